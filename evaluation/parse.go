@@ -28,7 +28,7 @@ func parseBody(body []byte, limits Limits, batch bool, at place) (o Object, rese
 	}
 	p := parsers.Get().(*parser)
 	defer p.release()
-	p.in.Reset(body)
+	p.in = *bytes.NewBuffer(body) // which is read where it stands, without a copy
 	p.dec.Reset(&p.in)
 	p.limits, p.batch, p.values, p.reserved = limits, batch, 0, false
 
@@ -49,7 +49,7 @@ func parseBody(body []byte, limits Limits, batch bool, at place) (o Object, rese
 }
 
 type parser struct {
-	in       bytes.Reader
+	in       bytes.Buffer
 	dec      jsontext.Decoder
 	limits   Limits
 	batch    bool
@@ -61,7 +61,8 @@ type parser struct {
 var parsers = sync.Pool{New: func() any { return new(parser) }}
 
 func (p *parser) release() {
-	p.in.Reset(nil)
+	p.in = bytes.Buffer{}
+	p.dec.Reset(&p.in)
 	clear(p.stack[:cap(p.stack)])
 	if p.stack = p.stack[:0]; cap(p.stack) <= 4096 { // do not keep what one large body needed
 		parsers.Put(p)
@@ -98,12 +99,19 @@ func (at place) element() place {
 }
 
 func (p *parser) value(depth, arrays int, at place) (Value, error) {
+	if p.dec.PeekKind() == '"' {
+		text, err := p.text()
+		if err == nil {
+			err = p.count()
+		}
+		return Value{kind: String, text: text}, err
+	}
 	tok, err := p.dec.ReadToken()
 	if err != nil {
 		return Value{}, p.syntax(err)
 	}
-	if p.values++; p.values > p.limits.Values {
-		return Value{}, p.limit("the body holds more than %d values", p.limits.Values)
+	if err := p.count(); err != nil {
+		return Value{}, err
 	}
 	switch tok.Kind() {
 	case 'n':
@@ -112,8 +120,6 @@ func (p *parser) value(depth, arrays int, at place) (Value, error) {
 		return Value{kind: Bool, text: tok.String()}, nil
 	case '0':
 		return Value{kind: Number, text: tok.String()}, nil
-	case '"':
-		return Value{kind: String, text: tok.String()}, nil
 	}
 	if depth++; depth > p.limits.Depth {
 		return Value{}, p.limit("objects and arrays nest more than %d deep", p.limits.Depth)
@@ -122,6 +128,27 @@ func (p *parser) value(depth, arrays int, at place) (Value, error) {
 		return p.array(depth, arrays+1, at.element())
 	}
 	return p.object(depth, arrays, at)
+}
+
+// count counts a value that was read.
+func (p *parser) count() error {
+	if p.values++; p.values > p.limits.Values {
+		return p.limit("the body holds more than %d values", p.limits.Values)
+	}
+	return nil
+}
+
+// text reads a string, or the name of a member. To ask a token for it would read it twice.
+func (p *parser) text() (string, error) {
+	quoted, err := p.dec.ReadValue()
+	if err != nil {
+		return "", p.syntax(err)
+	}
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1]), nil
+	}
+	text, err := jsontext.AppendUnquote(nil, quoted)
+	return string(text), err
 }
 
 func (p *parser) array(depth, arrays int, at place) (Value, error) {
@@ -148,11 +175,14 @@ func (p *parser) array(depth, arrays int, at place) (Value, error) {
 func (p *parser) object(depth, arrays int, at place) (Value, error) {
 	base, sorted := len(p.stack), true
 	for p.dec.PeekKind() != '}' {
-		tok, err := p.dec.ReadToken()
-		if err != nil {
+		if p.dec.PeekKind() != '"' {
+			_, err := p.dec.ReadToken() // there is nothing but a name that could stand here
 			return Value{}, p.syntax(err)
 		}
-		name := tok.String()
+		name, err := p.text()
+		if err != nil {
+			return Value{}, err
+		}
 		if isReserved(name) {
 			if p.reserved = true; !p.batch {
 				return Value{}, reservedError(string(p.dec.StackPointer()), name)

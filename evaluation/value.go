@@ -417,7 +417,10 @@ func (w *valueWriter) append(b []byte, v Value) []byte {
 // appendString quotes s. Text from elsewhere than a body (a policy's
 // annotation, say) may hold invalid UTF-8, which becomes U+FFFD.
 func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, strings.ToValidUTF8(s, "\uFFFD"))
+	if !utf8.ValidString(s) { // which is far cheaper to ask than to mend
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }
 

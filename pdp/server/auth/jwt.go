@@ -21,7 +21,7 @@ type JWT struct {
 	issuers    []issuer
 	algorithms []jose.SignatureAlgorithm // of all issuers
 	now        func() time.Time
-	read       recent[readToken]
+	read       Recent[readToken]
 }
 
 type issuer struct {
@@ -198,14 +198,14 @@ const clockSkew = 60 * time.Second
 
 // verify checks the signature of a token that was parsed. The claims were read from
 // the very bytes that it covers.
-func (i *issuer) verify(ctx context.Context, text string, token *jwt.JSONWebToken) error {
+func (i *issuer) verify(ctx context.Context, sum Digest, token *jwt.JSONWebToken) error {
 	header := token.Headers[0]
 	keys, err := i.source.keys(ctx, fits(header.KeyID, header.Algorithm))
 	if err != nil {
 		return invalid("the token cannot be checked at the moment; ask again later")
 	}
 	for _, key := range keys {
-		if i.signed.by(key.Key, text, func() bool { return token.Claims(key.Key, &jwt.Claims{}) == nil }) {
+		if i.signed.by(key.Key, sum, func() bool { return token.Claims(key.Key, &jwt.Claims{}) == nil }) {
 			return nil
 		}
 	}

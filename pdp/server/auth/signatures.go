@@ -2,6 +2,8 @@ package auth
 
 import (
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/rsa"
 	"crypto/sha256"
 	"sync"
 )
@@ -11,36 +13,49 @@ import (
 // some bytes is true for ever: whether the key is still good, and the token still
 // valid, is asked each time. Tokens that nobody signed are not remembered, so nobody
 // fills it who has no key.
-type signatures struct{ recent[crypto.PublicKey] }
+type signatures struct{ Recent[crypto.PublicKey] }
 
 // maxSignatures is how many are kept of each of two generations.
 const maxSignatures = 4096
 
-// by reports whether a key has signed a token, and has verify find it out where that
+// by reports whether a key has signed the token of that digest, and has verify find it out where that
 // is not known.
-func (s *signatures) by(key any, token string, verify func() bool) bool {
+func (s *signatures) by(key any, sum Digest, verify func() bool) bool {
 	public, comparable := key.(interface{ Equal(crypto.PublicKey) bool })
 	if !comparable {
 		return verify()
 	}
-	sum := sha256.Sum256([]byte(token))
-	if signer, ok := s.get(sum); ok && public.Equal(signer) {
+	if signer, ok := s.Get(sum); ok && (isVery(key, signer) || public.Equal(signer)) {
 		return true
 	}
 	if !verify() {
 		return false
 	}
-	s.put(sum, key, maxSignatures)
+	s.Put(sum, key, maxSignatures)
 	return true
 }
 
-// recent keeps what was found out about texts, by their digests: at least the newest, and at most twice as many.
-type recent[V any] struct {
-	mu       sync.Mutex
-	now, old map[[sha256.Size]byte]V
+// isVery reports whether a key is the one that is held already, as it mostly is.
+func isVery(key any, held crypto.PublicKey) bool {
+	switch key.(type) {
+	case *ecdsa.PublicKey, *rsa.PublicKey: // pointers, which can be compared
+		return key == held
+	}
+	return false
 }
 
-func (r *recent[V]) get(sum [sha256.Size]byte) (v V, ok bool) {
+// Digest is the SHA-256 of a token.
+type Digest [sha256.Size]byte
+
+// Recent keeps what was found out about tokens, by their digests: at least the newest, and at most twice as many. The zero
+// Recent keeps nothing yet.
+type Recent[V any] struct {
+	mu       sync.Mutex
+	now, old map[Digest]V
+}
+
+// Get is what was found out about a token, if that is known.
+func (r *Recent[V]) Get(sum Digest) (v V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if v, ok = r.now[sum]; !ok {
@@ -49,11 +64,12 @@ func (r *recent[V]) get(sum [sha256.Size]byte) (v V, ok bool) {
 	return v, ok
 }
 
-func (r *recent[V]) put(sum [sha256.Size]byte, v V, most int) {
+// Put keeps what was found out about a token, and of the others at least most.
+func (r *Recent[V]) Put(sum Digest, v V, most int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.now) >= most || r.now == nil {
-		r.now, r.old = map[[sha256.Size]byte]V{}, r.now
+		r.now, r.old = map[Digest]V{}, r.now
 	}
 	r.now[sum] = v
 }

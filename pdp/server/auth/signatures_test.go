@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"testing"
 
@@ -15,7 +16,7 @@ func TestSignaturesAreRemembered(t *testing.T) {
 		key, other := newSigner(t, "1", algorithm).private.Public(), newSigner(t, "1", algorithm).private.Public()
 		verified := 0
 		ask := func(key any, token string, holds bool) bool {
-			return s.by(key, token, func() bool { verified++; return holds })
+			return s.by(key, sha256.Sum256([]byte(token)), func() bool { verified++; return holds })
 		}
 		if !ask(key, "token", true) || !ask(key, "token", false) || verified != 1 {
 			t.Errorf("%s: verified %d times, want once", algorithm, verified)

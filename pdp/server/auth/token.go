@@ -25,14 +25,16 @@ type Token struct {
 	Login bool
 	// Claims are all claims as they stand in the token, those that are null among them.
 	Claims evaluation.Object
+	// Digest is that of the token's text.
+	Digest Digest
 }
 
 // Claims is [JWT.Verify] for who wants to know all that a token says. What a token says it says for ever, so that is read
 // once; its key and its time are looked at each time.
 func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
-	sum := sha256.Sum256([]byte(text))
-	if known, ok := j.read.get(sum); ok {
-		if err := known.verify(ctx, text, j.now(), ""); err != nil {
+	sum := Digest(sha256.Sum256([]byte(text)))
+	if known, ok := j.read.Get(sum); ok {
+		if err := known.verify(ctx, j.now(), ""); err != nil {
 			return Token{}, err
 		}
 		return known.token, nil
@@ -43,7 +45,7 @@ func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
 	}
 	token, err := v.read()
 	if err == nil && len(text) <= maxRemembered {
-		j.read.put(sum, readToken{v, token}, maxRead)
+		j.read.Put(sum, readToken{v, token}, maxRead)
 	}
 	return token, err
 }
@@ -73,7 +75,7 @@ func (v verified) read() (Token, error) {
 	}
 	return Token{
 		Issuer: v.claims.Issuer, Subject: v.claims.Subject, Expires: v.claims.Expiry.Time(),
-		Login: isLogin(v.token.Headers[0], claims), Claims: claims,
+		Login: isLogin(v.token.Headers[0], claims), Claims: claims, Digest: v.sum,
 	}, nil
 }
 
@@ -109,6 +111,7 @@ type verified struct {
 	issuer *issuer
 	token  *jwt.JSONWebToken
 	claims jwt.Claims
+	sum    Digest
 }
 
 // verified verifies a token. key is the name of the key beside which it came, "" if it came by itself.
@@ -125,12 +128,13 @@ func (j *JWT) verified(ctx context.Context, token, key string) (v verified, err 
 	if v.issuer == nil || !slices.Contains(v.issuer.Algorithms, v.token.Headers[0].Algorithm) {
 		return v, notOurs()
 	}
-	return v, v.verify(ctx, token, j.now(), key)
+	v.sum = sha256.Sum256([]byte(token))
+	return v, v.verify(ctx, j.now(), key)
 }
 
 // verify checks the signature of a token, and all that may be otherwise at another time.
-func (v verified) verify(ctx context.Context, text string, now time.Time, key string) error {
-	if err := v.issuer.verify(ctx, text, v.token); err != nil {
+func (v verified) verify(ctx context.Context, now time.Time, key string) error {
+	if err := v.issuer.verify(ctx, v.sum, v.token); err != nil {
 		return err
 	}
 	return cmp.Or(v.issuer.accept(v.claims, now), v.issuer.counts(key))

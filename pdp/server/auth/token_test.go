@@ -108,7 +108,7 @@ func TestATokenThatWasReadIsAskedForAgain(t *testing.T) {
 		asking.Wait()
 	}
 	all(true)
-	if _, there := j.read.get(sha256.Sum256([]byte(token))); !there {
+	if _, there := j.read.Get(sha256.Sum256([]byte(token))); !there {
 		t.Error("it was not remembered")
 	}
 	writeJWKS(t, file, newSigner(t, "1", jose.ES256)) // another key of that name
@@ -136,7 +136,7 @@ func TestLittleIsRemembered(t *testing.T) {
 	if _, err := j.Claims(t.Context(), large); err != nil {
 		t.Fatal(err)
 	}
-	if _, there := j.read.get(sha256.Sum256([]byte(large))); there {
+	if _, there := j.read.Get(sha256.Sum256([]byte(large))); there {
 		t.Error("a large one is remembered")
 	}
 }

@@ -59,11 +59,9 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 // questions are all that is to be asked about a request, in order: what the tool declares first, and last what is trusted.
 // If one cannot be made, none is asked.
 func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]question, *parameters, *Refusal) {
-	params, err := parametersOf(op)
-	if err != nil {
-		return nil, nil, w.unmapped(err)
-	}
+	params := &parameters{members: op.Params}
 	var all []question
+	var err error
 	if op.Method == toolsCall {
 		if refusal := callable(w, op, params); refusal != nil {
 			return nil, nil, refusal

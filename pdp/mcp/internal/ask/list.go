@@ -93,10 +93,7 @@ type listing struct {
 
 // prepare makes the questions about all items.
 func (l *listing) prepare(items []Item) error {
-	params, err := parametersOf(&l.op)
-	if err != nil {
-		return err
-	}
+	params := &parameters{members: l.op.Params}
 	var who *speaker
 	if l.asker.o.Ask == ToolInvoke {
 		s, err := l.asker.speaker(l.op.Principal, params)
@@ -132,11 +129,8 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 		}
 		id, op.Server = item.Tool.Shown, item.Tool.Server
 	}
-	op.Params = rpc.Object{}.With(name, rpc.String(id)).Value()
-	params, err := parametersOf(&op)
-	if err != nil {
-		return err
-	}
+	op.Params = rpc.Object{}.With(name, rpc.String(id))
+	params := &parameters{members: op.Params}
 	mapped := l.asker.operatorMapping(&op) != nil
 	questions, err := l.asker.trusted(&op, params, who)
 	if e := (*coaz.Error)(nil); errors.As(err, &e) && mapped {

@@ -159,7 +159,7 @@ func TestOperatorMappings(t *testing.T) {
 		{request(alice(t), "acme/own", `{}`), "-32602"},
 	} {
 		if got, _ := s.outcome(test.op); !strings.Contains(got, test.want) {
-			t.Errorf("%s %s: %s", test.op.Method, test.op.Params, got)
+			t.Errorf("%s %s: %s", test.op.Method, test.op.Params.Value(), got)
 		}
 	}
 	s.taken()

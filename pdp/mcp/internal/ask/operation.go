@@ -1,8 +1,6 @@
 package ask
 
 import (
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
@@ -18,7 +16,7 @@ type Operation struct {
 	// received.
 	Server string
 	Method string
-	Params jsontext.Value
+	Params rpc.Object
 	// Tool is what tools/call names, nil for all other methods.
 	Tool *Tool
 }
@@ -26,7 +24,6 @@ type Operation struct {
 // parameters are what of a request's params is decided on.
 type parameters struct {
 	members rpc.Object
-	text    jsontext.Value
 	object  *evaluation.Object // all of them, once somebody needs that
 }
 
@@ -46,23 +43,10 @@ func boundsOf(depth int) evaluation.Limits {
 	return limits
 }
 
-func parametersOf(op *Operation) (*parameters, error) {
-	p := &parameters{text: op.Params}
-	if len(op.Params) == 0 {
-		p.text = jsontext.Value("{}")
-		return p, nil
-	}
-	var err error
-	if p.members, err = rpc.ParseObject(op.Params); err != nil {
-		return nil, wrong("/params", "not one JSON object without ambiguities")
-	}
-	return p, nil
-}
-
 // whole is all parameters, as mappings read them.
 func (p *parameters) whole() (evaluation.Object, error) {
 	if p.object == nil {
-		o, err := evaluation.ParseWithNulls(p.text, boundsOf(1))
+		o, err := evaluation.ParseWithNulls(p.members.Value(), boundsOf(1))
 		if err != nil {
 			return o, below("/params", err)
 		}

@@ -61,7 +61,7 @@ func (p *Permit) Progress(m rpc.Message) rpc.Message {
 
 // numbers are what progress says without words.
 func numbers(m rpc.Message) (jsontext.Value, bool) {
-	params, err := rpc.ParseObject(m.Params)
+	params, err := m.ParamsObject()
 	if err != nil || !m.IsNotification() || m.Method != progressed {
 		return nil, false
 	}

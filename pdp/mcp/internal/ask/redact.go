@@ -51,7 +51,7 @@ func redactResponse(method string, m rpc.Message, fields []pointer) (rpc.Message
 	if m.Error != nil {
 		return rpc.Failure(m.ID, rpc.Error{Code: codeOf(m.Error), Message: failedText}), true
 	}
-	result, err := rpc.ParseObject(m.Result)
+	result, err := m.ResultObject()
 	if err != nil {
 		return m, false
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
@@ -43,7 +41,7 @@ func TestCodes(t *testing.T) {
 			op := s.call(alice(t), s.tool(test.tool, nil), `{"id":"1","case":"c"}`)
 			op.Era = test.era
 			got, call := s.outcome(op)
-			read, refused := s.outcome(ask.Operation{Principal: alice(t), Method: "resources/read", Params: jsontext.Value(`{"uri":"x"}`), Era: test.era})
+			read, refused := s.outcome(ask.Operation{Principal: alice(t), Method: "resources/read", Params: members(`{"uri":"x"}`), Era: test.era})
 			if call.Code != test.call || refused.Code != test.read || call.Kind != ask.Denied {
 				t.Errorf("%+v: %s, %s", test, got, read)
 			}
@@ -185,11 +183,11 @@ func TestUnknownTool(t *testing.T) {
 	tool := s.tool(plainTool, nil)
 	want := string(ask.UnknownTool().Failure(rpc.IntID(1)).Error)
 	for name, op := range map[string]ask.Operation{
-		"no tool":     {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":"a"}`)},
-		"another one": {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":"other"}`), Tool: tool},
-		"its own":     {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":"a"}`), Tool: tool}, // and not the one shown
+		"no tool":     {Principal: alice(t), Method: "tools/call", Params: members(`{"name":"a"}`)},
+		"another one": {Principal: alice(t), Method: "tools/call", Params: members(`{"name":"other"}`), Tool: tool},
+		"its own":     {Principal: alice(t), Method: "tools/call", Params: members(`{"name":"a"}`), Tool: tool}, // and not the one shown
 		"no name":     {Principal: alice(t), Method: "tools/call", Tool: tool},
-		"a number":    {Principal: alice(t), Method: "tools/call", Params: jsontext.Value(`{"name":7}`), Tool: tool},
+		"a number":    {Principal: alice(t), Method: "tools/call", Params: members(`{"name":7}`), Tool: tool},
 	} {
 		if got, _ := s.outcome(op); got != want || len(s.taken()) > 0 {
 			t.Errorf("%s: %s", name, got)

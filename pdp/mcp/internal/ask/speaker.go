@@ -20,11 +20,30 @@ const (
 // speaker is who asks, as it stands in each of our own questions.
 type speaker struct {
 	subject evaluation.Entity
-	context []byte // the members that it has in the context, as JSON, each with a comma behind it
+	context evaluation.Object // the members that it has in the context,
+	said    rpc.Object        // and those that the client says
+}
+
+// keptSpeaker is what of a speaker follows from the principal alone, for one Asker.
+type keptSpeaker struct {
+	of *Asker
+	speaker
 }
 
 // speaker reads who a request is for, and what its client says about it.
 func (a *Asker) speaker(p *identity.Principal, params *parameters) (s speaker, err error) {
+	if kept, ok := p.Kept().(keptSpeaker); ok && kept.of == a {
+		s = kept.speaker
+	} else if s, err = a.speaks(p); err != nil {
+		return s, err
+	} else {
+		p.Keep(keptSpeaker{a, s})
+	}
+	return s, s.told(params)
+}
+
+// speaks reads who a principal is.
+func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 	s.subject = evaluation.Entity{Type: p.User.Type, ID: p.User.ID}
 	chain, err := p.OnBehalfOf()
 	if err != nil {
@@ -47,34 +66,27 @@ func (a *Asker) speaker(p *identity.Principal, params *parameters) (s speaker, e
 			s.subject.Properties = s.subject.Properties.With(name, v)
 		}
 	}
+	said := map[string]any{}
 	if len(chain) > 0 {
-		s.context = append(s.context, `"on_behalf_of":[`...)
+		behind := make([]any, len(chain))
 		for n, e := range chain {
-			if n > 0 {
-				s.context = append(s.context, ',')
-			}
-			s.context = append(append(s.context, `{"type":`...), rpc.String(e.Type)...)
-			s.context = append(append(append(s.context, `,"id":`...), rpc.String(e.ID)...), '}')
+			behind[n] = map[string]any{"type": e.Type, "id": e.ID}
 		}
-		s.context = append(s.context, "],"...)
+		said["on_behalf_of"] = behind
 	}
 	if p.Person != "" {
-		s.add("person", rpc.String(p.Person))
+		said["person"] = p.Person
 	}
-	return s, s.told(params)
-}
-
-func (s *speaker) add(name string, v jsontext.Value) {
-	s.context = append(append(append(append(s.context, rpc.String(name)...), ':'), v...), ',')
+	s.context, err = evaluation.NewObject(said)
+	return s, err
 }
 
 // told reads what the client says in _meta.
 func (s *speaker) told(params *parameters) error {
-	text := params.members.Get("_meta")
-	if text == nil {
+	if params.members.Get("_meta") == nil {
 		return nil
 	}
-	meta, err := rpc.ParseObject(text)
+	meta, err := params.members.Object("_meta")
 	if err != nil {
 		return wrong("/params/_meta", "not an object")
 	}
@@ -82,22 +94,19 @@ func (s *speaker) told(params *parameters) error {
 		if purpose.Kind() != '"' {
 			return wrong("/params/_meta/"+escaped(metaPurpose), "not a string")
 		}
-		s.add("purpose", purpose)
+		s.said = s.said.With("purpose", purpose)
 	}
-	more := meta.Get(metaContext)
-	if !isPresent(more) {
-		return nil
-	}
-	at := "/params/_meta/" + escaped(metaContext)
-	members, err := rpc.ParseObject(more)
-	if err != nil {
-		return wrong(at, "not an object")
-	}
-	for name, v := range members.Members {
-		if reserved(name) {
-			return wrong(at+"/"+name, "no client sets this member of the context")
+	if isPresent(meta.Get(metaContext)) {
+		more, err := meta.Object(metaContext)
+		if err != nil {
+			return wrong("/params/_meta/"+escaped(metaContext), "not an object")
 		}
-		s.add(name, v)
+		for name := range more.Members {
+			if reserved(name) {
+				return wrong("/params/_meta/"+escaped(metaContext)+"/"+name, "no client sets this member of the context")
+			}
+		}
+		s.said = s.said.And(more)
 	}
 	return nil
 }
@@ -118,19 +127,24 @@ const mostActors = 9
 
 // object is the context of one of our own questions: what the speaker says, and the arguments of a call where there are some.
 func (s speaker) object(arguments jsontext.Value) (evaluation.Object, error) {
-	text := append(make([]byte, 0, len(s.context)+len(arguments)+16), '{')
-	text = append(text, s.context...)
-	if arguments != nil {
-		text = append(append(append(text, `"arguments":`...), arguments...), ',')
+	limits, said := boundsOf(1), s.said
+	limits.Body -= s.context.Size()
+	switch {
+	case arguments == nil && said.Len() == 0:
+		return s.context, nil
+	case said.Len() == 0:
+		limits.Body -= len(`,"arguments":`)
+		limits.Depth--
+		all, err := evaluation.ParseWithNulls(arguments, limits)
+		return s.context.With("arguments", all.Value()), below("/params/arguments", err)
+	case arguments != nil:
+		said = said.With("arguments", arguments)
 	}
-	if text[len(text)-1] == ',' {
-		text = text[:len(text)-1]
-	}
-	o, err := evaluation.ParseObject(append(text, '}'), boundsOf(1))
-	return o, placed(err)
+	more, err := evaluation.ParseObject(said.Value(), limits)
+	return s.context.Beside(more), placed(err)
 }
 
-// placed is an error in a context with the place that the client knows it by.
+// placed is an error in what a client says with the place that the client knows it by.
 func placed(err error) error {
 	e, ok := err.(*evaluation.Error)
 	if !ok {

@@ -143,12 +143,18 @@ func (s *stage) call(p *identity.Principal, tool *ask.Tool, arguments string, mo
 	if arguments != "" {
 		params += `,"arguments":` + arguments
 	}
-	return ask.Operation{Principal: p, Server: tool.Server, Method: "tools/call", Params: jsontext.Value(params + strings.Join(more, "") + "}"), Tool: tool}
+	return ask.Operation{Principal: p, Server: tool.Server, Method: "tools/call", Params: members(params + strings.Join(more, "") + "}"), Tool: tool}
+}
+
+// members are those of an object, none if the text is none.
+func members(text string) rpc.Object {
+	o, _ := rpc.ParseObject(jsontext.Value(text))
+	return o
 }
 
 // request is any other method, in the era that has it.
 func request(p *identity.Principal, method, params string) ask.Operation {
-	op := ask.Operation{Principal: p, Method: method, Params: jsontext.Value(params), Era: era.Legacy}
+	op := ask.Operation{Principal: p, Method: method, Params: members(params), Era: era.Legacy}
 	if method == "server/discover" || method == "subscriptions/listen" {
 		op.Era = era.Modern
 	}

@@ -43,7 +43,7 @@ func takesMode(can, params rpc.Object) bool {
 // Asked is a request of a server as a client of an era takes it. A legacy client knows a page that it opens by an id, which
 // is ours; a modern one does not. Nobody answers by a task.
 func Asked(m rpc.Message, to Era, id string) rpc.Message {
-	o, err := rpc.ParseObject(m.Params)
+	o, err := m.ParamsObject()
 	if err != nil {
 		return m
 	}

@@ -27,7 +27,7 @@ const mostSaid = 16 << 10
 
 // ReadMeta reads the _meta of a modern request. Over HTTP the status of the error is 400.
 func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
-	meta, err := rpc.ParseObject(params.Get("_meta"))
+	meta, err := params.Object("_meta")
 	if err != nil {
 		return Meta{}, invalid("params._meta is missing, or no object: each request of this revision says what it is there")
 	}
@@ -91,7 +91,7 @@ func ofOneHop(o rpc.Object, from, to Era) rpc.Object {
 // withoutMeta is o without some members of its _meta, and without _meta if that leaves none. What is no object, nobody can
 // read otherwise, and stays.
 func withoutMeta(o rpc.Object, drop ...string) rpc.Object {
-	meta, err := rpc.ParseObject(o.Get("_meta"))
+	meta, err := o.Object("_meta")
 	if err != nil {
 		return o
 	}

@@ -32,7 +32,7 @@ func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 		m.Error = failure(method, m.Error, from, to)
 		return m
 	}
-	o, err := rpc.ParseObject(m.Result)
+	o, err := m.ResultObject()
 	if err != nil {
 		return unusable(m.ID)
 	}

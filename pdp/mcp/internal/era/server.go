@@ -76,9 +76,12 @@ func ServerInfo(server jsontext.Value, e Era) jsontext.Value {
 
 // WithServer is a response that says, as modern ones do, whose it is, if its server has not said so.
 func WithServer(m rpc.Message, info jsontext.Value) rpc.Message {
-	o, err := rpc.ParseObject(m.Result)
-	meta, err2 := rpc.ParseObject(o.Get("_meta"))
-	if err != nil || info == nil || err2 != nil && o.Get("_meta") != nil || meta.Get(MetaServer) != nil {
+	if info == nil {
+		return m
+	}
+	o, err := m.ResultObject()
+	meta, err2 := o.Object("_meta")
+	if err != nil || err2 != nil && o.Get("_meta") != nil || meta.Get(MetaServer) != nil {
 		return m
 	}
 	m.Result = o.With("_meta", meta.With(MetaServer, info).Value()).Value()
@@ -88,7 +91,7 @@ func WithServer(m rpc.Message, info jsontext.Value) rpc.Message {
 // Notification is a notification of a server as a client gets it. Id is that of the request by which a modern client
 // listens, and zero for what belongs to another request.
 func Notification(m rpc.Message, from, to Era, id rpc.ID) rpc.Message {
-	o, err := rpc.ParseObject(m.Params)
+	o, err := m.ParamsObject()
 	if err != nil && m.Params != nil {
 		return m
 	}

@@ -184,7 +184,7 @@ func (x *exchange) ask(ctx context.Context) *ask.Refusal {
 func (x *exchange) operation() ask.Operation {
 	return ask.Operation{
 		Principal: x.who, Era: x.client.era, Server: x.link.server.Name,
-		Method: x.request.Method, Params: x.request.Params,
+		Method: x.request.Method, Params: x.params,
 	}
 }
 
@@ -240,7 +240,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 	// The stream may be held when this request has ended. As long as it is not, it ends with it.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &relay{exchange: x, token: token, cancel: cancel}
-	gone := context.AfterFunc(ctx, cancel)
+	defer context.AfterFunc(ctx, cancel)()
 	r.session, r.stream, err = x.link.send(life, x.who, func(s upstream.Session) upstream.Request {
 		q := upstream.Request{Method: x.request.Method, Params: x.outgoing(life, s, sent)}
 		if x.tool != nil && s.Era() == era.Modern {
@@ -249,7 +249,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 		return q
 	})
 	x.g.health.sent(err)
-	if gone(); err != nil {
+	if err != nil {
 		cancel()
 		return response, err
 	}

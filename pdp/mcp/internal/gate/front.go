@@ -75,7 +75,7 @@ func (g *Gateway) tooMany(w http.ResponseWriter, after time.Duration) {
 
 func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
 	body := m.Append(nil)
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", jsonType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
@@ -113,7 +113,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	params, _ := rpc.ParseObject(m.Params) // it is an object, or not there
+	params, _ := m.ParamsObject() // it is an object, or not there
 	r = r.WithContext(follow(r.Context(), r.Header))
 	in := incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
 	if modern(r.Header, params) {
@@ -172,7 +172,7 @@ type incoming struct {
 // modern reports whether a message is to be read as one of the modern era: because it says so itself, or because its
 // header names a revision that no client of the legacy era has.
 func modern(h http.Header, params rpc.Object) bool {
-	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil && meta.Get(era.MetaVersion) != nil {
+	if params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		return true
 	}
 	version := h.Get(versionHeader)
@@ -186,10 +186,18 @@ func plainJSON(h http.Header) bool {
 			return false
 		}
 	}
+	if h.Get("Content-Encoding") != "" {
+		return false
+	}
+	if h.Get("Content-Type") == jsonType { // as most have it
+		return true
+	}
 	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
 	charset, named := parameters["charset"]
-	return err == nil && media == "application/json" && h.Get("Content-Encoding") == "" && (!named || strings.EqualFold(charset, "utf-8"))
+	return err == nil && media == jsonType && (!named || strings.EqualFold(charset, "utf-8"))
 }
+
+const jsonType, eventStream = "application/json", "text/event-stream"
 
 // accepts is what a client takes for an answer.
 type accepts struct {
@@ -199,16 +207,19 @@ type accepts struct {
 }
 
 func acceptOf(h http.Header) (a accepts) {
-	for _, part := range strings.Split(strings.Join(h.Values("Accept"), ","), ",") {
-		media, _, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
+	for part := range strings.SplitSeq(strings.Join(h["Accept"], ","), ",") {
+		media := strings.TrimSpace(part)
+		if media != jsonType && media != eventStream { // as most have them
+			var err error
+			if media, _, err = mime.ParseMediaType(part); err != nil {
+				continue
+			}
 		}
-		if media == "text/event-stream" || media == "text/*" || media == "*/*" {
-			a.streamFirst = a.streamFirst || !a.json && media == "text/event-stream"
+		if media == eventStream || media == "text/*" || media == "*/*" {
+			a.streamFirst = a.streamFirst || !a.json && media == eventStream
 			a.stream = true
 		}
-		if media == "application/json" || media == "application/*" || media == "*/*" {
+		if media == jsonType || media == "application/*" || media == "*/*" {
 			a.json = true
 		}
 	}

@@ -144,5 +144,6 @@ func (x *exchange) goOn(ctx context.Context, h *held, params rpc.Object) (rpc.Me
 		h.relay.close()
 		return rpc.Message{}, err
 	}
+	defer context.AfterFunc(ctx, h.relay.cancel)()
 	return h.relay.run(ctx)
 }

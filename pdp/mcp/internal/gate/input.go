@@ -37,7 +37,7 @@ type input struct {
 
 // inputRequired is what the server asks for, nil if the response is none that asks.
 func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
-	result, err := rpc.ParseObject(response.Result)
+	result, err := response.ResultObject()
 	if err != nil || result.GetString("resultType") != "input_required" {
 		return nil, nil
 	}
@@ -99,7 +99,7 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 	if !l.server.Asks.allow(m.Method) || !era.Takes(capabilities, m) {
 		return shown, false
 	}
-	params, err := rpc.ParseObject(m.Params)
+	params, err := m.ParamsObject()
 	if err != nil && m.Params != nil {
 		return shown, false
 	}

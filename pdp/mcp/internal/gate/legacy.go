@@ -144,7 +144,7 @@ func (g *Gateway) passNotification(ctx context.Context, s *session, in incoming)
 		return
 	}
 	x := &exchange{g: g, who: in.who, client: s.client, link: s.link, session: s}
-	if err := session.Notify(ctx, rpc.Message{Method: in.message.Method, Params: x.outgoing(ctx, session, in.params)}); err != nil {
+	if err := session.Notify(ctx, rpc.Message{Method: in.message.Method, Params: x.outgoing(ctx, session, in.params).Params()}); err != nil {
 		g.o.Logger.Warn("a notification did not reach the server", "server", s.link.server.Name, "why", err)
 	}
 }

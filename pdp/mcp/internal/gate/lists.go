@@ -45,7 +45,7 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 
 // listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
 func (x *exchange) listed(m rpc.Message) (rpc.Message, int) {
-	if result, err := rpc.ParseObject(m.Result); err == nil && x.client.era == era.Modern && x.g.o.ListTTL > 0 {
+	if result, err := m.ResultObject(); err == nil && x.client.era == era.Modern && x.g.o.ListTTL > 0 {
 		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.o.ListTTL.Milliseconds(), 10))).Value()
 	}
 	return x.result(m)
@@ -79,7 +79,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 		return x.result(response)
 	}
 	of := lists[x.request.Method]
-	result, err := rpc.ParseObject(response.Result)
+	result, err := response.ResultObject()
 	values, err2 := rpc.Elements(result.Get(of.member))
 	if err != nil || err2 != nil {
 		return x.refused(ambiguous("the server's list is no list"))

@@ -23,12 +23,27 @@ type Meters struct {
 	pdp, upstream  metric.Float64Histogram
 	available      metric.Int64ObservableGauge
 	meter          metric.Meter
+	labels         map[howEnded]metric.MeasurementOption
+}
+
+// howEnded is how a request of a method ended.
+type howEnded struct{ method, outcome string }
+
+// labelled are the labels of all ways in which a request can end: they are made once, and not with each request.
+func labelled() map[howEnded]metric.MeasurementOption {
+	all := map[howEnded]metric.MeasurementOption{}
+	for _, method := range append(sortedKeys(known), other) {
+		for _, outcome := range []string{outcomeAnswered, outcomeRefused, outcomeFailed, outcomeInvalid} {
+			all[howEnded{method, outcome}] = metric.WithAttributeSet(attribute.NewSet(attribute.String("method", method), attribute.String("outcome", outcome)))
+		}
+	}
+	return all
 }
 
 // NewMeters makes them.
 func NewMeters(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
-	t := Meters{meter: m}
+	t := Meters{meter: m, labels: labelled()}
 	var errs [5]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
@@ -63,7 +78,7 @@ func (t *Meters) Drop(reason string) {
 }
 
 func (t *Meters) call(ctx context.Context, method, outcome string) {
-	t.calls.Add(ctx, 1, metric.WithAttributes(attribute.String("method", labelOf(method)), attribute.String("outcome", outcome)))
+	t.calls.Add(ctx, 1, t.labels[howEnded{labelOf(method), outcome}])
 }
 
 // labelOf is a method as telemetry names it.
@@ -71,8 +86,10 @@ func labelOf(method string) string {
 	if known[method] {
 		return method
 	}
-	return "other"
+	return other
 }
+
+const other = "other"
 
 func since(ctx context.Context, h metric.Float64Histogram, from, to time.Time) {
 	h.Record(ctx, to.Sub(from).Seconds())

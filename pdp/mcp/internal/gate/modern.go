@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"crypto/sha256"
 	"net/http"
 	"slices"
 	"sync"
@@ -48,8 +47,11 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in incoming
 // client share one, for as long as some come.
 type links struct {
 	mu  sync.Mutex
-	all map[[32]byte]*link
+	all map[linkKey]*link
 }
+
+// linkKey is who asks, and what its client says of itself.
+type linkKey struct{ principal, info, capabilities string }
 
 const (
 	linkIdle = 20 * time.Minute // longer than stateLife: an answer may be held
@@ -60,21 +62,16 @@ const (
 
 // of is the link of a client, until done is called. It is not ok if its principal has too many that are in use.
 func (t *links) of(g *Gateway, who principal, c client) (l *link, done func(), ok bool) {
-	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(who.Key), c.info, c.capabilities} {
-		h := sha256.Sum256(part)
-		sum.Write(h[:])
-	}
-	key := [32]byte(sum.Sum(nil))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l = t.all[key]; l == nil {
+	if l = t.all[linkKey{who.Key, string(c.info), string(c.capabilities)}]; l == nil { // looked up without a copy
 		if t.all == nil {
-			t.all = map[[32]byte]*link{}
+			t.all = map[linkKey]*link{}
 		}
 		if !t.makeRoom(who.Key) {
 			return nil, nil, false
 		}
+		key := linkKey{who.Key, string(c.info), string(c.capabilities)}
 		l = newLink(g.o.Server, who.Key, c)
 		t.all[key] = l
 	}
@@ -92,7 +89,7 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func(), o
 // ok if all of those are in use.
 func (t *links) makeRoom(principal string) bool {
 	var oldest, own *link
-	var of, ofOwn [32]byte
+	var of, ofOwn linkKey
 	n := 0
 	for k, l := range t.all {
 		mine := l.client.Principal == principal

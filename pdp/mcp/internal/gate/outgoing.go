@@ -20,7 +20,7 @@ import (
 var betweenUs = []string{"capability", "proof", "onBehalfOf", "requestId"}
 
 // outgoing are the params of this exchange as the server of s gets them.
-func (x *exchange) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) jsontext.Value {
+func (x *exchange) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) rpc.Object {
 	c := x.client
 	if x.session != nil {
 		c.logLevel = x.link.level()
@@ -62,14 +62,11 @@ func (g *Gateway) goesOn(name string) bool {
 }
 
 // outgoing are params with what the era of a server wants in them.
-func outgoing(e era.Era, s *Server, c client, params rpc.Object) jsontext.Value {
+func outgoing(e era.Era, s *Server, c client, params rpc.Object) rpc.Object {
 	if e == era.Modern {
-		return era.ToModern(params, era.Client{Version: era.ModernVersions[0], Info: c.info, Capabilities: s.able(c.capabilities), LogLevel: c.logLevel}).Value()
+		return era.ToModern(params, era.Client{Version: era.ModernVersions[0], Info: c.info, Capabilities: s.able(c.capabilities), LogLevel: c.logLevel})
 	}
-	if params.Len() == 0 {
-		return nil
-	}
-	return params.Value()
+	return params
 }
 
 // able are the capabilities of a client as a server is told them: it is not to know of what it may not use.
@@ -90,8 +87,7 @@ func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 
 // progressToken is by what the client wants to hear of progress, nil if it does not.
 func (x *exchange) progressToken() jsontext.Value {
-	meta, _ := rpc.ParseObject(x.params.Get("_meta"))
-	return meta.Get("progressToken")
+	return x.params.GetObject("_meta").Get("progressToken")
 }
 
 // progress is how progress of this request is known, and the params with our token for it.
@@ -101,6 +97,5 @@ func (x *exchange) progress(params rpc.Object) (progressToken, rpc.Object) {
 		return progressToken{}, params
 	}
 	ours := "p" + strconv.FormatUint(x.g.tokens.Add(1), 10)
-	meta, _ := rpc.ParseObject(params.Get("_meta"))
-	return progressToken{ours, theirs}, params.With("_meta", meta.With("progressToken", rpc.String(ours)).Value())
+	return progressToken{ours, theirs}, params.With("_meta", params.GetObject("_meta").With("progressToken", rpc.String(ours)).Value())
 }

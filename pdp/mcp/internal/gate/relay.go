@@ -33,13 +33,12 @@ type progressToken struct {
 	theirs jsontext.Value
 }
 
-// run relays until the response. That of a server which waits for an answer that only the client's next request can bring
-// is made here.
+// run relays until the response, or until ctx ends, which is to end the stream by its cancel. The response of a server which
+// waits for an answer that only the client's next request can bring is made here.
 func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
-	gone := context.AfterFunc(ctx, r.close)
 	held := false
 	defer func() {
-		if gone(); !held { // also if what the server says makes somebody panic
+		if !held { // also if what the server says makes somebody panic
 			r.close()
 		}
 	}()
@@ -82,7 +81,7 @@ func (r *relay) note(m rpc.Message) {
 	x := r.exchange
 	switch {
 	case m.Method == "notifications/progress":
-		params, err := rpc.ParseObject(m.Params)
+		params, err := m.ParamsObject()
 		if err != nil || r.token.theirs == nil || params.GetString("progressToken") != r.token.ours {
 			x.link.server.Dropped("progress of another request")
 			return

@@ -109,7 +109,7 @@ func (f *stdioFront) write(m rpc.Message) error {
 
 // take takes a message. Requests are answered side by side.
 func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
-	params, _ := rpc.ParseObject(m.Params)
+	params, _ := m.ParamsObject()
 	in := incoming{who: f.who, message: m, params: params}
 	f.mu.Lock()
 	s := f.session

@@ -109,7 +109,7 @@ func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c
 		if err != nil {
 			return nil, err
 		}
-		result, err := rpc.ParseObject(response.Result)
+		result, err := response.ResultObject()
 		if err != nil {
 			return nil, errors.New("the server does not list its tools")
 		}

@@ -39,11 +39,10 @@ func (i *Identity) Authenticate(r *http.Request) (*Principal, *Challenge) {
 		}
 		return nil, i.invalid(detail)
 	}
-	p, err := i.principal(verified)
+	p, err := i.known(verified, token)
 	if err != nil {
 		return nil, i.invalid(err.Error())
 	}
-	p.Token = token
 	return p, nil
 }
 

@@ -36,13 +36,7 @@ func (i *Identity) fix(o Options) error {
 }
 
 // Fixed is the fixed identity, and nil if requests bring tokens.
-func (i *Identity) Fixed() *Principal {
-	if i.fixed == nil {
-		return nil
-	}
-	p := *i.fixed
-	return &p
-}
+func (i *Identity) Fixed() *Principal { return i.fixed }
 
 // Loud is what to say at start, "" for nothing.
 func (i *Identity) Loud() string {

@@ -35,6 +35,11 @@ func TestBytesStay(t *testing.T) {
 			sameEverywhere(t, []byte(text), m)
 			throughEvents(t, m)
 		}
+		o, err := rpc.ParseObject(jsontext.Value(" " + inner + " "))
+		if err != nil {
+			t.Fatal(err)
+		}
+		splits(t, jsontext.Value(inner), o)
 	}
 }
 
@@ -103,6 +108,25 @@ func throughEvents(t *testing.T, m rpc.Message) {
 	}
 }
 
+// splits fails if an object that was read, or one within it, has other members than another reader finds.
+func splits(t *testing.T, text jsontext.Value, o rpc.Object) {
+	t.Helper()
+	var std map[string]json.RawMessage
+	if err := json.Unmarshal(text, &std); err != nil || len(std) != o.Len() {
+		t.Fatalf("%q has %d members, not %d: %v", text, len(std), o.Len(), err)
+	}
+	for name, v := range o.Members {
+		if !bytes.Equal(std[name], v) {
+			t.Fatalf("the member %q of %q is %q, not %q", name, text, std[name], v)
+		}
+		if inner, err := o.Object(name); err == nil {
+			splits(t, v, inner)
+		} else if v.Kind() == '{' {
+			t.Fatalf("the member %q of %q is no object: %v", name, text, err)
+		}
+	}
+}
+
 func equalJSON(a, b []byte) bool {
 	var x, y bytes.Buffer
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
@@ -140,6 +164,7 @@ func FuzzParse(f *testing.F) {
 			if err != nil || !equalJSON(o.Value(), m.Params) {
 				t.Fatalf("params %q as an object are %q: %v", m.Params, o.Value(), err)
 			}
+			splits(t, m.Params, o)
 		}
 	})
 }

@@ -10,6 +10,7 @@
 package rpc
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,6 +26,24 @@ type Message struct {
 	Params jsontext.Value
 	// A response has one of these.
 	Result, Error jsontext.Value
+
+	// read is what of these [Parse] has read as an object, and members are that object.
+	read    jsontext.Value
+	members Object
+}
+
+// ParamsObject are the params. What [Parse] has read is not read again.
+func (m Message) ParamsObject() (Object, error) { return m.object(m.Params) }
+
+// ResultObject is the result. What [Parse] has read is not read again.
+func (m Message) ResultObject() (Object, error) { return m.object(m.Result) }
+
+func (m Message) object(v jsontext.Value) (Object, error) {
+	// Nobody changes what was read: where it still stands, it is still the same.
+	if len(v) > 0 && len(v) == len(m.read) && &v[0] == &m.read[0] {
+		return m.members, nil
+	}
+	return ParseObject(v)
 }
 
 // IsRequest reports whether a message wants an answer.
@@ -38,6 +57,7 @@ func (m Message) IsResponse() bool { return m.Method == "" }
 
 // Append writes a message. The bytes of its values are as they were.
 func (m Message) Append(b []byte) []byte {
+	b = slices.Grow(b, len(`{"jsonrpc":"2.0","id":null,"method":"","params":}`)+len(m.ID.text)+len(m.Method)+len(m.Params)+len(m.Result)+len(m.Error)+1)
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if !m.ID.IsZero() {
 		b = append(append(b, `,"id":`...), m.ID.text...)

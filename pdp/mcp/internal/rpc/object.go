@@ -24,6 +24,8 @@ type member struct {
 	quoted []byte // the name, as it was written
 	name   string
 	value  jsontext.Value
+	// read reports that the value was read already, whole and strictly: it need not be read so again.
+	read bool
 }
 
 // few is how many members are looked through one by one.
@@ -42,33 +44,13 @@ func ParseObject(v jsontext.Value) (Object, error) {
 	if in.PeekKind() != '{' {
 		return Object{}, errNoObject
 	}
-	if _, err := in.ReadToken(); err != nil {
-		return Object{}, err
-	}
-	members := make([]member, 0, 8)
-	for in.PeekKind() == '"' {
-		quoted, err := in.ReadValue()
-		if err != nil {
-			return Object{}, err
-		}
-		m := member{quoted: slices.Clip(quoted)}
-		if m.name, err = unquoted(quoted); err != nil {
-			return Object{}, err
-		}
-		value, err := in.ReadValue()
-		if err != nil {
-			return Object{}, err
-		}
-		m.value = slices.Clip(value)
-		members = append(members, m)
-	}
-	if _, err := in.ReadToken(); err != nil {
+	if _, err := in.ReadValue(); err != nil {
 		return Object{}, err
 	}
 	if _, err := in.ReadToken(); err != io.EOF {
 		return Object{}, errFollows
 	}
-	return newObject(members), nil
+	return split(v), nil
 }
 
 // unquoted is the text of a string in JSON that has been read.
@@ -128,9 +110,21 @@ func (o Object) GetString(name string) string {
 	return s
 }
 
+// Object is a member that is an object. What was read with o is not read again.
+func (o Object) Object(name string) (Object, error) {
+	i := o.index(name)
+	switch {
+	case i < 0, o.members[i].value.Kind() != '{':
+		return Object{}, errNoObject
+	case o.members[i].read:
+		return split(o.members[i].value), nil
+	}
+	return ParseObject(o.members[i].value)
+}
+
 // GetObject is a member that is an object, the empty one if it is none.
 func (o Object) GetObject(name string) Object {
-	inner, _ := ParseObject(o.Get(name))
+	inner, _ := o.Object(name)
 	return inner
 }
 
@@ -150,7 +144,7 @@ func (o Object) Len() int { return len(o.members) }
 func (o Object) With(name string, v jsontext.Value) Object {
 	if i := o.index(name); i >= 0 {
 		members := slices.Clone(o.members)
-		members[i].value = v
+		members[i].value, members[i].read = v, false
 		return Object{members, o.places} // the places are the same, and nobody changes them
 	}
 	return newObject(append(slices.Clip(o.members), newMember(name, v)))
@@ -158,7 +152,7 @@ func (o Object) With(name string, v jsontext.Value) Object {
 
 func newMember(name string, v jsontext.Value) member {
 	quoted, _ := jsontext.AppendQuote(nil, name)
-	return member{quoted, name, v}
+	return member{quoted: quoted, name: name, value: v}
 }
 
 // Without is o without the members whose name drop reports. O stays as it is.
@@ -169,11 +163,16 @@ func (o Object) Without(drop func(name string) bool) Object {
 	return newObject(slices.DeleteFunc(slices.Clone(o.members), func(m member) bool { return drop(m.name) }))
 }
 
+// And is o with the members of another behind its own. They have no name in common.
+func (o Object) And(more Object) Object {
+	return newObject(slices.Concat(o.members, more.members))
+}
+
 // Map is o with each value changed as f says. A member whose value becomes nil goes away. O stays as it is.
 func (o Object) Map(f func(name string, v jsontext.Value) jsontext.Value) Object {
 	members := slices.Clone(o.members)
 	for i := range members {
-		members[i].value = f(members[i].name, members[i].value)
+		members[i].value, members[i].read = f(members[i].name, members[i].value), false
 	}
 	return newObject(slices.DeleteFunc(members, func(m member) bool { return m.value == nil }))
 }
@@ -207,6 +206,14 @@ func (o Object) Value() jsontext.Value {
 		b = append(append(append(b, m.quoted...), ':'), m.value...)
 	}
 	return append(b, '}')
+}
+
+// Params is the object as the params of a message: nil without members.
+func (o Object) Params() jsontext.Value {
+	if o.Len() == 0 {
+		return nil
+	}
+	return o.Value()
 }
 
 // String is a text in JSON.

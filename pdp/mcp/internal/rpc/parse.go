@@ -53,6 +53,9 @@ func Parse(text []byte, limits Limits) (Message, *Fault) {
 	if detail != "" {
 		return Message{}, &Fault{ID: m.ID, Code: InvalidRequest, Detail: detail}
 	}
+	if m.read, m.members = m.Result, s.inner; m.Params != nil {
+		m.read = m.Params
+	}
 	return m, nil
 }
 

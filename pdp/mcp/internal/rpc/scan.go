@@ -5,166 +5,119 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scanned is what one pass over a message finds.
+// scanned is what is found in a message.
 type scanned struct {
-	// top are the message's own members, as slices of its text.
-	top Object
+	// top are the message's own members, as slices of its text, and inner are those of its params or its result.
+	top, inner Object
 	// misspelt reports a member that differs from a known one in case alone.
 	misspelt bool
 	// negativeZero reports the number -0, which is an integer to some readers and a double to others.
 	negativeZero bool
 }
 
-// frame is a container that is being read.
-type frame struct {
-	object bool
-	// named reports that the name of the member has been read, and its value comes next.
-	named bool
-	// known are the names of the members that an object may have; below are those of the member that is being read.
-	known, below *known
-}
-
 // mostMembers is how many members a message itself may have, known or not.
 const mostMembers = 32
 
-type scanner struct {
-	scanned
-	text   []byte
-	limits Limits
-	in     *decoder
-	open   []frame
-	values int
-	begins int // where the value of the message's member begins
-}
-
-// scan reads a text that is one JSON object, once. Cost is bounded by the limits and the text's own length.
-func scan(text []byte, limits Limits) (scanned, *Fault) {
-	s := scanner{text: text, limits: limits, in: decode(text)}
-	defer s.in.done(text)
-	switch s.in.PeekKind() {
+// scan reads a text that is one JSON object. Cost is bounded by the limits and the text's own length.
+func scan(text []byte, limits Limits) (s scanned, fault *Fault) {
+	in := decode(text)
+	defer in.done(text)
+	switch in.PeekKind() {
 	case '{':
 	case '[':
-		return s.scanned, &Fault{Code: InvalidRequest, Detail: "batches are not taken; send one message"}
+		return s, &Fault{Code: InvalidRequest, Detail: "batches are not taken; send one message"}
 	default:
-		return s.scanned, &Fault{Code: ParseError, Detail: "this is not one JSON object"}
+		return s, &Fault{Code: ParseError, Detail: "this is not one JSON object"}
 	}
-	s.open = make([]frame, 0, min(max(limits.Depth, 1), 32))
-	for first := true; first || len(s.open) > 0; first = false {
-		token, err := s.in.ReadToken()
-		if err != nil {
-			return s.scanned, broken(err)
-		}
-		if fault := s.take(token); fault != nil {
-			return s.scanned, fault
-		}
+	if fault := s.measure(text, limits); fault != nil {
+		return s, fault
 	}
-	s.top.reindex()
-	if _, err := s.in.ReadToken(); err != io.EOF {
-		return s.scanned, &Fault{Code: ParseError, Detail: "something follows the message; send one message, and nothing else"}
+	if _, err := in.ReadValue(); err != nil {
+		return s, broken(err)
 	}
-	return s.scanned, nil
+	if _, err := in.ReadToken(); err != io.EOF {
+		return s, &Fault{Code: ParseError, Detail: "something follows the message; send one message, and nothing else"}
+	}
+	if s.top = split(text); s.top.Len() > mostMembers {
+		return s, &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d members of its own", mostMembers)}
+	}
+	s.spelling()
+	return s, nil
 }
 
-// take takes the next token.
-func (s *scanner) take(token jsontext.Token) *Fault {
-	kind := token.Kind()
-	if n := len(s.open); n > 0 && kind == '"' && s.open[n-1].object && !s.open[n-1].named {
-		s.name(&s.open[n-1], token)
-		if len(s.top.members) > mostMembers {
-			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d members of its own", mostMembers)}
+// measure holds a text against the limits before anything is kept of it, and looks at its numbers. Nobody has read the
+// text yet: if it is no JSON, whatever is found counts for nothing, because it is read next.
+func (s *scanned) measure(text []byte, limits Limits) *Fault {
+	depth, values := 0, 0
+	for at := 0; at < len(text); {
+		begins := at
+		switch c := text[at]; {
+		case c == '"':
+			at = skipString(text, at)
+			if next := skipSpace(text, at); next < len(text) && text[next] == ':' {
+				continue // a name
+			}
+		case c == '{' || c == '[':
+			at++
+			depth++
+		case c == '}' || c == ']':
+			at++
+			depth--
+			continue
+		case c == '-' || '0' <= c && c <= '9':
+			if at += skip(text[at:], "+-.eE0123456789"); !s.number(text[begins:at]) {
+				return &Fault{Code: ParseError, Detail: fmt.Sprintf("before byte %d: a number is greater than a double can be", at)}
+			}
+		case c == 't' || c == 'f' || c == 'n':
+			at += skip(text[at:], "truefalsn")
+		default:
+			at++
+			continue
 		}
-		return nil
-	}
-	switch kind {
-	case '}', ']':
-		s.open = s.open[:len(s.open)-1]
-		s.valueEnds()
-		return nil
-	}
-	if s.values++; s.values > s.limits.Values {
-		return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d values", s.limits.Values)}
-	}
-	switch kind {
-	case '{', '[':
-		if len(s.open) >= s.limits.Depth {
-			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message nests deeper than %d", s.limits.Depth)}
+		if values++; values > limits.Values {
+			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d values", limits.Values)}
 		}
-		below := &ofMessages
-		if n := len(s.open); n > 0 {
-			below = s.open[n-1].below
-		}
-		s.open = append(s.open, frame{object: kind == '{', known: below})
-		return nil
-	case '0':
-		at := int(s.in.InputOffset())
-		if !s.number(s.text[startOfNumber(s.text, at):at]) {
-			return &Fault{Code: ParseError, Detail: fmt.Sprintf("before byte %d: a number is greater than a double can be", at)}
+		if depth > limits.Depth {
+			return &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message nests deeper than %d", limits.Depth)}
 		}
 	}
-	s.valueEnds()
 	return nil
 }
 
-// name takes the name of a member.
-func (s *scanner) name(f *frame, token jsontext.Token) {
-	f.named = true
-	if f.known == nil {
-		return
-	}
-	name, ends := token.String(), int(s.in.InputOffset())
-	var misspelt bool
-	f.below, misspelt = f.known.member(name)
-	s.misspelt = s.misspelt || misspelt
-	if len(s.open) > 1 {
-		return
-	}
-	begins := s.begins + skip(s.text[s.begins:], "{, \t\r\n")
-	s.top.members = append(s.top.members, member{quoted: s.text[begins:ends:ends], name: name})
-	s.begins = ends + skip(s.text[ends:], ": \t\r\n")
-}
-
-// valueEnds notes that a value has been read.
-func (s *scanner) valueEnds() {
-	n := len(s.open)
-	if n == 0 {
-		return
-	}
-	s.open[n-1].named, s.open[n-1].below = false, nil
-	if n == 1 {
-		ends := int(s.in.InputOffset())
-		s.top.members[len(s.top.members)-1].value = s.text[s.begins:ends:ends]
-		s.begins = ends
-	}
-}
-
 // number reports whether a double can hold a number, if not exactly.
-func (s *scanner) number(text []byte) bool {
+func (s *scanned) number(text []byte) bool {
 	s.negativeZero = s.negativeZero || string(text) == "-0"
 	if len(text) <= 308 && bytes.IndexByte(text, 'e') < 0 && bytes.IndexByte(text, 'E') < 0 {
 		return true
 	}
-	f, err := strconv.ParseFloat(string(text), 64)
-	return err == nil && !math.IsInf(f, 0)
-}
-
-// startOfNumber is where the number that ends at a place begins.
-func startOfNumber(text []byte, end int) int {
-	begins := end
-	for begins > 0 && bytes.IndexByte([]byte("+-.eE0123456789"), text[begins-1]) >= 0 {
-		begins--
-	}
-	return begins
+	_, err := strconv.ParseFloat(string(text), 64)
+	return !errors.Is(err, strconv.ErrRange)
 }
 
 // skip is how many bytes of text, from its beginning, are all among those of set.
 func skip(text []byte, set string) int {
 	return len(text) - len(bytes.TrimLeft(text, set))
+}
+
+// spelling looks at the names of members that are known.
+func (s *scanned) spelling() {
+	for _, m := range s.top.members {
+		below, misspelt := ofMessages.member(m.name)
+		s.misspelt = s.misspelt || misspelt
+		if below == nil || m.value.Kind() != '{' {
+			continue
+		}
+		inner := split(m.value)
+		s.misspelt = s.misspelt || below.misspelt(inner)
+		if m.name == "params" || m.name == "result" {
+			s.inner = inner
+		}
+	}
 }
 
 // broken is a text that is no JSON, or JSON that two readers would read differently.

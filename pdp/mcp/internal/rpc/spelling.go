@@ -24,6 +24,17 @@ func (k *known) member(name string) (below *known, misspelt bool) {
 	return k.each, false
 }
 
+// misspelt reports whether a name in an object is misspelt, or one in an object within it of which something is known.
+func (k *known) misspelt(o Object) bool {
+	for _, m := range o.members {
+		below, misspelt := k.member(m.name)
+		if misspelt || below != nil && m.value.Kind() == '{' && below.misspelt(split(m.value)) {
+			return true
+		}
+	}
+	return false
+}
+
 // of makes the names of an object of which nothing is known but these.
 func of(names ...string) *known {
 	k := &known{members: make(map[string]*known, len(names))}
@@ -71,3 +82,20 @@ var (
 			with("result", ofResults).
 			with("error", of("code", "message", "data"))
 )
+
+// usual are the names of members that messages have, by themselves.
+var usual = ofMessages.collect(map[string]string{"type": "type", "text": "text"})
+
+// collect adds all names that are known here and below.
+func (k *known) collect(all map[string]string) map[string]string {
+	for name, below := range k.members {
+		all[name] = name
+		if below != nil {
+			below.collect(all)
+		}
+	}
+	if k.each != nil {
+		k.each.collect(all)
+	}
+	return all
+}

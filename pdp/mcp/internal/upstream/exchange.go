@@ -37,7 +37,7 @@ func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, err
 	if r.Method != "subscriptions/listen" { // which may say nothing for days
 		t.bound()
 	}
-	response, err := s.post(t.ctx, rpc.Message{ID: id, Method: r.Method, Params: r.Params}, r)
+	response, err := s.do(t.ctx, http.MethodPost, both, r.message(id).Append(nil), r)
 	if err != nil {
 		t.abandon(err.NotSent)
 		return nil, err
@@ -46,15 +46,9 @@ func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, err
 	return t, nil
 }
 
-// post sends one message; r is the request that it is, if it is one.
-func (s *httpSession) post(ctx context.Context, m rpc.Message, r Request) (*http.Response, *Error) {
-	body := m.Append(make([]byte, 0, len(m.Params)+len(m.Result)+len(m.Error)+128))
-	return s.do(ctx, http.MethodPost, both, body, r)
-}
-
-// do sends an HTTP request, and follows nothing.
+// do sends an HTTP request, and follows nothing. R is the request that its body is, if it is one.
 func (s *httpSession) do(ctx context.Context, method, accept string, body []byte, r Request) (*http.Response, *Error) {
-	h := make(http.Header, 12)
+	h := make(http.Header, 8)
 	if c := s.upstream.options.Credentials; c != nil {
 		token, expires := s.renew(r)
 		if err := c.Authorize(ctx, h, s.client.Principal, token, expires); err != nil {

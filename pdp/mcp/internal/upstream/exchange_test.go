@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -97,7 +95,7 @@ func TestMirrors(t *testing.T) {
 		{"tools/list", `{"name":"no"}`, ""},
 	} {
 		_ = stub.received()
-		_, _, err := send(s, upstream.Request{Method: c.method, Params: jsontext.Value(c.params)})
+		_, _, err := send(s, upstream.Request{Method: c.method, Params: members(c.params)})
 		got := stub.received()
 		if err != nil || len(got) != 1 || got[0].header.Get("Mcp-Name") != c.want || got[0].header.Get("Mcp-Method") != c.method {
 			t.Errorf("%s %s: %v, error %v", c.method, c.params, got, err)

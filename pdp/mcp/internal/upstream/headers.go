@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // sessionHeader holds the id of a session in the legacy era.
@@ -40,8 +39,7 @@ func (s *httpSession) header(h http.Header, accept string, r Request) {
 func mirror(h http.Header, r Request) {
 	h[era.MethodHeader] = []string{era.EncodeHeader(r.Method)}
 	if member, has := era.Named[r.Method]; has {
-		params, _ := rpc.ParseObject(r.Params)
-		if name := params.GetString(member); name != "" {
+		if name := r.Params.GetString(member); name != "" {
 			h[era.NameHeader] = []string{era.EncodeHeader(name)}
 		}
 	}

@@ -54,7 +54,7 @@ func call(s upstream.Session, tool, arguments string) upstream.Request {
 	return upstream.Request{Method: "tools/call", Params: withMeta(s, params, rpc.Object{})}
 }
 
-func withMeta(s upstream.Session, params, meta rpc.Object) jsontext.Value {
+func withMeta(s upstream.Session, params, meta rpc.Object) rpc.Object {
 	if s.Era() == era.Modern {
 		meta = meta.With(era.MetaVersion, rpc.String("2026-07-28")).With(era.MetaClient, jsontext.Value(`{"name":"c","version":"1"}`)).
 			With(era.MetaCapabilities, jsontext.Value(`{"elicitation":{}}`))
@@ -62,7 +62,16 @@ func withMeta(s upstream.Session, params, meta rpc.Object) jsontext.Value {
 	if meta.Len() > 0 {
 		params = params.With("_meta", meta.Value())
 	}
-	return params.Value()
+	return params
+}
+
+// members are those of an object.
+func members(text string) rpc.Object {
+	o, err := rpc.ParseObject(jsontext.Value(text))
+	if err != nil {
+		panic(err)
+	}
+	return o
 }
 
 // answer reads a stream to its response, and what came before it.

@@ -75,7 +75,7 @@ func (s *httpSession) Notify(ctx context.Context, m rpc.Message) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.upstream.options.Timeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	response, err := s.post(ctx, m, Request{})
+	response, err := s.do(ctx, http.MethodPost, both, m.Append(nil), Request{})
 	if err != nil {
 		return err
 	}

@@ -64,12 +64,20 @@ func (t *httpStream) bound() {
 func (t *httpStream) take(response *http.Response) {
 	t.status, t.header, t.body = response.StatusCode, response.Header, response.Body
 	t.pace = newPace(t.body, t.session.upstream.options.MaxResult)
-	if kind, _, _ := mime.ParseMediaType(t.header.Get("Content-Type")); kind == eventStream {
+	if isEventStream(t.header.Get("Content-Type")) {
 		t.events = rpc.NewEvents(t.pace, t.session.upstream.options.MaxResult)
 	}
 	if t.patience != nil {
 		t.patience.Stop()
 	}
+}
+
+func isEventStream(contentType string) bool {
+	if contentType == jsonType { // as most have it
+		return false
+	}
+	kind, _, _ := mime.ParseMediaType(contentType)
+	return kind == eventStream
 }
 
 func (t *httpStream) Next() (rpc.Message, error) {

@@ -76,7 +76,7 @@ func (s *httpSession) shake(ctx context.Context, e era.Era) error {
 func (s *httpSession) discover(ctx context.Context) error {
 	info, capabilities := s.says()
 	meta := rpc.Object{}.With(era.MetaVersion, rpc.String(s.version)).With(era.MetaClient, info).With(era.MetaCapabilities, capabilities)
-	params := rpc.Object{}.With("_meta", meta.Value()).Value()
+	params := rpc.Object{}.With("_meta", meta.Value())
 	_, m, err := s.ask(ctx, Request{Method: "server/discover", Params: params})
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func (s *httpSession) discover(ctx context.Context) error {
 func (s *httpSession) initialize(ctx context.Context) error {
 	info, capabilities := s.says()
 	params := rpc.Object{}.With("protocolVersion", rpc.String(era.LegacyVersions[0])).
-		With("capabilities", capabilities).With("clientInfo", info).Value()
+		With("capabilities", capabilities).With("clientInfo", info)
 	h, m, err := s.ask(ctx, Request{Method: "initialize", Params: params})
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *httpSession) initialize(ctx context.Context) error {
 	if m.Error != nil {
 		return &Error{Detail: "the server refuses initialize", Answer: m.Error, Err: errOtherEra}
 	}
-	o, err := rpc.ParseObject(m.Result)
+	o, err := m.ResultObject()
 	if err != nil {
 		return &Error{Detail: "the result of initialize is no object", Err: errOtherEra}
 	}

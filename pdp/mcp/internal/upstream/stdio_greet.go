@@ -89,7 +89,7 @@ func (s *childSession) discover(ctx context.Context, c Client) (modern bool, lat
 		With(era.MetaVersion, rpc.String(era.ModernVersions[0])).
 		With(era.MetaClient, info).
 		With(era.MetaCapabilities, capabilities)
-	question, err := s.begin(ctx, Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value()).Value()})
+	question, err := s.begin(ctx, Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value())})
 	if err != nil {
 		return false, nil, err
 	}
@@ -124,7 +124,7 @@ func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 	var versions []string
 	switch code := errorCode(m.Error); {
 	case m.Result != nil:
-		o, _ := rpc.ParseObject(m.Result)
+		o, _ := m.ResultObject()
 		versions = texts(o.Get("supportedVersions"))
 		if versions == nil {
 			return false, nil
@@ -158,7 +158,7 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 		With("protocolVersion", rpc.String(era.LegacyVersions[0])).
 		With("capabilities", capabilities).
 		With("clientInfo", info)
-	question, err := s.begin(ctx, Request{Method: "initialize", Params: params.Value()})
+	question, err := s.begin(ctx, Request{Method: "initialize", Params: params})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 	case m.Error != nil:
 		return &Error{Gone: true, Answer: m.Error, Detail: "the server refuses initialize"}
 	}
-	result, _ := rpc.ParseObject(m.Result)
+	result, _ := m.ResultObject()
 	if !slices.Contains(era.LegacyVersions, result.GetString("protocolVersion")) {
 		return &Error{Gone: true, Detail: "the server speaks no revision of MCP that the gateway speaks"}
 	}

@@ -65,8 +65,8 @@ func (s *childSession) refuse(id rpc.ID, code int) {
 }
 
 func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
-	params, _ := rpc.ParseObject(m.Params) // without any it is empty
-	meta, _ := rpc.ParseObject(params.Get("_meta"))
+	params, _ := m.ParamsObject() // without any it is empty
+	meta := params.GetObject("_meta")
 	to, dropped := s.listeners, DropUnheard
 	only := func(c *childStream) {
 		if to, dropped = nil, DropForeign; c != nil {
@@ -134,14 +134,7 @@ func (s *childSession) subscribed(id jsontext.Value) *childStream {
 	return nil
 }
 
-// progressToken is the key of the token that a request has for its progress, "" if it has none.
-func progressToken(params jsontext.Value) string {
-	o, _ := rpc.ParseObject(params)
-	meta, _ := rpc.ParseObject(o.Get("_meta"))
-	return tokenKey(meta.Get("progressToken"))
-}
-
-// tokenKey is equal for equal tokens, however they are written. No token has the key "".
+// tokenKey is equal for equal tokens of progress, however they are written. No token has the key "".
 func tokenKey(token jsontext.Value) string {
 	if token.Kind() != '"' {
 		return string(token)

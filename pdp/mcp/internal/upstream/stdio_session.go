@@ -154,7 +154,7 @@ func (s *childSession) begin(ctx context.Context, r Request) (*childStream, erro
 		return nil, &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
 	}
 	c := s.newStream()
-	c.token = progressToken(r.Params)
+	c.token = tokenKey(r.Params.GetObject("_meta").Get("progressToken"))
 	c.subscription = r.Method == "subscriptions/listen"
 	c.asks = era.TakesInput(r.Method)
 	if c.token != "" && s.tokens[c.token] != nil {
@@ -162,7 +162,7 @@ func (s *childSession) begin(ctx context.Context, r Request) (*childStream, erro
 	}
 	s.last++
 	c.id = rpc.IntID(s.last)
-	line, ok := s.out.put(rpc.AppendLine(nil, rpc.Message{ID: c.id, Method: r.Method, Params: r.Params}))
+	line, ok := s.out.put(rpc.AppendLine(nil, r.message(c.id)))
 	if !ok {
 		return nil, &Error{NotSent: true, Detail: "the server does not read what it is sent"}
 	}

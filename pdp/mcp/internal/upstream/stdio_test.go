@@ -88,7 +88,7 @@ func openChild(t *testing.T, u upstream.Upstream) upstream.Session {
 func request(tool, meta string) upstream.Request {
 	return upstream.Request{
 		Method: "tools/call",
-		Params: jsontext.Value(fmt.Sprintf(`{"name":%q,"arguments":{},"_meta":{%s}}`, tool, meta)),
+		Params: members(fmt.Sprintf(`{"name":%q,"arguments":{},"_meta":{%s}}`, tool, meta)),
 	}
 }
 
@@ -148,7 +148,7 @@ func TestCommandSpeaksBothErasWithTheSDK(t *testing.T) {
 			}
 			stream, err := s.Send(t.Context(), upstream.Request{
 				Method: "tools/call",
-				Params: jsontext.Value(`{"name":"echo","arguments":{"text":"hello"},"_meta":{` + meta + `}}`),
+				Params: members(`{"name":"echo","arguments":{"text":"hello"},"_meta":{` + meta + `}}`),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -201,7 +201,7 @@ func sdkCall(e era.Era, tool string) upstream.Request {
 	}
 	return upstream.Request{
 		Method: "tools/call",
-		Params: jsontext.Value(fmt.Sprintf(`{"name":%q,"arguments":{"text":""},"_meta":{%s}}`, tool, meta)),
+		Params: members(fmt.Sprintf(`{"name":%q,"arguments":{"text":""},"_meta":{%s}}`, tool, meta)),
 	}
 }
 
@@ -234,7 +234,7 @@ func TestCommandSubscribes(t *testing.T) {
 	s := openChild(t, u)
 	subscription, err := s.Send(t.Context(), upstream.Request{
 		Method: "subscriptions/listen",
-		Params: jsontext.Value(`{"notifications":{"toolsListChanged":true},"_meta":{` + modernMeta + `}}`),
+		Params: members(`{"notifications":{"toolsListChanged":true},"_meta":{` + modernMeta + `}}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +244,7 @@ func TestCommandSubscribes(t *testing.T) {
 	}
 	call, err := s.Send(t.Context(), upstream.Request{
 		Method: "tools/call",
-		Params: jsontext.Value(`{"name":"grow","arguments":{"text":""},"_meta":{` + modernMeta + `}}`),
+		Params: members(`{"name":"grow","arguments":{"text":""},"_meta":{` + modernMeta + `}}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -270,8 +270,8 @@ func TestCommandSubscribes(t *testing.T) {
 
 func TestCommandSendsTheBytes(t *testing.T) {
 	s := openChild(t, newChild(t, "raw"))
-	params := "{\"name\":\"line\",\r\n\t\"arguments\" : { \"n\":9007199254740993 , \"f\":1.0e2,\n\"s\":\"a\\u006e\\n\\r\u2028 \\ud83d\\ude00\"}}"
-	stream, err := s.Send(t.Context(), upstream.Request{Method: "tools/call", Params: jsontext.Value(params)})
+	params := "{\"name\":\"line\",\"arguments\":{\r\n\t\"n\" :9007199254740993 , \"f\":1.0e2,\n\"s\":\"a\\u006e\\n\\r\u2028 \\ud83d\\ude00\"}}"
+	stream, err := s.Send(t.Context(), upstream.Request{Method: "tools/call", Params: members(params)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,8 +69,8 @@ type Credentials interface {
 // Request is a request as the server is to get it.
 type Request struct {
 	Method string
-	// Params are sent as they are, byte for byte.
-	Params jsontext.Value
+	// Params are sent with the bytes that they have. Without members nothing is sent.
+	Params rpc.Object
 	// Headers mirror parameters, in the modern era over HTTP: Mcp-Param-*. All other headers are the package's own.
 	Headers http.Header
 	// Token is the client's access token as it is now; see [Client.Token].
@@ -78,6 +78,10 @@ type Request struct {
 	Expires time.Time
 
 	after string // the event that a stream goes on behind
+}
+
+func (r Request) message(id rpc.ID) rpc.Message {
+	return rpc.Message{ID: id, Method: r.Method, Params: r.Params.Params()}
 }
 
 // Stream is what comes for one request: notifications, in the legacy era requests of the server, and at last the response.
