@@ -31,35 +31,34 @@ func boundsListen(ctx context.Context, t *testing.T, at, info, wants string) (st
 	return answer.StatusCode, string(b[:n]), answer.Body
 }
 
-// One principal has so many links to the server and no more, also if all of them are listened to, and so many listeners at
-// each. A server may be a program, of which there is one for each link.
-func TestListenersAreBounded(t *testing.T) {
+// One principal has so many links to the server and no more, also if all of them are in use. A server may be a program, of
+// which there is one for each link.
+func TestLinksInUseAreBounded(t *testing.T) {
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"modern"}})
 	at, _ := through(t, passage{name: "up", upstream: upstream.URL})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for name, info := range map[string]func(int) string{
-		"clients": func(n int) string { return `{"name":"c` + strconv.Itoa(n) + `","version":"1"}` },
-		"one":     func(int) string { return `{"name":"c0","version":"1"}` },
-	} {
-		listen := 0
-		for n := range 50 {
-			status, first, stream := boundsListen(ctx, t, at, info(n), `{"toolsListChanged":true}`)
-			defer func() { _ = stream.Close() }()
-			if status == http.StatusOK && !strings.Contains(first, `"error"`) {
-				listen++
-			}
+	listen, refused := 0, 0
+	for n := range 50 {
+		info := `{"name":"c` + strconv.Itoa(n) + `","version":"1"}`
+		status, first, stream := boundsListen(ctx, t, at, info, `{"toolsListChanged":true}`)
+		defer func() { _ = stream.Close() }()
+		switch {
+		case status == http.StatusOK && !strings.Contains(first, `"error"`):
+			listen++
+		case status == http.StatusTooManyRequests:
+			refused++
 		}
-		if listen < 4 || listen > 40 {
-			t.Errorf("%s: %d listen", name, listen)
-		}
+	}
+	if listen != 32 || refused != 18 {
+		t.Errorf("%d listen, and %d were refused", listen, refused)
 	}
 }
 
 // A server that agrees to tell of very much keeps nobody busy.
 func TestWantsAreBounded(t *testing.T) {
 	var uris strings.Builder
-	for n := range 80_000 {
+	for n := range 200_000 {
 		uris.WriteString(`,"` + strconv.Itoa(1_000_000+n) + `"`)
 	}
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
@@ -74,11 +73,10 @@ func TestWantsAreBounded(t *testing.T) {
 	at, _ := through(t, passage{name: "up", upstream: upstream.URL})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	begun := time.Now()
 	status, first, stream := boundsListen(ctx, t, at, `{"name":"c","version":"1"}`, `{"toolsListChanged":true}`)
 	defer func() { _ = stream.Close() }()
-	if took := time.Since(begun); took > 2*time.Second || !strings.Contains(first, "acknowledged") {
-		t.Errorf("after %v: %d %s", took, status, first)
+	if !strings.Contains(first, "acknowledged") {
+		t.Errorf("got %d %s", status, first)
 	}
 }
 

@@ -14,24 +14,17 @@ func (l *link) has(s upstream.Session) bool {
 	return l.session == s
 }
 
-// mostHearers is how many may listen at one link: each holds a connection of a client for as long as it likes.
-const mostHearers = 16
-
-// hear gives what the server says by itself, and beside the answers to requests, until stop is called. It is not ok if too
-// many listen.
-func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan said, stop func(), ok bool) {
+// hear gives what the server says by itself, and beside the answers to requests, until stop is called.
+func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan said, stop func()) {
 	h := &hearer{make(chan said, 64), answer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.hearers) == mostHearers {
-		return nil, nil, false
-	}
 	l.hearers[h] = true
 	return h.heard, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(l.hearers, h)
-	}, true
+	}
 }
 
 // answerer answers requests of the server that belong to none of the client's, nil if nobody does.

@@ -95,10 +95,7 @@ func (s *session) listen(on bool) bool {
 
 // hearAll relays what the server says until the client goes.
 func (x *exchange) hearAll(ctx context.Context) {
-	heard, stop, ok := x.link.hear(x.answerBeside)
-	if !ok {
-		return
-	}
+	heard, stop := x.link.hear(x.answerBeside)
 	defer stop()
 	e := x.link.attend(x)
 	var pause <-chan time.Time
@@ -152,10 +149,7 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	if s.Era() == era.Legacy {
 		w = w.told(s)
 	}
-	heard, stop, ok := x.link.hear(nil)
-	if !ok {
-		return x.refused(limited(time.Second))
-	}
+	heard, stop := x.link.hear(nil)
 	defer stop()
 	first, _, version, ok := x.link.want(w.uris, true)
 	if !ok {
