@@ -22,6 +22,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/boltfile"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
@@ -771,7 +772,8 @@ func editFile(name string, do func(*bbolt.Tx) error) (err error) {
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	db, err := bbolt.Open(name, 0o600, &bbolt.Options{Timeout: time.Second, NoSync: true})
+	// A copy may have been torn while it was made: bbolt alone would go round in such a file until the process ends.
+	db, err := boltfile.Open(name, errors.New("damaged"), boltfile.ToWrite, bbolt.Options{Timeout: time.Second, NoSync: true})
 	if err != nil {
 		return err
 	}
