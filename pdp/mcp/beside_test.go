@@ -5,9 +5,14 @@ import (
 	"crypto/rand"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -141,5 +146,37 @@ func TestClosedIsOnRecord(t *testing.T) {
 	}
 	if got := s.stranger("modern", s.issuer.Token(t, nil)).call("look", `{}`); got.ran() {
 		t.Errorf("behind the end: %s", got)
+	}
+}
+
+// besideTraces has spans that panic when they are told how a call went.
+type besideTraces struct{ noop.TracerProvider }
+
+type besideTracer struct{ noop.Tracer }
+
+type besideSpan struct{ noop.Span }
+
+func (besideTraces) Tracer(string, ...trace.TracerOption) trace.Tracer { return besideTracer{} }
+
+func (besideTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if name == "mcp tools/call" {
+		return ctx, besideSpan{}
+	}
+	return ctx, noop.Span{}
+}
+
+func (besideSpan) IsRecording() bool { return true }
+
+func (besideSpan) SetAttributes(...attribute.KeyValue) { panic(http.ErrAbortHandler) }
+
+// A request that panics before its answer leaves has on record what became of what it owed.
+func TestAPanicIsOnRecord(t *testing.T) {
+	s := newSiege(t, camp{policies: masksLook, deps: mcp.Deps{TracerProvider: besideTraces{}}})
+	v := s.stranger("modern", s.issuer.Token(t, nil))
+	if got, err := v.try(t.Context(), http.MethodPost, v.text("tools/call", `{"name":"look","arguments":{}}`), v.headers("tools/call", `{"name":"look"}`)...); err == nil {
+		t.Fatalf("nobody has panicked: %v", got)
+	}
+	if !slices.ContainsFunc(s.records(), func(l record) bool { return l.Kind == "receipt" }) {
+		t.Error("what became of the call is not on record")
 	}
 }

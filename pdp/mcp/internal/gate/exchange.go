@@ -54,14 +54,16 @@ func (x *exchange) serve(ctx context.Context) {
 		defer keepAlive(x.reply)()
 	}
 	ctx, span := x.g.o.Tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
+	defer func() { // also if something panics meanwhile: what was done of what is owed was done
+		if x.permit != nil {
+			x.permit.Done(context.WithoutCancel(ctx))
+		}
+	}()
 	response, status := x.answer(ctx)
 	response.ID = x.request.ID
 	endStep(span, x.outcome)
 	x.g.o.Meters.call(ctx, x.request.Method, x.outcome)
 	_ = x.reply.Final(status, response)
-	if x.permit != nil {
-		x.permit.Done(context.WithoutCancel(ctx))
-	}
 }
 
 // answer is the response, whoever made it, and the status it has if nothing went before it.
