@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -83,4 +84,29 @@ func TestAsksWhoHasLeft(t *testing.T) {
 		}
 		return false
 	})
+}
+
+// What a server says of the gateway's credentials, or of itself, is for no client.
+func TestWordsAboutTheGateway(t *testing.T) {
+	for _, during := range []string{"server/discover", "initialize", "tools/list", "tools/call"} {
+		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusBadGateway} {
+			t.Run(fmt.Sprint(during, status), func(t *testing.T) {
+				of := "modern"
+				if during == "initialize" {
+					of = "legacy"
+				}
+				upstream := mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{of}, Tools: oneTool, Handle: func(c *mcptest.Call) bool {
+					if c.Method != during {
+						return false
+					}
+					c.Raw(status, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32099,"message":"the token of the gateway has ended"}}`)
+					return true
+				}})
+				at, _ := through(t, passage{name: "up", upstream: upstream.URL})
+				if got := callTool(t, at, ""); !strings.Contains(got, "upstream unavailable") || strings.Contains(got, "token") {
+					t.Errorf("the client gets %s", got)
+				}
+			})
+		}
+	}
 }

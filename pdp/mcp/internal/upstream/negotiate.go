@@ -156,7 +156,7 @@ func (s *httpSession) ask(ctx context.Context, r Request) (http.Header, rpc.Mess
 	if err == nil && (m.Error == nil || !ofServer(t.status)) {
 		return t.header, m, nil
 	}
-	e := &Error{Detail: "the server answers " + r.Method + " with " + strconv.Itoa(t.status), Answer: m.Error, Err: err}
+	e := &Error{Detail: "the server answers " + r.Method + " with " + strconv.Itoa(t.status), Answer: forClients(t.status, m), Err: err}
 	if errors.Is(err, ErrAmbiguous) && t.status/100 != 3 && !ofServer(t.status) {
 		e.Err = errOtherEra
 	}

@@ -35,7 +35,7 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 	if errors.As(err, &broken) && !errors.Is(err, ErrAmbiguous) && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	e := &Error{Detail: "the upstream answers with status " + strconv.Itoa(t.status), Answer: m.Error}
+	e := &Error{Detail: "the upstream answers with status " + strconv.Itoa(t.status), Answer: forClients(t.status, m)}
 	switch code := errorCode(m.Error); {
 	case s.era == era.Legacy && s.id != "" && s.lost(t, code):
 		e.Gone, e.NotSent = true, t.status == http.StatusNotFound && t.turnedAway(m)
@@ -49,6 +49,15 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 		return &single{message: m}, nil
 	}
 	return nil, e
+}
+
+// forClients is the error of a response that names no request, nil if it is about the gateway: what a server says of its
+// credentials is for no client.
+func forClients(status int, m rpc.Message) jsontext.Value {
+	if ofServer(status) {
+		return nil
+	}
+	return m.Error
 }
 
 // lost reports whether a refusal says that the server does not have the session. An error that names the request comes

@@ -110,8 +110,8 @@ type Error struct {
 	NotSent bool
 	// Gone reports that the session is no more, so that another must be opened.
 	Gone bool
-	// Answer is the error that the server sent where that is no response to the request: it speaks of the session, of the
-	// era, or of the gateway's credentials. It is nil if the server sent none.
+	// Answer is the error that the server sent where that is no response to the request: it speaks of the session or of
+	// the era. It is nil if the server sent none, or one about the gateway's credentials.
 	Answer jsontext.Value
 	// Detail is for the operator's eyes. It has no credential in it, and nothing of a message.
 	Detail string
