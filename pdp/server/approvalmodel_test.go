@@ -22,8 +22,8 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/boltfile"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/boltfile"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
