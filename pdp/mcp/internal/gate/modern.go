@@ -88,35 +88,17 @@ func (t *links) of(g *Gateway, who principal, c client) (l *link, done func(), o
 // makeRoom closes the link that nobody has used for longest, if its principal has too many, or all together have. It is not
 // ok if all of those are in use.
 func (t *links) makeRoom(principal string) bool {
-	var oldest, own *link
-	var of, ofOwn linkKey
-	n := 0
-	for k, l := range t.all {
-		mine := l.client.Principal == principal
-		if mine {
-			n++
-		}
-		if l.use.by > 0 {
-			continue
-		}
-		if oldest == nil || l.use.last.Before(oldest.use.last) {
-			oldest, of = l, k
-		}
-		if mine && (own == nil || l.use.last.Before(own.use.last)) {
-			own, ofOwn = l, k
-		}
+	own := func(l *link) bool { return l.client.Principal == principal }
+	unused := func(l *link) (time.Time, bool) { return l.use.last, l.use.by == 0 }
+	key, l, full := leastUsed(t.all, mostLinksEach, own, unused)
+	if !full {
+		key, l, full = leastUsed(t.all, mostLinks, everybody, unused)
 	}
-	switch {
-	case n >= mostLinksEach:
-		oldest, of = own, ofOwn
-	case len(t.all) < mostLinks:
-		return true
+	if !full || l == nil {
+		return !full
 	}
-	if oldest == nil {
-		return false
-	}
-	delete(t.all, of)
-	go oldest.close()
+	delete(t.all, key)
+	go l.close()
 	return true
 }
 

@@ -101,34 +101,37 @@ func (t *sessions) add(s *session) *session {
 	if !t.ended[sha256.Sum256([]byte(s.id))].IsZero() {
 		return nil
 	}
-	oldest := t.oldest(func(other *session) bool { return other.who == s.who }, mostSessionsEach)
-	if oldest == nil {
-		oldest = t.oldest(func(*session) bool { return true }, mostSessions)
+	own := func(other *session) bool { return other.who == s.who }
+	used := func(other *session) (time.Time, bool) { return other.used, true }
+	id, oldest, full := leastUsed(t.all, mostSessionsEach, own, used)
+	if !full {
+		id, oldest, full = leastUsed(t.all, mostSessions, everybody, used)
 	}
-	if oldest != nil {
-		delete(t.all, oldest.id)
+	if full {
+		delete(t.all, id)
 		go oldest.close()
 	}
 	t.all[s.id] = s
 	return s
 }
 
-// oldest is of those that count the one that was not used for longest, if there are as many as may be.
-func (t *sessions) oldest(counts func(*session) bool, most int) (oldest *session) {
-	n := 0
-	for _, s := range t.all {
-		if !counts(s) {
+// leastUsed is of those that count the one that was not used for longest, if there are as many as may be: else they are not
+// full. It is the zero value if none of them can go.
+func leastUsed[K comparable, V any](all map[K]V, most int, counts func(V) bool, used func(V) (last time.Time, mayGo bool)) (key K, one V, full bool) {
+	n, oldest := 0, time.Time{}
+	for k, v := range all {
+		if !counts(v) {
 			continue
 		}
-		if n++; oldest == nil || s.used.Before(oldest.used) {
-			oldest = s
+		n++
+		if last, mayGo := used(v); mayGo && (oldest.IsZero() || last.Before(oldest)) {
+			key, one, oldest = k, v, last
 		}
 	}
-	if n < most {
-		return nil
-	}
-	return oldest
+	return key, one, n >= most
 }
+
+func everybody[V any](V) bool { return true }
 
 // find is the session of that id, nil if there is none of this principal.
 func (t *sessions) find(g *Gateway, id string, who principal) *session {
