@@ -89,7 +89,12 @@ func (c client) kept() client {
 
 func newLink(s *Server, principal string, c client) *link {
 	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities)}
-	return &link{server: s, client: of, opening: newTurn(), tools: toolbox{loading: newTurn()}, subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})}, hearing: hearing{hearers: map[*hearer]bool{}, deafen: func() {}}}
+	return &link{
+		server: s, client: of, opening: newTurn(),
+		tools:         toolbox{loading: newTurn()},
+		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
+		hearing:       hearing{hearers: map[*hearer]bool{}, deafen: func() {}},
+	}
 }
 
 var errLinkClosed = &upstream.Error{NotSent: true, Gone: true, Detail: "the session is over"}
