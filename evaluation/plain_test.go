@@ -176,6 +176,19 @@ func TestPlainCountsEmptyContainers(t *testing.T) {
 	}
 }
 
+// Whoever sets limits may have arrays of anything be shorter than arrays of arrays.
+func TestPlainHoldsArraysToBothLimits(t *testing.T) {
+	o, err := evaluation.ParseWithNulls([]byte(`{"a":[1,2,3,4,5]}`), evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := evaluation.DefaultLimits()
+	limits.Elements = 4
+	if q := (evaluation.Request{Context: o}); q.Plain(limits) {
+		t.Error("an array longer than any may be is plain")
+	}
+}
+
 func FuzzPlain(f *testing.F) {
 	for _, body := range bodies {
 		f.Add([]byte(body))
