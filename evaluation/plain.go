@@ -59,7 +59,8 @@ func (p *plain) value(v Value, depth, arrays int, at place) bool {
 	case Array:
 		at, arrays = at.element(), arrays+1
 	}
-	if depth++; depth > p.limits.Depth || arrays > p.limits.ArrayDepth || v.kind == Array && len(v.elems) > p.limits.NestedElements {
+	p.text += len(`[],`) // as nothing else of an empty one counts
+	if depth++; depth > p.limits.Depth || arrays > p.limits.ArrayDepth || v.kind == Array && len(v.elems) > min(p.limits.Elements, p.limits.NestedElements) {
 		return false
 	}
 	for _, m := range v.elems {

@@ -154,6 +154,41 @@ func TestPlain(t *testing.T) {
 	}
 }
 
+// An array or an object costs something to read and to decide about even if nothing is in it.
+func TestPlainCountsEmptyContainers(t *testing.T) {
+	row := "[{}" + strings.Repeat(",{}", 126) + "]"
+	o, err := evaluation.ParseWithNulls([]byte(`{"a":[`+row+strings.Repeat(","+row, 126)+`]}`), evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := evaluation.Request{Context: o}
+	text, err := q.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q.Plain(evaluation.DefaultLimits()) {
+		t.Errorf("a request of %d bytes, with nothing but empty objects, is plain", len(text))
+	}
+	small := evaluation.DefaultLimits()
+	small.Body = len(text) - 1
+	if _, err := evaluation.DecodeAuthZEN(text, "", small); err == nil || q.Plain(small) {
+		t.Errorf("a request larger than a body may be is plain: as text, %v", err)
+	}
+}
+
+// Whoever sets limits may have arrays of anything be shorter than arrays of arrays.
+func TestPlainHoldsArraysToBothLimits(t *testing.T) {
+	o, err := evaluation.ParseWithNulls([]byte(`{"a":[1,2,3,4,5]}`), evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := evaluation.DefaultLimits()
+	limits.Elements = 4
+	if q := (evaluation.Request{Context: o}); q.Plain(limits) {
+		t.Error("an array longer than any may be is plain")
+	}
+}
+
 func FuzzPlain(f *testing.F) {
 	for _, body := range bodies {
 		f.Add([]byte(body))

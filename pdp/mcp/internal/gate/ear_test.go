@@ -152,3 +152,32 @@ func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	}
 	g.running.Wait()
 }
+
+// Who gives up an unsubscription takes no subscription away that came after it.
+func TestAnUnsubscriptionThatFailsTakesNothingMore(t *testing.T) {
+	g := bareGateway(nil)
+	l := newLink(g.o.Server, "k", client{})
+	l.session = refusing{}
+	l.ear = &ear{link: l, over: make(chan struct{}), step: make(chan struct{}), settled: -1} // of a server that takes its time
+	const uri = "file:///a"
+	l.want([]string{uri}, true)
+	_, _, changed := l.subscribed()
+	ctx, giveUp := context.WithCancel(t.Context())
+	defer giveUp()
+	over := make(chan rpc.Message, 1)
+	go func() {
+		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: l, params: rpc.Object{}.With("uri", rpc.String(uri))}
+		x.request.Method = "resources/unsubscribe"
+		m, _ := x.remember(ctx)
+		over <- m
+	}()
+	<-changed
+	l.want([]string{uri}, true) // the client subscribes again, and then gives up
+	giveUp()
+	if m := <-over; m.Error == nil {
+		t.Error("what was given up went well")
+	}
+	if !l.wanted(uri) {
+		t.Error("the subscription is gone")
+	}
+}

@@ -192,7 +192,9 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 			return x.refused(invalid("too many resources; unsubscribe from some"))
 		}
 		if _, err := x.link.attend(x).until(ctx, version); err != nil {
-			x.link.want([]string{uri}, false)
+			if on {
+				x.link.want([]string{uri}, false)
+			}
 			return x.failed(err)
 		}
 	}
