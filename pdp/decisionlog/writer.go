@@ -153,7 +153,7 @@ func (w *writer) tick() {
 
 // unhurried is how long the writer waits for more to write if no caller waits for it:
 // a transaction costs much the same whatever is in it.
-const unhurried = 5 * time.Millisecond
+const unhurried = 20 * time.Millisecond
 
 // gather takes what waits besides c, so that all of it shares one transaction:
 // while that is made durable the next ones gather by themselves.
