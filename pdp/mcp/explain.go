@@ -46,7 +46,9 @@ type Explanation struct {
 // Question is one message to the PDP.
 type Question struct {
 	Mapping Mapping
-	API     coaz.API
+	// Whole reports that all of a call is in it: then people can be asked for their approval.
+	Whole bool
+	API   coaz.API
 	// Path is where it goes at the PDP, and Body is its text, byte for byte.
 	Path string
 	Body jsontext.Value
@@ -136,7 +138,7 @@ func (c Config) pose(ctx context.Context, to *watched, plan ask.Plan, n int, op 
 	if q.API = coaz.Evaluation; strings.HasSuffix(q.Path, string(coaz.Evaluations)) {
 		q.API = coaz.Evaluations
 	}
-	q.Mapping = c.mappingOf(plan.Source(n), op)
+	q.Mapping, q.Whole = c.mappingOf(plan.Source(n), op), plan.Whole(n)
 	for _, u := range answers {
 		if to.next != nil {
 			q.Answers = append(q.Answers, Answer{u.Denied(), u.Reason(), u.ReasonUser(), u.Obligations(), u.ID(), u.Err()})
