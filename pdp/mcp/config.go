@@ -27,7 +27,7 @@ func checkedForm() config.Form[Config] {
 const DefaultListen = "127.0.0.1:8181"
 
 // Config is what a [Gateway] is told. A field with a yaml tag is a key: the file, the environment, the JSON Schema, the
-// help and the page README.md take it from its tags, which [config.Key] explains. To add a key, add a field.
+// help and the page REFERENCE.md take it from its tags, which [config.Key] explains. To add a key, add a field.
 //
 // The zero value of a field is that nobody gave it. [Form] sets the defaults.
 type Config struct {
