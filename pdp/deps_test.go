@@ -71,8 +71,14 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/mcp/internal/identity", "evaluation pdp/server/auth", "who asks is found out without knowing what for"},
 	{"pdp/mcp/internal/upstream", "pdp/mcp/internal/era pdp/mcp/internal/rpc pdp/plainfile pdp/visible", "it sends what it is given: whether it may be sent, others have decided"},
 	{"pdp/mcp/internal/rates", "", "how often somebody may ask is counted without knowing who it is, and what is asked"},
+<<<<<<< HEAD
 	{"pdp/mcp/internal/ask", "evaluation evaluation/authzenclient evaluation/coaz obligations pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/rpc", "questions and refusals are made without knowing how a message came, and where it goes"},
 	{"pdp/mcp", "evaluation evaluation/authzenclient evaluation/coaz obligations pdp/approval/webhook pdp/mcp/internal/ask pdp/mcp/internal/era pdp/mcp/internal/gate pdp/mcp/internal/identity pdp/mcp/internal/rates pdp/mcp/internal/rpc pdp/mcp/internal/seal pdp/mcp/internal/upstream pdp/plainfile pdp/server/auth pdp/server/config pdp/spelling", "the gateway as a library: it asks a PDP by HTTP, wherever that is, and knows neither its policies nor its process"},
+=======
+	{"pdp/mcp/lock", "evaluation pdp/plainfile pdp/visible", "what was accepted is kept and compared without a server, and without knowing what follows from a difference"},
+	{"pdp/mcp/internal/ask", "evaluation evaluation/authzenclient evaluation/coaz obligations pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/rpc pdp/mcp/lock", "questions and refusals are made without knowing how a message came, and where it goes"},
+	{"pdp/mcp", "evaluation evaluation/authzenclient evaluation/coaz obligations pdp/approval/webhook pdp/mcp/internal/ask pdp/mcp/internal/era pdp/mcp/internal/gate pdp/mcp/internal/identity pdp/mcp/internal/rates pdp/mcp/internal/seal pdp/mcp/internal/upstream pdp/plainfile pdp/server/auth pdp/server/config pdp/spelling", "the gateway as a library: it asks a PDP by HTTP, wherever that is, and knows neither its policies nor its process"},
+>>>>>>> main
 	{"pdp/mcp/internal/gate", "evaluation pdp/mcp/internal/ask pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/rates pdp/mcp/internal/rpc pdp/mcp/internal/seal pdp/mcp/internal/upstream pdp/server/auth", "a message goes its way without knowing where anybody is, or what was configured"},
 	{"pdp/mcp/mcptest", "pdp/pdptest/lies pdp/pdptest/npm", "partners of a gateway for tests, in nobody's binary: what they would share with it they could not find fault with"},
 	{"pdp/mcp/wire", "evaluation pdp/visible", "a gateway sends these messages from outside our server, so they know neither the server nor the store"},

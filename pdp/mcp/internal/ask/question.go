@@ -100,7 +100,11 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 		if err != nil {
 			return nil, err
 		}
-		q := evaluation.Request{Subject: who.subject, Action: evaluation.Action{Name: "tool.invoke"}, Resource: op.Tool.resource, Context: said}
+		action := evaluation.Action{Name: string(ToolInvoke)}
+		if a.o.Ask == ByTool {
+			action.Name = op.Tool.resource.ID
+		}
+		q := evaluation.Request{Subject: who.subject, Action: action, Resource: op.Tool.resource, Context: said}
 		return []question{{source: Source{Author: BuiltIn}, whole: true, requests: []evaluation.Request{q}}}, nil
 	}
 	requests, err := a.defaults(op, params)
