@@ -125,6 +125,29 @@ func Explain(ctx context.Context, c Config, d Deps, a Asked) (Explanation, error
 	return x, nil
 }
 
+// Compile says of each tool why a gateway of this configuration neither lists nor calls it; nil if it does.
+func Compile(c Config, tools []Tool) ([]error, error) {
+	form.SetDefaults(&c)
+	c.PDP = PDPConfig{Embedded: &EmbeddedConfig{}, Tenant: c.PDP.Tenant, Timeout: c.PDP.Timeout, Breaker: c.PDP.Breaker}
+	d := Deps{Transport: &watched{}}.withDefaults()
+	asker, err := c.asker(d, c.Obligations.promised())
+	if err != nil {
+		return nil, err
+	}
+	all := make([]error, len(tools))
+	for n, t := range tools {
+		if _, all[n] = asker.Tool(t.Server, "", t.Definition, nil); all[n] != nil {
+			continue
+		}
+		definition, err := rpc.ParseObject(t.Definition)
+		if err == nil {
+			_, err = era.HeaderParams(definition.Get("inputSchema"))
+		}
+		all[n] = err
+	}
+	return all, nil
+}
+
 // mostQuestions is more than are asked about one message.
 const mostQuestions = 1000
 

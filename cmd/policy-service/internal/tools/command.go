@@ -6,5 +6,6 @@ package tools
 
 // Command is what there is about the tools behind a gateway.
 type Command struct {
-	Map Map `cmd:"" help:"Show what the gateway asks about a message, and what the answer is."`
+	Check Check `cmd:"" help:"Hold configuration, lock and policies of a gateway against each other."`
+	Map   Map   `cmd:"" help:"Show what the gateway asks about a message, and what the answer is."`
 }
