@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // finding is something that is wrong, or doubtful.
@@ -45,8 +46,9 @@ var placed = regexp.MustCompile(`^(.+?):(\d+):(\d+): (?s:(.*))$`)
 // line takes what somebody else has written as a line: its place, and what is wrong.
 func (f *findings) line(text string, warning bool) {
 	m := placed.FindStringSubmatch(text)
-	if m == nil {
-		f.add(finding{file: text, warning: warning})
+	if m == nil { // it has no place but its file
+		file, what, _ := strings.Cut(text, ": ")
+		f.add(finding{file: file, warning: warning, what: what})
 		return
 	}
 	line, _ := strconv.Atoi(m[2])
