@@ -290,7 +290,7 @@ func badTool(err error) *Refused {
 }
 
 func refusedBy(r *ask.Refusal) *Refused {
-	x := &Refused{Kind: string(r.Kind), Code: r.Code, Message: r.Message, Try: "a mapping for the method permits it to be asked about"}
+	x := &Refused{Kind: string(r.Kind), Code: r.Code, Message: r.Message, Try: "tasks are not offered, and with strict: true a method needs a mapping: write one into mappings"}
 	switch r.Kind {
 	case ask.Unknown:
 		x.Try = "write the method as MCP has it in the era of the message"

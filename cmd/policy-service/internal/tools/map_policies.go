@@ -106,19 +106,32 @@ func (j judge) missing(call pdp.Call) (*approvalJSON, error) {
 	if err != nil {
 		return nil, undecided(err, j.tenant)
 	}
-	if !ok {
-		return &approvalJSON{Asked: "nobody", Try: "have the obligation name a template, by which policies tell who approves"}, nil
-	}
 	m := &approvalJSON{
 		Obligation: a.Obligation.ID, Policies: a.Obligation.Policies, Template: a.Terms.Template, Message: a.Terms.Message, Quorum: a.Terms.Quorum,
-		Timeout: a.Terms.Timeout.String(), ValidFor: a.Terms.ValidFor.String(), Uses: a.Terms.Uses,
-		Asked:     "whom the policies permit approval.decide by the template, but nobody who takes part, unless allow_self_approval of bundle.yaml names the template",
-		TakesPart: []string{cli.Entity(evaluation.Ref{Type: call.Request.Subject.Type, ID: call.Request.Subject.ID})},
+		Uses: a.Terms.Uses, TakesPart: []string{cli.Entity(evaluation.Ref{Type: call.Request.Subject.Type, ID: call.Request.Subject.ID})},
+	}
+	if a.Obligation.ID != "" {
+		m.Timeout, m.ValidFor = a.Terms.Timeout.String(), a.Terms.ValidFor.String()
+	}
+	m.Asked = "whom the policies permit approval.decide by the template, but nobody who takes part, unless allow_self_approval of bundle.yaml names the template"
+	if !ok {
+		m.Asked, m.Try = "nobody", whyNobody(a, call)
 	}
 	for _, one := range a.Actors.Chain {
 		m.TakesPart = append(m.TakesPart, cli.Entity(one))
 	}
 	return m, nil
+}
+
+// whyNobody is what to try if people cannot be asked.
+func whyNobody(a pdp.ApprovalRequest, call pdp.Call) string {
+	switch {
+	case a.Obligation.ID == "":
+		return "see required_obligations: an approval is not all that is missing; configure obligations of the gateway, or have the obligation name a template"
+	case call.Request.Person() == "":
+		return "add identity.static.iss: without it nobody knows which person takes part, and so who may not approve"
+	}
+	return "have the entities of who acts known to the bundle"
 }
 
 // nobody keeps no approvals: none is filed, and none is found.
