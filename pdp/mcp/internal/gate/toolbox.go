@@ -155,6 +155,7 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 		all.tools = slices.DeleteFunc(all.tools, func(t *tool) bool { return t == other })
 		all.byName[name] = nil
 		delete(all.compiled, name)
+		delete(all.other, name)
 		return
 	}
 	if s.Hidden[name] {
