@@ -46,6 +46,11 @@ var examples = map[string][]string{
 		"policy-service mcp map --defaults",
 	},
 
+	"mcp lock": {
+		"policy-service mcp lock --config gateway.yaml --diff",
+		"policy-service mcp lock --config gateway.yaml --accept --server jira",
+	},
+
 	"config check":  {"policy-service config check config.yaml"},
 	"config print":  {"policy-service config print --config config.yaml --policies policies"},
 	"config schema": {"policy-service config schema"},
