@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/spelling"
 )
 
@@ -24,7 +26,7 @@ type Asked struct {
 	Message []byte
 	// Claims are those of a token, and empty with a fixed identity. Nothing about them is verified.
 	Claims evaluation.Object
-	// Tools are those that the servers have.
+	// Tools are those that the servers have. If there are none, they are those that are locked.
 	Tools []Tool
 }
 
@@ -105,7 +107,14 @@ func Explain(ctx context.Context, c Config, d Deps, a Asked) (Explanation, error
 	if err != nil {
 		return Explanation{}, err
 	}
-	op, refused, err := c.operation(asker, a)
+	locked, err := c.readLock()
+	if err != nil {
+		return Explanation{}, err
+	}
+	if locked != nil && len(a.Tools) == 0 {
+		a.Tools = Locked(*locked)
+	}
+	op, refused, err := c.operation(asker, a, locked)
 	if err != nil || refused != nil {
 		return Explanation{Method: op.Method, Refused: refused}, err
 	}
@@ -198,7 +207,7 @@ func (c Config) mappingOf(s ask.Source, op *ask.Operation) Mapping {
 }
 
 // operation is what a message asks for, and who.
-func (c Config) operation(asker *ask.Asker, a Asked) (op ask.Operation, refused *Refused, err error) {
+func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.Operation, refused *Refused, err error) {
 	who, err := c.whoAsks()
 	if err != nil {
 		return op, nil, err
@@ -228,7 +237,29 @@ func (c Config) operation(asker *ask.Asker, a Asked) (op ask.Operation, refused 
 			return op, unread(era.UnsupportedVersion, era.MetaVersion+" in params._meta is no revision that the gateway speaks"), nil
 		}
 	}
-	return op, c.place(asker, &op, a.Tools), nil
+	return op, c.place(asker, &op, a.Tools, locked), nil
+}
+
+// readLock is what is locked, nil if nothing is.
+func (c Config) readLock() (*lock.File, error) {
+	if c.Lock.File == "" || c.Lock.Mode == LockOff {
+		return nil, nil
+	}
+	f, err := lock.Read(c.Lock.File)
+	if err != nil && !(c.Lock.Mode == LockWarn && errors.Is(err, fs.ErrNotExist)) {
+		return nil, fmt.Errorf("lock.file: %w", err)
+	}
+	return &f, nil
+}
+
+// Locked are the tools of a lock, or of a survey.
+func Locked(f lock.File) (all []Tool) {
+	for _, server := range sortedNames(f.Servers) {
+		for _, name := range sortedNames(f.Servers[server].Tools) {
+			all = append(all, Tool{server, f.Servers[server].Tools[name].Text()})
+		}
+	}
+	return all
 }
 
 func paramsOf(m rpc.Message) (rpc.Object, error) {
@@ -243,7 +274,7 @@ func unread(code int, what string) *Refused {
 }
 
 // place finds the server that an operation is for, and its tool.
-func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool) *Refused {
+func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked *lock.File) *Refused {
 	for name := range c.Upstreams {
 		op.Server = name
 	}
@@ -271,11 +302,20 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool) *Refuse
 		if err != nil {
 			return badTool(err)
 		}
-		op.Server, op.Tool = t.Server, tool
+		if op.Server, op.Tool = t.Server, tool; locked == nil {
+			return nil
+		}
+		pinned := locked.Servers[t.Server].Tools[own].Digest() == tool.Digest
+		if !pinned && c.Lock.Mode != LockWarn {
+			r := refusedBy(ask.UnknownTool())
+			r.Pointer, r.Try = "/params/name", "the tool is not as it is locked: see policy-service mcp lock --diff"
+			return r
+		}
+		op.Tool = tool.Pinned(pinned)
 		return nil
 	}
 	r := refusedBy(ask.UnknownTool())
-	r.Pointer, r.Try = "/params/name", "give the definition of the tool"
+	r.Pointer, r.Try = "/params/name", "write the name of a tool that is locked, or give the definition of the tool"
 	if near, ok := spelling.Nearest(name, shown); ok {
 		r.Try = "did you mean " + near + "?"
 	}

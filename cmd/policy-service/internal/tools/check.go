@@ -71,6 +71,9 @@ func (k *checker) read() error {
 	if e := k.told.PDP.Embedded; k.dir == "" && e != nil {
 		k.dir = e.Policies
 	}
+	if k.lockFile == "" {
+		k.lockFile = k.told.Lock.File
+	}
 	if err := k.readLock(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/spelling"
 )
@@ -21,7 +22,8 @@ func (k *checker) checkConfig() {
 	for _, server := range slices.Sorted(maps.Keys(k.told.Upstreams)) {
 		path := config.Entry("upstreams", server)
 		if _, locked := k.locked.file.Servers[server]; !locked {
-			k.atKey(path, "", false, path+" is not in the lock", "look at its tools, and accept them with policy-service mcp lock --accept")
+			enforced := k.told.Lock.Mode == "" || k.told.Lock.Mode == mcp.LockEnforce
+			k.atKey(path, "", !enforced, path+" is not in the lock", "look at its tools, and accept them with policy-service mcp lock --accept")
 			continue
 		}
 		for _, name := range slices.Sorted(maps.Keys(k.told.Upstreams[server].Tools)) {

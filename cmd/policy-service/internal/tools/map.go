@@ -22,7 +22,8 @@ import (
 type Map struct {
 	Config     cli.Given `placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway."`
 	Claims     cli.Given `placeholder:"FILE" help:"The claims of a token, as a JSON object. Nothing about them is verified. identity.static needs none."`
-	Definition cli.Given `placeholder:"FILE" help:"The definition of the tool that is called, as its server lists it, in JSON."`
+	Definition cli.Given `placeholder:"FILE" xor:"tools" help:"The definition of the tool that is called, as its server lists it, in JSON. The tools are those of lock.file unless given."`
+	Live       bool      `xor:"tools" help:"Ask the servers which tools they have now."`
 	Server     cli.Given `placeholder:"NAME" help:"The upstream whose tool --definition is, if there are several."`
 	Policies   cli.Given `placeholder:"DIR" help:"The bundle that decides. pdp.embedded.policies unless given."`
 	Ask        bool      `help:"Ask the PDP at pdp.url. Then the questions and its answers are on its record."`
@@ -130,8 +131,11 @@ func (c Map) asked(told mcp.Config, s cli.Streams) (a mcp.Asked, err error) {
 	case told.Identity.Static == nil:
 		return a, errors.New("for whom the request is, tokens say; give --claims FILE with the claims of one, as a JSON object")
 	}
-	if c.Definition != "" {
+	switch {
+	case c.Definition != "":
 		a.Tools, err = c.definition(told, s)
+	case c.Live:
+		a.Tools, err = survey(told, s)
 	}
 	return a, err
 }
@@ -158,6 +162,17 @@ func (c Map) definition(told mcp.Config, s cli.Streams) ([]mcp.Tool, error) {
 		return nil, fmt.Errorf("--server: there is no upstream %q; write a name of upstreams in the configuration", t.Server)
 	}
 	return []mcp.Tool{t}, nil
+}
+
+// survey are the tools that the servers have now.
+func survey(told mcp.Config, s cli.Streams) (all []mcp.Tool, err error) {
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	found, err := mcp.Survey(ctx, told, mcp.Deps{Logger: warnings(s.Err)}, "")
+	if err != nil {
+		return nil, fmt.Errorf("%w; see that the servers run, or leave --live out", err)
+	}
+	return mcp.Locked(found), nil
 }
 
 // read reads a file; - is in.
