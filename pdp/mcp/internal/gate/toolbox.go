@@ -67,7 +67,7 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 	}
 	listed, err := g.fetch(ctx, l, who, c, before)
 	if err == nil {
-		t.keep(listed, version, g.o.Now().Add(g.o.ListCache))
+		t.keep(listed, version, g.o.Now().Add(g.o.Lists.Cache))
 	}
 	return listed, err
 }
