@@ -81,13 +81,21 @@ var driftBundle = map[string]string{
 // newDriftScene starts it. before stands before the PDP, nil is nobody.
 func newDriftScene(t *testing.T, before func(pdp http.Handler) http.Handler, change func(*Config)) *driftScene {
 	t.Helper()
-	s := &driftScene{t: t, data: t.TempDir(), slept: make(chan time.Duration, 10_000), goOn: make(chan struct{})}
+	s := &driftScene{t: t, data: t.TempDir()}
+	s.serve(before, change)
+	return s
+}
+
+// serve starts a PDP and its gateway.
+func (s *driftScene) serve(before func(pdp http.Handler) http.Handler, change func(*Config)) {
+	t := s.t
+	t.Helper()
 	s.pdp = pdptest.Start(t, pdptest.Bundle(driftBundle), func(c *server.Config) { c.Data = s.data })
 	asked := s.pdp.URL
 	if before != nil {
 		at, err := url.Parse(asked)
 		driftMust(t, err)
-		front := httptest.NewServer(before(httputil.NewSingleHostReverseProxy(at)))
+		front := httptest.NewServer(before(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at) }}))
 		t.Cleanup(front.Close)
 		asked = front.URL
 	}
@@ -96,7 +104,6 @@ func newDriftScene(t *testing.T, before func(pdp http.Handler) http.Handler, cha
 		change(&c)
 	}
 	s.start(c, Deps{})
-	return s
 }
 
 func driftConfig(pdp string) Config {
@@ -110,7 +117,7 @@ func driftConfig(pdp string) Config {
 
 func (s *driftScene) start(c Config, d Deps) {
 	s.t.Helper()
-	s.log = &driftLog{}
+	s.log, s.slept, s.goOn = &driftLog{}, make(chan time.Duration, 10_000), make(chan struct{})
 	d.Logger = slog.New(slog.NewTextHandler(s.log, nil))
 	d.Now = func() time.Time { return time.Unix(1_800_000_000, s.clock.Load()) }
 	var err error
@@ -291,35 +298,33 @@ func TestDriftHeedsRetryAfter(t *testing.T) {
 // A key that may not is told of once, and what was found is on record once it may.
 func TestDriftNeedsThePermission(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "gateway.key")
-	s := newDriftScene(t, nil, func(c *Config) { c.PDP.KeyFile = file })
-	keys, err := auth.OpenKeys(s.data)
+	data, file := t.TempDir(), filepath.Join(t.TempDir(), "gateway.key")
+	keys, err := auth.OpenKeys(data)
 	driftMust(t, err)
-	add := func(name string, permission auth.Permission) {
-		key, err := keys.Add(auth.KeySpec{Name: name, Grant: auth.Grant{Permissions: []auth.Permission{permission}}})
+	key := map[auth.Permission]string{}
+	for _, may := range []auth.Permission{auth.Search, auth.Decide} {
+		key[may], err = keys.Add(auth.KeySpec{Name: string(may), Grant: auth.Grant{Permissions: []auth.Permission{may}}})
 		driftMust(t, err)
-		driftMust(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
 	}
+	taken := make(chan struct{})
+	s := &driftScene{t: t, data: data}
+	s.serve(func(pdp http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			pdp.ServeHTTP(w, r)
+			if strings.HasSuffix(r.Header.Get("Authorization"), key[auth.Decide]) {
+				close(taken)
+			}
+		})
+	}, func(c *Config) { c.PDP.KeyFile = file })
 	s.gateway.drifts.noticed(driftFinding(1))
 	s.pauses(1) // there is no file
-	add("searcher", auth.Search)
-	for len(s.log.has("403")) == 0 { // the PDP learns of the key in a moment
-		s.pauses(1)
-	}
+	driftMust(t, os.WriteFile(file, []byte(key[auth.Search]+"\n"), 0o600))
 	s.pauses(3)
-	add("decider", auth.Decide)
-	all := []decisionlog.Recorded(nil)
-	for waits := true; waits; {
-		s.gateway.drifts.mu.Lock()
-		waits = len(s.gateway.drifts.waiting) > 0
-		s.gateway.drifts.mu.Unlock()
-		select {
-		case <-s.slept:
-			s.goOn <- struct{}{}
-		default:
-		}
-	}
-	if all = s.closed(); len(all) != 1 || all[0].Caller != "key:decider" {
+	<-s.slept
+	driftMust(t, os.WriteFile(file, []byte(key[auth.Decide]+"\n"), 0o600))
+	s.goOn <- struct{}{}
+	<-taken
+	if all := s.closed(); len(all) != 1 || all[0].Caller != "key:decide" {
 		t.Errorf("%+v", all)
 	}
 	if told := s.log.has("403"); len(told) != 1 || !strings.Contains(told[0], "permission decide") {
@@ -366,7 +371,7 @@ func TestDriftEmbedded(t *testing.T) {
 		pdp, err := server.New(config)
 		driftMust(t, err)
 		driftMust(t, pdp.Start(t.Context()))
-		s := &driftScene{t: t, slept: make(chan time.Duration, 100), goOn: make(chan struct{})}
+		s := &driftScene{t: t}
 		c := driftConfig("")
 		c.PDP.Embedded = &EmbeddedConfig{Policies: t.TempDir(), Data: data}
 		s.start(c, Deps{Transport: pdp.Transport()})
