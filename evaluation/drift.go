@@ -11,7 +11,7 @@ import (
 // Drift is what a gateway found of a tool: it is not what an operator locked.
 type Drift struct {
 	// Server is the gateway's name of the server, and Tool the server's name of the tool, as it was locked. Without a
-	// tool a server is new or gone, or its instructions are others.
+	// tool it is about the server as a whole.
 	Server string      `json:"server"`
 	Tool   string      `json:"tool,omitzero"`
 	Change DriftChange `json:"change"`
@@ -36,11 +36,12 @@ const (
 	DriftSwapped      DriftChange = "swapped" // it has the definition that another tool had
 	DriftChanged      DriftChange = "changed"
 	DriftInstructions DriftChange = "instructions"
+	DriftMore         DriftChange = "more" // of a server: there is more than the gateway has reported
 )
 
 // DriftChanges are all of them.
 func DriftChanges() []DriftChange {
-	return []DriftChange{DriftNew, DriftGone, DriftRenamed, DriftSwapped, DriftChanged, DriftInstructions}
+	return []DriftChange{DriftNew, DriftGone, DriftRenamed, DriftSwapped, DriftChanged, DriftInstructions, DriftMore}
 }
 
 // The bounds of a [Drift], of texts in bytes. It goes on record for good, and what a server calls its tools is what a
@@ -71,7 +72,7 @@ func DecodeDrift(body []byte, limits Limits) (Drift, error) {
 		r.want(d.Server != "", "empty; it is the name of a server", "server")
 		r.want(slices.Contains(DriftChanges(), d.Change), "none of "+joined(DriftChanges()), "change")
 		r.want(d.Tool != "" || slices.Contains(driftsOfServers, d.Change),
-			"missing or empty; only what is new or gone, and instructions, may be of no tool", "tool")
+			"missing or empty; only "+joined(driftsOfServers)+" may be of no tool", "tool")
 		r.want(d.Tool == "" || d.Change != DriftInstructions, "instructions are of no tool; leave it out", "tool")
 		return d
 	})
@@ -79,7 +80,7 @@ func DecodeDrift(body []byte, limits Limits) (Drift, error) {
 
 var (
 	driftMembers    = []string{"server", "tool", "change", "with", "parts", "locked", "found"}
-	driftsOfServers = []DriftChange{DriftNew, DriftGone, DriftInstructions}
+	driftsOfServers = []DriftChange{DriftNew, DriftGone, DriftInstructions, DriftMore}
 )
 
 func joined[T ~string](all []T) string {

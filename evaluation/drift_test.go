@@ -22,6 +22,7 @@ func TestDecodeDrift(t *testing.T) {
 		`{"server":"jira","tool":"create_ticket","change":"changed","parts":["description","inputSchema"],"locked":"sha256:a-_9","found":"sha256:b"}`: {
 			Server: "jira", Tool: "create_ticket", Change: "changed", Parts: []string{"description", "inputSchema"}, Locked: "sha256:a-_9", Found: "sha256:b",
 		},
+		`{"server":"jira","change":"more"}`:                                                                         {Server: "jira", Change: "more"},
 		`{"server":"jira","change":"gone"}`:                                                                         {Server: "jira", Change: "gone"},
 		`{"server":"jira","tool":"t","change":"swapped","with":"` + x(256) + `"}`:                                   {Server: "jira", Tool: "t", Change: "swapped", With: x(256)},
 		`{"server":"jira","change":"instructions"}`:                                                                 {Server: "jira", Change: "instructions"},

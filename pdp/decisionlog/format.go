@@ -196,7 +196,7 @@ import (
 //
 //	details {"server","tool","change","with","parts","locked","found"}, those that are empty left out: the caller, a
 //	gateway, found something that is not what an operator locked. change is new | gone | renamed | swapped | changed |
-//	instructions, parts an array of texts, locked and found are digests
+//	instructions | more, parts an array of texts, locked and found are digests
 //
 // # Checkpoint
 //

@@ -80,11 +80,9 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// noticed logs a finding, and queues it. It does not wait.
+// noticed queues a finding that the gateway's log has already. It does not wait.
 func (r *driftReports) noticed(found gate.Drift) {
 	found = printable(found)
-	r.logger.Warn("what a server says is not what is locked", "server", found.Server, "tool", found.Tool, "change", found.Change,
-		"with", found.With, "locked", found.Locked, "found", found.Found)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {

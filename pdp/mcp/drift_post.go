@@ -16,6 +16,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/visible"
 )
 
@@ -86,18 +87,25 @@ func judgeDrift(answer *http.Response) driftAnswer {
 	return a
 }
 
-// driftSaid is a finding as the PDP takes it. How package lock names what of a definition is another is a part there.
+// driftSaid is a finding as the PDP takes it. A kind of change of which the PDP has no word is a part of the definition.
 func driftSaid(found gate.Drift) evaluation.Drift {
 	d := evaluation.Drift{Server: found.Server, Tool: found.Tool, With: found.With, Locked: found.Locked, Found: found.Found}
-	switch change := found.Change; change {
-	case "new_server", "new_tool", "new":
+	switch change := lock.Kind(found.Change); change {
+	case lock.NewServer, lock.NewTool:
 		d.Change = evaluation.DriftNew
-	case "gone_server", "gone_tool", "gone":
+	case lock.GoneServer, lock.GoneTool:
 		d.Change = evaluation.DriftGone
-	case "renamed", "swapped", "instructions", "changed":
-		d.Change = evaluation.DriftChange(change)
+	case lock.Renamed:
+		d.Change = evaluation.DriftRenamed
+	case lock.Swapped:
+		d.Change = evaluation.DriftSwapped
+	case lock.Instructions:
+		d.Change = evaluation.DriftInstructions
 	default:
-		d.Change, d.Parts = evaluation.DriftChanged, []string{change}
+		d.Change, d.Parts = evaluation.DriftChanged, []string{found.Change}
+	}
+	if d.Tool == "" && d.Change == evaluation.DriftChanged { // it is of the server: there is more than the gateway keeps
+		d.Change, d.Parts = evaluation.DriftMore, nil
 	}
 	return d
 }

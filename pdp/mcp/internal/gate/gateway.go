@@ -43,7 +43,7 @@ type Options struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Front    Front
-	// Drifted is told of each tool that is found not to be what is locked. It does not wait. Nil is nobody.
+	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
 	Drifted func(Drift)
 }
 
