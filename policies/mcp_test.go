@@ -1,6 +1,7 @@
 package policies_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -56,27 +57,27 @@ const toolActions = `
 action "files:*", "tickets:*" in [Action::"tool.invoke"];
 action "files:read_text_file" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: Set<user>, purpose?: String, arguments: {path: String, head?: Long, tail?: Long}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {path: String, head?: Long, tail?: Long}},
 };
 action "files:write_file" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: Set<user>, purpose?: String, arguments: {path: String, content: String}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {path: String, content: String}},
 };
 action "files:read_multiple_files" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: Set<user>, purpose?: String, arguments: {paths: Set<String>}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {paths: Set<String>}},
 };
 action "files:list_allowed_directories" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: Set<user>, purpose?: String, arguments?: {}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments?: {}},
 };
 action "files:move_file" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: Set<user>, purpose?: String, arguments: {source: String, destination: String}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {source: String, destination: String}},
 };
 action "tickets:get_ticket", "tickets:create_ticket", "tickets:delete_project" in [Action::"tickets:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: Set<user>, purpose?: String, arguments?: {}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments?: {}},
 };
 `
 
@@ -255,5 +256,54 @@ func TestMCPApprovers(t *testing.T) {
 		if got := strings.Join(may, " "); got != test.want {
 			t.Errorf("%s of %v for %v: may be decided by %q, want %q", test.template, test.subject, test.behind, got, test.want)
 		}
+	}
+}
+
+// asked keeps the way of asking besides.
+type asked struct {
+	filed
+	templates []string
+}
+
+func (a *asked) File(ctx context.Context, r pdp.ApprovalRequest) (*evaluation.Approval, error) {
+	a.templates = append(a.templates, r.Terms.Template)
+	return a.filed.File(ctx, r)
+}
+
+// The person who is asked, and what the approval is for: this call of this definition of the tool by this agent for this
+// person, also where an argument is one that no policy looks at. Asking again asks nobody anew.
+func TestMCPAsks(t *testing.T) {
+	bundle, problems := pdp.Load(mcpWith(t, nil))
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	people := &asked{}
+	decider := pdp.Of(bundle, pdp.Options{Approvals: people})
+	ask := func(impact, digest, behind, more string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"subject":{"type":"agent","id":"desktop"},"action":{"name":"tool.invoke"},
+			"resource":{"type":"tool","id":"tickets:x","properties":{"labels":{"integration":"tickets","impact":%q},"digest":%q}},
+			"context":{"on_behalf_of":[{"type":"user","id":%q}]%s,"supported_obligations":["approval_required"]}}`, impact, digest, behind, more)
+		request, err := evaluation.Decode([]byte(body), "default", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = decider.Evaluate(t.Context(), pdp.Call{Request: request, Approvals: pdp.SpendOrFile}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask("write", "d1", "alice", `,"arguments":{"ticket":7}`)
+	ask("write", "d1", "alice", `,"arguments":{"ticket":7},"agent_invocation_id":"second"`)
+	ask("write", "d1", "alice", `,"arguments":{"ticket":8}`)
+	ask("write", "d1", "alice", `,"arguments":{"ticket":7,"force":null}`)
+	ask("write", "d1", "alice", `,"arguments":{"ticket":7},"purpose":"other"`)
+	ask("write", "d2", "alice", `,"arguments":{"ticket":7}`)
+	ask("write", "d1", "bob", `,"arguments":{"ticket":7}`)
+	ask("destroy", "d1", "alice", `,"arguments":{"ticket":7}`)
+	if got := strings.Join(people.templates, " "); got != "confirm confirm confirm confirm confirm confirm confirm second-person" {
+		t.Fatalf("asked by %s", got)
+	}
+	if b := people.bindings; b[1] != b[0] || len(slices.Compact(slices.Sorted(slices.Values(b)))) != len(b)-1 {
+		t.Errorf("asked for\n%s", strings.Join(b, "\n"))
 	}
 }
