@@ -143,7 +143,7 @@ func (q mcpQuestion) wants(d evaluation.Decision) (broken string) {
 	for _, o := range d.Obligations {
 		owed += o.ID
 	}
-	job, person := strings.Contains(q.subject, `"ci"`), strings.Contains(q.subject, `"user"`)
+	job := strings.Contains(q.subject, `"ci"`)
 	tightened := strings.Contains(q.said, `"required":true`) || strings.Contains(q.said, `"readOnlyHint":false`) && q.impact == `"read"`
 	switch {
 	case strings.Contains(q.subject, "mallory") || strings.Contains(q.subject, "newcomer"):
@@ -158,7 +158,7 @@ func (q mcpQuestion) wants(d evaluation.Decision) (broken string) {
 		return "a job that does more than read"
 	case q.impact == `"destroy"` && owed != "second-person":
 		return "nobody else is asked"
-	case q.impact == `"write"` && !person && owed != "confirm", q.impact != `"destroy"` && tightened && owed != "confirm":
+	case (q.impact == `"write"` || q.impact == `"read"` && tightened) && owed != "confirm":
 		return "the person is not asked"
 	case q.integration == `"files"` && (q.arguments == "" || strings.Contains(q.arguments, "..")):
 		return "no plain path"

@@ -90,18 +90,18 @@ const (
 )
 
 var bundleCalls = []struct {
-	name, tool, arguments  string
-	desktop, alice, job    string
-	ofDesktop, ofAliceSelf string // the policy by which an approval is needed
+	name, tool, arguments string
+	person, job           string // what it is for a person, or an agent for one, and for a job
+	ofPerson              string // the policy by which a person has to approve
 }{
-	{name: "a file is read", tool: "read_text_file", arguments: `{"path":"welcome.md"}`, desktop: bundleRuns, alice: bundleRuns, job: bundleRuns},
-	{name: "none with a dot is", tool: "read_text_file", arguments: `{"path":"/srv/docs/.env"}`, desktop: bundlePlain, alice: bundlePlain, job: bundlePlain},
-	{name: "nor by two arguments", tool: "read_text_file", arguments: `{"Path":"a.md"}`, desktop: bundlePlain, alice: bundlePlain, job: bundlePlain},
-	{name: "a draft is written", tool: "write_file", arguments: `{"path":"drafts/a.md","content":"x"}`, desktop: bundleAsks, alice: bundleRuns, job: bundleJob, ofDesktop: "agents-write"},
-	{name: "nothing else is", tool: "write_file", arguments: `{"path":"welcome.md","content":"x"}`, desktop: bundleDraft, alice: bundleDraft, job: bundleJob},
-	{name: "a draft is moved", tool: "move_file", arguments: `{"source":"drafts/a.md","destination":"drafts/b.md"}`, desktop: bundleAsks, alice: bundleAsks, job: bundleJob, ofDesktop: "destroy", ofAliceSelf: "destroy"},
-	{name: "a hidden tool", tool: "read_multiple_files", arguments: `{"path":"a.md","paths":["a.md"]}`, desktop: bundlePlain, alice: bundlePlain, job: bundlePlain},
-	{name: "a tool without a label", tool: "read_file", arguments: `{"path":"a.md"}`, desktop: bundleLabel, alice: bundleLabel, job: bundleJob},
+	{name: "a file is read", tool: "read_text_file", arguments: `{"path":"welcome.md"}`, person: bundleRuns, job: bundleRuns},
+	{name: "none with a dot is", tool: "read_text_file", arguments: `{"path":"/srv/docs/.env"}`, person: bundlePlain, job: bundlePlain},
+	{name: "nor by two arguments", tool: "read_text_file", arguments: `{"Path":"a.md"}`, person: bundlePlain, job: bundlePlain},
+	{name: "a draft is written", tool: "write_file", arguments: `{"path":"drafts/a.md","content":"x"}`, person: bundleAsks, job: bundleJob, ofPerson: "write"},
+	{name: "nothing else is", tool: "write_file", arguments: `{"path":"welcome.md","content":"x"}`, person: bundleDraft, job: bundleJob},
+	{name: "a draft is moved", tool: "move_file", arguments: `{"source":"drafts/a.md","destination":"drafts/b.md"}`, person: bundleAsks, job: bundleJob, ofPerson: "destroy"},
+	{name: "a hidden tool", tool: "read_multiple_files", arguments: `{"path":"a.md","paths":["a.md"]}`, person: bundlePlain, job: bundlePlain},
+	{name: "a tool without a label", tool: "read_file", arguments: `{"path":"a.md"}`, person: bundleLabel, job: bundleJob},
 }
 
 // What the bundle mcp makes of the server for files, in both eras: who sees which tools, which calls run, which ones wait for
@@ -111,7 +111,7 @@ func TestBundleOfTheGateway(t *testing.T) {
 	s := filesystem(t)
 	runs, waits := 0, map[string]int{}
 	for _, era := range eras {
-		for n, who := range []struct {
+		for _, who := range []struct {
 			name   string
 			claims mcptest.Claims
 			hidden string
@@ -134,9 +134,12 @@ func TestBundleOfTheGateway(t *testing.T) {
 					t.Errorf("hidden are %s, and shown %q", got, shown)
 				}
 				for _, c := range bundleCalls {
-					want := []string{c.desktop, c.alice, c.job}[n]
-					if by := []string{c.ofDesktop, c.ofAliceSelf, ""}[n]; by != "" {
-						waits[by]++
+					want := c.person
+					if who.name == "job" {
+						want = c.job
+					}
+					if want == bundleAsks {
+						waits[c.ofPerson]++
 					}
 					got := v.call(c.tool, c.arguments)
 					switch {
@@ -178,7 +181,7 @@ func TestBundleOfTheGateway(t *testing.T) {
 		}
 	}
 	called := slices.DeleteFunc(s.executed(), func(method string) bool { return method != "tools/call" })
-	if runs != 2*(1+2+1) || len(called) != runs {
+	if runs != 2*3 || len(called) != runs {
 		t.Errorf("%d calls ran, and the server got %d", runs, len(called))
 	}
 	for _, r := range s.records() {
