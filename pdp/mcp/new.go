@@ -116,11 +116,14 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Rates, err = newRates(c.Limits, d); err != nil {
 		return nil, err
 	}
+	if o.Lock, err = newLock(c, d); err != nil {
+		return nil, err
+	}
 	if o.Server, err = newServer(c, d, o.Meters); err != nil {
 		return nil, err
 	}
 	drifts := newDriftReports(c.PDP, d)
-	o.Drifted = drifts.noticed
+	o.Lock.Drifted = drifts.noticed
 	return &Gateway{gate.New(o), drifts, network}, nil
 }
 

@@ -59,6 +59,21 @@ func (a *Asker) Tool(server, shown string, definition jsontext.Value, labels map
 	return t, nil
 }
 
+// Pinned is the tool, with whether it is as it is locked in questions about it.
+func (t *Tool) Pinned(pinned bool) *Tool {
+	as := *t
+	as.resource.Properties = t.resource.Properties.With("pinned", pins[pinned])
+	return &as
+}
+
+var pins = map[bool]evaluation.Value{true: boolean(true), false: boolean(false)}
+
+func boolean(b bool) evaluation.Value {
+	o, _ := evaluation.NewObject(map[string]any{"": b})
+	v, _ := o.Get("")
+	return v
+}
+
 // readable is a definition without the mappings of dialects that are not read.
 func (a *Asker) readable(d evaluation.Object) evaluation.Object {
 	if !a.reads[coaz.SEP] {
