@@ -3,8 +3,8 @@ package tools
 import (
 	"errors"
 	"fmt"
-	"os"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/mcp"
@@ -101,10 +101,8 @@ func (k *checker) readPolicies() error {
 	if k.dir == "" {
 		return nil
 	}
-	if info, err := os.Stat(k.dir); err != nil {
-		return fmt.Errorf("cannot read the bundle: %w; try the directory that holds the .cedar files", err)
-	} else if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory; try the directory that holds the .cedar files", k.dir)
+	if err := bundledir.Exists(k.dir); err != nil {
+		return err
 	}
 	bundle, problems := pdp.Load(pdp.Dir(k.dir))
 	for _, p := range problems {

@@ -225,3 +225,31 @@ func TestMistakes(t *testing.T) {
 		})
 	}
 }
+
+// What a server wrote is printed so that it begins no line, and acts on no terminal.
+func TestCheckIsEscaped(t *testing.T) {
+	lines, _ := checked(t, setup{config: sound, servers: map[string][]string{"jira": {
+		create, browse, `{"name":"own\ng.yaml:1:1: all is well\u001b[2J\u202e","authorization":{"required":true},"inputSchema":{"type":"object",
+			"x-authzen-mapping":{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"\u202e"},"resource":{"type":"doc","id":"$params.arguments.\u202e"}}}}}`,
+	}}}.write(t))
+	if len(lines) != 3 || strings.ContainsAny(strings.Join(lines, ""), "\u001b\u202e") || slices.ContainsFunc(lines[:2], func(line string) bool { return !strings.HasPrefix(line, "tools.lock.json:") }) {
+		t.Errorf("%q", lines)
+	}
+}
+
+// What cannot be read is no finding.
+func TestCheckCannot(t *testing.T) {
+	for name, change := range map[string]func(c *tools.Check){
+		"no configuration": func(c *tools.Check) { c.Config += "x" },
+		"no lock":          func(c *tools.Check) { c.Lock += "x" },
+		"no bundle":        func(c *tools.Check) { c.Policies = c.Config + "x" },
+	} {
+		dir := setup{config: sound}.write(t)
+		c := tools.Check{Config: cli.Given(filepath.Join(dir, "g.yaml")), Lock: cli.Given(filepath.Join(dir, "tools.lock.json"))}
+		change(&c)
+		var out bytes.Buffer
+		if err, code := c.Run(cli.Streams{Out: &out, Err: &out}), cli.ExitCode(0); err == nil || errors.As(err, &code) || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("%s: %v\n%s", name, err, &out)
+		}
+	}
+}
