@@ -121,7 +121,7 @@ var owners = []struct{ path, where, why string }{
 	{"github.com/prometheus", "pdp/server/telemetry", "what is counted is counted by the OpenTelemetry API; how it is shown is the process's business"},
 	{"go.etcd.io/bbolt", "pdp/boltfile pdp/decisionlog pdp/decisionlog/index pdp/ledger", "it panics on a damaged file: only who knows that may open one, and each has a file of its own"},
 	{"cel.dev/cel-go", "evaluation/coaz", "what reads CEL weighs 10 MB, and must be bounded: only mappings are written in it"},
-	{"github.com/santhosh-tekuri/jsonschema", "pdp/mcp/internal/arguments pdp/pdptest", "it fetches what schemas refer to, cannot be stopped, and quotes values: one room takes of it what is safe with a schema of somebody else's"},
+	{"github.com/santhosh-tekuri/jsonschema", "pdp/internal/bundle pdp/mcp/internal/arguments pdp/pdptest", "it fetches what schemas refer to, cannot be stopped, and quotes values: who reads schemas of others takes of it what is safe with them"},
 	{"github.com/modelcontextprotocol/go-sdk", "evaluation/coaz/sdkpep evaluation/coaz/sdkpep/example", "our messages are held to it in tests, and who sends them brings their own: only a server that is made with it is its PEP by it"},
 	{"github.com/cedar-policy/cedar-go", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint", "one place turns requests into Cedar, and it is the fail-safe one: importers of pdp see none of it"},
 	{"github.com/cedar-policy/cedar-go/x/exp", "", "experimental; its batch evaluator drops forbids"},

@@ -43,7 +43,7 @@ var gatewayKeys = keysPage{root + "/pdp/mcp/README.md", mcp.Form.Keys(), "gatewa
 	{"Address and TLS", []string{"listen", "tls.", "resource", "allowed_"}},
 	{"PDP", []string{"pdp."}},
 	{"Identity", []string{"identity."}},
-	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta"}},
+	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta", "arguments"}},
 	{"Refusals and obligations", []string{"errors", "deny_http_status", "obligations."}},
 	{"The server behind it", []string{"upstreams"}},
 	{"Limits, lists and seals", []string{"limits.", "list.", "seal."}},

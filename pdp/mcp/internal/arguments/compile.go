@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/visible"
@@ -77,11 +78,35 @@ func compileLibrary(plain any) (s *jsonschema.Schema, err error) {
 
 // words are the library's error without what a schema's author could do with a log.
 func words(err error) error {
-	away := (*jsonschema.LoadURLError)(nil)
-	if errors.As(err, &away) {
-		return fmt.Errorf("inputSchema refers to %s; nothing outside of the definition is read", cut(visible.Text(away.URL), mostPointer))
+	away, wrong := (*jsonschema.LoadURLError)(nil), (*jsonschema.SchemaValidationError)(nil)
+	switch {
+	case errors.As(err, &away):
+		return outside(away.URL)
+	case errors.As(err, &wrong):
+		if e := (*jsonschema.ValidationError)(nil); errors.As(wrong.Err, &e) {
+			return misshapen(e)
+		}
 	}
 	return errors.New("inputSchema: " + cut(visible.Text(err.Error()), mostWords))
+}
+
+func outside(place string) error {
+	return fmt.Errorf("inputSchema refers to %s; nothing outside of the definition is read", cut(visible.Text(place), mostPointer))
+}
+
+// misshapen says where a schema is no schema, by the first place that is wrong.
+func misshapen(e *jsonschema.ValidationError) error {
+	for len(e.Causes) > 0 {
+		e = e.Causes[0]
+	}
+	where := "inputSchema"
+	for _, t := range e.InstanceLocation {
+		where += "/" + shown(t)
+	}
+	if f, ok := e.ErrorKind.(*kind.Format); ok && f.Want == "regex" {
+		return fmt.Errorf("%s: the pattern is too large, or has what RE2 does not, such as looking ahead", cut(where, mostPointer))
+	}
+	return fmt.Errorf("%s: this is not JSON Schema", cut(where, mostPointer))
 }
 
 // document is an inputSchema as it was written.
@@ -140,7 +165,7 @@ func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
 func (d *document) at(location string) (v evaluation.Value, err error) {
 	name, fragment, _ := strings.Cut(location, "#")
 	if name != documentName {
-		return v, fmt.Errorf("inputSchema refers to %s; nothing outside of the definition is read", cut(visible.Text(name), mostPointer))
+		return v, outside(name)
 	}
 	tokens, err := tokensOf(fragment)
 	if err != nil {
