@@ -23,14 +23,16 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/seal"
 	"policy-service/pdp/server/auth"
 )
 
-// Options are what a gateway is made of. All are needed.
+// Options are what a gateway is made of. All are needed but the last two.
 type Options struct {
 	Settings
 	Identity *identity.Identity
@@ -43,6 +45,12 @@ type Options struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Front    Front
+	// Arguments says which members the arguments of locked tools may have.
+	Arguments arguments.Members
+	// Lock is what servers are compared with.
+	Lock Lock
+	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
+	Drifted func(Drift)
 }
 
 // Settings are what of the configuration counts for each request.
@@ -63,6 +71,8 @@ type Gateway struct {
 	sessions sessions
 	links    links
 	held     holding
+	drifts   *drift.Register
+	schemas  schemas
 	tokens   atomic.Uint64
 
 	ctx    context.Context // ends with Close
@@ -79,10 +89,13 @@ type Gateway struct {
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &Gateway{o: o, ctx: ctx, stop: cancel}
+	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now), schemas: schemas{members: o.Arguments}}
 	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(&g.health))
+	if o.Lock.File != nil {
+		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Server.Name))
+	}
 	return g
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
@@ -226,8 +227,10 @@ type Relays struct {
 	Hosts []string
 }
 
-// tool is a tool and what its calls have in their headers.
+// tool is a tool, what its calls have in their headers, and whether it is as it is locked.
 type tool struct {
 	*ask.Tool
 	headers []era.HeaderParam
+	pinned  bool
+	schema  *arguments.Schema // of its arguments, nil if it is not as it is locked
 }
