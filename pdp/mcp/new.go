@@ -21,7 +21,6 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
-	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/identity"
@@ -114,9 +113,6 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	if o.Rates, err = newRates(c.Limits, d); err != nil {
 		return nil, err
-	}
-	if c.Arguments == ArgumentsClosed {
-		o.Arguments = arguments.Closed
 	}
 	if o.Lock, err = newLock(c, d); err != nil {
 		return nil, err

@@ -23,7 +23,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/identity"
@@ -45,8 +44,6 @@ type Options struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Front    Front
-	// Arguments says which members the arguments of locked tools may have.
-	Arguments arguments.Members
 	// Lock is what servers are compared with.
 	Lock Lock
 	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
@@ -72,7 +69,6 @@ type Gateway struct {
 	links    links
 	held     holding
 	drifts   *drift.Register
-	schemas  schemas
 	tokens   atomic.Uint64
 
 	ctx    context.Context // ends with Close
@@ -89,7 +85,8 @@ type Gateway struct {
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now), schemas: schemas{members: o.Arguments}}
+	o.Lock.schemas = &schemas{members: o.Lock.Arguments}
+	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(&g.health))

@@ -203,7 +203,7 @@ func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsont
 		made.Tool = t.Pinned(made.pinned)
 	}
 	if made.pinned {
-		made.schema, err = g.schemas.of(in.file, s.Name, t.Name)
+		made.schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)
 	}
 	return made, err
 }
