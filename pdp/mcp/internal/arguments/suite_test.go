@@ -126,19 +126,19 @@ func suiteValue(t testing.TB, data []byte) evaluation.Value {
 	return v
 }
 
-// libraryFits is the library's own verdict.
-func libraryFits(t testing.TB, schema, data []byte) bool {
+// library is the library's own verdict about arguments.
+func library(t testing.TB, schema string) func(arguments string) (fits bool) {
 	t.Helper()
-	var values [2]any
-	for i, text := range [][]byte{schema, data} {
-		var err error
-		if values[i], err = jsonschema.UnmarshalJSON(bytes.NewReader(text)); err != nil {
+	value := func(text string) any {
+		v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+		if err != nil {
 			t.Fatal(err)
 		}
+		return v
 	}
-	compiled, err := compileLibrary(values[0])
+	compiled, err := compileLibrary(value(schema))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return compiled.Validate(values[1]) == nil
+	return func(arguments string) bool { return compiled.Validate(value(arguments)) == nil }
 }
