@@ -61,7 +61,7 @@ func TestHostileSchemas(t *testing.T) {
 		{"a large pattern", `{"pattern":"((a{50}){20}){1}b{1000}c{1000}d{1000}e{1000}f{1000}g{1000}h{1000}i{1000}j{1000}k{1000}"}`, "inputSchema/pattern: the pattern is too large"},
 		{"a long pattern", `{"pattern":"` + strings.Repeat("a", mostPattern+1) + `"}`, "too large"},
 		{"a pattern of patterns", `{"pattern":"(((a{1000}){1000}){1000}){1000}"}`, "too large"},
-		{"looking ahead", `{"pattern":"^(?!x)"}`, "looking ahead"},
+		{"looking ahead", `{"pattern":"x(?!x)"}`, "looking ahead"},
 		{"a number", `{"minimum":1e-999999999}`, "too fine"},
 		{"another number", `{"multipleOf":1e999999999}`, "too large"},
 		{"a long number", `{"minimum":` + strings.Repeat("9", 500) + `}`, "too large"},
