@@ -98,7 +98,7 @@ func (f *Followed) look() {
 			f.current.Store(&read)
 		}
 	} else if errors.Is(err, fs.ErrNotExist) {
-		f.err = fmt.Errorf("there is no %s; write it with: policy-service mcp lock --accept: %w", f.path, fs.ErrNotExist)
+		f.err = missing(f.path)
 	}
 	switch {
 	case f.current.Load() == nil: // the start, which its caller ends
@@ -108,6 +108,15 @@ func (f *Followed) look() {
 		f.o.Logger.Info("the lock of tools can be used again")
 	}
 }
+
+// missing is the path of a file that is not there.
+type missing string
+
+func (m missing) Error() string {
+	return fmt.Sprintf("there is no %s; write it with: policy-service mcp lock --accept", string(m))
+}
+
+func (missing) Is(target error) bool { return target == fs.ErrNotExist }
 
 // isRead reports whether a file is surely the one that was read.
 func (f *Followed) isRead(now fs.FileInfo) bool {

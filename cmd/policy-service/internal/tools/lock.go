@@ -3,12 +3,13 @@ package tools
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/server/config"
@@ -43,7 +44,7 @@ func (c Lock) Run(s cli.Streams) error {
 	}
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	found, away := mcp.Survey(ctx, told, mcp.Deps{Logger: process.Logger(s.Err)}, token)
+	found, away := mcp.Survey(ctx, told, mcp.Deps{Logger: warnings(s.Err)}, token)
 	if ctx.Err() != nil {
 		return errors.New("it was interrupted, and nothing is written; run it again")
 	}
@@ -136,6 +137,11 @@ func accept(s cli.Streams, file string, locked, now lock.File) error {
 	printChanges(s, lock.Compare(locked, now), "nothing has changed")
 	s.Print("%s is written", file)
 	return nil
+}
+
+// warnings logs what somebody should look at, and not what goes well.
+func warnings(to io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // printChanges prints what is changed, and reports whether anything is.

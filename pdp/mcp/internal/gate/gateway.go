@@ -46,18 +46,21 @@ type Options struct {
 	Front    Front
 	// Lock is what servers are compared with.
 	Lock Lock
-	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
-	Drifted func(Drift)
 }
 
 // Settings are what of the configuration counts for each request.
 type Settings struct {
 	// MaxBody and MaxArguments are sizes in bytes.
 	MaxBody, MaxArguments int
-	// ListCache is how long a server's list of tools is kept here, ListTTL how long clients may keep a list.
-	ListCache, ListTTL time.Duration
+	Lists                 Lists
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
+}
+
+// Lists say how old lists may become.
+type Lists struct {
+	// Cache is how long a server's list of tools is kept here, TTL how long clients may keep a list.
+	Cache, TTL time.Duration
 }
 
 // Gateway stands in front of an MCP server, and has the PDP decide what reaches it.
