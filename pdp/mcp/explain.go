@@ -13,8 +13,10 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/lock"
@@ -79,7 +81,7 @@ type Answer struct {
 // Refused is why a gateway refuses a message and asks nobody.
 type Refused struct {
 	Kind    string
-	Code    int // of JSON-RPC
+	Code    int // of JSON-RPC, 0 if clients get the result of the tool instead
 	Message string
 	// InMapping reports that Pointer is into the mapping; otherwise it is into the message. Expression is what stands there
 	// in the mapping, and Offset the byte in it.
@@ -148,13 +150,25 @@ func Compile(c Config, tools []Tool) ([]error, error) {
 		if _, all[n] = asker.Tool(t.Server, "", t.Definition, nil); all[n] != nil {
 			continue
 		}
-		definition, err := rpc.ParseObject(t.Definition)
-		if err == nil {
-			_, err = era.HeaderParams(definition.Get("inputSchema"))
-		}
-		all[n] = err
+		all[n] = c.readable(t)
 	}
 	return all, nil
+}
+
+// readable is an error if the inputSchema of a tool cannot be used.
+func (c Config) readable(t Tool) error {
+	definition, err := rpc.ParseObject(t.Definition)
+	if err == nil {
+		_, err = era.HeaderParams(definition.Get("inputSchema"))
+	}
+	if err != nil {
+		return err
+	}
+	locked, err := lock.ParseTool(t.Definition)
+	if err == nil {
+		_, err = gate.Schema(locked, c.members())
+	}
+	return err
 }
 
 // mostQuestions is more than are asked about one message.
@@ -311,8 +325,10 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 			r.Pointer, r.Try = "/params/name", "the tool is not as it is locked: see policy-service mcp lock --diff"
 			return r
 		}
-		op.Tool = tool.Pinned(pinned)
-		return nil
+		if op.Tool = tool.Pinned(pinned); !pinned {
+			return nil
+		}
+		return c.misfit(locked.Servers[t.Server].Tools[own], op.Params.Get("arguments"))
 	}
 	r := refusedBy(ask.UnknownTool())
 	r.Pointer, r.Try = "/params/name", "write the name of a tool that is locked, or give the definition of the tool"
@@ -320,6 +336,26 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 		r.Try = "did you mean " + near + "?"
 	}
 	return r
+}
+
+// misfit is what is wrong with the arguments of a call of a locked tool. Clients are told it as the result of the tool.
+func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
+	const at = "/params/arguments"
+	if given != nil && given.Kind() != '{' {
+		return &Refused{Kind: "invalid_params", Code: rpc.InvalidParams, Message: "the arguments are not an object", Pointer: at, Try: "write an object"}
+	}
+	schema, err := gate.Schema(t, c.members())
+	if err != nil {
+		return badTool(err)
+	}
+	problems, err := schema.Check(given)
+	switch {
+	case err != nil:
+		return &Refused{Kind: "misfit", Message: err.Error(), Pointer: at, Try: "send less"}
+	case len(problems) > 0:
+		return &Refused{Kind: "misfit", Message: arguments.Text(problems), Pointer: at + problems[0].Pointer, Try: "write the arguments as the inputSchema of the tool has them"}
+	}
+	return nil
 }
 
 // badTool is why a tool is neither listed nor callable.

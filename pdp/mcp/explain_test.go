@@ -62,9 +62,11 @@ func (a *explainPDP) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	a.all = append(a.all, r.URL.Path+" "+string(text))
-	a.mu.Unlock()
+	if strings.Contains(r.URL.Path, "/access/") { // other things that it is told are no questions
+		a.mu.Lock()
+		a.all = append(a.all, r.URL.Path+" "+string(text))
+		a.mu.Unlock()
+	}
 	r.Body = io.NopCloser(bytes.NewReader(text))
 	return http.DefaultTransport.RoundTrip(r)
 }

@@ -73,7 +73,7 @@ type approvalJSON struct {
 
 type refusedJSON struct {
 	Kind    string `json:"kind"`
-	Code    int    `json:"code"`
+	Code    int    `json:"code,omitzero"`
 	Message string `json:"message"`
 	// In is message or mapping: where the pointer leads.
 	In         string `json:"in,omitzero"`
