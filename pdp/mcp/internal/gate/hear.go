@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -55,11 +56,29 @@ func (l *link) silenced() bool {
 // wordsWhileSilent is why a message goes nowhere after [link.silence].
 const wordsWhileSilent = "message in words while results are to be changed"
 
-// tell is for whoever listens. Who does not keep up misses it.
-func (l *link) tell(s said) {
-	if s.Method == "notifications/tools/list_changed" {
-		l.tools.forget()
+// announce tells whoever listens that something has changed.
+func (l *link) announce(changes []string) {
+	for _, change := range changes {
+		l.pass(said{rpc.Message{Method: change}, era.Legacy})
 	}
+}
+
+// tell is for whoever listens. A server says nothing of what is not its own.
+func (l *link) tell(s said) {
+	switch s.Method {
+	case toolsChanged:
+		l.tools.forget()
+	case resourceUpdated:
+		if params, _ := s.ParamsObject(); !l.server.owns(params.GetString("uri")) {
+			l.server.Dropped("notification of a resource that is not the server's")
+			return
+		}
+	}
+	l.pass(s)
+}
+
+// pass is for whoever listens. Who does not keep up misses it.
+func (l *link) pass(s said) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.silent {

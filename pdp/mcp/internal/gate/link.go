@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -23,7 +23,7 @@ type client struct {
 	logLevel string
 }
 
-// link is the way from one client of one principal to the upstream. Links share nothing but the upstream.
+// link is the way from one client of one principal to one server. Links share nothing but the server.
 type link struct {
 	server *Server
 	client upstream.Client
@@ -31,20 +31,16 @@ type link struct {
 	mu      sync.Mutex
 	session upstream.Session
 	opening turn
+	opens   errand[upstream.Session]
 	closed  bool
-	use     use
+	asking  int // how many things of the server's the client is asked
 
 	tools         toolbox
+	missing       missing
 	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
 	hearing
-}
-
-// use is by how many requests a link is used, and when it was last.
-type use struct {
-	by   int
-	last time.Time
 }
 
 // hearing is who listens to what the server says by itself, and who listens to the server for them.
@@ -121,7 +117,22 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		s.Close()
 		return nil, errLinkClosed
 	}
+	l.server.sent(nil)
+	l.announce(l.missing.back())
 	return s, nil
+}
+
+// opened is the session with the server, opened if there is none. One of several servers goes on opening when whoever asks
+// for all of them does not wait any longer.
+func (x *exchange) opened(ctx context.Context) (upstream.Session, error) {
+	if s, err := x.link.current(); s != nil || err != nil {
+		return s, err
+	}
+	open := func(ctx context.Context) (upstream.Session, error) { return x.link.open(ctx, x.who) }
+	if !x.g.several() {
+		return open(ctx)
+	}
+	return x.link.opens.do(ctx, x, open)
 }
 
 // current is the session that there is, nil if there is none. It is an error if there will be none.
@@ -192,6 +203,24 @@ func (l *link) send(ctx context.Context, who *identity.Principal, make func(upst
 	}
 }
 
+// mostAsking is how many things of a server's one client may be asked at a time.
+const mostAsking = 16
+
+// mayAsk notes that the client is asked something, until done is called. It is not ok if it is asked too much already.
+func (l *link) mayAsk() (done func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asking == mostAsking {
+		return nil, false
+	}
+	l.asking++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.asking--
+	}, true
+}
+
 // level is the log level that a client of the legacy era has set.
 func (l *link) level() string {
 	l.mu.Lock()
@@ -217,7 +246,14 @@ type Server struct {
 	Asks Relays
 	// Dropped counts what came from the server and went nowhere.
 	Dropped func(reason string)
+	// URIs are how the resources begin that are the server's; "" begins all.
+	URIs []string
+
+	away atomic.Bool // it did not answer when it was last asked
 }
+
+// sent notes how a request to the server ended.
+func (s *Server) sent(err error) { s.away.Store(err != nil) }
 
 // Relays says which requests of a server reach its clients.
 type Relays struct {
@@ -226,8 +262,9 @@ type Relays struct {
 	Hosts []string
 }
 
-// tool is a tool and what its calls have in their headers.
+// tool is a tool, how it is defined by the name that clients use, and what its calls have in their headers.
 type tool struct {
 	*ask.Tool
+	shown   jsontext.Value
 	headers []era.HeaderParam
 }

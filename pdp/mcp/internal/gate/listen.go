@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -51,7 +53,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer reply.leave() // the server may be asking something just now
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
-	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: reply}
+	x := &exchange{g: g, who: who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: params, header: r.Header, reply: reply}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {
@@ -93,8 +95,16 @@ func (s *session) listen(on bool) bool {
 	return true
 }
 
-// hearAll relays what the server says until the client goes.
+// hearAll relays what all servers say until the client goes.
 func (x *exchange) hearAll(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.g.ctx, cancel)()
+	x.beside(func(l *link) { x.at(l).hear(ctx) })
+}
+
+// hear relays what one server says until the client goes.
+func (x *exchange) hear(ctx context.Context) {
 	heard, stop := x.link.hear(x.answerBeside)
 	defer stop()
 	e := x.link.attend(x)
@@ -122,7 +132,7 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
 	var done func()
 	if ok {
-		done, ok = x.session.mayAsk()
+		done, ok = x.link.mayAsk()
 	}
 	if !ok {
 		x.g.decline(ctx, session, m)
@@ -136,54 +146,161 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 	})
 }
 
-// listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream.
+// listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream; of
+// several servers none ends it for the others.
 func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	x.reply.Stream()
 	ctx, done := x.g.until(ctx)
 	defer done()
-	s, err := x.link.open(ctx, x.who)
+	w := wantsOf(x.params)
+	all := map[*link]*listener{}
+	for _, l := range x.reach.links {
+		all[l] = newListener(x.at(l), w)
+		defer all[l].end()
+	}
+	came, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (wants, error) { return all[x.link].join(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
-	w := wantsOf(x.params)
+	agreed := wants{}
+	if x.link == nil { // lists change also if a server is back
+		agreed = wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
+	}
+	for _, p := range came {
+		agreed = agreed.or(p.value)
+	}
+	ack := rpc.Message{Method: acknowledged, Params: rpc.Object{}.With("notifications", agreed.value()).Value()}
+	_ = x.reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.request.ID))
+	x.beside(func(l *link) { all[l].relay(ctx, agreed) })
+	return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+}
+
+// beside does something for each link, for all of them at once, and waits for it.
+func (x *exchange) beside(do func(*link)) {
+	if x.link != nil {
+		do(x.link)
+		return
+	}
+	var all sync.WaitGroup
+	for _, l := range x.reach.links {
+		all.Add(1)
+		if !x.g.background(func() { defer all.Done(); do(l) }) {
+			all.Done()
+		}
+	}
+	all.Wait()
+}
+
+// listener is one who listens to a server.
+type listener struct {
+	x     *exchange
+	wants wants
+	heard <-chan said
+	stop  func()
+
+	joining turn // guards what follows
+	ear     *ear // nil if the server does not tell
+	uris    []string
+	wanted  bool // whether the uris are
+}
+
+func newListener(x *exchange, w wants) *listener {
+	w.uris = slices.DeleteFunc(slices.Clone(w.uris), func(uri string) bool { return !x.link.server.owns(uri) })
+	heard, stop := x.link.hear(nil)
+	return &listener{x: x, wants: w, heard: heard, stop: stop, joining: newTurn()}
+}
+
+// end has the listener be told no longer. It waits for who has it join: whose context has ended.
+func (l *listener) end() {
+	_ = l.joining.take(context.Background())
+	defer l.joining.leave()
+	l.stop()
+	if l.wanted {
+		l.x.unwant(l.uris)
+	}
+}
+
+// join has the server tell of what is wanted, and says of what it does.
+func (l *listener) join(ctx context.Context) (agreed wants, err error) {
+	if err := l.joining.take(ctx); err != nil {
+		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
+	}
+	defer l.joining.leave()
+	x, w := l.x, l.wants
+	l.ear = nil
+	s, err := x.opened(ctx)
+	if err != nil {
+		return agreed, err
+	}
 	if s.Era() == era.Legacy {
 		w = w.told(s)
 	}
-	heard, stop := x.link.hear(nil)
-	defer stop()
-	first, _, version, ok := x.link.want(w.uris, true)
-	if !ok {
-		return x.refused(invalid("too many resources; listen to fewer"))
+	first, version := l.uris, 0
+	if !l.wanted {
+		l.uris = w.uris
+		if first, _, version, l.wanted = x.link.want(l.uris, true); !l.wanted {
+			return agreed, refusedError{invalid("too many resources; listen to fewer")}
+		}
 	}
-	defer x.unwant(w.uris)
 	e := x.link.attend(x)
-	agreed, err := e.until(ctx, version)
+	agreed, err = e.until(ctx, version)
 	no, refused := e.refusal()
 	switch {
 	case err != nil && refused:
-		return x.result(x.translated(no, e.of))
+		return agreed, answeredError{x.translated(no, e.of)}
 	case err != nil:
-		return x.failed(err)
+		return agreed, err
 	case s.Era() == era.Modern:
 		w = w.and(agreed)
 	default:
 		if err := x.tellOf(ctx, "resources/subscribe", first); err != nil {
-			return x.failed(err)
+			return agreed, err
 		}
 	}
-	ack := rpc.Message{Method: acknowledged, Params: rpc.Object{}.With("notifications", w.value()).Value()}
-	_ = x.reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.request.ID))
+	l.ear = e
+	return w, nil
+}
+
+// relay relays what the listener is told, until the server ends it or the client goes. To one of several servers that ends
+// it, or was away, it listens again after a while.
+func (l *listener) relay(ctx context.Context, w wants) {
+	over, pause := l.ends()
 	for {
 		select {
-		case m := <-heard:
+		case m := <-l.heard:
 			if w.hear(m.Message) {
-				_ = x.reply.Interim(era.Notification(m.Message, m.from, era.Modern, x.request.ID))
+				_ = l.x.reply.Interim(era.Notification(m.Message, m.from, era.Modern, l.x.request.ID))
 			}
-		case <-e.over:
-			return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+		case <-over:
+			if !l.x.g.several() {
+				return
+			}
+			over, pause = nil, time.After(lastPause)
+		case <-pause:
+			l.again(ctx)
+			over, pause = l.ends()
 		case <-ctx.Done():
-			return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+			return
 		}
+	}
+}
+
+// ends are when the server ends what it tells, and if it tells nothing when to ask it again.
+func (l *listener) ends() (over <-chan struct{}, pause <-chan time.Time) {
+	_ = l.joining.take(context.Background()) // who has it is not waited for any longer
+	defer l.joining.leave()
+	if l.ear == nil {
+		return nil, time.After(lastPause)
+	}
+	return l.ear.over, nil
+}
+
+// again has the server tell once more.
+func (l *listener) again(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if _, err := l.join(ctx); err != nil {
+		l.x.g.o.Logger.Info("the server has no stream of its own", "server", l.x.link.server.Name, "why", err)
 	}
 }
 

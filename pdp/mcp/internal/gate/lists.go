@@ -15,32 +15,68 @@ import (
 // Lists show what their reader may use. What cannot be decided is an error, and never a shorter list: clients keep lists,
 // and take them for the truth.
 
-// listTools answers with all tools that the client may call with some arguments, in the server's order, as the server
-// defines them.
+// listTools answers with all tools that the client may call with some arguments, in the order of the servers and in each
+// server's order, as the servers define them.
 func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	if x.params.Get("cursor") != nil {
 		return x.refused(invalid("cursor is none of ours: all tools are on one page"))
 	}
-	listed, err := x.g.list(ctx, x.link, x.who, x.client)
+	shelves, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (shelf, error) { return x.shelf(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
-	items := make([]ask.Item, len(listed.tools))
-	for i, t := range listed.tools {
-		items[i] = ask.Item{Tool: t.Tool, Server: x.link.server.Name}
-	}
-	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
-	if refused != nil {
-		return x.refused(refused)
+	if x.link != nil {
+		one := shelves[0].value
+		response := rpc.Answer(rpc.ID{}, one.rest.With("tools", rpc.Array(one.shown)).Value())
+		return x.listed(x.translated(response, one.of))
 	}
 	var shown []jsontext.Value
+	for _, s := range shelves {
+		shown = append(shown, s.value.shown...)
+	}
+	return x.listed(x.ours(rpc.Object{}.With("tools", rpc.Array(shown))))
+}
+
+// shelf is what a client is shown of a server's tools.
+type shelf struct {
+	*listing
+	shown []jsontext.Value
+}
+
+func (x *exchange) shelf(ctx context.Context) (shelf, error) {
+	listed, err := x.tools(ctx)
+	if err != nil {
+		return shelf{}, err
+	}
+	items, shown := make([]ask.Item, len(listed.tools)), make([]jsontext.Value, len(listed.tools))
 	for i, t := range listed.tools {
+		items[i], shown[i] = ask.Item{Tool: t.Tool, Server: x.link.server.Name}, t.shown
+	}
+	shown, err = x.filter(ctx, items, shown)
+	return shelf{listed, shown}, err
+}
+
+// filter are those of the values that the client may see, in their order.
+func (x *exchange) filter(ctx context.Context, items []ask.Item, values []jsontext.Value) (shown []jsontext.Value, err error) {
+	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
+	if refused != nil {
+		return nil, refusedError{refused}
+	}
+	for i, v := range values {
 		if keep[i] {
-			shown = append(shown, t.Definition)
+			shown = append(shown, v)
 		}
 	}
-	response := rpc.Answer(rpc.ID{}, listed.rest.With("tools", rpc.Array(shown)).Value())
-	return x.listed(x.translated(response, listed.of))
+	return shown, nil
+}
+
+// ours is a result that several servers have a part in.
+func (x *exchange) ours(result rpc.Object) rpc.Message {
+	m := era.Response(x.request.Method, rpc.Answer(rpc.ID{}, result.Value()), era.Legacy, x.client.era)
+	if x.client.era == era.Modern {
+		m = era.WithServer(m, x.g.o.Self)
+	}
+	return m
 }
 
 // listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
@@ -51,69 +87,137 @@ func (x *exchange) listed(m rpc.Message) (rpc.Message, int) {
 	return x.result(m)
 }
 
-// lists are the other lists, and what an item of one is known by.
-var lists = map[string]struct{ member, id string }{
-	"prompts/list":             {"prompts", "name"},
-	"resources/list":           {"resources", "uri"},
-	"resources/templates/list": {"resourceTemplates", "uriTemplate"},
+// lists are the other lists: what an item of one is known by, and which capability a server has that has some.
+var lists = map[string]struct{ member, id, capability string }{
+	"prompts/list":             {"prompts", "name", "prompts"},
+	"resources/list":           {"resources", "uri", "resources"},
+	"resources/templates/list": {"resourceTemplates", "uriTemplate", "resources"},
 }
 
 // mostItems is how many items a page of a server's may have: about each the PDP is asked.
 const mostItems = 5000
 
-// listOther answers with a page of the server's, without what the client may not use.
+// mostCursor is how large a cursor of one of several servers may be: the client's has those of all of them.
+const mostCursor = 4 << 10
+
+// listOther answers with a page of each server's, without what the client may not use. The cursor of ours that comes with it
+// holds those of the servers that have more.
 func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
-	params, binding := x.params, []byte(x.who.Key+"\x00"+x.link.server.Name+"\x00"+x.request.Method)
-	if params.Get("cursor") != nil {
-		cursor, ok := x.g.o.Ring.Open(seal.Cursor, binding, params.GetString("cursor"))
-		if !ok {
-			return x.refused(invalid("cursor is none of ours; begin without it"))
-		}
-		params = params.With("cursor", rpc.String(string(cursor)))
-	}
-	response, err := x.forward(ctx, params, nil)
-	if err != nil {
-		return x.failed(err)
-	}
-	if response.Error != nil {
-		return x.result(response)
-	}
-	of := lists[x.request.Method]
-	result, err := response.ResultObject()
-	values, err2 := rpc.Elements(result.Get(of.member))
-	if err != nil || err2 != nil {
-		return x.refused(ambiguous("the server's list is no list"))
-	}
-	if len(values) > mostItems {
-		return x.refused(ambiguous("the server lists too much on one page"))
-	}
-	items, known := make([]ask.Item, 0, len(values)), values[:0]
-	for _, v := range values {
-		o, err := rpc.ParseObject(v)
-		if id := o.GetString(of.id); err == nil && id != "" {
-			items, known = append(items, ask.Item{ID: id, Server: x.link.server.Name}), append(known, v)
-		}
-	}
-	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
+	cursors, refused := x.cursors()
 	if refused != nil {
 		return x.refused(refused)
 	}
+	pages, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (page, error) { return x.page(ctx, cursors) }))
+	if err != nil {
+		return x.failed(err)
+	}
 	var shown []jsontext.Value
-	for i, v := range known {
-		if keep[i] {
-			shown = append(shown, v)
+	more := rpc.Object{}
+	for _, p := range pages {
+		shown = append(shown, p.value.shown...)
+		if p.value.next != "" {
+			more = more.With(p.link.server.Name, rpc.String(p.value.next))
 		}
 	}
-	result = result.With(of.member, rpc.Array(shown))
-	if next := result.GetString("nextCursor"); next != "" {
-		cursor, err := x.g.o.Ring.Seal(seal.Cursor, binding, []byte(next))
+	result := rpc.Object{}
+	if x.link != nil {
+		result = pages[0].value.result
+	}
+	result = result.With(lists[x.request.Method].member, rpc.Array(shown))
+	if more.Len() > 0 {
+		cursor, err := x.g.o.Ring.Seal(seal.Cursor, x.cursorBinding(), more.Value())
 		if err != nil {
 			return x.refused(unsealed(err))
 		}
 		result = result.With("nextCursor", rpc.String(cursor))
 	}
-	response.Result = result.Value()
-	return x.listed(response)
+	if x.link == nil {
+		return x.listed(x.ours(result))
+	}
+	return x.listed(rpc.Answer(rpc.ID{}, result.Value()))
+}
+
+// cursors are the servers' own cursors in that of the client, nil if it begins.
+func (x *exchange) cursors() (*rpc.Object, *ask.Refusal) {
+	if x.params.Get("cursor") == nil {
+		return nil, nil
+	}
+	text, ok := x.g.o.Ring.Open(seal.Cursor, x.cursorBinding(), x.params.GetString("cursor"))
+	all, err := rpc.ParseObject(text)
+	for name := range all.Members {
+		ok = ok && x.reach.to(name) != nil
+	}
+	if !ok || err != nil {
+		return nil, invalid("cursor is none of ours; begin without it")
+	}
+	return &all, nil
+}
+
+func (x *exchange) cursorBinding() []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
+
+// page is one page of a server's, as a client is shown it.
+type page struct {
+	result rpc.Object // the server's own
+	shown  []jsontext.Value
+	next   string // the server's cursor
+}
+
+// page asks the server for its next page. Cursors are nil for the first.
+func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (p page, err error) {
+	of, params := lists[x.request.Method], x.params
+	if cursors != nil {
+		cursor := cursors.Get(x.link.server.Name)
+		if cursor == nil { // the server has no more
+			return p, nil
+		}
+		params = params.With("cursor", cursor)
+	}
+	if x.g.several() {
+		s, err := x.opened(ctx)
+		if err != nil || !offers(s, of.capability) {
+			return p, err
+		}
+	}
+	response, err := x.forward(ctx, params, nil)
+	switch {
+	case err != nil:
+		return p, err
+	case response.Error != nil:
+		return p, answeredError{response}
+	}
+	p.result, err = response.ResultObject()
+	values, err2 := rpc.Elements(p.result.Get(of.member))
+	if err != nil || err2 != nil {
+		return p, refusedError{ambiguous("the server's list is no list")}
+	}
+	if len(values) > mostItems {
+		return p, refusedError{ambiguous("the server lists too much on one page")}
+	}
+	items, known := x.items(values)
+	p.shown, err = x.filter(ctx, items, known)
+	if p.next = p.result.GetString("nextCursor"); x.g.several() && len(p.next) > mostCursor {
+		p.next = ""
+		x.g.o.Logger.Warn("a list ends early: the server's cursor is too large", "server", x.link.server.Name, "method", x.request.Method)
+	}
+	return p, err
+}
+
+// items are the values of a page that are the server's, and have a name, as clients see them.
+func (x *exchange) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
+	by := lists[x.request.Method].id
+	for _, v := range values {
+		o, err := rpc.ParseObject(v)
+		id := o.GetString(by)
+		switch {
+		case err != nil || id == "", by != "name" && !x.link.server.owns(id):
+			continue
+		case by == "name" && x.g.several():
+			id = promptName(x.link.server.Name, id)
+			v = o.With("name", rpc.String(id)).Value()
+		}
+		items, known = append(items, ask.Item{ID: id, Server: x.link.server.Name}), append(known, v)
+	}
+	return items, known
 }
 
 func texts(all []string) jsontext.Value {
