@@ -36,7 +36,7 @@ type link struct {
 	asking  int // how many things of the server's the client is asked
 
 	tools         toolbox
-	missing       missing
+	owed          owed
 	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
@@ -118,7 +118,8 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		return nil, errLinkClosed
 	}
 	l.server.sent(nil)
-	l.announce(l.missing.back())
+	l.server.late.note(opening, false)
+	l.announce(l.owed.take(changes["initialize"]))
 	return s, nil
 }
 
@@ -250,6 +251,7 @@ type Server struct {
 	URIs []string
 
 	away atomic.Bool // it did not answer when it was last asked
+	late lateness
 }
 
 // sent notes how a request to the server ended.

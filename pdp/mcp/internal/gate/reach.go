@@ -99,11 +99,11 @@ type part[T any] struct {
 	err   error
 }
 
-// How long a client waits for a server that has not answered while others have. It is half of that each time that it was in
-// vain, but not less than a glance.
+// How long a client waits for a server that has not answered while others have. It is half of that each time that somebody
+// has waited in vain, until the server answers or a minute has gone, but not less than a glance.
 const (
 	patience = 5 * time.Second
-	glance   = 150 * time.Millisecond
+	glance   = 500 * time.Millisecond
 )
 
 var (
@@ -122,11 +122,11 @@ func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *ex
 	came := make(chan func(), len(all)) // each puts one part into its place
 	asking, enough := context.WithCancel(ctx)
 	defer enough()
-	left := map[*link]bool{}
+	left := map[*link]time.Duration{} // how long each may take that has not answered
 	for i, l := range x.reach.links {
 		y := x.at(l)
 		all[i] = part[T]{exchange: y, err: errLate}
-		left[l] = true
+		left[l] = l.server.late.patience(l.waits(x.request.Method))
 		run := func() {
 			p := part[T]{exchange: y, err: errBroken}
 			defer func() { came <- func() { all[i] = p } }() // also if somebody panics
@@ -156,43 +156,133 @@ func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *ex
 			}
 		}
 		if !first.IsZero() {
-			over = time.After(longest(left, x.request.Method) - time.Since(first))
+			over = time.After(longest(left) - time.Since(first))
 		}
 	}
 	for _, p := range all {
-		x.g.heardFrom(p.link, x.request.Method, p.err)
+		x.heardFrom(p.link, p.err)
 	}
 	return all
 }
 
-// longest is how long whoever is left may be waited for.
-func longest(left map[*link]bool, method string) (wait time.Duration) {
-	for l := range left {
-		wait = max(wait, l.missing.patience(method))
+// longest is how long whoever is left may take.
+func longest(left map[*link]time.Duration) (wait time.Duration) {
+	for _, one := range left {
+		wait = max(wait, one)
 	}
 	return wait
 }
 
-// heardFrom notes whether a server has answered what all were asked.
-func (g *Gateway) heardFrom(l *link, method string, err error) {
-	if err == nil {
-		l.announce(l.missing.answered(method))
+// lateness is how often a server was waited for in vain, one time after the other, by what it was asked.
+type lateness struct {
+	mu sync.Mutex
+	of map[string]late
+}
+
+type late struct {
+	times uint
+	last  time.Time
+}
+
+func (t *lateness) patience(of string) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if one := t.of[of]; time.Since(one.last) < time.Minute {
+		return max(patience>>min(one.times, 8), glance)
+	}
+	return patience
+}
+
+func (t *lateness) note(of string, inVain bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !inVain {
+		delete(t.of, of)
 		return
 	}
-	l.missing.left(method)
+	if t.of == nil {
+		t.of = map[string]late{}
+	}
+	t.of[of] = late{t.of[of].times + 1, time.Now()}
+}
+
+// opening is what a server is asked first, whatever a client wants.
+const opening = "opening"
+
+// waits is what a server is waited for.
+func (l *link) waits(method string) string {
+	if s, _ := l.current(); s == nil {
+		return opening
+	}
+	return method
+}
+
+// heardFrom notes whether a server has answered what all were asked.
+func (x *exchange) heardFrom(l *link, err error) {
+	method := x.request.Method
+	if err == nil {
+		l.answered(method)
+		return
+	}
+	l.server.late.note(l.waits(method), err == errLate)
+	l.owed.add(changes[method])
 	if e := (*upstream.Error)(nil); errors.As(err, &e) && e.Answer == nil {
 		l.server.sent(err)
 	}
-	g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
+	x.g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
+	if l.came(method, x.g.o.Now()) { // just when nobody waited for it any longer, and before anything was owed
+		l.announce(l.owed.take(changes[method]))
+	}
 }
 
-// missing is in which lists a client was not shown what a server has, because the server was away: it is told when the
-// server is back.
-type missing struct {
-	mu sync.Mutex
-	// times is how often a server was waited for in vain, one time after the other, by method.
-	times map[string]uint
-	owed  map[string]bool // the notifications that are due
+// came reports whether what the server was asked is there meanwhile.
+func (l *link) came(method string, now time.Time) bool {
+	switch method {
+	case "initialize", "server/discover":
+		s, _ := l.current()
+		return s != nil
+	case "tools/list":
+		listed, _, _ := l.tools.fresh(now)
+		return listed != nil
+	}
+	return false
+}
+
+// answered notes that the server has answered, and tells whoever was not shown what it has.
+func (l *link) answered(method string) {
+	l.server.late.note(method, false)
+	l.announce(l.owed.take(changes[method]))
+}
+
+// owed are the notifications that are due, because the server was away when a client was shown what servers have: the client
+// is told when the server is back.
+type owed struct {
+	mu  sync.Mutex
+	all map[string]bool
+}
+
+func (o *owed) add(changes []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = map[string]bool{}
+	}
+	for _, change := range changes {
+		o.all[change] = true
+	}
+}
+
+// take are those of the changes that are due. They are due no longer.
+func (o *owed) take(changes []string) (due []string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, change := range changes {
+		if o.all[change] {
+			due = append(due, change)
+			delete(o.all, change)
+		}
+	}
+	return due
 }
 
 // changes are the notifications that say that what a method said is no longer so.
@@ -211,46 +301,3 @@ const (
 	resourcesChanged = "notifications/resources/list_changed"
 	resourceUpdated  = "notifications/resources/updated"
 )
-
-func (m *missing) patience(method string) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return max(patience>>min(m.times[method], 8), glance)
-}
-
-// answered notes that the server has answered, and gives the notifications that are due.
-func (m *missing) answered(method string) []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.times, method)
-	return m.due(changes[method])
-}
-
-// back are the notifications that are due when a server is there again. It may not answer everything.
-func (m *missing) back() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.due(changes["initialize"])
-}
-
-func (m *missing) due(changes []string) (due []string) {
-	for _, change := range changes {
-		if m.owed[change] {
-			due = append(due, change)
-			delete(m.owed, change)
-		}
-	}
-	return due
-}
-
-func (m *missing) left(method string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.times == nil {
-		m.times, m.owed = map[string]uint{}, map[string]bool{}
-	}
-	m.times[method]++
-	for _, change := range changes[method] {
-		m.owed[change] = true
-	}
-}

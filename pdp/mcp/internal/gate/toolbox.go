@@ -70,7 +70,7 @@ func (x *exchange) tools(ctx context.Context) (*listing, error) {
 	return x.link.tools.loads.do(ctx, x, func(ctx context.Context) (*listing, error) {
 		listed, err := list(ctx)
 		if err == nil {
-			x.link.announce(x.link.missing.answered("tools/list"))
+			x.link.answered("tools/list")
 		}
 		return listed, err
 	})
