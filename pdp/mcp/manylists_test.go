@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func TestManyLists(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			own := mcptest.Answers{Eras: servers[0], Results: map[string]string{}}
-			m := newMany(t, camp{policies: policies}, map[string]manyServer{
+			m := newMany(t, camp{policies: maps.Clone(policies)}, map[string]manyServer{
 				"b": {answers: mcptest.Answers{Eras: servers[1], Tools: `[{"name":"look","inputSchema":{"type":"object"}},{"name":"see","title":"b__look","inputSchema":{"type":"object"}, "x":1.0}]`}, uris: []string{"mem:"}},
 				"a": {answers: own, uris: []string{"file:"}}, "c": {},
 			})
