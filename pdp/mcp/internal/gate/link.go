@@ -110,6 +110,7 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	c := l.client
 	c.Token, c.Expires = who.Token, who.Expires
 	s, err := l.server.Upstream.Open(ctx, c)
+	l.server.tried(ctx, err)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +118,6 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		s.Close()
 		return nil, errLinkClosed
 	}
-	l.server.sent(nil)
 	l.server.late.note(opening, false)
 	l.announce(l.owed.take(changes["initialize"]))
 	return s, nil
@@ -256,6 +256,15 @@ type Server struct {
 
 // sent notes how a request to the server ended.
 func (s *Server) sent(err error) { s.away.Store(err != nil) }
+
+// tried notes how something ended that the gateway wanted of the server, unless it was given up. What the server answers with
+// an error, it has answered.
+func (s *Server) tried(ctx context.Context, err error) {
+	e := (*upstream.Error)(nil)
+	if ctx.Err() == nil {
+		s.away.Store(errors.As(err, &e) && e.Answer == nil)
+	}
+}
 
 // Relays says which requests of a server reach its clients.
 type Relays struct {

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -226,9 +225,7 @@ func (x *exchange) heardFrom(l *link, err error) {
 	}
 	l.server.late.note(l.waits(method), err == errLate)
 	l.owed.add(changes[method])
-	if e := (*upstream.Error)(nil); errors.As(err, &e) && e.Answer == nil {
-		l.server.sent(err)
-	}
+	l.server.tried(context.Background(), err)
 	x.g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
 	if l.came(method, x.g.o.Now()) { // just when nobody waited for it any longer, and before anything was owed
 		l.announce(l.owed.take(changes[method]))

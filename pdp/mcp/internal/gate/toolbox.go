@@ -97,8 +97,8 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 		return listed, nil
 	}
 	listed, err := g.fetch(ctx, l, who, c, before)
+	l.server.tried(ctx, err)
 	if err == nil {
-		l.server.sent(nil)
 		t.keep(listed, version, g.o.Now().Add(g.o.ListCache))
 	}
 	return listed, err
