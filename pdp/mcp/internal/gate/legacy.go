@@ -88,6 +88,12 @@ func greeted(params rpc.Object) client {
 
 // initialize answers the handshake, and has the session begin.
 func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
+	begun := false
+	defer func() {
+		if !begun { // nobody else would end what has been opened for it, or is just being opened
+			x.g.background(x.session.close)
+		}
+	}()
 	said, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
@@ -98,6 +104,7 @@ func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	}
 	response, status := x.result(rpc.Answer(rpc.ID{}, result))
 	if response.Error == nil {
+		begun = true
 		x.reply.Begin(x.session)
 	}
 	return response, status

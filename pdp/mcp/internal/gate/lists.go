@@ -21,50 +21,78 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	if x.params.Get("cursor") != nil {
 		return x.refused(invalid("cursor is none of ours: all tools are on one page"))
 	}
-	shelves, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (shelf, error) { return x.shelf(ctx) }))
+	shelves, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*shelf, error) { return x.shelf(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
-	if x.link != nil {
-		one := shelves[0].value
-		response := rpc.Answer(rpc.ID{}, one.rest.With("tools", rpc.Array(one.shown)).Value())
-		return x.listed(x.translated(response, one.of))
+	shown, refused := filtered(ctx, x, shelves)
+	if refused != nil {
+		return x.refused(refused)
 	}
-	var shown []jsontext.Value
-	for _, s := range shelves {
-		shown = append(shown, s.value.shown...)
+	result := rpc.Object{}.With("tools", rpc.Array(shown))
+	if x.link == nil {
+		return x.listed(x.ours(result))
 	}
-	return x.listed(x.ours(rpc.Object{}.With("tools", rpc.Array(shown))))
+	listed := shelves[0].value.listing
+	response := rpc.Answer(rpc.ID{}, listed.rest.With("tools", rpc.Array(shown)).Value())
+	return x.listed(x.translated(response, listed.of))
 }
 
-// shelf is what a client is shown of a server's tools.
+// shelf are all tools of a server.
 type shelf struct {
 	*listing
-	shown []jsontext.Value
+	offer
 }
 
-func (x *exchange) shelf(ctx context.Context) (shelf, error) {
+func (x *exchange) shelf(ctx context.Context) (*shelf, error) {
 	listed, err := x.tools(ctx)
 	if err != nil {
-		return shelf{}, err
+		return nil, err
 	}
-	items, shown := make([]ask.Item, len(listed.tools)), make([]jsontext.Value, len(listed.tools))
-	for i, t := range listed.tools {
-		items[i], shown[i] = ask.Item{Tool: t.Tool, Server: x.link.server.Name}, t.shown
+	s := &shelf{listing: listed}
+	for _, t := range listed.tools {
+		s.items, s.values = append(s.items, ask.Item{Tool: t.Tool, Server: x.link.server.Name}), append(s.values, t.shown)
 	}
-	shown, err = x.filter(ctx, items, shown)
-	return shelf{listed, shown}, err
+	return s, nil
 }
 
-// filter are those of the values that the client may see, in their order.
-func (x *exchange) filter(ctx context.Context, items []ask.Item, values []jsontext.Value) (shown []jsontext.Value, err error) {
-	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
-	if refused != nil {
-		return nil, refusedError{refused}
+// offer is what a server has for a list: what the PDP is asked about, and what a client is shown that may see it.
+type offer struct {
+	items  []ask.Item
+	values []jsontext.Value
+	keep   []bool
+	err    *ask.Refusal
+}
+
+func (o *offer) offered() *offer { return o }
+
+// filtered are those of what the servers offer that the client may see, in their order. If no question can be made about what
+// one of several servers offers, that server is left out.
+func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange, all []part[T]) (shown []jsontext.Value, refused *ask.Refusal) {
+	of := map[*link]*offer{}
+	for _, p := range all {
+		of[p.link] = p.value.offered()
+		of[p.link].err = unsealed(errBroken) // unless nobody panics
 	}
-	for i, v := range values {
-		if keep[i] {
-			shown = append(shown, v)
+	x.beside(func(l *link) {
+		if o := of[l]; o != nil {
+			o.keep, o.err = x.g.o.Asker.Filter(ctx, x.at(l).operation(), o.items)
+		}
+	})
+	for _, p := range all {
+		o := of[p.link]
+		switch {
+		case o.err == nil:
+		case o.err.Kind == ask.Unmapped && x.link == nil:
+			x.g.o.Logger.Warn("a server is left out", "server", p.link.server.Name, "method", x.request.Method, "why", o.err.Why)
+			continue
+		default:
+			return nil, o.err
+		}
+		for i, v := range o.values {
+			if o.keep[i] {
+				shown = append(shown, v)
+			}
 		}
 	}
 	return shown, nil
@@ -107,14 +135,16 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	if refused != nil {
 		return x.refused(refused)
 	}
-	pages, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (page, error) { return x.page(ctx, cursors) }))
+	pages, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*page, error) { return x.page(ctx, cursors) }))
 	if err != nil {
 		return x.failed(err)
 	}
-	var shown []jsontext.Value
+	shown, refused := filtered(ctx, x, pages)
+	if refused != nil {
+		return x.refused(refused)
+	}
 	more := rpc.Object{}
 	for _, p := range pages {
-		shown = append(shown, p.value.shown...)
 		if p.value.next != "" {
 			more = more.With(p.link.server.Name, rpc.String(p.value.next))
 		}
@@ -155,16 +185,16 @@ func (x *exchange) cursors() (*rpc.Object, *ask.Refusal) {
 
 func (x *exchange) cursorBinding() []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
 
-// page is one page of a server's, as a client is shown it.
+// page is one page of a server's.
 type page struct {
 	result rpc.Object // the server's own
-	shown  []jsontext.Value
-	next   string // the server's cursor
+	offer
+	next string // the server's cursor
 }
 
 // page asks the server for its next page. Cursors are nil for the first.
-func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (p page, err error) {
-	of, params := lists[x.request.Method], x.params
+func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) {
+	of, params, p := lists[x.request.Method], x.params, &page{}
 	if cursors != nil {
 		cursor := cursors.Get(x.link.server.Name)
 		if cursor == nil { // the server has no more
@@ -193,13 +223,12 @@ func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (p page, err e
 	if len(values) > mostItems {
 		return p, refusedError{ambiguous("the server lists too much on one page")}
 	}
-	items, known := x.items(values)
-	p.shown, err = x.filter(ctx, items, known)
+	p.items, p.values = x.items(values)
 	if p.next = p.result.GetString("nextCursor"); x.g.several() && len(p.next) > mostCursor {
 		p.next = ""
 		x.g.o.Logger.Warn("a list ends early: the server's cursor is too large", "server", x.link.server.Name, "method", x.request.Method)
 	}
-	return p, err
+	return p, nil
 }
 
 // items are the values of a page that are the server's, and have a name, as clients see them.

@@ -121,6 +121,7 @@ func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *ex
 	came := make(chan func(), len(all)) // each puts one part into its place
 	asking, enough := context.WithCancel(ctx)
 	defer enough()
+	defer context.AfterFunc(x.g.ctx, enough)()
 	left := map[*link]time.Duration{} // how long each may take that has not answered
 	for i, l := range x.reach.links {
 		y := x.at(l)

@@ -60,6 +60,9 @@ func (x *exchange) tools(ctx context.Context) (*listing, error) {
 	if !x.g.several() {
 		return list(ctx)
 	}
+	if listed, _, _ := x.link.tools.fresh(x.g.o.Now()); listed != nil {
+		return listed, nil
+	}
 	s, err := x.opened(ctx)
 	if err != nil {
 		return nil, err
