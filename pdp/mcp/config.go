@@ -27,7 +27,7 @@ func checkedForm() config.Form[Config] {
 const DefaultListen = "127.0.0.1:8181"
 
 // Config is what a [Gateway] is told. A field with a yaml tag is a key: the file, the environment, the JSON Schema, the
-// help and the page README.md take it from its tags, which [config.Key] explains. To add a key, add a field.
+// help and the page REFERENCE.md take it from its tags, which [config.Key] explains. To add a key, add a field.
 //
 // The zero value of a field is that nobody gave it. [Form] sets the defaults.
 type Config struct {
@@ -48,7 +48,7 @@ type Config struct {
 	// Identity says for whom requests are.
 	Identity IdentityConfig `yaml:"identity"`
 	// Ask, Declared, SubjectOverride and Dialects say what is asked.
-	Ask             Ask             `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. coaz: the default mapping of the COAZ binding."`
+	Ask             Ask             `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,tool,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. tool: the same, but the action is called as the tool is, SERVER:TOOL, so that a Cedar schema can type the arguments of each tool. coaz: the default mapping of the COAZ binding."`
 	Declared        Declared        `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
 	SubjectOverride SubjectOverride `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
 	Dialects        []string        `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
@@ -59,6 +59,8 @@ type Config struct {
 	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
 	// Upstreams are the servers behind the gateway, by names of the operator's.
 	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP servers behind the gateway, up to 32, by names of letters, digits, - and _. Policies see a tool as name:tool. Clients see tools and prompts by their own names if there is one server, and as name__tool if there are several."`
+	// Lock is what tools are compared with.
+	Lock LockConfig `yaml:"lock"`
 	// Limits bound what requests may cost.
 	Limits LimitsConfig `yaml:"limits"`
 	List   ListConfig   `yaml:"list"`
@@ -82,6 +84,7 @@ type Ask string
 // The questions.
 const (
 	AskToolInvoke Ask = "tool.invoke"
+	AskTool       Ask = "tool"
 	AskCOAZ       Ask = "coaz"
 )
 

@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
 
@@ -20,6 +24,8 @@ type manyDoor struct {
 	mu    sync.Mutex
 	state string // "" lets all through, "away" nothing, and "hangs" lets wait
 	moved chan struct{}
+	// ended is told of each session that is ended, if it is not nil.
+	ended chan struct{}
 }
 
 func (d *manyDoor) set(state string) {
@@ -55,6 +61,9 @@ func (d *manyDoor) before(t testing.TB) func(string) string {
 					}
 				}
 				to.ServeHTTP(w, r)
+				if r.Method == http.MethodDelete && d.ended != nil {
+					d.ended <- struct{}{}
+				}
 				return
 			}
 		}))
@@ -194,5 +203,62 @@ func TestManyHangs(t *testing.T) {
 				t.Errorf("the tools are %q", names)
 			}
 		})
+	}
+}
+
+// manyTraces are told when a handshake has its answer.
+type manyTraces struct {
+	noop.TracerProvider
+	ends chan struct{}
+}
+
+func (p manyTraces) Tracer(string, ...trace.TracerOption) trace.Tracer { return manyTracer{ends: p.ends} }
+
+type manyTracer struct {
+	noop.Tracer
+	ends chan struct{}
+}
+
+type manySpan struct {
+	noop.Span
+	ends chan struct{}
+}
+
+func (m manyTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if name == "mcp initialize" {
+		return ctx, manySpan{ends: m.ends}
+	}
+	return ctx, noop.Span{}
+}
+
+func (s manySpan) End(...trace.SpanEndOption) { s.ends <- struct{}{} }
+
+// Who gives up before a session has begun leaves nothing behind, also at a server that was slow to begin it.
+func TestManyGivenUp(t *testing.T) {
+	door := &manyDoor{state: "hangs", ended: make(chan struct{}, 8)}
+	opened, noticed := make(chan struct{}, 8), manyTraces{ends: make(chan struct{}, 8)}
+	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: noticed}}, map[string]manyServer{
+		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}, Heard: func(g mcptest.Got) { opened <- struct{}{} }}},
+		"b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, before: door.before(t)},
+	})
+	v := m.stranger("legacy", m.issuer.Token(t, nil))
+	ctx, giveUp := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	params := `{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{}}`
+	go func() {
+		_, err := v.try(ctx, http.MethodPost, v.text("initialize", params), v.headers("initialize", params)...)
+		over <- err
+	}()
+	<-opened
+	giveUp()
+	if err := <-over; err == nil {
+		t.Error("it was answered")
+	}
+	<-noticed.ends
+	door.set("")
+	select {
+	case <-door.ended:
+	case <-time.After(30 * time.Second):
+		t.Error("the session with the slow server goes on")
 	}
 }

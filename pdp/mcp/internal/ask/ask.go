@@ -34,6 +34,9 @@ const (
 	// ToolInvoke asks about tools/call by the action tool.invoke on a tool that is called server:name. Who acts is, for all
 	// methods, the agent for a person, or the person.
 	ToolInvoke Ask = "tool.invoke"
+	// ByTool asks as ToolInvoke does, but that the action about tools/call is called server:name too. A Cedar schema types the
+	// context by the action, so it can say of each tool what arguments it takes.
+	ByTool Ask = "tool"
 	// COAZ asks what the binding says, and about tools/call says the arguments besides.
 	COAZ Ask = "coaz"
 )
@@ -152,8 +155,8 @@ func (o *Options) check() error {
 		return errors.New("there is no PDP to ask")
 	case o.Resource == "":
 		return errors.New("the gateway's own resource identifier is not set")
-	case o.Ask != ToolInvoke && o.Ask != COAZ:
-		return fmt.Errorf("ask is %q; take %q or %q", o.Ask, ToolInvoke, COAZ)
+	case !slices.Contains([]Ask{ToolInvoke, ByTool, COAZ}, o.Ask):
+		return fmt.Errorf("ask is %q; take %q, %q or %q", o.Ask, ToolInvoke, ByTool, COAZ)
 	case !slices.Contains([]Declared{Also, Instead, Ignore}, o.Declared):
 		return fmt.Errorf("declared is %q; take %q, %q or %q", o.Declared, Also, Instead, Ignore)
 	case !slices.Contains([]Errors{ErrorsCOAZ, ErrorsSEP, ErrorsMCPX}, o.Errors):

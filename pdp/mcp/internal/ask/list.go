@@ -95,7 +95,7 @@ type listing struct {
 func (l *listing) prepare(items []Item) error {
 	params := &parameters{members: l.op.Params}
 	var who *speaker
-	if l.asker.o.Ask == ToolInvoke {
+	if l.asker.o.Ask != COAZ {
 		s, err := l.asker.speaker(l.op.Principal, params)
 		if err != nil {
 			return err

@@ -190,3 +190,21 @@ func TestOperatorMappings(t *testing.T) {
 		}
 	}
 }
+
+// Where the action is called as the tool is, a list asks by that action, too.
+func TestFilterByTool(t *testing.T) {
+	s := open(t, map[string]string{"a.cedar": `
+		@id("one") permit(principal, action == Action::"jira-server-1:one", resource) when { context.arguments.amount < 100 };
+		@id("two") permit(principal, action == Action::"tool.invoke", resource);`},
+		func(o *ask.Options) { o.Ask = ask.ByTool })
+	items := []ask.Item{{Tool: s.tool(`{"name":"one"}`, nil)}, {Tool: s.tool(`{"name":"two"}`, nil)}}
+	keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
+	if got := fmt.Sprint(keep); refusal != nil || got != "[true false]" {
+		t.Errorf("%s, %+v", got, refusal)
+	}
+	for arguments, want := range map[string]string{`{"amount":99}`: "permit", `{"amount":100}`: "-32001"} {
+		if got, _ := s.outcome(s.call(alice(t), items[0].Tool, arguments)); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", arguments, got)
+		}
+	}
+}

@@ -84,6 +84,7 @@ func TestQuestions(t *testing.T) {
 	}{
 		{"tool.invoke", alice, func(*ask.Options) {}},
 		{"tool.invoke, no agent", func(t testing.TB) *identity.Principal { return himself(t, "bob") }, func(*ask.Options) {}},
+		{"tool", alice, func(o *ask.Options) { o.Ask = ask.ByTool }},
 		{"coaz", alice, func(o *ask.Options) { o.Ask = ask.COAZ }},
 		{"coaz, strict", alice, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true }},
 	} {

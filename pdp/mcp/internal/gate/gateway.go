@@ -26,13 +26,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/seal"
 	"policy-service/pdp/server/auth"
 )
 
-// Options are what a gateway is made of. All are needed.
+// Options are what a gateway is made of. All are needed but the last two.
 type Options struct {
 	Settings
 	Identity *identity.Identity
@@ -46,18 +47,25 @@ type Options struct {
 	Logger  *slog.Logger
 	Now     func() time.Time
 	Front   Front
+	// Lock is what servers are compared with.
+	Lock Lock
 }
 
 // Settings are what of the configuration counts for each request.
 type Settings struct {
 	// MaxBody and MaxArguments are sizes in bytes.
 	MaxBody, MaxArguments int
-	// ListCache is how long a server's list of tools is kept here, ListTTL how long clients may keep a list.
-	ListCache, ListTTL time.Duration
+	Lists                 Lists
 	// Self is what the gateway is, as it says for several servers: an implementation of MCP.
 	Self jsontext.Value
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
+}
+
+// Lists say how old lists may become.
+type Lists struct {
+	// Cache is how long a server's list of tools is kept here, TTL how long clients may keep a list.
+	Cache, TTL time.Duration
 }
 
 // Gateway stands in front of MCP servers, and has the PDP decide what reaches them.
@@ -68,6 +76,7 @@ type Gateway struct {
 	sessions sessions
 	reaches  reaches
 	held     holding
+	drifts   *drift.Register
 	tokens   atomic.Uint64
 
 	ctx    context.Context // ends with Close
@@ -84,10 +93,13 @@ type Gateway struct {
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &Gateway{o: o, ctx: ctx, stop: cancel}
+	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(&g.health, o.Servers))
+	if o.Lock.File != nil {
+		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Servers))
+	}
 	return g
 }
 

@@ -24,6 +24,9 @@ func (g *Gateway) Ready() error {
 			errs = append(errs, fmt.Errorf("the MCP server %s did not answer the last request", s.Name))
 		}
 	}
+	if g.o.Lock.File != nil {
+		errs = append(errs, g.o.Lock.File.Err(), g.drifts.Err())
+	}
 	return errors.Join(errs...)
 }
 

@@ -27,7 +27,8 @@ func (x *exchange) introduction(ctx context.Context) (introduction, error) {
 		return introduction{}, err
 	}
 	if x.link != nil {
-		return introduction{came[0].value.Server(), came[0].value.Era()}, nil
+		s := came[0].value
+		return introduction{x.g.introduces(x.link, s), s.Era()}, nil
 	}
 	can, words := abilities{}, []string{}
 	for _, p := range all {
@@ -35,7 +36,7 @@ func (x *exchange) introduction(ctx context.Context) (introduction, error) {
 			can.add(p.link.server, rpc.Object{}.With("tools", jsontext.Value(`{}`)).With("prompts", jsontext.Value(`{}`)).With("resources", jsontext.Value(`{}`)))
 			continue
 		}
-		server, err := rpc.ParseObject(p.value.Server())
+		server, err := rpc.ParseObject(x.g.introduces(p.link, p.value))
 		if err != nil || len(server.Get("capabilities")) > mostCapabilities {
 			x.g.o.Logger.Warn("what a server says of itself is left out: it cannot be read, or it is too large", "server", p.link.server.Name)
 			continue

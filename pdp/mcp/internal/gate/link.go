@@ -273,9 +273,11 @@ type Relays struct {
 	Hosts []string
 }
 
-// tool is a tool, how it is defined by the name that clients use, and what its calls have in their headers.
+// tool is a tool, how it is defined by the name that clients use, what its calls have in their headers, and whether it is as it
+// is locked.
 type tool struct {
 	*ask.Tool
 	shown   jsontext.Value
 	headers []era.HeaderParam
+	pinned  bool
 }

@@ -61,9 +61,10 @@ func (g *Gateway) toolName(s *Server, tool string) string {
 	return tool
 }
 
-// alike is the same for names that people would take for one: with several servers that is what differs in case alone.
+// alike is the same for names that people would take for one: with several servers or a lock that is what differs in case
+// alone.
 func (g *Gateway) alike(name string) string {
-	if g.several() {
+	if g.several() || g.o.Lock.File != nil {
 		return strings.ToLower(name)
 	}
 	return name

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/lock"
 )
 
 // reach is the ways from one client of one principal to all servers: a link to each, which is opened when it is needed.
@@ -228,19 +229,19 @@ func (x *exchange) heardFrom(l *link, err error) {
 	l.owed.add(changes[method])
 	l.server.tried(context.Background(), err)
 	x.g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
-	if l.came(method, x.g.o.Now()) { // just when nobody waited for it any longer, and before anything was owed
+	if l.came(method, x.g.o.Now(), x.g.o.Lock.current()) { // just when nobody waited for it any longer, and before anything was owed
 		l.announce(l.owed.take(changes[method]))
 	}
 }
 
 // came reports whether what the server was asked is there meanwhile.
-func (l *link) came(method string, now time.Time) bool {
+func (l *link) came(method string, now time.Time, locked *lock.File) bool {
 	switch method {
 	case "initialize", "server/discover":
 		s, _ := l.current()
 		return s != nil
 	case "tools/list":
-		listed, _, _ := l.tools.fresh(now)
+		listed, _, _ := l.tools.fresh(now, locked)
 		return listed != nil
 	}
 	return false

@@ -11,10 +11,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/lock"
 )
 
 // A server's tools are listed for each link apart: a server may show one client what it does not show another, and what a
@@ -35,6 +37,7 @@ type toolbox struct {
 	loads   errand[*listing]
 	// version counts what made the listing old, so that one that was begun before is not kept.
 	version int
+	drift   drift.Seen
 }
 
 // listing is one answer to tools/list, of all pages. It is not changed once it is made.
@@ -44,6 +47,7 @@ type listing struct {
 	taken  map[string]*tool // by what is alike for them, nil for one that is left out
 	rest   rpc.Object       // the other members of the result
 	of     upstream.Session
+	locking
 }
 
 func (t *toolbox) forget() {
@@ -60,7 +64,7 @@ func (x *exchange) tools(ctx context.Context) (*listing, error) {
 	if !x.g.several() {
 		return list(ctx)
 	}
-	if listed, _, _ := x.link.tools.fresh(x.g.o.Now()); listed != nil {
+	if listed, _, _ := x.link.tools.fresh(x.g.o.Now(), x.g.o.Lock.current()); listed != nil {
 		return listed, nil
 	}
 	s, err := x.opened(ctx)
@@ -88,30 +92,32 @@ func offers(s upstream.Session, capability string) bool {
 // list is the listing, no older than the gateway's setting. At most one is made at a time.
 func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c client) (*listing, error) {
 	t := &l.tools
-	if listed, _, _ := t.fresh(g.o.Now()); listed != nil {
+	locked := g.o.Lock.current()
+	if listed, _, _ := t.fresh(g.o.Now(), locked); listed != nil {
 		return listed, nil
 	}
 	if err := t.loading.take(ctx); err != nil {
 		return nil, &upstream.Error{Detail: "the client has gone", Err: err}
 	}
 	defer t.loading.leave()
-	listed, before, version := t.fresh(g.o.Now())
+	listed, before, version := t.fresh(g.o.Now(), locked)
 	if listed != nil { // somebody had the turn before
 		return listed, nil
 	}
-	listed, err := g.fetch(ctx, l, who, c, before)
+	listed, err := g.fetch(ctx, l, who, c, locked, before)
 	l.server.tried(ctx, err)
 	if err == nil {
-		t.keep(listed, version, g.o.Now().Add(g.o.ListCache))
+		g.compare(l, listed)
+		t.keep(listed, version, g.o.Now().Add(g.o.Lists.Cache))
 	}
 	return listed, err
 }
 
-// fresh is the listing if it is not too old, and otherwise the one before it.
-func (t *toolbox) fresh(now time.Time) (listed, before *listing, version int) {
+// fresh is the listing if it is not too old and was compared with what is locked, and otherwise the one before it.
+func (t *toolbox) fresh(now time.Time, locked *lock.File) (listed, before *listing, version int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.listed != nil && now.Before(t.until) {
+	if t.listed != nil && now.Before(t.until) && t.listed.file == locked {
 		return t.listed, nil, t.version
 	}
 	return nil, t.listed, t.version
@@ -127,10 +133,10 @@ func (t *toolbox) keep(l *listing, version int, until time.Time) {
 }
 
 // fetch lists all tools. What has not changed since before is not compiled again.
-func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c client, before *listing) (*listing, error) {
+func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c client, locked *lock.File, before *listing) (*listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	all := &listing{byName: map[string]*tool{}, taken: map[string]*tool{}}
+	all := &listing{byName: map[string]*tool{}, taken: map[string]*tool{}, locking: newLocking(locked)}
 	cursor, size := "", 0
 	for page := 0; ; page++ {
 		if page == mostPages {
@@ -188,32 +194,41 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 			delete(all.byName, other.Shown)
 			all.taken[alike] = nil
 		}
+		all.again(name, definition)
 		return
 	}
 	if s.Hidden[name] {
 		return
 	}
-	t := before.unchanged(shown, definition)
+	t := before.unchanged(name, definition, all)
 	if t == nil {
-		if t, err = g.compile(s, shown, o, definition); err != nil {
+		if t, err = g.compile(s, shown, o, definition, all); err != nil {
 			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
 			all.taken[alike] = nil // and stays out, if another is listed by that name
+			all.differs(definition)
 			return
 		}
+	}
+	if !all.admits(t, g.o.Lock) {
+		all.taken[alike] = nil
+		return
 	}
 	all.byName[shown], all.taken[alike] = t, t
 	all.tools = append(all.tools, t)
 }
 
-// unchanged is a tool of a listing, if it is defined as it was.
-func (l *listing) unchanged(shown string, definition jsontext.Value) *tool {
-	if l == nil || l.byName[shown] == nil || !bytes.Equal(l.byName[shown].Definition, definition) {
+// unchanged is a tool of a listing, if it is defined as it was, and locked or not as it was.
+func (l *listing) unchanged(name string, definition jsontext.Value, now *listing) *tool {
+	if l == nil || l.compiled[name] == nil || !bytes.Equal(l.compiled[name].Definition, definition) {
 		return nil
 	}
-	return l.byName[shown]
+	if t := l.compiled[name]; t.pinned == now.pins(t.Tool) {
+		return t
+	}
+	return nil
 }
 
-func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition jsontext.Value) (*tool, error) {
+func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition jsontext.Value, in *listing) (*tool, error) {
 	t, err := g.o.Asker.Tool(s.Name, shown, definition, s.Labels[o.GetString("name")])
 	if err != nil {
 		return nil, err
@@ -222,11 +237,15 @@ func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition json
 	if err != nil {
 		return nil, err
 	}
+	pinned := in.pins(t)
+	if in.file != nil {
+		t = t.Pinned(pinned)
+	}
 	as := t.Definition
 	if shown != t.Name {
 		as = o.With("name", rpc.String(shown)).Value()
 	}
-	return &tool{t, as, headers}, nil
+	return &tool{t, as, headers, pinned}, nil
 }
 
 // request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
