@@ -3,10 +3,12 @@ package mcp
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/visible"
 )
 
 // LockConfig is what tools are compared with: their definitions as somebody has accepted them.
@@ -39,7 +41,7 @@ func newLock(c Config, d Deps) (gate.Lock, error) {
 	enforce := c.Lock.Mode != LockWarn
 	o := lock.FollowOptions{MayBeMissing: !enforce, Now: d.Now, Logger: d.Logger}
 	if enforce {
-		o.Check = func(f lock.File) error { return c.allLocked(f) }
+		o.Check = func(f lock.File) error { return errors.Join(c.allLocked(f), c.lockedApart(f)) }
 	}
 	file, err := lock.Follow(c.Lock.File, o)
 	if err != nil {
@@ -61,6 +63,25 @@ func (c Config) allLocked(f lock.File) (err error) {
 	for _, name := range sortedNames(c.Upstreams) {
 		if _, ok := f.Servers[name]; !ok {
 			err = errors.Join(err, fmt.Errorf("%s: nothing of the server %s is locked, and so it would have no tools; look at them with: policy-service mcp lock --diff, and add them with: policy-service mcp lock --accept --server %s", c.Lock.File, name, name))
+		}
+	}
+	return err
+}
+
+// lockedApart is an error if two tools of a server come out alike for clients: then neither would be there.
+func (c Config) lockedApart(f lock.File) (err error) {
+	for _, name := range sortedNames(c.Upstreams) {
+		seen := map[string]string{}
+		for _, tool := range sortedNames(f.Servers[name].Tools) {
+			if c.Upstreams[name].Tools[tool].Hidden {
+				continue
+			}
+			alike := strings.ToLower(c.ToolName(name, tool))
+			if other, twice := seen[alike]; twice {
+				err = errors.Join(err, fmt.Errorf("%s: the tools %s and %s of the server %s are alike for clients, and neither would be there; hide one of them by upstreams.%s.tools, with hidden: true",
+					c.Lock.File, visible.Text(other), visible.Text(tool), name, name))
+			}
+			seen[alike] = tool
 		}
 	}
 	return err
