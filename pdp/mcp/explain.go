@@ -287,12 +287,29 @@ func unread(code int, what string) *Refused {
 	return &Refused{Kind: "unreadable", Code: code, Message: what, Try: "write the message as a client sends it"}
 }
 
+// servers are the upstreams as far as requests are told apart by them.
+func (c Config) servers() (all []*gate.Server) {
+	for _, name := range sortedNames(c.Upstreams) {
+		all = append(all, &gate.Server{Name: name, URIs: c.uris(c.Upstreams[name])})
+	}
+	return all
+}
+
 // place finds the server that an operation is for, and its tool.
 func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked *lock.File) *Refused {
-	for name := range c.Upstreams {
-		op.Server = name
+	all := c.servers()
+	s, what := gate.Route(all, op.Method, op.Params)
+	switch {
+	case s != nil:
+		op.Server = s.Name
+	case len(all) == 1:
+		op.Server = all[0].Name
+	case what != "" && what != "tool":
+		r := refusedBy(&ask.Refusal{Kind: ask.Unknown, Code: rpc.InvalidParams, Message: "unknown " + what})
+		r.Pointer, r.Try = "/params", "write a name that begins with that of an upstream and two underscores, or a URI that begins as uris of an upstream do"
+		return r
 	}
-	if op.Method != "tools/call" {
+	if what != "tool" {
 		return nil
 	}
 	name := op.Params.GetString("name")
@@ -309,10 +326,11 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 		if err != nil || own == "" || c.Upstreams[t.Server].Tools[own].Hidden {
 			continue
 		}
-		if shown = append(shown, own); own != name {
+		as := c.ToolName(t.Server, own)
+		if shown = append(shown, as); as != name {
 			continue
 		}
-		tool, err := asker.Tool(t.Server, own, t.Definition, c.Upstreams[t.Server].Tools[own].Labels)
+		tool, err := asker.Tool(t.Server, as, t.Definition, c.Upstreams[t.Server].Tools[own].Labels)
 		if err != nil {
 			return badTool(err)
 		}

@@ -116,6 +116,8 @@ func hints(authorization string) map[string][]string {
 	return map[string][]string{"jira": {create, browse, `{"name":"own","authorization":` + authorization + `,"inputSchema":{"type":"object"}}`}}
 }
 
+func named(name string) string { return `{"name":"` + name + `","inputSchema":{"type":"object"}}` }
+
 const ownMapping = `{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"use"},"resource":{"type":"doc","id":"$params.arguments.id"},"context":{"agent":"$token.?client_id"}}}`
 
 // operatorMapping is a mapping in the configuration, on lines 10 to 15.
@@ -152,6 +154,12 @@ func TestMistakes(t *testing.T) {
 			[]string{
 				`g.yaml:8:5: upstreams.jira is not in the lock; look at its tools, and accept them with policy-service mcp lock --accept`,
 				`tools.lock.json:4:5: warning: the configuration has no upstream "jra"; lock again without it, or correct the name`}},
+		"a name that common clients do not take": {setup{servers: map[string][]string{"jira": {create, browse, named("a.b")}}},
+			[]string{`tools.lock.json:12:13: warning: common clients take no tool that is called "a.b"; have the server's author choose a name of up to 64 letters, digits, _ and -`}},
+		"names that differ in case": {setup{servers: map[string][]string{"jira": {create, browse, named("Browse")}}},
+			[]string{`tools.lock.json:26:13: clients would call it browse, and jira:Browse Browse, which people take for one: neither is listed nor callable; hide one: upstreams.jira.tools.browse: {hidden: true}`}},
+		"names of several servers": {setup{config: with("  mail:\n    url: http://127.0.0.1:9/mail\n    allow_networks: [127.0.0.0/8]\n"), servers: map[string][]string{"jira": {create, browse}, "mail": {browse, named("a.b")}}},
+			[]string{`clients call mail:a.b mail__a_b_8a60df45`}},
 		"a lock that was edited": {setup{lock: func(s string) string { return strings.Replace(s, `"integer"`, `"number"`, 1) }},
 			[]string{`tools.lock.json:60:10: /servers/jira/tools/create_ticket: the digest is missing, or it is not that of the definition: one of them was edited; take back what was edited, or write the file again with: policy-service mcp lock --accept`}},
 		"a lock that was merged": {setup{lock: func(s string) string { return "<<<<<<< HEAD\n" + s }},
@@ -218,7 +226,9 @@ func TestMistakes(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
-			problems := slices.ContainsFunc(got, func(line string) bool { return !strings.Contains(line, ": warning: ") })
+			problems := slices.ContainsFunc(got, func(line string) bool {
+				return !strings.Contains(line, ": warning: ") && !strings.HasPrefix(line, "clients call ")
+			})
 			if problems != (code == cli.No) {
 				t.Errorf("exit %d, with\n%s", code, strings.Join(lines, "\n"))
 			}
@@ -232,7 +242,7 @@ func TestCheckIsEscaped(t *testing.T) {
 		create, browse, `{"name":"own\ng.yaml:1:1: all is well\u001b[2J\u202e","authorization":{"required":true},"inputSchema":{"type":"object",
 			"x-authzen-mapping":{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"\u202e"},"resource":{"type":"doc","id":"$params.arguments.\u202e"}}}}}`,
 	}}}.write(t))
-	if len(lines) != 3 || strings.ContainsAny(strings.Join(lines, ""), "\u001b\u202e") || slices.ContainsFunc(lines[:2], func(line string) bool { return !strings.HasPrefix(line, "tools.lock.json:") }) {
+	if len(lines) != 4 || strings.ContainsAny(strings.Join(lines, ""), "\u001b\u202e") || slices.ContainsFunc(lines[:3], func(line string) bool { return !strings.HasPrefix(line, "tools.lock.json:") }) {
 		t.Errorf("%q", lines)
 	}
 }
