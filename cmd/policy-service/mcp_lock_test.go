@@ -25,7 +25,9 @@ func listedServer() {
 	}
 	s := sdk.NewServer(&sdk.Implementation{Name: "listed", Version: "1"}, &sdk.ServerOptions{Instructions: says.Instructions})
 	for _, tool := range says.Tools {
-		s.AddTool(tool, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) { return &sdk.CallToolResult{}, nil })
+		s.AddTool(tool, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{}, nil
+		})
 	}
 	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
 		log.Fatal(err)

@@ -52,12 +52,19 @@ type Options struct {
 
 // Settings are what of the configuration counts for each request.
 type Settings struct {
-	// MaxBody and MaxArguments are sizes in bytes.
-	MaxBody, MaxArguments int
-	// ListCache is how long a server's list of tools is kept here, ListTTL how long clients may keep a list.
-	ListCache, ListTTL time.Duration
+	Max   Sizes
+	Lists Lists
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
+}
+
+// Sizes bound what clients send, in bytes.
+type Sizes struct{ Body, Arguments int }
+
+// Lists say how old lists may become.
+type Lists struct {
+	// Cache is how long a server's list of tools is kept here, TTL how long clients may keep a list.
+	Cache, TTL time.Duration
 }
 
 // Gateway stands in front of an MCP server, and has the PDP decide what reaches it.

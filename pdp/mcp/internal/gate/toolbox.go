@@ -73,7 +73,7 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 	listed, err := g.fetch(ctx, l, who, c, locked, before)
 	if err == nil {
 		g.compare(l, listed)
-		t.keep(listed, version, g.o.Now().Add(g.o.ListCache))
+		t.keep(listed, version, g.o.Now().Add(g.o.Lists.Cache))
 	}
 	return listed, err
 }
