@@ -96,7 +96,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			Max: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments)}, Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
+			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
 		},
 		Front: gate.Front{Hosts: newHosts(c), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
@@ -123,7 +123,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		return nil, err
 	}
 	drifts := newDriftReports(c.PDP, d)
-	o.Drifted = drifts.noticed
+	o.Lock.Drifted = drifts.noticed
 	return &Gateway{gate.New(o), drifts, network}, nil
 }
 
