@@ -18,24 +18,24 @@ func (x *exchange) route(ctx context.Context) *ask.Refusal {
 		return x.find(ctx)
 	case "prompts/get":
 		if x.link = x.named(x.params); x.link == nil {
-			return x.nobodys("prompt")
+			return nobodys("prompt", x.client.era)
 		}
 	case "completion/complete":
 		if x.link = x.referred(x.params.GetObject("ref")); x.link == nil {
-			return x.nobodys("reference")
+			return nobodys("reference", x.client.era)
 		}
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
 		if x.link = x.reach.owner(x.params.GetString("uri")); x.link == nil {
-			return x.nobodys("resource")
+			return nobodys("resource", x.client.era)
 		}
 	}
 	return nil
 }
 
 // nobodys refuses what no server has.
-func (x *exchange) nobodys(what string) *ask.Refusal {
+func nobodys(what string, e era.Era) *ask.Refusal {
 	code := rpc.InvalidParams
-	if what == "resource" && x.client.era == era.Legacy {
+	if what == "resource" && e == era.Legacy {
 		code = era.ResourceNotFound
 	}
 	return refusal(ask.Unknown, code, "unknown "+what, "no server has such a "+what)
