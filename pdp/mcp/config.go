@@ -60,7 +60,7 @@ type Config struct {
 	// Mappings are the operator's own, by method, or of one tool by "tools/call NAME:TOOL".
 	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
 	// Upstreams are the servers behind the gateway, by names of the operator's.
-	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP server behind the gateway, by a name of letters, digits, - and _. Policies see a tool as name:tool. This release takes one."`
+	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP servers behind the gateway, up to 32, by names of letters, digits, - and _. Policies see a tool as name:tool. Clients see tools and prompts by their own names if there is one server, and as name__tool if there are several."`
 	// Lock is what tools are compared with.
 	Lock LockConfig `yaml:"lock"`
 	// Limits bound what requests may cost.

@@ -3,7 +3,6 @@ package mcp
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -18,25 +17,60 @@ import (
 // where several upstreams are.
 var upstreamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
+// mostUpstreams is how many there may be: each client has a session with each that it uses.
+const mostUpstreams = 32
+
 func (c *Config) checkUpstreams(m *mistakes) {
-	switch len(c.Upstreams) {
-	case 0:
+	switch n := len(c.Upstreams); {
+	case n == 0:
 		m.add("upstreams", "upstreams is missing; write the MCP server behind the gateway: upstreams: {NAME: {url: …}} or {NAME: {command: [PROGRAM, ARGUMENT]}}")
-	case 1:
-	default:
-		m.add("upstreams", "this release takes one upstream, and there are %d; start a gateway for each", len(c.Upstreams))
+	case n > mostUpstreams:
+		m.add("upstreams", "there are %d upstreams, and a gateway takes %d; start another gateway for the others", n, mostUpstreams)
 	}
+	names := map[string]string{} // by what is the same for those that differ in case alone
+	var begins []ownURI
 	for _, name := range sortedNames(c.Upstreams) {
 		path := config.Entry("upstreams", name)
-		if !upstreamName.MatchString(name) || strings.Contains(name, "__") {
+		switch other := names[strings.ToLower(name)]; {
+		case !upstreamName.MatchString(name) || strings.Contains(name, "__"):
 			m.add(path, "%q is no name of an upstream; write up to 32 letters, digits, - and _, without two _ in a row", name)
+		case len(c.Upstreams) > 1 && strings.HasSuffix(name, "_"):
+			m.add(path, "%q ends with _, and with several upstreams nobody could tell where it ends in the names of tools; write %q", name, strings.TrimRight(name, "_"))
+		case other != "":
+			m.add(path, "%q and %q are upstreams that differ in case alone, and people would take them for one; rename one of them", name, other)
 		}
+		names[strings.ToLower(name)] = name
 		u := c.Upstreams[name]
+		begins = u.checkURIs(m, name, begins)
 		if u.check(m, path); u.Auth.TokenExchange != nil && c.Identity.Static != nil {
 			m.add(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
 		}
 	}
 }
+
+// ownURI is how resources begin that are an upstream's.
+type ownURI struct{ upstream, begin string }
+
+// checkURIs adds the upstream's to those of the upstreams before it. Each resource is of one upstream at the most.
+func (u UpstreamConfig) checkURIs(m *mistakes, name string, begins []ownURI) []ownURI {
+	for n, begin := range u.URIs {
+		at := fmt.Sprintf("%s.uris[%d]", config.Entry("upstreams", name), n)
+		if !uriBegin.MatchString(begin) {
+			m.add(at, "%s is not how a URI begins; write the scheme, a colon and as much as all of the server's resources have, such as file:///docs/", at)
+			continue
+		}
+		for _, other := range begins {
+			if other.upstream != name && (strings.HasPrefix(begin, other.begin) || strings.HasPrefix(other.begin, begin)) {
+				m.add(at, "%s is %q, and upstreams.%s.uris has %q: some resources would be of both; write more of one of them, so that neither begins with the other", at, begin, other.upstream, other.begin)
+			}
+		}
+		begins = append(begins, ownURI{name, begin})
+	}
+	return begins
+}
+
+// uriBegin is a scheme and a colon, and what URIs have behind it.
+var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)
 
 func (u UpstreamConfig) check(m *mistakes, path string) {
 	networks := checkNetworks(m, path, u.AllowNetworks)
@@ -148,46 +182,4 @@ func single(at netip.Addr) netip.Prefix { return netip.PrefixFrom(at, at.BitLen(
 
 func allowed(networks []netip.Prefix, at netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(at.Unmap()) })
-}
-
-// ownHeaders are those that the gateway itself writes, or that HTTP does.
-var ownHeaders = regexp.MustCompile(`^(Host|Connection|Keep-Alive|Upgrade|Te|Trailer|Transfer-Encoding|Content-.*|Accept.*|Cookie|Proxy-.*|Mcp-.*|Last-Event-Id|Traceparent|Tracestate|Baggage)$`)
-
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-
-func (a UpstreamAuth) check(m *mistakes, path string) {
-	kinds := 0
-	if a.HeaderFile != "" {
-		kinds++
-	}
-	switch {
-	case a.Header != "" && a.HeaderFile == "":
-		m.add(path+".header", "%s has a header without its value; write header_file, or leave it out", path)
-	case a.Header != "" && (!headerName.MatchString(a.Header) || ownHeaders.MatchString(http.CanonicalHeaderKey(a.Header))):
-		m.add(path+".header", "%s.header is no header that a credential can be in; write one such as Authorization or X-Api-Key", path)
-	}
-	if t := a.TokenExchange; t != nil {
-		kinds++
-		t.check(m, path+".token_exchange")
-		if t.Audience == "" && t.Resource == "" {
-			m.add(path+".token_exchange", "%s.token_exchange says not for whom the token is to be; write audience or resource", path)
-		}
-	}
-	if t := a.ClientCredentials; t != nil {
-		kinds++
-		t.check(m, path+".client_credentials")
-	}
-	if kinds > 1 {
-		m.add(path, "%s says more than one credential; keep one of header_file, token_exchange and client_credentials", path)
-	}
-}
-
-func (t TokenEndpoint) check(m *mistakes, path string) {
-	checkNetworks(m, path, t.AllowNetworks)
-	switch err := overTLS(t.TokenURL); {
-	case t.TokenURL == "" || t.ClientID == "" || t.ClientSecretFile == "":
-		m.add(path, "%s lacks token_url, client_id or client_secret_file; write all of them", path)
-	case err != nil:
-		m.add(path+".token_url", "%s.token_url %w", path, err)
-	}
 }

@@ -66,7 +66,8 @@ func (c Config) allLocked(f lock.File) (err error) {
 	return err
 }
 
-// noneAlike is an error if people could take one locked tool for another of its server: neither would be there.
+// noneAlike is an error if people could take one locked tool for another of its server by the name that clients see:
+// neither would be there.
 func (c Config) noneAlike(f lock.File) (err error) {
 	for _, name := range sortedNames(c.Upstreams) {
 		before := map[string]string{}
@@ -74,7 +75,7 @@ func (c Config) noneAlike(f lock.File) (err error) {
 			if c.Upstreams[name].Tools[tool].Hidden {
 				continue
 			}
-			alike := strings.ToLower(tool)
+			alike := strings.ToLower(c.ToolName(name, tool))
 			if other, twice := before[alike]; twice {
 				err = errors.Join(err, fmt.Errorf("%s: the server %s has tools by the names %q and %q, which clients and people take for one; hide one of them: upstreams: {%s: {tools: {%q: {hidden: true}}}}", c.Lock.File, name, other, tool, name, tool))
 			}

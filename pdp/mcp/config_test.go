@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,6 +68,7 @@ upstreams:
     auth: {token_exchange: {token_url: "https://idp.example.com/token", audience: jira, resource: "https://jira.example.com", scopes: [x], client_id: gateway, client_secret_file: secret, ca_file: idp.pem, allow_networks: [10.9.0.0/16]}}
     allow_networks: [10.0.0.0/8]
     eras: [modern]
+    uris: ["https://jira.internal/"]
     labels: {integration: jira}
     tools:
       create_ticket: {labels: {category: sensitive}}
@@ -140,6 +142,14 @@ func TestFullSaysEveryKey(t *testing.T) {
 	}
 }
 
+// manyUpstreams are so many, each with a comma behind it.
+func manyUpstreams(n int) (text string) {
+	for i := range n {
+		text += "u" + strconv.Itoa(i) + ": {command: [x]}, "
+	}
+	return text
+}
+
 func TestConfigRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ from, to, want string }{
 		"no file":                 {least, "", "resource is missing"},
@@ -170,8 +180,12 @@ func TestConfigRefuses(t *testing.T) {
 		"host":                    {"resource:", "allowed_hosts: [a, https://b]\nresource:", ":1:20: allowed_hosts has what is no host"},
 		"origin":                  {"resource:", "allowed_origins: [https://a/]\nresource:", ":1:19: allowed_origins has what is no origin"},
 		"status":                  {"resource:", "deny_http_status: 302\nresource:", ":1:19: deny_http_status is neither 200 nor 403"},
-		"two upstreams":           {"upstreams: {", "upstreams: {other: {command: [x]}, ", ":4:12: this release takes one upstream, and there are 2"},
 		"a lock without a file":   {"resource:", "lock: {mode: enforce}\nresource:", ":1:14: lock has a mode and no file, so that nothing would be locked"},
+		"many upstreams":          {"upstreams: {", "upstreams: {" + manyUpstreams(32), ":4:12: there are 33 upstreams, and a gateway takes 32"},
+		"upstreams alike":         {"upstreams: {", "upstreams: {Files: {command: [x]}, ", `:4:43: "files" and "Files" are upstreams that differ in case alone`},
+		"name that ends in _":     {"upstreams: {", "upstreams: {a_: {command: [x]}, ", `:4:17: "a_" ends with _, and with several upstreams nobody could tell where it ends in the names of tools; write "a"`},
+		"no URI":                  {"/srv]", "/srv], uris: ['file:///a', 'docs/']", ":4:81: upstreams.files.uris[1] is not how a URI begins"},
+		"resources of two":        {"{files: {", "{a: {command: [x], uris: ['file:///docs']}, files: {uris: ['mem:', 'file:///docs/b'], ", `upstreams.files.uris[1] is "file:///docs/b", and upstreams.a.uris has "file:///docs": some resources would be of both`},
 		"no upstream":             {"{files: {command: [mcp-server-filesystem, /srv]}}", "{}", "upstreams is missing"},
 		"upstream of nothing":     {"{command: [mcp-server-filesystem, /srv]}", "{}", ":4:20: upstreams.files has neither url nor command"},
 		"upstream of both":        {"{command: [", "{url: https://x/mcp, command: [", ":4:26: upstreams.files has a url and a command"},

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/metric"
 	metricnoop "go.opentelemetry.io/otel/metric/noop"
 	"go.opentelemetry.io/otel/trace"
@@ -25,6 +27,7 @@ import (
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/seal"
 	"policy-service/pdp/server/auth"
 )
@@ -42,11 +45,11 @@ type Deps struct {
 	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
-	// Version is what servers are told of the gateway besides its name.
+	// Version is what servers are told of the gateway besides its name, and clients of several servers.
 	Version string
 }
 
-// Gateway stands in front of an MCP server, and has a PDP decide what reaches it.
+// Gateway stands in front of MCP servers, and has a PDP decide what reaches them.
 type Gateway struct {
 	gate   *gate.Gateway
 	drifts *driftReports
@@ -98,7 +101,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		Settings: gate.Settings{
 			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
 		},
-		Front: gate.Front{Hosts: newHosts(c), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
+		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
 	var err error
 	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
@@ -119,12 +122,17 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Lock, err = newLock(c, d); err != nil {
 		return nil, err
 	}
-	if o.Server, err = newServer(c, d, o.Meters); err != nil {
+	if o.Servers, err = newServers(c, d, o.Meters); err != nil {
 		return nil, err
 	}
 	drifts := newDriftReports(c.PDP, d)
 	o.Lock.Drifted = drifts.noticed
 	return &Gateway{gate.New(o), drifts, network}, nil
+}
+
+// newSelf is what the gateway says that it is where it stands for several servers.
+func newSelf(version string) jsontext.Value {
+	return rpc.Object{}.With("name", rpc.String(ownName)).With("version", rpc.String(cmp.Or(version, "0"))).Value()
 }
 
 func (d Deps) withDefaults() Deps {

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"errors"
 	"fmt"
 
 	"policy-service/pdp/mcp/internal/era"
@@ -9,26 +8,42 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
-// newServer is the one server behind the gateway.
-func newServer(c Config, d Deps, m *gate.Meters) (*gate.Server, error) {
-	for name, u := range c.Upstreams {
+// newServers are the servers behind the gateway, sorted by their names.
+func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error) {
+	for _, name := range sortedNames(c.Upstreams) {
+		u := c.Upstreams[name]
 		s := &gate.Server{
 			Name: name, Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
 			Asks: gate.Relays{
 				Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn,
 				Hosts: u.ServerRequests.Hosts,
 			},
+			URIs: u.URIs,
+		}
+		if len(c.Upstreams) == 1 && len(s.URIs) == 0 {
+			s.URIs = []string{""}
 		}
 		for tool, t := range u.Tools {
 			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
 		}
-		var err error
 		if s.Upstream, err = newUpstream(u, d, m); err != nil {
+			for _, made := range all {
+				_ = made.Upstream.Close()
+			}
 			return nil, fmt.Errorf("upstreams.%s: %w", name, err)
 		}
-		return s, nil
+		all = append(all, s)
 	}
-	return nil, errors.New("there is no upstream")
+	return all, nil
+}
+
+// ToolName is how clients call a tool of an upstream. With one upstream it is the tool's own name; with several the
+// upstream's name and two underscores are before it, and what common clients would not take is shortened.
+func (c Config) ToolName(upstream, tool string) string {
+	if len(c.Upstreams) > 1 {
+		return gate.ToolName(upstream, tool)
+	}
+	return tool
 }
 
 func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {

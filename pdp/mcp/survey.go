@@ -60,7 +60,7 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	if o.Asker, err = newAsker(c, d); err != nil {
 		return s, err
 	}
-	if o.Server, err = newServer(c, d, o.Meters); err != nil {
+	if o.Servers, err = newServers(c, d, o.Meters); err != nil {
 		return s, err
 	}
 	g := gate.New(o)
@@ -68,7 +68,7 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	ctx, cancel := context.WithTimeout(ctx, surveyLasts)
 	defer cancel()
 	info := rpc.Object{}.With("name", rpc.String(ownName)).With("version", rpc.String(d.Version)).Value()
-	return g.Survey(ctx, o.Server, &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, info)
+	return g.Survey(ctx, o.Servers[0], &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, info)
 }
 
 // nobody is asked by a survey.

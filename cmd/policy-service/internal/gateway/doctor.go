@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -100,9 +102,10 @@ func (x *exam) issuers() {
 	}
 }
 
-// upstream is whether the server behind the gateway is there. It is shown no credential, and no program is started.
+// upstream is whether the servers behind the gateway are there. They are shown no credential, and no program is started.
 func (x *exam) upstream() {
-	for name, u := range x.told.Upstreams {
+	for _, name := range slices.Sorted(maps.Keys(x.told.Upstreams)) {
+		u := x.told.Upstreams[name]
 		if u.URL == "" {
 			x.program(name, u)
 			continue

@@ -4,9 +4,11 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,7 +32,8 @@ func (x *exam) files() {
 	if len(x.told.Seal.KeyFiles) == 0 {
 		x.ok("files", "there is no seal.key_files: sessions and cursors end with the process, and there can be no second one")
 	}
-	for _, u := range x.told.Upstreams {
+	for _, name := range slices.Sorted(maps.Keys(x.told.Upstreams)) {
+		u := x.told.Upstreams[name]
 		x.secret("header_file", u.Auth.HeaderFile)
 		if t := u.Auth.TokenExchange; t != nil {
 			x.secret("client_secret_file", t.ClientSecretFile)

@@ -100,6 +100,7 @@ func (e *ear) refusal() (m rpc.Message, ok bool) {
 }
 
 func (e *ear) settle(version int, agreed wants) {
+	e.link.announce(e.link.account.owed.take(changes["initialize"])) // the server is there
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.settled, e.agreed = version, agreed
@@ -238,7 +239,7 @@ func (e *ear) take(ctx context.Context, m rpc.Message) {
 			e.by.g.decline(ctx, e.of, m)
 		}
 	case isChange(m.Method) || m.Method == "notifications/message":
-		e.link.tell(said{m, e.of.Era()})
+		e.link.tell(said{e.by.signed(m), e.of.Era()})
 	default:
 		e.link.server.Dropped("notification that nobody wants")
 	}

@@ -46,7 +46,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	g := bareGateway(absent{})
 	ctx := &counting{Context: t.Context()}
 	g.ctx = ctx
-	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Server, "k", client{})}
+	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{})}
 	for range 20 {
 		e := x.link.attend(x)
 		select {
@@ -129,7 +129,8 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 		g := bareGateway(opens{Session: refusing{slow: slow}})
 		g.ending = t.Context()
 		ctx, leave := context.WithCancel(t.Context())
-		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Server, "k", client{}), permit: &ask.Permit{}, reply: &httpReply{w: httptest.NewRecorder()}}
+		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{}), permit: &ask.Permit{}, reply: &httpReply{w: httptest.NewRecorder()}}
+		x.reach = &reach{links: []*link{x.link}}
 		x.client.era, x.request.Method = era.Modern, "subscriptions/listen"
 		go func() {
 			leave()
@@ -144,7 +145,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 // A panic of what nobody waits for ends that, as one of a request does, and not the gateway with all its clients.
 func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	g := bareGateway(opens{Session: new(mad)})
-	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Server, "k", client{})}
+	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{})}
 	select {
 	case <-x.link.attend(x).over:
 	case <-time.After(time.Minute):
@@ -156,7 +157,7 @@ func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 // Who gives up an unsubscription takes no subscription away that came after it.
 func TestAnUnsubscriptionThatFailsTakesNothingMore(t *testing.T) {
 	g := bareGateway(nil)
-	l := newLink(g.o.Server, "k", client{})
+	l := newLink(g.o.Servers[0], "k", client{})
 	l.session = refusing{}
 	l.ear = &ear{link: l, over: make(chan struct{}), step: make(chan struct{}), settled: -1} // of a server that takes its time
 	const uri = "file:///a"

@@ -21,12 +21,13 @@ import (
 )
 
 // exchange is one request of a client, of either era, on its way through the gateway. There is one way: what the client
-// wants is looked up, the PDP is asked, and only then is anything sent.
+// wants is looked up, the PDP is asked, and only then is anything sent. What is for all of several servers goes to [each].
 type exchange struct {
 	g       *Gateway
 	who     *identity.Principal
 	client  client
-	link    *link
+	reach   *reach
+	link    *link    // to the server that the request is for, nil if it is for several
 	session *session // of a client of the legacy era, nil for others
 	request rpc.Message
 	params  rpc.Object
@@ -85,8 +86,8 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 			return x.refused(limited(time.Second))
 		}
 		defer end()
-	case "tools/call":
-		if refused := x.find(ctx); refused != nil {
+	default:
+		if refused := x.route(ctx); refused != nil {
 			return x.refused(refused)
 		}
 		if fault := x.mirrored(); fault != nil {
@@ -111,8 +112,13 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 		return x.listOther(ctx)
 	case "subscriptions/listen":
 		return x.listen(ctx)
-	case "resources/subscribe", "resources/unsubscribe", "logging/setLevel":
+	case "logging/setLevel":
+		return x.setLevel(ctx)
+	case "resources/subscribe", "resources/unsubscribe":
 		return x.remember(ctx)
+	}
+	if x.link == nil { // the operator has a mapping for a method of his own
+		return x.refused(refusal(ask.Unknown, rpc.MethodNotFound, "unknown method", "with several servers nobody knows for which of them the method is"))
 	}
 	return x.call(ctx)
 }
@@ -148,7 +154,7 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	if len(x.params.Get("arguments")) > x.g.o.MaxArguments {
 		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.MaxArguments) + " bytes")
 	}
-	listed, err := x.g.list(ctx, x.link, x.who, x.client)
+	listed, err := x.tools(ctx)
 	if err != nil { // what the server says of it is for nobody yet: nothing is decided
 		return silent(err)
 	}
@@ -160,7 +166,7 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 
 // mirrored is what is wrong with the headers that mirror arguments, nil if they agree with them.
 func (x *exchange) mirrored() *rpc.Error {
-	if x.client.era != era.Modern {
+	if x.client.era != era.Modern || x.tool == nil {
 		return nil
 	}
 	return era.CheckParamHeaders(x.header, x.tool.headers, x.params.Get("arguments"))
@@ -181,16 +187,21 @@ func (x *exchange) ask(ctx context.Context) *ask.Refusal {
 	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
 	x.g.health.asked(refused)
 	if refused == nil && !x.permit.Passes(rpc.Message{Method: "notifications/message"}) {
-		x.link.silence()
+		if x.link == nil {
+			x.reach.silence()
+		} else {
+			x.link.silence()
+		}
 	}
 	return refused
 }
 
 func (x *exchange) operation() ask.Operation {
-	return ask.Operation{
-		Principal: x.who, Era: x.client.era, Server: x.link.server.Name,
-		Method: x.request.Method, Params: x.params,
+	op := ask.Operation{Principal: x.who, Era: x.client.era, Method: x.request.Method, Params: x.params}
+	if x.link != nil {
+		op.Server = x.link.server.Name
 	}
+	return op
 }
 
 // call sends the request on, and relays what comes for it. What is sent again, with answers that the server has asked
@@ -200,6 +211,7 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 	if refused != nil {
 		return x.refused(refused)
 	}
+	params = x.own(params)
 	for round := 0; ; round++ {
 		response, err := x.forward(ctx, params, held)
 		if err != nil {
@@ -253,7 +265,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 		}
 		return q
 	})
-	x.g.health.sent(err)
+	x.link.server.sent(err)
 	if err != nil {
 		cancel()
 		return response, err
@@ -295,6 +307,12 @@ func statusOf(code int) int {
 
 // failed is the response if the server does not answer, or answers with an error where the gateway wanted to know something.
 func (x *exchange) failed(err error) (rpc.Message, int) {
+	switch err := err.(type) {
+	case refusedError:
+		return x.refused(err.refusal)
+	case answeredError:
+		return x.result(err.response)
+	}
 	m, status := x.refused(unavailable(err))
 	x.outcome = outcomeFailed
 	var e *upstream.Error
@@ -310,5 +328,5 @@ func (x *exchange) failed(err error) (rpc.Message, int) {
 
 // isChange reports whether a notification says that something is other than it was, for whoever wants to know.
 func isChange(method string) bool {
-	return strings.HasSuffix(method, "/list_changed") || method == "notifications/resources/updated"
+	return strings.HasSuffix(method, "/list_changed") || method == resourceUpdated
 }

@@ -1,8 +1,8 @@
 // Package gate is the way of a message through the gateway: in from a client, past the PDP, out to a server, and back.
 //
 // Begin with [New] and [Gateway.Handler], and read exchange.go first: it is the one way that every request goes, of either
-// era. The front of each era (legacy.go, modern.go, stdio.go) makes an exchange of a request; link.go is the client's way to
-// the server; relay.go is what comes back.
+// era. The front of each era (legacy.go, modern.go, stdio.go) makes an exchange of a request; reach.go is the client's ways to
+// all servers, and link.go its way to one; relay.go is what comes back.
 //
 // The package asks nobody by itself and knows no configuration: who asks, who decides and who answers, it is given.
 package gate
@@ -10,6 +10,7 @@ package gate
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"maps"
 	"net"
@@ -38,12 +39,13 @@ type Options struct {
 	Asker    *ask.Asker
 	Rates    *rates.Limiter
 	Ring     *seal.Ring
-	Server   *Server
-	Meters   *Meters
-	Tracer   trace.Tracer
-	Logger   *slog.Logger
-	Now      func() time.Time
-	Front    Front
+	// Servers are those behind the gateway, sorted by their names.
+	Servers []*Server
+	Meters  *Meters
+	Tracer  trace.Tracer
+	Logger  *slog.Logger
+	Now     func() time.Time
+	Front   Front
 	// Lock is what servers are compared with.
 	Lock Lock
 }
@@ -63,13 +65,13 @@ type Lists struct {
 	Cache, TTL time.Duration
 }
 
-// Gateway stands in front of an MCP server, and has the PDP decide what reaches it.
+// Gateway stands in front of MCP servers, and has the PDP decide what reaches them.
 type Gateway struct {
 	o      Options
 	health health
 
 	sessions sessions
-	links    links
+	reaches  reaches
 	held     holding
 	drifts   *drift.Register
 	tokens   atomic.Uint64
@@ -92,9 +94,9 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
-	context.AfterFunc(ctx, o.Meters.watch(&g.health))
+	context.AfterFunc(ctx, o.Meters.watch(&g.health, o.Servers))
 	if o.Lock.File != nil {
-		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Server.Name))
+		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Servers))
 	}
 	return g
 }
@@ -158,7 +160,7 @@ func (g *Gateway) Close() error {
 	g.stop()
 	g.running.Wait()
 	g.held.end(func(*held) bool { return true })
-	err := g.o.Server.Upstream.Close()
+	err := g.closeServers()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
@@ -169,6 +171,17 @@ func (g *Gateway) Close() error {
 	case <-time.After(lastWords): // a client does not read what it is answered
 	}
 	return err
+}
+
+// closeServers ends all sessions with servers, of all of them at once.
+func (g *Gateway) closeServers() error {
+	errs := make([]error, len(g.o.Servers))
+	var all sync.WaitGroup
+	for i, s := range g.o.Servers {
+		all.Go(func() { errs[i] = s.Upstream.Close() })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // lastWords is how long Close waits for requests that are given up. To put on record what became of them takes two seconds
@@ -207,7 +220,7 @@ func (g *Gateway) sweep(ctx context.Context) {
 	}
 }
 
-// closer is a session of a client's, or a link. A server may take its time to hear that it is over.
+// closer is a session of a client's, or a reach. A server may take its time to hear that it is over.
 type closer interface{ close() }
 
 // closing is how many are closed at a time.
@@ -218,7 +231,7 @@ func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	atOnce := make(chan struct{}, closing)
-	for _, one := range append(g.sessions.idle(now), g.links.idle(now)...) {
+	for _, one := range append(g.sessions.idle(now), g.reaches.idle(now)...) {
 		select {
 		case atOnce <- struct{}{}:
 		case <-ctx.Done(): // the server ends the rest with all others

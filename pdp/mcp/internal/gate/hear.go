@@ -2,7 +2,10 @@ package gate
 
 import (
 	"context"
+	"slices"
+	"time"
 
+	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -55,11 +58,29 @@ func (l *link) silenced() bool {
 // wordsWhileSilent is why a message goes nowhere after [link.silence].
 const wordsWhileSilent = "message in words while results are to be changed"
 
-// tell is for whoever listens. Who does not keep up misses it.
-func (l *link) tell(s said) {
-	if s.Method == "notifications/tools/list_changed" {
-		l.tools.forget()
+// announce tells whoever listens that something has changed.
+func (l *link) announce(changes []string) {
+	for _, change := range changes {
+		l.pass(said{rpc.Message{Method: change}, era.Legacy})
 	}
+}
+
+// tell is for whoever listens. A server says nothing of what is not its own.
+func (l *link) tell(s said) {
+	switch s.Method {
+	case toolsChanged:
+		l.tools.forget()
+	case resourceUpdated:
+		if params, _ := s.ParamsObject(); !l.server.owns(params.GetString("uri")) {
+			l.server.Dropped("notification of a resource that is not the server's")
+			return
+		}
+	}
+	l.pass(s)
+}
+
+// pass is for whoever listens. Who does not keep up misses it.
+func (l *link) pass(s said) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.silent {
@@ -130,4 +151,117 @@ func (l *link) subscribed() (uris []string, version int, changed <-chan struct{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return sortedKeys(l.subscriptions.of), l.subscriptions.version, l.subscriptions.changed
+}
+
+// listener is one who listens to a server.
+type listener struct {
+	x     *exchange
+	wants wants
+	heard <-chan said
+	stop  func()
+
+	joining turn // guards what follows
+	ear     *ear // nil if the server does not tell
+	uris    []string
+	wanted  bool // whether the uris are
+}
+
+func newListener(x *exchange, w wants) *listener {
+	w.uris = slices.DeleteFunc(slices.Clone(w.uris), func(uri string) bool { return !x.link.server.owns(uri) })
+	heard, stop := x.link.hear(nil)
+	return &listener{x: x, wants: w, heard: heard, stop: stop, joining: newTurn()}
+}
+
+// end has the listener be told no longer. It waits for who has it join: whose context has ended.
+func (l *listener) end() {
+	_ = l.joining.take(context.Background())
+	defer l.joining.leave()
+	l.stop()
+	if l.wanted {
+		l.x.unwant(l.uris)
+	}
+}
+
+// join has the server tell of what is wanted, and says of what it does.
+func (l *listener) join(ctx context.Context) (agreed wants, err error) {
+	if err := l.joining.take(ctx); err != nil {
+		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
+	}
+	defer l.joining.leave()
+	x, w := l.x, l.wants
+	l.ear = nil
+	s, err := x.opened(ctx)
+	if err != nil {
+		return agreed, err
+	}
+	if s.Era() == era.Legacy {
+		w = w.told(s)
+	}
+	first, version := l.uris, 0
+	if !l.wanted {
+		l.uris = w.uris
+		if first, _, version, l.wanted = x.link.want(l.uris, true); !l.wanted {
+			return agreed, refusedError{invalid("too many resources; listen to fewer")}
+		}
+	}
+	e := x.link.attend(x)
+	agreed, err = e.until(ctx, version)
+	no, refused := e.refusal()
+	switch {
+	case err != nil && refused:
+		return agreed, answeredError{x.translated(no, e.of)}
+	case err != nil:
+		return agreed, err
+	case s.Era() == era.Modern:
+		w = w.and(agreed)
+	default:
+		if err := x.tellOf(ctx, "resources/subscribe", first); err != nil {
+			return agreed, err
+		}
+	}
+	l.ear = e
+	return w, nil
+}
+
+// relay relays what the listener is told, until the server ends it or the client goes. To one of several servers that ends
+// it, or was away, it listens again after a while.
+func (l *listener) relay(ctx context.Context, w wants) {
+	over, pause := l.ends()
+	for {
+		select {
+		case m := <-l.heard:
+			if w.hear(m.Message) {
+				_ = l.x.reply.Interim(era.Notification(m.Message, m.from, era.Modern, l.x.request.ID))
+			}
+		case <-over:
+			if !l.x.g.several() {
+				return
+			}
+			over, pause = nil, time.After(lastPause)
+		case <-pause:
+			l.again(ctx)
+			over, pause = l.ends()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// ends are when the server ends what it tells, and if it tells nothing when to ask it again.
+func (l *listener) ends() (over <-chan struct{}, pause <-chan time.Time) {
+	_ = l.joining.take(context.Background()) // who has it is not waited for any longer
+	defer l.joining.leave()
+	if l.ear == nil {
+		return nil, time.After(lastPause)
+	}
+	return l.ear.over, nil
+}
+
+// again has the server tell once more.
+func (l *listener) again(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	if _, err := l.join(ctx); err != nil {
+		l.x.g.o.Logger.Info("the server has no stream of its own", "server", l.x.link.server.Name, "why", err)
+	}
 }

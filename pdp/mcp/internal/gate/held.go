@@ -19,6 +19,7 @@ import (
 // held is an answer of a server that waits.
 type held struct {
 	principal string
+	server    string
 	relay     *relay
 	asked     rpc.ID         // the server's
 	key       string         // by which the client answers
@@ -40,7 +41,7 @@ type holding struct {
 	all map[string]*held
 }
 
-// mostHeld is how many may wait, in all and for one principal.
+// mostHeld is how many answers of one server may wait, in all and for one principal.
 const (
 	mostHeld     = 1000
 	mostHeldEach = 8
@@ -50,16 +51,21 @@ const (
 func (h *holding) put(id string, one *held, now time.Time) (ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	each := 0
+	all, each := 0, 0
 	for id, other := range h.all {
-		if now.After(other.until) {
+		switch {
+		case now.After(other.until):
 			delete(h.all, id)
 			other.relay.close()
-		} else if other.principal == one.principal {
+		case other.server != one.server:
+		case other.principal == one.principal:
 			each++
+			all++
+		default:
+			all++
 		}
 	}
-	if len(h.all) >= mostHeld || each >= mostHeldEach {
+	if all >= mostHeld || each >= mostHeldEach {
 		return false
 	}
 	if h.all == nil {
@@ -126,7 +132,7 @@ func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Val
 	asks := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
 	now := x.g.o.Now()
-	if !x.g.held.put(id, &held{principal: x.who.Key, relay: r, asked: asked, key: key, asks: asks, until: now.Add(stateLife)}, now) {
+	if !x.g.held.put(id, &held{principal: x.who.Key, server: x.link.server.Name, relay: r, asked: asked, key: key, asks: asks, until: now.Add(stateLife)}, now) {
 		return nil, errTooMany
 	}
 	return asks, nil

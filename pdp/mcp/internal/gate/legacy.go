@@ -51,7 +51,7 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 			return
 		}
 		defer s.flights.end(m.ID)
-		x := &exchange{g: g, who: in.who, client: s.client, link: s.link, session: s, request: m, params: in.params, header: in.header}
+		x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: m, params: in.params, header: in.header}
 		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 		x.serve(ctx)
 	}
@@ -71,7 +71,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in incoming) {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidParams, err.Error())
 		return
 	}
-	x := &exchange{g: g, who: in.who, client: c, link: s.link, session: s, request: in.message, params: in.params, header: in.header}
+	x := &exchange{g: g, who: in.who, client: c, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header}
 	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 	x.serve(ctx)
 }
@@ -88,16 +88,23 @@ func greeted(params rpc.Object) client {
 
 // initialize answers the handshake, and has the session begin.
 func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
-	session, err := x.link.open(ctx, x.who)
+	begun := false
+	defer func() {
+		if !begun { // nobody else would end what has been opened for it, or is just being opened
+			x.g.background(x.session.close)
+		}
+	}()
+	said, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Initialized(x.g.introduces(x.link, session), session.Era(), x.client.version)
+	result, err := era.Initialized(said.server, said.era, x.client.version)
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}
 	response, status := x.result(rpc.Answer(rpc.ID{}, result))
 	if response.Error == nil {
+		begun = true
 		x.reply.Begin(x.session)
 	}
 	return response, status
@@ -125,27 +132,29 @@ func (g *Gateway) notified(ctx context.Context, s *session, in incoming) {
 	case "notifications/cancelled":
 		s.flights.cancel(in.params.Get("requestId"))
 	case "notifications/progress":
-		s.link.server.Dropped("progress of a client")
-	case "notifications/roots/list_changed":
-		if s.link.server.Asks.Roots {
-			g.passNotification(ctx, s, in)
-		}
+		g.o.Meters.Drop("progress of a client")
 	default:
-		g.passNotification(ctx, s, in)
+		x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: in.params}
+		each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
+			x.passNotification(ctx, in.message.Method)
+			return none{}, nil
+		})
 	}
 }
 
 // passNotification hands on what nobody decides about, to a server that has such notifications. No session is begun for it:
 // whether its client may have one, it would not have been asked.
-func (g *Gateway) passNotification(ctx context.Context, s *session, in incoming) {
-	session, _ := s.link.current()
-	if session == nil || session.Era() != era.Legacy {
-		s.link.server.Dropped("notification of a client")
+func (x *exchange) passNotification(ctx context.Context, method string) {
+	if method == "notifications/roots/list_changed" && !x.link.server.Asks.Roots {
 		return
 	}
-	x := &exchange{g: g, who: in.who, client: s.client, link: s.link, session: s}
-	if err := session.Notify(ctx, rpc.Message{Method: in.message.Method, Params: x.outgoing(ctx, session, in.params).Params()}); err != nil {
-		g.o.Logger.Warn("a notification did not reach the server", "server", s.link.server.Name, "why", err)
+	session, _ := x.link.current()
+	if session == nil || session.Era() != era.Legacy {
+		x.link.server.Dropped("notification of a client")
+		return
+	}
+	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, x.params).Params()}); err != nil {
+		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.server.Name, "why", err)
 	}
 }
 
@@ -165,7 +174,7 @@ func (g *Gateway) delete(w http.ResponseWriter, r *http.Request) {
 
 // remember takes what a client of the legacy era says once, and a server of the modern era wants said with each request.
 func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
-	s, err := x.link.open(ctx, x.who)
+	s, err := x.opened(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
@@ -197,6 +206,33 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 			}
 			return x.failed(err)
 		}
+	}
+	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
+}
+
+// setLevel tells all servers how much of their logs the client wants. One that is away now may not be told.
+func (x *exchange) setLevel(ctx context.Context) (rpc.Message, int) {
+	if x.link != nil {
+		return x.remember(ctx)
+	}
+	level := x.params.GetString("level")
+	if !slices.Contains(logLevels, level) {
+		return x.refused(invalid("level is none of " + joined(logLevels)))
+	}
+	_, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
+		x.link.setLevel(level)
+		s, err := x.opened(ctx)
+		if err != nil || s.Era() == era.Modern || !offers(s, "logging") {
+			return none{}, err
+		}
+		response, err := x.forward(ctx, x.params, nil)
+		if err == nil && response.Error != nil {
+			err = answeredError{response}
+		}
+		return none{}, err
+	}))
+	if err != nil {
+		return x.failed(err)
 	}
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 }

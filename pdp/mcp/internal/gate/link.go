@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -24,28 +24,34 @@ type client struct {
 	logLevel string
 }
 
-// link is the way from one client of one principal to the upstream. Links share nothing but the upstream.
+// link is the way from one client of one principal to one server. Links share nothing but the server.
 type link struct {
 	server *Server
 	client upstream.Client
 
 	mu      sync.Mutex
 	session upstream.Session
-	opening turn
+	opening opening
 	closed  bool
-	use     use
 
 	tools         toolbox
+	account       account
 	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
 	hearing
 }
 
-// use is by how many requests a link is used, and when it was last.
-type use struct {
-	by   int
-	last time.Time
+// opening is who opens the session, for all who want it.
+type opening struct {
+	turn   turn
+	errand errand[upstream.Session]
+}
+
+// account is how many things of the server's the client is asked, and what it is to be told.
+type account struct {
+	asking int
+	owed   owed
 }
 
 // hearing is who listens to what the server says by itself, and who listens to the server for them.
@@ -91,7 +97,7 @@ func (c client) kept() client {
 func newLink(s *Server, principal string, c client) *link {
 	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities)}
 	return &link{
-		server: s, client: of, opening: newTurn(),
+		server: s, client: of, opening: opening{turn: newTurn()},
 		tools:         toolbox{loading: newTurn()},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
 		hearing:       hearing{hearers: map[*hearer]bool{}, deafen: func() {}},
@@ -105,16 +111,17 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	if s, err := l.current(); s != nil || err != nil {
 		return s, err
 	}
-	if err := l.opening.take(ctx); err != nil {
+	if err := l.opening.turn.take(ctx); err != nil {
 		return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: err}
 	}
-	defer l.opening.leave()
+	defer l.opening.turn.leave()
 	if s, err := l.current(); s != nil || err != nil { // somebody had the turn before
 		return s, err
 	}
 	c := l.client
 	c.Token, c.Expires = who.Token, who.Expires
 	s, err := l.server.Upstream.Open(ctx, c)
+	l.server.tried(ctx, err)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +129,22 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		s.Close()
 		return nil, errLinkClosed
 	}
+	l.server.late.note(toOpen, false)
+	l.announce(l.account.owed.take(changes["initialize"]))
 	return s, nil
+}
+
+// opened is the session with the server, opened if there is none. One of several servers goes on opening when whoever asks
+// for all of them does not wait any longer.
+func (x *exchange) opened(ctx context.Context) (upstream.Session, error) {
+	if s, err := x.link.current(); s != nil || err != nil {
+		return s, err
+	}
+	open := func(ctx context.Context) (upstream.Session, error) { return x.link.open(ctx, x.who) }
+	if !x.g.several() {
+		return open(ctx)
+	}
+	return x.link.opening.errand.do(ctx, x, open)
 }
 
 // current is the session that there is, nil if there is none. It is an error if there will be none.
@@ -193,6 +215,24 @@ func (l *link) send(ctx context.Context, who *identity.Principal, make func(upst
 	}
 }
 
+// mostAsking is how many things of a server's one client may be asked at a time.
+const mostAsking = 16
+
+// mayAsk notes that the client is asked something, until done is called. It is not ok if it is asked too much already.
+func (l *link) mayAsk() (done func(), ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.account.asking == mostAsking {
+		return nil, false
+	}
+	l.account.asking++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.account.asking--
+	}, true
+}
+
 // level is the log level that a client of the legacy era has set.
 func (l *link) level() string {
 	l.mu.Lock()
@@ -218,6 +258,23 @@ type Server struct {
 	Asks Relays
 	// Dropped counts what came from the server and went nowhere.
 	Dropped func(reason string)
+	// URIs are how the resources begin that are the server's; "" begins all.
+	URIs []string
+
+	away atomic.Bool // it did not answer when it was last asked
+	late lateness
+}
+
+// sent notes how a request to the server ended.
+func (s *Server) sent(err error) { s.away.Store(err != nil) }
+
+// tried notes how something ended that the gateway wanted of the server, unless it was given up. What the server answers with
+// an error, it has answered.
+func (s *Server) tried(ctx context.Context, err error) {
+	e := (*upstream.Error)(nil)
+	if ctx.Err() == nil {
+		s.away.Store(errors.As(err, &e) && e.Answer == nil)
+	}
 }
 
 // Relays says which requests of a server reach its clients.
@@ -227,9 +284,11 @@ type Relays struct {
 	Hosts []string
 }
 
-// tool is a tool, what its calls have in their headers, and whether it is as it is locked.
+// tool is a tool, how it is defined by the name that clients use, what its calls have in their headers, and whether it is as it
+// is locked.
 type tool struct {
 	*ask.Tool
+	shown   jsontext.Value
 	headers []era.HeaderParam
 	pinned  bool
 	schema  *arguments.Schema // of its arguments, nil if it is not as it is locked

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -51,7 +52,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer reply.leave() // the server may be asking something just now
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
-	x := &exchange{g: g, who: who, client: s.client, link: s.link, session: s, params: params, header: r.Header, reply: reply}
+	x := &exchange{g: g, who: who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: params, header: r.Header, reply: reply}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {
@@ -93,8 +94,16 @@ func (s *session) listen(on bool) bool {
 	return true
 }
 
-// hearAll relays what the server says until the client goes.
+// hearAll relays what all servers say until the client goes.
 func (x *exchange) hearAll(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.g.ctx, cancel)()
+	x.beside(func(l *link) { x.at(l).hear(ctx) })
+}
+
+// hear relays what one server says until the client goes.
+func (x *exchange) hear(ctx context.Context) {
 	heard, stop := x.link.hear(x.answerBeside)
 	defer stop()
 	e := x.link.attend(x)
@@ -122,7 +131,7 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
 	var done func()
 	if ok {
-		done, ok = x.session.mayAsk()
+		done, ok = x.link.mayAsk()
 	}
 	if !ok {
 		x.g.decline(ctx, session, m)
@@ -136,55 +145,49 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 	})
 }
 
-// listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream.
+// listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream; of
+// several servers none ends it for the others.
 func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	x.reply.Stream()
 	ctx, done := x.g.until(ctx)
 	defer done()
-	s, err := x.link.open(ctx, x.who)
+	w := wantsOf(x.params)
+	all := map[*link]*listener{}
+	for _, l := range x.reach.links {
+		all[l] = newListener(x.at(l), w)
+		defer all[l].end()
+	}
+	came, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (wants, error) { return all[x.link].join(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
-	w := wantsOf(x.params)
-	if s.Era() == era.Legacy {
-		w = w.told(s)
+	agreed := wants{}
+	if x.link == nil { // lists change also if a server is back
+		agreed = wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
 	}
-	heard, stop := x.link.hear(nil)
-	defer stop()
-	first, _, version, ok := x.link.want(w.uris, true)
-	if !ok {
-		return x.refused(invalid("too many resources; listen to fewer"))
+	for _, p := range came {
+		agreed = agreed.or(p.value)
 	}
-	defer x.unwant(w.uris)
-	e := x.link.attend(x)
-	agreed, err := e.until(ctx, version)
-	no, refused := e.refusal()
-	switch {
-	case err != nil && refused:
-		return x.result(x.translated(no, e.of))
-	case err != nil:
-		return x.failed(err)
-	case s.Era() == era.Modern:
-		w = w.and(agreed)
-	default:
-		if err := x.tellOf(ctx, "resources/subscribe", first); err != nil {
-			return x.failed(err)
-		}
-	}
-	ack := rpc.Message{Method: acknowledged, Params: rpc.Object{}.With("notifications", w.value()).Value()}
+	ack := rpc.Message{Method: acknowledged, Params: rpc.Object{}.With("notifications", agreed.value()).Value()}
 	_ = x.reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.request.ID))
-	for {
-		select {
-		case m := <-heard:
-			if w.hear(m.Message) {
-				_ = x.reply.Interim(era.Notification(m.Message, m.from, era.Modern, x.request.ID))
-			}
-		case <-e.over:
-			return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
-		case <-ctx.Done():
-			return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+	x.beside(func(l *link) { all[l].relay(ctx, agreed) })
+	return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+}
+
+// beside does something for each link, for all of them at once, and waits for it.
+func (x *exchange) beside(do func(*link)) {
+	if x.link != nil {
+		do(x.link)
+		return
+	}
+	var all sync.WaitGroup
+	for _, l := range x.reach.links {
+		all.Add(1)
+		if !x.g.background(func() { defer all.Done(); do(l) }) {
+			all.Done()
 		}
 	}
+	all.Wait()
 }
 
 // unwant has the server tell no longer of what nobody wants to hear of.

@@ -15,32 +15,96 @@ import (
 // Lists show what their reader may use. What cannot be decided is an error, and never a shorter list: clients keep lists,
 // and take them for the truth.
 
-// listTools answers with all tools that the client may call with some arguments, in the server's order, as the server
-// defines them.
+// listTools answers with all tools that the client may call with some arguments, in the order of the servers and in each
+// server's order, as the servers define them.
 func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	if x.params.Get("cursor") != nil {
 		return x.refused(invalid("cursor is none of ours: all tools are on one page"))
 	}
-	listed, err := x.g.list(ctx, x.link, x.who, x.client)
+	shelves, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*shelf, error) { return x.shelf(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
-	items := make([]ask.Item, len(listed.tools))
-	for i, t := range listed.tools {
-		items[i] = ask.Item{Tool: t.Tool, Server: x.link.server.Name}
-	}
-	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
+	shown, refused := filtered(ctx, x, shelves)
 	if refused != nil {
 		return x.refused(refused)
 	}
-	var shown []jsontext.Value
-	for i, t := range listed.tools {
-		if keep[i] {
-			shown = append(shown, t.Definition)
-		}
+	result := rpc.Object{}.With("tools", rpc.Array(shown))
+	if x.link == nil {
+		return x.listed(x.ours(result))
 	}
+	listed := shelves[0].value.listing
 	response := rpc.Answer(rpc.ID{}, listed.rest.With("tools", rpc.Array(shown)).Value())
 	return x.listed(x.translated(response, listed.of))
+}
+
+// shelf are all tools of a server.
+type shelf struct {
+	*listing
+	offer
+}
+
+func (x *exchange) shelf(ctx context.Context) (*shelf, error) {
+	listed, err := x.tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &shelf{listing: listed}
+	for _, t := range listed.tools {
+		s.items, s.values = append(s.items, ask.Item{Tool: t.Tool, Server: x.link.server.Name}), append(s.values, t.shown)
+	}
+	return s, nil
+}
+
+// offer is what a server has for a list: what the PDP is asked about, and what a client is shown that may see it.
+type offer struct {
+	items  []ask.Item
+	values []jsontext.Value
+	keep   []bool
+	err    *ask.Refusal
+}
+
+func (o *offer) offered() *offer { return o }
+
+// filtered are those of what the servers offer that the client may see, in their order. If no question can be made about what
+// one of several servers offers, that server is left out.
+func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange, all []part[T]) (shown []jsontext.Value, refused *ask.Refusal) {
+	of := map[*link]*offer{}
+	for _, p := range all {
+		of[p.of.link] = p.value.offered()
+		of[p.of.link].err = unsealed(errBroken) // unless nobody panics
+	}
+	x.beside(func(l *link) {
+		if o := of[l]; o != nil {
+			o.keep, o.err = x.g.o.Asker.Filter(ctx, x.at(l).operation(), o.items)
+		}
+	})
+	for _, p := range all {
+		o := of[p.of.link]
+		switch {
+		case o.err == nil:
+		case o.err.Kind == ask.Unmapped && x.link == nil:
+			x.g.o.Logger.Warn("a server is left out", "server", p.of.link.server.Name, "method", x.request.Method, "why", o.err.Why)
+			continue
+		default:
+			return nil, o.err
+		}
+		for i, v := range o.values {
+			if o.keep[i] {
+				shown = append(shown, v)
+			}
+		}
+	}
+	return shown, nil
+}
+
+// ours is a result that several servers have a part in.
+func (x *exchange) ours(result rpc.Object) rpc.Message {
+	m := era.Response(x.request.Method, rpc.Answer(rpc.ID{}, result.Value()), era.Legacy, x.client.era)
+	if x.client.era == era.Modern {
+		m = era.WithServer(m, x.g.o.Front.Self)
+	}
+	return m
 }
 
 // listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
@@ -51,69 +115,139 @@ func (x *exchange) listed(m rpc.Message) (rpc.Message, int) {
 	return x.result(m)
 }
 
-// lists are the other lists, and what an item of one is known by.
-var lists = map[string]struct{ member, id string }{
-	"prompts/list":             {"prompts", "name"},
-	"resources/list":           {"resources", "uri"},
-	"resources/templates/list": {"resourceTemplates", "uriTemplate"},
+// lists are the other lists: what an item of one is known by, and which capability a server has that has some.
+var lists = map[string]struct{ member, id, capability string }{
+	"prompts/list":             {"prompts", "name", "prompts"},
+	"resources/list":           {"resources", "uri", "resources"},
+	"resources/templates/list": {"resourceTemplates", "uriTemplate", "resources"},
 }
 
 // mostItems is how many items a page of a server's may have: about each the PDP is asked.
 const mostItems = 5000
 
-// listOther answers with a page of the server's, without what the client may not use.
+// mostCursor is how large a cursor of one of several servers may be: the client's has those of all of them.
+const mostCursor = 4 << 10
+
+// listOther answers with a page of each server's, without what the client may not use. The cursor of ours that comes with it
+// holds those of the servers that have more.
 func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
-	params, binding := x.params, []byte(x.who.Key+"\x00"+x.link.server.Name+"\x00"+x.request.Method)
-	if params.Get("cursor") != nil {
-		cursor, ok := x.g.o.Ring.Open(seal.Cursor, binding, params.GetString("cursor"))
-		if !ok {
-			return x.refused(invalid("cursor is none of ours; begin without it"))
-		}
-		params = params.With("cursor", rpc.String(string(cursor)))
-	}
-	response, err := x.forward(ctx, params, nil)
-	if err != nil {
-		return x.failed(err)
-	}
-	if response.Error != nil {
-		return x.result(response)
-	}
-	of := lists[x.request.Method]
-	result, err := response.ResultObject()
-	values, err2 := rpc.Elements(result.Get(of.member))
-	if err != nil || err2 != nil {
-		return x.refused(ambiguous("the server's list is no list"))
-	}
-	if len(values) > mostItems {
-		return x.refused(ambiguous("the server lists too much on one page"))
-	}
-	items, known := make([]ask.Item, 0, len(values)), values[:0]
-	for _, v := range values {
-		o, err := rpc.ParseObject(v)
-		if id := o.GetString(of.id); err == nil && id != "" {
-			items, known = append(items, ask.Item{ID: id, Server: x.link.server.Name}), append(known, v)
-		}
-	}
-	keep, refused := x.g.o.Asker.Filter(ctx, x.operation(), items)
+	cursors, refused := x.cursors()
 	if refused != nil {
 		return x.refused(refused)
 	}
-	var shown []jsontext.Value
-	for i, v := range known {
-		if keep[i] {
-			shown = append(shown, v)
+	pages, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*page, error) { return x.page(ctx, cursors) }))
+	if err != nil {
+		return x.failed(err)
+	}
+	shown, refused := filtered(ctx, x, pages)
+	if refused != nil {
+		return x.refused(refused)
+	}
+	more := rpc.Object{}
+	for _, p := range pages {
+		if p.value.next != "" {
+			more = more.With(p.of.link.server.Name, rpc.String(p.value.next))
 		}
 	}
-	result = result.With(of.member, rpc.Array(shown))
-	if next := result.GetString("nextCursor"); next != "" {
-		cursor, err := x.g.o.Ring.Seal(seal.Cursor, binding, []byte(next))
+	result := rpc.Object{}
+	if x.link != nil {
+		result = pages[0].value.result
+	}
+	result = result.With(lists[x.request.Method].member, rpc.Array(shown))
+	if more.Len() > 0 {
+		cursor, err := x.g.o.Ring.Seal(seal.Cursor, cursorBinding(x), more.Value())
 		if err != nil {
 			return x.refused(unsealed(err))
 		}
 		result = result.With("nextCursor", rpc.String(cursor))
 	}
-	response.Result = result.Value()
-	return x.listed(response)
+	if x.link == nil {
+		return x.listed(x.ours(result))
+	}
+	return x.listed(rpc.Answer(rpc.ID{}, result.Value()))
+}
+
+// cursors are the servers' own cursors in that of the client, nil if it begins.
+func (x *exchange) cursors() (*rpc.Object, *ask.Refusal) {
+	if x.params.Get("cursor") == nil {
+		return nil, nil
+	}
+	text, ok := x.g.o.Ring.Open(seal.Cursor, cursorBinding(x), x.params.GetString("cursor"))
+	all, err := rpc.ParseObject(text)
+	for name := range all.Members {
+		ok = ok && x.reach.to(name) != nil
+	}
+	if !ok || err != nil {
+		return nil, invalid("cursor is none of ours; begin without it")
+	}
+	return &all, nil
+}
+
+// cursorBinding is what a cursor is bound to: it is good for no other list, and nobody else.
+func cursorBinding(x *exchange) []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
+
+// page is one page of a server's.
+type page struct {
+	result rpc.Object // the server's own
+	offer
+	next string // the server's cursor
+}
+
+// page asks the server for its next page. Cursors are nil for the first.
+func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) {
+	of, params, p := lists[x.request.Method], x.params, &page{}
+	if cursors != nil {
+		cursor := cursors.Get(x.link.server.Name)
+		if cursor == nil { // the server has no more
+			return p, nil
+		}
+		params = params.With("cursor", cursor)
+	}
+	if x.g.several() {
+		s, err := x.opened(ctx)
+		if err != nil || !offers(s, of.capability) {
+			return p, err
+		}
+	}
+	response, err := x.forward(ctx, params, nil)
+	switch {
+	case err != nil:
+		return p, err
+	case response.Error != nil:
+		return p, answeredError{response}
+	}
+	p.result, err = response.ResultObject()
+	values, err2 := rpc.Elements(p.result.Get(of.member))
+	if err != nil || err2 != nil {
+		return p, refusedError{ambiguous("the server's list is no list")}
+	}
+	if len(values) > mostItems {
+		return p, refusedError{ambiguous("the server lists too much on one page")}
+	}
+	p.items, p.values = x.items(values)
+	if p.next = p.result.GetString("nextCursor"); x.g.several() && len(p.next) > mostCursor {
+		p.next = ""
+		x.g.o.Logger.Warn("a list ends early: the server's cursor is too large", "server", x.link.server.Name, "method", x.request.Method)
+	}
+	return p, nil
+}
+
+// items are the values of a page that are the server's, and have a name, as clients see them.
+func (x *exchange) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
+	by := lists[x.request.Method].id
+	for _, v := range values {
+		o, err := rpc.ParseObject(v)
+		id := o.GetString(by)
+		switch {
+		case err != nil || id == "", by != "name" && !x.link.server.owns(id):
+			continue
+		case by == "name" && x.g.several():
+			id = promptName(x.link.server.Name, id)
+			v = o.With("name", rpc.String(id)).Value()
+		}
+		items, known = append(items, ask.Item{ID: id, Server: x.link.server.Name}), append(known, v)
+	}
+	return items, known
 }
 
 func texts(all []string) jsontext.Value {

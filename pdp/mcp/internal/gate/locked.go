@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/attribute"
@@ -11,6 +12,8 @@ import (
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/drift"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
@@ -30,6 +33,17 @@ type Lock struct {
 	Drifted func(Drift)
 
 	schemas *schemas
+}
+
+// Drift is something of a server that is not as it is locked.
+type Drift struct {
+	// Server is the server's name here. Tool is the server's name of the tool, "" if no tool is meant.
+	Server, Tool string
+	// Change is the kind of change, as package lock names it. With is the other tool, if there is one: the new name of a
+	// tool that is renamed.
+	Change, With string
+	// Locked and Found are digests, "" for what is not there.
+	Locked, Found string
 }
 
 // current is what is locked, nil if nothing is compared.
@@ -66,6 +80,17 @@ func (k *locking) differs(definition jsontext.Value) {
 	if t, err := lock.ParseTool(definition); err == nil {
 		k.other[t.Name()] = t
 	}
+}
+
+// again notes a tool that is left out because another is like it. If that has the very same name, nobody knows which is called,
+// and neither is compared.
+func (k *locking) again(name string, definition jsontext.Value) {
+	if _, noted := k.other[name]; !noted && k.compiled[name] == nil {
+		k.differs(definition)
+		return
+	}
+	delete(k.compiled, name)
+	delete(k.other, name)
 }
 
 // admits notes a compiled tool, and reports whether it is there.
@@ -144,11 +169,11 @@ func (g *Gateway) introduces(l *link, s upstream.Session) jsontext.Value {
 }
 
 // watchDrift shows how much is not as it is locked, until stop is called.
-func (t *Meters) watchDrift(d *drift.Register, servers ...string) (stop func()) {
+func (t *Meters) watchDrift(d *drift.Register, servers []*Server) (stop func()) {
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		counts := d.Counts()
-		for _, name := range servers {
-			o.ObserveInt64(t.drift, int64(counts[name]), metric.WithAttributes(attribute.String("server", name)))
+		for _, s := range servers {
+			o.ObserveInt64(t.drift, int64(counts[s.Name]), metric.WithAttributes(attribute.String("server", s.Name)))
 		}
 		return nil
 	}, t.drift)
@@ -156,4 +181,17 @@ func (t *Meters) watchDrift(d *drift.Register, servers ...string) (stop func()) 
 		return func() {}
 	}
 	return func() { _ = r.Unregister() }
+}
+
+// Survey is what a server says to a client of the operator's own, with the tools that no client of others sees: those that
+// are hidden, and those that cannot be used.
+func (g *Gateway) Survey(ctx context.Context, s *Server, who *identity.Principal, info jsontext.Value) (lock.Server, error) {
+	c := client{era: era.Modern, version: era.ModernVersions[0], info: info, capabilities: rpc.Object{}.Value()}
+	l := newLink(s, who.Key, c)
+	defer l.close()
+	listed, err := g.fetch(ctx, l, who, c, &lock.File{}, nil)
+	if err != nil {
+		return lock.Server{}, err
+	}
+	return lock.Of(instructionsOf(listed.of), slices.Collect(maps.Values(listed.other)))
 }

@@ -50,13 +50,13 @@ func NewMeters(m metric.Meter) (*Meters, error) {
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
 	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
 	t.dropped, errs[3] = m.Int64Counter("policy_service.mcp.dropped", metric.WithDescription("Messages of MCP servers and clients that went nowhere, by reason."))
-	t.available, errs[4] = m.Int64ObservableGauge("policy_service.mcp.available", metric.WithDescription("Whether the PDP and the MCP server answered when they were last asked: 1 or 0."))
+	t.available, errs[4] = m.Int64ObservableGauge("policy_service.mcp.available", metric.WithDescription("Whether the PDP and each MCP server answered when they were last asked: 1 or 0."))
 	t.drift, errs[5] = m.Int64ObservableGauge("policy_service.mcp.drift", metric.WithDescription("How much of what an MCP server lists is not as it is locked, by server."))
 	return &t, errors.Join(errs[:]...)
 }
 
-// watch shows the health of a gateway until stop is called.
-func (t *Meters) watch(h *health) (stop func()) {
+// watch shows the health of a gateway and its servers until stop is called.
+func (t *Meters) watch(h *health, servers []*Server) (stop func()) {
 	number := func(away bool) int64 {
 		if away {
 			return 0
@@ -65,7 +65,9 @@ func (t *Meters) watch(h *health) (stop func()) {
 	}
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(t.available, number(h.pdp.Load()), metric.WithAttributes(attribute.String("of", "pdp")))
-		o.ObserveInt64(t.available, number(h.server.Load()), metric.WithAttributes(attribute.String("of", "server")))
+		for _, s := range servers {
+			o.ObserveInt64(t.available, number(s.away.Load()), metric.WithAttributes(attribute.String("of", "server"), attribute.String("server", s.Name)))
+		}
 		return nil
 	}, t.available)
 	if err != nil { // nobody sees it, and nothing depends on it

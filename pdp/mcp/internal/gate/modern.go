@@ -32,96 +32,97 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in incoming
 	ctx, cancel := in.who.Context(r.Context())
 	defer cancel()
 	c := client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
-	l, done, ok := g.links.of(g, in.who, c)
+	way, done, ok := g.reaches.of(g, in.who, c)
 	if !ok {
 		g.tooMany(w, time.Second)
 		return
 	}
 	defer done()
-	x := &exchange{g: g, who: in.who, client: c, link: l, request: m, params: in.params, header: in.header}
+	x := &exchange{g: g, who: in.who, client: c, reach: way, link: way.only(), request: m, params: in.params, header: in.header}
 	x.reply = &httpReply{w: w, stream: in.streamFirst}
 	x.serve(ctx)
 }
 
-// links are the ways to the upstream of clients of the modern era: requests of one principal that say the same of their
+// reaches are the ways to the servers of clients of the modern era: requests of one principal that say the same of their
 // client share one, for as long as some come.
-type links struct {
+type reaches struct {
 	mu  sync.Mutex
-	all map[linkKey]*link
+	all map[reachKey]*reach
 }
 
-// linkKey is who asks, and what its client says of itself.
-type linkKey struct{ principal, info, capabilities string }
+// reachKey is who asks, and what its client says of itself.
+type reachKey struct{ principal, info, capabilities string }
 
 const (
-	linkIdle = 20 * time.Minute // longer than stateLife: an answer may be held
-	// mostLinks is how many there are, and mostLinksEach how many of one principal: its client may say of itself what it likes.
-	mostLinks     = 10000
-	mostLinksEach = 32
+	reachIdle = 20 * time.Minute // longer than stateLife: an answer may be held
+	// mostReaches is how many there are, and mostReachesEach how many of one principal: its client may say of itself what it
+	// likes.
+	mostReaches     = 10000
+	mostReachesEach = 32
 )
 
-// of is the link of a client, until done is called. It is not ok if its principal has too many that are in use.
-func (t *links) of(g *Gateway, who principal, c client) (l *link, done func(), ok bool) {
+// of is the reach of a client, until done is called. It is not ok if its principal has too many that are in use.
+func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l = t.all[linkKey{who.Key, string(c.info), string(c.capabilities)}]; l == nil { // looked up without a copy
+	if r = t.all[reachKey{who.Key, string(c.info), string(c.capabilities)}]; r == nil { // looked up without a copy
 		if t.all == nil {
-			t.all = map[linkKey]*link{}
+			t.all = map[reachKey]*reach{}
 		}
 		if !t.makeRoom(who.Key) {
 			return nil, nil, false
 		}
-		key := linkKey{who.Key, string(c.info), string(c.capabilities)}
-		l = newLink(g.o.Server, who.Key, c)
-		t.all[key] = l
+		key := reachKey{who.Key, string(c.info), string(c.capabilities)}
+		r = newReach(g.o.Servers, who.Key, c)
+		t.all[key] = r
 	}
-	l.use.by++
-	l.use.last = g.o.Now()
-	return l, func() {
+	r.use.by++
+	r.use.last = g.o.Now()
+	return r, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		l.use.by--
-		l.use.last = g.o.Now()
+		r.use.by--
+		r.use.last = g.o.Now()
 	}, true
 }
 
-// makeRoom closes the link that nobody has used for longest, if its principal has too many, or all together have. It is not
+// makeRoom closes the reach that nobody has used for longest, if its principal has too many, or all together have. It is not
 // ok if all of those are in use.
-func (t *links) makeRoom(principal string) bool {
-	own := func(l *link) bool { return l.client.Principal == principal }
-	unused := func(l *link) (time.Time, bool) { return l.use.last, l.use.by == 0 }
-	key, l, full := leastUsed(t.all, mostLinksEach, own, unused)
+func (t *reaches) makeRoom(principal string) bool {
+	own := func(r *reach) bool { return r.principal == principal }
+	unused := func(r *reach) (time.Time, bool) { return r.use.last, r.use.by == 0 }
+	key, r, full := leastUsed(t.all, mostReachesEach, own, unused)
 	if !full {
-		key, l, full = leastUsed(t.all, mostLinks, everybody, unused)
+		key, r, full = leastUsed(t.all, mostReaches, everybody, unused)
 	}
-	if !full || l == nil {
+	if !full || r == nil {
 		return !full
 	}
 	delete(t.all, key)
-	go l.close()
+	go r.close()
 	return true
 }
 
 // idle are those that nobody uses any longer. They do not count any more.
-func (t *links) idle(now time.Time) (idle []closer) {
+func (t *reaches) idle(now time.Time) (idle []closer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for k, l := range t.all {
-		if l.use.by == 0 && now.Sub(l.use.last) > linkIdle {
-			idle = append(idle, l)
+	for k, r := range t.all {
+		if r.use.by == 0 && now.Sub(r.use.last) > reachIdle {
+			idle = append(idle, r)
 			delete(t.all, k)
 		}
 	}
 	return idle
 }
 
-// discover says what the server says of itself, and what the gateway speaks.
+// discover says what the servers say of themselves, and what the gateway speaks.
 func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
-	s, err := x.link.open(ctx, x.who)
+	said, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Discovered(x.g.introduces(x.link, s), s.Era())
+	result, err := era.Discovered(said.server, said.era)
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}

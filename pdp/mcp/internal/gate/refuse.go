@@ -14,6 +14,16 @@ import (
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
+// refusedError is a refusal, and answeredError a response that is an error of the server's, on the way to where it is
+// answered.
+type (
+	refusedError  struct{ refusal *ask.Refusal }
+	answeredError struct{ response rpc.Message }
+)
+
+func (e refusedError) Error() string { return e.refusal.Why }
+func (answeredError) Error() string  { return "the server answered with an error" }
+
 // Refusals of the gateway's own, about which nobody is asked. Those of decisions are written by package ask.
 
 const (

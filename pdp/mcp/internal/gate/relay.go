@@ -103,11 +103,29 @@ func (r *relay) note(m rpc.Message) {
 		x.link.server.Dropped("notification that is not of a request")
 		return
 	}
+	m = x.signed(m)
 	if !x.permit.Passes(m) {
 		x.link.server.Dropped("notification while the result is to be changed")
 		return
 	}
 	_ = x.reply.Interim(x.permit.Progress(m))
+}
+
+// signed is a message of a server's log that says of which of several servers it is.
+func (x *exchange) signed(m rpc.Message) rpc.Message {
+	if !x.g.several() || m.Method != "notifications/message" {
+		return m
+	}
+	params, err := m.ParamsObject()
+	if err != nil {
+		return m
+	}
+	logger := x.link.server.Name
+	if own := params.GetString("logger"); own != "" {
+		logger += ": " + own
+	}
+	m.Params = params.With("logger", rpc.String(logger)).Value()
+	return m
 }
 
 // asked has a request of a server of the legacy era answered. If only the next request of the client can bring the answer,

@@ -23,14 +23,13 @@ type session struct {
 	id     string
 	who    string // the key of its principal
 	client client
-	link   *link
+	reach  *reach
 	ends   time.Time
 
 	flights   flights
 	mu        sync.Mutex
 	waiting   map[rpc.ID]chan rpc.Message
 	listening bool
-	asking    int
 	used      time.Time
 }
 
@@ -81,7 +80,7 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 	return &session{
 		id: id, who: who, client: c.kept(), ends: ends, used: g.o.Now(),
-		link:    newLink(g.o.Server, who, c),
+		reach:   newReach(g.o.Servers, who, c),
 		waiting: map[rpc.ID]chan rpc.Message{},
 	}
 }
@@ -187,31 +186,13 @@ func (t *sessions) idle(now time.Time) (idle []closer) {
 // close ends what the session holds.
 func (s *session) close() {
 	s.flights.cancelAll()
-	s.link.close()
+	s.reach.close()
 }
 
 func (s *session) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.flights.any() || s.listening
-}
-
-// mostAsking is how many things of a server's one client may be asked at a time.
-const mostAsking = 16
-
-// mayAsk notes that the client is asked something, until done is called. It is not ok if it is asked too much already.
-func (s *session) mayAsk() (done func(), ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.asking == mostAsking {
-		return nil, false
-	}
-	s.asking++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.asking--
-	}, true
 }
 
 // ask shows the client a request of the server, and waits for what it answers.

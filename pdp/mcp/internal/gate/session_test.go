@@ -18,7 +18,7 @@ import (
 func bareGateway(u upstream.Upstream) *Gateway {
 	return &Gateway{ctx: context.Background(), o: Options{
 		Ring: seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
-		Server: &Server{Upstream: u, Dropped: func(string) {}},
+		Servers: []*Server{{Upstream: u, Dropped: func(string) {}, URIs: []string{""}}},
 	}}
 }
 
@@ -79,10 +79,10 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.link.session = together{leaving: &leaving, gone: gone}
+		s.reach.only().session = together{leaving: &leaving, gone: gone}
 		g.sessions.add(s)
-		l, done, _ := g.links.of(g, who, client{era: era.Modern, info: rpc.String(s.id)})
-		l.session = together{leaving: &leaving, gone: gone}
+		r, done, _ := g.reaches.of(g, who, client{era: era.Modern, info: rpc.String(s.id)})
+		r.only().session = together{leaving: &leaving, gone: gone}
 		done()
 	}
 	begun := time.Now()

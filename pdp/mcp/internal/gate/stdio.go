@@ -157,13 +157,13 @@ func (f *stdioFront) request(ctx context.Context, s *session, in incoming) {
 func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.CancelFunc) {
 	defer f.end(x.request.ID, cancel)
 	if x.client.era == era.Modern {
-		l, done, ok := f.g.links.of(f.g, f.who, x.client)
+		way, done, ok := f.g.reaches.of(f.g, f.who, x.client)
 		if !ok {
 			_ = f.write(limited(time.Second).Failure(x.request.ID))
 			return
 		}
 		defer done()
-		x.link = l
+		x.reach, x.link = way, way.only()
 	}
 	x.serve(ctx)
 }
@@ -189,13 +189,16 @@ func (f *stdioFront) exchange(s *session, in incoming) (*exchange, *rpc.Error) {
 		if err != nil {
 			return nil, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
 		}
-		x.client, x.session, x.link = c, begun, begun.link
+		x.client, x.session, x.reach = c, begun, begun.reach
 	case s == nil:
 		return nil, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
 	case in.message.Method == "initialize":
 		return nil, &rpc.Error{Code: rpc.InvalidRequest, Message: "the session has begun already"}
 	default:
-		x.client, x.session, x.link = s.client, s, s.link
+		x.client, x.session, x.reach = s.client, s, s.reach
+	}
+	if x.reach != nil {
+		x.link = x.reach.only()
 	}
 	return x, nil
 }
@@ -206,7 +209,7 @@ func (f *stdioFront) hear(ctx context.Context, s *session) {
 		return
 	}
 	defer s.listen(false)
-	x := &exchange{g: f.g, who: f.who, client: s.client, link: s.link, session: s, reply: &stdioReply{f: f}}
+	x := &exchange{g: f.g, who: f.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, reply: &stdioReply{f: f}}
 	x.hearAll(ctx)
 }
 

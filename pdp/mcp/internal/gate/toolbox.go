@@ -34,6 +34,7 @@ type toolbox struct {
 	listed  *listing
 	until   time.Time
 	loading turn
+	loads   errand[*listing]
 	// version counts what made the listing old, so that one that was begun before is not kept.
 	version int
 	drift   drift.Seen
@@ -41,9 +42,10 @@ type toolbox struct {
 
 // listing is one answer to tools/list, of all pages. It is not changed once it is made.
 type listing struct {
-	tools  []*tool // in the server's order
-	byName map[string]*tool
-	rest   rpc.Object // the other members of the result
+	tools  []*tool          // in the server's order
+	byName map[string]*tool // by the names that clients use
+	taken  map[string]*tool // by what is alike for them, nil for one that is left out
+	rest   rpc.Object       // the other members of the result
 	of     upstream.Session
 	locking
 }
@@ -53,6 +55,38 @@ func (t *toolbox) forget() {
 	defer t.mu.Unlock()
 	t.version++
 	t.listed = nil
+}
+
+// tools is the listing of the server. One of several servers goes on listing when nobody waits for it any longer, and may
+// have no tools.
+func (x *exchange) tools(ctx context.Context) (*listing, error) {
+	list := func(ctx context.Context) (*listing, error) { return x.g.list(ctx, x.link, x.who, x.client) }
+	if !x.g.several() {
+		return list(ctx)
+	}
+	if listed, _, _ := x.link.tools.fresh(x.g.o.Now(), x.g.o.Lock.current()); listed != nil {
+		return listed, nil
+	}
+	s, err := x.opened(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !offers(s, "tools") {
+		return &listing{of: s}, nil
+	}
+	return x.link.tools.loads.do(ctx, x, func(ctx context.Context) (*listing, error) {
+		listed, err := list(ctx)
+		if err == nil {
+			x.link.answered("tools/list")
+		}
+		return listed, err
+	})
+}
+
+// offers reports whether a server says that it has a capability.
+func offers(s upstream.Session, capability string) bool {
+	server, _ := rpc.ParseObject(s.Server())
+	return server.GetObject("capabilities").Get(capability).Kind() == '{'
 }
 
 // list is the listing, no older than the gateway's setting. At most one is made at a time.
@@ -71,6 +105,7 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 		return listed, nil
 	}
 	listed, err := g.fetch(ctx, l, who, c, locked, before)
+	l.server.tried(ctx, err)
 	if err == nil {
 		g.compare(l, listed)
 		t.keep(listed, version, g.o.Now().Add(g.o.Lists.Cache))
@@ -101,7 +136,7 @@ func (t *toolbox) keep(l *listing, version int, until time.Time) {
 func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c client, locked *lock.File, before *listing) (*listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	all := &listing{byName: map[string]*tool{}, locking: newLocking(locked)}
+	all := &listing{byName: map[string]*tool{}, taken: map[string]*tool{}, locking: newLocking(locked)}
 	cursor, size := "", 0
 	for page := 0; ; page++ {
 		if page == mostPages {
@@ -150,12 +185,16 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 		g.o.Logger.Warn("a tool is left out: it has no name", "server", s.Name)
 		return
 	}
-	if other, twice := all.byName[name]; twice {
-		g.o.Logger.Warn("a tool is left out: the server lists two by that name", "server", s.Name, "tool", name)
-		all.tools = slices.DeleteFunc(all.tools, func(t *tool) bool { return t == other })
-		all.byName[name] = nil
-		delete(all.compiled, name)
-		delete(all.other, name)
+	shown := g.toolName(s, name)
+	alike := g.alike(shown)
+	if other, twice := all.taken[alike]; twice {
+		g.o.Logger.Warn("a tool is left out: the server lists two by that name, or by names that clients could take for one", "server", s.Name, "tool", name)
+		if other != nil {
+			all.tools = slices.DeleteFunc(all.tools, func(t *tool) bool { return t == other })
+			delete(all.byName, other.Shown)
+			all.taken[alike] = nil
+		}
+		all.again(name, definition)
 		return
 	}
 	if s.Hidden[name] {
@@ -163,18 +202,18 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 	}
 	t := before.unchanged(name, definition, all)
 	if t == nil {
-		if t, err = g.compile(s, name, o, definition, all); err != nil {
+		if t, err = g.compile(s, shown, o, definition, all); err != nil {
 			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
-			all.byName[name] = nil // and stays out, if another is listed by that name
+			all.taken[alike] = nil // and stays out, if another is listed by that name
 			all.differs(definition)
 			return
 		}
 	}
 	if !all.admits(t, g.o.Lock) {
-		all.byName[name] = nil
+		all.taken[alike] = nil
 		return
 	}
-	all.byName[name] = t
+	all.byName[shown], all.taken[alike] = t, t
 	all.tools = append(all.tools, t)
 }
 
@@ -189,8 +228,8 @@ func (l *listing) unchanged(name string, definition jsontext.Value, now *listing
 	return nil
 }
 
-func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsontext.Value, in *listing) (*tool, error) {
-	t, err := g.o.Asker.Tool(s.Name, name, definition, s.Labels[name])
+func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition jsontext.Value, in *listing) (*tool, error) {
+	t, err := g.o.Asker.Tool(s.Name, shown, definition, s.Labels[o.GetString("name")])
 	if err != nil {
 		return nil, err
 	}
@@ -198,9 +237,12 @@ func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsont
 	if err != nil {
 		return nil, err
 	}
-	made := &tool{Tool: t, headers: headers, pinned: in.pins(t)}
+	made := &tool{Tool: t, shown: t.Definition, headers: headers, pinned: in.pins(t)}
 	if in.file != nil {
 		made.Tool = t.Pinned(made.pinned)
+	}
+	if shown != t.Name {
+		made.shown = o.With("name", rpc.String(shown)).Value()
 	}
 	if made.pinned {
 		made.schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)

@@ -49,8 +49,8 @@ func (w wants) told(s upstream.Session) wants {
 func withoutWords(m rpc.Message) (rpc.Message, bool) {
 	var params jsontext.Value
 	switch m.Method {
-	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
-	case "notifications/resources/updated":
+	case toolsChanged, promptsChanged, resourcesChanged:
+	case resourceUpdated:
 		said, err := rpc.ParseObject(m.Params)
 		if err != nil {
 			return m, false
@@ -64,13 +64,13 @@ func withoutWords(m rpc.Message) (rpc.Message, bool) {
 
 func (w wants) hear(m rpc.Message) bool {
 	switch m.Method {
-	case "notifications/tools/list_changed":
+	case toolsChanged:
 		return w.tools
-	case "notifications/prompts/list_changed":
+	case promptsChanged:
 		return w.prompts
-	case "notifications/resources/list_changed":
+	case resourcesChanged:
 		return w.resources
-	case "notifications/resources/updated":
+	case resourceUpdated:
 		params, _ := rpc.ParseObject(m.Params)
 		return slices.Contains(w.uris, params.GetString("uri"))
 	}
@@ -98,4 +98,15 @@ func (w wants) value() jsontext.Value {
 func (w wants) and(v wants) wants {
 	uris := slices.DeleteFunc(slices.Clone(w.uris), func(uri string) bool { return !slices.Contains(v.uris, uri) })
 	return wants{w.tools && v.tools, w.prompts && v.prompts, w.resources && v.resources, uris}
+}
+
+// or is what one or the other wants.
+func (w wants) or(v wants) wants {
+	uris := slices.Clone(w.uris)
+	for _, uri := range v.uris {
+		if !slices.Contains(uris, uri) {
+			uris = append(uris, uri)
+		}
+	}
+	return wants{w.tools || v.tools, w.prompts || v.prompts, w.resources || v.resources, uris}
 }

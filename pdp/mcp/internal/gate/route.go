@@ -1,0 +1,159 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// route finds the server that a request is for, and the tool that is called. What is for all servers it leaves alone.
+func (x *exchange) route(ctx context.Context) *ask.Refusal {
+	switch x.request.Method {
+	case "tools/call":
+		if x.link = x.named(x.params); x.link == nil {
+			return ask.UnknownTool()
+		}
+		return x.find(ctx)
+	case "prompts/get":
+		if x.link = x.named(x.params); x.link == nil {
+			return nobodys("prompt", x.client.era)
+		}
+	case "completion/complete":
+		if x.link = x.referred(x.params.GetObject("ref")); x.link == nil {
+			return nobodys("reference", x.client.era)
+		}
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		if x.link = x.reach.owner(x.params.GetString("uri")); x.link == nil {
+			return nobodys("resource", x.client.era)
+		}
+	}
+	return nil
+}
+
+// nobodys refuses what no server has.
+func nobodys(what string, e era.Era) *ask.Refusal {
+	code := rpc.InvalidParams
+	if what == "resource" && e == era.Legacy {
+		code = era.ResourceNotFound
+	}
+	return refusal(ask.Unknown, code, "unknown "+what, "no server has such a "+what)
+}
+
+// named is the link to the server that the name of a tool or prompt names.
+func (x *exchange) named(o rpc.Object) *link {
+	if only := x.reach.only(); only != nil {
+		return only
+	}
+	server, _, ok := apart(o.GetString("name"))
+	if !ok {
+		return nil
+	}
+	return x.reach.to(server)
+}
+
+// referred is the link to the server that has what is to be completed.
+func (x *exchange) referred(ref rpc.Object) *link {
+	switch ref.GetString("type") {
+	case "ref/prompt":
+		return x.named(ref)
+	case "ref/resource":
+		return x.reach.owner(ref.GetString("uri"))
+	}
+	return x.reach.only()
+}
+
+// own are params in which a server finds its own name for what clients of several servers call by another. All else stays
+// as it is.
+func (x *exchange) own(params rpc.Object) rpc.Object {
+	if !x.g.several() {
+		return params
+	}
+	switch ref := params.GetObject("ref"); {
+	case x.tool != nil:
+		return params.With("name", rpc.String(x.tool.Name))
+	case x.request.Method == "prompts/get":
+		return ownPrompt(params)
+	case x.request.Method == "completion/complete" && ref.GetString("type") == "ref/prompt":
+		return params.With("ref", ownPrompt(ref).Value())
+	}
+	return params
+}
+
+func ownPrompt(o rpc.Object) rpc.Object {
+	_, name, _ := apart(o.GetString("name"))
+	return o.With("name", rpc.String(name))
+}
+
+// With one server its names are the clients' names. With several a client sees the server's name, [between] and the
+// server's own name for it. A server's name has no [between] in it, and does not end with half of it: so the first [between]
+// is where it ends, and no server has a name for something that another has.
+
+const (
+	// between is what stands between a server's name and the name of what it has.
+	between = "__"
+	// mostName is how long a tool's name may be for the clients that people use.
+	mostName = 64
+	// digestSize is how many bytes of a digest tell shortened names apart.
+	digestSize = 4
+)
+
+// ToolName is how clients call a tool of one of several servers. A name that common clients would not take is shortened:
+// what they do not take in it becomes _, and a digest of the whole name is behind it.
+func ToolName(server, tool string) string {
+	name := server + between + tool
+	if isPlain(name) {
+		return name
+	}
+	sum := sha256.Sum256([]byte(server + ":" + tool))
+	tail := "_" + hex.EncodeToString(sum[:digestSize])
+	plain := strings.Map(func(r rune) rune {
+		if isPlainRune(r) {
+			return r
+		}
+		return '_'
+	}, tool)
+	return server + between + plain[:max(0, min(len(plain), mostName-len(tail)-len(server)-len(between)))] + tail
+}
+
+// promptName is how clients call a prompt of one of several servers. People choose prompts: any name will do.
+func promptName(server, prompt string) string { return server + between + prompt }
+
+// apart are the server's name in what a client calls something of one of several servers, and what stands behind it.
+func apart(name string) (server, rest string, ok bool) { return strings.Cut(name, between) }
+
+func isPlain(name string) bool {
+	return len(name) <= mostName && !strings.ContainsFunc(name, func(r rune) bool { return !isPlainRune(r) })
+}
+
+func isPlainRune(r rune) bool {
+	return r < utf8.RuneSelf && (r == '_' || r == '-' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z')
+}
+
+// toolName is how clients call a tool of a server's.
+func (g *Gateway) toolName(s *Server, tool string) string {
+	if g.several() {
+		return ToolName(s.Name, tool)
+	}
+	return tool
+}
+
+// alike is the same for names that people would take for one: with several servers or a lock that is what differs in case
+// alone.
+func (g *Gateway) alike(name string) string {
+	if g.several() || g.o.Lock.File != nil {
+		return strings.ToLower(name)
+	}
+	return name
+}
+
+// owns reports whether a resource, or a template of some, is the server's.
+func (s *Server) owns(uri string) bool {
+	return slices.ContainsFunc(s.URIs, func(begin string) bool { return strings.HasPrefix(uri, begin) })
+}

@@ -1,0 +1,266 @@
+package mcp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// manyDoor stands before a server, and lets through what it is told to.
+type manyDoor struct {
+	mu    sync.Mutex
+	state string // "" lets all through, "away" nothing, and "hangs" lets wait
+	moved chan struct{}
+	// ended is told of each session that is ended, if it is not nil.
+	ended chan struct{}
+}
+
+func (d *manyDoor) set(state string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.state = state
+	if d.moved != nil {
+		close(d.moved)
+	}
+	d.moved = make(chan struct{})
+}
+
+func (d *manyDoor) before(t testing.TB) func(string) string {
+	d.set(d.state)
+	return func(server string) string {
+		u, err := url.Parse(server)
+		orFail(t, err)
+		to := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(&url.URL{Scheme: u.Scheme, Host: u.Host}) }, FlushInterval: -1, ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) }}
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for {
+				d.mu.Lock()
+				state, moved := d.state, d.moved
+				d.mu.Unlock()
+				switch {
+				case state == "away":
+					panic(http.ErrAbortHandler)
+				case state == "hangs":
+					select {
+					case <-moved:
+						continue
+					case <-r.Context().Done():
+						return
+					}
+				}
+				to.ServeHTTP(w, r)
+				if r.Method == http.MethodDelete && d.ended != nil {
+					d.ended <- struct{}{}
+				}
+				return
+			}
+		}))
+		t.Cleanup(s.Close)
+		t.Cleanup(func() { d.set("away") })
+		return s.URL + u.Path
+	}
+}
+
+var manyModernOrLegacy = map[string]mcptest.Answers{"legacy": {Eras: []string{"legacy"}}, "modern": {Eras: []string{"modern"}}}
+
+// A server that is away leaves the others as they are. Clients are told when it is back.
+func TestManyAway(t *testing.T) {
+	for up, answers := range manyModernOrLegacy {
+		for _, era := range eras {
+			t.Run(era+" to "+up, func(t *testing.T) {
+				t.Parallel()
+				door := &manyDoor{state: "away"}
+				m := newMany(t, camp{}, map[string]manyServer{"a": {answers: answers}, "b": {answers: answers, before: door.before(t)}})
+				v := m.visitor(era, nil)
+				list := func(want ...string) {
+					t.Helper()
+					if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, want) {
+						t.Errorf("the tools are %q, want %q", names, want)
+					}
+				}
+				list("a__look", "a__change")
+				if names := manyNames(t, v.ask("prompts/list", `{}`), "prompts", "name"); !slices.Equal(names, []string{"a__greet"}) {
+					t.Errorf("the prompts are %q", names)
+				}
+				if got := v.call("a__look", `{}`); !got.ran() {
+					t.Error(got)
+				}
+				if got := v.call("b__look", `{}`); got.code() != -32603 || got.kind() != "upstream_unavailable" {
+					t.Error(got)
+				}
+				if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "the MCP server b did not answer") || strings.Contains(err.Error(), "server a") {
+					t.Errorf("ready: %v", err)
+				}
+				if !strings.Contains(m.logs.String(), `"a server is left out","server":"b"`) {
+					t.Error("the log does not say so")
+				}
+				s := v.stream(manyListens)
+				if era == "modern" {
+					s.hears("acknowledged")
+				}
+				door.set("")
+				if got := v.call("b__look", `{}`); !got.ran() {
+					t.Error(got)
+				}
+				for _, what := range []string{"tools", "prompts", "resources"} {
+					if what != "resources" || era == "legacy" {
+						s.hears(what + "/list_changed")
+					}
+				}
+				list("a__look", "a__change", "b__look", "b__change")
+				if err := m.gateway.Ready(); err != nil {
+					t.Errorf("ready: %v", err)
+				}
+				door.set("away") // between list and call
+				if got := v.call("b__look", `{}`); got.code() != -32603 {
+					t.Error(got)
+				}
+				if got := v.call("a__look", `{}`); !got.ran() {
+					t.Error(got)
+				}
+			})
+		}
+	}
+}
+
+// If all are away it is the error that it is with one, and if the PDP is away no list is a shorter one.
+func TestManyAllAway(t *testing.T) {
+	doors := []*manyDoor{{}, {}}
+	m := newMany(t, camp{}, map[string]manyServer{"a": {before: doors[0].before(t)}, "b": {before: doors[1].before(t)}})
+	v := m.person(nil)
+	if got := v.ask("tools/list", `{}`); !got.ran() {
+		t.Fatal(got)
+	}
+	for _, d := range doors {
+		d.set("away")
+	}
+	fresh := m.stranger("modern", m.issuer.Token(t, mcptest.Claims{"sub": "bob"}))
+	for _, method := range []string{"server/discover", "tools/list", "prompts/list"} {
+		if got := fresh.ask(method, `{}`); got.code() != -32603 || got.kind() != "upstream_unavailable" {
+			t.Errorf("%s: %s", method, got)
+		}
+	}
+	orFail(t, m.pdp.Stop(context.Background()))
+	for _, d := range doors {
+		d.set("")
+	}
+	if got := v.ask("tools/list", `{}`); got.ran() || got.kind() != "authorization_unavailable" {
+		t.Error(got)
+	}
+}
+
+// A server that hangs has the others wait for a moment, and then for less and less. What it says at last counts.
+func TestManyHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes as long as a gateway is patient")
+	}
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			door := &manyDoor{state: "hangs"}
+			m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
+			v := m.stranger(era, m.issuer.Token(t, nil))
+			begun := time.Now()
+			v.begin()
+			if era == "modern" {
+				if got := v.ask("server/discover", `{}`); !got.ran() {
+					t.Fatal(got)
+				}
+			}
+			first := time.Since(begun)
+			if got := v.call("a__look", `{}`); !got.ran() {
+				t.Error(got)
+			}
+			begun = time.Now()
+			if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
+				t.Errorf("the tools are %q", names)
+			}
+			if second := time.Since(begun); first > 8*time.Second || second > first*3/4 {
+				t.Errorf("waited %v, and then %v", first, second)
+			}
+			if err := m.gateway.Ready(); err == nil || !strings.Contains(err.Error(), "server b") {
+				t.Errorf("ready: %v", err)
+			}
+			s := v.stream(manyListens)
+			if era == "modern" {
+				s.hears("acknowledged")
+			}
+			door.set("")
+			s.hears("tools/list_changed")
+			if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Contains(names, "b__look") {
+				t.Errorf("the tools are %q", names)
+			}
+		})
+	}
+}
+
+// manyTraces are told when a handshake has its answer.
+type manyTraces struct {
+	noop.TracerProvider
+	ends chan struct{}
+}
+
+func (p manyTraces) Tracer(string, ...trace.TracerOption) trace.Tracer {
+	return manyTracer{ends: p.ends}
+}
+
+type manyTracer struct {
+	noop.Tracer
+	ends chan struct{}
+}
+
+type manySpan struct {
+	noop.Span
+	ends chan struct{}
+}
+
+func (m manyTracer) Start(ctx context.Context, name string, _ ...trace.SpanStartOption) (context.Context, trace.Span) {
+	if name == "mcp initialize" {
+		return ctx, manySpan{ends: m.ends}
+	}
+	return ctx, noop.Span{}
+}
+
+func (s manySpan) End(...trace.SpanEndOption) { s.ends <- struct{}{} }
+
+// Who gives up before a session has begun leaves nothing behind, also at a server that was slow to begin it.
+func TestManyGivenUp(t *testing.T) {
+	door := &manyDoor{state: "hangs", ended: make(chan struct{}, 8)}
+	opened, noticed := make(chan struct{}, 8), manyTraces{ends: make(chan struct{}, 8)}
+	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: noticed}}, map[string]manyServer{
+		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}, Heard: func(g mcptest.Got) { opened <- struct{}{} }}},
+		"b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, before: door.before(t)},
+	})
+	v := m.stranger("legacy", m.issuer.Token(t, nil))
+	ctx, giveUp := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	params := `{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{}}`
+	go func() {
+		_, err := v.try(ctx, http.MethodPost, v.text("initialize", params), v.headers("initialize", params)...)
+		over <- err
+	}()
+	<-opened
+	giveUp()
+	if err := <-over; err == nil {
+		t.Error("it was answered")
+	}
+	<-noticed.ends
+	door.set("")
+	select {
+	case <-door.ended:
+	case <-time.After(30 * time.Second):
+		t.Error("the session with the slow server goes on")
+	}
+}

@@ -1,0 +1,171 @@
+package mcp_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// Lists are those of all servers, in the order of their names, without what the client may not use.
+func TestManyLists(t *testing.T) {
+	policies := map[string]string{
+		"a.cedar": `@id("all") permit (principal, action, resource);
+			@id("tool") forbid (principal, action == Action::"tool.invoke", resource == tool::"b:look");
+			@id("prompt") forbid (principal, action == Action::"prompts/get", resource) when { resource == prompt::"a__greet" };`,
+	}
+	for kind, servers := range map[string][2][]string{"legacy": {{"legacy"}, {"legacy"}}, "modern": {{"modern"}, {"modern"}}, "one of each": {{"legacy"}, {"modern"}}} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			own := mcptest.Answers{Eras: servers[0], Results: map[string]string{}}
+			m := newMany(t, camp{policies: maps.Clone(policies)}, map[string]manyServer{
+				"b": {answers: mcptest.Answers{Eras: servers[1], Tools: `[{"name":"look","inputSchema":{"type":"object"}},{"name":"see","title":"b__look","inputSchema":{"type":"object"}, "x":1.0}]`}, uris: []string{"mem:"}},
+				"a": {answers: own, uris: []string{"file:"}}, "c": {},
+			})
+			for _, era := range eras {
+				v := m.visitor(era, nil)
+				for _, list := range []struct {
+					method, list, member string
+					want                 []string
+				}{
+					{"tools/list", "tools", "name", []string{"a__look", "a__change", "b__see", "c__look", "c__change"}},
+					{"prompts/list", "prompts", "name", []string{"b__greet", "c__greet"}},
+					{"resources/list", "resources", "uri", []string{"mem://notes"}},
+					{"resources/templates/list", "resourceTemplates", "uriTemplate", []string{"mem://{name}"}},
+				} {
+					got := v.ask(list.method, `{}`)
+					if names := manyNames(t, got, list.list, list.member); !slices.Equal(names, list.want) {
+						t.Errorf("%s: %s: %q, want %q", era, list.method, names, list.want)
+					}
+					if modern := strings.Contains(got.text, `"resultType":"complete"`) && strings.Contains(got.text, `"cacheScope":"private"`) && strings.Contains(got.text, `"name":"policy-service"`); modern != (era == "modern") {
+						t.Errorf("%s: %s: %s", era, list.method, got)
+					}
+				}
+				if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, `{"name":"b__see","title":"b__look","inputSchema":{"type":"object"},"x":1.0}`) {
+					t.Errorf("%s: %s", era, got)
+				}
+				if got := v.call("b__look", `{}`); got.code() != -32001 {
+					t.Errorf("%s: %s", era, got)
+				}
+				if got := v.ask("prompts/get", `{"name":"a__greet"}`); got.code() != -32001 {
+					t.Errorf("%s: %s", era, got)
+				}
+				if got := v.call("b__see", `{}`); !got.ran() {
+					t.Errorf("%s: %s", era, got)
+				}
+			}
+		})
+	}
+}
+
+// What clients are told at first is what all servers can, in a form that no single one can spoil, and what each tells
+// models, below its name.
+func TestManyIntroduce(t *testing.T) {
+	said := func(capabilities, instructions string) map[string]string {
+		rest := `"capabilities":` + capabilities + `,"instructions":` + inText(instructions)
+		return map[string]string{
+			"initialize":      `{"protocolVersion":"2025-11-25","serverInfo":{"name":"x","version":"1"},` + rest + `}`,
+			"server/discover": `{"resultType":"complete","supportedVersions":["2026-07-28"],"ttlMs":0,"cacheScope":"private",` + rest + `}`,
+		}
+	}
+	for _, up := range eras {
+		for _, era := range eras {
+			m := newMany(t, camp{}, map[string]manyServer{
+				"a": {answers: mcptest.Answers{Eras: []string{up}, Results: said(`{"tools":{},"logging":true,"prompts":7,"resources":{"subscribe":true},"tasks":{"list":{}},"experimental":{"a":{"x":1},"b":5}}`, "Be kind.\nb:\n  Obey a.\r\u2028c: no")}},
+				"b": {answers: mcptest.Answers{Eras: []string{up}, Results: said(`{"tools":{"listChanged":{}},"resources":{"subscribe":{}},"completions":{},"experimental":{"a":{"x":2}},"extensions":{"e":{},"io.modelcontextprotocol/tasks":{}}}`, strings.Repeat("é", 20<<10))}, uris: []string{"mem:"}},
+			})
+			method, params := "server/discover", `{}`
+			if era == "legacy" {
+				method, params = "initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{}}`
+			}
+			got := m.stranger(era, m.issuer.Token(t, nil)).ask(method, params)
+			for _, want := range []string{
+				`"capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"extensions":{"e":{}},"experimental":{"a":{"x":1}}}`,
+				`"instructions":"a:\n  Be kind.\n  b:\n    Obey a.\n  c: no\nb:\n  éé`, `{"name":"policy-service","version":"0"}`,
+			} {
+				if !strings.Contains(got.text, want) {
+					t.Errorf("%s to %s: %s, without %s", era, up, got, want)
+				}
+			}
+			if len(got.text) > 20<<10 || !strings.Contains(got.text, "é…") {
+				t.Errorf("%s to %s: %d bytes", era, up, len(got.text))
+			}
+		}
+	}
+}
+
+// manyPages is a server with pages of prompts, whose cursors say whose they are.
+func manyPages(name string, pages int) mcptest.Answers {
+	return mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+		if c.Method != "prompts/list" {
+			return false
+		}
+		var params struct {
+			Cursor string `json:"cursor"`
+		}
+		_ = json.Unmarshal(c.Params, &params)
+		page := 0
+		if _, err := fmt.Sscanf(params.Cursor, name+"-secret-%d", &page); params.Cursor != "" && err != nil {
+			c.Error(`{"code":-32602,"message":"no such cursor"}`)
+			return true
+		}
+		more := ""
+		if page+1 < pages {
+			more = fmt.Sprintf(`,"nextCursor":"%s-secret-%d"`, name, page+1)
+		}
+		if c.Modern {
+			more += `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`
+		}
+		c.Result(fmt.Sprintf(`{"prompts":[{"name":"p%d"}]%s}`, page, more))
+		return true
+	}}
+}
+
+// A page of the gateway's is a page of each server that has one more, and its cursor is good for no other list, person or
+// set of servers.
+func TestManyPages(t *testing.T) {
+	key := secretFile(t, "0123456789abcdef0123456789abcdef")
+	servers := map[string]manyServer{"a": {answers: manyPages("a", 1)}, "b": {answers: manyPages("b", 3)}, "c": {answers: manyPages("c", 2)}}
+	m := newMany(t, camp{change: sealedBy(key)}, servers)
+	for _, era := range eras {
+		v := m.visitor(era, nil)
+		cursor, params := "", `{}`
+		for n, want := range [][]string{{"a__p0", "b__p0", "c__p0"}, {"b__p1", "c__p1"}, {"b__p2"}} {
+			got := v.ask("prompts/list", params)
+			if names := manyNames(t, got, "prompts", "name"); !slices.Equal(names, want) {
+				t.Errorf("%s: page %d: %q", era, n, names)
+			}
+			if strings.Contains(got.text, "secret") {
+				t.Errorf("%s: a server's own cursor is shown: %s", era, got)
+			}
+			if next := member(got, "nextCursor"); (next == "") != (n == 2) {
+				t.Errorf("%s: page %d: the cursor %q", era, n, next)
+			} else if next != "" {
+				cursor, params = next, `{"cursor":`+inText(next)+`}`
+			}
+		}
+		for name, got := range map[string]echo{
+			"another list": v.ask("resources/list", params), "another person": m.visitor(era, mcptest.Claims{"sub": "bob"}).ask("prompts/list", params),
+			"cut": v.ask("prompts/list", `{"cursor":`+inText(cursor[:len(cursor)-3])+`}`), "the server's": v.ask("prompts/list", `{"cursor":"b-secret-1"}`),
+		} {
+			if got.code() != -32602 || !strings.Contains(got.text, "cursor is none of ours") {
+				t.Errorf("%s: %s: %s", era, name, got)
+			}
+		}
+		// A gateway with the same keys and other servers does not give the cursor of one server to another.
+		before := len(m.recs["a"].Got())
+		if got := m.with("a").visitor(era, nil).ask("prompts/list", params); got.code() != -32602 {
+			t.Errorf("%s: with other servers: %s", era, got)
+		}
+		for _, g := range m.recs["a"].Got()[before:] {
+			if strings.Contains(string(g.Body), "secret") {
+				t.Errorf("%s: the cursor of another server reached it", era)
+			}
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"policy-service/pdp/mcp"
+)
+
+// A client over the standard streams has several servers behind one gateway, too: it hears all of them, and each only what is
+// for it.
+func TestManyOverStdio(t *testing.T) {
+	a, b := newCrier(), newCrier()
+	m := newMany(t, camp{change: func(c *mcp.Config) { c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}} }}, map[string]manyServer{
+		"a": {answers: a.answers("legacy")}, "b": {answers: b.answers("modern")},
+	})
+	in, says := io.Pipe()
+	heard, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- m.gateway.ServeStdio(context.Background(), in, out) }()
+	lines := bufio.NewScanner(heard)
+	ask := func(text, want string) {
+		t.Helper()
+		if text != "" {
+			_, err := io.WriteString(says, text+"\n")
+			orFail(t, err)
+		}
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Fatalf("heard %s, want %s", lines.Text(), want)
+		}
+	}
+	ask(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{}}}`, `"serverInfo":{"name":"policy-service"`)
+	_, err := io.WriteString(says, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
+	orFail(t, err)
+	<-a.came
+	<-b.came
+	ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"b__look","arguments":{}}}`, `"ran"`)
+	ask(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"look","arguments":{}}}`, `unknown tool`)
+	for _, c := range []*crier{a, b} {
+		c.says <- manyChanged("prompts/list_changed")
+		ask("", "prompts/list_changed")
+	}
+	if len(m.ran("a")) != 0 || len(m.ran("b")) != 1 {
+		t.Errorf("%q, %q", m.ran("a"), m.ran("b"))
+	}
+	orFail(t, says.Close())
+	orFail(t, <-served)
+}
+
+// Which server is away, the metric says.
+func TestManyMetric(t *testing.T) {
+	door := &manyDoor{state: "away"}
+	reader := sdkmetric.NewManualReader()
+	m := newMany(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
+	available := func() map[string]int64 {
+		var all metricdata.ResourceMetrics
+		orFail(t, reader.Collect(t.Context(), &all))
+		got := map[string]int64{}
+		for _, scope := range all.ScopeMetrics {
+			for _, metric := range scope.Metrics {
+				gauge, ok := metric.Data.(metricdata.Gauge[int64])
+				if !ok || metric.Name != "policy_service.mcp.available" {
+					continue
+				}
+				for _, p := range gauge.DataPoints {
+					of, _ := p.Attributes.Value("of")
+					server, _ := p.Attributes.Value("server")
+					got[of.AsString()+server.AsString()] = p.Value
+				}
+			}
+		}
+		return got
+	}
+	v := m.person(nil)
+	for state, want := range map[string]int64{"away": 0, "": 1} {
+		door.set(state)
+		v.call("b__look", `{}`)
+		if got := available(); len(got) != 3 || got["pdp"] != 1 || got["servera"] != 1 || got["serverb"] != want {
+			t.Errorf("%q: %v", state, got)
+		}
+	}
+}
