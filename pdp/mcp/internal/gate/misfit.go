@@ -23,7 +23,7 @@ import (
 // the tool, so that a model can mend them; but the schema is for those alone who may list the tool. Whoever may not is
 // answered what all of his calls of it are: the PDP's refusal. So what a call that fits costs is not more for it.
 func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int, is bool) {
-	if x.tool.schema == nil {
+	if x.tool == nil || x.tool.schema == nil {
 		return response, 0, false
 	}
 	given := x.params.Get("arguments")
