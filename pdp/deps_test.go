@@ -76,6 +76,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/mcp/internal/gate", "evaluation pdp/mcp/internal/ask pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/rates pdp/mcp/internal/rpc pdp/mcp/internal/seal pdp/mcp/internal/upstream pdp/server/auth", "a message goes its way without knowing where anybody is, or what was configured"},
 	{"pdp/mcp/mcptest", "pdp/pdptest/lies pdp/pdptest/npm", "partners of a gateway for tests, in nobody's binary: what they would share with it they could not find fault with"},
 	{"pdp/mcp/wire", "evaluation pdp/visible", "a gateway sends these messages from outside our server, so they know neither the server nor the store"},
+	{"pdp/mcp/toolschema", "evaluation pdp/visible", "a schema is made of definitions alone: where they come from, and who asks by it, it is told"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
 	{"pdp/when", "", "how people write a time: it knows no clock, and nothing of what happened then"},

@@ -1,0 +1,172 @@
+package toolschema_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/mcp/toolschema"
+)
+
+var updateLists = flag.Bool("update-lists", false, "write what servers of others list")
+
+// typed are policies over arguments of the servers' tools, as an author would write them.
+var typed = map[string]string{
+	"everything": `@id("one kind") permit(principal, action == Action::"everything:get-structured-content", resource) when { ["New York", "Chicago"].contains(context.arguments.location) };
+		@id("research") permit(principal, action == Action::"everything:simulate-research-query", resource) unless { context.arguments has ambiguous && context.arguments.ambiguous };
+		@id("echo") permit(principal, action == Action::"everything:echo", resource) when { context.arguments.message like "hello*" };`,
+	"filesystem": `@id("read here") permit(principal is agent, action in [Action::"filesystem:read_text_file", Action::"filesystem:list_directory"], resource) when { context.arguments.path like "/srv/*" };
+		@id("many") permit(principal, action == Action::"filesystem:read_multiple_files", resource) when { !context.arguments.paths.contains("/etc/passwd") };
+		@id("dry") permit(principal, action == Action::"filesystem:edit_file", resource) when { context.arguments has dryRun && context.arguments.dryRun };`,
+	"memory": `@id("find") permit(principal, action == Action::"memory:search_nodes", resource) when { context.arguments.query != "" };
+		@id("some") permit(principal, action == Action::"memory:create_entities", resource) unless { context.arguments.entities.contains({name: "root", entityType: "person", observations: ["x"]}) };`,
+	"conformance": `@id("any") permit(principal, action in Action::"conformance:*", resource) unless { action in Action::"tool.invoke" && context has purpose && context.purpose == "none" };`,
+}
+
+// The schema of what servers of others listed loads with policies over their arguments, without a warning.
+func TestServers(t *testing.T) {
+	for name := range typed {
+		list, err := os.ReadFile("testdata/lists/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		loadsStrictly(t, name, list)
+	}
+}
+
+func loadsStrictly(t *testing.T, name string, list []byte) {
+	t.Helper()
+	s := generated(t, tools(t, name, list), toolschema.Options{Whole: true})
+	golden(t, name+".cedarschema", s)
+	for _, n := range s.Notes {
+		if n.Server != name || !strings.HasPrefix(n.Pointer, "/inputSchema") {
+			t.Errorf("%+v", n)
+		}
+	}
+	if problems := check(map[string]string{"tools.cedarschema": s.Text, "a.cedar": typed[name] + ofSession}); len(problems) > 0 {
+		t.Errorf("%s: %v\n%s", name, problems, s.Text)
+	}
+}
+
+// ofSession names all types that whole declares.
+const ofSession = `
+@id("lists") permit(principal is user, action in [Action::"tools/list", Action::"initialize"], resource is mcp_server);
+@id("reads") permit(principal, action == Action::"resources/read", resource is resource);
+@id("prompts") permit(principal, action == Action::"prompts/get", resource == prompt::"a");
+@id("votes") permit(principal is user, action == Action::"approval.decide", resource is Approval) when { resource.template == "a" };`
+
+func check(files map[string]string) pdp.Problems {
+	all := fstest.MapFS{}
+	for name, text := range files {
+		all[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	_, problems := pdp.Check(pdp.FS(all))
+	return problems
+}
+
+func generated(t testing.TB, tools []toolschema.Tool, o toolschema.Options) *toolschema.Schema {
+	t.Helper()
+	s, err := toolschema.Generate(tools, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// tools are those of a result of tools/list.
+func tools(t testing.TB, server string, list []byte) (all []toolschema.Tool) {
+	t.Helper()
+	var result struct{ Tools []jsontext.Value }
+	if err := json.Unmarshal(list, &result); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range result.Tools {
+		var named struct{ Name string }
+		if err := json.Unmarshal(d, &named); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, toolschema.Tool{Server: server, Name: named.Name, Definition: d})
+	}
+	return all
+}
+
+// The servers of others list what is kept in testdata, where they are installed (make mcp-conformance).
+func TestServersToday(t *testing.T) {
+	if os.Getenv("MCP_CONFORMANCE") == "" {
+		t.Skip("this installs programs of others: make mcp-conformance")
+	}
+	others := mcptest.Install(t)
+	dir := t.TempDir()
+	for name, command := range map[string][]string{
+		"everything": others.Server("everything"), "filesystem": others.Server("filesystem", dir), "memory": others.Server("memory"),
+		"conformance": mcptest.BuildEverything(t).Command(),
+	} {
+		list := bytes.ReplaceAll(listed(t, command), []byte(dir), []byte("/srv"))
+		file := filepath.Join("testdata/lists", name+".json")
+		if *updateLists {
+			if err := os.WriteFile(file, list, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept, err := os.ReadFile(file)
+		if err != nil || !bytes.Equal(kept, list) {
+			t.Errorf("%s lists other tools than %s has (%v): -update-lists", name, file, err)
+		}
+		loadsStrictly(t, name, list)
+	}
+}
+
+// listed is what a server lists over its standard streams, indented.
+func listed(t *testing.T, command []string) []byte {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), command[0], command[1:]...)
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = c.Wait() }()
+	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	lines := bufio.NewReader(out)
+	answer := func(id int) jsontext.Value {
+		for {
+			line, err := lines.ReadBytes('\n')
+			if err != nil {
+				t.Fatalf("%v: %v", command, err)
+			}
+			var m struct {
+				ID     any
+				Result jsontext.Value
+			}
+			if json.Unmarshal(line, &m) == nil && m.ID == float64(id) {
+				return m.Result
+			}
+		}
+	}
+	answer(1)
+	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	result := answer(2)
+	if err := result.Indent(); err != nil {
+		t.Fatal(err)
+	}
+	return append(result, '\n')
+}
