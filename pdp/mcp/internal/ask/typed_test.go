@@ -66,8 +66,8 @@ func TestTypedArguments(t *testing.T) {
 		{`{"amount":1,"to":"a","note":null,"when":"2001-01-01T00:00:00Z"}`, "denied"},
 		{`{"amount":1,"to":"a","note":null,"when":"2999-01-01T00:00:00.000Z"}`, ok},
 		{`{"amount":1,"to":"a","note":null,"when":"2999-01-01T00:00:00+02:00"}`, "denied"}, // takes less
-		{`{"amount":1,"to":"a","note":null,"free":[null,{"a":1.5}]}`, ok},                   // left out
-		{`{"amount":0.12345,"to":"a","note":null}`, "denied"},                               // no call that the tool permits
+		{`{"amount":1,"to":"a","note":null,"free":[null,{"a":1.5}]}`, ok},                  // left out
+		{`{"amount":0.12345,"to":"a","note":null}`, "denied"},                              // no call that the tool permits
 		{`{"amount":"1","to":"a","note":null}`, "denied"},
 		{`{"to":"a","note":null}`, "denied"},
 	} {
