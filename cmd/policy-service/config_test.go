@@ -39,13 +39,13 @@ var serverKeys = keysPage{root + "/pdp/server/README.md", server.ConfigForm.Keys
 	{"Load", []string{"max_concurrent", "queue_time", "request_time", "max_connections", "rate_limit."}},
 }}
 
-var gatewayKeys = keysPage{root + "/pdp/mcp/README.md", mcp.Form.Keys(), "gateway-key", []keyGroup{
+var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gateway-key", []keyGroup{
 	{"Address and TLS", []string{"listen", "tls.", "resource", "allowed_"}},
 	{"PDP", []string{"pdp."}},
 	{"Identity", []string{"identity."}},
 	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta"}},
 	{"Refusals and obligations", []string{"errors", "deny_http_status", "obligations."}},
-	{"The server behind it", []string{"upstreams"}},
+	{"The server behind it", []string{"upstreams", "lock."}},
 	{"Limits, lists and seals", []string{"limits.", "list.", "seal."}},
 }}
 
@@ -97,7 +97,7 @@ func keyRow(k config.Key, flag string) string {
 // go test ./cmd/policy-service -run PageHasEveryKey -update-keys.
 func TestServerPageHasEveryKey(t *testing.T) { serverKeys.check(t) }
 
-// TestGatewayPageHasEveryKey is the same for pdp/mcp/README.md.
+// TestGatewayPageHasEveryKey is the same for pdp/mcp/REFERENCE.md.
 func TestGatewayPageHasEveryKey(t *testing.T) { gatewayKeys.check(t) }
 
 func (p keysPage) check(t *testing.T) {

@@ -41,6 +41,11 @@ var examples = map[string][]string{
 	"mcp-gateway config schema": {"policy-service mcp-gateway config schema"},
 	"mcp-gateway doctor":        {"policy-service mcp-gateway doctor --config gateway.yaml"},
 
+	"mcp lock": {
+		"policy-service mcp lock --config gateway.yaml --diff",
+		"policy-service mcp lock --config gateway.yaml --accept --server jira",
+	},
+
 	"config check":  {"policy-service config check config.yaml"},
 	"config print":  {"policy-service config print --config config.yaml --policies policies"},
 	"config schema": {"policy-service config schema"},

@@ -17,6 +17,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/cmd/policy-service/internal/operate"
+	"policy-service/cmd/policy-service/internal/tools"
 )
 
 // commands is the whole command line.
@@ -28,6 +29,7 @@ type commands struct {
 	Bench author.Bench  `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
 
 	MCPGateway gateway.Command `cmd:"" name:"mcp-gateway" help:"Stand in front of an MCP server, and have every request decided."`
+	MCP        tools.Command   `cmd:"" name:"mcp" help:"Look at the tools behind a gateway, and at what it asks."`
 
 	Config      operate.Config      `cmd:"" help:"Check, print and describe the configuration."`
 	Conformance operate.Conformance `cmd:"" help:"Test whether the PDP at a URL conforms to AuthZEN."`

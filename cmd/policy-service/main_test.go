@@ -27,7 +27,7 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer})
+	testscript.Main(m, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "listed-mcp-server": listedServer})
 }
 
 // TestScript runs the transcripts in testdata/script. Besides testscript's own
@@ -140,6 +140,9 @@ func asker(client *http.Client) func(*testscript.TestScript, bool, []string) {
 			r, err := http.NewRequest(args[0], url, strings.NewReader(body))
 			ts.Check(err)
 			r.Header.Set("Content-Type", "application/json")
+			if args[1] == "/mcp" {
+				r.Header.Set("Accept", "application/json, text/event-stream")
+			}
 			if credential := ts.Getenv("AUTHORIZATION"); credential != "" {
 				r.Header.Set("Authorization", credential)
 			}

@@ -38,6 +38,7 @@ var readers = map[string]string{
 	"pdp/decisionlog/README.md":          "auditor",
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/mcp/README.md":                  "agent platform",
+	"pdp/mcp/REFERENCE.md":               "agent platform, who looks something up",
 	"pdp/server/README.md":               "operator, who looks something up",
 	"pdp/server/auth/README.md":          "operator, who says who may ask",
 	"policies/REFERENCE.md":              "policy author, who looks something up",
@@ -51,7 +52,7 @@ var elsewhere = map[string]map[string]string{
 	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
 	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
 	"conformance/pep/README.md":               {"yaml": "conformance/pep/cases_test.go, which reads it as a case"},
-	"pdp/mcp/README.md":                       {"yaml": "pdp/mcp/coaz_test.go, which has a gateway judged by it"},
+	"pdp/mcp/REFERENCE.md":                    {"yaml": "pdp/mcp/coaz_test.go, which has a gateway judged by it"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
 }

@@ -55,7 +55,7 @@ func (e *Entry) refusable() bool {
 	case KindDecision, KindSearch, KindBatch, KindReceipt:
 		return true
 	}
-	return false
+	return e.Event == EventToolDrift
 }
 
 // Request is the masked question. Each member is a finished JSON value in the
@@ -136,6 +136,10 @@ const (
 	EventSigningKeyChanged    = "signing_key_changed"
 	// EventApprovalsUpgraded says that a file of approvals of format 1 counts no more.
 	EventApprovalsUpgraded = "approvals_upgraded"
+	// EventToolDrift says that a gateway found a tool that is not what an operator locked. Its details are an
+	// [evaluation.Drift]. Whoever may ask for decisions can have it recorded, so unlike other events it is refused if
+	// there is no room.
+	EventToolDrift = "tool_drift"
 )
 
 // prepared is an entry made ready by the caller's goroutine, so that the one

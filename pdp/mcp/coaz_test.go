@@ -18,17 +18,17 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// letter is the configuration in which the gateway does what the COAZ profile says, and no more, as README.md shows it.
+// letter is the configuration in which the gateway does what the COAZ profile says, and no more, as REFERENCE.md shows it.
 func letter(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("REFERENCE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, text, found := strings.Cut(string(page), "```yaml\nlisten: 127.0.0.1:8391\n")
 	text, _, _ = strings.Cut(text, "```")
 	if !found {
-		t.Fatal("README.md does not show it")
+		t.Fatal("REFERENCE.md does not show it")
 	}
 	return text
 }

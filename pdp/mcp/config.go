@@ -27,7 +27,7 @@ func checkedForm() config.Form[Config] {
 const DefaultListen = "127.0.0.1:8181"
 
 // Config is what a [Gateway] is told. A field with a yaml tag is a key: the file, the environment, the JSON Schema, the
-// help and the page README.md take it from its tags, which [config.Key] explains. To add a key, add a field.
+// help and the page REFERENCE.md take it from its tags, which [config.Key] explains. To add a key, add a field.
 //
 // The zero value of a field is that nobody gave it. [Form] sets the defaults.
 type Config struct {
@@ -59,6 +59,8 @@ type Config struct {
 	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
 	// Upstreams are the servers behind the gateway, by names of the operator's.
 	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP server behind the gateway, by a name of letters, digits, - and _. Policies see a tool as name:tool. This release takes one."`
+	// Lock is what tools are compared with.
+	Lock LockConfig `yaml:"lock"`
 	// Limits bound what requests may cost.
 	Limits LimitsConfig `yaml:"limits"`
 	List   ListConfig   `yaml:"list"`

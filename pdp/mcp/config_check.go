@@ -62,6 +62,7 @@ func (c *Config) mistakes() (all mistakes) {
 	c.Identity.check(&all, c)
 	c.checkQuestions(&all)
 	c.checkUpstreams(&all)
+	c.Lock.check(&all)
 	c.Limits.check(&all)
 	c.Obligations.check(&all)
 	return all

@@ -57,6 +57,18 @@ func newHandlers(c ObligationsConfig, log *slog.Logger, now func() time.Time) (o
 	return all, nil
 }
 
+// promised are the types of [newHandlers], with nothing behind them: for who asks and does nothing.
+func (c ObligationsConfig) promised() obligations.Handlers {
+	nothing := func(context.Context, evaluation.Obligation) error { return errors.New("nobody does it") }
+	all := obligations.Handlers{}
+	for name, given := range map[string]bool{"log": c.Log != nil, "notification": c.Notification != nil, "custom": len(c.Custom) > 0} {
+		if given {
+			all[name] = nothing
+		}
+	}
+	return all
+}
+
 // said is an obligation as it is written down, and sent.
 type said struct {
 	Time       time.Time         `json:"time"`

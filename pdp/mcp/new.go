@@ -20,6 +20,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
+	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/identity"
@@ -93,7 +94,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), ListCache: c.List.Cache, ListTTL: c.List.TTL, Meta: c.Meta,
+			Max: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments)}, Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
 		},
 		Front: gate.Front{Hosts: newHosts(c), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
@@ -111,6 +112,9 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 		return nil, err
 	}
 	if o.Rates, err = newRates(c.Limits, d); err != nil {
+		return nil, err
+	}
+	if o.Lock, err = newLock(c, d); err != nil {
 		return nil, err
 	}
 	if o.Server, err = newServer(c, d, o.Meters); err != nil {
@@ -139,8 +143,17 @@ func (d Deps) withDefaults() Deps {
 }
 
 func newIdentity(c Config, d Deps) (*identity.Identity, error) {
-	o := c.identityOptions()
+	o, err := c.whoAsks()
+	if err != nil {
+		return nil, err
+	}
 	o.Now, o.Logger = d.Now, d.Logger
+	return identity.New(o)
+}
+
+// whoAsks says for whom requests are, and has the fixed identity in it if there is one.
+func (c Config) whoAsks() (identity.Options, error) {
+	o := c.identityOptions()
 	if s := c.Identity.Static; s != nil {
 		claims := map[string]any{"sub": s.Sub}
 		for name, v := range map[string]string{"client_id": s.ClientID, "iss": s.Issuer} {
@@ -150,10 +163,10 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 		}
 		var err error
 		if o.Static, err = evaluation.NewObject(claims); err != nil {
-			return nil, fmt.Errorf("identity.static: %w", err)
+			return o, fmt.Errorf("identity.static: %w", err)
 		}
 	}
-	return identity.New(o)
+	return o, nil
 }
 
 func (c Config) identityOptions() identity.Options {
@@ -171,14 +184,19 @@ func (c Config) identityOptions() identity.Options {
 }
 
 func newAsker(c Config, d Deps) (*ask.Asker, error) {
+	handlers, err := newHandlers(c.Obligations, d.Logger, d.Now)
+	if err != nil {
+		return nil, err
+	}
+	return c.asker(d, handlers)
+}
+
+// asker makes the one that asks, for a gateway and for who explains what a gateway asks.
+func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error) {
 	o := ask.Options{
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
 		Ask: ask.Ask(c.Ask), Strict: c.Strict, Declared: ask.Declared(c.Declared), Errors: ask.Errors(c.Errors), DenyStatus: int(c.DenyHTTPStatus),
-		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Logger: d.Logger,
-	}
-	var err error
-	if o.Handlers, err = newHandlers(c.Obligations, d.Logger, d.Now); err != nil {
-		return nil, err
+		Properties: c.Identity.Properties, Mappings: map[string]evaluation.Object{}, Labels: map[string]map[string]string{}, Handlers: handlers, Logger: d.Logger,
 	}
 	for _, name := range c.Dialects {
 		if name == "sep" {

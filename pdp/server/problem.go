@@ -30,6 +30,8 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 		return unrecorded(err, "the decision could not be recorded, so there is none; ask again later")
 	case errors.Is(err, audit.ErrReceipt):
 		return unrecorded(err, "the receipt may not be on record; send it again later, and 409 says that it was")
+	case errors.Is(err, audit.ErrDrift):
+		return unrecorded(err, "the drift may not be on record; send it again later with the same X-Request-ID, by which two records of one drift are known")
 	}
 	return nil
 }

@@ -20,3 +20,19 @@ func Distance(a, b string) int {
 	}
 	return row[len(b)]
 }
+
+// Nearest is the name that somebody may have meant: the first of those that are nearest. It is not ok if none is near. Names
+// that are long are not compared: each comparison costs the product of their lengths.
+func Nearest(name string, among []string) (near string, ok bool) {
+	const most = 256
+	least := 1 + max(2, len(name)/3)
+	for _, other := range among {
+		if len(name) > most || len(other) > most || other == name {
+			continue
+		}
+		if d := Distance(name, other); d < least {
+			near, least, ok = other, d, true
+		}
+	}
+	return near, ok
+}

@@ -12,3 +12,21 @@ func TestDistance(t *testing.T) {
 		}
 	}
 }
+
+func TestNearest(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		of   []string
+		want string
+	}{
+		{"jrai", []string{"mail", "jira", "jiras"}, "jira"},
+		{"x", nil, ""},
+		{"create_tiket", []string{"delete", "create_ticket"}, "create_ticket"},
+		{"delete_everything", []string{"look"}, ""},
+		{"look", []string{"look"}, ""}, // that is what was written
+	} {
+		if got, ok := Nearest(test.name, test.of); got != test.want || ok != (test.want != "") {
+			t.Errorf("%s: %q, %v", test.name, got, ok)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 )
@@ -34,6 +35,11 @@ func (p *reporting) event(s *decisionlog.Recorded) error {
 		return addEvent(&p.service.Losses, s, func(l *Loss) { l.At = moment(s) })
 	case decisionlog.EventRedacted:
 		return p.redaction(s)
+	case decisionlog.EventToolDrift:
+		var drift evaluation.Drift
+		err := json.Unmarshal(s.Details, &drift)
+		p.report.ToolDrift[string(drift.Change)]++
+		return err
 	}
 	return nil
 }

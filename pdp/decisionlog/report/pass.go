@@ -58,6 +58,7 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 			Population: Population{Kinds: map[string]int64{}},
 			Denies:     map[string]int64{},
 			Approvals:  map[string]approval.Tally{},
+			ToolDrift:  map[string]int64{},
 		},
 	}
 	p.gaps.found = func(g DatedGap) {

@@ -41,11 +41,13 @@ type Report struct {
 	// receipt there is, also of later.
 	Obligations map[string]Obligations `json:"obligations"`
 	// Approvals are the approval requests, by the form in which they were asked for.
-	Approvals   map[string]approval.Tally `json:"approvals"`
-	Redactions  []Redaction               `json:"redactions"`
-	ClockBehind []ClockBehind             `json:"clock_behind"`
-	Days        Days                      `json:"days"`
-	Service     *Service                  `json:"service,omitzero"`
+	Approvals map[string]approval.Tally `json:"approvals"`
+	// ToolDrift is how often a gateway found a tool that is not what an operator locked, by the change.
+	ToolDrift   map[string]int64 `json:"tool_drift"`
+	Redactions  []Redaction      `json:"redactions"`
+	ClockBehind []ClockBehind    `json:"clock_behind"`
+	Days        Days             `json:"days"`
+	Service     *Service         `json:"service,omitzero"`
 }
 
 // Population are the records of the time that have content.

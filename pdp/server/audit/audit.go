@@ -1,8 +1,8 @@
 // Package audit serves the decision log: to auditors, who read it and prove with it, to operators, who rotate its key
-// and redact records, and to PEPs, who report what became of their obligations. Start with [Audit.Routes].
+// and redact records, and to PEPs, who report what became of their obligations, and of tools. Start with [Audit.Routes].
 //
 // An auditor sees only the records of some tenants. The type auditor is a request together with what its caller sees,
-// and every handler but one is given it. A record of another tenant gets the same answer as a record that does not
+// and every handler but those for PEPs is given it. A record of another tenant gets the same answer as a record that does not
 // exist.
 //
 // Reading shares the processors with decisions, so it is bounded twice. [Audit.Reading] limits how many requests work
@@ -85,6 +85,9 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	}
 	const one = "/v1/decisions/:id"
 	route(one+"/obligations", a.receipts, http.MethodPost)
+	for _, prefix := range []string{"", door.TenantPrefix} {
+		route(prefix+"/v1/tools/drift", a.toolDrift, http.MethodPost)
+	}
 	get("/v1/decisions", a.decisionsPage, pageParameters...)
 	get(one, a.ofRecord(a.decisionRecord))
 	get(one+"/proof", a.ofRecord(a.decisionProof))

@@ -68,10 +68,11 @@ func eventName(s *decisionlog.Recorded) string {
 }
 
 // severityOf is a warning if an operator should look: a policy that errs, and what went
-// wrong with the service itself. A deny is what policies are for.
+// wrong with the service itself or with tools. A deny is what policies are for.
 func severityOf(s *decisionlog.Recorded) log.Severity {
 	switch s.Event {
-	case decisionlog.EventBundleRefused, decisionlog.EventConfigurationRefused, decisionlog.EventCrash, decisionlog.EventResumed, decisionlog.EventDropped:
+	case decisionlog.EventBundleRefused, decisionlog.EventConfigurationRefused, decisionlog.EventCrash, decisionlog.EventResumed, decisionlog.EventDropped,
+		decisionlog.EventToolDrift:
 		return log.SeverityWarn
 	}
 	if len(s.Errors) > 0 {

@@ -73,6 +73,10 @@ func printAuditReport(s cli.Streams, r report.Report) error {
 	t.approvals(r.Approvals)
 	t.bundles(r.Bundles)
 	t.days(r)
+	t.none("tool drift", len(r.ToolDrift))
+	if len(r.ToolDrift) > 0 {
+		t.row("tool drift", "%s", cli.Counts("", r.ToolDrift, ""))
+	}
 	t.none("redactions", len(r.Redactions))
 	for _, one := range r.Redactions {
 		t.row("redaction", "%s: record %d, by %s: %s", recordedAt(one.At), one.Of,

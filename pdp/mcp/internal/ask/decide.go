@@ -1,7 +1,6 @@
 package ask
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -17,32 +16,19 @@ import (
 // [Permit.Done] is to be called when all is over.
 func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	w := a.refuser(&op)
-	switch a.standing(&op) {
-	case asked:
-	case passes:
-		return &Permit{}, nil
-	case denied:
-		return nil, w.denial("", "the method has no mapping")
-	default:
-		return nil, w.unknownMethod()
-	}
-	if op.Principal == nil {
-		return nil, w.unavailable(0, "nobody knows for whom the request is")
-	}
-	pdp := a.o.PDP[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]
-	if pdp == nil {
-		return nil, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
-	}
-	questions, params, refusal := a.questions(ctx, w, &op)
+	plan, refusal := a.Plan(ctx, op)
 	if refusal != nil {
 		return nil, refusal
 	}
-	p := &Permit{pdp: pdp, refuse: w, method: op.Method}
+	if len(plan.questions) == 0 {
+		return &Permit{}, nil
+	}
+	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method}
 	handlers := a.handlers(p)
 	var all []authzenclient.Undischarged
 	var last question
-	for _, last = range questions {
-		answers := last.ask(ctx, pdp, handlers.Types())
+	for _, last = range plan.questions {
+		answers := last.ask(ctx, plan.pdp, handlers.Types())
 		all = append(all, answers...)
 		if slices.ContainsFunc(answers, authzenclient.Undischarged.Denied) {
 			break // nothing more can come of it
@@ -52,34 +38,34 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if p.decided.Permitted() {
 		return p, nil
 	}
-	pdp.ReportAll(ctx, &p.decided)
-	return nil, a.refusalOf(w, &op, params, last, p.decided.First())
+	plan.pdp.ReportAll(ctx, &p.decided)
+	return nil, a.refusalOf(w, &op, last, p.decided.First())
 }
 
 // questions are all that is to be asked about a request, in order: what the tool declares first, and last what is trusted.
 // If one cannot be made, none is asked.
-func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]question, *parameters, *Refusal) {
+func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]question, *Refusal) {
 	params := &parameters{members: op.Params}
 	var all []question
 	var err error
 	if op.Method == toolsCall {
 		if refusal := callable(w, op, params); refusal != nil {
-			return nil, nil, refusal
+			return nil, refusal
 		}
 		if op.Tool.declared != nil {
 			if all, err = a.declaredQuestions(ctx, op, params); err != nil {
-				return nil, nil, w.unmapped(err)
+				return nil, w.unmapped(err)
 			}
 			if a.o.Declared == Instead {
-				return all, params, nil
+				return all, nil
 			}
 		}
 	}
 	more, err := a.trusted(op, params, nil)
 	if err != nil {
-		return nil, nil, w.unmapped(err)
+		return nil, w.unmapped(err)
 	}
-	return append(all, more...), params, nil
+	return append(all, more...), nil
 }
 
 // callable refuses a call that is of another tool than the operation says, or of a kind that there is none of.
@@ -107,7 +93,7 @@ func (a *Asker) handlers(p *Permit) obligations.Handlers {
 }
 
 // refusalOf says why the answers to questions are no permit. Last is the question that was asked last.
-func (a *Asker) refusalOf(w refuser, op *Operation, params *parameters, last question, e authzenclient.Enforcement) *Refusal {
+func (a *Asker) refusalOf(w refuser, op *Operation, last question, e authzenclient.Enforcement) *Refusal {
 	if r := w.failure(e.Err()); r != nil {
 		return r
 	}
@@ -115,7 +101,7 @@ func (a *Asker) refusalOf(w refuser, op *Operation, params *parameters, last que
 	if d.Reason() != string(evaluation.ApprovalRequired) || !last.whole {
 		return w.denial(d.ReasonUser(), e.String())
 	}
-	wanted := authorization{Tool: op.Tool.Shown, Arguments: params.members.Get("arguments"), Requester: last.requests[0].Subject.ID, Reason: d.ReasonUser()}
+	wanted := authorization{Tool: op.Tool.Shown, Arguments: op.Params.Get("arguments"), Requester: last.requests[0].Subject.ID, Reason: d.ReasonUser()}
 	if wanted.Arguments == nil {
 		wanted.Arguments = jsontext.Value("{}")
 	}

@@ -11,6 +11,7 @@ import (
 
 // question is what the PDP is asked in one message.
 type question struct {
+	source Source
 	// whole says that it is trusted, and that all of a call is in it, so that people can approve the very call.
 	whole    bool
 	requests []evaluation.Request
@@ -33,10 +34,10 @@ func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []st
 }
 
 // asWritten are the questions of a mapping, to which nothing is added.
-func asWritten(asked coaz.Questions) []question {
+func asWritten(from Source, asked coaz.Questions) []question {
 	all := make([]question, len(asked.Envelopes))
 	for n, e := range asked.Envelopes {
-		all[n] = question{requests: e.Requests, body: e.Body, api: e.API}
+		all[n] = question{source: from, requests: e.Requests, body: e.Body, api: e.API}
 	}
 	return all
 }
@@ -58,7 +59,7 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 	for _, w := range asked.Warnings {
 		a.o.Logger.WarnContext(ctx, w.Detail, "server", op.Tool.Server, "tool", op.Tool.Name, "mapping", m.Digest(), "at", w.Pointer)
 	}
-	all := asWritten(asked)
+	all := asWritten(Source{DeclaredMapping, m}, asked)
 	for n := range all {
 		if a.o.Declared == Instead {
 			break
@@ -104,7 +105,7 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 			action.Name = op.Tool.resource.ID
 		}
 		q := evaluation.Request{Subject: who.subject, Action: action, Resource: op.Tool.resource, Context: said}
-		return []question{{whole: true, requests: []evaluation.Request{q}}}, nil
+		return []question{{source: Source{Author: BuiltIn}, whole: true, requests: []evaluation.Request{q}}}, nil
 	}
 	requests, err := a.defaults(op, params)
 	if err != nil {
@@ -119,7 +120,7 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 			return nil, err
 		}
 	}
-	return []question{{requests: requests}}, nil
+	return []question{{source: a.standard(op.Method), requests: requests}}, nil
 }
 
 // spokenBy is a question of the binding with our own subject. The binding's context stands beside what the speaker says.
@@ -154,7 +155,7 @@ func (a *Asker) operatorQuestions(op *Operation, params *parameters, m *coaz.Map
 	if err != nil {
 		return nil, err
 	}
-	questions := asWritten(asked)
+	questions := asWritten(Source{Operator, m}, asked)
 	arguments, given := all.Get("arguments")
 	if op.Method == toolsCall && given && len(questions) == 1 && len(asked.Requests) == 1 {
 		inside, _ := asked.Requests[0].Context.Get("arguments")
@@ -172,7 +173,7 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 			return nil, err
 		}
 		asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: all, Token: admitted(op.Principal.Claims)})
-		return asWritten(asked), err
+		return asWritten(Source{BindingDefault, m}, asked), err
 	}
 	requests, err := a.defaults(op, params)
 	if err != nil {
@@ -200,5 +201,5 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 			requests[n].Context = requests[n].Context.With("person", person)
 		}
 	}
-	return []question{{whole: op.Method == toolsCall, requests: requests}}, nil
+	return []question{{source: a.standard(op.Method), whole: op.Method == toolsCall, requests: requests}}, nil
 }

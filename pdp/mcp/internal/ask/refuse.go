@@ -28,6 +28,8 @@ type Refusal struct {
 	Data    jsontext.Value
 	// Why is for the operator's log.
 	Why string
+	// Cause is why no question could be made, nil of every other refusal.
+	Cause error
 }
 
 // Failure is the response to the request.
@@ -120,7 +122,9 @@ func (w refuser) unmapped(err error) *Refusal {
 		text = "COAZ mapping error: " + text
 	}
 	text = line(text, mostReason)
-	return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), text, data{}, text)
+	r := w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), text, data{}, text)
+	r.Cause = err
+	return r
 }
 
 // denial is the PDP's no, or ours where nobody is asked.

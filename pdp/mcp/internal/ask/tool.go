@@ -2,9 +2,6 @@ package ask
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -12,6 +9,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/lock"
 )
 
 // Tool is a tool of an upstream as a gateway lists it. [Asker.Tool] makes one.
@@ -30,31 +28,20 @@ type Tool struct {
 	operator *coaz.Mapping     // nil if there is none for it
 }
 
-// What a definition may be. The largest of it that is in each question is bounded apart: lists ask about many tools at once.
-var (
-	definitionLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000}
-	hintLimits       = evaluation.Limits{Body: 8 << 10, Depth: 10, Elements: 128, NestedElements: 64, ArrayDepth: 2, Values: 256}
-)
+// hintLimits are what of a definition may be in each question: lists ask about many tools at once.
+var hintLimits = evaluation.Limits{Body: 8 << 10, Depth: 10, Elements: 128, NestedElements: 64, ArrayDepth: 2, Values: 256}
 
 // Tool reads a definition, and compiles what mappings it declares: when tools are listed, and not when they are called. A
 // tool for which it gives an error can neither be listed nor called. Labels are the operator's for this tool.
 func (a *Asker) Tool(server, shown string, definition jsontext.Value, labels map[string]string) (*Tool, error) {
-	d, err := evaluation.ParseWithNulls(definition, definitionLimits)
+	read, err := lock.ParseTool(definition)
 	if err != nil {
-		return nil, fmt.Errorf("the definition: %w", err)
+		return nil, err
 	}
-	name, _ := d.Get("name")
-	if name.Kind() != evaluation.String || name.Text() == "" {
-		return nil, errors.New("the definition has no name")
-	}
-	canonical, ok := d.Value().AppendCanonical(nil)
-	if !ok {
-		return nil, errors.New("the definition has a number that is too large to be compared")
-	}
-	sum := sha256.Sum256(canonical)
+	d := read.Definition()
 	t := &Tool{
-		Server: server, Name: name.Text(), Shown: shown, Definition: bytes.Clone(definition),
-		Labels: map[string]string{}, Digest: base64.RawURLEncoding.EncodeToString(sum[:]),
+		Server: server, Name: read.Name(), Shown: shown, Definition: bytes.Clone(definition),
+		Labels: map[string]string{}, Digest: read.Digest(),
 	}
 	maps.Copy(t.Labels, a.o.Labels[server])
 	maps.Copy(t.Labels, labels)
@@ -70,6 +57,21 @@ func (a *Asker) Tool(server, shown string, definition jsontext.Value, labels map
 		return nil, err
 	}
 	return t, nil
+}
+
+// Pinned is the tool, with whether it is as it is locked in questions about it.
+func (t *Tool) Pinned(pinned bool) *Tool {
+	as := *t
+	as.resource.Properties = t.resource.Properties.With("pinned", pins[pinned])
+	return &as
+}
+
+var pins = map[bool]evaluation.Value{true: boolean(true), false: boolean(false)}
+
+func boolean(b bool) evaluation.Value {
+	o, _ := evaluation.NewObject(map[string]any{"": b})
+	v, _ := o.Get("")
+	return v
 }
 
 // readable is a definition without the mappings of dialects that are not read.

@@ -24,13 +24,14 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/seal"
 	"policy-service/pdp/server/auth"
 )
 
-// Options are what a gateway is made of. All are needed.
+// Options are what a gateway is made of. All are needed but the last two.
 type Options struct {
 	Settings
 	Identity *identity.Identity
@@ -43,16 +44,27 @@ type Options struct {
 	Logger   *slog.Logger
 	Now      func() time.Time
 	Front    Front
+	// Lock is what servers are compared with.
+	Lock Lock
+	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
+	Drifted func(Drift)
 }
 
 // Settings are what of the configuration counts for each request.
 type Settings struct {
-	// MaxBody and MaxArguments are sizes in bytes.
-	MaxBody, MaxArguments int
-	// ListCache is how long a server's list of tools is kept here, ListTTL how long clients may keep a list.
-	ListCache, ListTTL time.Duration
+	Max   Sizes
+	Lists Lists
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
+}
+
+// Sizes bound what clients send, in bytes.
+type Sizes struct{ Body, Arguments int }
+
+// Lists say how old lists may become.
+type Lists struct {
+	// Cache is how long a server's list of tools is kept here, TTL how long clients may keep a list.
+	Cache, TTL time.Duration
 }
 
 // Gateway stands in front of an MCP server, and has the PDP decide what reaches it.
@@ -63,6 +75,7 @@ type Gateway struct {
 	sessions sessions
 	links    links
 	held     holding
+	drifts   *drift.Register
 	tokens   atomic.Uint64
 
 	ctx    context.Context // ends with Close
@@ -79,10 +92,13 @@ type Gateway struct {
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
-	g := &Gateway{o: o, ctx: ctx, stop: cancel}
+	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(&g.health))
+	if o.Lock.File != nil {
+		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Server.Name))
+	}
 	return g
 }
 

@@ -24,6 +24,9 @@ func (g *Gateway) Ready() error {
 	if g.health.server.Load() {
 		errs = append(errs, errNoServer)
 	}
+	if g.o.Lock.File != nil {
+		errs = append(errs, g.o.Lock.File.Err(), g.drifts.Err())
+	}
 	return errors.Join(errs...)
 }
 

@@ -92,7 +92,7 @@ func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Initialized(session.Server(), session.Era(), x.client.version)
+	result, err := era.Initialized(x.g.introduces(x.link, session), session.Era(), x.client.version)
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}

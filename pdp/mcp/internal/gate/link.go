@@ -226,8 +226,9 @@ type Relays struct {
 	Hosts []string
 }
 
-// tool is a tool and what its calls have in their headers.
+// tool is a tool, what its calls have in their headers, and whether it is as it is locked.
 type tool struct {
 	*ask.Tool
 	headers []era.HeaderParam
+	pinned  bool
 }

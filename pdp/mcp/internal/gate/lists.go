@@ -45,8 +45,8 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 
 // listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
 func (x *exchange) listed(m rpc.Message) (rpc.Message, int) {
-	if result, err := m.ResultObject(); err == nil && x.client.era == era.Modern && x.g.o.ListTTL > 0 {
-		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.o.ListTTL.Milliseconds(), 10))).Value()
+	if result, err := m.ResultObject(); err == nil && x.client.era == era.Modern && x.g.o.Lists.TTL > 0 {
+		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.o.Lists.TTL.Milliseconds(), 10))).Value()
 	}
 	return x.result(m)
 }

@@ -22,6 +22,7 @@ type Meters struct {
 	calls, dropped metric.Int64Counter
 	pdp, upstream  metric.Float64Histogram
 	available      metric.Int64ObservableGauge
+	drift          metric.Int64ObservableGauge
 	meter          metric.Meter
 	labels         map[howEnded]metric.MeasurementOption
 }
@@ -44,12 +45,13 @@ func labelled() map[howEnded]metric.MeasurementOption {
 func NewMeters(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m, labels: labelled()}
-	var errs [5]error
+	var errs [6]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
 	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
 	t.dropped, errs[3] = m.Int64Counter("policy_service.mcp.dropped", metric.WithDescription("Messages of MCP servers and clients that went nowhere, by reason."))
 	t.available, errs[4] = m.Int64ObservableGauge("policy_service.mcp.available", metric.WithDescription("Whether the PDP and the MCP server answered when they were last asked: 1 or 0."))
+	t.drift, errs[5] = m.Int64ObservableGauge("policy_service.mcp.drift", metric.WithDescription("How much of what an MCP server lists is not as it is locked, by server."))
 	return &t, errors.Join(errs[:]...)
 }
 

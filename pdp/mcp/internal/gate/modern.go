@@ -121,7 +121,7 @@ func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Discovered(s.Server(), s.Era())
+	result, err := era.Discovered(x.g.introduces(x.link, s), s.Era())
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}

@@ -11,10 +11,12 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/lock"
 )
 
 // A server's tools are listed for each link apart: a server may show one client what it does not show another, and what a
@@ -34,6 +36,7 @@ type toolbox struct {
 	loading turn
 	// version counts what made the listing old, so that one that was begun before is not kept.
 	version int
+	drift   drift.Seen
 }
 
 // listing is one answer to tools/list, of all pages. It is not changed once it is made.
@@ -42,6 +45,7 @@ type listing struct {
 	byName map[string]*tool
 	rest   rpc.Object // the other members of the result
 	of     upstream.Session
+	locking
 }
 
 func (t *toolbox) forget() {
@@ -54,29 +58,31 @@ func (t *toolbox) forget() {
 // list is the listing, no older than the gateway's setting. At most one is made at a time.
 func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c client) (*listing, error) {
 	t := &l.tools
-	if listed, _, _ := t.fresh(g.o.Now()); listed != nil {
+	locked := g.o.Lock.current()
+	if listed, _, _ := t.fresh(g.o.Now(), locked); listed != nil {
 		return listed, nil
 	}
 	if err := t.loading.take(ctx); err != nil {
 		return nil, &upstream.Error{Detail: "the client has gone", Err: err}
 	}
 	defer t.loading.leave()
-	listed, before, version := t.fresh(g.o.Now())
+	listed, before, version := t.fresh(g.o.Now(), locked)
 	if listed != nil { // somebody had the turn before
 		return listed, nil
 	}
-	listed, err := g.fetch(ctx, l, who, c, before)
+	listed, err := g.fetch(ctx, l, who, c, locked, before)
 	if err == nil {
-		t.keep(listed, version, g.o.Now().Add(g.o.ListCache))
+		g.compare(l, listed)
+		t.keep(listed, version, g.o.Now().Add(g.o.Lists.Cache))
 	}
 	return listed, err
 }
 
-// fresh is the listing if it is not too old, and otherwise the one before it.
-func (t *toolbox) fresh(now time.Time) (listed, before *listing, version int) {
+// fresh is the listing if it is not too old and was compared with what is locked, and otherwise the one before it.
+func (t *toolbox) fresh(now time.Time, locked *lock.File) (listed, before *listing, version int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.listed != nil && now.Before(t.until) {
+	if t.listed != nil && now.Before(t.until) && t.listed.file == locked {
 		return t.listed, nil, t.version
 	}
 	return nil, t.listed, t.version
@@ -92,10 +98,10 @@ func (t *toolbox) keep(l *listing, version int, until time.Time) {
 }
 
 // fetch lists all tools. What has not changed since before is not compiled again.
-func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c client, before *listing) (*listing, error) {
+func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c client, locked *lock.File, before *listing) (*listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	all := &listing{byName: map[string]*tool{}}
+	all := &listing{byName: map[string]*tool{}, locking: newLocking(locked)}
 	cursor, size := "", 0
 	for page := 0; ; page++ {
 		if page == mostPages {
@@ -148,32 +154,42 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 		g.o.Logger.Warn("a tool is left out: the server lists two by that name", "server", s.Name, "tool", name)
 		all.tools = slices.DeleteFunc(all.tools, func(t *tool) bool { return t == other })
 		all.byName[name] = nil
+		delete(all.compiled, name)
+		delete(all.other, name)
 		return
 	}
 	if s.Hidden[name] {
 		return
 	}
-	t := before.unchanged(name, definition)
+	t := before.unchanged(name, definition, all)
 	if t == nil {
-		if t, err = g.compile(s, name, o, definition); err != nil {
+		if t, err = g.compile(s, name, o, definition, all); err != nil {
 			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
 			all.byName[name] = nil // and stays out, if another is listed by that name
+			all.differs(definition)
 			return
 		}
+	}
+	if !all.admits(t, g.o.Lock) {
+		all.byName[name] = nil
+		return
 	}
 	all.byName[name] = t
 	all.tools = append(all.tools, t)
 }
 
-// unchanged is a tool of a listing, if it is defined as it was.
-func (l *listing) unchanged(name string, definition jsontext.Value) *tool {
-	if l == nil || l.byName[name] == nil || !bytes.Equal(l.byName[name].Definition, definition) {
+// unchanged is a tool of a listing, if it is defined as it was, and locked or not as it was.
+func (l *listing) unchanged(name string, definition jsontext.Value, now *listing) *tool {
+	if l == nil || l.compiled[name] == nil || !bytes.Equal(l.compiled[name].Definition, definition) {
 		return nil
 	}
-	return l.byName[name]
+	if t := l.compiled[name]; t.pinned == now.pins(t.Tool) {
+		return t
+	}
+	return nil
 }
 
-func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsontext.Value) (*tool, error) {
+func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsontext.Value, in *listing) (*tool, error) {
 	t, err := g.o.Asker.Tool(s.Name, name, definition, s.Labels[name])
 	if err != nil {
 		return nil, err
@@ -182,7 +198,11 @@ func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsont
 	if err != nil {
 		return nil, err
 	}
-	return &tool{t, headers}, nil
+	pinned := in.pins(t)
+	if in.file != nil {
+		t = t.Pinned(pinned)
+	}
+	return &tool{t, headers, pinned}, nil
 }
 
 // request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.

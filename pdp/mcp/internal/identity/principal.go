@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strings"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/server/auth"
@@ -50,17 +51,22 @@ func (i *Identity) principal(t auth.Token) (*Principal, error) {
 	case t.Login && !e.AllowIDTokens:
 		return nil, errors.New("the token is an ID token, which gives access to nothing; send an access token")
 	}
+	return i.holder(t.Claims, e, t.Subject, t.Expires)
+}
+
+// holder is whom the claims of an issuer's access token name. Sub is the claim of that name.
+func (i *Identity) holder(claims evaluation.Object, e Issuer, sub string, expires time.Time) (*Principal, error) {
 	// RFC 7800: the token is of whoever has a key, by DPoP or TLS. Without the proof it could be anybody's.
-	if _, bound := t.Claims.Get("cnf"); bound {
+	if _, bound := claims.Get("cnf"); bound {
 		return nil, errors.New("the token is bound to a key, for which this gateway takes no proof; get a plain bearer token")
 	}
-	p, err := i.named(t.Claims, e)
+	p, err := i.named(claims, e)
 	if err != nil {
 		return nil, err
 	}
-	p.Issuer, p.Expires, p.now = t.Issuer, t.Expires, i.now
-	p.Person = evaluation.PersonOf(t.Issuer, t.Subject)
-	p.Key = keyOf(t.Issuer, t.Subject, p.Subject, p.Client)
+	p.Issuer, p.Expires, p.now = e.Issuer, expires, i.now
+	p.Person = evaluation.PersonOf(e.Issuer, sub)
+	p.Key = keyOf(e.Issuer, sub, p.Subject, p.Client)
 	return p, nil
 }
 

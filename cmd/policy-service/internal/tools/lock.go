@@ -1,0 +1,163 @@
+package tools
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"strings"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/server/config"
+)
+
+// Lock compares what servers have with what was accepted.
+type Lock struct {
+	Config    cli.Given `required:"" placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway. Its lock.file is the lock."`
+	Diff      bool      `xor:"what" help:"Say what is not as it is locked, line by line."`
+	Accept    bool      `xor:"what" help:"Write the lock, and say what is changed in it."`
+	Server    cli.Given `placeholder:"NAME" help:"Look at one upstream alone. What is locked of the others stays."`
+	TokenFile cli.Given `placeholder:"FILE" help:"The access token of a client of the gateway, for upstreams whose credentials are exchanged for it. - is standard input."`
+}
+
+// Help ends the command's help.
+func (Lock) Help() string {
+	return "The command connects with each upstream as the gateway does, and lists its tools. Without --diff and --accept it prints the " +
+		"lock that --accept would write. Read what you accept: a definition is what a model is told.\n\n" +
+		"Exit codes: 0 if nothing has changed, or it is accepted; 1 if --diff finds a change; 2 if it cannot run, or an upstream cannot be " +
+		"asked. Of that one nothing is written."
+}
+
+// Run asks the servers, and says or writes what they answer.
+func (c Lock) Run(s cli.Streams) error {
+	told, token, err := c.read(s)
+	if err != nil {
+		return err
+	}
+	locked, mended, err := c.locked(told)
+	if err != nil {
+		return err
+	}
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	found, away := mcp.Survey(ctx, told, mcp.Deps{Logger: warnings(s.Err)}, token)
+	if ctx.Err() != nil {
+		return errors.New("it was interrupted, and nothing is written; run it again")
+	}
+	now := c.merged(locked, found, told)
+	changed := false
+	switch {
+	case c.Diff:
+		changed = printChanges(s, lock.Compare(locked, now), "nothing has changed")
+	case c.Accept:
+		if away != nil && (mended || len(found.Servers) == 0) {
+			return fmt.Errorf("%w; nothing is written: what is locked of it is not known", away)
+		}
+		if err := accept(s, told.Lock.File, locked, now); err != nil {
+			return err
+		}
+	default:
+		s.Print("%s", cli.Lines(strings.TrimSuffix(string(now.Text()), "\n")))
+	}
+	if away != nil {
+		return fmt.Errorf("%w; see that it runs, and that policy-service mcp-gateway doctor finds nothing", away)
+	}
+	if changed {
+		return cli.No
+	}
+	return nil
+}
+
+// read is the configuration, of one server alone if only that is asked for, and the token.
+func (c Lock) read(s cli.Streams) (told mcp.Config, token string, err error) {
+	if _, err = mcp.Form.Read(config.Given{File: string(c.Config)}, &told); err != nil {
+		return told, "", err
+	}
+	mcp.Form.SetDefaults(&told)
+	if told.Lock.File == "" {
+		return told, "", fmt.Errorf("%s has no lock.file; add lock: {file: tools.lock.json}", c.Config)
+	}
+	if name := string(c.Server); name != "" {
+		u, known := told.Upstreams[name]
+		if !known {
+			return told, "", fmt.Errorf("--server: there is no upstream %q; write a name of upstreams in the configuration", name)
+		}
+		told.Upstreams = map[string]mcp.UpstreamConfig{name: u}
+	}
+	if c.TokenFile != "" {
+		text, err := cli.ReadSmall(string(c.TokenFile), s.In)
+		if err != nil {
+			return told, "", fmt.Errorf("--token-file: %w; write an access token into a file", err)
+		}
+		if token = strings.TrimSpace(string(text)); token == "" || strings.ContainsAny(token, " \t\r\n") {
+			return told, "", errors.New("--token-file: it holds no token; write the token, and nothing else, on one line")
+		}
+	}
+	return told, token, nil
+}
+
+// locked is what the file has; nothing if there is none yet, or if it is broken and to be mended.
+func (c Lock) locked(told mcp.Config) (f lock.File, mended bool, err error) {
+	f, err = lock.Read(told.Lock.File)
+	wrong := (*lock.Error)(nil)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return lock.File{}, false, nil
+	case errors.As(err, &wrong) && c.Accept && c.Server == "":
+		return lock.File{}, true, nil
+	case errors.As(err, &wrong) && c.Accept:
+		return f, false, fmt.Errorf("%w; leave --server out: what is locked of other upstreams cannot be kept", err)
+	}
+	return f, false, err
+}
+
+// merged is what was found, and what was locked of servers that nobody has looked at.
+func (c Lock) merged(locked, found lock.File, told mcp.Config) lock.File {
+	now := lock.File{Servers: maps.Clone(found.Servers)}
+	if now.Servers == nil {
+		now.Servers = map[string]lock.Server{}
+	}
+	for name, server := range locked.Servers {
+		_, asked := told.Upstreams[name]
+		if _, answered := found.Servers[name]; !answered && (asked || c.Server != "") {
+			now.Servers[name] = server
+		}
+	}
+	return now
+}
+
+func accept(s cli.Streams, file string, locked, now lock.File) error {
+	if err := now.Write(file); err != nil {
+		return fmt.Errorf("cannot write the lock: %w; try it where %s can be written", err, file)
+	}
+	printChanges(s, lock.Compare(locked, now), "nothing has changed")
+	s.Print("%s is written", file)
+	return nil
+}
+
+// warnings logs what somebody should look at, and not what goes well.
+func warnings(to io.Writer) *slog.Logger {
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// printChanges prints what is changed, and reports whether anything is.
+func printChanges(s cli.Streams, changes []lock.Change, none string) bool {
+	for _, c := range changes {
+		s.Print("%s", c.Title())
+		for _, line := range c.Lines() {
+			hue := cli.Red
+			if strings.HasPrefix(line, "+") {
+				hue = cli.Green
+			}
+			s.Print("  %s", s.Colour(hue, line))
+		}
+	}
+	if len(changes) == 0 {
+		s.Print("%s", none)
+	}
+	return len(changes) > 0
+}

@@ -1,0 +1,111 @@
+package evaluation
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Drift is what a gateway found of a tool: it is not what an operator locked.
+type Drift struct {
+	// Server is the gateway's name of the server, and Tool the server's name of the tool. A change of
+	// [DriftInstructions] is of no tool.
+	Server string      `json:"server"`
+	Tool   string      `json:"tool,omitzero"`
+	Change DriftChange `json:"change"`
+	// Parts are the members of the definition that are not as they were, such as description.
+	Parts []string `json:"parts,omitzero"`
+	// Locked and Found are digests of what was locked and of what is there. What is new was not locked, and of
+	// what is gone nothing is there.
+	Locked string `json:"locked,omitzero"`
+	Found  string `json:"found,omitzero"`
+}
+
+// DriftChange says what became of what was locked.
+type DriftChange string
+
+// What may become of what was locked.
+const (
+	DriftNew          DriftChange = "new"
+	DriftGone         DriftChange = "gone"
+	DriftRenamed      DriftChange = "renamed"
+	DriftChanged      DriftChange = "changed"
+	DriftInstructions DriftChange = "instructions"
+)
+
+// DriftChanges are all of them.
+func DriftChanges() []DriftChange {
+	return []DriftChange{DriftNew, DriftGone, DriftRenamed, DriftChanged, DriftInstructions}
+}
+
+// The bounds of a [Drift], of texts in bytes. It goes on record for good, and what a server calls its tools is what a
+// stranger wrote.
+const (
+	DriftServer = 64
+	DriftTool   = 256
+	DriftDigest = 128
+	DriftPart   = 64
+	DriftParts  = 32
+)
+
+// DecodeDrift reads the body of a report of a drift.
+func DecodeDrift(body []byte, limits Limits) (Drift, error) {
+	return decode(body, limits, func(r *reader, o Object) Drift {
+		for name := range o.Members {
+			r.want(slices.Contains(driftMembers, name), "none of "+strings.Join(driftMembers, ", "), name)
+		}
+		d := Drift{
+			Server: r.shown(o, true, DriftServer, "server"),
+			Tool:   r.shown(o, false, DriftTool, "tool"),
+			Change: DriftChange(r.text(o, "change")),
+			Parts:  r.parts(o),
+			Locked: r.digest(o, "locked"),
+			Found:  r.digest(o, "found"),
+		}
+		r.want(d.Server != "", "empty; it is the name of a server", "server")
+		r.want(slices.Contains(DriftChanges(), d.Change), "none of new, gone, renamed, changed, instructions", "change")
+		r.want(d.Change == DriftInstructions || d.Tool != "", "missing or empty; only a change of instructions is of no tool", "tool")
+		r.want(d.Change != DriftInstructions || d.Tool == "", "a change of instructions is of no tool; leave it out", "tool")
+		return d
+	})
+}
+
+var driftMembers = []string{"server", "tool", "change", "parts", "locked", "found"}
+
+func (r *reader) parts(o Object) (parts []string) {
+	all, ok := r.member(o, []string{"parts"}, false, Array, "an array of strings")
+	if !ok || !r.want(all.Len() <= DriftParts, fmt.Sprintf("more than %d", DriftParts), "parts") {
+		return nil
+	}
+	for n, v := range all.Elements {
+		at := []string{"parts", strconv.Itoa(n)}
+		if r.want(v.Kind() == String, "not a string", at...) {
+			parts = append(parts, r.visible(v.Text(), DriftPart, at...))
+		}
+	}
+	return parts
+}
+
+func (r *reader) digest(o Object, name string) string {
+	text := r.shown(o, false, DriftDigest, name)
+	of := func(c rune) bool {
+		return c <= unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune(":-_", c))
+	}
+	r.want(!strings.ContainsFunc(text, func(c rune) bool { return !of(c) }), "no digest: it has letters, digits, :, - and _", name)
+	return text
+}
+
+// shown is a text that people read on a screen.
+func (r *reader) shown(o Object, required bool, most int, name string) string {
+	v, _ := r.member(o, []string{name}, required, String, "a string")
+	return r.visible(v.Text(), most, name)
+}
+
+func (r *reader) visible(text string, most int, at ...string) string {
+	r.want(len(text) <= most, fmt.Sprintf("more than %d bytes", most), at...)
+	hidden := strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
+	r.want(!hidden, `has characters that cannot be seen; write them as \u and four digits`, at...)
+	return text
+}

@@ -1,0 +1,58 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+
+	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/lock"
+)
+
+// LockConfig is what tools are compared with: their definitions as somebody has accepted them.
+type LockConfig struct {
+	File string   `yaml:"file" path:"yes" doc:"The file with the definitions of tools that were accepted. policy-service mcp lock --accept writes it. A changed file takes effect without a restart. Nothing is locked unless given."`
+	Mode LockMode `yaml:"mode" enum:"enforce,warn,off" doc:"What becomes of what is not as it is locked; enforce unless given. enforce: a tool that is new or changed is neither listed nor callable, as if it did not exist, and clients are told the instructions that are locked. warn: policies see pinned: false with such a tool. off: nothing is compared."`
+}
+
+// LockMode is what becomes of what is not as it is locked.
+type LockMode string
+
+// What may become of it.
+const (
+	LockEnforce LockMode = "enforce"
+	LockWarn    LockMode = "warn"
+	LockOff     LockMode = "off"
+)
+
+func (l LockConfig) check(m *mistakes) {
+	if l.File == "" && l.Mode != "" && l.Mode != LockOff {
+		m.add("lock.mode", "lock has a mode and no file, so that nothing would be locked; write lock.file, and make the file with: policy-service mcp lock --accept")
+	}
+}
+
+// newLock reads what is locked. Nothing is if there is no file.
+func newLock(c Config, d Deps) (gate.Lock, error) {
+	if c.Lock.File == "" || c.Lock.Mode == LockOff {
+		return gate.Lock{}, nil
+	}
+	enforce := c.Lock.Mode != LockWarn
+	o := lock.FollowOptions{MayBeMissing: !enforce, Now: d.Now, Logger: d.Logger}
+	if enforce {
+		o.Check = func(f lock.File) error { return c.allLocked(f) }
+	}
+	file, err := lock.Follow(c.Lock.File, o)
+	if err != nil {
+		return gate.Lock{}, fmt.Errorf("lock.file: %w", err)
+	}
+	return gate.Lock{File: file, Enforce: enforce}, nil
+}
+
+// allLocked is an error if none of the tools of a server would be there.
+func (c Config) allLocked(f lock.File) (err error) {
+	for _, name := range sortedNames(c.Upstreams) {
+		if _, ok := f.Servers[name]; !ok {
+			err = errors.Join(err, fmt.Errorf("%s: nothing of the server %s is locked, and so it would have no tools; look at them with: policy-service mcp lock --diff, and add them with: policy-service mcp lock --accept --server %s", c.Lock.File, name, name))
+		}
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/coaz"
+)
+
+// Author is who wrote what a question is made by.
+type Author string
+
+// The authors.
+const (
+	Operator        Author = "operator" // a mapping in the configuration
+	BuiltIn         Author = "built-in" // our own question
+	BindingDefault  Author = "binding"  // a default of the COAZ binding
+	DeclaredMapping Author = "declared" // the server, with its tool
+)
+
+// Source is what a question is made by. Mapping is nil if we wrote it.
+type Source struct {
+	Author  Author
+	Mapping *coaz.Mapping
+}
+
+// standard is the source of what is asked about a method for which nobody has a mapping but the binding, or we.
+func (a *Asker) standard(method string) Source {
+	if m, verdict := a.binding.Default(method); verdict == coaz.Mapped {
+		return Source{BindingDefault, m}
+	}
+	return Source{Author: BuiltIn}
+}
+
+// Plan is what [Asker.Ask] asks about a request, in its order.
+type Plan struct {
+	of        *Asker
+	method    string
+	pdp       *authzenclient.Client
+	questions []question
+}
+
+// Plan makes the questions about a request, and asks none. There are none if the request goes on without.
+func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
+	w := a.refuser(&op)
+	switch a.standing(&op) {
+	case asked:
+	case passes:
+		return Plan{}, nil
+	case denied:
+		return Plan{}, w.denial("", "the method has no mapping")
+	default:
+		return Plan{}, w.unknownMethod()
+	}
+	if op.Principal == nil {
+		return Plan{}, w.unavailable(0, "nobody knows for whom the request is")
+	}
+	p := Plan{of: a, method: op.Method, pdp: a.o.PDP[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]}
+	if p.pdp == nil {
+		return p, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	}
+	var refusal *Refusal
+	p.questions, refusal = a.questions(ctx, w, &op)
+	return p, refusal
+}
+
+// Len is how many messages the PDP gets, at the most.
+func (p Plan) Len() int { return len(p.questions) }
+
+// Source is what question n is made by.
+func (p Plan) Source(n int) Source { return p.questions[n].source }
+
+// Pose asks question n as [Asker.Ask] does, and does nothing about the answers.
+func (p Plan) Pose(ctx context.Context, n int) []authzenclient.Undischarged {
+	return p.questions[n].ask(ctx, p.pdp, p.of.handlers(&Permit{method: p.method}).Types())
+}

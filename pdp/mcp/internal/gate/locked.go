@@ -1,0 +1,152 @@
+package gate
+
+import (
+	"context"
+	"maps"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/drift"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/lock"
+)
+
+// Each listing is compared with what is locked. What a server says is never believed for longer than a listing is kept: so
+// what it changes between a list and a call is seen by the call.
+
+// Lock is what servers are compared with. The zero Lock compares nothing.
+type Lock struct {
+	File *lock.Followed
+	// Enforce has what is not as it is locked be as if it were not there. Otherwise policies are told.
+	Enforce bool
+}
+
+// current is what is locked, nil if nothing is compared.
+func (l Lock) current() *lock.File {
+	if l.File == nil {
+		return nil
+	}
+	return l.File.Current()
+}
+
+// locking is what of a listing has to do with the lock.
+type locking struct {
+	file *lock.File // nil if nothing is compared
+	// compiled are all tools that can be decided about, be they there or not, by the server's own names.
+	compiled map[string]*tool
+	// other are those that are not as they are locked, and those that cannot be decided about.
+	other map[string]lock.Tool
+}
+
+func newLocking(file *lock.File) locking {
+	return locking{file, map[string]*tool{}, map[string]lock.Tool{}}
+}
+
+// pins reports whether a tool is as it is locked.
+func (k *locking) pins(t *ask.Tool) bool {
+	return k.file != nil && k.file.Servers[t.Server].Tools[t.Name].Digest() == t.Digest
+}
+
+// differs notes what is to be compared.
+func (k *locking) differs(definition jsontext.Value) {
+	if k.file == nil {
+		return
+	}
+	if t, err := lock.ParseTool(definition); err == nil {
+		k.other[t.Name()] = t
+	}
+}
+
+// admits notes a compiled tool, and reports whether it is there.
+func (k *locking) admits(t *tool, l Lock) bool {
+	k.compiled[t.Name] = t
+	if k.file == nil || t.pinned {
+		return true
+	}
+	k.differs(t.Definition)
+	return !l.Enforce
+}
+
+// found is the server as it is listed. Hidden tools are none of our business.
+func (k *locking) found(s *Server, instructions string) (locked, found lock.Server) {
+	locked = k.file.Servers[s.Name]
+	locked.Tools = maps.Clone(locked.Tools)
+	maps.DeleteFunc(locked.Tools, func(name string, _ lock.Tool) bool { return s.Hidden[name] })
+	found = lock.Server{Instructions: instructions, Tools: maps.Clone(k.other)}
+	for name, t := range k.compiled {
+		if t.pinned {
+			found.Tools[name] = locked.Tools[name]
+		}
+	}
+	return locked, found
+}
+
+// compare has whoever is to know it be told what of a listing is not as it is locked.
+func (g *Gateway) compare(l *link, all *listing) {
+	if all.file == nil || all.file != g.o.Lock.current() { // the next listing will be compared
+		return
+	}
+	locked, found := all.found(l.server, instructionsOf(all.of))
+	g.note(l, all.file, lock.CompareServer(l.server.Name, locked, found), true)
+}
+
+// note notes what a link shows of its server. If that is not the whole, what else it has shown stays.
+func (g *Gateway) note(l *link, file *lock.File, changes []lock.Change, whole bool) {
+	l.tools.mu.Lock()
+	seen, news := g.drifts.Listed(file, l.tools.drift, changes, whole)
+	l.tools.drift = seen
+	l.tools.mu.Unlock()
+	for _, f := range news {
+		g.o.Logger.Warn("a server is not as it is locked", "what", f.String(), "enforced", g.o.Lock.Enforce, "locked", f.Locked, "found", f.Found)
+		if g.o.Drifted != nil {
+			g.o.Drifted(Drift{Server: f.Server, Tool: f.Tool, Change: string(f.Change), With: f.With, Locked: f.Locked, Found: f.Found})
+		}
+	}
+}
+
+// instructionsOf is what a server says that models are to do with it.
+func instructionsOf(s upstream.Session) string {
+	o, _ := rpc.ParseObject(s.Server())
+	return o.GetString("instructions")
+}
+
+// introduces is what the server of a session says of itself, as clients are told it: with the instructions that are locked.
+func (g *Gateway) introduces(l *link, s upstream.Session) jsontext.Value {
+	file := g.o.Lock.current()
+	if file == nil {
+		return s.Server()
+	}
+	said := instructionsOf(s)
+	locked := lock.Server{Instructions: file.Servers[l.server.Name].Instructions}
+	if said == locked.Instructions {
+		return s.Server()
+	}
+	g.note(l, file, lock.CompareServer(l.server.Name, locked, lock.Server{Instructions: said}), false)
+	o, err := rpc.ParseObject(s.Server())
+	switch {
+	case err != nil || !g.o.Lock.Enforce:
+		return s.Server()
+	case locked.Instructions == "":
+		return o.Without(func(name string) bool { return name == "instructions" }).Value()
+	}
+	return o.With("instructions", rpc.String(locked.Instructions)).Value()
+}
+
+// watchDrift shows how much is not as it is locked, until stop is called.
+func (t *Meters) watchDrift(d *drift.Register, servers ...string) (stop func()) {
+	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		counts := d.Counts()
+		for _, name := range servers {
+			o.ObserveInt64(t.drift, int64(counts[name]), metric.WithAttributes(attribute.String("server", name)))
+		}
+		return nil
+	}, t.drift)
+	if err != nil { // nobody sees it, and nothing depends on it
+		return func() {}
+	}
+	return func() { _ = r.Unregister() }
+}

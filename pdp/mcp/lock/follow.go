@@ -1,0 +1,125 @@
+package lock
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Followed is a file whose changes count without a restart.
+type Followed struct {
+	path    string
+	o       FollowOptions
+	current atomic.Pointer[File]
+
+	mu     sync.Mutex // guards what follows
+	looked time.Time
+	seen   fs.FileInfo // of the file that was read last, whatever came of it,
+	read   time.Time   // which was then
+	err    error
+}
+
+// FollowOptions say how a file is followed.
+type FollowOptions struct {
+	// Check says what is wrong with a file that can be read; nil is nothing.
+	Check func(File) error
+	// MayBeMissing is whether nothing is locked, rather than nothing works, while there has been no file.
+	MayBeMissing bool
+	Now          func() time.Time
+	Logger       *slog.Logger
+}
+
+// A changed file counts after fileEvery. What was written within the grain of the clock of some file system may have been
+// written again since, and nobody could tell.
+const (
+	fileEvery = time.Second
+	grain     = 2 * time.Second
+)
+
+// Follow reads a file, and reads it again whenever it has changed. While a changed one cannot be used, what was read before
+// stays.
+func Follow(path string, o FollowOptions) (*Followed, error) {
+	f := &Followed{path: path, o: o}
+	if f.look(); f.err == nil {
+		return f, nil
+	}
+	if o.MayBeMissing && errors.Is(f.err, fs.ErrNotExist) {
+		o.Logger.Warn("there is no lock yet: no tool is as it is locked", "file", path)
+		f.current.Store(&File{})
+		return f, nil
+	}
+	return nil, f.err
+}
+
+// Current is what is locked, the same as long as the file is. Only one caller looks at the file at a time, and no other
+// waits.
+func (f *Followed) Current() *File {
+	if f.mu.TryLock() {
+		if age := f.o.Now().Sub(f.looked); age < 0 || age >= fileEvery {
+			f.look()
+		}
+		f.mu.Unlock()
+	}
+	return f.current.Load()
+}
+
+// Err is why the file as it is now does not count; nil if it does.
+func (f *Followed) Err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.o.MayBeMissing && errors.Is(f.err, fs.ErrNotExist) && len(f.current.Load().Servers) == 0 {
+		return nil
+	}
+	return f.err
+}
+
+// look reads the file if it is another than it was. Its caller has the lock, or f alone.
+func (f *Followed) look() {
+	f.looked = f.o.Now()
+	now, err := os.Stat(f.path)
+	if err == nil && f.isRead(now) {
+		return
+	}
+	before := f.err
+	var read File
+	if f.seen, f.read = now, time.Now(); err == nil {
+		read, err = Read(f.path)
+	}
+	if err == nil && f.o.Check != nil {
+		err = f.o.Check(read)
+	}
+	if f.err = err; err == nil {
+		if old := f.current.Load(); old == nil || len(Compare(*old, read)) > 0 {
+			f.current.Store(&read)
+		}
+	} else if errors.Is(err, fs.ErrNotExist) {
+		f.err = missing(f.path)
+	}
+	switch {
+	case f.current.Load() == nil: // the start, which its caller ends
+	case f.err != nil && (before == nil || before.Error() != f.err.Error()):
+		f.o.Logger.Error("the lock of tools cannot be used; what was locked before stays locked", "error", f.err)
+	case f.err == nil && before != nil:
+		f.o.Logger.Info("the lock of tools can be used again")
+	}
+}
+
+// missing is the path of a file that is not there.
+type missing string
+
+func (m missing) Error() string {
+	return fmt.Sprintf("there is no %s; write it with: policy-service mcp lock --accept", string(m))
+}
+
+func (missing) Is(target error) bool { return target == fs.ErrNotExist }
+
+// isRead reports whether a file is surely the one that was read.
+func (f *Followed) isRead(now fs.FileInfo) bool {
+	return f.seen != nil && os.SameFile(f.seen, now) && f.seen.Size() == now.Size() && f.seen.ModTime().Equal(now.ModTime()) &&
+		f.read.Sub(now.ModTime()) > grain
+}

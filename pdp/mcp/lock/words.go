@@ -1,0 +1,170 @@
+package lock
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/visible"
+)
+
+// words are the lines in which people read one of the two sides that are compared.
+type words func() []string
+
+func nothing() []string { return nil }
+
+func ofText(text string) words { return func() []string { return strings.Split(text, "\n") } }
+
+func ofInstructions(s Server) words {
+	if s.Instructions == "" {
+		return nothing
+	}
+	return ofText(s.Instructions)
+}
+
+// ofPart is a part of a definition: the lines of a text, or the members of anything else.
+func ofPart(part evaluation.Object, kind Kind) words {
+	if kind == Title || kind == Description {
+		if v, _ := part.Get(string(kind)); v.Kind() == evaluation.String {
+			return ofText(v.Text())
+		}
+	}
+	return ofMembers(part)
+}
+
+// ofMembers are all values of an object, a line each, with the JSON Pointer of each.
+func ofMembers(o evaluation.Object) words {
+	return func() (lines []string) {
+		for name, v := range o.All {
+			lines = appendValue(lines, "/"+pointerEscaper.Replace(name), v)
+		}
+		return lines
+	}
+}
+
+var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
+
+func appendValue(lines []string, pointer string, v evaluation.Value) []string {
+	switch before := len(lines); {
+	case v.Kind() == evaluation.Map:
+		for name, inner := range v.Object().All {
+			lines = appendValue(lines, pointer+"/"+pointerEscaper.Replace(name), inner)
+		}
+		if len(lines) > before {
+			return lines
+		}
+	case v.Kind() == evaluation.Array && holdsMore(v):
+		for n, inner := range v.Elements {
+			lines = appendValue(lines, pointer+"/"+strconv.Itoa(n), inner)
+		}
+		return lines
+	}
+	text, _ := v.AppendCanonical(nil)
+	return append(lines, pointer+": "+string(text))
+}
+
+// holdsMore reports whether an array has elements that are arrays or objects: others are read best on one line.
+func holdsMore(v evaluation.Value) bool {
+	for _, inner := range v.Elements {
+		if inner.Kind() == evaluation.Map || inner.Kind() == evaluation.Array {
+			return true
+		}
+	}
+	return false
+}
+
+var titles = map[Kind]string{
+	NewServer: "the server is new", GoneServer: "the server is gone", Instructions: "the instructions are changed",
+	NewTool: "is new", GoneTool: "is gone", Renamed: "is now called", Swapped: "is now what another was:",
+	Title: "the title is changed", Description: "the description is changed", InputSchema: "the input schema is changed",
+	OutputSchema: "the output schema is changed", Annotations: "the annotations are changed", Mapping: "the mapping is changed",
+	Authorization: "the authorization is changed", Other: "other members are changed",
+}
+
+// Title is the change on one line. Of a name that a server gave, what cannot be seen is escaped.
+func (c Change) Title() string {
+	text := c.Server + ": "
+	if c.Tool != "" {
+		text += "tool " + c.Tool + ": "
+	}
+	text += titles[c.Kind]
+	if c.With != "" {
+		text += " " + c.With
+	}
+	return visible.Text(text)
+}
+
+// Lines are what is locked and is not found, each line behind "- ", and what is found and not locked, behind "+ ". What
+// cannot be seen in a line is escaped.
+func (c Change) Lines() []string {
+	was, is := c.was, c.is
+	if was == nil {
+		was = nothing
+	}
+	if is == nil {
+		is = nothing
+	}
+	lines := difference(was(), is())
+	for i := range lines {
+		lines[i] = visible.Text(lines[i])
+	}
+	return lines
+}
+
+// mostCells bounds what it costs to find the lines that two texts have in common. A server may send as many as it likes.
+const mostCells = 4 << 20
+
+// difference are the lines that only one of two texts has, in their order.
+func difference(was, is []string) (lines []string) {
+	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
+		was, is = was[1:], is[1:]
+	}
+	for len(was) > 0 && len(is) > 0 && was[len(was)-1] == is[len(is)-1] {
+		was, is = was[:len(was)-1], is[:len(is)-1]
+	}
+	common := longest(was, is)
+	emit := func(sign string, from []string, until int) []string {
+		for _, line := range from[:until] {
+			lines = append(lines, sign+line)
+		}
+		return from[until:]
+	}
+	for _, line := range common {
+		was = emit("- ", was, slices.Index(was, line))[1:]
+		is = emit("+ ", is, slices.Index(is, line))[1:]
+	}
+	emit("- ", was, len(was))
+	emit("+ ", is, len(is))
+	return lines
+}
+
+// longest is the longest sequence of lines that both texts have; none if it costs too much to find.
+func longest(a, b []string) (common []string) {
+	width := len(b) + 1
+	if (len(a)+1)*width > mostCells {
+		return nil
+	}
+	lengths := make([]int32, (len(a)+1)*width) // of what both have from a line of each on
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				lengths[i*width+j] = lengths[(i+1)*width+j+1] + 1
+			} else {
+				lengths[i*width+j] = max(lengths[(i+1)*width+j], lengths[i*width+j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i] == b[j]:
+			common = append(common, a[i])
+			i, j = i+1, j+1
+		case lengths[(i+1)*width+j] >= lengths[i*width+j+1]:
+			i++
+		default:
+			j++
+		}
+	}
+	return common
+}

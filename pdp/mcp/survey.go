@@ -1,0 +1,79 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/lock"
+)
+
+// surveyLasts is how long a survey may take. Nothing that is made for it is used for longer.
+const surveyLasts = time.Minute
+
+// Survey is what the servers of a configuration say now, as a lock would have it: the gateway connects with each of them as
+// it would for a client. Token is what upstreams with token_exchange get theirs for. The servers that cannot be asked are
+// missing in the file, and the error says why. Neither a PDP nor a client is needed for it.
+func Survey(ctx context.Context, c Config, d Deps, token string) (lock.File, error) {
+	form.SetDefaults(&c)
+	if err := c.Check(); err != nil {
+		return lock.File{}, err
+	}
+	d = d.withDefaults()
+	d.Transport = nobody{}
+	names := sortedNames(c.Upstreams)
+	found, errs := make([]lock.Server, len(names)), make([]error, len(names))
+	var all sync.WaitGroup
+	for n, name := range names {
+		all.Go(func() { found[n], errs[n] = surveyOne(ctx, c, d, name, token) })
+	}
+	all.Wait()
+	f := lock.File{Servers: map[string]lock.Server{}}
+	for n, name := range names {
+		if errs[n] == nil {
+			f.Servers[name] = found[n]
+			continue
+		}
+		errs[n] = fmt.Errorf("upstreams.%s: %w", name, errs[n])
+	}
+	return f, errors.Join(errs...)
+}
+
+// surveyOne is what one server says. It asks by a gateway that has no other, and no client.
+func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s lock.Server, err error) {
+	u := c.Upstreams[name]
+	if u.Auth.TokenExchange != nil && token == "" {
+		return s, errors.New("its credentials are exchanged for a client's token, and there is none; give one with --token-file")
+	}
+	u.Tools = nil
+	c.Upstreams = map[string]UpstreamConfig{name: u}
+	o := gate.Options{Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now}
+	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {
+		return s, err
+	}
+	if o.Asker, err = newAsker(c, d); err != nil {
+		return s, err
+	}
+	if o.Server, err = newServer(c, d, o.Meters); err != nil {
+		return s, err
+	}
+	g := gate.New(o)
+	defer func() { _ = g.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, surveyLasts)
+	defer cancel()
+	info := rpc.Object{}.With("name", rpc.String(ownName)).With("version", rpc.String(d.Version)).Value()
+	return g.Survey(ctx, o.Server, &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, info)
+}
+
+// nobody is asked by a survey.
+type nobody struct{}
+
+func (nobody) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("a survey asks no PDP")
+}

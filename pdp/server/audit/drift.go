@@ -1,0 +1,66 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
+)
+
+// ErrDrift is the error of a drift that may not be on record.
+var ErrDrift = errors.New("the drift could not be recorded")
+
+// toolDrift answers POST /v1/tools/drift: a gateway found a tool that is not what an operator locked. That goes on
+// record as it was sent, for the tenant of the path, and changes nothing. What it says is names and digests, which the
+// masker would take for secrets where a tool is called reset_password.
+//
+// In best effort it waits for the write as well: no record would tell later that it was dropped.
+func (a *Audit) toolDrift(c echo.Context) error {
+	need := door.Need{
+		Permission: auth.Decide,
+		Tenant:     true,
+		Records:    true,
+		Parameters: door.NoParameters,
+		Body:       door.JSON,
+		Work:       door.ShortWork,
+	}
+	if a.Log == nil {
+		need.Absent = door.NewProblem(http.StatusNotFound,
+			"no decision log is kept here, so what becomes of tools is not recorded; the operator can give the service a "+
+				"data directory")
+	}
+	who, err := a.Door.Admit(c, need)
+	if err != nil {
+		return err
+	}
+	drift, err := evaluation.DecodeDrift(who.Body, a.Door.Options.Limits)
+	if err != nil {
+		return err
+	}
+	details, err := door.Marshal(drift)
+	if err != nil {
+		return err
+	}
+	entry := decisionlog.Entry{
+		Kind:      decisionlog.KindAdmin,
+		Tenant:    who.Tenant,
+		Caller:    who.Caller.Name,
+		RequestID: door.RequestID(c),
+		TraceID:   telemetry.TraceID(c.Request()),
+		Event:     decisionlog.EventToolDrift,
+		Details:   details,
+	}
+	ctx := context.WithoutCancel(c.Request().Context()) // nobody can say of a record on its way if it must be sent again
+	if _, err := a.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
+		return fmt.Errorf("%w: %w", ErrDrift, err)
+	}
+	return c.NoContent(http.StatusNoContent)
+}
