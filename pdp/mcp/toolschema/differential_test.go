@@ -87,7 +87,7 @@ func differences(t *testing.T) (all []oneCase) {
 			sent:     []string{`{"x":"1969-12-31T23:59:59Z"}`},
 			Requests: []any{map[string]any{"pdp": inPDP, "arguments": map[string]any{"x": "1969-12-31T23:59:59Z"}}},
 		}
-		c.Schema = generated(t, []toolschema.Tool{{Server: "s", Name: "t", Definition: []byte(`{"inputSchema":` + c.input + `}`)}}, toolschema.Options{Whole: true}).Text
+		c.Schema = generated(t, []toolschema.Tool{{Server: "s", Name: "t", Definition: definition(`{"inputSchema":` + c.input + `}`)}}, toolschema.Options{Whole: true}).Text
 		all = append(all, c)
 	}
 	return all
@@ -102,7 +102,7 @@ func caseOf(t *testing.T, seed uint64) oneCase {
 	m := making{rand.New(rand.NewPCG(seed, 7))}
 	all := m.properties(0)
 	c := oneCase{input: schemaOf(all), Policies: map[string]string{}}
-	d := toolschema.Tool{Server: "s", Name: "t", Definition: []byte(`{"name":"t","inputSchema":` + c.input + `}`)}
+	d := toolschema.Tool{Server: "s", Name: "t", Definition: definition(`{"name":"t","inputSchema":` + c.input + `}`)}
 	c.Schema = generated(t, []toolschema.Tool{d}, toolschema.Options{Whole: true}).Text
 	required := slices.ContainsFunc(all, func(p property) bool { return p.required && !p.nullable && p.value != nil })
 	for n := range 1 + m.IntN(4) {

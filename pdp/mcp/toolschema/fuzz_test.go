@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/mcp/toolschema"
 )
@@ -24,7 +25,11 @@ func FuzzGenerate(f *testing.F) {
 			f.Fatal(err)
 		}
 		for _, t := range tools(f, "s", list) {
-			f.Add(t.Name, []byte(t.Definition))
+			text, err := t.Definition.MarshalJSON()
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(t.Name, text)
 		}
 	}
 	for _, input := range []string{
@@ -35,7 +40,11 @@ func FuzzGenerate(f *testing.F) {
 	}
 	const policy = `@id("a") permit(principal is user, action == Action::"tools/list", resource is mcp_server);`
 	f.Fuzz(func(t *testing.T, name string, definition []byte) {
-		all := []toolschema.Tool{{Server: "s", Name: name, Definition: definition}, {Server: "s", Name: "other", Definition: definition}}
+		d, err := evaluation.ParseWithNulls(definition, evaluation.DefaultLimits())
+		if err != nil {
+			t.Skip()
+		}
+		all := []toolschema.Tool{{Server: "s", Name: name, Definition: d}, {Server: "s", Name: "other", Definition: d}}
 		s, err := toolschema.Generate(all, toolschema.Options{Whole: true})
 		if err != nil {
 			t.Fatal(err)

@@ -49,12 +49,7 @@ func (r *reader) note(n Note) {
 func (r *reader) arguments() *shape {
 	const at = "/inputSchema"
 	anything := &shape{record: true}
-	d, err := evaluation.ParseWithNulls(r.tool.Definition, definitionLimits)
-	if err != nil {
-		r.leave("", "the definition cannot be read")
-		return anything
-	}
-	input, given := d.Get("inputSchema")
+	input, given := r.tool.Definition.Get("inputSchema")
 	if !given {
 		r.leave(at, "the tool has none")
 		return anything

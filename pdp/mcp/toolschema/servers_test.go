@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp"
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/mcp/toolschema"
 )
@@ -67,6 +68,27 @@ const ofSession = `
 @id("prompts") permit(principal, action == Action::"prompts/get", resource == prompt::"a");
 @id("votes") permit(principal is user, action == Action::"approval.decide", resource is Approval) when { resource.template == "a" };`
 
+// The part of the tools lies beside the bundle for gateways, whose policies hold for each tool as well as for tool.invoke.
+func TestBesideTheBundle(t *testing.T) {
+	list, err := os.ReadFile("testdata/lists/filesystem.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := generated(t, tools(t, "files", list), toolschema.Options{Said: []string{"agent_invocation_id"}})
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../../policies/mcp")); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"tools.cedarschema": part.Text, "own.cedar": `@id("one-at-a-time") forbid(principal, action == Action::"files:read_multiple_files", resource) when { context.arguments.paths.contains("..") };`} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, problems := pdp.Check(pdp.Dir(dir)); len(problems) > 0 {
+		t.Error(problems)
+	}
+}
+
 func check(files map[string]string) pdp.Problems {
 	all := fstest.MapFS{}
 	for name, text := range files {
@@ -92,12 +114,12 @@ func tools(t testing.TB, server string, list []byte) (all []toolschema.Tool) {
 	if err := json.Unmarshal(list, &result); err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range result.Tools {
-		var named struct{ Name string }
-		if err := json.Unmarshal(d, &named); err != nil {
+	for _, text := range result.Tools {
+		d, err := lock.ParseTool(text)
+		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, toolschema.Tool{Server: server, Name: named.Name, Definition: d})
+		all = append(all, toolschema.Tool{Server: server, Name: d.Name(), Definition: d.Definition()})
 	}
 	return all
 }

@@ -20,15 +20,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/evaluation"
 )
 
 // Tool is a tool as its server lists it.
 type Tool struct {
 	Server, Name string
-	Definition   jsontext.Value
+	Definition   evaluation.Object
 }
 
 // id is what questions call the tool.
@@ -39,8 +37,8 @@ type Options struct {
 	// Whole has the text declare all that a gateway asks about, so that it is a schema by itself. Otherwise the text is the
 	// part of the tools, and the author's schema beside it declares the types and tool.invoke.
 	Whole bool
-	// Principals are the types of people and agents. Nil is agent and user.
-	Principals []string
+	// People and Agents are the types of principals. Nil is user, and agent.
+	People, Agents []string
 	// Properties are the claims that policies see as properties of a principal. Nil is roles and department_id.
 	Properties []string
 	// Labels are the names of the labels that the operator gives to tools.
@@ -66,7 +64,7 @@ func (n Note) text() string {
 	if n.Narrow {
 		what = "takes less: "
 	}
-	return what + cmp.Or(n.Pointer, "all of it") + ": " + n.Why
+	return what + n.Pointer + ": " + n.Why
 }
 
 // Schema is what was made of some tools.
@@ -84,9 +82,6 @@ const (
 	maxName     = 256
 )
 
-// definitionLimits are those by which a gateway reads definitions.
-var definitionLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000}
-
 // Generate writes the schema of tools.
 func Generate(tools []Tool, o Options) (*Schema, error) {
 	if err := o.complete(); err != nil {
@@ -101,7 +96,7 @@ func Generate(tools []Tool, o Options) (*Schema, error) {
 	if o.Whole {
 		w.whole(o)
 	}
-	w.shared(o)
+	w.shared()
 	for n, t := range tools {
 		if n == 0 || tools[n-1].Server != t.Server {
 			w.line("")
@@ -175,16 +170,19 @@ var (
 )
 
 func (o *Options) complete() error {
-	if o.Principals == nil {
-		o.Principals = []string{"agent", "user"}
+	if o.People == nil {
+		o.People = []string{"user"}
+	}
+	if o.Agents == nil {
+		o.Agents = []string{"agent"}
 	}
 	if o.Properties == nil {
 		o.Properties = []string{"roles", "department_id"}
 	}
-	for _, names := range []*[]string{&o.Principals, &o.Properties, &o.Labels, &o.Said} {
+	for _, names := range []*[]string{&o.People, &o.Agents, &o.Properties, &o.Labels, &o.Said} {
 		*names = slices.Compact(slices.Sorted(slices.Values(*names)))
 	}
-	for _, name := range o.Principals {
+	for _, name := range o.principals() {
 		if !typeName.MatchString(name) || o.Whole && strings.Contains(name, "::") || slices.ContainsFunc(strings.Split(name, "::"), isKeyword) || slices.Contains(ownTypes, name) {
 			return fmt.Errorf("%q is no type of principals that this schema can have; write a name of letters, digits and _ for it in the configuration", name)
 		}
@@ -202,21 +200,35 @@ func (o *Options) complete() error {
 	return nil
 }
 
+// principals are all types of principals, sorted.
+func (o *Options) principals() []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(o.People, o.Agents))))
+}
+
+// chain is the type of the context's on_behalf_of. Only where all people are of one type can it be a set of them.
+func (o *Options) chain() string {
+	if len(o.People) == 1 {
+		return "Set<" + o.People[0] + ">"
+	}
+	return "Set<{type: String, id: String}>"
+}
+
 func isKeyword(name string) bool { return slices.Contains(keywords, name) }
 
 // ownTypes are the types of our own questions.
-var ownTypes = []string{"tool", "mcp_server", "resource", "prompt", "Approval", "ToolCallPdp", "ToolCallBehalf"}
+var ownTypes = []string{"tool", "mcp_server", "resource", "prompt", "Approval", "ToolCallPdp"}
 
 // notSaid are members of the context that no client says.
 var notSaid = []string{"action", "agent", "capability", "declared", "pdp"}
 
 // ofCalls are the members of the context that a call can have.
-var ofCalls = map[string]string{"arguments": "", "on_behalf_of": "ToolCallBehalf", "purpose": "String"}
+var ofCalls = map[string]string{"arguments": "", "on_behalf_of": "", "purpose": "String"}
 
 // contextOf are the members of a context in our questions, besides the arguments.
 func contextOf(o Options) map[string]string {
 	all := maps.Clone(ofCalls)
 	delete(all, "arguments")
+	all["on_behalf_of"] = o.chain()
 	for _, name := range o.Said {
 		all[name] = "String"
 	}

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/toolschema"
 )
 
@@ -34,8 +34,17 @@ func golden(t *testing.T, name string, s *toolschema.Schema) {
 	}
 }
 
+// definition is the definition of a tool as a lock reads it.
+func definition(text string) evaluation.Object {
+	d, err := evaluation.ParseWithNulls([]byte(text), evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000})
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
 func tool(name, input string) toolschema.Tool {
-	return toolschema.Tool{Server: "s", Name: name, Definition: jsontext.Value(`{"name":"` + name + `","inputSchema":` + input + `}`)}
+	return toolschema.Tool{Server: "s", Name: name, Definition: definition(`{"name":"` + name + `","inputSchema":` + input + `}`)}
 }
 
 // typeOf is the type of the one property x, without blanks, and what is noted.
@@ -191,13 +200,13 @@ func TestHostileDefinitions(t *testing.T) {
 	const evil = "\\n};\\naction \\\"s:admin\\\" in \\\"tool.invoke\\\";\\u2028\\u202e\\r//*/ permit"
 	definitions := []toolschema.Tool{
 		tool("a", `{"type":"object","properties":{"`+evil+`":{"enum":["`+evil+`"]},"b":{"type":"`+evil+`"},"`+evil+`2":{}}}`),
-		{Server: "s", Name: "x\n};\naction \"s:admin\";\u202e", Definition: jsontext.Value(`{"inputSchema":{"type":"object"}}`)},
-		{Server: "s", Name: "*", Definition: jsontext.Value(`{}`)},
-		{Server: "s", Name: "", Definition: jsontext.Value(`{}`)},
-		{Server: "s", Name: strings.Repeat("x", 300), Definition: jsontext.Value(`{}`)},
-		{Server: "s", Name: "broken", Definition: jsontext.Value(`{"a":1,"a":2}`)},
-		{Server: "s", Name: "twice", Definition: jsontext.Value(`{}`)},
-		{Server: "s", Name: "twice", Definition: jsontext.Value(`{"inputSchema":{}}`)},
+		{Server: "s", Name: "x\n};\naction \"s:admin\";\u202e", Definition: definition(`{"inputSchema":{"type":"object"}}`)},
+		{Server: "s", Name: "*", Definition: definition(`{}`)},
+		{Server: "s", Name: "", Definition: definition(`{}`)},
+		{Server: "s", Name: strings.Repeat("x", 300), Definition: definition(`{}`)},
+		{Server: "s", Name: "none", Definition: definition(`{}`)},
+		{Server: "s", Name: "twice", Definition: definition(`{}`)},
+		{Server: "s", Name: "twice", Definition: definition(`{"inputSchema":{}}`)},
 	}
 	s := generated(t, definitions, toolschema.Options{Whole: true})
 	for _, r := range s.Text {
@@ -211,14 +220,14 @@ func TestHostileDefinitions(t *testing.T) {
 			actions++
 		}
 	}
-	if actions != 4 { // the group, a, x and broken
+	if actions != 4 { // the group, a, x and none
 		t.Errorf("%d actions:\n%s", actions, s.Text)
 	}
 	golden(t, "hostile.cedarschema", s)
 	if problems := check(map[string]string{"t.cedarschema": s.Text, "a.cedar": `@id("a") permit(principal, action == Action::"s:a", resource);`}); len(problems) > 0 {
 		t.Error(problems)
 	}
-	for _, why := range []string{"same name", "group", "at most", "cannot be read"} {
+	for _, why := range []string{"same name", "group", "at most", "has none"} {
 		if !slices.ContainsFunc(s.Notes, func(n toolschema.Note) bool { return strings.Contains(n.Why, why) }) {
 			t.Errorf("nothing is noted of %q: %v", why, s.Notes)
 		}
@@ -259,8 +268,8 @@ func TestBounds(t *testing.T) {
 
 // The part of the tools lies beside an author's schema, and the order of the tools is no matter.
 func TestPart(t *testing.T) {
-	all := []toolschema.Tool{tool("b", `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`), tool("a", `{"type":"object"}`), {Server: "q", Name: "a", Definition: jsontext.Value(`{"inputSchema":{"type":"object"}}`)}}
-	o := toolschema.Options{Principals: []string{"person", "bot"}, Said: []string{"workflow_id"}}
+	all := []toolschema.Tool{tool("b", `{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`), tool("a", `{"type":"object"}`), {Server: "q", Name: "a", Definition: definition(`{"inputSchema":{"type":"object"}}`)}}
+	o := toolschema.Options{People: []string{"person"}, Agents: []string{"bot"}, Said: []string{"workflow_id"}}
 	s := generated(t, all, o)
 	golden(t, "part.cedarschema", s)
 	slices.Reverse(all)
@@ -283,7 +292,7 @@ func TestPart(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	for _, o := range []toolschema.Options{
-		{Principals: []string{"a b"}}, {Principals: []string{"Long"}}, {Principals: []string{"tool"}}, {Principals: []string{"A::b"}, Whole: true}, {Principals: []string{""}},
+		{People: []string{"a b"}}, {Agents: []string{"Long"}}, {People: []string{"tool"}}, {Agents: []string{"A::b"}, Whole: true}, {People: []string{""}},
 		{Said: []string{"pdp"}}, {Said: []string{"arguments"}}, {Said: []string{"approved"}}, {Said: []string{""}},
 	} {
 		if _, err := toolschema.Generate(nil, o); err == nil {

@@ -1,7 +1,7 @@
 package toolschema
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 )
 
@@ -31,7 +31,7 @@ const ofTool = `  // The digest of the definition, and if it is the one that is 
 func (w *writer) whole(o Options) {
 	w.line("")
 	w.line("// Who asks, with claims of the token.")
-	for _, name := range o.Principals {
+	for _, name := range o.principals() {
 		w.line("entity %s = {", name)
 		for _, claim := range o.Properties {
 			switch claim {
@@ -67,12 +67,16 @@ func (w *writer) whole(o Options) {
 	w.session(o)
 	w.line("")
 	w.line("// A request that waits for people, and their deciding about it.")
-	w.line("entity Approval = {template: String, action: String, resource: tool};")
-	people := "user"
-	if !slices.Contains(o.Principals, people) {
-		people = strings.Join(o.Principals, ", ")
+	people := ""
+	if len(o.People) == 1 {
+		people = fmt.Sprintf(", subject?: %s, chain?: %s", o.People[0], o.chain())
 	}
-	w.line("action \"approval.decide\" appliesTo {principal: [%s], resource: Approval, context: {pdp: ToolCallPdp}};", people)
+	w.line("entity Approval = {template: String, action: String, resource: tool%s};", people)
+	w.line("action \"approval.decide\" appliesTo {")
+	w.line("  principal: [%s],", strings.Join(o.People, ", "))
+	w.line("  resource: Approval,")
+	w.line("  context: {pdp: ToolCallPdp, via: String, gateway?: String},")
+	w.line("};")
 }
 
 // session writes the actions of a session.
@@ -85,7 +89,7 @@ func (w *writer) session(o Options) {
 			names = append(names, quoted(name))
 		}
 		w.line("action %s appliesTo {", strings.Join(names, ", "))
-		w.line("  principal: [%s],", strings.Join(o.Principals, ", "))
+		w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
 		w.line("  resource: [%s],", s.resource)
 		w.line("  context: {")
 		context := contextOf(o)

@@ -40,6 +40,9 @@ A value that does not fit its type is refused (schema_mismatch), whatever the to
 has four digits behind the point and lies between -922337203685477.5808 and 922337203685477.5807; a datetime is written as
 Cedar reads it. A Set has neither order nor repetition.
 
+on_behalf_of has those who stand behind the one who asks. Where it is a set of people, a call for which the token names further
+agents between them (in its claim act) is refused.
+
 A mapping that a server declares with a tool asks by actions of its own. They are not here.`
 
 func (w *writer) header(o Options, tools []Tool) {
@@ -48,7 +51,7 @@ func (w *writer) header(o Options, tools []Tool) {
 	}
 	if !o.Whole {
 		w.line("//")
-		w.line("// Beside this file, your own schema declares the types %s and tool, and the action %s.", strings.Join(o.Principals, ", "), quoted(anyTool))
+		w.line("// Beside this file, your own schema declares the types %s and tool, and the action %s.", strings.Join(o.principals(), ", "), quoted(anyTool))
 	}
 	if len(tools) == 0 {
 		w.line("//")
@@ -57,13 +60,10 @@ func (w *writer) header(o Options, tools []Tool) {
 }
 
 // shared writes the types that all actions of tools have in their contexts.
-func (w *writer) shared(o Options) {
+func (w *writer) shared() {
 	w.line("")
 	w.line("// What the service adds to every context.")
 	w.line("type ToolCallPdp = {now: datetime, tenant: String, caller: String, approved: Bool};")
-	w.line("")
-	w.line("// Who stands behind the one who asks.")
-	w.line("type ToolCallBehalf = Set<{type: String, id: String}>;")
 }
 
 // maxNotes is how many notes about a tool stand in the text.
@@ -80,7 +80,7 @@ func (w *writer) action(o Options, id, group string, arguments *shape, notes []N
 		w.comment(note.text())
 	}
 	w.line("action %s in %s appliesTo {", quoted(id), quoted(group))
-	w.line("  principal: [%s],", strings.Join(o.Principals, ", "))
+	w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
 	w.line("  resource: tool,")
 	w.line("  context: {")
 	w.members(contextOf(o), "    ")

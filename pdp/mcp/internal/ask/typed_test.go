@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/toolschema"
 )
@@ -18,8 +16,8 @@ const typedTool = `{"name":"transfer","annotations":{"title":"Transfer","destruc
 // typedStage is a PDP with the schema of some tools, which permits by their arguments.
 func typedStage(t *testing.T) *stage {
 	t.Helper()
-	jiraTool := toolschema.Tool{Server: "jira-server-1", Name: "create_ticket", Definition: jsontext.Value(jira)}
-	transfer := toolschema.Tool{Server: "jira-server-1", Name: "transfer", Definition: jsontext.Value(typedTool)}
+	jiraTool := toolschema.Tool{Server: "jira-server-1", Name: "create_ticket", Definition: parsed(t, jira)}
+	transfer := toolschema.Tool{Server: "jira-server-1", Name: "transfer", Definition: parsed(t, typedTool)}
 	s, err := toolschema.Generate([]toolschema.Tool{transfer, jiraTool}, toolschema.Options{Whole: true, Labels: []string{"impact"}, Said: []string{"workflow_id"}})
 	if err != nil {
 		t.Fatal(err)
