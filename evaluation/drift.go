@@ -10,12 +10,14 @@ import (
 
 // Drift is what a gateway found of a tool: it is not what an operator locked.
 type Drift struct {
-	// Server is the gateway's name of the server, and Tool the server's name of the tool. A change of
-	// [DriftInstructions] is of no tool.
+	// Server is the gateway's name of the server, and Tool the server's name of the tool, as it was locked. Without a
+	// tool it is about the server as a whole.
 	Server string      `json:"server"`
 	Tool   string      `json:"tool,omitzero"`
 	Change DriftChange `json:"change"`
-	// Parts are the members of the definition that are not as they were, such as description.
+	// With is the other tool: the name that the tool has now, or whose definition it has.
+	With string `json:"with,omitzero"`
+	// Parts are what of the definition is not as it was, such as description.
 	Parts []string `json:"parts,omitzero"`
 	// Locked and Found are digests of what was locked and of what is there. What is new was not locked, and of
 	// what is gone nothing is there.
@@ -31,13 +33,15 @@ const (
 	DriftNew          DriftChange = "new"
 	DriftGone         DriftChange = "gone"
 	DriftRenamed      DriftChange = "renamed"
+	DriftSwapped      DriftChange = "swapped" // it has the definition that another tool had
 	DriftChanged      DriftChange = "changed"
 	DriftInstructions DriftChange = "instructions"
+	DriftMore         DriftChange = "more" // of a server: there is more than the gateway has reported
 )
 
 // DriftChanges are all of them.
 func DriftChanges() []DriftChange {
-	return []DriftChange{DriftNew, DriftGone, DriftRenamed, DriftChanged, DriftInstructions}
+	return []DriftChange{DriftNew, DriftGone, DriftRenamed, DriftSwapped, DriftChanged, DriftInstructions, DriftMore}
 }
 
 // The bounds of a [Drift], of texts in bytes. It goes on record for good, and what a server calls its tools is what a
@@ -54,25 +58,38 @@ const (
 func DecodeDrift(body []byte, limits Limits) (Drift, error) {
 	return decode(body, limits, func(r *reader, o Object) Drift {
 		for name := range o.Members {
-			r.want(slices.Contains(driftMembers, name), "none of "+strings.Join(driftMembers, ", "), name)
+			r.want(slices.Contains(driftMembers, name), "none of "+joined(driftMembers), name)
 		}
 		d := Drift{
 			Server: r.shown(o, true, DriftServer, "server"),
 			Tool:   r.shown(o, false, DriftTool, "tool"),
 			Change: DriftChange(r.text(o, "change")),
+			With:   r.shown(o, false, DriftTool, "with"),
 			Parts:  r.parts(o),
 			Locked: r.digest(o, "locked"),
 			Found:  r.digest(o, "found"),
 		}
 		r.want(d.Server != "", "empty; it is the name of a server", "server")
-		r.want(slices.Contains(DriftChanges(), d.Change), "none of new, gone, renamed, changed, instructions", "change")
-		r.want(d.Change == DriftInstructions || d.Tool != "", "missing or empty; only a change of instructions is of no tool", "tool")
-		r.want(d.Change != DriftInstructions || d.Tool == "", "a change of instructions is of no tool; leave it out", "tool")
+		r.want(slices.Contains(DriftChanges(), d.Change), "none of "+joined(DriftChanges()), "change")
+		r.want(d.Tool != "" || slices.Contains(driftsOfServers, d.Change),
+			"missing or empty; only "+joined(driftsOfServers)+" may be of no tool", "tool")
+		r.want(d.Tool == "" || d.Change != DriftInstructions, "instructions are of no tool; leave it out", "tool")
 		return d
 	})
 }
 
-var driftMembers = []string{"server", "tool", "change", "parts", "locked", "found"}
+var (
+	driftMembers    = []string{"server", "tool", "change", "with", "parts", "locked", "found"}
+	driftsOfServers = []DriftChange{DriftNew, DriftGone, DriftInstructions, DriftMore}
+)
+
+func joined[T ~string](all []T) string {
+	texts := make([]string, len(all))
+	for n, one := range all {
+		texts[n] = string(one)
+	}
+	return strings.Join(texts, ", ")
+}
 
 func (r *reader) parts(o Object) (parts []string) {
 	all, ok := r.member(o, []string{"parts"}, false, Array, "an array of strings")

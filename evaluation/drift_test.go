@@ -22,6 +22,9 @@ func TestDecodeDrift(t *testing.T) {
 		`{"server":"jira","tool":"create_ticket","change":"changed","parts":["description","inputSchema"],"locked":"sha256:a-_9","found":"sha256:b"}`: {
 			Server: "jira", Tool: "create_ticket", Change: "changed", Parts: []string{"description", "inputSchema"}, Locked: "sha256:a-_9", Found: "sha256:b",
 		},
+		`{"server":"jira","change":"more"}`:                                                                         {Server: "jira", Change: "more"},
+		`{"server":"jira","change":"gone"}`:                                                                         {Server: "jira", Change: "gone"},
+		`{"server":"jira","tool":"t","change":"swapped","with":"` + x(256) + `"}`:                                   {Server: "jira", Tool: "t", Change: "swapped", With: x(256)},
 		`{"server":"jira","change":"instructions"}`:                                                                 {Server: "jira", Change: "instructions"},
 		`{"server":"jira","tool":null,"change":"instructions","parts":null,"locked":null,"found":""}`:               {Server: "jira", Change: "instructions"},
 		`{"server":"` + x(64) + `","tool":"` + x(256) + `","change":"new","found":"` + x(128) + `"}`:                {Server: x(64), Tool: x(256), Change: "new", Found: x(128)},
@@ -44,7 +47,10 @@ func TestDecodeDrift(t *testing.T) {
 		`{"server":"` + x(65) + `","tool":"t","change":"changed"}`:                    "/server",
 		`{"server":"a\nb","tool":"t","change":"changed"}`:                             "/server",
 		`{"server":"jira","change":"changed"}`:                                        "/tool",
-		`{"server":"jira","tool":"","change":"gone"}`:                                 "/tool",
+		`{"server":"jira","tool":"","change":"swapped"}`:                              "/tool",
+		`{"server":"jira","change":"renamed"}`:                                        "/tool",
+		begins + `"with":"a\n"}`:                                                      "/with",
+		begins + `"with":"` + x(257) + `"}`:                                           "/with",
 		`{"server":"jira","tool":"t","change":"instructions"}`:                        "/tool",
 		`{"server":"jira","tool":["t"],"change":"new"}`:                               "/tool",
 		`{"server":"jira","tool":"` + x(257) + `","change":"new"}`:                    "/tool",
@@ -93,7 +99,7 @@ func FuzzDecodeDrift(f *testing.F) {
 			return
 		}
 		text, err := json.Marshal(d)
-		if err != nil || len(text) > 6*(evaluation.DriftServer+evaluation.DriftTool+2*evaluation.DriftDigest+evaluation.DriftParts*evaluation.DriftPart)+300 {
+		if err != nil || len(text) > 6*(evaluation.DriftServer+2*evaluation.DriftTool+2*evaluation.DriftDigest+evaluation.DriftParts*evaluation.DriftPart)+300 {
 			t.Errorf("%d bytes go on record: %v", len(text), err)
 		}
 		if again, err := evaluation.DecodeDrift(text, limits); err != nil || fmt.Sprintf("%q", again) != fmt.Sprintf("%q", d) {

@@ -1,8 +1,9 @@
 // Package policies holds bundles to read, to run and to begin from. [Starter] is
 // the directory policies/starter, embedded, so that a program can serve it
 // without a checkout: pdp.New(pdp.FS(policies.Starter()), …). [Named] is any of
-// the directories beside this file: the starter bundle, and four small ones, one
-// for each way of working with tools that people ask for.
+// the directories beside this file: the starter bundle, the one for a gateway in
+// front of MCP servers (mcp), and four small ones, one for each way of working with
+// tools that people ask for.
 //
 // The package holds files and no code: what they mean is for package pdp to say.
 package policies
@@ -13,7 +14,7 @@ import (
 	"io/fs"
 )
 
-//go:embed always-allow always-prompt delegated selective starter
+//go:embed always-allow always-prompt delegated mcp selective starter
 var files embed.FS
 
 // Starter returns the starter bundle.

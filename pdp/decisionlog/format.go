@@ -192,6 +192,12 @@ import (
 //	details {"decision","obligations":[{"id","status","detail"}]}: what the caller of that decision did about its
 //	obligations. status is discharged | failed. Each obligation has one at most; detail may be left out
 //
+// # Drift of tools (kind admin, event tool_drift)
+//
+//	details {"server","tool","change","with","parts","locked","found"}, those that are empty left out: the caller, a
+//	gateway, found something that is not what an operator locked. change is new | gone | renamed | swapped | changed |
+//	instructions | more, parts an array of texts, locked and found are digests
+//
 // # Checkpoint
 //
 // A C2SP tlog-checkpoint, signed note of sumdb/note with Ed25519. Origin and key name are the same. Extension lines

@@ -3,6 +3,7 @@ package mcp
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/lock"
@@ -37,8 +38,11 @@ func newLock(c Config, d Deps) (gate.Lock, error) {
 	}
 	enforce := c.Lock.Mode != LockWarn
 	o := lock.FollowOptions{MayBeMissing: !enforce, Now: d.Now, Logger: d.Logger}
-	if enforce {
-		o.Check = func(f lock.File) error { return c.allLocked(f) }
+	o.Check = func(f lock.File) error {
+		if enforce {
+			return errors.Join(c.allLocked(f), c.noneAlike(f))
+		}
+		return c.noneAlike(f)
 	}
 	file, err := lock.Follow(c.Lock.File, o)
 	if err != nil {
@@ -52,6 +56,24 @@ func (c Config) allLocked(f lock.File) (err error) {
 	for _, name := range sortedNames(c.Upstreams) {
 		if _, ok := f.Servers[name]; !ok {
 			err = errors.Join(err, fmt.Errorf("%s: nothing of the server %s is locked, and so it would have no tools; look at them with: policy-service mcp lock --diff, and add them with: policy-service mcp lock --accept --server %s", c.Lock.File, name, name))
+		}
+	}
+	return err
+}
+
+// noneAlike is an error if people could take one locked tool for another of its server: neither would be there.
+func (c Config) noneAlike(f lock.File) (err error) {
+	for _, name := range sortedNames(c.Upstreams) {
+		before := map[string]string{}
+		for _, tool := range sortedNames(f.Servers[name].Tools) {
+			if c.Upstreams[name].Tools[tool].Hidden {
+				continue
+			}
+			alike := strings.ToLower(tool)
+			if other, twice := before[alike]; twice {
+				err = errors.Join(err, fmt.Errorf("%s: the server %s has tools by the names %q and %q, which clients and people take for one; hide one of them: upstreams: {%s: {tools: {%q: {hidden: true}}}}", c.Lock.File, name, other, tool, name, tool))
+			}
+			before[alike] = tool
 		}
 	}
 	return err

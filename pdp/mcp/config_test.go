@@ -53,6 +53,7 @@ ask: coaz
 declared: instead
 subject_override: warn
 dialects: [sep]
+lock: {file: tools.lock.json, mode: warn}
 errors: sep
 deny_http_status: 403
 mappings:
@@ -169,6 +170,7 @@ func TestConfigRefuses(t *testing.T) {
 		"origin":                  {"resource:", "allowed_origins: [https://a/]\nresource:", ":1:19: allowed_origins has what is no origin"},
 		"status":                  {"resource:", "deny_http_status: 302\nresource:", ":1:19: deny_http_status is neither 200 nor 403"},
 		"two upstreams":           {"upstreams: {", "upstreams: {other: {command: [x]}, ", ":4:12: this release takes one upstream, and there are 2"},
+		"a lock without a file":   {"resource:", "lock: {mode: enforce}\nresource:", ":1:14: lock has a mode and no file, so that nothing would be locked"},
 		"no upstream":             {"{files: {command: [mcp-server-filesystem, /srv]}}", "{}", "upstreams is missing"},
 		"upstream of nothing":     {"{command: [mcp-server-filesystem, /srv]}", "{}", ":4:20: upstreams.files has neither url nor command"},
 		"upstream of both":        {"{command: [", "{url: https://x/mcp, command: [", ":4:26: upstreams.files has a url and a command"},

@@ -48,7 +48,8 @@ type Deps struct {
 
 // Gateway stands in front of an MCP server, and has a PDP decide what reaches it.
 type Gateway struct {
-	gate *gate.Gateway
+	gate   *gate.Gateway
+	drifts *driftReports
 	// network carries questions to the PDP, nil if something else does.
 	network *http.Transport
 }
@@ -74,6 +75,7 @@ func (g *Gateway) Drain() { g.gate.Drain() }
 // Close ends all sessions, and waits for what they hold.
 func (g *Gateway) Close() error {
 	err := g.gate.Close()
+	g.drifts.close()
 	if g.network != nil {
 		g.network.CloseIdleConnections()
 	}
@@ -94,7 +96,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			Max: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments)}, Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
+			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
 		},
 		Front: gate.Front{Hosts: newHosts(c), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
@@ -120,7 +122,9 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Server, err = newServer(c, d, o.Meters); err != nil {
 		return nil, err
 	}
-	return &Gateway{gate.New(o), network}, nil
+	drifts := newDriftReports(c.PDP, d)
+	o.Lock.Drifted = drifts.noticed
+	return &Gateway{gate.New(o), drifts, network}, nil
 }
 
 func (d Deps) withDefaults() Deps {

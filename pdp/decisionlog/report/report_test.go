@@ -149,6 +149,9 @@ func TestReport(t *testing.T) {
 	d.ok(d.log.Redact(t.Context(), "", "d2", "erasure request 17"))
 	key, err := d.log.RotateKey(t.Context(), "")
 	d.ok(err)
+	for _, change := range []string{"changed", "gone", "changed"} {
+		d.admin(decisionlog.EventToolDrift, `{"server":"jira","tool":"`+change+`","change":"`+change+`"}`)
+	}
 	d.admin("stop", "")
 	d.set("2026-03-07 10:00") // after the time of the report: receipts count all the same
 	mustAppend(d, d.log, receiptFor("a1", "default", evaluation.Discharged, "log-1"), owing("late", "default", "log-1"))
@@ -187,6 +190,7 @@ func TestReport(t *testing.T) {
 			{Digest: "h1:one", Loaded: at("2026-03-02 10:00").Time, Sequence: 2, Files: 3, Decisions: 1, First: at("2026-03-03 10:00").Time, Last: at("2026-03-03 10:00").Time},
 			{Digest: "h1:two", Loaded: at("2026-03-06 10:00").Time, Sequence: sequences["bundle_loaded"], Files: 4, Decisions: 1, First: at("2026-03-06 10:00").Time, Last: at("2026-03-06 10:00").Time}}},
 		"obligations": {r.Obligations, map[string]Obligations{"log": {Owed: 1, Discharged: 1}, "notification": {Owed: 1, Unreported: 1}, "approval_required": {Owed: 1, Unreported: 1}}},
+		"tool drift":  {r.ToolDrift, map[string]int64{"changed": 2, "gone": 1}},
 		"redactions":  {r.Redactions, []Redaction{{At: moment(decisionlog.EventRedacted, "2026-03-06 11:00"), Of: 6, ID: "d2", Tenant: "default", Reason: "erasure request 17"}}},
 		"clock":       {r.ClockBehind, []ClockBehind{{First: moment("b1", "2026-03-03 10:00"), Records: 3}}},
 		"days": {r.Days, Days{First: "2026-03-03", Last: "2026-03-06", WithDecisions: 2, Quiet: []QuietDay{

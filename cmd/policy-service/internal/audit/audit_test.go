@@ -31,6 +31,7 @@ func TestLogLine(t *testing.T) {
 	const head = `{"sequence":0,"id":"i","time":"2026-01-02T03:04:05Z","tenant":"default",`
 	for record, want := range map[string]string{
 		`"kind":"admin","event":"started","details":{"a":1}}`:                                               `started  {"a":1}`,
+		`"kind":"admin","event":"tool_drift","details":{"server":"s","tool":"a\u202eb","change":"gone"}}`:   `tool_drift  {"server":"s","tool":"a\u202eb","change":"gone"}`,
 		`"kind":"search","query":"action","found":["x"],"examined":3,"request":{"subject":{"type":"u"}}}`:   `action search: 1 of 3  default  u/ * *`,
 		`"kind":"batch","request":{"context":{}}}`:                                                          `batch  default`,
 		`"kind":"decision","decision":false,"reason":"policy_error","errors":[{"policy":"b"}]}`:             `deny     default  * * *  policy_error  [b]`,

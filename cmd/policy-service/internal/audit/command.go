@@ -123,6 +123,7 @@ type filterFlags struct {
 	Action   cli.Given `placeholder:"NAME" help:"Only records with this action."`
 	Policy   cli.Given `placeholder:"ID" help:"Only decisions that this policy determined, in which it had an error, or in which a reason denied what it allowed."`
 	Approval cli.Given `placeholder:"ID" help:"Only records of this approval request: its steps, and the decisions that used it."`
+	Event    cli.Given `placeholder:"NAME" help:"Only records that say that this happened, such as tool_drift or bundle_refused."`
 }
 
 // spanFlags say of which time the records are. Each takes a time, a day or an age.
@@ -179,6 +180,7 @@ func (f filterFlags) filter() (decisionlog.Filter, error) {
 		Action:   string(f.Action),
 		Policy:   string(f.Policy),
 		Approval: string(f.Approval),
+		Event:    string(f.Event),
 	}
 	return filter, filter.Check()
 }

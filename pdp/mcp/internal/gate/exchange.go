@@ -142,8 +142,8 @@ func (x *exchange) admit() (release func(), refused *ask.Refusal) {
 // find finds the tool that is called.
 func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	name := x.params.GetString("name")
-	if len(x.params.Get("arguments")) > x.g.o.Max.Arguments {
-		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Max.Arguments) + " bytes")
+	if len(x.params.Get("arguments")) > x.g.o.MaxArguments {
+		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.MaxArguments) + " bytes")
 	}
 	listed, err := x.g.list(ctx, x.link, x.who, x.client)
 	if err != nil { // what the server says of it is for nobody yet: nothing is decided

@@ -46,20 +46,16 @@ type Options struct {
 	Front    Front
 	// Lock is what servers are compared with.
 	Lock Lock
-	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
-	Drifted func(Drift)
 }
 
 // Settings are what of the configuration counts for each request.
 type Settings struct {
-	Max   Sizes
-	Lists Lists
+	// MaxBody and MaxArguments are sizes in bytes.
+	MaxBody, MaxArguments int
+	Lists                 Lists
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
 }
-
-// Sizes bound what clients send, in bytes.
-type Sizes struct{ Body, Arguments int }
 
 // Lists say how old lists may become.
 type Lists struct {

@@ -23,6 +23,8 @@ type Lock struct {
 	File *lock.Followed
 	// Enforce has what is not as it is locked be as if it were not there. Otherwise policies are told.
 	Enforce bool
+	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
+	Drifted func(Drift)
 }
 
 // current is what is locked, nil if nothing is compared.
@@ -102,8 +104,8 @@ func (g *Gateway) note(l *link, file *lock.File, changes []lock.Change, whole bo
 	l.tools.mu.Unlock()
 	for _, f := range news {
 		g.o.Logger.Warn("a server is not as it is locked", "what", f.String(), "enforced", g.o.Lock.Enforce, "locked", f.Locked, "found", f.Found)
-		if g.o.Drifted != nil {
-			g.o.Drifted(Drift{Server: f.Server, Tool: f.Tool, Change: string(f.Change), With: f.With, Locked: f.Locked, Found: f.Found})
+		if g.o.Lock.Drifted != nil {
+			g.o.Lock.Drifted(Drift{Server: f.Server, Tool: f.Tool, Change: string(f.Change), With: f.With, Locked: f.Locked, Found: f.Found})
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // Whoever is told of drift is told of each finding once, however often it is listed.
 func TestDriftedIsToldOnce(t *testing.T) {
 	var told []Drift
-	g := &Gateway{o: Options{Logger: slog.New(slog.DiscardHandler), Drifted: func(d Drift) { told = append(told, d) }}, drifts: drift.New(time.Now)}
+	g := &Gateway{o: Options{Logger: slog.New(slog.DiscardHandler), Lock: Lock{Drifted: func(d Drift) { told = append(told, d) }}}, drifts: drift.New(time.Now)}
 	l := newLink(&Server{Name: "s"}, "alice", client{})
 	was, err := lock.ParseTool([]byte(`{"name":"a","description":"x"}`))
 	if err != nil {
