@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/lock"
 )
@@ -48,7 +49,11 @@ func newLock(c Config, d Deps) (gate.Lock, error) {
 	if err != nil {
 		return gate.Lock{}, fmt.Errorf("lock.file: %w", err)
 	}
-	return gate.Lock{File: file, Enforce: enforce}, nil
+	l := gate.Lock{File: file, Enforce: enforce}
+	if c.Arguments == ArgumentsClosed {
+		l.Arguments = arguments.Closed
+	}
+	return l, nil
 }
 
 // allLocked is an error if none of the tools of a server would be there.

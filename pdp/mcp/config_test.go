@@ -53,6 +53,7 @@ ask: coaz
 declared: instead
 subject_override: warn
 dialects: [sep]
+arguments: closed
 lock: {file: tools.lock.json, mode: warn}
 errors: sep
 deny_http_status: 403

@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -23,8 +24,12 @@ type Lock struct {
 	File *lock.Followed
 	// Enforce has what is not as it is locked be as if it were not there. Otherwise policies are told.
 	Enforce bool
+	// Arguments says which members the arguments of locked tools may have.
+	Arguments arguments.Members
 	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
 	Drifted func(Drift)
+
+	schemas *schemas
 }
 
 // current is what is locked, nil if nothing is compared.

@@ -198,11 +198,14 @@ func (g *Gateway) compile(s *Server, name string, o rpc.Object, definition jsont
 	if err != nil {
 		return nil, err
 	}
-	pinned := in.pins(t)
+	made := &tool{Tool: t, headers: headers, pinned: in.pins(t)}
 	if in.file != nil {
-		t = t.Pinned(pinned)
+		made.Tool = t.Pinned(made.pinned)
 	}
-	return &tool{t, headers, pinned}, nil
+	if made.pinned {
+		made.schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)
+	}
+	return made, err
 }
 
 // request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
