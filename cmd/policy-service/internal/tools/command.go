@@ -6,5 +6,6 @@ package tools
 
 // Command is what there is about the tools behind a gateway.
 type Command struct {
-	Lock Lock `cmd:"" help:"Say what the servers behind a gateway have now, and accept it."`
+	Lock   Lock   `cmd:"" help:"Say what the servers behind a gateway have now, and accept it."`
+	Schema Schema `cmd:"" help:"Write a Cedar schema of the tools, for policies over their arguments."`
 }
