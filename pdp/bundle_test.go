@@ -105,8 +105,19 @@ func TestProblems(t *testing.T) {
 		"tenant defines what the root names":          {one(permitUsers, "entities/e.json", entities(entity("d", "1", `{"owner":{"__entity":{"type":"u","id":"ghost"}}}`)), "tenants/t/entities/e.json", entities(entity("u", "ghost", `{"vetted":true}`))), []string{"tenants/t/entities/e.json:1:2 warning root_entity"}},
 		"tenant bundle.yaml":                          {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/bundle.yaml", "allow_trivial: true"), []string{"tenants/t/bundle.yaml unknown_file"}},
 
-		"schema syntax":                     {one(permitUsers, "schema.cedarschema", "entity User {"), []string{"schema.cedarschema:1:14 schema_syntax"}},
-		"schema reference":                  {one(permitUsers, "schema.cedarschema", "entity User in [Role];"), []string{"schema.cedarschema schema_reference"}},
+		"schema syntax":    {one(permitUsers, "schema.cedarschema", "entity User {"), []string{"schema.cedarschema:1:14 schema_syntax"}},
+		"schema reference": {one(permitUsers, "schema.cedarschema", "entity User in [Role];"), []string{"schema.cedarschema:1:8 schema_reference"}},
+		"one schema of three files": {one(`permit(principal, action == Action::"read", resource) when { context.n > 1 };`, "schema.cedarschema", "entity user; type N = Long;", "b.cedarschema", `action "read" in "all" appliesTo { principal: user, resource: user, context: { n: N } };`,
+			"c.cedarschema.json", `{"": {"entityTypes": {}, "actions": {"all": {}}}}`), nil},
+		"one schema of namespaces": {one(`permit(principal is N::robot, action, resource);`, "a.cedarschema", "@doc(\"a\") namespace N { entity user; }", "b.cedarschema", "@doc(\"b\") namespace N { entity robot in user; action a appliesTo { principal: robot, resource: user }; }"), nil},
+		"a name in two files": {one(permitUsers, "a.cedarschema", "// entity user;\nentity thing, user;", "b.cedarschema", "\nentity user enum [\"a\"]; action a; type T = Long;", "c.cedarschema", "action a; type T = Long; // entity thing"),
+			[]string{"b.cedarschema:2:8 schema_twice", "c.cedarschema:1:8 schema_twice", "c.cedarschema:1:16 schema_twice"}},
+		"syntax in the second file":         {one(permitUsers, "schema.cedarschema", "entity user;", "t:9:9.cedarschema", "\n entity"), []string{"t:9:9.cedarschema:2:8 schema_syntax"}},
+		"a gap between two files":           {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "\naction a appliesTo { principal: agent, resource: user };"), []string{"tools.cedarschema:2:8 schema_reference"}},
+		"a group of no file":                {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "\naction \"a:b\" in \"all\";"), []string{"tools.cedarschema:2:8 schema_reference"}},
+		"pdp in the second file":            {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "action a appliesTo { principal: user, resource: user, context: {\n pdp: Long } };"), []string{"tools.cedarschema:2:2 schema_context"}},
+		"files too large together":          {one(permitUsers, append([]string{"a.cedarschema", "entity user;"}, large(5)...)...), []string{"l4.cedarschema too_large"}},
+		"the same action of two":            {one(permitUsers, "a.cedarschema", "namespace A { entity user; action a; }", "b.cedarschema", "entity user; action a;"), []string{"a.cedarschema:1:22 schema_reference"}},
 		"schema declares pdp":               {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { pdp: { now: Long } } };"), []string{"schema.cedarschema:1:79 schema_context"}},
 		"schema declares a part of pdp":     {one(permitUsers, "schema.cedarschema", "entity user; // action a pdp: {}\naction b appliesTo { principal: user, resource: user, context: { x: Bool } };\naction \"a\" appliesTo { principal: user, resource: user, context: {\n  pdp: { now: datetime, tenant: String, caller: String },\n} };"), []string{"schema.cedarschema:4:3 schema_context"}},
 		"schema declares more of pdp":       {one(permitUsers, "schema.cedarschema", "entity user;\naction a appliesTo { principal: user, resource: user, context: { \"pdp\": { now: datetime, tenant: String, caller: String, approved: Bool, agent: String } } };"), []string{"schema.cedarschema:2:66 schema_context"}},
@@ -249,4 +260,12 @@ action list appliesTo { principal: [User, Agent], resource: Folder, context: { d
 // arrayEntity is a file of an entity with an array: n plain values, and then last.
 func arrayEntity(n int, last string) string {
 	return entities(entity("u", "a", `{"a":[`+strings.Repeat("1,", n)+last+`]}`))
+}
+
+// large are n files of a schema, each nearly as large as one may be.
+func large(n int) (files []string) {
+	for i := range n {
+		files = append(files, fmt.Sprintf("l%d.cedarschema", i), "//"+strings.Repeat("x", 1<<20-100))
+	}
+	return files
 }

@@ -79,6 +79,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/mcp/internal/gate", "evaluation pdp/mcp/internal/arguments pdp/mcp/internal/ask pdp/mcp/internal/drift pdp/mcp/internal/era pdp/mcp/internal/identity pdp/mcp/internal/rates pdp/mcp/internal/rpc pdp/mcp/internal/seal pdp/mcp/internal/upstream pdp/mcp/lock pdp/server/auth", "a message goes its way without knowing where anybody is, or what was configured"},
 	{"pdp/mcp/mcptest", "pdp/pdptest/lies pdp/pdptest/npm", "partners of a gateway for tests, in nobody's binary: what they would share with it they could not find fault with"},
 	{"pdp/mcp/wire", "evaluation pdp/visible", "a gateway sends these messages from outside our server, so they know neither the server nor the store"},
+	{"pdp/mcp/toolschema", "evaluation pdp/visible", "a schema is made of definitions alone: where they come from, and who asks by it, it is told"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
 	{"pdp/when", "", "how people write a time: it knows no clock, and nothing of what happened then"},
@@ -107,7 +108,7 @@ var rooms = []struct{ room, may, why string }{
 	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder pdp/latency pdp/plainfile pdp/visible pdp/when", "who writes policies needs no server and keeps no log: eval reads a record out of a file"},
 	{"cmd/policy-service/internal/process", "cmd/policy-service/internal/cli pdp/plainfile pdp/server/config pdp/server/doctor", "what every process has that runs until a signal, whatever it serves"},
 	{"cmd/policy-service/internal/gateway", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli cmd/policy-service/internal/process evaluation pdp/decisionlog pdp/mcp pdp/plainfile pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/server/listener pdp/server/telemetry", "flags, signals, address and telemetry around the gateway, and the PDP that may be in its process"},
-	{"cmd/policy-service/internal/tools", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli cmd/policy-service/internal/gateway evaluation evaluation/coaz obligations pdp pdp/mcp pdp/mcp/lock pdp/server/config pdp/spelling", "what is behind a gateway, and what it asks, is looked at with its own code, and nothing is forwarded; configuration, lock and policies are held against each other here, because neither the gateway nor the PDP knows the other's"},
+	{"cmd/policy-service/internal/tools", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli cmd/policy-service/internal/gateway evaluation evaluation/coaz obligations pdp pdp/mcp pdp/mcp/lock pdp/mcp/toolschema pdp/plainfile pdp/server/config pdp/spelling", "what is behind a gateway, and what it asks, is looked at with its own code, and nothing is forwarded; configuration, lock and policies are held against each other here, because neither the gateway nor the PDP knows the other's"},
 	{"cmd/policy-service/internal/operate", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli cmd/policy-service/internal/process conformance conformance/pep pdp pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/signing", "flags, signals and memory around the server; what others do with a log or an approval is not its business"},
 	{"cmd/policy-service/internal/connection", "cmd/policy-service/internal/cli pdp/httpclient pdp/server", "how a running server is reached, whatever it is asked; of the server it uses the name of a variable"},
 	{"cmd/policy-service/internal/approve", "cmd/policy-service/internal/cli cmd/policy-service/internal/connection evaluation pdp/approval/inbox pdp/httpclient pdp/visible pdp/when", "an approver has a server's URL and a credential, and nothing of ours besides"},
@@ -129,7 +130,7 @@ var owners = []struct{ path, where, why string }{
 	{"github.com/cedar-policy/cedar-go", "pdp/internal/bundle pdp/internal/engine pdp/internal/lint", "one place turns requests into Cedar, and it is the fail-safe one: importers of pdp see none of it"},
 	{"github.com/cedar-policy/cedar-go/x/exp", "", "experimental; its batch evaluator drops forbids"},
 	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/internal/bundle/ast.go pdp/internal/bundle/policysteps.go", "experimental: a change upstream touches two files"},
-	{"github.com/cedar-policy/cedar-go/x/exp/schema", "pdp/internal/bundle/schema.go pdp/internal/bundle/schemasize.go", "experimental: a change upstream touches two files"},
+	{"github.com/cedar-policy/cedar-go/x/exp/schema", "pdp/internal/bundle/schema.go pdp/internal/bundle/schemafiles.go pdp/internal/bundle/schemasize.go", "experimental: a change upstream touches three files"},
 }
 
 // heavy says what a package must not bring along, directly or through others.

@@ -133,7 +133,7 @@ const typedSchema = `
 // FuzzTyped compares the conversion that a schema directs with what each type's texts and numbers are said to be.
 func FuzzTyped(f *testing.F) {
 	var problems Problems
-	s := bundle.ParseSchema("schema.cedarschema", []byte(typedSchema), &bundle.Config{}, &problems)
+	s := bundle.ParseSchema([]bundle.SchemaFile{{Name: "schema.cedarschema", Text: []byte(typedSchema)}}, &bundle.Config{}, &problems)
 	if problems.Refuse() {
 		f.Fatal(problems)
 	}

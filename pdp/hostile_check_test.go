@@ -59,7 +59,7 @@ func hostilePolicies(n int) map[string]string {
 func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
 	for _, size := range []struct{ actions, types, n int }{{20, 5, 20}, {300, 20, 100}, {20, 100, 200}, {200, 4, 400}} {
 		var problems Problems
-		s := bundle.ParseSchema("schema.cedarschema", []byte(wideSchema(size.actions, size.types)), &bundle.Config{}, &problems)
+		s := bundle.ParseSchema([]bundle.SchemaFile{{Name: "schema.cedarschema", Text: []byte(wideSchema(size.actions, size.types))}}, &bundle.Config{}, &problems)
 		if s == nil {
 			t.Fatal(problems)
 		}

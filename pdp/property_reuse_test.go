@@ -21,6 +21,7 @@ import (
 var pieces = map[string][]string{
 	"bundle.yaml":                   {"", "allow_trivial: true\n", "allow_trivial: true\nparents: {User: {team: Team}}\n", "allow_trivial: true\nunknown_entities: evaluate\n", "wrong: [\n"},
 	"schema.cedarschema":            {"", "", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> } ; entity Doc; action read appliesTo { principal: User, resource: Doc };", "entity {"},
+	"more.cedarschema":              {"", "", "", "action write in read;", "entity Robot; action write appliesTo { principal: User, resource: Doc };"},
 	"obligations.yaml":              {"", "tell: {type: log, on: both}\n", "tell: {type: log}\n", "tell: {type: nothing}\n"},
 	"a.cedar":                       {"@id(\"a\") permit(principal, action, resource) when { principal has n };", "@id(\"a\") @obligation(\"tell\") permit(principal, action, resource);", "@id(\"a\") permit(principal in Team::\"red\", action, resource);", "permit("},
 	"b.cedar":                       {"", "@id(\"stop\") forbid(principal == User::\"u1\", action, resource);", "@id(\"x\") forbid(principal, action, resource) when { context.pdp.tenant == \"acme\" };"},

@@ -149,13 +149,13 @@ func TestReadWarns(t *testing.T) {
 	dir := t.TempDir()
 	tree{
 		"a.cedar": smallest, "README.md": "", "a.cedar~": "", "old/deep/b.cedar": smallest, "entities/notes.txt": "x",
-		"tenants/README": "x", "tenants/acme/bundle.yaml": "x", "tenants/acme/b.cedar": smallest, "tenants/empty/": "", "other.cedarschema": "x",
+		"tenants/README": "x", "tenants/acme/bundle.yaml": "x", "tenants/acme/b.cedar": smallest, "tenants/empty/": "", "other.cedarschema.yaml": "x", "tenants/acme/own.cedarschema": "x",
 		"tests/README": "x",
 	}.write(t, dir)
 	files := Dir(dir).Read()
 	want := []string{
-		"README.md unknown_file", "a.cedar~ unknown_file", "entities/notes.txt unknown_file", "old unknown_directory", "other.cedarschema unknown_file",
-		"tenants/README unknown_file", "tenants/acme/bundle.yaml unknown_file", "tenants/empty empty_tenant",
+		"README.md unknown_file", "a.cedar~ unknown_file", "entities/notes.txt unknown_file", "old unknown_directory", "other.cedarschema.yaml unknown_file",
+		"tenants/README unknown_file", "tenants/acme/bundle.yaml unknown_file", "tenants/acme/own.cedarschema unknown_file", "tenants/empty empty_tenant",
 	}
 	if diff := cmp.Diff(want, codes(files.Problems)); diff != "" {
 		t.Error(diff)
@@ -211,7 +211,6 @@ func TestReadRefuses(t *testing.T) {
 		{"backslash", `entities/"x\\y.json" file_name`, tree{`entities/x\y.json`: "[]"}, nil},
 		{"illegal tenant", "tenants/a b tenant_name", tree{"tenants/a b/x.cedar": smallest}, nil},
 		{"tenant default", "tenants/default tenant_name", tree{"tenants/default/": ""}, nil},
-		{"two schemas", "schema.cedarschema two_schemas", tree{"a.cedarschema.json": "{}", "schema.cedarschema": "entity User;"}, nil},
 		{"large policy", "x.cedar too_large", nil, sparse("x.cedar", 256<<10+1)},
 		{"large settings", "obligations.yaml too_large", nil, sparse("obligations.yaml", 1<<20+1)},
 		{"large schema", "schema.cedarschema too_large", nil, sparse("schema.cedarschema", 4<<20+1)},
@@ -233,7 +232,7 @@ func TestReadRefuses(t *testing.T) {
 			if p.Severity != SeverityError || p.Try == "" || strings.Contains(p.Message, dir) {
 				t.Errorf("%+v", p)
 			}
-			if _, is := files.Content[p.File]; is && p.Code != "two_schemas" {
+			if _, is := files.Content[p.File]; is {
 				t.Error("it is loaded all the same")
 			}
 			if _, problems := Load(Dir(dir)); !problems.Refuse() {

@@ -51,6 +51,11 @@ var examples = map[string][]string{
 		"policy-service mcp lock --config gateway.yaml --accept --server jira",
 	},
 
+	"mcp schema": {
+		"policy-service mcp schema --config gateway.yaml -o policies/tools.cedarschema",
+		"policy-service mcp schema --config gateway.yaml --check policies/tools.cedarschema",
+	},
+
 	"config check":  {"policy-service config check config.yaml"},
 	"config print":  {"policy-service config print --config config.yaml --policies policies"},
 	"config schema": {"policy-service config schema"},

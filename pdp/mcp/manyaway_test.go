@@ -212,7 +212,9 @@ type manyTraces struct {
 	ends chan struct{}
 }
 
-func (p manyTraces) Tracer(string, ...trace.TracerOption) trace.Tracer { return manyTracer{ends: p.ends} }
+func (p manyTraces) Tracer(string, ...trace.TracerOption) trace.Tracer {
+	return manyTracer{ends: p.ends}
+}
 
 type manyTracer struct {
 	noop.Tracer

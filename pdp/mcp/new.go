@@ -100,9 +100,8 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	o := gate.Options{
 		Settings: gate.Settings{
 			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
-			Self: newSelf(d.Version),
 		},
-		Front: gate.Front{Hosts: newHosts(c), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
+		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
 	var err error
 	if o.Meters, err = gate.NewMeters(d.MeterProvider.Meter(gate.ScopeName)); err != nil {

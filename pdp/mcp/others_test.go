@@ -22,6 +22,7 @@ func TestOthers(t *testing.T) {
 	t.Run("suite", func(t *testing.T) { testSuite(t, others, everything) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, others) })
 	t.Run("clients", func(t *testing.T) { testClients(t, others) })
+	t.Run("lists", func(t *testing.T) { testLists(t, others, everything) })
 }
 
 // The revisions that the suite judges by, the server for each, and what the suite must have found out about it at least,

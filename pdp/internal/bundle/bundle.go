@@ -183,14 +183,14 @@ func builtinObligations() map[string]Definition {
 // names are the loaded files in order of their paths.
 func (f *Files) names() []string { return slices.Sorted(maps.Keys(f.Content)) }
 
-// schema is the first schema file, by name.
-func (f *Files) schema() (first string, text []byte) {
+// schema are the files of the schema. There are none if the bundle has no schema.
+func (f *Files) schema() (files []SchemaFile) {
 	for name, content := range f.Content {
-		if kindOf(name) == schemaKind && (first == "" || name < first) {
-			first, text = name, content
+		if kindOf(name) == schemaKind {
+			files = append(files, SchemaFile{Name: name, Text: content})
 		}
 	}
-	return first, text
+	return files
 }
 
 // addPolicy puts a policy into a view. It does not write to the policy itself, which other

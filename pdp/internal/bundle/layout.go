@@ -36,7 +36,7 @@ var (
 	manifestKind = &kind{"MANIFEST", 16 << 20}
 )
 
-const layout = "bundle.yaml, *.cedar, schema.cedarschema, entities/*.json, obligations.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
+const layout = "bundle.yaml, *.cedar, *.cedarschema, entities/*.json, obligations.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
 
 // kindOf finds the kind of a file by its place and name. It returns nil if no rule of the
 // layout names the file.
@@ -54,7 +54,7 @@ func kindOf(file string) *kind {
 		return policyKind
 	case name == obligationsFile, name == ConfigFile && home == "":
 		return settingsKind
-	case (name == "schema.cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && home == "":
+	case (ext == ".cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && home == "":
 		return schemaKind
 	}
 	return nil
@@ -166,12 +166,6 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 			"no rule of the layout names this "+what+", so nothing of it is loaded",
 			"rename or remove it: a bundle is made of "+layout)
 		return
-	}
-	if k == schemaKind {
-		if r.schema != "" {
-			r.problem(file, "two_schemas", "there is a schema already, "+r.schema, "keep one of the two")
-		}
-		r.schema = file
 	}
 	use := r.usage(file)
 	if use.exceeded {

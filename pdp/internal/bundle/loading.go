@@ -77,9 +77,10 @@ func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
 			}
 		}
 	}
-	schema, _ := files.schema()
-	other, _ := before.Files.schema()
-	l.sameSettings = schema == other && l.same(schema) && l.same(ConfigFile)
+	l.sameSettings = l.same(ConfigFile)
+	for _, f := range append(files.schema(), before.Files.schema()...) {
+		l.sameSettings = l.sameSettings && l.same(f.Name)
+	}
 	return l
 }
 
@@ -118,9 +119,9 @@ func (l *Loading) settings() {
 	}
 	l.Did.Settings++
 	b.Config = parseConfig(l.files.Content[ConfigFile], &b.problems)
-	if name, text := l.files.schema(); name != "" {
+	if files := l.files.schema(); len(files) > 0 {
 		var found Problems
-		b.Schema = ParseSchema(name, text, &b.Config, &found)
+		b.Schema = ParseSchema(files, &b.Config, &found)
 		b.problems = append(b.problems, found...)
 	}
 	b.checkParentRules(&b.problems)

@@ -91,7 +91,7 @@ func (r *Reader) isDirectory(dir string) bool {
 
 func (r *Reader) tooLarge(file string, k *kind) {
 	try := "split it into several files"
-	if k.name == schemaKind.name || k.name == settingsKind.name {
+	if k.name == settingsKind.name {
 		try = "there may be one of it only: say less in it"
 	}
 	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.max), try)

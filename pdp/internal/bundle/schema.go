@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/cedar-policy/cedar-go"
@@ -20,7 +19,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// This file is the only one that knows cedar-go's schema packages.
+// This file and the others of a schema are the only ones that know cedar-go's schema packages.
 
 // Schema is a bundle's schema: cedar-go's validator, and the declared types as plain values
 // for the converter.
@@ -84,35 +83,21 @@ const (
 	shapeDuration
 )
 
-// ParseSchema reads a schema in either form. It adds the members that the PDP puts into every
+// ParseSchema reads the files of a schema, each in either form. It adds the members that the PDP puts into every
 // context. It refuses a schema with which it could not keep its promises.
-func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schema {
-	var s schema.Schema
-	s.SetFilename(file)
-	var err error
-	if strings.HasSuffix(file, ".json") {
-		if !checkJSONNesting(file, text, problems) {
-			return nil
-		}
-		err = s.UnmarshalJSON(text)
-	} else {
-		if checkText(file, text, UsageOf(evaluation.DefaultTenant), problems); problems.Refuse() {
-			return nil
-		}
-		err = s.UnmarshalCedar(text)
-	}
-	if err != nil {
-		line, column := positionIn(err.Error())
-		problems.Add(file, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()),
-			"check the syntax at this place")
+func ParseSchema(files []SchemaFile, c *Config, problems *Problems) *Schema {
+	all := schemaFiles(slices.SortedFunc(slices.Values(files), func(a, b SchemaFile) int { return cmp.Compare(a.Name, b.Name) }))
+	if !all.parse(problems) {
 		return nil
 	}
-	if !checkSchemaSize(file, text, s.AST(), problems) {
+	tree := all.joined(problems)
+	if problems.Refuse() || !checkSchemaSize(all, tree, problems) {
 		return nil
 	}
-	r, err := s.Resolve()
+	r, err := schema.NewSchemaFromAST(tree).Resolve()
 	if err != nil {
-		problems.Add(file, 0, 0, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()),
+		file, line, column := all.namedIn(err)
+		problems.Add(file, line, column, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()),
 			"declare every type and action once, and refer only to declared ones")
 		return nil
 	}
@@ -124,10 +109,11 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 		var wrong *valueError
 		if action.AppliesTo.Context, wrong = contextWithPDP(action.AppliesTo.Context, c.reviews(uid)); wrong != nil {
 			var line, column int
+			file, _ := all.declaring(string(uid.ID))
 			if len(*problems) < maxPlaced {
-				line, column = declaredAt(string(text), string(uid.ID), wrong.at)
+				line, column = declaredAt(string(file.Text), string(uid.ID), wrong.at)
 			}
-			problems.Add(file, line, column, "schema_context",
+			problems.Add(file.Name, line, column, "schema_context",
 				fmt.Sprintf("the context of action %q: %s", string(uid.ID), wrong.what), wrong.try)
 		}
 	}
@@ -135,7 +121,7 @@ func ParseSchema(file string, text []byte, c *Config, problems *Problems) *Schem
 		return nil
 	}
 	compiled := compileSchema(r, c)
-	if compiled.checkActionWays(file, text, problems) {
+	if compiled.checkActionWays(all, problems) {
 		compiled.measure()
 		compiled.narrow = narrowing(r)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -41,7 +40,7 @@ type schemaSizes struct {
 }
 
 // checkSchemaSize refuses a schema that is too large to be resolved.
-func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems) bool {
+func checkSchemaSize(files schemaFiles, s *ast.Schema, problems *Problems) bool {
 	z := schemaSizes{common: map[types.Path]ast.IsType{}, sized: map[types.Path]int{}}
 	all := map[types.Path]ast.Namespace{"": {
 		Entities:    s.Entities,
@@ -70,7 +69,7 @@ func checkSchemaSize(file string, text []byte, s *ast.Schema, problems *Problems
 	largest := slices.MaxFunc(z.found, func(a, b comesTo) int {
 		return cmp.Or(cmp.Compare(a.size, b.size), strings.Compare(b.kind+b.name, a.kind+a.name))
 	})
-	line, column := declarationAt(string(text), largest.name)
+	file, line, column := files.declarationOf(largest.name)
 	problems.Add(file, line, column, "schema_size",
 		fmt.Sprintf("with all names of types written out the schema comes to %s types and references, and may come to %s; %s %s alone is %s",
 			number(total), number(maxSchema), largest.kind, Quote(largest.name), number(largest.size)),
@@ -173,7 +172,7 @@ func number(n int) string {
 
 // checkActionWays finds the lineage of every action. It refuses groups of actions that would
 // take too many steps.
-func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) bool {
+func (s *Schema) checkActionWays(files schemaFiles, problems *Problems) bool {
 	ways := 0
 	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUIDs) {
 		a := s.Actions[uid]
@@ -184,7 +183,7 @@ func (s *Schema) checkActionWays(file string, text []byte, problems *Problems) b
 			}
 		}
 		if ways > maxActionWays {
-			line, column := declarationAt(string(text), string(uid.ID))
+			file, line, column := files.declarationOf(string(uid.ID))
 			problems.Add(file, line, column, "schema_groups",
 				fmt.Sprintf("from all actions up to all the groups that they are in there may be %d steps, and with action %s there are more",
 					maxActionWays, Quote(string(uid.ID))),
@@ -210,21 +209,4 @@ func checkJSONNesting(file string, text []byte, problems *Problems) bool {
 			return false
 		}
 	}
-}
-
-// declarationAt is the place where the text of a schema seems to declare a name. Line and
-// column are 0 if there is no such place.
-func declarationAt(text, name string) (line, column int) {
-	written := regexp.QuoteMeta(strings.Trim(Quote(name), `"`))
-	const follows = `\s*(?:[,;={]|in\b|enum\b|tags\b|appliesTo\b)`
-	for _, pattern := range []string{
-		`\b(?:entity|action)\s+("?` + written + `"?)` + follows,
-		`,\s*("?` + written + `"?)` + follows,
-		`("` + written + `")\s*:`, // in JSON
-	} {
-		if at := regexp.MustCompile(pattern).FindStringSubmatchIndex(text); at != nil {
-			return placeOf(text, at[2])
-		}
-	}
-	return 0, 0
 }

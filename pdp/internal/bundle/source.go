@@ -232,9 +232,7 @@ type Reader struct {
 	Fsys  fs.FS
 	dir   string
 	files *Files
-	// schema is the first schema file that was found. The flag manifest is set if the bundle
-	// has a MANIFEST or will get one.
-	schema   string
+	// manifest is set if the bundle has a MANIFEST or will get one.
 	manifest bool
 	uses     map[string]*Usage // by tenant
 }

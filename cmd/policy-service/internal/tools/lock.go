@@ -88,16 +88,23 @@ func (c Lock) read(s cli.Streams) (told mcp.Config, token string, err error) {
 		}
 		told.Upstreams = map[string]mcp.UpstreamConfig{name: u}
 	}
-	if c.TokenFile != "" {
-		text, err := cli.ReadSmall(string(c.TokenFile), s.In)
-		if err != nil {
-			return told, "", fmt.Errorf("--token-file: %w; write an access token into a file", err)
-		}
-		if token = strings.TrimSpace(string(text)); token == "" || strings.ContainsAny(token, " \t\r\n") {
-			return told, "", errors.New("--token-file: it holds no token; write the token, and nothing else, on one line")
-		}
+	token, err = tokenIn(c.TokenFile, s.In)
+	return told, token, err
+}
+
+// tokenIn is the access token in a file. There is none if no file is given.
+func tokenIn(file cli.Given, in io.Reader) (token string, err error) {
+	if file == "" {
+		return "", nil
 	}
-	return told, token, nil
+	text, err := cli.ReadSmall(string(file), in)
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w; write an access token into a file", err)
+	}
+	if token = strings.TrimSpace(string(text)); token == "" || strings.ContainsAny(token, " \t\r\n") {
+		return "", errors.New("--token-file: it holds no token; write the token, and nothing else, on one line")
+	}
+	return token, nil
 }
 
 // locked is what the file has; nothing if there is none yet, or if it is broken and to be mended.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -229,6 +231,8 @@ func acceptOf(h http.Header) (a accepts) {
 // Front is what the front is told, and whom it tells.
 type Front struct {
 	Hosts Hosts
+	// Self is what the gateway is, as clients of several servers are told: an implementation of MCP.
+	Self jsontext.Value
 	// Known is told of which principal a request is, before its body is read.
 	Known func(ctx context.Context, principal string)
 }

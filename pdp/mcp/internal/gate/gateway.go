@@ -22,7 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/ask"
@@ -56,8 +55,6 @@ type Settings struct {
 	// MaxBody and MaxArguments are sizes in bytes.
 	MaxBody, MaxArguments int
 	Lists                 Lists
-	// Self is what the gateway is, as it says for several servers: an implementation of MCP.
-	Self jsontext.Value
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
 }

@@ -33,20 +33,20 @@ func (x *exchange) introduction(ctx context.Context) (introduction, error) {
 	can, words := abilities{}, []string{}
 	for _, p := range all {
 		if p.err != nil { // it may have all this when it is back
-			can.add(p.link.server, rpc.Object{}.With("tools", jsontext.Value(`{}`)).With("prompts", jsontext.Value(`{}`)).With("resources", jsontext.Value(`{}`)))
+			can.add(p.of.link.server, rpc.Object{}.With("tools", jsontext.Value(`{}`)).With("prompts", jsontext.Value(`{}`)).With("resources", jsontext.Value(`{}`)))
 			continue
 		}
-		server, err := rpc.ParseObject(x.g.introduces(p.link, p.value))
+		server, err := rpc.ParseObject(x.g.introduces(p.of.link, p.value))
 		if err != nil || len(server.Get("capabilities")) > mostCapabilities {
-			x.g.o.Logger.Warn("what a server says of itself is left out: it cannot be read, or it is too large", "server", p.link.server.Name)
+			x.g.o.Logger.Warn("what a server says of itself is left out: it cannot be read, or it is too large", "server", p.of.link.server.Name)
 			continue
 		}
-		can.add(p.link.server, server.GetObject("capabilities"))
+		can.add(p.of.link.server, server.GetObject("capabilities"))
 		if said := server.GetString("instructions"); said != "" {
-			words = append(words, instructions(p.link.server.Name, said, mostInstructions/len(all)))
+			words = append(words, instructions(p.of.link.server.Name, said, mostInstructions/len(all)))
 		}
 	}
-	o := rpc.Object{}.With("capabilities", can.value()).With("serverInfo", x.g.o.Self)
+	o := rpc.Object{}.With("capabilities", can.value()).With("serverInfo", x.g.o.Front.Self)
 	if len(words) > 0 {
 		o = o.With("instructions", rpc.String(strings.Join(words, "\n")))
 	}

@@ -31,17 +31,27 @@ type link struct {
 
 	mu      sync.Mutex
 	session upstream.Session
-	opening turn
-	opens   errand[upstream.Session]
+	opening opening
 	closed  bool
-	asking  int // how many things of the server's the client is asked
 
 	tools         toolbox
-	owed          owed
+	account       account
 	log           logSettings
 	subscriptions subscriptions
 	introduced    introduced
 	hearing
+}
+
+// opening is who opens the session, for all who want it.
+type opening struct {
+	turn   turn
+	errand errand[upstream.Session]
+}
+
+// account is how many things of the server's the client is asked, and what it is to be told.
+type account struct {
+	asking int
+	owed   owed
 }
 
 // hearing is who listens to what the server says by itself, and who listens to the server for them.
@@ -87,7 +97,7 @@ func (c client) kept() client {
 func newLink(s *Server, principal string, c client) *link {
 	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities)}
 	return &link{
-		server: s, client: of, opening: newTurn(),
+		server: s, client: of, opening: opening{turn: newTurn()},
 		tools:         toolbox{loading: newTurn()},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
 		hearing:       hearing{hearers: map[*hearer]bool{}, deafen: func() {}},
@@ -101,10 +111,10 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	if s, err := l.current(); s != nil || err != nil {
 		return s, err
 	}
-	if err := l.opening.take(ctx); err != nil {
+	if err := l.opening.turn.take(ctx); err != nil {
 		return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: err}
 	}
-	defer l.opening.leave()
+	defer l.opening.turn.leave()
 	if s, err := l.current(); s != nil || err != nil { // somebody had the turn before
 		return s, err
 	}
@@ -119,8 +129,8 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		s.Close()
 		return nil, errLinkClosed
 	}
-	l.server.late.note(opening, false)
-	l.announce(l.owed.take(changes["initialize"]))
+	l.server.late.note(toOpen, false)
+	l.announce(l.account.owed.take(changes["initialize"]))
 	return s, nil
 }
 
@@ -134,7 +144,7 @@ func (x *exchange) opened(ctx context.Context) (upstream.Session, error) {
 	if !x.g.several() {
 		return open(ctx)
 	}
-	return x.link.opens.do(ctx, x, open)
+	return x.link.opening.errand.do(ctx, x, open)
 }
 
 // current is the session that there is, nil if there is none. It is an error if there will be none.
@@ -212,14 +222,14 @@ const mostAsking = 16
 func (l *link) mayAsk() (done func(), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asking == mostAsking {
+	if l.account.asking == mostAsking {
 		return nil, false
 	}
-	l.asking++
+	l.account.asking++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.asking--
+		l.account.asking--
 	}, true
 }
 

@@ -71,8 +71,8 @@ func (o *offer) offered() *offer { return o }
 func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange, all []part[T]) (shown []jsontext.Value, refused *ask.Refusal) {
 	of := map[*link]*offer{}
 	for _, p := range all {
-		of[p.link] = p.value.offered()
-		of[p.link].err = unsealed(errBroken) // unless nobody panics
+		of[p.of.link] = p.value.offered()
+		of[p.of.link].err = unsealed(errBroken) // unless nobody panics
 	}
 	x.beside(func(l *link) {
 		if o := of[l]; o != nil {
@@ -80,11 +80,11 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 		}
 	})
 	for _, p := range all {
-		o := of[p.link]
+		o := of[p.of.link]
 		switch {
 		case o.err == nil:
 		case o.err.Kind == ask.Unmapped && x.link == nil:
-			x.g.o.Logger.Warn("a server is left out", "server", p.link.server.Name, "method", x.request.Method, "why", o.err.Why)
+			x.g.o.Logger.Warn("a server is left out", "server", p.of.link.server.Name, "method", x.request.Method, "why", o.err.Why)
 			continue
 		default:
 			return nil, o.err
@@ -102,7 +102,7 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 func (x *exchange) ours(result rpc.Object) rpc.Message {
 	m := era.Response(x.request.Method, rpc.Answer(rpc.ID{}, result.Value()), era.Legacy, x.client.era)
 	if x.client.era == era.Modern {
-		m = era.WithServer(m, x.g.o.Self)
+		m = era.WithServer(m, x.g.o.Front.Self)
 	}
 	return m
 }
@@ -146,7 +146,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	more := rpc.Object{}
 	for _, p := range pages {
 		if p.value.next != "" {
-			more = more.With(p.link.server.Name, rpc.String(p.value.next))
+			more = more.With(p.of.link.server.Name, rpc.String(p.value.next))
 		}
 	}
 	result := rpc.Object{}
@@ -155,7 +155,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	}
 	result = result.With(lists[x.request.Method].member, rpc.Array(shown))
 	if more.Len() > 0 {
-		cursor, err := x.g.o.Ring.Seal(seal.Cursor, x.cursorBinding(), more.Value())
+		cursor, err := x.g.o.Ring.Seal(seal.Cursor, cursorBinding(x), more.Value())
 		if err != nil {
 			return x.refused(unsealed(err))
 		}
@@ -172,7 +172,7 @@ func (x *exchange) cursors() (*rpc.Object, *ask.Refusal) {
 	if x.params.Get("cursor") == nil {
 		return nil, nil
 	}
-	text, ok := x.g.o.Ring.Open(seal.Cursor, x.cursorBinding(), x.params.GetString("cursor"))
+	text, ok := x.g.o.Ring.Open(seal.Cursor, cursorBinding(x), x.params.GetString("cursor"))
 	all, err := rpc.ParseObject(text)
 	for name := range all.Members {
 		ok = ok && x.reach.to(name) != nil
@@ -183,7 +183,8 @@ func (x *exchange) cursors() (*rpc.Object, *ask.Refusal) {
 	return &all, nil
 }
 
-func (x *exchange) cursorBinding() []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
+// cursorBinding is what a cursor is bound to: it is good for no other list, and nobody else.
+func cursorBinding(x *exchange) []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
 
 // page is one page of a server's.
 type page struct {

@@ -2,8 +2,10 @@ package gate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -11,6 +13,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/lock"
 )
 
 // misfit answers a call of a locked tool whose arguments do not fit its inputSchema. Is is false if they fit, or the tool is
@@ -20,7 +23,7 @@ import (
 // the tool, so that a model can mend them; but the schema is for those alone who may list the tool. Whoever may not is
 // answered what all of his calls of it are: the PDP's refusal. So what a call that fits costs is not more for it.
 func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int, is bool) {
-	if x.tool.schema == nil {
+	if x.tool == nil || x.tool.schema == nil {
 		return response, 0, false
 	}
 	given := x.params.Get("arguments")
@@ -61,4 +64,48 @@ func (x *exchange) listable(ctx context.Context) *ask.Refusal {
 func toolError(text string) jsontext.Value {
 	content := rpc.Object{}.With("type", rpc.String("text")).With("text", rpc.String(text))
 	return rpc.Object{}.With("content", rpc.Array([]jsontext.Value{content.Value()})).With("isError", jsontext.Value("true")).Value()
+}
+
+// schemas are the inputSchemas of locked tools, each compiled once: as they are locked, and not as some server lists them for
+// some client. What is no longer locked goes with the file in which it was.
+type schemas struct {
+	members arguments.Members
+
+	mu   sync.Mutex
+	file *lock.File
+	all  map[string]compiledSchema // by the digest of the tool's definition
+}
+
+type compiledSchema struct {
+	schema *arguments.Schema
+	err    error
+}
+
+// of is the schema of a tool that is as the file has it locked.
+func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, error) {
+	t := file.Servers[server].Tools[name]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != file {
+		s.file, s.all = file, map[string]compiledSchema{}
+	}
+	made, ok := s.all[t.Digest()]
+	if !ok {
+		made.schema, made.err = Schema(t, s.members)
+		s.all[t.Digest()] = made
+	}
+	return made.schema, made.err
+}
+
+// Schema is the inputSchema of a locked tool, against which arguments are held.
+func Schema(t lock.Tool, m arguments.Members) (*arguments.Schema, error) {
+	schema, ok := t.Definition().Lookup("inputSchema")
+	if !ok {
+		return arguments.Compile(nil, m)
+	}
+	text, err := json.Marshal(schema)
+	if err != nil {
+		return nil, err
+	}
+	return arguments.Compile(text, m)
 }

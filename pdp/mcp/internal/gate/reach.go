@@ -84,7 +84,7 @@ type none struct{}
 
 // part is what came of asking one server.
 type part[T any] struct {
-	*exchange
+	of    *exchange
 	value T
 	err   error
 }
@@ -116,10 +116,10 @@ func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *ex
 	left := map[*link]time.Duration{} // how long each may take that has not answered
 	for i, l := range x.reach.links {
 		y := x.at(l)
-		all[i] = part[T]{exchange: y, err: errLate}
+		all[i] = part[T]{of: y, err: errLate}
 		left[l] = l.server.late.patience(l.waits(x.request.Method))
 		run := func() {
-			p := part[T]{exchange: y, err: errBroken}
+			p := part[T]{of: y, err: errBroken}
 			defer func() { came <- func() { all[i] = p } }() // also if somebody panics
 			p.value, p.err = ask(asking, y)
 		}
@@ -140,7 +140,7 @@ func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *ex
 		}
 		for _, p := range all {
 			if p.err != errLate {
-				delete(left, p.link)
+				delete(left, p.of.link)
 			}
 			if p.err == nil && first.IsZero() {
 				first = time.Now()
@@ -151,7 +151,7 @@ func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *ex
 		}
 	}
 	for _, p := range all {
-		x.heardFrom(p.link, p.err)
+		x.heardFrom(p.of.link, p.err)
 	}
 	return all
 }
@@ -197,13 +197,13 @@ func (t *lateness) note(of string, inVain bool) {
 	t.of[of] = late{t.of[of].times + 1, time.Now()}
 }
 
-// opening is what a server is asked first, whatever a client wants.
-const opening = "opening"
+// toOpen is what a server is asked first, whatever a client wants.
+const toOpen = "opening"
 
 // waits is what a server is waited for.
 func (l *link) waits(method string) string {
 	if s, _ := l.current(); s == nil {
-		return opening
+		return toOpen
 	}
 	return method
 }
@@ -216,11 +216,11 @@ func (x *exchange) heardFrom(l *link, err error) {
 		return
 	}
 	l.server.late.note(l.waits(method), err == errLate)
-	l.owed.add(changes[method])
+	l.account.owed.add(changes[method])
 	l.server.tried(context.Background(), err)
 	x.g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
 	if l.came(method, x.g.o.Now(), x.g.o.Lock.current()) { // just when nobody waited for it any longer, and before anything was owed
-		l.announce(l.owed.take(changes[method]))
+		l.announce(l.account.owed.take(changes[method]))
 	}
 }
 
@@ -240,7 +240,7 @@ func (l *link) came(method string, now time.Time, locked *lock.File) bool {
 // answered notes that the server has answered, and tells whoever was not shown what it has.
 func (l *link) answered(method string) {
 	l.server.late.note(method, false)
-	l.announce(l.owed.take(changes[method]))
+	l.announce(l.account.owed.take(changes[method]))
 }
 
 // owed are the notifications that are due, because the server was away when a client was shown what servers have: the client

@@ -237,16 +237,15 @@ func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition json
 	if err != nil {
 		return nil, err
 	}
-	made := &tool{Tool: t, headers: headers, pinned: in.pins(t)}
+	made := &tool{Tool: t, shown: t.Definition, headers: headers, pinned: in.pins(t)}
 	if in.file != nil {
 		made.Tool = t.Pinned(made.pinned)
 	}
-	if made.pinned {
-		made.schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)
-	}
-	made.shown = t.Definition
 	if shown != t.Name {
 		made.shown = o.With("name", rpc.String(shown)).Value()
+	}
+	if made.pinned {
+		made.schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)
 	}
 	return made, err
 }

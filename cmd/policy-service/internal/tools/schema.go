@@ -1,0 +1,135 @@
+package tools
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/mcp/toolschema"
+	"policy-service/pdp/plainfile"
+	"policy-service/pdp/server/config"
+)
+
+// Schema writes what a gateway asks about tools as Cedar reads it.
+type Schema struct {
+	Config    cli.Given `required:"" placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway."`
+	Lock      cli.Given `placeholder:"FILE" help:"The lock that has the tools. The configuration's lock.file unless given; without one, the servers are asked."`
+	Whole     bool      `help:"Write a schema that loads alone, with all that the gateway asks about. Otherwise it is a part, for tools.cedarschema beside a schema.cedarschema of yours."`
+	Said      []string  `placeholder:"NAME" help:"Members that clients say in _meta, in io.policy-service/context, and policies read, each a text. Others are dropped before policies see them."`
+	Output    cli.Given `short:"o" xor:"to" placeholder:"FILE" help:"The file to write. Standard output unless given."`
+	Check     cli.Given `xor:"to" placeholder:"FILE" help:"Write nothing, and say if this file is other than what would be written."`
+	TokenFile cli.Given `placeholder:"FILE" help:"The access token of a client of the gateway, for upstreams whose credentials are exchanged for it. - is standard input."`
+}
+
+// Help ends the command's help.
+func (Schema) Help() string {
+	return "The gateway asks by the actions of this schema with ask: tool. What a tool's inputSchema says and Cedar cannot is left out, and " +
+		"told on standard error: policies do not see such an argument.\n\n" +
+		"Exit codes: 0 if it is written, or the file of --check is as it would be; 1 if that is not; 2 if it cannot run, or an upstream cannot " +
+		"be asked."
+}
+
+// Run makes the schema, and writes or compares it.
+func (c Schema) Run(s cli.Streams) error {
+	var told mcp.Config
+	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &told); err != nil {
+		return err
+	}
+	mcp.Form.SetDefaults(&told)
+	known, err := c.known(told, s)
+	if err != nil {
+		return err
+	}
+	made, err := toolschema.Generate(behind(told, known), c.options(told))
+	if err != nil {
+		return err
+	}
+	for _, n := range made.Notes {
+		s.Tell("%s", n)
+	}
+	if told.Ask != mcp.AskTool {
+		s.Tell("%s has ask: %s, which asks about all tools by one action; with ask: tool it asks by those of this schema", c.Config, told.Ask)
+	}
+	switch {
+	case c.Check != "":
+		return c.compare(s, made.Text)
+	case c.Output != "":
+		if err := plainfile.Publish(string(c.Output), []byte(made.Text)); err != nil {
+			return fmt.Errorf("cannot write the schema: %w; name a file that can be written", err)
+		}
+		return nil
+	}
+	_, err = s.Out.Write([]byte(made.Text))
+	return err
+}
+
+func (c Schema) compare(s cli.Streams, text string) error {
+	kept, err := plainfile.Read(string(c.Check), 1<<20)
+	if err != nil {
+		return fmt.Errorf("--check: %w; write the file with -o", err)
+	}
+	if !bytes.Equal(kept, []byte(text)) {
+		s.Tell("%s is not the schema of these tools; write it again with -o %s, and see with policy-service check what policies make of it", c.Check, c.Check)
+		return cli.No
+	}
+	return nil
+}
+
+// known are the tools: those that are locked, or those that the servers have now.
+func (c Schema) known(told mcp.Config, s cli.Streams) (lock.File, error) {
+	if file := cmp.Or(string(c.Lock), told.Lock.File); file != "" {
+		f, err := lock.Read(file)
+		if err == nil || c.Lock != "" || !errors.Is(err, fs.ErrNotExist) {
+			return f, err
+		}
+	}
+	token, err := tokenIn(c.TokenFile, s.In)
+	if err != nil {
+		return lock.File{}, err
+	}
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	found, err := mcp.Survey(ctx, told, mcp.Deps{Logger: warnings(s.Err)}, token)
+	if ctx.Err() != nil {
+		return found, errors.New("it was interrupted, and nothing is written; run it again")
+	}
+	if err != nil {
+		return found, fmt.Errorf("%w; see that it runs, and that policy-service mcp-gateway doctor finds nothing", err)
+	}
+	return found, nil
+}
+
+// behind are the tools that can be called through the gateway.
+func behind(told mcp.Config, known lock.File) (all []toolschema.Tool) {
+	for server, u := range told.Upstreams {
+		for name, t := range known.Servers[server].Tools {
+			if !u.Tools[name].Hidden {
+				all = append(all, toolschema.Tool{Server: server, Name: name, Definition: t.Definition()})
+			}
+		}
+	}
+	return all
+}
+
+// options are what the questions of the gateway have besides the arguments.
+func (c Schema) options(told mcp.Config) toolschema.Options {
+	o := toolschema.Options{Whole: c.Whole, Properties: told.Identity.Properties, Said: c.Said}
+	for _, i := range told.Identity.Issuers {
+		o.People = append(o.People, cmp.Or(i.SubjectType, "user"))
+		o.Agents = append(o.Agents, cmp.Or(i.AgentType, "agent"))
+	}
+	for _, u := range told.Upstreams {
+		o.Labels = slices.AppendSeq(o.Labels, maps.Keys(u.Labels))
+		for _, t := range u.Tools {
+			o.Labels = slices.AppendSeq(o.Labels, maps.Keys(t.Labels))
+		}
+	}
+	return o
+}

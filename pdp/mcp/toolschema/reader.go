@@ -1,0 +1,241 @@
+package toolschema
+
+import (
+	"fmt"
+
+	"policy-service/evaluation"
+)
+
+// What one inputSchema may become.
+const (
+	maxDepth     = 12 // a request nests at most 16 deep
+	maxOfTool    = 2_000
+	maxFollowed  = 4_000 // references and choices that are looked through
+	maxEnumShown = 8
+)
+
+// reader reads the inputSchema of one tool.
+type reader struct {
+	tool  *Tool
+	root  evaluation.Object // the inputSchema
+	notes []Note
+	noted map[Note]bool
+	types int
+	// steps counts the schemas that were looked at. following are the references that are being followed. moved says that a
+	// part of the document has an address of its own, by which references are read.
+	steps     int
+	following []string
+	moved     bool
+}
+
+func (r *reader) noteAt(pointer, why string) Note {
+	return Note{Server: r.tool.Server, Tool: r.tool.Name, Pointer: pointer, Why: why}
+}
+
+// leave notes that a value is left out.
+func (r *reader) leave(at, why string) (*shape, bool) {
+	r.note(r.noteAt(at, why))
+	return nil, false
+}
+
+func (r *reader) note(n Note) {
+	if !r.noted[n] {
+		r.noted[n] = true
+		r.notes = append(r.notes, n)
+	}
+}
+
+// arguments is the type of context.arguments. It is a record without members if nothing can be said.
+func (r *reader) arguments() *shape {
+	const at = "/inputSchema"
+	anything := &shape{record: true}
+	input, given := r.tool.Definition.Get("inputSchema")
+	if !given {
+		r.leave(at, "the tool has none")
+		return anything
+	}
+	r.root = input.Object()
+	r.moved = moved(input, true)
+	s, _ := r.read(input, at, 0)
+	switch {
+	case s == nil:
+		return anything
+	case !s.record:
+		r.leave(at, "it is no schema of an object")
+		return anything
+	}
+	return s
+}
+
+// moved reports if a schema inside has an address of its own.
+func moved(v evaluation.Value, top bool) bool {
+	switch v.Kind() {
+	case evaluation.Array:
+		for _, e := range v.Elements {
+			if moved(e, false) {
+				return true
+			}
+		}
+	case evaluation.Map:
+		if id, _ := v.Object().Get("$id"); !top && id.Kind() == evaluation.String {
+			return true
+		}
+		for _, e := range v.Object().Members {
+			if moved(e, false) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// read is the type of the values that a schema takes. It is nil if it is left out. nullable says that null is taken, too,
+// which policies see as a member that is not there.
+func (r *reader) read(v evaluation.Value, at string, depth int) (s *shape, nullable bool) {
+	if r.steps++; r.steps > maxFollowed || r.types >= maxOfTool {
+		return r.leave("/inputSchema", fmt.Sprintf("it comes to more than %d types; what is behind them is left out", maxOfTool))
+	}
+	switch {
+	case depth > maxDepth:
+		return r.leave(at, fmt.Sprintf("it is more than %d objects and arrays deep", maxDepth))
+	case v.Kind() == evaluation.Bool && v.True():
+		return r.leave(at, "any value")
+	case v.Kind() == evaluation.Bool:
+		return r.leave(at, "no value")
+	case v.Kind() != evaluation.Map:
+		return r.leave(at, "no schema")
+	}
+	o := v.Object()
+	if ref, ok := o.Get("$ref"); ok {
+		marked, _ := o.Get("nullable")
+		s, null := r.follow(ref, at, depth)
+		return s, null || marked.True()
+	}
+	types, nullable, known := typesOf(o)
+	if !known {
+		s, null := r.choice(o, at, depth)
+		return s, null || nullable
+	}
+	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
+		if _, ok := o.Get(name); ok {
+			r.leave(at+"/"+name, "what stands beside it is said, and not what it adds")
+		}
+	}
+	if len(types) != 1 {
+		why := "values of several types"
+		if len(types) == 0 {
+			why = "null alone"
+		}
+		r.leave(at, why)
+		return nil, nullable
+	}
+	r.types++
+	switch types[0] {
+	case "array":
+		s = r.array(o, at, depth)
+	case "object":
+		s = r.record(o, at, depth)
+	default:
+		s = r.scalar(types[0], o, at)
+	}
+	return s, nullable
+}
+
+// choice is the type of a schema that says no type itself. A choice of one, and of one or null, is that one.
+func (r *reader) choice(o evaluation.Object, at string, depth int) (*shape, bool) {
+	var of string
+	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
+		if _, ok := o.Get(name); ok && of != "" {
+			return r.leave(at, "several choices")
+		} else if ok {
+			of = name
+		}
+	}
+	if of == "" {
+		return r.leave(at, "a value of any type")
+	}
+	branches, _ := o.Get(of)
+	found, n, nullable := evaluation.Value{}, -1, false
+	for i, b := range branches.Elements {
+		if of != "allOf" && isNull(b) {
+			nullable = true
+			continue
+		}
+		if n >= 0 {
+			return r.leave(at+"/"+of, "a choice of several schemas")
+		}
+		found, n = b, i
+	}
+	if n < 0 {
+		return r.leave(at+"/"+of, "no value, or null alone")
+	}
+	s, null := r.read(found, fmt.Sprintf("%s/%s/%d", at, of, n), depth)
+	return s, nullable || null
+}
+
+// isNull reports if a schema takes null and nothing else.
+func isNull(v evaluation.Value) bool {
+	types, nullable, known := typesOf(v.Object())
+	return known && nullable && len(types) == 0
+}
+
+// array is a set, if all elements are of one type.
+func (r *reader) array(o evaluation.Object, at string, depth int) *shape {
+	items, given := o.Get("items")
+	if _, tuple := o.Get("prefixItems"); tuple || items.Kind() == evaluation.Array {
+		r.leave(at, "an array whose elements have types by their places")
+		return nil
+	}
+	if !given {
+		r.leave(at, "an array of any elements")
+		return nil
+	}
+	element, nullable := r.read(items, at+"/items", depth+1)
+	switch {
+	case nullable:
+		r.leave(at, "an array with null among its elements")
+		return nil
+	case element == nil:
+		r.leave(at, "an array of what is left out")
+		return nil
+	}
+	return &shape{element: element}
+}
+
+// record is a record of the properties that can be said.
+func (r *reader) record(o evaluation.Object, at string, depth int) *shape {
+	properties, _ := o.Get("properties")
+	more, given := o.Get("additionalProperties")
+	open := given && (more.Kind() == evaluation.Map || more.True())
+	patterns, _ := o.Get("patternProperties")
+	if properties.Len() == 0 && depth > 0 && (!given || open) || properties.Len() == 0 && patterns.Len() > 0 {
+		r.leave(at, "an object of any members")
+		if depth > 0 {
+			return nil
+		}
+		return &shape{record: true}
+	}
+	if open {
+		r.leave(at+"/additionalProperties", "members of any name")
+	}
+	if patterns.Len() > 0 {
+		r.leave(at+"/patternProperties", "members of any name")
+	}
+	required := map[string]bool{}
+	list, _ := o.Get("required")
+	for _, name := range list.Elements {
+		required[name.Text()] = name.Kind() == evaluation.String
+	}
+	s := &shape{record: true}
+	for name, p := range properties.Object().Members {
+		place := at + "/properties/" + escaped(name)
+		if name == "" || len(name) > maxName {
+			r.leave(at+"/properties", fmt.Sprintf("a property whose name is empty, or has more than %d bytes", maxName))
+			continue
+		}
+		if of, nullable := r.read(p, place, depth+1); of != nil {
+			s.members = append(s.members, member{name: name, optional: nullable || !required[name], of: of})
+		}
+	}
+	return s
+}

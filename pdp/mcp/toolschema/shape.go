@@ -1,0 +1,39 @@
+package toolschema
+
+// shape is a Cedar type.
+type shape struct {
+	name    string // of a type without parts
+	comment string // what it does not say
+	element *shape // of a set
+	record  bool
+	members []member
+}
+
+// member is a member of a record.
+type member struct {
+	name     string
+	optional bool
+	of       *shape
+}
+
+// required reports if a record cannot be empty.
+func (s *shape) required() bool {
+	for _, m := range s.members {
+		if !m.optional {
+			return true
+		}
+	}
+	return false
+}
+
+// size is about how many bytes the text of the type has.
+func (s *shape) size() int {
+	n := len(s.name) + len(s.comment) + 8
+	if s.element != nil {
+		n += s.element.size()
+	}
+	for _, m := range s.members {
+		n += len(quoted(m.name)) + 24 + m.of.size()
+	}
+	return n
+}
