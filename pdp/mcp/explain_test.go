@@ -128,6 +128,12 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 		change func(*mcp.Config)
 	}{
 		{"as it comes", func(*mcp.Config) {}},
+		{"several", func(c *mcp.Config) {
+			one := c.Upstreams["rec"]
+			c.Upstreams["two"] = one
+			one.URIs = []string{"mem:"}
+			c.Upstreams["rec"] = one
+		}},
 		{"tool", func(c *mcp.Config) { c.Ask = mcp.AskTool }},
 		{"locked", func(c *mcp.Config) { c.Lock.File = explainLock(t, explainTools) }},
 		{"locked otherwise", func(c *mcp.Config) {
@@ -156,6 +162,9 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 				for _, m := range explainMessages {
 					kept.take()
 					v.meta = m[2]
+					if named := strings.NewReplacer(`"name":"`, `"name":"rec__`); of.name == "several" && m[1] != `{}` {
+						m[1] = named.Replace(m[1])
+					}
 					text := v.text(m[0], m[1])
 					if m[1] == `{}` && era == "legacy" {
 						text = strings.Replace(text, `,"params":{}`, "", 1)
