@@ -33,3 +33,9 @@ var AccessRequest []byte
 //
 //go:embed coaz-mapping.schema.json
 var CoazMapping []byte
+
+// ToolsLock is the JSON Schema of a file with the tools of MCP servers as somebody
+// has accepted them.
+//
+//go:embed tools-lock.schema.json
+var ToolsLock []byte

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/server/floor"
 )
@@ -85,14 +86,38 @@ func (s *mcpStage) embedPDP(context.Context) (string, error) {
 	return fmt.Sprintf("{embedded: {policies: %q, data: %q, log_mode: best_effort}}", s.bundle, filepath.Join(s.dir, "data")), nil
 }
 
-// startGateway starts the gateway before the upstream.
+// lock writes the file in which all tools of the upstream are locked.
+func (s *mcpStage) lock() (file string, err error) {
+	var definitions []json.RawMessage
+	if err := json.Unmarshal([]byte(mcpList()), &definitions); err != nil {
+		return "", err
+	}
+	tools := map[string]lock.Tool{}
+	for _, d := range definitions {
+		t, err := lock.ParseTool(d)
+		if err != nil {
+			return "", err
+		}
+		tools[t.Name()] = t
+	}
+	file = filepath.Join(s.dir, "tools.lock.json")
+	return file, os.WriteFile(file, lock.File{Servers: map[string]lock.Server{"bench": {Tools: tools}}}.Text(), 0o600)
+}
+
+// startGateway starts the gateway before the upstream. All tools are locked, and so all arguments are held against their
+// schemas.
 func (s *mcpStage) startGateway(ctx context.Context, pdp string) (*process, error) {
+	locked, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
 	config := fmt.Sprintf(`listen: 127.0.0.1:0
 resource: %s
 pdp: %s
 identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {bench: {url: "http://%s/mcp", allow_networks: [127.0.0.0/8]}}
-`, mcpResource, pdp, s.issuer.URL, s.issuer.KeysFile(s.t), s.upstream)
+lock: {file: %q, mode: enforce}
+`, mcpResource, pdp, s.issuer.URL, s.issuer.KeysFile(s.t), s.upstream, locked)
 	file, addr := filepath.Join(s.dir, "gateway.yaml"), filepath.Join(s.dir, "gateway.addr")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err

@@ -6,25 +6,37 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/mcptest"
 )
 
 // What does the gateway itself cost for a call? The PDP says yes at once, and the server runs everything at once; its own
-// part of the allocations is in the count.
+// part of the allocations is in the count. The tool is locked, and its arguments are held against its schema.
 func BenchmarkCall(b *testing.B) {
 	const resource = "https://mcp.example.com/mcp"
 	issuer := mcptest.NewIssuer(b, resource, time.Now)
 	server := httptest.NewServer(http.HandlerFunc(benchServer))
 	b.Cleanup(server.Close)
+	locked := filepath.Join(b.TempDir(), "tools.lock.json")
+	tool, err := lock.ParseTool([]byte(benchTool))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := os.WriteFile(locked, lock.File{Servers: map[string]lock.Server{"bench": {Tools: map[string]lock.Tool{tool.Name(): tool}}}}.Text(), 0o600); err != nil {
+		b.Fatal(err)
+	}
 	g, err := mcp.New(b.Context(), mcp.Config{
 		Listen: "127.0.0.1:0", Resource: resource, PDP: mcp.PDPConfig{URL: "http://127.0.0.1:1"},
 		Identity:  mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: issuer.URL, Algorithms: []string{"ES256"}, JWKSFile: issuer.KeysFile(b)}}},
 		Upstreams: map[string]mcp.UpstreamConfig{"bench": {URL: server.URL, AllowNetworks: []string{"127.0.0.0/8"}}},
+		Lock:      mcp.LockConfig{File: locked},
 	}, mcp.Deps{Transport: benchYes{}})
 	if err != nil {
 		b.Fatal(err)
@@ -61,6 +73,8 @@ func (benchYes) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, err
 }
 
+const benchTool = `{"name":"tool-0","inputSchema":{"type":"object","properties":{"number":{"type":"integer"},"text":{"type":"string"}},"required":["number"]}}`
+
 // benchServer is an MCP server with one tool.
 func benchServer(w http.ResponseWriter, r *http.Request) {
 	var m struct {
@@ -76,7 +90,7 @@ func benchServer(w http.ResponseWriter, r *http.Request) {
 	case "server/discover":
 		result = `"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"`
 	case "tools/list":
-		result = `"tools":[{"name":"tool-0","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"`
+		result = `"tools":[` + benchTool + `],"ttlMs":0,"cacheScope":"private"`
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete",%s}}`, m.ID, result)

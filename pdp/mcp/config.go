@@ -52,6 +52,8 @@ type Config struct {
 	Declared        Declared        `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
 	SubjectOverride SubjectOverride `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
 	Dialects        []string        `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
+	// Arguments says which arguments of locked tools fit.
+	Arguments Arguments `yaml:"arguments" default:"open" enum:"open,closed" doc:"Which arguments of a locked tool fit its inputSchema. open: as JSON Schema has it, so that members which the schema does not list are allowed unless it says otherwise. closed: they are refused, at the top and in each object of which the schema lists properties, unless it says what else may be there. The arguments of tools that are not locked are not held against anything."`
 	// Errors and DenyHTTPStatus say how a refusal is written.
 	Errors         ErrorCodes `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28."`
 	DenyHTTPStatus int64      `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403. With 403 common clients show neither code nor reason of the refusal."`
@@ -105,6 +107,15 @@ type SubjectOverride string
 const (
 	OverrideRefuse SubjectOverride = "refuse"
 	OverrideWarn   SubjectOverride = "warn"
+)
+
+// Arguments is which arguments fit.
+type Arguments string
+
+// Which may fit.
+const (
+	ArgumentsOpen   Arguments = "open"
+	ArgumentsClosed Arguments = "closed"
 )
 
 // ErrorCodes are which codes refusals have.

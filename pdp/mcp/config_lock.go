@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"strings"
 
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/lock"
-	"policy-service/pdp/visible"
 )
 
 // LockConfig is what tools are compared with: their definitions as somebody has accepted them.
@@ -39,14 +39,21 @@ func newLock(c Config, d Deps) (gate.Lock, error) {
 	}
 	enforce := c.Lock.Mode != LockWarn
 	o := lock.FollowOptions{MayBeMissing: !enforce, Now: d.Now, Logger: d.Logger}
-	if enforce {
-		o.Check = func(f lock.File) error { return errors.Join(c.allLocked(f), c.lockedApart(f)) }
+	o.Check = func(f lock.File) error {
+		if enforce {
+			return errors.Join(c.allLocked(f), c.noneAlike(f))
+		}
+		return c.noneAlike(f)
 	}
 	file, err := lock.Follow(c.Lock.File, o)
 	if err != nil {
 		return gate.Lock{}, fmt.Errorf("lock.file: %w", err)
 	}
-	return gate.Lock{File: file, Enforce: enforce}, nil
+	l := gate.Lock{File: file, Enforce: enforce}
+	if c.Arguments == ArgumentsClosed {
+		l.Arguments = arguments.Closed
+	}
+	return l, nil
 }
 
 // allLocked is an error if none of the tools of a server would be there.
@@ -59,20 +66,20 @@ func (c Config) allLocked(f lock.File) (err error) {
 	return err
 }
 
-// lockedApart is an error if two tools of a server come out alike for clients: then neither would be there.
-func (c Config) lockedApart(f lock.File) (err error) {
+// noneAlike is an error if people could take one locked tool for another of its server by the name that clients see:
+// neither would be there.
+func (c Config) noneAlike(f lock.File) (err error) {
 	for _, name := range sortedNames(c.Upstreams) {
-		seen := map[string]string{}
+		before := map[string]string{}
 		for _, tool := range sortedNames(f.Servers[name].Tools) {
 			if c.Upstreams[name].Tools[tool].Hidden {
 				continue
 			}
 			alike := strings.ToLower(c.ToolName(name, tool))
-			if other, twice := seen[alike]; twice {
-				err = errors.Join(err, fmt.Errorf("%s: the tools %s and %s of the server %s are alike for clients, and neither would be there; hide one of them by upstreams.%s.tools, with hidden: true",
-					c.Lock.File, visible.Text(other), visible.Text(tool), name, name))
+			if other, twice := before[alike]; twice {
+				err = errors.Join(err, fmt.Errorf("%s: the server %s has tools by the names %q and %q, which clients and people take for one; hide one of them: upstreams: {%s: {tools: {%q: {hidden: true}}}}", c.Lock.File, name, other, tool, name, tool))
 			}
-			seen[alike] = tool
+			before[alike] = tool
 		}
 	}
 	return err

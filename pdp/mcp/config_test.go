@@ -54,6 +54,8 @@ ask: coaz
 declared: instead
 subject_override: warn
 dialects: [sep]
+arguments: closed
+lock: {file: tools.lock.json, mode: warn}
 errors: sep
 deny_http_status: 403
 mappings:
@@ -178,6 +180,7 @@ func TestConfigRefuses(t *testing.T) {
 		"host":                    {"resource:", "allowed_hosts: [a, https://b]\nresource:", ":1:20: allowed_hosts has what is no host"},
 		"origin":                  {"resource:", "allowed_origins: [https://a/]\nresource:", ":1:19: allowed_origins has what is no origin"},
 		"status":                  {"resource:", "deny_http_status: 302\nresource:", ":1:19: deny_http_status is neither 200 nor 403"},
+		"a lock without a file":   {"resource:", "lock: {mode: enforce}\nresource:", ":1:14: lock has a mode and no file, so that nothing would be locked"},
 		"many upstreams":          {"upstreams: {", "upstreams: {" + manyUpstreams(32), ":4:12: there are 33 upstreams, and a gateway takes 32"},
 		"upstreams alike":         {"upstreams: {", "upstreams: {Files: {command: [x]}, ", `:4:43: "files" and "Files" are upstreams that differ in case alone`},
 		"name that ends in _":     {"upstreams: {", "upstreams: {a_: {command: [x]}, ", `:4:17: "a_" ends with _, and with several upstreams nobody could tell where it ends in the names of tools; write "a"`},

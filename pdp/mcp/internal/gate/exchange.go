@@ -94,6 +94,9 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 			x.outcome = outcomeInvalid
 			return rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest
 		}
+		if response, status, is := x.misfit(ctx); is {
+			return response, status
+		}
 	}
 	if refused := x.ask(ctx); refused != nil {
 		return x.refused(refused)

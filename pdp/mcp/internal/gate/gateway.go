@@ -90,6 +90,7 @@ type Gateway struct {
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
+	o.Lock.schemas = &schemas{members: o.Lock.Arguments}
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.ending, g.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })

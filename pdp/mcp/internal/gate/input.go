@@ -180,7 +180,7 @@ type sealedState struct {
 
 // binding is what states and keys of this request are bound to: they are good for no other request, of no other principal.
 func (x *exchange) binding() []byte {
-	arguments, err := evaluation.ParseWithNulls(x.subject(), evaluation.DefaultLimits())
+	arguments, err := evaluation.ParseWithNulls(argumentsOf(x.params), evaluation.DefaultLimits())
 	sum := sha256.New()
 	for _, part := range []string{x.who.Key, x.link.server.Name, x.request.Method, x.params.GetString("name"), x.params.GetString("uri")} {
 		sum.Write([]byte(base64.RawURLEncoding.EncodeToString([]byte(part)) + "."))
@@ -188,14 +188,14 @@ func (x *exchange) binding() []byte {
 	if canonical, ok := arguments.Value().AppendCanonical(nil); err == nil && ok {
 		sum.Write(canonical)
 	} else {
-		sum.Write(x.subject())
+		sum.Write(argumentsOf(x.params))
 	}
 	return sum.Sum(nil)
 }
 
-// subject are the arguments of a request.
-func (x *exchange) subject() jsontext.Value {
-	if v := x.params.Get("arguments"); v != nil {
+// argumentsOf are the arguments of a request.
+func argumentsOf(params rpc.Object) jsontext.Value {
+	if v := params.Get("arguments"); v != nil {
 		return v
 	}
 	return jsontext.Value(`{}`)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
@@ -290,4 +291,5 @@ type tool struct {
 	shown   jsontext.Value
 	headers []era.HeaderParam
 	pinned  bool
+	schema  *arguments.Schema // of its arguments, nil if it is not as it is locked
 }

@@ -9,6 +9,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/era"
@@ -26,8 +27,12 @@ type Lock struct {
 	File *lock.Followed
 	// Enforce has what is not as it is locked be as if it were not there. Otherwise policies are told.
 	Enforce bool
+	// Arguments says which members the arguments of locked tools may have.
+	Arguments arguments.Members
 	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
 	Drifted func(Drift)
+
+	schemas *schemas
 }
 
 // Drift is something of a server that is not as it is locked.

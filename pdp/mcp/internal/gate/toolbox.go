@@ -237,15 +237,17 @@ func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition json
 	if err != nil {
 		return nil, err
 	}
-	pinned := in.pins(t)
+	made := &tool{Tool: t, shown: t.Definition, headers: headers, pinned: in.pins(t)}
 	if in.file != nil {
-		t = t.Pinned(pinned)
+		made.Tool = t.Pinned(made.pinned)
 	}
-	as := t.Definition
 	if shown != t.Name {
-		as = o.With("name", rpc.String(shown)).Value()
+		made.shown = o.With("name", rpc.String(shown)).Value()
 	}
-	return &tool{t, as, headers, pinned}, nil
+	if made.pinned {
+		made.schema, err = g.o.Lock.schemas.of(in.file, s.Name, t.Name)
+	}
+	return made, err
 }
 
 // request sends a request of the gateway's own, and waits for the response. Whatever comes before it is dropped.
