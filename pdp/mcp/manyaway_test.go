@@ -24,8 +24,8 @@ type manyDoor struct {
 	mu    sync.Mutex
 	state string // "" lets all through, "away" nothing, and "hangs" lets wait
 	moved chan struct{}
-	// ended is told of each session that is ended, if it is not nil.
-	ended chan struct{}
+	// came is told of each request that waits, and ended of each session that is ended, if they are not nil.
+	came, ended chan struct{}
 }
 
 func (d *manyDoor) set(state string) {
@@ -53,6 +53,9 @@ func (d *manyDoor) before(t testing.TB) func(string) string {
 				case state == "away":
 					panic(http.ErrAbortHandler)
 				case state == "hangs":
+					if d.came != nil {
+						d.came <- struct{}{}
+					}
 					select {
 					case <-moved:
 						continue
@@ -237,7 +240,7 @@ func (s manySpan) End(...trace.SpanEndOption) { s.ends <- struct{}{} }
 
 // Who gives up before a session has begun leaves nothing behind, also at a server that was slow to begin it.
 func TestManyGivenUp(t *testing.T) {
-	door := &manyDoor{state: "hangs", ended: make(chan struct{}, 8)}
+	door := &manyDoor{state: "hangs", came: make(chan struct{}, 8), ended: make(chan struct{}, 8)}
 	opened, noticed := make(chan struct{}, 8), manyTraces{ends: make(chan struct{}, 8)}
 	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: noticed}}, map[string]manyServer{
 		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}, Heard: func(g mcptest.Got) { opened <- struct{}{} }}},
@@ -252,6 +255,7 @@ func TestManyGivenUp(t *testing.T) {
 		over <- err
 	}()
 	<-opened
+	<-door.came
 	giveUp()
 	if err := <-over; err == nil {
 		t.Error("it was answered")

@@ -145,7 +145,10 @@ func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *ex
 			put()
 		case <-over:
 			n = len(all)
-		case <-ctx.Done():
+		case <-ctx.Done(): // what some have said is no answer for all
+			for i := range all {
+				all[i].err = &upstream.Error{Detail: "the client has gone", Err: ctx.Err()}
+			}
 			return all
 		}
 		for _, p := range all {
