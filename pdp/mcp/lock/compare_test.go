@@ -197,3 +197,23 @@ func TestALongTextIsCompared(t *testing.T) {
 		t.Errorf("%d lines", len(lines))
 	}
 }
+
+// Whoever reads the words sees each change, whatever a server does to have two definitions look alike.
+func TestNoChangeLooksLikeNone(t *testing.T) {
+	for what, test := range map[string]struct{ locked, found, want string }{
+		"an array that is an object": {`"inputSchema":{"anyOf":[{"type":"null"},{"const":[]}]}`, `"inputSchema":{"anyOf":{"0":{"type":"null"},"1":{"const":[]}}}`,
+			`- /inputSchema/anyOf/0/type: "null"|- /inputSchema/anyOf/1/const: []|+ /inputSchema/anyOf: {"0":{"type":"null"},"1":{"const":[]}}`},
+		"what cannot be seen": {`"description":"a\u200b"`, `"description":"a\\u200b"`, `- a\u200b|+ "a\\u200b"`},
+		"quotes":              {`"description":"\"a\\\\\""`, `"description":"a\\"`, `- "\"a\\\\\""|+ "a\\"`},
+		"no text":             {`"description":"/description: 7"`, `"description":7`, `- "/description: 7"|+ /description: 7`},
+	} {
+		locked, found := serverOf(t, "", `{"name":"a",`+test.locked+`}`), serverOf(t, "", `{"name":"a",`+test.found+`}`)
+		changes := lock.CompareServer("s", locked, found)
+		if len(changes) != 1 {
+			t.Fatalf("%s: %v", what, changes)
+		}
+		if got := strings.Join(changes[0].Lines(), "|"); got != test.want {
+			t.Errorf("%s: got %s, want %s", what, got, test.want)
+		}
+	}
+}

@@ -14,7 +14,19 @@ type words func() []string
 
 func nothing() []string { return nil }
 
-func ofText(text string) words { return func() []string { return strings.Split(text, "\n") } }
+// ofText are the lines of a text. One that could be taken for another is in quotes: a backslash begins what stands for a
+// character that cannot be seen, and a / the pointer of a member.
+func ofText(text string) words {
+	return func() []string {
+		lines := strings.Split(text, "\n")
+		for n, line := range lines {
+			if strings.Contains(line, `\`) || strings.HasPrefix(line, `"`) || strings.HasPrefix(line, "/") {
+				lines[n] = string(appendQuoted(nil, line))
+			}
+		}
+		return lines
+	}
+}
 
 func ofInstructions(s Server) words {
 	if s.Instructions == "" {
@@ -47,7 +59,7 @@ var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func appendValue(lines []string, pointer string, v evaluation.Value) []string {
 	switch before := len(lines); {
-	case v.Kind() == evaluation.Map:
+	case v.Kind() == evaluation.Map && !likeArray(v.Object()):
 		for name, inner := range v.Object().All {
 			lines = appendValue(lines, pointer+"/"+pointerEscaper.Replace(name), inner)
 		}
@@ -62,6 +74,17 @@ func appendValue(lines []string, pointer string, v evaluation.Value) []string {
 	}
 	text, _ := v.AppendCanonical(nil)
 	return append(lines, pointer+": "+string(text))
+}
+
+// likeArray reports whether the members of an object have the pointers that elements of an array would have. It is on one
+// line, or nobody saw that one has become the other.
+func likeArray(o evaluation.Object) bool {
+	for name := range o.All {
+		if n, err := strconv.Atoi(name); err != nil || n < 0 || n >= o.Len() || strconv.Itoa(n) != name {
+			return false
+		}
+	}
+	return true
 }
 
 // holdsMore reports whether an array has elements that are arrays or objects: others are read best on one line.
