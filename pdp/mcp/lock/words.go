@@ -97,27 +97,6 @@ func holdsMore(v evaluation.Value) bool {
 	return false
 }
 
-var titles = map[Kind]string{
-	NewServer: "the server is new", GoneServer: "the server is gone", Instructions: "the instructions are changed",
-	NewTool: "is new", GoneTool: "is gone", Renamed: "is now called", Swapped: "is now what another was:",
-	Title: "the title is changed", Description: "the description is changed", InputSchema: "the input schema is changed",
-	OutputSchema: "the output schema is changed", Annotations: "the annotations are changed", Mapping: "the mapping is changed",
-	Authorization: "the authorization is changed", Other: "other members are changed",
-}
-
-// Title is the change on one line. Of a name that a server gave, what cannot be seen is escaped.
-func (c Change) Title() string {
-	text := c.Server + ": "
-	if c.Tool != "" {
-		text += "tool " + c.Tool + ": "
-	}
-	text += titles[c.Kind]
-	if c.With != "" {
-		text += " " + c.With
-	}
-	return visible.Text(text)
-}
-
 // Lines are what is locked and is not found, each line behind "- ", and what is found and not locked, behind "+ ". What
 // cannot be seen in a line is escaped.
 func (c Change) Lines() []string {
