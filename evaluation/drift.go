@@ -122,7 +122,12 @@ func (r *reader) shown(o Object, required bool, most int, name string) string {
 
 func (r *reader) visible(text string, most int, at ...string) string {
 	r.want(len(text) <= most, fmt.Sprintf("more than %d bytes", most), at...)
-	hidden := strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
-	r.want(!hidden, `has characters that cannot be seen; write them as \u and four digits`, at...)
+	r.want(!strings.ContainsFunc(text, unseen), `has characters that cannot be seen; write them as \u and four digits`, at...)
 	return text
+}
+
+// unseen reports whether a rune leaves no ink, or is not what it looks like. Some that do not are letters and symbols to
+// Unicode: fillers of Hangul, variation selectors, and the empty pattern of Braille.
+func unseen(c rune) bool {
+	return !unicode.IsPrint(c) || unicode.In(c, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || c == 0x2800
 }

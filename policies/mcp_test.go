@@ -121,6 +121,30 @@ func TestMCPByTool(t *testing.T) {
 	}
 }
 
+// The schema of the bundle refuses cc and bcc. That of the server takes them: where it counts, no mail goes.
+func TestMCPMailByTool(t *testing.T) {
+	decider := mcpDecider(t, mcpWith(t, map[string]string{"schema.cedarschema": `
+action "mail:*" in [Action::"tool.invoke"];
+action "mail:send_email" in [Action::"mail:*"] appliesTo {
+  principal: [agent, user], resource: [tool],
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {to: String, cc?: String, bcc?: Set<String>}},
+};
+`}))
+	for _, also := range []string{``, `,"cc":"eve@example.org"`, `,"bcc":["eve@example.org"]`} {
+		for action, allow := range map[string]bool{"tool.invoke": also == "", "mail:send_email": false} {
+			q := mcpQuestion{`"type":"user","id":"alice"`, ``, "mail:send_email", `"write"`, `"mail"`, ``, `"arguments":{"to":"bob@example.com"` + also + `},`}
+			request, err := evaluation.Decode([]byte(strings.Replace(q.body(), "tool.invoke", action, 1)), "default", evaluation.DefaultLimits())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := decider.Evaluate(t.Context(), pdp.Call{Request: request})
+			if err != nil || d.Allow != allow {
+				t.Errorf("%s%s: got %t %q, %v", action, also, d.Allow, d.Determining, err)
+			}
+		}
+	}
+}
+
 // mcpQuestion is a question about a tool.
 type mcpQuestion struct{ subject, behind, tool, impact, integration, said, arguments string }
 

@@ -166,3 +166,14 @@ func (b *Bundle) refs(uids []types.EntityUID) []evaluation.Ref {
 	}
 	return all
 }
+
+// Escapes reports whether a request may name an action, and policies of a tenant about a group of actions are not about it,
+// because neither schema nor entities say that it is in the group.
+func (b *Bundle) Escapes(tenant, action, group string) bool {
+	uid, of := types.NewEntityUID(b.Config.ActionType, types.String(action)), types.NewEntityUID(b.Config.ActionType, types.String(group))
+	if b.Schema != nil && b.Schema.Actions[uid] == nil { // such a request is refused
+		return false
+	}
+	up := LineageOf(uid, b.Views[tenant].Store)
+	return !up.In(of)
+}

@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -111,7 +112,7 @@ s: tool a: the description is changed
 - One.
 + Zero.`},
 		"new": {[]string{old, b, "{\"name\":\"c\u202e\"}"}, "I", `
-s: tool c\u202e: is new
+s: tool "c\u202e": is new
 + /name: "c\u202e"`},
 		"gone": {[]string{old}, "I", `
 s: tool b: is gone
@@ -195,5 +196,48 @@ func TestALongTextIsCompared(t *testing.T) {
 	changes := lock.CompareServer("s", locked, found)
 	if lines := changes[0].Lines(); len(lines) != 60_000 || lines[0] != "- 0" || lines[30_000] != "+ 1" {
 		t.Errorf("%d lines", len(lines))
+	}
+}
+
+// Whoever reads the words sees each change, whatever a server does to have two definitions look alike.
+func TestNoChangeLooksLikeNone(t *testing.T) {
+	for what, test := range map[string]struct{ locked, found, want string }{
+		"an array that is an object": {`"inputSchema":{"anyOf":[{"type":"null"},{"const":[]}]}`, `"inputSchema":{"anyOf":{"0":{"type":"null"},"1":{"const":[]}}}`,
+			`- /inputSchema/anyOf/0/type: "null"|- /inputSchema/anyOf/1/const: []|+ /inputSchema/anyOf: {"0":{"type":"null"},"1":{"const":[]}}`},
+		"what cannot be seen": {`"description":"a\u200b"`, `"description":"a\\u200b"`, `- a\u200b|+ "a\\u200b"`},
+		"quotes":              {`"description":"\"a\\\\\""`, `"description":"a\\"`, `- "\"a\\\\\""|+ "a\\"`},
+		"no text":             {`"description":"/description: 7"`, `"description":7`, `- "/description: 7"|+ /description: 7`},
+	} {
+		locked, found := serverOf(t, "", `{"name":"a",`+test.locked+`}`), serverOf(t, "", `{"name":"a",`+test.found+`}`)
+		changes := lock.CompareServer("s", locked, found)
+		if len(changes) != 1 {
+			t.Fatalf("%s: %v", what, changes)
+		}
+		if got := strings.Join(changes[0].Lines(), "|"); got != test.want {
+			t.Errorf("%s: got %s, want %s", what, got, test.want)
+		}
+	}
+}
+
+// A title says whose name it is about, and a name says nothing in its place.
+func TestNamesInTitles(t *testing.T) {
+	for name, want := range map[string]string{
+		"get_v1.2/a-b":      `s: tool get_v1.2/a-b: is new`,
+		"g\u0435t":          `s: tool "g\u0435t": is new`,
+		"get: is gone":      `s: tool "get: is gone": is new`,
+		"a\n\"\u202e\u3164": `s: tool "a\n\"\u202e\u3164": is new`,
+	} {
+		definition, err := json.Marshal(map[string]string{"name": name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		changes := lock.CompareServer("s", serverOf(t, ""), serverOf(t, "", string(definition)))
+		if len(changes) != 1 || changes[0].Title() != want {
+			t.Errorf("%q: got %v, want %s", name, changes, want)
+		}
+	}
+	renamed := lock.CompareServer("s", serverOf(t, "", `{"name":"get"}`), serverOf(t, "", `{"name":"g\u0435t"}`))
+	if want := `s: tool get: is now called "g\u0435t"`; len(renamed) != 1 || renamed[0].Title() != want {
+		t.Errorf("got %v, want %s", renamed, want)
 	}
 }

@@ -14,7 +14,19 @@ type words func() []string
 
 func nothing() []string { return nil }
 
-func ofText(text string) words { return func() []string { return strings.Split(text, "\n") } }
+// ofText are the lines of a text. One that could be taken for another is in quotes: a backslash begins what stands for a
+// character that cannot be seen, and a / the pointer of a member.
+func ofText(text string) words {
+	return func() []string {
+		lines := strings.Split(text, "\n")
+		for n, line := range lines {
+			if strings.Contains(line, `\`) || strings.HasPrefix(line, `"`) || strings.HasPrefix(line, "/") {
+				lines[n] = string(appendQuoted(nil, line))
+			}
+		}
+		return lines
+	}
+}
 
 func ofInstructions(s Server) words {
 	if s.Instructions == "" {
@@ -47,7 +59,7 @@ var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func appendValue(lines []string, pointer string, v evaluation.Value) []string {
 	switch before := len(lines); {
-	case v.Kind() == evaluation.Map:
+	case v.Kind() == evaluation.Map && !likeArray(v.Object()):
 		for name, inner := range v.Object().All {
 			lines = appendValue(lines, pointer+"/"+pointerEscaper.Replace(name), inner)
 		}
@@ -64,6 +76,17 @@ func appendValue(lines []string, pointer string, v evaluation.Value) []string {
 	return append(lines, pointer+": "+string(text))
 }
 
+// likeArray reports whether the members of an object have the pointers that elements of an array would have. It is on one
+// line, or nobody saw that one has become the other.
+func likeArray(o evaluation.Object) bool {
+	for name := range o.All {
+		if n, err := strconv.Atoi(name); err != nil || n < 0 || n >= o.Len() || strconv.Itoa(n) != name {
+			return false
+		}
+	}
+	return true
+}
+
 // holdsMore reports whether an array has elements that are arrays or objects: others are read best on one line.
 func holdsMore(v evaluation.Value) bool {
 	for _, inner := range v.Elements {
@@ -72,27 +95,6 @@ func holdsMore(v evaluation.Value) bool {
 		}
 	}
 	return false
-}
-
-var titles = map[Kind]string{
-	NewServer: "the server is new", GoneServer: "the server is gone", Instructions: "the instructions are changed",
-	NewTool: "is new", GoneTool: "is gone", Renamed: "is now called", Swapped: "is now what another was:",
-	Title: "the title is changed", Description: "the description is changed", InputSchema: "the input schema is changed",
-	OutputSchema: "the output schema is changed", Annotations: "the annotations are changed", Mapping: "the mapping is changed",
-	Authorization: "the authorization is changed", Other: "other members are changed",
-}
-
-// Title is the change on one line. Of a name that a server gave, what cannot be seen is escaped.
-func (c Change) Title() string {
-	text := c.Server + ": "
-	if c.Tool != "" {
-		text += "tool " + c.Tool + ": "
-	}
-	text += titles[c.Kind]
-	if c.With != "" {
-		text += " " + c.With
-	}
-	return visible.Text(text)
 }
 
 // Lines are what is locked and is not found, each line behind "- ", and what is found and not locked, behind "+ ". What

@@ -108,6 +108,7 @@ func (r *reader) read(v evaluation.Value, at string, depth int) (s *shape, nulla
 	o := v.Object()
 	if ref, ok := o.Get("$ref"); ok {
 		marked, _ := o.Get("nullable")
+		r.leaveBeside(o, at, "properties", "allOf", "anyOf", "oneOf")
 		s, null := r.follow(ref, at, depth)
 		return s, null || marked.True()
 	}
@@ -116,11 +117,7 @@ func (r *reader) read(v evaluation.Value, at string, depth int) (s *shape, nulla
 		s, null := r.choice(o, at, depth)
 		return s, null || nullable
 	}
-	for _, name := range []string{"allOf", "anyOf", "oneOf"} {
-		if _, ok := o.Get(name); ok {
-			r.leave(at+"/"+name, "what stands beside it is said, and not what it adds")
-		}
-	}
+	r.leaveBeside(o, at, "allOf", "anyOf", "oneOf")
 	if len(types) != 1 {
 		why := "values of several types"
 		if len(types) == 0 {
@@ -139,6 +136,15 @@ func (r *reader) read(v evaluation.Value, at string, depth int) (s *shape, nulla
 		s = r.scalar(types[0], o, at)
 	}
 	return s, nullable
+}
+
+// leaveBeside notes what else of a schema may have members that are not said: some of these, and what depends on a value.
+func (r *reader) leaveBeside(o evaluation.Object, at string, names ...string) {
+	for _, name := range append(names, "then", "else", "dependentSchemas") {
+		if _, ok := o.Get(name); ok {
+			r.leave(at+"/"+name, "what stands beside it is said, and not what it adds")
+		}
+	}
 }
 
 // choice is the type of a schema that says no type itself. A choice of one, and of one or null, is that one.

@@ -186,6 +186,9 @@ func TestArguments(t *testing.T) {
 		{`7`, "?: {}", ""},
 		{`{"type":"object","oneOf":[{"required":["a"]}],"properties":{"a":{"type":"string"}}}`, "?: { a?: String, }", "/oneOf"},
 		{`{"$ref":"#/$defs/a","$defs":{"a":{"type":"object","properties":{"b":{"type":"boolean"}},"required":["b"]}}}`, ": { b: Bool, }", ""},
+		{`{"$ref":"#/$defs/a","properties":{"c":{"type":"string"}},"$defs":{"a":{"type":"object","properties":{"b":{"type":"boolean"}}}}}`, "?: { b?: Bool, }", "/properties"},
+		{`{"type":"object","properties":{"a":{"type":"string"}},"if":{"required":["a"]},"then":{"properties":{"b":{"type":"string"}}}}`, "?: { a?: String, }", "/then"},
+		{`{"type":"object","dependentSchemas":{"a":{"properties":{"b":{"type":"string"}}}},"properties":{"a":{"type":"string"}}}`, "?: { a?: String, }", "/dependentSchemas"},
 		{`{"type":"object","properties":{"a":{"$ref":"#/$defs/b"}},"$defs":{"b":{"$id":"https://example.com/","type":"string"}}}`, "?: {}", "/properties/a"},
 	} {
 		got, notes := typeOf(t, test.input)

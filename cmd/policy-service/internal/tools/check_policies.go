@@ -20,6 +20,7 @@ func (k *checker) checkPolicies() {
 	}
 	for _, p := range k.bundle.Contents() {
 		k.checkNamed(p)
+		k.checkGroups(p)
 		of := slices.DeleteFunc(k.locked.sorted(), func(t *tool) bool { return !k.mayBeAbout(p, t) })
 		if len(of) == 0 {
 			continue
