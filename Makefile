@@ -18,7 +18,7 @@ export FIRST_CURL
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build run first-curl test race soak lint loc fuzz bench bench-http conformance mcp-conformance bench-mcp ci
+.PHONY: help build run first-curl mcp-demo mcp-try test race soak lint loc fuzz bench bench-http conformance mcp-conformance bench-mcp ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,15 @@ run: build first-curl ## serve policies/starter on 127.0.0.1:8180, and print a r
 
 first-curl:
 	@printf '%s\n' "$$FIRST_CURL"
+
+# All that the two make is in DEMO.
+DEMO = .mcp-demo
+
+mcp-demo: build ## serve a folder by the filesystem server of npm, behind the MCP gateway (needs npm); then make mcp-try
+	@sh pdp/mcp/examples/filesystem/start $(DEMO)
+
+mcp-try: ## call three tools through the gateway of mcp-demo, and look them up in the decision log
+	@sh pdp/mcp/examples/filesystem/try $(DEMO)
 
 # The packages whose tests take longest begin first, so that none of them is left to run alone.
 LONGEST = ./pdp/server ./cmd/... ./pdp
@@ -91,8 +100,8 @@ conformance: ## run the conformance suite against our own server, in each of its
 	$(GO) test -count=1 ./conformance/...
 
 # Some 20 seconds are for the installation of what package-lock.json pins, of which Node 22 is a part.
-mcp-conformance: ## hold the MCP gateway to the official suite, and to clients and servers of others (needs npm)
-	MCP_CONFORMANCE=1 $(GO) test -count=1 -timeout 10m -parallel 4 -run '^TestOthers$$' ./pdp/mcp
+mcp-conformance: ## hold the MCP gateway to the official suite, to clients and servers of others, and to its page (needs npm)
+	MCP_CONFORMANCE=1 $(GO) test -count=1 -timeout 10m -parallel 4 -run '^(TestOthers|TestDemo)$$' ./pdp/mcp ./cmd/policy-service
 
 # One after the other, whatever -j says: two cores give wrong times to tests that measure.
 ci: ## all that must hold before a change lands

@@ -14,6 +14,11 @@ type (
 	Bundle = bundle.Bundle
 	// PolicyInfo describes a policy.
 	PolicyInfo = bundle.PolicyInfo
+	// PolicyContents are what a policy names and reads.
+	// PolicyContents are what a policy names and reads.
+	PolicyContents = bundle.Contents
+	// PolicyTest is a test that a policy makes before anything else.
+	PolicyTest = bundle.Tested
 	// Source is the place where the files of a bundle are.
 	Source = bundle.Source
 	// Files are the files of a bundle, as one reading found them.

@@ -40,6 +40,11 @@ var examples = map[string][]string{
 	"mcp-gateway config print":  {"policy-service mcp-gateway config print --config gateway.yaml"},
 	"mcp-gateway config schema": {"policy-service mcp-gateway config schema"},
 	"mcp-gateway doctor":        {"policy-service mcp-gateway doctor --config gateway.yaml"},
+	"mcp check":                 {"policy-service mcp check --config gateway.yaml"},
+	"mcp map": {
+		"policy-service mcp map --config gateway.yaml --claims claims.json call.json",
+		"policy-service mcp map --defaults",
+	},
 
 	"mcp lock": {
 		"policy-service mcp lock --config gateway.yaml --diff",

@@ -186,7 +186,7 @@ var untyped = map[string]*regexp.Regexp{
 // habits are the commands of the page that nobody would type, and expected output that says nothing.
 func (p page) habits(t *testing.T) (problems []string) {
 	t.Helper()
-	for _, s := range p.steps(t) {
+	for _, s := range slices.Concat(p.steps(t), p.stepsOf(t, withNode)) {
 		if strings.Contains(waits.ReplaceAllString(s.command, ""), "sleep ") {
 			problems = append(problems, fmt.Sprintf("%s:%d: a reader sleeps at the end of a command, before the one that shows what came", p.path, s.line))
 		}

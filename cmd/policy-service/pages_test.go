@@ -52,6 +52,7 @@ var elsewhere = map[string]map[string]string{
 	"evaluation/coaz/sdkpep/README.md":        {"go": "example_test.go beside it, which runs what the page shows"},
 	"evaluation/coaz/README.md":               {"go": "readme_test.go beside it, as above", "json": "readme_test.go beside it, which makes the questions"},
 	"conformance/pep/README.md":               {"yaml": "conformance/pep/cases_test.go, which reads it as a case"},
+	"pdp/mcp/README.md":                       {withNode: "demopage_test.go, which types them beside make mcp-demo"},
 	"pdp/mcp/REFERENCE.md":                    {"yaml": "pdp/mcp/coaz_test.go, which has a gateway judged by it"},
 	"conformance/cases/README.md":             {"yaml": "conformance/casespage_test.go, which reads it as a case"},
 	"pdp/decisionlog/report/sample_readme.md": {"sh": "log_sample_test.go, which runs them in a sample"},
@@ -150,13 +151,17 @@ func runMake(t *testing.T, args ...string) string {
 
 func makeOutput(args ...string) (string, error) {
 	cmd := exec.Command("make", append([]string{"--no-print-directory", "-C", root}, args...)...)
-	// An outer make's flags are not this one's.
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "MAKE") || strings.HasPrefix(e, "MFLAGS") })
+	cmd.Env = withoutMake()
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("%v: %w", cmd, err)
 	}
 	return string(out), nil
+}
+
+// withoutMake is the environment of a make of our own: an outer make's flags are not this one's.
+func withoutMake() []string {
+	return slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "MAKE") || strings.HasPrefix(e, "MFLAGS") })
 }
 
 // needProgram skips the test on a machine without the program; CI has it, and must not pass by skipping.

@@ -154,7 +154,7 @@ func (m *terminal) enter(t *testing.T, command string) (shown string, alive bool
 	shown, alive = m.run(t, command, patience)
 	line := strings.ReplaceAll(command, "\\\n", "")
 	if alive && regexp.MustCompile(`(?m)policy-service (serve|mcp-gateway) .*&$`).MatchString(line) {
-		m.await(t, m.listens(line))
+		m.await(t, m.listens(t, line))
 	}
 	return shown, alive
 }
@@ -240,10 +240,12 @@ func (m *terminal) await(t *testing.T, address string) {
 }
 
 // listens is where the server of the command listens: by the command, or by the file of its configuration.
-func (m *terminal) listens(command string) string {
+func (m *terminal) listens(t *testing.T, command string) string {
+	t.Helper()
 	address := loopback + ":8180"
 	if file := regexp.MustCompile(`--config[ =](\S+)`).FindStringSubmatch(command); file != nil {
-		text, _ := os.ReadFile(filepath.Join(m.dir, file[1]))
+		where, _ := m.run(t, "pwd", patience)
+		text, _ := os.ReadFile(filepath.Join(strings.TrimSpace(where), file[1]))
 		if listen := regexp.MustCompile(`(?m)^listen: *"?([^"\s]+)`).FindSubmatch(text); listen != nil {
 			address = string(listen[1])
 		}

@@ -138,11 +138,16 @@ func anchorOf(heading string) string {
 	}, strings.TrimSpace(heading))
 }
 
-// steps are the commands of all transcripts, in the order of the page.
+// steps are the commands of all transcripts, in the order of the page, but for those that need Node.
 func (p page) steps(t *testing.T) (all []step) {
 	t.Helper()
+	return p.stepsOf(t, "console")
+}
+
+func (p page) stepsOf(t *testing.T, tag string) (all []step) {
+	t.Helper()
 	for _, b := range p.blocks {
-		if b.tag != "console" {
+		if b.tag != tag {
 			continue
 		}
 		var current *step

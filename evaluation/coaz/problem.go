@@ -13,6 +13,23 @@ type Problem struct {
 	Expression string // what stands there, if it is an expression
 	Offset     int    // the byte in it, 0 if none is meant
 	Detail     string
+	// Undeclared is set if an argument is read that the tool does not have.
+	Undeclared bool
+}
+
+// Undeclared is the first member along a path that an inputSchema, or an outputSchema, does not declare. It is "" if all are
+// declared, or the schema does not say.
+func Undeclared(schema evaluation.Object, path []string) string {
+	d := descent{schema: schema, optional: true}
+	for _, name := range path {
+		if d.enter(step{name: name}, false); d.undeclared {
+			return name
+		}
+		if d.unknown {
+			break
+		}
+	}
+	return ""
 }
 
 // Lint says all that is wrong or doubtful about the mappings of a tool's definition: what [Binding.Parse] refuses, what
@@ -31,7 +48,7 @@ func (b *Binding) Lint(tool evaluation.Object) (problems []Problem) {
 	m, err := b.Parse(tool)
 	if err != nil {
 		wrong := err.(*Error)
-		return append(problems, Problem{inSchema(wrong.Dialect) + wrong.Pointer, wrong.Expression, wrong.Offset, wrong.Detail})
+		return append(problems, Problem{Pointer: inSchema(wrong.Dialect) + wrong.Pointer, Expression: wrong.Expression, Offset: wrong.Offset, Detail: wrong.Detail})
 	}
 	if m == nil {
 		return problems
@@ -79,13 +96,10 @@ func (m *Mapping) Problems(inputSchema evaluation.Object) (problems []Problem) {
 }
 
 func (m *Mapping) problems(e *envelope, schema evaluation.Object) (problems []Problem) {
-	say := func(l leaf, offset int, detail string) {
-		problems = append(problems, Problem{l.at, l.text, offset, detail})
-	}
 	for _, l := range e.leaves {
 		for _, read := range l.reads {
-			if detail := m.doubt(l, read, schema); detail != "" {
-				say(l, read.offset, detail)
+			if detail, undeclared := m.doubt(l, read, schema); detail != "" {
+				problems = append(problems, Problem{l.at, l.text, read.offset, detail, undeclared})
 			}
 		}
 	}
@@ -146,36 +160,37 @@ func (e *envelope) withoutAgent() (problems []Problem) {
 // paramsOfCall are the members that the params of tools/call may have.
 var paramsOfCall = []string{"_meta", "arguments", "name", "task", "inputResponses", "requestState"}
 
-// doubt says what is doubtful about something that an expression reads; "" is nothing.
-func (m *Mapping) doubt(l leaf, read selection, schema evaluation.Object) string {
+// doubt says what is doubtful about something that an expression reads; "" is nothing. Undeclared is set if there is
+// no such argument.
+func (m *Mapping) doubt(l leaf, read selection, schema evaluation.Object) (detail string, undeclared bool) {
 	if read.root != "params" || len(read.steps) == 0 || m.author == standard {
-		return ""
+		return "", false
 	}
 	if first := read.steps[0].name; first != "arguments" {
 		if m.author == declared && !slices.Contains(paramsOfCall, first) {
-			return "a call of a tool has no " + first
+			return "a call of a tool has no " + first, false
 		}
-		return ""
+		return "", false
 	}
 	d := descent{schema: schema, optional: read.steps[0].optional || m.dialect == SEP}
 	for n, s := range read.steps[1:] {
 		if detail := d.enter(s, l.hasTested(read.steps[:n+2])); detail != "" {
-			return detail
+			return detail, d.undeclared
 		}
 		if d.unknown {
-			return ""
+			return "", false
 		}
 	}
 	if !read.alone || l.want != stringResult {
-		return ""
+		return "", false
 	}
 	if d.absent {
-		return "it may be missing, and a type, an id or a name must not be"
+		return "it may be missing, and a type, an id or a name must not be", false
 	}
 	if len(read.steps) > 1 && !mayBe("string", d.schema) {
-		return "by the inputSchema it is never a string, which a type, an id or a name must be"
+		return "by the inputSchema it is never a string, which a type, an id or a name must be", false
 	}
-	return ""
+	return "", false
 }
 
 // hasTested reports whether the expression asks by has() whether a member is there.
@@ -193,6 +208,8 @@ type descent struct {
 	optional bool // what is missing is absent, and no error
 	absent   bool // what is read may be missing
 	unknown  bool // the schema does not say more
+	// undeclared is that the schema says that there is no such member.
+	undeclared bool
 }
 
 // enter goes one step down, and says what is wrong with it.
@@ -209,6 +226,7 @@ func (d *descent) enter(s step, tested bool) string {
 			d.unknown = true
 			return ""
 		}
+		d.undeclared = true
 		return "the inputSchema declares no " + s.name
 	}
 	required, _ := d.schema.Get("required")

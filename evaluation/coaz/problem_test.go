@@ -109,3 +109,19 @@ func TestProblemsOfFigures(t *testing.T) {
 		}
 	}
 }
+
+func TestUndeclared(t *testing.T) {
+	schema := object(t, `{"properties":{"a":{"type":"string"},"to":{"type":"object","properties":{"team":{}}},"open":{"properties":{},"additionalProperties":true},
+		"any":{"type":"object"},"one":{"oneOf":[{}],"properties":{}},"list":{"type":"array","items":{"properties":{"x":{}}}}}}`)
+	for path, want := range map[string]string{
+		"a": "", "b": "b", "to/team": "", "to/taem": "taem", "b/c": "b", "open/x": "", "any/x": "", "one/x": "", "list/x": "", "": "",
+	} {
+		steps := strings.Split(path, "/")
+		if path == "" {
+			steps = nil
+		}
+		if got := coaz.Undeclared(schema, steps); got != want {
+			t.Errorf("%s: %q", path, got)
+		}
+	}
+}

@@ -49,11 +49,15 @@ func newLock(c Config, d Deps) (gate.Lock, error) {
 	if err != nil {
 		return gate.Lock{}, fmt.Errorf("lock.file: %w", err)
 	}
-	l := gate.Lock{File: file, Enforce: enforce}
+	return gate.Lock{File: file, Enforce: enforce, Arguments: c.members()}, nil
+}
+
+// members says which members the arguments of locked tools may have.
+func (c Config) members() arguments.Members {
 	if c.Arguments == ArgumentsClosed {
-		l.Arguments = arguments.Closed
+		return arguments.Closed
 	}
-	return l, nil
+	return arguments.Open
 }
 
 // allLocked is an error if none of the tools of a server would be there.

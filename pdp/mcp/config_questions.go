@@ -20,8 +20,8 @@ var methods = []string{
 	"tasks/cancel", "tasks/get", "tasks/list", "tasks/result", "tasks/update", "tools/call", "tools/list",
 }
 
-// binding is how mappings are read, by this configuration.
-func (c Config) binding() (*coaz.Binding, error) {
+// Binding is how mappings are read, by this configuration.
+func (c Config) Binding() (*coaz.Binding, error) {
 	return coaz.New(coaz.Options{Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, Override: c.override(), Inputs: ask.Inputs})
 }
 
@@ -42,7 +42,7 @@ func compileMapping(b *coaz.Binding, text config.Object) (*coaz.Mapping, error) 
 
 func (c *Config) checkQuestions(m *mistakes) {
 	c.checkMeta(m)
-	b, err := c.binding()
+	b, err := c.Binding()
 	if err != nil {
 		m.add("identity.subject_claim", "identity.subject_claim is no claim: %w; write a name, or a JSON Pointer such as /act/sub", err)
 		return

@@ -3,9 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,9 +12,9 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
-	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/spelling"
+	"policy-service/pdp/mcp/lock"
 )
 
 // Asked is a message as a client sends it, and for whom it is.
@@ -24,7 +22,7 @@ type Asked struct {
 	Message []byte
 	// Claims are those of a token, and empty with a fixed identity. Nothing about them is verified.
 	Claims evaluation.Object
-	// Tools are those that the servers have.
+	// Tools are those that the servers have. If there are none, they are those that are locked.
 	Tools []Tool
 }
 
@@ -46,7 +44,9 @@ type Explanation struct {
 // Question is one message to the PDP.
 type Question struct {
 	Mapping Mapping
-	API     coaz.API
+	// Whole reports that all of a call is in it: then people can be asked for their approval.
+	Whole bool
+	API   coaz.API
 	// Path is where it goes at the PDP, and Body is its text, byte for byte.
 	Path string
 	Body jsontext.Value
@@ -75,7 +75,7 @@ type Answer struct {
 // Refused is why a gateway refuses a message and asks nobody.
 type Refused struct {
 	Kind    string
-	Code    int // of JSON-RPC
+	Code    int // of JSON-RPC, 0 if clients get the result of the tool instead
 	Message string
 	// InMapping reports that Pointer is into the mapping; otherwise it is into the message. Expression is what stands there
 	// in the mapping, and Offset the byte in it.
@@ -103,7 +103,14 @@ func Explain(ctx context.Context, c Config, d Deps, a Asked) (Explanation, error
 	if err != nil {
 		return Explanation{}, err
 	}
-	op, refused, err := c.operation(asker, a)
+	locked, err := c.readLock()
+	if err != nil {
+		return Explanation{}, err
+	}
+	if locked != nil && len(a.Tools) == 0 {
+		a.Tools = Locked(*locked)
+	}
+	op, refused, err := c.operation(asker, a, locked)
 	if err != nil || refused != nil {
 		return Explanation{Method: op.Method, Refused: refused}, err
 	}
@@ -123,6 +130,41 @@ func Explain(ctx context.Context, c Config, d Deps, a Asked) (Explanation, error
 	return x, nil
 }
 
+// Compile says of each tool why a gateway of this configuration neither lists nor calls it; nil if it does.
+func Compile(c Config, tools []Tool) ([]error, error) {
+	form.SetDefaults(&c)
+	c.PDP = PDPConfig{Embedded: &EmbeddedConfig{}, Tenant: c.PDP.Tenant, Timeout: c.PDP.Timeout, Breaker: c.PDP.Breaker}
+	d := Deps{Transport: &watched{}}.withDefaults()
+	asker, err := c.asker(d, c.Obligations.promised())
+	if err != nil {
+		return nil, err
+	}
+	all := make([]error, len(tools))
+	for n, t := range tools {
+		if _, all[n] = asker.Tool(t.Server, "", t.Definition, nil); all[n] != nil {
+			continue
+		}
+		all[n] = c.readable(t)
+	}
+	return all, nil
+}
+
+// readable is an error if the inputSchema of a tool cannot be used.
+func (c Config) readable(t Tool) error {
+	definition, err := rpc.ParseObject(t.Definition)
+	if err == nil {
+		_, err = era.HeaderParams(definition.Get("inputSchema"))
+	}
+	if err != nil {
+		return err
+	}
+	locked, err := lock.ParseTool(t.Definition)
+	if err == nil {
+		_, err = gate.Schema(locked, c.members())
+	}
+	return err
+}
+
 // mostQuestions is more than are asked about one message.
 const mostQuestions = 1000
 
@@ -136,7 +178,7 @@ func (c Config) pose(ctx context.Context, to *watched, plan ask.Plan, n int, op 
 	if q.API = coaz.Evaluation; strings.HasSuffix(q.Path, string(coaz.Evaluations)) {
 		q.API = coaz.Evaluations
 	}
-	q.Mapping = c.mappingOf(plan.Source(n), op)
+	q.Mapping, q.Whole = c.mappingOf(plan.Source(n), op), plan.Whole(n)
 	for _, u := range answers {
 		if to.next != nil {
 			q.Answers = append(q.Answers, Answer{u.Denied(), u.Reason(), u.ReasonUser(), u.Obligations(), u.ID(), u.Err()})
@@ -170,123 +212,4 @@ func (c Config) mappingOf(s ask.Source, op *ask.Operation) Mapping {
 		}).Value()
 	}
 	return m
-}
-
-// operation is what a message asks for, and who.
-func (c Config) operation(asker *ask.Asker, a Asked) (op ask.Operation, refused *Refused, err error) {
-	who, err := c.whoAsks()
-	if err != nil {
-		return op, nil, err
-	}
-	if op.Principal, err = identity.Claimed(who, a.Claims); err != nil {
-		return op, nil, fmt.Errorf("the claims: %w", err)
-	}
-	if len(a.Message) > int(c.Limits.MaxBody) {
-		return op, unread(rpc.InvalidRequest, fmt.Sprintf("the message is larger than %d bytes (limits.max_body)", c.Limits.MaxBody)), nil
-	}
-	m, fault := rpc.Parse(a.Message, rpc.DefaultLimits())
-	switch {
-	case fault != nil:
-		return op, unread(fault.Code, fault.Detail), nil
-	case !m.IsRequest():
-		return op, nil, errors.New("the message is an answer or a notification, about which a gateway asks nobody; give a request, such as tools/call")
-	}
-	if op.Params, err = paramsOf(m); err != nil {
-		return op, nil, err
-	}
-	op.Method = m.Method
-	if op.Params.GetObject("_meta").Get(era.MetaVersion) != nil {
-		op.Era = era.Modern
-		if meta, fault := era.ReadMeta(op.Params); fault != nil {
-			return op, unread(fault.Code, fault.Message), nil
-		} else if !slices.Contains(era.ModernVersions, meta.Version) {
-			return op, unread(era.UnsupportedVersion, era.MetaVersion+" in params._meta is no revision that the gateway speaks"), nil
-		}
-	}
-	return op, c.place(asker, &op, a.Tools), nil
-}
-
-func paramsOf(m rpc.Message) (rpc.Object, error) {
-	if m.Params == nil {
-		return rpc.Object{}, nil
-	}
-	return m.ParamsObject()
-}
-
-func unread(code int, what string) *Refused {
-	return &Refused{Kind: "unreadable", Code: code, Message: what, Try: "write the message as a client sends it"}
-}
-
-// place finds the server that an operation is for, and its tool.
-func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool) *Refused {
-	for name := range c.Upstreams {
-		op.Server = name
-	}
-	if op.Method != "tools/call" {
-		return nil
-	}
-	name := op.Params.GetString("name")
-	if size := len(op.Params.Get("arguments")); size > int(c.Limits.MaxArguments) {
-		return &Refused{
-			Kind: "invalid_params", Code: rpc.InvalidParams, Pointer: "/params/arguments",
-			Message: fmt.Sprintf("the arguments are larger than %d bytes (limits.max_arguments)", c.Limits.MaxArguments), Try: "send less, or allow more there",
-		}
-	}
-	var shown []string
-	for _, t := range tools {
-		definition, err := rpc.ParseObject(t.Definition)
-		own := definition.GetString("name")
-		if err != nil || own == "" || c.Upstreams[t.Server].Tools[own].Hidden {
-			continue
-		}
-		if shown = append(shown, own); own != name {
-			continue
-		}
-		tool, err := asker.Tool(t.Server, own, t.Definition, c.Upstreams[t.Server].Tools[own].Labels)
-		if err != nil {
-			return badTool(err)
-		}
-		op.Server, op.Tool = t.Server, tool
-		return nil
-	}
-	r := refusedBy(ask.UnknownTool())
-	r.Pointer, r.Try = "/params/name", "give the definition of the tool"
-	if near, ok := spelling.Nearest(name, shown); ok {
-		r.Try = "did you mean " + near + "?"
-	}
-	return r
-}
-
-// badTool is why a tool is neither listed nor callable.
-func badTool(err error) *Refused {
-	r := &Refused{Kind: string(ask.Unmapped), Code: rpc.InvalidParams, Message: "the tool is neither listed nor callable: " + err.Error(), Try: "mend the tool's definition, or set declared: ignore"}
-	r.locate(err)
-	return r
-}
-
-func refusedBy(r *ask.Refusal) *Refused {
-	x := &Refused{Kind: string(r.Kind), Code: r.Code, Message: r.Message, Try: "a mapping for the method permits it to be asked about"}
-	switch r.Kind {
-	case ask.Unknown:
-		x.Try = "write the method as MCP has it in the era of the message"
-	case ask.Unmapped:
-		x.Try = "mend the message"
-	case ask.Unavailable:
-		x.Message, x.Try = r.Why, "check pdp and identity in the configuration"
-	}
-	x.locate(r.Cause)
-	return x
-}
-
-// locate says where an error is.
-func (r *Refused) locate(err error) {
-	var ofMapping *coaz.Error
-	var ofMessage *evaluation.Error
-	switch {
-	case errors.As(err, &ofMapping):
-		r.InMapping, r.Pointer, r.Expression, r.Offset = true, ofMapping.Pointer, ofMapping.Expression, ofMapping.Offset
-		r.Try = "mend the mapping, or send what it reads"
-	case errors.As(err, &ofMessage):
-		r.Pointer, r.Try = ofMessage.Pointer, cmp.Or(ofMessage.Try, r.Try)
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/server/config"
 )
@@ -61,9 +62,11 @@ func (a *explainPDP) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	a.all = append(a.all, r.URL.Path+" "+string(text))
-	a.mu.Unlock()
+	if strings.Contains(r.URL.Path, "/access/") { // other things that it is told are no questions
+		a.mu.Lock()
+		a.all = append(a.all, r.URL.Path+" "+string(text))
+		a.mu.Unlock()
+	}
 	r.Body = io.NopCloser(bytes.NewReader(text))
 	return http.DefaultTransport.RoundTrip(r)
 }
@@ -100,6 +103,22 @@ func explainDefinitions(t testing.TB, server, list string) (all []mcp.Tool) {
 	return all
 }
 
+// explainLock is a lock with the tools of a list.
+func explainLock(t testing.TB, list string) (file string) {
+	t.Helper()
+	var all []lock.Tool
+	for _, d := range explainDefinitions(t, "rec", list) {
+		one, err := lock.ParseTool(d.Definition)
+		orFail(t, err)
+		all = append(all, one)
+	}
+	s, err := lock.Of("", all)
+	orFail(t, err)
+	file = filepath.Join(t.TempDir(), "tools.lock.json")
+	orFail(t, lock.File{Servers: map[string]lock.Server{"rec": s}}.Write(file))
+	return file
+}
+
 // What is explained is, byte for byte, what a running gateway explainPDP.
 func TestExplainIsWhatIsAsked(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
@@ -109,6 +128,18 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 		change func(*mcp.Config)
 	}{
 		{"as it comes", func(*mcp.Config) {}},
+		{"several", func(c *mcp.Config) {
+			one := c.Upstreams["rec"]
+			c.Upstreams["two"] = one
+			one.URIs = []string{"mem:"}
+			c.Upstreams["rec"] = one
+		}},
+		{"tool", func(c *mcp.Config) { c.Ask = mcp.AskTool }},
+		{"locked", func(c *mcp.Config) { c.Lock.File = explainLock(t, explainTools) }},
+		{"locked otherwise", func(c *mcp.Config) {
+			c.Lock = mcp.LockConfig{File: explainLock(t, strings.Replace(explainTools, "looks", "looks on", 1)), Mode: mcp.LockWarn}
+		}},
+		{"a lock that is not there", func(c *mcp.Config) { c.Lock = mcp.LockConfig{File: "/nowhere/lock", Mode: mcp.LockWarn} }},
 		{"coaz", func(c *mcp.Config) { c.Ask = mcp.AskCOAZ }},
 		{"instead", func(c *mcp.Config) { c.Declared = mcp.DeclaredInstead }},
 		{"obligations, labels, tenant", func(c *mcp.Config) {
@@ -131,13 +162,20 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 				for _, m := range explainMessages {
 					kept.take()
 					v.meta = m[2]
+					if named := strings.NewReplacer(`"name":"`, `"name":"rec__`); of.name == "several" && m[1] != `{}` {
+						m[1] = named.Replace(m[1])
+					}
 					text := v.text(m[0], m[1])
 					if m[1] == `{}` && era == "legacy" {
 						text = strings.Replace(text, `,"params":{}`, "", 1)
 					}
 					v.send(text, v.headers(m[0], m[1])...)
 					asked := kept.take()
-					x, err := mcp.Explain(t.Context(), s.config, mcp.Deps{}, mcp.Asked{Message: []byte(text), Claims: explainClaims(t, v.token), Tools: explainDefinitions(t, "rec", explainTools)})
+					wanted := mcp.Asked{Message: []byte(text), Claims: explainClaims(t, v.token)}
+					if of.name != "locked" { // whose tools are those of the lock
+						wanted.Tools = explainDefinitions(t, "rec", explainTools)
+					}
+					x, err := mcp.Explain(t.Context(), s.config, mcp.Deps{}, wanted)
 					if err != nil || x.Refused != nil {
 						t.Fatalf("%s: %v, %+v", text, err, x.Refused)
 					}
@@ -152,5 +190,25 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What is hidden, or not as it is locked, looks like what does not exist.
+func TestExplainUnknownTools(t *testing.T) {
+	c := mcp.Config{
+		Resource: siegeResource, PDP: mcp.PDPConfig{URL: "http://127.0.0.1:1"}, Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}},
+		Upstreams: map[string]mcp.UpstreamConfig{"rec": {Command: []string{"x"}, Tools: map[string]mcp.ToolConfig{"change": {Hidden: true}}}},
+		Lock:      mcp.LockConfig{File: explainLock(t, strings.Replace(explainTools, "looks", "looks on", 1))},
+	}
+	for tool, try := range map[string]string{
+		"look":   "the tool is not as it is locked: see policy-service mcp lock --diff",
+		"change": "write the name of a tool that is locked, or give the definition of the tool",
+		"mappd":  "did you mean mapped?",
+	} {
+		message := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `"}}`)
+		x, err := mcp.Explain(t.Context(), c, mcp.Deps{}, mcp.Asked{Message: message, Tools: explainDefinitions(t, "rec", explainTools)})
+		if err != nil || x.Refused == nil || x.Refused.Message != "unknown tool" || x.Refused.Try != try || len(x.Questions) > 0 {
+			t.Errorf("%s: %v, %+v", tool, err, x.Refused)
+		}
 	}
 }

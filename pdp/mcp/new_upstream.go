@@ -18,10 +18,7 @@ func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error
 				Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn,
 				Hosts: u.ServerRequests.Hosts,
 			},
-			URIs: u.URIs,
-		}
-		if len(c.Upstreams) == 1 && len(s.URIs) == 0 {
-			s.URIs = []string{""}
+			URIs: c.uris(u),
 		}
 		for tool, t := range u.Tools {
 			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
@@ -35,6 +32,14 @@ func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// uris are how the URIs of an upstream's resources begin. If it is the only one, all are its own unless it says which are.
+func (c Config) uris(u UpstreamConfig) []string {
+	if len(c.Upstreams) == 1 && len(u.URIs) == 0 {
+		return []string{""}
+	}
+	return u.URIs
 }
 
 // ToolName is how clients call a tool of an upstream. With one upstream it is the tool's own name; with several the

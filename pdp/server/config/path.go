@@ -43,13 +43,22 @@ func inContainer(path string) bool {
 
 // Below is the path of what stands below a key at a JSON Pointer, or of the nearest place above it that was given.
 func (r *Reading) Below(path, pointer string) string {
+	return below(path, pointer, r.Given)
+}
+
+// Below is [Reading.Below] of what was read.
+func (o Origins) Below(path, pointer string) string {
+	return below(path, pointer, func(path string) bool { return o[path] != "" })
+}
+
+func below(path, pointer string, given func(path string) bool) string {
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
 		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
 		below := Entry(path, token)
-		if n, err := strconv.Atoi(token); err == nil && r.at[below] == nil {
+		if n, err := strconv.Atoi(token); err == nil && !given(below) {
 			below = nth(path, n)
 		}
-		if r.at[below] == nil {
+		if !given(below) {
 			break
 		}
 		path = below

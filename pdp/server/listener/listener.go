@@ -6,6 +6,9 @@
 package listener
 
 import (
+	"bytes"
+	"context"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -47,7 +50,7 @@ func HTTPServer(handler http.Handler, connections *Connections, log *slog.Logger
 		MaxHeaderBytes: 32 << 10,
 		// "OPTIONS *" is to go the way of every other request.
 		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		ErrorLog:                     stdlog.New(faults{log}, "", 0),
 		ConnState:                    connections.ConnState,
 		ConnContext:                  connections.ConnContext,
 		HTTP2: &http.HTTP2Config{
@@ -60,4 +63,17 @@ func HTTPServer(handler http.Handler, connections *Connections, log *slog.Logger
 			WriteByteTimeout: 20 * time.Second,
 		},
 	}
+}
+
+// faults takes what net/http logs. Most of it is what strangers do to their own connections. A panic is our own: whoever
+// asked got no answer, and nobody else would say why.
+type faults struct{ log *slog.Logger }
+
+func (f faults) Write(line []byte) (int, error) {
+	level := slog.LevelDebug
+	if bytes.Contains(line, []byte("panic serving")) {
+		level = slog.LevelError
+	}
+	f.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
 }

@@ -118,7 +118,7 @@ func (x *exam) embedded(e mcp.EmbeddedConfig) {
 
 // toServer asks one server, and follows it nowhere.
 func toServer(caFile string) (*http.Client, error) {
-	transport, err := toPDP(mcp.PDPConfig{CAFile: caFile})
+	transport, err := ToPDP(mcp.PDPConfig{CAFile: caFile})
 	if err != nil {
 		return nil, err
 	}

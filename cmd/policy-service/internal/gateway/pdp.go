@@ -21,8 +21,8 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// toPDP is the way to a PDP elsewhere. Many questions go to one address at once.
-func toPDP(c mcp.PDPConfig) (http.RoundTripper, error) {
+// ToPDP is the way to a PDP elsewhere. Many questions go to one address at once.
+func ToPDP(c mcp.PDPConfig) (http.RoundTripper, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 256, 256
 	if c.CAFile == "" {
@@ -46,9 +46,12 @@ type embedded struct {
 	reload, stop func(context.Context) error
 }
 
+// CallerName is what policies of a PDP in this process know the gateway by.
+const CallerName = "key:mcp-gateway"
+
 // embeddedCaller is who the gateway is to the PDP in its process. No credential is checked: nobody else reaches that PDP.
 var embeddedCaller = auth.Caller{
-	Name:        "key:mcp-gateway",
+	Name:        CallerName,
 	AllTenants:  true,
 	Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay},
 	Relays:      evaluation.ViaForm,

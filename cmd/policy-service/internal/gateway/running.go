@@ -64,7 +64,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 		}
 		r.steps = append(r.steps, r.pdp.stop)
 		deps.Transport = r.pdp.transport
-	} else if deps.Transport, err = toPDP(r.told.PDP); err != nil {
+	} else if deps.Transport, err = ToPDP(r.told.PDP); err != nil {
 		return err
 	}
 	if r.gateway, err = mcp.New(ctx, r.told, deps); err != nil {

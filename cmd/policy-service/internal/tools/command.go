@@ -8,4 +8,6 @@ package tools
 type Command struct {
 	Lock   Lock   `cmd:"" help:"Say what the servers behind a gateway have now, and accept it."`
 	Schema Schema `cmd:"" help:"Write a Cedar schema of the tools, for policies over their arguments."`
+	Check  Check  `cmd:"" help:"Hold configuration, lock and policies of a gateway against each other."`
+	Map    Map    `cmd:"" help:"Show what the gateway asks about a message, and what the answer is."`
 }

@@ -72,6 +72,9 @@ func (p Plan) Len() int { return len(p.questions) }
 // Source is what question n is made by.
 func (p Plan) Source(n int) Source { return p.questions[n].source }
 
+// Whole reports whether all of a call is in question n, so that people can approve the very call.
+func (p Plan) Whole(n int) bool { return p.questions[n].whole }
+
 // Pose asks question n as [Asker.Ask] does, and does nothing about the answers.
 func (p Plan) Pose(ctx context.Context, n int) []authzenclient.Undischarged {
 	return p.questions[n].ask(ctx, p.pdp, p.of.handlers(&Permit{method: p.method}).Types())

@@ -91,20 +91,21 @@ func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, e
 	}
 	made, ok := s.all[t.Digest()]
 	if !ok {
-		made.schema, made.err = s.compile(t)
+		made.schema, made.err = Schema(t, s.members)
 		s.all[t.Digest()] = made
 	}
 	return made.schema, made.err
 }
 
-func (s *schemas) compile(t lock.Tool) (*arguments.Schema, error) {
+// Schema is the inputSchema of a locked tool, against which arguments are held.
+func Schema(t lock.Tool, m arguments.Members) (*arguments.Schema, error) {
 	schema, ok := t.Definition().Lookup("inputSchema")
 	if !ok {
-		return arguments.Compile(nil, s.members)
+		return arguments.Compile(nil, m)
 	}
 	text, err := json.Marshal(schema)
 	if err != nil {
 		return nil, err
 	}
-	return arguments.Compile(text, s.members)
+	return arguments.Compile(text, m)
 }

@@ -48,16 +48,6 @@ func (r *reach) to(server string) *link {
 	return nil
 }
 
-// owner is the link to the server whose resource it is, nil if it is nobody's.
-func (r *reach) owner(uri string) *link {
-	for _, l := range r.links {
-		if l.server.owns(uri) {
-			return l
-		}
-	}
-	return nil
-}
-
 // close ends all links. One server that takes its time to hear that it is over is in no other's way.
 func (r *reach) close() {
 	if l := r.only(); l != nil {

@@ -15,26 +15,37 @@ import (
 
 // route finds the server that a request is for, and the tool that is called. What is for all servers it leaves alone.
 func (x *exchange) route(ctx context.Context) *ask.Refusal {
-	switch x.request.Method {
-	case "tools/call":
-		if x.link = x.named(x.params); x.link == nil {
-			return ask.UnknownTool()
-		}
+	s, what := Route(x.g.o.Servers, x.request.Method, x.params)
+	switch {
+	case what == "":
+		return nil
+	case s != nil:
+		x.link = x.reach.to(s.Name)
+	case what == "tool":
+		return ask.UnknownTool()
+	default:
+		return nobodys(what, x.client.era)
+	}
+	if what == "tool" {
 		return x.find(ctx)
-	case "prompts/get":
-		if x.link = x.named(x.params); x.link == nil {
-			return nobodys("prompt", x.client.era)
-		}
-	case "completion/complete":
-		if x.link = x.referred(x.params.GetObject("ref")); x.link == nil {
-			return nobodys("reference", x.client.era)
-		}
-	case "resources/read", "resources/subscribe", "resources/unsubscribe":
-		if x.link = x.reach.owner(x.params.GetString("uri")); x.link == nil {
-			return nobodys("resource", x.client.era)
-		}
 	}
 	return nil
+}
+
+// Route is the server that a request is for, by what it names: a tool, prompt, resource or reference. What is "" if it names
+// nothing, and is for all servers. S is nil if no server has such names.
+func Route(all []*Server, method string, params rpc.Object) (s *Server, what string) {
+	switch method {
+	case "tools/call":
+		return named(all, params), "tool"
+	case "prompts/get":
+		return named(all, params), "prompt"
+	case "completion/complete":
+		return referred(all, params.GetObject("ref")), "reference"
+	case "resources/read", "resources/subscribe", "resources/unsubscribe":
+		return owner(all, params.GetString("uri")), "resource"
+	}
+	return nil, ""
 }
 
 // nobodys refuses what no server has.
@@ -46,27 +57,39 @@ func nobodys(what string, e era.Era) *ask.Refusal {
 	return refusal(ask.Unknown, code, "unknown "+what, "no server has such a "+what)
 }
 
-// named is the link to the server that the name of a tool or prompt names.
-func (x *exchange) named(o rpc.Object) *link {
-	if only := x.reach.only(); only != nil {
-		return only
+// named is the server that the name of a tool or prompt names.
+func named(all []*Server, o rpc.Object) *Server {
+	if len(all) == 1 {
+		return all[0]
 	}
 	server, _, ok := apart(o.GetString("name"))
-	if !ok {
+	n := slices.IndexFunc(all, func(s *Server) bool { return s.Name == server })
+	if !ok || n < 0 {
 		return nil
 	}
-	return x.reach.to(server)
+	return all[n]
 }
 
-// referred is the link to the server that has what is to be completed.
-func (x *exchange) referred(ref rpc.Object) *link {
+// referred is the server that has what is to be completed.
+func referred(all []*Server, ref rpc.Object) *Server {
 	switch ref.GetString("type") {
 	case "ref/prompt":
-		return x.named(ref)
+		return named(all, ref)
 	case "ref/resource":
-		return x.reach.owner(ref.GetString("uri"))
+		return owner(all, ref.GetString("uri"))
 	}
-	return x.reach.only()
+	if len(all) == 1 {
+		return all[0]
+	}
+	return nil
+}
+
+// owner is the server whose resource it is, nil if it is nobody's.
+func owner(all []*Server, uri string) *Server {
+	if n := slices.IndexFunc(all, func(s *Server) bool { return s.owns(uri) }); n >= 0 {
+		return all[n]
+	}
+	return nil
 }
 
 // own are params in which a server finds its own name for what clients of several servers call by another. All else stays

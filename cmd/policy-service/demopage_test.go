@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// withNode tags the transcripts that need `make mcp-demo`, and with it what npm installs.
+const withNode = "console node"
+
+// TestDemo types `make mcp-demo` in a checkout, and then what pdp/mcp/README.md shows beside it. With what npm installed
+// there, it runs what deploy/compose runs. It is part of `make mcp-conformance`, which has npm.
+func TestDemo(t *testing.T) {
+	if os.Getenv("MCP_CONFORMANCE") == "" {
+		t.Skip("this installs programs of others: make mcp-conformance")
+	}
+	needProgram(t, "npm")
+	p := readPage(t, "pdp/mcp/README.md")
+	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
+	m.checkout(t, "Makefile", "policies", "pdp/mcp/examples", "pdp/mcp/mcptest/node", "cmd/policy-service/deploy/compose")
+	bin := filepath.Join(m.dir, "bin")
+	if err := os.CopyFS(bin, os.DirFS(buildProgram(t))); err != nil {
+		t.Fatal(err)
+	}
+	m.demonstrate(t)
+	m.open(t, bin)
+	t.Run("page", func(t *testing.T) { m.read(t, p, p.stepsOf(t, withNode)) })
+	t.Run("compose", func(t *testing.T) { m.compose(t) })
+}
+
+// checkout copies these files into the terminal's directory. What listens there, listens at the terminal's address.
+func (m *terminal) checkout(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		err := fs.WalkDir(os.DirFS(root), name, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(filepath.Join(root, path))
+			if err != nil {
+				return err
+			}
+			to := filepath.Join(m.dir, path)
+			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(to, bytes.ReplaceAll(text, []byte(loopback), []byte(m.address)), 0o644)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// demonstrate is the other terminal, in which `make mcp-demo` was typed. The program is built already. Ctrl-C ends all that
+// it started.
+func (m *terminal) demonstrate(t *testing.T) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	demo := exec.Command("make", "-o", "build", "mcp-demo")
+	demo.Dir, demo.Stdout, demo.Stderr, demo.Env = m.dir, write, write, withoutMake()
+	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = write.Close()
+	output := bufio.NewReader(read)
+	for line := ""; !strings.Contains(line, "make mcp-try"); {
+		if line, err = output.ReadString('\n'); err != nil {
+			t.Fatalf("make mcp-demo does not say what to type next: %v", demo.Wait())
+		}
+		t.Log(line)
+	}
+	// The output ends when the last of them has ended.
+	rest := make(chan []byte, 1)
+	go func() {
+		text, _ := io.ReadAll(output)
+		rest <- text
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-demo.Process.Pid, syscall.SIGINT)
+		select {
+		case text := <-rest:
+			if t.Failed() {
+				t.Logf("make mcp-demo:\n%s", text)
+			}
+		case <-time.After(patience):
+			t.Error("something of make mcp-demo goes on after Ctrl-C")
+			_ = syscall.Kill(-demo.Process.Pid, syscall.SIGKILL)
+		}
+		_ = demo.Wait()
+		_ = read.Close()
+	})
+	m.await(t, m.address+":8311")
+}

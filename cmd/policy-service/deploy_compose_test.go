@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/server/config"
+)
+
+// composition is what stands in deploy/compose/compose.yaml. It has no other member, so that a misspelt one is found.
+type (
+	composition struct {
+		Name     string
+		Service  yaml.Node `yaml:"x-service"`
+		Services map[string]composeService
+		Networks map[string]struct {
+			Internal bool
+			IPAM     struct {
+				Config []struct{ Subnet netip.Prefix }
+			}
+		}
+	}
+	composeService struct {
+		Image string
+		Build struct {
+			Context, Dockerfile string
+			Inline              string `yaml:"dockerfile_inline"`
+		}
+		User        string
+		ReadOnly    bool     `yaml:"read_only"`
+		CapDrop     []string `yaml:"cap_drop"`
+		Security    []string `yaml:"security_opt"`
+		Restart     string
+		Grace       time.Duration `yaml:"stop_grace_period"`
+		Command     []string
+		Networks    []string
+		Ports       []string
+		Volumes     []string
+		Environment map[string]string
+		Healthcheck struct {
+			Test     []string
+			Interval time.Duration
+			Start    time.Duration `yaml:"start_period"`
+		}
+		DependsOn map[string]struct{ Condition string } `yaml:"depends_on"`
+	}
+)
+
+func readComposition(t *testing.T) (c composition) {
+	t.Helper()
+	found, err := filepath.Glob("deploy/compose/*")
+	if err != nil || len(found) != 2 {
+		t.Fatalf("some of %v are held by no test (%v)", found, err)
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, "compose/compose.yaml")))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&c); err != nil {
+		t.Fatal(err)
+	}
+	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		t.Fatalf("a second document: %v", err)
+	}
+	return c
+}
+
+// host is where a path of the service's container is on the host, from deploy/compose.
+func (s composeService) host(t *testing.T, path string) string {
+	t.Helper()
+	for _, v := range s.Volumes {
+		part := strings.SplitN(v, ":", 3)
+		if rest, ok := strings.CutPrefix(path, part[1]); ok && (rest == "" || rest[0] == '/') {
+			return part[0] + rest
+		}
+	}
+	t.Fatalf("%s is in none of %v", path, s.Volumes)
+	return ""
+}
+
+// TestCompose: only the gateway reaches the sample server, only its own port is open, and all are confined.
+func TestCompose(t *testing.T) {
+	c := readComposition(t)
+	on := map[string][]string{}
+	for name, s := range c.Services {
+		for _, n := range s.Networks {
+			on[n] = append(on[n], name)
+		}
+		if !s.ReadOnly || !slices.Equal(s.CapDrop, []string{"ALL"}) || !slices.Equal(s.Security, []string{"no-new-privileges:true"}) || s.Restart == "" {
+			t.Errorf("%s: %+v", name, s)
+		}
+		if s.Image != "" && (s.User != "${OWNER:?}" || s.Grace < stopsWithin) {
+			t.Errorf("%s is %q, and may take %v to stop", name, s.User, s.Grace)
+		}
+		if (len(s.Ports) > 0) != (name == "gateway") {
+			t.Errorf("%s has the ports %q", name, s.Ports)
+		}
+		for _, v := range s.Volumes {
+			if !strings.HasSuffix(v, ":ro") && v != "./data:/data" {
+				t.Errorf("%s may write to %s", name, v)
+			}
+		}
+	}
+	for _, services := range on {
+		slices.Sort(services)
+	}
+	if len(c.Services) != 3 || !slices.Equal(on["tools"], []string{"gateway", "tools"}) || !slices.Equal(on["decisions"], []string{"gateway", "pdp"}) ||
+		!slices.Equal(on["clients"], []string{"gateway"}) || len(on) != 3 {
+		t.Errorf("the networks: %v", on)
+	}
+	if !c.Networks["tools"].Internal || !c.Networks["decisions"].Internal || c.Networks["clients"].Internal {
+		t.Error("only the gateway has a way out, to the issuers")
+	}
+	for _, name := range []string{"pdp", "gateway"} {
+		b := c.Services[name].Build
+		if _, err := os.Stat(filepath.Join("deploy/compose", b.Context, b.Dockerfile)); err != nil || b.Dockerfile != "cmd/policy-service/deploy/Dockerfile" {
+			t.Errorf("%s is built by %+v: %v", name, b, err)
+		}
+	}
+	if d := c.Services["gateway"].DependsOn; d["pdp"].Condition != "service_healthy" || d["tools"].Condition != "service_started" {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestComposeConfig: the gateway takes the configuration, which finds the other two, and is found by its clients.
+func TestComposeConfig(t *testing.T) {
+	c := readComposition(t)
+	gateway, tools := c.Services["gateway"], c.Services["tools"]
+	program, command := parsed(t, gateway.Command)
+	file := gateway.host(t, string(program.MCPGateway.Serve.Config))
+	var told mcp.Config
+	if _, err := mcp.Form.Read(config.Given{File: filepath.Join("deploy/compose", file)}, &told); command != "mcp-gateway serve" || err != nil {
+		t.Fatal(command, err)
+	}
+	for _, name := range append([]string{told.TLS.CertFile, told.TLS.KeyFile, told.PDP.CAFile, told.PDP.KeyFile}, told.Seal.KeyFiles...) {
+		gateway.host(t, name)
+	}
+	upstream := told.Upstreams["everything"]
+	if upstream.URL != "http://tools:"+tools.Environment["PORT"]+"/mcp" {
+		t.Errorf("the sample server is at %s", upstream.URL)
+	}
+	if subnet := c.Networks["tools"].IPAM.Config[0].Subnet; len(upstream.AllowNetworks) != 1 || upstream.AllowNetworks[0] != subnet.String() {
+		t.Errorf("%v is not %v", upstream.AllowNetworks, subnet)
+	}
+	if at, err := url.Parse(told.PDP.URL); err != nil || at.Host != "pdp:8180" {
+		t.Errorf("the PDP is at %s (%v)", told.PDP.URL, err)
+	}
+	if at, err := url.Parse(told.Resource); err != nil || gateway.Ports[0] != fmt.Sprintf("127.0.0.1:%s:%s", at.Port(), strings.TrimPrefix(told.Listen, ":")) {
+		t.Errorf("clients come to %s, and the port is %s (%v)", told.Resource, gateway.Ports[0], err)
+	}
+	health := gateway.Healthcheck.Test
+	probe, command := parsed(t, health[2:])
+	if command != "health" || !slices.Equal(health[:2], []string{"CMD", "/policy-service"}) || probe.Health.URL != "https://127.0.0.1"+told.Listen || string(probe.Health.TLSCert) != told.TLS.CertFile {
+		t.Errorf("%q", health)
+	}
+	pdp, command := parsed(t, execForm(t, dockerfile(t)[len(dockerfile(t))-1].args))
+	for _, path := range []string{string(pdp.Serve.Data), string(pdp.Serve.Policies), string(pdp.Serve.TLSCert), string(pdp.Serve.TLSKey)} {
+		c.Services["pdp"].host(t, path)
+	}
+	if command != "serve" {
+		t.Error(command)
+	}
+}
+
+func freePort(t *testing.T, address string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", address+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// compose types the commands of the file's comment, but for those of docker: what these would run in a container, it runs
+// with the same files beside it, at addresses of the terminal's.
+func (m *terminal) compose(t *testing.T) {
+	needProgram(t, "openssl")
+	c := readComposition(t)
+	const folder = "cmd/policy-service/deploy/compose"
+	port := freePort(t, m.address)
+	issuer := mcptest.NewIssuer(t, "https://"+m.address+":8443/mcp", time.Now)
+	// What is elsewhere for a container, and for the test. Addresses of the terminal are written by m.run.
+	elsewhere := strings.NewReplacer(
+		"pdp:8180", loopback+":8180", "tools:3001", loopback+":"+port, "localhost:8180", loopback+":8180", "localhost:8443", loopback+":8443",
+		"10.111.111.0/28", "127.0.0.0/8",
+		"listen: :", "listen: "+loopback+":", "--listen :", "--listen "+loopback+":",
+	)
+	at := func(service, text string) string {
+		text = elsewhere.Replace(text)
+		for _, v := range c.Services[service].Volumes {
+			part := strings.SplitN(v, ":", 3)
+			text = regexp.MustCompile(`(^|[\s\[])`+regexp.QuoteMeta(part[1])+`($|[\s/\]])`).ReplaceAllString(text, "${1}"+part[0]+"${2}")
+		}
+		return text
+	}
+	enter := func(command string) string {
+		t.Helper()
+		shown, alive := m.run(t, command, patience)
+		status, _ := m.run(t, "echo $?", patience)
+		if !alive || status != "0\n" {
+			t.Fatalf("$ %s\n%s", command, shown)
+		}
+		return shown
+	}
+	demo := filepath.Join(m.dir, ".mcp-demo")
+	enter("PATH=" + demo + "/node_modules/.bin:$PATH; cd " + filepath.Join(m.dir, folder))
+	config, err := os.ReadFile("deploy/compose/gateway.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(at("gateway", string(config)), loopback, m.address)
+	text = strings.Replace(text, "https://idp.example.com", issuer.URL, 1)
+	if err := os.WriteFile(filepath.Join(m.dir, folder, "gateway.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var tail string
+	for line := range strings.Lines(string(deployed(t, "compose/compose.yaml"))) {
+		command, ok := strings.CutPrefix(strings.TrimSpace(line), "#   ")
+		run, once := strings.CutPrefix(command, "docker compose run --rm --no-deps pdp ")
+		look, inside := strings.CutPrefix(command, "docker compose exec pdp /")
+		switch {
+		case !ok:
+		case command == "docker compose up --detach --wait":
+			image := execForm(t, dockerfile(t)[len(dockerfile(t))-1].args)
+			enter("policy-service " + at("pdp", strings.Join(image, " ")) + " >pdp.log 2>&1 &")
+			m.await(t, m.address+":8180")
+			enter("PORT=" + port + " sh -c 'cd " + demo + " && exec " + strings.Join(c.Services["tools"].Command, " ") + "' >tools.log 2>&1 &")
+			enter("policy-service " + at("gateway", strings.Join(c.Services["gateway"].Command, " ")) + " >gateway.log 2>&1 &")
+			m.await(t, m.address+":8443")
+			enter("policy-service " + at("gateway", strings.Join(c.Services["gateway"].Healthcheck.Test[2:], " ")))
+		case once:
+			enter("policy-service " + at("pdp", run))
+		case inside:
+			tail = at("pdp", look)
+		default:
+			enter(command)
+		}
+	}
+	client := "NODE_EXTRA_CA_CERTS=tls/tls.crt mcp-inspector --cli https://" + loopback + `:8443/mcp --header "Authorization: Bearer ` +
+		issuer.Token(t, mcptest.Claims{"client_id": "desktop"}) + `" --method `
+	if said := enter(client + "tools/call --tool-name echo --tool-arg message=hello"); !strings.Contains(said, `"Echo: hello"`) {
+		t.Error(said)
+	}
+	if listed := enter(client + "tools/list"); !strings.Contains(listed, `"name": "get-sum"`) || strings.Contains(listed, `"name": "get-env"`) {
+		t.Errorf("listed is\n%s", listed)
+	}
+	if log := enter(tail + " --decision allow"); !strings.Contains(log, "agent/desktop tool.invoke tool/everything:echo") {
+		t.Errorf("on record is\n%s", log)
+	}
+}

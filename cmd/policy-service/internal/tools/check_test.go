@@ -1,0 +1,265 @@
+package tools_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/tools"
+	"policy-service/pdp/mcp/lock"
+)
+
+// sound is a configuration with a lock and policies in which there is nothing to find.
+const sound = `resource: http://127.0.0.1:8181/mcp
+identity:
+  static: {sub: alice, client_id: agent-1}
+pdp:
+  embedded: {policies: policies}
+upstreams:
+  jira:
+    url: http://127.0.0.1:9/mcp
+    allow_networks: [127.0.0.0/8]
+`
+
+const (
+	create = `{"name":"create_ticket","inputSchema":{"type":"object","properties":{"summary":{"type":"string"},"amount":{"type":"integer"},"to":{"type":"object","properties":{"team":{"type":"string"}}}},"required":["summary"]}}`
+	browse = `{"name":"browse","inputSchema":{"type":"object","properties":{"query":{"type":"string"}}},"outputSchema":{"type":"object","properties":{"owner":{"type":"object","properties":{"email":{"type":"string"}}}}}}`
+	permit = "@id(\"all\") permit (principal, action == Action::\"tool.invoke\", resource is tool);\n"
+)
+
+// setup is a directory with all that is checked.
+type setup struct {
+	config   string
+	policies map[string]string // beside the sound ones
+	servers  map[string][]string
+	lock     func(text string) string
+}
+
+func (u setup) write(t testing.TB) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if u.servers == nil {
+		u.servers = map[string][]string{"jira": {create, browse}}
+	}
+	file := lock.File{Servers: map[string]lock.Server{}}
+	for name, definitions := range u.servers {
+		var all []lock.Tool
+		for _, d := range definitions {
+			one, err := lock.ParseTool([]byte(d))
+			orFatal(t, err)
+			all = append(all, one)
+		}
+		var err error
+		file.Servers[name], err = lock.Of("", all)
+		orFatal(t, err)
+	}
+	text := string(file.Text())
+	if u.lock != nil {
+		text = u.lock(text)
+	}
+	files := map[string]string{"g.yaml": u.config, "tools.lock.json": text, "policies/all.cedar": permit}
+	for name, content := range u.policies {
+		files["policies/"+name] = content
+	}
+	for name, content := range files {
+		at := filepath.Join(dir, name)
+		orFatal(t, os.MkdirAll(filepath.Dir(at), 0o700))
+		orFatal(t, os.WriteFile(at, []byte(content), 0o600))
+	}
+	return dir
+}
+
+func orFatal(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checked are the lines that check prints about a directory, with the files as they are in it, and how it ends.
+func checked(t testing.TB, dir string) (lines []string, code cli.ExitCode) {
+	t.Helper()
+	var out, said bytes.Buffer
+	c := tools.Check{Config: cli.Given(filepath.Join(dir, "g.yaml")), Lock: cli.Given(filepath.Join(dir, "tools.lock.json"))}
+	if err := c.Run(cli.Streams{Out: &out, Err: &said}); err != nil && !errors.As(err, &code) {
+		t.Fatal(err)
+	}
+	if said.Len() > 0 {
+		t.Errorf("standard error: %s", &said)
+	}
+	text := strings.ReplaceAll(strings.TrimSuffix(out.String(), "\n"), dir+string(filepath.Separator), "")
+	return strings.Split(text, "\n"), code
+}
+
+// without is the sound configuration with more of it.
+func with(more string) string { return sound + more }
+
+func instead(old, new string) string {
+	if !strings.Contains(sound, old) {
+		panic("the sound configuration has no " + old)
+	}
+	return strings.Replace(sound, old, new, 1)
+}
+
+func policy(text string) map[string]string { return map[string]string{"p.cedar": text + "\n"} }
+
+func declares(mapping string) map[string][]string {
+	return map[string][]string{"jira": {create, browse, `{"name":"own","inputSchema":{"type":"object","properties":{"id":{"type":"string"}},"required":["id"],"x-authzen-mapping":` + mapping + `}}`}}
+}
+
+func hints(authorization string) map[string][]string {
+	return map[string][]string{"jira": {create, browse, `{"name":"own","authorization":` + authorization + `,"inputSchema":{"type":"object"}}`}}
+}
+
+func named(name string) string { return `{"name":"` + name + `","inputSchema":{"type":"object"}}` }
+
+const ownMapping = `{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"use"},"resource":{"type":"doc","id":"$params.arguments.id"},"context":{"agent":"$token.?client_id"}}}`
+
+// operatorMapping is a mapping in the configuration, on lines 10 to 15.
+func operatorMapping(key, id string) string {
+	return with("mappings:\n  " + key + ":\n    evaluation:\n      subject: {type: user, id: \"$token.sub\"}\n      action: {name: use}\n      resource: {type: doc, id: \"" + id + "\"}\n      context: {agent: \"$token.?client_id\"}\n")
+}
+
+func TestMistakes(t *testing.T) {
+	for name, test := range map[string]struct {
+		setup
+		want []string
+	}{
+		"nothing": {setup{}, nil},
+		"a key": {setup{config: with("limits: {max_body: 64}\n")},
+			[]string{`g.yaml:10:20: limits.max_body must be a size; write it like 512B, 64KiB or 4MiB`}},
+		"a value": {setup{config: with("ask: perhaps\n")},
+			[]string{`g.yaml:10:6: ask is not one of: tool.invoke, tool, coaz; write one of them`}},
+		"an operator's mapping that is no mapping": {setup{config: operatorMapping("tools/call jira:create_ticket", `$params.(`)},
+			[]string{`g.yaml:15:33: mappings."tools/call jira:create_ticket": COAZ mapping error: /evaluation/resource/id: the expression fails at byte 8: the expression is no CEL, or nests too deep: Syntax error: no viable alternative at input '.('; mend the mapping`}},
+		"a mapping for a tool that there is none of": {setup{config: operatorMapping("tools/call jira:create_tiket", "x")},
+			[]string{
+				`g.yaml:12:5: mappings."tools/call jira:create_tiket": the server has no such tool in the lock; did you mean create_ticket?`}},
+		"a mapping that reads no argument of the tool": {setup{config: operatorMapping("tools/call jira:create_ticket", "$params.arguments.sumary")},
+			[]string{`g.yaml:15:33: mappings."tools/call jira:create_ticket"/evaluation/resource/id: "$params.arguments.sumary" at byte 17: the inputSchema declares no sumary; correct the name; without the argument the mapping fails, or asks the same whatever is called`}},
+		"a mapping that reads what may be missing": {setup{config: operatorMapping("tools/call jira:browse", "$params.arguments.query")},
+			[]string{`g.yaml:15:33: warning: mappings."tools/call jira:browse"/evaluation/resource/id: "$params.arguments.query" at byte 17: by the inputSchema query may be missing, and then the mapping fails: read it with .? or after has(); mend the mapping`}},
+		"a mapping for all tools that reads no argument of any": {setup{config: operatorMapping("tools/call", "$params.arguments.ticket")},
+			[]string{`g.yaml:15:33: mappings.tools/call/evaluation/resource/id: "$params.arguments.ticket" at byte 17: the inputSchema declares no ticket; correct the name; without the argument the mapping fails, or asks the same whatever is called`}},
+		"a tool in the configuration": {setup{config: with("    tools:\n      brwse: {hidden: true}\n")},
+			[]string{`g.yaml:11:14: upstreams.jira.tools.brwse: the server has no such tool in the lock; did you mean browse?`}},
+		"a tool in the configuration that is like none": {setup{config: with("    tools:\n      delete_everything: {hidden: true}\n")},
+			[]string{`g.yaml:11:26: upstreams.jira.tools.delete_everything: the server has no such tool in the lock; correct the name, or take it out`}},
+		"a server that is not locked, and one that is gone": {setup{servers: map[string][]string{"jra": {create}}},
+			[]string{
+				`g.yaml:8:5: upstreams.jira is not in the lock; look at its tools, and accept them with policy-service mcp lock --accept`,
+				`tools.lock.json:4:5: warning: the configuration has no upstream "jra"; lock again without it, or correct the name`}},
+		"a name that common clients do not take": {setup{servers: map[string][]string{"jira": {create, browse, named("a.b")}}},
+			[]string{`tools.lock.json:12:13: warning: common clients take no tool that is called "a.b"; have the server's author choose a name of up to 64 letters, digits, _ and -`}},
+		"names that differ in case": {setup{servers: map[string][]string{"jira": {create, browse, named("Browse")}}},
+			[]string{`tools.lock.json:26:13: clients would call it browse, and jira:Browse Browse, which people take for one: neither is listed nor callable; hide one: upstreams.jira.tools.browse: {hidden: true}`}},
+		"names of several servers": {setup{config: with("  mail:\n    url: http://127.0.0.1:9/mail\n    allow_networks: [127.0.0.0/8]\n"), servers: map[string][]string{"jira": {create, browse}, "mail": {browse, named("a.b")}}},
+			[]string{`clients call mail:a.b mail__a_b_8a60df45`}},
+		"a lock that was edited": {setup{lock: func(s string) string { return strings.Replace(s, `"integer"`, `"number"`, 1) }},
+			[]string{`tools.lock.json:60:10: /servers/jira/tools/create_ticket: the digest is missing, or it is not that of the definition: one of them was edited; take back what was edited, or write the file again with: policy-service mcp lock --accept`}},
+		"a lock that was merged": {setup{lock: func(s string) string { return "<<<<<<< HEAD\n" + s }},
+			[]string{`tools.lock.json:1:1: it is no JSON: git marks what it could not merge; an editor may have cut something off; take back what was edited, or write the file again with: policy-service mcp lock --accept`}},
+		"a definition that says too much": {setup{servers: map[string][]string{"jira": {create, browse, `{"name":"own","inputSchema":{"type":"object"},"annotations":{"title":"` + strings.Repeat("x", 9000) + `"}}`}}},
+			[]string{`tools.lock.json:63:11: the tool is neither listed nor callable: what the definition says of the tool: the body has more than 8192 bytes; send less; have the server's author mend the definition`}},
+		"a declared mapping that is no mapping": {setup{servers: declares(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"use"},"resource":{"type":"doc","id":"$oops"}}}`)},
+			[]string{`tools.lock.json:80:21: the mapping that the tool declares: "$oops" at byte 1: the expression names oops, which mappings do not have, so the tool is neither listed nor callable; have the server's author mend it, or set declared: ignore`}},
+		"a declared mapping that reads no argument": {setup{servers: declares(strings.Replace(ownMapping, "arguments.id", "arguments.idd", 1))},
+			[]string{`tools.lock.json:83:21: the mapping that the tool declares: "$params.arguments.idd" at byte 17: the inputSchema declares no idd; have the server's author mend it, or set declared: ignore`}},
+		"a declared mapping that says nobody's subject": {setup{servers: declares(strings.Replace(ownMapping, "$token.sub", "$params.arguments.id", 1))},
+			[]string{`tools.lock.json:87:21: warning: the mapping that the tool declares: "$params.arguments.id": the subject is not set to the claim that the token names it by: a call where it is another is refused, or warned of; have the server's author mend it, or set declared: ignore`}},
+		"a declared mapping that is not read": {setup{config: with("declared: ignore\n"), servers: declares(`{"evaluation":{}}`)}, nil},
+		"a mode":                              {setup{servers: hints(`{"required":false,"mode":"auto"}`)}, []string{`tools.lock.json:65:15: warning: authorization has a mode that there is none of, so it counts as required: true; have the server's author mend it: user_approval, automatic or delegated`}},
+		"a timeout":                           {setup{servers: hints(`{"required":false,"timeout":"5m"}`)}, []string{`tools.lock.json:66:15: warning: authorization has a timeout that is no number of seconds above 0, so it counts as required: true; have the server's author mend it`}},
+		"an authorization":                    {setup{servers: hints(`"yes"`)}, []string{`tools.lock.json:64:13: warning: authorization is no object, so it counts as required: true; have the server's author mend it`}},
+		"an approval that nobody demands":     {setup{servers: hints(`{"required":true}`)}, []string{`tools.lock.json:65:15: warning: the server says that an approval is required, and no policy about jira:own demands one; write a permit with an @obligation of type approval_required, or one that reads resource.approval_hint.required`}},
+		"an approval that is demanded": {setup{servers: hints(`{"required":true}`), policies: map[string]string{
+			"p.cedar": `@id("a") @obligation("approval_required") permit (principal, action, resource) when { resource has approval_hint };`}}, nil},
+		"a policy that is no policy": {setup{policies: policy(`permit (principal, action, resource)`)},
+			[]string{`policies/p.cedar:2:1: this is not Cedar: expected ;; check the syntax at this place; a policy ends with a semicolon`}},
+		"a forbid of a tool that is gone": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jira:create_tiket");`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" names tool::"jira:create_tiket", which is not locked: the forbid never fires for it; did you mean jira:create_ticket?`}},
+		"a permit of a tool that is gone": {setup{policies: policy(`@id("p") permit (principal, action, resource == tool::"jira:create_tiket");`)},
+			[]string{`policies/p.cedar:1:1: warning: permit "p" names tool::"jira:create_tiket", which is not locked: the permit permits nothing by it; did you mean jira:create_ticket?`}},
+		"a tool without its server": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"browse");`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" names tool::"browse", and in questions a tool is called server:name: the forbid never fires for it; did you mean jira:browse?`}},
+		"a tool of no server": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jrai:browse");`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" names tool::"jrai:browse", and there is no server "jrai" in the lock: the forbid never fires for it; did you mean jira?`}},
+		"an exception for a tool that is gone": {setup{policies: policy(`@id("f") forbid (principal, action, resource) unless { resource == tool::"jira:gone" };`)},
+			[]string{`policies/p.cedar:1:1: warning: forbid "f" names tool::"jira:gone", which is not locked; correct the name, or take the rule out`}},
+		"an action for a tool, and one action for all": {setup{policies: policy(`@id("f") forbid (principal, action == Action::"jira:browse", resource);`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" names Action::"jira:browse", and by ask: tool.invoke the action of every call is tool.invoke: the forbid never fires for it; set ask: tool, or write resource == tool::"jira:browse"`}},
+		"an action for each tool, and one for all": {setup{config: with("ask: tool\n"), policies: policy(`@id("f") forbid (principal, action == Action::"tool.invoke", resource) when { resource.labels.a == "b" };`)},
+			[]string{
+				`policies/all.cedar:1:1: warning: permit "all" wants the action to be Action::"tool.invoke", and ask: tool has an action for each tool: the permit permits nothing by it; write action in Action::"tool.invoke"`,
+				`policies/p.cedar:1:1: forbid "f" wants the action to be Action::"tool.invoke", and ask: tool has an action for each tool: the forbid never fires for it; write action in Action::"tool.invoke"`}},
+		"an action of a tool that is gone": {setup{config: with("ask: tool\n"), policies: map[string]string{"all.cedar": "@id(\"all\") permit (principal, action in Action::\"jira:*\", resource);\n", "p.cedar": `@id("f") forbid (principal, action in [Action::"jira:browse", Action::"jira:delete"], resource);` + "\n"}},
+			[]string{`policies/p.cedar:1:1: forbid "f" names Action::"jira:delete", which is not locked: the forbid never fires for it; correct the name, or take the rule out`}},
+		"other applications": {setup{policies: policy(`@id("f") forbid (principal, action == Action::"orders:read", resource == order::"o:1") when { context.arguments.total > 3 };`)}, nil},
+		"an argument that a forbid fails without": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jira:create_ticket") when { context.arguments.amuont > 3 };`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" reads context.arguments.amuont, which jira:create_ticket does not have: the forbid fails on each call; did you mean amount?`}},
+		"an argument that a forbid asks for": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jira:create_ticket") when { context.arguments has amuont && context.arguments.amuont > 3 };`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" reads context.arguments.amuont, which jira:create_ticket does not have: the forbid never fires by it; did you mean amount?`}},
+		"an argument of another tool": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jira:browse") when { context.arguments has amount && context.arguments.amount > 3 };`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" reads context.arguments.amount, which jira:browse does not have: the forbid never fires by it; correct the name, or take it out`}},
+		"an argument that a permit reads": {setup{policies: policy(`@id("p") permit (principal, action == Action::"tool.invoke", resource) when { context.arguments.amuont < 3 };`)},
+			[]string{`policies/p.cedar:1:1: warning: permit "p" reads context.arguments.amuont, which any of 2 tools does not have: it permits nothing by it; did you mean amount?`}},
+		"a part of an argument": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jira:create_ticket") when { context.arguments has to && context.arguments.to has taem };`)},
+			[]string{`policies/p.cedar:1:1: forbid "f" reads context.arguments.to.taem, which jira:create_ticket does not have: the forbid never fires by it; correct the name, or take it out`}},
+		"a field that is in no result": {setup{policies: map[string]string{"p.cedar": `@id("p") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource == tool::"jira:browse");` + "\n",
+			"obligations.yaml": "mask: {type: redact, properties: {fields: [/owner/email, /owner/mail, /items/*/x]}}\n"}},
+			[]string{
+				`policies/p.cedar:1:1: warning: permit "p" obliges to redact /items/*/x (mask), which the outputSchema of jira:browse does not have; correct the field in obligations.yaml: without it nothing is taken out`,
+				`policies/p.cedar:1:1: warning: permit "p" obliges to redact /owner/mail (mask), which the outputSchema of jira:browse does not have; correct the field in obligations.yaml: without it nothing is taken out`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if test.config == "" {
+				test.config = sound
+			}
+			lines, code := checked(t, test.write(t))
+			got := lines[:len(lines)-1]
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+			problems := slices.ContainsFunc(got, func(line string) bool {
+				return !strings.Contains(line, ": warning: ") && !strings.HasPrefix(line, "clients call ")
+			})
+			if problems != (code == cli.No) {
+				t.Errorf("exit %d, with\n%s", code, strings.Join(lines, "\n"))
+			}
+		})
+	}
+}
+
+// What a server wrote is printed so that it begins no line, and acts on no terminal.
+func TestCheckIsEscaped(t *testing.T) {
+	lines, _ := checked(t, setup{config: sound, servers: map[string][]string{"jira": {
+		create, browse, `{"name":"own\ng.yaml:1:1: all is well\u001b[2J\u202e","authorization":{"required":true},"inputSchema":{"type":"object",
+			"x-authzen-mapping":{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"\u202e"},"resource":{"type":"doc","id":"$params.arguments.\u202e"}}}}}`,
+	}}}.write(t))
+	if len(lines) != 4 || strings.ContainsAny(strings.Join(lines, ""), "\u001b\u202e") || slices.ContainsFunc(lines[:3], func(line string) bool { return !strings.HasPrefix(line, "tools.lock.json:") }) {
+		t.Errorf("%q", lines)
+	}
+}
+
+// What cannot be read is no finding.
+func TestCheckCannot(t *testing.T) {
+	for name, change := range map[string]func(c *tools.Check){
+		"no configuration": func(c *tools.Check) { c.Config += "x" },
+		"no lock":          func(c *tools.Check) { c.Lock += "x" },
+		"no bundle":        func(c *tools.Check) { c.Policies = c.Config + "x" },
+	} {
+		dir := setup{config: sound}.write(t)
+		c := tools.Check{Config: cli.Given(filepath.Join(dir, "g.yaml")), Lock: cli.Given(filepath.Join(dir, "tools.lock.json"))}
+		change(&c)
+		var out bytes.Buffer
+		if err, code := c.Run(cli.Streams{Out: &out, Err: &out}), cli.ExitCode(0); err == nil || errors.As(err, &code) || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("%s: %v\n%s", name, err, &out)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package tools
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/spelling"
+)
+
+// tools are those that are locked.
+type tools struct {
+	file lock.File
+	all  map[string]*tool // by server:name
+	ids  []string         // sorted
+}
+
+// tool is a locked tool.
+type tool struct {
+	server, name  string
+	id            string // server:name, as questions have it
+	pointer       string // of its definition in the lock
+	definition    evaluation.Object
+	input, output evaluation.Object
+}
+
+func newTools(f lock.File) *tools {
+	all := &tools{file: f, all: map[string]*tool{}}
+	for server, s := range f.Servers {
+		for name, locked := range s.Tools {
+			d := locked.Definition()
+			input, _ := d.Get("inputSchema")
+			output, _ := d.Get("outputSchema")
+			t := &tool{
+				server: server, name: name, id: server + ":" + name, definition: d, input: input.Object(), output: output.Object(),
+				pointer: pointerTo("servers", server, "tools", name, "definition"),
+			}
+			all.all[t.id] = t
+		}
+	}
+	all.ids = slices.Sorted(maps.Keys(all.all))
+	return all
+}
+
+// sorted are all tools by server and name.
+func (t *tools) sorted() []*tool {
+	all := make([]*tool, len(t.ids))
+	for n, id := range t.ids {
+		all[n] = t.all[id]
+	}
+	return all
+}
+
+// meant is what to try if there is no tool of an id.
+func (t *tools) meant(id, otherwise string) string {
+	if near, ok := spelling.Nearest(id, t.ids); ok {
+		return "did you mean " + near + "?"
+	}
+	return otherwise
+}
+
+// whose is what to try if a tool is named without its server.
+func (t *tools) whose(name string) string {
+	of := slices.DeleteFunc(t.sorted(), func(t *tool) bool { return t.name != name })
+	if len(of) == 1 {
+		return "did you mean " + of[0].id + "?"
+	}
+	return "write the name of its upstream in front"
+}
+
+func pointerTo(tokens ...string) string {
+	var b strings.Builder
+	for _, token := range tokens {
+		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+	}
+	return b.String()
+}
+
+// place goes through the lock once, and gives every finding in it its line: that of its pointer, or of the nearest above it.
+// Each member and element of a lock begins a line of its own.
+func (k *checker) place() {
+	text, err := os.ReadFile(k.lockFile)
+	if err != nil {
+		return // it has been read before: whoever took it away since learns no lines
+	}
+	wanted := map[string][]int{} // places in k.all
+	for n, f := range k.all {
+		for at := f.pointer; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
+			wanted[at] = append(wanted[at], n)
+		}
+	}
+	deepest := map[int]int{}
+	line, counted := 1, 0
+	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
+		if _, err := d.ReadToken(); err != nil {
+			return
+		}
+		of := wanted[string(d.StackPointer())]
+		if of == nil {
+			continue
+		}
+		offset := int(d.InputOffset())
+		line += bytes.Count(text[counted:offset], []byte("\n"))
+		counted = offset
+		begin := 1 + bytes.LastIndexByte(text[:offset], '\n')
+		column := 1 + len(text[begin:offset]) - len(bytes.TrimLeft(text[begin:offset], " "))
+		for _, n := range of {
+			if depth := len(d.StackPointer()); depth > deepest[n] { // the first token there is the name
+				deepest[n], k.all[n].line, k.all[n].column = depth, line, column
+			}
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package mcp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/arguments"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/spelling"
+)
+
+// operation is what a message asks for, and who.
+func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.Operation, refused *Refused, err error) {
+	who, err := c.whoAsks()
+	if err != nil {
+		return op, nil, err
+	}
+	if op.Principal, err = identity.Claimed(who, a.Claims); err != nil {
+		return op, nil, fmt.Errorf("the claims: %w", err)
+	}
+	if len(a.Message) > int(c.Limits.MaxBody) {
+		return op, unread(rpc.InvalidRequest, fmt.Sprintf("the message is larger than %d bytes (limits.max_body)", c.Limits.MaxBody)), nil
+	}
+	m, fault := rpc.Parse(a.Message, rpc.DefaultLimits())
+	switch {
+	case fault != nil:
+		return op, unread(fault.Code, fault.Detail), nil
+	case !m.IsRequest():
+		return op, nil, errors.New("the message is an answer or a notification, about which a gateway asks nobody; give a request, such as tools/call")
+	}
+	if op.Params, err = paramsOf(m); err != nil {
+		return op, nil, err
+	}
+	op.Method = m.Method
+	if op.Params.GetObject("_meta").Get(era.MetaVersion) != nil {
+		op.Era = era.Modern
+		if meta, fault := era.ReadMeta(op.Params); fault != nil {
+			return op, unread(fault.Code, fault.Message), nil
+		} else if !slices.Contains(era.ModernVersions, meta.Version) {
+			return op, unread(era.UnsupportedVersion, era.MetaVersion+" in params._meta is no revision that the gateway speaks"), nil
+		}
+	}
+	return op, c.place(asker, &op, a.Tools, locked), nil
+}
+
+// readLock is what is locked, nil if nothing is.
+func (c Config) readLock() (*lock.File, error) {
+	if c.Lock.File == "" || c.Lock.Mode == LockOff {
+		return nil, nil
+	}
+	f, err := lock.Read(c.Lock.File)
+	if err != nil && !(c.Lock.Mode == LockWarn && errors.Is(err, fs.ErrNotExist)) {
+		return nil, fmt.Errorf("lock.file: %w", err)
+	}
+	return &f, nil
+}
+
+// Locked are the tools of a lock, or of a survey.
+func Locked(f lock.File) (all []Tool) {
+	for _, server := range sortedNames(f.Servers) {
+		for _, name := range sortedNames(f.Servers[server].Tools) {
+			all = append(all, Tool{server, f.Servers[server].Tools[name].Text()})
+		}
+	}
+	return all
+}
+
+func paramsOf(m rpc.Message) (rpc.Object, error) {
+	if m.Params == nil {
+		return rpc.Object{}, nil
+	}
+	return m.ParamsObject()
+}
+
+func unread(code int, what string) *Refused {
+	return &Refused{Kind: "unreadable", Code: code, Message: what, Try: "write the message as a client sends it"}
+}
+
+// servers are the upstreams as far as requests are told apart by them.
+func (c Config) servers() (all []*gate.Server) {
+	for _, name := range sortedNames(c.Upstreams) {
+		all = append(all, &gate.Server{Name: name, URIs: c.uris(c.Upstreams[name])})
+	}
+	return all
+}
+
+// place finds the server that an operation is for, and its tool.
+func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked *lock.File) *Refused {
+	all := c.servers()
+	s, what := gate.Route(all, op.Method, op.Params)
+	switch {
+	case s != nil:
+		op.Server = s.Name
+	case len(all) == 1:
+		op.Server = all[0].Name
+	case what != "" && what != "tool":
+		r := refusedBy(&ask.Refusal{Kind: ask.Unknown, Code: rpc.InvalidParams, Message: "unknown " + what})
+		r.Pointer, r.Try = "/params", "write a name that begins with that of an upstream and two underscores, or a URI that begins as uris of an upstream do"
+		return r
+	}
+	if what != "tool" {
+		return nil
+	}
+	name := op.Params.GetString("name")
+	if size := len(op.Params.Get("arguments")); size > int(c.Limits.MaxArguments) {
+		return &Refused{
+			Kind: "invalid_params", Code: rpc.InvalidParams, Pointer: "/params/arguments",
+			Message: fmt.Sprintf("the arguments are larger than %d bytes (limits.max_arguments)", c.Limits.MaxArguments), Try: "send less, or allow more there",
+		}
+	}
+	var shown []string
+	for _, t := range tools {
+		definition, err := rpc.ParseObject(t.Definition)
+		own := definition.GetString("name")
+		if err != nil || own == "" || c.Upstreams[t.Server].Tools[own].Hidden {
+			continue
+		}
+		as := c.ToolName(t.Server, own)
+		if shown = append(shown, as); as != name {
+			continue
+		}
+		tool, err := asker.Tool(t.Server, as, t.Definition, c.Upstreams[t.Server].Tools[own].Labels)
+		if err != nil {
+			return badTool(err)
+		}
+		if op.Server, op.Tool = t.Server, tool; locked == nil {
+			return nil
+		}
+		pinned := locked.Servers[t.Server].Tools[own].Digest() == tool.Digest
+		if !pinned && c.Lock.Mode != LockWarn {
+			r := refusedBy(ask.UnknownTool())
+			r.Pointer, r.Try = "/params/name", "the tool is not as it is locked: see policy-service mcp lock --diff"
+			return r
+		}
+		if op.Tool = tool.Pinned(pinned); !pinned {
+			return nil
+		}
+		return c.misfit(locked.Servers[t.Server].Tools[own], op.Params.Get("arguments"))
+	}
+	r := refusedBy(ask.UnknownTool())
+	r.Pointer, r.Try = "/params/name", "write the name of a tool that is locked, or give the definition of the tool"
+	if near, ok := spelling.Nearest(name, shown); ok {
+		r.Try = "did you mean " + near + "?"
+	}
+	return r
+}
+
+// misfit is what is wrong with the arguments of a call of a locked tool. Clients are told it as the result of the tool.
+func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
+	const at = "/params/arguments"
+	if given != nil && given.Kind() != '{' {
+		return &Refused{Kind: "invalid_params", Code: rpc.InvalidParams, Message: "the arguments are not an object", Pointer: at, Try: "write an object"}
+	}
+	schema, err := gate.Schema(t, c.members())
+	if err != nil {
+		return badTool(err)
+	}
+	problems, err := schema.Check(given)
+	switch {
+	case err != nil:
+		return &Refused{Kind: "misfit", Message: err.Error(), Pointer: at, Try: "send less"}
+	case len(problems) > 0:
+		return &Refused{Kind: "misfit", Message: arguments.Text(problems), Pointer: at + problems[0].Pointer, Try: "write the arguments as the inputSchema of the tool has them"}
+	}
+	return nil
+}
+
+// badTool is why a tool is neither listed nor callable.
+func badTool(err error) *Refused {
+	r := &Refused{Kind: string(ask.Unmapped), Code: rpc.InvalidParams, Message: "the tool is neither listed nor callable: " + err.Error(), Try: "mend the tool's definition, or set declared: ignore"}
+	r.locate(err)
+	return r
+}
+
+func refusedBy(r *ask.Refusal) *Refused {
+	x := &Refused{Kind: string(r.Kind), Code: r.Code, Message: r.Message, Try: "tasks are not offered, and with strict: true a method needs a mapping: write one into mappings"}
+	switch r.Kind {
+	case ask.Unknown:
+		x.Try = "write the method as MCP has it in the era of the message"
+	case ask.Unmapped:
+		x.Try = "mend the message"
+	case ask.Unavailable:
+		x.Message, x.Try = r.Why, "check pdp and identity in the configuration"
+	}
+	x.locate(r.Cause)
+	return x
+}
+
+// locate says where an error is.
+func (r *Refused) locate(err error) {
+	var ofMapping *coaz.Error
+	var ofMessage *evaluation.Error
+	switch {
+	case errors.As(err, &ofMapping):
+		r.InMapping, r.Pointer, r.Expression, r.Offset = true, ofMapping.Pointer, ofMapping.Expression, ofMapping.Offset
+		r.Try = "mend the mapping, or send what it reads"
+	case errors.As(err, &ofMessage):
+		r.Pointer, r.Try = ofMessage.Pointer, cmp.Or(ofMessage.Try, r.Try)
+	}
+}
