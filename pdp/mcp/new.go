@@ -116,7 +116,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Ring, err = newRing(c, d); err != nil {
 		return nil, err
 	}
-	if o.Rates, err = newRates(c.Limits, d); err != nil {
+	if o.Rates, err = newRates(c.Limits, len(c.Upstreams), d); err != nil {
 		return nil, err
 	}
 	if o.Lock, err = newLock(c, d); err != nil {
@@ -286,10 +286,10 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 const mostLarge = 64
 
 // newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
-func newRates(c LimitsConfig, d Deps) (*rates.Limiter, error) {
+func newRates(c LimitsConfig, upstreams int, d Deps) (*rates.Limiter, error) {
 	o := rates.Options{
 		Rate: rate.Limit(c.PerPrincipal.Rate), Burst: int(c.PerPrincipal.Burst), Concurrent: int(c.PerPrincipal.Concurrent),
-		Holds:    map[string]int{gate.Streams: int(c.PerPrincipal.Concurrent), gate.LargeMessages: mostLarge},
+		Holds:    map[string]int{gate.Streams: int(c.PerPrincipal.Concurrent), gate.LargeMessages: mostLarge, gate.Errands: int(c.PerPrincipal.Concurrent) * upstreams},
 		ToolRate: rate.Limit(c.PerTool.Rate), ToolBurst: int(c.PerTool.Burst), Now: d.Now,
 	}
 	if o.Rate == 0 {

@@ -144,7 +144,8 @@ func (x *exchange) opened(ctx context.Context) (upstream.Session, error) {
 	if !x.g.several() {
 		return open(ctx)
 	}
-	return x.link.opening.errand.do(ctx, x, open)
+	s, _, err := x.link.opening.errand.do(ctx, x, open)
+	return s, err
 }
 
 // current is the session that there is, nil if there is none. It is an error if there will be none.

@@ -67,7 +67,7 @@ type offer struct {
 func (o *offer) offered() *offer { return o }
 
 // filtered are those of what the servers offer that the client may see, in their order. If no question can be made about what
-// one of several servers offers, that server is left out.
+// one of several servers offers, that server is left out; if none can be made about any, that is an error.
 func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange, all []part[T]) (shown []jsontext.Value, refused *ask.Refusal) {
 	of := map[*link]*offer{}
 	for _, p := range all {
@@ -79,12 +79,15 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 			o.keep, o.err = x.g.o.Asker.Filter(ctx, x.at(l).operation(), o.items)
 		}
 	})
+	asked, left := false, (*ask.Refusal)(nil) // why a server is left out
 	for _, p := range all {
 		o := of[p.of.link]
 		switch {
 		case o.err == nil:
+			asked = true
 		case o.err.Kind == ask.Unmapped && x.link == nil:
 			x.g.o.Logger.Warn("a server is left out", "server", p.of.link.server.Name, "method", x.request.Method, "why", o.err.Why)
+			left = o.err
 			continue
 		default:
 			return nil, o.err
@@ -94,6 +97,9 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 				shown = append(shown, v)
 			}
 		}
+	}
+	if !asked {
+		return nil, left
 	}
 	return shown, nil
 }

@@ -74,13 +74,18 @@ func (x *exchange) tools(ctx context.Context) (*listing, error) {
 	if !offers(s, "tools") {
 		return &listing{of: s}, nil
 	}
-	return x.link.tools.loads.do(ctx, x, func(ctx context.Context) (*listing, error) {
+	load := func(ctx context.Context) (*listing, error) {
 		listed, err := list(ctx)
 		if err == nil {
 			x.link.answered("tools/list")
 		}
 		return listed, err
-	})
+	}
+	listed, joined, err := x.link.tools.loads.do(ctx, x, load)
+	if joined && err == nil && !x.link.tools.holds(listed, x.g.o.Lock.current()) { // it was begun before we came, and is old
+		listed, _, err = x.link.tools.loads.do(ctx, x, load)
+	}
+	return listed, err
 }
 
 // offers reports whether a server says that it has a capability.
@@ -121,6 +126,13 @@ func (t *toolbox) fresh(now time.Time, locked *lock.File) (listed, before *listi
 		return t.listed, nil, t.version
 	}
 	return nil, t.listed, t.version
+}
+
+// holds reports whether a listing was kept, and compared with what is locked.
+func (t *toolbox) holds(l *listing, locked *lock.File) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.listed == l && l.file == locked
 }
 
 // keep keeps a listing, unless it was begun before something changed.
@@ -185,6 +197,9 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 		g.o.Logger.Warn("a tool is left out: it has no name", "server", s.Name)
 		return
 	}
+	if s.Hidden[name] { // it takes no other's name away
+		return
+	}
 	shown := g.toolName(s, name)
 	alike := g.alike(shown)
 	if other, twice := all.taken[alike]; twice {
@@ -195,9 +210,6 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 			all.taken[alike] = nil
 		}
 		all.again(name, definition)
-		return
-	}
-	if s.Hidden[name] {
 		return
 	}
 	t := before.unchanged(name, definition, all)

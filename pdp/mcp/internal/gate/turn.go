@@ -41,28 +41,35 @@ type errandRun[T any] struct {
 // errandTime is how long an errand may last.
 const errandTime = 2 * time.Minute
 
-// do waits for what the errand brings, and sends it off if it is not under way. It is done for x, and waited for until ctx
-// ends.
-func (e *errand[T]) do(ctx context.Context, x *exchange, what func(context.Context) (T, error)) (value T, err error) {
-	r, err := e.send(ctx, x, what)
+// do waits for what the errand brings, and sends it off if it is not under way: else it is joined. It is done for x, and
+// waited for until ctx ends.
+func (e *errand[T]) do(ctx context.Context, x *exchange, what func(context.Context) (T, error)) (value T, joined bool, err error) {
+	r, joined, err := e.send(ctx, x, what)
 	if err != nil {
-		return value, err
+		return value, joined, err
 	}
 	select {
 	case <-r.done:
-		return r.value, r.err
+		return r.value, joined, r.err
 	case <-ctx.Done():
-		return value, &upstream.Error{Detail: "nobody waits for the server any longer", Err: ctx.Err()}
+		return value, joined, &upstream.Error{Detail: "nobody waits for the server any longer", Err: ctx.Err()}
 	}
 }
 
-func (e *errand[T]) send(ctx context.Context, x *exchange, what func(context.Context) (T, error)) (*errandRun[T], error) {
+// Errands are what requests of a principal have sent off: they count also if nobody waits for them any longer.
+const Errands = "errands"
+
+func (e *errand[T]) send(ctx context.Context, x *exchange, what func(context.Context) (T, error)) (r *errandRun[T], joined bool, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.now != nil {
-		return e.now, nil
+		return e.now, true, nil
 	}
-	r := &errandRun[T]{done: make(chan struct{}), err: errBroken}
+	release, ok := x.g.o.Rates.Hold(x.who.Key, Errands)
+	if !ok {
+		return nil, false, refusedError{limited(time.Second)}
+	}
+	r = &errandRun[T]{done: make(chan struct{}), err: errBroken}
 	ctx, expire := x.who.Context(context.WithoutCancel(ctx))
 	ctx, cancel := context.WithTimeout(ctx, errandTime)
 	stop := context.AfterFunc(x.g.ctx, cancel)
@@ -70,8 +77,9 @@ func (e *errand[T]) send(ctx context.Context, x *exchange, what func(context.Con
 		stop()
 		cancel()
 		expire()
+		release()
 	}
-	ok := x.g.background(func() {
+	ok = x.g.background(func() {
 		defer end()
 		defer func() { // also if somebody panics
 			e.mu.Lock()
@@ -83,8 +91,8 @@ func (e *errand[T]) send(ctx context.Context, x *exchange, what func(context.Con
 	})
 	if !ok {
 		end()
-		return nil, errLinkClosed
+		return nil, false, errLinkClosed
 	}
 	e.now = r
-	return r, nil
+	return r, false, nil
 }

@@ -1,0 +1,46 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rates"
+)
+
+// What is under way for nobody any longer counts: of one principal there is only so much, and it is in no other's way.
+func TestErrandsAreBounded(t *testing.T) {
+	limiter, err := rates.New(rates.Options{Rate: rate.Inf, Burst: 1, Holds: map[string]int{Errands: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Gateway{o: Options{Rates: limiter}, ctx: t.Context()}
+	goes := make(chan struct{})
+	waits := func(context.Context) (int, error) { <-goes; return 7, nil }
+	of := func(who string) *exchange {
+		return &exchange{g: g, who: &identity.Principal{Key: who, Expires: time.Now().Add(time.Hour)}}
+	}
+	gone, end := context.WithCancel(t.Context())
+	end()
+	var all [4]errand[int]
+	for n := range 2 {
+		if _, _, err := all[n].do(gone, of("alice"), waits); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := all[2].do(gone, of("alice"), waits); !errors.As(err, new(refusedError)) {
+		t.Errorf("one more is %v", err)
+	}
+	if _, _, err := all[3].do(gone, of("bob"), waits); !errors.Is(err, context.Canceled) {
+		t.Errorf("another's is %v", err)
+	}
+	close(goes)
+	g.running.Wait()
+	if v, joined, err := all[2].do(t.Context(), of("alice"), waits); v != 7 || joined || err != nil {
+		t.Errorf("when they are over it is %d, %v, %v", v, joined, err)
+	}
+}

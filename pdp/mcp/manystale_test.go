@@ -1,0 +1,139 @@
+package mcp_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/server/config"
+)
+
+// manyLock locks tools of servers, by their names.
+func manyLock(t testing.TB, file string, tools map[string]string) {
+	t.Helper()
+	f := lock.File{Servers: map[string]lock.Server{}}
+	for server, text := range tools {
+		var all []jsontext.Value
+		orFail(t, json.Unmarshal([]byte(text), &all))
+		s := lock.Server{Tools: map[string]lock.Tool{}}
+		for _, definition := range all {
+			tool, err := lock.ParseTool(definition)
+			orFail(t, err)
+			s.Tools[tool.Name()] = tool
+		}
+		f.Servers[server] = s
+	}
+	orFail(t, os.WriteFile(file, f.Text(), 0o600))
+}
+
+// A tool that is hidden takes no other's name away, wherever in the list it is: to hide it is how the other stays.
+func TestManyHideOneOfTwo(t *testing.T) {
+	t.Parallel()
+	for _, order := range [][]string{{"look", "Look"}, {"Look", "look"}} {
+		file := filepath.Join(t.TempDir(), "tools.lock.json")
+		tools := "[" + manyTool(order[0], "") + "," + manyTool(order[1], "") + "]"
+		manyLock(t, file, map[string]string{"a": tools, "b": siegeTools})
+		m := newMany(t, camp{change: func(c *mcp.Config) { c.Lock = mcp.LockConfig{File: file} }}, map[string]manyServer{
+			"a": {answers: mcptest.Answers{Tools: tools}, change: func(u *mcp.UpstreamConfig) { u.Tools = map[string]mcp.ToolConfig{"Look": {Hidden: true}} }},
+			"b": {},
+		})
+		v := m.person(nil)
+		if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "b__look", "b__change"}) {
+			t.Errorf("%q: the tools are %q", order, names)
+		}
+		if got := v.call("a__look", `{}`); !got.ran() {
+			t.Errorf("%q: %s", order, got)
+		}
+		if got := v.call("a__Look", `{}`); got.code() != -32602 {
+			t.Errorf("%q: the hidden one: %s", order, got)
+		}
+		if err := m.gateway.Ready(); err != nil {
+			t.Errorf("%q: ready is %v", order, err)
+		}
+	}
+}
+
+// If no question can be made about what any server has, there is no list, and no empty one.
+func TestManyUnmapped(t *testing.T) {
+	t.Parallel()
+	m := newMany(t, camp{change: func(c *mcp.Config) {
+		c.Mappings = map[string]config.Object{"tools/list": []byte(`{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"mapped"},"resource":{"type":"mine","id":"x"}}}`)}
+	}}, map[string]manyServer{"a": {}, "b": {}})
+	for _, era := range eras {
+		v := m.visitor(era, nil)
+		v.meta = `,"io.policy-service/context":7`
+		got := v.ask("tools/list", `{}`)
+		one := m.with("a").visitor(era, nil)
+		one.meta = v.meta
+		if want := one.ask("tools/list", `{}`); got.code() != want.code() || got.code() == 0 {
+			t.Errorf("%s: %s, and with one server %s", era, got, want)
+		}
+	}
+}
+
+// Who comes while a server lists its tools is told by what is locked when he comes, and not by what was when that began.
+func TestManyLockedMeanwhile(t *testing.T) {
+	t.Parallel()
+	file, now := filepath.Join(t.TempDir(), "tools.lock.json"), clock.New()
+	manyLock(t, file, map[string]string{"a": siegeTools, "b": siegeTools})
+	came, goes := make(chan struct{}, 8), make(chan struct{})
+	asked, counts := make(chan struct{}, 64), atomic.Bool{}
+	m := newMany(t, camp{
+		now:    now.Now,
+		change: func(c *mcp.Config) { c.Lock = mcp.LockConfig{File: file} },
+		before: func(pdp string) string {
+			u, err := url.Parse(pdp)
+			orFail(t, err)
+			to := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }}
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				to.ServeHTTP(w, r)
+				if counts.Load() && strings.Contains(r.URL.Path, "evaluation") {
+					asked <- struct{}{}
+				}
+			}))
+			t.Cleanup(s.Close)
+			return s.URL
+		},
+	}, map[string]manyServer{
+		"a": {answers: mcptest.Answers{Tools: siegeTools, Handle: func(c *mcptest.Call) bool {
+			if c.Method == "tools/list" {
+				came <- struct{}{}
+				select {
+				case <-goes:
+				case <-c.Context.Done():
+				}
+			}
+			return false
+		}}},
+		"b": {},
+	})
+	first, second := m.person(nil), m.person(nil)
+	listed, again := make(chan echo, 1), make(chan echo, 1)
+	go func() { listed <- first.ask("tools/list", `{}`) }()
+	<-came
+	manyLock(t, file, map[string]string{"a": "[" + manyTool("change", "") + "]", "b": siegeTools})
+	now.Advance(2 * time.Second)
+	counts.Store(true)
+	go func() { again <- second.ask("tools/list", `{}`) }()
+	<-asked // and now it waits for the server
+	close(goes)
+	<-listed
+	if names := manyNames(t, <-again, "tools", "name"); !slices.Equal(names, []string{"a__change", "b__look", "b__change"}) {
+		t.Errorf("what is locked no longer is shown: %q", names)
+	}
+}
