@@ -30,6 +30,9 @@ func (u *httpUpstream) forget(e era.Era) { u.speaks.CompareAndSwap(int32(e)+1, 0
 
 // agree opens a session in the era of the server, and finds out which it is if nobody knows; one session at a time does.
 func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
+	if len(u.options.Eras) == 1 { // there is nothing to find out, and nobody waits for others
+		return s.shake(ctx, u.options.Eras[0])
+	}
 	if e, known := u.era(); known {
 		err := s.shake(ctx, e)
 		if !errors.Is(err, errOtherEra) {
@@ -48,9 +51,6 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 	}
 	var err error
 	for _, e := range []era.Era{era.Modern, era.Legacy} {
-		if !slices.Contains(u.options.Eras, e) {
-			continue
-		}
 		if err = s.shake(ctx, e); err == nil {
 			u.remember(e)
 			return nil

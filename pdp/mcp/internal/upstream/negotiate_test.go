@@ -84,6 +84,31 @@ func TestEraIsFoundOutOnce(t *testing.T) {
 	}
 }
 
+// Where there is nothing to find out, a session that a server lets wait is in nobody's way.
+func TestOneEraIsNotFoundOut(t *testing.T) {
+	var both sync.WaitGroup
+	both.Add(2)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		both.Done()
+		both.Wait()
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	u := reach(t, server.URL, func(o *upstream.HTTPOptions) { o.Eras, o.Timeout = []era.Era{era.Legacy}, 20*time.Second })
+	failed := make(chan error)
+	for range 2 {
+		go func() {
+			_, err := u.Open(t.Context(), upstream.Client{})
+			failed <- err
+		}()
+	}
+	for range 2 {
+		if err := <-failed; err == nil || !strings.Contains(err.Error(), "503") {
+			t.Errorf("opened: %v", err)
+		}
+	}
+}
+
 // A server that was replaced by one of the other era loses its sessions, and is asked anew.
 func TestEraChanges(t *testing.T) {
 	for _, c := range []struct {
