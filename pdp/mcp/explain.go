@@ -77,13 +77,22 @@ type Refused struct {
 	Kind    string
 	Code    int // of JSON-RPC, 0 if clients get the result of the tool instead
 	Message string
-	// InMapping reports that Pointer is into the mapping; otherwise it is into the message. Expression is what stands there
-	// in the mapping, and Offset the byte in it.
-	InMapping           bool
+	// In is where Pointer leads, "" if there is none. Expression is what stands there in a mapping, and Offset the byte in it.
+	In                  Place
 	Pointer, Expression string
 	Offset              int
 	Try                 string
 }
+
+// Place is what a pointer is into.
+type Place string
+
+// The places.
+const (
+	InMessage    Place = "message"
+	InMapping    Place = "mapping"
+	InDefinition Place = "definition" // of the tool
+)
 
 // Explain says what a gateway of this configuration asks about a message: by the same code that asks. It verifies no token
 // and forwards nothing. If d has a transport the questions are asked by it, and are on the PDP's record; otherwise nobody is

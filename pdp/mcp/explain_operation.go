@@ -116,7 +116,7 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 	name := op.Params.GetString("name")
 	if size := len(op.Params.Get("arguments")); size > int(c.Limits.MaxArguments) {
 		return &Refused{
-			Kind: "invalid_params", Code: rpc.InvalidParams, Pointer: "/params/arguments",
+			Kind: "invalid_params", In: InMessage, Code: rpc.InvalidParams, Pointer: "/params/arguments",
 			Message: fmt.Sprintf("the arguments are larger than %d bytes (limits.max_arguments)", c.Limits.MaxArguments), Try: "send less, or allow more there",
 		}
 	}
@@ -161,7 +161,7 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	const at = "/params/arguments"
 	if given != nil && given.Kind() != '{' {
-		return &Refused{Kind: "invalid_params", Code: rpc.InvalidParams, Message: "the arguments are not an object", Pointer: at, Try: "write an object"}
+		return &Refused{Kind: "invalid_params", In: InMessage, Code: rpc.InvalidParams, Message: "the arguments are not an object", Pointer: at, Try: "write an object"}
 	}
 	schema, err := gate.Schema(t, c.members())
 	if err != nil {
@@ -170,9 +170,9 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	problems, err := schema.Check(given)
 	switch {
 	case err != nil:
-		return &Refused{Kind: "misfit", Message: err.Error(), Pointer: at, Try: "send less"}
+		return &Refused{Kind: "misfit", In: InMessage, Message: err.Error(), Pointer: at, Try: "send less"}
 	case len(problems) > 0:
-		return &Refused{Kind: "misfit", Message: arguments.Text(problems), Pointer: at + problems[0].Pointer, Try: "write the arguments as the inputSchema of the tool has them"}
+		return &Refused{Kind: "misfit", In: InMessage, Message: arguments.Text(problems), Pointer: at + problems[0].Pointer, Try: "write the arguments as the inputSchema of the tool has them"}
 	}
 	return nil
 }
@@ -180,7 +180,9 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 // badTool is why a tool is neither listed nor callable.
 func badTool(err error) *Refused {
 	r := &Refused{Kind: string(ask.Unmapped), Code: rpc.InvalidParams, Message: "the tool is neither listed nor callable: " + err.Error(), Try: "mend the tool's definition, or set declared: ignore"}
-	r.locate(err)
+	if r.locate(err); r.In == InMessage {
+		r.In = InDefinition
+	}
 	return r
 }
 
@@ -188,11 +190,13 @@ func refusedBy(r *ask.Refusal) *Refused {
 	x := &Refused{Kind: string(r.Kind), Code: r.Code, Message: r.Message, Try: "tasks are not offered, and with strict: true a method needs a mapping: write one into mappings"}
 	switch r.Kind {
 	case ask.Unknown:
-		x.Try = "write the method as MCP has it in the era of the message"
+		x.In, x.Pointer, x.Try = InMessage, "/method", "write the method as MCP has it in the era of the message"
 	case ask.Unmapped:
 		x.Try = "mend the message"
 	case ask.Unavailable:
 		x.Message, x.Try = r.Why, "check pdp and identity in the configuration"
+	default:
+		x.In, x.Pointer = InMessage, "/method"
 	}
 	x.locate(r.Cause)
 	return x
@@ -204,9 +208,9 @@ func (r *Refused) locate(err error) {
 	var ofMessage *evaluation.Error
 	switch {
 	case errors.As(err, &ofMapping):
-		r.InMapping, r.Pointer, r.Expression, r.Offset = true, ofMapping.Pointer, ofMapping.Expression, ofMapping.Offset
+		r.In, r.Pointer, r.Expression, r.Offset = InMapping, ofMapping.Pointer, ofMapping.Expression, ofMapping.Offset
 		r.Try = "mend the mapping, or send what it reads"
 	case errors.As(err, &ofMessage):
-		r.Pointer, r.Try = ofMessage.Pointer, cmp.Or(ofMessage.Try, r.Try)
+		r.In, r.Pointer, r.Try = InMessage, ofMessage.Pointer, cmp.Or(ofMessage.Try, r.Try)
 	}
 }

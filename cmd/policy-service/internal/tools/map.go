@@ -56,7 +56,8 @@ func (c Map) Run(s cli.Streams) error {
 		return errors.New("the message and the claims are both standard input; write one of them into a file")
 	}
 	var told mcp.Config
-	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &told); err != nil {
+	from, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &told)
+	if err != nil {
 		return err
 	}
 	mcp.Form.SetDefaults(&told)
@@ -77,12 +78,15 @@ func (c Map) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(told, x, s)
+	out := explained(x)
+	if out.Refused != nil {
+		out.Refused.At = placing{c, told, from}.of(*out.Refused, asked.Message)
+	}
+	return c.answer(told, x, out, s)
 }
 
 // answer prints the explanation, with the verdict if somebody decides.
-func (c Map) answer(told mcp.Config, x mcp.Explanation, s cli.Streams) error {
-	out := explained(x)
+func (c Map) answer(told mcp.Config, x mcp.Explanation, out *mapJSON, s cli.Streams) error {
 	dir := string(c.Policies)
 	if e := told.PDP.Embedded; dir == "" && e != nil && !c.Ask {
 		dir = e.Policies
@@ -126,7 +130,7 @@ func (c Map) asked(told mcp.Config, s cli.Streams) (a mcp.Asked, err error) {
 			return a, fmt.Errorf("cannot read the claims: %w; try a file with a JSON object", err)
 		}
 		if a.Claims, err = evaluation.ParseWithNulls(text, evaluation.DefaultLimits()); err != nil {
-			return a, fmt.Errorf("the claims in %s are no JSON object that every reader reads alike: %w; write the payload of a token, and not the token", c.Claims, err)
+			return a, fmt.Errorf("%s: the claims are no JSON object that every reader reads alike: %w; write the payload of a token, and not the token", within(string(c.Claims), text, pointerOf(err)), err)
 		}
 	case told.Identity.Static == nil:
 		return a, errors.New("for whom the request is, tokens say; give --claims FILE with the claims of one, as a JSON object")
@@ -148,7 +152,7 @@ func (c Map) definition(told mcp.Config, s cli.Streams) ([]mcp.Tool, error) {
 	}
 	t := mcp.Tool{Server: string(c.Server), Definition: jsontext.Value(bytes.TrimSpace(text))}
 	if _, err := evaluation.ParseWithNulls(t.Definition, evaluation.DefaultLimits()); err != nil {
-		return nil, fmt.Errorf("the definition in %s is no JSON object that every reader reads alike: %w; write one tool, as tools/list has it", c.Definition, err)
+		return nil, fmt.Errorf("%s: the definition is no JSON object that every reader reads alike: %w; write one tool, as tools/list has it", within(string(c.Definition), text, pointerOf(err)), err)
 	}
 	if t.Server == "" {
 		if len(told.Upstreams) > 1 {

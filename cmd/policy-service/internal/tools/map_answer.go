@@ -75,7 +75,8 @@ type refusedJSON struct {
 	Kind    string `json:"kind"`
 	Code    int    `json:"code,omitzero"`
 	Message string `json:"message"`
-	// In is message or mapping: where the pointer leads.
+	// At is the place in a file, as file:line:column. In says what the pointer is into: message, mapping or definition.
+	At         string `json:"at,omitzero"`
 	In         string `json:"in,omitzero"`
 	Pointer    string `json:"pointer,omitzero"`
 	Expression string `json:"expression,omitzero"`
@@ -86,12 +87,7 @@ type refusedJSON struct {
 func explained(x mcp.Explanation) *mapJSON {
 	out := &mapJSON{Questions: []questionJSON{}}
 	if r := x.Refused; r != nil {
-		out.Refused = &refusedJSON{Kind: r.Kind, Code: r.Code, Message: r.Message, Pointer: r.Pointer, Expression: r.Expression, Offset: r.Offset, Try: r.Try}
-		if r.InMapping {
-			out.Refused.In = "mapping"
-		} else if r.Pointer != "" {
-			out.Refused.In = "message"
-		}
+		out.Refused = &refusedJSON{Kind: r.Kind, Code: r.Code, Message: r.Message, In: string(r.In), Pointer: r.Pointer, Expression: r.Expression, Offset: r.Offset, Try: r.Try}
 	}
 	for n, q := range x.Questions {
 		m := &mappingJSON{q.Mapping.Author, q.Mapping.Digest, q.Mapping.Text}

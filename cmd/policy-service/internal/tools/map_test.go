@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/tools"
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server/config"
 )
@@ -44,9 +46,9 @@ type mapped struct {
 		Try        string   `json:"try"`
 	} `json:"missing_approval"`
 	Refused *struct {
-		Code                                        int
-		Kind, Message, In, Pointer, Expression, Try string
-		Offset                                      int
+		Code                                            int
+		Kind, Message, At, In, Pointer, Expression, Try string
+		Offset                                          int
 	} `json:"refused"`
 }
 
@@ -209,20 +211,20 @@ func TestMapVerdicts(t *testing.T) {
 func TestMapRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		config, tool, message string
-		want                  string // code, in, pointer, message; try
+		want                  string // file:line:column, code, in, pointer, message; try
 	}{
-		"twice":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"x"}`, `-32700   at byte 46: a member stands in one object twice; write the message as a client sends it`},
-		"no id":         {sound, "", `{"jsonrpc":"2.0","method":"tools/list"}`, `-32600   a request has an id; write the message as a client sends it`},
-		"a method":      {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/lst"}`, `-32601   unknown method; write the method as MCP has it in the era of the message`},
-		"the other era": {sound, "", `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, `-32601   unknown method; write the method as MCP has it in the era of the message`},
-		"tasks":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"1"}}`, `-32001   Access denied; tasks are not offered, and with strict: true a method needs a mapping: write one into mappings`},
-		"a tool":        {sound, "create_ticket", call("creat_ticket", `{}`, ""), `-32602 message /params/name unknown tool; did you mean create_ticket?`},
-		"arguments":     {sound, "create_ticket", call("create_ticket", `[]`, ""), `-32602 message /params/arguments COAZ mapping error: /params/arguments: not an object; mend the message`},
-		"reserved":      {sound, "create_ticket", call("create_ticket", `{}`, `,"_meta":{"io.policy-service/context":{"person":"p"}}`), `-32602 message /params/_meta/io.policy-service~1context/person COAZ mapping error: /params/_meta/io.policy-service~1context/person: no client sets this member of the context; mend the message`},
+		"twice":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"x"}`, `message.json:1:47 -32700   at byte 46: a member stands in one object twice; write the message as a client sends it`},
+		"no id":         {sound, "", `{"jsonrpc":"2.0","method":"tools/list"}`, `message.json:1:1 -32600   a request has an id; write the message as a client sends it`},
+		"a method":      {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/lst"}`, `message.json:1:25 -32601 message /method unknown method; write the method as MCP has it in the era of the message`},
+		"the other era": {sound, "", `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, `message.json:1:25 -32601 message /method unknown method; write the method as MCP has it in the era of the message`},
+		"tasks":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"1"}}`, `message.json:1:25 -32001 message /method Access denied; tasks are not offered, and with strict: true a method needs a mapping: write one into mappings`},
+		"a tool":        {sound, "create_ticket", call("creat_ticket", `{}`, ""), `message.json:1:57 -32602 message /params/name unknown tool; did you mean create_ticket?`},
+		"arguments":     {sound, "create_ticket", call("create_ticket", `[]`, ""), `message.json:1:80 -32602 message /params/arguments COAZ mapping error: /params/arguments: not an object; mend the message`},
+		"reserved":      {sound, "create_ticket", call("create_ticket", `{}`, `,"_meta":{"io.policy-service/context":{"person":"p"}}`), `message.json:1:133 -32602 message /params/_meta/io.policy-service~1context/person COAZ mapping error: /params/_meta/io.policy-service~1context/person: no client sets this member of the context; mend the message`},
 		"an operator's mapping": {operatorMapping("tools/call", "$params.arguments.summary"), "create_ticket", call("create_ticket", `{"summary":7}`, ""),
-			`-32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: not a string; mend the mapping, or send what it reads`},
+			`g.yaml:15:33 -32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: not a string; mend the mapping, or send what it reads`},
 		"a declared mapping": {sound, "own", call("own", `{}`, ""),
-			`-32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: the expression fails at byte 17: a member that is read is missing; mend the mapping, or send what it reads`},
+			`tool.json:1:230 -32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: the expression fails at byte 17: a member that is read is missing; mend the mapping, or send what it reads`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +234,7 @@ func TestMapRefusals(t *testing.T) {
 				t.Fatalf("exit %d\n%s", code, text)
 			}
 			r := m.Refused
-			if got := strings.Join([]string{jsonNumber(r.Code), r.In, r.Pointer, r.Message}, " ") + "; " + r.Try; got != test.want {
+			if got := strings.Join([]string{filepath.Base(r.At), jsonNumber(r.Code), r.In, r.Pointer, r.Message}, " ") + "; " + r.Try; got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
@@ -309,5 +311,24 @@ func TestMapCannot(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// What a locked tool declares stands in the lock.
+func TestMapPlacesInLock(t *testing.T) {
+	own, err := lock.ParseTool([]byte(strings.Replace(authors["own"], `"required":["id"],`, "", 1)))
+	orFatal(t, err)
+	text := lock.File{Servers: map[string]lock.Server{"jira": {Tools: map[string]lock.Tool{"own": own}}}}.Text()
+	file := filepath.Join(t.TempDir(), "tools.lock.json")
+	orFatal(t, os.WriteFile(file, text, 0o600))
+	m, out, _, err := mapping(t, sound+"\nlock: {file: "+file+"}\n", "", call("own", `{}`, ""), nil)
+	if orFatal(t, err); m.Refused == nil || m.Refused.In != "mapping" {
+		t.Fatalf("%s", out)
+	}
+	at := strings.Split(strings.TrimPrefix(m.Refused.At, file+":"), ":")
+	line, err := strconv.Atoi(at[0])
+	orFatal(t, err)
+	if got := strings.Split(string(text), "\n")[line-1]; !strings.Contains(got, m.Refused.Expression) || m.Refused.Expression == "" {
+		t.Errorf("%s has %s, and %q is wrong", m.Refused.At, got, m.Refused.Expression)
 	}
 }
