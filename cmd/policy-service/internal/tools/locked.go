@@ -1,13 +1,10 @@
 package tools
 
 import (
-	"bytes"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/lock"
@@ -82,38 +79,20 @@ func pointerTo(tokens ...string) string {
 	return b.String()
 }
 
-// place goes through the lock once, and gives every finding in it its line: that of its pointer, or of the nearest above it.
-// Each member and element of a lock begins a line of its own.
+// place gives every finding in the lock its line: that of its pointer, or of the nearest above it.
 func (k *checker) place() {
 	text, err := os.ReadFile(k.lockFile)
 	if err != nil {
 		return // it has been read before: whoever took it away since learns no lines
 	}
-	wanted := map[string][]int{} // places in k.all
+	var at []int // in k.all
+	var pointers []string
 	for n, f := range k.all {
-		for at := f.pointer; at != ""; at = at[:strings.LastIndexByte(at, '/')] {
-			wanted[at] = append(wanted[at], n)
+		if f.pointer != "" {
+			at, pointers = append(at, n), append(pointers, f.pointer)
 		}
 	}
-	deepest := map[int]int{}
-	line, counted := 1, 0
-	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
-		if _, err := d.ReadToken(); err != nil {
-			return
-		}
-		of := wanted[string(d.StackPointer())]
-		if of == nil {
-			continue
-		}
-		offset := int(d.InputOffset())
-		line += bytes.Count(text[counted:offset], []byte("\n"))
-		counted = offset
-		begin := 1 + bytes.LastIndexByte(text[:offset], '\n')
-		column := 1 + len(text[begin:offset]) - len(bytes.TrimLeft(text[begin:offset], " "))
-		for _, n := range of {
-			if depth := len(d.StackPointer()); depth > deepest[n] { // the first token there is the name
-				deepest[n], k.all[n].line, k.all[n].column = depth, line, column
-			}
-		}
+	for i, offset := range offsets(text, pointers) {
+		k.all[at[i]].line, k.all[at[i]].column = position(text, offset)
 	}
 }

@@ -42,17 +42,16 @@ func (p placing) of(r refusedJSON, message []byte) string {
 		return within(p.by.Message, p.original(message), r.Pointer)
 	}
 	text := p.original(message)
-	offset := len(text) - len(bytes.TrimLeft(text, blank))
+	offset := len(text) - len(bytes.TrimLeft(text, blanks))
 	if m := atByte.FindStringSubmatch(r.Message); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		offset += n
 	} else if strings.HasSuffix(r.Message, "ends too early") {
 		offset = len(text)
 	}
-	return position(p.by.Message, text, offset)
+	line, column := position(text, min(offset, len(text)))
+	return fmt.Sprintf("%s:%d:%d", p.by.Message, line, column)
 }
-
-const blank = " \t\r\n"
 
 var atByte = regexp.MustCompile(`^at byte (\d+): `)
 
@@ -144,25 +143,8 @@ func pointerOf(err error) string {
 
 // within is the place in a JSON text to which a pointer leads, as file:line:column, or to the nearest above it.
 func within(file string, text []byte, pointer string) string {
-	found, depth, before := 0, -1, 0
-	for d := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowDuplicateNames(true)); ; {
-		if _, err := d.ReadToken(); err != nil {
-			return position(file, text, found)
-		}
-		at, after := string(d.StackPointer()), int(d.InputOffset())
-		between := len(text[before:after]) - len(bytes.TrimLeft(text[before:after], blank+",:"))
-		if (at == pointer || strings.HasPrefix(pointer, at+"/")) && len(at) > depth {
-			found, depth = before+between, len(at)
-		}
-		before = after
-	}
-}
-
-// position is the place of a byte, as file:line:column.
-func position(file string, text []byte, offset int) string {
-	offset = min(offset, len(text))
-	line := 1 + bytes.Count(text[:offset], []byte("\n"))
-	return fmt.Sprintf("%s:%d:%d", file, line, offset-bytes.LastIndexByte(text[:offset], '\n'))
+	line, column := position(text, offsets(text, []string{pointer})[0])
+	return fmt.Sprintf("%s:%d:%d", file, line, column)
 }
 
 // valueAt is the value to which a pointer leads.

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// soon runs something that must end soon, whatever machine it is on, and hold not much more memory.
+// soon runs something that must end soon, whatever machine it is on, and make not much of what is to be collected. The race
+// detector has pools forget what is in them, so that regexp makes all anew: then that is not looked at.
 func soon(t *testing.T, what string, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -20,13 +21,13 @@ func soon(t *testing.T, what string, f func()) {
 	f()
 	took := time.Since(begun)
 	runtime.ReadMemStats(&after)
-	if took > 10*time.Second {
+	if took > time.Minute {
 		t.Errorf("%s took %v", what, took)
 	}
-	if made := (after.TotalAlloc - before.TotalAlloc) >> 20; made > 1000 {
+	if made := (after.TotalAlloc - before.TotalAlloc) >> 20; made > 1000 && !raceDetector {
 		t.Errorf("%s made %d MiB", what, made)
 	}
-	t.Logf("%s: %v", what, took)
+	t.Logf("%s: %v, %d MiB", what, took, (after.TotalAlloc-before.TotalAlloc)>>20)
 }
 
 // repeated is n texts behind each other, with commas between.

@@ -1,0 +1,5 @@
+//go:build !race
+
+package arguments
+
+const raceDetector = false
