@@ -1,9 +1,6 @@
 package coaz_test
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -28,7 +25,7 @@ func TestOtherImplementations(t *testing.T) {
 	for seed := range uint64(3000) {
 		cases = append(cases, generated(seed))
 	}
-	answers := ask(t, dir, cases)
+	answers := npm.Answers[comparison, answer](t, dir, cases)
 	equal, failed := 0, 0
 	explained := map[string]int{}
 	for n, c := range cases {
@@ -53,7 +50,7 @@ func TestOtherImplementations(t *testing.T) {
 	if equal < 1500 || failed < 50 {
 		t.Errorf("only %d results are equal, and %d fail in both: the generator makes too little of it", equal, failed)
 	}
-	for n, a := range ask(t, dir, avoidedCases()) {
+	for n, a := range npm.Answers[comparison, answer](t, dir, avoidedCases()) {
 		d := avoided[n]
 		ours, err := evaluated(t, b, comparison{Expression: d.expression, arguments: `{}`})
 		if err != nil {
@@ -136,34 +133,6 @@ type comparison struct {
 type answer struct {
 	Value any    `json:"value"`
 	Error string `json:"error"`
-}
-
-func ask(t *testing.T, dir string, cases []comparison) []answer {
-	t.Helper()
-	var in bytes.Buffer
-	for _, c := range cases {
-		in.Write(append(jsonOf(t, c), '\n'))
-	}
-	run := exec.CommandContext(t.Context(), "node", "run.mjs")
-	run.Dir, run.Stdin, run.Stderr = dir, &in, os.Stderr
-	out, err := run.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var answers []answer
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var a answer
-		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			t.Fatal(err)
-		}
-		answers = append(answers, a)
-	}
-	if len(answers) != len(cases) {
-		t.Fatalf("%d answers to %d expressions", len(answers), len(cases))
-	}
-	return answers
 }
 
 // evaluated is what the expression yields here, as comparable text.

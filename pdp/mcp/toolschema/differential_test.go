@@ -1,9 +1,6 @@
 package toolschema_test
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -60,7 +57,7 @@ func TestRustCedar(t *testing.T) {
 		cases[n] = caseOf(t, uint64(n))
 	}
 	counted := map[string]int{}
-	answers := askRust(t, dir, append(cases, differences(t)...))
+	answers := npm.Answers[oneCase, answered](t, dir, append(cases, differences(t)...))
 	for n := range cases {
 		compare(t, n, &cases[n], answers[n], counted)
 	}
@@ -135,36 +132,6 @@ func caseOf(t *testing.T, seed uint64) oneCase {
 		c.Requests = append(c.Requests, context)
 	}
 	return c
-}
-
-func askRust(t *testing.T, dir string, cases []oneCase) (all []answered) {
-	var in bytes.Buffer
-	for _, c := range cases {
-		text, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in.Write(append(text, '\n'))
-	}
-	node := exec.CommandContext(t.Context(), "node", "run.mjs")
-	node.Dir, node.Stdin, node.Stderr = dir, &in, os.Stderr
-	out, err := node.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(bytes.NewReader(out))
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		var a answered
-		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, a)
-	}
-	if len(all) != len(cases) {
-		t.Fatalf("%d answers about %d cases", len(all), len(cases))
-	}
-	return all
 }
 
 func compare(t *testing.T, n int, c *oneCase, a answered, counted map[string]int) {

@@ -4,6 +4,9 @@
 package npm
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -27,6 +30,39 @@ func Install(t testing.TB, what string, files fs.FS) (dir string) {
 		Without(t, what, "npm ci: "+err.Error()+"\n"+string(out))
 	}
 	return dir
+}
+
+// Answers runs the script run.mjs of what was installed in dir: it reads a case a line, and writes an answer a line. There must
+// be an answer to each.
+func Answers[Case, Answer any](t testing.TB, dir string, cases []Case) (all []Answer) {
+	t.Helper()
+	var in bytes.Buffer
+	for _, c := range cases {
+		text, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Write(append(text, '\n'))
+	}
+	run := exec.CommandContext(t.Context(), "node", "run.mjs")
+	run.Dir, run.Stdin, run.Stderr = dir, &in, os.Stderr
+	out, err := run.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(out))
+	lines.Buffer(nil, 1<<24)
+	for lines.Scan() {
+		var a Answer
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	if len(all) != len(cases) {
+		t.Fatalf("%d answers to %d cases", len(all), len(cases))
+	}
+	return all
 }
 
 // Without ends a test that lacks what it compares with. It fails the test if CI is set, and skips it elsewhere.
