@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -128,9 +127,5 @@ func shortened(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	text = text[:most-len("…")]
-	for !utf8.ValidString(text) {
-		text = text[:len(text)-1]
-	}
-	return text + "…"
+	return strings.ToValidUTF8(text[:most-len("…")], "") + "…"
 }
