@@ -152,13 +152,13 @@ func (g *Gateway) introduces(l *link, s upstream.Session) jsontext.Value {
 	if file == nil {
 		return s.Server()
 	}
-	said := instructionsOf(s)
+	o, err := rpc.ParseObject(s.Server())
+	said := lock.Server{Instructions: o.GetString("instructions")}
 	locked := lock.Server{Instructions: file.Servers[l.server.Name].Instructions}
-	if said == locked.Instructions {
+	if said.Instructions == locked.Instructions {
 		return s.Server()
 	}
-	g.note(l, file, lock.CompareServer(l.server.Name, locked, lock.Server{Instructions: said}), false)
-	o, err := rpc.ParseObject(s.Server())
+	g.note(l, file, lock.CompareServer(l.server.Name, locked, said), false)
 	switch {
 	case err != nil || !g.o.Lock.Enforce:
 		return s.Server()
