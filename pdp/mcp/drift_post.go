@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/visible"
@@ -100,11 +101,10 @@ func driftSaid(found gate.Drift) evaluation.Drift {
 		d.Change = evaluation.DriftSwapped
 	case lock.Instructions:
 		d.Change = evaluation.DriftInstructions
+	case drift.More:
+		d.Change = evaluation.DriftMore
 	default:
 		d.Change, d.Parts = evaluation.DriftChanged, []string{found.Change}
-	}
-	if d.Tool == "" && d.Change == evaluation.DriftChanged { // it is of the server: there is more than the gateway keeps
-		d.Change, d.Parts = evaluation.DriftMore, nil
 	}
 	return d
 }
