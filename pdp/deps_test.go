@@ -82,6 +82,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/mcp/toolschema", "evaluation pdp/visible", "a schema is made of definitions alone: where they come from, and who asks by it, it is told"},
 	{"pdp/console", "pdp/approval/inbox pdp/httpclient", "its pages are made of what the HTTP API answers to whoever looks at them: it reads no store, and knows no PDP"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
+	{"pdp/visible/hostile", "", "tests of whatever shows text to people read it, in nobody's binary"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
 	{"pdp/when", "", "how people write a time: it knows no clock, and nothing of what happened then"},
 	{"pdp/server/config", "pdp/plainfile pdp/spelling pdp/when", "it reads a file into any struct: what the keys mean, their program knows"},
