@@ -80,6 +80,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/mcp/mcptest", "pdp/pdptest/lies pdp/pdptest/npm", "partners of a gateway for tests, in nobody's binary: what they would share with it they could not find fault with"},
 	{"pdp/mcp/wire", "evaluation pdp/visible", "a gateway sends these messages from outside our server, so they know neither the server nor the store"},
 	{"pdp/mcp/toolschema", "evaluation pdp/visible", "a schema is made of definitions alone: where they come from, and who asks by it, it is told"},
+	{"pdp/console/page", "pdp/visible", "a page is a function of what it shows: it knows no HTTP, no session and no clock"},
 	{"pdp/visible", "", "text is made harmless without knowing for what screen"},
 	{"pdp/spelling", "", "how far apart two names are: it knows nothing of what they name"},
 	{"pdp/when", "", "how people write a time: it knows no clock, and nothing of what happened then"},
