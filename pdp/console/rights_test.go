@@ -2,8 +2,8 @@ package console_test
 
 import (
 	"net/http"
-	"testing"
 	"strings"
+	"testing"
 )
 
 // rightsActions are what a person can say about an approval request, each as the API takes it.

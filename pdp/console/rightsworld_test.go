@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -88,6 +89,7 @@ func rightsPeople() []rightsPerson {
 type rightsWorld struct {
 	*pdptest.Server
 	t    testing.TB
+	data string
 	keys *auth.Keys
 	// secret is the API key of each person by name, and of the program that asks as pep.
 	secret map[string]string
@@ -99,10 +101,10 @@ type rightsWorld struct {
 
 func openRights(t testing.TB, people []rightsPerson, options ...pdptest.Option) *rightsWorld {
 	t.Helper()
-	data := t.TempDir()
-	keys, err := auth.OpenKeys(data)
+	w := &rightsWorld{t: t, data: t.TempDir(), secret: map[string]string{}, now: pdptest.Now}
+	var err error
+	w.keys, err = auth.OpenKeys(w.data)
 	rightsMust(t, err)
-	w := &rightsWorld{t: t, keys: keys, secret: map[string]string{}, now: pdptest.Now}
 	for _, p := range people {
 		if p.by == byAPIKey || p.by == byIssuer {
 			w.grants(p)
@@ -113,15 +115,20 @@ func openRights(t testing.TB, people []rightsPerson, options ...pdptest.Option) 
 	for _, lead := range rightsLeads {
 		entities += fmt.Sprintf(`,{"uid":{"type":"user","id":%q},"attrs":{},"parents":[{"type":"team","id":"leads"}]}`, lead)
 	}
-	own := func(c *server.Config) {
-		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, w.clock, nil
-		c.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 100_000, MaxPendingPerTenant: 100_000, MaxPendingPerCaller: 100_000, NewPerMinutePerSubject: 100_000}
-	}
-	w.Server = pdptest.Start(t, pdptest.Bundle(map[string]string{
+	w.open(pdptest.Bundle(map[string]string{
 		"a.cedar": rightsPolicies, "obligations.yaml": rightsObligations, "entities/e.json": entities + "]",
 		"tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"read", resource);`,
-	}), append([]pdptest.Option{own}, options...)...)
+	}), options...)
 	return w
+}
+
+func (w *rightsWorld) open(bundle pdp.Source, options ...pdptest.Option) {
+	w.t.Helper()
+	own := func(c *server.Config) {
+		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = w.data, w.clock, nil
+		c.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 100_000, MaxPendingPerTenant: 100_000, MaxPendingPerCaller: 100_000, NewPerMinutePerSubject: 100_000}
+	}
+	w.Server = pdptest.Start(w.t, bundle, append([]pdptest.Option{own}, options...)...)
 }
 
 func rightsMust(t testing.TB, err error) {
@@ -189,7 +196,7 @@ func (w *rightsWorld) asks(who, question string) string {
 	}
 	got := w.api(who, http.MethodPost, "/v1/authorize", question)
 	if err := json.Unmarshal([]byte(got.Body), &told, json.MatchCaseInsensitiveNames(true)); got.Status != http.StatusOK || err != nil || told.Approval.Status != "pending" {
-		w.t.Fatalf("%s asks %s: got %d %s", who, question, got.Status, got.Body)
+		w.t.Fatalf("%s asks %.500s: got %d %.500s", who, question, got.Status, got.Body)
 	}
 	return told.Approval.ID
 }

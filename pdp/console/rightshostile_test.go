@@ -1,0 +1,138 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/visible/hostile"
+)
+
+// rightsHarmless is what stands in each field of the approval request that the others are compared with.
+const rightsHarmless = "harmless"
+
+// rightsText is an approval request with one text in every field that people are shown.
+type rightsText struct{ text, id string }
+
+// rightsCedar, rightsYAML and rightsJSON are a text as a literal of each, whatever is in it.
+func rightsCedar(text string) string { return rightsEscaped(text, `\u{%x}`) }
+func rightsYAML(text string) string  { return rightsEscaped(text, `\U%08x`) }
+func rightsJSON(text string) string {
+	encoded, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	return string(encoded)
+}
+
+func rightsEscaped(text, as string) string {
+	var b strings.Builder
+	for _, r := range text {
+		fmt.Fprintf(&b, as, r)
+	}
+	return `"` + b.String() + `"`
+}
+
+// rightsBrief is the beginning of a text, for what is no place for a long one.
+func rightsBrief(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "")
+}
+
+// rightsHostileFiles is a bundle in which each text is the id of a policy and the template and the message of the
+// obligation that it has.
+func rightsHostileFiles(texts []string) map[string]string {
+	var policies, obligations strings.Builder
+	policies.WriteString(`@id("people") permit(principal is user, action == Action::"approval.decide", resource is Approval);`)
+	files := map[string]string{"bundle.yaml": "volatile: [note]\n"}
+	for n, text := range texts {
+		files[fmt.Sprintf("%d.cedar", n)] = fmt.Sprintf("@id(%s) @obligation(\"ask-%d\") permit(principal, action, resource) when { context has n && context.n == %d };",
+			rightsCedar(fmt.Sprint(n, rightsBrief(text, 300))), n, n)
+		fmt.Fprintf(&obligations, "ask-%d: {type: approval_required, properties: {template: %s, message: %s, quorum: 3, timeout: 12h, delegable: true}}\n",
+			n, rightsYAML(strings.ReplaceAll(rightsBrief(text, 300), "${", "$ {")+"."), rightsYAML(strings.ReplaceAll(rightsBrief(text, 300), "${", "$ {")+" ${principal.id} ${resource.id} ${action.name} ${context.note}"))
+	}
+	files["a.cedar"], files["obligations.yaml"] = policies.String(), obligations.String()
+	return files
+}
+
+type rightsHostileWorld struct {
+	*rightsWorld
+	texts []rightsText
+}
+
+// openRightsHostile is a server where an approval request waits for each text, with it in every field. The second is
+// the harmless one.
+func openRightsHostile(t testing.TB, options ...pdptest.Option) *rightsHostileWorld {
+	t.Helper()
+	texts := append([]string{rightsHarmless + " too", rightsHarmless}, hostile.UTF8()...)
+	w := &rightsWorld{t: t, data: t.TempDir(), secret: map[string]string{}, now: pdptest.Now}
+	var err error
+	w.keys, err = auth.OpenKeys(w.data)
+	rightsMust(t, err)
+	// Who asks with one text says something about the request with the next one.
+	grant := func(who, key, principal string, permissions ...auth.Permission) error {
+		secret, err := w.keys.Add(auth.KeySpec{Name: key, Principal: auth.Principal{Type: "user", ID: principal}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
+		w.secret[who] = secret
+		return err
+	}
+	rightsMust(t, grant("approver", "approver", "mia", auth.Approve))
+	rightsMust(t, grant("ida", "ida", "ida", auth.Approve))
+	for n, text := range texts {
+		who := strconv.Itoa(n)
+		principal := rightsBrief(text, 50) + "!"
+		if grant(who, text, principal, auth.Decide, auth.Approve) != nil { // a key has no such name
+			rightsMust(t, grant(who, "key "+who, principal, auth.Decide, auth.Approve))
+		}
+	}
+	w.open(pdptest.Bundle(rightsHostileFiles(texts)), options...)
+	h := &rightsHostileWorld{rightsWorld: w}
+	for n, text := range texts {
+		h.texts = append(h.texts, rightsText{text, h.files(n, text)})
+	}
+	return h
+}
+
+// files has a text be in every field of an approval request, and of what people say about it.
+func (w *rightsHostileWorld) files(n int, text string) (id string) {
+	w.t.Helper()
+	// Where it is long it stands whole in the arguments alone: a record has no room for more.
+	who, whole, text := strconv.Itoa(n), rightsJSON(text), rightsBrief(text, 1000)
+	t := rightsJSON(text)
+	named := func(suffix string) string { return rightsJSON(text + suffix) }
+	members := fmt.Sprintf(`%s:%s,%s:[%s,{%s:%s}]`, t, t, named(" list"), t, t, t)
+	id = w.asks(who, fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":%s,"actor_type":"agent","roles":[%s],%s:%s},
+		"action":%s,"resource":{"type":"tool","id":%s,"labels":{%s}},
+		"context":{"n":%d,"arguments":{%s,"plain":%s},"note":%s,%s:%s,"justification":%s,"agent":%s,"on_behalf_of":[{"type":"user","id":%s}]}}`,
+		named(" a"), t, named(" property"), t, named(" b"), named(" c"), members, n, members, whole, t, named(" member"), t, t, named(" d"), named(" e")))
+	say := func(key, decision, to string) {
+		body := fmt.Sprintf(`{"decision":%q,"reason":%s`, decision, named(" r"))
+		if to != "" {
+			body += `,"to":` + rightsJSON(auth.Principal{Type: "user", ID: to}.String())
+		}
+		if got := w.api(key, http.MethodPost, "/v1/approvals/"+id+"/decision", body+"}"); got.Status != http.StatusOK {
+			w.t.Fatalf("%q: %s: got %d %s", text, decision, got.Status, got.Body)
+		}
+	}
+	if n == 0 {
+		return id
+	}
+	say("ida", "delegate", rightsBrief(text, 50)+"?")
+	say(strconv.Itoa(n-1), "approve", "")
+	return id
+}
+
+func TestRightsHostileAPI(t *testing.T) {
+	w := openRightsHostile(t)
+	t.Log(len(w.texts))
+	t.Log(w.api("approver", "GET", "/v1/approvals/"+w.texts[3].id, "").Body)
+	_ = server.Config{}
+}
