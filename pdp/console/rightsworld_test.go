@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"sync"
@@ -131,6 +132,9 @@ func (w *rightsWorld) open(bundle pdp.Source, options ...pdptest.Option) {
 	w.Server = pdptest.Start(w.t, bundle, append([]pdptest.Option{own}, options...)...)
 }
 
+// rightsConsole turns the console on.
+func rightsConsole(c *server.Config) { c.Console = &server.ConsoleConfig{} }
+
 func rightsMust(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -203,8 +207,19 @@ func (w *rightsWorld) asks(who, question string) string {
 
 // rightsState is a state of an approval request, and how one gets there.
 type rightsState struct {
-	name, tool, tenant string
-	then               func(w *rightsWorld, id string, n int)
+	name, tool, tenant, by string
+	then                   func(w *rightsWorld, id string, n int)
+}
+
+// asker is who files it.
+func (s rightsState) asker() string {
+	switch {
+	case s.by != "":
+		return s.by
+	case s.tenant != "":
+		return "pep"
+	}
+	return "asked"
 }
 
 const (
@@ -221,6 +236,7 @@ func rightsStates() []rightsState {
 	}
 	return []rightsState{
 		{name: "pending", tool: "one"},
+		{name: "pending, of a program", tool: "one", by: "only decide"},
 		{name: "not delegable", tool: "fixed"},
 		{name: "of a template without approvers", tool: "nobodys"},
 		{name: "of another tenant", tool: "one", tenant: "acme"},
@@ -247,13 +263,7 @@ func rightsStates() []rightsState {
 func (w *rightsWorld) makes(s rightsState) (id string) {
 	w.t.Helper()
 	w.n++
-	tenant, who := s.tenant, "asked"
-	if tenant == "" {
-		tenant = "default"
-	} else {
-		who = "pep"
-	}
-	id = w.asks(who, rightsQuestion(s.tool, tenant, w.n, ""))
+	id = w.asks(s.asker(), rightsQuestion(s.tool, cmp.Or(s.tenant, "default"), w.n, ""))
 	if s.then != nil {
 		s.then(w, id, w.n)
 	}
