@@ -28,14 +28,14 @@ func (c Config) checkListen() error {
 	if listener.IsLoopback(c.Listen) {
 		return nil
 	}
-	return c.exposable()
+	return c.exposable(c.Listen, DefaultListen)
 }
 
-// exposable says why only this machine may be let in. TLS is needed because everybody on the way could read, and use, a
-// credential without it.
-func (c Config) exposable() error {
+// exposable says why only this machine may be let in at an address. TLS is needed because everybody on the way could
+// read, and use, a credential without it.
+func (c Config) exposable(at, safe string) error {
 	if c.TLS.CertFile == "" {
-		return fmt.Errorf("refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add --tls-cert and --tls-key", c.Listen, DefaultListen)
+		return fmt.Errorf("refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add --tls-cert and --tls-key", at, safe)
 	}
 	return nil
 }
