@@ -42,7 +42,10 @@ func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 
 func (c *Console) showLogin(w http.ResponseWriter, r *http.Request, status int, next string, problem page.Label) {
 	view := page.Login{Layout: c.layout("Log in"), Key: true, Next: page.Typed(next), Problem: problem}
-	if c.options.OIDC() != nil {
+	if config := c.options.OIDC(); config != nil {
+		if issuer, err := url.Parse(config.Issuer); err == nil {
+			view.Provider = page.Line(issuer.Host)
+		}
 		view.OIDC = page.Href(c.link(oidcPath) + "?" + url.Values{nextField: {next}}.Encode())
 	}
 	c.show(w, r, status, view)
