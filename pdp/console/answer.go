@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,15 +12,14 @@ import (
 
 // show answers with a page. Nothing is sent of a page that cannot be written whole.
 func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, view page.View) {
-	var text bytes.Buffer
-	if err := page.Write(&text, view); err != nil {
+	text, err := page.Render(view)
+	if err != nil {
 		c.options.Log.ErrorContext(r.Context(), "a page of the console cannot be written", "error", err)
 		status = http.StatusInternalServerError
-		text.Reset()
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes())
+	_, _ = w.Write(text)
 }
 
 // redirect sends the browser to a path of the console, such as /approvals.
