@@ -57,6 +57,7 @@ func (s *Server) routes(route registrar) {
 		answered: &s.telemetry.Decisions,
 	}
 	decisions.register(route)
+	registerMe(s.door, route)
 	s.approvals.Routes(route)
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp}
