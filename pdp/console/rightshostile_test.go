@@ -76,11 +76,8 @@ type rightsHostileWorld struct {
 func openRightsHostile(t testing.TB, options ...pdptest.Option) *rightsHostileWorld {
 	t.Helper()
 	texts := append([]string{rightsHarmless + " too", rightsHarmless}, hostile.UTF8()...)
-	w := &rightsWorld{t: t, data: t.TempDir(), secret: map[string]string{}, now: pdptest.Now}
+	w := newRightsWorld(t)
 	began0 := time.Now()
-	var err error
-	w.keys, err = auth.OpenKeys(w.data)
-	rightsMust(t, err)
 	// Who asks with one text says something about the request with the next one.
 	grant := func(who, key, principal string, permissions ...auth.Permission) error {
 		secret, err := w.keys.Add(auth.KeySpec{Name: key, Principal: auth.Principal{Type: "user", ID: principal}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})

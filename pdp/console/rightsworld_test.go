@@ -3,7 +3,10 @@ package console_test
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -35,7 +38,7 @@ nobodys: {type: approval_required, properties: {template: nobody, timeout: 12h, 
 `
 
 // rightsLeads are in the team of those whom the policies let decide.
-var rightsLeads = []string{"mia", "vera", "ada", "olga", "lena", "rex", "acme", "all", "ida"}
+var rightsLeads = []string{"mia", "vera", "ada", "olga", "lena", "rex", "acme", "all", "ida", "olive"}
 
 // rightsPerson is somebody of a kind. The kinds are in [rightsPeople].
 type rightsPerson struct {
@@ -46,7 +49,7 @@ type rightsPerson struct {
 	permissions []auth.Permission
 	// by is how the person logs in.
 	by rightsLogin
-	// groups is the claim of a person who logs in at an issuer.
+	// groups is the claim of a person who logs in at an issuer. An API key of theirs may do the same.
 	groups []string
 	// revoked is set if the person's key is revoked after they logged in.
 	revoked bool
@@ -61,6 +64,9 @@ const (
 	byIssuer
 	byCertificate
 )
+
+// rightsProgram is the name in the certificate of a program.
+const rightsProgram = "program.example"
 
 // rightsPeople are people of every kind: the permission that others lack, the one who lacks it alone, and everybody who
 // has something to do with an approval request. Where only a permission is missing, the person is a lead.
@@ -80,6 +86,15 @@ func rightsPeople() []rightsPerson {
 		{name: "of acme", principal: "acme", tenants: []string{"acme"}, permissions: []auth.Permission{auth.Approve}},
 		{name: "all tenants", principal: "all", tenants: []string{"*"}, permissions: []auth.Permission{auth.Approve}},
 	}
+	people = append(people,
+		rightsPerson{name: "by issuer", by: byIssuer, groups: []string{"staff", "approvers"}, principal: "olive", tenants: here, permissions: []auth.Permission{auth.Approve}},
+		rightsPerson{name: "by issuer, unlisted", by: byIssuer, groups: []string{"approvers"}, principal: "eve", tenants: here, permissions: []auth.Permission{auth.Approve}},
+		rightsPerson{name: "by issuer, auditor", by: byIssuer, groups: []string{"auditors"}, principal: "lena", tenants: here, permissions: []auth.Permission{auth.LogRead}},
+		rightsPerson{name: "by issuer, of acme", by: byIssuer, groups: []string{"acme"}, principal: "olive", tenants: []string{"acme"}, permissions: []auth.Permission{auth.Approve}},
+		// An API key may do something, so theirs may do what is nothing here.
+		rightsPerson{name: "by issuer, of no group", by: byIssuer, groups: []string{"staff"}, principal: "lena", tenants: here, permissions: []auth.Permission{auth.Search}},
+		rightsPerson{name: rightsProgram, by: byCertificate},
+	)
 	for _, p := range []auth.Permission{auth.Decide, auth.Search, auth.Explain, auth.LogRead, auth.LogAdmin, auth.Request, auth.Relay} {
 		people = append(people, rightsPerson{name: "only " + string(p), principal: "lena", tenants: here, permissions: []auth.Permission{p}})
 	}
@@ -92,20 +107,21 @@ type rightsWorld struct {
 	t    testing.TB
 	data string
 	keys *auth.Keys
-	// secret is the API key of each person by name, and of the program that asks as pep.
-	secret map[string]string
+	// secret is the API key of each person by name, and of the program that asks as pep; connects are the connections of
+	// those who have certificates.
+	secret   map[string]string
+	connects map[string]http.RoundTripper
+	issuer   *rightsIssuer
 
 	mu  sync.Mutex
 	now time.Time
 	n   int
 }
 
-func openRights(t testing.TB, people []rightsPerson, options ...pdptest.Option) *rightsWorld {
+// openRights is a server with people, who come by TLS.
+func openRights(t testing.TB, people []rightsPerson) *rightsWorld {
 	t.Helper()
-	w := &rightsWorld{t: t, data: t.TempDir(), secret: map[string]string{}, now: pdptest.Now}
-	var err error
-	w.keys, err = auth.OpenKeys(w.data)
-	rightsMust(t, err)
+	w := newRightsWorld(t)
 	for _, p := range people {
 		if p.by == byAPIKey || p.by == byIssuer {
 			w.grants(p)
@@ -116,24 +132,56 @@ func openRights(t testing.TB, people []rightsPerson, options ...pdptest.Option) 
 	for _, lead := range rightsLeads {
 		entities += fmt.Sprintf(`,{"uid":{"type":"user","id":%q},"attrs":{},"parents":[{"type":"team","id":"leads"}]}`, lead)
 	}
+	w.issuer = openRightsIssuer(t, w.clock)
+	byTLS, then := w.certified()
 	w.open(pdptest.Bundle(map[string]string{
 		"a.cedar": rightsPolicies, "obligations.yaml": rightsObligations, "entities/e.json": entities + "]",
 		"tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"read", resource);`,
-	}), options...)
+	}), byTLS, func(c *server.Config) { c.Console.OIDC = w.issuer.config() })
+	then()
 	return w
 }
 
+// newRightsWorld has no server yet. Its files are in memory, if there is such a place: nothing here is about disks.
+func newRightsWorld(t testing.TB) *rightsWorld {
+	t.Helper()
+	data, err := os.MkdirTemp("/dev/shm", "console")
+	if err != nil {
+		data = t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(data) })
+	w := &rightsWorld{t: t, data: data, secret: map[string]string{}, connects: map[string]http.RoundTripper{}, now: pdptest.Now}
+	w.keys, err = auth.OpenKeys(w.data)
+	rightsMust(t, err)
+	return w
+}
+
+// open starts the server with its console.
 func (w *rightsWorld) open(bundle pdp.Source, options ...pdptest.Option) {
 	w.t.Helper()
 	own := func(c *server.Config) {
 		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = w.data, w.clock, nil
 		c.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 100_000, MaxPendingPerTenant: 100_000, MaxPendingPerCaller: 100_000, NewPerMinutePerSubject: 100_000}
+		c.Console = &server.ConsoleConfig{}
 	}
 	w.Server = pdptest.Start(w.t, bundle, append([]pdptest.Option{own}, options...)...)
 }
 
-// rightsConsole turns the console on.
-func rightsConsole(c *server.Config) { c.Console = &server.ConsoleConfig{} }
+// certified has the server, and its people, come by TLS, and a program with a certificate.
+func (w *rightsWorld) certified() (option pdptest.Option, then func()) {
+	w.t.Helper()
+	authority := pdptest.NewAuthority(w.t)
+	certificate, key := authority.Server()
+	option = func(c *server.Config) {
+		c.TLS = server.TLSFiles{CertFile: certificate, KeyFile: key, ClientCAFile: authority.File}
+		c.Auth.MTLS = []auth.MTLSRule{{SAN: rightsProgram, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}}}}
+	}
+	return option, func() {
+		w.Trust(authority, authority.Client(rightsProgram))
+		w.connects[rightsProgram] = w.Client.Transport
+		w.Trust(authority)
+	}
+}
 
 func rightsMust(t testing.TB, err error) {
 	t.Helper()
@@ -166,16 +214,32 @@ func (w *rightsWorld) pass(d time.Duration) {
 }
 
 // api asks the API as somebody, by name.
-func (w *rightsWorld) api(who, method, path, body string) pdptest.Response {
+func (w *rightsWorld) api(who, method, path, body string) (got pdptest.Response) {
 	w.t.Helper()
-	header := []string{"Authorization", ""}
+	r, err := http.NewRequestWithContext(w.t.Context(), method, w.URL+path, strings.NewReader(body))
+	rightsMust(w.t, err)
 	if secret := w.secret[who]; secret != "" {
-		header[1] = "Bearer " + secret
+		r.Header.Set("Authorization", "Bearer "+secret)
 	}
 	if body != "" {
-		header = append(header, "Content-Type", "application/json")
+		r.Header.Set("Content-Type", "application/json")
 	}
-	return w.Do(method, path, body, header...)
+	answer, err := w.transport(who).RoundTrip(r)
+	rightsMust(w.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	read, err := io.ReadAll(answer.Body)
+	rightsMust(w.t, err)
+	return pdptest.Response{Status: answer.StatusCode, Header: answer.Header, Body: string(read)}
+}
+
+// transport is by what the requests of somebody come.
+func (w *rightsWorld) transport(who string) http.RoundTripper {
+	for _, one := range []http.RoundTripper{w.connects[who], w.Client.Transport} {
+		if one != nil {
+			return one
+		}
+	}
+	return http.DefaultTransport
 }
 
 // says has somebody do what must succeed.
@@ -237,6 +301,7 @@ func rightsStates() []rightsState {
 	return []rightsState{
 		{name: "pending", tool: "one"},
 		{name: "pending, of a program", tool: "one", by: "only decide"},
+		{name: "pending, of a certificate", tool: "one", by: rightsProgram},
 		{name: "not delegable", tool: "fixed"},
 		{name: "of a template without approvers", tool: "nobodys"},
 		{name: "of another tenant", tool: "one", tenant: "acme"},
@@ -262,10 +327,13 @@ func rightsStates() []rightsState {
 // makes makes an approval request that is in a state.
 func (w *rightsWorld) makes(s rightsState) (id string) {
 	w.t.Helper()
+	w.mu.Lock()
 	w.n++
-	id = w.asks(s.asker(), rightsQuestion(s.tool, cmp.Or(s.tenant, "default"), w.n, ""))
+	n := w.n
+	w.mu.Unlock()
+	id = w.asks(s.asker(), rightsQuestion(s.tool, cmp.Or(s.tenant, "default"), n, ""))
 	if s.then != nil {
-		s.then(w, id, w.n)
+		s.then(w, id, n)
 	}
 	if s.name == rightsExpired {
 		w.pass(2 * time.Minute)
