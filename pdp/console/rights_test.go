@@ -43,7 +43,7 @@ func (w *rightsWorld) logIn(people []rightsPerson) (all []rightsKnown) {
 				w.t.Errorf("%s logs in: got %d, want %d", p.name, got, want)
 			}
 		case byIssuer:
-			if got := w.issuer.logIn(one.web, p); got.status != http.StatusSeeOther || got.location != "/approvals" {
+			if got := one.web.logInAtProvider(p); got.status != http.StatusSeeOther || got.location != "/approvals" {
 				w.t.Errorf("%s logs in: got %d to %s", p.name, got.status, got.location)
 			}
 		}

@@ -68,6 +68,19 @@ func (b *rightsWeb) logIn(secret string) rightsPage {
 	return b.post("/login", url.Values{"key": {secret}})
 }
 
+// logInAtProvider has somebody go to the provider, and come back.
+func (b *rightsWeb) logInAtProvider(p rightsPerson) rightsPage {
+	b.w.t.Helper()
+	b.w.provider.Person = map[string]any{"sub": p.principal, "groups": p.groups}
+	sent := b.get("/login/oidc")
+	asked, err := url.Parse(sent.location)
+	if err != nil || asked.Path != "/authorize" {
+		b.w.t.Fatalf("the browser is sent to %d %s", sent.status, sent.location)
+	}
+	answer := url.Values{"state": {asked.Query().Get("state")}, "code": {b.w.provider.Code(asked.Query())}, "iss": {b.w.provider.URL}}
+	return b.get("/login/callback?" + answer.Encode())
+}
+
 // rightsForm is a form of a page, with what it sends besides what a person writes and presses.
 type rightsForm struct {
 	to      string

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp"
+	"policy-service/pdp/console/oidctest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -111,7 +112,7 @@ type rightsWorld struct {
 	// those who have certificates.
 	secret   map[string]string
 	connects map[string]http.RoundTripper
-	issuer   *rightsIssuer
+	provider *oidctest.Provider
 
 	mu  sync.Mutex
 	now time.Time
@@ -132,14 +133,25 @@ func openRights(t testing.TB, people []rightsPerson) *rightsWorld {
 	for _, lead := range rightsLeads {
 		entities += fmt.Sprintf(`,{"uid":{"type":"user","id":%q},"attrs":{},"parents":[{"type":"team","id":"leads"}]}`, lead)
 	}
-	w.issuer = openRightsIssuer(t, w.clock)
+	w.provider = oidctest.Start(t, w.clock)
 	byTLS, then := w.certified()
 	w.open(pdptest.Bundle(map[string]string{
 		"a.cedar": rightsPolicies, "obligations.yaml": rightsObligations, "entities/e.json": entities + "]",
 		"tenants/acme/a.cedar": `@id("acme") permit(principal is agent, action == Action::"read", resource);`,
-	}), byTLS, func(c *server.Config) { c.Console.OIDC = w.issuer.config() })
+	}), byTLS, func(c *server.Config) { c.Console.OIDC = rightsOIDC(w.provider) })
 	then()
 	return w
+}
+
+// rightsOIDC has the provider where the people of [rightsPeople] log in.
+func rightsOIDC(p *oidctest.Provider) *auth.OIDC {
+	grant := func(group, tenant string, permission auth.Permission) auth.ClaimGrant {
+		return auth.ClaimGrant{Claim: "groups", Value: group, Permissions: []auth.Permission{permission}, Tenants: []string{tenant}}
+	}
+	return &auth.OIDC{
+		Issuer: p.URL, ClientID: oidctest.Client, Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"},
+		Grants: []auth.ClaimGrant{grant("approvers", "default", auth.Approve), grant("auditors", "default", auth.LogRead), grant("acme", "acme", auth.Approve)},
+	}
 }
 
 // newRightsWorld has no server yet. Its files are in memory, if there is such a place: nothing here is about disks.
