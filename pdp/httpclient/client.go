@@ -38,6 +38,9 @@ type Options struct {
 	Credential string
 	// Roots are the authorities to trust; nil is those of the system.
 	Roots *x509.CertPool
+	// Transport carries the requests, such as to a server in the same process. The default opens connections, and
+	// trusts Roots.
+	Transport http.RoundTripper
 	// Wait waits between attempts. The default waits in real time.
 	Wait func(context.Context, time.Duration) error
 }
@@ -65,16 +68,22 @@ func New(baseURL string, o Options) (*Server, error) {
 	if s.wait == nil {
 		s.wait = wait
 	}
-	s.http.Transport = &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSHandshakeTimeout: dialTimeout,
-		TLSClientConfig:     &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2:   true,
-		IdleConnTimeout:     time.Minute,
+	if s.http.Transport = o.Transport; o.Transport == nil {
+		s.http.Transport = connections(o.Roots)
 	}
 	s.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s, nil
+}
+
+func connections(roots *x509.CertPool) http.RoundTripper {
+	return &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		TLSClientConfig:     &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		ForceAttemptHTTP2:   true,
+		IdleConnTimeout:     time.Minute,
+	}
 }
 
 func loopback(host string) bool {

@@ -37,6 +37,9 @@ type Caller struct {
 	AllTenants  bool
 	Tenants     []string
 	Permissions []Permission
+	// apart is what the caller may do if not every permission is in every tenant, with one permission each.
+	// Tenants and Permissions are empty then, until [Caller.In] or [Caller.Where] says which of it counts.
+	apart []Grant
 	// Principal is who the caller is to policies, where the credential says it.
 	Principal Principal
 	// Registered says that the caller has declared, once and for all, the

@@ -13,17 +13,23 @@ type Authenticator struct {
 	Keys *Keys
 	JWT  *JWT
 	MTLS *MTLS
+	// Console knows those who log in to the console by an issuer.
+	Console *Console
 }
 
 // Configured reports whether there are credentials. While there are none the
 // rule is [Loopback], and the server must listen on loopback only.
 func (a *Authenticator) Configured() bool {
-	return a.JWT != nil || a.MTLS != nil || a.Keys != nil && a.Keys.Configured()
+	return a.JWT != nil || a.MTLS != nil || a.Console != nil || a.Keys != nil && a.Keys.Configured()
 }
 
 // Authenticate says who a request comes from. Its error is a [*Refusal]. If a gateway sends it for a
-// person, it comes from the person; see [ApproverToken].
+// person, it comes from the person; see [ApproverToken]. If its context has a login, it comes from whoever logged in and
+// from nobody else; see [Login.Context].
 func (a *Authenticator) Authenticate(r *http.Request) (Caller, error) {
+	if login, ok := r.Context().Value(loginKey{}).(Login); ok {
+		return a.loggedIn(r, login)
+	}
 	caller, err := a.authorization(r)
 	if tokens, brought := r.Header[ApproverToken]; brought && err == nil {
 		return a.relayed(r, caller, tokens)
@@ -38,8 +44,8 @@ func (a *Authenticator) authorization(r *http.Request) (Caller, error) {
 	}
 	// A server that cannot tell which keys were revoked does not know enough of
 	// its callers to answer any.
-	if a.Keys != nil && a.Keys.Err() != nil {
-		return Caller{}, invalid("credentials cannot be checked at the moment; the operator finds the cause in the log")
+	if err := a.unchecked(); err != nil {
+		return Caller{}, err
 	}
 	switch headers := r.Header["Authorization"]; {
 	case len(headers) > 1:
@@ -66,7 +72,7 @@ func (a *Authenticator) header(r *http.Request, header string) (Caller, error) {
 	case strings.HasPrefix(credential, keyPrefix):
 		return a.key(credential)
 	case a.JWT != nil:
-		caller, err := a.JWT.Verify(r.Context(), credential)
+		caller, err := a.JWT.bearer(r.Context(), credential, "", a.Console)
 		return as(ByToken, caller, err)
 	default:
 		return Caller{}, invalid("tokens are not taken here; send an API key")
@@ -104,7 +110,7 @@ func (a *Authenticator) InForce(tenant, caller string) bool {
 	case "key":
 		return a.Keys != nil && a.Keys.holds(tenant, name, Approve)
 	case "jwt":
-		return a.JWT.lets(tenant, name, "")
+		return a.JWT.lets(tenant, name, "") || a.Console.lets(tenant, name)
 	case "mtls":
 		return a.MTLS != nil && slices.ContainsFunc(a.MTLS.rules, func(r MTLSRule) bool { return r.SAN == name && r.lets(tenant, Approve) })
 	}

@@ -40,6 +40,10 @@ func (g Grant) check() error {
 			return fmt.Errorf("there is no permission %q; try decide, search, explain, log.read, log.admin, request, approve or relay", p)
 		}
 	}
+	return g.checkObligations()
+}
+
+func (g Grant) checkObligations() error {
 	for _, obligation := range g.Obligations {
 		if !isName(obligation) {
 			return fmt.Errorf("%q is no obligation type; try one such as approval_required", obligation)

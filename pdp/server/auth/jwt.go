@@ -75,15 +75,19 @@ func NewJWT(issuers []JWTIssuer, options JWTOptions) (*JWT, error) {
 			errs = append(errs, fmt.Errorf("%s[%d]: %w", options.Place, i, err))
 			continue
 		}
-		j.issuers = append(j.issuers, issuer{config, source, &signatures{}})
-		for _, name := range config.Algorithms {
-			j.algorithms = append(j.algorithms, jose.SignatureAlgorithm(name))
-		}
+		j.add(config, source)
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	return j, nil
+}
+
+func (j *JWT) add(config JWTIssuer, source keySource) {
+	j.issuers = append(j.issuers, issuer{config, source, &signatures{}})
+	for _, name := range config.Algorithms {
+		j.algorithms = append(j.algorithms, jose.SignatureAlgorithm(name))
+	}
 }
 
 // source has the keys of an issuer: those known already, where it is there already.
@@ -114,21 +118,27 @@ func (j *JWT) Warm(ctx context.Context) {
 	all.Wait()
 }
 
-// Verify says who a token is of that came by itself. Its error is a [*Refusal], and tells only
-// the issuer's own callers what is wrong: others see one text.
-func (j *JWT) Verify(ctx context.Context, token string) (Caller, error) {
-	return j.verify(ctx, token, "")
-}
-
-// VerifyRelayed says who a token is of that came beside the key of that name, and counts there.
-func (j *JWT) VerifyRelayed(ctx context.Context, token, key string) (Caller, error) {
-	return j.verify(ctx, token, key)
-}
-
-func (j *JWT) verify(ctx context.Context, token, key string) (Caller, error) {
+// bearer says who a bearer token is of, which came by itself or beside the key of that name. Its error is a [*Refusal],
+// and tells only the issuer's own callers what is wrong: others see one text. console's tokens are no bearer tokens.
+func (j *JWT) bearer(ctx context.Context, token, key string, console *Console) (Caller, error) {
 	v, err := j.verified(ctx, token, key)
+	if err == nil {
+		err = console.owns(v.claims)
+	}
 	if err != nil {
 		return Caller{}, err
+	}
+	return v.holder()
+}
+
+// holder is whose verified token it is.
+func (v verified) holder() (Caller, error) {
+	if v.issuer.Grants != nil {
+		token, err := v.read()
+		if err != nil {
+			return Caller{}, err
+		}
+		return v.issuer.holder(token.Issuer, token.Subject, token.Claims), nil
 	}
 	caller := v.issuer.caller(tokenCaller + v.claims.Issuer + "#" + v.claims.Subject)
 	caller.Principal = v.issuer.Principal.of(v.token)

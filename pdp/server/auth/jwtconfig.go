@@ -34,6 +34,8 @@ type JWTIssuer struct {
 	// that are not theirs, so by itself one is good for nothing here.
 	RelayedBy []string `yaml:"relayed_by" min:"1" doc:"The names of the API keys with the permission relay that bring such tokens, if audience is that of a gateway. The token counts in Approver-Token beside one of these keys, and nowhere else. permissions is [approve] then."`
 	Grant     `yaml:",inline"`
+	// Grants stand in place of Permissions and Tenants: what the holder of a token may do if claims say so.
+	Grants []ClaimGrant `yaml:"-" min:"1" instead:"permissions,tenants" doc:"What the holder of a token may do, by what its claims say, in place of permissions and tenants. All that match count, each in its own tenants. Whom none matches may do nothing."`
 }
 
 // leastRefresh is more than fetchEvery: the one fetch that must be is never one too many.
@@ -76,10 +78,29 @@ func (i JWTIssuer) check() error {
 	if err := i.Principal.check(); err != nil {
 		return err
 	}
+	if i.Grants != nil {
+		return cmp.Or(i.checkGrants(), i.checkRelayed())
+	}
 	if i.Principal == nil && i.approves() {
 		return errors.New("permissions has approve, and nothing says who approves; add principal: {type: User, claim: sub}, or take approve out")
 	}
 	return cmp.Or(i.Grant.check(), i.onlyKeysRelay(), i.checkRelayed())
+}
+
+// checkGrants checks an entry in which claims say what the holders of tokens may do.
+func (i JWTIssuer) checkGrants() error {
+	switch {
+	case len(i.Grants) == 0:
+		return errors.New("grants is empty, and no token would be good for anything; list some, or write permissions and tenants")
+	case i.Permissions != nil || i.Tenants != nil:
+		return errors.New("grants stands in place of permissions and tenants; leave these out, or leave grants out")
+	}
+	return cmp.Or(i.checkObligations(), checkGrants(i.Grants, i.Principal))
+}
+
+// lets reports whether an issuer's tokens, or some of them, let their holders do something in a tenant.
+func (i JWTIssuer) lets(tenant string, p Permission) bool {
+	return i.Grant.lets(tenant, p) || slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return g.grant().lets(tenant, p) })
 }
 
 // checkRelayed checks an entry whose tokens only a gateway brings. Such a token is good for what a person says through
@@ -96,7 +117,11 @@ func (i JWTIssuer) checkRelayed() error {
 			return errors.New("relayed_by has what is no name of an API key, or a name twice; write each name as given to policy-service keys add")
 		}
 	}
-	if !slices.Equal(i.Permissions, []Permission{Approve}) {
+	onlyApproves := slices.Equal(i.Permissions, []Permission{Approve})
+	if i.Grants != nil {
+		onlyApproves = !slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return !slices.Equal(g.Permissions, []Permission{Approve}) })
+	}
+	if !onlyApproves {
 		return errors.New("relayed_by is given, and such a token is good for approving alone; write permissions: [approve]")
 	}
 	return nil

@@ -13,6 +13,8 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
 )
 
 // Principal is the entity that a caller is to policies, such as a person who
@@ -165,10 +167,29 @@ func (c *PrincipalClaim) of(token *jwt.JSONWebToken) Principal {
 		return Principal{}
 	}
 	var id string
-	if json.Unmarshal(claims[c.Claim], &id) != nil || len(id) > maxClaim {
+	if json.Unmarshal(claims[c.Claim], &id) != nil {
 		return Principal{}
 	}
+	return c.named(id)
+}
+
+// in is the holder of a token with claims that were read strictly, or none.
+func (c *PrincipalClaim) in(claims evaluation.Object) Principal {
+	if c == nil {
+		return Principal{}
+	}
+	said, _ := claims.Lookup(c.Claim)
+	if said.Kind() != evaluation.String {
+		return Principal{}
+	}
+	return c.named(said.Text())
+}
+
+func (c *PrincipalClaim) named(id string) Principal {
 	holder := Principal{c.Type, id}
+	if len(id) > maxClaim {
+		return Principal{}
+	}
 	if holder.check() != nil {
 		return Principal{}
 	}

@@ -34,7 +34,7 @@ func (a *Authenticator) relayed(r *http.Request, gateway Caller, tokens []string
 	case a.JWT == nil:
 		return Caller{}, ofApprover(invalid("tokens are not taken here; the operator lists their issuer in auth.jwt"))
 	}
-	person, err := a.JWT.VerifyRelayed(r.Context(), tokens[0], key)
+	person, err := a.JWT.bearer(r.Context(), tokens[0], key, a.Console)
 	if refused, ok := err.(*Refusal); ok {
 		return Caller{}, ofApprover(refused)
 	}
@@ -51,6 +51,7 @@ func ofApprover(r *Refusal) *Refusal {
 // through is a person where a gateway speaks for them: neither may do more than the other.
 func (c Caller) through(gateway Caller) Caller {
 	c.Way = evaluation.Way{Via: gateway.Relays, Gateway: gateway.Name}
+	c.apart = nil // it is always: such a person has one permission
 	if gateway.AllTenants {
 		return c
 	}

@@ -29,7 +29,7 @@ type Token struct {
 	Digest Digest
 }
 
-// Claims is [JWT.Verify] for who wants to know all that a token says. What a token says it says for ever, so that is read
+// Claims verifies a token that came by itself, for who wants to know all that it says. What a token says it says for ever, so that is read
 // once; its key and its time are looked at each time.
 func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
 	sum := Digest(sha256.Sum256([]byte(text)))

@@ -1,0 +1,85 @@
+package console
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Every form that changes something has two fields besides its own: version, of the approval request that the page
+// showed (0 if there is none), and token. The token is
+//
+//	base64url(HMAC-SHA256(key of the session, field(method) field(path) field(id) field(version)))
+//
+// where a field is its length as 8 bytes, most significant first, and its text; the path is that below /console, the
+// id that of the approval request or "", the version in decimal. So a token is good for one form of one page of one
+// session.
+const (
+	tokenField   = "token"
+	versionField = "version"
+	mostOfForm   = 64 << 10
+)
+
+// token is for a form that this page sends to a path of the console.
+func (v *visit) token(method, path, id string, version int) string {
+	mac := hmac.New(sha256.New, v.key)
+	for _, field := range []string{method, path, id, strconv.Itoa(version)} {
+		mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(field))))
+		mac.Write([]byte(field))
+	}
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// sameOrigin reports if a browser says that a page of ours sent the request. A request that does not say so is
+// refused: SameSite lets another port of the same host send the cookie.
+func sameOrigin(r *http.Request) bool {
+	site := r.Header["Sec-Fetch-Site"]
+	return len(site) == 1 && site[0] == "same-origin"
+}
+
+// readForm reads the form that was sent. If it is none of this person's own pages, readForm answers, and returns false.
+func (v *visit) readForm() bool {
+	form, status := readForm(v.w, v.r)
+	if status != http.StatusOK {
+		v.problem(status)
+		return false
+	}
+	version, err := strconv.Atoi(cmp.Or(form.Get(versionField), "0"))
+	want := v.token(v.r.Method, below(v.r), v.r.PathValue("id"), version)
+	if err != nil || !hmac.Equal([]byte(form.Get(tokenField)), []byte(want)) {
+		v.problem(http.StatusForbidden)
+		return false
+	}
+	v.form, v.version = form, version
+	return true
+}
+
+// readForm reads a form from the body alone. Each field is there once. Its status is OK or says why there is no form.
+func readForm(w http.ResponseWriter, r *http.Request) (form url.Values, status int) {
+	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || media != "application/x-www-form-urlencoded" {
+		return nil, http.StatusUnsupportedMediaType
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostOfForm))
+	if err != nil {
+		return nil, http.StatusRequestEntityTooLarge
+	}
+	form, err = url.ParseQuery(string(body))
+	if err != nil {
+		return nil, http.StatusBadRequest
+	}
+	for name, values := range form {
+		if len(values) != 1 || !utf8.ValidString(name) || !utf8.ValidString(values[0]) {
+			return nil, http.StatusBadRequest
+		}
+	}
+	return form, http.StatusOK
+}

@@ -1,0 +1,54 @@
+package page
+
+// Layout is what every page has.
+type Layout struct {
+	// Title is the title of the page. If it is the page of one approval request, About is its id.
+	Title Label
+	About ID
+	// Home is where the console is, without a slash at its end.
+	Home Href
+	// Who is the person who is logged in, and Tenants those that they serve; AllTenants stands for all.
+	Who        Text
+	Tenants    []Text
+	AllTenants bool
+	// LogOut is the token of the form that logs out. Without one there is no session that could end.
+	LogOut Token
+	// Waiting is how many approval requests wait for the person.
+	Waiting Count
+	// Now is when the page was made.
+	Now Moment
+}
+
+// Count is a number of things, and More is set if there are more than that.
+type Count struct {
+	N    int
+	More bool
+}
+
+// Login is the page where a person logs in.
+type Login struct {
+	Layout Layout
+	// OIDC is the link to the provider, and empty if there is none. Provider is its name.
+	OIDC     Href
+	Provider Text
+	// Key is set if the person may log in by an API key.
+	Key bool
+	// Next is the path to go to after the login.
+	Next Typed
+	// Problem is why the last attempt failed.
+	Problem Label
+}
+
+func (Login) template() string { return "login" }
+
+// Message is a page that says one thing.
+type Message struct {
+	Layout  Layout
+	Heading Label
+	Says    []Text
+	// Link leads on, and LinkText says whereto.
+	Link     Href
+	LinkText Label
+}
+
+func (Message) template() string { return "message" }

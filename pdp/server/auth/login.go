@@ -1,0 +1,144 @@
+package auth
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"time"
+
+	"policy-service/evaluation"
+)
+
+// Login is somebody who logged in to the console of this server. It has no secret: of a key it keeps the hash, of a
+// token what the token said. It says who somebody is, and never what they may do: that is worked out again at each
+// request, from the keys and the configuration in force then. The zero Login is nobody's.
+type Login struct {
+	// of a key
+	keyID   string
+	keyHash [sha256.Size]byte
+	// of an ID token
+	issuer, client, subject string
+	claims                  evaluation.Object // those that the entry read
+	ends                    time.Time
+}
+
+// longestLogin is for how long what an ID token said of somebody is believed. Nobody asks the issuer again.
+const longestLogin = time.Hour
+
+// Ends is when the login ends in any case. It is the zero time if the login ends with its key alone.
+func (l Login) Ends() time.Time { return l.ends }
+
+type loginKey struct{}
+
+// Context makes a request come from whoever logged in, if it has the context and never leaves the process: a context
+// does not come over a network.
+func (l Login) Context(ctx context.Context) context.Context {
+	return context.WithValue(ctx, loginKey{}, l)
+}
+
+// LogInByKey logs in the holder of an API key. Its error is a [*Refusal].
+func (a *Authenticator) LogInByKey(secret string) (Login, error) {
+	if err := a.unchecked(); err != nil {
+		return Login{}, err
+	}
+	caller, err := a.key(secret)
+	if err != nil {
+		return Login{}, err
+	}
+	l := Login{keyID: keyID(secret), keyHash: keyHash(secret)}
+	_, err = noGateway(caller)
+	return l.unless(err)
+}
+
+// LogInByToken logs in the holder of an ID token that an issuer made for the console, in answer to a request that had
+// the nonce. Its error is a [*Refusal].
+func (a *Authenticator) LogInByToken(ctx context.Context, idToken, nonce string) (Login, error) {
+	if err := a.unchecked(); err != nil {
+		return Login{}, err
+	}
+	if a.Console == nil {
+		return Login{}, ofToken(invalid("nobody logs in by an issuer here; log in with an API key, or have the operator set console.oidc"))
+	}
+	l, err := a.Console.logIn(ctx, idToken, nonce)
+	if refused, ok := err.(*Refusal); ok {
+		return Login{}, ofToken(refused)
+	}
+	return l.unless(err)
+}
+
+func (l Login) unless(err error) (Login, error) {
+	if err != nil {
+		return Login{}, err
+	}
+	return l, nil
+}
+
+func ofToken(r *Refusal) *Refusal {
+	r.Credential = ByToken
+	return r
+}
+
+// loggedIn says who somebody is who logged in, now.
+func (a *Authenticator) loggedIn(r *http.Request, l Login) (Caller, error) {
+	_, authorized := r.Header["Authorization"]
+	_, relayed := r.Header[ApproverToken]
+	if authorized || relayed {
+		return Caller{}, invalid("the request has a credential besides the login; leave out Authorization and Approver-Token")
+	}
+	if err := a.unchecked(); err != nil {
+		return Caller{}, err
+	}
+	var caller Caller
+	var err error
+	switch {
+	case l.keyID != "":
+		caller, err = a.byKeyOf(l)
+	case l.issuer != "" && a.Console != nil:
+		caller, err = a.Console.of(l)
+		caller, err = as(ByToken, caller, err)
+	default:
+		err = loginOver()
+	}
+	if err != nil {
+		return Caller{}, err
+	}
+	caller.Way = evaluation.Way{Via: evaluation.ViaConsole}
+	return caller, nil
+}
+
+func (a *Authenticator) byKeyOf(l Login) (Caller, error) {
+	if a.Keys != nil {
+		if caller, found := a.Keys.still(l.keyID, l.keyHash); found {
+			return noGateway(caller)
+		}
+	}
+	return as(ByKey, Caller{}, loginOver())
+}
+
+// noGateway refuses a key that brings what other people say: nobody is behind it who could log in.
+func noGateway(caller Caller) (Caller, error) {
+	if caller.May(Relay) {
+		return as(ByKey, Caller{}, invalid("the API key is a gateway's, and logs nobody in; log in with a key of your own"))
+	}
+	return caller, nil
+}
+
+// still is [Keys.Find] for who had shown the key with that hash.
+func (k *Keys) still(id string, hash [sha256.Size]byte) (Caller, bool) {
+	found, known := k.current().byID[id]
+	if !known || found.revoked || subtle.ConstantTimeCompare(hash[:], found.hash[:]) != 1 {
+		return Caller{}, false
+	}
+	return found.caller, true
+}
+
+func loginOver() *Refusal { return invalid("the login counts no longer; log in again") }
+
+// unchecked refuses everybody while nobody knows which keys were revoked.
+func (a *Authenticator) unchecked() error {
+	if a.Keys != nil && a.Keys.Err() != nil {
+		return invalid("credentials cannot be checked at the moment; the operator finds the cause in the log")
+	}
+	return nil
+}
