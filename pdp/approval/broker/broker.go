@@ -38,6 +38,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/signing"
 )
 
@@ -60,6 +61,8 @@ type Options struct {
 	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and
 	// for it.
 	IssuerURL func(tenant string) string
+	// Approvers are those who may approve in a tenant, as [auth.Authenticator.Approvers] says.
+	Approvers func(tenant string) (keys []auth.Caller, types []string)
 	// Events puts administrative events on record.
 	Events *recorder.Events
 	// Count counts a step that is on record, and Refused an approval request that a limit refused.
@@ -104,7 +107,7 @@ func Open(options Options) (*Broker, error) {
 // Run does what time does, and tells other systems, until its context ends.
 func (b *Broker) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){b.Store.Run, b.Remark, b.teller.run} {
+	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.Remark, b.teller.run} {
 		all.Go(func() { run(ctx) })
 	}
 	all.Wait()
