@@ -65,13 +65,17 @@ type Options struct {
 	Approvers func(tenant string) (keys []auth.Caller, types []string)
 	// Events puts administrative events on record.
 	Events *recorder.Events
-	// Count counts a step that is on record, and Refused an approval request that a limit refused.
-	Count   func(ctx context.Context, step string)
-	Refused func(*approval.LimitError)
+	Meters Meters
 	// Webhooks are the systems that are told of every approval request, and Callbacks those of the programs that ask.
 	Webhooks  []webhook.Config
 	Callbacks []CallbackConfig
 	Logger    *slog.Logger
+}
+
+// Meters count what happens: Count a step that is on record, and Refused an approval request that a limit refused.
+type Meters struct {
+	Count   func(ctx context.Context, step string)
+	Refused func(*approval.LimitError)
 }
 
 // Broker implements [pdp.Approvals].
@@ -177,7 +181,7 @@ func (b *Broker) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.A
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		b.options.Refused(limit)
+		b.options.Meters.Refused(limit)
 		return &evaluation.Approval{
 			Status:     "refused",
 			RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds()))),
