@@ -152,5 +152,5 @@ func (s *Seen) Previous(ctx context.Context) (v View, found bool, err error) {
 	if err != nil || !found {
 		return v, false, err
 	}
-	return ViewOf(before), true, nil
+	return s.ViewOf(before), true, nil
 }
