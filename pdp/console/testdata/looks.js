@@ -34,6 +34,10 @@
         return;
       }
       if (e.matches("nav.beside")) return; // it depends on what else waits
+      if (e.matches("datalist option")) { // whom one may name depends on who one is and who asked
+        if (e.getAttributeNames().join() !== "value" || e.textContent) wrong.push(rest(e));
+        return;
+      }
       lines.push(" ".repeat(depth) + rest(e));
       for (const child of e.children) walk(child, depth + 1);
       if (e.shadowRoot) wrong.push("a shadow in " + name(e));
@@ -52,8 +56,8 @@
       const at = text.search(unseen);
       if (at >= 0) bare.push(name(n.parentElement) + " has U+" + text.codePointAt(at).toString(16) + " in " + brief(text));
     }
-    for (const e of all("[title], [aria-label]")) {
-      for (const a of ["title", "aria-label"]) if (unseen.test(e.getAttribute(a) ?? "")) bare.push(a + " of " + name(e));
+    for (const [a, elements] of [["title", "[title]"], ["aria-label", "[aria-label]"], ["value", "option"], ["placeholder", "[placeholder]"]]) {
+      for (const e of all(elements)) if (unseen.test(e.getAttribute(a) ?? "")) bare.push(a + " of " + name(e) + " is " + brief(e.getAttribute(a)));
     }
     return { bare, marked: all(".esc, .spaces, .alike, .odd").length, alike: all(".alike").length };
   };
