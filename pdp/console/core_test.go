@@ -92,6 +92,7 @@ type coreWith struct {
 	options func(*console.Options)
 	oidc    bool
 	mtls    *pdptest.Authority
+	api     func(http.RoundTripper) http.RoundTripper // what the console asks in place of the API
 }
 
 func openCore(t *testing.T, with coreWith) *core {
@@ -152,7 +153,11 @@ func (c *core) serve(with coreWith) {
 	if with.options != nil {
 		with.options(&o)
 	}
-	pages, err := console.New(c.api, o)
+	api := c.api
+	if with.api != nil {
+		api = with.api(api)
+	}
+	pages, err := console.New(api, o)
 	coreMust(c.t, err)
 	web.Config.Handler = http.StripPrefix("/pdp", pages)
 	if with.mtls != nil {
@@ -243,7 +248,7 @@ type coreAnswer struct {
 // do sends a request to a path of the console, or to a URL. Headers are given as name, value, ….
 func (b *coreBrowser) do(method, to, body string, headers ...string) coreAnswer {
 	b.c.t.Helper()
-	if strings.HasPrefix(to, "/") {
+	if !strings.HasPrefix(to, "http") {
 		to = b.c.URL + to
 	}
 	r, err := http.NewRequestWithContext(b.c.t.Context(), method, to, strings.NewReader(body))
@@ -330,4 +335,19 @@ func (b *coreBrowser) fields(page, action string) map[string]string {
 		fields[field[1]] = field[2]
 	}
 	return fields
+}
+
+// toCallback goes to the provider and back, and returns the address to which the provider sends the browser. The query
+// of the way there is given as name, value, ….
+func (c *core) toCallback(b *coreBrowser, query ...string) string {
+	c.t.Helper()
+	got := b.get("/login/oidc?" + coreForm(query...))
+	if got.Status != http.StatusSeeOther || !strings.HasPrefix(got.To, c.provider.URL+"/authorize?") {
+		c.t.Fatalf("got %d to %q: %s", got.Status, got.To, got.Body)
+	}
+	back := b.get(got.To)
+	if back.Status != http.StatusFound || !strings.HasPrefix(back.To, c.URL+"/login/callback?") {
+		c.t.Fatalf("the provider answers %d to %q: %s", back.Status, back.To, back.Body)
+	}
+	return back.To
 }
