@@ -14,7 +14,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -79,8 +78,8 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		options:  o,
 		base:     strings.TrimSuffix(public.Path, "/"),
 		mux:      http.NewServeMux(),
-		sessions: &sessions{max: o.MaxSession, idle: o.IdleSession, now: o.Now, byID: map[idHash]*session{}},
-		tries:    &tries{now: o.Now, made: map[netip.Prefix][]time.Time{}},
+		sessions: newSessions(o),
+		tries:    newTries(o.Now),
 		provider: newProvider(o.Now),
 		secret:   randomBytes(sha256.Size),
 	}
