@@ -3,6 +3,7 @@ package server_test
 import (
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -31,7 +32,12 @@ type consoleAnswer struct {
 
 func consoleGet(t testing.TB, by *http.Client, url string, header ...string) consoleAnswer {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	return consoleDo(t, by, http.MethodGet, url, nil, header...)
+}
+
+func consoleDo(t testing.TB, by *http.Client, method, to string, body io.Reader, header ...string) consoleAnswer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, to, body)
 	must(t, err)
 	for n := 0; n+1 < len(header); n += 2 {
 		r.Header.Set(header[n], header[n+1])
@@ -39,9 +45,33 @@ func consoleGet(t testing.TB, by *http.Client, url string, header ...string) con
 	got, err := by.Do(r)
 	must(t, err)
 	defer func() { _ = got.Body.Close() }()
-	body, err := io.ReadAll(got.Body)
+	text, err := io.ReadAll(got.Body)
 	must(t, err)
-	return consoleAnswer{got.StatusCode, got.Header, string(body), got.Header.Get("Location")}
+	return consoleAnswer{got.StatusCode, got.Header, string(text), got.Header.Get("Location")}
+}
+
+// consoleIn is a browser in which somebody has logged in with their API key.
+func (c *counter) consoleIn(who string) *http.Client {
+	c.t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(c.t, err)
+	browser := consoleBrowser(c.Client.Transport)
+	if c.Client.Transport != nil {
+		browser.Transport = http.DefaultTransport
+	}
+	browser.Jar = jar
+	got := consolePost(c.t, browser, c.ConsoleURL()+"/login", url.Values{"key": {strings.TrimPrefix(c.key[who], "Bearer ")}})
+	if got.status != http.StatusSeeOther || !strings.HasSuffix(got.where, "/console/approvals") {
+		c.t.Fatalf("%s cannot log in: got %d %s", who, got.status, got.body)
+	}
+	return browser
+}
+
+// consolePost sends a form, as a page of the console does.
+func consolePost(t testing.TB, by *http.Client, to string, form url.Values, header ...string) consoleAnswer {
+	t.Helper()
+	header = append([]string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}, header...)
+	return consoleDo(t, by, http.MethodPost, to, strings.NewReader(form.Encode()), header...)
 }
 
 // isConsole checks that the console is at an address, and that its links begin with a path.
