@@ -9,9 +9,12 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // withConsole turns the console on.
@@ -155,5 +158,33 @@ func TestConsoleBehindProxy(t *testing.T) {
 				t.Errorf("it says that the console is at %s", got)
 			}
 		})
+	}
+}
+
+// A console that could not work, or that others could listen to, is refused at the start.
+func TestConsoleThatCannotBe(t *testing.T) {
+	t.Parallel()
+	with := server.TLSFiles{CertFile: "cert.pem", KeyFile: "key.pem"}
+	for want, config := range map[string]server.Config{
+		"there are none without a data directory":                            {Console: &server.ConsoleConfig{}},
+		"this program does so":                                               {Data: "d", Console: &server.ConsoleConfig{}, Program: server.Program{Authenticator: inProcess{}}},
+		"needs a server that listens":                                        {Data: "d", Console: &server.ConsoleConfig{}, Program: server.Program{InProcess: true}},
+		`refusing to listen on ":8182": without TLS only loopback`:           {Data: "d", Console: &server.ConsoleConfig{Listen: ":8182"}},
+		"console.listen is \"here\"":                                         {Data: "d", Console: &server.ConsoleConfig{Listen: "here"}},
+		"console.public_url is plain HTTP":                                   {Data: "d", Console: &server.ConsoleConfig{PublicURL: "http://pdp.example/console"}},
+		"it is made from public_url, so write console.public_url":            {Data: "d", PublicURL: "http://pdp.example", Console: &server.ConsoleConfig{}},
+		"console.public_url is missing, and links":                           {Data: "d", Listen: ":8443", TLS: with, Console: &server.ConsoleConfig{}},
+		"such as https://pdp.example.com/console":                            {Data: "d", PublicURL: "https://pdp.example", TLS: with, Console: &server.ConsoleConfig{Listen: ":8182"}},
+		"console.oidc: client_id is missing":                                 {Data: "d", Console: &server.ConsoleConfig{OIDC: &auth.OIDC{Issuer: "https://i.example"}}},
+		"console.session.max is more than 24h":                               {Data: "d", Console: &server.ConsoleConfig{Session: server.SessionConfig{Max: 25 * time.Hour}}},
+		"refusing to serve https://pdp.example/console: without credentials": {Data: t.TempDir(), Listen: "127.0.0.1:0", Console: &server.ConsoleConfig{PublicURL: "https://pdp.example/console"}, Program: server.Program{Source: pdp.Dir("../../policies/starter")}},
+	} {
+		s, err := server.New(config)
+		if err == nil && config.Program.Source != (pdp.Source{}) {
+			err = s.Start(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/pdptest"
@@ -108,5 +110,73 @@ func TestConsoleLetsNobodyInWithoutCredentials(t *testing.T) {
 		if got.status != http.StatusSeeOther || !strings.HasPrefix(got.where, "/console/login") {
 			t.Errorf("%v: got %d to %q: %s", header, got.status, got.where, got.body)
 		}
+	}
+}
+
+// By whom people log in changes while the server runs. Sessions stay, and are judged by what is in force.
+func TestConsoleReloadsItsIssuer(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t, withConsole(server.ConsoleConfig{}))
+	take := func(change func(*server.Config)) error {
+		return c.Reconfigure(t.Context(), func() (server.Config, error) {
+			config := server.Config{Listen: "127.0.0.1:0", Data: c.data, Console: &server.ConsoleConfig{}}
+			change(&config)
+			return config, nil
+		})
+	}
+	offers := func(want bool) {
+		t.Helper()
+		got := consoleGet(t, consoleBrowser(nil), c.ConsoleURL()+"/login")
+		if got.status != http.StatusOK || strings.Contains(got.body, "/console/login/oidc") != want {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
+	}
+	mia := c.consoleIn("mia")
+	offers(false)
+	issuer := &auth.OIDC{
+		Issuer:    "https://127.0.0.1:1/nobody",
+		ClientID:  "console",
+		Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"},
+		Grants:    []auth.ClaimGrant{{Claim: "groups", Value: "leads", Permissions: []auth.Permission{auth.Approve}, Tenants: []string{"*"}}},
+	}
+	must(t, take(func(config *server.Config) { config.Console.OIDC = issuer }))
+	offers(true)
+	for _, change := range []func(*server.Config){
+		func(config *server.Config) { config.Console = nil },
+		func(config *server.Config) { config.Console.PublicURL = "https://pdp.example.com/console" },
+		func(config *server.Config) { config.Console.Listen = "127.0.0.1:0" },
+		func(config *server.Config) { config.Console.Session.Max = time.Hour },
+	} {
+		var restart *server.RestartError
+		if err := take(change); !errors.As(err, &restart) || !strings.HasPrefix(restart.Keys[0], "console") {
+			t.Errorf("got %v", err)
+		}
+	}
+	broken := *issuer
+	broken.Grants = nil
+	if err := take(func(config *server.Config) { config.Console.OIDC = &broken }); err == nil || !strings.Contains(err.Error(), "grants is missing") {
+		t.Errorf("got %v", err)
+	}
+	offers(true)
+	must(t, take(func(*server.Config) {}))
+	offers(false)
+	if got := consoleGet(t, mia, c.ConsoleURL()+"/approvals"); got.status != http.StatusOK {
+		t.Errorf("the session is gone: got %d to %q", got.status, got.where)
+	}
+}
+
+// What a page asks the API is part of the page's trace, whoever's trace that is.
+func TestConsoleInTraces(t *testing.T) {
+	collected := newCollector(t)
+	c := openCounter(t, withConsole(server.ConsoleConfig{}), server.Unhurried)
+	mia := c.consoleIn("mia")
+	if got := consoleGet(t, mia, c.ConsoleURL()+"/approvals", "Traceparent", traceparent); got.status != http.StatusOK {
+		t.Fatalf("got %d %s", got.status, got.body)
+	}
+	stopAndWait(t, c.Server)
+	spans := collected.trace(callersTrace)
+	page, api := spans["GET /console/*"], spans["GET /v1/approvals"]
+	if page.parent != callersSpan || page.id == "" || api.parent != page.id {
+		t.Errorf("the page is %v, and what it asked %v", page, api)
 	}
 }
