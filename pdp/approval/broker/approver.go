@@ -109,11 +109,12 @@ func (s standing) mayDecide() error {
 
 // standing is what the caller is to an approval request.
 func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
-	if !v.caller.Serves(a.Tenant) {
+	caller := v.caller.In(a.Tenant)
+	if !caller.Serves(a.Tenant) {
 		return s, nil
 	}
-	asked := v.caller.Name == a.Caller
-	if v.caller.May(auth.Approve) {
+	asked := caller.Name == a.Caller
+	if caller.May(auth.Approve) {
 		s, err = v.may(ctx, a, voter{v.caller.Principal, v.caller.Name, v.caller.Way})
 		for _, vote := range a.Votes {
 			s.voted = s.voted || vote.By == v.caller.Principal.String() || vote.Caller == v.caller.Name
