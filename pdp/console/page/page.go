@@ -1,4 +1,4 @@
-// Package page draws the pages of the console: a view goes in, HTML comes out. Start with [Write], and with the views:
+// Package page draws the pages of the console: a view goes in, HTML comes out. Start with [Render], and with the views:
 // [Login], [Inbox], [Request], [Message]. [Style] and [Script] are what the pages load.
 //
 // What a request, a policy or a person wrote enters a view only as [Text], which is harmless and is what it looks like.
@@ -9,9 +9,9 @@
 package page
 
 import (
+	"bytes"
 	"embed"
 	"html/template"
-	"io"
 )
 
 // Style is the style sheet of every page, and Script what makes pages more convenient. No page needs Script.
@@ -30,8 +30,14 @@ var templates = template.Must(template.New("").ParseFS(files, "templates/*.html"
 // View is what a page shows.
 type View interface{ template() string }
 
-// Write draws a view. If it returns an error, what was written is no page.
-func Write(to io.Writer, v View) error { return templates.ExecuteTemplate(to, v.template(), v) }
+// Render draws a view. It returns all of the page or an error, never a half of it.
+func Render(v View) ([]byte, error) {
+	var b bytes.Buffer
+	if err := templates.ExecuteTemplate(&b, v.template(), v); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
 
 // Label is words of ours: a constant of the console, never what came from elsewhere.
 type Label string

@@ -1,7 +1,6 @@
 package page_test
 
 import (
-	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -11,11 +10,11 @@ import (
 
 func drawn(t *testing.T, v page.View) string {
 	t.Helper()
-	var b bytes.Buffer
-	if err := page.Write(&b, v); err != nil {
+	text, err := page.Render(v)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return b.String()
+	return string(text)
 }
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -1,0 +1,202 @@
+package page
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Value is a JSON value. Texts have quotes around them, so that "1" is not taken for 1.
+type Value struct {
+	Text   Text
+	Quoted bool
+}
+
+// JSON is a JSON value for people: a text with its lines, and all else as indented JSON in which each text is on one
+// line.
+func JSON(v jsontext.Value) Value {
+	if v.Kind() == '"' {
+		text, err := jsontext.AppendUnquote(nil, bytes.TrimSpace(v))
+		if err != nil {
+			return Value{Text: unreadable()}
+		}
+		return Value{Of(string(text)), true}
+	}
+	w := jsonLines{in: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))}
+	if w.value(0) != nil {
+		return Value{Text: unreadable()}
+	}
+	w.end()
+	return Value{Text: w.text()}
+}
+
+// unreadable stands for a part of an answer that is no JSON. It never passes for a value.
+func unreadable() Text {
+	return Text{shown: shown{
+		Lines: [][]piece{{{Text: "(this cannot be shown)", Kind: kindEscape, Note: "no JSON"}}},
+		Notes: []string{"no JSON"},
+	}}
+}
+
+const (
+	jsonLine  = 300 // characters of a line, until all is asked for
+	jsonCount = 100 // lines, until all is asked for
+	jsonShort = 60  // characters of an object or array that stands on one line
+	jsonDepth = 8   // levels that are indented: below them lines would be spaces
+)
+
+// jsonLines writes a JSON value as lines of pieces.
+type jsonLines struct {
+	in    *jsontext.Decoder
+	lines [][]piece
+	line  []piece
+	rtl   bool
+	notes []string
+}
+
+func (w *jsonLines) put(text string) { w.line = append(w.line, piece{Text: text}) }
+
+func (w *jsonLines) end() { w.lines, w.line = append(w.lines, w.line), nil }
+
+// text is what was written, the beginning of it if it is long.
+func (w *jsonLines) text() Text {
+	t := Text{shown: shown{RightToLeft: w.rtl, Notes: w.notes}, again: true}
+	for n, line := range w.lines {
+		w.lines[n] = merged(line)
+	}
+	long := len(w.lines) > jsonCount
+	for _, line := range w.lines[:min(len(w.lines), jsonCount)] {
+		beginning, left := cut(line, jsonLine)
+		if left {
+			beginning, long = append(beginning, piece{Text: "…"}), true
+		}
+		t.Lines = append(t.Lines, beginning)
+	}
+	if long {
+		t.More = w.lines
+	}
+	return t
+}
+
+// value writes the next value.
+func (w *jsonLines) value(depth int) error {
+	switch kind := w.in.PeekKind(); kind {
+	case '{', '[':
+		return w.group(kind, depth)
+	case '"':
+		token, err := w.in.ReadToken()
+		if err == nil {
+			w.quoted(token.String())
+		}
+		return err
+	default:
+		raw, err := w.in.ReadValue()
+		if err == nil {
+			w.put(string(raw))
+		}
+		return err
+	}
+}
+
+// group writes an object or an array, a line for each member.
+func (w *jsonLines) group(kind jsontext.Kind, depth int) error {
+	if _, err := w.in.ReadToken(); err != nil {
+		return err
+	}
+	w.put(string(kind))
+	first, closes := len(w.lines), map[jsontext.Kind]jsontext.Kind{'{': '}', '[': ']'}[kind]
+	members, nested := 0, false
+	for ; w.in.PeekKind() != closes; members++ {
+		if members > 0 {
+			w.put(",")
+		}
+		w.newLine(depth + 1)
+		if kind == '{' {
+			name, err := w.in.ReadToken()
+			if err != nil {
+				return err
+			}
+			w.quoted(name.String())
+			w.put(": ")
+		}
+		begins := w.in.PeekKind()
+		nested = nested || begins == '{' || begins == '['
+		if err := w.value(depth + 1); err != nil {
+			return err
+		}
+	}
+	if members > 0 {
+		w.newLine(depth)
+	}
+	if _, err := w.in.ReadToken(); err != nil {
+		return err
+	}
+	w.put(string(closes))
+	if !nested && members > 0 {
+		w.oneLine(first)
+	}
+	return nil
+}
+
+// oneLine puts the lines of a group on one line, if that is short.
+func (w *jsonLines) oneLine(first int) {
+	lines := append(slices.Clone(w.lines[first:]), w.line)
+	one, length := slices.Clone(lines[0]), 0
+	for n, line := range lines[1:] {
+		if n > 0 && n < len(lines)-2 {
+			one = append(one, piece{Text: " "})
+		}
+		one = append(one, line[1:]...) // without the spaces that begin it
+	}
+	for _, p := range one {
+		length += utf8.RuneCountInString(p.Text)
+	}
+	if length <= jsonShort {
+		w.lines, w.line = w.lines[:first], one
+	}
+}
+
+func (w *jsonLines) newLine(depth int) {
+	w.end()
+	w.put(strings.Repeat("  ", min(depth, jsonDepth)))
+}
+
+// quoted writes a text on one line. A quote within it is marked: it does not end the text.
+func (w *jsonLines) quoted(text string) {
+	s := Line(text)
+	w.rtl = w.rtl || s.RightToLeft
+	w.notes = append(w.notes, s.Notes...)
+	w.put(`"`)
+	for _, line := range append(s.Lines, s.More...) {
+		for _, p := range line {
+			if p.Kind != kindPlain {
+				w.line = append(w.line, p)
+				continue
+			}
+			for n, part := range strings.Split(p.Text, `"`) {
+				if n > 0 {
+					w.line = append(w.line, piece{Text: `\"`, Kind: kindEscape, Note: "QUOTATION MARK"})
+				}
+				if part != "" {
+					w.put(part)
+				}
+			}
+		}
+	}
+	w.put(`"`)
+}
+
+// merged is a line in which plain pieces beside each other are one.
+func merged(line []piece) (all []piece) {
+	for _, p := range line {
+		if n := len(all); n > 0 && p.Kind == kindPlain && all[n-1].Kind == kindPlain {
+			all[n-1].Text += p.Text
+			continue
+		}
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,122 @@
+package page
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Table is the members of an object that somebody sent.
+type Table struct {
+	Caption Label
+	Rows    []Row
+	// Scrolls is set if the table is long, so that it has a box of its own.
+	Scrolls bool
+}
+
+// Row is a member of an object, and how it differs from the last time.
+type Row struct {
+	Name   Text
+	Value  Value
+	Change Change
+	// Was is the value of the last time, if it was another one.
+	Was Value
+}
+
+// Change is how a value differs from that of the last request like it.
+type Change int
+
+// The changes there are. Uncompared says that there was no last time.
+const (
+	Uncompared Change = iota
+	Same
+	Differs
+	New
+	Gone
+)
+
+// Is* are for templates.
+func (c Change) IsSame() bool    { return c == Same }
+func (c Change) IsDiffers() bool { return c == Differs }
+func (c Change) IsNew() bool     { return c == New }
+func (c Change) IsGone() bool    { return c == Gone }
+
+// longTable is how many rows a table may have without a box of its own.
+const longTable = 8
+
+// Members is a table of the members of an object, in their order. If there was a last time, each is compared; what is
+// there no more comes last. No object has no members.
+func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
+	t := Table{Caption: caption}
+	before := map[string]jsontext.Value{}
+	var names []string
+	if last != nil {
+		for _, m := range members(*last) {
+			before[m.name], names = m.value, append(names, m.name)
+		}
+	}
+	for _, m := range members(now) {
+		row := Row{Name: Line(m.name), Value: JSON(m.value)}
+		was, there := before[m.name]
+		delete(before, m.name)
+		switch {
+		case last == nil:
+		case !there:
+			row.Change = New
+		case equal(m.value, was):
+			row.Change = Same
+		default:
+			row.Change, row.Was = Differs, JSON(was)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	for _, name := range names {
+		if was, left := before[name]; left {
+			t.Rows = append(t.Rows, Row{Name: Line(name), Change: Gone, Was: JSON(was)})
+		}
+	}
+	t.Scrolls = len(t.Rows) > longTable
+	return t
+}
+
+type member struct {
+	name  string
+	value jsontext.Value
+}
+
+// members are those of an object. What is no object, and what follows a mistake, is one member without a name.
+func members(v jsontext.Value) (all []member) {
+	if len(v) == 0 || string(v) == "null" {
+		return nil
+	}
+	in := jsontext.NewDecoder(bytes.NewReader(v))
+	if in.PeekKind() != '{' {
+		return []member{{value: v}}
+	}
+	_, err := in.ReadToken()
+	for err == nil && in.PeekKind() != '}' {
+		var name jsontext.Token
+		var value jsontext.Value
+		if name, err = in.ReadToken(); err != nil {
+			break
+		}
+		text := name.String()
+		if value, err = in.ReadValue(); err == nil {
+			all = append(all, member{text, value.Clone()})
+		}
+	}
+	if err != nil {
+		all = append(all, member{value: v})
+	}
+	return all
+}
+
+// equal reports if two values are the same. Numbers are compared as they are written: 2⁵³ and 2⁵³+1 are one number to
+// most readers.
+func equal(one, other jsontext.Value) bool {
+	one, other = one.Clone(), other.Clone()
+	form := []jsontext.Options{
+		jsontext.ReorderRawObjects(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false),
+	}
+	return one.Format(form...) == nil && other.Format(form...) == nil && bytes.Equal(one, other)
+}

@@ -1,0 +1,154 @@
+package page
+
+// Request is the page of one approval request: all that a person needs to decide about it.
+type Request struct {
+	Layout Layout
+	State  State
+	Asks   Asks
+	// Sent is what was sent with the question, the arguments first, and Says what is said for it.
+	Sent  []Table
+	Says  Table
+	Last  Last
+	Terms Terms
+	Why   Why
+	Said  []Vote
+	// Deciders are who else may decide.
+	Deciders Deciders
+	Heed     Heed
+	Forms    Forms
+	// Prev and Next are those beside it in the inbox.
+	Prev, Next Href
+}
+
+func (Request) template() string { return "request" }
+
+// State is where an approval request stands.
+type State struct {
+	ID      ID
+	Status  Status
+	Heading Label
+	Votes   Votes
+	Until   Moment
+	Filed   Moment
+	// Done is what the person has just done, and Mistake what went wrong with it.
+	Done    Label
+	Mistake Label
+	Detail  Text // of the mistake, by the API
+}
+
+// Asks is who wants to do what.
+type Asks struct {
+	Message        Text
+	Who            Name
+	Through        Text
+	For            []Name
+	Does, With     Name
+	Tenant         Text
+	TemplateOfThis Text
+}
+
+// Name is a name, and the known one that it looks like without being it.
+type Name struct{ Text, Like Text }
+
+// Last is the last approval request like this one that the person may see. Without a Link there is none.
+type Last struct {
+	Link   Href
+	At     Moment
+	Status Status
+	By     Text
+	Failed bool // nobody can say if there is one
+}
+
+// Terms are what a yes counts for.
+type Terms struct {
+	Uses, Used int
+	Continued  int
+	Unbound    []Text
+}
+
+// Why is why people are asked. It is not Known if the API did not say.
+type Why struct {
+	Known      bool
+	Obligation Place
+	Policies   []Place
+	Decision   ID
+}
+
+// Place is something in a policy bundle, and where.
+type Place struct{ Name, At Text }
+
+// Vote is what somebody said.
+type Vote struct {
+	By       Text
+	Decision Label
+	To       Text
+	Reason   Text
+	Via      Label
+	Gateway  Text
+	At       Moment
+	Until    Moment
+}
+
+// Deciders are people who may decide. They are not Known if the API did not say.
+type Deciders struct {
+	Known  bool
+	People []Text
+	More   bool
+}
+
+// Heed is what a person should know before they decide. It stands beside the buttons.
+type Heed struct {
+	// Odd is how many texts are not what they look like, Cut how many are not shown whole.
+	Odd, Cut int
+	// Alike are the parts of the request that look like something known, and are not.
+	Alike []Alike
+}
+
+// Any reports if there is something to heed.
+func (h Heed) Any() bool { return h.Odd > 0 || h.Cut > 0 || len(h.Alike) > 0 }
+
+// Alike is a part of the request, by its JSON Pointer, and the known id that it looks like.
+type Alike struct{ Pointer, Known Text }
+
+// Forms are what the person may do, by the version of the approval request that is shown.
+type Forms struct {
+	Decision, Revocation     Form
+	Approve, Deny, Delegate  bool
+	Revoke                   bool
+	Not                      []Not
+	Version                  int
+	Offer                    []Typed // people to delegate to
+	Reason, ToReason, Person Typed   // what was typed into forms that did not count
+	Missing                  Field
+}
+
+// ElsewhereFirst reports if the person goes on in the form that delegates.
+func (f Forms) ElsewhereFirst() bool { return f.Missing == ToReasonField || f.Missing == PersonField }
+
+// Form is where a form is sent, and the token that it needs.
+type Form struct {
+	Action Href
+	Token  Token
+}
+
+// Not is what a person may not do, and why.
+type Not struct {
+	What Label
+	Why  Text
+}
+
+// Field is a field of a form.
+type Field int
+
+// The fields. NoField is none of them.
+const (
+	NoField Field = iota
+	ReasonField
+	ToReasonField
+	PersonField
+)
+
+// Is* are for templates.
+func (f Field) IsReason() bool   { return f == ReasonField }
+func (f Field) IsToReason() bool { return f == ToReasonField }
+func (f Field) IsPerson() bool   { return f == PersonField }
