@@ -40,7 +40,7 @@ func (b *Broker) See(ctx context.Context, caller auth.Caller, id string) (Seen, 
 	if !found {
 		return Seen{}, approval.ErrNotFound
 	}
-	v := b.approver(caller)
+	v := b.approver(caller.In(a.Tenant))
 	s, err := v.standing(ctx, a)
 	if err == nil && !s.sees() {
 		err = approval.ErrNotFound
