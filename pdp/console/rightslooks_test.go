@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
@@ -63,49 +64,106 @@ func TestHostileTextsAreTexts(t *testing.T) {
 	t.Parallel()
 	w := openRightsHostile(t)
 	p := w.browser(t, w.secret["approver"])
-	sizes := [][2]int64{{1280, 800}, {390, 844}}
-	look := func(id string) (dom rightsDOM, marks rightsMarks, buttons []string) {
-		p.Goto("/console/approvals/" + id)
-		type looked struct {
-			DOM     rightsDOM   `json:"dom"`
-			Marks   rightsMarks `json:"marks"`
-			Buttons []string    `json:"buttons"`
+	t.Run("request", w.requests(p))
+	rightsResize(p, 1280, 800)
+	t.Run("inbox", w.inbox(p))
+}
+
+// rightsLook is what is seen of the page of an approval request: the buttons on a wide screen, and then on a narrow one.
+type rightsLook struct {
+	DOM     rightsDOM   `json:"dom"`
+	Marks   rightsMarks `json:"marks"`
+	Buttons []string    `json:"buttons"`
+}
+
+func rightsLookAt(p *browsertest.Page, id string) rightsLook {
+	rightsResize(p, 1280, 800)
+	p.Goto("/console/approvals/" + id)
+	seen := browsertest.Eval[rightsLook](p, "({dom: looks.dom(), marks: looks.marks(), buttons: looks.buttons()})")
+	rightsResize(p, 390, 844)
+	seen.Buttons = append(seen.Buttons, browsertest.Eval[[]string](p, "looks.buttons()")...)
+	return seen
+}
+
+func (w *rightsHostileWorld) requests(p *browsertest.Page) func(*testing.T) {
+	return func(t *testing.T) {
+		harmless := rightsLookAt(p, w.texts[1].id)
+		if len(harmless.DOM.Lines) < 50 || len(harmless.DOM.Wrong)+harmless.Marks.Marked > 0 || len(harmless.Buttons) != 4 {
+			t.Fatalf("the harmless page is %+v", harmless)
 		}
-		for n, size := range sizes {
-			rightsResize(p, size[0], size[1])
-			got := browsertest.Eval[looked](p, fmt.Sprintf("({dom: %d ? {} : looks.dom(), marks: %d ? {} : looks.marks(), buttons: looks.buttons()})", n, n))
-			if n == 0 {
-				dom, marks = got.DOM, got.Marks
+		if strings.Contains(strings.Join(harmless.Buttons, ""), "under") {
+			t.Errorf("the buttons are %q", harmless.Buttons)
+		}
+		unmarked := 0
+		for _, text := range w.texts[2:] {
+			seen := rightsLookAt(p, text.id)
+			if diff := rightsDifference(harmless.DOM.Lines, seen.DOM.Lines); diff != "" {
+				t.Errorf("%.60q: the page differs: %.500s", text.text, diff)
 			}
-			buttons = append(buttons, got.Buttons...)
+			if len(seen.DOM.Wrong)+len(seen.Marks.Bare) > 0 {
+				t.Errorf("%.60q: within texts is %.500q; not marked is %.500q", text.text, seen.DOM.Wrong, seen.Marks.Bare)
+			}
+			if !slices.Equal(seen.Buttons, harmless.Buttons) {
+				t.Errorf("%.60q: the buttons are %q, and were %q", text.text, seen.Buttons, harmless.Buttons)
+			}
+			if seen.Marks.Alike == 0 && rightsMixed(text.text) {
+				t.Errorf("%.60q: a letter of another alphabet is not marked", text.text)
+			}
+			if seen.Marks.Marked == 0 {
+				unmarked++
+			}
 		}
-		return dom, marks, buttons
+		if unmarked > len(w.texts)/2+10 { // the others are of letters that are what they look like
+			t.Errorf("of %d pages %d have no mark", len(w.texts), unmarked)
+		}
 	}
-	harmless, none, buttons := look(w.texts[1].id)
-	if len(harmless.Lines) < 50 || len(harmless.Wrong)+none.Marked > 0 || len(buttons) != 4 {
-		t.Fatalf("the harmless page is %q, marked %+v, with %q", harmless, none, buttons)
+}
+
+// rightsMixed says if a word has letters of Latin and of an alphabet with letters that look like them.
+func rightsMixed(text string) bool {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		latin, other := false, false
+		for _, r := range word {
+			latin = latin || unicode.Is(unicode.Latin, r) && r < unicode.MaxLatin1
+			other = other || unicode.In(r, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee)
+		}
+		if latin && other {
+			return true
+		}
 	}
-	wrong := 0
-	for _, text := range w.texts[2:] {
-		dom, marks, at := look(text.id)
-		fail := func(format string, arguments ...any) {
-			wrong++
-			t.Errorf("%.60q: %.500s", text.text, fmt.Sprintf(format, arguments...))
+	return false
+}
+
+// inbox looks at all pages of the inbox, where each row is a harmless one with other texts.
+func (w *rightsHostileWorld) inbox(p *browsertest.Page) func(*testing.T) {
+	return func(t *testing.T) {
+		p.Goto("/console/approvals")
+		var harmless []string
+		seen := 0
+		for {
+			rows, marks := browsertest.Eval[[]rightsDOM](p, "looks.rows()"), browsertest.Eval[rightsMarks](p, "looks.marks()")
+			if harmless == nil && len(rows) > 0 {
+				harmless = rows[0].Lines
+			}
+			for n, row := range rows {
+				if diff := rightsDifference(harmless, row.Lines); diff != "" || len(row.Wrong) > 0 {
+					t.Errorf("row %d differs: %.500s; within texts is %.500q", seen+n, diff, row.Wrong)
+				}
+			}
+			if wrong := rightsFrom(p, "own", "sideways"); len(marks.Bare)+len(wrong) > 0 {
+				t.Errorf("from row %d on: not marked is %.500q; %q", seen, marks.Bare, wrong)
+			}
+			if size := browsertest.Eval[int](p, "new Blob([document.documentElement.outerHTML]).size"); size > 200_000 {
+				t.Errorf("the page from row %d on has %d bytes", seen, size)
+			}
+			seen += len(rows)
+			if !p.Has("link", "Next page") {
+				break
+			}
+			p.Loads(func() { p.Click("link", "Next page") })
 		}
-		if diff := rightsDifference(harmless.Lines, dom.Lines); diff != "" {
-			fail("the page differs: %s", diff)
-		}
-		if len(dom.Wrong) > 0 {
-			fail("within texts is %q", dom.Wrong)
-		}
-		if len(marks.Bare) > 0 {
-			fail("not marked: %q", marks.Bare)
-		}
-		if !slices.Equal(at, buttons) {
-			fail("the buttons are %q, and were %q", at, buttons)
-		}
-		if wrong > 40 {
-			t.Fatal("and so on")
+		if seen != len(w.texts) || len(harmless) < 5 {
+			t.Errorf("%d rows such as %q, of %d approval requests", seen, harmless, len(w.texts))
 		}
 	}
 }

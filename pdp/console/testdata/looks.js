@@ -12,7 +12,7 @@
   // What may be within either: the name of the element, its classes, and the names of its attributes.
   const within = new Set([
     "span.esc[class,title]", "span.spaces[class,title]", "span.alike[class,title]", "span.esc[class]", "span.spaces[class]", "span.alike[class]",
-    "span.odd[class]", "span.aside[class]", "details.more[class]", "summary[]", "ul.heed[class]", "li[]",
+    "span.odd[class]", "span.aside[class]", "details.more[class]", "summary[]", "ul.heed[aria-label,class,tabindex]", "li[]",
     "bdi.line[class]", "bdi.text[class]", "bdo.text[class,dir]",
   ]);
   const form = (e) => e.localName + (e.className ? "." + e.className : "") + "[" + e.getAttributeNames().sort() + "]";
@@ -25,7 +25,7 @@
     return " " + a + "=" + value.replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]+/g, "ID");
   }).join("");
 
-  const dom = () => {
+  const dom = (root = document.documentElement) => {
     const lines = [], wrong = [];
     const walk = (e, depth) => {
       if (e.matches(texts) || e.matches(remarks)) {
@@ -42,9 +42,13 @@
       for (const child of e.children) walk(child, depth + 1);
       if (e.shadowRoot) wrong.push("a shadow in " + name(e));
     };
-    walk(document.documentElement, 0);
+    walk(root, 0);
     return { lines, wrong };
   };
+  const rows = () => all("table.requests tbody tr").map((row) => {
+    const { lines, wrong } = dom(row);
+    return { lines: lines.filter((line) => !line.includes(" class=message") && line.trim() !== "text"), wrong };
+  });
 
   // What cannot be seen, turns text around, or is a space that looks like another. The page's own text has line ends.
   const unseen = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cn}\p{Co}\p{Cs}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\ufe00-\ufe0f\u{e0100}-\u{e01ef}]|(?! )\p{Zs}/u;
@@ -136,8 +140,11 @@
 
   const controls = () => all("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex]").filter(shown);
   // A link in a sentence is as large as its words.
-  const targets = () => controls().filter((e) => !e.matches(".skip, p a, dd a, td a, li a, bdi a, [role=region]")).flatMap((e) => {
-    const r = e.getBoundingClientRect();
+  const targets = () => controls().filter((e) => !e.matches("p a, dd a, td a, li a, div[tabindex], ul[tabindex], p[tabindex]")).flatMap((e) => {
+    e.closest("tr")?.scrollIntoView({ block: "nearest" });
+    const row = e.closest("tr"), whole = row?.getBoundingClientRect();
+    const rows = row && document.elementFromPoint(whole.x + whole.width / 2, whole.bottom - 3) === e; // all of the row is the link
+    const r = rows ? whole : e.getBoundingClientRect();
     return r.width >= 24 && r.height >= 24 ? [] : [name(e) + " " + brief(e.textContent) + " is " + Math.round(r.width) + " by " + Math.round(r.height)];
   });
 
@@ -203,5 +210,26 @@
   };
   const stops = () => controls().filter((e) => e.tabIndex >= 0 && !e.disabled).length;
 
-  globalThis.looks = { dom, marks, buttons, contrast, targets, own, structure, sideways, focus, stops };
+  // In forced colours a button is told from a text by its border alone.
+  const borders = () => all("button, a.button, input:not([type=hidden]), textarea, select").filter(shown).filter((e) => {
+    const style = getComputedStyle(e);
+    return style.borderTopStyle === "none" || parseFloat(style.borderTopWidth) < 1 || e.matches("button") && style.color === style.backgroundColor;
+  }).map(name);
+
+  // What is printed has no box that scrolls, and nothing that covers it.
+  const print = () => all("main, main *").filter(shown).flatMap((e) => {
+    const style = getComputedStyle(e);
+    const cut = !e.matches("textarea, input, .hidden, .hidden *") && style.overflow !== "visible" && (e.scrollHeight > e.clientHeight + 1 || e.scrollWidth > e.clientWidth + 1);
+    return [...cut ? [name(e) + " is cut"] : [], ...["fixed", "sticky"].includes(style.position) ? [name(e) + " is " + style.position] : []];
+  });
+
+  // Whatever is decided about, somebody who has scrolled to a button sees it.
+  const reach = () => all("main button, main textarea").filter(shown).flatMap((e) => {
+    e.scrollIntoView({ block: "nearest" });
+    const r = e.getBoundingClientRect();
+    const hit = document.elementFromPoint(r.x + r.width / 2, Math.min(r.y + r.height / 2, innerHeight - 1));
+    return hit === e ? [] : [name(e) + " " + brief(e.textContent) + " is under " + (hit ? name(hit) : "nothing")];
+  });
+
+  globalThis.looks = { dom, rows, borders, print, reach, marks, buttons, contrast, targets, own, structure, sideways, focus, stops };
 })()
