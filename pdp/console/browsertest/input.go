@@ -115,3 +115,9 @@ func run[T any](p *Page, action chromedp.Action[T]) (T, error) {
 	defer cancel()
 	return chromedp.Run(ctx, action)
 }
+
+// FocusOn gives the focus to an element, as a person does who gets there in some way.
+func (p *Page) FocusOn(n Node) {
+	p.t.Helper()
+	Call(p, dom.Focus, dom.FocusParams{BackendNodeID: n.Element})
+}
