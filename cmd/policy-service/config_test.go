@@ -31,11 +31,12 @@ type keyGroup struct {
 	begin   []string
 }
 
-var serverKeys = keysPage{root + "/pdp/server/README.md", server.ConfigForm.Keys(), "key", []keyGroup{
+var serverKeys = keysPage{root + "/pdp/server/KEYS.md", server.ConfigForm.Keys(), "key", []keyGroup{
 	{"Files, addresses and TLS", []string{"policies", "listen", "data", "public_url", "tls.", "admin_listen"}},
 	{"Callers", []string{"auth."}},
 	{"Decision log", []string{"decision_log."}},
 	{"Approvals", []string{"approvals."}},
+	{"Console", []string{"console"}},
 	{"Load", []string{"max_concurrent", "queue_time", "request_time", "max_connections", "rate_limit."}},
 }}
 
@@ -93,7 +94,7 @@ func keyRow(k config.Key, flag string) string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", name, values, byDefault, change, k.Doc)
 }
 
-// TestServerPageHasEveryKey holds the tables of keys of pdp/server/README.md to the keys there are. After a change of one:
+// TestServerPageHasEveryKey holds the tables of keys of pdp/server/KEYS.md to the keys there are. After a change of one:
 // go test ./cmd/policy-service -run PageHasEveryKey -update-keys.
 func TestServerPageHasEveryKey(t *testing.T) { serverKeys.check(t) }
 

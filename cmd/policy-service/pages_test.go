@@ -39,6 +39,7 @@ var readers = map[string]string{
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/mcp/README.md":                  "agent platform",
 	"pdp/mcp/REFERENCE.md":               "agent platform, who looks something up",
+	"pdp/server/KEYS.md":                 "operator, who looks something up",
 	"pdp/server/README.md":               "operator, who looks something up",
 	"pdp/server/auth/README.md":          "operator, who says who may ask",
 	"policies/REFERENCE.md":              "policy author, who looks something up",
@@ -64,6 +65,7 @@ var unexecuted = map[string]string{
 	"conformance/REQUIREMENTS.md":     "its rows are held to the cases, and the suite runs those",
 	"conformance/pep/REQUIREMENTS.md": "its rows are held to the cases, and the suite runs those",
 	"pdp/PERFORMANCE.md":              "its commands take minutes, and its numbers are those of one machine",
+	"pdp/server/KEYS.md":              "it is tables, which are made of the keys",
 	"pdp/server/LIMITS.md":            "it is tables, which pdp/server and pdp hold to the code",
 }
 

@@ -20,8 +20,11 @@ func (s *Store) Decide(
 ) (Approval, error) {
 	return s.moveFrom(ctx, id, Pending, version, func(m *move) error {
 		v.At, v.ValidUntil = m.now, v.ValidUntil.Round(0).UTC()
+		if err := s.mayVote(m.from, &v, m.now, same); err != nil {
+			return err
+		}
 		m.lapse(s.proof.inForce(&m.from))
-		if err := mayVote(&m.to, &v, same); err != nil {
+		if err := wellMade(&m.to, &v, same); err != nil {
 			return err
 		}
 		m.to.Votes = append(m.to.Votes, v)
@@ -57,8 +60,11 @@ func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do
 	}
 	defer release()
 	m := s.move(a)
-	if a = a.at(m.now); a.Status != in || seen != 0 && seen != a.Version {
+	if a = a.at(m.now); seen != 0 && seen != a.Version {
 		return Approval{}, &StateError{Status: a.Status, Version: a.Version}
+	}
+	if err := a.mustBe(in); err != nil {
+		return Approval{}, err
 	}
 	if err := do(m); err != nil {
 		return Approval{}, err
@@ -66,17 +72,44 @@ func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do
 	return s.commit(ctx, m)
 }
 
-// mayVote says why a vote does not count: it is malformed, it approves until a time that has passed, its person has
-// voted, or it delegates to somebody that may not be. A person who delegates has voted. The person who is delegated to
-// votes as anybody does.
-func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
+// mustBe refuses what is not done in the state that an approval is in.
+func (a *Approval) mustBe(in Status) error {
+	if a.Status != in {
+		return &StateError{Status: a.Status, Version: a.Version}
+	}
+	return nil
+}
+
+// MayVote says why a vote of this kind is refused as an approval stands now, whatever else the vote says. [Store.Decide]
+// refuses it for the same reason.
+func (s *Store) MayVote(a Approval, v Vote, same func(a, b string) bool) error {
+	return s.mayVote(a, &v, s.now(), same)
+}
+
+// mayVote refuses a vote that is malformed, of a person who has voted, or that delegates what cannot be delegated. Only
+// votes by credentials in force count as such. A person who delegates has voted. The person who is delegated to votes as
+// anybody does.
+func (s *Store) mayVote(a Approval, v *Vote, now time.Time, same func(a, b string) bool) error {
+	a = a.at(now)
+	if err := a.mustBe(Pending); err != nil {
+		return err
+	}
 	if v.By == "" || v.Kind != Approve && v.Kind != Deny && v.Kind != Delegate {
 		return fmt.Errorf("%w: a vote %q of %q: name a person, and %s, %s or %s",
 			ErrInvalid, v.Kind, v.By, Approve, Deny, Delegate)
 	}
-	if v.isOfOne(a.Votes, same) {
+	if v.isOfOne(s.proof.counting(&a), same) {
 		return ErrVoted
 	}
+	if v.Kind == Delegate && !a.Terms.Delegable {
+		return fmt.Errorf("%w: its terms do not allow that", ErrNotDelegable)
+	}
+	return nil
+}
+
+// wellMade says why what a vote says cannot be: it approves until a time that has passed, or delegates to somebody that
+// may not be.
+func wellMade(a *Approval, v *Vote, same func(a, b string) bool) error {
 	if v.Kind == Approve && !v.ValidUntil.IsZero() && !v.At.Before(v.ValidUntil) {
 		return fmt.Errorf("%w: valid until %s, which has passed", ErrInvalid, v.ValidUntil.UTC().Format(time.RFC3339))
 	}
@@ -84,8 +117,6 @@ func mayVote(a *Approval, v *Vote, same func(a, b string) bool) error {
 		return nil
 	}
 	switch {
-	case !a.Terms.Delegable:
-		return fmt.Errorf("%w: its terms do not allow that", ErrNotDelegable)
 	case v.To == "":
 		return fmt.Errorf("%w: it does not say to whom", ErrNotDelegable)
 	case same(v.By, v.To):
@@ -129,8 +160,7 @@ func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b str
 	if a = a.at(m.now); a.Status != Pending {
 		return &StateError{Status: a.Status, Version: a.Version}
 	}
-	inForce := s.proof.inForce(&a)
-	if v.isOfOne(slices.DeleteFunc(slices.Clone(a.Votes), func(before Vote) bool { return !inForce(before) }), same) {
+	if v.isOfOne(s.proof.counting(&a), same) {
 		return ErrVoted
 	}
 	m.step(Step{Name: StepOffered, By: v.By, Caller: v.Caller, Via: v.Via, Gateway: v.Gateway})
@@ -140,19 +170,29 @@ func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b str
 	return nil
 }
 
+// endsFrom has the states that a person brings about by one word, and from which state.
+var endsFrom = map[Status]Status{Revoked: Approved, Cancelled: Pending}
+
+// MayEnd says why an approval cannot be revoked or cancelled as it stands now. [Store.Revoke] and [Store.Cancel] refuse
+// that for the same reason.
+func (s *Store) MayEnd(a Approval, as Status) error {
+	a = a.at(s.now())
+	return a.mustBe(endsFrom[as])
+}
+
 // Revoke takes back what was approved. It goes by By, Caller, Reason, Via and Gateway of the vote.
 func (s *Store) Revoke(ctx context.Context, id string, version int, v Vote) (Approval, error) {
-	return s.take(ctx, id, version, v, Approved, Revoked)
+	return s.take(ctx, id, version, v, Revoked)
 }
 
 // Cancel ends a pending approval for its requester: it is not wanted any more.
 func (s *Store) Cancel(ctx context.Context, id string, version int, by, caller, reason string) (Approval, error) {
-	return s.take(ctx, id, version, Vote{By: by, Caller: caller, Reason: reason}, Pending, Cancelled)
+	return s.take(ctx, id, version, Vote{By: by, Caller: caller, Reason: reason}, Cancelled)
 }
 
 // take ends an approval for a person.
-func (s *Store) take(ctx context.Context, id string, version int, v Vote, from, to Status) (Approval, error) {
-	return s.moveFrom(ctx, id, from, version, func(m *move) error {
+func (s *Store) take(ctx context.Context, id string, version int, v Vote, to Status) (Approval, error) {
+	return s.moveFrom(ctx, id, endsFrom[to], version, func(m *move) error {
 		m.to.end(to, m.now)
 		m.step(Step{
 			Name:    string(to),

@@ -92,6 +92,12 @@ func (p proof) inForce(a *Approval) func(Vote) bool {
 	}
 }
 
+// counting are the votes of an approval by credentials that are in force.
+func (p proof) counting(a *Approval) []Vote {
+	inForce := p.inForce(a)
+	return slices.DeleteFunc(slices.Clone(a.Votes), func(v Vote) bool { return !inForce(v) })
+}
+
 // holding are the votes of an approval that still count: those that the log vouches for, by
 // credentials in force. Enough says whether they are as many as the approval needs.
 func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough bool, err error) {

@@ -9,23 +9,34 @@
 package console
 
 import (
+	"crypto/sha256"
 	"log/slog"
+	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/server/auth"
 )
 
-// Options are how a console is reached, and for how long people stay logged in.
+// Options are how a console is reached, who logs in, and for how long.
 type Options struct {
+	// Logins says who logs in, by the configuration in force.
+	Logins func() Logins
+	// OIDC is the provider where people log in, by the configuration in force; nil is none.
+	OIDC func() *auth.OIDC
 	// PublicURL is the address of the console for browsers. Its path begins every link. A proxy may take away what
 	// stands before /console.
 	PublicURL string
-	// Secure says that browsers come by https only.
+	// Secure says that browsers come by https only. Otherwise the console answers at loopback alone.
 	Secure bool
 	// MaxSession is how long a session may last, and IdleSession how long one may last that nobody uses.
 	MaxSession, IdleSession time.Duration
@@ -37,11 +48,16 @@ type Options struct {
 
 // Console is the pages.
 type Console struct {
-	options Options
-	public  *url.URL
-	inbox   *inbox.Inbox
-	api     *httpclient.Server
-	mux     *http.ServeMux
+	options  Options
+	base     string // the path of PublicURL, without a slash at its end
+	inbox    *inbox.Inbox
+	api      *httpclient.Server
+	mux      *http.ServeMux
+	sessions *sessions
+	tries    *tries
+	provider *provider
+	seal     *sealer
+	secret   []byte // of this process
 }
 
 // nowhere is the address of the API, for the requests of the console alone. No name leads there, so that a transport
@@ -60,7 +76,18 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Console{options: o, public: public, mux: http.NewServeMux()}
+	c := &Console{
+		options:  o,
+		base:     strings.TrimSuffix(public.Path, "/"),
+		mux:      http.NewServeMux(),
+		sessions: &sessions{max: o.MaxSession, idle: o.IdleSession, now: o.Now, byID: map[idHash]*session{}},
+		tries:    &tries{now: o.Now, made: map[netip.Prefix][]time.Time{}},
+		provider: newProvider(o.Now),
+		secret:   randomBytes(sha256.Size),
+	}
+	if c.seal, err = newSealer(); err != nil {
+		return nil, err
+	}
 	to := httpclient.Options{Transport: carrier{api}}
 	if c.inbox, err = inbox.New(nowhere, to); err != nil {
 		return nil, err
@@ -76,67 +103,87 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 const root = "/console"
 
 func (c *Console) routes() {
-	c.page("/approvals", (*visit).inbox)
-	c.page("/approvals/{id}", (*visit).request)
-	c.form("/approvals/{id}/decision", (*visit).decide)
-	c.form("/approvals/{id}/revoke", (*visit).revoke)
+	c.page(home, (*visit).inbox)
+	c.page(home+"/{id}", (*visit).request)
+	c.form(home+"/{id}/decision", (*visit).decide)
+	c.form(home+"/{id}/revoke", (*visit).revoke)
+	c.form(logoutPath, (*visit).logOut)
+	c.take(loginPath, map[string]http.HandlerFunc{http.MethodGet: c.loginPage, http.MethodHead: c.loginPage, http.MethodPost: c.logInByKey})
+	// Both change the browser's cookies, so a HEAD is no harmless GET.
+	c.take(oidcPath, map[string]http.HandlerFunc{http.MethodGet: c.toProvider})
+	c.take(callbackPath, map[string]http.HandlerFunc{http.MethodGet: c.fromProvider})
+	c.read("/style.css", file("text/css", page.Style))
+	c.read("/console.js", file("text/javascript", page.Script))
 	c.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { c.problem(w, r, http.StatusNotFound) })
 }
 
 // ServeHTTP answers a browser.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
-	below, ok := strings.CutPrefix(r.URL.Path, root)
-	if ok && (below == "" || below == "/") {
-		c.redirect(w, "/approvals")
-		return
-	}
-	// The mux would send whoever asks for another path than the clean one to an address of its own making.
-	if !ok || r.URL.RawPath != "" || path.Clean(below) != below {
+	switch at := r.URL.Path; {
+	case !c.options.Secure && !atLoopback(r.Host): // a page elsewhere can have its own name lead here
+		c.problem(w, r, http.StatusMisdirectedRequest)
+		// The mux would send whoever asks for another path than the clean one to an address of its own making.
+	case at == root || at == root+"/":
+		c.redirect(w, home)
+	case !strings.HasPrefix(at, root+"/") || r.URL.RawPath != "" || path.Clean(at) != at:
 		c.problem(w, r, http.StatusNotFound)
-		return
+	default:
+		c.mux.ServeHTTP(w, r)
 	}
-	c.mux.ServeHTTP(w, r)
+}
+
+// atLoopback reports if a Host is this machine.
+func atLoopback(hostport string) bool {
+	host, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		host = strings.Trim(hostport, "[]")
+	}
+	return auth.IsLoopbackName(host)
 }
 
 // page serves a path to GET and HEAD for a person who is logged in.
 func (c *Console) page(path string, serve func(*visit)) {
-	c.only(path, http.MethodGet, func(w http.ResponseWriter, r *http.Request) {
+	c.read(path, func(w http.ResponseWriter, r *http.Request) {
 		if v := c.enter(w, r); v != nil {
 			serve(v)
 		}
 	})
 }
 
+// read serves a path to GET and HEAD.
+func (c *Console) read(path string, serve http.HandlerFunc) {
+	c.take(path, map[string]http.HandlerFunc{http.MethodGet: serve, http.MethodHead: serve})
+}
+
 // form serves a path to POST for a person who is logged in, once it is certain that the form is one of that person's
 // own pages.
 func (c *Console) form(path string, serve func(*visit)) {
-	c.only(path, http.MethodPost, func(w http.ResponseWriter, r *http.Request) {
+	c.take(path, map[string]http.HandlerFunc{http.MethodPost: func(w http.ResponseWriter, r *http.Request) {
 		if !sameOrigin(r) {
 			c.problem(w, r, http.StatusForbidden)
 		} else if v := c.enter(w, r); v != nil && v.readForm() {
 			serve(v)
 		}
+	}})
+}
+
+// take serves a path, by method. There is no other.
+func (c *Console) take(path string, by map[string]http.HandlerFunc) {
+	allow := strings.Join(slices.Sorted(maps.Keys(by)), ", ")
+	c.mux.HandleFunc(root+path, func(w http.ResponseWriter, r *http.Request) {
+		serve, there := by[r.Method]
+		if !there {
+			w.Header().Set("Allow", allow)
+			c.problem(w, r, http.StatusMethodNotAllowed)
+			return
+		}
+		serve(w, r)
 	})
 }
 
-// only serves a path to one method. GET comes with HEAD.
-func (c *Console) only(path, method string, serve http.HandlerFunc) {
-	allow := method
-	if method == http.MethodGet {
-		allow += ", " + http.MethodHead
-	}
-	c.mux.HandleFunc(method+" "+root+path, serve)
-	c.mux.HandleFunc(root+path, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Allow", allow)
-		c.problem(w, r, http.StatusMethodNotAllowed)
-	})
-}
+// below is the path of a request below /console.
+func below(r *http.Request) string { return strings.TrimPrefix(r.URL.Path, root) }
 
 // link is the address of a path of the console for browsers.
-func (c *Console) link(path string) string { return strings.TrimSuffix(c.public.Path, "/") + path }
-
-func (c *Console) redirect(w http.ResponseWriter, path string) {
-	w.Header().Set("Location", c.link(path))
-	w.WriteHeader(http.StatusSeeOther)
-}
+func (c *Console) link(path string) string { return c.base + path }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,7 +11,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -49,13 +49,13 @@ func sameOrigin(r *http.Request) bool {
 func (v *visit) readForm() bool {
 	form, status := readForm(v.w, v.r)
 	if status != http.StatusOK {
-		v.console.problem(v.w, v.r, status)
+		v.problem(status)
 		return false
 	}
-	version, err := strconv.Atoi(form.Get(versionField))
-	want := v.token(v.r.Method, strings.TrimPrefix(v.r.URL.Path, root), v.r.PathValue("id"), version)
+	version, err := strconv.Atoi(cmp.Or(form.Get(versionField), "0"))
+	want := v.token(v.r.Method, below(v.r), v.r.PathValue("id"), version)
 	if err != nil || !hmac.Equal([]byte(form.Get(tokenField)), []byte(want)) {
-		v.console.problem(v.w, v.r, http.StatusForbidden)
+		v.problem(http.StatusForbidden)
 		return false
 	}
 	v.form, v.version = form, version

@@ -1,14 +1,16 @@
 package console
 
 import (
-	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/tls"
-	"io"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
 )
 
@@ -24,7 +26,8 @@ type visit struct {
 	version int
 
 	console *Console
-	key     []byte // of the tokens in forms
+	session *idHash // nil if the person is known by a certificate
+	key     []byte  // of the tokens in forms
 }
 
 // me is what the API says of the person.
@@ -38,74 +41,118 @@ type me struct {
 
 // enter begins a visit. If nobody is logged in, it answers by itself, and returns nil.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) *visit {
-	v := &visit{w: w, r: r, api: c.inbox, console: c}
-	var err error
-	v.me, err = httpclient.GetJSON[me](r.Context(), c.api, "/v1/me", nil, 1<<20, "caller")
-	if err != nil {
+	v := c.recognize(w, r)
+	if v == nil {
+		c.nobody(w, r)
+		return nil
+	}
+	if err := v.ask(); err != nil {
 		v.fail(err)
 		return nil
 	}
 	return v
 }
 
+// recognize finds the session of a request, or else its certificate; nil if there is neither. Whether the API takes
+// them is not known then.
+func (c *Console) recognize(w http.ResponseWriter, r *http.Request) *visit {
+	v := &visit{w: w, api: c.inbox, console: c}
+	if id, ok := hashOf(c.sent(r, sessionCookie)); ok {
+		if found, ok := c.sessions.use(id); ok {
+			v.r, v.session, v.key = r.WithContext(found.login.Context(r.Context())), &id, found.key
+			return v
+		}
+	}
+	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil
+	}
+	sum := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
+	mac := hmac.New(sha256.New, c.secret)
+	mac.Write(sum[:])
+	v.r, v.key = r.WithContext(context.WithValue(r.Context(), certificate{}, r.TLS)), mac.Sum(nil)
+	return v
+}
+
+// ask asks the API who the person is, now.
+func (v *visit) ask() (err error) {
+	v.me, err = v.console.callerOf(v.r.Context())
+	return err
+}
+
+// mostOfMe bounds what the API says of a person.
+const mostOfMe = 1 << 20
+
+func (c *Console) callerOf(ctx context.Context) (me, error) {
+	return httpclient.GetJSON[me](ctx, c.api, "/v1/me", nil, mostOfMe, "caller")
+}
+
+// layout is what every page for the person has.
+func (v *visit) layout(title page.Label) page.Layout {
+	l := v.console.layout(title)
+	if v.me.Caller == "" {
+		return l // the API does not answer
+	}
+	if l.Who = page.Line(v.me.Principal); l.Who.Empty() {
+		l.Who = page.Line(v.me.Caller)
+	}
+	l.AllTenants = slices.Contains(v.me.Tenants, "*")
+	for _, tenant := range v.me.Tenants {
+		l.Tenants = append(l.Tenants, page.Line(tenant))
+	}
+	if v.session != nil {
+		l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0))
+	}
+	return l
+}
+
 // link is the address of a path of the console, such as /approvals, for browsers.
 func (v *visit) link(path string) string { return v.console.link(path) }
 
 // show answers with a page. Nothing is sent of a page that cannot be written whole.
-func (v *visit) show(status int, write func(io.Writer) error) {
-	v.console.show(v.w, v.r, status, write)
-}
-
-func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, write func(io.Writer) error) {
-	var page bytes.Buffer
-	if err := write(&page); err != nil {
-		c.options.Log.ErrorContext(r.Context(), "a page of the console cannot be written", "error", err)
-		status = http.StatusInternalServerError
-		page.Reset()
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(page.Bytes())
-}
+func (v *visit) show(status int, view page.View) { v.console.show(v.w, v.r, status, view) }
 
 // redirect sends the browser to a path of the console, such as /approvals.
 func (v *visit) redirect(path string) { v.console.redirect(v.w, path) }
 
 // notFound answers that there is no such page, or none that the person may see.
-func (v *visit) notFound() { v.console.problem(v.w, v.r, http.StatusNotFound) }
+func (v *visit) notFound() { v.problem(http.StatusNotFound) }
+
+// problem answers with a page that says what is wrong, in words for its status.
+func (v *visit) problem(status int) {
+	v.show(status, v.console.message(v.layout(titleOf(status)), status))
+}
 
 // fail answers for an error of the API. What the API refuses with 409 is for the page that asked.
 func (v *visit) fail(err error) {
-	switch status := httpclient.StatusOf(err); status {
+	switch httpclient.StatusOf(err) {
 	case http.StatusUnauthorized:
-		v.console.problem(v.w, v.r, status)
+		v.lapsed()
 	case http.StatusForbidden, http.StatusNotFound:
 		v.notFound()
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		v.w.Header().Set("Retry-After", "2")
-		v.console.problem(v.w, v.r, http.StatusServiceUnavailable)
+		v.problem(http.StatusServiceUnavailable)
 	default:
 		v.console.options.Log.ErrorContext(v.r.Context(), "the API does not answer the console", "error", err)
-		v.console.problem(v.w, v.r, http.StatusInternalServerError)
+		v.problem(http.StatusInternalServerError)
 	}
 }
 
-// problem answers with a page that says what is wrong, in words for its status.
-func (c *Console) problem(w http.ResponseWriter, r *http.Request, status int) {
-	c.show(w, r, status, func(to io.Writer) error {
-		_, err := io.WriteString(to, http.StatusText(status))
-		return err
-	})
+// lapsed answers a person whom the API does not know any more. The session is over.
+func (v *visit) lapsed() {
+	if v.session != nil {
+		v.console.sessions.drop(*v.session)
+		http.SetCookie(v.w, v.console.cookie(sessionCookie, "", 0))
+		v.console.options.Log.InfoContext(v.r.Context(), "a session of the console ended, because its credential no longer counts",
+			"caller", v.me.Caller, "address", v.r.RemoteAddr)
+	}
+	v.console.nobody(v.w, v.r)
 }
 
 // carrier brings requests to the API. Of a person without a session it brings the certificate.
 type carrier struct{ api http.RoundTripper }
 
 type certificate struct{}
-
-func withCertificate(ctx context.Context, state *tls.ConnectionState) context.Context {
-	return context.WithValue(ctx, certificate{}, state)
-}
 
 func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) {
 	if state, ok := r.Context().Value(certificate{}).(*tls.ConnectionState); ok {

@@ -72,6 +72,8 @@ type Config struct {
 	DecisionLog DecisionLogConfig `yaml:"decision_log"`
 	// Approvals bounds what people are asked. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
+	// Console turns the console on; nil is none.
+	Console *ConsoleConfig `yaml:"console" doc:"Pages at /console/ where people decide about approval requests. There are none unless it is given; {} is enough."`
 	// Load bounds what all requests together may cost.
 	Load door.LoadConfig `yaml:",inline"`
 	// AdminListen is the address of a second listener, for profiles of the process; ""
@@ -163,7 +165,7 @@ func (c *Config) check() (err error) {
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {
 		return errors.New("auth.mtls needs the authority of the clients' certificates; add --client-ca, or tls.client_ca_file")
 	}
-	if err := errors.Join(c.checkLog(), joined(c.Load.RateLimit.Check()), c.checkAdmin(), c.checkPublished()); err != nil {
+	if err := errors.Join(c.checkLog(), joined(c.Load.RateLimit.Check()), c.checkAdmin(), c.checkConsole(), c.checkPublished()); err != nil {
 		return err
 	}
 	return c.checkListen()
@@ -180,6 +182,9 @@ func (c *Config) checkRead(r *config.Reading) {
 	c.DecisionLog.checkRead(r)
 	if r.Sound("auth") {
 		c.Auth.checkRead(r)
+	}
+	if c.Console != nil {
+		c.Console.checkRead(r)
 	}
 	if r.Sound("rate_limit") {
 		addAll(r, c.Load.RateLimit.Check())

@@ -22,8 +22,12 @@ func Routes() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	public, _, err := s.handlers()
+	if err != nil {
+		return nil, err
+	}
 	var served []string
-	for _, r := range s.handler().(*echo.Echo).Routes() {
+	for _, r := range public.(*echo.Echo).Routes() {
 		if r.Method != echo.RouteNotFound && r.Method != "HEAD" {
 			served = append(served, r.Method+" "+strings.NewReplacer(":tenant", "{tenant}", ":id", "{id}", ":digest", "{digest}").Replace(r.Path))
 		}

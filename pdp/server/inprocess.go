@@ -50,13 +50,21 @@ func (t transport) RoundTrip(sent *http.Request) (*http.Response, error) {
 	return t.answer(sent.Context(), sent)
 }
 
-func (t transport) answer(ctx context.Context, sent *http.Request) (_ *http.Response, err error) {
-	if sent.Body != nil {
-		defer func() { _ = sent.Body.Close() }()
-	}
+func (t transport) answer(ctx context.Context, sent *http.Request) (*http.Response, error) {
 	handler := t.listeners.inProcess.Load()
 	if handler == nil {
+		if sent.Body != nil {
+			_ = sent.Body.Close()
+		}
 		return nil, ErrNotInProcess
+	}
+	return answered(ctx, *handler, sent)
+}
+
+// answered is what a handler answers to a request that comes by no connection.
+func answered(ctx context.Context, by http.Handler, sent *http.Request) (_ *http.Response, err error) {
+	if sent.Body != nil {
+		defer func() { _ = sent.Body.Close() }()
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -69,7 +77,7 @@ func (t transport) answer(ctx context.Context, sent *http.Request) (_ *http.Resp
 			panic(v)
 		}
 	}()
-	(*handler).ServeHTTP(answer, received(ctx, sent))
+	by.ServeHTTP(answer, received(ctx, sent))
 	return answer.response(sent), nil
 }
 

@@ -76,7 +76,11 @@ func TestNoBundleDecidesNothing(t *testing.T) {
 		r.Host = "localhost"
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		s.handler().ServeHTTP(w, r)
+		public, _, err := s.handlers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		public.ServeHTTP(w, r)
 		if w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s: got %d %s, want 503", path, w.Code, w.Body)
 		}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
@@ -28,48 +31,58 @@ func (c Config) checkListen() error {
 	if listener.IsLoopback(c.Listen) {
 		return nil
 	}
-	return c.exposable()
+	return c.exposable(c.Listen, DefaultListen)
 }
 
-// exposable says why only this machine may be let in. TLS is needed because everybody on the way could read, and use, a
-// credential without it.
-func (c Config) exposable() error {
+// exposable says why only this machine may be let in at an address. TLS is needed because everybody on the way could
+// read, and use, a credential without it.
+func (c Config) exposable(at, safe string) error {
 	if c.TLS.CertFile == "" {
-		return fmt.Errorf("refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add --tls-cert and --tls-key", c.Listen, DefaultListen)
+		return fmt.Errorf("refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add --tls-cert and --tls-key", at, safe)
 	}
 	return nil
 }
 
 const addCredentials = "try policy-service keys add --data DIR --name NAME first, or auth.jwt or auth.mtls in the configuration"
 
-// Published reports if public_url leads here from other machines. Then credentials are needed, wherever the server
-// listens.
-func (c Config) Published() bool {
-	u, err := url.Parse(c.PublicURL)
-	return c.PublicURL != "" && (err != nil || !auth.IsLoopbackName(u.Hostname()))
+// Published is the public_url, of the service or of its console, that leads here from other machines; "" if none does.
+// Then credentials are needed, wherever the server listens.
+func (c Config) Published() string {
+	urls := []string{c.PublicURL}
+	if c.Console != nil {
+		urls = append(urls, c.Console.PublicURL)
+	}
+	for _, one := range urls {
+		if u, err := url.Parse(one); one != "" && (err != nil || !auth.IsLoopbackName(u.Hostname())) {
+			return one
+		}
+	}
+	return ""
 }
 
 // checkPublished refuses a public_url that is certain to be refused later: API keys are in the data directory, and
 // there is no such directory.
 func (c Config) checkPublished() error {
-	if !c.Published() || c.Data != "" || c.Program.Authenticator != nil || len(c.Auth.JWT)+len(c.Auth.MTLS) > 0 {
+	if c.Published() == "" || c.Data != "" || c.Program.Authenticator != nil || len(c.Auth.JWT)+len(c.Auth.MTLS) > 0 {
 		return nil
 	}
 	return c.refusedPublished()
 }
 
 func (c Config) refusedPublished() error {
-	return fmt.Errorf("refusing to serve %s: without credentials only this machine may ask, and whoever comes by that address could ask everything of every tenant; "+addCredentials+", or leave public_url out", c.PublicURL)
+	return fmt.Errorf("refusing to serve %s: without credentials only this machine may ask, and whoever comes by that address could ask everything of every tenant; "+addCredentials+", or leave public_url out", c.Published())
 }
 
-// listeners are the addresses at which a server is reached: one for everybody, and perhaps one for this machine alone.
+// listeners are the addresses at which a server is reached: one for everybody, perhaps one for people at the console, and
+// perhaps one for this machine alone.
 type listeners struct {
 	config       Config
 	log          *slog.Logger
 	certificates *listener.Certificates // nil is plain HTTP
 	public       net.Listener           // nil before it is open
+	console      net.Listener           // nil if the console has none of its own
 	admin        net.Listener           // nil if there is none
-	failed       chan error             // gets the error that ended serving
+	failed       chan error             // gets the errors that ended serving, one of each listener
 
 	inProcess atomic.Pointer[http.Handler] // nil if the server listens, or does not run
 }
@@ -86,39 +99,46 @@ func (l *listeners) loadCertificates() (err error) {
 	return err
 }
 
-// open opens the address for everybody.
-func (l *listeners) open(ctx context.Context, credentials bool, undo *lifetime) error {
-	public, err := new(net.ListenConfig).Listen(ctx, "tcp", l.config.Listen)
+// open opens the address for everybody, and that of the console.
+func (l *listeners) open(ctx context.Context, credentials bool, undo *lifetime) (err error) {
+	if l.public, err = l.listen(ctx, l.config.Listen, "--listen address", credentials, undo); err != nil {
+		return err
+	}
+	if c := l.config.Console; c != nil && c.Listen != "" {
+		l.console, err = l.listen(ctx, c.Listen, "console.listen", credentials, undo)
+	}
+	return err
+}
+
+// listen opens an address that was given by an option.
+func (l *listeners) listen(ctx context.Context, at, option string, credentials bool, undo *lifetime) (net.Listener, error) {
+	on, err := new(net.ListenConfig).Listen(ctx, "tcp", at)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", l.config.Listen, err)
+		return nil, fmt.Errorf("cannot listen on %s: %w; try another %s, or port 0 for any free one", at, err, option)
 	}
 	undo.add("listener", func(context.Context) error {
-		if err := public.Close(); !errors.Is(err, net.ErrClosed) {
+		if err := on.Close(); !errors.Is(err, net.ErrClosed) {
 			return err
 		}
 		return nil // the drain closed it
 	})
 	// A name was checked as a name; what counts is the address it led to.
-	if err := l.checkExposure(public.Addr(), credentials); err != nil {
-		return err
-	}
-	l.public = public
-	return nil
+	return on, l.checkExposure(on.Addr(), at, credentials)
 }
 
 // checkExposure refuses the address that a name led to if too many could ask there.
-func (l *listeners) checkExposure(address net.Addr, credentials bool) error {
-	if l.config.Published() && !credentials {
+func (l *listeners) checkExposure(address net.Addr, name string, credentials bool) error {
+	if l.config.Published() != "" && !credentials {
 		return l.config.refusedPublished()
 	}
 	if listener.IsLoopback(address.String()) {
 		return nil
 	}
-	if err := l.config.exposable(); err != nil {
+	if err := l.config.exposable(name, DefaultListen); err != nil {
 		return err
 	}
 	if !credentials {
-		return fmt.Errorf("refusing to listen on %q: without credentials anybody could ask; "+addCredentials, l.config.Listen)
+		return fmt.Errorf("refusing to listen on %q: without credentials anybody could ask; "+addCredentials, name)
 	}
 	return nil
 }
@@ -133,10 +153,27 @@ func address(l net.Listener) string {
 
 // base is the address of the service in what it publishes: public_url, or that of the listener if only this machine
 // reaches it. Otherwise it is not known, and "".
-func (l *listeners) base() string {
-	switch at := address(l.public); {
-	case l.config.PublicURL != "":
-		return l.config.PublicURL
+func (l *listeners) base() string { return cmp.Or(l.config.PublicURL, l.urlOf(l.public)) }
+
+// consoleURL is the address of the console in what is published; "" if there is no console, and while it is not known.
+func (l *listeners) consoleURL() string {
+	c := l.config.Console
+	if c == nil {
+		return ""
+	}
+	base := l.base()
+	if c.Listen != "" {
+		base = l.urlOf(l.console)
+	}
+	if base != "" {
+		base += consolePath
+	}
+	return cmp.Or(c.PublicURL, base)
+}
+
+// urlOf is the address of a listener that only this machine reaches; "" of any other.
+func (l *listeners) urlOf(on net.Listener) string {
+	switch at := address(on); {
 	case !listener.IsLoopback(at):
 		return ""
 	case l.config.TLS.CertFile != "":
@@ -146,17 +183,12 @@ func (l *listeners) base() string {
 	}
 }
 
-// serve answers requests until the listener is closed.
-func (l *listeners) serve(server *http.Server) error {
-	return l.certificates.Serve(server, l.public)
-}
-
 // keptForTheRest is the time that draining leaves for the other steps of a stop.
 const keptForTheRest = 6 * time.Second
 
 // drain answers what was asked. It leaves some of the time there is to what stops after it: above all the log, which
 // has the records of these answers.
-func (l *listeners) drain(ctx context.Context, server *http.Server, d *door.Door) error {
+func (l *listeners) drain(ctx context.Context, servers []*http.Server, d *door.Door) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		var cancel context.CancelFunc
@@ -164,15 +196,27 @@ func (l *listeners) drain(ctx context.Context, server *http.Server, d *door.Door
 		defer cancel()
 	}
 	_ = l.public.Close()
+	if l.console != nil {
+		_ = l.console.Close()
+	}
 	d.Connections.Drain(ctx)
-	err := server.Shutdown(ctx)
+	var ended errgroup.Group
+	for _, server := range servers {
+		ended.Go(func() error { return server.Shutdown(ctx) })
+	}
+	err := ended.Wait()
 	if err == nil {
 		return nil
 	}
 	// There is no time left: what still runs is cut off.
 	undecided := d.Busy()
-	if closing := server.Close(); undecided {
-		return errors.Join(err, closing)
+	for _, server := range servers {
+		if closing := server.Close(); undecided {
+			err = errors.Join(err, closing)
+		}
+	}
+	if undecided {
+		return err
 	}
 	l.log.Warn("clients were cut off at the stop, who did not send their request to its end, or did not read their answer")
 	return nil

@@ -26,7 +26,11 @@ func counting(t testing.TB) (*Server, echo.Context) {
 	if s.telemetry.Meters, err = telemetry.NewMeters(meter); err != nil {
 		t.Fatal(err)
 	}
-	c := s.handler().(*echo.Echo).NewContext(httptest.NewRequest(http.MethodPost, "/access/v1/evaluation", nil), httptest.NewRecorder())
+	public, _, err := s.handlers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := public.(*echo.Echo).NewContext(httptest.NewRequest(http.MethodPost, "/access/v1/evaluation", nil), httptest.NewRecorder())
 	c.SetPath("/access/v1/evaluation")
 	return s, c
 }

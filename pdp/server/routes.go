@@ -16,20 +16,40 @@ import (
 // registrar registers a route.
 type registrar = func(path string, handle echo.HandlerFunc, methods ...string)
 
-// handler has every route. A request for anything else gets a 404 in the form of every other problem.
-func (s *Server) handler() http.Handler {
+// router has no route yet. A request for anything else than its routes gets a 404 in the form of every other problem.
+func (s *Server) router() (*echo.Echo, registrar) {
 	e := echo.New()
 	e.HTTPErrorHandler = s.door.Fail
 	known := map[string]bool{}
 	e.Pre(s.door.Attend, observe(s.telemetry, known), recovered(s.log), s.live.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
 	others := map[string][]string{}
-	route := func(path string, handle echo.HandlerFunc, methods ...string) {
+	return e, func(path string, handle echo.HandlerFunc, methods ...string) {
 		e.Match(methods, path, handle)
 		known[path] = true
 		// echo's own answers would allow OPTIONS, and list it in Allow.
 		others[path] = append(others[path], methods...)
 		e.RouteNotFound(path, otherMethod(others[path]))
 	}
+}
+
+// handlers have every route: public those of the address for everybody, and own those of the console if it has an
+// address of its own.
+func (s *Server) handlers() (public, own http.Handler, err error) {
+	e, route := s.router()
+	s.routes(route)
+	switch c := s.config.Console; {
+	case c == nil:
+	case c.Listen == "":
+		err = s.consoleRoutes(e, route)
+	default:
+		pages, route := s.router()
+		own, err = pages, s.consoleRoutes(e, route)
+	}
+	return e, own, err
+}
+
+// routes are all but the console's.
+func (s *Server) routes(route registrar) {
 	decisions := &decisionRoutes{
 		door:     s.door,
 		pdp:      s.pdp,
@@ -37,6 +57,7 @@ func (s *Server) handler() http.Handler {
 		answered: &s.telemetry.Decisions,
 	}
 	decisions.register(route)
+	registerMe(s.door, route)
 	s.approvals.Routes(route)
 	s.audit.Routes(route)
 	health := &health{door: s.door, pdp: s.pdp}
@@ -53,7 +74,6 @@ func (s *Server) handler() http.Handler {
 		takesRequests: func() bool { return s.approvals.Broker != nil && s.live.Load().credentials() },
 	}
 	documents.register(route, urlPath(s.config.PublicURL))
-	return e
 }
 
 func otherMethod(methods []string) echo.HandlerFunc {

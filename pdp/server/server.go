@@ -11,6 +11,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -63,7 +64,7 @@ func New(config Config) (*Server, error) {
 		listeners: &listeners{
 			config: config,
 			log:    config.Program.Logger,
-			failed: make(chan error, 1),
+			failed: make(chan error, 2),
 		},
 	}
 	s.door = door.New(door.Options{
@@ -134,36 +135,54 @@ func (s *Server) start(ctx context.Context) error {
 	if s.approvals.Broker != nil {
 		s.lifetime.background("approvals' work", s.approvals.Broker.Run)
 	}
-	s.serve()
+	if err := s.serve(); err != nil {
+		return err
+	}
 	s.lifetime.background("watch", s.watch)
 	s.log.Info("serving", "address", s.Addr(), "bundle", s.pdp.Status().Digest, "tls", s.listeners.certificates != nil, "credentials", s.live.Load().credentials())
+	if url := s.ConsoleURL(); url != "" {
+		s.log.Info("console", "url", url, "address", cmp.Or(address(s.listeners.console), s.Addr()))
+	}
 	return nil
 }
 
-func (s *Server) serve() {
+func (s *Server) serve() error {
+	public, own, err := s.handlers()
+	if err != nil {
+		return err
+	}
 	if s.config.Program.InProcess {
-		s.listeners.serveInProcess(s.handler(), &s.lifetime)
+		s.listeners.serveInProcess(public, &s.lifetime)
 	} else {
-		s.serveListener()
+		s.serveListeners(public, own)
 	}
 	s.lifetime.add("who waits", closing(func() error { s.approvals.Stop(); return nil }))
 	s.lifetime.add("exports", closing(func() error { s.audit.Stop(); return nil }))
+	return nil
 }
 
-func (s *Server) serveListener() {
-	server := listener.HTTPServer(s.handler(), s.door.Connections, s.log)
-	if tune := s.config.Program.tuneHTTP; tune != nil {
-		tune(server)
-	}
-	s.lifetime.add("http", func(ctx context.Context) error { return s.listeners.drain(ctx, server, s.door) })
-	go func() {
-		err := s.listeners.serve(server)
-		closed := errors.Is(err, net.ErrClosed) && s.door.Stopping.Load() // by drain
-		if !closed && !errors.Is(err, http.ErrServerClosed) {
-			s.log.Error("serving ended", "error", err)
-			s.listeners.failed <- err
+func (s *Server) serveListeners(public, own http.Handler) {
+	var servers []*http.Server
+	serve := func(handler http.Handler, on net.Listener) {
+		server := listener.HTTPServer(handler, s.door.Connections, s.log)
+		if tune := s.config.Program.tuneHTTP; tune != nil {
+			tune(server)
 		}
-	}()
+		servers = append(servers, server)
+		go func() {
+			err := s.listeners.certificates.Serve(server, on)
+			closed := errors.Is(err, net.ErrClosed) && s.door.Stopping.Load() // by drain
+			if !closed && !errors.Is(err, http.ErrServerClosed) {
+				s.log.Error("serving ended", "error", err)
+				s.listeners.failed <- err
+			}
+		}()
+	}
+	serve(public, s.listeners.public)
+	if own != nil {
+		serve(own, s.listeners.console)
+	}
+	s.lifetime.add("http", func(ctx context.Context) error { return s.listeners.drain(ctx, servers, s.door) })
 }
 
 // now is the clock that decisions read.
@@ -173,6 +192,13 @@ func (s *Server) now() time.Time { return s.config.Program.PDP.Now() }
 func (s *Server) Addr() string {
 	return address(s.listeners.public)
 }
+
+// ConsoleURL is the address of the console, with which every link to it begins; "" if there is none, and before
+// [Server.Start].
+func (s *Server) ConsoleURL() string { return s.listeners.consoleURL() }
+
+// ConsoleAddr is the address of the console's own listener, as host:port; "" if it has none.
+func (s *Server) ConsoleAddr() string { return address(s.listeners.console) }
 
 // Failed receives the error that ended serving without [Server.Stop].
 func (s *Server) Failed() <-chan error { return s.listeners.failed }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -96,17 +97,6 @@ type standing struct {
 // sees reports whether the approval request exists for them.
 func (s standing) sees() bool { return s.decides || s.asked || s.voted }
 
-// mayDecide refuses a person who sees the approval request and has no vote.
-func (s standing) mayDecide() error {
-	switch {
-	case s.own:
-		return ErrOwn
-	case !s.decides:
-		return ErrNoVote
-	}
-	return nil
-}
-
 // standing is what the caller is to an approval request.
 func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
 	if !v.caller.Serves(a.Tenant) {
@@ -115,12 +105,17 @@ func (v *approver) standing(ctx context.Context, a approval.Approval) (s standin
 	asked := v.caller.Name == a.Caller
 	if v.caller.May(auth.Approve) {
 		s, err = v.may(ctx, a, voter{v.caller.Principal, v.caller.Name, v.caller.Way})
-		for _, vote := range a.Votes {
-			s.voted = s.voted || vote.By == v.caller.Principal.String() || vote.Caller == v.caller.Name
-		}
+		s.voted = v.voted(a)
 	}
 	s.asked = asked
 	return s, err
+}
+
+// voted reports whether the caller, if it is a person, has voted on an approval request.
+func (v *approver) voted(a approval.Approval) bool {
+	return slices.ContainsFunc(a.Votes, func(vote approval.Vote) bool {
+		return vote.By == v.caller.Principal.String() || vote.Caller == v.caller.Name
+	})
 }
 
 // may says whether a person may decide: because the policies let them, and they named no other person in their place;

@@ -26,6 +26,8 @@ type Query struct {
 	Status                              approval.Status
 	Tenants                             []string // nil: all
 	Template, Subject, Resource, Action string
+	// Voted is which ones: those that the caller has voted on, or those that the caller has not; nil: both.
+	Voted *bool
 	// Cursor is the Next of the page before, and Limit how many approval requests a page has.
 	Cursor string
 	Limit  int
@@ -55,7 +57,7 @@ func (b *Broker) Inbox(
 		looked += max(inboxAtOnce, len(some)) // if little was found, much was looked at
 		for n, a := range some {
 			var s standing
-			if q.picks(a) {
+			if q.picks(a) && (q.Voted == nil || *q.Voted == v.voted(a)) {
 				if s, err = v.standing(ctx, a); err != nil {
 					return page, err
 				}

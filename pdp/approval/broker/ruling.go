@@ -9,11 +9,13 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// The methods of this file go on if the caller goes away: what was said counts or does not, and is never half said.
+// The methods of this file go on if the caller goes away: what was said counts or does not, and is never half said. What
+// may not be done as the approval request stands now is refused by [Seen.refusal]; the store, which nothing else can
+// change meanwhile, has the last word.
 
 // Decide has a ruling of an approver count.
 func (s *Seen) Decide(ctx context.Context, said evaluation.Ruling) (a approval.Approval, err error) {
-	if err := s.mayDecide(); err != nil {
+	if err := s.refusal(Act(said.Decision)); err != nil {
 		return a, err
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -49,7 +51,7 @@ func (s *Seen) Offer(ctx context.Context) error {
 
 // Revoke has an approver take back what was approved.
 func (s *Seen) Revoke(ctx context.Context, said evaluation.Ruling) (a approval.Approval, err error) {
-	if err := s.mayDecide(); err != nil {
+	if err := s.refusal(ActRevoke); err != nil {
 		return a, err
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -58,8 +60,8 @@ func (s *Seen) Revoke(ctx context.Context, said evaluation.Ruling) (a approval.A
 
 // Cancel has the program that asked want the approval no longer.
 func (s *Seen) Cancel(ctx context.Context, said evaluation.Ruling) (a approval.Approval, err error) {
-	if !s.asked {
-		return a, ErrNotAsker
+	if err := s.refusal(ActCancel); err != nil {
+		return a, err
 	}
 	ctx = context.WithoutCancel(ctx)
 	vote := s.vote(ctx, said)

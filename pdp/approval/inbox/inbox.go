@@ -1,7 +1,9 @@
 // Package inbox reads the approval requests of a running server over HTTP, as approvers
-// and the callers that filed them see them. Start with [New]; [Inbox.Pages] and
-// [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] change something,
-// and [Inbox.Watch] yields each new one.
+// and the callers that filed them see them. Start with [New]; [Inbox.Pages], [Inbox.List]
+// and [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] change something,
+// and [Inbox.Watch] yields each new one. Beside a request, [Inbox.Why], [Inbox.Deciders] and
+// [Inbox.Previous] read what a person wants to know before deciding, and [Inbox.Me] says who
+// the caller is to the server.
 //
 // The package makes nothing harmless for a terminal: the program that shows an approval request must do that.
 package inbox
@@ -9,9 +11,9 @@ package inbox
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -46,7 +48,11 @@ const (
 )
 
 // Filter picks requests. Every given member must match. Without a status, pending requests match.
-type Filter struct{ Status, Tenant, Template, Subject, Resource, Action string }
+type Filter struct {
+	Status, Tenant, Template, Subject, Resource, Action string
+	// Voted picks the requests that the caller has voted on, or those that it has not; nil picks both.
+	Voted *bool
+}
 
 func (f Filter) query() url.Values {
 	query := url.Values{}
@@ -62,13 +68,16 @@ func (f Filter) query() url.Values {
 			query.Set(name, value)
 		}
 	}
+	if f.Voted != nil {
+		query.Set("voted", strconv.FormatBool(*f.Voted))
+	}
 	return query
 }
 
 // Pages hands requests to yield, the oldest first. It returns the cursor after which new requests come.
 func (i *Inbox) Pages(ctx context.Context, f Filter, yield func(Request) error) (cursor string, err error) {
 	for {
-		page, err := i.page(ctx, f, cursor, 0)
+		page, err := i.page(ctx, f, cursor, pageSize, 0)
 		if err != nil {
 			return cursor, err
 		}
@@ -88,22 +97,29 @@ func (i *Inbox) Pages(ctx context.Context, f Filter, yield func(Request) error) 
 	}
 }
 
-type page struct {
+// Page is some requests, the oldest first. Next is the cursor of the page after it, "" if there is none. A page may be
+// empty, and not be the last one.
+type Page struct {
 	Items []Request `json:"items"`
 	Next  string    `json:"next"`
 }
 
+// List reads one page of at most so many requests, from a cursor on. The cursor of the first page is "".
+func (i *Inbox) List(ctx context.Context, f Filter, cursor string, limit int) (Page, error) {
+	return i.page(ctx, f, cursor, limit, 0)
+}
+
 // page reads the requests after a cursor. If there is none, the server waits so long for one.
-func (i *Inbox) page(ctx context.Context, f Filter, cursor string, wait time.Duration) (page, error) {
+func (i *Inbox) page(ctx context.Context, f Filter, cursor string, limit int, wait time.Duration) (Page, error) {
 	query := f.query()
-	query.Set("limit", fmt.Sprint(pageSize))
+	query.Set("limit", strconv.Itoa(limit))
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
 	if wait > 0 {
 		query.Set("wait", wait.String())
 	}
-	return httpclient.GetJSON[page](ctx, i.server, path, query, pageBody, "page of requests")
+	return httpclient.GetJSON[Page](ctx, i.server, path, query, pageBody, "page of requests")
 }
 
 // Get reads one request. If the request is pending, Get waits up to wait for its end.

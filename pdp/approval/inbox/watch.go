@@ -58,7 +58,7 @@ type watch struct {
 // next waits for a new request, and then makes a round.
 func (w *watch) next(ctx context.Context) error {
 	began := time.Now()
-	p, err := w.inbox.page(ctx, w.filter, w.cursor, watchPoll)
+	p, err := w.inbox.page(ctx, w.filter, w.cursor, pageSize, watchPoll)
 	if err != nil {
 		return err
 	}

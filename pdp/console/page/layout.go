@@ -28,8 +28,9 @@ type Count struct {
 // Login is the page where a person logs in.
 type Login struct {
 	Layout Layout
-	// OIDC is the link to the provider, and empty if there is none.
-	OIDC Href
+	// OIDC is the link to the provider, and empty if there is none. Provider is its name.
+	OIDC     Href
+	Provider Text
 	// Key is set if the person may log in by an API key.
 	Key bool
 	// Next is the path to go to after the login.

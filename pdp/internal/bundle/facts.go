@@ -138,6 +138,27 @@ func (b *Bundle) Contents() (all []Contents) {
 	return all
 }
 
+// PolicyPosition is where a policy of a tenant or of the root stands, as file:line:column; "" if there is none of this id.
+func (b *Bundle) PolicyPosition(tenant, id string) string {
+	if v := b.Views[tenant]; v != nil && v.ByID[id] != nil {
+		return v.ByID[id].Position
+	}
+	return ""
+}
+
+// ObligationPosition is where an obligation that a tenant's policies can name is defined, as file:line:column; "" if it
+// is nowhere in the bundle.
+func (b *Bundle) ObligationPosition(tenant, name string) string {
+	v := b.Views[tenant]
+	if v == nil {
+		return ""
+	}
+	if d := v.Obligations[name]; d.File != "" {
+		return fmt.Sprintf("%s:%d:%d", d.File, d.Line, d.Column)
+	}
+	return ""
+}
+
 func (b *Bundle) contents(p *Policy) Contents {
 	c := Contents{
 		PolicyInfo: p.Info(), File: p.File, Line: p.Line, Column: p.Column, Names: b.refs(p.Facts.Uids),

@@ -45,7 +45,10 @@ func problem(err error) error {
 	var access *broker.AccessError
 	var limit *approval.LimitError
 	var state *approval.StateError
+	var lacks *broker.LacksError
 	switch {
+	case errors.As(err, &lacks):
+		return door.Lacks(lacks.Permission)
 	case errors.As(err, &access):
 		return accessProblem(access.Name, access.Detail, access.Pointer)
 	case errors.As(err, &limit):

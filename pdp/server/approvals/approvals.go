@@ -1,7 +1,8 @@
 // Package approvals serves approval requests: to the people who decide about them, and to the programs that ask.
 // Start with [Approvals.Routes], which says of each route what it needs.
 //
-// People list what they may decide about, and approve, deny, delegate or revoke (people.go). Clients of MCP get the
+// People list what they may decide about, and approve, deny, delegate or revoke (people.go). They read why they are
+// asked, and what they may do (why.go). Clients of MCP get the
 // same in messages of JSON-RPC (mcp.go). Programs ask for an approval of what they were denied, and follow their tasks,
 // by AuthZEN's profile for access requests (access.go). A request of either may wait until there is something to answer
 // (waiting.go). Errors become problems in one place (admit.go).
@@ -76,6 +77,8 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 		Relayed:    evaluation.ViaConsole,
 	}, a.inbox)
 	get(one, door.Need{Parameters: []string{"wait"}, Relayed: evaluation.ViaConsole}, a.status)
+	reads := door.Need{Parameters: door.NoParameters, Relayed: evaluation.ViaConsole, Work: door.ShortWork}
+	get(one+"/why", reads, a.see(a.why))
 	post(one+"/decision", inConsole, a.ruling(evaluation.DecodeRuling, (*broker.Seen).Decide))
 	get(one+"/elicitation", door.Need{Parameters: []string{"form"}, Relayed: evaluation.ViaForm}, a.see(a.elicitation))
 	get(one+"/authorization-request", door.Need{Parameters: []string{"call"}}, a.see(a.authorizationRequest))

@@ -35,7 +35,7 @@ func pageLimit(text string) (int, error) {
 }
 
 var inboxParameters = []string{
-	"status", "tenant", "template", "subject", "resource", "action", "cursor", "limit", "wait",
+	"status", "tenant", "template", "subject", "resource", "action", "voted", "cursor", "limit", "wait",
 }
 
 // inbox answers GET /v1/approvals: what the caller may decide about.
@@ -82,6 +82,14 @@ func query(r door.Admitted) (q broker.Query, wait time.Duration, err error) {
 			return q, 0, door.BadParameter("status",
 				"is no status; give pending, approved, denied, expired, cancelled, used_up or revoked")
 		}
+	}
+	switch text := given["voted"]; text {
+	case "":
+	case "true", "false":
+		voted := text == "true"
+		q.Voted = &voted
+	default:
+		return q, 0, door.BadParameter("voted", "is neither true nor false; give one of them, or leave it out for both")
 	}
 	if q.Limit, err = pageLimit(given["limit"]); err != nil {
 		return q, 0, err

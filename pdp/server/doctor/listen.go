@@ -35,8 +35,8 @@ func (x *exam) listen() {
 		x.bites("listen", listen+" is more than this machine, and there are no credentials: serve will not start", "policy-service keys add --data DIR --name NAME first, or set auth.jwt or auth.mtls")
 		return
 	}
-	if x.Config.Published() && !x.credentials() {
-		x.bites("listen", x.Config.PublicURL+" leads here from other machines, and there are no credentials: serve will not start", "policy-service keys add --data DIR --name NAME first, or set auth.jwt or auth.mtls")
+	if url := x.Config.Published(); url != "" && !x.credentials() {
+		x.bites("listen", url+" leads here from other machines, and there are no credentials: serve will not start", "policy-service keys add --data DIR --name NAME first, or set auth.jwt or auth.mtls")
 		return
 	}
 	x.ok("listen", listen+" is free")

@@ -27,11 +27,15 @@ const (
 
 // readBody reads the whole body of a caller, or refuses it after one byte too many.
 func (d *Door) readBody(c echo.Context, caller auth.Caller) ([]byte, error) {
-	limit := int64(d.Options.Limits.Body)
+	return d.readUpTo(c, caller, true, int64(d.Options.Limits.Body))
+}
+
+// readUpTo reads a body of at most so many bytes. A caller that is not known has a name for its share alone.
+func (d *Door) readUpTo(c echo.Context, caller auth.Caller, known bool, limit int64) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength != 0 {
-		d.Connections.Awaits(r.Context(), true)
-		defer d.Connections.Came(r.Context(), true)
+		d.Connections.Awaits(r.Context(), known)
+		defer d.Connections.Came(r.Context(), known)
 	}
 	// An announced size is a promise; it gets room before the bytes only up to what is usual.
 	buf := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), SmallBody)))

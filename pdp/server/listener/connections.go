@@ -119,8 +119,17 @@ func (c *Connections) ConnState(conn net.Conn, state http.ConnState) {
 	}
 }
 
+type withinKey struct{}
+
+// Within is the context of a request that is made to answer another one, whose context is given. The connection of that
+// one is told which caller asks, and nothing else: it carries one request, however many that one takes.
+func Within(ctx context.Context) context.Context { return context.WithValue(ctx, withinKey{}, true) }
+
 // update changes what is known about the connection of a request, whose wait begins anew with that.
 func (c *Connections) update(ctx context.Context, change func(*connection)) {
+	if ctx.Value(withinKey{}) != nil {
+		return
+	}
 	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -73,7 +73,7 @@ func (r *Requests) Credential(ctx context.Context, kind auth.Credential) {
 // Limits are the words that refusals are counted by, see [Requests.Limit].
 func Limits() []string {
 	return []string{
-		"large_bodies", "slow_bodies", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections",
+		"large_bodies", "slow_bodies", "console", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections",
 		"approvals", "approvals_share", "waiting", "waiting_share", "pages", "work",
 		string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll),
 	}

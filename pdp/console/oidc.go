@@ -1,0 +1,207 @@
+package console
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"policy-service/pdp/console/page"
+	"policy-service/pdp/plainfile"
+	"policy-service/pdp/server/auth"
+)
+
+const (
+	oidcPath     = loginPath + "/oidc"
+	callbackPath = loginPath + "/callback"
+	// loginFor is how long somebody may take at the provider.
+	loginFor = 10 * time.Minute
+	// mostOfSecret bounds the file with the secret of the client.
+	mostOfSecret = 4 << 10
+)
+
+// pending is a login that the provider has yet to answer, as it is sealed in a cookie of the browser. It is JSON, and
+// only the process that sealed it opens it, so that its form may change.
+type pending struct {
+	State, Nonce, Verifier string
+	Next                   string
+	Issuer, Client         string
+	Expires                time.Time
+}
+
+// toProvider sends the browser to the provider. Of logins in several tabs the last one counts.
+func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
+	config := c.options.OIDC()
+	if config == nil {
+		c.problem(w, r, http.StatusNotFound)
+		return
+	}
+	client, _, err := c.client(r.Context(), config)
+	if err != nil {
+		c.providerFailed(w, r, err)
+		return
+	}
+	p := pending{
+		State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(),
+		Next:   safeNext(r.URL.Query().Get(nextField)),
+		Issuer: config.Issuer, Client: config.ClientID,
+		Expires: c.options.Now().Add(loginFor),
+	}
+	http.SetCookie(w, c.cookie(loginCookie, c.seal.seal(p), loginFor))
+	w.Header().Set("Location", client.AuthCodeURL(p.State,
+		oauth2.S256ChallengeOption(p.Verifier), oauth2.SetAuthURLParam("nonce", p.Nonce)))
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// fromProvider takes the answer of the provider, which the browser brings.
+func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
+	p, sealed := c.seal.open(c.sent(r, loginCookie))
+	http.SetCookie(w, c.cookie(loginCookie, "", 0))
+	config := c.options.OIDC()
+	if config == nil {
+		c.problem(w, r, http.StatusNotFound)
+		return
+	}
+	said, err := answerOf(r.URL.RawQuery)
+	switch {
+	case err != nil || !sealed || !c.options.Now().Before(p.Expires) || p.Issuer != config.Issuer || p.Client != config.ClientID,
+		subtle.ConstantTimeCompare([]byte(said.state), []byte(p.State)) != 1:
+		c.refused(r, byOIDC, "the answer is to no login that waits for one")
+		c.again(w, r, http.StatusBadRequest, page.Of("This is not the answer to the login that you began last here. Begin again."))
+		return
+	case said.errorCode != "":
+		c.refused(r, byOIDC, "the provider answers with an error")
+		c.again(w, r, http.StatusForbidden, page.Of("The provider did not log you in. It says:"), page.Line(said.errorCode))
+		return
+	}
+	client, about, err := c.client(r.Context(), config)
+	if err != nil {
+		c.providerFailed(w, r, err)
+		return
+	}
+	// A provider that the console did not ask may have sent the browser here, with a code of its own.
+	if said.issuer != nil && *said.issuer != config.Issuer || said.issuer == nil && about.namesItself {
+		c.refused(r, byOIDC, "the answer is of another issuer")
+		c.again(w, r, http.StatusBadRequest, page.Of("This is the answer of another provider than the one you were sent to. Begin again."))
+		return
+	}
+	c.exchange(w, r, client, said.code, p)
+}
+
+// exchange has the provider say who somebody is, for a code.
+func (c *Console) exchange(w http.ResponseWriter, r *http.Request, client *oauth2.Config, code string, p pending) {
+	ctx := context.WithValue(r.Context(), oauth2.HTTPClient, c.provider.client)
+	token, err := client.Exchange(ctx, code, oauth2.VerifierOption(p.Verifier))
+	if err != nil {
+		c.providerFailed(w, r, exchangeError(err))
+		return
+	}
+	idToken, _ := token.Extra("id_token").(string)
+	if idToken == "" {
+		c.providerFailed(w, r, errors.New("the answer of the token endpoint has no id_token"))
+		return
+	}
+	login, err := c.options.Logins().LogInByToken(r.Context(), idToken, p.Nonce)
+	if err != nil {
+		c.refused(r, byOIDC, err.Error())
+		c.again(w, r, http.StatusForbidden, page.Of("What the provider says of you is not accepted here. The operator finds the cause in the log."))
+		return
+	}
+	c.begin(w, r, login, byOIDC, p.Next)
+}
+
+// providerAnswer is what the provider has the browser bring.
+type providerAnswer struct {
+	state, code, errorCode string
+	issuer                 *string
+}
+
+// answerOf reads it. A parameter that is there twice may mean one thing to us and another to somebody before us.
+func answerOf(query string) (a providerAnswer, err error) {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return a, err
+	}
+	for _, name := range []string{"state", "code", "error", "iss"} {
+		if len(values[name]) > 1 {
+			return a, fmt.Errorf("%s is there twice", name)
+		}
+	}
+	a = providerAnswer{state: values.Get("state"), code: values.Get("code"), errorCode: values.Get("error")}
+	if values.Has("iss") {
+		issuer := values.Get("iss")
+		a.issuer = &issuer
+	}
+	if a.state == "" || a.code == "" && a.errorCode == "" {
+		return a, errors.New("there is no state, or neither a code nor an error")
+	}
+	return a, nil
+}
+
+// client is how the console speaks with the provider, and what the provider says of itself. The file of the secret is
+// read each time, so that another secret counts at once.
+func (c *Console) client(ctx context.Context, config *auth.OIDC) (*oauth2.Config, metadata, error) {
+	about, err := c.provider.about(ctx, config.Issuer)
+	if err != nil {
+		return nil, about, err
+	}
+	client := &oauth2.Config{
+		ClientID:    config.ClientID,
+		Endpoint:    about.endpoint,
+		RedirectURL: strings.TrimSuffix(c.options.PublicURL, "/") + callbackPath,
+		Scopes:      about.scopes,
+	}
+	if config.ClientSecretFile == "" {
+		client.Endpoint.AuthStyle = oauth2.AuthStyleInParams
+		return client, about, nil
+	}
+	secret, err := plainfile.Read(config.ClientSecretFile, mostOfSecret)
+	if err != nil {
+		return nil, about, fmt.Errorf("client_secret_file: %w", err)
+	}
+	client.ClientSecret = strings.TrimRight(string(secret), "\r\n")
+	return client, about, nil
+}
+
+// exchangeError is why there is no token, in words that hold nothing of what was sent or answered.
+func exchangeError(err error) error {
+	if refused := (*oauth2.RetrieveError)(nil); errors.As(err, &refused) {
+		return fmt.Errorf("the token endpoint answers %d %s", refused.Response.StatusCode, plainCode(refused.ErrorCode))
+	}
+	if dialled := (*net.OpError)(nil); errors.As(err, &dialled) {
+		return fmt.Errorf("the token endpoint cannot be reached: %w", dialled)
+	}
+	if timeout := net.Error(nil); errors.As(err, &timeout) && timeout.Timeout() {
+		return errors.New("the token endpoint does not answer in time")
+	}
+	return errors.New("the answer of the token endpoint cannot be read")
+}
+
+// plainCode is an error code of OAuth, if it looks like one.
+func plainCode(code string) string {
+	if len(code) > 64 || strings.ContainsFunc(code, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
+		return ""
+	}
+	return code
+}
+
+// providerFailed answers if the provider does not do its part.
+func (c *Console) providerFailed(w http.ResponseWriter, r *http.Request, err error) {
+	c.options.Log.WarnContext(r.Context(), "nobody can log in to the console at the provider", "address", host(r), "error", err.Error())
+	c.again(w, r, http.StatusBadGateway, page.Of("The provider cannot log you in at the moment. Try again in a minute; the operator finds the cause in the log."))
+}
+
+// again answers that a login came to nothing, and leads to another try.
+func (c *Console) again(w http.ResponseWriter, r *http.Request, status int, says ...page.Text) {
+	c.show(w, r, status, page.Message{
+		Layout: c.layout("Not logged in"), Heading: "Not logged in", Says: says,
+		Link: page.Href(c.link(loginPath)), LinkText: "Log in",
+	})
+}

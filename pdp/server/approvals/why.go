@@ -1,0 +1,67 @@
+package approvals
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
+	"policy-service/pdp/server/door"
+)
+
+// whyView is the answer to why people are asked, and what the caller may do.
+type whyView struct {
+	broker.Why
+	You   youView     `json:"you"`
+	Alike []alikeView `json:"alike"`
+}
+
+type alikeView struct {
+	Pointer string `json:"pointer"`
+	Known   string `json:"known"`
+}
+
+type youView struct {
+	May []broker.Act  `json:"may"`
+	Not []refusedView `json:"not"`
+}
+
+type refusedView struct {
+	Decision broker.Act `json:"decision"`
+	Detail   string     `json:"detail"`
+}
+
+// why answers GET /v1/approvals/:id/why.
+func (a *Approvals) why(c echo.Context, _ door.Admitted, seen broker.Seen) error {
+	you := seen.You()
+	view := whyView{Why: seen.Why(), You: youView{May: append([]broker.Act{}, you.May...), Not: []refusedView{}}, Alike: []alikeView{}}
+	for _, not := range you.Not {
+		detail, err := refusal(not)
+		if err != nil {
+			return err
+		}
+		view.You.Not = append(view.You.Not, refusedView{not.Act, detail})
+	}
+	return write(c, view)
+}
+
+// refusal says in words why a caller may not do something. What is no reason of that kind is an error.
+func refusal(not broker.Refused) (string, error) {
+	if state := (*approval.StateError)(nil); errors.As(not.Err, &state) {
+		waits := "can be decided about"
+		switch not.Act {
+		case broker.ActRevoke:
+			return fmt.Sprintf("it is %s; only what is approved can be revoked", state.Status), nil
+		case broker.ActCancel:
+			waits = "can be cancelled"
+		}
+		return fmt.Sprintf("it is %s; only what is pending %s", state.Status, waits), nil
+	}
+	err := problem(not.Err)
+	if p := (*door.Problem)(nil); errors.As(err, &p) {
+		return p.Detail, nil
+	}
+	return "", err
+}

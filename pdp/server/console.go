@@ -1,0 +1,60 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/console"
+	"policy-service/pdp/server/listener"
+)
+
+// fromConsole brings what the console asks to the routes of the API. Each of its requests is one like any other: it is
+// measured, logged and let in by itself, by the configuration that is in force when it is made.
+type fromConsole struct{ api http.Handler }
+
+// RoundTrip implements [http.RoundTripper]. The request has no header of the browser's but what the console gave it.
+func (t fromConsole) RoundTrip(sent *http.Request) (*http.Response, error) {
+	own := sent.WithContext(listener.Within(sent.Context()))
+	// A server without credentials answers whoever is on its machine, by names of that machine alone. This is none: who
+	// reaches the console may be anywhere, and without a login is nobody.
+	own.Host = "console.invalid"
+	return answered(own.Context(), t.api, own)
+}
+
+// consoleRoutes register the console, which asks the API.
+func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
+	c, url := s.config.Console, s.listeners.consoleURL()
+	pages, err := console.New(fromConsole{api}, console.Options{
+		PublicURL:   url,
+		Secure:      s.config.TLS.CertFile != "" || strings.HasPrefix(url, "https:"),
+		MaxSession:  c.Session.Max,
+		IdleSession: c.Session.Idle,
+		Now:         s.now,
+		Log:         s.log,
+	})
+	if err != nil {
+		return err
+	}
+	serve := s.door.Pages(pages)
+	at := func(prefix string) {
+		stripped := func(c echo.Context) error {
+			c.SetPath(consolePath + "/*") // one route to whoever counts
+			r := c.Request().WithContext(c.Request().Context())
+			at := *r.URL
+			at.Path, at.RawPath = strings.TrimPrefix(at.Path, prefix), strings.TrimPrefix(at.RawPath, prefix)
+			r.URL = &at
+			c.SetRequest(r)
+			return serve(c)
+		}
+		for _, path := range []string{consolePath, consolePath + "/*"} {
+			route(prefix+path, stripped, http.MethodGet, http.MethodHead, http.MethodPost)
+		}
+	}
+	at("")
+	if prefix := strings.TrimSuffix(urlPath(url), consolePath); prefix != "" {
+		at(prefix) // for a proxy that takes nothing off
+	}
+	return nil
+}

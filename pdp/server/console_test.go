@@ -1,0 +1,129 @@
+package server_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"testing"
+
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+)
+
+// withConsole turns the console on.
+func withConsole(c server.ConsoleConfig) pdptest.Option {
+	return func(config *server.Config) { config.Console = &c }
+}
+
+// consoleBrowser is a browser that shows where it is sent, and goes there only if it is told to.
+func consoleBrowser(transport http.RoundTripper) *http.Client {
+	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+type consoleAnswer struct {
+	status      int
+	header      http.Header
+	body, where string
+}
+
+func consoleGet(t testing.TB, by *http.Client, url string, header ...string) consoleAnswer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	for n := 0; n+1 < len(header); n += 2 {
+		r.Header.Set(header[n], header[n+1])
+	}
+	got, err := by.Do(r)
+	must(t, err)
+	defer func() { _ = got.Body.Close() }()
+	body, err := io.ReadAll(got.Body)
+	must(t, err)
+	return consoleAnswer{got.StatusCode, got.Header, string(body), got.Header.Get("Location")}
+}
+
+// isConsole checks that the console is at an address, and that its links begin with a path.
+func isConsole(t testing.TB, by *http.Client, url, path string) {
+	t.Helper()
+	got := consoleGet(t, by, url+"/")
+	if got.status != http.StatusSeeOther || got.where != path+"/approvals" {
+		t.Errorf("%s/: got %d to %q, want 303 to %s/approvals", url, got.status, got.where, path)
+	}
+	if csp := got.header["Content-Security-Policy"]; len(csp) != 1 || !strings.Contains(csp[0], "form-action 'self'") {
+		t.Errorf("%s/ has the policy %q", url, csp)
+	}
+}
+
+// isNoConsole checks that nothing at an address is the console, or differs from what is nowhere.
+func isNoConsole(t testing.TB, by *http.Client, base string) {
+	t.Helper()
+	nowhere := consoleGet(t, by, base+"/nowhere")
+	for _, path := range []string{"/console", "/console/", "/console/approvals", "/console/login", "/console/style.css"} {
+		if got := consoleGet(t, by, base+path); got.status != http.StatusNotFound || got.body != nowhere.body {
+			t.Errorf("%s%s: got %d %s", base, path, got.status, got.body)
+		}
+	}
+}
+
+func TestConsoleIsOffUnlessConfigured(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t)
+	isNoConsole(t, consoleBrowser(nil), c.URL)
+	if url := c.ConsoleURL(); url != "" {
+		t.Errorf("it says that a console is at %s", url)
+	}
+}
+
+func TestConsoleOnTheListener(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t, withConsole(server.ConsoleConfig{}))
+	isConsole(t, consoleBrowser(nil), c.URL+"/console", "/console")
+	if got := consoleGet(t, consoleBrowser(nil), c.URL+"/console"); got.where != "/console/approvals" {
+		t.Errorf("got %d to %q", got.status, got.where)
+	}
+	if got := c.ConsoleURL(); got != c.URL+"/console" {
+		t.Errorf("it says that the console is at %s", got)
+	}
+}
+
+func TestConsoleOnItsOwnListener(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t, withConsole(server.ConsoleConfig{Listen: "127.0.0.1:0"}))
+	isConsole(t, consoleBrowser(nil), "http://"+c.ConsoleAddr()+"/console", "/console")
+	if got := c.ConsoleURL(); got != "http://"+c.ConsoleAddr()+"/console" {
+		t.Errorf("it says that the console is at %s", got)
+	}
+	isNoConsole(t, consoleBrowser(nil), c.URL)
+	for _, path := range []string{"/livez", "/v1/approvals", "/metrics"} {
+		if got := consoleGet(t, consoleBrowser(nil), "http://"+c.ConsoleAddr()+path); got.status != http.StatusNotFound {
+			t.Errorf("%s is at the console's address: got %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+// Behind a proxy the console is below the path of its public_url, whether the proxy takes off what is its own or not.
+func TestConsoleBehindProxy(t *testing.T) {
+	t.Parallel()
+	for name, strips := range map[string]bool{"strips": true, "leaves": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := openCounter(t, withConsole(server.ConsoleConfig{PublicURL: "https://pdp.example.com/pdp/console/"}))
+			to, err := url.Parse(c.URL)
+			must(t, err)
+			proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+				r.SetURL(to)
+				r.SetXForwarded()
+				if strips {
+					r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, "/pdp")
+				}
+			}})
+			defer proxy.Close()
+			isConsole(t, consoleBrowser(nil), proxy.URL+"/pdp/console", "/pdp/console")
+			if got := c.ConsoleURL(); got != "https://pdp.example.com/pdp/console" {
+				t.Errorf("it says that the console is at %s", got)
+			}
+		})
+	}
+}

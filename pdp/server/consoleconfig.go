@@ -1,0 +1,112 @@
+package server
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"time"
+
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/config"
+	"policy-service/pdp/server/listener"
+)
+
+// ConsoleConfig turns the console on, which is pages where people decide about approval requests.
+type ConsoleConfig struct {
+	// Listen is an address of its own; "" is that of the server.
+	Listen string `yaml:"listen" doc:"An address of the console's own, as host:port. The console is then at no other address, and nothing else is at this one. Any address but loopback needs TLS and credentials. Without it the console is at listen."`
+	// PublicURL begins every link to the console.
+	PublicURL string `yaml:"public_url" doc:"The address by which people reach the console, as https://host[:port][/path]/console. It may be http on loopback. Every link to the console begins with it. A proxy may take off what stands before /console. Unless given, it is /console below public_url, or below the console's address if that is loopback."`
+	// Session bounds how long people stay logged in.
+	Session SessionConfig `yaml:"session"`
+}
+
+// SessionConfig bounds how long people stay logged in.
+type SessionConfig struct {
+	Max  time.Duration `yaml:"max" default:"8h" min:"5m" max:"24h" doc:"How long a person stays logged in at most. After a login by OIDC it is at most 1h."`
+	Idle time.Duration `yaml:"idle" default:"30m" min:"1m" max:"24h" doc:"How long a person who asks for no page stays logged in."`
+}
+
+const (
+	// consolePath is where the console is on its listener.
+	consolePath = "/console"
+	// safeConsole is an address for it that needs neither TLS nor credentials.
+	safeConsole = "127.0.0.1:8182"
+)
+
+// checkRead finds what is wrong with values that were read.
+func (c *ConsoleConfig) checkRead(r *config.Reading) {
+	if r.Given("console.public_url") && r.Sound("console.public_url") {
+		if _, err := cleanConsoleURL(c.PublicURL); err != nil {
+			r.Add("console.public_url", err)
+		}
+	}
+	if r.Given("console.listen") && r.Sound("console.listen") {
+		if err := c.checkListen(); err != nil {
+			r.Add("console.listen", err)
+		}
+	}
+}
+
+func (c *ConsoleConfig) checkListen() error {
+	if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
+		return fmt.Errorf("console.listen is %q, which is no address to listen on; try host:port, such as %s", c.Listen, safeConsole)
+	}
+	return nil
+}
+
+// cleanConsoleURL returns a public_url of the console as links begin with it. A session's cookie would be everybody's on
+// the way if people came by plain HTTP.
+func cleanConsoleURL(given string) (string, error) {
+	clean, err := cleanPublicURL(given)
+	if err != nil {
+		return "", fmt.Errorf("console.%w", err)
+	}
+	u, err := url.Parse(clean)
+	switch {
+	case err != nil || u.Scheme != "https" && !auth.IsLoopbackName(u.Hostname()):
+		return "", errors.New("console.public_url is plain HTTP to other machines; try https, of the service itself or of a proxy before it")
+	case !strings.HasSuffix(u.Path, consolePath):
+		return "", errors.New("console.public_url must end in /console, where the console is; try https://pdp.example.com/console")
+	}
+	return clean, nil
+}
+
+// checkConsole finds why there could be no console, and writes its PublicURL in its one form.
+func (c *Config) checkConsole() error {
+	if c.Console == nil {
+		return nil
+	}
+	own := *c.Console // which other configurations may share
+	c.Console = &own
+	switch {
+	case c.Program.Authenticator != nil || c.Program.InProcess:
+		return errors.New("console needs a server that listens and tells callers apart by itself, and this program does so; leave console out")
+	case c.Data == "" || c.Program.PDP.Recorder != nil:
+		return errors.New("console shows approval requests, and there are none without a data directory; add --data or data, or leave console out")
+	}
+	if err := own.checkListen(); err != nil {
+		return err
+	}
+	if own.Listen != "" && !listener.IsLoopback(own.Listen) {
+		if err := c.exposable(own.Listen, safeConsole); err != nil {
+			return err
+		}
+	}
+	switch {
+	case own.PublicURL != "":
+		clean, err := cleanConsoleURL(own.PublicURL)
+		c.Console.PublicURL = clean
+		return err
+	case own.Listen == "" && c.PublicURL != "":
+		if _, err := cleanConsoleURL(c.PublicURL + consolePath); err != nil {
+			return fmt.Errorf("%w; it is made from public_url, so write console.public_url, or another public_url", err)
+		}
+	case !listener.IsLoopback(cmp.Or(own.Listen, c.Listen)):
+		return errors.New("console.public_url is missing, and links to the console could not be made; write the address by which people reach it, such as https://pdp.example.com/console")
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/door"
+)
+
+// me is what a caller is told of itself.
+type me struct {
+	Caller string `json:"caller"`
+	// Principal is who the caller is to policies about approvals, "" if the credential says nobody.
+	Principal   string            `json:"principal,omitempty"`
+	Tenants     []string          `json:"tenants"`
+	Permissions []auth.Permission `json:"permissions"`
+	Via         evaluation.Via    `json:"via"`
+}
+
+// registerMe registers the route by which a caller asks who it is here.
+func registerMe(d *door.Door, route registrar) {
+	need := door.Need{Relayed: evaluation.ViaConsole, Parameters: door.NoParameters, Work: door.ShortWork}
+	route("/v1/me", func(c echo.Context) error {
+		a, err := d.Admit(c, need)
+		if err != nil {
+			return err
+		}
+		defer a.Shift.End()
+		body, err := door.Marshal(meOf(a.Caller))
+		if err != nil {
+			return err
+		}
+		return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
+	}, http.MethodGet)
+}
+
+// meOf says what a caller may do: a permission that counts for nothing is none.
+func meOf(caller auth.Caller) me {
+	m := me{
+		Caller:      caller.Name,
+		Tenants:     append([]string{}, slices.Compact(slices.Sorted(slices.Values(caller.Tenants)))...),
+		Permissions: []auth.Permission{},
+		Via:         cmp.Or(caller.Way.Via, evaluation.ViaAPI),
+	}
+	if caller.AllTenants {
+		m.Tenants = []string{"*"}
+	}
+	if caller.Principal != (auth.Principal{}) {
+		m.Principal = caller.Principal.String()
+	}
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(caller.Permissions))) {
+		if caller.May(p) {
+			m.Permissions = append(m.Permissions, p)
+		}
+	}
+	return m
+}
