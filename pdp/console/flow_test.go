@@ -25,6 +25,9 @@ permit (principal, action == Action::"tool.invoke", resource == Tool::"github.pu
 @id("terminate-needs-two") @obligation("ask-two-people")
 permit (principal, action == Action::"tool.invoke", resource == Tool::"aws.terminate_instance");
 
+@id("restore-needs-a-lead") @obligation("ask-slowly")
+permit (principal, action == Action::"tool.invoke", resource == Tool::"backup.restore");
+
 @id("leads-decide")
 permit (principal in Team::"leads", action == Action::"approval.decide", resource is Approval);
 -- obligations.yaml --
@@ -32,6 +35,8 @@ ask-team-lead: {type: approval_required, properties: {template: team-lead,
   message: "${principal.id} wants to use ${resource.id}.", timeout: 4h, valid_for: 15m, delegable: true}}
 ask-two-people: {type: approval_required, properties: {template: production, quorum: 2,
   message: "${principal.id} wants to use ${resource.id} in production.", timeout: 1h, valid_for: 10m}}
+ask-slowly: {type: approval_required, properties: {template: team-lead,
+  message: "${principal.id} wants to use ${resource.id}.", timeout: 72h, valid_for: 72h}}
 -- bundle.yaml --
 types: {user: User, agent: Agent, tool: Tool}
 -- entities/entities.json --
@@ -80,6 +85,11 @@ func flowMust(t testing.TB, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// flowTLS has the server speak TLS.
+func flowTLS(certificate, key string) pdptest.Option {
+	return func(c *server.Config) { c.TLS = server.TLSFiles{CertFile: certificate, KeyFile: key} }
 }
 
 // key makes an API key.

@@ -128,7 +128,8 @@ func (w *watch) fault(format string, arguments ...any) {
 }
 
 func (w *watch) request(to string) {
-	if origin := originOf(to); origin != "about:" && !slices.Contains(w.origins, origin) {
+	origin := originOf(to)
+	if origin != "about:" && !slices.Contains(w.origins, origin) && !slices.Contains(w.origins, anywhere) {
 		w.fault("request elsewhere: %s", to)
 	}
 }
