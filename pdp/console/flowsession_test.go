@@ -161,3 +161,65 @@ func TestUnderTLS(t *testing.T) {
 	p.Loads(func() { p.Click("button", "Approve") })
 	f.decided(id, "approved", byConsole("approve", "alice", flowReason))
 }
+
+func TestLoginByProvider(t *testing.T) {
+	t.Parallel()
+	for name, screen := range flowScreens {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			provider := openProvider(t)
+			f := openFlow(t, provider.logsIn(func() time.Time { return pdptest.Now }))
+			id := f.push("agent-release")
+			p := browsertest.Open(t, f.URL, append(screen, browsertest.Origins(provider.url))...)
+			p.Goto("/console/approvals/" + id)
+			p.Loads(func() { p.Click("link", "Log in") })
+			p.Loads(func() { p.Click("button", "I am alice") })
+			if got := p.Path(); got != "/console/approvals/"+id {
+				t.Fatalf("after the login at %s\n%s", got, p.Text())
+			}
+			readyToDecide(t, p)
+			p.Type(flowReason)
+			p.Loads(func() { p.Click("button", "Approve") })
+			if p.Clicks() != 3 { // of which the provider has one
+				t.Errorf("%d clicks", p.Clicks())
+			}
+			f.decided(id, "approved", byConsole("approve", "alice", flowReason))
+
+			guest := browsertest.Open(t, f.URL, append(screen, browsertest.Origins(provider.url))...)
+			guest.Goto("/console/approvals/" + id)
+			guest.Loads(func() { guest.Click("link", "Log in") })
+			guest.Answers(http.StatusNotFound, func() { guest.Click("button", "I am guest") })
+			if strings.Contains(guest.Tree(), "agent-release") {
+				t.Errorf("a guest reads\n%s", guest.Text())
+			}
+		})
+	}
+}
+
+// TestProviderSessionEnds logs in again at the provider after an hour, which takes one click here.
+func TestProviderSessionEnds(t *testing.T) {
+	t.Parallel()
+	provider := openProvider(t)
+	f := openFlow(t, provider.logsIn(nil))
+	provider.now = f.clock
+	id := f.asksLong("agent-release")
+	p := browsertest.Open(t, f.URL, browsertest.Origins(provider.url))
+	logIn := func() {
+		p.Loads(func() { p.Click("link", "Log in") })
+		p.Loads(func() { p.Click("button", "I am alice") })
+	}
+	p.Goto("/console/approvals/" + id)
+	logIn()
+	for range 3 {
+		f.pass(20*time.Minute + time.Second)
+		if p.Goto("/console/approvals/" + id); strings.HasPrefix(p.Path(), "/console/login") {
+			break
+		}
+	}
+	if !strings.HasPrefix(p.Path(), "/console/login") {
+		t.Errorf("after an hour at %s", p.Path())
+	}
+	logIn()
+	readyToDecide(t, p)
+	f.untouched(id)
+}
