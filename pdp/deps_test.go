@@ -95,6 +95,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/server/floor", "", "it is what our server is measured beside: anything of ours in it would hide what ours costs"},
 	{"pdp/server/doctor", "pdp/approval pdp/approval/broker pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
+	{"pdp/console/oidctest", "", "a provider for tests, in nobody's binary: what it would share with its client it could not find fault with"},
 	{"pdp/console/browsertest", "", "a browser for tests of any page, in nobody's binary: it knows none of ours"},
 	{"pdp/pdptest/lies", "", "clients and gateways are held to it, so it must not share a reading with them"},
 	{"pdp/pdptest/npm", "", "tests of every package compare with programs of others, so it must not import any"},

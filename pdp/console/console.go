@@ -51,7 +51,6 @@ type Console struct {
 	options  Options
 	base     string // the path of PublicURL, without a slash at its end
 	inbox    *inbox.Inbox
-	api      *httpclient.Server
 	mux      *http.ServeMux
 	sessions *sessions
 	tries    *tries
@@ -88,11 +87,7 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 	if c.seal, err = newSealer(); err != nil {
 		return nil, err
 	}
-	to := httpclient.Options{Transport: carrier{api}}
-	if c.inbox, err = inbox.New(nowhere, to); err != nil {
-		return nil, err
-	}
-	if c.api, err = httpclient.New(nowhere, to); err != nil {
+	if c.inbox, err = inbox.New(nowhere, httpclient.Options{Transport: carrier{api}}); err != nil {
 		return nil, err
 	}
 	c.routes()

@@ -93,7 +93,7 @@ func (c *Console) refused(r *http.Request, by, why string) {
 // begin begins the session of somebody who has logged in, and ends the one of before. It has another id, so whoever
 // gave the browser the id of before has nothing of it.
 func (c *Console) begin(w http.ResponseWriter, r *http.Request, login auth.Login, by, next string) {
-	who, err := c.callerOf(login.Context(r.Context()))
+	who, err := c.inbox.Me(login.Context(r.Context()))
 	if err != nil {
 		c.refused(r, by, err.Error())
 		v := visit{w: w, r: r, console: c}

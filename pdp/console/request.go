@@ -1,10 +1,174 @@
 package console
 
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/console/page"
+	"policy-service/pdp/httpclient"
+)
+
+// facts are what the API says of one approval request. What could not be had has an error; without the request there
+// is no page, and without the reasons for it there are no buttons.
+type facts struct {
+	approval inbox.Request
+	why      inbox.Why
+	deciders inbox.Deciders
+	last     *inbox.Request // the last one like it; nil if there is none
+	waiting  inbox.Page
+
+	noApproval, noWhy, noDeciders, noLast, noWaiting error
+}
+
+// ask asks all of it at once.
+func (f *facts) ask(ctx context.Context, api *inbox.Inbox, id string) {
+	var g errgroup.Group
+	g.Go(func() error { f.approval, f.noApproval = api.Get(ctx, id, 0); return nil })
+	g.Go(func() error { f.why, f.noWhy = api.Why(ctx, id); return nil })
+	g.Go(func() error { f.deciders, f.noDeciders = api.Deciders(ctx, id); return nil })
+	g.Go(func() error { f.waiting, f.noWaiting = api.List(ctx, mine, "", onPage); return nil })
+	g.Go(func() error {
+		last, found, err := api.Previous(ctx, id)
+		if f.noLast = err; found {
+			f.last = &last
+		}
+		return nil
+	})
+	_ = g.Wait() // each error has its place
+}
+
+// mine picks what waits for the person.
+var mine = inbox.Filter{Status: "pending", Voted: new(bool)}
+
+// failed is why there is no page: the request is not to be had, or the person is nobody any more.
+func (f *facts) failed() error {
+	for _, err := range []error{f.noWhy, f.noDeciders, f.noLast, f.noWaiting} {
+		if httpclient.StatusOf(err) == http.StatusUnauthorized {
+			return err
+		}
+	}
+	return f.noApproval
+}
+
+// attempt is what a person tried, if it did not count: what they typed, and what was wrong with it.
+type attempt struct {
+	decision, reason, to string
+	missing              page.Field
+	mistake              page.Label
+	detail               string
+}
+
 // request is the page of one approval request.
-func (v *visit) request() { v.notFound() }
+func (v *visit) request() { v.showRequest(http.StatusOK, attempt{}) }
+
+func (v *visit) showRequest(status int, tried attempt) {
+	id := v.r.PathValue("id")
+	if page.IDOf(id).None() {
+		v.notFound()
+		return
+	}
+	var f facts
+	f.ask(v.r.Context(), v.api, id)
+	if err := f.failed(); err != nil {
+		v.fail(err)
+		return
+	}
+	v.show(status, v.requestView(&f, tried))
+}
 
 // decide approves, denies or delegates.
-func (v *visit) decide() { v.notFound() }
+func (v *visit) decide() {
+	said := inbox.Ruling{
+		Decision: v.form.Get("decision"),
+		Reason:   strings.TrimSpace(v.form.Get("reason")),
+		To:       strings.TrimSpace(v.form.Get("to")),
+		Version:  v.version,
+	}
+	if !slices.Contains([]string{approve, deny, delegate}, said.Decision) {
+		v.problem(http.StatusBadRequest)
+		return
+	}
+	v.rule(said, v.api.Decide)
+}
+
+const (
+	approve  = "approve"
+	deny     = "deny"
+	delegate = "delegate"
+	revoke   = "revoke"
+)
 
 // revoke takes an approval back.
-func (v *visit) revoke() { v.notFound() }
+func (v *visit) revoke() {
+	v.rule(inbox.Ruling{Reason: strings.TrimSpace(v.form.Get("reason")), Version: v.version}, v.api.Revoke)
+}
+
+// rule has a ruling count, and shows what became of it. If it does not count, the page of the approval request as it is
+// now says why, and keeps what was typed.
+func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbox.Ruling) (inbox.Request, error)) {
+	id := v.r.PathValue("id")
+	tried := attempt{decision: said.Decision, reason: v.form.Get("reason"), to: v.form.Get("to")}
+	if tried.missing = missing(said); tried.missing != page.NoField {
+		v.showRequest(http.StatusUnprocessableEntity, tried)
+		return
+	}
+	_, err := count(v.r.Context(), id, said)
+	if err == nil {
+		done := said.Decision
+		if done == "" {
+			done = revoke
+		}
+		v.redirect(approvalsPath + "/" + id + "?done=" + done)
+		return
+	}
+	status := httpclient.StatusOf(err)
+	mistake, known := mistakes[status]
+	if !known {
+		v.fail(err)
+		return
+	}
+	tried.mistake, tried.detail = mistake, detailOf(err)
+	v.showRequest(status, tried)
+}
+
+// mistakes are why a ruling does not count, by the status of the API's answer.
+var mistakes = map[int]page.Label{
+	http.StatusBadRequest:          "This was not taken, and nothing was decided.",
+	http.StatusForbidden:           "You may not do this, and nothing was decided.",
+	http.StatusConflict:            "It has changed since you opened it, and nothing was decided. This is how it is now.",
+	http.StatusUnprocessableEntity: "This was not taken, and nothing was decided.",
+	http.StatusTooManyRequests:     "There is too much to do at the moment, and nothing was decided. Try again.",
+	http.StatusServiceUnavailable:  "It could not be put on record, and does not count until it is. Look again in a moment.",
+}
+
+// detailOf is what the API says.
+func detailOf(err error) string {
+	var refused *httpclient.Error
+	if errors.As(err, &refused) {
+		return refused.Detail
+	}
+	return ""
+}
+
+// missing is what a ruling lacks.
+func missing(said inbox.Ruling) page.Field {
+	inReason := page.ReasonField
+	switch {
+	case said.Decision == delegate && said.To == "":
+		return page.PersonField
+	case said.Decision == delegate:
+		inReason = page.ToReasonField
+	case said.Decision == "": // a revocation needs no reason
+		return page.NoField
+	}
+	if said.Reason == "" {
+		return inReason
+	}
+	return page.NoField
+}

@@ -19,7 +19,7 @@ type visit struct {
 	w   http.ResponseWriter
 	r   *http.Request
 	api *inbox.Inbox // asked with the context of r
-	me  me
+	me  inbox.Me
 	// form and version are what was sent, in a request that sends a form. It is the form of this person's own page
 	// for this path, and for that version.
 	form    url.Values
@@ -28,15 +28,6 @@ type visit struct {
 	console *Console
 	session *idHash // nil if the person is known by a certificate
 	key     []byte  // of the tokens in forms
-}
-
-// me is what the API says of the person.
-type me struct {
-	Caller      string   `json:"caller"`
-	Principal   string   `json:"principal"`
-	Tenants     []string `json:"tenants"`
-	Permissions []string `json:"permissions"`
-	Via         string   `json:"via"`
 }
 
 // enter begins a visit. If nobody is logged in, it answers by itself, and returns nil.
@@ -75,15 +66,8 @@ func (c *Console) recognize(w http.ResponseWriter, r *http.Request) *visit {
 
 // ask asks the API who the person is, now.
 func (v *visit) ask() (err error) {
-	v.me, err = v.console.callerOf(v.r.Context())
+	v.me, err = v.api.Me(v.r.Context())
 	return err
-}
-
-// mostOfMe bounds what the API says of a person.
-const mostOfMe = 1 << 20
-
-func (c *Console) callerOf(ctx context.Context) (me, error) {
-	return httpclient.GetJSON[me](ctx, c.api, "/v1/me", nil, mostOfMe, "caller")
 }
 
 // layout is what every page for the person has.

@@ -31,9 +31,12 @@ func (s *Server) openCallers() error {
 	if err != nil {
 		return err
 	}
+	// An issuer that is down is no reason to hold up the start.
 	if known.JWT != nil {
-		// An issuer that is down is no reason to hold up the start.
 		s.lifetime.background("issuers' keys", known.JWT.Warm)
+	}
+	if known.Console != nil {
+		s.lifetime.background("the console's issuer", known.Console.Warm)
 	}
 	first.callers = known
 	return nil
@@ -43,8 +46,14 @@ func (s *Server) openCallers() error {
 // the keys of an issuer stays known.
 func newAuthenticator(config Config, before *auth.Authenticator) (known *auth.Authenticator, err error) {
 	known = &auth.Authenticator{Keys: before.Keys}
+	options := auth.JWTOptions{Now: config.Program.PDP.Now, Logger: config.Program.Logger, Before: before.JWT}
 	if issuers := config.Auth.JWT; len(issuers) > 0 {
-		if known.JWT, err = auth.NewJWT(issuers, auth.JWTOptions{Now: config.Program.PDP.Now, Logger: config.Program.Logger, Before: before.JWT}); err != nil {
+		if known.JWT, err = auth.NewJWT(issuers, options); err != nil {
+			return nil, err
+		}
+	}
+	if entry := config.oidc(); entry != nil {
+		if known.Console, err = auth.NewConsole(*entry, before.Console, options); err != nil {
 			return nil, err
 		}
 	}

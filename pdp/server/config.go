@@ -186,6 +186,9 @@ func (c *Config) checkRead(r *config.Reading) {
 	if c.Console != nil {
 		c.Console.checkRead(r)
 	}
+	if err := c.checkOIDC(); err != nil && r.Sound("console") && r.Sound("auth") {
+		r.Add("console.oidc", err)
+	}
 	if r.Sound("rate_limit") {
 		addAll(r, c.Load.RateLimit.Check())
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/console"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/listener"
 )
 
@@ -27,6 +28,8 @@ func (t fromConsole) RoundTrip(sent *http.Request) (*http.Response, error) {
 func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	c, url := s.config.Console, s.listeners.consoleURL()
 	pages, err := console.New(fromConsole{api}, console.Options{
+		Logins:      func() console.Logins { return s.live.Load().callers.(*auth.Authenticator) },
+		OIDC:        func() *auth.OIDC { return s.live.Load().config.oidc() },
 		PublicURL:   url,
 		Secure:      s.config.TLS.CertFile != "" || strings.HasPrefix(url, "https:"),
 		MaxSession:  c.Session.Max,

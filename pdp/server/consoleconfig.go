@@ -20,6 +20,8 @@ type ConsoleConfig struct {
 	Listen string `yaml:"listen" doc:"An address of the console's own, as host:port. The console is then at no other address, and nothing else is at this one. Any address but loopback needs TLS and credentials. Without it the console is at listen."`
 	// PublicURL begins every link to the console.
 	PublicURL string `yaml:"public_url" doc:"The address by which people reach the console, as https://host[:port][/path]/console. It may be http on loopback. Every link to the console begins with it. A proxy may take off what stands before /console. Unless given, it is /console below public_url, or below the console's address if that is loopback."`
+	// OIDC is the issuer by which people log in; nil is none, and then they log in with API keys.
+	OIDC *auth.OIDC `yaml:"oidc" reload:"yes" doc:"The OpenID provider by which people log in. Without it they log in with API keys, or have client certificates."`
 	// Session bounds how long people stay logged in.
 	Session SessionConfig `yaml:"session"`
 }
@@ -49,6 +51,26 @@ func (c *ConsoleConfig) checkRead(r *config.Reading) {
 			r.Add("console.listen", err)
 		}
 	}
+}
+
+// oidc is the issuer by which people log in; nil if there is none.
+func (c *Config) oidc() *auth.OIDC {
+	if c.Console == nil {
+		return nil
+	}
+	return c.Console.OIDC
+}
+
+// checkOIDC finds what is wrong with the issuer by which people log in.
+func (c *Config) checkOIDC() error {
+	entry := c.oidc()
+	if entry == nil {
+		return nil
+	}
+	if _, err := auth.NewConsole(*entry, nil, auth.JWTOptions{}); err != nil {
+		return err
+	}
+	return entry.CheckBeside(c.Auth.JWT)
 }
 
 func (c *ConsoleConfig) checkListen() error {
@@ -88,7 +110,7 @@ func (c *Config) checkConsole() error {
 	case c.Data == "" || c.Program.PDP.Recorder != nil:
 		return errors.New("console shows approval requests, and there are none without a data directory; add --data or data, or leave console out")
 	}
-	if err := own.checkListen(); err != nil {
+	if err := errors.Join(own.checkListen(), c.checkOIDC()); err != nil {
 		return err
 	}
 	if own.Listen != "" && !listener.IsLoopback(own.Listen) {

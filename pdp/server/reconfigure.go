@@ -144,11 +144,11 @@ func (l *live) merged(next Config) (Config, []string, error) {
 	return next, changed, nil
 }
 
-// newCallers knows who may ask from now on. If nothing of auth has changed it is the authenticator of before, with what
+// newCallers knows who may ask from now on. If nothing of it has changed it is the authenticator of before, with what
 // that has learned.
 func (l *live) newCallers(ctx context.Context, config Config) (door.Authenticator, error) {
 	known, ours := l.callers.(*auth.Authenticator)
-	if !ours || reflect.DeepEqual(config.Auth, l.config.Auth) {
+	if !ours || reflect.DeepEqual(config.Auth, l.config.Auth) && reflect.DeepEqual(config.oidc(), l.config.oidc()) {
 		return l.callers, nil
 	}
 	next, err := newAuthenticator(config, known)
@@ -158,8 +158,12 @@ func (l *live) newCallers(ctx context.Context, config Config) (door.Authenticato
 	if known.Configured() && !next.Configured() {
 		return nil, errors.New("without auth there would be no credentials any more, and the door would be open to everybody on this machine; add an API key first, or restart")
 	}
+	// Else the first caller would wait for the keys of a new issuer.
 	if next.JWT != nil {
-		next.JWT.Warm(ctx) // else the first caller would wait for the keys of a new issuer
+		next.JWT.Warm(ctx)
+	}
+	if next.Console != nil {
+		next.Console.Warm(ctx)
 	}
 	return next, nil
 }

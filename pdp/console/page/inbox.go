@@ -6,6 +6,8 @@ type Inbox struct {
 	Tabs   []Tab
 	Filter Filter
 	Rows   []Entry
+	// Mistake is why there is no list, if the address of the page is no good.
+	Mistake Text
 	// Next is the page after this one, and First the first page if this is another one.
 	Next, First Href
 }

@@ -35,14 +35,13 @@ func JSON(v jsontext.Value) Value {
 
 // unreadable stands for a part of an answer that is no JSON. It never passes for a value.
 func unreadable() Text {
-	return Text{shown: shown{
+	return Text{shown{
 		Lines: [][]piece{{{Text: "(this cannot be shown)", Kind: kindEscape, Note: "no JSON"}}},
 		Notes: []string{"no JSON"},
 	}}
 }
 
 const (
-	jsonLine  = 300 // characters of a line, until all is asked for
 	jsonCount = 100 // lines, until all is asked for
 	jsonShort = 60  // characters of an object or array that stands on one line
 	jsonDepth = 8   // levels that are indented: below them lines would be spaces
@@ -63,15 +62,15 @@ func (w *jsonLines) end() { w.lines, w.line = append(w.lines, w.line), nil }
 
 // text is what was written, the beginning of it if it is long.
 func (w *jsonLines) text() Text {
-	t := Text{shown: shown{RightToLeft: w.rtl, Notes: w.notes}, again: true}
+	t := Text{shown{RightToLeft: w.rtl, Notes: w.notes}}
 	for n, line := range w.lines {
 		w.lines[n] = merged(line)
 	}
 	long := len(w.lines) > jsonCount
 	for _, line := range w.lines[:min(len(w.lines), jsonCount)] {
-		beginning, left := cut(line, jsonLine)
+		beginning, left := cut(line, longLine)
 		if left {
-			beginning, long = append(beginning, piece{Text: "…"}), true
+			beginning, long = append(beginning, more), true
 		}
 		t.Lines = append(t.Lines, beginning)
 	}
@@ -170,7 +169,7 @@ func (w *jsonLines) quoted(text string) {
 	w.rtl = w.rtl || s.RightToLeft
 	w.notes = append(w.notes, s.Notes...)
 	w.put(`"`)
-	for _, line := range append(s.Lines, s.More...) {
+	for _, line := range whole(s.shown) {
 		for _, p := range line {
 			if p.Kind != kindPlain {
 				w.line = append(w.line, p)
@@ -178,7 +177,7 @@ func (w *jsonLines) quoted(text string) {
 			}
 			for n, part := range strings.Split(p.Text, `"`) {
 				if n > 0 {
-					w.line = append(w.line, piece{Text: `\"`, Kind: kindEscape, Note: "QUOTATION MARK"})
+					w.line = append(w.line, piece{Text: `\"`, Kind: kindSpaces, Note: "a quotation mark of the text"})
 				}
 				if part != "" {
 					w.put(part)

@@ -38,13 +38,13 @@ type State struct {
 
 // Asks is who wants to do what.
 type Asks struct {
-	Message        Text
-	Who            Name
-	Through        Text
-	For            []Name
-	Does, With     Name
-	Tenant         Text
-	TemplateOfThis Text
+	Message    Text
+	Who        Name
+	Through    Text
+	For        []Name
+	Does, With Name
+	Tenant     Text
+	Template   Text
 }
 
 // Name is a name, and the known one that it looks like without being it.
@@ -56,6 +56,7 @@ type Last struct {
 	At     Moment
 	Status Status
 	By     Text
+	Reason Text
 	Failed bool // nobody can say if there is one
 }
 

@@ -1,0 +1,321 @@
+package console
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/console/page"
+	"policy-service/pdp/httpclient"
+)
+
+// sheet makes the page of one approval request, and counts what a person should heed.
+type sheet struct {
+	v    *visit
+	f    *facts
+	heed page.Heed
+	like map[string]page.Text // known ids that something looks like, by JSON Pointer
+}
+
+// of is a text of the approval request.
+func (s *sheet) of(text string) page.Text { return s.counted(page.Of(text)) }
+
+// line is a text of the approval request that is a name.
+func (s *sheet) line(text string) page.Text { return s.counted(page.Line(text)) }
+
+func (s *sheet) counted(t page.Text) page.Text {
+	if t.Odd() {
+		s.heed.Odd++
+	}
+	if t.Cut() {
+		s.heed.Cut++
+	}
+	return t
+}
+
+func (v *visit) requestView(f *facts, tried attempt) page.Request {
+	s := &sheet{v: v, f: f, like: map[string]page.Text{}}
+	for _, a := range f.why.Alike {
+		known := page.Line(a.Known)
+		s.like[a.Pointer] = known
+		s.heed.Alike = append(s.heed.Alike, page.Alike{Pointer: page.Line(a.Pointer), Known: known})
+	}
+	view := page.Request{
+		Layout:   v.layout("Request"),
+		Asks:     s.asks(),
+		Sent:     s.parts(),
+		Last:     s.lastOne(),
+		Terms:    s.terms(),
+		Why:      s.reasons(),
+		Deciders: s.others(),
+		Forms:    s.forms(tried),
+	}
+	if view.Says = page.Members("Says — written by whoever asks —", f.approval.Justification, nil); len(view.Says.Rows) > 0 {
+		s.tally(view.Says)
+	}
+	for _, said := range f.approval.Said {
+		view.Said = append(view.Said, s.vote(said))
+	}
+	view.Layout.About = page.IDOf(f.approval.ID)
+	view.Layout.Waiting = page.Count{N: len(f.waiting.Items), More: f.waiting.Next != ""}
+	view.Prev, view.Next = s.beside()
+	view.State = s.state(view.Forms, tried)
+	view.Heed = s.heed
+	return view
+}
+
+func (s *sheet) state(forms page.Forms, tried attempt) page.State {
+	r := &s.f.approval
+	state := page.State{
+		ID:      page.IDOf(r.ID),
+		Status:  page.StatusOf(r.Status),
+		Votes:   page.Votes{Given: r.Approvals, Needed: r.Quorum},
+		Until:   s.v.moment(r.ExpiresAt),
+		Filed:   s.v.moment(r.FiledAt),
+		Mistake: tried.mistake,
+		Detail:  page.Of(tried.detail),
+	}
+	state.Heading = state.Status.Text()
+	switch {
+	case forms.Approve || forms.Deny:
+		state.Heading = "Waits for you"
+	case state.Status.Pending():
+		state.Heading = "Waits for others"
+	}
+	if tried == (attempt{}) {
+		state.Done = s.done()
+	}
+	return state
+}
+
+// done says what the person has just done. The address of the page says it, and anybody can write that: so it is said
+// only if the approval request says it, too.
+func (s *sheet) done() page.Label {
+	what, r := s.v.r.URL.Query().Get("done"), &s.f.approval
+	if what == revoke && r.Status == "revoked" {
+		return "Revoked."
+	}
+	said := slices.ContainsFunc(r.Said, func(one inbox.Said) bool { return one.By == s.v.me.Principal && one.Decision == what })
+	switch {
+	case !said:
+		return ""
+	case what == approve && r.Pending():
+		return "You approved. It waits for more approvals."
+	case what == approve:
+		return "You approved."
+	case what == deny:
+		return "You denied."
+	case what == delegate:
+		return "You delegated."
+	}
+	return ""
+}
+
+// asks is who wants to do what.
+func (s *sheet) asks() page.Asks {
+	r := &s.f.approval
+	by, others := actors(r.Request)
+	a := page.Asks{
+		Message:  s.of(r.Message),
+		Who:      s.name(by.name, by.pointer),
+		Through:  s.line(r.Requester),
+		Does:     s.name(r.Request.Action.Name, "/action/name"),
+		With:     s.name(named(r.Request.Resource), "/resource/id"),
+		Tenant:   s.line(r.Tenant),
+		Template: s.line(r.Template),
+	}
+	for _, one := range others {
+		a.For = append(a.For, s.name(one.name, one.pointer))
+	}
+	return a
+}
+
+func (s *sheet) name(text, pointer string) page.Name {
+	return page.Name{Text: s.line(text), Like: s.like[pointer]}
+}
+
+// parts is what came with the question, compared with the last one like it.
+func (s *sheet) parts() (all []page.Table) {
+	parts := []struct {
+		caption page.Label
+		of      func(inbox.Asked) jsontext.Value
+	}{
+		{"Arguments", func(a inbox.Asked) jsontext.Value { return a.Context["arguments"] }},
+		{"Context", func(a inbox.Asked) jsontext.Value { return without(a.Context) }},
+		{"About who asks", func(a inbox.Asked) jsontext.Value { return a.Subject.Properties }},
+		{"About what is done", func(a inbox.Asked) jsontext.Value { return a.Action.Properties }},
+		{"About what it is done with", func(a inbox.Asked) jsontext.Value { return a.Resource.Properties }},
+	}
+	for _, part := range parts {
+		var last *jsontext.Value
+		if s.f.last != nil {
+			then := part.of(s.f.last.Request)
+			last = &then
+		}
+		if t := page.Members(part.caption, part.of(s.f.approval.Request), last); len(t.Rows) > 0 {
+			s.tally(t)
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func (s *sheet) tally(t page.Table) {
+	for _, row := range t.Rows {
+		s.counted(row.Name)
+		s.counted(row.Value.Text)
+	}
+}
+
+// lastOne is the last request like this one.
+func (s *sheet) lastOne() page.Last {
+	if s.f.noLast != nil {
+		return page.Last{Failed: !withheld(s.f.noLast)}
+	}
+	if s.f.last == nil {
+		return page.Last{}
+	}
+	r := s.f.last
+	last := page.Last{Link: s.v.linkOf(r.ID), At: s.v.moment(r.FiledAt), Status: page.StatusOf(r.Status)}
+	if n := len(r.Said); n > 0 {
+		last.By, last.Reason = page.Line(r.Said[n-1].By).Brief(briefName), page.Line(r.Said[n-1].Reason).Brief(briefMessage)
+	}
+	return last
+}
+
+func (s *sheet) terms() page.Terms {
+	r := &s.f.approval
+	t := page.Terms{Uses: r.Uses, Used: r.Used, Continued: r.Continued}
+	for _, pointer := range r.Unbound {
+		t.Unbound = append(t.Unbound, s.line(pointer))
+	}
+	return t
+}
+
+func (s *sheet) reasons() page.Why {
+	w := page.Why{Known: s.f.noWhy == nil, Decision: page.IDOf(s.f.approval.Decision)}
+	if !w.Known {
+		return w
+	}
+	w.Obligation = page.Place{Name: s.line(s.f.why.Obligation.Name), At: s.line(s.f.why.Obligation.At)}
+	for _, p := range s.f.why.Policies {
+		w.Policies = append(w.Policies, page.Place{Name: s.line(p.ID), At: s.line(p.At)})
+	}
+	return w
+}
+
+// vias are the ways by which votes come, in words.
+var vias = map[string]page.Label{"api": "API", "console": "console", "form": "form"}
+
+// decisions are what people say, in words.
+var decisions = map[string]page.Label{approve: "approved", deny: "denied", delegate: "delegated", revoke: "revoked"}
+
+func (s *sheet) vote(said inbox.Said) page.Vote {
+	v := page.Vote{
+		By:       s.line(said.By),
+		Decision: decisions[said.Decision],
+		To:       s.line(said.To),
+		Reason:   s.of(said.Reason),
+		Via:      vias[said.Via],
+		Gateway:  s.line(said.Gateway),
+		At:       s.v.moment(said.At),
+		Until:    s.v.moment(said.ValidUntil),
+	}
+	if v.Decision == "" {
+		v.Decision = "said something that this page does not know"
+	}
+	if v.Via == "" {
+		v.Via = "a way that this page does not know"
+	}
+	return v
+}
+
+// others are who else may decide.
+func (s *sheet) others() page.Deciders {
+	d := page.Deciders{Known: s.f.noDeciders == nil, More: s.f.deciders.More}
+	for _, person := range s.f.deciders.Items {
+		if person != s.v.me.Principal {
+			d.People = append(d.People, s.line(person))
+		}
+	}
+	return d
+}
+
+// beside are the approval requests before and after this one in the inbox. If it is not there, the first one is after it.
+func (s *sheet) beside() (prev, next page.Href) {
+	items := s.f.waiting.Items
+	n := slices.IndexFunc(items, func(r inbox.Request) bool { return r.ID == s.f.approval.ID })
+	if n > 0 {
+		prev = s.v.linkOf(items[n-1].ID)
+	}
+	if n+1 < len(items) {
+		next = s.v.linkOf(items[n+1].ID)
+	}
+	return prev, next
+}
+
+// withheld reports if the API does not tell the person, which is no failure.
+func withheld(err error) bool {
+	status := httpclient.StatusOf(err)
+	return status == http.StatusNotFound || status == http.StatusForbidden
+}
+
+// forms are what the person may do. Only what the API lets them do has a button.
+func (s *sheet) forms(tried attempt) page.Forms {
+	r := &s.f.approval
+	below := approvalsPath + "/" + r.ID
+	form := func(path string) page.Form {
+		token := s.v.token(http.MethodPost, path, r.ID, r.Version)
+		return page.Form{Action: page.Href(s.v.link(path)), Token: page.Token(token)}
+	}
+	f := page.Forms{Decision: form(below + "/decision"), Revocation: form(below + "/revoke"), Version: r.Version}
+	if s.f.noWhy != nil {
+		f.Not = []page.Not{{What: "decide", Why: page.Of("the service does not say at the moment what you may do; load the page again")}}
+		return f
+	}
+	may := func(what string) bool { return slices.Contains(s.f.why.You.May, what) }
+	f.Approve, f.Deny, f.Delegate, f.Revoke = may(approve), may(deny), may(delegate), may(revoke)
+	f.Not = s.not()
+	for _, person := range s.f.deciders.Items {
+		if page.Line(person).Plain() && person != s.v.me.Principal {
+			f.Offer = append(f.Offer, page.Typed(person))
+		}
+	}
+	f.Missing = tried.missing
+	if tried.decision == delegate {
+		f.Person, f.ToReason = page.Typed(tried.to), page.Typed(tried.reason)
+	} else {
+		f.Reason = page.Typed(tried.reason)
+	}
+	return f
+}
+
+// not are the buttons that are missing, and why: of those that make sense as the approval request is now.
+func (s *sheet) not() (all []page.Not) {
+	sensible := map[string][]string{"pending": {approve, deny, delegate}, "approved": {revoke}}[s.f.approval.Status]
+	why := map[string][]string{}
+	var order []string
+	for _, one := range s.f.why.You.Not {
+		if !slices.Contains(sensible, one.Decision) || one.Decision == delegate && !s.f.approval.Delegable {
+			continue
+		}
+		if why[one.Detail] == nil {
+			order = append(order, one.Detail)
+		}
+		why[one.Detail] = append(why[one.Detail], one.Decision)
+	}
+	for _, detail := range order {
+		all = append(all, page.Not{What: acts[strings.Join(why[detail], " ")], Why: page.Of(detail)})
+	}
+	return all
+}
+
+// acts are what cannot be done, in words.
+var acts = map[string]page.Label{
+	"approve": "approve", "deny": "deny", "delegate": "delegate", "revoke": "revoke",
+	"approve deny": "approve or deny", "approve delegate": "approve or delegate", "deny delegate": "deny or delegate",
+	"approve deny delegate": "approve, deny or delegate",
+}
