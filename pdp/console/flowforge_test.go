@@ -65,12 +65,12 @@ func TestForgedPosts(t *testing.T) {
 			p.Refused(form.action+"?"+query.Encode(), http.StatusMethodNotAllowed)
 		},
 		"sandboxed frame": func(t *testing.T, p *browsertest.Page, form flowForm) {
-			p.Expect("frame")
 			p.Goto(elsewhere(t, `<iframe title=f sandbox="allow-forms allow-scripts" srcdoc="`+html.EscapeString(flowPage+form.html("post")+`<script>document.forms[0].submit()</script>`)+`"></iframe>`))
+			framed(p)
 		},
 		"frame of another port": func(t *testing.T, p *browsertest.Page, form flowForm) {
-			p.Expect("frame")
 			p.Goto(elsewhere(t, `<iframe title=f name=f></iframe>`+strings.Replace(form.html("post"), "<form", "<form target=f", 1)+`<script>document.forms[0].submit()</script>`))
+			framed(p)
 		},
 		"fetch": func(t *testing.T, p *browsertest.Page, form flowForm) {
 			p.Goto(elsewhere(t, ""))
@@ -78,7 +78,7 @@ func TestForgedPosts(t *testing.T) {
 			for name, value := range form.fields {
 				body.Set(name, value)
 			}
-			p.Expect("issue: ")
+			p.Expect("load failed: Fetch", "log: network", "log: javascript: Access to fetch", "issue: ")
 			for _, mode := range []string{"no-cors", "cors"} {
 				browsertest.Eval[string](p, fmt.Sprintf(`fetch(%q, {method: "POST", mode: %q, credentials: "include",
 					headers: {"Content-Type": "application/x-www-form-urlencoded"}, body: %q}).then(r => r.type, e => "refused")`, form.action, mode, body.Encode()))
@@ -137,6 +137,12 @@ func TestForgedTokens(t *testing.T) {
 	f.untouched(other)
 }
 
+// framed waits until the browser has refused to show an answer of the console in a frame. It says so in several ways.
+func framed(p *browsertest.Page) {
+	p.Await("load failed: Document")
+	p.Expect("ERR_BLOCKED_BY_RESPONSE", "frame")
+}
+
 // TestFramed has other pages show the console in a frame, where one could lay something over its buttons.
 func TestFramed(t *testing.T) {
 	t.Parallel()
@@ -149,7 +155,7 @@ func TestFramed(t *testing.T) {
 			t.Errorf("%s is shown in a frame:\n%s", path, tree)
 		}
 	}
-	p.Expect("frame")
+	framed(p)
 	f.untouched(id)
 }
 

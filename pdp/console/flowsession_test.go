@@ -148,8 +148,9 @@ func TestCookieOpensNoAPI(t *testing.T) {
 // TestUnderTLS has the cookies that a browser keeps to one host and to TLS.
 func TestUnderTLS(t *testing.T) {
 	t.Parallel()
-	certificate, key := pdptest.NewAuthority(t).Server()
-	f := openFlow(t, flowTLS(certificate, key))
+	authority := pdptest.NewAuthority(t)
+	f := openFlow(t, flowTLS(authority.Server()))
+	f.Trust(authority)
 	id := f.push("agent-release")
 	p := f.open("alice", browsertest.AnyCertificate())
 	cookies := p.Cookies()

@@ -63,7 +63,11 @@ func (p *Page) Type(text string) {
 // Fill clicks on a field with an accessible name, and types a text into it.
 func (p *Page) Fill(name, text string) {
 	p.t.Helper()
-	p.Click("textbox", name)
+	role := "textbox"
+	if !p.Has(role, name) {
+		role = "combobox" // one that offers something to choose
+	}
+	p.Click(role, name)
 	p.Type(text)
 }
 

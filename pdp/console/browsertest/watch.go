@@ -22,7 +22,7 @@ import (
 
 // watch sees all events of a page, in their order, and keeps what went wrong. Its methods are safe for concurrent use.
 type watch struct {
-	changed chan struct{} // has something after each load
+	changed chan struct{} // has something after each load and each fault
 
 	main    cdp.FrameID
 	origins []string
@@ -125,6 +125,7 @@ func (w *watch) seeBrowser(c *chromedp.Context) func(any) {
 
 func (w *watch) fault(format string, arguments ...any) {
 	w.wrong = append(w.wrong, strings.TrimSpace(fmt.Sprintf(format, arguments...)))
+	w.tell()
 }
 
 func (w *watch) request(to string) {
@@ -173,6 +174,10 @@ func (w *watch) navigated(e *page.EventFrameNavigated) {
 
 func (w *watch) arrived() {
 	w.loaded++
+	w.tell()
+}
+
+func (w *watch) tell() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
