@@ -162,7 +162,7 @@ func TestFramed(t *testing.T) {
 // TestStale has two people decide about what they were shown before the other said something.
 func TestStale(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowScreens {
+	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := openFlow(t)

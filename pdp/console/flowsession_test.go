@@ -12,7 +12,7 @@ import (
 
 func TestLoginByKey(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowScreens {
+	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := openFlow(t)
@@ -42,7 +42,7 @@ func TestLoginByKey(t *testing.T) {
 // TestLogOut looks for what a browser may still know of somebody who has left.
 func TestLogOut(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowScreens {
+	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := openFlow(t)
@@ -165,7 +165,7 @@ func TestUnderTLS(t *testing.T) {
 
 func TestLoginByProvider(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowScreens {
+	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			provider := openProvider(t)
