@@ -1,5 +1,10 @@
-// Package visible writes text that somebody else wrote so that it is what it looks like: [Text] on one line, [Lines] on
-// several. It knows nothing of where the text is shown.
+// Package visible writes text that somebody else wrote so that it is what it looks like. It knows nothing of where the
+// text is shown.
+//
+// [Text] is for one line, and [Lines] for several: what cannot be seen is escaped, and a backslash is doubled, so that
+// an escape is never taken for a text that has one in it. [Quoted] is for a text whose quotes and escapes are there
+// already. [Of] is for what can draw an escape otherwise than text, such as a page: it also says what looks like
+// something else. [Known] finds the ids that look like one that is known.
 package visible
 
 import (
@@ -7,38 +12,119 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf16"
+	"unicode/utf8"
 )
 
-// Text writes what cannot be seen as JSON would escape it. An id may hold what moves a cursor, reverses text
-// or hides it, and what is read must not be able to rewrite the screen it is read on.
-func Text(text string) string { return but(text, "") }
+// Text writes what cannot be seen as JSON would escape it, a byte that is no UTF-8 as \xff, and a backslash as two. An id
+// may hold what moves a cursor, reverses text or hides it, and what is read must not be able to rewrite the screen it is
+// read on.
+func Text(text string) string { return but(text, "", `\`) }
 
-// Lines leaves a text its lines.
-func Lines(text string) string { return but(text, "\n\t") }
+// Lines leaves a text its lines and tabs.
+func Lines(text string) string { return but(text, "\n\t", `\`) }
 
-func but(text, keep string) string {
+// Quoted is [Text] for JSON, and for words of ours in which the words of others are quoted as %q quotes them: a backslash
+// in it begins an escape, or is one of two already. JSON stays JSON of the same meaning.
+func Quoted(text string) string { return but(text, "", `\`) }
+
+// QuotedLines is [Quoted] for a text that keeps its lines and tabs.
+func QuotedLines(text string) string { return but(text, "\n\t", `\`) }
+
+func but(text, keep, backslash string) string {
 	var b strings.Builder
-	for _, r := range text {
+	var on stack
+	for len(text) > 0 {
+		c := first(text)
+		text = text[len(c.bytes):]
 		switch {
-		case seen(r) || strings.ContainsRune(keep, r):
-			b.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		case strings.Contains(keep, c.bytes):
+			on = stack{}
+			b.WriteString(c.bytes)
+		case on.hides(c):
+			b.WriteString(c.escape())
+		case c.rune == '\\':
+			b.WriteString(backslash)
 		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
+			b.WriteString(c.bytes)
 		}
 	}
 	return b.String()
 }
 
-// blank are what leaves no ink though Unicode counts it as letters, marks and symbols: Hangul fillers, variation
-// selectors and the like, and the empty pattern of Braille.
-var blank = []*unicode.RangeTable{
-	unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector,
-	{R16: []unicode.Range16{{Lo: 0x2800, Hi: 0x2800, Stride: 1}}},
+// char is a character, or a byte that is none.
+type char struct {
+	rune
+	bytes string
 }
 
-// seen reports whether a rune is what it looks like. Of the spaces only one is; controls and what directs text (U+202E,
-// U+2066) or has no width (U+200B) are not printable at all.
-func seen(r rune) bool { return unicode.IsPrint(r) && !unicode.In(r, blank...) }
+// first is the first character of a text that is not empty.
+func first(text string) char {
+	r, size := utf8.DecodeRuneInString(text)
+	return char{r, text[:size]}
+}
+
+func (c char) broken() bool { return c.rune == utf8.RuneError && len(c.bytes) == 1 }
+
+// escape writes a character as JSON would, and a byte that is none by itself.
+func (c char) escape() string {
+	switch {
+	case c.broken():
+		return fmt.Sprintf(`\x%02x`, c.bytes[0])
+	case c.rune > 0xffff:
+		high, low := utf16.EncodeRune(c.rune)
+		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	}
+	return fmt.Sprintf(`\u%04x`, c.rune)
+}
+
+// seen reports whether a character is what it looks like, where marks may stand. Of the spaces only one is; controls and
+// what directs text (U+202E, U+2066) or has no width (U+200B) are not printable at all.
+func (c char) seen() bool {
+	if c.rune < utf8.RuneSelf {
+		return ' ' <= c.rune && c.rune <= '~'
+	}
+	return !c.broken() && unicode.IsPrint(c.rune) && !unicode.In(c.rune, blank...)
+}
+
+// blank are what leaves no ink though Unicode counts it as letters, marks and symbols: Hangul fillers, variation
+// selectors and the like, the empty pattern of Braille, what stands for an object that is not there, and joiners,
+// fillers and blanks of single scripts.
+var blank = []*unicode.RangeTable{
+	unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector,
+	{
+		R16: []unicode.Range16{{Lo: 0x2800, Hi: 0x2800, Stride: 1}, {Lo: 0x2d7f, Hi: 0x2d7f, Stride: 1}, {Lo: 0xfffc, Hi: 0xfffc, Stride: 1}},
+		R32: []unicode.Range32{
+			{Lo: 0x10a3f, Hi: 0x10a3f, Stride: 1}, {Lo: 0x1107f, Hi: 0x1107f, Stride: 1}, {Lo: 0x13441, Hi: 0x13442, Stride: 1},
+			{Lo: 0x16fe4, Hi: 0x16fe4, Stride: 1}, {Lo: 0x1d159, Hi: 0x1d159, Stride: 1},
+		},
+	},
+}
+
+// stack counts the marks on a letter. Two are enough for any language that borrows them, and four for one that has marks
+// of its own: more of them cover the lines around.
+type stack struct {
+	base            bool // something is there that can have marks
+	borrowed, marks int
+}
+
+const (
+	mostBorrowed = 2
+	mostMarks    = 4
+)
+
+// hides reports whether a character must be escaped where it stands.
+func (s *stack) hides(c char) bool {
+	switch {
+	case !c.seen():
+		*s = stack{}
+		return true
+	case c.rune < utf8.RuneSelf || !unicode.In(c.rune, unicode.Mn, unicode.Me):
+		*s = stack{base: c.rune != ' '}
+		return false
+	}
+	s.marks++
+	if unicode.Is(unicode.Inherited, c.rune) {
+		s.borrowed++
+	}
+	return !s.base || s.marks > mostMarks || s.borrowed > mostBorrowed
+}

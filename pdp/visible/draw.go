@@ -1,0 +1,145 @@
+package visible
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/bidi"
+)
+
+// drawer makes the pieces of one line after the other, and remembers what is odd in them.
+type drawer struct {
+	backslash   string
+	single      bool // there is but one line
+	rightToLeft bool
+	odd
+	pieces []Piece
+	run    strings.Builder // of plain characters, which become a piece
+}
+
+// line draws one line, or several that are empty, and returns how many.
+func (d *drawer) line(lines []string) (line []Piece, count int) {
+	for count < len(lines) && strings.Trim(lines[count], " \t") == "" {
+		count++
+	}
+	if count > mostEmpty {
+		d.empty = max(d.empty, count)
+		return []Piece{{fmt.Sprintf("⏎×%d", count), Spaces, plural(count, "empty line")}}, count
+	}
+	d.pieces = nil
+	d.draw(lines[0])
+	d.flush()
+	return d.pieces, 1
+}
+
+func (d *drawer) draw(line string) {
+	alike := d.mixedWords(line)
+	var on stack
+	for at := 0; at < len(line); {
+		c := first(line[at:])
+		switch {
+		case len(alike) > 0 && alike[0].at == at:
+			d.add(Piece{c.escape(), Alike, alike[0].note})
+			alike = alike[1:]
+			on = stack{}
+		case c.rune == ' ' || c.rune == '\t':
+			at += d.space(line[at:], at == 0)
+			on = stack{}
+			continue
+		case on.hides(c):
+			count := 1
+			for strings.HasPrefix(line[at+count*len(c.bytes):], c.bytes) {
+				count++
+			}
+			d.escape(c, count)
+			at += count * len(c.bytes)
+			continue
+		default:
+			d.plain(c)
+		}
+		at += len(c.bytes)
+	}
+}
+
+func (d *drawer) add(p Piece) {
+	d.flush()
+	d.pieces = append(d.pieces, p)
+}
+
+func (d *drawer) flush() {
+	if d.run.Len() > 0 {
+		d.pieces = append(d.pieces, Piece{Text: d.run.String()})
+		d.run.Reset()
+	}
+}
+
+// plain adds a character that is what it looks like.
+func (d *drawer) plain(c char) {
+	if c.rune == '\\' {
+		d.run.WriteString(d.backslash)
+		return
+	}
+	if c.rune >= 0x590 && !d.rightToLeft && unicode.IsLetter(c.rune) { // no such letter comes before
+		p, _ := bidi.LookupString(c.bytes)
+		d.rightToLeft = p.Class() == bidi.R || p.Class() == bidi.AL
+	}
+	d.run.WriteString(c.bytes)
+}
+
+// escape adds a character that must be escaped, as often as it is there.
+func (d *drawer) escape(c char, count int) {
+	name := nameOf(c)
+	d.escaped(c, name, count)
+	if count > mostSpaces {
+		d.add(Piece{fmt.Sprintf("%s×%d", c.escape(), count), Escape, name + ", " + plural(count, "time")})
+		return
+	}
+	for range count {
+		d.add(Piece{c.escape(), Escape, name})
+	}
+}
+
+// space draws the spaces and tabs that a text begins with, and returns how many bytes it drew.
+func (d *drawer) space(text string, begins bool) int {
+	all := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
+	spaces, tabs := strings.Count(all, " "), strings.Count(all, "\t")
+	switch {
+	case len(all) > mostSpaces:
+		d.spaces = max(d.spaces, len(all))
+		d.add(Piece{counted(spaces, tabs), Spaces, spacesInWords(spaces, tabs)})
+	case len(all) == len(text) || begins && d.single: // nobody would see them
+		d.add(Piece{strings.NewReplacer(" ", "␣", "\t", indent).Replace(all), Spaces, spacesInWords(spaces, tabs)})
+	default:
+		for _, r := range all {
+			if r == ' ' {
+				d.run.WriteByte(' ')
+			} else {
+				d.add(Piece{indent, Spaces, tab})
+			}
+		}
+	}
+	return len(all)
+}
+
+// counted draws a long run.
+func counted(spaces, tabs int) string {
+	var all []string
+	if spaces > 0 {
+		all = append(all, fmt.Sprintf("␣×%d", spaces))
+	}
+	if tabs > 0 {
+		all = append(all, fmt.Sprintf("→×%d", tabs))
+	}
+	return strings.Join(all, " ")
+}
+
+func spacesInWords(spaces, tabs int) string {
+	switch {
+	case tabs == 0:
+		return plural(spaces, "space")
+	case spaces == 0:
+		return plural(tabs, "tab")
+	}
+	return plural(spaces, "space") + " and " + plural(tabs, "tab")
+}

@@ -1,0 +1,115 @@
+package visible
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Shown is a text in pieces. Whoever draws them can draw each kind in its own way, so that no text passes for another.
+// Every rune of a piece can be seen.
+type Shown struct {
+	// Lines are at most 100 lines, of at most 300 characters each; behind those of a longer line stands an ellipsis.
+	Lines [][]Piece
+	// More are the lines that are not whole in Lines, or not there: each is whole here, in the order of the text.
+	More [][]Piece
+	// RightToLeft is set if there are letters that are written from right to left: they and the digits beside them are
+	// read in another order than they stand in.
+	RightToLeft bool
+	// Notes say in words what is not what it looks like, and what is not in Lines. They are printable ASCII.
+	Notes []string
+}
+
+// Piece is a part of a line.
+type Piece struct {
+	Text string
+	Kind Kind
+	// Note says what a piece is that is not Plain, such as RIGHT-TO-LEFT OVERRIDE.
+	Note string
+}
+
+// Kind is how a piece of a text came to be.
+type Kind int
+
+// The kinds of pieces. Only Plain is the text itself, but that a backslash is doubled.
+const (
+	Plain  Kind = iota
+	Escape      // stands for what cannot be seen, or for the rest of a line
+	Spaces      // counts spaces, tabs or empty lines, or draws a space that nobody would see
+	Alike       // stands for a letter that looks like one of another alphabet
+)
+
+const (
+	mostLines      = 100
+	mostCharacters = 300
+	mostSpaces     = 8
+	mostEmpty      = 3
+	indent         = "→   " // draws a tab
+)
+
+// Of is a text in pieces. It takes time and room in proportion to the text.
+func Of(text string) Shown { return of(text, `\\`) }
+
+// OfQuoted is [Of] for what [Quoted] is for.
+func OfQuoted(text string) Shown { return of(text, `\`) }
+
+func of(text, backslash string) (s Shown) {
+	if text == "" {
+		return s
+	}
+	lines := strings.Split(text, "\n")
+	d := drawer{backslash: backslash, single: len(lines) == 1, odd: odd{hidden: map[string]int{}}}
+	cutLines, left := 0, 0
+	for n := 0; n < len(lines); {
+		line, count := d.line(lines[n:])
+		n += count
+		if len(s.Lines) == mostLines {
+			s.More = append(s.More, line)
+			left += count
+			continue
+		}
+		short, cut := shortened(line)
+		if s.Lines = append(s.Lines, short); cut {
+			s.More = append(s.More, line)
+			cutLines++
+		}
+	}
+	s.RightToLeft = d.rightToLeft
+	s.Notes = d.odd.words(cutLines, left)
+	return s
+}
+
+// shortened is the beginning of a line.
+func shortened(line []Piece) (short []Piece, cut bool) {
+	room := mostCharacters
+	for n, p := range line {
+		length := utf8.RuneCountInString(p.Text)
+		if length <= room {
+			room -= length
+			continue
+		}
+		left := length
+		for _, p := range line[n+1:] {
+			left += utf8.RuneCountInString(p.Text)
+		}
+		short = slices.Clone(line[:n])
+		if p.Kind == Plain { // anything else is whole or not there
+			p.Text = beginning(p.Text, room)
+			left -= utf8.RuneCountInString(p.Text)
+			if p.Text != "" {
+				short = append(short, p)
+			}
+		}
+		return append(short, Piece{"…", Escape, plural(left, "more character")}), true
+	}
+	return line, false
+}
+
+// beginning has so many characters at most, and no half of a doubled backslash.
+func beginning(text string, most int) string {
+	short := string([]rune(text)[:most])
+	if slashes := len(short) - len(strings.TrimRight(short, `\`)); slashes%2 == 1 {
+		short = short[:len(short)-1]
+	}
+	return short
+}
