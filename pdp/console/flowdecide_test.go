@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -251,4 +252,27 @@ func TestDoubleClickIsOneVote(t *testing.T) {
 			f.decided(id, "pending", byConsole("approve", "alice", flowReason))
 		})
 	}
+}
+
+// TestSameFormTwice sends a form again, as a browser does after a double click. Whoever said it sees that it counts; what
+// differs in anything is another vote, about what is no longer so.
+func TestSameFormTwice(t *testing.T) {
+	t.Parallel()
+	f := openFlow(t)
+	id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`)
+	p := f.open("alice")
+	p.Goto("/console/approvals/" + id)
+	form := formOf(p)
+	for n, test := range []struct {
+		decision, reason string
+		status           int
+	}{{"approve", "it idles", http.StatusOK}, {"approve", "it idles", http.StatusOK}, {"approve", "it does", http.StatusConflict}, {"deny", "it idles", http.StatusConflict}} {
+		form.fields["decision"], form.fields["reason"] = test.decision, test.reason
+		if got := browsertest.Eval[int](p, fmt.Sprintf(`fetch(%q, {method: "POST", headers: {"Content-Type": "application/x-www-form-urlencoded"}, body: %q}).then(r => r.status)`,
+			form.action, form.encoded())); got != test.status {
+			t.Errorf("the answer to form %d is %d, not %d", n, got, test.status)
+		}
+		f.decided(id, "pending", byConsole("approve", "alice", "it idles"))
+	}
+	p.Expect("load failed: Fetch 409")
 }

@@ -35,6 +35,14 @@ func (f flowForm) html(method string) string {
 	return text.String() + `<button>Win a prize</button></form>`
 }
 
+func (f flowForm) encoded() string {
+	values := url.Values{}
+	for name, value := range f.fields {
+		values.Set(name, value)
+	}
+	return values.Encode()
+}
+
 const flowPage = `<!doctype html><html lang=en><title>Prizes</title>`
 
 // elsewhere serves one page at another port of the same host: the browser sends it the same cookies.
@@ -58,11 +66,7 @@ func TestForgedPosts(t *testing.T) {
 			p.Answers(http.StatusForbidden, func() { p.Click("button", "Win a prize") })
 		},
 		"GET": func(t *testing.T, p *browsertest.Page, form flowForm) {
-			query := url.Values{}
-			for name, value := range form.fields {
-				query.Set(name, value)
-			}
-			p.Refused(form.action+"?"+query.Encode(), http.StatusMethodNotAllowed)
+			p.Refused(form.action+"?"+form.encoded(), http.StatusMethodNotAllowed)
 		},
 		"sandboxed frame": func(t *testing.T, p *browsertest.Page, form flowForm) {
 			p.Goto(elsewhere(t, `<iframe title=f sandbox="allow-forms allow-scripts" srcdoc="`+html.EscapeString(flowPage+form.html("post")+`<script>document.forms[0].submit()</script>`)+`"></iframe>`))
@@ -74,14 +78,10 @@ func TestForgedPosts(t *testing.T) {
 		},
 		"fetch": func(t *testing.T, p *browsertest.Page, form flowForm) {
 			p.Goto(elsewhere(t, ""))
-			body := url.Values{}
-			for name, value := range form.fields {
-				body.Set(name, value)
-			}
 			p.Expect("load failed: Fetch", "log: network", "log: javascript: Access to fetch", "issue: ")
 			for _, mode := range []string{"no-cors", "cors"} {
 				browsertest.Eval[string](p, fmt.Sprintf(`fetch(%q, {method: "POST", mode: %q, credentials: "include",
-					headers: {"Content-Type": "application/x-www-form-urlencoded"}, body: %q}).then(r => r.type, e => "refused")`, form.action, mode, body.Encode()))
+					headers: {"Content-Type": "application/x-www-form-urlencoded"}, body: %q}).then(r => r.type, e => "refused")`, form.action, mode, form.encoded()))
 			}
 		},
 	} {

@@ -29,6 +29,9 @@ func flowProvider(t *testing.T) *oidctest.Provider {
 	return p
 }
 
+// flowBounce is what the browser remarks of a provider that asks nothing: people went through it and never saw it.
+const flowBounce = "BounceTrackingIssue"
+
 // flowLogins has people log in at a provider. Its approvers may approve.
 func flowLogins(p *oidctest.Provider) pdptest.Option {
 	return func(c *server.Config) {
@@ -49,6 +52,7 @@ func TestLoginByProvider(t *testing.T) {
 			f := openFlow(t, flowLogins(provider))
 			id := f.push("agent-release")
 			p := browsertest.Open(t, f.URL, append(screen, browsertest.Origins(provider.URL))...)
+			p.Expect(flowBounce)
 			p.Goto("/console/approvals/" + id)
 			p.Loads(func() { p.Click("link", "Log in") })
 			if got := p.Path(); got != "/console/approvals/"+id {
@@ -64,6 +68,7 @@ func TestLoginByProvider(t *testing.T) {
 
 			provider.Person = flowPeople["guest"]
 			guest := browsertest.Open(t, f.URL, append(screen, browsertest.Origins(provider.URL))...)
+			guest.Expect(flowBounce)
 			guest.Goto("/console/approvals/" + id)
 			guest.Answers(http.StatusNotFound, func() { guest.Click("link", "Log in") })
 			if strings.Contains(guest.Tree(), "agent-release") {
@@ -81,6 +86,7 @@ func TestProviderSessionEnds(t *testing.T) {
 	provider.Now = f.clock
 	id := f.asksLong("agent-release")
 	p := browsertest.Open(t, f.URL, browsertest.Origins(provider.URL))
+	p.Expect(flowBounce)
 	p.Goto("/console/approvals/" + id)
 	p.Loads(func() { p.Click("link", "Log in") })
 	for range 2 {
