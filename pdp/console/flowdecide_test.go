@@ -55,7 +55,7 @@ func byConsole(decision, who, reason string) string {
 	return decision + ` by User::"` + who + `" via console: ` + reason
 }
 
-func TestApproveFromInbox(t *testing.T) {
+func TestBrowserApproveFromInbox(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowScreens {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestApproveFromInbox(t *testing.T) {
 	}
 }
 
-func TestApproveFromLink(t *testing.T) {
+func TestBrowserApproveFromLink(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowScreens {
 		t.Run(name, func(t *testing.T) {
@@ -100,8 +100,8 @@ func TestApproveFromLink(t *testing.T) {
 	}
 }
 
-// TestKeyboardAlone has a person who has no mouse log in, decide and log out.
-func TestKeyboardAlone(t *testing.T) {
+// TestBrowserKeyboardAlone has a person who has no mouse log in, decide and log out.
+func TestBrowserKeyboardAlone(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowScreens {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestKeyboardAlone(t *testing.T) {
 	}
 }
 
-func TestDeny(t *testing.T) {
+func TestBrowserDeny(t *testing.T) {
 	t.Parallel()
 	f := openFlow(t)
 	id := f.push("agent-release")
@@ -154,7 +154,7 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-func TestRevoke(t *testing.T) {
+func TestBrowserRevoke(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +178,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-func TestDelegate(t *testing.T) {
+func TestBrowserDelegate(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
@@ -208,8 +208,8 @@ func TestDelegate(t *testing.T) {
 	}
 }
 
-// TestEnterApprovesNothing has somebody who presses Enter in each field, with everything filled in.
-func TestEnterApprovesNothing(t *testing.T) {
+// TestBrowserEnterApprovesNothing has somebody who presses Enter in each field, with everything filled in.
+func TestBrowserEnterApprovesNothing(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
@@ -234,8 +234,8 @@ func TestEnterApprovesNothing(t *testing.T) {
 	}
 }
 
-// TestDoubleClickIsOneVote clicks twice before the first answer comes.
-func TestDoubleClickIsOneVote(t *testing.T) {
+// TestBrowserDoubleClickIsOneVote clicks twice before the first answer comes.
+func TestBrowserDoubleClickIsOneVote(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
@@ -254,9 +254,9 @@ func TestDoubleClickIsOneVote(t *testing.T) {
 	}
 }
 
-// TestSameFormTwice sends a form again, as a browser does after a double click. Whoever said it sees that it counts; what
+// TestBrowserSameFormTwice sends a form again, as a browser does after a double click. Whoever said it sees that it counts; what
 // differs in anything is another vote, about what is no longer so.
-func TestSameFormTwice(t *testing.T) {
+func TestBrowserSameFormTwice(t *testing.T) {
 	t.Parallel()
 	f := openFlow(t)
 	id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`)

@@ -53,8 +53,8 @@ func elsewhere(t *testing.T, page string) string {
 	return s.URL
 }
 
-// TestForgedPosts sends the whole form of alice, with a good token, from where no page of the console is.
-func TestForgedPosts(t *testing.T) {
+// TestBrowserForgedPosts sends the whole form of alice, with a good token, from where no page of the console is.
+func TestBrowserForgedPosts(t *testing.T) {
 	t.Parallel()
 	for name, forge := range map[string]func(t *testing.T, p *browsertest.Page, form flowForm){
 		"another port": func(t *testing.T, p *browsertest.Page, form flowForm) {
@@ -103,8 +103,8 @@ func TestForgedPosts(t *testing.T) {
 	}
 }
 
-// TestForgedTokens sends alice's own form from her own page, with something in it that is another's.
-func TestForgedTokens(t *testing.T) {
+// TestBrowserForgedTokens sends alice's own form from her own page, with something in it that is another's.
+func TestBrowserForgedTokens(t *testing.T) {
 	t.Parallel()
 	f := openFlow(t)
 	id, other := f.push("agent-release"), f.push("agent-nightly")
@@ -143,8 +143,8 @@ func framed(p *browsertest.Page) {
 	p.Expect("ERR_BLOCKED_BY_RESPONSE", "frame")
 }
 
-// TestFramed has other pages show the console in a frame, where one could lay something over its buttons.
-func TestFramed(t *testing.T) {
+// TestBrowserFramed has other pages show the console in a frame, where one could lay something over its buttons.
+func TestBrowserFramed(t *testing.T) {
 	t.Parallel()
 	f := openFlow(t)
 	id := f.push("agent-release")
@@ -159,8 +159,8 @@ func TestFramed(t *testing.T) {
 	f.untouched(id)
 }
 
-// TestStale has two people decide about what they were shown before the other said something.
-func TestStale(t *testing.T) {
+// TestBrowserStale has two people decide about what they were shown before the other said something.
+func TestBrowserStale(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func flowLogins(p *oidctest.Provider) pdptest.Option {
 	}
 }
 
-func TestLoginByProvider(t *testing.T) {
+func TestBrowserLoginByProvider(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestLoginByProvider(t *testing.T) {
 	}
 }
 
-// TestProviderSessionEnds logs in again at the provider after an hour, which takes one click here.
-func TestProviderSessionEnds(t *testing.T) {
+// TestBrowserProviderSessionEnds logs in again at the provider after an hour, which takes one click here.
+func TestBrowserProviderSessionEnds(t *testing.T) {
 	t.Parallel()
 	provider := flowProvider(t)
 	f := openFlow(t, flowLogins(provider))

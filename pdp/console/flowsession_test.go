@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/pdptest"
 )
 
-func TestLoginByKey(t *testing.T) {
+func TestBrowserLoginByKey(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
@@ -39,8 +39,8 @@ func TestLoginByKey(t *testing.T) {
 	}
 }
 
-// TestLogOut looks for what a browser may still know of somebody who has left.
-func TestLogOut(t *testing.T) {
+// TestBrowserLogOut looks for what a browser may still know of somebody who has left.
+func TestBrowserLogOut(t *testing.T) {
 	t.Parallel()
 	for name, screen := range flowExtremes {
 		t.Run(name, func(t *testing.T) {
@@ -68,9 +68,9 @@ func TestLogOut(t *testing.T) {
 	}
 }
 
-// TestSessionEnds has a person who has typed a reason when their session ends, in each of the ways in which it can. They
+// TestBrowserSessionEnds has a person who has typed a reason when their session ends, in each of the ways in which it can. They
 // decide nothing, and after a login they can.
-func TestSessionEnds(t *testing.T) {
+func TestBrowserSessionEnds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		ends func(f *flow, p *browsertest.Page)
@@ -131,8 +131,8 @@ func (f *flow) revoke(who string) {
 	}
 }
 
-// TestCookieOpensNoAPI asks the API with the cookie of a session, as a page of the console would.
-func TestCookieOpensNoAPI(t *testing.T) {
+// TestBrowserCookieOpensNoAPI asks the API with the cookie of a session, as a page of the console would.
+func TestBrowserCookieOpensNoAPI(t *testing.T) {
 	t.Parallel()
 	f := openFlow(t)
 	id := f.push("agent-release")
@@ -145,8 +145,8 @@ func TestCookieOpensNoAPI(t *testing.T) {
 	p.Expect("401")
 }
 
-// TestUnderTLS has the cookies that a browser keeps to one host and to TLS.
-func TestUnderTLS(t *testing.T) {
+// TestBrowserUnderTLS has the cookies that a browser keeps to one host and to TLS.
+func TestBrowserUnderTLS(t *testing.T) {
 	t.Parallel()
 	authority := pdptest.NewAuthority(t)
 	f := openFlow(t, flowTLS(authority.Server()))
