@@ -4,7 +4,7 @@
 // [Text] is for one line, and [Lines] for several: what cannot be seen is escaped, and a backslash is doubled, so that
 // an escape is never taken for a text that has one in it. [Quoted] is for a text whose quotes and escapes are there
 // already. [Of] is for what can draw an escape otherwise than text, such as a page: it also says what looks like
-// something else.
+// something else. [Known] finds the ids that look like one that is known.
 package visible
 
 import (

@@ -60,6 +60,8 @@ type Options struct {
 	// IssuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and
 	// for it.
 	IssuerURL func(tenant string) string
+	// ConsoleURL is the address of the console, with which links begin; "" if there is none.
+	ConsoleURL func() string
 	// Events puts administrative events on record.
 	Events *recorder.Events
 	// Count counts a step that is on record, and Refused an approval request that a limit refused.

@@ -69,7 +69,7 @@ func (b *Broker) Inbox(
 				return page, nil
 			}
 			if s.decides || s.voted {
-				page.Items = append(page.Items, ViewOf(a))
+				page.Items = append(page.Items, b.linked(a))
 				bytes += len(a.Shown) + len(a.Said)
 			}
 			if page.Next = a.ID; n == len(some)-1 {

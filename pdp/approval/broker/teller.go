@@ -88,7 +88,7 @@ func (t *teller) tellSystems(ctx context.Context, one approval.Told) error {
 	if err != nil || !ok {
 		return err
 	}
-	m := message{Type: "approval." + string(one.Event), Timestamp: a.FiledAt, Data: ViewOf(a)}
+	m := message{Type: "approval." + string(one.Event), Timestamp: a.FiledAt, Data: t.broker.linked(a)}
 	if one.Event == approval.Completed {
 		m.Timestamp = a.DecidedAt
 	}

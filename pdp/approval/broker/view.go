@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"net/url"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -38,6 +39,8 @@ type View struct {
 	ExpiresAt time.Time  `json:"expires_at,omitzero"`
 	DecidedAt time.Time  `json:"decided_at,omitzero"`
 	Said      []VoteView `json:"said"`
+	// Link is where people decide, for those who may; "" if there is no console.
+	Link string `json:"link,omitempty"`
 }
 
 // VoteView is a vote in a [View].
@@ -95,4 +98,29 @@ func ViewOf(a approval.Approval) View {
 		}
 	}
 	return v
+}
+
+// ViewOf is the view of an approval for the caller, who sees it. Only people are shown where people decide: a program
+// could have somebody else follow the link.
+func (s *Seen) ViewOf(a approval.Approval) View {
+	if s.decides || s.voted {
+		return s.by.linked(a)
+	}
+	return ViewOf(a)
+}
+
+// linked is the view of an approval for people who may decide about it.
+func (b *Broker) linked(a approval.Approval) View {
+	v := ViewOf(a)
+	v.Link = b.Link(a.ID)
+	return v
+}
+
+// Link is where people decide about an approval request; "" if there is no console.
+func (b *Broker) Link(id string) string {
+	console := b.options.ConsoleURL()
+	if console == "" {
+		return ""
+	}
+	return console + "/approvals/" + url.PathEscape(id)
 }

@@ -38,6 +38,8 @@ type Shown struct {
 	FiledAt       time.Time      `json:"filed_at"`
 	ExpiresAt     time.Time      `json:"expires_at"`
 	Said          []Said         `json:"said"`
+	// Link is where people decide about it in the server's console; "" if there is none.
+	Link string `json:"link"`
 }
 
 // Said is one vote or other ruling about a request.

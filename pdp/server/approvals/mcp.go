@@ -91,7 +91,7 @@ func (a *Approvals) respond(c echo.Context, r door.Admitted, seen broker.Seen) e
 	}
 	switch answer.Ruling.Decision {
 	case "":
-		return write(c, broker.ViewOf(one))
+		return write(c, seen.ViewOf(one))
 	case "deny": // whatever else was filled in
 	default:
 		call, err := toolCallOf(one)
@@ -107,7 +107,7 @@ func (a *Approvals) respond(c echo.Context, r door.Admitted, seen broker.Seen) e
 	if err != nil {
 		return err
 	}
-	return write(c, broker.ViewOf(decided))
+	return write(c, seen.ViewOf(decided))
 }
 
 // pendingCall is the call that waits for an approval.

@@ -121,7 +121,7 @@ func (a *Approvals) status(c echo.Context, r door.Admitted) error {
 			if err != nil {
 				return answer{err: err}
 			}
-			return answerOf(broker.ViewOf(seen.Approval), seen.Approval.Status != approval.Pending)
+			return answerOf(seen.ViewOf(seen.Approval), seen.Approval.Status != approval.Pending)
 		},
 		of: func(n approval.Notice) bool { return n.ID == id },
 	})
@@ -153,6 +153,6 @@ func (a *Approvals) ruling(
 		if err != nil {
 			return err
 		}
-		return write(c, broker.ViewOf(ruled))
+		return write(c, seen.ViewOf(ruled))
 	})
 }

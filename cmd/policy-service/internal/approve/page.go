@@ -51,6 +51,9 @@ func (p page) print(r inbox.Request) {
 	}
 	p.row("filed", "%s, for tenant %s", cli.Time(r.FiledAt), cut(r.Tenant))
 	p.row("decision", "%s", cut(r.Decision))
+	if r.Link != "" {
+		p.line("open", "%s", cut(r.Link))
+	}
 	p.commands(r)
 }
 

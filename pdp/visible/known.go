@@ -1,0 +1,102 @@
+package visible
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Known are ids that are known, such as those that policies name. The zero Known knows none.
+type Known struct {
+	ids    map[string]bool
+	folded map[string]string // the first id, in the order of texts, that folds so
+}
+
+// NewKnown takes time and room in proportion to the ids.
+func NewKnown(ids []string) *Known {
+	k := &Known{ids: make(map[string]bool, len(ids)), folded: make(map[string]string, len(ids))}
+	for _, id := range ids {
+		if k.ids[id] {
+			continue
+		}
+		k.ids[id] = true
+		for _, key := range folds(id) {
+			if other, ok := k.folded[key]; !ok || id < other {
+				k.folded[key] = id
+			}
+		}
+	}
+	delete(k.folded, "")
+	return k
+}
+
+// Like reports whether an id looks like a known one and is not known itself, and like which one. Case makes no
+// difference, nor do characters that cannot be seen, letters of other alphabets that look like ours, and letters and
+// digits of ours that look like each other.
+func (k *Known) Like(id string) (known string, alike bool) {
+	if k == nil || id == "" || k.ids[id] {
+		return "", false
+	}
+	keys := folds(id)
+	if upper := strings.Map(upperI, plain(id)); upper == strings.ToUpper(upper) { // an l among capitals is an I
+		keys = append(keys, reading(upper))
+	}
+	for _, key := range keys {
+		if known, alike = k.folded[key]; alike {
+			return known, true
+		}
+	}
+	return "", false
+}
+
+func upperI(r rune) rune {
+	if r == 'l' || r == '1' || r == '|' {
+		return 'I'
+	}
+	return r
+}
+
+// folds are forms of an id of which ids share one if they look alike: as it looks, in which an I is an l, and as it is
+// read whatever the case, in which an I is an i. Of other alphabets the small letters may look like ours or the capitals.
+func folds(id string) []string {
+	text := plain(id)
+	keys := []string{reading(strings.ReplaceAll(text, "I", "l")), reading(text)}
+	if !isPlain(id) {
+		keys = append(keys, reading(plain(strings.ToLower(id))))
+	}
+	return keys
+}
+
+// plain is a text in ASCII, as far as its characters look like that, without what cannot be seen.
+func plain(text string) string {
+	if isPlain(text) {
+		return text
+	}
+	text = norm.NFKC.String(strings.Map(toPlain, text)) // before, or it would take apart what looks like one
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		switch r = toPlain(r); {
+		case unicode.IsSpace(r):
+			return ' '
+		case !first(string(r)).seen():
+			return -1
+		}
+		return r
+	}, text))
+}
+
+func toPlain(r rune) rune {
+	if plain, ok := plainOf[r]; ok {
+		return plain
+	}
+	return r
+}
+
+func isPlain(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// alike are the letters and digits of ASCII that look like others.
+var alike = strings.NewReplacer("0", "o", "1", "l", "|", "l", "rn", "m", "vv", "w", "i\u0307", "i", "j\u0307", "j")
+
+func reading(text string) string { return alike.Replace(strings.ToLower(text)) }
