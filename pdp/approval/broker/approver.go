@@ -173,7 +173,12 @@ func (v *approver) review(ctx context.Context, a approval.Approval, who voter) (
 	if err != nil {
 		return pdp.Review{}, err
 	}
-	return reviewer.Review(ctx, pdp.Reviewed{
+	return reviewer.Review(ctx, reviewed(a))
+}
+
+// reviewed is an approval request as the policies are asked about it.
+func reviewed(a approval.Approval) pdp.Reviewed {
+	return pdp.Reviewed{
 		ID:       a.ID,
 		Template: a.Terms.Template,
 		Subject:  a.Subject,
@@ -183,7 +188,7 @@ func (v *approver) review(ctx context.Context, a approval.Approval, who voter) (
 		OfTenant: a.OfTenant,
 		Asker:    a.Caller,
 		Person:   a.Person,
-	})
+	}
 }
 
 func (v *approver) reviewer(tenant string, who voter) (*pdp.Reviewer, error) {
