@@ -91,14 +91,17 @@ func markup(name, text string) string {
 // turns take the branches of the templates. Each text has one of them in each view.
 const turns = 8
 
+// longText is how much of a text the fields have: enough of it for lines and texts to be cut.
+const longText = 1000
+
 // filled is a view in which every text is the given one. Each turn takes other branches of the templates.
 func filled(v page.View, text string, turn int) page.View {
-	in := reflect.New(reflect.TypeOf(v)).Elem()
+	in, shown := reflect.New(reflect.TypeOf(v)).Elem(), []page.Text{page.Of(text), page.Line(text)}[turn%2]
 	var fill func(in reflect.Value)
 	fill = func(in reflect.Value) {
 		switch at := in.Addr().Interface().(type) {
 		case *page.Text:
-			*at = []page.Text{page.Of(text), page.Line(text)}[turn%2]
+			*at = shown
 		case *page.Typed:
 			*at = page.Typed(text)
 		case *page.Label:
@@ -204,6 +207,7 @@ func TestHostileTexts(t *testing.T) {
 					if text == "" || n%turns != turn { // what is not there may be left out
 						continue
 					}
+					text = text[:min(len(text), longText)]
 					if got := skeleton(t, drawn(t, filled(v, text, turn))); !slices.Equal(got, want) {
 						t.Fatalf("%.100q:\n%s\ninstead of\n%s", text, strings.Join(got, "\n"), strings.Join(want, "\n"))
 					}
@@ -226,6 +230,7 @@ func TestHostileMembers(t *testing.T) {
 	}
 	want := skeleton(t, of("harmless"))
 	for _, text := range hostile.UTF8() {
+		text = strings.ToValidUTF8(text[:min(len(text), longText)], "")
 		if got := skeleton(t, of(text)); !slices.Equal(got, want) {
 			t.Fatalf("%.100q:\n%s", text, strings.Join(got, "\n"))
 		}
