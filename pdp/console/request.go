@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -119,15 +120,11 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 		return
 	}
 	_, err := count(v.r.Context(), id, said)
-	if err == nil {
-		done := said.Decision
-		if done == "" {
-			done = revoke
-		}
-		v.redirect(approvalsPath + "/" + id + "?done=" + done)
+	status := httpclient.StatusOf(err)
+	if err == nil || status == http.StatusConflict && v.countsAlready(id, said) {
+		v.redirect(approvalsPath + "/" + id + "?done=" + cmp.Or(said.Decision, revoke))
 		return
 	}
-	status := httpclient.StatusOf(err)
 	mistake, known := mistakes[status]
 	if !known {
 		v.fail(err)
@@ -135,6 +132,21 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	}
 	tried.mistake, tried.detail = mistake, detailOf(err)
 	v.showRequest(status, tried)
+}
+
+// countsAlready reports if the same is on record already: browsers send a form twice if somebody clicks twice, and show
+// the second answer.
+func (v *visit) countsAlready(id string, said inbox.Ruling) bool {
+	now, err := v.api.Get(v.r.Context(), id, 0)
+	if err != nil {
+		return false
+	}
+	if said.Decision == "" {
+		return now.Status == "revoked"
+	}
+	return slices.ContainsFunc(now.Said, func(one inbox.Said) bool {
+		return one.By == v.me.Principal && one.Decision == said.Decision && one.Reason == said.Reason && one.To == said.To
+	})
 }
 
 // mistakes are why a ruling does not count, by the status of the API's answer.
