@@ -120,11 +120,11 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 		return
 	}
 	_, err := count(v.r.Context(), id, said)
-	status := httpclient.StatusOf(err)
-	if err == nil || status == http.StatusConflict && v.countsAlready(id, said) {
+	if err == nil || httpclient.StatusOf(err) == http.StatusConflict && v.saidAlready(id, said) {
 		v.redirect(approvalsPath + "/" + id + "?done=" + cmp.Or(said.Decision, revoke))
 		return
 	}
+	status := httpclient.StatusOf(err)
 	mistake, known := mistakes[status]
 	if !known {
 		v.fail(err)
@@ -134,19 +134,21 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	v.showRequest(status, tried)
 }
 
-// countsAlready reports if the same is on record already: browsers send a form twice if somebody clicks twice, and show
-// the second answer.
-func (v *visit) countsAlready(id string, said inbox.Ruling) bool {
+// saidAlready reports if the very same was the next thing that happened, said by this person: whoever clicks twice sends
+// a form twice, and sees the answer to the second.
+func (v *visit) saidAlready(id string, said inbox.Ruling) bool {
 	now, err := v.api.Get(v.r.Context(), id, 0)
-	if err != nil {
+	if err != nil || now.Version != said.Version+1 {
 		return false
 	}
-	if said.Decision == "" {
+	if said.Decision == "" { // a revocation is no vote, and the page says of nobody that it was theirs
 		return now.Status == "revoked"
 	}
-	return slices.ContainsFunc(now.Said, func(one inbox.Said) bool {
-		return one.By == v.me.Principal && one.Decision == said.Decision && one.Reason == said.Reason && one.To == said.To
-	})
+	if len(now.Said) == 0 {
+		return false
+	}
+	last := now.Said[len(now.Said)-1]
+	return v.me.Principal != "" && last.By == v.me.Principal && last.Decision == said.Decision && last.Reason == said.Reason && last.To == said.To
 }
 
 // mistakes are why a ruling does not count, by the status of the API's answer.
