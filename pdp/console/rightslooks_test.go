@@ -89,7 +89,7 @@ func (w *rightsHostileWorld) requests(p *browsertest.Page) func(*testing.T) {
 	return func(t *testing.T) {
 		harmless := rightsLookAt(p, w.texts[1].id)
 		if len(harmless.DOM.Lines) < 50 || len(harmless.DOM.Wrong)+harmless.Marks.Marked > 0 || len(harmless.Buttons) != 4 {
-			t.Fatalf("the harmless page is %+v", harmless)
+			t.Fatalf("the harmless page has %q, %+v and %d lines; within texts is %q", harmless.Buttons, harmless.Marks, len(harmless.DOM.Lines), harmless.DOM.Wrong)
 		}
 		if strings.Contains(strings.Join(harmless.Buttons, ""), "under") {
 			t.Errorf("the buttons are %q", harmless.Buttons)
