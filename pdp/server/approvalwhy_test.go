@@ -186,6 +186,20 @@ func TestWhyPeopleAreAsked(t *testing.T) {
 	}
 }
 
+// Names and arguments that look like a known id are pointed out, and known ones are not.
+func TestWhatLooksAlike(t *testing.T) {
+	c := openCounter(t)
+	question := strings.Replace(tool("push", `"agent":"he1per","on_behalf_of":[{"type":"user","id":"ann"},{"type":"user","id":"n\u043eah"}],
+		"arguments":{"to":"zoe","by":["z\u043ee","x"],"a/b":{"deep":"mia\u200b"},"other":"nothing"}`), `"actor_id":"bot"`, `"actor_id":"m\u0456a"`, 1)
+	id := c.asks("pep", question).Approval.ID
+	want := `"alike":[{"pointer":"/subject/id","known":"mia"},{"pointer":"/context/agent","known":"helper"},` +
+		`{"pointer":"/context/on_behalf_of/1/id","known":"noah"},{"pointer":"/context/arguments/a~1b/deep","known":"mia"},` +
+		`{"pointer":"/context/arguments/by/0","known":"zoe"}],`
+	if text := c.besideOf("zoe", id, "why", http.StatusOK, nil); !strings.Contains(text, want) {
+		t.Errorf("got %s\nwant %s", text, want)
+	}
+}
+
 // Who asks learns who it is.
 func TestMe(t *testing.T) {
 	c := openCounter(t)
