@@ -93,7 +93,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/server/audit", "evaluation pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/mask pdp/decisionlog/report pdp/keyedmutex pdp/server/auth pdp/server/door pdp/server/telemetry pdp/when", "the log is served by something that cannot decide: it knows no PDP and no approvals"},
 	{"pdp/server", "pdp/approval pdp/approval/broker pdp/approval/webhook pdp/console pdp/datakey pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/recorder pdp/decisionlog/verify pdp/server/approvals pdp/server/audit pdp/server/auth pdp/server/config pdp/server/door pdp/server/listener pdp/server/sink pdp/server/telemetry pdp/signing pdp obligations evaluation schemas policies pdp/plainfile", "the process knows the library, never the other way round"},
 	{"pdp/server/floor", "", "it is what our server is measured beside: anything of ours in it would hide what ours costs"},
-	{"pdp/server/doctor", "pdp/approval pdp/approval/broker pdp/decisionlog pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
+	{"pdp/server/doctor", "pdp/approval pdp/approval/broker pdp/decisionlog pdp/plainfile pdp/server pdp/server/auth pdp", "it looks at what a server would meet, and asks each owner whether it can be used"},
 	{"pdp/pdptest", "pdp/server pdp/server/auth pdp evaluation schemas policies", "a real server for tests, in nobody's binary"},
 	{"pdp/console/oidctest", "", "a provider for tests, in nobody's binary: what it would share with its client it could not find fault with"},
 	{"pdp/console/browsertest", "", "a browser for tests of any page, in nobody's binary: it knows none of ours"},

@@ -20,6 +20,7 @@ type Store struct {
 	ledger           *ledger.Ledger[Approval, Step]
 	names            []naming // of the file, the one that it has now last
 	queue            atomic.Pointer[queue]
+	history          *history
 	limiter          limiter
 	proof            proof
 	upgraded         *Upgraded // nil if the file was of this format, or new
@@ -44,7 +45,7 @@ func Open(data string, o Options) (*Store, error) {
 	if len(o.Key) != 32 {
 		return nil, errors.New("opening the approvals: their key is not 32 bytes long: set Key")
 	}
-	s := &Store{options: o.withDefaults()}
+	s := &Store{options: o.withDefaults(), history: newHistory()}
 	most := s.options.Limits
 	s.limiter = limiter{most, newRates(most.NewPerMinutePerSubject), newRates(most.NewPerMinutePerCaller)}
 	s.proof = proof{key: keyOf(o.Key, sealUse), options: &s.options}
@@ -144,6 +145,10 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	if from.Status != to.Status {
 		s.changeTasks(c, to.ID)
 	}
+	if to.Status != Pending {
+		of, id := to.purpose(), to.ID
+		c.Then(func() { s.history.note(of, id, true) })
+	}
 	switch was, is := from.Status == Pending, to.Status == Pending; {
 	case is && !was:
 		c.Put(bucketPending, []byte(to.ID), waiting{to.Tenant, to.Subject, to.ExpiresAt})
@@ -207,7 +212,10 @@ func (r rules) Save(c *change, a Approval) { r.save(c, a, &a) }
 func (r rules) Forget(c *change, a Approval) {
 	c.Forget(a)
 	c.Delete(bucketUntold, []byte(a.ID))
-	c.Then(func() { r.queue.Load().told(a.ID) })
+	c.Then(func() {
+		r.queue.Load().told(a.ID)
+		r.history.note(a.purpose(), a.ID, false)
+	})
 }
 
 // Expire implements [ledger.Rules]. An approval whose time is up ended then, not now. One that ended before has only its

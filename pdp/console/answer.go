@@ -73,7 +73,7 @@ func (c *Console) nobody(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	to := loginPath
-	if next := nextOf(below(r), r.URL.RawQuery); next != "" && next != home {
+	if next := nextOf(below(r), r.URL.RawQuery); next != "" && next != approvalsPath {
 		to += "?" + url.Values{nextField: {next}}.Encode()
 	}
 	c.redirect(w, to)

@@ -14,7 +14,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"path"
 	"slices"
@@ -79,8 +78,8 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		options:  o,
 		base:     strings.TrimSuffix(public.Path, "/"),
 		mux:      http.NewServeMux(),
-		sessions: &sessions{max: o.MaxSession, idle: o.IdleSession, now: o.Now, byID: map[idHash]*session{}},
-		tries:    &tries{now: o.Now, made: map[netip.Prefix][]time.Time{}},
+		sessions: newSessions(o),
+		tries:    newTries(o.Now),
 		provider: newProvider(o.Now),
 		secret:   randomBytes(sha256.Size),
 	}
@@ -98,10 +97,10 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 const root = "/console"
 
 func (c *Console) routes() {
-	c.page(home, (*visit).inbox)
-	c.page(home+"/{id}", (*visit).request)
-	c.form(home+"/{id}/decision", (*visit).decide)
-	c.form(home+"/{id}/revoke", (*visit).revoke)
+	c.page(approvalsPath, (*visit).inbox)
+	c.page(approvalsPath+"/{id}", (*visit).request)
+	c.form(approvalsPath+"/{id}/decision", (*visit).decide)
+	c.form(approvalsPath+"/{id}/revoke", (*visit).revoke)
 	c.form(logoutPath, (*visit).logOut)
 	c.take(loginPath, map[string]http.HandlerFunc{http.MethodGet: c.loginPage, http.MethodHead: c.loginPage, http.MethodPost: c.logInByKey})
 	// Both change the browser's cookies, so a HEAD is no harmless GET.
@@ -120,7 +119,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.problem(w, r, http.StatusMisdirectedRequest)
 		// The mux would send whoever asks for another path than the clean one to an address of its own making.
 	case at == root || at == root+"/":
-		c.redirect(w, home)
+		c.redirect(w, approvalsPath)
 	case !strings.HasPrefix(at, root+"/") || r.URL.RawPath != "" || path.Clean(at) != at:
 		c.problem(w, r, http.StatusNotFound)
 	default:

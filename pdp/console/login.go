@@ -21,7 +21,6 @@ type Logins interface {
 }
 
 const (
-	home       = "/approvals"
 	loginPath  = "/login"
 	logoutPath = "/logout"
 	// What the form of the login sends.
@@ -142,12 +141,12 @@ func nextOf(below, query string) string {
 // makes a link to the login writes it.
 func safeNext(next string) string {
 	if len(next) > mostOfNext || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '#' }) {
-		return home
+		return approvalsPath
 	}
 	u, err := url.Parse(next)
 	if err != nil || u.Scheme != "" || u.Host != "" || strings.Contains(u.EscapedPath(), "%") || path.Clean(u.Path) != u.Path ||
-		u.Path != home && !strings.HasPrefix(u.Path, home+"/") {
-		return home
+		u.Path != approvalsPath && !strings.HasPrefix(u.Path, approvalsPath+"/") {
+		return approvalsPath
 	}
 	return next
 }

@@ -151,7 +151,10 @@ func (p *person) do(method, path, body string) pdptest.Response {
 	return pdptest.Response{Status: answer.StatusCode, Header: answer.Header, Body: string(text)}
 }
 
-func (p *person) get(path string) pdptest.Response { p.t.Helper(); return p.do(http.MethodGet, path, "") }
+func (p *person) get(path string) pdptest.Response {
+	p.t.Helper()
+	return p.do(http.MethodGet, path, "")
+}
 
 func (p *person) post(path string, form url.Values) pdptest.Response {
 	p.t.Helper()

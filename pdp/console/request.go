@@ -119,7 +119,7 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 		return
 	}
 	_, err := count(v.r.Context(), id, said)
-	if err == nil {
+	if err == nil || httpclient.StatusOf(err) == http.StatusConflict && v.saidAlready(id, said) {
 		done := said.Decision
 		if done == "" {
 			done = revoke
@@ -135,6 +135,17 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	}
 	tried.mistake, tried.detail = mistake, detailOf(err)
 	v.showRequest(status, tried)
+}
+
+// saidAlready reports if the very same was the next thing that happened, said by this person: whoever clicks twice sends
+// a form twice, and sees the answer to the second.
+func (v *visit) saidAlready(id string, said inbox.Ruling) bool {
+	now, err := v.api.Get(v.r.Context(), id, 0)
+	if err != nil || now.Version != said.Version+1 || len(now.Said) == 0 {
+		return false
+	}
+	last := now.Said[len(now.Said)-1]
+	return v.me.Principal != "" && last.By == v.me.Principal && last.Decision == said.Decision && last.Reason == said.Reason && last.To == said.To
 }
 
 // mistakes are why a ruling does not count, by the status of the API's answer.

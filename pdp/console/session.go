@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +32,15 @@ type sessions struct {
 	max, idle time.Duration
 	now       func() time.Time
 
-	mu    sync.Mutex // guards what follows
-	began uint64
-	byID  map[idHash]*session
+	mu       sync.Mutex // guards what follows
+	began    uint64
+	byID     map[idHash]*session
+	ofCaller map[string]int // how many each has
+	swept    time.Time
 }
+
+// sweepEvery is how often sessions that are over are looked for, at most.
+const sweepEvery = time.Minute
 
 // idHash is the hash of a session's id.
 type idHash [sha256.Size]byte
@@ -53,6 +57,10 @@ func hashOf(id string) (hash idHash, ok bool) {
 	return sha256.Sum256(random), true
 }
 
+func newSessions(o Options) *sessions {
+	return &sessions{max: o.MaxSession, idle: o.IdleSession, now: o.Now, byID: map[idHash]*session{}, ofCaller: map[string]int{}}
+}
+
 // begin begins a session, and returns its id.
 func (s *sessions) begin(login auth.Login, who string) (id string) {
 	random, key := randomBytes(idSize), randomBytes(sha256.Size)
@@ -64,35 +72,49 @@ func (s *sessions) begin(login auth.Login, who string) (id string) {
 	if ends := login.Ends(); !ends.IsZero() && ends.Before(begun.end) {
 		begun.end = ends
 	}
-	s.makeRoom(who)
+	if len(s.byID) >= mostSessions || s.ofCaller[who] >= mostOfCaller || !now.Before(s.swept.Add(sweepEvery)) {
+		s.makeRoom(who)
+	}
 	s.byID[sha256.Sum256(random)] = begun
+	s.ofCaller[who]++
 	return base64.RawURLEncoding.EncodeToString(random)
 }
 
 // makeRoom deletes sessions that are over, and the oldest if there are too many.
 func (s *sessions) makeRoom(who string) {
-	var all, ofCaller []idHash
+	s.swept = s.now()
+	var oldest, oldestOfCaller idHash
+	older := func(id, than idHash) bool {
+		other, found := s.byID[than]
+		return !found || s.byID[id].began < other.began
+	}
 	for id, one := range s.byID {
 		if s.over(one) {
-			delete(s.byID, id)
+			s.remove(id)
 			continue
 		}
-		all = append(all, id)
-		if one.who == who {
-			ofCaller = append(ofCaller, id)
+		if older(id, oldest) {
+			oldest = id
+		}
+		if one.who == who && older(id, oldestOfCaller) {
+			oldestOfCaller = id
 		}
 	}
-	older := func(a, b idHash) int {
-		if s.byID[a].began < s.byID[b].began {
-			return -1
-		}
-		return 1
+	if s.ofCaller[who] >= mostOfCaller {
+		s.remove(oldestOfCaller)
+	} else if len(s.byID) >= mostSessions {
+		s.remove(oldest)
 	}
-	switch {
-	case len(ofCaller) >= mostOfCaller:
-		delete(s.byID, slices.MinFunc(ofCaller, older))
-	case len(all) >= mostSessions:
-		delete(s.byID, slices.MinFunc(all, older))
+}
+
+func (s *sessions) remove(id idHash) {
+	one, found := s.byID[id]
+	if !found {
+		return
+	}
+	delete(s.byID, id)
+	if s.ofCaller[one.who]--; s.ofCaller[one.who] == 0 {
+		delete(s.ofCaller, one.who)
 	}
 }
 
@@ -110,7 +132,7 @@ func (s *sessions) use(id idHash) (found session, ok bool) {
 		return found, false
 	}
 	if s.over(one) {
-		delete(s.byID, id)
+		s.remove(id)
 		return found, false
 	}
 	one.used = s.now()
@@ -121,7 +143,7 @@ func (s *sessions) use(id idHash) (found session, ok bool) {
 func (s *sessions) drop(id idHash) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.byID, id)
+	s.remove(id)
 }
 
 func randomBytes(n int) []byte {

@@ -23,6 +23,10 @@ const (
 	mostAddresses = 10_000
 )
 
+func newTries(now func() time.Time) *tries {
+	return &tries{now: now, made: map[netip.Prefix][]time.Time{}}
+}
+
 // take counts a try as one that fails, before anybody knows whether it does: tries at the same moment count, too.
 // If the address has none left, take returns how long it has to wait.
 func (t *tries) take(from netip.Prefix) (wait time.Duration) {

@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/server/auth"
 )
 
 // ApprovalsConfig bounds what people are asked.
@@ -67,12 +68,11 @@ func (s *Server) openApprovals(kept *broker.Kept) (err error) {
 		PDP:        func() *pdp.PDP { return s.pdp },
 		Mask:       func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		IssuerURL:  s.issuerURL,
+		Approvers:  s.approvers,
 		ConsoleURL: s.listeners.consoleURL,
 		Events:     s.decisions.events,
-		Count:      s.telemetry.Approvals.Count,
-		Refused:    s.approvals.Refused,
-		Webhooks:   c.Webhooks,
-		Callbacks:  c.Callbacks,
+		Meters:     broker.Meters{Count: s.telemetry.Approvals.Count, Refused: s.approvals.Refused},
+		Systems:    broker.Systems{Webhooks: c.Webhooks, Callbacks: c.Callbacks},
 		Logger:     s.log,
 	})
 	if err != nil {
@@ -97,6 +97,17 @@ func (s *Server) mayApprove(tenant, caller, gateway string) bool {
 		InForce(tenant, caller string) bool
 	})
 	return !says || known.InForce(tenant, caller)
+}
+
+// approvers are those who may approve in a tenant. A program that embeds the server, and tells callers apart itself, says
+// so by a method of its own, or says nothing.
+func (s *Server) approvers(tenant string) (keys []auth.Caller, types []string) {
+	if known, says := s.live.Load().callers.(interface {
+		Approvers(tenant string) (keys []auth.Caller, types []string)
+	}); says {
+		return known.Approvers(tenant)
+	}
+	return nil, nil
 }
 
 // issuerURL is the URL by which a tenant's decisions are asked for, "" if it is not known. Tokens are by it and for it.

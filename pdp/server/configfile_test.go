@@ -104,8 +104,20 @@ func refusals(t *testing.T) map[string]refusal {
 		}
 		return strings.Replace(whole, old, by, 1)
 	}
+	granted := func(grants string) string {
+		return strings.Replace(replaced("      tenants: [\"*\"]\n", ""), "permissions: [decide, explain, approve]", "grants: "+grants, 1)
+	}
+	const grant = "{claim: groups, value: staff, permissions: [decide], tenants: [acme]}"
 	return map[string]refusal{
-		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, data, decision_log, listen, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
+		"grants and tenants":     {replaced("permissions: [decide, explain, approve]", "grants: ["+grant+"]"), `:9:7: auth.jwt[0]: grants stands in place of permissions and tenants; `},
+		"grants and permissions": {granted("[" + grant + "]\n      permissions: [decide]"), `:9:7: auth.jwt[0]: grants stands in place of permissions and tenants; `},
+		"tenants alone":          {replaced("      permissions: [decide, explain, approve]\n", ""), `:9:7: auth.jwt[0]: permissions is missing; `},
+		"no grants":              {granted("[]"), `:9:7: auth.jwt[0]: grants is empty, `},
+		"a grant of no value":    {granted("[{claim: groups, permissions: [decide], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: value is missing, `},
+		"a grant of all values":  {granted("[{claim: groups, value: [staff], permissions: [decide], tenants: [acme]}]"), `: auth.jwt[0].grants[0].value must be a string; `},
+		"a grant of obligations": {granted("[{claim: groups, value: staff, permissions: [decide], tenants: [acme], obligations: []}]"), `: unknown key "obligations"; use one of claim, permissions, tenants, value`},
+		"a grant relays":         {granted("[{claim: groups, value: staff, permissions: [relay], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: permissions has relay, which only API keys have; `},
+		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, console, data, decision_log, listen, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
 		"unknown key below":      {"tls:\n  cert: x\n", `:2:3: unknown key "cert"; use one of cert_file, client_ca_file, key_file, min_version`},
 		"another case":           {"Public_URL: x\n", `:1:1: unknown key "Public_URL"`},
 		"unknown key of a grant": {replaced("tenants: [default, acme]", "tenant: default"), `:17:7: unknown key "tenant"; use one of obligations, permissions, san, tenants`},
@@ -203,6 +215,17 @@ func refusals(t *testing.T) map[string]refusal {
 		"principal of a SAN":     {replaced("    - san: pep.example\n", "    - san: pep.example\n      principal: {type: User, claim: sub}\n"), `:17:7: unknown key "principal"; use one of obligations, permissions, san, tenants`},
 		"second entry":           {replaced("{san: other.example", "{san: pep.example"), `:20:7: auth.mtls[1]: `},
 		"no such JWKS":           {replaced("      audience: pdp\n", "      audience: pdp\n      jwks_file: nosuch.json\n"), `:9:7: auth.jwt[0]: `},
+		"console, no value":      {"console:\n", `console has no value`},
+		"console, a switch":      {"console: true\n", `:1:10: console must be a mapping`},
+		"console, an address":    {"console: {listen: here}\n", `:1:19: console.listen is "here", which is no address`},
+		"console by HTTP":        {"console: {public_url: 'http://pdp.example/console'}\n", `:1:23: console.public_url is plain HTTP`},
+		"console elsewhere":      {"console: {public_url: 'https://pdp.example/desk'}\n", `:1:23: console.public_url must end in /console`},
+		"console of no URL":      {"console: {public_url: pdp.example}\n", `:1:23: console.public_url must be absolute`},
+		"console, too long":      {"console: {session: {max: 48h}}\n", `:1:26: console.session.max is more than 24h`},
+		"console, too short":     {"console: {session: {idle: 1s}}\n", `:1:27: console.session.idle is less than 1m`},
+		"console, no issuer":     {"console: {oidc: {}}\n", `:1:17: console.oidc: client_id is missing`},
+		"console, no grants":     {"console: {oidc: {issuer: 'https://i.example', client_id: c}}\n", `:1:17: console.oidc: grants is missing`},
+		"console of bearers":     {whole + "console: {oidc: {issuer: 'https://issuer.example', client_id: pdp, grants: [{claim: g, value: v, permissions: [decide], tenants: [default]}]}}\n", `:21:17: console.oidc: auth.jwt[0] has the same issuer`},
 		"too large":              {"#" + strings.Repeat(" ", 1<<20), `has more than 1048576 bytes`},
 	}
 }

@@ -3,14 +3,18 @@ package server_test
 import (
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // withConsole turns the console on.
@@ -31,7 +35,12 @@ type consoleAnswer struct {
 
 func consoleGet(t testing.TB, by *http.Client, url string, header ...string) consoleAnswer {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	return consoleDo(t, by, http.MethodGet, url, nil, header...)
+}
+
+func consoleDo(t testing.TB, by *http.Client, method, to string, body io.Reader, header ...string) consoleAnswer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, to, body)
 	must(t, err)
 	for n := 0; n+1 < len(header); n += 2 {
 		r.Header.Set(header[n], header[n+1])
@@ -39,9 +48,33 @@ func consoleGet(t testing.TB, by *http.Client, url string, header ...string) con
 	got, err := by.Do(r)
 	must(t, err)
 	defer func() { _ = got.Body.Close() }()
-	body, err := io.ReadAll(got.Body)
+	text, err := io.ReadAll(got.Body)
 	must(t, err)
-	return consoleAnswer{got.StatusCode, got.Header, string(body), got.Header.Get("Location")}
+	return consoleAnswer{got.StatusCode, got.Header, string(text), got.Header.Get("Location")}
+}
+
+// consoleIn is a browser in which somebody has logged in with their API key.
+func (c *counter) consoleIn(who string) *http.Client {
+	c.t.Helper()
+	jar, err := cookiejar.New(nil)
+	must(c.t, err)
+	browser := consoleBrowser(c.Client.Transport)
+	if c.Client.Transport != nil {
+		browser.Transport = http.DefaultTransport
+	}
+	browser.Jar = jar
+	got := consolePost(c.t, browser, c.ConsoleURL()+"/login", url.Values{"key": {strings.TrimPrefix(c.key[who], "Bearer ")}})
+	if got.status != http.StatusSeeOther || !strings.HasSuffix(got.where, "/console/approvals") {
+		c.t.Fatalf("%s cannot log in: got %d %s", who, got.status, got.body)
+	}
+	return browser
+}
+
+// consolePost sends a form, as a page of the console does.
+func consolePost(t testing.TB, by *http.Client, to string, form url.Values, header ...string) consoleAnswer {
+	t.Helper()
+	header = append([]string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}, header...)
+	return consoleDo(t, by, http.MethodPost, to, strings.NewReader(form.Encode()), header...)
 }
 
 // isConsole checks that the console is at an address, and that its links begin with a path.
@@ -125,5 +158,33 @@ func TestConsoleBehindProxy(t *testing.T) {
 				t.Errorf("it says that the console is at %s", got)
 			}
 		})
+	}
+}
+
+// A console that could not work, or that others could listen to, is refused at the start.
+func TestConsoleThatCannotBe(t *testing.T) {
+	t.Parallel()
+	with := server.TLSFiles{CertFile: "cert.pem", KeyFile: "key.pem"}
+	for want, config := range map[string]server.Config{
+		"there are none without a data directory":                            {Console: &server.ConsoleConfig{}},
+		"this program does so":                                               {Data: "d", Console: &server.ConsoleConfig{}, Program: server.Program{Authenticator: inProcess{}}},
+		"needs a server that listens":                                        {Data: "d", Console: &server.ConsoleConfig{}, Program: server.Program{InProcess: true}},
+		`refusing to listen on ":8182": without TLS only loopback`:           {Data: "d", Console: &server.ConsoleConfig{Listen: ":8182"}},
+		"console.listen is \"here\"":                                         {Data: "d", Console: &server.ConsoleConfig{Listen: "here"}},
+		"console.public_url is plain HTTP":                                   {Data: "d", Console: &server.ConsoleConfig{PublicURL: "http://pdp.example/console"}},
+		"it is made from public_url, so write console.public_url":            {Data: "d", PublicURL: "http://pdp.example", Console: &server.ConsoleConfig{}},
+		"console.public_url is missing, and links":                           {Data: "d", Listen: ":8443", TLS: with, Console: &server.ConsoleConfig{}},
+		"such as https://pdp.example.com/console":                            {Data: "d", PublicURL: "https://pdp.example", TLS: with, Console: &server.ConsoleConfig{Listen: ":8182"}},
+		"console.oidc: client_id is missing":                                 {Data: "d", Console: &server.ConsoleConfig{OIDC: &auth.OIDC{Issuer: "https://i.example"}}},
+		"console.session.max is more than 24h":                               {Data: "d", Console: &server.ConsoleConfig{Session: server.SessionConfig{Max: 25 * time.Hour}}},
+		"refusing to serve https://pdp.example/console: without credentials": {Data: t.TempDir(), Listen: "127.0.0.1:0", Console: &server.ConsoleConfig{PublicURL: "https://pdp.example/console"}, Program: server.Program{Source: pdp.Dir("../../policies/starter")}},
+	} {
+		s, err := server.New(config)
+		if err == nil && config.Program.Source != (pdp.Source{}) {
+			err = s.Start(t.Context())
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; ") {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }

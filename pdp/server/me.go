@@ -39,22 +39,23 @@ func registerMe(d *door.Door, route registrar) {
 	}, http.MethodGet)
 }
 
-// meOf says what a caller may do: a permission that counts for nothing is none.
+// meOf says what a caller may do, be it in some of the tenants: a permission that counts for nothing is none.
 func meOf(caller auth.Caller) me {
+	tenants, permissions := caller.Anywhere()
 	m := me{
 		Caller:      caller.Name,
-		Tenants:     append([]string{}, slices.Compact(slices.Sorted(slices.Values(caller.Tenants)))...),
+		Tenants:     append([]string{}, slices.Compact(slices.Sorted(slices.Values(tenants)))...),
 		Permissions: []auth.Permission{},
 		Via:         cmp.Or(caller.Way.Via, evaluation.ViaAPI),
 	}
-	if caller.AllTenants {
+	if caller.AllTenants || slices.Contains(tenants, "*") {
 		m.Tenants = []string{"*"}
 	}
 	if caller.Principal != (auth.Principal{}) {
 		m.Principal = caller.Principal.String()
 	}
-	for _, p := range slices.Compact(slices.Sorted(slices.Values(caller.Permissions))) {
-		if caller.May(p) {
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(permissions))) {
+		if caller.Where(p).May(p) {
 			m.Permissions = append(m.Permissions, p)
 		}
 	}

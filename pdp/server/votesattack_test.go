@@ -170,7 +170,7 @@ func TestARelayedTokenOnEveryRoute(t *testing.T) {
 	own := map[string]string{
 		"GET /v1/approvals/{id}/elicitation": "gw", "POST /v1/approvals/{id}/response": "gw",
 		"GET /v1/approvals": "desk", "GET /v1/approvals/{id}": "desk", "POST /v1/approvals/{id}/decision": "desk", "POST /v1/approvals/{id}/revoke": "desk",
-		"GET /v1/me": "desk", "GET /v1/approvals/{id}/why": "desk",
+		"GET /v1/me": "desk", "GET /v1/approvals/{id}/why": "desk", "GET /v1/approvals/{id}/deciders": "desk", "GET /v1/approvals/{id}/previous": "desk",
 	}
 	his := r.beside("noah", forGateway)
 	refused := 0

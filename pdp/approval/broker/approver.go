@@ -40,7 +40,7 @@ func (b *Broker) See(ctx context.Context, caller auth.Caller, id string) (Seen, 
 	if !found {
 		return Seen{}, approval.ErrNotFound
 	}
-	v := b.approver(caller)
+	v := b.approver(caller.In(a.Tenant))
 	s, err := v.standing(ctx, a)
 	if err == nil && !s.sees() {
 		err = approval.ErrNotFound
@@ -99,11 +99,12 @@ func (s standing) sees() bool { return s.decides || s.asked || s.voted }
 
 // standing is what the caller is to an approval request.
 func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
-	if !v.caller.Serves(a.Tenant) {
+	caller := v.caller.In(a.Tenant)
+	if !caller.Serves(a.Tenant) {
 		return s, nil
 	}
-	asked := v.caller.Name == a.Caller
-	if v.caller.May(auth.Approve) {
+	asked := caller.Name == a.Caller
+	if caller.May(auth.Approve) {
 		s, err = v.may(ctx, a, voter{v.caller.Principal, v.caller.Name, v.caller.Way})
 		s.voted = v.voted(a)
 	}
@@ -173,7 +174,12 @@ func (v *approver) review(ctx context.Context, a approval.Approval, who voter) (
 	if err != nil {
 		return pdp.Review{}, err
 	}
-	return reviewer.Review(ctx, pdp.Reviewed{
+	return reviewer.Review(ctx, reviewed(a))
+}
+
+// reviewed is an approval request as the policies are asked about it.
+func reviewed(a approval.Approval) pdp.Reviewed {
+	return pdp.Reviewed{
 		ID:       a.ID,
 		Template: a.Terms.Template,
 		Subject:  a.Subject,
@@ -183,7 +189,7 @@ func (v *approver) review(ctx context.Context, a approval.Approval, who voter) (
 		OfTenant: a.OfTenant,
 		Asker:    a.Caller,
 		Person:   a.Person,
-	})
+	}
 }
 
 func (v *approver) reviewer(tenant string, who voter) (*pdp.Reviewer, error) {

@@ -38,10 +38,11 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/decisionlog/recorder"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/signing"
 )
 
-// Options are what a [Broker] is given. All must be there, but for Webhooks and Callbacks.
+// Options are what a [Broker] is given. All must be there, but for Systems.
 type Options struct {
 	// Data is the data directory, and Kept is what [OpenKey] read in it.
 	Data string
@@ -62,15 +63,26 @@ type Options struct {
 	IssuerURL func(tenant string) string
 	// ConsoleURL is the address of the console, with which links begin; "" if there is none.
 	ConsoleURL func() string
+	// Approvers are those who may approve in a tenant, as [auth.Authenticator.Approvers] says.
+	Approvers func(tenant string) (keys []auth.Caller, types []string)
 	// Events puts administrative events on record.
-	Events *recorder.Events
-	// Count counts a step that is on record, and Refused an approval request that a limit refused.
-	Count   func(ctx context.Context, step string)
-	Refused func(*approval.LimitError)
-	// Webhooks are the systems that are told of every approval request, and Callbacks those of the programs that ask.
+	Events  *recorder.Events
+	Meters  Meters
+	Systems Systems
+	Logger  *slog.Logger
+}
+
+// Systems are those that are told something: Webhooks of every approval request, and Callbacks of what the programs that
+// ask asked for.
+type Systems struct {
 	Webhooks  []webhook.Config
 	Callbacks []CallbackConfig
-	Logger    *slog.Logger
+}
+
+// Meters count what happens: Count a step that is on record, and Refused an approval request that a limit refused.
+type Meters struct {
+	Count   func(ctx context.Context, step string)
+	Refused func(*approval.LimitError)
 }
 
 // Broker implements [pdp.Approvals].
@@ -88,7 +100,7 @@ func Open(options Options) (*Broker, error) {
 	o.Key, o.Old = options.Kept.key, options.Kept.evidence.of
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, stepsIn(options.Log.Approvals)
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
-	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
+	o.Silent = len(options.Systems.Webhooks)+len(options.Systems.Callbacks) == 0
 	var err error
 	if b.Store, err = approval.Open(options.Data, *o); err != nil {
 		return nil, fmt.Errorf("cannot open the approvals: %w; "+
@@ -106,7 +118,7 @@ func Open(options Options) (*Broker, error) {
 // Run does what time does, and tells other systems, until its context ends.
 func (b *Broker) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){b.Store.Run, b.Remark, b.teller.run} {
+	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.Remark, b.teller.run} {
 		all.Go(func() { run(ctx) })
 	}
 	all.Wait()
@@ -176,7 +188,7 @@ func (b *Broker) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.A
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		b.options.Refused(limit)
+		b.options.Meters.Refused(limit)
 		return &evaluation.Approval{
 			Status:     "refused",
 			RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds()))),

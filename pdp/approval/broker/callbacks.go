@@ -26,7 +26,7 @@ const mostCallbacks = 100
 // openWebhooks makes the senders to the programs that ask, and to the systems that are told of every approval request.
 func (b *Broker) openWebhooks() error {
 	b.callbacks = map[callbackOf]*webhook.Sender{}
-	for n, c := range b.options.Callbacks {
+	for n, c := range b.options.Systems.Callbacks {
 		key := callbackOf{c.Caller, c.URL}
 		sender, err := webhook.New([]webhook.Config{c.Config}, webhook.Options{
 			Logger:  b.options.Logger,
@@ -41,9 +41,9 @@ func (b *Broker) openWebhooks() error {
 		b.callbacks[key] = sender
 	}
 	b.teller.broker = b
-	if len(b.options.Webhooks) > 0 {
+	if len(b.options.Systems.Webhooks) > 0 {
 		var err error
-		b.teller.sender, err = webhook.New(b.options.Webhooks, webhook.Options{Logger: b.options.Logger})
+		b.teller.sender, err = webhook.New(b.options.Systems.Webhooks, webhook.Options{Logger: b.options.Logger})
 		if err != nil {
 			return fmt.Errorf("approvals.%w", err)
 		}

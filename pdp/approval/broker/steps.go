@@ -58,7 +58,7 @@ func (b *Broker) record(ctx context.Context, step approval.Step) error {
 	if _, err := b.options.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
 		return err
 	}
-	b.options.Count(ctx, step.Name)
+	b.options.Meters.Count(ctx, step.Name)
 	return nil
 }
 

@@ -154,9 +154,11 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 func (p *Provider) isClient(r *http.Request) bool {
 	id, secret, basic := r.BasicAuth()
 	if !basic {
-		id, secret = r.PostFormValue("client_id"), r.PostFormValue("client_secret")
+		return r.PostFormValue("client_id") == Client && r.PostFormValue("client_secret") == p.Secret
 	}
-	return id == Client && secret == p.Secret
+	id, err := url.QueryUnescape(id) // RFC 6749, 2.3.1
+	secret, err2 := url.QueryUnescape(secret)
+	return err == nil && err2 == nil && id == Client && secret == p.Secret
 }
 
 // Sign makes a token of claims.

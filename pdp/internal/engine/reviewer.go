@@ -102,6 +102,26 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	return out, err
 }
 
+// Candidates lists the entities of the person's type whom the policies may let decide about an approval, in order, but no
+// more than most. More says that there are others. Of each, [Reviewer.Review] of a reviewer of its own knows.
+func (r *Reviewer) Candidates(ctx context.Context, a Reviewed, most int) (ids []string, more bool, err error) {
+	if ok, err := r.makeQuestion(a); !ok || err != nil {
+		return nil, false, err
+	}
+	all, err := r.inquiry.Candidates(ctx, evaluation.SubjectSearch)
+	if err != nil {
+		return nil, false, err
+	}
+	for len(ids) < most {
+		id, ok := all.Next()
+		if !ok {
+			return ids, false, nil
+		}
+		ids = append(ids, id)
+	}
+	return ids, all.Len() > 0, nil
+}
+
 // asks reports whether the person is one of those who ask, by the credential or by any name. Two
 // credentials of one person may name different entities, which the issuer's name for the person
 // shows.

@@ -79,6 +79,10 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	get(one, door.Need{Parameters: []string{"wait"}, Relayed: evaluation.ViaConsole}, a.status)
 	reads := door.Need{Parameters: door.NoParameters, Relayed: evaluation.ViaConsole, Work: door.ShortWork}
 	get(one+"/why", reads, a.see(a.why))
+	get(one+"/previous", reads, a.see(a.previous))
+	searches := reads
+	searches.Work = door.NoWork // it takes turns with those who make pages
+	get(one+"/deciders", searches, a.see(a.deciders))
 	post(one+"/decision", inConsole, a.ruling(evaluation.DecodeRuling, (*broker.Seen).Decide))
 	get(one+"/elicitation", door.Need{Parameters: []string{"form"}, Relayed: evaluation.ViaForm}, a.see(a.elicitation))
 	get(one+"/authorization-request", door.Need{Parameters: []string{"call"}}, a.see(a.authorizationRequest))

@@ -47,6 +47,39 @@ func (a *Approvals) why(c echo.Context, _ door.Admitted, seen broker.Seen) error
 	return write(c, view)
 }
 
+// deciders answers GET /v1/approvals/:id/deciders when it is the caller's turn.
+func (a *Approvals) deciders(c echo.Context, r door.Admitted, seen broker.Seen) error {
+	ctx, cancel := a.Door.Within(c)
+	defer cancel()
+	t, err := a.waiting.turn(ctx, r.Caller.Name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", broker.ErrNoTurn, err)
+	}
+	defer t.done()
+	found, err := seen.Deciders(ctx, t.GoOn)
+	if err != nil {
+		return err
+	}
+	return write(c, found)
+}
+
+// previous answers GET /v1/approvals/:id/previous with one approval request, or none.
+func (a *Approvals) previous(c echo.Context, _ door.Admitted, seen broker.Seen) error {
+	ctx, cancel := a.Door.Within(c)
+	defer cancel()
+	before, found, err := seen.Previous(ctx)
+	if err != nil {
+		return err
+	}
+	items := []broker.View{}
+	if found {
+		items = append(items, before)
+	}
+	return write(c, struct {
+		Items []broker.View `json:"items"`
+	}{items})
+}
+
 // refusal says in words why a caller may not do something. What is no reason of that kind is an error.
 func refusal(not broker.Refused) (string, error) {
 	if state := (*approval.StateError)(nil); errors.As(not.Err, &state) {

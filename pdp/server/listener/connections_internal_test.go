@@ -124,6 +124,30 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 	}
 }
 
+// A request within another one is no second one of its connection, and says who asks there.
+func TestConnectionOfRequestsWithinOthers(t *testing.T) {
+	c := NewConnections(4, func() {})
+	one := newNear(t)
+	c.ConnState(one.Conn, http.StateNew)
+	c.ConnState(one.Conn, http.StateActive)
+	ctx := c.ConnContext(t.Context(), one.Conn)
+	c.Works(ctx)
+	within := Within(ctx)
+	at := func() connection { o := *c.open[one.Conn]; o.waitedOn = time.Time{}; return o }
+	before := at()
+	for _, step := range []func(){
+		func() { c.Works(within) }, func() { c.Awaits(within, false) }, func() { c.Came(within, false) },
+		func() { c.Awaits(within, true) }, func() { c.Moved(within) }, func() { c.Came(within, true) }, func() { c.Answers(within) },
+	} {
+		if step(); at() != before {
+			t.Errorf("the connection is %+v, and was %+v", at(), before)
+		}
+	}
+	if c.Knows(within, "key:mia"); at().caller != "key:mia" {
+		t.Errorf("the connection is %+v", at())
+	}
+}
+
 func TestDrainWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewConnections(4, func() {})

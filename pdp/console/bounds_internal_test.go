@@ -1,0 +1,121 @@
+package console
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/server/auth"
+)
+
+// There are never more than so many sessions. The oldest goes, unless the caller has too many of its own.
+func TestManySessions(t *testing.T) {
+	t.Parallel()
+	now := clock.New()
+	s := newSessions(Options{MaxSession: time.Hour, IdleSession: time.Hour, Now: now.Now})
+	var ids []string
+	for n := range mostSessions + 2 {
+		ids = append(ids, s.begin(auth.Login{}, fmt.Sprint("key:", n)))
+	}
+	in := func(id string) bool {
+		hash, ok := hashOf(id)
+		if !ok {
+			t.Fatalf("%q is no id", id)
+		}
+		_, ok = s.use(hash)
+		return ok
+	}
+	if len(s.byID) != mostSessions || in(ids[0]) || in(ids[1]) || !in(ids[2]) || !in(ids[mostSessions+1]) {
+		t.Errorf("there are %d", len(s.byID))
+	}
+	now.Advance(time.Hour) // all are over: nobody has to go for the next
+	one := s.begin(auth.Login{}, "key:one")
+	if len(s.byID) != 1 || len(s.ofCaller) != 1 || !in(one) {
+		t.Errorf("there are %d", len(s.byID))
+	}
+}
+
+// What addresses are one: those of one home. The table does not grow without end, and tries at the same moment count.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for one, other := range map[string]string{
+		"[2001:db8:1:2::1]:5":  "[2001:db8:1:2:ffff::9]:6",
+		"[::ffff:192.0.2.1]:5": "192.0.2.1:7",
+		"[fe80::1%eth0]:5":     "[fe80::2%eth1]:5",
+		"no address":           "",
+	} {
+		if from(one) != from(other) {
+			t.Errorf("%s is %v, and %s is %v", one, from(one), other, from(other))
+		}
+	}
+	for one, other := range map[string]string{"[2001:db8:1:2::1]:5": "[2001:db8:1:3::1]:5", "192.0.2.1:5": "192.0.2.2:5", "[::1]:5": "127.0.0.1:5"} {
+		if from(one) == from(other) {
+			t.Errorf("%s and %s are one", one, other)
+		}
+	}
+	now := clock.New()
+	all := newTries(now.Now)
+	for range mostTries {
+		all.take(from("192.0.2.1:5"))
+	}
+	now.Advance(time.Second)
+	for n := range mostAddresses - 1 {
+		if wait := all.take(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)}), 32)); wait > 0 {
+			t.Fatalf("the address %d waits %v", n, wait)
+		}
+	}
+	if wait := all.take(from("192.0.2.1:5")); wait != triesFor-time.Second {
+		t.Errorf("it waits %v", wait)
+	}
+	all.take(from("192.0.2.9:5"))
+	if len(all.made) != mostAddresses {
+		t.Errorf("%d addresses are known", len(all.made))
+	}
+	now.Advance(triesFor)
+	all.take(from("192.0.2.8:5"))
+	if len(all.made) != 1 {
+		t.Errorf("%d addresses are known", len(all.made))
+	}
+}
+
+func from(address string) netip.Prefix {
+	r := httptest.NewRequest("POST", "/", nil)
+	r.RemoteAddr = address
+	return addressOf(r)
+}
+
+// Sessions begin, are used and end side by side.
+func TestSessionsSideBySide(t *testing.T) {
+	t.Parallel()
+	now := clock.New()
+	s := newSessions(Options{MaxSession: time.Hour, IdleSession: time.Hour, Now: now.Now})
+	all := newTries(now.Now)
+	let := make(chan bool, 100)
+	var wait sync.WaitGroup
+	for n := range 8 {
+		wait.Go(func() {
+			for range 50 {
+				id, _ := hashOf(s.begin(auth.Login{}, fmt.Sprint("key:", n)))
+				now.Advance(1)
+				if _, ok := s.use(id); !ok {
+					t.Error("a new session is none")
+				}
+				s.drop(id)
+				if _, ok := s.use(id); ok {
+					t.Error("an ended session goes on")
+				}
+			}
+			if all.take(from("192.0.2.1:5")) == 0 {
+				let <- true
+			}
+		})
+	}
+	wait.Wait()
+	if len(let) != mostTries || len(s.byID) != 0 {
+		t.Errorf("%d tries were let in, and %d sessions are left", len(let), len(s.byID))
+	}
+}

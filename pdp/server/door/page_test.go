@@ -1,0 +1,101 @@
+package door_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/server/door"
+)
+
+func newPageDoor() *door.Door {
+	return door.New(door.Options{
+		Limits: evaluation.DefaultLimits(),
+		Load:   door.LoadConfig{RequestTime: time.Minute},
+		Now:    time.Now,
+		Meters: uncounted{},
+	})
+}
+
+// However many browsers ask, so many pages are made at once, half of them for one address, and none of them in the place of
+// a decision.
+func TestPagesHavePlacesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	const most, ofOne, asked = 32, 16, 40
+	d := newPageDoor()
+	entered, leave := make(chan string, 2*asked), make(chan bool)
+	handle := d.Pages(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		entered <- r.RemoteAddr
+		<-leave
+	}))
+	var all sync.WaitGroup
+	ask := func(from string) {
+		all.Go(func() {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/console/", nil)
+			r.RemoteAddr = from
+			if err := handle(echo.New().NewContext(r, httptest.NewRecorder())); err != nil {
+				t.Errorf("%s: %v", from, err)
+			}
+		})
+	}
+	for n := range asked {
+		ask(fmt.Sprintf("192.0.2.1:%d", 1000+n))
+	}
+	for range ofOne {
+		<-entered
+	}
+	for n := range asked {
+		ask(fmt.Sprintf("[2001:db8::1]:%d", 1000+n))
+	}
+	for range most - ofOne {
+		if from := <-entered; !strings.HasPrefix(from, "[") {
+			t.Errorf("%s has one more than its share", from)
+		}
+	}
+	if len(entered) > 0 || d.Busy() {
+		t.Errorf("%d more are inside, or one has a place of decisions: %v", len(entered), d.Busy())
+	}
+	close(leave)
+	all.Wait()
+	if len(entered) != 2*asked-most {
+		t.Errorf("%d entered later, want %d", len(entered), 2*asked-most)
+	}
+}
+
+// A page gets its body whole, or is not asked; and what it does not answer is an answer without content.
+func TestPagesGetBodies(t *testing.T) {
+	t.Parallel()
+	d := newPageDoor()
+	read := ""
+	handle := d.Pages(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || int64(len(body)) != r.ContentLength {
+			t.Errorf("%d of %d bytes, %v", len(body), r.ContentLength, err)
+		}
+		read = string(body)
+	}))
+	for length, want := range map[int]int{0: http.StatusOK, 9: http.StatusOK, 64 << 10: http.StatusOK, 64<<10 + 1: http.StatusRequestEntityTooLarge} {
+		for _, announced := range []bool{true, false} {
+			read = ""
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/console/login", strings.NewReader(strings.Repeat("x", length)))
+			if !announced {
+				r.ContentLength = -1
+			}
+			e, w := echo.New(), httptest.NewRecorder()
+			if err := handle(e.NewContext(r, w)); err != nil {
+				d.Fail(err, e.NewContext(r, w))
+			}
+			if w.Code != want || want == http.StatusOK && len(read) != length || want != http.StatusOK && read != "" {
+				t.Errorf("%d bytes, announced %v: got %d, and the page read %d", length, announced, w.Code, len(read))
+			}
+		}
+	}
+}
