@@ -121,8 +121,6 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !c.options.Secure && !atLoopback(r.Host): // a page elsewhere can have its own name lead here
 		c.problem(w, r, http.StatusMisdirectedRequest)
 	// The mux would send whoever asks for another path than the clean one to an address of its own making.
-	case at == root || at == root+"/":
-		c.redirect(w, approvalsPath)
 	case r.URL.RawPath != "" || path.Clean(at) != at && at != root+"/":
 		c.problem(w, r, http.StatusNotFound)
 	default:
