@@ -85,6 +85,8 @@ func keyRow(k config.Key, flag string) string {
 	switch {
 	case k.Default != "":
 		byDefault = "`" + k.Default + "`"
+	case k.Unless != "" && k.Required:
+		byDefault = "required without `" + k.Unless + "`"
 	case k.Required:
 		byDefault = "required"
 	}

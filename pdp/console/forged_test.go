@@ -118,9 +118,15 @@ func TestForgedPosts(t *testing.T) {
 	if got := c.ask("pep", http.MethodGet, "/v1/approvals/"+id, ""); !strings.Contains(got, `"status":"approved"`) || !strings.Contains(got, `"via":"console"`) {
 		t.Errorf("got %s", got)
 	}
-	// It is of an old version now.
-	if got := mia.do(http.MethodPost, to, all, same...); got.Status < 400 {
+	// It is of an old version now: the same once more changes nothing, and says that it counts; anything else is refused.
+	if got := mia.do(http.MethodPost, to, all, same...); got.Status != http.StatusSeeOther {
 		t.Errorf("got %d", got.Status)
+	}
+	if got := mia.do(http.MethodPost, to, coreForm("decision", "approve", "reason", "s", "token", own["token"], "version", own["version"]), same...); got.Status != http.StatusConflict {
+		t.Errorf("got %d", got.Status)
+	}
+	if got := c.ask("pep", http.MethodGet, "/v1/approvals/"+id, ""); strings.Count(got, `"decision":"approve"`) != 1 {
+		t.Errorf("got %s", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -119,12 +120,8 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 		return
 	}
 	_, err := count(v.r.Context(), id, said)
-	if err == nil {
-		done := said.Decision
-		if done == "" {
-			done = revoke
-		}
-		v.redirect(approvalsPath + "/" + id + "?done=" + done)
+	if err == nil || httpclient.StatusOf(err) == http.StatusConflict && v.saidAlready(id, said) {
+		v.redirect(approvalsPath + "/" + id + "?done=" + cmp.Or(said.Decision, revoke))
 		return
 	}
 	status := httpclient.StatusOf(err)
@@ -135,6 +132,23 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	}
 	tried.mistake, tried.detail = mistake, detailOf(err)
 	v.showRequest(status, tried)
+}
+
+// saidAlready reports if the very same was the next thing that happened, said by this person: whoever clicks twice sends
+// a form twice, and sees the answer to the second.
+func (v *visit) saidAlready(id string, said inbox.Ruling) bool {
+	now, err := v.api.Get(v.r.Context(), id, 0)
+	if err != nil || now.Version != said.Version+1 {
+		return false
+	}
+	if said.Decision == "" { // a revocation is no vote, and the page says of nobody that it was theirs
+		return now.Status == "revoked"
+	}
+	if len(now.Said) == 0 {
+		return false
+	}
+	last := now.Said[len(now.Said)-1]
+	return v.me.Principal != "" && last.By == v.me.Principal && last.Decision == said.Decision && last.Reason == said.Reason && last.To == said.To
 }
 
 // mistakes are why a ruling does not count, by the status of the API's answer.

@@ -104,7 +104,19 @@ func refusals(t *testing.T) map[string]refusal {
 		}
 		return strings.Replace(whole, old, by, 1)
 	}
+	granted := func(grants string) string {
+		return strings.Replace(replaced("      tenants: [\"*\"]\n", ""), "permissions: [decide, explain, approve]", "grants: "+grants, 1)
+	}
+	const grant = "{claim: groups, value: staff, permissions: [decide], tenants: [acme]}"
 	return map[string]refusal{
+		"grants and tenants":     {replaced("permissions: [decide, explain, approve]", "grants: ["+grant+"]"), `:9:7: auth.jwt[0]: grants stands in place of permissions and tenants; `},
+		"grants and permissions": {granted("[" + grant + "]\n      permissions: [decide]"), `:9:7: auth.jwt[0]: grants stands in place of permissions and tenants; `},
+		"tenants alone":          {replaced("      permissions: [decide, explain, approve]\n", ""), `:9:7: auth.jwt[0]: permissions is missing; `},
+		"no grants":              {granted("[]"), `:9:7: auth.jwt[0]: grants is empty, `},
+		"a grant of no value":    {granted("[{claim: groups, permissions: [decide], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: value is missing, `},
+		"a grant of all values":  {granted("[{claim: groups, value: [staff], permissions: [decide], tenants: [acme]}]"), `: auth.jwt[0].grants[0].value must be a string; `},
+		"a grant of obligations": {granted("[{claim: groups, value: staff, permissions: [decide], tenants: [acme], obligations: []}]"), `: unknown key "obligations"; use one of claim, permissions, tenants, value`},
+		"a grant relays":         {granted("[{claim: groups, value: staff, permissions: [relay], tenants: [acme]}]"), `:9:7: auth.jwt[0]: grants[0]: permissions has relay, which only API keys have; `},
 		"unknown key":            {"publicurl: x\n", `:1:1: unknown key "publicurl"; use one of admin_listen, approvals, auth, console, data, decision_log, listen, max_concurrent, max_connections, policies, public_url, queue_time, rate_limit, request_time, tls`},
 		"unknown key below":      {"tls:\n  cert: x\n", `:2:3: unknown key "cert"; use one of cert_file, client_ca_file, key_file, min_version`},
 		"another case":           {"Public_URL: x\n", `:1:1: unknown key "Public_URL"`},

@@ -41,7 +41,9 @@ func sample(k config.Key) string {
 	switch k.Path {
 	case "public_url":
 		return "https://pdp.example.com"
-	case "admin_listen":
+	case "console.public_url":
+		return "https://pdp.example.com/console"
+	case "admin_listen", "console.listen":
 		return "127.0.0.1:8181"
 	}
 	return "/somewhere"
@@ -107,11 +109,11 @@ func TestNoKeyTakesASecret(t *testing.T) {
 
 // A variable says what the same words in the file say, and wins over it.
 func TestEveryScalarKeyHasAVariable(t *testing.T) {
-	// These are refused without per_second, or bytes.
+	// These are refused without per_second, bytes, or grants.
 	beside := map[string]bool{"rate_limit.burst": true, "decision_log.retain.least_age": true, "decision_log.retain.share": true}
 	seen := 0
 	for _, k := range server.ConfigForm.Keys() {
-		if k.Variable == "" || beside[k.Path] {
+		if k.Variable == "" || beside[k.Path] || strings.HasPrefix(k.Path, "console.oidc.") {
 			continue
 		}
 		seen++
@@ -234,6 +236,10 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 	}
 }
 
+const byGrants = `auth: {jwt: [{issuer: "https://issuer.example", audience: pdp, algorithms: [RS256], obligations: [],
+  grants: [{claim: groups, value: "Größe", permissions: [decide], tenants: ["*"]}]}]}
+`
+
 // The schema has the keys that there are, takes what the service takes, and refuses most of what it refuses.
 func TestConfigSchema(t *testing.T) {
 	schema := compiled(t)
@@ -244,6 +250,13 @@ func TestConfigSchema(t *testing.T) {
 	_, err := server.ConfigForm.Read(config.Given{File: file}, &c)
 	must(t, err)
 	accepted["printed"] = printed(t, c, nil)
+	accepted["grants"] = byGrants
+	again, _, err := readConfig(t, byGrants)
+	must(t, err)
+	accepted["grants, printed"] = printed(t, again, nil)
+	if third, _, err := readConfig(t, accepted["grants, printed"]); err != nil || !reflect.DeepEqual(third.Auth, again.Auth) || len(third.Auth.JWT[0].Grants) != 1 {
+		t.Errorf("got %+v, %v", third.Auth, err)
+	}
 	for name, text := range accepted {
 		if err := schema.Validate(plain(t, text)); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -258,7 +271,7 @@ func TestConfigSchema(t *testing.T) {
 	}
 	slices.Sort(passed)
 	// What only the service knows: files, URLs, names, how much a duration is, and how YAML is written.
-	if want := []string{"a certificate relays", "a long queue", "a token relays", "a type of actions", "admin for all", "alias", "burst alone", "certificate approves", "console by HTTP", "console elsewhere", "console of bearers", "console of no URL", "console, an address", "console, too long", "console, too short", "least age alone", "least age too small", "mask of an id", "merge", "no rate of a caller", "no such JWKS", "no time", "nobody", "nobody approves", "permission", "public_url", "rate of who", "relayed and more",
+	if want := []string{"a certificate relays", "a grant relays", "a long queue", "a token relays", "a type of actions", "admin for all", "alias", "burst alone", "certificate approves", "console by HTTP", "console elsewhere", "console of bearers", "console of no URL", "console, an address", "console, too long", "console, too short", "least age alone", "least age too small", "mask of an id", "merge", "no rate of a caller", "no such JWKS", "no time", "nobody", "nobody approves", "permission", "public_url", "rate of who", "relayed and more",
 		"retain age of nothing", "retain age overflows", "retain age too short", "retain age too small", "retain age, many days", "retain bytes a float", "retain bytes too many", "second document", "second entry", "share alone",
 		"symmetric algorithm", "too much time", "two rates of one"}; !slices.Equal(passed, want) {
 		t.Errorf("the schema takes %q, want only %q", passed, want)

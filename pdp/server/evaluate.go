@@ -92,6 +92,9 @@ func (d *decisionRoutes) answerNative(c echo.Context, a door.Admitted, request e
 	if err := d.door.CheckTenant(request.Tenant, a.Caller, evaluation.Native); err != nil {
 		return err
 	}
+	if a.Caller = a.Caller.In(request.Tenant); !a.Caller.May(auth.Decide) { // it may be of another tenant
+		return door.Lacks(auth.Decide)
+	}
 	return d.answer(c, a, request)
 }
 

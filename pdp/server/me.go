@@ -19,7 +19,14 @@ type me struct {
 	Principal   string            `json:"principal,omitempty"`
 	Tenants     []string          `json:"tenants"`
 	Permissions []auth.Permission `json:"permissions"`
-	Via         evaluation.Via    `json:"via"`
+	// Grants say which permission is in which tenants, if not every one is in all of Tenants.
+	Grants []meGrant      `json:"grants,omitempty"`
+	Via    evaluation.Via `json:"via"`
+}
+
+type meGrant struct {
+	Tenants     []string          `json:"tenants"`
+	Permissions []auth.Permission `json:"permissions"`
 }
 
 // registerMe registers the route by which a caller asks who it is here.
@@ -39,23 +46,29 @@ func registerMe(d *door.Door, route registrar) {
 	}, http.MethodGet)
 }
 
-// meOf says what a caller may do: a permission that counts for nothing is none.
+// meOf says what a caller may do, be it in some of the tenants: a permission that counts for nothing is none.
 func meOf(caller auth.Caller) me {
+	tenants, permissions := caller.Anywhere()
 	m := me{
 		Caller:      caller.Name,
-		Tenants:     append([]string{}, slices.Compact(slices.Sorted(slices.Values(caller.Tenants)))...),
+		Tenants:     append([]string{}, slices.Compact(slices.Sorted(slices.Values(tenants)))...),
 		Permissions: []auth.Permission{},
 		Via:         cmp.Or(caller.Way.Via, evaluation.ViaAPI),
 	}
-	if caller.AllTenants {
+	if caller.AllTenants || slices.Contains(tenants, "*") {
 		m.Tenants = []string{"*"}
 	}
 	if caller.Principal != (auth.Principal{}) {
 		m.Principal = caller.Principal.String()
 	}
-	for _, p := range slices.Compact(slices.Sorted(slices.Values(caller.Permissions))) {
-		if caller.May(p) {
-			m.Permissions = append(m.Permissions, p)
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(permissions))) {
+		there := caller.Where(p)
+		if !there.May(p) {
+			continue
+		}
+		m.Permissions = append(m.Permissions, p)
+		if caller.Apart != nil {
+			m.Grants = append(m.Grants, meGrant{there.Tenants, []auth.Permission{p}})
 		}
 	}
 	return m

@@ -40,7 +40,7 @@ func (b *Broker) See(ctx context.Context, caller auth.Caller, id string) (Seen, 
 	if !found {
 		return Seen{}, approval.ErrNotFound
 	}
-	v := b.approver(caller)
+	v := b.approver(caller.In(a.Tenant))
 	s, err := v.standing(ctx, a)
 	if err == nil && !s.sees() {
 		err = approval.ErrNotFound
@@ -99,11 +99,12 @@ func (s standing) sees() bool { return s.decides || s.asked || s.voted }
 
 // standing is what the caller is to an approval request.
 func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
-	if !v.caller.Serves(a.Tenant) {
+	caller := v.caller.In(a.Tenant)
+	if !caller.Serves(a.Tenant) {
 		return s, nil
 	}
-	asked := v.caller.Name == a.Caller
-	if v.caller.May(auth.Approve) {
+	asked := caller.Name == a.Caller
+	if caller.May(auth.Approve) {
 		s, err = v.may(ctx, a, voter{v.caller.Principal, v.caller.Name, v.caller.Way})
 		s.voted = v.voted(a)
 	}

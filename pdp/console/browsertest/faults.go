@@ -3,6 +3,7 @@ package browsertest
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
@@ -14,6 +15,20 @@ func (p *Page) Expect(parts ...string) {
 	p.watch.mu.Lock()
 	defer p.watch.mu.Unlock()
 	p.watch.expected = append(p.watch.expected, parts...)
+}
+
+// Await is [Page.Expect], and waits until it has happened.
+func (p *Page) Await(part string) {
+	p.t.Helper()
+	p.Expect(part)
+	limit := time.After(patience)
+	for !slices.ContainsFunc(p.watch.faults(), func(fault string) bool { return strings.Contains(fault, part) }) {
+		select {
+		case <-p.watch.changed:
+		case <-limit:
+			p.t.Fatalf("%q was to go wrong within %v, and did not%s", part, patience, p.where())
+		}
+	}
 }
 
 // Faults are what went wrong so far, in order. A test needs it only to look: they fail it by themselves.

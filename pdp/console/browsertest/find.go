@@ -2,6 +2,7 @@ package browsertest
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/chromedp/cdproto/accessibility"
@@ -132,7 +133,7 @@ func contains(n *cdp.Node, id cdp.BackendNodeID) bool {
 	if n.BackendNodeID == id {
 		return true
 	}
-	for _, child := range n.Children {
+	for _, child := range slices.Concat(n.Children, n.PseudoElements) {
 		if contains(child, id) {
 			return true
 		}

@@ -63,7 +63,11 @@ func (p *Page) Type(text string) {
 // Fill clicks on a field with an accessible name, and types a text into it.
 func (p *Page) Fill(name, text string) {
 	p.t.Helper()
-	p.Click("textbox", name)
+	role := "textbox"
+	if !p.Has(role, name) {
+		role = "combobox" // one that offers something to choose
+	}
+	p.Click(role, name)
 	p.Type(text)
 }
 
@@ -114,4 +118,10 @@ func run[T any](p *Page, action chromedp.Action[T]) (T, error) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	return chromedp.Run(ctx, action)
+}
+
+// FocusOn gives the focus to an element, as a person does who gets there in some way.
+func (p *Page) FocusOn(n Node) {
+	p.t.Helper()
+	Call(p, dom.Focus, dom.FocusParams{BackendNodeID: n.Element})
 }

@@ -1,6 +1,8 @@
 package browsertest
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -42,9 +44,22 @@ func (p *Page) load(do func()) {
 // also where the page may run no script, which could wait for a frame.
 func (p *Page) Settle() {
 	p.t.Helper()
-	Call(p, page.CaptureScreenshot, page.CaptureScreenshotParams{
-		Clip: &page.Viewport{Width: 1, Height: 1, Scale: 1}, OptimizeForSpeed: new(true),
-	})
+	draw := func() error {
+		ctx, cancel := context.WithTimeout(p.ctx, patience/6)
+		defer cancel()
+		_, err := chromedp.Call(ctx, page.CaptureScreenshot, page.CaptureScreenshotParams{
+			Clip: &page.Viewport{Width: 1, Height: 1, Scale: 1}, OptimizeForSpeed: new(true),
+		})
+		return err
+	}
+	err := draw()
+	for range 5 {
+		if !errors.Is(err, context.DeadlineExceeded) {
+			break
+		}
+		err = draw() // a page that is left while it is drawn never is
+	}
+	p.must(err)
 }
 
 // Eval returns what an expression of JavaScript comes to in the page, also where the page may run none. A promise is

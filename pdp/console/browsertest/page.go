@@ -65,10 +65,15 @@ func Size(width, height int) Option {
 	return func(s *settings) { s.width, s.height = int64(width), int64(height) }
 }
 
-// Origins may be asked as well: those of other servers that the test runs. The scheme "data:" lets in pages of that.
+// Origins may be asked as well: those of other servers that the test runs.
 func Origins(origins ...string) Option {
 	return func(s *settings) { s.origins = append(s.origins, origins...) }
 }
+
+// Anywhere is for a person who visits pages of others, too: any origin may be asked.
+func Anywhere() Option { return Origins(anywhere) }
+
+const anywhere = "*"
 
 // AnyCertificate has the browser take the certificate of a test's own authority.
 func AnyCertificate() Option { return func(s *settings) { s.anyCertificate = true } }
@@ -168,6 +173,14 @@ func (p *Page) Refused(path string, status int) {
 	}
 	p.Answers(status, func() {
 		Call(p, page.Navigate, page.NavigateParams{URL: to, TransitionType: page.TransitionTypeTyped})
+	})
+}
+
+// GotoUnanswered opens a URL that no server answers, such as one of the scheme data.
+func (p *Page) GotoUnanswered(url string) {
+	p.t.Helper()
+	p.load(func() {
+		Call(p, page.Navigate, page.NavigateParams{URL: url, TransitionType: page.TransitionTypeTyped})
 	})
 }
 

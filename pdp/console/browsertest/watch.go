@@ -22,7 +22,7 @@ import (
 
 // watch sees all events of a page, in their order, and keeps what went wrong. Its methods are safe for concurrent use.
 type watch struct {
-	changed chan struct{} // has something after each load
+	changed chan struct{} // has something after each load and each fault
 
 	main    cdp.FrameID
 	origins []string
@@ -125,10 +125,12 @@ func (w *watch) seeBrowser(c *chromedp.Context) func(any) {
 
 func (w *watch) fault(format string, arguments ...any) {
 	w.wrong = append(w.wrong, strings.TrimSpace(fmt.Sprintf(format, arguments...)))
+	w.tell()
 }
 
 func (w *watch) request(to string) {
-	if origin := originOf(to); origin != "about:" && !slices.Contains(w.origins, origin) {
+	origin := originOf(to)
+	if origin != "about:" && !slices.Contains(w.origins, origin) && !slices.Contains(w.origins, anywhere) {
 		w.fault("request elsewhere: %s", to)
 	}
 }
@@ -172,6 +174,10 @@ func (w *watch) navigated(e *page.EventFrameNavigated) {
 
 func (w *watch) arrived() {
 	w.loaded++
+	w.tell()
+}
+
+func (w *watch) tell() {
 	select {
 	case w.changed <- struct{}{}:
 	default:

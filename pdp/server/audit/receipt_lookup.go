@@ -32,7 +32,7 @@ func (a *Audit) decisionOf(ctx context.Context, id string, caller auth.Caller) (
 	if err != nil {
 		return d, fmt.Errorf("%w: record %d cannot be read", ErrReceipt, record.Sequence)
 	}
-	if parsed.Kind != decisionlog.KindDecision || parsed.Caller != caller.Name || !caller.Serves(parsed.Tenant) {
+	if parsed.Kind != decisionlog.KindDecision || parsed.Caller != caller.Name || !caller.In(parsed.Tenant).Serves(parsed.Tenant) {
 		return d, unknownDecision()
 	}
 	if d, err = a.Log.Recorded(record.Line); err != nil {

@@ -37,9 +37,10 @@ type Caller struct {
 	AllTenants  bool
 	Tenants     []string
 	Permissions []Permission
-	// apart is what the caller may do if not every permission is in every tenant, with one permission each.
-	// Tenants and Permissions are empty then, until [Caller.In] or [Caller.Where] says which of it counts.
-	apart []Grant
+	// Apart is what the caller may do if not every permission is in every tenant: one permission each, with its tenants.
+	// AllTenants, Tenants and Permissions are empty then, and the caller may do nothing, until [Caller.In] or
+	// [Caller.Where] says what it is about. So whoever forgets to say it permits nothing.
+	Apart []Grant
 	// Principal is who the caller is to policies, where the credential says it.
 	Principal Principal
 	// Registered says that the caller has declared, once and for all, the
@@ -76,7 +77,7 @@ const (
 
 var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve, Relay}
 
-// May reports whether the caller has a permission. Who is nobody approves nothing.
+// May reports whether the caller has a permission, in all tenants that it serves. Who is nobody approves nothing.
 func (c Caller) May(p Permission) bool {
 	return slices.Contains(c.Permissions, p) && (p != Approve || c.Principal != Principal{})
 }

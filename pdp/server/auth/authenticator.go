@@ -119,8 +119,11 @@ func (a *Authenticator) InForce(tenant, caller string) bool {
 
 // lets reports whether whoever has a grant has a permission in a tenant.
 func (g Grant) lets(tenant string, p Permission) bool {
-	return slices.Contains(g.Permissions, p) &&
-		(slices.Contains(g.Tenants, allTenants) || slices.Contains(g.Tenants, tenant))
+	return slices.Contains(g.Permissions, p) && g.serves(tenant)
+}
+
+func (g Grant) serves(tenant string) bool {
+	return slices.Contains(g.Tenants, allTenants) || slices.Contains(g.Tenants, tenant)
 }
 
 // holds says it of a key that is not revoked. While nobody knows which are, none is.

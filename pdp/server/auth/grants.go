@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -83,24 +84,70 @@ func (c Caller) granted(all []Grant) Caller {
 	for i := range apart {
 		apart[i].Tenants = tenantSet(apart[i].Tenants)
 	}
-	c.AllTenants, c.Tenants, c.Permissions, c.apart = false, nil, nil, nil
+	c.AllTenants, c.Tenants, c.Permissions, c.Apart = false, nil, nil, nil
 	if len(apart) == 0 {
 		return c
 	}
 	if slices.ContainsFunc(apart, func(a Grant) bool { return !slices.Equal(a.Tenants, apart[0].Tenants) }) {
-		c.apart = apart
+		c.Apart = apart
 		return c
 	}
 	return c.within(apart[0].Tenants, apart)
 }
 
-// within is a caller with the permissions of some grants in some tenants.
+// In is the caller as far as one tenant goes.
+func (c Caller) In(tenant string) Caller {
+	if c.Apart == nil {
+		return c
+	}
+	return c.within([]string{tenant}, slices.DeleteFunc(slices.Clone(c.Apart), func(g Grant) bool { return !g.serves(tenant) }))
+}
+
+// Where is the caller as far as one permission goes, in all tenants where the caller has it.
+func (c Caller) Where(p Permission) Caller {
+	at := slices.IndexFunc(c.Apart, func(g Grant) bool { return g.Permissions[0] == p })
+	switch {
+	case c.Apart == nil:
+		return c
+	case at < 0:
+		return c.within(nil, nil)
+	}
+	return c.within(c.Apart[at].Tenants, c.Apart[at:at+1])
+}
+
+// Is reports whether somebody is still the same caller, who may do the same. What each was last looked at for does not
+// count.
+func (c Caller) Is(other Caller) bool {
+	for _, one := range []*Caller{&c, &other} {
+		if one.Apart != nil {
+			*one = one.within(nil, nil)
+		}
+	}
+	return reflect.DeepEqual(c, other)
+}
+
+// within is a caller with the permissions of some grants in some tenants, and in none if there are no grants.
 func (c Caller) within(tenants []string, of []Grant) Caller {
-	c.AllTenants, c.Tenants, c.Permissions = slices.Contains(tenants, allTenants), tenants, nil
+	c.AllTenants, c.Tenants, c.Permissions = false, nil, nil
+	if len(of) > 0 {
+		c.AllTenants, c.Tenants = slices.Contains(tenants, allTenants), tenants
+	}
 	for _, g := range of {
 		c.Permissions = append(c.Permissions, g.Permissions...)
 	}
 	return c
+}
+
+// Anywhere are all tenants and all permissions of a caller, for people to look at. It does not say which permission is in
+// which tenant.
+func (c Caller) Anywhere() (tenants []string, permissions []Permission) {
+	if c.Apart == nil {
+		return c.Tenants, c.Permissions
+	}
+	for _, g := range c.Apart {
+		tenants, permissions = append(tenants, g.Tenants...), append(permissions, g.Permissions...)
+	}
+	return tenantSet(tenants), permissions
 }
 
 // tenantSet is the one form of all lists that mean the same tenants.

@@ -35,7 +35,7 @@ type JWTIssuer struct {
 	RelayedBy []string `yaml:"relayed_by" min:"1" doc:"The names of the API keys with the permission relay that bring such tokens, if audience is that of a gateway. The token counts in Approver-Token beside one of these keys, and nowhere else. permissions is [approve] then."`
 	Grant     `yaml:",inline"`
 	// Grants stand in place of Permissions and Tenants: what the holder of a token may do if claims say so.
-	Grants []ClaimGrant `yaml:"-" min:"1" instead:"permissions,tenants" doc:"What the holder of a token may do, by what its claims say, in place of permissions and tenants. All that match count, each in its own tenants. Whom none matches may do nothing."`
+	Grants []ClaimGrant `yaml:"grants" min:"1" instead:"permissions,tenants" doc:"What the holder of a token may do, by what its claims say, in place of permissions and tenants. All that match count, each in its own tenants. Whom none matches may do nothing."`
 }
 
 // leastRefresh is more than fetchEvery: the one fetch that must be is never one too many.

@@ -51,7 +51,7 @@ func ofApprover(r *Refusal) *Refusal {
 // through is a person where a gateway speaks for them: neither may do more than the other.
 func (c Caller) through(gateway Caller) Caller {
 	c.Way = evaluation.Way{Via: gateway.Relays, Gateway: gateway.Name}
-	c.apart = nil // it is always: such a person has one permission
+	c.Apart = nil // it is always: such a person has one permission
 	if gateway.AllTenants {
 		return c
 	}

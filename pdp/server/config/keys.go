@@ -50,6 +50,7 @@ type Form[T any] struct {
 //	min:"1h" max:"…"  the bounds of a number, duration, [Size] or [Rate]; for a list, how many items
 //	enum:"a,b"        all values that are allowed; for a list, of its items
 //	required:"yes"    it has no default and must be there, in the items of a list
+//	instead:"a,b"     it stands in place of these keys beside it: if it is there, they must not be
 //	path:"yes"        a path, relative to the file, or a list or map of them; a name that ends in _file is one as well
 //	secret:"path"     a URL of which only scheme and host are shown: the rest may give access
 //	reload:"yes"      a running program takes a new value, with all below it
@@ -63,6 +64,8 @@ type Key struct {
 	Default, Min, Max string
 	Enum              []string
 	Required          bool
+	// Unless is the key beside it that stands in its place, "" if there is none.
+	Unless string
 	// Reloads is set if a running program takes a new value.
 	Reloads bool
 	// Variable is the environment variable that sets the key. It is "" if only the file can
@@ -88,9 +91,15 @@ func (f Form[T]) everyKey() []Key {
 }
 
 func collectKeys(t reflect.Type, above, prefix string, reloads bool, all *[]Key) {
+	unless := map[string]string{}
+	for _, f := range fields(t) {
+		for name := range strings.SplitSeq(f.field.Tag.Get("instead"), ",") {
+			unless[name] = f.name
+		}
+	}
 	for _, f := range fields(t) {
 		k := newKey(f.field, join(above, f.name), prefix)
-		k.Reloads = reloads || k.Reloads
+		k.Reloads, k.Unless = reloads || k.Reloads, unless[f.name]
 		*all = append(*all, k)
 		below := k.kind
 		if below.Kind() == reflect.Pointer {

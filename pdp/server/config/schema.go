@@ -3,7 +3,9 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -27,11 +29,14 @@ func (f Form[T]) Schema() []byte {
 }
 
 func (t keyTable) section(of reflect.Type, path string) map[string]any {
-	properties, required := map[string]any{}, []string{}
+	properties, required, unless := map[string]any{}, []string{}, map[string][]string{}
 	for _, f := range fields(of) {
 		k := t[join(path, f.name)]
 		properties[f.name] = t.schema(k)
-		if k.Required {
+		switch {
+		case k.Unless != "":
+			unless[k.Unless] = append(unless[k.Unless], f.name)
+		case k.Required:
 			required = append(required, f.name)
 		}
 	}
@@ -39,7 +44,31 @@ func (t keyTable) section(of reflect.Type, path string) map[string]any {
 	if len(required) > 0 {
 		schema["required"] = required
 	}
+	for _, name := range slices.Sorted(maps.Keys(unless)) {
+		schema["allOf"] = append(rules(schema), t.instead(path, name, unless[name]))
+	}
 	return schema
+}
+
+func rules(schema map[string]any) []any {
+	all, _ := schema["allOf"].([]any)
+	return all
+}
+
+// instead is the rule of a key that stands in place of others: either it is there, or those are that must be.
+func (t keyTable) instead(path, name string, others []string) map[string]any {
+	none, required := map[string]any{}, []string{}
+	for _, other := range others {
+		none[other] = false
+		if t[join(path, other)].Required {
+			required = append(required, other)
+		}
+	}
+	rule := map[string]any{"if": map[string]any{"required": []string{name}}, "then": map[string]any{"properties": none}}
+	if len(required) > 0 {
+		rule["else"] = map[string]any{"required": required}
+	}
+	return rule
 }
 
 func (t keyTable) schema(k Key) map[string]any {

@@ -46,7 +46,7 @@ type Patient struct {
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
 	for _, look := range []func(){
-		x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.clock, x.disk, x.listen, x.files, x.memory, x.processors,
+		x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.clock, x.disk, x.listen, x.console, x.files, x.memory, x.processors,
 	} {
 		look()
 	}

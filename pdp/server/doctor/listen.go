@@ -44,7 +44,7 @@ func (x *exam) listen() {
 
 // credentials is whether the server would tell callers apart.
 func (x *exam) credentials() bool {
-	if len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0 {
+	if len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0 || x.Config.Console != nil && x.Config.Console.OIDC != nil {
 		return true
 	}
 	keys, err := auth.OpenKeys(x.data)

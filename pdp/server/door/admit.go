@@ -65,6 +65,8 @@ const (
 
 // Admitted is a request that was let in.
 type Admitted struct {
+	// Caller is who asks, as far as the tenant goes if the route needs one, and else as far as the permission goes that it
+	// needs.
 	Caller auth.Caller
 	Tenant string            // if the route needs one
 	Given  map[string]string // the parameters of the query
@@ -128,6 +130,9 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 		if a.Tenant, err = d.pathTenant(c, a.Caller); err != nil {
 			return err
 		}
+		a.Caller = a.Caller.In(a.Tenant)
+	} else if n.Permission != "" {
+		a.Caller = a.Caller.Where(n.Permission)
 	}
 	switch {
 	case n.Permission != "" && !a.Caller.May(n.Permission):
@@ -205,7 +210,7 @@ func (d *Door) pathTenant(c echo.Context, caller auth.Caller) (string, error) {
 // CheckTenant refuses a tenant that does not exist or is not the caller's. It checks the name before anything else
 // sees it: the empty name, above all, must not come to mean default.
 func (d *Door) CheckTenant(name string, caller auth.Caller, shape evaluation.Shape) error {
-	if !evaluation.IsTenantName(name) || !caller.Serves(name) {
+	if !evaluation.IsTenantName(name) || !caller.In(name).Serves(name) {
 		return UnknownTenant(shape)
 	}
 	there, err := d.Options.HasTenant(name)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"reflect"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -76,7 +75,7 @@ func (d *Door) WhileInForce(c echo.Context, caller auth.Caller) (f InForce, done
 	r := c.Request()
 	check := func() error {
 		now, err := d.Options.Callers(context.Background()).Authenticate(r)
-		if err == nil && !reflect.DeepEqual(now, caller) {
+		if err == nil && !now.Is(caller) {
 			err = &auth.Refusal{
 				Kind:       auth.ErrForbidden,
 				Detail:     "what the credential allows has changed meanwhile; ask again",

@@ -65,7 +65,9 @@ func TestThePersonIsThePDPs(t *testing.T) {
 	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, SubjectClaim: "email", Now: p.clock.Now})
 	for _, sub := range []string{"alice", "a#b", "#", "ü 1"} {
 		token := p.token(claims{"sub": sub, "email": "a@example.com"})
-		caller, err := pdp.Verify(t.Context(), token)
+		asks := httptest.NewRequest(http.MethodGet, "/", nil)
+		asks.Header.Set("Authorization", "Bearer "+token)
+		caller, err := (&auth.Authenticator{JWT: pdp}).Authenticate(asks)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,186 @@
+package console_test
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"policy-service/pdp/console/browsertest"
+)
+
+// flowForm is the form of a request page that decides, as it is sent.
+type flowForm struct {
+	action string
+	fields map[string]string
+}
+
+// formOf reads the form that approves, on the page of an approval request. Whoever forges one knows all of it.
+func formOf(p *browsertest.Page) flowForm {
+	form := flowForm{fields: browsertest.Eval[map[string]string](p, `Object.fromEntries(new FormData(document.querySelector("form.deciding")))`)}
+	form.action = browsertest.Eval[string](p, `document.querySelector("form.deciding").action`)
+	form.fields["decision"], form.fields["reason"] = "approve", "forged"
+	return form
+}
+
+func (f flowForm) html(method string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, `<form method=%s action="%s">`, method, html.EscapeString(f.action))
+	for name, value := range f.fields {
+		fmt.Fprintf(&text, `<input type=hidden name="%s" value="%s">`, html.EscapeString(name), html.EscapeString(value))
+	}
+	return text.String() + `<button>Win a prize</button></form>`
+}
+
+func (f flowForm) encoded() string {
+	values := url.Values{}
+	for name, value := range f.fields {
+		values.Set(name, value)
+	}
+	return values.Encode()
+}
+
+const flowPage = `<!doctype html><html lang=en><title>Prizes</title>`
+
+// elsewhere serves one page at another port of the same host: the browser sends it the same cookies.
+func elsewhere(t *testing.T, page string) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, flowPage+page) }))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// TestBrowserForgedPosts sends the whole form of alice, with a good token, from where no page of the console is.
+func TestBrowserForgedPosts(t *testing.T) {
+	t.Parallel()
+	for name, forge := range map[string]func(t *testing.T, p *browsertest.Page, form flowForm){
+		"another port": func(t *testing.T, p *browsertest.Page, form flowForm) {
+			p.Goto(elsewhere(t, form.html("post")))
+			p.Answers(http.StatusForbidden, func() { p.Click("button", "Win a prize") })
+		},
+		"data page": func(t *testing.T, p *browsertest.Page, form flowForm) {
+			p.GotoUnanswered("data:text/html," + url.PathEscape(flowPage+form.html("post")))
+			p.Answers(http.StatusForbidden, func() { p.Click("button", "Win a prize") })
+		},
+		"GET": func(t *testing.T, p *browsertest.Page, form flowForm) {
+			p.Refused(form.action+"?"+form.encoded(), http.StatusMethodNotAllowed)
+		},
+		"sandboxed frame": func(t *testing.T, p *browsertest.Page, form flowForm) {
+			p.Goto(elsewhere(t, `<iframe title=f sandbox="allow-forms allow-scripts" srcdoc="`+html.EscapeString(flowPage+form.html("post")+`<script>document.forms[0].submit()</script>`)+`"></iframe>`))
+			framed(p)
+		},
+		"frame of another port": func(t *testing.T, p *browsertest.Page, form flowForm) {
+			p.Goto(elsewhere(t, `<iframe title=f name=f></iframe>`+strings.Replace(form.html("post"), "<form", "<form target=f", 1)+`<script>document.forms[0].submit()</script>`))
+			framed(p)
+		},
+		"fetch": func(t *testing.T, p *browsertest.Page, form flowForm) {
+			p.Goto(elsewhere(t, ""))
+			p.Expect("load failed: Fetch", "log: network", "log: javascript: Access to fetch", "issue: ")
+			for _, mode := range []string{"no-cors", "cors"} {
+				browsertest.Eval[string](p, fmt.Sprintf(`fetch(%q, {method: "POST", mode: %q, credentials: "include",
+					headers: {"Content-Type": "application/x-www-form-urlencoded"}, body: %q}).then(r => r.type, e => "refused")`, form.action, mode, form.encoded()))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := openFlow(t)
+			id := f.push("agent-release")
+			p := f.open("alice", browsertest.Anywhere())
+			p.Goto("/console/approvals/" + id)
+			form := formOf(p)
+			forge(t, p, form)
+			f.untouched(id)
+			// The same form from its own page counts, so that it was not the form that was refused.
+			p.Goto("/console/approvals/" + id)
+			p.Type(flowReason)
+			p.Loads(func() { p.Click("button", "Approve") })
+			f.decided(id, "approved", byConsole("approve", "alice", flowReason))
+		})
+	}
+}
+
+// TestBrowserForgedTokens sends alice's own form from her own page, with something in it that is another's.
+func TestBrowserForgedTokens(t *testing.T) {
+	t.Parallel()
+	f := openFlow(t)
+	id, other := f.push("agent-release"), f.push("agent-nightly")
+	alice, frank := f.open("alice"), f.open("frank")
+	own := func(p *browsertest.Page, id string) flowForm {
+		p.Goto("/console/approvals/" + id)
+		return formOf(p)
+	}
+	franks, others := own(frank, id), own(alice, other)
+	for name, change := range map[string]func(flowForm){
+		"token of another session":  func(f flowForm) { f.fields["token"] = franks.fields["token"] },
+		"token of another approval": func(f flowForm) { f.fields["token"] = others.fields["token"] },
+		"another version":           func(f flowForm) { f.fields["version"] = "2" },
+		"no version":                func(f flowForm) { delete(f.fields, "version") },
+		"no token":                  func(f flowForm) { delete(f.fields, "token") },
+		"empty token":               func(f flowForm) { f.fields["token"] = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			form := own(alice, id)
+			change(form)
+			for _, field := range []string{"token", "version"} {
+				browsertest.Eval[bool](alice, fmt.Sprintf(`(field => { if (%t) field.value = %q; else field.remove(); return true })(document.querySelector("form.deciding [name=%s]"))`,
+					form.fields[field] != "" || name == "empty token" && field == "token", form.fields[field], field))
+			}
+			alice.Type("forged")
+			alice.Answers(http.StatusForbidden, func() { alice.Click("button", "Approve") })
+			f.untouched(id)
+		})
+	}
+	f.untouched(other)
+}
+
+// framed waits until the browser has refused to show an answer of the console in a frame. It says so in several ways.
+func framed(p *browsertest.Page) {
+	p.Await("load failed: Document")
+	p.Expect("ERR_BLOCKED_BY_RESPONSE", "frame")
+}
+
+// TestBrowserFramed has other pages show the console in a frame, where one could lay something over its buttons.
+func TestBrowserFramed(t *testing.T) {
+	t.Parallel()
+	f := openFlow(t)
+	id := f.push("agent-release")
+	p := f.open("alice", browsertest.Anywhere())
+	for _, path := range []string{"/console/approvals/" + id, "/console/approvals", "/console/login", "/console/nothing"} {
+		p.Goto(elsewhere(t, `<iframe title=f src="`+f.URL+path+`"></iframe>`))
+		if tree := p.Tree(); strings.Contains(tree, "Approve") || strings.Contains(tree, "agent-release") || strings.Contains(tree, "API key") {
+			t.Errorf("%s is shown in a frame:\n%s", path, tree)
+		}
+	}
+	framed(p)
+	f.untouched(id)
+}
+
+// TestBrowserStale has two people decide about what they were shown before the other said something.
+func TestBrowserStale(t *testing.T) {
+	t.Parallel()
+	for name, screen := range flowExtremes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := openFlow(t)
+			id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`)
+			alice, frank := f.open("alice", screen...), f.open("frank", screen...)
+			for _, p := range []*browsertest.Page{alice, frank} {
+				p.Goto("/console/approvals/" + id)
+				p.Type(flowReason)
+			}
+			alice.Loads(func() { alice.Click("button", "Approve") })
+			frank.Answers(http.StatusConflict, func() { frank.Click("button", "Approve") })
+			first := byConsole("approve", "alice", flowReason)
+			f.decided(id, "pending", first)
+			if !frank.Has("textbox", "Reason") || !strings.Contains(frank.Tree(), flowReason) {
+				t.Errorf("what frank typed is gone:\n%s", frank.Tree())
+			}
+			frank.Loads(func() { frank.Click("button", "Approve") }) // he has seen what is new
+			f.decided(id, "approved", first, byConsole("approve", "frank", flowReason))
+		})
+	}
+}

@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"syscall"
+	"time"
+
+	"policy-service/pdp/plainfile"
+	"policy-service/pdp/server/auth"
+)
+
+// issuerPatience is how long the doctor waits for the issuer by which people log in.
+const issuerPatience = 5 * time.Second
+
+// console is whether people could log in, if there is a console.
+func (x *exam) console() {
+	c := x.Config.Console
+	if c == nil {
+		return
+	}
+	switch {
+	case c.PublicURL != "":
+		x.ok("console", "people reach it at "+strings.TrimSuffix(c.PublicURL, "/"))
+	case c.Listen == "" && x.Config.PublicURL != "":
+		x.ok("console", "people reach it at "+strings.TrimSuffix(x.Config.PublicURL, "/")+"/console")
+	default:
+		x.ok("console", "people on this machine reach it, and nobody else does")
+	}
+	x.consoleListen(c.Listen)
+	if c.OIDC != nil {
+		x.consoleIssuer(*c.OIDC)
+	} else if !x.credentials() {
+		x.bites("console", "nobody can log in: there are neither API keys nor console.oidc", `policy-service keys add --data DIR --name NAME --permission approve --principal 'User::"NAME"', or set console.oidc`)
+	}
+}
+
+// consoleListen is whether the console's own address can be had. If both addresses are in use, [exam.listen] says by whom.
+func (x *exam) consoleListen(listen string) {
+	if listen == "" {
+		return
+	}
+	err := x.canListen(listen)
+	if errors.Is(err, syscall.EADDRINUSE) && errors.Is(x.canListen(x.Config.Listen), syscall.EADDRINUSE) {
+		return
+	}
+	if err != nil {
+		x.bites("console", fmt.Sprintf("%s cannot be listened on: %v", listen, err), "give console.listen an address of this machine that nothing else has")
+	}
+}
+
+func (x *exam) canListen(at string) error {
+	on, err := new(net.ListenConfig).Listen(x.ctx, "tcp", at)
+	if err == nil {
+		err = on.Close()
+	}
+	return err
+}
+
+// consoleIssuer is whether the issuer is there, and its secret for the console.
+func (x *exam) consoleIssuer(o auth.OIDC) {
+	known, err := auth.NewConsole(o, nil, auth.JWTOptions{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return // [exam.configuration] has it
+	}
+	ctx, cancel := context.WithTimeout(x.ctx, issuerPatience)
+	defer cancel()
+	if known.HaveKeys(ctx) != nil {
+		x.bites("console", "nobody can log in by "+o.Issuer+": its keys cannot be fetched", "see that "+strings.TrimSuffix(o.Issuer, "/")+"/.well-known/openid-configuration can be fetched from here")
+	} else {
+		x.ok("console", "the keys of "+o.Issuer+" are there")
+	}
+	if o.ClientSecretFile == "" {
+		return
+	}
+	secret, err := plainfile.Read(o.ClientSecretFile, 64<<10)
+	if err == nil && strings.TrimSpace(string(secret)) == "" {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		x.bites("console", fmt.Sprintf("nobody can log in by %s: %s cannot be read: %v", o.Issuer, o.ClientSecretFile, err), "put the secret that the issuer has given the console there, for the user that serve runs as alone")
+	}
+}
