@@ -45,16 +45,23 @@ func openPictures(t *testing.T) *pictureWorld {
 	says := func(who, id, decision, reason string) {
 		f.api(who, "POST", "/v1/approvals/"+id+"/decision", `{"decision":"`+decision+`","reason":"`+reason+`"}`, new(any))
 	}
-	says("mia", f.asks("agent-release", "github.push_code", `{"branch":"release-1.3","repository":"shop"}`), "approve", "tests are green")
-	f.pass(20 * time.Hour)
+	push := func(arguments, more string) string {
+		return f.asksIn("agent-release", "github.push_code", `{"arguments":{`+arguments+`,"repository":"shop"}`+more+`}`)
+	}
+	last := push(`"branch":"release-1.3"`, `,"justification":"Release 1.3"`)
+	says("mia", last, "approve", "tests are green")
+	f.api("gateway", "POST", "/v1/authorize", `{"tenant_id":"default","actor":{"actor_id":"agent-release","actor_type":"agent"},
+		"action":"tool.invoke","resource":{"type":"tool","id":"github.push_code"},
+		"context":{"arguments":{"branch":"release-1.3","repository":"shop"},"approval_id":"`+last+`"}}`, new(any))
+	f.pass(5 * time.Hour)
 	instance := f.asks("agent-nightly", "aws.terminate_instance", `{"instance":"i-0a4c","region":"eu-central-1"}`)
 	f.pass(7 * time.Minute)
 	says("frank", instance, "approve", "it idles")
 	f.pass(9 * time.Minute)
 	w := &pictureWorld{flow: f}
-	w.hostile = f.asks("agent-release", "github.push_code", `{"branch":"m\u0430in","repository":"shop","title":"undo \u202egnp.exe"}`)
+	w.hostile = push(`"branch":"m\u0430in","file":"logo\u202egnp.sh"`, `,"justification":"the new logo"`)
 	f.pass(4 * time.Minute)
-	w.plain = f.push("agent-release")
+	w.plain = push(`"branch":"main"`, `,"justification":"Release 1.4"`)
 	f.pass(19 * time.Minute)
 	return w
 }
