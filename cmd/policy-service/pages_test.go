@@ -39,6 +39,7 @@ var readers = map[string]string{
 	"pdp/decisionlog/export/README.md":   "auditor, with a spreadsheet",
 	"pdp/mcp/README.md":                  "agent platform",
 	"pdp/mcp/REFERENCE.md":               "agent platform, who looks something up",
+	"pdp/server/CONSOLE.md":              "operator, who lets people approve in a browser",
 	"pdp/server/KEYS.md":                 "operator, who looks something up",
 	"pdp/server/README.md":               "operator, who looks something up",
 	"pdp/server/auth/README.md":          "operator, who says who may ask",
