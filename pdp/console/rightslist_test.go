@@ -213,6 +213,7 @@ func TestHostileAddresses(t *testing.T) {
 	}
 	for name, page := range pages {
 		harmless := page.by.get(page.path(rightsHarmless))
+		outlines := []string{rightsOutline(harmless.root), rightsOutline(page.by.get(page.path("a/b")).root)} // no path has %2F
 		for _, text := range append(hostile.UTF8(), "\xff\xfe") {
 			if len(text) > 400 || strings.TrimSpace(text) == "" {
 				continue // a server takes no such address, or it is none
@@ -221,8 +222,8 @@ func TestHostileAddresses(t *testing.T) {
 			if got.status != harmless.status && got.status != http.StatusBadRequest && got.status != http.StatusNotFound || len(got.location) > 0 && got.location != harmless.location {
 				t.Errorf("%s, %.60q: got %d to %s, and %d to %s without it", name, text, got.status, got.location, harmless.status, harmless.location)
 			}
-			if got.status == harmless.status && rightsOutline(got.root) != rightsOutline(harmless.root) {
-				t.Errorf("%s, %.60q: another page:\n%s", name, text, rightsDifference(strings.Split(rightsOutline(harmless.root), "\n"), strings.Split(rightsOutline(got.root), "\n")))
+			if got.status == harmless.status && !slices.Contains(outlines, rightsOutline(got.root)) {
+				t.Errorf("%s, %.60q: another page: %s", name, text, rightsDifference(strings.Split(outlines[0], "\n"), strings.Split(rightsOutline(got.root), "\n")))
 			}
 		}
 	}

@@ -1,0 +1,66 @@
+package console_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// failing is an API that answers some paths with a status of its own, as a server does that has too much to do.
+type failing struct {
+	http.RoundTripper
+	path   atomic.Value // the end of the paths
+	status atomic.Int64
+}
+
+func (f *failing) RoundTrip(r *http.Request) (*http.Response, error) {
+	if end, _ := f.path.Load().(string); end != "" && strings.HasSuffix(r.URL.Path, end) {
+		return &http.Response{StatusCode: int(f.status.Load()), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"detail":"busy"}`)), Request: r}, nil
+	}
+	return f.RoundTripper.RoundTrip(r)
+}
+
+// What is beside an approval request may be missing. Without what the person may do there are no buttons. Who is nobody
+// any more gets no page, whichever request the API refused.
+func TestPageWithoutExtras(t *testing.T) {
+	t.Parallel()
+	f := &failing{}
+	c := openCore(t, coreWith{api: func(api http.RoundTripper) http.RoundTripper { f.RoundTripper = api; return f }})
+	id := c.waits("deploy")
+	mia := c.browser()
+	mia.logIn("mia")
+	page := func(end string, status int) coreAnswer {
+		f.path.Store(end)
+		f.status.Store(int64(status))
+		defer f.path.Store("")
+		return mia.do(http.MethodGet, "/approvals/"+id, "")
+	}
+	buttons := []string{`value="approve"`, `value="deny"`, `value="delegate"`}
+	for end, says := range map[string]string{"/why": "You cannot decide:", "/previous": "Whether there was one like it before cannot be said", "/deciders": "Waits for you", "/v1/approvals": "Waits for you"} {
+		for _, status := range []int{http.StatusServiceUnavailable, http.StatusInternalServerError, http.StatusTooManyRequests} {
+			got := page(end, status)
+			if got.Status != http.StatusOK {
+				t.Fatalf("%s, %d: %d %s", end, status, got.Status, got.Body)
+			}
+			has(t, got.Body, says, "do it")
+			for _, button := range buttons {
+				if there := strings.Contains(got.Body, button); there != (end != "/why") {
+					t.Errorf("%s, %d: %s is there: %v", end, status, button, there)
+				}
+			}
+		}
+	}
+	if got := page("/"+id, http.StatusServiceUnavailable); got.Status != http.StatusServiceUnavailable || strings.Contains(got.Body, "do it") {
+		t.Errorf("%d %s", got.Status, got.Body)
+	}
+	for _, end := range []string{"/why", "/previous", "/deciders", "/v1/approvals", "/" + id} {
+		again := c.browser()
+		again.logIn("mia")
+		mia = again
+		if got := page(end, http.StatusUnauthorized); got.Status != http.StatusSeeOther || strings.Contains(got.Body, "do it") {
+			t.Errorf("%s: %d %s", end, got.Status, got.Body)
+		}
+	}
+}
