@@ -50,7 +50,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/keyedmutex", "", "a lock knows nothing of what it guards"},
 	{"pdp/latency", "", "how long things took is counted without knowing what things"},
 	{"pdp/signing", "pdp/plainfile", "keys and signatures know nothing of what is signed"},
-	{"pdp/approval/broker", "evaluation obligations pdp pdp/approval pdp/approval/webhook pdp/datakey pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/recorder pdp/decisionlog/verify pdp/server/auth pdp/signing", "what an approval is worth, and who may decide about it, is decided without knowing how it was asked for: the server brings callers, keys and URLs. Of the server it knows auth alone, which says who a caller is and what it may do, and has no routes"},
+	{"pdp/approval/broker", "evaluation obligations pdp pdp/approval pdp/approval/webhook pdp/datakey pdp/decisionlog pdp/decisionlog/mask pdp/decisionlog/recorder pdp/decisionlog/verify pdp/server/auth pdp/signing pdp/visible", "what an approval is worth, and who may decide about it, is decided without knowing how it was asked for: the server brings callers, keys and URLs. Of the server it knows auth alone, which says who a caller is and what it may do, and has no routes"},
 	{"pdp/approval/webhook", "pdp/plainfile", "other systems are told what happened by something that does not know what did; receivers import it to verify"},
 	{"pdp/server/door", "evaluation pdp/server/auth pdp/server/listener", "requests are let in without knowing what for: that is for the routes"},
 	{"pdp/server/listener", "pdp/plainfile pdp/server/auth", "whatever is served: it knows connections and certificates, and no request. The gateway listens by it as well"},

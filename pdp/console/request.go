@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -120,11 +121,7 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	}
 	_, err := count(v.r.Context(), id, said)
 	if err == nil || httpclient.StatusOf(err) == http.StatusConflict && v.saidAlready(id, said) {
-		done := said.Decision
-		if done == "" {
-			done = revoke
-		}
-		v.redirect(approvalsPath + "/" + id + "?done=" + done)
+		v.redirect(approvalsPath + "/" + id + "?done=" + cmp.Or(said.Decision, revoke))
 		return
 	}
 	status := httpclient.StatusOf(err)
@@ -141,7 +138,13 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 // a form twice, and sees the answer to the second.
 func (v *visit) saidAlready(id string, said inbox.Ruling) bool {
 	now, err := v.api.Get(v.r.Context(), id, 0)
-	if err != nil || now.Version != said.Version+1 || len(now.Said) == 0 {
+	if err != nil || now.Version != said.Version+1 {
+		return false
+	}
+	if said.Decision == "" { // a revocation is no vote, and the page says of nobody that it was theirs
+		return now.Status == "revoked"
+	}
+	if len(now.Said) == 0 {
 		return false
 	}
 	last := now.Said[len(now.Said)-1]

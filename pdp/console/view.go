@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -181,7 +182,9 @@ func (s *sheet) lastOne() page.Last {
 	r := s.f.last
 	last := page.Last{Link: s.v.linkOf(r.ID), At: s.v.moment(r.FiledAt), Status: page.StatusOf(r.Status)}
 	if n := len(r.Said); n > 0 {
-		last.By, last.Reason = page.Line(r.Said[n-1].By).Brief(briefName), page.Line(r.Said[n-1].Reason).Brief(briefMessage)
+		said := r.Said[n-1]
+		last.By, last.Decision = page.Line(said.By).Brief(briefName), decisionOf(said.Decision)
+		last.Reason = page.Line(said.Reason).Brief(briefMessage)
 	}
 	return last
 }
@@ -213,29 +216,26 @@ var vias = map[string]page.Label{"api": "API", "console": "console", "form": "fo
 // decisions are what people say, in words.
 var decisions = map[string]page.Label{approve: "approved", deny: "denied", delegate: "delegated", revoke: "revoked"}
 
+func decisionOf(name string) page.Label {
+	return cmp.Or(decisions[name], "said something that this page does not know")
+}
+
 func (s *sheet) vote(said inbox.Said) page.Vote {
-	v := page.Vote{
+	return page.Vote{
 		By:       s.line(said.By),
-		Decision: decisions[said.Decision],
+		Decision: decisionOf(said.Decision),
 		To:       s.line(said.To),
 		Reason:   s.of(said.Reason),
-		Via:      vias[said.Via],
+		Via:      cmp.Or(vias[said.Via], "a way that this page does not know"),
 		Gateway:  s.line(said.Gateway),
 		At:       s.v.moment(said.At),
 		Until:    s.v.moment(said.ValidUntil),
 	}
-	if v.Decision == "" {
-		v.Decision = "said something that this page does not know"
-	}
-	if v.Via == "" {
-		v.Via = "a way that this page does not know"
-	}
-	return v
 }
 
 // others are who else may decide.
 func (s *sheet) others() page.Deciders {
-	d := page.Deciders{Known: s.f.noDeciders == nil, More: s.f.deciders.More}
+	d := page.Deciders{Known: s.f.noDeciders == nil && s.f.approval.Pending(), More: s.f.deciders.More}
 	for _, person := range s.f.deciders.Items {
 		if person != s.v.me.Principal {
 			d.People = append(d.People, s.line(person))
@@ -286,7 +286,7 @@ func (s *sheet) forms(tried attempt) page.Forms {
 	}
 	f.Missing = tried.missing
 	if tried.decision == delegate {
-		f.Person, f.ToReason = page.Typed(tried.to), page.Typed(tried.reason)
+		f.Delegating, f.Person, f.ToReason = true, page.Typed(tried.to), page.Typed(tried.reason)
 	} else {
 		f.Reason = page.Typed(tried.reason)
 	}

@@ -115,7 +115,7 @@ func TestGrantsStayInTheirTenants(t *testing.T) {
 		t.Errorf("got %s, want the details", got)
 	}
 	for groups, want := range map[string]string{
-		"peps auditors": `"tenants":["globex","initech"],"permissions":["decide","log.read"],"via":"api"}`,
+		"peps auditors": `"tenants":["globex","initech"],"permissions":["decide","log.read"],"grants":[{"tenants":["initech"],"permissions":["decide"]},{"tenants":["globex"],"permissions":["log.read"]}],"via":"api"}`,
 		"":              `"tenants":[],"permissions":[],"via":"api"}`,
 	} {
 		o.key["token"] = token(strings.Fields(groups)...)

@@ -19,7 +19,14 @@ type me struct {
 	Principal   string            `json:"principal,omitempty"`
 	Tenants     []string          `json:"tenants"`
 	Permissions []auth.Permission `json:"permissions"`
-	Via         evaluation.Via    `json:"via"`
+	// Grants say which permission is in which tenants, if not every one is in all of Tenants.
+	Grants []meGrant      `json:"grants,omitempty"`
+	Via    evaluation.Via `json:"via"`
+}
+
+type meGrant struct {
+	Tenants     []string          `json:"tenants"`
+	Permissions []auth.Permission `json:"permissions"`
 }
 
 // registerMe registers the route by which a caller asks who it is here.
@@ -55,8 +62,13 @@ func meOf(caller auth.Caller) me {
 		m.Principal = caller.Principal.String()
 	}
 	for _, p := range slices.Compact(slices.Sorted(slices.Values(permissions))) {
-		if caller.Where(p).May(p) {
-			m.Permissions = append(m.Permissions, p)
+		there := caller.Where(p)
+		if !there.May(p) {
+			continue
+		}
+		m.Permissions = append(m.Permissions, p)
+		if caller.Apart != nil {
+			m.Grants = append(m.Grants, meGrant{there.Tenants, []auth.Permission{p}})
 		}
 	}
 	return m

@@ -91,6 +91,7 @@ type Broker struct {
 	options   Options
 	callbacks map[callbackOf]*webhook.Sender
 	teller    teller
+	known     knownIDs
 }
 
 // Open opens the store of approvals. Its caller closes the Store.

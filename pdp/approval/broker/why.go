@@ -17,6 +17,8 @@ type Why struct {
 	// decision is gone or cannot be read.
 	Policies []WhyPolicy `json:"policies,omitzero"`
 	Decision string      `json:"decision"`
+	// Alike are texts in the request that look like a known id.
+	Alike []Alike `json:"alike"`
 }
 
 // WhyObligation is an obligation by its name. At is its place, file:line:column, "" if nobody knows it any more.
@@ -35,7 +37,7 @@ type WhyPolicy struct {
 // decisions explained.
 func (s *Seen) Why() Why {
 	a := s.Approval
-	w := Why{Obligation: WhyObligation{Name: a.Obligation}, Decision: a.Decision}
+	w := Why{Obligation: WhyObligation{Name: a.Obligation}, Decision: a.Decision, Alike: s.by.alike(a)}
 	if !s.decides && !s.voted && !s.by.caller.May(auth.Explain) {
 		return w
 	}

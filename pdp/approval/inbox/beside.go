@@ -15,8 +15,16 @@ type Me struct {
 	// Tenants are names, or "*" for all.
 	Tenants     []string `json:"tenants"`
 	Permissions []string `json:"permissions"`
+	// Grants say which permission is in which tenants; nil if each is in all of Tenants.
+	Grants []MeGrant `json:"grants"`
 	// Via is by which way the caller would vote.
 	Via string `json:"via"`
+}
+
+// MeGrant is some permissions in some tenants.
+type MeGrant struct {
+	Tenants     []string `json:"tenants"`
+	Permissions []string `json:"permissions"`
 }
 
 // Me asks the server who the caller is.

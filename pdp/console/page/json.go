@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/visible"
 )
 
 // Value is a JSON value. Texts have quotes around them, so that "1" is not taken for 1.
@@ -35,8 +37,8 @@ func JSON(v jsontext.Value) Value {
 
 // unreadable stands for a part of an answer that is no JSON. It never passes for a value.
 func unreadable() Text {
-	return Text{shown{
-		Lines: [][]piece{{{Text: "(this cannot be shown)", Kind: kindEscape, Note: "no JSON"}}},
+	return Text{visible.Shown{
+		Lines: [][]visible.Piece{{{Text: "(this cannot be shown)", Kind: visible.Escape, Note: "no JSON"}}},
 		Notes: []string{"no JSON"},
 	}}
 }
@@ -44,25 +46,26 @@ func unreadable() Text {
 const (
 	jsonCount = 100 // lines, until all is asked for
 	jsonShort = 60  // characters of an object or array that stands on one line
+	mostNotes = 6   // about one value
 	jsonDepth = 8   // levels that are indented: below them lines would be spaces
 )
 
 // jsonLines writes a JSON value as lines of pieces.
 type jsonLines struct {
 	in    *jsontext.Decoder
-	lines [][]piece
-	line  []piece
+	lines [][]visible.Piece
+	line  []visible.Piece
 	rtl   bool
 	notes []string
 }
 
-func (w *jsonLines) put(text string) { w.line = append(w.line, piece{Text: text}) }
+func (w *jsonLines) put(text string) { w.line = append(w.line, visible.Piece{Text: text}) }
 
 func (w *jsonLines) end() { w.lines, w.line = append(w.lines, w.line), nil }
 
 // text is what was written, the beginning of it if it is long.
 func (w *jsonLines) text() Text {
-	t := Text{shown{RightToLeft: w.rtl, Notes: w.notes}}
+	t := Text{visible.Shown{RightToLeft: w.rtl, Notes: w.notes}}
 	for n, line := range w.lines {
 		w.lines[n] = merged(line)
 	}
@@ -72,10 +75,10 @@ func (w *jsonLines) text() Text {
 		if left {
 			beginning, long = append(beginning, more), true
 		}
-		t.Lines = append(t.Lines, beginning)
+		t.shown.Lines = append(t.shown.Lines, beginning)
 	}
 	if long {
-		t.More = w.lines
+		t.shown.More = w.lines
 	}
 	return t
 }
@@ -146,7 +149,7 @@ func (w *jsonLines) oneLine(first int) {
 	one, length := slices.Clone(lines[0]), 0
 	for n, line := range lines[1:] {
 		if n > 0 && n < len(lines)-2 {
-			one = append(one, piece{Text: " "})
+			one = append(one, visible.Piece{Text: " "})
 		}
 		one = append(one, line[1:]...) // without the spaces that begin it
 	}
@@ -166,18 +169,22 @@ func (w *jsonLines) newLine(depth int) {
 // quoted writes a text on one line. A quote within it is marked: it does not end the text.
 func (w *jsonLines) quoted(text string) {
 	s := Line(text)
-	w.rtl = w.rtl || s.RightToLeft
-	w.notes = append(w.notes, s.Notes...)
+	w.rtl = w.rtl || s.shown.RightToLeft
+	for _, note := range s.shown.Notes {
+		if len(w.notes) < mostNotes && !slices.Contains(w.notes, note) {
+			w.notes = append(w.notes, note)
+		}
+	}
 	w.put(`"`)
 	for _, line := range whole(s.shown) {
 		for _, p := range line {
-			if p.Kind != kindPlain {
+			if p.Kind != visible.Plain {
 				w.line = append(w.line, p)
 				continue
 			}
 			for n, part := range strings.Split(p.Text, `"`) {
 				if n > 0 {
-					w.line = append(w.line, piece{Text: `\"`, Kind: kindSpaces, Note: "a quotation mark of the text"})
+					w.line = append(w.line, visible.Piece{Text: `\"`, Kind: visible.Spaces, Note: "a quotation mark of the text"})
 				}
 				if part != "" {
 					w.put(part)
@@ -189,9 +196,9 @@ func (w *jsonLines) quoted(text string) {
 }
 
 // merged is a line in which plain pieces beside each other are one.
-func merged(line []piece) (all []piece) {
+func merged(line []visible.Piece) (all []visible.Piece) {
 	for _, p := range line {
-		if n := len(all); n > 0 && p.Kind == kindPlain && all[n-1].Kind == kindPlain {
+		if n := len(all); n > 0 && p.Kind == visible.Plain && all[n-1].Kind == visible.Plain {
 			all[n-1].Text += p.Text
 			continue
 		}

@@ -41,6 +41,14 @@ func (c Change) IsDiffers() bool { return c == Differs }
 func (c Change) IsNew() bool     { return c == New }
 func (c Change) IsGone() bool    { return c == Gone }
 
+// Single is the value of the table, if that is one text of the given name and has nothing to be compared with.
+func (t Table) Single(name string) *Value {
+	if len(t.Rows) != 1 || t.Rows[0].Change != Uncompared || !t.Rows[0].Value.Quoted || !t.Rows[0].Name.is(name) {
+		return nil
+	}
+	return &t.Rows[0].Value
+}
+
 // longTable is how many rows a table may have without a box of its own.
 const longTable = 8
 

@@ -25,7 +25,7 @@ var (
 //go:embed templates/*.html
 var files embed.FS
 
-var templates = template.Must(template.New("").ParseFS(files, "templates/*.html"))
+var templates = template.Must(template.New("").Funcs(template.FuncMap{"class": classOf}).ParseFS(files, "templates/*.html"))
 
 // View is what a page shows.
 type View interface{ template() string }

@@ -37,7 +37,7 @@ func TestLogin(t *testing.T) {
 
 func TestMessage(t *testing.T) {
 	got := drawn(t, page.Message{Layout: layout("Not found"), Heading: "Not found", Says: []page.Text{page.Of("<b>")}, Link: "/pdp/console/approvals", LinkText: "To the inbox"})
-	if !strings.Contains(got, `<p><bdi class="text">&lt;b&gt;</bdi></p>`) {
+	if !strings.Contains(got, `<div><bdi class="text">&lt;b&gt;</bdi></div>`) {
 		t.Error(got)
 	}
 }

@@ -52,12 +52,13 @@ type Name struct{ Text, Like Text }
 
 // Last is the last approval request like this one that the person may see. Without a Link there is none.
 type Last struct {
-	Link   Href
-	At     Moment
-	Status Status
-	By     Text
-	Reason Text
-	Failed bool // nobody can say if there is one
+	Link     Href
+	At       Moment
+	Status   Status
+	By       Text
+	Decision Label
+	Reason   Text
+	Failed   bool // nobody can say if there is one
 }
 
 // Terms are what a yes counts for.
@@ -121,10 +122,8 @@ type Forms struct {
 	Offer                    []Typed // people to delegate to
 	Reason, ToReason, Person Typed   // what was typed into forms that did not count
 	Missing                  Field
+	Delegating               bool // the person is at the form that delegates
 }
-
-// ElsewhereFirst reports if the person goes on in the form that delegates.
-func (f Forms) ElsewhereFirst() bool { return f.Missing == ToReasonField || f.Missing == PersonField }
 
 // Form is where a form is sent, and the token that it needs.
 type Form struct {

@@ -3,17 +3,19 @@ package page
 import (
 	"slices"
 	"unicode/utf8"
+
+	"policy-service/pdp/visible"
 )
 
 // Text is what somebody else wrote, made harmless. Make it with [Of], [Line] or [JSON]. The zero Text is empty.
-type Text struct{ shown }
+type Text struct{ shown visible.Shown }
 
 // Of is a text with its lines.
 func Of(text string) Text {
 	if text == "" {
 		return Text{}
 	}
-	return Text{shownOf(text)}
+	return Text{visible.Of(text)}
 }
 
 // longLine is how many characters of a line are shown, until all of it is asked for.
@@ -26,15 +28,15 @@ func Line(text string) Text {
 		return t
 	}
 	line := joined(whole(t.shown))
-	t.Lines, t.More = [][]piece{line}, nil
+	t.shown.Lines, t.shown.More = [][]visible.Piece{line}, nil
 	if short, left := cut(line, longLine); left {
-		t.Lines, t.More = [][]piece{append(short, more)}, [][]piece{line}
+		t.shown.Lines, t.shown.More = [][]visible.Piece{append(short, more)}, [][]visible.Piece{line}
 	}
 	return t
 }
 
 // whole are all lines of a text, none of them cut.
-func whole(s shown) (lines [][]piece) {
+func whole(s visible.Shown) (lines [][]visible.Piece) {
 	left := s.More
 	for _, line := range s.Lines {
 		if n := len(line); n > 0 && isRest(line[n-1]) && len(left) > 0 {
@@ -46,16 +48,16 @@ func whole(s shown) (lines [][]piece) {
 }
 
 // more stands for what is left of a line.
-var more = piece{Text: "…", Kind: kindEscape, Note: "there is more"}
+var more = visible.Piece{Text: "…", Kind: visible.Escape, Note: "there is more"}
 
 // isRest reports if a piece stands for what is left of a line.
-func isRest(p piece) bool { return p.Kind == kindEscape && p.Text == more.Text }
+func isRest(p visible.Piece) bool { return p.Kind == visible.Escape && p.Text == more.Text }
 
 // lineEnd is the end of a line within what must stay on one line.
-var lineEnd = piece{Text: `\n`, Kind: kindSpaces, Note: "the end of a line"}
+var lineEnd = visible.Piece{Text: `\n`, Kind: visible.Spaces, Note: "the end of a line"}
 
 // joined has lines on one line.
-func joined(lines [][]piece) (one []piece) {
+func joined(lines [][]visible.Piece) (one []visible.Piece) {
 	for n, line := range lines {
 		if n > 0 {
 			one = append(one, lineEnd)
@@ -65,43 +67,55 @@ func joined(lines [][]piece) (one []piece) {
 	return one
 }
 
+// Lines, More, RightToLeft and Notes are those of [visible.Shown].
+func (t Text) Lines() [][]visible.Piece { return t.shown.Lines }
+func (t Text) More() [][]visible.Piece  { return t.shown.More }
+func (t Text) RightToLeft() bool        { return t.shown.RightToLeft }
+func (t Text) Notes() []string          { return t.shown.Notes }
+
 // Empty reports if there is no text.
-func (t Text) Empty() bool { return len(t.Lines) == 0 }
+func (t Text) Empty() bool { return len(t.shown.Lines) == 0 }
 
 // Cut reports if a part of the text is shown only to who asks for it.
-func (t Text) Cut() bool { return len(t.More) > 0 }
+func (t Text) Cut() bool { return len(t.shown.More) > 0 }
 
 // Odd reports if something in the text is not what it looks like, or could not be seen.
 func (t Text) Odd() bool {
-	return t.RightToLeft || has(append(slices.Clone(t.Lines), t.More...), func(p piece) bool {
-		return p.Kind == kindAlike || p.Kind == kindEscape && !isRest(p)
+	return t.shown.RightToLeft || has(append(slices.Clone(t.shown.Lines), t.shown.More...), func(p visible.Piece) bool {
+		return p.Kind == visible.Alike || p.Kind == visible.Escape && !isRest(p)
 	})
 }
 
-func has(lines [][]piece, is func(piece) bool) bool {
-	return slices.ContainsFunc(lines, func(line []piece) bool { return slices.ContainsFunc(line, is) })
+func has(lines [][]visible.Piece, is func(visible.Piece) bool) bool {
+	return slices.ContainsFunc(lines, func(line []visible.Piece) bool { return slices.ContainsFunc(line, is) })
 }
 
 // Plain reports if the text is one short line that is drawn as it was written, but for its backslashes.
 func (t Text) Plain() bool {
-	return len(t.Lines) == 1 && !t.Cut() && !t.Odd() && !has(t.Lines, piece.Marked)
+	return len(t.shown.Lines) == 1 && !t.Cut() && !t.Odd() &&
+		!has(t.shown.Lines, func(p visible.Piece) bool { return p.Kind != visible.Plain })
+}
+
+// is reports if the text is a plain one.
+func (t Text) is(plain string) bool {
+	return len(t.shown.Lines) == 1 && len(t.shown.Lines[0]) == 1 && t.shown.Lines[0][0] == visible.Piece{Text: plain}
 }
 
 // Brief is the beginning of the text on one line: so many characters, and a sign if there are more.
 func (t Text) Brief(most int) Text {
-	brief := Text{shown{RightToLeft: t.RightToLeft, Notes: t.Notes}}
+	brief := Text{visible.Shown{RightToLeft: t.shown.RightToLeft}}
 	line, left := cut(joined(whole(t.shown)), most)
 	if left {
 		line = append(line, more)
 	}
 	if len(line) > 0 {
-		brief.Lines = [][]piece{line}
+		brief.shown.Lines = [][]visible.Piece{line}
 	}
 	return brief
 }
 
 // cut is the beginning of a line, and reports if something of it is left.
-func cut(line []piece, most int) (beginning []piece, left bool) {
+func cut(line []visible.Piece, most int) (beginning []visible.Piece, left bool) {
 	for n, p := range line {
 		length := utf8.RuneCountInString(p.Text)
 		if length <= most {
@@ -109,11 +123,24 @@ func cut(line []piece, most int) (beginning []piece, left bool) {
 			continue
 		}
 		beginning = slices.Clone(line[:n])
-		if p.Kind == kindPlain && most > 0 { // a mark is shown whole or not at all
+		if p.Kind == visible.Plain && most > 0 { // a mark is shown whole or not at all
 			p.Text = string([]rune(p.Text)[:most])
 			beginning = append(beginning, p)
 		}
 		return beginning, true
 	}
 	return line, false
+}
+
+// classOf is how a piece is drawn: "" as text.
+func classOf(k visible.Kind) string {
+	switch k {
+	case visible.Plain:
+		return ""
+	case visible.Spaces:
+		return "spaces"
+	case visible.Alike:
+		return "alike"
+	}
+	return "esc"
 }

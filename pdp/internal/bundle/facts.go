@@ -138,6 +138,27 @@ func (b *Bundle) Contents() (all []Contents) {
 	return all
 }
 
+// IDs are those of the actions and entities that a tenant's view knows: those that it has, and those that its policies
+// name. An id may be there more than once.
+func (b *Bundle) IDs(tenant string) (ids []string) {
+	v := b.Views[tenant]
+	if v == nil {
+		return nil
+	}
+	ids = slices.Clone(v.Actions)
+	for s := v.Store; s != nil; s = s.Root {
+		for _, of := range s.Ids {
+			ids = append(ids, of...)
+		}
+	}
+	for _, p := range v.Policies {
+		for _, uid := range p.Facts.Uids {
+			ids = append(ids, string(uid.ID))
+		}
+	}
+	return ids
+}
+
 // PolicyPosition is where a policy of a tenant or of the root stands, as file:line:column; "" if there is none of this id.
 func (b *Bundle) PolicyPosition(tenant, id string) string {
 	if v := b.Views[tenant]; v != nil && v.ByID[id] != nil {

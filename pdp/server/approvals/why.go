@@ -14,13 +14,7 @@ import (
 // whyView is the answer to why people are asked, and what the caller may do.
 type whyView struct {
 	broker.Why
-	You   youView     `json:"you"`
-	Alike []alikeView `json:"alike"`
-}
-
-type alikeView struct {
-	Pointer string `json:"pointer"`
-	Known   string `json:"known"`
+	You youView `json:"you"`
 }
 
 type youView struct {
@@ -36,7 +30,7 @@ type refusedView struct {
 // why answers GET /v1/approvals/:id/why.
 func (a *Approvals) why(c echo.Context, _ door.Admitted, seen broker.Seen) error {
 	you := seen.You()
-	view := whyView{Why: seen.Why(), You: youView{May: append([]broker.Act{}, you.May...), Not: []refusedView{}}, Alike: []alikeView{}}
+	view := whyView{Why: seen.Why(), You: youView{May: append([]broker.Act{}, you.May...), Not: []refusedView{}}}
 	for _, not := range you.Not {
 		detail, err := refusal(not)
 		if err != nil {
