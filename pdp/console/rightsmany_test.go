@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,25 +39,37 @@ func openManyRights(t testing.TB, mine int) *rightsWorld {
 		Limits: approval.Limits{MaxPendingPerSubject: 1 << 30, MaxPendingPerTenant: 1 << 30, NewPerMinutePerSubject: 1 << 30},
 	})
 	rightsMust(t, err)
-	for n := range manyRights {
-		template := "owner"
-		if (n+1)%mine != 0 {
-			template = "nobody"
-		}
-		_, err := s.File(t.Context(), approval.ApprovalRequest{
-			Digest: sha256.Sum256([]byte(strconv.Itoa(n))), Tenant: "default", Caller: "key:pep", Decision: strconv.Itoa(n), Obligation: "one",
-			Terms:   obligations.Terms{Template: template, Quorum: 1, Uses: 1, Timeout: 300 * time.Hour, ValidFor: time.Hour, Message: "bot wants to push to main"},
-			Subject: evaluation.Ref{Type: "agent", ID: fmt.Sprint("bot", n%100)}, Resource: evaluation.Ref{Type: "tool", ID: "one"}, Action: "ask",
-			Shown: fmt.Appendf(nil, `{"subject":{"type":"agent","id":"bot%d"},"action":{"name":"ask"},"resource":{"type":"tool","id":"one"},"context":{"arguments":{"branch":"main","n":%d}}}`, n%100, n),
+	var all sync.WaitGroup
+	for begin := range 64 { // what is filed at once is written at once
+		all.Go(func() {
+			for n := begin; n < manyRights; n += 64 {
+				if _, err := s.File(t.Context(), rightsOneOfMany(n, mine)); err != nil {
+					t.Error(err)
+				}
+			}
 		})
-		rightsMust(t, err)
 	}
+	all.Wait()
 	rightsMust(t, s.Close())
 	w.open(pdptest.Bundle(map[string]string{
 		"a.cedar": rightsPolicies, "obligations.yaml": rightsObligations,
 		"entities/e.json": `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"leads"}]},{"uid":{"type":"team","id":"leads"},"attrs":{},"parents":[]}]`,
 	}))
 	return w
+}
+
+// rightsOneOfMany is the approval request of a number.
+func rightsOneOfMany(n, mine int) approval.ApprovalRequest {
+	template := "owner"
+	if (n+1)%mine != 0 {
+		template = "nobody"
+	}
+	return approval.ApprovalRequest{
+		Digest: sha256.Sum256([]byte(strconv.Itoa(n))), Tenant: "default", Caller: "key:pep", Decision: strconv.Itoa(n), Obligation: "one",
+		Terms:   obligations.Terms{Template: template, Quorum: 1, Uses: 1, Timeout: 300 * time.Hour, ValidFor: time.Hour, Message: "bot wants to push to main"},
+		Subject: evaluation.Ref{Type: "agent", ID: fmt.Sprint("bot", n%100)}, Resource: evaluation.Ref{Type: "tool", ID: "one"}, Action: "ask",
+		Shown: fmt.Appendf(nil, `{"subject":{"type":"agent","id":"bot%d"},"action":{"name":"ask"},"resource":{"type":"tool","id":"one"},"context":{"arguments":{"branch":"main","n":%d}}}`, n%100, n),
+	}
 }
 
 // However many wait, a page of the inbox is of a size that does not depend on it.
