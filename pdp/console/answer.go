@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"net/http"
 	"net/url"
+	"path"
 
 	"policy-service/pdp/console/page"
 )
@@ -69,14 +70,20 @@ func (c *Console) message(l page.Layout, status int) page.Message {
 // nobody answers somebody who is not logged in. Whoever opens a page goes there after the login.
 func (c *Console) nobody(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		c.problem(w, r, http.StatusUnauthorized)
+		m := c.message(c.layout(titleOf(http.StatusUnauthorized)), http.StatusUnauthorized)
+		m.Link = page.Href(c.link(loginTo(nextOf(path.Dir(below(r)), "")))) // the page that has the form
+		c.show(w, r, http.StatusUnauthorized, m)
 		return
 	}
-	to := loginPath
-	if next := nextOf(below(r), r.URL.RawQuery); next != "" && next != approvalsPath {
-		to += "?" + url.Values{nextField: {next}}.Encode()
+	c.redirect(w, loginTo(nextOf(below(r), r.URL.RawQuery)))
+}
+
+// loginTo is the path of a login that leads to a path; "" is the inbox.
+func loginTo(next string) string {
+	if next == "" || next == approvalsPath {
+		return loginPath
 	}
-	c.redirect(w, to)
+	return loginPath + "?" + url.Values{nextField: {next}}.Encode()
 }
 
 // file serves what pages load. A browser asks each time whether it has changed.

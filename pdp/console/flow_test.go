@@ -129,12 +129,18 @@ func (f *flow) api(who, method, path, body string, into any) {
 // asks has an agent ask for a tool, and returns the id of the approval request that waits then.
 func (f *flow) asks(agent, tool, arguments string) string {
 	f.t.Helper()
+	return f.asksIn(agent, tool, `{"arguments":`+arguments+`,"purpose":"Release 1.4"}`)
+}
+
+// asksIn is asks with the whole context.
+func (f *flow) asksIn(agent, tool, context string) string {
+	f.t.Helper()
 	var told struct {
 		Approval struct{ ID, Status string }
 	}
 	f.api("gateway", http.MethodPost, "/v1/authorize", fmt.Sprintf(`{"tenant_id":"default",
 		"actor":{"actor_id":%q,"actor_type":"agent"},"action":"tool.invoke","resource":{"type":"tool","id":%q},
-		"context":{"arguments":%s,"purpose":"Release 1.4"}}`, agent, tool, arguments), &told)
+		"context":%s}`, agent, tool, context), &told)
 	if told.Approval.Status != "pending" {
 		f.t.Fatalf("%s asks for %s: %+v", agent, tool, told)
 	}

@@ -276,3 +276,32 @@ func TestBrowserSameFormTwice(t *testing.T) {
 	}
 	p.Expect("load failed: Fetch 409")
 }
+
+// TestBrowserShortcuts presses the keys that a script listens for. None of them says anything by itself.
+func TestBrowserShortcuts(t *testing.T) {
+	t.Parallel()
+	f := openFlow(t)
+	first, second := f.push("agent-release"), f.push("agent-nightly")
+	p := f.open("alice")
+	p.Press("j", "j", "k")
+	if at := p.Focus(); at.Role != "link" || !strings.Contains(at.Name, "agent-release") {
+		t.Errorf("after j, j and k the focus is at %v", at)
+	}
+	p.Loads(func() { p.Press("Enter") })
+	p.Type("ad")                  // of the reason
+	p.Press("Escape", "a", "Tab") // to Approve, and on
+	if at := p.Focus(); at.Name != "Deny" {
+		t.Errorf("after a and Tab the focus is at %v", at)
+	}
+	p.Press("a", "d", "a", "?")
+	p.Loads(func() { p.Press("j") }) // to the next one
+	if p.Path() != "/console/approvals/"+second {
+		t.Errorf("after j at %s", p.Path())
+	}
+	p.Press("Escape", "a") // there is no reason yet
+	if at := p.Focus(); at.Name != "Reason" {
+		t.Errorf("without a reason the focus is at %v", at)
+	}
+	f.untouched(first)
+	f.untouched(second)
+}

@@ -75,7 +75,7 @@ func judgeDrift(answer *http.Response) driftAnswer {
 	if text, err := io.ReadAll(io.LimitReader(answer.Body, 16<<10)); err == nil {
 		_ = json.Unmarshal(text, &problem) // without it the status must do
 	}
-	a := driftAnswer{why: fmt.Sprintf("%d %s", answer.StatusCode, shortened(visible.Text(problem.Detail), 300)), again: true}
+	a := driftAnswer{why: fmt.Sprintf("%d %s", answer.StatusCode, shortened(visible.Quoted(problem.Detail), 300)), again: true}
 	switch answer.StatusCode {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge,
 		http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:

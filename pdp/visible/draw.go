@@ -10,12 +10,17 @@ import (
 
 // drawer makes the pieces of one line after the other, and remembers what is odd in them.
 type drawer struct {
+	lines       []string
 	backslash   string
-	single      bool // there is but one line
 	rightToLeft bool
+	escapedRTL  bool // a letter from right to left was escaped as one that is alike
 	odd
 	pieces []Piece
 	run    strings.Builder // of plain characters, which become a piece
+}
+
+func newDrawer(text, backslash string) *drawer {
+	return &drawer{lines: strings.Split(text, "\n"), backslash: backslash, odd: odd{hidden: map[string]int{}}}
 }
 
 // line draws one line, or several that are empty, and returns how many.
@@ -41,6 +46,7 @@ func (d *drawer) draw(line string) {
 		switch {
 		case len(alike) > 0 && alike[0].at == at:
 			d.add(Piece{c.escape(), Alike, alike[0].note})
+			d.escapedRTL = d.escapedRTL || rightToLeft(c)
 			alike = alike[1:]
 			on = stack{}
 		case c.rune == ' ' || c.rune == '\t':
@@ -80,11 +86,17 @@ func (d *drawer) plain(c char) {
 		d.run.WriteString(d.backslash)
 		return
 	}
-	if c.rune >= 0x590 && !d.rightToLeft && unicode.IsLetter(c.rune) { // no such letter comes before
-		p, _ := bidi.LookupString(c.bytes)
-		d.rightToLeft = p.Class() == bidi.R || p.Class() == bidi.AL
-	}
+	d.rightToLeft = d.rightToLeft || rightToLeft(c)
 	d.run.WriteString(c.bytes)
+}
+
+// rightToLeft reports whether a letter is written from right to left, whatever is around it.
+func rightToLeft(c char) bool {
+	if c.rune < 0x590 || !unicode.IsLetter(c.rune) { // no such letter comes before
+		return false
+	}
+	p, _ := bidi.LookupString(c.bytes)
+	return p.Class() == bidi.R || p.Class() == bidi.AL
 }
 
 // escape adds a character that must be escaped, as often as it is there.
@@ -108,7 +120,7 @@ func (d *drawer) space(text string, begins bool) int {
 	case len(all) > mostSpaces:
 		d.spaces = max(d.spaces, len(all))
 		d.add(Piece{counted(spaces, tabs), Spaces, spacesInWords(spaces, tabs)})
-	case len(all) == len(text) || begins && d.single: // nobody would see them
+	case len(all) == len(text) || begins && len(d.lines) == 1: // nobody would see them
 		d.add(Piece{strings.NewReplacer(" ", "␣", "\t", indent).Replace(all), Spaces, spacesInWords(spaces, tabs)})
 	default:
 		for _, r := range all {

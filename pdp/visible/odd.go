@@ -47,27 +47,37 @@ func (o *odd) wordNote(note string) {
 	}
 }
 
-// words are sentences about all of it, and about the lines that are cut or left out.
-func (o *odd) words(cut, left int) (notes []string) {
-	notes = append(notes, o.mixed...)
-	say := func(n int, format string, args ...any) {
-		if n > 0 {
-			notes = append(notes, fmt.Sprintf(format, args...))
-		}
-	}
-	say(o.mixedMore, "%s of mixed letters", plural(o.mixedMore, "more word"))
+// all are sentences about all of it, and about the lines that are cut or left out.
+func (o *odd) all(cut, left int) []string {
+	notes := o.words()
 	hidden := 0
 	for _, n := range o.hidden {
 		hidden += n
 	}
-	say(hidden, "%s that cannot be seen: %s", plural(hidden, "character"), o.namesInWords())
-	say(o.broken, "%s no UTF-8", pluralVerb(o.broken, "byte", "is", "are"))
-	say(o.marks, "%s on a letter that has enough of them, or on none", pluralVerb(o.marks, "mark", "stands", "stand"))
-	say(o.spaces, "%s in a row", plural(o.spaces, "space"))
-	say(o.empty, "%s in a row", plural(o.empty, "empty line"))
-	say(cut, "%s too long and cut", pluralVerb(cut, "line", "is", "are"))
-	say(left, "%s not shown", pluralVerb(left, "more line", "is", "are"))
-	return notes
+	notes = say(notes, hidden, "%s that cannot be seen: %s", plural(hidden, "character"), o.namesInWords())
+	notes = say(notes, o.broken, "%s no UTF-8", pluralVerb(o.broken, "byte", "is", "are"))
+	notes = say(notes, o.marks, "%s on a letter that has enough of them, or on none", pluralVerb(o.marks, "mark", "stands", "stand"))
+	notes = append(notes, o.spacesInRow()...)
+	notes = say(notes, cut, "%s too long and cut", pluralVerb(cut, "line", "is", "are"))
+	return say(notes, left, "%s not shown", pluralVerb(left, "more line", "is", "are"))
+}
+
+// words are sentences about words of mixed letters.
+func (o *odd) words() []string {
+	return say(slices.Clone(o.mixed), o.mixedMore, "%s of mixed letters", plural(o.mixedMore, "more word"))
+}
+
+func (o *odd) spacesInRow() []string {
+	notes := say(nil, o.spaces, "%s in a row", plural(o.spaces, "space"))
+	return say(notes, o.empty, "%s in a row", plural(o.empty, "empty line"))
+}
+
+// say adds a sentence about so many of something, if there are any.
+func say(notes []string, n int, format string, args ...any) []string {
+	if n == 0 {
+		return notes
+	}
+	return append(notes, fmt.Sprintf(format, args...))
 }
 
 func (o *odd) namesInWords() string {

@@ -53,15 +53,29 @@ func Of(text string) Shown { return of(text, `\\`) }
 // OfQuoted is [Of] for what [Quoted] is for.
 func OfQuoted(text string) Shown { return of(text, `\`) }
 
+// Notes say what [Text] and [Lines] do not show of a text: words of mixed letters, letters that are written from right to
+// left, and long spaces. They are printable ASCII.
+func Notes(text string) []string {
+	d := newDrawer(text, "")
+	for n := 0; n < len(d.lines); {
+		_, count := d.line(d.lines[n:])
+		n += count
+	}
+	notes := append(d.words(), d.spacesInRow()...)
+	if d.rightToLeft || d.escapedRTL {
+		notes = append(notes, "letters from right to left: they and the digits beside them may be read in another order than they stand in")
+	}
+	return notes
+}
+
 func of(text, backslash string) (s Shown) {
 	if text == "" {
 		return s
 	}
-	lines := strings.Split(text, "\n")
-	d := drawer{backslash: backslash, single: len(lines) == 1, odd: odd{hidden: map[string]int{}}}
+	d := newDrawer(text, backslash)
 	cutLines, left := 0, 0
-	for n := 0; n < len(lines); {
-		line, count := d.line(lines[n:])
+	for n := 0; n < len(d.lines); {
+		line, count := d.line(d.lines[n:])
 		n += count
 		if len(s.Lines) == mostLines {
 			s.More = append(s.More, line)
@@ -75,7 +89,7 @@ func of(text, backslash string) (s Shown) {
 		}
 	}
 	s.RightToLeft = d.rightToLeft
-	s.Notes = d.odd.words(cutLines, left)
+	s.Notes = d.all(cutLines, left)
 	return s
 }
 

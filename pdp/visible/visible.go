@@ -18,10 +18,10 @@ import (
 // Text writes what cannot be seen as JSON would escape it, a byte that is no UTF-8 as \xff, and a backslash as two. An id
 // may hold what moves a cursor, reverses text or hides it, and what is read must not be able to rewrite the screen it is
 // read on.
-func Text(text string) string { return but(text, "", `\`) }
+func Text(text string) string { return but(text, "", `\\`) }
 
 // Lines leaves a text its lines and tabs.
-func Lines(text string) string { return but(text, "\n\t", `\`) }
+func Lines(text string) string { return but(text, "\n\t", `\\`) }
 
 // Quoted is [Text] for JSON, and for words of ours in which the words of others are quoted as %q quotes them: a backslash
 // in it begins an escape, or is one of two already. JSON stays JSON of the same meaning.

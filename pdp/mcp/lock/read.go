@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -73,6 +74,8 @@ func Parse(text []byte) (File, error) {
 	return f, nil
 }
 
+func quoted(name string) string { return visible.Quoted(strconv.Quote(name)) }
+
 // reader goes through the text, and knows where it is.
 type reader struct {
 	text []byte
@@ -88,7 +91,7 @@ func (r *reader) wrongAt(offset int, pointer, detail, try string) error {
 	before := r.text[:min(offset, len(r.text))]
 	return &Error{
 		Line: 1 + bytes.Count(before, []byte("\n")), Column: 1 + utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]),
-		Pointer: visible.Text(pointer), Detail: detail, Try: try,
+		Pointer: visible.Quoted(pointer), Detail: detail, Try: try,
 	}
 }
 
@@ -117,7 +120,7 @@ func (r *reader) file() (f File, err error) {
 			f.Servers, err = entries(r, mostServers, "servers", r.server)
 			return err
 		}
-		return r.wrong(again, "%q is no member of a lock: it has version and servers", visible.Text(name))
+		return r.wrong(again, "%s is no member of a lock: it has version and servers", quoted(name))
 	})
 	if err != nil {
 		return f, err
@@ -150,7 +153,7 @@ func (r *reader) server(string) (s Server, err error) {
 		case "tools":
 			s.Tools, err = entries(r, mostTools, "tools", r.tool)
 		default:
-			err = r.wrong(again, "%q is no member of a server: it has instructions and tools", visible.Text(name))
+			err = r.wrong(again, "%s is no member of a server: it has instructions and tools", quoted(name))
 		}
 		return err
 	})
@@ -172,7 +175,7 @@ func (r *reader) tool(called string) (t Tool, err error) {
 		case "definition":
 			t, err = r.definition()
 		default:
-			err = r.wrong(again, "%q is no member of a tool: it has digest and definition", visible.Text(name))
+			err = r.wrong(again, "%s is no member of a tool: it has digest and definition", quoted(name))
 		}
 		return err
 	})
@@ -198,9 +201,9 @@ func (r *reader) definition() (Tool, error) {
 	}
 	var e *evaluation.Error
 	if errors.As(err, &e) {
-		return t, r.wrongAt(int(r.in.InputOffset())-len(v), string(r.in.StackPointer())+e.Pointer, "the definition cannot be used: "+visible.Text(e.Detail), again)
+		return t, r.wrongAt(int(r.in.InputOffset())-len(v), string(r.in.StackPointer())+e.Pointer, "the definition cannot be used: "+visible.Quoted(e.Detail), again)
 	}
-	return t, r.wrong(again, "%s", visible.Text(err.Error()))
+	return t, r.wrong(again, "%s", visible.Quoted(err.Error()))
 }
 
 func (r *reader) string() (string, error) {
@@ -244,7 +247,7 @@ func entries[V any](r *reader, most int, what string, read func(name string) (V,
 	err := r.object(func(name string) (err error) {
 		switch {
 		case len(all) > 0 && strings.Compare(last, name) > 0:
-			return r.wrong(again, "%q stands behind %q: %s are sorted by name", visible.Text(name), visible.Text(last), what)
+			return r.wrong(again, "%s stands behind %s: %s are sorted by name", quoted(name), quoted(last), what)
 		case len(all) == most:
 			return r.wrong("lock fewer", "there are more than %d %s", most, what)
 		}

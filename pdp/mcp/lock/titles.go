@@ -36,5 +36,5 @@ func (c Change) Title() string {
 	if c.With != "" {
 		text += " " + named(c.With)
 	}
-	return visible.Text(text)
+	return visible.Quoted(text)
 }

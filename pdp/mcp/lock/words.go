@@ -109,7 +109,7 @@ func (c Change) Lines() []string {
 	}
 	lines := difference(was(), is())
 	for i := range lines {
-		lines[i] = visible.Text(lines[i])
+		lines[i] = visible.Quoted(lines[i])
 	}
 	return lines
 }

@@ -29,7 +29,7 @@ func (f File) Text() []byte {
 	for i, name := range sorted(f.Servers) {
 		b = f.Servers[name].append(appendName(b, i, name))
 	}
-	text := jsontext.Value(visible.Text(string(append(b, "}}"...))))
+	text := jsontext.Value(visible.Quoted(string(append(b, "}}"...))))
 	_ = text.Indent(jsontext.WithIndent("  ")) // it is JSON
 	return append(text, '\n')
 }

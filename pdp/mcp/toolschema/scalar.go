@@ -144,4 +144,4 @@ func cut(text string) string {
 }
 
 // plain is text of others for a comment: on one line, and what it looks like.
-func plain(text string) string { return visible.Text(strings.ToValidUTF8(text, "\uFFFD")) }
+func plain(text string) string { return visible.Quoted(strings.ToValidUTF8(text, "\uFFFD")) }

@@ -15,7 +15,7 @@ import (
 // service's own, whatever names and values it holds: they break no line, and a name that could be read as more than a
 // name is in quotes.
 func (c *Call) question() string {
-	lines := []string{c.reason(), c.asks()}
+	lines := []string{visible.Text(c.reason()), c.asks()}
 	if c.besides.Len() > 0 {
 		lines = append(lines, "Besides: "+jsonText(c.besides.Value()))
 	}
@@ -30,7 +30,7 @@ func (c *Call) question() string {
 		lines = append(lines, fmt.Sprintf("Once approved it may be done %d times", c.of.Uses))
 	}
 	for n, line := range lines {
-		lines[n] = visible.Text(line)
+		lines[n] = visible.Quoted(line)
 	}
 	return strings.Join(lines, "\n")
 }

@@ -57,5 +57,5 @@ func (c approveCommand) preview(s cli.Streams, r inbox.Request) {
 	if c.JSON {
 		s.Out = s.Err
 	}
-	page{Streams: s}.print(r)
+	(&page{Streams: s}).print(r)
 }

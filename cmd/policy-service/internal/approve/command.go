@@ -14,6 +14,7 @@ import (
 	"policy-service/cmd/policy-service/internal/connection"
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/visible"
 )
 
 // Command is policy-service approvals.
@@ -108,7 +109,7 @@ func (at serverFlags) print(s cli.Streams, r inbox.Request) {
 		s.Print("%s", r.JSON)
 		return
 	}
-	page{Streams: s, flags: at}.print(r)
+	(&page{Streams: s, flags: at}).print(r)
 }
 
 // rulingReason is why an approver decides so.
@@ -141,13 +142,13 @@ func (at serverFlags) change(s cli.Streams, what string, f changing, id string, 
 }
 
 // standing is how an approval request stands, in one line.
-func standing(r inbox.Request) string {
-	line := fmt.Sprintf("approval %s is %s, version %d", r.ID, r.Status, r.Version)
+func standing(r inbox.Request) cli.Shown {
+	line := fmt.Sprintf("approval %s is %s, version %d", visible.Text(r.ID), visible.Text(r.Status), r.Version)
 	if r.Pending() {
 		line += fmt.Sprintf(": %d of %s", r.Approvals, cli.Plural(r.Quorum, "approval"))
 	}
 	if !r.ExpiresAt.IsZero() {
 		line += ", until " + cli.Time(r.ExpiresAt)
 	}
-	return line
+	return cli.Shown(line)
 }

@@ -7,6 +7,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/visible"
 )
 
 type listCommand struct {
@@ -58,17 +59,28 @@ func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 	}
 	table := s.Table()
 	table.Row("ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE", "MESSAGE")
+	var odd []string
 	for _, r := range all {
 		cells := []any{
 			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), cli.TimeOr(r.ExpiresAt, "-"),
 			r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
 		}
+		var about notes
 		for n := range cells {
-			cells[n] = cli.Cut(fmt.Sprint(cells[n]), longestCell)
+			cells[n] = about.cut(fmt.Sprint(cells[n]), longestCell)
 		}
 		table.Row(cells...)
+		for _, note := range about {
+			odd = append(odd, visible.Text(r.ID)+": "+note)
+		}
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, note := range odd {
+		s.Print("note  %s", cli.Shown(note))
+	}
+	return nil
 }
 
 // longestCell keeps a table readable.

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,10 +21,11 @@ import (
 
 // page shows an approval request to the person who decides about it. Nearly all of it was written by the program that
 // wants a yes. So none of it can act on the terminal, each value stays on its line, and a value that is too long is
-// cut, with a note there and at the end.
+// cut, with a note there and at the end. What is not what it looks like is said in a note below it.
 type page struct {
 	cli.Streams
 	flags serverFlags // of the commands at the end; without a server there are none
+	notes notes       // of what is in the row that comes next
 }
 
 const (
@@ -30,13 +33,29 @@ const (
 	longestValue = 100 // lines of the arguments, of the properties, …
 )
 
-// cut is a value as far as it is shown.
-func cut(text string) string { return cli.Cut(text, longestText) }
+// notes are sentences about what is not what it looks like, each once.
+type notes []string
 
-func (p page) print(r inbox.Request) {
-	p.line("approval", "%s", strings.TrimPrefix(standing(r), "approval "))
+// cut is a value as far as it is shown. There may be notes about all of it.
+func (n *notes) cut(text string, most int) cli.Shown {
+	n.add(text)
+	return cli.Cut(text, most)
+}
+
+func (n *notes) add(text string) {
+	for _, note := range visible.Notes(text) {
+		if !slices.Contains(*n, note) {
+			*n = append(*n, note)
+		}
+	}
+}
+
+func (p *page) cut(text string) cli.Shown { return p.notes.cut(text, longestText) }
+
+func (p *page) print(r inbox.Request) {
+	p.line("approval", "%s", strings.TrimPrefix(string(standing(r)), "approval "))
 	if r.Message != "" {
-		p.row("message", "%s", cut(r.Message))
+		p.row("message", "%s", p.cut(r.Message))
 	}
 	p.who(r)
 	p.what(r)
@@ -45,26 +64,31 @@ func (p page) print(r inbox.Request) {
 		continued = ", continued " + times(r.Continued)
 	}
 	p.row("needs", "%s of template %s; can be used %s, used %s%s",
-		cli.Plural(r.Quorum, "approval"), cut(r.Template), times(r.Uses), times(r.Used), continued)
+		cli.Plural(r.Quorum, "approval"), p.cut(r.Template), times(r.Uses), times(r.Used), continued)
 	for _, said := range r.Said {
-		p.row("said", "%s", sentence(said))
+		p.row("said", "%s", p.sentence(said))
 	}
-	p.row("filed", "%s, for tenant %s", cli.Time(r.FiledAt), cut(r.Tenant))
-	p.row("decision", "%s", cut(r.Decision))
+	p.row("filed", "%s, for tenant %s", cli.Time(r.FiledAt), p.cut(r.Tenant))
+	p.row("decision", "%s", p.cut(r.Decision))
 	if r.Link != "" {
-		p.line("open", "%s", cut(r.Link))
+		p.line("open", "%s", cli.Cut(r.Link, longestText))
 	}
 	p.commands(r)
 }
 
 // line prints text of ours. It stays on one line, from which it can be copied.
-func (p page) line(name, format string, args ...any) {
+func (p *page) line(name, format string, args ...any) {
 	p.Print("%-10s  %s", name, cli.Lines(fmt.Sprintf(format, args...)))
 }
 
-// row prints what others wrote. None of it may stand below our names, not even if the terminal breaks a line.
-func (p page) row(name, format string, args ...any) {
+// row prints what others wrote, and the notes about it. None of it may stand below our names, not even if the terminal
+// breaks a line.
+func (p *page) row(name, format string, args ...any) {
 	p.line(name, "%s", fold(fmt.Sprintf(format, args...)))
+	for _, note := range p.notes {
+		p.line("note", "%s", fold(note))
+	}
+	p.notes = nil
 }
 
 const (
@@ -77,7 +101,10 @@ func fold(text string) string {
 	column := 0
 	for _, r := range text {
 		width := 1
-		if r >= 0x1100 { // from here on there are some that take two
+		switch {
+		case unicode.In(r, unicode.Mn, unicode.Me): // on the letter before it
+			width = 0
+		case r >= 0x1100: // from here on there are some that take two
 			width = 2
 		}
 		if r == '\n' || column+width > besideNames {
@@ -93,18 +120,18 @@ func fold(text string) string {
 }
 
 // who shows who wants to do what, with what, and for whom.
-func (p page) who(r inbox.Request) {
+func (p *page) who(r inbox.Request) {
 	by, others := actors(r.Request)
-	p.row("asked by", "%s, through %s", cut(by), cut(cmp.Or(r.Requester, "-")))
+	p.row("asked by", "%s, through %s", p.actor(by), p.cut(cmp.Or(r.Requester, "-")))
 	for _, one := range others {
-		p.row("for", "%s", cut(one))
+		p.row("for", "%s", p.actor(one))
 	}
-	p.row("to do", "%s", cut(r.Request.Action.Name))
-	p.row("with", "%s", cut(named(r.Request.Resource)))
+	p.row("to do", "%s", p.cut(r.Request.Action.Name))
+	p.row("with", "%s", p.cut(named(r.Request.Resource)))
 }
 
 // what shows the rest of what was sent, the arguments first.
-func (p page) what(r inbox.Request) {
+func (p *page) what(r inbox.Request) {
 	short := p.value("arguments", r.Request.Context["arguments"])
 	short = p.value("context", without(r.Request.Context, "arguments")) || short
 	short = p.value("action", r.Request.Action.Properties) || short
@@ -112,7 +139,7 @@ func (p page) what(r inbox.Request) {
 	short = p.value("resource", r.Request.Resource.Properties) || short
 	short = p.value("says why", r.Justification) || short
 	if len(r.Unbound) > 0 {
-		p.row("not bound", "%s: the approval also counts with other values there", cut(strings.Join(r.Unbound, ", ")))
+		p.row("not bound", "%s: the approval also counts with other values there", p.cut(strings.Join(r.Unbound, ", ")))
 	}
 	if short {
 		p.Print("%s", p.Colour(cli.Yellow, "Not all of it is shown: some is too long. --json shows all."))
@@ -131,12 +158,12 @@ func without(members map[string]jsontext.Value, name string) jsontext.Value {
 }
 
 // value prints something that was sent, and reports whether it was cut.
-func (p page) value(name string, v jsontext.Value) (short bool) {
+func (p *page) value(name string, v jsontext.Value) (short bool) {
 	if len(v) == 0 || string(v) == "{}" {
 		return false
 	}
-	text, short := readable(v)
-	lines := strings.Split(visible.Lines(text), "\n")
+	text, short := p.notes.readable(v)
+	lines := strings.Split(visible.QuotedLines(text), "\n")
 	if more := len(lines) - longestValue; more > 0 {
 		lines, short = append(lines[:longestValue], fmt.Sprintf("… (and %s)", cli.Plural(more, "more line"))), true
 	}
@@ -144,8 +171,8 @@ func (p page) value(name string, v jsontext.Value) (short bool) {
 	return short
 }
 
-// readable is indented JSON, in which every text is short enough to be read.
-func readable(v jsontext.Value) (text string, short bool) {
+// readable is indented JSON, in which every text is short enough to be read. There may be notes about all of each.
+func (n *notes) readable(v jsontext.Value) (text string, short bool) {
 	var b bytes.Buffer
 	in := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))
 	// Names that are cut may be equal.
@@ -157,6 +184,7 @@ func readable(v jsontext.Value) (text string, short bool) {
 			return strings.TrimSuffix(b.String(), "\n"), short
 		}
 		if err == nil && token.Kind() == '"' {
+			n.add(token.String())
 			if beginning, left := cli.Shorten(token.String(), longestText); left > 0 {
 				token, short = jsontext.String(beginning+cli.More(left)), true
 			}
@@ -171,7 +199,7 @@ func readable(v jsontext.Value) (text string, short bool) {
 }
 
 // commands shows the commands that may come next.
-func (p page) commands(r inbox.Request) {
+func (p *page) commands(r inbox.Request) {
 	if p.flags.Server == "" {
 		return
 	}
@@ -190,9 +218,28 @@ func (p page) commands(r inbox.Request) {
 	}
 }
 
+// actor is somebody by name, or the JSON that stands in place of a name.
+type actor struct {
+	name string
+	json jsontext.Value
+}
+
+func (p *page) actor(a actor) cli.Shown {
+	if a.json == nil {
+		return p.cut(a.name)
+	}
+	text, left := cli.Shorten(string(a.json), longestText)
+	p.notes.add(text)
+	if shown := cli.Shown(visible.Quoted(text)); left == 0 {
+		return shown
+	} else {
+		return shown + cli.Shown(cli.More(left))
+	}
+}
+
 // actors are the one who acts, and those it acts for. If an agent is named, it acts for the subject.
-func actors(a inbox.Asked) (by string, others []string) {
-	by = named(a.Subject)
+func actors(a inbox.Asked) (by actor, others []actor) {
+	by = actor{name: named(a.Subject)}
 	if agent, ok := a.Context["agent"]; ok {
 		by, others = reference(agent), append(others, by)
 	}
@@ -207,31 +254,31 @@ func actors(a inbox.Asked) (by string, others []string) {
 
 // reference is the text for an entity of a request: Type/id for {"type", "id"}, the id for a string, and otherwise
 // the JSON itself.
-func reference(v jsontext.Value) string {
+func reference(v jsontext.Value) actor {
 	var e evaluation.Ref
 	if json.Unmarshal(v, &e) == nil && e.Type != "" {
-		return cli.Entity(e)
+		return actor{name: cli.Entity(e)}
 	}
 	var id string
 	if json.Unmarshal(v, &id) == nil && !strings.Contains(id, "/") { // an id with a slash would pass for a type and an id
-		return id
+		return actor{name: id}
 	}
-	return string(v)
+	return actor{json: v}
 }
 
-func sentence(said inbox.Said) string {
-	line := cut(said.By) + " " + cli.Cut(said.Decision, longestCell)
+func (p *page) sentence(said inbox.Said) cli.Shown {
+	line := p.cut(said.By) + " " + p.notes.cut(said.Decision, longestCell)
 	if said.To != "" {
-		line += " to " + cut(said.To)
+		line += " to " + p.cut(said.To)
 	}
 	if said.Gateway != "" {
-		line += ", by " + cli.Cut(said.Via, longestCell) + " through " + cut(said.Gateway)
+		line += ", by " + p.notes.cut(said.Via, longestCell) + " through " + p.cut(said.Gateway)
 	}
-	line += ", " + cli.Time(said.At)
+	line += cli.Shown(", " + cli.Time(said.At))
 	if !said.ValidUntil.IsZero() {
-		line += ", valid until " + cli.Time(said.ValidUntil)
+		line += cli.Shown(", valid until " + cli.Time(said.ValidUntil))
 	}
-	return line + ": " + cut(cmp.Or(said.Reason, "-"))
+	return line + ": " + p.cut(cmp.Or(said.Reason, "-"))
 }
 
 func times(n int) string {

@@ -30,24 +30,24 @@ func policiesOf(r decisionlog.Recorded) []string {
 
 // String is the record without what could act on a terminal: ids are whatever a caller sent.
 func (l recordLine) String() string {
-	words := []string{fmt.Sprintf("%6d", l.Sequence), l.ID, l.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
+	words := []string{fmt.Sprintf("%6d", l.Sequence), visible.Text(l.ID), l.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	switch {
 	case l.Event != "":
-		words = append(words, l.Event, string(l.Details))
+		words = append(words, visible.Text(l.Event), visible.Quoted(string(l.Details)))
 	case l.Kind == decisionlog.KindBatch: // what its items inherit: it asks nothing itself
-		words = append(words, l.Kind, cmp.Or(l.Tenant, "-"))
+		words = append(words, visible.Text(l.Kind), visible.Text(cmp.Or(l.Tenant, "-")))
 	default:
 		subject, resource := cli.Entity(l.Names.Subject), cli.Entity(l.Names.Resource)
 		asked := fmt.Sprintf("%s %s %s", subject, cmp.Or(l.Names.Action.Name, "*"), resource)
-		words = append(words, fmt.Sprintf("%-7s", l.outcome()), cmp.Or(l.Tenant, "-"), asked)
+		words = append(words, fmt.Sprintf("%-7s", visible.Text(l.outcome())), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(asked))
 	}
 	if l.Reason != "" {
-		words = append(words, l.Reason)
+		words = append(words, visible.Text(l.Reason))
 	}
 	if policies := policiesOf(decisionlog.Recorded(l)); len(policies) > 0 {
-		words = append(words, "["+strings.Join(policies, " ")+"]")
+		words = append(words, visible.Text("["+strings.Join(policies, " ")+"]"))
 	}
-	return visible.Text(strings.TrimRight(strings.Join(words, "  "), " "))
+	return strings.TrimRight(strings.Join(words, "  "), " ")
 }
 
 // outcome is the answer to a question.

@@ -103,7 +103,7 @@ func (c showCommand) print(s cli.Streams, shown decisionlog.Shown, then []policy
 		s.Print("\n%s %s, %s:\n%s", p.Effect, p.ID, p.Position, cli.Lines(p.Text))
 	}
 	if note != "" {
-		s.Print("\n%s", note)
+		s.Print("\n%s", cli.Quoted(note))
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Strea
 			hue = cli.Yellow
 			warnings++
 		}
-		s.Print("%s", s.Colour(hue, p.String()))
+		s.Print("%s", s.Colour(hue, cli.Quoted(p.String())))
 	}
 	errors, odd := cli.Plural(len(problems)-warnings, "error"), cli.Plural(warnings, "warning")
 	switch {

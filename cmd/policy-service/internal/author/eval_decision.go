@@ -16,7 +16,7 @@ func printDecision(s cli.Streams, bundle *pdp.Bundle, request *evaluation.Reques
 		s.Print("  reason       %s", d.Reason)
 	}
 	for _, m := range d.Mismatch {
-		s.Print("  mismatch     %s: %s", m.Pointer, m.Detail)
+		s.Print("  mismatch     %s: %s", m.Pointer, cli.Quoted(m.Detail))
 	}
 	if d.ReasonUser != "" {
 		s.Print("  to the user  %s", d.ReasonUser)
@@ -42,7 +42,7 @@ func printDecision(s cli.Streams, bundle *pdp.Bundle, request *evaluation.Reques
 		s.Print("  required     %s: declare it in context.supported_obligations", t)
 	}
 	for _, o := range d.LeftOut {
-		s.Print("  left out     %s: %s", o.ID, o.Reason)
+		s.Print("  left out     %s: %s", o.ID, cli.Quoted(o.Reason))
 	}
 	if len(d.Determining) == 0 && d.Reason == "" && d.Explain == nil {
 		s.Print("  no permit applies; try --explain")
@@ -59,15 +59,15 @@ func printExplanation(s cli.Streams, e evaluation.Explanation) {
 	for _, p := range e.Policies {
 		s.Print("%-13s  %s %s (%s)", p.Verdict, p.Effect, p.ID, p.Position)
 		if p.Failed != "" {
-			s.Print("  failed       %s", strings.Join(strings.Fields(p.Failed), " "))
+			s.Print("  failed       %s", cli.Quoted(strings.Join(strings.Fields(p.Failed), " ")))
 		}
 		for _, a := range p.Attributes {
-			s.Print("  reads        %s: %s", a.Path, strings.ReplaceAll(string(a.Source), "_", " "))
+			s.Print("  reads        %s: %s", cli.Quoted(a.Path), strings.ReplaceAll(string(a.Source), "_", " "))
 		}
 	}
 }
 
-func verdict(s cli.Streams, request *evaluation.Request, allow bool) cli.Coloured {
+func verdict(s cli.Streams, request *evaluation.Request, allow bool) cli.Shown {
 	word := recorder.AnswerOf(request, evaluation.Decision{Allow: allow})
 	if allow {
 		return s.Colour(cli.Green, word)

@@ -19,9 +19,9 @@ func (r *results) print(s cli.Streams) error {
 		}
 		s.Print("%s %s: %s", s.Colour(cli.Red, "FAIL"), c.place(), c.Name)
 		for _, d := range c.differs {
-			s.Print("    %s", d)
+			s.Print("    %s", cli.Quoted(d))
 		}
-		s.Print("    try: %s", c.reproduce(r.dir))
+		s.Print("    try: %s", cli.Quoted(c.reproduce(r.dir)))
 	}
 	uncovered := r.uncovered()
 	for _, p := range uncovered {
@@ -137,7 +137,7 @@ func (r *results) junit() []byte {
 			Line:  c.Line,
 		}
 		if len(c.differs) > 0 {
-			line.Failure = &junitFailure{visible.Text(c.differs[0]), c.text(r.dir)}
+			line.Failure = &junitFailure{visible.Quoted(c.differs[0]), c.text(r.dir)}
 		}
 		suite.Cases = append(suite.Cases, line)
 	}
@@ -153,8 +153,8 @@ func (r *results) junit() []byte {
 func (c result) text(dir string) string {
 	var b bytes.Buffer
 	for _, d := range c.differs {
-		fmt.Fprintln(&b, visible.Text(d))
+		fmt.Fprintln(&b, visible.Quoted(d))
 	}
-	fmt.Fprint(&b, "try: ", visible.Text(c.reproduce(dir)))
+	fmt.Fprint(&b, "try: ", visible.Quoted(c.reproduce(dir)))
 	return b.String()
 }

@@ -1,8 +1,10 @@
 // Package cli is how a command speaks with the person or the program that runs it: the flags that hold a value
 // ([Given]), the lines, tables and JSON that it prints ([Streams]), and how it ends ([ExitCode]).
 //
-// Nothing that is printed can act on a terminal: every value of a line is made visible by itself, so that no value can
-// begin a line that looks like one of ours. The package knows no command.
+// Nothing that is printed can act on a terminal: every value of a line is made visible by itself, and once, so that no
+// value can begin a line that looks like one of ours. A string is taken for the words of somebody else, in which a
+// backslash is doubled. What has such words in quotes already is [Quoted], or [Lines]; so is an error, and whatever has
+// a String of its own. What is visible already is [Shown]. The package knows no command.
 package cli
 
 import (

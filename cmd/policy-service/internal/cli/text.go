@@ -17,11 +17,15 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// Lines are a text of several lines, which stay lines when they are printed.
+// Quoted is a text in which the words of others are in quotes, with escapes, as %q, JSON and policies write them; or a
+// text that is to be copied, such as a command. A backslash in it stays one.
+type Quoted string
+
+// Lines are a text of several lines, which stay lines when they are printed; otherwise they are [Quoted].
 type Lines string
 
-// Coloured is what [Streams.Colour] made: its text is visible already, and the marks in it are ours.
-type Coloured string
+// Shown is visible already, and the marks in it are ours.
+type Shown string
 
 // The colours of output, as ANSI has them.
 const (
@@ -31,12 +35,12 @@ const (
 )
 
 // Colour marks a text if a person looks at a terminal and does not object (https://no-color.org).
-func (s Streams) Colour(code string, text any) Coloured {
+func (s Streams) Colour(code string, text any) Shown {
 	text = visibleValue(text)
 	if !IsTerminal(s.Out) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return Coloured(fmt.Sprint(text))
+		return Shown(fmt.Sprint(text))
 	}
-	return Coloured(fmt.Sprintf("\x1b[%sm%s\x1b[0m", code, text))
+	return Shown(fmt.Sprintf("\x1b[%sm%s\x1b[0m", code, text))
 }
 
 // IsTerminal reports whether a person may be looking.
@@ -45,8 +49,8 @@ func IsTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// visibleValues escapes the control characters in what Printf is given, so that a text of somebody else's cannot steer
-// the terminal.
+// visibleValues escapes what cannot be seen in what Printf is given, so that a text of somebody else's cannot steer the
+// terminal.
 func visibleValues(values []any) []any {
 	all := make([]any, len(values))
 	for n, v := range values {
@@ -57,26 +61,31 @@ func visibleValues(values []any) []any {
 
 func visibleValue(v any) any {
 	switch v := v.(type) {
-	case Coloured:
+	case Shown:
 		return v
 	case Lines:
-		return visible.Lines(string(v))
-	case []byte:
-		return visible.Text(string(v))
+		return visible.QuotedLines(string(v))
+	case Quoted:
+		return visible.Quoted(string(v))
+	case []byte: // JSON
+		return visible.Quoted(string(v))
 	}
-	if k := reflect.ValueOf(v).Kind(); reflect.Bool <= k && k <= reflect.Float64 {
+	switch k := reflect.ValueOf(v).Kind(); {
+	case reflect.Bool <= k && k <= reflect.Float64:
 		return v
+	case k == reflect.String:
+		return visible.Text(fmt.Sprint(v))
 	}
-	return visible.Text(fmt.Sprint(v))
+	return visible.Quoted(fmt.Sprint(v))
 }
 
 // Cut is the beginning of a text that somebody else wrote, made visible, with a note of how much is left out.
-func Cut(text string, most int) string {
+func Cut(text string, most int) Shown {
 	short, left := Shorten(text, most)
 	if left == 0 {
-		return visible.Text(text)
+		return Shown(visible.Text(text))
 	}
-	return visible.Text(short) + More(left)
+	return Shown(visible.Text(short) + More(left))
 }
 
 // Shorten keeps at most so many characters, and says how many are left out.

@@ -60,7 +60,7 @@ func (c configCheck) Run(s cli.Streams) error {
 		return err
 	}
 	for _, mistake := range mistakes {
-		s.Print("%s", s.Colour(cli.Red, mistake))
+		s.Print("%s", s.Colour(cli.Red, cli.Quoted(mistake)))
 	}
 	if len(mistakes) > 0 {
 		s.Print("the gateway does not start with %s: %s; mend it and try again", c.File, cli.Plural(len(mistakes), "mistake"))

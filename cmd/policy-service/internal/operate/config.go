@@ -40,7 +40,7 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 		return err
 	}
 	for _, mistake := range mistakes {
-		s.Print("%s", s.Colour(cli.Red, mistake))
+		s.Print("%s", s.Colour(cli.Red, cli.Quoted(mistake)))
 	}
 	if len(mistakes) > 0 {
 		s.Print("%s cannot be served: %s; mend it and try again", c.File, cli.Plural(len(mistakes), "mistake"))
@@ -48,16 +48,20 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	}
 	told.Program.Checkpoints = s.Out
 	if _, err := server.New(told); err != nil {
-		s.Print("%s", s.Colour(cli.Yellow, fmt.Sprintf("%s: warning: %v", c.File, err)))
+		s.Print("%s", s.Colour(cli.Yellow, warning(c.File, err)))
 	}
 	if err := told.DecisionLog.Retain.Unsaid(); err != nil {
-		s.Print("%s", s.Colour(cli.Yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainBytes], err)))
+		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainBytes], err)))
 	}
 	if err := outlasted(told); err != nil {
-		s.Print("%s", s.Colour(cli.Yellow, fmt.Sprintf("%s: warning: %v", from[server.KeyRetainAge], err)))
+		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainAge], err)))
 	}
 	s.Print("%s has no mistakes", c.File)
 	return nil
+}
+
+func warning(place string, err error) cli.Quoted {
+	return cli.Quoted(fmt.Sprintf("%s: warning: %v", place, err))
 }
 
 // outlasted is what is wrong with retention for the bundle of a configuration. A bundle that does not load is no

@@ -84,9 +84,9 @@ func (c keysListCommand) Run(s cli.Streams) error {
 	table := s.Table()
 	table.Row("NAME", "ID", "TENANTS", "PERMISSIONS", "OBLIGATIONS", "PRINCIPAL", "ADDED", "REVOKED")
 	for _, k := range keys.List() {
-		principal := "-"
+		principal := cli.Quoted("-")
 		if k.Principal != (auth.Principal{}) {
-			principal = k.Principal.String()
+			principal = cli.Quoted(k.Principal.String())
 		}
 		permissions := joined(k.Permissions)
 		if k.Via != "" {

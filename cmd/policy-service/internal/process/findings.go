@@ -29,7 +29,7 @@ func printFindings(found []doctor.Finding, biting int, s cli.Streams) error {
 		if f.Try != "" {
 			message += "; " + f.Try
 		}
-		table.Row(how, f.Check, message)
+		table.Row(how, f.Check, cli.Quoted(message))
 	}
 	if err := table.Flush(); err != nil {
 		return err

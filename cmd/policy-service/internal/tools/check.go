@@ -126,7 +126,7 @@ func (k *checker) print(s cli.Streams) error {
 		} else {
 			problems++
 		}
-		s.Print("%s", s.Colour(hue, f.String()))
+		s.Print("%s", s.Colour(hue, cli.Quoted(f.String())))
 	}
 	for _, n := range k.shown {
 		s.Print("clients call %s:%s %s", n.server, n.tool, n.shown)

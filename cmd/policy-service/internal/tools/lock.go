@@ -154,13 +154,13 @@ func warnings(to io.Writer) *slog.Logger {
 // printChanges prints what is changed, and reports whether anything is.
 func printChanges(s cli.Streams, changes []lock.Change, none string) bool {
 	for _, c := range changes {
-		s.Print("%s", c.Title())
+		s.Print("%s", cli.Shown(c.Title()))
 		for _, line := range c.Lines() {
 			hue := cli.Red
 			if strings.HasPrefix(line, "+") {
 				hue = cli.Green
 			}
-			s.Print("  %s", s.Colour(hue, line))
+			s.Print("  %s", s.Colour(hue, cli.Shown(line)))
 		}
 	}
 	if len(changes) == 0 {

@@ -87,7 +87,7 @@ func words(err error) error {
 			return misshapen(e)
 		}
 	}
-	return errors.New("inputSchema: " + cut(visible.Text(err.Error()), mostWords))
+	return errors.New("inputSchema: " + cut(visible.Quoted(err.Error()), mostWords))
 }
 
 func outside(place string) error {

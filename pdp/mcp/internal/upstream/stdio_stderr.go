@@ -35,7 +35,7 @@ func logErrors(from io.Reader, to *slog.Logger) {
 		switch {
 		case text == "":
 		case allowed.AllowN(time.Now(), 1):
-			attrs := []slog.Attr{slog.String("line", visible.Text(text))}
+			attrs := []slog.Attr{slog.String("line", visible.Quoted(text))}
 			if left > 0 {
 				attrs = append(attrs, slog.Int("left_out_before", left))
 			}
