@@ -97,6 +97,9 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 const root = "/console"
 
 func (c *Console) routes() {
+	toInbox := func(w http.ResponseWriter, _ *http.Request) { c.redirect(w, approvalsPath) }
+	c.read("", toInbox)
+	c.read("/{$}", toInbox)
 	c.page(approvalsPath, (*visit).inbox)
 	c.page(approvalsPath+"/{id}", (*visit).request)
 	c.form(approvalsPath+"/{id}/decision", (*visit).decide)
@@ -117,10 +120,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch at := r.URL.Path; {
 	case !c.options.Secure && !atLoopback(r.Host): // a page elsewhere can have its own name lead here
 		c.problem(w, r, http.StatusMisdirectedRequest)
-		// The mux would send whoever asks for another path than the clean one to an address of its own making.
-	case at == root || at == root+"/":
-		c.redirect(w, approvalsPath)
-	case !strings.HasPrefix(at, root+"/") || r.URL.RawPath != "" || path.Clean(at) != at:
+	// The mux would send whoever asks for another path than the clean one to an address of its own making.
+	case r.URL.RawPath != "" || path.Clean(at) != at && at != root+"/":
 		c.problem(w, r, http.StatusNotFound)
 	default:
 		c.mux.ServeHTTP(w, r)

@@ -17,7 +17,7 @@ func TestHeadersAndMethods(t *testing.T) {
 	in := c.browser()
 	in.logIn("mia")
 	paths := map[string]string{ // what each allows; "" is 404
-		"": "*", "/": "*", "/approvals": "GET, HEAD", "/approvals/" + id: "GET, HEAD", "/approvals/nosuch": "GET, HEAD",
+		"": "GET, HEAD", "/": "GET, HEAD", "/approvals": "GET, HEAD", "/approvals/" + id: "GET, HEAD", "/approvals/nosuch": "GET, HEAD",
 		"/approvals/" + id + "/decision": "POST", "/approvals/" + id + "/revoke": "POST",
 		"/login": "GET, HEAD, POST", "/login/oidc": "GET", "/login/callback": "GET", "/logout": "POST",
 		"/style.css": "GET, HEAD", "/console.js": "GET, HEAD",

@@ -117,6 +117,9 @@ func (v *visit) fail(err error) {
 		v.w.Header().Set("Retry-After", "2")
 		v.problem(http.StatusServiceUnavailable)
 	default:
+		if v.r.Context().Err() != nil {
+			return // nobody waits for the answer
+		}
 		v.console.options.Log.ErrorContext(v.r.Context(), "the API does not answer the console", "error", err)
 		v.problem(http.StatusInternalServerError)
 	}

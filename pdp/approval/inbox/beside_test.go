@@ -1,10 +1,12 @@
 package inbox_test
 
 import (
+	"net/http"
 	"slices"
 	"testing"
 
 	"policy-service/pdp/approval/inbox"
+	"policy-service/pdp/httpclient"
 )
 
 // Who is asked, why, and what they may do.
@@ -33,11 +35,31 @@ func TestBesideARequest(t *testing.T) {
 
 	_, err = mia.Decide(t.Context(), id, inbox.Ruling{Decision: "delegate", To: `user::"eve"`, Reason: "away"})
 	must(t, err)
+	deciders, err := mia.Deciders(t.Context(), id)
+	must(t, err)
+	if !slices.Equal(deciders.Items, []string{`user::"eve"`}) || deciders.More {
+		t.Errorf("got %+v", deciders)
+	}
+	if _, err := pep.Deciders(t.Context(), id); httpclient.StatusOf(err) != http.StatusForbidden {
+		t.Errorf("got %v", err)
+	}
+	if _, found, err := mia.Previous(t.Context(), id); found || err != nil {
+		t.Errorf("got %v, %v", found, err)
+	}
+
 	for voted, want := range map[bool]string{true: "push", false: "pull"} {
 		page, err := mia.List(t.Context(), inbox.Filter{Voted: &voted}, "", 10)
 		must(t, err)
 		if len(page.Items) != 1 || page.Items[0].Request.Resource.ID != want || page.Next != "" {
 			t.Errorf("voted %v: got %+v", voted, page)
 		}
+	}
+
+	_, err = c.inbox("mia", c.URL).Decide(t.Context(), c.ids()["pull"], inbox.Ruling{Decision: "deny", Reason: "no"})
+	must(t, err)
+	c.asks("pull")
+	again, found, err := mia.Previous(t.Context(), c.ids()["pull"])
+	if err != nil || !found || again.Status != "denied" || again.Request.Resource.ID != "pull" {
+		t.Errorf("got %+v, %v, %v", again, found, err)
 	}
 }

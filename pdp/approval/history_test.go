@@ -1,0 +1,84 @@
+package approval_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/approval"
+)
+
+// Of all that were for the same the newest before is found, also after a start and after some were forgotten.
+func TestPreviousIsTheNewestBefore(t *testing.T) {
+	r, random := newRecord(), rand.New(rand.NewPCG(1, 2))
+	data := quick(t)
+	s, err := approval.Open(data, r.options())
+	must(t, err)
+	defer func() { must(t, s.Close()) }()
+	r.pass(time.Hour)
+	var all []approval.Approval
+	found := 0
+	for n := range 150 {
+		a := mustFile(t, s, question(fmt.Sprint(n), func(q *approval.ApprovalRequest) {
+			q.Subject = evaluation.Ref{Type: "user", ID: fmt.Sprint("u", random.IntN(8))}
+			q.Resource.ID = fmt.Sprint("r", random.IntN(2))
+			q.Tenant = []string{"acme", "other"}[random.IntN(2)]
+			q.Terms.Template = []string{"owner", "lead"}[random.IntN(2)]
+		}))
+		all = append(all, a)
+		switch random.IntN(3) {
+		case 0:
+			mustDecide(t, s, a.ID, by("mia"))
+		case 1:
+			mustDecide(t, s, a.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Deny})
+		}
+		if n == 75 {
+			must(t, s.Close())
+			s, err = approval.Open(data, r.options())
+			must(t, err)
+		}
+		one := all[random.IntN(len(all))]
+		want := ""
+		for _, other := range all {
+			now, known, err := s.Get(t.Context(), other.ID)
+			must(t, err)
+			same := other.Tenant == one.Tenant && other.Terms.Template == one.Terms.Template && other.Subject == one.Subject && other.Resource == one.Resource
+			if known && same && other.ID < one.ID && now.Status != approval.Pending && now.Status != approval.Denied {
+				want = other.ID
+			}
+		}
+		got, is, err := s.Previous(t.Context(), one, func(a approval.Approval) (bool, error) { return a.Status != approval.Denied, nil })
+		must(t, err)
+		if is != (want != "") || got.ID != want {
+			t.Fatalf("%d: got %v %q, want %q", n, is, got.ID, want)
+		}
+		if is {
+			found++
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d were found", found)
+	}
+}
+
+// What does it cost to find the one before among 100,000, and to read them all once after a start?
+func BenchmarkPreviousAmong100k(b *testing.B) {
+	r := newRecord()
+	s := mustOpen(b, filed(b, r), many(r))
+	start := time.Now()
+	s.Recall(b.Context())
+	recall := time.Since(start)
+	var last approval.Approval
+	for n := range 50 {
+		last = mustFile(b, s, question(fmt.Sprint("mine", n)))
+		mustDecide(b, s, last.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Deny})
+	}
+	for b.Loop() {
+		if _, found, err := s.Previous(b.Context(), last, func(approval.Approval) (bool, error) { return false, nil }); found || err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(recall.Milliseconds()), "ms-recall")
+}
