@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -19,12 +20,16 @@ type actor struct{ name, pointer string }
 func actors(a inbox.Asked) (by actor, others []actor) {
 	by = actor{named(a.Subject), "/subject/id"}
 	if agent, ok := a.Context["agent"]; ok {
-		by, others = actor{reference(agent), "/context/agent"}, append(others, by)
+		at := "/context/agent"
+		if agent.Kind() == '{' {
+			at += "/id"
+		}
+		by, others = actor{reference(agent), at}, append(others, by)
 	}
 	var chain []jsontext.Value
 	if json.Unmarshal(a.Context["on_behalf_of"], &chain) == nil {
-		for _, one := range chain {
-			others = append(others, actor{reference(one), "/context/on_behalf_of"})
+		for n, one := range chain {
+			others = append(others, actor{reference(one), fmt.Sprintf("/context/on_behalf_of/%d/id", n)})
 		}
 	}
 	return by, others

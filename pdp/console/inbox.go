@@ -110,7 +110,14 @@ func (v *visit) inbox() {
 	view := v.inboxView(l, got)
 	status := http.StatusOK
 	if err != nil {
-		if status = httpclient.StatusOf(err); status != http.StatusBadRequest {
+		switch status = httpclient.StatusOf(err); status {
+		case http.StatusBadRequest:
+		case http.StatusForbidden: // the page to which the login leads says more than that there is none
+			m := v.console.message(v.layout(titleOf(http.StatusNotFound)), http.StatusNotFound)
+			m.Says = append(m.Says, page.Of("You are logged in, but may not approve: "+detailOf(err)))
+			v.show(http.StatusNotFound, m)
+			return
+		default:
 			v.fail(err)
 			return
 		}
@@ -159,7 +166,7 @@ func (v *visit) filter(l look) page.Filter {
 
 func (v *visit) entry(r inbox.Request) page.Entry {
 	who, _ := actors(r.Request)
-	brief := func(text string) page.Text { return page.Line(text).Brief(briefName) }
+	brief := func(text string) page.Text { return page.Word(text).Brief(briefName) }
 	return page.Entry{
 		Link:     v.linkOf(r.ID),
 		Who:      brief(who.name),

@@ -237,7 +237,7 @@ func TestPageOfRequest(t *testing.T) {
 
 	body := alice.page("/console/approvals/" + id)
 	has(t, plain(body), "Waits for you 3 h 41 min left 0 of 1 approvals default · team-lead",
-		"agent-release wants to use github.push_code. (written by the policy)",
+		"agent-release wants to use github.push_code. (written by the policy, which may quote the request)",
 		"Who agent/agent-release through key:gateway",
 		"Does tool.invoke with tool/github.push_code",
 		`Arguments Name Value branch " main " repository " shop "`,

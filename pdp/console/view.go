@@ -21,7 +21,7 @@ type sheet struct {
 func (s *sheet) of(text string) page.Text { return s.counted(page.Of(text)) }
 
 // line is a text of the approval request that is a name.
-func (s *sheet) line(text string) page.Text { return s.counted(page.Line(text)) }
+func (s *sheet) line(text string) page.Text { return s.counted(page.Word(text)) }
 
 func (s *sheet) counted(t page.Text) page.Text {
 	if t.Odd() {
@@ -116,7 +116,7 @@ func (s *sheet) asks() page.Asks {
 	r := &s.f.approval
 	by, others := actors(r.Request)
 	a := page.Asks{
-		Message:  s.of(r.Message),
+		Message:  s.counted(page.Line(r.Message)), // one of several lines could pass for a row of ours
 		Who:      s.name(by.name, by.pointer),
 		Through:  s.line(r.Requester),
 		Does:     s.name(r.Request.Action.Name, "/action/name"),
@@ -153,6 +153,7 @@ func (s *sheet) parts() (all []page.Table) {
 			last = &then
 		}
 		if t := page.Members(part.caption, part.of(s.f.approval.Request), last); len(t.Rows) > 0 {
+			t.Agreed, t.Then = s.agreed()
 			s.tally(t)
 			all = append(all, t)
 		}
@@ -160,10 +161,22 @@ func (s *sheet) parts() (all []page.Table) {
 	return all
 }
 
+// agreed reports if people agreed to the last request like this one, and what became of it.
+func (s *sheet) agreed() (bool, page.Status) {
+	r := s.f.last
+	if r == nil {
+		return false, page.Unknown
+	}
+	then := page.StatusOf(r.Status)
+	lasting := slices.Contains([]page.Status{page.Approved, page.UsedUp, page.Expired}, then)
+	return lasting && r.Quorum > 0 && r.Approvals >= r.Quorum, then
+}
+
 func (s *sheet) tally(t page.Table) {
 	for _, row := range t.Rows {
 		s.counted(row.Name)
 		s.counted(row.Value.Text)
+		s.counted(row.Was.Text)
 	}
 }
 
@@ -179,7 +192,7 @@ func (s *sheet) lastOne() page.Last {
 	last := page.Last{Link: s.v.linkOf(r.ID), At: s.v.moment(r.FiledAt), Status: page.StatusOf(r.Status)}
 	if n := len(r.Said); n > 0 {
 		said := r.Said[n-1]
-		last.By, last.Decision = page.Line(said.By).Brief(briefName), decisionOf(said.Decision)
+		last.By, last.Decision = page.Word(said.By).Brief(briefName), decisionOf(said.Decision)
 		last.Reason = page.Line(said.Reason).Brief(briefMessage)
 	}
 	return last

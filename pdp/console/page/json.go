@@ -25,7 +25,7 @@ func JSON(v jsontext.Value) Value {
 		if err != nil {
 			return Value{Text: unreadable()}
 		}
-		return Value{Of(string(text)), true}
+		return Value{marked(Of(string(text)), `"`, quotation), true}
 	}
 	w := jsonLines{in: jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))}
 	if w.value(0) != nil {
@@ -177,20 +177,7 @@ func (w *jsonLines) quoted(text string) {
 	}
 	w.put(`"`)
 	for _, line := range whole(s.shown) {
-		for _, p := range line {
-			if p.Kind != visible.Plain {
-				w.line = append(w.line, p)
-				continue
-			}
-			for n, part := range strings.Split(p.Text, `"`) {
-				if n > 0 {
-					w.line = append(w.line, visible.Piece{Text: `\"`, Kind: visible.Spaces, Note: "a quotation mark of the text"})
-				}
-				if part != "" {
-					w.put(part)
-				}
-			}
-		}
+		w.line = append(w.line, markedLine(line, `"`, quotation)...)
 	}
 	w.put(`"`)
 }

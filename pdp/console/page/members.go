@@ -4,6 +4,8 @@ import (
 	"bytes"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/visible"
 )
 
 // Table is the members of an object that somebody sent.
@@ -12,6 +14,10 @@ type Table struct {
 	Rows    []Row
 	// Scrolls is set if the table is long, so that it has a box of its own.
 	Scrolls bool
+	// Agreed is set if people agreed the last time, and Then is what became of it: what is the same as something that
+	// nobody agreed to is no less to read.
+	Agreed bool
+	Then   Status
 }
 
 // Row is a member of an object, and how it differs from the last time.
@@ -64,7 +70,7 @@ func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 		}
 	}
 	for _, m := range members(now) {
-		row := Row{Name: Line(m.name), Value: JSON(m.value)}
+		row := Row{Name: m.shown(), Value: JSON(m.value)}
 		was, there := before[m.name]
 		delete(before, m.name)
 		switch {
@@ -80,7 +86,7 @@ func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 	}
 	for _, name := range names {
 		if was, left := before[name]; left {
-			t.Rows = append(t.Rows, Row{Name: Line(name), Change: Gone, Was: JSON(was)})
+			t.Rows = append(t.Rows, Row{Name: member{name: name}.shown(), Change: Gone, Was: JSON(was)})
 		}
 	}
 	t.Scrolls = len(t.Rows) > longTable
@@ -90,6 +96,15 @@ func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 type member struct {
 	name  string
 	value jsontext.Value
+	whole bool // it is not one of several, and has no name
+}
+
+// shown is the name of the member. An empty one is drawn, so that its row is none of the member above.
+func (m member) shown() Text {
+	if m.name != "" || m.whole {
+		return Line(m.name)
+	}
+	return Text{visible.Shown{Lines: [][]visible.Piece{{{Text: `""`, Kind: visible.Spaces, Note: "the empty name"}}}}}
 }
 
 // members are those of an object. What is no object, and what follows a mistake, is one member without a name.
@@ -99,7 +114,7 @@ func members(v jsontext.Value) (all []member) {
 	}
 	in := jsontext.NewDecoder(bytes.NewReader(v))
 	if in.PeekKind() != '{' {
-		return []member{{value: v}}
+		return []member{{value: v, whole: true}}
 	}
 	_, err := in.ReadToken()
 	for err == nil && in.PeekKind() != '}' {
@@ -110,11 +125,11 @@ func members(v jsontext.Value) (all []member) {
 		}
 		text := name.String()
 		if value, err = in.ReadValue(); err == nil {
-			all = append(all, member{text, value.Clone()})
+			all = append(all, member{name: text, value: value.Clone()})
 		}
 	}
 	if err != nil {
-		all = append(all, member{value: v})
+		all = append(all, member{value: v, whole: true})
 	}
 	return all
 }

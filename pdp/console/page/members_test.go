@@ -36,6 +36,8 @@ func TestMembers(t *testing.T) {
 		{"another type", `{"n":1}`, `{"n":"1"}`, "n: 1 last time: \"1\"\n"},
 		{"nothing the last time", `{"n":1}`, `null`, "n: 1 not there last time\n"},
 		{"nothing now", ``, `{"n":1}`, "n: not there now; last time: 1\n"},
+		{"a quotation mark of a text", `{"a":"1\" same as last time"}`, "", `a: "1\" same as last time"` + "\n"},
+		{"no name", `{"":1}`, "", `"": 1` + "\n"},
 		{"no object", `[1]`, "", ": [1]\n"},
 		{"no JSON", `{"a":1,]`, "", "a: 1\n: (this cannot be shown) // no JSON\n"},
 	} {
@@ -43,7 +45,9 @@ func TestMembers(t *testing.T) {
 		if test.last != "" {
 			last = value(test.last)
 		}
-		if got := said(t, page.Members("Arguments", *value(test.now), last)); got != test.want {
+		table := page.Members("Arguments", *value(test.now), last)
+		table.Agreed = true
+		if got := said(t, table); got != test.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", test.name, got, test.want)
 		}
 	}

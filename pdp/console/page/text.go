@@ -2,6 +2,7 @@ package page
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"policy-service/pdp/visible"
@@ -130,6 +131,43 @@ func cut(line []visible.Piece, most int) (beginning []visible.Piece, left bool) 
 		return beginning, true
 	}
 	return line, false
+}
+
+// Word is a name among words of ours, on one line: its spaces are drawn, so that it is one word and never goes on as
+// ours do.
+func Word(text string) Text {
+	return marked(Line(text), " ", visible.Piece{Text: "␣", Kind: visible.Spaces, Note: "a space"})
+}
+
+// quotation is what a quotation mark is within quotation marks: it does not end the text.
+var quotation = visible.Piece{Text: `\"`, Kind: visible.Spaces, Note: "a quotation mark of the text"}
+
+// marked is a text with a mark in place of each character of a kind.
+func marked(t Text, character string, mark visible.Piece) Text {
+	for _, lines := range [][][]visible.Piece{t.shown.Lines, t.shown.More} {
+		for n, line := range lines {
+			lines[n] = markedLine(line, character, mark)
+		}
+	}
+	return t
+}
+
+func markedLine(line []visible.Piece, character string, mark visible.Piece) (all []visible.Piece) {
+	for _, p := range line {
+		if p.Kind != visible.Plain {
+			all = append(all, p)
+			continue
+		}
+		for n, part := range strings.Split(p.Text, character) {
+			if n > 0 {
+				all = append(all, mark)
+			}
+			if part != "" {
+				all = append(all, visible.Piece{Text: part})
+			}
+		}
+	}
+	return all
 }
 
 // classOf is how a piece is drawn: "" as text.
