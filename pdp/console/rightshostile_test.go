@@ -65,19 +65,21 @@ func rightsHostileFiles(texts []string) map[string]string {
 	return files
 }
 
-// rightsPairs has two short texts stand together, to have fewer pages: a text that does not get out of its place leaves
-// the other one what it is.
-func rightsPairs(texts []string) (pairs []string) {
-	const short = 150
-	for n := 0; n < len(texts); n++ {
-		pair := texts[n]
-		if n+1 < len(texts) && len(pair) <= short && len(texts[n+1]) <= short {
+// rightsTogether has a few short texts stand together, to have fewer pages: a text that does not get out of its place
+// leaves the others what they are. A key's name has room for them.
+func rightsTogether(texts []string) (together []string) {
+	const few, room = 3, 120
+	n := 0
+	for _, text := range texts {
+		last := len(together) - 1
+		if n > 0 && n < few && len(together[last])+len(text) < room {
+			together[last] += " " + text
 			n++
-			pair += " " + texts[n]
+			continue
 		}
-		pairs = append(pairs, pair)
+		together, n = append(together, text), 1
 	}
-	return pairs
+	return together
 }
 
 type rightsHostileWorld struct {
@@ -89,7 +91,7 @@ type rightsHostileWorld struct {
 // the harmless one.
 func openRightsHostile(t testing.TB, options ...pdptest.Option) *rightsHostileWorld {
 	t.Helper()
-	texts := append([]string{rightsHarmless + " too", rightsHarmless}, rightsPairs(hostile.UTF8())...)
+	texts := append([]string{rightsHarmless + " too", rightsHarmless}, rightsTogether(hostile.UTF8())...)
 	w := newRightsWorld(t)
 	// Who asks with one text says something about the request with the next one.
 	grant := func(who, key, principal string, permissions ...auth.Permission) error {

@@ -2,8 +2,11 @@ package console_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"golang.org/x/net/html"
 
+	"policy-service/pdp"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/visible/hostile"
 )
 
@@ -153,6 +158,36 @@ func TestStalePagesDecideNothing(t *testing.T) {
 				t.Errorf("%s, then %s with another version: got %d", name, a.button, got.status)
 			}
 		}
+	}
+}
+
+// Whoever is no approver any more decides nothing by a page of before, and finds nothing there.
+func TestRightsThatAreGone(t *testing.T) {
+	t.Parallel()
+	w, dir := newRightsWorld(t), t.TempDir()
+	w.grants(rightsPerson{name: "approver", principal: "mia", tenants: []string{"*"}, permissions: []auth.Permission{auth.Approve}})
+	w.grants(rightsPerson{name: "asked", tenants: []string{"*"}, permissions: []auth.Permission{auth.Decide}})
+	write := func(name, text string) { rightsMust(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)) }
+	write("a.cedar", strings.ReplaceAll(rightsPolicies, `principal in team::"leads"`, `principal == user::"mia"`))
+	write("obligations.yaml", rightsObligations)
+	w.open(pdp.Dir(dir))
+	web := w.web(nil)
+	web.logIn(w.secret["approver"])
+	s := rightsState{name: "pending", tool: "one"}
+	id := w.makes(s)
+	form, ok := rightsTokenFor(web.get("/approvals/"+id), "/approvals/"+id+"/decision")
+	write("a.cedar", rightsPolicies)
+	rightsMust(t, w.Reload(t.Context()))
+	maps.Copy(form, rightsActions[0].form)
+	got := web.post("/approvals/"+id+"/decision", form)
+	if now := w.view(id, s); !ok || got.status != http.StatusNotFound || now.Version != 1 {
+		t.Errorf("got %d, and it is %+v", got.status, now)
+	}
+	if got := web.get("/approvals/" + id); got.status != http.StatusNotFound {
+		t.Errorf("the page is %d", got.status)
+	}
+	if rows := web.get("/approvals").rows(); len(rows) > 0 {
+		t.Errorf("the inbox has %q", rows)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"slices"
+	"time"
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
@@ -13,6 +14,9 @@ import (
 func (s *sheet) terms() page.Terms {
 	r := &s.f.approval
 	t := page.Terms{Uses: r.Uses, Used: r.Used, Continued: r.Continued}
+	if r.Pending() {
+		t.ValidFor, _ = time.ParseDuration(s.f.why.ValidFor) // what is none is not said
+	}
 	for _, pointer := range r.Unbound {
 		t.Unbound = append(t.Unbound, s.line(pointer))
 	}
