@@ -91,7 +91,7 @@ type rightsHostileWorld struct {
 // the harmless one.
 func openRightsHostile(t testing.TB, options ...pdptest.Option) *rightsHostileWorld {
 	t.Helper()
-	texts := append([]string{rightsHarmless + " too", rightsHarmless}, rightsTogether(hostile.UTF8())...)
+	texts := append([]string{rightsHarmless + "-too", rightsHarmless}, rightsTogether(hostile.UTF8())...)
 	w := newRightsWorld(t)
 	// Who asks with one text says something about the request with the next one.
 	grant := func(who, key, principal string, permissions ...auth.Permission) error {
@@ -142,7 +142,7 @@ func (w *rightsHostileWorld) files(n int, text string) (id string) {
 	id = w.asks(who, fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":%s,"actor_type":"agent","roles":[%s],%s:%s},
 		"action":%s,"resource":{"type":"tool","id":%s,"labels":{%s}},
 		"context":{"n":%d,"arguments":{%s,"3":%s},"note":%s,%s:%s,"justification":%s,"agent":{"type":"agent","id":%s},"on_behalf_of":[{"type":"user","id":%s}]}}`,
-		named(" a"), t, at("z"), t, named(" b"), named(" c"), members, n, members, whole, t, at("z"), t, t, named(" d"), named(" e")))
+		named("-a"), t, at("z"), t, named("-b"), named("-c"), members, n, members, whole, t, at("z"), t, t, named("-d"), named("-e")))
 	say := func(key, decision, to string) {
 		body := fmt.Sprintf(`{"decision":%q,"reason":%s`, decision, named(" r"))
 		if to != "" {

@@ -23,6 +23,9 @@ func (s *sheet) of(text string) page.Text { return s.counted(page.Of(text)) }
 // line is a text of the approval request that is a name.
 func (s *sheet) line(text string) page.Text { return s.counted(page.Word(text)) }
 
+// person is a name as policies have it, with quotation marks of its own.
+func (s *sheet) person(text string) page.Text { return s.counted(page.Line(text)) }
+
 func (s *sheet) counted(t page.Text) page.Text {
 	if t.Odd() {
 		s.heed.Odd++
@@ -192,7 +195,7 @@ func (s *sheet) lastOne() page.Last {
 	last := page.Last{Link: s.v.linkOf(r.ID), At: s.v.moment(r.FiledAt), Status: page.StatusOf(r.Status)}
 	if n := len(r.Said); n > 0 {
 		said := r.Said[n-1]
-		last.By, last.Decision = page.Word(said.By).Brief(briefName), decisionOf(said.Decision)
+		last.By, last.Decision = page.Line(said.By).Brief(briefName), decisionOf(said.Decision)
 		last.Reason = page.Line(said.Reason).Brief(briefMessage)
 	}
 	return last

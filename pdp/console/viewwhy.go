@@ -47,9 +47,9 @@ func decisionOf(name string) page.Label {
 
 func (s *sheet) vote(said inbox.Said) page.Vote {
 	return page.Vote{
-		By:       s.line(said.By),
+		By:       s.person(said.By),
 		Decision: decisionOf(said.Decision),
-		To:       s.line(said.To),
+		To:       s.person(said.To),
 		Reason:   s.of(said.Reason),
 		Via:      cmp.Or(vias[said.Via], "a way that this page does not know"),
 		Gateway:  s.line(said.Gateway),
@@ -63,7 +63,7 @@ func (s *sheet) others() page.Deciders {
 	d := page.Deciders{Known: s.f.noDeciders == nil && s.f.approval.Pending(), More: s.f.deciders.More}
 	for _, person := range s.f.deciders.Items {
 		if person != s.v.me.Principal {
-			d.People = append(d.People, s.line(person))
+			d.People = append(d.People, s.person(person))
 		}
 	}
 	return d
