@@ -28,11 +28,12 @@ const (
 	nextField = "next"
 )
 
-// loginPage shows how to log in. Whoever is in already goes on.
+// loginPage shows how to log in. Whoever has logged in already goes on. A certificate is no login: whoever has one may want
+// to be somebody else, because no certificate lets its holder approve.
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	next := safeNext(query.Get(nextField))
-	if v := c.recognize(w, r); v != nil && v.ask() == nil {
+	if v := c.recognize(w, r); v != nil && v.session != nil && v.ask() == nil {
 		v.redirect(next)
 		return
 	}
