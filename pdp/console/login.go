@@ -85,8 +85,12 @@ const (
 	byOIDC = "oidc"
 )
 
-// refused logs an attempt to log in. Why is a text of ours, and holds nothing that was sent.
+// refused logs an attempt to log in. Why is a text of ours, and holds nothing that was sent. Whoever is refused again and
+// again does not fill the log.
 func (c *Console) refused(r *http.Request, by, why string) {
+	if c.refusals.take(addressOf(r)) > 0 {
+		return
+	}
 	c.options.Log.InfoContext(r.Context(), "a login to the console was refused", "by", by, "address", host(r), "why", why)
 }
 
