@@ -120,6 +120,9 @@ func TestPagesOfInbox(t *testing.T) {
 	body := alice.page("/console/approvals")
 	has(t, body, `50+`, `href="/pdp/console/approvals/`+ids[0]+`"`, `href="/pdp/console/approvals/`+ids[49]+`"`, `rel="next"`)
 	hasNot(t, body, ids[50], "First page")
+	if len(body) > 200<<10 {
+		t.Errorf("a page of the inbox has %d bytes", len(body))
+	}
 	_, rest, _ := strings.Cut(body, `<nav class="pages"`)
 	_, rest, _ = strings.Cut(rest, `href="`)
 	next, _, _ := strings.Cut(rest, `"`)

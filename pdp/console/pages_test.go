@@ -242,7 +242,7 @@ func TestPageOfRequest(t *testing.T) {
 		"Does tool.invoke with tool/github.push_code",
 		`Arguments Name Value branch " main " repository " shop "`,
 		`Says " Release 1.4 " — written by whoever asks —`,
-		"Binds exactly this, once", "Why asked ask-lead ( obligations.yaml:1:1 ), from production-who ( tools.cedar:1:1 )")
+		"Binds exactly this, once, for 15 min after it is approved", "Why asked ask-lead ( obligations.yaml:1:1 ), from production-who ( tools.cedar:1:1 )")
 	has(t, body, "<title>Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
 	hasNot(t, plain(body), "Revoke", "You cannot", "The last time")
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"policy-service/pdp/console/browsertest"
@@ -95,8 +96,8 @@ func TestPictures(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	flowMust(t, err)
-	if got := string(txtar.Format(pages)); got != string(want) {
-		t.Errorf("the pictures are out of date: go test ./pdp/console -run TestPictures -update-pictures\n%s", got)
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(string(txtar.Format(pages)), "\n")); diff != "" {
+		t.Errorf("the pictures are out of date: go test ./pdp/console -run TestPictures -update-pictures (-then +now)\n%s", diff)
 	}
 	shown, err := os.ReadFile("README.md")
 	flowMust(t, err)

@@ -1,16 +1,12 @@
 package console
 
 import (
-	"cmp"
-	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
-	"policy-service/pdp/httpclient"
 )
 
 // sheet makes the page of one approval request, and counts what a person should heed.
@@ -187,135 +183,4 @@ func (s *sheet) lastOne() page.Last {
 		last.Reason = page.Line(said.Reason).Brief(briefMessage)
 	}
 	return last
-}
-
-func (s *sheet) terms() page.Terms {
-	r := &s.f.approval
-	t := page.Terms{Uses: r.Uses, Used: r.Used, Continued: r.Continued}
-	for _, pointer := range r.Unbound {
-		t.Unbound = append(t.Unbound, s.line(pointer))
-	}
-	return t
-}
-
-func (s *sheet) reasons() page.Why {
-	w := page.Why{Known: s.f.noWhy == nil, Decision: page.IDOf(s.f.approval.Decision)}
-	if !w.Known {
-		return w
-	}
-	w.Obligation = page.Place{Name: s.line(s.f.why.Obligation.Name), At: s.line(s.f.why.Obligation.At)}
-	for _, p := range s.f.why.Policies {
-		w.Policies = append(w.Policies, page.Place{Name: s.line(p.ID), At: s.line(p.At)})
-	}
-	return w
-}
-
-// vias are the ways by which votes come, in words.
-var vias = map[string]page.Label{"api": "API", "console": "console", "form": "form"}
-
-// decisions are what people say, in words.
-var decisions = map[string]page.Label{approve: "approved", deny: "denied", delegate: "delegated", revoke: "revoked"}
-
-func decisionOf(name string) page.Label {
-	return cmp.Or(decisions[name], "said something that this page does not know")
-}
-
-func (s *sheet) vote(said inbox.Said) page.Vote {
-	return page.Vote{
-		By:       s.line(said.By),
-		Decision: decisionOf(said.Decision),
-		To:       s.line(said.To),
-		Reason:   s.of(said.Reason),
-		Via:      cmp.Or(vias[said.Via], "a way that this page does not know"),
-		Gateway:  s.line(said.Gateway),
-		At:       s.v.moment(said.At),
-		Until:    s.v.moment(said.ValidUntil),
-	}
-}
-
-// others are who else may decide.
-func (s *sheet) others() page.Deciders {
-	d := page.Deciders{Known: s.f.noDeciders == nil && s.f.approval.Pending(), More: s.f.deciders.More}
-	for _, person := range s.f.deciders.Items {
-		if person != s.v.me.Principal {
-			d.People = append(d.People, s.line(person))
-		}
-	}
-	return d
-}
-
-// beside are the approval requests before and after this one in the inbox. If it is not there, the first one is after it.
-func (s *sheet) beside() (prev, next page.Href) {
-	items := s.f.waiting.Items
-	n := slices.IndexFunc(items, func(r inbox.Request) bool { return r.ID == s.f.approval.ID })
-	if n > 0 {
-		prev = s.v.linkOf(items[n-1].ID)
-	}
-	if n+1 < len(items) {
-		next = s.v.linkOf(items[n+1].ID)
-	}
-	return prev, next
-}
-
-// withheld reports if the API does not tell the person, which is no failure.
-func withheld(err error) bool {
-	status := httpclient.StatusOf(err)
-	return status == http.StatusNotFound || status == http.StatusForbidden
-}
-
-// forms are what the person may do. Only what the API lets them do has a button.
-func (s *sheet) forms(tried attempt) page.Forms {
-	r := &s.f.approval
-	below := approvalsPath + "/" + r.ID
-	form := func(path string) page.Form {
-		token := s.v.token(http.MethodPost, path, r.ID, r.Version)
-		return page.Form{Action: page.Href(s.v.link(path)), Token: page.Token(token)}
-	}
-	f := page.Forms{Decision: form(below + "/decision"), Revocation: form(below + "/revoke"), Version: r.Version}
-	if s.f.noWhy != nil {
-		f.Not = []page.Not{{What: "decide", Why: page.Of("the service does not say at the moment what you may do; load the page again")}}
-		return f
-	}
-	may := func(what string) bool { return slices.Contains(s.f.why.You.May, what) }
-	f.Approve, f.Deny, f.Delegate, f.Revoke = may(approve), may(deny), may(delegate), may(revoke)
-	f.Not = s.not()
-	for _, person := range s.f.deciders.Items {
-		if page.Line(person).Plain() && person != s.v.me.Principal {
-			f.Offer = append(f.Offer, page.Typed(person))
-		}
-	}
-	f.Missing = tried.missing
-	if tried.decision == delegate {
-		f.Delegating, f.Person, f.ToReason = true, page.Typed(tried.to), page.Typed(tried.reason)
-	} else {
-		f.Reason = page.Typed(tried.reason)
-	}
-	return f
-}
-
-// not are the buttons that are missing, and why: of those that make sense as the approval request is now.
-func (s *sheet) not() (all []page.Not) {
-	sensible := map[string][]string{"pending": {approve, deny, delegate}, "approved": {revoke}}[s.f.approval.Status]
-	why := map[string][]string{}
-	var order []string
-	for _, one := range s.f.why.You.Not {
-		if !slices.Contains(sensible, one.Decision) || one.Decision == delegate && !s.f.approval.Delegable {
-			continue
-		}
-		if why[one.Detail] == nil {
-			order = append(order, one.Detail)
-		}
-		why[one.Detail] = append(why[one.Detail], one.Decision)
-	}
-	for _, detail := range order {
-		all = append(all, page.Not{What: acts[strings.Join(why[detail], " ")], Why: page.Of(detail)})
-	}
-	return all
-}
-
-// acts are what cannot be done, in words.
-var acts = map[string]page.Label{
-	"approve": "approve", "deny": "deny", "delegate": "delegate", "revoke": "revoke",
-	"approve deny": "approve or deny", "approve delegate": "approve or delegate", "deny delegate": "deny or delegate",
-	"approve deny delegate": "approve, deny or delegate",
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -66,6 +68,27 @@ func TestConsoleLinks(t *testing.T) {
 	if completed := <-told; !strings.Contains(completed, link) {
 		t.Errorf("a webhook is told %s", completed)
 	}
+}
+
+// An MCP client that shows no forms leads the person who may decide to the console. Nobody else is told where that is.
+func TestConsoleByElicitation(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t, withConsole(server.ConsoleConfig{PublicURL: "https://pdp.example.com/pdp/console"}))
+	id := c.asks("pep", tool("push", push)).Approval.ID
+	shown := make(chan mcp.ElicitParams, 1)
+	g := openGateway(t, "", func(p *mcp.ElicitParams) *mcp.ElicitResult {
+		shown <- *p
+		return &mcp.ElicitResult{Action: "accept"}
+	})
+	message := c.message("mia", id, "elicitation?form=url", http.StatusOK)
+	g.elicit(t, message, id)
+	got := <-shown
+	if got.Mode != "url" || got.URL != "https://pdp.example.com/pdp/console/approvals/"+id || got.ElicitationID != id || !strings.Contains(got.Message, "push") {
+		t.Errorf("got %+v", got)
+	}
+	c.message("pep", id, "elicitation?form=url", http.StatusForbidden)
+	without := openCounter(t)
+	without.message("mia", without.asks("pep", tool("push", push)).Approval.ID, "elicitation?form=url", http.StatusBadRequest)
 }
 
 // What opens the console opens nothing else, and ends with the key.

@@ -2,6 +2,8 @@ package broker
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
@@ -17,6 +19,8 @@ type Why struct {
 	// decision is gone or cannot be read.
 	Policies []WhyPolicy `json:"policies,omitzero"`
 	Decision string      `json:"decision"`
+	// ValidFor is how long an approval counts, from the vote that makes it one, as policies write it: 10m.
+	ValidFor string `json:"valid_for"`
 	// Alike are texts in the request that look like a known id. There are none if the caller may not know such ids.
 	Alike []Alike `json:"alike"`
 }
@@ -37,7 +41,7 @@ type WhyPolicy struct {
 // may have decisions explained. Whoever asks for something could otherwise guess which ids there are.
 func (s *Seen) Why() Why {
 	a := s.Approval
-	w := Why{Obligation: WhyObligation{Name: a.Obligation}, Decision: a.Decision, Alike: []Alike{}}
+	w := Why{Obligation: WhyObligation{Name: a.Obligation}, Decision: a.Decision, ValidFor: span(a.Terms.ValidFor), Alike: []Alike{}}
 	if !s.decides && !s.voted && !s.by.caller.May(auth.Explain) {
 		return w
 	}
@@ -78,4 +82,15 @@ func (b *Broker) recordOf(a approval.Approval) *decisionlog.Recorded {
 		return nil
 	}
 	return r
+}
+
+// span is a length of time as policies write it.
+func span(d time.Duration) string {
+	text := d.String()
+	for _, none := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, none) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }

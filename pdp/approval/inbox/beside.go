@@ -42,8 +42,10 @@ type Why struct {
 	// Policies determined the decision that waits; nil if the caller may not know them, or nobody knows them any more.
 	Policies []WhyPolicy `json:"policies"`
 	Decision string      `json:"decision"`
-	You      You         `json:"you"`
-	Alike    []Alike     `json:"alike"`
+	// ValidFor is how long an approval counts, such as 10m; "" if the server does not say.
+	ValidFor string  `json:"valid_for"`
+	You      You     `json:"you"`
+	Alike    []Alike `json:"alike"`
 }
 
 // WhyPolicy is a policy, and its place as file:line:column, "" if it is not known.

@@ -1,5 +1,7 @@
 package page
 
+import "time"
+
 // Request is the page of one approval request: all that a person needs to decide about it.
 type Request struct {
 	Layout Layout
@@ -65,8 +67,13 @@ type Last struct {
 type Terms struct {
 	Uses, Used int
 	Continued  int
-	Unbound    []Text
+	// ValidFor is how long an approval counts that is to be given; 0 if nobody says.
+	ValidFor time.Duration
+	Unbound  []Text
 }
+
+// Span is how long an approval counts, in words.
+func (t Terms) Span() string { return Span(t.ValidFor) }
 
 // Why is why people are asked. It is not Known if the API did not say.
 type Why struct {

@@ -137,6 +137,24 @@ func (c *Call) Elicitation(f Form, now time.Time) Message {
 	}
 }
 
+// addressParams are the parameters of elicitation/create in the mode url.
+type addressParams struct {
+	Mode    string `json:"mode"`
+	ID      string `json:"elicitationId"`
+	URL     string `json:"url"`
+	Message string `json:"message"`
+}
+
+// AtAddress is a whole elicitation/create that sends an approver to a page, where they log in and decide.
+func (c *Call) AtAddress(url string) Message {
+	return Message{
+		Version: version,
+		ID:      quoted(c.of.ID),
+		Method:  "elicitation/create",
+		Params:  addressParams{"url", c.of.ID, url, c.question()},
+	}
+}
+
 // argumentField is the field of an argument.
 func argumentField(argument string, v evaluation.Value) Field {
 	v = fieldValue(v)

@@ -65,11 +65,10 @@ func (a *Approvals) elicitation(c echo.Context, r door.Admitted, seen broker.See
 	if err != nil {
 		return err
 	}
-	form, ok := call.Form(r.Given["form"], a.Door.Options.Limits.Detail)
-	if !ok {
-		return door.BadParameter("form", "is no form; give approve, choose or review")
+	message, err := a.elicit(call, r.Given["form"], seen)
+	if err != nil {
+		return err
 	}
-	message := call.Elicitation(form, a.Door.Options.Now())
 	if relayed {
 		if err := a.Door.Options.Room(r.Caller.Name); err != nil {
 			return err
@@ -79,6 +78,28 @@ func (a *Approvals) elicitation(c echo.Context, r door.Admitted, seen broker.See
 		}
 	}
 	return write(c, message)
+}
+
+// urlForm is the name of no form: it asks for the address where the person decides.
+const urlForm = "url"
+
+// elicit is the message by which a person is asked, in a form or at an address. The address is only for who may decide.
+func (a *Approvals) elicit(call wire.Call, name string, seen broker.Seen) (m wire.Message, err error) {
+	if name != urlForm {
+		form, ok := call.Form(name, a.Door.Options.Limits.Detail)
+		if !ok {
+			return m, door.BadParameter("form", "is no form; give approve, choose, review or url")
+		}
+		return call.Elicitation(form, a.Door.Options.Now()), nil
+	}
+	link := a.Broker.Link(seen.Approval.ID)
+	switch {
+	case link == "":
+		return m, door.BadParameter("form", "is url, and there is no console here; give approve, choose or review, or have the operator configure console")
+	case !seen.MayDecide():
+		return m, broker.ErrNoVote
+	}
+	return call.AtAddress(link), nil
 }
 
 // respond answers POST /v1/approvals/:id/response: an approver's ruling, as an MCP client sends it. The credential
