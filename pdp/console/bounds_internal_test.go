@@ -58,7 +58,7 @@ func TestAddresses(t *testing.T) {
 		}
 	}
 	now := clock.New()
-	all := newTries(now.Now)
+	all := newTries(now.Now, mostTries)
 	for range mostTries {
 		all.take(from("192.0.2.1:5"))
 	}
@@ -93,7 +93,7 @@ func TestSessionsSideBySide(t *testing.T) {
 	t.Parallel()
 	now := clock.New()
 	s := newSessions(Options{MaxSession: time.Hour, IdleSession: time.Hour, Now: now.Now})
-	all := newTries(now.Now)
+	all := newTries(now.Now, mostTries)
 	let := make(chan bool, 100)
 	var wait sync.WaitGroup
 	for n := range 8 {

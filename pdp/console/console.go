@@ -53,6 +53,7 @@ type Console struct {
 	mux      *http.ServeMux
 	sessions *sessions
 	tries    *tries
+	refusals *tries // that are logged
 	provider *provider
 	seal     *sealer
 	secret   []byte // of this process
@@ -79,7 +80,8 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		base:     strings.TrimSuffix(public.Path, "/"),
 		mux:      http.NewServeMux(),
 		sessions: newSessions(o),
-		tries:    newTries(o.Now),
+		tries:    newTries(o.Now, mostTries),
+		refusals: newTries(o.Now, mostRefusals),
 		provider: newProvider(o.Now),
 		secret:   randomBytes(sha256.Size),
 	}

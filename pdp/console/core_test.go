@@ -93,6 +93,7 @@ type coreWith struct {
 	oidc    bool
 	mtls    *pdptest.Authority
 	api     func(http.RoundTripper) http.RoundTripper // what the console asks in place of the API
+	within  func(http.Handler) http.Handler           // what is around the console
 }
 
 func openCore(t *testing.T, with coreWith) *core {
@@ -160,6 +161,9 @@ func (c *core) serve(with coreWith) {
 	pages, err := console.New(api, o)
 	coreMust(c.t, err)
 	web.Config.Handler = http.StripPrefix("/pdp", pages)
+	if with.within != nil {
+		web.Config.Handler = with.within(web.Config.Handler)
+	}
 	if with.mtls != nil {
 		web.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: with.mtls.Pool}
 	}

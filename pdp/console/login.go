@@ -28,11 +28,12 @@ const (
 	nextField = "next"
 )
 
-// loginPage shows how to log in. Whoever is in already goes on.
+// loginPage shows how to log in. Whoever has logged in already goes on. A certificate is no login: whoever has one may want
+// to be somebody else, because no certificate lets its holder approve.
 func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	next := safeNext(query.Get(nextField))
-	if v := c.recognize(w, r); v != nil && v.ask() == nil {
+	if v := c.recognize(w, r); v != nil && v.session != nil && v.ask() == nil {
 		v.redirect(next)
 		return
 	}
@@ -84,8 +85,12 @@ const (
 	byOIDC = "oidc"
 )
 
-// refused logs an attempt to log in. Why is a text of ours, and holds nothing that was sent.
+// refused logs an attempt to log in. Why is a text of ours, and holds nothing that was sent. Whoever is refused again and
+// again does not fill the log.
 func (c *Console) refused(r *http.Request, by, why string) {
+	if c.refusals.take(addressOf(r)) > 0 {
+		return
+	}
 	c.options.Log.InfoContext(r.Context(), "a login to the console was refused", "by", by, "address", host(r), "why", why)
 }
 

@@ -165,3 +165,23 @@ func TestLoginLog(t *testing.T) {
 		t.Log(log)
 	}
 }
+
+// Nobody fills the log who is refused again and again.
+func TestRefusalsDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	c := openCore(t, coreWith{oidc: true})
+	b := c.browser()
+	for range 50 {
+		b.send("/login", "key", "pk_wrong")
+		b.get("/login/callback?state=x&code=y")
+	}
+	if n := strings.Count(c.log.String(), "a login to the console was refused"); n == 0 || n > 20 {
+		t.Errorf("%d lines", n)
+	}
+	c.clock.Advance(time.Minute)
+	before := len(c.log.String())
+	b.send("/login", "key", "pk_wrong")
+	if len(c.log.String()) == before {
+		t.Error("a minute later nothing is logged")
+	}
+}

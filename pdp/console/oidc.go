@@ -194,7 +194,9 @@ func plainCode(code string) string {
 
 // providerFailed answers if the provider does not do its part.
 func (c *Console) providerFailed(w http.ResponseWriter, r *http.Request, err error) {
-	c.options.Log.WarnContext(r.Context(), "nobody can log in to the console at the provider", "address", host(r), "error", err.Error())
+	if c.refusals.take(addressOf(r)) == 0 { // anybody can ask for it
+		c.options.Log.WarnContext(r.Context(), "nobody can log in to the console at the provider", "address", host(r), "error", err.Error())
+	}
 	c.again(w, r, http.StatusBadGateway, page.Of("The provider cannot log you in at the moment. Try again in a minute; the operator finds the cause in the log."))
 }
 

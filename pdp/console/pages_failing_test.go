@@ -1,11 +1,13 @@
 package console_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // failing is an API that answers some paths with a status of its own, as a server does that has too much to do.
@@ -61,6 +63,55 @@ func TestPageWithoutExtras(t *testing.T) {
 		mia = again
 		if got := page(end, http.StatusUnauthorized); got.Status != http.StatusSeeOther || strings.Contains(got.Body, "do it") {
 			t.Errorf("%s: %d %s", end, got.Status, got.Body)
+		}
+	}
+}
+
+// slow is an API that answers some paths never.
+type slow struct {
+	http.RoundTripper
+	path atomic.Value // the end of the paths
+}
+
+func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
+	if end, _ := s.path.Load().(string); end != "" && strings.HasSuffix(r.URL.Path, end) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// Whoever waits until the time for a page is up is told that there was not enough of it, and is not shown an empty page
+// that looks like a success.
+func TestNoTimeIsNoEmptyPage(t *testing.T) {
+	t.Parallel()
+	s := &slow{}
+	var limit atomic.Int64
+	limit.Store(int64(time.Minute))
+	c := openCore(t, coreWith{
+		api: func(api http.RoundTripper) http.RoundTripper { s.RoundTripper = api; return s },
+		within: func(pages http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				ctx, cancel := context.WithTimeout(r.Context(), time.Duration(limit.Load()))
+				defer cancel()
+				pages.ServeHTTP(w, r.WithContext(ctx))
+			})
+		},
+	})
+	id := c.waits("deploy")
+	mia := c.browser()
+	mia.logIn("mia")
+	decision := "/approvals/" + id + "/decision"
+	form := mia.fields("/approvals/"+id, decision)
+	limit.Store(int64(50 * time.Millisecond))
+	for end, ask := range map[string]func() coreAnswer{
+		"/v1/me":    func() coreAnswer { return mia.get("/approvals") },
+		"/" + id:    func() coreAnswer { return mia.get("/approvals/" + id) },
+		"/decision": func() coreAnswer { return mia.send(decision, "token", form["token"], "version", form["version"], "decision", "approve", "reason", "so") },
+	} {
+		s.path.Store(end)
+		if got := ask(); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "</html>") {
+			t.Errorf("%s: got %d %q", end, got.Status, got.Body)
 		}
 	}
 }

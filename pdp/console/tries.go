@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// tries bounds how often somebody fails to log in with an API key. An address has mostTries in a minute. A home has
-// 2^64 addresses of IPv6, which count as one.
+// tries bounds how often somebody does something who is not logged in, such as to fail to log in with an API key. An
+// address has so many tries in a minute. A home has 2^64 addresses of IPv6, which count as one.
 type tries struct {
-	now func() time.Time
+	now  func() time.Time
+	most int
 
 	mu   sync.Mutex // guards what follows
 	made map[netip.Prefix][]time.Time
@@ -19,12 +20,13 @@ type tries struct {
 
 const (
 	mostTries     = 5
+	mostRefusals  = 20 // that are logged
 	triesFor      = time.Minute
 	mostAddresses = 10_000
 )
 
-func newTries(now func() time.Time) *tries {
-	return &tries{now: now, made: map[netip.Prefix][]time.Time{}}
+func newTries(now func() time.Time, most int) *tries {
+	return &tries{now: now, most: most, made: map[netip.Prefix][]time.Time{}}
 }
 
 // take counts a try as one that fails, before anybody knows whether it does: tries at the same moment count, too.
@@ -34,7 +36,7 @@ func (t *tries) take(from netip.Prefix) (wait time.Duration) {
 	defer t.mu.Unlock()
 	now := t.now()
 	made := slices.DeleteFunc(t.made[from], func(at time.Time) bool { return !now.Before(at.Add(triesFor)) })
-	if len(made) >= mostTries {
+	if len(made) >= t.most {
 		t.made[from] = made
 		return made[0].Add(triesFor).Sub(now)
 	}

@@ -117,8 +117,13 @@ func (v *visit) fail(err error) {
 		v.w.Header().Set("Retry-After", "2")
 		v.problem(http.StatusServiceUnavailable)
 	default:
-		if v.r.Context().Err() != nil {
+		switch v.r.Context().Err() {
+		case nil:
+		case context.Canceled:
 			return // nobody waits for the answer
+		default:
+			v.problem(http.StatusServiceUnavailable)
+			return
 		}
 		v.console.options.Log.ErrorContext(v.r.Context(), "the API does not answer the console", "error", err)
 		v.problem(http.StatusInternalServerError)

@@ -221,3 +221,16 @@ func TestMe(t *testing.T) {
 		t.Errorf("got %d %s", status, text)
 	}
 }
+
+// Who asks cannot find out by guesses that look alike which ids the policies know.
+func TestAskersAreToldOfNoIDs(t *testing.T) {
+	c := openCounter(t)
+	question := strings.Replace(tool("push", `"agent":"HELPER"`), `"actor_id":"bot"`, `"actor_id":"MIA"`, 1)
+	for who, told := range map[string]bool{"pep": false, "explainer": true} {
+		id := c.asks(who, question).Approval.ID
+		if text := c.besideOf(who, id, "why", http.StatusOK, nil); strings.Contains(text, `"known":"helper"`) != told || strings.Contains(text, `"alike":[]`) == told {
+			t.Errorf("%s: got %s", who, text)
+		}
+		c.besideOf("zoe", id, "why", http.StatusOK, nil)
+	}
+}

@@ -21,7 +21,7 @@ type Why struct {
 	Decision string      `json:"decision"`
 	// ValidFor is how long an approval counts, from the vote that makes it one, as policies write it: 10m.
 	ValidFor string `json:"valid_for"`
-	// Alike are texts in the request that look like a known id.
+	// Alike are texts in the request that look like a known id. There are none if the caller may not know such ids.
 	Alike []Alike `json:"alike"`
 }
 
@@ -37,14 +37,15 @@ type WhyPolicy struct {
 	At string `json:"at,omitempty"`
 }
 
-// Why says why people are asked. Policies, and places in files, are for people who decide and for callers that may have
-// decisions explained.
+// Why says why people are asked. Policies, places in files and known ids are for people who decide and for callers that
+// may have decisions explained. Whoever asks for something could otherwise guess which ids there are.
 func (s *Seen) Why() Why {
 	a := s.Approval
-	w := Why{Obligation: WhyObligation{Name: a.Obligation}, Decision: a.Decision, ValidFor: span(a.Terms.ValidFor), Alike: s.by.alike(a)}
+	w := Why{Obligation: WhyObligation{Name: a.Obligation}, Decision: a.Decision, ValidFor: span(a.Terms.ValidFor), Alike: []Alike{}}
 	if !s.decides && !s.voted && !s.by.caller.May(auth.Explain) {
 		return w
 	}
+	w.Alike = s.by.alike(a)
 	b := s.by.options.PDP().Bundle()
 	if b != nil && b.Digest() == a.Bundle {
 		w.Obligation.At = b.ObligationPosition(a.Tenant, a.Obligation)

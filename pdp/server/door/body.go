@@ -27,11 +27,12 @@ const (
 
 // readBody reads the whole body of a caller, or refuses it after one byte too many.
 func (d *Door) readBody(c echo.Context, caller auth.Caller) ([]byte, error) {
-	return d.readUpTo(c, caller, true, int64(d.Options.Limits.Body))
+	return d.readUpTo(c, caller, d.Large, true, int64(d.Options.Limits.Body))
 }
 
-// readUpTo reads a body of at most so many bytes. A caller that is not known has a name for its share alone.
-func (d *Door) readUpTo(c echo.Context, caller auth.Caller, known bool, limit int64) ([]byte, error) {
+// readUpTo reads a body of at most so many bytes. It takes one of some places if it is large. A caller that is not known
+// has a name for its share alone.
+func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength != 0 {
 		d.Connections.Awaits(r.Context(), known)
@@ -43,7 +44,7 @@ func (d *Door) readUpTo(c echo.Context, caller auth.Caller, known bool, limit in
 		return nil, cutShort()
 	}
 	if buf.Len() == SmallBody {
-		if err := d.readLarge(c, caller, buf, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
+		if err := d.readLarge(c, caller, large, buf, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
 			return nil, err
 		}
 	}
@@ -71,11 +72,11 @@ func (d *Door) unread(c echo.Context, refusal error) error {
 }
 
 // readLarge reads the rest of a large body into buf, in its place among the large bodies.
-func (d *Door) readLarge(c echo.Context, caller auth.Caller, buf *bytes.Buffer, rest io.Reader) error {
+func (d *Door) readLarge(c echo.Context, caller auth.Caller, large *Places, buf *bytes.Buffer, rest io.Reader) error {
 	turn, cancel := d.Within(c)
 	defer cancel()
 	control := http.NewResponseController(c.Response())
-	place, err := d.Large.Take(turn, caller.Name, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
+	place, err := large.Take(turn, caller.Name, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
 	if err != nil {
 		return TooMany("large_bodies", time.Second, http.StatusServiceUnavailable,
 			"too many large bodies are sent at once; ask again after Retry-After seconds")

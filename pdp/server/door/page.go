@@ -24,16 +24,18 @@ const (
 )
 
 // Pages is the way in for browsers: for requests whose caller the door cannot tell, because the pages do that. Each takes
-// a place that no other request needs, once its body has arrived, and until its answer begins to be written.
+// a place that no other request needs, once its body has arrived, and until its answer begins to be written. A large body
+// arrives in such a place, too: anybody can send one, and callers wait for the others.
 func (d *Door) Pages(pages http.Handler) echo.HandlerFunc {
 	gate := &Gate{Limit: mostPages, Share: pagesOfOne, Queue: LongQueue, Patience: d.Options.Load.RequestTime}
+	large := &Places{Gate: Gate{Limit: mostPages, Share: pagesOfOne, Queue: LongQueue}}
 	return func(c echo.Context) error {
 		r := c.Request()
 		address, _, _ := net.SplitHostPort(r.RemoteAddr)
 		if r.ContentLength > mostForm {
 			return d.unread(c, tooLarge(mostForm))
 		}
-		body, err := d.readUpTo(c, auth.Caller{Name: "page:" + address}, false, mostForm)
+		body, err := d.readUpTo(c, auth.Caller{Name: "page:" + address}, large, false, mostForm)
 		if err != nil {
 			return err
 		}

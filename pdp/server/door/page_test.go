@@ -99,3 +99,50 @@ func TestPagesGetBodies(t *testing.T) {
 		}
 	}
 }
+
+// halting is a large body of which the second half does not come.
+type halting struct {
+	first io.Reader
+	halts func()
+	end   <-chan bool
+}
+
+func (h halting) Read(p []byte) (int, error) {
+	if n, err := h.first.Read(p); err == nil {
+		return n, nil
+	}
+	h.halts()
+	<-h.end
+	return 0, io.ErrUnexpectedEOF
+}
+
+// However many strangers send large forms that do not arrive, none of them has a place that a caller's large body needs.
+func TestLargeFormsTakeNoPlaceOfCallers(t *testing.T) {
+	t.Parallel()
+	const addresses, ofOne, most = 8, 20, 32
+	d := newPageDoor()
+	halted, end := make(chan bool, addresses*ofOne), make(chan bool)
+	handle := d.Pages(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a form that is not whole is read") }))
+	var all sync.WaitGroup
+	for n := range addresses * ofOne {
+		all.Go(func() {
+			body := halting{strings.NewReader(strings.Repeat("x", 32<<10)), sync.OnceFunc(func() { halted <- true }), end}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/console/login", body)
+			r.RemoteAddr, r.ContentLength = fmt.Sprintf("192.0.2.%d:%d", n%addresses, 1000+n), 60<<10
+			c := echo.New().NewContext(r, httptest.NewRecorder())
+			if err := handle(c); err == nil {
+				t.Error("a form that did not arrive is answered")
+			} else {
+				d.Fail(err, c)
+			}
+		})
+	}
+	for range most {
+		<-halted
+	}
+	if places := d.Large.Shares(); len(places) > 0 || len(halted) > 0 {
+		t.Errorf("strangers have %v of the places of callers, and %d places of forms too many", places, len(halted))
+	}
+	close(end)
+	all.Wait()
+}
