@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"golang.org/x/net/html"
@@ -23,6 +24,7 @@ var ours = []reflect.Type{
 	reflect.TypeFor[page.Text](), reflect.TypeFor[page.Typed](), reflect.TypeFor[page.Label](), reflect.TypeFor[page.Href](),
 	reflect.TypeFor[page.Token](), reflect.TypeFor[page.ID](), reflect.TypeFor[page.Moment](), reflect.TypeFor[page.Status](),
 	reflect.TypeFor[page.Change](), reflect.TypeFor[page.Field](), reflect.TypeFor[bool](), reflect.TypeFor[int](),
+	reflect.TypeFor[time.Duration](),
 }
 
 // What others wrote can enter a view as Text alone.
@@ -124,6 +126,8 @@ func filled(v page.View, text string, turn int) page.View {
 			*at = turn%2 == 0
 		case *int:
 			*at = turn
+		case *time.Duration:
+			*at = time.Duration(turn) * time.Minute
 		default:
 			if in.Kind() == reflect.Slice {
 				in.Set(reflect.MakeSlice(in.Type(), 2, 2))
