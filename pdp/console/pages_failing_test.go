@@ -105,9 +105,11 @@ func TestNoTimeIsNoEmptyPage(t *testing.T) {
 	form := mia.fields("/approvals/"+id, decision)
 	limit.Store(int64(50 * time.Millisecond))
 	for end, ask := range map[string]func() coreAnswer{
-		"/v1/me":    func() coreAnswer { return mia.get("/approvals") },
-		"/" + id:    func() coreAnswer { return mia.get("/approvals/" + id) },
-		"/decision": func() coreAnswer { return mia.send(decision, "token", form["token"], "version", form["version"], "decision", "approve", "reason", "so") },
+		"/v1/me": func() coreAnswer { return mia.get("/approvals") },
+		"/" + id: func() coreAnswer { return mia.get("/approvals/" + id) },
+		"/decision": func() coreAnswer {
+			return mia.send(decision, "token", form["token"], "version", form["version"], "decision", "approve", "reason", "so")
+		},
 	} {
 		s.path.Store(end)
 		if got := ask(); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "</html>") {
