@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/seal"
 	"policy-service/pdp/server/auth"
 )
 
@@ -55,7 +56,7 @@ type Console struct {
 	tries    *tries
 	refusals *tries // that are logged
 	provider *provider
-	seal     *sealer
+	seal     *seal.Ring
 	secret   []byte // of this process
 }
 
@@ -83,10 +84,8 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		tries:    newTries(o.Now, mostTries),
 		refusals: newTries(o.Now, mostRefusals),
 		provider: newProvider(o.Now),
+		seal:     seal.Fresh(seal.Options{Resource: o.PublicURL, Now: o.Now}), // a restart ends the logins that wait for a provider
 		secret:   randomBytes(sha256.Size),
-	}
-	if c.seal, err = newSealer(); err != nil {
-		return nil, err
 	}
 	if c.inbox, err = inbox.New(nowhere, httpclient.Options{Transport: carrier{api}}); err != nil {
 		return nil, err

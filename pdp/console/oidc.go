@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/plainfile"
+	"policy-service/pdp/seal"
 	"policy-service/pdp/server/auth"
 )
 
@@ -33,7 +34,6 @@ type pending struct {
 	State, Nonce, Verifier string
 	Next                   string
 	Issuer, Client         string
-	Expires                time.Time
 }
 
 // toProvider sends the browser to the provider. Of logins in several tabs the last one counts.
@@ -52,9 +52,13 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 		State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(),
 		Next:   safeNext(r.URL.Query().Get(nextField)),
 		Issuer: config.Issuer, Client: config.ClientID,
-		Expires: c.options.Now().Add(loginFor),
 	}
-	http.SetCookie(w, c.cookie(loginCookie, c.seal.seal(p), loginFor))
+	sealed, err := seal.SealJSON(c.seal, seal.Login, nil, p, c.options.Now().Add(loginFor))
+	if err != nil { // the issuer's name is too long
+		c.providerFailed(w, r, err)
+		return
+	}
+	http.SetCookie(w, c.cookie(loginCookie, sealed, loginFor))
 	w.Header().Set("Location", client.AuthCodeURL(p.State,
 		oauth2.S256ChallengeOption(p.Verifier), oauth2.SetAuthURLParam("nonce", p.Nonce)))
 	w.WriteHeader(http.StatusSeeOther)
@@ -62,7 +66,7 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 
 // fromProvider takes the answer of the provider, which the browser brings.
 func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
-	p, sealed := c.seal.open(c.sent(r, loginCookie))
+	p, _, sealed := seal.OpenJSON[pending](c.seal, seal.Login, nil, c.sent(r, loginCookie))
 	http.SetCookie(w, c.cookie(loginCookie, "", 0))
 	config := c.options.OIDC()
 	if config == nil {
@@ -71,7 +75,7 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 	}
 	said, err := answerOf(r.URL.RawQuery)
 	switch {
-	case err != nil || !sealed || !c.options.Now().Before(p.Expires) || p.Issuer != config.Issuer || p.Client != config.ClientID,
+	case err != nil || !sealed || p.Issuer != config.Issuer || p.Client != config.ClientID,
 		subtle.ConstantTimeCompare([]byte(said.state), []byte(p.State)) != 1:
 		c.refused(r, byOIDC, "the answer is to no login that waits for one")
 		c.again(w, r, http.StatusBadRequest, page.Of("This is not the answer to the login that you began last here. Begin again."))

@@ -28,7 +28,7 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/seal"
 	"policy-service/pdp/server/auth"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/seal"
 )
 
 // A server of the legacy era asks while its answer is under way, and a client of the modern one answers by a new request.

@@ -17,7 +17,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/seal"
 )
 
 // A server may want to know something of its client before it answers: of the person, of the client's model, of its

@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/seal"
 )
 
 // Lists show what their reader may use. What cannot be decided is an error, and never a shorter list: clients keep lists,

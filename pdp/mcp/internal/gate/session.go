@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/seal"
 )
 
 type principal = *identity.Principal

@@ -10,8 +10,8 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
-	"policy-service/pdp/mcp/internal/seal"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/seal"
 )
 
 // bareGateway has what sessions and links need.

@@ -18,7 +18,7 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// Ring has the keys of a gateway. The first seals, and all open.
+// Ring has the keys of a gateway or a console. The first seals, and all open.
 type Ring struct {
 	resource string
 	files    []string

@@ -1,5 +1,6 @@
-// Package seal makes values that clients keep for a gateway and cannot read, change, or use for anything but what they were
-// made for: session ids, states of requests, ids of requests that go to a client.
+// Package seal makes values that clients keep for a server and cannot read, change, or use for anything but what they were
+// made for: for a gateway session ids, states of requests, ids of requests that go to a client; for a console the login
+// that waits for a provider.
 //
 // Begin with [Open], or with [Fresh] if there are no key files, and [Ring.Seal]. [SealJSON] seals a Go value until it
 // expires. Gateways with the same key files open each other's values.
@@ -28,6 +29,8 @@ const (
 	RequestID
 	// Subscription is what a client listens to.
 	Subscription
+	// Login is a login that a provider has yet to answer.
+	Login
 )
 
 // A sealed value is base64url without padding of

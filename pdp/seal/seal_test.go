@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/mcp/internal/seal"
+	"policy-service/pdp/seal"
 	"policy-service/pdp/pdptest/clock"
 )
 
