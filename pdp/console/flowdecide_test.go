@@ -21,6 +21,16 @@ var flowScreens = map[string][]browsertest.Option{
 // flowExtremes are those of them that have least in common.
 var flowExtremes = map[string][]browsertest.Option{"wide": nil, "narrow, no script": flowScreens["narrow, no script"]}
 
+// onScreens runs a test on each of some screens, with a server of its own.
+func onScreens(t *testing.T, screens map[string][]browsertest.Option, test func(t *testing.T, f *flow, screen []browsertest.Option)) {
+	for name, screen := range screens {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, openFlow(t), screen)
+		})
+	}
+}
+
 const flowReason = "I have read the change"
 
 // readyToDecide fails the test unless a person can decide at once: the reason has the focus, and the buttons can be seen.
@@ -57,87 +67,75 @@ func byConsole(decision, who, reason string) string {
 
 func TestBrowserApproveFromInbox(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowScreens {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id := f.push("agent-release")
-			p := f.open("alice", screen...)
-			before := p.Clicks()
-			p.Loads(func() { p.Click("link", "agent-release") })
-			readyToDecide(t, p)
-			p.Type(flowReason)
-			p.Loads(func() { p.Click("button", "Approve") })
-			if clicks := p.Clicks() - before; clicks != 2 {
-				t.Errorf("%d clicks", clicks)
-			}
-			f.decided(id, "approved", byConsole("approve", "alice", flowReason))
-			if status, said := f.said(id); said[0].Via != "console" || said[0].Reason != flowReason {
-				t.Errorf("%s, %v", status, said)
-			}
-		})
-	}
+	onScreens(t, flowScreens, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id := f.push("agent-release")
+		p := f.open("alice", screen...)
+		before := p.Clicks()
+		p.Loads(func() { p.Click("link", "agent-release") })
+		readyToDecide(t, p)
+		p.Type(flowReason)
+		p.Loads(func() { p.Click("button", "Approve") })
+		if clicks := p.Clicks() - before; clicks != 2 {
+			t.Errorf("%d clicks", clicks)
+		}
+		f.decided(id, "approved", byConsole("approve", "alice", flowReason))
+		if status, said := f.said(id); said[0].Via != "console" || said[0].Reason != flowReason {
+			t.Errorf("%s, %v", status, said)
+		}
+	})
 }
 
 func TestBrowserApproveFromLink(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowScreens {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id := f.push("agent-release")
-			p := browsertest.Open(t, f.URL, screen...)
-			p.Goto("/console/approvals/" + id) // to the login, and after it back here
-			f.logIn(p, "alice")
-			readyToDecide(t, p)
-			p.Type(flowReason)
-			p.Loads(func() { p.Click("button", "Approve") })
-			if p.Clicks() != 1 {
-				t.Errorf("%d clicks", p.Clicks())
-			}
-			f.decided(id, "approved", byConsole("approve", "alice", flowReason))
-		})
-	}
+	onScreens(t, flowScreens, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id := f.push("agent-release")
+		p := browsertest.Open(t, f.URL, screen...)
+		p.Goto("/console/approvals/" + id) // to the login, and after it back here
+		f.logIn(p, "alice")
+		readyToDecide(t, p)
+		p.Type(flowReason)
+		p.Loads(func() { p.Click("button", "Approve") })
+		if p.Clicks() != 1 {
+			t.Errorf("%d clicks", p.Clicks())
+		}
+		f.decided(id, "approved", byConsole("approve", "alice", flowReason))
+	})
 }
 
 // TestBrowserKeyboardAlone has a person who has no mouse log in, decide and log out.
 func TestBrowserKeyboardAlone(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowScreens {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id, other := f.push("agent-release"), f.push("agent-nightly")
-			p := f.open("alice", screen...)
-			tabs := p.TabTo("link", "agent-release")
-			p.Loads(func() { p.Press("Enter") })
-			readyToDecide(t, p)
-			p.Type(flowReason)
-			if n := p.TabTo("button", "Approve"); n != 1 {
-				t.Errorf("Approve is %d keys after the reason", n)
-			}
-			if n := p.TabTo("button", "Deny"); n != 1 {
-				t.Errorf("Deny is %d keys after Approve", n)
-			}
-			p.Press("Shift+Tab")
-			p.Loads(func() { p.Press("Space") })
-			f.decided(id, "approved", byConsole("approve", "alice", flowReason))
+	onScreens(t, flowScreens, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id, other := f.push("agent-release"), f.push("agent-nightly")
+		p := f.open("alice", screen...)
+		tabs := p.TabTo("link", "agent-release")
+		p.Loads(func() { p.Press("Enter") })
+		readyToDecide(t, p)
+		p.Type(flowReason)
+		if n := p.TabTo("button", "Approve"); n != 1 {
+			t.Errorf("Approve is %d keys after the reason", n)
+		}
+		if n := p.TabTo("button", "Deny"); n != 1 {
+			t.Errorf("Deny is %d keys after Approve", n)
+		}
+		p.Press("Shift+Tab")
+		p.Loads(func() { p.Press("Space") })
+		f.decided(id, "approved", byConsole("approve", "alice", flowReason))
 
-			p.Goto("/console/approvals")
-			p.TabTo("link", "agent-nightly")
-			p.Loads(func() { p.Press("Enter") })
-			p.Type("not at night")
-			p.TabTo("button", "Deny")
-			p.Loads(func() { p.Press("Enter") })
-			f.decided(other, "denied", byConsole("deny", "alice", "not at night"))
+		p.Goto("/console/approvals")
+		p.TabTo("link", "agent-nightly")
+		p.Loads(func() { p.Press("Enter") })
+		p.Type("not at night")
+		p.TabTo("button", "Deny")
+		p.Loads(func() { p.Press("Enter") })
+		f.decided(other, "denied", byConsole("deny", "alice", "not at night"))
 
-			p.TabTo("button", "Log out")
-			p.Loads(func() { p.Press("Enter") })
-			if p.Clicks() != 0 || tabs > 15 {
-				t.Errorf("%d clicks, and %d keys to the first row", p.Clicks(), tabs)
-			}
-		})
-	}
+		p.TabTo("button", "Log out")
+		p.Loads(func() { p.Press("Enter") })
+		if p.Clicks() != 0 || tabs > 15 {
+			t.Errorf("%d clicks, and %d keys to the first row", p.Clicks(), tabs)
+		}
+	})
 }
 
 func TestBrowserDeny(t *testing.T) {
@@ -156,102 +154,86 @@ func TestBrowserDeny(t *testing.T) {
 
 func TestBrowserRevoke(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowExtremes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id := f.push("agent-release")
-			p := f.open("alice", screen...)
-			p.Goto("/console/approvals/" + id)
-			p.Type(flowReason)
-			p.Loads(func() { p.Click("button", "Approve") })
-			p.Goto("/console/approvals/" + id)
-			p.Fill("Reason", "it was the wrong one")
-			p.Loads(func() { p.Click("button", "Revoke") })
-			if status, _ := f.said(id); status != "revoked" {
-				t.Errorf("it is %s", status)
-			}
-			if steps := f.onRecord(id); !slices.ContainsFunc(steps, func(s string) bool { return s == byConsole("revoked", "alice", "it was the wrong one") }) {
-				t.Errorf("on record %q", steps)
-			}
-		})
-	}
+	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id := f.push("agent-release")
+		p := f.open("alice", screen...)
+		p.Goto("/console/approvals/" + id)
+		p.Type(flowReason)
+		p.Loads(func() { p.Click("button", "Approve") })
+		p.Goto("/console/approvals/" + id)
+		p.Fill("Reason", "it was the wrong one")
+		p.Loads(func() { p.Click("button", "Revoke") })
+		if status, _ := f.said(id); status != "revoked" {
+			t.Errorf("it is %s", status)
+		}
+		if steps := f.onRecord(id); !slices.ContainsFunc(steps, func(s string) bool { return s == byConsole("revoked", "alice", "it was the wrong one") }) {
+			t.Errorf("on record %q", steps)
+		}
+	})
 }
 
 func TestBrowserDelegate(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowExtremes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			f.key("zoe", "zoe", "approve") // who leads nothing
-			id := f.push("agent-release")
-			p, zoe := f.open("alice", screen...), f.open("zoe", screen...)
-			zoe.Refused("/console/approvals/"+id, http.StatusNotFound)
-			p.Goto("/console/approvals/" + id)
-			p.Click("DisclosureTriangle", "Delegate")
-			p.Fill("To", `User::"zoe"`)
-			p.Press("Tab")
-			p.Type("she wrote it")
-			p.Loads(func() { p.Click("button", "Delegate") })
-			if steps := f.onRecord(id); len(steps) != 2 || steps[1] != byConsole("delegate", "alice", `she wrote it User::"zoe"`) {
-				t.Errorf("on record %q", steps)
-			}
-			zoe.Goto("/console/approvals/" + id)
-			readyToDecide(t, zoe)
-			zoe.Type(flowReason)
-			zoe.Loads(func() { zoe.Click("button", "Approve") })
-			if status, _ := f.said(id); status != "approved" {
-				t.Errorf("it is %s", status)
-			}
-		})
-	}
+	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		f.key("zoe", "zoe", "approve") // who leads nothing
+		id := f.push("agent-release")
+		p, zoe := f.open("alice", screen...), f.open("zoe", screen...)
+		zoe.Refused("/console/approvals/"+id, http.StatusNotFound)
+		p.Goto("/console/approvals/" + id)
+		p.Click("DisclosureTriangle", "Delegate")
+		p.Fill("To", `User::"zoe"`)
+		p.Press("Tab")
+		p.Type("she wrote it")
+		p.Loads(func() { p.Click("button", "Delegate") })
+		if steps := f.onRecord(id); len(steps) != 2 || steps[1] != byConsole("delegate", "alice", `she wrote it User::"zoe"`) {
+			t.Errorf("on record %q", steps)
+		}
+		zoe.Goto("/console/approvals/" + id)
+		readyToDecide(t, zoe)
+		zoe.Type(flowReason)
+		zoe.Loads(func() { zoe.Click("button", "Approve") })
+		if status, _ := f.said(id); status != "approved" {
+			t.Errorf("it is %s", status)
+		}
+	})
 }
 
 // TestBrowserEnterApprovesNothing has somebody who presses Enter in each field, with everything filled in.
 func TestBrowserEnterApprovesNothing(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowExtremes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id := f.push("agent-release")
-			p := f.open("alice", screen...)
-			p.Goto("/console/approvals/" + id)
-			p.Type("as agreed")
-			p.Press("Enter", "Enter", "Tab", "Shift+Tab", "Enter") // line breaks, and nothing else
-			p.Click("DisclosureTriangle", "Delegate")
-			for _, field := range p.All("textbox", "Reason") {
-				p.FocusOn(field)
-				p.Press("Enter")
-			}
-			p.Settle()
-			f.untouched(id)
-			p.Fill("To", "Zoe, if that is a name") // no person, as policies write one: Enter may send it, to nobody
-			p.Answers(http.StatusUnprocessableEntity, func() { p.Press("Enter") })
-			f.untouched(id)
-		})
-	}
+	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id := f.push("agent-release")
+		p := f.open("alice", screen...)
+		p.Goto("/console/approvals/" + id)
+		p.Type("as agreed")
+		p.Press("Enter", "Enter", "Tab", "Shift+Tab", "Enter") // line breaks, and nothing else
+		p.Click("DisclosureTriangle", "Delegate")
+		for _, field := range p.All("textbox", "Reason") {
+			p.FocusOn(field)
+			p.Press("Enter")
+		}
+		p.Settle()
+		f.untouched(id)
+		p.Fill("To", "Zoe, if that is a name") // no person, as policies write one: Enter may send it, to nobody
+		p.Answers(http.StatusUnprocessableEntity, func() { p.Press("Enter") })
+		f.untouched(id)
+	})
 }
 
 // TestBrowserDoubleClickIsOneVote clicks twice before the first answer comes.
 func TestBrowserDoubleClickIsOneVote(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowExtremes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`) // which needs two people
-			p := f.open("alice", screen...)
-			p.Goto("/console/approvals/" + id)
-			p.Type(flowReason)
-			p.Loads(func() { p.DoubleClick("button", "Approve") })
-			f.decided(id, "pending", byConsole("approve", "alice", flowReason))
-			p.Reload()
-			p.Reload()
-			f.decided(id, "pending", byConsole("approve", "alice", flowReason))
-		})
-	}
+	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`) // which needs two people
+		p := f.open("alice", screen...)
+		p.Goto("/console/approvals/" + id)
+		p.Type(flowReason)
+		p.Loads(func() { p.DoubleClick("button", "Approve") })
+		f.decided(id, "pending", byConsole("approve", "alice", flowReason))
+		p.Reload()
+		p.Reload()
+		f.decided(id, "pending", byConsole("approve", "alice", flowReason))
+	})
 }
 
 // TestBrowserSameFormTwice sends a form again, as a browser does after a double click. Whoever said it sees that it counts; what

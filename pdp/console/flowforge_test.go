@@ -162,25 +162,21 @@ func TestBrowserFramed(t *testing.T) {
 // TestBrowserStale has two people decide about what they were shown before the other said something.
 func TestBrowserStale(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowExtremes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`)
-			alice, frank := f.open("alice", screen...), f.open("frank", screen...)
-			for _, p := range []*browsertest.Page{alice, frank} {
-				p.Goto("/console/approvals/" + id)
-				p.Type(flowReason)
-			}
-			alice.Loads(func() { alice.Click("button", "Approve") })
-			frank.Answers(http.StatusConflict, func() { frank.Click("button", "Approve") })
-			first := byConsole("approve", "alice", flowReason)
-			f.decided(id, "pending", first)
-			if !frank.Has("textbox", "Reason") || !strings.Contains(frank.Tree(), flowReason) {
-				t.Errorf("what frank typed is gone:\n%s", frank.Tree())
-			}
-			frank.Loads(func() { frank.Click("button", "Approve") }) // he has seen what is new
-			f.decided(id, "approved", first, byConsole("approve", "frank", flowReason))
-		})
-	}
+	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`)
+		alice, frank := f.open("alice", screen...), f.open("frank", screen...)
+		for _, p := range []*browsertest.Page{alice, frank} {
+			p.Goto("/console/approvals/" + id)
+			p.Type(flowReason)
+		}
+		alice.Loads(func() { alice.Click("button", "Approve") })
+		frank.Answers(http.StatusConflict, func() { frank.Click("button", "Approve") })
+		first := byConsole("approve", "alice", flowReason)
+		f.decided(id, "pending", first)
+		if !frank.Has("textbox", "Reason") || !strings.Contains(frank.Tree(), flowReason) {
+			t.Errorf("what frank typed is gone:\n%s", frank.Tree())
+		}
+		frank.Loads(func() { frank.Click("button", "Approve") }) // he has seen what is new
+		f.decided(id, "approved", first, byConsole("approve", "frank", flowReason))
+	})
 }

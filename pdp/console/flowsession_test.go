@@ -12,60 +12,52 @@ import (
 
 func TestBrowserLoginByKey(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowExtremes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			p := browsertest.Open(t, f.URL, screen...)
-			p.Goto("/console/")
-			if got := p.Path(); got != "/console/login" {
-				t.Errorf("whoever is not logged in gets to %s", got)
+	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		p := browsertest.Open(t, f.URL, screen...)
+		p.Goto("/console/")
+		if got := p.Path(); got != "/console/login" {
+			t.Errorf("whoever is not logged in gets to %s", got)
+		}
+		p.Type("pk_nobody_has_this_one")
+		p.Answers(http.StatusUnauthorized, func() { p.Press("Enter") })
+		if p.Has("textbox", "pk_nobody") || strings.Contains(p.Tree(), "pk_nobody") {
+			t.Error("the page shows the key that was typed")
+		}
+		f.logIn(p, "alice")
+		if got := p.Path(); got != "/console/approvals" {
+			t.Errorf("after the login at %s", got)
+		}
+		for _, cookie := range p.Cookies() {
+			if !cookie.HTTPOnly || strings.Contains(cookie.Value, f.secret["alice"]) {
+				t.Errorf("cookie %+v", cookie)
 			}
-			p.Type("pk_nobody_has_this_one")
-			p.Answers(http.StatusUnauthorized, func() { p.Press("Enter") })
-			if p.Has("textbox", "pk_nobody") || strings.Contains(p.Tree(), "pk_nobody") {
-				t.Error("the page shows the key that was typed")
-			}
-			f.logIn(p, "alice")
-			if got := p.Path(); got != "/console/approvals" {
-				t.Errorf("after the login at %s", got)
-			}
-			for _, cookie := range p.Cookies() {
-				if !cookie.HTTPOnly || strings.Contains(cookie.Value, f.secret["alice"]) {
-					t.Errorf("cookie %+v", cookie)
-				}
-			}
-		})
-	}
+		}
+	})
 }
 
 // TestBrowserLogOut looks for what a browser may still know of somebody who has left.
 func TestBrowserLogOut(t *testing.T) {
 	t.Parallel()
-	for name, screen := range flowExtremes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := openFlow(t)
-			id := f.push("agent-release")
-			p := f.open("alice", screen...)
-			p.Loads(func() { p.Click("link", "agent-release") })
-			p.Loads(func() { p.Click("button", "Log out") })
-			for range 2 {
-				p.Back()
-				if strings.Contains(p.Tree(), "agent-release") || p.Has("button", "Approve") {
-					t.Errorf("the way back leads to\n%s", p.Text())
-				}
+	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
+		id := f.push("agent-release")
+		p := f.open("alice", screen...)
+		p.Loads(func() { p.Click("link", "agent-release") })
+		p.Loads(func() { p.Click("button", "Log out") })
+		for range 2 {
+			p.Back()
+			if strings.Contains(p.Tree(), "agent-release") || p.Has("button", "Approve") {
+				t.Errorf("the way back leads to\n%s", p.Text())
 			}
-			p.Goto("/console/approvals/" + id)
-			if !strings.HasPrefix(p.Path(), "/console/login") {
-				t.Errorf("without a login at %s", p.Path())
-			}
-			if len(p.Cookies()) > 0 {
-				t.Errorf("cookies %v", p.Cookies())
-			}
-			f.untouched(id)
-		})
-	}
+		}
+		p.Goto("/console/approvals/" + id)
+		if !strings.HasPrefix(p.Path(), "/console/login") {
+			t.Errorf("without a login at %s", p.Path())
+		}
+		if len(p.Cookies()) > 0 {
+			t.Errorf("cookies %v", p.Cookies())
+		}
+		f.untouched(id)
+	})
 }
 
 // TestBrowserSessionEnds has a person who has typed a reason when their session ends, in each of the ways in which it can. They

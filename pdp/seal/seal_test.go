@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/pdp/seal"
 	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/seal"
 )
 
 const resource = "https://mcp.example.com/mcp"
