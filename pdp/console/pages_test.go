@@ -49,7 +49,7 @@ type pages struct {
 	now time.Time
 }
 
-func openPages(t *testing.T) *pages {
+func openPages(t *testing.T, more ...string) *pages {
 	t.Helper()
 	p := &pages{t: t, secret: map[string]string{}, now: pdptest.Now}
 	data := t.TempDir()
@@ -60,7 +60,7 @@ func openPages(t *testing.T) *pages {
 	for _, who := range []string{"alice", "frank", "mia", "eve", "lena"} {
 		p.key(who, auth.Principal{Type: "User", ID: who}, auth.Approve)
 	}
-	p.Server = pdptest.Start(t, pdptest.Txtar(pagesBundle), func(c *server.Config) {
+	p.Server = pdptest.Start(t, pdptest.Txtar(pagesBundle+strings.Join(more, "")), func(c *server.Config) {
 		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, p.clock, nil
 		c.Console = &server.ConsoleConfig{
 			PublicURL: "http://localhost/pdp/console", Session: server.SessionConfig{Max: 8 * time.Hour, Idle: 30 * time.Minute},
