@@ -114,7 +114,9 @@ func openCore(t *testing.T, with coreWith) *core {
 	}
 	if with.oidc {
 		c.provider = oidctest.Start(t, c.clock.Now)
-		c.provider.Person = map[string]any{"sub": "0-mia", "name": "mia", "groups": []string{"approvers"}}
+		c.provider.Change(func(p *oidctest.Provider) {
+			p.Person = map[string]any{"sub": "0-mia", "name": "mia", "groups": []string{"approvers"}}
+		})
 		c.configure(auth.OIDC{Issuer: c.provider.URL, ClientID: oidctest.Client, Principal: &auth.PrincipalClaim{Type: "user", Claim: "name"},
 			Grants: []auth.ClaimGrant{{Claim: "groups", Value: "approvers", Permissions: []auth.Permission{auth.Approve}, Tenants: []string{"default"}}}})
 	}

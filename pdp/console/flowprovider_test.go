@@ -66,7 +66,7 @@ func TestBrowserLoginByProvider(t *testing.T) {
 			}
 			f.decided(id, "approved", byConsole("approve", "alice", flowReason))
 
-			provider.Person = flowPeople["guest"]
+			provider.Change(func(p *oidctest.Provider) { p.Person = flowPeople["guest"] })
 			guest := browsertest.Open(t, f.URL, append(screen, browsertest.Origins(provider.URL))...)
 			guest.Expect(flowBounce)
 			guest.Goto("/console/approvals/" + id)
@@ -83,7 +83,7 @@ func TestBrowserProviderSessionEnds(t *testing.T) {
 	t.Parallel()
 	provider := flowProvider(t)
 	f := openFlow(t, flowLogins(provider))
-	provider.Now = f.clock
+	provider.Change(func(p *oidctest.Provider) { p.Now = f.clock })
 	id := f.asksLong("agent-release")
 	p := browsertest.Open(t, f.URL, browsertest.Origins(provider.URL))
 	p.Expect(flowBounce)

@@ -80,7 +80,9 @@ func TestOIDC(t *testing.T) {
 		t.Error("it goes on after an hour")
 	}
 	// Whom no grant matches logs in, and may do nothing.
-	c.provider.Person = map[string]any{"sub": "0-eve", "name": "eve", "groups": []string{"others"}}
+	c.provider.Change(func(p *oidctest.Provider) {
+		p.Person = map[string]any{"sub": "0-eve", "name": "eve", "groups": []string{"others"}}
+	})
 	if got := c.come(b); got.Status != http.StatusSeeOther {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
@@ -205,11 +207,11 @@ func TestForeignIDTokens(t *testing.T) {
 		"nobody":                func(m map[string]any) { delete(m, "sub") },
 		"two audiences, no azp": func(m map[string]any) { m["aud"] = []string{"console", "other"} },
 	} {
-		c.provider.Claims = change
+		c.provider.Change(func(p *oidctest.Provider) { p.Claims = change })
 		b := c.browser()
 		c.refusesCallback(name, b, c.come(b), 403)
 	}
-	c.provider.Claims = nil
+	c.provider.Change(func(p *oidctest.Provider) { p.Claims = nil })
 	if got := c.come(c.browser()); got.Status != http.StatusSeeOther {
 		t.Errorf("got %d", got.Status)
 	}
@@ -250,7 +252,7 @@ func TestHostileTokenEndpoint(t *testing.T) {
 		},
 		"closed": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
-		c.provider.Token = answer
+		c.provider.Change(func(p *oidctest.Provider) { p.Token = answer })
 		b := c.browser()
 		got := c.come(b)
 		c.refusesCallback(name, b, got, 502)
@@ -262,7 +264,9 @@ func TestHostileTokenEndpoint(t *testing.T) {
 	for name, text := range map[string]string{
 		"rubbish": "SECRET", "unsigned": "eyJhbGciOiJub25lIn0.e30.", "large": strings.Repeat("A", 100<<10), "an API key": c.key["mia"],
 	} {
-		c.provider.Token = answers(200, "application/json", fmt.Sprintf(`{"access_token":"SECRET","token_type":"Bearer","id_token":%q}`, text))
+		c.provider.Change(func(p *oidctest.Provider) {
+			p.Token = answers(200, "application/json", fmt.Sprintf(`{"access_token":"SECRET","token_type":"Bearer","id_token":%q}`, text))
+		})
 		b := c.browser()
 		c.refusesCallback(name, b, c.come(b), 403)
 	}
@@ -289,7 +293,7 @@ func TestHostileDiscovery(t *testing.T) {
 		"huge":                  func(m map[string]any) { m["x"] = strings.Repeat("x", 2<<20) },
 	} {
 		c := openCore(t, coreWith{oidc: true})
-		c.provider.Metadata = change
+		c.provider.Change(func(p *oidctest.Provider) { p.Metadata = change })
 		got := c.browser().get("/login/oidc")
 		if got.Status != http.StatusBadGateway || got.Header.Get("Set-Cookie") != "" || strings.Contains(got.Body, "attacker") {
 			t.Errorf("%s: got %d %s", name, got.Status, got.Body)
@@ -299,7 +303,7 @@ func TestHostileDiscovery(t *testing.T) {
 		if asked := c.provider.Asked("/.well-known/openid-configuration"); asked > 1 {
 			t.Errorf("%s: it is asked %d times", name, asked)
 		}
-		c.provider.Metadata = nil
+		c.provider.Change(func(p *oidctest.Provider) { p.Metadata = nil })
 		c.clock.Advance(5 * time.Second)
 		if got := c.come(c.browser()); got.Status != http.StatusSeeOther {
 			t.Errorf("%s, and then as it should be: got %d %s", name, got.Status, got.Body)
@@ -316,13 +320,15 @@ func TestClientSecret(t *testing.T) {
 		config := *c.config
 		config.ClientSecretFile = file
 		c.configure(config)
-		c.provider.Secret = "s3cr&t +"
-		c.provider.Metadata = func(m map[string]any) {
-			if methods != nil {
-				m["token_endpoint_auth_methods_supported"] = methods
+		c.provider.Change(func(p *oidctest.Provider) { p.Secret = "s3cr&t +" })
+		c.provider.Change(func(p *oidctest.Provider) {
+			p.Metadata = func(m map[string]any) {
+				if methods != nil {
+					m["token_endpoint_auth_methods_supported"] = methods
+				}
+				m["scopes_supported"] = []string{"openid", "groups"}
 			}
-			m["scopes_supported"] = []string{"openid", "groups"}
-		}
+		})
 		if got := c.browser().get("/login/oidc"); got.Status != http.StatusBadGateway {
 			t.Errorf("without the file: got %d", got.Status)
 		}

@@ -102,6 +102,10 @@ func TestRightsAreThoseOfTheAPI(t *testing.T) {
 	})
 	expired := w.makes(states[0])
 	all := w.logIn(people)
+	if testing.Short() { // who runs beside whom shows with a third of them
+		n := 0
+		all = slices.DeleteFunc(all, func(rightsKnown) bool { n++; return n%3 != 1 })
+	}
 	did := &rightsCounts{of: map[string]int64{}}
 	for _, s := range states {
 		var group sync.WaitGroup
@@ -122,6 +126,9 @@ func TestRightsAreThoseOfTheAPI(t *testing.T) {
 		group.Wait()
 	}
 	for what, least := range map[string]int64{"Approve": 40, "Deny": 40, "Delegate": 30, "Revoke": 5, "refused": 500} {
+		if testing.Short() {
+			least = max(1, least/10)
+		}
 		if got := did.get(what); got < least {
 			t.Errorf("%s: tried %d times, want %d at least", what, got, least)
 		}

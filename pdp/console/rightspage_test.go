@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/html"
+
+	"policy-service/pdp/console/oidctest"
 )
 
 // rightsWeb is the browser of a person, as far as a server can tell.
@@ -71,7 +73,7 @@ func (b *rightsWeb) logIn(secret string) rightsPage {
 // logInAtProvider has somebody go to the provider, and come back.
 func (b *rightsWeb) logInAtProvider(p rightsPerson) rightsPage {
 	b.w.t.Helper()
-	b.w.provider.Person = map[string]any{"sub": p.principal, "groups": p.groups}
+	b.w.provider.Change(func(at *oidctest.Provider) { at.Person = map[string]any{"sub": p.principal, "groups": p.groups} })
 	sent := b.get("/login/oidc")
 	asked, err := url.Parse(sent.location)
 	if err != nil || asked.Path != "/authorize" {

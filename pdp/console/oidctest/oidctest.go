@@ -24,7 +24,7 @@ import (
 // Client is the client_id that the provider knows.
 const Client = "console"
 
-// Provider is an OpenID provider with one client. Change its fields before a request, and not meanwhile.
+// Provider is an OpenID provider with one client. [Provider.Change] changes its fields.
 type Provider struct {
 	// URL is the issuer.
 	URL string
@@ -41,10 +41,11 @@ type Provider struct {
 	// Token answers in place of the token endpoint; nil is the endpoint.
 	Token http.HandlerFunc
 
-	t     testing.TB
-	mu    sync.Mutex // guards what follows
-	codes map[string]code
-	asked map[string]int // requests, by path
+	t       testing.TB
+	changes sync.RWMutex // guards what stands above: it is read while a request is answered
+	mu      sync.Mutex   // guards what follows
+	codes   map[string]code
+	asked   map[string]int // requests, by path
 }
 
 // code is an authorization code that was not exchanged yet.
@@ -69,11 +70,20 @@ func Start(t testing.TB, now func() time.Time) *Provider {
 		p.mu.Lock()
 		p.asked[r.URL.Path]++
 		p.mu.Unlock()
+		p.changes.RLock()
+		defer p.changes.RUnlock()
 		mux.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
 	p.URL = server.URL
 	return p
+}
+
+// Change changes the provider while nobody is answered.
+func (p *Provider) Change(change func(*Provider)) {
+	p.changes.Lock()
+	defer p.changes.Unlock()
+	change(p)
 }
 
 // Asked is how often a path was asked for.
