@@ -15,6 +15,9 @@ const example = "../../evaluation/coaz/sdkpep/example"
 // The example of our own library, an MCP server of the official SDK that is its own PEP, passes both plans in both eras:
 // by the letter, and with mappings for the methods that the binding forgot.
 func TestSDKExamplePasses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("this waits for half a minute for a program that is built without the race detector")
+	}
 	bin := filepath.Join(t.TempDir(), "example")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, example).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

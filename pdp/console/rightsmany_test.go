@@ -75,6 +75,9 @@ func rightsOneOfMany(n, mine int) approval.ApprovalRequest {
 // However many wait, a page of the inbox is of a size that does not depend on it.
 func TestInboxOfMany(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("this is about how large a page is, and about nothing that runs beside it")
+	}
 	w := openManyRights(t, 1)
 	web := w.web(nil)
 	web.logIn(w.secret["approver"])
