@@ -110,4 +110,4 @@ ci: ## all that must hold before a change lands
 	$(MAKE) test
 	$(MAKE) race
 	$(MAKE) mcp-conformance
-	$(MAKE) fuzz FUZZTIME=2s
+	$(MAKE) fuzz FUZZTIME=3s
