@@ -25,7 +25,7 @@ func (s *sheet) forms(tried attempt) page.Forms {
 	f.Approve, f.Deny, f.Delegate, f.Revoke = may(approve), may(deny), may(delegate), may(revoke)
 	f.Not = s.not()
 	for _, person := range s.f.deciders.Items {
-		if page.Line(person).Plain() && person != s.v.me.Principal {
+		if page.Line(person).Plain() {
 			f.Offer = append(f.Offer, page.Typed(person))
 		}
 	}

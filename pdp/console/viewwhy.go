@@ -62,9 +62,7 @@ func (s *sheet) vote(said inbox.Said) page.Vote {
 func (s *sheet) others() page.Deciders {
 	d := page.Deciders{Known: s.f.noDeciders == nil && s.f.approval.Pending(), More: s.f.deciders.More}
 	for _, person := range s.f.deciders.Items {
-		if person != s.v.me.Principal {
-			d.People = append(d.People, s.person(person))
-		}
+		d.People = append(d.People, s.person(person))
 	}
 	return d
 }
