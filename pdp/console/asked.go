@@ -1,9 +1,7 @@
 package console
 
 import (
-	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -13,64 +11,28 @@ import (
 	"policy-service/pdp/console/page"
 )
 
-// actor is somebody who acts, or for whom somebody acts, and where the request says so: a JSON Pointer.
-type actor struct{ name, pointer string }
-
-// actors are the one who acts, and those it acts for. If an agent is named, it acts for the subject.
-func actors(a inbox.Asked) (by actor, others []actor) {
-	by = actor{named(a.Subject), "/subject/id"}
-	if agent, ok := a.Context["agent"]; ok {
-		at := "/context/agent"
-		if agent.Kind() == '{' {
-			at += "/id"
-		}
-		by, others = actor{reference(agent), at}, append(others, by)
-	}
-	var chain []jsontext.Value
-	if json.Unmarshal(a.Context["on_behalf_of"], &chain) == nil {
-		for n, one := range chain {
-			others = append(others, actor{reference(one), fmt.Sprintf("/context/on_behalf_of/%d/id", n)})
-		}
-	}
-	return by, others
-}
-
 // named is an entity in one word.
 func named(e inbox.Entity) string { return e.Type + "/" + e.ID }
 
-// reference is the word for an entity of a context, and the JSON itself if it is none.
-func reference(v jsontext.Value) string {
-	if word, ok := entity(v); ok {
-		return word
+// word is an actor by name, and the JSON itself if that says more.
+func word(a inbox.Actor) string {
+	if a.JSON != nil {
+		return string(a.JSON)
 	}
-	return string(v)
-}
-
-// entity is the word for an entity of the form {"type", "id"} and nothing else, or for an id that is a string. An id
-// with a slash would pass for a type and an id.
-func entity(v jsontext.Value) (word string, ok bool) {
-	var e struct {
-		Type string `json:"type"`
-		ID   string `json:"id"`
-	}
-	if json.Unmarshal(v, &e, json.RejectUnknownMembers(true)) == nil && e.Type != "" {
-		return e.Type + "/" + e.ID, true
-	}
-	return word, json.Unmarshal(v, &word) == nil && word != "" && !strings.Contains(word, "/")
+	return a.Name
 }
 
 // without is the context of a question but for its arguments and for the actors, where those are shown whole elsewhere.
 func without(context map[string]jsontext.Value) jsontext.Value {
 	rest := maps.Clone(context)
 	delete(rest, "arguments")
-	if _, ok := entity(context["agent"]); ok {
+	if agent, ok := context["agent"]; ok && inbox.ActorOf(agent, "").JSON == nil {
 		delete(rest, "agent")
 	}
 	var chain []jsontext.Value
 	shown := json.Unmarshal(context["on_behalf_of"], &chain) == nil
 	for _, one := range chain {
-		_, ok := entity(one)
-		shown = shown && ok
+		shown = shown && inbox.ActorOf(one, "").JSON == nil
 	}
 	if shown {
 		delete(rest, "on_behalf_of")

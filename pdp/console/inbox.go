@@ -165,11 +165,11 @@ func (v *visit) filter(l look) page.Filter {
 }
 
 func (v *visit) entry(r inbox.Request) page.Entry {
-	who, _ := actors(r.Request)
+	who, _ := r.Request.Actors()
 	brief := func(text string) page.Text { return page.Word(text).Brief(briefName) }
 	return page.Entry{
 		Link:     v.linkOf(r.ID),
-		Who:      brief(who.name),
+		Who:      brief(word(who)),
 		Does:     brief(r.Request.Action.Name),
 		With:     brief(named(r.Request.Resource)),
 		Message:  page.Line(r.Message).Brief(briefMessage),

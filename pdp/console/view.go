@@ -117,10 +117,10 @@ func (s *sheet) done() page.Label {
 // asks is who wants to do what.
 func (s *sheet) asks() page.Asks {
 	r := &s.f.approval
-	by, others := actors(r.Request)
+	by, others := r.Request.Actors()
 	a := page.Asks{
 		Message:  s.counted(page.Line(r.Message)), // one of several lines could pass for a row of ours
-		Who:      s.name(by.name, by.pointer),
+		Who:      s.name(word(by), by.Pointer),
 		Through:  s.line(r.Requester),
 		Does:     s.name(r.Request.Action.Name, "/action/name"),
 		With:     s.name(named(r.Request.Resource), "/resource/id"),
@@ -128,7 +128,7 @@ func (s *sheet) asks() page.Asks {
 		Template: s.line(r.Template),
 	}
 	for _, one := range others {
-		a.For = append(a.For, s.name(one.name, one.pointer))
+		a.For = append(a.For, s.name(word(one), one.Pointer))
 	}
 	return a
 }

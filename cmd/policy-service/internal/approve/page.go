@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/evaluation"
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/visible"
 )
@@ -121,7 +120,7 @@ func fold(text string) string {
 
 // who shows who wants to do what, with what, and for whom.
 func (p *page) who(r inbox.Request) {
-	by, others := actors(r.Request)
+	by, others := r.Request.Actors()
 	p.row("asked by", "%s, through %s", p.actor(by), p.cut(cmp.Or(r.Requester, "-")))
 	for _, one := range others {
 		p.row("for", "%s", p.actor(one))
@@ -219,51 +218,17 @@ func (p *page) commands(r inbox.Request) {
 }
 
 // actor is somebody by name, or the JSON that stands in place of a name.
-type actor struct {
-	name string
-	json jsontext.Value
-}
-
-func (p *page) actor(a actor) cli.Shown {
-	if a.json == nil {
-		return p.cut(a.name)
+func (p *page) actor(a inbox.Actor) cli.Shown {
+	if a.Name != "" {
+		return p.cut(a.Name)
 	}
-	text, left := cli.Shorten(string(a.json), longestText)
+	text, left := cli.Shorten(string(a.JSON), longestText)
 	p.notes.add(text)
 	if shown := cli.Shown(visible.Quoted(text)); left == 0 {
 		return shown
 	} else {
 		return shown + cli.Shown(cli.More(left))
 	}
-}
-
-// actors are the one who acts, and those it acts for. If an agent is named, it acts for the subject.
-func actors(a inbox.Asked) (by actor, others []actor) {
-	by = actor{name: named(a.Subject)}
-	if agent, ok := a.Context["agent"]; ok {
-		by, others = reference(agent), append(others, by)
-	}
-	var chain []jsontext.Value
-	if json.Unmarshal(a.Context["on_behalf_of"], &chain) == nil {
-		for _, one := range chain {
-			others = append(others, reference(one))
-		}
-	}
-	return by, others
-}
-
-// reference is the text for an entity of a request: Type/id for {"type", "id"}, the id for a string, and otherwise
-// the JSON itself.
-func reference(v jsontext.Value) actor {
-	var e evaluation.Ref
-	if json.Unmarshal(v, &e) == nil && e.Type != "" {
-		return actor{name: cli.Entity(e)}
-	}
-	var id string
-	if json.Unmarshal(v, &id) == nil && !strings.Contains(id, "/") { // an id with a slash would pass for a type and an id
-		return actor{name: id}
-	}
-	return actor{json: v}
 }
 
 func (p *page) sentence(said inbox.Said) cli.Shown {
