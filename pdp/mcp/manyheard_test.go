@@ -4,10 +4,14 @@ import (
 	"bufio"
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
 
@@ -181,4 +185,51 @@ func TestManyLogs(t *testing.T) {
 			t.Errorf("%s was not told the level", name)
 		}
 	}
+}
+
+// flushed does something once, before whoever is answered with a stream knows of it.
+type flushed struct {
+	http.ResponseWriter
+	once sync.Once
+	do   func()
+}
+
+func (f *flushed) Flush() {
+	f.once.Do(f.do)
+	f.ResponseWriter.(http.Flusher).Flush()
+}
+
+func (f *flushed) SetWriteDeadline(at time.Time) error {
+	return http.NewResponseController(f.ResponseWriter).SetWriteDeadline(at)
+}
+
+// Nothing that is said once a client knows of its stream is missed.
+func TestManyStreamMissesNothing(t *testing.T) {
+	door := &manyDoor{state: "away"}
+	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
+	v := m.visitor("legacy", nil)
+	if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
+		t.Fatalf("the tools are %q", names)
+	}
+	back := func() { // the call is answered once whoever listens was told
+		door.set("")
+		if got := v.call("b__look", `{}`); !got.ran() {
+			t.Error(got)
+		}
+	}
+	all := m.gateway.Handler()
+	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w = &flushed{ResponseWriter: w, do: back}
+		}
+		all.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		served.CloseClientConnections()
+		served.Close()
+	})
+	there := *m.siege
+	there.url = served.URL + mcp.Endpoint
+	listener := &visitor{s: &there, era: v.era, token: v.token, session: v.session, client: v.client, heard: &kept{}}
+	listener.stream("").hears("list_changed")
 }

@@ -72,9 +72,11 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { x.permit.Done(context.WithoutCancel(ctx)) }()
+	heard, stop := x.heard() // before the client knows of its stream: what is said from then on is not missed
+	defer stop()
 	_ = x.reply.Alive()
 	defer keepAlive(x.reply)()
-	x.hearAll(ctx)
+	x.hearAll(ctx, heard)
 }
 
 // lasting notes that somebody listens, until end is called. It is not ok if that principal listens to as many streams as it
@@ -94,18 +96,31 @@ func (s *session) listen(on bool) bool {
 	return true
 }
 
+// heard is what each server says by itself from now on, until stop is called.
+func (x *exchange) heard() (all map[*link]<-chan said, stop func()) {
+	all = map[*link]<-chan said{}
+	var stops []func()
+	for _, l := range x.reach.links {
+		heard, stop := l.hear(x.at(l).answerBeside)
+		all[l], stops = heard, append(stops, stop)
+	}
+	return all, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
 // hearAll relays what all servers say until the client goes.
-func (x *exchange) hearAll(ctx context.Context) {
+func (x *exchange) hearAll(ctx context.Context, heard map[*link]<-chan said) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.g.ctx, cancel)()
-	x.beside(func(l *link) { x.at(l).hear(ctx) })
+	x.beside(func(l *link) { x.at(l).hear(ctx, heard[l]) })
 }
 
 // hear relays what one server says until the client goes.
-func (x *exchange) hear(ctx context.Context) {
-	heard, stop := x.link.hear(x.answerBeside)
-	defer stop()
+func (x *exchange) hear(ctx context.Context, heard <-chan said) {
 	e := x.link.attend(x)
 	var pause <-chan time.Time
 	for {

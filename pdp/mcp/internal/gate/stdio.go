@@ -210,7 +210,9 @@ func (f *stdioFront) hear(ctx context.Context, s *session) {
 	}
 	defer s.listen(false)
 	x := &exchange{g: f.g, who: f.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, reply: &stdioReply{f: f}}
-	x.hearAll(ctx)
+	heard, stop := x.heard()
+	defer stop()
+	x.hearAll(ctx, heard)
 }
 
 // stdioReply is the way back over the standard streams.
