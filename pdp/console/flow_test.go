@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"policy-service/pdp/console/browsertest"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -51,18 +51,16 @@ types: {user: User, agent: Agent, tool: Tool}
 // flow is a server with its console. Agents ask it by the gateway's key, and people log in with keys of their own.
 type flow struct {
 	*pdptest.Server
+	*clock.Clock
 	t    testing.TB
 	keys *auth.Keys
 	// secret is an API key, by its name.
 	secret map[string]string
-
-	mu  sync.Mutex
-	now time.Time
 }
 
 func openFlow(t testing.TB, options ...pdptest.Option) *flow {
 	t.Helper()
-	f := &flow{t: t, secret: map[string]string{}, now: pdptest.Now}
+	f := &flow{t: t, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	data := t.TempDir()
 	var err error
 	f.keys, err = auth.OpenKeys(data)
@@ -73,7 +71,7 @@ func openFlow(t testing.TB, options ...pdptest.Option) *flow {
 		f.key(lead, lead, auth.Approve)
 	}
 	own := func(c *server.Config) {
-		c.Data, c.Program.PDP.Now = data, f.clock
+		c.Data, c.Program.PDP.Now = data, f.Now
 		c.Console = &server.ConsoleConfig{Session: server.SessionConfig{Max: 8 * time.Hour, Idle: 30 * time.Minute}}
 	}
 	f.Server = pdptest.Start(t, pdptest.Txtar(flowBundle), append([]pdptest.Option{own}, options...)...)
@@ -102,18 +100,6 @@ func (f *flow) key(name, principal string, permissions ...auth.Permission) {
 	secret, err := f.keys.Add(spec)
 	flowMust(f.t, err)
 	f.secret[name] = secret
-}
-
-func (f *flow) clock() time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.now
-}
-
-func (f *flow) pass(d time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now = f.now.Add(d)
 }
 
 // api asks the API with somebody's key, and reads the answer, which must be 200.

@@ -68,11 +68,11 @@ func TestBrowserSessionEnds(t *testing.T) {
 		ends func(f *flow, p *browsertest.Page)
 		then string // who logs in then
 	}{
-		"nobody used it": {func(f *flow, _ *browsertest.Page) { f.pass(30*time.Minute + time.Second) }, "alice"},
+		"nobody used it": {func(f *flow, _ *browsertest.Page) { f.Advance(30*time.Minute + time.Second) }, "alice"},
 		"it is old": {func(f *flow, p *browsertest.Page) {
 			tab := p.Tab()
 			for range 17 { // somebody uses it all the time, in another tab
-				f.pass(29 * time.Minute)
+				f.Advance(29 * time.Minute)
 				tab.Goto("/console/approvals")
 			}
 		}, "alice"},

@@ -15,7 +15,7 @@ func TestPageCompares(t *testing.T) {
 	mia, alice := p.logIn("mia"), p.logIn("alice")
 	first := p.asks("github.push_code", `{"arguments":{"branch":"staging","force":true,"repository":"shop"}}`)
 	mia.says(mia.page("/console/approvals/"+first), "/decision", "decision", "approve", "reason", "as planned")
-	p.pass(5 * time.Minute)
+	p.Advance(5 * time.Minute)
 	id := p.asks("github.push_code", `{"arguments":{"branch":"main","repository":"shop","tags":[1,"<b>"]},"note":7}`)
 	has(t, plain(alice.page("/console/approvals/"+id)),
 		`branch " main " last time: " staging "`, `force not there now; last time: true`, `repository " shop " same as last time`,
@@ -114,7 +114,7 @@ func TestPagesOfInbox(t *testing.T) {
 	var ids []string
 	for n := range 52 {
 		ids = append(ids, p.asks("deploy", `{"arguments":{"n":`+strings.Repeat("1", n+1)+`}}`))
-		p.pass(time.Millisecond)
+		p.Advance(time.Millisecond)
 	}
 	other := p.asks("other", push)
 	body := alice.page("/console/approvals")

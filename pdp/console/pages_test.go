@@ -8,13 +8,13 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -41,17 +41,15 @@ types: {user: User, agent: Agent, tool: Tool}
 // pages is a server with a console, where people look at pages.
 type pages struct {
 	*pdptest.Server
+	*clock.Clock
 	t      *testing.T
 	keys   *auth.Keys
 	secret map[string]string
-
-	mu  sync.Mutex
-	now time.Time
 }
 
 func openPages(t *testing.T, more ...string) *pages {
 	t.Helper()
-	p := &pages{t: t, secret: map[string]string{}, now: pdptest.Now}
+	p := &pages{t: t, secret: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	data := t.TempDir()
 	var err error
 	p.keys, err = auth.OpenKeys(data)
@@ -61,7 +59,7 @@ func openPages(t *testing.T, more ...string) *pages {
 		p.key(who, auth.Principal{Type: "User", ID: who}, auth.Approve)
 	}
 	p.Server = pdptest.Start(t, pdptest.Txtar(pagesBundle+strings.Join(more, "")), func(c *server.Config) {
-		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, p.clock, nil
+		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = data, p.Now, nil
 		c.Console = &server.ConsoleConfig{
 			PublicURL: "http://localhost/pdp/console", Session: server.SessionConfig{Max: 8 * time.Hour, Idle: 30 * time.Minute},
 		}
@@ -81,18 +79,6 @@ func (p *pages) key(name string, principal auth.Principal, permissions ...auth.P
 	secret, err := p.keys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
 	p.must(err)
 	p.secret[name] = secret
-}
-
-func (p *pages) clock() time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.now
-}
-
-func (p *pages) pass(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.now = p.now.Add(d)
 }
 
 // asks has an agent ask for a tool, and returns the id of what waits then.
@@ -228,7 +214,7 @@ func TestPageOfRequest(t *testing.T) {
 	t.Parallel()
 	p := openPages(t)
 	id := p.asks("github.push_code", push)
-	p.pass(19 * time.Minute)
+	p.Advance(19 * time.Minute)
 	alice := p.logIn("alice")
 	list := alice.page("/console/approvals")
 	has(t, plain(list), "Mine to decide Said by me Done", "agent/agent-release tool.invoke tool/github.push_code",

@@ -54,16 +54,16 @@ func openPictures(t *testing.T) *pictureWorld {
 	f.api("gateway", "POST", "/v1/authorize", `{"tenant_id":"default","actor":{"actor_id":"agent-release","actor_type":"agent"},
 		"action":"tool.invoke","resource":{"type":"tool","id":"github.push_code"},
 		"context":{"arguments":{"branch":"release-1.3","repository":"shop"},"approval_id":"`+last+`"}}`, new(any))
-	f.pass(5 * time.Hour)
+	f.Advance(5 * time.Hour)
 	instance := f.asks("agent-nightly", "aws.terminate_instance", `{"instance":"i-0a4c","region":"eu-central-1"}`)
-	f.pass(7 * time.Minute)
+	f.Advance(7 * time.Minute)
 	says("frank", instance, "approve", "it idles")
-	f.pass(9 * time.Minute)
+	f.Advance(9 * time.Minute)
 	w := &pictureWorld{flow: f}
 	w.hostile = push(`"branch":"m\u0430in","file":"logo\u202egnp.sh"`, `,"justification":"the new logo"`)
-	f.pass(4 * time.Minute)
+	f.Advance(4 * time.Minute)
 	w.plain = push(`"branch":"main"`, `,"justification":"Release 1.4"`)
-	f.pass(19 * time.Minute)
+	f.Advance(19 * time.Minute)
 	return w
 }
 

@@ -31,7 +31,7 @@ func openManyRights(t testing.TB, mine int) *rightsWorld {
 	key := bytes.Repeat([]byte("k"), 32)
 	rightsMust(t, os.WriteFile(filepath.Join(w.data, "approvals.key"), key, 0o600))
 	s, err := approval.Open(w.data, approval.Options{
-		Key: key, Size: func() uint64 { return 0 }, Now: w.clock,
+		Key: key, Size: func() uint64 { return 0 }, Now: w.Now,
 		Attest:   func(context.Context, string) (approval.Step, bool, error) { return approval.Step{}, false, nil },
 		Steps:    func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) { return nil, nil },
 		Record:   func(context.Context, approval.Step) error { return nil },

@@ -136,7 +136,7 @@ func (w *rightsWorld) makes(s rightsState) (id string) {
 		s.then(w, id, n)
 	}
 	if s.name == rightsExpired {
-		w.pass(2 * time.Minute)
+		w.Advance(2 * time.Minute)
 	}
 	return id
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp"
 	"policy-service/pdp/console/oidctest"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -43,6 +43,7 @@ var rightsLeads = []string{"mia", "vera", "ada", "olga", "lena", "rex", "acme", 
 // rightsWorld is a server and its console, with people of every kind and approval requests in every state.
 type rightsWorld struct {
 	*pdptest.Server
+	*clock.Clock
 	t    testing.TB
 	data string
 	keys *auth.Keys
@@ -52,9 +53,8 @@ type rightsWorld struct {
 	connects map[string]http.RoundTripper
 	provider *oidctest.Provider
 
-	mu  sync.Mutex
-	now time.Time
-	n   int
+	mu sync.Mutex
+	n  int
 }
 
 // openRights is a server with people, who come by TLS.
@@ -71,7 +71,7 @@ func openRights(t testing.TB, people []rightsPerson) *rightsWorld {
 	for _, lead := range rightsLeads {
 		entities += fmt.Sprintf(`,{"uid":{"type":"user","id":%q},"attrs":{},"parents":[{"type":"team","id":"leads"}]}`, lead)
 	}
-	w.provider = oidctest.Start(t, w.clock)
+	w.provider = oidctest.Start(t, w.Now)
 	byTLS, then := w.certified()
 	w.open(pdptest.Bundle(map[string]string{
 		"a.cedar": rightsPolicies, "obligations.yaml": rightsObligations, "entities/e.json": entities + "]",
@@ -100,7 +100,7 @@ func newRightsWorld(t testing.TB) *rightsWorld {
 		data = t.TempDir()
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(data) })
-	w := &rightsWorld{t: t, data: data, secret: map[string]string{}, connects: map[string]http.RoundTripper{}, now: pdptest.Now}
+	w := &rightsWorld{t: t, data: data, secret: map[string]string{}, connects: map[string]http.RoundTripper{}, Clock: clock.At(pdptest.Now)}
 	w.keys, err = auth.OpenKeys(w.data)
 	rightsMust(t, err)
 	return w
@@ -110,7 +110,7 @@ func newRightsWorld(t testing.TB) *rightsWorld {
 func (w *rightsWorld) open(bundle pdp.Source, options ...pdptest.Option) {
 	w.t.Helper()
 	own := func(c *server.Config) {
-		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = w.data, w.clock, nil
+		c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = w.data, w.Now, nil
 		c.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 100_000, MaxPendingPerTenant: 100_000, MaxPendingPerCaller: 100_000, NewPerMinutePerSubject: 100_000}
 		c.Console = &server.ConsoleConfig{}
 	}
@@ -149,18 +149,6 @@ func (w *rightsWorld) grants(p rightsPerson) {
 	secret, err := w.keys.Add(spec)
 	rightsMust(w.t, err)
 	w.secret[p.name] = secret
-}
-
-func (w *rightsWorld) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
-}
-
-func (w *rightsWorld) pass(d time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now = w.now.Add(d)
 }
 
 // api asks the API as somebody, by name.

@@ -138,11 +138,11 @@ func TestCursorsOfTasks(t *testing.T) {
 	if got, _ := f.lists("&wait=30s"); stands(got) != "denied" {
 		t.Errorf("after restarts: %v", got)
 	}
-	c.pass(approval.FollowedFor - time.Second)
+	c.Advance(approval.FollowedFor - time.Second)
 	if got, _ := f.lists(""); len(got) != 0 {
 		t.Errorf("got %v", got)
 	}
-	c.pass(approval.FollowedFor)
+	c.Advance(approval.FollowedFor)
 	refused("too old", f.program, "after="+f.cursor, 410)
 	refused("too old, to wait", f.program, "wait=30s&after="+f.cursor, 410)
 	again := c.program("asker").follows()
@@ -205,7 +205,7 @@ func TestSlowReaderOfTasks(t *testing.T) {
 		if _, more := f.reads(text); !more {
 			t.Fatalf("page %d is the last one", page)
 		}
-		c.pass(approval.FollowedFor - time.Second)
+		c.Advance(approval.FollowedFor - time.Second)
 	}
 	eventually(t, "they are forgotten", func() bool { return p.looks(last.Task.ID).status == http.StatusNotFound })
 	if got, _ := f.lists(""); len(got) == 0 {
@@ -267,9 +267,9 @@ func TestListOfTasksThatAreForgotten(t *testing.T) {
 	f := p.follows()
 	f.lists("")
 	one := p.requests(wants("push", push))
-	c.pass(10 * time.Minute)
+	c.Advance(10 * time.Minute)
 	eventually(t, "it is expired", func() bool { return p.looks(one.Task.ID).Task.Status == "expired" })
-	c.pass(2 * time.Hour)
+	c.Advance(2 * time.Hour)
 	eventually(t, "it is forgotten", func() bool { return p.looks(one.Task.ID).status == 410 })
 	if got, _ := f.lists("&wait=30s"); stands(got) != "expired" || got[0].Task.ID != one.Task.ID || got[0].Task.StatusEndpoint != one.Task.StatusEndpoint {
 		t.Errorf("got %v", got)

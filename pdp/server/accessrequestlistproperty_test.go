@@ -92,7 +92,7 @@ func (b *busy) step(g *rand.Rand, p program) {
 			}
 		}
 	case g.IntN(4) == 0:
-		b.pass(time.Duration(g.IntN(400)) * time.Second)
+		b.Advance(time.Duration(g.IntN(400)) * time.Second)
 	}
 }
 
@@ -156,7 +156,7 @@ func TestPropertyNoChangeOfATaskIsMissed(t *testing.T) {
 		watching.Wait()
 		work(steps / 5).Wait() // while nobody follows
 		must(t, c.Stop(t.Context()))
-		c.pass(time.Minute)
+		c.Advance(time.Minute)
 		c.open(pdptest.Bundle(approvalFiles()), public, limits)
 		work(steps / 5).Wait()
 	}

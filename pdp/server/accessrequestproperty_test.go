@@ -116,7 +116,7 @@ func (w *world) remember(r reference) {
 // meddle has a person, somebody who has no say, or time do something.
 func (w *world) meddle() {
 	if len(w.known) == 0 || w.random.IntN(4) == 0 {
-		w.pass(time.Duration(w.random.IntN(90)) * time.Second)
+		w.Advance(time.Duration(w.random.IntN(90)) * time.Second)
 		return
 	}
 	id := pick(w, w.known...).id

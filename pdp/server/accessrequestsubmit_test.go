@@ -45,7 +45,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	for name, key := range map[string]string{"empty": "", "too long": strings.Repeat("x", 257)} {
 		p.submits(body, "Idempotency-Key", key).refused(t, name, 400, "Bad Request")
 	}
-	c.pass(time.Hour)
+	c.Advance(time.Hour)
 	if late := p.submits(body, "Idempotency-Key", "one"); late.Task.ID != first.Task.ID || late.Task.Status != "expired" {
 		t.Errorf("who comes late finds what came of it: %d %s", late.status, late.text)
 	}
@@ -217,13 +217,13 @@ func TestAccessRequestProblems(t *testing.T) {
 	if got := p.submits(question + `,"client":{"id":"app","actor":{"id":"bot"}},` + denial); got.status != 202 {
 		t.Errorf("who asked: %d %s", got.status, got.text)
 	}
-	c.pass(10*time.Minute - time.Nanosecond)
+	c.Advance(10*time.Minute - time.Nanosecond)
 	other := wants("push", `"other":1`)
 	if got := p.submits(question + "," + denial); got.status != 202 {
 		t.Errorf("to the last moment: %d %s", got.status, got.text)
 	}
 	fresh := p.denied(other).denial()
-	c.pass(time.Nanosecond)
+	c.Advance(time.Nanosecond)
 	p.submits(question+","+denial).refused(t, "at its end", 410, evaluation.ExpiredDenial)
 	if got := p.submits(other + "," + fresh); got.status != 202 {
 		t.Errorf("a later denial: %d %s", got.status, got.text)

@@ -36,7 +36,7 @@ func TestAccessRequestTasks(t *testing.T) {
 		t.Errorf("got %s", looked.text)
 	}
 	late := p.requests(wants("push", `"late":1`))
-	c.pass(10 * time.Minute)
+	c.Advance(10 * time.Minute)
 	if looked := p.looks(late.Task.ID); looked.Task.Status != "expired" || looked.Result != nil {
 		t.Errorf("got %s", looked.text)
 	}
@@ -63,12 +63,12 @@ func TestAccessRequestsAreForgotten(t *testing.T) {
 		t.Helper()
 		eventually(t, problem, func() bool { got := p.looks(id); return got.status == status && got.problem == problem })
 	}
-	c.pass(10 * time.Minute)
+	c.Advance(10 * time.Minute)
 	becomes(200, "")
-	c.pass(time.Hour)
+	c.Advance(time.Hour)
 	becomes(410, evaluation.TaskExpired)
 	p.cancels(id, "").refused(t, "cancelling", 410, evaluation.TaskExpired)
-	c.pass(25 * time.Hour)
+	c.Advance(25 * time.Hour)
 	becomes(404, evaluation.UnknownTask)
 }
 
@@ -91,12 +91,12 @@ func TestAccessRequestRefusals(t *testing.T) {
 	told("a person said no", push+`,"approval":{"id":"`+id+`"}`, evaluation.ApprovalDenied, "none")
 	presenting, _ := p.granted(question)
 	told("another request", `"other":1,`+presenting, evaluation.ApprovalOutOfScope, "request")
-	c.pass(5 * time.Minute)
+	c.Advance(5 * time.Minute)
 	told("expired", push+","+presenting, evaluation.ApprovalExpired, "request")
 	presenting, of := p.granted(question)
 	c.says("noah", of.Result.Approval.ID, "revoke", `{"reason":"changed my mind"}`, 200)
 	told("revoked", push+","+presenting, evaluation.ApprovalExpired, "request")
-	if looked := p.looks(of.Task.ID); looked.Task.Status != "approved" || !looked.Result.Approval.ApprovedUntil.Equal(c.clock()) {
+	if looked := p.looks(of.Task.ID); looked.Task.Status != "approved" || !looked.Result.Approval.ApprovedUntil.Equal(c.Now()) {
 		t.Errorf("of one that was revoked: %s", looked.text)
 	}
 	presenting, _ = p.granted(question)

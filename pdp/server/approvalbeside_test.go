@@ -118,7 +118,7 @@ func TestPreviousApproval(t *testing.T) {
 	must(t, c.Stop(t.Context()))
 	c.open(source)
 	wants("after a start", "mia", third, second)
-	c.pass(31 * 24 * time.Hour)
+	c.Advance(31 * 24 * time.Hour)
 	id := ask(9)
 	eventually(t, "the others are forgotten, or are out", func() bool { _, status := c.sees("mia", second); return status == http.StatusNotFound })
 	eventually(t, "nothing before is left but what ended now", func() bool {

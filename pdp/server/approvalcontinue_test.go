@@ -297,7 +297,7 @@ func TestContinuationInTime(t *testing.T) {
 		for _, restarted := range []bool{false, true} {
 			context := fmt.Sprintf(`%s,"after":"%v %v"`, push, test.after, restarted)
 			id, by := c.used(s, "push", context)
-			c.pass(test.after)
+			c.Advance(test.after)
 			if restarted {
 				c.restart(func() {})
 			}
@@ -305,7 +305,7 @@ func TestContinuationInTime(t *testing.T) {
 				t.Errorf("%v later, restarted %v: got %s", test.after, restarted, got.text)
 			}
 			if test.may {
-				c.pass(15 * time.Minute)
+				c.Advance(15 * time.Minute)
 				c.goesOn(s, context, id, by.decision, 2).denied(t, "round 2, too late", s, "")
 			}
 		}
@@ -425,7 +425,7 @@ func TestContinuationWithState(t *testing.T) {
 	if !by.may {
 		t.Fatal(by.text)
 	}
-	c.pass(6 * time.Minute) // the approval is valid for five
+	c.Advance(6 * time.Minute) // the approval is valid for five
 	continues := fmt.Sprintf(`"approval":{"continues":{"decision":%q,"round":1},`, by.decision)
 	for _, test := range []struct {
 		presenting string

@@ -9,13 +9,14 @@ import (
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 )
 
 // TestFormat2 starts on a data directory that a server of commit 2858435 left, with approvals.db of format 2: the last
 // one that bound no digest and no null, and knew no continuation. What was approved then goes through, unless it would
 // have to be bound to more now. What was used then is not continued.
 func TestFormat2(t *testing.T) {
-	c := &counter{t: t, data: t.TempDir(), now: pdptest.Now}
+	c := &counter{t: t, data: t.TempDir(), Clock: clock.At(pdptest.Now)}
 	unpack(t, filepath.Join("testdata", "data-2858435.tar.gz"), c.data)
 	var of struct {
 		Keys map[string]string `json:"keys"`

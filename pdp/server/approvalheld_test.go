@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/doctor"
@@ -43,7 +44,7 @@ func (c *counter) refusesToStart(meanwhile func(), why string) {
 	c.t.Helper()
 	must(c.t, c.Stop(c.t.Context()))
 	meanwhile()
-	s, err := server.New(server.Config{Program: server.Program{Source: pdptest.Bundle(approvalFiles()), PDP: pdp.Options{Now: c.clock}}, Listen: "127.0.0.1:0", Data: c.data})
+	s, err := server.New(server.Config{Program: server.Program{Source: pdptest.Bundle(approvalFiles()), PDP: pdp.Options{Now: c.Now}}, Listen: "127.0.0.1:0", Data: c.data})
 	must(c.t, err)
 	if err = s.Start(c.t.Context()); err == nil {
 		_ = s.Stop(c.t.Context())
@@ -185,7 +186,7 @@ func TestOlderApprovalsDoNotAllow(t *testing.T) {
 // doctor is what bites of the approvals while no server runs.
 func (c *counter) doctor() (found string) {
 	c.t.Helper()
-	for _, f := range doctor.Examine(c.t.Context(), doctor.Patient{Policies: "../../policies/starter", Config: server.Config{Data: c.data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: c.clock}}}}) {
+	for _, f := range doctor.Examine(c.t.Context(), doctor.Patient{Policies: "../../policies/starter", Config: server.Config{Data: c.data, Listen: "127.0.0.1:0", Program: server.Program{PDP: pdp.Options{Now: c.Now}}}}) {
 		if f.Check == "approvals" && f.Bites {
 			found += f.Message + "; " + f.Try + "\n"
 		}
@@ -340,7 +341,7 @@ func TestVoteFallsWithWhoNamedThem(t *testing.T) {
 // clock of then.
 func open1(t *testing.T) (c *counter, ids map[string]string) {
 	t.Helper()
-	c = &counter{t: t, data: t.TempDir(), now: pdptest.Now}
+	c = &counter{t: t, data: t.TempDir(), Clock: clock.At(pdptest.Now)}
 	unpack(t, filepath.Join("testdata", "data-5f3b7dc.tar.gz"), c.data)
 	var told struct {
 		Keys      map[string]string `json:"keys"`

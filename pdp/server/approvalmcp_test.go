@@ -58,7 +58,7 @@ func (c *counter) plainly(text, id string) string {
 func TestMCPMessages(t *testing.T) {
 	c := openCounter(t)
 	id := c.request("")
-	c.pass(time.Minute)
+	c.Advance(time.Minute)
 	const (
 		arguments = `{"branch":"main","n":7,"password":"MASKED"}`
 		asks      = `"message":"bot wants push\nagent/bot asks for tool.invoke on tool/push with {\"branch\":\"main\",\"n\":7,\"password\":\"MASKED\"}",`
@@ -177,7 +177,7 @@ func TestMCPStates(t *testing.T) {
 			c.says("mia", id, "response", `{"action":"decline","content":{"reason":"not today"}}`, 200)
 		}, denied("denied", "not today")},
 		"cancelled": {func(id string) { c.says("pep", id, "cancel", ``, 200) }, denied("cancelled", "whoever asked no longer wants it")},
-		"expired":   {func(string) { c.pass(10 * time.Minute) }, denied("expired", "its time was up")},
+		"expired":   {func(string) { c.Advance(10 * time.Minute) }, denied("expired", "its time was up")},
 		"approved":  {func(id string) { c.says("mia", id, "decision", yes, 200) }, ""},
 		"revoked": {func(id string) {
 			c.says("mia", id, "decision", yes, 200)
@@ -287,7 +287,7 @@ func TestMCPResponses(t *testing.T) {
 		{"", `{"action":"accept","content":{"approve":true}}`, 401, pending},
 	} {
 		id := c.asks("pep", tool("push", fmt.Sprintf(`%s,"case":%d`, push, n))).Approval.ID
-		body := strings.NewReplacer("ID", id, "UNTIL", c.clock().Add(time.Minute).Format(time.RFC3339)).Replace(test.body)
+		body := strings.NewReplacer("ID", id, "UNTIL", c.Now().Add(time.Minute).Format(time.RFC3339)).Replace(test.body)
 		if status, text := c.do(test.who, "POST", "/v1/approvals/"+id+"/response", body); status != test.status {
 			t.Errorf("%s says %s: got %d %s, want %d", test.who, test.body, status, text, test.status)
 		}

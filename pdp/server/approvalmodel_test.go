@@ -27,6 +27,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -148,7 +149,7 @@ func newHostileModel(t *testing.T, seed uint64, stranger files) *hostileModel {
 		data = dir
 	}
 	m := &hostileModel{
-		counter: &counter{t: t, data: data, key: map[string]string{}, now: pdptest.Now}, seed: seed, rng: rand.New(rand.NewPCG(seed, 5)), stranger: stranger,
+		counter: &counter{t: t, data: data, key: map[string]string{}, Clock: clock.At(pdptest.Now)}, seed: seed, rng: rand.New(rand.NewPCG(seed, 5)), stranger: stranger,
 		holder: map[string]string{}, asked: map[string]question{}, said: map[string]map[string]bool{}, taken: map[string]string{}, spent: map[string]int{},
 		went: map[evaluation.Continuation]bool{},
 	}
@@ -168,7 +169,7 @@ func (m *hostileModel) newKey(person string) {
 
 // start is of a server that may refuse to.
 func (m *hostileModel) start() error {
-	config := server.Config{Program: server.Program{Source: pdptest.Bundle(approvalFiles()), PDP: pdp.Options{Now: m.clock}}, Listen: "127.0.0.1:0", Data: m.data}
+	config := server.Config{Program: server.Program{Source: pdptest.Bundle(approvalFiles()), PDP: pdp.Options{Now: m.Now}}, Listen: "127.0.0.1:0", Data: m.data}
 	config.DecisionLog.Retain.Age = 240 * time.Hour // and so more than one segment
 	config.Approvals.NewPerMinutePerSubject = 1_000_000
 	s, err := server.New(config)
@@ -236,9 +237,9 @@ func (m *hostileModel) run() {
 				m.revokeKey(person)
 			}
 		case 13:
-			m.pass(time.Duration(m.rng.IntN(100)) * time.Second)
+			m.Advance(time.Duration(m.rng.IntN(100)) * time.Second)
 			if m.chance(20) {
-				m.pass(20 * time.Hour)
+				m.Advance(20 * time.Hour)
 			}
 		case 14:
 			m.approve(q)
@@ -278,7 +279,7 @@ func (m *hostileModel) sends(q question, context string, authzen bool) string {
 func (m *hostileModel) sendsRound(q question, round evaluation.Continuation, context string, authzen bool) string {
 	m.request++
 	id := fmt.Sprintf("request-%d-%d", m.seed, m.request)
-	yes := yesSaid{q, round, id, m.clock(), m.revoked(), maps.Clone(m.taken), slices.Clone(m.attacks)}
+	yes := yesSaid{q, round, id, m.Now(), m.revoked(), maps.Clone(m.taken), slices.Clone(m.attacks)}
 	if authzen {
 		_, text, decision := m.sent("pep", "POST", evaluationPath, fmt.Sprintf(`{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":%q},"context":{%s}}`, q.tool, context), "X-Request-ID", id)
 		if text == `{"decision":true}` {

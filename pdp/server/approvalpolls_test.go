@@ -264,7 +264,7 @@ func TestAnEndedCredentialEndsItsOwnPollsAlone(t *testing.T) {
 	if n := c.Watches(); n != 1 {
 		t.Errorf("%d look for one person", n)
 	}
-	c.pass(5 * time.Minute)
+	c.Advance(5 * time.Minute)
 	for range 2 {
 		if got := <-short; got.Status != 401 {
 			t.Errorf("got %d %s", got.Status, got.Body)

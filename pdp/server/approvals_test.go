@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -25,12 +26,10 @@ import (
 // people, and a clock that goes when it is told to.
 type counter struct {
 	*pdptest.Server
+	*clock.Clock
 	t    testing.TB
 	data string
 	key  map[string]string
-
-	mu  sync.Mutex
-	now time.Time
 }
 
 const approvalPolicies = `
@@ -79,7 +78,7 @@ func openCounter(t testing.TB, options ...pdptest.Option) *counter {
 
 func openCounterOn(t testing.TB, source pdp.Source, options ...pdptest.Option) *counter {
 	t.Helper()
-	c := &counter{t: t, data: t.TempDir(), key: map[string]string{}, now: pdptest.Now}
+	c := &counter{t: t, data: t.TempDir(), key: map[string]string{}, Clock: clock.At(pdptest.Now)}
 	all := []string{"*"}
 	c.grant("pep", all, "", auth.Decide)
 	c.grant("other-pep", all, "", auth.Decide)
@@ -116,22 +115,10 @@ func (c *counter) grant(name string, tenants []string, principal string, permiss
 func (c *counter) open(source pdp.Source, options ...pdptest.Option) {
 	c.t.Helper()
 	own := func(config *server.Config) {
-		config.Data, config.Program.PDP.Now, config.Program.PDP.NewID = c.data, c.clock, nil
+		config.Data, config.Program.PDP.Now, config.Program.PDP.NewID = c.data, c.Now, nil
 	}
 	c.Server = pdptest.Start(c.t, source, append([]pdptest.Option{own}, options...)...)
 	c.Client = &http.Client{Transport: pdptest.NewOpenAPI(c.t).RoundTrip(http.DefaultTransport)}
-}
-
-func (c *counter) clock() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *counter) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
 }
 
 func (c *counter) do(who, method, path, body string, header ...string) (int, string) {
@@ -418,7 +405,7 @@ func TestApprovalAttacks(t *testing.T) {
 func TestApprovalEnds(t *testing.T) {
 	c := openCounter(t)
 	id := c.approved()
-	c.pass(5 * time.Minute)
+	c.Advance(5 * time.Minute)
 	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); got.may() || got.Approval.Status != "expired" {
 		t.Errorf("at its end: %+v", got)
 	}
@@ -443,14 +430,14 @@ func TestApprovalEnds(t *testing.T) {
 		t.Errorf("denied: %+v", got)
 	}
 	first = c.asks("pep", tool("push", push))
-	c.pass(10 * time.Minute)
+	c.Advance(10 * time.Minute)
 	c.says("mia", first.Approval.ID, "decision", yes, 409)
 	first = c.asks("pep", tool("push", push))
 	c.says("mia", first.Approval.ID, "decision", `{"decision":"approve","reason":"today","version":7}`, 409)
 	c.says("mia", first.Approval.ID, "decision", `{"decision":"approve","reason":"today","valid_until":"2020-01-01T00:00:00Z"}`, 400)
-	until := c.clock().Add(time.Minute).Format(time.RFC3339)
+	until := c.Now().Add(time.Minute).Format(time.RFC3339)
 	c.says("mia", first.Approval.ID, "decision", `{"decision":"approve","reason":"today","version":1,"valid_until":"`+until+`"}`, 200)
-	c.pass(time.Minute)
+	c.Advance(time.Minute)
 	if c.asks("pep", tool("push", again)).may() {
 		t.Error("it outlived what the approver said")
 	}

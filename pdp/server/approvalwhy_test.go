@@ -141,7 +141,7 @@ func TestWhyIsAsItIs(t *testing.T) {
 					switch w.random.IntN(40) {
 					case 0:
 						if w.did["time"]++; w.did["time"] < 4 { // tokens last an hour
-							w.pass(11 * time.Minute)
+							w.Advance(11 * time.Minute)
 						}
 					case 1, 2, 3:
 						w.asks(asker, strings.Replace(question, `"arguments"`, `"justification":"approved","arguments"`, 1), "X-Approval", "none")

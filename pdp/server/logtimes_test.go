@@ -19,10 +19,10 @@ import (
 // hourly is a server that answered one question at each full hour of a day, n for the one of hour n, and at the end of it.
 func hourly(t *testing.T) *counter {
 	c := openCounter(t)
-	c.pass(pdptest.Now.Truncate(24*time.Hour).AddDate(0, 0, 1).Sub(pdptest.Now)) // midnight
+	c.Advance(pdptest.Now.Truncate(24*time.Hour).AddDate(0, 0, 1).Sub(pdptest.Now)) // midnight
 	for hour := range 24 {
 		c.asks("pep", strings.Replace(tool("push", push), `"id":"push"`, fmt.Sprintf(`"id":"hour-%d"`, hour), 1))
-		c.pass(time.Hour)
+		c.Advance(time.Hour)
 	}
 	return c
 }
@@ -99,7 +99,7 @@ func TestPagesOfAnAgeStandStill(t *testing.T) {
 			if !page.More || pages == 9 {
 				break
 			}
-			c.pass(time.Hour)
+			c.Advance(time.Hour)
 			c.asks("pep", tool("hour-24", push))
 			cursor = "&cursor=" + page.Next
 		}
@@ -132,12 +132,12 @@ func TestExportOfAnAgeGoesOn(t *testing.T) {
 		for strings.Contains(query, "proofs") && !strings.HasPrefix(rows[at], `{"export":"proof`) {
 			at++
 		}
-		c.pass(3 * time.Hour)
+		c.Advance(3 * time.Hour)
 		rest, again := c.exported(query + "&checkpoint=" + name + "&after=" + sequenceIn(rows[at]))
 		if want := strings.Join(rows[at+1:], ""); rest != want || again != name {
 			t.Errorf("%s after %s: got %s\n%s, want %s\n%s", query, rows[at], again, rest, name, want)
 		}
-		c.pass(-3 * time.Hour)
+		c.Advance(-3 * time.Hour)
 	}
 }
 

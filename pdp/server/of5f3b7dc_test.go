@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 )
 
@@ -66,7 +67,7 @@ func read5f3b7dc(t *testing.T, name string, into any) {
 func TestDataOf5f3b7dc(t *testing.T) {
 	var made made5f3b7dc
 	read5f3b7dc(t, "made.json", &made)
-	c := &counter{t: t, data: t.TempDir(), now: made.Now.Add(time.Minute), key: map[string]string{}}
+	c := &counter{t: t, data: t.TempDir(), Clock: clock.At(made.Now.Add(time.Minute)), key: map[string]string{}}
 	for name, key := range made.Keys {
 		c.key[name] = "Bearer " + key
 	}

@@ -18,6 +18,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -63,7 +64,7 @@ func openRelays(t testing.TB, files map[string]string, options ...pdptest.Option
 	must(t, err)
 	file := filepath.Join(data, "jwks.json")
 	must(t, os.WriteFile(file, set, 0o600))
-	r := relays{counter: &counter{t: t, data: data, key: map[string]string{}, now: now}}
+	r := relays{counter: &counter{t: t, data: data, key: map[string]string{}, Clock: clock.At(now)}}
 	r.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
 	must(t, err)
 	all := []string{"*"}

@@ -10,9 +10,12 @@ import (
 type Clock struct{ at atomic.Int64 }
 
 // New is a clock that shows noon of some day.
-func New() *Clock {
+func New() *Clock { return At(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)) }
+
+// At is a clock that shows a time.
+func At(now time.Time) *Clock {
 	c := new(Clock)
-	c.at.Store(time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC).UnixNano())
+	c.at.Store(now.UnixNano())
 	return c
 }
 
