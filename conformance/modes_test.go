@@ -1,16 +1,11 @@
 package conformance_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/base64"
-	"encoding/json"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"policy-service/pdp/pdptest"
@@ -99,29 +94,13 @@ func withCertificate(t *testing.T) mode {
 }
 
 func withToken(t *testing.T) mode {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: string(jose.EdDSA), Use: "sig"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "jwks.json")
-	write(t, file, string(keys))
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := jwt.Signed(signer).Claims(jwt.Claims{
+	issuer := pdptest.NewIssuer(t)
+	token := issuer.Token(jwt.Claims{
 		Issuer: "https://issuer.example.com", Subject: "judge", Audience: jwt.Audience{"pdp"}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour)),
-	}).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	return mode{
 		options: []pdptest.Option{func(c *server.Config) {
-			c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example.com", Audience: "pdp", JWKSFile: file, Algorithms: []string{"EdDSA"}, Grant: everything}}
+			c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example.com", Audience: "pdp", JWKSFile: issuer.File, Algorithms: []string{"EdDSA"}, Grant: everything}}
 		}},
 		authorization: "Bearer " + token,
 	}

@@ -1,16 +1,10 @@
 package authzenclient_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"policy-service/evaluation"
@@ -34,20 +28,13 @@ when { context.via == "form" && context.gateway == "key:gw" && resource.chain.co
 // A gateway asks for a person, shows them the form and sends what they say, by their token beside its own key.
 func TestGatewayRelays(t *testing.T) {
 	data := t.TempDir()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	issuer := pdptest.NewIssuer(t)
 	must := func(err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	must(err)
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
-	must(err)
-	jwks := filepath.Join(data, "jwks.json")
-	must(os.WriteFile(jwks, set, 0o600))
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
-	must(err)
 	keys, err := auth.OpenKeys(data)
 	must(err)
 	all := []string{"*"}
@@ -56,7 +43,7 @@ func TestGatewayRelays(t *testing.T) {
 	s := pdptest.Start(t, pdptest.Bundle(relayed), func(c *server.Config) {
 		c.Data, c.Program.PDP.NewID = data, nil
 		c.Auth.JWT = []auth.JWTIssuer{{
-			Issuer: issuerOfPeople, Audience: audienceOfGateway, JWKSFile: jwks, Algorithms: []string{"EdDSA"}, RelayedBy: []string{"gw"},
+			Issuer: issuerOfPeople, Audience: audienceOfGateway, JWKSFile: issuer.File, Algorithms: []string{"EdDSA"}, RelayedBy: []string{"gw"},
 			Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"}, Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}},
 		}}
 	})
@@ -64,9 +51,7 @@ func TestGatewayRelays(t *testing.T) {
 		authzenclient.WithClock(func() time.Time { return pdptest.Now }, nil))
 	must(err)
 	person := func(sub string) authzenclient.Person {
-		token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: issuerOfPeople, Subject: sub, Audience: []string{audienceOfGateway}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))}).Serialize()
-		must(err)
-		p, err := authzenclient.PersonWith(token)
+		p, err := authzenclient.PersonWith(issuer.Token(jwt.Claims{Issuer: issuerOfPeople, Subject: sub, Audience: []string{audienceOfGateway}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))}))
 		must(err)
 		return p
 	}

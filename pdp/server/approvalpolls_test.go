@@ -2,8 +2,6 @@ package server_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"fmt"
 	mathrand "math/rand/v2"
 	"net/http"
@@ -17,9 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
@@ -240,24 +236,15 @@ func TestNoPollIsLost(t *testing.T) {
 
 // Two tokens of one person share their looks, but not their end.
 func TestAnEndedCredentialEndsItsOwnPollsAlone(t *testing.T) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
-	must(t, err)
-	file := filepath.Join(t.TempDir(), "jwks.json")
-	must(t, os.WriteFile(file, set, 0o600))
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
-	must(t, err)
+	issuer := pdptest.NewIssuer(t)
 	c := openCounter(t, func(config *server.Config) {
 		config.Auth.JWT = []auth.JWTIssuer{{
-			Issuer: "https://issuer.example", Audience: "pdp", JWKSFile: file, Algorithms: []string{"EdDSA"}, Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"},
+			Issuer: "https://issuer.example", Audience: "pdp", JWKSFile: issuer.File, Algorithms: []string{"EdDSA"}, Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"},
 			Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Approve}},
 		}}
 	})
 	for name, valid := range map[string]time.Duration{"short": time.Minute, "long": time.Hour} {
-		token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: "https://issuer.example", Subject: "mia", Audience: jwt.Audience{"pdp"}, IssuedAt: jwt.NewNumericDate(pdptest.Now), Expiry: jwt.NewNumericDate(pdptest.Now.Add(valid))}).Serialize()
-		must(t, err)
-		c.key[name] = "Bearer " + token
+		c.key[name] = "Bearer " + issuer.Token(jwt.Claims{Issuer: "https://issuer.example", Subject: "mia", Audience: jwt.Audience{"pdp"}, IssuedAt: jwt.NewNumericDate(pdptest.Now), Expiry: jwt.NewNumericDate(pdptest.Now.Add(valid))})
 	}
 	short := c.polls("short", "/v1/approvals?wait=30s", 2)
 	long := c.polls("long", "/v1/approvals?wait=30s", 2)

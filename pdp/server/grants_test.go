@@ -1,18 +1,12 @@
 package server_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/pdptest"
@@ -23,16 +17,9 @@ import (
 // granting has an issuer whose tokens have the rights that grants give to groups: each "group permission… in tenant…".
 func granting(t *testing.T, grants ...string) (option pdptest.Option, token func(groups ...string) string) {
 	t.Helper()
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
-	must(t, err)
-	file := filepath.Join(t.TempDir(), "jwks.json")
-	must(t, os.WriteFile(file, set, 0o600))
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
-	must(t, err)
+	issuer := pdptest.NewIssuer(t)
 	entry := auth.JWTIssuer{
-		Issuer: ofPeople, Audience: "pdp", JWKSFile: file, Algorithms: []string{"EdDSA"},
+		Issuer: ofPeople, Audience: "pdp", JWKSFile: issuer.File, Algorithms: []string{"EdDSA"},
 		Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"},
 	}
 	for _, text := range grants {
@@ -45,11 +32,9 @@ func granting(t *testing.T, grants ...string) (option pdptest.Option, token func
 		entry.Grants = append(entry.Grants, grant)
 	}
 	token = func(groups ...string) string {
-		text, err := jwt.Signed(signer).Claims(jwt.Claims{
+		return "Bearer " + issuer.Token(jwt.Claims{
 			Issuer: ofPeople, Subject: "mia", Audience: jwt.Audience{"pdp"}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour)),
-		}).Claims(map[string]any{"groups": groups}).Serialize()
-		must(t, err)
-		return "Bearer " + text
+		}, map[string]any{"groups": groups})
 	}
 	return func(c *server.Config) { c.Auth.JWT = []auth.JWTIssuer{entry} }, token
 }

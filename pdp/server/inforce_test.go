@@ -1,22 +1,17 @@
 package server_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -53,59 +48,48 @@ func TestARevokedKeyEndsWhoWaits(t *testing.T) {
 
 // Who reads the whole log stops with the credential, whatever ends that.
 func TestAnEndedCredentialEndsAnExport(t *testing.T) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
-	must(t, err)
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
-	must(t, err)
-	token, err := jwt.Signed(signer).Claims(jwt.Claims{Issuer: "https://issuer.example", Subject: "ann", Audience: jwt.Audience{"pdp"}, IssuedAt: jwt.NewNumericDate(pdptest.Now), Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))}).Serialize()
-	must(t, err)
-	for name, end := range map[string]func(*office, *atomic.Int64, server.Config){
-		"a key is revoked": func(o *office, _ *atomic.Int64, _ server.Config) {
+	for name, end := range map[string]func(*office, *clock.Clock, server.Config){
+		"a key is revoked": func(o *office, _ *clock.Clock, _ server.Config) {
 			keys, err := auth.OpenKeys(o.data)
 			must(t, err)
 			must(t, keys.Revoke("reader"))
 		},
-		"a token expires": func(_ *office, clock *atomic.Int64, _ server.Config) { clock.Add(int64(2 * time.Hour)) },
-		"an issuer goes": func(o *office, _ *atomic.Int64, config server.Config) {
+		"a token expires": func(_ *office, now *clock.Clock, _ server.Config) { now.Advance(2 * time.Hour) },
+		"an issuer goes": func(o *office, _ *clock.Clock, config server.Config) {
 			config.Auth.JWT = nil
 			must(t, o.Reconfigure(t.Context(), func() (server.Config, error) { return config, nil }))
 		},
-		"a permission goes": func(o *office, _ *atomic.Int64, config server.Config) {
+		"a permission goes": func(o *office, _ *clock.Clock, config server.Config) {
 			config.Auth.JWT = []auth.JWTIssuer{config.Auth.JWT[0]}
 			config.Auth.JWT[0].Permissions = []auth.Permission{auth.Decide}
 			must(t, o.Reconfigure(t.Context(), func() (server.Config, error) { return config, nil }))
 		},
-		"a key is no more in the file": func(_ *office, clock *atomic.Int64, config server.Config) {
+		"a key is no more in the file": func(_ *office, now *clock.Clock, config server.Config) {
 			must(t, os.WriteFile(config.Auth.JWT[0].JWKSFile, []byte(`{"keys":[]}`), 0o600))
-			clock.Add(int64(5 * time.Second))
+			now.Advance(5 * time.Second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "jwks.json")
-			must(t, os.WriteFile(file, set, 0o600))
-			var clock atomic.Int64
-			clock.Store(pdptest.Now.UnixNano())
+			issuer, now := pdptest.NewIssuer(t), clock.At(pdptest.Now)
 			var log buffer
 			var config server.Config
 			o := openOffice(t, logTo(&log), func(c *server.Config) {
-				c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example", Audience: "pdp", JWKSFile: file, Algorithms: []string{"EdDSA"}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead}}}}
-				c.Program.PDP.Now = func() time.Time { return time.Unix(0, clock.Load()).UTC() }
+				c.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example", Audience: "pdp", JWKSFile: issuer.File, Algorithms: []string{"EdDSA"}, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.LogRead}}}}
+				c.Program.PDP.Now = now.Now
 				config = *c
 			})
 			o.large()
 			whole := o.as("auditor").Get("/v1/log/export").Body
 			reader := o.as("reader")
 			if name != "a key is revoked" {
-				o.key["token"] = "Bearer " + token
+				o.key["token"] = "Bearer " + issuer.Token(jwt.Claims{Issuer: "https://issuer.example", Subject: "ann", Audience: jwt.Audience{"pdp"}, IssuedAt: jwt.NewNumericDate(pdptest.Now), Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))})
 				reader = o.as("token")
 			}
 			answer := reader.stream(t.Context(), "/v1/log/export")
 			if answer.StatusCode != http.StatusOK {
 				t.Fatalf("got %d", answer.StatusCode)
 			}
-			end(o, &clock, config)
+			end(o, now, config)
 			eventually(t, "the export ends", func() bool { return strings.Count(log.String(), ended) == 1 })
 			read, err := io.Copy(io.Discard, answer.Body)
 			if err == nil || read >= int64(len(whole)) {

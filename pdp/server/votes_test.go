@@ -1,18 +1,13 @@
 package server_test
 
 import (
-	"crypto/ed25519"
-	"crypto/rand"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/go-json-experiment/json"
 
@@ -51,22 +46,14 @@ any: {type: approval_required, properties: {template: any, form: review}}
 // by their e-mail addresses there, and by their subjects at the service.
 type relays struct {
 	*counter
-	signer jose.Signer
+	issuer *pdptest.Issuer
 	config server.Config
 }
 
 func openRelays(t testing.TB, files map[string]string, options ...pdptest.Option) relays {
 	t.Helper()
 	data, now := t.TempDir(), pdptest.Now
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	must(t, err)
-	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1", Algorithm: "EdDSA", Use: "sig"}}})
-	must(t, err)
-	file := filepath.Join(data, "jwks.json")
-	must(t, os.WriteFile(file, set, 0o600))
-	r := relays{counter: &counter{t: t, data: data, key: map[string]string{}, Clock: clock.At(now)}}
-	r.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: private, KeyID: "1"}}, nil)
-	must(t, err)
+	r := relays{counter: &counter{t: t, data: data, key: map[string]string{}, Clock: clock.At(now)}, issuer: pdptest.NewIssuer(t)}
 	all := []string{"*"}
 	r.grant("pep", all, "", auth.Decide, auth.Request)
 	r.grant("gw", all, "", auth.Decide, auth.Search, auth.Request, auth.Relay)
@@ -80,7 +67,7 @@ func openRelays(t testing.TB, files map[string]string, options ...pdptest.Option
 	r.key["desk"] = "Bearer " + console
 	entry := func(audience, claim string, by ...string) auth.JWTIssuer {
 		return auth.JWTIssuer{
-			Issuer: ofPeople, Audience: audience, JWKSFile: file, Algorithms: []string{"EdDSA"}, RelayedBy: by,
+			Issuer: ofPeople, Audience: audience, JWKSFile: r.issuer.File, Algorithms: []string{"EdDSA"}, RelayedBy: by,
 			Principal: &auth.PrincipalClaim{Type: "user", Claim: claim},
 			Grant:     auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}},
 		}
@@ -106,12 +93,10 @@ func votesFiles(more ...string) map[string]string {
 // token is a token of somebody for some audiences.
 func (r relays) token(sub string, audience ...string) string {
 	r.t.Helper()
-	token, err := jwt.Signed(r.signer).Claims(jwt.Claims{
+	return r.issuer.Token(jwt.Claims{
 		Issuer: ofPeople, Subject: sub, Audience: audience,
 		Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour)),
-	}).Serialize()
-	must(r.t, err)
-	return token
+	})
 }
 
 // beside is what a gateway sends for somebody.
