@@ -1,11 +1,8 @@
 package console_test
 
 import (
-	"errors"
-	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 )
 
@@ -96,34 +93,17 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// coreTrouble is an API that answers as it is told, once it is.
-type coreTrouble struct {
-	api    http.RoundTripper
-	status atomic.Int64
-}
-
-func (a *coreTrouble) RoundTrip(r *http.Request) (*http.Response, error) {
-	status := int(a.status.Load())
-	if status == 0 {
-		return a.api.RoundTrip(r)
-	}
-	if status < 0 {
-		return nil, errors.New("SECRET: it is away")
-	}
-	return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader(`{"detail":"SECRET"}`))}, nil
-}
-
 // An API that has no time, or no answer, is said to be so, and no word of it is shown. A session that it does not take
 // is over, and stays so.
 func TestAPIInTrouble(t *testing.T) {
 	t.Parallel()
 	trouble := &coreTrouble{}
-	c := openCore(t, coreWith{api: func(api http.RoundTripper) http.RoundTripper { trouble.api = api; return trouble }})
+	c := openCore(t, coreWith{api: func(api http.RoundTripper) http.RoundTripper { trouble.RoundTripper = api; return trouble }})
 	id := c.waits("deploy")
 	b := c.browser()
 	b.logIn("mia")
-	for status, want := range map[int]int{429: 503, 503: 503, 500: 500, 302: 500, -1: 500, 403: 404, 404: 404} {
-		trouble.status.Store(int64(status))
+	for status, want := range map[int]int{429: 503, 503: 503, 500: 500, 302: 500, coreAway: 500, 403: 404, 404: 404} {
+		trouble.answers("", status)
 		for _, path := range []string{"/approvals", "/approvals/" + id} {
 			got := b.get(path)
 			coreHeaders(t, path, got)
@@ -135,11 +115,11 @@ func TestAPIInTrouble(t *testing.T) {
 			t.Errorf("%d: the login gets %d", status, got.Status)
 		}
 	}
-	trouble.status.Store(401)
+	trouble.answers("", 401)
 	if b.isIn() {
 		t.Error("it is in")
 	}
-	trouble.status.Store(0)
+	trouble.answers("", 0)
 	if b.isIn() {
 		t.Error("it is in again")
 	}

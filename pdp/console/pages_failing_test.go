@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -10,33 +9,18 @@ import (
 	"time"
 )
 
-// failing is an API that answers some paths with a status of its own, as a server does that has too much to do.
-type failing struct {
-	http.RoundTripper
-	path   atomic.Value // the end of the paths
-	status atomic.Int64
-}
-
-func (f *failing) RoundTrip(r *http.Request) (*http.Response, error) {
-	if end, _ := f.path.Load().(string); end != "" && strings.HasSuffix(r.URL.Path, end) {
-		return &http.Response{StatusCode: int(f.status.Load()), Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"detail":"busy"}`)), Request: r}, nil
-	}
-	return f.RoundTripper.RoundTrip(r)
-}
-
 // What is beside an approval request may be missing. Without what the person may do there are no buttons. Who is nobody
 // any more gets no page, whichever request the API refused.
 func TestPageWithoutExtras(t *testing.T) {
 	t.Parallel()
-	f := &failing{}
+	f := &coreTrouble{}
 	c := openCore(t, coreWith{api: func(api http.RoundTripper) http.RoundTripper { f.RoundTripper = api; return f }})
 	id := c.waits("deploy")
 	mia := c.browser()
 	mia.logIn("mia")
 	page := func(end string, status int) coreAnswer {
-		f.path.Store(end)
-		f.status.Store(int64(status))
-		defer f.path.Store("")
+		f.answers(end, status)
+		defer f.answers("", 0)
 		return mia.do(http.MethodGet, "/approvals/"+id, "")
 	}
 	buttons := []string{`value="approve"`, `value="deny"`, `value="delegate"`}
@@ -67,25 +51,11 @@ func TestPageWithoutExtras(t *testing.T) {
 	}
 }
 
-// slow is an API that answers some paths never.
-type slow struct {
-	http.RoundTripper
-	path atomic.Value // the end of the paths
-}
-
-func (s *slow) RoundTrip(r *http.Request) (*http.Response, error) {
-	if end, _ := s.path.Load().(string); end != "" && strings.HasSuffix(r.URL.Path, end) {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
-	}
-	return s.RoundTripper.RoundTrip(r)
-}
-
 // Whoever waits until the time for a page is up is told that there was not enough of it, and is not shown an empty page
 // that looks like a success.
 func TestNoTimeIsNoEmptyPage(t *testing.T) {
 	t.Parallel()
-	s := &slow{}
+	s := &coreTrouble{}
 	var limit atomic.Int64
 	limit.Store(int64(time.Minute))
 	c := openCore(t, coreWith{
@@ -111,7 +81,7 @@ func TestNoTimeIsNoEmptyPage(t *testing.T) {
 			return mia.send(decision, "token", form["token"], "version", form["version"], "decision", "approve", "reason", "so")
 		},
 	} {
-		s.path.Store(end)
+		s.answers(end, coreNever)
 		if got := ask(); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "</html>") {
 			t.Errorf("%s: got %d %q", end, got.Status, got.Body)
 		}
