@@ -233,3 +233,27 @@ func TestManyStreamMissesNothing(t *testing.T) {
 	listener := &visitor{s: &there, era: v.era, token: v.token, session: v.session, client: v.client, heard: &kept{}}
 	listener.stream("").hears("list_changed")
 }
+
+// Who listens only after a server is back is told that there is more than was listed.
+func TestManyOwedIsToldLater(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			door := &manyDoor{state: "away"}
+			m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
+			v := m.visitor(era, nil)
+			if names := manyNames(t, v.ask("tools/list", `{}`), "tools", "name"); !slices.Equal(names, []string{"a__look", "a__change"}) {
+				t.Fatalf("the tools are %q", names)
+			}
+			door.set("")
+			if got := v.call("b__look", `{}`); !got.ran() {
+				t.Fatal(got)
+			}
+			s := v.stream(manyListens)
+			if era == "modern" {
+				s.hears("acknowledged")
+			}
+			s.hears("tools/list_changed")
+		})
+	}
+}

@@ -100,7 +100,7 @@ func (e *ear) refusal() (m rpc.Message, ok bool) {
 }
 
 func (e *ear) settle(version int, agreed wants) {
-	e.link.announce(e.link.account.owed.take(changes["initialize"])) // the server is there
+	e.link.announce(changes["initialize"]) // the server is there
 	e.link.mu.Lock()
 	defer e.link.mu.Unlock()
 	e.settled, e.agreed = version, agreed

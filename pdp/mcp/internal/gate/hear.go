@@ -23,6 +23,9 @@ func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message))
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hearers[h] = true
+	if l.session != nil { // the server came back while nobody listened
+		l.announceLocked(changes["initialize"])
+	}
 	return h.heard, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -58,10 +61,19 @@ func (l *link) silenced() bool {
 // wordsWhileSilent is why a message goes nowhere after [link.silence].
 const wordsWhileSilent = "message in words while results are to be changed"
 
-// announce tells whoever listens that something has changed.
+// announce tells whoever listens what is owed of some changes. It stays owed while nobody listens.
 func (l *link) announce(changes []string) {
-	for _, change := range changes {
-		l.pass(said{rpc.Message{Method: change}, era.Legacy})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.announceLocked(changes)
+}
+
+func (l *link) announceLocked(changes []string) {
+	if len(l.hearers) == 0 {
+		return
+	}
+	for _, change := range l.account.owed.take(changes) {
+		l.passLocked(said{rpc.Message{Method: change}, era.Legacy})
 	}
 }
 
@@ -83,6 +95,10 @@ func (l *link) tell(s said) {
 func (l *link) pass(s said) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.passLocked(s)
+}
+
+func (l *link) passLocked(s said) {
 	if l.silent {
 		var ok bool
 		if s.Message, ok = withoutWords(s.Message); !ok {

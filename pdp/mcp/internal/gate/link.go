@@ -130,7 +130,7 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 		return nil, errLinkClosed
 	}
 	l.server.late.note(toOpen, false)
-	l.announce(l.account.owed.take(changes["initialize"]))
+	l.announce(changes["initialize"])
 	return s, nil
 }
 

@@ -223,7 +223,7 @@ func (x *exchange) heardFrom(l *link, err error) {
 	l.server.tried(context.Background(), err)
 	x.g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
 	if l.came(method, x.g.o.Now(), x.g.o.Lock.current()) { // just when nobody waited for it any longer, and before anything was owed
-		l.announce(l.account.owed.take(changes[method]))
+		l.announce(changes[method])
 	}
 }
 
@@ -243,7 +243,7 @@ func (l *link) came(method string, now time.Time, locked *lock.File) bool {
 // answered notes that the server has answered, and tells whoever was not shown what it has.
 func (l *link) answered(method string) {
 	l.server.late.note(method, false)
-	l.announce(l.account.owed.take(changes[method]))
+	l.announce(changes[method])
 }
 
 // owed are the notifications that are due, because the server was away when a client was shown what servers have: the client
