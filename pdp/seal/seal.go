@@ -31,6 +31,9 @@ const (
 	Subscription
 	// Login is a login that a provider has yet to answer.
 	Login
+	// Approval is what a client keeps while people decide about its call: the state of the call, and the names by which it
+	// answers what a person was shown. An upstream's are RequestState and RequestID.
+	Approval
 )
 
 // A sealed value is base64url without padding of
