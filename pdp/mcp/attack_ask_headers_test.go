@@ -15,14 +15,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
 )
 
 // wiretap stands between a gateway and its PDP, and keeps what goes there.
 type wiretap struct {
 	URL string
 
-	mu   sync.Mutex
-	sent []tapped
+	t     testing.TB
+	proxy http.Handler // to the PDP
+	mu    sync.Mutex
+	sent  []tapped
 	// instead answers in place of the PDP, and reports whether it did; nil never does.
 	instead func(w http.ResponseWriter, r *http.Request, body []byte) bool
 }
@@ -39,11 +42,9 @@ func (q tapped) ofPerson() bool {
 	return strings.HasPrefix(q.path, "/v1/approvals/") && (strings.HasSuffix(q.path, "/elicitation") || strings.HasSuffix(q.path, "/response"))
 }
 
-func newWiretap(t testing.TB, pdp string) *wiretap {
+func newWiretap(t testing.TB) *wiretap {
 	t.Helper()
-	to, err := url.Parse(pdp)
-	orFail(t, err)
-	tap, proxy := &wiretap{}, mcptest.Proxy(to)
+	tap := &wiretap{t: t}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -55,13 +56,24 @@ func newWiretap(t testing.TB, pdp string) *wiretap {
 		instead := tap.instead
 		tap.mu.Unlock()
 		if instead == nil || !instead(w, r, body) {
-			proxy.ServeHTTP(w, r)
+			tap.proxy.ServeHTTP(w, r)
 		}
 	}))
 	t.Cleanup(s.Close)
 	tap.URL = s.URL
 	return tap
 }
+
+// before stands before a PDP.
+func (tap *wiretap) before(pdp string) string {
+	to, err := url.Parse(pdp)
+	orFail(tap.t, err)
+	tap.proxy = mcptest.Proxy(to)
+	return tap.URL
+}
+
+// serve has a PDP say that it is where the wiretap is.
+func (tap *wiretap) serve(c *pdpserver.Config) { c.PublicURL = tap.URL }
 
 // all is what was sent so far.
 func (tap *wiretap) all() []tapped {
@@ -102,8 +114,8 @@ func TestAskAttackHeaders(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			var tap *wiretap
-			s := newSiege(t, camp{before: func(pdp string) string { tap = newWiretap(t, pdp); return tap.URL }})
+			tap := newWiretap(t)
+			s := newSiege(t, camp{before: tap.before})
 			v := s.visitor(era, nil)
 			bobs := s.issuer.Token(t, mcptest.Claims{"sub": "bob"})
 			if plain := v.call("look", `{"a":1}`); !plain.ran() {
@@ -141,8 +153,8 @@ func TestAskAttackMeta(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			var tap *wiretap
-			s := newSiege(t, camp{before: func(pdp string) string { tap = newWiretap(t, pdp); return tap.URL }})
+			tap := newWiretap(t)
+			s := newSiege(t, camp{before: tap.before})
 			v := s.visitor(era, nil)
 			call := func(meta string) echo {
 				v.meta = meta
