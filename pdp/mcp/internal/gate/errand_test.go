@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/mcp/internal/turn"
 )
 
 // What is under way for nobody any longer counts: of one principal there is only so much, and it is in no other's way.
@@ -26,21 +27,21 @@ func TestErrandsAreBounded(t *testing.T) {
 	}
 	gone, end := context.WithCancel(t.Context())
 	end()
-	var all [4]errand[int]
+	var all [4]turn.Errand[int]
 	for n := range 2 {
-		if _, _, err := all[n].do(gone, of("alice"), waits); !errors.Is(err, context.Canceled) {
+		if _, _, err := sendOff(gone, of("alice"), &all[n], waits); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := all[2].do(gone, of("alice"), waits); !errors.As(err, new(refusedError)) {
+	if _, _, err := sendOff(gone, of("alice"), &all[2], waits); !errors.As(err, new(refusedError)) {
 		t.Errorf("one more is %v", err)
 	}
-	if _, _, err := all[3].do(gone, of("bob"), waits); !errors.Is(err, context.Canceled) {
+	if _, _, err := sendOff(gone, of("bob"), &all[3], waits); !errors.Is(err, context.Canceled) {
 		t.Errorf("another's is %v", err)
 	}
 	close(goes)
 	g.running.Wait()
-	if v, joined, err := all[2].do(t.Context(), of("alice"), waits); v != 7 || joined || err != nil {
+	if v, joined, err := sendOff(t.Context(), of("alice"), &all[2], waits); v != 7 || joined || err != nil {
 		t.Errorf("when they are over it is %d, %v, %v", v, joined, err)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/traces"
 )
 
 // The front lets requests in, in the order of what is cheapest to find out: where they come from, what they are, whose
@@ -116,7 +117,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	params, _ := m.ParamsObject() // it is an object, or not there
-	r = r.WithContext(follow(r.Context(), r.Header))
+	r = r.WithContext(traces.Follow(r.Context(), r.Header))
 	in := incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
 	if modern(r.Header, params) {
 		g.postModern(w, r, in)

@@ -29,6 +29,8 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rates"
+	"policy-service/pdp/mcp/internal/turn"
+	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/seal"
 	"policy-service/pdp/server/auth"
 )
@@ -218,6 +220,36 @@ func (g *Gateway) background(what func()) (ok bool) {
 		})
 	}
 	return !g.closed
+}
+
+// Errands are what requests of a principal have sent off: they count also if nobody waits for them any longer.
+const Errands = "errands"
+
+// sendOff has an errand done on the account of whoever asks x, and waits for what it brings.
+func sendOff[T any](ctx context.Context, x *exchange, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
+	value, joined, err = e.Do(ctx, turn.Sender{
+		Hold: func() (func(), bool) { return x.g.o.Rates.Hold(x.who.Key, Errands) },
+		Context: func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, expire := x.who.Context(ctx)
+			stop := context.AfterFunc(x.g.ctx, expire)
+			return ctx, func() {
+				stop()
+				expire()
+			}
+		},
+		Background: x.g.background,
+	}, what)
+	switch {
+	case errors.Is(err, turn.ErrMany):
+		err = refusedError{limited(time.Second)}
+	case errors.Is(err, turn.ErrOver):
+		err = errLinkClosed
+	case errors.Is(err, turn.ErrBroken):
+		err = errBroken
+	case errors.Is(err, turn.ErrAlone):
+		err = &upstream.Error{Detail: "nobody waits for the server any longer", Err: ctx.Err()}
+	}
+	return value, joined, err
 }
 
 // sweep ends, now and then, what nobody uses any longer.

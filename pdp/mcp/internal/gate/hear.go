@@ -7,6 +7,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -176,8 +177,8 @@ type listener struct {
 	heard <-chan said
 	stop  func()
 
-	joining turn // guards what follows
-	ear     *ear // nil if the server does not tell
+	joining turn.Turn // guards what follows
+	ear     *ear      // nil if the server does not tell
 	uris    []string
 	wanted  bool // whether the uris are
 }
@@ -185,13 +186,13 @@ type listener struct {
 func newListener(x *exchange, w wants) *listener {
 	w.uris = slices.DeleteFunc(slices.Clone(w.uris), func(uri string) bool { return !x.link.server.owns(uri) })
 	heard, stop := x.link.hear(nil)
-	return &listener{x: x, wants: w, heard: heard, stop: stop, joining: newTurn()}
+	return &listener{x: x, wants: w, heard: heard, stop: stop, joining: turn.New()}
 }
 
 // end has the listener be told no longer. It waits for who has it join: whose context has ended.
 func (l *listener) end() {
-	_ = l.joining.take(context.Background())
-	defer l.joining.leave()
+	_ = l.joining.Take(context.Background())
+	defer l.joining.Leave()
 	l.stop()
 	if l.wanted {
 		l.x.unwant(l.uris)
@@ -200,10 +201,10 @@ func (l *listener) end() {
 
 // join has the server tell of what is wanted, and says of what it does.
 func (l *listener) join(ctx context.Context) (agreed wants, err error) {
-	if err := l.joining.take(ctx); err != nil {
+	if err := l.joining.Take(ctx); err != nil {
 		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
 	}
-	defer l.joining.leave()
+	defer l.joining.Leave()
 	x, w := l.x, l.wants
 	l.ear = nil
 	s, err := x.opened(ctx)
@@ -265,8 +266,8 @@ func (l *listener) relay(ctx context.Context, w wants) {
 
 // ends are when the server ends what it tells, and if it tells nothing when to ask it again.
 func (l *listener) ends() (over <-chan struct{}, pause <-chan time.Time) {
-	_ = l.joining.take(context.Background()) // who has it is not waited for any longer
-	defer l.joining.leave()
+	_ = l.joining.Take(context.Background()) // who has it is not waited for any longer
+	defer l.joining.Leave()
 	if l.ear == nil {
 		return nil, time.After(lastPause)
 	}

@@ -105,7 +105,9 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 		return shown, false
 	}
 	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
-		params = withMeta(params, meta.Without(func(name string) bool { return strings.HasPrefix(name, ownMeta) || name == "progressToken" }))
+		params = withMeta(params, meta.Without(func(name string) bool {
+			return strings.HasPrefix(name, ownMeta) || name == "progressToken" || slices.Contains(approvalMeta, name)
+		}))
 	}
 	if m.Method == era.Elicit {
 		params = notOfPDP(params)
@@ -133,12 +135,17 @@ func notOfPDP(params rpc.Object) rpc.Object {
 // ownMeta begins the members of _meta that are the gateway's.
 const ownMeta = "io.policy-service/"
 
+// approvalMeta are members of _meta by which clients know a form that asks for an approval. In the form of a server they
+// would have it pass for one of the gateway's.
+var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
+
 // secretWords are in the names of fields in which people write what no server is to ask them for.
 var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
 
 // elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, and asks
 // for no secret.
 func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
+	params = params.Without(func(name string) bool { return name == "metadata" }) // it repeats _meta, for some clients
 	params = params.With("message", rpc.String("["+s.Name+" asks] "+params.GetString("message")))
 	if params.GetString("mode") == "url" {
 		u, err := url.Parse(params.GetString("url"))

@@ -46,11 +46,11 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 	default:
 		ctx, cancel := in.who.Context(r.Context())
 		defer cancel()
-		if !s.flights.begin(m.ID, cancel) {
+		if !s.flights.Begin(m.ID, cancel) {
 			g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "a request with this id is under way")
 			return
 		}
-		defer s.flights.end(m.ID)
+		defer s.flights.End(m.ID)
 		x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: m, params: in.params, header: in.header}
 		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 		x.serve(ctx)
@@ -130,7 +130,7 @@ func (g *Gateway) notified(ctx context.Context, s *session, in incoming) {
 	switch m := in.message; m.Method {
 	case "notifications/initialized": // the server has had ours
 	case "notifications/cancelled":
-		s.flights.cancel(in.params.Get("requestId"))
+		s.flights.Cancel(in.params.Get("requestId"))
 	case "notifications/progress":
 		g.o.Meters.Drop("progress of a client")
 	default:

@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -44,8 +45,8 @@ type link struct {
 
 // opening is who opens the session, for all who want it.
 type opening struct {
-	turn   turn
-	errand errand[upstream.Session]
+	turn   turn.Turn
+	errand turn.Errand[upstream.Session]
 }
 
 // account is how many things of the server's the client is asked, and what it is to be told.
@@ -97,8 +98,8 @@ func (c client) kept() client {
 func newLink(s *Server, principal string, c client) *link {
 	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities)}
 	return &link{
-		server: s, client: of, opening: opening{turn: newTurn()},
-		tools:         toolbox{loading: newTurn()},
+		server: s, client: of, opening: opening{turn: turn.New()},
+		tools:         toolbox{loading: turn.New()},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
 		hearing:       hearing{hearers: map[*hearer]bool{}, deafen: func() {}},
 	}
@@ -111,10 +112,10 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	if s, err := l.current(); s != nil || err != nil {
 		return s, err
 	}
-	if err := l.opening.turn.take(ctx); err != nil {
+	if err := l.opening.turn.Take(ctx); err != nil {
 		return nil, &upstream.Error{NotSent: true, Detail: "the client has gone", Err: err}
 	}
-	defer l.opening.turn.leave()
+	defer l.opening.turn.Leave()
 	if s, err := l.current(); s != nil || err != nil { // somebody had the turn before
 		return s, err
 	}
@@ -144,7 +145,7 @@ func (x *exchange) opened(ctx context.Context) (upstream.Session, error) {
 	if !x.g.several() {
 		return open(ctx)
 	}
-	s, _, err := x.link.opening.errand.do(ctx, x, open)
+	s, _, err := sendOff(ctx, x, &x.link.opening.errand, open)
 	return s, err
 }
 

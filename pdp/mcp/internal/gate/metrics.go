@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // How a request of a client ended.
@@ -17,6 +19,9 @@ const (
 	outcomeInvalid  = "invalid"  // it was no request that could be decided about
 	outcomeAsked    = "asked"    // the client was told to ask its person, and to send it again
 )
+
+// ScopeName names the gateway in telemetry.
+const ScopeName = "policy-service/pdp/mcp"
 
 // Meters are what the gateway counts. No label is anything that somebody sent: a method that MCP does not have is "other".
 type Meters struct {
@@ -97,6 +102,18 @@ func labelOf(method string) string {
 }
 
 const other = "other"
+
+// endStep ends a step. It says what was done and how that ended, and nothing that was sent.
+func endStep(span trace.Span, outcome string) {
+	defer span.End()
+	if !span.IsRecording() {
+		return
+	}
+	span.SetAttributes(attribute.String("policy_service.mcp.outcome", outcome))
+	if outcome == outcomeFailed {
+		span.SetStatus(codes.Error, "")
+	}
+}
 
 func since(ctx context.Context, h metric.Float64Histogram, from, to time.Time) {
 	h.Record(ctx, to.Sub(from).Seconds())

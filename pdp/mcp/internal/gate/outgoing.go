@@ -10,6 +10,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/traces"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -26,7 +27,7 @@ func (x *exchange) outgoing(ctx context.Context, s upstream.Session, params rpc.
 		c.logLevel = x.link.level()
 	}
 	params = params.Without(func(name string) bool { return slices.Contains(betweenUs, name) })
-	params = withMeta(params, traced(ctx, x.g.metaOf(params)))
+	params = withMeta(params, traces.Traced(ctx, x.g.metaOf(params)))
 	return outgoing(s.Era(), x.link.server, c, params)
 }
 

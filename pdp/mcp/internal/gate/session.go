@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/flights"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/seal"
@@ -26,7 +27,7 @@ type session struct {
 	reach  *reach
 	ends   time.Time
 
-	flights   flights
+	flights   flights.Flights
 	mu        sync.Mutex
 	waiting   map[rpc.ID]chan rpc.Message
 	listening bool
@@ -185,14 +186,14 @@ func (t *sessions) idle(now time.Time) (idle []closer) {
 
 // close ends what the session holds.
 func (s *session) close() {
-	s.flights.cancelAll()
+	s.flights.CancelAll()
 	s.reach.close()
 }
 
 func (s *session) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.flights.any() || s.listening
+	return s.flights.Any() || s.listening
 }
 
 // ask shows the client a request of the server, and waits for what it answers.

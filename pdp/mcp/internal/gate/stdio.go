@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/flights"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -92,7 +93,7 @@ type stdioFront struct {
 	writing sync.Mutex
 	out     io.Writer
 
-	flights flights
+	flights flights.Flights
 
 	mu      sync.Mutex
 	session *session // of a client of the legacy era, once it has begun
@@ -120,7 +121,7 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 			f.g.o.Meters.Drop("answer that nobody waits for")
 		}
 	case m.Method == "notifications/cancelled":
-		f.flights.cancel(params.Get("requestId"))
+		f.flights.Cancel(params.Get("requestId"))
 	case m.Method == "notifications/initialized" && s != nil:
 		f.running.Go(func() { f.hear(ctx, s) })
 	case m.IsNotification():
@@ -136,7 +137,7 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 func (f *stdioFront) request(ctx context.Context, s *session, in incoming) {
 	id := in.message.ID
 	ctx, cancel := context.WithCancel(ctx)
-	if !f.flights.begin(id, cancel) {
+	if !f.flights.Begin(id, cancel) {
 		cancel()
 		_ = f.write(rpc.Failure(id, rpc.Error{Code: rpc.InvalidRequest, Message: "a request with this id is under way"}))
 		return
@@ -170,7 +171,7 @@ func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.Canc
 
 func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
 	cancel()
-	f.flights.end(id)
+	f.flights.End(id)
 }
 
 // exchange is a request of either era.

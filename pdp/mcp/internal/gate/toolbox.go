@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
 )
@@ -33,8 +34,8 @@ type toolbox struct {
 	mu      sync.Mutex
 	listed  *listing
 	until   time.Time
-	loading turn
-	loads   errand[*listing]
+	loading turn.Turn
+	loads   turn.Errand[*listing]
 	// version counts what made the listing old, so that one that was begun before is not kept.
 	version int
 	drift   drift.Seen
@@ -81,9 +82,9 @@ func (x *exchange) tools(ctx context.Context) (*listing, error) {
 		}
 		return listed, err
 	}
-	listed, joined, err := x.link.tools.loads.do(ctx, x, load)
+	listed, joined, err := sendOff(ctx, x, &x.link.tools.loads, load)
 	if joined && err == nil && !x.link.tools.holds(listed, x.g.o.Lock.current()) { // it was begun before we came, and is old
-		listed, _, err = x.link.tools.loads.do(ctx, x, load)
+		listed, _, err = sendOff(ctx, x, &x.link.tools.loads, load)
 	}
 	return listed, err
 }
@@ -101,10 +102,10 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 	if listed, _, _ := t.fresh(g.o.Now(), locked); listed != nil {
 		return listed, nil
 	}
-	if err := t.loading.take(ctx); err != nil {
+	if err := t.loading.Take(ctx); err != nil {
 		return nil, &upstream.Error{Detail: "the client has gone", Err: err}
 	}
-	defer t.loading.leave()
+	defer t.loading.Leave()
 	listed, before, version := t.fresh(g.o.Now(), locked)
 	if listed != nil { // somebody had the turn before
 		return listed, nil
