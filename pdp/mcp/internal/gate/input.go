@@ -106,11 +106,10 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 	}
 	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
 		params = withMeta(params, meta.Without(func(name string) bool {
-			return strings.HasPrefix(name, ownMeta) || name == "progressToken" || slices.Contains(approvalMeta, name)
+			return strings.HasPrefix(name, ownMeta) || name == "progressToken" || isOneOf(approvalMeta, name)
 		}))
 	}
 	if m.Method == era.Elicit {
-		params = notOfPDP(params)
 		if params, ok = l.server.elicitation(params); !ok {
 			return shown, false
 		}
@@ -122,16 +121,6 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 	return shown, true
 }
 
-// notOfPDP is an elicitation without what clients know those by in which the PDP asks: no server's passes for one.
-func notOfPDP(params rpc.Object) rpc.Object {
-	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil {
-		params = withMeta(params, meta.Without(func(name string) bool {
-			return strings.EqualFold(name, "elicitationType") || strings.EqualFold(name, "originalRequest")
-		}))
-	}
-	return params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") })
-}
-
 // ownMeta begins the members of _meta that are the gateway's.
 const ownMeta = "io.policy-service/"
 
@@ -139,13 +128,18 @@ const ownMeta = "io.policy-service/"
 // would have it pass for one of the gateway's.
 var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
 
+// isOneOf reports whether a name is one of some, to clients that do not tell upper from lower case.
+func isOneOf(all []string, name string) bool {
+	return slices.ContainsFunc(all, func(one string) bool { return strings.EqualFold(one, name) })
+}
+
 // secretWords are in the names of fields in which people write what no server is to ask them for.
 var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
 
 // elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, and asks
 // for no secret.
 func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
-	params = params.Without(func(name string) bool { return name == "metadata" }) // it repeats _meta, for some clients
+	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
 	params = params.With("message", rpc.String("["+s.Name+" asks] "+params.GetString("message")))
 	if params.GetString("mode") == "url" {
 		u, err := url.Parse(params.GetString("url"))
