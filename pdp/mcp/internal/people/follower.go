@@ -1,0 +1,62 @@
+package people
+
+import (
+	"container/list"
+
+	"policy-service/evaluation/authzenclient"
+)
+
+// Follower waits for one task. [Desk.Follow] makes it.
+type Follower struct {
+	watch    *watch
+	task     string
+	standing authzenclient.Standing
+	decided  chan struct{}
+	// due is its place among those that are to be looked at, nil if it is not among them.
+	due *list.Element
+	// waits until it is decided or stopped.
+	waits bool
+}
+
+// Decided is closed once people are not waited for any more: they have decided, or what they were asked has ended otherwise.
+func (f *Follower) Decided() <-chan struct{} { return f.decided }
+
+// Standing is how far it is.
+func (f *Follower) Standing() authzenclient.Standing {
+	d := f.watch.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return f.standing
+}
+
+// Alone reports whether nobody else in this process follows the task. Whoever ends the task if he is the last calls Stop
+// first: of several who leave at the same time, one at least is then alone.
+func (f *Follower) Alone() bool {
+	d := f.watch.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	others := len(f.watch.followers[f.task])
+	if f.watch.followers[f.task][f] {
+		others--
+	}
+	return others == 0
+}
+
+// Stop ends the wait. It must be called; more calls do nothing. What was said until then stays.
+func (f *Follower) Stop() {
+	d := f.watch.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f.watch.remove(f)
+}
+
+// hears takes what is said of its task. What is decided stays so: an older word may come later.
+func (f *Follower) hears(s authzenclient.Standing) {
+	if !f.standing.Pending() {
+		return
+	}
+	if f.standing = s; !s.Pending() {
+		close(f.decided)
+		f.watch.rest(f)
+	}
+}

@@ -1,0 +1,124 @@
+package people
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"policy-service/evaluation/authzenclient"
+)
+
+const (
+	// mostLooks is how many are looked at at a time.
+	mostLooks = 16
+	// turn is how long it takes until each was looked at that is looked at by itself, if they are many.
+	turn = 10 * time.Second
+	// shortest is what a PDP can be asked to wait at least.
+	shortest = time.Second
+)
+
+// staff has as many look as there are to be looked at, and no more than may.
+func (w *watch) staff() {
+	r := w.round
+	if r == nil || !w.settled && !w.alone {
+		return
+	}
+	for range min(w.due.Len(), mostLooks-r.lookers) { // those who look have somebody already
+		r.lookers++
+		w.desk.running.Go(func() { w.look(r) })
+	}
+}
+
+// look looks at one after the other until nobody is due.
+func (w *watch) look(r *round) {
+	var p pause
+	for f, s, wait := w.next(r); f != nil; f, s, wait = w.next(r) {
+		if wait < shortest {
+			sleep(r.ctx, wait)
+			wait = 0
+		}
+		s, err := w.pdp.Look(r.ctx, s.Handle(), wait)
+		w.saw(r, f, s, err)
+		if err == nil {
+			p.ended()
+			continue
+		}
+		var failure *authzenclient.Error
+		if !errors.As(err, &failure) {
+			failure = &authzenclient.Error{}
+		}
+		sleep(r.ctx, p.next(w.desk.o.Now(), failure.RetryAfter))
+	}
+}
+
+// next is who is to be looked at, and for how long at most. If it is nobody, one looks less.
+func (w *watch) next(r *round) (f *Follower, s authzenclient.Standing, wait time.Duration) {
+	w.desk.mu.Lock()
+	defer w.desk.mu.Unlock()
+	first := w.due.Front()
+	if w.round != r || r.ctx.Err() != nil || first == nil || !w.settled && !w.alone {
+		r.lookers--
+		return nil, s, 0
+	}
+	f = first.Value.(*Follower)
+	w.clear(f)
+	if w.alone {
+		wait = min(longest, turn*mostLooks/time.Duration(w.waiting))
+	}
+	return f, f.standing, wait
+}
+
+// saw takes what a look has shown.
+func (w *watch) saw(r *round, f *Follower, s authzenclient.Standing, err error) {
+	w.desk.mu.Lock()
+	defer w.desk.mu.Unlock()
+	switch {
+	case w.round != r || !f.waits:
+	case err != nil:
+		w.owe(f)
+	default:
+		if f.hears(s); w.alone {
+			w.owe(f)
+		}
+	}
+}
+
+const (
+	// firstPause is how long it is after a failure before the PDP is asked again, mostPause how long after many.
+	firstPause = 500 * time.Millisecond
+	mostPause  = 10 * time.Second
+)
+
+// pause is between attempts that fail: longer each time, for each another, and never shorter than the PDP wants.
+type pause struct {
+	failures int
+	until    time.Time
+}
+
+func (p *pause) next(now time.Time, atLeast time.Duration) time.Duration {
+	d := min(firstPause<<min(p.failures, 10), mostPause)
+	d = max(d/2+rand.N(d/2), atLeast)
+	p.failures++
+	p.until = now.Add(d)
+	return d
+}
+
+// ended reports whether the last attempt had failed, now that one did not.
+func (p *pause) ended() bool {
+	failed := p.failures > 0
+	*p = pause{}
+	return failed
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

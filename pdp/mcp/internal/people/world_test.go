@@ -1,0 +1,226 @@
+package people_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// patience is how long anything may take before a test fails instead of hanging.
+const patience = time.Minute
+
+// office is a real PDP, with a proxy before it that sees all that is asked of it.
+type office struct {
+	t     *testing.T
+	data  string
+	key   map[string]string
+	clock *clock.Clock
+	addr  string // of the PDP, the same after each start
+	url   string // of the proxy
+
+	server *pdptest.Server // nil while it is away
+
+	mu     sync.Mutex
+	before func(http.ResponseWriter, *http.Request) bool // answers in place of the PDP, if it says so
+	asked  map[string]int
+	open   map[string]int // how many are asked now
+	most   map[string]int // how many were asked at a time
+}
+
+var officeFiles = map[string]string{
+	"a.cedar": `@id("ask") @obligation("ask") permit(principal, action == Action::"push", resource);
+@id("mia") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,
+	"obligations.yaml":     `ask: {type: approval_required, properties: {template: owner, timeout: 1h, valid_for: 1h}}`,
+	"tenants/acme/a.cedar": `@id("acme") permit(principal, action == Action::"read", resource);`,
+	"entities/e.json":      `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[]}]`,
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	o := &office{t: t, data: t.TempDir(), key: map[string]string{}, clock: clock.At(pdptest.Now), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
+	keys, err := auth.OpenKeys(o.data)
+	o.must(err)
+	for name, permissions := range map[string][]auth.Permission{"gateway": {auth.Decide, auth.Request}, "mia": {auth.Approve}} {
+		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
+		if name == "mia" {
+			spec.Principal, err = auth.ParsePrincipal(`user::"mia"`)
+			o.must(err)
+		}
+		o.key[name], err = keys.Add(spec)
+		o.must(err)
+	}
+	on, err := net.Listen("tcp", "127.0.0.1:0")
+	o.must(err)
+	o.addr = on.Addr().String()
+	o.must(on.Close())
+	proxy := &http.Server{Handler: o.proxy()}
+	front, err := net.Listen("tcp", "127.0.0.1:0")
+	o.must(err)
+	o.url = "http://" + front.Addr().String()
+	go func() { _ = proxy.Serve(front) }()
+	t.Cleanup(func() { _ = proxy.Close() })
+	o.start()
+	return o
+}
+
+func (o *office) must(err error) {
+	o.t.Helper()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+}
+
+// proxy passes all to the PDP, and counts by method and path.
+func (o *office) proxy() http.Handler {
+	target, err := url.Parse("http://" + o.addr)
+	o.must(err)
+	p := httputil.NewSingleHostReverseProxy(target)
+	p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	o.t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kind := kindOf(r)
+		o.mu.Lock()
+		o.asked[kind]++
+		o.open[kind]++
+		o.most[kind] = max(o.most[kind], o.open[kind])
+		before := o.before
+		o.mu.Unlock()
+		defer func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.open[kind]--
+		}()
+		if before == nil || !before(w, r) {
+			p.ServeHTTP(w, r)
+		}
+	})
+}
+
+// kindOf is what is asked: to "watch", to "look", or something else.
+func kindOf(r *http.Request) string {
+	switch path := strings.TrimPrefix(r.URL.Path, "/tenants/acme"); {
+	case r.Method == http.MethodGet && path == "/access/v1/requests":
+		return "watch"
+	case r.Method == http.MethodGet && strings.HasPrefix(path, "/access/v1/requests/"):
+		return "look"
+	}
+	return r.Method + " " + r.URL.Path
+}
+
+// answers has something answer in place of the PDP; nil is nothing.
+func (o *office) answers(f func(http.ResponseWriter, *http.Request) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.before = f
+}
+
+// count is how often something was asked, how often it is now, and how often at a time.
+func (o *office) count(kind string) (asked, open, most int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked[kind], o.open[kind], o.most[kind]
+}
+
+// start starts the PDP, at its address and on its data.
+func (o *office) start() {
+	o.t.Helper()
+	o.server = pdptest.Start(o.t, pdptest.Bundle(officeFiles), func(c *server.Config) {
+		c.Listen, c.Data, c.PublicURL, c.Program.PDP.Now, c.Program.PDP.NewID = o.addr, o.data, o.url, o.clock.Now, nil
+		a := &c.Approvals
+		a.MaxPendingPerSubject, a.MaxPendingPerCaller, a.NewPerMinutePerSubject, a.NewPerMinutePerCaller = 5000, 5000, 5000, 5000
+	})
+}
+
+// stop stops it: who asks it finds nobody there.
+func (o *office) stop() {
+	o.t.Helper()
+	o.must(o.server.Stop(context.Background()))
+	o.server = nil
+}
+
+func (o *office) client(options ...authzenclient.Option) *authzenclient.Client {
+	o.t.Helper()
+	c, err := authzenclient.New(o.url, append([]authzenclient.Option{authzenclient.WithKey(o.key["gateway"]), authzenclient.WithRetries(0)}, options...)...)
+	o.must(err)
+	return c
+}
+
+func (o *office) desk() *people.Desk {
+	d := people.New(people.Options{})
+	o.t.Cleanup(d.Close)
+	return d
+}
+
+// asks has people asked for a push.
+func (o *office) asks(c *authzenclient.Client, n int, options ...authzenclient.ApprovalOption) authzenclient.Standing {
+	o.t.Helper()
+	q := evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "noah"}, Action: evaluation.Action{Name: "push"}, Resource: evaluation.Entity{Type: "repo", ID: fmt.Sprint(n)}}
+	s, err := c.Ask(o.t.Context(), c.Enforce(o.t.Context(), q, nil), append([]authzenclient.ApprovalOption{authzenclient.JoinEqual()}, options...)...)
+	o.must(err)
+	if !s.Pending() {
+		o.t.Fatal(s)
+	}
+	return s
+}
+
+// post posts as somebody, to the PDP itself.
+func (o *office) post(who, path, body string) pdptest.Response {
+	o.t.Helper()
+	return o.server.Post(path, body, "Authorization", "Bearer "+o.key[who])
+}
+
+// says has mia say approve, deny or revoke about what a standing is of.
+func (o *office) says(what, approval string) {
+	o.t.Helper()
+	if got := o.post("mia", "/v1/approvals/"+approval+"/decision", `{"decision":"`+what+`","reason":"because"}`); got.Status != http.StatusOK {
+		o.t.Fatalf("%s: %d %s", what, got.Status, got.Body)
+	}
+}
+
+// decided waits until people are not waited for any more.
+func decided(t *testing.T, f *people.Follower) authzenclient.Standing {
+	t.Helper()
+	select {
+	case <-f.Decided():
+	case <-time.After(patience):
+		t.Fatal("it is not decided")
+	}
+	return f.Standing()
+}
+
+func pending(t *testing.T, f *people.Follower) {
+	t.Helper()
+	select {
+	case <-f.Decided():
+		t.Fatalf("it is decided: %v", f.Standing())
+	default:
+	}
+	if s := f.Standing(); !s.Pending() || s.Approved() {
+		t.Fatalf("it is %v", s)
+	}
+}
+
+// until waits for something that is certain to come.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it does not come that %s", what)
+		}
+	}
+}
