@@ -103,8 +103,10 @@ func TestApprovedNot(t *testing.T) {
 			ends   func(w *ask.Wanted, s authzenclient.Standing)
 			reason string
 		}{
-			"denied":    {func(_ *ask.Wanted, s authzenclient.Standing) { o.says("deny", s) }, "not on a Sunday"},
-			"no reason": {func(_ *ask.Wanted, s authzenclient.Standing) { o.does("decision", `{"decision":"deny","reason":"\u202e \u200b"}`, s) }, "a person said no"},
+			"denied": {func(_ *ask.Wanted, s authzenclient.Standing) { o.says("deny", s) }, "not on a Sunday"},
+			"no reason": {func(_ *ask.Wanted, s authzenclient.Standing) {
+				o.does("decision", `{"decision":"deny","reason":"\u202e \u200b"}`, s)
+			}, "a person said no"},
 			"expired":   {func(*ask.Wanted, authzenclient.Standing) { o.Advance(10 * time.Minute) }, "nobody decided in time"},
 			"cancelled": {func(w *ask.Wanted, s authzenclient.Standing) { o.must(w.PDP().Cancel(t.Context(), s.Handle())) }, "whoever asked no longer wants it"},
 		} {
