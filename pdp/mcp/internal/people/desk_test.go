@@ -73,12 +73,18 @@ func TestDeskMissesNothing(t *testing.T) {
 	d, c := o.desk(), o.client()
 	for round, watched := range []bool{false, true, false} { // a first watch, one that runs, one that goes on
 		var stays *people.Follower
+		before, after := o.asks(c, 2*round), o.asks(c, 2*round+1)
 		if watched {
 			stays = d.Follow(c, o.asks(c, 1000+round))
+			last := d.Follow(c, o.asks(c, 2000+round))
 			o.watched()
+			o.says("approve", before)
+			o.says("approve", last.Standing())
+			decided(t, last) // so all of it was told
+			last.Stop()
+		} else {
+			o.says("approve", before)
 		}
-		before, after := o.asks(c, 2*round), o.asks(c, 2*round+1)
-		o.says("approve", before)
 		f, g := d.Follow(c, before), d.Follow(c, after)
 		if s := decided(t, f); !s.Approved() {
 			t.Errorf("%d: %v", round, s)
@@ -213,6 +219,45 @@ func TestDeskMany(t *testing.T) {
 	o.says("approve", f.Standing())
 	if s := decided(t, f); !s.Approved() {
 		t.Error(s)
+	}
+}
+
+// With the last who waits the watch ends, also one that the PDP does not answer.
+func TestDeskEnds(t *testing.T) {
+	o := newOffice(t)
+	held, gone := make(chan struct{}, 1), make(chan struct{}, 1)
+	o.answers(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Query().Get("wait") == "" {
+			return false
+		}
+		held <- struct{}{}
+		<-r.Context().Done()
+		gone <- struct{}{}
+		return true
+	})
+	d, c := o.desk(), o.client(authzenclient.WithTimeout(time.Hour))
+	for n, ends := range []func(*people.Follower){
+		(*people.Follower).Stop,
+		func(f *people.Follower) {
+			o.must(c.Cancel(t.Context(), f.Standing().Handle()))
+			d.Follow(c, f.Standing())
+		func(*people.Follower) { d.Close() },
+	} {
+		f, other := d.Follow(c, o.asks(c, n)), d.Follow(c, o.asks(c, n))
+		<-held
+		other.Stop()
+		select {
+		case <-gone:
+			t.Error("the watch has ended, and one waits")
+		default:
+		}
+		ends(f)
+		select {
+		case <-gone:
+		case <-time.After(patience):
+			t.Fatal("the watch has not ended")
+		}
+		f.Stop()
 	}
 }
 
