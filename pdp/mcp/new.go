@@ -45,6 +45,9 @@ type Deps struct {
 	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
+	// FixedToken is a token by which a PDP in this process knows the person of identity.static, so that they can be asked for
+	// approvals in a form. "" is none, and then no form is shown to them.
+	FixedToken string
 	// Version is what servers are told of the gateway besides its name, and clients of several servers.
 	Version string
 }
@@ -99,7 +102,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
+			Most: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments)}, Approvals: c.Approvals.settings(), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
 		},
 		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
@@ -116,7 +119,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Ring, err = newRing(c, d); err != nil {
 		return nil, err
 	}
-	if o.Rates, err = newRates(c.Limits, len(c.Upstreams), d); err != nil {
+	if o.Rates, err = newRates(c, d); err != nil {
 		return nil, err
 	}
 	if o.Lock, err = newLock(c, d); err != nil {
@@ -159,7 +162,7 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Now, o.Logger = d.Now, d.Logger
+	o.Now, o.Logger, o.StaticToken = d.Now, d.Logger, d.FixedToken
 	return identity.New(o)
 }
 
@@ -168,7 +171,7 @@ func (c Config) whoAsks() (identity.Options, error) {
 	o := c.identityOptions()
 	if s := c.Identity.Static; s != nil {
 		claims := map[string]any{"sub": s.Sub}
-		for name, v := range map[string]string{"client_id": s.ClientID, "iss": s.Issuer} {
+		for name, v := range map[string]string{"client_id": s.ClientID, "iss": cmp.Or(s.Issuer, c.Resource)} {
 			if v != "" {
 				claims[name] = v
 			}
@@ -253,7 +256,7 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	}
 	switch {
 	case c.Embedded != nil:
-		address = embeddedURL
+		address = EmbeddedURL
 		if d.Transport == nil {
 			return nil, errors.New("pdp.embedded: nobody has made the PDP")
 		}
@@ -270,8 +273,8 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 // ownName is what clients and servers are told that the gateway is.
 const ownName = "policy-service"
 
-// embeddedURL is what a PDP in this process is called. Nothing is sent there.
-const embeddedURL = "http://localhost"
+// EmbeddedURL is what a PDP in this process is called, by which and for which its tokens are. Nothing is sent there.
+const EmbeddedURL = "http://localhost"
 
 func newRing(c Config, d Deps) (*seal.Ring, error) {
 	o := seal.Options{Resource: c.Resource, Now: d.Now, Logger: d.Logger}
@@ -286,11 +289,14 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 const mostLarge = 64
 
 // newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
-func newRates(c LimitsConfig, upstreams int, d Deps) (*rates.Limiter, error) {
+func newRates(c Config, d Deps) (*rates.Limiter, error) {
+	one, tool, concurrent := c.Limits.PerPrincipal, c.Limits.PerTool, int(c.Limits.PerPrincipal.Concurrent)
 	o := rates.Options{
-		Rate: rate.Limit(c.PerPrincipal.Rate), Burst: int(c.PerPrincipal.Burst), Concurrent: int(c.PerPrincipal.Concurrent),
-		Holds:    map[string]int{gate.Streams: int(c.PerPrincipal.Concurrent), gate.LargeMessages: mostLarge, gate.Errands: int(c.PerPrincipal.Concurrent) * upstreams},
-		ToolRate: rate.Limit(c.PerTool.Rate), ToolBurst: int(c.PerTool.Burst), Now: d.Now,
+		Rate: rate.Limit(one.Rate), Burst: int(one.Burst), Concurrent: concurrent, ToolRate: rate.Limit(tool.Rate), ToolBurst: int(tool.Burst), Now: d.Now,
+		Holds: map[string]int{
+			gate.Streams: concurrent, gate.LargeMessages: mostLarge, gate.Errands: concurrent * len(c.Upstreams),
+			gate.Waiting: int(c.Approvals.PerPrincipal), gate.AllWaiting: int(c.Approvals.Waiting),
+		},
 	}
 	if o.Rate == 0 {
 		o.Rate = rate.Inf

@@ -50,6 +50,7 @@ type camp struct {
 	// before stands before the PDP at a URL, and has one of its own.
 	before func(pdp string) string
 	change func(*mcp.Config)
+	serve  func(*siege, *pdpserver.Config) // changes the PDP
 	// program has the server be a program.
 	program bool
 	now     func() time.Time // the clock of the gateway and the issuer; nil is time.Now
@@ -79,7 +80,12 @@ func newSiege(t testing.TB, of camp) *siege {
 		now = of.now
 	}
 	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
-	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) { c.Data = s.data })
+	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) {
+		c.Data = s.data
+		if of.serve != nil {
+			of.serve(s, c)
+		}
+	})
 	asked := s.pdp.URL
 	if of.before != nil {
 		asked = of.before(asked)

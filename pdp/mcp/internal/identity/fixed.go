@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -30,13 +31,21 @@ func (i *Identity) fix(o Options) error {
 		}
 		p.Person = evaluation.PersonOf(p.Issuer, sub)
 	}
-	p.Key = keyOf(p.Issuer, sub, p.Subject, p.Client)
+	p.Token, p.Key = o.StaticToken, keyOf(p.Issuer, sub, p.Subject, p.Client)
 	i.fixed = p
 	return nil
 }
 
 // Fixed is the fixed identity, and nil if requests bring tokens.
 func (i *Identity) Fixed() *Principal { return i.fixed }
+
+// fixedHolder is the fixed identity, for who has its token.
+func (i *Identity) fixedHolder(token string) (*Principal, error) {
+	if own := i.fixed.Token; own == "" || subtle.ConstantTimeCompare([]byte(own), []byte(token)) != 1 {
+		return nil, errors.New("the token is not valid here: this gateway has a fixed identity, and takes no tokens")
+	}
+	return i.fixed, nil
+}
 
 // Loud is what to say at start, "" for nothing.
 func (i *Identity) Loud() string {

@@ -1,0 +1,554 @@
+package mcp_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest"
+	pdpserver "policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// world is a siege with people in it: a gateway that asks them, in as many replicas as are wanted, and a PDP that knows who
+// they are. Alice has the agent that calls, and tokens for the gateway. Mia, noah and zoe are operators, and eve is nobody;
+// each of them has an API key of the PDP, and so has alice. See peoplePolicies for the tools.
+type world struct {
+	*siege
+	// replicas are the gateways, each as a siege of its own; the first one is siege.
+	replicas []*siege
+	keys     map[string]string // by whose they are
+	ahead    *atomic.Int64     // of the time, for the PDP, the gateways and the issuer
+}
+
+// land is what differs from the ordinary. The zero land has one gateway.
+type land struct {
+	replicas int
+	files    map[string]string // are added to those of the bundle, or take their place
+	answers  mcptest.Answers
+	before   func(pdp string) string // stands before the PDP at a URL, and has one of its own
+	change   func(*mcp.Config)
+	serve    func(*pdpserver.Config)
+	deps     mcp.Deps
+}
+
+// peoplePolicies: each tool is called as the way in which people agree to it. "never" is denied.
+//
+//	free           goes ahead
+//	confirm        alice agrees, by a form that asks yes or no
+//	review         alice agrees, by a form that shows the arguments
+//	brief          as confirm, and the time for it is over after three seconds
+//	second-person  an operator agrees, and never by a form
+//	pair           two of alice and the operators agree
+//	delegable      alice or an operator agrees, or names somebody in their place
+const peoplePolicies = `
+@id("connect") permit (principal, action, resource) unless { resource is tool || action == Action::"approval.decide" };
+@id("free") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:free");
+@id("confirm") @obligation("confirm") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:confirm");
+@id("review") @obligation("review") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:review");
+@id("brief") @obligation("brief") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:brief");
+@id("second-person") @obligation("second-person") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:second-person");
+@id("pair") @obligation("pair") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:pair");
+@id("delegable") @obligation("delegable") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:delegable");
+@id("blocked") forbid (principal, action == Action::"tool.invoke", resource) when { context has arguments.blocked && context.arguments.blocked };
+
+@id("the-person") permit (principal is user, action == Action::"approval.decide", resource is Approval)
+when { resource.template != "second-person" }
+when { (resource has chain && resource.chain.contains(principal)) || (resource has subject && resource.subject == principal) };
+@id("an-operator") permit (principal in team::"operators", action == Action::"approval.decide", resource is Approval)
+when { ["second-person", "pair", "delegable"].contains(resource.template) };
+@id("away-from-the-client") forbid (principal, action == Action::"approval.decide", resource is Approval)
+when { resource.template == "second-person" } unless { ["console", "api"].contains(context.via) };
+`
+
+const peopleObligations = `
+confirm: {type: approval_required, properties: {template: confirm, message: "Did you ask ${principal.id} for ${resource.id}?"}}
+review: {type: approval_required, properties: {template: review, message: "${principal.id} wants ${resource.id}", form: review}}
+brief: {type: approval_required, properties: {template: brief, message: "${principal.id} wants ${resource.id}", timeout: 3s}}
+second-person: {type: approval_required, properties: {template: second-person, message: "${principal.id} wants ${resource.id}", form: review}}
+pair: {type: approval_required, properties: {template: pair, message: "${principal.id} wants ${resource.id}", quorum: 2}}
+delegable: {type: approval_required, properties: {template: delegable, message: "${principal.id} wants ${resource.id}", delegable: true}}
+`
+
+const peopleEntities = `[
+{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"operators"}]},
+{"uid":{"type":"user","id":"noah"},"attrs":{},"parents":[{"type":"team","id":"operators"}]},
+{"uid":{"type":"user","id":"zoe"},"attrs":{},"parents":[{"type":"team","id":"operators"}]},
+{"uid":{"type":"user","id":"alice"},"attrs":{},"parents":[]},
+{"uid":{"type":"user","id":"eve"},"attrs":{},"parents":[]}]`
+
+// peopleTools are the tools of the server.
+var peopleTools = []string{"free", "confirm", "review", "brief", "second-person", "pair", "delegable", "never"}
+
+// newPeople runs until the test ends.
+func newPeople(t testing.TB, of land) *world {
+	t.Helper()
+	w := &world{keys: map[string]string{}, ahead: new(atomic.Int64)}
+	files := map[string]string{
+		"people.cedar": peoplePolicies, "obligations.yaml": peopleObligations, "entities/people.json": peopleEntities,
+		"bundle.yaml": "allow_trivial: true\nallow_self_approval: [confirm, review, brief, pair, delegable]\n",
+	}
+	maps.Copy(files, of.files)
+	if of.answers.Tools == "" {
+		var tools []string
+		for _, name := range peopleTools {
+			tools = append(tools, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
+		}
+		of.answers.Tools = "[" + strings.Join(tools, ",") + "]"
+	}
+	dir := t.TempDir()
+	keyFile, sealFile := filepath.Join(dir, "gateway.key"), filepath.Join(dir, "seal.key")
+	orFail(t, os.WriteFile(sealFile, []byte("0123456789abcdef0123456789abcdef"), 0o600))
+	w.siege = newSiege(t, camp{
+		policies: files, answers: of.answers, before: of.before, deps: of.deps,
+		now: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) },
+		serve: func(s *siege, c *pdpserver.Config) {
+			w.addKeys(s)
+			orFail(t, os.WriteFile(keyFile, []byte(w.keys["gateway"]), 0o600))
+			c.Program.PDP.Now, c.Program.PDP.NewID, c.Console = w.now, nil, &pdpserver.ConsoleConfig{}
+			c.Approvals.NewPerMinutePerSubject, c.Approvals.MaxPendingPerSubject = 100_000, 10_000
+			c.Auth.JWT = []auth.JWTIssuer{{
+				Issuer: s.issuer.URL, Audience: siegeResource, JWKSFile: s.issuer.KeysFile(t), Algorithms: []string{"ES256"},
+				RelayedBy: []string{"gateway"}, Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"},
+				Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}},
+			}}
+			if of.serve != nil {
+				of.serve(c)
+			}
+		},
+		change: func(c *mcp.Config) {
+			c.PDP.KeyFile, c.Seal.KeyFiles = keyFile, []string{sealFile}
+			if of.change != nil {
+				of.change(c)
+			}
+		},
+	})
+	w.replicas = []*siege{w.siege}
+	for len(w.replicas) < of.replicas {
+		w.replicas = append(w.replicas, w.replica())
+	}
+	return w
+}
+
+// replica is one more gateway with the same configuration.
+func (w *world) replica() *siege {
+	w.t.Helper()
+	other := *w.siege
+	other.gateway, other.url = other.beside()
+	return &other
+}
+
+// now is the time, for all but the people.
+func (w *world) now() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }
+
+// advance is what happens if nothing happens for so long.
+func (w *world) advance(d time.Duration) { w.ahead.Add(int64(d)) }
+
+func (w *world) addKeys(s *siege) {
+	w.addKey(s, "gateway", "", auth.Decide, auth.Search, auth.Request, auth.Relay)
+	w.addKey(s, "auditor", "", auth.LogRead)
+	for _, who := range []string{"alice", "mia", "noah", "zoe", "eve"} {
+		w.addKey(s, who, `user::"`+who+`"`, auth.Approve)
+	}
+}
+
+func (w *world) addKey(s *siege, name, principal string, permissions ...auth.Permission) {
+	s.t.Helper()
+	keys, err := auth.OpenKeys(s.data)
+	orFail(s.t, err)
+	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Permissions: permissions}}
+	if principal != "" {
+		spec.Principal, err = auth.ParsePrincipal(principal)
+		orFail(s.t, err)
+	}
+	w.keys[name], err = keys.Add(spec)
+	orFail(s.t, err)
+}
+
+// revokeKey takes a key of the PDP away.
+func (w *world) revokeKey(name string) {
+	w.t.Helper()
+	keys, err := auth.OpenKeys(w.data)
+	orFail(w.t, err)
+	orFail(w.t, keys.Revoke(name))
+}
+
+// api sends a request to the PDP by somebody's key.
+func (w *world) api(who, method, path, body string, headers ...string) pdptest.Response {
+	w.t.Helper()
+	headers = append([]string{"Authorization", "Bearer " + w.keys[who]}, headers...)
+	if body != "" {
+		headers = append(headers, "Content-Type", "application/json")
+	}
+	return w.pdp.Do(method, path, body, headers...)
+}
+
+// says has somebody do something about an approval request, by their own key, and fails unless that is done.
+func (w *world) says(who, id, what, body string) {
+	w.t.Helper()
+	if got := w.api(who, http.MethodPost, "/v1/approvals/"+id+"/"+what, body); got.Status != http.StatusOK {
+		w.t.Fatalf("%s: %s %s: %d %s", who, what, body, got.Status, got.Body)
+	}
+}
+
+func (w *world) approve(who, id string) {
+	w.t.Helper()
+	w.says(who, id, "decision", `{"decision":"approve","reason":"fine"}`)
+}
+
+func (w *world) deny(who, id, reason string) {
+	w.t.Helper()
+	w.says(who, id, "decision", `{"decision":"deny","reason":`+inText(reason)+`}`)
+}
+
+func (w *world) delegate(who, id, to string) {
+	w.t.Helper()
+	w.says(who, id, "decision", `{"decision":"delegate","reason":"away","to":`+inText(`user::"`+to+`"`)+`}`)
+}
+
+func (w *world) revoke(who, id string) {
+	w.t.Helper()
+	w.says(who, id, "revoke", "")
+}
+
+// approval is an approval request, as who asked sees it.
+type approval struct {
+	ID      string `json:"id"`
+	Status  string `json:"status"`
+	Used    int    `json:"used"`
+	Request struct {
+		Resource struct {
+			ID string `json:"id"`
+		} `json:"resource"`
+		Context struct {
+			Arguments jsontext.Value `json:"arguments"`
+		} `json:"context"`
+	} `json:"request"`
+	Said []struct {
+		By       string `json:"by"`
+		Decision string `json:"decision"`
+		Via      string `json:"via"`
+		Gateway  string `json:"gateway"`
+	} `json:"said"`
+}
+
+// approval is one of them, as it is now.
+func (w *world) approval(id string) (a approval) {
+	w.t.Helper()
+	got := w.api("gateway", http.MethodGet, "/v1/approvals/"+id, "")
+	if got.Status != http.StatusOK {
+		w.t.Fatalf("%s: %d %s", id, got.Status, got.Body)
+	}
+	orFail(w.t, json.Unmarshal([]byte(got.Body), &a))
+	return a
+}
+
+// approvals are all that were ever filed about a tool, "" is any, in their order.
+func (w *world) approvals(tool string) (all []approval) {
+	w.t.Helper()
+	for _, step := range w.steps("") {
+		if id, ok := strings.CutPrefix(step, "filed "); ok {
+			if a := w.approval(id); tool == "" || a.Request.Resource.ID == "rec:"+tool {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// pending are the ids of those that people have not decided about.
+func (w *world) pending(tool string) (ids []string) {
+	w.t.Helper()
+	for _, a := range w.approvals(tool) {
+		if a.Status == "pending" {
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids
+}
+
+// asks waits until people are asked about a tool, and gives the id of the one request that is pending.
+func (w *world) asks(tool string) (id string) {
+	w.t.Helper()
+	until(w.t, "people are asked about "+tool, func() bool {
+		all := w.pending(tool)
+		if len(all) > 1 {
+			w.t.Fatalf("people are asked %d times", len(all))
+		}
+		id = strings.Join(all, "")
+		return id != ""
+	})
+	return id
+}
+
+// votes are what people said of an approval request, each as: decision, who, via and the gateway.
+func (w *world) votes(id string) (all []string) {
+	w.t.Helper()
+	for _, v := range w.approval(id).Said {
+		all = append(all, strings.TrimSpace(strings.Join([]string{v.Decision, v.By, v.Via, v.Gateway}, " ")))
+	}
+	return all
+}
+
+// steps are what is on record of an approval request, each as: event, who, via and the gateway. Of "" it is the ids of all.
+func (w *world) steps(id string) (all []string) {
+	w.t.Helper()
+	got := w.api("auditor", http.MethodGet, "/v1/log/export", "")
+	if got.Status != http.StatusOK {
+		w.t.Fatalf("the log: %d %s", got.Status, got.Body)
+	}
+	for line := range strings.Lines(got.Body) {
+		var record struct {
+			Kind, Event string
+			Details     struct{ Approval, By, Via, Gateway string }
+		}
+		if json.Unmarshal([]byte(line), &record, json.MatchCaseInsensitiveNames(true)) != nil || record.Kind != "approval" {
+			continue
+		}
+		switch d := record.Details; id {
+		case "":
+			all = append(all, record.Event+" "+d.Approval)
+		case d.Approval:
+			all = append(all, strings.Join(slices.DeleteFunc([]string{record.Event, d.By, d.Via, d.Gateway}, func(s string) bool { return s == "" }), " "))
+		}
+	}
+	return all
+}
+
+// forwarded are the arguments of each call of a tool that reached the server, byte for byte, in their order.
+func (w *world) forwarded(tool string) (all []string) {
+	w.t.Helper()
+	for _, g := range w.rec.Got() {
+		var params struct {
+			Name      string
+			Arguments jsontext.Value
+		}
+		if g.Method == "tools/call" && json.Unmarshal(g.Params, &params, json.MatchCaseInsensitiveNames(true)) == nil && params.Name == tool {
+			all = append(all, string(params.Arguments))
+		}
+	}
+	return all
+}
+
+// client is a client of alice's agent that takes forms and addresses, at the first replica.
+func (w *world) client(era string) *visitor { return w.replicas[0].takesForms(era, nil) }
+
+// takesForms comes with the claims that differ from alice's, and takes forms and addresses.
+func (s *siege) takesForms(era string, claims mcptest.Claims) *visitor {
+	s.t.Helper()
+	if era == "legacy" {
+		return s.listener(claims)
+	}
+	return s.person(claims)
+}
+
+// plain is a client of alice's agent that takes neither.
+func (w *world) plain(era string) *visitor {
+	w.t.Helper()
+	return w.visitor(era, nil)
+}
+
+// dialogue is what a client is asked in the course of a call, in either era.
+type dialogue struct {
+	v               *visitor
+	tool, arguments string
+	// asked are the params of what it is asked.
+	asked  jsontext.Value
+	modern stateAsked
+	legacy called
+	over   chan echo // what came of the call
+}
+
+// dialogue calls a tool, and fails unless the client is asked something.
+func (v *visitor) dialogue(tool, arguments string) *dialogue {
+	v.s.t.Helper()
+	d := &dialogue{v: v, tool: tool, arguments: arguments, over: make(chan echo, 1)}
+	var text string
+	if v.era == "modern" {
+		d.modern = stateOf(v.s.t, v.call(tool, arguments))
+		text = string(d.modern.Requests[d.modern.key()])
+	} else {
+		d.legacy = v.asked(tool, arguments)
+		text = d.legacy.asks
+	}
+	var m struct {
+		Method string         `json:"method"`
+		Params jsontext.Value `json:"params"`
+	}
+	orFail(v.s.t, json.Unmarshal([]byte(text), &m))
+	if m.Method != "elicitation/create" {
+		v.s.t.Fatalf("it is asked %s", text)
+	}
+	d.asked = m.Params
+	return d
+}
+
+// What people answer to a form.
+const (
+	saysYes     = `{"action":"accept","content":{"approve":true}}`
+	saysNo      = `{"action":"decline"}`
+	saysNothing = `{"action":"cancel"}`
+)
+
+// answer answers what was asked, by v or by another client, such as one at another replica. It does not wait for anything
+// to come of it.
+func (d *dialogue) answer(by *visitor, answer string) {
+	by.s.t.Helper()
+	if by.era == "legacy" {
+		if got := by.reply(d.legacy.id, answer); got.status != http.StatusAccepted {
+			by.s.t.Errorf("the answer: %s", got)
+		}
+		return
+	}
+	go func() { d.over <- d.repeats(by, `{"`+d.modern.key()+`":`+answer+`}`) }()
+}
+
+// reply sends the result of what a client of the legacy era was asked.
+func (v *visitor) reply(id, result string) echo {
+	v.s.t.Helper()
+	return v.send(`{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`, v.headers("", "")...)
+}
+
+// repeats sends the call again, and again for as long as the gateway asks for that and nothing else, as clients do.
+func (d *dialogue) repeats(by *visitor, answers string) (got echo) {
+	state := d.modern.State
+	for range 10 {
+		if got = by.retry(d.tool, d.arguments, inText(state), answers); got.result == nil {
+			return got
+		}
+		var next struct {
+			stateAsked `json:",inline"`
+			ResultType string `json:"resultType"`
+		}
+		if json.Unmarshal(got.result, &next) != nil || next.ResultType != "input_required" || len(next.Requests) > 0 {
+			return got
+		}
+		state, answers = next.State, `{}`
+	}
+	return got
+}
+
+// end is what came of the call in the end.
+func (d *dialogue) end() echo {
+	d.v.s.t.Helper()
+	if d.v.era == "legacy" {
+		stream := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}}
+		return readAnswer(stream, []byte(d.legacy.rest(d.v.s.t)))
+	}
+	return <-d.over
+}
+
+// form has the fields of the form by their names, none if it is no form.
+func (d *dialogue) form() map[string]jsontext.Value {
+	var params struct {
+		RequestedSchema struct {
+			Properties map[string]jsontext.Value `json:"properties"`
+		} `json:"requestedSchema"`
+	}
+	orFail(d.v.s.t, json.Unmarshal(d.asked, &params))
+	return params.RequestedSchema.Properties
+}
+
+// The PDP of these tests asks people as its own pages have it: what a gateway that asks by hand files, people see, and what they
+// say is on record with the way by which they said it. No client decides anything by its token alone.
+func TestPeopleOfThePDP(t *testing.T) {
+	w := newPeople(t, land{replicas: 2})
+	if len(w.replicas) != 2 || w.replicas[0].url == w.replicas[1].url {
+		t.Fatal("these are no two replicas")
+	}
+	token := w.issuer.Token(t, nil)
+	asksFor := func(tool string) (id string) {
+		t.Helper()
+		got := w.api("gateway", http.MethodPost, "/v1/authorize", fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":"agent-release","actor_type":"agent"},"action":"tool.invoke",
+			"resource":{"type":"tool","id":"rec:%s"},"context":{"arguments":{"n":1},"on_behalf_of":[{"type":"user","id":"alice"}],"person":%q}}`, tool, evaluation.PersonOf(w.issuer.URL, "alice")))
+		if got.Status != http.StatusOK || !strings.Contains(got.Body, `"status":"pending"`) {
+			t.Fatalf("%s: %d %s", tool, got.Status, got.Body)
+		}
+		return w.asks(tool)
+	}
+	// form is what becomes of alice's form, whoever brings her token.
+	form := func(id string, status int, headers ...string) {
+		t.Helper()
+		for _, one := range []struct{ method, path, body string }{{"GET", "/elicitation", ""}, {"POST", "/response", saysYes}} {
+			if got := w.api("gateway", one.method, "/v1/approvals/"+id+one.path, one.body, headers...); got.Status != status {
+				t.Errorf("%s: %d %s, want %d", one.path, got.Status, got.Body, status)
+			}
+		}
+	}
+	id := asksFor("confirm")
+	if got := w.api("gateway", http.MethodPost, "/v1/approvals/"+id+"/response", saysYes); got.Status != http.StatusForbidden {
+		t.Errorf("the gateway answers for alice: %d", got.Status)
+	}
+	if got := w.pdp.Do(http.MethodGet, "/v1/approvals", "", "Authorization", "Bearer "+token); got.Status != http.StatusUnauthorized {
+		t.Errorf("the gateway's token at the PDP: %d", got.Status)
+	}
+	form(id, http.StatusOK, "Approver-Token", token)
+	if want := []string{`approve user::"alice" form key:gateway`}; !slices.Equal(w.votes(id), want) {
+		t.Errorf("they say %q", w.votes(id))
+	}
+	if want := []string{"filed", `offered user::"alice" form key:gateway`, `approve user::"alice" form key:gateway`, "approved"}; !slices.Equal(w.steps(id), want) {
+		t.Errorf("on record is %q", w.steps(id))
+	}
+	id = asksFor("second-person")
+	form(id, http.StatusNotFound, "Approver-Token", token)
+	form(id, http.StatusNotFound, "Approver-Token", w.issuer.Token(t, mcptest.Claims{"sub": "mia"}))
+	for _, who := range []string{"alice", "eve"} {
+		if got := w.api(who, http.MethodPost, "/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"fine"}`); got.Status != http.StatusNotFound {
+			t.Errorf("%s decides: %d", who, got.Status)
+		}
+	}
+	w.approve("mia", id)
+	w.revoke("noah", id)
+	if got := w.approval(id).Status; got != "revoked" {
+		t.Errorf("it is %s", got)
+	}
+	id = asksFor("pair")
+	w.approve("mia", id)
+	if got := w.approval(id).Status; got != "pending" {
+		t.Errorf("one of two: %s", got)
+	}
+	w.approve("noah", id)
+	if got := w.approval(id).Status; got != "approved" {
+		t.Errorf("two of two: %s", got)
+	}
+	id = asksFor("delegable")
+	w.delegate("mia", id, "eve")
+	w.deny("eve", id, "not today")
+	if got := w.approval(id).Status; got != "denied" {
+		t.Errorf("it is %s", got)
+	}
+	asksFor("review")
+	id = asksFor("brief")
+	w.advance(4 * time.Second)
+	if got := w.approval(id).Status; got != "expired" {
+		t.Errorf("it is %s", got)
+	}
+	if got := len(w.approvals("")); got != 6 {
+		t.Errorf("%d were filed", got)
+	}
+	for _, era := range eras {
+		v := w.client(era)
+		if got := v.call("free", `{"n": 1}`); !got.ran() {
+			t.Errorf("%s: %s", era, got)
+		}
+		if got := v.call("never", `{}`); got.kind() != "tool_call_blocked" {
+			t.Errorf("%s: %s", era, got)
+		}
+	}
+	if got := w.forwarded("free"); !slices.Equal(got, []string{`{"n": 1}`, `{"n": 1}`}) || len(w.executed()) != 2 {
+		t.Errorf("the server got %q, %q", got, w.executed())
+	}
+}
