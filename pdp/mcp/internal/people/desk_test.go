@@ -238,9 +238,6 @@ func TestDeskEnds(t *testing.T) {
 	d, c := o.desk(), o.client(authzenclient.WithTimeout(time.Hour))
 	for n, ends := range []func(*people.Follower){
 		(*people.Follower).Stop,
-		func(f *people.Follower) {
-			o.must(c.Cancel(t.Context(), f.Standing().Handle()))
-			d.Follow(c, f.Standing())
 		func(*people.Follower) { d.Close() },
 	} {
 		f, other := d.Follow(c, o.asks(c, n)), d.Follow(c, o.asks(c, n))
