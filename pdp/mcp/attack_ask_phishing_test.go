@@ -134,7 +134,7 @@ func (tap *wiretap) responses() (n int) {
 // relaysToPeople lets the server ask, and has calls wait for people.
 func relaysToPeople(c *mcp.Config) {
 	relays(c)
-	c.Approvals.Wait = 20 * time.Second
+	c.Approvals.Wait = 3 * time.Second
 }
 
 // marked is an answer that only one question is answered with.
@@ -151,70 +151,68 @@ func TestAskAttackD26Modern(t *testing.T) {
 			p := newPhisher()
 			tap := newWiretap(t)
 			w := newPeople(t, land{change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
-			alice := w.client("modern")
+			alice, arguments := w.client("modern"), ""
 			send := func(state string, answers map[string]string) echo {
 				t.Helper()
 				var all []string
 				for key, answer := range answers {
 					all = append(all, inText(key)+":"+answer)
 				}
-				return alice.retry("confirm", `{"n":1}`, inText(state), "{"+strings.Join(all, ",")+"}")
+				return alice.retry("confirm", arguments, inText(state), "{"+strings.Join(all, ",")+"}")
 			}
-			ours := stateOf(t, alice.call("confirm", `{"n":1}`))
-			first := w.asks("confirm")
-			if up == "modern" { // it has learnt our names, wherever from
-				p.asks(ours.key(), ours.State, "q1")
+			// both are questions about one call: ours, that was answered, the server's, and ours about the same call once more.
+			both := func() (ours, theirs, again stateAsked, id string) {
+				t.Helper()
+				ours = stateOf(t, alice.call("confirm", arguments))
+				p.asks("k", ours.State, "q"+arguments) // it has learnt our state, wherever from
+				got := send(ours.State, map[string]string{ours.key(): marked("ours-1")})
+				if json.Unmarshal(got.result, &theirs) != nil || len(theirs.Requests) != 1 || !strings.Contains(got.text, "[rec asks] ") || strings.Contains(got.text, "tool_approval") {
+					t.Fatalf("the server's question: %s", got)
+				}
+				again = stateOf(t, alice.call("confirm", arguments))
+				return ours, theirs, again, w.asks("confirm")
 			}
-			got := send(ours.State, map[string]string{ours.key(): marked("ours-1")})
-			if up == "modern" {
-				if got.ran() || got.kind() != "upstream_ambiguous" {
+			if arguments = `{"n":0}`; up == "modern" { // it has learnt our key, too
+				ours := stateOf(t, alice.call("confirm", arguments))
+				p.asks(ours.key(), ours.State, "q0")
+				if got := send(ours.State, map[string]string{ours.key(): marked("ours-0")}); got.ran() || got.kind() != "upstream_ambiguous" {
 					t.Errorf("it asks by our key: %s", got)
 				}
-				p.asks("k", ours.State, "q1")
-				ours = stateOf(t, alice.call("confirm", `{"n":1}`))
-				first = w.asks("confirm")
-				got = send(ours.State, map[string]string{ours.key(): marked("ours-1")})
 			}
-			var theirs stateAsked
-			if err := json.Unmarshal(got.result, &theirs); err != nil || len(theirs.Requests) != 1 || !strings.Contains(got.text, "[rec asks] ") || strings.Contains(got.text, "tool_approval") {
-				t.Fatalf("the server's question: %s", got)
-			}
-			// The same call once more: people are asked anew, for that.
-			again := stateOf(t, alice.call("confirm", `{"n":1}`))
-			second := w.asks("confirm")
-			if first == second {
-				t.Fatal("it is one approval")
-			}
-			before := tap.responses()
-			for what, answers := range map[string]map[string]string{
-				"by our key alone": {again.key(): marked("ours-2")}, "by the key of before": {ours.key(): marked("ours-1b")}, "by the id": {second: marked("ours-3")},
-			} {
-				if got := send(theirs.State, answers); strings.Contains(got.text, "ours-") {
-					t.Errorf("%s: %s", what, got)
+			for n, what := range []string{"our key", "our key of before", "the id", "their key in our state", "both in theirs", "both in ours"} {
+				arguments = fmt.Sprintf(`{"n":%d}`, n+1)
+				ours, theirs, again, id := both()
+				before, votes := tap.responses(), 0
+				var got echo
+				switch what {
+				case "our key":
+					got = send(theirs.State, map[string]string{again.key(): marked("ours-2")})
+				case "our key of before":
+					got = send(theirs.State, map[string]string{ours.key(): marked("ours-3")})
+				case "the id":
+					got = send(theirs.State, map[string]string{id: saysYes}) // a name that nobody has asked by is the server's
+				case "their key in our state":
+					got = send(again.State, map[string]string{theirs.key(): marked("theirs-1")})
+				case "both in theirs":
+					got = send(theirs.State, map[string]string{theirs.key(): marked("theirs-2"), again.key(): marked("ours-4")})
+					if !strings.Contains(got.text, "theirs-2") {
+						t.Errorf("%s: %s", what, got)
+					}
+				default:
+					got, votes = send(again.State, map[string]string{again.key(): marked("ours-5"), theirs.key(): marked("theirs-3")}), 1
+					if !strings.Contains(got.text, "[rec asks] ") {
+						t.Errorf("%s: %s", what, got)
+					}
 				}
-				if a := w.approval(second); len(a.Said) > 0 || tap.responses() != before {
-					t.Errorf("%s: they say %q", what, w.votes(second))
+				if strings.Contains(got.text, "ours-") || tap.responses() != before+votes || len(w.votes(id)) != votes {
+					t.Errorf("%s: %s, and they say %q", what, got, w.votes(id))
 				}
-			}
-			if got := send(again.State, map[string]string{theirs.key(): marked("theirs-1")}); strings.Contains(got.text, "heard") || tap.responses() != before {
-				t.Errorf("their key in our state: %s", got)
-			}
-			// Ours beside theirs, in their state: they get their own.
-			if got := send(theirs.State, map[string]string{theirs.key(): marked("theirs-2"), again.key(): marked("ours-4")}); !strings.Contains(got.text, "theirs-2") || strings.Contains(got.text, "ours-4") {
-				if up == "modern" || !got.ran() && got.code() != -32602 { // what a program waits for was given up above, maybe
-					t.Errorf("both, in their state: %s", got)
+				if votes == 0 {
+					w.deny("alice", id, "no")
 				}
-			}
-			if a := w.approval(second); len(a.Said) > 0 || tap.responses() != before {
-				t.Errorf("both, in their state: they say %q", w.votes(second))
-			}
-			p.asks("k", "theirs", "q2")
-			got = send(again.State, map[string]string{again.key(): marked("ours-5"), theirs.key(): marked("theirs-3")})
-			if !strings.Contains(got.text, "[rec asks] ") || tap.responses() != before+1 || len(w.votes(second)) != 1 {
-				t.Errorf("both, in our state: %s, and they say %q", got, w.votes(second))
 			}
 			for _, g := range w.rec.Got() {
-				if strings.Contains(string(g.Body), "ours-") || strings.Contains(string(g.Body), "theirs-3") || strings.Contains(string(g.Body), again.key()) {
+				if strings.Contains(string(g.Body), "ours-") || strings.Contains(string(g.Body), "theirs-1") || strings.Contains(string(g.Body), "theirs-3") {
 					t.Errorf("the server gets %s", g.Body)
 				}
 			}
