@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,10 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	meters, traces := r.telemetry.Providers()
 	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: r.connections.Knows}
 	if e := r.told.PDP.Embedded; e != nil {
-		if r.pdp, err = embed(ctx, *e, r.log, checkpoints, meters, traces); err != nil {
+		if r.told.Identity.Static != nil && e.Data != "" {
+			deps.FixedToken = rand.Text() // it never leaves the process
+		}
+		if r.pdp, err = embed(ctx, r.told, deps, checkpoints); err != nil {
 			return err
 		}
 		r.steps = append(r.steps, r.pdp.stop)
@@ -73,6 +77,9 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	r.steps = append(r.steps, func(context.Context) error { return r.gateway.Close() })
 	if r.told.Identity.Static != nil {
 		r.log.Warn("every request is for one identity, whoever sends it", "sub", r.told.Identity.Static.Sub, "client_id", r.told.Identity.Static.ClientID)
+	}
+	if why := NoForm(r.told); why != "" {
+		r.log.Info(why)
 	}
 	return nil
 }
