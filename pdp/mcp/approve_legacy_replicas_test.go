@@ -1,6 +1,8 @@
 package mcp_test
 
 import (
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -13,6 +15,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
 )
 
 // at is the same client, with its session, at another replica.
@@ -109,40 +112,52 @@ func TestApproveLegacyReplicaDies(t *testing.T) {
 	}
 }
 
-// flaky stands before a PDP, and answers nothing while it is away.
-type flaky struct{ away atomic.Bool }
+// flaky stands before a PDP, which is known by its address, and takes no answers of people while it is away.
+type flaky struct {
+	away atomic.Bool
+	to   atomic.Pointer[httputil.ReverseProxy]
+	url  string
+}
 
+func newFlaky(t testing.TB) *flaky {
+	f := new(flaky)
+	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if f.away.Load() && strings.HasSuffix(r.URL.Path, "/response") {
+			panic(http.ErrAbortHandler)
+		}
+		f.to.Load().ServeHTTP(rw, r)
+	}))
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	f.url = s.URL
+	return f
+}
+
+// before has it stand before a PDP.
 func (f *flaky) before(t testing.TB) func(pdp string) string {
 	return func(pdp string) string {
 		to, err := url.Parse(pdp)
 		orFail(t, err)
 		proxy := httputil.NewSingleHostReverseProxy(to)
-		proxy.FlushInterval = -1
-		s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			if f.away.Load() && strings.HasSuffix(r.URL.Path, "/response") {
-				panic(http.ErrAbortHandler)
-			}
-			proxy.ServeHTTP(rw, r)
-		}))
-		t.Cleanup(func() {
-			s.CloseClientConnections()
-			s.Close()
-		})
-		return s.URL
+		proxy.ErrorLog = log.New(io.Discard, "", 0)
+		f.to.Store(proxy)
+		return f.url
 	}
 }
 
 // An answer that does not reach the PDP is no answer: if the call waits in the same process it is refused, and elsewhere the
 // client is told to send the answer again.
 func TestApproveLegacyPDPAway(t *testing.T) {
-	var pdp flaky
-	w := newPeople(t, land{replicas: 2, before: pdp.before(t)})
+	pdp := newFlaky(t)
+	w := newPeople(t, land{replicas: 2, before: pdp.before(t), serve: func(c *pdpserver.Config) { c.PublicURL = pdp.url }})
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
 	pdp.away.Store(true)
 	d := v.dialogue("confirm", `{"n":1}`)
 	d.answer(v, saysYes)
-	if got := d.end(); got.code() != -32603 || got.kind() != "authorization_unavailable" {
+	if got := d.end(); got.code() != -32603 || !strings.Contains(got.text, `"authorization service unavailable"`) || !strings.Contains(got.text, `"retry_after"`) {
 		t.Errorf("%s", got)
 	}
 	d = v.dialogue("confirm", `{"n":2}`)
