@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -75,15 +76,15 @@ func (l *lines) reply(id, result string) {
 func TestApproveLegacyStdio(t *testing.T) {
 	w := newPeople(t, land{})
 	l := w.stdio(t, nil)
-	for _, one := range []struct {
+	for n, one := range []struct {
 		answer string
 		want   ending
 	}{{saysYes, itRuns}, {saysNo, isDenied}, {saysNothing, mustAsk}} {
-		l.call("1", "confirm", `{"case":"`+string(one.want)+`"}`)
+		l.call(fmt.Sprint(10+n), "confirm", `{"case":"`+string(one.want)+`"}`)
 		id, _ := l.hears(`"elicitation/create"`)
 		l.reply(inText(w.asks("confirm")), saysYes) // by no id of ours
 		l.reply(id, one.answer)
-		if _, got := l.hears(`"id":1`); endingOf(t, got) != one.want {
+		if _, got := l.hears(fmt.Sprintf(`"id":%d`, 10+n)); endingOf(t, got) != one.want {
 			t.Errorf("%s, want %s", got, one.want)
 		}
 	}
