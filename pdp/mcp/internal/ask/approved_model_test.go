@@ -314,12 +314,15 @@ func TestApprovedForged(t *testing.T) {
 		over = forged(nil, task(test.status, fmt.Sprintf(`{"id":%q,"approved_until":%q}`, test.approval, test.until)))
 		op = o.brings(w, s, call)
 		over()
-		if o.forwards(op) {
-			t.Errorf("%s is permitted without a state", name)
+		got, refusal := o.outcome(op)
+		if refusal == nil || (refusal.Kind == ask.Unavailable) != (name == "not yet") {
+			t.Errorf("%s, without a state: %s", name, got)
 		}
 	}
 	// A deny that says what an allow does is a deny, and with an obligation that nobody can do people are not asked.
+	plain, declared := call, o.call(alice(t), o.tool(declares("a", `{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"read"},"resource":{"type":"public","id":"1"}}}`), nil), `{}`)
 	for name, body := range map[string]string{
+		"declared":      `{"decision":false,"context":{"reason":"approval_required","access_request":{"expires_at":"2030-01-01T00:00:00Z","binding_token":"x"}}}`,
 		"an obligation": `{"decision":false,"context":{"reason":"approval_required","obligations":[{"id":"x","type":"unheard"}],"access_request":{"expires_at":"2030-01-01T00:00:00Z","binding_token":"x"}}}`,
 		"no offer":      `{"decision":false,"context":{"reason":"approval_required"}}`,
 		"an odd offer":  `{"decision":false,"context":{"reason":"approval_required","access_request":{"binding_token":"x"}}}`,
@@ -333,13 +336,16 @@ func TestApprovedForged(t *testing.T) {
 			}
 			return send()
 		})
+		if call = plain; name == "declared" {
+			call = declared
+		}
 		got, refusal := o.outcome(call)
 		if over(); refusal == nil || refusal.Wanted != nil {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
 	o.says("approve", s)
-	if !o.forwards(o.brings(w, s, call)) {
+	if !o.forwards(o.brings(w, s, plain)) {
 		t.Error("the approval is lost")
 	}
 }
