@@ -330,6 +330,7 @@ func (r *roundsRun) match() error {
 	}
 	return nil
 }
+
 // answer brings what a call waits for. What is asked of people is answered at any replica.
 func (r *roundsRun) answer(s roundsStep) error {
 	if len(r.calls) == 0 || s.with == "" {
