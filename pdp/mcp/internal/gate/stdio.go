@@ -33,7 +33,7 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	}()
 	lines := bufio.NewReaderSize(in, 64<<10)
 	for {
-		line, err := readLine(lines, g.o.MaxBody)
+		line, err := readLine(lines, g.o.Most.Body)
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
