@@ -151,8 +151,8 @@ func verbTo(verb, path string) func(*http.Request, []byte) bool {
 
 var (
 	filesTask = verbTo(http.MethodPost, "/access/v1/requests")
-	wantsForm  = verbTo(http.MethodGet, "/elicitation")
-	responds   = verbTo(http.MethodPost, "/response")
+	wantsForm = verbTo(http.MethodGet, "/elicitation")
+	responds  = verbTo(http.MethodPost, "/response")
 )
 
 func aCall(_ *http.Request, body []byte) bool { return bytes.Contains(body, []byte(`"tools/call"`)) }
