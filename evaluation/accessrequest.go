@@ -40,8 +40,9 @@ const (
 	ApprovalPending      Reason = "grant_pending"
 	ApprovalPolicyDenied Reason = "policy_denied"
 	ApprovalUnverifiable Reason = "approval_unverifiable"
-	// ApprovalDenied is one of ours: a person has said no.
-	ApprovalDenied Reason = "approval_denied"
+	// Two of ours: a person has said no, or has taken a yes back.
+	ApprovalDenied  Reason = "approval_denied"
+	ApprovalRevoked Reason = "approval_revoked"
 )
 
 // What a PEP does next.

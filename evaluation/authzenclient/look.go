@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"policy-service/evaluation"
 )
 
 const (
@@ -49,6 +51,19 @@ func (s Standing) Ends() time.Time { return s.handle.ends() }
 // Approvals are the ids of what is waited for, by which approvers find it, as far as the PDP
 // names them.
 func (s Standing) Approvals() []string { return slices.Clone(s.told.approvals) }
+
+// With is s with the request that it is to be presented with, for who is given the request once
+// more. Nothing follows from the two being together: the PDP says whether that is what people
+// approved.
+func (s Standing) With(request evaluation.Request) (Standing, error) {
+	t, _ := s.handle.Task() // the zero Task is refused
+	h, err := t.Handle(request)
+	if err != nil {
+		return Standing{}, err
+	}
+	s.handle = h
+	return s, nil
+}
 
 // Err says why nobody is waited for any more and there is nothing to use: always an [*Error],
 // of kind [NotApproved] where people, or nobody in time, decided it.

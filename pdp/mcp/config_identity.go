@@ -34,5 +34,5 @@ type IssuerConfig struct {
 type StaticConfig struct {
 	Sub      string `yaml:"sub" required:"yes" doc:"Who the person is."`
 	ClientID string `yaml:"client_id" doc:"Which agent asks. Without it the person asks alone."`
-	Issuer   string `yaml:"iss" doc:"Whose name sub is: the issuer by whose tokens the same person decides about approvals. Without it nobody is asked for approvals."`
+	Issuer   string `yaml:"iss" doc:"Whose name sub is: the issuer by whose tokens the same person decides about approvals, so that nobody approves what their own agent wants. resource unless given."`
 }

@@ -45,6 +45,9 @@ type Deps struct {
 	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider
+	// FixedToken is a token by which a PDP in this process knows the person of identity.static, so that they can be asked for
+	// approvals in a form. "" is none, and then no form is shown to them.
+	FixedToken string
 	// Version is what servers are told of the gateway besides its name, and clients of several servers.
 	Version string
 }
@@ -159,7 +162,7 @@ func newIdentity(c Config, d Deps) (*identity.Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Now, o.Logger = d.Now, d.Logger
+	o.Now, o.Logger, o.StaticToken = d.Now, d.Logger, d.FixedToken
 	return identity.New(o)
 }
 
@@ -168,7 +171,7 @@ func (c Config) whoAsks() (identity.Options, error) {
 	o := c.identityOptions()
 	if s := c.Identity.Static; s != nil {
 		claims := map[string]any{"sub": s.Sub}
-		for name, v := range map[string]string{"client_id": s.ClientID, "iss": s.Issuer} {
+		for name, v := range map[string]string{"client_id": s.ClientID, "iss": cmp.Or(s.Issuer, c.Resource)} {
 			if v != "" {
 				claims[name] = v
 			}

@@ -115,7 +115,7 @@ func (j judge) missing(call pdp.Call) (*approvalJSON, error) {
 	}
 	m.Asked = "whom the policies permit approval.decide by the template, but nobody who takes part, unless allow_self_approval of bundle.yaml names the template"
 	if !ok {
-		m.Asked, m.Try = "nobody", whyNobody(a, call)
+		m.Asked, m.Try = "nobody", whyNobody(a)
 	}
 	for _, one := range a.Actors.Chain {
 		m.TakesPart = append(m.TakesPart, cli.Entity(one))
@@ -124,12 +124,9 @@ func (j judge) missing(call pdp.Call) (*approvalJSON, error) {
 }
 
 // whyNobody is what to try if people cannot be asked.
-func whyNobody(a pdp.ApprovalRequest, call pdp.Call) string {
-	switch {
-	case a.Obligation.ID == "":
+func whyNobody(a pdp.ApprovalRequest) string {
+	if a.Obligation.ID == "" {
 		return "see required_obligations: an approval is not all that is missing; configure obligations of the gateway, or have the obligation name a template"
-	case call.Request.Person() == "":
-		return "add identity.static.iss: without it nobody knows which person takes part, and so who may not approve"
 	}
 	return "have the entities of who acts known to the bundle"
 }

@@ -113,13 +113,13 @@ func TestMapAuthors(t *testing.T) {
 		api                   string
 	}{
 		"built-in": {sound, "create_ticket", call("create_ticket", `{"summary":"s"}`, ""), "built-in",
-			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"jira:create_ticket","properties":{"digest":"6O_6ucdg1OwhWgG9I22PYv1pTwbR_td7rfW1_cYaOAo"}},"context":{"arguments":{"summary":"s"},"on_behalf_of":[{"id":"alice","type":"user"}],"supported_obligations":["redact"]}}`, "evaluation"},
+			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"jira:create_ticket","properties":{"digest":"6O_6ucdg1OwhWgG9I22PYv1pTwbR_td7rfW1_cYaOAo"}},"context":{"arguments":{"summary":"s"},"on_behalf_of":[{"id":"alice","type":"user"}],"person":"P_jbIGEsbQWjLbSeCZOscvnOkOh9kIRDmd9-sx_9a3Q","supported_obligations":["redact"]}}`, "evaluation"},
 		"modern": {sound, "create_ticket", call("create_ticket", `{}`, ","+modernMeta), "built-in", "", "evaluation"},
 		"operator, for one tool": {operatorMapping("tools/call jira:create_ticket", "$params.arguments.summary"), "create_ticket", call("create_ticket", `{"summary":"mine"}`, ""), "operator",
 			`{"subject":{"type":"user","id":"alice"},"action":{"name":"use"},"resource":{"type":"doc","id":"mine"},"context":{"agent":"agent-1","supported_obligations":["redact"]}}`, "evaluation"},
 		"operator, for a method": {operatorMapping("resources/read", "$params.uri"), "", `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"mine"}}`, "operator", "", "evaluation"},
 		"binding": {sound, "", `{"jsonrpc":"2.0","id":"x","method":"resources/read","params":{"uri":"mem://a"}}`, "binding",
-			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"resources/read"},"resource":{"type":"resource","id":"mem://a"},"context":{"on_behalf_of":[{"id":"alice","type":"user"}],"supported_obligations":["redact"]}}`, "evaluation"},
+			`{"subject":{"type":"agent","id":"agent-1"},"action":{"name":"resources/read"},"resource":{"type":"resource","id":"mem://a"},"context":{"on_behalf_of":[{"id":"alice","type":"user"}],"person":"P_jbIGEsbQWjLbSeCZOscvnOkOh9kIRDmd9-sx_9a3Q","supported_obligations":["redact"]}}`, "evaluation"},
 		"declared, and built-in": {sound, "own", call("own", `{"id":"mine"}`, ""), "declared built-in", "", "evaluation"},
 		"declared alone": {with("declared: instead\n"), "own", call("own", `{"id":"mine"}`, ""), "declared",
 			`{"subject":{"type":"user","id":"alice"},"action":{"name":"use"},"resource":{"type":"doc","id":"mine"},"context":{"agent":"agent-1","supported_obligations":["redact"]}}`, "evaluation"},
@@ -175,18 +175,12 @@ func TestMapVerdicts(t *testing.T) {
 	}
 	m, text, code, err = mapping(t, sound, "create_ticket", call("create_ticket", `{"amount":20}`, ""), nil)
 	orFatal(t, err)
-	if a := m.Missing; code != cli.No || a == nil || a.Asked != "nobody" || a.Obligation != "second" || !strings.Contains(a.Try, "identity.static.iss") {
-		t.Errorf("exit %d\n%s", code, text)
-	}
-	known := instead("client_id: agent-1", "client_id: agent-1, iss: https://i.example")
-	m, text, code, err = mapping(t, known, "create_ticket", call("create_ticket", `{"amount":20}`, ""), nil)
-	orFatal(t, err)
 	if a := m.Missing; code != cli.No || m.Verdict.Reason != "approval_required" || a == nil || a.Obligation != "second" || a.Template != "tickets" ||
 		a.Policies[0] != "large" || strings.Join(a.TakesPart, " ") != "agent/agent-1 user/alice" || a.Try != "" {
 		t.Errorf("exit %d\n%s", code, text)
 	}
 	// Without the arguments in the question nobody's approval is asked for: it would be for any.
-	bare := known + "mappings:\n  tools/call:\n    evaluation:\n      subject: {type: user, id: alice}\n      action: {name: tool.invoke}\n      resource: {type: tool, id: x}\n      context: {arguments: {amount: 20}}\n"
+	bare := sound + "mappings:\n  tools/call:\n    evaluation:\n      subject: {type: user, id: alice}\n      action: {name: tool.invoke}\n      resource: {type: tool, id: x}\n      context: {arguments: {amount: 20}}\n"
 	m, text, code, err = mapping(t, bare, "create_ticket", call("create_ticket", `{"amount":7}`, ""), nil)
 	if orFatal(t, err); code != cli.No || m.Missing == nil || !strings.HasPrefix(m.Missing.Asked, "nobody: the question does not say all of the call") {
 		t.Errorf("exit %d\n%s", code, text)

@@ -166,7 +166,7 @@ func (o *Options) check() error {
 	case o.Handlers[redact] != nil:
 		return errors.New("redact has no handler: it is done here")
 	case o.Handlers[obligations.ApprovalRequired] != nil:
-		return errors.New("approval_required has no handler: a call that needs an approval is refused")
+		return errors.New("approval_required has no handler: the PDP files approvals, and the gateway has people asked")
 	}
 	for key := range o.Mappings {
 		if isTask(key) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/obligations"
@@ -20,26 +18,61 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if refusal != nil {
 		return nil, refusal
 	}
+	if op.Answered, refusal = plan.answerable(w, op.Answered); refusal != nil {
+		return nil, refusal
+	}
 	if len(plan.questions) == 0 {
 		return &Permit{}, nil
 	}
 	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method}
 	handlers := a.handlers(p)
-	var all []authzenclient.Undischarged
-	var last question
-	for _, last = range plan.questions {
-		answers := last.ask(ctx, plan.pdp, handlers.Types())
-		all = append(all, answers...)
-		if slices.ContainsFunc(answers, authzenclient.Undischarged.Denied) {
-			break // nothing more can come of it
-		}
-	}
-	p.decided = authzenclient.DischargeAll(ctx, handlers, all...)
+	asked, denied := plan.ask(ctx, handlers.Types(), op.Answered)
+	p.decided = authzenclient.DischargeAll(ctx, handlers, asked...)
 	if p.decided.Permitted() {
 		return p, nil
 	}
 	plan.pdp.ReportAll(ctx, &p.decided)
-	return nil, a.refusalOf(w, &op, last, p.decided.First())
+	return nil, a.refusalOf(w, &op, plan, denied, p.decided.First())
+}
+
+// answerable is people's word about the last question, whatever it was about before. Of what they cannot have been asked
+// about there is none, and nothing is asked.
+func (p Plan) answerable(w refuser, by Answered) (Answered, *Refusal) {
+	if !by.given() {
+		return by, nil
+	}
+	last, ok := p.last()
+	switch {
+	case !ok:
+		return by, w.denial("", "people cannot have been asked about the request")
+	case by.Standing != nil && by.Continues != nil:
+		return by, w.denial("", "the request brings people's word twice")
+	case by.Standing != nil:
+		s, err := by.Standing.With(last.requests[0])
+		if err != nil {
+			return by, w.denial("", err.Error())
+		}
+		by.Standing = &s
+	}
+	return by, nil
+}
+
+// ask asks one question after the other until one is denied, the last with people's word if there is some. Denied is the
+// place of that question, and behind the last one if there is none.
+func (p Plan) ask(ctx context.Context, types []string, by Answered) (all []authzenclient.Undischarged, denied int) {
+	for n, q := range p.questions {
+		var answers []authzenclient.Undischarged
+		if by.given() && n == len(p.questions)-1 {
+			answers = append(answers, q.answered(ctx, p.pdp, types, by))
+		} else {
+			answers = q.ask(ctx, p.pdp, types)
+		}
+		all = append(all, answers...)
+		if slices.ContainsFunc(answers, authzenclient.Undischarged.Denied) {
+			return all, n // nothing more can come of it
+		}
+	}
+	return all, len(p.questions)
 }
 
 // questions are all that is to be asked about a request, in order: what the tool declares first, and last what is trusted.
@@ -92,18 +125,25 @@ func (a *Asker) handlers(p *Permit) obligations.Handlers {
 	return all
 }
 
-// refusalOf says why the answers to questions are no permit. Last is the question that was asked last.
-func (a *Asker) refusalOf(w refuser, op *Operation, last question, e authzenclient.Enforcement) *Refusal {
+// refusalOf says why the answers to questions are no permit: question denied of the plan is the one that was denied.
+func (a *Asker) refusalOf(w refuser, op *Operation, plan Plan, denied int, e authzenclient.Enforcement) *Refusal {
 	if r := w.failure(e.Err()); r != nil {
 		return r
 	}
 	d := e.Decision()
-	if d.Reason() != string(evaluation.ApprovalRequired) || !last.whole {
+	last, ok := plan.last()
+	trusted := denied == plan.Len()-1 // what a server declares nobody can approve
+	switch {
+	case trusted && op.Answered.given():
+		return w.unused(op.Answered, e)
+	case !trusted || !last.whole || d.Reason() != string(evaluation.ApprovalRequired):
 		return w.denial(d.ReasonUser(), e.String())
 	}
-	wanted := authorization{Tool: op.Tool.Shown, Arguments: op.Params.Get("arguments"), Requester: last.requests[0].Subject.ID, Reason: d.ReasonUser()}
-	if wanted.Arguments == nil {
-		wanted.Arguments = jsontext.Value("{}")
+	wanted := a.wanted(w, plan.pdp, op, last)
+	wanted.denied, wanted.of.Reason = e, d.ReasonUser()
+	r := w.approval(wanted.of, askForApproval, e.String())
+	if next, _ := e.Next(); ok && next == evaluation.NextRequest {
+		r.Wanted = wanted
 	}
-	return w.approval(wanted, e.String())
+	return r
 }

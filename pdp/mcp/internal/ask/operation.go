@@ -2,6 +2,7 @@ package ask
 
 import (
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -19,7 +20,17 @@ type Operation struct {
 	Params rpc.Object
 	// Tool is what tools/call names, nil for all other methods.
 	Tool *Tool
+	// Answered is what people said of the call before; zero if nobody was asked.
+	Answered Answered
 }
+
+// Answered is what of people's word the last question brings: one of the two at the most. What comes of it the PDP says.
+type Answered struct {
+	Standing  *authzenclient.Standing     // that people approved the call
+	Continues *authzenclient.Continuation // that they did before, and that it goes on
+}
+
+func (a Answered) given() bool { return a.Standing != nil || a.Continues != nil }
 
 // parameters are what of a request's params is decided on.
 type parameters struct {

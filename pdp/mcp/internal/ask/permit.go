@@ -98,6 +98,16 @@ func (p *Permit) Result(m rpc.Message) (rpc.Message, *Refusal) {
 	return rpc.Message{}, p.refuse.withheld(errWithheld.Error())
 }
 
+// Continuation is what a repetition of the request brings in [Answered.Continues], if an upstream asks for input before it
+// is done. It is not ok where the permit rests on no approval.
+func (p *Permit) Continuation() (k authzenclient.Continuation, ok bool) {
+	all := p.decided.All()
+	if len(all) == 0 {
+		return k, false
+	}
+	return all[len(all)-1].Continuation()
+}
+
 // Done tells the PDP what became of what it obliged to. It is called once, when the result has left or was withheld, or when
 // there will be none. It waits for the PDP two seconds at the most, also where ctx has ended.
 func (p *Permit) Done(ctx context.Context) {

@@ -20,6 +20,24 @@ type question struct {
 	api  coaz.API
 }
 
+// approvable reports whether people can approve what the question is about. It must say for which person it is: otherwise
+// the PDP could not know who takes part, and so must not decide.
+func (q question) approvable(person string) bool {
+	if !q.whole || q.body != nil || len(q.requests) != 1 {
+		return false
+	}
+	said, _ := q.requests[0].Context.Get("person")
+	return said.Text() == person
+}
+
+// answered asks with people's word, which is about this question: see [Plan.answerable].
+func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types []string, by Answered) authzenclient.Undischarged {
+	if by.Continues != nil {
+		return pdp.Continue(ctx, *by.Continues, q.requests[0], types)
+	}
+	return pdp.Use(ctx, *by.Standing, types)
+}
+
 // ask asks, and declares what can be done of what the PDP obliges to.
 func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
 	switch {

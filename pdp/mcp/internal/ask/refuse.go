@@ -30,6 +30,8 @@ type Refusal struct {
 	Why string
 	// Cause is why no question could be made, nil of every other refusal.
 	Cause error
+	// Wanted is set if people can be asked for what the PDP denied, and were not yet.
+	Wanted *Wanted
 }
 
 // Failure is the response to the request.
@@ -53,30 +55,25 @@ const (
 const (
 	askForApproval = "ask for approval"
 	retryAfter     = "retry after"
+	callAgain      = "send the call again"
 )
 
 const (
-	blocked    = "tool_call_blocked" // data.type of each refusal of a call
-	authDenied = -32002              // of a call that is denied for good, in the words of MCPX
-	mostReason = 512
-	again      = 5 * time.Second // after which a PDP that does not say when may be asked again
+	blocked             = "tool_call_blocked"    // data.type of each refusal of a call, but for the next
+	authorizationDenied = "authorization_denied" // that people were asked about, and of every other denial
+	authDenied          = -32002                 // of a call that is denied for good, in the words of MCPX
+	mostReason          = 512
+	again               = 5 * time.Second // after which a PDP that does not say when may be asked again
 )
 
 // data are what the error of a refusal says besides.
 type data struct {
-	Type       string         `json:"type"`
-	Reason     string         `json:"reason,omitzero"`
-	Suggestion string         `json:"suggestion,omitzero"`
-	RetryAfter int            `json:"retry_after,omitzero"`
-	Request    *authorization `json:"authorizationRequest,omitzero"`
-}
-
-// authorization is a request for approval that nobody has filed: it has no id, and does not expire.
-type authorization struct {
-	Tool      string         `json:"tool"`
-	Arguments jsontext.Value `json:"arguments"`
-	Requester string         `json:"requester"`
-	Reason    string         `json:"reason"`
+	Type          string         `json:"type"`
+	Authorization string         `json:"authorizationId,omitzero"`
+	Reason        string         `json:"reason,omitzero"`
+	Suggestion    string         `json:"suggestion,omitzero"`
+	RetryAfter    int            `json:"retry_after,omitzero"`
+	Request       *authorization `json:"authorizationRequest,omitzero"`
 }
 
 // refuser writes the refusals of one operation.
@@ -105,7 +102,7 @@ func (w refuser) refuse(kind Kind, code int, message string, d data, why string)
 		if w.call {
 			d.Type = blocked
 		} else if kind == Denied {
-			d.Type = "authorization_denied"
+			d.Type = authorizationDenied
 		}
 	}
 	text, err := json.Marshal(d)
@@ -129,10 +126,7 @@ func (w refuser) unmapped(err error) *Refusal {
 
 // denial is the PDP's no, or ours where nobody is asked.
 func (w refuser) denial(reason, why string) *Refusal {
-	code, message := coaz.Denied.Code(w.dialect), "Access denied"
-	if w.errors == ErrorsMCPX && w.era == era.Legacy && w.call && w.dialect != coaz.SEP {
-		code, message = authDenied, "Authorization denied"
-	}
+	code, message := w.forGood()
 	reason = line(reason, mostReason)
 	if reason != "" {
 		message += ": " + reason
@@ -142,11 +136,22 @@ func (w refuser) denial(reason, why string) *Refusal {
 	return r
 }
 
-// approval is the PDP's no to a call that people could approve.
-func (w refuser) approval(wanted authorization, why string) *Refusal {
+// forGood is the code of a denial, and what it says.
+func (w refuser) forGood() (int, string) {
+	if w.errors == ErrorsMCPX && w.era == era.Legacy && w.call && w.dialect != coaz.SEP {
+		return authDenied, "Authorization denied"
+	}
+	return coaz.Denied.Code(w.dialect), "Access denied"
+}
+
+// required is the code of a denial that people can change.
+func (w refuser) required() int { return coaz.Denied.Code(w.dialect) }
+
+// approval is the PDP's no to a call that people could approve, and what its client can do about that.
+func (w refuser) approval(wanted authorization, suggestion, why string) *Refusal {
 	wanted.Reason = cmp.Or(line(wanted.Reason, mostReason), "a person must approve this call")
-	d := data{Reason: wanted.Reason, Suggestion: askForApproval, Request: &wanted}
-	r := w.refuse(Denied, coaz.Denied.Code(w.dialect), "Authorization required", d, why)
+	d := data{Reason: wanted.Reason, Suggestion: suggestion, Request: &wanted}
+	r := w.refuse(Denied, w.required(), "Authorization required", d, why)
 	r.Status = w.status
 	return r
 }
@@ -184,6 +189,8 @@ func (w refuser) failure(err error) *Refusal {
 	switch {
 	case !errors.As(err, &e), e.Kind == authzenclient.Obligated:
 		return nil
+	case e.Kind == authzenclient.NotApproved:
+		return w.denial("", e.Error())
 	case aboutQuestion(e):
 		return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), "COAZ mapping error: the authorization service does not take the question", data{}, e.Error())
 	}

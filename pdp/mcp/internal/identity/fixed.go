@@ -30,7 +30,7 @@ func (i *Identity) fix(o Options) error {
 		}
 		p.Person = evaluation.PersonOf(p.Issuer, sub)
 	}
-	p.Key = keyOf(p.Issuer, sub, p.Subject, p.Client)
+	p.Token, p.Key = o.StaticToken, keyOf(p.Issuer, sub, p.Subject, p.Client)
 	i.fixed = p
 	return nil
 }

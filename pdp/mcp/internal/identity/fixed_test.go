@@ -18,7 +18,7 @@ func fixed(t *testing.T, members map[string]any) (*identity.Identity, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return identity.New(identity.Options{Resource: "http://127.0.0.1:8181/mcp", Static: static, Private: true, DefaultTenant: "acme"})
+	return identity.New(identity.Options{Resource: "http://127.0.0.1:8181/mcp", Static: static, StaticToken: "known", Private: true, DefaultTenant: "acme"})
 }
 
 func TestAFixedIdentity(t *testing.T) {
@@ -27,7 +27,7 @@ func TestAFixedIdentity(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := i.Fixed()
-	if p == nil || p.Issuer != "https://one.example" || p.Subject != "alice" || p.Client != "desktop" || p.Tenant != "acme" || p.Key == "" || p.Token != "" || !p.Expires.IsZero() {
+	if p == nil || p.Issuer != "https://one.example" || p.Subject != "alice" || p.Client != "desktop" || p.Tenant != "acme" || p.Key == "" || p.Token != "known" || !p.Expires.IsZero() {
 		t.Fatalf("got %+v", p)
 	}
 	if p.User != (identity.Entity{Type: "user", ID: "alice"}) || p.Agent != (identity.Entity{Type: "agent", ID: "desktop"}) || p.Person != evaluation.PersonOf("https://one.example", "alice") {

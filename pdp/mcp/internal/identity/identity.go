@@ -34,7 +34,8 @@ type Principal struct {
 	User, Agent Entity
 	// Claims are all claims of the token as they stand in it.
 	Claims evaluation.Object
-	// Token is the access token itself, and Expires when it ends; "" and zero for a fixed identity.
+	// Token is the access token itself, and Expires when it ends. A fixed identity has what is given for it, or "", and does
+	// not end.
 	Token   string
 	Expires time.Time
 

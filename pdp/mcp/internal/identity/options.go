@@ -31,6 +31,8 @@ type Options struct {
 	AgentType string
 	// Static are the claims of a fixed identity, which takes the place of all tokens; empty is none.
 	Static evaluation.Object
+	// StaticToken is [Principal.Token] of the fixed identity, by which the PDP knows the person; "" is none.
+	StaticToken string
 	// Private is the caller's word that only this machine or process reaches the gateway. Static needs it.
 	Private bool
 	// DefaultTenant is that of issuers without a tenant of their own, and of a fixed identity; "" is default.

@@ -1,0 +1,154 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+)
+
+// Wanted is a call that people can approve: one that the PDP denied for no other reason, or one that is repeated while they
+// are asked. It permits nothing. [Asker.Ask] with [Answered.Standing] has the PDP decide once they have said something.
+type Wanted struct {
+	pdp     *authzenclient.Client
+	refuse  refuser
+	request evaluation.Request // of the last question
+	of      authorization
+	denied  authzenclient.Enforcement // zero if it was not asked about just now
+}
+
+// Wanted is what people were asked about, for a request that is repeated. Nobody is asked.
+func (a *Asker) Wanted(ctx context.Context, op Operation) (*Wanted, *Refusal) {
+	w := a.refuser(&op)
+	plan, refusal := a.Plan(ctx, op)
+	if refusal != nil {
+		return nil, refusal
+	}
+	last, ok := plan.last()
+	if !ok {
+		return nil, w.denial("", "people cannot be asked about the request")
+	}
+	return a.wanted(w, plan.pdp, &op, last), nil
+}
+
+func (a *Asker) wanted(w refuser, pdp *authzenclient.Client, op *Operation, last question) *Wanted {
+	of := authorization{Tool: op.Tool.Shown, Arguments: op.Params.Get("arguments"), Requester: last.requests[0].Subject.ID}
+	if of.Arguments == nil {
+		of.Arguments = jsontext.Value("{}")
+	}
+	return &Wanted{pdp: pdp, refuse: w, request: last.requests[0], of: of}
+}
+
+// PDP is the client that asked, and that follows what people say.
+func (w *Wanted) PDP() *authzenclient.Client { return w.pdp }
+
+// Ask has people asked, and does not wait for them. Whoever asks for the same joins who asks already, also at another
+// gateway. A Wanted of [Asker.Wanted] has nothing to ask about: that was done before.
+func (w *Wanted) Ask(ctx context.Context) (authzenclient.Standing, *Refusal) {
+	s, err := w.pdp.Ask(ctx, w.denied, authzenclient.JoinEqual())
+	if err != nil {
+		return s, w.Failed(err)
+	}
+	return s, nil
+}
+
+// Again is what to look at for what people said, where it was kept as a task.
+func (w *Wanted) Again(t authzenclient.Task) (authzenclient.Handle, error) {
+	return t.Handle(w.request)
+}
+
+// Required refuses the call for now: people are asked, and have not decided. The same call again goes on from there.
+func (w *Wanted) Required(s authzenclient.Standing) *Refusal {
+	of := w.of
+	of.ID, of.Expires = idOf(s), s.Ends().UTC()
+	return w.refuse.approval(of, callAgain, s.String())
+}
+
+// Denied refuses the call for good: people were asked, and it is over without their yes.
+func (w *Wanted) Denied(s authzenclient.Standing) *Refusal {
+	var e *authzenclient.Error
+	if errors.As(s.Err(), &e) && e.Kind != authzenclient.NotApproved {
+		return w.Failed(e)
+	}
+	return w.refuse.over(idOf(s), whyNot(s), s.String())
+}
+
+// Failed refuses the call since people could not be asked, or nobody knows what they said. Err is of [authzenclient.Client].
+func (w *Wanted) Failed(err error) *Refusal {
+	if r := w.refuse.failure(err); r != nil {
+		return r
+	}
+	return w.refuse.unavailable(0, err.Error())
+}
+
+// idOf is by what people and clients call what is waited for.
+func idOf(s authzenclient.Standing) string {
+	for _, id := range s.Approvals() {
+		return id
+	}
+	return s.Handle().TaskID()
+}
+
+// whyNot is why people's word is no yes.
+func whyNot(s authzenclient.Standing) string {
+	switch s.Status() {
+	case "denied":
+		return "a person said no"
+	case "expired":
+		return "nobody decided in time"
+	case "cancelled":
+		return "whoever asked no longer wants it"
+	}
+	return "the approval cannot be used"
+}
+
+// authorization is a request for approval as its client is told of it. One that nobody has filed has no id, and does not
+// expire.
+type authorization struct {
+	ID        string         `json:"id,omitzero"`
+	Tool      string         `json:"tool"`
+	Arguments jsontext.Value `json:"arguments"`
+	Requester string         `json:"requester"`
+	Reason    string         `json:"reason"`
+	Expires   time.Time      `json:"expiresAt,omitzero"`
+}
+
+// unused is why a use of an approval, or what goes on from one, is no permit.
+func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
+	d := e.Decision()
+	next, after := e.Next()
+	switch {
+	case next == evaluation.NextRetry: // it is about to count
+		return w.unavailable(after, e.String())
+	case by.Continues != nil:
+	case next == evaluation.NextRequest && d.Reason() == string(evaluation.ApprovalExpired):
+		return w.spent(idOf(*by.Standing), e.String())
+	case d.Reason() == string(evaluation.ApprovalRevoked):
+		return w.over(idOf(*by.Standing), "an approver took it back", e.String())
+	}
+	return w.denial(d.ReasonUser(), e.String())
+}
+
+// over is that a call that people were asked about will not happen.
+func (w refuser) over(id, reason, why string) *Refusal {
+	code, _ := w.forGood()
+	reason = cmp.Or(line(reason, mostReason), "the approval cannot be used")
+	r := w.refuse(Denied, code, "Authorization denied", data{Type: authorizationDenied, Authorization: id, Reason: reason}, why)
+	r.Status = w.status
+	return r
+}
+
+// spent is that an approval counts no more, as after an equal call: people would have to be asked anew, and no request has
+// them asked twice.
+func (w refuser) spent(id, why string) *Refusal {
+	const reason = "the approval does not count any more: an equal call has used it, or its time is up"
+	d := data{Authorization: id, Reason: reason, Suggestion: callAgain}
+	r := w.refuse(Denied, w.required(), "Authorization required", d, why)
+	r.Status = w.status
+	return r
+}
