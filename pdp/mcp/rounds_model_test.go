@@ -50,13 +50,16 @@ const (
 )
 
 // roundsHeld is one state, or one call that waits. If round is 0 it is for people, else for the server, which has seen the
-// call so often by this use.
-type roundsHeld struct{ approval, use, round int }
+// call so often by this use. Told is how often the client was told to come again with nothing to answer.
+type roundsHeld struct{ approval, use, round, told int }
+
+// roundsMostTold is how often a client is told that: there are clients that give up on the third.
+const roundsMostTold = 2
 
 // roundsStep is one thing that somebody does.
 type roundsStep struct {
 	do string
-	// n says which of what the client holds is meant, counted round and round.
+	// n says which of what the client holds is meant, counted round and round in a plan.
 	n int
 	// with is what the client brings besides: accept, decline, cancel, or "" for nothing.
 	with string
@@ -147,7 +150,7 @@ func (c *roundsCall) use(n int) (h roundsHeld, ok bool) {
 		a.status = roundsUsedUp
 	}
 	c.forwards++
-	return roundsHeld{n, len(a.spent) - 1, 1}, true
+	return roundsHeld{approval: n, use: len(a.spent) - 1, round: 1}, true
 }
 
 // goOn spends the next round of a use, if it is that round's turn: the server sees the call again.
@@ -171,12 +174,12 @@ func (c *roundsCall) seen(h roundsHeld) string {
 	return roundsInput
 }
 
-// waits is the answer while people are waited for. Asked is whether the client is shown a form now.
-func (c *roundsCall) waits(n int) string {
-	c.held = append(c.held, roundsHeld{approval: n})
-	if slices.Contains(c.approvals[n].yes, roundsAlice) { // who has voted is shown no form
-		return roundsWait
+// shown is the answer to a call that people must agree to.
+func (c *roundsCall) shown(n int) string {
+	if slices.Contains(c.approvals[n].yes, roundsAlice) { // who has voted is shown no form: others are waited for
+		return roundsRequired
 	}
+	c.held = append(c.held, roundsHeld{approval: n})
 	return roundsForm
 }
 
@@ -187,9 +190,9 @@ func (c *roundsCall) modern(s roundsStep) string {
 		if h, ok := c.use(n); ok {
 			return c.seen(h)
 		}
-		return c.waits(n)
+		return c.shown(n)
 	}
-	h := c.held[s.n%len(c.held)]
+	h := c.held[s.n]
 	if h.round > 0 {
 		next, ok := c.goOn(h)
 		if !ok {
@@ -198,19 +201,25 @@ func (c *roundsCall) modern(s roundsStep) string {
 		return c.seen(next)
 	}
 	a := &c.approvals[h.approval]
+	answers := s.with != "" && h.told == 0 // then there is nothing to answer
 	switch {
-	case s.with == "accept":
-		c.agree(a, roundsAlice)
-	case s.with == "decline" && a.status == roundsPending && !slices.Contains(a.yes, roundsAlice):
+	case !a.open():
+		return roundsRefused
+	case answers && s.with == "decline" && a.status == roundsPending && !slices.Contains(a.yes, roundsAlice):
 		a.status = roundsDenied
-	case s.with == "cancel" && a.open():
-		return roundsRequired
-	}
-	if s.with == "decline" && a.status != roundsPending {
-		return roundsRefused // also where somebody else agrees: this client has said no
+		return roundsRefused
+	case answers && s.with != "accept":
+		return roundsRequired // whatever others say: this client does not go on
+	case answers:
+		c.agree(a, roundsAlice)
 	}
 	if a.status == roundsPending {
-		return c.waits(h.approval)
+		if !answers && h.told == 0 || h.told == roundsMostTold {
+			return roundsRequired
+		}
+		h.told++
+		c.held = append(c.held, h)
+		return roundsWait
 	}
 	next, ok := c.use(h.approval)
 	if !ok {
@@ -318,7 +327,7 @@ func TestRoundsModel(t *testing.T) {
 func (c *roundsCall) steps() (all []roundsStep) {
 	all = []roundsStep{{do: roundsSend, times: 1}, {do: roundsApprove}, {do: roundsDeny}, {do: roundsRevoke}}
 	for n := range c.held {
-		if c.held[n].round > 0 {
+		if c.held[n].round > 0 || c.held[n].told > 0 {
 			all = append(all, roundsStep{do: roundsRepeat, n: n, with: "accept", times: 1})
 			continue
 		}

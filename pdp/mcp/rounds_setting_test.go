@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -135,17 +136,21 @@ pdp: {url: %q, key_file: %q, timeout: 20s, breaker: {failures: 1000}}
 identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30s, server_requests: {elicitation: relay}}}
 seal: {key_files: [%q]}
+approvals: {per_principal: 1000}
 %s`, listen, settingResource, s.pdp.url, s.file("gateway.key"), s.issuer.URL, s.issuer.KeysFile(s.t), s.server.url+mcp.Endpoint, s.file("seal.key"), more))
 	return s.file(name)
 }
 
 // gatewayHere runs a gateway in this process, until it is ended or the test ends.
-func (s *setting) gatewayHere(file string) (url string, end func()) {
+func (s *setting) gatewayHere(file string, change func(*mcp.Config)) (url string, end func()) {
 	s.t.Helper()
 	var c mcp.Config
 	_, err := mcp.Form.Read(config.Given{File: file}, &c)
 	orFail(s.t, err)
 	mcp.Form.SetDefaults(&c)
+	if change != nil {
+		change(&c)
+	}
 	g, err := mcp.New(s.t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(s.logs, nil))})
 	orFail(s.t, err)
 	served := httptest.NewServer(g.Handler())
@@ -245,28 +250,65 @@ func (s *setting) seen(marker string) (n int) {
 	return n + s.answered[marker]
 }
 
-// byBob has bob say something of an approval in the API: approve, deny or revoke. It is the status of the answer.
-func (s *setting) byBob(approval, what string) (status int, err error) {
+// byBob has bob say something of the approval that is open for a call: approve, deny or revoke.
+func (s *setting) byBob(marker, what string) error {
+	id, err := s.open(marker, map[string]string{roundsRevoke: roundsApproved}[what])
+	if err != nil {
+		return err
+	}
 	path, body := "/decision", fmt.Sprintf(`{"decision":%q,"reason":"bob says so"}`, what)
 	if what == roundsRevoke {
 		path, body = "/revoke", `{"reason":"bob says so"}`
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.pdp.url+"/v1/approvals/"+approval+path, strings.NewReader(body))
+	_, err = s.asBob(http.MethodPost, "/v1/approvals/"+id+path, body)
+	return err
+}
+
+// open is the id of the approval of a call that has a status; "" is pending.
+func (s *setting) open(marker, status string) (id string, err error) {
+	query := url.Values{"status": {cmp.Or(status, roundsPending)}, "limit": {"200"}}
+	for {
+		text, err := s.asBob(http.MethodGet, "/v1/approvals?"+query.Encode(), "")
+		if err != nil {
+			return "", err
+		}
+		var page struct {
+			Items []approval `json:"items"`
+			Next  string     `json:"next"`
+		}
+		if err := json.Unmarshal(text, &page); err != nil {
+			return "", err
+		}
+		for _, one := range page.Items {
+			if markerOf(one.Request.Context.Arguments) == marker {
+				return one.ID, nil
+			}
+		}
+		if page.Next == "" {
+			return "", fmt.Errorf("bob finds nothing that is open for %s", marker)
+		}
+		query.Set("cursor", page.Next)
+	}
+}
+
+func (s *setting) asBob(method, path, body string) (text []byte, err error) {
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.pdp.url+path, strings.NewReader(body))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	r.Header.Set("Authorization", "Bearer "+s.bob)
-	r.Header.Set("Content-Type", "application/json")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
+	if text, err = io.ReadAll(response.Body); err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("bob: %d %s", response.StatusCode, text)
 	}
-	return response.StatusCode, err
+	return text, err
 }
 
 // records are all that is on record. The PDP must have ended.

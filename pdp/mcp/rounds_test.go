@@ -7,7 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"policy-service/pdp/mcp"
 )
 
 // roundsWorld is gateways with the same keys, which alice's agent comes to in one era.
@@ -16,7 +20,9 @@ type roundsWorld struct {
 	era  string
 	file string
 	gate []roundsReplica
-	last int // the number of the last call
+	last atomic.Int64 // the number of the last call
+	// busy is held by who uses a gateway, and alone by who replaces one.
+	busy sync.RWMutex
 }
 
 type roundsReplica struct {
@@ -48,7 +54,11 @@ func (w *roundsWorld) replace(n int) {
 	if w.gate[n].end != nil {
 		w.gate[n].end()
 	}
-	url, end := w.gatewayHere(w.file)
+	url, end := w.gatewayHere(w.file, func(c *mcp.Config) {
+		if w.era == "modern" {
+			c.Approvals.Wait = time.Second // nobody decides meanwhile
+		}
+	})
 	w.gate[n] = roundsReplica{w.client(w.era, url, beside), end}
 }
 
@@ -77,15 +87,13 @@ type roundsRun struct {
 	// states are what the client holds in the modern era, and calls in the legacy one, each beside that of the model.
 	states []wasAsked
 	calls  []*waitingCall
-	// approval is the id of the newest, known is of how many of the model's an id was seen.
-	approval string
-	ids      []string
+	// ids are those of what people were asked, as their forms have them.
+	ids []string
 }
 
 // run does what a plan says, and reports what the gateways did otherwise than the model.
 func (w *roundsWorld) run(p roundsPlan) (err error) {
-	w.last++
-	r := &roundsRun{w: w, plan: p, marker: "call " + strconv.Itoa(w.last), model: &roundsCall{era: w.era, tool: p.tool, asks: p.asks}}
+	r := &roundsRun{w: w, plan: p, marker: "call " + strconv.FormatInt(w.last.Add(1), 10), model: &roundsCall{era: w.era, tool: p.tool, asks: p.asks}}
 	defer func() {
 		for _, c := range r.calls {
 			c.cancel()
@@ -116,16 +124,11 @@ func (r *roundsRun) arguments() string {
 	return fmt.Sprintf(`{"marker":%q,"asks":%d,"bare":%t}`, r.marker, r.plan.asks, r.plan.bare)
 }
 
-// knows notes the approval that a form or an error is about.
-func (r *roundsRun) knows(a wasAsked) error {
-	if a.approval == "" {
-		return nil
-	}
-	if !slices.Contains(r.ids, a.approval) {
+// knows notes which request for approval a form is about.
+func (r *roundsRun) knows(a wasAsked) {
+	if a.approval != "" && a.kind == roundsForm && !slices.Contains(r.ids, a.approval) {
 		r.ids = append(r.ids, a.approval)
-		r.approval = a.approval
 	}
-	return nil
 }
 
 // elsewhere has bob do something, where the model says that he can.
@@ -135,13 +138,14 @@ func (r *roundsRun) elsewhere(s roundsStep) error {
 		return nil
 	}
 	r.model = next
-	_, err := r.w.byBob(r.approval, s.do)
-	return err
+	return r.w.byBob(r.marker, s.do)
 }
 
 func (r *roundsRun) modern(s roundsStep) error {
 	switch s.do {
 	case roundsReplace:
+		r.w.busy.Lock()
+		defer r.w.busy.Unlock()
 		r.w.replace(s.by % len(r.w.gate))
 		return nil
 	case roundsApprove, roundsDeny, roundsRevoke:
@@ -150,6 +154,7 @@ func (r *roundsRun) modern(s roundsStep) error {
 		if len(r.states) == 0 {
 			return nil
 		}
+		s.n %= len(r.states)
 	case roundsSend:
 	default:
 		return nil
@@ -187,7 +192,14 @@ func (r *roundsRun) modern(s roundsStep) error {
 	// Which of equal answers is whose does not matter.
 	for n := len(r.states); n < len(r.model.held); n++ {
 		h := r.model.held[n]
-		at := slices.IndexFunc(states, func(a wasAsked) bool { return (a.kind == roundsInput) == (h.round > 0) })
+		kind := roundsForm
+		switch {
+		case h.round > 0:
+			kind = roundsInput
+		case h.told > 0:
+			kind = roundsWait
+		}
+		at := slices.IndexFunc(states, func(a wasAsked) bool { return a.kind == kind })
 		if at < 0 {
 			return fmt.Errorf("no state comes with the answer: %v", got)
 		}
@@ -195,9 +207,7 @@ func (r *roundsRun) modern(s roundsStep) error {
 		states = slices.Delete(states, at, at+1)
 	}
 	for _, a := range got {
-		if err := r.knows(a); err != nil {
-			return err
-		}
+		r.knows(a)
 	}
 	return nil
 }
@@ -229,11 +239,13 @@ func (c *roundsCall) spentSome() bool {
 func (r *roundsRun) atOnce(s roundsStep) ([]wasAsked, error) {
 	var with *wasAsked
 	if s.do == roundsRepeat {
-		with = &r.states[s.n%len(r.states)]
+		with = &r.states[s.n]
 		if with.kind == roundsInput {
 			s.with = "accept" // the server wants to know
 		}
 	}
+	r.w.busy.RLock()
+	defer r.w.busy.RUnlock()
 	got, errs := make([]wasAsked, s.times), make([]error, s.times)
 	var all sync.WaitGroup
 	for n := range s.times {
@@ -298,7 +310,7 @@ func (r *roundsRun) begin(s roundsStep) error {
 			return err
 		}
 		got, saw = append(got, a), append(saw, a.kind)
-		_ = r.knows(a)
+		r.knows(a)
 	}
 	slices.Sort(saw)
 	slices.Sort(want)
@@ -402,7 +414,7 @@ func (r *roundsRun) hears(calls []*waitingCall, want []string) error {
 			return err
 		}
 		got, saw = append(got, a), append(saw, a.kind)
-		_ = r.knows(a)
+		r.knows(a)
 	}
 	slices.Sort(saw)
 	slices.Sort(want)
@@ -480,13 +492,26 @@ func TestRounds(t *testing.T) {
 				t.Parallel()
 				w := newRoundsWorld(t, era, replicas, "modern")
 				rng := rand.New(rand.NewPCG(22, uint64(replicas)))
-				for n := range plans {
-					p := randomPlan(rng, era, replicas)
-					if err := w.run(p); err != nil {
-						p, err = w.shortest(p, err)
-						t.Fatalf("plan %d: %v\n%s", n, err, p)
-					}
+				todo := make(chan roundsPlan)
+				var all sync.WaitGroup
+				for range map[string]int{"modern": 8, "legacy": 1}[era] { // one that replaces a gateway would end the calls of others
+					all.Go(func() {
+						for p := range todo {
+							if t.Failed() {
+								continue
+							}
+							if err := w.run(p); err != nil {
+								p, err = w.shortest(p, err)
+								t.Errorf("%v\n%s", err, p)
+							}
+						}
+					})
 				}
+				for range plans {
+					todo <- randomPlan(rng, era, replicas)
+				}
+				close(todo)
+				all.Wait()
 			})
 		}
 	}
