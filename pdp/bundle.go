@@ -15,8 +15,9 @@ type (
 	// PolicyInfo describes a policy.
 	PolicyInfo = bundle.PolicyInfo
 	// PolicyContents are what a policy names and reads.
-	// PolicyContents are what a policy names and reads.
 	PolicyContents = bundle.Contents
+	// Demand is an obligation that policies name.
+	Demand = bundle.Demand
 	// PolicyTest is a test that a policy makes before anything else.
 	PolicyTest = bundle.Tested
 	// Source is the place where the files of a bundle are.

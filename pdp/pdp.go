@@ -86,6 +86,7 @@ type Item struct {
 // [Options.BeforeSwap] must not change them.
 type Incoming struct {
 	Digest string
+	Bundle *Bundle
 	Files  map[string][]byte
 	// Later are the tenants whose own files are still those of the bundle before, because the
 	// new files did not lie still, or because they wait for their turn.

@@ -273,7 +273,7 @@ func (o Options) askBeforeSwap(bundle *Bundle, files *Files, later []string) err
 	if o.BeforeSwap == nil {
 		return nil
 	}
-	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Files: files.Content, Later: later})
+	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Bundle: bundle, Files: files.Content, Later: later})
 }
 
 // notYet returns the problem of a bundle that has no mistake and cannot come into force yet.

@@ -24,7 +24,7 @@ import (
 func newDriftPost(c PDPConfig, d Deps) func(context.Context, driftReport) driftAnswer {
 	base := strings.TrimSuffix(c.URL, "/")
 	if c.Embedded != nil {
-		base = embeddedURL
+		base = EmbeddedURL
 	}
 	if c.Tenant != evaluation.DefaultTenant {
 		base += "/tenants/" + url.PathEscape(c.Tenant)

@@ -256,7 +256,7 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	}
 	switch {
 	case c.Embedded != nil:
-		address = embeddedURL
+		address = EmbeddedURL
 		if d.Transport == nil {
 			return nil, errors.New("pdp.embedded: nobody has made the PDP")
 		}
@@ -273,8 +273,8 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 // ownName is what clients and servers are told that the gateway is.
 const ownName = "policy-service"
 
-// embeddedURL is what a PDP in this process is called. Nothing is sent there.
-const embeddedURL = "http://localhost"
+// EmbeddedURL is what a PDP in this process is called, by which and for which its tokens are. Nothing is sent there.
+const EmbeddedURL = "http://localhost"
 
 func newRing(c Config, d Deps) (*seal.Ring, error) {
 	o := seal.Options{Resource: c.Resource, Now: d.Now, Logger: d.Logger}

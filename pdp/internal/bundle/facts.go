@@ -138,6 +138,43 @@ func (b *Bundle) Contents() (all []Contents) {
 	return all
 }
 
+// Demand is an obligation that policies name, with the place where it is defined.
+type Demand struct {
+	Name         string
+	File         string // "" if it is nowhere in the bundle
+	Line, Column int
+}
+
+// TakesOthers lists the approvals that policies name and that take other people than those who take part in the request:
+// allow_self_approval does not list the template, or one person is not enough. They come by tenant and name.
+func (b *Bundle) TakesOthers() (all []Demand) {
+	for _, tenant := range slices.Sorted(maps.Keys(b.Views)) {
+		named := map[string]Demand{}
+		for _, p := range b.Views[tenant].Policies {
+			if p.Tenant != tenant {
+				continue
+			}
+			for _, o := range p.Obliges {
+				t, ok := obligations.TermsOf(evaluation.Obligation{Type: o.Type.Name, Properties: o.Properties})
+				if ok && (t.Quorum > 1 || !slices.Contains(b.Config.AllowSelfApproval, t.Template)) {
+					d := b.Views[tenant].Obligations[o.Name]
+					named[o.Name] = Demand{o.Name, d.File, d.Line, d.Column}
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(named)) {
+			all = append(all, named[name])
+		}
+	}
+	return all
+}
+
+// PolicyType is what policies call a type of requests. It fails for what no request may name.
+func (b *Bundle) PolicyType(wire string) (string, bool) {
+	typ, ok := b.Config.EntityType(wire)
+	return string(typ), ok
+}
+
 // IDs are those of the actions and entities that a tenant's view knows: those that it has, and those that its policies
 // name. An id may be there more than once.
 func (b *Bundle) IDs(tenant string) (ids []string) {

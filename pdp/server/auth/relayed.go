@@ -22,23 +22,34 @@ const ApproverToken = "Approver-Token"
 func (a *Authenticator) relayed(r *http.Request, gateway Caller, tokens []string) (Caller, error) {
 	key, isKey := strings.CutPrefix(gateway.Name, keyCaller)
 	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	switch {
-	case gateway.Relays == "" || !isKey || !strings.EqualFold(scheme, "Bearer"):
+	if gateway.Relays == "" || !isKey || !strings.EqualFold(scheme, "Bearer") {
 		return Caller{}, forbidden("the header Approver-Token counts only beside Authorization: Bearer with an API key that has the permission relay; leave it out, or send such a key")
-	case len(tokens) > 1:
-		return Caller{}, ofApprover(invalid("it is given more than once; send one"))
-	case tokens[0] == "" || strings.ContainsAny(tokens[0], " \t,"):
-		return Caller{}, ofApprover(invalid("it cannot be read; send a token, with nothing before or behind it"))
-	case strings.HasPrefix(tokens[0], keyPrefix):
-		return Caller{}, ofApprover(invalid("an API key is no token of a person; have the person send it in Authorization, without a gateway"))
-	case a.JWT == nil:
+	}
+	token, err := oneToken(tokens)
+	if err != nil {
+		return Caller{}, err
+	}
+	if a.JWT == nil {
 		return Caller{}, ofApprover(invalid("tokens are not taken here; the operator lists their issuer in auth.jwt"))
 	}
-	person, err := a.JWT.bearer(r.Context(), tokens[0], key, a.Console)
+	person, err := a.JWT.bearer(r.Context(), token, key, a.Console)
 	if refused, ok := err.(*Refusal); ok {
 		return Caller{}, ofApprover(refused)
 	}
 	return person.through(gateway), err
+}
+
+// oneToken is what stands in the header [ApproverToken], if that is a token.
+func oneToken(header []string) (string, error) {
+	switch {
+	case len(header) > 1:
+		return "", ofApprover(invalid("it is given more than once; send one"))
+	case header[0] == "" || strings.ContainsAny(header[0], " \t,"):
+		return "", ofApprover(invalid("it cannot be read; send a token, with nothing before or behind it"))
+	case strings.HasPrefix(header[0], keyPrefix):
+		return "", ofApprover(invalid("an API key is no token of a person; have the person send it in Authorization, without a gateway"))
+	}
+	return header[0], nil
 }
 
 // ofApprover says of a refusal that it is about the header Approver-Token, in words and in the
@@ -72,12 +83,18 @@ func (a *Authenticator) RelayInForce(tenant, caller, gateway string) bool {
 	return isKey && isToken && key != "" && a.Keys != nil && a.Keys.holds(tenant, key, Relay) && a.JWT.lets(tenant, holder, key)
 }
 
+// holderOf are the issuer and the subject in the name of a caller who holds a token.
+func holderOf(caller string) (issuer, subject string, is bool) {
+	holder, isToken := strings.CutPrefix(caller, tokenCaller)
+	issuer, subject, both := strings.Cut(holder, "#") // which no issuer has
+	return issuer, subject, isToken && both
+}
+
 // PersonOf is the value of context.person for a caller who holds a token, by the caller's name. It
 // is "" for any other caller: a key and a certificate name no person to an issuer.
 func PersonOf(caller string) string {
-	holder, isToken := strings.CutPrefix(caller, tokenCaller)
-	issuer, subject, both := strings.Cut(holder, "#") // which no issuer has
-	if !isToken || !both {
+	issuer, subject, is := holderOf(caller)
+	if !is {
 		return ""
 	}
 	return evaluation.PersonOf(issuer, subject)

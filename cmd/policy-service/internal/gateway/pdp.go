@@ -8,12 +8,13 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-
-	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/trace"
+	"slices"
+	"strings"
+	"sync/atomic"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/plainfile"
@@ -57,25 +58,31 @@ var embeddedCaller = auth.Caller{
 	Relays:      evaluation.ViaForm,
 }
 
-type onlyGateway struct{}
-
-func (onlyGateway) Authenticate(*http.Request) (auth.Caller, error) { return embeddedCaller, nil }
-
 // embed starts a PDP that only this process reaches.
-func embed(ctx context.Context, c mcp.EmbeddedConfig, log *slog.Logger, checkpoints io.Writer, meters metric.MeterProvider, traces trace.TracerProvider) (embedded, error) {
+func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writer) (embedded, error) {
+	c := told.PDP.Embedded
 	if err := bundledir.Exists(c.Policies); err != nil {
 		return embedded{}, err
 	}
-	if c.Data == "" {
-		log.Warn(noData)
+	of := &policies{log: d.Logger, asks: c.Data != ""}
+	callers := &auth.InProcess{Program: embeddedCaller}
+	if of.asks {
+		people, err := mcp.NewPersons(told, d, of.typeOf)
+		if err != nil {
+			return embedded{}, err
+		}
+		callers.People = people
+	} else {
+		d.Logger.Warn(noData)
 	}
-	config := server.Config{Policies: c.Policies, Data: c.Data, Program: server.Program{
+	config := server.Config{Policies: c.Policies, Data: c.Data, PublicURL: mcp.EmbeddedURL, Program: server.Program{
 		InProcess:      true,
-		Authenticator:  onlyGateway{},
+		Authenticator:  callers,
 		Checkpoints:    checkpoints,
-		MeterProvider:  meters,
-		TracerProvider: traces,
-		Logger:         log,
+		MeterProvider:  d.MeterProvider,
+		TracerProvider: d.TracerProvider,
+		Logger:         d.Logger,
+		PDP:            pdp.Options{BeforeSwap: of.come},
 	}}
 	if c.Data != "" {
 		config.DecisionLog.Mode = decisionlog.Mode(c.LogMode)
@@ -90,5 +97,46 @@ func embed(ctx context.Context, c mcp.EmbeddedConfig, log *slog.Logger, checkpoi
 	return embedded{transport: srv.Transport(), reload: srv.Reload, stop: srv.Stop}, nil
 }
 
-// noData is said where the PDP in this process keeps nothing.
-const noData = "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval; write pdp.embedded.data, or --pdp-data DIR, to have both"
+// policies are those in force of a PDP in this process.
+type policies struct {
+	log     *slog.Logger
+	asks    bool // people are asked
+	inForce atomic.Pointer[pdp.Bundle]
+	told    string // what was last said of them
+}
+
+// come is called for each bundle that comes into force, one after the other.
+func (p *policies) come(b pdp.Incoming) error {
+	p.inForce.Store(b.Bundle)
+	takes := TakeOthers(b.Bundle)
+	if p.asks && takes != "" && takes != p.told {
+		p.log.Warn(nobodyElse, "obligations", takes)
+	}
+	p.told = takes
+	return nil
+}
+
+// typeOf is what the policies call a type of questions.
+func (p *policies) typeOf(wire string) (string, bool) { return p.inForce.Load().PolicyType(wire) }
+
+// TakeOthers are the names of the approvals of a bundle that take other people than the person of the call; "" for none.
+func TakeOthers(b *pdp.Bundle) string {
+	var names []string
+	for _, d := range b.TakesOthers() {
+		if !slices.Contains(names, d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// What is said of a configuration by which some people cannot be asked.
+const (
+	// noData is said where the PDP in this process keeps nothing.
+	noData = "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval; write pdp.embedded.data, or --pdp-data DIR, to have both"
+
+	// nobodyElse is said where approvals take other people than the person of the call, who alone reaches a PDP in this
+	// process.
+	nobodyElse = "nobody can approve what takes a second person: only the person of a call reaches the PDP in this process, by a form; " +
+		"calls that need it wait in vain, and are refused; run a PDP of its own with a console (policy-service serve, pdp.url) for them"
+)

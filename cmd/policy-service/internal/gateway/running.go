@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -59,7 +60,10 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	meters, traces := r.telemetry.Providers()
 	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: r.connections.Knows}
 	if e := r.told.PDP.Embedded; e != nil {
-		if r.pdp, err = embed(ctx, *e, r.log, checkpoints, meters, traces); err != nil {
+		if r.told.Identity.Static != nil && e.Data != "" {
+			deps.FixedToken = rand.Text() // it never leaves the process
+		}
+		if r.pdp, err = embed(ctx, r.told, deps, checkpoints); err != nil {
 			return err
 		}
 		r.steps = append(r.steps, r.pdp.stop)

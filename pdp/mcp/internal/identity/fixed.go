@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,6 +38,14 @@ func (i *Identity) fix(o Options) error {
 
 // Fixed is the fixed identity, and nil if requests bring tokens.
 func (i *Identity) Fixed() *Principal { return i.fixed }
+
+// fixedHolder is the fixed identity, for who has its token.
+func (i *Identity) fixedHolder(token string) (*Principal, error) {
+	if own := i.fixed.Token; own == "" || subtle.ConstantTimeCompare([]byte(own), []byte(token)) != 1 {
+		return nil, errors.New("the token is not valid here: this gateway has a fixed identity, and takes no tokens")
+	}
+	return i.fixed, nil
+}
 
 // Loud is what to say at start, "" for nothing.
 func (i *Identity) Loud() string {

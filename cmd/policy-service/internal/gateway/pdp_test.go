@@ -1,0 +1,211 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/obligations"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// inside is a PDP as it is in a gateway's process, and the way to it.
+type inside struct {
+	*authzenclient.Client
+	log *bytes.Buffer
+}
+
+// insideFiles are a bundle whose types are not called as in questions.
+var insideFiles = map[string]string{
+	"bundle.yaml": "namespace: Corp\ntypes: {user: Person, agent: Agent, tool: Tool}\nallow_trivial: true\nallow_self_approval: [confirm]\n",
+	"mail.cedar": `@id("mail") @obligation("confirm") permit (principal, action == Corp::Action::"tool.invoke", resource == Corp::Tool::"wiki:mail");
+@id("wipe") @obligation("second-person") permit (principal, action == Corp::Action::"tool.invoke", resource == Corp::Tool::"wiki:wipe");
+@id("the-person") permit (principal is Corp::Person, action == Corp::Action::"approval.decide", resource is Corp::Approval)
+when { resource.chain.contains(principal) && context.via == "form" && context.gateway == "key:mcp-gateway" };
+`,
+	"obligations.yaml": `confirm: {type: approval_required, properties: {template: confirm, message: "as ${principal.id}"}}
+second-person: {type: approval_required, properties: {template: second-person, message: "as ${principal.id}"}}
+`,
+}
+
+func startInside(t *testing.T, told mcp.Config, fixed string) inside {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range insideFiles {
+		orFail(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	told.Resource, told.Upstreams = insideResource, map[string]mcp.UpstreamConfig{"wiki": {Command: []string{"true"}}}
+	told.PDP.Embedded = &mcp.EmbeddedConfig{Policies: dir, Data: t.TempDir()}
+	mcp.Form.SetDefaults(&told)
+	log := &bytes.Buffer{}
+	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil)
+	orFail(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		orFail(t, pdp.stop(ctx))
+	})
+	client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: pdp.transport}), authzenclient.WithRetries(0))
+	orFail(t, err)
+	return inside{client, log}
+}
+
+const insideResource = "http://127.0.0.1:8181/mcp"
+
+func orFail(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asks files what bot wants for the person of an issuer.
+func (p inside) asks(t *testing.T, tool, id, issuer, sub string) (approval string) {
+	t.Helper()
+	members, err := evaluation.NewObject(map[string]any{
+		"arguments": map[string]any{"to": "all"}, "on_behalf_of": []any{map[string]any{"type": "user", "id": id}}, "person": evaluation.PersonOf(issuer, sub),
+	})
+	orFail(t, err)
+	denied := p.Enforce(t.Context(), evaluation.Request{
+		Subject: evaluation.Entity{Type: "agent", ID: "bot"}, Action: evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "wiki:" + tool}, Context: members,
+	}, obligations.Handlers{})
+	standing, err := p.Ask(t.Context(), denied, authzenclient.JoinEqual())
+	orFail(t, err)
+	return standing.Approvals()[0]
+}
+
+const yes = `{"action":"accept","content":{"approve":true}}`
+
+// says has somebody answer with a token. It says what the approval request is then, or the status of the refusal.
+func (p inside) says(t *testing.T, approval, token, answer string) (status string, refused int) {
+	t.Helper()
+	as, err := authzenclient.PersonWith(token)
+	orFail(t, err)
+	status, err = p.Respond(t.Context(), approval, as, []byte(answer))
+	var failure *authzenclient.Error
+	if errors.As(err, &failure) {
+		if strings.Contains(err.Error(), token) {
+			t.Errorf("the token is in %v", err)
+		}
+		return "", failure.Status
+	}
+	orFail(t, err)
+	return status, 0
+}
+
+// The person of identity.static is known by one secret, and by nothing else.
+func TestEmbeddedFixedPerson(t *testing.T) {
+	const secret = "S3CRETofthisprocessalone"
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, secret)
+	mail := p.asks(t, "mail", "alice", insideResource, "alice")
+	for _, token := range []string{secret[1:], secret + "a", strings.ToLower(secret), "x"} {
+		if status, refused := p.says(t, mail, token, yes); refused != http.StatusUnauthorized {
+			t.Errorf("%q: %s, %d", token, status, refused)
+		}
+	}
+	as, err := authzenclient.PersonWith(secret)
+	orFail(t, err)
+	if form, err := p.Form(t.Context(), mail, as, ""); err != nil || !strings.Contains(string(form), "as bot") {
+		t.Errorf("%s, %v", form, err)
+	}
+	if status, refused := p.says(t, mail, secret, yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
+	}
+	// It is her own agent's request, so she is not a second person.
+	wipe := p.asks(t, "wipe", "alice", insideResource, "alice")
+	if form, err := p.Form(t.Context(), wipe, as, ""); err == nil {
+		t.Errorf("she is shown %s", form)
+	}
+	if status, refused := p.says(t, wipe, secret, yes); refused != http.StatusNotFound {
+		t.Errorf("%s, %d", status, refused)
+	}
+	// Nobody else's agent's request is hers.
+	other := p.asks(t, "mail", "bob", insideResource, "bob")
+	if status, refused := p.says(t, other, secret, yes); refused != http.StatusNotFound {
+		t.Errorf("%s, %d", status, refused)
+	}
+	if log := p.log.String(); strings.Contains(log, secret) || strings.Count(log, nobodyElse) != 1 || !strings.Contains(log, "obligations=second-person") {
+		t.Errorf("the log:\n%s", log)
+	}
+}
+
+// One secret is none.
+func TestEmbeddedNoFixedToken(t *testing.T) {
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, "")
+	mail := p.asks(t, "mail", "alice", insideResource, "alice")
+	for _, token := range []string{"x", "alice"} {
+		if status, refused := p.says(t, mail, token, yes); refused != http.StatusUnauthorized {
+			t.Errorf("%s, %d", status, refused)
+		}
+	}
+}
+
+// The people of issuers are known by tokens that the gateway takes: each as policies know the person of a question.
+func TestEmbeddedPeopleOfIssuers(t *testing.T) {
+	issuer, stranger := mcptest.NewIssuer(t, insideResource, time.Now), mcptest.NewIssuer(t, insideResource, time.Now)
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{
+		SubjectClaim: "/corp/name",
+		Issuers:      []mcp.IssuerConfig{{Issuer: issuer.URL, Algorithms: []string{"ES256"}, IDPrefix: "corp-"}},
+	}}, "")
+	named := func(sub, name string) mcptest.Claims {
+		return mcptest.Claims{"sub": sub, "corp": map[string]any{"name": name}}
+	}
+	with := func(all mcptest.Claims, name string, value any) mcptest.Claims {
+		all[name] = value
+		return all
+	}
+	good := issuer.Token(t, named("7", "alice"))
+	mail := p.asks(t, "mail", "corp-alice", issuer.URL, "7")
+	past := time.Now().Add(-time.Hour).Unix()
+	for name, token := range map[string]string{
+		"another issuer":    stranger.Token(t, named("7", "alice")),
+		"another audience":  issuer.Token(t, with(named("7", "alice"), "aud", "https://other.example/mcp")),
+		"expired":           issuer.Token(t, with(named("7", "alice"), "exp", past)),
+		"just expired":      issuer.Token(t, with(named("7", "alice"), "exp", time.Now().Add(-time.Second).Unix())),
+		"bound to a key":    issuer.Token(t, with(named("7", "alice"), "cnf", map[string]any{"jkt": "x"})),
+		"no such claim":     issuer.Token(t, mcptest.Claims{"sub": "7"}),
+		"cut":               good[:len(good)-2],
+		"without signature": good[:strings.LastIndex(good, ".")+1],
+	} {
+		if status, refused := p.says(t, mail, token, yes); refused != http.StatusUnauthorized {
+			t.Errorf("%s: %s, %d", name, status, refused)
+		}
+	}
+	for name, token := range map[string]string{
+		"somebody else":          issuer.Token(t, named("8", "bob")),
+		"without the prefix":     issuer.Token(t, named("9", "corp-alice")),
+		"another name":           issuer.Token(t, named("7", "bob")),
+		"the same sub elsewhere": issuer.Token(t, with(named("alice", "x"), "name", "alice")),
+	} {
+		if status, refused := p.says(t, mail, token, yes); refused != http.StatusNotFound {
+			t.Errorf("%s: %s, %d", name, status, refused)
+		}
+	}
+	if status, refused := p.says(t, mail, issuer.Token(t, named("7", strings.Repeat("a", 1000))), yes); refused != http.StatusForbidden {
+		t.Errorf("a name that no policy could say: %s, %d", status, refused)
+	}
+	if status, refused := p.says(t, mail, good, yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
+	}
+	wipe := p.asks(t, "wipe", "corp-alice", issuer.URL, "7")
+	// Another entity of the same person is not a second person: R20.
+	for name, token := range map[string]string{"alice": good, "alice by another name": issuer.Token(t, named("7", "alice2"))} {
+		if status, refused := p.says(t, wipe, token, yes); refused != http.StatusNotFound {
+			t.Errorf("%s: %s, %d", name, status, refused)
+		}
+	}
+	if strings.Contains(p.log.String(), good) {
+		t.Error("the token is in the log")
+	}
+}
