@@ -203,7 +203,7 @@ func (c *roundsCall) modern(s roundsStep) string {
 	a := &c.approvals[h.approval]
 	answers := s.with != "" && h.told == 0 // then there is nothing to answer
 	switch {
-	case !a.open():
+	case a.status == roundsDenied:
 		return roundsRefused
 	case answers && s.with == "decline" && a.status == roundsPending && !slices.Contains(a.yes, roundsAlice):
 		a.status = roundsDenied

@@ -173,6 +173,9 @@ func (r *roundsRun) modern(s roundsStep) error {
 	states = slices.DeleteFunc(states, func(a wasAsked) bool { return a.state == "" })
 	kinds := func(all []wasAsked) (kinds []string) {
 		for _, a := range all {
+			if s.times > 1 && a.kind == roundsAway { // another is about to be decided about
+				a.kind = roundsRefused
+			}
 			kinds = append(kinds, a.kind)
 		}
 		slices.Sort(kinds)

@@ -35,7 +35,10 @@ const mostEmpty = 2
 // openApproval opens a state of this very call.
 func openApproval(x *exchange, text string) (*sealedApproval, bool) {
 	s, _, ok := seal.OpenJSON[sealedApproval](x.g.o.Ring, seal.Approval, x.binding(), text)
-	return &s, ok
+	if !ok {
+		return nil, false
+	}
+	return &s, true
 }
 
 // show has the client show its person what the PDP asks.
@@ -88,7 +91,7 @@ func (a *approving) again(ctx context.Context, s sealedApproval) (rpc.Message, i
 	defer a.follower.Stop()
 	a.approval = s.Approval
 	if !standing.Pending() {
-		return a.conclude(ctx, reaction{})
+		return a.conclude(ctx, reaction{over: s.Way == ByForm && declined(a.x.brought.answers.GetObject(s.Key))})
 	}
 	r, answered := a.answered(ctx, s)
 	if r.waits() {
