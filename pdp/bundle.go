@@ -16,7 +16,7 @@ type (
 	PolicyInfo = bundle.PolicyInfo
 	// PolicyContents are what a policy names and reads.
 	PolicyContents = bundle.Contents
-	// Demand is an obligation that policies name.
+	// Demand is an approval that policies name.
 	Demand = bundle.Demand
 	// PolicyTest is a test that a policy makes before anything else.
 	PolicyTest = bundle.Tested

@@ -138,27 +138,25 @@ func (b *Bundle) Contents() (all []Contents) {
 	return all
 }
 
-// Demand is an obligation that policies name, with the place where it is defined.
+// Demand is an approval that policies name, with the place where it is defined.
 type Demand struct {
 	Name         string
 	File         string // "" if it is nowhere in the bundle
 	Line, Column int
+	// Others reports that it takes other people than those who take part in the request: allow_self_approval does not list
+	// the template, or one person is not enough.
+	Others bool
 }
 
-// TakesOthers lists the approvals that policies name and that take other people than those who take part in the request:
-// allow_self_approval does not list the template, or one person is not enough. They come by tenant and name.
-func (b *Bundle) TakesOthers() (all []Demand) {
+// Approvals lists the approvals that policies name and that people can give, by tenant and name.
+func (b *Bundle) Approvals() (all []Demand) {
 	for _, tenant := range slices.Sorted(maps.Keys(b.Views)) {
 		named := map[string]Demand{}
 		for _, p := range b.Views[tenant].Policies {
-			if p.Tenant != tenant {
-				continue
-			}
 			for _, o := range p.Obliges {
-				t, ok := obligations.TermsOf(evaluation.Obligation{Type: o.Type.Name, Properties: o.Properties})
-				if ok && (t.Quorum > 1 || !slices.Contains(b.Config.AllowSelfApproval, t.Template)) {
+				if t, ok := obligations.TermsOf(evaluation.Obligation{Type: o.Type.Name, Properties: o.Properties}); ok && p.Tenant == tenant {
 					d := b.Views[tenant].Obligations[o.Name]
-					named[o.Name] = Demand{o.Name, d.File, d.Line, d.Column}
+					named[o.Name] = Demand{o.Name, d.File, d.Line, d.Column, t.Quorum > 1 || !slices.Contains(b.Config.AllowSelfApproval, t.Template)}
 				}
 			}
 		}

@@ -67,7 +67,7 @@ func (c configCheck) Run(s cli.Streams) error {
 		return cli.No
 	}
 	if e := told.PDP.Embedded; e != nil && e.Data == "" {
-		s.Print("%s", s.Colour(cli.Yellow, from["pdp.embedded"]+": warning: "+noData))
+		s.Print("%s", s.Colour(cli.Yellow, from["pdp.embedded"]+": warning: "+NoData))
 	}
 	s.Print("%s has no mistakes", c.File)
 	return nil

@@ -3,7 +3,6 @@ package gateway
 import (
 	"encoding/base64"
 	"errors"
-	"io"
 	"maps"
 	"net/url"
 	"os"
@@ -30,7 +29,7 @@ func (x *exam) files() {
 		}
 	}
 	if len(x.told.Seal.KeyFiles) == 0 {
-		x.ok("files", "there is no seal.key_files: sessions and cursors end with the process, and there can be no second one")
+		x.ok("files", "there is no seal.key_files: sessions, cursors and forms that wait for an answer end with the process, and there can be no second one")
 	}
 	for _, name := range slices.Sorted(maps.Keys(x.told.Upstreams)) {
 		u := x.told.Upstreams[name]
@@ -120,10 +119,4 @@ func withoutURL(err error) error {
 		return of.Err
 	}
 	return err
-}
-
-// drain reads the rest of a small answer, so that its connection can be used again.
-func drain(r io.ReadCloser) {
-	_, _ = io.Copy(io.Discard, io.LimitReader(r, mostSecret))
-	_ = r.Close()
 }

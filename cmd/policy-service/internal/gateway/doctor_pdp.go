@@ -1,13 +1,19 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/doctor"
@@ -40,6 +46,7 @@ func (x *exam) pdp() {
 			return
 		}
 	}
+	x.relays(client, strings.TrimSpace(string(key)))
 }
 
 // probe asks nothing: an empty object is refused, but only to a caller who may ask.
@@ -48,34 +55,70 @@ func (x *exam) probe(client *http.Client, path, key string) (*http.Response, err
 	if tenant := x.told.PDP.Tenant; tenant != "" && tenant != evaluation.DefaultTenant {
 		base += "/tenants/" + tenant
 	}
-	ctx, cancel := context.WithTimeout(x.ctx, patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, base+path, strings.NewReader("{}"))
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	if key != "" {
-		r.Header.Set("Authorization", "Bearer "+key)
-	}
-	answer, err := client.Do(r)
-	if err == nil {
-		drain(answer.Body)
-	}
+	answer, _, err := x.send(client, http.MethodPost, base+path, key, "{}")
 	return answer, err
 }
 
+// send sends a request, and reads a small answer.
+func (x *exam) send(client *http.Client, method, url, key, body string) (answer *http.Response, text []byte, err error) {
+	ctx, cancel := context.WithTimeout(x.ctx, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	if answer, err = client.Do(r); err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err = io.ReadAll(io.LimitReader(answer.Body, mostSecret)) // to its end, so that its connection can be used again
+	return answer, text, err
+}
+
+// relays is whether the PDP takes what people answer to a form of the gateway. Whom the PDP knows, only its operator sees.
+func (x *exam) relays(client *http.Client, key string) {
+	if why := NoForm(x.told); why != "" {
+		x.ok("people", "%s", why)
+		return
+	}
+	answer, text, err := x.send(client, http.MethodGet, strings.TrimSuffix(x.told.PDP.URL, "/")+"/v1/me", key, "")
+	var me struct {
+		Caller      string   `json:"caller"`
+		Permissions []string `json:"permissions"`
+	}
+	if err != nil || answer.StatusCode != http.StatusOK || json.Unmarshal(text, &me) != nil {
+		x.ok("people", "whether %s takes what people answer to forms cannot be seen: it does not say what the gateway may do", x.told.PDP.URL)
+		return
+	}
+	if !slices.Contains(me.Permissions, "relay") {
+		x.bites("people", makeKey, "no form is shown to anybody: the key of pdp.key_file has not the permission relay")
+		return
+	}
+	name := strings.TrimPrefix(me.Caller, "key:")
+	for _, i := range x.told.Identity.Issuers {
+		x.ok("people", "the gateway has the permission relay. People of %s are shown forms if the PDP has them in auth.jwt, with audience: %s, relayed_by: [%s] and a principal that is called as here; whether it does cannot be seen from here",
+			i.Issuer, cmp.Or(i.Audience, x.told.Resource), name)
+	}
+}
+
+const makeKey = "make one: policy-service keys add --data DIR --name mcp-gateway --permission decide --permission search --permission request --permission relay"
+
 // permitted says what the status of a probe means, and reports whether the next one can say more.
 func (x *exam) permitted(status int, permission string) bool {
-	const make = "make one: policy-service keys add --data DIR --name mcp-gateway --permission decide --permission search --permission request --permission relay"
 	switch status {
 	case http.StatusBadRequest:
 		x.ok("pdp", "%s answers, and the gateway has the permission %s", x.told.PDP.URL, permission)
 	case http.StatusUnauthorized:
-		x.bites("pdp", make, "every request will be refused: the PDP does not take the key of pdp.key_file")
+		x.bites("pdp", makeKey, "every request will be refused: the PDP does not take the key of pdp.key_file")
 		return false
 	case http.StatusForbidden:
-		x.bites("pdp", make, "the key of pdp.key_file has not the permission %s", permission)
+		x.bites("pdp", makeKey, "the key of pdp.key_file has not the permission %s", permission)
 	case http.StatusNotFound:
 		if permission == "request" {
 			x.ok("pdp", "the PDP has no decision log, and so asks nobody for an approval")
@@ -112,6 +155,14 @@ func (x *exam) embedded(e mcp.EmbeddedConfig) {
 	for _, f := range doctor.Examine(x.ctx, doctor.Patient{Policies: e.Policies, Config: server.Config{Policies: e.Policies, Data: e.Data}}) {
 		if f.Check != "listen" && f.Check != "configuration" && (e.Data != "" || f.Check != "data") {
 			x.findings = append(x.findings, f)
+		}
+	}
+	if e.Data == "" {
+		return
+	}
+	if bundle, _ := pdp.Load(pdp.Dir(e.Policies)); bundle != nil { // what is wrong with it is said already
+		if others := takeOthers(bundle); others != "" {
+			x.ok("people", "%s: %s", others, NobodyElse)
 		}
 	}
 }

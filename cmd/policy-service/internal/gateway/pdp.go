@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"sync/atomic"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
@@ -73,7 +71,7 @@ func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writ
 		}
 		callers.People = people
 	} else {
-		d.Logger.Warn(noData)
+		d.Logger.Warn(NoData)
 	}
 	config := server.Config{Policies: c.Policies, Data: c.Data, PublicURL: mcp.EmbeddedURL, Program: server.Program{
 		InProcess:      true,
@@ -108,9 +106,9 @@ type policies struct {
 // come is called for each bundle that comes into force, one after the other.
 func (p *policies) come(b pdp.Incoming) error {
 	p.inForce.Store(b.Bundle)
-	takes := TakeOthers(b.Bundle)
+	takes := takeOthers(b.Bundle)
 	if p.asks && takes != "" && takes != p.told {
-		p.log.Warn(nobodyElse, "obligations", takes)
+		p.log.Warn(NobodyElse, "obligations", takes)
 	}
 	p.told = takes
 	return nil
@@ -118,25 +116,3 @@ func (p *policies) come(b pdp.Incoming) error {
 
 // typeOf is what the policies call a type of questions.
 func (p *policies) typeOf(wire string) (string, bool) { return p.inForce.Load().PolicyType(wire) }
-
-// TakeOthers are the names of the approvals of a bundle that take other people than the person of the call; "" for none.
-func TakeOthers(b *pdp.Bundle) string {
-	var names []string
-	for _, d := range b.TakesOthers() {
-		if !slices.Contains(names, d.Name) {
-			names = append(names, d.Name)
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
-// What is said of a configuration by which some people cannot be asked.
-const (
-	// noData is said where the PDP in this process keeps nothing.
-	noData = "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval; write pdp.embedded.data, or --pdp-data DIR, to have both"
-
-	// nobodyElse is said where approvals take other people than the person of the call, who alone reaches a PDP in this
-	// process.
-	nobodyElse = "nobody can approve what takes a second person: only the person of a call reaches the PDP in this process, by a form; " +
-		"calls that need it wait in vain, and are refused; run a PDP of its own with a console (policy-service serve, pdp.url) for them"
-)

@@ -135,7 +135,7 @@ func TestEmbeddedFixedPerson(t *testing.T) {
 	if status, refused := p.says(t, other, secret, yes); refused != http.StatusNotFound {
 		t.Errorf("%s, %d", status, refused)
 	}
-	if log := p.log.String(); strings.Contains(log, secret) || strings.Count(log, nobodyElse) != 1 || !strings.Contains(log, "obligations=second-person") {
+	if log := p.log.String(); strings.Contains(log, secret) || strings.Count(log, NobodyElse) != 1 || !strings.Contains(log, "obligations=second-person") {
 		t.Errorf("the log:\n%s", log)
 	}
 }

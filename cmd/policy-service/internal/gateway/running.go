@@ -78,6 +78,9 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	if r.told.Identity.Static != nil {
 		r.log.Warn("every request is for one identity, whoever sends it", "sub", r.told.Identity.Static.Sub, "client_id", r.told.Identity.Static.ClientID)
 	}
+	if why := NoForm(r.told); why != "" {
+		r.log.Info(why)
+	}
 	return nil
 }
 

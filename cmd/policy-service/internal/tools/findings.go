@@ -69,11 +69,12 @@ func inDir(dir, file string) string { return filepath.Join(dir, filepath.FromSla
 
 // atKey is the place of a key of the configuration, or of what stands below it, or of the nearest above that was given.
 func (k *checker) atKey(path, pointer string, warning bool, what, try string) {
-	place := k.from[k.from.Below(path, pointer)]
-	if place == "" {
-		place = k.file
-	}
-	k.line(place+": "+what+"; "+try, warning)
+	k.line(k.placeOf(path, pointer)+": "+what+"; "+try, warning)
+}
+
+// placeOf is the place of a key, or of what stands below it.
+func (k *checker) placeOf(path, pointer string) string {
+	return cmp.Or(k.from[k.from.Below(path, pointer)], k.file)
 }
 
 // atTool is a place in the lock: of a tool, or of what stands below its definition.

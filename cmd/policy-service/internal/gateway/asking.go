@@ -1,0 +1,42 @@
+package gateway
+
+import (
+	"slices"
+	"strings"
+
+	"policy-service/pdp"
+	"policy-service/pdp/mcp"
+)
+
+// What is said of a configuration by which some people cannot be asked, with what to try.
+const (
+	// NoData is said where the PDP in this process keeps nothing.
+	NoData = "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval; write pdp.embedded.data, or --pdp-data DIR, to have both"
+
+	// NobodyElse is said where approvals take other people than the person of the call, who alone reaches a PDP in this
+	// process.
+	NobodyElse = "nobody can give an approval that takes a second person: the PDP in this process hears only the person of the call, by a form, and so the call is never made; " +
+		"run the PDP as a server of its own, with a console, and write pdp.url"
+
+	noForm = "no form is shown to the person of identity.static: a PDP elsewhere knows people by their tokens, and this person has none. A call that needs an approval waits until somebody decides at that PDP; " +
+		"decide in its console, or by policy-service approvals, or write identity.issuers or pdp.embedded, with which there are forms"
+)
+
+// NoForm is why nobody is ever shown a form, with what to try; "" if that is not so.
+func NoForm(told mcp.Config) string {
+	if told.Identity.Static != nil && told.PDP.Embedded == nil {
+		return noForm
+	}
+	return ""
+}
+
+// takeOthers are the names of the approvals of a bundle that take other people than the person of the call; "" for none.
+func takeOthers(b *pdp.Bundle) string {
+	var names []string
+	for _, d := range b.Approvals() {
+		if d.Others && !slices.Contains(names, d.Name) {
+			names = append(names, d.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
