@@ -127,8 +127,8 @@ func settingPDP(t testing.TB, file string) (c pdpserver.Config) {
 	return c
 }
 
-// gatewayFile writes what a gateway is that listens at an address.
-func (s *setting) gatewayFile(name, listen, more string) (file string) {
+// gatewayFile writes what a gateway is that listens at an address, with further keys of approvals.
+func (s *setting) gatewayFile(name, listen, approvals string) (file string) {
 	s.t.Helper()
 	s.write(name, fmt.Sprintf(`listen: %q
 resource: %s
@@ -136,8 +136,8 @@ pdp: {url: %q, key_file: %q, timeout: 20s, breaker: {failures: 1000}}
 identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30s, server_requests: {elicitation: relay}}}
 seal: {key_files: [%q]}
-approvals: {per_principal: 1000}
-%s`, listen, settingResource, s.pdp.url, s.file("gateway.key"), s.issuer.URL, s.issuer.KeysFile(s.t), s.server.url+mcp.Endpoint, s.file("seal.key"), more))
+approvals: {per_principal: 1000, %s}
+`, listen, settingResource, s.pdp.url, s.file("gateway.key"), s.issuer.URL, s.issuer.KeysFile(s.t), s.server.url+mcp.Endpoint, s.file("seal.key"), approvals))
 	return s.file(name)
 }
 
