@@ -167,6 +167,10 @@ func TestAskAttackD30Contradiction(t *testing.T) {
 				t.Fatalf("they say %q", votes)
 			}
 			switch agreed := strings.HasPrefix(votes[0], "approve"); {
+			case agreed && len(ran) == 0 && strings.Contains(end, "Authorization required"): // this client has declined, too
+				if got := w.insists(alice, "confirm", `{"n":1}`); !got.ran() || len(w.forwarded("confirm")) != 1 || len(w.votes(id)) != 1 {
+					t.Errorf("they say %q, and the call does not go on: %s", w.votes(id), got)
+				}
 			case agreed && (len(ran) != 1 || !strings.Contains(end, `"ran"`)):
 				t.Errorf("they say %q, the server got %q, and the call ends with %s", votes, ran, end)
 			case !agreed && (len(ran) != 0 || !strings.Contains(end, `"error"`)):

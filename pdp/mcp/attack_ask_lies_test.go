@@ -53,7 +53,7 @@ func looksAt(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/access/v1/requests/")
 }
 func showsForm(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/elicitation") }
-func responds(r *http.Request) bool  { return strings.HasSuffix(r.URL.Path, "/response") }
+func answersForm(r *http.Request) bool  { return strings.HasSuffix(r.URL.Path, "/response") }
 
 const foreignID = "01a2027b-51d6-7c2e-9a34-0d6f1b7e5c88"
 
@@ -75,7 +75,7 @@ func says(status int, body string) func(http.ResponseWriter, truth, string) {
 }
 
 func askingLies() (all []askingLie) {
-	for where, of := range map[string]func(*http.Request) bool{"submitting": submits, "watching": watches, "looking": looksAt, "the form": showsForm, "responding": responds} {
+	for where, of := range map[string]func(*http.Request) bool{"submitting": submits, "watching": watches, "looking": looksAt, "the form": showsForm, "responding": answersForm} {
 		add := func(name string, tell func(http.ResponseWriter, truth, string)) {
 			all = append(all, askingLie{where + ": " + name, of, tell})
 		}

@@ -43,7 +43,7 @@ func TestAskAttackSecrets(t *testing.T) {
 			}
 			for n, status := range []int{400, 401, 403, 404, 409, 422, 429, 500, 503} {
 				tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
-					if !responds(r) && !(showsForm(r) && n%2 == 0) {
+					if !answersForm(r) && !(showsForm(r) && n%2 == 0) {
 						return false
 					}
 					rw.Header().Set("Content-Type", "application/problem+json")
