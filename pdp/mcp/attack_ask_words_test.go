@@ -24,6 +24,7 @@ func hostileWords() map[string]string {
 	words := map[string]string{
 		"300 members": `{` + strings.Join(many, ",") + `}`,
 		"100 KB":      `{"text":` + inText(strings.Repeat("x y ", 25<<10)) + `,"end":"of it"}`,
+		"20 KB":       `{"text":` + inText(strings.Repeat("x y ", 5<<10)) + `,"end":"of it"}`,
 		"deep":        `{"a":` + strings.Repeat(`[`, 10) + `"x"` + strings.Repeat(`]`, 10) + `}`,
 		"numbers":     `{"n":9007199254740993,"m":1e300,"f":0.1,"z":0.000000000000000000001}`,
 		"no text":     `{"n":null,"e":{},"l":[],"s":""}`,
