@@ -69,6 +69,8 @@ type Config struct {
 	Seal   SealConfig   `yaml:"seal"`
 	// Obligations say how obligations are discharged that need more than the gateway itself.
 	Obligations ObligationsConfig `yaml:"obligations"`
+	// Approvals say how people are asked.
+	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Meta are members of _meta that go on to the upstream.
 	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
 }

@@ -65,6 +65,7 @@ func (c *Config) mistakes() (all mistakes) {
 	c.Lock.check(&all)
 	c.Limits.check(&all)
 	c.Obligations.check(&all)
+	c.Approvals.check(&all)
 	return all
 }
 

@@ -102,7 +102,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			MaxBody: int(c.Limits.MaxBody), MaxArguments: int(c.Limits.MaxArguments), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
+			Most: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments)}, Approvals: c.Approvals.settings(), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta,
 		},
 		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,
 	}
@@ -119,7 +119,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Ring, err = newRing(c, d); err != nil {
 		return nil, err
 	}
-	if o.Rates, err = newRates(c.Limits, len(c.Upstreams), d); err != nil {
+	if o.Rates, err = newRates(c, d); err != nil {
 		return nil, err
 	}
 	if o.Lock, err = newLock(c, d); err != nil {
@@ -289,11 +289,14 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 const mostLarge = 64
 
 // newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
-func newRates(c LimitsConfig, upstreams int, d Deps) (*rates.Limiter, error) {
+func newRates(c Config, d Deps) (*rates.Limiter, error) {
+	one, tool, concurrent := c.Limits.PerPrincipal, c.Limits.PerTool, int(c.Limits.PerPrincipal.Concurrent)
 	o := rates.Options{
-		Rate: rate.Limit(c.PerPrincipal.Rate), Burst: int(c.PerPrincipal.Burst), Concurrent: int(c.PerPrincipal.Concurrent),
-		Holds:    map[string]int{gate.Streams: int(c.PerPrincipal.Concurrent), gate.LargeMessages: mostLarge, gate.Errands: int(c.PerPrincipal.Concurrent) * upstreams},
-		ToolRate: rate.Limit(c.PerTool.Rate), ToolBurst: int(c.PerTool.Burst), Now: d.Now,
+		Rate: rate.Limit(one.Rate), Burst: int(one.Burst), Concurrent: concurrent, ToolRate: rate.Limit(tool.Rate), ToolBurst: int(tool.Burst), Now: d.Now,
+		Holds: map[string]int{
+			gate.Streams: concurrent, gate.LargeMessages: mostLarge, gate.Errands: concurrent * len(c.Upstreams),
+			gate.Waiting: int(c.Approvals.PerPrincipal), gate.AllWaiting: int(c.Approvals.Waiting),
+		},
 	}
 	if o.Rate == 0 {
 		o.Rate = rate.Inf

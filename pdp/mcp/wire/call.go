@@ -99,28 +99,57 @@ func (c *Call) reason() string {
 	return cmp.Or(c.of.Message, "a person must approve this call")
 }
 
-// Changed reports whether the arguments that a person reviewed differ from those that were shown. A form that has one
-// argument has all of them: if one does not come back, the person took it out.
+// Changed reports whether the arguments that a person reviewed differ from those that were shown.
 func (c *Call) Changed(reviewed evaluation.Object) bool {
-	cameBack := 0
+	_, changed := Suggested(c.arguments, reviewed)
+	return changed
+}
+
+// Suggested are arguments as a person would have them who reviewed them, and whether that changes anything. A form that has
+// one argument has all of them: if one does not come back, the person took it out.
+func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Object, changed bool) {
+	suggested = arguments
+	back := map[string]bool{}
 	for name, value := range reviewed.Members {
 		if name == "arguments" {
-			if !equal(value, c.arguments.Value()) {
-				return true
+			if !equal(value, arguments.Value()) {
+				suggested, changed = value.Object(), true
 			}
 			continue
 		}
 		argument, ofForm := strings.CutPrefix(name, evaluation.ArgumentPrefix)
-		was, known := c.arguments.Get(argument)
+		was, known := arguments.Get(argument)
 		switch {
 		case !known && !ofForm: // no argument of the call
+			continue
 		case !known, !equal(value, was) && !equal(value, fieldValue(was)):
-			return true
-		case ofForm:
-			cameBack++
+			suggested, changed = suggested.With(argument, meant(value, was)), true
+		}
+		if ofForm && known {
+			back[argument] = true
 		}
 	}
-	return cameBack > 0 && cameBack < c.arguments.Len()
+	if len(back) == 0 {
+		return suggested, changed
+	}
+	return suggested.Without(func(name string) bool { return !back[name] && has(arguments, name) }), changed || len(back) < arguments.Len()
+}
+
+func has(o evaluation.Object, name string) bool {
+	_, ok := o.Get(name)
+	return ok
+}
+
+// meant is what a person wrote into a field: the value of the text, if the field had another as its text.
+func meant(value, was evaluation.Value) evaluation.Value {
+	if value.Kind() != evaluation.String || was.Kind() == evaluation.String || fieldValue(was).Kind() != evaluation.String {
+		return value
+	}
+	o, err := evaluation.ParseWithNulls([]byte(`{"v":`+value.Text()+`}`), evaluation.DefaultLimits())
+	if v, ok := o.Get("v"); err == nil && ok && o.Len() == 1 {
+		return v
+	}
+	return value
 }
 
 // equal reports whether two values are the same, however they are written.

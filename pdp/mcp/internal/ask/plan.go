@@ -1,10 +1,8 @@
 package ask
 
 import (
-	"cmp"
 	"context"
 
-	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 )
@@ -58,7 +56,7 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 	if op.Principal == nil {
 		return Plan{}, w.unavailable(0, "nobody knows for whom the request is")
 	}
-	p := Plan{of: a, method: op.Method, person: op.Principal.Person, pdp: a.o.PDP[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]}
+	p := Plan{of: a, method: op.Method, person: op.Principal.Person, pdp: a.PDP(op.Principal)}
 	if p.pdp == nil {
 		return p, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
 	}

@@ -2,32 +2,44 @@ package gate
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
 )
 
-// A call may need people. They are asked while it waits, in the ways that the operator has named, and what they say the PDP
-// says: nothing that a client answers is a permit.
+// A call may need people. They are asked while it waits, in the ways that the operator has named. What they say the PDP says:
+// nothing that a client answers is a permit, and only what the PDP permits once they have approved it goes on.
 
 // Approvals say how people are asked.
 type Approvals struct {
-	// Channels are the ways, in the order in which they are tried: form, url and wait.
+	// Channels are the ways, in the order in which they are tried.
 	Channels []string
 	// Wait is how long a request is held for people at most.
 	Wait time.Duration
-	// OnDisconnect is what becomes of what people were asked if the client goes away: keep or cancel.
+	// OnDisconnect is what becomes of what people were asked if the client goes away.
 	OnDisconnect string
 }
 
-// The ways.
+// The ways to ask people, and what becomes of what they were asked if the client goes away.
 const (
-	byForm = "form"
-	byURL  = "url"
-	byWait = "wait"
+	ByForm = "form" // in the client, what the PDP has the person behind the token fill in
+	ByURL  = "url"  // in the client, a page of the PDP's console
+	ByWait = "wait" // elsewhere: whoever decides hears of it by the PDP
+
+	KeepAsking = "keep"
+	CancelTask = "cancel"
 )
 
 // What of those who wait there is a bounded number of: of one principal, and of all together by the one key "".
@@ -36,30 +48,305 @@ const (
 	AllWaiting = "waiting for all"
 )
 
-// approving is a call that people decide about.
+// approving is a call while people decide about it.
 type approving struct {
-	x *exchange
-	// approval is the id of what people are asked, by which a form is answered.
+	x      *exchange
+	wanted *ask.Wanted
+	// follower hears what people say, once they were asked.
+	follower *people.Follower
+	// approval is the id by which a form is shown and answered, "" if there is not just one.
 	approval string
+	// told is how often the client was told that people are waited for.
+	told int
+}
+
+// decide has the PDP decide about a request, and people if it says that they can. Over is set if the request does not go on:
+// then its response is made. Release lets others in: who waits for people is in nobody's way.
+func decide(ctx context.Context, x *exchange, release func()) (response rpc.Message, status int, over bool) {
+	a := &approving{x: x}
+	if x.brought.people == nil {
+		refused := x.ask(ctx, x.brought.answered())
+		switch {
+		case refused == nil:
+			return response, 0, false
+		case refused.Wanted == nil || x.brought.server: // people are asked about a whole call, and not about what goes on
+			return a.refuse(refused)
+		}
+		a.wanted = refused.Wanted
+	}
+	done, refused := a.takePlace()
+	if refused != nil {
+		return a.refuse(refused)
+	}
+	defer done()
+	release()
+	if x.brought.people != nil {
+		return a.again(ctx, *x.brought.people)
+	}
+	return a.begin(ctx)
+}
+
+// refuse is the response that refuses the call.
+func (a *approving) refuse(r *ask.Refusal) (rpc.Message, int, bool) {
+	m, status := a.x.refused(r)
+	return m, status, true
+}
+
+// takePlace takes a place among those who wait, before anybody is asked.
+func (a *approving) takePlace() (done func(), refused *ask.Refusal) {
+	const again = 5 * time.Second
+	own, ok := a.x.g.o.Rates.Hold(a.x.who.Key, Waiting)
+	if !ok {
+		return nil, limited(again)
+	}
+	all, ok := a.x.g.o.Rates.Hold("", AllWaiting)
+	if !ok {
+		own()
+		return nil, limited(again)
+	}
+	return func() {
+		own()
+		all()
+	}, nil
+}
+
+// begin has people asked, in the first way that there is for this client and for who is behind its token.
+func (a *approving) begin(ctx context.Context) (rpc.Message, int, bool) {
+	standing, refused := a.wanted.Ask(ctx)
+	a.x.g.health.asked(refused)
+	if refused != nil {
+		return a.refuse(refused)
+	}
+	a.follow(standing)
+	defer a.follower.Stop()
+	for _, way := range a.x.g.o.Approvals.Channels {
+		if way == ByWait || !standing.Pending() {
+			a.wait(ctx)
+			return a.conclude(ctx, reaction{})
+		}
+		shown, ok, refused := a.form(ctx, way)
+		switch {
+		case refused != nil:
+			return a.refuse(refused)
+		case !ok:
+			continue
+		}
+		a.note("a person is asked", way)
+		if a.x.client.era == era.Modern {
+			return a.show(way, shown)
+		}
+		return a.conclude(ctx, a.askLegacy(ctx, way, shown))
+	}
+	return a.conclude(ctx, reaction{})
+}
+
+// follow hears from now on what people say. The follower is to be stopped.
+func (a *approving) follow(s authzenclient.Standing) {
+	if ids := s.Approvals(); len(ids) == 1 {
+		a.approval = ids[0]
+	}
+	a.follower = a.x.g.desk.Follow(a.wanted.PDP(), s)
+}
+
+func (a *approving) note(what, way string) {
+	a.x.g.o.Logger.Info(what, "way", way, "approval", a.approval, "status", a.follower.Standing().Status(), "principal", a.x.who.Key)
+}
+
+// form is what the person behind the token is shown in a way. It is not ok if that way is none for them, or for their client:
+// the PDP says for whom it is.
+func (a *approving) form(ctx context.Context, way string) (shown rpc.Message, ok bool, refused *ask.Refusal) {
+	var mode rpc.Object
+	name := ""
+	if way == ByURL {
+		name, mode = "url", mode.With("mode", rpc.String("url"))
+	}
+	person, err := authzenclient.PersonWith(a.x.who.Token)
+	if err != nil || a.approval == "" || !era.Takes(a.x.client.capabilities, rpc.Message{Method: era.Elicit, Params: mode.Value()}) {
+		return shown, false, nil
+	}
+	text, err := a.wanted.PDP().Form(ctx, a.approval, person, name)
+	var e *authzenclient.Error
+	switch {
+	case errors.As(err, &e) && e.Kind == authzenclient.Refused:
+		a.note("the person behind the token is not asked: "+e.Error(), way)
+		return shown, false, nil
+	case err != nil:
+		return shown, false, a.wanted.Failed(err)
+	}
+	shown, fault := rpc.Parse(text, rpc.DefaultLimits())
+	if fault != nil || shown.Method != era.Elicit {
+		return shown, false, a.wanted.Failed(errors.New("the form is no message of MCP that asks a person"))
+	}
+	shown.ID = rpc.ID{}
+	return shown, true, nil
 }
 
 // reaction is what comes of what a client has answered, or of what it has not. The zero reaction is that what has become of
-// the approval counts, and nothing besides: if it is pending still, the call is to be sent again.
+// the approval counts, and nothing besides: if people are waited for still, the call is to be sent again.
 type reaction struct {
+	// over is set if the client does not wait any longer.
+	over bool
 	// suggested are the arguments that a person would rather have, nil if they have changed none: nothing was approved.
 	suggested jsontext.Value
 	// refused is set if the answer was none, or could not be brought to the PDP.
 	refused *ask.Refusal
 }
 
-// respond brings the PDP what the client of who has answered to a form: the person of the answering request says it, whoever
-// has sent the call. The error is of [authzenclient.Client.Respond].
-//
-// askLegacy is for approve_legacy.go: it shows the person of a legacy client a form or a page, on the stream of the call, and
-// waits until people are not waited for any more (a.follower.Decided()), or the client has answered and a.x.g.o.Approvals.Wait is
-// over since, or it has answered cancel, or ctx ends. What is sent has the id sealed by seal.Approval, bound to the session.
-// How the answer comes to the PDP is approve_legacy.go's too: whoever gets it POSTed calls g.respond, and tells the waiter of this
-// process, if there is one, the answer and the error; the waiter makes of the two a reaction, by a.reacted.
-func (a *approving) askLegacy(ctx context.Context, way string, shown rpc.Message) reaction {
-	return reaction{}
+// waits reports whether there is something to wait for.
+func (r reaction) waits() bool { return !r.over && r.suggested == nil && r.refused == nil }
+
+// respond brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
+// sent the call.
+func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) error {
+	if cancelled(answer) { // nobody has said anything
+		return nil
+	}
+	person, err := authzenclient.PersonWith(who.Token)
+	if err != nil {
+		return err
+	}
+	said := answer.Without(func(name string) bool { return name != "action" && name != "content" })
+	_, err = pdp.Respond(ctx, approval, person, said.Value())
+	return err
+}
+
+// cancelled reports whether an answer says that nobody has answered.
+func cancelled(answer rpc.Object) bool { return answer.GetString("action") == "cancel" }
+
+// reacted is what comes of an answer. Err is that of [respond].
+func (a *approving) reacted(ctx context.Context, answer rpc.Object, err error) (r reaction) {
+	var e *authzenclient.Error
+	switch {
+	case err == nil:
+		r.over = cancelled(answer)
+	case !errors.As(err, &e) || e.Kind != authzenclient.Refused:
+		r.refused = a.wanted.Failed(err)
+	case e.Status == http.StatusConflict:
+		r = a.contradicted(ctx, answer)
+	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
+		r.refused = invalid("the answer to the form cannot be read; nothing was approved")
+	default: // what somebody says who has no say is nothing: others decide
+		a.note("an answer does not count: "+e.Error(), ByForm)
+	}
+	return r
+}
+
+// contradicted is what comes of an answer that the PDP did not take, as things are: because people have decided meanwhile, or
+// this one has before, or because it is about other arguments.
+func (a *approving) contradicted(ctx context.Context, answer rpc.Object) (r reaction) {
+	now, err := a.wanted.PDP().Look(ctx, a.follower.Standing().Handle(), 0)
+	if err != nil {
+		return reaction{refused: a.wanted.Failed(err)}
+	}
+	if !now.Pending() {
+		return r
+	}
+	arguments, err := evaluation.ParseWithNulls(argumentsOf(a.x.params), evaluation.DefaultLimits())
+	reviewed, err2 := evaluation.ParseWithNulls(answer.GetObject("content").Value(), evaluation.DefaultLimits())
+	if err != nil || err2 != nil {
+		return r
+	}
+	if suggested, changed := wire.Suggested(arguments, reviewed); changed {
+		r.suggested, _ = suggested.Value().MarshalJSON()
+	}
+	return r
+}
+
+// wait waits until people are not waited for any more, or for as long as a request is held.
+func (a *approving) wait(ctx context.Context) {
+	held := time.NewTimer(a.x.g.o.Approvals.Wait)
+	defer held.Stop()
+	tick := time.NewTicker(tellsEach)
+	defer tick.Stop()
+	for a.tell(); ; a.tell() {
+		select {
+		case <-a.follower.Decided():
+			return
+		case <-held.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// tellsEach is how often a client hears that people are waited for.
+const tellsEach = 5 * time.Second
+
+// tell tells the client that people are waited for, if it wants to hear of progress.
+func (a *approving) tell() {
+	token := a.x.progressToken()
+	if token == nil || !a.follower.Standing().Pending() {
+		return
+	}
+	// It grows, and leaves room for what the server says of its own progress.
+	progress := strconv.AppendFloat(nil, float64(a.told)/1000, 'f', -1, 64)
+	a.told++
+	message := "a person must approve this call"
+	if a.approval != "" {
+		message += "; the request for approval is " + a.approval
+	}
+	params := rpc.Object{}.With("progressToken", token).With("progress", progress).With("message", rpc.String(message))
+	_ = a.x.reply.Interim(rpc.Message{Method: "notifications/progress", Params: params.Value()})
+}
+
+// conclude is the end of a wait: the call goes on, or its response is made.
+func (a *approving) conclude(ctx context.Context, r reaction) (rpc.Message, int, bool) {
+	standing := a.follower.Standing()
+	switch {
+	case r.refused != nil:
+		return a.refuse(r.refused)
+	case r.suggested != nil:
+		a.cancel(ctx)
+		return a.changed(r.suggested)
+	case ctx.Err() != nil:
+		a.left(ctx)
+		return a.refuse(a.wanted.Required(standing))
+	case standing.Pending():
+		return a.refuse(a.wanted.Required(standing))
+	case !standing.Approved():
+		return a.refuse(a.wanted.Denied(standing))
+	}
+	a.note("people have approved a call", "")
+	if refused := a.x.ask(ctx, ask.Answered{Standing: &standing}); refused != nil {
+		return a.refuse(refused)
+	}
+	return rpc.Message{}, 0, false
+}
+
+// left takes back what people are asked if the client has gone, where the operator wants that. A client whose token has
+// expired may come again with another, and one that this gateway lets go may come to another gateway.
+func (a *approving) left(ctx context.Context) {
+	expired := errors.Is(context.Cause(ctx), identity.ErrExpired)
+	if a.x.g.o.Approvals.OnDisconnect == CancelTask && !expired && a.x.g.drain.ctx.Err() == nil {
+		a.cancel(ctx)
+	}
+}
+
+// cancel takes back what people are asked, unless somebody else waits for them, too.
+func (a *approving) cancel(ctx context.Context) {
+	a.follower.Stop() // of those who leave at once, one at least is alone then
+	if !a.follower.Alone() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	if err := a.wanted.PDP().Cancel(ctx, a.follower.Standing().Handle()); err != nil {
+		a.note("what people are asked was not taken back: "+err.Error(), "")
+	}
+}
+
+// changed is the result of a call that a person would rather have with other arguments: another call, which is decided anew.
+func (a *approving) changed(suggested jsontext.Value) (rpc.Message, int, bool) {
+	a.x.outcome = outcomeRefused
+	a.note("a person would have a call changed", ByForm)
+	said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
+	result, err := rpc.ParseObject(toolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +
+		"If you agree, call the tool again with these: " + string(suggested)))
+	if err != nil {
+		return a.refuse(unsealed(err))
+	}
+	answer := rpc.Answer(rpc.ID{}, result.With("structuredContent", said.Value()).Value())
+	return era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK, true
 }

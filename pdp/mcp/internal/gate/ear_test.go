@@ -127,7 +127,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 	for range 50 {
 		slow := make(chan struct{})
 		g := bareGateway(opens{Session: refusing{slow: slow}})
-		g.ending = t.Context()
+		g.drain.ctx = t.Context()
 		ctx, leave := context.WithCancel(t.Context())
 		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{}), permit: &ask.Permit{}, reply: &httpReply{w: httptest.NewRecorder()}}
 		x.reach = &reach{links: []*link{x.link}}

@@ -35,6 +35,7 @@ type exchange struct {
 	reply   reply
 	tool    *tool
 	permit  *ask.Permit
+	brought brought
 	// outcome is how it ended.
 	outcome string
 	// waiting is set if the response is one that we made because the server waits for the client.
@@ -94,12 +95,15 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 			x.outcome = outcomeInvalid
 			return rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest
 		}
+		if x.brought, refused = bring(x); refused != nil {
+			return x.refused(refused)
+		}
 		if response, status, is := x.misfit(ctx); is {
 			return response, status
 		}
 	}
-	if refused := x.ask(ctx); refused != nil {
-		return x.refused(refused)
+	if response, status, over := decide(ctx, x, release); over {
+		return response, status
 	}
 	switch x.request.Method {
 	case "initialize":
@@ -151,8 +155,8 @@ func (x *exchange) admit() (release func(), refused *ask.Refusal) {
 // find finds the tool that is called.
 func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	name := x.params.GetString("name")
-	if len(x.params.Get("arguments")) > x.g.o.MaxArguments {
-		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.MaxArguments) + " bytes")
+	if len(x.params.Get("arguments")) > x.g.o.Most.Arguments {
+		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Most.Arguments) + " bytes")
 	}
 	listed, err := x.tools(ctx)
 	if err != nil { // what the server says of it is for nobody yet: nothing is decided
@@ -172,12 +176,10 @@ func (x *exchange) mirrored() *rpc.Error {
 	return era.CheckParamHeaders(x.header, x.tool.headers, x.params.Get("arguments"))
 }
 
-// ask has the PDP decide. Its permit is for one time that something is sent.
-func (x *exchange) ask(ctx context.Context) *ask.Refusal {
+// ask has the PDP decide, with what people have said before, if they have. Its permit is for one time that something is sent.
+func (x *exchange) ask(ctx context.Context, answered ask.Answered) *ask.Refusal {
 	op := x.operation()
-	if x.tool != nil {
-		op.Tool = x.tool.Tool
-	}
+	op.Answered = answered
 	if x.permit != nil {
 		x.permit.Done(context.WithoutCancel(ctx))
 	}
@@ -200,6 +202,9 @@ func (x *exchange) operation() ask.Operation {
 	op := ask.Operation{Principal: x.who, Era: x.client.era, Method: x.request.Method, Params: x.params}
 	if x.link != nil {
 		op.Server = x.link.server.Name
+	}
+	if x.tool != nil {
+		op.Tool = x.tool.Tool
 	}
 	return op
 }
@@ -236,7 +241,7 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 		if params, err = x.gather(ctx, *asked, params); err != nil {
 			return x.refused(ambiguous(err.Error()))
 		}
-		if refused := x.ask(ctx); refused != nil {
+		if refused := x.ask(ctx, goesOn(x.permit)); refused != nil {
 			return x.refused(refused)
 		}
 	}

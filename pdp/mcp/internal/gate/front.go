@@ -129,7 +129,7 @@ func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
 // read reads the message of a principal, or refuses it.
 func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Principal) (m rpc.Message, ok bool) {
 	var b bytes.Buffer
-	body := http.MaxBytesReader(w, r.Body, int64(g.o.MaxBody))
+	body := http.MaxBytesReader(w, r.Body, int64(g.o.Most.Body))
 	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // one that lies costs no more than usual messages have
 	_, err := b.ReadFrom(io.LimitReader(body, usualBody))
 	if err == nil && b.Len() == usualBody {
@@ -142,7 +142,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Pri
 		_, err = b.ReadFrom(body)
 	}
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.MaxBody)+" bytes")
+		g.refuse(w, http.StatusRequestEntityTooLarge, rpc.ID{}, rpc.InvalidRequest, "the message is larger than "+strconv.Itoa(g.o.Most.Body)+" bytes")
 		return m, false
 	} else if err != nil {
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.ParseError, "the message cannot be read")

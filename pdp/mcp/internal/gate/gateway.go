@@ -27,6 +27,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rates"
 	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -54,12 +55,16 @@ type Options struct {
 
 // Settings are what of the configuration counts for each request.
 type Settings struct {
-	// MaxBody and MaxArguments are sizes in bytes.
-	MaxBody, MaxArguments int
-	Lists                 Lists
+	Most  Sizes
+	Lists Lists
+	// Approvals say how people are asked.
+	Approvals Approvals
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
 }
+
+// Sizes are what is not too large, in bytes.
+type Sizes struct{ Body, Arguments int }
 
 // Lists say how old lists may become.
 type Lists struct {
@@ -78,10 +83,11 @@ type Gateway struct {
 	drifts   *drift.Register
 	tokens   atomic.Uint64
 
-	ctx    context.Context // ends with Close
-	stop   func()
-	ending context.Context // ends with Drain
-	end    func()
+	desk     *people.Desk
+
+	ctx   context.Context // ends with Close
+	stop  func()
+	drain draining
 
 	mu      sync.Mutex // guards closed
 	closed  bool
@@ -89,14 +95,21 @@ type Gateway struct {
 	serving sync.WaitGroup // requests of clients
 }
 
+// draining ends with Drain, and with Close.
+type draining struct {
+	ctx context.Context
+	end func()
+}
+
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments}
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
-	g.ending, g.end = context.WithCancel(ctx)
+	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
+	g.drain.ctx, g.drain.end = context.WithCancel(ctx)
 	g.running.Go(func() { g.sweep(ctx) })
-	context.AfterFunc(ctx, o.Meters.watch(&g.health, o.Servers))
+	context.AfterFunc(ctx, o.Meters.watch(g))
 	if o.Lock.File != nil {
 		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Servers))
 	}
@@ -124,12 +137,12 @@ func (g *Gateway) metadata(w http.ResponseWriter, _ *http.Request) {
 }
 
 // Drain ends the streams of clients that only listen: they would last as long as the gateway. Requests go on.
-func (g *Gateway) Drain() { g.end() }
+func (g *Gateway) Drain() { g.drain.end() }
 
 // until is ctx, and ends at Drain.
 func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(g.ending, cancel)
+	stop := context.AfterFunc(g.drain.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
@@ -172,6 +185,7 @@ func (g *Gateway) Close() error {
 	case <-served:
 	case <-time.After(lastWords): // a client does not read what it is answered
 	}
+	g.desk.Close()
 	return err
 }
 

@@ -138,12 +138,26 @@ func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Val
 	return asks, nil
 }
 
+// askAgain is the result that asks once more for what h waits for. If the request goes on by an approval, one round of that
+// is over with each time: then its state is of the next.
+func askAgain(x *exchange, h *held) (rpc.Message, error) {
+	x.waiting = true
+	if goesOn(x.permit).Continues == nil {
+		return rpc.Answer(rpc.ID{}, h.asks), nil
+	}
+	state, err := x.sealState(sealedState{Held: x.brought.state.Held})
+	if err != nil {
+		return rpc.Message{}, refusedError{unsealed(err)}
+	}
+	asks, err := rpc.ParseObject(h.asks)
+	return rpc.Answer(rpc.ID{}, asks.With("requestState", rpc.String(state)).Value()), err
+}
+
 // goOn gives the server the answer that it waits for, and relays what comes then. A client that brings none is asked again.
 func (x *exchange) goOn(ctx context.Context, h *held, params rpc.Object) (rpc.Message, error) {
 	answer := h.answer(params.GetObject("inputResponses"))
 	if answer == nil {
-		x.waiting = true
-		return rpc.Answer(rpc.ID{}, h.asks), nil
+		return askAgain(x, h)
 	}
 	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()
 	if err := h.relay.session.Notify(ctx, rpc.Answer(h.asked, answer)); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -65,7 +66,7 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 		if !ok {
 			return nil, ambiguous("the server asks for what it may not ask")
 		}
-		if _, ours := x.g.o.Ring.Open(seal.RequestID, x.binding(), key); ours {
+		if x.g.ours(x.binding(), key) {
 			return nil, ambiguous("the server asks by a name that is ours")
 		}
 		in.requests = append(in.requests, input{key, shown})
@@ -105,7 +106,7 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 	}
 	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
 		params = withMeta(params, meta.Without(func(name string) bool {
-			return strings.HasPrefix(name, ownMeta) || name == "progressToken" || slices.Contains(approvalMeta, name)
+			return strings.HasPrefix(name, ownMeta) || name == "progressToken" || isOneOf(approvalMeta, name)
 		}))
 	}
 	if m.Method == era.Elicit {
@@ -127,13 +128,18 @@ const ownMeta = "io.policy-service/"
 // would have it pass for one of the gateway's.
 var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "priority"}
 
+// isOneOf reports whether a name is one of some, to clients that do not tell upper from lower case.
+func isOneOf(all []string, name string) bool {
+	return slices.ContainsFunc(all, func(one string) bool { return strings.EqualFold(one, name) })
+}
+
 // secretWords are in the names of fields in which people write what no server is to ask them for.
 var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
 
 // elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, and asks
 // for no secret.
 func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
-	params = params.Without(func(name string) bool { return name == "metadata" }) // it repeats _meta, for some clients
+	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
 	params = params.With("message", rpc.String("["+s.Name+" asks] "+params.GetString("message")))
 	if params.GetString("mode") == "url" {
 		u, err := url.Parse(params.GetString("url"))
@@ -183,6 +189,8 @@ type sealedState struct {
 	Theirs jsontext.Value `json:"theirs,omitzero"`
 	// Held names a request of this process that waits.
 	Held string `json:"held,omitzero"`
+	// Continues is set if the permit rests on an approval, whose use is spent.
+	Continues *authzenclient.Continuation `json:"continues,omitzero"`
 }
 
 // binding is what states and keys of this request are bound to: they are good for no other request, of no other principal.
@@ -227,7 +235,8 @@ func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 		})
 		result = result.With("inputRequests", requests.Value())
 	}
-	if theirs := result.Get("requestState"); theirs != nil {
+	theirs, continues := result.Get("requestState"), goesOn(x.permit).Continues
+	if theirs != nil || continues != nil {
 		state, err := x.sealState(sealedState{Theirs: theirs})
 		if err != nil {
 			return x.refused(unsealed(err))
@@ -237,7 +246,9 @@ func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK
 }
 
+// sealState seals a state with what the request goes on by.
 func (x *exchange) sealState(s sealedState) (string, error) {
+	s.Continues = goesOn(x.permit).Continues
 	return seal.SealJSON(x.g.o.Ring, seal.RequestState, x.binding(), s, x.g.o.Now().Add(stateLife))
 }
 
@@ -249,46 +260,86 @@ func inputRequest(m rpc.Message) jsontext.Value {
 	return rpc.Object{}.With("method", rpc.String(m.Method)).With("params", params).Value()
 }
 
+// brought is what a client brings with a request that it sends again. The zero brought is nothing.
+type brought struct {
+	// answers are what it answers, as far as somebody may have asked.
+	answers rpc.Object
+	// server is set if it brings something for the server, and state is what was sealed for that.
+	server bool
+	state  sealedState
+	// people is set if it was told that people are asked.
+	people *sealedApproval
+}
+
+// bring opens what a client brings, before anybody is asked anything: a state that is none of this request's, or of somebody
+// else, is refused, and takes nothing from whose it is.
+func bring(x *exchange) (b brought, refused *ask.Refusal) {
+	answers, state := x.params.Get("inputResponses"), x.params.Get("requestState")
+	if x.client.era != era.Modern || x.link == nil || answers == nil && state == nil {
+		return b, nil
+	}
+	var err error
+	if b.answers, err = rpc.ParseObject(answers); answers != nil && err != nil || b.answers.Len() > 4*mostInputs {
+		return b, invalid("inputResponses is not an object, or too large")
+	}
+	if state != nil {
+		text, ok := x.params.GetString("requestState"), false
+		if b.people, ok = openApproval(x, text); ok {
+			return b, nil
+		}
+		if b.state, _, ok = seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, x.binding(), text); !ok {
+			return b, invalid("requestState is not of this request, or it has ended; send the request without it")
+		}
+	}
+	b.server = true
+	return b, nil
+}
+
+// answered is what of people's word the state of a server's request brings.
+func (b brought) answered() ask.Answered { return ask.Answered{Continues: b.state.Continues} }
+
+// goesOn is what a request brings that is decided about again, because its server asks for input.
+func goesOn(p *ask.Permit) (a ask.Answered) {
+	if k, ok := p.Continuation(); ok {
+		a.Continues = &k
+	}
+	return a
+}
+
 // resumed are the params with what the client brings for the server in the server's own terms. Only who was asked can
 // bring something.
 func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) {
-	brought, state := x.params.Get("inputResponses"), x.params.Get("requestState")
 	params = x.params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
-	if x.client.era != era.Modern || brought == nil && state == nil {
+	if !x.brought.server {
 		return params, nil, nil
 	}
-	if !x.link.server.Asks.any() {
-		brought = nil // who may ask nothing is answered nothing
-	}
-	answers, err := rpc.ParseObject(brought)
-	if brought != nil && err != nil || answers.Len() > 4*mostInputs {
-		return params, nil, invalid("inputResponses is not an object, or too large")
-	}
-	binding := x.binding()
-	if state != nil {
-		opened, _, ok := seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, binding, x.params.GetString("requestState"))
-		if !ok {
-			return params, nil, invalid("requestState is not of this request, or it has ended; send the request without it")
-		}
-		if opened.Held != "" {
-			if h = x.g.held.take(opened.Held, x.who.Key, answers); h == nil {
-				return params, nil, invalid("the request that this continues is no more; send it without requestState")
-			}
-		}
-		if opened.Theirs != nil {
-			params = params.With("requestState", opened.Theirs)
+	state, answers := x.brought.state, x.brought.answers
+	if state.Held != "" {
+		if h = x.g.held.take(state.Held, x.who.Key, answers); h == nil {
+			return params, nil, invalid("the request that this continues is no more; send it without requestState")
 		}
 	}
-	if brought == nil {
+	if state.Theirs != nil {
+		params = params.With("requestState", state.Theirs)
+	}
+	if x.params.Get("inputResponses") == nil || !x.link.server.Asks.any() { // who may ask nothing is answered nothing
 		return params, h, nil
 	}
+	binding := x.binding()
 	theirs := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
-		if _, ours := x.g.o.Ring.Open(seal.RequestID, binding, key); ours && h == nil {
+		if x.g.ours(binding, key) && h == nil {
 			return nil
 		}
 		return x.g.answered(v)
 	})
 	return params.With("inputResponses", theirs.Value()), h, nil
+}
+
+// ours reports whether a name by which a client answers was made by this gateway, or by one with the same keys.
+func (g *Gateway) ours(binding []byte, key string) bool {
+	_, relayed := g.o.Ring.Open(seal.RequestID, binding, key)
+	_, approving := g.o.Ring.Open(seal.Approval, binding, key)
+	return relayed || approving
 }
 
 // gather asks a client of the legacy era, and gives the params with what it answers.

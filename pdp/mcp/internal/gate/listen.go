@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -66,7 +67,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	if refused := x.ask(ctx); refused != nil {
+	if refused := x.ask(ctx, ask.Answered{}); refused != nil {
 		m, status := x.refused(refused)
 		writeJSON(w, max(status, http.StatusForbidden), m)
 		return

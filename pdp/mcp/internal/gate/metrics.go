@@ -17,6 +17,7 @@ const (
 	outcomeRefused  = "refused"  // by a decision, or because it could not be decided
 	outcomeFailed   = "failed"   // the server did not answer
 	outcomeInvalid  = "invalid"  // it was no request that could be decided about
+	outcomeAsked    = "asked"    // the client was told to ask its person, and to send it again
 )
 
 // ScopeName names the gateway in telemetry.
@@ -27,7 +28,7 @@ type Meters struct {
 	calls, dropped metric.Int64Counter
 	pdp, upstream  metric.Float64Histogram
 	available      metric.Int64ObservableGauge
-	drift          metric.Int64ObservableGauge
+	drift, waiting metric.Int64ObservableGauge
 	meter          metric.Meter
 	labels         map[howEnded]metric.MeasurementOption
 }
@@ -39,7 +40,7 @@ type howEnded struct{ method, outcome string }
 func labelled() map[howEnded]metric.MeasurementOption {
 	all := map[howEnded]metric.MeasurementOption{}
 	for _, method := range append(sortedKeys(known), other) {
-		for _, outcome := range []string{outcomeAnswered, outcomeRefused, outcomeFailed, outcomeInvalid} {
+		for _, outcome := range []string{outcomeAnswered, outcomeRefused, outcomeFailed, outcomeInvalid, outcomeAsked} {
 			all[howEnded{method, outcome}] = metric.WithAttributeSet(attribute.NewSet(attribute.String("method", method), attribute.String("outcome", outcome)))
 		}
 	}
@@ -50,18 +51,19 @@ func labelled() map[howEnded]metric.MeasurementOption {
 func NewMeters(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m, labels: labelled()}
-	var errs [6]error
+	var errs [7]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
 	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
 	t.dropped, errs[3] = m.Int64Counter("policy_service.mcp.dropped", metric.WithDescription("Messages of MCP servers and clients that went nowhere, by reason."))
 	t.available, errs[4] = m.Int64ObservableGauge("policy_service.mcp.available", metric.WithDescription("Whether the PDP and each MCP server answered when they were last asked: 1 or 0."))
 	t.drift, errs[5] = m.Int64ObservableGauge("policy_service.mcp.drift", metric.WithDescription("How much of what an MCP server lists is not as it is locked, by server."))
+	t.waiting, errs[6] = m.Int64ObservableGauge("policy_service.mcp.waiting", metric.WithDescription("Calls that wait for people to decide about them."))
 	return &t, errors.Join(errs[:]...)
 }
 
-// watch shows the health of a gateway and its servers until stop is called.
-func (t *Meters) watch(h *health, servers []*Server) (stop func()) {
+// watch shows the health of a gateway and its servers, and who waits, until stop is called.
+func (t *Meters) watch(g *Gateway) (stop func()) {
 	number := func(away bool) int64 {
 		if away {
 			return 0
@@ -69,12 +71,13 @@ func (t *Meters) watch(h *health, servers []*Server) (stop func()) {
 		return 1
 	}
 	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		o.ObserveInt64(t.available, number(h.pdp.Load()), metric.WithAttributes(attribute.String("of", "pdp")))
-		for _, s := range servers {
+		o.ObserveInt64(t.available, number(g.health.pdp.Load()), metric.WithAttributes(attribute.String("of", "pdp")))
+		for _, s := range g.o.Servers {
 			o.ObserveInt64(t.available, number(s.away.Load()), metric.WithAttributes(attribute.String("of", "server"), attribute.String("server", s.Name)))
 		}
+		o.ObserveInt64(t.waiting, int64(g.desk.Waiting()))
 		return nil
-	}, t.available)
+	}, t.available, t.waiting)
 	if err != nil { // nobody sees it, and nothing depends on it
 		return func() {}
 	}

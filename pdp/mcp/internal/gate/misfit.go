@@ -51,13 +51,13 @@ func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int
 // listable refuses who would not see the tool in a list, as he is refused whatever he calls it with.
 func (x *exchange) listable(ctx context.Context) *ask.Refusal {
 	list := x.operation()
-	list.Method = "tools/list"
+	list.Method, list.Tool = "tools/list", nil
 	keep, refused := x.g.o.Asker.Filter(ctx, list, []ask.Item{{Tool: x.tool.Tool, Server: x.tool.Server}})
 	x.g.health.asked(refused)
 	if refused != nil || keep[0] {
 		return refused
 	}
-	return x.ask(ctx)
+	return x.ask(ctx, ask.Answered{})
 }
 
 // toolError is the result of a tool that says that the call failed.

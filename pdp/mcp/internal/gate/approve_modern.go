@@ -1,0 +1,118 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/seal"
+)
+
+// A client of the modern era is answered that input is required, and sends its call again with what it was given. Between the
+// two nothing is kept here: the state says all, and another gateway with the same keys goes on with it.
+
+// sealedApproval is what the requestState of a client holds while people decide about its call.
+type sealedApproval struct {
+	// Task is what people are asked, and Approval the id of it.
+	Task     authzenclient.Task `json:"task"`
+	Approval string             `json:"approval"`
+	// Digest is that of the tool's definition when people were asked.
+	Digest string `json:"digest"`
+	// Way is how the person behind the token is asked, and Key the name by which their client answers.
+	Way string `json:"way"`
+	Key string `json:"key"`
+	// Round counts how often the client was told to send its call again with nothing to answer.
+	Round int `json:"round,omitzero"`
+}
+
+// mostEmpty is how often a client is told to send its call again with nothing to answer: there are clients that give up on the
+// third.
+const mostEmpty = 2
+
+// openApproval opens a state of this very call.
+func openApproval(x *exchange, text string) (*sealedApproval, bool) {
+	s, _, ok := seal.OpenJSON[sealedApproval](x.g.o.Ring, seal.Approval, x.binding(), text)
+	return &s, ok
+}
+
+// show has the client show its person what the PDP asks.
+func (a *approving) show(way string, shown rpc.Message) (rpc.Message, int, bool) {
+	key, err := a.x.g.o.Ring.Seal(seal.Approval, a.x.binding(), []byte(a.x.g.nonce()))
+	if err != nil {
+		return a.refuse(unsealed(err))
+	}
+	asks := rpc.Object{}.With(key, inputRequest(era.Asked(shown, era.Modern, "")))
+	return a.require(asks, sealedApproval{Approval: a.approval, Digest: a.x.tool.Digest, Way: way, Key: key})
+}
+
+// require is the response that has the client send its call again, with the answers to what is asked.
+func (a *approving) require(asks rpc.Object, s sealedApproval) (rpc.Message, int, bool) {
+	standing := a.follower.Standing()
+	s.Task, _ = standing.Handle().Task() // there is one of all that was filed
+	ends := standing.Ends()
+	if ends.IsZero() {
+		ends = a.x.g.o.Now().Add(stateLife)
+	}
+	state, err := seal.SealJSON(a.x.g.o.Ring, seal.Approval, a.x.binding(), s, ends)
+	if err != nil {
+		return a.refuse(unsealed(err))
+	}
+	a.x.outcome = outcomeAsked
+	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
+		With("inputRequests", asks.Value()).With("requestState", rpc.String(state))
+	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK, true
+}
+
+// again goes on with a call that is sent again. A state that is not good for it any more is refused, and costs nothing: what
+// people were asked, they are asked still.
+func (a *approving) again(ctx context.Context, s sealedApproval) (rpc.Message, int, bool) {
+	if a.x.tool == nil || a.x.tool.Digest != s.Digest {
+		return a.refuse(invalid("the tool is not the one that people were asked about any more; send the call without requestState"))
+	}
+	var refused *ask.Refusal
+	if a.wanted, refused = a.x.g.o.Asker.Wanted(ctx, a.x.operation()); refused != nil {
+		return a.refuse(refused)
+	}
+	handle, err := a.wanted.Again(s.Task)
+	if err != nil {
+		return a.refuse(a.wanted.Failed(err))
+	}
+	standing, err := a.wanted.PDP().Look(ctx, handle, 0)
+	if err != nil {
+		return a.refuse(a.wanted.Failed(err))
+	}
+	a.follow(standing)
+	defer a.follower.Stop()
+	a.approval = s.Approval
+	if !standing.Pending() {
+		return a.conclude(ctx, reaction{})
+	}
+	r, answered := a.answered(ctx, s)
+	if r.waits() {
+		a.wait(ctx)
+	}
+	// A page may be open still, or a person has said yes and another must, too.
+	again := s.Way == ByURL || answered || s.Round > 0
+	if again && s.Round < mostEmpty && r.waits() && ctx.Err() == nil && a.follower.Standing().Pending() {
+		s.Round++
+		return a.require(rpc.Object{}, s)
+	}
+	return a.conclude(ctx, r)
+}
+
+// answered brings the PDP what the client answers, if it does.
+func (a *approving) answered(ctx context.Context, s sealedApproval) (r reaction, ok bool) {
+	if a.x.brought.answers.Get(s.Key).Kind() != '{' {
+		return r, false
+	}
+	answer := a.x.brought.answers.GetObject(s.Key)
+	if s.Way == ByURL { // what was opened, and not what anybody thinks of the call
+		r.over = answer.GetString("action") != "accept"
+		return r, true
+	}
+	err := respond(ctx, a.wanted.PDP(), a.x.who, s.Approval, answer)
+	return a.reacted(ctx, answer, err), true
+}
