@@ -305,11 +305,12 @@ type TaskHandle struct {
 	Display        map[string]string `json:"display,omitzero"`
 }
 
-// TaskApproval names an approval request of a pending task, by the id that it has below /v1/approvals. Item is which of
-// the task's items it is for, from 0; nil if the task has none.
+// TaskApproval names an approval request of a task, by the id that it has below /v1/approvals. Item is which of the task's
+// items it is for, from 0; nil if the task has none. Reason is what the person gave who denied it, "" if nobody did.
 type TaskApproval struct {
-	ID   string `json:"id"`
-	Item *int   `json:"item,omitzero"`
+	ID     string `json:"id"`
+	Item   *int   `json:"item,omitzero"`
+	Reason string `json:"reason,omitzero"`
 }
 
 // TaskItem is one of the requests of a task that holds several.

@@ -107,6 +107,7 @@ func (d denial) check() *Error {
 // usually is what a reason means where next_action says nothing that is known.
 var usually = map[evaluation.Reason]string{
 	evaluation.ApprovalExpired:      evaluation.NextRequest,
+	evaluation.ApprovalRevoked:      evaluation.NextRequest,
 	evaluation.ApprovalOutOfScope:   evaluation.NextRequest,
 	evaluation.ApprovalPending:      evaluation.NextRetry,
 	evaluation.ApprovalPolicyDenied: evaluation.NextNone,

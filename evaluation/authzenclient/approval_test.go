@@ -383,7 +383,7 @@ func TestRevoked(t *testing.T) {
 		wantNone(t, e, authzenclient.Cancelled, "elsewhere")
 		d.says("approve")()
 		e = d.pep(d.before(d.revoke)).Resume(t.Context(), moved(t, d.kept[3]), nil)
-		if e.Permitted() || e.Decision().Reason() != "approval_expired" || len(d.inbox()) != 0 {
+		if e.Permitted() || e.Decision().Reason() != "approval_revoked" || len(d.inbox()) != 0 {
 			t.Errorf("got %v, and mia is asked %d times", e, len(d.inbox()))
 		}
 	})

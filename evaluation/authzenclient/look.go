@@ -48,9 +48,18 @@ func (s Standing) ApprovedUntil() time.Time { return s.given.until }
 // Ends is when it is of no use any more to go on waiting; zero is never.
 func (s Standing) Ends() time.Time { return s.handle.ends() }
 
-// Approvals are the ids of what is waited for, by which approvers find it, as far as the PDP
-// names them.
+// Approvals are the ids of what is waited for, or was not approved, by which approvers find it,
+// as far as the PDP names them.
 func (s Standing) Approvals() []string { return slices.Clone(s.told.approvals) }
+
+// Reason is what the person who said no gave as the reason, as far as the PDP says it: one line
+// of their own words, to be shown as such and not to be acted on. It is "" in any other status.
+func (s Standing) Reason() string {
+	if s.told.status != taskDenied {
+		return ""
+	}
+	return printable(s.told.reason)
+}
 
 // With is s with the request that it is to be presented with, for who is given the request once
 // more. Nothing follows from the two being together: the PDP says whether that is what people

@@ -186,7 +186,7 @@ func TestAskIsLost(t *testing.T) {
 		}
 		d.says("deny")()
 		last := stands(t, d.pep(), first.Handle(), 30*time.Second)
-		if last.Pending() || last.Approved() || last.Err() == nil || last.Status() != "denied" || last.Approvals() != nil {
+		if last.Pending() || last.Approved() || last.Err() == nil || last.Status() != "denied" || !slices.Equal(last.Approvals(), first.Approvals()) || last.Reason() != "because" {
 			t.Errorf("denied: %v, %v", last, last.Err())
 		}
 		if e := d.pep().Use(t.Context(), last, nil).Discharge(t.Context(), nil); e.Permitted() || e.Err() == nil {
@@ -397,6 +397,17 @@ func TestLookIsGivenUp(t *testing.T) {
 	h.looked = ok(strings.Replace(pendingTask, `"display"`, `"approvals":[{"id":"a1","item":0,"more":1},{"id":"a2"}],"display"`, 1))
 	if s := stands(t, c, s.Handle(), 0); fmt.Sprint(s.Approvals()) != "[a1 a2]" {
 		t.Errorf("waits for %v", s.Approvals())
+	}
+	for said, want := range map[string]string{
+		`"not on\na\u0007 Sunday"`: "not on a  Sunday", `7`: "", `null`: "", `{"a":"b"}`: "",
+		`"` + strings.Repeat("é", 5000) + `"`: strings.Repeat("é", 256) + "…",
+	} {
+		for status, is := range map[string]string{"denied": want, "pending": "", "cancelled": "", "other": ""} {
+			h.looked = ok(`{"task":{"id":"t1","status":"` + status + `","status_endpoint":"BASE/tasks?id=t1","approvals":[{"id":"a1","reason":` + said + `}]}}`)
+			if s := stands(t, c, s.Handle(), 0); s.Reason() != is || fmt.Sprint(s.Approvals()) != "[a1]" {
+				t.Errorf("%s, for %.30s: %q", status, said, s.Reason())
+			}
+		}
 	}
 }
 

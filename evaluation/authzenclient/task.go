@@ -86,6 +86,7 @@ type told struct {
 	status     string
 	result     jsontext.Value
 	approvals  []string
+	reason     string // of who said no
 	retryAfter time.Duration
 }
 
@@ -122,32 +123,33 @@ func readAnyTask(r reply) (p told, bulk bool, err *Error) {
 			return p, false, odd("the task's expires_at is no time")
 		}
 	}
-	p = told{task{t.ID, t.StatusEndpoint, t.Links.Cancel, t.ExpiresAt}, t.Status, said.Result, nil, r.retryAfter}
-	p.approvals, err = readAwaited(t.Approvals)
-	return p, present(t.Items), err
+	p = told{task: task{t.ID, t.StatusEndpoint, t.Links.Cancel, t.ExpiresAt}, status: t.Status, result: said.Result, retryAfter: r.retryAfter}
+	return p, present(t.Items), p.readAwaited(t.Approvals)
 }
 
-// readAwaited reads which approvals a task waits for. Other PDPs name none.
-func readAwaited(v jsontext.Value) (ids []string, err *Error) {
+// readAwaited reads which approvals a task waits for, or was not given. Other PDPs name none.
+func (p *told) readAwaited(v jsontext.Value) *Error {
 	var all []struct {
-		ID string `json:"id"`
+		ID     string         `json:"id"`
+		Reason jsontext.Value `json:"reason"`
 	}
 	if present(v) && (v.Kind() != '[' || json.Unmarshal(v, &all) != nil) {
-		return nil, odd("the approvals of the task cannot be read")
+		return odd("the approvals of the task cannot be read")
 	}
 	for _, one := range all {
 		if one.ID == "" {
-			return nil, odd("an approval of the task has no id")
+			return odd("an approval of the task has no id")
 		}
-		ids = append(ids, one.ID)
+		p.approvals, p.reason = append(p.approvals, one.ID), text(p.reason, one.Reason)
 	}
-	return ids, nil
+	return nil
 }
 
 // The statuses that something follows from. Of every other, known or not, follows a deny.
 const (
 	taskPending   = "pending"
 	taskApproved  = "approved"
+	taskDenied    = "denied"
 	taskCancelled = "cancelled"
 )
 

@@ -119,6 +119,14 @@ type Approval struct {
 	Unrecorded bool `json:"-"`
 }
 
+// WhyDenied is the reason that the person gave who denied, "" if nobody did or they gave none.
+func (a *Approval) WhyDenied() string {
+	if a.Status != Denied {
+		return ""
+	}
+	return a.Votes[len(a.Votes)-1].Reason
+}
+
 // Vote is what one person said.
 type Vote struct {
 	// By is the person, in Cedar's words: User::"mia". Caller is the credential.

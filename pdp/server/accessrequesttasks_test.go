@@ -95,7 +95,7 @@ func TestAccessRequestRefusals(t *testing.T) {
 	told("expired", push+","+presenting, evaluation.ApprovalExpired, "request")
 	presenting, of := p.granted(question)
 	c.says("noah", of.Result.Approval.ID, "revoke", `{"reason":"changed my mind"}`, 200)
-	told("revoked", push+","+presenting, evaluation.ApprovalExpired, "request")
+	told("revoked", push+","+presenting, evaluation.ApprovalRevoked, "request")
 	if looked := p.looks(of.Task.ID); looked.Task.Status != "approved" || !looked.Result.Approval.ApprovedUntil.Equal(c.Now()) {
 		t.Errorf("of one that was revoked: %s", looked.text)
 	}

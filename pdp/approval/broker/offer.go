@@ -96,6 +96,8 @@ func reasonNotValid(w pdp.ApprovalRequest, known *approval.Approval, digest [32]
 		return evaluation.ApprovalPending
 	case known.Status == approval.Denied:
 		return evaluation.ApprovalDenied
+	case known.Status == approval.Revoked:
+		return evaluation.ApprovalRevoked
 	}
 	return evaluation.ApprovalExpired
 }
@@ -146,7 +148,7 @@ func (b *Broker) Offer(_ context.Context, w pdp.ApprovalRequest, why evaluation.
 	access := &evaluation.Access{EvaluationID: w.Decision, EvaluatedAt: seconds(w.Now), Reason: why}
 	switch why {
 	case "":
-	case evaluation.ApprovalExpired, evaluation.ApprovalOutOfScope:
+	case evaluation.ApprovalExpired, evaluation.ApprovalRevoked, evaluation.ApprovalOutOfScope:
 		access.NextAction = evaluation.NextRequest
 	case evaluation.ApprovalPending:
 		access.NextAction, access.RetryAfter = evaluation.NextRetry, RetryLater

@@ -109,18 +109,26 @@ func (b *Broker) statusEndpoint(t approval.Task) string {
 func (b *Broker) handle(f Followed) (h evaluation.TaskHandle, err error) {
 	endpoint := b.statusEndpoint(f.Task)
 	h = evaluation.TaskHandle{ID: f.ID, Status: f.status(), StatusEndpoint: endpoint}
-	if h.Status == string(approval.Pending) {
+	pending := h.Status == string(approval.Pending)
+	if pending {
 		h.Links = map[string]string{"cancel": endpoint + "/cancel"}
-		for n, one := range f.approvals {
-			named := evaluation.TaskApproval{ID: one.ID}
-			if f.Bulk {
-				named.Item = &n
-			}
-			h.Approvals = append(h.Approvals, named)
-			if one.Status == approval.Pending && one.ExpiresAt.After(h.ExpiresAt) {
-				h.ExpiresAt = seconds(one.ExpiresAt)
-			}
+	}
+	for n, one := range f.approvals {
+		if pending && one.Status == approval.Pending && one.ExpiresAt.After(h.ExpiresAt) {
+			h.ExpiresAt = seconds(one.ExpiresAt)
 		}
+		status := taskStatus(one)
+		if !pending && status == string(approval.Approved) {
+			continue // its result has its id
+		}
+		named := evaluation.TaskApproval{ID: one.ID}
+		if f.Bulk {
+			named.Item = &n
+		}
+		if status == string(approval.Denied) {
+			named.Reason = one.WhyDenied()
+		}
+		h.Approvals = append(h.Approvals, named)
 	}
 	if !f.Bulk {
 		return h, nil

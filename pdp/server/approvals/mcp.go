@@ -36,7 +36,7 @@ func (a *Approvals) authorizationRequest(c echo.Context, r door.Admitted, seen b
 // whyNot is why a call will not happen: if a person denied it, the reason that the person gave.
 func whyNot(a approval.Approval) string {
 	if a.Status == approval.Denied {
-		return a.Votes[len(a.Votes)-1].Reason
+		return a.WhyDenied()
 	}
 	return map[approval.Status]string{
 		approval.Expired:   "its time was up",

@@ -98,7 +98,7 @@ func idOf(s authzenclient.Standing) string {
 func whyNot(s authzenclient.Standing) string {
 	switch s.Status() {
 	case "denied":
-		return "a person said no"
+		return cmp.Or(s.Reason(), "a person said no")
 	case "expired":
 		return "nobody decided in time"
 	case "cancelled":
