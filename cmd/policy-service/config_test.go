@@ -46,6 +46,7 @@ var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gat
 	{"Identity", []string{"identity."}},
 	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta"}},
 	{"Refusals and obligations", []string{"errors", "deny_http_status", "obligations."}},
+	{"People who decide", []string{"approvals."}},
 	{"The server behind it", []string{"upstreams", "lock.", "arguments"}},
 	{"Limits, lists and seals", []string{"limits.", "list.", "seal."}},
 }}

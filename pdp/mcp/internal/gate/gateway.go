@@ -83,7 +83,7 @@ type Gateway struct {
 	drifts   *drift.Register
 	tokens   atomic.Uint64
 
-	desk     *people.Desk
+	desk *people.Desk
 
 	ctx   context.Context // ends with Close
 	stop  func()
