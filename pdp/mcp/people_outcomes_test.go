@@ -19,10 +19,10 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// peopleOutcome is what people make of calls.
+// peopleOutcome is what people make of calls. Those that run reach the server, each once and as it was made, and no others do.
 type peopleOutcome struct {
 	name, tool string
-	// calls are the arguments of the calls that a client makes, one after the other.
+	// calls are the arguments of the calls that a client makes, one after the other; nil is one call toAll.
 	calls []string
 	// asked is what alice answers in her client, and what others do meanwhile. Round counts what she is asked, from 0.
 	asked func(w *world, id string, round int) string
@@ -30,20 +30,20 @@ type peopleOutcome struct {
 	want []string
 	// votes are what people said of the first call.
 	votes []string
-	// forwarded are the arguments that reach the server.
-	forwarded []string
+	// rounds is set if the client has to send its call again: one that waits meanwhile would go on too early.
+	rounds bool
 }
 
 // What alice answers to forms that ask more than yes or no.
 const (
-	saysYesTo     = `{"action":"accept","content":{"approve":true,"arguments.n":1,"arguments.to":"all"}}`
-	saysYesButTo  = `{"action":"accept","content":{"approve":true,"arguments.n":1,"arguments.to":"mia"}}`
-	saysYesToMia  = `{"action":"accept","content":{"approve":true,"arguments.to":"mia","arguments.n":1}}`
-	saysMiaDecide = `{"action":"accept","content":{"action":"delegate","delegateTo":"user::\"mia\""}}`
-	saysApprove   = `{"action":"accept","content":{"action":"approve"}}`
-	toAll         = `{"n":1,"to":"all"}`
-	toMia         = `{"n":1,"to":"mia"}`
-	byForm        = ` user::"alice" form key:gateway`
+	saysYesTo      = `{"action":"accept","content":{"approve":true,"arguments.n":1,"arguments.to":"all"}}`
+	saysYesButTo   = `{"action":"accept","content":{"approve":true,"arguments.n":1,"arguments.to":"mia"}}`
+	saysYesToMia   = `{"action":"accept","content":{"approve":true,"arguments.to":"mia","arguments.n":1}}`
+	saysMiaDecides = `{"action":"accept","content":{"action":"delegate","delegateTo":"user::\"mia\""}}`
+	saysApprove    = `{"action":"accept","content":{"action":"approve"}}`
+	toAll          = `{"n":1,"to":"all"}`
+	toMia          = `{"n":1,"to":"mia"}`
+	byForm         = ` user::"alice" form key:gateway`
 )
 
 // says is an answer of alice, whatever happens.
@@ -59,61 +59,102 @@ func (w *world) later(id string, do func()) {
 	}()
 }
 
-var peopleOutcomes = []peopleOutcome{
-	{"approve", "confirm", []string{toAll}, says(saysYes), []string{"runs"}, []string{"approve" + byForm}, []string{toAll}},
-	{"decline", "confirm", []string{toAll}, says(saysNo), []string{"is denied"}, []string{"deny" + byForm}, nil},
-	{"approve false", "confirm", []string{toAll}, says(`{"action":"accept","content":{"approve":false}}`), []string{"is denied"}, []string{"deny" + byForm}, nil},
-	{"cancel, and the same call again", "confirm", []string{toAll, toAll, toAll}, func(_ *world, _ string, round int) string {
-		return []string{saysNothing, saysNothing, saysYes}[round]
-	}, []string{"waits", "waits", "runs"}, []string{"approve" + byForm}, []string{toAll}},
-	{"each call is asked about", "confirm", []string{toAll, toAll, toMia}, says(saysYes), []string{"runs", "runs", "runs"}, []string{"approve" + byForm}, []string{toAll, toAll, toMia}},
-	{"somebody else denies meanwhile", "pair", []string{toAll}, func(w *world, id string, _ int) string {
+var peopleOutcomes = []peopleOutcome{{
+	name: "approve", tool: "confirm", asked: says(saysYes),
+	want: []string{"runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "decline", tool: "confirm", asked: says(saysNo),
+	want: []string{"is denied: declined"}, votes: []string{"deny" + byForm},
+}, {
+	name: "approve false", tool: "confirm", asked: says(`{"action":"accept","content":{"approve":false,"reason":"why?"}}`),
+	want: []string{"is denied: why?"}, votes: []string{"deny" + byForm},
+}, {
+	name: "cancel, and the same call again", tool: "confirm", calls: []string{toAll, toAll, toAll},
+	asked: func(_ *world, _ string, round int) string { return []string{saysNothing, saysNothing, saysYes}[round] },
+	want:  []string{"waits", "waits", "runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "each call is asked about", tool: "confirm", calls: []string{toAll, toAll, toMia}, asked: says(saysYes),
+	want: []string{"runs", "runs", "runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "somebody else denies meanwhile", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
 		w.deny("mia", id, "not today")
 		return saysYes
-	}, []string{"is denied: not today"}, []string{`deny user::"mia" api`}, nil},
-	{"its time is over", "confirm", []string{toAll}, func(w *world, _ string, _ int) string {
+	},
+	want: []string{"is denied: not today"}, votes: []string{`deny user::"mia" api`},
+}, {
+	name: "its time is over", tool: "confirm",
+	asked: func(w *world, _ string, _ int) string {
 		w.advance(11 * time.Minute)
 		return saysYes
-	}, []string{"is denied: nobody decided in time"}, nil, nil},
-	{"revoked between rounds", "pair", []string{toAll}, func(w *world, id string, _ int) string {
+	},
+	want: []string{"is denied: nobody decided in time"},
+}, {
+	name: "revoked between rounds", tool: "pair", rounds: true,
+	asked: func(w *world, id string, _ int) string {
 		w.approve("mia", id)
 		w.approve("noah", id)
 		w.revoke("noah", id)
 		return saysYes
-	}, []string{"is denied: the approval has ended"}, []string{`approve user::"mia" api`, `approve user::"noah" api`}, nil},
-	{"two approve, alice last", "pair", []string{toAll}, func(w *world, id string, _ int) string {
+	},
+	want: []string{"is denied: the approval has ended"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+}, {
+	name: "two approve, alice last", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
 		w.approve("mia", id)
 		return saysYes
-	}, []string{"runs"}, []string{`approve user::"mia" api`, "approve" + byForm}, []string{toAll}},
-	{"two approve, alice first", "pair", []string{toAll}, func(w *world, id string, _ int) string {
+	},
+	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, "approve" + byForm},
+}, {
+	name: "two approve, alice first", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
 		w.later(id, func() { w.approve("mia", id) })
 		return saysYes
-	}, []string{"runs"}, []string{"approve" + byForm, `approve user::"mia" api`}, []string{toAll}},
-	{"others approve while she reads", "pair", []string{toAll}, func(w *world, id string, _ int) string {
+	},
+	want: []string{"runs"}, votes: []string{"approve" + byForm, `approve user::"mia" api`},
+}, {
+	name: "others approve while she reads", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
 		w.approve("mia", id)
 		w.approve("noah", id)
 		return saysNo
-	}, []string{"runs"}, []string{`approve user::"mia" api`, `approve user::"noah" api`}, []string{toAll}},
-	{"alice delegates, and so does who decides for her", "delegable", []string{toAll}, func(w *world, id string, _ int) string {
+	},
+	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+}, {
+	name: "alice delegates, and so does who decides for her", tool: "delegable",
+	asked: func(w *world, id string, _ int) string {
 		w.later(id, func() {
 			w.delegate("mia", id, "eve")
 			w.approve("eve", id)
 		})
-		return saysMiaDecide
-	}, []string{"runs"}, []string{"delegate" + byForm, `delegate user::"mia" api`, `approve user::"eve" api`}, []string{toAll}},
-	{"alice delegates, and it is denied", "delegable", []string{toAll}, func(w *world, id string, _ int) string {
+		return saysMiaDecides
+	},
+	want: []string{"runs"}, votes: []string{"delegate" + byForm, `delegate user::"mia" api`, `approve user::"eve" api`},
+}, {
+	name: "alice delegates, and it is denied", tool: "delegable",
+	asked: func(w *world, id string, _ int) string {
 		w.later(id, func() { w.deny("mia", id, "not today") })
-		return saysMiaDecide
-	}, []string{"is denied: not today"}, []string{"delegate" + byForm, `deny user::"mia" api`}, nil},
-	{"alice could delegate", "delegable", []string{toAll}, says(saysApprove), []string{"runs"}, []string{"approve" + byForm}, []string{toAll}},
-	{"reviewed", "review", []string{toAll}, says(saysYesTo), []string{"runs"}, []string{"approve" + byForm}, []string{toAll}},
-	{"reviewed and changed", "review", []string{toAll}, says(saysYesButTo), []string{"is changed to " + toMia}, nil, nil},
-	{"reviewed and changed, and the changed call is asked about anew", "review", []string{toAll, toMia}, func(_ *world, _ string, round int) string {
-		return []string{saysYesButTo, saysYesToMia}[round]
-	}, []string{"is changed to " + toMia, "runs"}, nil, []string{toMia}},
-	{"nobody need be asked", "free", []string{toAll}, nil, []string{"runs"}, nil, []string{toAll}},
-	{"nobody can be asked", "never", []string{toAll}, nil, []string{"is denied"}, nil, nil},
-}
+		return saysMiaDecides
+	},
+	want: []string{"is denied: not today"}, votes: []string{"delegate" + byForm, `deny user::"mia" api`},
+}, {
+	name: "alice could delegate", tool: "delegable", asked: says(saysApprove),
+	want: []string{"runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "reviewed", tool: "review", asked: says(saysYesTo),
+	want: []string{"runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "reviewed and changed", tool: "review", asked: says(saysYesButTo),
+	want: []string{"is changed to " + toMia},
+}, {
+	name: "reviewed and changed, and the changed call is asked about anew", tool: "review", calls: []string{toAll, toMia},
+	asked: func(_ *world, _ string, round int) string { return []string{saysYesButTo, saysYesToMia}[round] },
+	want:  []string{"is changed to " + toMia, "runs"},
+}, {
+	name: "nobody need be asked", tool: "free", want: []string{"runs"},
+}, {
+	name: "nobody can be asked", tool: "never", want: []string{"is denied"},
+}}
 
 // peopleClient is a client that asks its person.
 type peopleClient struct {
@@ -137,6 +178,9 @@ func TestPeopleOutcomes(t *testing.T) { testOutcomes(t, ourClients()) }
 func testOutcomes(t *testing.T, clients []peopleClient) {
 	for _, c := range clients {
 		for _, o := range peopleOutcomes {
+			if o.rounds && c.era == "legacy" {
+				continue
+			}
 			t.Run(c.name+"-"+c.era+"/"+o.name, func(t *testing.T) {
 				t.Parallel()
 				o.holds(t, c)
@@ -147,8 +191,12 @@ func testOutcomes(t *testing.T, clients []peopleClient) {
 
 func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 	w := newPeople(t, land{})
+	calls := o.calls
+	if calls == nil {
+		calls = []string{toAll}
+	}
 	first, round := "", 0
-	answers := c.run(t, w, o.tool, o.calls, func(params jsontext.Value) string {
+	answers := c.run(t, w, o.tool, calls, func(params jsontext.Value) string {
 		id := w.asks(o.tool)
 		if first == "" {
 			first = id
@@ -159,16 +207,20 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 		round++
 		return o.asked(w, id, round-1)
 	})
+	if len(answers) != len(o.want) {
+		t.Fatalf("%d answers to %d calls", len(answers), len(o.want))
+	}
+	var forwarded []string
 	for n, a := range answers {
 		if got := becomes(a); !strings.HasPrefix(got, o.want[n]) {
 			t.Errorf("call %d %s, want that it %s: %+v", n, got, o.want[n], a)
 		}
+		if o.want[n] == "runs" {
+			forwarded = append(forwarded, calls[n])
+		}
 	}
-	if len(answers) != len(o.want) {
-		t.Errorf("%d answers to %d calls", len(answers), len(o.want))
-	}
-	if got := w.forwarded(o.tool); !slices.EqualFunc(got, o.forwarded, sameJSON) {
-		t.Errorf("the server got %q, want %q", got, o.forwarded)
+	if got := w.forwarded(o.tool); !slices.EqualFunc(got, forwarded, sameJSON) {
+		t.Errorf("the server got %q, want %q", got, forwarded)
 	}
 	if all := w.approvals(o.tool); first == "" && len(all) > 0 {
 		t.Errorf("it is asked about %+v", all)
