@@ -48,9 +48,14 @@ func (s Standing) ApprovedUntil() time.Time { return s.given.until }
 // Ends is when it is of no use any more to go on waiting; zero is never.
 func (s Standing) Ends() time.Time { return s.handle.ends() }
 
-// Approvals are the ids of what is waited for, or was not approved, by which approvers find it,
-// as far as the PDP names them.
-func (s Standing) Approvals() []string { return slices.Clone(s.told.approvals) }
+// Approvals are the ids of what people decide about, or did, by which approvers find it, as far
+// as the PDP names them.
+func (s Standing) Approvals() []string {
+	if s.Approved() {
+		return []string{s.given.id}
+	}
+	return slices.Clone(s.told.approvals)
+}
 
 // Reason is what the person who said no gave as the reason, as far as the PDP says it: one line
 // of their own words, to be shown as such and not to be acted on. It is "" in any other status.

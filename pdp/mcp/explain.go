@@ -44,7 +44,7 @@ type Explanation struct {
 // Question is one message to the PDP.
 type Question struct {
 	Mapping Mapping
-	// Whole reports that all of a call is in it, and for which person it is: then people can be asked for their approval.
+	// Whole reports that it is the gateway's own and all of a call is in it: then people can be asked for their approval.
 	Whole bool
 	API   coaz.API
 	// Path is where it goes at the PDP, and Body is its text, byte for byte.

@@ -135,12 +135,11 @@ func (o *mapJSON) byAnswers(x mcp.Explanation) error {
 	return nil
 }
 
-// unlessWhole says so if nobody can be asked, because people approve a whole call of which it is known for whom it is, and what
-// is trusted of it.
+// unlessWhole says so if nobody can be asked, because people approve whole calls, in the gateway's own words.
 func (a *approvalJSON) unlessWhole(x mcp.Explanation, n int) {
 	if !x.Questions[n].Whole {
-		a.Asked, a.TakesPart = "nobody: the question does not say all of the call and for which person it is, or is not trusted", nil
-		a.Try = "demand the approval where the gateway asks by its own question: leave the mapping, strict and declared: instead out"
+		a.Asked, a.TakesPart = "nobody: a mapping makes the question, or strict leaves the arguments out, and people approve whole calls in the gateway's own words", nil
+		a.Try = "demand the approval of what the gateway asks without a mapping, strict and declared: instead"
 	}
 }
 

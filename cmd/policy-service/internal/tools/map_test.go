@@ -182,7 +182,7 @@ func TestMapVerdicts(t *testing.T) {
 	// Without the arguments in the question nobody's approval is asked for: it would be for any.
 	bare := sound + "mappings:\n  tools/call:\n    evaluation:\n      subject: {type: user, id: alice}\n      action: {name: tool.invoke}\n      resource: {type: tool, id: x}\n      context: {arguments: {amount: 20}}\n"
 	m, text, code, err = mapping(t, bare, "create_ticket", call("create_ticket", `{"amount":7}`, ""), nil)
-	if orFatal(t, err); code != cli.No || m.Missing == nil || !strings.HasPrefix(m.Missing.Asked, "nobody: the question does not say all of the call") {
+	if orFatal(t, err); code != cli.No || m.Missing == nil || !strings.HasPrefix(m.Missing.Asked, "nobody: a mapping makes the question") {
 		t.Errorf("exit %d\n%s", code, text)
 	}
 	// The declared question is denied: the message is, whatever the other says.

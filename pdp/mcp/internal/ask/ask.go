@@ -9,6 +9,11 @@
 // write is trusted. What a server declares can narrow, and never widen: it is asked besides, and both must be permitted,
 // unless [Instead] says that it is asked alone.
 //
+// A call that lacks nothing but a person's yes is refused with a [Wanted], by which people are asked. What they say comes
+// back as [Answered] with the same call, and is no permit: all questions are asked again, the last one with it, and the PDP
+// decides. People approve nothing but a whole call, in our own words: mappings, and the letter of the binding, have nobody
+// asked.
+//
 // The package forwards nothing and keeps nothing about anybody. There is no way from an error to a permit.
 package ask
 

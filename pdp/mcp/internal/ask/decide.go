@@ -127,16 +127,16 @@ func (a *Asker) handlers(p *Permit) obligations.Handlers {
 
 // refusalOf says why the answers to questions are no permit: question denied of the plan is the one that was denied.
 func (a *Asker) refusalOf(w refuser, op *Operation, plan Plan, denied int, e authzenclient.Enforcement) *Refusal {
+	last, ok := plan.last()
+	trusted := denied == plan.Len()-1 // what a server declares nobody can approve
+	if trusted && op.Answered.given() {
+		return w.unused(op.Answered, e)
+	}
 	if r := w.failure(e.Err()); r != nil {
 		return r
 	}
 	d := e.Decision()
-	last, ok := plan.last()
-	trusted := denied == plan.Len()-1 // what a server declares nobody can approve
-	switch {
-	case trusted && op.Answered.given():
-		return w.unused(op.Answered, e)
-	case !trusted || !last.whole || d.Reason() != string(evaluation.ApprovalRequired):
+	if !trusted || !last.whole || d.Reason() != string(evaluation.ApprovalRequired) {
 		return w.denial(d.ReasonUser(), e.String())
 	}
 	wanted := a.wanted(w, plan.pdp, op, last)

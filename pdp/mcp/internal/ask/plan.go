@@ -36,7 +36,6 @@ func (a *Asker) standard(method string) Source {
 type Plan struct {
 	of        *Asker
 	method    string
-	person    string
 	pdp       *authzenclient.Client
 	questions []question
 }
@@ -56,7 +55,7 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 	if op.Principal == nil {
 		return Plan{}, w.unavailable(0, "nobody knows for whom the request is")
 	}
-	p := Plan{of: a, method: op.Method, person: op.Principal.Person, pdp: a.PDP(op.Principal)}
+	p := Plan{of: a, method: op.Method, pdp: a.PDP(op.Principal)}
 	if p.pdp == nil {
 		return p, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
 	}
@@ -71,7 +70,7 @@ func (p Plan) Len() int { return len(p.questions) }
 // Source is what question n is made by.
 func (p Plan) Source(n int) Source { return p.questions[n].source }
 
-// Whole reports whether all of a call is in question n, and for which person it is, so that people can approve the very call.
+// Whole reports whether question n is our own and all of a call is in it, so that people can approve the very call.
 func (p Plan) Whole(n int) bool {
 	_, ok := p.last()
 	return ok && n == len(p.questions)-1
@@ -83,7 +82,7 @@ func (p Plan) last() (q question, ok bool) {
 		return q, false
 	}
 	q = p.questions[len(p.questions)-1]
-	return q, q.approvable(p.person)
+	return q, q.approvable()
 }
 
 // Pose asks question n as [Asker.Ask] does, and does nothing about the answers.

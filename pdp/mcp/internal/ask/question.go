@@ -20,15 +20,9 @@ type question struct {
 	api  coaz.API
 }
 
-// approvable reports whether people can approve what the question is about. It must say for which person it is: otherwise
-// the PDP could not know who takes part, and so must not decide.
-func (q question) approvable(person string) bool {
-	if !q.whole || q.body != nil || len(q.requests) != 1 {
-		return false
-	}
-	said, _ := q.requests[0].Context.Get("person")
-	return said.Text() == person
-}
+// approvable reports whether people can approve what the question is about: one request that we make, which says for which
+// person it is. What a mapping writes need not say that, and the PDP could not know who takes part, and so must not decide.
+func (q question) approvable() bool { return q.whole && q.body == nil && len(q.requests) == 1 }
 
 // answered asks with people's word, which is about this question: see [Plan.answerable].
 func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types []string, by Answered) authzenclient.Undischarged {
@@ -182,8 +176,8 @@ func (a *Asker) operatorQuestions(op *Operation, params *parameters, m *coaz.Map
 	return questions, nil
 }
 
-// bindingQuestions are the binding's. By its letter nothing is added; otherwise the arguments of a call are, and for which
-// person it is, which only the PDP sees.
+// bindingQuestions are the binding's. By its letter nothing is added; otherwise the arguments of a call are, the digest of its
+// tool, and for which person it is, which only the PDP sees.
 func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question, error) {
 	if m, verdict := a.binding.Default(op.Method); a.o.Strict && verdict == coaz.Mapped {
 		all, err := params.whole()
@@ -210,6 +204,12 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 			if given {
 				requests[n].Context = requests[n].Context.With("arguments", arguments)
 			}
+			// Nobody approves what the tool may become.
+			digest, err := evaluation.Text(op.Tool.Digest)
+			if err != nil {
+				return nil, err
+			}
+			requests[n].Resource.Properties = requests[n].Resource.Properties.With("digest", digest)
 		}
 		if op.Principal.Person != "" {
 			person, err := evaluation.Text(op.Principal.Person)

@@ -189,7 +189,7 @@ func (w refuser) failure(err error) *Refusal {
 	switch {
 	case !errors.As(err, &e), e.Kind == authzenclient.Obligated:
 		return nil
-	case e.Kind == authzenclient.NotApproved:
+	case over(e):
 		return w.denial("", e.Error())
 	case aboutQuestion(e):
 		return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), "COAZ mapping error: the authorization service does not take the question", data{}, e.Error())

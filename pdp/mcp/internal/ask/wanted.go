@@ -71,9 +71,8 @@ func (w *Wanted) Required(s authzenclient.Standing) *Refusal {
 
 // Denied refuses the call for good: people were asked, and it is over without their yes.
 func (w *Wanted) Denied(s authzenclient.Standing) *Refusal {
-	var e *authzenclient.Error
-	if errors.As(s.Err(), &e) && e.Kind != authzenclient.NotApproved {
-		return w.Failed(e)
+	if err := s.Err(); err != nil && !over(err) {
+		return w.Failed(err)
 	}
 	return w.refuse.over(idOf(s), whyNot(s), s.String())
 }
@@ -98,7 +97,7 @@ func idOf(s authzenclient.Standing) string {
 func whyNot(s authzenclient.Standing) string {
 	switch s.Status() {
 	case "denied":
-		return cmp.Or(s.Reason(), "a person said no")
+		return cmp.Or(line(s.Reason(), mostReason), "a person said no")
 	case "expired":
 		return "nobody decided in time"
 	case "cancelled":
@@ -120,24 +119,44 @@ type authorization struct {
 
 // unused is why a use of an approval, or what goes on from one, is no permit.
 func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
+	if over(e.Err()) {
+		return w.over(by.id(), "the approval has ended", e.String())
+	}
+	if r := w.failure(e.Err()); r != nil {
+		return r
+	}
 	d := e.Decision()
 	next, after := e.Next()
-	switch {
+	switch reason := evaluation.Reason(d.Reason()); {
 	case next == evaluation.NextRetry: // it is about to count
 		return w.unavailable(after, e.String())
-	case by.Continues != nil:
-	case next == evaluation.NextRequest && d.Reason() == string(evaluation.ApprovalExpired):
-		return w.spent(idOf(*by.Standing), e.String())
-	case d.Reason() == string(evaluation.ApprovalRevoked):
-		return w.over(idOf(*by.Standing), "an approver took it back", e.String())
+	case reason == evaluation.ApprovalRevoked:
+		return w.over(by.id(), "an approver took it back", e.String())
+	case reason == evaluation.ApprovalExpired && by.Standing != nil && next == evaluation.NextRequest:
+		return w.spent(by.id(), e.String())
+	case reason == evaluation.ApprovalExpired:
+		return w.over(by.id(), "the approval has ended", e.String())
 	}
 	return w.denial(d.ReasonUser(), e.String())
+}
+
+// id is that of what people approved, "" if it is not known.
+func (a Answered) id() string {
+	if a.Standing == nil {
+		return ""
+	}
+	return idOf(*a.Standing)
+}
+
+// over reports whether nothing can come of people's word any more.
+func over(err error) bool {
+	var e *authzenclient.Error
+	return errors.As(err, &e) && e.Kind == authzenclient.NotApproved
 }
 
 // over is that a call that people were asked about will not happen.
 func (w refuser) over(id, reason, why string) *Refusal {
 	code, _ := w.forGood()
-	reason = cmp.Or(line(reason, mostReason), "the approval cannot be used")
 	r := w.refuse(Denied, code, "Authorization denied", data{Type: authorizationDenied, Authorization: id, Reason: reason}, why)
 	r.Status = w.status
 	return r

@@ -1,0 +1,392 @@
+package ask_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// From the deny to the call that goes on twice, each question is the PDP's to answer, and each yes is for one call.
+func TestApprovedCall(t *testing.T) {
+	o := people(t)
+	op := o.call(alice(t), o.a, `{"target":"production","n":null}`)
+	w, s := o.files(op)
+	id, task := s.Approvals()[0], s.Handle().TaskID()
+	if !s.Pending() || id == "" || id == task {
+		t.Fatalf("%v, %q", s, id)
+	}
+	want := `{"code":-32001,"message":"Authorization required","data":{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"send the call again",` +
+		`"authorizationRequest":{"id":"` + id + `","tool":"shown__a","arguments":{"target":"production","n":null},"requester":"orchestrator",` +
+		`"reason":"a person must approve this call","expiresAt":"` + o.Now().Add(10*time.Minute).Format(time.RFC3339) + `"}}}`
+	if got := w.Required(s); string(got.Failure(rpc.IntID(1)).Error) != want || got.Kind != ask.Denied || got.Wanted != nil {
+		t.Errorf("got  %s\nwant %s", got.Failure(rpc.IntID(1)).Error, want)
+	}
+	// An equal call joins, and so does another gateway; with other members in another order it is equal.
+	if _, other := o.files(o.call(alice(t), o.a, `{"n":null,"target":"\u0070roduction"}`)); other.Handle().TaskID() != task {
+		t.Errorf("%s does not join %s", other.Handle().TaskID(), task)
+	}
+	if _, other := o.files(o.call(alice(t), o.a, `{"target":"production"}`)); other.Handle().TaskID() == task {
+		t.Error("another call joins") // null is not absent
+	}
+	o.says("approve", s)
+	// The state that a client keeps is the task alone; the repetition says the call.
+	repeated, refusal := o.Wanted(t.Context(), op)
+	if refusal != nil {
+		t.Fatal(refusal)
+	}
+	if _, refusal := repeated.Ask(t.Context()); refusal == nil || refusal.Kind != ask.Unavailable {
+		t.Errorf("of a repetition people are asked by what nobody denied: %+v", refusal)
+	}
+	h, err := repeated.Again(moved(t, s))
+	o.must(err)
+	s, err = repeated.PDP().Look(t.Context(), h, 0)
+	o.must(err)
+	if !s.Approved() || s.Approvals()[0] != id {
+		t.Fatalf("%v, %v", s, s.Approvals())
+	}
+	if _, again := o.files(op); !again.Approved() || again.Handle().TaskID() != task {
+		t.Errorf("an equal call does not find the approval: %v", again)
+	}
+	o.taken()
+	op.Answered.Standing = &s
+	permit := o.permit(op)
+	if bodies := o.taken(); len(bodies) != 1 || !strings.Contains(bodies[0], `"approval":{"id":"`+id) || !strings.Contains(bodies[0], `"target":"production"`) {
+		t.Errorf("asked %q", bodies)
+	}
+	for round := range 3 {
+		op = goesOn(t, permit, op)
+		if permit = o.permit(op); !strings.Contains(o.taken()[0], `"continues":{"decision":"`) {
+			t.Errorf("round %d", round)
+		}
+		if o.forwards(op) {
+			t.Errorf("round %d goes on twice", round)
+		}
+		o.taken()
+	}
+	plain := o.call(alice(t), o.a, `{"free":1}`)
+	if _, ok := o.permit(plain).Continuation(); ok {
+		t.Error("a permit that rests on no approval goes on")
+	}
+	if _, ok := (&ask.Permit{}).Continuation(); ok {
+		t.Error("the zero permit goes on")
+	}
+}
+
+// moved is the task of s, after it was written and read.
+func moved(t *testing.T, s authzenclient.Standing) (task authzenclient.Task) {
+	t.Helper()
+	kept, _ := s.Handle().Task()
+	text, err := json.Marshal(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &task); err != nil {
+		t.Fatal(err)
+	}
+	return task
+}
+
+// Of people's no, and of every other end, the client learns by the code of its era, and the reason is one line of data.
+func TestApprovedNot(t *testing.T) {
+	for _, mode := range []ask.Errors{ask.ErrorsCOAZ, ask.ErrorsSEP, ask.ErrorsMCPX} {
+		o := people(t, func(options *ask.Options) { options.Errors, options.DenyStatus = mode, 403 })
+		for name, test := range map[string]struct {
+			ends   func(w *ask.Wanted, s authzenclient.Standing)
+			reason string
+		}{
+			"denied": {func(_ *ask.Wanted, s authzenclient.Standing) { o.says("deny", s) }, "not on a Sunday"},
+			"no reason": {func(_ *ask.Wanted, s authzenclient.Standing) {
+				o.does("decision", `{"decision":"deny","reason":"\u202e \u200b"}`, s)
+			}, "a person said no"},
+			"expired":   {func(*ask.Wanted, authzenclient.Standing) { o.Advance(10 * time.Minute) }, "nobody decided in time"},
+			"cancelled": {func(w *ask.Wanted, s authzenclient.Standing) { o.must(w.PDP().Cancel(t.Context(), s.Handle())) }, "whoever asked no longer wants it"},
+		} {
+			for _, e := range []era.Era{era.Legacy, era.Modern} {
+				op := o.call(alice(t), o.a, `{"case":"`+name+" "+e.String()+`"}`)
+				op.Era = e
+				w, s := o.files(op)
+				id := s.Approvals()[0]
+				test.ends(w, s)
+				for until := time.Now().Add(20 * time.Second); s.Pending() && time.Now().Before(until); s = o.look(w, s) { // what time does is not done at once
+				}
+				got := w.Denied(s)
+				d := told(t, got)
+				code := map[ask.Errors]int{ask.ErrorsSEP: -32401, ask.ErrorsMCPX: -32002}[mode]
+				if code == 0 || mode == ask.ErrorsMCPX && e == era.Modern {
+					code = -32001
+				}
+				if got.Code != code || got.Message != "Authorization denied" || got.Status != 403 || got.Kind != ask.Denied {
+					t.Errorf("%s, %s, %s: %d %s, status %d", mode, name, e, got.Code, got.Message, got.Status)
+				}
+				if d.Type != "authorization_denied" || d.Reason != test.reason || d.AuthorizationID != id || d.Suggestion != "" {
+					t.Errorf("%s, %s, %s: %+v, want the reason %q and the id %s", mode, name, e, d, test.reason, id)
+				}
+				op.Answered.Standing = &s
+				if o.taken(); o.forwards(op) || len(o.taken()) != 0 {
+					t.Errorf("%s, %s: it is asked about as approved", mode, name)
+				}
+			}
+		}
+	}
+}
+
+// What people cannot be asked about has no Wanted, and no word of theirs counts for it: nothing is asked then.
+func TestApprovedNobody(t *testing.T) {
+	declared := func(action string) string {
+		return `{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"` + action + `"},"resource":{"type":"public","id":"1"},"context":{"arguments":"$params.arguments"}}}`
+	}
+	coaz := func(o *ask.Options) { o.Ask = ask.COAZ }
+	operator := func(context string) func(*ask.Options) {
+		return func(o *ask.Options) {
+			o.Mappings = mapped(t, map[string]string{"tools/call": `{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"own"},"resource":{"type":"tool","id":"x"},"context":` + context + `}}`})
+		}
+	}
+	person := `"person":"` + evaluation.PersonOf("https://idp.example.com", "alice") + `"`
+	for name, test := range map[string]struct {
+		set   func(*ask.Options)
+		tool  string
+		asked bool
+	}{
+		"ours":                   {func(*ask.Options) {}, plainTool, true},
+		"by the tool's name":     {func(o *ask.Options) { o.Ask = ask.ToolInvoke }, plainTool, true},
+		"the binding's":          {coaz, plainTool, true},
+		"by its letter":          {func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true }, plainTool, false},
+		"declared, beside":       {func(*ask.Options) {}, declares("a", declared("read")), true},
+		"declared alone":         {func(o *ask.Options) { o.Declared = ask.Instead }, declares("a", declared("asks")), false},
+		"declared wants it":      {func(*ask.Options) {}, declares("a", declared("asks")), false},
+		"operator, whole":        {operator(`{"arguments":"$params.arguments",` + person + `}`), plainTool, false},
+		"operator, nobody":       {operator(`{"arguments":"$params.arguments"}`), plainTool, false},
+		"operator, no arguments": {operator(`{` + person + `}`), plainTool, false},
+	} {
+		o := people(t, test.set)
+		op := o.call(alice(t), o.tool(test.tool, nil), `{"n":1}`)
+		got, refusal := o.outcome(op)
+		if refusal == nil || (refusal.Wanted != nil) != test.asked {
+			t.Errorf("%s: %s", name, got)
+			continue
+		}
+		if strings.Contains(got, `"id"`) {
+			t.Errorf("%s has an id that nobody filed: %s", name, got)
+		}
+		plan, _ := o.Plan(t.Context(), op)
+		wanted, none := o.Wanted(t.Context(), op)
+		whole := name != "declared wants it" && test.asked || name == "declared wants it" // the trusted question would be
+		if plan.Whole(plan.Len()-1) != whole || (wanted != nil) != whole || (none == nil) != whole {
+			t.Errorf("%s: whole %v, %v, %v", name, plan.Whole(plan.Len()-1), wanted, none)
+		}
+		if o.taken(); whole {
+			continue
+		}
+		other := people(t) // whose approval is good, if it were for this
+		approved := other.approved(other.call(alice(t), other.a, `{"n":1}`))
+		op.Answered = approved.Answered
+		if o.forwards(op) || len(o.taken()) != 0 {
+			t.Errorf("%s: asked with an approval", name)
+		}
+		op.Answered = goesOn(t, other.permit(approved), op).Answered
+		if o.forwards(op) || len(o.taken()) != 0 {
+			t.Errorf("%s: asked as the next round", name)
+		}
+	}
+	o := people(t)
+	approved := o.approved(o.call(alice(t), o.a, `{}`))
+	after := goesOn(t, o.permit(o.approved(o.call(alice(t), o.a, `{"n":1}`))), approved)
+	both := approved
+	both.Answered.Continues = after.Answered.Continues
+	zero, none := approved, approved
+	zero.Answered = ask.Answered{Standing: &authzenclient.Standing{}}
+	none.Answered = ask.Answered{Continues: &authzenclient.Continuation{}}
+	ping := request(alice(t), "ping", `{}`)
+	ping.Answered = approved.Answered
+	list := request(alice(t), "resources/read", `{"uri":"x"}`)
+	list.Answered = approved.Answered
+	o.taken()
+	for name, op := range map[string]ask.Operation{"both": both, "zero": zero, "zero round": none, "nothing is asked": ping, "no call": list} {
+		if o.forwards(op) || len(o.taken()) != 0 {
+			t.Errorf("%s is asked", name)
+		}
+	}
+	if !o.forwards(approved) {
+		t.Error("the approval is lost")
+	}
+}
+
+// An approval is for one call of one principal, one tool and its definition, and once. What does not count spends nothing.
+func TestApprovedOther(t *testing.T) {
+	for _, form := range []ask.Ask{ask.ToolInvoke, ask.COAZ} {
+		o := people(t, func(options *ask.Options) { options.Ask = form })
+		agent := alice(t)
+		agent.Client, agent.Agent.ID = "other", "other"
+		agent.Claims = agent.Claims.With("client_id", text1(t, "other"))
+		person := alice(t)
+		person.Person = evaluation.PersonOf("https://idp.example.com", "bob")
+		good := o.approved(o.call(alice(t), o.a, `{"to":"x"}`))
+		for name, op := range map[string]ask.Operation{
+			"arguments":  o.call(alice(t), o.a, `{"to":"y"}`),
+			"none":       o.call(alice(t), o.a, ``),
+			"more":       o.call(alice(t), o.a, `{"to":"x","b":null}`),
+			"agent":      o.call(agent, o.a, `{"to":"x"}`),
+			"person":     o.call(person, o.a, `{"to":"x"}`),
+			"definition": o.call(alice(t), o.tool(`{"name":"a","description":"Now it deletes.","inputSchema":{}}`, nil), `{"to":"x"}`),
+		} {
+			op.Answered = good.Answered
+			got, refusal := o.outcome(op)
+			if refusal == nil || refusal.Wanted != nil || refusal.Kind != ask.Denied {
+				t.Errorf("%s, another %s: %s", form, name, got)
+			}
+		}
+		if !o.forwards(good) {
+			t.Errorf("%s: the approval is lost", form)
+		}
+		_, refusal := o.outcome(good)
+		if d := told(t, refusal); refusal.Code != -32001 || d.Suggestion != "send the call again" || refusal.Wanted != nil || d.AuthorizationID == "" {
+			t.Errorf("used up by an equal call: %+v", d)
+		}
+		// Sent again, people are asked anew.
+		plain := good
+		plain.Answered = ask.Answered{}
+		if _, s := o.files(plain); !s.Pending() {
+			t.Errorf("sent again: %v", s)
+		}
+	}
+}
+
+func text1(t *testing.T, s string) evaluation.Value {
+	t.Helper()
+	v, err := evaluation.Text(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// What ends between a person's yes and the use is refused for what it is.
+func TestApprovedThenNot(t *testing.T) {
+	o := people(t)
+	ready := func(arguments string) ask.Operation { return o.approved(o.call(alice(t), o.a, arguments)) }
+	refused := func(name string, op ask.Operation, code int, typ, reason, suggestion string) {
+		t.Helper()
+		got, refusal := o.outcome(op)
+		if refusal == nil {
+			t.Fatalf("%s: %s", name, got)
+		}
+		if d := told(t, refusal); refusal.Code != code || refusal.Wanted != nil || d.Type != typ || d.Reason != reason || d.Suggestion != suggestion {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	revoked := ready(`{"n":"revoked"}`)
+	o.does("revoke", `{"reason":"changed my mind"}`, *revoked.Answered.Standing)
+	refused("revoked", revoked, -32001, "authorization_denied", "an approver took it back", "")
+
+	used := ready(`{"n":"revoked between rounds"}`)
+	next := goesOn(t, o.permit(used), used)
+	refused("used up", used, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, or its time is up", "send the call again")
+	o.Advance(15 * time.Minute)
+	refused("too late to go on", next, -32001, "authorization_denied", "the approval has ended", "")
+
+	ended := ready(`{"n":"ended"}`)
+	o.Advance(5 * time.Minute)
+	refused("its time is up", ended, -32001, "authorization_denied", "the approval has ended", "")
+
+	// The policies that decide are those of now: here the tool says meanwhile that it is another.
+	frozen := ready(`{"n":"frozen"}`)
+	op := o.call(alice(t), o.a, `{"n":"frozen","frozen":1}`)
+	op.Answered = frozen.Answered
+	refused("denied by policy", op, -32001, "tool_call_blocked", "frozen", "")
+}
+
+// If the declared question denies, the approval is not used, and it is still there when it permits.
+func TestApprovedDeclaredFirst(t *testing.T) {
+	o := people(t)
+	declared := func(action string) ask.Operation {
+		return o.call(alice(t), o.tool(declares("a", `{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"$params.arguments.action"},"resource":{"type":"public","id":"1"}}}`), nil), `{"action":"`+action+`"}`)
+	}
+	op := o.approved(declared("read"))
+	never := declared("never")
+	never.Answered = op.Answered
+	o.taken()
+	if got, refusal := o.outcome(never); refusal == nil || !strings.Contains(got, "that one never") {
+		t.Errorf("%s", got)
+	}
+	if bodies := o.taken(); len(bodies) != 1 || strings.Contains(bodies[0], `"approval"`) {
+		t.Errorf("asked %q", bodies)
+	}
+	if !o.forwards(op) {
+		t.Error("the approval is lost")
+	}
+	if bodies := o.taken(); len(bodies) != 2 || strings.Contains(bodies[0], `"approval"`) || !strings.Contains(bodies[1], `"approval"`) {
+		t.Errorf("asked %q", bodies)
+	}
+}
+
+// What the PDP obliges to is owed also where people have approved.
+func TestApprovedOwes(t *testing.T) {
+	o := people(t)
+	op := o.approved(o.call(alice(t), o.a, `{"masked":1}`))
+	p := o.permit(op)
+	got, refusal := p.Result(result(`{"structuredContent":{"ssn":"123-45-6789","a":1}}`))
+	if refusal != nil || string(got.Result) != `{"structuredContent":{"a":1}}` {
+		t.Errorf("%s, %+v", got.Result, refusal)
+	}
+	p.Done(t.Context())
+	if next := o.permit(goesOn(t, p, op)); next.Passes(rpc.Message{Method: "notifications/message"}) {
+		t.Error("the next round owes nothing")
+	}
+	if lines := o.records("receipt"); len(lines) != 1 {
+		t.Errorf("%d receipts", len(lines))
+	}
+}
+
+// If the PDP is away the call is refused for now, and the approval is there when it is back. If an answer is lost, the
+// approval may be used: nothing is asked again, and nothing is forwarded.
+func TestApprovedAway(t *testing.T) {
+	o := people(t)
+	op := o.approved(o.call(alice(t), o.a, `{}`))
+	w, s := o.files(o.call(alice(t), o.a, `{"n":1}`))
+	away := func(name string, refusal *ask.Refusal) {
+		t.Helper()
+		if d := told(t, refusal); refusal.Code != -32603 || refusal.Kind != ask.Unavailable || d.RetryAfter < 1 || d.Suggestion != "retry after" {
+			t.Errorf("%s: %+v, %s", name, d, refusal.Message)
+		}
+	}
+	back := o.meanwhile(func(*http.Request, func() (*http.Response, error)) (*http.Response, error) { return nil, errCut })
+	_, refusal := o.outcome(op)
+	away("use", refusal)
+	_, err := w.PDP().Look(t.Context(), s.Handle(), 0)
+	away("look", w.Failed(err))
+	_, refusal = w.Ask(t.Context())
+	away("ask", refusal)
+	back()
+	if !o.forwards(op) {
+		t.Error("the approval is lost")
+	}
+	op = o.approved(o.call(alice(t), o.a, `{"n":2}`))
+	lost := 0
+	back = o.meanwhile(func(r *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+		answer, err := send()
+		if err != nil || !decides(r) {
+			return answer, err
+		}
+		if lost++; !strings.Contains(read(t, answer), `"decision":true`) {
+			t.Error("the PDP denies, so nothing is lost")
+		}
+		return nil, errCut
+	})
+	_, refusal = o.outcome(op)
+	away("lost", refusal)
+	if back(); lost != 1 {
+		t.Errorf("it was sent %d times", lost)
+	}
+	if o.forwards(op) {
+		t.Error("an approval counts twice")
+	}
+}
