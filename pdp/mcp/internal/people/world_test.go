@@ -3,6 +3,7 @@ package people_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -38,27 +39,34 @@ type office struct {
 	mu     sync.Mutex
 	before func(http.ResponseWriter, *http.Request) bool // answers in place of the PDP, if it says so
 	asked  map[string]int
-	open   map[string]int // how many are asked now
+	open   map[string]int // how many are asked now, as the clients see it
 	most   map[string]int // how many were asked at a time
+	waits  int            // how many watches wait for changes
+	begins int            // how many watches began
 }
+
+// askedFor is how long people are asked.
+const askedFor = 24 * time.Hour
 
 var officeFiles = map[string]string{
 	"a.cedar": `@id("ask") @obligation("ask") permit(principal, action == Action::"push", resource);
-@id("mia") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,
-	"obligations.yaml":     `ask: {type: approval_required, properties: {template: owner, timeout: 1h, valid_for: 1h}}`,
+@id("both") @obligation("both") permit(principal, action == Action::"merge", resource);
+@id("mia") permit(principal in group::"leads", action == Action::"approval.decide", resource is Approval);`,
+	"obligations.yaml": `ask: {type: approval_required, properties: {template: owner, timeout: 24h, valid_for: 24h}}
+both: {type: approval_required, properties: {template: owner, timeout: 24h, valid_for: 24h, quorum: 2}}`,
 	"tenants/acme/a.cedar": `@id("acme") permit(principal, action == Action::"read", resource);`,
-	"entities/e.json":      `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[]}]`,
+	"entities/e.json":      `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"group","id":"leads"}]},{"uid":{"type":"user","id":"ann"},"attrs":{},"parents":[{"type":"group","id":"leads"}]}]`,
 }
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	o := &office{t: t, data: t.TempDir(), key: map[string]string{}, clock: clock.At(pdptest.Now), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
+	o := &office{t: t, data: t.TempDir(), key: map[string]string{}, clock: clock.At(time.Now()), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
 	keys, err := auth.OpenKeys(o.data)
 	o.must(err)
-	for name, permissions := range map[string][]auth.Permission{"gateway": {auth.Decide, auth.Request}, "mia": {auth.Approve}} {
+	for name, permissions := range map[string][]auth.Permission{"gateway": {auth.Decide, auth.Request}, "mia": {auth.Approve}, "ann": {auth.Approve}} {
 		spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
-		if name == "mia" {
-			spec.Principal, err = auth.ParsePrincipal(`user::"mia"`)
+		if name != "gateway" {
+			spec.Principal, err = auth.ParsePrincipal(`user::"` + name + `"`)
 			o.must(err)
 		}
 		o.key[name], err = keys.Add(spec)
@@ -96,14 +104,19 @@ func (o *office) proxy() http.Handler {
 		kind := kindOf(r)
 		o.mu.Lock()
 		o.asked[kind]++
-		o.open[kind]++
-		o.most[kind] = max(o.most[kind], o.open[kind])
+		waits := 0
+		if kind == "watch" && r.URL.Query().Get("wait") != "" {
+			waits = 1
+		}
+		if o.waits += waits; kind == "watch" && r.URL.Query().Get("after") == "" {
+			o.begins++
+		}
 		before := o.before
 		o.mu.Unlock()
 		defer func() {
 			o.mu.Lock()
 			defer o.mu.Unlock()
-			o.open[kind]--
+			o.waits -= waits
 		}()
 		if before == nil || !before(w, r) {
 			p.ServeHTTP(w, r)
@@ -111,12 +124,47 @@ func (o *office) proxy() http.Handler {
 	})
 }
 
+// counting counts what is asked at a time: from the question until its answer was read.
+type counting struct {
+	o    *office
+	next http.RoundTripper
+}
+
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	kind := kindOf(r)
+	c.add(kind, 1)
+	answer, err := c.next.RoundTrip(r)
+	if err != nil {
+		c.add(kind, -1)
+		return nil, err
+	}
+	answer.Body = closing{answer.Body, sync.OnceFunc(func() { c.add(kind, -1) })}
+	return answer, nil
+}
+
+func (c counting) add(kind string, n int) {
+	c.o.mu.Lock()
+	defer c.o.mu.Unlock()
+	c.o.open[kind] += n
+	c.o.most[kind] = max(c.o.most[kind], c.o.open[kind])
+}
+
+type closing struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (c closing) Close() error {
+	defer c.closed()
+	return c.ReadCloser.Close()
+}
+
 // kindOf is what is asked: to "watch", to "look", or something else.
 func kindOf(r *http.Request) string {
 	switch path := strings.TrimPrefix(r.URL.Path, "/tenants/acme"); {
 	case r.Method == http.MethodGet && path == "/access/v1/requests":
 		return "watch"
-	case r.Method == http.MethodGet && strings.HasPrefix(path, "/access/v1/requests/"):
+	case r.Method == http.MethodGet && strings.HasPrefix(path, "/access/v1/requests/") && !strings.HasSuffix(path, "/schema"):
 		return "look"
 	}
 	return r.Method + " " + r.URL.Path
@@ -155,7 +203,11 @@ func (o *office) stop() {
 
 func (o *office) client(options ...authzenclient.Option) *authzenclient.Client {
 	o.t.Helper()
-	c, err := authzenclient.New(o.url, append([]authzenclient.Option{authzenclient.WithKey(o.key["gateway"]), authzenclient.WithRetries(0)}, options...)...)
+	transport := &http.Transport{}
+	o.t.Cleanup(transport.CloseIdleConnections)
+	c, err := authzenclient.New(o.url, append([]authzenclient.Option{
+		authzenclient.WithKey(o.key["gateway"]), authzenclient.WithRetries(0), authzenclient.WithHTTPClient(&http.Client{Transport: counting{o, transport}}),
+	}, options...)...)
 	o.must(err)
 	return c
 }
@@ -166,16 +218,49 @@ func (o *office) desk() *people.Desk {
 	return d
 }
 
-// asks has people asked for a push.
-func (o *office) asks(c *authzenclient.Client, n int, options ...authzenclient.ApprovalOption) authzenclient.Standing {
+// asks has people asked for a push, and joins who has asked for the same before.
+func (o *office) asks(c *authzenclient.Client, n int) authzenclient.Standing {
 	o.t.Helper()
-	q := evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "noah"}, Action: evaluation.Action{Name: "push"}, Resource: evaluation.Entity{Type: "repo", ID: fmt.Sprint(n)}}
-	s, err := c.Ask(o.t.Context(), c.Enforce(o.t.Context(), q, nil), append([]authzenclient.ApprovalOption{authzenclient.JoinEqual()}, options...)...)
+	return o.asksOf(c, "push", n)
+}
+
+func (o *office) asksOf(c *authzenclient.Client, action string, n int) authzenclient.Standing {
+	o.t.Helper()
+	return o.asksBy(c, action, n, authzenclient.JoinEqual())
+}
+
+// asksAnew makes a task of its own of it.
+func (o *office) asksAnew(c *authzenclient.Client, n int) authzenclient.Standing {
+	o.t.Helper()
+	return o.asksBy(c, "push", n)
+}
+
+func (o *office) asksBy(c *authzenclient.Client, action string, n int, options ...authzenclient.ApprovalOption) authzenclient.Standing {
+	o.t.Helper()
+	q := evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "noah"}, Action: evaluation.Action{Name: action}, Resource: evaluation.Entity{Type: "repo", ID: fmt.Sprint(n)}}
+	s, err := c.Ask(o.t.Context(), c.Enforce(o.t.Context(), q, nil), options...)
 	o.must(err)
 	if !s.Pending() {
 		o.t.Fatal(s)
 	}
 	return s
+}
+
+// watched waits until the PDP is asked to wait for changes.
+func (o *office) watched() {
+	o.t.Helper()
+	until(o.t, "there is a watch", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.waits > 0
+	})
+}
+
+// begun is how often a watch has begun.
+func (o *office) begun() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.begins
 }
 
 // post posts as somebody, to the PDP itself.
@@ -184,11 +269,17 @@ func (o *office) post(who, path, body string) pdptest.Response {
 	return o.server.Post(path, body, "Authorization", "Bearer "+o.key[who])
 }
 
-// says has mia say approve, deny or revoke about what a standing is of.
-func (o *office) says(what, approval string) {
+// says has mia say approve or deny.
+func (o *office) says(what string, about authzenclient.Standing) {
 	o.t.Helper()
-	if got := o.post("mia", "/v1/approvals/"+approval+"/decision", `{"decision":"`+what+`","reason":"because"}`); got.Status != http.StatusOK {
-		o.t.Fatalf("%s: %d %s", what, got.Status, got.Body)
+	o.saysAs("mia", what, about)
+}
+
+func (o *office) saysAs(who, what string, about authzenclient.Standing) {
+	o.t.Helper()
+	path := "/v1/approvals/" + about.Approvals()[0] + "/decision"
+	if got := o.post(who, path, `{"decision":"`+what+`","reason":"because"}`); got.Status != http.StatusOK {
+		o.t.Errorf("%s says %s: %d %s", who, what, got.Status, got.Body)
 	}
 }
 
