@@ -401,15 +401,6 @@ func (w *world) sdkClient(era string, o sdk.ClientOptions) *sdk.ClientSession {
 	return session
 }
 
-// withToken sends a token with each request.
-type withToken string
-
-func (token withToken) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(token))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
 // testPeople has clients of others do the same, each in its era.
 func testPeople(t *testing.T, others *mcptest.Others) {
 	var all []peopleClient

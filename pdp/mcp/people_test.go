@@ -178,14 +178,6 @@ func (w *world) addKey(s *siege, name, principal string, permissions ...auth.Per
 	orFail(s.t, err)
 }
 
-// revokeKey takes a key of the PDP away.
-func (w *world) revokeKey(name string) {
-	w.t.Helper()
-	keys, err := auth.OpenKeys(w.data)
-	orFail(w.t, err)
-	orFail(w.t, keys.Revoke(name))
-}
-
 // api sends a request to the PDP by somebody's key.
 func (w *world) api(who, method, path, body string, headers ...string) pdptest.Response {
 	w.t.Helper()
