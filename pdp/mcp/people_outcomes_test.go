@@ -97,7 +97,7 @@ var peopleOutcomes = []peopleOutcome{{
 		w.revoke("noah", id)
 		return saysYes
 	},
-	want: []string{"is denied: the approval has ended"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+	want: []string{"is denied: the approval does not count any more"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "two approve, alice last", tool: "pair",
 	asked: func(w *world, id string, _ int) string {
