@@ -266,8 +266,8 @@ func becomes(a mcptest.Answer) string {
 	return "is lost"
 }
 
-// answerOf is what a client of ours sees of a call.
-func answerOf(got echo) (a mcptest.Answer) {
+// seenIn is what a client of ours sees of a call.
+func seenIn(got echo) (a mcptest.Answer) {
 	if a.Result = got.result; got.fault != nil {
 		a.Code, a.Message, a.Data = got.fault.Code, got.fault.Message, got.fault.Data
 	}
@@ -280,10 +280,10 @@ func rawCalls(era string) func(testing.TB, *world, string, []string, func(jsonte
 		v := w.client(era)
 		for _, arguments := range calls {
 			if asked == nil {
-				all = append(all, answerOf(v.call(tool, arguments)))
+				all = append(all, seenIn(v.call(tool, arguments)))
 				continue
 			}
-			all = append(all, answerOf(v.converse(tool, arguments, asked)))
+			all = append(all, seenIn(v.converse(tool, arguments, asked)))
 		}
 		return all
 	}

@@ -350,7 +350,7 @@ func TestPeopleWhoOpenAPageHaveSaidNothing(t *testing.T) {
 				d := v.dialogue("confirm", toAll)
 				id := w.asks("confirm")
 				d.answer(v, answer)
-				if got := becomes(answerOf(d.end())); got != "waits" || len(w.votes(id)) > 0 || !slices.Equal(w.pending("confirm"), []string{id}) || len(w.forwarded("confirm")) > 0 {
+				if got := becomes(seenIn(d.end())); got != "waits" || len(w.votes(id)) > 0 || !slices.Equal(w.pending("confirm"), []string{id}) || len(w.forwarded("confirm")) > 0 {
 					t.Errorf("the call %s, and people say %q", got, w.votes(id))
 				}
 			})
@@ -447,7 +447,7 @@ func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
 							asked = cmp.Or(elicitationOf(t, params).Mode, form)
 							return saysNothing
 						})
-						if asked != want || becomes(answerOf(got)) != "waits" {
+						if asked != want || becomes(seenIn(got)) != "waits" {
 							t.Errorf("%s, %s: it is shown %q, want %q: %s", era, capabilities, asked, want, got)
 						}
 					})
@@ -476,7 +476,7 @@ func TestPeopleWhoSayNothing(t *testing.T) {
 				} else {
 					got = w.plain(era).call("brief", toAll)
 				}
-				if is := becomes(answerOf(got)); is != "is denied: nobody decided in time" || len(w.forwarded("brief")) > 0 {
+				if is := becomes(seenIn(got)); is != "is denied: nobody decided in time" || len(w.forwarded("brief")) > 0 {
 					t.Errorf("it %s, and the server got %q", is, w.forwarded("brief"))
 				}
 			})
@@ -496,7 +496,7 @@ func TestPeopleTakeBack(t *testing.T) {
 			w.approve("mia", first)
 			w.approve("noah", first)
 			w.revoke("mia", first)
-			if got := becomes(answerOf(v.call("pair", toAll))); got != "waits" {
+			if got := becomes(seenIn(v.call("pair", toAll))); got != "waits" {
 				t.Errorf("it %s", got)
 			}
 			second := w.asks("pair")
