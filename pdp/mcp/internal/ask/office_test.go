@@ -182,7 +182,7 @@ func goesOn(t testing.TB, p *ask.Permit, op ask.Operation) ask.Operation {
 // says is mia about what is asked for.
 func (o *office) says(what string, s authzenclient.Standing) {
 	o.t.Helper()
-	o.does("decision", `{"decision":"`+what+`","reason":"not on a\n Sunday‮"}`, s)
+	o.does("decision", `{"decision":"`+what+`","reason":"not on a\n Sunday\u202e"}`, s)
 }
 
 func (o *office) does(what, body string, s authzenclient.Standing) {
