@@ -43,6 +43,7 @@ second-person: {type: approval_required, properties: {template: second-person, m
 func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	t.Helper()
 	dir := t.TempDir()
+	orFail(t, os.MkdirAll(filepath.Join(dir, "tenants", "acme"), 0o700))
 	for name, text := range insideFiles {
 		orFail(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -57,9 +58,16 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 		defer cancel()
 		orFail(t, pdp.stop(ctx))
 	})
-	client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: pdp.transport}), authzenclient.WithRetries(0))
+	return inside{transport: pdp.transport, log: log}.of(t, "default")
+}
+
+// of is the same PDP as a tenant has it.
+func (p inside) of(t *testing.T, tenant string) inside {
+	t.Helper()
+	client, err := authzenclient.New(mcp.EmbeddedURL, authzenclient.WithTenant(tenant), authzenclient.WithHTTPClient(&http.Client{Transport: p.transport}), authzenclient.WithRetries(0))
 	orFail(t, err)
-	return inside{client, pdp.transport, log}
+	p.Client = client
+	return p
 }
 
 const insideResource = "http://127.0.0.1:8181/mcp"
@@ -241,5 +249,25 @@ func TestEmbeddedPeopleOfIssuers(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), good) {
 		t.Error("the token is in the log")
+	}
+}
+
+// A person is one in the tenant of their issuer, whatever they are called.
+func TestEmbeddedPeopleOfTenants(t *testing.T) {
+	here, there := mcptest.NewIssuer(t, insideResource, time.Now), mcptest.NewIssuer(t, insideResource, time.Now)
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{
+		{Issuer: here.URL, Algorithms: []string{"ES256"}}, {Issuer: there.URL, Algorithms: []string{"ES256"}, Tenant: "acme"},
+	}}}, "")
+	mail, abroad := p.asks(t, "mail", "alice", here.URL, "alice"), p.of(t, "acme").asks(t, "mail", "alice", there.URL, "alice")
+	for approval, other := range map[string]*mcptest.Issuer{mail: there, abroad: here} {
+		if status, refused := p.says(t, approval, other.Token(t, nil), yes); refused != http.StatusNotFound {
+			t.Errorf("%s, %d", status, refused)
+		}
+	}
+	if status, refused := p.says(t, mail, here.Token(t, nil), yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
+	}
+	if status, refused := p.of(t, "acme").says(t, abroad, there.Token(t, nil), yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
 	}
 }
