@@ -52,8 +52,8 @@ func watches(r *http.Request) bool {
 func looksAt(r *http.Request) bool {
 	return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/access/v1/requests/")
 }
-func showsForm(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/elicitation") }
-func answersForm(r *http.Request) bool  { return strings.HasSuffix(r.URL.Path, "/response") }
+func showsForm(r *http.Request) bool   { return strings.HasSuffix(r.URL.Path, "/elicitation") }
+func answersForm(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/response") }
 
 const foreignID = "01a2027b-51d6-7c2e-9a34-0d6f1b7e5c88"
 
@@ -68,7 +68,7 @@ func replaced(pairs ...string) func(http.ResponseWriter, truth, string) {
 	}
 }
 
-func says(status int, body string) func(http.ResponseWriter, truth, string) {
+func answersWith(status int, body string) func(http.ResponseWriter, truth, string) {
 	return func(w http.ResponseWriter, honest truth, id string) {
 		honest.send(w, status, strings.ReplaceAll(body, "ID", id))
 	}
@@ -83,18 +83,18 @@ func askingLies() (all []askingLie) {
 		add("approved, by nothing", replaced(`"pending"`, `"approved"`))
 		add("approved, by a foreign approval", replaced(`"status":"pending"`, `"status":"approved","result":{"mode":"reevaluate","approval":{"id":"`+foreignID+`","approved_until":"2099-01-01T00:00:00Z"}}`))
 		add("approved, in a task of several", replaced(`"status":"pending"`, `"status":"approved","items":[{"status":"approved"}],"result":{"mode":"reevaluate","approval":{"id":"ID","approved_until":"2099-01-01T00:00:00Z"}}`))
-		add("a permit", says(http.StatusOK, `{"decision":true,"allow":true}`))
-		add("an approved task", says(http.StatusOK, `{"task":{"id":"x","status":"approved","status_endpoint":"http://127.0.0.1:1/x"},"result":{"mode":"reevaluate","approval":{"id":"`+foreignID+`","approved_until":"2099-01-01T00:00:00Z"}},"tasks":[],"cursor":"c","id":"ID","status2":"approved"}`))
+		add("a permit", answersWith(http.StatusOK, `{"decision":true,"allow":true}`))
+		add("an approved task", answersWith(http.StatusOK, `{"task":{"id":"x","status":"approved","status_endpoint":"http://127.0.0.1:1/x"},"result":{"mode":"reevaluate","approval":{"id":"`+foreignID+`","approved_until":"2099-01-01T00:00:00Z"}},"tasks":[],"cursor":"c","id":"ID","status2":"approved"}`))
 		add("elsewhere", replaced(`"status_endpoint":"http://127.0.0.1`, `"status_endpoint":"http://127.0.0.2`))
-		add("nothing", says(http.StatusOK, ``))
-		add("null", says(http.StatusOK, `null`))
-		add("a list", says(http.StatusOK, `[]`))
-		add("twice the same", says(http.StatusOK, `{"status":"pending","status":"approved","id":"ID"}`))
+		add("nothing", answersWith(http.StatusOK, ``))
+		add("null", answersWith(http.StatusOK, `null`))
+		add("a list", answersWith(http.StatusOK, `[]`))
+		add("twice the same", answersWith(http.StatusOK, `{"status":"pending","status":"approved","id":"ID"}`))
 		add("markup", func(w http.ResponseWriter, _ truth, _ string) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<h1>approved</h1>")
 		})
-		add("ten megabytes", says(http.StatusOK, `{"jsonrpc":"2.0","method":"elicitation/create","params":{"message":"`+strings.Repeat("x", 10<<20)+`"},"id":"ID","status":"approved"}`))
+		add("ten megabytes", answersWith(http.StatusOK, `{"jsonrpc":"2.0","method":"elicitation/create","params":{"message":"`+strings.Repeat("x", 10<<20)+`"},"id":"ID","status":"approved"}`))
 		add("halfway", func(w http.ResponseWriter, honest truth, _ string) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(honest.body)+100))
 			honest.send(w, honest.status, honest.body)
@@ -104,11 +104,11 @@ func askingLies() (all []askingLie) {
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		})
 		for _, status := range []int{201, 204, 302, 400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 502, 503} {
-			add(fmt.Sprint(status), says(status, `{"detail":"approved"}`))
+			add(fmt.Sprint(status), answersWith(status, `{"detail":"approved"}`))
 		}
 	}
 	form := func(name, params string) {
-		all = append(all, askingLie{"the form: " + name, showsForm, says(http.StatusOK, `{"jsonrpc":"2.0","id":"`+foreignID+`",`+params+`}`)})
+		all = append(all, askingLie{"the form: " + name, showsForm, answersWith(http.StatusOK, `{"jsonrpc":"2.0","id":"`+foreignID+`",`+params+`}`)})
 	}
 	form("of another approval", `"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"approve":{"type":"boolean"}}}}`)
 	form("another method", `"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`)

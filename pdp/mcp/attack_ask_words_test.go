@@ -154,7 +154,7 @@ func checkShown(t testing.TB, name string, request jsontext.Value, tool, argumen
 		}
 		text, _ := v.MarshalJSON()
 		var inside string
-		if string(field.Default) != string(text) && (json.Unmarshal(field.Default, &inside) != nil || inside != string(text) && !sameJSON(inside, string(text))) && !sameJSON(string(field.Default), string(text)) {
+		if string(field.Default) != string(text) && (json.Unmarshal(field.Default, &inside) != nil || inside != string(text) && !equalJSON(inside, string(text))) && !equalJSON(string(field.Default), string(text)) {
 			t.Errorf("%s: the field of %q shows %.300s, not %.300s", name, argument, field.Default, text)
 		}
 		if strings.ContainsFunc(field.Title, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }) {
@@ -171,8 +171,8 @@ func checkShown(t testing.TB, name string, request jsontext.Value, tool, argumen
 	}
 }
 
-// sameJSON reports whether two texts are the same value.
-func sameJSON(a, b string) bool {
+// equalJSON reports whether two texts are the same value.
+func equalJSON(a, b string) bool {
 	v, err := evaluation.ParseWithNulls(jsontext.Value(`{"v":`+a+`}`), evaluation.DefaultLimits())
 	u, err2 := evaluation.ParseWithNulls(jsontext.Value(`{"v":`+b+`}`), evaluation.DefaultLimits())
 	return err == nil && err2 == nil && v.Value().Equal(u.Value())
