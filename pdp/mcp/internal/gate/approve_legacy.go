@@ -110,6 +110,8 @@ func (a *approving) askLegacy(ctx context.Context, way string, shown rpc.Message
 			return r
 		case <-enough.C:
 			return r
+		case <-x.g.drain.ctx.Done(): // what is shown can be answered at another gateway
+			return r
 		case <-ctx.Done():
 			return r
 		case <-tick.C:
