@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -22,7 +23,8 @@ import (
 // inside is a PDP as it is in a gateway's process, and the way to it.
 type inside struct {
 	*authzenclient.Client
-	log *bytes.Buffer
+	transport http.RoundTripper
+	log       *bytes.Buffer
 }
 
 // insideFiles are a bundle whose types are not called as in questions.
@@ -41,6 +43,7 @@ second-person: {type: approval_required, properties: {template: second-person, m
 func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	t.Helper()
 	dir := t.TempDir()
+	orFail(t, os.MkdirAll(filepath.Join(dir, "tenants", "acme"), 0o700))
 	for name, text := range insideFiles {
 		orFail(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
@@ -55,9 +58,16 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 		defer cancel()
 		orFail(t, pdp.stop(ctx))
 	})
-	client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: pdp.transport}), authzenclient.WithRetries(0))
+	return inside{transport: pdp.transport, log: log}.of(t, "default")
+}
+
+// of is the same PDP as a tenant has it.
+func (p inside) of(t *testing.T, tenant string) inside {
+	t.Helper()
+	client, err := authzenclient.New(mcp.EmbeddedURL, authzenclient.WithTenant(tenant), authzenclient.WithHTTPClient(&http.Client{Transport: p.transport}), authzenclient.WithRetries(0))
 	orFail(t, err)
-	return inside{client, log}
+	p.Client = client
+	return p
 }
 
 const insideResource = "http://127.0.0.1:8181/mcp"
@@ -140,7 +150,39 @@ func TestEmbeddedFixedPerson(t *testing.T) {
 	}
 }
 
-// One secret is none.
+// The person says something by a form, and by nothing else; and the gateway says nothing for them.
+func TestEmbeddedFormsAlone(t *testing.T) {
+	const secret = "S3CRETofthisprocessalone"
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, secret)
+	at := "/v1/approvals/" + p.asks(t, "mail", "alice", insideResource, "alice")
+	const question = `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"wiki:mail"}}`
+	for name, test := range map[string]struct{ token, path, body string }{
+		"a question of theirs":     {secret, "/access/v1/evaluation", question},
+		"a vote as by the console": {secret, at + "/decision", `{"decision":"approve","reason":"x"}`},
+		"what is taken back":       {secret, at + "/cancel", `{}`},
+		"the gateway's own answer": {"", at + "/response", yes},
+		"the gateway's own vote":   {"", at + "/decision", `{"decision":"approve","reason":"x"}`},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+test.path, strings.NewReader(test.body))
+		orFail(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		if test.token != "" {
+			r.Header.Set("Approver-Token", test.token)
+		}
+		answer, err := p.transport.RoundTrip(r)
+		orFail(t, err)
+		body, err := io.ReadAll(answer.Body)
+		orFail(t, err)
+		if answer.StatusCode != http.StatusForbidden || strings.Contains(string(body), secret) {
+			t.Errorf("%s: %d %s", name, answer.StatusCode, body)
+		}
+	}
+	if status, refused := p.says(t, strings.TrimPrefix(at, "/v1/approvals/"), secret, yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
+	}
+}
+
+// Without a secret there is no person.
 func TestEmbeddedNoFixedToken(t *testing.T) {
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, "")
 	mail := p.asks(t, "mail", "alice", insideResource, "alice")
@@ -207,5 +249,25 @@ func TestEmbeddedPeopleOfIssuers(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), good) {
 		t.Error("the token is in the log")
+	}
+}
+
+// A person is one in the tenant of their issuer, whatever they are called.
+func TestEmbeddedPeopleOfTenants(t *testing.T) {
+	here, there := mcptest.NewIssuer(t, insideResource, time.Now), mcptest.NewIssuer(t, insideResource, time.Now)
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{
+		{Issuer: here.URL, Algorithms: []string{"ES256"}}, {Issuer: there.URL, Algorithms: []string{"ES256"}, Tenant: "acme"},
+	}}}, "")
+	mail, abroad := p.asks(t, "mail", "alice", here.URL, "alice"), p.of(t, "acme").asks(t, "mail", "alice", there.URL, "alice")
+	for approval, other := range map[string]*mcptest.Issuer{mail: there, abroad: here} {
+		if status, refused := p.says(t, approval, other.Token(t, nil), yes); refused != http.StatusNotFound {
+			t.Errorf("%s, %d", status, refused)
+		}
+	}
+	if status, refused := p.says(t, mail, here.Token(t, nil), yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
+	}
+	if status, refused := p.of(t, "acme").says(t, abroad, there.Token(t, nil), yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
 	}
 }

@@ -289,13 +289,13 @@ func TestApprovedThenNot(t *testing.T) {
 
 	used := ready(`{"n":"revoked between rounds"}`)
 	next := goesOn(t, o.permit(used), used)
-	refused("used up", used, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, or its time is up", "send the call again")
+	refused("used up", used, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back", "send the call again")
 	o.Advance(15 * time.Minute)
 	refused("too late to go on", next, -32001, "authorization_denied", "the approval has ended", "")
 
 	ended := ready(`{"n":"ended"}`)
 	o.Advance(5 * time.Minute)
-	refused("its time is up", ended, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, or its time is up", "send the call again")
+	refused("its time is up", ended, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back", "send the call again")
 
 	// The policies that decide are those of now: here the tool says meanwhile that it is another.
 	frozen := ready(`{"n":"frozen"}`)
