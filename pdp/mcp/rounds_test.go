@@ -497,9 +497,9 @@ var roundsEras = eras
 // often as people agreed to, and each round once.
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	plans := 1000
+	plans := 1500
 	if testing.Short() {
-		plans = 100
+		plans = 150
 	}
 	for _, era := range roundsEras {
 		for replicas := 1; replicas <= 2; replicas++ {
@@ -509,7 +509,7 @@ func TestRounds(t *testing.T) {
 				rng := rand.New(rand.NewPCG(22, uint64(replicas)))
 				todo := make(chan roundsPlan)
 				var all sync.WaitGroup
-				for range map[string]int{"modern": 8, "legacy": 1}[era] { // one that replaces a gateway would end the calls of others
+				for range map[string]int{"modern": 32, "legacy": 1}[era] { // one that replaces a gateway would end the calls of others
 					all.Go(func() {
 						for p := range todo {
 							if t.Failed() {
@@ -529,5 +529,30 @@ func TestRounds(t *testing.T) {
 				all.Wait()
 			})
 		}
+	}
+}
+
+// Each state is sent 64 times at once, to two gateways, and later again: the server sees it once, and its round once.
+func TestRoundsAtOnce(t *testing.T) {
+	t.Parallel()
+	const times = 64
+	w := newRoundsWorld(t, "modern", 2, "modern")
+	for _, bare := range []bool{false, true} {
+		p := roundsPlan{tool: roundsTools[0], asks: 3, bare: bare, steps: []roundsStep{{do: roundsSend, times: times}}}
+		for state, round := 0, 0; round <= p.asks; round++ {
+			p.steps = append(p.steps, roundsStep{do: roundsRepeat, n: state, with: "accept", times: times}, roundsStep{do: roundsRepeat, n: state, with: "accept", times: 2, by: 1})
+			state = times + round // the state that the last one was given
+		}
+		if err := w.run(p); err != nil {
+			t.Errorf("%v\n%s", err, p)
+		}
+	}
+	legacy := newRoundsWorld(t, "legacy", 2, "modern")
+	p := roundsPlan{tool: roundsTools[0], asks: 2, steps: []roundsStep{
+		{do: roundsSend, times: times}, {do: roundsAnswer, n: 0, with: "accept", times: times},
+		{do: roundsAnswer, n: 0, with: "accept", times: times}, {do: roundsAnswer, n: 0, with: "accept", times: times},
+	}}
+	if err := legacy.run(p); err != nil {
+		t.Errorf("%v\n%s", err, p)
 	}
 }
