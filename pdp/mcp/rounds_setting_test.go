@@ -143,7 +143,7 @@ limits: {per_principal: {concurrent: 1000}}
 }
 
 // gatewayHere runs a gateway in this process, until it is ended or the test ends.
-func (s *setting) gatewayHere(file string, change func(*mcp.Config)) (url string, end func()) {
+func (s *setting) gatewayHere(file string, deps mcp.Deps, change func(*mcp.Config)) (url string, end func()) {
 	s.t.Helper()
 	var c mcp.Config
 	_, err := mcp.Form.Read(config.Given{File: file}, &c)
@@ -152,7 +152,8 @@ func (s *setting) gatewayHere(file string, change func(*mcp.Config)) (url string
 	if change != nil {
 		change(&c)
 	}
-	g, err := mcp.New(s.t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(s.logs, nil))})
+	deps.Logger = slog.New(slog.NewTextHandler(s.logs, nil))
+	g, err := mcp.New(s.t.Context(), c, deps)
 	orFail(s.t, err)
 	served := httptest.NewServer(g.Handler())
 	end = sync.OnceFunc(func() {
