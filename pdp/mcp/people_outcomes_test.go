@@ -117,9 +117,17 @@ var peopleOutcomes = []peopleOutcome{{
 	asked: func(w *world, id string, _ int) string {
 		w.approve("mia", id)
 		w.approve("noah", id)
-		return saysNo
+		return saysYes
 	},
 	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+}, {
+	name: "others approve, and she would rather not", tool: "pair", rounds: true,
+	asked: func(w *world, id string, _ int) string {
+		w.approve("mia", id)
+		w.approve("noah", id)
+		return saysNo
+	},
+	want: []string{"waits"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
 }, {
 	name: "alice delegates, and so does who decides for her", tool: "delegable",
 	asked: func(w *world, id string, _ int) string {
