@@ -163,7 +163,7 @@ func (r *roundsRun) modern(s roundsStep) error {
 		if len(r.states) == 0 {
 			return nil
 		}
-		s.n %= len(r.states)
+		s.n = s.of(len(r.states))
 	case roundsSend:
 	default:
 		return nil
@@ -289,7 +289,7 @@ func (r *roundsRun) legacy(s roundsStep) error {
 		if len(r.calls) == 0 {
 			return nil
 		}
-		return r.leave(s.n % len(r.calls))
+		return r.leave(s.of(len(r.calls)))
 	case roundsReplace:
 		r.w.replace(s.by % len(r.w.gate))
 		return r.ended(func(n int) bool { return r.calls[n].at == s.by%len(r.w.gate) }, roundsGone)
@@ -363,7 +363,7 @@ func (r *roundsRun) answer(s roundsStep) error {
 	if len(r.calls) == 0 || s.with == "" {
 		return nil
 	}
-	n := s.n % len(r.calls)
+	n := s.of(len(r.calls))
 	c, h := r.calls[n], r.model.held[n]
 	a := &r.model.approvals[h.approval]
 	if h.round > 0 {
@@ -484,9 +484,12 @@ func randomPlan(rng *rand.Rand, era string, replicas int) (p roundsPlan) {
 	if era == "legacy" {
 		do = append(do, roundsLeave)
 	}
-	for range 3 + rng.IntN(10) {
-		s := roundsStep{do: do[rng.IntN(len(do))], n: rng.IntN(8), by: rng.IntN(replicas), times: []int{1, 1, 1, 2, 5}[rng.IntN(5)]}
-		s.with = []string{"accept", "accept", "accept", "decline", "cancel", ""}[rng.IntN(6)]
+	for range 3 + rng.IntN(14) {
+		s := roundsStep{do: do[rng.IntN(len(do))], n: max(roundsNewest, rng.IntN(16)-8), by: rng.IntN(replicas), times: []int{1, 1, 1, 2, 5}[rng.IntN(5)]}
+		s.with = []string{"accept", "accept", "accept", "accept", "accept", "accept", "accept", "decline", "cancel", ""}[rng.IntN(10)]
+		if s.do == roundsReplace && era == "modern" && rng.IntN(5) > 0 { // all others wait for it
+			s.do = brings
+		}
 		p.steps = append(p.steps, s)
 	}
 	return p
