@@ -272,6 +272,8 @@ func (a *approving) wait(ctx context.Context) {
 			return
 		case <-held.C:
 			return
+		case <-a.x.g.drain.ctx.Done(): // another gateway goes on
+			return
 		case <-ctx.Done():
 			return
 		case <-tick.C:
