@@ -52,7 +52,7 @@ func metered() (*sdkmetric.ManualReader, mcp.Deps) {
 }
 
 // waitingAt is how many calls wait for people, as the gateway counts.
-func waitingAt(t *testing.T, r *sdkmetric.ManualReader) (n int64) {
+func waitingAt(t testing.TB, r *sdkmetric.ManualReader) (n int64) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	orFail(t, r.Collect(t.Context(), &all))
