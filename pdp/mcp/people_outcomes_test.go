@@ -449,18 +449,28 @@ func (w *world) sdkClient(era string, o sdk.ClientOptions) *sdk.ClientSession {
 func testPeople(t *testing.T, others *mcptest.Others) {
 	var all []peopleClient
 	for _, c := range others.Clients() {
-		if c.TellsCode {
-			era := map[string]string{"2025-11-25": "legacy", modernVersion: "modern"}[c.Version]
-			all = append(all, peopleClient{c.Name, era, func(t testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) []mcptest.Answer {
-				j := mcptest.Job{URL: w.url, Headers: map[string]string{"Authorization": "Bearer " + w.issuer.Token(t, nil)}, Asked: asked}
-				for _, arguments := range calls {
-					var a map[string]any
-					orFail(t, json.Unmarshal([]byte(arguments), &a))
-					j.Calls = append(j.Calls, mcptest.ToolCall{Name: tool, Arguments: a})
-				}
-				return c.Run(t, j).Answers
-			}})
+		if !c.TellsCode {
+			continue // it has nobody to ask
 		}
+		era := map[string]string{"2025-11-25": "legacy", modernVersion: "modern"}[c.Version]
+		all = append(all, peopleClient{c.Name, era, jobs(c, "")})
+		t.Run(c.Name+"/says that it takes forms as the first revision did", func(t *testing.T) {
+			t.Parallel()
+			peopleOutcomes[0].holds(t, peopleClient{c.Name, era, jobs(c, `{}`)})
+		})
 	}
 	testOutcomes(t, all)
+}
+
+// jobs is a client of others.
+func jobs(c mcptest.Client, takes string) func(testing.TB, *world, string, []string, func(jsontext.Value) string) []mcptest.Answer {
+	return func(t testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) []mcptest.Answer {
+		j := mcptest.Job{URL: w.url, Headers: map[string]string{"Authorization": "Bearer " + w.issuer.Token(t, nil)}, Asked: asked, Takes: takes}
+		for _, arguments := range calls {
+			var a map[string]any
+			orFail(t, json.Unmarshal([]byte(arguments), &a))
+			j.Calls = append(j.Calls, mcptest.ToolCall{Name: tool, Arguments: a})
+		}
+		return c.Run(t, j).Answers
+	}
 }
