@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +24,27 @@ import (
 // inside is a PDP as it is in a gateway's process, and the way to it.
 type inside struct {
 	*authzenclient.Client
-	transport http.RoundTripper
-	log       *bytes.Buffer
+	embedded
+	bundle string
+	log    *safeLog
+}
+
+// safeLog is read while it is written.
+type safeLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // insideFiles are a bundle whose types are not called as in questions.
@@ -50,7 +70,7 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	told.Resource, told.Upstreams = insideResource, map[string]mcp.UpstreamConfig{"wiki": {Command: []string{"true"}}}
 	told.PDP.Embedded = &mcp.EmbeddedConfig{Policies: dir, Data: t.TempDir()}
 	mcp.Form.SetDefaults(&told)
-	log := &bytes.Buffer{}
+	log := &safeLog{}
 	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil)
 	orFail(t, err)
 	t.Cleanup(func() {
@@ -58,7 +78,7 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 		defer cancel()
 		orFail(t, pdp.stop(ctx))
 	})
-	return inside{transport: pdp.transport, log: log}.of(t, "default")
+	return inside{embedded: pdp, bundle: dir, log: log}.of(t, "default")
 }
 
 // of is the same PDP as a tenant has it.
@@ -179,6 +199,26 @@ func TestEmbeddedFormsAlone(t *testing.T) {
 	}
 	if status, refused := p.says(t, strings.TrimPrefix(at, "/v1/approvals/"), secret, yes); status != "approved" {
 		t.Errorf("%s, %d", status, refused)
+	}
+}
+
+// What people cannot approve is said of each bundle for which it is true, once.
+func TestEmbeddedBundlesAreLookedAt(t *testing.T) {
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}}}, "secret")
+	settings := filepath.Join(p.bundle, "bundle.yaml")
+	for n, test := range []struct {
+		more string
+		said int
+	}{{"", 1}, {"volatile: [x]\n", 1}, {"allow", 1}, {"", 2}} {
+		text := insideFiles["bundle.yaml"] + test.more
+		if test.more == "allow" {
+			text = strings.Replace(insideFiles["bundle.yaml"], "[confirm]", "[confirm, second-person]", 1)
+		}
+		orFail(t, os.WriteFile(settings, []byte(text), 0o600))
+		orFail(t, p.reload(t.Context()))
+		if got := strings.Count(p.log.String(), NobodyElse); got != test.said {
+			t.Errorf("%d: said %d times, want %d:\n%s", n, got, test.said, p.log)
+		}
 	}
 }
 
