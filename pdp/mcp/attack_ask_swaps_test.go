@@ -454,3 +454,85 @@ func TestAskAttackD23TooLate(t *testing.T) {
 		t.Errorf("the server got %q", all)
 	}
 }
+
+// D23: what was asked about a call of one server is not for the tool of the same name of another.
+func TestAskAttackD23Servers(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"other.cedar": `@id("other") @obligation("confirm") permit (principal, action == Action::"tool.invoke", resource == tool::"other:confirm");`}
+	w := newPeople(t, land{files: files, change: func(c *mcp.Config) {
+		hasten(c)
+		c.Upstreams["other"] = c.Upstreams["rec"]
+	}})
+	alice := w.client("modern")
+	asked, other := stateOf(t, alice.call("rec__confirm", `{"n":1}`)), stateOf(t, alice.call("other__confirm", `{"n":1}`))
+	id := w.asks("confirm")
+	for name, got := range map[string]echo{
+		"rec's at other": alice.retry("other__confirm", `{"n":1}`, inText(asked.State), `{"`+asked.key()+`":`+saysYes+`}`),
+		"other's at rec": alice.retry("rec__confirm", `{"n":1}`, inText(other.State), `{"`+other.key()+`":`+saysYes+`}`),
+		"no server":      alice.retry("confirm", `{"n":1}`, inText(asked.State), `{"`+asked.key()+`":`+saysYes+`}`),
+		"other case":     alice.retry("REC__confirm", `{"n":1}`, inText(asked.State), `{"`+asked.key()+`":`+saysYes+`}`),
+	} {
+		if got.result != nil || got.code() != -32602 {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	w.unmoved(t, "all of them", "confirm", id, 0)
+	if got := alice.retry("rec__confirm", `{"n":1}`, inText(asked.State), `{"`+asked.key()+`":`+saysYes+`}`); !got.ran() || len(w.forwarded("confirm")) != 1 {
+		t.Errorf("the right one: %s", got)
+	}
+	for _, a := range w.approvals("") {
+		if a.ID != id && len(a.Said) > 0 {
+			t.Errorf("somebody has said something of the other: %+v", a)
+		}
+	}
+}
+
+// D24: what a call says of itself besides its arguments is approved, too: with another purpose it is another call.
+func TestAskAttackD24Besides(t *testing.T) {
+	const said = `,"io.policy-service/purpose":"billing","io.policy-service/context":{"workflow_id":"w1"}`
+	others := []string{
+		``, `,"io.policy-service/purpose":"billing"`, `,"io.policy-service/purpose":"theft","io.policy-service/context":{"workflow_id":"w1"}`,
+		`,"io.policy-service/purpose":"billing","io.policy-service/context":{"workflow_id":"w2"}`, `,"io.policy-service/purpose":"billing","io.policy-service/context":{"workflow_id":"w1","more":1}`,
+	}
+	t.Run("modern", func(t *testing.T) {
+		t.Parallel()
+		w := newPeople(t, land{change: hasten})
+		alice := w.client("modern")
+		alice.meta = said
+		asked := stateOf(t, alice.call("confirm", `{"n":1}`))
+		id := w.asks("confirm")
+		for _, meta := range others {
+			alice.meta = meta
+			if got := alice.retry("confirm", `{"n":1}`, inText(asked.State), `{"`+asked.key()+`":`+saysYes+`}`); got.ran() && !strings.Contains(got.text, "input_required") {
+				t.Errorf("%s: %s", meta, got)
+			}
+		}
+		if got := w.forwarded("confirm"); len(got) > 0 || w.approval(id).Used > 0 {
+			t.Errorf("the server got %q", got)
+		}
+		alice.meta = said
+		if got := alice.retry("confirm", `{"n":1}`, inText(asked.State), `{"`+asked.key()+`":`+saysYes+`}`); !got.ran() || len(w.forwarded("confirm")) != 1 {
+			t.Errorf("as it was: %s", got)
+		}
+	})
+	for _, era := range eras {
+		t.Run("waiting, "+era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{change: hasten})
+			alice := w.plain(era)
+			alice.meta = said
+			id := owed(alice.call("second-person", `{"n":1}`))
+			w.approve("mia", id)
+			for _, meta := range others {
+				alice.meta = meta
+				if got := alice.call("second-person", `{"n":1}`); got.ran() || owed(got) == id {
+					t.Errorf("%s: %s", meta, got)
+				}
+			}
+			alice.meta = said
+			if got := alice.call("second-person", `{"n":1}`); !got.ran() || len(w.forwarded("second-person")) != 1 {
+				t.Errorf("as it was: %s", got)
+			}
+		})
+	}
+}
