@@ -64,7 +64,6 @@ func (m *terminal) follow(t *testing.T, command, shown string) {
 	}
 	b := browsertest.Open(t, strings.ReplaceAll(link[1], loopback, m.address))
 	b.Goto(link[2])
-	b.Loads(func() { b.Click("link", "Log in") })
 	b.Type(strings.TrimSpace(key))
 	b.Loads(func() { b.Press("Enter") })
 	b.Type(m.follows)
