@@ -44,23 +44,23 @@ func TestDemo(t *testing.T) {
 // ask types pdp/mcp/ASK.md into another terminal. Where that shows a link into the console, somebody opens it and approves.
 func (m *terminal) ask(t *testing.T, bin string) {
 	t.Helper()
-	people := &terminal{dir: m.dir, address: m.address, follows: "I have looked at it"}
+	people := &terminal{dir: m.dir, address: m.address, follows: "as agreed"}
 	people.open(t, bin)
 	p := readPage(t, "pdp/mcp/ASK.md")
 	people.read(t, p, p.stepsOf(t, withNode))
 }
 
-// follow has the person by whose key a command was typed open the link that it shows, and approve there.
+// follow has the person whose key or token is in a command open the link that it shows, and approve there.
 func (m *terminal) follow(t *testing.T, command, shown string) {
 	t.Helper()
-	link := regexp.MustCompile(`(?m)^open +(http://[^/\s]+)(/console/approvals/\S+)$`).FindStringSubmatch(shown)
-	by := regexp.MustCompile(`--credential (\S+)`).FindStringSubmatch(command)
-	if m.follows == "" || link == nil || by == nil {
+	link := regexp.MustCompile(`(?m)^open:? +(http://[^/\s]+)(/console/approvals/\S+)$`).FindStringSubmatch(shown)
+	whose := regexp.MustCompile(` (\w+)\.(?:key|token)\b`).FindStringSubmatch(command)
+	if m.follows == "" || link == nil || whose == nil {
 		return
 	}
-	key, alive := m.run(t, "cat "+by[1], patience)
+	key, alive := m.run(t, "cat "+whose[1]+".key", patience)
 	if !alive || key == "" {
-		t.Fatalf("there is no key %s", by[1])
+		t.Fatalf("%s has no key", whose[1])
 	}
 	b := browsertest.Open(t, strings.ReplaceAll(link[1], loopback, m.address))
 	b.Goto(link[2])
@@ -68,7 +68,6 @@ func (m *terminal) follow(t *testing.T, command, shown string) {
 	b.Loads(func() { b.Press("Enter") })
 	b.Type(m.follows)
 	b.Loads(func() { b.Click("button", "Approve") })
-	m.follows = ""
 }
 
 // checkout copies these files into the terminal's directory. What listens there, listens at the terminal's address.

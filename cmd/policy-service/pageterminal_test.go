@@ -45,7 +45,7 @@ type terminal struct {
 	dir, address string
 	typed        int
 	deaf         bool   // a command did not end, so that none can follow
-	follows      string // why a person approves what the first link that is shown leads to, "" if nobody follows one
+	follows      string // why people approve what the links that are shown lead to, "" if nobody follows them
 	input        io.WriteCloser
 	output       *bufio.Reader
 }
