@@ -1,8 +1,23 @@
 package mcp_test
 
 import (
+	"context"
+	"fmt"
+	"net/http"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // ahead has a call under way, and gives what comes of it.
@@ -10,6 +25,54 @@ func (v *visitor) ahead(tool, arguments string) <-chan echo {
 	over := make(chan echo, 1)
 	go func() { over <- v.call(tool, arguments) }()
 	return over
+}
+
+// askedBy has people asked in some ways, and a request held for so long.
+func askedBy(wait time.Duration, ways ...string) func(*mcp.Config) {
+	return func(c *mcp.Config) { c.Approvals.Channels, c.Approvals.Wait = ways, wait }
+}
+
+// required is the authorizationRequest of an error that says that people are asked.
+func required(t *testing.T, got echo) (r struct{ ID, Tool, ExpiresAt string }) {
+	t.Helper()
+	var d struct {
+		AuthorizationRequest struct{ ID, Tool, ExpiresAt string } `json:"authorizationRequest"`
+		Suggestion           string                               `json:"suggestion"`
+	}
+	if got.code() != -32001 || json.Unmarshal(got.fault.Data, &d, json.MatchCaseInsensitiveNames(true)) != nil || d.AuthorizationRequest.ID == "" || d.Suggestion != "send the call again" {
+		t.Fatalf("it is not told to send the call again: %s", got)
+	}
+	return d.AuthorizationRequest
+}
+
+// metered is a reader of what a gateway counts, and the gateway's end of it.
+func metered() (*sdkmetric.ManualReader, mcp.Deps) {
+	r := sdkmetric.NewManualReader()
+	return r, mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(r))}
+}
+
+// waitingAt is how many calls wait for people, as the gateway counts.
+func waitingAt(t *testing.T, r *sdkmetric.ManualReader) (n int64) {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	orFail(t, r.Collect(t.Context(), &all))
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "policy_service.mcp.waiting" {
+				return gauge.DataPoints[0].Value
+			}
+		}
+	}
+	t.Fatal("nobody counts who waits")
+	return 0
+}
+
+// reached fails unless the server got these calls of a tool.
+func (w *world) reached(tool string, want ...string) {
+	w.t.Helper()
+	if got := w.forwarded(tool); !slices.Equal(got, want) {
+		w.t.Errorf("of %s the server got %q, want %q", tool, got, want)
+	}
 }
 
 // A call waits for people, in either era, and goes on once they have approved it: once, as it came.
@@ -24,12 +87,505 @@ func TestApproveModernAndLegacyWait(t *testing.T) {
 			if got := <-over; !got.ran() {
 				t.Errorf("it came to %s", got)
 			}
-			if got := w.forwarded("second-person"); !slices.Equal(got, []string{`{"n": 1.0}`}) {
-				t.Errorf("the server got %q", got)
-			}
+			w.reached("second-person", `{"n": 1.0}`)
 			if got := w.approval(id); got.Status != "used_up" || got.Used != 1 {
 				t.Errorf("the approval is %s, used %d times", got.Status, got.Used)
 			}
+		})
+	}
+}
+
+// Who waits hears of it if they want to, and is told to send the call again if nobody decides in time: the same call goes on
+// from there, and nobody is asked twice.
+func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			w := newPeople(t, land{change: askedBy(time.Second, "wait")})
+			v := w.plain(era)
+			v.meta = `,"progressToken":"p"`
+			got := v.call("confirm", `{"n":1}`)
+			id := required(t, got).ID
+			if len(got.before) == 0 || !strings.Contains(string(got.before[0]), id) || !strings.Contains(string(got.before[0]), `"progressToken":"p"`) {
+				t.Errorf("it hears %s", got.before)
+			}
+			if again := required(t, v.call("confirm", `{ "n":1.0 }`)).ID; again != id { // the same value
+				t.Errorf("it is %s, and then %s", id, again)
+			}
+			w.untouched(t)
+			w.approve("alice", id)
+			if got := v.call("confirm", `{"n":1}`); !got.ran() {
+				t.Errorf("it came to %s", got)
+			}
+			w.reached("confirm", `{"n":1}`)
+			if all := w.approvals(""); len(all) != 1 || all[0].Status != "used_up" {
+				t.Errorf("people were asked %v", all)
+			}
+			if next := required(t, v.call("confirm", `{"n":1}`)).ID; next == id {
+				t.Error("an approval that was used counts for another call")
+			}
+		})
+	}
+}
+
+// What the person behind the token answers to a form is what they say: yes, no, or nothing.
+func TestApproveModernForms(t *testing.T) {
+	w := newPeople(t, land{})
+	v := w.client("modern")
+	d := v.dialogue("confirm", `{"n": 1.0}`)
+	if len(d.form()) != 2 || d.form()["approve"] == nil {
+		t.Errorf("the form is %s", d.asked)
+	}
+	w.untouched(t)
+	d.answer(v, saysYes)
+	if got := d.end(); !got.ran() {
+		t.Errorf("yes: %s", got)
+	}
+	w.reached("confirm", `{"n": 1.0}`)
+	all := w.approvals("confirm")
+	if want := []string{`approve user::"alice" form key:gateway`}; len(all) != 1 || !slices.Equal(w.votes(all[0].ID), want) {
+		t.Errorf("on record is %v", all)
+	}
+	d.answer(v, saysYes)
+	if got := d.end(); got.code() == 0 {
+		t.Errorf("a second time: %s", got)
+	}
+	w.reached("confirm", `{"n": 1.0}`)
+
+	d = v.dialogue("confirm", `{"n":2}`)
+	d.answer(v, saysNo)
+	if got := d.end(); got.code() != -32001 || got.kind() != "authorization_denied" {
+		t.Errorf("no: %s", got)
+	}
+	d = v.dialogue("confirm", `{"n":3}`)
+	d.answer(v, saysNothing)
+	id := required(t, d.end()).ID
+	if got := w.approval(id).Status; got != "pending" {
+		t.Errorf("it is %s, and nobody has answered", got)
+	}
+	d = v.dialogue("confirm", `{"n":3}`)
+	d.answer(v, saysYes)
+	if got := d.end(); !got.ran() {
+		t.Errorf("after nothing, yes: %s", got)
+	}
+	w.reached("confirm", `{"n": 1.0}`, `{"n":3}`)
+	if got := len(w.approvals("")); got != 3 {
+		t.Errorf("people were asked %d times", got)
+	}
+}
+
+// While people have not decided, a client is told twice to send its call again with nothing to answer, and then that it is for
+// now refused. What it was given goes on meanwhile.
+func TestApproveModernEmptyRounds(t *testing.T) {
+	w := newPeople(t, land{change: askedBy(time.Second, "url", "wait")})
+	v := w.client("modern")
+	d := v.dialogue("confirm", `{}`)
+	if !strings.Contains(string(d.asked), `"mode":"url"`) || strings.Contains(string(d.asked), "elicitationId") {
+		t.Errorf("it is asked %s", d.asked)
+	}
+	got := v.retry("confirm", `{}`, inText(d.modern.State), `{"`+d.modern.key()+`":{"action":"accept"}}`)
+	states := []string{d.modern.State}
+	for range 2 {
+		var next stateAsked
+		orFail(t, json.Unmarshal(got.result, &next))
+		if next.Requests == nil || len(next.Requests) > 0 || next.State == "" || !strings.Contains(got.text, `"resultType":"input_required"`) {
+			t.Fatalf("it is told %s", got)
+		}
+		states = append(states, next.State)
+		got = v.retry("confirm", `{}`, inText(next.State), `{}`)
+	}
+	id := required(t, got).ID
+	w.untouched(t)
+	w.approve("alice", id)
+	if got := v.retry("confirm", `{}`, inText(states[1]), `{}`); !got.ran() {
+		t.Errorf("it came to %s", got)
+	}
+	for _, state := range states { // each was good for this one call
+		if got := v.retry("confirm", `{}`, inText(state), `{}`); got.code() == 0 {
+			t.Errorf("once more: %s", got)
+		}
+	}
+	w.reached("confirm", `{}`)
+	for _, nothing := range []string{`{"action":"decline"}`, saysNothing} { // the page was not opened: that says nothing of the call
+		d := v.dialogue("confirm", `{"n":1}`)
+		d.answer(v, nothing)
+		if id := required(t, d.end()).ID; w.approval(id).Status != "pending" {
+			t.Errorf("%s decides", nothing)
+		}
+	}
+}
+
+// One of two has said yes by the form: the other is waited for.
+func TestApproveModernQuorum(t *testing.T) {
+	w := newPeople(t, land{})
+	v := w.client("modern")
+	d := v.dialogue("pair", `{"n":1}`)
+	d.answer(v, saysYes)
+	id := w.asks("pair")
+	until(t, "alice has voted", func() bool { return len(w.votes(id)) == 1 })
+	w.untouched(t)
+	w.approve("noah", id)
+	if got := d.end(); !got.ran() {
+		t.Errorf("it came to %s", got)
+	}
+	w.reached("pair", `{"n":1}`)
+
+	d = v.dialogue("pair", `{"n":2}`)
+	d.answer(v, saysYes)
+	id = w.asks("pair")
+	until(t, "alice has voted", func() bool { return len(w.votes(id)) == 1 })
+	w.deny("noah", id, "not today")
+	if got := d.end(); got.kind() != "authorization_denied" {
+		t.Errorf("it came to %s", got)
+	}
+	w.reached("pair", `{"n":1}`)
+}
+
+// Who has voted is shown nothing more: an equal call waits with the first.
+func TestApproveModernVoted(t *testing.T) {
+	w := newPeople(t, land{change: askedBy(time.Second, "form", "url", "wait")})
+	v := w.client("modern")
+	d := v.dialogue("pair", `{}`)
+	d.answer(v, saysYes)
+	id := required(t, d.end()).ID
+	if again := required(t, v.call("pair", `{}`)).ID; again != id {
+		t.Errorf("it is %s, and then %s", id, again)
+	}
+	w.approve("mia", id)
+	if got := v.call("pair", `{}`); !got.ran() {
+		t.Errorf("it came to %s", got)
+	}
+	w.reached("pair", `{}`)
+}
+
+// Where a form is none for the person behind the token, none is shown, and what their client says by itself decides nothing.
+func TestApproveModernSecondPerson(t *testing.T) {
+	w := newPeople(t, land{})
+	over := w.client("modern").ahead("second-person", `{"n":1}`)
+	w.approve("mia", w.asks("second-person"))
+	if got := <-over; !got.ran() {
+		t.Errorf("it came to %s", got)
+	}
+	w.reached("second-person", `{"n":1}`)
+}
+
+// A person who changes arguments in a review has approved nothing, and the call with the other ones is another call.
+func TestApproveModernChangedArguments(t *testing.T) {
+	w := newPeople(t, land{})
+	v := w.client("modern")
+	d := v.dialogue("review", `{"amount":100,"to":"mia","tags":["a"]}`)
+	d.answer(v, `{"action":"accept","content":{"approve":true,"arguments.amount":50,"arguments.to":"mia","arguments.tags":"[\"a\"]"}}`)
+	got := d.end()
+	var said struct {
+		IsError           bool `json:"isError"`
+		StructuredContent struct {
+			Type      string         `json:"type"`
+			Suggested jsontext.Value `json:"suggested"`
+		} `json:"structuredContent"`
+	}
+	if err := json.Unmarshal(got.result, &said); err != nil || !said.IsError || said.StructuredContent.Type != "arguments_changed" {
+		t.Fatalf("it came to %s", got)
+	}
+	suggested := string(said.StructuredContent.Suggested)
+	if suggested != `{"amount":50,"tags":["a"],"to":"mia"}` {
+		t.Errorf("it suggests %s", suggested)
+	}
+	w.untouched(t)
+	if all := w.approvals("review"); len(all) != 1 || all[0].Status != "cancelled" || len(all[0].Said) != 0 {
+		t.Errorf("on record is %v", all)
+	}
+	d = v.dialogue("review", suggested)
+	d.answer(v, `{"action":"accept","content":{"approve":true,"arguments.amount":50,"arguments.to":"mia","arguments.tags":"[\"a\"]"}}`)
+	if got := d.end(); !got.ran() {
+		t.Errorf("as suggested: %s", got)
+	}
+	w.reached("review", suggested)
+}
+
+// People approve a call of a tool as it was then. If it changes, what they were asked counts for nothing, and a state that is
+// refused for it is good again when the tool is what it was.
+func TestApproveModernChangedTool(t *testing.T) {
+	var tools atomic.Value
+	tool := func(says string) string {
+		return `[{"name":"confirm","description":"` + says + `","inputSchema":{"type":"object"}}]`
+	}
+	tools.Store(tool("one"))
+	answers := mcptest.Answers{Eras: []string{"legacy"}, Tools: tool("one"), Handle: func(c *mcptest.Call) bool {
+		if c.Method != "tools/list" {
+			return false
+		}
+		c.Result(`{"tools":` + tools.Load().(string) + `}`)
+		return true
+	}}
+	w := newPeople(t, land{answers: answers, change: func(c *mcp.Config) { c.List.Cache = time.Millisecond }})
+	v := w.client("modern")
+	listed := func(says string) {
+		t.Helper()
+		tools.Store(tool(says))
+		until(t, "the tool says "+says, func() bool { return strings.Contains(v.ask("tools/list", `{}`).text, `"`+says+`"`) })
+	}
+	d := v.dialogue("confirm", `{}`)
+	listed("another")
+	if got := d.repeats(v, `{"`+d.modern.key()+`":`+saysYes+`}`); got.code() != -32602 {
+		t.Errorf("another tool: %s", got)
+	}
+	id := w.asks("confirm")
+	if got := w.votes(id); len(got) > 0 {
+		t.Errorf("what was answered about the tool before counts: %q", got)
+	}
+	if len(w.forwarded("confirm")) > 0 {
+		t.Error("it was called")
+	}
+	listed("one")
+	if got := d.repeats(v, `{"`+d.modern.key()+`":`+saysYes+`}`); !got.ran() {
+		t.Errorf("the tool that people were asked about: %s", got)
+	}
+	w.reached("confirm", `{}`)
+}
+
+// Equal calls wait for one answer. It counts once; the others are told to send theirs again, and then people are asked anew.
+func TestApproveModernEqualCalls(t *testing.T) {
+	const calls = 8
+	w := newPeople(t, land{replicas: 2})
+	over := make(chan echo, calls)
+	for n := range calls {
+		v := w.replicas[n%2].visitor(eras[n/2%2], nil)
+		go func() { over <- v.call("second-person", `{"n":1}`) }()
+	}
+	id := w.asks("second-person")
+	w.approve("mia", id)
+	ran := 0
+	for range calls {
+		switch got := <-over; {
+		case got.ran():
+			ran++
+		case !strings.Contains(got.text, "send the call again") && !strings.Contains(got.text, "retry after"):
+			t.Errorf("it came to %s", got)
+		}
+	}
+	if ran != 1 {
+		t.Errorf("%d calls went on", ran)
+	}
+	w.reached("second-person", `{"n":1}`)
+}
+
+// A server that asks for input after the approval was used gets what it asks for, round by round, and nobody is asked again.
+// Each round counts once.
+func TestApproveModernContinues(t *testing.T) {
+	for name, up := range askers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			answers := new(asker).answers(up.era)
+			w := newPeople(t, land{replicas: 1, answers: answersOf(answers), change: func(c *mcp.Config) {
+				relays(c)
+				c.Approvals.Channels = []string{"wait"}
+			}})
+			v := w.client("modern")
+			over := v.ahead("confirm", `{"n":1}`)
+			id := w.asks("confirm")
+			w.approve("alice", id)
+			asked := stateOf(t, <-over)
+			again := asked
+			if up.era == "legacy" { // what brings no answer is a round, too
+				again = stateOf(t, v.retry("confirm", `{"n":1}`, inText(asked.State), `{}`))
+			}
+			answer := `{"` + again.key() + `":` + accepted + `}`
+			done := make(chan echo, 8)
+			for range cap(done) {
+				go func() { done <- v.retry("confirm", `{"n":1}`, inText(again.State), answer) }()
+			}
+			ran := 0
+			for range cap(done) {
+				if got := <-done; got.ran() && strings.Contains(got.text, "x-answer") {
+					ran++
+				}
+			}
+			if ran != 1 {
+				t.Errorf("one round went on %d times", ran)
+			}
+			if got := v.retry("confirm", `{"n":2}`, inText(again.State), answer); got.code() != -32602 {
+				t.Errorf("another call: %s", got)
+			}
+			if all := w.approvals(""); len(all) != 1 || all[0].Used != 1 {
+				t.Errorf("people were asked %v", all)
+			}
+		})
+	}
+}
+
+// answersOf are the answers with the tools of a world.
+func answersOf(a mcptest.Answers) mcptest.Answers {
+	a.Tools = `[{"name":"confirm","inputSchema":{"type":"object"}}]`
+	return a
+}
+
+// The same for a client of the legacy era, which is asked in the course of its call.
+func TestApproveModernContinuesForLegacy(t *testing.T) {
+	for name, up := range askers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{answers: answersOf(new(asker).answers(up.era)), change: func(c *mcp.Config) {
+				relays(c)
+				c.Approvals.Channels = []string{"wait"}
+			}})
+			v := w.client("legacy")
+			approved := make(chan struct{})
+			go func() {
+				defer close(approved)
+				w.approve("alice", w.asks("confirm"))
+			}()
+			d := v.dialogue("confirm", `{"n":1}`)
+			<-approved
+			d.answer(v, accepted)
+			if got := d.end(); !got.ran() || !strings.Contains(got.text, "x-answer") {
+				t.Errorf("it came to %s", got)
+			}
+			if all := w.approvals(""); len(all) != 1 || all[0].Used != 1 {
+				t.Errorf("people were asked %v", all)
+			}
+		})
+	}
+}
+
+// What a client brings is looked at before anybody is asked: what is no state of this very call has nobody asked, and costs the
+// right one nothing.
+func TestApproveModernForgeries(t *testing.T) {
+	w := newPeople(t, land{replicas: 2})
+	v, elsewhere := w.client("modern"), w.replicas[1].takesForms("modern", nil)
+	d, other := v.dialogue("confirm", `{"n":1}`), v.dialogue("confirm", `{"n":2}`)
+	filed := len(w.approvals(""))
+	answers := `{"` + d.modern.key() + `":` + saysYes + `}`
+	stranger := w.replicas[0].takesForms("modern", mcptest.Claims{"sub": "mia"})
+	for name, got := range map[string]echo{
+		"forged":            v.retry("confirm", `{"n":3}`, `"forged"`, answers),
+		"of another call":   v.retry("confirm", `{"n":1}`, inText(other.modern.State), answers),
+		"of another tool":   v.retry("brief", `{"n":1}`, inText(d.modern.State), answers),
+		"of alice":          stranger.retry("confirm", `{"n":1}`, inText(d.modern.State), answers),
+		"the key":           v.retry("confirm", `{"n":1}`, inText(d.modern.key()), answers),
+		"other arguments":   v.retry("confirm", `{"n":3}`, inText(d.modern.State), answers),
+		"no state":          v.ask("tools/call", `{"name":"confirm","arguments":{"n":4},"inputResponses":`+answers+`}`),
+		"answers of none":   v.ask("tools/call", `{"name":"confirm","arguments":{"n":5},"inputResponses":5}`),
+		"to another method": v.ask("prompts/get", `{"name":"confirm","requestState":`+inText(d.modern.State)+`}`),
+	} {
+		if got.code() == 0 {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	if got := len(w.approvals("")); got != filed {
+		t.Errorf("%d more were filed", got-filed)
+	}
+	w.untouched(t)
+	d.answer(elsewhere, saysYes)
+	if got := d.end(); !got.ran() {
+		t.Errorf("the right one: %s", got)
+	}
+	w.reached("confirm", `{"n":1}`)
+}
+
+// Who has as many calls that wait as may is refused, and nobody is asked.
+func TestApproveModernLimits(t *testing.T) {
+	for name, change := range map[string]func(*mcp.Config){
+		"each": func(c *mcp.Config) { c.Approvals.PerPrincipal = 2 },
+		"all":  func(c *mcp.Config) { c.Approvals.PerPrincipal, c.Approvals.Waiting = 2, 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newPeople(t, land{change: func(c *mcp.Config) {
+				change(c)
+				c.Limits.PerPrincipal.Concurrent = 1
+			}})
+			v := w.plain("modern")
+			var over []<-chan echo
+			for n := range 2 { // who waits is in nobody's way
+				over = append(over, v.ahead("confirm", fmt.Sprintf(`{"n":%d}`, n)))
+				until(t, "it waits", func() bool { return len(w.approvals("confirm")) == n+1 })
+			}
+			other := v
+			if name == "all" {
+				other = w.visitor("modern", mcptest.Claims{"sub": "mia"})
+			}
+			until(t, "there is a place to ask from", func() bool { return other.call("free", `{}`).ran() })
+			if got := other.call("confirm", `{"n":2}`); got.kind() != "rate_limited" || !strings.Contains(got.text, "retry_after") {
+				t.Errorf("one more: %s", got)
+			}
+			for _, a := range w.approvals("confirm") {
+				w.approve("alice", a.ID)
+			}
+			for _, one := range over {
+				if got := <-one; !got.ran() {
+					t.Errorf("it came to %s", got)
+				}
+			}
+			if got := len(w.approvals("")); got != 2 {
+				t.Errorf("people were asked %d times", got)
+			}
+		})
+	}
+}
+
+// A client that goes away leaves people asked, or has it taken back if the operator wants that and nobody else in the process
+// waits for the same. What is approved then is nobody's call, until it is sent again.
+func TestApproveModernGone(t *testing.T) {
+	for on, want := range map[mcp.OnDisconnect]string{mcp.DisconnectKeep: "pending", mcp.DisconnectCancel: "cancelled"} {
+		for _, era := range eras {
+			t.Run(string(on)+", "+era, func(t *testing.T) {
+				meter, deps := metered()
+				w := newPeople(t, land{deps: deps, change: func(c *mcp.Config) { c.Approvals.OnDisconnect = on }})
+				v := w.plain(era)
+				ctx, gone := context.WithCancel(t.Context())
+				params := `{"name":"confirm","arguments":{"n":1}}`
+				over := make(chan error, 1)
+				go func() {
+					_, err := v.try(ctx, http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
+					over <- err
+				}()
+				id := w.asks("confirm")
+				other := w.plain(era).ahead("confirm", `{"n":1}`)
+				until(t, "two wait", func() bool { return waitingAt(t, meter) == 2 })
+				gone()
+				if err := <-over; err == nil {
+					t.Error("it was answered")
+				}
+				until(t, "one waits", func() bool { return waitingAt(t, meter) == 1 })
+				if got := w.approval(id).Status; got != "pending" {
+					t.Errorf("it is %s, and another waits for it", got)
+				}
+				w.approve("alice", id)
+				if got := <-other; !got.ran() {
+					t.Errorf("it came to %s", got)
+				}
+
+				ctx, gone = context.WithCancel(t.Context())
+				params = `{"name":"confirm","arguments":{"n":2}}`
+				go func() {
+					_, err := v.try(ctx, http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
+					over <- err
+				}()
+				id = w.asks("confirm")
+				until(t, "it waits", func() bool { return waitingAt(t, meter) == 1 })
+				gone()
+				<-over
+				until(t, "it is "+want, func() bool { return waitingAt(t, meter) == 0 && w.approval(id).Status == want })
+				w.reached("confirm", `{"n":1}`)
+			})
+		}
+	}
+}
+
+// A token that expires ends a wait. People go on being asked, and the next token goes on from there.
+func TestApproveModernExpired(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
+			v := w.visitor(era, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()})
+			id := required(t, v.call("confirm", `{}`)).ID
+			if got := w.approval(id).Status; got != "pending" {
+				t.Errorf("it is %s", got)
+			}
+			w.untouched(t)
+			w.approve("alice", id)
+			if got := w.plain(era).call("confirm", `{}`); !got.ran() {
+				t.Errorf("with the next: %s", got)
+			}
+			w.reached("confirm", `{}`)
 		})
 	}
 }

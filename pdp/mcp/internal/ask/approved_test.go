@@ -295,7 +295,7 @@ func TestApprovedThenNot(t *testing.T) {
 
 	ended := ready(`{"n":"ended"}`)
 	o.Advance(5 * time.Minute)
-	refused("its time is up", ended, -32001, "authorization_denied", "the approval has ended", "")
+	refused("its time is up", ended, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, or its time is up", "send the call again")
 
 	// The policies that decide are those of now: here the tool says meanwhile that it is another.
 	frozen := ready(`{"n":"frozen"}`)

@@ -18,6 +18,7 @@
 package ask
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -29,6 +30,7 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
+	"policy-service/pdp/mcp/internal/identity"
 )
 
 // Ask is the form of the default question.
@@ -179,4 +181,9 @@ func (o *Options) check() error {
 		}
 	}
 	return nil
+}
+
+// PDP is the client that asks for a principal, nil if there is none.
+func (a *Asker) PDP(who *identity.Principal) *authzenclient.Client {
+	return a.o.PDP[cmp.Or(who.Tenant, evaluation.DefaultTenant)]
 }

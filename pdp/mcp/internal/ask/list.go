@@ -58,7 +58,7 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 	case op.Principal == nil:
 		return nil, w.unavailable(0, "nobody knows for whom the request is")
 	}
-	pdp := a.o.PDP[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]
+	pdp := a.PDP(op.Principal)
 	if pdp == nil {
 		return nil, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
 	}

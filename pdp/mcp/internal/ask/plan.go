@@ -1,10 +1,8 @@
 package ask
 
 import (
-	"cmp"
 	"context"
 
-	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
 )
@@ -57,7 +55,7 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 	if op.Principal == nil {
 		return Plan{}, w.unavailable(0, "nobody knows for whom the request is")
 	}
-	p := Plan{of: a, method: op.Method, pdp: a.o.PDP[cmp.Or(op.Principal.Tenant, evaluation.DefaultTenant)]}
+	p := Plan{of: a, method: op.Method, pdp: a.PDP(op.Principal)}
 	if p.pdp == nil {
 		return p, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
 	}

@@ -119,7 +119,10 @@ type authorization struct {
 
 // unused is why a use of an approval, or what goes on from one, is no permit.
 func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
-	if over(e.Err()) {
+	switch {
+	case over(e.Err()) && by.Standing != nil: // an approval that was used up has ended, too
+		return w.spent(by.id(), e.String())
+	case over(e.Err()):
 		return w.over(by.id(), "the approval has ended", e.String())
 	}
 	if r := w.failure(e.Err()); r != nil {

@@ -113,7 +113,6 @@ func (a *approving) takePlace() (done func(), refused *ask.Refusal) {
 // begin has people asked, in the first way that there is for this client and for who is behind its token.
 func (a *approving) begin(ctx context.Context) (rpc.Message, int, bool) {
 	standing, refused := a.wanted.Ask(ctx)
-	a.x.g.health.asked(refused)
 	if refused != nil {
 		return a.refuse(refused)
 	}
@@ -149,7 +148,7 @@ func (a *approving) follow(s authzenclient.Standing) {
 }
 
 func (a *approving) note(what, way string) {
-	a.x.g.o.Logger.Info(what, "way", way, "approval", a.approval, "status", a.follower.Standing().Status(), "principal", a.x.who.Key)
+	a.x.g.o.Logger.Info(what, "way", way, "approval", a.approval, "task", a.follower.Standing().Handle().TaskID(), "status", a.follower.Standing().Status(), "principal", a.x.who.Key)
 }
 
 // form is what the person behind the token is shown in a way. It is not ok if that way is none for them, or for their client:

@@ -32,10 +32,13 @@ type sealedApproval struct {
 // third.
 const mostEmpty = 2
 
-// openApproval opens a state of this very call.
-func openApproval(x *exchange, text string) (*sealedApproval, bool) {
+// openApproval opens a state of this very call, nil if it is none.
+func openApproval(x *exchange, text string) *sealedApproval {
 	s, _, ok := seal.OpenJSON[sealedApproval](x.g.o.Ring, seal.Approval, x.binding(), text)
-	return &s, ok
+	if !ok {
+		return nil
+	}
+	return &s
 }
 
 // show has the client show its person what the PDP asks.

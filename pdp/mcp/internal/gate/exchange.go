@@ -95,11 +95,11 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 			x.outcome = outcomeInvalid
 			return rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest
 		}
-		if x.brought, refused = bring(x); refused != nil {
-			return x.refused(refused)
-		}
 		if response, status, is := x.misfit(ctx); is {
 			return response, status
+		}
+		if x.brought, refused = bring(x); refused != nil {
+			return x.refused(refused)
 		}
 	}
 	if response, status, over := decide(ctx, x, release); over {

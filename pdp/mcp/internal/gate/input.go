@@ -284,7 +284,7 @@ func bring(x *exchange) (b brought, refused *ask.Refusal) {
 	}
 	if state != nil {
 		text, ok := x.params.GetString("requestState"), false
-		if b.people, ok = openApproval(x, text); ok {
+		if b.people = openApproval(x, text); b.people != nil {
 			return b, nil
 		}
 		if b.state, _, ok = seal.OpenJSON[sealedState](x.g.o.Ring, seal.RequestState, x.binding(), text); !ok {

@@ -29,11 +29,7 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 	}
 	switch {
 	case m.IsResponse():
-		if !s.deliver(m) {
-			g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "nothing waits for this answer")
-			return
-		}
-		w.WriteHeader(http.StatusAccepted)
+		g.takeAnswer(w, r, s, in)
 	case m.IsNotification():
 		release, after, ok := g.o.Rates.Admit(in.who.Key, "")
 		if !ok {

@@ -29,7 +29,8 @@ type session struct {
 
 	flights   flights.Flights
 	mu        sync.Mutex
-	waiting   map[rpc.ID]chan rpc.Message
+	waiting   map[rpc.ID]chan rpc.Message // what servers ask
+	people    map[rpc.ID]*asking          // what we ask
 	listening bool
 	used      time.Time
 }
@@ -82,7 +83,7 @@ func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
 	return &session{
 		id: id, who: who, client: c.kept(), ends: ends, used: g.o.Now(),
 		reach:   newReach(g.o.Servers, who, c),
-		waiting: map[rpc.ID]chan rpc.Message{},
+		waiting: map[rpc.ID]chan rpc.Message{}, people: map[rpc.ID]*asking{},
 	}
 }
 

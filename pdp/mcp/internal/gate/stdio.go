@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"sync"
 	"time"
 
@@ -117,9 +118,7 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 	f.mu.Unlock()
 	switch {
 	case m.IsResponse():
-		if s == nil || !s.deliver(m) {
-			f.g.o.Meters.Drop("answer that nobody waits for")
-		}
+		f.answer(ctx, s, in)
 	case m.Method == "notifications/cancelled":
 		f.flights.Cancel(params.Get("requestId"))
 	case m.Method == "notifications/initialized" && s != nil:
@@ -132,6 +131,28 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 		f.request(ctx, s, in)
 	}
 }
+
+// answer takes what the client answers: to us, if we have asked its person, and else to a server.
+func (f *stdioFront) answer(ctx context.Context, s *session, in incoming) {
+	if s == nil {
+		f.g.o.Meters.Drop(nobodyWaits)
+		return
+	}
+	q, ours := f.g.question(s, in.message.ID)
+	if !ours {
+		if !s.deliver(in.message) {
+			f.g.o.Meters.Drop(nobodyWaits)
+		}
+		return
+	}
+	f.running.Go(func() {
+		if status, _ := f.g.bring(ctx, s, q, in); status != http.StatusAccepted {
+			f.g.o.Meters.Drop("answer of a person that the PDP did not take")
+		}
+	})
+}
+
+const nobodyWaits = "answer that nobody waits for"
 
 // request answers a request, beside others.
 func (f *stdioFront) request(ctx context.Context, s *session, in incoming) {

@@ -1,0 +1,207 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"policy-service/pdp/mcp"
+)
+
+// lines is a client over the standard streams.
+type lines struct {
+	t     testing.TB
+	says  io.WriteCloser
+	heard *bufio.Scanner
+}
+
+// stdio is a gateway with the same PDP that one client of alice's has over the standard streams.
+func (w *world) stdio(t *testing.T, change func(*mcp.Config)) *lines {
+	t.Helper()
+	other := *w.siege
+	other.config.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-release", Issuer: w.issuer.URL}}
+	other.deps.FixedToken = w.issuer.Token(t, nil)
+	if change != nil {
+		change(&other.config)
+	}
+	g, _ := other.beside()
+	in, out := pipes(t, g)
+	l := &lines{t, in, bufio.NewScanner(out)}
+	l.say(`{"jsonrpc":"2.0","id":"begin","method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{"elicitation":{}}}}`)
+	l.hears(`"begin"`)
+	return l
+}
+
+func (l *lines) say(text string) {
+	l.t.Helper()
+	_, err := io.WriteString(l.says, text+"\n")
+	orFail(l.t, err)
+}
+
+func (l *lines) call(id, tool, arguments string) {
+	l.t.Helper()
+	l.say(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`)
+}
+
+// hears gives the next message, and its id; it fails unless there is a text in it.
+func (l *lines) hears(want string) (id string, got echo) {
+	l.t.Helper()
+	if !l.heard.Scan() || !strings.Contains(l.heard.Text(), want) {
+		l.t.Fatalf("heard %s, want %s: %v", l.heard.Text(), want, l.heard.Err())
+	}
+	var m struct {
+		ID jsontext.Value `json:"id"`
+	}
+	orFail(l.t, json.Unmarshal(l.heard.Bytes(), &m))
+	return string(m.ID), readAnswer(&http.Response{StatusCode: http.StatusOK}, slices.Clone(l.heard.Bytes()))
+}
+
+func (l *lines) reply(id, result string) {
+	l.t.Helper()
+	l.say(`{"jsonrpc":"2.0","id":` + id + `,"result":` + result + `}`)
+}
+
+// Over the standard streams it is the same: the client's person is asked between the lines.
+func TestApproveLegacyStdio(t *testing.T) {
+	w := newPeople(t, land{})
+	l := w.stdio(t, nil)
+	for n, one := range []struct {
+		answer string
+		want   ending
+	}{{saysYes, itRuns}, {saysNo, isDenied}, {saysNothing, mustAsk}} {
+		l.call(fmt.Sprint(10+n), "confirm", `{"case":"`+string(one.want)+`"}`)
+		id, _ := l.hears(`"elicitation/create"`)
+		l.reply(inText(w.asks("confirm")), saysYes) // by no id of ours
+		l.reply(id, one.answer)
+		if _, got := l.hears(fmt.Sprintf(`"id":%d`, 10+n)); endingOf(t, got) != one.want {
+			t.Errorf("%s, want %s", got, one.want)
+		}
+	}
+	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`)
+	id := w.asks("confirm")
+
+	// It goes on beside others, also while it waits; what is given up is not waited for.
+	l.call("2", "confirm", `{"case":"`+string(mustAsk)+`"}`)
+	asked, _ := l.hears(`"elicitation/create"`)
+	l.call("3", "free", `{}`)
+	if _, got := l.hears(`"id":3`); !got.ran() {
+		t.Errorf("%s", got)
+	}
+	l.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	if _, got := l.hears(`"id":2`); endingOf(t, got) != mustAsk {
+		t.Errorf("%s", got)
+	}
+	// The person answers all the same: the same call goes on from there, and nobody is asked again.
+	l.reply(asked, saysYes)
+	until(t, "it is approved", func() bool { return w.approval(id).Status == "approved" })
+	l.call("4", "confirm", `{"case":"`+string(mustAsk)+`"}`)
+	if _, got := l.hears(`"id":4`); endingOf(t, got) != itRuns {
+		t.Errorf("%s", got)
+	}
+	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`, `{"case":"`+string(mustAsk)+`"}`)
+	if want := []string{`approve user::"alice" form key:gateway`}; !slices.Equal(w.votes(id), want) {
+		t.Errorf("they say %q", w.votes(id))
+	}
+}
+
+// If the streams end while people are asked, the call is given up.
+func TestApproveLegacyStdioEnds(t *testing.T) {
+	w := newPeople(t, land{})
+	l := w.stdio(t, func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel })
+	l.call("1", "confirm", `{}`)
+	l.hears(`"elicitation/create"`)
+	id := w.asks("confirm")
+	orFail(t, l.says.Close())
+	until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
+	w.ran("confirm")
+}
+
+// withToken sends the token of alice's agent.
+type withToken string
+
+func (token withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+string(token))
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// A client of the SDK shows its person the form, tells what they say, and takes the form away if others have decided.
+func TestApproveLegacySDK(t *testing.T) {
+	w := newPeople(t, land{})
+	asked, taken := make(chan *sdk.ElicitParams, 1), make(chan error, 1)
+	answers := make(chan *sdk.ElicitResult, 1)
+	client := sdk.NewClient(&sdk.Implementation{Name: "client", Version: "1"}, &sdk.ClientOptions{
+		ElicitationHandler: func(ctx context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			asked <- r.Params
+			select {
+			case answer := <-answers:
+				return answer, nil
+			case <-ctx.Done():
+				taken <- ctx.Err()
+				return nil, ctx.Err()
+			}
+		},
+	})
+	at := w.replicas[0].url
+	s, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: at, HTTPClient: &http.Client{Transport: withToken(w.issuer.Token(t, nil))}},
+		&sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	orFail(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	call := func(tool string, n int) (*sdk.CallToolResult, error) {
+		return s.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: map[string]any{"n": n}})
+	}
+
+	answers <- &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}
+	if got, err := call("confirm", 1); err != nil || got.IsError {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if p := <-asked; !strings.Contains(p.Message, "Did you ask") {
+		t.Errorf("they are asked %q", p.Message)
+	}
+	answers <- &sdk.ElicitResult{Action: "decline"}
+	if got, err := call("confirm", 2); err == nil {
+		t.Errorf("%+v", got)
+	}
+	<-asked
+	answers <- &sdk.ElicitResult{Action: "cancel"}
+	_, err = call("confirm", 3)
+	if refused := new(jsonrpc.Error); !errors.As(err, &refused) || !strings.Contains(string(refused.Data), w.asks("confirm")) {
+		t.Errorf("%v", err)
+	}
+	<-asked
+	answers <- &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true, "arguments.n": 5}}
+	got, err := call("review", 4)
+	if err != nil || !got.IsError {
+		t.Errorf("%+v, %v", got, err)
+	}
+	<-asked
+	over := make(chan error, 1)
+	go func() {
+		_, err := call("delegable", 5)
+		over <- err
+	}()
+	<-asked
+	w.approve("mia", w.asks("delegable"))
+	orFail(t, <-over)
+	if err := <-taken; !errors.Is(err, context.Canceled) {
+		t.Errorf("the form is taken away by %v", err)
+	}
+	w.ran("confirm", `{"n":1}`)
+	w.ran("review")
+	w.ran("delegable", `{"n":5}`)
+	// The session is as good as before.
+	if _, err := call("free", 6); err != nil {
+		t.Error(err)
+	}
+}
