@@ -110,41 +110,60 @@ func (a *approving) takePlace() (done func(), refused *ask.Refusal) {
 	}, nil
 }
 
-// begin has people asked, in the first way that there is for this client and for who is behind its token.
+// begin has people asked, and waits for them.
 func (a *approving) begin(ctx context.Context) (rpc.Message, int, bool) {
+	defer a.stop()
+	way, shown, refused := a.file(ctx)
+	switch {
+	case refused != nil:
+		return a.refuse(refused)
+	case way == ByWait:
+		a.wait(ctx)
+		return a.conclude(ctx, reaction{})
+	case way == "":
+		return a.conclude(ctx, reaction{})
+	case a.x.client.era == era.Modern:
+		return a.show(way, shown)
+	}
+	return a.conclude(ctx, a.askLegacy(ctx, way, shown))
+}
+
+// file has people asked, and finds the first way that there is for this client and for who is behind its token, "" if there is
+// none. It is over when the wait begins: thousands may wait, each on a stack that is as large as what it holds.
+func (a *approving) file(ctx context.Context) (way string, shown rpc.Message, refused *ask.Refusal) {
 	standing, refused := a.wanted.Ask(ctx)
 	if refused != nil {
-		return a.refuse(refused)
+		return "", shown, refused
 	}
 	a.follow(standing)
-	defer a.follower.Stop()
 	for _, way := range a.x.g.o.Approvals.Channels {
 		if way == ByWait || !standing.Pending() {
-			a.wait(ctx)
-			return a.conclude(ctx, reaction{})
+			return ByWait, shown, nil
 		}
 		shown, ok, refused := a.form(ctx, way)
 		switch {
 		case refused != nil:
-			return a.refuse(refused)
-		case !ok:
-			continue
+			return way, shown, refused
+		case ok:
+			a.note("a person is asked", way)
+			return way, shown, nil
 		}
-		a.note("a person is asked", way)
-		if a.x.client.era == era.Modern {
-			return a.show(way, shown)
-		}
-		return a.conclude(ctx, a.askLegacy(ctx, way, shown))
 	}
-	return a.conclude(ctx, reaction{})
+	return "", shown, nil
 }
 
-// follow hears from now on what people say. The follower is to be stopped.
+// follow hears from now on what people say, until stop is called.
 func (a *approving) follow(s authzenclient.Standing) {
 	if ids := s.Approvals(); len(ids) == 1 {
 		a.approval = ids[0]
 	}
 	a.follower = a.x.g.desk.Follow(a.wanted.PDP(), s)
+}
+
+func (a *approving) stop() {
+	if a.follower != nil {
+		a.follower.Stop()
+	}
 }
 
 func (a *approving) note(what, way string) {
