@@ -27,7 +27,7 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "listed-mcp-server": listedServer})
+	testscript.Main(m, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer})
 }
 
 // TestScript runs the transcripts in testdata/script. Besides testscript's own

@@ -22,12 +22,18 @@ const (
 		"decide in its console, or by policy-service approvals, or write identity.issuers or pdp.embedded, with which there are forms"
 )
 
-// NoForm is why nobody is ever shown a form, with what to try; "" if that is not so.
+// NoForm is why nobody is ever shown a form, with what to try; "" if that is not so, or if the operator wants none.
 func NoForm(told mcp.Config) string {
-	if told.Identity.Static != nil && told.PDP.Embedded == nil {
+	if asksTheirClients(told) && told.Identity.Static != nil && told.PDP.Embedded == nil {
 		return noForm
 	}
 	return ""
+}
+
+// asksTheirClients reports whether people are asked in their own clients, by a form or a page.
+func asksTheirClients(told mcp.Config) bool {
+	ways := told.Approvals.Channels
+	return len(ways) == 0 || slices.Contains(ways, "form") || slices.Contains(ways, "url")
 }
 
 // takeOthers are the names of the approvals of a bundle that take other people than the person of the call; "" for none.

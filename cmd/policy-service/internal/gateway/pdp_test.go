@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -22,7 +23,8 @@ import (
 // inside is a PDP as it is in a gateway's process, and the way to it.
 type inside struct {
 	*authzenclient.Client
-	log *bytes.Buffer
+	transport http.RoundTripper
+	log       *bytes.Buffer
 }
 
 // insideFiles are a bundle whose types are not called as in questions.
@@ -57,7 +59,7 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	})
 	client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: pdp.transport}), authzenclient.WithRetries(0))
 	orFail(t, err)
-	return inside{client, log}
+	return inside{client, pdp.transport, log}
 }
 
 const insideResource = "http://127.0.0.1:8181/mcp"
@@ -140,7 +142,39 @@ func TestEmbeddedFixedPerson(t *testing.T) {
 	}
 }
 
-// One secret is none.
+// The person says something by a form, and by nothing else; and the gateway says nothing for them.
+func TestEmbeddedFormsAlone(t *testing.T) {
+	const secret = "S3CRETofthisprocessalone"
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, secret)
+	at := "/v1/approvals/" + p.asks(t, "mail", "alice", insideResource, "alice")
+	const question = `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"wiki:mail"}}`
+	for name, test := range map[string]struct{ token, path, body string }{
+		"a question of theirs":     {secret, "/access/v1/evaluation", question},
+		"a vote as by the console": {secret, at + "/decision", `{"decision":"approve","reason":"x"}`},
+		"what is taken back":       {secret, at + "/cancel", `{}`},
+		"the gateway's own answer": {"", at + "/response", yes},
+		"the gateway's own vote":   {"", at + "/decision", `{"decision":"approve","reason":"x"}`},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+test.path, strings.NewReader(test.body))
+		orFail(t, err)
+		r.Header.Set("Content-Type", "application/json")
+		if test.token != "" {
+			r.Header.Set("Approver-Token", test.token)
+		}
+		answer, err := p.transport.RoundTrip(r)
+		orFail(t, err)
+		body, err := io.ReadAll(answer.Body)
+		orFail(t, err)
+		if answer.StatusCode != http.StatusForbidden || strings.Contains(string(body), secret) {
+			t.Errorf("%s: %d %s", name, answer.StatusCode, body)
+		}
+	}
+	if status, refused := p.says(t, strings.TrimPrefix(at, "/v1/approvals/"), secret, yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
+	}
+}
+
+// Without a secret there is no person.
 func TestEmbeddedNoFixedToken(t *testing.T) {
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, "")
 	mail := p.asks(t, "mail", "alice", insideResource, "alice")

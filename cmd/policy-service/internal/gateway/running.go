@@ -61,7 +61,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: r.connections.Knows}
 	if e := r.told.PDP.Embedded; e != nil {
 		if r.told.Identity.Static != nil && e.Data != "" {
-			deps.FixedToken = rand.Text() // it never leaves the process
+			deps.FixedToken = "static_" + rand.Text() // it never leaves the process; by how it begins it would be found elsewhere
 		}
 		if r.pdp, err = embed(ctx, r.told, deps, checkpoints); err != nil {
 			return err

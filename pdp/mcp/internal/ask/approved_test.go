@@ -326,6 +326,19 @@ func TestApprovedDeclaredFirst(t *testing.T) {
 	if bodies := o.taken(); len(bodies) != 2 || strings.Contains(bodies[0], `"approval"`) || !strings.Contains(bodies[1], `"approval"`) {
 		t.Errorf("asked %q", bodies)
 	}
+	op = o.approved(declared("read"))
+	op = goesOn(t, o.permit(op), op)
+	o.taken()
+	never.Answered = op.Answered
+	if o.forwards(never) || len(o.taken()) != 1 {
+		t.Error("what the server's question denies goes on")
+	}
+	if !o.forwards(op) {
+		t.Error("the next round is lost")
+	}
+	if bodies := o.taken(); len(bodies) != 2 || strings.Contains(bodies[0], `"approval"`) || !strings.Contains(bodies[1], `"continues"`) {
+		t.Errorf("asked %q", bodies)
+	}
 }
 
 // What the PDP obliges to is owed also where people have approved.

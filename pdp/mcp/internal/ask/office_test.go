@@ -30,6 +30,7 @@ type office struct {
 }
 
 const officePolicies = `@id("ask") @obligation("ask") permit(principal, action == Action::"tool.invoke", resource == tool::"jira-server-1:a") unless { context.arguments has free };
+@id("twice") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"jira-server-1:b");
 @id("free") permit(principal, action, resource) when { context has arguments && context.arguments has free };
 @id("frozen") @reason_user("frozen") forbid(principal, action, resource) when { context has arguments && context.arguments has frozen };
 @id("any") permit(principal, action in [Action::"read", Action::"never"], resource);
@@ -57,6 +58,7 @@ func people(t testing.TB, set ...func(*ask.Options)) *office {
 	o.pdp = pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": officePolicies, "bundle.yaml": "allow_trivial: true\n",
 		"obligations.yaml": `ask: {type: approval_required, properties: {template: owner, message: "${principal.id} wants ${resource.id}", timeout: 10m, valid_for: 5m}}
+twice: {type: approval_required, properties: {template: owner, uses: 2, timeout: 10m, valid_for: 5m}}
 mask: {type: redact, properties: {fields: [/ssn]}}
 `,
 	}), func(c *server.Config) {

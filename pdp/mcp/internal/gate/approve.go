@@ -231,6 +231,11 @@ func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Princ
 // cancelled reports whether an answer says that nobody has answered.
 func cancelled(answer rpc.Object) bool { return answer.GetString("action") == "cancel" }
 
+// declined reports whether an answer is anything but a yes. The client that gives it does not go on, whatever others say.
+func declined(answer rpc.Object) bool {
+	return answer.Len() > 0 && answer.GetString("action") != "accept"
+}
+
 // reacted is what comes of an answer. Err is that of [respond].
 func (a *approving) reacted(ctx context.Context, answer rpc.Object, err error) (r reaction) {
 	var e *authzenclient.Error
@@ -245,6 +250,7 @@ func (a *approving) reacted(ctx context.Context, answer rpc.Object, err error) (
 		r.refused = invalid("the answer to the form cannot be read; nothing was approved")
 	default: // what somebody says who has no say is nothing: others decide
 		a.note("an answer does not count: "+e.Error(), ByForm)
+		r.over = declined(answer)
 	}
 	return r
 }
@@ -255,6 +261,9 @@ func (a *approving) contradicted(ctx context.Context, answer rpc.Object) (r reac
 	now, err := a.wanted.PDP().Look(ctx, a.follower.Standing().Handle(), 0)
 	if err != nil {
 		return reaction{refused: a.wanted.Failed(err)}
+	}
+	if declined(answer) {
+		return reaction{over: now.Pending() || now.Approved()}
 	}
 	if !now.Pending() {
 		return r
@@ -321,10 +330,10 @@ func (a *approving) conclude(ctx context.Context, r reaction) (rpc.Message, int,
 	case ctx.Err() != nil:
 		a.left(ctx)
 		return a.refuse(a.wanted.Required(standing))
-	case standing.Pending():
-		return a.refuse(a.wanted.Required(standing))
-	case !standing.Approved():
+	case !standing.Pending() && !standing.Approved():
 		return a.refuse(a.wanted.Denied(standing))
+	case standing.Pending(), r.over:
+		return a.refuse(a.wanted.Required(standing))
 	}
 	a.note("people have approved a call", "")
 	if refused := a.x.ask(ctx, ask.Answered{Standing: &standing}); refused != nil {

@@ -91,7 +91,7 @@ func (a *approving) again(ctx context.Context, s sealedApproval) (rpc.Message, i
 	defer a.follower.Stop()
 	a.approval = s.Approval
 	if !standing.Pending() {
-		return a.conclude(ctx, reaction{})
+		return a.conclude(ctx, reaction{over: s.Way == ByForm && declined(a.x.brought.answers.GetObject(s.Key))})
 	}
 	r, answered := a.answered(ctx, s)
 	if r.waits() {

@@ -1,0 +1,523 @@
+package mcp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp/mcp"
+)
+
+// roundsWorld is gateways with the same keys, which alice's agent comes to in one era.
+type roundsWorld struct {
+	*setting
+	era  string
+	file string
+	gate []roundsReplica
+	last atomic.Int64 // the number of the last call
+	// busy is held by who uses a gateway, and alone by who replaces one.
+	busy sync.RWMutex
+}
+
+type roundsReplica struct {
+	client roundsClient
+	end    func()
+}
+
+func newRoundsWorld(t testing.TB, era string, replicas int, serverEra string) *roundsWorld {
+	t.Helper()
+	w := &roundsWorld{setting: newSetting(t, "127.0.0.1:0", serverEra), era: era}
+	w.pdpHere()
+	w.file = w.gatewayFile("gateway.yaml", "127.0.0.1:0", "wait: 25s")
+	for n := range replicas {
+		w.gate = append(w.gate, roundsReplica{})
+		w.replace(n)
+	}
+	return w
+}
+
+// replace ends a replica, if it runs, and starts another in its place. A session goes on there.
+func (w *roundsWorld) replace(n int) {
+	w.t.Helper()
+	var beside *roundsClient
+	for _, other := range w.gate {
+		if other.end != nil {
+			beside = &other.client
+		}
+	}
+	if w.gate[n].end != nil {
+		w.gate[n].end()
+	}
+	url, end := w.gatewayHere(w.file, func(c *mcp.Config) {
+		if w.era == "modern" {
+			c.Approvals.Wait = time.Second // nobody decides meanwhile
+		}
+	})
+	w.gate[n] = roundsReplica{w.client(w.era, url, beside), end}
+}
+
+// roundsPlan is a call, and what is done about it.
+type roundsPlan struct {
+	tool  roundsTool
+	asks  int
+	bare  bool
+	steps []roundsStep
+}
+
+func (p roundsPlan) String() string {
+	var lines []string
+	for _, s := range p.steps {
+		lines = append(lines, "  "+s.String())
+	}
+	return fmt.Sprintf("tool %s, whose server asks %d times (bare: %t)\n%s", p.tool.name, p.asks, p.bare, strings.Join(lines, "\n"))
+}
+
+// roundsRun is one call on its way: as it is, and as it must be.
+type roundsRun struct {
+	w      *roundsWorld
+	plan   roundsPlan
+	marker string
+	model  *roundsCall
+	// states are what the client holds in the modern era, and calls in the legacy one, each beside that of the model.
+	states []wasAsked
+	calls  []*waitingCall
+	// ids are those of what people were asked, as their forms have them.
+	ids []string
+}
+
+// run does what a plan says, and reports what the gateways did otherwise than the model.
+func (w *roundsWorld) run(p roundsPlan) (err error) {
+	r := &roundsRun{w: w, plan: p, marker: "call " + strconv.FormatInt(w.last.Add(1), 10), model: &roundsCall{era: w.era, tool: p.tool, asks: p.asks}}
+	defer func() {
+		for _, c := range r.calls {
+			c.cancel()
+		}
+	}()
+	for n, s := range p.steps {
+		do := r.modern
+		if w.era == "legacy" {
+			do = r.legacy
+		}
+		if err := do(s); err != nil {
+			return fmt.Errorf("step %d (%s): %w", n+1, s, err)
+		}
+		if got := w.seen(r.marker); got != r.model.forwards {
+			return fmt.Errorf("step %d (%s): the server has seen %d, and it should be %d", n+1, s, got, r.model.forwards)
+		}
+		if err := r.model.sound(); err != nil {
+			return fmt.Errorf("step %d (%s): the model: %w", n+1, s, err)
+		}
+		if len(r.ids) > len(r.model.approvals) {
+			return fmt.Errorf("step %d (%s): people were asked %d times, and it should be %d", n+1, s, len(r.ids), len(r.model.approvals))
+		}
+	}
+	return nil
+}
+
+func (r *roundsRun) arguments() string {
+	return fmt.Sprintf(`{"marker":%q,"asks":%d,"bare":%t}`, r.marker, r.plan.asks, r.plan.bare)
+}
+
+// knows notes which request for approval a form is about.
+func (r *roundsRun) knows(a wasAsked) {
+	if a.approval != "" && a.kind == roundsForm && !slices.Contains(r.ids, a.approval) {
+		r.ids = append(r.ids, a.approval)
+	}
+}
+
+// elsewhere has bob do something, where the model says that he can.
+func (r *roundsRun) elsewhere(s roundsStep) error {
+	next := r.model.clone()
+	if !next.elsewhere(s.do) {
+		return nil
+	}
+	r.model = next
+	return r.w.byBob(r.marker, s.do)
+}
+
+func (r *roundsRun) modern(s roundsStep) error {
+	switch s.do {
+	case roundsReplace:
+		r.w.busy.Lock()
+		defer r.w.busy.Unlock()
+		r.w.replace(s.by % len(r.w.gate))
+		return nil
+	case roundsApprove, roundsDeny, roundsRevoke:
+		return r.elsewhere(s)
+	case roundsRepeat:
+		if len(r.states) == 0 {
+			return nil
+		}
+		s.n %= len(r.states)
+	case roundsSend:
+	default:
+		return nil
+	}
+	// The model does them one after the other, and the gateways at once.
+	var want []string
+	before := r.model.clone()
+	for range s.times {
+		want = append(want, r.model.modern(s))
+	}
+	got, err := r.atOnce(s)
+	if err != nil {
+		return err
+	}
+	states := slices.Clone(got)
+	states = slices.DeleteFunc(states, func(a wasAsked) bool { return a.state == "" })
+	kinds := func(all []wasAsked) (kinds []string) {
+		for _, a := range all {
+			if s.times > 1 && a.kind == roundsAway { // another is about to be decided about
+				a.kind = roundsRefused
+			}
+			kinds = append(kinds, a.kind)
+		}
+		slices.Sort(kinds)
+		return kinds
+	}
+	saw := kinds(got)
+	slices.Sort(want)
+	if s.times > 1 && s.do == roundsSend && !slices.Equal(saw, want) {
+		// Of several at once that found one approval, those that came too late are told to send the call again. If all of them
+		// are, nobody is asked anew.
+		r.model = before
+		want = r.model.tooLate(s, saw)
+	}
+	if !slices.Equal(saw, want) {
+		return fmt.Errorf("the answers are %q, and should be %q\n%v", saw, want, got)
+	}
+	// Which of equal answers is whose does not matter.
+	for n := len(r.states); n < len(r.model.held); n++ {
+		h := r.model.held[n]
+		kind := roundsForm
+		switch {
+		case h.round > 0:
+			kind = roundsInput
+		case h.told > 0:
+			kind = roundsWait
+		}
+		at := slices.IndexFunc(states, func(a wasAsked) bool { return a.kind == kind })
+		if at < 0 {
+			return fmt.Errorf("no state comes with the answer: %v", got)
+		}
+		r.states = append(r.states, states[at])
+		states = slices.Delete(states, at, at+1)
+	}
+	for _, a := range got {
+		r.knows(a)
+	}
+	return nil
+}
+
+// tooLate does calls of which some, as was seen, are refused for coming too late: as many as were.
+func (c *roundsCall) tooLate(s roundsStep, saw []string) (want []string) {
+	refused := 0
+	for _, kind := range saw {
+		if kind == roundsRefused {
+			refused++
+		}
+	}
+	for n := range s.times {
+		if forwarded := len(want) > 0; forwarded && n >= s.times-refused && c.spentSome() {
+			want = append(want, roundsRefused)
+			continue
+		}
+		want = append(want, c.modern(s))
+	}
+	slices.Sort(want)
+	return want
+}
+
+func (c *roundsCall) spentSome() bool {
+	return slices.ContainsFunc(c.approvals, func(a roundsApproval) bool { return len(a.spent) > 0 })
+}
+
+// atOnce sends a request as often as a step says, at one replica after the other.
+func (r *roundsRun) atOnce(s roundsStep) ([]wasAsked, error) {
+	var with *wasAsked
+	if s.do == roundsRepeat {
+		with = &r.states[s.n]
+		if with.kind == roundsInput {
+			s.with = "accept" // the server wants to know
+		}
+	}
+	r.w.busy.RLock()
+	defer r.w.busy.RUnlock()
+	got, errs := make([]wasAsked, s.times), make([]error, s.times)
+	var all sync.WaitGroup
+	for n := range s.times {
+		all.Go(func() {
+			at := r.w.gate[(s.by+n)%len(r.w.gate)].client
+			got[n], errs[n] = at.call(r.w.t.Context(), r.plan.tool.name, r.arguments(), with, s.with)
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return got, nil
+}
+
+// legacy does a step of the era in which calls wait.
+func (r *roundsRun) legacy(s roundsStep) error {
+	switch s.do {
+	case roundsSend:
+		return r.begin(s)
+	case roundsAnswer:
+		return r.answer(s)
+	case roundsLeave:
+		if len(r.calls) == 0 {
+			return nil
+		}
+		return r.leave(s.n % len(r.calls))
+	case roundsReplace:
+		r.w.replace(s.by % len(r.w.gate))
+		return r.ended(func(n int) bool { return r.calls[n].at == s.by%len(r.w.gate) }, roundsGone)
+	}
+	before := r.model.newest()
+	if err := r.elsewhere(s); err != nil || before == nil {
+		return err
+	}
+	return r.settle()
+}
+
+// begin begins calls at once.
+func (r *roundsRun) begin(s roundsStep) error {
+	if a := r.model.newest(); a != nil && a.status == roundsPending && len(a.yes) > 0 {
+		return nil // it would wait, and nobody could see that it does
+	}
+	var want, saw []string
+	before := r.model.clone()
+	for range s.times {
+		want = append(want, r.model.modern(s))
+	}
+	var begun []*waitingCall
+	for n := range s.times {
+		c := r.w.gate[(s.by+n)%len(r.w.gate)].client.begins(r.plan.tool.name, r.arguments())
+		c.at = (s.by + n) % len(r.w.gate)
+		begun = append(begun, c)
+	}
+	r.calls = append(r.calls, begun...)
+	var got []wasAsked
+	for _, c := range begun {
+		a, err := c.next()
+		if err != nil {
+			return err
+		}
+		got, saw = append(got, a), append(saw, a.kind)
+		r.knows(a)
+	}
+	slices.Sort(saw)
+	slices.Sort(want)
+	if !slices.Equal(saw, want) && s.times > 1 {
+		r.model = before
+		want = r.model.tooLate(s, saw)
+	}
+	if !slices.Equal(saw, want) {
+		return fmt.Errorf("the answers are %q, and should be %q\n%v", saw, want, got)
+	}
+	return r.match()
+}
+
+// match puts the calls in the order of what the model holds, and forgets those that are over.
+func (r *roundsRun) match() error {
+	r.calls = slices.DeleteFunc(r.calls, func(c *waitingCall) bool { return c.asked.kind != roundsForm && c.asked.kind != roundsInput })
+	if len(r.calls) != len(r.model.held) {
+		return fmt.Errorf("%d calls wait, and %d should", len(r.calls), len(r.model.held))
+	}
+	left := r.calls
+	r.calls = nil
+	for _, h := range r.model.held {
+		at := slices.IndexFunc(left, func(c *waitingCall) bool { return (c.asked.kind == roundsInput) == (h.round > 0) && c.round == h.round })
+		if at < 0 {
+			return fmt.Errorf("no call waits in round %d", h.round)
+		}
+		r.calls = append(r.calls, left[at])
+		left = slices.Delete(left, at, at+1)
+	}
+	return nil
+}
+
+// answer brings what a call waits for. What is asked of people is answered at any replica.
+func (r *roundsRun) answer(s roundsStep) error {
+	if len(r.calls) == 0 || s.with == "" {
+		return nil
+	}
+	n := s.n % len(r.calls)
+	c, h := r.calls[n], r.model.held[n]
+	a := &r.model.approvals[h.approval]
+	if h.round > 0 {
+		if err := r.w.gate[c.at].client.answer(r.w.t.Context(), c.asked, "accept", s.times); err != nil {
+			return err
+		}
+		r.model.held = slices.Delete(r.model.held, n, n+1)
+		want := roundsRefused
+		if next, ok := r.model.goOn(h); ok {
+			want = r.model.seen(next)
+		}
+		return r.hears([]*waitingCall{c}, []string{want})
+	}
+	if slices.Contains(a.yes, roundsAlice) {
+		return nil
+	}
+	at := r.w.gate[s.by%len(r.w.gate)].client
+	if err := at.answer(r.w.t.Context(), c.asked, s.with, s.times); err != nil {
+		return err
+	}
+	switch s.with {
+	case "accept":
+		r.model.agree(a, roundsAlice)
+	case "decline":
+		a.status = roundsDenied
+	case "cancel":
+		r.model.held = slices.Delete(r.model.held, n, n+1)
+		return r.hears([]*waitingCall{c}, []string{roundsRequired})
+	}
+	return r.settle()
+}
+
+// settle has all calls that wait for people go on, or end, if people are waited for no more.
+func (r *roundsRun) settle() error {
+	var settled []*waitingCall
+	var left []roundsHeld
+	var want []string
+	held := r.model.held
+	r.model.held = nil
+	for n, h := range held {
+		if h.round > 0 || r.model.approvals[h.approval].status == roundsPending {
+			left = append(left, h)
+			continue
+		}
+		settled = append(settled, r.calls[n])
+		if next, ok := r.model.use(h.approval); ok {
+			want = append(want, r.model.seen(next))
+		} else {
+			want = append(want, roundsRefused)
+		}
+	}
+	r.model.held = append(left, r.model.held...)
+	return r.hears(settled, want)
+}
+
+// hears waits for what comes next of calls. Which of them it comes of does not matter.
+func (r *roundsRun) hears(calls []*waitingCall, want []string) error {
+	var got []wasAsked
+	var saw []string
+	for _, c := range calls {
+		a, err := c.next()
+		if err != nil {
+			return err
+		}
+		got, saw = append(got, a), append(saw, a.kind)
+		r.knows(a)
+	}
+	slices.Sort(saw)
+	slices.Sort(want)
+	if !slices.Equal(saw, want) {
+		return fmt.Errorf("what comes is %q, and should be %q\n%v", saw, want, got)
+	}
+	return r.match()
+}
+
+// leave has the client of a call go, and returns when the gateway has noticed.
+func (r *roundsRun) leave(n int) error {
+	c := r.calls[n]
+	c.cancel()
+	r.model.held = slices.Delete(r.model.held, n, n+1)
+	return r.hears([]*waitingCall{c}, []string{roundsGone})
+}
+
+// ended waits for the end of the calls that are over.
+func (r *roundsRun) ended(over func(n int) bool, kind string) error {
+	var calls []*waitingCall
+	var want []string
+	var left []roundsHeld
+	for n, h := range r.model.held {
+		if over(n) {
+			calls, want = append(calls, r.calls[n]), append(want, kind)
+		} else {
+			left = append(left, h)
+		}
+	}
+	r.model.held = left
+	return r.hears(calls, want)
+}
+
+// randomPlan is a plan that tries much.
+func randomPlan(rng *rand.Rand, era string, replicas int) (p roundsPlan) {
+	p.tool = roundsTools[rng.IntN(len(roundsTools))]
+	p.asks, p.bare = rng.IntN(4), rng.IntN(3) == 0
+	brings := map[string]string{"modern": roundsRepeat, "legacy": roundsAnswer}[era]
+	do := []string{roundsSend, roundsSend, brings, brings, brings, brings, brings, roundsApprove, roundsApprove, roundsDeny, roundsRevoke, roundsReplace}
+	for range 3 + rng.IntN(10) {
+		s := roundsStep{do: do[rng.IntN(len(do))], n: rng.IntN(8), by: rng.IntN(replicas), times: []int{1, 1, 1, 2, 5}[rng.IntN(5)]}
+		s.with = []string{"accept", "accept", "accept", "decline", "cancel", ""}[rng.IntN(6)]
+		p.steps = append(p.steps, s)
+	}
+	return p
+}
+
+// shortest is the shortest plan, of those that leave steps of a plan out, that fails.
+func (w *roundsWorld) shortest(p roundsPlan, err error) (roundsPlan, error) {
+	for again := true; again; {
+		again = false
+		for n := range p.steps {
+			less := p
+			less.steps = slices.Delete(slices.Clone(p.steps), n, n+1)
+			if failed := w.run(less); failed != nil {
+				p, err, again = less, failed, true
+				break
+			}
+		}
+	}
+	return p, err
+}
+
+var roundsEras = []string{"modern"}
+
+// R3: whatever clients, people and gateways do about a call, in whatever order and however often, the server sees it as
+// often as people agreed to, and each round once.
+func TestRounds(t *testing.T) {
+	t.Parallel()
+	plans := 1000
+	if testing.Short() {
+		plans = 100
+	}
+	for _, era := range roundsEras {
+		for replicas := 1; replicas <= 2; replicas++ {
+			t.Run(fmt.Sprintf("%s, %d replicas", era, replicas), func(t *testing.T) {
+				t.Parallel()
+				w := newRoundsWorld(t, era, replicas, "modern")
+				rng := rand.New(rand.NewPCG(22, uint64(replicas)))
+				todo := make(chan roundsPlan)
+				var all sync.WaitGroup
+				for range map[string]int{"modern": 8, "legacy": 1}[era] { // one that replaces a gateway would end the calls of others
+					all.Go(func() {
+						for p := range todo {
+							if t.Failed() {
+								continue
+							}
+							if err := w.run(p); err != nil {
+								p, err = w.shortest(p, err)
+								t.Errorf("%v\n%s", err, p)
+							}
+						}
+					})
+				}
+				for range plans {
+					todo <- randomPlan(rng, era, replicas)
+				}
+				close(todo)
+				all.Wait()
+			})
+		}
+	}
+}
