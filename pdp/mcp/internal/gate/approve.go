@@ -60,36 +60,54 @@ type approving struct {
 	told int
 }
 
-// decide has the PDP decide about a request, and people if it says that they can. Over is set if the request does not go on:
-// then its response is made. Release lets others in: who waits for people is in nobody's way.
-func decide(ctx context.Context, x *exchange, release func()) (response rpc.Message, status int, over bool) {
+// conclusion is the response to a call, and its status. It is nil if the call goes on.
+//
+// Thousands may wait for people, each on a stack of its own. What comes before the wait is therefore in functions that have
+// returned by then, and what comes of it is not held on the way.
+type conclusion struct {
+	response rpc.Message
+	status   int
+}
+
+// decide has the PDP decide about a request, and people if it says that they can. Release lets others in: who waits for people
+// is in nobody's way.
+func decide(ctx context.Context, x *exchange, release func()) *conclusion {
 	a := &approving{x: x}
-	if x.brought.people == nil {
-		refused := x.ask(ctx, x.brought.answered())
-		switch {
-		case refused == nil:
-			return response, 0, false
-		case refused.Wanted == nil || x.brought.server: // people are asked about a whole call, and not about what goes on
-			return a.refuse(refused)
+	refused := a.ask(ctx)
+	if refused == nil && a.wanted == nil && x.brought.people == nil {
+		return nil
+	}
+	if refused == nil {
+		var done func()
+		if done, refused = a.takePlace(); refused == nil {
+			defer done()
+			release()
+			if x.brought.people != nil {
+				return a.again(ctx, *x.brought.people)
+			}
+			return a.begin(ctx)
 		}
-		a.wanted = refused.Wanted
 	}
-	done, refused := a.takePlace()
-	if refused != nil {
-		return a.refuse(refused)
+	return a.refuse(refused)
+}
+
+// ask has the PDP decide, unless people were asked before. Nothing is refused if they can be.
+func (a *approving) ask(ctx context.Context) *ask.Refusal {
+	if a.x.brought.people != nil {
+		return nil
 	}
-	defer done()
-	release()
-	if x.brought.people != nil {
-		return a.again(ctx, *x.brought.people)
+	refused := a.x.ask(ctx, a.x.brought.answered())
+	if refused == nil || refused.Wanted == nil || a.x.brought.server { // people are asked about a whole call, and not about what goes on
+		return refused
 	}
-	return a.begin(ctx)
+	a.wanted = refused.Wanted
+	return nil
 }
 
 // refuse is the response that refuses the call.
-func (a *approving) refuse(r *ask.Refusal) (rpc.Message, int, bool) {
-	m, status := a.x.refused(r)
-	return m, status, true
+func (a *approving) refuse(r *ask.Refusal) *conclusion {
+	response, status := a.x.refused(r)
+	return &conclusion{response, status}
 }
 
 // takePlace takes a place among those who wait, before anybody is asked.
@@ -111,7 +129,7 @@ func (a *approving) takePlace() (done func(), refused *ask.Refusal) {
 }
 
 // begin has people asked, and waits for them.
-func (a *approving) begin(ctx context.Context) (rpc.Message, int, bool) {
+func (a *approving) begin(ctx context.Context) *conclusion {
 	defer a.stop()
 	way, shown, refused := a.file(ctx)
 	switch {
@@ -319,7 +337,7 @@ func (a *approving) tell() {
 }
 
 // conclude is the end of a wait: the call goes on, or its response is made.
-func (a *approving) conclude(ctx context.Context, r reaction) (rpc.Message, int, bool) {
+func (a *approving) conclude(ctx context.Context, r reaction) *conclusion {
 	standing := a.follower.Standing()
 	switch {
 	case r.refused != nil:
@@ -339,7 +357,7 @@ func (a *approving) conclude(ctx context.Context, r reaction) (rpc.Message, int,
 	if refused := a.x.ask(ctx, ask.Answered{Standing: &standing}); refused != nil {
 		return a.refuse(refused)
 	}
-	return rpc.Message{}, 0, false
+	return nil
 }
 
 // left takes back what people are asked if the client has gone, where the operator wants that. A client whose token has
@@ -365,7 +383,7 @@ func (a *approving) cancel(ctx context.Context) {
 }
 
 // changed is the result of a call that a person would rather have with other arguments: another call, which is decided anew.
-func (a *approving) changed(suggested jsontext.Value) (rpc.Message, int, bool) {
+func (a *approving) changed(suggested jsontext.Value) *conclusion {
 	a.x.outcome = outcomeRefused
 	a.note("a person would have a call changed", ByForm)
 	said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
@@ -375,5 +393,5 @@ func (a *approving) changed(suggested jsontext.Value) (rpc.Message, int, bool) {
 		return a.refuse(unsealed(err))
 	}
 	answer := rpc.Answer(rpc.ID{}, result.With("structuredContent", said.Value()).Value())
-	return era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK, true
+	return &conclusion{era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK}
 }

@@ -131,7 +131,7 @@ func (a *approving) unask(id string, q sealedQuestion, heard bool) {
 }
 
 // takeAnswer takes what a client answers: to us, if we have asked a person, and else to a server.
-func (g *Gateway) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, in incoming) {
+func (g *Gateway) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, in *incoming) {
 	q, ours := g.question(s, in.message.ID)
 	if !ours {
 		if !s.deliver(in.message) {
@@ -165,7 +165,7 @@ func (g *Gateway) question(s *session, id rpc.ID) (q sealedQuestion, ours bool) 
 // bring brings the PDP what a client has answered for its person, and tells it to whoever waits for it in this process. It is
 // accepted whatever the PDP thinks of it, which the response to the call says. If it has reached nobody, it is to be sent again
 // after a while: whatever was taken of it is taken once.
-func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in incoming) (status int, after time.Duration) {
+func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in *incoming) (status int, after time.Duration) {
 	waiter := s.asking(in.message.ID)
 	release, after, ok := g.o.Rates.Admit(in.who.Key, "")
 	if !ok {

@@ -42,7 +42,7 @@ func openApproval(x *exchange, text string) *sealedApproval {
 }
 
 // show has the client show its person what the PDP asks.
-func (a *approving) show(way string, shown rpc.Message) (rpc.Message, int, bool) {
+func (a *approving) show(way string, shown rpc.Message) *conclusion {
 	key, err := a.x.g.o.Ring.Seal(seal.Approval, a.x.binding(), []byte(a.x.g.nonce()))
 	if err != nil {
 		return a.refuse(unsealed(err))
@@ -52,7 +52,7 @@ func (a *approving) show(way string, shown rpc.Message) (rpc.Message, int, bool)
 }
 
 // require is the response that has the client send its call again, with the answers to what is asked.
-func (a *approving) require(asks rpc.Object, s sealedApproval) (rpc.Message, int, bool) {
+func (a *approving) require(asks rpc.Object, s sealedApproval) *conclusion {
 	standing := a.follower.Standing()
 	s.Task, _ = standing.Handle().Task() // there is one of all that was filed
 	ends := standing.Ends()
@@ -66,12 +66,12 @@ func (a *approving) require(asks rpc.Object, s sealedApproval) (rpc.Message, int
 	a.x.outcome = outcomeAsked
 	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", asks.Value()).With("requestState", rpc.String(state))
-	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK, true
+	return &conclusion{rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK}
 }
 
 // again goes on with a call that is sent again. A state that is not good for it any more is refused, and costs nothing: what
 // people were asked, they are asked still.
-func (a *approving) again(ctx context.Context, s sealedApproval) (rpc.Message, int, bool) {
+func (a *approving) again(ctx context.Context, s sealedApproval) *conclusion {
 	if a.x.tool == nil || a.x.tool.Digest != s.Digest {
 		return a.refuse(invalid("the tool is not the one that people were asked about any more; send the call without requestState"))
 	}

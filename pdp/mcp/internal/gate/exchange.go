@@ -102,8 +102,8 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 			return x.refused(refused)
 		}
 	}
-	if response, status, over := decide(ctx, x, release); over {
-		return response, status
+	if end := decide(ctx, x, release); end != nil {
+		return end.response, end.status
 	}
 	switch x.request.Method {
 	case "initialize":
