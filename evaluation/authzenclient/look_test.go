@@ -467,3 +467,38 @@ func TestTaskRefuses(t *testing.T) {
 		t.Error("nothing has a task")
 	}
 }
+
+// What stands with a request is presented with that one, and the service says whether people approved it.
+func TestStandingWith(t *testing.T) {
+	d := openDesk(t)
+	c := d.pep()
+	s, err := c.Ask(t.Context(), denies(t, c, push(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.says("approve")()
+	s = stands(t, c, s.Handle(), 0)
+	if len(s.Approvals()) != 1 || s.Reason() != "" {
+		t.Errorf("approved: %v, %q", s.Approvals(), s.Reason())
+	}
+	other, err := s.With(push(map[string]any{"other": 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := c.Use(t.Context(), other, nil).Discharge(t.Context(), nil); e.Permitted() || e.Decision().Reason() != "out_of_scope" {
+		t.Errorf("another request: %v", e)
+	}
+	if _, err := s.With(push(map[string]any{"approval_id": "x"})); err == nil {
+		t.Error("it presents an approval already")
+	}
+	if _, err := (authzenclient.Standing{}).With(push(nil)); err == nil {
+		t.Error("the zero Standing is of something")
+	}
+	same, err := other.With(push(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := c.Use(t.Context(), same, nil).Discharge(t.Context(), nil); !e.Permitted() {
+		t.Errorf("what was approved: %v", e)
+	}
+}

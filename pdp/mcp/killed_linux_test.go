@@ -288,7 +288,7 @@ func (c *begunCall) next() wasAsked {
 	}
 }
 
-var killedEras = []string{"modern"}
+var killedEras = eras
 
 // At each point the gateway is killed; it, or a replica, goes on. No call is made twice, none that nobody
 // agreed to, and nobody is asked twice, but where the use was spent (R18). By a state of before the client goes on, or by

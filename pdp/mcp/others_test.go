@@ -21,6 +21,7 @@ func TestOthers(t *testing.T) {
 	everything := mcptest.BuildEverything(t)
 	t.Run("suite", func(t *testing.T) { testSuite(t, others, everything) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, others) })
+	t.Run("people", func(t *testing.T) { testPeople(t, others) })
 	t.Run("clients", func(t *testing.T) { testClients(t, others) })
 	t.Run("lists", func(t *testing.T) { testLists(t, others, everything) })
 }

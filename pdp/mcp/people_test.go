@@ -75,12 +75,12 @@ when { resource.template == "second-person" } unless { ["console", "api"].contai
 `
 
 const peopleObligations = `
-confirm: {type: approval_required, properties: {template: confirm, message: "Did you ask ${principal.id} for ${resource.id}?"}}
-review: {type: approval_required, properties: {template: review, message: "${principal.id} wants ${resource.id}", form: review}}
+confirm: {type: approval_required, properties: {template: confirm, message: "Did you ask ${principal.id} for ${resource.id}?", timeout: 10m}}
+review: {type: approval_required, properties: {template: review, message: "${principal.id} wants ${resource.id}", timeout: 10m, form: review}}
 brief: {type: approval_required, properties: {template: brief, message: "${principal.id} wants ${resource.id}", timeout: 3s}}
-second-person: {type: approval_required, properties: {template: second-person, message: "${principal.id} wants ${resource.id}", form: review}}
-pair: {type: approval_required, properties: {template: pair, message: "${principal.id} wants ${resource.id}", quorum: 2}}
-delegable: {type: approval_required, properties: {template: delegable, message: "${principal.id} wants ${resource.id}", delegable: true}}
+second-person: {type: approval_required, properties: {template: second-person, message: "${principal.id} wants ${resource.id}", timeout: 10m, form: review}}
+pair: {type: approval_required, properties: {template: pair, message: "${principal.id} wants ${resource.id}", timeout: 10m, quorum: 2}}
+delegable: {type: approval_required, properties: {template: delegable, message: "${principal.id} wants ${resource.id}", timeout: 10m, delegable: true}}
 `
 
 const peopleEntities = `[
@@ -176,14 +176,6 @@ func (w *world) addKey(s *siege, name, principal string, permissions ...auth.Per
 	}
 	w.keys[name], err = keys.Add(spec)
 	orFail(s.t, err)
-}
-
-// revokeKey takes a key of the PDP away.
-func (w *world) revokeKey(name string) {
-	w.t.Helper()
-	keys, err := auth.OpenKeys(w.data)
-	orFail(w.t, err)
-	orFail(w.t, keys.Revoke(name))
 }
 
 // api sends a request to the PDP by somebody's key.

@@ -2,8 +2,12 @@ package mcptest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"slices"
 	"strings"
@@ -18,6 +22,11 @@ type Job struct {
 	URL     string
 	Headers map[string]string
 	Calls   []ToolCall
+	// Asked answers what the client is asked in the course of a call: from the params of elicitation/create, the result. A
+	// client that has nobody to ask says so; nil is nobody. The Inspector never has.
+	Asked func(params jsontext.Value) (result string)
+	// Takes says in which ways the client asks, as its capability elicitation. "" is by forms and addresses.
+	Takes string
 }
 
 // ToolCall is one use of a tool.
@@ -41,6 +50,8 @@ type Answer struct {
 	Code    int            `json:"code"`
 	Message string         `json:"message"`
 	Data    jsontext.Value `json:"data"`
+	// Progress are the messages of progress of the call.
+	Progress []string `json:"progress"`
 }
 
 // Client is a client of others.
@@ -74,9 +85,28 @@ func (o *Others) Clients() []Client {
 	}
 }
 
+// serveAsked is where a client in another process says what it is asked, and gets the result.
+func (j Job) serveAsked(t testing.TB) (url string) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		params, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, j.Asked(params))
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
 func (o *Others) script(name string) func(testing.TB, Job) (Seen, error) {
 	return func(t testing.TB, j Job) (seen Seen, err error) {
-		text, err := json.Marshal(map[string]any{"url": j.URL, "headers": j.Headers, "calls": append([]ToolCall{}, j.Calls...)})
+		job := map[string]any{"url": j.URL, "headers": j.Headers, "calls": append([]ToolCall{}, j.Calls...)}
+		if j.Asked != nil {
+			job["asked"], job["takes"] = j.serveAsked(t), jsontext.Value(cmp.Or(j.Takes, `{"form":{},"url":{}}`))
+		}
+		text, err := json.Marshal(job)
 		if err != nil {
 			return seen, err
 		}

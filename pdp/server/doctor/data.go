@@ -110,6 +110,9 @@ func (x *exam) keys() {
 	if len(errs) == 0 {
 		x.ok("keys", "the keys of the log, of masked values, of approvals and of signatures can be used, or are made at the first start")
 	}
+	if x.Config.Program.InProcess { // only its program asks, and without a key
+		return
+	}
 	keys, err := auth.OpenKeys(x.data)
 	if err != nil {
 		x.wrong("keys", err)

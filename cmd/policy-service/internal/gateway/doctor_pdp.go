@@ -154,7 +154,8 @@ func (x *exam) embedded(e mcp.EmbeddedConfig) {
 	if e.Data == "" {
 		x.bites("pdp", "write pdp.embedded.data, or --pdp-data DIR", "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval")
 	}
-	for _, f := range doctor.Examine(x.ctx, doctor.Patient{Policies: e.Policies, Config: server.Config{Policies: e.Policies, Data: e.Data}}) {
+	config := server.Config{Policies: e.Policies, Data: e.Data, Program: server.Program{InProcess: true}}
+	for _, f := range doctor.Examine(x.ctx, doctor.Patient{Policies: e.Policies, Config: config}) {
 		if f.Check != "listen" && f.Check != "configuration" && (e.Data != "" || f.Check != "data") {
 			x.findings = append(x.findings, f)
 		}

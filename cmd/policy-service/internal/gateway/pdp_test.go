@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,8 +24,27 @@ import (
 // inside is a PDP as it is in a gateway's process, and the way to it.
 type inside struct {
 	*authzenclient.Client
-	transport http.RoundTripper
-	log       *bytes.Buffer
+	embedded
+	bundle string
+	log    *safeLog
+}
+
+// safeLog is read while it is written.
+type safeLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *safeLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *safeLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // insideFiles are a bundle whose types are not called as in questions.
@@ -43,13 +63,14 @@ second-person: {type: approval_required, properties: {template: second-person, m
 func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	t.Helper()
 	dir := t.TempDir()
+	orFail(t, os.MkdirAll(filepath.Join(dir, "tenants", "acme"), 0o700))
 	for name, text := range insideFiles {
 		orFail(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	told.Resource, told.Upstreams = insideResource, map[string]mcp.UpstreamConfig{"wiki": {Command: []string{"true"}}}
 	told.PDP.Embedded = &mcp.EmbeddedConfig{Policies: dir, Data: t.TempDir()}
 	mcp.Form.SetDefaults(&told)
-	log := &bytes.Buffer{}
+	log := &safeLog{}
 	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil)
 	orFail(t, err)
 	t.Cleanup(func() {
@@ -57,9 +78,16 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 		defer cancel()
 		orFail(t, pdp.stop(ctx))
 	})
-	client, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: pdp.transport}), authzenclient.WithRetries(0))
+	return inside{embedded: pdp, bundle: dir, log: log}.of(t, "default")
+}
+
+// of is the same PDP as a tenant has it.
+func (p inside) of(t *testing.T, tenant string) inside {
+	t.Helper()
+	client, err := authzenclient.New(mcp.EmbeddedURL, authzenclient.WithTenant(tenant), authzenclient.WithHTTPClient(&http.Client{Transport: p.transport}), authzenclient.WithRetries(0))
 	orFail(t, err)
-	return inside{client, pdp.transport, log}
+	p.Client = client
+	return p
 }
 
 const insideResource = "http://127.0.0.1:8181/mcp"
@@ -174,6 +202,26 @@ func TestEmbeddedFormsAlone(t *testing.T) {
 	}
 }
 
+// What people cannot approve is said of each bundle for which it is true, once.
+func TestEmbeddedBundlesAreLookedAt(t *testing.T) {
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}}}, "secret")
+	settings := filepath.Join(p.bundle, "bundle.yaml")
+	for n, test := range []struct {
+		more string
+		said int
+	}{{"", 1}, {"volatile: [x]\n", 1}, {"allow", 1}, {"", 2}} {
+		text := insideFiles["bundle.yaml"] + test.more
+		if test.more == "allow" {
+			text = strings.Replace(insideFiles["bundle.yaml"], "[confirm]", "[confirm, second-person]", 1)
+		}
+		orFail(t, os.WriteFile(settings, []byte(text), 0o600))
+		orFail(t, p.reload(t.Context()))
+		if got := strings.Count(p.log.String(), NobodyElse); got != test.said {
+			t.Errorf("%d: said %d times, want %d:\n%s", n, got, test.said, p.log)
+		}
+	}
+}
+
 // Without a secret there is no person.
 func TestEmbeddedNoFixedToken(t *testing.T) {
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, "")
@@ -241,5 +289,25 @@ func TestEmbeddedPeopleOfIssuers(t *testing.T) {
 	}
 	if strings.Contains(p.log.String(), good) {
 		t.Error("the token is in the log")
+	}
+}
+
+// A person is one in the tenant of their issuer, whatever they are called.
+func TestEmbeddedPeopleOfTenants(t *testing.T) {
+	here, there := mcptest.NewIssuer(t, insideResource, time.Now), mcptest.NewIssuer(t, insideResource, time.Now)
+	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{
+		{Issuer: here.URL, Algorithms: []string{"ES256"}}, {Issuer: there.URL, Algorithms: []string{"ES256"}, Tenant: "acme"},
+	}}}, "")
+	mail, abroad := p.asks(t, "mail", "alice", here.URL, "alice"), p.of(t, "acme").asks(t, "mail", "alice", there.URL, "alice")
+	for approval, other := range map[string]*mcptest.Issuer{mail: there, abroad: here} {
+		if status, refused := p.says(t, approval, other.Token(t, nil), yes); refused != http.StatusNotFound {
+			t.Errorf("%s, %d", status, refused)
+		}
+	}
+	if status, refused := p.says(t, mail, here.Token(t, nil), yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
+	}
+	if status, refused := p.of(t, "acme").says(t, abroad, there.Token(t, nil), yes); status != "approved" {
+		t.Errorf("%s, %d", status, refused)
 	}
 }

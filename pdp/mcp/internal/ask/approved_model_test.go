@@ -225,8 +225,11 @@ func TestApprovedWalks(t *testing.T) {
 func FuzzApproved(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 1, 3, 15, 0, 5, 15, 0, 5, 15, 0, 5, 15, 1})
 	f.Add([]byte{0, 1, 0, 1, 0, 1, 3, 15, 0, 3, 15, 0, 3, 15, 0, 1, 0, 4, 5, 15, 0})
+	o, n := people(f), 0
 	f.Fuzz(func(t *testing.T, steps []byte) {
-		w := newWalk(people(t), "")
+		n++
+		o.taken()
+		w := newWalk(o.in(t), fmt.Sprint(n))
 		for ; len(steps) >= 3 && len(steps) < 3*200; steps = steps[3:] {
 			w.step(steps[0], steps[1], steps[2])
 		}

@@ -3,6 +3,7 @@ package ask_test
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -244,6 +245,13 @@ func TestApprovedOther(t *testing.T) {
 				t.Errorf("%s, another %s: %s", form, name, got)
 			}
 		}
+		if form == ask.ToolInvoke {
+			op := o.call(alice(t), o.a, `{"to":"x"}`, `,"_meta":{"io.policy-service/purpose":"another"}`)
+			op.Answered = good.Answered
+			if o.forwards(op) {
+				t.Error("another purpose is permitted")
+			}
+		}
 		if !o.forwards(good) {
 			t.Errorf("%s: the approval is lost", form)
 		}
@@ -289,19 +297,43 @@ func TestApprovedThenNot(t *testing.T) {
 
 	used := ready(`{"n":"revoked between rounds"}`)
 	next := goesOn(t, o.permit(used), used)
-	refused("used up", used, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, or its time is up", "send the call again")
+	refused("used up", used, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back", "send the call again")
 	o.Advance(15 * time.Minute)
 	refused("too late to go on", next, -32001, "authorization_denied", "the approval has ended", "")
 
 	ended := ready(`{"n":"ended"}`)
 	o.Advance(5 * time.Minute)
-	refused("its time is up", ended, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, or its time is up", "send the call again")
+	refused("its time is up", ended, -32001, "tool_call_blocked", "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back", "send the call again")
 
 	// The policies that decide are those of now: here the tool says meanwhile that it is another.
 	frozen := ready(`{"n":"frozen"}`)
 	op := o.call(alice(t), o.a, `{"n":"frozen","frozen":1}`)
 	op.Answered = frozen.Answered
 	refused("denied by policy", op, -32001, "tool_call_blocked", "frozen", "")
+}
+
+// Sent many times at once, what people approved goes on once, and each round of it too.
+func TestApprovedAtOnce(t *testing.T) {
+	o := people(t)
+	op := o.approved(o.call(alice(t), o.a, `{}`))
+	for round := range 3 {
+		var permits []*ask.Permit
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() {
+				if p, _ := o.Ask(t.Context(), op); p != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					permits = append(permits, p)
+				}
+			})
+		}
+		if all.Wait(); len(permits) != 1 {
+			t.Fatalf("round %d: %d go on", round, len(permits))
+		}
+		op = goesOn(t, permits[0], op)
+	}
 }
 
 // If the declared question denies, the approval is not used, and it is still there when it permits.

@@ -71,6 +71,11 @@ mask: {type: redact, properties: {fields: [/ssn]}}
 	return o
 }
 
+// in is the office for another test.
+func (o *office) in(t testing.TB) *office {
+	return &office{stage: &stage{Asker: o.Asker, t: t, pdp: o.pdp}, Clock: o.Clock, a: o.a, mia: o.mia}
+}
+
 // client is one of the PDP as a gateway makes it.
 func (o *office) client(key string, options ...authzenclient.Option) *authzenclient.Client {
 	o.t.Helper()
@@ -177,14 +182,18 @@ func goesOn(t testing.TB, p *ask.Permit, op ask.Operation) ask.Operation {
 // says is mia about what is asked for.
 func (o *office) says(what string, s authzenclient.Standing) {
 	o.t.Helper()
-	o.does("decision", `{"decision":"`+what+`","reason":"not on a\n Sunday‮"}`, s)
+	o.does("decision", `{"decision":"`+what+`","reason":"not on a\n Sunday\u202e"}`, s)
 }
 
 func (o *office) does(what, body string, s authzenclient.Standing) {
 	o.t.Helper()
-	got := o.pdp.Post("/v1/approvals/"+s.Approvals()[0]+"/"+what, body, "Authorization", "Bearer "+o.mia)
-	if got.Status != http.StatusOK {
-		o.t.Fatalf("mia, %s: %d %s", what, got.Status, got.Body)
+	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodPost, o.pdp.URL+"/v1/approvals/"+s.Approvals()[0]+"/"+what, strings.NewReader(body))
+	o.must(err)
+	r.Header = http.Header{"Authorization": {"Bearer " + o.mia}, "Content-Type": {"application/json"}}
+	got, err := http.DefaultClient.Do(r)
+	o.must(err)
+	if said := read(o.t, got); got.StatusCode != http.StatusOK {
+		o.t.Fatalf("mia, %s: %d %s", what, got.StatusCode, said)
 	}
 }
 

@@ -169,7 +169,7 @@ func (w refuser) over(id, reason, why string) *Refusal {
 // spent is that an approval counts no more, as after an equal call: people would have to be asked anew, and no request has
 // them asked twice.
 func (w refuser) spent(id, why string) *Refusal {
-	const reason = "the approval does not count any more: an equal call has used it, or its time is up"
+	const reason = "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back"
 	d := data{Authorization: id, Reason: reason, Suggestion: callAgain}
 	r := w.refuse(Denied, w.required(), "Authorization required", d, why)
 	r.Status = w.status

@@ -57,9 +57,10 @@ func (a *approving) require(asks rpc.Object, s sealedApproval) *conclusion {
 	s.Task, _ = standing.Handle().Task() // there is one of all that was filed
 	ends := standing.Ends()
 	if ends.IsZero() {
-		ends = a.x.g.o.Now().Add(stateLife)
+		ends = a.x.g.o.Now()
 	}
-	state, err := seal.SealJSON(a.x.g.o.Ring, seal.Approval, a.x.binding(), s, ends)
+	// Who comes when the time is over is told so.
+	state, err := seal.SealJSON(a.x.g.o.Ring, seal.Approval, a.x.binding(), s, ends.Add(stateLife))
 	if err != nil {
 		return a.refuse(unsealed(err))
 	}

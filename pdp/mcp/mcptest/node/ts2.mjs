@@ -2,14 +2,15 @@
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { run } from "./client.mjs";
 
-await run(async (url, options) => {
-  const client = new Client({ name: "ts2", version: "1.0.0" }, { versionNegotiation: { mode: "auto" } });
+await run(async (url, options, says) => {
+  const client = new Client({ name: "ts2", version: "1.0.0" }, { versionNegotiation: { mode: "auto" }, ...says });
   await client.connect(new StreamableHTTPClientTransport(url, options));
   return {
     version: () => client.getNegotiatedProtocolVersion(),
     server: () => client.getServerVersion()?.name,
     list: (cursor) => client.listTools(cursor === undefined ? undefined : { cursor }),
-    call: (params) => client.callTool(params),
+    call: (params, options) => client.callTool(params, options),
+    asked: (handler) => client.setRequestHandler("elicitation/create", handler),
     close: () => client.close(),
   };
 });

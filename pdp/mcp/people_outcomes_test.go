@@ -1,0 +1,430 @@
+package mcp_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// peopleOutcome is what people make of calls. Those that run reach the server, each once and as it was made, and no others do.
+type peopleOutcome struct {
+	name, tool string
+	// calls are the arguments of the calls that a client makes, one after the other; nil is one call toAll.
+	calls []string
+	// asked is what alice answers in her client, and what others do meanwhile. Round counts what she is asked, from 0.
+	asked func(w *world, id string, round int) string
+	// want are what becomes of the calls.
+	want []string
+	// votes are what people said of the first call.
+	votes []string
+	// rounds is set if the client has to send its call again: one that waits meanwhile would go on too early.
+	rounds bool
+}
+
+// What alice answers to forms that ask more than yes or no.
+const (
+	saysYesTo      = `{"action":"accept","content":{"approve":true,"arguments.n":1,"arguments.to":"all"}}`
+	saysYesButTo   = `{"action":"accept","content":{"approve":true,"arguments.n":1,"arguments.to":"mia"}}`
+	saysYesToMia   = `{"action":"accept","content":{"approve":true,"arguments.to":"mia","arguments.n":1}}`
+	saysMiaDecides = `{"action":"accept","content":{"action":"delegate","delegateTo":"user::\"mia\""}}`
+	saysApprove    = `{"action":"accept","content":{"action":"approve"}}`
+	toAll          = `{"n":1,"to":"all"}`
+	toMia          = `{"n":1,"to":"mia"}`
+	byForm         = ` user::"alice" form key:gateway`
+)
+
+// says is an answer of alice, whatever happens.
+func says(answer string) func(*world, string, int) string {
+	return func(*world, string, int) string { return answer }
+}
+
+// later has people do something once alice's answer has been counted.
+func (w *world) later(id string, do func()) {
+	go func() {
+		until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
+		do()
+	}()
+}
+
+var peopleOutcomes = []peopleOutcome{{
+	name: "approve", tool: "confirm", asked: says(saysYes),
+	want: []string{"runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "decline", tool: "confirm", asked: says(saysNo),
+	want: []string{"is denied: declined"}, votes: []string{"deny" + byForm},
+}, {
+	name: "approve false", tool: "confirm", asked: says(`{"action":"accept","content":{"approve":false,"reason":"why?"}}`),
+	want: []string{"is denied: why?"}, votes: []string{"deny" + byForm},
+}, {
+	name: "cancel, and the same call again", tool: "confirm", calls: []string{toAll, toAll, toAll},
+	asked: func(_ *world, _ string, round int) string { return []string{saysNothing, saysNothing, saysYes}[round] },
+	want:  []string{"waits", "waits", "runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "each call is asked about", tool: "confirm", calls: []string{toAll, toAll, toMia}, asked: says(saysYes),
+	want: []string{"runs", "runs", "runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "somebody else denies meanwhile", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
+		w.deny("mia", id, "not today")
+		return saysYes
+	},
+	want: []string{"is denied: not today"}, votes: []string{`deny user::"mia" api`},
+}, {
+	name: "its time is over", tool: "confirm",
+	asked: func(w *world, _ string, _ int) string {
+		w.advance(11 * time.Minute)
+		return saysYes
+	},
+	want: []string{"is denied: nobody decided in time"},
+}, {
+	name: "revoked between rounds", tool: "pair", rounds: true,
+	asked: func(w *world, id string, _ int) string {
+		w.approve("mia", id)
+		w.approve("noah", id)
+		w.revoke("noah", id)
+		return saysYes
+	},
+	want: []string{"is denied: the approval does not count any more"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+}, {
+	name: "two approve, alice last", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
+		w.approve("mia", id)
+		return saysYes
+	},
+	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, "approve" + byForm},
+}, {
+	name: "two approve, alice first", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
+		w.later(id, func() { w.approve("mia", id) })
+		return saysYes
+	},
+	want: []string{"runs"}, votes: []string{"approve" + byForm, `approve user::"mia" api`},
+}, {
+	name: "others approve while she reads", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
+		w.approve("mia", id)
+		w.approve("noah", id)
+		return saysYes
+	},
+	want: []string{"runs"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+}, {
+	name: "others approve, and she would rather not", tool: "pair", rounds: true,
+	asked: func(w *world, id string, _ int) string {
+		w.approve("mia", id)
+		w.approve("noah", id)
+		return saysNo
+	},
+	want: []string{"waits"}, votes: []string{`approve user::"mia" api`, `approve user::"noah" api`},
+}, {
+	name: "alice delegates, and so does who decides for her", tool: "delegable",
+	asked: func(w *world, id string, _ int) string {
+		w.later(id, func() {
+			w.delegate("mia", id, "eve")
+			w.approve("eve", id)
+		})
+		return saysMiaDecides
+	},
+	want: []string{"runs"}, votes: []string{"delegate" + byForm, `delegate user::"mia" api`, `approve user::"eve" api`},
+}, {
+	name: "alice delegates, and it is denied", tool: "delegable",
+	asked: func(w *world, id string, _ int) string {
+		w.later(id, func() { w.deny("mia", id, "not today") })
+		return saysMiaDecides
+	},
+	want: []string{"is denied: not today"}, votes: []string{"delegate" + byForm, `deny user::"mia" api`},
+}, {
+	name: "alice could delegate", tool: "delegable", asked: says(saysApprove),
+	want: []string{"runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "reviewed", tool: "review", asked: says(saysYesTo),
+	want: []string{"runs"}, votes: []string{"approve" + byForm},
+}, {
+	name: "reviewed and changed", tool: "review", asked: says(saysYesButTo),
+	want: []string{"is changed to " + toMia},
+}, {
+	name: "reviewed and changed, and the changed call is asked about anew", tool: "review", calls: []string{toAll, toMia},
+	asked: func(_ *world, _ string, round int) string { return []string{saysYesButTo, saysYesToMia}[round] },
+	want:  []string{"is changed to " + toMia, "runs"},
+}, {
+	name: "nobody need be asked", tool: "free", want: []string{"runs"},
+}, {
+	name: "nobody can be asked", tool: "never", want: []string{"is denied"},
+}}
+
+// peopleClient is a client that asks its person.
+type peopleClient struct {
+	name, era string
+	// run makes calls, each as a tool and its arguments.
+	run func(t testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) []mcptest.Answer
+}
+
+// ourClients are those that need no programs of others.
+func ourClients() (all []peopleClient) {
+	for _, era := range eras {
+		all = append(all, peopleClient{"raw", era, rawCalls(era)}, peopleClient{"go-sdk", era, sdkCalls(era)})
+	}
+	return all
+}
+
+// TestPeopleOutcomes has people make what they can of the calls of clients in both eras. The server sees a call exactly if it
+// was approved, once, and as it was approved.
+func TestPeopleOutcomes(t *testing.T) { testOutcomes(t, ourClients()) }
+
+func testOutcomes(t *testing.T, clients []peopleClient) {
+	for _, c := range clients {
+		for _, o := range peopleOutcomes {
+			if o.rounds && c.era == "legacy" {
+				continue
+			}
+			t.Run(c.name+"-"+c.era+"/"+o.name, func(t *testing.T) {
+				t.Parallel()
+				o.holds(t, c)
+			})
+		}
+	}
+}
+
+func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
+	w := newPeople(t, land{})
+	calls := o.calls
+	if calls == nil {
+		calls = []string{toAll}
+	}
+	first, round := "", 0
+	answers := c.run(t, w, o.tool, calls, func(params jsontext.Value) string {
+		id := w.asks(o.tool)
+		if first == "" {
+			first = id
+		}
+		if !strings.Contains(string(params), "rec:"+o.tool) || !strings.Contains(string(params), "agent-release") {
+			t.Errorf("she is asked %s", params)
+		}
+		round++
+		return o.asked(w, id, round-1)
+	})
+	if len(answers) != len(o.want) {
+		t.Fatalf("%d answers to %d calls", len(answers), len(o.want))
+	}
+	var forwarded []string
+	for n, a := range answers {
+		if got := becomes(a); !strings.HasPrefix(got, o.want[n]) {
+			t.Errorf("call %d %s, want that it %s: %+v", n, got, o.want[n], a)
+		}
+		if o.want[n] == "runs" {
+			forwarded = append(forwarded, calls[n])
+		}
+	}
+	if got := w.forwarded(o.tool); !slices.EqualFunc(got, forwarded, sameJSON) {
+		t.Errorf("the server got %q, want %q", got, forwarded)
+	}
+	if all := w.approvals(o.tool); first == "" && len(all) > 0 {
+		t.Errorf("it is asked about %+v", all)
+	} else if first != "" && !slices.Equal(w.votes(first), o.votes) {
+		t.Errorf("on record is %q, want %q", w.votes(first), o.votes)
+	}
+}
+
+// sameJSON compares what clients may write in several ways.
+func sameJSON(a, b string) bool {
+	x, y := jsontext.Value(a), jsontext.Value(b)
+	return x.Canonicalize() == nil && y.Canonicalize() == nil && bytes.Equal(x, y)
+}
+
+// becomes is what a client sees of a call.
+func becomes(a mcptest.Answer) string {
+	var result struct {
+		IsError    bool `json:"isError"`
+		Structured struct {
+			Type      string         `json:"type"`
+			Suggested jsontext.Value `json:"suggested"`
+		} `json:"structuredContent"`
+	}
+	var data struct {
+		Type    string `json:"type"`
+		Reason  string `json:"reason"`
+		Request struct {
+			ID   string `json:"id"`
+			Tool string `json:"tool"`
+		} `json:"authorizationRequest"`
+	}
+	_, _ = json.Unmarshal(a.Result, &result), json.Unmarshal(a.Data, &data)
+	switch {
+	case len(a.Result) > 0 && result.IsError && result.Structured.Type == "arguments_changed":
+		return "is changed to " + string(result.Structured.Suggested)
+	case len(a.Result) > 0 && !result.IsError:
+		return "runs"
+	case a.Code == -32001 && data.Request.ID != "" && data.Request.Tool != "":
+		return "waits"
+	case a.Code == -32001 && (data.Type == "authorization_denied" || data.Type == "tool_call_blocked"):
+		return "is denied: " + data.Reason
+	}
+	return "is lost"
+}
+
+// seenIn is what a client of ours sees of a call.
+func seenIn(got echo) (a mcptest.Answer) {
+	if a.Result = got.result; got.fault != nil {
+		a.Code, a.Message, a.Data = got.fault.Code, got.fault.Message, got.fault.Data
+	}
+	return a
+}
+
+// rawCalls is a client that writes its messages by itself.
+func rawCalls(era string) func(testing.TB, *world, string, []string, func(jsontext.Value) string) []mcptest.Answer {
+	return func(_ testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) (all []mcptest.Answer) {
+		v := w.client(era)
+		for _, arguments := range calls {
+			if asked == nil {
+				all = append(all, seenIn(v.call(tool, arguments)))
+				continue
+			}
+			all = append(all, seenIn(v.converse(tool, arguments, asked)))
+		}
+		return all
+	}
+}
+
+// converse makes a call, and has somebody answer what the client is asked in its course.
+func (v *visitor) converse(tool, arguments string, asked func(jsontext.Value) string) echo {
+	v.s.t.Helper()
+	if v.era == "legacy" {
+		return v.streamed(tool, arguments, asked)
+	}
+	got := v.call(tool, arguments)
+	for range 10 {
+		var q struct {
+			stateAsked `json:",inline"`
+			Kind       string `json:"resultType"`
+		}
+		if json.Unmarshal(got.result, &q) != nil || q.Kind != "input_required" {
+			return got
+		}
+		answers := map[string]jsontext.Value{}
+		for key, request := range q.Requests {
+			var m struct {
+				Params jsontext.Value `json:"params"`
+			}
+			orFail(v.s.t, json.Unmarshal(request, &m))
+			answers[key] = jsontext.Value(asked(m.Params))
+		}
+		text, err := json.Marshal(answers)
+		orFail(v.s.t, err)
+		got = v.retry(tool, arguments, inText(q.State), string(text))
+	}
+	return got
+}
+
+// streamed is converse in the legacy era: what is asked comes by the answer to the call.
+func (v *visitor) streamed(tool, arguments string, asked func(jsontext.Value) string) echo {
+	v.s.t.Helper()
+	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
+	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
+	orFail(v.s.t, err)
+	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
+		r.Header.Set(all[0], all[1])
+	}
+	answer, err := v.client.Do(r)
+	orFail(v.s.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	var text strings.Builder
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		var m struct {
+			ID     jsontext.Value `json:"id"`
+			Method string         `json:"method"`
+			Params jsontext.Value `json:"params"`
+		}
+		text.WriteString(lines.Text() + "\n")
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if ok && json.Unmarshal([]byte(data), &m) == nil && m.Method == "elicitation/create" {
+			if got := v.reply(string(m.ID), asked(m.Params)); got.status != http.StatusAccepted {
+				v.s.t.Errorf("the answer: %s", got)
+			}
+		}
+	}
+	return readAnswer(answer, []byte(text.String()))
+}
+
+// sdkCalls is a client of the SDK.
+func sdkCalls(era string) func(testing.TB, *world, string, []string, func(jsontext.Value) string) []mcptest.Answer {
+	return func(t testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) (all []mcptest.Answer) {
+		session := w.sdkClient(era, sdk.ClientOptions{ElicitationHandler: sdkAsked(asked)})
+		for _, arguments := range calls {
+			result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: tool, Arguments: jsontext.Value(arguments)})
+			all = append(all, sdkAnswer(t, result, err))
+		}
+		return all
+	}
+}
+
+func sdkAsked(asked func(jsontext.Value) string) func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+	return func(_ context.Context, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+		params, err := json.Marshal(r.Params)
+		if err != nil {
+			return nil, err
+		}
+		result := new(sdk.ElicitResult)
+		return result, json.Unmarshal([]byte(asked(params)), result)
+	}
+}
+
+func sdkAnswer(t testing.TB, result *sdk.CallToolResult, err error) (a mcptest.Answer) {
+	var e *jsonrpc.Error
+	switch {
+	case errors.As(err, &e):
+		a.Code, a.Message, a.Data = int(e.Code), e.Message, jsontext.Value(e.Data)
+	case err != nil:
+		a.Message = err.Error()
+	default:
+		text, err := result.MarshalJSON()
+		orFail(t, err)
+		a.Result = text
+	}
+	return a
+}
+
+// sdkClient is a client of the SDK with alice's token.
+func (w *world) sdkClient(era string, o sdk.ClientOptions) *sdk.ClientSession {
+	w.t.Helper()
+	o.Capabilities = &sdk.ClientCapabilities{Elicitation: &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}, URL: &sdk.URLElicitationCapabilities{}}}
+	client := sdk.NewClient(&sdk.Implementation{Name: "people", Version: "1"}, &o)
+	transport := &sdk.StreamableClientTransport{Endpoint: w.url, HTTPClient: &http.Client{Transport: withToken(w.issuer.Token(w.t, nil))}}
+	version := map[string]string{"legacy": "2025-11-25", "modern": modernVersion}[era]
+	session, err := client.Connect(w.t.Context(), transport, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	orFail(w.t, err)
+	w.t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// testPeople has clients of others do the same, each in its era.
+func testPeople(t *testing.T, others *mcptest.Others) {
+	var all []peopleClient
+	for _, c := range others.Clients() {
+		if c.TellsCode {
+			era := map[string]string{"2025-11-25": "legacy", modernVersion: "modern"}[c.Version]
+			all = append(all, peopleClient{c.Name, era, func(t testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) []mcptest.Answer {
+				j := mcptest.Job{URL: w.url, Headers: map[string]string{"Authorization": "Bearer " + w.issuer.Token(t, nil)}, Asked: asked}
+				for _, arguments := range calls {
+					var a map[string]any
+					orFail(t, json.Unmarshal([]byte(arguments), &a))
+					j.Calls = append(j.Calls, mcptest.ToolCall{Name: tool, Arguments: a})
+				}
+				return c.Run(t, j).Answers
+			}})
+		}
+	}
+	testOutcomes(t, all)
+}

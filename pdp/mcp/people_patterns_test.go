@@ -1,0 +1,542 @@
+package mcp_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// shortly has nobody wait long for people.
+func shortly(c *mcp.Config) { c.Approvals.Wait = time.Second }
+
+// elicitation is what a client is asked, as far as it is looked at.
+type elicitation struct {
+	Mode            string `json:"mode"`
+	Message         string `json:"message"`
+	URL             string `json:"url"`
+	RequestedSchema struct {
+		Properties map[string]jsontext.Value `json:"properties"`
+		Required   []string                  `json:"required"`
+	} `json:"requestedSchema"`
+	Meta struct {
+		Type     string `json:"elicitationType"`
+		Original struct {
+			Arguments jsontext.Value `json:"arguments"`
+		} `json:"originalRequest"`
+	} `json:"_meta"`
+}
+
+func elicitationOf(t testing.TB, params jsontext.Value) (e elicitation) {
+	t.Helper()
+	orFail(t, json.Unmarshal(params, &e))
+	return e
+}
+
+// fields are the names of the fields of a form, sorted.
+func (e elicitation) fields() string {
+	var names []string
+	for name := range e.RequestedSchema.Properties {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
+}
+
+// 004's first pattern: the person agrees to a call or not, and may say why. What they are shown says who calls what with which
+// arguments, in the message and for programs.
+func TestPeopleApproveDirectly(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{})
+			got := w.client(era).converse("confirm", toAll, func(params jsontext.Value) string {
+				e := elicitationOf(t, params)
+				if e.Mode != "" && e.Mode != "form" || e.fields() != "approve reason" || !slices.Equal(e.RequestedSchema.Required, []string{"approve"}) {
+					t.Errorf("the form is %s", params)
+				}
+				if !strings.Contains(e.Message, "Did you ask agent-release for rec:confirm?\n") || !strings.Contains(e.Message, toAll) {
+					t.Errorf("she reads %q", e.Message)
+				}
+				if e.Meta.Type != "tool_approval" || !sameJSON(string(e.Meta.Original.Arguments), toAll) {
+					t.Errorf("programs read %+v", e.Meta)
+				}
+				return `{"action":"accept","content":{"approve":true,"reason":"I asked for it"}}`
+			})
+			if !got.ran() || !slices.Equal(w.forwarded("confirm"), []string{toAll}) {
+				t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
+			}
+		})
+	}
+}
+
+// The second: the person sees each argument in a field. What is shown is all that is bound, whatever its type.
+func TestPeopleReviewArguments(t *testing.T) {
+	const arguments = `{"b":true,"big":9007199254740993,"l":[1,"x"],"n":1,"o":{"k":null},"s":"[1]"}`
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{})
+			got := w.client(era).converse("review", arguments, func(params jsontext.Value) string {
+				e := elicitationOf(t, params)
+				if want := "approve arguments.b arguments.big arguments.l arguments.n arguments.o arguments.s reason"; e.fields() != want {
+					t.Errorf("the fields are %s, want %s", e.fields(), want)
+				}
+				content := `{"approve":true`
+				for name, field := range e.RequestedSchema.Properties { // as a client does that fills in what is proposed
+					var f struct {
+						Default jsontext.Value `json:"default"`
+					}
+					orFail(t, json.Unmarshal(field, &f))
+					if strings.HasPrefix(name, "arguments.") {
+						content += `,` + inText(name) + `:` + string(f.Default)
+					}
+				}
+				return `{"action":"accept","content":` + content + `}}`
+			})
+			if !got.ran() || !slices.Equal(w.forwarded("review"), []string{arguments}) {
+				t.Errorf("%s, and the server got %q", got, w.forwarded("review"))
+			}
+		})
+	}
+}
+
+// The third: who is asked may name somebody else, who may name another one.
+func TestPeopleDelegate(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{})
+			d := w.client(era).dialogue("delegable", toAll)
+			if e := elicitationOf(t, d.asked); e.fields() != "action delegateTo reason" || !strings.Contains(string(e.RequestedSchema.Properties["action"]), `"enum":["approve","deny","delegate"]`) {
+				t.Errorf("the form is %s", d.asked)
+			}
+			id := w.asks("delegable")
+			d.answer(d.v, saysMiaDecides)
+			until(t, "alice has named mia", func() bool { return len(w.votes(id)) == 1 })
+			for _, who := range []string{"alice", "eve"} { // alice's say is mia's now, and eve has none yet
+				if got := w.api(who, http.MethodPost, "/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"fine"}`); got.Status == http.StatusOK {
+					t.Errorf("%s approves", who)
+				}
+			}
+			w.delegate("mia", id, "eve")
+			if n := len(w.forwarded("delegable")); n > 0 {
+				t.Errorf("the server got %d calls", n)
+			}
+			w.approve("eve", id)
+			if got := d.end(); !got.ran() || !slices.Equal(w.forwarded("delegable"), []string{toAll}) {
+				t.Errorf("%s, and the server got %q", got, w.forwarded("delegable"))
+			}
+		})
+	}
+}
+
+// The fourth: who calls is told what is pending, and gets on with something else. The same call comes again when people have
+// decided, by any client and any gateway, and nobody is asked twice.
+func TestPeopleDecideLater(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{replicas: 2, change: shortly})
+			for n, with := range []string{"", `,"progressToken":"mine"`} {
+				v := w.plain(era)
+				v.meta = with
+				got := v.call("second-person", toAll)
+				id := w.asks("second-person")
+				var data struct {
+					Request struct {
+						ID        string         `json:"id"`
+						Tool      string         `json:"tool"`
+						Arguments jsontext.Value `json:"arguments"`
+						Requester string         `json:"requester"`
+						Reason    string         `json:"reason"`
+						Expires   time.Time      `json:"expiresAt"`
+					} `json:"authorizationRequest"`
+				}
+				if got.code() != -32001 || json.Unmarshal(got.fault.Data, &data) != nil {
+					t.Fatalf("it is told %s", got)
+				}
+				r := data.Request
+				if r.ID != id || r.Tool != "second-person" || !sameJSON(string(r.Arguments), toAll) || r.Requester != "agent-release" || r.Reason == "" || r.Expires.Before(w.now()) {
+					t.Errorf("it is told %s", got.fault.Data)
+				}
+				told := fmt.Sprint(got.before)
+				if n == 0 && len(got.before) > 0 || n == 1 && (!strings.Contains(told, `"progressToken":"mine"`) || !strings.Contains(told, id)) {
+					t.Errorf("it hears %s", told)
+				}
+			}
+			id := w.asks("second-person")
+			w.approve("mia", id)
+			other := w.replicas[1].visitor(era, nil)
+			if got := other.call("second-person", toAll); !got.ran() {
+				t.Error(got)
+			}
+			if got := other.call("second-person", toMia); got.code() != -32001 {
+				t.Errorf("another call: %s", got)
+			}
+			if all := w.approvals("second-person"); len(all) != 2 || all[0].ID != id || !slices.Equal(w.forwarded("second-person"), []string{toAll}) {
+				t.Errorf("people were asked %d times, and the server got %q", len(all), w.forwarded("second-person"))
+			}
+		})
+	}
+}
+
+// The fifth: who was asked by which way, what they said and that it was used stands in the log, in its order, and so does what
+// they were shown.
+func TestPeopleAreOnRecord(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{})
+			v := w.client(era)
+			v.converse("confirm", toAll, answers(`{"action":"accept","content":{"approve":true,"reason":"I asked for it"}}`))
+			v.converse("confirm", toMia, answers(`{"action":"decline"}`))
+			all := w.approvals("confirm")
+			if len(all) != 2 {
+				t.Fatalf("%d were filed", len(all))
+			}
+			offered := "offered" + byForm
+			if got, want := w.steps(all[0].ID), []string{"filed", offered, "approve" + byForm, "approved", "used", "used_up"}; !slices.Equal(got, want) {
+				t.Errorf("on record is %q, want %q", got, want)
+			}
+			if got, want := w.steps(all[1].ID), []string{"filed", offered, "deny" + byForm, "denied"}; !slices.Equal(got, want) {
+				t.Errorf("on record is %q, want %q", got, want)
+			}
+			if all[0].Used != 1 || all[0].Status != "used_up" {
+				t.Errorf("it was used %d times, and is %s", all[0].Used, all[0].Status)
+			}
+			var decided, asked []string
+			for _, r := range w.records() {
+				switch {
+				case r.Kind == "decision" && r.Request.Action.Name == "tool.invoke":
+					decided = append(decided, fmt.Sprintf("%t %s", r.Decision, r.Request.Context.Arguments))
+				case strings.Contains(r.line, `"event":"approve"`) || strings.Contains(r.line, `"event":"deny"`):
+					asked = append(asked, r.line)
+				}
+			}
+			if want := []string{"false " + toAll, "true " + toAll, "false " + toMia}; !slices.EqualFunc(decided, want, sameDecision) {
+				t.Errorf("decided was %q, want %q", decided, want)
+			}
+			if len(asked) != 2 || !strings.Contains(asked[0], "I asked for it") || !strings.Contains(asked[1], "declined") {
+				t.Errorf("they said %q", asked)
+			}
+		})
+	}
+}
+
+func sameDecision(a, b string) bool {
+	verdict, arguments, _ := strings.Cut(a, " ")
+	wanted, of, _ := strings.Cut(b, " ")
+	return verdict == wanted && sameJSON(arguments, of)
+}
+
+// answers is an answer, whatever is asked.
+func answers(answer string) func(jsontext.Value) string {
+	return func(jsontext.Value) string { return answer }
+}
+
+// Under "second-person" no form and no address is shown to the agent's own person, nor to an operator whose agent calls. What
+// they accept all the same is nothing.
+func TestPeopleAreNotAskedInTheClient(t *testing.T) {
+	for _, era := range eras {
+		for _, sub := range []string{"alice", "mia"} {
+			t.Run(era+"/"+sub, func(t *testing.T) {
+				t.Parallel()
+				w := newPeople(t, land{change: shortly})
+				v := w.takesForms(era, mcptest.Claims{"sub": sub})
+				got := v.call("second-person", toAll)
+				if got.code() != -32001 || strings.Contains(got.text, "elicitation/create") {
+					t.Fatalf("the client is asked: %s", got)
+				}
+				id := w.asks("second-person")
+				// Whatever is made of what they know, it is no answer.
+				confirm := v.dialogue("confirm", toAll)
+				for _, key := range []string{id, "approval", confirm.modern.key(), strings.Trim(confirm.legacy.id, `"`)} {
+					if era == "legacy" {
+						if own := strings.Trim(confirm.legacy.id, `"`); key != own && key != "" {
+							if got := v.reply(inText(key), saysYes); got.status == http.StatusAccepted {
+								t.Errorf("%q was taken: %s", key, got)
+							}
+						}
+						continue
+					}
+					answers := `{` + inText(key) + `:` + saysYes + `}`
+					for _, again := range []echo{
+						v.ask("tools/call", `{"name":"second-person","arguments":`+toAll+`,"inputResponses":`+answers+`}`),
+						v.retry("second-person", toAll, inText(id), answers),
+						v.retry("second-person", toAll, inText(confirm.modern.State), answers),
+					} {
+						if again.ran() {
+							t.Errorf("%q: %s", key, again)
+						}
+					}
+				}
+				if votes := w.votes(id); len(votes) > 0 || len(w.forwarded("second-person")) > 0 || !slices.Equal(w.pending("second-person"), []string{id}) {
+					t.Errorf("they say %q, and the server got %q", votes, w.forwarded("second-person"))
+				}
+				for _, step := range w.steps(id) {
+					if strings.HasPrefix(step, "offered") {
+						t.Errorf("it was %s", step)
+					}
+				}
+				// What was asked in between waits for its answer still.
+				confirm.answer(v, saysYes)
+				if got := confirm.end(); !got.ran() {
+					t.Error(got)
+				}
+				w.approve("noah", id)
+				if got := v.call("second-person", toAll); !got.ran() || !slices.Equal(w.forwarded("second-person"), []string{toAll}) {
+					t.Errorf("%s, and the server got %q", got, w.forwarded("second-person"))
+				}
+			})
+		}
+	}
+}
+
+// A client that opens addresses leads its person to the console's page of the request, and the call goes on when they have
+// approved there: by a session of their own, whatever the client says. The record says so.
+func TestPeopleApproveByLink(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{})
+			v := w.stranger(era, w.issuer.Token(t, nil))
+			v.capabilities = `{"elicitation":{"url":{}}}`
+			v.begin()
+			d := v.dialogue("confirm", toAll)
+			id := w.asks("confirm")
+			e := elicitationOf(t, d.asked)
+			if e.Mode != "url" || e.URL != w.pdp.ConsoleURL()+"/approvals/"+id || len(e.RequestedSchema.Properties) > 0 {
+				t.Fatalf("it is asked %s", d.asked)
+			}
+			d.answer(v, `{"action":"accept"}`)
+			w.atConsole("alice").decide(e.URL, "approve")
+			if got := d.end(); !got.ran() || !slices.Equal(w.forwarded("confirm"), []string{toAll}) {
+				t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
+			}
+			if got, want := w.votes(id), []string{`approve user::"alice" console`}; !slices.Equal(got, want) {
+				t.Errorf("they say %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// That a page was opened is no word about the call, and neither is what the client says the person did there.
+func TestPeopleWhoOpenAPageHaveSaidNothing(t *testing.T) {
+	for _, era := range eras {
+		for _, answer := range []string{`{"action":"accept"}`, saysYes, saysNo, saysNothing} {
+			t.Run(era+"/"+answer, func(t *testing.T) {
+				t.Parallel()
+				w := newPeople(t, land{change: shortly})
+				v := w.stranger(era, w.issuer.Token(t, nil))
+				v.capabilities = `{"elicitation":{"url":{}}}`
+				v.begin()
+				d := v.dialogue("confirm", toAll)
+				id := w.asks("confirm")
+				d.answer(v, answer)
+				if got := becomes(seenIn(d.end())); got != "waits" || len(w.votes(id)) > 0 || !slices.Equal(w.pending("confirm"), []string{id}) || len(w.forwarded("confirm")) > 0 {
+					t.Errorf("the call %s, and people say %q", got, w.votes(id))
+				}
+			})
+		}
+	}
+}
+
+// browser is a browser in which somebody has logged in to the console.
+type browser struct {
+	w      *world
+	client *http.Client
+}
+
+// atConsole logs somebody in with their key.
+func (w *world) atConsole(who string) browser {
+	w.t.Helper()
+	jar, err := cookiejar.New(nil)
+	orFail(w.t, err)
+	b := browser{w, &http.Client{Jar: jar}}
+	if page := b.post(w.pdp.ConsoleURL()+"/login", url.Values{"key": {w.keys[who]}}); !strings.Contains(page, who) {
+		w.t.Fatalf("%s is not logged in: %s", who, page)
+	}
+	return b
+}
+
+func (b browser) get(at string) string {
+	b.w.t.Helper()
+	return b.read(b.client.Get(at))
+}
+
+// post sends a form as a page of the console does.
+func (b browser) post(at string, form url.Values) string {
+	b.w.t.Helper()
+	r, err := http.NewRequestWithContext(b.w.t.Context(), http.MethodPost, at, strings.NewReader(form.Encode()))
+	orFail(b.w.t, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.read(b.client.Do(r))
+}
+
+func (b browser) read(r *http.Response, err error) string {
+	b.w.t.Helper()
+	orFail(b.w.t, err)
+	defer func() { _ = r.Body.Close() }()
+	text, err := io.ReadAll(r.Body)
+	orFail(b.w.t, err)
+	if r.StatusCode != http.StatusOK {
+		b.w.t.Fatalf("%s: %s %s", r.Request.URL, r.Status, text)
+	}
+	return string(text)
+}
+
+var consoleForm = regexp.MustCompile(`<form method="post" action="([^"]*/decision)"[^>]*>\s*<input type="hidden" name="token" value="([^"]*)"><input type="hidden" name="version" value="([^"]*)">`)
+
+// decide approves or denies on the page of a request.
+func (b browser) decide(at, decision string) {
+	b.w.t.Helper()
+	m := consoleForm.FindStringSubmatch(b.get(at))
+	if m == nil {
+		b.w.t.Fatalf("there is nothing to decide at %s", at)
+	}
+	page, err := url.Parse(at)
+	orFail(b.w.t, err)
+	to, err := page.Parse(m[1])
+	orFail(b.w.t, err)
+	b.post(to.String(), url.Values{"token": {m[2]}, "version": {m[3]}, "decision": {decision}, "reason": {"I asked for it"}})
+}
+
+// A client is asked in the ways that it says it takes, and by what the operator has named first. `elicitation: {}` is forms.
+func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
+	const page, form, nothing = "url", "form", ""
+	takes := map[string][]string{
+		`{}`: nil, `{"elicitation":{}}`: {form}, `{"elicitation":{"form":{}}}`: {form}, `{"elicitation":{"url":{}}}`: {page},
+		`{"elicitation":{"form":{},"url":{}}}`: {form, page},
+	}
+	for _, channels := range [][]string{{form, page, "wait"}, {page, form, "wait"}, {"wait"}, {form}, {page}} {
+		t.Run(fmt.Sprint(channels), func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Wait, c.Approvals.Channels = time.Second, channels }})
+			var all sync.WaitGroup
+			defer all.Wait()
+			for capabilities, ways := range takes {
+				want := nothing
+				if n := slices.IndexFunc(channels, func(c string) bool { return slices.Contains(ways, c) }); n >= 0 {
+					want = channels[n]
+				}
+				for _, era := range eras {
+					v := w.stranger(era, w.issuer.Token(t, nil))
+					v.capabilities = capabilities
+					v.begin()
+					all.Go(func() {
+						asked := nothing
+						got := v.converse("confirm", `{"by":`+inText(era+capabilities)+`}`, func(params jsontext.Value) string {
+							asked = cmp.Or(elicitationOf(t, params).Mode, form)
+							return saysNothing
+						})
+						if asked != want || becomes(seenIn(got)) != "waits" {
+							t.Errorf("%s, %s: it is shown %q, want %q: %s", era, capabilities, asked, want, got)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// If nobody decides, the call is over with its time. The server has seen nothing, also after that.
+func TestPeopleWhoSayNothing(t *testing.T) {
+	for _, era := range eras {
+		for _, forms := range []bool{false, true} {
+			t.Run(fmt.Sprint(era, " forms ", forms), func(t *testing.T) {
+				t.Parallel()
+				w := newPeople(t, land{})
+				var got echo
+				if forms {
+					d := w.client(era).dialogue("brief", toAll)
+					id := w.asks("brief")
+					if era == "modern" { // which waits for its client; the other one waits for people
+						until(t, "its time is over", func() bool { return w.approval(id).Status == "expired" })
+						d.answer(d.v, saysYes)
+					}
+					got = d.end()
+				} else {
+					got = w.plain(era).call("brief", toAll)
+				}
+				if is := becomes(seenIn(got)); is != "is denied: nobody decided in time" || len(w.forwarded("brief")) > 0 {
+					t.Errorf("it %s, and the server got %q", is, w.forwarded("brief"))
+				}
+			})
+		}
+	}
+}
+
+// What was approved and taken back before the call comes again is as if nobody had approved it: people are asked anew.
+func TestPeopleTakeBack(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{change: shortly})
+			v := w.plain(era)
+			v.call("pair", toAll)
+			first := w.asks("pair")
+			w.approve("mia", first)
+			w.approve("noah", first)
+			w.revoke("mia", first)
+			if got := becomes(seenIn(v.call("pair", toAll))); got != "waits" {
+				t.Errorf("it %s", got)
+			}
+			second := w.asks("pair")
+			if second == first || len(w.forwarded("pair")) > 0 {
+				t.Errorf("what was taken back counts: the server got %q", w.forwarded("pair"))
+			}
+			w.approve("zoe", second)
+			w.approve("mia", second)
+			if got := v.call("pair", toAll); !got.ran() || !slices.Equal(w.forwarded("pair"), []string{toAll}) {
+				t.Errorf("%s, and the server got %q", got, w.forwarded("pair"))
+			}
+		})
+	}
+}
+
+// A client of the SDK hears by progress that a person must approve, and which request it is.
+func TestPeopleAndProgress(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{})
+			heard := make(chan string, 16)
+			session := w.sdkClient(era, sdk.ClientOptions{ProgressNotificationHandler: func(_ context.Context, r *sdk.ProgressNotificationClientRequest) {
+				heard <- r.Params.Message
+			}})
+			params := &sdk.CallToolParams{Name: "second-person", Arguments: jsontext.Value(toAll)}
+			params.SetProgressToken("mine")
+			over := make(chan mcptest.Answer, 1)
+			go func() {
+				result, err := session.CallTool(t.Context(), params)
+				over <- sdkAnswer(t, result, err)
+			}()
+			id := w.asks("second-person")
+			if message := <-heard; !strings.Contains(message, "a person must approve") || !strings.Contains(message, id) {
+				t.Errorf("it hears %q", message)
+			}
+			w.approve("mia", id)
+			if got := becomes(<-over); got != "runs" {
+				t.Errorf("it %s", got)
+			}
+		})
+	}
+}
