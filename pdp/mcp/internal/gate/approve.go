@@ -83,7 +83,7 @@ func decide(ctx context.Context, x *exchange, release func()) *conclusion {
 			defer done()
 			release()
 			if x.brought.people != nil {
-				return a.again(ctx, *x.brought.people)
+				return a.again(ctx, x.brought.people)
 			}
 			return a.begin(ctx)
 		}
@@ -148,26 +148,26 @@ func (a *approving) begin(ctx context.Context) *conclusion {
 
 // file has people asked, and finds the first way that there is for this client and for who is behind its token, "" if there is
 // none. It is over when the wait begins: thousands may wait, each on a stack that is as large as what it holds.
-func (a *approving) file(ctx context.Context) (way string, shown rpc.Message, refused *ask.Refusal) {
+func (a *approving) file(ctx context.Context) (way string, shown *rpc.Message, refused *ask.Refusal) {
 	standing, refused := a.wanted.Ask(ctx)
 	if refused != nil {
-		return "", shown, refused
+		return "", nil, refused
 	}
 	a.follow(standing)
 	for _, way := range a.x.g.o.Approvals.Channels {
 		if way == ByWait || !standing.Pending() {
-			return ByWait, shown, nil
+			return ByWait, nil, nil
 		}
 		shown, ok, refused := a.form(ctx, way)
 		switch {
 		case refused != nil:
-			return way, shown, refused
+			return way, nil, refused
 		case ok:
 			a.note("a person is asked", way)
-			return way, shown, nil
+			return way, &shown, nil
 		}
 	}
-	return "", shown, nil
+	return "", nil, nil
 }
 
 // follow hears from now on what people say, until stop is called.
@@ -181,6 +181,16 @@ func (a *approving) follow(s authzenclient.Standing) {
 func (a *approving) stop() {
 	if a.follower != nil {
 		a.follower.Stop()
+	}
+}
+
+// pending reports whether people are waited for still.
+func (a *approving) pending() bool {
+	select {
+	case <-a.follower.Decided():
+		return false
+	default:
+		return true
 	}
 }
 

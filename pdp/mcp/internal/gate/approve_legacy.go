@@ -76,18 +76,18 @@ func (s *session) asking(id rpc.ID) *asking {
 }
 
 // askLegacy shows the client's person a form or a page, and waits until nobody needs to be waited for any longer.
-func (a *approving) askLegacy(ctx context.Context, way string, shown rpc.Message) (r reaction) {
+func (a *approving) askLegacy(ctx context.Context, way string, shown *rpc.Message) (r reaction) {
 	x, s := a.x, a.x.session
 	question := sealedQuestion{Approval: a.approval, Page: way == ByURL}
 	id, err := seal.SealJSON(x.g.o.Ring, seal.Approval, []byte(s.id), question, x.g.o.Now().Add(stateLife))
 	if err != nil {
 		return reaction{refused: unsealed(err)}
 	}
-	shown = era.Asked(shown, era.Legacy, id)
+	*shown = era.Asked(*shown, era.Legacy, id)
 	shown.ID = rpc.StringID(id)
 	q, stop := s.asks(shown.ID)
 	defer stop()
-	if x.reply.Interim(shown) != nil {
+	if x.reply.Interim(*shown) != nil {
 		a.left(ctx)
 		return reaction{over: true}
 	}

@@ -34,6 +34,7 @@ type Desk struct {
 	mu      sync.Mutex
 	closed  bool
 	waiting int
+	thrift  thrift
 	watches map[*authzenclient.Client]*watch
 }
 
@@ -86,6 +87,7 @@ func (d *Desk) Waiting() int {
 func (d *Desk) Close() {
 	d.mu.Lock()
 	d.closed = true
+	d.thrift.ends()
 	d.mu.Unlock()
 	d.end()
 	d.running.Wait()

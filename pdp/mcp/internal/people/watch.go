@@ -62,6 +62,7 @@ func (w *watch) add(f *Follower) {
 	f.waits = true
 	w.waiting++
 	w.desk.waiting++
+	w.desk.begins()
 	w.owe(f)
 	if w.desk.closed {
 		return
