@@ -112,6 +112,30 @@ func TestApproveLegacyReplicaDies(t *testing.T) {
 	}
 }
 
+// A gateway that is about to stop does not keep its clients waiting for people. What they were shown they answer elsewhere.
+func TestApproveLegacyDrain(t *testing.T) {
+	w := newPeople(t, land{replicas: 2, change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
+	v := w.client("legacy")
+	there := v.at(w.replicas[1])
+	d := v.dialogue("confirm", `{}`)
+	waits := make(chan echo, 1)
+	go func() { waits <- v.call("second-person", `{}`) }()
+	id := w.asks("second-person")
+	w.gateway.Drain()
+	d.ends(mustAsk)
+	if got := <-waits; endingOf(t, got) != mustAsk {
+		t.Errorf("%s", got)
+	}
+	d.answer(there, saysYes)
+	w.approve("mia", id)
+	for _, tool := range []string{"confirm", "second-person"} {
+		if got := there.call(tool, `{}`); endingOf(t, got) != itRuns || strings.Contains(got.text, "elicitation") {
+			t.Errorf("%s: %s", tool, got)
+		}
+		w.ran(tool, `{}`)
+	}
+}
+
 // flaky stands before a PDP, which is known by its address, and takes no answers of people while it is away.
 type flaky struct {
 	away atomic.Bool

@@ -589,3 +589,38 @@ func TestApproveModernExpired(t *testing.T) {
 		})
 	}
 }
+
+// If the PDP is away nothing is approved, whatever the client answers, and nothing goes on.
+func TestApproveModernWithoutPDP(t *testing.T) {
+	w := newPeople(t, land{change: askedBy(time.Second, "form", "wait")})
+	v := w.client("modern")
+	d := v.dialogue("confirm", `{}`)
+	orFail(t, w.pdp.Stop(context.Background()))
+	d.answer(v, saysYes)
+	if got := d.end(); got.code() != -32603 || !strings.Contains(got.text, "retry_after") {
+		t.Errorf("it came to %s", got)
+	}
+	w.untouched(t)
+}
+
+// A server that has learnt by what name a form is answered cannot ask by it: what is answered to a server is no approval.
+func TestApproveModernNamesOfOurs(t *testing.T) {
+	var ours atomic.Value
+	w := newPeople(t, land{change: relays, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
+		if c.Method != "tools/call" {
+			return false
+		}
+		c.Result(`{"resultType":"input_required","inputRequests":{` + inText(ours.Load().(string)) + `:{"method":"elicitation/create",` + askedForm + `}},"requestState":"theirs"}`)
+		return true
+	}}})
+	v := w.client("modern")
+	d := v.dialogue("confirm", `{}`)
+	for name, want := range map[string]int{"theirs": 0, d.modern.key(): -32603} {
+		ours.Store(name)
+		d := v.dialogue("confirm", `{}`)
+		d.answer(v, saysYes)
+		if got := d.end(); got.code() != want {
+			t.Errorf("a form by the name %q: %s", name, got)
+		}
+	}
+}

@@ -88,6 +88,7 @@ obligations:
   notification: {webhook: "https://hooks.example.com/n", key_file: hook.key}
   log: {file: owed.log}
   custom: {page: {webhook: "https://hooks.example.com/c"}}
+approvals: {channels: [url, wait], wait: 10s, on_disconnect: cancel, per_principal: 8, waiting: 100}
 meta: [com.example/trace]
 `
 
@@ -213,6 +214,10 @@ func TestConfigRefuses(t *testing.T) {
 		"burst alone":             {"resource:", "limits: {per_tool: {burst: 3}}\nresource:", ":1:28: limits.per_tool has a burst and no rate"},
 		"arguments too large":     {"resource:", "limits: {max_body: 1KiB, max_arguments: 2KiB}\nresource:", ":1:41: limits.max_arguments is more than max_body"},
 		"no rate":                 {"resource:", "limits: {per_tool: {rate: 3}}\nresource:", ":1:27: limits.per_tool.rate must be a rate"},
+		"a way twice":             {"resource:", "approvals: {channels: [form, wait, form]}\nresource:", ":1:36: approvals.channels has form twice"},
+		"no way":                  {"resource:", "approvals: {channels: [email]}\nresource:", ":1:24: approvals.channels[0] is not one of: form, url, wait"},
+		"a wait too long":         {"resource:", "approvals: {wait: 26s}\nresource:", ":1:19: approvals.wait"},
+		"more each than all":      {"resource:", "approvals: {per_principal: 8, waiting: 4}\nresource:", ":1:28: approvals.per_principal is more than waiting"},
 		"webhook in the clear":    {"resource:", "obligations: {custom: {page: {webhook: http://h.example/}}}\nresource:", ":1:40: obligations.custom.page.webhook is reached without TLS"},
 		"log without file":        {"resource:", "obligations: {log: {}}\nresource:", "obligations.log has no file"},
 		"meta of the protocol":    {"resource:", "meta: [a, io.modelcontextprotocol/x]\nresource:", ":1:11: meta has \"io.modelcontextprotocol/x\""},

@@ -319,6 +319,8 @@ func (a *approving) wait(ctx context.Context) {
 			return
 		case <-held.C:
 			return
+		case <-a.x.g.drain.ctx.Done(): // another gateway goes on
+			return
 		case <-ctx.Done():
 			return
 		case <-tick.C:
@@ -364,8 +366,24 @@ func (a *approving) conclude(ctx context.Context, r reaction) *conclusion {
 		return a.refuse(a.wanted.Required(standing))
 	}
 	a.note("people have approved a call", "")
+	if refused := a.asAsked(ctx); refused != nil {
+		return a.refuse(refused)
+	}
 	if refused := a.x.ask(ctx, ask.Answered{Standing: &standing}); refused != nil {
 		return a.refuse(refused)
+	}
+	return nil
+}
+
+// asAsked refuses a call of a tool that is not the one that people were asked about any more: while they were waited for it may
+// have become another. What they have approved stays good for the tool as it was.
+func (a *approving) asAsked(ctx context.Context) *ask.Refusal {
+	asked := a.x.tool
+	if refused := a.x.find(ctx); refused != nil {
+		return refused
+	}
+	if a.x.tool.Digest != asked.Digest {
+		return invalid("the tool is not the one that people were asked about any more; send the call again")
 	}
 	return nil
 }

@@ -95,12 +95,16 @@ func (a *approving) askLegacy(ctx context.Context, way string, shown *rpc.Messag
 	defer enough.Stop()
 	tick := time.NewTicker(tellsEach)
 	defer tick.Stop()
-	for heard := false; ; {
+	for heard, taken := false, false; ; {
 		select {
 		case w := <-q.words:
+			if taken { // a request has one answer: of two that contradict each other the PDP has the first
+				continue
+			}
 			if r = a.reacted(ctx, w.answer, w.err); !r.waits() {
 				return r
 			}
+			taken = w.err == nil && w.answer.Len() > 0
 			if !heard { // whoever else must decide has as long as in every other way
 				heard = true
 				enough.Reset(x.g.o.Approvals.Wait)
@@ -109,6 +113,8 @@ func (a *approving) askLegacy(ctx context.Context, way string, shown *rpc.Messag
 			a.unask(id, question, heard)
 			return r
 		case <-enough.C:
+			return r
+		case <-x.g.drain.ctx.Done(): // what is shown can be answered at another gateway
 			return r
 		case <-ctx.Done():
 			return r

@@ -136,7 +136,8 @@ func (g *Gateway) metadata(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(g.o.Identity.Metadata())
 }
 
-// Drain ends the streams of clients that only listen: they would last as long as the gateway. Requests go on.
+// Drain ends the streams of clients that only listen, which would last as long as the gateway, and has nobody wait for people
+// any longer. Requests go on.
 func (g *Gateway) Drain() { g.drain.end() }
 
 // until is ctx, and ends at Drain.

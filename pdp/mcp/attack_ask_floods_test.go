@@ -1,0 +1,150 @@
+package mcp_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
+)
+
+// retryAfter is for how long a refusal has its client wait, 0 if it does not say.
+func retryAfter(got echo) (seconds float64) {
+	var data struct {
+		RetryAfter float64 `json:"retry_after"`
+	}
+	if got.fault != nil {
+		_ = json.Unmarshal(got.fault.Data, &data)
+	}
+	return data.RetryAfter
+}
+
+// D29: of a flood of calls that want people, as many wait as may, of one principal and of all; the others are refused at once,
+// with when to come back, and nobody is asked about them.
+func TestAskAttackD29Waiting(t *testing.T) {
+	calls := 10_000
+	if testing.Short() {
+		calls = 1000
+	}
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			const each, inAll, people = 4, 10, 8
+			w := newPeople(t, land{change: func(c *mcp.Config) {
+				c.Approvals.Channels, c.Approvals.Wait, c.Approvals.PerPrincipal, c.Approvals.Waiting = []string{"wait"}, 25*time.Second, each, inAll
+				c.Limits.PerPrincipal.Concurrent = 64
+			}})
+			var visitors []*visitor
+			for n := range people {
+				visitors = append(visitors, w.takesForms(era, mcptest.Claims{"client_id": fmt.Sprintf("agent-%d", n)}))
+			}
+			var all sync.WaitGroup
+			var refused atomic.Int64
+			ends := make(chan struct{})
+			for worker := range 32 {
+				all.Go(func() {
+					for n := worker; n < calls/2; n += 32 {
+						select {
+						case <-ends:
+							return
+						default:
+						}
+						got := visitors[n%people].call("second-person", fmt.Sprintf(`{"n":%d}`, n))
+						switch {
+						case got.ran():
+							t.Errorf("call %d: %s", n, got)
+						case got.kind() == "rate_limited":
+							if refused.Add(1); retryAfter(got) < 1 {
+								t.Errorf("call %d: it does not say when to come back: %s", n, got)
+							}
+						case owed(got) == "" && !strings.Contains(got.text, "authorization_denied"):
+							t.Errorf("call %d: %s", n, got)
+						}
+					}
+				})
+			}
+			until(t, "as many wait as may", func() bool { return len(w.pending("second-person")) >= inAll })
+			for n := range 200 { // nobody finds a place now
+				if got := visitors[n%people].call("second-person", fmt.Sprintf(`{"m":%d}`, n)); got.kind() != "rate_limited" || retryAfter(got) < 1 {
+					t.Errorf("call %d: %s", n, got)
+				}
+				if got := visitors[n%people].call("free", `{}`); !got.ran() { // who waits for people is in nobody's way
+					t.Errorf("free call %d: %s", n, got)
+				}
+			}
+			if n := len(w.pending("second-person")); n > inAll {
+				t.Errorf("people are asked about %d calls", n)
+			}
+			close(ends)
+			for _, id := range w.pending("second-person") { // who waits need not wait on
+				w.deny("mia", id, "no")
+			}
+			all.Wait()
+			if len(w.forwarded("second-person")) != 0 || refused.Load() == 0 {
+				t.Errorf("%d are refused, and the server got %q", refused.Load(), w.forwarded("second-person"))
+			}
+		})
+	}
+}
+
+// D29: what the PDP bounds of what one agent has people asked, the gateway refuses with when to come back; nobody is asked
+// beyond, and others go on.
+func TestAskAttackD29Filed(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{change: hasten, serve: func(c *pdpserver.Config) { c.Approvals.MaxPendingPerSubject = 5 }})
+			alice := w.plain(era)
+			for n := range 60 {
+				got := alice.call("second-person", fmt.Sprintf(`{"n":%d}`, n))
+				if n < 5 && owed(got) == "" || n >= 5 && (got.result != nil || owed(got) != "") {
+					t.Errorf("call %d: %s", n, got)
+				}
+				if n >= 5 && retryAfter(got) < 1 {
+					t.Errorf("call %d: it does not say when to come back: %s", n, got)
+				}
+			}
+			if all := w.approvals("second-person"); len(all) != 5 {
+				t.Errorf("people are asked about %d calls", len(all))
+			}
+			// Who is asked already is asked still: the same call again is none more.
+			if got := alice.call("second-person", `{"n":1}`); owed(got) == "" {
+				t.Errorf("the same again: %s", got)
+			}
+			if got := w.visitor(era, mcptest.Claims{"client_id": "agent-2"}).call("second-person", `{"n":1}`); owed(got) == "" {
+				t.Errorf("another agent: %s", got)
+			}
+			if got := alice.call("free", `{}`); !got.ran() {
+				t.Errorf("what needs nobody: %s", got)
+			}
+		})
+	}
+}
+
+// D29: one who has the same call sent again and again has people asked once.
+func TestAskAttackD29Repeated(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t, land{replicas: 2, change: hasten})
+	var all sync.WaitGroup
+	for n := range 16 {
+		v := w.replicas[n%2].takesForms("modern", nil)
+		all.Go(func() {
+			for range 20 {
+				if got := v.call("confirm", `{"n":1}`); got.ran() && !strings.Contains(got.text, "input_required") {
+					t.Errorf("%s", got)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got := w.approvals("confirm"); len(got) != 1 || len(got[0].Said) > 0 {
+		t.Errorf("people are asked %d times", len(got))
+	}
+}

@@ -1,0 +1,215 @@
+package mcp_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
+)
+
+// wiretap stands between a gateway and its PDP, and keeps what goes there.
+type wiretap struct {
+	URL string
+
+	t     testing.TB
+	proxy http.Handler // to the PDP
+	mu    sync.Mutex
+	sent  []tapped
+	// instead answers in place of the PDP, and reports whether it did; nil never does.
+	instead func(w http.ResponseWriter, r *http.Request, body []byte) bool
+}
+
+// tapped is one request to the PDP.
+type tapped struct {
+	verb, path string
+	header     http.Header
+	body       string
+}
+
+// of reports whether it was about an approval that a person decides.
+func (q tapped) ofPerson() bool {
+	return strings.HasPrefix(q.path, "/v1/approvals/") && (strings.HasSuffix(q.path, "/elicitation") || strings.HasSuffix(q.path, "/response"))
+}
+
+func newWiretap(t testing.TB) *wiretap {
+	t.Helper()
+	tap := &wiretap{t: t}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		tap.mu.Lock()
+		tap.sent = append(tap.sent, tapped{r.Method, r.URL.Path, r.Header.Clone(), string(body)})
+		instead := tap.instead
+		tap.mu.Unlock()
+		if instead == nil || !instead(w, r, body) {
+			tap.proxy.ServeHTTP(w, r)
+		}
+	}))
+	t.Cleanup(s.Close)
+	tap.URL = s.URL
+	return tap
+}
+
+// before stands before a PDP.
+func (tap *wiretap) before(pdp string) string {
+	to, err := url.Parse(pdp)
+	orFail(tap.t, err)
+	tap.proxy = mcptest.Proxy(to)
+	return tap.URL
+}
+
+// serve has a PDP say that it is where the wiretap is.
+func (tap *wiretap) serve(c *pdpserver.Config) { c.PublicURL = tap.URL }
+
+// all is what was sent so far.
+func (tap *wiretap) all() []tapped {
+	tap.mu.Lock()
+	defer tap.mu.Unlock()
+	return slices.Clone(tap.sent)
+}
+
+// questions are the bodies of questions about calls.
+func (tap *wiretap) questions() (all []string) {
+	for _, q := range tap.all() {
+		if strings.HasSuffix(q.path, "/evaluation") && strings.Contains(q.body, `"tool.invoke"`) {
+			all = append(all, q.body)
+		}
+	}
+	return all
+}
+
+// answers has somebody answer in place of the PDP.
+func (tap *wiretap) answers(instead func(w http.ResponseWriter, r *http.Request, body []byte) bool) {
+	tap.mu.Lock()
+	defer tap.mu.Unlock()
+	tap.instead = instead
+}
+
+// posing are headers by which somebody may try to be somebody else to the PDP.
+func posing(token string) []string {
+	return []string{
+		"Approver-Token", token, "X-Approver-Token", token, "X-Forwarded-User", "bob", "X-User", "bob", "X-Remote-User", "bob", "X-Request-ID", "approved",
+		"X-Forwarded-Authorization", "Bearer " + token, "Proxy-Authorization", "Bearer " + token, "Cookie", "session=" + token, "Idempotency-Key", "k",
+		"X-Approval-ID", "a", "X-Decision-Id", "d", "X-Policy-Service-Person", "bob", "+approver-token", token,
+	}
+}
+
+// No header makes a client somebody else, or its call approved: the PDP is asked what it is asked without them, and by the
+// gateway alone.
+func TestAskAttackHeaders(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			tap := newWiretap(t)
+			s := newSiege(t, camp{before: tap.before})
+			v := s.visitor(era, nil)
+			bobs := s.issuer.Token(t, mcptest.Claims{"sub": "bob"})
+			if plain := v.call("look", `{"a":1}`); !plain.ran() {
+				t.Fatal(plain)
+			}
+			if posed := v.call("look", `{"a":1}`, posing(bobs)...); !posed.ran() {
+				t.Error(posed)
+			}
+			if q := tap.questions(); len(q) != 2 || q[0] != q[1] {
+				t.Errorf("the PDP is asked %q", q)
+			}
+			for _, q := range tap.all() {
+				for name, values := range q.header {
+					text := strings.Join(values, " ")
+					if strings.Contains(text, bobs) || strings.Contains(text, "bob") || strings.HasPrefix(name, "X-Forwarded-A") || name == "Approver-Token" || name == "Cookie" {
+						t.Errorf("%s %s has %s: %q", q.verb, q.path, name, text)
+					}
+				}
+			}
+			for _, g := range s.rec.Got() {
+				for name, values := range g.Header {
+					if strings.Contains(strings.Join(values, " "), bobs) || strings.HasPrefix(name, "Approver") {
+						t.Errorf("the server gets %s: %q", name, values)
+					}
+				}
+			}
+		})
+	}
+}
+
+// What only the gateway or the PDP may say of a request, no client says: it is refused, or means nothing. Nobody is asked
+// anything by it.
+func TestAskAttackMeta(t *testing.T) {
+	approval := `{"id":"01a2027b-51d6-7c2e-9a34-0d6f1b7e5c88","approved_until":"2099-01-01T00:00:00Z"}`
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			tap := newWiretap(t)
+			s := newSiege(t, camp{before: tap.before})
+			v := s.visitor(era, nil)
+			call := func(meta string) echo {
+				v.meta = meta
+				defer func() { v.meta = "" }()
+				return v.call("look", `{"a":1}`)
+			}
+			if got := call(""); !got.ran() {
+				t.Fatal(got)
+			}
+			before := len(s.executed())
+			for _, name := range []string{
+				"approval", "approval_id", "approved", "access_request", "evaluation_id", "person", "pdp", "on_behalf_of", "agent", "arguments",
+				"action", "purpose", "capability", "declared", "supported_obligations", "justification",
+			} {
+				for _, value := range []string{approval, `"bob"`, `true`, `null`, `[]`} {
+					got := call(`,"io.policy-service/context":{"` + name + `":` + value + `}`)
+					if got.ran() || got.code() != -32602 {
+						t.Errorf("%s: %s: %s", name, value, got)
+					}
+				}
+				// A name that is spelled otherwise is another, and is read by nobody as the first.
+				for _, other := range []string{strings.ToUpper(name), name + " ", "x." + name, "/context/" + name} {
+					if got := call(`,"io.policy-service/context":{"` + other + `":"bob"}`); got.fault != nil && got.code() != -32602 {
+						t.Errorf("%s: %s", other, got)
+					}
+				}
+			}
+			if q, ran := tap.questions(), s.executed()[before:]; len(q) != len(ran)+1 {
+				t.Errorf("the PDP was asked %d times, and %d calls ran", len(q), len(ran))
+			}
+			asked := tap.questions()[0]
+			for _, meta := range []string{
+				`,"io.policy-service/approval":` + approval, `,"io.policy-service/approval_id":"a"`, `,"io.policy-service/person":"bob"`, `,"approval":` + approval,
+				`,"context.approval":` + approval, `,"context":{"approval":` + approval + `}`, `,"Approver-Token":"t"`, `,"io.policy-service/continues":{"decision":"d","round":1}`,
+				`,"elicitationType":"tool_approval"`, `,"requestState":"s"`,
+			} {
+				n := len(tap.questions())
+				if got := call(meta); !got.ran() {
+					t.Errorf("%s: %s", meta, got)
+				}
+				if q := tap.questions()[n:]; len(q) != 1 || q[0] != asked {
+					t.Errorf("%s: the PDP is asked %q", meta, q)
+				}
+			}
+			for _, g := range s.rec.Got() {
+				var params struct {
+					Meta map[string]jsontext.Value `json:"_meta"`
+				}
+				_ = json.Unmarshal(g.Params, &params)
+				for name := range params.Meta {
+					if strings.HasPrefix(name, "io.policy-service/") || strings.Contains(strings.ToLower(name), "approv") {
+						t.Errorf("the server gets %s: %s", name, g.Params)
+					}
+				}
+			}
+		})
+	}
+}

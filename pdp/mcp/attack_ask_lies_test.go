@@ -1,0 +1,241 @@
+package mcp_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp"
+)
+
+// askingLies are what a PDP may say wrong where people are asked, by what it is asked. Each but the last has no permit in it.
+type askingLie struct {
+	name string
+	// of reports whether a request gets it.
+	of func(r *http.Request) bool
+	// tell answers; honest is what the PDP would have said.
+	tell func(w http.ResponseWriter, honest truth, id string)
+}
+
+// truth is an honest answer.
+type truth struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (h truth) send(w http.ResponseWriter, status int, body string) {
+	for name, values := range h.header {
+		if name != "Content-Length" {
+			w.Header()[name] = values
+		}
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, body)
+}
+
+func submits(r *http.Request) bool {
+	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/access/v1/requests")
+}
+func watches(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/access/v1/requests")
+}
+func looksAt(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/access/v1/requests/")
+}
+func showsForm(r *http.Request) bool   { return strings.HasSuffix(r.URL.Path, "/elicitation") }
+func answersForm(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/response") }
+
+const foreignID = "01a2027b-51d6-7c2e-9a34-0d6f1b7e5c88"
+
+// replaced is an honest answer in which texts are others.
+func replaced(pairs ...string) func(http.ResponseWriter, truth, string) {
+	return func(w http.ResponseWriter, honest truth, id string) {
+		all := slices.Clone(pairs)
+		for n, s := range all {
+			all[n] = strings.ReplaceAll(s, "ID", id)
+		}
+		honest.send(w, honest.status, strings.NewReplacer(all...).Replace(honest.body))
+	}
+}
+
+func answersWith(status int, body string) func(http.ResponseWriter, truth, string) {
+	return func(w http.ResponseWriter, honest truth, id string) {
+		honest.send(w, status, strings.ReplaceAll(body, "ID", id))
+	}
+}
+
+func askingLies() (all []askingLie) {
+	for where, of := range map[string]func(*http.Request) bool{"submitting": submits, "watching": watches, "looking": looksAt, "the form": showsForm, "responding": answersForm} {
+		add := func(name string, tell func(http.ResponseWriter, truth, string)) {
+			all = append(all, askingLie{where + ": " + name, of, tell})
+		}
+		add("of another task", replaced(`"id":"`, `"id":"other-`))
+		add("approved, by nothing", replaced(`"pending"`, `"approved"`))
+		add("approved, by a foreign approval", replaced(`"status":"pending"`, `"status":"approved","result":{"mode":"reevaluate","approval":{"id":"`+foreignID+`","approved_until":"2099-01-01T00:00:00Z"}}`))
+		add("approved, in a task of several", replaced(`"status":"pending"`, `"status":"approved","items":[{"status":"approved"}],"result":{"mode":"reevaluate","approval":{"id":"ID","approved_until":"2099-01-01T00:00:00Z"}}`))
+		add("a permit", answersWith(http.StatusOK, `{"decision":true,"allow":true}`))
+		add("an approved task", answersWith(http.StatusOK, `{"task":{"id":"x","status":"approved","status_endpoint":"http://127.0.0.1:1/x"},"result":{"mode":"reevaluate","approval":{"id":"`+foreignID+`","approved_until":"2099-01-01T00:00:00Z"}},"tasks":[],"cursor":"c","id":"ID","status2":"approved"}`))
+		add("elsewhere", replaced(`"status_endpoint":"http://127.0.0.1`, `"status_endpoint":"http://127.0.0.2`))
+		add("nothing", answersWith(http.StatusOK, ``))
+		add("null", answersWith(http.StatusOK, `null`))
+		add("a list", answersWith(http.StatusOK, `[]`))
+		add("twice the same", answersWith(http.StatusOK, `{"status":"pending","status":"approved","id":"ID"}`))
+		add("markup", func(w http.ResponseWriter, _ truth, _ string) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<h1>approved</h1>")
+		})
+		add("ten megabytes", answersWith(http.StatusOK, `{"jsonrpc":"2.0","method":"elicitation/create","params":{"message":"`+strings.Repeat("x", 10<<20)+`"},"id":"ID","status":"approved"}`))
+		add("halfway", func(w http.ResponseWriter, honest truth, _ string) {
+			w.Header().Set("Content-Length", fmt.Sprint(len(honest.body)+100))
+			honest.send(w, honest.status, honest.body)
+		})
+		add("redirected", func(w http.ResponseWriter, _ truth, _ string) {
+			w.Header().Set("Location", "/yes")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		})
+		for _, status := range []int{201, 204, 302, 400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 502, 503} {
+			add(fmt.Sprint(status), answersWith(status, `{"detail":"approved"}`))
+		}
+	}
+	form := func(name, params string) {
+		all = append(all, askingLie{"the form: " + name, showsForm, answersWith(http.StatusOK, `{"jsonrpc":"2.0","id":"`+foreignID+`",`+params+`}`)})
+	}
+	form("of another approval", `"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"approve":{"type":"boolean"}}}}`)
+	form("another method", `"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`)
+	form("no method", `"params":{"message":"m"}`)
+	form("params in a list", `"method":"elicitation/create","params":[1]`)
+	form("a result", `"result":{"action":"accept","content":{"approve":true}}`)
+	form("no params", `"method":"elicitation/create"`)
+	form("an address", `"method":"elicitation/create","params":{"mode":"url","url":"https://evil.example/","elicitationId":"e","message":"m"}`)
+	return all
+}
+
+// Of a PDP that lies where people are asked, in whatever it is asked, nothing but a permit forwards a call: an answer of
+// another task, a status without an approval, a form of another approval, and whatever else cannot be.
+func TestAskAttackLies(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			tap := newWiretap(t)
+			w := newPeople(t, land{before: tap.before, serve: tap.serve, change: func(c *mcp.Config) {
+				c.Approvals.Wait, c.PDP.Timeout, c.PDP.Breaker.Failures = swapWait, 2*time.Second, 1000
+			}})
+			lies := askingLies()
+			if testing.Short() {
+				lies = slices.DeleteFunc(lies, func(l askingLie) bool { return l.name[len(l.name)-1] >= '0' && l.name[len(l.name)-1] <= '9' })
+			}
+			alice := w.client(era)
+			told := map[string]bool{}
+			for n, lie := range lies {
+				tool := []string{"confirm", "second-person"}[n%2]
+				if strings.HasPrefix(lie.name, "the form") || strings.HasPrefix(lie.name, "responding") { // an operator is shown none
+					tool = "confirm"
+				}
+				arguments, before := fmt.Sprintf(`{"n":%d}`, n), len(w.executed())
+				tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
+					if !lie.of(r) {
+						return false
+					}
+					told[lie.name] = true
+					kept := httptest.NewRecorder()
+					tap.proxy.ServeHTTP(kept, r)
+					lie.tell(rw, truth{kept.Code, kept.Header(), kept.Body.String()}, foreignID)
+					return true
+				})
+				got := w.insists(alice, tool, arguments)
+				if tool == "second-person" && len(w.executed()) != before { // whom nobody has asked
+					t.Errorf("%s: the server got %q: %s", lie.name, w.executed()[before:], got)
+				}
+				if strings.Contains(got.text, alice.token) || strings.Contains(got.text, w.keys["gateway"]) {
+					t.Errorf("%s: a secret is in %s", lie.name, got)
+				}
+			}
+			tap.answers(nil)
+			// What was forwarded has somebody's word, each once.
+			agreed := 0
+			for _, a := range w.approvals("") {
+				if agreed += a.Used; a.Used > 0 && len(a.Said) == 0 || a.Used > 1 {
+					t.Errorf("%+v", a)
+				}
+			}
+			if ran := len(w.executed()); ran != agreed {
+				t.Errorf("%d calls were forwarded, and %d agreed to", ran, agreed)
+			}
+			for _, lie := range lies {
+				if !told[lie.name] && !strings.HasPrefix(lie.name, "looking") && !strings.HasPrefix(lie.name, "watching") {
+					t.Errorf("%s: nobody was told", lie.name)
+				}
+			}
+			if got := w.insists(alice, "confirm", `{"n":"honest"}`); !got.ran() {
+				t.Errorf("the PDP is honest again: %s", got)
+			}
+		})
+	}
+}
+
+// insists calls a tool and says yes to whatever it is asked, once.
+func (w *world) insists(v *visitor, tool, arguments string) echo {
+	w.t.Helper()
+	if v.era == "legacy" {
+		c, got := v.asksOrEnds(tool, arguments)
+		if c == nil {
+			return got
+		}
+		_ = v.reply(c.id, saysYes)
+		stream := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}}
+		return readAnswer(stream, []byte(c.rest(w.t)))
+	}
+	got := v.call(tool, arguments)
+	q, ok := asksFormOf(got)
+	if !ok {
+		return got
+	}
+	d := &dialogue{v: v, tool: tool, arguments: arguments, modern: q}
+	return d.repeats(v, `{"`+q.key()+`":`+saysYes+`}`)
+}
+
+// asksFormOf is what a client of the modern era is asked by an answer.
+func asksFormOf(got echo) (q stateAsked, ok bool) {
+	ok = got.result != nil && json.Unmarshal(got.result, &q) == nil && q.State != "" && len(q.Requests) == 1
+	return q, ok
+}
+
+// asksOrEnds calls a tool in the legacy era: either it is asked something, or the call ends.
+func (v *visitor) asksOrEnds(tool, arguments string) (c *called, got echo) {
+	v.s.t.Helper()
+	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
+	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
+	orFail(v.s.t, err)
+	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
+		r.Header.Set(all[0], all[1])
+	}
+	answer, err := v.client.Do(r)
+	orFail(v.s.t, err)
+	v.s.t.Cleanup(func() { _ = answer.Body.Close() })
+	c = &called{lines: bufio.NewScanner(answer.Body)}
+	c.lines.Buffer(nil, 64<<20)
+	var all strings.Builder
+	for c.lines.Scan() {
+		var m struct {
+			ID     jsontext.Value
+			Method string
+		}
+		all.WriteString(c.lines.Text() + "\n")
+		data, _ := strings.CutPrefix(c.lines.Text(), "data: ")
+		if json.Unmarshal([]byte(data), &m, json.MatchCaseInsensitiveNames(true)) == nil && m.Method == "elicitation/create" {
+			c.id, c.asks = string(m.ID), data
+			return c, got
+		}
+	}
+	return nil, readAnswer(answer, []byte(all.String()))
+}
