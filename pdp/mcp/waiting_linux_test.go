@@ -21,8 +21,8 @@ import (
 	pdpserver "policy-service/pdp/server"
 )
 
-// watches counts who watches the PDP, in front of it.
-type watches struct {
+// watchCounter counts who watches the PDP, in front of it.
+type watchCounter struct {
 	url string
 	pdp atomic.Pointer[http.Handler]
 
@@ -30,8 +30,8 @@ type watches struct {
 	open, most, all int
 }
 
-func newWatches(t testing.TB) *watches {
-	w := &watches{}
+func newWatchCounter(t testing.TB) *watchCounter {
+	w := &watchCounter{}
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet && r.URL.Path == "/access/v1/requests" {
 			w.add(1)
@@ -48,7 +48,7 @@ func newWatches(t testing.TB) *watches {
 }
 
 // before puts it before a PDP that calls itself by its address.
-func (w *watches) before(pdp string) string {
+func (w *watchCounter) before(pdp string) string {
 	to, err := url.Parse(pdp)
 	if err != nil {
 		panic(err)
@@ -58,7 +58,7 @@ func (w *watches) before(pdp string) string {
 	return w.url
 }
 
-func (w *watches) add(n int) {
+func (w *watchCounter) add(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open += n
@@ -66,7 +66,7 @@ func (w *watches) add(n int) {
 	w.all += max(n, 0)
 }
 
-func (w *watches) counts() (open, most, all int) {
+func (w *watchCounter) counts() (open, most, all int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.open, w.most, w.all
@@ -100,7 +100,7 @@ func TestWaiting2000(t *testing.T) {
 	if testing.Short() || files.Cur < 8*uint64(many) {
 		many = 200
 	}
-	seen := newWatches(t)
+	seen := newWatchCounter(t)
 	w := newPeople(t, land{before: seen.before, serve: func(c *pdpserver.Config) { c.PublicURL = seen.url }})
 	p := startGateway(t, fmt.Appendf(nil, `listen: 127.0.0.1:0
 resource: %s
