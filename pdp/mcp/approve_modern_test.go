@@ -100,6 +100,7 @@ func TestApproveModernAndLegacyWait(t *testing.T) {
 func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
+			t.Parallel()
 			w := newPeople(t, land{change: askedBy(time.Second, "wait")})
 			v := w.plain(era)
 			v.meta = `,"progressToken":"p"`
@@ -176,6 +177,7 @@ func TestApproveModernForms(t *testing.T) {
 // While people have not decided, a client is told twice to send its call again with nothing to answer, and then that it is for
 // now refused. What it was given goes on meanwhile.
 func TestApproveModernEmptyRounds(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{}`)
@@ -242,6 +244,7 @@ func TestApproveModernQuorum(t *testing.T) {
 
 // Who has voted is shown nothing more: an equal call waits with the first.
 func TestApproveModernVoted(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "form", "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("pair", `{}`)
@@ -574,6 +577,7 @@ func TestApproveModernGone(t *testing.T) {
 func TestApproveModernExpired(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
+			t.Parallel()
 			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
 			v := w.visitor(era, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()})
 			id := required(t, v.call("confirm", `{}`)).ID
@@ -592,6 +596,7 @@ func TestApproveModernExpired(t *testing.T) {
 
 // If the PDP is away nothing is approved, whatever the client answers, and nothing goes on.
 func TestApproveModernWithoutPDP(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "form", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{}`)
