@@ -522,7 +522,7 @@ var roundsEras = eras
 // often as people agreed to, and each round once.
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	plans := map[string]int{"modern": 600, "legacy": 400}
+	plans := map[string]int{"modern": 400, "legacy": 300}
 	if testing.Short() {
 		plans = map[string]int{"modern": 150, "legacy": 60}
 	}
