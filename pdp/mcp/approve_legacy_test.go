@@ -254,6 +254,25 @@ func TestApproveLegacySecondPerson(t *testing.T) {
 	}
 }
 
+// While a person looks at a form the client hears now and then that people are waited for, if it wants to: else it would give up.
+func TestApproveLegacyProgress(t *testing.T) {
+	w := newPeople(t, land{})
+	v := w.client("legacy")
+	v.meta = `,"progressToken":"p"`
+	d := v.dialogue("confirm", `{}`)
+	id := w.asks("confirm")
+	for !strings.Contains(d.legacy.lines.Text(), "notifications/progress") {
+		if !d.legacy.lines.Scan() {
+			t.Fatal("the client hears nothing")
+		}
+		if text := d.legacy.lines.Text(); strings.Contains(text, "notifications/progress") && (!strings.Contains(text, `"progressToken":"p"`) || !strings.Contains(text, id)) {
+			t.Errorf("it hears %s", text)
+		}
+	}
+	d.answer(v, saysYes)
+	d.ends(itRuns)
+}
+
 // A client that takes no forms is asked nothing: the call waits, and is refused with what it waits for.
 func TestApproveLegacyWait(t *testing.T) {
 	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Wait = time.Second }})

@@ -52,7 +52,7 @@ func metered() (*sdkmetric.ManualReader, mcp.Deps) {
 }
 
 // waitingAt is how many calls wait for people, as the gateway counts.
-func waitingAt(t *testing.T, r *sdkmetric.ManualReader) (n int64) {
+func waitingAt(t testing.TB, r *sdkmetric.ManualReader) (n int64) {
 	t.Helper()
 	var all metricdata.ResourceMetrics
 	orFail(t, r.Collect(t.Context(), &all))
@@ -100,6 +100,7 @@ func TestApproveModernAndLegacyWait(t *testing.T) {
 func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
+			t.Parallel()
 			w := newPeople(t, land{change: askedBy(time.Second, "wait")})
 			v := w.plain(era)
 			v.meta = `,"progressToken":"p"`
@@ -176,6 +177,7 @@ func TestApproveModernForms(t *testing.T) {
 // While people have not decided, a client is told twice to send its call again with nothing to answer, and then that it is for
 // now refused. What it was given goes on meanwhile.
 func TestApproveModernEmptyRounds(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{}`)
@@ -242,6 +244,7 @@ func TestApproveModernQuorum(t *testing.T) {
 
 // Who has voted is shown nothing more: an equal call waits with the first.
 func TestApproveModernVoted(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "form", "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("pair", `{}`)
@@ -574,6 +577,7 @@ func TestApproveModernGone(t *testing.T) {
 func TestApproveModernExpired(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
+			t.Parallel()
 			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
 			v := w.visitor(era, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()})
 			id := required(t, v.call("confirm", `{}`)).ID
@@ -587,5 +591,41 @@ func TestApproveModernExpired(t *testing.T) {
 			}
 			w.reached("confirm", `{}`)
 		})
+	}
+}
+
+// If the PDP is away nothing is approved, whatever the client answers, and nothing goes on.
+func TestApproveModernWithoutPDP(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t, land{change: askedBy(time.Second, "form", "wait")})
+	v := w.client("modern")
+	d := v.dialogue("confirm", `{}`)
+	orFail(t, w.pdp.Stop(context.Background()))
+	d.answer(v, saysYes)
+	if got := d.end(); got.code() != -32603 || !strings.Contains(got.text, "retry_after") {
+		t.Errorf("it came to %s", got)
+	}
+	w.untouched(t)
+}
+
+// A server that has learnt by what name a form is answered cannot ask by it: what is answered to a server is no approval.
+func TestApproveModernNamesOfOurs(t *testing.T) {
+	var ours atomic.Value
+	w := newPeople(t, land{change: relays, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
+		if c.Method != "tools/call" {
+			return false
+		}
+		c.Result(`{"resultType":"input_required","inputRequests":{` + inText(ours.Load().(string)) + `:{"method":"elicitation/create",` + askedForm + `}},"requestState":"theirs"}`)
+		return true
+	}}})
+	v := w.client("modern")
+	d := v.dialogue("confirm", `{}`)
+	for name, want := range map[string]int{"theirs": 0, d.modern.key(): -32603} {
+		ours.Store(name)
+		d := v.dialogue("confirm", `{}`)
+		d.answer(v, saysYes)
+		if got := d.end(); got.code() != want {
+			t.Errorf("a form by the name %q: %s", name, got)
+		}
 	}
 }

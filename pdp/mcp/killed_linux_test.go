@@ -528,3 +528,59 @@ func (m *mortals) killsPDP(t *testing.T, era, with string, lost bool, p killedPo
 	}
 	return filed
 }
+
+// The answer of a legacy client comes to a replica, and its call waits at the other gateway. Either is killed around the
+// response: what the person said counts once, and they are asked once.
+func TestKilledReplica(t *testing.T) {
+	t.Parallel()
+	m := newMortals(t)
+	at := func(p string) killedPoint {
+		return killedPoints[slices.IndexFunc(killedPoints, func(one killedPoint) bool { return one.name == p })]
+	}
+	none := at("before the client's answer")
+	for _, p := range []killedPoint{at("after the client's answer"), at("after the response")} {
+		for killed := range m.gateways {
+			name := fmt.Sprintf("gateway %d is killed %s", killed, p.name)
+			c := m.begin("legacy", none)
+			trap := p.catch(m)
+			c.answer("accept", m.at(1, "legacy", &c.client))
+			select {
+			case <-trap.held:
+			case <-time.After(roundsPatience):
+				t.Fatalf("%s: that is never reached", name)
+			}
+			m.gateways[killed].kill()
+			trap.let <- true
+			if killed == 0 { // its client comes again
+				if a := c.next(); a.kind != roundsGone {
+					t.Errorf("%s: of the call comes %s", name, a)
+				}
+				m.gateways[0].start()
+				until(t, "the answer has counted", func() bool {
+					_, err := m.open(c.marker(), roundsApproved)
+					return err == nil
+				})
+				c.client = m.at(0, "legacy", &c.client)
+				c.call()
+			} else if m.gateways[1].start(); !p.approved {
+				if m.seen(c.marker()) != 0 {
+					t.Errorf("%s: it was forwarded, and nobody has answered", name)
+				}
+				c.answer("accept", m.at(1, "legacy", &c.client))
+			}
+			if a := c.next(); a.kind != roundsRan {
+				t.Errorf("%s: %s, and it should run", name, a)
+			}
+			if got := m.seen(c.marker()); got != 1 {
+				t.Errorf("%s: the server has seen it %d times", name, got)
+			}
+		}
+	}
+	for _, g := range m.gateways {
+		g.kill()
+	}
+	m.pdp.stop()
+	if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != 4 {
+		t.Errorf("people were asked %d times, and it should be 4", got)
+	}
+}

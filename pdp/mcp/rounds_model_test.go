@@ -59,12 +59,22 @@ const roundsMostTold = 2
 // roundsStep is one thing that somebody does.
 type roundsStep struct {
 	do string
-	// n says which of what the client holds is meant, counted round and round in a plan.
+	// n says which of what the client holds is meant, counted round and round in a plan, or it is roundsNewest.
 	n int
 	// with is what the client brings besides: accept, decline, cancel, or "" for nothing.
 	with string
 	// by is the replica that gets it, and times how often it is sent at once.
 	by, times int
+}
+
+const roundsNewest = -1
+
+// of is which of so many is meant.
+func (s roundsStep) of(all int) int {
+	if s.n == roundsNewest {
+		return all - 1
+	}
+	return s.n % all
 }
 
 // What somebody can do. Of the legacy era are roundsAnswer, in place of roundsRepeat, and roundsLeave.

@@ -137,12 +137,13 @@ identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30s, server_requests: {elicitation: relay}}}
 seal: {key_files: [%q]}
 approvals: {per_principal: 1000, %s}
+limits: {per_principal: {concurrent: 1000}}
 `, listen, settingResource, s.pdp.url, s.file("gateway.key"), s.issuer.URL, s.issuer.KeysFile(s.t), s.server.url+mcp.Endpoint, s.file("seal.key"), approvals))
 	return s.file(name)
 }
 
 // gatewayHere runs a gateway in this process, until it is ended or the test ends.
-func (s *setting) gatewayHere(file string, change func(*mcp.Config)) (url string, end func()) {
+func (s *setting) gatewayHere(file string, deps mcp.Deps, change func(*mcp.Config)) (url string, end func()) {
 	s.t.Helper()
 	var c mcp.Config
 	_, err := mcp.Form.Read(config.Given{File: file}, &c)
@@ -151,7 +152,8 @@ func (s *setting) gatewayHere(file string, change func(*mcp.Config)) (url string
 	if change != nil {
 		change(&c)
 	}
-	g, err := mcp.New(s.t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(s.logs, nil))})
+	deps.Logger = slog.New(slog.NewTextHandler(s.logs, nil))
+	g, err := mcp.New(s.t.Context(), c, deps)
 	orFail(s.t, err)
 	served := httptest.NewServer(g.Handler())
 	end = sync.OnceFunc(func() {

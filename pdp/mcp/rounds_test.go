@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
 	"policy-service/pdp/mcp"
 )
 
@@ -21,6 +23,8 @@ type roundsWorld struct {
 	file string
 	gate []roundsReplica
 	last atomic.Int64 // the number of the last call
+	mu   sync.Mutex
+	came map[string]int // how often what was answered
 	// busy is held by who uses a gateway, and alone by who replaces one.
 	busy sync.RWMutex
 }
@@ -28,11 +32,12 @@ type roundsWorld struct {
 type roundsReplica struct {
 	client roundsClient
 	end    func()
+	counts *sdkmetric.ManualReader
 }
 
 func newRoundsWorld(t testing.TB, era string, replicas int, serverEra string) *roundsWorld {
 	t.Helper()
-	w := &roundsWorld{setting: newSetting(t, "127.0.0.1:0", serverEra), era: era}
+	w := &roundsWorld{setting: newSetting(t, "127.0.0.1:0", serverEra), era: era, came: map[string]int{}}
 	w.pdpHere()
 	w.file = w.gatewayFile("gateway.yaml", "127.0.0.1:0", "wait: 25s")
 	for n := range replicas {
@@ -54,12 +59,13 @@ func (w *roundsWorld) replace(n int) {
 	if w.gate[n].end != nil {
 		w.gate[n].end()
 	}
-	url, end := w.gatewayHere(w.file, func(c *mcp.Config) {
+	counts, deps := metered()
+	url, end := w.gatewayHere(w.file, deps, func(c *mcp.Config) {
 		if w.era == "modern" {
 			c.Approvals.Wait = time.Second // nobody decides meanwhile
 		}
 	})
-	w.gate[n] = roundsReplica{w.client(w.era, url, beside), end}
+	w.gate[n] = roundsReplica{w.client(w.era, url, beside), end, counts}
 }
 
 // roundsPlan is a call, and what is done about it.
@@ -124,8 +130,11 @@ func (r *roundsRun) arguments() string {
 	return fmt.Sprintf(`{"marker":%q,"asks":%d,"bare":%t}`, r.marker, r.plan.asks, r.plan.bare)
 }
 
-// knows notes which request for approval a form is about.
+// knows notes what came, and which request for approval a form is about.
 func (r *roundsRun) knows(a wasAsked) {
+	r.w.mu.Lock()
+	r.w.came[a.kind]++
+	r.w.mu.Unlock()
 	if a.approval != "" && a.kind == roundsForm && !slices.Contains(r.ids, a.approval) {
 		r.ids = append(r.ids, a.approval)
 	}
@@ -154,7 +163,7 @@ func (r *roundsRun) modern(s roundsStep) error {
 		if len(r.states) == 0 {
 			return nil
 		}
-		s.n %= len(r.states)
+		s.n = s.of(len(r.states))
 	case roundsSend:
 	default:
 		return nil
@@ -280,7 +289,7 @@ func (r *roundsRun) legacy(s roundsStep) error {
 		if len(r.calls) == 0 {
 			return nil
 		}
-		return r.leave(s.n % len(r.calls))
+		return r.leave(s.of(len(r.calls)))
 	case roundsReplace:
 		r.w.replace(s.by % len(r.w.gate))
 		return r.ended(func(n int) bool { return r.calls[n].at == s.by%len(r.w.gate) }, roundsGone)
@@ -354,7 +363,7 @@ func (r *roundsRun) answer(s roundsStep) error {
 	if len(r.calls) == 0 || s.with == "" {
 		return nil
 	}
-	n := s.n % len(r.calls)
+	n := s.of(len(r.calls))
 	c, h := r.calls[n], r.model.held[n]
 	a := &r.model.approvals[h.approval]
 	if h.round > 0 {
@@ -437,7 +446,17 @@ func (r *roundsRun) leave(n int) error {
 	c := r.calls[n]
 	c.cancel()
 	r.model.held = slices.Delete(r.model.held, n, n+1)
-	return r.hears([]*waitingCall{c}, []string{roundsGone})
+	if err := r.hears([]*waitingCall{c}, []string{roundsGone}); err != nil {
+		return err
+	}
+	left := int64(0)
+	for n, other := range r.calls {
+		if other.at == c.at && r.model.held[n].round == 0 {
+			left++
+		}
+	}
+	until(r.w.t, "the gateway has noticed", func() bool { return waitingAt(r.w.t, r.w.gate[c.at].counts) == left })
+	return nil
 }
 
 // ended waits for the end of the calls that are over.
@@ -462,9 +481,15 @@ func randomPlan(rng *rand.Rand, era string, replicas int) (p roundsPlan) {
 	p.asks, p.bare = rng.IntN(4), rng.IntN(3) == 0
 	brings := map[string]string{"modern": roundsRepeat, "legacy": roundsAnswer}[era]
 	do := []string{roundsSend, roundsSend, brings, brings, brings, brings, brings, roundsApprove, roundsApprove, roundsDeny, roundsRevoke, roundsReplace}
-	for range 3 + rng.IntN(10) {
-		s := roundsStep{do: do[rng.IntN(len(do))], n: rng.IntN(8), by: rng.IntN(replicas), times: []int{1, 1, 1, 2, 5}[rng.IntN(5)]}
-		s.with = []string{"accept", "accept", "accept", "decline", "cancel", ""}[rng.IntN(6)]
+	if era == "legacy" {
+		do = append(do, roundsLeave)
+	}
+	for range 3 + rng.IntN(14) {
+		s := roundsStep{do: do[rng.IntN(len(do))], n: max(roundsNewest, rng.IntN(16)-8), by: rng.IntN(replicas), times: []int{1, 1, 1, 2, 5}[rng.IntN(5)]}
+		s.with = []string{"accept", "accept", "accept", "accept", "accept", "accept", "accept", "decline", "cancel", ""}[rng.IntN(10)]
+		if s.do == roundsReplace && era == "modern" && rng.IntN(5) > 0 { // all others wait for it
+			s.do = brings
+		}
 		p.steps = append(p.steps, s)
 	}
 	return p
@@ -497,9 +522,9 @@ var roundsEras = eras
 // often as people agreed to, and each round once.
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	plans := 1000
+	plans := map[string]int{"modern": 1500, "legacy": 500}
 	if testing.Short() {
-		plans = 100
+		plans = map[string]int{"modern": 150, "legacy": 60}
 	}
 	for _, era := range roundsEras {
 		for replicas := 1; replicas <= 2; replicas++ {
@@ -509,7 +534,7 @@ func TestRounds(t *testing.T) {
 				rng := rand.New(rand.NewPCG(22, uint64(replicas)))
 				todo := make(chan roundsPlan)
 				var all sync.WaitGroup
-				for range map[string]int{"modern": 8, "legacy": 1}[era] { // one that replaces a gateway would end the calls of others
+				for range map[string]int{"modern": 32, "legacy": 1}[era] { // one that replaces a gateway would end the calls of others
 					all.Go(func() {
 						for p := range todo {
 							if t.Failed() {
@@ -522,12 +547,43 @@ func TestRounds(t *testing.T) {
 						}
 					})
 				}
-				for range plans {
+				for range plans[era] {
 					todo <- randomPlan(rng, era, replicas)
 				}
 				close(todo)
 				all.Wait()
+				t.Logf("%d plans: %v", plans[era], w.came)
+				for _, kind := range []string{roundsRan, roundsInput, roundsForm, roundsRequired, roundsRefused} {
+					if w.came[kind] == 0 && !t.Failed() {
+						t.Errorf("the plans try too little: nothing was %s", kind)
+					}
+				}
 			})
 		}
+	}
+}
+
+// Each state is sent 64 times at once, to two gateways, and later again: the server sees it once, and its round once.
+func TestRoundsAtOnce(t *testing.T) {
+	t.Parallel()
+	const times = 64
+	w := newRoundsWorld(t, "modern", 2, "modern")
+	for _, bare := range []bool{false, true} {
+		p := roundsPlan{tool: roundsTools[0], asks: 3, bare: bare, steps: []roundsStep{{do: roundsSend, times: times}}}
+		for state, round := 0, 0; round <= p.asks; round++ {
+			p.steps = append(p.steps, roundsStep{do: roundsRepeat, n: state, with: "accept", times: times}, roundsStep{do: roundsRepeat, n: state, with: "accept", times: 2, by: 1})
+			state = times + round // the state that the last one was given
+		}
+		if err := w.run(p); err != nil {
+			t.Errorf("%v\n%s", err, p)
+		}
+	}
+	legacy := newRoundsWorld(t, "legacy", 2, "modern")
+	p := roundsPlan{tool: roundsTools[0], asks: 2, steps: []roundsStep{
+		{do: roundsSend, times: times}, {do: roundsAnswer, n: 0, with: "accept", times: times},
+		{do: roundsAnswer, n: 0, with: "accept", times: times}, {do: roundsAnswer, n: 0, with: "accept", times: times},
+	}}
+	if err := legacy.run(p); err != nil {
+		t.Errorf("%v\n%s", err, p)
 	}
 }

@@ -121,3 +121,33 @@ func TestNullArgument(t *testing.T) {
 		}
 	}
 }
+
+// What a person changes in a review is suggested as the tool would take it, and not as the text of a field.
+func TestSuggested(t *testing.T) {
+	const arguments = `{"n":1,"to":"mia","tags":["a"],"big":9007199254740993}`
+	object := func(text string) evaluation.Object {
+		o, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	same := func(changes string) string {
+		return `{"approve":true,"arguments.n":1,"arguments.to":"mia","arguments.tags":"[\"a\"]","arguments.big":"9007199254740993"` + changes + `}`
+	}
+	for reviewed, want := range map[string]string{
+		same(""):                       "",
+		same(`,"arguments.cc":"noah"`): `{"n":1,"to":"mia","tags":["a"],"big":9007199254740993,"cc":"noah"}`,
+		`{"arguments.n":2,"arguments.to":"[1]","arguments.tags":"[\"a\",\"b\"]","arguments.big":"9007199254740995"}`: `{"n":2,"to":"[1]","tags":["a","b"],"big":9007199254740995}`,
+		`{"arguments.n":1,"arguments.to":"mia","arguments.tags":"no JSON","arguments.big":"1,\"x\":2"}`:              `{"n":1,"to":"mia","tags":"no JSON","big":"1,\"x\":2"}`,
+		`{"arguments.to":"mia"}`:           `{"to":"mia"}`,
+		`{"arguments":{"n":1,"to":"zoe"}}`: `{"n":1,"to":"zoe"}`,
+		`{}`:                               "",
+	} {
+		got, changed := wire.Suggested(object(arguments), object(reviewed))
+		if changed != (want != "") || changed && !got.Value().Equal(object(want).Value()) {
+			text, _ := got.Value().MarshalJSON()
+			t.Errorf("%s: %t, %s", reviewed, changed, text)
+		}
+	}
+}
