@@ -241,6 +241,11 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 		if params, err = x.gather(ctx, *asked, params); err != nil {
 			return x.refused(ambiguous(err.Error()))
 		}
+		if x.tool != nil { // which may have become another while the client was asked
+			if refused := x.find(ctx); refused != nil {
+				return x.refused(refused)
+			}
+		}
 		if refused := x.ask(ctx, goesOn(x.permit)); refused != nil {
 			return x.refused(refused)
 		}
