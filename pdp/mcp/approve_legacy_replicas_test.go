@@ -205,6 +205,7 @@ func TestApproveLegacyPDPAway(t *testing.T) {
 
 // A token that ends while people are waited for ends the wait: nothing is forwarded, whatever they say then.
 func TestApproveLegacyTokenEnds(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
 	v := w.takesForms("legacy", mcptest.Claims{"exp": time.Now().Add(4 * time.Second).Unix()})
 	d := v.dialogue("confirm", `{"n":1}`)

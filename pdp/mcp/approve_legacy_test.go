@@ -256,6 +256,7 @@ func TestApproveLegacySecondPerson(t *testing.T) {
 
 // While a person looks at a form the client hears now and then that people are waited for, if it wants to: else it would give up.
 func TestApproveLegacyProgress(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("legacy")
 	v.meta = `,"progressToken":"p"`
@@ -275,7 +276,7 @@ func TestApproveLegacyProgress(t *testing.T) {
 
 // A client that takes no forms is asked nothing: the call waits, and is refused with what it waits for.
 func TestApproveLegacyWait(t *testing.T) {
-	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Wait = time.Second }})
+	w := newPeople(t, land{change: hasten})
 	v := w.plain("legacy")
 	got := v.ask("tools/call", `{"name":"confirm","arguments":{"n":1},"_meta":{"progressToken":7}}`)
 	if endingOf(t, got) != mustAsk || len(got.before) == 0 || strings.Contains(got.text, "elicitation") {

@@ -101,7 +101,7 @@ func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			w := newPeople(t, land{change: askedBy(time.Second, "wait")})
+			w := newPeople(t, land{change: askedBy(100*time.Millisecond, "wait")})
 			v := w.plain(era)
 			v.meta = `,"progressToken":"p"`
 			got := v.call("confirm", `{"n":1}`)
@@ -178,7 +178,7 @@ func TestApproveModernForms(t *testing.T) {
 // now refused. What it was given goes on meanwhile.
 func TestApproveModernEmptyRounds(t *testing.T) {
 	t.Parallel()
-	w := newPeople(t, land{change: askedBy(time.Second, "url", "wait")})
+	w := newPeople(t, land{change: askedBy(100*time.Millisecond, "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{}`)
 	if !strings.Contains(string(d.asked), `"mode":"url"`) || strings.Contains(string(d.asked), "elicitationId") {
@@ -245,7 +245,7 @@ func TestApproveModernQuorum(t *testing.T) {
 // Who has voted is shown nothing more: an equal call waits with the first.
 func TestApproveModernVoted(t *testing.T) {
 	t.Parallel()
-	w := newPeople(t, land{change: askedBy(time.Second, "form", "url", "wait")})
+	w := newPeople(t, land{change: askedBy(100*time.Millisecond, "form", "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("pair", `{}`)
 	d.answer(v, saysYes)
@@ -597,7 +597,7 @@ func TestApproveModernExpired(t *testing.T) {
 // If the PDP is away nothing is approved, whatever the client answers, and nothing goes on.
 func TestApproveModernWithoutPDP(t *testing.T) {
 	t.Parallel()
-	w := newPeople(t, land{change: askedBy(time.Second, "form", "wait")})
+	w := newPeople(t, land{change: askedBy(100*time.Millisecond, "form", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{}`)
 	orFail(t, w.pdp.Stop(context.Background()))

@@ -22,7 +22,7 @@ func TestAskAttackD25RawAccept(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			w := newPeople(t, land{change: hasten})
+			w := newPeople(t, land{})
 			alice := w.client(era)
 			d := alice.dialogue("confirm", `{"n":1}`)
 			id := w.asks("confirm")
@@ -172,7 +172,9 @@ func TestAskAttackD28Links(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Channels, c.Approvals.Wait = []string{"url", "wait"}, 2*time.Second }})
+			w := newPeople(t, land{change: func(c *mcp.Config) {
+				c.Approvals.Channels, c.Approvals.Wait = []string{"url", "wait"}, 100*time.Millisecond
+			}})
 			alice := w.client(era)
 			d := alice.dialogue("confirm", `{"n":1}`)
 			id := w.asks("confirm")

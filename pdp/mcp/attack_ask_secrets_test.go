@@ -10,9 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/seal"
 )
@@ -25,8 +23,9 @@ func TestAskAttackSecrets(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			tap := newWiretap(t)
-			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Wait = 2 * time.Second }, before: tap.before, serve: tap.serve})
-			alice := w.client(era)
+			w := newPeople(t, land{change: hasten, before: tap.before, serve: tap.serve})
+			alice, hurried := w.patient().takesForms(era, nil), w.client(era)
+			hurried.token = alice.token
 			bobs := w.issuer.Token(t, mcptest.Claims{"sub": "bob"})
 			var seen kept
 			// Agreed to, refused, given up, changed, answered in a way that cannot be, and asked about while the PDP fails.
@@ -51,11 +50,11 @@ func TestAskAttackSecrets(t *testing.T) {
 					_, _ = fmt.Fprintf(rw, `{"detail":"the token %s of key %s is no good"}`, r.Header.Get("Approver-Token"), r.Header.Get("Authorization"))
 					return true
 				})
-				_, _ = io.WriteString(&seen, w.insists(alice, "confirm", fmt.Sprintf(`{"s":%d}`, status)).text)
+				_, _ = io.WriteString(&seen, w.insists(hurried, "confirm", fmt.Sprintf(`{"s":%d}`, status)).text)
 			}
 			tap.answers(nil)
 			posed := w.issuer.Token(t, mcptest.Claims{"sub": "mia"})
-			if got := alice.call("second-person", `{"n":1}`, posing(posed)...); owed(got) == "" {
+			if got := hurried.call("second-person", `{"n":1}`, posing(posed)...); owed(got) == "" {
 				t.Errorf("posing: %s", got)
 			}
 			beside := 0
@@ -80,7 +79,7 @@ func TestAskAttackSecrets(t *testing.T) {
 				t.Errorf("the token went to the PDP %d times", beside)
 			}
 			secrets := map[string]string{"the token": alice.token, "a part of the token": alice.token[len(alice.token)-40:], "the gateway's key": w.keys["gateway"], "a posed token": posed}
-			everywhere := map[string]string{"the log": w.logs.String(), "what the client is told": seen.String() + alice.heard.String()}
+			everywhere := map[string]string{"the log": w.logs.String(), "what the client is told": seen.String() + alice.heard.String() + hurried.heard.String()}
 			for n, g := range w.rec.Got() {
 				everywhere[fmt.Sprintf("message %d to the server", n)] = string(g.Body) + g.Target + fmt.Sprint(g.Header)
 			}

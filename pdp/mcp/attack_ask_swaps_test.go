@@ -21,11 +21,18 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// swapWait is how long a call waits for people in tests where many calls do so for nothing.
-const swapWait = time.Second
+// hasten has calls wait for people as short as may be: it is for those that do so for nothing. What comes of a call that
+// somebody agrees to while it waits would depend on who is quicker; such a call is for a gateway that is patient.
+func hasten(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond }
 
-// hasten has calls wait for a moment only.
-func hasten(c *mcp.Config) { c.Approvals.Wait = swapWait }
+// patient is one more gateway, which waits for people as long as may be.
+func (w *world) patient() *siege {
+	w.t.Helper()
+	other := *w.siege
+	other.config.Approvals.Wait = 25 * time.Second
+	other.gateway, other.url = other.beside()
+	return &other
+}
 
 // anyArguments has no policy read arguments, so that none fails on what Cedar has no word for.
 var anyArguments = map[string]string{"people.cedar": peoplePolicies[:strings.Index(peoplePolicies, `@id("blocked")`)] + peoplePolicies[strings.Index(peoplePolicies, `@id("the-person")`):]}
@@ -185,7 +192,7 @@ func TestAskAttackD23Swaps(t *testing.T) {
 		t.Errorf("%d swaps, and the server got %q", swaps, w.executed()[ran:])
 	}
 	// The right one, and it once.
-	got := alice.retry("confirm", swapArguments, inText(asked.State), yes(asked.key()))
+	got := w.patient().takesForms("modern", nil).retry("confirm", swapArguments, inText(asked.State), yes(asked.key()))
 	if !got.ran() || !slices.Equal(w.forwarded("confirm"), []string{swapArguments}) {
 		t.Fatalf("the right one: %s, and the server got %q", got, w.forwarded("confirm"))
 	}
@@ -306,7 +313,7 @@ func (w *world) resealed(t testing.TB, v *visitor, tool, arguments, state string
 // The same value is the same call, however it is written; it is forwarded as it was written last.
 func TestAskAttackSameValue(t *testing.T) {
 	t.Parallel()
-	w := newPeople(t, land{files: anyArguments, change: hasten})
+	w := newPeople(t, land{files: anyArguments})
 	for name, arguments := range sameArguments {
 		alice := w.client("modern")
 		before := len(w.forwarded("confirm"))
@@ -459,10 +466,7 @@ func TestAskAttackD23TooLate(t *testing.T) {
 func TestAskAttackD23Servers(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"other.cedar": `@id("other") @obligation("confirm") permit (principal, action == Action::"tool.invoke", resource == tool::"other:confirm");`}
-	w := newPeople(t, land{files: files, change: func(c *mcp.Config) {
-		hasten(c)
-		c.Upstreams["other"] = c.Upstreams["rec"]
-	}})
+	w := newPeople(t, land{files: files, change: func(c *mcp.Config) { c.Upstreams["other"] = c.Upstreams["rec"] }})
 	alice := w.client("modern")
 	asked, other := stateOf(t, alice.call("rec__confirm", `{"n":1}`)), stateOf(t, alice.call("other__confirm", `{"n":1}`))
 	id := w.asks("confirm")
@@ -496,7 +500,7 @@ func TestAskAttackD24Besides(t *testing.T) {
 	}
 	t.Run("modern", func(t *testing.T) {
 		t.Parallel()
-		w := newPeople(t, land{change: hasten})
+		w := newPeople(t, land{})
 		alice := w.client("modern")
 		alice.meta = said
 		asked := stateOf(t, alice.call("confirm", `{"n":1}`))

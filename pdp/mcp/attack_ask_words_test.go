@@ -57,6 +57,7 @@ func TestAskAttackD27Words(t *testing.T) {
 	w := newPeople(t, land{files: anyArguments, change: hasten})
 	ring := w.ring(t, siegeResource)
 	principal := w.principalOf(t, w.client("modern"))
+	patient := w.patient().takesForms("modern", nil)
 	shown := 0
 	for name, arguments := range hostileWords() {
 		for _, tool := range []string{"confirm", "review"} {
@@ -77,7 +78,7 @@ func TestAskAttackD27Words(t *testing.T) {
 			if !ok || strings.Contains(string(inside), alice.token) {
 				t.Errorf("%s, %s: the state: %t, %s", name, tool, ok, inside)
 			}
-			if got := alice.retry(tool, arguments, inText(q.State), `{"`+q.key()+`":`+saysYes+`}`); !got.ran() {
+			if got := patient.retry(tool, arguments, inText(q.State), `{"`+q.key()+`":`+saysYes+`}`); !got.ran() {
 				t.Errorf("%s, %s: agreed to: %s", name, tool, got)
 			}
 			if all := w.forwarded(tool); len(all) != before+1 || all[before] != arguments {

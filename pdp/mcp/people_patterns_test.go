@@ -23,9 +23,6 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// shortly has nobody wait long for people.
-func shortly(c *mcp.Config) { c.Approvals.Wait = time.Second }
-
 // elicitation is what a client is asked, as far as it is looked at.
 type elicitation struct {
 	Mode            string `json:"mode"`
@@ -153,7 +150,7 @@ func TestPeopleDecideLater(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			w := newPeople(t, land{replicas: 2, change: shortly})
+			w := newPeople(t, land{replicas: 2, change: hasten})
 			for n, with := range []string{"", `,"progressToken":"mine"`} {
 				v := w.plain(era)
 				v.meta = with
@@ -258,7 +255,7 @@ func TestPeopleAreNotAskedInTheClient(t *testing.T) {
 		for _, sub := range []string{"alice", "mia"} {
 			t.Run(era+"/"+sub, func(t *testing.T) {
 				t.Parallel()
-				w := newPeople(t, land{change: shortly})
+				w := newPeople(t, land{change: hasten})
 				v := w.takesForms(era, mcptest.Claims{"sub": sub})
 				got := v.call("second-person", toAll)
 				if got.code() != -32001 || strings.Contains(got.text, "elicitation/create") {
@@ -266,7 +263,8 @@ func TestPeopleAreNotAskedInTheClient(t *testing.T) {
 				}
 				id := w.asks("second-person")
 				// Whatever is made of what they know, it is no answer.
-				confirm := v.dialogue("confirm", toAll)
+				own := w.patient().takesForms(era, mcptest.Claims{"sub": sub})
+				confirm := own.dialogue("confirm", toAll)
 				for _, key := range []string{id, "approval", confirm.modern.key(), strings.Trim(confirm.legacy.id, `"`)} {
 					if era == "legacy" {
 						if own := strings.Trim(confirm.legacy.id, `"`); key != own && key != "" {
@@ -296,7 +294,7 @@ func TestPeopleAreNotAskedInTheClient(t *testing.T) {
 					}
 				}
 				// What was asked in between waits for its answer still.
-				confirm.answer(v, saysYes)
+				confirm.answer(own, saysYes)
 				if got := confirm.end(); !got.ran() {
 					t.Error(got)
 				}
@@ -343,7 +341,7 @@ func TestPeopleWhoOpenAPageHaveSaidNothing(t *testing.T) {
 		for _, answer := range []string{`{"action":"accept"}`, saysYes, saysNo, saysNothing} {
 			t.Run(era+"/"+answer, func(t *testing.T) {
 				t.Parallel()
-				w := newPeople(t, land{change: shortly})
+				w := newPeople(t, land{change: hasten})
 				v := w.stranger(era, w.issuer.Token(t, nil))
 				v.capabilities = `{"elicitation":{"url":{}}}`
 				v.begin()
@@ -432,7 +430,7 @@ func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
 	for _, channels := range [][]string{{form, page, "wait"}, {page, form, "wait"}, {"wait"}, {form}, {page}} {
 		t.Run(fmt.Sprint(channels), func(t *testing.T) {
 			t.Parallel()
-			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Wait, c.Approvals.Channels = time.Second, channels }})
+			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Wait, c.Approvals.Channels = 100*time.Millisecond, channels }})
 			var all sync.WaitGroup
 			defer all.Wait()
 			for capabilities, ways := range takes {
@@ -471,13 +469,17 @@ func TestPeopleWhoSayNothing(t *testing.T) {
 				if forms {
 					d := w.client(era).dialogue("brief", toAll)
 					id := w.asks("brief")
+					w.advance(4 * time.Second)
 					if era == "modern" { // which waits for its client; the other one waits for people
 						until(t, "its time is over", func() bool { return w.approval(id).Status == "expired" })
 						d.answer(d.v, saysYes)
 					}
 					got = d.end()
 				} else {
-					got = w.plain(era).call("brief", toAll)
+					over := w.plain(era).ahead("brief", toAll)
+					w.asks("brief")
+					w.advance(4 * time.Second)
+					got = <-over
 				}
 				if is := becomes(seenIn(got)); is != "is denied: nobody decided in time" || len(w.forwarded("brief")) > 0 {
 					t.Errorf("it %s, and the server got %q", is, w.forwarded("brief"))
@@ -492,7 +494,7 @@ func TestPeopleTakeBack(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			w := newPeople(t, land{change: shortly})
+			w := newPeople(t, land{change: hasten})
 			v := w.plain(era)
 			v.call("pair", toAll)
 			first := w.asks("pair")

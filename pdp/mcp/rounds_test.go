@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -520,11 +521,18 @@ var roundsEras = eras
 
 // R3: whatever clients, people and gateways do about a call, in whatever order and however often, the server sees it as
 // often as people agreed to, and each round once.
+//
+//	PROPERTY_RUNS=10 go test -run 'TestRounds$' ./pdp/mcp    ten times as many plans, of which the first are the usual ones
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	plans := map[string]int{"modern": 400, "legacy": 300}
+	plans := map[string]int{"modern": 160, "legacy": 100}
 	if testing.Short() {
-		plans = map[string]int{"modern": 150, "legacy": 60}
+		plans = map[string]int{"modern": 40, "legacy": 40}
+	}
+	if n, err := strconv.Atoi(os.Getenv("PROPERTY_RUNS")); err == nil {
+		for era := range plans {
+			plans[era] *= n
+		}
 	}
 	for _, era := range roundsEras {
 		for replicas := 1; replicas <= 2; replicas++ {

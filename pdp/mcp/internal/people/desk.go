@@ -33,6 +33,7 @@ type Desk struct {
 	// mu guards what follows, and all that watches and followers have.
 	mu      sync.Mutex
 	closed  bool
+	turn    time.Duration // usually turn
 	waiting int
 	thrift  thrift
 	watches map[*authzenclient.Client]*watch
@@ -46,7 +47,7 @@ func New(o Options) *Desk {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	d := &Desk{o: o, watches: map[*authzenclient.Client]*watch{}}
+	d := &Desk{o: o, turn: turn, watches: map[*authzenclient.Client]*watch{}}
 	d.ctx, d.end = context.WithCancel(context.Background())
 	return d
 }

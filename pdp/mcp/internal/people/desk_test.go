@@ -176,11 +176,12 @@ func TestDeskQuorum(t *testing.T) {
 	}
 }
 
-// Five hundred wait by one watch, and are looked at a few at a time. When they have gone nothing is asked any more.
+// Three hundred wait by one watch, and are looked at a few at a time. When they have gone nothing is asked any more.
 func TestDeskMany(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
-	const many = 500
+	const many = 300
 	var followers []*people.Follower
 	for n := range many {
 		followers = append(followers, d.Follow(c, o.asks(c, n)))

@@ -64,7 +64,7 @@ func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	f = first.Value.(*Follower)
 	w.clear(f)
 	if w.alone {
-		wait = min(longest, turn*mostLooks/time.Duration(w.waiting))
+		wait = min(longest, w.desk.turn*mostLooks/time.Duration(w.waiting))
 	}
 	return f, wait
 }
