@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -35,16 +34,18 @@ func waitingIn(counts *sdkmetric.ManualReader) int64 {
 // waiter is a call that waits for people, until it is answered or given up.
 type waiter struct {
 	leave context.CancelFunc
-	ended chan echo // has one if it was answered
+	ended chan echo     // has one if it was answered
+	over  chan struct{} // closed when nothing comes any more
 }
 
 // waits calls a tool, and does not wait for the answer.
 func (v *visitor) waits(tool, arguments string) *waiter {
 	ctx, cancel := context.WithCancel(v.s.t.Context())
-	w := &waiter{cancel, make(chan echo, 1)}
+	w := &waiter{cancel, make(chan echo, 1), make(chan struct{})}
 	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
 	text := v.text("tools/call", params)
 	go func() {
+		defer close(w.over)
 		defer cancel()
 		if got, err := v.try(ctx, http.MethodPost, text, v.headers("tools/call", params)...); err == nil {
 			w.ended <- got
@@ -159,12 +160,13 @@ func TestWaitingFlood(t *testing.T) {
 			way.set(true)
 			for range all {
 				one := call(alice)
+				<-one.over
 				select {
 				case got := <-one.ended:
 					if got.ran() || got.limited() {
 						t.Errorf("what panicked: %s", got)
 					}
-				case <-time.After(time.Second): // its connection is cut
+				default: // its connection was cut
 				}
 			}
 			way.set(false)

@@ -36,8 +36,7 @@ func TestDeskCursorIsTooOld(t *testing.T) {
 			return refuses("watch", http.StatusBadGateway)(w, r)
 		}
 	})
-	o.stop() // it lets go of the watch
-	o.start()
+	o.cut()
 	for n, f := range followers {
 		if n%3 == 0 {
 			o.says("approve", f.Standing())
@@ -145,10 +144,9 @@ func TestDeskCutOff(t *testing.T) {
 			f := d.Follow(c, o.asks(c, 1))
 			o.watched()
 			o.answers(cut)
-			o.stop()
 			asked, _, _ := o.count("watch")
+			o.cut()
 			until(t, "it is asked in vain", func() bool { n, _, _ := o.count("watch"); return n > asked })
-			o.start()
 			late := d.Follow(c, f.Standing())
 			o.says("approve", f.Standing())
 			pending(t, f)
@@ -203,7 +201,7 @@ func TestDeskWithoutWatch(t *testing.T) {
 			o := newOffice(t)
 			o.answers(refuses("watch", status))
 			d, c := o.desk(), o.client()
-			d.Turn(2 * time.Second)
+			d.Turn(1600 * time.Millisecond)
 			var followers []*people.Follower
 			for n := range many {
 				followers = append(followers, d.Follow(c, o.asks(c, n)))
@@ -212,6 +210,8 @@ func TestDeskWithoutWatch(t *testing.T) {
 			for _, n := range []int{0, many - 1} {
 				pending(t, followers[n])
 				o.says([]string{"approve", "deny"}[n%2], followers[n].Standing())
+			}
+			for _, n := range []int{0, many - 1} {
 				if s := decided(t, followers[n]); s.Approved() != (n%2 == 0) {
 					t.Errorf("%d: %v", n, s)
 				}

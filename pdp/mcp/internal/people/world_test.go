@@ -39,10 +39,12 @@ type office struct {
 	mu     sync.Mutex
 	before func(http.ResponseWriter, *http.Request) bool // answers in place of the PDP, if it says so
 	asked  map[string]int
-	open   map[string]int // how many are asked now, as the clients see it
-	most   map[string]int // how many were asked at a time
-	waits  int            // how many watches wait for changes
-	begins int            // how many watches began
+	open   map[string]int  // how many are asked now, as the clients see it
+	most   map[string]int  // how many were asked at a time
+	waits  int             // how many watches wait for changes
+	begins int             // how many watches began
+	passes context.Context // of what passes the proxy
+	cuts   context.CancelFunc
 }
 
 // askedFor is how long people are asked.
@@ -61,6 +63,8 @@ both: {type: approval_required, properties: {template: owner, timeout: 24h, vali
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	o := &office{t: t, data: t.TempDir(), key: map[string]string{}, clock: clock.At(time.Now()), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
+	o.passes, o.cuts = context.WithCancel(context.Background())
+	t.Cleanup(func() { o.cut() })
 	keys, err := auth.OpenKeys(o.data)
 	o.must(err)
 	for name, permissions := range map[string][]auth.Permission{"gateway": {auth.Decide, auth.Request}, "mia": {auth.Approve}, "ann": {auth.Approve}} {
@@ -111,8 +115,13 @@ func (o *office) proxy() http.Handler {
 		if o.waits += waits; kind == "watch" && r.URL.Query().Get("after") == "" {
 			o.begins++
 		}
-		before := o.before
+		before, passes := o.before, o.passes
 		o.mu.Unlock()
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		unbind := context.AfterFunc(passes, cancel)
+		defer unbind()
+		r = r.WithContext(ctx)
 		defer func() {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -175,6 +184,14 @@ func (o *office) answers(f func(http.ResponseWriter, *http.Request) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.before = f
+}
+
+// cut cuts off all that is asked now.
+func (o *office) cut() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.cuts()
+	o.passes, o.cuts = context.WithCancel(context.Background())
 }
 
 // count is how often something was asked, how often it is now, and how often at a time.
