@@ -18,6 +18,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
 )
 
 // ahead has a call under way, and gives what comes of it.
@@ -567,6 +568,37 @@ func TestApproveModernGone(t *testing.T) {
 				w.reached("confirm", `{"n":1}`)
 			})
 		}
+	}
+}
+
+// A client may go away while the PDP is asked something about its call. Then what people were asked is taken back, too, where
+// the operator wants that.
+func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			door := newDoorway(t)
+			w := newPeople(t, land{
+				before: func(pdp string) string { door.leadTo(pdp); return door.url },
+				serve:  func(c *pdpserver.Config) { c.PublicURL = door.url },
+				change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel },
+			})
+			v := w.client(era)
+			asked := door.hold(false, func(r *http.Request, _ []byte) bool { return strings.HasSuffix(r.URL.Path, "/elicitation") })
+			ctx, gone := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			params := `{"name":"confirm","arguments":{}}`
+			go func() {
+				_, err := v.try(ctx, http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
+				over <- err
+			}()
+			<-asked.held
+			id := w.asks("confirm")
+			gone()
+			<-over
+			until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
+			w.untouched(t)
+		})
 	}
 }
 

@@ -126,7 +126,7 @@ func (a *approving) begin(ctx context.Context) (rpc.Message, int, bool) {
 		shown, ok, refused := a.form(ctx, way)
 		switch {
 		case refused != nil:
-			return a.refuse(refused)
+			return a.conclude(ctx, reaction{refused: refused})
 		case !ok:
 			continue
 		}
@@ -305,14 +305,14 @@ func (a *approving) tell() {
 func (a *approving) conclude(ctx context.Context, r reaction) (rpc.Message, int, bool) {
 	standing := a.follower.Standing()
 	switch {
-	case r.refused != nil:
-		return a.refuse(r.refused)
 	case r.suggested != nil:
 		a.cancel(ctx)
 		return a.changed(r.suggested)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil: // also where the PDP could not be asked because of that
 		a.left(ctx)
 		return a.refuse(a.wanted.Required(standing))
+	case r.refused != nil:
+		return a.refuse(r.refused)
 	case !standing.Pending() && !standing.Approved():
 		return a.refuse(a.wanted.Denied(standing))
 	case standing.Pending(), r.over:
