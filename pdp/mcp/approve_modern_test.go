@@ -302,6 +302,25 @@ func TestApproveModernChangedArguments(t *testing.T) {
 	w.reached("review", suggested)
 }
 
+// A tool that promises what its structured content is like keeps that promise: there are clients that take nothing else, also
+// of an error. What a person would rather have is in the text.
+func TestApproveModernAndLegacyChangedAsPromised(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{answers: mcptest.Answers{Tools: `[{"name":"review","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["sent"]}}]`}})
+			v := w.client(era)
+			d := v.dialogue("review", `{"amount":100}`)
+			d.answer(v, `{"action":"accept","content":{"approve":true,"arguments.amount":50}}`)
+			got := d.end()
+			if text := string(got.result); !strings.Contains(text, `"isError":true`) || !strings.Contains(text, `{\"amount\":50}`) || strings.Contains(text, "structuredContent") {
+				t.Errorf("it came to %s", got)
+			}
+			w.untouched(t)
+		})
+	}
+}
+
 // People approve a call of a tool as it was then. If it changes, what they were asked counts for nothing, and a state that is
 // refused for it is good again when the tool is what it was.
 func TestApproveModernChangedTool(t *testing.T) {

@@ -364,15 +364,15 @@ func (a *approving) cancel(ctx context.Context) {
 }
 
 // changed is the result of a call that a person would rather have with other arguments: another call, which is decided anew.
+// What a tool promises of its structured content is true of errors, too, and clients see to it: there the text alone says it.
 func (a *approving) changed(suggested jsontext.Value) (rpc.Message, int, bool) {
 	a.x.outcome = outcomeRefused
 	a.note("a person would have a call changed", ByForm)
-	said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
-	result, err := rpc.ParseObject(toolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +
-		"If you agree, call the tool again with these: " + string(suggested)))
-	if err != nil {
-		return a.refuse(unsealed(err))
+	result := toolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +
+		"If you agree, call the tool again with these: " + string(suggested))
+	if definition, err := rpc.ParseObject(a.x.tool.Definition); err == nil && definition.Get("outputSchema") == nil {
+		said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
+		result = result.With("structuredContent", said.Value())
 	}
-	answer := rpc.Answer(rpc.ID{}, result.With("structuredContent", said.Value()).Value())
-	return era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK, true
+	return era.Response(a.x.request.Method, rpc.Answer(rpc.ID{}, result.Value()), era.Legacy, a.x.client.era), http.StatusOK, true
 }
