@@ -321,6 +321,46 @@ func TestApproveModernAndLegacyChangedAsPromised(t *testing.T) {
 	}
 }
 
+// What a person is shown masked they have not changed: who says yes twice where another must say it, too, has nothing taken
+// back, and who changes something else has the rest suggested as it was.
+func TestApproveModernMasked(t *testing.T) {
+	w := newPeople(t, land{change: hasten, files: map[string]string{
+		"obligations.yaml": peopleObligations + `
+both: {type: approval_required, properties: {template: pair, message: "m", timeout: 10m, quorum: 2, form: review}}
+`, "both.cedar": `@id("both") @obligation("both") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:never");`}})
+	v := w.client("modern")
+	const arguments = `{"n":1,"password":"hunter2"}`
+	d := v.dialogue("never", arguments)
+	var masked string
+	if orFail(t, json.Unmarshal(d.form()["arguments.password"], &struct {
+		Default *string `json:"default"`
+	}{&masked})); !strings.HasPrefix(masked, "masked:") {
+		t.Fatalf("it is shown %q", masked)
+	}
+	says := func(n string) string {
+		return `{"action":"accept","content":{"approve":true,"arguments.n":` + n + `,"arguments.password":` + inText(masked) + `}}`
+	}
+	id := w.asks("never")
+	for range 2 {
+		if got := d.repeats(v, `{"`+d.modern.key()+`":`+says("1")+`}`); got.code() != -32001 {
+			t.Errorf("one of two has said yes: %s", got)
+		}
+	}
+	if got := w.approval(id); got.Status != "pending" || len(got.Said) != 1 {
+		t.Errorf("it is %s: %v", got.Status, got.Said)
+	}
+	w.approve("mia", id)
+	if got := d.repeats(v, `{}`); !got.ran() {
+		t.Errorf("two of two: %s", got)
+	}
+	w.reached("never", arguments)
+
+	d = v.dialogue("review", arguments)
+	if got := d.repeats(v, `{"`+d.modern.key()+`":`+says("2")+`}`); !strings.Contains(string(got.result), `"suggested":{"n":2,"password":"hunter2"}`) {
+		t.Errorf("it came to %s", got)
+	}
+}
+
 // People approve a call of a tool as it was then. If it changes, what they were asked counts for nothing, and a state that is
 // refused for it is good again when the tool is what it was.
 func TestApproveModernChangedTool(t *testing.T) {

@@ -254,7 +254,7 @@ func (a *approving) contradicted(ctx context.Context, answer rpc.Object) (r reac
 	if err != nil || err2 != nil {
 		return r
 	}
-	if suggested, changed := wire.Suggested(arguments, reviewed); changed {
+	if suggested, changed := wire.Suggested(arguments, wire.Unmasked(reviewed, arguments)); changed {
 		r.suggested, _ = suggested.Value().MarshalJSON()
 	}
 	return r
