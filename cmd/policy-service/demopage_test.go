@@ -8,16 +8,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"policy-service/pdp/console/browsertest"
 )
 
 // withNode tags the transcripts that need `make mcp-demo`, and with it what npm installs.
 const withNode = "console node"
 
-// TestDemo types `make mcp-demo` in a checkout, and then what pdp/mcp/README.md shows beside it. With what npm installed
+// TestDemo types `make mcp-demo` in a checkout, and then what pdp/mcp/README.md and pdp/mcp/ASK.md show beside it. With what npm installed
 // there, it runs what deploy/compose runs. It is part of `make mcp-conformance`, which has npm.
 func TestDemo(t *testing.T) {
 	if os.Getenv("MCP_CONFORMANCE") == "" {
@@ -34,7 +37,37 @@ func TestDemo(t *testing.T) {
 	m.demonstrate(t)
 	m.open(t, bin)
 	t.Run("page", func(t *testing.T) { m.read(t, p, p.stepsOf(t, withNode)) })
+	t.Run("people", func(t *testing.T) { m.ask(t, bin) })
 	t.Run("compose", func(t *testing.T) { m.compose(t) })
+}
+
+// ask types pdp/mcp/ASK.md into another terminal. Where that shows a link into the console, somebody opens it and approves.
+func (m *terminal) ask(t *testing.T, bin string) {
+	t.Helper()
+	people := &terminal{dir: m.dir, address: m.address, follows: "as agreed"}
+	people.open(t, bin)
+	p := readPage(t, "pdp/mcp/ASK.md")
+	people.read(t, p, p.stepsOf(t, withNode))
+}
+
+// follow has the person whose key or token is in a command open the link that it shows, and approve there.
+func (m *terminal) follow(t *testing.T, command, shown string) {
+	t.Helper()
+	link := regexp.MustCompile(`(?m)^open:? +(http://[^/\s]+)(/console/approvals/\S+)$`).FindStringSubmatch(shown)
+	whose := regexp.MustCompile(` (\w+)\.(?:key|token)\b`).FindStringSubmatch(command)
+	if m.follows == "" || link == nil || whose == nil {
+		return
+	}
+	key, alive := m.run(t, "cat "+whose[1]+".key", patience)
+	if !alive || key == "" {
+		t.Fatalf("%s has no key", whose[1])
+	}
+	b := browsertest.Open(t, strings.ReplaceAll(link[1], loopback, m.address))
+	b.Goto(link[2])
+	b.Type(strings.TrimSpace(key))
+	b.Loads(func() { b.Press("Enter") })
+	b.Type(m.follows)
+	b.Loads(func() { b.Click("button", "Approve") })
 }
 
 // checkout copies these files into the terminal's directory. What listens there, listens at the terminal's address.

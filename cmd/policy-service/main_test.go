@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"policy-service/pdp/console/browsertest"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 )
@@ -27,8 +28,13 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer})
+	testscript.Main(browsing{m}, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer})
 }
+
+// browsing ends the browser after the tests, if one was started.
+type browsing struct{ *testing.M }
+
+func (b browsing) Run() int { return browsertest.Main(b.M) }
 
 // TestScript runs the transcripts in testdata/script. Besides testscript's own
 // commands there are: batch DIR, await FILE, signal NAME, ask METHOD PATH [BODYFILE], hold FILE, and

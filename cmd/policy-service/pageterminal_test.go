@@ -44,7 +44,8 @@ func ownLoopback() string {
 type terminal struct {
 	dir, address string
 	typed        int
-	deaf         bool // a command did not end, so that none can follow
+	deaf         bool   // a command did not end, so that none can follow
+	follows      string // why people approve what the links that are shown lead to, "" if nobody follows them
 	input        io.WriteCloser
 	output       *bufio.Reader
 }
@@ -134,6 +135,7 @@ func (m *terminal) read(t *testing.T, p page, steps []step) {
 				t.Fatalf("%s:%d: this command ended the shell, or takes too long:\n$ %s", p.path, s.line, command)
 			}
 			if k.fits(s.want, shown) {
+				m.follow(t, command, shown)
 				break
 			}
 			if !patient || time.Now().After(deadline) {

@@ -101,6 +101,7 @@ func TestApproveModernAndLegacyWait(t *testing.T) {
 func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
+			t.Parallel()
 			w := newPeople(t, land{change: askedBy(time.Second, "wait")})
 			v := w.plain(era)
 			v.meta = `,"progressToken":"p"`
@@ -177,6 +178,7 @@ func TestApproveModernForms(t *testing.T) {
 // While people have not decided, a client is told twice to send its call again with nothing to answer, and then that it is for
 // now refused. What it was given goes on meanwhile.
 func TestApproveModernEmptyRounds(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{}`)
@@ -243,6 +245,7 @@ func TestApproveModernQuorum(t *testing.T) {
 
 // Who has voted is shown nothing more: an equal call waits with the first.
 func TestApproveModernVoted(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "form", "url", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("pair", `{}`)
@@ -665,6 +668,7 @@ func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
 func TestApproveModernExpired(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
+			t.Parallel()
 			w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
 			v := w.visitor(era, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()})
 			id := required(t, v.call("confirm", `{}`)).ID
@@ -683,6 +687,7 @@ func TestApproveModernExpired(t *testing.T) {
 
 // If the PDP is away nothing is approved, whatever the client answers, and nothing goes on.
 func TestApproveModernWithoutPDP(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: askedBy(time.Second, "form", "wait")})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{}`)

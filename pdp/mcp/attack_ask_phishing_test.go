@@ -339,3 +339,55 @@ func TestAskAttackD26Pages(t *testing.T) {
 	}
 	_ = ours.rest(t)
 }
+
+// D24: nor does a call go on, with what its server wanted to know, if the tool is another by then than the one that people have
+// approved.
+func TestAskAttackD24GoesOn(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			p, c := newPhisher(), new(changeling)
+			answers, lists := p.answers("modern"), c.answers()
+			asks := answers.Handle
+			answers.Handle = func(call *mcptest.Call) bool { return lists.Handle(call) || asks(call) }
+			w := newPeople(t, land{answers: answers, change: func(c *mcp.Config) {
+				relaysToPeople(c)
+				c.List.Cache = time.Millisecond
+			}})
+			alice := w.client(era)
+			d := alice.dialogue("confirm", `{"n":1}`)
+			id := w.asks("confirm")
+			var got echo
+			if era == "legacy" {
+				d.answer(alice, saysYes)
+				next := alice.next(d.legacy)
+				c.becomes(t, true, w.client("modern"))
+				c.becomes(t, true, alice)
+				if got := alice.reply(next.id, marked("theirs")); got.status != http.StatusAccepted {
+					t.Error(got)
+				}
+				got = d.end()
+			} else {
+				theirs := asksOfServer(t, alice.retry("confirm", `{"n":1}`, inText(d.modern.State), `{"`+d.modern.key()+`":`+saysYes+`}`))
+				c.becomes(t, true, alice)
+				got = alice.retry("confirm", `{"n":1}`, inText(theirs.State), `{"`+theirs.key()+`":`+marked("theirs")+`}`)
+			}
+			if got.ran() || got.fault == nil || len(w.forwarded("confirm")) != 1 {
+				t.Errorf("%s, and the server got %q", got, w.forwarded("confirm"))
+			}
+			if a := w.approval(id); a.Used != 1 {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+// asksOfServer is what a server asks.
+func asksOfServer(t testing.TB, got echo) stateAsked {
+	t.Helper()
+	q, ok := asksFormOf(got)
+	if !ok || !strings.Contains(got.text, "[rec asks] ") {
+		t.Fatalf("the server asks nothing: %s", got)
+	}
+	return q
+}

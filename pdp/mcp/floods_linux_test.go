@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/sys/unix"
 
 	"policy-service/pdp/mcp"
@@ -46,7 +47,8 @@ func init() {
 	os.Exit(0)
 }
 
-// serveGateway serves until its input ends. To each line of it, it says what it holds.
+// serveGateway serves until its input ends. To each line of it, it says what it holds, and to "waiting" how many calls wait for
+// people.
 func serveGateway(file string) error {
 	var c mcp.Config
 	if _, err := mcp.Form.Read(config.Given{File: file}, &c); err != nil {
@@ -55,7 +57,8 @@ func serveGateway(file string) error {
 	mcp.Form.SetDefaults(&c)
 	log := slog.New(slog.DiscardHandler)
 	connections := listener.NewConnections(int(c.Limits.MaxConnections), func() {})
-	g, err := mcp.New(context.Background(), c, mcp.Deps{Logger: log, Known: connections.Knows})
+	counts := sdkmetric.NewManualReader()
+	g, err := mcp.New(context.Background(), c, mcp.Deps{Logger: log, Known: connections.Knows, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))})
 	if err != nil {
 		return err
 	}
@@ -68,6 +71,10 @@ func serveGateway(file string) error {
 	go func() { _ = server.Serve(on) }()
 	fmt.Println(on.Addr())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if lines.Text() == "waiting" {
+			fmt.Println(waitingIn(counts))
+			continue
+		}
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
@@ -80,12 +87,46 @@ func serveGateway(file string) error {
 // floodPatience is how long anything may take before the test fails instead of hanging.
 const floodPatience = time.Minute
 
-// flooded is a gateway in a process of its own, and who stands around it.
-type flooded struct {
-	*siege
+// gatewayProcess is a gateway in a process of its own.
+type gatewayProcess struct {
+	tb   testing.TB
 	addr string
+	pid  int
 	in   io.Writer
 	out  *bufio.Reader
+}
+
+// startGateway runs until the test ends, which fails unless it ends then, and has nothing to say.
+func startGateway(t testing.TB, config []byte) *gatewayProcess {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "gateway.yaml")
+	orFail(t, os.WriteFile(file, config, 0o600))
+	said := &kept{}
+	command, in, out, addr := startSelf(t, said, gatewayChild+"="+file)
+	t.Cleanup(func() {
+		_ = in.Close()
+		defer time.AfterFunc(floodPatience, func() { _ = command.Process.Kill() }).Stop()
+		if err := command.Wait(); err != nil || said.String() != "" {
+			t.Errorf("the gateway ended with %v\n%s", err, said)
+		}
+	})
+	return &gatewayProcess{t, addr, command.Process.Pid, in, out}
+}
+
+// waiting is how many calls wait for people there.
+func (p *gatewayProcess) waiting() (n int) {
+	p.tb.Helper()
+	_, err := fmt.Fprintln(p.in, "waiting")
+	orFail(p.tb, err)
+	_, err = fmt.Fscanln(p.out, &n)
+	orFail(p.tb, err)
+	return n
+}
+
+// flooded is such a gateway, and who stands around it.
+type flooded struct {
+	*siege
+	*gatewayProcess
 	// most is how many connections it takes, and each how many requests and how many streams of one principal.
 	most, each int
 }
@@ -99,24 +140,13 @@ func newFlooded(t *testing.T) *flooded {
 		f.most = 256
 	}
 	f.pdp = pdptest.Start(t, permitAll, open)
-	file := filepath.Join(t.TempDir(), "gateway.yaml")
-	orFail(t, os.WriteFile(file, fmt.Appendf(nil, `listen: 127.0.0.1:0
+	f.gatewayProcess = startGateway(t, fmt.Appendf(nil, `listen: 127.0.0.1:0
 resource: %s
 pdp: {url: %q, timeout: 10s}
 identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"], timeout: 30s}}
 limits: {max_connections: %d, per_principal: {concurrent: %d}}
-`, siegeResource, f.pdp.URL, f.issuer.URL, f.issuer.KeysFile(t), f.rec.URL, f.most, f.each), 0o600))
-	said := &kept{}
-	command, in, out, addr := startSelf(t, said, gatewayChild+"="+file)
-	t.Cleanup(func() {
-		_ = in.Close()
-		defer time.AfterFunc(floodPatience, func() { _ = command.Process.Kill() }).Stop()
-		if err := command.Wait(); err != nil || said.String() != "" {
-			t.Errorf("the gateway ended with %v\n%s", err, said)
-		}
-	})
-	f.in, f.out, f.addr = in, out, addr
+`, siegeResource, f.pdp.URL, f.issuer.URL, f.issuer.KeysFile(t), f.rec.URL, f.most, f.each))
 	f.url = "http://" + f.addr + mcp.Endpoint
 	return f
 }
@@ -124,12 +154,12 @@ limits: {max_connections: %d, per_principal: {concurrent: %d}}
 // floodHeld is what the process of the gateway holds.
 type floodHeld struct{ goroutines, connections, heap int }
 
-func (f *flooded) holds() (h floodHeld) {
-	f.t.Helper()
-	_, err := fmt.Fprintln(f.in)
-	orFail(f.t, err)
-	_, err = fmt.Fscanln(f.out, &h.goroutines, &h.connections, &h.heap)
-	orFail(f.t, err)
+func (p *gatewayProcess) holds() (h floodHeld) {
+	p.tb.Helper()
+	_, err := fmt.Fprintln(p.in)
+	orFail(p.tb, err)
+	_, err = fmt.Fscanln(p.out, &h.goroutines, &h.connections, &h.heap)
+	orFail(p.tb, err)
 	return h
 }
 

@@ -584,3 +584,39 @@ func TestKilledReplica(t *testing.T) {
 		t.Errorf("people were asked %d times, and it should be 4", got)
 	}
 }
+
+// A server that goes away with a call has it once: the gateway never sends it again, and its client is told so. Whether the
+// server has seen it or not, the approval is used up.
+func TestKilledServer(t *testing.T) {
+	t.Parallel()
+	m := newMortals(t)
+	for _, era := range eras {
+		for _, p := range killedPoints {
+			if !p.forwards {
+				continue
+			}
+			name := era + ": " + p.name
+			seen := 0
+			if p.seen {
+				seen = 1
+			}
+			c := m.begin(era, p)
+			c.trap.let <- false
+			if a := c.next(); a.kind != roundsAway {
+				t.Errorf("%s: %s, and the server has gone", name, a)
+			}
+			if era == "modern" {
+				if c.answer("accept", c.client); c.next().kind != roundsRefused {
+					t.Errorf("%s: the same again goes on", name)
+				}
+			}
+			c.call()
+			if a := c.next(); a.kind != roundsForm || a.approval == c.form.approval {
+				t.Errorf("%s: %s, and people should be asked anew", name, a)
+			}
+			if got := m.seen(c.marker()); got != seen {
+				t.Errorf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
+			}
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
 
@@ -32,6 +33,8 @@ type peopleOutcome struct {
 	votes []string
 	// rounds is set if the client has to send its call again: one that waits meanwhile would go on too early.
 	rounds bool
+	// page is set if the client is to show its person the console's page of the request.
+	page bool
 }
 
 // What alice answers to forms that ask more than yes or no.
@@ -40,6 +43,7 @@ const (
 	saysYesButTo   = `{"action":"accept","content":{"approve":true,"arguments.n":1,"arguments.to":"mia"}}`
 	saysYesToMia   = `{"action":"accept","content":{"approve":true,"arguments.to":"mia","arguments.n":1}}`
 	saysMiaDecides = `{"action":"accept","content":{"action":"delegate","delegateTo":"user::\"mia\""}}`
+	saysOpened     = `{"action":"accept"}`
 	saysApprove    = `{"action":"accept","content":{"action":"approve"}}`
 	toAll          = `{"n":1,"to":"all"}`
 	toMia          = `{"n":1,"to":"mia"}`
@@ -159,6 +163,31 @@ var peopleOutcomes = []peopleOutcome{{
 	asked: func(_ *world, _ string, round int) string { return []string{saysYesButTo, saysYesToMia}[round] },
 	want:  []string{"is changed to " + toMia, "runs"},
 }, {
+	name: "approve at the console", tool: "confirm", page: true,
+	asked: func(w *world, id string, _ int) string {
+		w.atConsole("alice").decide(w.page(id), "approve")
+		return saysOpened
+	},
+	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
+}, {
+	name: "approve at the console, once the page is open", tool: "confirm", page: true,
+	asked: func(w *world, id string, _ int) string {
+		go w.atConsole("alice").decide(w.page(id), "approve")
+		return saysOpened
+	},
+	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
+}, {
+	name: "deny at the console", tool: "confirm", page: true,
+	asked: func(w *world, id string, _ int) string {
+		w.atConsole("alice").decide(w.page(id), "deny")
+		return saysOpened
+	},
+	want: []string{"is denied: I looked at it"}, votes: []string{`deny user::"alice" console`},
+}, {
+	name: "the page is not opened", tool: "confirm", page: true, calls: []string{toAll, toAll},
+	asked: func(_ *world, _ string, round int) string { return []string{saysNo, saysNothing}[round] },
+	want:  []string{"waits", "waits"},
+}, {
 	name: "nobody need be asked", tool: "free", want: []string{"runs"},
 }, {
 	name: "nobody can be asked", tool: "never", want: []string{"is denied"},
@@ -198,7 +227,11 @@ func testOutcomes(t *testing.T, clients []peopleClient) {
 }
 
 func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
-	w := newPeople(t, land{})
+	w := newPeople(t, land{change: func(c *mcp.Config) {
+		if o.page {
+			c.Approvals.Channels = []string{"url", "form", "wait"}
+		}
+	}})
 	calls := o.calls
 	if calls == nil {
 		calls = []string{toAll}
@@ -211,6 +244,9 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 		}
 		if !strings.Contains(string(params), "rec:"+o.tool) || !strings.Contains(string(params), "agent-release") {
 			t.Errorf("she is asked %s", params)
+		}
+		if shown := elicitationOf(t, params).URL; o.page != (shown == w.page(id)) {
+			t.Errorf("she is shown %q", shown)
 		}
 		round++
 		return o.asked(w, id, round-1)
@@ -413,18 +449,28 @@ func (w *world) sdkClient(era string, o sdk.ClientOptions) *sdk.ClientSession {
 func testPeople(t *testing.T, others *mcptest.Others) {
 	var all []peopleClient
 	for _, c := range others.Clients() {
-		if c.TellsCode {
-			era := map[string]string{"2025-11-25": "legacy", modernVersion: "modern"}[c.Version]
-			all = append(all, peopleClient{c.Name, era, func(t testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) []mcptest.Answer {
-				j := mcptest.Job{URL: w.url, Headers: map[string]string{"Authorization": "Bearer " + w.issuer.Token(t, nil)}, Asked: asked}
-				for _, arguments := range calls {
-					var a map[string]any
-					orFail(t, json.Unmarshal([]byte(arguments), &a))
-					j.Calls = append(j.Calls, mcptest.ToolCall{Name: tool, Arguments: a})
-				}
-				return c.Run(t, j).Answers
-			}})
+		if !c.TellsCode {
+			continue // it has nobody to ask
 		}
+		era := map[string]string{"2025-11-25": "legacy", modernVersion: "modern"}[c.Version]
+		all = append(all, peopleClient{c.Name, era, jobs(c, "")})
+		t.Run(c.Name+"/says that it takes forms as the first revision did", func(t *testing.T) {
+			t.Parallel()
+			peopleOutcomes[0].holds(t, peopleClient{c.Name, era, jobs(c, `{}`)})
+		})
 	}
 	testOutcomes(t, all)
+}
+
+// jobs is a client of others.
+func jobs(c mcptest.Client, takes string) func(testing.TB, *world, string, []string, func(jsontext.Value) string) []mcptest.Answer {
+	return func(t testing.TB, w *world, tool string, calls []string, asked func(jsontext.Value) string) []mcptest.Answer {
+		j := mcptest.Job{URL: w.url, Headers: map[string]string{"Authorization": "Bearer " + w.issuer.Token(t, nil)}, Asked: asked, Takes: takes}
+		for _, arguments := range calls {
+			var a map[string]any
+			orFail(t, json.Unmarshal([]byte(arguments), &a))
+			j.Calls = append(j.Calls, mcptest.ToolCall{Name: tool, Arguments: a})
+		}
+		return c.Run(t, j).Answers
+	}
 }

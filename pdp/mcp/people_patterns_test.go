@@ -322,7 +322,7 @@ func TestPeopleApproveByLink(t *testing.T) {
 			d := v.dialogue("confirm", toAll)
 			id := w.asks("confirm")
 			e := elicitationOf(t, d.asked)
-			if e.Mode != "url" || e.URL != w.pdp.ConsoleURL()+"/approvals/"+id || len(e.RequestedSchema.Properties) > 0 {
+			if e.Mode != "url" || e.URL != w.page(id) || len(e.RequestedSchema.Properties) > 0 {
 				t.Fatalf("it is asked %s", d.asked)
 			}
 			d.answer(v, `{"action":"accept"}`)
@@ -357,6 +357,9 @@ func TestPeopleWhoOpenAPageHaveSaidNothing(t *testing.T) {
 		}
 	}
 }
+
+// page is where an approval request stands in the console.
+func (w *world) page(id string) string { return w.pdp.ConsoleURL() + "/approvals/" + id }
 
 // browser is a browser in which somebody has logged in to the console.
 type browser struct {
@@ -416,7 +419,7 @@ func (b browser) decide(at, decision string) {
 	orFail(b.w.t, err)
 	to, err := page.Parse(m[1])
 	orFail(b.w.t, err)
-	b.post(to.String(), url.Values{"token": {m[2]}, "version": {m[3]}, "decision": {decision}, "reason": {"I asked for it"}})
+	b.post(to.String(), url.Values{"token": {m[2]}, "version": {m[3]}, "decision": {decision}, "reason": {"I looked at it"}})
 }
 
 // A client is asked in the ways that it says it takes, and by what the operator has named first. `elicitation: {}` is forms.

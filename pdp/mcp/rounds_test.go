@@ -522,7 +522,7 @@ var roundsEras = eras
 // often as people agreed to, and each round once.
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	plans := map[string]int{"modern": 1500, "legacy": 500}
+	plans := map[string]int{"modern": 400, "legacy": 300}
 	if testing.Short() {
 		plans = map[string]int{"modern": 150, "legacy": 60}
 	}
@@ -585,5 +585,25 @@ func TestRoundsAtOnce(t *testing.T) {
 	}}
 	if err := legacy.run(p); err != nil {
 		t.Errorf("%v\n%s", err, p)
+	}
+}
+
+// The answer of a server of the legacy era is held while its client answers what the server asks. It goes on as rounds do:
+// each once, and none after the approval was taken back.
+func TestRoundsHeld(t *testing.T) {
+	t.Parallel()
+	w := newRoundsWorld(t, "modern", 1, "legacy")
+	all := roundsPlan{tool: roundsTools[0], asks: 3, steps: []roundsStep{{do: roundsSend, times: 1}}}
+	for n := range all.asks + 1 {
+		all.steps = append(all.steps, roundsStep{do: roundsRepeat, n: n, with: "accept", times: 8}, roundsStep{do: roundsRepeat, n: n, with: "accept", times: 1})
+	}
+	revoked := roundsPlan{tool: roundsTools[1], asks: 2, steps: []roundsStep{
+		{do: roundsSend, times: 1}, {do: roundsRepeat, n: 0, with: "accept", times: 1}, {do: roundsRepeat, n: 1, times: 1},
+		{do: roundsRevoke}, {do: roundsRepeat, n: 2, times: 1},
+	}}
+	for _, p := range []roundsPlan{all, revoked} {
+		if err := w.run(p); err != nil {
+			t.Errorf("%v\n%s", err, p)
+		}
 	}
 }

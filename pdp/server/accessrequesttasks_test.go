@@ -164,8 +164,9 @@ func TestAccessRequestsInTenants(t *testing.T) {
 }
 
 // A pending task names its approval requests, so that its program can have their approvers asked over MCP. One that has
-// ended names them no more, and whoever else reads the names gets nothing by them.
-func TestAPendingTaskNamesItsApprovals(t *testing.T) {
+// ended names those that were not approved, with the reason of the person who denied them. Whoever else reads the names gets
+// nothing by them.
+func TestATaskNamesItsApprovals(t *testing.T) {
 	c := openDesk(t)
 	p := c.program("asker")
 	one := p.requests(wants("push", push))
@@ -192,10 +193,28 @@ func TestAPendingTaskNamesItsApprovals(t *testing.T) {
 		}
 	}
 	c.says("mia", named[1].ID, "decision", no, 200)
-	if half := p.looks(several.Task.ID); half.Task.Status != "pending" || len(half.Task.Approvals) != 2 {
+	reasons := func(name string, got task, want ...string) {
+		t.Helper()
+		if len(got.Task.Approvals) != 2 {
+			t.Fatalf("%s: got %s", name, got.text)
+		}
+		for n, one := range got.Task.Approvals {
+			if one.ID != named[n].ID || *one.Item != n || one.Reason != want[n] {
+				t.Errorf("%s: got %s", name, got.text)
+			}
+		}
+	}
+	half := p.looks(several.Task.ID)
+	if half.Task.Status != "pending" {
 		t.Errorf("half of it: got %s", half.text)
 	}
-	if cancelled := p.cancels(several.Task.ID, ""); cancelled.Task.Approvals != nil {
-		t.Errorf("got %s", cancelled.text)
+	reasons("half of it", half, "", "not today")
+	reasons("cancelled", p.cancels(several.Task.ID, `{"reason":"never mind"}`), "", "not today")
+	reasons("later", p.looks(several.Task.ID), "", "not today")
+	both := p.submits(p.several("list", "stop"))
+	c.says("mia", both.Task.Approvals[0].ID, "decision", yes, 200)
+	c.says("mia", both.Task.Approvals[1].ID, "decision", no, 200)
+	if left := p.looks(both.Task.ID).Task.Approvals; len(left) != 1 || *left[0].Item != 1 || left[0].Reason != "not today" {
+		t.Errorf("one of two approved: got %+v", left)
 	}
 }

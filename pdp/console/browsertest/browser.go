@@ -60,7 +60,7 @@ func launch(path string) (context.Context, context.CancelFunc, error) {
 		chromedp.ExecPath(path),
 		chromedp.Flag("disable-gpu", true),
 		// No name is resolved, and no address but loopback is one: a test reaches no other machine, whatever a page says.
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost, EXCLUDE [::1]"),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.*.*.*, EXCLUDE localhost, EXCLUDE [::1]"),
 		chromedp.Flag("force-device-scale-factor", "1"),
 		chromedp.Flag("font-render-hinting", "none"),
 		chromedp.Flag("lang", "en-US"),

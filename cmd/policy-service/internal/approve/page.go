@@ -236,8 +236,11 @@ func (p *page) sentence(said inbox.Said) cli.Shown {
 	if said.To != "" {
 		line += " to " + p.cut(said.To)
 	}
-	if said.Gateway != "" {
+	switch {
+	case said.Gateway != "":
 		line += ", by " + p.notes.cut(said.Via, longestCell) + " through " + p.cut(said.Gateway)
+	case said.Via == "console":
+		line += ", by console"
 	}
 	line += cli.Shown(", " + cli.Time(said.At))
 	if !said.ValidUntil.IsZero() {

@@ -54,6 +54,7 @@ func (w *Wanted) Ask(ctx context.Context) (authzenclient.Standing, *Refusal) {
 	if err != nil {
 		return s, w.Failed(err)
 	}
+	w.denied = authzenclient.Enforcement{} // thousands may wait, and need it no more
 	return s, nil
 }
 

@@ -60,36 +60,54 @@ type approving struct {
 	told int
 }
 
-// decide has the PDP decide about a request, and people if it says that they can. Over is set if the request does not go on:
-// then its response is made. Release lets others in: who waits for people is in nobody's way.
-func decide(ctx context.Context, x *exchange, release func()) (response rpc.Message, status int, over bool) {
+// conclusion is the response to a call, and its status. It is nil if the call goes on.
+//
+// Thousands may wait for people, each on a stack of its own. What comes before the wait is therefore in functions that have
+// returned by then, and what comes of it is not held on the way.
+type conclusion struct {
+	response rpc.Message
+	status   int
+}
+
+// decide has the PDP decide about a request, and people if it says that they can. Release lets others in: who waits for people
+// is in nobody's way.
+func decide(ctx context.Context, x *exchange, release func()) *conclusion {
 	a := &approving{x: x}
-	if x.brought.people == nil {
-		refused := x.ask(ctx, x.brought.answered())
-		switch {
-		case refused == nil:
-			return response, 0, false
-		case refused.Wanted == nil || x.brought.server: // people are asked about a whole call, and not about what goes on
-			return a.refuse(refused)
+	refused := a.ask(ctx)
+	if refused == nil && a.wanted == nil && x.brought.people == nil {
+		return nil
+	}
+	if refused == nil {
+		var done func()
+		if done, refused = a.takePlace(); refused == nil {
+			defer done()
+			release()
+			if x.brought.people != nil {
+				return a.again(ctx, x.brought.people)
+			}
+			return a.begin(ctx)
 		}
-		a.wanted = refused.Wanted
 	}
-	done, refused := a.takePlace()
-	if refused != nil {
-		return a.refuse(refused)
+	return a.refuse(refused)
+}
+
+// ask has the PDP decide, unless people were asked before. Nothing is refused if they can be.
+func (a *approving) ask(ctx context.Context) *ask.Refusal {
+	if a.x.brought.people != nil {
+		return nil
 	}
-	defer done()
-	release()
-	if x.brought.people != nil {
-		return a.again(ctx, *x.brought.people)
+	refused := a.x.ask(ctx, a.x.brought.answered())
+	if refused == nil || refused.Wanted == nil || a.x.brought.server { // people are asked about a whole call, and not about what goes on
+		return refused
 	}
-	return a.begin(ctx)
+	a.wanted = refused.Wanted
+	return nil
 }
 
 // refuse is the response that refuses the call.
-func (a *approving) refuse(r *ask.Refusal) (rpc.Message, int, bool) {
-	m, status := a.x.refused(r)
-	return m, status, true
+func (a *approving) refuse(r *ask.Refusal) *conclusion {
+	response, status := a.x.refused(r)
+	return &conclusion{response, status}
 }
 
 // takePlace takes a place among those who wait, before anybody is asked.
@@ -110,41 +128,72 @@ func (a *approving) takePlace() (done func(), refused *ask.Refusal) {
 	}, nil
 }
 
-// begin has people asked, in the first way that there is for this client and for who is behind its token.
-func (a *approving) begin(ctx context.Context) (rpc.Message, int, bool) {
+// begin has people asked, and waits for them.
+func (a *approving) begin(ctx context.Context) *conclusion {
+	defer a.stop()
+	way, shown, refused := a.file(ctx)
+	switch {
+	case a.follower == nil: // nobody was asked
+		return a.refuse(refused)
+	case refused != nil:
+		return a.conclude(ctx, reaction{refused: refused})
+	case way == ByWait:
+		a.wait(ctx)
+		return a.conclude(ctx, reaction{})
+	case way == "":
+		return a.conclude(ctx, reaction{})
+	case a.x.client.era == era.Modern:
+		return a.show(way, shown)
+	}
+	return a.conclude(ctx, a.askLegacy(ctx, way, shown))
+}
+
+// file has people asked, and finds the first way that there is for this client and for who is behind its token, "" if there is
+// none. It is over when the wait begins: thousands may wait, each on a stack that is as large as what it holds.
+func (a *approving) file(ctx context.Context) (way string, shown *rpc.Message, refused *ask.Refusal) {
 	standing, refused := a.wanted.Ask(ctx)
 	if refused != nil {
-		return a.refuse(refused)
+		return "", nil, refused
 	}
 	a.follow(standing)
-	defer a.follower.Stop()
 	for _, way := range a.x.g.o.Approvals.Channels {
 		if way == ByWait || !standing.Pending() {
-			a.wait(ctx)
-			return a.conclude(ctx, reaction{})
+			return ByWait, nil, nil
 		}
 		shown, ok, refused := a.form(ctx, way)
 		switch {
 		case refused != nil:
-			return a.conclude(ctx, reaction{refused: refused})
-		case !ok:
-			continue
+			return way, nil, refused
+		case ok:
+			a.note("a person is asked", way)
+			return way, &shown, nil
 		}
-		a.note("a person is asked", way)
-		if a.x.client.era == era.Modern {
-			return a.show(way, shown)
-		}
-		return a.conclude(ctx, a.askLegacy(ctx, way, shown))
 	}
-	return a.conclude(ctx, reaction{})
+	return "", nil, nil
 }
 
-// follow hears from now on what people say. The follower is to be stopped.
+// follow hears from now on what people say, until stop is called.
 func (a *approving) follow(s authzenclient.Standing) {
 	if ids := s.Approvals(); len(ids) == 1 {
 		a.approval = ids[0]
 	}
 	a.follower = a.x.g.desk.Follow(a.wanted.PDP(), s)
+}
+
+func (a *approving) stop() {
+	if a.follower != nil {
+		a.follower.Stop()
+	}
+}
+
+// pending reports whether people are waited for still.
+func (a *approving) pending() bool {
+	select {
+	case <-a.follower.Decided():
+		return false
+	default:
+		return true
+	}
 }
 
 func (a *approving) note(what, way string) {
@@ -302,7 +351,7 @@ func (a *approving) tell() {
 }
 
 // conclude is the end of a wait: the call goes on, or its response is made.
-func (a *approving) conclude(ctx context.Context, r reaction) (rpc.Message, int, bool) {
+func (a *approving) conclude(ctx context.Context, r reaction) *conclusion {
 	standing := a.follower.Standing()
 	switch {
 	case r.suggested != nil:
@@ -325,7 +374,7 @@ func (a *approving) conclude(ctx context.Context, r reaction) (rpc.Message, int,
 	if refused := a.x.ask(ctx, ask.Answered{Standing: &standing}); refused != nil {
 		return a.refuse(refused)
 	}
-	return rpc.Message{}, 0, false
+	return nil
 }
 
 // asAsked refuses a call of a tool that is not the one that people were asked about any more: while they were waited for it may
@@ -365,7 +414,7 @@ func (a *approving) cancel(ctx context.Context) {
 
 // changed is the result of a call that a person would rather have with other arguments: another call, which is decided anew.
 // What a tool promises of its structured content is true of errors, too, and clients see to it: there the text alone says it.
-func (a *approving) changed(suggested jsontext.Value) (rpc.Message, int, bool) {
+func (a *approving) changed(suggested jsontext.Value) *conclusion {
 	a.x.outcome = outcomeRefused
 	a.note("a person would have a call changed", ByForm)
 	result := toolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +
@@ -374,5 +423,6 @@ func (a *approving) changed(suggested jsontext.Value) (rpc.Message, int, bool) {
 		said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
 		result = result.With("structuredContent", said.Value())
 	}
-	return era.Response(a.x.request.Method, rpc.Answer(rpc.ID{}, result.Value()), era.Legacy, a.x.client.era), http.StatusOK, true
+	answer := rpc.Answer(rpc.ID{}, result.Value())
+	return &conclusion{era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK}
 }

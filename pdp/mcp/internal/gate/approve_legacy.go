@@ -76,18 +76,18 @@ func (s *session) asking(id rpc.ID) *asking {
 }
 
 // askLegacy shows the client's person a form or a page, and waits until nobody needs to be waited for any longer.
-func (a *approving) askLegacy(ctx context.Context, way string, shown rpc.Message) (r reaction) {
+func (a *approving) askLegacy(ctx context.Context, way string, shown *rpc.Message) (r reaction) {
 	x, s := a.x, a.x.session
 	question := sealedQuestion{Approval: a.approval, Page: way == ByURL}
 	id, err := seal.SealJSON(x.g.o.Ring, seal.Approval, []byte(s.id), question, x.g.o.Now().Add(stateLife))
 	if err != nil {
 		return reaction{refused: unsealed(err)}
 	}
-	shown = era.Asked(shown, era.Legacy, id)
+	*shown = era.Asked(*shown, era.Legacy, id)
 	shown.ID = rpc.StringID(id)
 	q, stop := s.asks(shown.ID)
 	defer stop()
-	if x.reply.Interim(shown) != nil {
+	if x.reply.Interim(*shown) != nil {
 		a.left(ctx)
 		return reaction{over: true}
 	}
@@ -137,7 +137,7 @@ func (a *approving) unask(id string, q sealedQuestion, heard bool) {
 }
 
 // takeAnswer takes what a client answers: to us, if we have asked a person, and else to a server.
-func (g *Gateway) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, in incoming) {
+func (g *Gateway) takeAnswer(w http.ResponseWriter, r *http.Request, s *session, in *incoming) {
 	q, ours := g.question(s, in.message.ID)
 	if !ours {
 		if !s.deliver(in.message) {
@@ -171,7 +171,7 @@ func (g *Gateway) question(s *session, id rpc.ID) (q sealedQuestion, ours bool) 
 // bring brings the PDP what a client has answered for its person, and tells it to whoever waits for it in this process. It is
 // accepted whatever the PDP thinks of it, which the response to the call says. If it has reached nobody, it is to be sent again
 // after a while: whatever was taken of it is taken once.
-func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in incoming) (status int, after time.Duration) {
+func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in *incoming) (status int, after time.Duration) {
 	waiter := s.asking(in.message.ID)
 	release, after, ok := g.o.Rates.Admit(in.who.Key, "")
 	if !ok {

@@ -42,17 +42,17 @@ func openApproval(x *exchange, text string) *sealedApproval {
 }
 
 // show has the client show its person what the PDP asks.
-func (a *approving) show(way string, shown rpc.Message) (rpc.Message, int, bool) {
+func (a *approving) show(way string, shown *rpc.Message) *conclusion {
 	key, err := a.x.g.o.Ring.Seal(seal.Approval, a.x.binding(), []byte(a.x.g.nonce()))
 	if err != nil {
 		return a.refuse(unsealed(err))
 	}
-	asks := rpc.Object{}.With(key, inputRequest(era.Asked(shown, era.Modern, "")))
-	return a.require(asks, sealedApproval{Approval: a.approval, Digest: a.x.tool.Digest, Way: way, Key: key})
+	asks := rpc.Object{}.With(key, inputRequest(era.Asked(*shown, era.Modern, "")))
+	return a.require(asks, &sealedApproval{Approval: a.approval, Digest: a.x.tool.Digest, Way: way, Key: key})
 }
 
 // require is the response that has the client send its call again, with the answers to what is asked.
-func (a *approving) require(asks rpc.Object, s sealedApproval) (rpc.Message, int, bool) {
+func (a *approving) require(asks rpc.Object, s *sealedApproval) *conclusion {
 	standing := a.follower.Standing()
 	s.Task, _ = standing.Handle().Task() // there is one of all that was filed
 	ends := standing.Ends()
@@ -67,31 +67,16 @@ func (a *approving) require(asks rpc.Object, s sealedApproval) (rpc.Message, int
 	a.x.outcome = outcomeAsked
 	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", asks.Value()).With("requestState", rpc.String(state))
-	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK, true
+	return &conclusion{rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK}
 }
 
-// again goes on with a call that is sent again. A state that is not good for it any more is refused, and costs nothing: what
-// people were asked, they are asked still.
-func (a *approving) again(ctx context.Context, s sealedApproval) (rpc.Message, int, bool) {
-	if a.x.tool == nil || a.x.tool.Digest != s.Digest {
-		return a.refuse(invalid("the tool is not the one that people were asked about any more; send the call without requestState"))
-	}
-	var refused *ask.Refusal
-	if a.wanted, refused = a.x.g.o.Asker.Wanted(ctx, a.x.operation()); refused != nil {
+// again goes on with a call that is sent again.
+func (a *approving) again(ctx context.Context, s *sealedApproval) *conclusion {
+	defer a.stop()
+	if refused := a.resume(ctx, s); refused != nil {
 		return a.refuse(refused)
 	}
-	handle, err := a.wanted.Again(s.Task)
-	if err != nil {
-		return a.refuse(a.wanted.Failed(err))
-	}
-	standing, err := a.wanted.PDP().Look(ctx, handle, 0)
-	if err != nil {
-		return a.refuse(a.wanted.Failed(err))
-	}
-	a.follow(standing)
-	defer a.follower.Stop()
-	a.approval = s.Approval
-	if !standing.Pending() {
+	if !a.pending() {
 		return a.conclude(ctx, reaction{over: s.Way == ByForm && declined(a.x.brought.answers.GetObject(s.Key))})
 	}
 	r, answered := a.answered(ctx, s)
@@ -100,15 +85,37 @@ func (a *approving) again(ctx context.Context, s sealedApproval) (rpc.Message, i
 	}
 	// A page may be open still, or a person has said yes and another must, too.
 	again := s.Way == ByURL || answered || s.Round > 0
-	if again && s.Round < mostEmpty && r.waits() && ctx.Err() == nil && a.follower.Standing().Pending() {
+	if again && s.Round < mostEmpty && r.waits() && ctx.Err() == nil && a.pending() {
 		s.Round++
 		return a.require(rpc.Object{}, s)
 	}
 	return a.conclude(ctx, r)
 }
 
+// resume finds what people were asked. A state that is not good for the call any more is refused, and costs nothing: what people
+// were asked, they are asked still.
+func (a *approving) resume(ctx context.Context, s *sealedApproval) (refused *ask.Refusal) {
+	if a.x.tool == nil || a.x.tool.Digest != s.Digest {
+		return invalid("the tool is not the one that people were asked about any more; send the call without requestState")
+	}
+	if a.wanted, refused = a.x.g.o.Asker.Wanted(ctx, a.x.operation()); refused != nil {
+		return refused
+	}
+	handle, err := a.wanted.Again(s.Task)
+	if err != nil {
+		return a.wanted.Failed(err)
+	}
+	standing, err := a.wanted.PDP().Look(ctx, handle, 0)
+	if err != nil {
+		return a.wanted.Failed(err)
+	}
+	a.follow(standing)
+	a.approval = s.Approval
+	return nil
+}
+
 // answered brings the PDP what the client answers, if it does.
-func (a *approving) answered(ctx context.Context, s sealedApproval) (r reaction, ok bool) {
+func (a *approving) answered(ctx context.Context, s *sealedApproval) (r reaction, ok bool) {
 	if a.x.brought.answers.Get(s.Key).Kind() != '{' {
 		return r, false
 	}

@@ -102,8 +102,8 @@ func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
 			return x.refused(refused)
 		}
 	}
-	if response, status, over := decide(ctx, x, release); over {
-		return response, status
+	if end := decide(ctx, x, release); end != nil {
+		return end.response, end.status
 	}
 	switch x.request.Method {
 	case "initialize":
@@ -240,6 +240,11 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 		}
 		if params, err = x.gather(ctx, *asked, params); err != nil {
 			return x.refused(ambiguous(err.Error()))
+		}
+		if x.tool != nil { // which may have become another while the client was asked
+			if refused := x.find(ctx); refused != nil {
+				return x.refused(refused)
+			}
 		}
 		if refused := x.ask(ctx, goesOn(x.permit)); refused != nil {
 			return x.refused(refused)

@@ -99,31 +99,39 @@ func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identit
 }
 
 func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
-	takes := acceptOf(r.Header)
-	switch {
-	case !plainJSON(r.Header):
-		g.refuse(w, http.StatusUnsupportedMediaType, rpc.ID{}, rpc.InvalidRequest, "the message is not plain application/json in UTF-8, or a header comes twice")
-		return
-	case !takes.json || !takes.stream:
-		g.refuse(w, http.StatusNotAcceptable, rpc.ID{}, rpc.InvalidRequest, "Accept must name application/json and text/event-stream")
+	in := g.takes(w, r)
+	if in == nil {
 		return
 	}
-	who, ok := g.authenticate(w, r)
-	if !ok {
-		return
-	}
-	m, ok := g.read(w, r, who)
-	if !ok {
-		return
-	}
-	params, _ := m.ParamsObject() // it is an object, or not there
 	r = r.WithContext(traces.Follow(r.Context(), r.Header))
-	in := incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
-	if modern(r.Header, params) {
+	if modern(r.Header, in.params) {
 		g.postModern(w, r, in)
 	} else {
 		g.postLegacy(w, r, in)
 	}
+}
+
+// takes takes a message of a principal, or refuses it and gives nil.
+func (g *Gateway) takes(w http.ResponseWriter, r *http.Request) *incoming {
+	takes := acceptOf(r.Header)
+	switch {
+	case !plainJSON(r.Header):
+		g.refuse(w, http.StatusUnsupportedMediaType, rpc.ID{}, rpc.InvalidRequest, "the message is not plain application/json in UTF-8, or a header comes twice")
+		return nil
+	case !takes.json || !takes.stream:
+		g.refuse(w, http.StatusNotAcceptable, rpc.ID{}, rpc.InvalidRequest, "Accept must name application/json and text/event-stream")
+		return nil
+	}
+	who, ok := g.authenticate(w, r)
+	if !ok {
+		return nil
+	}
+	m, ok := g.read(w, r, who)
+	if !ok {
+		return nil
+	}
+	params, _ := m.ParamsObject() // it is an object, or not there
+	return &incoming{who: who, message: m, params: params, header: r.Header, streamFirst: takes.streamFirst}
 }
 
 // read reads the message of a principal, or refuses it.

@@ -13,8 +13,8 @@ import (
 
 // The front of the legacy era: a handshake, then requests, notifications and answers that name a session.
 
-func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming) {
-	m := in.message
+func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming) {
+	m := &in.message
 	if v := in.header.Get(versionHeader); v != "" && !slices.Contains(era.LegacyVersions, v) {
 		g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "this revision of the protocol is not supported")
 		return
@@ -47,14 +47,19 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in incoming
 			return
 		}
 		defer s.flights.End(m.ID)
-		x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: m, params: in.params, header: in.header}
+		x := s.exchange(g, in)
 		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
 		x.serve(ctx)
 	}
 }
 
+// exchange is that of a request, which has no reply yet.
+func (s *session) exchange(g *Gateway, in *incoming) *exchange {
+	return &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header}
+}
+
 // begin begins a session.
-func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in incoming) {
+func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in *incoming) {
 	if in.header.Get(sessionHeader) != "" {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidRequest, "a session begins without Mcp-Session-Id")
 		return
@@ -122,7 +127,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request, who principa
 }
 
 // notified takes a notification of a client.
-func (g *Gateway) notified(ctx context.Context, s *session, in incoming) {
+func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 	switch m := in.message; m.Method {
 	case "notifications/initialized": // the server has had ours
 	case "notifications/cancelled":

@@ -112,7 +112,7 @@ func (f *stdioFront) write(m rpc.Message) error {
 // take takes a message. Requests are answered side by side.
 func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 	params, _ := m.ParamsObject()
-	in := incoming{who: f.who, message: m, params: params}
+	in := &incoming{who: f.who, message: m, params: params}
 	f.mu.Lock()
 	s := f.session
 	f.mu.Unlock()
@@ -133,7 +133,7 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 }
 
 // answer takes what the client answers: to us, if we have asked its person, and else to a server.
-func (f *stdioFront) answer(ctx context.Context, s *session, in incoming) {
+func (f *stdioFront) answer(ctx context.Context, s *session, in *incoming) {
 	if s == nil {
 		f.g.o.Meters.Drop(nobodyWaits)
 		return
@@ -155,7 +155,7 @@ func (f *stdioFront) answer(ctx context.Context, s *session, in incoming) {
 const nobodyWaits = "answer that nobody waits for"
 
 // request answers a request, beside others.
-func (f *stdioFront) request(ctx context.Context, s *session, in incoming) {
+func (f *stdioFront) request(ctx context.Context, s *session, in *incoming) {
 	id := in.message.ID
 	ctx, cancel := context.WithCancel(ctx)
 	if !f.flights.Begin(id, cancel) {
@@ -196,7 +196,7 @@ func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
 }
 
 // exchange is a request of either era.
-func (f *stdioFront) exchange(s *session, in incoming) (*exchange, *rpc.Error) {
+func (f *stdioFront) exchange(s *session, in *incoming) (*exchange, *rpc.Error) {
 	x := &exchange{g: f.g, who: f.who, request: in.message, params: in.params, reply: &stdioReply{f: f}}
 	switch {
 	case in.params.GetObject("_meta").Get(era.MetaVersion) != nil:

@@ -34,6 +34,7 @@ type Desk struct {
 	mu      sync.Mutex
 	closed  bool
 	waiting int
+	thrift  thrift
 	watches map[*authzenclient.Client]*watch
 }
 
@@ -60,9 +61,19 @@ func (d *Desk) Follow(pdp *authzenclient.Client, s authzenclient.Standing) *Foll
 		w = &watch{desk: d, pdp: pdp, followers: map[string]map[*Follower]bool{}}
 		d.watches[pdp] = w
 	}
-	f := &Follower{watch: w, task: s.Handle().TaskID(), standing: s, decided: make(chan struct{})}
+	f := &Follower{watch: w, handle: slim(s.Handle()), standing: s, decided: make(chan struct{})}
 	w.add(f)
 	return f
+}
+
+// slim is a handle without what only the question needed: thousands may be followed.
+func slim(h authzenclient.Handle) authzenclient.Handle {
+	if task, ok := h.Task(); ok {
+		if s, err := task.Handle(h.Request()); err == nil {
+			return s
+		}
+	}
+	return h
 }
 
 // Waiting is how many wait.
@@ -76,6 +87,7 @@ func (d *Desk) Waiting() int {
 func (d *Desk) Close() {
 	d.mu.Lock()
 	d.closed = true
+	d.thrift.ends()
 	d.mu.Unlock()
 	d.end()
 	d.running.Wait()

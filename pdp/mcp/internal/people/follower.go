@@ -9,7 +9,7 @@ import (
 // Follower waits for one task. [Desk.Follow] makes it.
 type Follower struct {
 	watch    *watch
-	task     string
+	handle   authzenclient.Handle
 	standing authzenclient.Standing
 	decided  chan struct{}
 	// due is its place among those that are to be looked at, nil if it is not among them.
@@ -35,8 +35,9 @@ func (f *Follower) Alone() bool {
 	d := f.watch.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	others := len(f.watch.followers[f.task])
-	if f.watch.followers[f.task][f] {
+	all := f.watch.followers[f.handle.TaskID()]
+	others := len(all)
+	if all[f] {
 		others--
 	}
 	return others == 0

@@ -33,12 +33,12 @@ func (w *watch) staff() {
 // look looks at one after the other until nobody is due.
 func (w *watch) look(r *round) {
 	var p pause
-	for f, s, wait := w.next(r); f != nil; f, s, wait = w.next(r) {
+	for f, wait := w.next(r); f != nil; f, wait = w.next(r) {
 		if wait < shortest {
 			sleep(r.ctx, wait)
 			wait = 0
 		}
-		s, err := w.pdp.Look(r.ctx, s.Handle(), wait)
+		s, err := w.pdp.Look(r.ctx, f.handle, wait)
 		w.saw(r, f, s, err)
 		if err == nil {
 			p.ended()
@@ -53,20 +53,20 @@ func (w *watch) look(r *round) {
 }
 
 // next is who is to be looked at, and for how long at most. If it is nobody, one looks less.
-func (w *watch) next(r *round) (f *Follower, s authzenclient.Standing, wait time.Duration) {
+func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
 	first := w.due.Front()
 	if w.round != r || r.ctx.Err() != nil || first == nil || !w.settled && !w.alone {
 		r.lookers--
-		return nil, s, 0
+		return nil, 0
 	}
 	f = first.Value.(*Follower)
 	w.clear(f)
 	if w.alone {
 		wait = min(longest, turn*mostLooks/time.Duration(w.waiting))
 	}
-	return f, f.standing, wait
+	return f, wait
 }
 
 // saw takes what a look has shown.

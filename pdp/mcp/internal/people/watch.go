@@ -48,10 +48,11 @@ type round struct {
 
 // add has f wait. The caller holds the lock, as that of every method here that takes no context.
 func (w *watch) add(f *Follower) {
-	of := w.followers[f.task]
+	task := f.handle.TaskID()
+	of := w.followers[task]
 	if of == nil {
 		of = map[*Follower]bool{}
-		w.followers[f.task] = of
+		w.followers[task] = of
 	}
 	of[f] = true
 	if !f.standing.Pending() {
@@ -61,6 +62,7 @@ func (w *watch) add(f *Follower) {
 	f.waits = true
 	w.waiting++
 	w.desk.waiting++
+	w.desk.begins()
 	w.owe(f)
 	if w.desk.closed {
 		return
@@ -91,9 +93,10 @@ func (w *watch) rest(f *Follower) {
 
 func (w *watch) remove(f *Follower) {
 	w.rest(f)
-	delete(w.followers[f.task], f)
-	if len(w.followers[f.task]) == 0 {
-		delete(w.followers, f.task)
+	task := f.handle.TaskID()
+	delete(w.followers[task], f)
+	if len(w.followers[task]) == 0 {
+		delete(w.followers, task)
 	}
 }
 
@@ -161,7 +164,7 @@ func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
 	}
 	for _, id := range changes.TaskIDs() {
 		for f := range w.followers[id] {
-			if s, ok := changes.Of(f.standing.Handle()); ok {
+			if s, ok := changes.Of(f.handle); ok {
 				w.clear(f)
 				f.hears(s)
 			}

@@ -1,0 +1,231 @@
+package mcp_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
+)
+
+// watchCounter counts who watches the PDP, in front of it.
+type watchCounter struct {
+	url string
+	pdp atomic.Pointer[http.Handler]
+
+	mu              sync.Mutex
+	open, most, all int
+}
+
+func newWatchCounter(t testing.TB) *watchCounter {
+	w := &watchCounter{}
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && r.URL.Path == "/access/v1/requests" {
+			w.add(1)
+			defer w.add(-1)
+		}
+		(*w.pdp.Load()).ServeHTTP(rw, r)
+	}))
+	t.Cleanup(func() {
+		front.CloseClientConnections()
+		front.Close()
+	})
+	w.url = front.URL
+	return w
+}
+
+// before puts it before a PDP that calls itself by its address.
+func (w *watchCounter) before(pdp string) string {
+	to, err := url.Parse(pdp)
+	if err != nil {
+		panic(err)
+	}
+	proxy := mcptest.Proxy(to)
+	w.pdp.Store(&proxy)
+	return w.url
+}
+
+func (w *watchCounter) add(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open += n
+	w.most = max(w.most, w.open)
+	w.all += max(n, 0)
+}
+
+func (w *watchCounter) counts() (open, most, all int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.open, w.most, w.all
+}
+
+// rss is what a process has of the memory, in bytes.
+func rss(t testing.TB, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	orFail(t, err)
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	number, _, _ := strings.Cut(strings.TrimSpace(after), " ")
+	n, err := strconv.Atoi(number)
+	orFail(t, err)
+	return n << 10
+}
+
+const (
+	// mostWaitingMemory is what 2,000 calls that wait may take, and mostUntilEnded how long it may be until none of them is
+	// left whose client has gone. A second is what is wanted; a test's machine has other things to do.
+	mostWaitingMemory = 120 << 20
+	mostUntilEnded    = 5 * time.Second
+)
+
+// TestWaiting2000 has 2,000 calls wait at once in a gateway that is a process of its own: half of them show a form, on their
+// own streams, and half wait for an operator. All of them have one watch of the PDP.
+func TestWaiting2000(t *testing.T) {
+	many, principals := 2000, 20
+	var files unix.Rlimit
+	orFail(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
+	if testing.Short() || files.Cur < 8*uint64(many) {
+		many = 200
+	}
+	seen := newWatchCounter(t)
+	w := newPeople(t, land{before: seen.before, serve: func(c *pdpserver.Config) { c.PublicURL = seen.url }})
+	p := startGateway(t, fmt.Appendf(nil, `listen: 127.0.0.1:0
+resource: %s
+pdp: {url: %q, timeout: 30s, key_file: %q}
+identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
+upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"]}}
+limits: {max_connections: 8192, per_principal: {concurrent: 1000}}
+approvals: {per_principal: %d, waiting: %d}
+`, siegeResource, w.config.PDP.URL, w.config.PDP.KeyFile, w.issuer.URL, w.issuer.KeysFile(t), w.rec.URL, many, many))
+	s := *w.siege
+	s.url = "http://" + p.addr + mcp.Endpoint
+	var clients []*visitor
+	for n := range principals {
+		who := mcptest.Claims{"sub": fmt.Sprintf("person-%d", n)}
+		clients = append(clients, s.visitor("modern", who), s.listener(who))
+	}
+	for range 20 { // so that it has its buffers, and its ways to the PDP and to the server
+		for _, v := range clients {
+			if got := v.call("free", `{}`); !got.ran() {
+				t.Fatal(got)
+			}
+		}
+	}
+	free := len(w.rec.Executed())
+	rest := p.holds()
+	before := rss(t, p.pid)
+
+	begun := time.Now()
+	var calls sync.WaitGroup
+	var ran, again atomic.Int64
+	var leave []func()
+	entering := make(chan struct{}, 64)
+	for n := range many {
+		v, tool := clients[n%len(clients)], []string{"second-person", "confirm"}[n%2]
+		over := make(chan struct{})
+		leave = append(leave, sync.OnceFunc(func() { close(over) }))
+		calls.Go(func() {
+			for {
+				entering <- struct{}{}
+				one := v.waits(tool, fmt.Sprintf(`{"n":%d}`, n))
+				time.AfterFunc(50*time.Millisecond, func() { <-entering }) // a bit apart
+				select {
+				case <-over:
+					one.leave()
+					return
+				case got := <-one.ended:
+					switch {
+					case got.ran():
+						ran.Add(1)
+						return
+					case got.required(): // it goes on waiting, as a client does whose machine is slow
+						again.Add(1)
+					default:
+						t.Errorf("%d: %s", n, got)
+						return
+					}
+				}
+			}
+		})
+	}
+	until(t, "half of them wait", func() bool { return p.waiting() >= many/2 })
+	until(t, "all wait", func() bool { return p.waiting() == many })
+	filled, peak := time.Since(begun), rss(t, p.pid)
+	during := peak
+	until(t, "they take no more than they may", func() bool {
+		during = min(during, rss(t, p.pid))
+		return during-before <= mostWaitingMemory
+	})
+	held := p.holds()
+	t.Logf("%d wait after %v, %d of them sent again; rss %d MiB more, %d MiB as they came; %+v, before %+v",
+		many, filled, again.Load(), (min(during, rss(t, p.pid))-before)>>20, (peak-before)>>20, held, rest)
+	open, most, all := seen.counts()
+	if most > 2 || open > 1 { // one that has ended is counted until it has left
+		t.Errorf("%d watches, %d at a time, %d in all", open, most, all)
+	}
+	if forwarded := len(w.rec.Executed()) - free; forwarded > 0 {
+		t.Errorf("%d were forwarded", forwarded)
+	}
+
+	const approved = 20
+	begun = time.Now()
+	for _, id := range w.inbox("mia", "second-person", approved) {
+		w.approve("mia", id)
+	}
+	until(t, "those go on that are approved", func() bool { return ran.Load() == approved })
+	heard := time.Since(begun)
+
+	begun = time.Now()
+	leave[1]()
+	until(t, "one has left", func() bool { return p.waiting() < many-approved })
+	one := time.Since(begun)
+	begun = time.Now()
+	for _, goes := range leave {
+		goes()
+	}
+	calls.Wait()
+	until(t, "nobody waits", func() bool { return p.waiting() == 0 })
+	ended := time.Since(begun)
+	t.Logf("%d were approved and ran within %v; one had left after %v, all after %v; %d watches one after the other", approved, heard, one, ended, all)
+	if one > mostUntilEnded || ended > mostUntilEnded {
+		t.Error("they do not end with their clients")
+	}
+	if forwarded := w.forwarded("second-person"); len(forwarded) != approved || len(w.rec.Executed()) != free+approved {
+		t.Errorf("%d were forwarded of %d that are approved", len(forwarded), approved)
+	}
+	until(t, "all is as before", func() bool {
+		h := p.holds()
+		return h.connections <= rest.connections+8 && h.goroutines <= 2*rest.goroutines
+	})
+	until(t, "nobody watches", func() bool { open, _, _ := seen.counts(); return open == 0 })
+}
+
+// inbox is what somebody is asked.
+func (w *world) inbox(who, template string, most int) (ids []string) {
+	w.t.Helper()
+	got := w.api(who, http.MethodGet, fmt.Sprintf("/v1/approvals?template=%s&limit=%d", template, most), "")
+	var page struct {
+		Items []struct{ ID string } `json:"items"`
+	}
+	orFail(w.t, json.Unmarshal([]byte(got.Body), &page, json.MatchCaseInsensitiveNames(true)))
+	for _, one := range page.Items {
+		ids = append(ids, one.ID)
+	}
+	if len(ids) != most {
+		w.t.Fatalf("%s is asked %d times: %s", who, len(ids), got.Body)
+	}
+	return ids
+}

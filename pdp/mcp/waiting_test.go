@@ -1,0 +1,191 @@
+package mcp_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// waitingIn is how many calls wait for people, as the gateway's metric has it.
+func waitingIn(counts *sdkmetric.ManualReader) int64 {
+	var all metricdata.ResourceMetrics
+	if err := counts.Collect(context.Background(), &all); err != nil {
+		return -1
+	}
+	for _, scope := range all.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "policy_service.mcp.waiting" && len(gauge.DataPoints) == 1 {
+				return gauge.DataPoints[0].Value
+			}
+		}
+	}
+	return -1
+}
+
+// waiter is a call that waits for people, until it is answered or given up.
+type waiter struct {
+	leave context.CancelFunc
+	ended chan echo // has one if it was answered
+}
+
+// waits calls a tool, and does not wait for the answer.
+func (v *visitor) waits(tool, arguments string) *waiter {
+	ctx, cancel := context.WithCancel(v.s.t.Context())
+	w := &waiter{cancel, make(chan echo, 1)}
+	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
+	text := v.text("tools/call", params)
+	go func() {
+		defer cancel()
+		if got, err := v.try(ctx, http.MethodPost, text, v.headers("tools/call", params)...); err == nil {
+			w.ended <- got
+		}
+	}()
+	return w
+}
+
+// required reports whether an answer says that people were not heard in time.
+func (a echo) required() bool {
+	return a.status == http.StatusOK && a.code() == -32001 && strings.Contains(a.text, `"authorizationRequest"`)
+}
+
+// limited reports whether an answer says that there are too many already.
+func (a echo) limited() bool {
+	return a.status == http.StatusOK && a.code() == -32001 && a.kind() == "rate_limited" && strings.Contains(a.text, `"retry_after"`) && !strings.Contains(a.text, "authorizationRequest")
+}
+
+// panicking is a way to the PDP that does not survive to have people asked, while it is set.
+type panicking struct {
+	mu   sync.Mutex
+	does bool
+}
+
+func (p *panicking) RoundTrip(r *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	does := p.does
+	p.mu.Unlock()
+	if does && r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/requests") {
+		panic(http.ErrAbortHandler)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func (p *panicking) set(does bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.does = does
+}
+
+// Who waits beyond what a principal may, or all may together, is refused before anybody is asked. A place comes free by
+// whatever ends a wait.
+func TestWaitingFlood(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			const own, all, flood = 3, 5, 50
+			counts, way := sdkmetric.NewManualReader(), &panicking{}
+			w := newPeople(t, land{
+				change: func(c *mcp.Config) { c.Approvals = mcp.ApprovalsConfig{PerPrincipal: own, Waiting: all} },
+				deps:   mcp.Deps{Transport: way, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))},
+			})
+			n := 0
+			call := func(v *visitor) *waiter { // each is another call
+				n++
+				return v.waits("second-person", fmt.Sprintf(`{"n":%d}`, n))
+			}
+			fills := func(what string, is int64) {
+				t.Helper()
+				until(t, what, func() bool { return waitingIn(counts) == is })
+			}
+			filed := func() int { return len(w.approvals("")) }
+			tooMany := func(what string, v *visitor) {
+				t.Helper()
+				before := filed()
+				var floods []*waiter
+				for range flood {
+					floods = append(floods, call(v))
+				}
+				for _, one := range floods {
+					if got := <-one.ended; !got.limited() {
+						t.Errorf("%s: %s", what, got)
+					}
+				}
+				if after := filed(); after != before {
+					t.Errorf("%s: people are asked %d times more", what, after-before)
+				}
+			}
+
+			alice, bob := w.visitor(era, nil), w.visitor(era, mcptest.Claims{"sub": "bob"})
+			var waiting []*waiter
+			for range own {
+				waiting = append(waiting, call(alice))
+			}
+			fills("alice has as many as she may", own)
+			tooMany("of alice", alice)
+			if got := alice.call("free", `{}`); !got.ran() { // who waits is in nobody's way
+				t.Errorf("beside them: %s", got)
+			}
+			theirs := []*waiter{call(bob), call(bob)}
+			fills("all have as many as they may", all)
+			tooMany("of all", bob)
+
+			waiting[0].leave()
+			fills("alice has left one", all-1)
+			theirs = append(theirs, call(bob))
+			fills("bob has it", all)
+			tooMany("of all again", alice)
+
+			ids := w.pending("second-person")
+			for _, id := range ids[:own] { // each of alice's, of which she has left one
+				w.approve("mia", id)
+			}
+			for _, one := range waiting[1:] {
+				if got := <-one.ended; !got.ran() {
+					t.Errorf("approved: %s", got)
+				}
+			}
+			fills("what was decided waits no more", own)
+
+			way.set(true)
+			for range all {
+				one := call(alice)
+				select {
+				case got := <-one.ended:
+					if got.ran() || got.limited() {
+						t.Errorf("what panicked: %s", got)
+					}
+				case <-time.After(time.Second): // its connection is cut
+				}
+			}
+			way.set(false)
+
+			for _, one := range theirs {
+				one.leave()
+			}
+			fills("nobody waits", 0)
+			waiting = nil
+			for range own {
+				waiting = append(waiting, call(alice))
+			}
+			fills("alice has all her places again", own)
+			for range all - own {
+				call(bob)
+			}
+			fills("and bob the others", all)
+			tooMany("at last", bob)
+			if forwarded := w.forwarded("second-person"); len(forwarded) != own-1 {
+				t.Errorf("forwarded: %v", forwarded)
+			}
+		})
+	}
+}
