@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,6 +65,17 @@ const (
 
 var eras = []string{"legacy", "modern"}
 
+// quickDir is a directory until the test ends: in memory, if there is such a place, since a PDP waits for the disk at each step.
+func quickDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "siege-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
 func newSiege(t testing.TB, of camp) *siege {
 	t.Helper()
 	if of.policies == nil {
@@ -79,7 +91,7 @@ func newSiege(t testing.TB, of camp) *siege {
 	if of.now != nil {
 		now = of.now
 	}
-	s := &siege{t: t, data: t.TempDir(), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
+	s := &siege{t: t, data: quickDir(t), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
 	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) {
 		c.Data = s.data
 		if of.serve != nil {
