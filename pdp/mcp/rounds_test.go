@@ -488,7 +488,7 @@ func randomPlan(rng *rand.Rand, era string, replicas int) (p roundsPlan) {
 	for range 3 + rng.IntN(14) {
 		s := roundsStep{do: do[rng.IntN(len(do))], n: max(roundsNewest, rng.IntN(16)-8), by: rng.IntN(replicas), times: []int{1, 1, 1, 2, 5}[rng.IntN(5)]}
 		s.with = []string{"accept", "accept", "accept", "accept", "accept", "accept", "accept", "decline", "cancel", ""}[rng.IntN(10)]
-		if s.do == roundsReplace && era == "modern" && rng.IntN(5) > 0 { // all others wait for it
+		if s.do == roundsReplace && era == "modern" && rng.IntN(12) > 0 { // all others wait for it, a second each
 			s.do = brings
 		}
 		p.steps = append(p.steps, s)
@@ -527,7 +527,7 @@ func TestRounds(t *testing.T) {
 	t.Parallel()
 	plans := map[string]int{"modern": 160, "legacy": 100}
 	if testing.Short() {
-		plans = map[string]int{"modern": 40, "legacy": 40}
+		plans = map[string]int{"modern": 40, "legacy": 60}
 	}
 	if n, err := strconv.Atoi(os.Getenv("PROPERTY_RUNS")); err == nil {
 		for era := range plans {
