@@ -18,6 +18,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
 )
 
 // ahead has a call under way, and gives what comes of it.
@@ -304,6 +305,65 @@ func TestApproveModernChangedArguments(t *testing.T) {
 	w.reached("review", suggested)
 }
 
+// A tool that promises what its structured content is like keeps that promise: there are clients that take nothing else, also
+// of an error. What a person would rather have is in the text.
+func TestApproveModernAndLegacyChangedAsPromised(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{answers: mcptest.Answers{Tools: `[{"name":"review","inputSchema":{"type":"object"},"outputSchema":{"type":"object","required":["sent"]}}]`}})
+			v := w.client(era)
+			d := v.dialogue("review", `{"amount":100}`)
+			d.answer(v, `{"action":"accept","content":{"approve":true,"arguments.amount":50}}`)
+			got := d.end()
+			if text := string(got.result); !strings.Contains(text, `"isError":true`) || !strings.Contains(text, `{\"amount\":50}`) || strings.Contains(text, "structuredContent") {
+				t.Errorf("it came to %s", got)
+			}
+			w.untouched(t)
+		})
+	}
+}
+
+// What a person is shown masked they have not changed: who says yes twice where another must say it, too, has nothing taken
+// back, and who changes something else has the rest suggested as it was.
+func TestApproveModernMasked(t *testing.T) {
+	w := newPeople(t, land{change: hasten, files: map[string]string{
+		"obligations.yaml": peopleObligations + `
+both: {type: approval_required, properties: {template: pair, message: "m", timeout: 10m, quorum: 2, form: review}}
+`, "both.cedar": `@id("both") @obligation("both") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:never");`}})
+	v := w.client("modern")
+	const arguments = `{"n":1,"password":"hunter2"}`
+	d := v.dialogue("never", arguments)
+	var masked string
+	if orFail(t, json.Unmarshal(d.form()["arguments.password"], &struct {
+		Default *string `json:"default"`
+	}{&masked})); !strings.HasPrefix(masked, "masked:") {
+		t.Fatalf("it is shown %q", masked)
+	}
+	says := func(n string) string {
+		return `{"action":"accept","content":{"approve":true,"arguments.n":` + n + `,"arguments.password":` + inText(masked) + `}}`
+	}
+	id := w.asks("never")
+	for range 2 {
+		if got := d.repeats(v, `{"`+d.modern.key()+`":`+says("1")+`}`); got.code() != -32001 {
+			t.Errorf("one of two has said yes: %s", got)
+		}
+	}
+	if got := w.approval(id); got.Status != "pending" || len(got.Said) != 1 {
+		t.Errorf("it is %s: %v", got.Status, got.Said)
+	}
+	w.approve("mia", id)
+	if got := d.repeats(v, `{}`); !got.ran() {
+		t.Errorf("two of two: %s", got)
+	}
+	w.reached("never", arguments)
+
+	d = v.dialogue("review", arguments)
+	if got := d.repeats(v, `{"`+d.modern.key()+`":`+says("2")+`}`); !strings.Contains(string(got.result), `"suggested":{"n":2,"password":"hunter2"}`) {
+		t.Errorf("it came to %s", got)
+	}
+}
+
 // People approve a call of a tool as it was then. If it changes, what they were asked counts for nothing, and a state that is
 // refused for it is good again when the tool is what it was.
 func TestApproveModernChangedTool(t *testing.T) {
@@ -570,6 +630,37 @@ func TestApproveModernGone(t *testing.T) {
 				w.reached("confirm", `{"n":1}`)
 			})
 		}
+	}
+}
+
+// A client may go away while the PDP is asked something about its call. Then what people were asked is taken back, too, where
+// the operator wants that.
+func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			door := newDoorway(t)
+			w := newPeople(t, land{
+				before: func(pdp string) string { door.leadTo(pdp); return door.url },
+				serve:  func(c *pdpserver.Config) { c.PublicURL = door.url },
+				change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel },
+			})
+			v := w.client(era)
+			asked := door.hold(false, func(r *http.Request, _ []byte) bool { return strings.HasSuffix(r.URL.Path, "/elicitation") })
+			ctx, gone := context.WithCancel(t.Context())
+			over := make(chan error, 1)
+			params := `{"name":"confirm","arguments":{}}`
+			go func() {
+				_, err := v.try(ctx, http.MethodPost, v.text("tools/call", params), v.headers("tools/call", params)...)
+				over <- err
+			}()
+			<-asked.held
+			id := w.asks("confirm")
+			gone()
+			<-over
+			until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
+			w.untouched(t)
+		})
 	}
 }
 

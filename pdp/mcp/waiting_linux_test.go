@@ -87,7 +87,7 @@ func rss(t testing.TB, pid int) int {
 const (
 	// mostWaitingMemory is what 2,000 calls that wait may take, and mostUntilEnded how long it may be until none of them is
 	// left whose client has gone. A second is what is wanted; a test's machine has other things to do.
-	mostWaitingMemory = 120 << 20
+	mostWaitingMemory = 120_000_000
 	mostUntilEnded    = 5 * time.Second
 )
 
@@ -124,9 +124,20 @@ approvals: {per_principal: %d, waiting: %d}
 			}
 		}
 	}
-	free := len(w.rec.Executed())
 	rest := p.holds()
-	before := rss(t, p.pid)
+	call := func(n int) *waiter { // a tool of which people decide, in either way
+		return clients[n%len(clients)].waits([]string{"second-person", "confirm"}[n%2], fmt.Sprintf(`{"n":%d}`, n))
+	}
+	var first []*waiter
+	for n := range 100 { // they come again with all the others
+		first = append(first, call(n))
+	}
+	until(t, "the first wait", func() bool { return p.waiting() == len(first) })
+	for _, one := range first {
+		one.leave()
+	}
+	until(t, "the first have left", func() bool { return p.waiting() == 0 })
+	free, before := len(w.rec.Executed()), rss(t, p.pid)
 
 	begun := time.Now()
 	var calls sync.WaitGroup
@@ -134,13 +145,12 @@ approvals: {per_principal: %d, waiting: %d}
 	var leave []func()
 	entering := make(chan struct{}, 64)
 	for n := range many {
-		v, tool := clients[n%len(clients)], []string{"second-person", "confirm"}[n%2]
 		over := make(chan struct{})
 		leave = append(leave, sync.OnceFunc(func() { close(over) }))
 		calls.Go(func() {
 			for {
 				entering <- struct{}{}
-				one := v.waits(tool, fmt.Sprintf(`{"n":%d}`, n))
+				one := call(n)
 				time.AfterFunc(50*time.Millisecond, func() { <-entering }) // a bit apart
 				select {
 				case <-over:

@@ -135,6 +135,21 @@ func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Obje
 	return suggested.Without(func(name string) bool { return !back[name] && has(arguments, name) }), changed || len(back) < arguments.Len()
 }
 
+// Unmasked is what a person filled into a form, with each argument as it was of which the form had a mask: nobody has seen it,
+// and so nobody has changed it.
+func Unmasked(filled, arguments evaluation.Object) evaluation.Object {
+	asItWas := func(m evaluation.Member) (evaluation.Member, bool) {
+		if was, ok := arguments.Get(strings.TrimPrefix(m.Name, evaluation.ArgumentPrefix)); ok && m.Value.Contains(evaluation.MaskPrefix) {
+			m.Value = was
+		}
+		return m, true
+	}
+	if all, ok := filled.Get("arguments"); ok && all.Kind() == evaluation.Map {
+		filled = filled.With("arguments", all.Object().Rewrite(asItWas).Value())
+	}
+	return filled.Rewrite(asItWas)
+}
+
 func has(o evaluation.Object, name string) bool {
 	_, ok := o.Get(name)
 	return ok

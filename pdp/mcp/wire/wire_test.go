@@ -122,6 +122,28 @@ func TestNullArgument(t *testing.T) {
 	}
 }
 
+// What a form has only a mask of is as it was, however the form has it.
+func TestUnmasked(t *testing.T) {
+	object := func(text string) evaluation.Object {
+		o, err := evaluation.ParseObject([]byte(text), evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	const arguments = `{"n":1,"password":"p","login":{"token":"t"}}`
+	for filled, want := range map[string]string{
+		`{"arguments.n":2,"arguments.password":"masked:x","arguments.login":"{\"token\":\"masked:y\"}"}`: `{"arguments.n":2,"arguments.password":"p","arguments.login":{"token":"t"}}`,
+		`{"arguments":{"n":2,"password":"masked:x","login":{"token":"masked:y"}}}`:                       `{"arguments":{"n":2,"password":"p","login":{"token":"t"}}}`,
+		`{"approve":true,"arguments.cc":"masked:x"}`:                                                     `{"approve":true,"arguments.cc":"masked:x"}`,
+	} {
+		if got := wire.Unmasked(object(filled), object(arguments)); !got.Value().Equal(object(want).Value()) {
+			text, _ := got.Value().MarshalJSON()
+			t.Errorf("%s: %s", filled, text)
+		}
+	}
+}
+
 // What a person changes in a review is suggested as the tool would take it, and not as the text of a field.
 func TestSuggested(t *testing.T) {
 	const arguments = `{"n":1,"to":"mia","tags":["a"],"big":9007199254740993}`

@@ -133,8 +133,10 @@ func (a *approving) begin(ctx context.Context) *conclusion {
 	defer a.stop()
 	way, shown, refused := a.file(ctx)
 	switch {
-	case refused != nil:
+	case a.follower == nil: // nobody was asked
 		return a.refuse(refused)
+	case refused != nil:
+		return a.conclude(ctx, reaction{refused: refused})
 	case way == ByWait:
 		a.wait(ctx)
 		return a.conclude(ctx, reaction{})
@@ -301,7 +303,7 @@ func (a *approving) contradicted(ctx context.Context, answer rpc.Object) (r reac
 	if err != nil || err2 != nil {
 		return r
 	}
-	if suggested, changed := wire.Suggested(arguments, reviewed); changed {
+	if suggested, changed := wire.Suggested(arguments, wire.Unmasked(reviewed, arguments)); changed {
 		r.suggested, _ = suggested.Value().MarshalJSON()
 	}
 	return r
@@ -352,14 +354,14 @@ func (a *approving) tell() {
 func (a *approving) conclude(ctx context.Context, r reaction) *conclusion {
 	standing := a.follower.Standing()
 	switch {
-	case r.refused != nil:
-		return a.refuse(r.refused)
 	case r.suggested != nil:
 		a.cancel(ctx)
 		return a.changed(r.suggested)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil: // also where the PDP could not be asked because of that
 		a.left(ctx)
 		return a.refuse(a.wanted.Required(standing))
+	case r.refused != nil:
+		return a.refuse(r.refused)
 	case !standing.Pending() && !standing.Approved():
 		return a.refuse(a.wanted.Denied(standing))
 	case standing.Pending(), r.over:
@@ -411,15 +413,16 @@ func (a *approving) cancel(ctx context.Context) {
 }
 
 // changed is the result of a call that a person would rather have with other arguments: another call, which is decided anew.
+// What a tool promises of its structured content is true of errors, too, and clients see to it: there the text alone says it.
 func (a *approving) changed(suggested jsontext.Value) *conclusion {
 	a.x.outcome = outcomeRefused
 	a.note("a person would have a call changed", ByForm)
-	said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
-	result, err := rpc.ParseObject(toolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +
-		"If you agree, call the tool again with these: " + string(suggested)))
-	if err != nil {
-		return a.refuse(unsealed(err))
+	result := toolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +
+		"If you agree, call the tool again with these: " + string(suggested))
+	if definition, err := rpc.ParseObject(a.x.tool.Definition); err == nil && definition.Get("outputSchema") == nil {
+		said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
+		result = result.With("structuredContent", said.Value())
 	}
-	answer := rpc.Answer(rpc.ID{}, result.With("structuredContent", said.Value()).Value())
+	answer := rpc.Answer(rpc.ID{}, result.Value())
 	return &conclusion{era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK}
 }

@@ -45,7 +45,7 @@ func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int
 	}
 	x.outcome = outcomeInvalid
 	x.g.o.Logger.Info("arguments do not fit", "tool", x.tool.Name, "server", x.tool.Server, "problems", len(problems), "costly", errors.Is(err, arguments.ErrCostly), "principal", x.who.Key)
-	return era.Response(x.request.Method, rpc.Answer(rpc.ID{}, toolError(text)), era.Legacy, x.client.era), http.StatusOK, true
+	return era.Response(x.request.Method, rpc.Answer(rpc.ID{}, toolError(text).Value()), era.Legacy, x.client.era), http.StatusOK, true
 }
 
 // listable refuses who would not see the tool in a list, as he is refused whatever he calls it with.
@@ -61,9 +61,9 @@ func (x *exchange) listable(ctx context.Context) *ask.Refusal {
 }
 
 // toolError is the result of a tool that says that the call failed.
-func toolError(text string) jsontext.Value {
+func toolError(text string) rpc.Object {
 	content := rpc.Object{}.With("type", rpc.String("text")).With("text", rpc.String(text))
-	return rpc.Object{}.With("content", rpc.Array([]jsontext.Value{content.Value()})).With("isError", jsontext.Value("true")).Value()
+	return rpc.Object{}.With("content", rpc.Array([]jsontext.Value{content.Value()})).With("isError", jsontext.Value("true"))
 }
 
 // schemas are the inputSchemas of locked tools, each compiled once: as they are locked, and not as some server lists them for

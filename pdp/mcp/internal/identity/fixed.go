@@ -47,14 +47,6 @@ func (i *Identity) fixedHolder(token string) (*Principal, error) {
 	return i.fixed, nil
 }
 
-// Loud is what to say at start, "" for nothing.
-func (i *Identity) Loud() string {
-	if i.fixed == nil {
-		return ""
-	}
-	return "no token is asked for: whoever reaches this gateway is " + i.fixed.User.Type + " " + i.fixed.User.ID
-}
-
 // local is the fixed identity, for a request of this machine. A proxy is on this machine too, and so is a page in a
 // browser: [auth.Loopback] refuses both. What stands in Authorization is not looked at.
 func (i *Identity) local(r *http.Request) (*Principal, *Challenge) {

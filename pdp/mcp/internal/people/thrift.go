@@ -29,17 +29,26 @@ func (d *Desk) begins() {
 	if t.begun++; t.begun < fewBegin || d.waiting < fewBegin || t.next != nil || d.closed {
 		return
 	}
-	t.next = time.AfterFunc(max(t.rests, restsAtLeast), func() {
-		d.mu.Lock()
-		t.begun = 0
-		d.mu.Unlock()
-		began := time.Now()
-		debug.FreeOSMemory()
-		took := time.Since(began)
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		t.rests, t.next = restsTimes*took, nil
-	})
+	t.next = time.AfterFunc(max(t.rests, restsAtLeast), d.giveBack)
+}
+
+// giveBack gives memory back, and once more a while later if somebody has begun to wait since: the last who begin are few.
+func (d *Desk) giveBack() {
+	t := &d.thrift
+	d.mu.Lock()
+	before := t.begun
+	d.mu.Unlock()
+	began := time.Now()
+	debug.FreeOSMemory()
+	took := time.Since(began)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t.rests = restsTimes * took
+	if t.begun -= before; t.begun == 0 || d.closed {
+		t.next = nil
+		return
+	}
+	t.next = time.AfterFunc(max(t.rests, restsAtLeast), d.giveBack)
 }
 
 // ends keeps memory from being given back after the desk has closed.
