@@ -57,7 +57,7 @@ func (a address) near(endpoint string) error {
 		return errors.New("is not a URL without fragment and credentials")
 	}
 	if origin := originOf(u); origin != a.origin && !slices.Contains(a.allowed, origin) {
-		return errors.New("is at another origin; see WithEndpointOrigin")
+		return errors.New("is at another origin than the base URL; see WithEndpointOrigin")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -31,7 +32,7 @@ func newDriftPost(c PDPConfig, d Deps) func(context.Context, driftReport) driftA
 	}
 	key := func(context.Context) (string, error) { return "", nil }
 	if c.KeyFile != "" && c.Embedded == nil {
-		key = (&keyFile{path: c.KeyFile, now: d.Now}).token
+		key = (&keyFile{path: c.KeyFile, now: d.Now, logger: slog.New(slog.DiscardHandler)}).token
 	}
 	client := http.Client{Transport: d.Transport, Timeout: c.Timeout, CheckRedirect: notElsewhere}
 	return func(ctx context.Context, one driftReport) driftAnswer {

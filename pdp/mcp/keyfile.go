@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -12,12 +13,14 @@ import (
 
 // keyFile is a secret in a file, read again now and then: whoever changes it need not tell anybody.
 type keyFile struct {
-	path string
-	now  func() time.Time
+	path   string
+	now    func() time.Time
+	logger *slog.Logger // told why the file is of no use: who asks with the secret does not repeat it
 
 	mu    sync.Mutex
 	value string
 	until time.Time
+	wrong string // why the file was of no use when it was last read
 }
 
 // fresh is for how long a file is believed to be as it was.
@@ -30,6 +33,17 @@ func (f *keyFile) token(context.Context) (string, error) {
 	if f.now().Before(f.until) {
 		return f.value, nil
 	}
+	value, err := f.read()
+	f.tell(err)
+	if err != nil {
+		return "", err
+	}
+	f.value, f.until = value, f.now().Add(fresh)
+	return value, nil
+}
+
+// read reads the file. What it says of a file never has anything of the secret.
+func (f *keyFile) read() (string, error) {
 	text, err := plainfile.ReadPrivate(f.path, 4096)
 	if err != nil {
 		return "", err
@@ -38,6 +52,21 @@ func (f *keyFile) token(context.Context) (string, error) {
 	if value == "" || strings.ContainsAny(value, " \t\r\n") {
 		return "", fmt.Errorf("%s holds no key: write the key, and nothing else, on one line", f.path)
 	}
-	f.value, f.until = value, f.now().Add(fresh)
 	return value, nil
+}
+
+// tell logs what is wrong once, and not with each request, until it is mended or something else is wrong.
+func (f *keyFile) tell(err error) {
+	wrong := ""
+	if err != nil {
+		wrong = err.Error()
+	}
+	switch {
+	case wrong == f.wrong:
+	case wrong != "":
+		f.logger.Error("every request is refused: pdp.key_file cannot be used: " + wrong)
+	default:
+		f.logger.Info("pdp.key_file can be used again")
+	}
+	f.wrong = wrong
 }

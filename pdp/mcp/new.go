@@ -261,7 +261,7 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 			return nil, errors.New("pdp.embedded: nobody has made the PDP")
 		}
 	case c.KeyFile != "":
-		options = append(options, authzenclient.WithToken((&keyFile{path: c.KeyFile, now: d.Now}).token))
+		options = append(options, authzenclient.WithToken((&keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}).token))
 	}
 	client, err := authzenclient.New(address, options...)
 	if err != nil {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"io"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -46,7 +48,34 @@ func (x *exam) pdp() {
 			return
 		}
 	}
+	x.addresses(client)
 	x.relays(client, strings.TrimSpace(string(key)))
+}
+
+// addresses is whether the PDP calls itself as the gateway does. It names requests for approval by its own address, and
+// the gateway sends its key to no other one than pdp.url. A PDP that publishes no address may not know it.
+func (x *exam) addresses(client *http.Client) {
+	_, text, err := x.send(client, http.MethodGet, strings.TrimSuffix(x.told.PDP.URL, "/")+"/.well-known/authzen-configuration", "", "")
+	var published struct {
+		Point string `json:"policy_decision_point"`
+	}
+	if err != nil || json.Unmarshal(text, &published) != nil || published.Point == "" {
+		return
+	}
+	if there, here := origin(published.Point), origin(x.told.PDP.URL); there != here {
+		x.bites("people", "write the one of them as the other: pdp.url here, or public_url at the PDP",
+			"every call that people must approve will be refused: the PDP says that its address is %s, and pdp.url is %s", there, here)
+	}
+}
+
+// origin is a URL without what stands behind scheme, host and port; and the URL itself if it is none.
+func origin(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" {
+		return address
+	}
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
 // probe asks nothing: an empty object is refused, but only to a caller who may ask.
@@ -60,10 +89,10 @@ func (x *exam) probe(client *http.Client, path, key string) (*http.Response, err
 }
 
 // send sends a request, and reads a small answer.
-func (x *exam) send(client *http.Client, method, url, key, body string) (answer *http.Response, text []byte, err error) {
+func (x *exam) send(client *http.Client, method, address, key, body string) (answer *http.Response, text []byte, err error) {
 	ctx, cancel := context.WithTimeout(x.ctx, patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -103,13 +103,14 @@ func TestApprovedNot(t *testing.T) {
 		for name, test := range map[string]struct {
 			ends   func(w *ask.Wanted, s authzenclient.Standing)
 			reason string
+			again  bool // whether people have said nothing, so that the call can be sent again
 		}{
-			"denied": {func(_ *ask.Wanted, s authzenclient.Standing) { o.says("deny", s) }, "not on a Sunday"},
+			"denied": {func(_ *ask.Wanted, s authzenclient.Standing) { o.says("deny", s) }, "not on a Sunday", false},
 			"no reason": {func(_ *ask.Wanted, s authzenclient.Standing) {
 				o.does("decision", `{"decision":"deny","reason":"\u202e \u200b"}`, s)
-			}, "a person said no"},
-			"expired":   {func(*ask.Wanted, authzenclient.Standing) { o.Advance(10 * time.Minute) }, "nobody decided in time"},
-			"cancelled": {func(w *ask.Wanted, s authzenclient.Standing) { o.must(w.PDP().Cancel(t.Context(), s.Handle())) }, "whoever asked no longer wants it"},
+			}, "a person said no", false},
+			"expired":   {func(*ask.Wanted, authzenclient.Standing) { o.Advance(10 * time.Minute) }, "nobody decided in time", false},
+			"cancelled": {func(w *ask.Wanted, s authzenclient.Standing) { o.must(w.PDP().Cancel(t.Context(), s.Handle())) }, "an equal call that has ended took back what people were asked", true},
 		} {
 			for _, e := range []era.Era{era.Legacy, era.Modern} {
 				op := o.call(alice(t), o.a, `{"case":"`+name+" "+e.String()+`"}`)
@@ -125,10 +126,17 @@ func TestApprovedNot(t *testing.T) {
 				if code == 0 || mode == ask.ErrorsMCPX && e == era.Modern {
 					code = -32001
 				}
-				if got.Code != code || got.Message != "Authorization denied" || got.Status != 403 || got.Kind != ask.Denied {
+				message, typ, suggestion := "Authorization denied", "authorization_denied", ""
+				if test.again {
+					message, typ, suggestion = "Authorization required", "tool_call_blocked", "send the call again"
+					if code == -32002 {
+						code = -32001
+					}
+				}
+				if got.Code != code || got.Message != message || got.Status != 403 || got.Kind != ask.Denied {
 					t.Errorf("%s, %s, %s: %d %s, status %d", mode, name, e, got.Code, got.Message, got.Status)
 				}
-				if d.Type != "authorization_denied" || d.Reason != test.reason || d.AuthorizationID != id || d.Suggestion != "" {
+				if d.Type != typ || d.Reason != test.reason || d.AuthorizationID != id || d.Suggestion != suggestion {
 					t.Errorf("%s, %s, %s: %+v, want the reason %q and the id %s", mode, name, e, d, test.reason, id)
 				}
 				op.Answered.Standing = &s

@@ -70,10 +70,14 @@ func (w *Wanted) Required(s authzenclient.Standing) *Refusal {
 	return w.refuse.approval(of, callAgain, s.String())
 }
 
-// Denied refuses the call for good: people were asked, and it is over without their yes.
+// Denied refuses the call for good: people were asked, and it is over without their yes. An equal call may have taken back
+// what this one has joined, and people have said nothing then: it can be sent again.
 func (w *Wanted) Denied(s authzenclient.Standing) *Refusal {
 	if err := s.Err(); err != nil && !over(err) {
 		return w.Failed(err)
+	}
+	if s.Status() == "cancelled" {
+		return w.refuse.spent(idOf(s), "an equal call that has ended took back what people were asked", s.String())
 	}
 	return w.refuse.over(idOf(s), whyNot(s), s.String())
 }
@@ -101,8 +105,6 @@ func whyNot(s authzenclient.Standing) string {
 		return cmp.Or(line(s.Reason(), mostReason), "a person said no")
 	case "expired":
 		return "nobody decided in time"
-	case "cancelled":
-		return "whoever asked no longer wants it"
 	}
 	return "the approval cannot be used"
 }
@@ -122,7 +124,7 @@ type authorization struct {
 func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
 	switch {
 	case over(e.Err()) && by.Standing != nil: // an approval that was used up has ended, too
-		return w.spent(by.id(), e.String())
+		return w.spent(by.id(), noMore, e.String())
 	case over(e.Err()):
 		return w.over(by.id(), "the approval has ended", e.String())
 	}
@@ -137,7 +139,7 @@ func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
 	case reason == evaluation.ApprovalRevoked:
 		return w.over(by.id(), "an approver took it back", e.String())
 	case reason == evaluation.ApprovalExpired && by.Standing != nil && next == evaluation.NextRequest:
-		return w.spent(by.id(), e.String())
+		return w.spent(by.id(), noMore, e.String())
 	case reason == evaluation.ApprovalExpired:
 		return w.over(by.id(), "the approval has ended", e.String())
 	}
@@ -166,10 +168,12 @@ func (w refuser) over(id, reason, why string) *Refusal {
 	return r
 }
 
-// spent is that an approval counts no more, as after an equal call: people would have to be asked anew, and no request has
-// them asked twice.
-func (w refuser) spent(id, why string) *Refusal {
-	const reason = "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back"
+// noMore is why an approval that there was is of no use.
+const noMore = "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back"
+
+// spent is that what people were asked counts no more, as after an equal call: they would have to be asked anew, and no
+// request has them asked twice.
+func (w refuser) spent(id, reason, why string) *Refusal {
 	d := data{Authorization: id, Reason: reason, Suggestion: callAgain}
 	r := w.refuse(Denied, w.required(), "Authorization required", d, why)
 	r.Status = w.status
