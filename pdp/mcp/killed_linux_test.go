@@ -123,6 +123,21 @@ func newMortals(t testing.TB) *mortals {
 	return m
 }
 
+// over ends them all. The log must be whole then, and have it that people were asked so often.
+func (m *mortals) over(filed int) {
+	m.t.Helper()
+	for _, g := range m.gateways {
+		g.kill()
+	}
+	m.pdp.stop()
+	if report := verify.Directory(m.file("data"), verify.Options{}); !report.Verified() {
+		m.t.Errorf("the log: %v: %v", report.Code, report.Problem)
+	}
+	if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != filed {
+		m.t.Errorf("people were asked %d times, and it should be %d", got, filed)
+	}
+}
+
 // at is alice's agent at a gateway.
 func (m *mortals) at(n int, era string, beside *roundsClient) roundsClient {
 	m.t.Helper()
@@ -309,16 +324,7 @@ func TestKilledGateway(t *testing.T) {
 						filed += m.killsGateway(t, era, by, with, p)
 					}
 				}
-				for _, g := range m.gateways {
-					g.kill()
-				}
-				m.pdp.stop()
-				if report := verify.Directory(m.file("data"), verify.Options{}); !report.Verified() {
-					t.Errorf("the log: %v: %v", report.Code, report.Problem)
-				}
-				if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != filed {
-					t.Errorf("people were asked %d times, and it should be %d", got, filed)
-				}
+				m.over(filed)
 			})
 		}
 	}
@@ -422,16 +428,7 @@ func TestKilledPDP(t *testing.T) {
 					}
 				}
 			}
-			for _, g := range m.gateways {
-				g.kill()
-			}
-			m.pdp.stop()
-			if report := verify.Directory(m.file("data"), verify.Options{}); !report.Verified() {
-				t.Errorf("the log: %v: %v", report.Code, report.Problem)
-			}
-			if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != filed {
-				t.Errorf("people were asked %d times, and it should be %d", got, filed)
-			}
+			m.over(filed)
 		})
 	}
 }
