@@ -215,14 +215,7 @@ func asksFormOf(got echo) (q stateAsked, ok bool) {
 // asksOrEnds calls a tool in the legacy era: either it is asked something, or the call ends.
 func (v *visitor) asksOrEnds(tool, arguments string) (c *called, got echo) {
 	v.s.t.Helper()
-	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
-	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
-	orFail(v.s.t, err)
-	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
-		r.Header.Set(all[0], all[1])
-	}
-	answer, err := v.client.Do(r)
-	orFail(v.s.t, err)
+	answer := v.answerTo(tool, arguments)
 	v.s.t.Cleanup(func() { _ = answer.Body.Close() })
 	c = &called{lines: bufio.NewScanner(answer.Body)}
 	c.lines.Buffer(nil, 64<<20)

@@ -363,8 +363,8 @@ type called struct {
 	lines *bufio.Scanner
 }
 
-// asked calls a tool, and reads on until it is asked something.
-func (v *visitor) asked(tool, arguments string) called {
+// answerTo calls a tool, and has of the answer what comes before its body.
+func (v *visitor) answerTo(tool, arguments string) *http.Response {
 	v.s.t.Helper()
 	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
 	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
@@ -374,6 +374,13 @@ func (v *visitor) asked(tool, arguments string) called {
 	}
 	answer, err := v.client.Do(r)
 	orFail(v.s.t, err)
+	return answer
+}
+
+// asked calls a tool, and reads on until it is asked something.
+func (v *visitor) asked(tool, arguments string) called {
+	v.s.t.Helper()
+	answer := v.answerTo(tool, arguments)
 	v.s.t.Cleanup(func() { _ = answer.Body.Close() })
 	c := called{lines: bufio.NewScanner(answer.Body)}
 	for c.lines.Scan() {

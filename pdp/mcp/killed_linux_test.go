@@ -54,17 +54,17 @@ func serveKilledPDP(file string) error {
 
 // mortal is a process that can be killed, and started again as it was.
 type mortal struct {
-	t       testing.TB
-	child   string // the variable that says what it is, with the file that says the rest
-	addr    string
-	command *exec.Cmd // nil if it does not run
-	input   io.Closer
-	said    kept
+	t         testing.TB
+	addr      string
+	variables []string  // say what it is
+	command   *exec.Cmd // nil if it does not run
+	input     io.Closer
+	said      kept
 }
 
-func newMortal(t testing.TB, child, file, addr string) *mortal {
+func newMortal(t testing.TB, addr string, variables ...string) *mortal {
 	t.Helper()
-	m := &mortal{t: t, child: child + "=" + file, addr: addr}
+	m := &mortal{t: t, addr: addr, variables: variables}
 	m.start()
 	t.Cleanup(func() {
 		if m.command != nil {
@@ -77,7 +77,7 @@ func newMortal(t testing.TB, child, file, addr string) *mortal {
 // start returns when it answers.
 func (m *mortal) start() {
 	m.t.Helper()
-	m.command, m.input, _, _ = startSelf(m.t, &m.said, m.child)
+	m.command, m.input, _, _ = startSelf(m.t, &m.said, m.variables...)
 }
 
 // kill kills it with SIGKILL, and returns when it is gone.
@@ -115,12 +115,27 @@ func newMortals(t testing.TB) *mortals {
 	at := heldAddress(t)
 	m := &mortals{setting: newSetting(t, at, "modern")}
 	m.setting.pdp.leadTo("http://" + at)
-	m.pdp = newMortal(t, killedPDPChild, m.file("pdp.yaml"), at)
+	m.pdp = newMortal(t, at, killedPDPChild+"="+m.file("pdp.yaml"))
 	for n := range m.gateways {
 		at := heldAddress(t)
-		m.gateways[n] = newMortal(t, gatewayChild, m.gatewayFile(fmt.Sprintf("gateway-%d.yaml", n), at, "wait: 2s"), at)
+		m.gateways[n] = newMortal(t, at, gatewayChild+"="+m.gatewayFile(fmt.Sprintf("gateway-%d.yaml", n), at, "wait: 2s"))
 	}
 	return m
+}
+
+// over ends them all. The log must be whole then, and have it that people were asked so often.
+func (m *mortals) over(filed int) {
+	m.t.Helper()
+	for _, g := range m.gateways {
+		g.kill()
+	}
+	m.pdp.stop()
+	if report := verify.Directory(m.file("data"), verify.Options{}); !report.Verified() {
+		m.t.Errorf("the log: %v: %v", report.Code, report.Problem)
+	}
+	if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != filed {
+		m.t.Errorf("people were asked %d times, and it should be %d", got, filed)
+	}
 }
 
 // at is alice's agent at a gateway.
@@ -309,16 +324,7 @@ func TestKilledGateway(t *testing.T) {
 						filed += m.killsGateway(t, era, by, with, p)
 					}
 				}
-				for _, g := range m.gateways {
-					g.kill()
-				}
-				m.pdp.stop()
-				if report := verify.Directory(m.file("data"), verify.Options{}); !report.Verified() {
-					t.Errorf("the log: %v: %v", report.Code, report.Problem)
-				}
-				if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != filed {
-					t.Errorf("people were asked %d times, and it should be %d", got, filed)
-				}
+				m.over(filed)
 			})
 		}
 	}
@@ -422,16 +428,7 @@ func TestKilledPDP(t *testing.T) {
 					}
 				}
 			}
-			for _, g := range m.gateways {
-				g.kill()
-			}
-			m.pdp.stop()
-			if report := verify.Directory(m.file("data"), verify.Options{}); !report.Verified() {
-				t.Errorf("the log: %v: %v", report.Code, report.Problem)
-			}
-			if got := strings.Count(strings.Join(m.records(), "\n"), `"event":"filed"`); got != filed {
-				t.Errorf("people were asked %d times, and it should be %d", got, filed)
-			}
+			m.over(filed)
 		})
 	}
 }

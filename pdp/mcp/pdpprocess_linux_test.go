@@ -31,12 +31,8 @@ import (
 // pdpProcess is a PDP in a process of its own: the tests' program again, which serves until its input ends. It can be
 // stopped and killed as no PDP in the tests' own process can. Each start is by the same address, and on the same log.
 type pdpProcess struct {
-	t              testing.TB
-	url            string
-	policies, data string
-	command        *exec.Cmd // nil if it does not run
-	input          io.Closer
-	said           kept
+	*mortal
+	url, data string
 }
 
 const pdpChild = "MCP_TEST_PDP"
@@ -71,16 +67,12 @@ func servePDP(listen string) error {
 
 func newPDPProcess(t testing.TB, policies map[string]string) *pdpProcess {
 	t.Helper()
-	p := &pdpProcess{t: t, policies: t.TempDir(), data: t.TempDir(), url: "http://" + heldAddress(t)}
+	p, bundle, at := &pdpProcess{data: t.TempDir()}, t.TempDir(), heldAddress(t)
 	for name, text := range policies {
-		orFail(t, os.WriteFile(filepath.Join(p.policies, name), []byte(text), 0o600))
+		orFail(t, os.WriteFile(filepath.Join(bundle, name), []byte(text), 0o600))
 	}
-	p.start()
-	t.Cleanup(func() {
-		if p.command != nil {
-			p.kill()
-		}
-	})
+	p.url = "http://" + at
+	p.mortal = newMortal(t, at, pdpChild+"="+at, "POLICIES="+bundle, "DATA="+p.data)
 	return p
 }
 
@@ -96,12 +88,6 @@ func heldAddress(t testing.TB) string {
 	at, err := unix.Getsockname(socket)
 	orFail(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", at.(*unix.SockaddrInet4).Port)
-}
-
-// start returns when it answers.
-func (p *pdpProcess) start() {
-	p.t.Helper()
-	p.command, p.input, _, _ = startSelf(p.t, &p.said, pdpChild+"="+strings.TrimPrefix(p.url, "http://"), "POLICIES="+p.policies, "DATA="+p.data)
 }
 
 // startSelf starts the tests' program as something else, and returns when that has said where it listens.
@@ -140,26 +126,10 @@ func (p *pdpProcess) resume() {
 	orFail(p.t, p.command.Process.Signal(unix.SIGCONT))
 }
 
-// kill kills it with SIGKILL, and returns when it is gone.
-func (p *pdpProcess) kill() {
-	p.t.Helper()
-	_ = p.command.Process.Kill()
-	if err := p.command.Wait(); !strings.Contains(fmt.Sprint(err), "killed") {
-		p.t.Errorf("the PDP ended otherwise than by being killed: %v\n%s", err, &p.said)
-	}
-	p.command = nil
-}
-
 // stop has it end by itself, with all that it was asked on record.
 func (p *pdpProcess) stop() {
 	p.t.Helper()
-	_ = p.input.Close()
-	process := p.command.Process
-	defer time.AfterFunc(time.Minute, func() { _ = process.Kill() }).Stop()
-	if err := p.command.Wait(); err != nil {
-		p.t.Errorf("the PDP ended with %v\n%s", err, &p.said)
-	}
-	p.command = nil
+	p.mortal.stop()
 	if report := verify.Directory(p.data, verify.Options{}); !report.Verified() {
 		p.t.Errorf("its log: %v: %v", report.Code, report.Problem)
 	}

@@ -366,14 +366,7 @@ func (v *visitor) converse(tool, arguments string, asked func(jsontext.Value) st
 // streamed is converse in the legacy era: what is asked comes by the answer to the call.
 func (v *visitor) streamed(tool, arguments string, asked func(jsontext.Value) string) echo {
 	v.s.t.Helper()
-	params := `{"name":"` + tool + `","arguments":` + arguments + `}`
-	r, err := http.NewRequestWithContext(v.s.t.Context(), http.MethodPost, v.s.url, strings.NewReader(v.text("tools/call", params)))
-	orFail(v.s.t, err)
-	for all := range slices.Chunk(v.headers("tools/call", params), 2) {
-		r.Header.Set(all[0], all[1])
-	}
-	answer, err := v.client.Do(r)
-	orFail(v.s.t, err)
+	answer := v.answerTo(tool, arguments)
 	defer func() { _ = answer.Body.Close() }()
 	var text strings.Builder
 	lines := bufio.NewScanner(answer.Body)
