@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/people"
 )
 
@@ -202,9 +203,13 @@ func TestDeskWithoutWatch(t *testing.T) {
 			o.answers(refuses("watch", status))
 			d, c := o.desk(), o.client()
 			d.Turn(1600 * time.Millisecond)
-			var followers []*people.Follower
+			var asked []authzenclient.Standing
 			for n := range many {
-				followers = append(followers, d.Follow(c, o.asks(c, n)))
+				asked = append(asked, o.asks(c, n))
+			}
+			var followers []*people.Follower
+			for _, s := range asked { // at once: who is alone is looked at for long
+				followers = append(followers, d.Follow(c, s))
 			}
 			until(t, "each was looked at", func() bool { n, _, _ := o.count("look"); return n >= many })
 			for _, n := range []int{0, many - 1} {

@@ -83,17 +83,15 @@ func newOffice(t *testing.T) *office {
 		o.key[name], err = keys.Add(spec)
 		o.must(err)
 	}
-	on, err := net.Listen("tcp", "127.0.0.1:0")
-	o.must(err)
-	o.addr = on.Addr().String()
-	o.must(on.Close())
-	proxy := &http.Server{Handler: o.proxy()}
 	front, err := net.Listen("tcp", "127.0.0.1:0")
 	o.must(err)
 	o.url = "http://" + front.Addr().String()
+	o.addr = "127.0.0.1:0"
+	o.start()
+	o.addr = o.server.Addr()
+	proxy := &http.Server{Handler: o.proxy()}
 	go func() { _ = proxy.Serve(front) }()
 	t.Cleanup(func() { _ = proxy.Close() })
-	o.start()
 	return o
 }
 
