@@ -74,6 +74,7 @@ func (l *lines) reply(id, result string) {
 
 // Over the standard streams it is the same: the client's person is asked between the lines.
 func TestApproveLegacyStdio(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	l := w.stdio(t, nil)
 	for n, one := range []struct {
@@ -117,6 +118,7 @@ func TestApproveLegacyStdio(t *testing.T) {
 
 // If the streams end while people are asked, the call is given up.
 func TestApproveLegacyStdioEnds(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	l := w.stdio(t, func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel })
 	l.call("1", "confirm", `{}`)
@@ -138,6 +140,7 @@ func (token withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A client of the SDK shows its person the form, tells what they say, and takes the form away if others have decided.
 func TestApproveLegacySDK(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	asked, taken := make(chan *sdk.ElicitParams, 1), make(chan error, 1)
 	answers := make(chan *sdk.ElicitResult, 1)

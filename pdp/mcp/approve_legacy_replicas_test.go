@@ -28,6 +28,7 @@ func (v *visitor) at(s *siege) *visitor {
 
 // An answer counts at whichever replica it arrives, and the one at which the call waits hears of it by the PDP.
 func TestApproveLegacyReplicas(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{replicas: 2})
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
@@ -88,6 +89,7 @@ func TestApproveLegacyReplicas(t *testing.T) {
 // The replica at which a call waits goes away: the same call at another one goes on from there. If the person has answered
 // meanwhile, nobody is asked anything.
 func TestApproveLegacyReplicaDies(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{replicas: 2})
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
@@ -114,6 +116,7 @@ func TestApproveLegacyReplicaDies(t *testing.T) {
 
 // A gateway that is about to stop does not keep its clients waiting for people. What they were shown they answer elsewhere.
 func TestApproveLegacyDrain(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{replicas: 2, change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
@@ -174,6 +177,7 @@ func (f *flaky) before(t testing.TB) func(pdp string) string {
 // An answer that does not reach the PDP is no answer: if the call waits in the same process it is refused, and elsewhere the
 // client is told to send the answer again.
 func TestApproveLegacyPDPAway(t *testing.T) {
+	t.Parallel()
 	pdp := newFlaky(t)
 	w := newPeople(t, land{replicas: 2, before: pdp.before(t), serve: func(c *pdpserver.Config) { c.PublicURL = pdp.url }})
 	v := w.client("legacy")

@@ -74,6 +74,7 @@ func (w *world) ran(tool string, arguments ...string) {
 
 // What a person answers in the client, the PDP is told by the person's own token, and what the PDP says then is done: once.
 func TestApproveLegacyForm(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	for _, one := range []struct {
 		name, tool, answer string
@@ -126,6 +127,7 @@ func TestApproveLegacyForm(t *testing.T) {
 // A call that is sent again goes on from what people were asked before: nobody is asked twice. A person who would rather have
 // other arguments has approved nothing, and the changed call is decided about anew.
 func TestApproveLegacyAgain(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("legacy")
 	d := v.dialogue("confirm", `{"n":1}`)
@@ -163,6 +165,7 @@ func TestApproveLegacyAgain(t *testing.T) {
 
 // Others decide while a form is shown: the call goes on at once, or not, and the client is told to take the form away.
 func TestApproveLegacyOthers(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("legacy")
 	for name, one := range map[string]struct {
@@ -220,6 +223,7 @@ func TestApproveLegacyOthers(t *testing.T) {
 
 // Who may not decide by a form is shown none, and no answer that a client makes up is one.
 func TestApproveLegacySecondPerson(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("legacy")
 	over := make(chan echo, 1)
@@ -276,6 +280,7 @@ func TestApproveLegacyProgress(t *testing.T) {
 
 // A client that takes no forms is asked nothing: the call waits, and is refused with what it waits for.
 func TestApproveLegacyWait(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: hasten})
 	v := w.plain("legacy")
 	got := v.ask("tools/call", `{"name":"confirm","arguments":{"n":1},"_meta":{"progressToken":7}}`)
@@ -294,6 +299,7 @@ func TestApproveLegacyWait(t *testing.T) {
 
 // A page is where the person decides: that it was opened says nothing, and that it was not opened ends the wait.
 func TestApproveLegacyPage(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Channels = []string{"url", "wait"} }})
 	v := w.client("legacy")
 	for name, one := range map[string]struct {
@@ -420,6 +426,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // Two calls that want the same wait for one approval: who leaves takes it back from nobody, and one of them runs.
 func TestApproveLegacyTogether(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
 	one, two := w.client("legacy"), w.client("legacy")
 	closes := one.hangUp()
@@ -441,6 +448,7 @@ func TestApproveLegacyTogether(t *testing.T) {
 // D30: an answer counts if it is to what this session was asked, by the principal of the answering request. Of two answers that
 // contradict each other the first counts.
 func TestApproveLegacyAnswersOfOthers(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	alice, beside, bob := w.client("legacy"), w.client("legacy"), w.takesForms("legacy", mcptest.Claims{"sub": "bob"})
 	calls, others := alice.dialogue("confirm", `{"n":1}`), beside.dialogue("confirm", `{"n":2}`)
@@ -491,6 +499,7 @@ func TestApproveLegacyAnswersOfOthers(t *testing.T) {
 
 // What a server asks is answered to the server alone, and what we ask to the PDP alone, whatever the answers say.
 func TestApproveLegacyServerAsks(t *testing.T) {
+	t.Parallel()
 	server := new(asker)
 	answers := server.answers("legacy")
 	answers.Tools = `[{"name":"free","inputSchema":{"type":"object"}},{"name":"confirm","inputSchema":{"type":"object"}}]`
@@ -554,6 +563,7 @@ func (c called) next(t testing.TB) called {
 
 // Answers count as requests: who sends too many is told to wait, and an answer that is sent again counts.
 func TestApproveLegacyTooMany(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: func(c *mcp.Config) {
 		c.Limits.PerPrincipal.Rate = 1.0 / 60
 		c.Limits.PerPrincipal.Burst, c.Limits.PerPrincipal.Concurrent = 2, 1

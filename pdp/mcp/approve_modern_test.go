@@ -78,6 +78,7 @@ func (w *world) reached(tool string, want ...string) {
 
 // A call waits for people, in either era, and goes on once they have approved it: once, as it came.
 func TestApproveModernAndLegacyWait(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			w := newPeople(t, land{})
@@ -131,6 +132,7 @@ func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
 
 // What the person behind the token answers to a form is what they say: yes, no, or nothing.
 func TestApproveModernForms(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("modern")
 	d := v.dialogue("confirm", `{"n": 1.0}`)
@@ -219,6 +221,7 @@ func TestApproveModernEmptyRounds(t *testing.T) {
 
 // One of two has said yes by the form: the other is waited for.
 func TestApproveModernQuorum(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("modern")
 	d := v.dialogue("pair", `{"n":1}`)
@@ -263,6 +266,7 @@ func TestApproveModernVoted(t *testing.T) {
 
 // Where a form is none for the person behind the token, none is shown, and what their client says by itself decides nothing.
 func TestApproveModernSecondPerson(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	over := w.client("modern").ahead("second-person", `{"n":1}`)
 	w.approve("mia", w.asks("second-person"))
@@ -274,6 +278,7 @@ func TestApproveModernSecondPerson(t *testing.T) {
 
 // A person who changes arguments in a review has approved nothing, and the call with the other ones is another call.
 func TestApproveModernChangedArguments(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	v := w.client("modern")
 	d := v.dialogue("review", `{"amount":100,"to":"mia","tags":["a"]}`)
@@ -327,6 +332,7 @@ func TestApproveModernAndLegacyChangedAsPromised(t *testing.T) {
 // What a person is shown masked they have not changed: who says yes twice where another must say it, too, has nothing taken
 // back, and who changes something else has the rest suggested as it was.
 func TestApproveModernMasked(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{change: hasten, files: map[string]string{
 		"obligations.yaml": peopleObligations + `
 both: {type: approval_required, properties: {template: pair, message: "m", timeout: 10m, quorum: 2, form: review}}
@@ -367,6 +373,7 @@ both: {type: approval_required, properties: {template: pair, message: "m", timeo
 // People approve a call of a tool as it was then. If it changes, what they were asked counts for nothing, and a state that is
 // refused for it is good again when the tool is what it was.
 func TestApproveModernChangedTool(t *testing.T) {
+	t.Parallel()
 	var tools atomic.Value
 	tool := func(says string) string {
 		return `[{"name":"confirm","description":"` + says + `","inputSchema":{"type":"object"}}]`
@@ -407,13 +414,25 @@ func TestApproveModernChangedTool(t *testing.T) {
 
 // Equal calls wait for one answer. It counts once; the others are told to send theirs again, and then people are asked anew.
 func TestApproveModernEqualCalls(t *testing.T) {
+	t.Parallel()
 	const calls = 8
-	w := newPeople(t, land{replicas: 2})
+	tap := newWiretap(t)
+	w := newPeople(t, land{replicas: 2, before: tap.before, serve: tap.serve})
+	var filed atomic.Int64
+	tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
+		if !submits(r) {
+			return false
+		}
+		tap.proxy.ServeHTTP(rw, r)
+		filed.Add(1)
+		return true
+	})
 	over := make(chan echo, calls)
 	for n := range calls {
 		v := w.replicas[n%2].visitor(eras[n/2%2], nil)
 		go func() { over <- v.call("second-person", `{"n":1}`) }()
 	}
+	until(t, "all have people asked", func() bool { return filed.Load() == calls }) // who comes after the use would have them asked anew
 	id := w.asks("second-person")
 	w.approve("mia", id)
 	ran := 0
@@ -512,6 +531,7 @@ func TestApproveModernContinuesForLegacy(t *testing.T) {
 // What a client brings is looked at before anybody is asked: what is no state of this very call has nobody asked, and costs the
 // right one nothing.
 func TestApproveModernForgeries(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{replicas: 2})
 	v, elsewhere := w.client("modern"), w.replicas[1].takesForms("modern", nil)
 	d, other := v.dialogue("confirm", `{"n":1}`), v.dialogue("confirm", `{"n":2}`)
@@ -546,6 +566,7 @@ func TestApproveModernForgeries(t *testing.T) {
 
 // Who has as many calls that wait as may is refused, and nobody is asked.
 func TestApproveModernLimits(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*mcp.Config){
 		"each": func(c *mcp.Config) { c.Approvals.PerPrincipal = 2 },
 		"all":  func(c *mcp.Config) { c.Approvals.PerPrincipal, c.Approvals.Waiting = 2, 2 },
@@ -587,6 +608,7 @@ func TestApproveModernLimits(t *testing.T) {
 // A client that goes away leaves people asked, or has it taken back if the operator wants that and nobody else in the process
 // waits for the same. What is approved then is nobody's call, until it is sent again.
 func TestApproveModernGone(t *testing.T) {
+	t.Parallel()
 	for on, want := range map[mcp.OnDisconnect]string{mcp.DisconnectKeep: "pending", mcp.DisconnectCancel: "cancelled"} {
 		for _, era := range eras {
 			t.Run(string(on)+", "+era, func(t *testing.T) {
@@ -701,6 +723,7 @@ func TestApproveModernWithoutPDP(t *testing.T) {
 
 // A server that has learnt by what name a form is answered cannot ask by it: what is answered to a server is no approval.
 func TestApproveModernNamesOfOurs(t *testing.T) {
+	t.Parallel()
 	var ours atomic.Value
 	w := newPeople(t, land{change: relays, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
 		if c.Method != "tools/call" {

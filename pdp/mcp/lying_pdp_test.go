@@ -16,6 +16,7 @@ import (
 
 // Of many calls under a PDP that lies in every way, exactly those were forwarded that have a permit on record.
 func TestLyingPDP(t *testing.T) {
+	t.Parallel()
 	calls := 10_000
 	if testing.Short() {
 		calls = 800
