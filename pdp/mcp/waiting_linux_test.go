@@ -91,8 +91,8 @@ const (
 	mostUntilEnded    = 5 * time.Second
 )
 
-// TestWaiting2000 has 2,000 calls wait at once in a gateway that is a process of its own: half of them show a form, on their
-// own streams, and half wait for an operator. All of them have one watch of the PDP.
+// TestWaiting2000 has 2,000 calls wait at once in a gateway that is a process of its own: most of them show a form, on their
+// own streams, and the others wait for an operator. All of them have one watch of the PDP.
 func TestWaiting2000(t *testing.T) {
 	many, principals := 2000, 20
 	var files unix.Rlimit
@@ -112,21 +112,25 @@ approvals: {per_principal: %d, waiting: %d}
 `, siegeResource, w.config.PDP.URL, w.config.PDP.KeyFile, w.issuer.URL, w.issuer.KeysFile(t), w.rec.URL, many, many))
 	s := *w.siege
 	s.url = "http://" + p.addr + mcp.Endpoint
-	var clients []*visitor
+	var modern, legacy []*visitor
 	for n := range principals {
 		who := mcptest.Claims{"sub": fmt.Sprintf("person-%d", n)}
-		clients = append(clients, s.visitor("modern", who), s.listener(who))
+		modern, legacy = append(modern, s.visitor("modern", who)), append(legacy, s.listener(who))
 	}
 	for range 20 { // so that it has its buffers, and its ways to the PDP and to the server
-		for _, v := range clients {
+		for _, v := range append(modern, legacy...) {
 			if got := v.call("free", `{}`); !got.ran() {
 				t.Fatal(got)
 			}
 		}
 	}
 	rest := p.holds()
-	call := func(n int) *waiter { // a tool of which people decide, in either way
-		return clients[n%len(clients)].waits([]string{"second-person", "confirm"}[n%2], fmt.Sprintf(`{"n":%d}`, n))
+	call := func(n int) *waiter { // few come again every 25 seconds, or who comes would be measured, and not who waits
+		arguments := fmt.Sprintf(`{"n":%d}`, n)
+		if n%10 == 0 {
+			return modern[n%principals].waits("second-person", arguments)
+		}
+		return legacy[n%principals].waits("confirm", arguments)
 	}
 	var first []*waiter
 	for n := range 100 { // they come again with all the others
@@ -143,15 +147,15 @@ approvals: {per_principal: %d, waiting: %d}
 	var calls sync.WaitGroup
 	var ran, again atomic.Int64
 	var leave []func()
-	entering := make(chan struct{}, 64)
+	comes := time.NewTicker(time.Second / 100) // who come all at once leave more behind than who wait take
+	defer comes.Stop()
 	for n := range many {
 		over := make(chan struct{})
 		leave = append(leave, sync.OnceFunc(func() { close(over) }))
 		calls.Go(func() {
 			for {
-				entering <- struct{}{}
+				<-comes.C
 				one := call(n)
-				time.AfterFunc(50*time.Millisecond, func() { <-entering }) // a bit apart
 				select {
 				case <-over:
 					one.leave()
