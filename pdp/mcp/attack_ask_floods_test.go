@@ -132,11 +132,15 @@ func TestAskAttackD29Filed(t *testing.T) {
 func TestAskAttackD29Repeated(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t, land{replicas: 2, change: hasten})
+	times := 20
+	if testing.Short() {
+		times = 5
+	}
 	var all sync.WaitGroup
 	for n := range 16 {
 		v := w.replicas[n%2].takesForms("modern", nil)
 		all.Go(func() {
-			for range 20 {
+			for range times {
 				if got := v.call("confirm", `{"n":1}`); got.ran() && !strings.Contains(got.text, "input_required") {
 					t.Errorf("%s", got)
 				}
