@@ -89,7 +89,7 @@ func (p *Page) Tree() string {
 		role, name := text(n.Role), text(n.Name)
 		inner := spaced(name)
 		switch {
-		case n.Ignored || slices.Contains(silent, role):
+		case n.Ignored || slices.Contains(silent, role), role == "form" && name == "": // such a form Chromium tells of since 156
 			inner = within
 		case role == "StaticText" && strings.Contains(within, spaced(name)):
 			return
