@@ -172,7 +172,7 @@ var peopleOutcomes = []peopleOutcome{{
 }, {
 	name: "approve at the console, once the page is open", tool: "confirm", page: true,
 	asked: func(w *world, id string, _ int) string {
-		go w.atConsole("alice").decide(w.page(id), "approve")
+		w.aside.Go(func() { w.atConsole("alice").decide(w.page(id), "approve") })
 		return saysOpened
 	},
 	want: []string{"runs"}, votes: []string{`approve user::"alice" console`},
@@ -251,6 +251,7 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 		round++
 		return o.asked(w, id, round-1)
 	})
+	w.aside.Wait() // the console has more to show after it was decided
 	if len(answers) != len(o.want) {
 		t.Fatalf("%d answers to %d calls", len(answers), len(o.want))
 	}

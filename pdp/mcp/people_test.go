@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ type world struct {
 	replicas []*siege
 	keys     map[string]string // by whose they are
 	ahead    *atomic.Int64     // of the time, for the PDP, the gateways and the issuer
+	aside    sync.WaitGroup    // what people do while a call goes on
 }
 
 // land is what differs from the ordinary. The zero land has one gateway.
