@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -167,14 +168,57 @@ func (c tasks) fills(ctx context.Context, h Handle, url string) *Error {
 	if err := c.reachable(url); err != nil {
 		return err
 	}
+	if h.fills(c.known.schemas.get(url, c.clock.now())) {
+		return nil
+	}
 	a := asking{op: "request", url: url, method: http.MethodGet, repeat: unanswered, breaker: &breaker{}, schema: true}
 	_, err := c.ask(ctx, a, func(r reply) *Error {
 		if !h.fills(r.body) {
 			return notAsked("the PDP wants more with an approval request than this client can say; ask for it by another program, or say it in the request's context")
 		}
+		c.known.schemas.put(url, r.body, c.clock.now())
 		return nil
 	})
 	return err
+}
+
+// schemas are those that something was enough for, by their URLs. Nothing is refused by what is kept: the PDP may want less
+// meanwhile. If it wants more, it refuses what it is sent.
+type schemas struct {
+	mu  sync.Mutex
+	all map[string]schema
+}
+
+type schema struct {
+	text  []byte
+	until time.Time
+}
+
+const (
+	schemaKept   = time.Minute
+	mostSchemas  = 64
+	longestSaved = 16 << 10
+)
+
+func (s *schemas) get(url string, now time.Time) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kept := s.all[url]; now.Before(kept.until) {
+		return kept.text
+	}
+	return nil
+}
+
+func (s *schemas) put(url string, text []byte, now time.Time) {
+	if len(text) > longestSaved {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil || len(s.all) == mostSchemas {
+		s.all = map[string]schema{}
+	}
+	s.all[url] = schema{text, now.Add(schemaKept)}
 }
 
 func (h Handle) fills(schema []byte) bool {

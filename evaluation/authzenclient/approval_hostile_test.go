@@ -3,6 +3,7 @@ package authzenclient_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -455,6 +456,41 @@ func TestRequestSchema(t *testing.T) {
 	h.questions[0].body = strings.Replace(requestable, `"template"`, `"request_schema_url":"BASE/schema","template"`, 1)
 	h.schema = []said{{200, reason(`{"type":"string"}`), nil}}
 	wantNone(t, h.client(t).EnforceWithApproval(t.Context(), question, nil), authzenclient.NotAsked, "more")
+}
+
+// A schema that was filled is read again after a minute, and one that was not each time: the PDP may want less by then.
+func TestRequestSchemaIsKept(t *testing.T) {
+	schema := func(longest int) said {
+		return said{200, fmt.Sprintf(`{"properties":{"context":{"properties":{"business_justification":{"maxLength":%d}}}}}`, longest), nil}
+	}
+	h := fair()
+	asks := strings.Replace(requestable, `"template"`, `"request_schema_url":"BASE/schema","template"`, 1)
+	h.questions = []said{{200, asks, nil}}
+	h.schema = []said{schema(4), schema(3), schema(3), schema(5)}
+	c := h.client(t)
+	for n, step := range []struct {
+		why   string
+		later time.Duration
+		fills bool
+		read  int
+	}{
+		{"four", 0, true, 1},
+		{"four", 59 * time.Second, true, 1},
+		{"longer", 0, false, 2}, // what is kept refuses nothing
+		{"four", 0, true, 2},
+		{"four", time.Second, false, 3},
+		{"four", 0, true, 4},
+		{"longer", 0, false, 5},
+	} {
+		h.mu.Lock()
+		h.now = h.now.Add(step.later)
+		h.mu.Unlock()
+		denied := c.Enforce(t.Context(), question, nil)
+		_, err := c.Ask(t.Context(), denied, authzenclient.WithJustification(step.why))
+		if read := h.count("read"); (err == nil) != step.fills || read != step.read {
+			t.Errorf("step %d: %v, read %d times", n, err, read)
+		}
+	}
 }
 
 // The question with an approval may use it up, and so is not repeated.

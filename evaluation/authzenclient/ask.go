@@ -189,19 +189,24 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 			return odd("its Content-Type is not application/json")
 		}
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, c.maxBody+1))
+	var body bytes.Buffer
+	body.Grow(int(max(0, min(answer.ContentLength, usualBody))) + bytes.MinRead) // one that lies costs no more than usual ones have
+	_, err := body.ReadFrom(io.LimitReader(answer.Body, c.maxBody+1))
 	if err != nil {
 		return broken(ctx, err, hidden, false)
 	}
-	if int64(len(body)) > c.maxBody {
+	if int64(body.Len()) > c.maxBody {
 		return odd("its body is too large; see WithMaxBody")
 	}
-	failure := read(reply{body, printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header)})
+	failure := read(reply{body.Bytes(), printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header)})
 	if failure != nil {
 		failure.Detail = hidden.printable(failure.Detail)
 	}
 	return failure
 }
+
+// usualBody is the size of answers up to which its own word of it is taken.
+const usualBody = 64 << 10
 
 // refusal is the error of any status but the one that an answer has.
 func (c *Client) refusal(answer *http.Response, hidden secrets) *Error {

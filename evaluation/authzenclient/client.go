@@ -31,8 +31,14 @@ type Client struct {
 	clock    clock
 	breaker  *breaker
 	receipts reporting
-	waits    waits
+	known    known
 	endpoint atomic.Pointer[endpoints]
+}
+
+// known is what the PDP has shown of itself, for a while.
+type known struct {
+	waits   waits
+	schemas schemas
 }
 
 // address is where the PDP is.

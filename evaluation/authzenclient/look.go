@@ -199,7 +199,7 @@ func (c tasks) patiently(ctx context.Context, wait time.Duration, ask func(time.
 	if of := c.http.Timeout; of > 0 {
 		wait = min(wait, of-c.timeout)
 	}
-	if wait < time.Second || c.waits.refused(c.clock.now()) {
+	if wait < time.Second || c.known.waits.refused(c.clock.now()) {
 		return ask(0)
 	}
 	err := ask(wait)
@@ -212,7 +212,7 @@ func (c tasks) patiently(ctx context.Context, wait time.Duration, ask func(time.
 		}
 	}
 	if err = ask(0); err == nil {
-		c.waits.refuse(c.clock.now())
+		c.known.waits.refuse(c.clock.now())
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Person is somebody for whom a gateway shows a form, and sends what they say: by a token of
@@ -42,8 +43,7 @@ func (c *Client) Form(ctx context.Context, approval string, as Person, form stri
 		a.url += "?form=" + url.QueryEscape(form)
 	}
 	err := tasks{c}.askFor(ctx, a, func(r reply) *Error {
-		var message map[string]any
-		if body = r.body; json.Unmarshal(body, &message) != nil || message == nil {
+		if body = r.body; jsontext.Value(body).Kind() != '{' || !jsontext.Value(body).IsValid() {
 			return odd("the body is not one JSON object without ambiguities")
 		}
 		return nil

@@ -98,6 +98,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	var network *http.Transport
 	if d.Transport == nil && c.PDP.Embedded == nil {
 		network = http.DefaultTransport.(*http.Transport).Clone()
+		network.MaxIdleConns, network.MaxIdleConnsPerHost = mostIdle, mostIdle
 		d.Transport = network
 	}
 	o := gate.Options{
@@ -245,6 +246,9 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 	}
 	return ask.New(o)
 }
+
+// mostIdle is how many connections to the PDP are kept: all questions go to one address, many at once.
+const mostIdle = 32
 
 // newClient is a client of the PDP for a tenant.
 func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error) {

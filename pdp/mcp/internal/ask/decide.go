@@ -140,7 +140,7 @@ func (a *Asker) refusalOf(w refuser, op *Operation, plan Plan, denied int, e aut
 		return w.denial(d.ReasonUser(), e.String())
 	}
 	wanted := a.wanted(w, plan.pdp, op, last)
-	wanted.denied, wanted.of.Reason = e, d.ReasonUser()
+	wanted.denied, wanted.of.Reason = &e, d.ReasonUser()
 	r := w.approval(wanted.of, askForApproval, e.String())
 	if next, _ := e.Next(); ok && next == evaluation.NextRequest {
 		r.Wanted = wanted

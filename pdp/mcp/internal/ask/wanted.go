@@ -19,7 +19,7 @@ type Wanted struct {
 	refuse  refuser
 	request evaluation.Request // of the last question
 	of      authorization
-	denied  authzenclient.Enforcement // zero if it was not asked about just now
+	denied  *authzenclient.Enforcement // nil if it was not asked about just now
 }
 
 // Wanted is what people were asked about, for a request that is repeated. Nobody is asked.
@@ -50,11 +50,14 @@ func (w *Wanted) PDP() *authzenclient.Client { return w.pdp }
 // Ask has people asked, and does not wait for them. Whoever asks for the same joins who asks already, also at another
 // gateway. A Wanted of [Asker.Wanted] has nothing to ask about: that was done before.
 func (w *Wanted) Ask(ctx context.Context) (authzenclient.Standing, *Refusal) {
-	s, err := w.pdp.Ask(ctx, w.denied, authzenclient.JoinEqual())
+	if w.denied == nil {
+		w.denied = &authzenclient.Enforcement{}
+	}
+	s, err := w.pdp.Ask(ctx, *w.denied, authzenclient.JoinEqual())
 	if err != nil {
 		return s, w.Failed(err)
 	}
-	w.denied = authzenclient.Enforcement{} // thousands may wait, and need it no more
+	w.denied = nil // thousands may wait, and need it no more
 	return s, nil
 }
 

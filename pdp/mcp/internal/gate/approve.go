@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -58,37 +59,44 @@ type approving struct {
 	approval string
 	// told is how often the client was told that people are waited for.
 	told int
+	// patience is for how long they are waited for, 0 if they are not.
+	patience time.Duration
+	// question is what the client's person is asked on the stream of the call, nil if that is not so.
+	question *question
+	// state is what the call was sent again with, nil if it was not, and answered is set if the client's person has answered then.
+	state    *sealedApproval
+	answered bool
+	// reaction is what has come of what the client has answered.
+	reaction reaction
+	// end gives back what it holds.
+	end func()
 }
 
-// conclusion is the response to a call, and its status. It is nil if the call goes on.
-//
-// Thousands may wait for people, each on a stack of its own. What comes before the wait is therefore in functions that have
-// returned by then, and what comes of it is not held on the way.
-type conclusion struct {
-	response rpc.Message
-	status   int
-}
-
-// decide has the PDP decide about a request, and people if it says that they can. Release lets others in: who waits for people
-// is in nobody's way.
-func decide(ctx context.Context, x *exchange, release func()) *conclusion {
-	a := &approving{x: x}
+// decide has the PDP decide about a request, and people if it says that they can: [visit.approving] is set then. Who waits for
+// them is in nobody's way.
+func (v *visit) decide(ctx context.Context) *conclusion {
+	a := &approving{x: v.x, state: v.x.brought.people}
 	refused := a.ask(ctx)
-	if refused == nil && a.wanted == nil && x.brought.people == nil {
+	switch {
+	case refused != nil:
+		return a.refuse(refused)
+	case a.wanted == nil && a.state == nil:
 		return nil
 	}
-	if refused == nil {
-		var done func()
-		if done, refused = a.takePlace(); refused == nil {
-			defer done()
-			release()
-			if x.brought.people != nil {
-				return a.again(ctx, x.brought.people)
-			}
-			return a.begin(ctx)
-		}
+	done, refused := a.takePlace()
+	if refused != nil {
+		return a.refuse(refused)
 	}
-	return a.refuse(refused)
+	a.end = sync.OnceFunc(func() {
+		a.stop()
+		done()
+	})
+	v.release()
+	v.approving = a
+	if a.state != nil {
+		return a.again(ctx, a.state)
+	}
+	return a.begin(ctx)
 }
 
 // ask has the PDP decide, unless people were asked before. Nothing is refused if they can be.
@@ -106,8 +114,7 @@ func (a *approving) ask(ctx context.Context) *ask.Refusal {
 
 // refuse is the response that refuses the call.
 func (a *approving) refuse(r *ask.Refusal) *conclusion {
-	response, status := a.x.refused(r)
-	return &conclusion{response, status}
+	return concluded(a.x.refused(r))
 }
 
 // takePlace takes a place among those who wait, before anybody is asked.
@@ -128,28 +135,27 @@ func (a *approving) takePlace() (done func(), refused *ask.Refusal) {
 	}, nil
 }
 
-// begin has people asked, and waits for them.
+// begin has people asked.
 func (a *approving) begin(ctx context.Context) *conclusion {
-	defer a.stop()
 	way, shown, refused := a.file(ctx)
 	switch {
 	case a.follower == nil: // nobody was asked
 		return a.refuse(refused)
 	case refused != nil:
-		return a.conclude(ctx, reaction{refused: refused})
+		a.reaction.refused = refused
 	case way == ByWait:
-		a.wait(ctx)
-		return a.conclude(ctx, reaction{})
+		a.waits()
 	case way == "":
-		return a.conclude(ctx, reaction{})
 	case a.x.client.era == era.Modern:
 		return a.show(way, shown)
+	default:
+		a.askLegacy(way, shown)
 	}
-	return a.conclude(ctx, a.askLegacy(ctx, way, shown))
+	return nil
 }
 
 // file has people asked, and finds the first way that there is for this client and for who is behind its token, "" if there is
-// none. It is over when the wait begins: thousands may wait, each on a stack that is as large as what it holds.
+// none.
 func (a *approving) file(ctx context.Context) (way string, shown *rpc.Message, refused *ask.Refusal) {
 	standing, refused := a.wanted.Ask(ctx)
 	if refused != nil {
@@ -181,6 +187,9 @@ func (a *approving) follow(s authzenclient.Standing) {
 }
 
 func (a *approving) stop() {
+	if a.question != nil {
+		a.question.stop()
+	}
 	if a.follower != nil {
 		a.follower.Stop()
 	}
@@ -232,8 +241,8 @@ func (a *approving) form(ctx context.Context, way string) (shown rpc.Message, ok
 // reaction is what comes of what a client has answered, or of what it has not. The zero reaction is that what has become of
 // the approval counts, and nothing besides: if people are waited for still, the call is to be sent again.
 type reaction struct {
-	// over is set if the client does not wait any longer.
-	over bool
+	// over is set if the client does not wait any longer, and gone if it cannot be reached.
+	over, gone bool
 	// suggested are the arguments that a person would rather have, nil if they have changed none: nothing was approved.
 	suggested jsontext.Value
 	// refused is set if the answer was none, or could not be brought to the PDP.
@@ -241,7 +250,7 @@ type reaction struct {
 }
 
 // waits reports whether there is something to wait for.
-func (r reaction) waits() bool { return !r.over && r.suggested == nil && r.refused == nil }
+func (r *reaction) waits() bool { return !r.over && !r.gone && r.suggested == nil && r.refused == nil }
 
 // respond brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
 // sent the call.
@@ -309,23 +318,32 @@ func (a *approving) contradicted(ctx context.Context, answer rpc.Object) (r reac
 	return r
 }
 
-// wait waits until people are not waited for any more, or for as long as a request is held.
+// waits has people be waited for as long as a request is held.
+func (a *approving) waits() {
+	a.patience = a.x.g.o.Approvals.Wait
+	a.tell()
+}
+
+// wait waits until people are not waited for any more, for as long as it has patience.
 func (a *approving) wait(ctx context.Context) {
-	held := time.NewTimer(a.x.g.o.Approvals.Wait)
-	defer held.Stop()
+	enough := time.NewTimer(a.patience)
+	defer enough.Stop()
 	tick := time.NewTicker(tellsEach)
 	defer tick.Stop()
-	for a.tell(); ; a.tell() {
+	for a.patience > 0 && a.reaction.waits() {
 		select {
+		case w := <-a.question.answers():
+			a.hears(ctx, w, enough)
 		case <-a.follower.Decided():
 			return
-		case <-held.C:
+		case <-enough.C:
 			return
-		case <-a.x.g.drain.ctx.Done(): // another gateway goes on
+		case <-a.x.g.drain.ctx.Done(): // another gateway goes on, where also what is shown can be answered
 			return
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			a.tell()
 		}
 	}
 }
@@ -351,13 +369,18 @@ func (a *approving) tell() {
 }
 
 // conclude is the end of a wait: the call goes on, or its response is made.
-func (a *approving) conclude(ctx context.Context, r reaction) *conclusion {
-	standing := a.follower.Standing()
+func (a *approving) conclude(ctx context.Context) *conclusion {
+	defer a.end()
+	if end := a.round(ctx); end != nil {
+		return end
+	}
+	a.question.ends(a)
+	standing, r := a.follower.Standing(), &a.reaction
 	switch {
 	case r.suggested != nil:
 		a.cancel(ctx)
 		return a.changed(r.suggested)
-	case ctx.Err() != nil: // also where the PDP could not be asked because of that
+	case r.gone, ctx.Err() != nil: // also where the PDP could not be asked because of that
 		a.left(ctx)
 		return a.refuse(a.wanted.Required(standing))
 	case r.refused != nil:
@@ -424,5 +447,5 @@ func (a *approving) changed(suggested jsontext.Value) *conclusion {
 		result = result.With("structuredContent", said.Value())
 	}
 	answer := rpc.Answer(rpc.ID{}, result.Value())
-	return &conclusion{era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK}
+	return concluded(era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"policy-service/evaluation/authzenclient"
@@ -55,17 +56,17 @@ func (q *asking) tell(ctx context.Context, w word) (ok bool) {
 }
 
 // asks has a request of ours wait for answers of the client, until stop is called.
-func (s *session) asks(id rpc.ID) (q *asking, stop func()) {
-	q = &asking{words: make(chan word), over: make(chan struct{})}
+func (s *session) asks(id rpc.ID) (words <-chan word, stop func()) {
+	q := &asking{words: make(chan word), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.people[id] = q
-	return q, func() {
+	return q.words, sync.OnceFunc(func() {
 		close(q.over)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.people, id)
-	}
+	})
 }
 
 // asking is who waits for answers to a request of that id, nil if nobody does in this process.
@@ -75,63 +76,71 @@ func (s *session) asking(id rpc.ID) *asking {
 	return s.people[id]
 }
 
-// askLegacy shows the client's person a form or a page, and waits until nobody needs to be waited for any longer.
-func (a *approving) askLegacy(ctx context.Context, way string, shown *rpc.Message) (r reaction) {
+// question is what a person is asked on the stream of a call.
+type question struct {
+	id     string
+	sealed sealedQuestion
+	words  <-chan word
+	stop   func()
+	// heard is set if the client has answered, and taken if the PDP has that answer.
+	heard, taken bool
+}
+
+// answers are what the client answers. Nothing comes if nobody is asked.
+func (q *question) answers() <-chan word {
+	if q == nil {
+		return nil
+	}
+	return q.words
+}
+
+// askLegacy shows the client's person a form or a page.
+func (a *approving) askLegacy(way string, shown *rpc.Message) {
 	x, s := a.x, a.x.session
-	question := sealedQuestion{Approval: a.approval, Page: way == ByURL}
-	id, err := seal.SealJSON(x.g.o.Ring, seal.Approval, []byte(s.id), question, x.g.o.Now().Add(stateLife))
-	if err != nil {
-		return reaction{refused: unsealed(err)}
+	q := &question{sealed: sealedQuestion{Approval: a.approval, Page: way == ByURL}}
+	var err error
+	if q.id, err = seal.SealJSON(x.g.o.Ring, seal.Approval, []byte(s.id), q.sealed, x.g.o.Now().Add(stateLife)); err != nil {
+		a.reaction.refused = unsealed(err)
+		return
 	}
-	*shown = era.Asked(*shown, era.Legacy, id)
-	shown.ID = rpc.StringID(id)
-	q, stop := s.asks(shown.ID)
-	defer stop()
-	if x.reply.Interim(*shown) != nil {
-		a.left(ctx)
-		return reaction{over: true}
+	*shown = era.Asked(*shown, era.Legacy, q.id)
+	shown.ID = rpc.StringID(q.id)
+	q.words, q.stop = s.asks(shown.ID)
+	a.question, a.patience = q, stateLife
+	a.reaction.gone = x.reply.Interim(*shown) != nil
+}
+
+// hears takes what the client has answered. Whoever else must decide has as long from then on as in every other way.
+func (a *approving) hears(ctx context.Context, w word, enough *time.Timer) {
+	q := a.question
+	if q.taken { // a request has one answer: of two that contradict each other the PDP has the first
+		return
 	}
-	enough := time.NewTimer(stateLife)
-	defer enough.Stop()
-	tick := time.NewTicker(tellsEach)
-	defer tick.Stop()
-	for heard, taken := false, false; ; {
-		select {
-		case w := <-q.words:
-			if taken { // a request has one answer: of two that contradict each other the PDP has the first
-				continue
-			}
-			if r = a.reacted(ctx, w.answer, w.err); !r.waits() {
-				return r
-			}
-			taken = w.err == nil && w.answer.Len() > 0
-			if !heard { // whoever else must decide has as long as in every other way
-				heard = true
-				enough.Reset(x.g.o.Approvals.Wait)
-			}
-		case <-a.follower.Decided():
-			a.unask(id, question, heard)
-			return r
-		case <-enough.C:
-			return r
-		case <-x.g.drain.ctx.Done(): // what is shown can be answered at another gateway
-			return r
-		case <-ctx.Done():
-			return r
-		case <-tick.C:
-			a.tell()
-		}
+	if a.reaction = a.reacted(ctx, w.answer, w.err); !a.reaction.waits() {
+		return
+	}
+	q.taken = w.err == nil && w.answer.Len() > 0
+	if !q.heard {
+		q.heard = true
+		enough.Reset(a.x.g.o.Approvals.Wait)
 	}
 }
 
-// unask has the client take away what it still shows, because people are not waited for any longer.
-func (a *approving) unask(id string, q sealedQuestion, heard bool) {
-	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(id)).With("reason", rpc.String("it is decided")).Value()}
-	switch {
-	case heard && !q.Page:
+// ends has nobody answer any longer, and the client take away what it still shows, if people are not waited for any more.
+func (q *question) ends(a *approving) {
+	if q == nil {
 		return
-	case heard:
-		m = rpc.Message{Method: "notifications/elicitation/complete", Params: rpc.Object{}.With("elicitationId", rpc.String(id)).Value()}
+	}
+	q.stop()
+	if !a.reaction.waits() || a.pending() {
+		return
+	}
+	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(q.id)).With("reason", rpc.String("it is decided")).Value()}
+	switch {
+	case q.heard && !q.sealed.Page:
+		return
+	case q.heard:
+		m = rpc.Message{Method: "notifications/elicitation/complete", Params: rpc.Object{}.With("elicitationId", rpc.String(q.id)).Value()}
 	}
 	_ = a.x.reply.Interim(m)
 }

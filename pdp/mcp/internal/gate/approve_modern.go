@@ -67,29 +67,36 @@ func (a *approving) require(asks rpc.Object, s *sealedApproval) *conclusion {
 	a.x.outcome = outcomeAsked
 	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", asks.Value()).With("requestState", rpc.String(state))
-	return &conclusion{rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK}
+	return concluded(rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK)
 }
 
 // again goes on with a call that is sent again.
 func (a *approving) again(ctx context.Context, s *sealedApproval) *conclusion {
-	defer a.stop()
 	if refused := a.resume(ctx, s); refused != nil {
 		return a.refuse(refused)
 	}
 	if !a.pending() {
-		return a.conclude(ctx, reaction{over: s.Way == ByForm && declined(a.x.brought.answers.GetObject(s.Key))})
+		a.reaction.over = s.Way == ByForm && declined(a.x.brought.answers.GetObject(s.Key))
+		return nil
 	}
-	r, answered := a.answered(ctx, s)
-	if r.waits() {
-		a.wait(ctx)
+	if a.answer(ctx, s); a.reaction.waits() {
+		a.waits()
 	}
-	// A page may be open still, or a person has said yes and another must, too.
-	again := s.Way == ByURL || answered || s.Round > 0
-	if again && s.Round < mostEmpty && r.waits() && ctx.Err() == nil && a.pending() {
-		s.Round++
-		return a.require(rpc.Object{}, s)
+	return nil
+}
+
+// round has a client that has sent its call again send it once more, if people are waited for still and it is of use: a page may
+// be open, or a person has said yes and another must, too.
+func (a *approving) round(ctx context.Context) *conclusion {
+	s := a.state
+	if s == nil || s.Round == mostEmpty || !a.reaction.waits() || ctx.Err() != nil || !a.pending() {
+		return nil
 	}
-	return a.conclude(ctx, r)
+	if s.Way != ByURL && !a.answered && s.Round == 0 {
+		return nil
+	}
+	s.Round++
+	return a.require(rpc.Object{}, s)
 }
 
 // resume finds what people were asked. A state that is not good for the call any more is refused, and costs nothing: what people
@@ -114,16 +121,16 @@ func (a *approving) resume(ctx context.Context, s *sealedApproval) (refused *ask
 	return nil
 }
 
-// answered brings the PDP what the client answers, if it does.
-func (a *approving) answered(ctx context.Context, s *sealedApproval) (r reaction, ok bool) {
-	if a.x.brought.answers.Get(s.Key).Kind() != '{' {
-		return r, false
+// answer brings the PDP what the client answers, if it does.
+func (a *approving) answer(ctx context.Context, s *sealedApproval) {
+	if a.answered = a.x.brought.answers.Get(s.Key).Kind() == '{'; !a.answered {
+		return
 	}
 	answer := a.x.brought.answers.GetObject(s.Key)
 	if s.Way == ByURL { // what was opened, and not what anybody thinks of the call
-		r.over = answer.GetString("action") != "accept"
-		return r, true
+		a.reaction.over = answer.GetString("action") != "accept"
+		return
 	}
 	err := respond(ctx, a.wanted.PDP(), a.x.who, s.Approval, answer)
-	return a.reacted(ctx, answer, err), true
+	a.reaction = a.reacted(ctx, answer, err)
 }

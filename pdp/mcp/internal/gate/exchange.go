@@ -42,69 +42,163 @@ type exchange struct {
 	waiting bool
 }
 
-// serve answers the request. What was done of what the PDP obliged to is reported once the response has left.
-func (x *exchange) serve(ctx context.Context) {
+// conclusion is the response to a request, and its status. It is nil if the request goes on.
+type conclusion struct {
+	response rpc.Message
+	status   int
+}
+
+// concluded is a response and its status as one.
+func concluded(response rpc.Message, status int) *conclusion { return &conclusion{response, status} }
+
+// visit is a request from when it comes until it is over: the steps in which it is answered, and what it holds until then.
+type visit struct {
+	x *exchange
+	// approving is set if people decide about it.
+	approving *approving
+	span      trace.Span
+	// release lets others of the principal in, nil if it was not let in itself, and lasting those that last, nil if it does not.
+	release, lasting func()
+	// ends are for what it holds until it is over.
+	ends []func()
+}
+
+// serve answers the request.
+//
+// Thousands may wait for people, each on a stack of its own, which is as large as what it holds. What comes before the wait is
+// therefore in functions that have returned by then.
+func (v *visit) serve(ctx context.Context) {
+	defer v.over()
+	ctx, end := v.begin(ctx)
+	if end == nil && v.approving != nil {
+		v.approving.wait(ctx)
+	}
+	if end == nil {
+		end = v.finish(ctx)
+	}
+	v.respond(ctx, end)
+}
+
+// lasts has end be called when the request is over, before what was there before it.
+func (v *visit) lasts(end func()) { v.ends = append(v.ends, end) }
+
+// over gives back what the request holds, also if something has panicked.
+func (v *visit) over() {
+	for _, end := range v.ends {
+		defer end()
+	}
+	v.makeWay()
+}
+
+// makeWay lets others of the principal in, and gives back a place among those who wait for people.
+func (v *visit) makeWay() {
+	if v.approving != nil {
+		v.approving.end()
+	}
+	if v.lasting != nil {
+		v.lasting()
+	}
+	if v.release != nil {
+		v.release()
+	}
+}
+
+// begin lets the request in, and has the PDP decide about it. If people are asked, [visit.approving] is set, and they are to be
+// waited for.
+func (v *visit) begin(ctx context.Context) (context.Context, *conclusion) {
+	x := v.x
+	ctx, v.span = x.g.o.Tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
 	ctx, leave, ok := x.g.enter(ctx)
 	if !ok {
-		m, status := x.failed(errLinkClosed)
-		m.ID = x.request.ID
-		_ = x.reply.Final(status, m)
-		return
+		return ctx, concluded(x.failed(errLinkClosed))
 	}
-	defer leave()
+	v.lasts(leave)
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
-		defer keepAlive(x.reply)()
+		v.lasts(keepAlive(x.reply))
 	}
-	ctx, span := x.g.o.Tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
-	defer func() { // also if something panics meanwhile: what was done of what is owed was done
+	v.lasts(func() { // also if something panics meanwhile: what was done of what is owed was done
 		if x.permit != nil {
 			x.permit.Done(context.WithoutCancel(ctx))
 		}
-	}()
-	response, status := x.answer(ctx)
-	response.ID = x.request.ID
-	endStep(span, x.outcome)
-	x.g.o.Meters.call(ctx, x.request.Method, x.outcome)
-	_ = x.reply.Final(status, response)
+	})
+	return ctx, v.enter(ctx)
 }
 
-// answer is the response, whoever made it, and the status it has if nothing went before it.
-func (x *exchange) answer(ctx context.Context) (rpc.Message, int) {
+// enter lets the request in.
+func (v *visit) enter(ctx context.Context) *conclusion {
+	x := v.x
 	if x.request.Method == "ping" && x.client.era == era.Legacy {
 		x.outcome = outcomeAnswered
-		return rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)), http.StatusOK
+		return concluded(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)), http.StatusOK)
 	}
-	release, refused := x.admit()
-	if refused != nil {
-		return x.refused(refused)
+	if refused := v.admit(); refused != nil {
+		return concluded(x.refused(refused))
 	}
-	defer release()
 	switch x.request.Method {
 	case "subscriptions/listen":
-		release() // it lasts, and is in nobody's way
+		v.release() // it lasts, and is in nobody's way
 		end, ok := x.g.lasting(x.who.Key)
 		if !ok {
-			return x.refused(limited(time.Second))
+			return concluded(x.refused(limited(time.Second)))
 		}
-		defer end()
+		v.lasting = sync.OnceFunc(end)
 	default:
 		if refused := x.route(ctx); refused != nil {
-			return x.refused(refused)
+			return concluded(x.refused(refused))
 		}
 		if fault := x.mirrored(); fault != nil {
 			x.outcome = outcomeInvalid
-			return rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest
+			return concluded(rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest)
 		}
 		if response, status, is := x.misfit(ctx); is {
-			return response, status
+			return concluded(response, status)
 		}
+		var refused *ask.Refusal
 		if x.brought, refused = bring(x); refused != nil {
-			return x.refused(refused)
+			return concluded(x.refused(refused))
 		}
 	}
-	if end := decide(ctx, x, release); end != nil {
-		return end.response, end.status
+	return v.decide(ctx)
+}
+
+// finish does what the request wants, if people have nothing against it.
+func (v *visit) finish(ctx context.Context) *conclusion {
+	if v.approving != nil {
+		if end := v.approving.conclude(ctx); end != nil {
+			return end
+		}
 	}
+	return concluded(v.x.do(ctx))
+}
+
+// respond sends the response. What was done of what the PDP obliged to is reported once it has left.
+func (v *visit) respond(ctx context.Context, end *conclusion) {
+	x := v.x
+	v.makeWay() // whoever has an answer can ask again
+	response := end.response
+	response.ID = x.request.ID
+	endStep(v.span, x.outcome)
+	x.g.o.Meters.call(ctx, x.request.Method, x.outcome)
+	_ = x.reply.Final(end.status, response)
+}
+
+// admit keeps whoever asks too often from asking the PDP.
+func (v *visit) admit() *ask.Refusal {
+	x := v.x
+	name := ""
+	if x.request.Method == "tools/call" {
+		name = x.params.GetString("name")
+	}
+	release, after, ok := x.g.o.Rates.Admit(x.who.Key, name)
+	if !ok {
+		return limited(after)
+	}
+	v.release = sync.OnceFunc(release)
+	return nil
+}
+
+// do does what the request wants, and is the response, whoever made it, and the status that it has if nothing went before it.
+func (x *exchange) do(ctx context.Context) (rpc.Message, int) {
 	switch x.request.Method {
 	case "initialize":
 		return x.initialize(ctx)
@@ -137,19 +231,6 @@ func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
 		status = http.StatusOK
 	}
 	return r.Failure(rpc.ID{}), status
-}
-
-// admit keeps whoever asks too often from asking the PDP.
-func (x *exchange) admit() (release func(), refused *ask.Refusal) {
-	name := ""
-	if x.request.Method == "tools/call" {
-		name = x.params.GetString("name")
-	}
-	release, after, ok := x.g.o.Rates.Admit(x.who.Key, name)
-	if !ok {
-		return nil, limited(after)
-	}
-	return sync.OnceFunc(release), nil
 }
 
 // find finds the tool that is called.

@@ -44,7 +44,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
 	case http.MethodPost:
-		g.post(w, r)
+		if ctx, v := g.post(w, r); v != nil {
+			v.serve(ctx)
+		}
 	case http.MethodGet:
 		g.get(w, r)
 	case http.MethodDelete:
@@ -98,17 +100,17 @@ func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identit
 	return nil, false
 }
 
-func (g *Gateway) post(w http.ResponseWriter, r *http.Request) {
+// post takes what is posted. It gives what is to be served, and nil if there is nothing more to do.
+func (g *Gateway) post(w http.ResponseWriter, r *http.Request) (context.Context, *visit) {
 	in := g.takes(w, r)
 	if in == nil {
-		return
+		return nil, nil
 	}
 	r = r.WithContext(traces.Follow(r.Context(), r.Header))
 	if modern(r.Header, in.params) {
-		g.postModern(w, r, in)
-	} else {
-		g.postLegacy(w, r, in)
+		return g.postModern(w, r, in)
 	}
+	return g.postLegacy(w, r, in)
 }
 
 // takes takes a message of a principal, or refuses it and gives nil.

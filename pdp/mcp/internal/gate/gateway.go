@@ -156,7 +156,7 @@ func (g *Gateway) enter(ctx context.Context) (_ context.Context, leave func(), o
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return nil, nil, false
+		return ctx, nil, false
 	}
 	g.serving.Add(1)
 	ctx, cancel := context.WithCancel(ctx)

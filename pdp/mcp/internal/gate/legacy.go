@@ -13,19 +13,19 @@ import (
 
 // The front of the legacy era: a handshake, then requests, notifications and answers that name a session.
 
-func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming) {
+func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *visit) {
 	m := &in.message
 	if v := in.header.Get(versionHeader); v != "" && !slices.Contains(era.LegacyVersions, v) {
 		g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "this revision of the protocol is not supported")
-		return
+		return nil, nil
 	}
 	if m.Method == "initialize" {
 		g.begin(w, r, in)
-		return
+		return nil, nil
 	}
 	s, ok := g.sessionOf(w, r, in.who)
 	if !ok {
-		return
+		return nil, nil
 	}
 	switch {
 	case m.IsResponse():
@@ -34,23 +34,23 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 		release, after, ok := g.o.Rates.Admit(in.who.Key, "")
 		if !ok {
 			g.tooMany(w, after)
-			return
+			break
 		}
 		defer release()
 		g.notified(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		ctx, cancel := in.who.Context(r.Context())
-		defer cancel()
 		if !s.flights.Begin(m.ID, cancel) {
+			cancel()
 			g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "a request with this id is under way")
-			return
+			break
 		}
-		defer s.flights.End(m.ID)
 		x := s.exchange(g, in)
 		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
-		x.serve(ctx)
+		return ctx, &visit{x: x, ends: []func(){cancel, func() { s.flights.End(m.ID) }}}
 	}
+	return nil, nil
 }
 
 // exchange is that of a request, which has no reply yet.
@@ -74,7 +74,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in *incoming) {
 	}
 	x := &exchange{g: g, who: in.who, client: c, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header}
 	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
-	x.serve(ctx)
+	(&visit{x: x}).serve(ctx)
 }
 
 // greeted is a client as it says in the handshake what it is. If we do not speak the revision that it asks for, it may take

@@ -14,38 +14,38 @@ import (
 
 // The front of the modern era: each request says of itself all that there is to know.
 
-func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in *incoming) {
+func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in *incoming) (ctx context.Context, v *visit) {
 	switch {
 	case in.message.IsResponse():
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "this revision has no requests to clients that one could answer")
 	case in.message.IsNotification(): // there is none that means something here
 		w.WriteHeader(http.StatusAccepted)
 	default:
-		ctx, cancel := in.who.Context(r.Context())
-		defer cancel()
-		if x, done := g.modernExchange(w, in); x != nil {
-			defer done()
-			x.serve(ctx)
+		if v = g.visitModern(w, in); v != nil {
+			var cancel context.CancelFunc
+			ctx, cancel = in.who.Context(r.Context())
+			v.lasts(cancel)
 		}
 	}
+	return ctx, v
 }
 
-// modernExchange is the exchange of a request until done is called, nil if it is refused.
-func (g *Gateway) modernExchange(w http.ResponseWriter, in *incoming) (x *exchange, done func()) {
+// visitModern is the visit of a request, nil if it is refused.
+func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 	meta, fault := era.CheckHeaders(in.header, in.message, in.params)
 	if fault != nil {
 		writeJSON(w, http.StatusBadRequest, rpc.Failure(in.message.ID, *fault))
-		return nil, nil
+		return nil
 	}
 	c := client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
 	way, done, ok := g.reaches.of(g, in.who, c)
 	if !ok {
 		g.tooMany(w, time.Second)
-		return nil, nil
+		return nil
 	}
-	x = &exchange{g: g, who: in.who, client: c, reach: way, link: way.only(), request: in.message, params: in.params, header: in.header}
+	x := &exchange{g: g, who: in.who, client: c, reach: way, link: way.only(), request: in.message, params: in.params, header: in.header}
 	x.reply = &httpReply{w: w, stream: in.streamFirst}
-	return x, done
+	return &visit{x: x, ends: []func(){done}}
 }
 
 // reaches are the ways to the servers of clients of the modern era: requests of one principal that say the same of their

@@ -187,7 +187,7 @@ func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.Canc
 		defer done()
 		x.reach, x.link = way, way.only()
 	}
-	x.serve(ctx)
+	(&visit{x: x}).serve(ctx)
 }
 
 func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {

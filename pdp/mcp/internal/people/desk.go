@@ -62,19 +62,17 @@ func (d *Desk) Follow(pdp *authzenclient.Client, s authzenclient.Standing) *Foll
 		w = &watch{desk: d, pdp: pdp, followers: map[string]map[*Follower]bool{}}
 		d.watches[pdp] = w
 	}
-	f := &Follower{watch: w, handle: slim(s.Handle()), standing: s, decided: make(chan struct{})}
+	f := &Follower{watch: w, standing: slim(s), decided: make(chan struct{})}
 	w.add(f)
 	return f
 }
 
-// slim is a handle without what only the question needed: thousands may be followed.
-func slim(h authzenclient.Handle) authzenclient.Handle {
-	if task, ok := h.Task(); ok {
-		if s, err := task.Handle(h.Request()); err == nil {
-			return s
-		}
+// slim is s without what only the question needed: thousands may be followed.
+func slim(s authzenclient.Standing) authzenclient.Standing {
+	if slim, err := s.With(s.Handle().Request()); err == nil {
+		return slim
 	}
-	return h
+	return s
 }
 
 // Waiting is how many wait.

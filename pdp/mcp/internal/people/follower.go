@@ -9,7 +9,6 @@ import (
 // Follower waits for one task. [Desk.Follow] makes it.
 type Follower struct {
 	watch    *watch
-	handle   authzenclient.Handle
 	standing authzenclient.Standing
 	decided  chan struct{}
 	// due is its place among those that are to be looked at, nil if it is not among them.
@@ -35,7 +34,7 @@ func (f *Follower) Alone() bool {
 	d := f.watch.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := f.watch.followers[f.handle.TaskID()]
+	all := f.watch.followers[f.standing.Handle().TaskID()]
 	others := len(all)
 	if all[f] {
 		others--

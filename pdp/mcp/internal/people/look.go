@@ -38,7 +38,7 @@ func (w *watch) look(r *round) {
 			sleep(r.ctx, wait)
 			wait = 0
 		}
-		s, err := w.pdp.Look(r.ctx, f.handle, wait)
+		s, err := w.pdp.Look(r.ctx, f.Standing().Handle(), wait)
 		w.saw(r, f, s, err)
 		if err == nil {
 			p.ended()

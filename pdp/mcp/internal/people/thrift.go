@@ -1,54 +1,81 @@
 package people
 
 import (
+	"runtime"
 	"runtime/debug"
 	"time"
 )
 
-// Who begins to wait has been read, decided about and filed just now: that takes several times the memory which the wait itself
-// takes, and a stack that is twice as deep. The collector sees to it when the heap has doubled, and not sooner because thousands
-// do nothing from then on. So it is called after many have begun to wait, but it never has more than a small part of the time.
+// Who begins to wait has been read, decided about and filed just now. That takes several times the memory which the wait itself
+// takes, and a stack that is deeper by far, and what is free of it later lies between what stays. The collector comes when the
+// heap has doubled, which is late if thousands wait. So it is called whenever so many have begun that it is worth it, and memory
+// is given back once nobody begins any more.
 const (
-	// fewBegin is how many begin to wait, and how many must wait at all, before memory is given back.
+	// fewBegin is how many begin to wait before anything is done, and part how large a part they are of all who wait when the
+	// collector is called.
 	fewBegin = 64
-	// restsAtLeast is how long it is until then, and restsTimes how much longer than it took the last time.
-	restsAtLeast = time.Second
-	restsTimes   = 50
+	part     = 8
+	// quiet is how long nobody begins to wait before memory is given back, and restsTimes how much longer than it took it is at
+	// least until the next time.
+	quiet      = time.Second
+	restsTimes = 50
+	// halves is how often the collector must come until the stack of who waits is no larger than it has to be.
+	halves = 2
 )
 
-// thrift gives memory back while many wait. The lock of its desk guards it.
+// thrift keeps small what the many hold who wait. The lock of its desk guards it.
 type thrift struct {
-	begun int           // how many began since the last time
-	rests time.Duration // until the next time
-	next  *time.Timer   // nil if nothing is to be done
+	begun    int           // how many began since something was done
+	collects bool          // whether the collector works
+	idle     bool          // whether nobody began since it was looked
+	rests    time.Duration // until memory may be given back again
+	next     *time.Timer   // until it is looked, nil if nothing is to be given back
 }
 
-// begins notes that one more waits. Memory is given back a bit later.
+// begins notes that one more waits.
 func (d *Desk) begins() {
 	t := &d.thrift
-	if t.begun++; t.begun < fewBegin || d.waiting < fewBegin || t.next != nil || d.closed {
+	t.idle = false
+	if t.begun++; t.begun < fewBegin || d.waiting < fewBegin || d.closed {
 		return
 	}
-	t.next = time.AfterFunc(max(t.rests, restsAtLeast), d.giveBack)
+	if t.next == nil {
+		t.next = time.AfterFunc(max(quiet, t.rests), d.giveBack)
+	}
+	if t.begun >= d.waiting/part && !t.collects {
+		t.begun, t.collects = 0, true
+		d.running.Go(d.collect)
+	}
 }
 
-// giveBack gives memory back, and once more a while later if somebody has begun to wait since: the last who begin are few.
-func (d *Desk) giveBack() {
-	t := &d.thrift
-	d.mu.Lock()
-	before := t.begun
-	d.mu.Unlock()
-	began := time.Now()
-	debug.FreeOSMemory()
-	took := time.Since(began)
+func (d *Desk) collect() {
+	runtime.GC()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t.rests = restsTimes * took
-	if t.begun -= before; t.begun == 0 || d.closed {
-		t.next = nil
+	d.thrift.collects = false
+}
+
+// giveBack gives memory back if nobody has begun to wait for a while, and looks again later if somebody has.
+func (d *Desk) giveBack() {
+	d.mu.Lock()
+	t := &d.thrift
+	idle := t.idle
+	t.idle = true
+	if t.next = nil; !idle && !d.closed {
+		t.next = time.AfterFunc(quiet, d.giveBack)
+	}
+	d.mu.Unlock()
+	if !idle {
 		return
 	}
-	t.next = time.AfterFunc(max(t.rests, restsAtLeast), d.giveBack)
+	began := time.Now()
+	for range halves {
+		runtime.GC()
+	}
+	debug.FreeOSMemory()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t.begun, t.rests = 0, restsTimes*time.Since(began)
 }
 
 // ends keeps memory from being given back after the desk has closed.

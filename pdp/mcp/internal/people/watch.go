@@ -48,7 +48,7 @@ type round struct {
 
 // add has f wait. The caller holds the lock, as that of every method here that takes no context.
 func (w *watch) add(f *Follower) {
-	task := f.handle.TaskID()
+	task := f.standing.Handle().TaskID()
 	of := w.followers[task]
 	if of == nil {
 		of = map[*Follower]bool{}
@@ -93,7 +93,7 @@ func (w *watch) rest(f *Follower) {
 
 func (w *watch) remove(f *Follower) {
 	w.rest(f)
-	task := f.handle.TaskID()
+	task := f.standing.Handle().TaskID()
 	delete(w.followers[task], f)
 	if len(w.followers[task]) == 0 {
 		delete(w.followers, task)
@@ -164,7 +164,7 @@ func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
 	}
 	for _, id := range changes.TaskIDs() {
 		for f := range w.followers[id] {
-			if s, ok := changes.Of(f.handle); ok {
+			if s, ok := changes.Of(f.standing.Handle()); ok {
 				w.clear(f)
 				f.hears(s)
 			}
