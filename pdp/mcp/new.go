@@ -97,8 +97,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	d = d.withDefaults()
 	var network *http.Transport
 	if d.Transport == nil && c.PDP.Embedded == nil {
-		network = http.DefaultTransport.(*http.Transport).Clone()
-		network.MaxIdleConns, network.MaxIdleConnsPerHost = mostIdle, mostIdle
+		network = NewTransport()
 		d.Transport = network
 	}
 	o := gate.Options{
@@ -247,8 +246,12 @@ func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error)
 	return ask.New(o)
 }
 
-// mostIdle is how many connections to the PDP are kept: all questions go to one address, many at once.
-const mostIdle = 32
+// NewTransport is the way to a PDP elsewhere. Many questions go to one address at once, so many connections are kept.
+func NewTransport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 256, 256
+	return t
+}
 
 // newClient is a client of the PDP for a tenant.
 func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error) {

@@ -92,7 +92,7 @@ const (
 	mostUntilEnded    = time.Second
 	mostUntilAllEnded = 5 * time.Second
 	// idle is how many goroutines may be left for connections to the PDP that are kept for a while.
-	idle = 100
+	idle = 2*256 + 50
 )
 
 // TestWaiting2000 has 2,000 calls come as fast as they are taken, and wait at once in a gateway that is a process of its own:

@@ -20,10 +20,9 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// ToPDP is the way to a PDP elsewhere. Many questions go to one address at once.
+// ToPDP is the way to a PDP elsewhere.
 func ToPDP(c mcp.PDPConfig) (http.RoundTripper, error) {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 256, 256
+	transport := mcp.NewTransport()
 	if c.CAFile == "" {
 		return transport, nil
 	}
