@@ -20,17 +20,47 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
+// replies are what clients of the legacy era answer to what a server asks.
+type replies struct {
+	mu  sync.Mutex
+	all map[string]chan string
+}
+
+// to waits for the answer to what is asked by an id.
+func (r *replies) to(id string) <-chan string {
+	answer := make(chan string, 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]chan string{}
+	}
+	r.all[id] = answer
+	return answer
+}
+
+// heard takes the answer to what was asked.
+func (r *replies) heard(g mcptest.Got) {
+	var id string
+	if json.Unmarshal(g.ID, &id) != nil || g.Method != "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if answer := r.all[id]; answer != nil {
+		delete(r.all, id)
+		answer <- string(g.Body)
+	}
+}
+
 // asker is a server that asks whoever calls it something, and answers with what it is answered.
 type asker struct {
-	mu      sync.Mutex
-	last    int
-	waiting map[string]chan string
+	replies
+	last atomic.Int64
 }
 
 const askedForm = `"params":{"message":"Who?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`
 
 func (a *asker) answers(eras ...string) mcptest.Answers {
-	a.waiting = map[string]chan string{}
 	return mcptest.Answers{Eras: eras, Handle: a.handle, Heard: a.heard}
 }
 
@@ -46,11 +76,8 @@ func (a *asker) handle(c *mcptest.Call) bool {
 	case !slices.Contains([]string{"tools/call", "prompts/get", "resources/read"}, c.Method):
 		return false
 	case !c.Modern:
-		a.mu.Lock()
-		a.last++
-		id, answer := fmt.Sprintf("q%d", a.last), make(chan string, 1)
-		a.waiting[id] = answer
-		a.mu.Unlock()
+		id := fmt.Sprintf("q%d", a.last.Add(1))
+		answer := a.to(id)
 		c.Message(`{"jsonrpc":"2.0","id":"` + id + `","method":"elicitation/create",` + asksFor(c) + `}`)
 		select {
 		case text := <-answer:
@@ -72,20 +99,6 @@ func asksFor(c *mcptest.Call) (params string) {
 		return askedForm
 	}
 	return `"params":{"mode":"url","message":"Open it","elicitationId":"theirs","url":` + string(said.Arguments.URL) + `}`
-}
-
-// heard takes the answer to what was asked.
-func (a *asker) heard(g mcptest.Got) {
-	var id string
-	if json.Unmarshal(g.ID, &id) != nil || g.Method != "" {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if answer := a.waiting[id]; answer != nil {
-		delete(a.waiting, id)
-		answer <- string(g.Body)
-	}
 }
 
 // stateAsked is what a client of the modern era is asked.

@@ -333,6 +333,35 @@ func TestKilledGateway(t *testing.T) {
 	}
 }
 
+// hasSeen fails unless the server has seen a call just if it should have. It is how often it has.
+func (m *mortals) hasSeen(t *testing.T, name string, c *begunCall, should bool) (seen int) {
+	t.Helper()
+	if should {
+		seen = 1
+	}
+	if got := m.seen(c.marker()); got != seen {
+		t.Fatalf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
+	}
+	return seen
+}
+
+// goesOn has the client answer by the state that it has. It is how often the server must see the call after that.
+func (p killedPoint) goesOn(t *testing.T, name string, c *begunCall) (seen int) {
+	t.Helper()
+	want := roundsRan
+	if p.spent {
+		want = roundsRefused
+	}
+	c.answer("accept", c.client)
+	if a := c.next(); a.kind != want {
+		t.Errorf("%s: %s, and it should be %q", name, a, want)
+	}
+	if p.spent {
+		return 0
+	}
+	return 1
+}
+
 // killsGateway kills the first gateway at a point of a new call, and has the client go on. It is how often people must
 // have been asked.
 func (m *mortals) killsGateway(t *testing.T, era, by, with string, p killedPoint) (filed int) {
@@ -351,26 +380,10 @@ func (m *mortals) killsGateway(t *testing.T, era, by, with string, p killedPoint
 		n = 0
 	}
 	c.client = m.at(n, era, &c.client)
-	seen := 0
-	if p.seen {
-		seen = 1
-	}
-	if got := m.seen(c.marker()); got != seen {
-		t.Fatalf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
-	}
+	seen := m.hasSeen(t, name, c, p.seen)
 	filed = 1
 	if with == "state" {
-		c.answer("accept", c.client)
-		want := roundsRan
-		if p.spent {
-			want = roundsRefused
-		}
-		if a := c.next(); a.kind != want {
-			t.Errorf("%s: %s, and it should be %q", name, a, want)
-		}
-		if !p.spent {
-			seen++
-		}
+		seen += p.goesOn(t, name, c)
 	} else {
 		if p.spent {
 			filed = 2 // R18
@@ -477,28 +490,12 @@ func (m *mortals) killsPDP(t *testing.T, era, with string, lost bool, p killedPo
 			t.Errorf("%s: while the PDP is away comes %s, and it should be one of %q", name, first, want)
 		}
 	}
-	seen := 0
-	if ran {
-		seen = 1
-	}
-	if got := m.seen(c.marker()); got != seen {
-		t.Fatalf("%s: the server has seen it %d times, and it should be %d", name, got, seen)
-	}
+	seen := m.hasSeen(t, name, c, ran)
 	m.pdp.start()
 	filed = 1
 	switch {
 	case with == "state":
-		c.answer("accept", c.client)
-		want := roundsRan
-		if p.spent {
-			want = roundsRefused
-		}
-		if a := c.next(); a.kind != want {
-			t.Errorf("%s: %s, and it should be %q", name, a, want)
-		}
-		if !p.spent {
-			seen++
-		}
+		seen += p.goesOn(t, name, c)
 	case p.by == nil && era == "legacy":
 		c.answer("accept", c.client)
 		if a := c.next(); a.kind != roundsRan {
