@@ -8,74 +8,59 @@ import (
 
 // Who begins to wait has been read, decided about and filed just now. That takes several times the memory which the wait itself
 // takes, and a stack that is deeper by far, and what is free of it later lies between what stays. The collector comes when the
-// heap has doubled, which is late if thousands wait. So it is called whenever so many have begun that it is worth it, and memory
-// is given back once nobody begins any more.
+// heap has doubled, which is late if thousands wait. So it is called while many begin, and memory is given back once few do. Both
+// have a small part of the time.
 const (
-	// fewBegin is how many begin to wait before anything is done, and part how large a part they are of all who wait when the
-	// collector is called.
+	// fewBegin is how many begin to wait before anything is done, and part how large a part those must be of all who wait that
+	// have begun meanwhile, to be many.
 	fewBegin = 64
-	part     = 8
-	// quiet is how long nobody begins to wait before memory is given back, and restsTimes how much longer than it took it is at
-	// least until the next time.
-	quiet      = time.Second
-	restsTimes = 50
+	part     = 16
+	// soon is how long it is until then, and collectRests and giveBackRests how much longer than that took it is until the next
+	// time.
+	soon          = 500 * time.Millisecond
+	collectRests  = 10
+	giveBackRests = 50
 	// halves is how often the collector must come until the stack of who waits is no larger than it has to be.
 	halves = 2
 )
 
 // thrift keeps small what the many hold who wait. The lock of its desk guards it.
 type thrift struct {
-	begun    int           // how many began since something was done
-	collects bool          // whether the collector works
-	idle     bool          // whether nobody began since it was looked
-	rests    time.Duration // until memory may be given back again
-	next     *time.Timer   // until it is looked, nil if nothing is to be given back
+	begun int           // how many began since something was done
+	rests time.Duration // until something may be done again
+	next  *time.Timer   // nil if nothing is to be done
 }
 
 // begins notes that one more waits.
 func (d *Desk) begins() {
 	t := &d.thrift
-	t.idle = false
-	if t.begun++; t.begun < fewBegin || d.waiting < fewBegin || d.closed {
-		return
-	}
-	if t.next == nil {
-		t.next = time.AfterFunc(max(quiet, t.rests), d.giveBack)
-	}
-	if t.begun >= d.waiting/part && !t.collects {
-		t.begun, t.collects = 0, true
-		d.running.Go(d.collect)
+	if t.begun++; t.begun >= fewBegin && d.waiting >= fewBegin && t.next == nil && !d.closed {
+		t.next = time.AfterFunc(max(soon, t.rests), d.tidy)
 	}
 }
 
-func (d *Desk) collect() {
-	runtime.GC()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.thrift.collects = false
-}
-
-// giveBack gives memory back if nobody has begun to wait for a while, and looks again later if somebody has.
-func (d *Desk) giveBack() {
-	d.mu.Lock()
+// tidy has the collector work if many have begun to wait, and gives memory back if few have.
+func (d *Desk) tidy() {
 	t := &d.thrift
-	idle := t.idle
-	t.idle = true
-	if t.next = nil; !idle && !d.closed {
-		t.next = time.AfterFunc(quiet, d.giveBack)
-	}
+	d.mu.Lock()
+	many := t.begun >= max(fewBegin, d.waiting/part)
+	t.begun = 0
 	d.mu.Unlock()
-	if !idle {
-		return
+	began, rests := time.Now(), time.Duration(collectRests)
+	runtime.GC()
+	if !many {
+		rests = giveBackRests
+		for range halves - 1 {
+			runtime.GC()
+		}
+		debug.FreeOSMemory()
 	}
-	began := time.Now()
-	for range halves {
-		runtime.GC()
-	}
-	debug.FreeOSMemory()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t.begun, t.rests = 0, restsTimes*time.Since(began)
+	t.rests = rests * time.Since(began)
+	if t.next = nil; !d.closed && (many || t.begun > 0) {
+		t.next = time.AfterFunc(max(soon, t.rests), d.tidy)
+	}
 }
 
 // ends keeps memory from being given back after the desk has closed.
