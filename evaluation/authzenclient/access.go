@@ -133,9 +133,10 @@ func (o offer) next() string {
 }
 
 // A PDP can publish, as a JSON Schema, what it wants to be told with an approval
-// request. This client can say why (business_justification) and nothing else, and must
+// request. This client can say why (business_justification) and nothing else, and should
 // not send what is incomplete. So it reads of the schema what that takes, and takes for
-// more than it can say whatever it does not understand there.
+// more than it can say whatever it does not understand there. Of a schema that has
+// changed it knows within a minute.
 
 // wants is the schema of an object, as far as it is understood.
 type wants struct {

@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -160,6 +161,32 @@ func TestApproveLegacyAgain(t *testing.T) {
 	d.ends(mustAsk)
 	if got := w.pending("confirm"); len(got) != 1 || len(w.votes(got[0])) != 0 {
 		t.Errorf("%q", got)
+	}
+}
+
+// Who has a person's answer hears from the PDP at once what came of it, also while it cannot be watched.
+func TestApproveUnwatched(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			tap := newWiretap(t)
+			tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
+				watches := r.Method == http.MethodGet && r.URL.Path == "/access/v1/requests"
+				if watches {
+					rw.WriteHeader(http.StatusServiceUnavailable)
+				}
+				return watches
+			})
+			w := newPeople(t, land{before: tap.before, serve: tap.serve})
+			v := w.client(era)
+			for n, end := range []ending{itRuns, isDenied} {
+				d := v.dialogue("confirm", fmt.Sprintf(`{"n":%d}`, n))
+				d.answer(v, []string{saysYes, saysNo}[n])
+				d.ends(end)
+			}
+			w.ran("confirm", `{"n":0}`)
+		})
 	}
 }
 

@@ -252,19 +252,28 @@ type reaction struct {
 // waits reports whether there is something to wait for.
 func (r *reaction) waits() bool { return !r.over && !r.gone && r.suggested == nil && r.refused == nil }
 
+// word is what a client has answered, and what came of bringing it to the PDP. The zero word is that it has answered
+// something that could not be brought just now.
+type word struct {
+	answer rpc.Object
+	// status is what has become of the approval by it, as the PDP says, "" if it says nothing.
+	status string
+	err    error
+}
+
 // respond brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
 // sent the call.
-func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) error {
+func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) word {
+	w := word{answer: answer}
 	if cancelled(answer) { // nobody has said anything
-		return nil
+		return w
 	}
-	person, err := authzenclient.PersonWith(who.Token)
-	if err != nil {
-		return err
+	var person authzenclient.Person
+	if person, w.err = authzenclient.PersonWith(who.Token); w.err == nil {
+		said := answer.Without(func(name string) bool { return name != "action" && name != "content" })
+		w.status, w.err = pdp.Respond(ctx, approval, person, said.Value())
 	}
-	said := answer.Without(func(name string) bool { return name != "action" && name != "content" })
-	_, err = pdp.Respond(ctx, approval, person, said.Value())
-	return err
+	return w
 }
 
 // cancelled reports whether an answer says that nobody has answered.
@@ -275,21 +284,23 @@ func declined(answer rpc.Object) bool {
 	return answer.Len() > 0 && answer.GetString("action") != "accept"
 }
 
-// reacted is what comes of an answer. Err is that of [respond].
-func (a *approving) reacted(ctx context.Context, answer rpc.Object, err error) (r reaction) {
+// reacted is what comes of an answer.
+func (a *approving) reacted(ctx context.Context, w word) (r reaction) {
 	var e *authzenclient.Error
 	switch {
-	case err == nil:
-		r.over = cancelled(answer)
-	case !errors.As(err, &e) || e.Kind != authzenclient.Refused:
-		r.refused = a.wanted.Failed(err)
+	case w.err == nil:
+		if r.over = cancelled(w.answer); w.status != "" && w.status != "pending" {
+			a.follower.Look(ctx) // the watch may be late
+		}
+	case !errors.As(w.err, &e) || e.Kind != authzenclient.Refused:
+		r.refused = a.wanted.Failed(w.err)
 	case e.Status == http.StatusConflict:
-		r = a.contradicted(ctx, answer)
+		r = a.contradicted(ctx, w.answer)
 	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
 		r.refused = invalid("the answer to the form cannot be read; nothing was approved")
 	default: // what somebody says who has no say is nothing: others decide
 		a.note("an answer does not count: "+e.Error(), ByForm)
-		r.over = declined(answer)
+		r.over = declined(w.answer)
 	}
 	return r
 }
@@ -374,7 +385,7 @@ func (a *approving) conclude(ctx context.Context) *conclusion {
 	if end := a.round(ctx); end != nil {
 		return end
 	}
-	a.question.ends(a)
+	a.question.ends(ctx, a)
 	standing, r := a.follower.Standing(), &a.reaction
 	switch {
 	case r.suggested != nil:

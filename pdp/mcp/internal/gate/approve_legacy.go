@@ -34,13 +34,6 @@ type asking struct {
 	over  chan struct{} // closed when nobody waits any longer
 }
 
-// word is what a client has answered, and what came of bringing it to the PDP. The zero word is that it has answered
-// something that could not be brought just now.
-type word struct {
-	answer rpc.Object
-	err    error
-}
-
 // tell gives the word to whoever waits for it. It is not ok if nobody does.
 func (q *asking) tell(ctx context.Context, w word) (ok bool) {
 	if q == nil {
@@ -116,7 +109,7 @@ func (a *approving) hears(ctx context.Context, w word, enough *time.Timer) {
 	if q.taken { // a request has one answer: of two that contradict each other the PDP has the first
 		return
 	}
-	if a.reaction = a.reacted(ctx, w.answer, w.err); !a.reaction.waits() {
+	if a.reaction = a.reacted(ctx, w); !a.reaction.waits() {
 		return
 	}
 	q.taken = w.err == nil && w.answer.Len() > 0
@@ -127,12 +120,12 @@ func (a *approving) hears(ctx context.Context, w word, enough *time.Timer) {
 }
 
 // ends has nobody answer any longer, and the client take away what it still shows, if people are not waited for any more.
-func (q *question) ends(a *approving) {
+func (q *question) ends(ctx context.Context, a *approving) {
 	if q == nil {
 		return
 	}
 	q.stop()
-	if !a.reaction.waits() || a.pending() {
+	if !a.reaction.waits() || a.pending() || ctx.Err() != nil {
 		return
 	}
 	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(q.id)).With("reason", rpc.String("it is decided")).Value()}
@@ -196,7 +189,7 @@ func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in *i
 	w := q.read(in.message)
 	if !q.Page {
 		if w.err = errNoPDP; g.o.Asker.PDP(in.who) != nil { // it has been there when people were asked
-			w.err = respond(ctx, g.o.Asker.PDP(in.who), in.who, q.Approval, w.answer)
+			w = respond(ctx, g.o.Asker.PDP(in.who), in.who, q.Approval, w.answer)
 		}
 	}
 	g.o.Logger.Info("the client of a person who was asked has answered", "approval", q.Approval, "principal", in.who.Key, "taken", w.err == nil)

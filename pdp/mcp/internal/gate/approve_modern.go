@@ -131,6 +131,5 @@ func (a *approving) answer(ctx context.Context, s *sealedApproval) {
 		a.reaction.over = answer.GetString("action") != "accept"
 		return
 	}
-	err := respond(ctx, a.wanted.PDP(), a.x.who, s.Approval, answer)
-	a.reaction = a.reacted(ctx, answer, err)
+	a.reaction = a.reacted(ctx, respond(ctx, a.wanted.PDP(), a.x.who, s.Approval, answer))
 }

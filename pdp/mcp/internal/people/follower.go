@@ -2,6 +2,7 @@ package people
 
 import (
 	"container/list"
+	"context"
 
 	"policy-service/evaluation/authzenclient"
 )
@@ -26,6 +27,18 @@ func (f *Follower) Standing() authzenclient.Standing {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return f.standing
+}
+
+// Look looks at once how far it is, for who knows that people have said something. If that fails, it is heard later.
+func (f *Follower) Look(ctx context.Context) {
+	s, err := f.watch.pdp.Look(ctx, f.Standing().Handle(), 0)
+	if err != nil {
+		return
+	}
+	d := f.watch.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f.hears(s)
 }
 
 // Alone reports whether nobody else in this process follows the task. Whoever ends the task if he is the last calls Stop
