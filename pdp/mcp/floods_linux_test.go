@@ -151,6 +151,9 @@ limits: {max_connections: %d, per_principal: {concurrent: %d}}
 	return f
 }
 
+// keptGoroutines are those of connections to the PDP that are kept for a while, two each: [mcp.NewTransport] keeps 256.
+const keptGoroutines = 2 * 256
+
 // floodHeld is what the process of the gateway holds.
 type floodHeld struct{ goroutines, connections, heap int }
 
@@ -280,7 +283,7 @@ func TestFloods(t *testing.T) {
 	t.Cleanup(func() { t.Logf("before %+v, after %+v", before, after) })
 	until(t, "all is as before", func() bool {
 		after = f.holds()
-		return after.connections <= before.connections+8 && after.goroutines <= 2*before.goroutines && after.heap <= 2*before.heap
+		return after.connections <= before.connections+8 && after.goroutines <= 2*before.goroutines+keptGoroutines && after.heap <= 2*before.heap
 	})
 }
 

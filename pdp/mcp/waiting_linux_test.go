@@ -91,8 +91,6 @@ const (
 	// test's machine has other things to do then.
 	mostUntilEnded    = time.Second
 	mostUntilAllEnded = 5 * time.Second
-	// idle is how many goroutines may be left for connections to the PDP that are kept for a while.
-	idle = 2*256 + 50
 )
 
 // TestWaiting2000 has 2,000 calls come as fast as they are taken, and wait at once in a gateway that is a process of its own:
@@ -225,7 +223,7 @@ approvals: {per_principal: %d, waiting: %d}
 	}
 	until(t, "all is as before", func() bool {
 		h := p.holds()
-		return h.connections <= rest.connections+8 && h.goroutines <= rest.goroutines+idle
+		return h.connections <= rest.connections+8 && h.goroutines <= 2*rest.goroutines+keptGoroutines
 	})
 	until(t, "nobody watches", func() bool { open, _, _ := seen.counts(); return open == 0 })
 }
