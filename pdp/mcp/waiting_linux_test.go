@@ -202,6 +202,9 @@ approvals: {per_principal: %d, waiting: %d}
 	}
 	until(t, "those go on that are approved", func() bool { return ran.Load() == approved })
 	heard := time.Since(begun)
+	if now := rss(t, p.pid) - before; now > mostWaitingMemory {
+		t.Errorf("they take %d MiB again", now>>20)
+	}
 
 	begun = time.Now()
 	leave[1]()
