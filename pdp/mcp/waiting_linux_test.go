@@ -226,7 +226,7 @@ approvals: {per_principal: %d, waiting: %d}
 	}
 	until(t, "all is as before", func() bool {
 		h := p.holds()
-		return h.connections <= rest.connections+8 && h.goroutines <= 2*rest.goroutines+keptGoroutines
+		return h.connections <= rest.connections+8 && h.goroutines <= 2*rest.goroutines
 	})
 	until(t, "nobody watches", func() bool { open, _, _ := seen.counts(); return open == 0 })
 }
