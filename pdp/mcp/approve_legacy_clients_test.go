@@ -17,6 +17,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // lines is a client over the standard streams.
@@ -105,7 +106,7 @@ func TestApproveLegacyStdio(t *testing.T) {
 	}
 	// The person answers all the same: the same call goes on from there, and nobody is asked again.
 	l.reply(asked, saysYes)
-	until(t, "it is approved", func() bool { return w.approval(id).Status == "approved" })
+	mcptest.Until(t, "it is approved", func() bool { return w.approval(id).Status == "approved" })
 	l.call("4", "confirm", `{"case":"`+string(mustAsk)+`"}`)
 	if _, got := l.hears(`"id":4`); endingOf(t, got) != itRuns {
 		t.Errorf("%s", got)
@@ -125,7 +126,7 @@ func TestApproveLegacyStdioEnds(t *testing.T) {
 	l.hears(`"elicitation/create"`)
 	id := w.asks("confirm")
 	orFail(t, l.says.Close())
-	until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
+	mcptest.Until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
 	w.ran("confirm")
 }
 

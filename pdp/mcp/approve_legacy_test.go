@@ -230,7 +230,7 @@ func TestApproveLegacyOthers(t *testing.T) {
 		d := v.dialogue("pair", `{}`)
 		id := w.asks("pair")
 		d.answer(v, saysYes)
-		until(t, "one of two has said yes", func() bool { return len(w.votes(id)) == 1 })
+		mcptest.Until(t, "one of two has said yes", func() bool { return len(w.votes(id)) == 1 })
 		w.ran("pair")
 		w.approve("mia", id)
 		if got := d.ends(itRuns); len(got.before) != 0 {
@@ -242,7 +242,7 @@ func TestApproveLegacyOthers(t *testing.T) {
 		d := v.dialogue("delegable", `{"case":"form"}`)
 		id := w.asks("delegable")
 		d.answer(v, `{"action":"accept","content":{"action":"delegate","delegateTo":"user::\"eve\""}}`)
-		until(t, "it is delegated", func() bool { return len(w.votes(id)) == 1 })
+		mcptest.Until(t, "it is delegated", func() bool { return len(w.votes(id)) == 1 })
 		w.approve("eve", id)
 		d.ends(itRuns)
 	})
@@ -414,7 +414,7 @@ func TestApproveLegacyLeft(t *testing.T) {
 				d := v.dialogue("confirm", arguments)
 				id := w.asks("confirm")
 				leave(v, d, closes)
-				until(t, "it is "+want, func() bool { return w.approval(id).Status == want })
+				mcptest.Until(t, "it is "+want, func() bool { return w.approval(id).Status == want })
 				if want == "pending" { // and it is found again
 					v = w.client("legacy")
 					d = v.dialogue("confirm", arguments)

@@ -227,7 +227,7 @@ func TestApproveModernQuorum(t *testing.T) {
 	d := v.dialogue("pair", `{"n":1}`)
 	d.answer(v, saysYes)
 	id := w.asks("pair")
-	until(t, "alice has voted", func() bool { return len(w.votes(id)) == 1 })
+	mcptest.Until(t, "alice has voted", func() bool { return len(w.votes(id)) == 1 })
 	w.untouched(t)
 	w.approve("noah", id)
 	if got := d.end(); !got.ran() {
@@ -238,7 +238,7 @@ func TestApproveModernQuorum(t *testing.T) {
 	d = v.dialogue("pair", `{"n":2}`)
 	d.answer(v, saysYes)
 	id = w.asks("pair")
-	until(t, "alice has voted", func() bool { return len(w.votes(id)) == 1 })
+	mcptest.Until(t, "alice has voted", func() bool { return len(w.votes(id)) == 1 })
 	w.deny("noah", id, "not today")
 	if got := d.end(); got.kind() != "authorization_denied" {
 		t.Errorf("it came to %s", got)
@@ -391,7 +391,7 @@ func TestApproveModernChangedTool(t *testing.T) {
 	listed := func(says string) {
 		t.Helper()
 		tools.Store(tool(says))
-		until(t, "the tool says "+says, func() bool { return strings.Contains(v.ask("tools/list", `{}`).text, `"`+says+`"`) })
+		mcptest.Until(t, "the tool says "+says, func() bool { return strings.Contains(v.ask("tools/list", `{}`).text, `"`+says+`"`) })
 	}
 	d := v.dialogue("confirm", `{}`)
 	listed("another")
@@ -432,7 +432,7 @@ func TestApproveModernEqualCalls(t *testing.T) {
 		v := w.replicas[n%2].visitor(eras[n/2%2], nil)
 		go func() { over <- v.call("second-person", `{"n":1}`) }()
 	}
-	until(t, "all have people asked", func() bool { return filed.Load() == calls }) // who comes after the use would have them asked anew
+	mcptest.Until(t, "all have people asked", func() bool { return filed.Load() == calls }) // who comes after the use would have them asked anew
 	id := w.asks("second-person")
 	w.approve("mia", id)
 	ran := 0
@@ -580,13 +580,13 @@ func TestApproveModernLimits(t *testing.T) {
 			var over []<-chan echo
 			for n := range 2 { // who waits is in nobody's way
 				over = append(over, v.ahead("confirm", fmt.Sprintf(`{"n":%d}`, n)))
-				until(t, "it waits", func() bool { return len(w.approvals("confirm")) == n+1 })
+				mcptest.Until(t, "it waits", func() bool { return len(w.approvals("confirm")) == n+1 })
 			}
 			other := v
 			if name == "all" {
 				other = w.visitor("modern", mcptest.Claims{"sub": "mia"})
 			}
-			until(t, "there is a place to ask from", func() bool { return other.call("free", `{}`).ran() })
+			mcptest.Until(t, "there is a place to ask from", func() bool { return other.call("free", `{}`).ran() })
 			if got := other.call("confirm", `{"n":2}`); got.kind() != "rate_limited" || !strings.Contains(got.text, "retry_after") {
 				t.Errorf("one more: %s", got)
 			}
@@ -624,12 +624,12 @@ func TestApproveModernGone(t *testing.T) {
 				}()
 				id := w.asks("confirm")
 				other := w.plain(era).ahead("confirm", `{"n":1}`)
-				until(t, "two wait", func() bool { return waitingAt(t, meter) == 2 })
+				mcptest.Until(t, "two wait", func() bool { return waitingAt(t, meter) == 2 })
 				gone()
 				if err := <-over; err == nil {
 					t.Error("it was answered")
 				}
-				until(t, "one waits", func() bool { return waitingAt(t, meter) == 1 })
+				mcptest.Until(t, "one waits", func() bool { return waitingAt(t, meter) == 1 })
 				if got := w.approval(id).Status; got != "pending" {
 					t.Errorf("it is %s, and another waits for it", got)
 				}
@@ -645,10 +645,10 @@ func TestApproveModernGone(t *testing.T) {
 					over <- err
 				}()
 				id = w.asks("confirm")
-				until(t, "it waits", func() bool { return waitingAt(t, meter) == 1 })
+				mcptest.Until(t, "it waits", func() bool { return waitingAt(t, meter) == 1 })
 				gone()
 				<-over
-				until(t, "it is "+want, func() bool { return waitingAt(t, meter) == 0 && w.approval(id).Status == want })
+				mcptest.Until(t, "it is "+want, func() bool { return waitingAt(t, meter) == 0 && w.approval(id).Status == want })
 				w.reached("confirm", `{"n":1}`)
 			})
 		}
@@ -680,7 +680,7 @@ func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
 			id := w.asks("confirm")
 			gone()
 			<-over
-			until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
+			mcptest.Until(t, "it is taken back", func() bool { return w.approval(id).Status == "cancelled" })
 			w.untouched(t)
 		})
 	}

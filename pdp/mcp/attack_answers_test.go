@@ -78,7 +78,7 @@ func TestAnswersOfServers(t *testing.T) {
 			}
 		}
 		if test.dropped != "" { // what comes after the response is read when the client has it
-			until(t, name+" is counted", func() bool { return droppedBy(t, counts)[test.dropped] == 4 })
+			mcptest.Until(t, name+" is counted", func() bool { return droppedBy(t, counts)[test.dropped] == 4 })
 		}
 	}
 }

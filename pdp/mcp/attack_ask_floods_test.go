@@ -70,7 +70,7 @@ func TestAskAttackD29Waiting(t *testing.T) {
 					}
 				})
 			}
-			until(t, "as many wait as may", func() bool { return len(w.pending("second-person")) >= inAll })
+			mcptest.Until(t, "as many wait as may", func() bool { return len(w.pending("second-person")) >= inAll })
 			for n := range 80 { // nobody finds a place now
 				if got := visitors[n%people].call("second-person", fmt.Sprintf(`{"m":%d}`, n)); got.kind() != "rate_limited" || retryAfter(got) < 1 {
 					t.Errorf("call %d: %s", n, got)

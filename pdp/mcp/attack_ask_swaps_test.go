@@ -353,7 +353,7 @@ func (c *changeling) answers() mcptest.Answers {
 func (c *changeling) becomes(t testing.TB, other bool, v *visitor) {
 	t.Helper()
 	c.other.Store(other)
-	until(t, "the definitions are known", func() bool { return strings.Contains(v.ask("tools/list", `{}`).text, "Deletes everything.") == other })
+	mcptest.Until(t, "the definitions are known", func() bool { return strings.Contains(v.ask("tools/list", `{}`).text, "Deletes everything.") == other })
 }
 
 // D24: a tool that is another than it was when people were asked is not called by what they said. If it is again as it was,

@@ -183,7 +183,7 @@ func TestAnswersAfterCancellation(t *testing.T) {
 				t.Errorf("%s", got)
 			}
 			cancel()
-			until(t, "all of it has come", func() bool { return droppedBy(t, counts)["foreign_id"] == 3 })
+			mcptest.Until(t, "all of it has come", func() bool { return droppedBy(t, counts)["foreign_id"] == 3 })
 			for range 3 {
 				if got := v.call("look", `{}`); !got.ran() || got.finals != 1 || strings.Contains(got.text, "too late") || len(got.before) > 0 {
 					t.Errorf("another call: %s", got)

@@ -104,22 +104,12 @@ func TestToolsThatComeAndGo(t *testing.T) {
 			t.Errorf("%s: %s and %s", era, got, unknown)
 		}
 		after.Store(true)
-		until(t, "the first tool is gone", func() bool { return v.call("first", `{}`).code() == -32602 })
+		mcptest.Until(t, "the first tool is gone", func() bool { return v.call("first", `{}`).code() == -32602 })
 		if got := v.call("first", `{}`); alike(got) != alike(unknown) {
 			t.Errorf("%s: %s", era, got)
 		}
 		if got := v.call("second", `{}`); !got.ran() {
 			t.Errorf("%s: %s", era, got)
-		}
-	}
-}
-
-// until asks again and again.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); {
-		if time.Now().After(end) {
-			t.Fatalf("in half a minute it is not so: %s", what)
 		}
 	}
 }

@@ -252,7 +252,7 @@ func noneRuns(t *testing.T, pids string) {
 		t.Errorf("there were %d processes", len(all))
 	}
 	for _, f := range all {
-		until(t, f.Name()+" ended", func() bool {
+		mcptest.Until(t, f.Name()+" ended", func() bool {
 			stat, err := os.ReadFile("/proc/" + f.Name() + "/stat")
 			_, state, _ := strings.Cut(string(stat), ") ")
 			return err != nil || strings.HasPrefix(state, "Z")

@@ -280,7 +280,7 @@ func TestFloods(t *testing.T) {
 	}
 	var after floodHeld
 	t.Cleanup(func() { t.Logf("before %+v, after %+v", before, after) })
-	until(t, "all is as before", func() bool {
+	mcptest.Until(t, "all is as before", func() bool {
 		after = f.holds()
 		return after.connections <= before.connections+8 && after.goroutines <= 2*before.goroutines && after.heap <= 2*before.heap
 	})
@@ -307,7 +307,7 @@ func (f *flooded) slowConnections(t *testing.T) (heads []net.Conn) {
 	bodies := f.flood(f.most, f.head(f.token("mallory"), 1000)+`{"jsonrpc"`)
 	idle := f.flood(f.most/2, "")
 	var h floodHeld
-	until(t, "they are there", func() bool { h = f.holds(); return h.connections > f.most*9/10 })
+	mcptest.Until(t, "they are there", func() bool { h = f.holds(); return h.connections > f.most*9/10 })
 	if h.connections > f.most {
 		t.Errorf("%d connections are open, of at most %d", h.connections, f.most)
 	}
@@ -405,7 +405,7 @@ func (f *flooded) idleStreams(t *testing.T, before floodHeld) {
 		t.Errorf("a stream on which nothing is said costs %d KiB", each>>10)
 	}
 	closeAll(streams)
-	until(t, "they have gone, and others come", func() bool {
+	mcptest.Until(t, "they have gone, and others come", func() bool {
 		answer := f.listens(t, visitors[0], http.MethodPost)
 		defer func() { _ = answer.Body.Close() }()
 		return answer.Header.Get("Content-Type") == "text/event-stream"

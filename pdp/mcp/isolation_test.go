@@ -188,7 +188,7 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 		t.Errorf("one's own state: %s", got)
 	}
 	// Rates: what alice has used up, her twin has not.
-	until(t, "alice has called too often", func() bool { return a.call("change", `{}`).kind() == "rate_limited" })
+	mcptest.Until(t, "alice has called too often", func() bool { return a.call("change", `{}`).kind() == "rate_limited" })
 	if got := b.call("change", `{}`); got.kind() == "rate_limited" {
 		t.Errorf("rates: %s", got)
 	}

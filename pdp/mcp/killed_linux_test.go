@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/mcp/mcptest"
 	pdpserver "policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
@@ -556,7 +557,7 @@ func TestKilledReplica(t *testing.T) {
 					t.Errorf("%s: of the call comes %s", name, a)
 				}
 				m.gateways[0].start()
-				until(t, "the answer has counted", func() bool {
+				mcptest.Until(t, "the answer has counted", func() bool {
 					_, err := m.open(c.marker(), roundsApproved)
 					return err == nil
 				})

@@ -76,7 +76,7 @@ func TestAsksWhoHasLeft(t *testing.T) {
 	leave()
 	<-over
 	close(at.gone)
-	until(t, "the server is told", func() bool {
+	mcptest.Until(t, "the server is told", func() bool {
 		for _, got := range upstream.Got() {
 			if strings.Contains(string(got.Body), `"id":"q"`) {
 				return strings.Contains(string(got.Body), `"error"`)

@@ -128,7 +128,7 @@ func TestEachLie(t *testing.T) {
 	s.untouched(t)
 	lie.Store(&honest)
 	for era, v := range all {
-		until(t, "the PDP is back", func() bool { return v.call("look", `{}`).ran() })
+		mcptest.Until(t, "the PDP is back", func() bool { return v.call("look", `{}`).ran() })
 		if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, "change") {
 			t.Errorf("%s: %s", era, got)
 		}
@@ -209,7 +209,7 @@ func TestBreaker(t *testing.T) {
 	}
 	s.untouched(t)
 	away.Store(false)
-	until(t, "it recovers", func() bool { return v.call("look", `{}`).ran() })
+	mcptest.Until(t, "it recovers", func() bool { return v.call("look", `{}`).ran() })
 	if err := s.gateway.Ready(); err != nil {
 		t.Error(err)
 	}

@@ -24,6 +24,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/clock"
 	pdpserver "policy-service/pdp/server"
 )
@@ -274,7 +275,7 @@ func TestPDPIsStopped(t *testing.T) {
 	p.resume()
 	l.away.Store(false)
 	for _, v := range l.workers {
-		until(t, "calls pass again", func() bool { c.Advance(coolDown); return l.call(v).ran() })
+		mcptest.Until(t, "calls pass again", func() bool { c.Advance(coolDown); return l.call(v).ran() })
 	}
 	if err := s.gateway.Ready(); err != nil {
 		t.Error(err)
@@ -325,7 +326,7 @@ func TestPDPIsKilled(t *testing.T) {
 		p.start()
 		l.away.Store(false)
 		for _, v := range l.workers {
-			until(t, "calls pass again", func() bool { return l.call(v).ran() })
+			mcptest.Until(t, "calls pass again", func() bool { return l.call(v).ran() })
 		}
 	}
 	p.stop()

@@ -58,7 +58,7 @@ func says(answer string) func(*world, string, int) string {
 // later has people do something once alice's answer has been counted.
 func (w *world) later(id string, do func()) {
 	go func() {
-		until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
+		mcptest.Until(w.t, "alice's answer counts", func() bool { return len(w.votes(id)) > 0 })
 		do()
 	}()
 }

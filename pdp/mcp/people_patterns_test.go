@@ -126,7 +126,7 @@ func TestPeopleDelegate(t *testing.T) {
 			}
 			id := w.asks("delegable")
 			d.answer(d.v, saysMiaDecides)
-			until(t, "alice has named mia", func() bool { return len(w.votes(id)) == 1 })
+			mcptest.Until(t, "alice has named mia", func() bool { return len(w.votes(id)) == 1 })
 			for _, who := range []string{"alice", "eve"} { // alice's say is mia's now, and eve has none yet
 				if got := w.api(who, http.MethodPost, "/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"fine"}`); got.Status == http.StatusOK {
 					t.Errorf("%s approves", who)
@@ -471,7 +471,7 @@ func TestPeopleWhoSayNothing(t *testing.T) {
 					id := w.asks("brief")
 					w.advance(4 * time.Second)
 					if era == "modern" { // which waits for its client; the other one waits for people
-						until(t, "its time is over", func() bool { return w.approval(id).Status == "expired" })
+						mcptest.Until(t, "its time is over", func() bool { return w.approval(id).Status == "expired" })
 						d.answer(d.v, saysYes)
 					}
 					got = d.end()

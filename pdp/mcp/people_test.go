@@ -277,7 +277,7 @@ func (w *world) pending(tool string) (ids []string) {
 // asks waits until people are asked about a tool, and gives the id of the one request that is pending.
 func (w *world) asks(tool string) (id string) {
 	w.t.Helper()
-	until(w.t, "people are asked about "+tool, func() bool {
+	mcptest.Until(w.t, "people are asked about "+tool, func() bool {
 		all := w.pending(tool)
 		if len(all) > 1 {
 			w.t.Fatalf("people are asked %d times", len(all))

@@ -191,7 +191,7 @@ func TestRefusalsTooMany(t *testing.T) {
 	for _, era := range eras {
 		v := s.visitor(era, mcptest.Claims{"sub": "of-" + era})
 		want := refusal{"tools/call", ofTool("look", `{}`), -32001, "too many requests", `{"type":"rate_limited","suggestion":"retry after","retry_after":N}`}
-		until(t, "it is too many", func() bool { return v.call("look", `{}`).code() != 0 })
+		mcptest.Until(t, "it is too many", func() bool { return v.call("look", `{}`).code() != 0 })
 		refuses(t, v, "too many", want)
 		want.method, want.params = "prompts/get", `{"name":"greet"}`
 		refuses(t, v, "too many", want)

@@ -15,6 +15,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // roundsWorld is gateways with the same keys, which alice's agent comes to in one era.
@@ -456,7 +457,7 @@ func (r *roundsRun) leave(n int) error {
 			left++
 		}
 	}
-	until(r.w.t, "the gateway has noticed", func() bool { return waitingAt(r.w.t, r.w.gate[c.at].counts) == left })
+	mcptest.Until(r.w.t, "the gateway has noticed", func() bool { return waitingAt(r.w.t, r.w.gate[c.at].counts) == left })
 	return nil
 }
 

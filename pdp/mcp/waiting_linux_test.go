@@ -180,7 +180,7 @@ approvals: {per_principal: %d, waiting: %d}
 	p.until(many)
 	filled, peak := time.Since(begun), rss(t, p.pid)
 	during := peak
-	until(t, "they take no more than they may", func() bool {
+	mcptest.Until(t, "they take no more than they may", func() bool {
 		during = min(during, rss(t, p.pid))
 		return during-before <= mostWaitingMemory
 	})
@@ -200,7 +200,7 @@ approvals: {per_principal: %d, waiting: %d}
 	for _, id := range w.inbox("mia", "second-person", approved) {
 		w.approve("mia", id)
 	}
-	until(t, "those go on that are approved", func() bool { return ran.Load() == approved })
+	mcptest.Until(t, "those go on that are approved", func() bool { return ran.Load() == approved })
 	heard := time.Since(begun)
 	if now := rss(t, p.pid) - before; now > mostWaitingMemory {
 		t.Errorf("they take %d MiB again", now>>20)
@@ -208,7 +208,7 @@ approvals: {per_principal: %d, waiting: %d}
 
 	begun = time.Now()
 	leave[1]()
-	until(t, "one has left", func() bool { return p.waiting() < many-approved })
+	mcptest.Until(t, "one has left", func() bool { return p.waiting() < many-approved })
 	one := time.Since(begun)
 	begun = time.Now()
 	for _, goes := range leave {
@@ -224,11 +224,11 @@ approvals: {per_principal: %d, waiting: %d}
 	if forwarded := w.forwarded("second-person"); len(forwarded) != approved || len(w.rec.Executed()) != free+approved {
 		t.Errorf("%d were forwarded of %d that are approved", len(forwarded), approved)
 	}
-	until(t, "all is as before", func() bool {
+	mcptest.Until(t, "all is as before", func() bool {
 		h := p.holds()
 		return h.connections <= rest.connections+8 && h.goroutines <= 2*rest.goroutines
 	})
-	until(t, "nobody watches", func() bool { open, _, _ := seen.counts(); return open == 0 })
+	mcptest.Until(t, "nobody watches", func() bool { open, _, _ := seen.counts(); return open == 0 })
 }
 
 // until waits until so many calls wait. To be asked costs the gateway memory, so it is asked now and then.

@@ -106,7 +106,7 @@ func TestWaitingFlood(t *testing.T) {
 			}
 			fills := func(what string, is int64) {
 				t.Helper()
-				until(t, what, func() bool { return waitingIn(counts) == is })
+				mcptest.Until(t, what, func() bool { return waitingIn(counts) == is })
 			}
 			filed := func() int { return len(w.approvals("")) }
 			tooMany := func(what string, v *visitor) {

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // From a cursor that is too old nobody can tell what has changed: the watch begins anew, and each is looked at.
@@ -87,7 +88,7 @@ func TestDeskCursorIsUnknown(t *testing.T) {
 			return after != "" && after == first && refuses("watch", status)(w, r)
 		})
 		f := d.Follow(c, o.asks(c, 1))
-		until(t, "it begins anew", func() bool { return o.begun() == 2 })
+		mcptest.Until(t, "it begins anew", func() bool { return o.begun() == 2 })
 		o.says("approve", f.Standing())
 		if s := decided(t, f); !s.Approved() {
 			t.Errorf("%d: %v", status, s)
@@ -107,7 +108,7 @@ func TestDeskPDPIsAway(t *testing.T) {
 	for range 2 {
 		o.stop()
 		asked, _, _ := o.count("watch")
-		until(t, "it is asked in vain", func() bool { n, _, _ := o.count("watch"); return n > asked+1 })
+		mcptest.Until(t, "it is asked in vain", func() bool { n, _, _ := o.count("watch"); return n > asked+1 })
 		pending(t, before)
 		pending(t, after)
 		o.start()
@@ -147,7 +148,7 @@ func TestDeskCutOff(t *testing.T) {
 			o.answers(cut)
 			asked, _, _ := o.count("watch")
 			o.cut()
-			until(t, "it is asked in vain", func() bool { n, _, _ := o.count("watch"); return n > asked })
+			mcptest.Until(t, "it is asked in vain", func() bool { n, _, _ := o.count("watch"); return n > asked })
 			late := d.Follow(c, f.Standing())
 			o.says("approve", f.Standing())
 			pending(t, f)
@@ -178,7 +179,7 @@ func TestDeskRetryAfter(t *testing.T) {
 	})
 	d, c := o.desk(), o.client()
 	f := d.Follow(c, o.asks(c, 1))
-	until(t, "it is refused", func() bool { n, _, _ := o.count("watch"); return n > 0 })
+	mcptest.Until(t, "it is refused", func() bool { n, _, _ := o.count("watch"); return n > 0 })
 	f.Stop()
 	f = d.Follow(c, f.Standing()) // who comes next leaves it alone as well
 	o.says("approve", f.Standing())
@@ -211,7 +212,7 @@ func TestDeskWithoutWatch(t *testing.T) {
 			for _, s := range asked { // at once: who is alone is looked at for long
 				followers = append(followers, d.Follow(c, s))
 			}
-			until(t, "each was looked at", func() bool { n, _, _ := o.count("look"); return n >= many })
+			mcptest.Until(t, "each was looked at", func() bool { n, _, _ := o.count("look"); return n >= many })
 			for _, n := range []int{0, many - 1} {
 				pending(t, followers[n])
 				o.says([]string{"approve", "deny"}[n%2], followers[n].Standing())
@@ -227,7 +228,7 @@ func TestDeskWithoutWatch(t *testing.T) {
 			for _, f := range followers {
 				f.Stop()
 			}
-			until(t, "nobody looks", func() bool { _, open, _ := o.count("look"); return open == 0 })
+			mcptest.Until(t, "nobody looks", func() bool { _, open, _ := o.count("look"); return open == 0 })
 		})
 	}
 }
@@ -241,7 +242,7 @@ func TestDeskLooksAgain(t *testing.T) {
 	s := o.asks(c, 1)
 	o.says("approve", s)
 	f := d.Follow(c, s)
-	until(t, "it was looked at", func() bool { n, _, _ := o.count("look"); return n > 1 })
+	mcptest.Until(t, "it was looked at", func() bool { n, _, _ := o.count("look"); return n > 1 })
 	pending(t, f)
 	o.answers(nil)
 	if s := decided(t, f); !s.Approved() {

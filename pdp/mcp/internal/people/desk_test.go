@@ -9,6 +9,7 @@ import (
 
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // Whatever becomes of a task, who follows it hears.
@@ -212,7 +213,7 @@ func TestDeskMany(t *testing.T) {
 	if d.Waiting() != 0 {
 		t.Errorf("%d wait", d.Waiting())
 	}
-	until(t, "nobody watches", func() bool { _, open, _ := o.count("watch"); return open == 0 })
+	mcptest.Until(t, "nobody watches", func() bool { _, open, _ := o.count("watch"); return open == 0 })
 	asked, _, _ := o.count("watch")
 	looks, _, _ := o.count("look")
 	t.Logf("%d watches one after the other, %d looks", asked, looks)
@@ -264,7 +265,7 @@ func TestDeskClients(t *testing.T) {
 	o := newOffice(t)
 	d, one, two := o.desk(), o.client(), o.client(authzenclient.WithTenant("acme"))
 	f, g := d.Follow(one, o.asks(one, 1)), d.Follow(two, o.asks(two, 1))
-	until(t, "both are watched", func() bool { _, open, _ := o.count("watch"); return open == 2 })
+	mcptest.Until(t, "both are watched", func() bool { _, open, _ := o.count("watch"); return open == 2 })
 	o.says("approve", f.Standing())
 	if s := decided(t, f); !s.Approved() {
 		t.Error(s)
@@ -333,7 +334,7 @@ func TestDeskCloses(t *testing.T) {
 	o.watched()
 	d.Close()
 	d.Close()
-	until(t, "nobody watches", func() bool { _, open, _ := o.count("watch"); return open == 0 })
+	mcptest.Until(t, "nobody watches", func() bool { _, open, _ := o.count("watch"); return open == 0 })
 	watches, _, _ := o.count("watch")
 	looks, _, _ := o.count("look")
 	late := d.Follow(c, o.asks(c, 2))

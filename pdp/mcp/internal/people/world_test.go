@@ -17,6 +17,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
@@ -271,7 +272,7 @@ func (o *office) asksBy(c *authzenclient.Client, action string, n int, options .
 // watched waits until the PDP is asked to wait for changes.
 func (o *office) watched() {
 	o.t.Helper()
-	until(o.t, "there is a watch", func() bool {
+	mcptest.Until(o.t, "there is a watch", func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return o.waits > 0
@@ -325,15 +326,5 @@ func pending(t *testing.T, f *people.Follower) {
 	}
 	if s := f.Standing(); !s.Pending() || s.Approved() {
 		t.Fatalf("it is %v", s)
-	}
-}
-
-// until waits for something that is certain to come.
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it does not come that %s", what)
-		}
 	}
 }

@@ -11,20 +11,11 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // patience is how long something may take that takes no time.
 const patience = 20 * time.Second
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it never came that " + what)
-		}
-	}
-}
 
 func TestCommandGreeting(t *testing.T) {
 	refused := "-"
@@ -86,7 +77,7 @@ func TestCommandKeepsWhatComesAtOnce(t *testing.T) {
 	var log syncBuffer
 	u := newChild(t, "asks-at-once", func(o *upstream.CommandOptions) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
 	s := openChild(t, u)
-	eventually(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
+	mcptest.Until(t, "it has asked", func() bool { return strings.Contains(log.String(), "I have asked") })
 	listening, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +143,7 @@ func TestCommandBoundsProcesses(t *testing.T) {
 		t.Fatalf("%+v", err)
 	}
 	first.Close()
-	eventually(t, "there is room again", func() bool {
+	mcptest.Until(t, "there is room again", func() bool {
 		_, err := u.Open(t.Context(), upstream.Client{Principal: "bob"})
 		return err == nil
 	})

@@ -13,6 +13,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // TestCommandSurvivesHostileChildren has children do their worst. The call gets its answer or an error, and the session is
@@ -338,7 +339,7 @@ func TestCommandPacesWhoNeverStops(t *testing.T) {
 	}
 	defer call.Close()
 	begun := time.Now()
-	eventually(t, "it has said much", func() bool { return u.dropped.get("overflow") > 1200 })
+	mcptest.Until(t, "it has said much", func() bool { return u.dropped.get("overflow") > 1200 })
 	// At once 1024 messages are taken, then 256 a second.
 	if took := time.Since(begun); took < 500*time.Millisecond {
 		t.Errorf("1200 messages were taken in %v", took)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // runs reports whether a process runs, and is no zombie.
@@ -72,7 +73,7 @@ func TestCommandEndsTheWholeGroup(t *testing.T) {
 				t.Fatal("they do not run")
 			}
 			s.Close()
-			eventually(t, "both ended", func() bool { return !runs(pid) && !runs(sleeper) })
+			mcptest.Until(t, "both ended", func() bool { return !runs(pid) && !runs(sleeper) })
 			var e *upstream.Error
 			if _, err := s.Send(t.Context(), request("well", "")); !errors.As(err, &e) || !e.Gone {
 				t.Error(err)
@@ -101,7 +102,7 @@ func TestCommandChildDiesWithTheGateway(t *testing.T) {
 			t.Error("the child does not run")
 		}
 		_ = gateway.Kill()
-		eventually(t, "the child died", func() bool { return !runs(pid) })
+		mcptest.Until(t, "the child died", func() bool { return !runs(pid) })
 	}
 }
 
@@ -172,7 +173,7 @@ func TestCommandLeaksNothing(t *testing.T) {
 		o.Stop, o.Timeout, o.MaxResult = 100*time.Millisecond, 3*time.Second, 64<<10
 	})
 	openChild(t, u).Close()
-	eventually(t, "the first child is gone", func() bool { return children(t, os.Getpid()) == 0 })
+	mcptest.Until(t, "the first child is gone", func() bool { return children(t, os.Getpid()) == 0 })
 	goroutines, files := runtime.NumGoroutine(), descriptors(t)
 	ways := []string{"exit", "abort", "answer-and-exit", "half", "close", "endless", "fork-and-exit", "fork", "stop", "deaf", "silence", "ask", "well", "ask-often"}
 	var workers sync.WaitGroup
@@ -195,7 +196,7 @@ func TestCommandLeaksNothing(t *testing.T) {
 	if n := children(t, os.Getpid()); n != 0 {
 		t.Errorf("%d children are left", n)
 	}
-	eventually(t, "all goroutines ended", func() bool { return runtime.NumGoroutine() <= goroutines })
+	mcptest.Until(t, "all goroutines ended", func() bool { return runtime.NumGoroutine() <= goroutines })
 	if n := descriptors(t); n > files {
 		t.Errorf("%d descriptors, and there were %d", n, files)
 	}

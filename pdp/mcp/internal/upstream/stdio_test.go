@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/mcptest"
 )
 
 // child is an upstream that runs this program, with what it dropped.
@@ -185,9 +186,9 @@ func TestCommandTellsTheSDKThatNobodyWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the call waits", func() bool { return strings.Contains(log.String(), "I wait") })
+		mcptest.Until(t, "the call waits", func() bool { return strings.Contains(log.String(), "I wait") })
 		call.Close()
-		eventually(t, "the server was told", func() bool { return strings.Contains(log.String(), "I was told to stop") })
+		mcptest.Until(t, "the server was told", func() bool { return strings.Contains(log.String(), "I was told to stop") })
 		if s.Close(); !strings.Contains(fmt.Sprint(call.Next()), "given up") {
 			t.Error(call.Next())
 		}
