@@ -35,17 +35,7 @@ import (
 
 const gatewayChild = "MCP_TEST_GATEWAY"
 
-func init() {
-	file := os.Getenv(gatewayChild)
-	if file == "" {
-		return
-	}
-	if err := serveGateway(file); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func init() { isChild(gatewayChild, serveGateway) }
 
 // serveGateway serves until its input ends. To each line of it, it says what it holds, and to "waiting" how many calls wait for
 // people.

@@ -2,11 +2,9 @@ package mcp_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -24,33 +22,14 @@ import (
 
 const killedPDPChild = "MCP_TEST_KILLED_PDP"
 
-func init() {
-	file := os.Getenv(killedPDPChild)
-	if file == "" {
-		return
-	}
-	if err := serveKilledPDP(file); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
+func init() { isChild(killedPDPChild, serveKilledPDP) }
 
 func serveKilledPDP(file string) error {
 	var c pdpserver.Config
 	if _, err := pdpserver.ConfigForm.Read(config.Given{File: file}, &c); err != nil {
 		return err
 	}
-	s, err := pdpserver.New(c)
-	if err != nil {
-		return err
-	}
-	if err := s.Start(context.Background()); err != nil {
-		return err
-	}
-	fmt.Println(s.Addr())
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	return s.Stop(context.Background())
+	return serveUntilInputEnds(c)
 }
 
 // mortal is a process that can be killed, and started again as it was.

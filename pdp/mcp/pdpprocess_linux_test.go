@@ -38,23 +38,31 @@ type pdpProcess struct {
 
 const pdpChild = "MCP_TEST_PDP"
 
-func init() {
-	listen := os.Getenv(pdpChild)
-	if listen == "" {
+func init() { isChild(pdpChild, servePDP) }
+
+func servePDP(listen string) error {
+	return serveUntilInputEnds(pdpserver.Config{
+		Program: pdpserver.Program{Source: pdp.Dir(os.Getenv("POLICIES")), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))},
+		Listen:  listen, Data: os.Getenv("DATA"), DecisionLog: pdpserver.DecisionLogConfig{Mode: decisionlog.Strict},
+	})
+}
+
+// isChild does not return in a process that was started as such a child: it does what a child does with the variable's value.
+func isChild(variable string, does func(string) error) {
+	value := os.Getenv(variable)
+	if value == "" {
 		return
 	}
-	if err := servePDP(listen); err != nil {
+	if err := does(value); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-func servePDP(listen string) error {
-	s, err := pdpserver.New(pdpserver.Config{
-		Program: pdpserver.Program{Source: pdp.Dir(os.Getenv("POLICIES")), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))},
-		Listen:  listen, Data: os.Getenv("DATA"), DecisionLog: pdpserver.DecisionLogConfig{Mode: decisionlog.Strict},
-	})
+// serveUntilInputEnds is a PDP that says where it listens, and ends when its input does.
+func serveUntilInputEnds(c pdpserver.Config) error {
+	s, err := pdpserver.New(c)
 	if err != nil {
 		return err
 	}

@@ -320,16 +320,10 @@ func (r *roundsRun) begin(s roundsStep) error {
 		begun = append(begun, c)
 	}
 	r.calls = append(r.calls, begun...)
-	var got []wasAsked
-	for _, c := range begun {
-		a, err := c.next()
-		if err != nil {
-			return err
-		}
-		got = append(got, a)
-		r.knows(a)
+	got, saw, err := r.nextOf(begun)
+	if err != nil {
+		return err
 	}
-	saw := roundsKinds(got)
 	slices.Sort(want)
 	if !slices.Equal(saw, want) && s.times > 1 {
 		r.model = before
@@ -424,18 +418,25 @@ func (r *roundsRun) settle() error {
 	return r.hears(settled, want)
 }
 
-// hears waits for what comes next of calls. Which of them it comes of does not matter.
-func (r *roundsRun) hears(calls []*waitingCall, want []string) error {
-	var got []wasAsked
+// nextOf is what comes next of calls, and of which kinds that is.
+func (r *roundsRun) nextOf(calls []*waitingCall) (got []wasAsked, saw []string, err error) {
 	for _, c := range calls {
 		a, err := c.next()
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		got = append(got, a)
 		r.knows(a)
 	}
-	saw := roundsKinds(got)
+	return got, roundsKinds(got), nil
+}
+
+// hears waits for what comes next of calls. Which of them it comes of does not matter.
+func (r *roundsRun) hears(calls []*waitingCall, want []string) error {
+	got, saw, err := r.nextOf(calls)
+	if err != nil {
+		return err
+	}
 	slices.Sort(want)
 	if !slices.Equal(saw, want) {
 		return fmt.Errorf("what comes is %q, and should be %q\n%v", saw, want, got)
