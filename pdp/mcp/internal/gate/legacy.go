@@ -20,8 +20,7 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 		return nil, nil
 	}
 	if m.Method == "initialize" {
-		g.begin(w, r, in)
-		return nil, nil
+		return g.begin(w, r, in)
 	}
 	s, ok := g.sessionOf(w, r, in.who)
 	if !ok {
@@ -46,35 +45,31 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 			g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "a request with this id is under way")
 			break
 		}
-		x := s.exchange(g, in)
-		x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
-		return ctx, &visit{x: x, ends: []func(){cancel, func() { s.flights.End(m.ID) }}}
+		return ctx, s.visit(g, w, in, cancel, func() { s.flights.End(m.ID) })
 	}
 	return nil, nil
 }
 
-// exchange is that of a request, which has no reply yet.
-func (s *session) exchange(g *Gateway, in *incoming) *exchange {
-	return &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header}
+// visit is that of a request.
+func (s *session) visit(g *Gateway, w http.ResponseWriter, in *incoming, ends ...func()) *visit {
+	x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header}
+	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
+	return &visit{x: x, ends: ends}
 }
 
-// begin begins a session.
-func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in *incoming) {
+// begin has a session begin.
+func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *visit) {
 	if in.header.Get(sessionHeader) != "" {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidRequest, "a session begins without Mcp-Session-Id")
-		return
+		return nil, nil
 	}
-	ctx, cancel := in.who.Context(r.Context())
-	defer cancel()
-	c := greeted(in.params)
-	s, err := g.sessions.make(g, in.who, c)
+	s, err := g.sessions.make(g, in.who, greeted(in.params))
 	if err != nil {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidParams, err.Error())
-		return
+		return nil, nil
 	}
-	x := &exchange{g: g, who: in.who, client: c, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header}
-	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
-	(&visit{x: x}).serve(ctx)
+	ctx, cancel := in.who.Context(r.Context())
+	return ctx, s.visit(g, w, in, cancel)
 }
 
 // greeted is a client as it says in the handshake what it is. If we do not speak the revision that it asks for, it may take
