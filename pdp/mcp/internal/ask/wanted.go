@@ -19,8 +19,11 @@ type Wanted struct {
 	refuse  refuser
 	request evaluation.Request // of the last question
 	of      authorization
-	denied  *authzenclient.Enforcement // nil if it was not asked about just now
+	denied  *authzenclient.Enforcement // nothing if it was not asked about just now
 }
+
+// nothing is no denial.
+var nothing = &authzenclient.Enforcement{}
 
 // Wanted is what people were asked about, for a request that is repeated. Nobody is asked.
 func (a *Asker) Wanted(ctx context.Context, op Operation) (*Wanted, *Refusal) {
@@ -41,7 +44,7 @@ func (a *Asker) wanted(w refuser, pdp *authzenclient.Client, op *Operation, last
 	if of.Arguments == nil {
 		of.Arguments = jsontext.Value("{}")
 	}
-	return &Wanted{pdp: pdp, refuse: w, request: last.requests[0], of: of}
+	return &Wanted{pdp: pdp, refuse: w, request: last.requests[0], of: of, denied: nothing}
 }
 
 // PDP is the client that asked, and that follows what people say.
@@ -50,14 +53,11 @@ func (w *Wanted) PDP() *authzenclient.Client { return w.pdp }
 // Ask has people asked, and does not wait for them. Whoever asks for the same joins who asks already, also at another
 // gateway. A Wanted of [Asker.Wanted] has nothing to ask about: that was done before.
 func (w *Wanted) Ask(ctx context.Context) (authzenclient.Standing, *Refusal) {
-	if w.denied == nil {
-		w.denied = &authzenclient.Enforcement{}
-	}
 	s, err := w.pdp.Ask(ctx, *w.denied, authzenclient.JoinEqual())
 	if err != nil {
 		return s, w.Failed(err)
 	}
-	w.denied = nil // thousands may wait, and need it no more
+	w.denied = nothing // thousands may wait, and need it no more
 	return s, nil
 }
 
