@@ -14,9 +14,6 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// patience is how long something may take that takes no time.
-const patience = 20 * time.Second
-
 func TestCommandGreeting(t *testing.T) {
 	refused := "-"
 	for _, c := range []struct {
