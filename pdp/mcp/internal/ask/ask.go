@@ -179,6 +179,9 @@ func (o *Options) check() error {
 		if isTask(key) {
 			return fmt.Errorf("a mapping for %q: tasks are denied, whatever a mapping says", key)
 		}
+		if key == toolsRequest {
+			return fmt.Errorf("a mapping for %q: %w", key, errNobody)
+		}
 	}
 	return nil
 }
