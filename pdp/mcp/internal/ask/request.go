@@ -125,12 +125,6 @@ func chainOf(chain []identity.Entity, subject identity.Entity) (all []any) {
 	return all
 }
 
-// Subject is whom our own questions about what a principal wants are about.
-func (a *Asker) Subject(p *identity.Principal) (identity.Entity, error) {
-	s, err := a.speaks(p)
-	return entityOf(s.subject), err
-}
-
 // MayRequest reports whether the PDP may permit that the caller of a tool requests it with the same arguments. If it cannot be
 // asked, it may not: nothing depends on it but what the caller is told.
 func (a *Asker) MayRequest(ctx context.Context, op Operation) bool {

@@ -60,6 +60,8 @@ type Settings struct {
 	Lists Lists
 	// Approvals say how people are asked.
 	Approvals Approvals
+	// Requests say how much may wait that somebody requests.
+	Requests Requests
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
 }
@@ -84,8 +86,9 @@ type Gateway struct {
 	drifts   *drift.Register
 	tokens   atomic.Uint64
 
-	desk  *people.Desk
-	crowd *crowd.Crowd
+	desk     *people.Desk
+	crowd    *crowd.Crowd
+	requests *board
 
 	ctx   context.Context // ends with Close
 	stop  func()
@@ -115,6 +118,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop})
+	g.requests = newBoard(o, g.crowd)
 	g.drain.ctx, g.drain.end = context.WithCancel(ctx)
 	g.doors.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(g))
@@ -283,6 +287,7 @@ const closing = 64
 
 func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
 	g.held.end(func(h *held) bool { return now.After(h.until) })
+	g.requests.Sweep()
 	var all sync.WaitGroup
 	defer all.Wait()
 	atOnce := make(chan struct{}, closing)
