@@ -6,6 +6,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
 )
 
 // Actor is somebody who acts, or for whom somebody acts, as a question names them.
@@ -31,6 +33,15 @@ func (a Asked) Actors() (by Actor, others []Actor) {
 		}
 	}
 	return by, others
+}
+
+// Requester is who asked for it, if the question names somebody who did.
+func (a Asked) Requester() (who Actor, named bool) {
+	v, named := a.Context[evaluation.RequesterMember]
+	if named {
+		who = ActorOf(v, "/context/"+evaluation.RequesterMember)
+	}
+	return who, named
 }
 
 // ActorOf reads what a context has at a pointer: {"type", "id"}, or an id that is a string. An id with a slash would pass

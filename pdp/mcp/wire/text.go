@@ -35,7 +35,7 @@ func (c *Call) question() string {
 	return strings.Join(lines, "\n")
 }
 
-// asks is the sentence that names the caller, the action, the resource, the subject and the arguments.
+// asks is the sentence that names the caller, the action, the resource, the subject, who asked the caller, and the arguments.
 func (c *Call) asks() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asks for %s on %s", words(c.caller()), word(c.of.Action), words(c.of.Resource))
@@ -44,6 +44,9 @@ func (c *Call) asks() string {
 	}
 	for n, one := range c.of.Chain {
 		b.WriteString([]string{" on behalf of ", ", "}[min(n, 1)] + words(one))
+	}
+	if c.of.Requester != nil {
+		b.WriteString(" as requested by " + words(*c.of.Requester))
 	}
 	if c.of.Tenant != evaluation.DefaultTenant {
 		b.WriteString(" in tenant " + word(c.of.Tenant))
