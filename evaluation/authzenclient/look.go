@@ -3,7 +3,6 @@ package authzenclient
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -50,12 +49,7 @@ func (s Standing) Ends() time.Time { return s.handle.ends() }
 
 // Approvals are the ids of what people decide about, or did, by which approvers find it, as far
 // as the PDP names them.
-func (s Standing) Approvals() []string {
-	if s.Approved() {
-		return []string{s.given.id}
-	}
-	return slices.Clone(s.told.approvals)
-}
+func (s Standing) Approvals() []string { return s.told.named() }
 
 // Reason is what the person who said no gave as the reason, as far as the PDP says it: one line
 // of their own words, to be shown as such and not to be acted on. It is "" in any other status.

@@ -37,12 +37,25 @@ func (p Person) secret() string {
 // It is an API of this service alone. Form is approve, choose or review; "" is the one that the
 // policy wants. The PDP answers 404 where this person may not decide in this way.
 func (c *Client) Form(ctx context.Context, approval string, as Person, form string) ([]byte, error) {
-	var body []byte
-	a := asking{op: "form", url: tasks{c}.approvalURL(approval, "/elicitation"), method: http.MethodGet, person: as, repeat: unanswered}
-	if form != "" && a.url != "" {
-		a.url += "?form=" + url.QueryEscape(form)
+	at := tasks{c}.approvalURL(approval, "/elicitation")
+	if form != "" && at != "" {
+		at += "?form=" + url.QueryEscape(form)
 	}
-	err := tasks{c}.askFor(ctx, a, func(r reply) *Error {
+	return tasks{c}.message(ctx, asking{op: "form", url: at, person: as})
+}
+
+// Notification is what a person is told who may decide about one of [Standing.Approvals], as the message
+// notifications/authorization/request; [Client.Respond] sends what they answer. It is an API of
+// this service alone. The PDP answers 404 where this person may not decide in this way.
+func (c *Client) Notification(ctx context.Context, approval string, as Person) ([]byte, error) {
+	at := tasks{c}.approvalURL(approval, "/authorization-notification")
+	return tasks{c}.message(ctx, asking{op: "notification", url: at, person: as})
+}
+
+// message gets a message that is for a person.
+func (c tasks) message(ctx context.Context, a asking) (body []byte, err error) {
+	a.method, a.repeat = http.MethodGet, unanswered
+	err = c.askFor(ctx, a, func(r reply) *Error {
 		if body = r.body; jsontext.Value(body).Kind() != '{' || !jsontext.Value(body).IsValid() {
 			return odd("the body is not one JSON object without ambiguities")
 		}
@@ -54,7 +67,7 @@ func (c *Client) Form(ctx context.Context, approval string, as Person, form stri
 	return body, nil
 }
 
-// Respond sends what a person answered to a [Client.Form], as MCP's client gave it, and returns
+// Respond sends what a person answered to a [Client.Form] or a [Client.Notification], as MCP's client gave it, and returns
 // what the approval request's status is then. The status is the PDP's word, such as approved,
 // and permits nothing.
 func (c *Client) Respond(ctx context.Context, approval string, as Person, answer []byte) (status string, err error) {

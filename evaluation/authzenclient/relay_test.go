@@ -2,6 +2,7 @@ package authzenclient_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,6 +70,9 @@ func TestGatewayRelays(t *testing.T) {
 	if form, err := gateway.Form(t.Context(), id, person("noah"), ""); !errors.As(err, &failure) || failure.Status != 404 {
 		t.Errorf("noah is shown %s, %v", form, err)
 	}
+	if told, err := gateway.Notification(t.Context(), id, person("noah")); !errors.As(err, &failure) || failure.Status != 404 || failure.Op != "notification" {
+		t.Errorf("noah is told %s, %v", told, err)
+	}
 	for name, p := range map[string]authzenclient.Person{"nobody": {}, "noah": person("noah")} {
 		if status, err := gateway.Respond(t.Context(), id, p, accept); err == nil {
 			t.Errorf("%s: %s", name, status)
@@ -76,6 +80,9 @@ func TestGatewayRelays(t *testing.T) {
 	}
 	if _, err := gateway.Form(t.Context(), id, person("mia"), ""); err != nil {
 		t.Error(err)
+	}
+	if told, err := gateway.Notification(t.Context(), id, person("mia")); err != nil || !strings.Contains(string(told), `"method":"notifications/authorization/request","params":{"id":"`+id+`"`) {
+		t.Errorf("mia is told %s, %v", told, err)
 	}
 	status, err := gateway.Respond(t.Context(), id, person("mia"), accept)
 	if err != nil || status != "approved" {

@@ -2,6 +2,7 @@ package authzenclient
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -174,4 +175,12 @@ func (p told) approved() (a approval, err *Error) {
 		return a, odd("the approval has no id, or no approved_until")
 	}
 	return approval{said.ID, result.Approval, said.Until}, nil
+}
+
+// named are the approvals that a task names: once it is approved, the one that was given.
+func (p told) named() []string {
+	if given, err := p.approved(); err == nil {
+		return []string{given.id}
+	}
+	return slices.Clone(p.approvals)
 }

@@ -2,6 +2,7 @@ package authzenclient
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
@@ -105,4 +106,20 @@ func (c Changes) Of(h Handle) (s Standing, ok bool) {
 		return s, false
 	}
 	return h.standing(p), true
+}
+
+// Waiting has the approval requests ([Standing.Approvals]) of all tasks that the changes tell of, as
+// far as the PDP names them, and whether people are still waited for: also of tasks whose [Handle]
+// another program has.
+func (c Changes) Waiting() iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		for _, id := range c.ids {
+			p := c.told[id]
+			for _, approval := range p.named() {
+				if !yield(approval, p.status == taskPending) {
+					return
+				}
+			}
+		}
+	}
 }

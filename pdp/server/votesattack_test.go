@@ -168,7 +168,7 @@ func TestARelayedTokenOnEveryRoute(t *testing.T) {
 	routes, err := server.Routes()
 	must(t, err)
 	own := map[string]string{
-		"GET /v1/approvals/{id}/elicitation": "gw", "POST /v1/approvals/{id}/response": "gw",
+		"GET /v1/approvals/{id}/elicitation": "gw", "GET /v1/approvals/{id}/authorization-notification": "gw", "POST /v1/approvals/{id}/response": "gw",
 		"GET /v1/approvals": "desk", "GET /v1/approvals/{id}": "desk", "POST /v1/approvals/{id}/decision": "desk", "POST /v1/approvals/{id}/revoke": "desk",
 		"GET /v1/me": "desk", "GET /v1/approvals/{id}/why": "desk", "GET /v1/approvals/{id}/deciders": "desk", "GET /v1/approvals/{id}/previous": "desk",
 	}

@@ -84,9 +84,9 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	searches.Work = door.NoWork // it takes turns with those who make pages
 	get(one+"/deciders", searches, a.see(a.deciders))
 	post(one+"/decision", inConsole, a.ruling(evaluation.DecodeRuling, (*broker.Seen).Decide))
-	get(one+"/elicitation", door.Need{Parameters: []string{"form"}, Relayed: evaluation.ViaForm}, a.see(a.elicitation))
+	get(one+"/elicitation", door.Need{Parameters: []string{"form"}, Relayed: evaluation.ViaForm}, a.see(a.asks(a.elicitation)))
 	get(one+"/authorization-request", door.Need{Parameters: []string{"call"}}, a.see(a.authorizationRequest))
-	get(one+"/authorization-notification", door.Need{Parameters: door.NoParameters}, a.see(a.authorizationNotification))
+	get(one+"/authorization-notification", door.Need{Parameters: door.NoParameters, Relayed: evaluation.ViaForm}, a.see(a.asks(a.notification)))
 	post(one+"/response", byForm, a.see(a.respond))
 	post(one+"/revoke", inConsole, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Revoke))
 	post(one+"/cancel", withdraws, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Cancel))

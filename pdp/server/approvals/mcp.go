@@ -45,47 +45,49 @@ func whyNot(a approval.Approval) string {
 	}[a.Status]
 }
 
-// authorizationNotification answers GET /v1/approvals/:id/authorization-notification.
-func (a *Approvals) authorizationNotification(c echo.Context, _ door.Admitted, seen broker.Seen) error {
-	call, err := pendingCall(seen.Approval)
-	if err != nil {
-		return err
+// asker makes a message that asks a person about a call.
+type asker func(r door.Admitted, seen broker.Seen, call wire.Call) (wire.Message, error)
+
+// asks answers with a message that asks a person. If a gateway fetches it for that person, only who may decide by a form
+// gets it, and it goes on record before it is answered.
+func (a *Approvals) asks(ask asker) func(echo.Context, door.Admitted, broker.Seen) error {
+	return func(c echo.Context, r door.Admitted, seen broker.Seen) error {
+		relayed := r.Caller.Way.Gateway != ""
+		if relayed && !seen.MayDecide() {
+			return approval.ErrNotFound
+		}
+		call, err := pendingCall(seen.Approval)
+		if err != nil {
+			return err
+		}
+		message, err := ask(r, seen, call)
+		if err != nil {
+			return err
+		}
+		if relayed {
+			if err := a.Door.Options.Room(r.Caller.Name); err != nil {
+				return err
+			}
+			if err := seen.Offer(c.Request().Context()); err != nil {
+				return err
+			}
+		}
+		return write(c, message)
 	}
-	return write(c, call.Notification())
 }
 
-// elicitation answers GET /v1/approvals/:id/elicitation: a whole elicitation/create, for the MCP client of an approver.
-// If a gateway asks for it for a person, it goes on record before it is answered.
-func (a *Approvals) elicitation(c echo.Context, r door.Admitted, seen broker.Seen) error {
-	relayed := r.Caller.Way.Gateway != ""
-	if relayed && !seen.MayDecide() {
-		return approval.ErrNotFound
-	}
-	call, err := pendingCall(seen.Approval)
-	if err != nil {
-		return err
-	}
-	message, err := a.elicit(call, r.Given["form"], seen)
-	if err != nil {
-		return err
-	}
-	if relayed {
-		if err := a.Door.Options.Room(r.Caller.Name); err != nil {
-			return err
-		}
-		if err := seen.Offer(c.Request().Context()); err != nil {
-			return err
-		}
-	}
-	return write(c, message)
+// notification makes what GET /v1/approvals/:id/authorization-notification answers.
+func (a *Approvals) notification(_ door.Admitted, _ broker.Seen, call wire.Call) (wire.Message, error) {
+	return call.Notification(), nil
 }
 
 // urlForm is the name of no form: it asks for the address where the person decides.
 const urlForm = "url"
 
-// elicit is the message by which a person is asked, in a form or at an address. The address is only for who may decide.
-func (a *Approvals) elicit(call wire.Call, name string, seen broker.Seen) (m wire.Message, err error) {
-	if name != urlForm {
+// elicitation makes what GET /v1/approvals/:id/elicitation answers: a whole elicitation/create, for the MCP client of an
+// approver. The person is asked in a form or at an address. The address is only for who may decide.
+func (a *Approvals) elicitation(r door.Admitted, seen broker.Seen, call wire.Call) (m wire.Message, err error) {
+	if name := r.Given["form"]; name != urlForm {
 		form, ok := call.Form(name, a.Door.Options.Limits.Detail)
 		if !ok {
 			return m, door.BadParameter("form", "is no form; give approve, choose, review or url")

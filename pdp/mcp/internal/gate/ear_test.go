@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -55,7 +56,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 			t.Fatal("nobody says that the server is away")
 		}
 	}
-	g.running.Wait()
+	g.doors.running.Wait()
 	if n := ctx.hang.Load(); n > 0 {
 		t.Errorf("%d are left", n)
 	}
@@ -129,7 +130,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 		g := bareGateway(opens{Session: refusing{slow: slow}})
 		g.drain.ctx = t.Context()
 		ctx, leave := context.WithCancel(t.Context())
-		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{}), permit: &ask.Permit{}, reply: &httpReply{w: httptest.NewRecorder()}}
+		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{}), permit: &ask.Permit{}, reply: reply.Over(httptest.NewRecorder(), false, false)}
 		x.reach = &reach{links: []*link{x.link}}
 		x.client.era, x.request.Method = era.Modern, "subscriptions/listen"
 		go func() {
@@ -138,7 +139,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 		}()
 		x.listen(ctx)
 		x.link.close()
-		g.running.Wait()
+		g.doors.running.Wait()
 	}
 }
 
@@ -151,7 +152,7 @@ func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Error("those who listen are not told")
 	}
-	g.running.Wait()
+	g.doors.running.Wait()
 }
 
 // Who gives up an unsubscription takes no subscription away that came after it.

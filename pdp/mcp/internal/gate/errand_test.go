@@ -40,7 +40,7 @@ func TestErrandsAreBounded(t *testing.T) {
 		t.Errorf("another's is %v", err)
 	}
 	close(goes)
-	g.running.Wait()
+	g.doors.running.Wait()
 	if v, joined, err := sendOff(t.Context(), of("alice"), &all[2], waits); v != 7 || joined || err != nil {
 		t.Errorf("when they are over it is %d, %v, %v", v, joined, err)
 	}

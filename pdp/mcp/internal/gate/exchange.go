@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -32,7 +33,7 @@ type exchange struct {
 	request rpc.Message
 	params  rpc.Object
 	header  http.Header
-	reply   reply
+	reply   reply.Reply
 	tool    *tool
 	permit  *ask.Permit
 	brought brought
@@ -114,7 +115,7 @@ func (v *visit) begin(ctx context.Context) (context.Context, *conclusion) {
 	}
 	v.lasts(leave)
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
-		v.lasts(keepAlive(x.reply))
+		v.lasts(reply.KeepAlive(x.reply))
 	}
 	v.lasts(func() { // also if something panics meanwhile: what was done of what is owed was done
 		if x.permit != nil {

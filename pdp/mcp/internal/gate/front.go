@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/traces"
 )
@@ -25,7 +26,7 @@ import (
 
 // Headers of MCP over HTTP.
 const (
-	sessionHeader = "Mcp-Session-Id"
+	sessionHeader = reply.SessionHeader
 	versionHeader = "Mcp-Protocol-Version"
 )
 
@@ -69,21 +70,13 @@ func answerPage(h http.Header, origin string) {
 
 // refuse answers a request that was not read as a message, or was none that may go on.
 func (g *Gateway) refuse(w http.ResponseWriter, status int, id rpc.ID, code int, detail string) {
-	writeJSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
+	reply.JSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
 }
 
 // tooMany answers what has no answer in MCP if somebody sends too much of it.
 func (g *Gateway) tooMany(w http.ResponseWriter, after time.Duration) {
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds(after), 10))
 	g.refuse(w, http.StatusTooManyRequests, rpc.ID{}, rpc.InvalidRequest, "too many requests")
-}
-
-func writeJSON(w http.ResponseWriter, status int, m rpc.Message) {
-	body := m.Append(nil)
-	w.Header().Set("Content-Type", jsonType)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body)
 }
 
 // authenticate says for whom a request is, or refuses it.
@@ -160,7 +153,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Pri
 	}
 	m, fault := rpc.Parse(b.Bytes(), rpc.DefaultLimits())
 	if fault != nil {
-		writeJSON(w, http.StatusBadRequest, fault.Failure())
+		reply.JSON(w, http.StatusBadRequest, fault.Failure())
 	}
 	return m, fault == nil
 }

@@ -25,6 +25,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/crowd"
 	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
@@ -83,12 +84,18 @@ type Gateway struct {
 	drifts   *drift.Register
 	tokens   atomic.Uint64
 
-	desk *people.Desk
+	desk  *people.Desk
+	crowd *crowd.Crowd
 
 	ctx   context.Context // ends with Close
 	stop  func()
 	drain draining
 
+	doors doors
+}
+
+// doors are what there is to wait for before the gateway is closed.
+type doors struct {
 	mu      sync.Mutex // guards closed
 	closed  bool
 	running sync.WaitGroup // what nobody waits for
@@ -107,8 +114,9 @@ func New(o Options) *Gateway {
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments}
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
+	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop})
 	g.drain.ctx, g.drain.end = context.WithCancel(ctx)
-	g.running.Go(func() { g.sweep(ctx) })
+	g.doors.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(g))
 	if o.Lock.File != nil {
 		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Servers))
@@ -153,34 +161,34 @@ func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
 // enter has Close wait for a request of a client until leave is called. Its context ends with Close. It is not ok after
 // Close.
 func (g *Gateway) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
+	g.doors.mu.Lock()
+	defer g.doors.mu.Unlock()
+	if g.doors.closed {
 		return ctx, nil, false
 	}
-	g.serving.Add(1)
+	g.doors.serving.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(g.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
-		g.serving.Done()
+		g.doors.serving.Done()
 	}, true
 }
 
 // Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.
 func (g *Gateway) Close() error {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
+	g.doors.mu.Lock()
+	g.doors.closed = true
+	g.doors.mu.Unlock()
 	g.stop()
-	g.running.Wait()
+	g.doors.running.Wait()
 	g.held.end(func(*held) bool { return true })
 	err := g.closeServers()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		g.serving.Wait()
+		g.doors.serving.Wait()
 	}()
 	select {
 	case <-served:
@@ -208,10 +216,10 @@ const lastWords = 5 * time.Second
 // background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close. A panic ends it alone, as
 // net/http has it for requests: what it works on is what servers say.
 func (g *Gateway) background(what func()) (ok bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if !g.closed {
-		g.running.Go(func() {
+	g.doors.mu.Lock()
+	defer g.doors.mu.Unlock()
+	if !g.doors.closed {
+		g.doors.running.Go(func() {
 			defer func() {
 				if why := recover(); why != nil {
 					g.o.Logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
@@ -220,7 +228,7 @@ func (g *Gateway) background(what func()) (ok bool) {
 			what()
 		})
 	}
-	return !g.closed
+	return !g.doors.closed
 }
 
 // Errands are what requests of a principal have sent off: they count also if nobody waits for them any longer.

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -52,8 +53,9 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 
 // visit is that of a request.
 func (s *session) visit(g *Gateway, w http.ResponseWriter, in *incoming, ends ...func()) *visit {
-	x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header}
-	x.reply = &httpReply{w: w, sessions: &g.sessions, stream: in.streamFirst, retry: true}
+	back := reply.Over(w, in.streamFirst, true)
+	back.Begun = func() { g.sessions.add(s) }
+	x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header, reply: back}
 	return &visit{x: x, ends: ends}
 }
 
@@ -101,7 +103,7 @@ func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	response, status := x.result(rpc.Answer(rpc.ID{}, result))
 	if response.Error == nil {
 		begun = true
-		x.reply.Begin(x.session)
+		x.reply.Begin(x.session.id)
 	}
 	return response, status
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -49,11 +51,11 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	ctx, done := g.until(ctx)
 	defer done()
-	reply := &httpReply{w: w, retry: true}
-	defer reply.leave() // the server may be asking something just now
+	back := reply.Over(w, false, true)
+	defer back.Leave() // the server may be asking something just now
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
-	x := &exchange{g: g, who: who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: params, header: r.Header, reply: reply}
+	x := &exchange{g: g, who: who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: params, header: r.Header, reply: back}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
 	release, after, ok := g.o.Rates.Admit(who.Key, "")
 	if !ok {
@@ -69,14 +71,14 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer end()
 	if refused := x.ask(ctx, ask.Answered{}); refused != nil {
 		m, status := x.refused(refused)
-		writeJSON(w, max(status, http.StatusForbidden), m)
+		reply.JSON(w, max(status, http.StatusForbidden), m)
 		return
 	}
 	defer func() { x.permit.Done(context.WithoutCancel(ctx)) }()
 	heard, stop := x.heard() // before the client knows of its stream: what is said from then on is not missed
 	defer stop()
 	_ = x.reply.Alive()
-	defer keepAlive(x.reply)()
+	defer reply.KeepAlive(x.reply)()
 	x.hearAll(ctx, heard)
 }
 
@@ -236,4 +238,106 @@ func (x *exchange) tellOf(ctx context.Context, method string, uris []string) err
 func ended(id rpc.ID) jsontext.Value {
 	meta := rpc.Object{}.With(era.MetaSubscription, id.Text())
 	return rpc.Object{}.With("resultType", rpc.String("complete")).With("_meta", meta.Value()).Value()
+}
+
+// wants is what a listener wants to hear.
+type wants struct {
+	tools, prompts, resources bool
+	uris                      []string
+}
+
+func wantsOf(params rpc.Object) (w wants) {
+	o, _ := rpc.ParseObject(params.Get("notifications"))
+	yes := func(name string) bool { return o.Get(name).Kind() == 't' }
+	w.tools, w.prompts, w.resources = yes("toolsListChanged"), yes("promptsListChanged"), yes("resourcesListChanged")
+	uris, _ := rpc.Elements(o.Get("resourceSubscriptions"))
+	for _, v := range uris {
+		if len(w.uris) > mostSubscriptions {
+			break // they are too many
+		}
+		if s, err := jsontext.AppendUnquote(nil, v); err == nil && v.Kind() == '"' && !slices.Contains(w.uris, string(s)) {
+			w.uris = append(w.uris, string(s))
+		}
+	}
+	return w
+}
+
+// told are w as far as a server of the legacy era says that it tells of such things.
+func (w wants) told(s upstream.Session) wants {
+	server, _ := rpc.ParseObject(s.Server())
+	can := server.GetObject("capabilities")
+	yes := func(of, name string) bool { return can.GetObject(of).Get(name).Kind() == 't' }
+	w.tools = w.tools && yes("tools", "listChanged")
+	w.prompts = w.prompts && yes("prompts", "listChanged")
+	w.resources = w.resources && yes("resources", "listChanged")
+	if !yes("resources", "subscribe") {
+		w.uris = nil
+	}
+	return w
+}
+
+// withoutWords is what says that something has changed, and no more than what. It is not ok for anything else.
+func withoutWords(m rpc.Message) (rpc.Message, bool) {
+	var params jsontext.Value
+	switch m.Method {
+	case toolsChanged, promptsChanged, resourcesChanged:
+	case resourceUpdated:
+		said, err := rpc.ParseObject(m.Params)
+		if err != nil {
+			return m, false
+		}
+		params = rpc.Object{}.With("uri", rpc.String(said.GetString("uri"))).Value()
+	default:
+		return m, false
+	}
+	return rpc.Message{Method: m.Method, Params: params}, true
+}
+
+func (w wants) hear(m rpc.Message) bool {
+	switch m.Method {
+	case toolsChanged:
+		return w.tools
+	case promptsChanged:
+		return w.prompts
+	case resourcesChanged:
+		return w.resources
+	case resourceUpdated:
+		params, _ := rpc.ParseObject(m.Params)
+		return slices.Contains(w.uris, params.GetString("uri"))
+	}
+	return false
+}
+
+// value is the filter in JSON.
+func (w wants) value() jsontext.Value {
+	o := rpc.Object{}
+	for _, v := range []struct {
+		name string
+		on   bool
+	}{{"toolsListChanged", w.tools}, {"promptsListChanged", w.prompts}, {"resourcesListChanged", w.resources}} {
+		if v.on {
+			o = o.With(v.name, jsontext.Value("true"))
+		}
+	}
+	if len(w.uris) > 0 {
+		o = o.With("resourceSubscriptions", texts(w.uris))
+	}
+	return o.Value()
+}
+
+// and is what both want.
+func (w wants) and(v wants) wants {
+	uris := slices.DeleteFunc(slices.Clone(w.uris), func(uri string) bool { return !slices.Contains(v.uris, uri) })
+	return wants{w.tools && v.tools, w.prompts && v.prompts, w.resources && v.resources, uris}
+}
+
+// or is what one or the other wants.
+func (w wants) or(v wants) wants {
+	uris := slices.Clone(w.uris)
+	for _, uri := range v.uris {
+		if !slices.Contains(uris, uri) {
+			uris = append(uris, uri)
+		}
+	}
+	return wants{w.tools || v.tools, w.prompts || v.prompts, w.resources || v.resources, uris}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -34,7 +35,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in *incomin
 func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 	meta, fault := era.CheckHeaders(in.header, in.message, in.params)
 	if fault != nil {
-		writeJSON(w, http.StatusBadRequest, rpc.Failure(in.message.ID, *fault))
+		reply.JSON(w, http.StatusBadRequest, rpc.Failure(in.message.ID, *fault))
 		return nil
 	}
 	c := client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
@@ -44,7 +45,7 @@ func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 		return nil
 	}
 	x := &exchange{g: g, who: in.who, client: c, reach: way, link: way.only(), request: in.message, params: in.params, header: in.header}
-	x.reply = &httpReply{w: w, stream: in.streamFirst}
+	x.reply = reply.Over(w, in.streamFirst, false)
 	return &visit{x: x, ends: []func(){done}}
 }
 

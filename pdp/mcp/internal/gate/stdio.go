@@ -96,8 +96,9 @@ type stdioFront struct {
 
 	flights flights.Flights
 
-	mu      sync.Mutex
-	session *session // of a client of the legacy era, once it has begun
+	mu sync.Mutex
+	// session is that of a client of the legacy era, once it has begun, and beginning the one that will be.
+	session, beginning *session
 }
 
 // write sends a message to the client, in one line.
@@ -211,6 +212,7 @@ func (f *stdioFront) exchange(s *session, in *incoming) (*exchange, *rpc.Error) 
 		if err != nil {
 			return nil, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
 		}
+		f.begins(begun)
 		x.client, x.session, x.reach = c, begun, begun.reach
 	case s == nil:
 		return nil, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
@@ -245,9 +247,16 @@ func (r *stdioReply) Alive() error                     { return nil }
 func (r *stdioReply) Stream()                          {}
 func (r *stdioReply) Final(_ int, m rpc.Message) error { return r.f.write(m) }
 
-// Begin implements reply.
-func (r *stdioReply) Begin(s *session) {
+// Begin implements [reply.Reply].
+func (r *stdioReply) Begin(string) {
 	r.f.mu.Lock()
 	defer r.f.mu.Unlock()
-	r.f.session = s
+	r.f.session = r.f.beginning
+}
+
+// begins notes which session counts once it has begun.
+func (f *stdioFront) begins(s *session) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beginning = s
 }

@@ -1,8 +1,13 @@
-package gate
+// Package reply is the way back to a client for one request over HTTP: one JSON object, or a stream of events.
+//
+// [Over] makes one, [KeepAlive] has a client know that somebody is still there, and [JSON] is for what is answered at once. The
+// package says nothing of its own, and knows of no session but its id.
+package reply
 
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,25 +24,27 @@ const reopen = "retry: 1000\n\n"
 // slow is how long a client may take to read what it is sent.
 const slow = 30 * time.Second
 
-// reply is the way back to the client for one request. Its methods may be called side by side.
-type reply interface {
+// Reply is the way back to the client for one request. Its methods may be called side by side.
+type Reply interface {
 	// Interim sends a message before the response.
 	Interim(m rpc.Message) error
 	// Alive tells the client that its request is still being worked on.
 	Alive() error
 	// Final sends the response, once. Status counts if nothing was sent before it.
 	Final(status int, m rpc.Message) error
-	// Begin has a session count that the request begins.
-	Begin(s *session)
+	// Begin has the session of that id count, which the request begins.
+	Begin(session string)
 	// Stream has the answer be a stream, whatever comes.
 	Stream()
 }
 
-// httpReply is the answer to one request over HTTP: one JSON object, or a stream of events if something comes before the
+// HTTP is the answer to one request over HTTP: one JSON object, or a stream of events if something comes before the
 // response.
-type httpReply struct {
-	w        http.ResponseWriter
-	sessions *sessions
+type HTTP struct {
+	// Begun is called when a session begins, nil if none can.
+	Begun func()
+
+	w http.ResponseWriter
 
 	mu     sync.Mutex
 	stream bool // even if nothing comes before the response
@@ -47,13 +54,23 @@ type httpReply struct {
 	err    error
 }
 
-// Begin implements reply.
-func (r *httpReply) Begin(s *session) {
-	r.sessions.add(s)
-	r.w.Header().Set(sessionHeader, s.id)
+// Over is the answer that goes to w. It is a stream in any case if stream is set. Retry says that the client may open a stream
+// again that broke off.
+func Over(w http.ResponseWriter, stream, retry bool) *HTTP {
+	return &HTTP{w: w, stream: stream, retry: retry}
 }
 
-func (r *httpReply) Stream() {
+// Begin implements [Reply].
+func (r *HTTP) Begin(session string) {
+	r.Begun()
+	r.w.Header().Set(SessionHeader, session)
+}
+
+// SessionHeader has the id of a session.
+const SessionHeader = "Mcp-Session-Id"
+
+// Stream implements [Reply].
+func (r *HTTP) Stream() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.stream = true
@@ -61,7 +78,8 @@ func (r *httpReply) Stream() {
 
 var errAnswered = errors.New("the request has its answer")
 
-func (r *httpReply) Interim(m rpc.Message) error {
+// Interim implements [Reply].
+func (r *HTTP) Interim(m rpc.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
@@ -71,7 +89,8 @@ func (r *httpReply) Interim(m rpc.Message) error {
 	return r.write(rpc.AppendEvent(nil, m))
 }
 
-func (r *httpReply) Alive() error {
+// Alive implements [Reply].
+func (r *HTTP) Alive() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
@@ -81,7 +100,8 @@ func (r *httpReply) Alive() error {
 	return r.write([]byte(":\n\n"))
 }
 
-func (r *httpReply) Final(status int, m rpc.Message) error {
+// Final implements [Reply].
+func (r *HTTP) Final(status int, m rpc.Message) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
@@ -94,19 +114,19 @@ func (r *httpReply) Final(status int, m rpc.Message) error {
 	if r.begun {
 		return r.write(rpc.AppendEvent(nil, m))
 	}
-	writeJSON(r.w, status, m)
+	JSON(r.w, status, m)
 	return nil
 }
 
-// leave has nothing more be written. It waits for who writes: when the handler of a request is over, its connection is gone,
+// Leave has nothing more be written. It waits for who writes: when the handler of a request is over, its connection is gone,
 // or is somebody else's.
-func (r *httpReply) leave() {
+func (r *HTTP) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.done = true
 }
 
-func (r *httpReply) begin() {
+func (r *HTTP) begin() {
 	if r.begun {
 		return
 	}
@@ -120,7 +140,7 @@ func (r *httpReply) begin() {
 	}
 }
 
-func (r *httpReply) write(b []byte) error {
+func (r *HTTP) write(b []byte) error {
 	if r.err != nil {
 		return r.err
 	}
@@ -132,8 +152,8 @@ func (r *httpReply) write(b []byte) error {
 	return r.err
 }
 
-// keepAlive has a reply say that it is alive now and then, until stop is called: then it says nothing more.
-func keepAlive(r reply) (stop func()) {
+// KeepAlive has a reply say that it is alive now and then, until stop is called: then it says nothing more.
+func KeepAlive(r Reply) (stop func()) {
 	var mu sync.Mutex
 	var timer *time.Timer
 	ended := false
@@ -152,4 +172,13 @@ func keepAlive(r reply) (stop func()) {
 		defer mu.Unlock()
 		ended = true
 	}
+}
+
+// JSON answers with a message, and nothing before it.
+func JSON(w http.ResponseWriter, status int, m rpc.Message) {
+	body := m.Append(nil)
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
 }

@@ -1,0 +1,120 @@
+package authzenclient_test
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"policy-service/evaluation/authzenclient"
+)
+
+// A person is told what waits by a notification, and answers it; whoever has no say is told nothing.
+func TestHeardNotification(t *testing.T) {
+	d := openDesk(t)
+	gateway, mia := d.pep(), d.pep(authzenclient.WithKey(d.key["mia"]))
+	s, err := gateway.Ask(t.Context(), denies(t, gateway, push(nil)))
+	d.must(err)
+	id := s.Approvals()[0]
+	var nobody authzenclient.Person
+	message, err := mia.Notification(t.Context(), id, nobody)
+	if err != nil || !strings.Contains(string(message), `"method":"notifications/authorization/request","params":{"id":"`+id+`"`) {
+		t.Fatalf("%s, %v", message, err)
+	}
+	for _, odd := range []string{"", ".", "..", "../../x", "none"} {
+		if message, err := mia.Notification(t.Context(), odd, nobody); err == nil {
+			t.Errorf("%q is %s", odd, message)
+		}
+	}
+	if message, err := d.pep(authzenclient.WithKey(d.key["other"])).Notification(t.Context(), id, nobody); err == nil {
+		t.Errorf("another is told %s", message)
+	}
+	if status, err := mia.Respond(t.Context(), id, nobody, []byte(`{"authorizationId":"`+id+`","decision":"approve"}`)); err != nil || status != "approved" {
+		t.Errorf("%s, %v", status, err)
+	}
+	if message, err := mia.Notification(t.Context(), id, nobody); err == nil {
+		t.Errorf("what is approved is told: %s", message)
+	}
+}
+
+// What no notification can be is none, and the person's token is in no text.
+func TestHeardNotificationHostile(t *testing.T) {
+	const token = "eyJhbGciOi.person.token"
+	person, err := authzenclient.PersonWith(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		a  said
+		is bool
+	}{
+		"a message":      {said{200, `{"jsonrpc":"2.0"}`, nil}, true},
+		"a member twice": {said{200, `{"id":"a1","id":"a2"}`, nil}, false},
+		"a list":         {said{200, `[]`, nil}, false},
+		"HTML":           {said{200, `{}`, []string{"Content-Type", "text/html"}}, false},
+		"it quotes":      {said{404, `{"detail":"no person has ` + token + ` and ` + secret + `"}`, nil}, false},
+		"moved":          {said{307, ``, []string{"Location", "EVIL/x"}}, false},
+	} {
+		h, asked := fair(), ""
+		h.before = func(w http.ResponseWriter, r *http.Request) bool {
+			asked += r.Method + " " + r.URL.String() + " " + r.Header.Get("Approver-Token") + " " + r.Header.Get("Authorization")
+			w.Header().Set("Content-Type", "application/json")
+			for n := 0; n+1 < len(test.a.headers); n += 2 {
+				w.Header().Set(test.a.headers[n], h.text(test.a.headers[n+1]))
+			}
+			w.WriteHeader(test.a.status)
+			_, _ = w.Write([]byte(test.a.body))
+			return true
+		}
+		message, err := h.client(t, authzenclient.WithRetries(0)).Notification(t.Context(), "a1", person)
+		if (err == nil) != test.is || (message != nil) != test.is {
+			t.Errorf("%s: %s, %v", name, message, err)
+		}
+		if asked != "GET /v1/approvals/a1/authorization-notification "+token+" Bearer "+secret {
+			t.Errorf("%s: asked %s", name, asked)
+		}
+		if text := fmt.Sprint(err); strings.Contains(text, "person.token") || strings.Contains(text, secret) {
+			t.Errorf("%s says %s", name, text)
+		}
+	}
+}
+
+// Who has no handle learns from a watch which approval requests wait, and which do no more.
+func TestHeardWaiting(t *testing.T) {
+	d := openDesk(t)
+	asks, watcher := d.pep(), d.pep()
+	said := func(changes authzenclient.Changes) map[string]bool { return maps.Collect(changes.Waiting()) }
+	ask := func(n int) authzenclient.Standing {
+		s, err := asks.Ask(t.Context(), denies(t, asks, push(map[string]any{"n": n})))
+		d.must(err)
+		return s
+	}
+	first, second, third := ask(1), ask(2), ask(3)
+	id := func(s authzenclient.Standing) string { return s.Approvals()[0] }
+	changes := watches(t, watcher, "", 0)
+	if got, want := said(changes), map[string]bool{id(first): true, id(second): true, id(third): true}; !maps.Equal(got, want) {
+		t.Fatalf("at first: %v, want %v", got, want)
+	}
+	for one := range changes.Waiting() {
+		if one != id(first) {
+			t.Errorf("it goes on with %s", one)
+		}
+		break
+	}
+	d.decides("approve", id(first))
+	d.decides("deny", id(second))
+	d.must(asks.Cancel(t.Context(), third.Handle()))
+	fourth := ask(4)
+	changes = watches(t, watcher, changes.Cursor(), time.Second)
+	if got, want := said(changes), map[string]bool{id(first): false, id(second): false, id(third): false, id(fourth): true}; !maps.Equal(got, want) {
+		t.Errorf("then: %v, want %v", got, want)
+	}
+	if got := said(watches(t, d.pep(authzenclient.WithKey(d.key["other"])), "", 0)); len(got) != 0 {
+		t.Errorf("another hears %v", got)
+	}
+	if got := said(authzenclient.Changes{}); len(got) != 0 {
+		t.Errorf("of nothing: %v", got)
+	}
+}
