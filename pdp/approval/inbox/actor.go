@@ -6,8 +6,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"policy-service/evaluation"
 )
 
 // Actor is somebody who acts, or for whom somebody acts, as a question names them.
@@ -37,9 +35,9 @@ func (a Asked) Actors() (by Actor, others []Actor) {
 
 // Requester is who asked for it, if the question names somebody who did.
 func (a Asked) Requester() (who Actor, named bool) {
-	v, named := a.Context[evaluation.RequesterMember]
+	v, named := a.Context["requester"]
 	if named {
-		who = ActorOf(v, "/context/"+evaluation.RequesterMember)
+		who = ActorOf(v, "/context/requester")
 	}
 	return who, named
 }

@@ -22,7 +22,7 @@ type ApprovalRequest struct {
 	Action   string
 	Resource evaluation.Ref
 	// The Agent acts for the subject, on behalf of those in the Chain. An Agent that is known by its id alone has no type.
-	evaluation.Actors
+	Actors evaluation.Actors
 	// Message is what the author of the policies has people told.
 	Message string
 	// Uses is how often the request may be done once it is approved.
@@ -71,7 +71,7 @@ func ReadCall(r ApprovalRequest) (Call, error) {
 		}
 	}
 	named := func(name string) bool { // in the sentence
-		return evaluation.NamesActors(name) && (r.Requester != nil || name != evaluation.RequesterMember)
+		return evaluation.NamesActors(name) && (r.Actors.Requester != nil || name != evaluation.RequesterMember)
 	}
 	rest := about.Object().Without(func(name string) bool { return name == "arguments" || named(name) })
 	if rest.Len() > 0 {
@@ -82,8 +82,8 @@ func ReadCall(r ApprovalRequest) (Call, error) {
 
 // caller is the agent, or the subject if no agent acts for it.
 func (c *Call) caller() evaluation.Ref {
-	if c.of.Agent != nil {
-		return *c.of.Agent
+	if c.of.Actors.Agent != nil {
+		return *c.of.Actors.Agent
 	}
 	return c.of.Subject
 }
