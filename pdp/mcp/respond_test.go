@@ -60,7 +60,9 @@ func (s *siege) as(era, who string) *visitor {
 }
 
 // votedByForm is how a vote of a gateway's client is on record.
-func votedByForm(decision, who string) string { return decision + ` user::"` + who + `" form key:gateway` }
+func votedByForm(decision, who string) string {
+	return decision + ` user::"` + who + `" form key:gateway`
+}
 
 // Somebody decides by a message of their own, with an id or without, at the replica at which the call waits, or at another: the
 // call goes on, or is denied for their reason. Nothing of it reaches the server.
