@@ -134,6 +134,46 @@ func TestRespondValidUntil(t *testing.T) {
 	}
 }
 
+// Somebody names another in their place, who names yet another, who decides: the call that waits goes on.
+func TestRespondDelegates(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{replicas: 2})
+			for _, decision := range []string{"approve", "deny"} {
+				over := w.plain(era).ahead("delegable", `{"then":"`+decision+`"}`)
+				id := w.asks("delegable")
+				there := w.replicas[1]
+				mia, eve := w.as(era, "mia"), there.as(era, "eve")
+				if got := eve.ask(respondMethod, rules(id, decision, "")); got.code() != -32602 { // nobody has named her
+					t.Errorf("%s", got)
+				}
+				responded(t, mia.ask(respondMethod, rules(id, "delegate", `,"delegateTo":"user::\"noah\"","reason":"away"`)), id, "pending")
+				unheard(t, there.as(era, "noah").utters(respondMethod, rules(id, "delegate", `,"delegateTo":"user::\"eve\""`)))
+				if got := mia.ask(respondMethod, rules(id, "approve", "")); got.code() != -32602 { // she has given her vote away
+					t.Errorf("%s", got)
+				}
+				responded(t, eve.ask(respondMethod, rules(id, decision, "")), id, map[string]string{"approve": "approved", "deny": "denied"}[decision])
+				if got, want := becomes(seenIn(<-over)), map[string]string{"approve": "runs", "deny": "is denied: declined"}[decision]; got != want {
+					t.Errorf("it %s, want that it %s", got, want)
+				}
+				if want := []string{votedByForm("delegate", "mia"), votedByForm("delegate", "noah"), votedByForm(decision, "eve")}; !slices.Equal(w.votes(id), want) {
+					t.Errorf("they say %q", w.votes(id))
+				}
+			}
+			over := w.plain(era).ahead("confirm", `{}`) // whose obligation is not delegable
+			confirm := w.asks("confirm")
+			if got := w.as(era, "alice").ask(respondMethod, rules(confirm, "delegate", `,"delegateTo":"user::\"mia\""`)); got.code() != -32602 || !strings.Contains(got.text, "cannot be delegated") {
+				t.Errorf("%s", got)
+			}
+			responded(t, w.as(era, "alice").ask(respondMethod, rules(confirm, "approve", "")), confirm, "approved")
+			if got := <-over; !got.ran() {
+				t.Errorf("%s", got)
+			}
+		})
+	}
+}
+
 // Whoever waits in the same process goes on at once, also while the PDP cannot be watched.
 func TestRespondUnwatched(t *testing.T) {
 	for _, era := range eras {
@@ -209,7 +249,9 @@ func TestRespondHostile(t *testing.T) {
 				rules(id, "approve", `,"validUntil":"soon"`), rules(id, "approve", `,"validUntil":7`), rules(id, "approve", `,"validUntil":"2001-01-01T00:00:00Z"`),
 				rules(id, "deny", `,"validUntil":"2099-01-01T00:00:00Z"`),
 				rules(id, "approve", `,"action":"accept"`), rules(id, "approve", `,"content":{"approve":true}`), rules(id, "approve", `,"arguments":{"n":2}`),
-				rules(id, "delegate", `,"delegateTo":7`), rules(id, "delegate", `,"delegateTo":"eve"`),
+				rules(id, "approve", `,"delegateTo":"user::\"eve\""`), rules(id, "deny", `,"delegateTo":"user::\"eve\""`),
+				rules(id, "delegate", ""), rules(id, "delegate", `,"delegateTo":""`), rules(id, "delegate", `,"delegateTo":7`), rules(id, "delegate", `,"delegateTo":"eve"`),
+				rules(id, "delegate", `,"delegateTo":"user::\"eve\"","validUntil":"2099-01-01T00:00:00Z"`), rules(id, "delegate", `,"DelegateTo":"user::\"eve\""`),
 				`{"action":"accept","content":{"approve":true}}`, `{"action":"accept","content":{"approve":true},"authorizationId":` + inText(id) + `}`,
 			} {
 				refuses(own, params, params)
