@@ -31,6 +31,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // Ask is the form of the default question.
@@ -178,6 +179,9 @@ func (o *Options) check() error {
 	for key := range o.Mappings {
 		if isTask(key) {
 			return fmt.Errorf("a mapping for %q: tasks are denied, whatever a mapping says", key)
+		}
+		if key == rpc.Respond {
+			return fmt.Errorf("a mapping for %q: nobody is asked whether somebody may decide but the PDP that is told the decision", key)
 		}
 	}
 	return nil
