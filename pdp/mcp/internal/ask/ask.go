@@ -31,6 +31,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // Ask is the form of the default question.
@@ -181,6 +182,9 @@ func (o *Options) check() error {
 		}
 		if key == toolsRequest {
 			return fmt.Errorf("a mapping for %q: %w", key, errNobody)
+		}
+		if key == rpc.Respond {
+			return fmt.Errorf("a mapping for %q: nobody is asked whether somebody may decide but the PDP that is told the decision", key)
 		}
 	}
 	return nil
