@@ -163,7 +163,7 @@ func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Pl
 
 // instead is what a client can do that may not call a tool: request it, if it may be let. It is "" if there is nothing.
 func (a *Asker) instead(ctx context.Context, op Operation, e authzenclient.Enforcement) string {
-	if op.Method == toolsCall && e.Err() == nil && a.MayRequest(ctx, op) {
+	if op.Method == toolsCall && e.Err() == nil && e.Decision().Reason() == "" && a.MayRequest(ctx, op) {
 		return callRequest
 	}
 	return ""

@@ -30,10 +30,6 @@ var (
 	unknownOfFulfiller = mustKnow("/context/purpose", "/context/pdp/approved", "/context/pdp/capability")
 )
 
-// Requests reports whether tools can be requested. The binding knows nothing of it, so who asks by its letter, or by its
-// defaults, has no such method.
-func (a *Asker) Requests() bool { return !a.o.Strict && a.o.Ask != COAZ }
-
 // ofTool reports whether a method is about one tool with arguments.
 func ofTool(method string) bool { return method == toolsCall || method == toolsRequest }
 

@@ -60,14 +60,15 @@ type Settings struct {
 	Lists Lists
 	// Approvals say how people are asked.
 	Approvals Approvals
-	// Requests say how much may wait that somebody requests.
-	Requests Requests
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
 }
 
-// Sizes are what is not too large, in bytes.
-type Sizes struct{ Body, Arguments int }
+// Sizes are what is not too large, in bytes, and how much may wait that somebody requests.
+type Sizes struct {
+	Body, Arguments int
+	Requests        Requests
+}
 
 // Lists say how old lists may become.
 type Lists struct {
@@ -272,6 +273,7 @@ func (g *Gateway) sweep(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
+			g.requests.Sweep()
 			g.sweepOnce(ctx, g.o.Now())
 		case <-ctx.Done():
 			return
@@ -287,7 +289,6 @@ const closing = 64
 
 func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
 	g.held.end(func(h *held) bool { return now.After(h.until) })
-	g.requests.Sweep()
 	var all sync.WaitGroup
 	defer all.Wait()
 	atOnce := make(chan struct{}, closing)

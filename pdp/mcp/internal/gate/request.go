@@ -67,7 +67,7 @@ type (
 // newBoard has nobody be told any more of what is pending no longer.
 func newBoard(o Options, all *crowd.Crowd) *board {
 	return requests.New[toolRequest, came](requests.Options{
-		TTL: o.Requests.TTL, Most: o.Requests.Most, Each: o.Requests.Each, Bytes: mostKept, Now: o.Now, Left: all.Withdraw,
+		TTL: o.Most.Requests.TTL, Most: o.Most.Requests.Most, Each: o.Most.Requests.Each, Bytes: mostKept, Now: o.Now, Left: all.Withdraw,
 	})
 }
 
@@ -294,14 +294,4 @@ func requestable(ctx context.Context, x *exchange, o *offer) {
 	for n, may := range keep {
 		o.keep[of[n]] = may
 	}
-}
-
-// toolRequests is the extension by which clients say that they can request tools.
-const toolRequests = ownMeta + "tool-requests"
-
-// knows reports whether a client says that it knows an extension: a modern one among its extensions, one of the legacy era, which
-// has none, among what is experimental.
-func (c client) knows(extension string) bool {
-	said, _ := rpc.ParseObject(c.capabilities)
-	return said.GetObject("extensions").Get(extension).Kind() == '{' || said.GetObject("experimental").Get(extension).Kind() == '{'
 }
