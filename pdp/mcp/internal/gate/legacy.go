@@ -101,7 +101,7 @@ func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Initialized(said.server, said.era, x.client.version)
+	result, err := era.Initialized(said.server, said.era, x.client.version, x.g.extensions())
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}

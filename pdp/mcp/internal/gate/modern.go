@@ -130,7 +130,7 @@ func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Discovered(said.server, said.era)
+	result, err := era.Discovered(said.server, said.era, x.g.extensions())
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}
