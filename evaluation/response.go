@@ -2,6 +2,7 @@ package evaluation
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -23,15 +24,17 @@ const ArgumentPrefix = "arguments."
 
 // DecodeResponse reads an answer to the approval request of that id. Only accept with
 // approve true or with the action approve, and the decision approve with that id,
-// approve; what can be read in two ways denies, or is refused.
+// approve; what can be read in two ways denies, or is refused. Only the word delegate, with
+// somebody to delegate to, delegates.
 func DecodeResponse(body []byte, id string, limits Limits) (Response, error) {
 	return decode(body, limits, func(r *reader, o Object) Response {
 		elicited := has(o, "action") || has(o, "content")
-		authorized := has(o, "authorizationId") || has(o, "decision") || has(o, "reason") || has(o, "validUntil")
+		ofAuthorization := func(name string) bool { return has(o, name) }
+		authorized := slices.ContainsFunc([]string{"authorizationId", "decision", "reason", "validUntil", "delegateTo"}, ofAuthorization)
 		switch {
 		case elicited == authorized:
 			r.err = Malformed("not one answer",
-				"send action and content, or authorizationId and decision with reason and validUntil; not members of both")
+				"send action and content, or authorizationId and decision with reason, validUntil and delegateTo; not members of both")
 			return Response{}
 		case elicited:
 			return r.elicited(o, limits)
@@ -48,7 +51,7 @@ func (r *reader) elicited(o Object, limits Limits) Response {
 	switch action {
 	case "accept":
 		v.Ruling = chosen
-		r.want(chosen.Decision != "delegate" || chosen.To != "", "missing; it must be a string", "content", "delegateTo")
+		r.named(chosen, "content", "delegateTo")
 	case "decline":
 		v.Ruling = Ruling{Decision: "deny", Reason: chosen.Reason}
 	case "cancel":
@@ -69,11 +72,24 @@ func (r *reader) form(content Object, limits Limits) Ruling {
 	approve, _ := r.member(content, []string{"content", "approve"}, false, Bool, "true or false")
 	chosen, given := r.member(content, []string{"content", "action"}, false, String, "a string")
 	action := chosen.Text()
-	r.want(!given || action == "approve" || action == "deny" || action == "delegate", "none of approve, deny, delegate", "content", "action")
-	to, _ := r.member(content, []string{"content", "delegateTo"}, false, String, "a string")
-	r.want(to.Text() == "" || action == "delegate", "there is somebody to delegate to, and this is no delegation", "content", "delegateTo")
-	return Ruling{Decision: decisionOf(approve, action), Reason: r.reason(content, false, limits, "content"), To: to.Text()}
+	r.want(!given || isRuling(action), "none of approve, deny, delegate", "content", "action")
+	to := r.delegateTo(content, action, "content", "delegateTo")
+	return Ruling{Decision: decisionOf(approve, action), Reason: r.reason(content, false, limits, "content"), To: to}
 }
+
+// delegateTo reads who decides instead, which nobody does unless the approver chose to delegate.
+func (r *reader) delegateTo(o Object, chosen string, at ...string) string {
+	to, _ := r.member(o, at, false, String, "a string")
+	r.want(to.Text() == "" || chosen == "delegate", "there is somebody to delegate to, and this is no delegation", at...)
+	return to.Text()
+}
+
+// named refuses a delegation to nobody.
+func (r *reader) named(v Ruling, at ...string) {
+	r.want(v.Decision != "delegate" || v.To != "", "missing; it must be a string", at...)
+}
+
+func isRuling(word string) bool { return word == "approve" || word == "deny" || word == "delegate" }
 
 // decisionOf is deny if neither is given, or if they disagree.
 func decisionOf(approve Value, action string) string {
@@ -94,7 +110,9 @@ func decisionOf(approve Value, action string) string {
 func (r *reader) authorized(o Object, id string, limits Limits) Response {
 	r.want(r.text(o, "authorizationId") == id, "not the id of this approval request", "authorizationId")
 	v := Ruling{Decision: r.text(o, "decision"), Reason: r.reason(o, false, limits)}
-	r.want(v.Decision == "approve" || v.Decision == "deny", "none of approve, deny", "decision")
+	r.want(isRuling(v.Decision), "none of approve, deny, delegate", "decision")
+	v.To = r.delegateTo(o, v.Decision, "delegateTo")
+	r.named(v, "delegateTo")
 	v.ValidUntil = r.until(o, "validUntil", v.Decision)
 	v.Reason = reasonOr(v)
 	return Response{Ruling: v, Reviewed: o.Without(func(name string) bool { return name != "arguments" })}

@@ -10,8 +10,8 @@ import (
 	"policy-service/evaluation"
 )
 
-// No body approves but the two that say so in the words of the documentation, as another
-// reader of JSON understands them.
+// No body approves, and none delegates, but those that say so in the words of the documentation, as
+// another reader of JSON understands them.
 func FuzzDecodeResponse(f *testing.F) {
 	for _, body := range append(slices.Clone(bodies),
 		`{"action":"accept","content":{"approve":true,"reason":"fine","arguments.n":1}}`,
@@ -21,6 +21,9 @@ func FuzzDecodeResponse(f *testing.F) {
 		`{"action":"decline","content":{"approve":true}}`, `{"action":"cancel"}`, `{"action":"accept"}`,
 		`{"action":"accept","content":{"approve":"true"}}`, `{"action":"accept","content":{"approve":1}}`,
 		`{"authorizationId":"a1","decision":"approve","reason":"fine","validUntil":"2026-01-02T15:04:05Z","arguments":{"n":1}}`,
+		`{"authorizationId":"a1","decision":"delegate","delegateTo":"User::\"mia\"","reason":"she knows"}`,
+		`{"authorizationId":"a1","decision":"delegate","delegateTo":null}`, `{"authorizationId":"a1","decision":"approve","delegateTo":"User::\"mia\""}`,
+		`{"action":"accept","content":{"approve":true},"delegateTo":"User::\"mia\""}`,
 		`{"authorizationId":"a1","decision":"deny"}`, `{"authorizationId":"a2","decision":"approve"}`,
 		`{"authorizationId":"a1","decision":"approve","action":"accept","content":{"approve":true}}`,
 		`{"action":"accept","action":"cancel","content":{"approve":true}}`) {
@@ -42,23 +45,38 @@ func FuzzDecodeResponse(f *testing.F) {
 		if !slices.Contains([]string{"", "approve", "deny", "delegate"}, decision) || (decision == "") != (got.Ruling.Reason == "") || (decision == "delegate") != (got.Ruling.To != "") {
 			t.Errorf("no ruling: %+v", got.Ruling)
 		}
-		if (decision == "approve") != approves(body) {
-			t.Errorf("%q is read as %q", body, decision)
+		if (decision == "approve") != approves(body) || (decision == "delegate") != (delegatesTo(body) != "") || got.Ruling.To != delegatesTo(body) {
+			t.Errorf("%q is read as %+v", body, got.Ruling)
 		}
 	})
+}
+
+func members(text []byte) (m map[string]json.RawMessage) {
+	_ = json.Unmarshal(text, &m)
+	return m
+}
+
+func is(text json.RawMessage, want string) bool {
+	var v any
+	return json.Unmarshal(text, &v) == nil && v == want
+}
+
+// delegatesTo reads an answer that was accepted with encoding/json: whom it names, if it delegates.
+func delegatesTo(body []byte) (to string) {
+	m := members(body)
+	content := members(m["content"])
+	switch unsaid := content["approve"] == nil || string(content["approve"]) == "null"; {
+	case is(m["action"], "accept") && is(content["action"], "delegate") && unsaid:
+		_ = json.Unmarshal(content["delegateTo"], &to)
+	case is(m["authorizationId"], "a1") && is(m["decision"], "delegate"):
+		_ = json.Unmarshal(m["delegateTo"], &to)
+	}
+	return to
 }
 
 // approves reads an answer that was accepted with encoding/json: an approval is said, and
 // nothing against it.
 func approves(body []byte) bool {
-	members := func(text []byte) (m map[string]json.RawMessage) {
-		_ = json.Unmarshal(text, &m)
-		return m
-	}
-	is := func(text json.RawMessage, want string) bool {
-		var v any
-		return json.Unmarshal(text, &v) == nil && v == want
-	}
 	unsaid := func(text json.RawMessage) bool { return text == nil || bytes.Equal(text, []byte("null")) }
 	m := members(body)
 	content := members(m["content"])

@@ -25,7 +25,7 @@ func DecodeRuling(body []byte, limits Limits) (Ruling, error) {
 	return decode(body, limits, func(r *reader, o Object) Ruling {
 		v := Ruling{Decision: r.text(o, "decision"), Reason: r.reason(o, true, limits), Version: r.version(o)}
 		delegates := v.Decision == "delegate"
-		r.want(v.Decision == "approve" || v.Decision == "deny" || delegates, "none of approve, deny, delegate", "decision")
+		r.want(isRuling(v.Decision), "none of approve, deny, delegate", "decision")
 		if to, ok := r.member(o, []string{"to"}, delegates, String, "a string"); ok {
 			v.To = to.Text()
 			r.want(delegates, "there is somebody to delegate to, and this is no delegation", "to")

@@ -52,8 +52,9 @@ func (s *Store) Start(tenant, caller string) (at Position, err error) {
 // change, and the task as it is now. End is the position after all of it, and more says that there is more. It may find
 // nothing and have more.
 //
-// A task changes when it begins, and when an approval of it gets another state. A change that is not on record yet is
-// found, too: whoever tells of it must look whether it is ([Store.Of]), and stop before it if it is not.
+// A task changes when it begins, and when an approval of it gets another state, or another vote, after which others may
+// decide about it than before. A change that is not on record yet is found, too: whoever tells of it must look whether it
+// is ([Store.Of]), and stop before it if it is not.
 func (s *Store) Follow(tenant, caller string, from Position, most int) (found []Followed, end Position, more bool, err error) {
 	whose := owner{tenant, evaluation.Ref{ID: caller}}
 	err = s.ledger.View(func(tx *ledger.Tx) {

@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -142,7 +143,7 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	case from.open():
 		c.Delete(bucketDigests, to.Digest[:])
 	}
-	if from.Status != to.Status {
+	if from.Status != to.Status || !slices.Equal(from.Votes, to.Votes) {
 		s.changeTasks(c, to.ID)
 	}
 	if to.Status != Pending {

@@ -1,9 +1,13 @@
 package server_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"policy-service/pdp/server"
 )
 
 // Who may decide by a form is told by a notification what waits, and the gateway that fetches it for them is on record
@@ -59,5 +63,91 @@ func TestHeardNotificationForWhoHasVoted(t *testing.T) {
 	}
 	if status, text := r.do("gw", "GET", path+"/authorization-notification", "", his...); status != 409 || !strings.Contains(text, "you have voted") {
 		t.Errorf("he is told %d %s", status, text)
+	}
+}
+
+// Who answers a request for authorization may name somebody else, as in a form and as by a decision, and that person
+// decides then.
+func TestHeardDelegatesByAuthorization(t *testing.T) {
+	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1000 })
+	for n, test := range []struct {
+		body     string
+		status   int
+		delegate bool
+	}{
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"user::\"eve\"","reason":"she knows"}`, 200, true},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"user::\"eve\"","reason":null,"validUntil":null,"arguments":{"branch":"main","n":7}}`, 200, true},
+		{`{"authorizationId":"ID","decision":"delegate"}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":null}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":["user::\"eve\""]}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"eve"}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"user::\"mia\""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"user::\"mia.admin\""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"agent::\"bot\""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"user::\"eve\"","validUntil":"2099-01-02T15:04:05Z"}`, 400, false},
+		{`{"authorizationId":"ID","decision":"approve","delegateTo":"user::\"eve\""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"deny","delegateTo":"user::\"eve\""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"Delegate","delegateTo":"user::\"eve\""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","decision":"delegate","delegateTo":"user::\"eve\""}`, 400, false},
+		{`{"action":"accept","content":{"approve":true},"delegateTo":"user::\"eve\""}`, 400, false},
+		{`{"delegateTo":"user::\"eve\""}`, 400, false},
+		{`{"authorizationId":"ID","decision":"delegate","delegateTo":"user::\"eve\"","arguments":{"branch":"dev","n":7}}`, 409, false},
+	} {
+		id := c.asks("pep", tool("push", fmt.Sprintf(`%s,"case":%d`, push, n))).Approval.ID
+		path := "/v1/approvals/" + id + "/response"
+		status, text := c.do("mia", "POST", path, strings.ReplaceAll(test.body, "ID", id))
+		if got, _ := c.sees("pep", id); status != test.status || got.Status != "pending" {
+			t.Errorf("%s: got %d %s, and it is %s", test.body, status, text, got.Status)
+		}
+		approve := `{"authorizationId":"` + id + `","decision":"approve"}`
+		if status, text := c.do("eve", "POST", path, approve); (status == 200) != test.delegate {
+			t.Errorf("%s: eve is answered %d %s", test.body, status, text)
+		}
+		if test.delegate && !strings.Contains(text, `"said":[{"by":"user::\"mia\"","decision":"delegate","reason":`) {
+			t.Errorf("got %s", text)
+		}
+	}
+	id := c.asks("pep", tool("list", `"x":1`)).Approval.ID
+	status, text := c.do("mia", "POST", "/v1/approvals/"+id+"/response", `{"authorizationId":"`+id+`","decision":"delegate","delegateTo":"user::\"eve\""}`)
+	if status != 409 || !strings.Contains(text, "cannot be delegated") {
+		t.Errorf("what cannot be delegated: %d %s", status, text)
+	}
+}
+
+// Who follows its tasks hears of a vote after which others may decide than before, however it was sent, while it waits
+// and afterwards. A form that is shown changes nothing.
+func TestHeardOfVotes(t *testing.T) {
+	c := openDesk(t)
+	p := c.program("asker")
+	for n, test := range []struct{ tool, path, body string }{
+		{"push", "decision", `{"decision":"delegate","reason":"she knows","to":"user::\"eve\""}`},
+		{"push", "response", `{"action":"accept","content":{"action":"delegate","delegateTo":"user::\"eve\""}}`},
+		{"push", "response", `{"authorizationId":"ID","decision":"delegate","delegateTo":"user::\"eve\""}`},
+		{"stop", "decision", yes}, // the first of two
+	} {
+		one := p.requests(wants(test.tool, fmt.Sprintf(`"n":%d`, n)))
+		id := one.Task.Approvals[0].ID
+		f, later := p.follows(), p.follows()
+		f.lists("")
+		later.lists("")
+		looks := c.Looks()
+		waits := c.polls("asker", "/access/v1/requests?wait=30s&after="+f.cursor, 1)
+		eventually(t, "it has looked", func() bool { return c.Looks() > looks })
+		begun := time.Now()
+		c.says("zoe", id, test.path, strings.ReplaceAll(test.body, "ID", id), 200)
+		got := <-waits
+		if tasks, _ := f.reads(got.Body); got.Status != 200 || stands(tasks) != "pending" || tasks[0].Task.ID != one.Task.ID || tasks[0].Task.Approvals[0].ID != id {
+			t.Errorf("%s: who waits is told %d %s", test.body, got.Status, got.Body)
+		}
+		if time.Since(begun) > 25*time.Second { // at the end of its time everybody looks once more
+			t.Error("who waits is told of nothing")
+		}
+		if tasks, _ := later.lists(""); stands(tasks) != "pending" || tasks[0].Task.ID != one.Task.ID {
+			t.Errorf("%s: afterwards comes %v", test.body, tasks)
+		}
+		if tasks, _ := f.lists(""); len(tasks) != 0 {
+			t.Errorf("%s: it is told again: %v", test.body, tasks)
+		}
 	}
 }

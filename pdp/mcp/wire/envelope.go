@@ -1,0 +1,168 @@
+package wire
+
+import (
+	"bytes"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// Protocol is the name of the protocol of an [Envelope].
+const Protocol = "mcp-x/v0"
+
+// The kinds of an [Envelope].
+const (
+	KindMCP    = "mcp"    // the payload is a message of JSON-RPC
+	KindSystem = "system" // the payload says by its type what it is
+)
+
+// Envelope is what 000 and 001 have around every message. On MCP only the payload travels, see [Envelope.Message].
+type Envelope struct {
+	// ID names the message, and Time is when it was sent. Both may be missing: 001 prints envelopes without them.
+	ID   string
+	Time time.Time
+	From string
+	// To are those for whom it is. If there are none it is for everybody.
+	To   []string
+	Kind string
+	// Payload is a JSON object.
+	Payload jsontext.Value
+}
+
+var envelopeNames = []string{"protocol", "id", "ts", "from", "to", "kind", "payload"}
+
+// ReadEnvelope reads an envelope. The payload keeps its bytes, and is a slice of text. Members that are unknown are passed
+// over, because others may add some; a name that differs from a known one in case alone is refused. An error of package
+// evaluation says where something is wrong.
+func ReadEnvelope(text []byte) (e Envelope, err error) {
+	o, err := readObject(text)
+	if err != nil {
+		return e, err
+	}
+	var protocol string
+	steps := []func() error{
+		func() error { return o.misspelt(envelopeNames...) },
+		func() (err error) { protocol, err = o.wanted("protocol"); return },
+		func() (err error) { e.ID, err = o.text("id"); return },
+		func() (err error) { e.Time, err = timeOf(o.get("ts")); return },
+		func() (err error) { e.From, err = o.wanted("from"); return },
+		func() (err error) { e.To, err = namesOf(o.get("to")); return },
+		func() (err error) { e.Kind, err = o.wanted("kind"); return },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return Envelope{}, err
+		}
+	}
+	if protocol != Protocol {
+		return Envelope{}, evaluation.Malformed("an unknown protocol; it is "+Protocol, "", "protocol")
+	}
+	e.Payload = o.get("payload")
+	if err := e.check(); err != nil {
+		return Envelope{}, err
+	}
+	return e, nil
+}
+
+// timeOf is a time, the zero one if there is no value.
+func timeOf(v jsontext.Value) (t time.Time, err error) {
+	text, err := textOf(v, "ts")
+	if err != nil || text == "" {
+		return t, err
+	}
+	if err := t.UnmarshalText([]byte(text)); err != nil || t.IsZero() || strings.Contains(text, ",") { // Go takes a comma for a point
+		return t, evaluation.Malformed("no time; it is written like 2026-01-02T15:04:05Z", "", "ts")
+	}
+	return t, nil
+}
+
+// namesOf are those for whom an envelope is, nil if there is no value.
+func namesOf(v jsontext.Value) (names []string, err error) {
+	const want = "no array of names; leave it out for everybody"
+	if v == nil {
+		return nil, nil
+	}
+	in := jsontext.NewDecoder(bytes.NewBuffer(v))
+	if in.PeekKind() != '[' {
+		return nil, evaluation.Malformed(want, "", "to")
+	}
+	_, _ = in.ReadToken()
+	for in.PeekKind() != ']' {
+		one, err := in.ReadValue() // all of it was read before
+		if err != nil {
+			return nil, evaluation.Malformed(want, "", "to")
+		}
+		name, err := textOf(one, "to")
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return nil, evaluation.Malformed("it is for nobody; leave it out for everybody", "", "to")
+	}
+	return names, nil
+}
+
+// check holds an envelope against what any may have, whether it was read or is to be written.
+func (e Envelope) check() error {
+	switch {
+	case e.Kind != KindMCP && e.Kind != KindSystem:
+		return evaluation.Malformed("an unknown kind; it is mcp or system", "", "kind")
+	case e.Payload == nil:
+		return evaluation.Malformed("missing; it must be an object", "", "payload")
+	case e.Payload.Kind() != '{':
+		return evaluation.Malformed("no object", "", "payload")
+	}
+	return nil
+}
+
+// Append writes an envelope. The payload keeps its bytes. It is an error if [ReadEnvelope] would not read it.
+func (e Envelope) Append(b []byte) ([]byte, error) {
+	if err := e.check(); err != nil {
+		return nil, err
+	}
+	if _, err := readObject(e.Payload, "payload"); err != nil { // it could go on as members of the envelope
+		return nil, err
+	}
+	for _, said := range [][]string{{"id", e.ID}, {"from", e.From}, append([]string{"to"}, e.To...)} {
+		for _, text := range said {
+			if !utf8.ValidString(text) {
+				return nil, evaluation.Malformed("not UTF-8", "", said[0])
+			}
+		}
+	}
+	o := object{}.withText("protocol", Protocol).withText("id", e.ID)
+	if !e.Time.IsZero() {
+		text, err := e.Time.MarshalText()
+		if err != nil {
+			return nil, evaluation.Malformed("no time that can be written", "", "ts")
+		}
+		o = o.withText("ts", string(text))
+	}
+	o = o.withText("from", e.From)
+	if len(e.To) > 0 {
+		o = o.with("to", array(e.To))
+	}
+	text := o.withText("kind", e.Kind).with("payload", e.Payload).json()
+	if _, err := ReadEnvelope(text); err != nil {
+		return nil, err
+	}
+	return append(b, text...), nil
+}
+
+// array is texts as an array in JSON.
+func array(texts []string) jsontext.Value {
+	b := []byte{'['}
+	for n, text := range texts {
+		if n > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, quoted(text)...)
+	}
+	return append(b, ']')
+}

@@ -1,0 +1,257 @@
+package wire_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/wire"
+)
+
+// The forms of 000 and 001 are in testdata. Here is what is refused, and where, and what others may not say for the gateway.
+
+// refusedAt reports what is wrong if an error does not say where it is: in that pointer, or nowhere for "-".
+func refusedAt(t *testing.T, what string, err error, at string) {
+	t.Helper()
+	var e *evaluation.Error
+	switch {
+	case at == "-" && err == nil:
+	case at == "-" || !errors.As(err, &e) || e.Pointer != at:
+		t.Errorf("%s: got %v, want an error at %q", what, err, at)
+	}
+}
+
+func TestWireEnvelopeRefusals(t *testing.T) {
+	const whole = `{"protocol":"mcp-x/v0","id":"a","ts":"2024-01-01T12:00:00Z","from":"b","to":["c"],"kind":"mcp","payload":{}}`
+	for _, test := range []struct{ part, instead, at string }{
+		{``, ``, "-"},
+		{`"payload":{}`, `"payload":{},"more":[1]`, "-"}, // others may add members
+		{`"id":"a",`, ``, "-"},
+		{`"ts":"2024-01-01T12:00:00Z",`, ``, "-"},
+		{`"to":["c"],`, ``, "-"},
+		{`mcp-x/v0`, `mcp-x/v1`, "/protocol"},
+		{`"protocol":"mcp-x/v0",`, ``, "/protocol"},
+		{`"id":"a"`, `"id":1`, "/id"},
+		{`"id":"a"`, `"id":""`, "/id"},
+		{`"id":"a"`, `"id":null`, "/id"},
+		{`2024-01-01T12:00:00Z`, `2024-01-01`, "/ts"},
+		{`2024-01-01T12:00:00Z`, `2024-02-30T12:00:00Z`, "/ts"},
+		{`2024-01-01T12:00:00Z`, `2024-01-01T12:00:00,5Z`, "/ts"},
+		{`2024-01-01T12:00:00Z`, `0001-01-01T00:00:00Z`, "/ts"},
+		{`"2024-01-01T12:00:00Z"`, `1704110400`, "/ts"},
+		{`"from":"b",`, ``, "/from"},
+		{`"from":"b"`, `"from":{}`, "/from"},
+		{`"to":["c"]`, `"to":[]`, "/to"}, // for nobody, which some would read as everybody
+		{`"to":["c"]`, `"to":"c"`, "/to"},
+		{`"to":["c"]`, `"to":["c",1]`, "/to"},
+		{`"to":["c"]`, `"to":null`, "/to"},
+		{`"to":["c"]`, `"To":["c"]`, "/To"}, // it would be for everybody
+		{`"kind":"mcp"`, `"kind":"MCP"`, "/kind"},
+		{`"kind":"mcp",`, ``, "/kind"},
+		{`"payload":{}`, `"payload":[]`, "/payload"},
+		{`"payload":{}`, `"payload":null`, "/payload"},
+		{`,"payload":{}`, ``, "/payload"},
+		{`"payload":{}`, `"payload":{"a":1,"a":2}`, "/payload/a"},
+		{`"kind":"mcp"`, `"kind":"mcp","kind":"system"`, "/kind"},
+		{`"kind":"mcp"`, `"kind":"mcp","kin\u0064":"system"`, "/kind"},
+		{`}}`, `}}{}`, ""},
+		{whole, `[` + whole + `]`, ""},
+		{whole, ``, ""},
+	} {
+		text := strings.Replace(whole, test.part, test.instead, 1)
+		_, err := wire.ReadEnvelope([]byte(text))
+		refusedAt(t, text, err, test.at)
+	}
+}
+
+// Nothing is written that would not be read.
+func TestWireEnvelopeWritten(t *testing.T) {
+	good := wire.Envelope{From: "b", Kind: wire.KindMCP, Payload: jsontext.Value(`{ "a" : 1.0 }`)}
+	text, err := good.Append([]byte("x"))
+	if want := `x{"protocol":"mcp-x/v0","from":"b","kind":"mcp","payload":{ "a" : 1.0 }}`; string(text) != want || err != nil {
+		t.Errorf("%s, %v", text, err)
+	}
+	for at, change := range map[string]func(*wire.Envelope){
+		"/from":      func(e *wire.Envelope) { e.From = "" },
+		"/id":        func(e *wire.Envelope) { e.ID = "\xff" },
+		"/kind":      func(e *wire.Envelope) { e.Kind = "other" },
+		"/payload/a": func(e *wire.Envelope) { e.Payload = jsontext.Value(`{"a":1,"a":1}`) },
+		"/to":        func(e *wire.Envelope) { e.To = []string{"a", ""} },
+		"/ts":        func(e *wire.Envelope) { e.Time = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) },
+		"/payload":   func(e *wire.Envelope) { e.Payload = jsontext.Value(`{},"more":{}`) },
+	} {
+		bad := good
+		change(&bad)
+		text, err := bad.Append(nil)
+		refusedAt(t, string(text), err, at)
+	}
+}
+
+// What is of kind system is one message of MCP, and that message is of kind system: nothing can be said in two ways.
+func TestWireMessageRefusals(t *testing.T) {
+	for _, test := range []struct{ kind, payload, at string }{
+		{"system", `{"type":"welcome"}`, "-"},
+		{"system", `{"type":"tool_access_policy"}`, "/payload/type"},
+		{"system", `{"type":1}`, "/payload/type"},
+		{"system", `{}`, "/payload/type"},
+		{"system", `{"type":"welcome","type":"welcome"}`, "/payload/type"},
+		{"other", `{"type":"welcome"}`, "/payload/type"},
+		{"mcp", `{"jsonrpc":"2.0","method":"ping","id":1}`, "-"},
+		{"mcp", `{"jsonrpc":"1.0","method":"ping","id":1}`, "/payload/jsonrpc"},
+		{"mcp", `{"method":"ping","id":1}`, "/payload/jsonrpc"},
+		{"mcp", `{"jsonrpc":"2.0","method":7,"id":1}`, "/payload/method"},
+		{"mcp", `{"jsonrpc":"2.0","method":"notifications/welcome","params":{"type":"welcome"}}`, "/payload/method"},
+	} {
+		_, err := wire.Envelope{From: "a", Kind: test.kind, Payload: jsontext.Value(test.payload)}.Message()
+		refusedAt(t, test.kind+" "+test.payload, err, test.at)
+	}
+	for text, at := range map[string]string{
+		`{"jsonrpc":"2.0","method":"notifications/welcome","params":{"type":"welcome"}}`:           "-",
+		`{"jsonrpc":"2.0","method":"notifications/welcome","params":{"type":"tool_call_blocked"}}`: "/params/type",
+		`{"jsonrpc":"2.0","method":"notifications/welcome","params":{}}`:                           "/params/type",
+		`{"jsonrpc":"2.0","method":"notifications/welcome"}`:                                       "/params",
+		`{"jsonrpc":"2.0","method":"notifications/welcome","id":1,"params":{"type":"welcome"}}`:    "/id",
+		`{"method":"notifications/welcome","params":{"type":"welcome"}}`:                           "/jsonrpc",
+		`{"jsonrpc":"2.0","id":1,"result":{}}`:                                                     "-",
+		`{"jsonrpc":2,"id":1,"result":{}}`:                                                         "/jsonrpc",
+		`[]`:                                                                                       "",
+	} {
+		_, _, err := wire.Enveloped(jsontext.Value(text))
+		refusedAt(t, text, err, at)
+	}
+}
+
+func TestWireRespond(t *testing.T) {
+	for params, at := range map[string]string{
+		`{"authorizationId":"a","decision":"approve"}`:                                  "-",
+		`{"authorizationId":"a","decision":"deny","reason":"no"}`:                       "-",
+		`{"decision":"approve"}`:                                                        "/authorizationId",
+		`{"authorizationId":"","decision":"approve"}`:                                   "/authorizationId",
+		`{"authorizationId":1,"decision":"approve"}`:                                    "/authorizationId",
+		`{"authorizationId":"a"}`:                                                       "/decision",
+		`{"authorizationId":"a","decision":"Approve"}`:                                  "/decision",
+		`{"authorizationId":"a","decision":"approve","decision":"deny"}`:                "/decision",
+		`{"authorizationId":"a","Decision":"deny","decision":"approve"}`:                "/Decision",
+		`{"authorizationId":"a","decision":"approve","validUntil":"tomorrow"}`:          "/validUntil",
+		`{"authorizationId":"a","decision":"deny","validUntil":"2024-01-01T13:00:00Z"}`: "/validUntil",
+		`{"authorizationId":"a","decision":"approve","content":{"approve":true}}`:       "",
+		`[]`: "",
+	} {
+		_, err := wire.ReadRespond(jsontext.Value(params), evaluation.DefaultLimits())
+		refusedAt(t, params, err, at)
+	}
+	// What may contradict the ruling reaches the PDP as it came, and what is for the gateway alone does not.
+	r, err := wire.ReadRespond(jsontext.Value(`{"_meta":{"progressToken":1},"authorizationId":"a", "arguments": {"n": 1.0},"decision":"approve"}`), evaluation.DefaultLimits())
+	if err != nil || string(r.Answer) != `{"authorizationId":"a","arguments":{"n": 1.0},"decision":"approve"}` {
+		t.Errorf("%s, %v", r.Answer, err)
+	}
+}
+
+func TestWireToolRequest(t *testing.T) {
+	for params, at := range map[string]string{
+		`{"name":"t"}`: "-",
+		`{"name":"t","arguments":{},"reason":"r","requestId":"i","_meta":{}}`: "-",
+		`{"name":"t","reason":""}`:               "-",
+		`{"arguments":{}}`:                       "/name",
+		`{"name":["t"]}`:                         "/name",
+		`{"name":"t","arguments":[]}`:            "/arguments",
+		`{"name":"t","arguments":null}`:          "/arguments",
+		`{"name":"t","arguments":{"a":1,"a":1}}`: "/arguments/a",
+		`{"name":"t","reason":1}`:                "/reason",
+		`{"name":"t","requestId":""}`:            "/requestId",
+		`{"name":"t","requestid":"i"}`:           "/requestid", // it would be a new request
+	} {
+		_, err := wire.ReadToolRequest(jsontext.Value(params))
+		refusedAt(t, params, err, at)
+	}
+}
+
+// fulfilment reads params as a gateway does that has read them before.
+func fulfilment(params string) (wire.Fulfilment, bool, error) {
+	get := func(v jsontext.Value) func(string) jsontext.Value {
+		members := map[string]jsontext.Value{}
+		_ = json.Unmarshal(v, &members) // _meta may be none
+		return func(name string) jsontext.Value { return members[name] }
+	}
+	top := get(jsontext.Value(params))
+	return wire.ReadFulfilment(top, get(top("_meta")))
+}
+
+func TestWireFulfilment(t *testing.T) {
+	const of, id = `"io.policy-service/onBehalfOf"`, `"io.policy-service/requestId"`
+	for params, at := range map[string]string{
+		`{"onBehalfOf":"a","requestId":"i"}`:                                          "-",
+		`{"_meta":{` + of + `:"a",` + id + `:"i"}}`:                                   "-",
+		`{"onBehalfOf":"a","requestId":"i","_meta":{` + of + `:"a",` + id + `:"i"}}`:  "-",
+		`{"onBehalfOf":"a","_meta":{` + id + `:"i"}}`:                                 "-",
+		`{"onBehalfOf":"a"}`:                                                          "/requestId",
+		`{"_meta":{` + of + `:"a"}}`:                                                  "/requestId",
+		`{"requestId":"i"}`:                                                           "/onBehalfOf",
+		`{"onBehalfOf":"a","requestId":"i","_meta":{` + of + `:"b"}}`:                 "/_meta/io.policy-service~1onBehalfOf",
+		`{"onBehalfOf":"a","requestId":"i","_meta":{` + id + `:"j"}}`:                 "/_meta/io.policy-service~1requestId",
+		`{"onBehalfOf":"","requestId":"i"}`:                                           "/onBehalfOf",
+		`{"onBehalfOf":null,"requestId":"i"}`:                                         "/onBehalfOf",
+		`{"onBehalfOf":["a"],"requestId":"i"}`:                                        "/onBehalfOf",
+		`{"onBehalfOf":"a","requestId":7}`:                                            "/requestId",
+		`{"onBehalfOf":"a","requestId":"i","_meta":{` + of + `:null,` + id + `:"i"}}`: "/_meta/io.policy-service~1onBehalfOf",
+	} {
+		f, given, err := fulfilment(params)
+		refusedAt(t, params, err, at)
+		if want := (wire.Fulfilment{OnBehalfOf: "a", RequestID: "i"}); !given || err == nil && f != want {
+			t.Errorf("%s: %v, given %t", params, f, given)
+		}
+	}
+	for _, params := range []string{`{}`, `{"name":"t","_meta":{"progressToken":1}}`, `{"_meta":7}`} {
+		if f, given, err := fulfilment(params); given || err != nil {
+			t.Errorf("%s: %v, %t, %v", params, f, given, err)
+		}
+	}
+}
+
+// A server cannot say who has called its tool, and nothing else of its result changes.
+func TestWireFulfilled(t *testing.T) {
+	by, of := evaluation.Ref{Type: "user", ID: "mia"}, evaluation.Ref{Type: "agent", ID: "a-1"}
+	const meta = `"_meta":{"io.policy-service/fulfilledBy":"user/mia","io.policy-service/originalRequester":"agent/a-1"}`
+	for result, want := range map[string]string{
+		`{}`: `{"fulfilledBy":"mia","originalRequester":"a-1",` + meta + `}`,
+		`{"content":[ {"n": 1.00, "t":"\u00e9"} ],"n\u0061me":9007199254740993}`:                                `{"content":[ {"n": 1.00, "t":"\u00e9"} ],"n\u0061me":9007199254740993,"fulfilledBy":"mia","originalRequester":"a-1",` + meta + `}`,
+		`{"fulfilledBy":"boss","_meta":{"io.policy-service/fulfilledBy":"user/boss","a":[ 1 ]},"isError":true}`: `{"fulfilledBy":"mia","_meta":{"io.policy-service/fulfilledBy":"user/mia","a":[ 1 ],"io.policy-service/originalRequester":"agent/a-1"},"isError":true,"originalRequester":"a-1"}`,
+		`{"_meta":null}`: `{` + meta + `,"fulfilledBy":"mia","originalRequester":"a-1"}`,
+		`[]`:             "",
+		`{"a":1,"a":1}`:  "",
+	} {
+		got, err := wire.Fulfilled(jsontext.Value(result), by, of)
+		if string(got) != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %s, %v", result, got, err)
+		}
+	}
+}
+
+func TestWireAnnounced(t *testing.T) {
+	for params, want := range map[string]string{
+		`{"id":"i","tool":"jira:create","arguments":{"n": 1.0},"requester":"agent/a","request":{"x":[ ]}}`: `{"id":"i","tool":"jira_create","arguments":{"n": 1.0},"requester":"a","request":{"x":[ ]},"_meta":{"io.policy-service/tool":"jira:create","io.policy-service/requester":"agent/a"}}`,
+		`{"id":"i","tool":"jira:create"}`:   "",
+		`{"id":"i","requester":"agent/a"}`:  "",
+		`{"tool":{},"requester":"agent/a"}`: "",
+		`7`:                                 "",
+	} {
+		got, err := wire.Announced(jsontext.Value(params), "jira_create", "a")
+		if string(got) != want || (err != nil) != (want == "") {
+			t.Errorf("%s: %s, %v", params, got, err)
+		}
+	}
+}
+
+// What a requester says to people looks to them like what it is.
+func TestWirePendingReason(t *testing.T) {
+	p := wire.Pending{Reason: "safe\u202eelif", Arguments: jsontext.Value(`{ "n" : 1.0 }`)}
+	text := string(p.Payload())
+	if strings.Contains(text, "\u202e") || !strings.Contains(text, `"arguments":{ "n" : 1.0 }`) {
+		t.Error(text)
+	}
+}

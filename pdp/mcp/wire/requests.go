@@ -1,0 +1,210 @@
+package wire
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/visible"
+)
+
+// MethodToolRequest is the message of 001 by which somebody asks that another calls a tool.
+const MethodToolRequest = "tools/request"
+
+// The types of the payloads of kind system, as 001 prints them.
+const (
+	typeWelcome = "welcome"
+	typePending = "tool_request_pending"
+	typeBlocked = "tool_call_blocked"
+)
+
+// The kinds of token of a [Welcome].
+const (
+	TokenFull       = "full"       // some tool can be called
+	TokenRestricted = "restricted" // tools can be requested at most
+)
+
+// The members of _meta that have the full names of what stands beside _meta by the short ones, and those by which a call says
+// for whom it is where nothing but _meta can be written.
+const (
+	metaTool        = "io.policy-service/tool"
+	metaParticipant = "io.policy-service/participant"
+	metaRequester   = "io.policy-service/requester"
+	metaFulfilledBy = "io.policy-service/fulfilledBy"
+	metaOriginal    = "io.policy-service/originalRequester"
+	metaOnBehalfOf  = "io.policy-service/onBehalfOf"
+	metaRequestID   = "io.policy-service/requestId"
+)
+
+// Tool is a tool by the name that the client calls it, and by the id that policies know.
+type Tool struct{ Name, ID string }
+
+// fullID is an entity as one text. One that is known by its id alone has no type.
+func fullID(e evaluation.Ref) string {
+	if e.Type == "" {
+		return e.ID
+	}
+	return e.Type + "/" + e.ID
+}
+
+// Welcome is 001's welcome: it tells participants who they are, and whether they can do more than ask.
+type Welcome struct {
+	TokenType   string
+	Participant evaluation.Ref
+}
+
+// Payload is the payload of kind system, and the params of a [MethodWelcome].
+func (w Welcome) Payload() jsontext.Value {
+	return object{}.
+		with("type", quoted(typeWelcome)).
+		with("tokenType", quoted(w.TokenType)).
+		with("participantId", quoted(w.Participant.ID)).
+		withMeta(object{}.withText(metaParticipant, fullID(w.Participant))).json()
+}
+
+// Pending is 001's tool_request_pending: it tells those who can fulfil it that somebody requests a tool.
+type Pending struct {
+	Requester evaluation.Ref
+	// Target is the server that has the tool.
+	Target string
+	Tool   Tool
+	// Arguments are an object, or nil for none.
+	Arguments jsontext.Value
+	RequestID string
+	// Reason is what the requester has to say, if anything.
+	Reason string
+}
+
+// Payload is the payload of kind system, and the params of a [MethodPending]. The arguments keep their bytes.
+func (p Pending) Payload() jsontext.Value {
+	arguments := p.Arguments
+	if arguments == nil {
+		arguments = jsontext.Value("{}")
+	}
+	return object{}.
+		with("type", quoted(typePending)).
+		with("requester", quoted(p.Requester.ID)).
+		with("target", quoted(p.Target)).
+		with("tool", quoted(p.Tool.Name)).
+		with("arguments", arguments).
+		with("requestId", quoted(p.RequestID)).
+		withText("reason", visible.Text(p.Reason)).
+		withMeta(object{}.withText(metaRequester, fullID(p.Requester)).withText(metaTool, p.Tool.ID)).json()
+}
+
+// Blocked is 001's tool_call_blocked: a call was refused before it came to its server.
+type Blocked struct {
+	Reason string
+	// Suggestion is what may help, if anything.
+	Suggestion string
+	// ToolID is the tool, as policies know it.
+	ToolID string
+}
+
+// Payload is the payload of kind system, and the params of a [MethodCallBlocked].
+func (b Blocked) Payload() jsontext.Value {
+	return object{}.
+		with("type", quoted(typeBlocked)).
+		with("reason", quoted(b.Reason)).
+		withText("suggestion", b.Suggestion).
+		withMeta(object{}.withText(metaTool, b.ToolID)).json()
+}
+
+// ToolRequest are the params of 001's tools/request: somebody asks that another calls a tool.
+type ToolRequest struct {
+	Name string
+	// Arguments are an object, with its bytes, or nil for none.
+	Arguments jsontext.Value
+	Reason    string
+	// RequestID is that of a request that waits already, "" of a new one.
+	RequestID string
+}
+
+// ReadToolRequest reads the params of a tools/request.
+func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
+	o, err := readObject(params)
+	if err != nil {
+		return r, err
+	}
+	steps := []func() error{
+		func() error { return o.misspelt("name", "arguments", "reason", "requestId") },
+		func() (err error) { r.Name, err = o.wanted("name"); return },
+		func() (err error) { r.RequestID, err = o.text("requestId"); return },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return ToolRequest{}, err
+		}
+	}
+	if reason := o.get("reason"); string(reason) != `""` { // who says nothing gives no reason
+		if r.Reason, err = textOf(reason, "reason"); err != nil {
+			return ToolRequest{}, err
+		}
+	}
+	if r.Arguments = o.get("arguments"); r.Arguments != nil && r.Arguments.Kind() != '{' {
+		return ToolRequest{}, evaluation.Malformed("no object", "", "arguments")
+	}
+	return r, nil
+}
+
+// Requested is the result of a tools/request that waits for somebody to fulfil it.
+func Requested(requestID string) jsontext.Value {
+	return object{}.with("status", quoted("pending")).with("requestId", quoted(requestID)).json()
+}
+
+// Fulfilment is what a tools/call of 001 says besides if it fulfils the request of another.
+type Fulfilment struct {
+	// OnBehalfOf is the requester's bare id.
+	OnBehalfOf string
+	RequestID  string
+}
+
+// ReadFulfilment reads what a tools/call says of a request that it fulfils. Given is false if it says nothing of one. Both
+// stand at the top of params, as 001 prints them, or in _meta with our prefix, where SDKs can write them. The two functions
+// give the members of each, nil for one that is not there: nothing is read again of a call that whoever has it has read.
+func ReadFulfilment(params, meta func(name string) jsontext.Value) (f Fulfilment, given bool, err error) {
+	of, err := either(params, "onBehalfOf", meta, metaOnBehalfOf)
+	if err != nil {
+		return f, true, err
+	}
+	id, err := either(params, "requestId", meta, metaRequestID)
+	switch {
+	case err != nil:
+		return f, true, err
+	case of == "" && id == "":
+		return f, false, nil
+	case of == "":
+		return f, true, evaluation.Malformed("missing; a call that fulfils a request says for whom", "", "onBehalfOf")
+	case id == "":
+		return f, true, evaluation.Malformed("missing; a call that fulfils a request says which", "", "requestId")
+	}
+	return Fulfilment{of, id}, true, nil
+}
+
+// either is a text that stands in one of two places, or in both and is the same. It is "" if it stands in none.
+func either(params func(string) jsontext.Value, name string, meta func(string) jsontext.Value, metaName string) (string, error) {
+	one, err := textOf(params(name), name)
+	if err != nil {
+		return "", err
+	}
+	other, err := textOf(meta(metaName), "_meta", metaName)
+	switch {
+	case err != nil:
+		return "", err
+	case one != "" && other != "" && one != other:
+		return "", evaluation.Malformed("not what "+name+" says", "", "_meta", metaName)
+	case one != "":
+		return one, nil
+	}
+	return other, nil
+}
+
+// Fulfilled is the result of a call that has fulfilled a request: that of the server, with who has called the tool and who
+// has asked for it, as 001 prints them. What the server itself says of the two gives way, and all else keeps its bytes.
+func Fulfilled(result jsontext.Value, by, requester evaluation.Ref) (jsontext.Value, error) {
+	o, err := readObject(result)
+	if err != nil {
+		return nil, err
+	}
+	meta := object{}.withText(metaFulfilledBy, fullID(by)).withText(metaOriginal, fullID(requester))
+	return o.with("fulfilledBy", quoted(by.ID)).with("originalRequester", quoted(requester.ID)).withMeta(meta).json(), nil
+}

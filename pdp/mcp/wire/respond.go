@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// MethodAuthorizationRequest is the notification of 000 that an approval waits, and MethodRespond the message by which
+// somebody decides about it.
+const (
+	MethodAuthorizationRequest = "notifications/authorization/request"
+	MethodRespond              = "authorization/respond"
+)
+
+// Respond are the params of 000's authorization/respond, by which a person decides about an approval request.
+type Respond struct {
+	AuthorizationID string
+	Ruling          evaluation.Ruling
+	// Answer is what the PDP is told: all that came but _meta, each member with its bytes. What is more than a ruling, as
+	// arguments are, may contradict it, and so nothing is left out.
+	Answer jsontext.Value
+}
+
+// ReadRespond reads the params of an authorization/respond. The ruling is read by [evaluation.DecodeResponse], as the PDP
+// reads it.
+func ReadRespond(params jsontext.Value, limits evaluation.Limits) (r Respond, err error) {
+	o, err := readObject(params)
+	if err != nil {
+		return r, err
+	}
+	if err := o.misspelt("authorizationId", "decision", "reason", "validUntil", "delegateTo"); err != nil {
+		return r, err
+	}
+	if r.AuthorizationID, err = o.wanted("authorizationId"); err != nil {
+		return Respond{}, err
+	}
+	r.Answer = o.without("_meta").json()
+	said, err := evaluation.DecodeResponse(r.Answer, r.AuthorizationID, limits)
+	if err != nil {
+		return Respond{}, err
+	}
+	r.Ruling = said.Ruling
+	return r, nil
+}
+
+// Responded is the result of an authorization/respond: what has become of the approval request.
+func Responded(authorizationID, status string) jsontext.Value {
+	return object{}.with("authorizationId", quoted(authorizationID)).with("status", quoted(status)).json()
+}
+
+// Announced are the params of a [MethodAuthorizationRequest] as a client is told them, made of those of the PDP: the tool by
+// the name that the client calls it, and the requester by the bare id. What the PDP calls them stands in _meta, and all else
+// is as it was.
+func Announced(params jsontext.Value, tool, requester string) (jsontext.Value, error) {
+	o, err := readObject(params)
+	if err != nil {
+		return nil, err
+	}
+	of, err := o.wanted("tool")
+	if err != nil {
+		return nil, err
+	}
+	by, err := o.wanted("requester")
+	if err != nil {
+		return nil, err
+	}
+	meta := object{}.withText(metaTool, of).withText(metaRequester, by)
+	return o.with("tool", quoted(tool)).with("requester", quoted(requester)).withMeta(meta).json(), nil
+}
