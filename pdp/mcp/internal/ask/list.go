@@ -11,6 +11,8 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -24,9 +26,10 @@ type Item struct {
 	Server string
 }
 
-// What is not known of a call when it is listed; and, where an operator's mapping may make all else of arguments, that too.
+// What is not known of a call when it is listed; if nobody knows of which tool; and, where an operator's mapping may make all else of arguments, that too.
 var (
 	unknownOfCall   = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfAny    = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability", "/resource/properties")
 	unknownOfMapped = mustKnow("/context", "/subject/properties", "/action/properties", "/resource/properties", "/context/pdp/approved", "/context/pdp/capability")
 )
 
@@ -50,6 +53,10 @@ var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, reso
 // calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides. By the letter of the
 // binding nobody is asked about items at all.
 func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
+	return a.filter(ctx, op, items, unknownOfCall)
+}
+
+func (a *Asker) filter(ctx context.Context, op Operation, items []Item, unknown *evaluation.Unknown) (keep []bool, refusal *Refusal) {
 	w := a.refuser(&op)
 	use, ok := uses[op.Method]
 	switch {
@@ -65,10 +72,27 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 	if a.o.Strict && a.o.Ask == COAZ {
 		return slices.Repeat([]bool{true}, len(items)), nil
 	}
-	l := listing{asker: a, op: op, use: use, keep: make([]bool, len(items))}
+	l := listing{asker: a, op: op, use: use, unknown: unknown, keep: make([]bool, len(items))}
 	if err := l.prepare(items); err != nil {
 		return nil, w.unmapped(err)
 	}
+	return l.decide(ctx, w, pdp)
+}
+
+// MayCall reports whether somebody may be permitted to call some tool of some servers, whatever that is: its name is *, and
+// nothing is known of it. It is asked as [Asker.Filter] asks. By the letter of the binding nobody is asked, and it is so.
+func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []string) (may bool, refusal *Refusal) {
+	items := make([]Item, len(servers))
+	for n, server := range servers {
+		all := evaluation.Entity{Type: "tool", ID: server + ":*"}
+		items[n].Tool = &Tool{Server: server, Name: "*", Shown: "*", resource: all, operator: or(a.ofTools[all.ID], a.operator[toolsCall])}
+	}
+	keep, refusal := a.filter(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, items, unknownOfAny)
+	return slices.Contains(keep, true), refusal
+}
+
+// decide asks the questions.
+func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Client) (keep []bool, refusal *Refusal) {
 	for from := 0; from < len(l.requests); {
 		n := fitting(l.requests[from:])
 		for i, d := range pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
@@ -86,6 +110,7 @@ type listing struct {
 	asker    *Asker
 	op       Operation
 	use      string
+	unknown  *evaluation.Unknown
 	keep     []bool
 	requests []evaluation.Request
 	of       []int // the item of each request
@@ -141,7 +166,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	}
 	for _, q := range questions {
 		for _, r := range q.requests {
-			if r.Unknown = unknownOfCall; mapped {
+			if r.Unknown = l.unknown; mapped {
 				r.Unknown = unknownOfMapped
 			}
 			l.requests, l.of = append(l.requests, r), append(l.of, n)
