@@ -11,15 +11,20 @@ type Ref struct {
 type Actors struct {
 	Agent *Ref // nil is none
 	Chain []Ref
+	// Requester asked for what the subject does now; nil is nobody. The two are never one person where
+	// the subject fulfils a request for a tool: that would be nobody's consent but its own.
+	Requester *Ref
 }
 
 const (
 	agentMember = "agent"
 	chainMember = "on_behalf_of"
+	// RequesterMember says who asked for what the subject does.
+	RequesterMember = "requester"
 )
 
-// Actors reads context.agent and context.on_behalf_of. It fails where one of them
-// has another form than they have: then nobody can say who is behind the request.
+// Actors reads context.agent, context.on_behalf_of and context.requester. It fails where one of
+// them has another form than they have: then nobody can say who is behind the request.
 func (r *Request) Actors() (a Actors, ok bool) {
 	if v, given := r.Context.Get(agentMember); given {
 		agent, ok := refOf(v)
@@ -30,6 +35,13 @@ func (r *Request) Actors() (a Actors, ok bool) {
 			return a, false
 		}
 		a.Agent = &agent
+	}
+	if v, given := r.Context.Get(RequesterMember); given {
+		requester, ok := refOf(v)
+		if !ok {
+			return a, false
+		}
+		a.Requester = &requester
 	}
 	v, given := r.Context.Get(chainMember)
 	for _, e := range v.Elements {
@@ -42,8 +54,10 @@ func (r *Request) Actors() (a Actors, ok bool) {
 	return a, !given || v.Kind() == Array
 }
 
-// NamesActors reports whether a member of the context says who acts, or for whom.
-func NamesActors(member string) bool { return member == agentMember || member == chainMember }
+// NamesActors reports whether a member of the context says who acts, for whom, or who asked for it.
+func NamesActors(member string) bool {
+	return member == agentMember || member == chainMember || member == RequesterMember
+}
 
 // refOf reads {"type", "id"}, and nothing that has more to say.
 func refOf(v Value) (Ref, bool) {

@@ -76,6 +76,8 @@ const (
 	ObligationUnfilled    Reason = "obligation_unfilled"
 	ObligationUnsupported Reason = "obligation_unsupported"
 	ApprovalRequired      Reason = "approval_required"
+
+	OwnRequest Reason = "own_request"
 )
 
 // PolicyError says that a policy could not be evaluated. It holds no text of

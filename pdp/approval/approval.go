@@ -70,7 +70,8 @@ type ApprovalRequest struct {
 	Resource evaluation.Ref `json:"resource"`
 	Action   string         `json:"action"`
 	// Agent acts for the subject. Its Type is empty if the request names it by its id alone.
-	// Chain are the others on whose behalf it acts.
+	// Chain are the others on whose behalf it acts. Behind them is who asked for it, if Members has that one's
+	// member of the context; see [ApprovalRequest.Actors].
 	Agent *evaluation.Ref  `json:"agent,omitzero"`
 	Chain []evaluation.Ref `json:"chain,omitzero"`
 	// Shown is the request as approvers are shown it: in the AuthZEN form, masked.
@@ -83,6 +84,26 @@ type ApprovalRequest struct {
 	Asked string         `json:"via,omitzero"`
 	// Person is the person for whom it was asked, as context.person names persons.
 	Person string `json:"person,omitzero"`
+}
+
+// SetActors files who acts besides the subject, for whom, and who asked for it. The requester stands in Chain, at its
+// end: the format grows by its number alone, and whoever reads the file and knows of no requester bars all of Chain.
+func (q *ApprovalRequest) SetActors(a evaluation.Actors) {
+	q.Agent, q.Chain = a.Agent, slices.Clone(a.Chain)
+	if a.Requester != nil {
+		q.Chain = append(q.Chain, *a.Requester)
+	}
+}
+
+// Actors are those whom SetActors filed. Policies that let those decide who are in the chain do not mean the
+// requester, so it is told apart. What was filed before there was a requester, and has a member of that name, has its
+// last actor as one: it bars that person all the same, and the approval counts for no request any more.
+func (q *ApprovalRequest) Actors() evaluation.Actors {
+	a := evaluation.Actors{Agent: q.Agent, Chain: q.Chain}
+	if last := len(q.Chain) - 1; last >= 0 && slices.Contains(q.Members, evaluation.RequesterMember) {
+		a.Chain, a.Requester = q.Chain[:last:last], &q.Chain[last]
+	}
+	return a
 }
 
 // Approval is one approval request, and what became of it. It is a copy: changing

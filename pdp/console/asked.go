@@ -29,6 +29,9 @@ func without(context map[string]jsontext.Value) jsontext.Value {
 	if agent, ok := context["agent"]; ok && inbox.ActorOf(agent, "").JSON == nil {
 		delete(rest, "agent")
 	}
+	if requester, ok := context["requester"]; ok && inbox.ActorOf(requester, "").JSON == nil {
+		delete(rest, "requester")
+	}
 	var chain []jsontext.Value
 	shown := json.Unmarshal(context["on_behalf_of"], &chain) == nil
 	for _, one := range chain {

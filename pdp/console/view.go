@@ -127,6 +127,9 @@ func (s *sheet) asks() page.Asks {
 		Tenant:   s.line(r.Tenant),
 		Template: s.line(r.Template),
 	}
+	if requester, named := r.Request.Requester(); named {
+		a.RequestedBy = []page.Name{s.name(word(requester), requester.Pointer)}
+	}
 	for _, one := range others {
 		a.For = append(a.For, s.name(word(one), one.Pointer))
 	}

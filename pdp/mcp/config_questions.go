@@ -9,6 +9,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/spelling"
 )
@@ -65,6 +66,10 @@ func (c *Config) checkMethod(m *mistakes, path, name string) {
 	upstream, _, whole := strings.Cut(tool, ":")
 	if _, known := c.Upstreams[upstream]; ofTool && (method != "tools/call" || !whole || !known) {
 		m.add(path, "%q is no method, and no tool of an upstream; write a method, or \"tools/call NAME:TOOL\" with the NAME of upstreams", name)
+		return
+	}
+	if method == rpc.Respond {
+		m.add(path, "%s is for nobody to map: the PDP decides who may decide, by the policies about approval.decide; write it there", method)
 		return
 	}
 	if near := nearestMethod(method); near != method && spelling.Distance(near, method) <= 2 {

@@ -79,13 +79,14 @@ func TestManyIntroduce(t *testing.T) {
 				"a": {answers: mcptest.Answers{Eras: []string{up}, Results: said(`{"tools":{},"logging":true,"prompts":7,"resources":{"subscribe":true},"tasks":{"list":{}},"experimental":{"a":{"x":1},"b":5}}`, "Be kind.\nb:\n  Obey a.\r\u2028c: no")}},
 				"b": {answers: mcptest.Answers{Eras: []string{up}, Results: said(`{"tools":{"listChanged":{}},"resources":{"subscribe":{}},"completions":{},"experimental":{"a":{"x":2}},"extensions":{"e":{},"io.modelcontextprotocol/tasks":{}}}`, strings.Repeat("é", 20<<10))}, uris: []string{"mem:"}},
 			})
-			method, params := "server/discover", `{}`
+			method, params, ours := "server/discover", `{}`, [2]string{`,` + announced}
 			if era == "legacy" {
+				ours = [2]string{1: `,` + announced}
 				method, params = "initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{}}`
 			}
 			got := m.stranger(era, m.issuer.Token(t, nil)).ask(method, params)
 			for _, want := range []string{
-				`"capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"extensions":{"e":{}},"experimental":{"a":{"x":1}}}`,
+				`"capabilities":{"tools":{"listChanged":true},"resources":{"listChanged":true},"completions":{},"extensions":{"e":{}` + ours[0] + `},"experimental":{"a":{"x":1}` + ours[1] + `}}`,
 				`"instructions":"a:\n  Be kind.\n  b:\n    Obey a.\n  c: no\nb:\n  éé`, `{"name":"policy-service","version":"0"}`,
 			} {
 				if !strings.Contains(got.text, want) {

@@ -89,6 +89,7 @@ func (b *Broker) alike(a approval.Approval) []Alike {
 		object, _ := one.(map[string]any)
 		texts(jsontext.Pointer("/context/on_behalf_of").AppendToken(strconv.Itoa(n)).AppendToken("id"), object["id"], compare)
 	}
+	of("context", "requester", "id")
 	of("context", "arguments")
 	return found
 }

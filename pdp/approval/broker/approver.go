@@ -185,7 +185,7 @@ func reviewed(a approval.Approval) pdp.Reviewed {
 		Subject:  a.Subject,
 		Resource: a.Resource,
 		Action:   a.Action,
-		Actors:   evaluation.Actors{Agent: a.Agent, Chain: a.Chain},
+		Actors:   a.Actors(),
 		OfTenant: a.OfTenant,
 		Asker:    a.Caller,
 		Person:   a.Person,

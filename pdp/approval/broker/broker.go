@@ -231,10 +231,9 @@ func (b *Broker) approvalRequest(
 		Subject:    evaluation.Ref{Type: r.Subject.Type, ID: r.Subject.ID},
 		Resource:   evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},
 		Action:     r.Action.Name,
-		Agent:      w.Actors.Agent,
-		Chain:      w.Actors.Chain,
 		Person:     r.Person(),
 	}
+	q.SetActors(w.Actors)
 	q.Terms.Message = masked.Text(q.Terms.Message)
 	// How a request is sent is no part of what is approved, and would look as if it were.
 	asked := masked.Request()

@@ -33,6 +33,15 @@ func (a Asked) Actors() (by Actor, others []Actor) {
 	return by, others
 }
 
+// Requester is who asked for it, if the question names somebody who did.
+func (a Asked) Requester() (who Actor, named bool) {
+	v, named := a.Context["requester"]
+	if named {
+		who = ActorOf(v, "/context/requester")
+	}
+	return who, named
+}
+
 // ActorOf reads what a context has at a pointer: {"type", "id"}, or an id that is a string. An id with a slash would pass
 // for a type and an id, and is no name.
 func ActorOf(v jsontext.Value, pointer string) Actor {

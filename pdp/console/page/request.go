@@ -40,13 +40,15 @@ type State struct {
 
 // Asks is who wants to do what.
 type Asks struct {
-	Message    Text
-	Who        Name
-	Through    Text
-	For        []Name
-	Does, With Name
-	Tenant     Text
-	Template   Text
+	Message Text
+	Who     Name
+	Through Text
+	For     []Name
+	// RequestedBy is who asked the one who acts; nobody or one.
+	RequestedBy []Name
+	Does, With  Name
+	Tenant      Text
+	Template    Text
 }
 
 // Name is a name, and the known one that it looks like without being it.

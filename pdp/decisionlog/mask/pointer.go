@@ -47,7 +47,7 @@ const cut = "…"
 var words = []string{
 	"subject", "action", "resource", "context", "type", "id", "name", "properties", "evaluations", "options", "page",
 	"tenant_id", "actor", "actor_id", "actor_type", "roles", "department_id", "labels", "purpose",
-	"agent", "on_behalf_of", "arguments", "continues", "decision", "round", "pdp", "unknown", "evaluations_semantic", "capability", "person",
+	"agent", "on_behalf_of", "requester", "arguments", "continues", "decision", "round", "pdp", "unknown", "evaluations_semantic", "capability", "person",
 	"__entity", "__extn",
 }
 

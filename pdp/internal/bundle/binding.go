@@ -15,14 +15,18 @@ func (c *Config) Knows(actors evaluation.Actors) bool {
 	if agent := actors.Agent; agent != nil && agent.Type != "" && unknown(*agent) {
 		return false
 	}
+	if actors.Requester != nil && unknown(*actors.Requester) {
+		return false
+	}
 	return !slices.ContainsFunc(actors.Chain, unknown)
 }
 
-// Members are the members of the context that an approval is bound to, or may be bound to.
+// Members are the members of the context that an approval is bound to, or may be bound to. It is always bound to
+// those that name actors, also where the bundle has them as volatile.
 func (c *Config) Members(context evaluation.Object) []string {
 	names := []string{}
 	for name := range context.Members {
-		if !evaluation.Protocol(name) && !slices.Contains(c.volatile, name) {
+		if !evaluation.Protocol(name) && (evaluation.NamesActors(name) || !slices.Contains(c.volatile, name)) {
 			names = append(names, name)
 		}
 	}

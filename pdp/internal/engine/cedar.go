@@ -92,7 +92,10 @@ func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 		return w, err
 	}
 	if in.Request.Unknown != nil {
-		return in.judgeUnknown(ctx, w.view)
+		if w, err = in.judgeUnknown(ctx, w.view); err == nil && w.question.Reason == "" {
+			in.denyOwn(w.view.Store, &w.Decision)
+		}
+		return w, err
 	}
 	if w.question, err = in.Question(w.view); err != nil {
 		return w, err
@@ -105,6 +108,7 @@ func (in *Inquiry) Judge(ctx context.Context) (w Verdict, err error) {
 		return w, err
 	}
 	oblige(w.view, w.question, &w.Decision)
+	in.denyOwn(w.view.Store, &w.Decision)
 	return w, nil
 }
 

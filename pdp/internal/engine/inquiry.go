@@ -9,6 +9,7 @@
 //     of an answer;
 //   - candidates.go: the candidates that a search has to ask about;
 //   - approval.go and reviewer.go: which verdicts wait for a person, and which person may decide;
+//   - own.go: who fulfils a request that is not their own;
 //   - measure.go: how long each policy takes;
 //   - hidden.go, with places.go, uses.go, touches.go, tries.go, templates.go, texts.go and sums.go: a
 //     request from a record, of which not all values are known.

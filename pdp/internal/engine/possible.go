@@ -226,7 +226,12 @@ func (w *Verdict) Hangs() (paths, policies []string) {
 	for _, h := range u.in.Hidden {
 		own := *u
 		own.spots = slices.DeleteFunc(slices.Clone(u.spots), func(s spot) bool { return s.mask != h.At })
-		denied := !w.Decision.Allow && (w.Decision.Reason == "" || w.question.Reason != "") // with each of the values
+		whatever := w.Decision.Reason == "" || w.Decision.Reason == evaluation.OwnRequest || w.question.Reason != ""
+		denied := !w.Decision.Allow && whatever // with each of the values
+		if u.in.saysWhose(h.At) && !u.covers(h.At) {
+			paths = append(paths, h.At)
+			continue
+		}
 		if u.covers(h.At) || denied && h.Fit == evaluation.Fits {
 			continue
 		}

@@ -189,6 +189,9 @@ func ownRequest(b *bundle.Bundle, s *bundle.Store, person types.EntityUID, a *Re
 			return true
 		}
 	}
+	if a.Requester != nil && !asking.AddRef(&b.Config, *a.Requester) {
+		return true
+	}
 	switch {
 	case a.Agent == nil:
 	case a.Agent.Type == "":

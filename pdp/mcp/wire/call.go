@@ -21,9 +21,8 @@ type ApprovalRequest struct {
 	Subject  evaluation.Ref
 	Action   string
 	Resource evaluation.Ref
-	// Agent acts for the subject, on behalf of those in Chain. An Agent that is known by its id alone has no type.
-	Agent *evaluation.Ref
-	Chain []evaluation.Ref
+	// The Agent acts for the subject, on behalf of those in the Chain. An Agent that is known by its id alone has no type.
+	Actors evaluation.Actors
 	// Message is what the author of the policies has people told.
 	Message string
 	// Uses is how often the request may be done once it is approved.
@@ -71,7 +70,10 @@ func ReadCall(r ApprovalRequest) (Call, error) {
 			besides = besides.With(part, sent)
 		}
 	}
-	rest := about.Object().Without(func(name string) bool { return name == "arguments" || evaluation.NamesActors(name) })
+	named := func(name string) bool { // in the sentence
+		return evaluation.NamesActors(name) && (r.Actors.Requester != nil || name != evaluation.RequesterMember)
+	}
+	rest := about.Object().Without(func(name string) bool { return name == "arguments" || named(name) })
 	if rest.Len() > 0 {
 		besides = besides.With("context", rest.Value())
 	}
@@ -80,8 +82,8 @@ func ReadCall(r ApprovalRequest) (Call, error) {
 
 // caller is the agent, or the subject if no agent acts for it.
 func (c *Call) caller() evaluation.Ref {
-	if c.of.Agent != nil {
-		return *c.of.Agent
+	if c.of.Actors.Agent != nil {
+		return *c.of.Actors.Agent
 	}
 	return c.of.Subject
 }

@@ -61,7 +61,7 @@ func (p printed) call(requester evaluation.Ref, tool string) wire.Call {
 		ID:       p.text("id"),
 		Tenant:   evaluation.DefaultTenant,
 		Subject:  evaluation.Ref{Type: "user", ID: "mia"},
-		Agent:    &requester,
+		Actors:   evaluation.Actors{Agent: &requester},
 		Action:   "tool.invoke",
 		Resource: evaluation.Ref{Type: "tool", ID: tool},
 		Message:  p.text("reason"),

@@ -128,6 +128,9 @@ func TestWireMessageRefusals(t *testing.T) {
 
 func TestWireRespond(t *testing.T) {
 	for params, at := range map[string]string{
+		`{"authorizationId":"a","decision":"delegate"}`:                                 "/delegateTo",
+		`{"authorizationId":"a","decision":"approve","delegateTo":"User::\"mia\""}`:     "/delegateTo",
+		`{"authorizationId":"a","decision":"delegate","delegateto":"User::\"mia\""}`:    "/delegateto",
 		`{"authorizationId":"a","decision":"approve"}`:                                  "-",
 		`{"authorizationId":"a","decision":"deny","reason":"no"}`:                       "-",
 		`{"decision":"approve"}`:                                                        "/authorizationId",
@@ -144,6 +147,10 @@ func TestWireRespond(t *testing.T) {
 	} {
 		_, err := wire.ReadRespond(jsontext.Value(params), evaluation.DefaultLimits())
 		refusedAt(t, params, err, at)
+	}
+	delegated, err := wire.ReadRespond(jsontext.Value(`{"authorizationId":"a","decision":"delegate","delegateTo":"User::\"mia\""}`), evaluation.DefaultLimits())
+	if want := (evaluation.Ruling{Decision: "delegate", To: `User::"mia"`, Reason: "delegated"}); err != nil || delegated.Ruling != want {
+		t.Errorf("%+v, %v", delegated.Ruling, err)
 	}
 	// What may contradict the ruling reaches the PDP as it came, and what is for the gateway alone does not.
 	r, err := wire.ReadRespond(jsontext.Value(`{"_meta":{"progressToken":1},"authorizationId":"a", "arguments": {"n": 1.0},"decision":"approve"}`), evaluation.DefaultLimits())

@@ -35,15 +35,18 @@ func (c *Call) question() string {
 	return strings.Join(lines, "\n")
 }
 
-// asks is the sentence that names the caller, the action, the resource, the subject and the arguments.
+// asks is the sentence that names the caller, the action, the resource, the subject, who asked the caller, and the arguments.
 func (c *Call) asks() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asks for %s on %s", words(c.caller()), word(c.of.Action), words(c.of.Resource))
-	if c.of.Agent != nil {
+	if c.of.Actors.Agent != nil {
 		b.WriteString(" for " + words(c.of.Subject))
 	}
-	for n, one := range c.of.Chain {
+	for n, one := range c.of.Actors.Chain {
 		b.WriteString([]string{" on behalf of ", ", "}[min(n, 1)] + words(one))
+	}
+	if c.of.Actors.Requester != nil {
+		b.WriteString(" as requested by " + words(*c.of.Actors.Requester))
 	}
 	if c.of.Tenant != evaluation.DefaultTenant {
 		b.WriteString(" in tenant " + word(c.of.Tenant))

@@ -173,3 +173,31 @@ func TestSuggested(t *testing.T) {
 		}
 	}
 }
+
+// TestActorsRequester: people are told who asked for it, apart from those for whom it is done, and a member of that name
+// that names nobody is shown as it came.
+func TestActorsRequester(t *testing.T) {
+	for _, test := range []struct {
+		actors evaluation.Actors
+		sent   string
+		want   string
+	}{
+		{evaluation.Actors{Requester: &evaluation.Ref{Type: "agent", ID: "bot"}}, `{"type":"agent","id":"bot"}`, "desktop asks for tool.invoke on tool/t as requested by agent/bot"},
+		{evaluation.Actors{Chain: []evaluation.Ref{{Type: "user", ID: "mia"}}, Requester: &evaluation.Ref{Type: "agent", ID: "b ot"}}, `{"type":"agent","id":"b ot"}`, `on behalf of user/mia as requested by agent/"b ot"`},
+		{evaluation.Actors{}, `"bot"`, `Besides: {"context":{"requester":"bot"}}`},
+	} {
+		call, err := wire.ReadCall(wire.ApprovalRequest{
+			Subject: evaluation.Ref{Type: "agent", ID: "desktop"}, Action: "tool.invoke", Resource: evaluation.Ref{Type: "tool", ID: "t"}, Tenant: evaluation.DefaultTenant,
+			Actors: test.actors, Request: jsontext.Value(`{"context":{"requester":` + test.sent + `}}`),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, _ := call.Form("approve", 10)
+		written, err := json.Marshal(call.Elicitation(form, time.Time{}))
+		message := strings.ReplaceAll(string(written), `\"`, `"`)
+		if err != nil || !strings.Contains(message, test.want) || strings.Contains(message, "Besides") != (test.actors.Requester == nil) {
+			t.Errorf("people read %q, and not %q", message, test.want)
+		}
+	}
+}

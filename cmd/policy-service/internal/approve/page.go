@@ -125,6 +125,9 @@ func (p *page) who(r inbox.Request) {
 	for _, one := range others {
 		p.row("for", "%s", p.actor(one))
 	}
+	if requester, named := r.Request.Requester(); named {
+		p.row("request of", "%s", p.actor(requester))
+	}
 	p.row("to do", "%s", p.cut(r.Request.Action.Name))
 	p.row("with", "%s", p.cut(named(r.Request.Resource)))
 }

@@ -31,6 +31,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // Ask is the form of the default question.
@@ -179,9 +180,15 @@ func (o *Options) check() error {
 		if isTask(key) {
 			return fmt.Errorf("a mapping for %q: tasks are denied, whatever a mapping says", key)
 		}
+		if key == rpc.Respond {
+			return fmt.Errorf("a mapping for %q: nobody is asked whether somebody may decide but the PDP that is told the decision", key)
+		}
 	}
 	return nil
 }
+
+// Requests reports whether agents can request tools of others: the binding has no question for that.
+func (a *Asker) Requests() bool { return !a.o.Strict && a.o.Ask != COAZ }
 
 // PDP is the client that asks for a principal, nil if there is none.
 func (a *Asker) PDP(who *identity.Principal) *authzenclient.Client {

@@ -8,6 +8,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 const (
@@ -56,7 +57,7 @@ func (a *Asker) standing(op *Operation) standing {
 		return denied
 	case a.operator[op.Method] != nil:
 		return asked
-	case op.Method == "ping":
+	case op.Method == "ping", op.Method == rpc.Respond: // about who says what to people, the PDP decides when it is told
 		return passes
 	case verdict == coaz.Mapped:
 		return asked

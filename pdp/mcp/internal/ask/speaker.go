@@ -116,7 +116,7 @@ func isPresent(v jsontext.Value) bool { return v != nil && v.Kind() != 'n' }
 // reserved reports whether only we, or the PDP, may say a member of the context.
 func reserved(name string) bool {
 	switch name {
-	case "arguments", "agent", "on_behalf_of", "purpose", "person", "pdp", "action", "capability", declaredMember:
+	case "arguments", "agent", "on_behalf_of", "requester", "purpose", "person", "pdp", "action", "capability", declaredMember:
 		return true
 	}
 	return evaluation.Protocol(name)

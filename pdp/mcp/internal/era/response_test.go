@@ -165,21 +165,51 @@ func TestHandshakes(t *testing.T) {
 		{"modern, discover", new, `{` + rest + `,"instructions":"i\n","x":1.0,"_meta":{"y":1,"io.modelcontextprotocol/serverInfo":{"name":"s", "version":"1"}},` + versions + `,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`, modern, false},
 		{"nameless, discover", `{"supportedVersions":[],"capabilities":1}`, `{"capabilities":{},` + versions + `,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`, modern, false},
 	} {
-		got, err := era.Discovered([]byte(c.server), c.from)
+		got, err := era.Discovered([]byte(c.server), c.from, nil)
 		if c.initialize {
-			got, err = era.Initialized([]byte(c.server), c.from, "2025-06-18")
+			got, err = era.Initialized([]byte(c.server), c.from, "2025-06-18", nil)
 		}
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %s (%v)\nwant %s", c.what, got, err, c.want)
 		}
 	}
 	for _, odd := range []string{``, `[]`, `{"a":1,"a":2}`} {
-		if v, err := era.Initialized([]byte(odd), legacy, "2025-11-25"); err == nil {
+		if v, err := era.Initialized([]byte(odd), legacy, "2025-11-25", nil); err == nil {
 			t.Errorf("%q became %s", odd, v)
 		}
-		if v, err := era.Discovered([]byte(odd), modern); err == nil {
+		if v, err := era.Discovered([]byte(odd), modern, nil); err == nil {
 			t.Errorf("%q became %s", odd, v)
 		}
+	}
+}
+
+// Clients are told what the gateway can as they know it in their era. No server says that of itself.
+func TestRespondAnnounced(t *testing.T) {
+	ours := []string{"io.policy-service/authorization", "io.policy-service/tool-requests"}
+	const told = `{"io.policy-service/authorization":{},"io.policy-service/tool-requests":{}}`
+	const theirs = `{"a/b":{"c":1.0},"io.policy-service/authorization":{"x":1},"io.policy-service/other":{}}`
+	const both = `{"a/b":{"c":1.0},"io.policy-service/authorization":{},"io.policy-service/tool-requests":{}}`
+	for said, want := range map[string][2]string{ // of initialize, and of server/discover
+		``:                              {`{"experimental":` + told + `}`, `{"extensions":` + told + `}`},
+		`,"capabilities":{"tools":{ }}`: {`{"tools":{ },"experimental":` + told + `}`, `{"tools":{ },"extensions":` + told + `}`},
+		`,"capabilities":{"extensions":` + theirs + `,"experimental":` + theirs + `}`: {
+			`{"extensions":{"a/b":{"c":1.0}},"experimental":` + both + `}`, `{"extensions":` + both + `,"experimental":{"a/b":{"c":1.0}}}`},
+		`,"capabilities":{"extensions":7,"experimental":[]}`: {`{"extensions":7,"experimental":` + told + `}`, `{"extensions":` + told + `,"experimental":[]}`},
+	} {
+		for _, from := range []era.Era{legacy, modern} {
+			server := []byte(`{"x":1` + said + `}`)
+			first, err := era.Initialized(server, from, "2025-11-25", ours)
+			second, err2 := era.Discovered(server, from, ours)
+			for n, got := range [][]byte{first, second} {
+				if o := object(t, string(got)); err != nil || err2 != nil || string(o.Get("capabilities")) != want[n] {
+					t.Errorf("%s becomes %s, %v, %v, want %s", said, got, err, err2, want[n])
+				}
+			}
+		}
+	}
+	got := era.WithoutOwn(object(t, `{"roots":{},"extensions":`+theirs+`,"experimental":{"b":{}}}`)).Value()
+	if want := `{"roots":{},"extensions":{"a/b":{"c":1.0}},"experimental":{"b":{}}}`; string(got) != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

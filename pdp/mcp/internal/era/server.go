@@ -1,6 +1,8 @@
 package era
 
 import (
+	"strings"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/rpc"
@@ -9,15 +11,18 @@ import (
 // tasks is the extension, and the legacy capability, that we do not relay.
 const tasks = "tasks"
 
+// Own begins the names that are the gateway's, in _meta and in capabilities.
+const Own = "io.policy-service/"
+
 // Initialized is what a server said of itself, in the handshake or in server/discover, as the result of initialize. Version
-// is the revision that is spoken with the client.
-func Initialized(server jsontext.Value, e Era, version string) (jsontext.Value, error) {
+// is the revision that is spoken with the client, and ours are the extensions of the gateway's, which no server has.
+func Initialized(server jsontext.Value, e Era, version string, ours []string) (jsontext.Value, error) {
 	o, err := rpc.ParseObject(server)
 	if err != nil {
 		return nil, err
 	}
 	info := ServerInfo(server, e)
-	o = ofServer(o, e).With("protocolVersion", rpc.String(version))
+	o = announced(ofServer(o, e), "experimental", ours).With("protocolVersion", rpc.String(version))
 	if info == nil { // a handshake cannot do without
 		info = jsontext.Value(`{"name":"unnamed","version":"0"}`)
 	}
@@ -25,13 +30,13 @@ func Initialized(server jsontext.Value, e Era, version string) (jsontext.Value, 
 }
 
 // Discovered is the same as the result of server/discover. The revisions are ours, and nobody keeps it for long.
-func Discovered(server jsontext.Value, e Era) (jsontext.Value, error) {
+func Discovered(server jsontext.Value, e Era, ours []string) (jsontext.Value, error) {
 	o, err := rpc.ParseObject(server)
 	if err != nil {
 		return nil, err
 	}
 	info := ServerInfo(server, e)
-	o = ofServer(o, e).Without(func(name string) bool { return name == "protocolVersion" || name == "serverInfo" })
+	o = announced(ofServer(o, e), "extensions", ours).Without(func(name string) bool { return name == "protocolVersion" || name == "serverInfo" })
 	o = o.With("supportedVersions", texts(Versions()))
 	m := rpc.Answer(rpc.ID{}, answerOf("server/discover", o, Legacy, Modern).Value())
 	return WithServer(m, info).Result, nil
@@ -55,10 +60,35 @@ func capabilities(v jsontext.Value) jsontext.Value {
 	if fewer := extensions.Without(func(name string) bool { return name == MetaPrefix+tasks }); fewer.Len() < extensions.Len() {
 		less = less.With("extensions", fewer.Value())
 	}
-	if same(less, o) {
+	if less = WithoutOwn(less); same(less, o) {
 		return v
 	}
 	return less.Value()
+}
+
+// WithoutOwn are capabilities in which nobody else says what the gateway can, and is told what its clients know of it.
+func WithoutOwn(capabilities rpc.Object) rpc.Object {
+	for _, member := range []string{"extensions", "experimental"} {
+		all := capabilities.GetObject(member)
+		fewer := all.Without(func(name string) bool { return strings.HasPrefix(name, Own) })
+		if fewer.Len() < all.Len() {
+			capabilities = capabilities.With(member, fewer.Value())
+		}
+	}
+	return capabilities
+}
+
+// announced is what a client is told, with the extensions of the gateway's in a member of the capabilities.
+func announced(o rpc.Object, member string, ours []string) rpc.Object {
+	if len(ours) == 0 {
+		return o
+	}
+	can := o.GetObject("capabilities")
+	all := can.GetObject(member)
+	for _, name := range ours {
+		all = all.With(name, jsontext.Value(`{}`))
+	}
+	return o.With("capabilities", can.With(member, all.Value()).Value())
 }
 
 // ServerInfo is the name and version that a server gave in the handshake, or in server/discover; nil if it gave none.

@@ -136,6 +136,8 @@ func (v *visit) enter(ctx context.Context) *conclusion {
 		return concluded(x.refused(refused))
 	}
 	switch x.request.Method {
+	case rpc.Respond:
+		return vote{x}.cast(ctx)
 	case "subscriptions/listen":
 		v.release() // it lasts, and is in nobody's way
 		end, ok := x.g.lasting(x.who.Key)
@@ -192,7 +194,11 @@ func (v *visit) admit() *ask.Refusal {
 	}
 	release, after, ok := x.g.o.Rates.Admit(x.who.Key, name)
 	if !ok {
-		return limited(after)
+		refused := limited(after)
+		if x.request.IsNotification() { // whose status is all that anybody sees
+			refused.Status = http.StatusTooManyRequests
+		}
+		return refused
 	}
 	v.release = sync.OnceFunc(release)
 	return nil

@@ -122,7 +122,7 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 }
 
 // ownMeta begins the members of _meta that are the gateway's.
-const ownMeta = "io.policy-service/"
+const ownMeta = era.Own
 
 // approvalMeta are members of _meta by which clients know a form that asks for an approval. In the form of a server they
 // would have it pass for one of the gateway's.

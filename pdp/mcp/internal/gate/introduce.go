@@ -53,6 +53,28 @@ func (x *exchange) introduction(ctx context.Context) (introduction, error) {
 	return introduction{o.Value(), era.Legacy}, nil
 }
 
+// What the gateway can beside its servers, as it says and as clients say that they know of it.
+const (
+	// authorizations are that people hear of what waits for them, and decide by messages.
+	authorizations = era.Own + "authorization"
+	// toolRequests are that an agent asks others to call a tool.
+	toolRequests = era.Own + "tool-requests"
+)
+
+// extensions are those that there are with this configuration.
+func (g *Gateway) extensions() []string {
+	if g.o.Asker.Requests() {
+		return []string{authorizations, toolRequests}
+	}
+	return []string{authorizations}
+}
+
+// knows reports whether a client has said that it knows an extension, in whichever way its era has for that.
+func (c client) knows(extension string) bool {
+	o, _ := rpc.ParseObject(c.capabilities)
+	return o.GetObject("extensions").Get(extension).Kind() == '{' || o.GetObject("experimental").Get(extension).Kind() == '{'
+}
+
 // there are the parts that came. It is an error if none did, and also if the PDP could not decide about one: what cannot be
 // decided is no shorter list.
 func there[T any](all []part[T]) (came []part[T], err error) {

@@ -30,6 +30,11 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 	switch {
 	case m.IsResponse():
 		g.takeAnswer(w, r, s, in)
+	case m.Method == rpc.Respond && m.IsNotification():
+		ctx, cancel := in.who.Context(r.Context())
+		v := s.visit(g, w, in, cancel)
+		v.x.reply = unheard{w}
+		return ctx, v
 	case m.IsNotification():
 		release, after, ok := g.o.Rates.Admit(in.who.Key, "")
 		if !ok {
@@ -96,7 +101,7 @@ func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Initialized(said.server, said.era, x.client.version)
+	result, err := era.Initialized(said.server, said.era, x.client.version, x.g.extensions())
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}

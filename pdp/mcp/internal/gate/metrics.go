@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // How a request of a client ended.
@@ -123,11 +124,12 @@ func since(ctx context.Context, h metric.Float64Histogram, from, to time.Time) {
 	h.Record(ctx, to.Sub(from).Seconds())
 }
 
-// known are the methods of MCP that clients ask.
+// known are the methods of MCP that clients ask, and ours.
 var known = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "subscriptions/listen": true, "completion/complete": true, "logging/setLevel": true,
 	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
 	"resources/list": true, "resources/templates/list": true, "resources/read": true, "resources/subscribe": true, "resources/unsubscribe": true,
+	rpc.Respond: true,
 }
 
 // health is what the last requests have shown of those whom the gateway needs.

@@ -19,7 +19,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in *incomin
 	switch {
 	case in.message.IsResponse():
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "this revision has no requests to clients that one could answer")
-	case in.message.IsNotification(): // there is none that means something here
+	case in.message.IsNotification() && in.message.Method != rpc.Respond: // there is none that means something here
 		w.WriteHeader(http.StatusAccepted)
 	default:
 		if v = g.visitModern(w, in); v != nil {
@@ -45,7 +45,9 @@ func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 		return nil
 	}
 	x := &exchange{g: g, who: in.who, client: c, reach: way, link: way.only(), request: in.message, params: in.params, header: in.header}
-	x.reply = reply.Over(w, in.streamFirst, false)
+	if x.reply = reply.Over(w, in.streamFirst, false); in.message.IsNotification() {
+		x.reply = unheard{w}
+	}
 	return &visit{x: x, ends: []func(){done}}
 }
 
@@ -128,7 +130,7 @@ func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
 	if err != nil {
 		return x.failed(err)
 	}
-	result, err := era.Discovered(said.server, said.era)
+	result, err := era.Discovered(said.server, said.era, x.g.extensions())
 	if err != nil {
 		return x.refused(ambiguous("what the server says of itself cannot be read"))
 	}

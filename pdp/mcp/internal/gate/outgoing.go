@@ -70,10 +70,11 @@ func outgoing(e era.Era, s *Server, c client, params rpc.Object) rpc.Object {
 	return params
 }
 
-// able are the capabilities of a client as a server is told them: it is not to know of what it may not use.
+// able are the capabilities of a client as a server is told them: it is not to know of what it may not use. What is between the
+// client and us another gateway behind us would take for its own.
 func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 	o, _ := rpc.ParseObject(capabilities)
-	return o.Without(func(name string) bool {
+	return era.WithoutOwn(o).Without(func(name string) bool {
 		switch name {
 		case "elicitation":
 			return !s.Asks.Elicitation

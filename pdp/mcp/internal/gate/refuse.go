@@ -60,10 +60,15 @@ func unsealed(err error) *ask.Refusal {
 // limited refuses who asks too often.
 func limited(after time.Duration) *ask.Refusal {
 	r := refusal(rateLimited, coazDenied, "too many requests", "too many requests")
-	r.Data = rpc.Object{}.With("type", rpc.String(string(rateLimited))).
+	r.Data = comeAgain(rateLimited, after)
+	return r
+}
+
+// comeAgain are the data of a refusal of something that can be sent again after a while.
+func comeAgain(kind ask.Kind, after time.Duration) jsontext.Value {
+	return rpc.Object{}.With("type", rpc.String(string(kind))).
 		With("suggestion", rpc.String("retry after")).
 		With("retry_after", jsontext.Value(strconv.FormatInt(seconds(after), 10))).Value()
-	return r
 }
 
 // seconds are a time in whole seconds, at least one.

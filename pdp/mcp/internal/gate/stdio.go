@@ -124,6 +124,8 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 		f.flights.Cancel(params.Get("requestId"))
 	case m.Method == "notifications/initialized" && s != nil:
 		f.running.Go(func() { f.hear(ctx, s) })
+	case m.Method == rpc.Respond && m.IsNotification():
+		f.unheard(ctx, s, in)
 	case m.IsNotification():
 		if s != nil {
 			f.g.notified(ctx, s, in)
@@ -182,13 +184,25 @@ func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.Canc
 	if x.client.era == era.Modern {
 		way, done, ok := f.g.reaches.of(f.g, f.who, x.client)
 		if !ok {
-			_ = f.write(limited(time.Second).Failure(x.request.ID))
+			_ = x.reply.Final(http.StatusOK, limited(time.Second).Failure(x.request.ID))
 			return
 		}
 		defer done()
 		x.reach, x.link = way, way.only()
 	}
 	(&visit{x: x}).serve(ctx)
+}
+
+// unheard does what a message wants that has no id, beside others, and answers nothing.
+func (f *stdioFront) unheard(ctx context.Context, s *session, in *incoming) {
+	x, fault := f.exchange(s, in)
+	if fault != nil {
+		f.g.o.Meters.Drop("message without an id that cannot be read")
+		return
+	}
+	x.reply = unheard{}
+	ctx, cancel := context.WithCancel(ctx)
+	f.running.Go(func() { f.serve(ctx, x, cancel) })
 }
 
 func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {

@@ -3,6 +3,7 @@ package people
 import (
 	"container/list"
 	"context"
+	"slices"
 
 	"policy-service/evaluation/authzenclient"
 )
@@ -39,6 +40,32 @@ func (f *Follower) Look(ctx context.Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f.hears(s)
+}
+
+// Heed looks at once at all who follow an approval request, for who knows that people have said something about it. It does not
+// wait for what that shows.
+func (d *Desk) Heed(pdp *authzenclient.Client, approval string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	w := d.watches[pdp]
+	if w == nil || d.closed {
+		return
+	}
+	var all []*Follower
+	for _, of := range w.followers {
+		for f := range of {
+			if f.waits && slices.Contains(f.standing.Approvals(), approval) {
+				all = append(all, f)
+			}
+		}
+	}
+	if len(all) > 0 {
+		d.running.Go(func() {
+			for _, f := range all {
+				f.Look(d.ctx)
+			}
+		})
+	}
 }
 
 // Alone reports whether nobody else in this process follows the task. Whoever ends the task if he is the last calls Stop
