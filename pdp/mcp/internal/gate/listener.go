@@ -24,10 +24,7 @@ import (
 // Whoever listens to servers hears the gateway, too: what it thinks of them, what waits for people and is theirs to decide
 // about, and what of theirs was blocked. A client of the modern era says by a member of its filter that it wants to.
 
-// authorizations is that member.
-const authorizations = ownMeta + "authorization"
-
-// wantsAuthorizations reports whether a filter has it.
+// wantsAuthorizations reports whether the filter of a client has that member, which is called as the extension is.
 func wantsAuthorizations(params rpc.Object) bool {
 	filter, _ := rpc.ParseObject(params.Get("notifications"))
 	return filter.Get(authorizations).Kind() == 't'
@@ -42,8 +39,8 @@ type listeners struct {
 	hearing map[string]func()
 }
 
-// begin has the client of an exchange that lasts be told what there is to tell, until stop is called, Drain or Close. It is
-// told first who it is. By is the request of a client of the modern era.
+// begin has the client of an exchange that lasts be told what there is to tell, until stop is called, Drain or Close: first who
+// it is. By is the request of a client of the modern era. What servers say does not wait for it.
 func (l *listeners) begin(ctx context.Context, x *exchange, by rpc.ID) (stop func()) {
 	ctx, cancel := l.g.until(ctx)
 	seat := l.g.crowd.Join(x.who)
@@ -54,11 +51,12 @@ func (l *listeners) begin(ctx context.Context, x *exchange, by rpc.ID) (stop fun
 		}
 		return x.reply.Interim(m)
 	}
-	_ = tell(l.welcome(ctx, x.who))
 	over := make(chan struct{})
 	run := func() {
 		defer close(over)
-		_ = seat.Hear(ctx, tell)
+		if err := tell(l.welcome(ctx, x.who)); err == nil {
+			_ = seat.Hear(ctx, tell)
+		}
 	}
 	if !l.g.background(run) {
 		close(over)
