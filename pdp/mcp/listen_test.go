@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -288,4 +289,85 @@ func TestListenEnds(t *testing.T) {
 			t.Error(got)
 		}
 	}
+}
+
+// filesBy has a client call a tool that people must agree to, and gives the id of what they are asked.
+func (w *world) filesBy(v *visitor, tool, arguments string) string {
+	w.t.Helper()
+	before := w.pending(tool)
+	call := v.waits(tool, arguments)
+	w.t.Cleanup(call.leave)
+	var id string
+	mcptest.Until(w.t, "people are asked about "+tool, func() bool {
+		for _, one := range w.pending(tool) {
+			if !slices.Contains(before, one) {
+				id = one
+			}
+		}
+		return id != ""
+	})
+	return id
+}
+
+// Who may decide about what waits hears of it at each replica, whether it waited before or not, and it is on record that it
+// was offered; nobody else hears anything, and of what is decided nobody does any longer.
+func TestListenToWhatWaits(t *testing.T) {
+	w := newPeople(t, land{replicas: 2})
+	alice := w.plain("modern")
+	early := w.filesBy(alice, "delegable", `{"n":0}`)
+	gone := w.filesBy(alice, "delegable", `{"n":100}`)
+	w.deny("mia", gone, "no")
+	type one struct {
+		who string
+		e   *ear
+	}
+	var all []one
+	for n, era := range eras {
+		for _, who := range []string{"alice", "mia", "noah", "eve"} {
+			e := w.replicas[n].visitor(era, mcptest.Claims{"sub": who, "client_id": "desk-" + who}).listens()
+			e.welcomed()
+			all = append(all, one{who, e})
+		}
+	}
+	hear := func(id, tool, arguments string, who ...string) {
+		t.Helper()
+		for _, one := range all {
+			if !slices.Contains(who, one.who) {
+				continue
+			}
+			got := one.e.next("notifications/authorization/request")
+			p := got.Params
+			if p.ID != id || p.Tool != tool || string(p.Arguments) != arguments || p.Requester != "agent-release" || p.Reason == "" ||
+				string(p.Meta["io.policy-service/tool"]) != `"rec:`+tool+`"` || string(p.Meta["io.policy-service/requester"]) != `"agent/agent-release"` {
+				t.Errorf("%s hears %s", one.who, got.text)
+			}
+		}
+	}
+	hear(early, "delegable", `{"n":0}`, "alice", "mia", "noah")
+	confirm := w.filesBy(alice, "confirm", `{"n":1}`)
+	hear(confirm, "confirm", `{"n":1}`, "alice")
+	w.filesBy(alice, "second-person", `{"n":2}`) // which nobody may decide about by a form
+	pair := w.filesBy(alice, "pair", `{"n":3}`)
+	hear(pair, "pair", `{"n":3}`, "alice", "mia", "noah")
+	late := w.replicas[1].visitor("modern", mcptest.Claims{"sub": "mia"}).listens()
+	late.welcomed()
+	for _, want := range []string{early, pair} {
+		if got := late.next("notifications/authorization/request").Params.ID; got != want && got != early && got != pair {
+			t.Errorf("who comes late hears %s", got)
+		}
+	}
+	w.delegate("mia", early, "eve")
+	hear(early, "delegable", `{"n":0}`, "eve")
+	if got := w.steps(confirm); !slices.Contains(got, `offered user::"alice" form key:gateway`) {
+		t.Errorf("on record is %q", got)
+	}
+	last := w.filesBy(alice, "pair", `{"n":4}`) // what was told before it is not told again
+	hear(last, "pair", `{"n":4}`, "alice", "mia", "noah")
+	if got := late.next("notifications/authorization/request").Params.ID; got != last {
+		t.Errorf("who came late hears %s", got)
+	}
+	for _, one := range all {
+		one.e.nothing()
+	}
+	late.nothing()
 }
