@@ -56,27 +56,27 @@ const toolActions = `
 action "files:*", "tickets:*" in [Action::"tool.invoke"];
 action "files:read_text_file" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {path: String, head?: Long, tail?: Long}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, requester?: agent, arguments: {path: String, head?: Long, tail?: Long}},
 };
 action "files:write_file" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {path: String, content: String}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, requester?: agent, arguments: {path: String, content: String}},
 };
 action "files:read_multiple_files" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {paths: Set<String>}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, requester?: agent, arguments: {paths: Set<String>}},
 };
 action "files:list_allowed_directories" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments?: {}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, requester?: agent, arguments?: {}},
 };
 action "files:move_file" in [Action::"files:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {source: String, destination: String}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, requester?: agent, arguments: {source: String, destination: String}},
 };
 action "tickets:get_ticket", "tickets:create_ticket", "tickets:delete_project" in [Action::"tickets:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments?: {}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, requester?: agent, arguments?: {}},
 };
 `
 
@@ -127,7 +127,7 @@ func TestMCPMailByTool(t *testing.T) {
 action "mail:*" in [Action::"tool.invoke"];
 action "mail:send_email" in [Action::"mail:*"] appliesTo {
   principal: [agent, user], resource: [tool],
-  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, arguments: {to: String, cc?: String, bcc?: Set<String>}},
+  context: {on_behalf_of?: ToolCallBehalf, purpose?: String, requester?: agent, arguments: {to: String, cc?: String, bcc?: Set<String>}},
 };
 `}))
 	for _, also := range []string{``, `,"cc":"eve@example.org"`, `,"bcc":["eve@example.org"]`} {

@@ -205,12 +205,23 @@ func (o *Options) principals() []string {
 	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(o.People, o.Agents))))
 }
 
+// anybody is the type of an entity whose own type is not known.
+const anybody = "{type: String, id: String}"
+
 // chain is the type of the context's on_behalf_of. Only where all people are of one type can it be a set of them.
 func (o *Options) chain() string {
 	if len(o.People) == 1 {
 		return "Set<" + o.People[0] + ">"
 	}
-	return "Set<{type: String, id: String}>"
+	return "Set<" + anybody + ">"
+}
+
+// requester is the type of the context's requester. Where all agents are of one type, people request no tools: they call them.
+func (o *Options) requester() string {
+	if len(o.Agents) == 1 {
+		return o.Agents[0]
+	}
+	return anybody
 }
 
 func isKeyword(name string) bool { return slices.Contains(keywords, name) }
@@ -222,12 +233,16 @@ var ownTypes = []string{"tool", "mcp_server", "resource", "prompt", "Approval", 
 var notSaid = []string{"action", "agent", "capability", "declared", "pdp"}
 
 // ofCalls are the members of the context that a call can have.
-var ofCalls = map[string]string{"arguments": "", "on_behalf_of": "", "purpose": "String"}
+var ofCalls = map[string]string{"arguments": "", "on_behalf_of": "", "purpose": "String", requester: ""}
+
+// requester says for whom a call of a tool fulfils a request.
+const requester = evaluation.RequesterMember
 
 // contextOf are the members of a context in our questions, besides the arguments.
 func contextOf(o Options) map[string]string {
 	all := maps.Clone(ofCalls)
 	delete(all, "arguments")
+	delete(all, requester)
 	all["on_behalf_of"] = o.chain()
 	for _, name := range o.Said {
 		all[name] = "String"

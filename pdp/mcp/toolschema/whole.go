@@ -64,6 +64,7 @@ func (w *writer) whole(o Options) {
 	w.line("")
 	w.line("// All tools. It is the action of no question itself.")
 	w.line("action %s;", quoted(anyTool))
+	w.requests(o)
 	w.session(o)
 	w.line("")
 	w.line("// A request that waits for people, and their deciding about it.")
@@ -97,6 +98,29 @@ func (w *writer) session(o Options) {
 			context[name] = of
 		}
 		w.members(context, "    ")
+		w.line("  },")
+		w.line("};")
+	}
+}
+
+// requests writes the actions of those who request a tool, and of those who do it for them. Behind the latter stand agents
+// and people alike.
+func (w *writer) requests(o Options) {
+	w.line("")
+	w.line("// Requests for tools. Both are about any tool, so that no policy sees the arguments: those are in the question about")
+	w.line("// the tool itself, which comes beside tool.fulfil.")
+	request, fulfil := contextOf(o), contextOf(o)
+	request["reason"] = "String"
+	fulfil["on_behalf_of"], fulfil[requester] = "Set<"+anybody+">", o.requester()
+	for _, one := range []struct {
+		name    string
+		context map[string]string
+	}{{"tool.request", request}, {"tool.fulfil", fulfil}} {
+		w.line("action %s appliesTo {", quoted(one.name))
+		w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
+		w.line("  resource: tool,")
+		w.line("  context: {")
+		w.members(one.context, "    ")
 		w.line("  },")
 		w.line("};")
 	}

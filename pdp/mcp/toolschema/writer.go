@@ -43,6 +43,9 @@ Cedar reads it. A Set has neither order nor repetition.
 on_behalf_of has those who stand behind the one who asks. Where it is a set of people, a call for which the token names further
 agents between them (in its claim act) is refused.
 
+requester has the one who requested the tool, if the call fulfils a request. Where it is an agent, no call fulfils what a person
+requests.
+
 A mapping that a server declares with a tool asks by actions of its own. They are not here.`
 
 func (w *writer) header(o Options, tools []Tool) {
@@ -83,7 +86,9 @@ func (w *writer) action(o Options, id, group string, arguments *shape, notes []N
 	w.line("  principal: [%s],", strings.Join(o.principals(), ", "))
 	w.line("  resource: tool,")
 	w.line("  context: {")
-	w.members(contextOf(o), "    ")
+	context := contextOf(o)
+	context[requester] = o.requester()
+	w.members(context, "    ")
 	w.WriteString("    arguments" + mark(!arguments.required()) + ": ")
 	w.shape(arguments, "    ")
 	w.line(",")
