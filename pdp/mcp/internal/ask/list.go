@@ -53,15 +53,17 @@ var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, reso
 // calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides. By the letter of the
 // binding nobody is asked about items at all.
 func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
-	return a.filter(ctx, op, items, unknownOfCall)
+	use, ok := uses[op.Method]
+	if !ok {
+		return nil, a.refuser(&op).unavailable(0, "the method is of no list")
+	}
+	return a.filter(ctx, op, use, items)
 }
 
-func (a *Asker) filter(ctx context.Context, op Operation, items []Item, unknown *evaluation.Unknown) (keep []bool, refusal *Refusal) {
+// filter filters by the question about a method.
+func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item) (keep []bool, refusal *Refusal) {
 	w := a.refuser(&op)
-	use, ok := uses[op.Method]
 	switch {
-	case !ok:
-		return nil, w.unavailable(0, "the method is of no list")
 	case op.Principal == nil:
 		return nil, w.unavailable(0, "nobody knows for whom the request is")
 	}
@@ -72,7 +74,7 @@ func (a *Asker) filter(ctx context.Context, op Operation, items []Item, unknown 
 	if a.o.Strict && a.o.Ask == COAZ {
 		return slices.Repeat([]bool{true}, len(items)), nil
 	}
-	l := listing{asker: a, op: op, use: use, unknown: unknown, keep: make([]bool, len(items))}
+	l := listing{asker: a, op: op, use: use, keep: make([]bool, len(items))}
 	if err := l.prepare(items); err != nil {
 		return nil, w.unmapped(err)
 	}
@@ -85,9 +87,9 @@ func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []
 	items := make([]Item, len(servers))
 	for n, server := range servers {
 		all := evaluation.Entity{Type: "tool", ID: server + ":*"}
-		items[n].Tool = &Tool{Server: server, Name: "*", Shown: "*", resource: all, operator: or(a.ofTools[all.ID], a.operator[toolsCall])}
+		items[n].Tool = &Tool{Server: server, Name: "*", Shown: "*", any: true, resource: all, operator: or(a.ofTools[all.ID], a.operator[toolsCall])}
 	}
-	keep, refusal := a.filter(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, items, unknownOfAny)
+	keep, refusal := a.Filter(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, items)
 	return slices.Contains(keep, true), refusal
 }
 
@@ -110,7 +112,6 @@ type listing struct {
 	asker    *Asker
 	op       Operation
 	use      string
-	unknown  *evaluation.Unknown
 	keep     []bool
 	requests []evaluation.Request
 	of       []int // the item of each request
@@ -130,7 +131,8 @@ func (l *listing) prepare(items []Item) error {
 	for n, item := range items {
 		l.keep[n] = true
 		template := l.op.Method == templatesList && strings.Contains(item.ID, "{")
-		if template || l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil {
+		alone := l.use == toolsCall && l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil
+		if template || alone {
 			continue
 		}
 		if err := l.ask(n, item, who); err != nil {
@@ -148,7 +150,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	switch {
 	case l.use == resourcesRead:
 		name = "uri"
-	case l.use == toolsCall:
+	case ofTool(l.use):
 		if item.Tool == nil {
 			return errors.New("an item of tools/list is no tool")
 		}
@@ -166,8 +168,13 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	}
 	for _, q := range questions {
 		for _, r := range q.requests {
-			if r.Unknown = l.unknown; mapped {
+			switch r.Unknown = unknownOfCall; {
+			case mapped:
 				r.Unknown = unknownOfMapped
+			case item.Tool != nil && item.Tool.any:
+				r.Unknown = unknownOfAny
+			case l.use == toolsRequest:
+				r.Unknown = unknownOfRequest
 			}
 			l.requests, l.of = append(l.requests, r), append(l.of, n)
 		}
