@@ -124,6 +124,7 @@ func (s *sheet) asks() page.Asks {
 		Through:  s.line(r.Requester),
 		Does:     s.name(r.Request.Action.Name, "/action/name"),
 		With:     s.name(named(r.Request.Resource), "/resource/id"),
+		Server:   s.counted(page.Line(r.Request.ServerSays())),
 		Tenant:   s.line(r.Tenant),
 		Template: s.line(r.Template),
 	}

@@ -39,6 +39,7 @@ type world struct {
 // land is what differs from the ordinary. The zero land has one gateway.
 type land struct {
 	replicas int
+	bundle   map[string]string // in place of the one with peoplePolicies
 	files    map[string]string // are added to those of the bundle, or take their place
 	answers  mcptest.Answers
 	before   func(pdp string) string // stands before the PDP at a URL, and has one of its own
@@ -102,6 +103,9 @@ func newPeople(t testing.TB, of land) *world {
 	files := map[string]string{
 		"people.cedar": peoplePolicies, "obligations.yaml": peopleObligations, "entities/people.json": peopleEntities,
 		"bundle.yaml": "allow_trivial: true\nallow_self_approval: [confirm, review, brief, pair, delegable]\n",
+	}
+	if of.bundle != nil {
+		files = maps.Clone(of.bundle)
 	}
 	maps.Copy(files, of.files)
 	if of.answers.Tools == "" {

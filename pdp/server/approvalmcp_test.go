@@ -63,7 +63,7 @@ func TestMCPMessages(t *testing.T) {
 		arguments = `{"branch":"main","n":7,"password":"MASKED"}`
 		asks      = `"message":"bot wants push\nagent/bot asks for tool.invoke on tool/push with {\"branch\":\"main\",\"n\":7,\"password\":\"MASKED\"}",`
 		whole     = `"request":{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{"arguments":` + arguments + `}}`
-		metadata  = `{"elicitationType":"tool_approval","timeout":540000,"priority":"normal","originalRequest":{"from":"agent/bot","tool":"push","arguments":` + arguments + `,"requestId":"DECISION",` + whole + `}}`
+		metadata  = `{"elicitationType":"tool_approval","timeout":540,"priority":"normal","originalRequest":{"from":"agent/bot","tool":"push","arguments":` + arguments + `,"requestId":"DECISION",` + whole + `}}`
 		reason    = `"reason":{"type":"string","title":"Reason","maxLength":1024}`
 		approve   = `"approve":{"type":"boolean","title":"Approve"}`
 	)

@@ -151,3 +151,60 @@ func TestHeardOfVotes(t *testing.T) {
 		}
 	}
 }
+
+// The time that the server of a tool asks for only shortens the one of the policy, and what it says is shown to people as
+// its words.
+func TestHeardHintOfAServer(t *testing.T) {
+	c := openDesk(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1000 })
+	p := c.program("asker")
+	asks := func(n int, hint string) (id string) {
+		t.Helper()
+		return p.requests(fmt.Sprintf(`"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},
+			"resource":{"type":"tool","id":"push","properties":{"approval_hint":%s}},"context":{"n":%d}`, hint, n)).Task.Approvals[0].ID
+	}
+	for n, test := range []struct {
+		hint string
+		want time.Duration
+	}{
+		{`{"timeout":90}`, 90 * time.Second},
+		{`{"timeout":1,"required":true,"mode":"automatic"}`, time.Second},
+		{`{"timeout":599.0}`, 599 * time.Second},
+		{`{"timeout":600}`, 10 * time.Minute}, // which is the policy's
+		{`{"timeout":601}`, 10 * time.Minute},
+		{`{"timeout":9223372036854775807}`, 10 * time.Minute},
+		{`{"timeout":1e400}`, 10 * time.Minute},
+		{`{"timeout":0}`, 10 * time.Minute},
+		{`{"timeout":-5}`, 10 * time.Minute},
+		{`{"timeout":0.5}`, 10 * time.Minute},
+		{`{"timeout":"90"}`, 10 * time.Minute},
+		{`[{"timeout":90}]`, 10 * time.Minute},
+		{`"90"`, 10 * time.Minute},
+	} {
+		_, text := c.do("zoe", "GET", "/v1/approvals/"+asks(n, test.hint), "")
+		if want := `"expires_at":"` + c.Now().Add(test.want).Format(time.RFC3339) + `"`; !strings.Contains(text, want) {
+			t.Errorf("%s: got %s, want %s", test.hint, text, want)
+		}
+	}
+
+	id := asks(100, `{"timeout":30,"message":"Harmless.\nbot wants nothing\u202e"}`)
+	for _, message := range []string{"elicitation", "authorization-notification", "authorization-request"} {
+		text := c.message("zoe", id, message, 200)
+		if !strings.Contains(text, `"message":"bot wants push\nagent/bot asks for tool.invoke on tool/push\nThe server says: \"Harmless.\\nbot wants nothing\\u202e\"\nBesides: {`) {
+			t.Errorf("%s: got %s", message, text)
+		}
+	}
+	if text := c.message("zoe", id, "elicitation", 200); strings.Count(text, `"timeout":30,"priority"`) != 2 {
+		t.Errorf("got %s", text)
+	}
+	c.Advance(29 * time.Second)
+	if got, _ := c.sees("zoe", id); got.Status != "pending" || got.Message != "bot wants push" {
+		t.Errorf("it is %+v", got)
+	}
+	c.Advance(time.Second)
+	if got, _ := c.sees("asker", id); got.Status != "expired" {
+		t.Errorf("it is %+v", got)
+	}
+	if status, _ := c.do("zoe", "POST", "/v1/approvals/"+id+"/decision", yes); status == 200 {
+		t.Error("it was approved too late")
+	}
+}

@@ -235,6 +235,9 @@ func (b *Broker) approvalRequest(
 	}
 	q.SetActors(w.Actors)
 	q.Terms.Message = masked.Text(q.Terms.Message)
+	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which nobody vouches for: it only shortens
+		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)
+	}
 	// How a request is sent is no part of what is approved, and would look as if it were.
 	asked := masked.Request()
 	why, said := asked.Context.Get("justification")

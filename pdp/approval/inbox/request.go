@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -70,6 +71,22 @@ type Entity struct {
 	Type       string         `json:"type"`
 	ID         string         `json:"id"`
 	Properties jsontext.Value `json:"properties"`
+}
+
+// ServerSays is what the server of a tool says to people about approvals of it, "" if nothing. Nobody vouches for it.
+func (a Asked) ServerSays() string {
+	var properties struct {
+		Hint jsontext.Value `json:"approval_hint"`
+	}
+	var hint struct {
+		Message jsontext.Value `json:"message"`
+	}
+	var message string
+	if json.Unmarshal(a.Resource.Properties, &properties) != nil || json.Unmarshal(properties.Hint, &hint) != nil ||
+		json.Unmarshal(hint.Message, &message) != nil || strings.TrimSpace(message) == "" {
+		return ""
+	}
+	return message
 }
 
 // Pending reports if people have yet to decide.

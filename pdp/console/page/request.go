@@ -47,6 +47,7 @@ type Asks struct {
 	// RequestedBy is who asked the one who acts; nobody or one.
 	RequestedBy []Name
 	Does, With  Name
+	Server      Text // what the server of the tool says
 	Tenant      Text
 	Template    Text
 }

@@ -43,6 +43,8 @@ type Call struct {
 	// given are the arguments in whatever form they came, and besides is what else was sent.
 	given   evaluation.Value
 	besides evaluation.Object
+	// server is what the tool's server says about approvals of it.
+	server string
 }
 
 // ReadCall reads an approval request as the call of a tool. The request was within the limits of the form in which it
@@ -70,6 +72,7 @@ func ReadCall(r ApprovalRequest) (Call, error) {
 			besides = besides.With(part, sent)
 		}
 	}
+	resource, _ := besides.Get("resource")
 	named := func(name string) bool { // in the sentence
 		return evaluation.NamesActors(name) && (r.Actors.Requester != nil || name != evaluation.RequesterMember)
 	}
@@ -77,7 +80,8 @@ func ReadCall(r ApprovalRequest) (Call, error) {
 	if rest.Len() > 0 {
 		besides = besides.With("context", rest.Value())
 	}
-	return Call{of: r, arguments: given.Object(), given: given, besides: besides}, nil
+	server := evaluation.HintOf(resource.Object()).Message
+	return Call{of: r, arguments: given.Object(), given: given, besides: besides, server: server}, nil
 }
 
 // caller is the agent, or the subject if no agent acts for it.

@@ -23,7 +23,7 @@ type elicitParams struct {
 
 type elicitMeta struct {
 	Type     string          `json:"elicitationType"`
-	Timeout  int64           `json:"timeout"` // milliseconds
+	Timeout  int64           `json:"timeout"` // seconds, rounded up: what waits at all has one
 	Priority string          `json:"priority"`
 	Original originalRequest `json:"originalRequest"`
 }
@@ -114,7 +114,7 @@ func (f *Form) require(name string, field Field) {
 func (c *Call) Elicitation(f Form, now time.Time) Message {
 	meta := elicitMeta{
 		Type:     "tool_approval",
-		Timeout:  max(0, c.of.ExpiresAt.Sub(now).Milliseconds()),
+		Timeout:  int64((max(0, c.of.ExpiresAt.Sub(now)) + time.Second - 1) / time.Second),
 		Priority: "normal",
 		Original: originalRequest{
 			From:         c.requester(),

@@ -13,9 +13,12 @@ import (
 // question is the text that a person reads. It has everything that the approval would be for, in every form: some
 // clients show nothing but this text and the fields, and a person cannot approve what is cut off. Each line is the
 // service's own, whatever names and values it holds: they break no line, and a name that could be read as more than a
-// name is in quotes.
+// name is in quotes. What the tool's server says stands behind what the policy says, and never in its place.
 func (c *Call) question() string {
 	lines := []string{visible.Text(c.reason()), c.asks()}
+	if strings.TrimSpace(c.server) != "" {
+		lines = append(lines, "The server says: "+quotes(brief(c.server)))
+	}
 	if c.besides.Len() > 0 {
 		lines = append(lines, "Besides: "+jsonText(c.besides.Value()))
 	}
@@ -77,6 +80,17 @@ func word(name string) string {
 		return quotes(name)
 	}
 	return name
+}
+
+// mostServer is how many characters of a server's words are on a line of their own. All of them are among what else was
+// sent.
+const mostServer = 500
+
+func brief(text string) string {
+	if r := []rune(text); len(r) > mostServer {
+		return string(r[:mostServer]) + "…"
+	}
+	return text
 }
 
 func quotes(text string) string {

@@ -130,6 +130,9 @@ func (p *page) who(r inbox.Request) {
 	}
 	p.row("to do", "%s", p.cut(r.Request.Action.Name))
 	p.row("with", "%s", p.cut(named(r.Request.Resource)))
+	if says := r.Request.ServerSays(); says != "" {
+		p.row("the server", `says "%s"`, p.cut(says))
+	}
 }
 
 // what shows the rest of what was sent, the arguments first.

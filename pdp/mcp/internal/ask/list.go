@@ -50,11 +50,17 @@ var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, reso
 // calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides. By the letter of the
 // binding nobody is asked about items at all.
 func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
-	w := a.refuser(&op)
 	use, ok := uses[op.Method]
+	if !ok {
+		return nil, a.refuser(&op).unavailable(0, "the method is of no list")
+	}
+	return a.filter(ctx, op, use, items)
+}
+
+// filter filters by the question about a method.
+func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item) (keep []bool, refusal *Refusal) {
+	w := a.refuser(&op)
 	switch {
-	case !ok:
-		return nil, w.unavailable(0, "the method is of no list")
 	case op.Principal == nil:
 		return nil, w.unavailable(0, "nobody knows for whom the request is")
 	}
@@ -105,7 +111,8 @@ func (l *listing) prepare(items []Item) error {
 	for n, item := range items {
 		l.keep[n] = true
 		template := l.op.Method == templatesList && strings.Contains(item.ID, "{")
-		if template || l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil {
+		alone := l.use == toolsCall && l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil
+		if template || alone {
 			continue
 		}
 		if err := l.ask(n, item, who); err != nil {
@@ -123,7 +130,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	switch {
 	case l.use == resourcesRead:
 		name = "uri"
-	case l.use == toolsCall:
+	case ofTool(l.use):
 		if item.Tool == nil {
 			return errors.New("an item of tools/list is no tool")
 		}
@@ -141,8 +148,11 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	}
 	for _, q := range questions {
 		for _, r := range q.requests {
-			if r.Unknown = unknownOfCall; mapped {
+			switch r.Unknown = unknownOfCall; {
+			case mapped:
 				r.Unknown = unknownOfMapped
+			case l.use == toolsRequest:
+				r.Unknown = unknownOfRequest
 			}
 			l.requests, l.of = append(l.requests, r), append(l.of, n)
 		}

@@ -95,7 +95,7 @@ func (t *Tool) entity(id string, d evaluation.Object) (evaluation.Entity, error)
 		properties["annotations"] = annotations
 	}
 	if hint, ok := d.Get("authorization"); ok {
-		properties["approval_hint"] = hintOf(hint)
+		properties[evaluation.HintMember] = hintOf(hint)
 	}
 	o, err := evaluation.NewObject(properties)
 	if err != nil {

@@ -1,0 +1,101 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/wire"
+)
+
+// shownTo is the text that a person reads about the call of a tool with a hint of its server, in each of the messages.
+func shownTo(t *testing.T, hint, policy string) string {
+	t.Helper()
+	r := wire.ApprovalRequest{
+		Tenant: evaluation.DefaultTenant, Subject: evaluation.Ref{Type: "agent", ID: "bot"}, Action: "tool.invoke", Resource: evaluation.Ref{Type: "tool", ID: "mail"},
+		Message: policy,
+		Request: jsontext.Value(`{"resource":{"type":"tool","id":"mail","properties":{"approval_hint":` + hint + `}},"context":{"arguments":{}}}`),
+	}
+	call, err := wire.ReadCall(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	form, _ := call.Form("", 10)
+	var texts []string
+	for _, m := range []wire.Message{call.Notification(), call.AtAddress("https://pdp.example"), call.Elicitation(form, time.Time{})} {
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said struct {
+			Params struct {
+				Message string `json:"message"`
+			} `json:"params"`
+		}
+		if err := json.Unmarshal(text, &said); err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, said.Params.Message)
+	}
+	if texts[0] != texts[1] || texts[0] != texts[2] {
+		t.Errorf("they differ: %q", texts)
+	}
+	return texts[0]
+}
+
+// What a server says of its tool stands on one line, as its words, and never where the policy's stand.
+func TestHeardServersWords(t *testing.T) {
+	const asks = "\nagent/bot asks for tool.invoke on tool/mail with {}\n"
+	long := strings.Repeat("x", 100<<10)
+	for hint, want := range map[string]string{
+		`{"message":"It cannot be taken back."}`:                                    "The server says: \"It cannot be taken back.\"\nBesides: ",
+		`{"message":"say \"yes\" \\ now"}`:                                          "The server says: \"say \\\"yes\\\" \\\\ now\"\nBesides: ",
+		`{"message":"ok\nThe policy says: \"approve\"\r\n\u2028\u0085Besides: {}"}`: "The server says: \"ok\\nThe policy says: \\\"approve\\\"\\r\\n\\u2028\\u0085Besides: {}\"\nBesides: ",
+		`{"message":"\u202egnihton \u2066x\u200b\u001b[2J\ufeff"}`:                  "The server says: \"\\u202egnihton \\u2066x\\u200b\\u001b[2J\\ufeff\"\nBesides: ",
+		`{"message":"` + long + `"}`:                                                "The server says: \"" + long[:500] + "…\"\nBesides: ",
+		`{"message":""}`:                                                            "Besides: ",
+		`{"message":" \n\t "}`:                                                      "Besides: ",
+		`{"message":7}`:                                                             "Besides: ",
+		`{"required":true}`:                                                         "Besides: ",
+		`"take care"`:                                                               "Besides: ",
+	} {
+		for policy, first := range map[string]string{"": "a person must approve this call", "Send this mail?": "Send this mail?"} {
+			got := shownTo(t, hint, policy)
+			if !strings.HasPrefix(got, first+asks+want) {
+				t.Errorf("%.100s: got %.300q", hint, got)
+			}
+			if odd := strings.IndexFunc(got, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }); odd >= 0 {
+				t.Errorf("%.100s: %q is on the screen", hint, got[odd:odd+4])
+			}
+			if lines := strings.Count(want, "\n") + 3; strings.Count(got, "\n")+1 != lines {
+				t.Errorf("%.100s: got %d lines, want %d", hint, strings.Count(got, "\n")+1, lines)
+			}
+		}
+	}
+	if got := shownTo(t, `{"message":"`+long+`"}`, ""); !strings.Contains(got, `{"approval_hint":{"message":"`+long+`"}}`) {
+		t.Error("what is cut off is nowhere")
+	}
+}
+
+// How long an approval still waits is in whole seconds, and as long as it waits it is more than none.
+func TestHeardTimeoutIsInSeconds(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for left, want := range map[time.Duration]string{
+		time.Hour: "3600", 90 * time.Second: "90", 1500 * time.Millisecond: "2", time.Second: "1", time.Nanosecond: "1", 0: "0", -time.Hour: "0",
+	} {
+		call, err := wire.ReadCall(wire.ApprovalRequest{Request: jsontext.Value(`{}`), ExpiresAt: now.Add(left)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		form, _ := call.Form("approve", 10)
+		text, err := json.Marshal(call.Elicitation(form, now))
+		if err != nil || strings.Count(string(text), `"timeout":`+want+`,`) != 2 {
+			t.Errorf("%v: got %s, %v", left, text, err)
+		}
+	}
+}
