@@ -47,6 +47,7 @@ var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gat
 	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta"}},
 	{"Refusals and obligations", []string{"errors", "deny_http_status", "obligations."}},
 	{"People who decide", []string{"approvals."}},
+	{"Requests for tools", []string{"tool_requests."}},
 	{"The server behind it", []string{"upstreams", "lock.", "arguments"}},
 	{"Limits, lists and seals", []string{"limits.", "list.", "seal."}},
 }}

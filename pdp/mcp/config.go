@@ -71,6 +71,8 @@ type Config struct {
 	Obligations ObligationsConfig `yaml:"obligations"`
 	// Approvals say how people are asked.
 	Approvals ApprovalsConfig `yaml:"approvals"`
+	// ToolRequests say how much may wait that somebody requests.
+	ToolRequests ToolRequestsConfig `yaml:"tool_requests"`
 	// Meta are members of _meta that go on to the upstream.
 	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
 }

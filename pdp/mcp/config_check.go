@@ -66,6 +66,7 @@ func (c *Config) mistakes() (all mistakes) {
 	c.Limits.check(&all)
 	c.Obligations.check(&all)
 	c.Approvals.check(&all)
+	c.ToolRequests.check(&all)
 	return all
 }
 

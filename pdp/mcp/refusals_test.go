@@ -18,7 +18,7 @@ const (
 		{"name":"declares","inputSchema":{"type":"object","x-authzen-mapping":{"evaluation":{"action":{"name":"read"},"resource":{"type":"case","id":"$params.arguments.case"}}}}},
 		{"name":"sep","coaz":true,"inputSchema":{"type":"object","x-coaz-mapping":{"subject":{"type":"user","id":"$.token['sub']"},"action":{"name":"use"},"resource":{"type":"case","id":"$.properties.case"},"context":{"agent":"$.token.client_id"}}}},
 		{"name":"sep-held","coaz":true,"inputSchema":{"type":"object","x-coaz-mapping":{"subject":{"type":"user","id":"$.token['sub']"},"action":{"name":"use"},"resource":{"type":"case","id":"$.properties.case"},"context":{"agent":"$.token.client_id"}}}}]`
-	refusalPolicies = `@id("all") permit(principal, action, resource) unless { action == Action::"tool.invoke" };
+	refusalPolicies = `@id("all") permit(principal, action, resource) unless { action == Action::"tool.invoke" || (action == Action::"tool.request" && resource == tool::"rec:quiet") };
 		@id("some") permit(principal, action == Action::"tool.invoke", resource) unless { resource == tool::"rec:held" || resource == tool::"rec:sep-held" || resource == tool::"rec:owes" || resource == tool::"rec:masked" };
 		@id("held") @obligation("approval_required") permit(principal, action == Action::"tool.invoke", resource) when { resource == tool::"rec:held" || resource == tool::"rec:sep-held" };
 		@id("owes") @obligation("page") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:owes");
@@ -44,7 +44,8 @@ func ofTool(tool, arguments string) string {
 
 // refusals are all kinds that do not depend on how the gateway is set up.
 var refusals = map[string]refusal{
-	"denied":                      {"tools/call", ofTool("change", `{}`), -32001, "Access denied: Not for you.", `{"type":"tool_call_blocked","reason":"Not for you."}`},
+	"denied":                      {"tools/call", ofTool("change", `{}`), -32001, "Access denied: Not for you.", `{"type":"tool_call_blocked","reason":"Not for you.","suggestion":"call tools/request"}`},
+	"denied, and not requested":   {"tools/request", ofTool("quiet", `{}`), -32001, "Access denied", `{"type":"tool_call_blocked"}`},
 	"denied for a reason untold":  {"tools/call", ofTool("quiet", `{}`), -32001, "Access denied", `{"type":"tool_call_blocked"}`},
 	"denied by what it declares":  {"tools/call", ofTool("declares", `{"case":"closed"}`), -32001, "Access denied: Case closed.", `{"type":"tool_call_blocked","reason":"Case closed."}`},
 	"denied, sep":                 {"tools/call", ofTool("sep", `{"case":"closed"}`), -32401, "Access denied: Case closed.", `{"type":"tool_call_blocked","reason":"Case closed."}`},
@@ -150,7 +151,7 @@ func TestRefusalsByChoice(t *testing.T) {
 					continue
 				case choice == "sep":
 					want.code = -32401
-				case choice == "mcpx" && era == "legacy" && want.code == -32001 && want.method == "tools/call" && !strings.HasPrefix(name, "a person"):
+				case choice == "mcpx" && era == "legacy" && want.code == -32001 && strings.HasPrefix(want.method, "tools/") && !strings.HasPrefix(name, "a person"):
 					want.code, want.message = -32002, strings.Replace(want.message, "Access", "Authorization", 1)
 				}
 				refuses(t, v, choice+", "+name, want)

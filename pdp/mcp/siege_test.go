@@ -416,7 +416,7 @@ func (s *siege) records() (lines []record) {
 func (s *siege) permitted() (all []string) {
 	s.t.Helper()
 	for _, line := range s.records() {
-		if marker := markerOf(line.Request.Context.Arguments); marker != "" && line.Decision {
+		if marker := markerOf(line.Request.Context.Arguments); marker != "" && line.Decision && line.Request.Action.Name != "tool.request" { // which is what a refusal suggests
 			all = append(all, marker)
 		}
 	}

@@ -34,6 +34,8 @@ const (
 	// Approval is what a client keeps while people decide about its call: the state of the call, and the names by which it
 	// answers what a person was shown. An upstream's are RequestState and RequestID.
 	Approval
+	// ToolRequest is the id of a request for a tool.
+	ToolRequest
 )
 
 // A sealed value is base64url without padding of

@@ -180,6 +180,9 @@ func (o *Options) check() error {
 		if isTask(key) {
 			return fmt.Errorf("a mapping for %q: tasks are denied, whatever a mapping says", key)
 		}
+		if key == toolsRequest {
+			return fmt.Errorf("a mapping for %q: %w", key, errNobody)
+		}
 		if key == rpc.Respond {
 			return fmt.Errorf("a mapping for %q: nobody is asked whether somebody may decide but the PDP that is told the decision", key)
 		}

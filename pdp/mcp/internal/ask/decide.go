@@ -24,7 +24,7 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if len(plan.questions) == 0 {
 		return &Permit{}, nil
 	}
-	p := &Permit{pdp: plan.pdp, refuse: w, method: op.Method}
+	p := &Permit{pdp: plan.pdp, refuse: w, method: resultOf(op.Method)}
 	handlers := a.handlers(p)
 	asked, denied := plan.ask(ctx, handlers.Types(), op.Answered)
 	p.decided = authzenclient.DischargeAll(ctx, handlers, asked...)
@@ -32,7 +32,7 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 		return p, nil
 	}
 	plan.pdp.ReportAll(ctx, &p.decided)
-	return nil, a.refusalOf(w, &op, plan, denied, p.decided.First())
+	return nil, a.refusalOf(ctx, w, &op, plan, denied, p.decided.First())
 }
 
 // answerable is people's word about the last question, whatever it was about before. Of what they cannot have been asked
@@ -81,18 +81,26 @@ func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]ques
 	params := &parameters{members: op.Params}
 	var all []question
 	var err error
-	if op.Method == toolsCall {
+	if ofTool(op.Method) {
 		if refusal := callable(w, op, params); refusal != nil {
 			return nil, refusal
 		}
-		if op.Tool.declared != nil {
-			if all, err = a.declaredQuestions(ctx, op, params); err != nil {
-				return nil, w.unmapped(err)
-			}
-			if a.o.Declared == Instead {
-				return all, nil
-			}
+	}
+	declares := op.Method == toolsCall && op.Tool.declared != nil
+	if declares {
+		if all, err = a.declaredQuestions(ctx, op, params); err != nil {
+			return nil, w.unmapped(err)
 		}
+	}
+	if op.Requester != nil {
+		r, err := a.aboutTool(op, params, toolFulfil, nil)
+		if err != nil {
+			return nil, w.unmapped(err)
+		}
+		all = append(all, question{source: Source{Author: BuiltIn}, requests: []evaluation.Request{r}})
+	}
+	if declares && a.o.Declared == Instead {
+		return all, nil
 	}
 	more, err := a.trusted(op, params, nil)
 	if err != nil {
@@ -126,7 +134,7 @@ func (a *Asker) handlers(p *Permit) obligations.Handlers {
 }
 
 // refusalOf says why the answers to questions are no permit: question denied of the plan is the one that was denied.
-func (a *Asker) refusalOf(w refuser, op *Operation, plan Plan, denied int, e authzenclient.Enforcement) *Refusal {
+func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Plan, denied int, e authzenclient.Enforcement) *Refusal {
 	last, ok := plan.last()
 	trusted := denied == plan.Len()-1 // what a server declares nobody can approve
 	if trusted && op.Answered.given() {
@@ -136,7 +144,12 @@ func (a *Asker) refusalOf(w refuser, op *Operation, plan Plan, denied int, e aut
 		return r
 	}
 	d := e.Decision()
-	if !trusted || !last.whole || d.Reason() != string(evaluation.ApprovalRequired) {
+	switch {
+	case !trusted:
+		return w.denial(d.ReasonUser(), e.String())
+	case d.Reason() != string(evaluation.ApprovalRequired):
+		return w.suggests(d.ReasonUser(), a.instead(ctx, *op, e), e.String())
+	case !last.whole:
 		return w.denial(d.ReasonUser(), e.String())
 	}
 	wanted := a.wanted(w, plan.pdp, op, last)
@@ -146,4 +159,12 @@ func (a *Asker) refusalOf(w refuser, op *Operation, plan Plan, denied int, e aut
 		r.Wanted = wanted
 	}
 	return r
+}
+
+// instead is what a client can do that may not call a tool: request it, if it may be let. It is "" if there is nothing.
+func (a *Asker) instead(ctx context.Context, op Operation, e authzenclient.Enforcement) string {
+	if op.Method == toolsCall && e.Err() == nil && e.Decision().Reason() == "" && a.MayRequest(ctx, op) {
+		return callRequest
+	}
+	return ""
 }

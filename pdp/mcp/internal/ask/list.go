@@ -11,6 +11,8 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -24,9 +26,10 @@ type Item struct {
 	Server string
 }
 
-// What is not known of a call when it is listed; and, where an operator's mapping may make all else of arguments, that too.
+// What is not known of a call when it is listed; if nobody knows of which tool; and, where an operator's mapping may make all else of arguments, that too.
 var (
 	unknownOfCall   = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfAny    = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability", "/resource/properties")
 	unknownOfMapped = mustKnow("/context", "/subject/properties", "/action/properties", "/resource/properties", "/context/pdp/approved", "/context/pdp/capability")
 )
 
@@ -50,11 +53,17 @@ var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, reso
 // calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides. By the letter of the
 // binding nobody is asked about items at all.
 func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
-	w := a.refuser(&op)
 	use, ok := uses[op.Method]
+	if !ok {
+		return nil, a.refuser(&op).unavailable(0, "the method is of no list")
+	}
+	return a.filter(ctx, op, use, items)
+}
+
+// filter filters by the question about a method.
+func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item) (keep []bool, refusal *Refusal) {
+	w := a.refuser(&op)
 	switch {
-	case !ok:
-		return nil, w.unavailable(0, "the method is of no list")
 	case op.Principal == nil:
 		return nil, w.unavailable(0, "nobody knows for whom the request is")
 	}
@@ -69,6 +78,23 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 	if err := l.prepare(items); err != nil {
 		return nil, w.unmapped(err)
 	}
+	return l.decide(ctx, w, pdp)
+}
+
+// MayCall reports whether somebody may be permitted to call some tool of some servers, whatever that is: its name is *, and
+// nothing is known of it. It is asked as [Asker.Filter] asks. By the letter of the binding nobody is asked, and it is so.
+func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []string) (may bool, refusal *Refusal) {
+	items := make([]Item, len(servers))
+	for n, server := range servers {
+		all := evaluation.Entity{Type: "tool", ID: server + ":*"}
+		items[n].Tool = &Tool{Server: server, Name: "*", Shown: "*", any: true, resource: all, operator: or(a.ofTools[all.ID], a.operator[toolsCall])}
+	}
+	keep, refusal := a.Filter(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, items)
+	return slices.Contains(keep, true), refusal
+}
+
+// decide asks the questions.
+func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Client) (keep []bool, refusal *Refusal) {
 	for from := 0; from < len(l.requests); {
 		n := fitting(l.requests[from:])
 		for i, d := range pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
@@ -105,7 +131,8 @@ func (l *listing) prepare(items []Item) error {
 	for n, item := range items {
 		l.keep[n] = true
 		template := l.op.Method == templatesList && strings.Contains(item.ID, "{")
-		if template || l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil {
+		alone := l.use == toolsCall && l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil
+		if template || alone {
 			continue
 		}
 		if err := l.ask(n, item, who); err != nil {
@@ -123,7 +150,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	switch {
 	case l.use == resourcesRead:
 		name = "uri"
-	case l.use == toolsCall:
+	case ofTool(l.use):
 		if item.Tool == nil {
 			return errors.New("an item of tools/list is no tool")
 		}
@@ -141,8 +168,13 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	}
 	for _, q := range questions {
 		for _, r := range q.requests {
-			if r.Unknown = unknownOfCall; mapped {
+			switch r.Unknown = unknownOfCall; {
+			case mapped:
 				r.Unknown = unknownOfMapped
+			case item.Tool != nil && item.Tool.any:
+				r.Unknown = unknownOfAny
+			case l.use == toolsRequest:
+				r.Unknown = unknownOfRequest
 			}
 			l.requests, l.of = append(l.requests, r), append(l.of, n)
 		}

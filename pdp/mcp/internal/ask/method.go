@@ -55,6 +55,8 @@ func (a *Asker) standing(op *Operation) standing {
 		return unknown
 	case isTask(op.Method):
 		return denied
+	case op.Method == toolsRequest && a.Requests():
+		return asked
 	case a.operator[op.Method] != nil:
 		return asked
 	case op.Method == "ping", op.Method == rpc.Respond: // about who says what to people, the PDP decides when it is told

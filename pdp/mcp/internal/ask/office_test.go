@@ -39,6 +39,9 @@ const officePolicies = `@id("ask") @obligation("ask") permit(principal, action =
 @id("coaz") @obligation("ask") permit(principal, action == Action::"tools/call", resource == tool::"shown__a");
 @id("own") @obligation("ask") permit(principal, action == Action::"own", resource);
 @id("masked") @obligation("mask") permit(principal, action == Action::"tool.invoke", resource == tool::"jira-server-1:a") when { context.arguments has masked };
+@id("requests") permit(principal, action in [Action::"tool.request", Action::"tool.fulfil"], resource) unless { context.arguments has of && context.arguments.of != "tool.invoke" };
+@id("asked-request") @obligation("ask") permit(principal, action == Action::"tool.request", resource) when { context.arguments has of && context.arguments.of == "tool.request" };
+@id("asked-fulfil") @obligation("ask") permit(principal, action == Action::"tool.fulfil", resource) when { context.arguments has of && context.arguments.of == "tool.fulfil" };
 @id("mia") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);
 `
 

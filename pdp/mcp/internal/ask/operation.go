@@ -18,8 +18,10 @@ type Operation struct {
 	Server string
 	Method string
 	Params rpc.Object
-	// Tool is what tools/call names, nil for all other methods.
+	// Tool is what tools/call and tools/request name, nil for all other methods.
 	Tool *Tool
+	// Requester is who has requested a call that somebody else makes for them, nil of every other.
+	Requester *identity.Principal
 	// Answered is what people said of the call before; zero if nobody was asked.
 	Answered Answered
 }

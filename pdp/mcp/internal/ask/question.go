@@ -96,43 +96,39 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 	if a.o.Ask == COAZ {
 		return a.bindingQuestions(op, params)
 	}
-	if who == nil {
-		s, err := a.speaker(op.Principal, params)
-		if err != nil {
-			return nil, err
-		}
-		who = &s
+	if ofTool(op.Method) { // people are asked about calls alone
+		r, err := a.aboutTool(op, params, a.action(op), who)
+		return []question{{source: Source{Author: BuiltIn}, whole: op.Method == toolsCall, requests: []evaluation.Request{r}}}, err
 	}
-	if op.Method == toolsCall {
-		arguments := params.members.Get("arguments")
-		if arguments != nil && arguments.Kind() != '{' {
-			return nil, wrong("/params/arguments", "not an object")
-		}
-		said, err := who.object(arguments)
-		if err != nil {
-			return nil, err
-		}
-		action := evaluation.Action{Name: string(ToolInvoke)}
-		if a.o.Ask == ByTool {
-			action.Name = op.Tool.resource.ID
-		}
-		q := evaluation.Request{Subject: who.subject, Action: action, Resource: op.Tool.resource, Context: said}
-		return []question{{source: Source{Author: BuiltIn}, whole: true, requests: []evaluation.Request{q}}}, nil
+	s, err := a.speakerOf(op, params, who)
+	if err != nil {
+		return nil, err
 	}
 	requests, err := a.defaults(op, params)
 	if err != nil {
 		return nil, err
 	}
-	said, err := who.object(nil)
+	said, err := s.object(nil)
 	if err != nil {
 		return nil, err
 	}
 	for n := range requests {
-		if requests[n], err = spokenBy(requests[n], who.subject, said); err != nil {
+		if requests[n], err = spokenBy(requests[n], s.subject, said); err != nil {
 			return nil, err
 		}
 	}
 	return []question{{source: a.standard(op.Method), requests: requests}}, nil
+}
+
+// action is by what our own question about a tool asks.
+func (a *Asker) action(op *Operation) string {
+	switch {
+	case op.Method == toolsRequest:
+		return toolRequest
+	case a.o.Ask == ByTool:
+		return op.Tool.resource.ID
+	}
+	return string(ToolInvoke)
 }
 
 // spokenBy is a question of the binding with our own subject. The binding's context stands beside what the speaker says.

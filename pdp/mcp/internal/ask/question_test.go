@@ -103,6 +103,18 @@ func TestQuestions(t *testing.T) {
 				want++
 			}
 		}
+		if s.Requests() {
+			tool := s.tool(jira, map[string]string{"impact": "write"})
+			for _, op := range []ask.Operation{
+				s.requested(mode.who(t), tool, `{"summary":"down","assignee":null}`, `,"reason":"for maintenance"`),
+				s.fulfilled(himself(t, "carol"), mode.who(t), tool, `{"summary":"down","assignee":null}`),
+			} {
+				if outcome, _ := s.outcome(op); outcome != "permit" {
+					t.Errorf("%s, %s: %s", mode.name, op.Method, outcome)
+				}
+				want++
+			}
+		}
 		got.WriteString("# " + mode.name + "\n")
 		records := s.records("decision")
 		for _, r := range records {

@@ -22,6 +22,14 @@ type pointer []string
 
 const mostFields = 256
 
+// resultOf is the method whose results those of a method are: who has a tool requested gets what the tool gives.
+func resultOf(method string) string {
+	if method == toolsRequest {
+		return toolsCall
+	}
+	return method
+}
+
 // fieldsOf are the fields of an obligation redact.
 func fieldsOf(o evaluation.Obligation) (fields []pointer, err error) {
 	list, _ := o.Properties.Get("fields")

@@ -86,7 +86,7 @@ type refuser struct {
 }
 
 func (a *Asker) refuser(op *Operation) refuser {
-	w := refuser{errors: a.o.Errors, status: a.o.DenyStatus, call: op.Method == toolsCall, era: op.Era}
+	w := refuser{errors: a.o.Errors, status: a.o.DenyStatus, call: ofTool(op.Method), era: op.Era}
 	if op.Tool != nil && op.Tool.declared != nil {
 		w.dialect = op.Tool.declared.Dialect()
 	}
@@ -125,13 +125,16 @@ func (w refuser) unmapped(err error) *Refusal {
 }
 
 // denial is the PDP's no, or ours where nobody is asked.
-func (w refuser) denial(reason, why string) *Refusal {
+func (w refuser) denial(reason, why string) *Refusal { return w.suggests(reason, "", why) }
+
+// suggests is a no, and what can be done instead, "" if that is nothing.
+func (w refuser) suggests(reason, suggestion, why string) *Refusal {
 	code, message := w.forGood()
 	reason = line(reason, mostReason)
 	if reason != "" {
 		message += ": " + reason
 	}
-	r := w.refuse(Denied, code, message, data{Reason: reason}, why)
+	r := w.refuse(Denied, code, message, data{Reason: reason, Suggestion: suggestion}, why)
 	r.Status = w.status
 	return r
 }

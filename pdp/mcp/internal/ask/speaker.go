@@ -20,6 +20,7 @@ const (
 // speaker is who asks, as it stands in each of our own questions.
 type speaker struct {
 	subject evaluation.Entity
+	chain   []identity.Entity // who stand behind
 	context evaluation.Object // the members that it has in the context,
 	said    rpc.Object        // and those that the client says
 }
@@ -66,12 +67,9 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 			s.subject.Properties = s.subject.Properties.With(name, v)
 		}
 	}
+	s.chain = chain
 	said := map[string]any{}
-	if len(chain) > 0 {
-		behind := make([]any, len(chain))
-		for n, e := range chain {
-			behind[n] = map[string]any{"type": e.Type, "id": e.ID}
-		}
+	if behind := chainOf(chain, entityOf(s.subject)); len(behind) > 0 {
 		said["on_behalf_of"] = behind
 	}
 	if p.Person != "" {
@@ -116,7 +114,7 @@ func isPresent(v jsontext.Value) bool { return v != nil && v.Kind() != 'n' }
 // reserved reports whether only we, or the PDP, may say a member of the context.
 func reserved(name string) bool {
 	switch name {
-	case "arguments", "agent", "on_behalf_of", "requester", "purpose", "person", "pdp", "action", "capability", declaredMember:
+	case "arguments", "agent", "on_behalf_of", requester, "purpose", "person", "pdp", "action", "capability", declaredMember:
 		return true
 	}
 	return evaluation.Protocol(name)

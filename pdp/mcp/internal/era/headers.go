@@ -20,6 +20,9 @@ const (
 // Named says which member of params Mcp-Name mirrors, of the methods that have it.
 var Named = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
+// mayName is the same of methods of which it need not come: those who know MCP alone do not send it.
+var mayName = map[string]string{"tools/request": "name"}
+
 // CheckHeaders reads what a modern request says of itself, and holds the headers it came with against it. Nothing is
 // decided on a header: one that differs is an error, for somebody else could have decided on it. The status of each error
 // is 400.
@@ -50,6 +53,9 @@ func CheckHeaders(h http.Header, m rpc.Message, params rpc.Object) (Meta, *rpc.E
 // checkName holds Mcp-Name against what the request is about.
 func checkName(h http.Header, method string, params rpc.Object) *rpc.Error {
 	member, named := Named[method]
+	if optional, ok := mayName[method]; ok && len(h[NameHeader]) > 0 {
+		member, named = optional, true
+	}
 	if !named {
 		if len(h[NameHeader]) > 1 {
 			return mismatch("the header Mcp-Name comes twice")

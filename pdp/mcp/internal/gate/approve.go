@@ -83,7 +83,7 @@ func (v *visit) decide(ctx context.Context) *conclusion {
 	case a.wanted == nil && a.state == nil:
 		return nil
 	}
-	done, refused := a.takePlace()
+	done, refused := takePlace(v.x)
 	if refused != nil {
 		return a.refuse(refused)
 	}
@@ -118,13 +118,13 @@ func (a *approving) refuse(r *ask.Refusal) *conclusion {
 }
 
 // takePlace takes a place among those who wait, before anybody is asked.
-func (a *approving) takePlace() (done func(), refused *ask.Refusal) {
+func takePlace(x *exchange) (done func(), refused *ask.Refusal) {
 	const again = 5 * time.Second
-	own, ok := a.x.g.o.Rates.Hold(a.x.who.Key, Waiting)
+	own, ok := x.g.o.Rates.Hold(x.who.Key, Waiting)
 	if !ok {
 		return nil, limited(again)
 	}
-	all, ok := a.x.g.o.Rates.Hold("", AllWaiting)
+	all, ok := x.g.o.Rates.Hold("", AllWaiting)
 	if !ok {
 		own()
 		return nil, limited(again)
@@ -364,19 +364,27 @@ const tellsEach = 5 * time.Second
 
 // tell tells the client that people are waited for, if it wants to hear of progress.
 func (a *approving) tell() {
-	token := a.x.progressToken()
-	if token == nil || !a.follower.Standing().Pending() {
+	if a.x.progressToken() == nil || !a.follower.Standing().Pending() {
 		return
 	}
-	// It grows, and leaves room for what the server says of its own progress.
-	progress := strconv.AppendFloat(nil, float64(a.told)/1000, 'f', -1, 64)
-	a.told++
 	message := "a person must approve this call"
 	if a.approval != "" {
 		message += "; the request for approval is " + a.approval
 	}
+	tellProgress(a.x, a.told, message)
+	a.told++
+}
+
+// tellProgress tells a client that wants to hear of progress how far its request is, before its server has it: told is how often
+// it was told before. That grows, and leaves room for what the server says of its own progress.
+func tellProgress(x *exchange, told int, message string) {
+	token := x.progressToken()
+	if token == nil {
+		return
+	}
+	progress := strconv.AppendFloat(nil, float64(told)/1000, 'f', -1, 64)
 	params := rpc.Object{}.With("progressToken", token).With("progress", progress).With("message", rpc.String(message))
-	_ = a.x.reply.Interim(rpc.Message{Method: "notifications/progress", Params: params.Value()})
+	_ = x.reply.Interim(rpc.Message{Method: "notifications/progress", Params: params.Value()})
 }
 
 // conclude is the end of a wait: the call goes on, or its response is made.

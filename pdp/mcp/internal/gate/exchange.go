@@ -19,6 +19,7 @@ import (
 	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/wire"
 )
 
 // exchange is one request of a client, of either era, on its way through the gateway. There is one way: what the client
@@ -55,9 +56,10 @@ func concluded(response rpc.Message, status int) *conclusion { return &conclusio
 // visit is a request from when it comes until it is over: the steps in which it is answered, and what it holds until then.
 type visit struct {
 	x *exchange
-	// approving is set if people decide about it.
-	approving *approving
-	span      trace.Span
+	// approving is set if people decide about it, and requesting if somebody else is to call the tool.
+	approving  *approving
+	requesting *requesting
+	span       trace.Span
 	// release lets others of the principal in, nil if it was not let in itself, and lasting those that last, nil if it does not.
 	release, lasting func()
 	// ends are for what it holds until it is over.
@@ -71,8 +73,12 @@ type visit struct {
 func (v *visit) serve(ctx context.Context) {
 	defer v.over()
 	ctx, end := v.begin(ctx)
-	if end == nil && v.approving != nil {
+	switch {
+	case end != nil:
+	case v.approving != nil:
 		v.approving.wait(ctx)
+	case v.requesting != nil:
+		v.requesting.wait(ctx)
 	}
 	if end == nil {
 		end = v.finish(ctx)
@@ -95,6 +101,9 @@ func (v *visit) over() {
 func (v *visit) makeWay() {
 	if v.approving != nil {
 		v.approving.end()
+	}
+	if v.requesting != nil {
+		v.requesting.end()
 	}
 	if v.lasting != nil {
 		v.lasting()
@@ -156,12 +165,37 @@ func (v *visit) enter(ctx context.Context) *conclusion {
 		if response, status, is := x.misfit(ctx); is {
 			return concluded(response, status)
 		}
-		var refused *ask.Refusal
-		if x.brought, refused = bring(x); refused != nil {
+		if refused := v.bring(); refused != nil {
 			return concluded(x.refused(refused))
 		}
 	}
-	return v.decide(ctx)
+	end := v.decide(ctx)
+	if end == nil && v.requesting != nil {
+		v.release() // who waits for somebody is in nobody's way
+		end = v.requesting.begin()
+	}
+	return end
+}
+
+// bring reads what the client brings with the request: for people or a server that have asked before, or of what is requested.
+func (v *visit) bring() (refused *ask.Refusal) {
+	x := v.x
+	if x.request.Method == wire.MethodToolRequest && x.tool != nil {
+		v.requesting, refused = readRequest(x)
+		return refused
+	}
+	fulfils, refused := readFulfilment(x)
+	if refused != nil {
+		return refused
+	}
+	x.brought.fulfils = fulfils // what is brought is bound to it
+	if x.brought, refused = bring(x); refused != nil {
+		return refused
+	}
+	if x.brought.fulfils = fulfils; fulfils != nil && x.brought.server {
+		return invalid("a call that fulfils a request has no second round: leave inputResponses and requestState out")
+	}
+	return nil
 }
 
 // finish does what the request wants, if people have nothing against it.
@@ -170,6 +204,9 @@ func (v *visit) finish(ctx context.Context) *conclusion {
 		if end := v.approving.conclude(ctx); end != nil {
 			return end
 		}
+	}
+	if v.requesting != nil {
+		return v.requesting.conclude()
 	}
 	return concluded(v.x.do(ctx))
 }
@@ -189,7 +226,7 @@ func (v *visit) respond(ctx context.Context, end *conclusion) {
 func (v *visit) admit() *ask.Refusal {
 	x := v.x
 	name := ""
-	if x.request.Method == "tools/call" {
+	if x.request.Method == "tools/call" || x.request.Method == wire.MethodToolRequest {
 		name = x.params.GetString("name")
 	}
 	release, after, ok := x.g.o.Rates.Admit(x.who.Key, name)
@@ -225,6 +262,9 @@ func (x *exchange) do(ctx context.Context) (rpc.Message, int) {
 	if x.link == nil { // the operator has a mapping for a method of his own
 		return x.refused(refusal(ask.Unknown, rpc.MethodNotFound, "unknown method", "with several servers nobody knows for which of them the method is"))
 	}
+	if x.brought.fulfils != nil {
+		return x.brought.fulfils.do(ctx)
+	}
 	return x.call(ctx)
 }
 
@@ -233,6 +273,7 @@ func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
 		x.outcome = outcomeInvalid
 	}
 	x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
+	x.g.listeners.refused(x, r)
 	status := r.Status
 	if status == 0 {
 		status = http.StatusOK
@@ -258,7 +299,7 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 
 // mirrored is what is wrong with the headers that mirror arguments, nil if they agree with them.
 func (x *exchange) mirrored() *rpc.Error {
-	if x.client.era != era.Modern || x.tool == nil {
+	if x.client.era != era.Modern || x.tool == nil || x.request.Method != "tools/call" {
 		return nil
 	}
 	return era.CheckParamHeaders(x.header, x.tool.headers, x.params.Get("arguments"))
@@ -293,6 +334,9 @@ func (x *exchange) operation() ask.Operation {
 	}
 	if x.tool != nil {
 		op.Tool = x.tool.Tool
+	}
+	if x.brought.fulfils != nil {
+		op.Requester = x.brought.fulfils.entry.Asked.who
 	}
 	return op
 }
@@ -356,7 +400,11 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &relay{exchange: x, token: token, cancel: cancel}
 	defer context.AfterFunc(ctx, cancel)()
-	r.session, r.stream, err = x.link.send(life, x.who, func(s upstream.Session) upstream.Request {
+	send := x.link.send
+	if x.brought.fulfils != nil {
+		send = x.link.sendOnce
+	}
+	r.session, r.stream, err = send(life, x.who, func(s upstream.Session) upstream.Request {
 		q := upstream.Request{Method: x.request.Method, Params: x.outgoing(life, s, sent)}
 		if x.tool != nil && s.Era() == era.Modern {
 			q.Headers = era.ParamHeaders(x.tool.headers, params.Get("arguments"))

@@ -64,8 +64,11 @@ type Settings struct {
 	Meta []string
 }
 
-// Sizes are what is not too large, in bytes.
-type Sizes struct{ Body, Arguments int }
+// Sizes are what is not too large, in bytes, and how much may wait that somebody requests.
+type Sizes struct {
+	Body, Arguments int
+	Requests        Requests
+}
 
 // Lists say how old lists may become.
 type Lists struct {
@@ -84,8 +87,10 @@ type Gateway struct {
 	drifts   *drift.Register
 	tokens   atomic.Uint64
 
-	desk  *people.Desk
-	crowd *crowd.Crowd
+	desk      *people.Desk
+	crowd     *crowd.Crowd
+	listeners listeners
+	requests  *board
 
 	ctx   context.Context // ends with Close
 	stop  func()
@@ -115,6 +120,8 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop})
+	g.listeners.g = g
+	g.requests = newBoard(o, g.crowd)
 	g.drain.ctx, g.drain.end = context.WithCancel(ctx)
 	g.doors.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(g))
@@ -268,6 +275,7 @@ func (g *Gateway) sweep(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
+			g.requests.Sweep()
 			g.sweepOnce(ctx, g.o.Now())
 		case <-ctx.Done():
 			return
@@ -283,6 +291,7 @@ const closing = 64
 
 func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
 	g.held.end(func(h *held) bool { return now.After(h.until) })
+	g.listeners.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
 	atOnce := make(chan struct{}, closing)

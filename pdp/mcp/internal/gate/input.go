@@ -195,17 +195,25 @@ type sealedState struct {
 
 // binding is what states and keys of this request are bound to: they are good for no other request, of no other principal.
 func (x *exchange) binding() []byte {
-	arguments, err := evaluation.ParseWithNulls(argumentsOf(x.params), evaluation.DefaultLimits())
 	sum := sha256.New()
-	for _, part := range []string{x.who.Key, x.link.server.Name, x.request.Method, x.params.GetString("name"), x.params.GetString("uri")} {
+	parts := []string{x.who.Key, x.link.server.Name, x.request.Method, x.params.GetString("name"), x.params.GetString("uri")}
+	if f := x.brought.fulfils; f != nil {
+		parts = append(parts, f.id)
+	}
+	for _, part := range parts {
 		sum.Write([]byte(base64.RawURLEncoding.EncodeToString([]byte(part)) + "."))
 	}
-	if canonical, ok := arguments.Value().AppendCanonical(nil); err == nil && ok {
-		sum.Write(canonical)
-	} else {
-		sum.Write(argumentsOf(x.params))
-	}
+	sum.Write(canonical(x.params))
 	return sum.Sum(nil)
+}
+
+// canonical are the arguments of a request in a form that is the same for all that mean the same.
+func canonical(params rpc.Object) []byte {
+	arguments, err := evaluation.ParseWithNulls(argumentsOf(params), evaluation.DefaultLimits())
+	if canonical, ok := arguments.Value().AppendCanonical(nil); err == nil && ok {
+		return canonical
+	}
+	return argumentsOf(params)
 }
 
 // argumentsOf are the arguments of a request.
@@ -269,6 +277,8 @@ type brought struct {
 	state  sealedState
 	// people is set if it was told that people are asked.
 	people *sealedApproval
+	// fulfils is set if the call fulfils what somebody else has requested.
+	fulfils *fulfilment
 }
 
 // bring opens what a client brings, before anybody is asked anything: a state that is none of this request's, or of somebody

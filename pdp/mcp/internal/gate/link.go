@@ -195,26 +195,31 @@ func (l *link) close() {
 // send sends a request. If the server has forgotten the session and has not got the request, another session is opened,
 // once.
 func (l *link) send(ctx context.Context, who *identity.Principal, make func(upstream.Session) upstream.Request) (upstream.Session, upstream.Stream, error) {
-	for again := false; ; again = true {
-		s, err := l.open(ctx, who)
-		if err != nil {
-			return nil, nil, err
-		}
-		r := make(s)
-		r.Token, r.Expires = who.Token, who.Expires
-		stream, err := s.Send(ctx, r)
-		if err == nil {
-			return s, stream, nil
-		}
-		gone := (*upstream.Error)(nil)
-		if !errors.As(err, &gone) || !gone.Gone {
-			return nil, nil, err
-		}
-		l.lose(s)
-		if again || !gone.NotSent {
-			return nil, nil, err
-		}
+	s, stream, err := l.sendOnce(ctx, who, make)
+	gone := (*upstream.Error)(nil)
+	if errors.As(err, &gone) && gone.Gone && gone.NotSent && s != nil {
+		s, stream, err = l.sendOnce(ctx, who, make)
 	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, stream, nil
+}
+
+// sendOnce sends a request, and never again. With an error there is a session if one was open.
+func (l *link) sendOnce(ctx context.Context, who *identity.Principal, make func(upstream.Session) upstream.Request) (upstream.Session, upstream.Stream, error) {
+	s, err := l.open(ctx, who)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := make(s)
+	r.Token, r.Expires = who.Token, who.Expires
+	stream, err := s.Send(ctx, r)
+	gone := (*upstream.Error)(nil)
+	if errors.As(err, &gone) && gone.Gone {
+		l.lose(s)
+	}
+	return s, stream, err
 }
 
 // mostAsking is how many things of a server's one client may be asked at a time.

@@ -76,7 +76,9 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 	}
 	x.beside(func(l *link) {
 		if o := of[l]; o != nil {
-			o.keep, o.err = x.g.o.Asker.Filter(ctx, x.at(l).operation(), o.items)
+			y := x.at(l)
+			o.keep, o.err = x.g.o.Asker.Filter(ctx, y.operation(), o.items)
+			requestable(ctx, y, o)
 		}
 	})
 	asked, left := false, (*ask.Refusal)(nil) // why a server is left out

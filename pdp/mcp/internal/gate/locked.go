@@ -21,6 +21,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/lock"
+	"policy-service/pdp/mcp/wire"
 )
 
 // Each listing is compared with what is locked. What a server says is never believed for longer than a listing is kept: so
@@ -236,7 +237,11 @@ func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int
 func (x *exchange) listable(ctx context.Context) *ask.Refusal {
 	list := x.operation()
 	list.Method, list.Tool = "tools/list", nil
-	keep, refused := x.g.o.Asker.Filter(ctx, list, []ask.Item{{Tool: x.tool.Tool, Server: x.tool.Server}})
+	filter := x.g.o.Asker.Filter
+	if x.request.Method == wire.MethodToolRequest {
+		filter = x.g.o.Asker.FilterRequests
+	}
+	keep, refused := filter(ctx, list, []ask.Item{{Tool: x.tool.Tool, Server: x.tool.Server}})
 	x.g.health.asked(refused)
 	if refused != nil || keep[0] {
 		return refused

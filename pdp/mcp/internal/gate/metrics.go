@@ -14,6 +14,7 @@ import (
 
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
 )
 
 // How a request of a client ended.
@@ -22,7 +23,14 @@ const (
 	outcomeRefused  = "refused"  // by a decision, or because it could not be decided
 	outcomeFailed   = "failed"   // the server did not answer
 	outcomeInvalid  = "invalid"  // it was no request that could be decided about
-	outcomeAsked    = "asked"    // the client was told to ask its person, and to send it again
+	outcomeAsked    = "asked"    // the client was told to ask its person, and to send it again, or to do that while others are asked
+)
+
+// How a request for a tool ended that somebody has claimed.
+const (
+	fulfilAnswered = "answered" // by the server
+	fulfilRefused  = "refused"  // its requester may not request it any more, or the server wanted to know more
+	fulfilBroken   = "failed"   // no answer came
 )
 
 // ScopeName names the gateway in telemetry.
@@ -31,9 +39,11 @@ const ScopeName = "policy-service/pdp/mcp"
 // Meters are what the gateway counts. No label is anything that somebody sent: a method that MCP does not have is "other".
 type Meters struct {
 	calls, dropped metric.Int64Counter
+	fulfilments    metric.Int64Counter
 	pdp, upstream  metric.Float64Histogram
 	available      metric.Int64ObservableGauge
 	drift, waiting metric.Int64ObservableGauge
+	requested      metric.Int64ObservableGauge
 	meter          metric.Meter
 	labels         map[howEnded]metric.MeasurementOption
 }
@@ -56,7 +66,7 @@ func labelled() map[howEnded]metric.MeasurementOption {
 func NewMeters(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m, labels: labelled()}
-	var errs [7]error
+	var errs [9]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
 	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
@@ -64,6 +74,8 @@ func NewMeters(m metric.Meter) (*Meters, error) {
 	t.available, errs[4] = m.Int64ObservableGauge("policy_service.mcp.available", metric.WithDescription("Whether the PDP and each MCP server answered when they were last asked: 1 or 0."))
 	t.drift, errs[5] = m.Int64ObservableGauge("policy_service.mcp.drift", metric.WithDescription("How much of what an MCP server lists is not as it is locked, by server."))
 	t.waiting, errs[6] = m.Int64ObservableGauge("policy_service.mcp.waiting", metric.WithDescription("Calls that wait for people to decide about them."))
+	t.requested, errs[7] = m.Int64ObservableGauge("policy_service.mcp.requested", metric.WithDescription("Requests for tools that somebody else may fulfil, or is just fulfilling."))
+	t.fulfilments, errs[8] = m.Int64Counter("policy_service.mcp.fulfilments", metric.WithDescription("Requests for tools that somebody else has fulfilled, by how that ended."))
 	return &t, errors.Join(errs[:]...)
 }
 
@@ -81,8 +93,9 @@ func (t *Meters) watch(g *Gateway) (stop func()) {
 			o.ObserveInt64(t.available, number(s.away.Load()), metric.WithAttributes(attribute.String("of", "server"), attribute.String("server", s.Name)))
 		}
 		o.ObserveInt64(t.waiting, int64(g.desk.Waiting()))
+		o.ObserveInt64(t.requested, int64(g.requests.Open()))
 		return nil
-	}, t.available, t.waiting)
+	}, t.available, t.waiting, t.requested)
 	if err != nil { // nobody sees it, and nothing depends on it
 		return func() {}
 	}
@@ -92,6 +105,11 @@ func (t *Meters) watch(g *Gateway) (stop func()) {
 // Drop counts a message that went nowhere.
 func (t *Meters) Drop(reason string) {
 	t.dropped.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
+
+// fulfilment counts a request for a tool that is over.
+func (t *Meters) fulfilment(ctx context.Context, how string) {
+	t.fulfilments.Add(ctx, 1, metric.WithAttributes(attribute.String("outcome", how)))
 }
 
 func (t *Meters) call(ctx context.Context, method, outcome string) {
@@ -127,7 +145,7 @@ func since(ctx context.Context, h metric.Float64Histogram, from, to time.Time) {
 // known are the methods of MCP that clients ask, and ours.
 var known = map[string]bool{
 	"initialize": true, "ping": true, "server/discover": true, "subscriptions/listen": true, "completion/complete": true, "logging/setLevel": true,
-	"tools/list": true, "tools/call": true, "prompts/list": true, "prompts/get": true,
+	"tools/list": true, "tools/call": true, wire.MethodToolRequest: true, "prompts/list": true, "prompts/get": true,
 	"resources/list": true, "resources/templates/list": true, "resources/read": true, "resources/subscribe": true, "resources/unsubscribe": true,
 	rpc.Respond: true,
 }

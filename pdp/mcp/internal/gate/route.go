@@ -11,10 +11,14 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
 )
 
 // route finds the server that a request is for, and the tool that is called. What is for all servers it leaves alone.
 func (x *exchange) route(ctx context.Context) *ask.Refusal {
+	if x.request.Method == wire.MethodToolRequest && !x.g.o.Asker.Requests() { // there is no such method
+		return nil
+	}
 	s, what := Route(x.g.o.Servers, x.request.Method, x.params)
 	switch {
 	case what == "":
@@ -36,7 +40,7 @@ func (x *exchange) route(ctx context.Context) *ask.Refusal {
 // nothing, and is for all servers. S is nil if no server has such names.
 func Route(all []*Server, method string, params rpc.Object) (s *Server, what string) {
 	switch method {
-	case "tools/call":
+	case "tools/call", wire.MethodToolRequest:
 		return named(all, params), "tool"
 	case "prompts/get":
 		return named(all, params), "prompt"

@@ -55,7 +55,8 @@ var (
 	ofMeta = of("progressToken", "traceparent", "tracestate",
 		"io.modelcontextprotocol/protocolVersion", "io.modelcontextprotocol/clientInfo",
 		"io.modelcontextprotocol/clientCapabilities", "io.modelcontextprotocol/logLevel",
-		"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId")
+		"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
+		"io.policy-service/onBehalfOf", "io.policy-service/requestId")
 
 	// ofAsked is what a server asks of a client, by a request of its own or within a result.
 	ofAsked = of("mode", "message", "requestedSchema", "url", "elicitationId").with("_meta", ofMeta)

@@ -1,0 +1,174 @@
+package ask
+
+import (
+	"context"
+	"errors"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/identity"
+)
+
+// Whoever may not call a tool may be let request it (001): then somebody else calls it, who may. Both are asked about by
+// actions of their own, and never by a mapping: an operator's says nothing of who requests, and a server's is about who calls.
+const (
+	toolsRequest = "tools/request"
+	toolRequest  = "tool.request"
+	toolFulfil   = "tool.fulfil"
+
+	metaReason  = "reason"    // why somebody requests a tool, in the context
+	requester   = "requester" // who has requested what somebody else calls, in the context
+	callRequest = "call tools/request"
+)
+
+// mostWords is how much a requester may say of why, in bytes.
+const mostWords = 2 << 10
+
+// What is not known of a request for a tool, or of its fulfilment, before it is made.
+var (
+	unknownOfRequest   = mustKnow("/context/arguments", "/context/reason", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfTheCall   = mustKnow("/context/reason", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfFulfiller = mustKnow("/context/purpose", "/context/pdp/approved", "/context/pdp/capability")
+)
+
+// ofTool reports whether a method is about one tool with arguments.
+func ofTool(method string) bool { return method == toolsCall || method == toolsRequest }
+
+// aboutTool is our own question about a tool with the arguments of an operation, by an action. Who asks is known already where
+// it is not nil.
+func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who *speaker) (r evaluation.Request, err error) {
+	arguments := params.members.Get("arguments")
+	if arguments != nil && arguments.Kind() != '{' {
+		return r, wrong("/params/arguments", "not an object")
+	}
+	s, err := a.speakerOf(op, params, who)
+	if err != nil {
+		return r, err
+	}
+	if op.Requester != nil {
+		of, err := a.speaks(op.Requester)
+		if err != nil {
+			return r, err
+		}
+		if s, err = s.fulfils(of, action == toolFulfil); err != nil {
+			return r, err
+		}
+	}
+	if action == toolRequest {
+		if err := s.reasons(params); err != nil {
+			return r, err
+		}
+	}
+	said, err := s.object(arguments)
+	return evaluation.Request{Subject: s.subject, Action: evaluation.Action{Name: action}, Resource: op.Tool.resource, Context: said}, err
+}
+
+// speakerOf is who asks, if that is not known already.
+func (a *Asker) speakerOf(op *Operation, params *parameters, who *speaker) (speaker, error) {
+	if who != nil {
+		return *who, nil
+	}
+	return a.speaker(op.Principal, params)
+}
+
+// reasons reads why somebody requests a tool.
+func (s *speaker) reasons(params *parameters) error {
+	if s.said.Get(metaReason) != nil {
+		return wrong("/params/_meta/"+escaped(metaContext)+"/"+metaReason, "params.reason says this member of the context")
+	}
+	reason := params.members.Get("reason")
+	switch {
+	case !isPresent(reason):
+		return nil
+	case reason.Kind() != '"':
+		return wrong("/params/reason", "not a string")
+	case len(reason) > mostWords:
+		return wrong("/params/reason", "too long")
+	}
+	s.said = s.said.With(metaReason, reason)
+	return nil
+}
+
+// fulfils is a speaker who calls what another has requested: those behind the other are behind the call, too, and the other as
+// well where it is asked whether one may fulfil what the other requests. So whoever stands behind is named once, and never in
+// their own name.
+func (s speaker) fulfils(of speaker, withRequester bool) (speaker, error) {
+	chain := append([]identity.Entity{}, s.chain...)
+	more := of.chain
+	if withRequester {
+		more = append([]identity.Entity{entityOf(of.subject)}, more...)
+	}
+	chain = append(chain, more...)
+	said := map[string]any{requester: map[string]any{"type": of.subject.Type, "id": of.subject.ID}}
+	if behind := chainOf(chain, entityOf(s.subject)); len(behind) > 0 {
+		said["on_behalf_of"] = behind
+	}
+	context, err := evaluation.NewObject(said)
+	s.context = s.context.Without(func(name string) bool { return name == "on_behalf_of" }).Beside(context)
+	return s, err
+}
+
+func entityOf(e evaluation.Entity) identity.Entity { return identity.Entity{Type: e.Type, ID: e.ID} }
+
+// chainOf is a chain as it stands in a question, with each once and without the subject.
+func chainOf(chain []identity.Entity, subject identity.Entity) (all []any) {
+	seen := map[identity.Entity]bool{subject: true}
+	for _, e := range chain {
+		if !seen[e] {
+			seen[e] = true
+			all = append(all, map[string]any{"type": e.Type, "id": e.ID})
+		}
+	}
+	return all
+}
+
+// MayRequest reports whether the PDP may permit that the caller of a tool requests it with the same arguments. If it cannot be
+// asked, it may not: nothing depends on it but what the caller is told.
+func (a *Asker) MayRequest(ctx context.Context, op Operation) bool {
+	if op.Tool == nil || op.Requester != nil || !a.Requests() {
+		return false
+	}
+	op.Method = toolsRequest
+	may, refusal := a.possible(ctx, op, toolRequest, unknownOfTheCall)
+	return may && refusal == nil
+}
+
+// MayFulfil reports whether the PDP may permit that op.Principal fulfils what op.Requester requests. It is a question whose
+// answer only says who is told of the request: nothing is discharged, and nothing follows.
+func (a *Asker) MayFulfil(ctx context.Context, op Operation) (bool, *Refusal) {
+	return a.possible(ctx, op, toolFulfil, unknownOfFulfiller)
+}
+
+// possible asks whether something may be permitted of which not all is known.
+func (a *Asker) possible(ctx context.Context, op Operation, action string, unknown *evaluation.Unknown) (bool, *Refusal) {
+	w := a.refuser(&op)
+	pdp := a.PDP(op.Principal)
+	if pdp == nil {
+		return false, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	}
+	r, err := a.aboutTool(&op, &parameters{members: op.Params}, action, nil)
+	if err != nil {
+		return false, w.unmapped(err)
+	}
+	r.Unknown = unknown
+	d := pdp.Evaluate(ctx, r)
+	if refusal := w.failure(d.Err()); refusal != nil {
+		return false, refusal
+	}
+	return d.Possible(), nil
+}
+
+// FilterRequests says which tools of a list the client may request with some arguments, as [Asker.Filter] says which it may
+// call.
+func (a *Asker) FilterRequests(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
+	if op.Method != toolsList || !a.Requests() {
+		return make([]bool, len(items)), nil
+	}
+	return a.filter(ctx, op, toolsRequest, items)
+}
+
+// Block refuses what the PDP is not asked about, as if it had denied it.
+func (a *Asker) Block(op Operation, reason string) *Refusal {
+	return a.refuser(&op).denial(reason, reason)
+}
+
+var errNobody = errors.New("nobody is asked about such a mapping: a request for a tool is asked about by the action " + toolRequest)

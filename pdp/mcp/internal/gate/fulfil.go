@@ -1,0 +1,191 @@
+package gate
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// A call may fulfil what somebody else has requested. It is made once, exactly as it was requested, and both get what came of it,
+// each as far as the PDP lets them. Whatever is refused before it is claimed leaves the request as it is; from then on it is over,
+// whatever happens: nobody knows whether a call that was sent was made.
+
+// fulfilment is such a call.
+type fulfilment struct {
+	x     *exchange
+	id    string
+	entry *entry
+}
+
+// readFulfilment reads what a call says of a request that it fulfils, nil if it says nothing of one.
+func readFulfilment(x *exchange) (*fulfilment, *ask.Refusal) {
+	if x.request.Method != "tools/call" || x.tool == nil {
+		return nil, nil
+	}
+	said, given, err := wire.ReadFulfilment(x.params.Get, x.params.GetObject("_meta").Get)
+	switch {
+	case err != nil:
+		return nil, invalid("what the call says of the request that it fulfils cannot be read: " + err.Error())
+	case !given:
+		return nil, nil
+	}
+	f := &fulfilment{x: x, id: said.RequestID}
+	if f.entry = x.g.openRequest(x.who, said.RequestID); f.entry == nil {
+		return nil, noRequest()
+	}
+	if refused := f.fits(said.OnBehalfOf); refused != nil {
+		return nil, refused
+	}
+	// Of what means the same the tool gets what was requested, byte for byte.
+	if arguments := f.entry.Asked.params.Get("arguments"); arguments != nil {
+		x.params = x.params.With("arguments", arguments)
+	} else {
+		x.params = x.params.Without(func(name string) bool { return name == "arguments" })
+	}
+	return f, nil
+}
+
+// fits refuses a call that is not the one that is requested.
+func (f *fulfilment) fits(requester string) *ask.Refusal {
+	x, q := f.x, &f.entry.Asked
+	switch {
+	case requester != acts(q.who).ID:
+		return invalid("onBehalfOf names somebody else than who has made the request of that id")
+	case x.who.Key == q.who.Key || acts(x.who) == acts(q.who):
+		return f.blocked("nobody fulfils a request of their own")
+	case !q.isFor(x.tool):
+		return invalid("the request of that id is for another tool")
+	case !bytes.Equal(canonical(x.params), q.arguments):
+		return invalid("the request of that id has other arguments")
+	case x.tool.Digest != q.tool.Digest:
+		return invalid("the tool is not the one that was requested any more")
+	case !f.entry.Pending():
+		return f.late()
+	}
+	return nil
+}
+
+// late refuses a call that is not the first.
+func (f *fulfilment) late() *ask.Refusal {
+	return invalid("the request of that id is fulfilled already, or is just being fulfilled")
+}
+
+// blocked refuses the call as if the PDP had denied it.
+func (f *fulfilment) blocked(why string) *ask.Refusal {
+	return f.x.g.o.Asker.Block(f.x.operation(), why)
+}
+
+// do makes the call, once.
+func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
+	x := f.x
+	if _, err := x.link.open(ctx, x.who); err != nil { // while it harms nothing
+		return x.failed(err)
+	}
+	c, ok := f.entry.Claim()
+	if !ok {
+		return x.refused(f.late())
+	}
+	how := fulfilBroken
+	defer func() { // also if something panics
+		c.Fail(came{refused: unanswered()})
+		x.g.o.Meters.fulfilment(ctx, how)
+		x.g.o.Logger.Info("a request for a tool is over", "request", f.entry.ID, "how", how, "principal", x.who.Key)
+	}()
+	permit, refused := f.askRequester(ctx, c)
+	if refused != nil {
+		how = fulfilRefused
+		return x.refused(refused)
+	}
+	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
+	response, err := x.forward(ctx, x.own(f.params()), nil)
+	if err != nil {
+		return x.failed(err)
+	}
+	if f.asksBack(response) {
+		how = fulfilRefused
+		c.Fail(came{refused: f.noSecondRound()})
+		return x.refused(f.noSecondRound())
+	}
+	how = fulfilAnswered
+	c.Finish(f.forRequester(permit, response), len(response.Result)+len(response.Error))
+	leaves, status := x.result(response)
+	return fulfilled(x, leaves, status, acts(x.who), acts(f.entry.Asked.who))
+}
+
+// params are those of the call, without what a second round would bring.
+func (f *fulfilment) params() rpc.Object {
+	return f.x.params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
+}
+
+// askRequester has the PDP decide again whether who has requested the call may do that. If not, the request is over, and who
+// fulfils it is told no more than that.
+func (f *fulfilment) askRequester(ctx context.Context, c claim) (*ask.Permit, *ask.Refusal) {
+	x, q := f.x, &f.entry.Asked
+	op := ask.Operation{Principal: q.who, Era: q.era, Server: q.tool.Server, Method: wire.MethodToolRequest, Params: q.params, Tool: x.tool.Tool}
+	begun := x.g.o.Now()
+	if !q.who.Expires.IsZero() && !begun.Before(q.who.Expires) {
+		c.Fail(came{refused: x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")})
+		return nil, f.blocked("the token of who has requested the call has expired")
+	}
+	permit, refused := x.g.o.Asker.Ask(ctx, op)
+	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
+	x.g.health.asked(refused)
+	switch {
+	case refused == nil:
+		return permit, nil
+	case refused.Kind == ask.Unavailable:
+		c.Fail(came{refused: refused})
+		return nil, refused
+	}
+	x.g.o.Logger.Info("who has requested a tool may not any more", "request", f.entry.ID, "why", refused.Why, "principal", q.who.Key)
+	c.Fail(came{refused: refused})
+	return nil, f.blocked("who has requested the call may not request it any more")
+}
+
+// asksBack reports whether the server wants to know something before it answers, which there is nobody to ask about: the call
+// would have to be made again.
+func (f *fulfilment) asksBack(response rpc.Message) bool {
+	if e, err := rpc.ReadError(response.Error); response.Error != nil {
+		return err == nil && e.Code == era.URLRequired
+	}
+	in, refused := f.x.inputRequired(response)
+	return in != nil || refused != nil
+}
+
+func (f *fulfilment) noSecondRound() *ask.Refusal {
+	return ambiguous("the server asks for input before it answers a call that fulfils a request")
+}
+
+// unanswered is what the requester is told if nothing came of the call.
+func unanswered() *ask.Refusal {
+	return refusal(absentUpstream, rpc.InternalError, "the request was being fulfilled, and no answer came; request it again if it may be done twice", "a call that fulfils a request has no answer")
+}
+
+// forRequester is what came of the call as far as it is the requester's: without what their permit takes out of it.
+func (f *fulfilment) forRequester(permit *ask.Permit, response rpc.Message) came {
+	a := came{era: f.x.client.era, by: acts(f.x.who)}
+	if s, _ := f.x.link.current(); s != nil {
+		a.info = f.x.link.serverInfo(s)
+	}
+	a.response, a.refused = permit.Result(response)
+	return a
+}
+
+// fulfilled is a response that says who has called, and who has requested it.
+func fulfilled(x *exchange, m rpc.Message, status int, by, requester evaluation.Ref) (rpc.Message, int) {
+	if m.Error != nil {
+		return m, status
+	}
+	result, err := wire.Fulfilled(m.Result, by, requester)
+	if err != nil {
+		return x.refused(ambiguous("the result is not an object"))
+	}
+	m.Result = result
+	return m, http.StatusOK
+}

@@ -1,0 +1,297 @@
+package gate
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/crowd"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/requests"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+	"policy-service/pdp/seal"
+)
+
+// Whoever may not call a tool may be let request it: then it waits, those who may fulfil that are told, and whoever requests it
+// gets what came of the call of somebody else (fulfil.go). What waits is kept in this process alone: another gateway beside it does
+// not have it, and after a restart there is none.
+
+// Requests say how much of it may wait, and for how long.
+type Requests struct {
+	TTL time.Duration
+	// Most is how many wait at once, and Each how many of one principal.
+	Most, Each int
+}
+
+// mostKept is how large all may be that is requested and what came of it, in bytes.
+const mostKept = 64 << 20
+
+// toolRequest is what somebody requests.
+type toolRequest struct {
+	who *identity.Principal
+	era era.Era
+	// tool is as it was when it was requested.
+	tool *tool
+	// params are those of the request, and arguments those of them that the tool is to be called with, in canonical form.
+	params    rpc.Object
+	arguments []byte
+}
+
+// came is what came of a request, as far as it is its requester's.
+type came struct {
+	// response is that of the call, for a client of an era. Info is what its server calls itself.
+	response rpc.Message
+	era      era.Era
+	info     jsontext.Value
+	by       evaluation.Ref
+	// refused is why there is none.
+	refused *ask.Refusal
+}
+
+type (
+	board = requests.Table[toolRequest, came]
+	entry = requests.Entry[toolRequest, came]
+	claim = requests.Claim[toolRequest, came]
+)
+
+// newBoard has nobody be told any more of what is pending no longer.
+func newBoard(o Options, all *crowd.Crowd) *board {
+	return requests.New[toolRequest, came](requests.Options{
+		TTL: o.Most.Requests.TTL, Most: o.Most.Requests.Most, Each: o.Most.Requests.Each, Bytes: mostKept, Now: o.Now, Left: all.Withdraw,
+	})
+}
+
+// acts is who acts for a principal, as questions have it.
+func acts(who *identity.Principal) evaluation.Ref {
+	if who.Agent.ID != "" {
+		return evaluation.Ref{Type: who.Agent.Type, ID: who.Agent.ID}
+	}
+	return evaluation.Ref{Type: who.User.Type, ID: who.User.ID}
+}
+
+// sealRequest makes the id by which a request is known: it says which, and nobody can make one. It is of one tenant.
+func (g *Gateway) sealRequest(who *identity.Principal, id string) (string, error) {
+	return g.o.Ring.Seal(seal.ToolRequest, tenantBinding(who), []byte(id))
+}
+
+// openRequest is the request of an id, nil if there is none, or none any longer.
+func (g *Gateway) openRequest(who *identity.Principal, id string) *entry {
+	text, ok := g.o.Ring.Open(seal.ToolRequest, tenantBinding(who), id)
+	if !ok {
+		return nil
+	}
+	return g.requests.Find(string(text))
+}
+
+func tenantBinding(who *identity.Principal) []byte {
+	return []byte(cmp.Or(who.Tenant, evaluation.DefaultTenant))
+}
+
+// noRequest refuses an id that is forged, of another tenant or of before a restart, or whose time is up: nobody can tell which.
+func noRequest() *ask.Refusal { return invalid("no request of that id waits here") }
+
+// requesting is a request for a tool, while somebody may fulfil it.
+type requesting struct {
+	x *exchange
+	// entry is what waits, nil before it is filed, and id the id that it has for clients.
+	entry *entry
+	id    string
+	told  int
+	// end gives back its place among those who wait.
+	end func()
+}
+
+// readRequest reads a request for a tool. One that comes again is that of its principal, for the same tool and arguments.
+func readRequest(x *exchange) (*requesting, *ask.Refusal) {
+	said, err := wire.ReadToolRequest(x.request.Params)
+	if err != nil {
+		return nil, invalid("the request for a tool cannot be read: " + err.Error())
+	}
+	r := &requesting{x: x, id: said.RequestID, end: func() {}}
+	if r.id == "" {
+		return r, nil
+	}
+	r.entry = x.g.openRequest(x.who, r.id)
+	switch {
+	case r.entry == nil, r.entry.Owner != x.who.Key:
+		return nil, noRequest()
+	case !r.entry.Asked.isFor(x.tool) || !bytes.Equal(r.entry.Asked.arguments, canonical(x.params)):
+		return nil, invalid("the request of that id is for another tool, or has other arguments")
+	}
+	return r, nil
+}
+
+// isFor reports whether a tool is the one that is requested, whatever has become of it.
+func (q *toolRequest) isFor(t *tool) bool {
+	return q.tool.Server == t.Server && q.tool.Name == t.Name
+}
+
+// begin files the request, if it has not come before, and takes a place among those who wait.
+func (r *requesting) begin() *conclusion {
+	done, refused := takePlace(r.x)
+	if refused != nil {
+		return concluded(r.x.refused(refused))
+	}
+	r.end = sync.OnceFunc(done)
+	if r.entry == nil {
+		if refused := r.file(); refused != nil {
+			return concluded(r.x.refused(refused))
+		}
+	}
+	r.tell()
+	return nil
+}
+
+// file keeps the request, and tells those who may fulfil it.
+func (r *requesting) file() *ask.Refusal {
+	x := r.x
+	params, err := rpc.ParseObject(x.request.Params.Clone()) // not the message that they came in
+	if err != nil {
+		return invalid("params cannot be read")
+	}
+	q := toolRequest{who: x.who, era: x.client.era, tool: x.tool, params: params, arguments: canonical(params)}
+	r.entry, err = x.g.requests.File(x.who.Key, q, len(x.request.Params)+len(q.arguments))
+	switch {
+	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
+		x.g.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.who.Key)
+		return limited(requestAgain)
+	case err != nil:
+		return unsealed(err)
+	}
+	if r.id, err = x.g.sealRequest(x.who, r.entry.ID); err != nil {
+		return unsealed(err)
+	}
+	x.g.o.Logger.Info("a tool is requested", "request", r.entry.ID, "tool", x.tool.Name, "server", x.tool.Server, "principal", x.who.Key)
+	e, id := r.entry, r.id
+	x.g.crowd.Post(crowd.News{ID: e.ID, Tenant: x.who.Tenant, Say: func(ctx context.Context, who *identity.Principal) (rpc.Message, bool, error) {
+		return x.g.announce(ctx, e, id, who)
+	}})
+	return nil
+}
+
+// requestAgain is after what time somebody may ask again who has requested too much.
+const requestAgain = 5 * time.Second
+
+// announce is what somebody who listens is told of a request. It is not ok if they may not fulfil it, whatever they did.
+func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
+	q := &e.Asked
+	if !e.Pending() || who.Key == q.who.Key || acts(who) == acts(q.who) {
+		return m, false, nil
+	}
+	said, err := wire.ReadToolRequest(q.params.Value())
+	if err != nil {
+		return m, false, err
+	}
+	call := rpc.Object{}.With("name", rpc.String(said.Name))
+	if said.Arguments != nil {
+		call = call.With("arguments", said.Arguments)
+	}
+	op := ask.Operation{Principal: who, Era: era.Modern, Server: q.tool.Server, Method: "tools/call", Params: call, Tool: q.tool.Tool, Requester: q.who}
+	may, refused := g.o.Asker.MayFulfil(ctx, op)
+	g.health.asked(refused)
+	switch {
+	case refused != nil && refused.Kind == ask.Unavailable:
+		return m, false, errors.New(refused.Why)
+	case refused != nil || !may:
+		return m, false, nil
+	}
+	p := wire.Pending{
+		Requester: acts(q.who), Target: q.tool.Server, Tool: wire.Tool{Name: q.tool.Shown, ID: q.tool.Server + ":" + q.tool.Name},
+		Arguments: said.Arguments, RequestID: id, Reason: said.Reason,
+	}
+	return rpc.Message{Method: wire.MethodPending, Params: p.Payload()}, true, nil
+}
+
+// wait waits until something came of the request, for as long as a request is held.
+func (r *requesting) wait(ctx context.Context) {
+	enough := time.NewTimer(min(r.x.g.o.Approvals.Wait, r.entry.Ends().Sub(r.x.g.o.Now())))
+	defer enough.Stop()
+	tick := time.NewTicker(tellsEach)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.entry.Over():
+			return
+		case <-enough.C:
+			return
+		case <-r.x.g.drain.ctx.Done():
+			return
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			r.tell()
+		}
+	}
+}
+
+// tell tells the client that somebody is waited for, if it wants to hear of progress.
+func (r *requesting) tell() {
+	tellProgress(r.x, r.told, "somebody else must fulfil this request")
+	r.told++
+}
+
+// conclude is the response: what came of the request, or that it waits still.
+func (r *requesting) conclude() *conclusion {
+	defer r.end()
+	x := r.x
+	a, ok := r.entry.Answer()
+	switch {
+	case ok && a.refused != nil:
+		return concluded(x.refused(a.refused))
+	case ok:
+		return concluded(r.result(a))
+	case x.g.requests.Find(r.entry.ID) == nil:
+		return concluded(x.refused(noRequest()))
+	}
+	x.outcome = outcomeAsked
+	waits := rpc.Answer(rpc.ID{}, wire.Requested(r.id))
+	return concluded(era.Response(x.request.Method, waits, era.Legacy, x.client.era), http.StatusOK)
+}
+
+// result is what came of the call, as it leaves to whoever has requested it: without what either permit of theirs takes out.
+func (r *requesting) result(a came) (rpc.Message, int) {
+	x := r.x
+	m := a.response
+	if a.era != x.client.era {
+		m = era.Response("tools/call", m, a.era, x.client.era)
+	}
+	if x.client.era == era.Modern {
+		m = era.WithServer(m, a.info)
+	}
+	leaves, status := x.result(m)
+	return fulfilled(x, leaves, status, a.by, acts(x.who))
+}
+
+// requestable are those tools of a list that are shown to a client which can request them, besides those that it may call.
+func requestable(ctx context.Context, x *exchange, o *offer) {
+	if x.request.Method != "tools/list" || o.err != nil || !x.client.knows(toolRequests) {
+		return
+	}
+	var hidden []ask.Item
+	var of []int
+	for n, keep := range o.keep {
+		if !keep {
+			hidden, of = append(hidden, o.items[n]), append(of, n)
+		}
+	}
+	if len(hidden) == 0 {
+		return
+	}
+	keep, refused := x.g.o.Asker.FilterRequests(ctx, x.operation(), hidden)
+	if o.err = refused; refused != nil {
+		return
+	}
+	for n, may := range keep {
+		o.keep[of[n]] = may
+	}
+}

@@ -1,0 +1,276 @@
+package requests_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"policy-service/pdp/mcp/internal/requests"
+)
+
+// desk is a table with a clock.
+type desk struct {
+	*requests.Table[string, string]
+	ahead atomic.Int64
+	mu    sync.Mutex
+	left  []string
+}
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newDesk(change func(*requests.Options)) *desk {
+	d := &desk{}
+	o := requests.Options{TTL: time.Minute, Most: 4, Each: 2, Bytes: 8 << 10, Now: func() time.Time { return began.Add(time.Duration(d.ahead.Load())) }}
+	o.Left = func(id string) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.left = append(d.left, id)
+	}
+	if change != nil {
+		change(&o)
+	}
+	d.Table = requests.New[string, string](o)
+	return d
+}
+
+func (d *desk) advance(by time.Duration) { d.ahead.Add(int64(by)) }
+
+func (d *desk) has(id string) bool { return d.Find(id) != nil }
+
+func file(t testing.TB, d *desk, owner string, size int) *requests.Entry[string, string] {
+	t.Helper()
+	e, err := d.File(owner, "what "+owner+" wants", size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func isOver(e *requests.Entry[string, string]) bool {
+	select {
+	case <-e.Over():
+		return true
+	default:
+		return false
+	}
+}
+
+// An entry goes one way, and what came of it stays.
+func TestTable(t *testing.T) {
+	d := newDesk(nil)
+	e := file(t, d, "ann", 10)
+	if d.Find(e.ID) != e || !e.Pending() || isOver(e) || d.Find("another") != nil || d.Open() != 1 {
+		t.Fatal("it is not pending")
+	}
+	c, ok := e.Claim()
+	if _, again := e.Claim(); !ok || again || e.Pending() || isOver(e) || d.Find(e.ID) != e {
+		t.Fatal("it is not claimed once")
+	}
+	d.advance(time.Hour) // who has claimed it may take its time
+	d.Sweep()
+	if d.Find(e.ID) != e {
+		t.Fatal("what is claimed is gone")
+	}
+	c.Finish("done", 4)
+	c.Finish("done again", 4)
+	c.Fail("or not")
+	if a, ok := e.Answer(); !ok || a != "done" || !isOver(e) || d.Find(e.ID) != e || d.Open() != 0 {
+		t.Fatalf("%q, %t", a, ok)
+	}
+	if _, again := e.Claim(); again {
+		t.Fatal("it is claimed after it was done")
+	}
+	d.advance(59 * time.Second)
+	if d.Find(e.ID) == nil {
+		t.Error("what came of it is gone too early")
+	}
+	d.advance(time.Second)
+	if d.Find(e.ID) != nil {
+		t.Error("what came of it is still there")
+	}
+	if !slices.Equal(d.left, []string{e.ID}) {
+		t.Errorf("those that are pending no longer: %q", d.left)
+	}
+}
+
+// Nobody can have what has waited for too long, also before anybody has looked; whoever waits for it is told once it is swept.
+func TestTableExpires(t *testing.T) {
+	d := newDesk(nil)
+	e := file(t, d, "ann", 10)
+	d.advance(time.Minute)
+	if _, ok := e.Claim(); ok || d.Find(e.ID) != nil || e.Pending() {
+		t.Error("it can be had")
+	}
+	d.Sweep()
+	if _, ok := e.Answer(); ok || !isOver(e) || d.Open() != 0 || !slices.Equal(d.left, []string{e.ID}) {
+		t.Error("nobody is told")
+	}
+	d.Sweep()
+	if len(d.left) != 1 {
+		t.Errorf("they are told again: %q", d.left)
+	}
+}
+
+// Each bound holds by itself, and what is over makes room for what comes.
+func TestTableBounds(t *testing.T) {
+	d := newDesk(nil)
+	done := func(e *requests.Entry[string, string], size int) {
+		c, _ := e.Claim()
+		c.Finish("done", size)
+	}
+	refused := func(owner string, size int, want error) {
+		t.Helper()
+		if _, err := d.File(owner, "more", size); !errors.Is(err, want) {
+			t.Errorf("%s: %v, and it should be %v", owner, err, want)
+		}
+	}
+	a1 := file(t, d, "ann", 0)
+	a2 := file(t, d, "ann", 0)
+	refused("ann", 0, requests.ErrOwn)
+	refused("bob", 1<<10+1, requests.ErrOwn) // an eighth
+	b1, c1 := file(t, d, "bob", 0), file(t, d, "cid", 0)
+	refused("dan", 0, requests.ErrFull)
+	if _, ok := a1.Claim(); !ok {
+		t.Fatal()
+	}
+	refused("dan", 0, requests.ErrFull) // what is claimed counts
+	done(a2, 1<<10)
+	a3 := file(t, d, "ann", 0)
+	done(a3, 1<<10) // takes the place of the other
+	if d.has(a2.ID) || !d.has(a3.ID) {
+		t.Error("the oldest has not made room")
+	}
+	if a, ok := a2.Answer(); !ok || a != "done" {
+		t.Error("who waits does not hear of what has made room")
+	}
+	done(b1, 1<<10+1) // is too large to be kept
+	if a, ok := b1.Answer(); !ok || a != "done" || d.has(b1.ID) {
+		t.Error("what is too large is kept, or not told")
+	}
+	done(c1, 1<<10)
+	for n := range 12 { // who has most makes room
+		e := file(t, d, "of "+strconv.Itoa(n), 0)
+		done(e, 512)
+	}
+	if d.has(a3.ID) || d.has(c1.ID) {
+		t.Error("others made room for those of whom most is kept")
+	}
+}
+
+// However many want an entry, one gets it, and nobody waits for ever: the entries of a model are filed, claimed, given up and
+// forgotten side by side.
+func TestTableModel(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) { model(t, rand.New(rand.NewPCG(seed, 7))) })
+	}
+}
+
+func model(t *testing.T, random *rand.Rand) {
+	d := newDesk(func(o *requests.Options) { o.Most, o.Each, o.Bytes, o.Now = 64, 16, 64<<10, time.Now })
+	var all sync.WaitGroup
+	type counted struct {
+		*requests.Entry[string, string]
+		claims, finished atomic.Int64
+	}
+	var entries []*counted
+	for n := range 200 {
+		e, err := d.File("owner "+strconv.Itoa(n%9), "what", random.IntN(64))
+		if err != nil {
+			time.Sleep(time.Duration(random.IntN(20)) * time.Second)
+			d.Sweep()
+			continue
+		}
+		c := &counted{Entry: e}
+		entries = append(entries, c)
+		for range 1 + random.IntN(6) {
+			wait, fails, size := time.Duration(random.IntN(90))*time.Second, random.IntN(3) == 0, random.IntN(12<<10)
+			all.Go(func() {
+				time.Sleep(wait)
+				claim, ok := c.Claim()
+				if !ok {
+					return
+				}
+				c.claims.Add(1)
+				time.Sleep(wait)
+				if c.Pending() || isOver(c.Entry) {
+					t.Error("what is claimed is pending, or over")
+				}
+				c.finished.Add(1)
+				if fails {
+					claim.Fail("nothing")
+				} else {
+					claim.Finish("done", size)
+				}
+			})
+		}
+		all.Go(func() { // waits
+			<-c.Over()
+			if _, ok := c.Answer(); ok != (c.claims.Load() == 1) {
+				t.Error("who waits hears what nobody did")
+			}
+		})
+		if random.IntN(3) == 0 {
+			time.Sleep(time.Duration(random.IntN(10)) * time.Second)
+		}
+	}
+	end := make(chan struct{})
+	all.Go(func() {
+		for {
+			select {
+			case <-time.After(10 * time.Second):
+				d.Sweep()
+			case <-end:
+				return
+			}
+		}
+	})
+	for _, c := range entries {
+		<-c.Over()
+	}
+	close(end)
+	all.Wait()
+	time.Sleep(time.Hour)
+	d.Sweep()
+	for _, c := range entries {
+		if c.claims.Load() > 1 || c.finished.Load() != c.claims.Load() {
+			t.Errorf("claimed %d times, finished %d times", c.claims.Load(), c.finished.Load())
+		}
+		if d.Find(c.ID) != nil {
+			t.Error("something is kept for ever")
+		}
+	}
+	if d.Open() != 0 || len(d.left) != len(entries) {
+		t.Errorf("%d are open, %d of %d are pending no longer", d.Open(), len(d.left), len(entries))
+	}
+}
+
+// Many want one entry at the same moment.
+func TestTableRace(t *testing.T) {
+	for range 200 {
+		d := newDesk(nil)
+		e := file(t, d, "ann", 0)
+		var won atomic.Int64
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for range 64 {
+			all.Go(func() {
+				<-begin
+				if c, ok := e.Claim(); ok {
+					won.Add(1)
+					c.Finish("done", 1)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if won.Load() != 1 {
+			t.Fatalf("%d have it", won.Load())
+		}
+	}
+}
