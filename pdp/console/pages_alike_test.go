@@ -27,3 +27,16 @@ func TestPageNamesWhatLooksKnown(t *testing.T) {
 			"/context/arguments/tool looks like github.push_code , and is another.")
 	}
 }
+
+// People see who asked the one who acts, apart from those for whom it is done, and once; a requester that names nobody else
+// is not shown.
+func TestActorsPageNamesTheRequester(t *testing.T) {
+	t.Parallel()
+	p := openPages(t, pagesEntities)
+	alice := p.logIn("alice")
+	page := plain(alice.page("/console/approvals/" + p.asks("github.push_code", `{"arguments":{"n":1},"on_behalf_of":[{"type":"user","id":"bob"}],"requester":{"type":"agent","id":"agent-re1ease"}}`)))
+	has(t, page, "For user/bob Requested by agent/agent-re1ease looks like agent-release , and is another Does tool.invoke",
+		"/context/requester/id looks like agent-release , and is another.")
+	hasNot(t, page, "Context Name Value")
+	hasNot(t, plain(alice.page("/console/approvals/"+p.asks("github.push_code", `{"arguments":{"n":2}}`))), "Requested by")
+}

@@ -166,7 +166,7 @@ func TestAskAttackMeta(t *testing.T) {
 			}
 			before := len(s.executed())
 			for _, name := range []string{
-				"approval", "approval_id", "approved", "access_request", "evaluation_id", "person", "pdp", "on_behalf_of", "agent", "arguments",
+				"approval", "approval_id", "approved", "access_request", "evaluation_id", "person", "pdp", "on_behalf_of", "requester", "agent", "arguments",
 				"action", "purpose", "capability", "declared", "supported_obligations", "justification",
 			} {
 				for _, value := range []string{approval, `"bob"`, `true`, `null`, `[]`} {

@@ -66,6 +66,37 @@ func TestHeardNotificationForWhoHasVoted(t *testing.T) {
 	}
 }
 
+// Who named somebody else is told no more; the other one is, and decides.
+func TestHeardNotificationForADelegate(t *testing.T) {
+	r := openRelays(t, votesFiles("obligations.yaml", "\nhanded: {type: approval_required, properties: {template: any, delegable: true}}\n",
+		"a.cedar", `@id("hand") @obligation("handed") permit(principal, action == Action::"tool.invoke", resource == tool::"hand");`))
+	id := r.asksFor("hand", "mia")
+	path, his, hers := "/v1/approvals/"+id, r.beside("noah", forGateway), r.beside("eve", forGateway)
+	told := func(whose []string, want int) {
+		t.Helper()
+		for _, message := range []string{"/authorization-notification", "/elicitation"} {
+			if status, text := r.do("gw", "GET", path+message, "", whose...); status != want {
+				t.Errorf("%s: got %d %s, want %d", message, status, text, want)
+			}
+		}
+	}
+	told(his, 200)
+	told(hers, 404)
+	answer := func(whose []string, decision string) {
+		t.Helper()
+		if status, text := r.do("gw", "POST", path+"/response", `{"authorizationId":"`+id+`",`+decision+`}`, whose...); status != 200 {
+			t.Fatalf("%s: got %d %s", decision, status, text)
+		}
+	}
+	answer(his, `"decision":"delegate","delegateTo":"user::\"eve\""`)
+	told(his, 404)
+	told(hers, 200)
+	answer(hers, `"decision":"approve"`)
+	if got, _ := r.sees("gw", id); got.Status != "approved" {
+		t.Errorf("it is %s", got.Status)
+	}
+}
+
 // Who answers a request for authorization may name somebody else, as in a form and as by a decision, and that person
 // decides then.
 func TestHeardDelegatesByAuthorization(t *testing.T) {

@@ -102,7 +102,7 @@ func TestDeclaredNarrows(t *testing.T) {
 	}
 	// A client cannot say that a server wrote our question, or set what only we say.
 	tool := s.tool(declares("look", mapping("read")), nil)
-	for _, name := range []string{"declared", "arguments", "agent", "on_behalf_of", "purpose", "person", "pdp", "action", "approval", "approval_id", "justification",
+	for _, name := range []string{"declared", "arguments", "agent", "on_behalf_of", "requester", "purpose", "person", "pdp", "action", "approval", "approval_id", "justification",
 		"supported_obligations", "capability", "approved", "access_request", "evaluation_id"} {
 		s.taken()
 		got, refusal := s.outcome(s.call(alice(t), tool, `{}`, `,"_meta":{"io.policy-service/context":{"`+name+`":"x"}}`))

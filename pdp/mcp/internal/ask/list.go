@@ -11,6 +11,8 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -24,9 +26,10 @@ type Item struct {
 	Server string
 }
 
-// What is not known of a call when it is listed; and, where an operator's mapping may make all else of arguments, that too.
+// What is not known of a call when it is listed; if nobody knows of which tool; and, where an operator's mapping may make all else of arguments, that too.
 var (
 	unknownOfCall   = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfAny    = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability", "/resource/properties")
 	unknownOfMapped = mustKnow("/context", "/subject/properties", "/action/properties", "/resource/properties", "/context/pdp/approved", "/context/pdp/capability")
 )
 
@@ -75,6 +78,23 @@ func (a *Asker) filter(ctx context.Context, op Operation, use string, items []It
 	if err := l.prepare(items); err != nil {
 		return nil, w.unmapped(err)
 	}
+	return l.decide(ctx, w, pdp)
+}
+
+// MayCall reports whether somebody may be permitted to call some tool of some servers, whatever that is: its name is *, and
+// nothing is known of it. It is asked as [Asker.Filter] asks. By the letter of the binding nobody is asked, and it is so.
+func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []string) (may bool, refusal *Refusal) {
+	items := make([]Item, len(servers))
+	for n, server := range servers {
+		all := evaluation.Entity{Type: "tool", ID: server + ":*"}
+		items[n].Tool = &Tool{Server: server, Name: "*", Shown: "*", any: true, resource: all, operator: or(a.ofTools[all.ID], a.operator[toolsCall])}
+	}
+	keep, refusal := a.Filter(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, items)
+	return slices.Contains(keep, true), refusal
+}
+
+// decide asks the questions.
+func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Client) (keep []bool, refusal *Refusal) {
 	for from := 0; from < len(l.requests); {
 		n := fitting(l.requests[from:])
 		for i, d := range pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
@@ -151,6 +171,8 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 			switch r.Unknown = unknownOfCall; {
 			case mapped:
 				r.Unknown = unknownOfMapped
+			case item.Tool != nil && item.Tool.any:
+				r.Unknown = unknownOfAny
 			case l.use == toolsRequest:
 				r.Unknown = unknownOfRequest
 			}

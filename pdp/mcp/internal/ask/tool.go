@@ -26,6 +26,7 @@ type Tool struct {
 	resource evaluation.Entity // as our own questions have it
 	declared *coaz.Mapping     // nil if the tool declares none, or it counts for nothing
 	operator *coaz.Mapping     // nil if there is none for it
+	any      bool              // it stands for any tool of its server
 }
 
 // hintLimits are what of a definition may be in each question: lists ask about many tools at once.

@@ -2,19 +2,22 @@
 //
 // Begin with [New] and [Crowd.Join], which gives a [Seat]; [Seat.Hear] tells what stands already, and then what comes.
 // [Crowd.Post] has something told, and [Crowd.Withdraw] has it told to nobody more. Whom it concerns is said by [News.Say], which
-// is asked once for each principal, however many streams they have, and for few at a time: a crowd is no reason to overrun the PDP.
+// is asked for one stream of a principal at a time, and for few at a time: a crowd is no reason to overrun the PDP.
 //
-// The package keeps what stands and who sits, decides nothing, and knows no message but by what it is given.
+// What stands is kept once, however many listen: a seat has but how far it is, and a bit for each of what it was told. The
+// package decides nothing, and knows no message but by what it is given.
 package crowd
 
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/turn"
 )
 
 // News are something to tell.
@@ -23,8 +26,8 @@ type News struct {
 	ID string
 	// Tenant is whose it is.
 	Tenant string
-	// Say is the message for somebody. It is not ok if it is none of theirs. With an error nobody knows, and somebody else's
-	// question, or their own next stream, may find out.
+	// Say is the message for somebody. It is not ok if it is none of theirs. With an error nobody knows, and it is asked again
+	// a few times. What it says is kept for a while, and holds for that very token.
 	Say func(ctx context.Context, who *identity.Principal) (m rpc.Message, ok bool, err error)
 }
 
@@ -35,11 +38,18 @@ type Options struct {
 }
 
 const (
-	// mostAsking is how many are asked about at a time.
+	// mostAsking is how many questions there are at a time whom news concern. Of one principal it is one.
 	mostAsking = 4
-	// mostStanding is how much stands at a time, and mostQueued how much waits to be told to one.
+	// mostStanding is how much stands in a tenant at a time, and mostQueued how much of what does not stand waits for one stream.
 	mostStanding = 8192
-	mostQueued   = 8192
+	mostQueued   = 64
+)
+
+// Why somebody does not hear something.
+const (
+	TooMuch = "too much to tell"
+	TooSlow = "listener too slow"
+	Unknown = "nobody knows whom it concerns"
 )
 
 // Crowd is who listens.
@@ -47,91 +57,82 @@ type Crowd struct {
 	o      Options
 	asking chan struct{}
 
-	mu       sync.Mutex // guards what follows, and what seats have
-	seats    map[*Seat]bool
-	standing map[string]*posted
-	order    []*posted // of what stands, the oldest first; withdrawn ones among them
+	mu      sync.Mutex // guards what follows, and what seats and rooms have
+	last    uint64     // of the numbers of news
+	rooms   map[string]*room
+	members map[string]*member
+	answers answers
 }
 
-// posted are news, and what was found out about whom they concern.
+// member is a principal who listens.
+type member struct {
+	asks  turn.Turn // is for who asks
+	seats map[*Seat]bool
+}
+
+// posted are news. Later ones have a higher number.
 type posted struct {
 	News
-	over bool // it was withdrawn
-
-	mu   sync.Mutex
-	whom map[string]said // by principal
-}
-
-type said struct {
-	message rpc.Message
-	ok      bool
+	number uint64
+	place  int // in its room, if it stands
+	over   bool
+	// said is what it is to everybody, nil if they are to be asked about.
+	said *rpc.Message
 }
 
 // New makes a crowd of nobody.
 func New(o Options) *Crowd {
-	return &Crowd{o: o, asking: make(chan struct{}, mostAsking), seats: map[*Seat]bool{}, standing: map[string]*posted{}}
-}
-
-// Seat is a stream of somebody who listens. [Crowd.Join] makes it.
-type Seat struct {
-	crowd *Crowd
-	who   *identity.Principal
-	queue []*posted
-	told  map[string]bool // by id, of what stands
-	more  chan struct{}   // has one in it if the queue may have something
+	return &Crowd{o: o, asking: make(chan struct{}, mostAsking), rooms: map[string]*room{}, members: map[string]*member{}}
 }
 
 // Join has somebody listen until [Seat.Leave].
 func (c *Crowd) Join(who *identity.Principal) *Seat {
-	s := &Seat{crowd: c, who: who, told: map[string]bool{}, more: make(chan struct{}, 1)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.seats[s] = true
-	for _, p := range c.order {
-		s.offer(p)
+	m := c.members[who.Key]
+	if m == nil {
+		m = &member{asks: turn.New(), seats: map[*Seat]bool{}}
+		c.members[who.Key] = m
 	}
+	s := &Seat{crowd: c, room: c.room(who.Tenant), member: m, who: who, by: tokenOf(who), more: make(chan struct{}, 1)}
+	m.seats[s], s.room.seats[s] = true, true
 	return s
 }
 
-// Leave ends that somebody listens.
-func (s *Seat) Leave() {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	delete(s.crowd.seats, s)
+// room is that of a tenant. No name is the default's.
+func (c *Crowd) room(tenant string) *room {
+	tenant = cmp.Or(tenant, evaluation.DefaultTenant)
+	r := c.rooms[tenant]
+	if r == nil {
+		r = &room{seats: map[*Seat]bool{}, standing: map[string]*posted{}}
+		c.rooms[tenant] = r
+	}
+	return r
 }
-
-// tenantOf is a tenant by its name: no name is the default.
-func tenantOf(name string) string { return cmp.Or(name, evaluation.DefaultTenant) }
 
 // Listens reports whether somebody of a tenant listens.
 func (c *Crowd) Listens(tenant string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.seats {
-		if tenantOf(s.who.Tenant) == tenantOf(tenant) {
-			return true
-		}
-	}
-	return false
+	return len(c.room(tenant).seats) > 0
 }
 
 // Post tells whoever listens, now and, if it has an ID, from now on until it is withdrawn. What has the ID of something that
 // stands takes its place: who was told already is not told again.
 func (c *Crowd) Post(n News) {
-	p := &posted{News: n, whom: map[string]said{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n.ID != "" {
-		if c.standing[n.ID] == nil && len(c.standing) >= mostStanding {
-			c.o.Dropped("too much to tell")
-			return
-		}
-		c.withdraw(n.ID)
-		c.standing[n.ID] = p
-		c.order = append(c.order, p)
+	c.last++
+	p, r := &posted{News: n, number: c.last}, c.room(n.Tenant)
+	if n.ID != "" && !r.stand(p) {
+		c.o.Dropped(TooMuch)
+		return
 	}
-	for s := range c.seats {
-		s.offer(p)
+	for s := range r.seats {
+		if n.ID == "" {
+			s.queues(p)
+		}
+		s.wake()
 	}
 }
 
@@ -139,136 +140,80 @@ func (c *Crowd) Post(n News) {
 func (c *Crowd) Withdraw(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.withdraw(id)
-	for s := range c.seats {
-		delete(s.told, id)
-	}
-}
-
-func (c *Crowd) withdraw(id string) {
-	p := c.standing[id]
-	if p == nil {
-		return
-	}
-	p.over = true
-	delete(c.standing, id)
-	if len(c.order) > 2*len(c.standing)+16 {
-		var left []*posted
-		for _, p := range c.order {
-			if !p.over {
-				left = append(left, p)
-			}
-		}
-		c.order = left
+	for _, r := range c.rooms {
+		r.withdraw(id)
 	}
 }
 
 // Tell tells one principal, on whatever streams they have.
 func (c *Crowd) Tell(principal string, m rpc.Message) {
-	p := &posted{whom: map[string]said{principal: {m, true}}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s := range c.seats {
-		if s.who.Key == principal {
-			p.Tenant = s.who.Tenant
-			s.offer(p)
-		}
+	of := c.members[principal]
+	if of == nil {
+		return
+	}
+	p := &posted{said: &m}
+	for s := range of.seats {
+		s.queues(p)
+		s.wake()
 	}
 }
 
-// offer puts news into the queue. The caller holds the crowd's lock.
-func (s *Seat) offer(p *posted) {
+// room is what is told in a tenant, and who listens there.
+type room struct {
+	seats    map[*Seat]bool
+	standing map[string]*posted
+	order    []*posted // of what stands, the oldest first; some that are over among them
+	places   int       // how many there ever were at a time
+	free     []int     // those of them that nothing has
+}
+
+// stand has news stand. It is not ok, and they do not, if there are too many.
+func (r *room) stand(p *posted) (ok bool) {
+	before := r.standing[p.ID]
 	switch {
-	case p.over || tenantOf(p.Tenant) != tenantOf(s.who.Tenant):
-		return
-	case len(s.queue) >= mostQueued:
-		s.crowd.o.Dropped("listener too slow")
-		return
-	}
-	s.queue = append(s.queue, p)
-	select {
-	case s.more <- struct{}{}:
-	default:
-	}
-}
-
-// Hear tells what there is to tell until ctx ends, or until tell fails.
-func (s *Seat) Hear(ctx context.Context, tell func(rpc.Message) error) error {
-	for {
-		p := s.next()
-		if p == nil {
-			select {
-			case <-s.more:
-				continue
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		m, ok, err := s.crowd.say(ctx, p, s.who)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			s.crowd.o.Dropped("nobody knows whom it concerns")
-			continue
-		case !ok || !s.tells(p):
-			continue
-		}
-		if err := tell(m); err != nil {
-			return err
-		}
-	}
-}
-
-// next is what comes next, nil if there is nothing.
-func (s *Seat) next() *posted {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	for len(s.queue) > 0 {
-		p := s.queue[0]
-		s.queue[0] = nil
-		s.queue = s.queue[1:]
-		if !p.over && (p.ID == "" || !s.told[p.ID]) {
-			return p
-		}
-	}
-	s.queue = nil
-	return nil
-}
-
-// tells reports whether news are to be told still, and notes that they are.
-func (s *Seat) tells(p *posted) bool {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
-	if p.ID == "" {
-		return true
-	}
-	if p.over || s.told[p.ID] {
+	case before != nil:
+		before.over = true
+		p.place = before.place
+	case len(r.standing) >= mostStanding:
 		return false
+	case len(r.free) > 0:
+		p.place = r.free[len(r.free)-1]
+		r.free = r.free[:len(r.free)-1]
+	default:
+		p.place = r.places
+		r.places++
 	}
-	s.told[p.ID] = true
+	r.standing[p.ID] = p
+	r.order = append(r.order, p)
+	r.tidy()
 	return true
 }
 
-// say is what news are to somebody. It is found out once for each principal.
-func (c *Crowd) say(ctx context.Context, p *posted, who *identity.Principal) (rpc.Message, bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if found, ok := p.whom[who.Key]; ok {
-		return found.message, found.ok, nil
+func (r *room) withdraw(id string) {
+	p := r.standing[id]
+	if p == nil {
+		return
 	}
-	if p.Say == nil {
-		return rpc.Message{}, false, nil
+	p.over = true
+	delete(r.standing, id)
+	r.free = append(r.free, p.place)
+	for s := range r.seats { // whoever has its place next was told to nobody
+		s.told.clear(p.place)
 	}
-	select {
-	case c.asking <- struct{}{}:
-	case <-ctx.Done():
-		return rpc.Message{}, false, ctx.Err()
+	r.tidy()
+}
+
+// tidy forgets what is over if it is most of what there is.
+func (r *room) tidy() {
+	if len(r.order) > 2*len(r.standing)+16 {
+		r.order = slices.Clone(slices.DeleteFunc(r.order, func(p *posted) bool { return p.over }))
 	}
-	defer func() { <-c.asking }()
-	m, ok, err := p.Say(ctx, who)
-	if err == nil {
-		p.whom[who.Key] = said{m, ok}
-	}
-	return m, ok, err
+}
+
+// after is what was posted after a number.
+func (r *room) after(number uint64) []*posted {
+	n, _ := slices.BinarySearchFunc(r.order, number+1, func(p *posted, number uint64) int { return cmp.Compare(p.number, number) })
+	return r.order[n:]
 }

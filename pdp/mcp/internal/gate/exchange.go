@@ -273,6 +273,7 @@ func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
 		x.outcome = outcomeInvalid
 	}
 	x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
+	x.g.listeners.refused(x, r)
 	status := r.Status
 	if status == 0 {
 		status = http.StatusOK

@@ -87,9 +87,10 @@ type Gateway struct {
 	drifts   *drift.Register
 	tokens   atomic.Uint64
 
-	desk     *people.Desk
-	crowd    *crowd.Crowd
-	requests *board
+	desk      *people.Desk
+	crowd     *crowd.Crowd
+	listeners listeners
+	requests  *board
 
 	ctx   context.Context // ends with Close
 	stop  func()
@@ -119,6 +120,7 @@ func New(o Options) *Gateway {
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop})
+	g.listeners.g = g
 	g.requests = newBoard(o, g.crowd)
 	g.drain.ctx, g.drain.end = context.WithCancel(ctx)
 	g.doors.running.Go(func() { g.sweep(ctx) })
@@ -289,6 +291,7 @@ const closing = 64
 
 func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
 	g.held.end(func(h *held) bool { return now.After(h.until) })
+	g.listeners.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
 	atOnce := make(chan struct{}, closing)

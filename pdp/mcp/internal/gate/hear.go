@@ -176,6 +176,8 @@ type listener struct {
 	wants wants
 	heard <-chan said
 	stop  func()
+	// stays is set if it listens again to a server that ends what it tells, or was away.
+	stays bool
 
 	joining turn.Turn // guards what follows
 	ear     *ear      // nil if the server does not tell
@@ -240,8 +242,8 @@ func (l *listener) join(ctx context.Context) (agreed wants, err error) {
 	return w, nil
 }
 
-// relay relays what the listener is told, until the server ends it or the client goes. To one of several servers that ends
-// it, or was away, it listens again after a while.
+// relay relays what the listener is told, until the server ends it or the client goes. If it stays, it listens again after a
+// while instead.
 func (l *listener) relay(ctx context.Context, w wants) {
 	over, pause := l.ends()
 	for {
@@ -251,12 +253,12 @@ func (l *listener) relay(ctx context.Context, w wants) {
 				_ = l.x.reply.Interim(era.Notification(m.Message, m.from, era.Modern, l.x.request.ID))
 			}
 		case <-over:
-			if !l.x.g.several() {
+			if !l.stays {
 				return
 			}
 			over, pause = nil, time.After(lastPause)
 		case <-pause:
-			l.again(ctx)
+			_, _ = l.again(ctx)
 			over, pause = l.ends()
 		case <-ctx.Done():
 			return
@@ -274,11 +276,12 @@ func (l *listener) ends() (over <-chan struct{}, pause <-chan time.Time) {
 	return l.ear.over, nil
 }
 
-// again has the server tell once more.
-func (l *listener) again(ctx context.Context) {
+// again has the server tell once more, or in time.
+func (l *listener) again(ctx context.Context) (agreed wants, err error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	if _, err := l.join(ctx); err != nil {
+	if agreed, err = l.join(ctx); err != nil {
 		l.x.g.o.Logger.Info("the server has no stream of its own", "server", l.x.link.server.Name, "why", err)
 	}
+	return agreed, err
 }

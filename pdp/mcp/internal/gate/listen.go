@@ -79,6 +79,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer stop()
 	_ = x.reply.Alive()
 	defer reply.KeepAlive(x.reply)()
+	defer g.listeners.begin(ctx, x, rpc.ID{})()
 	x.hearAll(ctx, heard)
 }
 
@@ -169,27 +170,48 @@ func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
 	x.reply.Stream()
 	ctx, done := x.g.until(ctx)
 	defer done()
-	w := wantsOf(x.params)
+	w, ours := wantsOf(x.params), wantsAuthorizations(x.params)
 	all := map[*link]*listener{}
-	for _, l := range x.reach.links {
-		all[l] = newListener(x.at(l), w)
-		defer all[l].end()
+	if !ours || !w.none() { // no server is asked for what is ours
+		for _, l := range x.reach.links {
+			all[l] = newListener(x.at(l), w)
+			all[l].stays = ours || x.g.several()
+			defer all[l].end()
+		}
 	}
-	came, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (wants, error) { return all[x.link].join(ctx) }))
+	joining, enough := context.WithCancel(ctx)
+	defer enough()
+	agreed, err := x.join(joining, all, w, ours)
 	if err != nil {
 		return x.failed(err)
 	}
-	agreed := wants{}
-	if x.link == nil { // lists change also if a server is back
-		agreed = wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
+	acknowledge(x, agreed, ours)
+	if ours {
+		defer x.g.listeners.begin(ctx, x, x.request.ID)()
 	}
+	if len(all) > 0 {
+		x.beside(func(l *link) { all[l].relay(ctx, agreed) })
+	}
+	if ours {
+		<-ctx.Done()
+	}
+	return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+}
+
+// join has servers tell what is wanted, and says of what they do.
+func (x *exchange) join(ctx context.Context, all map[*link]*listener, w wants, ours bool) (agreed wants, err error) {
+	if x.link == nil && len(all) > 0 { // lists change also if a server is back
+		agreed = w.lists()
+	}
+	if ours {
+		came, err := x.g.listeners.joinBeside(ctx, all, w.lists())
+		return agreed.or(came), err
+	}
+	came, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (wants, error) { return all[x.link].join(ctx) }))
 	for _, p := range came {
 		agreed = agreed.or(p.value)
 	}
-	ack := rpc.Message{Method: acknowledged, Params: rpc.Object{}.With("notifications", agreed.value()).Value()}
-	_ = x.reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.request.ID))
-	x.beside(func(l *link) { all[l].relay(ctx, agreed) })
-	return x.result(rpc.Answer(rpc.ID{}, ended(x.request.ID)))
+	return agreed, err
 }
 
 // beside does something for each link, for all of them at once, and waits for it.
@@ -308,8 +330,18 @@ func (w wants) hear(m rpc.Message) bool {
 	return false
 }
 
+// none reports whether nothing is wanted.
+func (w wants) none() bool { return !w.tools && !w.prompts && !w.resources && len(w.uris) == 0 }
+
+// lists are w without single resources.
+func (w wants) lists() wants {
+	return wants{tools: w.tools, prompts: w.prompts, resources: w.resources}
+}
+
 // value is the filter in JSON.
-func (w wants) value() jsontext.Value {
+func (w wants) value() jsontext.Value { return w.object().Value() }
+
+func (w wants) object() rpc.Object {
 	o := rpc.Object{}
 	for _, v := range []struct {
 		name string
@@ -322,7 +354,7 @@ func (w wants) value() jsontext.Value {
 	if len(w.uris) > 0 {
 		o = o.With("resourceSubscriptions", texts(w.uris))
 	}
-	return o.Value()
+	return o
 }
 
 // and is what both want.

@@ -250,6 +250,7 @@ func (f *stdioFront) hear(ctx context.Context, s *session) {
 	x := &exchange{g: f.g, who: f.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, reply: &stdioReply{f: f}}
 	heard, stop := x.heard()
 	defer stop()
+	defer f.g.listeners.begin(ctx, x, rpc.ID{})()
 	x.hearAll(ctx, heard)
 }
 

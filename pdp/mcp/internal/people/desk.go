@@ -1,7 +1,7 @@
 // Package people waits for what people say: one watch of each PDP client, however many calls wait.
 //
 // Begin with [New] and [Desk.Follow], which gives a [Follower]. Its [Follower.Decided] closes once people are not waited for
-// any more. The package asks nobody, uses no approval, and decides nothing: what follows from an end is for who follows.
+// any more. [Desk.Hear] hears of all that waits. The package asks nobody, uses no approval, and decides nothing: what follows from an end is for who follows.
 //
 // Nobody's wait ends because a PDP does not answer. The watch pauses and goes on, and each who waits does so for as long as he
 // likes. An end is always the PDP's own word of that very task.
@@ -57,14 +57,20 @@ func New(o Options) *Desk {
 func (d *Desk) Follow(pdp *authzenclient.Client, s authzenclient.Standing) *Follower {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	w := d.watch(pdp)
+	f := &Follower{watch: w, standing: slim(s), decided: make(chan struct{})}
+	w.add(f)
+	return f
+}
+
+// watch is that of a client of a PDP. The caller holds the lock.
+func (d *Desk) watch(pdp *authzenclient.Client) *watch {
 	w := d.watches[pdp]
 	if w == nil {
 		w = &watch{desk: d, pdp: pdp, followers: map[string]map[*Follower]bool{}}
 		d.watches[pdp] = w
 	}
-	f := &Follower{watch: w, standing: slim(s), decided: make(chan struct{})}
-	w.add(f)
-	return f
+	return w
 }
 
 // slim is s without what only the question needed: thousands may be followed.

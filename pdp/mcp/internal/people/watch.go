@@ -26,7 +26,8 @@ type watch struct {
 	pdp       *authzenclient.Client
 	followers map[string]map[*Follower]bool // by task
 	waiting   int                           // how many of them wait
-	round     *round                        // nil if nobody waits
+	hearing   hearing
+	round     *round // nil if nobody waits, and nobody hears
 
 	// cursor is what to watch after; "" begins. If settled is set, all changes since are told after it: who is looked at
 	// from then on misses nothing.
@@ -37,9 +38,11 @@ type watch struct {
 	// due are those that are to be looked at.
 	due   list.List
 	pause pause
+	// interrupts ends what the PDP is asked now.
+	interrupts context.CancelFunc
 }
 
-// round is the time from the first that waits to the last.
+// round is the time from the first that waits or hears to the last.
 type round struct {
 	ctx     context.Context
 	end     context.CancelFunc
@@ -64,6 +67,11 @@ func (w *watch) add(f *Follower) {
 	w.desk.waiting++
 	w.desk.begins()
 	w.owe(f)
+	w.begin()
+}
+
+// begin has the watch run, and whoever is due be looked at.
+func (w *watch) begin() {
 	if w.desk.closed {
 		return
 	}
@@ -76,6 +84,14 @@ func (w *watch) add(f *Follower) {
 	w.staff()
 }
 
+// end ends the watch if nobody waits, and nobody hears.
+func (w *watch) end() {
+	if w.waiting == 0 && len(w.hearing.hearers) == 0 && w.round != nil {
+		w.round.end()
+		w.round = nil
+	}
+}
+
 // rest ends that f waits. If it was the last, the watch ends.
 func (w *watch) rest(f *Follower) {
 	w.clear(f)
@@ -85,10 +101,7 @@ func (w *watch) rest(f *Follower) {
 	f.waits = false
 	w.waiting--
 	w.desk.waiting--
-	if w.waiting == 0 && w.round != nil {
-		w.round.end()
-		w.round = nil
-	}
+	w.end()
 }
 
 func (w *watch) remove(f *Follower) {
@@ -118,18 +131,30 @@ func (w *watch) clear(f *Follower) {
 func (w *watch) run(r *round) {
 	defer r.end()
 	for w.resume(r.ctx); r.ctx.Err() == nil; {
-		began := w.desk.o.Now()
-		after := w.after()
-		changes, err := w.pdp.Watch(r.ctx, after, longest)
-		switch {
-		case r.ctx.Err() != nil:
-		case err != nil:
-			w.failed(r, after, err)
-		default:
-			w.heard(r, after, changes)
-			if !changes.More() {
-				sleep(r.ctx, between-w.desk.o.Now().Sub(began))
-			}
+		w.once(r)
+	}
+}
+
+// once asks what has changed, or what waits.
+func (w *watch) once(r *round) {
+	began := w.desk.o.Now()
+	q, done := w.question(r.ctx)
+	defer done()
+	wait := longest
+	if q.lists {
+		wait = 0
+	}
+	changes, err := w.pdp.Watch(q.ctx, q.after, wait)
+	switch {
+	case q.ctx.Err() != nil: // it is over, or there is something else to ask
+	case err != nil:
+		w.failed(r, q, err)
+	case q.lists:
+		w.lists(r, q, changes)
+	default:
+		w.heard(r, q.after, changes)
+		if !changes.More() {
+			sleep(q.ctx, between-w.desk.o.Now().Sub(began))
 		}
 	}
 }
@@ -142,12 +167,6 @@ func (w *watch) resume(ctx context.Context) {
 	sleep(ctx, left)
 }
 
-func (w *watch) after() string {
-	w.desk.mu.Lock()
-	defer w.desk.mu.Unlock()
-	return w.cursor
-}
-
 // heard takes what the PDP says that has changed.
 func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
 	w.desk.mu.Lock()
@@ -155,10 +174,7 @@ func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
 	if w.round != r {
 		return
 	}
-	if failed := w.pause.ended(); failed || w.alone {
-		w.desk.o.Logger.Info("the PDP says again what has become of approval requests")
-	}
-	w.alone = false
+	w.answers()
 	if w.cursor = changes.Cursor(); after == "" { // what happened before is told of those alone that wait for people
 		w.oweAll()
 	}
@@ -170,8 +186,19 @@ func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
 			}
 		}
 	}
+	for id, waits := range changes.Waiting() {
+		w.tell(id, waits)
+	}
 	w.settled = w.settled && after != "" || !changes.More()
 	w.staff()
+}
+
+// answers notes that the PDP can be watched.
+func (w *watch) answers() {
+	if failed := w.pause.ended(); failed || w.alone {
+		w.desk.o.Logger.Info("the PDP says again what has become of approval requests")
+	}
+	w.alone = false
 }
 
 func (w *watch) oweAll() {
@@ -183,12 +210,12 @@ func (w *watch) oweAll() {
 }
 
 // failed sees to a watch that failed. What was said of any task stays as it was.
-func (w *watch) failed(r *round, after string, err error) {
+func (w *watch) failed(r *round, q question, err error) {
 	var failure *authzenclient.Error
 	if !errors.As(err, &failure) {
 		failure = &authzenclient.Error{}
 	}
-	anew := failure.Kind == authzenclient.Refused && after != ""
+	anew := failure.Kind == authzenclient.Refused && q.after != ""
 	pause, first := time.Duration(0), false
 	w.desk.mu.Lock()
 	if w.round != r {
@@ -207,8 +234,11 @@ func (w *watch) failed(r *round, after string, err error) {
 		first = w.pause.failures == 0
 		pause = w.pause.next(w.desk.o.Now(), failure.RetryAfter)
 	}
-	if anew {
+	if anew && !q.lists {
 		w.cursor, w.settled = "", false
+	}
+	if anew && len(w.hearing.hearers) > 0 {
+		w.list()
 	}
 	w.desk.mu.Unlock()
 	if first {

@@ -1,0 +1,235 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/crowd"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
+)
+
+// Whoever listens to servers hears the gateway, too: what it thinks of them, what waits for people and is theirs to decide
+// about, and what of theirs was blocked. A client of the modern era says by a member of its filter that it wants to.
+
+// wantsAuthorizations reports whether the filter of a client has that member, which is called as the extension is.
+func wantsAuthorizations(params rpc.Object) bool {
+	filter, _ := rpc.ParseObject(params.Get("notifications"))
+	return filter.Get(authorizations).Kind() == 't'
+}
+
+// listeners have those who listen be told what others do.
+type listeners struct {
+	g *Gateway
+
+	mu sync.Mutex
+	// hearing ends, by tenant, that the gateway hears what waits for people.
+	hearing map[string]func()
+}
+
+// begin has the client of an exchange that lasts be told what there is to tell, until stop is called, Drain or Close: first who
+// it is. By is the request of a client of the modern era. What servers say does not wait for it.
+func (l *listeners) begin(ctx context.Context, x *exchange, by rpc.ID) (stop func()) {
+	ctx, cancel := l.g.until(ctx)
+	seat := l.g.crowd.Join(x.who)
+	l.hear(x.who)
+	tell := func(m rpc.Message) error {
+		if x.client.era == era.Modern {
+			m = era.Notification(m, era.Modern, era.Modern, by)
+		}
+		return x.reply.Interim(m)
+	}
+	over := make(chan struct{})
+	run := func() {
+		defer close(over)
+		if err := tell(l.welcome(ctx, x.who)); err == nil {
+			_ = seat.Hear(ctx, tell)
+		}
+	}
+	if !l.g.background(run) {
+		close(over)
+	}
+	return func() {
+		cancel()
+		<-over
+		seat.Leave()
+	}
+}
+
+// welcome tells somebody who they are, and whether they may call any tool, or request them at most. If nobody knows that, it
+// is as if they might not.
+func (l *listeners) welcome(ctx context.Context, who *identity.Principal) rpc.Message {
+	w := wire.Welcome{TokenType: wire.TokenRestricted, Participant: participant(who)}
+	servers := make([]string, len(l.g.o.Servers))
+	for n, s := range l.g.o.Servers {
+		servers[n] = s.Name
+	}
+	may, refused := l.g.o.Asker.MayCall(ctx, who, servers)
+	switch {
+	case refused != nil:
+		l.g.o.Logger.Warn("nobody knows what a listener may call", "why", refused.Why, "principal", who.Key)
+	case may:
+		w.TokenType = wire.TokenFull
+	}
+	return rpc.Message{Method: wire.MethodWelcome, Params: w.Payload()}
+}
+
+// participant is whoever acts, as questions have it.
+func participant(who *identity.Principal) evaluation.Ref {
+	acts := who.User
+	if who.Agent.ID != "" {
+		acts = who.Agent
+	}
+	return evaluation.Ref{Type: acts.Type, ID: acts.ID}
+}
+
+// hear has the gateway hear what waits for people in the tenant of somebody who listens.
+func (l *listeners) hear(who *identity.Principal) {
+	pdp, tenant := l.g.o.Asker.PDP(who), who.Tenant
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hearing[tenant] != nil || pdp == nil {
+		return
+	}
+	if l.hearing == nil {
+		l.hearing = map[string]func(){}
+	}
+	l.hearing[tenant] = l.g.desk.Hear(pdp, func(approval string, waits bool) {
+		if !waits {
+			l.g.crowd.Withdraw(approval)
+			return
+		}
+		l.g.crowd.Post(crowd.News{ID: approval, Tenant: tenant, Say: func(ctx context.Context, who *identity.Principal) (rpc.Message, bool, error) {
+			return l.announce(ctx, pdp, approval, who)
+		}})
+	})
+}
+
+// rest ends that the gateway hears of what nobody listens to any longer.
+func (l *listeners) rest() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for tenant, stop := range l.hearing {
+		if !l.g.crowd.Listens(tenant) {
+			stop()
+			delete(l.hearing, tenant)
+		}
+	}
+}
+
+// announce is what somebody is told of an approval that waits. It is not ok if it is not theirs to decide about: the PDP says
+// so, by their own token.
+func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, approval string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
+	person, err := authzenclient.PersonWith(who.Token)
+	if err != nil {
+		return m, false, nil
+	}
+	text, err := pdp.Notification(ctx, approval, person)
+	var e *authzenclient.Error
+	switch {
+	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout:
+		return m, false, nil
+	case err != nil:
+		return m, false, err
+	}
+	m, fault := rpc.Parse(text, rpc.DefaultLimits())
+	if fault != nil || m.Method != wire.MethodAuthorizationRequest || !m.ID.IsZero() {
+		return m, false, errors.New("what the PDP says of an approval is no notification of it")
+	}
+	params, err := m.ParamsObject()
+	if err != nil {
+		return m, false, err
+	}
+	_, requester, _ := strings.Cut(params.GetString("requester"), "/")
+	told, err := wire.Announced(m.Params, l.shown(params.GetString("tool")), requester)
+	return rpc.Message{Method: m.Method, Params: told}, err == nil, err
+}
+
+// shown is what clients call a tool that questions know by its id. What is no tool of a server keeps its name.
+func (l *listeners) shown(id string) string {
+	server, tool, _ := strings.Cut(id, ":")
+	for _, s := range l.g.o.Servers {
+		if s.Name == server {
+			return l.g.toolName(s, tool)
+		}
+	}
+	return id
+}
+
+// refused tells a principal that a call of theirs is blocked, wherever they listen, if it is.
+func (l *listeners) refused(x *exchange, r *ask.Refusal) {
+	var data struct {
+		Type       string `json:"type"`
+		Reason     string `json:"reason"`
+		Suggestion string `json:"suggestion"`
+	}
+	if x.request.Method != "tools/call" || json.Unmarshal(r.Data, &data) != nil || data.Type != "tool_call_blocked" {
+		return
+	}
+	b := wire.Blocked{Reason: data.Reason, Suggestion: data.Suggestion}
+	if b.Reason == "" {
+		b.Reason = r.Message
+	}
+	if x.tool != nil {
+		b.ToolID = x.tool.Server + ":" + x.tool.Name
+	}
+	l.g.crowd.Tell(x.who.Key, rpc.Message{Method: wire.MethodCallBlocked, Params: b.Payload()})
+}
+
+// acknowledge tells a client of the modern era what it is told from now on.
+func acknowledge(x *exchange, agreed wants, ours bool) {
+	filter := agreed.object()
+	if ours {
+		filter = filter.With(authorizations, jsontext.Value("true"))
+	}
+	ack := rpc.Message{Method: acknowledged, Params: rpc.Object{}.With("notifications", filter.Value()).Value()}
+	_ = x.reply.Interim(era.Notification(ack, era.Modern, era.Modern, x.request.ID))
+}
+
+// joinBeside has servers tell a client that listens to the gateway in any case, and waits but a moment for those that take their
+// time: one that is away, or has nothing to tell of, is asked again later. Lists it may tell of then.
+func (l *listeners) joinBeside(ctx context.Context, all map[*link]*listener, lists wants) (agreed wants, err error) {
+	type part struct {
+		agreed wants
+		err    error
+	}
+	came := make(chan part, len(all))
+	for _, one := range all {
+		if !l.g.background(func() {
+			agreed, err := one.again(ctx)
+			came <- part{agreed, err}
+		}) {
+			came <- part{err: errLinkClosed}
+		}
+	}
+	late := time.NewTimer(glance)
+	defer late.Stop()
+	for range all {
+		select {
+		case p := <-came:
+			if no, ok := p.err.(refusedError); ok && no.refusal.Kind == invalidParams {
+				return agreed, no
+			}
+			if agreed = agreed.or(p.agreed); p.err != nil {
+				agreed = agreed.or(lists)
+			}
+		case <-late.C:
+			return agreed.or(lists), nil
+		case <-ctx.Done():
+			return agreed, nil
+		}
+	}
+	return agreed, nil
+}

@@ -1,0 +1,373 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// heardMessage is a message that somebody who listens has heard.
+type heardMessage struct {
+	Method string `json:"method"`
+	Params struct {
+		Type          string                    `json:"type"`
+		TokenType     string                    `json:"tokenType"`
+		ParticipantID string                    `json:"participantId"`
+		ID            string                    `json:"id"`
+		Tool          string                    `json:"tool"`
+		Requester     string                    `json:"requester"`
+		Arguments     jsontext.Value            `json:"arguments"`
+		Reason        string                    `json:"reason"`
+		Suggestion    string                    `json:"suggestion"`
+		Notifications jsontext.Value            `json:"notifications"`
+		Meta          map[string]jsontext.Value `json:"_meta"`
+	} `json:"params"`
+	text string
+}
+
+// ear hears what somebody who listens is told.
+type ear struct {
+	t     testing.TB
+	era   string
+	heard chan heardMessage // closed when the stream has ended
+	end   func()
+}
+
+const listensToUs = `{"notifications":{"io.policy-service/authorization":true}}`
+
+// listens has a client listen to the gateway, and to nothing else where it can say so.
+func (v *visitor) listens() *ear {
+	v.s.t.Helper()
+	return v.listensTo(listensToUs)
+}
+
+func (v *visitor) listensTo(params string) *ear {
+	v.s.t.Helper()
+	s := v.stream(params)
+	e := &ear{v.s.t, v.era, make(chan heardMessage, 64), s.end}
+	go e.read(s.lines, "data: ")
+	return e
+}
+
+// read reads lines until they end, and takes those for messages that begin with a prefix.
+func (e *ear) read(lines *bufio.Scanner, prefix string) {
+	defer close(e.heard)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		text, ok := strings.CutPrefix(lines.Text(), prefix)
+		m := heardMessage{text: text}
+		if ok && json.Unmarshal([]byte(text), &m) == nil && m.Method != "" {
+			e.heard <- m
+		}
+	}
+}
+
+// next is what it is told next, which must be by a method.
+func (e *ear) next(method string) heardMessage {
+	e.t.Helper()
+	select {
+	case m, ok := <-e.heard:
+		if !ok || m.Method != method {
+			e.t.Fatalf("%s: heard %q, want %s", e.era, m.text, method)
+		}
+		return m
+	case <-time.After(time.Minute):
+		e.t.Fatalf("%s: nobody hears %s", e.era, method)
+	}
+	return heardMessage{}
+}
+
+// welcomed is what it is told first, behind what acknowledges it.
+func (e *ear) welcomed() heardMessage {
+	e.t.Helper()
+	if e.era == "modern" {
+		e.next("notifications/subscriptions/acknowledged")
+	}
+	return e.next("notifications/welcome")
+}
+
+// nothing fails if it was told something.
+func (e *ear) nothing() {
+	e.t.Helper()
+	select {
+	case m, ok := <-e.heard:
+		if ok {
+			e.t.Errorf("%s: heard %s", e.era, m.text)
+		}
+	default:
+	}
+}
+
+// ended waits until the stream has ended, and fails if something was told before.
+func (e *ear) ended() {
+	e.t.Helper()
+	select {
+	case m, ok := <-e.heard:
+		if ok {
+			e.t.Errorf("%s: heard %s", e.era, m.text)
+		}
+	case <-time.After(time.Minute):
+		e.t.Errorf("%s: it does not end", e.era)
+	}
+}
+
+// Who may call any tool is told so, and who may not, that it can request them: who it is, by the short name and by the full one.
+func TestListenWelcome(t *testing.T) {
+	restricted := map[string]string{
+		"a.cedar": `@id("connect") permit (principal, action, resource) unless { resource is tool };
+@id("all") permit (principal, action == Action::"tool.invoke", resource) when { context has on_behalf_of && context.on_behalf_of.contains({type: "user", id: "alice"}) };
+@id("args") permit (principal, action == Action::"tool.invoke", resource) when { context has on_behalf_of && context.on_behalf_of.contains({type: "user", id: "mia"}) && context.arguments.n == 1 };
+@id("labels") permit (principal, action == Action::"tool.invoke", resource) when { context has on_behalf_of && context.on_behalf_of.contains({type: "user", id: "noah"}) && resource has labels };`,
+	}
+	s := newSiege(t, camp{policies: restricted})
+	for _, era := range eras {
+		for who, want := range map[string]string{"alice": "full", "mia": "full", "noah": "full", "eve": "restricted"} {
+			got := s.visitor(era, mcptest.Claims{"sub": who}).listens().welcomed().Params
+			if got.Type != "welcome" || got.TokenType != want || got.ParticipantID != "agent-release" || string(got.Meta["io.policy-service/participant"]) != `"agent/agent-release"` {
+				t.Errorf("%s, %s: %+v", era, who, got)
+			}
+			if by := got.Meta["io.modelcontextprotocol/subscriptionId"]; (by != nil) != (era == "modern") {
+				t.Errorf("%s: by %s", era, by)
+			}
+		}
+	}
+	if got := s.executed(); len(got) > 0 {
+		t.Errorf("the server got %q", got)
+	}
+}
+
+// If the PDP does not say what somebody may call, they are restricted, as far as anybody knows.
+func TestListenWelcomeWithoutPDP(t *testing.T) {
+	var away atomic.Bool
+	s := newSiege(t, camp{before: func(pdp string) string {
+		to, err := url.Parse(pdp)
+		orFail(t, err)
+		proxy := mcptest.Proxy(to)
+		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if away.Load() && strings.HasSuffix(r.URL.Path, "/evaluations") {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			proxy.ServeHTTP(w, r)
+		}))
+		t.Cleanup(front.Close)
+		return front.URL
+	}})
+	for _, era := range eras {
+		v := s.visitor(era, nil)
+		away.Store(true)
+		if got := v.listens().welcomed().Params.TokenType; got != "restricted" {
+			t.Errorf("%s: %s", era, got)
+		}
+		away.Store(false)
+	}
+}
+
+// A client that wants to hear the gateway alone has no server asked for anything, and hears it beside a server that is away,
+// that hangs, or that has nothing to tell; who wants to hear servers as well is told by those that there are.
+func TestListenWithoutServers(t *testing.T) {
+	for _, state := range []string{"", "away", "hangs"} {
+		t.Run("server "+state, func(t *testing.T) {
+			t.Parallel()
+			door := &manyDoor{}
+			m := newMany(t, camp{}, map[string]manyServer{"a": {before: door.before(t), answers: mcptest.Answers{Eras: []string{"modern"}}}})
+			v := m.visitor("modern", nil)
+			door.set(state)
+			alone := v.listens()
+			if got := alone.next("notifications/subscriptions/acknowledged").Params; string(got.Notifications) != `{"io.policy-service/authorization":true}` {
+				t.Errorf("acknowledged: %s", got.Notifications)
+			}
+			alone.next("notifications/welcome")
+			if got := m.ran("a"); len(got) > 0 {
+				t.Errorf("the server got %q", got)
+			}
+			both := v.listensTo(`{"notifications":{"toolsListChanged":true,"io.policy-service/authorization":true}}`)
+			if got := both.next("notifications/subscriptions/acknowledged").Params; string(got.Notifications) != `{"toolsListChanged":true,"io.policy-service/authorization":true}` {
+				t.Errorf("acknowledged: %s", got.Notifications)
+			}
+			both.next("notifications/welcome")
+			alone.end()
+			alone.ended()
+			both.nothing()
+		})
+	}
+}
+
+// A call of somebody that is blocked they hear of wherever they listen, and nobody else does.
+func TestListenBlocked(t *testing.T) {
+	w := newPeople(t, land{})
+	for _, era := range eras {
+		alice, other, eve := w.visitor(era, nil), w.visitor(era, nil), w.visitor(era, mcptest.Claims{"sub": "eve"})
+		ears := []*ear{alice.listens(), other.listens()}
+		bystander := eve.listens()
+		for _, e := range append(ears, bystander) {
+			e.welcomed()
+		}
+		if got := alice.call("never", `{}`); got.kind() != "tool_call_blocked" {
+			t.Fatal(got)
+		}
+		for _, e := range ears {
+			got := e.next("notifications/tool_call_blocked").Params
+			if got.Type != "tool_call_blocked" || got.Reason == "" || string(got.Meta["io.policy-service/tool"]) != `"rec:never"` {
+				t.Errorf("%s: %+v", era, got)
+			}
+		}
+		if got := alice.call("free", `{}`); !got.ran() {
+			t.Fatal(got)
+		}
+		if got := eve.call("nothing", `{}`); got.kind() != "tool_call_blocked" {
+			t.Fatal(got)
+		}
+		bystander.next("notifications/tool_call_blocked")
+		for _, e := range ears {
+			e.nothing()
+		}
+	}
+}
+
+// Over the standard streams, too, a client listens: one of the legacy era once it has said that it has begun.
+func TestListenOverStdio(t *testing.T) {
+	for _, era := range eras {
+		s := newSiege(t, camp{change: func(c *mcp.Config) { c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}} }})
+		in, says := io.Pipe()
+		heard, out := io.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- s.gateway.ServeStdio(context.Background(), in, out) }()
+		e := &ear{t, era, make(chan heardMessage, 64), nil}
+		go e.read(bufio.NewScanner(heard), "")
+		v := &visitor{s: s, era: era, capabilities: "{}"}
+		texts := []string{v.text("subscriptions/listen", listensToUs)}
+		if era == "legacy" {
+			texts = []string{v.text("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"x","version":"1"},"capabilities":{}}`), `{"jsonrpc":"2.0","method":"notifications/initialized"}`}
+		}
+		for _, text := range texts {
+			_, err := io.WriteString(says, text+"\n")
+			orFail(t, err)
+		}
+		if got := e.welcomed().Params; got.ParticipantID != "alice" || got.TokenType != "full" || string(got.Meta["io.policy-service/participant"]) != `"user/alice"` {
+			t.Errorf("%s: %+v", era, got)
+		}
+		_, err := io.WriteString(says, v.text("tools/call", `{"name":"none","arguments":{}}`)+"\n")
+		orFail(t, err)
+		e.next("notifications/tool_call_blocked")
+		orFail(t, says.Close())
+		orFail(t, <-served)
+		_ = out.Close()
+		e.ended()
+	}
+}
+
+// A stream ends with its token, with Drain and with Close, and those of others go on.
+func TestListenEnds(t *testing.T) {
+	for _, era := range eras {
+		w := newPeople(t, land{})
+		other := w.visitor(era, mcptest.Claims{"sub": "eve"}).listens()
+		other.welcomed()
+		brief := w.stranger(era, w.issuer.Token(t, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()}))
+		brief.begin()
+		e := brief.listens()
+		e.welcomed()
+		e.ended()
+		other.nothing()
+		w.gateway.Drain()
+		other.ended()
+		if got := w.visitor(era, nil).call("free", `{}`); !got.ran() {
+			t.Error(got)
+		}
+	}
+}
+
+// filesBy has a client call a tool that people must agree to, and gives the id of what they are asked.
+func (w *world) filesBy(v *visitor, tool, arguments string) string {
+	w.t.Helper()
+	before := w.pending(tool)
+	call := v.waits(tool, arguments)
+	w.t.Cleanup(call.leave)
+	var id string
+	mcptest.Until(w.t, "people are asked about "+tool, func() bool {
+		for _, one := range w.pending(tool) {
+			if !slices.Contains(before, one) {
+				id = one
+			}
+		}
+		return id != ""
+	})
+	return id
+}
+
+// Who may decide about what waits hears of it at each replica, whether it waited before or not, and it is on record that it
+// was offered; nobody else hears anything, and of what is decided nobody does any longer.
+func TestListenToWhatWaits(t *testing.T) {
+	w := newPeople(t, land{replicas: 2})
+	alice := w.plain("modern")
+	early := w.filesBy(alice, "delegable", `{"n":0}`)
+	gone := w.filesBy(alice, "delegable", `{"n":100}`)
+	w.deny("mia", gone, "no")
+	type one struct {
+		who string
+		e   *ear
+	}
+	var all []one
+	for n, era := range eras {
+		for _, who := range []string{"alice", "mia", "noah", "eve"} {
+			e := w.replicas[n].visitor(era, mcptest.Claims{"sub": who, "client_id": "desk-" + who}).listens()
+			e.welcomed()
+			all = append(all, one{who, e})
+		}
+	}
+	hear := func(id, tool, arguments string, who ...string) {
+		t.Helper()
+		for _, one := range all {
+			if !slices.Contains(who, one.who) {
+				continue
+			}
+			got := one.e.next("notifications/authorization/request")
+			p := got.Params
+			if p.ID != id || p.Tool != tool || string(p.Arguments) != arguments || p.Requester != "agent-release" || p.Reason == "" ||
+				string(p.Meta["io.policy-service/tool"]) != `"rec:`+tool+`"` || string(p.Meta["io.policy-service/requester"]) != `"agent/agent-release"` {
+				t.Errorf("%s hears %s", one.who, got.text)
+			}
+		}
+	}
+	hear(early, "delegable", `{"n":0}`, "alice", "mia", "noah")
+	confirm := w.filesBy(alice, "confirm", `{"n":1}`)
+	hear(confirm, "confirm", `{"n":1}`, "alice")
+	w.filesBy(alice, "second-person", `{"n":2}`) // which nobody may decide about by a form
+	pair := w.filesBy(alice, "pair", `{"n":3}`)
+	hear(pair, "pair", `{"n":3}`, "alice", "mia", "noah")
+	late := w.replicas[1].visitor("modern", mcptest.Claims{"sub": "mia"}).listens()
+	late.welcomed()
+	for _, want := range []string{early, pair} {
+		if got := late.next("notifications/authorization/request").Params.ID; got != want && got != early && got != pair {
+			t.Errorf("who comes late hears %s", got)
+		}
+	}
+	w.delegate("mia", early, "eve")
+	hear(early, "delegable", `{"n":0}`, "eve")
+	if got := w.steps(confirm); !slices.Contains(got, `offered user::"alice" form key:gateway`) {
+		t.Errorf("on record is %q", got)
+	}
+	last := w.filesBy(alice, "pair", `{"n":4}`) // what was told before it is not told again
+	hear(last, "pair", `{"n":4}`, "alice", "mia", "noah")
+	if got := late.next("notifications/authorization/request").Params.ID; got != last {
+		t.Errorf("who came late hears %s", got)
+	}
+	for _, one := range all {
+		one.e.nothing()
+	}
+	late.nothing()
+}
