@@ -26,7 +26,7 @@ const requestPolicies = `
 when { principal == agent::"restricted" || principal == user::"noah" } unless { resource == tool::"rec:never" };
 @id("fulfil") permit (principal is user, action == Action::"tool.fulfil", resource) unless { principal == user::"eve" };
 @id("restricted") forbid (principal == agent::"restricted", action == Action::"tool.invoke", resource);
-@id("requested-mask") @obligation("mask-ssn") permit (principal == agent::"restricted", action == Action::"tool.request", resource) when { context.arguments has masked };
+@id("requested-mask") @obligation("mask-ssn") permit (principal == agent::"restricted", action == Action::"tool.request", resource == tool::"rec:free") when { context.arguments has masked };
 @id("fulfil-mask") @obligation("mask-name") permit (principal == user::"zoe", action == Action::"tool.fulfil", resource) when { context.arguments has masked };
 @id("invoke-mask") @obligation("mask-pay") permit (principal == user::"zoe", action == Action::"tool.invoke", resource) when { context.arguments has masked };
 `
@@ -137,6 +137,15 @@ func (a echo) says(code int, what string) bool {
 	return a.code() == code && strings.Contains(a.fault.Message, what)
 }
 
+// forged is an id with one character changed.
+func forged(id string) string {
+	other := "A"
+	if id[20] == 'A' {
+		other = "B"
+	}
+	return id[:20] + other + id[21:]
+}
+
 const noRequest = "no request of that id waits here"
 
 // names fails unless a result has the two who have a part in it.
@@ -168,6 +177,36 @@ func withoutServerInfo(result jsontext.Value) []byte {
 	all["_meta"], _ = json.Marshal(meta)
 	text, _ := json.Marshal(all)
 	return text
+}
+
+// toldOf is the id of the next request that somebody is told of.
+func toldOf(e *ear) (id string) {
+	e.t.Helper()
+	e.welcomed()
+	return e.nextRequest().Params.RequestID
+}
+
+// pendingRequest is what is told of a request.
+type pendingRequest struct {
+	Method string `json:"method"`
+	Params struct {
+		Type      string                    `json:"type"`
+		Requester string                    `json:"requester"`
+		Target    string                    `json:"target"`
+		Tool      string                    `json:"tool"`
+		Arguments jsontext.Value            `json:"arguments"`
+		RequestID string                    `json:"requestId"`
+		Reason    string                    `json:"reason"`
+		Meta      map[string]jsontext.Value `json:"_meta"`
+	} `json:"params"`
+}
+
+// nextRequest is the next that somebody is told, which must be of a request.
+func (e *ear) nextRequest() (p pendingRequest) {
+	e.t.Helper()
+	m := e.next("notifications/tools/request_pending")
+	orFail(e.t, json.Unmarshal([]byte(m.text), &p))
+	return p
 }
 
 // A request is fulfilled once, exactly as it was made, by whoever may, in whichever era; both get the result.
@@ -221,8 +260,8 @@ func TestRequestWaits(t *testing.T) {
 		go func() {
 			over <- requester.ask("tools/request", `{"name":"free","arguments":`+arguments+`}`)
 		}()
-		id := "" // a.hears(mia)
-		names(t, era+", the call", mia.ask("tools/call", `{"name":"free","arguments":`+arguments+`,"_meta":{"io.policy-service/onBehalfOf":"restricted","io.policy-service/requestId":`+inText(id)+`}}`), "user/mia", "agent/restricted")
+		mia.meta = `,"io.policy-service/onBehalfOf":"restricted","io.policy-service/requestId":` + inText(toldOf(mia.listens()))
+		names(t, era+", the call", mia.call("free", arguments), "user/mia", "agent/restricted")
 		got := <-over
 		names(t, era+", the request", got, "user/mia", "agent/restricted")
 		if len(got.before) == 0 || !strings.Contains(string(got.before[0]), "somebody else must fulfil") {
@@ -283,7 +322,7 @@ func TestRequestRefused(t *testing.T) {
 				"the same principal":    {a.restricted(other, "alice"), fulfilling(id, "restricted", "free", arguments), -32001, "nobody fulfils a request of their own"},
 				"the same subject":      {a.restricted(other, "zoe"), fulfilling(id, "restricted", "free", arguments), -32001, "nobody fulfils a request of their own"},
 				"no such request":       {mia, fulfilling("x", "restricted", "free", arguments), -32602, noRequest},
-				"a forged id":           {mia, fulfilling(id[:len(id)-2]+"AA", "restricted", "free", arguments), -32602, noRequest},
+				"a forged id":           {mia, fulfilling(forged(id), "restricted", "free", arguments), -32602, noRequest},
 				"a bare id":             {mia, fulfilling("restricted", "restricted", "free", arguments), -32602, noRequest},
 				"a cursor":              {mia, fulfilling(id+id, "restricted", "free", arguments), -32602, noRequest},
 				"of somebody else":      {mia, fulfilling(id, "alice", "free", arguments), -32602, "names somebody else"},
@@ -351,7 +390,7 @@ func TestRequestComesAgain(t *testing.T) {
 			"another agent's": {a.user(era, "noah").fetches(id, "free", `{"a":1}`), -32602, noRequest},
 			"other arguments": {requester.fetches(id, "free", `{"a":2}`), -32602, "has other arguments"},
 			"another tool":    {requester.fetches(id, "confirm", `{"a":1}`), -32602, "for another tool"},
-			"forged":          {requester.fetches("x"+id[1:], "free", `{"a":1}`), -32602, noRequest},
+			"forged":          {requester.fetches(forged(id), "free", `{"a":1}`), -32602, noRequest},
 			"of nobody":       {requester.fetches("x", "free", `{"a":1}`), -32602, noRequest},
 			"denied":          {requester.ask("tools/request", `{"name":"never","arguments":{}}`), -32001, "Access denied"},
 			"no tool":         {requester.ask("tools/request", `{"name":"nonexistent","arguments":{}}`), -32602, "unknown tool"},
