@@ -7,9 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
-	"policy-service/obligations"
 	"policy-service/pdp/mcp"
 )
 
@@ -93,49 +91,4 @@ func expression(p coaz.Problem) string {
 		return fmt.Sprintf("%q at byte %d: ", p.Expression, p.Offset)
 	}
 	return fmt.Sprintf("%q: ", p.Expression)
-}
-
-// modes are those of the authorization of a tool that mean something.
-var modes = []string{"user_approval", "automatic", "delegated"}
-
-// checkHint looks at what a server says of whether its tool wants an approval.
-func (k *checker) checkHint(t *tool) {
-	hint, given := t.definition.Lookup("authorization")
-	if !given {
-		return
-	}
-	const counts = ", so it counts as required: true"
-	const mend = "have the server's author mend it"
-	if hint.Kind() != evaluation.Map {
-		k.atTool(t, "/authorization", true, "authorization is no object"+counts, mend)
-		return
-	}
-	h := hint.Object()
-	if mode, ok := h.Get("mode"); ok && !slices.Contains(modes, mode.Text()) {
-		k.atTool(t, "/authorization/mode", true, "authorization has a mode that there is none of"+counts, mend+": user_approval, automatic or delegated")
-	}
-	if timeout, ok := h.Get("timeout"); ok {
-		if n, whole := timeout.Scaled(0); !whole || n <= 0 {
-			k.atTool(t, "/authorization/timeout", true, "authorization has a timeout that is no number of seconds above 0"+counts, mend)
-		}
-	}
-	required, ok := h.Get("required")
-	switch {
-	case ok && required.Kind() != evaluation.Bool:
-		k.atTool(t, "/authorization/required", true, "authorization has a required that is neither true nor false"+counts, mend)
-	case ok && required.True() && k.bundle != nil && !k.approved(t):
-		k.atTool(t, "/authorization/required", true, "the server says that an approval is required, and no policy about "+t.id+" demands one",
-			"write a permit with an @obligation of type approval_required, or one that reads resource.approval_hint.required")
-	}
-}
-
-// approved reports whether a policy could demand an approval of a tool's calls.
-func (k *checker) approved(t *tool) bool {
-	for _, p := range k.bundle.Contents() {
-		demands := slices.ContainsFunc(p.Obligations, func(d *obligations.Definition) bool { return d.Type.Name == obligations.ApprovalRequired })
-		if demands && k.mayBeAbout(p, t) {
-			return true
-		}
-	}
-	return false
 }
