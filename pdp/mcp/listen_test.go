@@ -8,7 +8,9 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +20,8 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	pdpserver "policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 )
 
 // heardMessage is a message that somebody who listens has heard.
@@ -370,4 +374,102 @@ func TestListenToWhatWaits(t *testing.T) {
 		one.e.nothing()
 	}
 	late.nothing()
+}
+
+// Who listens for another tenant hears what waits there, and nothing else, whatever they are called.
+func TestListenInTenants(t *testing.T) {
+	acme := mcptest.NewIssuer(t, siegeResource, time.Now)
+	keys := acme.KeysFile(t)
+	w := newPeople(t, land{
+		files: map[string]string{"tenants/acme/none.cedar": `@id("none") forbid (principal, action == Action::"none", resource);`},
+		serve: func(c *pdpserver.Config) {
+			too := c.Auth.JWT[0]
+			too.Issuer, too.JWKSFile, too.Grant = acme.URL, keys, auth.Grant{Tenants: []string{"acme"}, Permissions: []auth.Permission{auth.Approve}}
+			c.Auth.JWT = append(c.Auth.JWT, too)
+		},
+		change: func(c *mcp.Config) {
+			c.Identity.Issuers = append(c.Identity.Issuers, mcp.IssuerConfig{Issuer: acme.URL, Tenant: "acme", Algorithms: []string{"ES256"}, JWKSFile: keys})
+		},
+	})
+	abroad := func(era string, claims mcptest.Claims) *visitor {
+		v := w.stranger(era, acme.Token(t, claims))
+		v.begin()
+		return v
+	}
+	for _, era := range eras {
+		here, there := w.visitor(era, mcptest.Claims{"sub": "mia"}).listens(), abroad(era, mcptest.Claims{"sub": "mia"}).listens()
+		here.welcomed()
+		there.welcomed()
+		one, other := w.plain(era).waits("pair", `{"n":"`+era+`"}`), abroad(era, nil).waits("pair", `{"n":"`+era+` of acme"}`)
+		for _, e := range []struct {
+			*ear
+			arguments string
+		}{{here, `{"n":"` + era + `"}`}, {there, `{"n":"` + era + ` of acme"}`}} {
+			for {
+				got := e.next("notifications/authorization/request")
+				if !strings.Contains(string(got.Params.Arguments), era) { // of the era before
+					continue
+				}
+				if string(got.Params.Arguments) != e.arguments {
+					t.Errorf("%s: heard %s", era, got.text)
+				}
+				break
+			}
+		}
+		here.nothing()
+		there.nothing()
+		one.leave()
+		other.leave()
+	}
+}
+
+// Who opens stream after stream has the PDP asked about what waits once, and all of them together a few times at once.
+func TestListenFloods(t *testing.T) {
+	var asked, open, most atomic.Int64
+	var pdp atomic.Pointer[http.Handler]
+	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/authorization-notification") {
+			asked.Add(1)
+			now := open.Add(1)
+			defer open.Add(-1)
+			for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+			}
+		}
+		(*pdp.Load()).ServeHTTP(rw, r)
+	}))
+	t.Cleanup(front.Close)
+	w := newPeople(t, land{serve: func(c *pdpserver.Config) { c.PublicURL = front.URL }, before: func(at string) string {
+		to, err := url.Parse(at)
+		orFail(t, err)
+		proxy := mcptest.Proxy(to)
+		pdp.Store(&proxy)
+		return front.URL
+	}})
+	alice := w.plain("modern")
+	const waiting, streams, principals = 6, 8, 10
+	for n := range waiting {
+		w.filesBy(alice, "confirm", `{"n":`+strconv.Itoa(n)+`}`)
+	}
+	var all sync.WaitGroup
+	for n := range principals {
+		who := w.visitor("modern", mcptest.Claims{"sub": "eve", "client_id": "flood-" + strconv.Itoa(n)})
+		all.Go(func() {
+			for range streams {
+				e := who.listens()
+				e.welcomed()
+				e.end()
+			}
+		})
+	}
+	all.Wait()
+	last := w.visitor("modern", nil).listens()
+	last.welcomed()
+	for range waiting {
+		last.next("notifications/authorization/request")
+	}
+	mcptest.Until(t, "nobody is asked about", func() bool { return open.Load() == 0 })
+	// A question is given up with its stream, and asked again on the next one.
+	if got := asked.Load(); got > (principals+1)*waiting+principals*streams || most.Load() > 2*4 { // one that was given up is counted until it has left
+		t.Errorf("asked %d times, %d at once", got, most.Load())
+	}
 }

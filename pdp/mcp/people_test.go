@@ -175,7 +175,7 @@ func (w *world) addKey(s *siege, name, principal string, permissions ...auth.Per
 	s.t.Helper()
 	keys, err := auth.OpenKeys(s.data)
 	orFail(s.t, err)
-	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Permissions: permissions}}
+	spec := auth.KeySpec{Name: name, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}}
 	if principal != "" {
 		spec.Principal, err = auth.ParsePrincipal(principal)
 		orFail(s.t, err)

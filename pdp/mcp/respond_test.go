@@ -207,6 +207,29 @@ func (w *world) asked(tool string) string {
 	return all[0].ID
 }
 
+// Somebody decides while alice is shown a form: the call goes on by it, or is denied, and what she answers then changes nothing.
+func TestRespondWhileAsked(t *testing.T) {
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{replicas: 2})
+			for n, decision := range []string{"approve", "deny"} {
+				d := w.client(era).dialogue("delegable", fmt.Sprintf(`{"n":%d}`, n))
+				id := w.asks("delegable")
+				responded(t, w.replicas[1].as("modern", "mia").ask(respondMethod, rules(id, decision, "")), id, map[string]string{"approve": "approved", "deny": "denied"}[decision])
+				if era == "modern" {
+					d.answer(d.v, map[string]string{"approve": saysYes, "deny": saysApprove}[decision])
+				}
+				d.ends([]ending{itRuns, isDenied}[n])
+				if got := w.votes(id); !slices.Equal(got, []string{votedByForm(decision, "mia")}) {
+					t.Errorf("they say %q", got)
+				}
+			}
+			w.ran("delegable", `{"n":0}`)
+		})
+	}
+}
+
 // What is not plainly a decision, or whose sender has no say, decides nothing, and says so if it has an id.
 func TestRespondHostile(t *testing.T) {
 	for _, era := range eras {

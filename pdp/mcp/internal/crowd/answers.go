@@ -39,11 +39,15 @@ type answers struct {
 func (c *Crowd) known(of about) (what *rpc.Message, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if what, ok = c.answers.now[of]; ok {
+	return c.answers.get(of)
+}
+
+func (a *answers) get(of about) (what *rpc.Message, ok bool) {
+	if what, ok = a.now[of]; ok {
 		return what, true
 	}
-	if what, ok = c.answers.before[of]; ok {
-		c.answers.put(of, what)
+	if what, ok = a.before[of]; ok {
+		a.put(of, what)
 	}
 	return what, ok
 }

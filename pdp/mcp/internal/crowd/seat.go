@@ -61,9 +61,11 @@ func (s *Seat) Hear(ctx context.Context, tell func(rpc.Message) error) error {
 	var last *posted // which was asked about in vain so often
 	failed := 0
 	for ctx.Err() == nil {
-		p := s.next()
-		if p == nil {
+		p, more := s.next()
+		if p == nil && !more {
 			s.waits(ctx)
+		}
+		if p == nil {
 			continue
 		}
 		if p != last {
@@ -104,20 +106,28 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// next is what it comes to next, nil if there is nothing.
-func (s *Seat) next() *posted {
-	s.crowd.mu.Lock()
-	defer s.crowd.mu.Unlock()
+// mostPassed is how much is passed over before others have their turn.
+const mostPassed = 256
+
+// next is what it comes to next, nil if there is nothing, or if there may be more to come to.
+func (s *Seat) next() (p *posted, more bool) {
+	c := s.crowd
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if len(s.queue) > 0 {
-		return s.queue[0]
+		return s.queue[0], false
 	}
-	for _, p := range s.room.after(s.at) {
-		if !p.over && !s.told.has(p.place) {
-			return p
+	for n, p := range s.room.after(s.at) {
+		what, known := c.answers.get(about{p.number, s.by})
+		switch over := p.over || s.told.has(p.place) || known && what == nil; {
+		case !over:
+			return p, false
+		case n == mostPassed:
+			return nil, true
 		}
 		s.at = p.number
 	}
-	return nil
+	return nil, false
 }
 
 // passes goes on to what comes after news, and reports whether they are told, if they are theirs.
