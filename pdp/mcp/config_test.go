@@ -89,6 +89,7 @@ obligations:
   log: {file: owed.log}
   custom: {page: {webhook: "https://hooks.example.com/c"}}
 approvals: {channels: [url, wait], wait: 10s, on_disconnect: cancel, per_principal: 8, waiting: 100}
+tool_requests: {ttl: 5m, per_principal: 8, pending: 100}
 meta: [com.example/trace]
 `
 
@@ -218,6 +219,7 @@ func TestConfigRefuses(t *testing.T) {
 		"no way":                  {"resource:", "approvals: {channels: [email]}\nresource:", ":1:24: approvals.channels[0] is not one of: form, url, wait"},
 		"a wait too long":         {"resource:", "approvals: {wait: 26s}\nresource:", ":1:19: approvals.wait"},
 		"more each than all":      {"resource:", "approvals: {per_principal: 8, waiting: 4}\nresource:", ":1:28: approvals.per_principal is more than waiting"},
+		"more requests than all":  {"resource:", "tool_requests: {per_principal: 8, pending: 4}\nresource:", ":1:32: tool_requests.per_principal is more than pending"},
 		"webhook in the clear":    {"resource:", "obligations: {custom: {page: {webhook: http://h.example/}}}\nresource:", ":1:40: obligations.custom.page.webhook is reached without TLS"},
 		"log without file":        {"resource:", "obligations: {log: {}}\nresource:", "obligations.log has no file"},
 		"meta of the protocol":    {"resource:", "meta: [a, io.modelcontextprotocol/x]\nresource:", ":1:11: meta has \"io.modelcontextprotocol/x\""},

@@ -74,7 +74,7 @@ func sweep(t *testing.T, over, server, era string) {
 		}
 	}
 	for n, arguments := range []string{`{"fine":"` + mark("argument") + `"}`, `{"fails":1}`, `{"breaks":1}`} {
-		params := `{"name":"look","arguments":` + arguments + `,"capability":"` + mark("capability") + `","proof":"` + mark("proof") + `","onBehalfOf":"` + mark("behalf") + `","requestId":"` + mark("requestId") + `"}`
+		params := `{"name":"look","arguments":` + arguments + `,"capability":"` + mark("capability") + `","proof":"` + mark("proof") + `"}`
 		if over == "stdio" && n == 2 {
 			continue // a program that writes no JSON is held to in its own tests
 		}
@@ -82,6 +82,10 @@ func sweep(t *testing.T, over, server, era string) {
 		if got.ran() != (n == 0) {
 			t.Errorf("call %d: %s", n, got)
 		}
+	}
+	params := `{"name":"look","arguments":{},"onBehalfOf":"` + mark("behalf") + `","requestId":"` + mark("requestId") + `"}`
+	if got := v.send(v.text("tools/call", params), append(v.headers("tools/call", params), headers...)...); got.code() != -32602 { // nobody has requested it
+		t.Errorf("it fulfils what nobody has requested: %s", got)
 	}
 	for _, bad := range []string{token + "x", token[:len(token)-9], mark("badtoken")} {
 		v.send(v.text("tools/call", `{}`), append(append(v.headers("tools/call", "{}"), headers...), "Authorization", "Bearer "+bad)...)

@@ -15,8 +15,8 @@ const (
 	toolRequest  = "tool.request"
 	toolFulfil   = "tool.fulfil"
 
-	metaReason  = "reason"    // why somebody requests a tool, in the context
-	requester   = "requester" // who has requested what somebody else calls, in the context
+	metaReason  = "reason"                   // why somebody requests a tool, in the context
+	requester   = evaluation.RequesterMember // who has requested what somebody else calls, in the context
 	callRequest = "call tools/request"
 )
 

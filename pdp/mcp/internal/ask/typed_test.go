@@ -46,6 +46,15 @@ func TestTypedQuestions(t *testing.T) {
 			t.Errorf("%s: %s", q.method, got)
 		}
 	}
+	tool := s.tool(jira, map[string]string{"impact": "write"})
+	for _, op := range []ask.Operation{
+		s.requested(alice(t), tool, `{"summary":"down","assignee":null}`, `,"reason":"for maintenance"`),
+		s.fulfilled(himself(t, "bob"), alice(t), tool, `{"summary":"down","assignee":null}`),
+	} {
+		if got, _ := s.outcome(op); got != "permit" {
+			t.Errorf("%s: %s", op.Method, got)
+		}
+	}
 }
 
 // Policies decide about arguments as they are, by their types.

@@ -55,9 +55,9 @@ func readFulfilment(x *exchange) (*fulfilment, *ask.Refusal) {
 func (f *fulfilment) fits(requester string) *ask.Refusal {
 	x, q := f.x, &f.entry.Asked
 	switch {
-	case requester != acts(q.who).ID:
+	case requester != participant(q.who).ID:
 		return invalid("onBehalfOf names somebody else than who has made the request of that id")
-	case x.who.Key == q.who.Key || acts(x.who) == acts(q.who):
+	case x.who.Key == q.who.Key || participant(x.who) == participant(q.who):
 		return f.blocked("nobody fulfils a request of their own")
 	case !q.isFor(x.tool):
 		return invalid("the request of that id is for another tool")
@@ -115,7 +115,7 @@ func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
 	how = fulfilAnswered
 	c.Finish(f.forRequester(permit, response), len(response.Result)+len(response.Error))
 	leaves, status := x.result(response)
-	return fulfilled(x, leaves, status, acts(x.who), acts(f.entry.Asked.who))
+	return fulfilled(x, leaves, status, participant(x.who), participant(f.entry.Asked.who))
 }
 
 // params are those of the call, without what a second round would bring.
@@ -169,7 +169,7 @@ func unanswered() *ask.Refusal {
 
 // forRequester is what came of the call as far as it is the requester's: without what their permit takes out of it.
 func (f *fulfilment) forRequester(permit *ask.Permit, response rpc.Message) came {
-	a := came{era: f.x.client.era, by: acts(f.x.who)}
+	a := came{era: f.x.client.era, by: participant(f.x.who)}
 	if s, _ := f.x.link.current(); s != nil {
 		a.info = f.x.link.serverInfo(s)
 	}

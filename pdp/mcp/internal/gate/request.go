@@ -71,14 +71,6 @@ func newBoard(o Options, all *crowd.Crowd) *board {
 	})
 }
 
-// acts is who acts for a principal, as questions have it.
-func acts(who *identity.Principal) evaluation.Ref {
-	if who.Agent.ID != "" {
-		return evaluation.Ref{Type: who.Agent.Type, ID: who.Agent.ID}
-	}
-	return evaluation.Ref{Type: who.User.Type, ID: who.User.ID}
-}
-
 // sealRequest makes the id by which a request is known: it says which, and nobody can make one. It is of one tenant.
 func (g *Gateway) sealRequest(who *identity.Principal, id string) (string, error) {
 	return g.o.Ring.Seal(seal.ToolRequest, tenantBinding(who), []byte(id))
@@ -185,7 +177,7 @@ const requestAgain = 5 * time.Second
 // announce is what somebody who listens is told of a request. It is not ok if they may not fulfil it, whatever they did.
 func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
 	q := &e.Asked
-	if !e.Pending() || who.Key == q.who.Key || acts(who) == acts(q.who) {
+	if !e.Pending() || who.Key == q.who.Key || participant(who) == participant(q.who) {
 		return m, false, nil
 	}
 	said, err := wire.ReadToolRequest(q.params.Value())
@@ -206,7 +198,7 @@ func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identi
 		return m, false, nil
 	}
 	p := wire.Pending{
-		Requester: acts(q.who), Target: q.tool.Server, Tool: wire.Tool{Name: q.tool.Shown, ID: q.tool.Server + ":" + q.tool.Name},
+		Requester: participant(q.who), Target: q.tool.Server, Tool: wire.Tool{Name: q.tool.Shown, ID: q.tool.Server + ":" + q.tool.Name},
 		Arguments: said.Arguments, RequestID: id, Reason: said.Reason,
 	}
 	return rpc.Message{Method: wire.MethodPending, Params: p.Payload()}, true, nil
@@ -269,7 +261,7 @@ func (r *requesting) result(a came) (rpc.Message, int) {
 		m = era.WithServer(m, a.info)
 	}
 	leaves, status := x.result(m)
-	return fulfilled(x, leaves, status, a.by, acts(x.who))
+	return fulfilled(x, leaves, status, a.by, participant(x.who))
 }
 
 // requestable are those tools of a list that are shown to a client which can request them, besides those that it may call.

@@ -1,0 +1,89 @@
+package mcp_test
+
+import (
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"policy-service/pdp/mcp/mcptest"
+)
+
+// killedRequestPolicies: whoever has an agent requests, and people call "once" themselves.
+const killedRequestPolicies = `@id("plain") permit(principal, action, resource) unless { action == Action::"tool.invoke" || action == Action::"tool.fulfil" };
+@id("fulfil") permit(principal is user, action == Action::"tool.fulfil", resource);
+@id("call") permit(principal is user, action == Action::"tool.invoke", resource == tool::"rec:once");`
+
+// A gateway that is killed and started again with the same keys knows nothing of what was requested: it is refused, also to who was
+// just fulfilling it, and no call is made twice.
+func TestRequestKilled(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		s := newSetting(t, "127.0.0.1:0", "modern")
+		s.write("policies/all.cedar", killedRequestPolicies)
+		orFail(t, os.Remove(s.file("policies/obligations.yaml")))
+		s.write("policies/bundle.yaml", "allow_trivial: true\n")
+		s.pdpHere()
+		at := heldAddress(t)
+		gateway := newMortal(t, at, gatewayChild+"="+s.gatewayFile("gateway.yaml", at, "wait: 100ms"))
+		world := &siege{t: t, url: "http://" + at + "/mcp", rec: s.rec, issuer: s.issuer}
+		// anew are the two after a start: connections of before are gone.
+		anew := func() (requester, mia *visitor) {
+			return world.visitor(era, nil), world.visitor(era, mcptest.Claims{"sub": "mia", "client_id": nil})
+		}
+		refused := func(name, id, arguments string, seen int) {
+			t.Helper()
+			requester, mia := anew()
+			if got := mia.fulfils(id, "agent-release", "once", arguments); !got.says(-32602, noRequest) {
+				t.Errorf("%s, %s: %s", era, name, got)
+			}
+			if got := requester.fetches(id, "once", arguments); !got.says(-32602, noRequest) {
+				t.Errorf("%s, %s: who has requested it hears %s", era, name, got)
+			}
+			if got := s.seen(markerOf([]byte(arguments))); got != seen {
+				t.Errorf("%s, %s: the server has seen it %d times, and it should be %d", era, name, got, seen)
+			}
+		}
+		requester, mia := anew()
+		waits := requester.requests("once", `{"marker":"waits"}`)
+		names(t, era, mia.fulfils(requester.requests("once", `{"marker":"goes"}`), "agent-release", "once", `{"marker":"goes"}`), "user/mia", "agent/agent-release")
+		gateway.kill()
+		gateway.start()
+		refused("while it waits", waits, `{"marker":"waits"}`, 0)
+		for name, point := range map[string]struct {
+			at     *doorway
+			by     func(*http.Request, []byte) bool
+			answer bool
+			seen   int
+		}{
+			"before it is claimed":       {s.pdp, asksAbout("tool.fulfil"), true, 0},
+			"when it is claimed":         {s.pdp, asksAbout("tool.request"), true, 0},
+			"as it forwards":             {s.server, aCall, false, 0},
+			"before the server's answer": {s.server, aCall, true, 1},
+		} {
+			requester, mia := anew()
+			arguments := `{"marker":"` + name + `"}`
+			id := requester.requests("once", arguments)
+			trap := point.at.hold(point.answer, point.by)
+			over := make(chan error, 1)
+			params := fulfilling(id, "agent-release", "once", arguments)
+			go func() {
+				_, err := mia.try(t.Context(), http.MethodPost, mia.text("tools/call", params), mia.headers("tools/call", params)...)
+				over <- err
+			}()
+			<-trap.held
+			gateway.kill()
+			if err := <-over; err == nil {
+				t.Errorf("%s, %s: who fulfils it has an answer of who is dead", era, name)
+			}
+			gateway.start()
+			refused(name, id, arguments, point.seen)
+		}
+	}
+}
+
+func asksAbout(action string) func(*http.Request, []byte) bool {
+	return func(r *http.Request, body []byte) bool {
+		return strings.HasSuffix(r.URL.Path, "/evaluation") && strings.Contains(string(body), `"name":"`+action+`"`)
+	}
+}
