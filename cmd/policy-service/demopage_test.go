@@ -20,8 +20,8 @@ import (
 // withNode tags the transcripts that need `make mcp-demo`, and with it what npm installs.
 const withNode = "console node"
 
-// TestDemo types `make mcp-demo` in a checkout, and then what pdp/mcp/README.md and pdp/mcp/ASK.md show beside it. With what npm installed
-// there, it runs what deploy/compose runs. It is part of `make mcp-conformance`, which has npm.
+// TestDemo types `make mcp-demo` in a checkout, and then what pdp/mcp/README.md, pdp/mcp/ASK.md and pdp/mcp/MESSAGES.md show beside
+// it. With what npm installed there, it runs what deploy/compose runs. It is part of `make mcp-conformance`, which has npm.
 func TestDemo(t *testing.T) {
 	if os.Getenv("MCP_CONFORMANCE") == "" {
 		t.Skip("this installs programs of others: make mcp-conformance")
@@ -37,17 +37,18 @@ func TestDemo(t *testing.T) {
 	m.demonstrate(t)
 	m.open(t, bin)
 	t.Run("page", func(t *testing.T) { m.read(t, p, p.stepsOf(t, withNode)) })
-	t.Run("people", func(t *testing.T) { m.ask(t, bin) })
+	t.Run("people", func(t *testing.T) { m.beside(t, bin, "pdp/mcp/ASK.md") })
+	t.Run("messages", func(t *testing.T) { m.beside(t, bin, "pdp/mcp/MESSAGES.md") })
 	t.Run("compose", func(t *testing.T) { m.compose(t) })
 }
 
-// ask types pdp/mcp/ASK.md into another terminal. Where that shows a link into the console, somebody opens it and approves.
-func (m *terminal) ask(t *testing.T, bin string) {
+// beside types a page into another terminal. Where that shows a link into the console, somebody opens it and approves.
+func (m *terminal) beside(t *testing.T, bin, path string) {
 	t.Helper()
-	people := &terminal{dir: m.dir, address: m.address, follows: "as agreed"}
-	people.open(t, bin)
-	p := readPage(t, "pdp/mcp/ASK.md")
-	people.read(t, p, p.stepsOf(t, withNode))
+	other := &terminal{dir: m.dir, address: m.address, follows: "as agreed"}
+	other.open(t, bin)
+	p := readPage(t, path)
+	other.read(t, p, p.stepsOf(t, withNode))
 }
 
 // follow has the person whose key or token is in a command open the link that it shows, and approve there.

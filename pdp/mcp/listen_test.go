@@ -473,3 +473,15 @@ func TestListenFloods(t *testing.T) {
 		t.Errorf("asked %d times, %d at once", got, most.Load())
 	}
 }
+
+// By the letter of the binding nobody is asked about tools in general: who is let in may call what each question permits.
+func TestListenWelcomeByTheLetter(t *testing.T) {
+	s := newSiege(t, camp{
+		policies: map[string]string{"a.cedar": `@id("connect") permit (principal, action, resource) unless { action == Action::"tools/call" };`},
+		change:   func(c *mcp.Config) { c.Strict, c.Ask = true, "coaz" },
+	})
+	// One of the modern era cannot listen then: there is no default mapping.
+	if got := s.visitor("legacy", nil).listens().welcomed().Params.TokenType; got != "full" {
+		t.Error(got)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
@@ -425,6 +426,23 @@ func TestRespondRates(t *testing.T) {
 			}
 			responded(t, w.as(era, "noah").ask(respondMethod, rules(id, "approve", "")), id, "approved")
 		})
+	}
+}
+
+// Decisions are counted by how they ended, whether they have an id or not.
+func TestRespondIsCounted(t *testing.T) {
+	t.Parallel()
+	reader, deps := metered()
+	w := newPeople(t, land{change: hasten, deps: deps})
+	id := required(t, w.plain("legacy").call("delegable", `{}`)).ID
+	mia := w.as("legacy", "mia")
+	unheard(t, mia.utters(respondMethod, rules(id, "perhaps", "")))
+	responded(t, mia.ask(respondMethod, rules(id, "approve", "")), id, "approved")
+	unheard(t, mia.utters(respondMethod, rules(id, "approve", "")))
+	var all metricdata.ResourceMetrics
+	orFail(t, reader.Collect(t.Context(), &all))
+	if got := fmt.Sprint(callsCounted(all, respondMethod)); got != "map[answered:1 refused:2]" {
+		t.Error(got)
 	}
 }
 

@@ -291,7 +291,7 @@ func TestCrowdMany(t *testing.T) {
 	}
 	took := memory() - before
 	t.Logf("%d streams take %d KiB", streams, took>>10)
-	if took > streams*10<<10 {
+	if took > streams*16<<10 {
 		t.Errorf("they take %d MiB", took>>20)
 	}
 	cancel()

@@ -226,16 +226,19 @@ func (g *Gateway) background(what func()) (ok bool) {
 	g.doors.mu.Lock()
 	defer g.doors.mu.Unlock()
 	if !g.doors.closed {
-		g.doors.running.Go(func() {
-			defer func() {
-				if why := recover(); why != nil {
-					g.o.Logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
-				}
-			}()
-			what()
-		})
+		g.doors.running.Go(func() { g.alone(what) })
 	}
 	return !g.doors.closed
+}
+
+// alone does something that nothing else ends with if it panics.
+func (g *Gateway) alone(what func()) {
+	defer func() {
+		if why := recover(); why != nil {
+			g.o.Logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
+		}
+	}()
+	what()
 }
 
 // Errands are what requests of a principal have sent off: they count also if nobody waits for them any longer.

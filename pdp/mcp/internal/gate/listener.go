@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -52,15 +53,14 @@ func (l *listeners) begin(ctx context.Context, x *exchange, by rpc.ID) (stop fun
 		return x.reply.Interim(m)
 	}
 	over := make(chan struct{})
-	run := func() {
+	go func() { // which the client's own request waits for, and so does Close
 		defer close(over)
-		if err := tell(l.welcome(ctx, x.who)); err == nil {
-			_ = seat.Hear(ctx, tell)
-		}
-	}
-	if !l.g.background(run) {
-		close(over)
-	}
+		l.g.alone(func() {
+			if err := tell(l.welcome(ctx, x.who)); err == nil {
+				_ = seat.Hear(ctx, tell)
+			}
+		})
+	}()
 	return func() {
 		cancel()
 		<-over
@@ -97,7 +97,7 @@ func participant(who *identity.Principal) evaluation.Ref {
 
 // hear has the gateway hear what waits for people in the tenant of somebody who listens.
 func (l *listeners) hear(who *identity.Principal) {
-	pdp, tenant := l.g.o.Asker.PDP(who), who.Tenant
+	pdp, tenant := l.g.o.Asker.PDP(who), cmp.Or(who.Tenant, evaluation.DefaultTenant)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hearing[tenant] != nil || pdp == nil {

@@ -1,0 +1,454 @@
+package mcp_test
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/tools/txtar"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	messages "policy-service/pdp/mcp/wire"
+)
+
+// topic is where the participants of MCPx are, as their two ADRs print it: agent-a is an agent, user-1 is a person, and agent-b
+// is the server behind the gateway, which has dangerous_operation. Each participant is a peer by hand. What they say and hear
+// goes over a bridge, which has no more than package wire: an envelope in the topic is a message of MCP at the gateway.
+type topic struct {
+	*world
+	page *spoken
+}
+
+// The tool's server, and what the policies of both ADRs have in common.
+const (
+	topicTool     = `{"name":"dangerous_operation","description":"Performs a dangerous operation","inputSchema":{"type":"object"},"authorization":{"required":true,"mode":"user_approval","timeout":300,"message":"This operation affects production systems"}}`
+	topicPolicies = `@id("connect") permit (principal, action, resource) unless { resource is tool || action == Action::"approval.decide" };
+`
+)
+
+func newTopic(t *testing.T, page *spoken, policies, obligations, says string, change func(*mcp.Config)) *topic {
+	t.Helper()
+	w := newPeople(t, land{
+		files: map[string]string{"people.cedar": topicPolicies + policies, "obligations.yaml": cmp.Or(obligations, "{}\n"), "entities/people.json": "[]"},
+		answers: mcptest.Answers{Tools: "[" + topicTool + "]", Handle: func(c *mcptest.Call) bool {
+			if c.Method != "tools/call" {
+				return false
+			}
+			result := `{"content":[{"type":"text","text":` + inText(says) + `}]}`
+			if c.Modern {
+				result = `{"resultType":"complete",` + result[1:]
+			}
+			c.Result(result)
+			return true
+		}},
+		change: func(c *mcp.Config) {
+			c.Upstreams = map[string]mcp.UpstreamConfig{"agent-b": c.Upstreams["rec"]}
+			if change != nil {
+				change(c)
+			}
+		},
+	})
+	return &topic{w, page}
+}
+
+// peer is one of the topic: who that is, and what they hear.
+type peer struct {
+	*visitor
+	id      string
+	page    *spoken
+	hearing *ear
+}
+
+// claimsOf are those of an agent, or of a person, by their name in the topic.
+func claimsOf(id string) mcptest.Claims {
+	if strings.HasPrefix(id, "user-") {
+		return mcptest.Claims{"sub": id, "client_id": nil}
+	}
+	return mcptest.Claims{"sub": "owner-of-" + id, "client_id": id}
+}
+
+// joins has somebody come.
+func (w *topic) joins(era, id string) *peer {
+	w.t.Helper()
+	p := &peer{visitor: w.visitor(era, claimsOf(id)), id: id, page: w.page}
+	if era == "legacy" {
+		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, p.headers("notifications/initialized", "{}")...)
+	}
+	return p
+}
+
+// listens has the peer hear what the gateway says by itself; it begins with who they are.
+func (p *peer) listens(t *testing.T, tokenType string) *peer {
+	t.Helper()
+	p.hearing = p.visitor.listens()
+	if p.era == "modern" {
+		p.page.speaks(t, jsontext.Value(p.text("subscriptions/listen", listensToUs)))
+		p.hears("notifications/subscriptions/acknowledged")
+	}
+	p.gets(t, "001-welcome", p.hears("notifications/welcome"), "participantId", p.id, "tokenType", tokenType)
+	return p
+}
+
+// hears is the next message to the peer, which must be of a method.
+func (p *peer) hears(method string) string { return p.hearing.next(method).text }
+
+// printed is an envelope as one of the ADRs has it.
+func printed(t *testing.T, name string) []byte { return golden(t, name, "printed") }
+
+// golden is one of the forms of a message of the ADRs: printed, written, or mcp, which is what travels.
+func golden(t *testing.T, name, form string) []byte {
+	t.Helper()
+	a, err := txtar.ParseFile("wire/testdata/messages/" + name + ".txtar")
+	orFail(t, err)
+	for _, f := range a.Files {
+		if f.Name == form {
+			return f.Data
+		}
+	}
+	t.Fatalf("%s has no form %s", name, form)
+	return nil
+}
+
+// with is a JSON text in which members have other texts, wherever they stand: name, value, …
+func with(t *testing.T, text []byte, changes ...string) []byte {
+	t.Helper()
+	var v any
+	orFail(t, json.Unmarshal(text, &v))
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for i := 0; i < len(changes); i += 2 {
+				if _, has := v[changes[i]]; has {
+					v[changes[i]] = changes[i+1]
+				}
+			}
+			for _, one := range v {
+				walk(one)
+			}
+		case []any:
+			for _, one := range v {
+				walk(one)
+			}
+		}
+	}
+	walk(v)
+	text, err := json.Marshal(v, json.Deterministic(true))
+	orFail(t, err)
+	return text
+}
+
+// says sends the message of a printed envelope, in which some members are other than printed. It is the bridge from the topic
+// to the gateway.
+func (p *peer) says(t *testing.T, name string, changes ...string) echo {
+	t.Helper()
+	text := printed(t, name)
+	if len(changes) > 0 {
+		text = with(t, text, changes...)
+	}
+	e, err := messages.ReadEnvelope(text)
+	orFail(t, err)
+	m, err := e.Message()
+	orFail(t, err)
+	return p.sends(t, m)
+}
+
+// sends sends a message of the era before as it is, and of the later one with what that has in it.
+func (p *peer) sends(t *testing.T, message jsontext.Value) echo {
+	t.Helper()
+	var m struct {
+		ID     jsontext.Value `json:"id"`
+		Method string         `json:"method"`
+		Params jsontext.Value `json:"params"`
+	}
+	orFail(t, json.Unmarshal(message, &m))
+	p.page.speaks(t, message)
+	if p.era == "modern" {
+		id := ""
+		if m.ID != nil {
+			id = `"id":` + string(m.ID) + `,`
+		}
+		message = jsontext.Value(`{"jsonrpc":"2.0",` + id + `"method":"` + m.Method + `","params":` + p.params(string(m.Params)) + `}`)
+	}
+	return p.send(string(message), p.headers(m.Method, string(m.Params))...)
+}
+
+// over are what peers are told over the bridge from the gateway: the envelope of a message. Nothing of the message is lost.
+func (p *peer) over(t *testing.T, message string) []byte {
+	t.Helper()
+	kind, payload, err := messages.Enveloped(jsontext.Value(message))
+	orFail(t, err)
+	text, err := messages.Envelope{ID: "msg-1", Time: time.Now(), From: "gateway", To: []string{p.id}, Kind: kind, Payload: payload}.Append(nil)
+	orFail(t, err)
+	back, err := messages.ReadEnvelope(text)
+	orFail(t, err)
+	m, err := back.Message()
+	orFail(t, err)
+	if !sameJSON(string(m), message) {
+		t.Errorf("over the bridge and back it is\n%s\nwhere the gateway said\n%s", m, message)
+	}
+	p.page.speaks(t, jsontext.Value(message))
+	return text
+}
+
+// gets fails unless a message is, in its envelope, as an ADR prints it, but for members that are other than printed.
+func (p *peer) gets(t *testing.T, name, message string, changes ...string) (payload jsontext.Value) {
+	t.Helper()
+	text := p.over(t, message)
+	want := with(t, printed(t, name), append([]string{"from", "gateway"}, changes...)...)
+	for _, fault := range notAsPrinted("", want, text) {
+		t.Errorf("%s: %s; it is\n%s", name, fault, text)
+	}
+	e, err := messages.ReadEnvelope(text)
+	orFail(t, err)
+	return e.Payload
+}
+
+// ofTheSender are members that have other values each time.
+var ofTheSender = []string{"id", "ts", "to", "requestId", "authorizationId", "expiresAt", "validUntil", "io.modelcontextprotocol/clientInfo"}
+
+// notAsPrinted says what a message lacks of a printed one: each member is to be there, with a value of the same type, and the
+// same value, unless it is a name or a time of the sender's. Members may be added, but none to the arguments of a tool.
+func notAsPrinted(at string, printed, got jsontext.Value) (faults []string) {
+	if printed.Kind() != got.Kind() {
+		return []string{at + " is of another type"}
+	}
+	switch printed.Kind() {
+	case '{':
+		var want, is map[string]jsontext.Value
+		if json.Unmarshal(printed, &want) != nil || json.Unmarshal(got, &is) != nil {
+			return []string{at + " cannot be read"}
+		}
+		for name, value := range want {
+			switch its, has := is[name]; {
+			case !has:
+				faults = append(faults, at+"/"+name+" is missing")
+			case name == "arguments":
+				if !sameJSON(string(value), string(its)) {
+					faults = append(faults, at+"/"+name+" is "+string(its))
+				}
+			case slices.Contains(ofTheSender, name):
+				if value.Kind() != its.Kind() {
+					faults = append(faults, at+"/"+name+" is of another type")
+				}
+			default:
+				faults = append(faults, notAsPrinted(at+"/"+name, value, its)...)
+			}
+		}
+	case '[':
+		var want, is []jsontext.Value
+		if json.Unmarshal(printed, &want) != nil || json.Unmarshal(got, &is) != nil || len(want) != len(is) {
+			return []string{at + " has another length"}
+		}
+		for n := range want {
+			faults = append(faults, notAsPrinted(fmt.Sprint(at, "/", n), want[n], is[n])...)
+		}
+	default:
+		if !sameJSON(string(printed), string(got)) {
+			faults = append(faults, at+" is "+string(got))
+		}
+	}
+	return faults
+}
+
+// textOf is a text in a message, wherever it stands.
+func textOf(t *testing.T, text jsontext.Value, name string) string {
+	t.Helper()
+	found := regexp.MustCompile(`"` + name + `": ?("[^"]+")`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("there is no %s in %s", name, text)
+	}
+	var value string
+	orFail(t, json.Unmarshal(found[1], &value))
+	return value
+}
+
+// answer is the message that answered a request.
+func (a echo) answer() string {
+	text := strings.TrimSpace(a.text)
+	for line := range strings.Lines(a.text) {
+		if data, ok := strings.CutPrefix(strings.TrimSpace(line), "data: "); ok {
+			text = data
+		}
+	}
+	return text
+}
+
+const approvedByUser1 = `
+@id("asks") @obligation("ask") permit (principal == agent::"agent-a", action == Action::"tool.invoke", resource == tool::"agent-b:dangerous_operation");
+@id("user-1") permit (principal == user::"user-1", action == Action::"approval.decide", resource is Approval);
+`
+
+const asksUser1 = `
+ask: {type: approval_required, properties: {template: ask, message: "Tool requires user approval for production operations", timeout: 5m, delegable: true}}
+`
+
+const fulfilledByUser1 = `
+@id("no-calls") @reason_user("Agents request this tool.") forbid (principal is agent, action == Action::"tool.invoke", resource is tool);
+@id("restricted") permit (principal == agent::"agent-a", action == Action::"tool.request", resource == tool::"agent-b:dangerous_operation");
+@id("full") permit (principal == user::"user-1", action in [Action::"tool.invoke", Action::"tool.fulfil"], resource is tool);
+`
+
+// What the page shows, and both ADRs print, is spoken through a running gateway, in either era.
+func TestPeer(t *testing.T) {
+	page := readSpoken(t)
+	t.Run("messages", func(t *testing.T) {
+		for _, era := range eras {
+			for name, test := range map[string]func(*testing.T, *spoken, string){"authorization": peerAuthorization, "meanwhile": peerMeanwhile, "requests": peerRequests, "capabilities": peerCapabilities} {
+				t.Run(name+" "+era, func(t *testing.T) {
+					t.Parallel()
+					test(t, page, era)
+				})
+			}
+		}
+	})
+	page.all(t)
+}
+
+// Tool Authorization, message by message: agent-a calls a tool of agent-b, user-1 is asked, and says yes or no.
+func peerAuthorization(t *testing.T, page *spoken, era string) {
+	w := newTopic(t, page, approvedByUser1, asksUser1, "Operation completed successfully", func(c *mcp.Config) {
+		c.Approvals.Wait, c.Errors = 100*time.Millisecond, mcp.ErrorsMCPX
+	})
+	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1").listens(t, "restricted")
+	const call = `{"jsonrpc":"2.0","id":"original-request-id","method":"tools/call","params":{"name":"dangerous_operation","arguments":{"target":"production"}}}`
+
+	// The call is refused for now, and says what people are asked. They are.
+	required := agent.sends(t, jsontext.Value(call))
+	agent.gets(t, "000-authorization-required", required.answer(), "reason", "a person must approve this call")
+	id := textOf(t, required.fault.Data, "id")
+	notified := user.gets(t, "000-authorization-request", user.hears("notifications/authorization/request"))
+	if textOf(t, notified, "id") != id {
+		t.Errorf("the one is asked about %s, and the other waits for %s", notified, id)
+	}
+	w.untouched(t)
+
+	// They approve, and the same call goes on.
+	until := w.now().Add(time.Hour).UTC().Truncate(time.Second).Format(time.RFC3339)
+	got := user.says(t, "000-authorization-respond", "authorizationId", id, "validUntil", until)
+	if got.status != http.StatusAccepted || got.text != "" {
+		t.Errorf("what is said without an id is answered %s", got)
+	}
+	mcptest.Until(t, "it is approved", func() bool { return w.approval(id).Status == "approved" })
+	agent.gets(t, "000-executed", agent.sends(t, jsontext.Value(call)).answer())
+	if list := agent.ask("tools/list", "{}"); !strings.Contains(list.text, topicTool) {
+		t.Errorf("the tool is %s", list)
+	}
+	page.speaks(t, jsontext.Value(topicTool))
+	w.reached("dangerous_operation", `{"target":"production"}`)
+	if want := []string{`approve user::"user-1" form key:gateway`}; !slices.Equal(w.votes(id), want) {
+		t.Errorf("on record is %q", w.votes(id))
+	}
+}
+
+// The call itself waits for as long as it may, and what people say is the answer to it. They say it by a message with an id, and so
+// hear what has become of it.
+func peerMeanwhile(t *testing.T, page *spoken, era string) {
+	w := newTopic(t, page, approvedByUser1, asksUser1, "Operation completed successfully", func(c *mcp.Config) { c.Errors = mcp.ErrorsMCPX })
+	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1").listens(t, "restricted")
+	// says is what the agent gets to hear once user-1 has decided.
+	says := func(decision, status, reason string) (answer string) {
+		t.Helper()
+		over := agent.ahead("dangerous_operation", `{"target":"production"}`)
+		id := textOf(t, user.gets(t, "000-authorization-request", user.hears("notifications/authorization/request")), "id")
+		got := user.sends(t, jsontext.Value(`{"jsonrpc":"2.0","id":"resp-1","method":"authorization/respond","params":{"authorizationId":"`+id+`","decision":"`+decision+`","reason":`+inText(reason)+`}}`))
+		if !got.ran() || textOf(t, got.result, "authorizationId") != id || textOf(t, got.result, "status") != status {
+			t.Errorf("who decides %s is told %s", decision, got)
+		}
+		if decision == "approve" {
+			page.speaks(t, jsontext.Value(got.answer()))
+		}
+		return string(with(t, []byte(next(t, over).answer()), "id", "any"))
+	}
+	agent.gets(t, "000-executed", says("approve", "approved", "Approved for maintenance window"))
+	w.reached("dangerous_operation", `{"target":"production"}`)
+	denied := says("deny", "denied", "User denied authorization")
+	if era == "legacy" {
+		agent.gets(t, "000-authorization-denied", denied)
+	} else { // which has another meaning for its code
+		agent.gets(t, "000-authorization-denied", strings.Replace(denied, "-32001", "-32002", 1))
+		page.speaks(t, jsontext.Value(denied))
+	}
+	w.reached("dangerous_operation", `{"target":"production"}`)
+}
+
+// Tool Access Control, message by message: agent-a may not call the tool, and asks that somebody does; user-1 hears of it, and
+// calls it on behalf of agent-a.
+func peerRequests(t *testing.T, page *spoken, era string) {
+	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", func(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond })
+	agent := w.joins(era, "agent-a").listens(t, "restricted")
+	user := w.joins(era, "user-1").listens(t, "full")
+
+	// A call is blocked, and both the answer and a message say what to do instead.
+	blocked := agent.call("dangerous_operation", `{"target":"staging"}`)
+	if blocked.code() != -32001 || textOf(t, blocked.fault.Data, "suggestion") != "call tools/request" {
+		t.Errorf("it is answered %s", blocked)
+	}
+	agent.gets(t, "001-tool-call-blocked", agent.hears("notifications/tool_call_blocked"),
+		"reason", "Agents request this tool.", "suggestion", "call tools/request")
+
+	pending := agent.says(t, "001-tools-request", "reason", "Need to complete maintenance task")
+	page.speaks(t, jsontext.Value(pending.answer()))
+	if want := `{"status":"pending","requestId":"req-123"}`; !pending.ran() || len(notAsPrinted("", jsontext.Value(want), pending.result)) > 0 {
+		t.Fatalf("who asked is told %s", pending)
+	}
+	id := textOf(t, pending.result, "requestId")
+	told := user.gets(t, "001-tool-request-pending", user.hears("notifications/tools/request_pending"))
+	if textOf(t, told, "requestId") != id {
+		t.Errorf("%s waits, and the other hears of %s", id, told)
+	}
+	w.untouched(t)
+
+	fulfilled := user.says(t, "001-call-on-behalf-of", "requestId", id)
+	user.gets(t, "001-fulfilled", fulfilled.answer())
+	w.reached("dangerous_operation", `{"target":"staging"}`)
+
+	// Who asked gets the same, by the same message with the id of what waits.
+	result := agent.sends(t, jsontext.Value(`{"jsonrpc":"2.0","id":"call-456","method":"tools/request","params":{"name":"dangerous_operation","arguments":{"target":"staging"},"requestId":"`+id+`"}}`))
+	agent.gets(t, "001-fulfilled", result.answer())
+
+	// It was fulfilled once, and is not again.
+	if again := user.says(t, "001-call-on-behalf-of", "requestId", id); again.fault == nil {
+		t.Errorf("a second time: %s", again)
+	}
+	w.reached("dangerous_operation", `{"target":"staging"}`)
+}
+
+// What Tool Access Control has of capabilities is not there yet: nobody is given one, and what a call has of one is taken out, and
+// permits nothing. A policy of access is no message.
+func peerCapabilities(t *testing.T, page *spoken, era string) {
+	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", nil)
+	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1")
+	if got := agent.sends(t, golden(t, "001-capabilities-request", "mcp")); got.code() != -32601 {
+		t.Errorf("who asks for a capability is answered %s", got)
+	}
+	for _, name := range []string{"001-call-with-capability", "001-call-with-proof"} {
+		if got := agent.sends(t, golden(t, name, "mcp")); got.code() != -32001 {
+			t.Errorf("a capability permits %s", got)
+		}
+		w.untouched(t)
+	}
+	for _, name := range []string{"001-call-with-capability", "001-call-with-proof"} {
+		if got := user.sends(t, golden(t, name, "mcp")); !got.ran() {
+			t.Errorf("%s", got)
+		}
+	}
+	for _, g := range w.rec.Executed() {
+		if strings.Contains(string(g.Body), "cap_") || strings.Contains(string(g.Body), "proof") {
+			t.Errorf("the server got %s", g.Body)
+		}
+	}
+	e, err := messages.ReadEnvelope(printed(t, "001-tool-access-policy"))
+	orFail(t, err)
+	if m, err := e.Message(); err == nil {
+		t.Errorf("a policy of access is %s", m)
+	}
+}
