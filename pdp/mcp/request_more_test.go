@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -403,5 +405,97 @@ func TestRequestOnRecord(t *testing.T) {
 		if !strings.Contains(a.logs.String(), says) {
 			t.Errorf("the log does not have it that %s", says)
 		}
+	}
+}
+
+// Of a locked tool a request has to fit, as a call has: nobody is told of one that does not.
+func TestRequestMisfit(t *testing.T) {
+	t.Parallel()
+	s := misfitSiege(t, func(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond })
+	for _, era := range eras {
+		v := s.visitor(era, nil)
+		got := v.ask("tools/request", `{"name":"closed","arguments":{"amount":"MARKED"}}`)
+		if text := misfitText(t, era, got); !strings.Contains(text, "/amount: is of type string") {
+			t.Errorf("%s: %s", era, got)
+		}
+		if pendingID(v.ask("tools/request", `{"name":"closed","arguments":{"amount":1}}`)) == "" {
+			t.Errorf("%s: what fits does not wait", era)
+		}
+	}
+	for _, line := range s.records() {
+		if strings.Contains(line.line, "MARKED") {
+			t.Errorf("the PDP got %s", line.line)
+		}
+	}
+}
+
+// With the bundle mcp a job requests what it may not do, and a person does it by their own rights: of a write they have to be
+// sure, as of any of theirs. No agent does it for them.
+func TestRequestWithTheBundle(t *testing.T) {
+	t.Parallel()
+	s := filesystem(t)
+	orFail(t, s.gateway.Close())
+	s.config.Approvals.Wait = 100 * time.Millisecond
+	s.gateway, s.url = s.beside()
+	const arguments = `{"path":"drafts/a.md","content":"x"}`
+	for _, era := range eras {
+		job := s.visitor(era, mcptest.Claims{"client_id": "ci", "sub": "ci"})
+		if got := job.call("write_file", arguments); got.code() != -32001 || !strings.Contains(got.text, `"suggestion":"call tools/request"`) {
+			t.Errorf("%s: %s", era, got)
+		}
+		if got := job.ask("tools/request", `{"name":"read_text_file","arguments":{"path":".env"}}`); got.code() != -32001 {
+			t.Errorf("%s, what reads: %s", era, got)
+		}
+		bob, agent := s.visitor(era, mcptest.Claims{"sub": "bob", "client_id": nil}), s.visitor(era, mcptest.Claims{"sub": "bob", "client_id": "desktop"})
+		ear, deaf := bob.listens(), agent.listens()
+		ear.welcomed()
+		deaf.welcomed()
+		id := job.requests("write_file", arguments)
+		for ear.nextRequest().Params.RequestID != id { // that of the other era waits, too
+		}
+		deaf.nothing()
+		if got := agent.fulfils(id, "ci", "write_file", arguments); got.code() != -32001 || strings.Contains(got.text, bundleAsks) {
+			t.Errorf("%s, an agent: %s", era, got)
+		}
+		if got := bob.fulfils(id, "ci", "write_file", arguments); !got.says(-32001, bundleAsks) {
+			t.Errorf("%s, a person: %s", era, got)
+		}
+	}
+	s.untouched(t)
+}
+
+// What waits is counted, and how it ends.
+func TestRequestCounted(t *testing.T) {
+	t.Parallel()
+	counts := sdkmetric.NewManualReader()
+	a := newAgora(t, land{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))}})
+	counted := func(name, outcome string) int64 {
+		var all metricdata.ResourceMetrics
+		orFail(t, counts.Collect(t.Context(), &all))
+		for _, m := range all.ScopeMetrics[0].Metrics {
+			switch data := m.Data.(type) {
+			case metricdata.Gauge[int64]:
+				if m.Name == name {
+					return data.DataPoints[0].Value
+				}
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					if got, _ := p.Attributes.Value("outcome"); m.Name == name && got.AsString() == outcome {
+						return p.Value
+					}
+				}
+			}
+		}
+		return 0
+	}
+	requester := a.restricted("modern", "alice")
+	requester.requests("free", `{"n":1}`)
+	id := requester.requests("free", `{"n":2}`)
+	if got := counted("policy_service.mcp.requested", ""); got != 2 {
+		t.Errorf("%d wait", got)
+	}
+	names(t, "the call", a.user("legacy", "mia").fulfils(id, "restricted", "free", `{"n":2}`), "user/mia", "agent/restricted")
+	if waits, over := counted("policy_service.mcp.requested", ""), counted("policy_service.mcp.fulfilments", "answered"); waits != 1 || over != 1 {
+		t.Errorf("%d wait, %d are fulfilled", waits, over)
 	}
 }

@@ -494,8 +494,7 @@ func TestRequestDeniedMeanwhile(t *testing.T) {
 func TestRequestOfAnotherTool(t *testing.T) {
 	t.Parallel()
 	other := false
-	var a agora
-	a = newAgora(t, land{change: func(c *mcp.Config) { c.List.Cache = time.Millisecond }, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+	a := newAgora(t, land{change: func(c *mcp.Config) { c.List.Cache = time.Millisecond }, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 		if c.Method == "tools/list" && other {
 			result := `{"tools":[{"name":"free","description":"another","inputSchema":{"type":"object"}}]`
 			if c.Modern {
@@ -520,8 +519,7 @@ func TestRequestOfAnotherTool(t *testing.T) {
 func TestRequestRedacted(t *testing.T) {
 	t.Parallel()
 	result := `{"structuredContent":{"ssn":"s-1","name":"n-1","pay":"p-1","rest":"r-1"},"content":[]}`
-	var a agora
-	a = newAgora(t, land{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+	a := newAgora(t, land{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 		if c.Method != "tools/call" {
 			return false
 		}

@@ -71,8 +71,11 @@ func (f *fulfilment) fits(requester string) *ask.Refusal {
 	return nil
 }
 
-// late refuses a call that is not the first.
+// late refuses a call that is not the first, or comes when the time of the request is up.
 func (f *fulfilment) late() *ask.Refusal {
+	if f.x.g.requests.Find(f.entry.ID) == nil {
+		return noRequest()
+	}
 	return invalid("the request of that id is fulfilled already, or is just being fulfilled")
 }
 
