@@ -452,3 +452,26 @@ func peerCapabilities(t *testing.T, page *spoken, era string) {
 		t.Errorf("a policy of access is %s", m)
 	}
 }
+
+// Nobody is asked whether something may be requested, or fulfilled: an approval that such a permit owes is a denial.
+func TestPeerRequestsAskNobody(t *testing.T) {
+	t.Parallel()
+	const requests, fulfils = `permit (principal == agent::"agent-a", action == Action::"tool.request", resource is tool);`, `permit (principal == user::"user-1", action == Action::"tool.fulfil", resource is tool);`
+	for name, policies := range map[string]string{
+		"requested": `@id("r") @obligation("ask") ` + requests + `@id("f") ` + fulfils,
+		"fulfilled": `@id("r") ` + requests + `@id("f") @obligation("ask") ` + fulfils,
+	} {
+		w := newTopic(t, nil, policies+`@id("i") permit (principal == user::"user-1", action == Action::"tool.invoke", resource is tool);`, asksUser1, "ran", func(c *mcp.Config) {
+			c.Approvals.Wait = 100 * time.Millisecond
+		})
+		agent, user := w.joins("modern", "agent-a"), w.joins("modern", "user-1")
+		got := agent.says(t, "001-tools-request")
+		if name == "fulfilled" {
+			got = user.says(t, "001-call-on-behalf-of", "requestId", textOf(t, got.result, "requestId"))
+		}
+		if got.code() != -32001 || strings.Contains(got.text, "authorizationRequest") || len(w.approvals("")) > 0 {
+			t.Errorf("%s: %s, and people are asked %v", name, got, w.approvals(""))
+		}
+		w.untouched(t)
+	}
+}
