@@ -1,8 +1,10 @@
 package mcp_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -498,4 +500,35 @@ func TestRequestCounted(t *testing.T) {
 	if waits, over := counted("policy_service.mcp.requested", ""), counted("policy_service.mcp.fulfilments", "answered"); waits != 1 || over != 1 {
 		t.Errorf("%d wait, %d are fulfilled", waits, over)
 	}
+}
+
+// Over the standard streams a tool can be requested, too; its one client fulfils nothing of its own.
+func TestRequestOverStdio(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{change: func(c *mcp.Config) {
+		c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}}
+		c.Approvals.Wait = 100 * time.Millisecond
+	}})
+	in, says := io.Pipe()
+	heard, out := io.Pipe()
+	served := make(chan error, 1)
+	go func() { served <- s.gateway.ServeStdio(context.Background(), in, out) }()
+	lines := bufio.NewScanner(heard)
+	v := &visitor{s: s, era: "modern", capabilities: "{}"}
+	next := func(method, params string) echo {
+		t.Helper()
+		_, err := io.WriteString(says, v.text(method, params)+"\n")
+		orFail(t, err)
+		if !lines.Scan() {
+			t.Fatal(lines.Err())
+		}
+		return readAnswer(&http.Response{StatusCode: http.StatusOK}, lines.Bytes())
+	}
+	id := pendingID(next("tools/request", `{"name":"look","arguments":{}}`))
+	if got := next("tools/call", fulfilling(id, "alice", "look", `{}`)); !got.says(-32001, "nobody fulfils a request of their own") {
+		t.Errorf("%s", got)
+	}
+	orFail(t, says.Close())
+	orFail(t, <-served)
+	s.untouched(t)
 }
