@@ -188,8 +188,8 @@ func (r *reader) checkContext(context Object) {
 	}
 	// A person that could not be read and were ignored could approve what is asked for that person.
 	if person, ok := context.Get(personMember); ok {
-		r.want(person.Kind() == String && isPerson(person.Text()),
-			"not a person: it is the SHA-256 of the issuer, a NUL and the subject of the person's token, in 43 characters of base64url",
+		r.want(arePersons(person),
+			"not a person, or an array of two: a person is the SHA-256 of the issuer, a NUL and the subject of the person's token, in 43 characters of base64url",
 			"context", personMember)
 	}
 }

@@ -3,10 +3,13 @@ package evaluation
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"slices"
+	"strings"
 )
 
-// personMember says for which person a question is asked, whatever the entities of the question
-// are called. Two services may name one person differently; the issuer's own name is one.
+// personMember says for which person a question is asked, or for which persons, whatever the
+// entities of the question are called. Two services may name one person differently; the issuer's
+// own name is one.
 const personMember = "person"
 
 // PersonOf is the value of context.person for the holder of a token: the SHA-256 of its issuer, a
@@ -23,10 +26,36 @@ func isPerson(text string) bool {
 	return err == nil && len(sum) == sha256.Size && base64.RawURLEncoding.EncodeToString(sum) == text
 }
 
-// Person is the person for whom the request is asked, "" if it names none.
+// mostPersons is for how many a question is asked at most: who asks, and whose request it fulfils.
+const mostPersons = 2
+
+// Person is the person for whom the request is asked, "" if it names none. Several are in one text,
+// apart from each other by a space.
 func (r *Request) Person() string {
-	person, _ := r.Context.Get(personMember)
-	return person.Text()
+	said, _ := r.Context.Get(personMember)
+	return strings.Join(personsOf(said), " ")
+}
+
+// SaysPerson reports whether a person is one of those that [Request.Person] has named.
+func SaysPerson(persons, person string) bool {
+	return person != "" && slices.Contains(strings.Fields(persons), person)
+}
+
+func personsOf(v Value) (all []string) {
+	if v.Kind() == String {
+		return []string{v.Text()}
+	}
+	for _, e := range v.Elements {
+		all = append(all, e.Text())
+	}
+	return all
+}
+
+// arePersons reports whether a value is a person, or an array of two.
+func arePersons(v Value) bool {
+	all := personsOf(v)
+	isArray := v.Kind() == Array && len(all) == mostPersons && all[0] != all[1]
+	return (v.Kind() == String || isArray) && !slices.ContainsFunc(all, func(one string) bool { return !isPerson(one) })
 }
 
 // BindsAlways reports whether an approval is bound to a member of the context whatever its terms

@@ -26,6 +26,8 @@ func TestPersonOf(t *testing.T) {
 	}
 }
 
+var bob, carol = evaluation.PersonOf("i", "bob"), evaluation.PersonOf("i", "carol")
+
 // A person is 43 characters of base64url, and one text stands for one person, in both shapes, in a batch and beside it.
 func TestContextPerson(t *testing.T) {
 	for what, test := range map[string]struct {
@@ -38,7 +40,13 @@ func TestContextPerson(t *testing.T) {
 		"empty":                {`""`, "", false},
 		"a number":             {`7`, "", false},
 		"an object":            {`{"sub":"alice"}`, "", false},
-		"an array":             {`["` + alice + `"]`, "", false},
+		"two persons":          {`["` + alice + `","` + bob + `"]`, alice + " " + bob, true},
+		"one in an array":      {`["` + alice + `"]`, "", false},
+		"one twice":            {`["` + alice + `","` + alice + `"]`, "", false},
+		"three":                {`["` + alice + `","` + bob + `","` + carol + `"]`, "", false},
+		"one and nobody":       {`["` + alice + `",null]`, "", false},
+		"one and no person":    {`["` + alice + `","bob"]`, "", false},
+		"two in one text":      {`"` + alice + ` ` + bob + `"`, "", false},
 		"padded":               {`"` + alice + `="`, "", false},
 		"one short":            {`"` + alice[:42] + `"`, "", false},
 		"one long":             {`"` + alice + `A"`, "", false},

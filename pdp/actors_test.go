@@ -41,8 +41,16 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 	if got := review(t, p, "user:zoe", reviewedIs(requesterIs("user", "zoe"))); got.May {
 		t.Errorf("the requester may decide, as one of the chain or as who acts: %+v", got)
 	}
-	if got := review(t, p, "user:zoe", reviewedIs(requesterIs("user", "ben"), chainIs("user", "zoe"))); !got.May {
-		t.Errorf("one of the chain may not: %+v", got)
+	if got := review(t, p, "user:zoe", reviewedIs(requesterIs("user", "ben"), chainIs("user", "zoe"))); got.May || !got.Own {
+		t.Errorf("one of the chain may decide, and nobody knows behind whom of the two they stand: %+v", got)
+	}
+	if got := review(t, p, "user:zoe", reviewedIs(chainIs("user", "zoe"))); !got.May {
+		t.Errorf("one of the chain may not decide about what nobody has requested: %+v", got)
+	}
+	p = one(policies+`resource.subject == principal };`, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]").load(t)
+	itself := func(a *pdp.Reviewed) { a.Subject = evaluation.Ref{Type: "user", ID: "zoe"} }
+	if got := review(t, p, "user:zoe", reviewedIs(requesterIs("user", "ben"), itself)); !got.May {
+		t.Errorf("who does it may not confirm that: %+v", got)
 	}
 }
 

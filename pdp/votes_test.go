@@ -155,6 +155,9 @@ func TestOnePersonByTwoNames(t *testing.T) {
 		"by no token":      {mia, "", false},
 		"asked for nobody": {"", mia, false},
 		"neither":          {"", "", false},
+		"one of two":       {noah + " " + mia, mia, true},
+		"none of two":      {noah + " " + evaluation.PersonOf("i", "zoe"), mia, false},
+		"by no token, two": {noah + " " + mia, "", false},
 	} {
 		for _, bundle := range []struct {
 			yaml string

@@ -82,7 +82,8 @@ type ApprovalRequest struct {
 	// approved. Asked is the form in which it was asked for, "" for the native one.
 	Said  jsontext.Value `json:"said,omitzero"`
 	Asked string         `json:"via,omitzero"`
-	// Person is the person for whom it was asked, as context.person names persons.
+	// Person is for whom it was asked, as evaluation.Request.Person has it. Several are in one text: a program from before
+	// there could be two knows neither of them, so none of its approvals is for two.
 	Person string `json:"person,omitzero"`
 }
 

@@ -219,7 +219,45 @@ func TestRequestOddServers(t *testing.T) {
 	}
 }
 
-// A server of before may ask the client of the call itself, if that can answer within it; if it can not, the answer is no.
+// Nobody has requested what else stands in the call of who fulfils a request: the server gets none of it. If the PDP does not say
+// whether the requester may still request it, nothing is sent, and the request waits on.
+func TestRequestNothingElse(t *testing.T) {
+	t.Parallel()
+	tap := newWiretap(t)
+	a := newAgora(t, land{before: tap.before, serve: tap.serve})
+	for n, era := range eras {
+		requester, mia := a.restricted(era, "alice"), a.user(era, "mia")
+		id := requester.requests("free", `{}`)
+		call := strings.TrimSuffix(fulfilling(id, "restricted", "free", `{}`), "}") + `,"besides":{"a":1},"capability":"c"}`
+		tap.answers(func(w http.ResponseWriter, _ *http.Request, body []byte) bool {
+			of := strings.Contains(string(body), `"tool.request"`)
+			if of {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return of
+		})
+		if got := mia.ask("tools/call", call); got.code() != -32603 || len(a.forwarded("free")) != n {
+			t.Errorf("%s, while the PDP does not answer: %s, and the server got %q", era, got, a.forwarded("free"))
+		}
+		tap.answers(nil)
+		names(t, era, mia.ask("tools/call", call), "user/mia", "agent/restricted")
+		names(t, era, requester.fetches(id, "free", `{}`), "user/mia", "agent/restricted")
+	}
+	calls := 0
+	for _, g := range a.rec.Got() {
+		if g.Method != "tools/call" {
+			continue
+		}
+		if calls++; strings.Contains(string(g.Params), "besides") || strings.Contains(string(g.Params), "capability\"") {
+			t.Errorf("the server got %s", g.Params)
+		}
+	}
+	if calls != len(eras) {
+		t.Errorf("the server got %d calls", calls)
+	}
+}
+
+// Who fulfils a request is asked nothing by the server: what they answer would come back to somebody else.
 func TestRequestServerAsks(t *testing.T) {
 	t.Parallel()
 	answered := make(chan string, 1)
@@ -240,15 +278,17 @@ func TestRequestServerAsks(t *testing.T) {
 		u.ServerRequests.Elicitation = mcp.RelayOn
 		c.Upstreams["rec"] = u
 	}})
-	requester := a.restricted("modern", "alice")
-	id := requester.requests("free", `{}`)
-	mia := a.takesForms("modern", mcptest.Claims{"sub": "mia", "client_id": nil})
-	if got := mia.fulfils(id, "restricted", "free", `{}`); !got.ran() || !strings.Contains(got.text, "does not take this request") {
-		t.Errorf("modern: %s", got)
-	}
-	names(t, "the request", requester.fetches(id, "free", `{}`), "user/mia", "agent/restricted")
-	if got := a.forwarded("free"); len(got) != 1 {
-		t.Errorf("the server got %q", got)
+	for n, era := range eras {
+		requester := a.restricted(era, "alice")
+		id := requester.requests("free", `{}`)
+		mia := a.takesForms(era, mcptest.Claims{"sub": "mia", "client_id": nil})
+		if got := mia.fulfils(id, "restricted", "free", `{}`); !got.ran() || !strings.Contains(got.text, "does not take this request") {
+			t.Errorf("%s: %s", era, got)
+		}
+		names(t, era, requester.fetches(id, "free", `{}`), "user/mia", "agent/restricted")
+		if got := a.forwarded("free"); len(got) != n+1 {
+			t.Errorf("%s: the server got %q", era, got)
+		}
 	}
 }
 

@@ -367,6 +367,9 @@ func TestRequestRefused(t *testing.T) {
 	}
 	// The PDP knows who noah is, too.
 	id = noah.requests("free", `{}`)
+	if got := a.visitor("legacy", mcptest.Claims{"sub": "noah"}).fulfils(id, "noah", "free", `{}`); !got.says(-32001, "nobody fulfils a request of their own") {
+		t.Errorf("by an agent of the same person: %s", got)
+	}
 	if got := a.user("modern", "noah.admin").fulfils(id, "noah", "free", `{}`); got.code() != -32001 || got.kind() != "tool_call_blocked" {
 		t.Errorf("the same person by another name: %s", got)
 	}

@@ -25,7 +25,7 @@ type Reviewed struct {
 	// Asker is the caller that asked. A person who authenticates as this caller counts as the
 	// requester.
 	Asker string
-	// Person is the person for whom the caller asked, as context.person names persons; "" if the
+	// Person is for whom the caller asked, as [evaluation.Request.Person] names persons; "" if the
 	// request named none.
 	Person string
 }
@@ -88,7 +88,7 @@ type Review struct {
 func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	b := r.inquiry.Bundle
 	out := Review{Bundle: b.Digest()}
-	if !slices.Contains(b.Config.AllowSelfApproval, a.Template) && r.asks(&a) {
+	if r.asks(&a) && !r.mayItself(&a) {
 		out.Own = true
 		return out, nil
 	}
@@ -127,8 +127,20 @@ func (r *Reviewer) Candidates(ctx context.Context, a Reviewed, most int) (ids []
 // shows.
 func (r *Reviewer) asks(a *Reviewed) bool {
 	return a.Asker != "" && a.Asker == r.approver.Caller ||
-		a.Person != "" && a.Person == r.approver.Person ||
+		evaluation.SaysPerson(a.Person, r.approver.Person) ||
 		ownRequest(r.inquiry.Bundle, r.store, r.entity, a)
+}
+
+// mayItself reports whether the policies are asked although the person takes part in what waits. Of
+// what somebody else has requested only who does it confirms it: those behind the two stand in one
+// chain, and no policy can tell them apart.
+func (r *Reviewer) mayItself(a *Reviewed) bool {
+	c := &r.inquiry.Bundle.Config
+	if !slices.Contains(c.AllowSelfApproval, a.Template) {
+		return false
+	}
+	typ, ok := c.EntityType(a.Subject.Type)
+	return a.Requester == nil || ok && r.entity == types.NewEntityUID(typ, types.String(a.Subject.ID))
 }
 
 // makeQuestion makes the question for the policies. It reports false for a person or a type that no

@@ -18,16 +18,19 @@ const (
 	metaReason  = "reason"                   // why somebody requests a tool, in the context
 	requester   = evaluation.RequesterMember // who has requested what somebody else calls, in the context
 	callRequest = "call tools/request"
+
+	personMember = "person" // for which person a question is, in the context
 )
 
 // mostWords is how much a requester may say of why, in bytes.
 const mostWords = 2 << 10
 
-// What is not known of a request for a tool, or of its fulfilment, before it is made.
+// What is not known of a request for a tool, or of its fulfilment, before it is made. That people have approved it is known:
+// nobody is asked about either.
 var (
-	unknownOfRequest   = mustKnow("/context/arguments", "/context/reason", "/context/pdp/approved", "/context/pdp/capability")
-	unknownOfTheCall   = mustKnow("/context/reason", "/context/pdp/approved", "/context/pdp/capability")
-	unknownOfFulfiller = mustKnow("/context/purpose", "/context/pdp/approved", "/context/pdp/capability")
+	unknownOfRequest   = mustKnow("/context/arguments", "/context/reason", "/context/pdp/capability")
+	unknownOfTheCall   = mustKnow("/context/reason", "/context/pdp/capability")
+	unknownOfFulfiller = mustKnow("/context/purpose", "/context/pdp/capability")
 )
 
 // ofTool reports whether a method is about one tool with arguments.
@@ -99,12 +102,28 @@ func (s speaker) fulfils(of speaker, withRequester bool) (speaker, error) {
 	}
 	chain = append(chain, more...)
 	said := map[string]any{requester: map[string]any{"type": of.subject.Type, "id": of.subject.ID}}
+	if person, both := persons(s, of); both { // neither of them decides about the call
+		said[personMember] = person
+	}
 	if behind := chainOf(chain, entityOf(s.subject)); len(behind) > 0 {
 		said["on_behalf_of"] = behind
 	}
 	context, err := evaluation.NewObject(said)
-	s.context = s.context.Without(func(name string) bool { return name == "on_behalf_of" }).Beside(context)
+	s.context = s.context.Without(func(name string) bool { _, given := context.Get(name); return given || name == "on_behalf_of" }).Beside(context)
 	return s, err
+}
+
+// persons are for whom a call is and for whom it was requested, if they are two. It is not ok if there is nothing to add.
+func persons(by, of speaker) (both any, ok bool) {
+	one, _ := by.context.Get(personMember)
+	other, _ := of.context.Get(personMember)
+	switch {
+	case other.Text() == "" || other.Text() == one.Text():
+		return nil, false
+	case one.Text() == "":
+		return other, true
+	}
+	return []any{one, other}, true
 }
 
 func entityOf(e evaluation.Entity) identity.Entity { return identity.Entity{Type: e.Type, ID: e.ID} }

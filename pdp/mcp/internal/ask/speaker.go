@@ -73,7 +73,7 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 		said["on_behalf_of"] = behind
 	}
 	if p.Person != "" {
-		said["person"] = p.Person
+		said[personMember] = p.Person
 	}
 	s.context, err = evaluation.NewObject(said)
 	return s, err
@@ -114,7 +114,7 @@ func isPresent(v jsontext.Value) bool { return v != nil && v.Kind() != 'n' }
 // reserved reports whether only we, or the PDP, may say a member of the context.
 func reserved(name string) bool {
 	switch name {
-	case "arguments", "agent", "on_behalf_of", requester, "purpose", "person", "pdp", "action", "capability", declaredMember:
+	case "arguments", "agent", "on_behalf_of", requester, "purpose", personMember, "pdp", "action", "capability", declaredMember:
 		return true
 	}
 	return evaluation.Protocol(name)

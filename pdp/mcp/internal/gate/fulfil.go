@@ -8,6 +8,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/wire"
 )
@@ -57,7 +58,7 @@ func (f *fulfilment) fits(requester string) *ask.Refusal {
 	switch {
 	case requester != participant(q.who).ID:
 		return invalid("onBehalfOf names somebody else than who has made the request of that id")
-	case x.who.Key == q.who.Key || participant(x.who) == participant(q.who):
+	case isOwn(x.who, q.who):
 		return f.blocked("nobody fulfils a request of their own")
 	case !q.isFor(x.tool):
 		return invalid("the request of that id is for another tool")
@@ -69,6 +70,14 @@ func (f *fulfilment) fits(requester string) *ask.Refusal {
 		return f.late()
 	}
 	return nil
+}
+
+// isOwn reports whether somebody would fulfil their own request: as they made it, by another name, or by an agent of theirs. What
+// an agent requests its person may do.
+func isOwn(by, requester *identity.Principal) bool {
+	person := requester.Agent.ID == ""
+	return by.Key == requester.Key || participant(by) == participant(requester) ||
+		person && (by.User == requester.User || requester.Person != "" && by.Person == requester.Person)
 }
 
 // late refuses a call that is not the first, or comes when the time of the request is up.
@@ -90,6 +99,11 @@ func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
 	if _, err := x.link.open(ctx, x.who); err != nil { // while it harms nothing
 		return x.failed(err)
 	}
+	permit, refused := f.askRequester(ctx)
+	if refused != nil {
+		return x.refused(refused)
+	}
+	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
 	c, ok := f.entry.Claim()
 	if !ok {
 		return x.refused(f.late())
@@ -97,15 +111,8 @@ func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
 	how := fulfilBroken
 	defer func() { // also if something panics
 		c.Fail(came{refused: unanswered()})
-		x.g.o.Meters.fulfilment(ctx, how)
-		x.g.o.Logger.Info("a request for a tool is over", "request", f.entry.ID, "how", how, "principal", x.who.Key)
+		f.isOver(ctx, how)
 	}()
-	permit, refused := f.askRequester(ctx, c)
-	if refused != nil {
-		how = fulfilRefused
-		return x.refused(refused)
-	}
-	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
 	response, err := x.forward(ctx, x.own(f.params()), nil)
 	if err != nil {
 		return x.failed(err)
@@ -121,19 +128,24 @@ func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
 	return fulfilled(x, leaves, status, participant(x.who), participant(f.entry.Asked.who))
 }
 
-// params are those of the call, without what a second round would bring.
+func (f *fulfilment) isOver(ctx context.Context, how string) {
+	f.x.g.o.Meters.fulfilment(ctx, how)
+	f.x.g.o.Logger.Info("a request for a tool is over", "request", f.entry.ID, "how", how, "principal", f.x.who.Key)
+}
+
+// params are those of the call: what was requested, and what is beside every call. Nobody has requested anything else.
 func (f *fulfilment) params() rpc.Object {
-	return f.x.params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
+	return f.x.params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
 }
 
 // askRequester has the PDP decide again whether who has requested the call may do that. If not, the request is over, and who
-// fulfils it is told no more than that.
-func (f *fulfilment) askRequester(ctx context.Context, c claim) (*ask.Permit, *ask.Refusal) {
+// fulfils it is told no more than that. If nobody knows, it waits still.
+func (f *fulfilment) askRequester(ctx context.Context) (*ask.Permit, *ask.Refusal) {
 	x, q := f.x, &f.entry.Asked
 	op := ask.Operation{Principal: q.who, Era: q.era, Server: q.tool.Server, Method: wire.MethodToolRequest, Params: q.params, Tool: x.tool.Tool}
 	begun := x.g.o.Now()
 	if !q.who.Expires.IsZero() && !begun.Before(q.who.Expires) {
-		c.Fail(came{refused: x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")})
+		f.withdraw(ctx, x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled"))
 		return nil, f.blocked("the token of who has requested the call has expired")
 	}
 	permit, refused := x.g.o.Asker.Ask(ctx, op)
@@ -143,12 +155,19 @@ func (f *fulfilment) askRequester(ctx context.Context, c claim) (*ask.Permit, *a
 	case refused == nil:
 		return permit, nil
 	case refused.Kind == ask.Unavailable:
-		c.Fail(came{refused: refused})
 		return nil, refused
 	}
 	x.g.o.Logger.Info("who has requested a tool may not any more", "request", f.entry.ID, "why", refused.Why, "principal", q.who.Key)
-	c.Fail(came{refused: refused})
+	f.withdraw(ctx, refused)
 	return nil, f.blocked("who has requested the call may not request it any more")
+}
+
+// withdraw ends the request of somebody who may not make it any more, unless it is just being fulfilled.
+func (f *fulfilment) withdraw(ctx context.Context, why *ask.Refusal) {
+	if c, ok := f.entry.Claim(); ok {
+		c.Fail(came{refused: why})
+		f.isOver(ctx, fulfilRefused)
+	}
 }
 
 // asksBack reports whether the server wants to know something before it answers, which there is nobody to ask about: the call

@@ -133,9 +133,9 @@ func (x *exchange) signed(m rpc.Message) rpc.Message {
 func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	x := r.exchange
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
-	// A client of the modern era brings answers for some methods alone.
-	// One that fulfils a request has no second request to bring one.
-	if !ok || !x.permit.Passes(m) || x.client.era == era.Modern && (!era.TakesInput(x.request.Method) || x.brought.fulfils != nil) {
+	// A client of the modern era brings answers for some methods alone. Who fulfils a request of somebody else's answers nothing:
+	// it would come back to the other, in the result.
+	if !ok || !x.permit.Passes(m) || x.client.era == era.Modern && !era.TakesInput(x.request.Method) || x.brought.fulfils != nil {
 		x.g.decline(ctx, r.session, m)
 		return nil
 	}

@@ -225,7 +225,7 @@ const requestAgain = 5 * time.Second
 // announce is what somebody who listens is told of a request. It is not ok if they may not fulfil it, whatever they did.
 func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
 	q := &e.Asked
-	if !e.Pending() || who.Key == q.who.Key || participant(who) == participant(q.who) {
+	if !e.Pending() || isOwn(who, q.who) {
 		return m, false, nil
 	}
 	said, err := wire.ReadToolRequest(q.params.Value())
