@@ -2,13 +2,14 @@ package crowd
 
 import (
 	"crypto/sha256"
+	"time"
 
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// What news are to somebody is kept, so that who opens stream after stream has nobody asked each time. It holds for the very
-// token: two tokens of one principal may say different things of it.
+// What news are to somebody is kept for a while, so that who opens stream after stream has nobody asked each time. It holds for the
+// very token: two tokens of one principal may say different things of it.
 
 // token is a digest of a principal and its token.
 type token [sha256.Size]byte
@@ -23,15 +24,28 @@ type about struct {
 	by     token
 }
 
+func (c *Crowd) about(s *Seat, p *posted) about { return about{p.number, s.by} }
+
+// answersFor is how long an answer holds: policies change, and so does what is known of a person.
+const answersFor = time.Minute
+
 // mostAnswers is how many answers are kept of each of two generations, and mostAnswerBytes how large their messages may be together.
 const (
 	mostAnswers     = 1 << 15
 	mostAnswerBytes = 8 << 20
 )
 
-// answers are what was said last: a message, or nil if it is none of theirs.
+// answer is what was said, and how long after all began: a message, or nil if it is none of theirs.
+type answer struct {
+	what *rpc.Message
+	at   time.Duration
+}
+
+// answers are what was said last.
 type answers struct {
-	now, before map[about]*rpc.Message
+	clock       func() time.Time
+	began       time.Time
+	now, before map[about]answer
 	size        int // of the messages of those now
 }
 
@@ -43,29 +57,38 @@ func (c *Crowd) known(of about) (what *rpc.Message, ok bool) {
 }
 
 func (a *answers) get(of about) (what *rpc.Message, ok bool) {
-	if what, ok = a.now[of]; ok {
-		return what, true
+	kept, now := a.now[of]
+	if !now {
+		if kept, ok = a.before[of]; !ok {
+			return nil, false
+		}
 	}
-	if what, ok = a.before[of]; ok {
-		a.put(of, what)
+	switch {
+	case a.clock().Sub(a.began)-kept.at >= answersFor:
+		return nil, false
+	case !now:
+		a.put(of, kept)
 	}
-	return what, ok
+	return kept.what, true
 }
 
 func (c *Crowd) keep(of about, what *rpc.Message) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answers.put(of, what)
+	c.answers.put(of, answer{what, c.o.Now().Sub(c.answers.began)})
 }
 
-func (a *answers) put(of about, what *rpc.Message) {
+func (a *answers) put(of about, kept answer) {
 	size := 0
-	if what != nil {
-		size = len(what.Params)
+	if kept.what != nil {
+		size = len(kept.what.Params)
 	}
 	if a.now == nil || len(a.now) >= mostAnswers || len(a.now) > 0 && a.size+size > mostAnswerBytes {
-		a.now, a.before, a.size = map[about]*rpc.Message{}, a.now, 0
+		a.now, a.before, a.size = map[about]answer{}, a.now, 0
 	}
-	a.now[of] = what
+	if before := a.now[of].what; before != nil {
+		a.size -= len(before.Params)
+	}
+	a.now[of] = kept
 	a.size += size
 }

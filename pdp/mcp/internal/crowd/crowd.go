@@ -13,6 +13,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/identity"
@@ -27,7 +28,7 @@ type News struct {
 	// Tenant is whose it is.
 	Tenant string
 	// Say is the message for somebody. It is not ok if it is none of theirs. With an error nobody knows, and it is asked again
-	// a few times. What it says is kept for a while, and holds for that very token.
+	// until what stands is over: see [Later]. What it says is kept for a while, and holds for that very token.
 	Say func(ctx context.Context, who *identity.Principal) (m rpc.Message, ok bool, err error)
 }
 
@@ -35,11 +36,15 @@ type News struct {
 type Options struct {
 	// Dropped counts what somebody did not hear, and why.
 	Dropped func(reason string)
+	// Now is the time.
+	Now func() time.Time
+	// Background runs a question, which nobody may wait for any longer. It is not ok, and nothing runs, if all is over. All
+	// questions end with Context.
+	Background func(what func()) (ok bool)
+	Context    context.Context
 }
 
 const (
-	// mostAsking is how many questions there are at a time whom news concern. Of one principal it is one.
-	mostAsking = 4
 	// mostStanding is how much stands in a tenant at a time, and mostQueued how much of what does not stand waits for one stream.
 	mostStanding = 8192
 	mostQueued   = 64
@@ -54,8 +59,8 @@ const (
 
 // Crowd is who listens.
 type Crowd struct {
-	o      Options
-	asking chan struct{}
+	o     Options
+	first time.Duration // usually tryAgain
 
 	mu      sync.Mutex // guards what follows, and what seats and rooms have
 	last    uint64     // of the numbers of news
@@ -66,7 +71,7 @@ type Crowd struct {
 
 // member is a principal who listens.
 type member struct {
-	asks  turn.Turn // is for who asks
+	asks  turn.Turn // is for who asks; one question has it
 	seats map[*Seat]bool
 }
 
@@ -82,7 +87,7 @@ type posted struct {
 
 // New makes a crowd of nobody.
 func New(o Options) *Crowd {
-	return &Crowd{o: o, asking: make(chan struct{}, mostAsking), rooms: map[string]*room{}, members: map[string]*member{}}
+	return &Crowd{o: o, first: tryAgain, answers: answers{clock: o.Now, began: o.Now()}, rooms: map[string]*room{}, members: map[string]*member{}}
 }
 
 // Join has somebody listen until [Seat.Leave].
@@ -99,12 +104,20 @@ func (c *Crowd) Join(who *identity.Principal) *Seat {
 	return s
 }
 
+// forget forgets the principal of a seat that has left, if they listen no longer, and nothing is asked about them. The caller
+// holds the lock.
+func (c *Crowd) forget(s *Seat) {
+	if m := s.member; len(m.seats) == 0 && len(m.asks) == 0 && c.members[s.who.Key] == m {
+		delete(c.members, s.who.Key)
+	}
+}
+
 // room is that of a tenant. No name is the default's.
 func (c *Crowd) room(tenant string) *room {
 	tenant = cmp.Or(tenant, evaluation.DefaultTenant)
 	r := c.rooms[tenant]
 	if r == nil {
-		r = &room{seats: map[*Seat]bool{}, standing: map[string]*posted{}}
+		r = &room{asking: make(chan struct{}, mostAsking), seats: map[*Seat]bool{}, standing: map[string]*posted{}}
 		c.rooms[tenant] = r
 	}
 	return r
@@ -162,6 +175,7 @@ func (c *Crowd) Tell(principal string, m rpc.Message) {
 
 // room is what is told in a tenant, and who listens there.
 type room struct {
+	asking   chan struct{} // has those who ask: a tenant that takes long is in no other's way
 	seats    map[*Seat]bool
 	standing map[string]*posted
 	order    []*posted // of what stands, the oldest first; some that are over among them

@@ -2,6 +2,7 @@ package crowd
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"policy-service/pdp/mcp/internal/identity"
@@ -19,6 +20,7 @@ type Seat struct {
 	at    uint64    // the number of what it has come to of what stands
 	told  bits      // by place, what of it it was told
 	queue []*posted // of what does not stand
+	owed  []debt
 	more  chan struct{}
 }
 
@@ -28,9 +30,8 @@ func (s *Seat) Leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(s.room.seats, s)
-	if delete(s.member.seats, s); len(s.member.seats) == 0 && c.members[s.who.Key] == s.member {
-		delete(c.members, s.who.Key)
-	}
+	delete(s.member.seats, s)
+	c.forget(s)
 }
 
 // queues has news wait that do not stand. The caller holds the crowd's lock.
@@ -50,58 +51,40 @@ func (s *Seat) wake() {
 	}
 }
 
-// How often somebody is asked about if that fails, and how long it is until then.
-const (
-	tries    = 3
-	tryAgain = 500 * time.Millisecond
-)
-
 // Hear tells what there is to tell until ctx ends, or until tell fails.
 func (s *Seat) Hear(ctx context.Context, tell func(rpc.Message) error) error {
-	var last *posted // which was asked about in vain so often
-	failed := 0
 	for ctx.Err() == nil {
-		p, more := s.next()
-		if p == nil && !more {
-			s.waits(ctx)
-		}
+		p, pause := s.next()
 		if p == nil {
+			s.waits(ctx, pause)
 			continue
-		}
-		if p != last {
-			last, failed = p, 0
 		}
 		what, err := s.ask(ctx, p)
-		if failed++; err != nil && failed < tries {
-			sleep(ctx, time.Duration(failed)*tryAgain)
-			continue
-		}
-		if err != nil && ctx.Err() == nil {
-			s.crowd.o.Dropped(Unknown)
-		}
-		if ctx.Err() != nil || !s.passes(p, what != nil) {
-			continue
-		}
-		if err := tell(*what); err != nil {
-			return err
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			s.owes(p, err)
+		case s.passes(p, what != nil):
+			if err := tell(*what); err != nil {
+				return err
+			}
 		}
 	}
 	return ctx.Err()
 }
 
-// waits waits for more.
-func (s *Seat) waits(ctx context.Context) {
+// waits waits for more, but no longer than a pause.
+func (s *Seat) waits(ctx context.Context, pause time.Duration) {
+	var over <-chan time.Time
+	if pause != forever {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
 	case <-s.more:
-	case <-ctx.Done():
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+	case <-over:
 	case <-ctx.Done():
 	}
 }
@@ -109,40 +92,39 @@ func sleep(ctx context.Context, d time.Duration) {
 // mostPassed is how much is passed over before others have their turn.
 const mostPassed = 256
 
-// next is what it comes to next, nil if there is nothing, or if there may be more to come to.
-func (s *Seat) next() (p *posted, more bool) {
+// next is what it comes to next, nil if there is nothing for a while.
+func (s *Seat) next() (p *posted, pause time.Duration) {
 	c := s.crowd
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(s.queue) > 0 {
-		return s.queue[0], false
+		return s.queue[0], 0
 	}
-	for n, p := range s.room.after(s.at) {
-		what, known := c.answers.get(about{p.number, s.by})
+	standing := s.room.after(s.at)
+	if len(s.owed) >= mostOwed { // those of them come first
+		standing = nil
+	}
+	for n, p := range standing {
+		what, known := c.answers.get(c.about(s, p))
 		switch over := p.over || s.told.has(p.place) || known && what == nil; {
 		case !over:
-			return p, false
+			return p, 0
 		case n == mostPassed:
-			return nil, true
+			return nil, 0
 		}
 		s.at = p.number
 	}
-	return nil, false
+	return s.nextOwed(time.Now())
 }
 
 // passes goes on to what comes after news, and reports whether they are told, if they are theirs.
 func (s *Seat) passes(p *posted, theirs bool) bool {
 	s.crowd.mu.Lock()
 	defer s.crowd.mu.Unlock()
+	s.leaves(p)
 	if p.ID == "" {
-		if s.queue[0] = nil; len(s.queue) == 1 {
-			s.queue = nil
-		} else {
-			s.queue = s.queue[1:]
-		}
 		return theirs
 	}
-	s.at = p.number
 	if p.over || !theirs {
 		return false
 	}
@@ -150,38 +132,19 @@ func (s *Seat) passes(p *posted, theirs bool) bool {
 	return true
 }
 
-// ask finds out what news are to whoever has the seat, nil if they are none of theirs.
-func (s *Seat) ask(ctx context.Context, p *posted) (*rpc.Message, error) {
-	if p.said != nil {
-		return p.said, nil
+// leaves goes on to what comes after news. The caller holds the crowd's lock.
+func (s *Seat) leaves(p *posted) {
+	switch n := s.debt(p); {
+	case n >= 0:
+		s.owed = slices.Delete(s.owed, n, n+1)
+	case p.ID != "":
+		s.at = p.number
+	case len(s.queue) == 1:
+		s.queue = nil
+	default:
+		s.queue[0] = nil
+		s.queue = s.queue[1:]
 	}
-	c, of := s.crowd, about{p.number, s.by}
-	if what, ok := c.known(of); ok {
-		return what, nil
-	}
-	if err := s.member.asks.Take(ctx); err != nil {
-		return nil, err
-	}
-	defer s.member.asks.Leave()
-	if what, ok := c.known(of); ok { // another stream has asked just now
-		return what, nil
-	}
-	select {
-	case c.asking <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-c.asking }()
-	m, ok, err := p.Say(ctx, s.who)
-	if err != nil {
-		return nil, err
-	}
-	var what *rpc.Message
-	if ok {
-		what = &m
-	}
-	c.keep(of, what)
-	return what, nil
 }
 
 // bits are a set of places.

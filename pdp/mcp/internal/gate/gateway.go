@@ -119,7 +119,7 @@ func New(o Options) *Gateway {
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments}
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
-	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop})
+	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop, Now: o.Now, Background: g.background, Context: ctx})
 	g.listeners.g = g
 	g.requests = newBoard(o, g.crowd)
 	g.drain.ctx, g.drain.end = context.WithCancel(ctx)

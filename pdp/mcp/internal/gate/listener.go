@@ -141,6 +141,8 @@ func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, app
 	switch {
 	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout:
 		return m, false, nil
+	case e != nil && e.RetryAfter > 0:
+		return m, false, &crowd.Later{Err: err, After: e.RetryAfter}
 	case err != nil:
 		return m, false, err
 	}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
@@ -21,7 +22,7 @@ func TestListenRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{o: Options{Asker: asker}, desk: people.New(people.Options{}), crowd: crowd.New(crowd.Options{Dropped: func(string) {}})}
+	g := &Gateway{o: Options{Asker: asker}, desk: people.New(people.Options{}), crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
 	defer g.desk.Close()
 	g.listeners.g = g
 	var seats []*crowd.Seat
