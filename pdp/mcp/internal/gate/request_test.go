@@ -25,7 +25,7 @@ func requestedHere(t *testing.T, params string) *requesting {
 	o := Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler), Ring: seal.Fresh(seal.Options{Resource: "x"})}
 	o.Most.Requests = Requests{TTL: time.Minute, Most: 8, Each: 8}
 	o.Approvals.Wait = 25 * time.Second
-	g := &Gateway{o: o, crowd: crowd.New(crowd.Options{Dropped: func(string) {}})}
+	g := &Gateway{o: o, crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
 	g.requests = newBoard(o, g.crowd)
 	g.drain.ctx = t.Context()
 	x := &exchange{g: g, who: &identity.Principal{Key: "k", Token: "token"}, request: rpc.Message{Params: jsontext.Value(params)}}
