@@ -365,6 +365,46 @@ func TestRequestBounds(t *testing.T) {
 	names(t, "the request", <-over, "user/zoe", "agent/restricted")
 }
 
+// Whoever comes for what is kept no longer is told that it was fulfilled, until its time is up: it is not as if nobody had done it.
+// For others there is no such request.
+func TestRequestNotKept(t *testing.T) {
+	t.Parallel()
+	a := newAgora(t, land{change: func(c *mcp.Config) { c.ToolRequests.PerPrincipal = 1 }})
+	for n, era := range eras {
+		requester, mia := a.restricted(era, "alice"), a.user(era, "mia")
+		var first, second string // of which one makes room for the other
+		for _, one := range []struct {
+			id        *string
+			arguments string
+		}{{&first, `{"n":1}`}, {&second, `{"n":2}`}} {
+			*one.id = requester.requests("free", one.arguments)
+			names(t, era, mia.fulfils(*one.id, "restricted", "free", one.arguments), "user/mia", "agent/restricted")
+		}
+		names(t, era+", what is kept", requester.fetches(second, "free", `{"n":2}`), "user/mia", "agent/restricted")
+		got := requester.fetches(first, "free", `{"n":1}`)
+		if !got.says(-32603, "the request was fulfilled") || !got.says(-32603, "is not kept") || got.kind() != "result_not_kept" {
+			t.Errorf("%s: %s", era, got)
+		}
+		if got := mia.fulfils(first, "restricted", "free", `{"n":1}`); got.code() != -32602 {
+			t.Errorf("%s, a second time: %s", era, got)
+		}
+		for name, got := range map[string]echo{
+			"another": a.restricted(era, "zoe").fetches(first, "free", `{"n":1}`), "a forged id": requester.fetches(forged(first), "free", `{"n":1}`),
+		} {
+			if !got.says(-32602, noRequest) {
+				t.Errorf("%s, %s: %s", era, name, got)
+			}
+		}
+		if sent := a.forwarded("free"); len(sent) != 2*n+2 {
+			t.Errorf("%s: the server got %q", era, sent)
+		}
+		a.advance(15 * time.Minute)
+		if got := requester.fetches(first, "free", `{"n":1}`); !got.says(-32602, noRequest) {
+			t.Errorf("%s, later: %s", era, got)
+		}
+	}
+}
+
 // The id of a request is of its tenant: in another there is none.
 func TestRequestTenants(t *testing.T) {
 	t.Parallel()

@@ -40,11 +40,30 @@ const mostKept = 64 << 20
 type toolRequest struct {
 	who *identity.Principal
 	era era.Era
-	// tool is as it was when it was requested.
-	tool *tool
+	// tool is as it was when it was requested, but for its definition: a server can make a new one of each listing.
+	tool *ask.Tool
 	// params are those of the request, and arguments those of them that the tool is to be called with, in canonical form.
 	params    rpc.Object
 	arguments []byte
+}
+
+// newToolRequest keeps nothing of the message that the request came in, and says how large is what it keeps, in bytes.
+func newToolRequest(x *exchange) (q toolRequest, size int, err error) {
+	text := x.request.Params.Clone()
+	params, err := rpc.ParseObject(text)
+	if err != nil {
+		return q, 0, err
+	}
+	tool := *x.tool.Tool
+	tool.Definition = nil
+	q = toolRequest{who: x.who, era: x.client.era, tool: &tool, params: params, arguments: canonical(params)}
+	size = len(text) + len(x.who.Token)
+	if given := argumentsOf(params); bytes.Equal(given, q.arguments) {
+		q.arguments = given
+	} else {
+		size += len(q.arguments)
+	}
+	return q, size, nil
 }
 
 // came is what came of a request, as far as it is its requester's.
@@ -92,6 +111,24 @@ func tenantBinding(who *identity.Principal) []byte {
 // noRequest refuses an id that is forged, of another tenant or of before a restart, or whose time is up: nobody can tell which.
 func noRequest() *ask.Refusal { return invalid("no request of that id waits here") }
 
+// missing refuses an id of which there is no request, or none any longer. Whoever has made it is told if it may have been done.
+func missing(x *exchange, id string) *ask.Refusal {
+	if text, ok := x.g.o.Ring.Open(seal.ToolRequest, tenantBinding(x.who), id); ok {
+		if owner, ok := x.g.requests.Spent(string(text)); ok && owner == x.who.Key {
+			return notKept()
+		}
+	}
+	return noRequest()
+}
+
+// notKept refuses whoever comes for what is there no longer, so that they do not request again what was done.
+func notKept() *ask.Refusal {
+	return refusal(resultNotKept, rpc.InternalError, "the request was fulfilled, or somebody has tried to; what came of it is not kept. Request it again only if it may be done twice",
+		"what came of a request for a tool is not kept")
+}
+
+const resultNotKept ask.Kind = "result_not_kept"
+
 // requesting is a request for a tool, while somebody may fulfil it.
 type requesting struct {
 	x *exchange
@@ -115,7 +152,9 @@ func readRequest(x *exchange) (*requesting, *ask.Refusal) {
 	}
 	r.entry = x.g.openRequest(x.who, r.id)
 	switch {
-	case r.entry == nil, r.entry.Owner != x.who.Key:
+	case r.entry == nil:
+		return nil, missing(x, r.id)
+	case r.entry.Owner != x.who.Key:
 		return nil, noRequest()
 	case !r.entry.Asked.isFor(x.tool) || !bytes.Equal(r.entry.Asked.arguments, canonical(x.params)):
 		return nil, invalid("the request of that id is for another tool, or has other arguments")
@@ -147,12 +186,11 @@ func (r *requesting) begin() *conclusion {
 // file keeps the request, and tells those who may fulfil it.
 func (r *requesting) file() *ask.Refusal {
 	x := r.x
-	params, err := rpc.ParseObject(x.request.Params.Clone()) // not the message that they came in
+	q, size, err := newToolRequest(x)
 	if err != nil {
 		return invalid("params cannot be read")
 	}
-	q := toolRequest{who: x.who, era: x.client.era, tool: x.tool, params: params, arguments: canonical(params)}
-	r.entry, err = x.g.requests.File(x.who.Key, q, len(x.request.Params)+len(q.arguments))
+	r.entry, err = x.g.requests.File(x.who.Key, q, size)
 	switch {
 	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
 		x.g.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.who.Key)
@@ -164,11 +202,21 @@ func (r *requesting) file() *ask.Refusal {
 		return unsealed(err)
 	}
 	x.g.o.Logger.Info("a tool is requested", "request", r.entry.ID, "tool", x.tool.Name, "server", x.tool.Server, "principal", x.who.Key)
-	e, id := r.entry, r.id
-	x.g.crowd.Post(crowd.News{ID: e.ID, Tenant: x.who.Tenant, Say: func(ctx context.Context, who *identity.Principal) (rpc.Message, bool, error) {
-		return x.g.announce(ctx, e, id, who)
-	}})
+	x.g.crowd.Post(x.g.newsOf(r.entry, r.id))
 	return nil
+}
+
+// newsOf are what is told of a request. The crowd may have them for longer than the table has the request: so they have nothing
+// of it but its ids.
+func (g *Gateway) newsOf(e *entry, id string) crowd.News {
+	n := crowd.News{ID: e.ID, Tenant: e.Asked.who.Tenant}
+	n.Say = func(ctx context.Context, who *identity.Principal) (m rpc.Message, ok bool, err error) {
+		if e := g.requests.Find(n.ID); e != nil {
+			return g.announce(ctx, e, id, who)
+		}
+		return m, false, nil
+	}
+	return n
 }
 
 // requestAgain is after what time somebody may ask again who has requested too much.
@@ -188,7 +236,7 @@ func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identi
 	if said.Arguments != nil {
 		call = call.With("arguments", said.Arguments)
 	}
-	op := ask.Operation{Principal: who, Era: era.Modern, Server: q.tool.Server, Method: "tools/call", Params: call, Tool: q.tool.Tool, Requester: q.who}
+	op := ask.Operation{Principal: who, Era: era.Modern, Server: q.tool.Server, Method: "tools/call", Params: call, Tool: q.tool, Requester: q.who}
 	may, refused := g.o.Asker.MayFulfil(ctx, op)
 	g.health.asked(refused)
 	switch {
@@ -206,7 +254,11 @@ func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identi
 
 // wait waits until something came of the request, for as long as a request is held.
 func (r *requesting) wait(ctx context.Context) {
-	enough := time.NewTimer(min(r.x.g.o.Approvals.Wait, r.entry.Ends().Sub(r.x.g.o.Now())))
+	long := r.x.g.o.Approvals.Wait
+	if !r.entry.Claimed() { // else something comes of it, however late
+		long = min(long, r.entry.Ends().Sub(r.x.g.o.Now()))
+	}
+	enough := time.NewTimer(long)
 	defer enough.Stop()
 	tick := time.NewTicker(tellsEach)
 	defer tick.Stop()
@@ -236,13 +288,14 @@ func (r *requesting) tell() {
 func (r *requesting) conclude() *conclusion {
 	defer r.end()
 	x := r.x
+	here := x.g.requests.Find(r.entry.ID) != nil // before the answer: it may be there a moment later, and be kept by nobody
 	a, ok := r.entry.Answer()
 	switch {
 	case ok && a.refused != nil:
 		return concluded(x.refused(a.refused))
 	case ok:
 		return concluded(r.result(a))
-	case x.g.requests.Find(r.entry.ID) == nil:
+	case !here:
 		return concluded(x.refused(noRequest()))
 	}
 	x.outcome = outcomeAsked

@@ -4,11 +4,13 @@
 // and whoever waits for what comes of it hears of that by [Entry.Over] and [Entry.Answer].
 //
 // An entry goes one way: it is pending, then claimed, then over; or it is pending, and its time is up. Nothing leads back: what
-// was claimed may have been done, whatever became of who did it. The package has no network and no clock of its own, and does
-// not know what is requested, or who may have it.
+// was claimed may have been done, whatever became of who did it. Where there is no room for what came of it, the table still knows
+// for as long that it is over ([Table.Spent]): whoever comes for it must not believe that nobody has done it. The package has no
+// network and no clock of its own, and does not know what is requested, or who may have it.
 package requests
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"sync"
@@ -19,17 +21,19 @@ import (
 type Options struct {
 	// TTL is how long an entry waits, and how long what came of it is kept.
 	TTL time.Duration
-	// Most is how many entries wait, and Each how many of one owner. As many are kept of which something came.
+	// Most is how many entries wait, and Each how many of one owner. As many are kept of which something came, and four times
+	// Most of which no more is known than that they are over.
 	Most, Each int
-	// Bytes is how large all that is kept may be. One owner's may be an eighth of it.
+	// Bytes is how large all that is kept may be: what waits has half of it, of which one owner may have an eighth, and that of
+	// which something came the other half, of which one owner may have a quarter. Neither takes the room of the other.
 	Bytes int
 	Now   func() time.Time
 	// Left is told once of each entry that is pending no longer.
 	Left func(id string)
 }
 
-// share is which part of all bytes one owner's may be.
-const share = 8
+// spentTimes is how many times as many entries may be spent as may wait.
+const spentTimes = 4
 
 // Why nothing more is taken.
 var (
@@ -49,12 +53,21 @@ type Table[Q, A any] struct {
 }
 
 // account is what an owner has, or all.
-type account struct{ open, over, bytes int }
+type account struct{ open, over, spent pile }
 
-func (a *account) add(open, over, bytes int) {
-	a.open += open
-	a.over += over
-	a.bytes += bytes
+// pile is how many entries there are, and how large they are.
+type pile struct{ number, bytes int }
+
+// of is the pile of those of a state.
+func (a *account) of(s state) *pile {
+	switch s {
+	case over:
+		return &a.over
+	case spent:
+		return &a.spent
+	default:
+		return &a.open
+	}
 }
 
 type state uint8
@@ -63,7 +76,8 @@ const (
 	pending state = iota
 	claimed
 	over
-	gone // its time is up, or it has made room
+	spent // over, and nothing else of it is kept
+	gone  // its time is up
 )
 
 // Entry is one thing that was requested. [Table.File] makes it.
@@ -91,18 +105,15 @@ func (t *Table[Q, A]) File(owner string, asked Q, size int) (*Entry[Q, A], error
 	t.Sweep()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	own := t.account(owner)
-	if own.open >= t.o.Each || own.bytes-t.overOf(owner)+size > t.o.Bytes/share {
-		t.forget(owner)
+	half := t.o.Bytes / 2
+	if own := t.account(owner).open; own.number >= t.o.Each || own.bytes+size > half/8 {
 		return nil, ErrOwn
 	}
-	if t.together.open >= t.o.Most || !t.makeRoom(owner, size) {
-		t.forget(owner)
+	if t.together.open.number >= t.o.Most || t.together.open.bytes+size > half {
 		return nil, ErrFull
 	}
 	e := &Entry[Q, A]{ID: rand.Text(), Owner: owner, Asked: asked, table: t, finished: make(chan struct{}), ends: t.o.Now().Add(t.o.TTL), size: size}
-	t.all[e.ID] = e
-	t.add(owner, 1, 0, size)
+	t.put(e)
 	return e, nil
 }
 
@@ -111,17 +122,28 @@ func (t *Table[Q, A]) Find(id string) *Entry[Q, A] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := t.all[id]
-	if e == nil || e.state != claimed && !t.o.Now().Before(e.ends) { // what is claimed lasts until something comes of it
+	if e == nil || e.state == spent || e.state != claimed && !t.o.Now().Before(e.ends) { // what is claimed lasts until something comes of it
 		return nil
 	}
 	return e
+}
+
+// Spent reports whether the entry of that id is over, and what came of it is not kept, and whose it is.
+func (t *Table[Q, A]) Spent(id string) (owner string, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e := t.all[id]
+	if e == nil || e.state != spent || !t.o.Now().Before(e.ends) {
+		return "", false
+	}
+	return e.Owner, true
 }
 
 // Open is how many entries wait, or are being done.
 func (t *Table[Q, A]) Open() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.together.open
+	return t.together.open.number
 }
 
 // Sweep has everything go whose time is up.
@@ -168,6 +190,13 @@ func (e *Entry[Q, A]) Ends() time.Time {
 	return e.ends
 }
 
+// Claimed reports whether somebody has it, and nothing came of it yet. For that there is no time.
+func (e *Entry[Q, A]) Claimed() bool {
+	e.table.mu.Lock()
+	defer e.table.mu.Unlock()
+	return e.state == claimed
+}
+
 // Pending reports whether somebody can have it.
 func (e *Entry[Q, A]) Pending() bool {
 	e.table.mu.Lock()
@@ -204,114 +233,109 @@ func (c Claim[Q, A]) Finish(a A, size int) {
 	if e.state != claimed {
 		return
 	}
-	e.state, e.answer, e.answered = over, a, true
+	t.take(e)
 	t.kept++
-	e.ends, e.kept = t.o.Now().Add(t.o.TTL), t.kept
-	t.add(e.Owner, -1, 1, 0)
+	e.state, e.answer, e.answered, e.kept = over, a, true, t.kept
+	e.ends, e.size = t.o.Now().Add(t.o.TTL), e.size+size
+	t.put(e)
 	close(e.finished)
-	// Whoever waits has it in any case. It is kept for who comes later, if there is room for it.
-	if size > t.o.Bytes/share || !t.makeRoom(e.Owner, size) || t.all[e.ID] == nil {
-		if t.all[e.ID] != nil {
-			t.drop(e)
-		}
-		return
-	}
-	e.size += size
-	t.add(e.Owner, 0, 0, size)
+	t.makeRoom(e) // whoever waits has it in any case
 }
 
 // Fail is that nothing came of it, and why.
 func (c Claim[Q, A]) Fail(why A) { c.Finish(why, 0) }
 
-// makeRoom makes room for more of an owner's by what was kept for longest: of the owner, if it has too much, and else of who
+// makeRoom makes room for what came of an entry by what was kept for longest: of its owner, if that has too much, and else of who
 // has most. The caller holds the lock.
-func (t *Table[Q, A]) makeRoom(owner string, size int) (ok bool) {
+func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
+	half := t.o.Bytes / 2
+	if e.size > half/4 {
+		t.spend(e)
+	}
 	for {
-		own := t.account(owner)
-		of := ""
+		own := t.account(e.Owner).over
 		switch {
-		case own.bytes+size > t.o.Bytes/share, own.over > t.o.Each:
-			of = owner
-		case t.together.bytes+size > t.o.Bytes, t.together.over > t.o.Most:
-			of = t.largest()
+		case own.bytes > half/4, own.number > t.o.Each:
+			t.spend(t.oldest(e.Owner, over))
+		case t.together.over.bytes > half, t.together.over.number > t.o.Most:
+			t.spend(t.oldest(t.largest(over), over))
 		default:
-			return true
+			return
 		}
-		oldest := t.oldest(of)
-		if oldest == nil {
-			return false
-		}
-		t.drop(oldest)
 	}
 }
 
-// largest is the owner of whom most is kept.
-func (t *Table[Q, A]) largest() (owner string) {
-	most := -1
-	bytes := map[string]int{}
-	for _, e := range t.all {
-		if e.state == over {
-			bytes[e.Owner] += e.size
-		}
+// spend keeps of an entry no more than that it is over. Whoever has the entry has its answer.
+func (t *Table[Q, A]) spend(e *Entry[Q, A]) {
+	t.take(e)
+	t.put(&Entry[Q, A]{ID: e.ID, Owner: e.Owner, table: t, state: spent, ends: e.ends, kept: e.kept})
+	for t.together.spent.number > spentTimes*t.o.Most {
+		t.drop(t.oldest(t.largest(spent), spent))
 	}
-	for one, n := range bytes {
-		if n > most || n == most && one < owner {
-			owner, most = one, n
+}
+
+// largest is the owner who has most of a state.
+func (t *Table[Q, A]) largest(s state) (owner string) {
+	most := pile{}
+	for one, a := range t.owners {
+		p := *a.of(s)
+		if c := cmp.Or(cmp.Compare(p.bytes, most.bytes), cmp.Compare(p.number, most.number)); c > 0 || c == 0 && p.number > 0 && one < owner {
+			owner, most = one, p
 		}
 	}
 	return owner
 }
 
-// oldest is what was kept of an owner for longest.
-func (t *Table[Q, A]) oldest(owner string) (oldest *Entry[Q, A]) {
+// oldest is what was kept of an owner for longest, of those of a state.
+func (t *Table[Q, A]) oldest(owner string, s state) (oldest *Entry[Q, A]) {
 	for _, e := range t.all {
-		if e.Owner == owner && e.state == over && (oldest == nil || e.kept < oldest.kept) {
+		if e.Owner == owner && e.state == s && (oldest == nil || e.kept < oldest.kept) {
 			oldest = e
 		}
 	}
 	return oldest
 }
 
-// overOf is how large what is kept of an owner is, which can make room.
-func (t *Table[Q, A]) overOf(owner string) (bytes int) {
-	for _, e := range t.all {
-		if e.Owner == owner && e.state == over {
-			bytes += e.size
-		}
-	}
-	return bytes
-}
-
 // drop has an entry go that nobody has claimed, or of which something came.
 func (t *Table[Q, A]) drop(e *Entry[Q, A]) {
-	delete(t.all, e.ID)
-	if e.state == over {
-		t.add(e.Owner, 0, -1, -e.size)
-	} else {
-		t.add(e.Owner, -1, 0, -e.size)
+	t.take(e)
+	if e.state == pending {
 		close(e.finished)
 	}
 	e.state = gone
-	t.forget(e.Owner)
 }
 
-func (t *Table[Q, A]) account(owner string) *account {
-	a := t.owners[owner]
-	if a == nil {
-		a = &account{}
-		t.owners[owner] = a
+// put has an entry be in the table, as what it is now, and take has it be there no longer.
+func (t *Table[Q, A]) put(e *Entry[Q, A]) {
+	t.all[e.ID] = e
+	t.count(e, 1)
+}
+
+func (t *Table[Q, A]) take(e *Entry[Q, A]) {
+	delete(t.all, e.ID)
+	t.count(e, -1)
+}
+
+// count counts an entry, or no longer. Who has nothing is forgotten.
+func (t *Table[Q, A]) count(e *Entry[Q, A], n int) {
+	own := t.owners[e.Owner]
+	if own == nil {
+		own = &account{}
+		t.owners[e.Owner] = own
 	}
-	return a
-}
-
-func (t *Table[Q, A]) add(owner string, open, over, bytes int) {
-	t.account(owner).add(open, over, bytes)
-	t.together.add(open, over, bytes)
-}
-
-// forget forgets an owner who has nothing.
-func (t *Table[Q, A]) forget(owner string) {
-	if a := t.owners[owner]; a != nil && *a == (account{}) {
-		delete(t.owners, owner)
+	for _, a := range []*account{own, &t.together} {
+		p := a.of(e.state)
+		p.number, p.bytes = p.number+n, p.bytes+n*e.size
 	}
+	if *own == (account{}) {
+		delete(t.owners, e.Owner)
+	}
+}
+
+// account is what an owner has.
+func (t *Table[Q, A]) account(owner string) account {
+	if a := t.owners[owner]; a != nil {
+		return *a
+	}
+	return account{}
 }

@@ -133,7 +133,7 @@ func TestTableBounds(t *testing.T) {
 	a1 := file(t, d, "ann", 0)
 	a2 := file(t, d, "ann", 0)
 	refused("ann", 0, requests.ErrOwn)
-	refused("bob", 1<<10+1, requests.ErrOwn) // an eighth
+	refused("bob", 1<<9+1, requests.ErrOwn) // an eighth of half
 	b1, c1 := file(t, d, "bob", 0), file(t, d, "cid", 0)
 	refused("dan", 0, requests.ErrFull)
 	if _, ok := a1.Claim(); !ok {

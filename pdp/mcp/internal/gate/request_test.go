@@ -1,0 +1,100 @@
+package gate
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"weak"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/crowd"
+	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/seal"
+)
+
+// requestedHere is a request that waits, of a gateway that has nothing but what is needed for that.
+func requestedHere(t *testing.T, params string) *requesting {
+	t.Helper()
+	o := Options{Now: time.Now, Logger: slog.New(slog.DiscardHandler), Ring: seal.Fresh(seal.Options{Resource: "x"})}
+	o.Most.Requests = Requests{TTL: time.Minute, Most: 8, Each: 8}
+	o.Approvals.Wait = 25 * time.Second
+	g := &Gateway{o: o, crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
+	g.requests = newBoard(o, g.crowd)
+	g.drain.ctx = t.Context()
+	x := &exchange{g: g, who: &identity.Principal{Key: "k", Token: "token"}, request: rpc.Message{Params: jsontext.Value(params)}}
+	x.tool = &tool{Tool: &ask.Tool{Server: "srv", Name: "free", Shown: "free", Digest: "d", Definition: jsontext.Value(`{"name":"free"}`)}}
+	r := &requesting{x: x}
+	if refused := r.file(); refused != nil {
+		t.Fatal(refused.Why)
+	}
+	return r
+}
+
+// What the table has of a request no longer, the crowd does not have either, though it has what was posted for a while.
+func TestRequestIsLetGo(t *testing.T) {
+	t.Parallel()
+	r := requestedHere(t, `{"name":"free","arguments":{}}`)
+	g := r.x.g
+	listens := g.crowd.Join(&identity.Principal{Key: "another"})
+	defer listens.Leave()
+	c, _ := r.entry.Claim()
+	c.Finish(came{response: rpc.Message{Result: jsontext.Value(`{}`)}}, mostKept)
+	of := weak.Make(r.entry)
+	r, c = nil, claim{}
+	for range 10 {
+		if runtime.GC(); of.Value() == nil {
+			break
+		}
+	}
+	if of.Value() != nil {
+		t.Error("somebody has the entry still")
+	}
+	runtime.KeepAlive(g)
+}
+
+// Who comes for what is just being fulfilled waits for that, though its time would be up; and for what nobody has, until then.
+func TestRequestWaitsForWhatIsClaimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		waits := func(r *requesting, want time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			if r.wait(context.Background()); time.Since(begun) != want {
+				t.Errorf("it waits for %v, and it should be %v", time.Since(begun), want)
+			}
+		}
+		r := requestedHere(t, `{"name":"free","arguments":{}}`)
+		waits(r, 25*time.Second)
+		time.Sleep(25 * time.Second)
+		waits(r, 10*time.Second)
+		r = requestedHere(t, `{"name":"free","arguments":{}}`)
+		c, _ := r.entry.Claim()
+		time.Sleep(time.Hour)
+		waits(r, 25*time.Second)
+		time.AfterFunc(3*time.Second, func() { c.Fail(came{}) })
+		waits(r, 3*time.Second)
+	})
+}
+
+// What is kept of a request is counted, once, and the definition of its tool is not kept.
+func TestRequestSize(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1000)
+	for arguments, twice := range map[string]int{`{"a":1,"b":"` + long + `"}`: 0, `{"b":"` + long + `","a":1}`: 1} {
+		r := requestedHere(t, `{"name":"free","arguments":`+arguments+`}`)
+		_, size, err := newToolRequest(r.x)
+		if want := len(r.x.request.Params) + len("token") + twice*len(arguments); err != nil || size != want {
+			t.Errorf("it is of %d bytes, %v, and it should be %d", size, err, want)
+		}
+		if kept := r.entry.Asked.tool; kept.Definition != nil || kept.Digest != "d" || r.x.tool.Definition == nil {
+			t.Errorf("of the tool it keeps %+v", kept)
+		}
+	}
+}

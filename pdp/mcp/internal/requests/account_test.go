@@ -1,0 +1,98 @@
+package requests
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// What is counted is what there is, and within its bounds; whoever has nothing is forgotten.
+func TestTableCounts(t *testing.T) {
+	for seed := range uint64(20) {
+		random, now := rand.New(rand.NewPCG(seed, 3)), time.Unix(0, 0)
+		table := New[int, int](Options{TTL: time.Minute, Most: 12, Each: 4, Bytes: 8 << 10, Now: func() time.Time { return now }})
+		var open []*Entry[int, int]
+		for range 2000 {
+			switch random.IntN(4) {
+			case 0:
+				now = now.Add(time.Duration(random.IntN(4)) * time.Second)
+				table.Sweep()
+			case 1, 2:
+				if e, err := table.File("owner "+strconv.Itoa(random.IntN(9)), 1, random.IntN(600)); err == nil {
+					open = append(open, e)
+				}
+			default:
+				if len(open) == 0 {
+					continue
+				}
+				n := random.IntN(len(open))
+				if c, ok := open[n].Claim(); ok {
+					c.Finish(2, random.IntN(1200))
+				}
+				open[n] = open[len(open)-1]
+				open = open[:len(open)-1]
+			}
+			counted(t, table)
+		}
+		now = now.Add(time.Hour)
+		table.Sweep()
+		if counted(t, table); len(table.all) != 0 {
+			t.Errorf("%d entries are left", len(table.all))
+		}
+	}
+}
+
+func counted(t *testing.T, table *Table[int, int]) {
+	t.Helper()
+	var all account
+	owners := map[string]*account{}
+	for _, e := range table.all {
+		if owners[e.Owner] == nil {
+			owners[e.Owner] = &account{}
+		}
+		for _, a := range []*account{&all, owners[e.Owner]} {
+			p := a.of(e.state)
+			p.number, p.bytes = p.number+1, p.bytes+e.size
+		}
+	}
+	if all != table.together || len(owners) != len(table.owners) {
+		t.Fatalf("there is %v of %d owners, counted is %v of %d", all, len(owners), table.together, len(table.owners))
+	}
+	for owner, has := range owners {
+		if *has != *table.owners[owner] {
+			t.Fatalf("%s has %v, counted is %v", owner, *has, *table.owners[owner])
+		}
+		if has.open.number > 4 || has.over.number > 4 || has.open.bytes > 512 || has.over.bytes > 1024 || has.spent.bytes != 0 {
+			t.Fatalf("%s has %v", owner, *has)
+		}
+	}
+	if all.open.number > 12 || all.over.number > 12 || all.spent.number > 48 || all.open.bytes > 4096 || all.over.bytes > 4096 {
+		t.Fatalf("there is %v", all)
+	}
+}
+
+// Who has nothing is forgotten, also where what came of something makes room at once.
+func TestTableForgets(t *testing.T) {
+	now := time.Unix(0, 0)
+	table := New[int, int](Options{TTL: time.Minute, Most: 2, Each: 2, Bytes: 8 << 10, Now: func() time.Time { return now }})
+	for owner, size := range map[string]int{"ann": 0, "ben": 0} {
+		e, _ := table.File(owner, 1, size)
+		c, _ := e.Claim()
+		c.Finish(2, 0)
+	}
+	e, _ := table.File("cid", 1, 500)
+	c, _ := e.Claim()
+	c.Finish(2, 0) // is one too many, and cid has most
+	if _, ok := table.Spent(e.ID); !ok {
+		t.Error("it is kept")
+	}
+	if _, err := table.File("dan", 1, 1<<20); err == nil {
+		t.Error("it is taken")
+	}
+	now = now.Add(time.Minute)
+	table.Sweep()
+	if len(table.owners) != 0 {
+		t.Errorf("%d owners are left", len(table.owners))
+	}
+}
