@@ -81,7 +81,7 @@ func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]ques
 	params := &parameters{members: op.Params}
 	var all []question
 	var err error
-	if ofTool(op.Method) {
+	if OfTool(op.Method) {
 		if refusal := callable(w, op, params); refusal != nil {
 			return nil, refusal
 		}

@@ -150,7 +150,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	switch {
 	case l.use == resourcesRead:
 		name = "uri"
-	case ofTool(l.use):
+	case OfTool(l.use):
 		if item.Tool == nil {
 			return errors.New("an item of tools/list is no tool")
 		}

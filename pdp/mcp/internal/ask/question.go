@@ -96,7 +96,7 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 	if a.o.Ask == COAZ {
 		return a.bindingQuestions(op, params)
 	}
-	if ofTool(op.Method) { // people are asked about calls alone
+	if OfTool(op.Method) { // people are asked about calls alone
 		r, err := a.aboutTool(op, params, a.action(op), who)
 		return []question{{source: Source{Author: BuiltIn}, whole: op.Method == toolsCall, requests: []evaluation.Request{r}}}, err
 	}

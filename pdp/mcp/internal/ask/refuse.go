@@ -86,7 +86,7 @@ type refuser struct {
 }
 
 func (a *Asker) refuser(op *Operation) refuser {
-	w := refuser{errors: a.o.Errors, status: a.o.DenyStatus, call: ofTool(op.Method), era: op.Era}
+	w := refuser{errors: a.o.Errors, status: a.o.DenyStatus, call: OfTool(op.Method), era: op.Era}
 	if op.Tool != nil && op.Tool.declared != nil {
 		w.dialect = op.Tool.declared.Dialect()
 	}

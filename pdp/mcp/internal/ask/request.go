@@ -33,8 +33,9 @@ var (
 	unknownOfFulfiller = mustKnow("/context/purpose", "/context/pdp/capability")
 )
 
-// ofTool reports whether a method is about one tool with arguments.
-func ofTool(method string) bool { return method == toolsCall || method == toolsRequest }
+// OfTool reports whether a method is about one tool with arguments: params name it, and it is found, and its arguments are held
+// against it, in the same way.
+func OfTool(method string) bool { return method == toolsCall || method == toolsRequest }
 
 // aboutTool is our own question about a tool with the arguments of an operation, by an action. Who asks is known already where
 // it is not nil.

@@ -226,7 +226,7 @@ func (v *visit) respond(ctx context.Context, end *conclusion) {
 func (v *visit) admit() *ask.Refusal {
 	x := v.x
 	name := ""
-	if x.request.Method == "tools/call" || x.request.Method == wire.MethodToolRequest {
+	if ask.OfTool(x.request.Method) {
 		name = x.params.GetString("name")
 	}
 	release, after, ok := x.g.o.Rates.Admit(x.who.Key, name)

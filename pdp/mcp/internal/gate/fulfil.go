@@ -37,8 +37,9 @@ func readFulfilment(x *exchange) (*fulfilment, *ask.Refusal) {
 		return nil, nil
 	}
 	f := &fulfilment{x: x, id: said.RequestID}
-	if f.entry = x.g.openRequest(x.who, said.RequestID); f.entry == nil {
-		return nil, noRequest()
+	var refused *ask.Refusal
+	if f.entry, refused = findRequest(x, said.RequestID); refused != nil {
+		return nil, refused
 	}
 	if refused := f.fits(said.OnBehalfOf); refused != nil {
 		return nil, refused
@@ -67,7 +68,7 @@ func (f *fulfilment) fits(requester string) *ask.Refusal {
 	case x.tool.Digest != q.tool.Digest:
 		return invalid("the tool is not the one that was requested any more")
 	case !f.entry.Pending():
-		return f.late()
+		return f.tooLate()
 	}
 	return nil
 }
@@ -80,11 +81,15 @@ func isOwn(by, requester *identity.Principal) bool {
 		person && (by.User == requester.User || requester.Person != "" && by.Person == requester.Person)
 }
 
-// late refuses a call that is not the first, or comes when the time of the request is up.
-func (f *fulfilment) late() *ask.Refusal {
-	if f.x.g.requests.Find(f.entry.ID) == nil {
-		return noRequest()
+// tooLate refuses a call that is not the first, or comes when the time of the request is up.
+func (f *fulfilment) tooLate() *ask.Refusal {
+	if _, refused := findRequest(f.x, f.id); refused != nil {
+		return refused
 	}
+	return fulfilledAlready()
+}
+
+func fulfilledAlready() *ask.Refusal {
 	return invalid("the request of that id is fulfilled already, or is just being fulfilled")
 }
 
@@ -106,7 +111,7 @@ func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
 	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
 	c, ok := f.entry.Claim()
 	if !ok {
-		return x.refused(f.late())
+		return x.refused(f.tooLate())
 	}
 	how := fulfilBroken
 	defer func() { // also if something panics

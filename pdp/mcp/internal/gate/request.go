@@ -80,7 +80,6 @@ type came struct {
 type (
 	board = requests.Table[toolRequest, came]
 	entry = requests.Entry[toolRequest, came]
-	claim = requests.Claim[toolRequest, came]
 )
 
 // newBoard has nobody be told any more of what is pending no longer.
@@ -95,15 +94,6 @@ func (g *Gateway) sealRequest(who *identity.Principal, id string) (string, error
 	return g.o.Ring.Seal(seal.ToolRequest, tenantBinding(who), []byte(id))
 }
 
-// openRequest is the request of an id, nil if there is none, or none any longer.
-func (g *Gateway) openRequest(who *identity.Principal, id string) *entry {
-	text, ok := g.o.Ring.Open(seal.ToolRequest, tenantBinding(who), id)
-	if !ok {
-		return nil
-	}
-	return g.requests.Find(string(text))
-}
-
 func tenantBinding(who *identity.Principal) []byte {
 	return []byte(cmp.Or(who.Tenant, evaluation.DefaultTenant))
 }
@@ -111,14 +101,24 @@ func tenantBinding(who *identity.Principal) []byte {
 // noRequest refuses an id that is forged, of another tenant or of before a restart, or whose time is up: nobody can tell which.
 func noRequest() *ask.Refusal { return invalid("no request of that id waits here") }
 
-// missing refuses an id of which there is no request, or none any longer. Whoever has made it is told if it may have been done.
-func missing(x *exchange, id string) *ask.Refusal {
-	if text, ok := x.g.o.Ring.Open(seal.ToolRequest, tenantBinding(x.who), id); ok {
-		if owner, ok := x.g.requests.Spent(string(text)); ok && owner == x.who.Key {
-			return notKept()
-		}
+// findRequest is the request of an id, or why there is none. Whoever has made it, and whoever would fulfil it, is told if it may
+// have been done.
+func findRequest(x *exchange, id string) (*entry, *ask.Refusal) {
+	text, ok := x.g.o.Ring.Open(seal.ToolRequest, tenantBinding(x.who), id)
+	if !ok {
+		return nil, noRequest()
 	}
-	return noRequest()
+	if e := x.g.requests.Find(string(text)); e != nil {
+		return e, nil
+	}
+	owner, spent := x.g.requests.Spent(string(text))
+	switch {
+	case spent && owner == x.who.Key:
+		return nil, notKept()
+	case spent && x.request.Method == "tools/call":
+		return nil, fulfilledAlready()
+	}
+	return nil, noRequest()
 }
 
 // notKept refuses whoever comes for what is there no longer, so that they do not request again what was done.
@@ -150,10 +150,10 @@ func readRequest(x *exchange) (*requesting, *ask.Refusal) {
 	if r.id == "" {
 		return r, nil
 	}
-	r.entry = x.g.openRequest(x.who, r.id)
-	switch {
-	case r.entry == nil:
-		return nil, missing(x, r.id)
+	var refused *ask.Refusal
+	switch r.entry, refused = findRequest(x, r.id); {
+	case refused != nil:
+		return nil, refused
 	case r.entry.Owner != x.who.Key:
 		return nil, noRequest()
 	case !r.entry.Asked.isFor(x.tool) || !bytes.Equal(r.entry.Asked.arguments, canonical(x.params)):

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/crowd"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/requests"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/seal"
 )
@@ -47,7 +48,7 @@ func TestRequestIsLetGo(t *testing.T) {
 	c, _ := r.entry.Claim()
 	c.Finish(came{response: rpc.Message{Result: jsontext.Value(`{}`)}}, mostKept)
 	of := weak.Make(r.entry)
-	r, c = nil, claim{}
+	r, c = nil, requests.Claim[toolRequest, came]{}
 	for range 10 {
 		if runtime.GC(); of.Value() == nil {
 			break

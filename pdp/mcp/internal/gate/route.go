@@ -39,9 +39,10 @@ func (x *exchange) route(ctx context.Context) *ask.Refusal {
 // Route is the server that a request is for, by what it names: a tool, prompt, resource or reference. What is "" if it names
 // nothing, and is for all servers. S is nil if no server has such names.
 func Route(all []*Server, method string, params rpc.Object) (s *Server, what string) {
-	switch method {
-	case "tools/call", wire.MethodToolRequest:
+	if ask.OfTool(method) {
 		return named(all, params), "tool"
+	}
+	switch method {
 	case "prompts/get":
 		return named(all, params), "prompt"
 	case "completion/complete":
