@@ -505,6 +505,73 @@ func TestListenWhilePDPIsAway(t *testing.T) {
 	e.nothing()
 }
 
+// A token that the PDP does not take is shown to it once in a while, however much waits and however many streams there are.
+func TestListenStrangers(t *testing.T) {
+	t.Parallel()
+	var shown atomic.Int64
+	of := inFront(t, func(pdp http.Handler, rw http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/authorization-notification") {
+			shown.Add(1)
+		}
+		pdp.ServeHTTP(rw, r)
+	})
+	public := of.serve
+	of.serve = func(c *pdpserver.Config) {
+		public(c)
+		c.Auth.JWT[0].Audience = "https://elsewhere.example.com"
+	}
+	w := newPeople(t, of)
+	alice := w.plain("modern")
+	for n := range 4 {
+		w.filesBy(alice, "confirm", `{"n":`+strconv.Itoa(n)+`}`)
+	}
+	stranger := w.visitor("modern", nil)
+	asked := func(times int64) {
+		t.Helper()
+		for range 3 {
+			e := stranger.listens()
+			e.welcomed()
+			if got := stranger.call("none", `{}`); got.kind() != "tool_call_blocked" {
+				t.Fatal(got)
+			}
+			e.next("notifications/tool_call_blocked")
+			mcptest.Until(t, "the PDP is asked", func() bool { return shown.Load() >= times })
+			e.nothing()
+			e.end()
+		}
+		if got := shown.Load(); got != times {
+			t.Errorf("it is shown %d times", got)
+		}
+	}
+	asked(1)
+	w.advance(time.Minute)
+	asked(2)
+}
+
+// Where people are not asked by forms, nobody hears of approvals, and nobody decides by a message.
+func TestListenWithoutForms(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.Channels = []string{"url", "wait"} }})
+	for _, era := range eras {
+		alice := w.visitor(era, nil)
+		e := alice.listens()
+		e.welcomed()
+		id := w.filesBy(w.plain(era), "confirm", `{"era":"`+era+`"}`)
+		if got := alice.call("never", `{}`); got.kind() != "tool_call_blocked" {
+			t.Fatal(got)
+		}
+		e.next("notifications/tool_call_blocked")
+		if got := alice.ask(respondMethod, rules(id, "approve", "")); got.code() != -32602 || !strings.Contains(got.text, "decide in the console") {
+			t.Errorf("%s: %s", era, got)
+		}
+		unheard(t, alice.utters(respondMethod, rules(id, "approve", "")))
+		if votes, offers := w.votes(id), w.steps(id); len(votes) > 0 || slices.ContainsFunc(offers, func(s string) bool { return strings.Contains(s, "offered") }) {
+			t.Errorf("%s: they say %q: %q", era, votes, offers)
+		}
+		e.nothing()
+	}
+}
+
 // By the letter of the binding nobody is asked about tools in general: who is let in may call what each question permits.
 func TestListenWelcomeByTheLetter(t *testing.T) {
 	s := newSiege(t, camp{

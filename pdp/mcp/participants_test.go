@@ -194,7 +194,7 @@ func TestParticipantsApprove(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			w := newTopic(t, nil, approvedByUser1, asksUser1, "Operation completed successfully", func(c *mcp.Config) { c.Approvals.Channels = []string{"wait"} })
+			w := newTopic(t, nil, approvedByUser1, asksUser1, "Operation completed successfully", func(c *mcp.Config) { c.Approvals.Channels = []string{"form", "wait"} })
 			agent, user := w.participant(t, era, "agent-a"), w.participant(t, era, "user-1")
 			says := func(target, decision, status string) (got *sdk.CallToolResult, failed error) {
 				t.Helper()

@@ -26,8 +26,8 @@ type about struct {
 
 func (c *Crowd) about(s *Seat, p *posted) about { return about{p.number, s.by} }
 
-// answersFor is how long an answer holds: policies change, and so does what is known of a person.
-const answersFor = time.Minute
+// AnswersFor is how long an answer holds: policies change, and so does what is known of a person.
+const AnswersFor = time.Minute
 
 // mostAnswers is how many answers are kept of each of two generations, and mostAnswerBytes how large their messages may be together.
 const (
@@ -64,7 +64,7 @@ func (a *answers) get(of about) (what *rpc.Message, ok bool) {
 		}
 	}
 	switch {
-	case a.clock().Sub(a.began)-kept.at >= answersFor:
+	case a.clock().Sub(a.began)-kept.at >= AnswersFor:
 		return nil, false
 	case !now:
 		a.put(of, kept)

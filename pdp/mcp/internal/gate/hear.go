@@ -183,6 +183,7 @@ type listener struct {
 	ear     *ear      // nil if the server does not tell
 	uris    []string
 	wanted  bool // whether the uris are
+	ended   bool
 }
 
 func newListener(x *exchange, w wants) *listener {
@@ -195,6 +196,7 @@ func newListener(x *exchange, w wants) *listener {
 func (l *listener) end() {
 	_ = l.joining.Take(context.Background())
 	defer l.joining.Leave()
+	l.ended = true
 	l.stop()
 	if l.wanted {
 		l.x.unwant(l.uris)
@@ -207,6 +209,9 @@ func (l *listener) join(ctx context.Context) (agreed wants, err error) {
 		return agreed, &upstream.Error{Detail: "the client has gone", Err: err}
 	}
 	defer l.joining.Leave()
+	if l.ended { // who begins late may have the turn all the same
+		return agreed, &upstream.Error{Detail: "the client has gone", Err: context.Canceled}
+	}
 	x, w := l.x, l.wants
 	l.ear = nil
 	s, err := x.opened(ctx)

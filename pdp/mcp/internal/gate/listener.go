@@ -3,6 +3,7 @@ package gate
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"net/http"
 	"strings"
@@ -38,6 +39,8 @@ type listeners struct {
 	mu sync.Mutex
 	// hearing ends, by tenant, that the gateway hears what waits for people.
 	hearing map[string]func()
+	// strange are tokens that a PDP did not take, and when.
+	strange map[[sha256.Size]byte]time.Time
 }
 
 // begin has the client of an exchange that lasts be told what there is to tell, until stop is called, Drain or Close: first who
@@ -95,8 +98,11 @@ func participant(who *identity.Principal) evaluation.Ref {
 	return evaluation.Ref{Type: acts.Type, ID: acts.ID}
 }
 
-// hear has the gateway hear what waits for people in the tenant of somebody who listens.
+// hear has the gateway hear what waits for people in the tenant of somebody who listens, if people decide here.
 func (l *listeners) hear(who *identity.Principal) {
+	if !l.g.decides() {
+		return
+	}
 	pdp, tenant := l.g.o.Asker.PDP(who), cmp.Or(who.Tenant, evaluation.DefaultTenant)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,13 +139,16 @@ func (l *listeners) rest() {
 // so, by their own token.
 func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, approval string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
 	person, err := authzenclient.PersonWith(who.Token)
-	if err != nil {
+	if err != nil || l.isStrange(who) {
 		return m, false, nil
 	}
 	text, err := pdp.Notification(ctx, approval, person)
 	var e *authzenclient.Error
 	switch {
-	case errors.As(err, &e) && e.Kind == authzenclient.Refused && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout:
+	case errors.As(err, &e) && e.Status == http.StatusUnauthorized:
+		l.notes(who)
+		return m, false, nil
+	case e != nil && e.Kind == authzenclient.Refused && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout:
 		return m, false, nil
 	case e != nil && e.RetryAfter > 0:
 		return m, false, &crowd.Later{Err: err, After: e.RetryAfter}
@@ -154,9 +163,51 @@ func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, app
 	if err != nil {
 		return m, false, err
 	}
-	_, requester, _ := strings.Cut(params.GetString("requester"), "/")
-	told, err := wire.Announced(m.Params, l.shown(params.GetString("tool")), requester)
+	told, err := wire.Announced(m.Params, l.shown(params.GetString("tool")), bareRequester(params))
 	return rpc.Message{Method: m.Method, Params: told}, err == nil, err
+}
+
+// bareRequester is the id alone of whoever asks for an approval. What the PDP calls them may be type and id, or an id, which may
+// have a slash in it: so it is the one of those in the question that is called so. Else it stays as it is.
+func bareRequester(params rpc.Object) string {
+	name, question := params.GetString("requester"), params.GetObject("request")
+	for _, one := range []rpc.Object{question.GetObject("context").GetObject("agent"), question.GetObject("subject")} {
+		if id := one.GetString("id"); id != "" && name == one.GetString("type")+"/"+id {
+			return id
+		}
+	}
+	return name
+}
+
+// mostStrange is how many tokens are known that a PDP did not take.
+const mostStrange = 1 << 12
+
+// tokenOf is a digest of a token, and of the PDP that it was shown to.
+func tokenOf(who *identity.Principal) [sha256.Size]byte {
+	return sha256.Sum256([]byte(cmp.Or(who.Tenant, evaluation.DefaultTenant) + "\x00" + who.Token))
+}
+
+// notes notes that the PDP does not take somebody's token, whatever it is asked about.
+func (l *listeners) notes(who *identity.Principal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.strange) >= mostStrange || l.strange == nil {
+		l.strange = map[[sha256.Size]byte]time.Time{}
+	}
+	l.strange[tokenOf(who)] = l.g.o.Now()
+}
+
+// isStrange reports whether the PDP has not taken somebody's token lately.
+func (l *listeners) isStrange(who *identity.Principal) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := tokenOf(who)
+	at, ok := l.strange[of]
+	if ok && l.g.o.Now().Sub(at) >= crowd.AnswersFor {
+		delete(l.strange, of)
+		ok = false
+	}
+	return ok
 }
 
 // shown is what clients call a tool that questions know by its id. What is no tool of a server keeps its name.

@@ -4,12 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/crowd"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/turn"
 )
 
 // What waits is heard of while somebody of the tenant listens, and once for all of them.
@@ -22,7 +26,7 @@ func TestListenRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{o: Options{Asker: asker}, desk: people.New(people.Options{}), crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
+	g := &Gateway{o: Options{Asker: asker, Settings: Settings{Approvals: Approvals{Channels: []string{ByForm}}}}, desk: people.New(people.Options{}), crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
 	defer g.desk.Close()
 	g.listeners.g = g
 	var seats []*crowd.Seat
@@ -46,5 +50,34 @@ func TestListenRests(t *testing.T) {
 	g.listeners.hear(&identity.Principal{Key: "k"})
 	if n := len(g.listeners.hearing); n != 1 {
 		t.Errorf("%d are heard again", n)
+	}
+}
+
+// The bare id of a requester is that of the question, whatever has a slash in it; a name of no such form stays whole.
+func TestListenRequester(t *testing.T) {
+	for _, test := range []struct{ params, want string }{
+		{`{"requester":"agent/coder","request":{"subject":{"type":"user","id":"alice"},"context":{"agent":{"type":"agent","id":"coder"}}}}`, "coder"},
+		{`{"requester":"user/alice","request":{"subject":{"type":"user","id":"alice"}}}`, "alice"},
+		{`{"requester":"user/https://evil/alice","request":{"subject":{"type":"user","id":"https://evil/alice"}}}`, "https://evil/alice"},
+		{`{"requester":"https://evil/alice","request":{"subject":{"id":"https://evil/alice"}}}`, "https://evil/alice"},
+		{`{"requester":"coder","request":{"context":{"agent":{"id":"coder"}}}}`, "coder"},
+		{`{"requester":"coder"}`, "coder"},
+	} {
+		params, err := rpc.ParseObject(jsontext.Value(test.params))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bareRequester(params); got != test.want {
+			t.Errorf("%s: %q", test.params, got)
+		}
+	}
+}
+
+// Who begins to join once the client has gone wants nothing, though the turn is theirs.
+func TestListenJoinsLate(t *testing.T) {
+	l := &listener{joining: turn.New(), stop: func() {}}
+	l.end()
+	if _, err := l.join(t.Context()); err == nil || l.wanted {
+		t.Errorf("it joins: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"policy-service/evaluation"
@@ -18,12 +19,19 @@ import (
 // calls nothing, and to any gateway. It is the word of the principal whose message it is. The gateway brings it to the PDP beside
 // that principal's own token, and to nobody else; whether it counts the PDP says.
 
+// decides reports whether people decide by what comes through this gateway: where they are not asked by forms, a message of theirs
+// does not count either, for to the PDP it is one.
+func (g *Gateway) decides() bool { return slices.Contains(g.o.Approvals.Channels, ByForm) }
+
 // vote is such a message.
 type vote struct{ x *exchange }
 
 // cast brings it to the PDP. Whoever waits for that approval in this process is looked at at once: the watch may be late.
 func (v vote) cast(ctx context.Context) *conclusion {
 	x := v.x
+	if !x.g.decides() {
+		return concluded(x.refused(invalid("this gateway takes no decisions, for it asks nobody by a form; nothing was decided: decide in the console, or by a key of your own")))
+	}
 	said, err := wire.ReadRespond(x.request.Params, evaluation.DefaultLimits())
 	if err != nil {
 		return concluded(x.refused(invalid("this decision cannot be read, and nothing was decided: " + err.Error())))

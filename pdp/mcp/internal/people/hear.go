@@ -81,6 +81,9 @@ func (w *watch) tell(id string, waits bool) {
 	case !waits:
 		delete(h.known, id)
 		delete(h.listed, id)
+	case h.due && h.known[id]: // it is no news that it waits
+		h.listed[id] = true
+		return
 	default:
 		h.known[id] = true
 		if h.due {
@@ -128,15 +131,18 @@ type question struct {
 }
 
 // question is what to ask, until done is called: [watch.interrupt] ends it before.
-func (w *watch) question(ctx context.Context) (q question, done func()) {
+func (w *watch) question(r *round) (q question, done func()) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
 	q = question{after: w.cursor, lists: w.hearing.due}
 	if q.lists {
 		q.after = w.hearing.page
 	}
-	q.ctx, w.interrupts = context.WithCancel(ctx)
-	return q, w.interrupts
+	q.ctx, done = context.WithCancel(r.ctx)
+	if w.round == r { // one that is over may come once more
+		w.interrupts = done
+	}
+	return q, done
 }
 
 // interrupt ends what the PDP is asked now: there is something else to ask.

@@ -164,6 +164,11 @@ func TestListenDeskAnew(t *testing.T) {
 			t.Error(got)
 		}
 		h.until(t, "the rest", second, fourth)
+		for _, one := range []authzenclient.Standing{second, fourth} {
+			if got := h.told(one); got != 1 {
+				t.Errorf("what is listed anew is told %d times", got)
+			}
+		}
 	}
 }
 

@@ -138,7 +138,7 @@ func (w *watch) run(r *round) {
 // once asks what has changed, or what waits.
 func (w *watch) once(r *round) {
 	began := w.desk.o.Now()
-	q, done := w.question(r.ctx)
+	q, done := w.question(r)
 	defer done()
 	wait := longest
 	if q.lists {
