@@ -51,6 +51,14 @@ func TestListenRests(t *testing.T) {
 	if n := len(g.listeners.hearing); n != 1 {
 		t.Errorf("%d are heard again", n)
 	}
+	seats[0].Leave()
+	g.listeners.rest()
+	seats[0] = g.crowd.Join(&identity.Principal{Key: "k"})
+	g.o.Approvals.Channels = []string{ByURL, ByWait} // nobody decides here
+	g.listeners.hear(&identity.Principal{Key: "k"})
+	if n := len(g.listeners.hearing); n != 0 {
+		t.Errorf("%d are heard where nobody decides", n)
+	}
 }
 
 // The bare id of a requester is that of the question, whatever has a slash in it; a name of no such form stays whole.

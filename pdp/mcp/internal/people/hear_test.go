@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"policy-service/evaluation/authzenclient"
@@ -136,16 +135,21 @@ func TestListenDeskAnew(t *testing.T) {
 		h.until(t, "all wait", first, second, third)
 		away := true
 		var mu sync.Mutex
-		var old atomic.Int64
+		old := "" // the cursor that is refused, with a wait and without
 		o.answers(func(w http.ResponseWriter, r *http.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			switch {
-			case kindOf(r) != "watch":
+			after := r.URL.Query().Get("after")
+			if kindOf(r) != "watch" {
 				return false
+			}
+			if old == "" {
+				old = after
+			}
+			switch {
 			case away:
 				w.WriteHeader(http.StatusServiceUnavailable)
-			case r.URL.Query().Get("after") != "" && old.Add(1) == 1:
+			case after != "" && after == old:
 				w.WriteHeader(status)
 			default:
 				return false
