@@ -77,7 +77,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/mcp/internal/drift", "pdp/mcp/lock pdp/visible", "what is told once, and for how long, is known without a server"},
 	{"pdp/mcp/internal/flights", "pdp/mcp/internal/rpc", "what a client can give up is known by its id, whatever it is"},
 	{"pdp/mcp/internal/reply", "pdp/mcp/internal/rpc", "how an answer goes back to a client is known without knowing what is answered"},
-	{"pdp/mcp/internal/crowd", "evaluation pdp/mcp/internal/identity pdp/mcp/internal/rpc pdp/mcp/internal/turn", "who listens is told what others say, without knowing what it is about"},
+	{"pdp/mcp/internal/crowd", "pdp/mcp/internal/identity pdp/mcp/internal/rpc pdp/mcp/internal/turn", "who listens is told what others say, without knowing what it is about"},
 	{"pdp/mcp/internal/requests", "", "who takes what was requested is settled once, without knowing what it is, and who may"},
 	{"pdp/mcp/internal/turn", "", "how many want one thing at once is settled without knowing who they are, and what they want"},
 	{"pdp/mcp/internal/traces", "pdp/mcp/internal/rpc", "where a trace goes on is known without knowing what is done in it"},

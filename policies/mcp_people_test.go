@@ -14,6 +14,7 @@ import (
 // Who decides, and by which way: the very person by any, somebody else by none but console and api, and nobody by two names.
 func TestMCPApprovers(t *testing.T) {
 	decider := mcpDecider(t, mcpWith(t, nil))
+	hashOf := func(who string) string { return evaluation.PersonOf("https://login.example.com", who) }
 	desktop, alice, carol := evaluation.Ref{Type: "agent", ID: "desktop"}, evaluation.Ref{Type: "user", ID: "alice"}, evaluation.Ref{Type: "user", ID: "carol"}
 	for _, test := range []struct {
 		template string
@@ -22,22 +23,22 @@ func TestMCPApprovers(t *testing.T) {
 		person   string // of whom the request is, as the gateway says it
 		want     string
 	}{
-		{"confirm", desktop, []evaluation.Ref{alice}, "hash of alice", "alice/form alice/console alice/api"},
-		{"confirm", alice, nil, "hash of alice", "alice/form alice/console alice/api"},
+		{"confirm", desktop, []evaluation.Ref{alice}, hashOf("alice"), "alice/form alice/console alice/api"},
+		{"confirm", alice, nil, hashOf("alice"), "alice/form alice/console alice/api"},
 		{"confirm", desktop, []evaluation.Ref{{Type: "user", ID: "mallory"}}, "", ""},
 		{"confirm", desktop, nil, "", ""},
-		{"second-person", desktop, []evaluation.Ref{alice}, "hash of alice", "carol/console carol/api dave/console dave/api"},
-		{"second-person", desktop, []evaluation.Ref{carol}, "hash of carol", "dave/console dave/api"},
-		{"second-person", carol, nil, "hash of carol", "dave/console dave/api"},
+		{"second-person", desktop, []evaluation.Ref{alice}, hashOf("alice"), "carol/console carol/api dave/console dave/api"},
+		{"second-person", desktop, []evaluation.Ref{carol}, hashOf("carol"), "dave/console dave/api"},
+		{"second-person", carol, nil, hashOf("carol"), "dave/console dave/api"},
 		{"second-person", desktop, []evaluation.Ref{{Type: "user", ID: "carol.admin"}}, "", "dave/console dave/api"},
 		// However the gateway calls her, she is the person of that token.
-		{"second-person", desktop, []evaluation.Ref{{Type: "user", ID: "carol@example.com"}}, "hash of carol", "dave/console dave/api"},
+		{"second-person", desktop, []evaluation.Ref{{Type: "user", ID: "carol@example.com"}}, hashOf("carol"), "dave/console dave/api"},
 		{"second-person", desktop, []evaluation.Ref{alice, carol}, "", "dave/console dave/api"},
 	} {
 		var may []string
 		for _, who := range []string{"alice", "bob", "carol", "dave", "mallory", "carol.admin"} {
 			for _, via := range []evaluation.Via{evaluation.ViaForm, evaluation.ViaConsole, evaluation.ViaAPI} {
-				r, err := decider.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: "user", ID: who}, Person: "hash of " + who, Way: evaluation.Way{Via: via}})
+				r, err := decider.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: "user", ID: who}, Person: hashOf(who), Way: evaluation.Way{Via: via}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -171,13 +171,7 @@ func TestApproveUnwatched(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			tap := newWiretap(t)
-			tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
-				watches := r.Method == http.MethodGet && r.URL.Path == "/access/v1/requests"
-				if watches {
-					rw.WriteHeader(http.StatusServiceUnavailable)
-				}
-				return watches
-			})
+			tap.silent(func(r *http.Request, _ []byte) bool { return watches(r) })
 			w := newPeople(t, land{before: tap.before, serve: tap.serve})
 			v := w.client(era)
 			for n, end := range []ending{itRuns, isDenied} {

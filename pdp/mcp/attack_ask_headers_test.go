@@ -99,6 +99,17 @@ func (tap *wiretap) answers(instead func(w http.ResponseWriter, r *http.Request,
 	tap.instead = instead
 }
 
+// silent has the PDP not answer some of what it is asked.
+func (tap *wiretap) silent(about func(r *http.Request, body []byte) bool) {
+	tap.answers(func(w http.ResponseWriter, r *http.Request, body []byte) bool {
+		is := about(r, body)
+		if is {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		return is
+	})
+}
+
 // posing are headers by which somebody may try to be somebody else to the PDP.
 func posing(token string) []string {
 	return []string{

@@ -181,13 +181,7 @@ func TestRespondUnwatched(t *testing.T) {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			tap := newWiretap(t)
-			tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
-				watches := r.Method == http.MethodGet && r.URL.Path == "/access/v1/requests"
-				if watches {
-					rw.WriteHeader(http.StatusServiceUnavailable)
-				}
-				return watches
-			})
+			tap.silent(func(r *http.Request, _ []byte) bool { return watches(r) })
 			w := newPeople(t, land{before: tap.before, serve: tap.serve})
 			over := w.plain(era).ahead("delegable", `{}`)
 			responded(t, w.as(era, "mia").ask(respondMethod, rules(w.asks("delegable"), "approve", "")), w.asked("delegable"), "approved")

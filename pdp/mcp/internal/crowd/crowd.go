@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/turn"
@@ -112,9 +111,8 @@ func (c *Crowd) forget(s *Seat) {
 	}
 }
 
-// room is that of a tenant. No name is the default's.
+// room is that of a tenant.
 func (c *Crowd) room(tenant string) *room {
-	tenant = cmp.Or(tenant, evaluation.DefaultTenant)
 	r := c.rooms[tenant]
 	if r == nil {
 		r = &room{asking: make(chan struct{}, mostAsking), seats: map[*Seat]bool{}, standing: map[string]*posted{}}

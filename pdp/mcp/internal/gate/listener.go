@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -103,7 +102,7 @@ func (l *listeners) hear(who *identity.Principal) {
 	if !l.g.decides() {
 		return
 	}
-	pdp, tenant := l.g.o.Asker.PDP(who), cmp.Or(who.Tenant, evaluation.DefaultTenant)
+	pdp, tenant := l.g.o.Asker.PDP(who), who.Tenant
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hearing[tenant] != nil || pdp == nil {
@@ -184,7 +183,7 @@ const mostStrange = 1 << 12
 
 // tokenOf is a digest of a token, and of the PDP that it was shown to.
 func tokenOf(who *identity.Principal) [sha256.Size]byte {
-	return sha256.Sum256([]byte(cmp.Or(who.Tenant, evaluation.DefaultTenant) + "\x00" + who.Token))
+	return sha256.Sum256([]byte(who.Tenant + "\x00" + who.Token))
 }
 
 // notes notes that the PDP does not take somebody's token, whatever it is asked about.

@@ -30,7 +30,7 @@ func TestListenRests(t *testing.T) {
 	defer g.desk.Close()
 	g.listeners.g = g
 	var seats []*crowd.Seat
-	for _, tenant := range []string{"", evaluation.DefaultTenant, "nowhere"} {
+	for _, tenant := range []string{evaluation.DefaultTenant, evaluation.DefaultTenant, "nowhere"} {
 		who := &identity.Principal{Key: "k", Tenant: tenant}
 		seats = append(seats, g.crowd.Join(who))
 		g.listeners.hear(who)
@@ -46,16 +46,16 @@ func TestListenRests(t *testing.T) {
 	if n := len(g.listeners.hearing); n != 0 {
 		t.Errorf("%d are heard still", n)
 	}
-	seats[0] = g.crowd.Join(&identity.Principal{Key: "k"})
-	g.listeners.hear(&identity.Principal{Key: "k"})
+	seats[0] = g.crowd.Join(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
+	g.listeners.hear(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
 	if n := len(g.listeners.hearing); n != 1 {
 		t.Errorf("%d are heard again", n)
 	}
 	seats[0].Leave()
 	g.listeners.rest()
-	seats[0] = g.crowd.Join(&identity.Principal{Key: "k"})
+	seats[0] = g.crowd.Join(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
 	g.o.Approvals.Channels = []string{ByURL, ByWait} // nobody decides here
-	g.listeners.hear(&identity.Principal{Key: "k"})
+	g.listeners.hear(&identity.Principal{Key: "k", Tenant: evaluation.DefaultTenant})
 	if n := len(g.listeners.hearing); n != 0 {
 		t.Errorf("%d are heard where nobody decides", n)
 	}

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -95,7 +94,7 @@ func (g *Gateway) sealRequest(who *identity.Principal, id string) (string, error
 }
 
 func tenantBinding(who *identity.Principal) []byte {
-	return []byte(cmp.Or(who.Tenant, evaluation.DefaultTenant))
+	return []byte(who.Tenant)
 }
 
 // noRequest refuses an id that is forged, of another tenant or of before a restart, or whose time is up: nobody can tell which.

@@ -27,7 +27,7 @@ type Principal struct {
 	// Person is the protocol member context.person of questions: who the person is, whatever policies call them. "" if a
 	// fixed identity names no issuer.
 	Person string
-	// Tenant is where questions are asked. It is never a claim.
+	// Tenant is where questions are asked, by its name, also if it is the default. It is never a claim.
 	Tenant string
 	// User is the entity of the subject: its type and id as the issuer's entry in the configuration has them. Agent is that
 	// of the client, and the zero value without a client_id.
