@@ -39,7 +39,7 @@ func (l *link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.hearers {
-		if h.answer != nil && !l.silent {
+		if h.answer != nil && !l.silent && l.fulfilling == 0 {
 			return h.answer
 		}
 	}
@@ -51,6 +51,17 @@ func (l *link) silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.silent = true
+}
+
+// fulfils has nobody answer requests of the server until end is called.
+func (l *link) fulfils() (end func()) {
+	add := func(n int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.fulfilling += n
+	}
+	add(1)
+	return func() { add(-1) }
 }
 
 func (l *link) silenced() bool {

@@ -63,6 +63,9 @@ type hearing struct {
 	// silent is set once something was to be taken out of a result: what the server says in words of its own beside answers
 	// could be just that.
 	silent bool
+	// fulfilling counts the calls under way that fulfil requests of others: what a client answered to the server meanwhile could
+	// come back to one of them.
+	fulfilling int
 }
 
 // logSettings are what of its log the server was told to say.
