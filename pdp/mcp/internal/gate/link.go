@@ -60,6 +60,11 @@ type hearing struct {
 	hearers map[*hearer]bool
 	ear     *ear   // nil if nobody has listened yet
 	deafen  func() // ends it
+	muted   muted
+}
+
+// muted is why a client does not hear what the server says by itself.
+type muted struct {
 	// silent is set once something was to be taken out of a result: what the server says in words of its own beside answers
 	// could be just that.
 	silent bool
