@@ -52,6 +52,18 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 	if got := review(t, p, "user:zoe", reviewedIs(requesterIs("user", "ben"), itself)); !got.May {
 		t.Errorf("who does it may not confirm that: %+v", got)
 	}
+	// The requester's issuer may call the requester as others call who does it.
+	zoe, ben := evaluation.PersonOf("i", "zoe"), evaluation.PersonOf("i", "ben")
+	for person, may := range map[string]bool{"": true, zoe: true, ben: false, evaluation.PersonOf("i", "mia"): true} {
+		r, err := p.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: "user", ID: "zoe"}, Caller: "jwt:i#x", Person: person})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.Review(t.Context(), reviewedIs(requesterIs("user", "ben"), itself, func(a *pdp.Reviewed) { a.Person = zoe + " " + ben }))
+		if err != nil || got.May != may || got.Own == may {
+			t.Errorf("by the token of %q: got %+v, %v", person, got, err)
+		}
+	}
 }
 
 // A request whose requester nobody can name gets no approval, as with the other actors; nor does an approval for one

@@ -217,6 +217,9 @@ func (c *Client) refusal(answer *http.Response, hidden secrets) *Error {
 	case e.Status >= 400:
 		e.Kind = Refused
 	}
+	if e.Status == http.StatusUnauthorized && strings.Contains(answer.Header.Get("WWW-Authenticate"), `realm="Approver-Token"`) {
+		e.cause = ErrPerson
+	}
 	if e.RetryAfter > 0 && (e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable) {
 		e.again = askedToWait
 	}

@@ -1,6 +1,7 @@
 package authzenclient
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -74,6 +75,10 @@ func (e *Error) Error() string {
 // Unwrap returns what the network or the context said, so that errors.Is finds
 // context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.cause }
+
+// ErrPerson is what an [Error] wraps if the PDP does not take the token of a [Person], whatever it
+// is about: the client's own credential is not at fault.
+var ErrPerson = errors.New("the PDP does not take the person's token")
 
 // ofCaller reports whether the PDP refuses its caller, whatever is asked: then there is nothing to be had from it.
 func (e *Error) ofCaller() bool {

@@ -486,7 +486,8 @@ func TestListenWhilePDPIsAway(t *testing.T) {
 	var asked atomic.Int64
 	w := newPeople(t, inFront(t, func(pdp http.Handler, rw http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/authorization-notification") && asked.Add(1) < 5 {
-			rw.WriteHeader(http.StatusServiceUnavailable)
+			rw.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`) // of the gateway's own key
+			rw.WriteHeader([]int{http.StatusServiceUnavailable, http.StatusUnauthorized}[asked.Load()%2])
 			return
 		}
 		pdp.ServeHTTP(rw, r)
@@ -569,6 +570,31 @@ func TestListenWithoutForms(t *testing.T) {
 			t.Errorf("%s: they say %q: %q", era, votes, offers)
 		}
 		e.nothing()
+	}
+}
+
+// Nor does anybody decide there by a form that a gateway which asks by forms has shown.
+func TestListenFormsOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		w := newPeople(t, land{})
+		v := w.client(era)
+		d := v.dialogue("confirm", `{}`)
+		id := w.asks("confirm")
+		w.siege.config.Approvals.Channels = []string{"url", "wait"}
+		d.answer(v.at(w.replica()), saysYes)
+		if era == "modern" {
+			if got := d.ends(isInvalid); !strings.Contains(got.text, "decide in the console") {
+				t.Errorf("%s", got)
+			}
+		}
+		if votes := w.votes(id); len(votes) > 0 || len(w.forwarded("confirm")) > 0 {
+			t.Errorf("%s: they say %q", era, votes)
+		}
+		w.approve("alice", id)
+		if era == "legacy" {
+			d.ends(itRuns)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -139,8 +140,14 @@ func (r *Reviewer) mayItself(a *Reviewed) bool {
 	if !slices.Contains(c.AllowSelfApproval, a.Template) {
 		return false
 	}
+	if a.Requester == nil {
+		return true
+	}
 	typ, ok := c.EntityType(a.Subject.Type)
-	return a.Requester == nil || ok && r.entity == types.NewEntityUID(typ, types.String(a.Subject.ID))
+	itself := ok && r.entity == types.NewEntityUID(typ, types.String(a.Subject.ID))
+	// Whoever is called as the subject here may be the requester to the issuer: the first person is the subject's.
+	first, _, _ := strings.Cut(a.Person, " ")
+	return itself && (!evaluation.SaysPerson(a.Person, r.approver.Person) || r.approver.Person == first)
 }
 
 // makeQuestion makes the question for the policies. It reports false for a person or a type that no

@@ -187,6 +187,9 @@ func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in *i
 	}
 	defer leave()
 	w := q.read(in.message)
+	if !q.Page && !g.decides() { // it was shown by a gateway that shows forms
+		w.answer = cancels()
+	}
 	if !q.Page {
 		if w.err = errNoPDP; g.o.Asker.PDP(in.who) != nil { // it has been there when people were asked
 			w = respond(ctx, g.o.Asker.PDP(in.who), in.who, q.Approval, w.answer)
@@ -207,7 +210,10 @@ func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in *i
 func (q sealedQuestion) read(m rpc.Message) (w word) {
 	w.answer, _ = rpc.ParseObject(m.Result) // of what is no object the PDP says that it is no answer
 	if m.Error != nil || q.Page && w.answer.GetString("action") != "accept" {
-		w.answer = rpc.Object{}.With("action", rpc.String("cancel"))
+		w.answer = cancels()
 	}
 	return w
 }
+
+// cancels is the answer that nobody has answered.
+func cancels() rpc.Object { return rpc.Object{}.With("action", rpc.String("cancel")) }

@@ -131,5 +131,9 @@ func (a *approving) answer(ctx context.Context, s *sealedApproval) {
 		a.reaction.over = answer.GetString("action") != "accept"
 		return
 	}
+	if !a.x.g.decides() { // it was shown by a gateway that shows forms
+		a.reaction.refused = invalid(decidesElsewhere)
+		return
+	}
 	a.reaction = a.reacted(ctx, respond(ctx, a.wanted.PDP(), a.x.who, s.Approval, answer))
 }

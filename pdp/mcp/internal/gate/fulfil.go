@@ -118,6 +118,7 @@ func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
 		c.Fail(came{refused: unanswered()})
 		f.isOver(ctx, how)
 	}()
+	defer x.link.fulfils()()
 	response, err := x.forward(ctx, x.own(f.params()), nil)
 	if err != nil {
 		return x.failed(err)

@@ -39,7 +39,7 @@ func (l *link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for h := range l.hearers {
-		if h.answer != nil && !l.silent {
+		if h.answer != nil && !l.muted.silent && l.muted.fulfilling == 0 {
 			return h.answer
 		}
 	}
@@ -50,13 +50,24 @@ func (l *link) answerer() func(context.Context, upstream.Session, rpc.Message) {
 func (l *link) silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.silent = true
+	l.muted.silent = true
+}
+
+// fulfils has nobody answer requests of the server until end is called.
+func (l *link) fulfils() (end func()) {
+	add := func(n int) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.muted.fulfilling += n
+	}
+	add(1)
+	return func() { add(-1) }
 }
 
 func (l *link) silenced() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.silent
+	return l.muted.silent
 }
 
 // wordsWhileSilent is why a message goes nowhere after [link.silence].
@@ -100,7 +111,7 @@ func (l *link) pass(s said) {
 }
 
 func (l *link) passLocked(s said) {
-	if l.silent {
+	if l.muted.silent {
 		var ok bool
 		if s.Message, ok = withoutWords(s.Message); !ok {
 			l.server.Dropped(wordsWhileSilent)

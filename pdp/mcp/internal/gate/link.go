@@ -60,9 +60,17 @@ type hearing struct {
 	hearers map[*hearer]bool
 	ear     *ear   // nil if nobody has listened yet
 	deafen  func() // ends it
+	muted   muted
+}
+
+// muted is why a client does not hear what the server says by itself.
+type muted struct {
 	// silent is set once something was to be taken out of a result: what the server says in words of its own beside answers
 	// could be just that.
 	silent bool
+	// fulfilling counts the calls under way that fulfil requests of others: what a client answered to the server meanwhile could
+	// come back to one of them.
+	fulfilling int
 }
 
 // logSettings are what of its log the server was told to say.

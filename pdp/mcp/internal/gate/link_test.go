@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 )
 
@@ -23,6 +24,23 @@ func (b *breaking) Open(context.Context, upstream.Client) (upstream.Session, err
 }
 
 func (b *breaking) Close() error { return nil }
+
+// While a call fulfils somebody's request, nobody answers the server beside it.
+func TestRequestServerAsksBeside(t *testing.T) {
+	l := newLink(&Server{Upstream: new(breaking)}, "k", client{})
+	_, stop := l.hear(func(context.Context, upstream.Session, rpc.Message) {})
+	defer stop()
+	one, other := l.fulfils(), l.fulfils()
+	for _, end := range []func(){one, other} {
+		if l.answerer() != nil {
+			t.Error("somebody answers")
+		}
+		end()
+	}
+	if l.answerer() == nil {
+		t.Error("nobody answers any more")
+	}
+}
 
 // A request that panics, which ends it alone, leaves nobody waiting for what it was about to do.
 func TestAPanicLeavesTheTurn(t *testing.T) {

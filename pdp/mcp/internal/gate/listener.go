@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,6 +135,10 @@ func (l *listeners) rest() {
 	}
 }
 
+// saysNothing are the statuses of refusals by which the PDP says nothing of whose an approval is: it does not take our own key just
+// now, or it is too busy.
+var saysNothing = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusTooManyRequests}
+
 // announce is what somebody is told of an approval that waits. It is not ok if it is not theirs to decide about: the PDP says
 // so, by their own token.
 func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, approval string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
@@ -144,10 +149,10 @@ func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, app
 	text, err := pdp.Notification(ctx, approval, person)
 	var e *authzenclient.Error
 	switch {
-	case errors.As(err, &e) && e.Status == http.StatusUnauthorized:
+	case errors.Is(err, authzenclient.ErrPerson):
 		l.notes(who)
 		return m, false, nil
-	case e != nil && e.Kind == authzenclient.Refused && e.Status != http.StatusTooManyRequests && e.Status != http.StatusRequestTimeout:
+	case errors.As(err, &e) && e.Kind == authzenclient.Refused && !slices.Contains(saysNothing, e.Status):
 		return m, false, nil
 	case e != nil && e.RetryAfter > 0:
 		return m, false, &crowd.Later{Err: err, After: e.RetryAfter}

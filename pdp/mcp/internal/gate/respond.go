@@ -23,6 +23,9 @@ import (
 // does not count either, for to the PDP it is one.
 func (g *Gateway) decides() bool { return slices.Contains(g.o.Approvals.Channels, ByForm) }
 
+// decidesElsewhere is why a decision counts for nothing, however it comes, and whoever has asked for it.
+const decidesElsewhere = "this gateway takes no decisions, for it asks nobody by a form; nothing was decided: decide in the console, or by a key of your own"
+
 // vote is such a message.
 type vote struct{ x *exchange }
 
@@ -30,7 +33,7 @@ type vote struct{ x *exchange }
 func (v vote) cast(ctx context.Context) *conclusion {
 	x := v.x
 	if !x.g.decides() {
-		return concluded(x.refused(invalid("this gateway takes no decisions, for it asks nobody by a form; nothing was decided: decide in the console, or by a key of your own")))
+		return concluded(x.refused(invalid(decidesElsewhere)))
 	}
 	said, err := wire.ReadRespond(x.request.Params, evaluation.DefaultLimits())
 	if err != nil {

@@ -229,7 +229,8 @@ func (w *watch) failed(r *round, q question, err error) {
 		w.alone = true
 		w.oweAll()
 		w.staff()
-	case anew && failure.Status == http.StatusGone:
+	case anew && failure.Status == http.StatusGone: // who hears has all listed first: the PDP could say it each time
+		pause = between
 	default:
 		first = w.pause.failures == 0
 		pause = w.pause.next(w.desk.o.Now(), failure.RetryAfter)
