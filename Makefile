@@ -5,7 +5,9 @@ FUZZTIME ?= 30s
 BENCH ?= .
 BENCHTIME ?= 1s
 DURATION ?= 5s
-CONNS ?= 1,4,32,128
+CONNS ?= 4,32,128
+RATES ?= 1000,5000
+RUNS ?= 5
 CASES ?= all
 SOAKTIME ?= 30m
 SOAKNEIGHBOURS ?= 60s
@@ -18,7 +20,7 @@ export FIRST_CURL
 
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build run first-curl mcp-demo mcp-try test race soak lint loc fuzz bench bench-http conformance mcp-conformance bench-mcp ci
+.PHONY: help build run first-curl mcp-demo mcp-try test race soak lint loc fuzz bench bench-http bench-cerbos conformance mcp-conformance bench-mcp ci
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,19 +44,20 @@ mcp-try: ## call three tools through the gateway of mcp-demo, and look them up i
 	@sh pdp/mcp/examples/filesystem/try $(DEMO)
 
 # The packages whose tests take longest begin first, so that none of them is left to run alone.
-LONGEST = ./pdp/server ./cmd/... ./pdp
+LONGEST = ./pdp/server ./cmd/policy-service ./pdp/mcp ./pdp ./pdp/decisionlog ./conformance/...
 
 # The longest package waits half of its time: one package more runs than there are cores.
 AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 
+# lint has vetted all of it: to vet each package once more as it is tested takes minutes.
 test: ## run all tests
-	$(GO) test -p $(AT_ONCE) -timeout 15m $(LONGEST) ./...
+	$(GO) test -vet=off -p $(AT_ONCE) -timeout 15m $(LONGEST) ./...
 
 # Every test again under the race detector, which is several times slower. What is made by chance is made less often
 # (-short): test has made all of it, and who runs beside whom shows early. A program built with the detector sleeps a
 # second before it ends, so that what still runs may report; transcripts run hundreds of them, and wait less.
 race: ## run all tests with the race detector (needs a C compiler)
-	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -short -p $(AT_ONCE) -timeout 25m $(LONGEST) ./...
+	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -short -vet=off -p $(AT_ONCE) -timeout 25m $(LONGEST) ./...
 
 # What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
 # server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,
@@ -62,7 +65,7 @@ race: ## run all tests with the race detector (needs a C compiler)
 # as long without them: another half an hour; and SOAKTIME of an MCP gateway whose PDP and server come and go. Not part
 # of ci. Each wait in these tests has its own end: the timeout is only to be longer than any SOAKTIME.
 soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load, bad neighbours (SOAKTIME=30m, SOAKNEIGHBOURS=60s)
-	SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|Soak|StopUnderLoad' ./pdp/decisionlog/... ./pdp/mcp ./cmd/policy-service/
+	SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|PowerCut|Soak|StopUnderLoad' ./pdp/decisionlog/... ./pdp/mcp ./cmd/policy-service/
 
 lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
 	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
@@ -82,12 +85,19 @@ fuzz: ## run every fuzz target for FUZZTIME each (default 30s)
 bench: ## run the benchmarks (BENCH=regexp, BENCHTIME=1s)
 	$(GO) test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem -timeout 15m ./evaluation/ ./evaluation/coaz/ ./pdp/...
 
-# Some five minutes. DURATION is for each case and number of connections. The log's disk is that of TMPDIR. A test whose
-# package is not named prints while it runs. It has ends of its own: the timeout is only to be longer than any DURATION.
-bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s, CONNS=1,4,32,128, CASES=all)
+# Some ten minutes on a quiet machine; a case alone takes one or two. DURATION is of a run; RUNS are made of each case and load that has a
+# bound, and one of the others. The log's disk is that of TMPDIR. A test whose package is not named prints while it runs.
+# It has ends of its own: the timeout is only to be longer than any DURATION.
+bench-http: build ## measure the service over HTTP beside the floor (DURATION=5s, RUNS=5, CONNS=4,32,128, RATES=1000,5000, CASES=all)
 	@cd conformance/load && \
-		BENCH_HTTP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) -conns $(CONNS) -cases $(CASES)' \
+		BENCH_HTTP='-binary $(CURDIR)/bin/policy-service -duration $(DURATION) -runs $(RUNS) -conns=$(CONNS) -rates=$(RATES) -cases $(CASES)' \
 		$(GO) test -count=1 -timeout 24h -run '^TestBenchHTTP$$'
+
+# Two minutes, once Cerbos is built in CERBOS.
+CERBOS ?= $${TMPDIR:-/tmp}/bench-cerbos
+
+bench-cerbos: ## measure Cerbos beside the floor (needs curl; gets its source from the module proxy)
+	@DURATION=$(DURATION) CONNS=$(CONNS) RATES=$(RATES) sh conformance/load/cerbos "$(CERBOS)"
 
 # Some 20 seconds. It fails if a bound is broken: see conformance/load/benchmcp_test.go.
 bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATION=5s)

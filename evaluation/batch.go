@@ -75,6 +75,11 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 	if err != nil {
 		return Batch{}, err
 	}
+	return batch(o, reserved, tenant, len(body))
+}
+
+// batch makes the batch of a body of a size, in which a reserved name may stand.
+func batch(o Object, reserved bool, tenant string, size int) (Batch, error) {
 	var r reader
 	semantic := r.semantic(o)
 	items, _ := r.member(o, []string{"evaluations"}, false, Array, "an array")
@@ -86,7 +91,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 			return Batch{}, err
 		}
 		q, err := authzen(o, tenant)
-		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic, Size: len(body)}, err
+		return Batch{Single: true, Items: []Item{{Request: q}}, Semantic: semantic, Size: size}, err
 	}
 	d := defaults{
 		tenant:   cmp.Or(tenant, DefaultTenant),
@@ -108,7 +113,7 @@ func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 			return Batch{}, err
 		}
 	}
-	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len()), Size: len(body)}
+	b := Batch{Semantic: semantic, Items: make([]Item, 0, items.Len()), Size: size}
 	for n, v := range items.Elements {
 		item := d.item(v, "evaluations", strconv.Itoa(n))
 		if item.Err != nil {

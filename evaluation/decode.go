@@ -66,7 +66,7 @@ func authzen(o Object, tenant string) (Request, error) {
 
 func native(o Object) (Request, error) {
 	var r reader
-	tenant := r.text(o, "tenant_id")
+	tenant := strings.Clone(r.text(o, "tenant_id")) // who counts by tenants keeps the name, and should not keep the body
 	actor := r.object(o, "actor")
 	action := r.text(o, "action")
 	resource := r.object(o, "resource")
@@ -82,9 +82,8 @@ func native(o Object) (Request, error) {
 		Context: r.optional(o, "context"),
 	}
 	q.Subject.Properties = actor.Without(func(name string) bool { return name == "actor_type" || name == "actor_id" })
-	if labels := r.optional(resource, "resource", "labels"); labels.Len() > 0 || has(resource, "labels") {
-		q.Resource.Properties = Object{[]Member{{"labels", labels.Value()}}}
-	}
+	r.optional(resource, "resource", "labels")
+	q.Resource.Properties = resource.only("labels")
 	if purpose, ok := o.Get("purpose"); ok {
 		r.want(purpose.Kind() == String, "not a string", "purpose")
 		r.want(!has(q.Context, "purpose"), "the purpose is given twice, here and beside the context", "context", "purpose")

@@ -26,6 +26,14 @@ func parseBody(body []byte, limits Limits, batch bool, at place) (o Object, rese
 	if len(body) > limits.Body {
 		return Object{}, false, &Error{TooLarge: true, Detail: fmt.Sprintf("the body has more than %d bytes", limits.Body), Try: "send less"}
 	}
+	if o, ok := scan(body, limits, batch, at); ok {
+		return o, false, nil
+	}
+	return parseStrictly(body, limits, batch, at)
+}
+
+// parseStrictly reads every body that [scan] leaves to it, and alone says what is wrong with one.
+func parseStrictly(body []byte, limits Limits, batch bool, at place) (o Object, reserved bool, err error) {
 	p := parsers.Get().(*parser)
 	defer p.release()
 	p.in = *bytes.NewBuffer(body) // which is read where it stands, without a copy

@@ -1,7 +1,8 @@
 package evaluation
 
 // Request asks for one decision: may this subject do this action on this resource,
-// in this context, in this tenant? Every wire shape becomes one of these.
+// in this context, in this tenant? Every wire shape becomes one of these. The texts of a
+// request that came in a body share memory: who keeps one after the request clones it.
 type Request struct {
 	// Shape is the wire shape the request came in. It changes the pointers of errors and the form
 	// of the answer; and a native request declares the obligation approval_required by itself.
@@ -106,11 +107,11 @@ const usualSize = 128
 // tenant is not part of that shape: it is in the URL.
 func (r Request) MarshalJSON() ([]byte, error) {
 	room := 4*usualSize + r.Context.Value().room()
-	b := r.Subject.append(append(make([]byte, 0, room), `{"subject":`...))
-	b = r.Action.append(append(b, `,"action":`...))
-	b = r.Resource.append(append(b, `,"resource":`...))
+	b := r.Subject.AppendJSON(append(make([]byte, 0, room), `{"subject":`...))
+	b = r.Action.AppendJSON(append(b, `,"action":`...))
+	b = r.Resource.AppendJSON(append(b, `,"resource":`...))
 	if r.Context.Len() > 0 {
-		b = r.Context.Value().append(append(b, `,"context":`...))
+		b = r.Context.AppendJSON(append(b, `,"context":`...))
 	}
 	if r.Unknown != nil {
 		b = appendList(append(b, `,"options":{"unknown":[`...), r.Unknown.pointers, appendString)
@@ -120,18 +121,20 @@ func (r Request) MarshalJSON() ([]byte, error) {
 }
 
 // MarshalJSON writes e in the AuthZEN shape.
-func (e Entity) MarshalJSON() ([]byte, error) { return e.append(make([]byte, 0, usualSize)), nil }
+func (e Entity) MarshalJSON() ([]byte, error) { return e.AppendJSON(make([]byte, 0, usualSize)), nil }
 
 // MarshalJSON writes a in the AuthZEN shape.
-func (a Action) MarshalJSON() ([]byte, error) { return a.append(make([]byte, 0, usualSize)), nil }
+func (a Action) MarshalJSON() ([]byte, error) { return a.AppendJSON(make([]byte, 0, usualSize)), nil }
 
-func (e Entity) append(b []byte) []byte {
+// AppendJSON appends what MarshalJSON writes.
+func (e Entity) AppendJSON(b []byte) []byte {
 	b = appendString(append(b, `{"type":`...), e.Type)
 	b = appendString(append(b, `,"id":`...), e.ID)
 	return append(appendProperties(b, e.Properties), '}')
 }
 
-func (a Action) append(b []byte) []byte {
+// AppendJSON appends what MarshalJSON writes.
+func (a Action) AppendJSON(b []byte) []byte {
 	b = appendString(append(b, `{"name":`...), a.Name)
 	return append(appendProperties(b, a.Properties), '}')
 }
@@ -140,6 +143,5 @@ func appendProperties(b []byte, o Object) []byte {
 	if o.Len() == 0 {
 		return b
 	}
-	b = append(b, `,"properties":`...)
-	return o.Value().append(b)
+	return o.AppendJSON(append(b, `,"properties":`...))
 }

@@ -172,9 +172,20 @@ func (o Object) Lookup(name string) (Value, bool) {
 	return o.members[i].Value, true
 }
 
-// find is where the member of a name is, be it null or not.
+// find is where the member of a name is or would be, be it null or not.
 func (o Object) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(o.members, name, func(m Member, n string) int { return strings.Compare(m.Name, n) })
+	from, to := 0, len(o.members)
+	for from < to {
+		switch n := int(uint(from+to) >> 1); strings.Compare(o.members[n].Name, name) {
+		case 0:
+			return n, true
+		case 1:
+			to = n
+		default:
+			from = n + 1
+		}
+	}
+	return from, false
 }
 
 // Value returns o as a [Value] of kind Map.
@@ -182,12 +193,24 @@ func (o Object) Value() Value { return Value{kind: Map, elems: o.members} }
 
 // With returns o with one more member, replacing one of the same name.
 func (o Object) With(name string, v Value) Object {
-	members := slices.DeleteFunc(slices.Clone(o.members), func(m Member) bool { return m.Name == name })
+	n, replaced := o.find(name)
+	members := append(make([]Member, 0, len(o.members)+1), o.members[:n]...)
 	if v.kind != Null {
 		members = append(members, Member{name, v})
 	}
-	sortMembers(members)
-	return Object{members}
+	if replaced {
+		n++
+	}
+	return Object{append(members, o.members[n:]...)}
+}
+
+// only returns o with no other member than that of a name.
+func (o Object) only(name string) Object {
+	n, ok := o.find(name)
+	if !ok {
+		return Object{}
+	}
+	return Object{o.members[n : n+1 : n+1]}
 }
 
 // Size is the length of o as text.
@@ -297,10 +320,14 @@ func (o Object) Beside(more Object) Object {
 // Without returns the members of o whose name drop does not report.
 func (o Object) Without(drop func(name string) bool) Object {
 	dropped := func(m Member) bool { return drop(m.Name) }
-	if !slices.ContainsFunc(o.members, dropped) {
-		return o
+	rest := o.members
+	for len(rest) > 0 && dropped(rest[0]) {
+		rest = rest[1:]
 	}
-	return Object{slices.DeleteFunc(slices.Clone(o.members), dropped)}
+	if !slices.ContainsFunc(rest, dropped) {
+		return Object{rest}
+	}
+	return Object{slices.DeleteFunc(slices.Clone(rest), dropped)}
 }
 
 // NewObject makes an Object of Go values, for callers that build a [Request]
@@ -378,6 +405,9 @@ func (v Value) MarshalJSON() ([]byte, error) { return v.append(make([]byte, 0, v
 
 // MarshalJSON writes o with members in order of their names.
 func (o Object) MarshalJSON() ([]byte, error) { return o.Value().MarshalJSON() }
+
+// AppendJSON appends what MarshalJSON writes.
+func (o Object) AppendJSON(b []byte) []byte { return o.Value().append(b) }
 
 func (v Value) append(b []byte) []byte { return new(valueWriter).append(b, v) }
 

@@ -155,7 +155,7 @@ func (r *reply) forgo(ctx context.Context) (err error) {
 // consult answers a call whose first verdict became the answer d, as far as approvals can change
 // it.
 func consult(
-	ctx context.Context, approvals Approvals, bundle *Bundle, call Call, first *engine.Verdict, d evaluation.Decision,
+	ctx context.Context, approvals Approvals, bundle *Bundle, call *Call, first *engine.Verdict, d evaluation.Decision,
 ) (reply, error) {
 	answer := reply{decision: d}
 	switch {
@@ -173,7 +173,7 @@ func consult(
 // there is no approval, the first answer (stands) is given, and an approval request is filed or
 // offered.
 func await(
-	ctx context.Context, approvals Approvals, bundle *Bundle, call Call, first *engine.Verdict, stands evaluation.Decision,
+	ctx context.Context, approvals Approvals, bundle *Bundle, call *Call, first *engine.Verdict, stands evaluation.Decision,
 ) (reply, error) {
 	onRecord := call.Approved != "" // then it is known that the approval was found
 	a, ok := approvalRequest(first, bundle, call)
@@ -233,18 +233,18 @@ func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool
 	if err != nil || p.options.Approvals == nil || !w.Waits() || !requestable(&d) {
 		return ApprovalRequest{}, false, err
 	}
-	a, ok := approvalRequest(&w, in.Bundle, call)
+	a, ok := approvalRequest(&w, in.Bundle, &call)
 	return a, ok, nil
 }
 
 // explainPresented attaches, to a deny that no approval can change, the reason why the presented
 // approval does not count.
-func explainPresented(ctx context.Context, approvals Approvals, call Call, d *evaluation.Decision) error {
+func explainPresented(ctx context.Context, approvals Approvals, call *Call, d *evaluation.Decision) error {
 	if call.Approvals != SpendOrOffer || d.Allow || call.Request.Presented() == "" {
 		return nil
 	}
 	a := ApprovalRequest{
-		Call:      call,
+		Call:      *call,
 		Decision:  d.ID,
 		Bundle:    d.Bundle,
 		Presented: call.Request.Presented(),
@@ -306,9 +306,9 @@ func answerByApproval(
 // shown the request as it is, because of the actors that it names, or because of a number in it. It
 // reports false as well if a gateway does not say for which person it asks: that person could approve
 // the request, by a name that is not in it.
-func approvalRequest(w *engine.Verdict, b *Bundle, call Call) (a ApprovalRequest, ok bool) {
+func approvalRequest(w *engine.Verdict, b *Bundle, call *Call) (a ApprovalRequest, ok bool) {
 	c := &b.Config
-	a = ApprovalRequest{Call: call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
+	a = ApprovalRequest{Call: *call, Bundle: w.Decision.Bundle, Presented: call.Request.Presented(), Now: call.Now}
 	if a.Continues = call.Continued; call.Approved == "" {
 		a.Continues = call.Request.Continues()
 	}

@@ -144,17 +144,17 @@ func (j *judging) judge(ctx context.Context) error {
 		in, call := &j.in, j.call
 		call.Request, call.Explain = item.Request, j.asked && !j.full
 		in.Request, in.Explain, in.Inherits = call.Request, call.Explain, item.Inherits()
-		answer, err := j.judgeItem(ctx, call, item, fmt.Sprintf("%s.%d", j.id, n))
+		answer, err := j.judgeItem(ctx, &call, &item, fmt.Sprintf("%s.%d", j.id, n))
 		if err == nil {
 			err = j.countOrOmit(&answer.decision)
 		}
 		if err != nil {
 			return err
 		}
-		if j.filled += filledSize(answer.decision); j.filled > maxFilled {
+		if j.filled += filledSize(&answer.decision); j.filled > maxFilled {
 			return overfilled()
 		}
-		if in.Converted > maxConverted {
+		if in.Converted+in.Renewed > maxConverted {
 			return &evaluation.Error{
 				TooLarge: true,
 				Detail: fmt.Sprintf("what the items share comes to more than %d bytes, "+
@@ -170,8 +170,9 @@ func (j *judging) judge(ctx context.Context) error {
 // records are the records of the items.
 func (j *judging) records() []Record {
 	records, size := make([]Record, len(j.items)), sizeOf(j.all.Batch)
-	for n, item := range j.items {
-		records[n] = record(item.call, item.decision)
+	for n := range j.items {
+		item := &j.items[n]
+		records[n] = record(&item.call, &item.decision)
 		records[n].Approved = item.approved
 		records[n].Item = Item{Batch: j.id, Size: size, Inherits: item.inherits}
 	}
@@ -227,7 +228,7 @@ func (e *explaining) countOrOmit(d *evaluation.Decision) error {
 
 // judgeItem decides one item. If an item is malformed, that is the answer of the item, and not an
 // error of the batch.
-func (j *judging) judgeItem(ctx context.Context, call Call, item evaluation.Item, id string) (reply, error) {
+func (j *judging) judgeItem(ctx context.Context, call *Call, item *evaluation.Item, id string) (reply, error) {
 	if j.in.Bundle == nil {
 		return reply{}, ErrNoBundle
 	}
@@ -248,7 +249,7 @@ func (j *judging) judgeItem(ctx context.Context, call Call, item evaluation.Item
 }
 
 // inBody makes the pointers of a decision about an item those into the body of the batch.
-func inBody(item evaluation.Item, d *evaluation.Decision) {
+func inBody(item *evaluation.Item, d *evaluation.Decision) {
 	for n := range d.Mismatch { // the explanation holds the same slice
 		d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
 	}
@@ -274,7 +275,7 @@ func overfilled() error {
 }
 
 // filledSize returns the size of the obligations of a decision.
-func filledSize(d evaluation.Decision) int {
+func filledSize(d *evaluation.Decision) int {
 	n := 0
 	for _, o := range d.Obligations {
 		n += o.Properties.Size()

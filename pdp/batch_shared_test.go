@@ -116,15 +116,29 @@ func TestWhatABatchConvertsIsBounded(t *testing.T) {
 		members = append(members, fmt.Sprintf(`"k%d":%d`, n, n))
 	}
 	many := "{" + strings.Join(members, ",") + "}"
-	for name, c := range map[string]struct{ defaults, item string }{
-		"a context beside properties of the action": {`"subject":{"type":"user","id":"a"},"resource":{"type":"doc","id":"1"},"context":` + many, `{"action":{"name":"r","properties":{"a":%d}}}`},
-		"a subject that is the resource":            {`"subject":{"type":"user","id":"a","properties":` + many + `},"action":{"name":"r"}`, `{"resource":{"type":"user","id":"a","properties":{"z":%d}}}`},
+	const what = `permit(principal is user, action, resource) when { context.pdp.resource.id like "x:*" `
+	asksWhat, asksAll := bundleOfFiles(t, map[string]string{"p.cedar": what + "};"}), bundleOfFiles(t, map[string]string{"p.cedar": what + "&& context != {} };"})
+	about := `"subject":{"type":"user","id":"a"},"action":{"name":"r"},"context":` + many
+	var resources []string
+	for n := range 1000 {
+		resources = append(resources, fmt.Sprintf(`{"resource":{"type":"doc","id":"%d"}}`, n))
+	}
+	if _, err := Of(asksWhat, Options{}).EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, about, resources...)}); err != nil {
+		t.Errorf("a context of which no policy sees more than what it is about: %v", err)
+	}
+	for name, c := range map[string]struct {
+		bundle         *Bundle
+		defaults, item string
+	}{
+		"a context beside properties of the action": {plain, `"subject":{"type":"user","id":"a"},"resource":{"type":"doc","id":"1"},"context":` + many, `{"action":{"name":"r","properties":{"a":%d}}}`},
+		"a subject that is the resource":            {plain, `"subject":{"type":"user","id":"a","properties":` + many + `},"action":{"name":"r"}`, `{"resource":{"type":"user","id":"a","properties":{"z":%d}}}`},
+		"a context that says what it is about":      {asksAll, about, `{"resource":{"type":"doc","id":"%d"}}`},
 	} {
 		var items []string
 		for n := range 1000 {
 			items = append(items, fmt.Sprintf(c.item, n))
 		}
-		p := Of(plain, Options{})
+		p := Of(c.bundle, Options{})
 		if got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, c.defaults, items[:50]...)}); err != nil || len(got.Items) != 50 {
 			t.Errorf("%s: fifty items: %v", name, err)
 		}
@@ -197,6 +211,7 @@ func TestExplanationsOfABatchAreBounded(t *testing.T) {
 func TestPropertyInherited(t *testing.T) {
 	allows, errs, inherited := 0, 0, map[evaluation.Inherited]bool{}
 	eachSeed(t, 80, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%2 == 1
 		w := g.world(24)
 		p := Of(w.load(t), Options{NewID: func() string { return "id" }})
 		parts := func() map[string]json.RawMessage {

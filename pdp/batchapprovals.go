@@ -68,7 +68,7 @@ func (b *batchApprovals) bind(r *evaluation.Request) bool {
 
 // consult is [consult] for an item. Its answer may hang on the use of an approval.
 func (j *judging) consult(
-	ctx context.Context, call Call, item evaluation.Item, w *engine.Verdict, d evaluation.Decision,
+	ctx context.Context, call *Call, item *evaluation.Item, w *engine.Verdict, d evaluation.Decision,
 ) (reply, error) {
 	if call.Approvals == NotAsked || call.Request.Unknown != nil || w.Waits() && !j.approvals.bind(&call.Request) {
 		return reply{decision: d}, nil

@@ -2,6 +2,7 @@ package pdp
 
 import (
 	"io/fs"
+	"time"
 
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
@@ -20,6 +21,8 @@ type (
 	Demand = bundle.Demand
 	// PolicyTest is a test that a policy makes before anything else.
 	PolicyTest = bundle.Tested
+	// AccessPolicies is what a tool access declaration is made into.
+	AccessPolicies = bundle.AccessPolicies
 	// Source is the place where the files of a bundle are.
 	Source = bundle.Source
 	// Files are the files of a bundle, as one reading found them.
@@ -63,5 +66,9 @@ func FS(fsys fs.FS) Source { return bundle.FS(fsys) }
 // Load reads a bundle. The bundle is nil if one of the problems is an error.
 func Load(source Source) (*Bundle, Problems) { return bundle.Load(source) }
 
+// ReadAccess lists what is wrong with one tool access declaration by itself.
+func ReadAccess(file string, text []byte) Problems { return bundle.ReadAccess(file, text) }
+
 // Check reads a bundle as [Load] does, and adds warnings about what is legal and probably not meant.
-func Check(source Source) (*Bundle, Problems) { return lint.Check(source) }
+// The time is the one at which it is judged what is over.
+func Check(source Source, now time.Time) (*Bundle, Problems) { return lint.Check(source, now) }

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/document"
 )
 
 // Example is one case of a bundle's tests directory: a request and the answer
@@ -34,7 +35,7 @@ func Examples(source Source) ([]Example, Problems) {
 	problems := slices.Clone(files.Problems)
 	var all []Example
 	for _, name := range slices.Sorted(maps.Keys(files.Content)) {
-		r := exampleFile{bundle.YamlMap{File: name, Problems: &problems}, bundle.TenantOf(name)}
+		r := exampleFile{document.Map{File: name, Problems: &problems}, bundle.TenantOf(name)}
 		all = append(all, r.read(files.Content[name])...)
 	}
 	return all, problems.Sorted()
@@ -42,12 +43,12 @@ func Examples(source Source) ([]Example, Problems) {
 
 // exampleFile reads one file of cases.
 type exampleFile struct {
-	bundle.YamlMap
+	document.Map
 	tenant string
 }
 
 func (f *exampleFile) read(text []byte) []Example {
-	list, ok := bundle.YamlDocument(f.File, text, f.Problems)
+	list, ok := document.Read(f.File, text, f.Problems)
 	if !ok {
 		return nil
 	}
@@ -68,7 +69,7 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 	e := Example{File: f.File, Line: n.Line, Column: n.Column}
 	tenant := f.tenant
 	var name, request, decision *yaml.Node
-	m := bundle.YamlMap{File: f.File, Problems: f.Problems}
+	m := document.Map{File: f.File, Problems: f.Problems}
 	m.Known = map[string]func(*yaml.Node){
 		"name":        func(v *yaml.Node) { name = v; m.Text(v); e.Name = v.Value },
 		"tenant":      func(v *yaml.Node) { tenant = f.tenantOfTest(v) },
@@ -139,7 +140,7 @@ func (f *exampleFile) strings(n *yaml.Node) []string {
 // request makes JSON from the YAML and decodes the JSON, so that the request of a test is read as
 // the request of a caller is.
 func (f *exampleFile) request(n *yaml.Node, tenant string) ([]byte, evaluation.Request) {
-	body, bad := bundle.AppendJSON(nil, n)
+	body, bad := document.AppendJSON(nil, n)
 	if bad != nil {
 		f.Bad(bad.At, "yaml_json", bad.What, bad.Try)
 		return nil, evaluation.Request{}
@@ -148,14 +149,14 @@ func (f *exampleFile) request(n *yaml.Node, tenant string) ([]byte, evaluation.R
 	var malformed *evaluation.Error
 	switch {
 	case errors.As(err, &malformed):
-		f.Bad(bundle.NodeAt(n, malformed.Pointer), "malformed_request",
+		f.Bad(document.NodeAt(n, malformed.Pointer), "malformed_request",
 			"the request is malformed: "+malformed.Detail,
 			malformed.Try,
 		)
 	case err != nil:
 		f.Bad(n, "malformed_request", "the request is malformed", "")
 	case !evaluation.IsTenantName(request.Tenant):
-		f.Bad(bundle.NodeAt(n, "/tenant_id"), "tenant_name",
+		f.Bad(document.NodeAt(n, "/tenant_id"), "tenant_name",
 			"this is no legal tenant name",
 			"use default, or the name of a directory below tenants/",
 		)

@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 
 	"policy-service/evaluation"
@@ -29,6 +30,15 @@ func EachWorld(t *testing.T, seeds uint64, property func(*testing.T, GeneratedWo
 		property(t, GeneratedWorld{g, o})
 	})
 }
+
+// EachSeed calls property for each of so many seeds, until it fails.
+func EachSeed(t *testing.T, seeds uint64, property func(t *testing.T, seed uint64, by *rand.Rand)) {
+	t.Helper()
+	eachSeed(t, seeds, func(t *testing.T, g *generator) { property(t, g.seed, g.Rand) })
+}
+
+// FewSeeds is fewSeeds.
+func FewSeeds() bool { return fewSeeds() }
 
 // askPeople makes a world in which allows wait for people, and little else keeps them from it.
 func (g *generator) askPeople(o *obligedWorld) {

@@ -51,10 +51,12 @@ func fewSeeds() bool { return os.Getenv("PROPERTY_SEED") != "" || testing.Short(
 type generator struct {
 	*rand.Rand
 	seed uint64
+	// prefixed has policies look at what context.pdp says of the question, and ids begin with owners.
+	prefixed bool
 }
 
 func newGenerator(seed uint64) *generator {
-	return &generator{rand.New(rand.NewPCG(seed, 20)), seed}
+	return &generator{Rand: rand.New(rand.NewPCG(seed, 20)), seed: seed}
 }
 
 func (g *generator) chance(percent int) bool { return g.IntN(100) < percent }
@@ -252,7 +254,15 @@ func (g *generator) uidFor(variable string) string {
 	if typ == "Group" && g.chance(15) {
 		return fmt.Sprintf(`Group::"h%d"`, g.IntN(chained))
 	}
-	return typ + "::" + strconv.Quote(oneOf(g, ids[typ]...))
+	return typ + "::" + strconv.Quote(oneOf(g, g.idsOf(typ)...))
+}
+
+// idsOf are the ids of a type. The last one is in no store.
+func (g *generator) idsOf(typ string) []string {
+	if g.prefixed && (typ == "User" || typ == "Doc") {
+		return append([]string{"a:1", "a:b:1", "b:1", "a"}, ids[typ]...)
+	}
+	return ids[typ]
 }
 
 // chained is the length of the chain of groups h0, h1, …, which is more than
@@ -265,6 +275,11 @@ func (g *generator) world(policies int) world {
 	order := g.Perm(2 * policies) // so that the order of ids is not that of the files
 	for i := range policies {
 		w.policies = append(w.policies, g.policy(fmt.Sprintf("p%03d", order[i])))
+	}
+	for n := range 6 {
+		if g.prefixed {
+			w.policies = append(w.policies, g.byPrefix(fmt.Sprintf("q%d", n)))
+		}
 	}
 	for i := range g.IntN(2) * policies / 4 {
 		w.tenant = append(w.tenant, g.policy(fmt.Sprintf("p%03d", order[policies+i])))
@@ -286,7 +301,7 @@ func (g *generator) config() string {
 // other and in themselves, a long chain of them, and actions in groups two deep.
 func (g *generator) entities() []string {
 	var all []string
-	stored := func(typ string) []string { return ids[typ][:len(ids[typ])-1] }
+	stored := func(typ string) []string { return g.idsOf(typ)[:len(g.idsOf(typ))-1] }
 	for _, id := range stored("Group") {
 		all = append(all, entityText("Group", id, nil, refs("Group", some(g, 25, append(ids["Group"], "h0", "h9")...))))
 	}
@@ -385,6 +400,16 @@ func (g *generator) policy(id string) policyText {
 	return p
 }
 
+// byPrefix makes a policy that the index can find by the beginning of an id alone.
+func (g *generator) byPrefix(id string) policyText {
+	head := fmt.Sprintf(`(principal, action, resource) when { context.pdp.%s.id like "%s*" }`, oneOf(g, "subject", "resource"), oneOf(g, prefixes...))
+	text := fmt.Sprintf("@id(%q) %s %s", id, oneOf(g, "permit", "permit", "permit", "forbid"), head)
+	if g.chance(50) {
+		text += " when { " + g.plain() + " }"
+	}
+	return policyText{id: id, text: text + ";", head: parsed("permit " + head + ";")}
+}
+
 func parsed(text string) *cedar.Policy {
 	var p cedar.Policy
 	if err := p.UnmarshalCedar([]byte(text)); err != nil {
@@ -426,9 +451,18 @@ func (g *generator) conjunct() (text string, test bool) {
 }
 
 func (g *generator) test(v string) string {
+	if of := pdpMembers[v]; g.prefixed && of != "" && g.chance(35) {
+		return "context.pdp." + of + `.id like "` + oneOf(g, prefixes...) + `*"`
+	}
 	return v + oneOf(g, " == "+g.uidFor(v), " in "+g.uidFor(v), " in "+g.uidFor(v), " in "+g.uidSet(v), " in "+g.uidSet(v),
 		" is "+g.typeFor(v), " is "+g.typeFor(v)+" in "+g.uidFor(v), " is "+g.typeFor(v)+" in "+g.uidSet(v))
 }
+
+// prefixes are how ids may begin. The index files a test by what goes up to the first colon.
+var (
+	pdpMembers = map[string]string{"principal": "subject", "resource": "resource"}
+	prefixes   = []string{"a:", "a:", "a:", "b:", "a", "a", "a:b", "d", "u1", ":"}
+)
 
 // erring makes a clause that errs always, or often.
 func (g *generator) erring() string {
@@ -439,6 +473,10 @@ func (g *generator) erring() string {
 // plain makes a clause that only a look at the request decides; the first looks
 // like a test and is none.
 func (g *generator) plain() string {
+	if g.prefixed && g.chance(20) {
+		return oneOf(g, `context.pdp.resource.id like "*:1"`, `context.pdp.subject.id == context.pdp.resource.id`,
+			`context.pdp.resource.type like "D*"`, `context.pdp.subject == {type: "User", id: "a:1"}`, "context.pdp.capability.held")
+	}
 	return oneOf(g, g.uidFor("principal")+" == principal", "true", "context.flag", "context.n == 1", "principal.n > 0", "principal has opt", "context has odd",
 		"!(context has odd && context.odd == 1)", "resource has opt && resource.opt == 1", `context has s && context.s == "a"`, "principal == resource",
 		"!("+g.test("principal")+")", "("+g.test("principal")+" || "+g.test("resource")+")", "(if context has flag then context.flag else "+g.test("resource")+")",
@@ -452,9 +490,9 @@ func (g *generator) question(w world) asked {
 		a.tenant = "acme"
 	}
 	typ := oneOf(g, "User", "User", "User", "User", "Group", "Doc")
-	a.subject = [2]string{typ, oneOf(g, ids[typ]...)}
+	a.subject = [2]string{typ, oneOf(g, g.idsOf(typ)...)}
 	typ = oneOf(g, "Doc", "Doc", "Doc", "Folder", "User")
-	a.resource = [2]string{typ, oneOf(g, ids[typ]...)}
+	a.resource = [2]string{typ, oneOf(g, g.idsOf(typ)...)}
 	a.members[inSubject] = g.members(30, "Group", "roles")
 	a.members[inResource] = g.members(30, "Folder", "folders")
 	a.members[inContext] = g.members(60, "Group", "groups")

@@ -66,7 +66,7 @@ func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() 
 	for n, world := range worlds.All {
 		one := call
 		one.Request = world.Request
-		answer, err := p.decide(ctx, b, one, world.Given, id)
+		answer, err := p.decide(ctx, b, &one, world.Given, id)
 		var malformed *evaluation.Error
 		switch {
 		case errors.As(err, &malformed):

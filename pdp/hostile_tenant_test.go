@@ -97,11 +97,12 @@ func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
 		"persons": {"entities/e.json", manyEntities(15_000, func(i int) string {
 			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"n","id":"%d"}}]`, i^1))
 		})},
-		"a crowd":     {"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":["g%d"]`, i/25)) })},
-		"obligations": {"obligations.yaml", manyNames(int(b.Settings))},
-		"bytes":       {"entities/e.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`},
-		"nulls":       {"entities/e.json", `[` + strings.TrimSuffix(entityOf("e", "1", ""), "}") + `,"more":[` + strings.Repeat("1,", int(b.Bytes)/2-200) + `1]}]`},
-		"files":       filesOf(b.Files - 1),
+		"a crowd":                     {"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":["g%d"]`, i/25)) })},
+		"obligations":                 {"obligations.yaml", manyNames(int(b.YAML.Obligations))},
+		"bytes":                       {"entities/e.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`},
+		"nulls":                       {"entities/e.json", `[` + strings.TrimSuffix(entityOf("e", "1", ""), "}") + `,"more":[` + strings.Repeat("1,", int(b.Bytes)/2-200) + `1]}]`},
+		"files":                       filesOf(b.Files - 1),
+		"declarations of short rules": {"access/a.yaml", denials(1_000, denial), "access/b.yaml", denials(1_000, denial), "access/c.yaml", denials(1_000, denial)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			took := loadCPU(t, tenantFiles(files...), "") - alone
@@ -111,7 +112,7 @@ func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
 			}
 		})
 	}
-	all := append(manyPolicies(b.Words-3_000), "obligations.yaml", manyNames(int(b.Settings)),
+	all := append(manyPolicies(b.Words-3_000), "obligations.yaml", manyNames(int(b.YAML.Obligations)),
 		"entities/a.json", manyEntities(190, tangled(10, 18)),
 		"entities/b.json", manyEntities(450, func(i int) string {
 			return entityOf("v", strconv.Itoa(i), `"a":`+object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
@@ -125,6 +126,24 @@ func TestATenantAtAllItsBoundsLoadsInASecond(t *testing.T) {
 	if took > 5*time.Second {
 		t.Errorf("the tenant takes %v of CPU", took)
 	}
+}
+
+// denial is a rule of two tools.
+const denial = "{agent: a%d, tools: [b, c], expires: 2030-01-02T03:04:05Z}"
+
+// denials is a declaration of so many rules.
+func denials(n int, rule string) string {
+	return "mode: denylist\nrules:\n- " + strings.Join(each(numbers(n), func(i int) string { return fmt.Sprintf(rule, i) }), "\n- ") + "\n"
+}
+
+// covered is a declaration of rules of which each has to be held against each other, to find those that cannot count.
+func covered() string {
+	text := "mode: hybrid\ndefault: deny\nrules:\n"
+	for n := range 500 {
+		tools := strings.Join(each(numbers(40), func(i int) string { return fmt.Sprintf("a%d", i) }), ",")
+		text += fmt.Sprintf("- {agent: a, tools: [%s,b%d], effect: allow}\n- {agent: a, tools: [%s,c%d], effect: deny}\n", tools, n, tools, n)
+	}
+	return text
 }
 
 func filesOf(n int) (files []string) {
@@ -157,6 +176,7 @@ func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 	b := bundle.TenantBounds
 	strs := colliding(4096)
 	flood := strings.Join(append(each(numbers(2_000), strconv.Itoa), times("true", 2_000)...)[1:], ",")
+	long := denials(1_000, "{agent: a%d, tools: ["+strings.Repeat("b", 200)+"]}")
 	entity := func(attrs string) string { return "[\n" + entityOf("e", "1", attrs) + "]" }
 	when := func(condition string) string {
 		return "permit(principal == user::\"a\", action, resource)\nwhen { " + condition + " };"
@@ -166,13 +186,17 @@ func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 		line       int
 		files      []string
 	}{
-		"files":       {"many_files", "", 0, filesOf(b.Files + 1)},
-		"bytes":       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
-		"a file":      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(b.EntityFile)+1)}},
-		"obligations": {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(b.Settings)) + strings.Repeat("#", 100)}},
-		"words":       {"many_words", "", -1, manyPolicies(b.Words + 3_000)},
-		"entities":    {"many_entities", "entities/e.json", b.Entities + 1, []string{"entities/e.json", manyEntities(b.Entities+1, plainEntity)}},
-		"values":      {"many_values", "entities/e.json", 1_001, []string{"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+object(98, `"k%d":%d`)) })}},
+		"files":                       {"many_files", "", 0, filesOf(b.Files + 1)},
+		"bytes":                       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
+		"a file":                      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(b.EntityFile)+1)}},
+		"obligations":                 {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(b.YAML.Obligations)) + strings.Repeat("#", 100)}},
+		"words":                       {"many_words", "", -1, manyPolicies(b.Words + 3_000)},
+		"declarations":                {"many_declarations", "access/c.yaml", 0, []string{"access/a.yaml", long, "access/b.yaml", long, "access/c.yaml", long}},
+		"declarations of many tools":  {"many_words", "access/a.yaml", -1, []string{"access/a.yaml", denials(48, "{agent: a%d, tools: ["+strings.Join(each(numbers(1_000), strconv.Itoa), "x,")+"x]}")}},
+		"declarations of one mapping": {"yaml_value", "access/a.yaml", 1, []string{"access/a.yaml", "mode: {" + strings.Repeat("a,", 120_000) + "}", "access/b.yaml", "mode: {" + strings.Repeat("a,", 120_000) + "}"}},
+		"declarations of rules that others may cover": {"many_words", "access/a.yaml", -1, []string{"access/a.yaml", covered(), "access/b.yaml", covered()}},
+		"entities": {"many_entities", "entities/e.json", b.Entities + 1, []string{"entities/e.json", manyEntities(b.Entities+1, plainEntity)}},
+		"values":   {"many_values", "entities/e.json", 1_001, []string{"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+object(98, `"k%d":%d`)) })}},
 		"parents": {"many_parents", "entities/e.json", 2_001, []string{"entities/e.json", manyEntities(3_000, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", each(numbers(20), func(p int) string { return parentText("f", strconv.Itoa(p)) })...)
 		})}},
@@ -272,6 +296,7 @@ func TestOneFileDoesNotMakeThousandsOfProblems(t *testing.T) {
 		"no entities":      {"tenants/acme/entities/a.json": broken, "tenants/acme/entities/b.json": broken},
 		"beside no schema": {"schema.cedarschema": "entity {", "tenants/acme/entities/a.json": broken},
 		"the same":         {"tenants/acme/entities/a.json": doubled},
+		"a declaration":    {"tenants/acme/access/a.yaml": strings.Repeat("x: y\n", 30_000)},
 		"taken ids":        {"tenants/acme/x.cedar": strings.Repeat("@id(\"x\") forbid(principal, action, resource);\n", 3_000)},
 	} {
 		files["a.cedar"], files["tenants/other/bad.cedar"] = smallest, "forbid("

@@ -18,8 +18,15 @@ func decideBy(ctx context.Context, b *Bundle, call Call) (d evaluation.Decision,
 	return w.Answer(ctx, &in)
 }
 
-// questionOf is what a bundle makes of one call.
+// questionOf is what a bundle makes of one call, with all that no policy can see.
 func questionOf(b *Bundle, v *bundle.View, call Call) (*engine.Question, error) {
 	in := inquire(b, &call)
-	return in.Question(v)
+	return in.Question(seeingAll(v))
+}
+
+// seeingAll is a view as if its policies could see everything.
+func seeingAll(v *bundle.View) *bundle.View {
+	all := *v
+	all.Seen = nil
+	return &all
 }

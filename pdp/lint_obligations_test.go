@@ -147,6 +147,16 @@ func TestCheckOverlap(t *testing.T) {
 		{"what may be the same string", wants(`context.x == "a"`, `context.x == context.y`), here},
 		{"what may be one of the strings", wants(`context.x == "a"`, `["b", context.y].contains(context.x)`), here},
 		{"another string, or something else", wants(`context.x == "a"`, `context.x == "b" || context has z`), here},
+		{"ids that begin otherwise", two(anybody+` when { context.pdp.resource.id like "a:*" }`, anybody+` when { context.pdp.resource.id like "b:*" && context has x }`), ""},
+		{"an id that begins otherwise", two(anybody+` when { context.pdp.subject.id like "a:*" }`, `(principal == User::"b:1", action == Action::"a", resource is Doc)`), ""},
+		{"ids that begin longer", two(anybody+` when { context.pdp.resource.id like "a:*" }`, anybody+` when { context.pdp.resource.id like "a:b*" }`), here},
+		{"ids of the other variable", two(anybody+` when { context.pdp.resource.id like "a:*" }`, anybody+` when { context.pdp.subject.id like "b:*" }`), here},
+		{"ids that end otherwise", two(anybody+` when { context.pdp.resource.id like "*a" }`, anybody+` when { context.pdp.resource.id like "*b" }`), here},
+		{"ids that begin so, and what is below one", two(anybody+` when { context.pdp.resource.id like "a:*" }`, `(principal is User, action == Action::"a", resource in Doc::"b:1")`), here},
+		{"excludes ids that begin so", two(anybody+` unless { context.pdp.resource.id like "a:*" }`, anybody+` when { context.pdp.resource.id like "a:b*" }`), ""},
+		{"excludes only ids that begin longer", two(anybody+` unless { context.pdp.resource.id like "a:b*" }`, anybody+` when { context.pdp.resource.id like "a:*" }`), here},
+		{"always with it: ids that begin shorter", two(anybody+` when { context.pdp.resource.id like "a:b*" }`, anybody+` when { context.pdp.resource.id like "a:*" }`), ""},
+		{"always with it: an id", two(`(principal is User, action == Action::"a", resource == Doc::"a:1")`, `(principal is User, action == Action::"a", resource is Doc) when { context.pdp.resource.id like "a:*" }`), ""},
 		{"always with it: the same", two(anybody, anybody), ""},
 		{"always with it: wider", two(anybody, `(principal, action == Action::"a", resource)`), ""},
 		{"always with it: no tests", two(anybody, `(principal, action, resource) when { principal is User }`), ""},
@@ -176,7 +186,7 @@ func each5(format string) string {
 
 // The warning names what is got round, and how many there are besides.
 func TestCheckOverlapNames(t *testing.T) {
-	_, problems := Check(FS(named("@id(\"p\") permit (principal is User, action, resource);\n"+each5(`@id("o%d") @obligation("log") permit (principal is User, action, resource) when { context has a%d };`), "")))
+	_, problems := Check(FS(named("@id(\"p\") permit (principal is User, action, resource);\n"+each5(`@id("o%d") @obligation("log") permit (principal is User, action, resource) when { context has a%d };`), "")), lintNow)
 	want := `policy "p" permits without an obligation, and may be alone in permitting, what "o0" at policy.cedar:2:1, "o1" at policy.cedar:3:1, "o2" at policy.cedar:4:1 and 2 more permits with one`
 	if len(problems) != 1 || problems[0].Message != want {
 		t.Errorf("got %v\nwant %s", problems, want)
@@ -194,7 +204,7 @@ func TestCheckOverlapCost(t *testing.T) {
 		fmt.Fprintf(&b, `permit(principal in G::"%d",action==Action::"a",resource)when{context has x};`, n)
 	}
 	start := cpu(t)
-	_, problems := Check(FS(named(b.String(), "")))
+	_, problems := Check(FS(named(b.String(), "")), lintNow)
 	took := cpu(t) - start
 	if t.Log(took); len(problems) != 1200 || took > 20*time.Second {
 		t.Errorf("%d problems in %s of CPU", len(problems), took)
@@ -207,8 +217,9 @@ func TestCheckOverlapCost(t *testing.T) {
 func TestCheckFindsEveryOverlap(t *testing.T) {
 	found := 0
 	eachSeed(t, 150, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%3 == 1
 		o := g.obliged(14)
-		b, problems := Check(o.source())
+		b, problems := Check(o.source(), lintNow)
 		if b == nil {
 			t.Fatal(problems.Error())
 		}

@@ -20,7 +20,7 @@ func TestCheckFindsEveryEscape(t *testing.T) {
 		g := conditions{rand.New(rand.NewPCG(seed, 2))}
 		word := []string{"when", "unless"}[g.IntN(2)]
 		source := FS(bundleOf(fmt.Sprintf(`@id("p") forbid (principal, action, resource is Doc) %s { %s };`, word, g.term(3))))
-		b, problems := Check(source)
+		b, problems := Check(source, lintNow)
 		if b == nil {
 			t.Fatal(problems.Error())
 		}

@@ -6,7 +6,11 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 )
+
+// lintNow is the time at which the tests check.
+var lintNow = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
 // permit and forbid make a policy that only its conditions tell from others.
 func permit(conditions string) string { return lintPolicy("permit", conditions) }
@@ -53,7 +57,7 @@ type lintCase struct {
 
 func (c lintCase) run(t *testing.T) {
 	t.Run(c.name, func(t *testing.T) {
-		b, problems := Check(FS(c.files))
+		b, problems := Check(FS(c.files), lintNow)
 		if b == nil {
 			t.Fatalf("does not load:\n%v", problems.Error())
 		}
@@ -82,6 +86,7 @@ func TestCheckMissingAttribute(t *testing.T) {
 		{"unless", bundleOf(permit(`unless { context.blocked }`)), here},
 		{"member of the action", bundleOf(permit(`when { context.action.soft }`)), here},
 		{"no fact of the PDP", bundleOf(permit(`when { context.pdp.weekday == 1 }`)), here},
+		{"no member of the resource", bundleOf(permit(`when { context.pdp.resource.kind == "x" }`)), here},
 		{"guard of another name", bundleOf(permit(`when { context has a && context.b }`)), here},
 		{"guard of the outer record alone", bundleOf(permit(`when { context has a && context.a.b }`)), here},
 		{"guard that comes late", bundleOf(permit(`when { context.a && context has a }`)), here},
@@ -106,6 +111,7 @@ func TestCheckMissingAttribute(t *testing.T) {
 		{"guarded by a negation before ||", bundleOf(permit(`when { !(context has a) || context.a == 1 }`)), ""},
 		{"guarded inside an operand", bundleOf(permit(`when { [context has a && context.a].contains(true) }`)), ""},
 		{"what the PDP puts there", bundleOf(permit(`when { context.pdp.tenant == "t" && context.action == {} }`)), ""},
+		{"what the question is about", bundleOf(permit(`when { context.pdp.resource.id like "x:*" && context.pdp.subject.type == "user" && !context.pdp.capability.held }`)), ""},
 		{"an action's and an entity's own", bundleOf(permit(`when { action.level == 1 && User::"a".level == 1 }`)), ""},
 		{"known and stored", bundleOf(permit(`when { principal.dept == "x" }`), "bundle.yaml", known+"attributes: {User: store}", "entities/u.json", lintUsers), ""},
 		{"known, and all have it", bundleOf(permit(`when { principal.level == 1 }`), "bundle.yaml", known, "entities/u.json", lintUsers), ""},
@@ -273,7 +279,7 @@ func TestCheckStore(t *testing.T) {
 }
 
 func TestCheckRefuses(t *testing.T) {
-	b, problems := Check(FS(bundleOf(`permit (`)))
+	b, problems := Check(FS(bundleOf(`permit (`)), lintNow)
 	_, loading := Load(FS(bundleOf(`permit (`)))
 	if b != nil || !slices.Equal(problems, loading) {
 		t.Errorf("got %v and %v, while Load says %v", b, problems, loading)
@@ -290,7 +296,7 @@ func TestCheckOfLongPolicies(t *testing.T) {
 		"many tests":   strings.Join(tests, " && "),
 		"a long chain": "context" + strings.Repeat(`["a"]`, 8000) + " == 1",
 	} {
-		_, problems := Check(FS(bundleOf("@id(\"p\") permit (principal is User, action, resource) when { " + condition + " };")))
+		_, problems := Check(FS(bundleOf("@id(\"p\") permit (principal is User, action, resource) when { "+condition+" };")), lintNow)
 		if len(problems) != 1 || problems[0].Code != "too_long_to_check" {
 			t.Errorf("%s: %v", name, problems)
 		}
@@ -300,7 +306,7 @@ func TestCheckOfLongPolicies(t *testing.T) {
 // TestCheckOurs holds the bundles of the repository against Check.
 func TestCheckOurs(t *testing.T) {
 	for _, dir := range []string{"../policies/starter", "../conformance/bundle"} {
-		if _, problems := Check(Dir(dir)); len(problems) > 0 {
+		if _, problems := Check(Dir(dir), lintNow); len(problems) > 0 {
 			t.Errorf("%s: %v", dir, problems)
 		}
 	}

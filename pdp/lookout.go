@@ -94,6 +94,7 @@ func (l *lookout) close() { l.watcher.Close() }
 func (l *lookout) watchOwner(dir string) {
 	l.watchDirectory(dir)
 	l.watchDirectory(filepath.Join(dir, "entities"))
+	l.watchDirectory(filepath.Join(dir, "access"))
 	l.watchDirectory(filepath.Join(dir, "tests"))
 }
 

@@ -15,7 +15,7 @@ import (
 func listed(t *testing.T) (dir, manifest string) {
 	dir = t.TempDir()
 	tree{
-		"a.cedar": smallest, "bundle.yaml": "known: [User]\n", "schema.cedarschema": "entity User;\n", "entities/users.json": "[]\n", "tests/a.yaml": "[]\n",
+		"a.cedar": smallest, "bundle.yaml": "known: [User]\n", "schema.cedarschema": "entity User; entity tool; action \"tool.invoke\" appliesTo { principal: User, resource: tool };\n", "entities/users.json": "[]\n", "access/desk.yaml": "mode: open\n", "tests/a.yaml": "[]\n",
 		"tenants/acme/b.cedar": renamed(smallest, "b"), "tenants/acme/entities/all.json": "[]\n", "tenants/acme/tests/b.json": "[]\n", ".git/config": "ignored",
 	}.write(t, dir)
 	must(t, Dir(dir).WriteManifest())
@@ -39,7 +39,7 @@ func TestWriteManifest(t *testing.T) {
 		}
 	}
 	want := []string{
-		"a.cedar", "bundle.yaml", "entities/users.json", "schema.cedarschema",
+		"a.cedar", "access/desk.yaml", "bundle.yaml", "entities/users.json", "schema.cedarschema",
 		"tenants/acme/b.cedar", "tenants/acme/entities/all.json", "tests/a.yaml",
 	}
 	if !slices.Equal(names, want) || !strings.HasSuffix(manifest, "\n# end\n") {
@@ -106,6 +106,10 @@ func TestManifestRefuses(t *testing.T) {
 	}{
 		{"unlisted", "z.cedar manifest_unlisted", tree{"z.cedar": smallest}, ""},
 		{"unlisted tenant", "tenants/other/z.cedar manifest_unlisted", tree{"tenants/other/z.cedar": smallest}, ""},
+		{"unlisted declaration", "access/shed.yml manifest_unlisted", tree{"access/shed.yml": "mode: open\n"}, ""},
+		{"unlisted declaration of a tenant", "tenants/acme/access/shed.yml manifest_unlisted", tree{"tenants/acme/access/shed.yml": "mode: open\n"}, ""},
+		{"absent declaration", "access/desk.yaml manifest_absent", nil, "access/desk.yaml"},
+		{"different declaration", "access/desk.yaml manifest_differs", tree{"access/desk.yaml": "mode: denylist\n"}, ""},
 		{"absent", "tenants/acme/b.cedar manifest_absent", nil, "tenants/acme/b.cedar"},
 		{"absent test", "tests/a.yaml manifest_absent", nil, "tests/a.yaml"},
 		{"different", "a.cedar manifest_differs", tree{"a.cedar": smallest + "\n"}, ""},

@@ -186,7 +186,7 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	if len(call.Hidden) > 0 {
 		answer, err = p.decideHidden(ctx, b, call, sync.OnceValue(p.options.NewID))
 	} else {
-		answer, err = p.decide(ctx, b, call, engine.Given{}, p.options.NewID)
+		answer, err = p.decide(ctx, b, &call, engine.Given{}, p.options.NewID)
 	}
 	if err != nil {
 		return evaluation.Decision{}, err
@@ -195,7 +195,7 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
-	r := record(call, answer.decision)
+	r := record(&call, &answer.decision)
 	r.Approved = answer.approved
 	if use != nil {
 		err = p.recordUse(ctx, r, use)
@@ -210,17 +210,21 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 
 // decide is [PDP.Evaluate] up to the record. given are verdicts that are taken as given; as a
 // rule there are none.
-func (p *PDP) decide(ctx context.Context, b *Bundle, call Call, given engine.Given, id func() string) (reply, error) {
-	in := inquire(b, &call)
+func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, given engine.Given, id func() string) (reply, error) {
+	in := inquire(b, call)
 	in.WantMismatch, in.Given = true, given
 	first, d, err := judge(ctx, &in)
 	if err != nil {
 		return reply{}, err
 	}
 	d.ID = id()
-	var approvals Approvals
-	approvals, call.Approvals = p.approvalsFor(&call)
-	return consult(ctx, approvals, b, call, &first, d)
+	approvals, mode := p.approvalsFor(call)
+	if mode == NotAsked || approvals == nil {
+		return reply{decision: d}, nil
+	}
+	asked := *call
+	asked.Approvals = mode
+	return consult(ctx, approvals, b, &asked, &first, d)
 }
 
 // approvalsFor returns the approvals that can change the answer to a call, and how they can. What
@@ -247,10 +251,10 @@ func inquire(b *Bundle, call *Call) engine.Inquiry {
 func judge(ctx context.Context, in *engine.Inquiry) (w engine.Verdict, d evaluation.Decision, err error) {
 	_, span := startStep(ctx, "authorize")
 	w, d, err = in.Decide(ctx)
-	if err == nil && filledSize(d) > maxFilled {
+	if err == nil && filledSize(&d) > maxFilled {
 		d, err = evaluation.Decision{}, overfilled()
 	}
-	describeDecision(span, d)
+	describeDecision(span, &d)
 	endStep(span, err)
 	return w, d, err
 }
@@ -263,8 +267,8 @@ func (p *PDP) setTime(call *Call) {
 }
 
 // record returns the record of one decision.
-func record(call Call, d evaluation.Decision) Record {
-	return Record{ID: d.ID, Time: call.Now, Call: call, Decision: d, Bundle: d.Bundle}
+func record(call *Call, d *evaluation.Decision) Record {
+	return Record{ID: d.ID, Time: call.Now, Call: *call, Decision: *d, Bundle: d.Bundle}
 }
 
 // record puts the records of one call on record, all or none.

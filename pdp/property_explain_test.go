@@ -19,6 +19,7 @@ import (
 func TestPropertyExplain(t *testing.T) {
 	seen := tally{}
 	eachSeed(t, 200, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%3 == 1
 		w := g.world(10)
 		ask := func() asked { return g.question(w) }
 		if g.seed%2 == 1 {

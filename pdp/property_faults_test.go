@@ -69,6 +69,27 @@ var faults = []fault{
 			}
 		})
 	})},
+	{name: "a prefix is read as a longer one", bundle: filedAndReadAs(func(f *bundle.Facts) {
+		eachTest(f, func(t *bundle.ScopeTest) {
+			if t.Prefix != "" {
+				t.Prefix += "1"
+			}
+		})
+	})},
+	{name: "a prefix is filed as another", bundle: filedAs(func(f *bundle.Facts) {
+		eachTest(f, func(t *bundle.ScopeTest) {
+			if strings.Contains(t.Prefix, ":") {
+				t.Prefix = "c" + t.Prefix
+			}
+		})
+	})},
+	{name: "a prefix without a colon is filed as if it ended there", bundle: filedAs(func(f *bundle.Facts) {
+		eachTest(f, func(t *bundle.ScopeTest) {
+			if t.Prefix != "" && !strings.Contains(t.Prefix, ":") {
+				t.Prefix += ":"
+			}
+		})
+	})},
 	{name: "tests are hoisted past a clause that errs", bundle: filedAndReadAs(func(f *bundle.Facts) {
 		f.Leading = testsAmong(f.Conjuncts, func(c bundle.Conjunct) bool { return !c.Unless })
 	})},
@@ -107,7 +128,9 @@ func TestPropertyIndexFaults(t *testing.T) {
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			for seed := range uint64(100) { // fewer than the corpus of TestPropertyIndexChangesNothing
-				if n := f.found(t, newGenerator(seed)); n > 0 {
+				g := newGenerator(seed)
+				g.prefixed = seed%2 == 1
+				if n := f.found(t, g); n > 0 {
 					t.Logf("found by seed %d, request %d", seed, n)
 					return
 				}
@@ -151,6 +174,7 @@ func (f *fault) found(t *testing.T, g *generator) int {
 // where no fault is planted.
 func TestPropertyNoFault(t *testing.T) {
 	eachSeed(t, 20, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%2 == 1
 		if n := (&fault{}).found(t, g); n > 0 {
 			t.Errorf("seed %d, request %d: no fault was planted, and one was found", g.seed, n)
 		}

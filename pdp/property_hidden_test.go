@@ -19,6 +19,7 @@ import (
 func TestPropertyHidden(t *testing.T) {
 	seen := tally{}
 	eachSeed(t, 200, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%3 == 1
 		o := g.obliged(8)
 		for n := range 4 {
 			o.policies = append(o.policies, g.secretive(fmt.Sprintf("x%d", n)))

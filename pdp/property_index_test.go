@@ -22,6 +22,7 @@ import (
 func TestPropertyIndexChangesNothing(t *testing.T) {
 	seen := tally{}
 	eachSeed(t, 120, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%2 == 1
 		w := g.world(24)
 		b := w.load(t)
 		for range 30 {
@@ -43,6 +44,8 @@ func TestPropertyIndexChangesNothing(t *testing.T) {
 	seen.atLeast(t, "parents from the request", 10)
 	seen.atLeast(t, "many ancestors", 5)
 	seen.atLeast(t, "narrowed", 95)
+	seen.atLeast(t, "a prefix that holds", 10)
+	seen.atLeast(t, "a prefix that does not", 10)
 }
 
 // tally counts what a corpus holds: a property of nothing holds always.
@@ -81,7 +84,24 @@ func indexDiffers(t *testing.T, b *Bundle, w world, a asked, seen tally) string 
 	if diff := whereDiffers("with and without the index", outcome(with), outcome(without)); diff != "" {
 		return diff
 	}
+	if diff := whereDiffers("explanations with and without the index", explanationOf(t, b, call), explanationOf(t, b.WithoutIndex(), call)); diff != "" {
+		return diff
+	}
 	return plainDiffers(b, w, call, with)
+}
+
+func explanationOf(t *testing.T, b *Bundle, call Call) string {
+	t.Helper()
+	call.Explain = true
+	d, err := decideBy(context.Background(), b, call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := d.Explain.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // countShapes counts the forms of questions that an index could mishandle.
@@ -98,6 +118,15 @@ func countShapes(b *Bundle, call Call, seen tally) {
 	seen.count("parents from the request", !o.Principal.Parents.Equal(o.Origin[0].Stored.Parents) || !o.Resource.Parents.Equal(o.Origin[1].Stored.Parents))
 	seen.count("many ancestors", ls[bundle.PrincipalVar].Set != nil || ls[bundle.ResourceVar].Set != nil)
 	seen.count("narrowed", len(given)+len(counted) < len(v.Policies))
+	for _, p := range v.Policies {
+		for _, test := range p.Facts.Leading {
+			if test.Prefix != "" {
+				holds := ls[test.Of].Holds(&test)
+				seen.count("a prefix that holds", holds)
+				seen.count("a prefix that does not", !holds)
+			}
+		}
+	}
 }
 
 func whereDiffers(what, a, b string) string {

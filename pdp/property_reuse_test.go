@@ -20,9 +20,12 @@ import (
 // may say; "" is no file. Some are wrong by themselves, some beside others.
 var pieces = map[string][]string{
 	"bundle.yaml":                   {"", "allow_trivial: true\n", "allow_trivial: true\nparents: {User: {team: Team}}\n", "allow_trivial: true\nunknown_entities: evaluate\n", "wrong: [\n"},
-	"schema.cedarschema":            {"", "", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> } ; entity Doc; action read appliesTo { principal: User, resource: Doc };", "entity {"},
+	"schema.cedarschema":            {"", "", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> } ; entity Doc; action read appliesTo { principal: User, resource: Doc };", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> }; entity agent in [Team]; entity Doc; entity tool; action read appliesTo { principal: User, resource: Doc }; action \"tool.invoke\" appliesTo { principal: [User, agent], resource: tool };", "entity {"},
 	"more.cedarschema":              {"", "", "", "action write in read;", "entity Robot; action write appliesTo { principal: User, resource: Doc };"},
-	"obligations.yaml":              {"", "tell: {type: log, on: both}\n", "tell: {type: log}\n", "tell: {type: nothing}\n"},
+	"obligations.yaml":              {"", "tell: {type: log, on: both}\n", "tell: {type: log}\n", "tell: {type: nothing}\n", "access.x: {type: log}\n"},
+	"access/desk.yaml":              {"", "", "mode: allowlist\nrules: [{agent: u1, tools: [read], requires_approval: true}]\n", "mode: denylist\nrules: [{agent: u1, tools: '*'}]\n", "mode: no\n"},
+	"tenants/acme/access/desk.yml":  {"", "", "mode: allowlist\napproval: {timeout: 1h}\nrules: [{agent: u1, tools: [read], requires_approval: true}, {agent: u3, tools: x}]\n", "mode: open\n", "owner: more\nmode: open\n"},
+	"tenants/acme/access/more.yaml": {"", "", "mode: hybrid\ndefault: deny\nrules: [{agent: {in: 'Team::\"red\"'}, tools: [x, y], effect: allow}]\n"},
 	"a.cedar":                       {"@id(\"a\") permit(principal, action, resource) when { principal has n };", "@id(\"a\") @obligation(\"tell\") permit(principal, action, resource);", "@id(\"a\") permit(principal in Team::\"red\", action, resource);", "permit("},
 	"b.cedar":                       {"", "@id(\"stop\") forbid(principal == User::\"u1\", action, resource);", "@id(\"x\") forbid(principal, action, resource) when { context.pdp.tenant == \"acme\" };"},
 	"entities/e.json":               {"", "[]\n", `[{"uid":{"type":"User","id":"u1"},"attrs":{"n":1,"team":"red"},"parents":[]}]`, `[{"uid":{"type":"User","id":"u2"},"attrs":{},"parents":[{"type":"Team","id":"red"}]}]`, `[{"uid":{}}]`},
@@ -41,6 +44,7 @@ var pieces = map[string][]string{
 func TestPropertyReuse(t *testing.T) {
 	seen := tally{}
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%3 == 1
 		names := slices.Sorted(maps.Keys(pieces))
 		texts := map[string]string{"bundle.yaml": pieces["bundle.yaml"][1], "a.cedar": pieces["a.cedar"][0]}
 		before := bundle.InForce{}
@@ -66,6 +70,8 @@ func TestPropertyReuse(t *testing.T) {
 			}
 			seen.count("loads", want != nil)
 			seen.count("refusals", want == nil)
+			seen.count("declarations", want != nil && len(want.Access()) > 0)
+			seen.count("declarations taken over", want != nil && l.Did.AccessFiles < fresh.Did.AccessFiles)
 			seen.count("warnings", want != nil && len(problems) > 0)
 			seen.count("a tenant taken over by itself", want != nil && l.Did.PolicyFiles < fresh.Did.PolicyFiles && len(l.Fresh) == len(fresh.Fresh))
 			seen.count("a tenant taken over beside another", want != nil && len(l.Fresh) == 1)
@@ -77,7 +83,7 @@ func TestPropertyReuse(t *testing.T) {
 			}
 		}
 	})
-	for _, what := range []string{"loads", "refusals", "warnings", "a tenant taken over by itself", "a tenant taken over beside another"} {
+	for _, what := range []string{"loads", "refusals", "warnings", "declarations", "declarations taken over", "a tenant taken over by itself", "a tenant taken over beside another"} {
 		seen.atLeast(t, what, 3)
 	}
 }
@@ -95,7 +101,7 @@ func bundlesDiffer(t *testing.T, got, want *Bundle, said, problems Problems) str
 	}
 	for what, pair := range map[string][2]any{
 		"digest": {got.Digest(), want.Digest()}, "config": {got.Config, want.Config}, "types": {got.TypeNames, want.TypeNames},
-		"policies": {got.Policies(), want.Policies()}, "approvals": {got.LongestApproval(), want.LongestApproval()},
+		"policies": {got.Policies(), want.Policies()}, "access": {got.Access(), want.Access()}, "approvals": {got.LongestApproval(), want.LongestApproval()},
 		"tenants": {slices.Sorted(maps.Keys(got.Views)), slices.Sorted(maps.Keys(want.Views))},
 	} {
 		if !reflect.DeepEqual(pair[0], pair[1]) {
@@ -118,9 +124,13 @@ func bundlesDiffer(t *testing.T, got, want *Bundle, said, problems Problems) str
 		}
 		for n := range 6 {
 			call := Call{Explain: true, Request: evaluation.Request{Tenant: tenant, Subject: evaluation.Entity{Type: "User", ID: fmt.Sprintf("u%d", n)}, Action: evaluation.Action{Name: "read"}, Resource: evaluation.Entity{Type: "Doc", ID: "d"}}}
-			a, b := decisionText(t, got, call), decisionText(t, want, call)
-			if a != b {
-				return fmt.Sprintf("decision %d of %s\n%s\nwant\n%s", n, tenant, a, b)
+			used := call
+			used.Request.Subject.Type, used.Request.Action.Name, used.Request.Resource = "agent", "tool.invoke", evaluation.Entity{Type: "tool", ID: "desk:read"}
+			for _, call := range []Call{call, used} {
+				a, b := decisionText(t, got, call), decisionText(t, want, call)
+				if a != b {
+					return fmt.Sprintf("decision %d of %s\n%s\nwant\n%s", n, tenant, a, b)
+				}
 			}
 		}
 	}
@@ -169,13 +179,17 @@ func decisionText(t *testing.T, b *Bundle, call Call) string {
 // An edit of the root reads no file of a tenant again, and an edit of one tenant none of
 // another: what others bring is no part of what it costs.
 func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
-	files := tree{"a.cedar": renamed(smallest, "a"), "b.cedar": renamed(smallest, "b"), "entities/e.json": "[]", "obligations.yaml": "tell: {type: log}\n"}
+	declared := func(agent string) string {
+		return "mode: allowlist\nrules: [{agent: " + agent + ", tools: x, requires_approval: true}]\n"
+	}
+	files := tree{"access/desk.yaml": declared("a"), "access/shed.yaml": declared("a"), "a.cedar": renamed(smallest, "a"), "b.cedar": renamed(smallest, "b"), "entities/e.json": "[]", "obligations.yaml": "tell: {type: log}\n"}
 	const many = 50
 	for n := range many {
 		dir := fmt.Sprintf("tenants/t%02d/", n)
 		files[dir+"p.cedar"] = renamed(smallest, "p")
 		files[dir+"q.cedar"] = renamed(smallest, "q")
 		files[dir+"obligations.yaml"] = "own: {type: log}\n"
+		files[dir+"access/desk.yaml"] = declared("a")
 		files[dir+"entities/e.json"] = fmt.Sprintf(`[{"uid":{"type":"User","id":"u%d"},"attrs":{},"parents":[]}]`, n)
 	}
 	dir := t.TempDir()
@@ -203,12 +217,18 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 			t.Errorf("%s: %v, and it differs: %s", what, problems, bundlesDiffer(t, p.Bundle(), b, nil, nil))
 		}
 	}
-	edit("a root policy", bundle.Work{PolicyFiles: 3, EntityFiles: 1}, many+1, tree{"stop.cedar": forbidAll})
-	edit("a tenant's policy", bundle.Work{PolicyFiles: 2, EntityFiles: 1}, 1, tree{"tenants/t07/p.cedar": renamed(numbered(1), "p")})
-	edit("what the root defines", bundle.Work{PolicyFiles: 3, EntityFiles: 1, ObligationFiles: 1 + many}, many+1, tree{"obligations.yaml": "tell: {type: log, on: both}\n"})
-	edit("a root entity", bundle.Work{PolicyFiles: 3, EntityFiles: 1}, many+1, tree{"entities/e.json": `[{"uid":{"type":"User","id":"v"},"attrs":{},"parents":[]}]`})
+	root := bundle.Work{PolicyFiles: 3, EntityFiles: 1, AccessFiles: 2}
+	defines := root
+	defines.ObligationFiles = 1 + many
+	edit("a root policy", root, many+1, tree{"stop.cedar": forbidAll})
+	edit("a tenant's policy", bundle.Work{PolicyFiles: 2, EntityFiles: 1, AccessFiles: 1}, 1, tree{"tenants/t07/p.cedar": renamed(numbered(1), "p")})
+	edit("what the root defines", defines, many+1, tree{"obligations.yaml": "tell: {type: log, on: both}\n"})
+	edit("a root entity", root, many+1, tree{"entities/e.json": `[{"uid":{"type":"User","id":"v"},"attrs":{},"parents":[]}]`})
+	edit("what the root declares", defines, many+1, tree{"access/desk.yaml": declared("b")})
+	edit("what a tenant declares", bundle.Work{PolicyFiles: 2, EntityFiles: 1, ObligationFiles: 1, AccessFiles: 1}, 1, tree{"tenants/t07/access/desk.yaml": declared("b")})
 	edit("a new tenant", bundle.Work{PolicyFiles: 1}, 1, tree{"tenants/fresh/p.cedar": renamed(smallest, "p")})
-	edit("the settings, on which all hangs", bundle.Work{Settings: 1, PolicyFiles: 3 + 2*many + 1, EntityFiles: 1 + many}, many+2, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
+	edit("a tenant that only declares", bundle.Work{AccessFiles: 1}, 1, tree{"tenants/declares/access/desk.yml": declared("a")})
+	edit("the settings, on which all hangs", bundle.Work{Settings: 1, PolicyFiles: 3 + 2*many + 1, EntityFiles: 1 + many, AccessFiles: 2 + many + 1}, many+3, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
 }
 
 // What a load looks at grows with the tenants, not with their square: a load that one of

@@ -38,6 +38,7 @@ func TestPropertyUnknown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			seen := tally{}
 			eachSeed(t, 150, func(t *testing.T, g *generator) {
+				g.prefixed = g.seed%3 == 1
 				w := makes(t, g)
 				for range 8 {
 					a := w.ask()
@@ -63,6 +64,7 @@ func TestPropertyUnknownInABatch(t *testing.T) {
 	seen := tally{}
 	for _, makes := range []func(*testing.T, *generator) possibleWorld{possibleOfObliged, possibleOfWordy, possibleOfTyped} {
 		eachSeed(t, 60, func(t *testing.T, g *generator) {
+			g.prefixed = g.seed%3 == 1
 			w := makes(t, g)
 			for range 3 {
 				if diff := w.batchDiffers(t, g, w.ask(), w.ask(), seen); diff != "" {

@@ -9,8 +9,8 @@ import (
 	"policy-service/pdp/internal/engine"
 )
 
-// examinedPerPage bounds the work of one page. So a page can have fewer results than the limit, and
-// still not be the last page.
+// examinedPerPage bounds the work of one page, and so does maxConverted, if the context has to be made anew for each
+// candidate. So a page can have fewer results than the limit, and still not be the last page.
 const examinedPerPage = 10_000
 
 // SearchCall is a search together with its caller and the candidate to go on after.
@@ -82,7 +82,8 @@ func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer 
 		return err
 	}
 	candidates.Skip(search.After)
-	for filled := 0; answer.Examined < examinedPerPage && len(answer.Found) < search.Limit && filled <= maxFilled; {
+	full := func() bool { return answer.Examined == examinedPerPage || in.Renewed > maxConverted }
+	for filled := 0; !full() && len(answer.Found) < search.Limit && filled <= maxFilled; {
 		id, ok := candidates.Next()
 		if !ok {
 			break
@@ -97,7 +98,7 @@ func examine(ctx context.Context, in *engine.Inquiry, search SearchCall, answer 
 		if d.Allow {
 			f := resultFor(kind, &in.Request, id)
 			f.Obligations = d.Obligations
-			filled += filledSize(d)
+			filled += filledSize(&d)
 			answer.Found = append(answer.Found, f)
 		}
 		answer.Last = &id

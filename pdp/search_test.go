@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -21,6 +22,7 @@ import (
 func TestPropertySearch(t *testing.T) {
 	total, narrowed, itself := 0, 0, 0
 	eachSeed(t, 120, func(t *testing.T, g *generator) {
+		g.prefixed = g.seed%3 == 1
 		w := g.searchedWorld()
 		b := w.load(t)
 		p := Of(b, Options{})
@@ -111,6 +113,13 @@ func TestSearchLeavesNothingOut(t *testing.T) {
 			`permit(principal, action, resource in Group::"g");`,
 			`{"subject":{"type":"user","id":"u00","properties":{"groups":["g"]}},"action":{"name":"read"},"resource":{"type":"user"}}`,
 			[]string{"u00"},
+		},
+		"those whose ids begin so": {
+			`permit(principal, action, resource) when { context.pdp.resource.id like "f0*" && context.pdp.resource.id like "f01*" };
+			 permit(principal, action, resource == file::"f19") when { context.pdp.subject.id like "u*" };
+			 permit(principal, action, resource == file::"f18") when { context.pdp.subject.id like "v*" };`,
+			`{"subject":{"type":"user","id":"u00"},"action":{"name":"read"},"resource":{"type":"file"}}`,
+			[]string{"f01", "f19"},
 		},
 		"but not one who asks and is not in the bundle": {
 			`permit(principal, action, resource in Group::"g");`,
@@ -255,4 +264,38 @@ func searchBundle(t testing.TB, n int, id func(int) string) *Bundle {
 		t.Fatal(problems)
 	}
 	return b
+}
+
+// A page ends where it has cost enough to tell the policies of each candidate what the question is about, beside a
+// large context; the next page goes on.
+func TestPageEndsWhereContextsCost(t *testing.T) {
+	var entities []string
+	for n := range 800 {
+		entities = append(entities, entityText("doc", fmt.Sprintf("x:%03d", n), nil, []entityRef{}))
+	}
+	b := bundleOfFiles(t, map[string]string{
+		"entities/e.json": "[" + strings.Join(entities, ",") + "]",
+		"p.cedar":         `permit (principal, action, resource) when { context.pdp.resource.id like "x:*" && context.pdp.resource.id like "*7" && context.text != "" };`,
+	})
+	body := `{"subject":{"type":"user","id":"a"},"action":{"name":"read"},"resource":{"type":"doc"},"context":{"text":"` + strings.Repeat("x", 1_000_000) + `"}}`
+	s, err := evaluation.DecodeSearch(evaluation.ResourceSearch, []byte(body), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	search, found, pages := SearchCall{Search: s, Limit: evaluation.MaxPage}, 0, 0
+	for more := true; more; pages++ {
+		answer, err := Of(b, Options{}).Search(t.Context(), search)
+		if err != nil || answer.Examined == 0 || pages > 4 {
+			t.Fatal(answer.Examined, pages, err)
+		}
+		for n, f := range answer.Found {
+			if want := fmt.Sprintf("x:%03d", 10*(found+n)+7); f.ID != want {
+				t.Fatalf("found %s, want %s", f.ID, want)
+			}
+		}
+		found, more, search.After = found+len(answer.Found), answer.More, answer.Last
+	}
+	if found != 80 || pages != 2 {
+		t.Errorf("%d found on %d pages, want 80 on 2", found, pages)
+	}
 }

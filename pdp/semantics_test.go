@@ -212,8 +212,12 @@ func TestMeaning(t *testing.T) {
 		"protocol members are not seen": {one(anyDoc + `{ !(context has approved) && !context.pdp.approved };`), []asked{
 			{q("user:a", "x", "doc:1", `c{"approved":true,"justification":1.5,"evaluation_id":[null]}`), allow},
 		}},
-		"facts of the PDP": {one(anyDoc + `{ context.pdp == {now: datetime("2026-01-02T03:04:05Z"), tenant: "default", caller: "", approved: false} };`), []asked{
-			{q("user:a", "x", "doc:1"), allow}, {q("user:a", "x", "doc:1", `c{"pdp":{}}`), "400 /context/pdp"}, {q("user:a", "x", "doc:1", `c{"action":{}}`), "400 /context/action"},
+		"facts of the PDP": {one(anyDoc + `{ context.pdp == {now: datetime("2026-01-02T03:04:05Z"), tenant: "default", caller: "", approved: false,
+			subject: {type: "user", id: "a"}, resource: {type: "doc", id: "1"}, capability: {held: false, id: "", depth: 0}} };`), []asked{
+			{q("user:a", "x", "doc:1"), allow}, {q("user:b", "x", "doc:1"), deny}, {q("user:a", "x", "doc:2"), deny}, {q("user:a", "x", "doc:1", `c{"pdp":{}}`), "400 /context/pdp"}, {q("user:a", "x", "doc:1", `c{"action":{}}`), "400 /context/action"},
+		}},
+		"ids as texts": {one(`permit(principal is App::User, action, resource) when { context.pdp.resource.id like "x:*" && context.pdp.resource.type == "doc" && context.pdp.subject.type == "user" };`, yaml("namespace: App\ntypes: {user: User}")...), []asked{
+			{q("user:a", "x", "doc:x:1"), allow}, {q("user:a", "x", "doc:x:"), allow}, {q("user:a", "x", "doc:x"), deny}, {q("user:a", "x", "doc:yx:1"), deny}, {q("user:a", "x", "tool:x:1"), deny},
 		}},
 		"names of types": {one(`permit(principal is App::User, action == App::Action::"x", resource is App::A::B);`, yaml("namespace: App\ntypes: {user: User}")...), []asked{
 			{`{"subject":{"type":"user","id":"a"},"action":{"name":"x"},"resource":{"type":"A::B","id":"1"}}`, allow},

@@ -14,6 +14,7 @@ import (
 func TestCollidingSets(t *testing.T) {
 	strs := each(colliding(4096), func(s string) string { return `"` + s + `"` })
 	longs := each(numbers(4096), func(i int) string { return fmt.Sprint(i) })
+	unread := bundleOfFiles(t, map[string]string{"p.cedar": smallest})
 	for what, c := range map[string]struct {
 		elements []string
 		usable   bool
@@ -40,6 +41,13 @@ func TestCollidingSets(t *testing.T) {
 		a, _ := r.Context.Get("a")
 		if _, usable := engine.Untyped(a); usable != c.usable {
 			t.Errorf("%s: usable is %v", what, usable)
+		}
+		call := Call{Request: r}
+		in := inquire(unread, &call)
+		q, err := in.Question(viewOf(unread, call))
+		must(t, err)
+		if unusable := slices.Contains(q.Unusable, "a"); unusable == c.usable {
+			t.Errorf("%s: where no policy sees it, unusable is %v", what, unusable)
 		}
 	}
 }

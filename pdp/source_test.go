@@ -145,6 +145,57 @@ func TestReadingsAreEqual(t *testing.T) {
 	}
 }
 
+// With a draft, a source is what it is once the draft is written.
+func TestWithIsWhatWouldBeRead(t *testing.T) {
+	base := tree{"a.cedar": smallest, "x.yaml": "unknown", "access/o.yaml": "mode: open\n", "tenants/acme/b.cedar": smallest, "tenants/empty/": ""}
+	const declaration = "mode: denylist\n"
+	for file, text := range map[string]string{
+		"access/o.yaml":               declaration, // in place of a file
+		"access/p.yml":                declaration,
+		"tenants/acme/access/o.yaml":  declaration,
+		"tenants/empty/access/o.yaml": declaration, // which makes it a tenant with a file
+		"a.cedar":                     "",
+		"access/q.yaml":               declaration + strings.Repeat("#", 256<<10),
+		"access/r.yaml":               strings.Repeat("#", 4<<20),
+		"bundle.yaml":                 "types: {}\n",
+	} {
+		dir, other := t.TempDir(), t.TempDir()
+		base.write(t, dir)
+		base.write(t, other)
+		tree{file: text}.write(t, other)
+		before := Dir(dir).Read()
+		with, written := Dir(dir).With(file, []byte(text)).Read(), Dir(other).Read()
+		if !with.Reading().Equal(written.Reading()) || with.Digest() != written.Digest() {
+			t.Errorf("%s: %v %v, and written it is %v %v", file, loadedNames(with), with.Problems, loadedNames(written), written.Problems)
+		}
+		if !Dir(dir).Read().Reading().Equal(before.Reading()) {
+			t.Errorf("%s was written", file)
+		}
+	}
+}
+
+// A MANIFEST is held against all files but the draft, because it will be written again.
+func TestWithAndAManifest(t *testing.T) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "access/o.yaml": "mode: open\n", "tenants/acme/b.cedar": smallest}.write(t, dir)
+	must(t, Dir(dir).WriteManifest())
+	tree{"tenants/empty/": ""}.write(t, dir)
+	for file, want := range map[string][]string{
+		"access/o.yaml":               {"tenants/empty empty_tenant"},
+		"access/p.yaml":               {"tenants/empty empty_tenant"},
+		"tenants/empty/access/o.yaml": nil,
+	} {
+		if diff := cmp.Diff(want, codes(Dir(dir).With(file, []byte("mode: denylist\n")).Read().Problems)); diff != "" {
+			t.Errorf("%s: %s", file, diff)
+		}
+	}
+	tree{"a.cedar": smallest + "\n", "c.cedar": smallest}.write(t, dir)
+	want := []string{"a.cedar manifest_differs", "c.cedar manifest_unlisted"}
+	if diff := cmp.Diff(want, codes(Dir(dir).With("tenants/empty/access/o.yaml", []byte("mode: open\n")).Read().Problems)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestReadWarns(t *testing.T) {
 	dir := t.TempDir()
 	tree{
@@ -202,6 +253,7 @@ func TestReadRefuses(t *testing.T) {
 		{"links in a circle", "entities symlink_loop", tree{"entities": "-> b", ".b": "", "b": "-> entities"}, nil},
 		{"directory for a file", "x.cedar not_a_file", tree{"x.cedar/": ""}, nil},
 		{"file for a directory", "entities not_a_directory", tree{"entities": "x"}, nil},
+		{"link to nothing for declarations", "access unreadable", tree{"access": "-> gone"}, nil},
 		{"file for tenants", "tenants not_a_directory", tree{"tenants": "x"}, nil},
 		{"tenants linked to nothing", "tenants unreadable", tree{"tenants": "-> gone"}, nil},
 		{"tenant linked to nothing", "tenants/acme unreadable", tree{"tenants/acme": "-> gone"}, nil},

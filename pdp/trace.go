@@ -33,7 +33,7 @@ func endStep(span trace.Span, err error) {
 }
 
 // describeDecision adds the decision to a span. It uses only words that this program defines.
-func describeDecision(span trace.Span, d evaluation.Decision) {
+func describeDecision(span trace.Span, d *evaluation.Decision) {
 	if !span.IsRecording() {
 		return
 	}

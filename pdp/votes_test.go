@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -132,7 +133,7 @@ func TestWayInASchema(t *testing.T) {
 	}
 	const forbids = ` @id("f") forbid(principal, action == Action::"approval.decide", resource) when { context.via == "form" && context has gateway && context.gateway == "key:gw" };`
 	for name, more := range map[string][]string{"no schema": {}, "a schema": {"schema.cedarschema", wayDeclared + ` };`}} {
-		_, problems := pdp.Check(one(toolsOfAgents+decidesIf+`true };`+forbids, more...).source())
+		_, problems := pdp.Check(one(toolsOfAgents+decidesIf+`true };`+forbids, more...).source(), time.Now())
 		for _, p := range problems {
 			if strings.Contains(p.Message, "context.via") || strings.Contains(p.Message, "context.gateway") {
 				t.Errorf("%s: %v", name, p)

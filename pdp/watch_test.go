@@ -132,12 +132,21 @@ func TestWatchSeesEdits(t *testing.T) {
 	tree{"entities/users.json": "[ ]\n"}.write(t, dir)
 	w.sees("a file in the new entities directory")
 
+	tree{"access/desk.yaml": "mode: open\n"}.write(t, dir)
+	w.sees("a new directory of access declarations")
+	tree{"access/desk.yaml": "mode: denylist\n"}.write(t, dir)
+	w.sees("a declaration in it")
+
 	tree{"tenants/acme/b.cedar": renamed(smallest, "b")}.write(t, dir)
 	w.sees("the first tenant")
 	tree{"tenants/acme/b.cedar": renamed(numbered(1), "b")}.write(t, dir)
 	w.sees("a file of the new tenant")
 	tree{"tenants/acme/entities/x.json": "[]\n"}.write(t, dir)
 	w.sees("the tenant's entities")
+	tree{"tenants/acme/access/desk.yml": "mode: open\n"}.write(t, dir)
+	w.sees("the tenant's access declarations")
+	tree{"tenants/acme/access/desk.yml": "mode: denylist\n"}.write(t, dir)
+	w.sees("an edit of the tenant's declaration")
 
 	tree{".new/c.cedar": renamed(smallest, "c")}.write(t, dir)
 	replaceFile(t, at(".new"), at("tenants/other"))

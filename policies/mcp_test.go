@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -84,7 +85,7 @@ action "tickets:get_ticket", "tickets:create_ticket", "tickets:delete_project" i
 // refused, and what was permitted is, with the same obligations, unless the tool's own schema does not take its arguments.
 func TestMCPByTool(t *testing.T) {
 	source := mcpWith(t, map[string]string{"schema.cedarschema": toolActions})
-	if _, problems := pdp.Check(source); len(problems) > 0 {
+	if _, problems := pdp.Check(source, time.Now()); len(problems) > 0 {
 		t.Fatal(problems)
 	}
 	decider := mcpDecider(t, source)

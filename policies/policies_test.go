@@ -52,7 +52,7 @@ func TestNamed(t *testing.T) {
 }
 
 func checkBundle(t *testing.T, files fs.FS) {
-	bundle, problems := pdp.Check(pdp.FS(files))
+	bundle, problems := pdp.Check(pdp.FS(files), time.Now())
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -39,3 +39,8 @@ var CoazMapping []byte
 //
 //go:embed tools-lock.schema.json
 var ToolsLock []byte
+
+// Access is the JSON Schema of a tool access declaration.
+//
+//go:embed access.schema.json
+var Access []byte

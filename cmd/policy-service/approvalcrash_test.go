@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -88,12 +87,7 @@ func (c *approvalCrash) prepare() {
 		"policies/obligations.yaml": "ask: {type: approval_required, properties: {template: owner, valid_for: 1h}}\n",
 		"config.yaml":               "approvals: {max_pending_per_subject: 100000, max_pending_per_tenant: 100000, max_pending_per_caller: 100000, new_per_minute_per_subject: 1000000}\n",
 	} {
-		if err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700); err != nil {
-			c.t.Fatal(err)
-		}
-		if err := os.WriteFile(c.path(name), []byte(text), 0o600); err != nil {
-			c.t.Fatal(err)
-		}
+		writeFile(c.t, c.path(name), text)
 	}
 	keys, err := auth.OpenKeys(c.path("data"))
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/memorydisk"
 )
 
 // TestEmptyRoot: the static binary needs nothing of a system. It runs as an ordinary user in a root that is mounted
@@ -66,7 +67,7 @@ func TestEmptyRoot(t *testing.T) {
 func emptyRoot(t *testing.T, binary string) string {
 	t.Helper()
 	root := t.TempDir()
-	mount(t, root, "size=256m,mode=0755", unix.MS_NODEV|unix.MS_NOSUID)
+	memorydisk.Mount(t, root, "size=256m,mode=0755", unix.MS_NODEV|unix.MS_NOSUID)
 	content, err := os.ReadFile(binary)
 	if err != nil {
 		t.Fatal(err)
@@ -80,23 +81,11 @@ func emptyRoot(t *testing.T, binary string) string {
 			t.Fatal(err)
 		}
 	}
-	mount(t, filepath.Join(root, "data"), "size=256m,mode=0700,uid=65534,gid=65534", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC)
+	memorydisk.Mount(t, filepath.Join(root, "data"), "size=256m,mode=0700,uid=65534,gid=65534", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC)
 	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil {
 		t.Fatal(err)
 	}
 	return root
-}
-
-// mount mounts a file system in memory until the test ends, or skips where that needs more rights than there are.
-func mount(t *testing.T, dir, options string, flags uintptr) {
-	t.Helper()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", flags, options); err != nil {
-		if os.Getenv("CI") != "" { // which is root, and must not pass by skipping
-			t.Fatal(err)
-		}
-		t.Skipf("this test must mount a file system, which needs root: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
 }
 
 // inRoot is a command of the binary in a root, as an ordinary user without groups and without an environment.

@@ -204,7 +204,7 @@ func (c *cluster) files(t *testing.T, name string) map[string]string {
 // its MANIFEST is to the byte what check --write-manifest writes.
 func TestKubernetesBundle(t *testing.T) {
 	dir := readCluster(t).volume(t)
-	bundle, problems := pdp.Check(pdp.Dir(dir))
+	bundle, problems := pdp.Check(pdp.Dir(dir), time.Now())
 	_, ofTests := pdp.Examples(pdp.Dir(dir))
 	if problems = append(problems, ofTests...); bundle == nil || len(problems) > 0 {
 		t.Fatal(problems)

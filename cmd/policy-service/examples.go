@@ -31,6 +31,18 @@ var examples = map[string][]string{
 		"policy-service bench --policies policies",
 		"policy-service bench --policies policies --requests requests.ndjson --duration 30s --json",
 	},
+	"access show": {
+		"policy-service access show policies",
+		"policy-service access show policies --owner wiki --obligations",
+	},
+	"access check": {
+		"policy-service access check policies/access/wiki.yaml",
+		"policy-service access check new/wiki.yaml --policies policies --tenant tenant-xyz",
+	},
+	"access import": {
+		"policy-service access import message.json --policies policies",
+		"policy-service access import policy.json --owner agent-b --policies policies --replace",
+	},
 	"mcp-gateway serve": {
 		"policy-service mcp-gateway --config gateway.yaml",
 		"policy-service mcp-gateway --config gateway.yaml --pdp-policies policies --pdp-data /var/lib/mcp-gateway",
@@ -88,6 +100,7 @@ var examples = map[string][]string{
 	"log sample":      {"policy-service log sample --data /var/lib/policy-service --seed 2026-Q1 --n 25 -o sample"},
 	"log report":      {"policy-service log report --data /var/lib/policy-service"},
 	"log redact":      {"policy-service log redact --data /var/lib/policy-service 01890a5d-ac96-774b-bcce-b302099a8057 --reason erasure-request-17"},
+	"log recover":     {"policy-service log recover --accept-loss --data /var/lib/policy-service"},
 	"log stats":       {"policy-service log stats --data /var/lib/policy-service"},
 	"log key print":   {"policy-service log key --data /var/lib/policy-service"},
 	"log key rotate":  {"policy-service log key rotate --data /var/lib/policy-service"},

@@ -39,9 +39,9 @@ func fillSampled(t *testing.T, log *decisionlog.Log, data string, n int) {
 				Action:   jsontext.Value(`{"name":"read"}`),
 				Resource: jsontext.Value(`{"type":"doc","id":"%s\\n"}`),
 			},
-			Decision: &decisionlog.Decision{Allow: true, Bundle: digest, Obligations: jsontext.Value(`[{"id":"log","type":"log","properties":{}}]`)}}
+			Decision: &decisionlog.Decision{Allow: true, Bundle: digest, Obligations: []evaluation.Obligation{{ID: "log", Type: "log"}}}}
 		receipt := decisionlog.Receipt{Decision: id, Obligations: []evaluation.Receipt{{ID: "log", Status: evaluation.Discharged, Detail: `"kind":"decision"`}}}
-		_, err := log.Append(t.Context(), []decisionlog.Entry{e, receipt.Entry(e.Tenant, "")})
+		err := log.Append(t.Context(), []decisionlog.Entry{e, receipt.Entry(e.Tenant, "")})
 		fatal(t, err)
 	}
 }

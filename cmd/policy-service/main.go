@@ -22,11 +22,8 @@ import (
 
 // commands is the whole command line.
 type commands struct {
-	Serve operate.Serve `cmd:"" help:"Answer requests over HTTP."`
-	Eval  author.Eval   `cmd:"" help:"Answer one request from a file."`
-	Check author.Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
-	Test  author.Test   `cmd:"" help:"Run the tests of a bundle."`
-	Bench author.Bench  `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
+	Serve  operate.Serve   `cmd:"" help:"Answer requests over HTTP."`
+	Author author.Commands `embed:""`
 
 	MCPGateway gateway.Command `cmd:"" name:"mcp-gateway" help:"Stand in front of an MCP server, and have every request decided."`
 	MCP        tools.Command   `cmd:"" name:"mcp" help:"Look at the tools behind a gateway, and at what it asks."`

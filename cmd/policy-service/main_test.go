@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,7 +118,7 @@ func batch(ts *testscript.TestScript, _ bool, args []string) {
 			Subject: jsontext.Value(`{"type":"user","id":"bob"}`), Action: jsontext.Value(`{"name":"read"}`), Resource: jsontext.Value(`{"type":"doc","id":"plan"}`),
 		}, Decision: &decisionlog.Decision{Allow: len(inherits) > 0}}
 	}
-	_, err = l.Append(context.Background(), []decisionlog.Entry{
+	err = l.Append(context.Background(), []decisionlog.Entry{
 		{ID: "b1", Kind: decisionlog.KindBatch, Tenant: "default", Request: &decisionlog.Request{Subject: jsontext.Value(`{"properties":{"team":"blue"}}`), Context: jsontext.Value(`{"purpose":"payroll"}`)}},
 		item("b1.0"), item("b1.1", "subject", "context"),
 	})
@@ -191,5 +192,16 @@ func code(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	if fmt.Sprint(got) != args[0] {
 		ts.Fatalf("exit %d, want %s", got, args[0])
+	}
+}
+
+// writeFile writes a file, and makes the directories that it stands in.
+func writeFile(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

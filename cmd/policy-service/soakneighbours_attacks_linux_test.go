@@ -42,7 +42,9 @@ var nuisances = []nuisance{
 		lots := a.batch(loudQuestion(`,"context":{`+many.String()+`"note":"`+strings.Repeat("secret-0000", 40_000)+`"}`), "{}")
 		a.crowd(func(n int) []byte { return [][]byte{near, lots}[n%2] })
 	}},
-	{name: "explained batches", denied: true, files: map[string]string{"tenants/loud/many.cedar": manyPolicies(500)}, attack: func(a *attack) {
+	{name: "explained batches", denied: true, files: func() map[string]string {
+		return map[string]string{"tenants/loud/many.cedar": manyPolicies(500)}
+	}, attack: func(a *attack) {
 		explained := a.batch(loudQuestion(`,"context":{"level":1}`), "{}", "X-Explain: true")
 		a.crowd(func(int) []byte { return explained })
 	}},
@@ -118,7 +120,9 @@ var nuisances = []nuisance{
 		}
 		a.crowd(func(n int) []byte { return queries[n%len(queries)] })
 	}},
-	{name: "searches", denied: true, files: map[string]string{"tenants/loud/entities/all.json": manyEntities(5000), "tenants/loud/many.cedar": manyPolicies(20)}, attack: func(a *attack) {
+	{name: "searches", denied: true, files: func() map[string]string {
+		return map[string]string{"tenants/loud/entities/all.json": manyEntities(5000), "tenants/loud/many.cedar": manyPolicies(20)}
+	}, attack: func(a *attack) {
 		search := a.raw("POST", "/tenants/loud/access/v1/search/resource", a.loud, `{"subject":{"type":"agent","id":"bot"},"action":{"name":"read"},"resource":{"type":"doc"},"context":{"level":1}}`)
 		a.crowd(func(int) []byte { return search })
 	}},

@@ -69,10 +69,10 @@ const (
 // A nuisance is a kind of neighbour.
 type nuisance struct {
 	name   string
-	config string            // of the server, where what is attacked is there only by configuration
-	short  string            // more of it where there are only seconds: bounds that are reached in them
-	files  map[string]string // of the bundle, beside those that every neighbourhood has
-	before func(*attack)     // makes what is attacked
+	config string                   // of the server, where what is attacked is there only by configuration
+	short  string                   // more of it where there are only seconds: bounds that are reached in them
+	files  func() map[string]string // of the bundle, beside those that every neighbourhood has; nil is none
+	before func(*attack)            // makes what is attacked
 	// attack goes on until its context ends.
 	attack func(*attack)
 	// may are statuses that it can be answered, besides 200 and those of limits.
@@ -118,8 +118,10 @@ func newNeighbourhood(t *testing.T, n nuisance, measured bool) *neighbourhood {
 	for name, text := range neighbourFiles {
 		h.write(t, "policies/"+name, text)
 	}
-	for name, text := range n.files {
-		h.write(t, "policies/"+name, text)
+	if n.files != nil {
+		for name, text := range n.files() {
+			h.write(t, "policies/"+name, text)
+		}
 	}
 	if !measured {
 		h.config += n.short

@@ -15,6 +15,9 @@ import (
 // TestBuild builds as the Makefile does, twice and in two places of the disk: the binary is static, the same both
 // times, and says that it does not know its commit, because it is built here without the repository.
 func TestBuild(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the program is built without the race detector")
+	}
 	one, other := staticBinary(t), staticBinary(t)
 	info, err := buildinfo.ReadFile(one)
 	if err != nil {

@@ -51,11 +51,7 @@ func newMCPStage(ctx context.Context, t testing.TB, binary string) *mcpStage {
 // started has a process stop when the test ends.
 func (s *mcpStage) started(p *process, err error) (*process, error) {
 	if err == nil {
-		s.t.Cleanup(func() {
-			if err := p.stop(); err != nil {
-				s.t.Error(err)
-			}
-		})
+		ends(s.t, p.stop)
 	}
 	return p, err
 }

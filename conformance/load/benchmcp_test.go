@@ -52,7 +52,7 @@ func TestBenchMCP(t *testing.T) {
 	if err := flags.Parse(strings.Fields(args)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parseConnections("32", *duration); err != nil {
+	if _, err := parseLoads("32", "", *duration); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
@@ -82,7 +82,7 @@ func benchMCP(ctx context.Context, s *mcpStage, through func() (*process, error)
 	if err != nil {
 		return err
 	}
-	r := report{out}
+	r, over := report{out}, load{connections: mcpConnections}
 	r.print("\n%s: calls with %d bytes of arguments, ES256", s.t.Name(), mcpArguments)
 	r.head(false)
 	warm, err := s.sides(ctx, bare, ours, s.calls(1, mcpWarmCalls))
@@ -94,14 +94,14 @@ func benchMCP(ctx context.Context, s *mcpStage, through func() (*process, error)
 	for i, c := range unseen {
 		c.target, c.pid, c.exchanges = warm[i].target, warm[i].pid, answeredBy(calls, warm[i].exchanges[0].answer)
 	}
-	if err := measure(ctx, warm, mcpConnections, d); err != nil {
+	if err := measure(ctx, warm, over, d); err != nil {
 		return err
 	}
-	r.measured(mcpConnections, warm)
-	if err := measure(ctx, unseen, mcpConnections, min(d, mcpColdAtMost)); err != nil {
+	r.measured(over, warm)
+	if err := measure(ctx, unseen, over, min(d, mcpColdAtMost)); err != nil {
 		return err
 	}
-	r.measured(mcpConnections, unseen)
+	r.measured(over, unseen)
 	if ratio := ratio(warm, sample.cpuPerRequest); ratio > most {
 		err = fmt.Errorf("a call costs %.2f times the CPU of a bare proxy, the bound is %g", ratio, most)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,9 +11,12 @@ import (
 type testCase struct {
 	name, what string
 	policies   int    // of the organisation; 0 is the starter bundle
+	entities   int    // of the organisation; 0 is 10,000
 	batch      bool   // 50 items a request
 	log        string // the mode; "" is no log
 	credential string // "", "key" or "jwt"
+	// measure is what is done with the case, if it is not asked as the others are.
+	measure func(c *comparison, ctx context.Context, o options, s *setup, bare *process) error
 }
 
 const batchSize = 50
@@ -28,6 +32,8 @@ var testCases = []testCase{
 	{name: "strict", what: "10 policies, log strict", policies: 10, log: "strict"},
 	{name: "strict-key", what: "10 policies, log strict, API key", policies: 10, log: "strict", credential: "key"},
 	{name: "strict-batch", what: "batches of 50, 10 policies, log strict, API key", policies: 10, batch: true, log: "strict", credential: "key"},
+	{name: "idle", what: "starter bundle, log strict, API key: just started, and nobody asks", log: "strict", credential: "key", measure: (*comparison).measureIdle},
+	{name: "reload", what: "10,000 policies, 100,000 entities, log strict, API key: every file is edited", policies: 10_000, entities: 100_000, log: "strict", credential: "key", measure: (*comparison).measureReloads},
 }
 
 func caseNames() []string {

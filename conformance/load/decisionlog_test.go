@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -11,51 +12,60 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"policy-service/pdp/boltfile/pages"
+	"policy-service/pdp/decisionlog/journal"
 )
 
-// logOf is the log of a running service: its size as /readyz tells it, and the number
-// of transactions in its files.
+// logOf is the log of a running service: its size as /readyz tells it.
 func logOf(ctx context.Context, service *process, s *setup) (state logState, err error) {
-	if state.records, err = logSize(ctx, service.addr, s.authorization); err != nil {
+	ready, err := readiness(ctx, service.addr, s.authorization)
+	if err != nil {
 		return state, err
 	}
-	state.commits, err = commits(s.data)
-	return state, err
+	state.records = ready.Log.Size
+	return state, nil
 }
 
-func logSize(ctx context.Context, addr, authorization string) (uint64, error) {
+// ready is what /readyz tells.
+type ready struct {
+	Bundle, Refused *struct {
+		Digest string `json:"digest"`
+	}
+	Log *struct {
+		Size uint64 `json:"size"`
+	}
+}
+
+func readiness(ctx context.Context, addr, authorization string) (now ready, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/readyz", nil)
 	if err != nil {
-		return 0, err
+		return now, err
 	}
 	if authorization != "" {
 		r.Header.Set("Authorization", authorization)
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return 0, err
+		return now, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	var ready struct {
-		Log *struct {
-			Size uint64 `json:"size"`
-		} `json:"log"`
+	if err := json.NewDecoder(answer.Body).Decode(&now); err != nil {
+		return now, fmt.Errorf("/readyz: %w", err)
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&ready); err != nil {
-		return 0, fmt.Errorf("/readyz: %w", err)
+	if now.Log == nil || now.Bundle == nil {
+		return now, errors.New("/readyz does not tell of the bundle and of the log")
 	}
-	if ready.Log == nil {
-		return 0, errors.New("/readyz does not tell the size of the log")
-	}
-	return ready.Log.Size, nil
+	return now, nil
 }
 
 // giveUp is for how long a log may stand still before what is not in it counts as
 // dropped.
 const giveUp = 2 * time.Second
 
-// caughtUp waits until the log has all the records there must be, or has dropped some.
-// In best effort they are written after the answer, and are work of the slice all the same.
+// caughtUp waits until the log has all the records there must be, or has dropped some, and until its segments have what
+// its journal has. In best effort records are written after the answer, and segments are filled after it in any mode.
+// That is work of the slice all the same.
 func caughtUp(ctx context.Context, service *process, s *setup, want uint64) (state logState, err error) {
 	grew := time.Now()
 	err = poll(ctx, patience, func() (bool, error) {
@@ -66,14 +76,77 @@ func caughtUp(ctx context.Context, service *process, s *setup, want uint64) (sta
 		state = now
 		return state.records >= want || time.Since(grew) > giveUp, err
 	})
+	if err != nil {
+		return state, err
+	}
+	frames, err := framesOf(s.data)
+	if err != nil {
+		return state, err
+	}
+	err = poll(ctx, patience, func() (bool, error) { return filled(s.data) >= frames, nil }) // of the files: the service has no work of it
+	if err != nil {
+		return state, fmt.Errorf("the log is not filled from its journal: %w", err)
+	}
+	transactions, err := transactionsOf(s.data)
+	state.commits = frames + transactions
 	return state, err
 }
 
-// commits is how many transactions the segments of a log have seen. bbolt numbers them
-// in the meta pages of its file, the first two: u64 at 64 and at 64 behind the page
-// size, which is u32 at 24. A new file begins at 1. (More of the format: boltfile/pages.)
-func commits(data string) (sum uint64, err error) {
-	segments, err := filepath.Glob(filepath.Join(data, "log", "[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9].db"))
+// filled is the number of the last frame that the segments have, as the last of them says: after the journal's id, in
+// "journal" of the bucket "meta". It is 0 if that cannot be read, as while a page is being written.
+func filled(data string) (last uint64) {
+	segments, _ := segmentsOf(data)
+	for _, name := range segments {
+		f, err := os.Open(name)
+		if err != nil {
+			continue
+		}
+		if at, err := f.Seek(0, io.SeekEnd); err == nil {
+			last = max(last, filledOf(f, at))
+		}
+		_ = f.Close()
+	}
+	return last
+}
+
+func filledOf(f io.ReaderAt, size int64) uint64 {
+	const id, number = 16, 8
+	file, err := pages.Open(f, size)
+	if err != nil {
+		return 0
+	}
+	meta, found, err := file.Bucket("meta")
+	if err != nil || !found {
+		return 0
+	}
+	values, err := meta.Values("journal")
+	if err != nil || len(values["journal"]) < id+number {
+		return 0
+	}
+	return binary.BigEndian.Uint64(values["journal"][id:])
+}
+
+func segmentsOf(data string) ([]string, error) {
+	return filepath.Glob(filepath.Join(data, "log", "[0-9][0-9][0-9][0-9][0-9][0-9][0-9][0-9].db"))
+}
+
+// framesOf is how many frames the journal of a log has seen.
+func framesOf(data string) (last uint64, err error) {
+	for _, name := range journal.Paths(filepath.Join(data, "log")) {
+		n, err := lastFrame(name)
+		if err != nil {
+			return 0, err
+		}
+		last = max(last, n)
+	}
+	return last, nil
+}
+
+// transactionsOf is how many transactions the segments of a log have seen. bbolt numbers them in the meta pages of its
+// file, the first two: u64 at 64 and at 64 behind the page size, which is u32 at 24. A new file begins at 1. (More of the
+// format: boltfile/pages.)
+func transactionsOf(data string) (sum uint64, err error) {
+	segments, err := segmentsOf(data)
 	if err != nil {
 		return 0, err
 	}
@@ -106,4 +179,23 @@ func lastTransaction(name string) (uint64, error) {
 		at = int64(binary.LittleEndian.Uint32(page[24:]))
 	}
 	return last, nil
+}
+
+// lastFrame is the number of the last frame in a file of a journal, 0 if it has none. The
+// header has the round's mark at 32, and the number of the last frame before the round at
+// 56. A frame begins with the mark, at the beginning of a block, and has its number at 32.
+// (More of the format: pdp/decisionlog/journal/format.go.)
+func lastFrame(name string) (last uint64, err error) {
+	all, err := os.ReadFile(name)
+	if err != nil {
+		return 0, err
+	}
+	const block = 4096
+	mark := all[32:48]
+	for at := 2 * block; at < len(all); at += block {
+		if bytes.HasPrefix(all[at:], mark) {
+			last = max(last, binary.BigEndian.Uint64(all[at+32:]))
+		}
+	}
+	return max(last, binary.BigEndian.Uint64(all[56:])), nil
 }

@@ -8,13 +8,17 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"policy-service/pdp/latency"
 )
 
 // exchange is a request as it goes over the wire, and the body of the only right answer.
-type exchange struct{ request, answer []byte }
+type exchange struct {
+	request, answer []byte
+	except          [][]int // the parts of the answer that are others each time, from and to, in order
+}
 
 // newExchange is a POST of JSON. Headers are given as name, value, ….
 func newExchange(host, path, authorization, body string, answer []byte, headers ...string) exchange {
@@ -28,11 +32,44 @@ func newExchange(host, path, authorization, body string, answer []byte, headers 
 		fmt.Fprintf(&b, "%s: %s\r\n", headers[i], headers[i+1])
 	}
 	b.WriteString("\r\n" + body)
-	return exchange{b.Bytes(), answer}
+	return exchange{request: b.Bytes(), answer: answer}
+}
+
+// isRight says whether a body is the right answer.
+func (e exchange) isRight(body []byte) bool {
+	if len(body) != len(e.answer) {
+		return false
+	}
+	from := 0
+	for _, part := range e.except {
+		if !bytes.Equal(body[from:part[0]], e.answer[from:part[0]]) {
+			return false
+		}
+		from = part[1]
+	}
+	return bytes.Equal(body[from:], e.answer[from:])
+}
+
+// load is how a server is asked. Closed, each connection asks again when it has its answer, so a slow server is asked
+// less. Open, so many requests a second are sent at fixed times, whatever has been answered.
+type load struct {
+	connections int
+	rate        int // requests a second; 0 is closed
+}
+
+// rateConnections is over how many connections a rate is sent.
+const rateConnections = 16
+
+func (l load) String() string {
+	if l.rate > 0 {
+		return fmt.Sprintf("%d/s", l.rate)
+	}
+	return strconv.Itoa(l.connections)
 }
 
 // client is the connections to one server, which stay open.
 type client struct {
+	load
 	exchanges   []exchange
 	connections []*connection
 }
@@ -40,8 +77,9 @@ type client struct {
 // connection asks one request after the other. It allocates nothing while it does.
 type connection struct {
 	net.Conn
-	in   *bufio.Reader
-	next int
+	in    *bufio.Reader
+	next  int
+	alarm alarm // of an open load
 }
 
 // patience is how long a server may take for an answer.
@@ -50,46 +88,89 @@ const patience = 30 * time.Second
 // maxAnswer is how long the body of an answer may be: the whole of it is compared in the reader's buffer.
 const maxAnswer = 64 << 10
 
-func dial(t target, connections int, exchanges []exchange) (*client, error) {
-	c := &client{exchanges: exchanges}
-	for n := range connections {
+func dial(t target, l load, exchanges []exchange) (*client, error) {
+	c := &client{load: l, exchanges: exchanges}
+	for n := range l.connections {
 		conn, err := t.dial()
 		if err != nil {
 			return nil, errors.Join(err, c.close())
 		}
-		c.connections = append(c.connections, &connection{
+		one := &connection{
 			Conn: conn,
 			in:   bufio.NewReaderSize(conn, maxAnswer),
-			next: n * len(exchanges) / connections, // apart, or all would ask the same at the same time
-		})
+			next: n * len(exchanges) / l.connections, // apart, or all would ask the same at the same time
+		}
+		c.connections = append(c.connections, one)
+		if l.rate > 0 {
+			if one.alarm, err = newAlarm(); err != nil {
+				return nil, errors.Join(err, c.close())
+			}
+		}
 	}
 	return c, nil
 }
 
 func (c *client) close() (err error) {
 	for _, conn := range c.connections {
-		err = errors.Join(err, conn.Close())
+		err = errors.Join(err, conn.Close(), conn.alarm.close())
 	}
 	return err
 }
 
-// drive asks over all connections at once, over each again when the answer to the one before is there, and returns when
-// the last is answered.
-func (c *client) drive(ctx context.Context, d time.Duration) (*latency.Histogram, time.Duration, error) {
-	for _, conn := range c.connections {
-		if err := conn.SetDeadline(time.Now().Add(d + patience)); err != nil {
-			return nil, 0, err
-		}
+// drive asks over all connections at once until d has passed, and returns when the last is answered.
+func (c *client) drive(ctx context.Context, d time.Duration) (times *latency.Histogram, took time.Duration, err error) {
+	if err := c.expect(d + patience); err != nil {
+		return nil, 0, err
 	}
-	times, took, err := latency.Measure(d, len(c.connections), func(worker int) func() error {
-		conn := c.connections[worker]
-		return func() error {
-			e := c.exchanges[conn.next%len(c.exchanges)]
-			conn.next++
-			return conn.ask(e)
-		}
-	})
+	if c.rate > 0 {
+		times, took, err = c.driveOpen(ctx, d)
+		took = max(took, d) // the time after the last request belongs to it, as that before the first does not
+	} else {
+		times, took, err = latency.Measure(d, len(c.connections), func(worker int) func() error {
+			return func() error { return c.askNext(c.connections[worker]) }
+		})
+	}
 	return times, took, errors.Join(err, ctx.Err())
+}
+
+// expect is for how long answers are waited for.
+func (c *client) expect(d time.Duration) (err error) {
+	for _, conn := range c.connections {
+		err = errors.Join(err, conn.SetDeadline(time.Now().Add(d)))
+	}
+	return err
+}
+
+// driveOpen sends each request at its time, over the connection that waits for that time. If no connection is free then,
+// the request is sent late. It is timed from when it was to be sent: otherwise a server that stops for a while would
+// count as slow once, where everybody who meant to ask in that while has waited for it. When ctx ends, nothing more is
+// sent.
+func (c *client) driveOpen(ctx context.Context, d time.Duration) (*latency.Histogram, time.Duration, error) {
+	all := int64(d.Seconds() * float64(c.rate))
+	var sent atomic.Int64
+	start := time.Now()
+	return latency.Together(len(c.connections), func(worker int, times *latency.Histogram) error {
+		conn := c.connections[worker]
+		for n := sent.Add(1) - 1; n < all && ctx.Err() == nil; n = sent.Add(1) - 1 {
+			at := start.Add(time.Duration(n) * time.Second / time.Duration(c.rate))
+			err := conn.alarm.wait(at)
+			if err == nil {
+				err = c.askNext(conn)
+			}
+			if err != nil {
+				sent.Store(all) // the others need not go on
+				return err
+			}
+			times.Record(time.Since(at))
+		}
+		return nil
+	})
+}
+
+func (c *client) askNext(conn *connection) error {
+	e := c.exchanges[conn.next%len(c.exchanges)]
+	conn.next++
+	return conn.ask(e)
 }
 
 func (c *connection) ask(e exchange) error {
@@ -97,7 +178,7 @@ func (c *connection) ask(e exchange) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(body, e.answer) {
+	if !e.isRight(body) {
 		return fmt.Errorf("the answer is\n%s\nwhere\n%s\nis right, to\n%s", body, e.answer, e.request)
 	}
 	_, err = c.in.Discard(len(body))

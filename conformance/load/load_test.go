@@ -3,34 +3,52 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
-	"maps"
 	"math"
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"policy-service/pdp/server/floor"
 )
 
-// service builds the real binary.
+// service is the real binary, which is built for the first test that needs it.
 func service(t *testing.T) (binary string) {
 	t.Helper()
-	binary = filepath.Join(t.TempDir(), "policy-service")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "policy-service/cmd/policy-service")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", build, err, out)
+	binary, err := built()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return binary
 }
 
-// The whole of it, for each way to prepare a case: shapes, batches, credentials and log.
+var (
+	buildDir string // TestMain removes it
+	built    = sync.OnceValues(func() (binary string, err error) {
+		if buildDir, err = os.MkdirTemp("", "loadtest-service-"); err != nil {
+			return "", err
+		}
+		binary = filepath.Join(buildDir, "policy-service")
+		build := exec.Command("go", "build", "-o", binary, "policy-service/cmd/policy-service")
+		if out, err := build.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%v: %w\n%s", build, err, out)
+		}
+		return binary, nil
+	})
+)
+
+// The whole of it, for each way to prepare a case: shapes, batches, credentials and log; closed and open.
 func TestRun(t *testing.T) {
-	o, err := parse([]string{"-binary", service(t), "-duration", "500ms", "-conns", "3", "-cases", "native,jwt,strict-batch,best-effort"})
+	o, err := parse([]string{"-binary", service(t), "-duration", "500ms", "-conns", "3", "-rates", "200", "-runs", "2", "-cases", "native,jwt,strict-batch,best-effort"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,15 +57,25 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log(out.String())
-	for want, times := range map[string]int{
-		`\n    3  floor +[1-9][0-9]* +[0-9.]+ `:                                         4,
-		`\n    3  ours  +[1-9][0-9]* +[0-9.]+ `:                                         4,
-		`\n    3  ratio +[0-9.]+ +[0-9.]+ `:                                             4,
-		`\n    3  ours  .* [1-9][0-9]*\.[0-9] +[1-9][0-9]*\.[0-9]\n`:                    2, // with a log
-		`\nallocations a request: [1-9][0-9]+, of the floor [1-9][0-9]+ `:               4,
-		`\nconnections +3\nnative +[0-9]+\.[0-9][0-9]\njwt +[0-9]+\.[0-9][0-9]\nstrict`: 1,
-	} {
-		if got := len(regexp.MustCompile(want).FindAllString(out.String(), -1)); got != times {
+	stand(t, out.String(), map[string]int{
+		`\n      3  floor +[1-9][0-9]* +[0-9.]+ `:                                                     4, // nothing is bounded here: one run
+		`\n      3  ours  +[1-9][0-9]* +[0-9.]+ `:                                                     4,
+		`\n      3  ratio +[0-9.]+ +[0-9.]+ `:                                                         4,
+		`\n  200/s  floor +([1-9][0-9]|1[0-9][0-9]|200) +[0-9.]+ `:                                    3, // no batches
+		`\n      3  ours  .* [1-9][0-9]*\.[0-9] +[1-9][0-9]*\.[0-9]\n`:                                2, // with a log
+		`\n\| CPU of a request.* \| 3 \| 200/s \|\n\|---\|---\|---\|\n\| the floor, µs \| [0-9.]+ \(`: 1,
+		`\n\| (native|jwt|best-effort) \| [0-9.]+ \| ([0-9.]+|∞) \|`:                                  3,
+		`\n\| strict-batch \| [0-9.]+ \|  \|`:                                                         1,
+		`\n\| (native|jwt|best-effort) at 200/s( \| [0-9.]+){5} \|`:                                   3,
+		`: allocations a request \| [1-9][0-9]+[^|]* \| [1-9][0-9]+[^|]* \|`:                          4,
+	})
+}
+
+// stand counts what stands in a text, by its pattern.
+func stand(t *testing.T, text string, wants map[string]int) {
+	t.Helper()
+	for want, times := range wants {
+		if got := len(regexp.MustCompile(want).FindAllString(text, -1)); got != times {
 			t.Errorf("%q stands there %d times, want %d", want, got, times)
 		}
 	}
@@ -69,7 +97,7 @@ func TestRecordsAndCommits(t *testing.T) {
 	ours := started(t, func(ctx context.Context) (*process, error) { return startService(ctx, binary, s) })
 	const connections = 8
 	sides := sides(bare, ours, s)
-	if err := measure(t.Context(), sides, connections, 4*slice); err != nil {
+	if err := measure(t.Context(), sides, load{connections: connections}, 4*slice); err != nil {
 		t.Fatal(err)
 	}
 	for i, one := range sides {
@@ -78,7 +106,7 @@ func TestRecordsAndCommits(t *testing.T) {
 		}
 	}
 	for _, sample := range sides[1].samples {
-		// Checkpoints and a segment that is made ahead are commits without a record of ours.
+		// Fills, checkpoints and a segment that is made ahead are commits without an answer of ours.
 		least := sample.requests / connections
 		if sample.records != sample.requests || sample.commits < least || sample.commits > sample.records+10 || sample.cpu <= 0 {
 			t.Errorf("%d answers, %d records, %d commits, %v of CPU", sample.requests, sample.records, sample.commits, sample.cpu)
@@ -100,12 +128,18 @@ func started(t *testing.T, start func(context.Context) (*process, error)) *proce
 	if err != nil {
 		t.Fatal(err)
 	}
+	ends(t, p.stop)
+	return p
+}
+
+// ends has the end of a test end something, in good order.
+func ends(t testing.TB, end func() error) {
+	t.Helper()
 	t.Cleanup(func() {
-		if err := p.stop(); err != nil {
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	})
-	return p
 }
 
 // A generator that takes any answer would measure how fast a service is wrong.
@@ -123,7 +157,7 @@ func TestOnlyTheRightAnswerCounts(t *testing.T) {
 		"malformed to all": {newExchange("127.0.0.1", path, "", "{", floor.Answer), `the answer is "HTTP/1.1 500`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := dial(target{addr: bare.addr}, 2, []exchange{test.exchange})
+			c, err := dial(target{addr: bare.addr}, load{connections: 2}, []exchange{test.exchange})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,12 +190,14 @@ func TestAskingAllocatesNothing(t *testing.T) {
 			}
 		}
 	}()
-	c, err := dial(target{addr: listener.Addr().String()}, 1, []exchange{e})
+	c, err := dial(target{addr: listener.Addr().String()}, load{connections: 1, rate: 1}, []exchange{e})
 	if err != nil {
 		t.Fatal(err)
 	}
+	due := time.Now()
 	allocated := testing.AllocsPerRun(1000, func() {
-		if err := c.connections[0].ask(e); err != nil {
+		due = due.Add(20 * time.Microsecond) // so that it waits now and then
+		if err := errors.Join(c.connections[0].alarm.wait(due), c.askNext(c.connections[0])); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -176,44 +212,142 @@ func TestAskingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A run in which a case costs more than it may ends with an error that says so.
-func TestBounds(t *testing.T) {
+// A bound is broken if the median of the runs exceeds it, and four of five.
+func TestJudge(t *testing.T) {
+	m := metric{"strict-key", "128", cpuTimes}
 	for name, test := range map[string]struct {
-		connections []int
-		ratios      map[string][]float64
-		broken      []string
+		runs   []float64
+		broken string
 	}{
-		"all hold": {[]int{1, 128}, map[string][]float64{"best-effort-key": {9, 3}, "strict-key": {9, 4.5}, "strict-batch": {9, 9}, "policies-10": {1, 2}, "policies-10000": {9, 3.2}}, nil},
-		"each is broken": {[]int{128, 1}, map[string][]float64{"best-effort-key": {3.01, 1}, "strict-key": {4.51, 1}, "policies-10": {2, 1}, "policies-10000": {3.24, 1}},
-			[]string{"best-effort-key, times the floor's CPU, is 3.01, the bound is 3", "strict-key, times the floor's CPU, is 4.51, the bound is 4.5", "10,000 policies against 10 is 1.62, the bound is 1.6"}},
-		"no number":                {[]int{128}, map[string][]float64{"best-effort-key": {math.NaN()}}, []string{"best-effort-key, times the floor's CPU, is NaN, the bound is 3"}},
-		"of another number, none":  {[]int{1, 32}, map[string][]float64{"best-effort-key": {9, 9}, "policies-10": {1, 1}, "policies-10000": {9, 9}}, nil},
-		"without what is compared": {[]int{128}, map[string][]float64{"policies-10000": {9}}, nil},
+		"holds":                     {[]float64{3.1, 3.3, 3.2, 3.0, 3.6}, ""},
+		"just holds":                {[]float64{4.5, 4.5, 4.5, 4.5, 4.5}, ""},
+		"one run is noisy":          {[]float64{3.1, 12.7, 3.2, 3.0, 3.6}, ""},
+		"so are two":                {[]float64{3.1, 12.7, 9.2, 3.0, 3.6}, ""},
+		"median, but three of five": {[]float64{4.1, 4.6, 4.2, 4.7, 4.6}, ""},
+		"four of five":              {[]float64{4.6, 4.4, 4.9, 4.7, 4.6}, "4.60 (4.40–4.90)"},
+		"all":                       {[]float64{4.6, 4.51, 4.9, 4.7, 4.6}, "4.60 (4.51–4.90)"},
+		"a single run":              {[]float64{4.51}, "4.51"},
+		"it does not keep up":       {[]float64{math.Inf(1), math.Inf(1), 2.7, math.Inf(1), math.Inf(1)}, "∞ (2.70–∞)"},
+		"no number":                 {[]float64{math.NaN(), math.NaN(), math.NaN(), math.NaN(), 2}, "2.00"},
+		"was not measured":          {nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := comparison{report: report{io.Discard}, connections: test.connections, ratios: test.ratios, names: slices.Sorted(maps.Keys(test.ratios))}
-			var got []string
-			if err := r.end(); err != nil {
-				got = strings.Split(err.Error(), "\n")
-			}
-			var want []string
-			for _, line := range test.broken {
-				want = append(want, "over 128 connections, "+line)
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("the errors are %q, want %q", got, want)
+			for _, wanted := range []bool{true, false} {
+				var out bytes.Buffer
+				c := newComparison(&out)
+				for _, v := range test.runs {
+					c.add(m, v, 1)
+				}
+				want, judged, held, later := "<nil>", "holds", []bound{{m, 4.5, 7}}, []bound(nil)
+				if !wanted {
+					held, later, judged = later, held, "holds here, and is not asked for yet"
+				}
+				switch {
+				case test.broken != "" && wanted:
+					want, judged = m.String()+" is "+test.broken+", the bound of issue 7 is 4.5", "broken"
+				case !wanted && (test.broken != "" || name == "median, but three of five"):
+					judged = "not yet" // it is not said to hold while the median does not
+				}
+				if err := c.judge(held, later); fmt.Sprint(err) != want {
+					t.Errorf("the error is %v, want %s", err, want)
+				}
+				line := fmt.Sprintf("| strict-key at 128: CPU of a request, times the floor's | 4.5 | 7 | %s | %s |\n", spread(test.runs), judged)
+				if got := strings.Count(out.String(), line); got != min(1, len(test.runs)) {
+					t.Errorf("%d times\n%sin\n%s", got, line, out.String())
+				}
 			}
 		})
 	}
 }
 
+// What is compared with another case is compared run by run: what was noisy was so for both.
+func TestAgainst(t *testing.T) {
+	c := newComparison(io.Discard)
+	for _, v := range []float64{2, 6, 3} {
+		c.add(metric{"policies-10", "128", cpuTimes}, v, 1)
+		c.add(metric{"policies-10000", "128", cpuTimes}, 1.5*v, 1)
+	}
+	c.add(metric{"policies-10000", "4", cpuTimes}, 9, 1)
+	c.add(metric{"policies-10", "5000/s", cpuTimes}, math.Inf(1), 1)
+	c.add(metric{"policies-10000", "5000/s", cpuTimes}, 9, 1)
+	c.against("policies-10000", manyTimes, "policies-10", cpuTimes)
+	if got := c.ours[metric{"policies-10000", "128", manyTimes}]; !slices.Equal(got, []float64{1.5, 1.5, 1.5}) {
+		t.Errorf("%v", got)
+	}
+	if got := c.ours[metric{"policies-10000", "5000/s", manyTimes}]; len(got) != 1 || !math.IsNaN(got[0]) {
+		t.Errorf("against what did not keep up: %v", got)
+	}
+	if got, is := c.ours[metric{"policies-10000", "4", manyTimes}]; is {
+		t.Errorf("against nothing: %v", got)
+	}
+}
+
+// A bound on what nobody measures would hold for ever.
+func TestEachBoundIsMeasured(t *testing.T) {
+	o, err := parse(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range slices.Concat(bounds, notYet) {
+		i := slices.Index(caseNames(), b.of)
+		if i < 0 {
+			t.Errorf("%v: there is no such case", b.metric)
+			continue
+		}
+		at := slices.ContainsFunc(o.loads, func(l load) bool { return l.String() == b.at })
+		var is bool
+		switch b.what {
+		case cpuTimes:
+			is = at && testCases[i].measure == nil
+		case manyTimes:
+			is = at && b.of == "policies-10000"
+		case allocationCount:
+			is = b.at == "" && testCases[i].measure == nil
+		case idleMemory:
+			is = b.at == "" && testCases[i].measure != nil
+		case reloadP99:
+			is = b.of == "reload" && b.at == reloadLoad.String()
+		}
+		if !is {
+			t.Errorf("%v is not measured", b.metric)
+		}
+	}
+}
+
+// Memory, and a reload while the service is asked, on a small bundle. Every file of it is edited each time.
+func TestMemoryAndReloads(t *testing.T) {
+	o, err := parse([]string{"-binary", service(t), "-duration", "500ms", "-runs", "2", "-cases", "idle,reload"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.cases = slices.Clone(o.cases)
+	o.cases[1].policies, o.cases[1].entities = 600, 1000
+	o.bounds, o.notYet = nil, slices.Concat(bounds, notYet) // half a second says little, and other tests run beside
+	var out bytes.Buffer
+	if err := benchHTTP(t.Context(), o, &out); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(out.String())
+	stand(t, out.String(), map[string]int{
+		` 1000/s  from the edit until it is in force, [0-9.]+ s: p99 \S+s, max \S+s; before: p99 \S+s; peak [0-9]+ MB\n`: 2,
+		`\n\| reload at 1000/s( \| [0-9]+\.[0-9][0-9]){5} \|`:                                                            1,
+		`\n\| the floor at 1000/s( \| [0-9]+\.[0-9][0-9]){5} \|`:                                                         1,
+		`\n\| idle: RSS idle, MB \| [1-9][0-9.]+[^|]* \|  \|`:                                                            1,
+		`\n\| reload: RSS idle, MB \| [1-9][0-9.]+[^|]* \|  \|`:                                                          1,
+		`\| reload at 1000/s: (p99 before a reload|p99 in a reload), ms \| [0-9.]+[^|]* \| [0-9.]+[^|]* \|\n`:            2,
+		`\| reload at 1000/s: RSS (in a reload at its peak|after a reload), MB \| [1-9][0-9.]+[^|]* \|  \|`:              2,
+		`\n\| idle: RSS idle, MB \| 45 \| 25 \| `:                                                                        1,
+		`\n\| reload at 1000/s: p99 in a reload, ms \| 30 \| 25 \| `:                                                     1,
+	})
+}
+
 func TestParse(t *testing.T) {
-	for _, args := range [][]string{{"-conns", "0"}, {"-conns", "1,x"}, {"-conns", ""}, {"-cases", "nosuch"}, {"-duration", "100ms"}} {
+	for _, args := range [][]string{{"-conns", "0"}, {"-conns", "1,x"}, {"-conns=", "-rates="}, {"-rates", "x"}, {"-rates", "3"}, {"-cases", "nosuch"}, {"-duration", "100ms"}, {"-runs", "0"}} {
 		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), "; try ") {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
-	if o, err := parse(nil); err != nil || len(o.cases) != len(testCases) {
+	if o, err := parse(nil); err != nil || len(o.cases) != len(testCases) || fmt.Sprint(o.loads) != "[4 32 128 1000/s 5000/s]" || o.runs != 5 {
 		t.Errorf("the default is %+v, %v", o, err)
 	}
 }

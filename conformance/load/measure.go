@@ -45,11 +45,11 @@ type logged struct {
 // logState is what can be known of a log from outside.
 type logState struct{ records, commits uint64 }
 
-// measure asks all sides over so many connections, in turns, for d together.
-func measure(ctx context.Context, sides []*side, connections int, d time.Duration) (err error) {
+// measure asks all sides, in turns, for d together.
+func measure(ctx context.Context, sides []*side, l load, d time.Duration) (err error) {
 	for _, s := range sides {
 		s.samples, s.times = nil, latency.Histogram{}
-		if s.client, err = dial(s.target, connections, s.exchanges); err != nil {
+		if s.client, err = dial(s.target, l, s.exchanges); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.client.close()) }()
@@ -147,7 +147,4 @@ func ratio(sides []*side, f func(sample) float64) float64 {
 	return median(all)
 }
 
-func median[T cmp.Ordered](all []T) T {
-	slices.Sort(all)
-	return all[len(all)/2]
-}
+func median[T cmp.Ordered](all []T) T { return slices.Sorted(slices.Values(all))[len(all)/2] }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -64,7 +65,7 @@ func (s *setup) writeBundle() ([]string, error) {
 	if s.testCase.policies == 0 {
 		return nativeBodies, os.CopyFS(s.policies, policies.Starter())
 	}
-	o := organisation.New(s.testCase.policies, 10_000)
+	o := organisation.New(s.testCase.policies, cmp.Or(s.entities, 10_000))
 	if err := os.CopyFS(s.policies, o.Files()); err != nil {
 		return nil, err
 	}

@@ -15,20 +15,24 @@ func (r report) print(format string, args ...any) { _, _ = fmt.Fprintf(r.out, fo
 
 // head names the columns; withLog are those of a log.
 func (r report) head(withLog bool) {
-	line := fmt.Sprintf("%5s  %-5s  %10s  %8s  %8s  %8s  %8s  %6s", "conns", "", "requests/s", "CPU", "p50", "p99", "p99.9", "gen.")
+	line := fmt.Sprintf("%7s  %-5s  %10s  %8s  %8s  %8s  %8s  %8s  %8s  %6s", "load", "", "requests/s", "CPU", "p50", "p90", "p99", "p99.9", "max", "gen.")
 	if withLog {
 		line += fmt.Sprintf("  %14s  %10s", "records/commit", "CPU/commit")
 	}
 	r.print("%s", line)
 }
 
+// quantiles are those that are printed. The last is the longest time.
+var quantiles = [...]float64{.5, .9, .99, .999, 1}
+
 // measured prints a line for each side, and one for the ratio of the second to the first.
-func (r report) measured(connections int, sides []*side) {
+func (r report) measured(l load, sides []*side) {
 	for _, s := range sides {
-		q := s.times.Quantiles()
-		line := fmt.Sprintf("%5d  %-5s  %10.0f  %8s  %8s  %8s  %8s  %6s", connections, s.name,
-			s.median(sample.perSecond), micros(s.median(sample.cpuPerRequest)),
-			latency.Short(q.P50), latency.Short(q.P99), latency.Short(q.P999), micros(s.median(sample.generatorCost)))
+		line := fmt.Sprintf("%7s  %-5s  %10.0f  %8s", l, s.name, s.median(sample.perSecond), micros(s.median(sample.cpuPerRequest)))
+		for _, q := range quantiles {
+			line += fmt.Sprintf("  %8s", latency.Short(s.times.Quantile(q)))
+		}
+		line += fmt.Sprintf("  %6s", micros(s.median(sample.generatorCost)))
 		if s.log != nil {
 			line += fmt.Sprintf("  %14.1f  %10s", s.median(sample.recordsPerCommit), micros(s.median(sample.cpuPerCommit)))
 		}
@@ -37,12 +41,13 @@ func (r report) measured(connections int, sides []*side) {
 	if len(sides) < 2 {
 		return
 	}
-	first, second := sides[0].times.Quantiles(), sides[1].times.Quantiles()
-	r.print("%5d  %-5s  %10.2f  %8s  %8.2f  %8.2f  %8.2f", connections, "ratio",
-		ratio(sides, sample.perSecond), known(ratio(sides, sample.cpuPerRequest)),
-		float64(second.P50)/float64(first.P50), float64(second.P99)/float64(first.P99), float64(second.P999)/float64(first.P999))
+	line := fmt.Sprintf("%7s  %-5s  %10.2f  %8s", l, "ratio", ratio(sides, sample.perSecond), known(ratio(sides, sample.cpuPerRequest)))
+	for _, q := range quantiles {
+		line += fmt.Sprintf("  %8.2f", float64(sides[1].times.Quantile(q))/float64(sides[0].times.Quantile(q)))
+	}
+	r.print("%s", line)
 	if missing := dropped(sides[1]); missing > 0 {
-		r.print("%5d  %d of %d records were dropped", connections, missing, sides[1].times.Count()*sides[1].log.perRequest)
+		r.print("%7s  %d of %d records were dropped", l, missing, sides[1].times.Count()*sides[1].log.perRequest)
 	}
 }
 

@@ -9,12 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 )
 
-// anyPDP answers as it is asked, until there were so many requests.
+// anyPDP answers as it is asked, until there were so many requests. Without a credential, it numbers its answers.
 func anyPDP(t *testing.T, credential string, until int64) *httptest.Server {
 	t.Helper()
 	var asked atomic.Int64
@@ -24,7 +25,11 @@ func anyPDP(t *testing.T, credential string, until int64) *httptest.Server {
 			w.WriteHeader(http.StatusForbidden)
 			return
 		}
-		answer := fmt.Sprintf(`{"decision":%t}`, strings.Contains(string(body), "alice") && asked.Add(1) <= until)
+		call := asked.Add(1)
+		answer := fmt.Sprintf(`{"decision":%t}`, strings.Contains(string(body), "alice") && call <= until)
+		if credential == "" {
+			answer = fmt.Sprintf(`{"call":"%09d","decision":true}`, call)
+		}
 		_, _ = w.Write([]byte(answer))
 	}))
 	t.Cleanup(server.Close)
@@ -44,15 +49,21 @@ func file(t *testing.T, text string) string {
 func TestAnyURL(t *testing.T) {
 	const always = 1 << 62
 	one, other, fickle := anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", 100)
+	numbers := anyPDP(t, "", always)
 	requests, credential := file(t, "{\"subject\":\"alice\"}\n\n{\"subject\":\"bob\"}\n"), file(t, "secret\n")
 	for name, test := range map[string]struct {
 		args []string
 		want string // a pattern; of the error if it begins with "error: "
 	}{
 		"alone": {[]string{"-url", one.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential},
-			`^conns .*\n    2  url   +[1-9][0-9]* +- +\S+s +\S+s +\S+s +-\n$`},
+			`^   load .*\n      2  url   +[1-9][0-9]* +-( +\S+s){5} +-\n$`},
 		"beside another": {[]string{"-url", one.URL + "/evaluate?x=1", "-beside", other.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential},
-			`\n    2  other +[1-9].*\n    2  url   +[1-9].*\n    2  ratio +[0-9.]+ +- +[0-9.]+ +[0-9.]+ +[0-9.]+\n$`},
+			`\n      2  other +[1-9].*\n      2  url   +[1-9].*\n      2  ratio +[0-9.]+ +-( +[0-9.]+){5}\n$`},
+		"at a rate, with its CPU": {[]string{"-url", one.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential, "-conns=", "-rates", "100", "-pid", strconv.Itoa(os.Getpid())},
+			`^   load .*\n  100/s  url   +[1-9][0-9]* +[1-9][0-9.]+( +\S+s){5} +[1-9][0-9.]+\n$`},
+		"what differs each time": {[]string{"-url", numbers.URL + "/evaluate?x=1", "-requests", requests, "-except", `"call":"[0-9]*"`}, `\n      2  url   +[1-9]`},
+		"unless all is compared": {[]string{"-url", numbers.URL + "/evaluate?x=1", "-requests", requests, "-except", `"call":""`}, "error: is right, to"},
+		"not a pattern":          {[]string{"-url", one.URL, "-requests", requests, "-except", "("}, "error: ; try -except"},
 		"an answer that changes": {[]string{"-url", fickle.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential}, "error: is right, to"},
 		"no credential":          {[]string{"-url", one.URL + "/evaluate?x=1", "-requests", requests}, `error: the answer is "HTTP/1.1 403 Forbidden"`},
 		"no request":             {[]string{"-url", one.URL, "-requests", file(t, "\n")}, "error: there is no request in .*; try "},
@@ -62,7 +73,7 @@ func TestAnyURL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
-			err := run(t.Context(), append(test.args, "-duration", "500ms", "-conns", "2"), &out)
+			err := run(t.Context(), append([]string{"-duration", "500ms", "-conns", "2"}, test.args...), &out)
 			got := out.String()
 			if err != nil {
 				got = "error: " + strings.ReplaceAll(err.Error(), "\n", " ")

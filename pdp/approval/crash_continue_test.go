@@ -96,7 +96,7 @@ func crashQuestion() approval.ApprovalRequest {
 func goesOn(l *decisionlog.Log, decision, id string, round evaluation.Continuation) func(context.Context) error {
 	return func(ctx context.Context) error {
 		met := evaluation.Met{ID: "approval_required", Type: "approval_required", Approval: id, Continues: round}
-		_, err := l.Append(ctx, []decisionlog.Entry{{ID: decision, Kind: decisionlog.KindDecision, Tenant: "acme",
+		err := l.Append(ctx, []decisionlog.Entry{{ID: decision, Kind: decisionlog.KindDecision, Tenant: "acme",
 			Decision: &decisionlog.Decision{Allow: true, Discharged: []evaluation.Met{met}}}})
 		return err
 	}

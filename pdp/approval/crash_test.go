@@ -47,7 +47,7 @@ func logged(l *decisionlog.Log) approval.Options {
 		Record: func(ctx context.Context, s approval.Step) error {
 			details, err := json.Marshal(onRecord{s.Approval.ID, s.Approval.Status, s.Approval.Version, s.Approval.ExpiresAt, s.By, s.Seal, s.Decision, s.Continues})
 			if err == nil {
-				_, err = l.Append(ctx, []decisionlog.Entry{{ID: s.ID, Kind: kind, Tenant: s.Approval.Tenant, Caller: s.Caller, Event: s.Name, Details: details}})
+				err = l.Append(ctx, []decisionlog.Entry{{ID: s.ID, Kind: kind, Tenant: s.Approval.Tenant, Caller: s.Caller, Event: s.Name, Details: details}})
 			}
 			return err
 		},
@@ -113,7 +113,7 @@ func stepOf(line []byte) (approval.Step, error) {
 // allow records a decision that was made by an approval.
 func allow(l *decisionlog.Log, decision, id string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		_, err := l.Append(ctx, []decisionlog.Entry{allowed(decision, id)})
+		err := l.Append(ctx, []decisionlog.Entry{allowed(decision, id)})
 		return err
 	}
 }
@@ -124,7 +124,7 @@ func allowed(decision, id string) decisionlog.Entry {
 }
 
 func openBoth(data string) (*decisionlog.Log, *approval.Store, error) {
-	l, err := decisionlog.Open(data, decisionlog.Options{Kinds: []string{kind}, CheckpointRecords: 50})
+	l, err := decisionlog.Open(data, decisionlog.Options{Kinds: []string{kind}, Checkpoints: decisionlog.Checkpoints{Records: 50}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -218,7 +218,7 @@ func spendTwo(l *decisionlog.Log, s *approval.Store, a approval.Approval, name s
 	for _, decision := range decisions {
 		entries = append(entries, allowed(decision, a.ID))
 	}
-	if _, err := l.Append(ctx, entries); err != nil {
+	if err := l.Append(ctx, entries); err != nil {
 		use.InDoubt()
 		return err
 	}

@@ -36,7 +36,7 @@ func openCounted(t *testing.T) *counted {
 
 func (c *counted) open() {
 	c.Helper()
-	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, CheckpointRecords: 10, CheckpointIdle: time.Hour, CheckpointEvery: time.Hour, Kinds: []string{KindApproval}, Now: c.now})
+	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, Checkpoints: Checkpoints{Records: 10, Idle: time.Hour, Every: time.Hour}, Kinds: []string{KindApproval}, Now: c.now})
 	c.ok(err)
 	c.Log = l
 	c.Cleanup(func() { _ = l.Close() })
@@ -52,8 +52,7 @@ func (c *counted) ok(err error) {
 
 // puts puts a decision of a caller on record.
 func (c *counted) puts(caller string, bytes int) error {
-	_, err := c.Append(c.Context(), []Entry{{Kind: KindDecision, Caller: caller, Decision: &Decision{ReasonUser: strings.Repeat("x", bytes)}}})
-	return err
+	return c.Append(c.Context(), []Entry{{Kind: KindDecision, Caller: caller, Decision: &Decision{ReasonUser: strings.Repeat("x", bytes)}}})
 }
 
 // uses is what a caller has.
@@ -163,12 +162,13 @@ func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
 	c.bound(err, BoundShare)
 	c.bound(c.Room("key:a"), BoundShare)
 	for _, caller := range []string{"key:a", "key:mia"} {
-		_, err = c.Append(t.Context(), []Entry{{Kind: KindAdmin, Caller: caller, Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
+		err = c.Append(t.Context(), []Entry{{Kind: KindAdmin, Caller: caller, Event: "said", Details: []byte(`{"a":"` + strings.Repeat("x", 8<<10) + `"}`)}})
 		if c.ok(err); c.uses(caller) < 8<<10 {
 			t.Error("it is not counted")
 		}
 	}
 	c.ok(c.puts("key:b", 100))
+	c.ok(c.Flush(t.Context()))
 	if c.writer.accounts.coming != 0 {
 		t.Errorf("%d are on their way", c.writer.accounts.coming)
 	}
@@ -228,7 +228,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 	}
 	c.writer.accounts.mu.Unlock()
 	// What comes of an approval by itself is whose request it was.
-	_, err := c.Append(t.Context(), []Entry{{Kind: KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
+	err := c.Append(t.Context(), []Entry{{Kind: KindApproval, Payer: "key:pep", Event: "used", Details: []byte(`{"requester":"key:pep"}`)}})
 	c.ok(err)
 	for _, caller := range []string{"jwt:https://idp#somebody", "key:nobody"} {
 		for range 3 {
@@ -300,6 +300,7 @@ func TestRecordsOfAnEarlierReleaseAreNobodys(t *testing.T) {
 	for range 6 {
 		c.ok(c.puts("key:a", 8<<10))
 	}
+	c.ok(c.Flush(t.Context()))
 	segments, recent := c.Segments(), c.Status().Recent
 	c.ok(c.Close())
 	for _, s := range segments {
@@ -336,6 +337,7 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 			}
 		}
 	}
+	c.ok(c.Flush(t.Context()))
 	var lines int64
 	for r, err := range c.Records(t.Context(), 0, c.Size()) {
 		c.ok(err)

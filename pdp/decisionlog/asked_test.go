@@ -18,7 +18,7 @@ import (
 // lineOf is the line of an entry without what differs each time.
 func lineOf(t *testing.T, e Entry) string {
 	t.Helper()
-	p, err := prepare(e, Options{}.withDefaults().Kinds)
+	p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func stepOf(approval, id string) Entry {
 // of an approval request, or something else.
 func TestNobodyHidesAStep(t *testing.T) {
 	const hidden = 6
-	options := Options{Kinds: []string{kindStep}, CheckpointRecords: 4}
+	options := Options{Kinds: []string{kindStep}, Checkpoints: Checkpoints{Records: 4}}
 	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(BucketRecords)).Get(number(hidden)) }
 	other := func(tx *bbolt.Tx) []byte { return bytes.Replace(line(tx), []byte("mine"), []byte("none"), 1) }
 	put := func(tx *bbolt.Tx, bucket string, value []byte) error {

@@ -35,7 +35,7 @@ func appendStrict(b *testing.B, callers int) {
 	for g := range callers {
 		wg.Go(func() {
 			for n := left.Add(-1); n >= 0; n = left.Add(-1) {
-				if _, err := l.Append(context.Background(), []Entry{entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%04d%08d", g, n))}); err != nil {
+				if err := l.Append(context.Background(), []Entry{entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%04d%08d", g, n))}); err != nil {
 					b.Error(err)
 					return
 				}

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 // writeUntilKilled has 64 callers append, and prints the id of each record once
 // it is acknowledged.
 func writeUntilKilled(data string) {
-	l, err := Open(data, Options{SegmentBytes: 1 << 20, CheckpointRecords: 50})
+	l, err := Open(data, Options{SegmentBytes: 1 << 20, Checkpoints: Checkpoints{Records: 50}})
 	if err != nil {
 		fmt.Println("ERROR", err)
 		os.Exit(1)
@@ -39,7 +39,7 @@ func writeUntilKilled(data string) {
 		go func() {
 			for i := 0; ; i++ {
 				id := fmt.Sprintf("%d-%d-%d", os.Getpid(), g, i)
-				if _, err := l.Append(context.Background(), []Entry{entry(id + ".0"), entry(id + ".1")}); err != nil {
+				if err := l.Append(context.Background(), []Entry{entry(id + ".0"), entry(id + ".1")}); err != nil {
 					fmt.Println("ERROR", err)
 					os.Exit(1)
 				}
@@ -57,8 +57,11 @@ func writeUntilKilled(data string) {
 func TestCrash(t *testing.T) {
 	data := t.TempDir()
 	acknowledged := map[string]bool{}
-	rounds := 20
-	if testing.Short() {
+	rounds := 8
+	switch {
+	case os.Getenv("SOAK") != "":
+		rounds = 100
+	case testing.Short():
 		rounds = 3
 	}
 	for range rounds {

@@ -113,12 +113,12 @@ func TestKilledBetweenSealingAndDigest(t *testing.T) {
 
 // sealForEver is the process that is killed.
 func sealForEver(data string, noDigest bool) {
-	l, err := Open(data, Options{CheckpointRecords: 5})
+	l, err := Open(data, Options{Checkpoints: Checkpoints{Records: 5}})
 	if err == nil && noDigest {
 		l.writer.digests.stop()
 	}
 	for n := 0; err == nil; n++ {
-		_, err = l.Append(context.Background(), []Entry{entryOf("", true), entryOf("", true)})
+		err = l.Append(context.Background(), []Entry{entryOf("", true), entryOf("", true)})
 		if err == nil {
 			err = l.writer.order(context.Background(), l.writer.rotate)
 		}
@@ -454,12 +454,16 @@ func TestNobodyWaitsForADigest(t *testing.T) {
 	first := l.all()[0]
 	first.mu.Lock() // so that it cannot be read
 	for range 3 {
-		mustAppend(t, l, entryOf("", true))
+		if err := l.Append(t.Context(), []Entry{entryOf("", true)}); err != nil {
+			t.Fatal(err)
+		}
 		if err := l.writer.order(t.Context(), l.writer.rotate); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mustAppend(t, l, entryOf("", true))
+	if err := l.Append(t.Context(), []Entry{entryOf("", true)}); err != nil {
+		t.Fatal(err)
+	}
 	if all, open := l.writer.digests.list(); !slices.Equal(all, upTo(3)) || !slices.Equal(open, upTo(3)) {
 		t.Errorf("the digests of %d are not on record, and those of %d are to be", all, open)
 	}
@@ -502,10 +506,9 @@ func TestCloseWaitsForDigests(t *testing.T) {
 func TestDigestsNeedNoSegments(t *testing.T) {
 	rotated, commits := make(chan struct{}, 100), make(chan struct{})
 	l := mustOpen(t, t.TempDir(), Options{
-		SegmentAge:      time.Millisecond,
-		CheckpointEvery: time.Millisecond,
-		CheckpointIdle:  time.Millisecond,
-		RetryEvery:      time.Millisecond,
+		SegmentAge:  time.Millisecond,
+		Checkpoints: Checkpoints{Every: time.Millisecond, Idle: time.Millisecond},
+		RetryEvery:  time.Millisecond,
 		On: Hooks{
 			Rotate: func(uint64, time.Duration) { rotated <- struct{}{} },
 			Commit: func(Commit) {

@@ -14,21 +14,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-)
 
-// small mounts a file system that is soon full.
-func small(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		if os.Getenv("CI") != "" { // which is root, and must not pass by skipping
-			t.Fatal(err)
-		}
-		t.Skipf("this test must mount a file system, which needs root: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	return dir
-}
+	"policy-service/pdp/pdptest/memorydisk"
+)
 
 // disk is a log on a disk that fails, and what was acknowledged.
 type disk struct {
@@ -52,7 +40,7 @@ func (d *disk) untilFails(t *testing.T) {
 	t.Helper()
 	for range 100_000 {
 		id := fmt.Sprint("id", len(d.ids))
-		if _, err := d.l.Append(t.Context(), []Entry{entry(id)}); err == nil {
+		if err := d.l.Append(t.Context(), []Entry{entry(id)}); err == nil {
 			d.ids = append(d.ids, id)
 		} else if errors.Is(err, ErrUnavailable) {
 			if told := <-d.state; told == nil { // before who waits
@@ -85,7 +73,7 @@ func (d *disk) resumes(t *testing.T) {
 		case <-deadline.Done():
 			t.Fatalf("it does not resume: %+v", d.l.Status())
 		}
-		_, err := d.l.Append(t.Context(), []Entry{{Kind: KindAdmin, Event: "again"}}) // which waits in best effort, too
+		err := d.l.Append(t.Context(), []Entry{{Kind: KindAdmin, Event: "again"}}) // which waits in best effort, too
 		if err == nil {
 			return
 		}
@@ -115,7 +103,7 @@ func (d *disk) whole(t *testing.T, class string) {
 
 func TestDiskFull(t *testing.T) {
 	for _, segment := range []int64{64 << 20, 500_000} { // full within a segment, and between two
-		d := onDisk(t, small(t, "3m"), Options{SegmentBytes: segment})
+		d := onDisk(t, memorydisk.New(t, "size=3m"), Options{SegmentBytes: segment})
 		ballast := filepath.Join(d.dir, "ballast")
 		if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
 			t.Fatal(err)
@@ -133,7 +121,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 func TestReadOnlyRemount(t *testing.T) {
-	dir := small(t, "16m")
+	dir := memorydisk.New(t, "size=16m")
 	d := onDisk(t, dir, Options{})
 	for i := range 20 {
 		d.ids = append(d.ids, fmt.Sprint("id", i))
@@ -193,14 +181,14 @@ func TestFileSizeLimit(t *testing.T) {
 
 // TestBestEffort: what is dropped while the disk is full is counted, dated and recorded.
 func TestBestEffort(t *testing.T) {
-	d := onDisk(t, small(t, "3m"), Options{Mode: BestEffort})
+	d := onDisk(t, memorydisk.New(t, "size=3m"), Options{Mode: BestEffort})
 	ballast := filepath.Join(d.dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	sent := 0
 	for ; d.l.Status().Dropped == 0; sent++ {
-		if _, err := d.l.Append(t.Context(), []Entry{entry(fmt.Sprint(sent))}); err != nil {
+		if err := d.l.Append(t.Context(), []Entry{entry(fmt.Sprint(sent))}); err != nil {
 			t.Fatal(err)
 		}
 		if sent%50 == 0 { // so that it is the disk that is full, and not the queue

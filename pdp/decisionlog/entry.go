@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/decisionlog/index"
 )
 
 // Entry is what becomes a record: everything but its sequence, time and salt.
@@ -58,9 +60,15 @@ func (e *Entry) refusable() bool {
 	return e.Event == EventToolDrift
 }
 
-// Request is the masked question. Each member is a finished JSON value in the
-// AuthZEN form; an empty one is left out.
+// Request is the masked question.
 type Request struct {
+	// Asked is the question itself. What a search looks for is left out of the record, but for its type.
+	Asked *evaluation.Request `json:"-"`
+	// Shared are the parts of Asked that a record of [KindBatch] has, even if masking left nothing of one.
+	Shared evaluation.Inherited `json:"-"`
+
+	// Where there is no Asked these are its parts. Each is a finished JSON value in the AuthZEN form; an
+	// empty one is left out.
 	Subject  jsontext.Value `json:"subject,omitzero"`
 	Action   jsontext.Value `json:"action,omitzero"`
 	Resource jsontext.Value `json:"resource,omitzero"`
@@ -81,7 +89,7 @@ type Search struct {
 	Bundle   string // digest of the bundle that decided
 }
 
-// Decision is the answer. Obligations is a finished JSON array, masked, or empty.
+// Decision is the answer. The properties of its obligations are masked.
 type Decision struct {
 	Allow              bool
 	Approved           bool // the policies said so when they were asked with an approval
@@ -89,7 +97,7 @@ type Decision struct {
 	Determining        []string
 	Overruled          []string // policies whose allow the reason made a deny of
 	Errors             []evaluation.PolicyError
-	Obligations        jsontext.Value
+	Obligations        []evaluation.Obligation
 	Required           []string
 	LeftOut            []evaluation.LeftOut
 	Discharged         []evaluation.Met // obligations that an approval has met
@@ -145,73 +153,150 @@ const (
 // prepared is an entry made ready by the caller's goroutine, so that the one
 // writer has only to add what depends on the order.
 type prepared struct {
-	id   string
-	body []byte // the members from now to details, each with the comma before it
-	// line is what the writer made of it.
+	id    string
+	sheet *sheet
+	room  int    // of the sheet's text, for what stands before the body
+	body  []byte // the members from now to details, each with the comma before it; in the sheet's text
+	// line is what the writer made of it, in the same place.
 	line []byte
 }
 
-// prepare encodes an entry. Text that is not UTF-8, as a header can hold, is
+// sheet is what a record is written on. Sheets are used again: see [prepared.done].
+type sheet struct {
+	text  []byte
+	terms index.Terms
+	salts
+}
+
+var sheets = sync.Pool{New: func() any { return new(sheet) }}
+
+// largeSheet is the size from which a sheet is not used again: one large record must not keep its room for good.
+const largeSheet = 64 << 10
+
+// done gives the sheet back. Nobody may read body or line any more.
+func (p *prepared) done() {
+	s := p.sheet
+	p.sheet, p.body, p.line = nil, nil, nil
+	if cap(s.text)+cap(s.terms) <= largeSheet {
+		sheets.Put(s)
+	}
+}
+
+// headRoom is the most that stands before the body, besides the id: sequence, time and clock_behind.
+const headRoom = 128
+
+// prepare encodes an entry under an id. Text that is not UTF-8, as a header can hold, is
 // mended rather than refused: an answer must not depend on it.
-func prepare(e Entry, kinds []string) (prepared, error) {
+func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
 	if !slices.Contains(kinds, e.Kind) {
-		return prepared{}, fmt.Errorf("there is no kind of record %q", e.Kind)
+		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
 	}
 	if e.Kind == KindDecision && e.Decision == nil || e.Kind == KindSearch && e.Search == nil {
-		return prepared{}, fmt.Errorf("a record of kind %s without one", e.Kind)
+		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
 	}
-	room := 768
-	if e.Request != nil {
-		room += len(e.Request.Context)
-	}
-	b := body{out: make([]byte, 0, room)}
-	if !e.Now.IsZero() {
-		b.name("now")
-		b.out = append(e.Now.UTC().AppendFormat(append(b.out, '"'), TimeLayout), '"')
-	}
-	b.text("tenant", e.Tenant)
-	b.text("kind", e.Kind)
-	b.text("caller", e.Caller)
-	listOrEmpty(&b, "declared", e.Declared)
-	b.text("request_id", e.RequestID)
-	b.text("trace_id", e.TraceID)
-	b.request(e.Request)
-	b.asRequested(e.Request)
-	list(&b, "inherits", e.Inherits)
-	b.search(e.Search)
-	b.decision(e.Decision)
-	b.text("event", e.Event)
-	b.value("details", e.Details)
-	if len(b.out)+len(e.ID) > MaxLine-256 { // what the writer adds is shorter
+	p = prepared{id: id, sheet: sheets.Get().(*sheet), room: headRoom + len(`\u0000`)*len(id)}
+	b := body{out: slices.Grow(p.sheet.text[:0], p.room+usualBody)[:p.room]}
+	b.entry(e)
+	end := len(b.out)
+	if end-p.room+len(id) > MaxLine-256 { // what the writer adds is shorter
 		b.err = errors.Join(b.err, ErrTooLarge)
 	}
 	if b.err != nil {
-		return prepared{}, fmt.Errorf("record %s of kind %s: %w", e.ID, e.Kind, b.err)
+		p.done()
+		return prepared{}, fmt.Errorf("record %s of kind %s: %w", id, e.Kind, b.err)
 	}
-	return prepared{id: e.ID, body: b.out}, nil
+	p.sheet.text = append(p.sheet.salts.appendTo(append(b.out, `,"salt":"`...)), `"}`...)
+	p.sheet.terms = e.terms(p.sheet.terms[:0])
+	p.body = p.sheet.text[p.room:end:end]
+	return p, nil
 }
+
+// fromJournal is a record as the journal has it.
+func fromJournal(id string, rest []byte) prepared {
+	p := prepared{id: id, sheet: sheets.Get().(*sheet), room: headRoom + len(`\u0000`)*len(id)}
+	p.sheet.text = append(slices.Grow(p.sheet.text[:0], p.room+len(rest))[:p.room], rest...)
+	p.body = p.sheet.text[p.room:]
+	return p
+}
+
+// rest is all of the line but its head.
+func (p *prepared) rest() []byte { return p.sheet.text[p.room:] }
+
+// usualBody is the size that most bodies do not exceed.
+const usualBody = 1 << 10
 
 // finish makes the line of p.
 func (p *prepared) finish(sequence uint64, at time.Time, behind bool) {
-	b := make([]byte, 0, len(p.body)+len(p.id)+160)
-	b = strconv.AppendUint(append(b, `{"sequence":`...), sequence, 10)
-	b = quote(append(b, `,"id":`...), p.id)
-	b = at.AppendFormat(append(b, `,"time":"`...), TimeLayout)
-	b = append(b, '"')
+	text := p.sheet.text
+	head := strconv.AppendUint(append(text[:0:p.room], `{"sequence":`...), sequence, 10)
+	head = quote(append(head, `,"id":`...), p.id)
+	head = append(appendTime(append(head, `,"time":"`...), at), '"')
 	if behind {
-		b = append(b, `,"clock_behind":true`...)
+		head = append(head, `,"clock_behind":true`...)
 	}
-	b = append(b, p.body...)
-	var salt [16]byte
-	_, _ = rand.Read(salt[:]) // never fails: it ends the program instead
-	b = base64.RawURLEncoding.AppendEncode(append(b, `,"salt":"`...), salt[:])
-	p.line = append(b, `"}`...)
+	start := p.room - len(head)
+	copy(text[start:], head) // to where the body begins
+	p.line = text[start:]
+}
+
+// salts are random bytes. They are drawn for many records at once, which takes little longer than for one.
+type salts struct {
+	drawn [32 * saltSize]byte
+	left  int // of drawn, at its end
+}
+
+const saltSize = 16
+
+// appendTo appends a salt that no other record has.
+func (s *salts) appendTo(b []byte) []byte {
+	if s.left == 0 {
+		_, _ = rand.Read(s.drawn[:]) // never fails: it ends the program instead
+		s.left = len(s.drawn)
+	}
+	salt := s.drawn[len(s.drawn)-s.left:][:saltSize]
+	s.left -= saltSize
+	b = base64.RawURLEncoding.AppendEncode(b, salt)
+	clear(salt)
+	return b
+}
+
+// appendTime appends a moment in TimeLayout, which [time.Time] itself takes several times as long to write.
+func appendTime(b []byte, at time.Time) []byte {
+	at = at.UTC()
+	b = at.AppendFormat(b, time.RFC3339)
+	b[len(b)-1] = '.' // where the Z stands
+	digits := len(b)
+	b = append(b, "000000000Z"...)
+	for n, i := at.Nanosecond(), digits+8; n > 0; n, i = n/10, i-1 {
+		b[i] = byte('0' + n%10)
+	}
+	return b
 }
 
 // body appends members and keeps the first error.
 type body struct {
 	out []byte
 	err error
+}
+
+func (b *body) entry(e *Entry) {
+	if !e.Now.IsZero() {
+		b.name("now")
+		b.out = append(appendTime(append(b.out, '"'), e.Now), '"')
+	}
+	b.text("tenant", e.Tenant)
+	b.text("kind", e.Kind)
+	b.text("caller", e.Caller)
+	listOrEmpty(b, "declared", e.Declared, quote)
+	b.text("request_id", e.RequestID)
+	b.text("trace_id", e.TraceID)
+	b.request(e)
+	b.asRequested(e.Request)
+	list(b, "inherits", e.Inherits, quote)
+	b.search(e.Search)
+	b.decision(e.Decision)
+	b.text("event", e.Event)
+	b.value("details", e.Details)
 }
 
 func (b *body) name(name string) {
@@ -237,22 +322,79 @@ func (b *body) value(name string, v jsontext.Value) {
 	}
 }
 
-func (b *body) request(q *Request) {
+func (b *body) request(e *Entry) {
+	q := e.Request
 	if q == nil {
 		return
 	}
 	b.name("request")
 	start := len(b.out)
-	b.value("subject", q.Subject)
-	b.value("action", q.Action)
-	b.value("resource", q.Resource)
-	b.value("context", q.Context)
+	switch {
+	case q.Asked == nil:
+		b.value("subject", q.Subject)
+		b.value("action", q.Action)
+		b.value("resource", q.Resource)
+		b.value("context", q.Context)
+	case e.Kind == KindBatch:
+		b.shared(q.Asked, q.Shared)
+	default:
+		b.asked(q.Asked, e.searched())
+	}
 	if len(b.out) == start {
 		b.out = append(b.out, "{}"...)
 		return
 	}
 	b.out[start] = '{' // where the first member's comma stands
 	b.out = append(b.out, '}')
+}
+
+// searched is what a search looks for, "" if e is none.
+func (e *Entry) searched() evaluation.SearchKind {
+	if e.Search == nil {
+		return ""
+	}
+	return e.Search.Query
+}
+
+// asked appends what was asked. Package evaluation writes it as a line has it.
+func (b *body) asked(q *evaluation.Request, searched evaluation.SearchKind) {
+	b.entity("subject", q.Subject, searched == evaluation.SubjectSearch)
+	if searched != evaluation.ActionSearch {
+		b.name("action")
+		b.out = q.Action.AppendJSON(b.out)
+	}
+	b.entity("resource", q.Resource, searched == evaluation.ResourceSearch)
+	if q.Context.Len() > 0 {
+		b.name("context")
+		b.out = q.Context.AppendJSON(b.out)
+	}
+}
+
+// entity appends an entity, or its type alone if entities of the type are searched for.
+func (b *body) entity(name string, e evaluation.Entity, searched bool) {
+	b.name(name)
+	if !searched {
+		b.out = e.AppendJSON(b.out)
+		return
+	}
+	b.out = append(quote(append(b.out, `{"type":`...), e.Type), '}')
+}
+
+// shared appends what the items of a batch inherit, which has no type, id or name, because it is no question.
+func (b *body) shared(q *evaluation.Request, has evaluation.Inherited) {
+	properties := func(name string, has bool, o evaluation.Object) {
+		if has {
+			b.name(name)
+			b.out = append(o.AppendJSON(append(b.out, `{"properties":`...)), '}')
+		}
+	}
+	properties("subject", has.Subject, q.Subject.Properties)
+	properties("action", has.Action, q.Action.Properties)
+	properties("resource", has.Resource, q.Resource.Properties)
+	if has.Context {
+		b.name("context")
+		b.out = q.Context.AppendJSON(b.out)
+	}
 }
 
 // asRequested is how the request differs from what was sent: in its shape, and where it is masked.
@@ -263,8 +405,8 @@ func (b *body) asRequested(q *Request) {
 	if q.Shape == evaluation.Native {
 		b.text("shape", shapeNative)
 	}
-	listOrEmpty(b, "masked", q.Masked)
-	listOrEmpty(b, "unknown", q.Unknown)
+	listOrEmpty(b, "masked", q.Masked, appendHidden)
+	listOrEmpty(b, "unknown", q.Unknown, quote)
 }
 
 func (b *body) search(s *Search) {
@@ -272,7 +414,7 @@ func (b *body) search(s *Search) {
 		return
 	}
 	b.text("query", string(s.Query))
-	list(b, "found", s.Found)
+	list(b, "found", s.Found, quote)
 	b.name("examined")
 	b.out = strconv.AppendInt(b.out, int64(s.Examined), 10)
 	b.text("bundle", s.Bundle)
@@ -290,38 +432,81 @@ func (b *body) decision(d *Decision) {
 	}
 	b.text("reason", d.Reason)
 	b.text("reason_user", d.ReasonUser)
-	list(b, "determining", d.Determining)
-	list(b, "overruled", d.Overruled)
-	list(b, "errors", d.Errors)
-	if string(d.Obligations) != "[]" {
-		b.value("obligations", d.Obligations)
-	}
-	list(b, "required", d.Required)
-	list(b, "left_out", d.LeftOut)
-	list(b, "discharged", d.Discharged)
-	list(b, "mismatch", d.Mismatch)
+	list(b, "determining", d.Determining, quote)
+	list(b, "overruled", d.Overruled, quote)
+	list(b, "errors", d.Errors, appendError)
+	list(b, "obligations", d.Obligations, appendObligation)
+	list(b, "required", d.Required, quote)
+	list(b, "left_out", d.LeftOut, appendLeftOut)
+	list(b, "discharged", d.Discharged, appendMet)
+	list(b, "mismatch", d.Mismatch, quote)
 	b.text("bundle", d.Bundle)
 }
 
-// list appends anything as JSON: lists of names, and structs with tags.
-func list[T any](b *body, name string, items []T) {
+// list appends a list, item by item.
+func list[T any](b *body, name string, items []T, item func([]byte, T) []byte) {
 	if len(items) > 0 {
-		listOrEmpty(b, name, items)
+		listOrEmpty(b, name, items, item)
 	}
 }
 
 // listOrEmpty writes an empty list too, where it says something else than none.
-func listOrEmpty[T any](b *body, name string, items []T) {
-	if items == nil || b.err != nil {
-		return
-	}
-	v, err := json.Marshal(items, jsontext.AllowInvalidUTF8(true)) // which writes no whitespace
-	if err != nil {
-		b.err = fmt.Errorf("%s is no JSON", name)
+func listOrEmpty[T any](b *body, name string, items []T, item func([]byte, T) []byte) {
+	if items == nil {
 		return
 	}
 	b.name(name)
-	b.out = append(b.out, v...)
+	b.out = append(b.out, '[')
+	for n, one := range items {
+		if n > 0 {
+			b.out = append(b.out, ',')
+		}
+		b.out = item(b.out, one)
+	}
+	b.out = append(b.out, ']')
+}
+
+func appendError(b []byte, e evaluation.PolicyError) []byte {
+	b = quote(append(b, `{"policy":`...), e.Policy)
+	b = quote(append(b, `,"position":`...), e.Position)
+	b = quote(append(b, `,"kind":`...), string(e.Kind))
+	return append(b, '}')
+}
+
+// appendObligation appends an obligation as it is answered. Which policies ordered it is among the determining ones.
+func appendObligation(b []byte, o evaluation.Obligation) []byte {
+	b = quote(append(b, `{"id":`...), o.ID)
+	b = quote(append(b, `,"type":`...), o.Type)
+	return append(o.Properties.AppendJSON(append(b, `,"properties":`...)), '}')
+}
+
+func appendLeftOut(b []byte, l evaluation.LeftOut) []byte {
+	b = quote(append(b, `{"id":`...), l.ID)
+	b = quote(append(b, `,"reason":`...), string(l.Reason))
+	return append(b, '}')
+}
+
+func appendMet(b []byte, m evaluation.Met) []byte {
+	b = quote(append(b, `{"id":`...), m.ID)
+	b = quote(append(b, `,"type":`...), m.Type)
+	b = quote(append(b, `,"approval":`...), m.Approval)
+	if m.Continues != (evaluation.Continuation{}) {
+		b = quote(append(b, `,"continues":{"decision":`...), m.Continues.Decision)
+		b = append(strconv.AppendInt(append(b, `,"round":`...), int64(m.Continues.Round), 10), '}')
+	}
+	return append(b, '}')
+}
+
+func appendHidden(b []byte, h evaluation.Hidden) []byte {
+	b = quote(append(b, `{"at":`...), h.At)
+	b = quote(append(b, `,"type":`...), h.Type)
+	if h.Part {
+		b = append(b, `,"part":true`...)
+	}
+	if h.Removed {
+		b = append(b, `,"removed":true`...)
+	}
+	return append(b, '}')
 }
 
 // quote appends s as a JSON string; what is not UTF-8 becomes U+FFFD.

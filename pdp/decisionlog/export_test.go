@@ -76,7 +76,7 @@ func TestDataDirectory(t *testing.T) {
 	k.ok(err)
 	entry := entryOf("with-bundle", true)
 	entry.Decision.Bundle = digest
-	_, err = k.log.Append(t.Context(), []Entry{entry})
+	err = k.log.Append(t.Context(), []Entry{entry})
 	k.ok(err)
 	old, err := k.log.Checkpoint(t.Context())
 	k.ok(err)

@@ -24,7 +24,7 @@ func TestExportInPieces(t *testing.T) {
 	k, _ := batchLog(t, r)
 	odd := entryOf("odd", true)
 	odd.Request.Subject = jsontext.Value(`{"type":"user","id":"=1, a cell\nof \"two\" lines"}`)
-	_, err := k.log.Append(t.Context(), []Entry{odd})
+	err := k.log.Append(t.Context(), []Entry{odd})
 	k.ok(err)
 	for _, next := range []string{"grown", "rotated"} {
 		_, err := k.log.Checkpoint(t.Context())

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 
@@ -100,10 +101,21 @@ func (r *Recorded) goesBy(approval string) bool {
 	if slices.ContainsFunc(r.Discharged, func(d evaluation.Met) bool { return d.Approval == approval }) {
 		return true
 	}
+	return r.stepOf() == approval
+}
+
+// stepOf is the approval request that a record is a step of, or "".
+func (r *Recorded) stepOf() string {
+	if len(r.Details) == 0 {
+		return ""
+	}
 	var of struct {
 		Approval string `json:"approval"`
 	}
-	return len(r.Details) > 0 && json.Unmarshal(r.Details, &of) == nil && of.Approval == approval
+	if json.Unmarshal(r.Details, &of) != nil {
+		return ""
+	}
+	return of.Approval
 }
 
 // named reports whether an entity is the one of an id, or of "type/id".
@@ -140,6 +152,90 @@ func (f Filter) terms() (all [][]string) {
 	one(index.TermDecision, f.Decision)
 	one(index.TermKind, f.Kind)
 	return all
+}
+
+// termsOf are the terms of a line.
+func termsOf(line []byte) index.Terms {
+	r, err := Parse(line)
+	if err != nil {
+		return index.Odd()
+	}
+	return r.terms(nil)
+}
+
+// terms are those of the record that an entry becomes. They are empty if only its line tells them: values from elsewhere
+// are read there, and so is text that is mended in it.
+func (e *Entry) terms(into index.Terms) index.Terms {
+	r := Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
+	if q := e.Request; q != nil {
+		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
+			return into
+		}
+		r.Unknown = q.Unknown
+		r.Names = e.names()
+	}
+	if d := e.Decision; d != nil {
+		r.Decision = &d.Allow
+		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
+		for _, o := range d.Obligations {
+			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})
+		}
+	}
+	return r.terms(into)
+}
+
+// names are the ids and names that the record will have.
+func (e *Entry) names() (n RecordedNames) {
+	q := e.Request.Asked
+	if q == nil || e.Kind == KindBatch {
+		return n
+	}
+	searched := e.searched()
+	if searched != evaluation.SubjectSearch {
+		n.Subject.ID = q.Subject.ID
+	}
+	if searched != evaluation.ActionSearch {
+		n.Action.Name = q.Action.Name
+	}
+	if searched != evaluation.ResourceSearch {
+		n.Resource.ID = q.Resource.ID
+	}
+	return n
+}
+
+// terms adds all by which the index finds a record. It adds nothing if a value is not UTF-8, which no line has.
+func (r *Recorded) terms(into index.Terms) index.Terms {
+	valid, t := utf8.ValidString(r.Tenant), into.Add(index.TermTenant, r.Tenant) // also if it is of none
+	add := func(letter byte, value string) {
+		if value != "" {
+			valid, t = valid && utf8.ValidString(value), t.Add(letter, value)
+		}
+	}
+	add(index.TermKind, r.Kind)
+	add(index.TermEvent, r.Event)
+	add(index.TermDecision, r.Answer())
+	add(index.TermSubject, r.Names.Subject.ID)
+	add(index.TermResource, r.Names.Resource.ID)
+	add(index.TermAction, r.Names.Action.Name)
+	if r.Kind == KindReceipt {
+		add(index.TermOf, r.Receipt().Decision)
+	}
+	add(index.TermApproval, r.stepOf())
+	for _, d := range r.Discharged {
+		add(index.TermApproval, d.Approval)
+	}
+	for _, policies := range [...][]string{r.Determining, r.Overruled} {
+		for _, policy := range policies {
+			add(index.TermPolicy, policy)
+		}
+	}
+	for _, e := range r.Errors {
+		add(index.TermPolicy, e.Policy)
+	}
+	if !valid {
+		return into
+	}
+	return t
 }
 
 // entityTerms are those of an id, or "type/id": both may have slashes in them.

@@ -30,6 +30,9 @@ import (
 //	DATA/log/lock           held (flock) by the process that writes
 //	DATA/log/00000001.db    segments: 8 digits, from 1, without a gap. All but the last are sealed and mode 0400.
 //	                        Names that are not 8 digits and ".db" belong to somebody else and are passed over.
+//	DATA/log/journal.0, .1  the journal (see Journal), 0600
+//	DATA/log/journal.0.lost-20261123T210000.000000000Z
+//	                        a file of a damaged journal, after its loss was accepted, 0600
 //
 // A last segment without records counts as not there: it was prepared ahead.
 //
@@ -37,13 +40,17 @@ import (
 //
 // A bbolt file with these buckets. Numbers are 8 bytes, big-endian.
 //
-//	meta         "format"   the decimal FormatVersion
+//	meta         "format"   the decimal FormatVersion, or FormatJournaled while "journal" is there (see Journal)
 //	             "segment"  number of this segment
 //	             "first"    sequence of its first record
 //	             "edge"     hashes of the greatest whole subtrees that cover [0, first), largest first, 32 bytes
 //	                        each: what tlog.TreeHash(first) asks for. A segment can be continued on its own.
 //	             "key"      the public key in force, as in log.pub
 //	             "clean"    size of the tree at an orderly close; equal to the size now, or the writer crashed
+//	             "journal"  in the last segment, from the start of the writer to its end: the id of its journal, 16
+//	                        bytes, and the number of the last frame that is in the segment. A third number is there
+//	                        if the loss of a damaged journal is on record: the time, in Unix nanoseconds, that the
+//	                        names of its files are to say
 //	records      sequence -> line, without newline. Absent: content redacted, or retired with its segment.
 //	hashes       sequence -> what tlog.StoredHashes gives for that record, 32 bytes each: the leaf's hash, then that of
 //	             each subtree it completes, upwards. Never absent. StoredHashIndex(level, n) is at 32*level in the
@@ -61,6 +68,19 @@ import (
 // the other) of its blocks of DigestBlock bytes, the last one as short as it is:
 //
 //	split -b 65536 --filter='sha256sum | cut -c-64 | xxd -r -p' 00000001.db | sha256sum
+//
+// # Journal
+//
+// A record that is answered stands in the journal at first, whose format is that of package journal, and in the last
+// segment a moment later, which the writer fills from it, frame by frame, in order. One transaction has the records of
+// a frame and its number in meta "journal". So after a crash the frames behind that number are what the segment lacks:
+// the next writer fills it with them before it does anything else. A sequence, a leaf and a checkpoint there are only
+// of what is filled.
+//
+// A segment whose journal counts is of FormatJournaled, so that a program that knows no journal refuses it. At an
+// orderly stop, and when a segment is sealed, all is filled, and it is of FormatVersion. If the files of a journal that
+// counts are not there, records may be lost, and nobody can tell how many: that is damage, as frames that cannot be
+// read are.
 //
 // # Digest of a sealed segment
 //
@@ -173,7 +193,12 @@ import (
 //	                       in logs of the first release {"segment","previous":{"segment","file","first","records",
 //	                       "size","digest"}}
 //	segment_sealed         details {"segment","first","records","size","digest"}, of a sealed segment and its file
-//	log_opened_after_crash details {"size"}: records that were there
+//	log_opened_after_crash details {"size","replayed"}: records that were there, and how many records in front of this
+//	                       one, from "size" on, were in the journal only; absent is 0
+//	loss_accepted          a damaged journal has lost records. details {"file","offset","reason","frames","lost","kept",
+//	                       "files"}: where the damage begins, the numbers of the frames that cannot be read, in pairs of
+//	                       the first and the last, how many records they have (absent if nobody knows), how many records
+//	                       in front of this one could be read, and what the files of the journal are called since
 //	writes_resumed         details {"failed_at","resumed_at","error","refused","dropped","dropped_first","dropped_last"}:
 //	                       refused with an error, or dropped in best_effort mode. The last two are the dates of the
 //	                       first and last dropped. error is disk_full | read_only | io | other
@@ -218,8 +243,10 @@ import (
 // Then log.key.next takes log.key's place and the old private key is gone. A checkpoint is good where the key in force
 // after the last next-key at or below its size signed it.
 const (
-	// FormatVersion is the version of all of this.
-	FormatVersion = 1
+	// FormatVersion is the version of all of this. FormatJournaled is that of a segment whose journal may have
+	// records which the segment has not, so that no program passes them over that knows no journal.
+	FormatVersion   = 1
+	FormatJournaled = 2
 
 	// LogDir, LockFile, KeyFile, NextKeyFile and PublicKeyFile are names below the
 	// data directory; SegmentName makes a segment's name below LogDir.
@@ -245,6 +272,7 @@ const (
 	MetaEdge    = "edge"
 	MetaKey     = "key"
 	MetaClean   = "clean"
+	MetaJournal = "journal"
 
 	// The kinds of record there always are.
 	KindDecision = "decision"
@@ -257,6 +285,7 @@ const (
 	EventSegment       = "segment_opened"
 	EventSealed        = "segment_sealed"
 	EventCrash         = "log_opened_after_crash"
+	EventLoss          = "loss_accepted"
 	EventResumed       = "writes_resumed"
 	EventDropped       = "records_dropped"
 	EventKeyRotated    = "key_rotated"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -116,6 +118,90 @@ func TestRetentionFinishesWhatWasCutShort(t *testing.T) {
 		})
 	}
 }
+
+// What is to be redacted, or dropped, stands in the journal when that is called, and so does what comes between the
+// steps. In the end no file has a byte of it, also if the process ends after any of the steps, with more in the journal.
+func TestRemovalsBesideTheJournal(t *testing.T) {
+	for steps := range 5 {
+		for _, what := range []string{EventRedacted, EventRetired} {
+			t.Run(fmt.Sprint(what, steps), func(t *testing.T) {
+				k := keepLog(t)
+				k.pend("a-1", "a-2", "a-3")
+				k.ok(k.log.barrier(t.Context()))
+				k.pend("b-1", "b-2", "b-3")
+				for _, id := range []string{"a-2", "b-2"} {
+					inJournal := func(path string) bool { return strings.Contains(path, "journal.") }
+					if files := k.holds("content-of-" + id); !slices.ContainsFunc(files, inJournal) {
+						t.Fatalf("what was answered is not in the journal, but in %v", files)
+					}
+				}
+				var r *removal
+				var segments []Segment
+				var keep keeping
+				if what == EventRedacted {
+					var segment Segment
+					var sequence uint64
+					var err error
+					r, segment, sequence, err = k.log.redaction(t.Context(), "b-2", "on request")
+					k.ok(err)
+					segments, keep = []Segment{segment}, without(sequence)
+				} else {
+					k.ok(k.log.Rotate(t.Context()))
+					var reason string
+					var err error
+					segments, reason, err = k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
+					k.ok(err)
+					r, keep = k.log.retirement(segments, reason), hashesOnly
+				}
+				all := r.steps(segments, keep)
+				for _, step := range all[:steps] {
+					k.pend(k.next())
+					k.ok(step(t.Context()))
+				}
+				if files := k.holds("content-of-b-2"); (files == nil) != (steps == len(all)) {
+					t.Errorf("after %d steps it is in %v", steps, files)
+				}
+				last := k.next()
+				k.pend(last)
+				if steps < len(all) {
+					crash(k.log)
+					k.ok(JudgeDirectory(k.data))
+					k.open()
+				}
+				gone := steps >= 2
+				if files := k.holds("content-of-b-2"); (files == nil) != gone {
+					t.Errorf("it is in %v", files)
+				}
+				if files := k.holds("content-of-a-2"); (files == nil) != (gone && what == EventRetired) {
+					t.Errorf("another one is in %v", files)
+				}
+				if _, err := k.log.ByID(last); err != nil {
+					t.Errorf("what came after it: %v", err)
+				}
+				k.ok(k.log.Close())
+				k.ok(JudgeDirectory(k.data))
+				for id := range k.pended {
+					removed := gone && (id == "b-2" || what == EventRetired && id[1] == '-')
+					if files := k.holds("content-of-" + id + `"`); (files == nil) != removed {
+						t.Errorf("%s, in the end: %v", id, files)
+					}
+				}
+				k.open() // for the clean-up to close
+			})
+		}
+	}
+}
+
+// pend has decisions on record, and does not look for them: at first only the journal has them.
+func (k *kept) pend(ids ...string) {
+	k.Helper()
+	for _, id := range ids {
+		k.ok(k.log.Append(k.Context(), []Entry{entryOf(id, true)}))
+		k.pended[id] = true
+	}
+}
+
+func (k *kept) next() string { return fmt.Sprintf("c%d", len(k.pended)) }
 
 func (k *kept) afterCrash(secret string, gone bool) {
 	k.Helper()

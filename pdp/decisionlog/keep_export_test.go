@@ -15,6 +15,7 @@ import (
 // What a stranger says of a data directory and of an export; nil is that all is well.
 var (
 	JudgeDirectory func(data string) error
+	JudgeKept      func(data, checkpoint string) error // with a checkpoint that was kept elsewhere
 	JudgeExport    func(all []byte, keys ...string) error
 )
 
@@ -41,6 +42,7 @@ type Exported struct {
 	Skipped, Retired, Redacted int64
 	Live                       bool
 	Uncovered                  int64
+	Unfilled                   *Unfilled
 	Digest                     string
 }
 

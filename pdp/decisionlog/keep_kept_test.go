@@ -25,7 +25,7 @@ func TestRetentionKeepsTheWriter(t *testing.T) {
 			for i := range entries {
 				entries[i] = entryOf("", true)
 			}
-			if _, err := l.Append(t.Context(), entries); err != nil {
+			if err := l.Append(t.Context(), entries); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -92,7 +92,7 @@ func TestHashesDoNotCrowdOutRecords(t *testing.T) {
 		for i := range entries {
 			entries[i] = entryOf("", true)
 		}
-		_, err := k.log.Append(t.Context(), entries)
+		err := k.log.Append(t.Context(), entries)
 		k.ok(err)
 		k.ok(k.log.Rotate(t.Context()))
 		k.retire(1)
@@ -126,7 +126,7 @@ func TestRunsDoNotCrowdOutRecords(t *testing.T) {
 		for i := range entries {
 			entries[i] = entryOf("", true)
 		}
-		_, err := k.log.Append(t.Context(), entries)
+		err := k.log.Append(t.Context(), entries)
 		k.ok(err)
 		k.ok(k.log.Rotate(t.Context()))
 		for size := uint64(0); size != k.log.Size(); { // as serve does: again after each segment that was sealed

@@ -83,7 +83,7 @@ func removeForEver(data string) {
 	fmt.Println("open")
 	for i := 0; err == nil; i++ {
 		id := fmt.Sprintf("%d-%d", os.Getpid(), i)
-		_, err = l.Append(context.Background(), []Entry{entryOf(id, true), entryOf(id+"-b", false)})
+		err = l.Append(context.Background(), []Entry{entryOf(id, true), entryOf(id+"-b", false)})
 		if err == nil && i%2 == 0 {
 			if err = l.Redact(context.Background(), "", id, "on request"); err == nil {
 				fmt.Println("gone " + id)

@@ -63,7 +63,7 @@ func TestRemovalsKeepNobodyWaiting(t *testing.T) {
 	for w := range 4 {
 		wg.Go(func() {
 			for i := range 50 {
-				if _, err := k.log.Append(t.Context(), []Entry{entryOf(fmt.Sprintf("w-%d-%d", w, i), true)}); err != nil {
+				if err := k.log.Append(t.Context(), []Entry{entryOf(fmt.Sprintf("w-%d-%d", w, i), true)}); err != nil {
 					t.Error(err)
 				}
 				// Its segment may be retired by then.

@@ -23,10 +23,12 @@ type kept struct {
 	log   *Log
 	lines [][]byte
 	gone  map[int64]string // sequence → why
+	// pended are the ids of what was appended without looking for it.
+	pended map[string]bool
 }
 
 func keepLog(t *testing.T) *kept {
-	k := &kept{T: t, data: t.TempDir(), gone: map[int64]string{}}
+	k := &kept{T: t, data: t.TempDir(), gone: map[int64]string{}, pended: map[string]bool{}}
 	k.open()
 	t.Cleanup(func() { k.ok(k.log.Close()) })
 	return k
@@ -34,7 +36,7 @@ func keepLog(t *testing.T) *kept {
 
 func (k *kept) open() {
 	k.Helper()
-	l, err := Open(k.data, Options{CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, Index: true})
+	l, err := Open(k.data, Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, Index: true})
 	k.ok(err)
 	k.log = l
 	k.look()
@@ -57,6 +59,7 @@ func (k *kept) ok(err error) {
 // look takes in what is new.
 func (k *kept) look() {
 	k.Helper()
+	k.ok(k.log.Flush(k.Context()))
 	for r, err := range k.log.Records(k.Context(), uint64(len(k.lines)), k.log.Size()) {
 		k.ok(err)
 		k.lines = append(k.lines, bytes.Clone(r.Line))
@@ -70,7 +73,7 @@ func (k *kept) append(ids ...string) {
 	for _, id := range ids {
 		entries = append(entries, entryOf(id, len(id)%2 == 0))
 	}
-	_, err := k.log.Append(k.Context(), entries)
+	err := k.log.Append(k.Context(), entries)
 	k.ok(err)
 	k.look()
 }

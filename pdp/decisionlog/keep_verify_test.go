@@ -16,6 +16,9 @@ import (
 // these import the package.
 func init() {
 	decisionlog.JudgeDirectory = func(data string) error { return judged(verify.Directory(data, verify.Options{})) }
+	decisionlog.JudgeKept = func(data, checkpoint string) error {
+		return judged(verify.Directory(data, verify.Options{Checkpoint: checkpoint}))
+	}
 	decisionlog.JudgeExport = func(all []byte, keys ...string) error {
 		return judged(verify.Export(bytes.NewReader(all), verify.Options{Key: strings.Join(keys, "\n")}))
 	}

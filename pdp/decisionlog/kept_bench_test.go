@@ -42,7 +42,7 @@ func writerKept(b *testing.B, callers, records, segments int) {
 					for i := range entries {
 						entries[i] = entryOf("", true)
 					}
-					if _, err := l.Append(b.Context(), entries); err != nil {
+					if err := l.Append(b.Context(), entries); err != nil {
 						b.Error(err)
 						return
 					}

@@ -186,7 +186,7 @@ func (w *writer) rotateKey(caller string) (string, error) {
 		return "", err
 	}
 	record := w.own(caller, EventKeyRotated, map[string]any{"old": w.key.public, "new": next.public})
-	if err := w.transact([]*call{record}, order{checkpoint: true, nextKey: &next}); err != nil {
+	if err := w.transact(order{calls: []*call{record}, checkpoint: true, nextKey: &next}); err != nil {
 		return "", w.fail(err)
 	}
 	w.key, w.active.key = next, next.public

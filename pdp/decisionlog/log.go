@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/decisionlog/index"
@@ -27,16 +28,22 @@ type Log struct {
 	lock     *os.File
 }
 
-// Open opens the log in a data directory, or creates it.
+// Open opens the log in a data directory, or creates it. If its journal is damaged, the error is [ErrLost].
 func Open(data string, options Options) (*Log, error) {
+	return open(data, options, (*writer).replay)
+}
+
+// open opens the log. replay fills it with what its journal has, and returns how many records that were.
+func open(data string, options Options, replay func(*writer) (int, error)) (*Log, error) {
 	if options = options.withDefaults(); options.Mode != Strict && options.Mode != BestEffort {
 		return nil, fmt.Errorf("there is no mode %q: try %s or %s", options.Mode, Strict, BestEffort)
 	}
 	r := &Reader{data: data}
 	l := &Log{Reader: r, writer: newWriter(r, options)}
 	l.index = index.New(data, l, index.Options{RetryEvery: options.RetryEvery, OnError: options.On.Failure})
+	l.writer.told.index = l.index
 	l.removals = removals{log: l, contents: map[uint64]int64{}}
-	if err := l.open(); err != nil {
+	if err := l.open(replay); err != nil {
 		l.abandon()
 		return nil, fmt.Errorf("opening the decision log: %w", err)
 	}
@@ -52,7 +59,7 @@ func Open(data string, options Options) (*Log, error) {
 	return l, nil
 }
 
-func (l *Log) open() (err error) {
+func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 	if err := os.MkdirAll(filepath.Join(l.data, LogDir), 0o700); err != nil {
 		return err
 	}
@@ -63,8 +70,20 @@ func (l *Log) open() (err error) {
 	if err == nil {
 		err = l.writer.checkEdge()
 	}
-	if err == nil && crashed {
-		err = l.writer.record(EventCrash, map[string]any{"size": l.writer.tail.edge.size})
+	if err != nil {
+		return err
+	}
+	had := l.writer.tail.edge.size
+	replayed, err := replay(l.writer)
+	if err == nil && (crashed || replayed > 0) { // all that a crash left may be in the journal
+		about := map[string]any{"size": had}
+		if replayed > 0 {
+			about["replayed"] = replayed
+		}
+		err = l.writer.record(EventCrash, about)
+	}
+	if err == nil {
+		err = l.writer.startJournal(order{})
 	}
 	return err
 }
@@ -85,65 +104,92 @@ func (l *Log) takeLock() (err error) {
 // abandon lets go of everything, whatever state it is in.
 func (l *Log) abandon() {
 	l.writer.letGo()
+	l.writer.frames.refuse(ErrClosed)
 	_ = l.Reader.Close()
 	if l.lock != nil {
 		_ = l.lock.Close()
 	}
 }
 
-// Append puts entries on record, together or not at all, and returns the
-// sequence of the first. When it returns nil in strict mode they are durable.
-// If ctx ends first, or the error is ErrUnavailable, they may be on record
-// or not: nothing may be answered that depends on it. All entries have the same caller. If
-// that caller is at a bound, the error is a [*RoomError]; see [Log.Limit].
-func (l *Log) Append(ctx context.Context, entries []Entry) (first uint64, err error) {
+// Append puts entries on record, together or not at all. When it returns nil in strict mode they are
+// durable, and each read of the log finds them. If ctx ends first, or the error is ErrUnavailable, they
+// may be on record or not: nothing may be answered that depends on it. All entries have the same caller.
+// If that caller is at a bound, the error is a [*RoomError]; see [Log.Limit].
+func (l *Log) Append(ctx context.Context, entries []Entry) error {
 	if len(entries) == 0 {
-		return 0, nil
+		return nil
 	}
 	w := l.writer
 	c := &call{at: w.options.Now(), caller: entries[0].Caller}
-	wait, refusable := w.options.Mode == Strict, true
-	for _, e := range entries {
-		if e.ID == "" {
-			e.ID = w.options.NewID()
+	wait, refusable, framed := w.options.Mode == Strict, true, true
+	c.entries = make([]prepared, 0, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		id := e.ID
+		if id == "" {
+			id = w.options.NewID()
 		}
-		p, err := prepare(e, w.options.Kinds)
+		p, err := prepare(e, id, w.options.Kinds)
 		if err != nil {
-			return 0, err
+			return err
 		}
 		c.entries = append(c.entries, p)
 		c.size += int64(len(p.body) + len(p.id))
-		wait, refusable = wait || e.waits(), refusable && e.refusable()
+		wait, refusable, framed = wait || e.waits(), refusable && e.refusable(), framed && e.Event == ""
 	}
 	if c.size > MaxAppend {
-		return 0, fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
+		return fmt.Errorf("%d records of together %d bytes: %w", len(entries), c.size, ErrTooLarge)
 	}
+	var err error
 	c.weight = weigh(c.entries)
 	c.payer, err = w.accounts.take(cmp.Or(entries[0].Payer, entries[0].Caller), c.weight, refusable)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	c.taken = true
-	if !wait {
-		return 0, w.offer(c)
+	switch {
+	case !wait:
+		return w.offer(c)
+	case framed && c.size < callBytes:
+		c.waits = true
+		if err := w.admit(ctx, c); err != nil {
+			return err
+		}
+		return w.frames.join(ctx, c)
 	}
-	if err := w.submit(ctx, c); err != nil {
-		return 0, err // c is the writer's still
-	}
-	return c.first, nil
+	return w.submit(ctx, c)
 }
 
-// Flush returns when what was handed over before is on record, also records that no
-// caller waits for in best effort.
+// Flush returns when what was answered before is on record, also records that no caller waits for in best effort. What
+// a caller waits for still, or gave up, may come later.
 func (l *Log) Flush(ctx context.Context) error {
 	return l.writer.order(ctx, func() error { return nil })
 }
+
+// What was answered is in the journal at first, and in the segments a moment later. These reads see
+// it at once: they wait until the segments have it, and fail if they cannot know.
+
+// ByID is [Reader.ByID] of all that was answered.
+func (l *Log) ByID(id string) (Record, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), barrierWait)
+	defer cancel()
+	if err := l.barrier(ctx); err != nil {
+		return Record{}, err
+	}
+	return l.Reader.ByID(id)
+}
+
+// barrierWait is how long a read waits whose caller sets no end. To fill takes milliseconds, unless the disk hangs.
+const barrierWait = 10 * time.Second
+
+// barrier waits until the segments have all that was answered.
+func (l *Log) barrier(ctx context.Context) error { return l.writer.frames.barrier(ctx) }
 
 // Beyond waits until the log has more records than size. A follower of the log then
 // reads them with [Reader.Records]. They are durable.
 func (l *Log) Beyond(ctx context.Context, size uint64) error {
 	for {
-		grown := *l.writer.grown.Load() // before the size is read: what comes after that closes this one
+		grown := *l.writer.told.grown.Load() // before the size is read: what comes after that closes this one
 		if l.Size() > size {
 			return nil
 		}
@@ -159,12 +205,13 @@ func (l *Log) Beyond(ctx context.Context, size uint64) error {
 func (l *Log) Close() error {
 	w := l.writer
 	if !w.queue.close() {
-		<-w.done
+		<-w.life.done
 		return nil
 	}
 	l.index.Stop()
 	w.digests.stop()
-	close(w.stop)
-	<-w.done
+	w.frames.end()
+	close(w.life.stop)
+	<-w.life.done
 	return errors.Join(w.finish(), l.Reader.Close(), l.lock.Close())
 }

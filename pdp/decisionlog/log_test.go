@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -34,11 +37,26 @@ func mustOpen(t testing.TB, data string, o Options) *Log {
 
 func mustAppend(t testing.TB, l *Log, entries ...Entry) uint64 {
 	t.Helper()
-	first, err := l.Append(t.Context(), entries)
-	if err != nil {
+	entries = slices.Clone(entries)
+	for i := range entries {
+		if entries[i].ID == "" {
+			entries[i].ID = uuid.Must(uuid.NewV7()).String()
+		}
+	}
+	if err := l.Append(t.Context(), entries); err != nil {
 		t.Fatal(err)
 	}
-	return first
+	return sequenceOf(t, l, entries[0].ID)
+}
+
+// sequenceOf is where in the log a record stands.
+func sequenceOf(t testing.TB, l *Log, id string) uint64 {
+	t.Helper()
+	r, err := l.ByID(id)
+	if err != nil {
+		t.Error(err)
+	}
+	return r.Sequence
 }
 
 func entry(id string) Entry {
@@ -140,7 +158,7 @@ func TestLine(t *testing.T) {
 	l := mustOpen(t, data, Options{Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 7, time.UTC) }})
 	e := entry("one")
 	e.Decision.Errors = []evaluation.PolicyError{{Policy: "p", Position: "a:1:2", Kind: evaluation.Overflow}}
-	e.Decision.Obligations = jsontext.Value(`[{"id":"log","type":"log","properties":{}}]`)
+	e.Decision.Obligations = []evaluation.Obligation{{ID: "log", Type: "log"}}
 	e.Decision.LeftOut = []evaluation.LeftOut{{ID: "o", Reason: evaluation.ObligationUnfilled}}
 	e.Decision.Discharged = []evaluation.Met{{ID: "a", Type: "approval_required", Approval: "x"}}
 	e.RequestID = "bad \xff utf"
@@ -165,7 +183,7 @@ func TestLine(t *testing.T) {
 		t.Errorf("by id: %d, %v", r.Sequence, err)
 	}
 	for _, bad := range []Entry{{Kind: "other"}, {Kind: KindDecision}, {Kind: KindAdmin, Details: jsontext.Value("{")}, {Kind: KindAdmin, Event: strings.Repeat("x", MaxLine)}} {
-		if _, err := l.Append(t.Context(), []Entry{bad}); err == nil {
+		if err := l.Append(t.Context(), []Entry{bad}); err == nil {
 			t.Errorf("%.40v was recorded", bad)
 		}
 	}
@@ -195,18 +213,17 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 		wg.Go(func() {
 			for i := range 30 {
 				id := fmt.Sprintf("%d-%d", g, i)
-				first, err := l.Append(context.Background(), []Entry{entry(id + ".0"), entry(id + ".1")})
-				if err != nil {
+				if err := l.Append(context.Background(), []Entry{entry(id + ".0"), entry(id + ".1")}); err != nil {
 					t.Error(err)
 					return
 				}
-				if r, err := l.Get(first + 1); err != nil || !bytes.Contains(r.Line, []byte(`"id":"`+id+`.1"`)) {
+				if r, err := l.Get(sequenceOf(t, l, id+".0") + 1); err != nil || !bytes.Contains(r.Line, []byte(`"id":"`+id+`.1"`)) {
 					t.Errorf("%s: %v", r.Line, err)
 				}
 			}
 		})
 	}
-	for len(l.writer.queue.calls) < callers {
+	for l.Status().Queued < callers {
 		runtime.Gosched()
 	}
 	close(release)
@@ -306,5 +323,40 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 	}
 	if s, err := l.Snapshot(); err != nil || s.Head.Size != 2 {
 		t.Errorf("the snapshot: %+v, %v", s, err)
+	}
+}
+
+// An id names the first record that has it, whatever else is written with that, or between.
+func TestAnIDNamesTheFirstRecord(t *testing.T) {
+	l := mustOpen(t, t.TempDir(), Options{Mode: Strict})
+	g := rand.New(rand.NewPCG(25, 0))
+	first := map[string]uint64{}
+	again := 0
+	for range 30 {
+		entries := make([]Entry, 1+g.IntN(60))
+		for i := range entries {
+			entries[i] = entry(fmt.Sprint("id-", g.IntN(700)))
+		}
+		if err := l.Append(t.Context(), entries); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range entries {
+			if _, is := first[entries[i].ID]; is {
+				again++
+			} else {
+				first[entries[i].ID] = l.Size() - uint64(len(entries)-i)
+			}
+		}
+	}
+	for id, want := range first {
+		if got := sequenceOf(t, l, id); got != want {
+			t.Errorf("%s is record %d, want %d", id, got, want)
+		}
+	}
+	if again < 100 {
+		t.Errorf("only %d ids came again", again)
 	}
 }

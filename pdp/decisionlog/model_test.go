@@ -12,42 +12,65 @@ import (
 	"time"
 )
 
-// TestModel does random things to a log and to a slice of ids, and compares.
+// TestModel does random things to a log and to a slice of ids, and compares. In some of them the disk that has the journal
+// fails again and again.
 func TestModel(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			model(t, rand.New(rand.NewPCG(seed, 0)), 250)
+			model(t, rand.New(rand.NewPCG(seed, 0)), 250, seed%2 == 1)
 		})
 	}
 }
 
-func model(t *testing.T, random *rand.Rand, steps int) {
-	data := t.TempDir()
-	options := Options{SegmentBytes: int64(random.IntN(400_000) + 60_000), CheckpointRecords: random.IntN(40) + 1, CheckpointIdle: time.Millisecond}
-	ids := map[uint64]string{}
+func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
+	data, disk := t.TempDir(), newFaults(0, 0)
+	options := disk.options(Options{SegmentBytes: int64(random.IntN(400_000) + 60_000), Checkpoints: Checkpoints{Records: random.IntN(40) + 1, Idle: time.Millisecond}})
+	ids, late := map[uint64]string{}, []string(nil)
 	l := mustOpen(t, data, options)
+	// works reports whether something was done. If it was not, the log can be written to again.
+	works := func(err error) bool {
+		if err != nil && (!failing || !errors.Is(err, ErrUnavailable)) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			disk.resumes()
+		}
+		return err == nil
+	}
+	// look finds out where the records stand that nobody has looked for yet.
+	look := func() {
+		disk.next(0)
+		for !works(l.Flush(t.Context())) { // what failed behind the last one
+		}
+		for _, id := range late {
+			ids[sequenceOf(t, l, id)] = id
+		}
+		late = nil
+	}
 	for step := range steps {
+		if failing && random.IntN(12) == 0 {
+			disk.next(1 + random.IntN(4))
+		}
 		switch random.IntN(20) {
 		case 0:
-			if err := l.Close(); err != nil {
+			disk.next(0) // what fails then is for another test
+			if err := l.Close(); err != nil && !failing {
 				t.Fatal(err)
 			}
 			l = mustOpen(t, data, options)
 		case 1:
-			if err := l.Rotate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			works(l.Rotate(t.Context()))
 		case 2:
-			if c, err := l.Checkpoint(t.Context()); err != nil || len(c) == 0 {
-				t.Fatal(err)
+			if c, err := l.Checkpoint(t.Context()); works(err) && len(c) == 0 {
+				t.Fatal("it has no text")
 			}
 		case 3:
-			if _, err := l.RotateKey(t.Context(), ""); err != nil {
-				t.Fatal(err)
-			}
+			_, err := l.RotateKey(t.Context(), "")
+			works(err)
 		case 4:
 			crash(l)
+			disk.next(0)
 			l = mustOpen(t, data, options)
 		default:
 			var entries []Entry
@@ -59,15 +82,22 @@ func model(t *testing.T, random *rand.Rand, steps int) {
 				e.Request.Context = []byte(`"` + strings.Repeat("x", random.IntN(3000)) + `"`)
 				entries = append(entries, e)
 			}
-			first := mustAppend(t, l, entries...)
-			for i, e := range entries {
-				ids[first+uint64(i)] = e.ID
+			if works(l.Append(t.Context(), entries)) {
+				for _, e := range entries {
+					late = append(late, e.ID)
+				}
 			}
 		}
 		if step%10 == 0 {
+			look()
 			compare(t, l.Reader, ids, random)
 		}
 	}
+	look()
+	if failing != disk.happened() {
+		t.Errorf("the disk failed: %v", !failing)
+	}
+	disk.next(0)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +149,8 @@ func crash(l *Log) {
 	l.writer.queue.ending.Lock()
 	l.writer.queue.closed = true
 	l.writer.queue.ending.Unlock()
-	close(l.writer.stop)
-	<-l.writer.done
+	close(l.writer.life.stop)
+	<-l.writer.life.done
 	l.abandon()
 }
 
@@ -128,7 +158,7 @@ func crash(l *Log) {
 // error or the log as it was, never a panic.
 func TestDamage(t *testing.T) {
 	data := t.TempDir()
-	l := mustOpen(t, data, Options{CheckpointRecords: 10})
+	l := mustOpen(t, data, Options{Checkpoints: Checkpoints{Records: 10}})
 	for i := range 50 {
 		mustAppend(t, l, entry(fmt.Sprint(i)))
 	}
@@ -187,7 +217,7 @@ func damaged(t *testing.T, name string, bad []byte) error {
 	}
 	l, e := Open(data, Options{LockTimeout: time.Millisecond})
 	if e == nil {
-		_, e = l.Append(t.Context(), []Entry{entry("more")})
+		e = l.Append(t.Context(), []Entry{entry("more")})
 		_ = l.Close()
 	}
 	return errors.Join(err, e)

@@ -3,10 +3,13 @@ package decisionlog
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
 	"github.com/google/uuid"
+
+	"policy-service/pdp/decisionlog/journal"
 )
 
 // Mode says whether an answer waits for its record.
@@ -35,9 +38,7 @@ type Options struct {
 	SegmentBytes int64         // a segment is sealed at this size: 64 MiB
 	SegmentAge   time.Duration // and at this age: 24 h
 
-	CheckpointRecords int           // a checkpoint is made after so many records: 1,000
-	CheckpointEvery   time.Duration // and so often, also in silence: 1 min
-	CheckpointIdle    time.Duration // and if records wait for one for so long without another record: 1 s
+	Checkpoints Checkpoints
 
 	// On has the functions that the log calls.
 	On Hooks
@@ -46,9 +47,17 @@ type Options struct {
 	// [Log.Query] fast in a large log.
 	Index bool
 
+	Journal     journal.Options
 	QueueBytes  int64         // an Append waits while so many bytes wait before it: 64 MiB
 	RetryEvery  time.Duration // how often a log that failed tries again: 250 ms
 	LockTimeout time.Duration // how long Open waits for another process: 2 s
+}
+
+// Checkpoints say when a checkpoint is made.
+type Checkpoints struct {
+	Records int           // after so many records: 1,000
+	Every   time.Duration // and so often, also in silence: 1 min
+	Idle    time.Duration // and if records wait for one for so long without another record: 1 s
 }
 
 // Hooks are the functions that a log calls when something happened. Each may be nil. Each must be
@@ -56,8 +65,10 @@ type Options struct {
 type Hooks struct {
 	// Checkpoint gets each signed checkpoint once it is durable.
 	Checkpoint func(note []byte)
-	// Commit gets each commit.
+	// Commit gets each commit. Whoever makes one calls it, so calls may overlap.
 	Commit func(Commit)
+	// Fill gets how long each transaction took that filled the segment with what the journal has.
+	Fill func(took time.Duration)
 	// Rotate gets how long the writer was kept by each rotation.
 	Rotate func(segment uint64, kept time.Duration)
 	// Replace gets how long the writer was kept by putting a file without
@@ -71,9 +82,36 @@ type Hooks struct {
 	Failure func(error)
 	// State gets the error when writing fails, and nil when it works again.
 	State func(err error)
+	// Step gets each of the steps below, by whoever takes it. It is for tests that end the process there.
+	// [journal.Options] has one for the steps of the journal.
+	Step func(step string)
 }
 
-// Commit is one transaction: what was written together, and how long it took.
+// The steps of the log, besides those of its journal. Between any two of them at most one file changes what counts.
+const (
+	StepReplay    = "replay"    // before what only the journal has is read
+	StepReplayed  = "replayed"  // the segments have it, and no journal counts
+	StepFill      = "fill"      // before a transaction with frames of the journal is made durable
+	StepFilled    = "filled"    // it is durable
+	StepCommit    = "commit"    // before any other transaction is made durable
+	StepCommitted = "committed" // it is durable
+	StepPrepare   = "prepare"   // before an empty segment gets its name
+	StepPrepared  = "prepared"  // it has its name
+	StepSeal      = "seal"      // all that was answered is in the segment that is to be sealed
+	StepSealed    = "sealed"    // no journal counts for it, and the next one has nothing yet
+	StepBegun     = "begun"     // the next one has its first record
+	StepClose     = "close"     // nobody may append any more
+	StepClosed    = "closed"    // all is written, and no journal counts
+)
+
+// Steps are all of these steps.
+func Steps() []string {
+	return []string{StepReplay, StepReplayed, StepFill, StepFilled, StepCommit, StepCommitted, StepPrepare, StepPrepared,
+		StepSeal, StepSealed, StepBegun, StepClose, StepClosed}
+}
+
+// Commit is what was made durable together: a frame of the journal, or what a transaction wrote that the journal did not
+// have. Took is how long that took, from when the first of it came to be written.
 type Commit struct {
 	Records, Bytes, Calls int
 	Took                  time.Duration
@@ -89,6 +127,11 @@ var (
 	ErrTooLarge    = errors.New("too large for a record")
 	ErrDamaged     = errors.New("the decision log is damaged")
 	ErrNotFound    = errors.New("no such record")
+	// ErrLost: records that were answered for cannot be read, because the journal is damaged, or is not there. The
+	// error says which. [Recover] accepts that.
+	ErrLost = fmt.Errorf("%w", ErrDamaged)
+	// ErrNoLoss: the journal is not damaged, so there is no loss to accept.
+	ErrNoLoss = errors.New("the journal is not damaged")
 	// ErrUndigested: a sealed segment is not what was written, or cannot be read, so its
 	// digest is not recorded. That is tried again when the log is opened, and a while later
 	// if the segment could not be read.
@@ -105,19 +148,21 @@ func (o Options) withDefaults() Options {
 	orElse(&o.NewID, func() string { return uuid.Must(uuid.NewV7()).String() })
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
 	o.SegmentAge = cmp.Or(o.SegmentAge, 24*time.Hour)
-	o.CheckpointRecords = cmp.Or(o.CheckpointRecords, 1000)
-	o.CheckpointEvery = cmp.Or(o.CheckpointEvery, time.Minute)
-	o.CheckpointIdle = cmp.Or(o.CheckpointIdle, time.Second)
+	o.Checkpoints.Records = cmp.Or(o.Checkpoints.Records, 1000)
+	o.Checkpoints.Every = cmp.Or(o.Checkpoints.Every, time.Minute)
+	o.Checkpoints.Idle = cmp.Or(o.Checkpoints.Idle, time.Second)
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)
 	o.RetryEvery = cmp.Or(o.RetryEvery, 250*time.Millisecond)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 2*time.Second)
 	orElse(&o.On.Checkpoint, func([]byte) {})
 	orElse(&o.On.Commit, func(Commit) {})
+	orElse(&o.On.Fill, func(time.Duration) {})
 	orElse(&o.On.Rotate, func(uint64, time.Duration) {})
 	orElse(&o.On.Replace, func(uint64, time.Duration) {})
 	orElse(&o.On.Aged, func() {})
 	orElse(&o.On.Failure, func(error) {})
 	orElse(&o.On.State, func(error) {})
+	orElse(&o.On.Step, func(string) {})
 	return o
 }
 

@@ -51,6 +51,9 @@ func (l *Log) Query(ctx context.Context, q Query) (Page, error) {
 	if err := q.Filter.Check(); err != nil {
 		return Page{}, err
 	}
+	if err := l.barrier(ctx); err != nil {
+		return Page{}, err
+	}
 	size := l.Size()
 	if q.Cursor == End {
 		q.Cursor = size
@@ -120,11 +123,11 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 			return at, 0, err
 		}
 		if len(some) > 0 {
-			at, ok := timeOf(some[0].Text)
+			at, ok := timeOf(some[0].text)
 			if !ok {
-				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, ErrDamaged)
+				err = fmt.Errorf("record %d: %w: it has no time", some[0].sequence, ErrDamaged)
 			}
-			return at, some[0].Sequence, err
+			return at, some[0].sequence, err
 		}
 		from = p.reader.endOf(s)
 	}
@@ -243,7 +246,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 		if err != nil || len(some) == 0 {
 			return err
 		}
-		if last := some[len(some)-1].Sequence; p.query.Newest {
+		if last := some[len(some)-1].sequence; p.query.Newest {
 			high = last
 		} else {
 			low = last + 1
@@ -253,18 +256,18 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 }
 
 // take adds those records that pass, or ends the page before one of them.
-func (p *pager) take(some []index.Line) error {
+func (p *pager) take(some []line) error {
 	for _, r := range some {
 		p.page.Examined++
-		passes, err := p.query.Filter.Matches(r.Text)
+		passes, err := p.query.Filter.Matches(r.text)
 		switch {
 		case err != nil:
-			return fmt.Errorf("record %d: %w", r.Sequence, err)
+			return fmt.Errorf("record %d: %w", r.sequence, err)
 		case !passes:
 		case len(p.page.Lines) < p.query.Limit:
-			p.page.Lines = append(p.page.Lines, r.Text)
+			p.page.Lines = append(p.page.Lines, r.text)
 		default:
-			if p.page.More, p.page.Next = true, r.Sequence; p.query.Newest {
+			if p.page.More, p.page.Next = true, r.sequence; p.query.Newest {
 				p.page.Next++
 			}
 			return nil
@@ -283,14 +286,20 @@ func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v
 	return k, line, c.Prev
 }
 
+// line is a record that has content.
+type line struct {
+	sequence uint64
+	text     []byte
+}
+
 // pick reads those of some records of a segment that have content.
-func (r *Reader) pick(s *segment, sequences []uint64) (out []index.Line, err error) {
+func (r *Reader) pick(s *segment, sequences []uint64) (out []line, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		b := tx.Bucket([]byte(BucketRecords))
 		for _, n := range sequences {
-			if line := b.Get(number(n)); line != nil {
-				out = append(out, index.Line{Sequence: n, Text: bytes.Clone(line)})
+			if text := b.Get(number(n)); text != nil {
+				out = append(out, line{n, bytes.Clone(text)})
 			}
 		}
 		return nil
@@ -300,21 +309,21 @@ func (r *Reader) pick(s *segment, sequences []uint64) (out []index.Line, err err
 
 // lines reads records with content of one segment in a span, the first ones or the
 // last ones, a few of them. None means that there are none.
-func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []index.Line, err error) {
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []line, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		c := tx.Bucket([]byte(BucketRecords)).Cursor()
-		k, line := c.Seek(number(low))
+		k, text := c.Seek(number(low))
 		step := c.Next
 		if newest {
-			k, line, step = before(c, high)
+			k, text, step = before(c, high)
 		}
-		for size := 0; k != nil && len(out) < limit && size < readBytes; k, line = step() {
+		for size := 0; k != nil && len(out) < limit && size < readBytes; k, text = step() {
 			sequence, ok := readNumber(k)
 			if !ok || sequence < low || sequence >= high {
 				break
 			}
-			out, size = append(out, index.Line{Sequence: sequence, Text: bytes.Clone(line)}), size+len(line)
+			out, size = append(out, line{sequence, bytes.Clone(text)}), size+len(text)
 		}
 		return nil
 	})
@@ -336,11 +345,16 @@ func (r *Reader) Layout() []index.Segment {
 	return list
 }
 
-// Lines implements [index.Source].
-func (r *Reader) Lines(from, to uint64) ([]index.Line, error) {
+// Terms implements [index.Source].
+func (r *Reader) Terms(from, to uint64) ([]index.Record, error) {
 	s, err := r.find(from)
 	if err != nil {
 		return nil, err
 	}
-	return r.lines(s, from, to, false, readRecords)
+	some, err := r.lines(s, from, to, false, readRecords)
+	out := make([]index.Record, len(some))
+	for i, l := range some {
+		out[i] = index.Record{Sequence: l.sequence, Terms: termsOf(l.text)}
+	}
+	return out, err
 }

@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"policy-service/evaluation"
 	"policy-service/pdp/pdptest/bound"
 )
 
@@ -30,7 +29,7 @@ func BenchmarkIndexCost(b *testing.B) {
 			for range callers {
 				wg.Go(func() {
 					for n := left.Add(-1); n >= 0; n = left.Add(-1) {
-						if _, err := l.Append(context.Background(), []Entry{typical(int(n))}); err != nil {
+						if err := l.Append(context.Background(), []Entry{typical(int(n))}); err != nil {
 							b.Error(err)
 							return
 						}
@@ -61,11 +60,17 @@ func BenchmarkIndexCost(b *testing.B) {
 func typical(n int) Entry {
 	e := entry(fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", n))
 	e.Tenant = fmt.Sprint("tenant-", n%10)
-	e.Request.Subject = jsontext.Value(fmt.Sprintf(`{"type":"user","id":"user-%d","properties":{"department":"sales"}}`, unique(n, 10_000)))
-	e.Request.Resource = jsontext.Value(fmt.Sprintf(`{"type":"tool","id":"tool-%d"}`, unique(n, 1000)))
+	asked := &evaluation.Request{Action: evaluation.Action{Name: "tool.invoke"}}
+	asked.Subject = evaluation.Entity{Type: "user", ID: fmt.Sprint("user-", unique(n, 10_000)), Properties: ofSales}
+	asked.Resource = evaluation.Entity{Type: "tool", ID: fmt.Sprint("tool-", unique(n, 1000))}
+	asked.Context = ofSales
+	e.Request = &Request{Asked: asked}
 	e.Decision.Allow = n%7 != 0
 	return e
 }
+
+// ofSales are properties and a context.
+var ofSales, _ = evaluation.NewObject(map[string]any{"department": "sales", "purpose": "two\nlines"})
 
 func unique(n, among int) int {
 	if n%10 == 0 {

@@ -2,6 +2,7 @@ package decisionlog
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,12 +10,14 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/index"
 )
 
@@ -34,7 +37,11 @@ func randomEntry(r *rand.Rand) Entry {
 		e.Decision.Overruled, e.Decision.Determining = e.Decision.Determining, nil
 	}
 	if e.Decision.Allow && r.IntN(2) == 0 {
-		e.Decision.Obligations = jsontext.Value(`[{"id":"o","type":"` + pick("log", index.ApprovalRequired) + `","properties":{"type":"approval_required"}}]`)
+		properties, err := evaluation.NewObject(map[string]any{"type": index.ApprovalRequired})
+		if err != nil {
+			panic(err)
+		}
+		e.Decision.Obligations = []evaluation.Obligation{{ID: "o", Type: pick("log", index.ApprovalRequired), Properties: properties}}
 	}
 	switch r.IntN(10) {
 	case 0:
@@ -284,7 +291,7 @@ func TestCursorsUnderAppends(t *testing.T) {
 		writing.Go(func() {
 			for n := range each {
 				e := entry(fmt.Sprintf("%d-%d", caller, n))
-				if _, err := l.Append(t.Context(), []Entry{e}); err != nil {
+				if err := l.Append(t.Context(), []Entry{e}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -409,4 +416,35 @@ func (k *kept) retireAll() {
 	k.Helper()
 	_, err := k.log.Retain(k.Context(), Retention{Bytes: 1}, time.Now())
 	k.ok(err)
+}
+
+// Who asks while the segments cannot be filled, as on a disk that hangs, waits no longer than its context says.
+func TestAQueryWaitsNoLongerThanItsContext(t *testing.T) {
+	var hangs atomic.Bool
+	held, release := make(chan struct{}), make(chan struct{})
+	l := mustOpen(t, t.TempDir(), Options{Checkpoints: Checkpoints{Records: 1}, On: Hooks{Checkpoint: func([]byte) {
+		if hangs.CompareAndSwap(true, false) {
+			close(held)
+			<-release
+		}
+	}}})
+	hangs.Store(true)
+	said := make(chan error)
+	go func() { said <- l.Append(t.Context(), []Entry{{Kind: KindAdmin, Event: "said"}}) }()
+	<-held // the writer
+	if err := l.Append(t.Context(), []Entry{entry("answered")}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.Query(ctx, Query{Limit: 1}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	close(release)
+	if err := <-said; err != nil {
+		t.Error(err)
+	}
+	if _, err := l.ByID("answered"); err != nil {
+		t.Error(err)
+	}
 }

@@ -45,7 +45,8 @@ type call struct {
 	at      time.Time
 	do      func() error // an order, instead of entries
 	first   uint64
-	reply   chan error // nil if no caller waits
+	waits   bool       // a caller waits
+	reply   chan error // for it, unless it waits for a frame
 }
 
 // queueLength is how many calls may wait; how many bytes is an option.

@@ -27,7 +27,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	large.Request = &Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", size-1000)))}
 	for range many {
 		all.Go(func() {
-			if _, err := l.Append(t.Context(), []Entry{large}); err != nil {
+			if err := l.Append(t.Context(), []Entry{large}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -49,21 +49,20 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	if _, err := l.Append(gone, []Entry{large}); err == nil { // who has gone has none of it
+	if err := l.Append(gone, []Entry{large}); err == nil { // who has gone has none of it
 		t.Error("somebody who has gone is written")
 	}
-	before, begun := l.Size(), len(l.writer.queue.calls)
-	small := entryOf("", true)
+	before, begun := l.Size(), l.Status().Queued
+	small := entryOf("small", true)
 	small.Caller = "key:calm"
 	at := make(chan uint64, 1)
 	all.Go(func() {
-		first, err := l.Append(t.Context(), []Entry{small})
-		if err != nil {
+		if err := l.Append(t.Context(), []Entry{small}); err != nil {
 			t.Error(err)
 		}
-		at <- first
+		at <- sequenceOf(t, l, "small")
 	})
-	for tick := time.NewTicker(time.Millisecond); len(l.writer.queue.calls) == begun; <-tick.C {
+	for tick := time.NewTicker(time.Millisecond); l.Status().Queued == begun; <-tick.C {
 		if ctx.Err() != nil {
 			t.Fatal("nothing comes after them")
 		}
@@ -95,7 +94,7 @@ func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
 		e := entryOf("", true)
 		e.Caller = caller
 		e.Request = &Request{Subject: jsontext.Value(`{"type":"a","id":"b"}`), Context: jsontext.Value(fmt.Sprintf(`{"note":%q}`, strings.Repeat("x", bytes)))}
-		if _, err := l.Append(t.Context(), []Entry{e}); err != nil {
+		if err := l.Append(t.Context(), []Entry{e}); err != nil {
 			t.Error(err)
 		}
 		return l.Status().Dropped - before

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/boltfile/pages"
+	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/plainfile"
 )
 
@@ -26,6 +27,8 @@ type Reader struct {
 
 	mu       sync.RWMutex
 	segments []*segment // those with records, in order
+	// unfilled gets what only the journal has. It is nil if nobody asks.
+	unfilled *Unfilled
 
 	opening sync.Mutex // of sealed ones; taken before a segment's own
 }
@@ -40,7 +43,7 @@ const readerWait = 100 * time.Millisecond
 // process writes to it, what is in its active segment is not to be had: then
 // [Reader.Size] is where that begins, and Partial is true.
 func OpenReader(data string) (*Reader, error) {
-	r := &Reader{data: data}
+	r := &Reader{data: data, unfilled: &Unfilled{}}
 	if err := r.scan(); err != nil {
 		_ = r.Close()
 		return nil, err
@@ -103,10 +106,43 @@ func follows(found []*segment, size uint64, s *segment) error {
 // look opens a segment for a moment.
 func (r *Reader) look(s *segment) (end uint64, err error) {
 	err = boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) (err error) {
-		end, err = s.readMeta(f)
+		if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
+			err = r.unfilled.look(r.data, s.journal)
+		}
 		return err
 	})
 	return end, inFile(err, s.path)
+}
+
+// Unfilled is what only the journal of a log has, because a crash left it there: answered, and in no segment. The next
+// start of the server puts it on record, if nothing is damaged.
+type Unfilled struct {
+	Records uint64 `json:"records"`          // that can be read
+	Damage  string `json:"damage,omitempty"` // what is damaged; then more records may be lost, and no server starts
+}
+
+// look asks the journal of a segment.
+func (u *Unfilled) look(data string, on journaled) error {
+	if *u = (Unfilled{}); on == (journaled{}) || on.aside != 0 {
+		return nil
+	}
+	read, err := journal.Read(filepath.Join(data, LogDir), on.id, on.number)
+	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
+		u.Damage = damage.Error()
+	} else if err != nil {
+		return err
+	}
+	u.Records = read.Records()
+	return nil
+}
+
+// Unfilled is what only the journal has. It is nil if there is no such thing, or nobody can tell, because a server is
+// running.
+func (r *Reader) Unfilled() *Unfilled {
+	if r.Partial() || r.unfilled == nil || *r.unfilled == (Unfilled{}) {
+		return nil
+	}
+	return r.unfilled
 }
 
 // open opens a sealed segment. Once one was looked through it is not again, as long as it

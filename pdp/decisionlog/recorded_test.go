@@ -53,7 +53,7 @@ func aBatch(id, tenant string, n int, pick func(n int) int) (entries []Entry, wh
 		e.Request = &r
 		entries = append(entries, e)
 		b := body{}
-		b.request(&all)
+		b.request(&Entry{Request: &all})
 		whole[e.ID] = strings.TrimPrefix(string(b.out), `,"request":`)
 	}
 	return entries, whole

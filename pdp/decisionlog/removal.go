@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
+	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/plainfile"
 )
 
@@ -162,11 +163,18 @@ func (r *removal) record(ctx context.Context) error {
 		return err
 	}
 	entry := Entry{Kind: KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details}
+	// What is about to go may stand in the journal, too, which is filled and overwritten first, and in one that was
+	// moved aside.
+	if err := r.log.writer.order(ctx, r.log.writer.eraseJournal); err != nil {
+		return err
+	}
+	if err := journal.RemoveAside(r.log.writer.journalDir()); err != nil {
+		return fmt.Errorf("a journal that was moved aside: %w", err)
+	}
 	// If this fails the record may be there all the same, so the new files stay
 	// for finishAll to judge. It must not be given up while it is in the queue:
 	// then it could come after that judgement.
-	_, err = r.log.Append(context.WithoutCancel(ctx), []Entry{entry})
-	return err
+	return r.log.Append(context.WithoutCancel(ctx), []Entry{entry})
 }
 
 // replace is the moment the content goes. Any part of it can be done again.

@@ -40,7 +40,10 @@ func (w *writer) rotateIfDue() {
 		w.next = w.prepareAside(s.number + 1)
 	}
 	if w.due(s) {
-		_ = w.rotate()
+		if w.hold() == nil {
+			_ = w.rotate()
+		}
+		w.frames.release()
 	}
 }
 
@@ -91,24 +94,28 @@ func (r *Reader) retireSealed(number uint64) error {
 
 // seal ends a segment, and begins the next. Its digest is recorded once it is known.
 func (w *writer) seal(old, next *segment) error {
-	if w.tail.edge.size > w.tail.checkpointed {
-		if err := w.transact(nil, order{checkpoint: true}); err != nil {
-			return err
-		}
+	// What is sealed has all that was answered, and no journal counts for it. Nothing is answered until the
+	// next segment names the journal again: if that fails, there is a new one.
+	on := w.tail.journal
+	w.options.On.Step(StepSeal)
+	if err := w.transact(order{checkpoint: w.tail.edge.size > w.tail.checkpointed, journal: &journaled{}}); err != nil {
+		return err
 	}
+	w.options.On.Step(StepSealed)
 	left, _ := w.digests.list()
 	left = append(left, old.number)
 	about := map[string]any{"segment": next.number, "undigested": w.digests.undoubted(left)}
-	if err := w.begin(next, EventSegment, about); err != nil {
+	if err := w.begin(next, EventSegment, about, &on); err != nil {
 		return err
 	}
+	w.options.On.Step(StepBegun)
 	w.digests.set(left)
 	return nil
 }
 
 // begin makes a prepared segment the active one, by its first record.
-func (w *writer) begin(s *segment, event string, about map[string]any) error {
-	if err := w.transact([]*call{w.own("", event, about)}, order{begin: s}); err != nil {
+func (w *writer) begin(s *segment, event string, about map[string]any, on *journaled) error {
+	if err := w.transact(order{calls: []*call{w.own("", event, about)}, begin: s, journal: on}); err != nil {
 		return err
 	}
 	w.reader.add(s)
@@ -157,7 +164,9 @@ func (w *writer) prepareSegment(number uint64) (*segment, error) {
 		})
 	})
 	if err == nil {
+		w.options.On.Step(StepPrepare)
 		err = rename(draft, s.path)
+		w.options.On.Step(StepPrepared)
 	}
 	if err != nil {
 		_ = s.close()

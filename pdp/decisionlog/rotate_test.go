@@ -25,7 +25,7 @@ func TestDigestsUnderLoad(t *testing.T) {
 	done := make(chan error)
 	go func() {
 		for ctx.Err() == nil {
-			if _, err := k.log.Append(t.Context(), thousand()); err != nil {
+			if err := k.log.Append(t.Context(), thousand()); err != nil {
 				done <- err
 				return
 			}
@@ -103,10 +103,9 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 func TestSmallSegmentsAreNotSealedForEver(t *testing.T) {
 	commits := make(chan struct{})
 	l := mustOpen(t, t.TempDir(), Options{
-		SegmentBytes:    1,
-		CheckpointEvery: time.Millisecond,
-		CheckpointIdle:  time.Millisecond,
-		RetryEvery:      time.Millisecond,
+		SegmentBytes: 1,
+		Checkpoints:  Checkpoints{Every: time.Millisecond, Idle: time.Millisecond},
+		RetryEvery:   time.Millisecond,
 		On: Hooks{Commit: func(Commit) {
 			select {
 			case commits <- struct{}{}:

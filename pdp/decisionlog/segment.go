@@ -22,6 +22,7 @@ type segment struct {
 	number, first uint64
 	path          string
 	key           string // the public key in force when it was last written to
+	journal       journaled
 
 	mu     sync.RWMutex // held for reading while db is in use
 	db     *bbolt.DB    // nil where it is not open
@@ -125,12 +126,12 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	if err != nil || !found {
 		return 0, err
 	}
-	meta, err := buckets[BucketMeta].Values(MetaFormat, MetaSegment, MetaFirst, MetaKey)
+	meta, err := buckets[BucketMeta].Values(MetaFormat, MetaSegment, MetaFirst, MetaKey, MetaJournal)
 	if err != nil {
 		return 0, err
 	}
-	if version := string(meta[MetaFormat]); version != strconv.Itoa(FormatVersion) {
-		return 0, fmt.Errorf("its format is version %q, and this program knows version %d only", version, FormatVersion)
+	if version := string(meta[MetaFormat]); version != strconv.Itoa(FormatVersion) && version != strconv.Itoa(FormatJournaled) {
+		return 0, fmt.Errorf("its format is version %q, and this program knows versions %d and %d only", version, FormatVersion, FormatJournaled)
 	}
 	n, _ := readNumber(meta[MetaSegment])
 	first, ok := readNumber(meta[MetaFirst])
@@ -139,7 +140,8 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 		return 0, fmt.Errorf("%w: it does not say which segment it is", ErrDamaged)
 	}
 	s.first, s.key, s.size = first, string(meta[MetaKey]), f.Size()
-	return seq + 1, nil
+	s.journal, err = readJournaled(meta[MetaFormat], meta[MetaJournal])
+	return seq + 1, err
 }
 
 func guard(f func() error) error { return boltfile.Guard(ErrDamaged, f) }

@@ -36,7 +36,7 @@ func TestSoakDisk(t *testing.T) {
 	}
 	var retired, most int64
 	for n := 0; n < records; n += batch {
-		if _, err := l.Append(t.Context(), soakEntries(n, batch)); err != nil {
+		if err := l.Append(t.Context(), soakEntries(n, batch)); err != nil {
 			t.Fatal(err)
 		}
 		if n%(20*batch) != 0 {

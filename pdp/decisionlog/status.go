@@ -15,9 +15,12 @@ type Status struct {
 	Size  uint64    // records
 	Bytes int64     // of all segments
 
-	Records, Commits, Refused, Dropped uint64 // since it was opened
-	Queued                             int    // calls that wait
-	Segments                           int
+	Refused, Dropped uint64 // records, since it was opened
+	Queued           int    // calls that wait
+	Segments         int
+	// Unfilled is how many records the journal has and no segment, and Behind the age of the oldest of them.
+	Unfilled int
+	Behind   time.Duration
 	// Altered are the sealed segments that were altered, or cannot be read, and have no digest on record.
 	Altered int
 	Recent  int64 // bytes that retention may not drop yet; 0 without a Limit
@@ -28,7 +31,9 @@ type Status struct {
 func (l *Log) Status() Status {
 	w := l.writer
 	s := w.state.now()
-	s.Mode, s.OK, s.Size, s.Queued = w.options.Mode, s.Err == nil, l.Size(), len(w.queue.calls)
+	s.Mode, s.OK = w.options.Mode, s.Err == nil
+	w.frames.standing(l.Size, &s)
+	s.Queued += len(w.queue.calls)
 	s.Recent, s.Full = w.accounts.state()
 	all, open := w.digests.list()
 	s.Altered = len(all) - len(open)
@@ -70,13 +75,6 @@ func (s *state) refuse(n int) {
 	defer s.mu.Unlock()
 	s.status.Refused += uint64(n)
 	s.refused += uint64(n)
-}
-
-func (s *state) committed(c Commit) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.status.Commits++
-	s.status.Records += uint64(c.Records)
 }
 
 func (s *state) fail(err error, at time.Time) {

@@ -2,6 +2,8 @@ package decisionlog
 
 import (
 	"bytes"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -42,5 +44,46 @@ func TestDroppedLast(t *testing.T) {
 	lines := verify(t, data)
 	if last := lines[len(lines)-1]; !bytes.Contains(last, []byte(`"dropped":3,"dropped_first":"20`)) {
 		t.Errorf("the last record is %s", last)
+	}
+}
+
+// TestSizeCountsEachRecordOnce: what was answered counts, whether the journal has it or the segment.
+func TestSizeCountsEachRecordOnce(t *testing.T) {
+	var filled atomic.Int64
+	l := mustOpen(t, t.TempDir(), Options{On: Hooks{Fill: func(time.Duration) { filled.Add(1) }}})
+	base, fills := l.Status().Size, filled.Load()
+	var asked, answered atomic.Uint64
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		for n := 0; n < 1000 && err == nil; n++ {
+			asked.Add(1)
+			err = l.Append(t.Context(), []Entry{entry(fmt.Sprint("id", n))})
+			answered.Add(1)
+			l.writer.frames.wakeWriter() // so that much is filled meanwhile
+		}
+		done <- err
+	}()
+	for ended := false; !ended; {
+		select {
+		case err := <-done:
+			if ended = true; err != nil {
+				t.Error(err)
+			}
+		default:
+		}
+		least := base + answered.Load()
+		if s := l.Status(); s.Size < least || s.Size > base+asked.Load() || s.Unfilled > int(s.Size-base) || s.Behind < 0 {
+			t.Fatalf("%d records, of which %d are not filled, for %d since %v", s.Size-base, s.Unfilled, s.Behind, least-base)
+		}
+	}
+	if filled.Load() == fills {
+		t.Error("nothing was filled")
+	}
+	if err := l.barrier(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if s := l.Status(); s.Unfilled != 0 || s.Behind != 0 || s.Size != base+1000 || s.Size != l.Size() {
+		t.Errorf("all is filled, and the status is %+v", s)
 	}
 }

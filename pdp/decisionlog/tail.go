@@ -61,6 +61,10 @@ func (w *writer) openTail() (crashed bool, err error) {
 		if w.tail, err = checkTail(tx, s, w.reader.Size()); err != nil {
 			return err
 		}
+		meta := tx.Bucket([]byte(BucketMeta))
+		if w.tail.journal, err = readJournaled(meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))); err != nil {
+			return err
+		}
 		var sealed []uint64
 		for _, other := range all[:len(all)-1] {
 			sealed = append(sealed, other.number)
@@ -124,7 +128,7 @@ func (w *writer) create() (err error) {
 	}
 	w.tail = tail{}
 	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public}
-	return w.begin(first, EventCreated, about)
+	return w.begin(first, EventCreated, about, nil)
 }
 
 // checkTail reads the end of the active segment, as far as it is not below the
@@ -218,6 +222,7 @@ func (w *writer) fail(err error) error {
 	w.letGo()
 	w.state.fail(err, w.options.Now())
 	w.options.On.State(err)
+	w.frames.refuse(err)
 	return w.unavailable()
 }
 
@@ -254,6 +259,12 @@ func (w *writer) reopen() error {
 	if now := w.reader.Size(); now < size {
 		return fmt.Errorf("%w: it had %d records and has %d", ErrDamaged, size, now)
 	}
+	if err := w.fillAgain(); err != nil {
+		return err
+	}
+	if err := w.transact(order{journal: &journaled{}}); err != nil {
+		return err
+	}
 	lost, refused := w.state.take()
 	about := lost.details(map[string]any{
 		"failed_at":  status.Since.UTC().Format(TimeLayout),
@@ -261,11 +272,12 @@ func (w *writer) reopen() error {
 		"error":      classify(status.Err),
 		"refused":    refused,
 	})
-	if err := w.transact([]*call{w.own("", EventResumed, about)}, order{checkpoint: true}); err != nil {
+	// Nothing says that it resumed before there is a journal to answer with.
+	err := w.startJournal(order{calls: []*call{w.own("", EventResumed, about)}, checkpoint: true})
+	if err != nil {
 		w.state.giveBack(lost)
-		return err
 	}
-	return nil
+	return err
 }
 
 // openAgain keeps readers from opening the segment that the writer wants alone.
@@ -287,13 +299,23 @@ func (w *writer) finish() error {
 	if err := w.unavailable(); err != nil {
 		return err
 	}
+	w.options.On.Step(StepClose)
 	w.dropNext()
+	w.frames.release()
+	if err := w.rest(); err != nil { // no call joins any more, and this waits for all that have
+		return err
+	}
 	if err := w.digests.finish(); err != nil {
 		return err
 	}
+	if err := w.eraseJournal(); err != nil {
+		return err
+	}
 	lost, _ := w.state.take() // dropped when nothing was written any more
-	err := w.transact(w.dropped(lost), order{checkpoint: true, clean: true})
+	err := w.transact(order{calls: w.dropped(lost), checkpoint: true, clean: true, journal: &journaled{}})
+	w.options.On.Step(StepClosed)
 	w.letGo()
+	w.frames.refuse(ErrClosed)
 	return err
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"policy-service/pdp/decisionlog/index"
 )
 
 // writer writes the log. It alone writes: what others want written waits in its queue.
@@ -15,12 +17,12 @@ type writer struct {
 	reader   *Reader
 	options  Options
 	queue    queue
-	state    state                         // what others may ask for
-	grown    atomic.Pointer[chan struct{}] // closed when there are more records
+	frames   *frames
+	state    state // what others may ask for
+	told     told
 	accounts *accounts
 	digests  *digests
-	stop     chan struct{}
-	done     chan struct{}
+	life     life
 
 	// The writer's goroutine alone touches the rest.
 	active *segment // nil while the log cannot be written
@@ -31,13 +33,21 @@ type writer struct {
 	tried  time.Time // when a new segment was last tried for, or the failed log
 }
 
+// life ends when stop is closed, and done once the writer has ended.
+type life struct{ stop, done chan struct{} }
+
+// told are those who are told of records that are durable.
+type told struct {
+	index *index.Index
+	grown atomic.Pointer[chan struct{}] // closed when there are more records
+}
+
 func newWriter(r *Reader, o Options) *writer {
 	w := &writer{
 		reader:   r,
 		options:  o,
 		accounts: newAccounts(o.Now, o.On.Aged),
-		stop:     make(chan struct{}),
-		done:     make(chan struct{}),
+		life:     life{stop: make(chan struct{}), done: make(chan struct{})},
 		queue: queue{
 			calls:   make(chan *call, queueLength),
 			bytes:   semaphore.NewWeighted(o.QueueBytes),
@@ -48,9 +58,10 @@ func newWriter(r *Reader, o Options) *writer {
 	if o.Mode == BestEffort {
 		w.queue.most = o.QueueBytes / queueShares
 	}
+	w.frames = newFrames(o.Now, w.answer, o.On.Commit)
 	w.digests = newDigests(w)
 	grown := make(chan struct{})
-	w.grown.Store(&grown)
+	w.told.grown.Store(&grown)
 	return w
 }
 
@@ -79,11 +90,9 @@ func (w *writer) offer(c *call) error {
 
 // submit hands over a call and waits for what becomes of it.
 func (w *writer) submit(ctx context.Context, c *call) error {
-	c.reply = make(chan error, 1) // so that the writer never waits for a caller that has gone
-	c.size = min(c.size, w.options.QueueBytes)
-	if err := w.queue.take(ctx, c); err != nil {
-		w.accounts.giveBack(c)
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	c.waits, c.reply = true, make(chan error, 1) // so that the writer never waits for a caller that has gone
+	if err := w.admit(ctx, c); err != nil {
+		return err
 	}
 	if err := w.queue.put(ctx, c); err != nil {
 		w.queue.leave(c)
@@ -98,6 +107,17 @@ func (w *writer) submit(ctx context.Context, c *call) error {
 	}
 }
 
+// admit waits until a call may wait for the writer, or for its frame.
+func (w *writer) admit(ctx context.Context, c *call) error {
+	c.size = min(c.size, w.options.QueueBytes)
+	err := w.queue.take(ctx, c)
+	if err != nil {
+		w.accounts.giveBack(c)
+		err = fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return err
+}
+
 // One transaction takes no more calls once it has so many bytes or records.
 const (
 	commitBytes   = 8 << 20
@@ -106,16 +126,18 @@ const (
 
 // run is the writer's goroutine.
 func (w *writer) run() {
-	defer close(w.done)
+	defer close(w.life.done)
 	timer := time.NewTimer(w.wait())
 	defer timer.Stop()
 	for {
 		select {
 		case c := <-w.queue.calls:
 			w.serve(w.gather(c))
+		case <-w.frames.wake:
+			w.fillBehind()
 		case <-timer.C:
 			w.tick()
-		case <-w.stop:
+		case <-w.life.stop:
 			w.drain()
 			return
 		}
@@ -132,9 +154,9 @@ func (w *writer) wait() time.Duration {
 	case w.failed != nil:
 		return w.options.RetryEvery - time.Since(w.tried)
 	case t.edge.size > t.checkpointed:
-		return min(w.options.CheckpointEvery-time.Since(t.checkpointedAt), w.options.CheckpointIdle-time.Since(t.appended))
+		return min(w.options.Checkpoints.Every-time.Since(t.checkpointedAt), w.options.Checkpoints.Idle-time.Since(t.appended))
 	}
-	return w.options.CheckpointEvery - time.Since(t.checkpointedAt)
+	return w.options.Checkpoints.Every - time.Since(t.checkpointedAt)
 }
 
 // tick does what is due.
@@ -144,9 +166,7 @@ func (w *writer) tick() {
 	}
 	if w.failed != nil {
 		w.recover()
-	} else if err := w.transact(nil, order{checkpoint: true}); err != nil {
-		w.fail(err)
-	} else {
+	} else if err := w.write(nil, order{checkpoint: true}); err == nil {
 		w.rotateIfDue()
 	}
 }
@@ -190,7 +210,7 @@ func (w *writer) nextCall(before *call, enough <-chan time.Time) *call {
 	case c := <-w.queue.calls:
 		return c
 	case <-enough:
-	case <-w.stop:
+	case <-w.life.stop:
 	}
 	return nil
 }
@@ -214,28 +234,78 @@ func (w *writer) serve(calls []*call) {
 		writes = calls[:len(calls)-1]
 	}
 	if len(writes) > 0 {
-		w.answer(writes, w.write(writes))
+		w.answer(writes, w.write(writes, order{}))
 	}
 	if last.do != nil {
-		err := w.unavailable()
+		err := w.hold()
 		if err == nil {
 			err = last.do()
 		}
+		w.frames.release()
 		w.answer(calls[len(calls)-1:], err)
 	}
 	w.rotateIfDue()
 }
 
-// write commits calls, together with the record of what was dropped before.
-func (w *writer) write(calls []*call) error {
+// fillBehind fills the segment with what is durable, or sees to a journal that broke.
+func (w *writer) fillBehind() {
+	if err := w.frames.isBroken(); err != nil {
+		_ = w.fail(fmt.Errorf("the journal: %w", err))
+	} else if w.write(nil, order{}) == nil {
+		w.rotateIfDue()
+	}
+}
+
+// hold fills the segment with all that is durable, and keeps frames from flying: what the writer does then comes
+// after all that was answered, and its time before that of all that will be. It ends with release.
+func (w *writer) hold() error {
+	w.frames.hold()
+	return w.rest()
+}
+
+// rest fills the segment until no frame is left that may fly.
+func (w *writer) rest() error {
+	for {
+		if err := w.frames.isBroken(); err != nil {
+			return w.fail(fmt.Errorf("the journal: %w", err))
+		}
+		if err := w.write(nil, order{}); err != nil {
+			return err
+		}
+		if w.frames.rest() {
+			return w.unavailable()
+		}
+	}
+}
+
+// write commits the frames that are durable, and calls after them, together with the record of what was dropped before.
+// It leaves those that land meanwhile to the next time: they may come as fast as the segment can be filled. The error
+// is that of the calls: if they are on record, the log may have failed all the same.
+func (w *writer) write(calls []*call, o order) error {
 	if err := w.unavailable(); err != nil {
 		return err
 	}
 	lost, _ := w.state.take()
 	calls = append(calls[:len(calls):len(calls)], w.dropped(lost)...)
-	if err := w.transact(calls, order{}); err != nil {
-		w.state.giveBack(lost)
-		return w.fail(err)
+	landed := w.frames.landed()
+	for more := true; more; {
+		var part order
+		if part.frames, part.now, more = w.frames.cut(landed); !more {
+			part.checkpoint, part.calls = o.checkpoint, calls
+		}
+		if !part.empty() {
+			if err := w.transact(part); err != nil {
+				w.state.giveBack(lost)
+				return w.fail(err)
+			}
+		}
+		if err := w.frames.filled(part.frames); err != nil {
+			err = w.fail(fmt.Errorf("the journal: %w", err))
+			if more {
+				w.state.giveBack(lost)
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -263,11 +333,13 @@ func (w *writer) answer(calls []*call, err error) {
 			w.accounts.giveBack(c)
 		}
 		switch {
-		case c.reply != nil:
+		case c.waits:
 			if err != nil {
 				w.state.refuse(len(c.entries))
 			}
-			c.reply <- err
+			if c.reply != nil {
+				c.reply <- err
+			}
 		case err != nil:
 			w.state.drop(len(c.entries), c.at)
 		}
@@ -275,14 +347,13 @@ func (w *writer) answer(calls []*call, err error) {
 }
 
 // own is a call with a record of the log's own. caller is "" if no caller asked for it.
-func (w *writer) own(caller, event string, about map[string]any) *call {
-	p, err := prepare(Entry{
-		ID:      w.options.NewID(),
+func (w *writer) own(caller, event string, about any) *call {
+	p, err := prepare(&Entry{
 		Kind:    KindAdmin,
 		Caller:  caller,
 		Event:   event,
 		Details: details(about),
-	}, w.options.Kinds)
+	}, w.options.NewID(), w.options.Kinds)
 	if err != nil {
 		panic(err) // an event of ours is always a record
 	}
@@ -293,7 +364,7 @@ func (w *writer) own(caller, event string, about map[string]any) *call {
 
 // record puts an event of the log's own on record. Only the writer calls it.
 func (w *writer) record(event string, about map[string]any) error {
-	return w.transact([]*call{w.own("", event, about)}, order{})
+	return w.transact(order{calls: []*call{w.own("", event, about)}})
 }
 
 // order makes the writer do something between two transactions.
@@ -305,5 +376,5 @@ func (w *writer) order(ctx context.Context, do func() error) error {
 func (w *writer) grow(size uint64) {
 	w.reader.size.Store(size)
 	next := make(chan struct{})
-	close(*w.grown.Swap(&next))
+	close(*w.told.grown.Swap(&next))
 }

@@ -1,8 +1,8 @@
 // Package latency measures how long calls take. [Measure] is the loop: it makes the calls, from several goroutines at
-// once, and counts each in a [Histogram]. A Histogram has room for any duration in a fixed 15 kB, takes one in a few
-// nanoseconds, and tells quantiles to within 3 percent. [Quantiles] and [Chart] report what it counted. The bench
-// command measures decisions so, and conformance/load measures answers over HTTP. The package does not know what is
-// called.
+// once ([Together]), and counts each in a [Histogram]. A Histogram has room for any duration in a fixed 15 kB, takes one
+// in a few nanoseconds, and tells quantiles to within 3 percent. [Quantiles] and [Chart] report what it counted. The
+// bench command measures decisions so, and conformance/load measures answers over HTTP. The package does not know what
+// is called.
 package latency
 
 import (

@@ -10,6 +10,13 @@ import (
 // once, and stops at its first error. The end of one call is the beginning of the next: reading the clock is dear
 // beside a fast call.
 func Measure(d time.Duration, workers int, begin func(worker int) (call func() error)) (*Histogram, time.Duration, error) {
+	end := time.Now().Add(d)
+	return Together(workers, func(worker int, times *Histogram) error { return times.repeat(end, begin(worker)) })
+}
+
+// Together runs all workers at the same time. Each counts in a histogram of its own. Together returns what all of them
+// counted, and how long all of it took.
+func Together(workers int, work func(worker int, times *Histogram) error) (*Histogram, time.Duration, error) {
 	type result struct {
 		times Histogram
 		err   error
@@ -19,7 +26,7 @@ func Measure(d time.Duration, workers int, begin func(worker int) (call func() e
 	for worker := range workers {
 		go func() {
 			var r result
-			r.err = r.times.repeat(start.Add(d), begin(worker))
+			r.err = work(worker, &r.times)
 			results <- &r
 		}()
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -50,22 +49,6 @@ func required(t *testing.T, got echo) (r struct{ ID, Tool, ExpiresAt string }) {
 func metered() (*sdkmetric.ManualReader, mcp.Deps) {
 	r := sdkmetric.NewManualReader()
 	return r, mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(r))}
-}
-
-// waitingAt is how many calls wait for people, as the gateway counts.
-func waitingAt(t testing.TB, r *sdkmetric.ManualReader) (n int64) {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	orFail(t, r.Collect(t.Context(), &all))
-	for _, scope := range all.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "policy_service.mcp.waiting" {
-				return gauge.DataPoints[0].Value
-			}
-		}
-	}
-	t.Fatal("nobody counts who waits")
-	return 0
 }
 
 // reached fails unless the server got these calls of a tool.
@@ -624,12 +607,12 @@ func TestApproveModernGone(t *testing.T) {
 				}()
 				id := w.asks("confirm")
 				other := w.plain(era).ahead("confirm", `{"n":1}`)
-				mcptest.Until(t, "two wait", func() bool { return waitingAt(t, meter) == 2 })
+				mcptest.Until(t, "two wait", func() bool { return waitingIn(meter) == 2 })
 				gone()
 				if err := <-over; err == nil {
 					t.Error("it was answered")
 				}
-				mcptest.Until(t, "one waits", func() bool { return waitingAt(t, meter) == 1 })
+				mcptest.Until(t, "one waits", func() bool { return waitingIn(meter) == 1 })
 				if got := w.approval(id).Status; got != "pending" {
 					t.Errorf("it is %s, and another waits for it", got)
 				}
@@ -645,10 +628,10 @@ func TestApproveModernGone(t *testing.T) {
 					over <- err
 				}()
 				id = w.asks("confirm")
-				mcptest.Until(t, "it waits", func() bool { return waitingAt(t, meter) == 1 })
+				mcptest.Until(t, "it waits", func() bool { return waitingIn(meter) == 1 })
 				gone()
 				<-over
-				mcptest.Until(t, "it is "+want, func() bool { return waitingAt(t, meter) == 0 && w.approval(id).Status == want })
+				mcptest.Until(t, "it is "+want, func() bool { return waitingIn(meter) == 0 && w.approval(id).Status == want })
 				w.reached("confirm", `{"n":1}`)
 			})
 		}

@@ -33,10 +33,13 @@ var filesystemTools = []struct{ name, says, impact string }{
 	{"list_allowed_directories", `"readOnlyHint":true`, "read"},
 }
 
-// filesystem is a server with these tools behind a gateway whose PDP has the bundle mcp.
-func filesystem(t *testing.T) *siege {
+// filesystem is a server with these tools behind a gateway whose PDP has the bundle mcp, and more files.
+func filesystem(t *testing.T, more map[string]string) *siege {
 	t.Helper()
-	of := camp{policies: map[string]string{}}
+	of := camp{policies: maps.Clone(more)}
+	if of.policies == nil {
+		of.policies = map[string]string{}
+	}
 	files, err := policies.Named("mcp")
 	orFail(t, err)
 	orFail(t, fs.WalkDir(files, ".", func(name string, e fs.DirEntry, err error) error {
@@ -119,7 +122,7 @@ var bundleCallers = []struct {
 // whom, and which are refused. Nothing runs but what is said here.
 func TestBundleOfTheGateway(t *testing.T) {
 	t.Parallel()
-	s := filesystem(t)
+	s := filesystem(t, nil)
 	runs, waits := 0, map[string]int{}
 	for _, era := range eras {
 		for _, who := range bundleCallers {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +17,14 @@ import (
 	"policy-service/pdp/pdptest"
 )
 
-// leftMoment is when a clock is looked at that somebody waits for.
+// leftMoment is when somebody seals that somebody else waits for.
 type leftMoment struct{ wanted, come, gone chan struct{} }
 
-// now stops whoever looks at the clock once it is wanted.
+// now stops whoever looks at the clock to seal once it is wanted. Others, such as who watches the PDP, go on.
 func (m *leftMoment) now() time.Time {
+	if callers := make([]byte, 4<<10); !strings.Contains(string(callers[:runtime.Stack(callers, false)]), "seal.(*Ring).Seal(") {
+		return time.Now()
+	}
 	select {
 	case <-m.wanted:
 		m.come <- struct{}{}

@@ -51,6 +51,7 @@ func TestManyOverStdio(t *testing.T) {
 	if len(m.ran("a")) != 0 || len(m.ran("b")) != 1 {
 		t.Errorf("%q, %q", m.ran("a"), m.ran("b"))
 	}
+	go func() { _, _ = io.Copy(io.Discard, heard) }() // who it is, its client may be told last of all
 	orFail(t, says.Close())
 	orFail(t, <-served)
 }

@@ -302,7 +302,7 @@ func TestPeer(t *testing.T) {
 	page := readSpoken(t)
 	t.Run("messages", func(t *testing.T) {
 		for _, era := range eras {
-			for name, test := range map[string]func(*testing.T, *spoken, string){"authorization": peerAuthorization, "meanwhile": peerMeanwhile, "requests": peerRequests, "capabilities": peerCapabilities} {
+			for name, test := range map[string]func(*testing.T, *spoken, string){"authorization": peerAuthorization, "meanwhile": peerMeanwhile, "requests": peerRequests, "capabilities": peerCapabilities, "access": peerAccess} {
 				t.Run(name+" "+era, func(t *testing.T) {
 					t.Parallel()
 					test(t, page, era)
@@ -423,7 +423,7 @@ func peerRequests(t *testing.T, page *spoken, era string) {
 }
 
 // What Tool Access Control has of capabilities is not there yet: nobody is given one, and what a call has of one is taken out, and
-// permits nothing. A policy of access is no message.
+// permits nothing.
 func peerCapabilities(t *testing.T, page *spoken, era string) {
 	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", nil)
 	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1")
@@ -446,11 +446,58 @@ func peerCapabilities(t *testing.T, page *spoken, era string) {
 			t.Errorf("the server got %s", g.Body)
 		}
 	}
+}
+
+// A policy of access is refused, whoever sends it and however good it is: the answer says who makes policy of it, and how. Nothing of
+// it reaches the server or the PDP.
+func peerAccess(t *testing.T, page *spoken, era string) {
+	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", nil)
+	agent := w.joins(era, "agent-a")
+	for n, change := range [][]string{nil, {"agent", "agent-a", "tools", "*"}, {"mode", "open"}, {"mode", "no such mode"}} {
+		if n > 0 { // which the page does not show
+			agent.page = nil
+		}
+		got := agent.says(t, "001-tool-access-policy", change...)
+		if got.status != http.StatusBadRequest || got.code() != -32600 || !strings.Contains(got.fault.Message, "policy-service access import FILE --policies DIR") {
+			t.Errorf("%q: it is answered %s", change, got)
+		}
+		page.speaks(t, jsontext.Value(got.answer()))
+	}
+	if got := agent.call("dangerous_operation", `{"target":"staging"}`); got.code() != -32001 {
+		t.Errorf("it permits %s", got)
+	}
+	w.spared(t)
+}
+
+// spared fails if the server has heard of a policy of access.
+func (w *world) spared(t *testing.T) {
+	t.Helper()
+	for _, g := range w.rec.Got() {
+		if g.Method == messages.MethodAccess {
+			t.Errorf("the server got %s", g.Body)
+		}
+	}
+}
+
+// Over the standard streams nobody is told: a notification has no answer there. It goes nowhere all the same.
+func TestPeerAccessStdio(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t, land{})
+	l := w.stdio(t, nil)
 	e, err := messages.ReadEnvelope(printed(t, "001-tool-access-policy"))
 	orFail(t, err)
-	if m, err := e.Message(); err == nil {
-		t.Errorf("a policy of access is %s", m)
+	m, err := e.Message()
+	orFail(t, err)
+	l.call("1", "free", `{}`) // from here on there is a session that a notification could go to
+	if _, got := l.hears(`"id":1`); !got.ran() {
+		t.Errorf("%s", got)
 	}
+	l.say(string(with(t, m))) // on one line
+	l.call("2", "free", `{}`)
+	if _, got := l.hears(`"id":2`); !got.ran() {
+		t.Errorf("%s", got)
+	}
+	w.spared(t)
 }
 
 // Nobody is asked whether something may be requested, or fulfilled: an approval that such a permit owes is a denial.

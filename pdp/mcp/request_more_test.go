@@ -509,7 +509,7 @@ func TestRequestMisfit(t *testing.T) {
 // sure, as of any of theirs. No agent does it for them.
 func TestRequestWithTheBundle(t *testing.T) {
 	t.Parallel()
-	s := filesystem(t)
+	s := filesystem(t, nil)
 	orFail(t, s.gateway.Close())
 	s.config.Approvals.Wait = 100 * time.Millisecond
 	s.gateway, s.url = s.beside()

@@ -458,7 +458,7 @@ func (r *roundsRun) leave(n int) error {
 			left++
 		}
 	}
-	mcptest.Until(r.w.t, "the gateway has noticed", func() bool { return waitingAt(r.w.t, r.w.gate[c.at].counts) == left })
+	mcptest.Until(r.w.t, "the gateway has noticed", func() bool { return waitingIn(r.w.gate[c.at].counts) == left })
 	return nil
 }
 

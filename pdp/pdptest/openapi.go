@@ -19,35 +19,47 @@ import (
 // OpenAPI holds traffic to the OpenAPI document of the service. It is safe for
 // concurrent use.
 type OpenAPI struct {
-	t  testing.TB
-	mu sync.Mutex // held while an exchange is checked
+	t testing.TB
+	*document
+	mu    sync.Mutex
+	asked map[string]bool
+}
 
+// document is openapi.yaml with the schemas that were needed of it. There is one: each
+// reading takes as long as dozens of exchanges.
+type document struct {
 	doc      map[string]any
+	mu       sync.Mutex // held while a schema is compiled
 	compiler *jsonschema.Compiler
-	asked    map[string]bool
+	inline   map[string]*jsonschema.Schema // by their texts
 }
 
 const openapiURL = "https://policy-service.invalid/openapi.json"
 
-// NewOpenAPI reads the document.
-func NewOpenAPI(t testing.TB) *OpenAPI {
-	t.Helper()
+var readDocument = sync.OnceValues(func() (*document, error) {
 	var doc any
 	if err := yaml.Unmarshal(schemas.OpenAPI, &doc); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	text, err := json.Marshal(doc) // the values JSON has, and no others
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	if doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(text)); err != nil {
+		return nil, err
+	}
+	d := &document{doc: doc.(map[string]any), compiler: jsonschema.NewCompiler(), inline: map[string]*jsonschema.Schema{}}
+	return d, d.compiler.AddResource(openapiURL, doc)
+})
+
+// NewOpenAPI has asked for nothing yet.
+func NewOpenAPI(t testing.TB) *OpenAPI {
+	t.Helper()
+	d, err := readDocument()
+	if err != nil {
 		t.Fatal(err)
 	}
-	o := &OpenAPI{t: t, doc: doc.(map[string]any), compiler: jsonschema.NewCompiler(), asked: map[string]bool{}}
-	if err := o.compiler.AddResource(openapiURL, doc); err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return &OpenAPI{t: t, document: d, asked: map[string]bool{}}
 }
 
 // Operations lists what the document describes, as "POST /path".
@@ -103,8 +115,6 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // Check holds one exchange to the document. What the document does not describe
 // must be refused.
 func (o *OpenAPI) Check(method, path string, sent []byte, status int, contentType string, got []byte) error {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	template, operation := o.find(method, path)
 	if operation == nil {
 		if status < 400 && method != http.MethodHead && method != http.MethodOptions {
@@ -112,7 +122,9 @@ func (o *OpenAPI) Check(method, path string, sent []byte, status int, contentTyp
 		}
 		return nil
 	}
+	o.mu.Lock()
 	o.asked[method+" "+template] = true
+	o.mu.Unlock()
 	responses := o.at(operation, "responses").(map[string]any)
 	response, ok := responses[fmt.Sprint(status)]
 	if !ok {
@@ -134,8 +146,8 @@ func (o *OpenAPI) Check(method, path string, sent []byte, status int, contentTyp
 
 // accepted is the media type that a request's body is described with, of which there
 // is one; "" where there is no body.
-func (o *OpenAPI) accepted(body any) string {
-	content, _ := o.at(body, "content").(map[string]any)
+func (d *document) accepted(body any) string {
+	content, _ := d.at(body, "content").(map[string]any)
 	for kind := range content {
 		return kind
 	}
@@ -144,8 +156,8 @@ func (o *OpenAPI) accepted(body any) string {
 
 // find returns the path template and operation for a path; one without a parameter counts
 // before one with.
-func (o *OpenAPI) find(method, path string) (string, map[string]any) {
-	paths := o.doc["paths"].(map[string]any)
+func (d *document) find(method, path string) (string, map[string]any) {
+	paths := d.doc["paths"].(map[string]any)
 	_, exact := paths[path]
 	for template, methods := range paths {
 		if !matches(template, path) || exact && template != path {
@@ -172,14 +184,14 @@ func matches(template, path string) bool {
 }
 
 // at follows names, and references on the way.
-func (o *OpenAPI) at(v any, names ...string) any {
+func (d *document) at(v any, names ...string) any {
 	for {
 		m, ok := v.(map[string]any)
 		if !ok {
 			return v
 		}
 		if ref, ok := m["$ref"].(string); ok {
-			v = o.at(any(o.doc), strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
+			v = d.at(any(d.doc), strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
 			continue
 		}
 		if len(names) == 0 {
@@ -189,9 +201,9 @@ func (o *OpenAPI) at(v any, names ...string) any {
 	}
 }
 
-func (o *OpenAPI) body(holder any, contentType string, body []byte) error {
+func (d *document) body(holder any, contentType string, body []byte) error {
 	kind, _, _ := strings.Cut(contentType, ";")
-	content, _ := o.at(holder, "content").(map[string]any)
+	content, _ := d.at(holder, "content").(map[string]any)
 	media, ok := content[kind].(map[string]any)
 	if !ok {
 		if len(content) == 0 && len(body) == 0 {
@@ -206,7 +218,7 @@ func (o *OpenAPI) body(holder any, contentType string, body []byte) error {
 	if kind != "application/json" && kind != "application/problem+json" {
 		return nil
 	}
-	compiled, err := o.compile(schema)
+	compiled, err := d.compile(schema)
 	if err != nil {
 		return err
 	}
@@ -217,14 +229,19 @@ func (o *OpenAPI) body(holder any, contentType string, body []byte) error {
 	return compiled.Validate(value)
 }
 
-// compile compiles a schema: mostly a reference, else one written out in place.
-func (o *OpenAPI) compile(schema map[string]any) (*jsonschema.Schema, error) {
+// compile compiles a schema, the first time: mostly a reference, else one written out in place.
+func (d *document) compile(schema map[string]any) (*jsonschema.Schema, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if ref, ok := schema["$ref"].(string); ok {
-		return o.compiler.Compile(openapiURL + ref)
+		return d.compiler.Compile(openapiURL + ref)
 	}
 	text, err := json.Marshal(schema)
 	if err != nil {
 		return nil, err
+	}
+	if compiled := d.inline[string(text)]; compiled != nil {
+		return compiled, nil
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -234,5 +251,10 @@ func (o *OpenAPI) compile(schema map[string]any) (*jsonschema.Schema, error) {
 	if err := c.AddResource(openapiURL+"/inline", value); err != nil {
 		return nil, err
 	}
-	return c.Compile(openapiURL + "/inline")
+	compiled, err := c.Compile(openapiURL + "/inline")
+	if err != nil {
+		return nil, err
+	}
+	d.inline[string(text)] = compiled
+	return compiled, nil
 }

@@ -91,8 +91,13 @@ func (s *Server) Trust(a *Authority, certificates ...tls.Certificate) {
 	s.Client = &http.Client{Transport: transport}
 }
 
+// Stop is [server.Server.Stop], which would wait seconds for the first request of a connection that the client has to spare.
+func (s *Server) Stop(ctx context.Context) error {
+	s.Client.CloseIdleConnections()
+	return s.Server.Stop(ctx)
+}
+
 func (s *Server) stop() {
-	s.Client.CloseIdleConnections() // a stop would wait a moment for more to come of them
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {

@@ -105,7 +105,26 @@ func Replace(name string, content []byte) error {
 // Publish needs no permission to read the directory.
 func Publish(name string, content []byte) error { return replace(name, 0o644, content) }
 
+// Create is [Publish] where there is no file yet. If there is one, it stays, and the error is [fs.ErrExist].
+func Create(name string, content []byte) error {
+	return written(name, 0o644, content, func(made string) error {
+		err := os.Link(made, name)
+		if err == nil || errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if _, there := os.Lstat(name); !errors.Is(there, fs.ErrNotExist) {
+			return err
+		}
+		return os.Rename(made, name) // some file systems have no second names
+	})
+}
+
 func replace(name string, mode fs.FileMode, content []byte) error {
+	return written(name, mode, content, func(made string) error { return os.Rename(made, name) })
+}
+
+// written makes a file with this content beside another one, and has it put into place.
+func written(name string, mode fs.FileMode, content []byte, place func(made string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // with mode 0600
 	if err != nil {
 		return err
@@ -118,7 +137,7 @@ func replace(name string, mode fs.FileMode, content []byte) error {
 	if err = errors.Join(err, failed, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), name)
+	return place(f.Name())
 }
 
 // SyncDir makes what was created or renamed in a directory durable. Without that, a crash may undo it.

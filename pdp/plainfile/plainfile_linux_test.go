@@ -5,7 +5,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -100,6 +102,37 @@ func TestReplace(t *testing.T) {
 		if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
 			t.Errorf("%s leaves behind %v, %v", what, names, err)
 		}
+	}
+}
+
+// Of many that make one file, one does, and the others know that they have not.
+func TestCreate(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "file")
+	made := make(chan string, 8)
+	var all sync.WaitGroup
+	for n := range cap(made) {
+		all.Go(func() {
+			content := strconv.Itoa(n)
+			switch err := plainfile.Create(name, []byte(content)); {
+			case err == nil:
+				made <- content
+			case !errors.Is(err, os.ErrExist):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	got, err := os.ReadFile(name)
+	info, statErr := os.Stat(name)
+	if err = errors.Join(err, statErr); err != nil || len(made) != 1 || string(got) != <-made || info.Mode() != 0o644 {
+		t.Errorf("%q, %v, %v, %d more", got, info, err, len(made))
+	}
+	if err := plainfile.Create(filepath.Join(dir, "none", "file"), nil); err == nil || errors.Is(err, os.ErrExist) {
+		t.Error(err)
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 1 {
+		t.Errorf("it leaves behind %v, %v", names, err)
 	}
 }
 

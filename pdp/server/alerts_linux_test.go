@@ -148,6 +148,36 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 	},
 	"PolicyServiceSlow":    slowly,
 	"PolicyServiceLogSlow": slowly,
+	"PolicyServiceLogBehind": func(t *testing.T) (before, after model.Vector) {
+		var stuck atomic.Bool
+		var later atomic.Int64
+		stands, goOn := make(chan struct{}), make(chan struct{})
+		s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) {
+			c.Program.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(later.Load())) }
+			server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) {
+				o.Checkpoints.Idle = time.Millisecond
+				made := o.On.Checkpoint
+				o.On.Checkpoint = func(note []byte) { // the writer waits until it returns
+					if made(note); stuck.CompareAndSwap(true, false) {
+						close(stands)
+						<-goOn
+					}
+				}
+			})
+		})
+		defer close(goOn)
+		before = scrape(t, s.URL)
+		stuck.Store(true)
+		s.Post(evaluationPath, readQuestion)
+		<-stands
+		s.Post(evaluationPath, readQuestion) // is answered, and waits in the journal
+		later.Store(int64(time.Minute))
+		after = scrape(t, s.URL)
+		if n, size := value(after, "policy_service_log_journal_records"), value(after, "policy_service_log_size"); n < 1 || size != value(before, "policy_service_log_size")+2 {
+			t.Errorf("%v of %v records wait in the journal", n, size)
+		}
+		return before, after
+	},
 	"PolicyServiceBundleRefused": func(t *testing.T) (before, after model.Vector) {
 		dir := t.TempDir()
 		writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);"})

@@ -292,7 +292,7 @@ func appendDecisions(b *testing.B, data string, records int) {
 				Decision: &decisionlog.Decision{Allow: true, Determining: []string{"tools/allow"}, Bundle: "h1:Vy6bjgwOaGRfFQKFTgbFza5WbMnsV4eAZp3XSA5RvK4="},
 			}
 		}
-		_, err := log.Append(context.Background(), entries)
+		err := log.Append(context.Background(), entries)
 		must(b, err)
 	}
 	b.ReportMetric(float64(log.Status().Bytes-bytes)/float64(records), "disk-bytes/record")

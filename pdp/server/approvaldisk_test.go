@@ -13,6 +13,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server"
 )
 
@@ -30,7 +31,7 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 		config.DecisionLog.Mode = mode
 		dir = filepath.Join(config.Data, decisionlog.LogDir)
 		must(t, os.Mkdir(dir, 0o700))
-		mounted(t, dir, "24m")
+		memorydisk.Mount(t, dir, "size=24m", 0)
 	})
 	ask := func(what string, n int) string {
 		t.Helper()

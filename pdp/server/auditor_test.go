@@ -131,7 +131,7 @@ func (o *office) happen(tenant string) []string {
 		o.ask(tenant, evaluationPath, tenantQuestion),
 	}
 	receipt := decisionlog.Receipt{Decision: ids[0], Obligations: []evaluation.Receipt{{ID: tenant + "-tell", Status: evaluation.NotDischarged, Detail: tenant + "-detail"}}}
-	_, err := o.Log().Append(o.t.Context(), []decisionlog.Entry{receipt.Entry(tenant, "key:"+tenant+"-pep")})
+	err := o.Log().Append(o.t.Context(), []decisionlog.Entry{receipt.Entry(tenant, "key:"+tenant+"-pep")})
 	must(o.t, err)
 	if got := o.as(tenant+"-auditor").Do("POST", "/v1/decisions/"+ids[len(ids)-1]+"/redaction", `{"reason":"`+tenant+`-erasure"}`); got.Status != 204 {
 		o.t.Fatalf("got %d %s", got.Status, got.Body)

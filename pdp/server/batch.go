@@ -28,7 +28,7 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	call := pdp.Call{Request: evaluation.Request{Shape: evaluation.AuthZEN}, Explain: explains(c, a.Caller)}
 	answer, err := d.pdp.EvaluateBatch(ctx, pdp.BatchCall{
 		Batch:     batch,
-		Asker:     asker(c, a.Caller),
+		Asker:     d.asker(c, a.Caller),
 		Explain:   call.Explain,
 		Approvals: pdp.ApprovalsFor(&call, false, a.Caller.May(auth.Request)),
 		GoOn:      a.Shift.GoOn,
@@ -41,7 +41,7 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	if err != nil {
 		return err
 	}
-	d.answered.Answered(c.Request().Context(), a.Tenant, decidedOf(batch, answer.Items)...)
+	d.answered.Answered(a.Tenant, decidedOf(batch, answer.Items)...)
 	return decisionJSON(c, answer.ID, text)
 }
 

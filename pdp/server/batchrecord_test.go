@@ -311,15 +311,18 @@ func TestABatchThatInheritsASecretIsAnswered(t *testing.T) {
 // TestExplanationsOfABatchTakeAMegabyte: 9 KB of batch were 97 MB of answer.
 func TestExplanationsOfABatchTakeAMegabyte(t *testing.T) {
 	var text strings.Builder
-	for n := range 400 {
+	for n := range 100 { // all that a thousand items could say is several megabytes
 		fmt.Fprintf(&text, "@id(\"policy-%d\") permit(principal is user, action, resource) when { principal.level > %d && resource.open && context.a.b };\n", n, n)
 	}
-	s := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": text.String()}), withData(t.TempDir()))
-	s.BePatient(patience, patience) // of the size alone: a busy machine may need longer than a request may take
+	// Of the size alone: a busy machine may need longer than a request, and its answer, may take.
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": text.String()}), withData(t.TempDir()), func(c *server.Config) {
+		server.TuneHTTP(c, func(h *http.Server) { h.WriteTimeout = 0 })
+	})
+	s.BePatient(patience, patience)
 	body := batchBody(`"subject":{"type":"user","id":"a"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"}`, slices.Repeat([]string{"{}"}, 1000)...)
 	got := s.Post(batchPath, body, "X-Explain", "true")
 	explained, omitted := strings.Count(got.Body, `"explain":{"policies":`), strings.Count(got.Body, `"explain":{"omitted":true}`)
-	if got.Status != 200 || explained == 0 || explained+omitted != 1000 {
+	if got.Status != 200 || explained == 0 || omitted == 0 || explained+omitted != 1000 {
 		t.Fatalf("got %d with %d explanations and %d omitted", got.Status, explained, omitted)
 	}
 	if most := 1<<20 + 1000*len(`{"decision":false,"context":{"explain":{"omitted":true}}},`); len(got.Body) > most {

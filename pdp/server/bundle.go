@@ -25,7 +25,7 @@ func (s *Server) load(ctx context.Context) error {
 		s.pdp = p
 		var problems pdp.Problems
 		if err == nil {
-			s.telemetry.Loads.Count(ctx, telemetry.Loaded)
+			s.telemetry.Loads.Count(telemetry.Loaded)
 		} else if errors.As(err, &problems) {
 			s.decisions.soon(refusedEvent("", problems))
 		}
@@ -49,7 +49,7 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 // loaded logs the outcome of every load after the first.
 func (s *Server) loaded(status pdp.Status) {
 	if r := status.Refused; r != nil {
-		s.telemetry.Loads.Count(context.Background(), telemetry.Refused)
+		s.telemetry.Loads.Count(telemetry.Refused)
 		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
 		first, more := firstOf(r.Problems)
 		for _, p := range first {
@@ -60,7 +60,7 @@ func (s *Server) loaded(status pdp.Status) {
 		}
 		s.decisions.soon(refusedEvent(status.Digest, r.Problems))
 	} else {
-		s.telemetry.Loads.Count(context.Background(), telemetry.Loaded)
+		s.telemetry.Loads.Count(telemetry.Loaded)
 		s.log.Info("bundle in force", "digest", status.Digest)
 	}
 	if s.config.Program.PDP.OnLoad != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
@@ -26,6 +27,7 @@ listen: 127.0.0.1:0
 data: /var/lib/pdp
 decision_log:
   mode: best_effort
+  journal_size: 4MiB
   mask: [/context/pin]
   retain: {age: 1d12h, bytes: 67108864}
   sinks: {stdout: {}, otlp: {queue: 20000}}
@@ -83,6 +85,10 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 		variables[k.Variable] = k.Path
 		if k.Path == "listen" && k.Default != server.DefaultListen {
 			t.Errorf("listen has the default %s, and DefaultListen is %s", k.Default, server.DefaultListen)
+		}
+		if bounds := []config.Size{journal.MinSize, journal.MaxSize, journal.DefaultSize}; k.Path == "decision_log.journal_size" &&
+			fmt.Sprint(bounds) != fmt.Sprint([]string{k.Min, k.Max, k.Default}) {
+			t.Errorf("a journal takes %v, and %s says %v", bounds, k.Path, []string{k.Min, k.Max, k.Default})
 		}
 	}
 	if variables["POLICY_SERVICE_DECISION_LOG_SINKS_OTLP_QUEUE"] != "decision_log.sinks.otlp.queue" {
@@ -197,7 +203,7 @@ func TestNoDefaultOverridesWhatWasGiven(t *testing.T) {
 			continue
 		}
 		_, err := server.ConfigForm.Read(config.Given{Flags: []config.Flag{{Key: k.Path, Name: "--x", Value: "0"}}}, &server.Config{})
-		if err == nil || !strings.Contains(err.Error(), " is less than ") {
+		if err == nil || !strings.Contains(err.Error(), " is less than ") && !strings.Contains(err.Error(), " must be a size") {
 			t.Errorf("%s: zero would become %s; give it a min above zero, or call it so that zero is its default", k.Path, k.Default)
 		}
 	}
@@ -228,7 +234,7 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 		t.Errorf("got %+v %+v", again.Auth, again.TLS)
 	}
 	// A default is what is said where nobody says anything, and the caller's own stays as it was.
-	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
+	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\n  journal_size: 16MiB # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
 		t.Errorf("got %s", got)
 	}
 	if c.DecisionLog.Sinks.Stdout.Queue != 0 {
@@ -271,7 +277,7 @@ func TestConfigSchema(t *testing.T) {
 	}
 	slices.Sort(passed)
 	// What only the service knows: files, URLs, names, how much a duration is, and how YAML is written.
-	if want := []string{"a certificate relays", "a grant relays", "a long queue", "a token relays", "a type of actions", "admin for all", "alias", "burst alone", "certificate approves", "console by HTTP", "console elsewhere", "console of bearers", "console of no URL", "console, an address", "console, too long", "console, too short", "least age alone", "least age too small", "mask of an id", "merge", "no rate of a caller", "no such JWKS", "no time", "nobody", "nobody approves", "permission", "public_url", "rate of who", "relayed and more",
+	if want := []string{"a certificate relays", "a grant relays", "a large journal", "a long queue", "a small journal", "a token relays", "a type of actions", "admin for all", "alias", "burst alone", "certificate approves", "console by HTTP", "console elsewhere", "console of bearers", "console of no URL", "console, an address", "console, too long", "console, too short", "least age alone", "least age too small", "mask of an id", "merge", "no rate of a caller", "no such JWKS", "no time", "nobody", "nobody approves", "permission", "public_url", "rate of who", "relayed and more",
 		"retain age of nothing", "retain age overflows", "retain age too short", "retain age too small", "retain age, many days", "retain bytes a float", "retain bytes too many", "second document", "second entry", "share alone",
 		"symmetric algorithm", "too much time", "two rates of one"}; !slices.Equal(passed, want) {
 		t.Errorf("the schema takes %q, want only %q", passed, want)

@@ -44,7 +44,7 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	at := func(prefix string) {
 		stripped := func(c echo.Context) error {
 			c.SetPath(consolePath + "/*") // one route to whoever counts
-			r := c.Request().WithContext(c.Request().Context())
+			r := c.Request().WithContext(s.door.Context(c))
 			at := *r.URL
 			at.Path, at.RawPath = strings.TrimPrefix(at.Path, prefix), strings.TrimPrefix(at.RawPath, prefix)
 			r.URL = &at

@@ -69,15 +69,16 @@ func decided[T any](
 	decode decoder[T],
 	answer func(echo.Context, door.Admitted, T) error,
 ) echo.HandlerFunc {
-	need.Body, need.Records = door.JSON, true
+	need.Body, need.Records, need.Returns = door.JSON, true, true
 	return func(c echo.Context) error {
 		a, err := d.door.Admit(c, need)
 		if err != nil {
 			return err
 		}
 		defer a.Shift.End()
-		span := telemetry.Stage(c.Request().Context(), "decode")
-		asked, err := decode(c.Request().Context(), a, d.door.Options.Limits)
+		span := telemetry.Stage(d.door.Context(c), "decode")
+		asked, err := decode(d.door.Context(c), a, d.door.Options.Limits)
+		a.Return()
 		telemetry.EndStage(span, err)
 		if err != nil {
 			return err
@@ -104,7 +105,7 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 	if err := mayAskPossible(a.Caller, request); err != nil {
 		return err
 	}
-	call := pdp.Call{Request: request, Asker: asker(c, a.Caller), Explain: explains(c, a.Caller)}
+	call := pdp.Call{Request: request, Asker: d.asker(c, a.Caller), Explain: explains(c, a.Caller)}
 	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", a.Caller.May(auth.Request))
 	ctx, cancel := d.door.Within(c)
 	defer cancel()
@@ -117,7 +118,7 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 		return err
 	}
 	if request.Unknown == nil { // as the results of a search, what is possible is no decision about a call
-		d.answered.Answered(c.Request().Context(), request.Tenant, decision)
+		d.answered.Answered(request.Tenant, decision)
 	}
 	return decisionJSON(c, decision.ID, body)
 }
@@ -130,21 +131,25 @@ func mayAskPossible(caller auth.Caller, request evaluation.Request) error {
 	return nil
 }
 
+// asJSON is shared, and not to be changed.
+var asJSON = []string{echo.MIMEApplicationJSON}
+
 // decisionJSON writes an answer with the name that it has on record.
 func decisionJSON(c echo.Context, id string, body []byte) error {
-	c.Response().Header().Set("X-Decision-Id", id)
+	header := c.Response().Header()
+	header["X-Decision-Id"], header["Content-Type"] = []string{id}, asJSON
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
 // asker is the caller of a request, with what others know the request by.
-func asker(c echo.Context, caller auth.Caller) evaluation.Asker {
+func (d *decisionRoutes) asker(c echo.Context, caller auth.Caller) evaluation.Asker {
 	return evaluation.Asker{
 		Name:        caller.Name,
 		Registered:  caller.Registered,
 		Obligations: caller.Obligations,
 		Relays:      caller.May(auth.Relay),
 		RequestID:   door.RequestID(c),
-		TraceID:     telemetry.TraceID(c.Request()),
+		TraceID:     telemetry.TraceID(d.door.Context(c), c.Request().Header),
 	}
 }
 

@@ -59,8 +59,11 @@ func (s *Server) Receipts(decision string) int {
 	return len(page.Lines)
 }
 
-// Log is the decision log of a running server.
-func (s *Server) Log() *decisionlog.Log { return s.decisions.log }
+// Log is the decision log of a running server. Its segments have all that was answered.
+func (s *Server) Log() *decisionlog.Log {
+	_ = s.decisions.log.Flush(context.Background()) // a log that failed has what it has
+	return s.decisions.log
+}
 
 // Unhurried has a stop wait as long as it takes for those who take what it hands on.
 func Unhurried(c *Config) { c.Program.unhurried = true }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -242,19 +243,24 @@ func TestClientInProcess(t *testing.T) {
 func TestInProcessWithoutTextCostsLess(t *testing.T) {
 	s := startInProcess(t, func(c *server.Config) { c.Data = "" })
 	by, many := s.Transport().(authzenclient.Direct), `"first":""`
-	for n := range 100 { // each name and each text is one more to read
+	for n := range 100 { // each name and each text is more to read
 		many += fmt.Sprintf(`,"name-%d":"text-%d"`, n, n)
 	}
 	q := as(t, about(`"arguments":{`+many+`}`))
-	ask := func(send func(*http.Request) (*http.Response, error)) float64 {
-		return testing.AllocsPerRun(100, func() {
+	ask := func(send func(*http.Request) (*http.Response, error)) uint64 {
+		const times = 100
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range times {
 			r, err := http.NewRequest(http.MethodPost, "http://pdp.invalid/access/v1/evaluation", nil)
 			must(t, err)
 			r.Header.Set("Content-Type", "application/json")
 			if answer, err := send(r); err != nil || answer.StatusCode != http.StatusOK {
 				t.Fatal(answer, err)
 			}
-		})
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / times
 	}
 	asItIs := ask(func(r *http.Request) (*http.Response, error) { return by.RoundTripRequest(r, q) })
 	asText := ask(func(r *http.Request) (*http.Response, error) {
@@ -263,8 +269,8 @@ func TestInProcessWithoutTextCostsLess(t *testing.T) {
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 		return by.RoundTrip(r)
 	})
-	if asItIs+100 > asText {
-		t.Errorf("%g allocations without the text, %g with it", asItIs, asText)
+	if asItIs+4<<10 > asText { // to write it, and the values read of it: the room it is read into is borrowed
+		t.Errorf("%d bytes allocated without the text, %d with it", asItIs, asText)
 	}
 }
 

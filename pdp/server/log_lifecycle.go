@@ -38,8 +38,8 @@ func (s *Server) newAudit() *audit.Audit {
 		Data: s.config.Data,
 		Mode: s.config.DecisionLog.Mode,
 		Mask: func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
-		Reported: func(ctx context.Context, obligation string, status evaluation.ReceiptStatus) {
-			s.telemetry.Decisions.Reported(ctx, obligation, status)
+		Reported: func(obligation string, status evaluation.ReceiptStatus) {
+			s.telemetry.Decisions.Reported(obligation, status)
 		},
 	})
 }
@@ -84,14 +84,20 @@ func (s *Server) openLog(ctx context.Context) error {
 			State:      d.stateChanged,
 			Failure:    d.failed,
 			Commit:     d.counts.Committed,
+			Fill:       d.counts.Filled,
 			Rotate:     d.counts.Rotated,
 			Replace:    d.counts.Replaced,
 		},
 		Index: true,
 		Kinds: []string{decisionlog.KindApproval},
 	}
+	options.Journal.Size = int64(s.config.DecisionLog.JournalSize)
 	d.retention = s.newRetention(d, &options)
-	if d.log, err = decisionlog.Open(s.config.Data, options); err != nil {
+	d.log, err = decisionlog.Open(s.config.Data, options)
+	switch {
+	case errors.Is(err, decisionlog.ErrLost):
+		return fmt.Errorf("cannot open the decision log: %w; copy the data directory, then see policy-service log recover --help", err)
+	case err != nil:
 		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
 	}
 	s.lifetime.add("decision log", closing(d.close))

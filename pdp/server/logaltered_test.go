@@ -26,7 +26,7 @@ func alteredLog(t *testing.T) string {
 		must(t, os.CopyFS(data, os.DirFS(from))) // the writer waits, so the digest cannot be recorded meanwhile
 	}}})
 	must(t, err)
-	_, err = l.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: "told", Details: jsontext.Value(`{"to":"mallory"}`)}})
+	err = l.Append(t.Context(), []decisionlog.Entry{{Kind: decisionlog.KindAdmin, Event: "told", Details: jsontext.Value(`{"to":"mallory"}`)}})
 	must(t, err)
 	must(t, l.Rotate(t.Context()))
 	must(t, l.Close())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/httpclient"
@@ -28,7 +29,7 @@ func batchEntries(id, tenant, caller, context string, n int) []decisionlog.Entry
 		e := decisionlog.Entry{ID: fmt.Sprintf("%s.%d", id, i), Kind: decisionlog.KindDecision, Tenant: tenant, Caller: caller,
 			Request: &decisionlog.Request{Subject: jsontext.Value(`{"type":"user","id":"` + tenant + `-user"}`), Action: jsontext.Value(`{"name":"inherit"}`),
 				Resource: jsontext.Value(fmt.Sprintf(`{"type":"doc","id":"doc-%d"}`, i))},
-			Decision: &decisionlog.Decision{Allow: i%2 == 0, Obligations: jsontext.Value(`[{"id":"tell","type":"notification","properties":{}}]`)}}
+			Decision: &decisionlog.Decision{Allow: i%2 == 0, Obligations: []evaluation.Obligation{{ID: "tell", Type: "notification"}}}}
 		if i%3 != 0 {
 			e.Inherits = []string{"subject", "context"}
 		}
@@ -39,8 +40,7 @@ func batchEntries(id, tenant, caller, context string, n int) []decisionlog.Entry
 
 func (o *office) appendBatch(entries []decisionlog.Entry) {
 	o.t.Helper()
-	_, err := o.Log().Append(o.t.Context(), entries)
-	must(o.t, err)
+	must(o.t, o.Log().Append(o.t.Context(), entries))
 }
 
 type batchPage struct {
@@ -226,7 +226,7 @@ func TestInheritedSecretsAreMaskedInWhatIsSaidLater(t *testing.T) {
 		t.Fatalf("got %s", masked.Request.Context)
 	}
 	for _, id := range []string{"b1", "b2"} {
-		_, err = s.Log().Append(t.Context(), batchEntries(id, "default", masked.Caller, string(masked.Request.Context), 3))
+		err = s.Log().Append(t.Context(), batchEntries(id, "default", masked.Caller, string(masked.Request.Context), 3))
 		must(t, err)
 	}
 	say := func(path, body string) {

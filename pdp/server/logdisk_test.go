@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -201,21 +202,8 @@ func TestNothingIsAnsweredOffTheRecord(t *testing.T) {
 	c.recorded("disk_full")
 }
 
-// mounted makes a directory a file system of its own, which is soon full.
-func mounted(t *testing.T, dir, size string) string {
-	t.Helper()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		if os.Getenv("CI") != "" { // which is root, and must not pass by skipping
-			t.Fatal(err)
-		}
-		t.Skipf("this test must mount a file system, which needs root: %v", err)
-	}
-	t.Cleanup(func() { must(t, unix.Unmount(dir, unix.MNT_DETACH)) })
-	return dir
-}
-
 func TestFullDiskAnswersNothing(t *testing.T) {
-	dir := mounted(t, t.TempDir(), "24m")
+	dir := memorydisk.New(t, "size=24m")
 	c := startChildOn(t, decisionlog.Strict, dir)
 	c.every(200)
 	for range 3 {
@@ -256,7 +244,7 @@ func TestReadOnlyRemountAnswersNothing(t *testing.T) {
 	data := t.TempDir()
 	dir := filepath.Join(data, decisionlog.LogDir)
 	must(t, os.Mkdir(dir, 0o700))
-	mounted(t, dir, "64m")
+	memorydisk.Mount(t, dir, "size=64m", 0)
 	c := startChildOn(t, decisionlog.Strict, data)
 	c.every(200)
 	for range 3 {

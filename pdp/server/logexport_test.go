@@ -51,6 +51,17 @@ func unzipped(t *testing.T, body string) string {
 	return string(text)
 }
 
+// What was answered is in the next export, however soon that is asked for.
+func TestAnExportHasWhatWasAnswered(t *testing.T) {
+	o := openOffice(t)
+	for range 5 {
+		id := o.ask("initech", evaluationPath, tenantQuestion)
+		if export := o.get("/v1/log/export"); !strings.Contains(export, id) {
+			t.Fatalf("it does not have %s, which was answered: %s", id, export)
+		}
+	}
+}
+
 // An export that went on after any record is the export in one piece, for each reader,
 // filter, form and coding, also when the log has grown meanwhile.
 func TestExportGoesOnAfterAnyRecord(t *testing.T) {
@@ -270,8 +281,7 @@ func (o *office) large() {
 
 func (o *office) append(entries ...decisionlog.Entry) {
 	o.t.Helper()
-	_, err := o.Log().Append(o.t.Context(), entries)
-	must(o.t, err)
+	must(o.t, o.Log().Append(o.t.Context(), entries))
 }
 
 // largeEntry is nearly a megabyte.

@@ -83,7 +83,7 @@ func TestRetentionByAge(t *testing.T) {
 		c.Program.PDP.Now = func() time.Time { return begun.Add(time.Duration(later.Load())) }
 		// A segment is sealed after a record, and not before it because nobody asks: the clock is set between two.
 		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) {
-			o.CheckpointIdle, o.CheckpointEvery = time.Hour, time.Hour
+			o.Checkpoints.Idle, o.Checkpoints.Every = time.Hour, time.Hour
 		})
 	})
 	note(t, s, "asked-at-first")

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -40,18 +39,18 @@ func counting(t testing.TB) (*Server, echo.Context) {
 func TestMeasuringTakesNoMemory(t *testing.T) {
 	s, c := counting(t)
 	m := s.telemetry.Meters
-	observed := observe(s.telemetry, map[string]bool{})(func(c echo.Context) error {
-		telemetry.EndStage(telemetry.Stage(c.Request().Context(), "decode"), nil)
+	all := &around{door: s.door, telemetry: s.telemetry, log: s.log, live: &s.live}
+	route := func(c echo.Context) error {
+		telemetry.EndStage(telemetry.Stage(s.door.Context(c), "decode"), nil)
 		return nil
-	})
-	ctx := context.Background()
+	}
 	allow := evaluation.Decision{Allow: true, Determining: []string{"a"}, Obligations: []evaluation.Obligation{{Type: "log"}}}
 	deny := evaluation.Decision{Errors: []evaluation.PolicyError{{Kind: evaluation.Overflow}}}
-	all := []evaluation.Decision{allow, deny}
+	decided := []evaluation.Decision{allow, deny}
 	for name, measure := range map[string]func(){
-		"decisions": func() { m.Decisions.Answered(ctx, "default", all...) },
+		"decisions": func() { m.Decisions.Answered("default", decided...) },
 		"commits":   func() { m.Log.Committed(decisionlog.Commit{Records: 3, Bytes: 1000, Took: time.Millisecond}) },
-		"requests":  func() { _ = observed(c) },
+		"requests":  func() { _ = all.request(c, route) },
 	} {
 		if n := testing.AllocsPerRun(1000, measure); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
@@ -64,13 +63,14 @@ func TestMeasuringTakesNoMemory(t *testing.T) {
 func BenchmarkCountingARequest(b *testing.B) {
 	s, c := counting(b)
 	d := evaluation.Decision{Allow: true, Determining: []string{"a"}}
-	observed := observe(s.telemetry, map[string]bool{})(func(c echo.Context) error {
-		telemetry.EndStage(telemetry.Stage(c.Request().Context(), "decode"), nil)
-		s.telemetry.Decisions.Answered(c.Request().Context(), "default", d)
+	all := &around{door: s.door, telemetry: s.telemetry, log: s.log, live: &s.live}
+	route := func(c echo.Context) error {
+		telemetry.EndStage(telemetry.Stage(s.door.Context(c), "decode"), nil)
+		s.telemetry.Decisions.Answered("default", d)
 		return nil
-	})
+	}
 	b.ReportAllocs()
 	for b.Loop() {
-		_ = observed(c)
+		_ = all.request(c, route)
 	}
 }

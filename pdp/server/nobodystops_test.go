@@ -325,7 +325,7 @@ func TestSlowReadersMakeWay(t *testing.T) {
 // to do.
 func TestRequestTimeBoundsReadingTheLog(t *testing.T) {
 	o := openOffice(t)
-	o.BePatient(patience, time.Nanosecond)
+	o.BePatient(patience, 0)
 	for _, path := range []string{"/v1/decisions", "/v1/log/stats", "/v1/log/report", "/v1/log/sample?n=1&seed=x"} {
 		if got := o.Get(path); got.Status != 503 || got.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: got %d %.200s", path, got.Status, got.Body)

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -62,34 +61,6 @@ func (s *Server) state() telemetry.State {
 		state.Pending = &pending
 	}
 	return state
-}
-
-// observe is around everything that happens to a request: the request is measured, and has a span if there is a tracer.
-// It is our own and not otelhttp, which would copy the request and wrap the answer also without a tracer, and counts by
-// the Host that was sent. The routes that are known are counted apart.
-func observe(t *telemetry.Telemetry, known map[string]bool) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) error {
-			begun := time.Now()
-			t.Requests.Begin()
-			r, span := t.Begin(c.Request(), c.Response().Header())
-			c.SetRequest(r)
-			answered := false // else it panics, to cut the answer off
-			defer func() {
-				route, status := c.Path(), c.Response().Status
-				if !known[route] { // the client chose it, so it must not become an attribute
-					route = "unmatched"
-				}
-				telemetry.End(span, c.Request().Method, route, status, answered)
-				t.Requests.End(c.Request().Context(), route, status, time.Since(begun))
-			}()
-			if err := next(c); err != nil {
-				c.Error(err) // here, so that the status is known
-			}
-			answered = true
-			return nil
-		}
-	}
 }
 
 // metricsPath is where Prometheus looks.

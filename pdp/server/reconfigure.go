@@ -36,13 +36,7 @@ type inForce struct {
 type liveKey struct{}
 
 // pin makes a request keep, to its end, the configuration that it began with.
-func (f *inForce) pin(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		r := c.Request()
-		c.SetRequest(r.WithContext(context.WithValue(r.Context(), liveKey{}, f.Load())))
-		return next(c)
-	}
-}
+func (f *inForce) pin(c echo.Context, at *door.Door) { at.Keep(c, liveKey{}, f.Load()) }
 
 // pinned is what the request of a context began with. If the context belongs to no request, it is what is in force.
 func (f *inForce) pinned(ctx context.Context) *live {

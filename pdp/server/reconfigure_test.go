@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -293,4 +295,23 @@ func text(t *testing.T, details map[string]any) string {
 	encoded, err := json.Marshal(details)
 	must(t, err)
 	return string(encoded)
+}
+
+// What a request began with is in the door's context of it, and not in that of the http.Request: a route that takes the
+// other one would follow a new configuration in the middle of a request.
+func TestRoutesTakeTheContextOfTheDoor(t *testing.T) {
+	for _, room := range []string{".", "approvals", "audit"} {
+		files, err := filepath.Glob(filepath.Join(room, "*.go"))
+		must(t, err)
+		if len(files) == 0 {
+			t.Errorf("%s: nothing to look at", room)
+		}
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			must(t, err)
+			if !strings.HasSuffix(file, "_test.go") && bytes.Contains(source, []byte("Request().Context()")) {
+				t.Errorf("%s takes the context of an http.Request; take Door.Context", file)
+			}
+		}
+	}
 }

@@ -104,8 +104,15 @@ func (d *decisionLog) reconfigured(ctx context.Context) {
 
 // room refuses a caller if nothing more of it can be put on record now. Without a log there is always room.
 func (d *decisionLog) room(caller string) error {
+	if d == nil {
+		return nil
+	}
+	err := d.log.Room(caller)
+	if err == nil {
+		return nil
+	}
 	var none *decisionlog.RoomError
-	if d != nil && errors.As(d.log.Room(caller), &none) {
+	if errors.As(err, &none) {
 		return noRoom(none)
 	}
 	return nil

@@ -1,16 +1,12 @@
 package server
 
 import (
-	"fmt"
-	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 
 	"policy-service/pdp/server/door"
-	"policy-service/pdp/server/telemetry"
 )
 
 // registrar registers a route.
@@ -20,12 +16,15 @@ type registrar = func(path string, handle echo.HandlerFunc, methods ...string)
 func (s *Server) router() (*echo.Echo, registrar) {
 	e := echo.New()
 	e.HTTPErrorHandler = s.door.Fail
-	known := map[string]bool{}
-	e.Pre(s.door.Attend, observe(s.telemetry, known), recovered(s.log), s.live.pin, s.door.Identify) // before routing, so that 404 and 405 are covered too
+	around := &around{door: s.door, telemetry: s.telemetry, known: map[string]bool{}, log: s.log, live: &s.live}
+	// Before routing, so that 404 and 405 are covered too; and all as one, so that a request makes one function.
+	e.Pre(func(route echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error { return around.request(c, route) }
+	})
 	others := map[string][]string{}
 	return e, func(path string, handle echo.HandlerFunc, methods ...string) {
 		e.Match(methods, path, handle)
-		known[path] = true
+		around.known[path] = true
 		// echo's own answers would allow OPTIONS, and list it in Allow.
 		others[path] = append(others[path], methods...)
 		e.RouteNotFound(path, otherMethod(others[path]))
@@ -81,25 +80,5 @@ func otherMethod(methods []string) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		c.Response().Header().Set(echo.HeaderAllow, allow)
 		return door.NewProblem(http.StatusMethodNotAllowed, "this path takes "+allow+" only; see the Allow header")
-	}
-}
-
-// recovered makes a 500 of a panic: one request is lost, not the service.
-func recovered(log *slog.Logger) echo.MiddlewareFunc {
-	return func(next echo.HandlerFunc) echo.HandlerFunc {
-		return func(c echo.Context) (err error) {
-			defer func() {
-				v := recover()
-				if v == nil {
-					return
-				}
-				if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
-					panic(v)
-				}
-				log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", door.PanicCause(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
-				err = fmt.Errorf("panic: %T", v)
-			}()
-			return next(c)
-		}
 	}
 }

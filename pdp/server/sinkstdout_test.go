@@ -46,10 +46,11 @@ func TestStdoutHasTheLog(t *testing.T) {
 	var out buffer
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data), withStdout(0, &out), func(c *server.Config) {
-		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.CheckpointRecords = 1 })
+		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.Checkpoints.Records = 1 })
 	})
 	for range 50 {
 		s.Post(evaluationPath, readQuestion)
+		must(t, s.Log().Flush(t.Context())) // the segment is filled, and so there is a checkpoint
 	}
 	s.Post("/access/v1/evaluations", batchOf(1000))
 	stopAndWait(t, s)

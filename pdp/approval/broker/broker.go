@@ -81,7 +81,7 @@ type Systems struct {
 
 // Meters count what happens: Count a step that is on record, and Refused an approval request that a limit refused.
 type Meters struct {
-	Count   func(ctx context.Context, step string)
+	Count   func(step string)
 	Refused func(*approval.LimitError)
 }
 
@@ -239,7 +239,7 @@ func (b *Broker) approvalRequest(
 		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)
 	}
 	// How a request is sent is no part of what is approved, and would look as if it were.
-	asked := masked.Request()
+	asked := *masked.Request()
 	why, said := asked.Context.Get("justification")
 	asked.Context = asked.Context.Without(evaluation.Protocol)
 	if q.Shown, err = asked.MarshalJSON(); err == nil && said && why.Text() != "approved" {

@@ -55,10 +55,10 @@ func (b *Broker) record(ctx context.Context, step approval.Step) error {
 	if err != nil {
 		return err
 	}
-	if _, err := b.options.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
+	if err := b.options.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
 		return err
 	}
-	b.options.Meters.Count(ctx, step.Name)
+	b.options.Meters.Count(step.Name)
 	return nil
 }
 

@@ -73,7 +73,7 @@ func fillLog(tb testing.TB, n int) *decisionlog.Log {
 		for i := from; i < from+1000; i++ {
 			entries = append(entries, entryOf(fmt.Sprintf("r-%d", i), i%3 == 0))
 		}
-		if _, err := l.Append(tb.Context(), entries); err != nil {
+		if err := l.Append(tb.Context(), entries); err != nil {
 			tb.Fatal(err)
 		}
 	}

@@ -54,6 +54,8 @@ type Result struct {
 	// Uncovered records stand after the last checkpoint and are not in the export: a
 	// crash left them, and the next start signs for them.
 	Uncovered int64 `json:"uncovered,omitempty"`
+	// Unfilled stands in the journal only, where a crash left it.
+	Unfilled *decisionlog.Unfilled `json:"journal_only,omitempty"`
 	// Digest is the SHA-256, in hexadecimal, of every byte of the export. In NDJSON it is that of
 	// every byte before the last line, which holds it too.
 	Digest string `json:"digest,omitempty"`
@@ -74,7 +76,7 @@ func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error)
 		return Result{}, err
 	}
 	head := l.Head
-	done := Result{Size: head.Size, Live: head.Live, Uncovered: head.Uncovered}
+	done := Result{Size: head.Size, Live: head.Live, Uncovered: head.Uncovered, Unfilled: head.Unfilled}
 	if err := out.begin(head); err != nil {
 		return done, err
 	}

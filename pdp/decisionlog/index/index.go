@@ -4,8 +4,8 @@
 //
 // The package refuses to decide: an index only narrows down. What it names is read and
 // filtered all the same, and what it does not reach yet is scanned. So no answer depends
-// on it, only how soon there is one. It knows lines and their sequences, and nothing else
-// of the log.
+// on it, only how soon there is one. It knows sequences and terms, and nothing else of
+// the log.
 package index
 
 import (
@@ -24,9 +24,9 @@ import (
 type Source interface {
 	// Layout lists the segments that have records, in order. The last one is written to.
 	Layout() []Segment
-	// Lines reads some lines from one sequence up to before another, which are of one
-	// segment. None means that there are none: the content of all is gone.
-	Lines(from, to uint64) ([]Line, error)
+	// Terms reads the terms of some records from one sequence up to before another, which are
+	// of one segment. None means that there are none: the content of all is gone.
+	Terms(from, to uint64) ([]Record, error)
 	// Beyond waits until there are more records than so many.
 	Beyond(ctx context.Context, size uint64) error
 }
@@ -37,10 +37,10 @@ type Segment struct {
 	First, End uint64 // its records are from one sequence to before the other
 }
 
-// Line is a record that has content.
-type Line struct {
+// Record is a record that has content.
+type Record struct {
 	Sequence uint64
-	Text     []byte
+	Terms    Terms
 }
 
 // Options say how an index is made.
@@ -73,6 +73,7 @@ type Index struct {
 	making uint64         // the segment whose index is being made; 0 is none
 	cancel context.CancelFunc
 	made   *sync.Cond // with mu: making has changed
+	fed    feed
 
 	end func() // of Start: stops both goroutines, and waits for them
 }
@@ -107,6 +108,7 @@ func (x *Index) Stop() { x.end() }
 
 // Start begins to index, and to make what is missing.
 func (x *Index) Start() {
+	x.fed.begin()
 	ctx, cancel := context.WithCancel(context.Background())
 	var both sync.WaitGroup
 	both.Go(func() { x.follow(ctx) })
@@ -151,6 +153,7 @@ func (x *Index) Without(segment uint64, replace func() error) error {
 	if x.tail != nil && x.tail.segment == segment {
 		x.tail.replaced = true
 	}
+	x.fed.forget() // it may hold what is gone
 	x.mu.Unlock()
 	x.wakeUp()
 	return err
@@ -208,11 +211,15 @@ func (x *Index) Add(ctx context.Context, s Segment, from, to uint64) (uint64, er
 		from = s.First
 	}
 	for from < to {
-		some, err := x.log.Lines(from, to)
+		var until uint64
+		if from, until = x.addFed(from, to); from == until {
+			continue
+		}
+		some, err := x.log.Terms(from, until)
 		if err != nil || ctx.Err() != nil {
 			return from, errors.Join(err, ctx.Err())
 		}
-		next := to
+		next := until
 		if len(some) > 0 {
 			next = some[len(some)-1].Sequence + 1
 		}
@@ -222,6 +229,31 @@ func (x *Index) Add(ctx context.Context, s Segment, from, to uint64) (uint64, er
 		from = next
 	}
 	return to, nil
+}
+
+// fedAtOnce is how many records are indexed while queries wait.
+const fedAtOnce = 1000
+
+// addFed indexes records that the index was told of, as long as none is missing. What is missing is from next up to
+// before until; nothing is if they are the same.
+func (x *Index) addFed(from, to uint64) (next, until uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for most := min(to, from+fedAtOnce); from < most; {
+		sequence, terms, ok := x.fed.first()
+		if !ok {
+			return from, to
+		}
+		if sequence > from {
+			return from, min(sequence, to)
+		}
+		if sequence == from {
+			x.tail.addOne(from, terms)
+			from++
+		}
+		x.fed.pass()
+	}
+	return from, from
 }
 
 // keep writes the index of a sealed segment, unless that is being replaced or was,
@@ -308,7 +340,7 @@ func (x *Index) Fill(ctx context.Context) (err error) {
 func (x *Index) build(ctx context.Context, s Segment) error {
 	p, end := newPostings(s.Number, s.First), s.End
 	for p.next < end {
-		some, err := x.log.Lines(p.next, end)
+		some, err := x.log.Terms(p.next, end)
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}

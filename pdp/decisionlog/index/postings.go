@@ -32,22 +32,27 @@ func newPostings(segment, first uint64) *postings {
 }
 
 // add adds records, which come in order, and what they reach up to.
-func (p *postings) add(lines []Line, next uint64) {
-	var reader termReader
-	for _, r := range lines {
-		offset := uint32(r.Sequence - p.first)
-		for _, term := range reader.read(r.Text) {
-			list := p.lists[string(term)]
-			if list == nil {
-				list = new([]uint32)
-				p.lists[string(term)] = list
-			}
-			if n := len(*list); n == 0 || (*list)[n-1] != offset { // a policy may be named twice
-				*list = append(*list, offset)
-			}
-		}
+func (p *postings) add(records []Record, next uint64) {
+	for _, r := range records {
+		p.addOne(r.Sequence, r.Terms)
 	}
 	p.next = next
+}
+
+// addOne adds a record, and reaches up to the one behind it.
+func (p *postings) addOne(sequence uint64, terms Terms) {
+	offset := uint32(sequence - p.first)
+	for rest, term, ok := terms.cut(); ok; rest, term, ok = rest.cut() {
+		list := p.lists[string(term)]
+		if list == nil {
+			list = new([]uint32)
+			p.lists[string(term)] = list
+		}
+		if n := len(*list); n == 0 || (*list)[n-1] != offset { // a policy may be named twice
+			*list = append(*list, offset)
+		}
+	}
+	p.next = sequence + 1
 }
 
 // of is the list of a term.

@@ -2,6 +2,7 @@ package index
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 )
 
 // A term is one of these letters, for a member of a record, and the member's value.
@@ -9,7 +10,7 @@ const (
 	TermTenant   = 't'
 	TermKind     = 'k'
 	TermEvent    = 'e'
-	TermDecision = 'd' // allow or deny; besides, waiting, or possible and impossible, of which the filter knows which it is
+	TermDecision = 'd' // the answer
 	TermSubject  = 's' // the id alone: a filter need not know the type
 	TermResource = 'r'
 	TermAction   = 'a'
@@ -30,13 +31,35 @@ const ApprovalRequired = "approval_required"
 const termLength = 256
 
 // Term is the term of a value.
-func Term(letter byte, value string) string { return string(appendTerm(nil, letter, []byte(value))) }
+func Term(letter byte, value string) string {
+	_, term, _ := Terms(nil).Add(letter, value).cut()
+	return string(term)
+}
 
-func appendTerm(b []byte, letter byte, value []byte) []byte {
-	b = append(b, letter)
+// Terms are the terms of a record, one behind the other, each with its length before it. None says that they are not
+// known.
+type Terms []byte
+
+// Odd are the terms of a line that cannot be understood.
+func Odd() Terms { return Terms{1, TermOdd[0]} }
+
+// Add adds the term of a value.
+func (t Terms) Add(letter byte, value string) Terms {
 	if len(value) <= termLength {
-		return append(b, value...)
+		t = append(binary.AppendUvarint(t, uint64(1+len(value))), letter)
+		return append(t, value...)
 	}
-	sum := sha256.Sum256(value)
-	return append(append(b, 0), sum[:]...)
+	sum := sha256.Sum256([]byte(value))
+	t = append(binary.AppendUvarint(t, uint64(2+len(sum))), letter, 0)
+	return append(t, sum[:]...)
+}
+
+// cut cuts off the first term.
+func (t Terms) cut() (rest Terms, term []byte, ok bool) {
+	length, width := binary.Uvarint(t)
+	if width <= 0 || uint64(len(t)-width) < length {
+		return nil, nil, false
+	}
+	end := width + int(length)
+	return t[end:], t[width:end], true
 }

@@ -103,7 +103,7 @@ func unlisted(sent, got evaluation.Value, at string, listed map[string]evaluatio
 // checkHidden checks that a list hides all that differs, and is right about what was sent.
 func checkHidden(t *testing.T, sent evaluation.Value, k *mask.Masking) {
 	t.Helper()
-	masked, all := wholeOf(t, k.Request()), k.Hidden()
+	masked, all := wholeOf(t, *k.Request()), k.Hidden()
 	listed := map[string]evaluation.Hidden{}
 	for _, h := range all {
 		if _, twice := listed[h.At]; twice {

@@ -136,10 +136,10 @@ func (c *collector) secret(text string) {
 	}
 }
 
-// Request is the request without its secrets.
-func (k *Masking) Request() evaluation.Request {
+// Request is the request without its secrets. It is the Masking's own, and stays as it is.
+func (k *Masking) Request() *evaluation.Request {
 	k.mask()
-	return k.request
+	return &k.request
 }
 
 // Object is an obligation's properties without secrets.

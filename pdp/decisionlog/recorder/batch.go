@@ -24,12 +24,13 @@ const (
 func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
 	var shared evaluation.Request
 	inherited, secrets := false, r.Mask(ctx).Gather()
-	for _, record := range records {
+	for n := range records {
+		record := &records[n]
 		if err := r.GoOn(ctx); err != nil {
 			return nil, err
 		}
 		inherits, request := record.Item.Inherits, record.Call.Request
-		secrets.Add(inherits.Own(request), obligationProperties(record.Decision)...)
+		secrets.Add(inherits.Own(request), obligationProperties(&record.Decision)...)
 		shared, inherited = inherits.Shared(request, shared), inherited || inherits.Any()
 	}
 	secrets.Add(shared)
@@ -37,16 +38,13 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 	limit := batchLimit{size: records[0].Item.Size, items: len(records)}
 	entries := make([]decisionlog.Entry, 0, len(records)+1)
 	if inherited {
-		e, err := sharedEntry(records[0], shared, masked)
-		if err == nil {
-			err = limit.add(e, records[0])
-		}
-		if err != nil {
+		entries = append(entries, sharedEntry(&records[0], &shared, masked))
+		if err := limit.add(&entries[0]); err != nil {
 			return nil, err
 		}
-		entries = append(entries, e)
 	}
-	for _, record := range records {
+	for n := range records {
+		record := &records[n]
 		if err := r.GoOn(ctx); err != nil {
 			return nil, err
 		}
@@ -55,7 +53,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 			return nil, err
 		}
 		e.Inherits = record.Item.Inherits.Members()
-		if err := limit.add(e, record); err != nil {
+		if err := limit.add(&e); err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
@@ -63,28 +61,17 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 	return entries, nil
 }
 
-// sharedEntry is the entry of what the items of a batch inherit. It has no type, id or name, because it is no question.
-// A part that is inherited has its place in the entry even if masking left nothing of it.
-func sharedEntry(first pdp.Record, shared evaluation.Request, masking *mask.Masking) (e decisionlog.Entry, err error) {
-	e = newEntry(first, first.Item.Batch, decisionlog.KindBatch)
-	masked := masking.Request()
-	e.Request = &decisionlog.Request{Masked: masking.Hidden()}
-	for _, part := range []struct {
-		to             *jsontext.Value
-		shared, masked evaluation.Object
-	}{
-		{&e.Request.Subject, shared.Subject.Properties, masked.Subject.Properties},
-		{&e.Request.Action, shared.Action.Properties, masked.Action.Properties},
-		{&e.Request.Resource, shared.Resource.Properties, masked.Resource.Properties},
-	} {
-		if part.shared.Len() > 0 && err == nil {
-			*part.to, err = evaluation.Object{}.With("properties", part.masked.Value()).MarshalJSON()
-		}
-	}
-	if shared.Context.Len() > 0 && err == nil {
-		e.Request.Context, err = masked.Context.MarshalJSON()
-	}
-	return e, err
+// sharedEntry is the entry of what the items of a batch inherit. A part that is inherited has its place in the record
+// even if masking left nothing of it.
+func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Masking) decisionlog.Entry {
+	e := newEntry(first, first.Item.Batch, decisionlog.KindBatch)
+	e.Request = &decisionlog.Request{Asked: masked.Request(), Masked: masked.Hidden(), Shared: evaluation.Inherited{
+		Subject:  shared.Subject.Properties.Len() > 0,
+		Action:   shared.Action.Properties.Len() > 0,
+		Resource: shared.Resource.Properties.Len() > 0,
+		Context:  shared.Context.Len() > 0,
+	}}
+	return e
 }
 
 // batchLimit counts the bytes that a batch puts on record, by what the caller chose. What policies add is not counted:
@@ -103,19 +90,20 @@ type batchLimit struct {
 const lineFrame = 370
 
 // add counts the entry of a record, and fails if the batch has too much on record with it.
-func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
+func (l *batchLimit) add(e *decisionlog.Entry) error {
 	l.rest += lineFrame + len(e.Details) + l.quoted(e.Inherits...) +
 		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
-	if q, of := e.Request, record.Call.Request; q != nil {
-		names := 0
-		if e.Kind == decisionlog.KindDecision {
-			names = l.quoted(of.Subject.Type, of.Subject.ID, of.Action.Name, of.Resource.Type, of.Resource.ID)
+	if q := e.Request; q != nil {
+		if of := q.Asked; e.Kind == decisionlog.KindDecision {
+			l.names += l.quoted(of.Subject.Type, of.Subject.ID, of.Action.Name, of.Resource.Type, of.Resource.ID)
+			l.values += valuesOf(of)
+		} else {
+			l.values += valuesOfShared(of, q.Shared)
 		}
-		l.names += names
 		if q.Unknown != nil {
 			l.rest += len(`,"unknown":[]`) + l.quoted(q.Unknown...)
 		}
-		l.values += len(q.Subject) + len(q.Action) + len(q.Resource) + len(q.Context) - names + l.hidden(q.Masked)
+		l.values += l.hidden(q.Masked)
 		if q.Shape == evaluation.Native {
 			l.rest += len(`,"shape":"native"`)
 		}
@@ -125,11 +113,12 @@ func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
 		if d.Approved {
 			l.rest += len(`,"approved":true`)
 		}
-		written := 0
-		for _, o := range record.Decision.Obligations {
-			written += o.Written + len(`{"id":"","type":"","properties":},`) + len(o.ID) + len(o.Type)
+		list, written := -len(","), 0
+		for _, o := range d.Obligations {
+			list += len(`{"id":"type":"properties":},`) + l.quoted(o.ID, o.Type) + o.Properties.Size()
+			written += len(`{"id":"","type":"","properties":},`) + len(o.ID) + len(o.Type) + o.Written
 		}
-		l.copied += max(0, len(d.Obligations)-len(`[]`)-written)
+		l.copied += max(0, list-written)
 	}
 	most := recordedPerByte*l.size + recordedPerItem*l.items
 	if l.names+l.values+l.copied+l.rest <= most {
@@ -141,6 +130,36 @@ func (l *batchLimit) add(e decisionlog.Entry, record pdp.Record) error {
 			most, recordedPerByte, l.size, recordedPerItem),
 		Try: l.try(),
 	}
+}
+
+// valuesOf is what a request takes in a line, besides its names with a comma for each.
+func valuesOf(r *evaluation.Request) int {
+	n := 2*len(`{"type":,"id":}`) + len(`{"name":}`) - 5*len(",")
+	for _, o := range [...]evaluation.Object{r.Subject.Properties, r.Action.Properties, r.Resource.Properties} {
+		if o.Len() > 0 {
+			n += len(`,"properties":`) + o.Size()
+		}
+	}
+	if r.Context.Len() > 0 {
+		n += r.Context.Size()
+	}
+	return n
+}
+
+// valuesOfShared is what the parts that items inherit take in the line of their batch.
+func valuesOfShared(r *evaluation.Request, has evaluation.Inherited) (n int) {
+	for _, part := range [...]struct {
+		has bool
+		o   evaluation.Object
+	}{{has.Subject, r.Subject.Properties}, {has.Action, r.Action.Properties}, {has.Resource, r.Resource.Properties}} {
+		if part.has {
+			n += len(`{"properties":}`) + part.o.Size()
+		}
+	}
+	if has.Context {
+		n += r.Context.Size()
+	}
+	return n
 }
 
 // hidden is the length of the list of hidden places in a line.

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -18,7 +19,14 @@ import (
 // TestPropertyRecordsOfABatchAreWhatWasAsked: whatever items inherit, their records and
 // that of the batch together are their requests.
 func TestPropertyRecordsOfABatchAreWhatWasAsked(t *testing.T) {
-	ways := map[string]bool{}
+	log, err := decisionlog.Open(t.TempDir(), decisionlog.Options{Mode: decisionlog.BestEffort})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	r, _ := testRecorder(t)
+	r.Log = log
+	ways, checks := map[string]bool{}, []func(){}
 	for seed := range uint64(2000) {
 		g := rand.New(rand.NewPCG(seed, 4))
 		names := map[string][]string{"subject": {"type", "id"}, "action": {"name"}, "resource": {"type", "id"}}
@@ -64,26 +72,36 @@ func TestPropertyRecordsOfABatchAreWhatWasAsked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, k := testRecorder(t)
+		id := fmt.Sprint(seed)
 		records := make([]pdp.Record, len(batch.Items))
+		inherited := false
 		for n, item := range batch.Items {
-			records[n] = pdp.Record{ID: fmt.Sprint("1.", n), Call: pdp.Call{Request: item.Request}, Item: pdp.Item{Batch: "1", Size: batch.Size, Inherits: item.Inherits()}}
+			records[n] = pdp.Record{ID: fmt.Sprint(id, ".", n), Call: pdp.Call{Request: item.Request}, Item: pdp.Item{Batch: id, Size: batch.Size, Inherits: item.Inherits()}}
+			inherited = inherited || item.Inherits().Any()
 		}
 		if err := r.Record(t.Context(), records); err != nil {
 			t.Fatal(err)
 		}
-		entries := k.entries
-		shared := &decisionlog.Request{}
-		if entries[0].Kind == decisionlog.KindBatch {
-			shared, entries = entries[0].Request, entries[1:]
-		}
-		for n, e := range entries {
-			ways[fmt.Sprint(e.Inherits)] = true
-			got, want := resolved(t, shared, e), decoded(t, batch.Items[n].Request)
-			if !reflect.DeepEqual(got, want) || e.ID != records[n].ID {
-				t.Fatalf("seed %d: %s\nitem %d: %v and %v\nare %v, want %v", seed, text, n, e, shared, got, want)
+		checks = append(checks, func() {
+			shared := recordedParts{}
+			if inherited {
+				shared = partsOf(t, log, id)
 			}
-		}
+			for n, record := range records {
+				e := partsOf(t, log, record.ID)
+				ways[fmt.Sprint(e.Inherits)] = true
+				got, want := resolved(shared, e), decoded(t, record.Call.Request)
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("seed %d: %s\nitem %d: %v and %v\nare %v, want %v", seed, text, n, e, shared, got, want)
+				}
+			}
+		})
+	}
+	if err := log.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range checks {
+		check()
 	}
 	if len(ways) < 20 {
 		t.Errorf("only %d ways to inherit", len(ways))
@@ -102,17 +120,37 @@ func decoded(t *testing.T, v any) (o map[string]any) {
 	return o
 }
 
-// resolved puts an item's record and that of its batch together by the rule in format.go.
-func resolved(t *testing.T, shared *decisionlog.Request, e decisionlog.Entry) map[string]any {
-	t.Helper()
-	part := func(text []byte) map[string]any {
-		if text == nil {
-			return map[string]any{}
+// recordedParts are the parts of a request that a line has.
+type recordedParts struct {
+	Request  struct{ Subject, Action, Resource, Context map[string]any }
+	Inherits []string
+}
+
+func (p recordedParts) byName() map[string]map[string]any {
+	all := map[string]map[string]any{"subject": p.Request.Subject, "action": p.Request.Action, "resource": p.Request.Resource, "context": p.Request.Context}
+	for name, o := range all {
+		if o == nil {
+			all[name] = map[string]any{}
 		}
-		return decoded(t, json.RawMessage(text))
 	}
-	own := map[string]map[string]any{"subject": part(e.Request.Subject), "action": part(e.Request.Action), "resource": part(e.Request.Resource), "context": part(e.Request.Context)}
-	from := map[string]map[string]any{"subject": part(shared.Subject), "action": part(shared.Action), "resource": part(shared.Resource), "context": part(shared.Context)}
+	return all
+}
+
+func partsOf(t *testing.T, log *decisionlog.Log, id string) (p recordedParts) {
+	t.Helper()
+	record, err := log.ByID(id)
+	if err == nil {
+		err = json.Unmarshal(record.Line, &p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// resolved puts an item's record and that of its batch together by the rule in format.go.
+func resolved(shared, e recordedParts) map[string]any {
+	own, from := e.byName(), shared.byName()
 	for _, member := range e.Inherits {
 		switch member {
 		case "supported_obligations":
@@ -171,17 +209,17 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		first, err := log.Append(t.Context(), entries)
-		if err != nil {
+		if err := errors.Join(log.Append(t.Context(), entries), log.Flush(t.Context())); err != nil {
 			t.Fatal(err)
 		}
+		first := log.Size() - uint64(len(entries))
 		for n, e := range entries {
 			line, err := log.Get(first + uint64(n))
 			if err != nil {
 				t.Fatal(err)
 			}
 			counted := batchLimit{size: 1 << 20}
-			if err := counted.add(e, record); err != nil {
+			if err := counted.add(&e); err != nil {
 				t.Fatal(err)
 			}
 			policies := 0

@@ -61,7 +61,7 @@ func (e *Events) Record(ctx context.Context, all ...Event) error {
 	if len(entries) == 0 {
 		return nil
 	}
-	if _, err := e.Log.Append(context.WithoutCancel(ctx), entries); err != nil {
+	if err := e.Log.Append(context.WithoutCancel(ctx), entries); err != nil {
 		return err
 	}
 	e.waiting = nil

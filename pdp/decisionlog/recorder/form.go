@@ -1,7 +1,6 @@
 package recorder
 
 import (
-	"errors"
 	"slices"
 	"strings"
 
@@ -16,8 +15,8 @@ import (
 
 // newEntry has what every entry of a record has. The record of what the items of a batch inherit is not asked by
 // anybody, so it does not say what obligations the caller's registration declares.
-func newEntry(record pdp.Record, id, kind string) decisionlog.Entry {
-	call := record.Call
+func newEntry(record *pdp.Record, id, kind string) decisionlog.Entry {
+	call := &record.Call
 	var declared []string
 	if call.Registered && kind != decisionlog.KindBatch {
 		if declared = call.Obligations; declared == nil {
@@ -37,48 +36,34 @@ func newEntry(record pdp.Record, id, kind string) decisionlog.Entry {
 }
 
 // entryOf is the entry of a record without its secrets.
-func entryOf(record pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
+func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
 	if record.Search != nil {
 		e = newEntry(record, record.ID, decisionlog.KindSearch)
-		e.Search = searchOf(record)
-		e.Request, err = requestOf(masked, record.Kind)
-		return e, err
+		e.Search, e.Request = searchOf(record), requestOf(masked)
+		return e, nil
 	}
 	e = newEntry(record, record.ID, decisionlog.KindDecision)
-	d := record.Decision
-	if d.Malformed == nil || !isEmpty(record.Call.Request) { // else it never became a request
-		if e.Request, err = requestOf(masked, ""); err != nil {
-			return e, err
-		}
+	d := &record.Decision
+	if d.Malformed == nil || !isEmpty(&record.Call.Request) { // else it never became a request
+		e.Request = requestOf(masked)
 	}
-	e.Decision, err = decisionOf(d, masked)
+	e.Decision = decisionOf(d, masked)
 	e.Decision.Approved = record.Approved
-	if err == nil && d.Malformed != nil {
+	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
 	}
 	return e, err
 }
 
-func isEmpty(r evaluation.Request) bool {
-	nothing := func(e evaluation.Entity) bool { return e.Type == "" && e.ID == "" && e.Properties.Len() == 0 }
-	return nothing(r.Subject) && nothing(r.Resource) &&
+func isEmpty(r *evaluation.Request) bool {
+	nothing := func(e *evaluation.Entity) bool { return e.Type == "" && e.ID == "" && e.Properties.Len() == 0 }
+	return nothing(&r.Subject) && nothing(&r.Resource) &&
 		r.Action.Name == "" && r.Action.Properties.Len() == 0 && r.Context.Len() == 0
 }
 
-// requestOf is a request in the AuthZEN form. As in the body of a search, what is searched for is left out.
-func requestOf(masked *mask.Masking, searched evaluation.SearchKind) (*decisionlog.Request, error) {
+func requestOf(masked *mask.Masking) *decisionlog.Request {
 	r := masked.Request()
-	out := decisionlog.Request{Shape: r.Shape, Masked: masked.Hidden(), Unknown: unknownOf(r.Unknown, masked)}
-	var errs [4]error
-	out.Subject, errs[0] = entityOf(r.Subject, searched == evaluation.SubjectSearch)
-	out.Resource, errs[1] = entityOf(r.Resource, searched == evaluation.ResourceSearch)
-	if searched != evaluation.ActionSearch {
-		out.Action, errs[2] = r.Action.MarshalJSON()
-	}
-	if r.Context.Len() > 0 {
-		out.Context, errs[3] = r.Context.MarshalJSON()
-	}
-	return &out, errors.Join(errs[:]...)
+	return &decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden(), Unknown: unknownOf(r.Unknown, masked)}
 }
 
 // unknownOf are the places that were unknown. It is nil if the request did not ask what is possible.
@@ -92,16 +77,8 @@ func unknownOf(unknown *evaluation.Unknown, masked *mask.Masking) []string {
 	return pointers
 }
 
-// entityOf is an entity, or its type alone if entities of the type are searched for.
-func entityOf(e evaluation.Entity, searched bool) (jsontext.Value, error) {
-	if searched {
-		return marshal(map[string]string{"type": e.Type})
-	}
-	return e.MarshalJSON()
-}
-
 // searchOf is what a search found: ids, or names of actions.
-func searchOf(record pdp.Record) *decisionlog.Search {
+func searchOf(record *pdp.Record) *decisionlog.Search {
 	found := make([]string, len(record.Search.Found))
 	for n, f := range record.Search.Found {
 		if found[n] = f.ID; record.Kind == evaluation.ActionSearch {
@@ -116,36 +93,25 @@ func searchOf(record pdp.Record) *decisionlog.Search {
 	}
 }
 
-// obligation is an obligation as it is answered. Which policies ordered it is among the determining ones.
-type obligation struct {
-	ID         string            `json:"id"`
-	Type       string            `json:"type"`
-	Properties evaluation.Object `json:"properties"`
-}
-
-func decisionOf(d evaluation.Decision, masked *mask.Masking) (out *decisionlog.Decision, err error) {
-	out = &decisionlog.Decision{
+func decisionOf(d *evaluation.Decision, masked *mask.Masking) *decisionlog.Decision {
+	out := &decisionlog.Decision{
 		Allow:       d.Allow,
 		Reason:      string(d.Reason),
 		ReasonUser:  masked.Text(d.ReasonUser),
 		Determining: d.Determining,
 		Overruled:   d.Overruled,
 		Errors:      d.Errors,
+		Obligations: slices.Clone(d.Obligations),
 		Required:    d.Required,
 		LeftOut:     d.LeftOut,
 		Discharged:  d.Met,
 		Mismatch:    pointersOf(d.Mismatch, masked),
 		Bundle:      d.Bundle,
 	}
-	if len(d.Obligations) == 0 {
-		return out, nil
+	for n, o := range out.Obligations {
+		out.Obligations[n].Properties = masked.Object(o.Properties)
 	}
-	all := make([]obligation, len(d.Obligations))
-	for n, o := range d.Obligations {
-		all[n] = obligation{o.ID, o.Type, masked.Object(o.Properties)}
-	}
-	out.Obligations, err = marshal(all)
-	return out, err
+	return out
 }
 
 type malformed struct {

@@ -21,7 +21,7 @@ import (
 
 // Log is what is needed of a [decisionlog.Log].
 type Log interface {
-	Append(context.Context, []decisionlog.Entry) (first uint64, err error)
+	Append(context.Context, []decisionlog.Entry) error
 }
 
 // Recorder puts decisions on a log. All of its fields but Log must be set. Without a Log every record fails, and so no
@@ -51,7 +51,7 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 		return err
 	}
 	r.Waits(ctx)
-	_, err = r.Log.Append(ctx, entries)
+	err = r.Log.Append(ctx, entries)
 	switch {
 	case !errors.Is(err, decisionlog.ErrTooLarge):
 		return err
@@ -67,8 +67,9 @@ func (r *Recorder) entries(ctx context.Context, records []pdp.Record) ([]decisio
 	}
 	masker := r.Mask(ctx)
 	entries := make([]decisionlog.Entry, len(records))
-	for n, record := range records {
-		masked := masker.Of(record.Call.Request, obligationProperties(record.Decision)...)
+	for n := range records {
+		record := &records[n]
+		masked := masker.Of(record.Call.Request, obligationProperties(&record.Decision)...)
 		var err error
 		if entries[n], err = entryOf(record, masked); err != nil {
 			return nil, err
@@ -86,7 +87,7 @@ func tooLarge(what string, most int) error {
 	}
 }
 
-func obligationProperties(d evaluation.Decision) []evaluation.Object {
+func obligationProperties(d *evaluation.Decision) []evaluation.Object {
 	all := make([]evaluation.Object, len(d.Obligations))
 	for n, o := range d.Obligations {
 		all[n] = o.Properties

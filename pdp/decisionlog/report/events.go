@@ -31,7 +31,7 @@ func (p *reporting) event(s *decisionlog.Recorded) error {
 		return addEvent(&p.service.Retention, s, func(r *RetentionRun) { r.At = moment(s) })
 	case decisionlog.EventKeyRotated:
 		return addEvent(&p.service.Keys, s, func(k *KeyRotation) { k.At = moment(s) })
-	case decisionlog.EventDropped, decisionlog.EventResumed:
+	case decisionlog.EventDropped, decisionlog.EventResumed, decisionlog.EventLoss:
 		return addEvent(&p.service.Losses, s, func(l *Loss) { l.At = moment(s) })
 	case decisionlog.EventRedacted:
 		return p.redaction(s)

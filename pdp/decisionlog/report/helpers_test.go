@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 )
@@ -24,11 +25,19 @@ func mustOpen(t testing.TB, data string, o decisionlog.Options) *decisionlog.Log
 
 func mustAppend(t testing.TB, l *decisionlog.Log, entries ...decisionlog.Entry) uint64 {
 	t.Helper()
-	first, err := l.Append(t.Context(), entries)
-	if err != nil {
+	if err := errors.Join(l.Append(t.Context(), entries), l.Flush(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	return first
+	return l.Size() - uint64(len(entries))
+}
+
+// object makes an object that can be made.
+func object(members map[string]any) evaluation.Object {
+	o, err := evaluation.NewObject(members)
+	if err != nil {
+		panic(err)
+	}
+	return o
 }
 
 func entryOf(id string, allow bool) decisionlog.Entry {

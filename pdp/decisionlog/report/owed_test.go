@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
@@ -19,12 +18,10 @@ import (
 func owing(id, tenant string, obligations ...string) decisionlog.Entry {
 	e := entryOf(id, true)
 	e.Tenant = tenant
-	var list []string
 	for _, name := range obligations {
 		kind, _, _ := strings.Cut(name, "-")
-		list = append(list, fmt.Sprintf(`{"id":%q,"type":%q,"properties":{"text":"for %s"}}`, name, kind, tenant))
+		e.Decision.Obligations = append(e.Decision.Obligations, evaluation.Obligation{ID: name, Type: kind, Properties: object(map[string]any{"text": "for " + tenant})})
 	}
-	e.Decision.Obligations = jsontext.Value("[" + strings.Join(list, ",") + "]")
 	return e
 }
 

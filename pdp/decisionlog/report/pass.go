@@ -47,6 +47,7 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 			Keys:      []KeyRotation{},
 			Live:      s.Head.Live,
 			Uncovered: s.Head.Uncovered,
+			Unfilled:  s.Head.Unfilled,
 		},
 		report: Report{
 			Origin:     s.Head.Origin,

@@ -149,9 +149,10 @@ type Service struct {
 	Retention []RetentionRun  `json:"retention"`
 	Losses    []Loss          `json:"losses"`
 	Keys      []KeyRotation   `json:"key_rotations"`
-	// Live and Uncovered say what was not read: see [decisionlog.Head].
-	Live      bool  `json:"live,omitzero"`
-	Uncovered int64 `json:"uncovered,omitzero"`
+	// Live, Uncovered and Unfilled say what was not read: see [decisionlog.Head].
+	Live      bool                  `json:"live,omitzero"`
+	Uncovered int64                 `json:"uncovered,omitzero"`
+	Unfilled  *decisionlog.Unfilled `json:"journal_only,omitzero"`
 }
 
 // Run is a start, a stop, a crash that was found at the next start, or the log's
@@ -176,7 +177,7 @@ type RetentionRun struct {
 	Reason string  `json:"reason"`
 }
 
-// Loss is what was never recorded, as far as the log says so itself.
+// Loss is what was never recorded, or was lost, as far as the log says so itself.
 type Loss struct {
 	At      Instant   `json:"at"`
 	Dropped int64     `json:"dropped"`
@@ -187,6 +188,16 @@ type Loss struct {
 	Failed  time.Time `json:"failed_at,omitzero"`
 	Resumed time.Time `json:"resumed_at,omitzero"`
 	Error   string    `json:"error,omitzero"`
+	// Damage is of a journal that was damaged when its loss was accepted.
+	*Damage
+}
+
+// Damage is what was lost with a journal: Lost records, or nobody knows how many.
+type Damage struct {
+	File   string `json:"file"`
+	Offset int64  `json:"offset"`
+	Lost   *int64 `json:"lost,omitzero"`
+	Kept   uint64 `json:"kept"`
 }
 
 // KeyRotation is the record of a new key of the log.

@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 )
 
@@ -68,7 +67,7 @@ func fillOwing(tb testing.TB, n int) *decisionlog.Log {
 			e := entryOf(fmt.Sprintf("0197f0c0-0000-7000-8000-%012d", i), i%3 == 0)
 			e.Decision.Bundle = ""
 			if i%4 == 0 {
-				e.Decision.Obligations = jsontext.Value(`[{"id":"tell-security","type":"notification","properties":{"to":"#security"}}]`)
+				e.Decision.Obligations = []evaluation.Obligation{{ID: "tell-security", Type: "notification", Properties: object(map[string]any{"to": "#security"})}}
 			}
 			entries = append(entries, e)
 		}

@@ -37,7 +37,7 @@ func (d *dated) open() {
 	d.Helper()
 	d.log = mustOpen(d, d.data, decisionlog.Options{
 		// No checkpoint and no segment but those that are asked for.
-		CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, SegmentAge: 10_000 * time.Hour, Kinds: []string{decisionlog.KindApproval},
+		Checkpoints: decisionlog.Checkpoints{Every: time.Hour, Idle: time.Hour}, SegmentAge: 10_000 * time.Hour, Kinds: []string{decisionlog.KindApproval},
 		Now: func() time.Time { return time.Unix(0, d.now.Load()).UTC() },
 	})
 	// A log that was opened signs a checkpoint by itself, soon. This is that one, or the
@@ -145,6 +145,7 @@ func TestReport(t *testing.T) {
 	mustAppend(d, d.log, two)
 	d.admin(decisionlog.EventDropped, `{"dropped":3,"dropped_first":"2026-03-06T09:00:00.000000000Z","dropped_last":"2026-03-06T09:30:00.000000000Z"}`)
 	d.admin(decisionlog.EventResumed, `{"failed_at":"2026-03-06T09:40:00.000000000Z","resumed_at":"2026-03-06T09:50:00.000000000Z","error":"disk_full","refused":7}`)
+	d.admin(decisionlog.EventLoss, `{"file":"journal.1","offset":8192,"reason":"r","frames":[[4,5]],"lost":2,"kept":9,"files":["journal.1.lost-x"]}`)
 	d.set("2026-03-06 11:00")
 	d.ok(d.log.Redact(t.Context(), "", "d2", "erasure request 17"))
 	key, err := d.log.RotateKey(t.Context(), "")
@@ -158,6 +159,7 @@ func TestReport(t *testing.T) {
 	d.heartbeat("2026-03-07 11:00")
 
 	r := d.report("2026-03-03 00:00", "2026-03-07 00:00")
+	lost := int64(2)
 	at := func(clock string) Instant { // the sequence is looked at below
 		return Instant{Time: at(t, clock)}
 	}
@@ -200,14 +202,15 @@ func TestReport(t *testing.T) {
 		"refused": {r.Service.Refused, []RefusedBundle{{At: moment("bundle_refused", "2026-03-06 10:00"), InForce: "h1:one", Count: 2, Problems: []string{"a.cedar:1:1: no", "b"}}}},
 		"losses": {r.Service.Losses, []Loss{
 			{At: moment(decisionlog.EventDropped, "2026-03-06 10:00"), Dropped: 3, First: at("2026-03-06 09:00").Time, Last: at("2026-03-06 09:30").Time},
-			{At: moment(decisionlog.EventResumed, "2026-03-06 10:00"), Refused: 7, Failed: at("2026-03-06 09:40").Time, Resumed: at("2026-03-06 09:50").Time, Error: "disk_full"}}},
+			{At: moment(decisionlog.EventResumed, "2026-03-06 10:00"), Refused: 7, Failed: at("2026-03-06 09:40").Time, Resumed: at("2026-03-06 09:50").Time, Error: "disk_full"},
+			{At: moment(decisionlog.EventLoss, "2026-03-06 10:00"), Damage: &Damage{File: "journal.1", Offset: 8192, Lost: &lost, Kept: 9}}}},
 		"retention": {r.Service.Retention, []RetentionRun{}},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if st, err := Count(t.Context(), snapshotNow(t, d.log)); err != nil || st.Waiting != 1 || st.Allowed != 6 || st.Denied != 4 {
+	if st, err := Count(t.Context(), snapshotNow(t, d.log)); err != nil || st.Lost != 2 || st.Waiting != 1 || st.Allowed != 6 || st.Denied != 4 {
 		t.Errorf("%+v, %v", st, err)
 	}
 	if keys := r.Service.Keys; len(keys) != 1 || keys[0].New != key || keys[0].Old == key {

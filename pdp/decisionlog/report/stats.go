@@ -42,6 +42,8 @@ type WholeLog struct {
 	// Dropped and Refused were never recorded, as far as the log says so itself.
 	Dropped int64 `json:"dropped"`
 	Refused int64 `json:"refused"`
+	// Lost were on record, as far as the log says how many, in a journal that was damaged.
+	Lost int64 `json:"lost,omitempty"`
 	// Disk is what the files take.
 	Disk     int64         `json:"disk"`
 	Segments []SegmentInfo `json:"segments"`
@@ -49,6 +51,8 @@ type WholeLog struct {
 	Gaps      []Gap `json:"gaps"`
 	Live      bool  `json:"live,omitempty"`
 	Uncovered int64 `json:"uncovered,omitempty"`
+	// Unfilled stands in the journal only: see [decisionlog.Head].
+	Unfilled *decisionlog.Unfilled `json:"journal_only,omitempty"`
 }
 
 // SegmentInfo describes one file of the log.
@@ -90,7 +94,7 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 }
 
 func wholeOf(s *decisionlog.Snapshot) *WholeLog {
-	w := &WholeLog{Live: s.Head.Live, Uncovered: s.Head.Uncovered}
+	w := &WholeLog{Live: s.Head.Live, Uncovered: s.Head.Uncovered, Unfilled: s.Head.Unfilled}
 	for _, segment := range s.Segments() {
 		w.Disk += segment.Size
 		w.Segments = append(w.Segments, SegmentInfo{
@@ -132,15 +136,23 @@ func (st *Statistics) add(l decisionlog.Record, missing *gaps, owed *ledger) err
 	case decisionlog.KindReceipt:
 		owed.received(s.Receipt())
 	}
-	if st.WholeLog != nil && (s.Event == decisionlog.EventDropped || s.Event == decisionlog.EventResumed) {
+	if st.WholeLog != nil && isLoss(s.Event) {
 		var lost Loss
 		if err := json.Unmarshal(s.Details, &lost); err != nil {
 			return err
 		}
 		st.Dropped, st.Refused = st.Dropped+lost.Dropped, st.Refused+lost.Refused
+		if lost.Damage != nil && lost.Lost != nil {
+			st.Lost += *lost.Lost
+		}
 	}
 	st.First, st.Last = cmp.Or(st.First, s.Time), s.Time
 	return nil
+}
+
+// isLoss reports whether the details of an event are those of a [Loss].
+func isLoss(event string) bool {
+	return event == decisionlog.EventDropped || event == decisionlog.EventResumed || event == decisionlog.EventLoss
 }
 
 func (st *Statistics) addGap(g DatedGap) {

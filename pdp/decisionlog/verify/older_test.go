@@ -60,7 +60,7 @@ func main() {
 
 // older builds the program from the history of this checkout. Where there is none, as in
 // a shallow clone, the test cannot be done.
-func older(t *testing.T) (run func(args ...string) string) {
+func older(t *testing.T) (run, refuses func(args ...string)) {
 	t.Helper()
 	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {
@@ -87,20 +87,27 @@ func older(t *testing.T) (run func(args ...string) string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the older verifier: %v\n%s", err, out)
 	}
-	return func(args ...string) string {
+	run = func(args ...string) {
 		t.Helper()
-		out, err := exec.Command(program, args...).CombinedOutput()
-		if err != nil {
+		if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 			t.Errorf("older %q: %v\n%s", args, err, out)
 		}
-		return string(out)
 	}
+	refuses = func(args ...string) {
+		t.Helper()
+		out, err := exec.Command(program, args...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "format") {
+			t.Errorf("older %q does not refuse the format: %v\n%s", args, err, out)
+		}
+	}
+	return run, refuses
 }
 
-// TestOlderVerifier: the verifier of the first release verifies what is written now, also
-// what a crash leaves, and a log that programs of both wrote in turns.
+// TestOlderVerifier: the verifier of the first release verifies what is written now, and a log
+// that programs of both wrote in turns. It knows no journal, so it refuses a log that a crash
+// left: a journal may have records of that.
 func TestOlderVerifier(t *testing.T) {
-	run := older(t)
+	run, refuses := older(t)
 	holds := func(data string, undigested int) {
 		t.Helper()
 		run(data)
@@ -120,7 +127,11 @@ func TestOlderVerifier(t *testing.T) {
 	check(t, l.Close())
 	holds(data, 0)
 	check(t, os.Chmod(filepath.Join(crashed, decisionlog.KeyFile), 0o600))
-	holds(crashed, 1)
+	refuses(crashed)
+	refuses(crashed, "500") // which would write to it
+	if r := verify.Directory(crashed, verify.Options{}); !r.Verified() || len(r.Files.Undigested) != 1 {
+		t.Errorf("%v: %+v", r.Problem, r)
+	}
 	check(t, openReal(t, crashed).Close())
 	holds(crashed, 0)
 

@@ -50,7 +50,7 @@ func id(n int) string { return fmt.Sprintf("0190a7b2-1c1d-7000-8000-%012d", n) }
 
 func openReal(t testing.TB, data string) *decisionlog.Log {
 	t.Helper()
-	l, err := decisionlog.Open(data, decisionlog.Options{Origin: "log.example/real", CheckpointRecords: 50, CheckpointIdle: time.Hour})
+	l, err := decisionlog.Open(data, decisionlog.Options{Origin: "log.example/real", Checkpoints: decisionlog.Checkpoints{Records: 50, Idle: time.Hour}})
 	check(t, err)
 	return l
 }
@@ -64,7 +64,7 @@ func appendReal(t testing.TB, l *decisionlog.Log, from, to int) {
 				Resource: jsontext.Value(`{"type":"doc","id":"1"}`)},
 			Decision: &decisionlog.Decision{Allow: true, Determining: []string{"permit"}, Bundle: "h1:x"}})
 	}
-	_, err := l.Append(context.Background(), entries)
+	err := l.Append(context.Background(), entries)
 	check(t, err)
 }
 
@@ -153,6 +153,7 @@ func TestCrash(t *testing.T) {
 	_, err := l.Checkpoint(t.Context())
 	check(t, err)
 	appendReal(t, l, 60, 75)
+	check(t, l.Flush(t.Context()))
 	check(t, os.CopyFS(crashed, os.DirFS(data))) // nobody writes: it waits for an hour to sign
 	check(t, os.Chmod(filepath.Join(crashed, decisionlog.KeyFile), 0o600))
 	check(t, l.Close())

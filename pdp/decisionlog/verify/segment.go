@@ -97,8 +97,10 @@ func (c *checker) meta(b *pages.File, number int64) error {
 	if err != nil {
 		return err
 	}
-	if format := string(values[decisionlog.MetaFormat]); format != strconv.Itoa(decisionlog.FormatVersion) {
-		return problem(Unreadable, -1, "its format is %.20q, and this verifies format %d", format, decisionlog.FormatVersion)
+	switch format := string(values[decisionlog.MetaFormat]); format {
+	case strconv.Itoa(decisionlog.FormatVersion), strconv.Itoa(decisionlog.FormatJournaled):
+	default:
+		return problem(Unreadable, -1, "its format is %.20q, and this verifies formats %d and %d", format, decisionlog.FormatVersion, decisionlog.FormatJournaled)
 	}
 	if n, ok := integer(values[decisionlog.MetaSegment]); !ok || n != number {
 		return problem(Altered, -1, "it says it is segment %d", n)

@@ -11,6 +11,7 @@ import (
 	publicast "github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
+	"github.com/go-json-experiment/json"
 )
 
 // This file is the only one that looks inside a policy. It puts what it finds into plain
@@ -39,8 +40,11 @@ var VariableNames = [Variables]string{
 type ScopeTest struct {
 	Of   Variable
 	Is   types.EntityType  // "" is any type
-	Uids []types.EntityUID // nil: only the type is tested
+	Uids []types.EntityUID // nil: no place is tested
 	Eq   bool              // the uid itself must be Uids[0]; otherwise it or an ancestor must be in Uids
+	// Prefix is what the id must begin with: context.pdp.resource.id like "TEXT*". "" is any id. A test with a
+	// prefix tests nothing else.
+	Prefix string
 }
 
 // Facts are what the decision path needs to know of the text of a policy.
@@ -199,8 +203,43 @@ func TestOfNode(node ast.IsNode) (ScopeTest, bool) {
 		of, ok := entityVariable(n.Left)
 		uids, _, literal := literalUIDs(n.Entity)
 		return ScopeTest{Of: of, Is: n.EntityType, Uids: uids}, ok && literal
+	case ast.NodeTypeLike:
+		of, ok := idVariable(n.Arg)
+		if !ok {
+			return ScopeTest{}, false
+		}
+		prefix, ok := prefixOf(n.Value)
+		return ScopeTest{Of: of, Prefix: prefix}, ok
 	}
 	return ScopeTest{}, false
+}
+
+// idVariable recognises the id of the subject or of the resource as the PDP supplies it, and says of which variable
+// that is the id. The two ids are the same text, byte for byte.
+func idVariable(n ast.IsNode) (Variable, bool) {
+	path, ok := pathOf(n)
+	if !ok || path.Root != "context" || len(path.Names) != 3 || path.Names[0] != "pdp" || path.Names[2] != "id" {
+		return 0, false
+	}
+	switch path.Names[1] {
+	case subjectMember:
+		return PrincipalVar, true
+	case resourceMember:
+		return ResourceVar, true
+	}
+	return 0, false
+}
+
+// prefixOf recognises a pattern that is a text and then one star. cedar-go shows what is in a pattern as JSON alone.
+func prefixOf(p types.Pattern) (prefix string, ok bool) {
+	text, err := p.MarshalJSON()
+	var parts []any
+	if err != nil || json.Unmarshal(text, &parts) != nil || len(parts) != 2 || parts[1] != "Wildcard" {
+		return "", false
+	}
+	literal, _ := parts[0].(map[string]any)
+	prefix, ok = literal["Literal"].(string)
+	return prefix, ok && prefix != ""
 }
 
 // entityVariable recognises a variable that holds an entity.
@@ -300,6 +339,20 @@ func chainOf(n ast.IsNode) (names []string, root ast.IsNode) {
 
 // tree is the policy's AST, for the validator.
 func (p *Policy) tree() *ast.Policy { return (*ast.Policy)(p.Cedar.AST()) }
+
+// only is the policy for one action alone.
+func (p *Policy) only(action types.EntityUID) *Policy {
+	tree, one := *p.tree(), *p
+	tree.Action = ast.ScopeTypeEq{Entity: action}
+	one.Cedar = cedar.NewPolicyFromAST((*publicast.Policy)(&tree))
+	one.Facts.Scope = []ScopeTest{{Of: ActionVar, Uids: []types.EntityUID{action}, Eq: true}}
+	for _, t := range p.Facts.Scope {
+		if t.Of != ActionVar {
+			one.Facts.Scope = append(one.Facts.Scope, t)
+		}
+	}
+	return &one
+}
 
 // Term is a condition as plain values, for code that follows how the condition is evaluated.
 // Nothing on the decision path uses terms.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/evaluation"
 )
 
@@ -20,10 +22,10 @@ type Bounds struct {
 	Bytes int64 // of all files together
 	// Looked is how many names one reading looks up on the ways to the files, links included.
 	// Each file takes a few times its depth, and twice that in a mounted volume.
-	Looked int
-	Watch  WatchBounds
-	// EntityFile is the size of the greatest entity file, and Settings that of obligations.yaml.
-	EntityFile, Settings int64
+	Looked     int
+	Watch      WatchBounds
+	EntityFile int64 // bytes of the greatest entity file
+	YAML       YAMLBounds
 	// Words are names, texts and signs in policies. They decide what parsing and compiling cost.
 	Words int
 	// Values are those of the attributes and tags of all Entities, sets and records included.
@@ -49,6 +51,12 @@ type PeopleBounds struct {
 	All int // for all people together, when the searches are tried
 }
 
+// YAMLBounds limit documents in bytes. A byte of them takes ten times as long as one of a policy.
+type YAMLBounds struct {
+	Obligations int64 // of obligations.yaml
+	Access      int64 // of all access declarations together
+}
+
 // The bounds of the two kinds of owner.
 var (
 	TenantBounds = &Bounds{
@@ -58,7 +66,7 @@ var (
 		Looked:     100_000,
 		Watch:      WatchBounds{Followed: 10_000, Armed: 200},
 		EntityFile: 4 << 20,
-		Settings:   128 << 10,
+		YAML:       YAMLBounds{Obligations: 128 << 10, Access: 512 << 10},
 		Words:      250_000,
 		Entities:   20_000,
 		Values:     100_000,
@@ -75,7 +83,7 @@ var (
 		Looked:     10_000_000,
 		Watch:      WatchBounds{Followed: 1_000_000, Armed: 10_000},
 		EntityFile: 256 << 20,
-		Settings:   1 << 20,
+		YAML:       YAMLBounds{Obligations: 1 << 20, Access: 64 << 20},
 		Words:      25_000_000,
 		Entities:   1_000_000,
 		Values:     20_000_000,
@@ -110,10 +118,12 @@ type Usage struct {
 	bounds   *Bounds
 	owner    string
 	exceeded bool
+	pace     *pace // of the load that counts
 	// The counts so far.
 	EntityCount                                                           int
 	fileCount, wordCount, valueCount, parentCount, checkCount, errorCount int
-	byteCount                                                             int64
+	byteCount, accessCount                                                int64
+	decoder                                                               jsontext.Decoder // of one record after the other
 }
 
 // UsageOf begins to count what one tenant's files use.
@@ -155,10 +165,14 @@ const (
 func (u *Usage) tooMuchText(file string, size int, problems *Problems) bool {
 	u.fileCount++
 	u.byteCount += int64(size)
+	if kindOf(file) == accessKind {
+		u.accessCount += int64(size)
+	}
 	at := entityPlace{file: file}
 	b := u.bounds
 	return u.exceeds(u.fileCount > b.Files, "many_files", "files", int64(b.Files), at, tryLess, problems) ||
-		u.exceeds(u.byteCount > b.Bytes, "many_bytes", "bytes in all its files", b.Bytes, at, tryLess, problems)
+		u.exceeds(u.byteCount > b.Bytes, "many_bytes", "bytes in all its files", b.Bytes, at, tryLess, problems) ||
+		u.exceeds(u.accessCount > b.YAML.Access, "many_declarations", "bytes in all its access declarations", b.YAML.Access, at, tryLess, problems)
 }
 
 // tooManyEntities counts an entity that was read. Its values were counted while they were
@@ -181,7 +195,7 @@ func (u *Usage) kind(k *kind) *kind {
 	case entityKind:
 		return &kind{k.name, u.bounds.EntityFile}
 	case settingsKind:
-		return &kind{k.name, u.bounds.Settings}
+		return &kind{k.name, u.bounds.YAML.Obligations}
 	}
 	return k
 }

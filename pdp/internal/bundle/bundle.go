@@ -4,7 +4,7 @@
 // source.go and confined.go read the files, and layout.go knows which files a bundle has.
 // loading.go makes a bundle from them. It takes over the parts that have not changed since
 // the bundle in force. The texts of authors are parsed in policies.go, schema.go, entities.go,
-// obligations.go and config.go. bounds.go and the files beside it refuse what would take too
+// obligations.go and config.go. accessfiles.go makes policies from tool access declarations. bounds.go and the files beside it refuse what would take too
 // long. A [View] is the bundle as one tenant sees it, with a [Store] of entities and an
 // [Index] of policies.
 //
@@ -24,6 +24,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/internal/document"
 )
 
 // Bundle is everything that decides, loaded and checked together. It is immutable.
@@ -38,6 +39,19 @@ type Bundle struct {
 	TypeNames []string
 }
 
+// The problems of a bundle are those of its documents.
+type (
+	Problem  = document.Problem
+	Problems = document.Problems
+	Severity = document.Severity
+)
+
+// The severities of a [Problem].
+const (
+	SeverityError   = document.SeverityError
+	SeverityWarning = document.SeverityWarning
+)
+
 // View is the bundle as one tenant sees it: the root's part and the tenant's own.
 type View struct {
 	Tenant   string
@@ -46,9 +60,17 @@ type View struct {
 	Index    Index
 	Store    *Store
 	Actions  []string // the candidates of an action search, sorted
+	// Seen is what the policies can see. Nothing else is converted for them. With a schema everything is converted, because
+	// all of it has to fit.
+	Seen *Sight
+	// SeesWho is set if a policy can see context.pdp.subject or context.pdp.resource, and SeesAllPDP if one can see any
+	// member that is not among the first four. Nothing else would miss them: see [FirstPDPMembers].
+	SeesWho, SeesAllPDP bool
 
 	Obligations        map[string]Definition // what policies can name
 	obligationProblems Problems              // warnings of the files that define them
+	// Declared are the tool access declarations in the files of this view alone, by owner.
+	Declared []*Declared
 
 	own      *own     // what was made of the tenant's files by themselves; the root has none
 	problems Problems // warnings of all files of the view
@@ -65,6 +87,7 @@ type Policy struct {
 	Line, Column int
 	Position     string // file:line:column
 	Named        bool   // the policy has an @id; otherwise its id is its place
+	Access       string // the owner whose access declaration it is made from; "" if it is written by hand
 	ReasonUser   string
 	Obligation   *string // the text of the annotation @obligation
 	Obliges      []*obligations.Definition
@@ -97,7 +120,7 @@ func (l *Loading) Build() (*Bundle, Problems) {
 	if problems = append(problems, b.problems...); problems.Refuse() {
 		// The rest would repeat what is wrong already.
 		l.parseEverything(&problems)
-		return nil, problems.Sorted().cut()
+		return nil, cut(problems.Sorted())
 	}
 
 	root := l.view(evaluation.DefaultTenant, "", nil, &problems)
@@ -113,7 +136,7 @@ func (l *Loading) Build() (*Bundle, Problems) {
 		b.refuseTrivial(&problems)
 	}
 	if problems.Refuse() {
-		return nil, problems.Sorted().cut()
+		return nil, cut(problems.Sorted())
 	}
 	for _, v := range l.Fresh {
 		if l.cancelled() {
@@ -121,9 +144,40 @@ func (l *Loading) Build() (*Bundle, Problems) {
 		}
 		v.Index = NewIndex(v.Policies)
 		b.findActions(v)
+		if v == root {
+			v.findSeen(nil)
+		} else {
+			v.findSeen(root)
+		}
 	}
 	b.findTypes()
 	return b, problems.Sorted()
+}
+
+// MostErrors is how many errors of one owner are reported. One small file can hold tens of
+// thousands of errors, and each is a line of the log.
+const MostErrors = 100
+
+// cut keeps the first errors of each owner, and one more that says that there are more.
+func cut(ps Problems) Problems {
+	errors := map[string]int{}
+	var kept Problems
+	for _, p := range ps {
+		owner := ownerOfFile(p.File)
+		if p.Severity == SeverityError {
+			if errors[owner]++; errors[owner] > MostErrors+1 {
+				continue
+			}
+			if errors[owner] > MostErrors {
+				p.Code = "many_errors"
+				p.Message = fmt.Sprintf("%s has more errors than the %d that are told, from here on",
+					UsageOf(owner).ownerName(), MostErrors)
+				p.Try = "mend those, then try again"
+			}
+		}
+		kept = append(kept, p)
+	}
+	return kept
 }
 
 // checkParentRules refuses a rule of bundle.yaml if the schema would refuse its parents in
@@ -163,6 +217,8 @@ func (l *Loading) parseEverything(problems *Problems) {
 			l.policies(name, use, &found)
 		case path.Base(path.Dir(name)) == "entities":
 			l.entities(name, use, &found)
+		case kindOf(name) == accessKind:
+			l.declaration(name, use, &found)
 		case path.Base(name) == obligationsFile:
 			l.obligations(name, builtinObligations(), &found)
 		}

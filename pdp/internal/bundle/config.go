@@ -1,17 +1,15 @@
 package bundle
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/internal/document"
 )
 
 // Config is bundle.yaml: every switch that changes an answer.
@@ -115,17 +113,17 @@ func parseConfig(text []byte, problems *Problems) Config {
 	if text == nil {
 		return c
 	}
-	root, ok := YamlDocument(ConfigFile, text, problems)
+	root, ok := document.Read(ConfigFile, text, problems)
 	if !ok {
 		return c
 	}
 	byKey := map[string]func(*yaml.Node){}
-	doc := YamlMap{File: ConfigFile, Problems: problems, Known: byKey}
+	doc := document.Map{File: ConfigFile, Problems: problems, Known: byKey}
 	var attributes, parents, known *yaml.Node
-	byKey["namespace"] = func(n *yaml.Node) { c.namespace = types.EntityType(doc.path(n)) }
-	byKey["types"] = func(n *yaml.Node) { c.Types, c.mapped = doc.typeNames(n) }
-	byKey["volatile"] = func(n *yaml.Node) { c.volatile = doc.names(n) }
-	byKey["allow_self_approval"] = func(n *yaml.Node) { c.AllowSelfApproval = doc.names(n) }
+	byKey["namespace"] = func(n *yaml.Node) { c.namespace = types.EntityType(pathOfType(&doc, n)) }
+	byKey["types"] = func(n *yaml.Node) { c.Types, c.mapped = typeNames(&doc, n) }
+	byKey["volatile"] = func(n *yaml.Node) { c.volatile = doc.Names(n) }
+	byKey["allow_self_approval"] = func(n *yaml.Node) { c.AllowSelfApproval = doc.Names(n) }
 	byKey["attributes"] = func(n *yaml.Node) { attributes = n }
 	byKey["parents"] = func(n *yaml.Node) { parents = n }
 	byKey["known"] = func(n *yaml.Node) { known = n }
@@ -144,15 +142,15 @@ func parseConfig(text []byte, problems *Problems) Config {
 	c.Attributes = map[types.EntityType]AttributeMode{}
 	doc.Each(attributes, func(name, value *yaml.Node) {
 		modes := map[string]AttributeMode{"fill": Fill, "store": Stored, "request": Request}
-		c.Attributes[doc.WireType(&c, name)] = modes[doc.OneOf(value, "fill", "store", "request")]
+		c.Attributes[c.TypeIn(&doc, name)] = modes[doc.OneOf(value, "fill", "store", "request")]
 	})
 	c.Parents = map[types.EntityType][]parentRule{}
 	doc.Each(parents, func(name, rules *yaml.Node) {
-		typ := doc.WireType(&c, name)
+		typ := c.TypeIn(&doc, name)
 		doc.Each(rules, func(attribute, parent *yaml.Node) {
 			c.Parents[typ] = append(c.Parents[typ], parentRule{
 				Attribute: attribute.Value,
-				Parent:    c.Qualify(types.EntityType(doc.path(parent))),
+				Parent:    c.Qualify(types.EntityType(pathOfType(&doc, parent))),
 				line:      parent.Line,
 				column:    parent.Column,
 			})
@@ -160,12 +158,12 @@ func parseConfig(text []byte, problems *Problems) Config {
 		slices.SortFunc(c.Parents[typ], func(a, b parentRule) int { return strings.Compare(a.Attribute, b.Attribute) })
 	})
 	c.Known = map[types.EntityType]bool{}
-	doc.List(known, func(name *yaml.Node) { c.Known[doc.WireType(&c, name)] = true })
+	doc.List(known, func(name *yaml.Node) { c.Known[c.TypeIn(&doc, name)] = true })
 	return c
 }
 
-// path reads the name of a type, which may be a path of identifiers.
-func (m *YamlMap) path(n *yaml.Node) string {
+// pathOfType reads the name of a type, which may be a path of identifiers.
+func pathOfType(m *document.Map, n *yaml.Node) string {
 	if m.Text(n) && !legalType(types.EntityType(n.Value)) {
 		m.Bad(n, "type_name", "this is no name of a Cedar type that requests may use",
 			"write identifiers joined by ::, not ending in Action")
@@ -174,10 +172,10 @@ func (m *YamlMap) path(n *yaml.Node) string {
 }
 
 // typeNames reads types: as a map from wire names to types, with the set of these types.
-func (m *YamlMap) typeNames(n *yaml.Node) (map[string]types.EntityType, map[types.EntityType]bool) {
+func typeNames(m *document.Map, n *yaml.Node) (map[string]types.EntityType, map[types.EntityType]bool) {
 	names, mapped := map[string]types.EntityType{}, map[types.EntityType]bool{}
 	m.Each(n, func(wire, cedar *yaml.Node) {
-		typ := types.EntityType(m.path(cedar))
+		typ := types.EntityType(pathOfType(m, cedar))
 		if mapped[typ] {
 			m.Bad(cedar, "types_not_injective", fmt.Sprintf("two wire names become the type %s", typ),
 				"give each wire name a type of its own")
@@ -187,134 +185,13 @@ func (m *YamlMap) typeNames(n *yaml.Node) (map[string]types.EntityType, map[type
 	return names, mapped
 }
 
-// WireType reads the wire name of a type and returns Cedar's name.
-func (m *YamlMap) WireType(c *Config, n *yaml.Node) types.EntityType {
+// TypeIn reads the wire name of a type in a document and returns Cedar's name.
+func (c *Config) TypeIn(m *document.Map, n *yaml.Node) types.EntityType {
 	typ, ok := c.EntityType(n.Value)
 	if m.Text(n) && !ok {
 		m.Bad(n, "type_name", "this is no wire name of a type", "use the name that requests send, as types: lists it")
 	}
 	return typ
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+)`)
-
-// YamlMap reads one YAML mapping strictly. Unknown keys, repeated keys and values of the wrong
-// form are problems with their place.
-type YamlMap struct {
-	File     string
-	Problems *Problems
-	Known    map[string]func(*yaml.Node)
-}
-
-// YamlDocument reads a file that is one YAML document. Anything else is a problem.
-func YamlDocument(file string, text []byte, problems *Problems) (*yaml.Node, bool) {
-	var doc, more yaml.Node
-	documents := yaml.NewDecoder(bytes.NewReader(text))
-	err := documents.Decode(&doc)
-	if err == nil {
-		// The reader stops at a line of three hyphens, and would silently skip the text
-		// after it.
-		if err = documents.Decode(&more); err == nil {
-			problems.Add(file, more.Line, 1, "yaml_documents", "a second document begins here, and would not be read",
-				"put everything into one")
-			return nil, false
-		}
-	}
-	if !errors.Is(err, io.EOF) {
-		line := 0
-		if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
-			_, _ = fmt.Sscan(m[1], &line)
-		}
-		problems.Add(file, line, 1, "yaml_syntax", "this is not YAML", "check indentation and quotes near this line")
-		return nil, false
-	}
-	if len(doc.Content) == 0 {
-		problems.Add(file, 1, 1, "yaml_empty", "the document is empty", "write a value or remove the file")
-		return nil, false
-	}
-	return doc.Content[0], true
-}
-
-// Bad notes a problem at a node. It always returns false.
-func (m *YamlMap) Bad(n *yaml.Node, code, message, try string) bool {
-	m.Problems.Add(m.File, n.Line, n.Column, code, message, try)
-	return false
-}
-
-// Read reads the members of a mapping. Each member must be known.
-func (m *YamlMap) Read(n *yaml.Node) {
-	m.Each(n, func(key, value *yaml.Node) {
-		if set, ok := m.Known[key.Value]; ok {
-			set(value)
-			return
-		}
-		m.Bad(key, "unknown_key", fmt.Sprintf("unknown key %q", key.Value),
-			"use one of "+strings.Join(slices.Sorted(maps.Keys(m.Known)), ", "))
-	})
-}
-
-// Each calls do for each member of a mapping.
-func (m *YamlMap) Each(n *yaml.Node, do func(key, value *yaml.Node)) {
-	if n == nil {
-		return
-	}
-	if n.Kind != yaml.MappingNode {
-		m.Bad(n, "yaml_form", "this must be a mapping", "write key: value lines")
-		return
-	}
-	seen := map[string]bool{}
-	for i := 0; i < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		switch {
-		case key.Kind != yaml.ScalarNode || value.Kind == yaml.AliasNode || key.Tag == "!!merge":
-			m.Bad(key, "yaml_form", "aliases, merges and complex keys are not read here", "write the value out")
-		case seen[key.Value]:
-			m.Bad(key, "duplicate_key", fmt.Sprintf("the key %q occurs twice", key.Value), "keep one")
-		default:
-			seen[key.Value] = true
-			do(key, value)
-		}
-	}
-}
-
-// List calls do for each element of a list.
-func (m *YamlMap) List(n *yaml.Node, do func(*yaml.Node)) {
-	if n == nil {
-		return
-	}
-	if n.Kind != yaml.SequenceNode {
-		m.Bad(n, "yaml_form", "this must be a list", "write - item lines")
-		return
-	}
-	for _, item := range n.Content {
-		do(item)
-	}
-}
-
-// names reads a list of strings.
-func (m *YamlMap) names(n *yaml.Node) (names []string) {
-	m.List(n, func(item *yaml.Node) {
-		if m.Text(item) {
-			names = append(names, item.Value)
-		}
-	})
-	return names
-}
-
-// Text reports if a node is a text that is not empty. Anything else is a problem.
-func (m *YamlMap) Text(n *yaml.Node) bool {
-	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
-		return m.Bad(n, "yaml_form", "this must be a name", "write it as a string")
-	}
-	return true
-}
-
-// OneOf is the text of a node. The text must be one of the values.
-func (m *YamlMap) OneOf(n *yaml.Node, values ...string) string {
-	if n.Kind != yaml.ScalarNode || !slices.Contains(values, n.Value) {
-		m.Bad(n, "yaml_value", "this must be one of "+strings.Join(values, ", "), "")
-	}
-	return n.Value
 }
 
 // ListedTypes are the types that bundle.yaml or the PDP treats in a special way, and "" for

@@ -33,8 +33,9 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
 		return fail(dec.InputOffset(), "this is not a JSON array of entities")
 	}
-	var entities []ParsedEntity
+	entities := make([]ParsedEntity, 0, min(bytes.Count(text, []byte(`"uid"`)), use.bounds.Entities))
 	for dec.PeekKind() != ']' {
+		use.pace.step()
 		value, err := dec.ReadValue()
 		if err != nil {
 			return fail(offsetOf(err, dec), "this is not valid JSON, or a member occurs twice")
@@ -161,6 +162,7 @@ type entityPlace struct {
 
 func (l *entityLoader) load(file string, entities []ParsedEntity) {
 	for _, e := range entities {
+		l.use.pace.step()
 		if l.use.errorCount > MostErrors {
 			return
 		}

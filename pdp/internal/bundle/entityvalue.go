@@ -46,7 +46,8 @@ const maxExtensions = 4
 // thing: if a member is called __entity, __extn or __expr and is none of Cedar's forms,
 // storedRecord takes it for a mistake, not for a member of a record.
 func storedRecord(text jsontext.Value, use *Usage) (types.Record, error) {
-	r := valueReader{Decoder: jsontext.NewDecoder(bytes.NewReader(text)), use: use, extensions: maxExtensions}
+	use.decoder.Reset(bytes.NewBuffer(text)) // unlike a reader, a buffer is not copied
+	r := valueReader{Decoder: &use.decoder, use: use, extensions: maxExtensions}
 	if r.PeekKind() != '{' {
 		return types.Record{}, badValue("is no object", "write {…}")
 	}

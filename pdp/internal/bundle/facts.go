@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -29,11 +30,85 @@ func Shorter(a, b AttributePath) int {
 
 // Unsupplied reports if the path is below context.pdp and the PDP does not supply it.
 func (p AttributePath) Unsupplied() bool {
-	if p.Root != "context" || p.Names[0] != "pdp" || len(p.Names) == 1 {
-		return false
+	return p.ofPDP() && !supplies(pdpMembers, p.Names[1:])
+}
+
+// ofPDP reports if the path is context.pdp, or begins with it.
+func (p AttributePath) ofPDP() bool {
+	return p.Root == "context" && len(p.Names) > 0 && p.Names[0] == "pdp"
+}
+
+// sees reports if a policy can see any of these members of context.pdp.
+func (f *Facts) sees(members ...string) bool {
+	return f.Whole || slices.ContainsFunc(f.Reads, func(p AttributePath) bool {
+		return p.ofPDP() && (len(p.Names) == 1 || slices.Contains(members, p.Names[1]))
+	})
+}
+
+// Sight is what the policies of a view can see of a question. Nil is for everything.
+//
+// A policy sees an attribute of an entity only by its name, whatever expression the entity comes from. It sees a member
+// of the context or of context.pdp by its name too, or if it uses the record as a value. Obligations are filled in with
+// members of the context.
+type Sight struct {
+	root  *Sight // what the root's policies see, which count for every tenant
+	names map[string]struct{}
+	// context and pdp are set if a policy uses that record as a value.
+	context, pdp bool
+}
+
+// Sees reports if a policy can see an attribute of the subject or the resource, or a member of the context, which is in
+// the place of the action.
+func (s *Sight) Sees(of Variable, name string) bool {
+	return s.any(name, func(s *Sight) bool { return s.context && of == ActionVar })
+}
+
+// SeesPDP reports if a policy can see a member of context.pdp.
+func (s *Sight) SeesPDP(name string) bool {
+	return s.any(name, func(s *Sight) bool { return s.context || s.pdp })
+}
+
+func (s *Sight) any(name string, all func(*Sight) bool) bool {
+	for at := s; at != nil; at = at.root {
+		if _, named := at.names[name]; named || all(at) {
+			return true
+		}
 	}
-	_, ok := pdpMembers[types.String(p.Names[1])]
-	return !ok
+	return s == nil
+}
+
+// add adds what one policy can see.
+func (s *Sight) add(p *Policy) {
+	f := &p.Facts
+	maps.Copy(s.names, f.ReadNames)
+	maps.Copy(s.names, f.HasNames)
+	s.context = s.context || f.Whole
+	s.pdp = s.pdp || slices.ContainsFunc(f.Reads, func(p AttributePath) bool { return p.ofPDP() && len(p.Names) == 1 })
+	for _, o := range p.Obliges {
+		_, filled := obligations.Fill(o.Properties, func(variable string) (string, bool) {
+			if member, ok := strings.CutPrefix(variable, "context."); ok {
+				s.names[member] = struct{}{}
+			}
+			return "", true
+		})
+		s.context = s.context || !filled
+	}
+}
+
+// findSeen finds out what the policies of the view can see. root is nil for the root itself.
+func (v *View) findSeen(root *View) {
+	v.Seen = &Sight{names: map[string]struct{}{}}
+	if root != nil {
+		v.Seen.root, v.SeesWho, v.SeesAllPDP = root.Seen, root.SeesWho, root.SeesAllPDP
+	}
+	for _, p := range v.Policies {
+		if root != nil && !p.OfTenant() {
+			continue
+		}
+		v.Seen.add(p)
+		v.SeesWho = v.SeesWho || p.Facts.sees(subjectMember, resourceMember)
+		v.SeesAllPDP = v.SeesAllPDP || p.Facts.sees(subjectMember, resourceMember, capabilityMember)
+	}
 }
 
 // Asked is the test for the presence of the path, in Cedar.
@@ -60,7 +135,7 @@ func (p AttributePath) Same(other AttributePath) bool {
 func (p *Policy) Tests() []ScopeTest { return slices.Concat(p.Facts.Scope, p.Facts.Leading) }
 
 // Excludes reports if no entity can pass both tests, whatever its parents are. The tests then
-// want different ids, different types, or an id of another type.
+// want different ids, different types, or an id of another type, or ids that begin otherwise.
 func (t ScopeTest) Excludes(other ScopeTest) bool {
 	typ := func(t ScopeTest) types.EntityType {
 		if t.Eq {
@@ -73,17 +148,28 @@ func (t ScopeTest) Excludes(other ScopeTest) bool {
 		return false
 	case t.Eq && other.Eq:
 		return t.Uids[0] != other.Uids[0]
+	case t.Prefix != "" && other.Prefix != "":
+		return !strings.HasPrefix(t.Prefix, other.Prefix) && !strings.HasPrefix(other.Prefix, t.Prefix)
+	case t.Prefix != "" && other.Eq:
+		return !other.begins(t.Prefix)
+	case t.Eq && other.Prefix != "":
+		return !t.begins(other.Prefix)
 	default:
 		return a != "" && b != "" && a != b
 	}
 }
 
+// begins reports if the test wants an id that begins like that, and no other.
+func (t ScopeTest) begins(prefix string) bool {
+	return t.Eq && strings.HasPrefix(string(t.Uids[0].ID), prefix) || t.Prefix != "" && strings.HasPrefix(t.Prefix, prefix)
+}
+
 // Key is equal for equal tests.
-func (t ScopeTest) Key() string { return fmt.Sprint(t.Of, t.Is, t.Uids, t.Eq) }
+func (t ScopeTest) Key() string { return fmt.Sprint(t.Of, t.Is, t.Uids, t.Eq) + t.Prefix }
 
 // Follows reports if the test holds for every entity that passes the given tests.
 func (t ScopeTest) Follows(tests []ScopeTest) bool {
-	typed, placed := t.Is == "", t.Uids == nil
+	typed, placed := t.Is == "", t.Uids == nil && t.Prefix == ""
 	for _, s := range tests {
 		if s.Of != t.Of {
 			continue
@@ -96,8 +182,11 @@ func (t ScopeTest) Follows(tests []ScopeTest) bool {
 
 // within reports if every entity that passes the test by its place also passes the other test:
 // each entity that the test names is among those that the other test names, and the other test
-// does not ask for equality if this one does not.
+// does not ask for equality if this one does not. If the other asks how the id begins, this one must say so.
 func (t ScopeTest) within(other ScopeTest) bool {
+	if other.Prefix != "" {
+		return t.begins(other.Prefix)
+	}
 	if t.Uids == nil || other.Eq && !t.Eq {
 		return false
 	}

@@ -1,10 +1,9 @@
 package bundle
 
 import (
-	"iter"
 	"slices"
+	"strings"
 
-	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 )
 
@@ -63,14 +62,14 @@ func (l *Lineage) In(uid types.EntityUID) bool {
 	return slices.Contains(l.Up, uid)
 }
 
-// Holds reports if a policy's test of the scope is true of this entity: it is of a type, or it is an entity or below
-// one. A test without entities asks for the type alone.
+// Holds reports if a policy's test of the scope is true of this entity: it is of a type, it is an entity or below
+// one, or its id begins with a text. A test without entities asks for the type or the id alone.
 func (l *Lineage) Holds(t *ScopeTest) bool {
 	switch {
 	case t.Is != "" && t.Is != l.Uid.Type:
 		return false
 	case t.Uids == nil:
-		return true
+		return strings.HasPrefix(string(l.Uid.ID), t.Prefix)
 	case t.Eq:
 		return l.Uid == t.Uids[0]
 	}
@@ -102,7 +101,7 @@ func (ls *Lineages) Considers(p *Policy) bool {
 // index finds must still be checked with Considers.
 type Index map[IndexKey]map[IndexKey]map[IndexKey][]int32
 
-// IndexKey is an entity, a type (without an id), or anything at all.
+// IndexKey is an entity, a type (without an id), how an id begins (without a type), or anything at all.
 type IndexKey struct {
 	uid  types.EntityUID
 	Form keyForm
@@ -113,6 +112,7 @@ type keyForm uint8
 const (
 	keyAny keyForm = iota
 	KeyType
+	keyPrefix // up to and including the first colon: owners of tools have names before it
 	keyEntity
 )
 
@@ -171,6 +171,12 @@ const maxFiled = 10_000
 
 // keysOf are the keys of one test.
 func keysOf(t ScopeTest) []IndexKey {
+	if t.Prefix != "" {
+		if key, ok := prefixKey(t.Prefix); ok {
+			return []IndexKey{key}
+		}
+		return []IndexKey{{}} // ids that begin so may have their colon anywhere
+	}
 	if t.Uids == nil {
 		return []IndexKey{{uid: types.EntityUID{Type: t.Is}, Form: KeyType}}
 	}
@@ -181,7 +187,13 @@ func keysOf(t ScopeTest) []IndexKey {
 	return keys
 }
 
-// narrower prefers entities to types and types to no test, and fewer entities to more.
+// prefixKey is the key of all ids that begin with a text, if there is a colon in it.
+func prefixKey(text string) (IndexKey, bool) {
+	colon := strings.IndexByte(text, ':')
+	return IndexKey{uid: types.EntityUID{ID: types.String(text[:colon+1])}, Form: keyPrefix}, colon >= 0
+}
+
+// narrower prefers entities to prefixes, prefixes to types and types to no test, and fewer entities to more.
 func narrower(a, b []IndexKey) bool {
 	rank := func(k []IndexKey) keyForm {
 		if len(k) == 0 {
@@ -195,6 +207,9 @@ func narrower(a, b []IndexKey) bool {
 // requestKeys are the keys that a matching policy can be filed under.
 func (l *Lineage) requestKeys(keys []IndexKey) []IndexKey {
 	keys = append(keys, IndexKey{}, IndexKey{types.EntityUID{Type: l.Uid.Type}, KeyType}, IndexKey{l.Uid, keyEntity})
+	if key, ok := prefixKey(string(l.Uid.ID)); ok {
+		keys = append(keys, key)
+	}
 	for _, uid := range l.Up {
 		keys = append(keys, IndexKey{uid, keyEntity})
 	}
@@ -245,6 +260,8 @@ func (l *Lineage) matches(k IndexKey) bool {
 		return l.In(k.uid)
 	case KeyType:
 		return k.uid.Type == l.Uid.Type
+	case keyPrefix:
+		return strings.HasPrefix(string(l.Uid.ID), string(k.uid.ID))
 	}
 	return true
 }
@@ -256,20 +273,9 @@ type Scratch struct {
 	Given PolicyList
 }
 
-// PolicyList is a list of policies in the order of their ids. cedar-go iterates policies in
-// the order of this list, so its report comes in that order too.
+// PolicyList is a list of policies in the order of their ids. cedar-go is given policies in this order, so its report
+// comes in that order too.
 type PolicyList []*Policy
-
-// All implements cedar.PolicyIterator.
-func (l PolicyList) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
-	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
-		for _, p := range l {
-			if !yield(p.CedarID, p.Cedar) {
-				return
-			}
-		}
-	}
-}
 
 // WithoutIndex is a bundle that decides the same without the means to find policies and
 // candidates faster. cedar-go examines every policy, and a search examines every entity of its

@@ -22,6 +22,14 @@ type kind struct {
 	max  int64
 }
 
+// article is the name behind its article.
+func (k *kind) article() string {
+	if strings.ContainsRune("aeiou", rune(k.name[0])) {
+		return "an " + k.name
+	}
+	return "a " + k.name
+}
+
 // MaxPolicyFile bounds a policy file before it is read. So it bounds what cedar-go's parser
 // ever gets.
 const MaxPolicyFile = 256 << 10
@@ -32,11 +40,12 @@ var (
 	settingsKind = &kind{"YAML file", 1 << 20}
 	schemaKind   = &kind{"schema", 1 << 20}
 	entityKind   = &kind{"entity file", RootBounds.EntityFile}
+	accessKind   = &kind{"access declaration", 256 << 10}
 	testKind     = &kind{"test file", 1 << 20}
 	manifestKind = &kind{"MANIFEST", 16 << 20}
 )
 
-const layout = "bundle.yaml, *.cedar, *.cedarschema, entities/*.json, obligations.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
+const layout = "bundle.yaml, *.cedar, *.cedarschema, entities/*.json, obligations.yaml, access/*.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
 
 // kindOf finds the kind of a file by its place and name. It returns nil if no rule of the
 // layout names the file.
@@ -46,6 +55,8 @@ func kindOf(file string) *kind {
 	switch ext := path.Ext(name); {
 	case dir == "entities/" && ext == ".json":
 		return entityKind
+	case dir == accessDirectory && (ext == ".yaml" || ext == ".yml"):
+		return accessKind
 	case dir == "tests/" && slices.Contains([]string{".yaml", ".yml", ".json"}, ext):
 		return testKind
 	case dir != "":
@@ -68,7 +79,7 @@ func (r *Reader) Bundle() {
 	for _, name := range r.files.Tenants {
 		before := len(r.files.Content)
 		r.part("tenants/" + name)
-		if len(r.files.Content) == before {
+		if len(r.files.Content) == before && (r.draft == nil || TenantOf(r.draft.file) != name) {
 			r.emptyTenant("tenants/" + name)
 		}
 	}
@@ -88,13 +99,14 @@ func (r *Reader) emptyTenant(dir string) {
 		"put a .cedar file there, a comment is enough, or remove the directory")
 }
 
-// part reads the files directly in the root or in a tenant's directory, and the entities
-// beside them.
+// part reads the files directly in the root or in a tenant's directory, and the entities and
+// access declarations beside them.
 func (r *Reader) part(dir string) {
 	for _, e := range r.entries(dir) {
 		file := path.Join(dir, e.Name())
 		switch {
-		case e.Name() == "entities":
+		case e.Name() == "entities", e.Name() == path.Clean(accessDirectory) && !e.Type().IsRegular():
+			// A file of the name access was none of a bundle's before there were declarations, and is none now.
 			r.loadAll(file)
 		case e.Name() == "tests" && !e.Type().IsRegular():
 			// Read by ReadTests: not loaded, and not in the digest.
@@ -108,7 +120,7 @@ func (r *Reader) part(dir string) {
 	}
 }
 
-// loadAll reads the files in a directory of entities or tests.
+// loadAll reads the files in a directory of entities, access declarations or tests.
 func (r *Reader) loadAll(dir string) {
 	if !r.isDirectory(dir) {
 		return
@@ -156,6 +168,9 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 	if r.ctx.Err() != nil {
 		return // the result of this reading is not wanted any more
 	}
+	if r.draft != nil && file == r.draft.file {
+		return // it is not read as it is
+	}
 	k := kindOf(file)
 	if k == nil {
 		what := "file"
@@ -171,10 +186,31 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 	if use.exceeded {
 		return
 	}
-	data, ok := r.read(file, use.kind(k))
+	if data, ok := r.read(file, use.kind(k)); ok {
+		r.take(file, k, data)
+	}
+}
+
+// loadDraft loads the draft in place of its file.
+func (r *Reader) loadDraft() {
+	if r.draft == nil {
+		return
+	}
+	file, content := r.draft.file, r.draft.content
+	k := kindOf(file)
+	switch use := r.usage(file); {
+	case k == nil, use.exceeded: // nothing of it would be loaded
+	case int64(len(content)) > use.kind(k).max:
+		r.tooLarge(file, use.kind(k))
+	default:
+		r.take(file, k, content)
+	}
+}
+
+// take takes the content of a file into the bundle, or notes why it does not belong there.
+func (r *Reader) take(file string, k *kind, data []byte) {
 	switch {
-	case !ok:
-	case use.tooMuchText(file, len(data), &r.files.Problems):
+	case r.usage(file).tooMuchText(file, len(data), &r.files.Problems):
 	case len(bytes.TrimSpace(data)) == 0:
 		r.problem(file, "empty_file", "this "+k.name+" is empty, perhaps half-written",
 			"write its content, or remove it")

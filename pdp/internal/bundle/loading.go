@@ -22,9 +22,10 @@ import (
 //   - the view of the root, if the root's files are the same.
 //   - the view of a tenant, if its files and the root's are the same.
 //   - what is made from a tenant's files by themselves, if only these files are the same: the
-//     policies, parsed and checked against the schema, and the entities. How they relate to
-//     the root's files is checked again.
-//   - the obligations, if the files that define them and the root's are the same.
+//     policies, parsed or made from access declarations and checked against the schema, and the
+//     entities. How they relate to the root's files is checked again.
+//   - the obligations, if the files that define them and the root's are the same. Access
+//     declarations are such files.
 //
 // A load never takes over only a part of what belongs to one owner. It takes over nothing from
 // a load that failed. It does not write to what it takes over, because the bundle in force
@@ -35,10 +36,13 @@ type Loading struct {
 	before InForce // without a bundle in it, there is nothing to take over
 	bundle *Bundle
 	Did    Work
+	pace   *pace // nil if nobody is answered meanwhile
 
 	names   []string            // the names of all files, sorted
 	inDir   map[string][]string // names by directory, which ends in a slash; the root is ""
 	changed map[string]bool     // the directories of owners with a file that changed
+	// redeclared are the directories of owners with an access declaration that changed.
+	redeclared map[string]bool
 	// sameSettings is set if bundle.yaml and the schema have not changed.
 	sameSettings bool
 
@@ -62,6 +66,8 @@ func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
 		names:   files.names(),
 		inDir:   map[string][]string{},
 		changed: map[string]bool{},
+
+		redeclared: map[string]bool{},
 	}
 	for _, name := range l.names {
 		dir, _ := path.Split(name)
@@ -70,10 +76,14 @@ func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
 	if before.Bundle == nil {
 		return l
 	}
+	l.pace = newPace()
 	for _, files := range []*Files{files, before.Files} {
 		for name := range files.Content {
 			if !l.same(name) {
 				l.changed[dirOf(name)] = true
+				if kindOf(name) == accessKind {
+					l.redeclared[dirOf(name)] = true
+				}
 			}
 		}
 	}
@@ -95,11 +105,12 @@ func (l *Loading) filesIn(dir, ext string) (names []string) {
 }
 
 // Work counts what a load read anew.
-type Work struct{ Settings, PolicyFiles, EntityFiles, ObligationFiles int }
+type Work struct{ Settings, PolicyFiles, EntityFiles, ObligationFiles, AccessFiles int }
 
 // own is what is made from a tenant's files by themselves.
 type own struct {
 	policies       []*Policy // not bound to obligations yet
+	declared       []*Declared
 	policyProblems Problems
 	store          *Store // it has no store below it
 	places         map[types.EntityUID]entityPlace
@@ -183,14 +194,16 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 		v.Policies = slices.Clone(root.Policies)
 		maps.Copy(v.ByID, root.ByID)
 	}
-	l.define(v, dir, root)
-	v.problems = append(v.problems, v.obligationProblems...)
 	var o *own
 	if before != nil && before.own.fits(root) {
 		o = before.own
 	} else {
 		o = l.parseOwn(tenant, dir, root)
 	}
+	v.Declared = o.declared
+	l.define(v, dir, root)
+	v.problems = append(v.problems, v.obligationProblems...)
+	v.refuseReserved(o, root)
 	v.problems = append(v.problems, o.policyProblems...)
 	for _, p := range o.policies {
 		v.addPolicy(p, &v.problems)
@@ -217,7 +230,8 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 // define gives a view the obligations that its policies can name.
 func (l *Loading) define(v *View, dir string, root *View) {
 	file := dir + obligationsFile
-	if l.before.Bundle != nil && l.same(file) && l.same(obligationsFile) {
+	same := func(file, dir string) bool { return l.same(file) && !l.redeclared[dir] }
+	if l.before.Bundle != nil && same(file, dir) && same(obligationsFile, "") {
 		if before := l.before.Bundle.Views[v.Tenant]; before != nil {
 			v.Obligations, v.obligationProblems = before.Obligations, before.obligationProblems
 			return
@@ -230,6 +244,7 @@ func (l *Loading) define(v *View, dir string, root *View) {
 	if _, ok := l.files.Content[file]; ok {
 		v.Obligations = l.obligations(file, v.Obligations, &v.obligationProblems)
 	}
+	v.defineApprovals()
 }
 
 // fits reports if the root has none of the tenant's entities. If it has one, the entities are
@@ -254,6 +269,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 		places: map[types.EntityUID]entityPlace{},
 	}
 	schema, use := l.bundle.Schema, UsageOf(tenant)
+	use.pace = l.pace
 	if root != nil {
 		o.store.Root = root.Store
 	} else if schema != nil {
@@ -265,31 +281,76 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 		}
 		o.policies = append(o.policies, l.policies(name, use, &o.policyProblems)...)
 	}
-	if schema != nil && schema.mayCheck(o.policies, use, &o.policyProblems) {
-		for _, p := range o.policies {
-			if l.cancelled() {
-				return o
-			}
-			schema.CheckPolicy(p, &o.policyProblems)
+	for _, name := range l.inDir[dir+accessDirectory] {
+		if l.cancelled() {
+			return o
 		}
+		if d := l.declaration(name, use, &o.policyProblems); d != nil {
+			o.declare(l.bundle.policiesOf(d, use, &o.policyProblems), &o.policyProblems)
+		}
+	}
+	if schema != nil {
+		l.check(l.bundle.toCheck(o), use, &o.policyProblems)
+	}
+	if l.cancelled() {
+		return o
 	}
 	into := &entityLoader{own: o, bundle: l.bundle, store: o.store, use: use, problems: &o.entityProblems}
 	for _, name := range l.filesIn(dir+"entities/", ".json") {
 		if l.cancelled() {
 			return o
 		}
-		for some := range slices.Chunk(l.entities(name, use, &o.entityProblems), 1000) {
+		entities := l.entities(name, use, &o.entityProblems)
+		o.expect(len(entities))
+		for some := range slices.Chunk(entities, 1000) {
 			if !l.cancelled() {
 				into.load(name, some)
 			}
 		}
 	}
 	o.store.Root = nil // otherwise the old root stays in memory until the tenant's files change
-	o.store.prepareSearch()
+	o.store.prepareSearch(l.pace)
 	if !use.exceeded {
 		into.checkAncestors()
 	}
 	return o
+}
+
+// expect makes room for so many entities more, if there are none yet. A map that grows is copied again and again.
+func (o *own) expect(more int) {
+	if len(o.places) > 0 {
+		return
+	}
+	o.order, o.places = make([]types.EntityUID, 0, more), make(map[types.EntityUID]entityPlace, more)
+	entities := make(map[types.EntityUID]types.Entity, len(o.store.Entities)+more)
+	maps.Copy(entities, o.store.Entities)
+	o.store.Entities = entities
+}
+
+// check holds policies against the schema, each in one or several forms.
+func (l *Loading) check(all [][]*Policy, use *Usage, problems *Problems) {
+	schema := l.bundle.Schema
+	if !schema.mayCheck(slices.Concat(all...), use, problems) {
+		return
+	}
+	for _, forms := range all {
+		if l.cancelled() {
+			return
+		}
+		var found Problems
+		fits := false // a warning says that a form can never apply, and another form may
+		for _, p := range forms {
+			var of Problems
+			schema.CheckPolicy(p, &of)
+			fits = fits || len(of) == 0
+			if found == nil || of.Refuse() && !found.Refuse() {
+				found = of
+			}
+		}
+		if !fits || found.Refuse() {
+			*problems = append(*problems, found...)
+		}
+	}
 }
 
 // namedBy are the entities that the root names. They are found once for all tenants.

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/internal/document"
 	"policy-service/pdp/spelling"
 	"policy-service/schemas"
 )
@@ -26,19 +27,20 @@ type Definition struct {
 	Line, Column int
 }
 
-// ObligationName matches the legal names of obligations.
-var ObligationName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+// ObligationName matches the legal names of obligations. The slash is that of an obligation of a
+// tenant's access declaration, which an author may write out.
+var ObligationName = regexp.MustCompile(`^(access\.[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
 const obligationsFile = "obligations.yaml"
 
 // parseObligations reads obligations.yaml on top of the definitions above it.
 func parseObligations(file string, text []byte, above map[string]Definition, problems *Problems) map[string]Definition {
 	known := maps.Clone(above)
-	root, ok := YamlDocument(file, text, problems)
+	root, ok := document.Read(file, text, problems)
 	if !ok {
 		return known
 	}
-	r := obligationReader{YamlMap: YamlMap{File: file, Problems: problems}, above: above}
+	r := obligationReader{Map: document.Map{File: file, Problems: problems}, above: above}
 	r.Each(root, func(name, value *yaml.Node) {
 		if d, ok := r.definition(name, value); ok {
 			known[name.Value] = d
@@ -49,7 +51,7 @@ func parseObligations(file string, text []byte, above map[string]Definition, pro
 
 // obligationReader reads the definitions of one file.
 type obligationReader struct {
-	YamlMap
+	document.Map
 	above map[string]Definition
 }
 
@@ -67,7 +69,7 @@ func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool)
 			"give it a name of its own")
 	}
 	var typ, on, properties *yaml.Node
-	m := YamlMap{File: r.File, Problems: r.Problems, Known: map[string]func(*yaml.Node){
+	m := document.Map{File: r.File, Problems: r.Problems, Known: map[string]func(*yaml.Node){
 		"type":       func(n *yaml.Node) { typ = n },
 		"on":         func(n *yaml.Node) { on = n },
 		"properties": func(n *yaml.Node) { properties = n },
@@ -115,7 +117,7 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 		r.Bad(n, "yaml_form", "properties must be a mapping", "write name: value lines")
 		return evaluation.Object{}
 	}
-	text, bad := AppendJSON(nil, n)
+	text, bad := document.AppendJSON(nil, n)
 	if bad != nil {
 		r.Bad(bad.At, "yaml_json", bad.What, bad.Try)
 		return evaluation.Object{}

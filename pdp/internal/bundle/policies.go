@@ -21,32 +21,40 @@ func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*
 	}
 	policies := make([]*Policy, 0, len(list))
 	for n, c := range list {
-		at := c.Position()
-		p := &Policy{
-			Id:       fmt.Sprintf("%s#%d", file, n),
-			Cedar:    c,
-			Tenant:   use.owner,
-			File:     file,
-			Line:     at.Line,
-			Column:   at.Column,
-			Position: fmt.Sprintf("%s:%d:%d", file, at.Line, at.Column),
-			Facts:    factsOf(c),
-		}
-		annotations := c.Annotations()
-		if id, ok := annotations["id"]; ok {
-			p.Id, p.Named = string(id), true
-		}
+		use.pace.step()
+		at := entityPlace{file, c.Position().Line, c.Position().Column}
+		p := newPolicy(c, fmt.Sprintf("%s#%d", file, n), use.owner, at)
 		if p.Id == "" {
-			problems.Add(file, at.Line, at.Column, "empty_id", "the policy's @id is empty",
+			problems.Add(file, at.line, at.column, "empty_id", "the policy's @id is empty",
 				"give it a name, or leave the annotation out")
 		}
-		if names, ok := annotations["obligation"]; ok {
-			p.Obligation = (*string)(&names)
-		}
-		p.CedarID, p.ReasonUser = cedar.PolicyID(p.Id), string(annotations["reason_user"])
 		policies = append(policies, p)
 	}
 	return policies
+}
+
+// newPolicy is a policy at a place in a tenant's files. The id is that of its annotation, if it
+// has one.
+func newPolicy(c *cedar.Policy, id, tenant string, at entityPlace) *Policy {
+	p := &Policy{
+		Id:       id,
+		Cedar:    c,
+		Tenant:   tenant,
+		File:     at.file,
+		Line:     at.line,
+		Column:   at.column,
+		Position: fmt.Sprintf("%s:%d:%d", at.file, at.line, at.column),
+		Facts:    factsOf(c),
+	}
+	annotations := c.Annotations()
+	if id, ok := annotations["id"]; ok {
+		p.Id, p.Named = string(id), true
+	}
+	if names, ok := annotations["obligation"]; ok {
+		p.Obligation = (*string)(&names)
+	}
+	p.CedarID, p.ReasonUser = cedar.PolicyID(p.Id), string(annotations["reason_user"])
+	return p
 }
 
 // Quote quotes a name for a message.

@@ -19,6 +19,7 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 		holds(t, page, what, of(TenantBounds), of(RootBounds), coded(names))
 	}
 	owner("files; bytes of all of them", func(b *Bounds) string { return grouped(b.Files) + "; " + size(b.Bytes) }, "many_files", "many_bytes")
+	owner("bytes of all access declarations", func(b *Bounds) string { return size(b.YAML.Access) }, "many_declarations")
 	owner("files and directories in one directory", func(b *Bounds) string { return grouped(b.Names) }, "many_names")
 	owner("names looked up on the ways to its files, links included", func(b *Bounds) string { return grouped(b.Looked) }, "many_links")
 	owner("words and signs of policies", func(b *Bounds) string { return grouped(b.Words) }, "many_words")
@@ -27,10 +28,10 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 	owner("references to parents", func(b *Bounds) string { return grouped(b.Parents) }, "many_parents")
 	owner("ancestors of one entity; steps to count them all", func(b *Bounds) string { return grouped(b.Ancestors) + "; " + grouped(b.Walked) }, "many_ancestors", "many_ways_up")
 	owner("steps through `identities` of one person; of all", func(b *Bounds) string { return grouped(b.People.One) + "; " + grouped(b.People.All) }, "many_identities")
-	owner("bytes of `obligations.yaml`; of one entity file", func(b *Bounds) string { return size(b.Settings) + "; " + size(b.EntityFile) }, "too_large")
+	owner("bytes of `obligations.yaml`; of one entity file", func(b *Bounds) string { return size(b.YAML.Obligations) + "; " + size(b.EntityFile) }, "too_large")
 	owner("errors that are told", func(*Bounds) string { return grouped(MostErrors) }, "many_errors")
 
-	holds(t, page, "policy file; test file; schema, `bundle.yaml`; MANIFEST", size(policyKind.max)+"; "+size(testKind.max)+"; "+size(min(schemaKind.max, settingsKind.max))+"; "+size(manifestKind.max), "`too_large`")
+	holds(t, page, "policy file, access declaration; test file; schema, `bundle.yaml`; MANIFEST", size(min(policyKind.max, accessKind.max))+"; "+size(testKind.max)+"; "+size(min(schemaKind.max, settingsKind.max))+"; "+size(manifestKind.max), "`too_large`")
 	holds(t, page, "brackets, ifs and signs of a policy or a schema, nested", grouped(maxNesting)+" deep", "`policy_nesting`, `schema_nesting`")
 	holds(t, page, "names in a chain of dots or colons", grouped(maxChain), "`policy_chain`, `schema_chain`")
 	holds(t, page, "names in all chains behind `has`, those before each counted with it", grouped(maxHasCopies), "`policy_has`")
@@ -50,7 +51,7 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 // It has a row for each warning of check, and for nothing else.
 func TestThePoliciesPageNamesEveryWarning(t *testing.T) {
 	page := policiesPage(t, "Warnings")
-	want := codesIn(t, `\.(?:warn|Warn)\([^"\n]*"([a-z_]+)"`)
+	want := codesIn(t, `(?:\.(?:warn|Warn|tell)\([^"\n]*|\bconst code = )"([a-z_]+)"`)
 	delete(want, "unknown_") // is followed by what it is
 	want["unknown_file"], want["unknown_directory"] = true, true
 	got := map[string]bool{}

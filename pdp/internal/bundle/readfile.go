@@ -64,7 +64,7 @@ func (r *Reader) open(file string, k *kind) (fs.File, int64) {
 func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	switch {
 	case !info.Mode().IsRegular():
-		r.problem(file, "not_a_file", "a "+k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()),
+		r.problem(file, "not_a_file", k.article()+" is expected here, and this is a "+plainfile.TypeName(info.Mode()),
 			"put a regular file there, or remove it")
 	case info.Size() > k.max:
 		r.tooLarge(file, k)
@@ -94,7 +94,7 @@ func (r *Reader) tooLarge(file string, k *kind) {
 	if k.name == settingsKind.name {
 		try = "there may be one of it only: say less in it"
 	}
-	r.problem(file, "too_large", fmt.Sprintf("a %s may have %d bytes, and this one has more", k.name, k.max), try)
+	r.problem(file, "too_large", fmt.Sprintf("%s may have %d bytes, and this one has more", k.article(), k.max), try)
 }
 
 // unreadable notes why a file or directory could not be read. It leaves out the path in the

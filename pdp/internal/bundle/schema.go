@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/cedar-policy/cedar-go"
@@ -28,6 +29,8 @@ type Schema struct {
 	// unstored validates entities that are in no store. With unknown_entities: evaluate they
 	// may lack what the schema requires.
 	unstored *validate.Validator
+	// lean validates requests whose context.pdp has the first members alone.
+	lean     *validate.Validator
 	entities map[types.EntityType]entityShape
 	Actions  map[types.EntityUID]*actionShape
 	// actionEntities are the actions as entities, with the groups that they are in.
@@ -132,12 +135,70 @@ func ParseSchema(files []SchemaFile, c *Config, problems *Problems) *Schema {
 // takes as long as the schema is.
 const maxPlaced = 20
 
-// pdpMembers are the members of context.pdp, which the PDP supplies.
-var pdpMembers = resolved.RecordType{
+// Members of context.pdp that are not among the first four.
+const (
+	subjectMember    = "subject"
+	resourceMember   = "resource"
+	capabilityMember = "capability"
+)
+
+// firstPDPMembers are the members that context.pdp had at first. A schema may declare these alone.
+var firstPDPMembers = resolved.RecordType{
 	"now":      {Type: resolved.ExtensionType("datetime")},
 	"tenant":   {Type: resolved.StringType{}},
 	"caller":   {Type: resolved.StringType{}},
 	"approved": {Type: resolved.BoolType{}},
+}
+
+// FirstPDPMembers is how many members context.pdp had at first.
+const FirstPDPMembers = 4
+
+// pdpMembers are the members of context.pdp, which the PDP supplies.
+var pdpMembers = func() resolved.RecordType {
+	all := maps.Clone(firstPDPMembers)
+	who := resolved.RecordType{"type": {Type: resolved.StringType{}}, "id": {Type: resolved.StringType{}}}
+	all[subjectMember], all[resourceMember] = resolved.Attribute{Type: who}, resolved.Attribute{Type: who}
+	all[capabilityMember] = resolved.Attribute{Type: resolved.RecordType{
+		"held":  {Type: resolved.BoolType{}},
+		"id":    {Type: resolved.StringType{}},
+		"depth": {Type: resolved.LongType{}},
+	}}
+	return all
+}()
+
+// What the PDP supplies, as a schema declares it.
+const (
+	whoDeclared        = "{type: String, id: String}"
+	capabilityDeclared = "{held: Bool, id: String, depth: Long}"
+	pdpDeclared        = "{now: datetime, tenant: String, caller: String, approved: Bool, " +
+		"subject: " + whoDeclared + ", resource: " + whoDeclared + ", capability: " + capabilityDeclared + "}"
+)
+
+// declaresSame reports if a record is declared as the PDP supplies it, with nothing optional.
+func declaresSame(declared, supplied resolved.RecordType) bool {
+	return maps.EqualFunc(declared, supplied, func(a, b resolved.Attribute) bool {
+		if inner, ok := b.Type.(resolved.RecordType); ok {
+			own, ok := a.Type.(resolved.RecordType)
+			return ok && !a.Optional && declaresSame(own, inner)
+		}
+		return a.Type == b.Type && !a.Optional
+	})
+}
+
+// supplies reports if names lead to something in a record.
+func supplies(record resolved.RecordType, names []string) bool {
+	for n, name := range names {
+		a, ok := record[types.String(name)]
+		if !ok {
+			return false
+		}
+		inner, isRecord := a.Type.(resolved.RecordType)
+		if !isRecord {
+			return n == len(names)-1
+		}
+		record = inner
+	}
+	return true
 }
 
 // wayMembers are the members of the context of approval.decide, which the PDP supplies.
@@ -171,16 +232,17 @@ func contextWithPDP(declared resolved.RecordType, review bool) (resolved.RecordT
 	if context == nil {
 		context = resolved.RecordType{}
 	}
+	pdp := pdpMembers
 	if own, ok := context["pdp"]; ok {
 		record, isRecord := own.Type.(resolved.RecordType)
-		same := isRecord && !own.Optional && maps.EqualFunc(record, pdpMembers, func(a, b resolved.Attribute) bool {
-			return a.Type == b.Type && !a.Optional
-		})
-		if !same {
+		if declaresSame(record, firstPDPMembers) {
+			pdp = firstPDPMembers
+		}
+		if !isRecord || own.Optional || !declaresSame(record, pdp) {
 			return nil, &valueError{
 				at:   "pdp",
 				what: "pdp is declared otherwise than the PDP supplies it",
-				try:  "declare pdp as {now: datetime, tenant: String, caller: String, approved: Bool}, all of them required, or leave it out: it is added",
+				try:  "declare pdp as " + pdpDeclared + ", all of them required, or leave it out: it is added",
 			}
 		}
 	}
@@ -193,7 +255,7 @@ func contextWithPDP(declared resolved.RecordType, review bool) (resolved.RecordT
 			}
 		}
 	}
-	context["pdp"] = resolved.Attribute{Type: pdpMembers}
+	context["pdp"] = resolved.Attribute{Type: pdp}
 	if review {
 		if wrong := addWay(context); wrong != nil {
 			return nil, wrong
@@ -217,6 +279,7 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 	s := &Schema{
 		validator: validate.New(r),
 		unstored:  validate.New(unstored(r, c)),
+		lean:      validate.New(withFirstPDP(r)),
 		entities:  map[types.EntityType]entityShape{},
 		Actions:   map[types.EntityUID]*actionShape{},
 
@@ -246,6 +309,23 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		s.Actions[uid], s.actionEntities[uid] = shape, a.Entity
 	}
 	return s
+}
+
+// withFirstPDP is the schema for requests of which no policy sees more. To make the other members, and to look at them,
+// would cost every decision some percent.
+func withFirstPDP(r *resolved.Schema) *resolved.Schema {
+	lean := *r
+	lean.Actions = make(map[types.EntityUID]resolved.Action, len(r.Actions))
+	for uid, a := range r.Actions {
+		if a.AppliesTo != nil {
+			to := *a.AppliesTo
+			to.Context = maps.Clone(to.Context)
+			to.Context["pdp"] = resolved.Attribute{Type: firstPDPMembers}
+			a.AppliesTo = &to
+		}
+		lean.Actions[uid] = a
+	}
+	return &lean
 }
 
 // unstored is the schema for entities that are in no store. It still requires attributes that
@@ -305,8 +385,12 @@ func compileType(t resolved.IsType, enums enumerated) *Shape {
 	return nil
 }
 
-// FitsRequest reports if the action takes these types and this context.
-func (s *Schema) FitsRequest(r cedar.Request) bool {
+// FitsRequest reports if the action takes these types and this context. lean is for a context whose pdp has the first
+// members alone, whatever the action declares.
+func (s *Schema) FitsRequest(r cedar.Request, lean bool) bool {
+	if lean {
+		return s.lean.Request(r) == nil
+	}
 	return s.validator.Request(r) == nil
 }
 
@@ -492,8 +576,11 @@ func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
 				"compare its scope with the appliesTo of its actions")
 			continue
 		}
-		problems.Add(p.File, p.Line, p.Column, "schema_policy",
-			fmt.Sprintf("policy %q does not fit the schema: %s", p.Id, e), "correct the policy or declare what it uses")
+		try := "correct the policy or declare what it uses"
+		if m := notInContext.FindStringSubmatch(e.Error()); m != nil && s.lacksOfPDP(p, m[1]) {
+			try = addToPDP
+		}
+		problems.Add(p.File, p.Line, p.Column, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", p.Id, e), try)
 	}
 	for _, uid := range p.Facts.Uids {
 		if !s.Allows(uid) {
@@ -503,11 +590,32 @@ func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
 		}
 	}
 	for _, path := range s.undeclared(p) {
+		try := "declare the attribute, or correct its name"
+		if member, ok := strings.CutPrefix(path, "context.pdp."); ok && s.lacksOfPDP(p, member) {
+			try = addToPDP
+		}
 		problems.Add(p.File, p.Line, p.Column, "has_undeclared",
 			fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false",
-				p.Id, path),
-			"declare the attribute, or correct its name")
+				p.Id, path), try)
 	}
+}
+
+// addToPDP is what to do where a schema declares the first members of pdp alone.
+const addToPDP = "the schema declares pdp without it: add subject: " + whoDeclared + ", resource: " + whoDeclared +
+	" and capability: " + capabilityDeclared + " to pdp there, or leave pdp out of the context: it is added"
+
+// lacksOfPDP reports if a policy reads a member of context.pdp that the PDP supplies and that an action of the policy
+// declares without.
+func (s *Schema) lacksOfPDP(p *Policy, member string) bool {
+	if !supplies(pdpMembers, []string{member}) || !p.Facts.sees(member) {
+		return false
+	}
+	for a := range s.actionsOf(p) {
+		if of, ok := a.Context["pdp"]; ok && len(of.Shape.Members) == FirstPDPMembers {
+			return true
+		}
+	}
+	return false
 }
 
 // flattened lists the errors that are joined in one.
@@ -705,6 +813,7 @@ func (e Environment) admitsAll(p *Policy, of Variable) bool {
 var (
 	positionText = regexp.MustCompile(`:(\d+):(\d+)`)
 	expectText   = regexp.MustCompile(`\b(?:(?:want|expected) )+([^"]{1,40})$`)
+	notInContext = regexp.MustCompile("^attribute `([a-z]+)` in context for .* not found$")
 	quotedText   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 )
 

@@ -17,6 +17,14 @@ import (
 type Source struct {
 	Dir  string // the directory to watch, or ""
 	Fsys fs.FS  // nil: each reading opens the directory
+
+	draft *draft // nil: every file is read as it is
+}
+
+// draft is what a file would hold.
+type draft struct {
+	file    string
+	content []byte
 }
 
 // Files is one reading of a bundle's files.
@@ -37,6 +45,14 @@ func Dir(path string) Source { return Source{Dir: path} }
 // FS is the bundle at the root of a file system.
 func FS(fsys fs.FS) Source { return Source{Fsys: fsys} }
 
+// With returns the source as it would be with this content in a file, which need not be there
+// yet. [Source.Read] and what builds on it see it so. A MANIFEST is held against all other files:
+// it would be written again. Nothing is written.
+func (s Source) With(file string, content []byte) Source {
+	s.draft = &draft{file, content}
+	return s
+}
+
 // Read reads the bundle's files once. It always returns. If something cannot be read, that is
 // a problem in the result.
 func (s Source) Read() *Files {
@@ -48,7 +64,9 @@ func (s Source) Read() *Files {
 // may be only a part, are no bundle.
 func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
 	return s.read(ctx, func(r *Reader) {
+		r.draft = s.draft
 		r.Bundle()
+		r.loadDraft()
 		r.CheckManifest()
 	})
 }
@@ -97,8 +115,9 @@ func (s Source) ReadTests() *Files {
 func (f *Files) Digest() string { return f.digestOf(slices.Collect(maps.Keys(f.Content))) }
 
 func (f *Files) digestOf(names []string) string {
+	pace := newPace()
 	open := func(name string) (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(f.Content[name])), nil
+		return io.NopCloser(pacedReader{bytes.NewReader(f.Content[name]), pace}), nil
 	}
 	digest, err := dirhash.Hash1(names, open)
 	if err != nil {
@@ -235,6 +254,7 @@ type Reader struct {
 	// manifest is set if the bundle has a MANIFEST or will get one.
 	manifest bool
 	uses     map[string]*Usage // by tenant
+	draft    *draft
 }
 
 // Reader begins a reading of the source.

@@ -30,7 +30,7 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 		if err := in.askEntities(v, q); err != nil {
 			return nil, err
 		}
-		return &Candidates{own: v.Actions}, in.contextOfSome(ctx, v.Actions)
+		return &Candidates{own: v.Actions}, in.contextOfSome(ctx, v)
 	case evaluation.ResourceSearch:
 		of = bundle.ResourceVar
 		p, err := in.entity(v, bundle.PrincipalVar, q.Uids[bundle.PrincipalVar], r.Subject.Properties)
@@ -45,7 +45,7 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 		}
 		q.Entities.Resource = p.entity
 	}
-	if _, err := in.contextOf(q.Uids[bundle.ActionVar]); err != nil {
+	if _, err := in.contextOf(v, q.Uids[bundle.ActionVar]); err != nil {
 		return nil, err
 	}
 	return candidatesFor(v, q, of), nil
@@ -53,15 +53,15 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 
 // contextOfSome returns the first error of a context that is malformed for every action that
 // the schema declares. An evaluation of any of the actions would return an error too.
-func (in *Inquiry) contextOfSome(ctx context.Context, actions []string) error {
+func (in *Inquiry) contextOfSome(ctx context.Context, v *bundle.View) error {
 	var first error
 	b := in.Bundle
-	for _, name := range actions {
+	for _, name := range v.Actions {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		action := types.EntityUID{Type: b.Config.ActionType, ID: types.String(name)}
-		if _, err := in.contextOf(action); err != nil {
+		if _, err := in.contextOf(v, action); err != nil {
 			if first == nil {
 				first = err
 			}
@@ -101,6 +101,11 @@ func candidatesFor(v *bundle.View, q *Question, of bundle.Variable) *Candidates 
 		if !ok {
 			return all
 		}
+		if t.Prefix != "" {
+			for _, id := range all.withPrefix(t.Prefix) {
+				named[types.EntityUID{Type: typ, ID: types.String(id)}] = struct{}{}
+			}
+		}
 		for _, uid := range t.Uids {
 			if t.Eq {
 				named[uid] = struct{}{}
@@ -130,19 +135,30 @@ func survives(p *bundle.Policy, of bundle.Variable, up *bundle.Lineages) bool {
 	return !slices.ContainsFunc(p.Facts.Scope, fails) && !slices.ContainsFunc(p.Facts.Leading, fails)
 }
 
-// narrowestTest returns the test of a policy that names the fewest entities, if a test names any.
+// narrowestTest returns the test of a policy that names the fewest entities, if a test names any, or else one that says
+// how their ids begin.
 func narrowestTest(p *bundle.Policy, of bundle.Variable) (best bundle.ScopeTest, ok bool) {
 	for _, tests := range [][]bundle.ScopeTest{p.Facts.Scope, p.Facts.Leading} {
 		for _, t := range tests {
-			if t.Of != of || t.Uids == nil {
-				continue
-			}
-			if !ok || t.Eq && !best.Eq || t.Eq == best.Eq && len(t.Uids) < len(best.Uids) {
+			if t.Of == of && (t.Uids != nil || t.Prefix != "") && (!ok || namesFewer(&t, &best)) {
 				best, ok = t, true
 			}
 		}
 	}
 	return best, ok
+}
+
+// namesFewer reports whether a test is likely to let fewer entities pass than another.
+func namesFewer(t, other *bundle.ScopeTest) bool {
+	switch {
+	case t.Eq != other.Eq:
+		return t.Eq
+	case (t.Uids == nil) != (other.Uids == nil):
+		return t.Uids != nil
+	case t.Uids != nil:
+		return len(t.Uids) < len(other.Uids)
+	}
+	return len(t.Prefix) > len(other.Prefix)
 }
 
 // below adds an entity and all entities below it, as this request sees them. The subject and
@@ -171,6 +187,20 @@ func (q *Question) below(uid types.EntityUID, walked map[types.EntityUID]struct{
 // Candidates are the ids that a search has still to examine, in their order. A tenant and the
 // root have no id in common.
 type Candidates struct{ own, root []string }
+
+// withPrefix lists the candidates whose ids begin with a text.
+func (c *Candidates) withPrefix(prefix string) (ids []string) {
+	for _, all := range [][]string{c.own, c.root} {
+		first, _ := slices.BinarySearch(all, prefix)
+		for _, id := range all[first:] {
+			if !strings.HasPrefix(id, prefix) {
+				break
+			}
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
 
 // Len is the number of candidates that are left.
 func (c *Candidates) Len() int { return len(c.own) + len(c.root) }

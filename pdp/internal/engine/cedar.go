@@ -171,13 +171,13 @@ func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
 	if err := in.askEntities(v, q); err != nil {
 		return nil, err
 	}
-	context, err := in.contextOf(q.Uids[bundle.ActionVar])
+	context, err := in.contextOf(v, q.Uids[bundle.ActionVar])
 	if err != nil {
 		return nil, err
 	}
-	q.Context, q.contextOrigins = context.record, context.origins
+	q.Context, q.contextOrigins = in.wholeContext(&context), context.origins
 	q.add(context.piece)
-	if b.Schema != nil && q.Reason != evaluation.SchemaMismatch && !in.fits(q) {
+	if b.Schema != nil && q.Reason != evaluation.SchemaMismatch && !in.fits(v, q) {
 		q.refuse(evaluation.SchemaMismatch)
 	}
 	slices.Sort(q.Unusable)
@@ -205,12 +205,70 @@ type contextPiece struct {
 	piece
 	origins
 	record types.Record
+	// open is set in the place of the record if policies can see in the context whom and what a question is about.
+	open *openContext
 }
 
-func (in *Inquiry) makeContext(action types.EntityUID) (contextPiece, error) {
+// openContext is a context that lacks context.pdp.subject and context.pdp.resource, which differ among questions that
+// share all else. Everything in it is converted.
+type openContext struct {
+	members, pdp types.RecordMap
+	weight       int // what it costs to make the record, as so many bytes of JSON that are converted
+	who          [2]evaluation.Ref
+	record       types.Record // for these two
+	made         bool
+}
+
+func newOpenContext(members, pdp types.RecordMap) *openContext {
+	if members == nil {
+		members = types.RecordMap{}
+	}
+	o := &openContext{members: members, pdp: pdp, weight: 64 + 8*len(members)}
+	for _, v := range members {
+		if text, ok := v.(types.String); ok { // it is hashed anew; a set and a record know their hashes
+			o.weight += len(text) / 16
+		}
+	}
+	return o
+}
+
+// wholeContext returns the context of the question.
+func (in *Inquiry) wholeContext(c *contextPiece) types.Record {
+	o, r := c.open, &in.Request
+	if o == nil {
+		return c.record
+	}
+	who := [2]evaluation.Ref{{Type: r.Subject.Type, ID: r.Subject.ID}, {Type: r.Resource.Type, ID: r.Resource.ID}}
+	if !o.made || o.who != who {
+		o.made, o.who = true, who
+		for n, member := range []types.String{"subject", "resource"} {
+			if _, seen := o.pdp[member]; seen {
+				o.pdp[member] = refRecord(who[n])
+			}
+		}
+		o.members["pdp"] = types.NewRecord(o.pdp)
+		o.record = types.NewRecord(o.members) // which copies the members
+		in.Renewed += o.weight
+	}
+	return o.record
+}
+
+func refRecord(r evaluation.Ref) types.Record {
+	return types.NewRecord(types.RecordMap{"type": types.String(r.Type), "id": types.String(r.ID)})
+}
+
+// otherPDP are the members of context.pdp beside the first. Whom and what a question is about is not in them.
+var otherPDP = map[string]types.Record{
+	"subject":    refRecord(evaluation.Ref{}),
+	"resource":   refRecord(evaluation.Ref{}),
+	"capability": types.NewRecord(types.RecordMap{"held": types.False, "id": types.String(""), "depth": types.Long(0)}),
+}
+
+func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID) (contextPiece, error) {
 	b, r := in.Bundle, &in.Request
 	declared := b.Schema.ContextOf(action)
-	m := newMerger(b, make(types.RecordMap, r.Context.Len()+2), declared)
+	m := newMerger(b, declared)
+	m.seen, m.of = v.Seen, bundle.ActionVar
 	for name, value := range r.Context.Members {
 		switch {
 		case evaluation.Protocol(name):
@@ -226,16 +284,47 @@ func (in *Inquiry) makeContext(action types.EntityUID) (contextPiece, error) {
 		return contextPiece{}, err
 	}
 	if bundle.SuppliesVia(r) {
-		m.members[evaluation.ViaMember] = types.String(evaluation.ViaAPI)
+		if m.sees(evaluation.ViaMember) {
+			m.put(evaluation.ViaMember, types.String(evaluation.ViaAPI))
+		}
 		m.supplied = append(m.supplied, evaluation.ViaMember)
 	}
-	m.members["pdp"] = types.NewRecord(types.RecordMap{
-		"now":      types.NewDatetime(in.Now),
-		"tenant":   types.String(r.Tenant),
-		"caller":   types.String(in.Asker.Name),
-		"approved": types.Boolean(in.Approved),
-	})
-	return contextPiece{m.piece(), m.origins, types.NewRecord(m.members)}, nil
+	made := contextPiece{piece: m.piece(), origins: m.origins}
+	if m.sees("pdp") {
+		first := declared != nil && len(declared["pdp"].Shape.Members) == bundle.FirstPDPMembers
+		pdp := in.ofPDP(&m, v.SeesAllPDP && !first)
+		if v.SeesWho && !first {
+			made.open = newOpenContext(m.members, pdp)
+			return made, nil
+		}
+		m.put("pdp", types.NewRecord(pdp))
+	}
+	made.record = m.record()
+	return made, nil
+}
+
+// ofPDP returns the members of context.pdp.
+func (in *Inquiry) ofPDP(m *merger, all bool) types.RecordMap {
+	pdp := types.RecordMap{}
+	sees := func(name string) bool { return m.typed || m.seen.SeesPDP(name) }
+	if sees("now") {
+		pdp["now"] = types.NewDatetime(in.Now)
+	}
+	if sees("tenant") {
+		pdp["tenant"] = types.String(in.Request.Tenant)
+	}
+	if sees("caller") {
+		pdp["caller"] = types.String(in.Asker.Name)
+	}
+	if sees("approved") {
+		pdp["approved"] = types.Boolean(in.Approved)
+	}
+	for name, v := range otherPDP {
+		if all && sees(name) {
+			pdp[types.String(name)] = v
+		}
+	}
+	return pdp
 }
 
 // Authorize puts the question to the policies and decides what their answers mean. If ctx ends
@@ -251,7 +340,11 @@ func Authorize(ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Questio
 func put(
 	ctx context.Context, b *bundle.Bundle, v *bundle.View, q *Question, given, counted bundle.PolicyList, d *evaluation.Decision,
 ) error {
-	result, diagnostic := cedar.Authorize(policiesUntil{ctx, given}, q.Entities, q.request())
+	var result cedar.Decision
+	var diagnostic cedar.Diagnostic
+	if len(given) > 0 { // without policies it is a deny that nothing determines
+		result, diagnostic = cedar.Authorize(policiesUntil{ctx, given}, q.Entities, q.request())
+	}
 	if err := ctx.Err(); err != nil { // perhaps a forbid was not asked
 		return err
 	}
@@ -398,15 +491,15 @@ var errorKinds = []struct {
 // policiesUntil yields policies until ctx ends. The caller must look at ctx afterwards: an answer
 // from only some of the policies is not an answer.
 type policiesUntil struct {
-	ctx context.Context
-	bundle.PolicyList
+	ctx      context.Context
+	policies bundle.PolicyList
 }
 
 // All implements cedar.PolicyIterator.
 func (l policiesUntil) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
-		for id, p := range l.PolicyList.All() {
-			if l.ctx.Err() != nil || !yield(id, p) {
+		for _, p := range l.policies {
+			if l.ctx.Err() != nil || !yield(p.CedarID, p.Cedar) {
 				return
 			}
 		}

@@ -12,7 +12,10 @@ import (
 
 // merger turns members of a request into attributes, one at a time.
 type merger struct {
-	members  types.RecordMap
+	base     types.Record    // the attributes that there are before
+	members  types.RecordMap // those that there are now; nil if they are still those of base
+	seen     *bundle.Sight   // nothing else is converted
+	of       bundle.Variable // whose attributes these are; the context is in the place of the action
 	declared map[string]bundle.AttributeShape
 	typed    bool // there is a schema, and declared comes from it
 	config   *bundle.Config
@@ -23,11 +26,49 @@ type merger struct {
 	mismatch bool
 }
 
-// newMerger returns a merger that adds to members. declared are the attributes that an entity
-// type or an action declares, or nil if there is no such declaration.
-func newMerger(b *bundle.Bundle, members types.RecordMap, declared map[string]bundle.AttributeShape) merger {
-	return merger{members: members, declared: declared, typed: b.Schema != nil, config: &b.Config}
+// newMerger returns a merger. declared are the attributes that an entity type or an action declares, or nil if there is
+// no such declaration.
+func newMerger(b *bundle.Bundle, declared map[string]bundle.AttributeShape) merger {
+	return merger{declared: declared, typed: b.Schema != nil, config: &b.Config}
 }
+
+// put adds or replaces a member.
+func (m *merger) put(name string, v types.Value) {
+	m.change()
+	m.members[types.String(name)] = v
+}
+
+// drop takes a member out, if it is there.
+func (m *merger) drop(name string) {
+	if _, has := m.base.Get(types.String(name)); has {
+		m.change()
+	}
+	delete(m.members, types.String(name))
+}
+
+// change prepares for members that are not those of base.
+func (m *merger) change() {
+	if m.members != nil {
+		return
+	}
+	m.members = types.RecordMap{}
+	for name, v := range m.base.All() {
+		if m.sees(string(name)) {
+			m.members[name] = v
+		}
+	}
+}
+
+// record returns the members.
+func (m *merger) record() types.Record {
+	if m.members == nil {
+		return m.base
+	}
+	return types.NewRecord(m.members)
+}
+
+// sees reports whether a policy can see a member. A member of a declared type has to fit it, seen or not.
+func (m *merger) sees(name string) bool { return m.typed || m.seen.Sees(m.of, name) }
 
 // origins remembers the members that did not become attributes, or not with all that they hold, and those that the PDP
 // supplied.
@@ -40,13 +81,19 @@ type origins struct {
 func (m *merger) convertMember(name string, value evaluation.Value, path ...string) error {
 	a, declared := m.declared[name]
 	if !m.typed && !declared {
+		if !m.sees(name) {
+			if !expressible(value) {
+				m.unusable = append(m.unusable, name)
+			}
+			return nil
+		}
 		v, ok := Untyped(value)
 		if !ok {
 			m.unusable = append(m.unusable, name)
-			delete(m.members, types.String(name))
+			m.drop(name)
 			return nil
 		}
-		m.members[types.String(name)] = v
+		m.put(name, v)
 		return nil
 	}
 	if path[0] != "action" {
@@ -57,7 +104,7 @@ func (m *merger) convertMember(name string, value evaluation.Value, path ...stri
 	c := Converter{Config: m.config, Reject: m.config.RejectUnknown && m.declared != nil}
 	if !declared {
 		m.dropped = append(m.dropped, name)
-		delete(m.members, types.String(name))
+		m.drop(name)
 		if c.Reject {
 			return undeclaredAt(path)
 		}
@@ -68,9 +115,9 @@ func (m *merger) convertMember(name string, value evaluation.Value, path ...stri
 	case c.Fault.Undeclared:
 		return undeclaredAt(c.Fault.below(path))
 	case fits:
-		m.members[types.String(name)] = v
+		m.put(name, v)
 	case m.lenient && a.Optional:
-		delete(m.members, types.String(name))
+		m.drop(name)
 		c.dropped = true
 	default:
 		m.mismatch = true
@@ -129,6 +176,36 @@ func Untyped(v evaluation.Value) (types.Value, bool) {
 		return types.NewRecord(members), true
 	}
 	return nil, false // null, which only an array can hold
+}
+
+// expressible reports whether [Untyped] can convert a value.
+func expressible(v evaluation.Value) bool {
+	switch v.Kind() {
+	case evaluation.Bool, evaluation.String:
+		return true
+	case evaluation.Number:
+		_, ok := v.Scaled(0)
+		return ok
+	case evaluation.Array:
+		if v.Len() > bundle.FewElements { // they may collide
+			_, ok := Untyped(v)
+			return ok
+		}
+		for _, e := range v.Elements {
+			if !expressible(e) {
+				return false
+			}
+		}
+		return true
+	case evaluation.Map:
+		for _, e := range v.Object().Members {
+			if !expressible(e) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
 }
 
 func undeclaredAt(path []string) error {

@@ -142,11 +142,9 @@ func seenEntity(
 	e.Parents = parents
 
 	if o.sent.Len() > 0 {
-		m := newMerger(b, o.Stored.Attributes.Map(), b.AttributesOf(uid.Type))
+		m := newMerger(b, b.AttributesOf(uid.Type))
+		m.base, m.seen = o.Stored.Attributes, v.Seen
 		m.lenient = uid.Type == b.Config.ApprovalType
-		if m.members == nil {
-			m.members = make(types.RecordMap, o.sent.Len())
-		}
 		for name, value := range o.sent.Members {
 			if o.passesOver(name) {
 				continue
@@ -155,7 +153,7 @@ func seenEntity(
 			if contains(suspect, name) {
 				if m.canHold(name) {
 					m.unusable = append(m.unusable, name)
-					delete(m.members, types.String(name))
+					m.drop(name)
 					continue
 				}
 				from = "resource"
@@ -164,7 +162,7 @@ func seenEntity(
 				return p, err
 			}
 		}
-		e.Attributes = types.NewRecord(m.members)
+		e.Attributes = m.record()
 		o.origins = m.origins
 		p.add(m.piece())
 	}

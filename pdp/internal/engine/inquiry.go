@@ -54,7 +54,10 @@ type Inquiry struct {
 	Inherits evaluation.Inherited
 	// Converted is the size of all JSON that was converted since Keep, in bytes.
 	Converted int
-	keeps     struct {
+	// Renewed is what it cost, as so many bytes more, to make the contexts in which policies can see whom and what a
+	// question is about: such a context is made for each question, from parts that are converted once.
+	Renewed int
+	keeps   struct {
 		entities [bundle.Variables]*kept[entityPiece]
 		one      *kept[entityPiece] // the entity that is both subject and resource
 		context  *kept[contextPiece]
@@ -185,15 +188,15 @@ func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, 
 	})
 }
 
-// contextOf returns the context for an action.
-func (in *Inquiry) contextOf(action types.EntityUID) (contextPiece, error) {
+// contextOf returns the context for an action, as far as questions share it; see [Inquiry.wholeContext].
+func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID) (contextPiece, error) {
 	of := parts{sent: in.Request.Context, more: in.Request.Action.Properties}
 	if in.Bundle.Schema != nil || action.ID == bundle.ApprovalAction { // else the context is the same for every action
 		of.uid = action
 	}
 	return in.keeps.context.get(of, in.Inherits.Context, func() (contextPiece, error) {
 		in.countConverted(of.sent, of.more)
-		return in.makeContext(action)
+		return in.makeContext(v, action)
 	})
 }
 
@@ -213,7 +216,7 @@ func (in *Inquiry) misfit(of bundle.Variable, made parts, to *mismatches, find f
 
 // fits reports whether the question fits the schema. Among questions with the same action and
 // the same context, only the types can make a difference.
-func (in *Inquiry) fits(q *Question) bool {
+func (in *Inquiry) fits(v *bundle.View, q *Question) bool {
 	s, r := in.Bundle.Schema, &in.Request
 	of := parts{
 		uid:       q.Uids[bundle.ActionVar],
@@ -224,7 +227,7 @@ func (in *Inquiry) fits(q *Question) bool {
 	}
 	fits, _ := in.keeps.fit.get(of, in.Inherits.Context, func() (bool, error) {
 		in.countConverted(r.Context)
-		return s.FitsRequest(q.request()), nil
+		return s.FitsRequest(q.request(), !v.SeesAllPDP), nil
 	})
 	return fits && s.Allows(q.Uids[bundle.PrincipalVar]) && s.Allows(q.Uids[bundle.ResourceVar])
 }

@@ -104,7 +104,7 @@ func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part st
 	} else if s != nil && !s.Allows(uid) {
 		m.add("type "+quoteShortened(m.wire(part))+" is enumerated, and has no such id", part, "id")
 	}
-	to := newMerger(b, nil, b.AttributesOf(uid.Type))
+	to := newMerger(b, b.AttributesOf(uid.Type))
 	to.lenient = uid.Type == b.Config.ApprovalType
 	for name, value := range sent.Members {
 		if o.passesOver(name) {
@@ -175,7 +175,7 @@ func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.
 // context repeats the steps of makeContext.
 func (m *mismatches) context(action types.EntityUID) {
 	b := m.b
-	to := newMerger(b, nil, b.Schema.ContextOf(action))
+	to := newMerger(b, b.Schema.ContextOf(action))
 	for name, value := range m.r.Context.Members {
 		if !evaluation.Protocol(name) {
 			m.member(&to, name, value, "context", "context", name)

@@ -29,7 +29,7 @@ func (in *Inquiry) judgeUnknown(ctx context.Context, v *bundle.View) (w Verdict,
 	s := settling{in: &u.in, v: v}
 	s.settleAll()
 	q, err := u.in.Question(v)
-	in.Converted = u.in.Converted
+	in.Converted, in.Renewed = u.in.Converted, u.in.Renewed
 	if err != nil {
 		return w, err
 	}

@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/document"
 )
 
 // approvals warns of permits that wait for an approval that no policy lets a person give. The
@@ -64,9 +65,8 @@ func (l *linter) approvals() {
 				by, whose = root, "no policy of the root"
 			}
 			if !slices.ContainsFunc(by, t.decidedBy) {
-				l.warn(p, "approval_nobody",
-					"waits for an approval of template "+bundle.Quote(string(t))+
-						", and in tenant "+bundle.Quote(name)+" "+whose+" lets anybody give one",
+				l.waiting(v, p, "waits for an approval of template "+bundle.Quote(string(t))+
+					", and in tenant "+bundle.Quote(name)+" "+whose+" lets anybody give one",
 					"write a permit, with no obligation, for the action "+bundle.Quote(bundle.ApprovalAction)+
 						" on a resource of type "+string(l.b.Config.ApprovalType)+
 						" and of that template, and declare both where there is a schema",
@@ -74,6 +74,18 @@ func (l *linter) approvals() {
 			}
 		}
 	}
+}
+
+// waiting warns of a permit that waits in vain. What is wrong with one rule of a declaration of
+// tool access is wrong with each, so that warning stands where the declaration says how it asks.
+func (l *linter) waiting(v *bundle.View, p *bundle.Policy, message, try string) {
+	const code = "approval_nobody"
+	if p.Access == "" {
+		l.warn(p, code, message, try)
+		return
+	}
+	d := v.Obligations[p.Obliges[0].Name]
+	l.problems.Warn(d.File, d.Line, d.Column, code, "the declaration of "+bundle.Quote(p.Access)+" "+message, try)
 }
 
 // onlyDecides reports whether a policy is for decisions about approvals alone.
@@ -186,9 +198,9 @@ func (l *linter) approvalConfig(text []byte) {
 			)
 		}
 	}
-	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
+	l.readConfig(text, func(doc *document.Map) map[string]func(*yaml.Node) {
 		known := func(name *yaml.Node) {
-			if doc.WireType(&l.b.Config, name) == l.b.Config.ApprovalType {
+			if l.b.Config.TypeIn(doc, name) == l.b.Config.ApprovalType {
 				l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "approval_known",
 					"no approval is in the entity store: as long as its type is listed here nobody may decide about any",
 					"take "+bundle.Quote(name.Value)+" out of known",

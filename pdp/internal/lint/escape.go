@@ -12,11 +12,7 @@ import (
 // sending a value of another type. A caller cannot escape by causing an error, because a
 // forbid that errs denies, unless bundle.yaml says forbid_errors: ignore.
 func (l *linter) escapes(p *bundle.Policy, terms []*bundle.Term) {
-	e := escape{l: l, p: p}
-	for _, t := range p.Facts.Scope {
-		e.terms = append(e.terms, &bundle.Term{Op: bundle.OpTest, Test: t})
-	}
-	e.terms = append(e.terms, terms...)
+	e := l.escapeOf(p, terms)
 	var omitted, parents, retyped paths
 	for _, set := range l.settings(p) {
 		for _, path := range e.candidates(set) {
@@ -40,10 +36,14 @@ func (l *linter) escapes(p *bundle.Policy, terms []*bundle.Term) {
 				l.howToEnsure(path),
 		)
 	}
+	try := "restrict it to types whose parents are stored and known, or forbid unless a parent is there"
+	if p.Access != "" {
+		try = "name the agents one by one, or write an allowlist, where who leaves it out is denied"
+	}
 	for _, path := range parents {
 		l.warn(p, "forbid_omittable",
 			"tests parents that "+path.String()+" gives, and does not apply where the request leaves that out",
-			"restrict it to types whose parents are stored and known, or forbid unless a parent is there",
+			try,
 		)
 	}
 	for _, path := range retyped {
@@ -67,11 +67,38 @@ func (l *linter) sendable(p *bundle.Policy, set *setting, path bundle.AttributeP
 	return false
 }
 
-// escape finds out whether a change by the caller switches off one forbid.
+// escape finds out whether a change by the caller switches off one policy.
 type escape struct {
 	l     *linter
 	p     *bundle.Policy
 	terms []*bundle.Term
+}
+
+func (l *linter) escapeOf(p *bundle.Policy, terms []*bundle.Term) escape {
+	e := escape{l: l, p: p}
+	for _, t := range p.Facts.Scope {
+		e.terms = append(e.terms, &bundle.Term{Op: bundle.OpTest, Test: t})
+	}
+	e.terms = append(e.terms, terms...)
+	return e
+}
+
+// evadable reports whether a caller can keep a permit from applying by leaving out something about
+// the principal or in the context. It is true for a permit that is too long to say.
+func (l *linter) evadable(p *bundle.Policy) bool {
+	if tooLong(p) {
+		return true
+	}
+	e := l.escapeOf(p, p.Terms())
+	return slices.ContainsFunc(l.settings(p), func(set *setting) bool {
+		return slices.ContainsFunc(e.candidates(set), func(path bundle.AttributePath) bool {
+			if path.Root == "resource" || !l.optional(p, set, path) {
+				return false
+			}
+			all := e.outcomes(change{set: set, path: path})
+			return all.has(outcomeTrue, outcomeFalse) || all.has(outcomeTrue, outcomeError)
+		})
+	})
 }
 
 // candidates returns the attributes on which the policy depends, and the attributes that give
@@ -106,12 +133,18 @@ type change struct {
 	retyped bool
 }
 
-// escapesBy reports whether the policy can apply before the change and not after it.
-func (e *escape) escapesBy(c change) bool {
+// outcomes returns the outcomes of the whole policy.
+func (e *escape) outcomes(c change) termOutcomes {
 	all := pairOf(outcomeTrue, outcomeTrue)
 	for _, t := range e.terms {
 		all = all.with(e.termOutcomes(c, t), and)
 	}
+	return all
+}
+
+// escapesBy reports whether the policy can apply before the change and not after it.
+func (e *escape) escapesBy(c change) bool {
+	all := e.outcomes(c)
 	escapesByError := !c.retyped && e.l.b.Config.IgnoreForbidErrors
 	return all.has(outcomeTrue, outcomeFalse) || escapesByError && all.has(outcomeTrue, outcomeError)
 }

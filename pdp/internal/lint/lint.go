@@ -1,7 +1,7 @@
 // Package lint warns of what is legal in a bundle and probably not meant. [Check] loads a
 // bundle and returns its problems together with these warnings.
 //
-// Each kind of warning has a file: approvals.go, escape.go, missing.go, names.go,
+// Each kind of warning has a file: access.go, approvals.go, escape.go, missing.go, names.go,
 // obligations.go and overlap.go. They use what a request can send (sent.go), what the entity
 // store holds (stored.go), and the outcomes that a clause can have (outcome.go).
 //
@@ -11,6 +11,7 @@ package lint
 
 import (
 	"slices"
+	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -20,8 +21,8 @@ import (
 // Check loads a bundle as [bundle.Load] does, and adds warnings about what is legal and
 // probably not meant. Most warnings stand at the policy that they are about. There are
 // warnings only if the bundle loads, because the meaning of a policy depends on the schema and
-// on bundle.yaml.
-func Check(source bundle.Source) (*bundle.Bundle, bundle.Problems) {
+// on bundle.yaml. The time is the one at which it is judged what is over.
+func Check(source bundle.Source, now time.Time) (*bundle.Bundle, bundle.Problems) {
 	files := source.Read()
 	b, problems := bundle.Build(files)
 	if b == nil {
@@ -44,6 +45,7 @@ func Check(source bundle.Source) (*bundle.Bundle, bundle.Problems) {
 	}
 	l.obligations()
 	l.approvals()
+	l.access(now)
 	return b, problems.Sorted()
 }
 
@@ -59,11 +61,7 @@ type linter struct {
 
 func (l *linter) lint(p *bundle.Policy) {
 	l.names(p)
-	names := 0
-	for _, path := range p.Facts.Reads {
-		names += len(path.Names)
-	}
-	if names > longest {
+	if tooLong(p) {
 		l.warn(p, "too_long_to_check",
 			"reads so many attributes that what it misses or lets escape is not looked for",
 			"split it into several policies",
@@ -81,6 +79,14 @@ func (l *linter) lint(p *bundle.Policy) {
 // longest is the greatest number of attribute names that a policy may read, or test with has,
 // and still be checked closely. The work grows with the cube of this number.
 const longest = 300
+
+func tooLong(p *bundle.Policy) bool {
+	names := 0
+	for _, path := range p.Facts.Reads {
+		names += len(path.Names)
+	}
+	return names > longest
+}
 
 func (l *linter) warn(p *bundle.Policy, code, message, try string) {
 	l.problems.Warn(p.File, p.Line, p.Column, code, "policy "+bundle.Quote(p.Id)+" "+message, try)

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/document"
 )
 
 // names warns of what a policy shows without following its evaluation.
@@ -87,13 +88,13 @@ func (l *linter) actionTypes(p *bundle.Policy) {
 
 // readConfig reads bundle.yaml again, to find the lines on which some of its keys and values
 // stand. The file is well formed, because the bundle has loaded.
-func (l *linter) readConfig(text []byte, keys func(doc *bundle.YamlMap) map[string]func(*yaml.Node)) {
+func (l *linter) readConfig(text []byte, keys func(doc *document.Map) map[string]func(*yaml.Node)) {
 	if text == nil {
 		return
 	}
 	var unused bundle.Problems
-	if root, ok := bundle.YamlDocument(bundle.ConfigFile, text, &unused); ok {
-		doc := bundle.YamlMap{File: bundle.ConfigFile, Problems: &unused}
+	if root, ok := document.Read(bundle.ConfigFile, text, &unused); ok {
+		doc := document.Map{File: bundle.ConfigFile, Problems: &unused}
 		doc.Known = keys(&doc)
 		doc.Read(root)
 	}
@@ -103,7 +104,7 @@ func (l *linter) readConfig(text []byte, keys func(doc *bundle.YamlMap) map[stri
 // declare, and the key unknown_entities if there is no schema.
 func (l *linter) configTypes(text []byte) {
 	c := &l.b.Config
-	l.readConfig(text, func(doc *bundle.YamlMap) map[string]func(*yaml.Node) {
+	l.readConfig(text, func(doc *document.Map) map[string]func(*yaml.Node) {
 		if l.b.Schema == nil {
 			return map[string]func(*yaml.Node){"unknown_entities": func(n *yaml.Node) {
 				l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entities_unused",
@@ -113,7 +114,7 @@ func (l *linter) configTypes(text []byte) {
 				)
 			}}
 		}
-		wire := func(n *yaml.Node) { l.configType(n, doc.WireType(c, n)) }
+		wire := func(n *yaml.Node) { l.configType(n, c.TypeIn(doc, n)) }
 		right := func(n *yaml.Node) { l.configType(n, c.Qualify(types.EntityType(n.Value))) }
 		return map[string]func(*yaml.Node){
 			"types":      func(n *yaml.Node) { doc.Each(n, func(_, typ *yaml.Node) { right(typ) }) },

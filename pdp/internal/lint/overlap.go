@@ -8,6 +8,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"policy-service/pdp/internal/access"
 	"policy-service/pdp/internal/bundle"
 )
 
@@ -21,6 +22,9 @@ import (
 //   - The obliging permit applies whenever the other does: each of its tests follows from the
 //     other's tests, and each of its other clauses is a clause of the other too.
 //
+// Nor is there one if declarations of tool access keep the request from avoiding the obligation: see
+// [overlap.declared].
+//
 // The work is the number of permits with obligations times the number of permits without. There
 // is one warning for a permit, however many obliging permits it overlaps with.
 func (l *linter) overlaps(v *bundle.View) {
@@ -28,18 +32,24 @@ func (l *linter) overlaps(v *bundle.View) {
 	if len(free) == 0 || len(obliging) == 0 {
 		return
 	}
-	o := overlap{l: l, v: v, bits: map[settingKey]int{}}
+	o := overlap{l: l, v: v, rules: l.rulesOf(v), bits: map[settingKey]int{}}
 	var others []*scoped
 	for _, p := range obliging {
-		others = append(others, o.scoped(p))
+		s := o.scoped(p)
+		s.evadable = o.rules != nil && l.evadable(p)
+		others = append(others, s)
 	}
 	for _, p := range free {
 		s := o.scoped(p)
 		if around := o.avoided(s, others); len(around) > 0 {
+			try := "name the obligation here too, keep their scopes apart, " +
+				"or exclude here with unless { … } what the other has in its when { … }"
+			if p.Access != "" {
+				try = "demand an approval here too, or have the other not depend on what a request can leave out"
+			}
 			l.warn(p, "obligation_overlap",
 				"permits without an obligation, and may be alone in permitting, what "+joinFirst(around)+" permits with one",
-				"name the obligation here too, keep their scopes apart, "+
-					"or exclude here with unless { … } what the other has in its when { … }",
+				try,
 			)
 		}
 	}
@@ -79,10 +89,11 @@ func joinFirst(names []string) string {
 
 // overlap compares the permits of one view.
 type overlap struct {
-	l    *linter
-	v    *bundle.View
-	bits map[settingKey]int
-	both big.Int // memory for the settings that two permits share
+	l     *linter
+	v     *bundle.View
+	rules map[string]*access.Rule // by the policies that are made of them; nil if there is no declaration
+	bits  map[settingKey]int
+	both  big.Int // memory for the settings that two permits share
 }
 
 // settingKey tells settings of two policies apart.
@@ -94,12 +105,15 @@ type settingKey struct {
 // scoped is a permit, and what its text says about the requests that it is for.
 type scoped struct {
 	policy   *bundle.Policy
+	rule     *access.Rule // that it is made of, if it is made of one
 	tests    []bundle.ScopeTest
 	settings big.Int // the settings that the permit can meet, as bits
 	// actions are the actions that the bundle knows and that pass the permit's tests. It is
 	// nil if the permit tests no action. Then the permit is for unknown actions as well.
 	actions map[string]struct{}
 	clauses []string // the keys of the clauses that are no tests
+	// evadable is set if a request can leave out what the permit wants to see of principal or context.
+	evadable bool
 	// If the permit applies, every demand is true, one clause of each list of refuses is not
 	// true, and every choice is kept.
 	demands map[string]struct{} // the keys of clauses
@@ -163,7 +177,7 @@ func clauseOf(c bundle.Conjunct) clause {
 }
 
 func (o *overlap) scoped(p *bundle.Policy) *scoped {
-	s := &scoped{policy: p, tests: p.Tests(), demands: map[string]struct{}{}}
+	s := &scoped{policy: p, rule: o.rules[p.Id], tests: p.Tests(), demands: map[string]struct{}{}}
 	namesActions := func(t bundle.ScopeTest) bool { return t.Of == bundle.ActionVar && t.Uids != nil }
 	if slices.ContainsFunc(s.tests, namesActions) {
 		s.actions = map[string]struct{}{}
@@ -249,11 +263,44 @@ func (o *overlap) avoided(p *scoped, others []*scoped) []string {
 	sets := o.l.settings(p.policy)
 	for _, other := range others {
 		ofView := p.policy.Tenant == o.v.Tenant || other.policy.Tenant == o.v.Tenant
-		if ofView && !o.apart(p, other) && !o.follows(p, sets, other) {
+		if ofView && !p.declared(other) && !o.apart(p, other) && !o.follows(p, sets, other) {
 			around = append(around, bundle.Quote(other.policy.Id)+" at "+other.policy.Position)
 		}
 	}
 	return around
+}
+
+// declared reports whether it is for declarations of tool access to say what is owed. There are three
+// cases.
+//   - The obligation is a declaration's. Then it is owed whatever is permitted by hand besides, and
+//     of what its rule is not about, the declaration itself says who may use it.
+//   - Both are of declarations, of different owners or of rules for different tools.
+//   - The permit without an obligation is a declaration's, and the other does not name the owner's
+//     tools. Who opens tools does not know of all that is permitted with an obligation elsewhere:
+//     what is demanded of all tools of some kind is owed besides, or is for a forbid to demand.
+//
+// Otherwise the permit of the declaration is a way around the other, if a request can leave out what
+// the other wants to see, such as a role. What a request says of the tool does not count here: whoever
+// asks for a tool does not say of what kind it is.
+func (s *scoped) declared(other *scoped) bool {
+	mine, theirs := s.policy.Access, other.policy.Access
+	switch {
+	case mine == "":
+		return theirs != ""
+	case theirs == "" && !other.namesTools(mine+":"):
+		return true
+	case theirs != "" && mine != theirs, s.rule != nil && other.rule != nil && !s.rule.SharesTools(other.rule):
+		return true
+	}
+	return !other.evadable
+}
+
+// namesTools reports whether a permit is for resources whose ids begin so.
+func (s *scoped) namesTools(prefix string) bool {
+	begins := func(uid types.EntityUID) bool { return strings.HasPrefix(string(uid.ID), prefix) }
+	return slices.ContainsFunc(s.tests, func(t bundle.ScopeTest) bool {
+		return t.Of == bundle.ResourceVar && (strings.HasPrefix(t.Prefix, prefix) || slices.ContainsFunc(t.Uids, begins))
+	})
 }
 
 // apart reports whether no request satisfies both permits.

@@ -16,12 +16,12 @@ type Followed struct {
 	path    string
 	o       FollowOptions
 	current atomic.Pointer[File]
+	looked  atomic.Pointer[time.Time] // when the last look began that has ended
 
-	mu     sync.Mutex // guards what follows
-	looked time.Time
-	seen   fs.FileInfo // of the file that was read last, whatever came of it,
-	read   time.Time   // which was then
-	err    error
+	mu   sync.Mutex  // guards what follows
+	seen fs.FileInfo // of the file that was read last, whatever came of it,
+	read time.Time   // which was then
+	err  error
 }
 
 // FollowOptions say how a file is followed.
@@ -56,16 +56,23 @@ func Follow(path string, o FollowOptions) (*Followed, error) {
 	return nil, f.err
 }
 
-// Current is what is locked, the same as long as the file is. Only one caller looks at the file at a time, and no other
-// waits.
+// Current is what is locked, the same as long as the file is. Who comes while another looks at the file waits for what he
+// sees: else the parts of one message could be judged by two locks.
 func (f *Followed) Current() *File {
-	if f.mu.TryLock() {
-		if age := f.o.Now().Sub(f.looked); age < 0 || age >= fileEvery {
+	if f.due() {
+		f.mu.Lock()
+		if f.due() {
 			f.look()
 		}
 		f.mu.Unlock()
 	}
 	return f.current.Load()
+}
+
+// due reports whether the last look was too long ago.
+func (f *Followed) due() bool {
+	age := f.o.Now().Sub(*f.looked.Load())
+	return age < 0 || age >= fileEvery
 }
 
 // Err is why the file as it is now does not count; nil if it does.
@@ -80,7 +87,8 @@ func (f *Followed) Err() error {
 
 // look reads the file if it is another than it was. Its caller has the lock, or f alone.
 func (f *Followed) look() {
-	f.looked = f.o.Now()
+	began := f.o.Now()
+	defer f.looked.Store(&began)
 	now, err := os.Stat(f.path)
 	if err == nil && f.isRead(now) {
 		return

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ type Liar struct {
 
 // Lies are the names of all lies: each body and each envelope of package lies, and what goes wrong on the way.
 func Lies() []string {
-	return slices.Sorted(maps.Keys(told))
+	return slices.Sorted(maps.Keys(told()))
 }
 
 // NewLiar stands before an honest PDP until the test ends. choose says which lie the nth question gets, from 1 on; "" is
@@ -49,7 +50,7 @@ func NewLiar(t testing.TB, honest string, choose func(n int64) (lie string)) *Li
 			proxy.ServeHTTP(w, r)
 			return
 		}
-		tell := told[lie]
+		tell := told()[lie]
 		if tell == nil {
 			t.Errorf("there is no lie %q", lie)
 			tell = reset
@@ -71,8 +72,9 @@ func (l *Liar) Asked() int64 { return l.asked.Load() }
 // mostAnswer is the size of an answer that no client takes unless it is told to.
 const mostAnswer = 4 << 20
 
-// told are the lies by name.
-var told = func() map[string]func(w http.ResponseWriter, r *http.Request, question []byte) {
+// told are the lies by name. They are made when the first is told: a test binary that is run as a program, as transcripts
+// do hundreds of times, tells none.
+var told = sync.OnceValue(func() map[string]func(w http.ResponseWriter, r *http.Request, question []byte) {
 	all := map[string]func(http.ResponseWriter, *http.Request, []byte){
 		"connection: hangs":           func(_ http.ResponseWriter, r *http.Request, _ []byte) { <-r.Context().Done() },
 		"connection: is reset":        reset,
@@ -95,7 +97,7 @@ var told = func() map[string]func(w http.ResponseWriter, r *http.Request, questi
 		all["envelope: "+name] = func(w http.ResponseWriter, r *http.Request, _ []byte) { e.Handle(w, r) }
 	}
 	return all
-}()
+})
 
 func say(w http.ResponseWriter, r *http.Request, body string) {
 	w.Header().Set("Content-Type", "application/json")

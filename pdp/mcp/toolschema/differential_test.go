@@ -91,7 +91,12 @@ func differences(t *testing.T) (all []oneCase) {
 }
 
 // inPDP is what the service adds to a context.
-var inPDP = map[string]any{"now": now.Format("2006-01-02T15:04:05.000Z"), "tenant": "default", "caller": "", "approved": false}
+var inPDP = map[string]any{
+	"now": now.Format("2006-01-02T15:04:05.000Z"), "tenant": "default", "caller": "", "approved": false,
+	"subject":    map[string]any{"type": "agent", "id": "a"},
+	"resource":   map[string]any{"type": "tool", "id": "s:t"},
+	"capability": map[string]any{"held": false, "id": "", "depth": 0},
+}
 
 var now = time.Date(2025, 6, 1, 12, 0, 0, 0, time.UTC)
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -77,7 +78,7 @@ func TestBesideTheBundle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, problems := pdp.Check(pdp.Dir(dir)); len(problems) > 0 {
+	if _, problems := pdp.Check(pdp.Dir(dir), time.Now()); len(problems) > 0 {
 		t.Error(problems)
 	}
 }
@@ -87,7 +88,7 @@ func check(files map[string]string) pdp.Problems {
 	for name, text := range files {
 		all[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	_, problems := pdp.Check(pdp.FS(all))
+	_, problems := pdp.Check(pdp.FS(all), time.Now())
 	return problems
 }
 

@@ -66,7 +66,11 @@ func (w *writer) header(o Options, tools []Tool) {
 func (w *writer) shared() {
 	w.line("")
 	w.line("// What the service adds to every context.")
-	w.line("type ToolCallPdp = {now: datetime, tenant: String, caller: String, approved: Bool};")
+	w.line("type ToolCallPdp = {")
+	w.line("  now: datetime, tenant: String, caller: String, approved: Bool,")
+	w.line("  subject: {type: String, id: String}, resource: {type: String, id: String},")
+	w.line("  capability: {held: Bool, id: String, depth: Long},")
+	w.line("};")
 }
 
 // maxNotes is how many notes about a tool stand in the text.

@@ -11,8 +11,8 @@
 //
 // [Welcome], [Pending] and [Blocked] tell participants what they may do, what others request of them, and what was refused.
 // [ReadToolRequest] and [ReadFulfilment] read a request for a tool and the call that fulfils it, and [Requested] and
-// [Fulfilled] are their results. Of 001's capabilities and access policies there is no form here: what has no type is a
-// payload like any other to an [Envelope].
+// [Fulfilled] are their results. [ReadAccessPolicy] reads a policy by which somebody says who may use their tools. Of 001's
+// capabilities there is no form here: what has no type is a payload like any other to an [Envelope].
 //
 // The package is pure. It opens no connection, stores nothing and reads no clock, it decides nothing, and it knows
 // neither our server nor the store of approvals: a caller gives it plain values and sends the messages itself.

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -54,6 +55,7 @@ func FuzzWireReaders(f *testing.F) {
 		`{"name":"t","onBehalfOf":"a","requestId":"i","_meta":{"io.policy-service/onBehalfOf":"a","io.policy-service/requestId":"i"}}`,
 		`{"content":[],"fulfilledBy":"x","_meta":{"a":1}}`,
 		`{"id":"i","tool":"s:t","requester":"agent/a","arguments":{}}`,
+		policyWhole, policyPayload, policyAlone,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -81,6 +83,12 @@ func FuzzWireReaders(f *testing.F) {
 		}
 		if f, given, err := fulfilment(string(text)); given && err == nil && (f.OnBehalfOf == "" || f.RequestID == "") || !given && (err != nil || f != wire.Fulfilment{}) {
 			t.Fatalf("%s: %+v, %t, %v", text, f, given, err)
+		}
+		if p, err := wire.ReadAccessPolicy(text); err == nil {
+			nobody := func(r wire.AccessRule) bool { return r.Agent == "" || len(r.Tools) == 0 }
+			if p.Mode == "" || slices.ContainsFunc(p.Rules, nobody) {
+				t.Fatalf("%s: %+v", text, p)
+			}
 		}
 		if v, err := wire.Fulfilled(params, evaluation.Ref{ID: "b"}, evaluation.Ref{ID: "o"}); err == nil {
 			valid("the result", v)

@@ -111,6 +111,27 @@ var ours = map[string]func(p printed) jsontext.Value{
 	"000-authorization-denied": func(p printed) jsontext.Value {
 		return write(p.t, wire.AuthorizationDenied(p.payload["id"], "auth-123", "denied", p.text("reason")))
 	},
+	"001-tool-access-policy": func(p printed) jsontext.Value {
+		read, err := wire.ReadAccessPolicy(write(p.t, p.payload))
+		if err != nil || read.At != "/policy" {
+			p.t.Errorf("it is read as %+v, %v", read, err)
+		}
+		var rules []any
+		for _, r := range read.Rules {
+			rule := map[string]any{"agent": r.Agent, "tools": r.Tools}
+			if slices.Equal(r.Tools, []string{wire.AllTools}) {
+				rule["tools"] = wire.AllTools
+			}
+			if r.Expires != "" {
+				rule["expires"] = r.Expires
+			}
+			if r.RequiresApproval {
+				rule["requires_approval"] = true
+			}
+			rules = append(rules, rule)
+		}
+		return p.with("policy", write(p.t, map[string]any{"mode": read.Mode, "default": read.Default, "rules": rules}))
+	},
 	"001-tool-call-blocked": func(p printed) jsontext.Value {
 		return wire.Blocked{Reason: p.text("reason"), Suggestion: p.text("suggestion"), ToolID: "agent-b:dangerous_operation"}.Payload()
 	},

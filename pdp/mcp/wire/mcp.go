@@ -11,14 +11,16 @@ const (
 	MethodWelcome     = "notifications/welcome"
 	MethodPending     = "notifications/tools/request_pending"
 	MethodCallBlocked = "notifications/tool_call_blocked"
+	// MethodAccess is what a participant may send, and no gateway takes: see [AccessPolicy].
+	MethodAccess = "notifications/tool_access_policy"
 )
 
-// systemTypes are the payloads of kind system by their type, as 001 prints it, and the notifications that they are on MCP. Its
-// tool_access_policy is none: who may do what is policy, which nobody is told.
+// systemTypes are the payloads of kind system by their type, as 001 prints it, and the notifications that they are on MCP.
 var systemTypes = []struct{ payload, method string }{
 	{typeWelcome, MethodWelcome},
 	{typePending, MethodPending},
 	{typeBlocked, MethodCallBlocked},
+	{typeAccess, MethodAccess},
 }
 
 // Message is what an envelope is on MCP: a message of JSON-RPC. Of kind mcp that is the payload, and of kind system it is a

@@ -2,6 +2,7 @@ package wire_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +97,8 @@ func TestWireEnvelopeWritten(t *testing.T) {
 func TestWireMessageRefusals(t *testing.T) {
 	for _, test := range []struct{ kind, payload, at string }{
 		{"system", `{"type":"welcome"}`, "-"},
-		{"system", `{"type":"tool_access_policy"}`, "/payload/type"},
+		{"system", `{"type":"tool_access_policy"}`, "-"},
+		{"system", `{"type":"tool_access"}`, "/payload/type"},
 		{"system", `{"type":1}`, "/payload/type"},
 		{"system", `{}`, "/payload/type"},
 		{"system", `{"type":"welcome","type":"welcome"}`, "/payload/type"},
@@ -260,5 +262,95 @@ func TestWirePendingReason(t *testing.T) {
 	text := string(p.Payload())
 	if strings.Contains(text, "\u202e") || !strings.Contains(text, `"arguments":{ "n" : 1.0 }`) {
 		t.Error(text)
+	}
+}
+
+const (
+	policyAlone   = `{"mode":"hybrid","default":"deny","rules":[{"agent":"a","tools":["t","u"],"expires":"2024-01-02T00:00:00Z","requires_approval":true,"effect":"allow"}]}`
+	policyPayload = `{"type":"tool_access_policy","policy":` + policyAlone + `}`
+	policyMessage = `{"jsonrpc":"2.0","method":"notifications/tool_access_policy","params":` + policyPayload + `}`
+	policyWhole   = `{"protocol":"mcp-x/v0","id":"m","ts":"2024-01-01T12:00:00Z","from":"b","kind":"system","payload":` + policyPayload + `}`
+)
+
+func TestWireAccessPolicyRefusals(t *testing.T) {
+	for _, test := range []struct{ whole, part, instead, at string }{
+		{policyWhole, ``, ``, "-"},
+		{policyPayload, ``, ``, "-"},
+		{policyMessage, ``, ``, "-"},
+		{policyAlone, ``, ``, "-"},
+		{policyAlone, `"default":"deny",`, ``, "-"},
+		{policyAlone, `["t","u"]`, `"*"`, "-"},
+		{policyAlone, `,"rules":[{"agent":"a","tools":["t","u"],"expires":"2024-01-02T00:00:00Z","requires_approval":true,"effect":"allow"}]`, ``, "-"},
+		{policyAlone, `,"expires":"2024-01-02T00:00:00Z","requires_approval":true,"effect":"allow"`, ``, "-"},
+		{policyAlone, `"mode":"hybrid",`, ``, "/mode"},
+		{policyAlone, `"hybrid"`, `["hybrid"]`, "/mode"},
+		{policyAlone, `"default"`, `"Default"`, "/Default"},
+		{policyAlone, `"deny"`, `false`, "/default"},
+		{policyAlone, `"deny"`, `""`, "/default"},
+		{policyAlone, `"rules"`, `"rule"`, "/rule"},
+		{policyAlone, `"rules":[`, `"rules":[[],`, "/rules/0"},
+		{policyAlone, `"agent"`, `"agents"`, "/rules/0/agents"},
+		{policyAlone, `"agent"`, `"x/~y":1,"agent"`, "/rules/0/x~1~0y"},
+		{policyAlone, `"agent":"a",`, ``, "/rules/0/agent"},
+		{policyAlone, `"agent":"a"`, `"agent":{"id":"a"}`, "/rules/0/agent"},
+		{policyAlone, `"agent":"a"`, `"agent":"a","agent":"b"`, "/rules/0/agent"},
+		{policyAlone, `"tools":["t","u"],`, ``, "/rules/0/tools"},
+		{policyAlone, `["t","u"]`, `[]`, "/rules/0/tools"},
+		{policyAlone, `["t","u"]`, `"t"`, "/rules/0/tools"}, // 001 has one text that stands for tools
+		{policyAlone, `["t","u"]`, `["t",1]`, "/rules/0/tools/1"},
+		{policyAlone, `["t","u"]`, `["t",""]`, "/rules/0/tools/1"},
+		{policyAlone, `["t","u"]`, `null`, "/rules/0/tools"},
+		{policyAlone, `"2024-01-02T00:00:00Z"`, `1704153600`, "/rules/0/expires"},
+		{policyAlone, `"2024-01-02T00:00:00Z"`, `null`, "/rules/0/expires"},
+		{policyAlone, `true`, `"true"`, "/rules/0/requires_approval"},
+		{policyAlone, `true`, `null`, "/rules/0/requires_approval"},
+		{policyAlone, `"allow"`, `true`, "/rules/0/effect"},
+		{policyPayload, `"tool_access_policy"`, `"welcome"`, "/type"},
+		{policyPayload, `"tool_access_policy"`, `1`, "/type"},
+		{policyPayload, `"type"`, `"more":1,"type"`, "/more"},
+		{policyPayload, `"policy":` + policyAlone, `"policy":[]`, "/policy"},
+		{policyPayload, `,"policy":` + policyAlone, ``, "/policy"},
+		{policyPayload, `"agent"`, `"agents"`, "/policy/rules/0/agents"},
+		{policyMessage, `"agent"`, `"agents"`, "/params/policy/rules/0/agents"},
+		{policyMessage, `"2.0"`, `"1.0"`, "/jsonrpc"},
+		{policyMessage, `"params"`, `"id":1,"params"`, "/id"},
+		{policyMessage, `"params"`, `"more":1,"params"`, "/more"},
+		{policyMessage, `,"params":` + policyPayload, ``, "/params"},
+		{policyMessage, `notifications/tool_access_policy`, `notifications/welcome`, "/params/type"},
+		{policyMessage, `notifications/tool_access_policy`, `tools/call`, "/method"},
+		{policyWhole, `"agent"`, `"agents"`, "/payload/policy/rules/0/agents"},
+		{policyWhole, `"type":"tool_access_policy",`, ``, "/payload/type"},
+		{policyWhole, `"kind":"system"`, `"kind":"mcp"`, "/kind"},
+		{policyWhole, `"from":"b",`, ``, "/from"},
+		{policyWhole, `"id":"m"`, `"id":"m","expires":"2024-01-02T00:00:00Z"`, "/expires"},
+		{policyWhole, `mcp-x/v0`, `mcp-x/v1`, "/protocol"},
+		{policyAlone, policyAlone, `[]`, ""},
+		{policyAlone, policyAlone, policyAlone + policyAlone, ""},
+		{policyAlone, policyAlone, `{"mode":"open"} // or denylist`, ""},
+	} {
+		if !strings.Contains(test.whole, test.part) {
+			t.Errorf("%s is not there to be replaced", test.part)
+		}
+		text := strings.Replace(test.whole, test.part, test.instead, 1)
+		_, err := wire.ReadAccessPolicy([]byte(text))
+		refusedAt(t, text, err, test.at)
+	}
+}
+
+// A policy is the same in an envelope, in a message of MCP, in a payload, and alone, and says where it is.
+func TestWireAccessPolicy(t *testing.T) {
+	rule := wire.AccessRule{Agent: "a", Tools: []string{"t", "u"}, Expires: "2024-01-02T00:00:00Z", RequiresApproval: true, Effect: "allow"}
+	for at, text := range map[string]string{"": policyAlone, "/policy": policyPayload, "/params/policy": policyMessage, "/payload/policy": policyWhole} {
+		p, err := wire.ReadAccessPolicy([]byte(text))
+		if err != nil || p.At != at || p.Mode != "hybrid" || p.Default != "deny" || !reflect.DeepEqual(p.Rules, []wire.AccessRule{rule}) {
+			t.Errorf("%s: %+v, %v", text, p, err)
+		}
+		if whole := text == policyWhole; whole != (p.Envelope.From == "b") || whole != (p.Envelope.ID == "m") {
+			t.Errorf("%s is of %+v", text, p.Envelope)
+		}
+	}
+	p, err := wire.ReadAccessPolicy([]byte(strings.Replace(policyAlone, `["t","u"]`, `"*"`, 1)))
+	if err != nil || !reflect.DeepEqual(p.Rules[0].Tools, []string{wire.AllTools}) {
+		t.Errorf("all tools are %+v, %v", p.Rules, err)
 	}
 }

@@ -15,6 +15,7 @@ const (
 	typeWelcome = "welcome"
 	typePending = "tool_request_pending"
 	typeBlocked = "tool_call_blocked"
+	typeAccess  = "tool_access_policy"
 )
 
 // The kinds of token of a [Welcome].

@@ -130,7 +130,7 @@ func (a *Approvals) status(c echo.Context, r door.Admitted) error {
 // see has a handler handle the approval request that the path names, if the caller may see it.
 func (a *Approvals) see(handle func(echo.Context, door.Admitted, broker.Seen) error) handler {
 	return func(c echo.Context, r door.Admitted) error {
-		seen, err := a.Broker.See(c.Request().Context(), r.Caller, c.Param("id"))
+		seen, err := a.Broker.See(a.Door.Context(c), r.Caller, c.Param("id"))
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (a *Approvals) ruling(
 		if err != nil {
 			return err
 		}
-		ruled, err := rule(&seen, c.Request().Context(), said)
+		ruled, err := rule(&seen, a.Door.Context(c), said)
 		if err != nil {
 			return err
 		}

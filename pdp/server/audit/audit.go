@@ -40,7 +40,7 @@ type Options struct {
 	// Mask is the masker of the request that a context belongs to.
 	Mask func(context.Context) *mask.Masker
 	// Reported counts an obligation whose receipt came.
-	Reported func(ctx context.Context, obligation string, status evaluation.ReceiptStatus)
+	Reported func(obligation string, status evaluation.ReceiptStatus)
 }
 
 // Audit is the routes of the decision log. Make it with [New].

@@ -84,6 +84,7 @@ func checkpointProblem(err error) error {
 }
 
 func (a *Audit) sign(ctx context.Context) {
+	_ = a.Log.Flush(ctx) // what was answered a moment ago counts, too
 	if last, err := a.Log.LastCheckpoint(); err != nil || last.Size < a.Log.Size() {
 		_, _ = a.Log.Checkpoint(ctx)
 	}

@@ -49,17 +49,17 @@ func (a *Audit) toolDrift(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	ctx := context.WithoutCancel(a.Door.Context(c)) // nobody can say of a record on its way if it must be sent again
 	entry := decisionlog.Entry{
 		Kind:      decisionlog.KindAdmin,
 		Tenant:    who.Tenant,
 		Caller:    who.Caller.Name,
 		RequestID: door.RequestID(c),
-		TraceID:   telemetry.TraceID(c.Request()),
+		TraceID:   telemetry.TraceID(ctx, c.Request().Header),
 		Event:     decisionlog.EventToolDrift,
 		Details:   details,
 	}
-	ctx := context.WithoutCancel(c.Request().Context()) // nobody can say of a record on its way if it must be sent again
-	if _, err := a.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
+	if err := a.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
 		return fmt.Errorf("%w: %w", ErrDrift, err)
 	}
 	return c.NoContent(http.StatusNoContent)

@@ -37,7 +37,7 @@ func (a *Audit) readsAll(c echo.Context, who auditor) (*slowWriter, func(), erro
 		to:      c.Response(),
 		control: http.NewResponseController(c.Response()),
 		door:    a.Door,
-		request: c.Request().Context(),
+		request: a.Door.Context(c),
 	}
 	place, err := a.Exports.Take(waits, who.Caller.Name, w.cut)
 	if err != nil {

@@ -112,14 +112,14 @@ func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisi
 // file puts a receipt on record. It waits for the write in best effort as well: no decision waits for it, and no record
 // would tell later that it was dropped.
 func (a *Audit) file(c echo.Context, d decisionlog.Recorded, r decisionlog.Receipt) error {
-	ctx, entry := c.Request().Context(), r.Entry(d.Tenant, d.Caller)
-	entry.RequestID, entry.TraceID = door.RequestID(c), telemetry.TraceID(c.Request())
-	if _, err := a.Log.Append(context.WithoutCancel(ctx), []decisionlog.Entry{entry}); err != nil {
+	ctx, entry := a.Door.Context(c), r.Entry(d.Tenant, d.Caller)
+	entry.RequestID, entry.TraceID = door.RequestID(c), telemetry.TraceID(ctx, c.Request().Header)
+	if err := a.Log.Append(context.WithoutCancel(ctx), []decisionlog.Entry{entry}); err != nil {
 		return fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
 	for _, o := range r.Obligations {
 		is := func(owed decisionlog.RecordedObligation) bool { return owed.ID == o.ID }
-		a.Reported(ctx, d.Obligations[slices.IndexFunc(d.Obligations, is)].Type, o.Status) // [Audit.receipt] found it
+		a.Reported(d.Obligations[slices.IndexFunc(d.Obligations, is)].Type, o.Status) // [Audit.receipt] found it
 	}
 	return nil
 }

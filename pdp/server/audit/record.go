@@ -138,9 +138,9 @@ func (a *Audit) redaction(c echo.Context, who auditor) error {
 	if err != nil {
 		return logProblem(err)
 	}
-	reason = a.Mask(c.Request().Context()).After(reason, recorded.Line, recorded.Batch.Line)
+	reason = a.Mask(a.Door.Context(c)).After(reason, recorded.Line, recorded.Batch.Line)
 	// The client may go away: half a redaction would be on record, with the content still there.
-	ctx := context.WithoutCancel(c.Request().Context())
+	ctx := context.WithoutCancel(a.Door.Context(c))
 	if err := a.Log.Redact(ctx, want.Caller.Name, want.id, reason); err != nil {
 		return logProblem(err)
 	}

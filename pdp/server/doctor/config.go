@@ -63,7 +63,7 @@ func (x *exam) bundle() {
 		x.bites("bundle", fmt.Sprintf("it cannot be read: %v", err), "give --policies the directory that holds the .cedar files, as the user that serve runs as")
 		return
 	}
-	bundle, problems := pdp.Check(pdp.Dir(x.Policies))
+	bundle, problems := pdp.Check(pdp.Dir(x.Policies), x.now())
 	warnings := 0
 	for _, p := range problems {
 		if p.Severity == pdp.SeverityWarning {

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -33,7 +35,7 @@ func (x *exam) dataDirectory() {
 	x.exists = true
 	before := len(x.findings)
 	x.private(x.data, info, "700")
-	for _, name := range server.PrivateFiles() {
+	for _, name := range append(server.PrivateFiles(), x.journal()...) {
 		path := filepath.Join(x.data, name)
 		if info, err := os.Stat(path); err == nil {
 			x.private(path, info, "600")
@@ -43,6 +45,17 @@ func (x *exam) dataDirectory() {
 	if len(x.findings) == before {
 		x.ok("data", x.data+" and its keys are their owner's alone")
 	}
+}
+
+// journal are the files of the log's journal, and those that were moved aside: all of them hold records.
+func (x *exam) journal() (names []string) {
+	entries, _ := os.ReadDir(filepath.Join(x.data, decisionlog.LogDir)) // what cannot be read, log says
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "journal.") {
+			names = append(names, filepath.Join(decisionlog.LogDir, e.Name()))
+		}
+	}
+	return names
 }
 
 // toBeMade is about a data directory that serve would make.

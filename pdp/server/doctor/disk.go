@@ -21,8 +21,8 @@ type volume struct {
 }
 
 const (
-	// minFree is what a log needs to go on for a while: two segments.
-	minFree = 128 << 20
+	// minFree is what a log needs to go on for a while: two segments, beside a journal that takes an eighth of it.
+	minFree = 160 << 20
 	// minFiles is what it makes of files in months: one a segment, one a changed policy.
 	minFiles = 1000
 	// slowSync is a sync that every strict answer feels.

@@ -12,25 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server/doctor"
 )
 
-// mounted is a file system of its own, in memory.
-func mounted(t *testing.T, options string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
-		if os.Getenv("CI") != "" { // which is root, and must not pass by skipping
-			t.Fatal(err)
-		}
-		t.Skipf("this test must mount a file system, which needs root: %v", err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	return dir
-}
-
 func TestDiskInMemory(t *testing.T) {
-	found := doctor.Examine(t.Context(), patient(mounted(t, "size=1g,mode=0700")))
+	found := doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=1g,mode=0700")))
 	mustBite(t, found, "disk", "is on tmpfs: it is memory, and the log is gone when the machine restarts; put the data directory on a local disk")
 	if text := fmt.Sprint(found); !strings.Contains(text, "a sync takes ") {
 		t.Error(text)
@@ -38,8 +25,8 @@ func TestDiskInMemory(t *testing.T) {
 }
 
 func TestDiskFull(t *testing.T) {
-	mustBite(t, doctor.Examine(t.Context(), patient(mounted(t, "size=3m,mode=0700"))), "disk", "3 MiB are free: when it is full, nothing is answered in strict mode")
-	dir := mounted(t, "size=64k,mode=0700")
+	mustBite(t, doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=3m,mode=0700"))), "disk", "3 MiB are free: when it is full, nothing is answered in strict mode")
+	dir := memorydisk.New(t, "size=64k,mode=0700")
 	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 60<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -50,11 +37,11 @@ func TestDiskFull(t *testing.T) {
 }
 
 func TestDiskWithoutInodes(t *testing.T) {
-	mustBite(t, doctor.Examine(t.Context(), patient(mounted(t, "size=1g,nr_inodes=20,mode=0700"))), "disk", "files can still be made on it")
+	mustBite(t, doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=1g,nr_inodes=20,mode=0700"))), "disk", "files can still be made on it")
 }
 
 func TestDiskReadOnly(t *testing.T) {
-	dir := mounted(t, "size=1g,mode=0700")
+	dir := memorydisk.New(t, "size=1g,mode=0700")
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +51,7 @@ func TestDiskReadOnly(t *testing.T) {
 
 // TestBundleReadOnly: a ConfigMap is mounted with mode 0777, read-only, and nobody can write to it.
 func TestBundleReadOnly(t *testing.T) {
-	dir := mounted(t, "size=16m,mode=0777")
+	dir := memorydisk.New(t, "size=16m,mode=0777")
 	if err := os.CopyFS(dir, os.DirFS(starter)); err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +68,7 @@ func TestBundleReadOnly(t *testing.T) {
 
 // TestDiskFills: a log of two hours with 2 MB an hour says when 200 MB are full.
 func TestDiskFills(t *testing.T) {
-	dir := mounted(t, "size=200m,mode=0700")
+	dir := memorydisk.New(t, "size=200m,mode=0700")
 	var passed atomic.Int64
 	now := func() time.Time { return later.Add(-2*time.Hour + time.Duration(passed.Load())) }
 	log, err := decisionlog.Open(dir, decisionlog.Options{Now: now})
@@ -94,7 +81,7 @@ func TestDiskFills(t *testing.T) {
 		for i := range hundred {
 			hundred[i] = decisionlog.Entry{ID: fmt.Sprint(n, ".", i), Kind: decisionlog.KindAdmin, Event: strings.Repeat("x", 600)}
 		}
-		if _, err := log.Append(t.Context(), hundred); err != nil {
+		if err := log.Append(t.Context(), hundred); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/crashedlog"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/doctor"
@@ -181,6 +182,10 @@ func TestSpoilt(t *testing.T) {
 		{"approvals' key short", "keys", "does not hold the 32 bytes of a key; put the file back", write("approvals.key", "short")},
 		{"approvals garbage", "approvals", "no server starts with them: ", write("approvals.db", strings.Repeat("garbage", 10_000))},
 		{"approvals open to all", "data", "approvals.db is open to every user", chmod("approvals.db", 0o604)},
+		{"journal open to all", "data", "journal.1 is open to every user", chmod("log/journal.1", 0o604)},
+		{"journal moved aside open to its group", "data", "journal.0.lost-x is open to its group (mode 0640); chmod 600 ", func(data string) error {
+			return errors.Join(write("log/journal.0.lost-x", "")(data), chmod("log/journal.0.lost-x", 0o640)(data))
+		}},
 		{"segment garbage", "log", "it cannot be read: ", write("log/00000001.db", strings.Repeat("garbage", 10_000))},
 		{"segment empty", "log", "policy-service log verify ", write("log/00000001.db", "")},
 	} {
@@ -200,6 +205,18 @@ func revoke(data string) error {
 		return err
 	}
 	return keys.Revoke("gateway")
+}
+
+// TestJournal: what a crash left in the journal is put on record by serve, and a journal that is damaged keeps serve from
+// starting.
+func TestJournal(t *testing.T) {
+	data := crashedlog.Make(t, 3)
+	if found := doctor.Examine(t.Context(), patient(data)); biting(found, "log") != "" || !strings.Contains(fmt.Sprint(found), "a crash left 3 records in its journal; serve puts them into the log") {
+		t.Error(found)
+	}
+	at := crashedlog.Damage(t, data, 2)
+	mustBite(t, doctor.Examine(t.Context(), patient(data)), "log", fmt.Sprintf("no server starts with it: the journal is damaged: journal.0 at byte %d", at))
+	mustBite(t, doctor.Examine(t.Context(), patient(data)), "log", "policy-service log recover --accept-loss --data "+data)
 }
 
 func TestDataIsNoDirectory(t *testing.T) {

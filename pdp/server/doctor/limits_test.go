@@ -108,6 +108,7 @@ func TestSpace(t *testing.T) {
 	}{
 		{free: 10 * gib},
 		{free: 100 << 20, want: "100 MiB are free: when it is full, nothing is answered"},
+		{free: 150 << 20, want: "150 MiB are free: when it is full"}, // of which the journal takes some
 		{free: 100 * gib, daily: gib},
 		{free: 10 * gib, daily: gib, want: "at 1 GiB a day it is full in 10 days"},
 		{free: 10 * gib, daily: gib, keep: server.RetainConfig{Bytes: 5 * gib}},

@@ -38,6 +38,13 @@ func (x *exam) log() {
 		return
 	}
 	x.ok("log", what+", and no server is running on it")
+	switch left := reader.Unfilled(); {
+	case left == nil:
+	case left.Damage != "":
+		x.bites("log", fmt.Sprintf("no server starts with it: %s", left.Damage), "put the files of the journal back, or a good disk; or copy the directory, and accept the loss with policy-service log recover --accept-loss --data "+x.data)
+	default:
+		x.ok("log", fmt.Sprintf("a crash left %d records in its journal; serve puts them into the log", left.Records))
+	}
 }
 
 // newest is the last time that a log knows, of a record or a checkpoint.

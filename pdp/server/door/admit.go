@@ -1,7 +1,7 @@
 package door
 
 import (
-	"context"
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,7 +35,9 @@ type Need struct {
 	// Parameters are the query parameters that there are. nil leaves the query alone.
 	Parameters []string
 	Body       Body
-	Work       Work
+	// Returns says that the route calls [Admitted.Return].
+	Returns bool
+	Work    Work
 }
 
 // NoParameters are the Parameters of a route that takes none.
@@ -71,6 +73,7 @@ type Admitted struct {
 	Tenant string            // if the route needs one
 	Given  map[string]string // the parameters of the query
 	Body   []byte
+	room   *room // of Body; nil if nobody else gets it
 	// Shift is the turn of a long request, and that of another never begins. Its End is called whatever comes of the
 	// request.
 	Shift *Shift
@@ -103,7 +106,7 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 		return a, err
 	}
 	if n.Body != NoBody {
-		if a.Body, err = d.readBody(c, a.Caller); err != nil {
+		if a.Body, err = a.read(d, c, n.Returns); err != nil {
 			return a, err
 		}
 	}
@@ -113,6 +116,31 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 		}
 	}
 	return a, d.enter(c, &a, n.Work)
+}
+
+// read reads the body, into room of its own if that is not returned.
+func (a *Admitted) read(d *Door, c echo.Context, returns bool) ([]byte, error) {
+	into := rooms.Get().(*room)
+	if returns {
+		a.room = into
+		return d.readBody(c, into, a.Caller)
+	}
+	defer rooms.Put(into)
+	body, err := d.readBody(c, into, a.Caller)
+	if len(body) < SmallBody {
+		body = bytes.Clone(body)
+	}
+	return body, err
+}
+
+// Return gives the room of the body back: whatever was made of the body has nothing of it any more. It is emptied, so
+// that what has something of it all the same is wrong every time, and not only under load.
+func (a *Admitted) Return() {
+	if a.room != nil {
+		clear(a.room[:min(len(a.Body), SmallBody)])
+		rooms.Put(a.room)
+		a.room, a.Body = nil, nil
+	}
 }
 
 // Lacks is the answer to a caller without a permission.
@@ -165,7 +193,7 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 // enter takes a request to its place. A request for which long work is to be done is limited by its turns alone: a
 // place among the short ones that it kept between two turns would be missing to another request.
 func (d *Door) enter(c echo.Context, a *Admitted, work Work) error {
-	a.Shift = &Shift{}
+	a.Shift = &d.visitOf(c).shift
 	switch {
 	case work == NoWork:
 		return nil
@@ -178,20 +206,20 @@ func (d *Door) enter(c echo.Context, a *Admitted, work Work) error {
 	if a.Shift.Begin(ctx) != nil {
 		return noTurn()
 	}
-	c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), shiftKey{}, a.Shift)))
 	return nil
 }
 
 // Enter lets a request in among the short ones, or refuses it if there are too many. The place is given back when the
 // answer begins to be written, so a client that reads slowly holds up no other.
 func (d *Door) Enter(c echo.Context, caller auth.Caller) error {
-	err := d.Short.Enter(c.Request().Context(), caller.Name)
+	err := d.Short.Enter(d.Context(c), caller.Name)
 	if errors.Is(err, ErrBusy) {
 		return TooMany("concurrency", time.Second, http.StatusServiceUnavailable,
 			"more is asked at once than can be answered in time; ask again after Retry-After seconds")
 	}
 	if err == nil {
-		c.Response().Before(func() { d.Short.Leave(caller.Name) })
+		v := d.visitOf(c)
+		v.caller, v.inside = caller.Name, true
 	}
 	return err
 }

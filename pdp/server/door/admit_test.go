@@ -28,9 +28,9 @@ func (c credential) Authenticate(r *http.Request) (auth.Caller, error) {
 
 type uncounted struct{}
 
-func (uncounted) Problem(context.Context, int, bool)          {}
-func (uncounted) Limit(context.Context, string)               {}
-func (uncounted) Credential(context.Context, auth.Credential) {}
+func (uncounted) Problem(int, bool)          {}
+func (uncounted) Limit(string)               {}
+func (uncounted) Credential(auth.Credential) {}
 
 // A request is wrong in everything. Mending what it is refused for, one thing after the other, shows the order in
 // which Admit checks.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -25,33 +26,44 @@ const (
 	refusedTime = time.Second
 )
 
+// room is what a body is read into that is not large.
+type room [SmallBody]byte
+
+// rooms are used again and again: a body that became a request is not needed any more.
+var rooms = sync.Pool{New: func() any { return new(room) }}
+
 // readBody reads the whole body of a caller, or refuses it after one byte too many.
-func (d *Door) readBody(c echo.Context, caller auth.Caller) ([]byte, error) {
-	return d.readUpTo(c, caller, d.Large, true, int64(d.Options.Limits.Body))
+func (d *Door) readBody(c echo.Context, into *room, caller auth.Caller) ([]byte, error) {
+	return d.readUpTo(c, into, caller, d.Large, true, int64(d.Options.Limits.Body))
 }
 
 // readUpTo reads a body of at most so many bytes. It takes one of some places if it is large. A caller that is not known
 // has a name for its share alone.
-func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
+func (d *Door) readUpTo(c echo.Context, into *room, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength != 0 {
 		d.Connections.Awaits(r.Context(), known)
 		defer d.Connections.Came(r.Context(), known)
 	}
-	// An announced size is a promise; it gets room before the bytes only up to what is usual.
-	buf := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), SmallBody)))
-	if _, err := buf.ReadFrom(io.LimitReader(r.Body, min(SmallBody, limit+1))); err != nil {
-		return nil, cutShort()
+	body, n, err := into[:min(SmallBody, limit+1)], 0, error(nil)
+	for read := 0; n < len(body) && err == nil; n += read {
+		read, err = r.Body.Read(body[n:])
 	}
-	if buf.Len() == SmallBody {
-		if err := d.readLarge(c, caller, large, buf, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
+	body = body[:n]
+	switch {
+	case err != nil && err != io.EOF:
+		return nil, cutShort()
+	case n == SmallBody:
+		if body, err = d.readLarge(c, caller, large, body, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
 			return nil, err
 		}
+	case err == io.EOF:
+		_ = r.Body.Close() // or net/http reads it once more
 	}
-	if int64(buf.Len()) > limit {
+	if int64(len(body)) > limit {
 		return nil, tooLarge(limit)
 	}
-	return buf.Bytes(), nil
+	return body, nil
 }
 
 // unread is the answer to a request whose body is not wanted. That the body is too large goes before the refusal, as
@@ -71,21 +83,22 @@ func (d *Door) unread(c echo.Context, refusal error) error {
 	return refusal
 }
 
-// readLarge reads the rest of a large body into buf, in its place among the large bodies.
-func (d *Door) readLarge(c echo.Context, caller auth.Caller, large *Places, buf *bytes.Buffer, rest io.Reader) error {
+// readLarge reads the rest of a large body, in its place among the large bodies.
+func (d *Door) readLarge(c echo.Context, caller auth.Caller, large *Places, begun []byte, rest io.Reader) ([]byte, error) {
 	turn, cancel := d.Within(c)
 	defer cancel()
 	control := http.NewResponseController(c.Response())
 	place, err := large.Take(turn, caller.Name, func() { _ = control.SetReadDeadline(time.Unix(1, 0)) })
 	if err != nil {
-		return TooMany("large_bodies", time.Second, http.StatusServiceUnavailable,
+		return nil, TooMany("large_bodies", time.Second, http.StatusServiceUnavailable,
 			"too many large bodies are sent at once; ask again after Retry-After seconds")
 	}
 	c.Response().Before(place.Leave)
 	_ = control.SetReadDeadline(time.Now().Add(largeTime))
-	if announced := c.Request().ContentLength; announced > 0 {
-		buf.Grow(int(announced) - buf.Len() + bytes.MinRead)
-	}
+	// An announced size is a promise; it gets room before the bytes only now.
+	announced := int(c.Request().ContentLength)
+	buf := bytes.NewBuffer(make([]byte, 0, max(announced, len(begun))+bytes.MinRead))
+	_, _ = buf.Write(begun)
 	for err == nil {
 		place.Waits()
 		_, err = io.CopyN(buf, rest, SmallBody)
@@ -93,14 +106,14 @@ func (d *Door) readLarge(c echo.Context, caller auth.Caller, large *Places, buf 
 	}
 	place.Works()
 	if place.WasPushed() {
-		return TooMany("slow_bodies", time.Second, http.StatusRequestTimeout,
+		return nil, TooMany("slow_bodies", time.Second, http.StatusRequestTimeout,
 			"the body came too slowly, and others waited for its place; send it faster, or ask again after Retry-After "+
 				"seconds")
 	}
 	if err != io.EOF {
-		return cutShort()
+		return nil, cutShort()
 	}
-	return nil
+	return buf.Bytes(), nil
 }
 
 func tooLarge(limit int64) *Problem {

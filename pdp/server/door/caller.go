@@ -16,16 +16,17 @@ import (
 // authenticate says which caller asks, and counts credentials that are not good. relayed is by which way the route takes
 // what a gateway brings for a person.
 func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller, error) {
-	ctx := c.Request().Context()
+	ctx := d.Context(c)
 	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
 	if err == nil {
 		err = checkRelayed(c.Request(), caller, relayed)
 	}
 	if err == nil {
 		d.Connections.Knows(ctx, caller.Name)
+		return caller, nil
 	}
 	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {
-		d.Options.Meters.Credential(ctx, cmp.Or(refused.Credential, auth.ByOther))
+		d.Options.Meters.Credential(cmp.Or(refused.Credential, auth.ByOther))
 	}
 	return caller, err
 }
@@ -34,11 +35,11 @@ func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller
 // neither is one that is not good; a request that is forbidden, which here has a foreign Host or came by a proxy, is
 // refused. A caller who is not known is the zero Caller.
 func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
-	ctx := c.Request().Context()
+	ctx := d.Context(c)
 	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
 	refused := (*auth.Refusal)(nil)
 	if errors.As(err, &refused) && refused.Credential != auth.ByNone { // a credential can be guessed here, too
-		d.Options.Meters.Credential(ctx, refused.Credential)
+		d.Options.Meters.Credential(refused.Credential)
 	}
 	if errors.Is(err, auth.ErrUnauthenticated) {
 		caller, err = auth.Caller{}, nil
@@ -85,7 +86,7 @@ func (d *Door) WhileInForce(c echo.Context, caller auth.Caller) (f InForce, done
 		return err
 	}
 	logged, id := d.Options.LogContext(c.Request()), RequestID(c) // here, because the goroutine must leave the answer to its handler
-	ctx, end := context.WithCancelCause(r.Context())
+	ctx, end := context.WithCancelCause(d.Context(c))
 	go func() {
 		tick := time.NewTicker(askedAgain)
 		defer tick.Stop()

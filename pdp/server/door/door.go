@@ -36,11 +36,11 @@ type Authenticator interface {
 // Meters counts what happens at the door.
 type Meters interface {
 	// Problem counts a problem by its status; bound says that what was sent exceeds a bound.
-	Problem(ctx context.Context, status int, bound bool)
+	Problem(status int, bound bool)
 	// Limit counts a refusal by the limit that was in the way.
-	Limit(ctx context.Context, limit string)
+	Limit(limit string)
 	// Credential counts a credential that is not good.
-	Credential(ctx context.Context, kind auth.Credential)
+	Credential(kind auth.Credential)
 }
 
 // Options are what a Door works with. All of them must be set.
@@ -83,7 +83,8 @@ type Door struct {
 	// Refusals counts what was refused because there was too much of it.
 	Refusals Refusals
 
-	rates *rates
+	rates    *rates
+	allotted allotments
 }
 
 // New makes a Door.
@@ -99,21 +100,6 @@ func New(o Options) *Door {
 	return d
 }
 
-// Attend is middleware that knows of each request from its header to the first byte of its answer.
-func (d *Door) Attend(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		arrived := c.Request().Context()
-		d.Connections.Works(arrived)
-		c.Response().Before(func() { d.Connections.Answers(arrived) })
-		defer func() {
-			if !c.Response().Committed {
-				d.Connections.Answers(arrived)
-			}
-		}()
-		return next(c)
-	}
-}
-
 // Run logs how many requests were refused, until ctx ends.
 func (d *Door) Run(ctx context.Context) { d.Refusals.run(ctx, d.Options.Log) }
 
@@ -122,7 +108,8 @@ func (d *Door) Busy() bool { return d.Short.Inside()+d.Long.Inside() > 0 }
 
 // Within is the time that a request has for its answer once it was let in. It ends as well when the client goes away.
 func (d *Door) Within(c echo.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Request().Context(), d.Options.Load.RequestTime)
+	a := d.allot(c)
+	return a, a.leave
 }
 
 // Charge makes a caller's next requests wait for what this one turned out to cost besides, in requests.

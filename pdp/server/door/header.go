@@ -24,31 +24,32 @@ var (
 	NoContent = []string{"default-src 'none'; frame-ancestors 'none'"}
 )
 
-// Identify is middleware, the first thing that happens to a request: its X-Request-ID goes onto the answer, whichever
-// that will be, or is refused and goes nowhere.
-func (d *Door) Identify(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		header := c.Response().Header()
-		header.Set("Cache-Control", "no-store") // an answer is true at its moment only
-		header["X-Content-Type-Options"], header["Content-Security-Policy"] = NoSniff, NoContent
-		if d.Stopping.Load() {
-			header.Set("Connection", "close") // the next request would find no server
-		}
-		ids := c.Request().Header[requestIDHeader]
-		switch {
-		case len(ids) == 0:
-		case len(ids) > 1:
-			return NewProblem(http.StatusBadRequest, "X-Request-ID is given more than once; send one")
-		case len(ids[0]) > d.Options.Limits.RequestID:
-			return Beyond(http.StatusBadRequest,
-				fmt.Sprintf("X-Request-ID has more than %d bytes; send a shorter one", d.Options.Limits.RequestID))
-		case strings.ContainsFunc(ids[0], unicode.IsControl):
-			return NewProblem(http.StatusBadRequest, "X-Request-ID holds control characters; send it without")
-		default:
-			header[requestIDHeader] = ids
-		}
-		return next(c)
+// noStore is shared likewise: an answer is true at its moment only.
+var noStore = []string{"no-store"}
+
+// Identify is the first thing that happens to a request: its X-Request-ID goes onto the answer, whichever that will be,
+// or is refused and goes nowhere.
+func (d *Door) Identify(c echo.Context) error {
+	header := c.Response().Header()
+	header["Cache-Control"] = noStore
+	header["X-Content-Type-Options"], header["Content-Security-Policy"] = NoSniff, NoContent
+	if d.Stopping.Load() {
+		header.Set("Connection", "close") // the next request would find no server
 	}
+	ids := c.Request().Header[requestIDHeader]
+	switch {
+	case len(ids) == 0:
+	case len(ids) > 1:
+		return NewProblem(http.StatusBadRequest, "X-Request-ID is given more than once; send one")
+	case len(ids[0]) > d.Options.Limits.RequestID:
+		return Beyond(http.StatusBadRequest,
+			fmt.Sprintf("X-Request-ID has more than %d bytes; send a shorter one", d.Options.Limits.RequestID))
+	case strings.ContainsFunc(ids[0], unicode.IsControl):
+		return NewProblem(http.StatusBadRequest, "X-Request-ID holds control characters; send it without")
+	default:
+		header[requestIDHeader] = ids
+	}
+	return nil
 }
 
 // RequestID is the id on the answer: "" if none was sent, or none fit to be logged.

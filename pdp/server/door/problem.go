@@ -152,14 +152,13 @@ func (d *Door) Refuse(c echo.Context, err error, shape evaluation.Shape) error {
 
 // answer writes a problem, and counts it.
 func (d *Door) answer(c echo.Context, p *Problem, err error) error {
-	ctx := c.Request().Context()
 	switch {
 	case p.Limit != "":
 		d.Refused(p.Limit)
 	case p.Status >= http.StatusInternalServerError:
 		d.logFailure(c, p, err)
 	}
-	d.Options.Meters.Problem(ctx, p.Status, p.Bound)
+	d.Options.Meters.Problem(p.Status, p.Bound)
 	body, err := json.Marshal(p, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		return err
@@ -177,7 +176,7 @@ func (d *Door) answer(c echo.Context, p *Problem, err error) error {
 // logFailure says what an operator needs, and no value of the request: the text of an error may quote one, so the type
 // of the error must do unless the problem has a cause.
 func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
-	if errors.Is(c.Request().Context().Err(), context.Canceled) {
+	if errors.Is(d.Context(c).Err(), context.Canceled) {
 		return // no client waits any more, and clients that go away could fill a log
 	}
 	cause := cmp.Or(p.Cause, fmt.Sprintf("%T", err))
@@ -188,7 +187,7 @@ func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
 // Refused counts a request or connection that was refused because of a limit, which is one of a few words.
 func (d *Door) Refused(limit string) {
 	d.Refusals.add(limit)
-	d.Options.Meters.Limit(context.Background(), limit)
+	d.Options.Meters.Limit(limit)
 }
 
 // Marshal writes what is answered, or recorded of what was done, with members in a fixed order. Names of files may

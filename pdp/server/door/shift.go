@@ -17,8 +17,6 @@ type Shift struct {
 	inside bool
 }
 
-type shiftKey struct{}
-
 // Begin waits for a turn.
 func (s *Shift) Begin(ctx context.Context) error {
 	err := s.Gate.Enter(ctx, s.Caller)

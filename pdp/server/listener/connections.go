@@ -90,9 +90,16 @@ const keptDescriptors = 256
 
 type connectionKey struct{}
 
+// cameBy is what the context of a request has under connectionKey. It is one value, because it is asked for again and
+// again, and a context looks long for what it does not have.
+type cameBy struct {
+	conn   net.Conn
+	within bool // see Within
+}
+
 // ConnContext is that of an [http.Server]: it tells a request which connection it came on.
 func (c *Connections) ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, conn)
+	return context.WithValue(ctx, connectionKey{}, cameBy{conn: conn})
 }
 
 // ConnState is that of an [http.Server], which calls it with a new connection before anything is read from that, and
@@ -119,21 +126,23 @@ func (c *Connections) ConnState(conn net.Conn, state http.ConnState) {
 	}
 }
 
-type withinKey struct{}
-
 // Within is the context of a request that is made to answer another one, whose context is given. The connection of that
 // one is told which caller asks, and nothing else: it carries one request, however many that one takes.
-func Within(ctx context.Context) context.Context { return context.WithValue(ctx, withinKey{}, true) }
+func Within(ctx context.Context) context.Context {
+	by, _ := ctx.Value(connectionKey{}).(cameBy)
+	by.within = true
+	return context.WithValue(ctx, connectionKey{}, by)
+}
 
 // update changes what is known about the connection of a request, whose wait begins anew with that.
 func (c *Connections) update(ctx context.Context, change func(*connection)) {
-	if ctx.Value(withinKey{}) != nil {
+	by, _ := ctx.Value(connectionKey{}).(cameBy)
+	if by.within {
 		return
 	}
-	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one := c.open[conn]; one != nil {
+	if one := c.open[by.conn]; one != nil {
 		before := one.strange + one.unsent
 		change(one)
 		c.unsent += one.strange + one.unsent - before
@@ -151,10 +160,10 @@ func (c *Connections) Answers(ctx context.Context) {
 
 // Knows says which caller asks on a connection.
 func (c *Connections) Knows(ctx context.Context, caller string) {
-	conn, _ := ctx.Value(connectionKey{}).(net.Conn)
+	by, _ := ctx.Value(connectionKey{}).(cameBy)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one := c.open[conn]; one != nil {
+	if one := c.open[by.conn]; one != nil {
 		one.caller = caller
 	}
 }

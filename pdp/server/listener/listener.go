@@ -25,6 +25,7 @@ func IsLoopback(address string) bool {
 
 // Serve answers requests until the listener is closed: over TLS, or in plain HTTP if c is nil.
 func (c *Certificates) Serve(server *http.Server, on net.Listener) error {
+	on = lazily{on}
 	if c == nil {
 		return server.Serve(on)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/log"
 	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
@@ -41,7 +42,7 @@ func appendRecords(t *testing.T, l *decisionlog.Log, n int) {
 	for i := range entries {
 		entries[i] = decisionlog.Entry{Kind: decisionlog.KindAdmin, Event: "test"}
 	}
-	if _, err := l.Append(t.Context(), entries); err != nil {
+	if err := l.Append(t.Context(), entries); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -230,7 +231,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 			}
 			entries = append(entries, e)
 		}
-		if _, err := l.Append(t.Context(), entries); err != nil {
+		if err := l.Append(t.Context(), entries); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -289,6 +290,17 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 		}
 		if !slices.Equal(batches, test.want) || !slices.Equal(lack, test.lack) || seen["b1.8"] != 1 || seen["b2.399"] != 1 {
 			t.Errorf("%s: the records of %v were sent, and %v lack theirs", test.name, batches, lack)
+		}
+	}
+}
+
+// What is lost is for an operator to see.
+func TestSeverity(t *testing.T) {
+	for event, want := range map[string]log.Severity{
+		decisionlog.EventStart: log.SeverityInfo, decisionlog.EventCrash: log.SeverityWarn, decisionlog.EventDropped: log.SeverityWarn, decisionlog.EventLoss: log.SeverityWarn,
+	} {
+		if got := severityOf(&decisionlog.Recorded{Event: event}); got != want {
+			t.Errorf("%s: %v, and not %v", event, got, want)
 		}
 	}
 }

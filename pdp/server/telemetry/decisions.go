@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"context"
-
 	"go.opentelemetry.io/otel/attribute"
 
 	"policy-service/evaluation"
@@ -41,8 +39,8 @@ const (
 )
 
 func (d *Decisions) make(i *instruments) {
-	d.decided.instrument = i.counter("policy_service.decisions", "{decision}",
-		"Decisions answered, by answer, tenant and reason; no_policy is a deny that no policy determined.")
+	i.tally("policy_service.decisions", "{decision}",
+		"Decisions answered, by answer, tenant and reason; no_policy is a deny that no policy determined.", d.decided.observe)
 	d.decided.series.attributes = func(o outcome) []attribute.KeyValue {
 		decision := "deny"
 		if o.allow {
@@ -54,17 +52,17 @@ func (d *Decisions) make(i *instruments) {
 			attribute.String("reason", o.reason),
 		}
 	}
-	d.policyErrors.instrument = i.counter("policy_service.policy.errors", "{error}",
-		"Policies that could not be evaluated, by kind of error.")
+	i.tally("policy_service.policy.errors", "{error}",
+		"Policies that could not be evaluated, by kind of error.", d.policyErrors.observe)
 	d.policyErrors.series.attributes = named[evaluation.ErrorKind]("kind")
 	d.policyErrors.begin(evaluation.MissingAttribute, evaluation.WrongType, evaluation.Overflow,
 		evaluation.ParseFailure, evaluation.UnusableValue, evaluation.OtherError)
-	d.owed.instrument = i.counter("policy_service.obligations.owed", "{obligation}",
-		"Obligations in answers to evaluations, by type.")
+	i.tally("policy_service.obligations.owed", "{obligation}",
+		"Obligations in answers to evaluations, by type.", d.owed.observe)
 	d.owed.series.attributes = named[string]("type")
 	d.owed.begin(obligations.Types()...)
-	d.reported.instrument = i.counter("policy_service.obligations.reported", "{obligation}",
-		"Obligations of which a PEP said what became of them, by type and status.")
+	i.tally("policy_service.obligations.reported", "{obligation}",
+		"Obligations of which a PEP said what became of them, by type and status.", d.reported.observe)
 	d.reported.series.attributes = func(r discharge) []attribute.KeyValue {
 		return []attribute.KeyValue{
 			attribute.String("type", r.obligation),
@@ -78,23 +76,23 @@ func (d *Decisions) make(i *instruments) {
 
 // Answered counts decisions that were answered, and their obligations. The results of a search are
 // not counted: their obligations are on no record, and cannot be reported.
-func (d *Decisions) Answered(ctx context.Context, tenant string, decisions ...evaluation.Decision) {
+func (d *Decisions) Answered(tenant string, decisions ...evaluation.Decision) {
 	tenant = d.tenants.name(tenant)
 	for i := range decisions {
 		one := &decisions[i]
-		d.decided.Count(ctx, outcome{tenant, determinedBy(one), one.Allow})
+		d.decided.Count(outcome{tenant, determinedBy(one), one.Allow})
 		for _, e := range one.Errors {
-			d.policyErrors.Count(ctx, e.Kind)
+			d.policyErrors.Count(e.Kind)
 		}
 		for _, o := range one.Obligations {
-			d.owed.Count(ctx, o.Type)
+			d.owed.Count(o.Type)
 		}
 	}
 }
 
 // Reported counts an obligation whose receipt came.
-func (d *Decisions) Reported(ctx context.Context, obligation string, status evaluation.ReceiptStatus) {
-	d.reported.Count(ctx, discharge{obligation, status})
+func (d *Decisions) Reported(obligation string, status evaluation.ReceiptStatus) {
+	d.reported.Count(discharge{obligation, status})
 }
 
 func determinedBy(d *evaluation.Decision) string {

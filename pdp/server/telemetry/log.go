@@ -15,7 +15,7 @@ type Log struct {
 	indexFailures                    metric.Int64Counter
 	retentionFailures, retired       metric.Int64Counter
 
-	commits                   metric.Float64Histogram
+	commits, fills            metric.Float64Histogram
 	commitRecords, commitSize metric.Int64Histogram
 	pauses                    histogram[string]
 }
@@ -37,13 +37,16 @@ func (l *Log) make(i *instruments) {
 		c.Add(ctx, 0) // there from the start; see Tally
 	}
 	l.commits = i.seconds("policy_service.log.commit.duration",
-		"How long a transaction of the decision log took to be durable.",
+		"How long records that were written together took to be durable, in the journal or in a segment.",
 		0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
+	l.fills = i.seconds("policy_service.log.fill.duration",
+		"How long it took to fill a segment of the decision log with what the journal had.",
+		0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10)
 	l.commitRecords = i.sizes("policy_service.log.commit.records", "{record}",
-		"Records that a transaction of the decision log wrote together.",
+		"Records that were written to the decision log together.",
 		0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 	l.commitSize = i.sizes("policy_service.log.commit.size", "By",
-		"Bytes of records that a transaction of the decision log wrote together.",
+		"Bytes of records that were written to the decision log together.",
 		512, 1<<10, 4<<10, 16<<10, 64<<10, 256<<10, 1<<20, 4<<20)
 	l.pauses.instrument = i.seconds("policy_service.log.pause.duration",
 		"How long the writer of the decision log was kept from writing, "+
@@ -52,7 +55,7 @@ func (l *Log) make(i *instruments) {
 	l.pauses.series.attributes = named[string]("cause")
 }
 
-// Committed counts a transaction.
+// Committed counts what was made durable together.
 func (l *Log) Committed(c decisionlog.Commit) {
 	ctx := context.Background()
 	l.records.Add(ctx, int64(c.Records))
@@ -60,6 +63,9 @@ func (l *Log) Committed(c decisionlog.Commit) {
 	l.commitRecords.Record(ctx, int64(c.Records))
 	l.commitSize.Record(ctx, int64(c.Bytes))
 }
+
+// Filled counts a transaction that filled a segment from the journal.
+func (l *Log) Filled(took time.Duration) { l.fills.Record(context.Background(), took.Seconds()) }
 
 // Rotated counts a segment that was sealed, and how long that kept the writer.
 func (l *Log) Rotated(_ uint64, kept time.Duration) {

@@ -34,12 +34,12 @@ func NewMeters(meter metric.Meter) (*Meters, error) {
 	i, m := &instruments{meter: meter}, &Meters{}
 	m.Requests.make(i)
 	m.Decisions.make(i)
-	m.Loads.instrument = i.counter("policy_service.bundle.loads", "{load}",
-		"Bundles that were loaded, and that were refused.")
+	i.tally("policy_service.bundle.loads", "{load}",
+		"Bundles that were loaded, and that were refused.", m.Loads.observe)
 	m.Loads.series.attributes = named[string]("result")
 	m.Loads.begin(Loaded, Refused)
-	m.Approvals.instrument = i.counter("policy_service.approvals.steps", "{step}",
-		"Steps of approval requests, by what happened.")
+	i.tally("policy_service.approvals.steps", "{step}",
+		"Steps of approval requests, by what happened.", m.Approvals.observe)
 	m.Approvals.series.attributes = named[string]("step")
 	m.Approvals.begin(approval.StepNames()...)
 	m.Log.make(i)
@@ -60,6 +60,12 @@ func (i *instruments) counter(name, unit, about string) metric.Int64Counter {
 	c, err := i.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(about))
 	i.err = errors.Join(i.err, err)
 	return c
+}
+
+// tally makes an instrument of what is counted by kinds.
+func (i *instruments) tally(name, unit, about string, counted metric.Int64Callback) {
+	_, err := i.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(counted))
+	i.err = errors.Join(i.err, err)
 }
 
 func (i *instruments) seconds(name, about string, bounds ...float64) metric.Float64Histogram {

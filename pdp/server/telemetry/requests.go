@@ -38,17 +38,17 @@ func (r *Requests) make(i *instruments) {
 			attribute.String("status", fmt.Sprintf("%dxx", a.class)),
 		}
 	}
-	r.refused.instrument = i.counter("policy_service.http.refused", "{request}",
-		"Requests that were answered with a problem, by what it was; limit and too_large are bounds that were exceeded.")
+	i.tally("policy_service.http.refused", "{request}",
+		"Requests that were answered with a problem, by what it was; limit and too_large are bounds that were exceeded.", r.refused.observe)
 	r.refused.series.attributes = named[string]("reason")
 	r.refused.begin("malformed", "too_large", "limit", "unauthenticated", "forbidden",
 		"not_found", "rate_limited", "unavailable", "failed", "other")
-	r.limited.instrument = i.counter("policy_service.requests.limited", "{request}",
-		"Requests and connections that were refused because there were too many of them, by limit.")
+	i.tally("policy_service.requests.limited", "{request}",
+		"Requests and connections that were refused because there were too many of them, by limit.", r.limited.observe)
 	r.limited.series.attributes = named[string]("limit")
 	r.limited.begin(Limits()...)
-	r.credentials.instrument = i.counter("policy_service.credentials.refused", "{request}",
-		"Requests whose credential was not good, by its kind; none is a request without one.")
+	i.tally("policy_service.credentials.refused", "{request}",
+		"Requests whose credential was not good, by its kind; none is a request without one.", r.credentials.observe)
 	r.credentials.series.attributes = named[auth.Credential]("credential")
 	r.credentials.begin(auth.ByNone, auth.ByKey, auth.ByToken, auth.ByCertificate, auth.ByOther)
 }
@@ -63,12 +63,10 @@ func (r *Requests) End(ctx context.Context, route string, status int, took time.
 }
 
 // Limit counts what was refused for being one too many. The limit is one of [Limits].
-func (r *Requests) Limit(ctx context.Context, limit string) { r.limited.Count(ctx, limit) }
+func (r *Requests) Limit(limit string) { r.limited.Count(limit) }
 
 // Credential counts a credential that was not good.
-func (r *Requests) Credential(ctx context.Context, kind auth.Credential) {
-	r.credentials.Count(ctx, kind)
-}
+func (r *Requests) Credential(kind auth.Credential) { r.credentials.Count(kind) }
 
 // Limits are the words that refusals are counted by, see [Requests.Limit].
 func Limits() []string {
@@ -92,7 +90,7 @@ var refusedWhy = map[int]string{
 }
 
 // Problem counts a problem by its status. bound says that the request exceeded a bound.
-func (r *Requests) Problem(ctx context.Context, status int, bound bool) {
+func (r *Requests) Problem(status int, bound bool) {
 	why := refusedWhy[status]
 	switch {
 	case why == "":
@@ -100,5 +98,5 @@ func (r *Requests) Problem(ctx context.Context, status int, bound bool) {
 	case bound && status != http.StatusRequestEntityTooLarge:
 		why = "limit"
 	}
-	r.refused.Count(ctx, why)
+	r.refused.Count(why)
 }

@@ -3,6 +3,7 @@ package telemetry
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
@@ -15,10 +16,11 @@ type series[K comparable] struct {
 	made       sync.Map // of attributeSet by K
 }
 
-// attributeSet is a set of attributes in the forms that instruments take.
+// attributeSet is a set of attributes in the forms that instruments take, with what a [Tally] has counted of it.
 type attributeSet struct {
-	add    []metric.AddOption
-	record []metric.RecordOption
+	counted atomic.Int64
+	observe []metric.ObserveOption
+	record  []metric.RecordOption
 }
 
 func (s *series[K]) of(key K) *attributeSet {
@@ -26,27 +28,33 @@ func (s *series[K]) of(key K) *attributeSet {
 		return made.(*attributeSet)
 	}
 	set := metric.WithAttributeSet(attribute.NewSet(s.attributes(key)...))
-	made, _ := s.made.LoadOrStore(key, &attributeSet{[]metric.AddOption{set}, []metric.RecordOption{set}})
+	made, _ := s.made.LoadOrStore(key, &attributeSet{observe: []metric.ObserveOption{set}, record: []metric.RecordOption{set}})
 	return made.(*attributeSet)
 }
 
-// Tally counts things of several kinds.
-type Tally[K comparable] struct {
-	instrument metric.Int64Counter
-	series     series[K]
-}
+// Tally counts things of several kinds. It counts by itself, and its instrument is told when metrics are read: to tell it
+// each time costs a decision as much as to find its policies.
+type Tally[K comparable] struct{ series series[K] }
 
 // Count counts one thing of a kind.
-func (c *Tally[K]) Count(ctx context.Context, kind K) {
-	c.instrument.Add(ctx, 1, c.series.of(kind).add...)
-}
+func (c *Tally[K]) Count(kind K) { c.series.of(kind).counted.Add(1) }
 
 // begin has kinds there from the start. What appears only with its first event has, for
 // Prometheus, not increased by it, and an event that stays alone would raise no alert.
 func (c *Tally[K]) begin(kinds ...K) {
 	for _, kind := range kinds {
-		c.instrument.Add(context.Background(), 0, c.series.of(kind).add...)
+		c.series.of(kind)
 	}
+}
+
+// observe tells an instrument what was counted.
+func (c *Tally[K]) observe(_ context.Context, to metric.Int64Observer) error {
+	c.series.made.Range(func(_, made any) bool {
+		set := made.(*attributeSet)
+		to.Observe(set.counted.Load(), set.observe...)
+		return true
+	})
+	return nil
 }
 
 // histogram is how long things of several kinds take.

@@ -31,6 +31,7 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 	bundle := i.gauge("policy_service.bundle.info", "", "1, with the digest of the bundle in force.")
 	age := i.secondsGauge("policy_service.bundle.age", "How long the bundle has been in force.")
 	pending := i.gauge("policy_service.approvals.pending", "{request}", "Approval requests that wait for people.")
+	behind := i.secondsGauge("policy_service.log.journal.age", "The age of the oldest record that only the journal has; 0 if there is none.")
 	always := []observed[State]{
 		{i.gauge("policy_service.http.requests.active", "{request}", "Requests being answered."),
 			func(State) int64 { return t.Requests.active.Load() }},
@@ -45,9 +46,11 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 			func(l *decisionlog.Status) int64 { return oneIf(l.OK) }},
 		{i.gauge("policy_service.log.queue", "{call}", "Calls that wait to be written to the decision log."),
 			func(l *decisionlog.Status) int64 { return int64(l.Queued) }},
+		{i.gauge("policy_service.log.journal.records", "{record}", "Records that only the journal has, and no segment yet."),
+			func(l *decisionlog.Status) int64 { return int64(l.Unfilled) }},
 		{i.gauge("policy_service.log.size", "{record}", "Records in the decision log, those without content too."),
 			func(l *decisionlog.Status) int64 { return int64(l.Size) }},
-		{i.gauge("policy_service.log.disk", "By", "What the files of the decision log take on disk."),
+		{i.gauge("policy_service.log.disk", "By", "What the segments of the decision log take on disk."),
 			func(l *decisionlog.Status) int64 { return l.Bytes }},
 		{i.gauge("policy_service.log.recent", "By",
 			"What records take that are too young to be dropped, of decision_log.retain.bytes; 0 without it."),
@@ -80,6 +83,7 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 			o.ObserveInt64(pending, int64(*s.Pending))
 		}
 		if s.Log != nil {
+			o.ObserveFloat64(behind, s.Log.Behind.Seconds())
 			for _, one := range ofLog {
 				o.ObserveInt64(one.instrument, one.value(s.Log))
 			}

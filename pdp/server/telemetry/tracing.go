@@ -65,6 +65,25 @@ func methodOf(method string) string {
 	return "_OTHER"
 }
 
+// SpanKey is the key by which a context has its span. OpenTelemetry has no name for it, but asks for it.
+var SpanKey = func() any {
+	var asked keyOf
+	trace.SpanFromContext(&asked)
+	return asked.key
+}()
+
+// keyOf is a context that keeps the key of the value that it was asked for.
+type keyOf struct {
+	context.Context
+	key any
+}
+
+// Value implements [context.Context].
+func (k *keyOf) Value(key any) any {
+	k.key = key
+	return nil
+}
+
 // Stage begins a step of a request. If the request is not traced it costs next to nothing.
 func Stage(ctx context.Context, name string) trace.Span {
 	if of := trace.SpanFromContext(ctx); of.IsRecording() {
@@ -112,10 +131,10 @@ func header(of trace.SpanContext) string {
 
 // TraceID is the trace that a request is traced in. If it is not traced here, that is the trace
 // that the request says it belongs to; "" for none.
-func TraceID(r *http.Request) string {
-	of := trace.SpanContextFromContext(r.Context())
+func TraceID(ctx context.Context, sent http.Header) string {
+	of := trace.SpanContextFromContext(ctx)
 	if !of.IsValid() {
-		of = parentOf(r.Header)
+		of = parentOf(sent)
 	}
 	if !of.IsValid() {
 		return ""

@@ -1,5 +1,5 @@
 // Package audit has the commands of auditors, policy-service log. They read, export, prove and verify the decision log,
-// in a data directory or of a running server. redact and key rotate change the log, and each change is itself a record.
+// in a data directory or of a running server. redact, recover and key rotate change the log, and each change is itself a record.
 //
 // Here are the flags and the output: packages decisionlog, remote, report and verify do the work, and verify shares
 // nothing with the writer of the log. Read command.go first: it has what all commands share.
@@ -38,6 +38,7 @@ type Command struct {
 	Sample      sampleCommand      `cmd:"" help:"Choose decisions by a seed, each with its proof and its policies, for an auditor to check."`
 	Report      reportCommand      `cmd:"" help:"Print what an auditor asks first: counts, gaps, days without decisions, denies, errors, bundles, losses."`
 	Redact      redactCommand      `cmd:"" help:"Remove the content of a record for good. The proof that the record was there stays."`
+	Recover     recoverCommand     `cmd:"" help:"Go on after damage to the journal, without the records that it lost."`
 	Stats       statsCommand       `cmd:"" help:"Count the records, and the bytes that they take on disk."`
 	Key         keyCommand         `cmd:"" help:"Print or rotate the key that signs checkpoints."`
 }
@@ -227,7 +228,15 @@ func (a logFlags) tryData(err error) string {
 		return "run it as the user that serve runs as"
 	case errors.Is(err, decisionlog.ErrLocked):
 		return "stop the server that runs on " + a.Data + ", or ask it with --server, and try again"
+	case errors.Is(err, decisionlog.ErrLost):
+		return "copy the directory; then policy-service log recover --accept-loss --data " + cli.Shell(a.Data) +
+			" goes on without these records"
+	case errors.Is(err, decisionlog.ErrNoLoss):
+		return "there is no loss to accept; start the server"
 	case errors.Is(err, decisionlog.ErrNotFound):
+		if text := unfilled(a.unfilled()); text != "" {
+			return text
+		}
 		return "try policy-service log tail --data " + cli.Shell(a.Data) + "; use --server for what a running server " +
 			"recorded since it sealed its last segment"
 	case errors.Is(err, decisionlog.ErrGone):
@@ -262,6 +271,9 @@ func (a logFlags) sayPartial(s cli.Streams) error {
 	}
 	if reader.Partial() {
 		s.Tell(partly)
+	}
+	if text := unfilled(reader.Unfilled()); text != "" {
+		s.Tell("%s", text)
 	}
 	return reader.Close()
 }

@@ -150,5 +150,8 @@ func exported(e export.Result) string {
 		text += fmt.Sprintf("\n%s after the last checkpoint, left by a crash, not here: the next start of the server "+
 			"signs for them", cli.Plural(int(e.Uncovered), "record"))
 	}
+	if journal := unfilled(e.Unfilled); journal != "" {
+		text += "\n" + journal
+	}
 	return text
 }

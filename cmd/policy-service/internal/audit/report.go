@@ -213,6 +213,9 @@ func (t reportTable) service(r *report.Service) {
 	if r.Uncovered > 0 {
 		t.row("unsigned", "%d after the last checkpoint, left by a crash, and not in this report", r.Uncovered)
 	}
+	if text := unfilled(r.Unfilled); text != "" {
+		t.row("journal", "%s", text)
+	}
 }
 
 func (t reportTable) losses(all []report.Loss) {
@@ -226,6 +229,13 @@ func (t reportTable) losses(all []report.Loss) {
 		if !one.Failed.IsZero() {
 			text += fmt.Sprintf(" %s refused from %s to %s, %s;", cli.Plural(int(one.Refused), "record"),
 				cli.Time(one.Failed), cli.Time(one.Resumed), strings.ReplaceAll(one.Error, "_", " "))
+		}
+		if d := one.Damage; d != nil {
+			lost := "nobody knows how many records"
+			if d.Lost != nil {
+				lost = cli.Plural(int(*d.Lost), "record")
+			}
+			text += fmt.Sprintf(" %s lost with a damaged journal, %s at byte %d;", lost, d.File, d.Offset)
 		}
 		t.row("loss", "%s", strings.TrimRight(text, ";:"))
 	}

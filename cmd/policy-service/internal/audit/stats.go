@@ -57,6 +57,9 @@ func printStats(s cli.Streams, st report.Statistics) error {
 	if st.Uncovered > 0 {
 		row("unsigned", "%d after the last checkpoint; the next start of the server signs for them", st.Uncovered)
 	}
+	if text := unfilled(st.Unfilled); text != "" {
+		row("journal", "%s", text)
+	}
 	return table.Flush()
 }
 

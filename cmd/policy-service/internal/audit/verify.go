@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
 )
 
@@ -23,7 +24,8 @@ func (verifyCommand) Help() string {
 	return "Only a checkpoint that you kept elsewhere (--checkpoint) shows that the end was cut off, that the whole " +
 		"directory was replaced by an older copy, or that the decision log was signed anew.\n\n" +
 		"In a data directory the command also compares each sealed file with its digest, which is on record. If a " +
-		"digest is not on record yet, as after a crash, the command names the file, and that is no failure.\n\n" +
+		"digest is not on record yet, as after a crash, the command names the file, and that is no failure. Nor is it one " +
+		"that a crash left records in the journal: the command says how many.\n\n" +
 		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 " +
 		"unreadable, 9 other key."
 }
@@ -42,8 +44,19 @@ func (c verifyCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	print := func() error { return printReport(s, c.Path, report) }
-	if err := s.Answer(c.JSON, report, print, false); err != nil || report.Verified() {
+	journal := c.unfilled(report)
+	print := func() error {
+		if err := printReport(s, c.Path, report); err != nil || journal == nil {
+			return err
+		}
+		s.Print("  %s %s", s.Colour(cli.Yellow, "not read:"), unfilled(journal))
+		return nil
+	}
+	document := struct {
+		verify.Report
+		Journal *decisionlog.Unfilled `json:"journal_only,omitzero"`
+	}{report, journal}
+	if err := s.Answer(c.JSON, document, print, false); err != nil || report.Verified() {
 		return err
 	}
 	return cli.ExitCode(report.Code)
@@ -94,6 +107,15 @@ func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, e
 	}
 	defer func() { _ = f.Close() }()
 	return verify.Export(f, o), nil
+}
+
+// unfilled is what only the journal of a directory that verifies has. What verified it knows no journal: nothing signs
+// what stands there.
+func (c verifyCommand) unfilled(r verify.Report) *decisionlog.Unfilled {
+	if info, err := os.Stat(c.Path); err != nil || !info.IsDir() || r.Live || !r.Verified() {
+		return nil
+	}
+	return logFlags{Data: c.Path}.unfilled()
 }
 
 // unanswered is why nothing was verified, though nothing is wrong with any log: a slip of the pen, or a server that

@@ -1,4 +1,4 @@
-// Package author has the commands of people who write policies: check, test, eval and bench. Each reads a bundle from
+// Package author has the commands of people who write policies: eval, check, test, bench and access. Each reads a bundle from
 // its directory, as serve would, and answers from it in this process.
 //
 // None of them needs a server, and none records a decision. Read check.go first: it is the shortest.
@@ -9,11 +9,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 )
+
+// Commands are these commands, as they stand in the command line beside others.
+type Commands struct {
+	Eval   Eval   `cmd:"" help:"Answer one request from a file."`
+	Check  Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
+	Test   Test   `cmd:"" help:"Run the tests of a bundle."`
+	Bench  Bench  `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
+	Access Access `cmd:"" help:"Look at declarations of who may use which tools, check them, and import them."`
+}
 
 // Check lists what is wrong or odd in a bundle.
 type Check struct {
@@ -50,7 +60,7 @@ func (c Check) Run(s cli.Streams) error {
 
 // check loads the bundle, and also reads its tests, which are no part of loading.
 func check(source pdp.Source) (*pdp.Bundle, pdp.Problems) {
-	bundle, problems := pdp.Check(source)
+	bundle, problems := pdp.Check(source, time.Now())
 	_, tests := pdp.Examples(source)
 	return bundle, append(problems, tests...)
 }
@@ -72,7 +82,21 @@ func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) e
 }
 
 func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
-	warnings := 0
+	count, warnings := printProblems(problems, s)
+	errors, odd := cli.Plural(count, "error"), cli.Plural(warnings, "warning")
+	switch {
+	case bundle == nil:
+		s.Print("%s does not load: %s, %s; mend the errors and try again", c.Dir, errors, odd)
+	case count > 0:
+		s.Print("%s loads, its tests do not: %s, %s; mend the errors and try again", c.Dir, errors, odd)
+	default:
+		s.Print("%s loads: %s, %s", c.Dir, odd, bundle.Digest())
+	}
+	return nil
+}
+
+// printProblems prints problems, a line each, and counts them.
+func printProblems(problems pdp.Problems, s cli.Streams) (errors, warnings int) {
 	for _, p := range problems {
 		hue := cli.Red
 		if p.Severity == pdp.SeverityWarning {
@@ -81,14 +105,5 @@ func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Strea
 		}
 		s.Print("%s", s.Colour(hue, cli.Quoted(p.String())))
 	}
-	errors, odd := cli.Plural(len(problems)-warnings, "error"), cli.Plural(warnings, "warning")
-	switch {
-	case bundle == nil:
-		s.Print("%s does not load: %s, %s; mend the errors and try again", c.Dir, errors, odd)
-	case len(problems) > warnings:
-		s.Print("%s loads, its tests do not: %s, %s; mend the errors and try again", c.Dir, errors, odd)
-	default:
-		s.Print("%s loads: %s, %s", c.Dir, odd, bundle.Digest())
-	}
-	return nil
+	return len(problems) - warnings, warnings
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
+	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
@@ -56,7 +57,7 @@ var embeddedCaller = auth.Caller{
 }
 
 // embed starts a PDP that only this process reaches.
-func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writer) (embedded, error) {
+func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writer, collector *process.Collector) (embedded, error) {
 	c := told.PDP.Embedded
 	if err := bundledir.Exists(c.Policies); err != nil {
 		return embedded{}, err
@@ -79,7 +80,7 @@ func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writ
 		MeterProvider:  d.MeterProvider,
 		TracerProvider: d.TracerProvider,
 		Logger:         d.Logger,
-		PDP:            pdp.Options{BeforeSwap: of.come},
+		PDP:            pdp.Options{BeforeSwap: of.come, OnLoad: func(pdp.Status) { collector.Loaded() }},
 	}}
 	if c.Data != "" {
 		config.DecisionLog.Mode = decisionlog.Mode(c.LogMode)

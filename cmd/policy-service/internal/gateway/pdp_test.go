@@ -71,7 +71,7 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	told.PDP.Embedded = &mcp.EmbeddedConfig{Policies: dir, Data: t.TempDir()}
 	mcp.Form.SetDefaults(&told)
 	log := &safeLog{}
-	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil)
+	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil, nil)
 	orFail(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
@@ -48,8 +47,8 @@ func (c Serve) Run(s cli.Streams) error {
 	}
 	log := process.Logger(s.Err)
 	process.LimitMemory(log)
-	untouched := process.Reserve()
-	defer runtime.KeepAlive(untouched)
+	collector := process.StartCollector()
+	defer collector.Stop()
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
@@ -60,10 +59,11 @@ func (c Serve) Run(s cli.Streams) error {
 	if c.Stdio {
 		checkpoints = nil // standard output is the client's
 	}
-	run, err := start(ctx, told, log, checkpoints)
+	run, err := start(ctx, told, log, checkpoints, collector)
 	if err != nil {
 		return refused(told, err, s)
 	}
+	collector.Loaded()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if c.Stdio {
 		err = overStdio(ctx, run, hup, s)

@@ -10,11 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
+	"policy-service/pdp"
 	"policy-service/pdp/server"
 )
 
@@ -39,11 +39,12 @@ func (c Serve) Run(s cli.Streams) error {
 		return err
 	}
 	process.LimitMemory(config.Program.Logger)
-	untouched := process.Reserve()
-	defer runtime.KeepAlive(untouched)
+	collector := process.StartCollector()
+	defer collector.Stop()
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
+	config.Program.PDP.OnLoad = func(pdp.Status) { collector.Loaded() }
 	srv, err := server.New(config)
 	if err != nil {
 		return err
@@ -51,6 +52,7 @@ func (c Serve) Run(s cli.Streams) error {
 	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
 		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
+	collector.Loaded()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
 	err = wait(ctx, srv, hup, read)
 	stop()

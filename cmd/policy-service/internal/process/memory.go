@@ -34,17 +34,3 @@ func containerMemory(root fs.FS) int64 {
 	}
 	return 0
 }
-
-// reserveBytes is heap that is allocated and never touched. The collector runs whenever the heap has doubled. With a
-// small bundle the heap is a few megabytes, so the collector would run every hundred requests, which is a fifth of what
-// a decision costs. Heap that is never touched takes no memory, but counts as heap.
-const reserveBytes = 64 << 20
-
-// Reserve is that heap while the service runs. It is nil if GOGC sets how often to collect, or if GOMEMLIMIT leaves too
-// little room.
-func Reserve() []byte {
-	if os.Getenv("GOGC") != "" || debug.SetMemoryLimit(-1) < 8*reserveBytes {
-		return nil
-	}
-	return make([]byte, reserveBytes)
-}

@@ -38,6 +38,7 @@ func (c Check) Run(s cli.Streams) error {
 		k.checkNames()
 		k.checkConfig()
 		k.checkPolicies()
+		k.checkAccess()
 		k.checkPeople()
 	}
 	return k.print(s)

@@ -10,6 +10,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
 )
 
 // The front of the legacy era: a handshake, then requests, notifications and answers that name a session.
@@ -35,6 +36,8 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 		v := s.visit(g, w, in, cancel)
 		v.x.reply = unheard{w}
 		return ctx, v
+	case m.Method == wire.MethodAccess:
+		g.refuseAccess(w, in.who)
 	case m.IsNotification():
 		release, after, ok := g.o.Rates.Admit(in.who.Key, "")
 		if !ok {

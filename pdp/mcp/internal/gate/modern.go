@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/wire"
 )
 
 // The front of the modern era: each request says of itself all that there is to know.
@@ -19,6 +20,8 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in *incomin
 	switch {
 	case in.message.IsResponse():
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "this revision has no requests to clients that one could answer")
+	case in.message.Method == wire.MethodAccess:
+		g.refuseAccess(w, in.who)
 	case in.message.IsNotification() && in.message.Method != rpc.Respond: // there is none that means something here
 		w.WriteHeader(http.StatusAccepted)
 	default:

@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/wire"
 )
 
 // refusedError is a refusal, and answeredError a response that is an error of the server's, on the way to where it is
@@ -73,6 +74,27 @@ func comeAgain(kind ask.Kind, after time.Duration) jsontext.Value {
 
 // seconds are a time in whole seconds, at least one.
 func seconds(d time.Duration) int64 { return max(1, int64((d+time.Second-1)/time.Second)) }
+
+// noAccess is what somebody is told who sends a tool_access_policy. It stays the word of a participant until who operates the PDP
+// makes policy of it.
+const noAccess = "the gateway takes no access policies, and nothing has changed; ask who operates it to run: policy-service access import FILE --policies DIR"
+
+// refuseAccess refuses an access policy over HTTP. A notification has no answer, but its status may have an error in its body.
+func (g *Gateway) refuseAccess(w http.ResponseWriter, who principal) {
+	release, after, ok := g.o.Rates.Admit(who.Key, "")
+	if !ok {
+		g.tooMany(w, after)
+		return
+	}
+	defer release()
+	g.noteAccess(who)
+	g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, noAccess)
+}
+
+// noteAccess notes that an access policy was refused: over the standard streams nobody is told so.
+func (g *Gateway) noteAccess(who principal) {
+	g.o.Logger.Info("refused", "method", wire.MethodAccess, "code", rpc.InvalidRequest, "why", noAccess, "principal", who.Key)
+}
 
 // coazDenied is the code of a denial.
 const coazDenied = -32001

@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/flights"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/wire"
 )
 
 // The front of the standard streams: a message a line, one client, one principal. It is for programs that start their
@@ -126,6 +127,8 @@ func (f *stdioFront) take(ctx context.Context, m rpc.Message) {
 		f.running.Go(func() { f.hear(ctx, s) })
 	case m.Method == rpc.Respond && m.IsNotification():
 		f.unheard(ctx, s, in)
+	case m.Method == wire.MethodAccess:
+		f.g.noteAccess(f.who)
 	case m.IsNotification():
 		if s != nil {
 			f.g.notified(ctx, s, in)

@@ -177,9 +177,11 @@ func TestDeskRetryAfter(t *testing.T) {
 		at = append(at, time.Now())
 		return len(at) < 3 && refuses("watch", http.StatusServiceUnavailable, "Retry-After", "2")(w, r)
 	})
-	d, c := o.desk(), o.client()
+	var log kept
+	d, c := people.New(people.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}), o.client()
+	t.Cleanup(d.Close)
 	f := d.Follow(c, o.asks(c, 1))
-	mcptest.Until(t, "it is refused", func() bool { n, _, _ := o.count("watch"); return n > 0 })
+	mcptest.Until(t, "it heard that it is refused", func() bool { return strings.Contains(log.String(), "does not say") })
 	f.Stop()
 	f = d.Follow(c, f.Standing()) // who comes next leaves it alone as well
 	o.says("approve", f.Standing())

@@ -1,4 +1,4 @@
-package bundle
+package document
 
 import (
 	"regexp"
@@ -56,7 +56,11 @@ func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	case "!!null":
 		return append(b, "null"...), nil
 	case "!!bool":
-		return append(b, strings.ToLower(n.Value)...), nil
+		said, ok := Bool(n)
+		if !ok {
+			return nil, &NotJSON{n, "this must be true or false", "leave the tag out"}
+		}
+		return strconv.AppendBool(b, said), nil
 	case "!!int", "!!float":
 		if !jsonNumber.MatchString(n.Value) {
 			return nil, &NotJSON{
@@ -73,6 +77,12 @@ func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 		return nil, &NotJSON{n, "the string is not valid UTF-8", "write it as UTF-8"}
 	}
 	return nil, &NotJSON{n, "JSON has nothing with this tag", "leave the tag out"}
+}
+
+// Bool is what a node says, if it says true or false. A tag alone, as in !!bool yes, makes neither of a text.
+func Bool(n *yaml.Node) (said, ok bool) {
+	text := strings.ToLower(n.Value)
+	return text == "true", n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && (text == "true" || text == "false")
 }
 
 // NodeAt finds the node that a JSON Pointer leads to, or else the nearest node around it.

@@ -1,4 +1,7 @@
-package bundle
+// Package document reads the YAML documents of a bundle strictly, and keeps what is wrong with
+// a bundle: each [Problem] with its place and what to try. It knows nothing of what stands in a
+// document.
+package document
 
 import (
 	"cmp"
@@ -78,32 +81,6 @@ func (ps Problems) Sorted() Problems {
 		)
 	})
 	return slices.Compact(ps)
-}
-
-// MostErrors is how many errors of one owner are reported. One small file can hold tens of
-// thousands of errors, and each is a line of the log.
-const MostErrors = 100
-
-// cut keeps the first errors of each owner, and one more that says that there are more.
-func (ps Problems) cut() Problems {
-	errors := map[string]int{}
-	var kept Problems
-	for _, p := range ps {
-		owner := ownerOfFile(p.File)
-		if p.Severity == SeverityError {
-			if errors[owner]++; errors[owner] > MostErrors+1 {
-				continue
-			}
-			if errors[owner] > MostErrors {
-				p.Code = "many_errors"
-				p.Message = fmt.Sprintf("%s has more errors than the %d that are told, from here on",
-					UsageOf(owner).ownerName(), MostErrors)
-				p.Try = "mend those, then try again"
-			}
-		}
-		kept = append(kept, p)
-	}
-	return kept
 }
 
 // Add notes a problem of severity error. The place is 0:0 if it is unknown.

@@ -137,7 +137,7 @@ func (k *kept) newMoment() Moment {
 // While nothing can be written, what was sealed before is exported.
 func TestSettledWhileWritingFails(t *testing.T) {
 	data := t.TempDir()
-	l, err := Open(data, Options{CheckpointEvery: time.Hour, CheckpointIdle: time.Hour, RetryEvery: time.Hour})
+	l, err := Open(data, Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, RetryEvery: time.Hour})
 	k := &kept{T: t, data: data, log: l, gone: map[int64]string{}}
 	k.ok(err)
 	defer func() { _ = l.Close() }()

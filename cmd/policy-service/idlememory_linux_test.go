@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestIdleMemory: with the starter bundle the program takes little memory when it idles, and soon gives back what it took
+// while it was busy. The second bound is of its own memory alone: the first has what the kernel keeps in memory of the
+// program's file, too, which is most of it, and the second would have the log's.
+func TestIdleMemory(t *testing.T) {
+	if raceFactor > 1 {
+		t.Skip("the program is built without the race detector, so this shows nothing more with it")
+	}
+	t.Parallel()
+	const idle, own = 45, 24 // MiB
+	file := filepath.Join(t.TempDir(), "addr")
+	server := exec.CommandContext(t.Context(), filepath.Join(buildProgram(t), "policy-service"),
+		"serve", "--listen", "127.0.0.1:0", "--addr-file", file, "--policies", starter(t), "--data", filepath.Join(t.TempDir(), "data"))
+	server.Stderr = &bytes.Buffer{}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	v := &victim{addr: awaitAddr(t, server, file, server.Stderr), pid: server.Process.Pid}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: crashClients}}
+	defer client.CloseIdleConnections()
+	if ask(client, v.addr, false) == nil {
+		t.Fatal("no answer")
+	}
+	v.awaitMemory(t, "VmRSS:", idle)
+
+	var clients sync.WaitGroup
+	for range crashClients {
+		clients.Go(func() {
+			for range 10_000 / crashClients {
+				if ask(client, v.addr, false) == nil {
+					t.Error("no answer")
+					return
+				}
+			}
+		})
+	}
+	clients.Wait()
+	t.Logf("%d MiB while it is busy", v.own(t))
+	v.awaitMemory(t, "RssAnon:", own)
+}
+
+// awaitMemory waits until the server takes no more memory than so many MiB.
+func (v *victim) awaitMemory(t *testing.T, what string, most int) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); v.memory(t, what) > most; <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("%s %d MiB, want at most %d", what, v.memory(t, what), most)
+		}
+	}
+}

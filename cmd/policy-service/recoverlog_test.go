@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"policy-service/pdp/pdptest/crashedlog"
+)
+
+// says runs a command, and holds its exit code and what it prints against what they should be.
+func says(t *testing.T, code int, args string, parts ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "policy-service", strings.Fields(args)...)
+	out, err := command.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := command.ProcessState.ExitCode(); got != code {
+		t.Errorf("%s: exit %d, and not %d", args, got, code)
+	}
+	for _, part := range parts {
+		if !bytes.Contains(out, []byte(part)) {
+			t.Errorf("%s does not say %q:\n%s", args, part, out)
+		}
+	}
+}
+
+// What a crash left in the journal is no finding, and each command that reads a directory says that it is there.
+func TestJournalOfACrash(t *testing.T) {
+	data := crashedlog.Make(t, 3)
+	const left = "3 records are in the journal only, left by a crash, and not here: the next start of the server puts"
+	says(t, 0, "log verify "+data, "verified "+data, "not read: "+left)
+	says(t, 0, "log verify --json "+data, `"journal_only":{"records":3}`)
+	says(t, 0, "log export --data "+data, left)
+	says(t, 0, "log stats --data "+data, "journal", left)
+	says(t, 0, "log stats --json --data "+data, `"journal_only":{"records":3}`)
+	says(t, 0, "log report --data "+data, left)
+	says(t, 0, "log tail --data "+data, left)
+	says(t, 2, "log show --data "+data+" "+crashedlog.ID(2), "no such record", left)
+	says(t, 2, "log recover --data "+data, "--accept-loss")
+	says(t, 2, "log recover --accept-loss --data "+data, "the journal is not damaged; there is no loss to accept")
+	c := crash{data: data}
+	server, _ := c.serve(t)
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, server.Stderr)
+	}
+	says(t, 0, "log show --data "+data+" "+crashedlog.ID(2), crashedlog.Secret(2))
+	says(t, 0, "log tail --json --last 1000 --event log_opened_after_crash --data "+data, `"details":{"replayed":3,"size":2}`)
+}
+
+// A damaged journal keeps everything from writing until its loss is accepted; then the loss is on record.
+func TestRecoverLog(t *testing.T) {
+	data := crashedlog.Make(t, 3)
+	damage := fmt.Sprintf("journal.0 at byte %d: a frame that was durable is not there as it was written; missing are frames 2 to 2; 1 records are lost", crashedlog.Damage(t, data, 2))
+	says(t, 2, "serve --listen 127.0.0.1:0 --policies "+starter(t)+" --data "+data, damage, "log recover --help")
+	says(t, 2, "log key rotate --data "+data, damage, "log recover --accept-loss --data "+data)
+	says(t, 2, "log redact --reason r --data "+data+" "+crashedlog.ID(1), damage, "log recover --accept-loss --data "+data)
+	says(t, 0, "log verify "+data, "verified "+data, "2 records are in the journal only", damage)
+	says(t, 1, "doctor --policies "+starter(t)+" --data "+data, damage, "policy-service log recover --accept-loss --data "+data)
+	says(t, 0, "log recover --accept-loss --data "+data, "1 record lost, 2 kept", "journal.0.lost-", "journal.1.lost-")
+	says(t, 0, "log verify "+data, "verified "+data)
+	says(t, 0, "log report --data "+data, "1 record lost with a damaged journal, journal.0 at byte")
+	says(t, 0, "log show --data "+data+" "+crashedlog.ID(3), crashedlog.Secret(3))
+	c := crash{data: data}
+	server, _ := c.serve(t)
+	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, server.Stderr)
+	}
+	says(t, 2, "log recover --accept-loss --data "+data, "there is no loss to accept")
+}

@@ -1,0 +1,334 @@
+package decisionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"policy-service/pdp/decisionlog/journal"
+	"policy-service/pdp/plainfile"
+)
+
+// heldFile is a file of a journal. While gate is held, its syncs wait.
+type heldFile struct {
+	*os.File
+	gate *sync.RWMutex
+}
+
+func (f heldFile) Sync() error {
+	f.gate.RLock()
+	defer f.gate.RUnlock()
+	return f.File.Sync()
+}
+
+// holding are options of a journal whose syncs wait while gate is held.
+func holding(gate *sync.RWMutex) journal.Options {
+	return journal.Options{OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
+		f, err := plainfile.OpenFile(name, flag, mode)
+		return heldFile{f, gate}, err
+	}}
+}
+
+// queued waits until so many calls wait.
+func queued(t *testing.T, l *Log, calls int) {
+	t.Helper()
+	for l.Status().Queued != calls {
+		if t.Context().Err() != nil {
+			t.Fatal("the test is over")
+		}
+		runtime.Gosched()
+	}
+}
+
+// Those who come while a frame flies share the next one.
+func TestCallsShareAFrame(t *testing.T) {
+	const many = 20
+	var gate sync.RWMutex
+	var mu sync.Mutex
+	var frames []int
+	l := mustOpen(t, t.TempDir(), Options{Journal: holding(&gate), On: Hooks{Commit: func(c Commit) {
+		mu.Lock()
+		defer mu.Unlock()
+		if c.Calls > 0 { // else it is a checkpoint
+			frames = append(frames, c.Calls)
+		}
+	}}})
+	mu.Lock()
+	frames = nil // the record of the beginning
+	mu.Unlock()
+	gate.Lock()
+	var calls sync.WaitGroup
+	ask := func(id string) {
+		calls.Go(func() {
+			if err := l.Append(t.Context(), []Entry{entry(id)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ask("alone")
+	queued(t, l, 1)
+	for i := range many {
+		ask(fmt.Sprint("together-", i))
+	}
+	queued(t, l, 1+many)
+	gate.Unlock()
+	calls.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if fmt.Sprint(frames) != fmt.Sprint([]int{1, many}) {
+		t.Errorf("frames of %d calls", frames)
+	}
+}
+
+// Whoever does not wait any more has no answer. The record may be there, and is there once.
+func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
+	var gate sync.RWMutex
+	l := mustOpen(t, t.TempDir(), Options{Journal: holding(&gate)})
+	gate.Lock()
+	first := make(chan error, 1)
+	go func() { first <- l.Append(t.Context(), []Entry{entry("flies")}) }()
+	queued(t, l, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	second := make(chan error, 1)
+	go func() { second <- l.Append(ctx, []Entry{entry("waits")}) }()
+	queued(t, l, 2)
+	cancel()
+	if err := <-second; !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	gate.Unlock()
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	queued(t, l, 0)
+	if err := l.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := recordsWith(t, l.Reader, `"id":"waits"`); got != 1 {
+		t.Errorf("%d records of the call", got)
+	}
+}
+
+// recordsWith counts the records that have some text.
+func recordsWith(t *testing.T, r *Reader, text string) (n int) {
+	t.Helper()
+	for record, err := range r.Records(t.Context(), 0, r.Size()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += strings.Count(string(record.Line), text)
+	}
+	return n
+}
+
+// A journal that is full waits for the segment, and goes on, also if nobody asks for anything else.
+func TestAFullJournalGoesOn(t *testing.T) {
+	const callers, each = 8, 60
+	var grown atomic.Int32
+	l := mustOpen(t, t.TempDir(), Options{Journal: journal.Options{Size: journal.MinSize, Step: func(step string) {
+		if step == journal.StepSwitch {
+			grown.Add(1)
+		}
+	}}})
+	text := strings.Repeat("x", 20<<10)
+	var calls sync.WaitGroup
+	for caller := range callers {
+		calls.Go(func() {
+			for i := range each {
+				e := entry(fmt.Sprintf("%d-%d", caller, i))
+				e.Request.Context = []byte(`{"text":"` + text + `"}`)
+				if err := l.Append(t.Context(), []Entry{e}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	calls.Wait()
+	for caller := range callers {
+		for i := range each {
+			if _, err := l.ByID(fmt.Sprintf("%d-%d", caller, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if grown.Load() < 10 {
+		t.Errorf("the journal was full %d times", grown.Load())
+	}
+}
+
+// What goes straight to the segment comes there, also if frames land as fast as the segment can be filled with them.
+func TestFramesLeaveTimeForOthers(t *testing.T) {
+	const enough, size = 6, 32 << 20
+	text := strings.Repeat("x", 24<<10)
+	const most = 2 * (commitBytes/(24<<10) + 10) // records, and so more than one transaction takes
+	var l *Log
+	var number, fills, said atomic.Int32
+	land := func() {
+		var calls sync.WaitGroup
+		left := make(chan int, most)
+		for i := range most - l.Status().Unfilled {
+			left <- i
+		}
+		close(left)
+		for range 16 {
+			calls.Go(func() {
+				for range left {
+					e := entry(fmt.Sprint(number.Add(1)))
+					e.Request.Context = []byte(`{"text":"` + text + `"}`)
+					if err := l.Append(t.Context(), []Entry{e}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		calls.Wait()
+	}
+	occupied, occupy := make(chan struct{}), make(chan struct{})
+	var busy, counting atomic.Bool
+	l = mustOpen(t, t.TempDir(), Options{SegmentBytes: 1 << 30, Journal: journal.Options{Size: size}, On: Hooks{
+		Step: func(step string) {
+			switch {
+			case step == StepCommit && busy.CompareAndSwap(true, false):
+				close(occupied)
+				<-occupy
+			case step == StepFill && counting.Load() && len(l.writer.queue.calls) == 0 && fills.Add(1) < enough:
+				land()
+			}
+		},
+		Commit: func(c Commit) {
+			if counting.Load() && c.Records == 1 && c.Bytes < 1<<10 && said.Add(1) == 2 {
+				counting.Store(false) // both are there
+			}
+		},
+	}})
+	for large := false; !large; { // until the journal has room for what is to come
+		land()
+		if err := l.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		large = true
+		for _, path := range journal.Paths(l.writer.journalDir()) {
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			large = large && info.Size() == size
+		}
+	}
+	answered := make(chan error, 2)
+	say := func(id string) {
+		go func() { answered <- l.Append(t.Context(), []Entry{{ID: id, Kind: KindAdmin, Event: "said"}}) }()
+	}
+	busy.Store(true)
+	say("first")
+	<-occupied
+	land()
+	say("second")
+	for len(l.writer.queue.calls) == 0 {
+		runtime.Gosched()
+	}
+	select {
+	case <-l.writer.frames.wake: // so that the writer takes the call first
+	default:
+	}
+	counting.Store(true)
+	close(occupy)
+	for range 2 {
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := fills.Load(); n >= enough {
+		t.Errorf("it came after %d transactions with frames that landed after it", n)
+	}
+}
+
+// A log that was closed, or cannot be written, says so to whoever asks what is on record, and lets nobody wait.
+func TestNobodyWaitsForALogThatEnded(t *testing.T) {
+	failing := errors.New("the disk is gone")
+	var broken atomic.Bool
+	o := Options{Journal: journal.Options{OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
+		f, err := plainfile.OpenFile(name, flag, mode)
+		return brokenFile{f, &broken, failing, math.MaxInt64}, err
+	}}}
+	l := mustOpen(t, t.TempDir(), o)
+	mustAppend(t, l, entry("before"))
+	broken.Store(true)
+	if err := l.Append(t.Context(), []Entry{entry("refused")}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, failing) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l.ByID("before"); err != nil && !errors.Is(err, ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	if err := l.Close(); !errors.Is(err, failing) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := l.ByID("before"); err == nil {
+		t.Error("a closed log was read")
+	}
+	if err := l.Append(t.Context(), []Entry{entry("late")}); !errors.Is(err, ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// brokenFile fails to write below some offset, from some moment on.
+type brokenFile struct {
+	*os.File
+	broken *atomic.Bool
+	err    error
+	below  int64
+}
+
+func (f brokenFile) WriteAt(b []byte, at int64) (int, error) {
+	if f.broken.Load() && at < f.below {
+		return 0, f.err
+	}
+	return f.File.WriteAt(b, at)
+}
+
+// What stands in a segment was not dropped, also if the journal cannot be written to after that.
+func TestWhatIsOnRecordWasNotDropped(t *testing.T) {
+	var broken atomic.Bool
+	l := mustOpen(t, t.TempDir(), Options{Mode: BestEffort, RetryEvery: time.Hour, Journal: journal.Options{
+		Size: journal.MinSize,
+		OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
+			f, err := plainfile.OpenFile(name, flag, mode)
+			return brokenFile{f, &broken, errors.New("no header can be written"), 8 << 10}, err
+		},
+	}})
+	broken.Store(true)
+	text, free := strings.Repeat("x", 20<<10), 0
+	for ; l.Status().OK; free++ {
+		if err := l.Append(t.Context(), []Entry{entry(fmt.Sprint("free-", free))}); err != nil { // nobody waits for it
+			t.Fatal(err)
+		}
+		waited := entry(fmt.Sprint("waited-", free))
+		waited.Kind, waited.Request.Context = KindReceipt, []byte(`{"text":"`+text+`"}`)
+		if err := l.Append(t.Context(), []Entry{waited}); err != nil && !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	_ = l.Flush(t.Context()) // what waited is written or refused
+	dropped := l.Status().Dropped
+	broken.Store(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := OpenReader(l.data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	if there := recordsWith(t, r, `"id":"free-`); there+int(dropped) != free || there == 0 {
+		t.Errorf("%d were handed over, %d are on record, %d are said to be dropped", free, there, dropped)
+	}
+}

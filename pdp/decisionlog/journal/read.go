@@ -1,0 +1,455 @@
+package journal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"policy-service/pdp/plainfile"
+)
+
+// Damage is the error of a journal that has lost frames somebody was answered for, or may have.
+type Damage struct {
+	File   string // where it begins
+	Offset int64
+	Reason string
+	// Missing are the numbers of the frames that cannot be read, from the first to the second of each pair. It is
+	// empty if nobody knows of any, but there may be some.
+	Missing [][2]uint64
+	// Records is how many records are lost, -1 if that is unknown.
+	Records int64
+}
+
+// Error says where the damage is, and what is lost.
+func (d *Damage) Error() string {
+	text := fmt.Sprintf("the journal is damaged: %s at byte %d: %s", d.File, d.Offset, d.Reason)
+	for i, m := range d.Missing {
+		text += fmt.Sprintf("%s %d to %d", [2]string{"; missing are frames", ","}[min(i, 1)], m[0], m[1])
+	}
+	if d.Records < 0 {
+		return text + "; nobody knows how many records are lost"
+	}
+	return text + fmt.Sprintf("; %d records are lost", d.Records)
+}
+
+// Pending are the frames of a journal that are not filled.
+type Pending struct{ frames []found }
+
+// Read looks for the frames after the one with this number, which was the last that was filled. It changes nothing. The
+// log must keep writers away. If the error is a [*Damage], Pending has the frames that can be read all the same.
+func Read(dir string, id ID, after uint64) (*Pending, error) {
+	var files [2]*scanned
+	for which, path := range Paths(dir) {
+		s, err := scan(path, which, id)
+		if err != nil {
+			return nil, fmt.Errorf("reading the journal: %w", err)
+		}
+		files[which] = s
+	}
+	return pendingIn(files[0], files[1], after)
+}
+
+// pendingIn returns the frames after this one of two files.
+func pendingIn(first, second *scanned, after uint64) (*Pending, error) {
+	if second.header.round < first.header.round {
+		first, second = second, first
+	}
+	p, all := &Pending{}, slices.Clone(first.frames)
+	for _, f := range second.frames { // which come after those of the first: otherwise they were put there
+		if len(first.frames) == 0 || f.number > first.frames[len(first.frames)-1].number {
+			all = append(all, f)
+		}
+	}
+	for _, f := range all {
+		if f.whole && f.number > after {
+			p.frames = append(p.frames, f)
+		}
+	}
+	if d := judge(first, second, all, after); d != nil {
+		return p, d
+	}
+	return p, nil
+}
+
+// judge returns the damage of a journal, nil if there is none.
+func judge(first, second *scanned, all []found, after uint64) *Damage {
+	g := gaps{first, second, all}
+	d := g.damage(after)
+	for _, s := range []*scanned{first, second} {
+		if s.bad == nil || !s.unknown && (s == first && len(second.frames) > 0 || s.goesOn(s.bad.Offset)) {
+			continue // there is a later frame, so the numbers have told
+		}
+		if d == nil {
+			d = s.bad
+		} else if s.unknown { // which says more about why frames are missing
+			d.File, d.Offset, d.Reason = s.bad.File, s.bad.Offset, s.bad.Reason
+		}
+		d.Records = -1
+	}
+	return d
+}
+
+// gaps looks for frames that are missing.
+type gaps struct {
+	first, second *scanned // by round
+	all           []found  // of both, by number
+}
+
+// damage returns what is missing of the frames after this one that were durable.
+func (g *gaps) damage(after uint64) (d *Damage) {
+	synced, at := max(g.first.header.frames, g.second.header.frames), after
+	gap := func(to uint64) { // from at+1
+		if d == nil {
+			d = &Damage{Reason: "a frame that was durable is not there as it was written"}
+			d.File, d.Offset = g.place(at + 1)
+		}
+		d.Missing = append(d.Missing, [2]uint64{at + 1, to})
+		from, known := g.records(at)
+		until, knownToo := g.records(to)
+		if d.Records >= 0 && known && knownToo && until > from {
+			d.Records += int64(until - from)
+		} else {
+			d.Records = -1
+		}
+	}
+	for _, f := range g.all {
+		synced = max(synced, f.number-1)
+		if !f.whole || f.number <= after {
+			continue
+		}
+		if f.number > at+1 {
+			gap(f.number - 1)
+		}
+		at = f.number
+	}
+	if synced > at {
+		gap(synced)
+	}
+	return d
+}
+
+// records returns how many records the frames up to this one have, if anything says so.
+func (g *gaps) records(number uint64) (n uint64, known bool) {
+	i, is := g.find(number)
+	switch {
+	case number == 0:
+		return 0, true
+	case is:
+		return g.all[i].first + uint64(g.all[i].records), true
+	case i < len(g.all) && g.all[i].number == number+1:
+		return g.all[i].first, true
+	case number == g.first.header.frames:
+		return g.first.header.records, true
+	case number == g.second.header.frames:
+		return g.second.header.records, true
+	}
+	return 0, false
+}
+
+// place returns where a frame that is missing begins, or should.
+func (g *gaps) place(number uint64) (file string, offset int64) {
+	i, is := g.find(number)
+	switch {
+	case is:
+		return g.all[i].file.name(), g.all[i].offset
+	case i == 0 && (len(g.all) == 0 || g.all[0].offset == framesAt):
+		return g.first.name(), framesAt
+	case i > 0 && (i == len(g.all) || g.all[i].file == g.all[i-1].file || g.all[i].offset == framesAt):
+		return g.all[i-1].file.name(), g.all[i-1].end()
+	}
+	return g.all[i].file.name(), framesAt
+}
+
+func (g *gaps) find(number uint64) (int, bool) {
+	return slices.BinarySearchFunc(g.all, number, func(f found, n uint64) int { return cmp.Compare(f.number, n) })
+}
+
+// scanned is what a file has.
+type scanned struct {
+	path    string
+	header  header
+	frames  []found // whose head is whole; by number and offset
+	bad     *Damage // the last part that cannot be read
+	unknown bool    // it has no header, so nothing in it can be read, and nobody knows which file is later
+}
+
+// goesOn reports if there is a frame behind this offset.
+func (s *scanned) goesOn(offset int64) bool {
+	return len(s.frames) > 0 && s.frames[len(s.frames)-1].offset > offset
+}
+
+func (s *scanned) name() string { return filepath.Base(s.path) }
+
+// found is a frame in a file.
+type found struct {
+	head
+	file  *scanned
+	whole bool
+}
+
+// scan reads a file. What is wrong with what it finds is no error.
+func scan(path string, which int, id ID) (*scanned, error) {
+	s := &scanned{path: path}
+	f, err := openRegular(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.unknown = true
+		s.lost(0, "the file is missing")
+		return s, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.read(f, info.Size(), which, id); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// read reads what stands in a file.
+func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID) error {
+	w := &window{file: f, size: size, lost: s.lost}
+	if err := s.readHeader(w, which, id); err != nil {
+		return err
+	}
+	if s.header.round == 0 {
+		s.unknown = true
+		s.lost(0, "the file does not say that it belongs to this journal")
+		return nil
+	}
+	if size < s.header.size {
+		s.lost(size, fmt.Sprintf("the file ends here, and had %d bytes", s.header.size))
+	}
+	w.size = min(size, s.header.size)
+	s.readFrames(w)
+	return nil
+}
+
+// lost notes a part of the file that cannot be read. The last one counts: what is later may hide more.
+func (s *scanned) lost(offset int64, reason string) {
+	if s.bad == nil || s.bad.Offset < offset {
+		s.bad = &Damage{File: s.name(), Offset: offset, Reason: reason, Records: -1}
+	}
+}
+
+// openRegular opens a file for reading that is no symbolic link.
+func openRegular(path string) (*os.File, error) {
+	named, err := os.Lstat(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := plainfile.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := f.Stat()
+	if err == nil && !os.SameFile(named, opened) {
+		err = fmt.Errorf("%s is a symbolic link; put the file there", path)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// readHeader takes the header that counts. Without one the round stays 0.
+func (s *scanned) readHeader(w *window, which int, id ID) error {
+	for i := range int64(copies) {
+		b := w.at(i*block, block)
+		if b == nil {
+			continue
+		}
+		h, whole, err := decodeHeader(b)
+		if err != nil {
+			return err
+		}
+		if whole && h.id == id && int(h.which) == which && h.round > s.header.round {
+			s.header = h
+		}
+	}
+	return nil
+}
+
+// readFrames looks for frames at the beginning of each block.
+func (s *scanned) readFrames(w *window) {
+	seed, number := s.header.seed(), s.header.frames
+	for at := int64(framesAt); at+block <= w.size; {
+		h, is := head{}, false
+		if b := w.at(at, headSize); b != nil {
+			h, is = decodeHead(b, &s.header.mark, seed)
+		}
+		if !is || h.offset != at || h.number <= number || h.end() > s.header.size {
+			at += block
+			continue
+		}
+		_, err := content(w, h, seed)
+		s.frames = append(s.frames, found{h, s, err == nil})
+		number, at = h.number, h.end()
+	}
+}
+
+// content reads the calls of a frame.
+func content(w *window, h head, seed uint32) ([]Call, error) {
+	if h.end() > w.size {
+		return nil, errEncoded
+	}
+	b := make([]byte, h.length)
+	if err := w.read(b, h.offset+headSize); err != nil {
+		return nil, err
+	}
+	if crc32.Update(seed, castagnoli, b) != h.content {
+		return nil, errEncoded
+	}
+	return decodeCalls(b, h.calls, h.records)
+}
+
+// window reads a file piece by piece.
+type window struct {
+	file io.ReaderAt
+	size int64
+	lost func(offset int64, reason string) // called with what cannot be read
+
+	piece []byte // what was read last
+	from  int64  // where it begins
+}
+
+// pieceSize is how much is read at once.
+const pieceSize = 16 * block
+
+// at returns n bytes of one block, nil if they cannot be read.
+func (w *window) at(offset, n int64) []byte {
+	if offset+n > w.size {
+		return nil
+	}
+	if offset < w.from || offset+n > w.from+int64(len(w.piece)) {
+		w.piece, w.from = slices.Grow(w.piece[:0], pieceSize)[:min(pieceSize, w.size-offset)], offset
+		if _, err := w.file.ReadAt(w.piece, offset); err != nil { // perhaps for what follows
+			w.piece = w.piece[:n]
+			if w.read(w.piece, offset) != nil {
+				w.piece = w.piece[:0]
+				return nil
+			}
+		}
+	}
+	return w.piece[offset-w.from:][:n]
+}
+
+// read reads all of b.
+func (w *window) read(b []byte, offset int64) error {
+	_, err := w.file.ReadAt(b, offset)
+	if err != nil {
+		w.lost(offset, err.Error())
+	}
+	return err
+}
+
+// Len is how many frames there are.
+func (p *Pending) Len() int { return len(p.frames) }
+
+// Records is how many records they have.
+func (p *Pending) Records() (n uint64) {
+	for _, f := range p.frames {
+		n += uint64(f.records)
+	}
+	return n
+}
+
+// Frames yields the frames, in order. The first error is the last thing that comes. What is yielded may be kept.
+func (p *Pending) Frames() iter.Seq2[Frame, error] {
+	return func(yield func(Frame, error) bool) {
+		var file *os.File
+		defer func() { _ = file.Close() }() // also if there is none
+		var open *scanned
+		for _, f := range p.frames {
+			var err error
+			if open != f.file {
+				_ = file.Close()
+				open = f.file
+				file, err = openRegular(open.path)
+			}
+			var calls []Call
+			if err == nil {
+				w := &window{file: file, size: open.header.size, lost: func(int64, string) {}}
+				calls, err = content(w, f.head, open.header.seed())
+			}
+			if err != nil {
+				yield(Frame{}, fmt.Errorf("reading frame %d of the journal again: %w", f.number, err))
+				return
+			}
+			if !yield(Frame{Number: f.number, First: f.first, Calls: calls}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Aside are the names that [MoveAside] gives the two files at a time.
+func Aside(dir string, at time.Time) [2]string {
+	names := Paths(dir)
+	for i := range names {
+		names[i] += asideMark + at.UTC().Format("20060102T150405.000000000Z")
+	}
+	return names
+}
+
+// asideMark stands in the name of a file that was moved aside.
+const asideMark = ".lost-"
+
+// MoveAside gives both files other names, which say when, and returns those. A file that is missing is passed over, so
+// that what was cut short can be done again.
+func MoveAside(dir string, at time.Time) (moved []string, err error) {
+	aside := Aside(dir, at)
+	for i, path := range Paths(dir) {
+		to := aside[i]
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+			return moved, cmp.Or(err, fmt.Errorf("moving the journal aside: there is %s", to))
+		}
+		if err := os.Rename(path, to); err != nil {
+			return moved, fmt.Errorf("moving the journal aside: %w", err)
+		}
+		moved = append(moved, to)
+	}
+	return moved, plainfile.SyncDir(dir)
+}
+
+// MovedAside are the files of a directory that were moved aside.
+func MovedAside(dir string) (names []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		for _, path := range Paths(dir) {
+			if strings.HasPrefix(e.Name(), filepath.Base(path)+asideMark) {
+				names = append(names, filepath.Join(dir, e.Name()))
+			}
+		}
+	}
+	return names, err
+}
+
+// RemoveAside removes the files that were moved aside: they hold records.
+func RemoveAside(dir string) error {
+	names, err := MovedAside(dir)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return errors.Join(err, plainfile.SyncDir(dir))
+}

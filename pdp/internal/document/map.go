@@ -1,0 +1,168 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+var (
+	yamlLine   = regexp.MustCompile(`line (\d+)`)
+	yamlAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+)
+
+// Map reads one YAML mapping strictly. Unknown keys, repeated keys and values of the wrong
+// form are problems with their place.
+type Map struct {
+	File     string
+	Problems *Problems
+	Known    map[string]func(*yaml.Node)
+}
+
+// Read reads a file that is one YAML document. Anything else is a problem.
+func Read(file string, text []byte, problems *Problems) (*yaml.Node, bool) {
+	var doc, more yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(text))
+	err := documents.Decode(&doc)
+	if err == nil {
+		// The reader stops at a line of three hyphens, and would silently skip the text
+		// after it.
+		if err = documents.Decode(&more); err == nil {
+			problems.Add(file, more.Line, 1, "yaml_documents", "a second document begins here, and would not be read",
+				"put everything into one")
+			return nil, false
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		line, try := whereNot(text, err.Error())
+		problems.Add(file, line, 1, "yaml_syntax", "this is not YAML", try)
+		return nil, false
+	}
+	if len(doc.Content) == 0 {
+		problems.Add(file, 1, 1, "yaml_empty", "the document is empty", "write a value or remove the file")
+		return nil, false
+	}
+	return doc.Content[0], true
+}
+
+// whereNot finds the line at which a text is no YAML, and what to try there.
+func whereNot(text []byte, message string) (line int, try string) {
+	try = "check indentation and quotes near this line"
+	if m := yamlLine.FindStringSubmatch(message); m != nil {
+		_, _ = fmt.Sscan(m[1], &line)
+		return line, try
+	}
+	// The reader names no line if it is the first, or if the fault is no matter of syntax.
+	at := 0
+	if m := yamlAnchor.FindStringSubmatch(message); m != nil {
+		at, try = bytes.Index(text, []byte("*"+m[1])), "write a text that begins with a star in quotes"
+	} else if i := bytes.IndexFunc(text, notYAML); i >= 0 {
+		at, try = i, "remove the control characters, and write the file as UTF-8"
+	}
+	return bytes.Count(text[:max(at, 0)], []byte("\n")) + 1, try
+}
+
+// notYAML reports if a character cannot stand in YAML. Bytes that are no UTF-8 are such a character.
+func notYAML(c rune) bool {
+	return c < ' ' && c != '\t' && c != '\n' && c != '\r' || c > '~' && c < 0xA0 && c != 0x85 || c == utf8.RuneError || c > 0xFFFD && c < 0x10000
+}
+
+// Bad notes a problem at a node. It always returns false.
+func (m *Map) Bad(n *yaml.Node, code, message, try string) bool {
+	m.Problems.Add(m.File, n.Line, n.Column, code, message, try)
+	return false
+}
+
+// Read reads the members of a mapping. Each member must be known.
+func (m *Map) Read(n *yaml.Node) {
+	m.Each(n, func(key, value *yaml.Node) {
+		if set, ok := m.Known[key.Value]; ok {
+			set(value)
+			return
+		}
+		m.Bad(key, "unknown_key", "unknown key "+quoted(key.Value),
+			"use one of "+strings.Join(slices.Sorted(maps.Keys(m.Known)), ", "))
+	})
+}
+
+// quoted quotes the beginning of a key. A key can be as long as a file, and there can be many.
+func quoted(key string) string {
+	const most = 64
+	if beginning := []rune(key[:min(len(key), (most+1)*utf8.UTFMax)]); len(beginning) > most {
+		return strconv.Quote(string(beginning[:most])) + "…"
+	}
+	return strconv.Quote(key)
+}
+
+// Each calls do for each member of a mapping.
+func (m *Map) Each(n *yaml.Node, do func(key, value *yaml.Node)) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		m.Bad(n, "yaml_form", "this must be a mapping", "write key: value lines")
+		return
+	}
+	seen := map[string]bool{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch {
+		case key.Kind != yaml.ScalarNode || value.Kind == yaml.AliasNode || key.Tag == "!!merge":
+			m.Bad(key, "yaml_form", "aliases, merges and complex keys are not read here", "write the value out")
+		case seen[key.Value]:
+			m.Bad(key, "duplicate_key", fmt.Sprintf("the key %s occurs twice", quoted(key.Value)), "keep one")
+		default:
+			seen[key.Value] = true
+			do(key, value)
+		}
+	}
+}
+
+// List calls do for each element of a list.
+func (m *Map) List(n *yaml.Node, do func(*yaml.Node)) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		m.Bad(n, "yaml_form", "this must be a list", "write - item lines")
+		return
+	}
+	for _, item := range n.Content {
+		do(item)
+	}
+}
+
+// Names reads a list of strings.
+func (m *Map) Names(n *yaml.Node) (names []string) {
+	m.List(n, func(item *yaml.Node) {
+		if m.Text(item) {
+			names = append(names, item.Value)
+		}
+	})
+	return names
+}
+
+// Text reports if a node is a text that is not empty. Anything else is a problem.
+func (m *Map) Text(n *yaml.Node) bool {
+	if n.Kind != yaml.ScalarNode || n.Tag == "!!null" || n.Value == "" {
+		return m.Bad(n, "yaml_form", "this must be a name", "write it as a string")
+	}
+	return true
+}
+
+// OneOf is the text of a node. The text must be one of the values.
+func (m *Map) OneOf(n *yaml.Node, values ...string) string {
+	if n.Kind != yaml.ScalarNode || !slices.Contains(values, n.Value) {
+		m.Bad(n, "yaml_value", "this must be one of "+strings.Join(values, ", "), "")
+	}
+	return n.Value
+}

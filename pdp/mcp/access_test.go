@@ -1,0 +1,252 @@
+package mcp_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/toolaccess"
+	pdpserver "policy-service/pdp/server"
+)
+
+// accessTools are the tools of the server whose owner declares who may use them.
+var accessTools = []string{"read_file", "read_dir", "look", "change", "Look", "remove"}
+
+// accessCallers are those who come. Each is another entity for policies.
+var accessCallers = []struct {
+	claims mcptest.Claims
+	is     toolaccess.Agent
+}{
+	{mcptest.Claims{"client_id": "desktop"}, toolaccess.Agent{Type: "agent", ID: "desktop", In: []string{`team::"red"`, `agent::"desktop"`}}},
+	{mcptest.Claims{"client_id": "newcomer"}, toolaccess.Agent{Type: "agent", ID: "newcomer"}},
+	{mcptest.Claims{"client_id": nil}, toolaccess.Agent{Type: "user", ID: "alice"}},
+	{mcptest.Claims{"client_id": "alice"}, toolaccess.Agent{Type: "agent", ID: "alice"}},
+}
+
+// accessDeclared are declarations in all modes. END is when something ends.
+var accessDeclared = map[string]string{
+	"allowlist": `
+mode: allowlist
+subjects: [agent, user]
+rules:
+- {agent: desktop, tools: [look], expires: END}
+- {agent: {in: 'team::"red"'}, tools: read_*}
+- {agent: desktop, tools: change, requires_approval: true}
+- {agent: {type: user, id: alice}, tools: "*", expires: END}
+- {agent: alice, tools: [remove, Look], requires_approval: true}
+`,
+	"denylist": `
+mode: denylist
+rules:
+- {agent: desktop, tools: "*", expires: END}
+- {agent: "*", tools: [remove]}
+- {agent: alice, tools: read_*}
+`,
+	"open": `
+mode: open
+rules:
+- {agent: "*", tools: [remove, change], requires_approval: true}
+- {agent: {type: user, id: alice}, tools: l*, requires_approval: true, expires: END}
+`,
+	"hybrid": `
+mode: hybrid
+default: deny
+rules:
+- {agent: desktop, tools: "*", effect: allow}
+- {agent: desktop, tools: [remove], effect: deny, expires: END}
+- {agent: alice, tools: look, effect: allow, requires_approval: true}
+- {agent: {in: 'team::"red"'}, tools: read_d*, effect: deny}
+`,
+}
+
+// A client sees the tools that are declared to be open to it, with those that wait for somebody, and no others; it calls what
+// it sees, and a search finds the same. What ends does so at that instant, for whoever has its list already. Whatever is
+// permitted besides opens nothing.
+func TestDeclaredAccess(t *testing.T) {
+	t.Parallel()
+	for mode, text := range accessDeclared {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			at := clock.New()
+			end := at.Now().Add(10 * time.Minute)
+			text := strings.ReplaceAll(text, "END", end.Format(time.RFC3339))
+			d := toolaccess.Declaration{Owner: "rec"}
+			orFail(t, yaml.Unmarshal([]byte(text), &d))
+			var tools, entities []string
+			for _, name := range accessTools {
+				tools = append(tools, fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object"}}`, name))
+				entities = append(entities, fmt.Sprintf(`{"uid":{"type":"tool","id":"rec:%s"},"attrs":{},"parents":[]}`, name))
+			}
+			entities = append(entities, `{"uid":{"type":"agent","id":"desktop"},"attrs":{},"parents":[{"type":"team","id":"red"}]}`)
+			s := newSiege(t, camp{
+				policies: map[string]string{
+					"bundle.yaml": "allow_trivial: true\n", "all.cedar": `@id("all") permit (principal, action, resource);`,
+					"access/rec.yaml": text, "entities/e.json": "[" + strings.Join(entities, ",") + "]",
+				},
+				answers: mcptest.Answers{Tools: "[" + strings.Join(tools, ",") + "]"}, now: at.Now,
+				serve: func(_ *siege, c *pdpserver.Config) { c.Program.PDP.Now = at.Now },
+			})
+			var visitors []*visitor
+			for _, era := range eras {
+				for _, who := range accessCallers {
+					visitors = append(visitors, s.visitor(era, who.claims))
+				}
+			}
+			ran, seen := 0, map[string]bool{}
+			for _, now := range []time.Time{at.Now(), end.Add(-time.Millisecond), end, end.Add(time.Second)} {
+				at.Advance(now.Sub(at.Now()))
+				for n, v := range visitors {
+					who := accessCallers[n%len(accessCallers)].is
+					var shown, waits []string
+					for _, name := range accessTools {
+						if allow, approval := toolaccess.Answer([]toolaccess.Declaration{d}, who, "rec:"+name, now); allow {
+							shown = append(shown, name)
+							if approval != "" {
+								waits = append(waits, name)
+							}
+						}
+					}
+					seen[fmt.Sprint(who, shown, waits)] = true
+					ran += accessUsed(t, v, who, shown, waits)
+				}
+			}
+			if called := slices.DeleteFunc(s.executed(), func(method string) bool { return method != "tools/call" }); len(called) != ran || ran == 0 {
+				t.Errorf("%d calls ran, and the server got %d", ran, len(called))
+			}
+			if len(seen) <= len(accessCallers) {
+				t.Errorf("nobody has seen a change: %v", seen)
+			}
+		})
+	}
+}
+
+// accessUsed holds what a visitor sees, finds and calls to what is open. It counts the calls that ran.
+func accessUsed(t *testing.T, v *visitor, who toolaccess.Agent, shown, waits []string) (ran int) {
+	t.Helper()
+	if got := shownTo(t, v); !slices.Equal(got, shown) {
+		t.Errorf("%s: %v sees %q, want %q", v.era, who, got, shown)
+	}
+	if got, want := accessFound(t, v.s, who), slices.Sorted(slices.Values(shown)); !slices.Equal(got, want) {
+		t.Errorf("%v finds %q, want %q", who, got, want)
+	}
+	for _, name := range accessTools {
+		got := v.call(name, `{}`)
+		switch waits, open := slices.Contains(waits, name), slices.Contains(shown, name); {
+		case open && !waits:
+			if !got.ran() {
+				t.Errorf("%s: %v calls %s: %s", v.era, who, name, got)
+				continue
+			}
+			ran++
+		case got.ran() || got.code() != -32001:
+			t.Errorf("%s: %v calls %s: %s", v.era, who, name, got)
+		case waits != strings.Contains(got.text, bundleAsks):
+			t.Errorf("%s: %v calls %s, which waits for somebody (%t): %s", v.era, who, name, waits, got)
+		}
+	}
+	return ran
+}
+
+// accessFound are the tools that a resource search finds, sorted, without their owner.
+func accessFound(t *testing.T, s *siege, who toolaccess.Agent) (names []string) {
+	t.Helper()
+	var r struct {
+		Results []struct {
+			ID string `json:"id"`
+		} `json:"results"`
+	}
+	answer := s.pdp.Post("/access/v1/search/resource", fmt.Sprintf(
+		`{"subject":{"type":%q,"id":%q},"action":{"name":"tool.invoke"},"resource":{"type":"tool"},"context":{"supported_obligations":["approval_required"]}}`, who.Type, who.ID))
+	orFail(t, json.Unmarshal([]byte(answer.Body), &r))
+	for _, one := range r.Results {
+		names = append(names, strings.TrimPrefix(one.ID, "rec:"))
+	}
+	return names
+}
+
+// A declaration beside the policies of the bundle mcp, which has a schema, narrows what they permit, and opens nothing that they forbid.
+func TestDeclaredBesideTheBundle(t *testing.T) {
+	t.Parallel()
+	s := filesystem(t, map[string]string{"access/files.yaml": `
+mode: allowlist
+subjects: [agent, user]
+rules:
+- {agent: desktop, tools: [read_*, write_file]}
+- {agent: ci, tools: "*"}
+- {agent: alice, tools: move_file, requires_approval: true}
+`})
+	for _, era := range eras {
+		for name, want := range map[string][]string{
+			"desktop": {"read_text_file", "read_media_file", "write_file"},
+			"job":     {"read_text_file", "read_media_file", "list_directory", "list_directory_with_sizes", "directory_tree", "search_files", "get_file_info", "list_allowed_directories"},
+		} {
+			who := bundleCallers[slices.IndexFunc(bundleCallers, func(c struct {
+				name   string
+				claims mcptest.Claims
+				hidden string
+			}) bool {
+				return c.name == name
+			})]
+			v := s.visitor(era, who.claims)
+			if got := shownTo(t, v); !slices.Equal(got, want) {
+				t.Errorf("%s: %s sees %q, want %q", era, name, got, want)
+			}
+			if got := v.call("get_file_info", `{"path":"welcome.md"}`); got.ran() != slices.Contains(want, "get_file_info") {
+				t.Errorf("%s: %s: %s", era, name, got)
+			}
+		}
+	}
+}
+
+// What a declaration has wait for somebody runs once they agree, as often as they agreed. When the rule is over, what they
+// agreed to is over with it. What policies by hand permit is closed meanwhile.
+func TestDeclaredApproval(t *testing.T) {
+	t.Parallel()
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{
+				files: map[string]string{"access/rec.yaml": `
+mode: allowlist
+approval: {template: second-person, valid_for: 1h, timeout: 1h}
+rules: [{agent: "*", tools: never, requires_approval: true, expires: ` + time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339) + `}]
+`},
+				change: func(c *mcp.Config) { c.Approvals.Wait = 100 * time.Millisecond },
+			})
+			v := w.plain(era)
+			if got := shownTo(t, v); !slices.Equal(got, []string{"never"}) {
+				t.Errorf("shown are %q", got)
+			}
+			if got := v.call("free", `{}`); got.ran() {
+				t.Errorf("a tool that a policy by hand permits: %s", got)
+			}
+			for _, arguments := range []string{`{"n":1}`, `{"n":2}`} {
+				if got := v.call("never", arguments); got.ran() || !strings.Contains(got.text, bundleAsks) {
+					t.Errorf("%s: %s", arguments, got)
+				}
+				w.approve("mia", w.asks("never"))
+			}
+			if got := v.call("never", `{"n":1}`); !got.ran() {
+				t.Errorf("with an approval: %s", got)
+			}
+			w.advance(10 * time.Minute)
+			if got := v.call("never", `{"n":2}`); got.ran() || got.code() != -32001 || strings.Contains(got.text, bundleAsks) {
+				t.Errorf("when the rule is over: %s", got)
+			}
+			if got := shownTo(t, v); len(got) != 0 {
+				t.Errorf("when the rule is over, shown are %q", got)
+			}
+			if got := w.forwarded("never"); !slices.Equal(got, []string{`{"n":1}`}) {
+				t.Errorf("the server got %q", got)
+			}
+		})
+	}
+}

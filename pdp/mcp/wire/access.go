@@ -1,0 +1,232 @@
+package wire
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// AccessPolicy is 001's tool_access_policy: its sender says who may use the sender's tools. By itself it permits nothing: who
+// operates the PDP makes a declaration of it.
+type AccessPolicy struct {
+	// Envelope is what is around it, the zero one if there is nothing.
+	Envelope Envelope
+	// At is the JSON Pointer of the policy in what was read.
+	At string
+	// Mode and Default are as they are sent. Default is "" if there is none.
+	Mode, Default string
+	Rules         []AccessRule
+}
+
+// AccessRule is a rule of an [AccessPolicy], its words as they are sent.
+type AccessRule struct {
+	Agent string
+	// Tools are names, or [AllTools] alone.
+	Tools []string
+	// Expires is a time, "" for never.
+	Expires          string
+	RequiresApproval bool
+	// Effect is not in 001: it says in the mode hybrid whether the rule allows or denies. It is "" if it is not sent.
+	Effect string
+}
+
+// AllTools stands for all tools, in place of their names.
+const AllTools = "*"
+
+// ReadAccessPolicy reads a tool_access_policy: in its envelope, as the message of MCP that it is, as a payload by itself, or the
+// policy alone. What its words mean is not looked at. Who passed over a member that is unknown could permit what it forbids: such a member is an error, in the
+// envelope, too. An error of package evaluation says where something is wrong.
+func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
+	o, err := readObject(text)
+	if err != nil {
+		return p, err
+	}
+	var at []string
+	var payload jsontext.Value
+	switch {
+	case o.get("protocol") != nil:
+		p.Envelope, err = aroundPolicy(o, text)
+		at, payload = append(at, "payload"), p.Envelope.Payload
+	case o.get("jsonrpc") != nil:
+		payload, err = asMessage(o, text)
+		at = append(at, "params")
+	}
+	if err != nil {
+		return AccessPolicy{}, err
+	}
+	if len(at) > 0 {
+		if o, err = readObject(payload, at...); err != nil {
+			return AccessPolicy{}, err
+		}
+	}
+	if len(at) > 0 || o.get("type") != nil {
+		if o, err = inPayload(o, at); err != nil {
+			return AccessPolicy{}, err
+		}
+		at = append(at, "policy")
+	}
+	for _, token := range at {
+		p.At += "/" + token
+	}
+	if err = p.read(o, at); err != nil {
+		return AccessPolicy{}, err
+	}
+	return p, nil
+}
+
+// aroundPolicy is the envelope of a policy.
+func aroundPolicy(o object, text []byte) (e Envelope, err error) {
+	if e, err = ReadEnvelope(text); err == nil {
+		err = o.only(nil, envelopeNames...)
+	}
+	if err == nil && e.Kind != KindSystem {
+		err = evaluation.Malformed("a "+typeAccess+" is of kind system", "", "kind")
+	}
+	return e, err
+}
+
+// asMessage is the payload of a policy that is a message of MCP.
+func asMessage(o object, text []byte) (payload jsontext.Value, err error) {
+	kind, payload, err := Enveloped(text)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != KindSystem:
+		return nil, evaluation.Malformed("another message; what is read is "+MethodAccess, "", "method")
+	}
+	return payload, o.only(nil, "jsonrpc", "method", "params")
+}
+
+// inPayload is the policy that a payload has in it.
+func inPayload(o object, at []string) (policy object, err error) {
+	kind, err := o.wanted("type", at...)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != typeAccess:
+		return nil, evaluation.Malformed("another message; what is read is "+typeAccess, "", append(at, "type")...)
+	}
+	if err := o.only(at, "type", "policy"); err != nil {
+		return nil, err
+	}
+	return readObject(o.get("policy"), append(at, "policy")...)
+}
+
+// read reads what a policy says.
+func (p *AccessPolicy) read(o object, at []string) (err error) {
+	if err = o.only(at, "mode", "default", "rules"); err != nil {
+		return err
+	}
+	if p.Mode, err = o.wanted("mode", at...); err != nil {
+		return err
+	}
+	if p.Default, err = o.text("default", at...); err != nil {
+		return err
+	}
+	rules, err := arrayOf(o.get("rules"), append(at, "rules"))
+	if err != nil {
+		return err
+	}
+	for n, v := range rules {
+		at := append(slices.Clone(at), "rules", strconv.Itoa(n))
+		rule, err := readObject(v, at...)
+		if err != nil {
+			return err
+		}
+		r, err := readAccessRule(rule, at)
+		if err != nil {
+			return err
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	return nil
+}
+
+func readAccessRule(o object, at []string) (r AccessRule, err error) {
+	steps := []func() error{
+		func() error { return o.only(at, "agent", "tools", "expires", "requires_approval", "effect") },
+		func() (err error) { r.Agent, err = o.wanted("agent", at...); return },
+		func() (err error) { r.Tools, err = toolsOf(o.get("tools"), append(at, "tools")); return },
+		func() (err error) { r.Expires, err = o.text("expires", at...); return },
+		func() (err error) { r.Effect, err = o.text("effect", at...); return },
+		func() (err error) { r.RequiresApproval, err = o.truth("requires_approval", at); return },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return AccessRule{}, err
+		}
+	}
+	return r, nil
+}
+
+// toolsOf are the names of tools, or [AllTools].
+func toolsOf(v jsontext.Value, at []string) (names []string, err error) {
+	const want = `it must be an array of names, or "` + AllTools + `" for all tools`
+	switch {
+	case v == nil:
+		return nil, evaluation.Malformed("missing; "+want, "", at...)
+	case string(v) == `"`+AllTools+`"`:
+		return []string{AllTools}, nil
+	case v.Kind() != '[':
+		return nil, evaluation.Malformed(want, "", at...)
+	}
+	all, err := arrayOf(v, at)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, evaluation.Malformed("no tool; leave the rule out, or name some", "", at...)
+	}
+	for n, one := range all {
+		name, err := textOf(one, append(slices.Clone(at), strconv.Itoa(n))...)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// truth is a member that is true or false. It is false if there is none.
+func (o object) truth(name string, at []string) (bool, error) {
+	v := o.get(name)
+	if v != nil && v.Kind() != 't' && v.Kind() != 'f' {
+		return false, evaluation.Malformed("neither true nor false", "", append(at, name)...)
+	}
+	return v.Kind() == 't', nil
+}
+
+// arrayOf are the elements of an array that was read as a part of an object, none if there is no value.
+func arrayOf(v jsontext.Value, at []string) (all []jsontext.Value, err error) {
+	if v == nil {
+		return nil, nil
+	}
+	in := jsontext.NewDecoder(bytes.NewReader(v))
+	if in.PeekKind() != '[' {
+		return nil, evaluation.Malformed("no array", "", at...)
+	}
+	_, _ = in.ReadToken()
+	for in.PeekKind() != ']' {
+		one, err := in.ReadValue()
+		if err != nil {
+			return nil, broken(err, at)
+		}
+		all = append(all, one.Clone())
+	}
+	return all, nil
+}
+
+// only is an error if there is a member that has none of some names.
+func (o object) only(at []string, names ...string) error {
+	for _, m := range o {
+		if !slices.Contains(names, m.name) {
+			return evaluation.Malformed("unknown", "leave it out; what can stand here is "+strings.Join(names, ", "), append(slices.Clone(at), m.name)...)
+		}
+	}
+	return nil
+}

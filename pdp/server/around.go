@@ -1,0 +1,69 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/door"
+	"policy-service/pdp/server/telemetry"
+)
+
+// around is what happens to every request before and after its route, whichever that is.
+type around struct {
+	door      *door.Door
+	telemetry *telemetry.Telemetry
+	known     map[string]bool // the routes that are counted apart
+	log       *slog.Logger
+	live      *inForce
+}
+
+// request measures a request, which has a span if there is a tracer. It is our own and not otelhttp, which would copy
+// the request and wrap the answer also without a tracer, and counts by the Host that was sent.
+func (a *around) request(c echo.Context, route echo.HandlerFunc) error {
+	a.door.Begin(c)
+	defer a.door.End(c)
+	begun := time.Now()
+	a.telemetry.Requests.Begin()
+	r, span := a.telemetry.Begin(c.Request(), c.Response().Header())
+	c.SetRequest(r)
+	a.door.Keep(c, telemetry.SpanKey, r.Context().Value(telemetry.SpanKey)) // steps ask for it several times
+	answered := false                                                       // else it panics, to cut the answer off
+	defer func() {
+		path, status := c.Path(), c.Response().Status
+		if !a.known[path] { // the client chose it, so it must not become an attribute
+			path = "unmatched"
+		}
+		telemetry.End(span, c.Request().Method, path, status, answered)
+		a.telemetry.Requests.End(a.door.Context(c), path, status, time.Since(begun))
+	}()
+	if err := a.inside(c, route); err != nil {
+		c.Error(err) // here, so that the status is known
+	}
+	answered = true
+	return nil
+}
+
+// inside makes a 500 of a panic: one request is lost, not the service.
+func (a *around) inside(c echo.Context, route echo.HandlerFunc) (err error) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if v == http.ErrAbortHandler { // net/http's own way to give up on a connection
+			panic(v)
+		}
+		a.log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", door.PanicCause(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
+		err = fmt.Errorf("panic: %T", v)
+	}()
+	a.live.pin(c, a.door)
+	if err := a.door.Identify(c); err != nil {
+		return err
+	}
+	return route(c)
+}

@@ -1,0 +1,127 @@
+package listener
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// lazily has the connections of a listener set few deadlines.
+type lazily struct{ net.Listener }
+
+// Accept implements [net.Listener].
+func (l lazily) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: c}, nil
+}
+
+// conn sets a deadline of its connection only if the one that is set would come too late. net/http sets eight a request,
+// nearly all of them later than the one before, and each costs a timer of the runtime. A deadline that comes too early
+// is seen by nobody: what it ends goes on.
+type conn struct {
+	net.Conn
+	reads, writes deadline
+}
+
+// deadline is that of one direction. The zero time is none.
+type deadline struct {
+	mu     sync.Mutex
+	wanted time.Time
+	set    time.Time // of the connection: never later than wanted
+	over   bool      // what is set had passed when it was set
+	before time.Time // what was set before that: good enough, if it has not passed
+}
+
+// want makes t the deadline. change sets that of the connection.
+func (d *deadline) want(t time.Time, change func(time.Time) error) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wanted = t
+	if !d.set.IsZero() && (t.IsZero() || !t.Before(d.set)) || d.set.IsZero() && t.IsZero() {
+		return nil
+	}
+	if d.over = !time.Now().Before(t); d.over {
+		d.before = d.set
+	}
+	d.set = t
+	return change(t)
+}
+
+// early reports whether err is that of a deadline which came too early. Then the right one is set.
+func (d *deadline) early(err error, change func(time.Time) error) bool {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.wanted.IsZero() && !time.Now().Before(d.wanted) {
+		return false
+	}
+	d.set, d.over = d.wanted, false
+	return change(d.set) == nil
+}
+
+// begin sets a deadline that has not passed, if one is wanted instead of the one that is set.
+func (d *deadline) begin(change func(time.Time) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.over || d.wanted.Equal(d.set) {
+		return
+	}
+	d.set, d.over = d.wanted, false
+	if time.Now().Before(d.before) && (d.wanted.IsZero() || d.before.Before(d.wanted)) {
+		d.set = d.before
+	}
+	_ = change(d.set) // or what follows says so
+}
+
+// Read implements [net.Conn].
+func (c *conn) Read(p []byte) (int, error) {
+	c.reads.begin(c.Conn.SetReadDeadline)
+	for {
+		n, err := c.Conn.Read(p)
+		if n > 0 || err == nil || !c.reads.early(err, c.Conn.SetReadDeadline) {
+			return n, err
+		}
+	}
+}
+
+// Write implements [net.Conn].
+func (c *conn) Write(p []byte) (int, error) {
+	c.writes.begin(c.Conn.SetWriteDeadline)
+	for written := 0; ; {
+		n, err := c.Conn.Write(p[written:])
+		written += n
+		if err == nil || !c.writes.early(err, c.Conn.SetWriteDeadline) {
+			return written, err
+		}
+	}
+}
+
+// SetReadDeadline implements [net.Conn].
+func (c *conn) SetReadDeadline(t time.Time) error {
+	return c.reads.want(t, c.Conn.SetReadDeadline)
+}
+
+// SetWriteDeadline implements [net.Conn].
+func (c *conn) SetWriteDeadline(t time.Time) error {
+	return c.writes.want(t, c.Conn.SetWriteDeadline)
+}
+
+// SetDeadline implements [net.Conn].
+func (c *conn) SetDeadline(t time.Time) error {
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// CloseWrite is what net/http looks for, so that an answer is read before the connection is reset.
+func (c *conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
