@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,34 @@ func TestApproveLegacyStdio(t *testing.T) {
 	w.ran("confirm", `{"case":"`+string(itRuns)+`"}`, `{"case":"`+string(mustAsk)+`"}`)
 	if want := []string{`approve user::"alice" form key:gateway`}; !slices.Equal(w.votes(id), want) {
 		t.Errorf("they say %q", w.votes(id))
+	}
+}
+
+// What the PDP decides by an answer may be heard before the PDP has said so to who brought it: the client has answered all the
+// same, and is not told to take away what it asked.
+func TestApproveLegacyHeardFirst(t *testing.T) {
+	t.Parallel()
+	tap := newWiretap(t)
+	over := make(chan struct{})
+	defer close(over)
+	w := newPeople(t, land{before: tap.before, serve: tap.serve})
+	tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
+		brings := strings.HasSuffix(r.URL.Path, "/response")
+		if brings {
+			said := httptest.NewRecorder()
+			tap.proxy.ServeHTTP(said, r)
+			<-over
+			rw.WriteHeader(said.Code)
+			_, _ = rw.Write(said.Body.Bytes())
+		}
+		return brings
+	})
+	l := w.stdio(t, nil)
+	l.call("1", "confirm", `{}`)
+	asked, _ := l.hears(`"elicitation/create"`)
+	l.reply(asked, saysYes)
+	if _, got := l.hears(`"id":1`); endingOf(t, got) != itRuns {
+		t.Errorf("%s", got)
 	}
 }
 

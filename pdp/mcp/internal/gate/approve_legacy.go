@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"policy-service/evaluation/authzenclient"
@@ -32,6 +33,15 @@ type sealedQuestion struct {
 type asking struct {
 	words chan word
 	over  chan struct{} // closed when nobody waits any longer
+	// answered is set as soon as an answer is there: what comes of it at the PDP may be known before its word is.
+	answered atomic.Bool
+}
+
+// comes notes that the client has answered.
+func (q *asking) comes() {
+	if q != nil {
+		q.answered.Store(true)
+	}
 }
 
 // tell gives the word to whoever waits for it. It is not ok if nobody does.
@@ -49,12 +59,12 @@ func (q *asking) tell(ctx context.Context, w word) (ok bool) {
 }
 
 // asks has a request of ours wait for answers of the client, until stop is called.
-func (s *session) asks(id rpc.ID) (words <-chan word, stop func()) {
-	q := &asking{words: make(chan word), over: make(chan struct{})}
+func (s *session) asks(id rpc.ID) (q *asking, stop func()) {
+	q = &asking{words: make(chan word), over: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.people[id] = q
-	return q.words, sync.OnceFunc(func() {
+	return q, sync.OnceFunc(func() {
 		close(q.over)
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -73,9 +83,9 @@ func (s *session) asking(id rpc.ID) *asking {
 type question struct {
 	id     string
 	sealed sealedQuestion
-	words  <-chan word
+	asking *asking
 	stop   func()
-	// heard is set if the client has answered, and taken if the PDP has that answer.
+	// heard is set if a word of the client was heard, and taken if the PDP has that answer.
 	heard, taken bool
 }
 
@@ -84,7 +94,7 @@ func (q *question) answers() <-chan word {
 	if q == nil {
 		return nil
 	}
-	return q.words
+	return q.asking.words
 }
 
 // askLegacy shows the client's person a form or a page.
@@ -98,7 +108,7 @@ func (a *approving) askLegacy(way string, shown *rpc.Message) {
 	}
 	*shown = era.Asked(*shown, era.Legacy, q.id)
 	shown.ID = rpc.StringID(q.id)
-	q.words, q.stop = s.asks(shown.ID)
+	q.asking, q.stop = s.asks(shown.ID)
 	a.question, a.patience = q, stateLife
 	a.reaction.gone = x.reply.Interim(*shown) != nil
 }
@@ -129,10 +139,10 @@ func (q *question) ends(ctx context.Context, a *approving) {
 		return
 	}
 	m := rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", rpc.String(q.id)).With("reason", rpc.String("it is decided")).Value()}
-	switch {
-	case q.heard && !q.sealed.Page:
+	switch answered := q.asking.answered.Load(); {
+	case answered && !q.sealed.Page:
 		return
-	case q.heard:
+	case answered:
 		m = rpc.Message{Method: "notifications/elicitation/complete", Params: rpc.Object{}.With("elicitationId", rpc.String(q.id)).Value()}
 	}
 	_ = a.x.reply.Interim(m)
@@ -175,6 +185,7 @@ func (g *Gateway) question(s *session, id rpc.ID) (q sealedQuestion, ours bool) 
 // after a while: whatever was taken of it is taken once.
 func (g *Gateway) bring(ctx context.Context, s *session, q sealedQuestion, in *incoming) (status int, after time.Duration) {
 	waiter := s.asking(in.message.ID)
+	waiter.comes()
 	release, after, ok := g.o.Rates.Admit(in.who.Key, "")
 	if !ok {
 		waiter.tell(ctx, word{})
