@@ -147,8 +147,8 @@ const (
 	fillRecords = 4096
 	fillBytes   = 8 << 20
 	// An open frame waits for others patienceEach for each caller who lately waited, and no longer than patienceMost.
-	patienceEach = 50 * time.Microsecond
-	patienceMost = 2 * time.Millisecond
+	patienceEach = 120 * time.Microsecond
+	patienceMost = 4 * time.Millisecond
 )
 
 func newFrames(now func() time.Time, answer func([]*call, error), wrote func(Commit)) *frames {
