@@ -198,29 +198,3 @@ func (w *walker) explained() error {
 	}
 	return nil
 }
-
-// extend adds a leaf, and reports whether the hashes stored with it are those of the tree.
-func (e *edge) extend(leaf tlog.Hash, stored []byte) (same bool) {
-	hash := leaf
-	stored, same = bytes.CutPrefix(stored, hash[:])
-	for n := e.size; n&1 == 1; n >>= 1 {
-		left := e.hashes[len(e.hashes)-1]
-		e.hashes = e.hashes[:len(e.hashes)-1]
-		hash = nodeHash(left, hash)
-		found := false
-		stored, found = bytes.CutPrefix(stored, hash[:])
-		same = same && found
-	}
-	e.hashes = append(e.hashes, hash)
-	e.size++
-	return same && len(stored) == 0
-}
-
-// nodeHash is [tlog.NodeHash] without an allocation.
-func nodeHash(left, right tlog.Hash) tlog.Hash {
-	var b [1 + 2*tlog.HashSize]byte
-	b[0] = 1
-	copy(b[1:], left[:])
-	copy(b[1+tlog.HashSize:], right[:])
-	return sha256.Sum256(b[:])
-}

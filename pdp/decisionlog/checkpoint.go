@@ -1,7 +1,9 @@
 package decisionlog
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -145,16 +147,34 @@ func (f hashOf) ReadHashes(indexes []int64) (out []tlog.Hash, err error) {
 	return out, nil
 }
 
-// add adds a leaf and returns the hashes to store with it.
-func (e *edge) add(leaf tlog.Hash) ([]tlog.Hash, error) {
-	stored, err := tlog.StoredHashesForRecordHash(int64(e.size), leaf, hashOf(e.hash))
-	if err != nil {
-		return nil, err
+// add adds a leaf, and appends the hashes to store with it.
+func (e *edge) add(stored []byte, leaf tlog.Hash) []byte {
+	hash := leaf
+	stored = append(stored, hash[:]...)
+	for n := e.size; n&1 == 1; n >>= 1 {
+		last := len(e.hashes) - 1
+		hash = nodeHash(e.hashes[last], hash)
+		e.hashes = e.hashes[:last]
+		stored = append(stored, hash[:]...)
 	}
-	whole := len(e.hashes) - (len(stored) - 1) // those before it are subtrees still
-	e.hashes = append(e.hashes[:whole], stored[len(stored)-1])
+	e.hashes = append(e.hashes, hash)
 	e.size++
-	return stored, nil
+	return stored
+}
+
+// extend adds a leaf, and reports whether the hashes stored with it are those of the tree.
+func (e *edge) extend(leaf tlog.Hash, stored []byte) (same bool) {
+	var some [8 * tlog.HashSize]byte // mostly enough
+	return bytes.Equal(e.add(some[:0], leaf), stored)
+}
+
+// nodeHash is [tlog.NodeHash] without an allocation.
+func nodeHash(left, right tlog.Hash) tlog.Hash {
+	var b [1 + 2*tlog.HashSize]byte
+	b[0] = 1
+	copy(b[1:], left[:])
+	copy(b[1+tlog.HashSize:], right[:])
+	return sha256.Sum256(b[:])
 }
 
 func (e edge) clone() edge {

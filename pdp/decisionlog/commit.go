@@ -291,14 +291,11 @@ func newBuckets(tx *bbolt.Tx) buckets {
 
 func (b buckets) put(p *prepared, e *edge) error {
 	key := number(e.size)
-	stored, err := e.add(tlog.RecordHash(p.line))
-	if err != nil {
-		return err
-	}
+	stored := e.add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
 	if err := b.records.Put(key, p.line); err != nil {
 		return err
 	}
-	if err := b.hashes.Put(key, joinHashes(stored)); err != nil {
+	if err := b.hashes.Put(key, stored); err != nil {
 		return err
 	}
 	id := []byte(p.id)

@@ -145,7 +145,7 @@ func readUndigested(tx *bbolt.Tx, first uint64, tree edge, sealed []uint64) (lef
 			left = nil
 		}
 		left = undigestedAfter(left, line)
-		_, err = read.add(leaf)
+		read.add(nil, leaf)
 	}
 	if read.size > first {
 		if err := read.begins(tree, hashes); err != nil {

@@ -110,8 +110,9 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 			digests[name] = line.Details.Digest
 		}
 		last = line.Time
-		if _, err := e.add(record.Leaf); err != nil {
-			t.Fatal(err)
+		want, err := tlog.StoredHashesForRecordHash(int64(e.size), record.Leaf, hashOf(e.hash))
+		if stored := e.add(nil, record.Leaf); err != nil || !bytes.Equal(stored, joinHashes(want)) {
+			t.Fatalf("%x are stored with record %d, want %x: %v", stored, line.Sequence, want, err)
 		}
 		roots[e.size], _ = e.root()
 		lines = append(lines, record.Line)
