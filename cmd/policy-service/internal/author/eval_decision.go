@@ -48,13 +48,18 @@ func printDecision(s cli.Streams, bundle *pdp.Bundle, request *evaluation.Reques
 		s.Print("  no permit applies; try --explain")
 	}
 	if d.Explain != nil {
-		printExplanation(s, *d.Explain)
+		printExplanation(s, *d.Explain, d.Reason)
 	}
 }
 
-func printExplanation(s cli.Streams, e evaluation.Explanation) {
+func printExplanation(s cli.Streams, e evaluation.Explanation, reason evaluation.Reason) {
 	if len(e.Policies) == 0 {
-		s.Print("  no policy's scope fits the request")
+		switch reason {
+		case evaluation.UnknownType, evaluation.SchemaMismatch, evaluation.UnknownEntity:
+			s.Print("  no policy was asked")
+		default:
+			s.Print("  no policy's scope fits the request")
+		}
 	}
 	for _, p := range e.Policies {
 		s.Print("%-13s  %s %s (%s)", p.Verdict, p.Effect, p.ID, p.Position)
