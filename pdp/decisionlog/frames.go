@@ -148,7 +148,7 @@ const (
 	fillBytes   = 8 << 20
 	// An open frame waits for others patienceEach for each caller who lately waited, and no longer than patienceMost.
 	patienceEach = 120 * time.Microsecond
-	patienceMost = 4 * time.Millisecond
+	patienceMost = 8 * time.Millisecond
 )
 
 func newFrames(now func() time.Time, answer func([]*call, error), wrote func(Commit)) *frames {
