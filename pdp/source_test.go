@@ -174,6 +174,31 @@ func TestWithIsWhatWouldBeRead(t *testing.T) {
 	}
 }
 
+// Several files can have drafts at once, also tests, which are read by themselves. A later draft of a file takes the place
+// of an earlier one.
+func TestWithSeveralDrafts(t *testing.T) {
+	dir, other := t.TempDir(), t.TempDir()
+	base := tree{"a.cedar": smallest, "tests/a.yaml": "[]\n", "tenants/acme/b.cedar": smallest}
+	base.write(t, dir)
+	base.write(t, other)
+	changed := map[string]string{"a.cedar": smallest + "// more\n", "c.cedar": smallest, "tests/a.yaml": "- {}\n", "tenants/acme/tests/new.yaml": "- 1\n"}
+	source := Dir(dir).With("a.cedar", []byte("broken"))
+	for file, text := range changed {
+		source = source.With(file, []byte(text))
+	}
+	tree(changed).write(t, other)
+	if with, written := source.Read(), Dir(other).Read(); !with.Reading().Equal(written.Reading()) {
+		t.Errorf("%v, and written it is %v", loadedNames(with), loadedNames(written))
+	}
+	with, written := source.ReadTests(), Dir(other).ReadTests()
+	if diff := cmp.Diff(written.Content, with.Content); diff != "" {
+		t.Error(diff)
+	}
+	if _, tests := Examples(source); len(tests) == 0 {
+		t.Error("the drafts of tests were not read")
+	}
+}
+
 // A MANIFEST is held against all files but the draft, because it will be written again.
 func TestWithAndAManifest(t *testing.T) {
 	dir := t.TempDir()

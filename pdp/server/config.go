@@ -131,7 +131,7 @@ func (p *Program) stopsWithin(usual time.Duration) time.Duration {
 func (c Config) withDefaults() Config {
 	ConfigForm.SetDefaults(&c)
 	p := &c.Program
-	if p.Source == (pdp.Source{}) && c.Policies != "" {
+	if p.Source.IsNothing() && c.Policies != "" {
 		p.Source = pdp.Dir(c.Policies)
 	}
 	if p.Logger == nil {

@@ -180,7 +180,7 @@ func TestConsoleThatCannotBe(t *testing.T) {
 		"refusing to serve https://pdp.example/console: without credentials": {Data: t.TempDir(), Listen: "127.0.0.1:0", Console: &server.ConsoleConfig{PublicURL: "https://pdp.example/console"}, Program: server.Program{Source: pdp.Dir("../../policies/starter")}},
 	} {
 		s, err := server.New(config)
-		if err == nil && config.Program.Source != (pdp.Source{}) {
+		if err == nil && !config.Program.Source.IsNothing() {
 			err = s.Start(t.Context())
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; ") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -79,7 +80,7 @@ func (r *Reader) Bundle() {
 	for _, name := range r.files.Tenants {
 		before := len(r.files.Content)
 		r.part("tenants/" + name)
-		if len(r.files.Content) == before && (r.draft == nil || TenantOf(r.draft.file) != name) {
+		if len(r.files.Content) == before && !r.drafts.of(name) {
 			r.emptyTenant("tenants/" + name)
 		}
 	}
@@ -168,7 +169,7 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 	if r.ctx.Err() != nil {
 		return // the result of this reading is not wanted any more
 	}
-	if r.draft != nil && file == r.draft.file {
+	if _, drafted := r.drafts[file]; drafted {
 		return // it is not read as it is
 	}
 	k := kindOf(file)
@@ -191,19 +192,20 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 	}
 }
 
-// loadDraft loads the draft in place of its file.
-func (r *Reader) loadDraft() {
-	if r.draft == nil {
-		return
-	}
-	file, content := r.draft.file, r.draft.content
-	k := kindOf(file)
-	switch use := r.usage(file); {
-	case k == nil, use.exceeded: // nothing of it would be loaded
-	case int64(len(content)) > use.kind(k).max:
-		r.tooLarge(file, use.kind(k))
-	default:
-		r.take(file, k, content)
+// loadDrafts loads the drafts of some kinds in place of their files.
+func (r *Reader) loadDrafts(of func(*kind) bool) {
+	for _, file := range slices.Sorted(maps.Keys(r.drafts)) {
+		content, k := r.drafts[file], kindOf(file)
+		if k == nil || !of(k) {
+			continue // nothing of it would be loaded here
+		}
+		switch use := r.usage(file); {
+		case use.exceeded:
+		case int64(len(content)) > use.kind(k).max:
+			r.tooLarge(file, use.kind(k))
+		default:
+			r.take(file, k, content)
+		}
 	}
 }
 

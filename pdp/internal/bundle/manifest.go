@@ -86,14 +86,15 @@ func (r *Reader) CheckManifest() {
 	if r.files.Problems = append(r.files.Problems, ps...); ps.Refuse() {
 		return
 	}
-	if r.draft != nil {
-		delete(sums, r.draft.file)
+	for file := range r.drafts {
+		delete(sums, file)
 	}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		r.checkListed(name, sums[name])
 	}
 	for name := range r.files.Content {
-		if _, listed := sums[name]; !listed && (r.draft == nil || name != r.draft.file) {
+		_, drafted := r.drafts[name]
+		if _, listed := sums[name]; !listed && !drafted {
 			r.problem(name, "manifest_unlisted", "the MANIFEST does not list this file",
 				"remove the file, or write the MANIFEST again with policy-service check --write-manifest")
 		}

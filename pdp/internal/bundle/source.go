@@ -18,13 +18,20 @@ type Source struct {
 	Dir  string // the directory to watch, or ""
 	Fsys fs.FS  // nil: each reading opens the directory
 
-	draft *draft // nil: every file is read as it is
+	drafts drafts // what some files would hold; every other file is read as it is
 }
 
-// draft is what a file would hold.
-type draft struct {
-	file    string
-	content []byte
+// drafts are what files would hold, by slash path.
+type drafts map[string][]byte
+
+// of reports whether one of the drafts is of a file that has this owner.
+func (d drafts) of(owner string) bool {
+	for file := range d {
+		if TenantOf(file) == owner {
+			return true
+		}
+	}
+	return false
 }
 
 // Files is one reading of a bundle's files.
@@ -46,10 +53,15 @@ func Dir(path string) Source { return Source{Dir: path} }
 func FS(fsys fs.FS) Source { return Source{Fsys: fsys} }
 
 // With returns the source as it would be with this content in a file, which need not be there
-// yet. [Source.Read] and what builds on it see it so. A MANIFEST is held against all other files:
-// it would be written again. Nothing is written.
+// yet. Several files can have such drafts. [Source.Read] and [Source.ReadTests], and what builds
+// on them, see it so. A MANIFEST is held against all other files: it would be written again.
+// Nothing is written.
 func (s Source) With(file string, content []byte) Source {
-	s.draft = &draft{file, content}
+	s.drafts = maps.Clone(s.drafts)
+	if s.drafts == nil {
+		s.drafts = drafts{}
+	}
+	s.drafts[file] = content
 	return s
 }
 
@@ -64,9 +76,9 @@ func (s Source) Read() *Files {
 // may be only a part, are no bundle.
 func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
 	return s.read(ctx, func(r *Reader) {
-		r.draft = s.draft
+		r.drafts = s.drafts
 		r.Bundle()
-		r.loadDraft()
+		r.loadDrafts(func(k *kind) bool { return k != testKind })
 		r.CheckManifest()
 	})
 }
@@ -95,6 +107,7 @@ func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
 // reports no problems elsewhere, because [Source.Read] does.
 func (s Source) ReadTests() *Files {
 	files, _ := s.read(context.Background(), func(r *Reader) {
+		r.drafts = s.drafts
 		r.findTenants()
 		r.files.Problems = nil
 		homes := []string{""}
@@ -106,6 +119,7 @@ func (s Source) ReadTests() *Files {
 				r.loadAll(dir)
 			}
 		}
+		r.loadDrafts(func(k *kind) bool { return k == testKind })
 	})
 	return files
 }
@@ -254,7 +268,7 @@ type Reader struct {
 	// manifest is set if the bundle has a MANIFEST or will get one.
 	manifest bool
 	uses     map[string]*Usage // by tenant
-	draft    *draft
+	drafts   drafts
 }
 
 // Reader begins a reading of the source.
