@@ -27,6 +27,11 @@ var examples = map[string][]string{
 		"policy-service test policies",
 		"policy-service test policies --run refund --coverage",
 	},
+	"fmt": {
+		"policy-service fmt policies --write",
+		"policy-service fmt policies --check --diff",
+		"policy-service fmt - < policies/people.cedar",
+	},
 	"bench": {
 		"policy-service bench --policies policies",
 		"policy-service bench --policies policies --requests requests.ndjson --duration 30s --json",

@@ -3,7 +3,7 @@
 // place of a file. Start with [Read], or with [Open].
 //
 // [Replace] and [Publish] write a file as a whole: Replace one that must outlive a crash and that only its owner may
-// read, Publish one that other users read. The package does not look at the owners and modes of files that it opens.
+// read, Publish one that other users read; [Rewrite] one that is somebody else's. The package does not look at the owners and modes of files that it opens.
 package plainfile
 
 import (
@@ -104,6 +104,24 @@ func Replace(name string, content []byte) error {
 // Publish is [Replace] for a file that every user can read. After a crash the old file may be there again. In return,
 // Publish needs no permission to read the directory.
 func Publish(name string, content []byte) error { return replace(name, 0o644, content) }
+
+// Rewrite is [Publish] in the place of a file that is there, and that its writer may write to. The file keeps its
+// permissions. A link to it stays one.
+func Rewrite(name string, content []byte) error {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return err
+	}
+	f, err := OpenFile(name, os.O_WRONLY, 0) // a file that nobody may write to is not replaced either
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return replace(name, info.Mode().Perm(), content)
+}
 
 // Create is [Publish] where there is no file yet. If there is one, it stays, and the error is [fs.ErrExist].
 func Create(name string, content []byte) error {

@@ -1,7 +1,9 @@
 package bundle
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/cedar-policy/cedar-go"
@@ -55,6 +57,15 @@ func newPolicy(c *cedar.Policy, id, tenant string, at entityPlace) *Policy {
 	}
 	p.CedarID, p.ReasonUser = cedar.PolicyID(p.Id), string(annotations["reason_user"])
 	return p
+}
+
+// SamePolicies reports whether policies have the same trees, in the same order. Where they stand counts for nothing.
+func SamePolicies(some, others []*Policy) bool {
+	return slices.EqualFunc(some, others, func(one, other *Policy) bool {
+		text, err := one.Cedar.MarshalJSON()
+		same, failed := other.Cedar.MarshalJSON()
+		return err == nil && failed == nil && bytes.Equal(text, same)
+	})
 }
 
 // Quote quotes a name for a message.

@@ -1,5 +1,5 @@
-// Package author has the commands of people who write policies: eval, check, test, bench and access. Each reads a bundle from
-// its directory, as serve would, and answers from it in this process.
+// Package author has the commands of people who write policies: eval, check, test, fmt, bench and access. Each but
+// fmt reads a bundle from its directory, as serve would, and answers from it in this process.
 //
 // None of them needs a server, and none records a decision. Read check.go first: it is the shortest.
 package author
@@ -21,6 +21,7 @@ type Commands struct {
 	Eval   Eval   `cmd:"" help:"Answer one request from a file."`
 	Check  Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
 	Test   Test   `cmd:"" help:"Run the tests of a bundle."`
+	Fmt    Fmt    `cmd:"" help:"Lay out policies as Cedar's own formatter does."`
 	Bench  Bench  `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
 	Access Access `cmd:"" help:"Look at declarations of who may use which tools, check them, and import them."`
 }
