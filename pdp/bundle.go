@@ -7,6 +7,7 @@ import (
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
 	"policy-service/pdp/internal/lint"
+	"policy-service/pdp/internal/outline"
 )
 
 // The types of a bundle, and of the problems that it can have.
@@ -34,6 +35,10 @@ type (
 	Problems = bundle.Problems
 	// Severity says whether a problem keeps a bundle from loading.
 	Severity = bundle.Severity
+	// Outline is what the policies of one tenant can name.
+	Outline = outline.Outline
+	// Attribute is one that policies can read.
+	Attribute = outline.Attribute
 )
 
 // The severities.
@@ -72,3 +77,6 @@ func ReadAccess(file string, text []byte) Problems { return bundle.ReadAccess(fi
 // Check reads a bundle as [Load] does, and adds warnings about what is legal and probably not meant.
 // The time is the one at which it is judged what is over.
 func Check(source Source, now time.Time) (*Bundle, Problems) { return lint.Check(source, now) }
+
+// OutlineOf returns what the policies of a tenant can name. It is nil if there is no such tenant.
+func OutlineOf(b *Bundle, tenant string) *Outline { return outline.Of(b, tenant) }

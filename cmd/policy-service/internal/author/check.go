@@ -22,6 +22,7 @@ type Commands struct {
 	Check  Check  `cmd:"" help:"Say whether a bundle loads, and list its errors and warnings."`
 	Test   Test   `cmd:"" help:"Run the tests of a bundle."`
 	Fmt    Fmt    `cmd:"" help:"Lay out policies as Cedar's own formatter does."`
+	LSP    LSP    `cmd:"" name:"lsp" help:"Be the language server of an editor."`
 	Bench  Bench  `cmd:"" help:"Measure how fast a bundle decides, and which policies cost most."`
 	Access Access `cmd:"" help:"Look at declarations of who may use which tools, check them, and import them."`
 }

@@ -1,0 +1,208 @@
+// Package outline says what the policies of one tenant can name: types with their attributes, entities, actions and
+// obligations. It is for those who help an author to write; begin with [Of].
+//
+// The package decides nothing and warns of nothing. It reads a bundle that is loaded, and shows no value of an attribute.
+package outline
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/pdp/internal/bundle"
+)
+
+// Outline is what policies can name. All lists are sorted by name.
+type Outline struct {
+	bundle *bundle.Bundle
+	view   *bundle.View
+}
+
+// Attribute is an attribute of an entity, or a member of a context or of a record.
+type Attribute struct {
+	Name     string
+	Type     string // as a schema writes it
+	Optional bool
+	Stored   int // how many entities of the bundle have it, if no schema declares it
+	Members  []Attribute
+}
+
+// Obligation is a definition that policies can name.
+type Obligation struct {
+	Name, Type string
+	File       string // "" if it is built in
+	Line       int
+	Column     int
+}
+
+// Of is the outline of what a tenant sees. It is nil if there is no such tenant.
+func Of(b *bundle.Bundle, tenant string) *Outline {
+	if v, ok := b.Views[tenant]; ok {
+		return &Outline{b, v}
+	}
+	return nil
+}
+
+// Types are the types of entities, as policies write them.
+func (o *Outline) Types() (all []string) {
+	for _, wire := range o.bundle.TypeNames {
+		if typ, ok := o.bundle.Config.EntityType(wire); ok {
+			all = append(all, string(typ))
+		}
+	}
+	for s := o.view.Store; s != nil; s = s.Root {
+		for typ := range s.Ids {
+			if !bundle.IsActionType(typ) {
+				all = append(all, string(typ))
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// ActionType is the type of all actions.
+func (o *Outline) ActionType() string { return string(o.bundle.Config.ActionType) }
+
+// IDs are the ids of the entities of a type: of actions, all that are named anywhere.
+func (o *Outline) IDs(typ string) (all []string) {
+	if typ == o.ActionType() {
+		return slices.Clone(o.view.Actions)
+	}
+	for s := o.view.Store; s != nil; s = s.Root {
+		all = append(all, s.Ids[types.EntityType(typ)]...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Parents are the parents of an entity of the bundle, as policies write them.
+func (o *Outline) Parents(typ, id string) (all []string, known bool) {
+	e, known := o.view.Store.Get(types.NewEntityUID(types.EntityType(typ), types.String(id)))
+	for parent := range e.Parents.All() {
+		all = append(all, parent.String())
+	}
+	slices.Sort(all)
+	return all, known
+}
+
+// Attributes are those of the entities of a type.
+func (o *Outline) Attributes(typ string) []Attribute {
+	if o.bundle.Schema != nil {
+		return declared(o.bundle.Schema.Attributes(types.EntityType(typ)))
+	}
+	found := map[string]*Attribute{}
+	for s := o.view.Store; s != nil; s = s.Root {
+		for _, id := range s.Ids[types.EntityType(typ)] {
+			e := s.Entities[types.NewEntityUID(types.EntityType(typ), types.String(id))]
+			for name, value := range e.Attributes.All() {
+				a := found[string(name)]
+				if a == nil {
+					a = &Attribute{Name: string(name), Type: typeOf(value), Optional: true}
+					found[a.Name] = a
+				}
+				a.Stored++
+			}
+		}
+	}
+	return sorted(found)
+}
+
+// Context are the members of the context of an action, or of all actions if it is "". What the PDP adds is among them.
+func (o *Outline) Context(action string) []Attribute {
+	s := o.bundle.Schema
+	switch {
+	case s == nil:
+		return slices.Clone(supplied)
+	case action != "":
+		return declared(s.ContextOf(types.NewEntityUID(o.bundle.Config.ActionType, types.String(action))))
+	}
+	found := map[string]*Attribute{}
+	for uid := range s.Actions {
+		for _, a := range declared(s.ContextOf(uid)) {
+			found[a.Name] = &a
+		}
+	}
+	return sorted(found)
+}
+
+// Obligations are the definitions that policies can name.
+func (o *Outline) Obligations() (all []Obligation) {
+	for name, d := range bundle.ByName(o.view.Obligations) {
+		all = append(all, Obligation{Name: name, Type: d.Type.Name, File: d.File, Line: d.Line, Column: d.Column})
+	}
+	return all
+}
+
+// Policies are the policies that the tenant's requests are decided by.
+func (o *Outline) Policies() (all []bundle.PolicyInfo) {
+	for _, p := range o.view.Policies {
+		all = append(all, p.Info())
+	}
+	return all
+}
+
+func declared(of map[string]bundle.AttributeShape) (all []Attribute) {
+	for name, a := range bundle.ByName(of) {
+		all = append(all, Attribute{Name: name, Type: a.Shape.String(), Optional: a.Optional, Members: declared(a.Shape.Members)})
+	}
+	return all
+}
+
+func sorted(found map[string]*Attribute) []Attribute {
+	all := make([]Attribute, 0, len(found))
+	for _, a := range found {
+		all = append(all, *a)
+	}
+	slices.SortFunc(all, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// supplied are the members that the PDP puts into every context.
+var supplied = func() []Attribute {
+	record := func(name string, members ...Attribute) Attribute {
+		return Attribute{Name: name, Type: "a record", Members: members}
+	}
+	text := func(names ...string) (all []Attribute) {
+		for _, name := range slices.Sorted(slices.Values(names)) {
+			all = append(all, Attribute{Name: name, Type: "String"})
+		}
+		return all
+	}
+	return []Attribute{record("action"), record("pdp",
+		Attribute{Name: "approved", Type: "Bool"},
+		text("caller")[0],
+		record("capability", Attribute{Name: "depth", Type: "Long"}, Attribute{Name: "held", Type: "Bool"}, text("id")[0]),
+		Attribute{Name: "now", Type: "datetime"},
+		record("resource", text("id", "type")...),
+		record("subject", text("id", "type")...),
+		text("tenant")[0],
+	)}
+}()
+
+// typeOf is the type of a value, as a schema writes it.
+func typeOf(v types.Value) string {
+	switch v := v.(type) {
+	case types.Boolean:
+		return "Bool"
+	case types.Long:
+		return "Long"
+	case types.String:
+		return "String"
+	case types.Set:
+		return "Set"
+	case types.Record:
+		return "a record"
+	case types.EntityUID:
+		return string(v.Type)
+	case types.Decimal:
+		return "decimal"
+	case types.Datetime:
+		return "datetime"
+	case types.Duration:
+		return "duration"
+	}
+	return "ipaddr"
+}
+

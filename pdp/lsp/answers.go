@@ -1,0 +1,346 @@
+package lsp
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp"
+)
+
+// under is what stands under the cursor in an open document of policies, and the outline of its bundle. It is not ok if
+// there is nothing to say.
+func (w *workspace) under(uri string, p position) (d document, c cursor, o *pdp.Outline, ok bool) {
+	d, o, ok = w.at(uri)
+	if !ok || o == nil || path.Ext(d.file) != ".cedar" {
+		return d, c, o, false
+	}
+	c = lookAt(d.text, offsetOf(d.text, p))
+	return d, c, o, c.is != nothing
+}
+
+// hover says what is known of the word under the cursor; nil if that is nothing.
+func (w *workspace) hover(uri string, p position) *hover {
+	d, c, o, ok := w.under(uri, p)
+	if !ok {
+		return nil
+	}
+	var lines []string
+	switch c.is {
+	case entity:
+		lines = aboutEntity(o, c)
+	case obligation:
+		for _, one := range o.Obligations() {
+			if one.Name == c.name {
+				lines = append(lines, fmt.Sprintf("obligation `%s` of type `%s`", one.Name, one.Type), definedAt(one.File, one.Line))
+			}
+		}
+	case attribute:
+		for _, a := range attributesAt(o, c) {
+			if a.Name == c.name {
+				lines = aboutAttribute(a)
+			}
+		}
+	case word:
+		if slices.Contains(o.Types(), c.name) {
+			lines = []string{"entity type `" + c.name + "`"}
+			for _, a := range o.Attributes(c.name) {
+				lines = append(lines, "* "+described(a))
+			}
+		}
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	return &hover{markup{"markdown", strings.Join(lines, "\n\n")}, rangeOf(d.text, c.from, c.to)}
+}
+
+func aboutEntity(o *pdp.Outline, c cursor) []string {
+	name := c.typ + "::" + strconv.Quote(c.id)
+	if c.typ == o.ActionType() {
+		lines := []string{"action `" + name + "`"}
+		for _, a := range o.Context(c.id) {
+			lines = append(lines, "* context: "+described(a))
+		}
+		return lines
+	}
+	parents, known := o.Parents(c.typ, c.id)
+	if !known {
+		return []string{"entity `" + name + "`, which no file of the bundle has"}
+	}
+	if len(parents) == 0 {
+		return []string{"entity `" + name + "`", "it has no parents"}
+	}
+	return []string{"entity `" + name + "`", "in `" + strings.Join(parents, "`, `") + "`"}
+}
+
+func aboutAttribute(a pdp.Attribute) []string {
+	lines := []string{described(a)}
+	for _, m := range a.Members {
+		lines = append(lines, "* "+described(m))
+	}
+	return lines
+}
+
+// described is an attribute in a line.
+func described(a pdp.Attribute) string {
+	text := "`" + a.Name + "`: " + a.Type
+	switch {
+	case a.Stored > 0:
+		text += fmt.Sprintf("; %d entities of the bundle have it", a.Stored)
+	case a.Optional:
+		text += ", optional: ask with `has` first"
+	}
+	return text
+}
+
+func definedAt(file string, line int) string {
+	if file == "" {
+		return "built in"
+	}
+	return fmt.Sprintf("defined at %s:%d", file, line)
+}
+
+// attributesAt are the attributes that can stand where the cursor is.
+func attributesAt(o *pdp.Outline, c cursor) (all []pdp.Attribute) {
+	switch variable := c.path[0]; variable {
+	case "context":
+		all = o.Context(c.scope.action)
+	case "principal", "resource":
+		typ := map[string]string{"principal": c.scope.principal, "resource": c.scope.resource}[variable]
+		if typ != "" {
+			all = o.Attributes(typ)
+			break
+		}
+		byName := map[string]pdp.Attribute{} // of any type it can be
+		for _, typ := range o.Types() {
+			for _, a := range o.Attributes(typ) {
+				byName[a.Name] = a
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(byName)) {
+			all = append(all, byName[name])
+		}
+	}
+	for _, name := range c.path[1:] {
+		n := slices.IndexFunc(all, func(a pdp.Attribute) bool { return a.Name == name })
+		if n < 0 {
+			return nil
+		}
+		if is := all[n].Type; len(all[n].Members) == 0 && slices.Contains(o.Types(), is) {
+			all = o.Attributes(is) // a reference to an entity
+			continue
+		}
+		all = all[n].Members
+	}
+	return all
+}
+
+// annotations are those that mean something to the service.
+var annotations = []string{"id", "obligation", "reason_user"}
+
+// words are those of the language that can begin something.
+var words = []string{"action", "context", "forbid", "permit", "principal", "resource", "unless", "when"}
+
+// complete lists what can stand under the cursor.
+func (w *workspace) complete(uri string, p position) []completion {
+	all := []completion{}
+	d, c, o, ok := w.under(uri, p)
+	if !ok {
+		return all
+	}
+	at := rangeOf(d.text, c.from, c.to)
+	add := func(kind int, name, detail string) {
+		all = append(all, completion{name, kind, detail, textEdit{at, name}})
+	}
+	quoted := func(name, detail string) {
+		text := cedarQuoted(name)
+		if !c.bare {
+			text = text[1 : len(text)-1]
+		}
+		all = append(all, completion{name, kindValue, detail, textEdit{at, text}})
+	}
+	switch c.is {
+	case entity:
+		for _, id := range o.IDs(c.typ) {
+			quoted(id, c.typ)
+		}
+	case obligation:
+		for _, one := range o.Obligations() {
+			quoted(one.Name, one.Type)
+		}
+	case attribute:
+		for _, a := range attributesAt(o, c) {
+			add(kindField, a.Name, a.Type)
+		}
+	case annotation:
+		for _, name := range annotations {
+			add(kindKeyword, name, "")
+		}
+	case word:
+		for _, typ := range append(o.Types(), o.ActionType()) {
+			add(kindClass, typ, "")
+		}
+		for _, name := range words {
+			add(kindKeyword, name, "")
+		}
+	}
+	return all
+}
+
+// cedarQuoted is a text in quotes, as Cedar reads it.
+func cedarQuoted(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteRune('\\')
+			b.WriteRune(c)
+		case c < ' ' || c == 0x7f:
+			fmt.Fprintf(&b, `\u{%x}`, c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
+
+// define says where the word under the cursor is defined; nil if that is nowhere.
+func (w *workspace) define(uri string, p position) *location {
+	d, c, o, ok := w.under(uri, p)
+	switch {
+	case ok && c.is == entity:
+		return w.entityIn(d, c)
+	case ok && c.is == obligation:
+		for _, one := range o.Obligations() {
+			if one.Name == c.name && one.File != "" {
+				return w.location(d.dir, one.File, one.Line, one.Column)
+			}
+		}
+	case d.text != "" && o != nil && strings.HasPrefix(inHome(d.file), "tests/"):
+		return w.policyIn(d, o, p)
+	}
+	return nil
+}
+
+// inHome is a file without the directory of its tenant.
+func inHome(file string) string {
+	if parts := strings.SplitN(file, "/", 3); len(parts) == 3 && parts[0] == "tenants" {
+		return parts[2]
+	}
+	return file
+}
+
+// policyIn is where the policy stands whose id a test has under the cursor.
+func (w *workspace) policyIn(d document, o *pdp.Outline, p position) *location {
+	at := offsetOf(d.text, p)
+	id := func(c rune) bool { return strings.ContainsRune(" \t\r\n,[]{}\"'", c) }
+	from := strings.LastIndexFunc(d.text[:at], id) + 1
+	name, _, _ := strings.Cut(d.text[from:], "\n")
+	if end := strings.IndexFunc(name, id); end >= 0 {
+		name = name[:end]
+	}
+	for _, one := range o.Policies() {
+		if one.ID != name {
+			continue
+		}
+		parts := strings.Split(one.Position, ":")
+		if len(parts) < 3 {
+			return nil
+		}
+		line, _ := strconv.Atoi(parts[len(parts)-2])
+		column, _ := strconv.Atoi(parts[len(parts)-1])
+		return w.location(d.dir, strings.Join(parts[:len(parts)-2], ":"), line, column)
+	}
+	return nil
+}
+
+// location is a place in a file of a bundle.
+func (w *workspace) location(dir, file string, line, column int) *location {
+	_, texts := w.source(dir)
+	text := w.textOf(dir, file, texts)
+	at := placeOf(text, line, column)
+	end := at
+	if at < len(text) {
+		end = wordAt(text, at)
+	}
+	return &location{w.uriOf(dir, file), rangeOf(text, at, end)}
+}
+
+// entityIn is where the entity under the cursor stands in the files of entities.
+func (w *workspace) entityIn(d document, c cursor) *location {
+	source, texts := w.source(d.dir)
+	content := source.Read().Content
+	for _, file := range slices.Sorted(maps.Keys(content)) {
+		if !strings.HasPrefix(inHome(file), "entities/") || !seenFrom(d.file, file) {
+			continue
+		}
+		text := string(content[file])
+		if at, ok := entityAt(text, c.typ, c.id); ok {
+			return &location{w.uriOf(d.dir, file), rangeOf(w.textOf(d.dir, file, texts), at, at+1)}
+		}
+	}
+	return nil
+}
+
+// seenFrom reports whether the policies of one file see what another one holds: that of the same tenant, and of the root.
+func seenFrom(file, other string) bool {
+	home := strings.TrimSuffix(other, inHome(other))
+	return strings.HasPrefix(file, home)
+}
+
+// entityAt is where an entity begins in a JSON array of entities.
+func entityAt(text, typ, id string) (at int, ok bool) {
+	dec := jsontext.NewDecoder(strings.NewReader(text))
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
+		return 0, false
+	}
+	for dec.PeekKind() == '{' {
+		value, err := dec.ReadValue()
+		if err != nil {
+			return 0, false
+		}
+		var of struct {
+			UID struct {
+				Type   string `json:"type"`
+				ID     string `json:"id"`
+				Entity *struct {
+					Type string `json:"type"`
+					ID   string `json:"id"`
+				} `json:"__entity"`
+			} `json:"uid"`
+		}
+		if json.Unmarshal(value, &of) != nil {
+			continue
+		}
+		if e := of.UID.Entity; e != nil {
+			of.UID.Type, of.UID.ID = e.Type, e.ID
+		}
+		if of.UID.Type == typ && of.UID.ID == id {
+			return int(dec.InputOffset()) - len(value), true
+		}
+	}
+	return 0, false
+}
+
+// format lays the policies of a document out. There is nothing to edit if that is not possible.
+func (w *workspace) format(uri string) []textEdit {
+	d, _, ok := w.at(uri)
+	if !ok || path.Ext(d.file) != ".cedar" {
+		return []textEdit{}
+	}
+	laid, problems := pdp.Format(d.file, []byte(d.text))
+	if len(problems) > 0 || string(laid) == d.text {
+		return []textEdit{}
+	}
+	return []textEdit{{rangeOf(d.text, 0, len(d.text)), string(laid)}}
+}
+

@@ -1,0 +1,174 @@
+// Package lsp is a language server for the files of a bundle. [Serve] speaks with one editor.
+//
+//	wire.go       frames of JSON-RPC; what is none is passed over
+//	protocol.go   the parts of the protocol that are used
+//	lsp.go        which message is answered by what
+//	workspace.go  the open documents, the bundles that they belong to, and what is wrong with those
+//	cursor.go     what stands under the cursor
+//	answers.go    what an editor can ask about it
+//	text.go       places in a text, as each side counts them
+//
+// What is wrong with a bundle is what [pdp.Check] and [pdp.Examples] say of it, with the texts that the editor has not saved
+// yet. Nothing is found here that policy-service check would not find, and nothing is written: what the editor is to change,
+// it is told.
+package lsp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Options are what a server takes from outside. The zero value is ready to use.
+type Options struct {
+	// Now is the clock of [pdp.Check]; the default is time.Now.
+	Now func() time.Time
+	// Rest is how long an author must rest before a bundle is checked; the default is 150 ms.
+	Rest time.Duration
+}
+
+// ErrNoShutdown is the error of an editor that goes without saying so.
+var ErrNoShutdown = errors.New("the editor ended without a shutdown")
+
+// Serve answers an editor until it says exit, or its stream ends.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, o Options) error {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Rest == 0 {
+		o.Rest = 150 * time.Millisecond
+	}
+	s := &server{wire: wire{in: bufio.NewReader(in), out: out}, options: o}
+	s.workspace = newWorkspace(s)
+	var checks sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer checks.Wait()
+	defer cancel()
+	checks.Go(func() { s.workspace.run(ctx) })
+	for {
+		m, err := s.wire.read()
+		var bad *fault
+		switch {
+		case errors.As(err, &bad):
+			err = s.wire.answer(nil, nil, bad)
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return ErrNoShutdown
+		case err == nil && m.Method == "exit":
+			if s.state != ending {
+				return ErrNoShutdown
+			}
+			return nil
+		case err == nil:
+			err = s.take(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+type server struct {
+	wire      wire
+	options   Options
+	workspace *workspace
+	state     state
+}
+
+// state is how far an editor has come.
+type state uint8
+
+const (
+	greeting state = iota // it has not said initialize
+	working
+	ending // it has said shutdown
+)
+
+// take takes one message. The error is that of the wire.
+func (s *server) take(m *message) error {
+	if m.Method == "" {
+		return nil // an answer: nothing was asked
+	}
+	result, err := s.handle(m)
+	if len(m.ID) == 0 {
+		return nil // nobody waits for what becomes of a notification
+	}
+	return s.wire.answer(m.ID, result, err)
+}
+
+// handle does what a message says. The result nil is the null of JSON: there is nothing to say.
+func (s *server) handle(m *message) (any, error) {
+	switch {
+	case m.Method == "initialize":
+		s.state = working
+		return greet(), nil
+	case s.state == greeting:
+		return nil, &fault{notInitialized, "the first request is initialize"}
+	case s.state == ending:
+		return nil, &fault{invalidRequest, "after shutdown only exit comes"}
+	}
+	switch m.Method {
+	case "shutdown":
+		s.state = ending
+		return nil, nil
+	case "textDocument/didOpen":
+		return with(m, func(p openParams) any { s.workspace.set(p.TextDocument.URI, p.TextDocument.Text); return nil })
+	case "textDocument/didChange":
+		return with(m, func(p changeParams) any {
+			if n := len(p.ContentChanges); n > 0 {
+				s.workspace.set(p.TextDocument.URI, p.ContentChanges[n-1].Text)
+			}
+			return nil
+		})
+	case "textDocument/didSave":
+		return with(m, func(p documentParams) any { s.workspace.touch(p.TextDocument.URI); return nil })
+	case "textDocument/didClose":
+		return with(m, func(p documentParams) any { s.workspace.forget(p.TextDocument.URI); return nil })
+	case "textDocument/hover":
+		return with(m, func(p cursorParams) any { return found(s.workspace.hover(p.TextDocument.URI, p.Position)) })
+	case "textDocument/completion":
+		return with(m, func(p cursorParams) any { return s.workspace.complete(p.TextDocument.URI, p.Position) })
+	case "textDocument/definition":
+		return with(m, func(p cursorParams) any { return found(s.workspace.define(p.TextDocument.URI, p.Position)) })
+	case "textDocument/formatting":
+		return with(m, func(p documentParams) any { return s.workspace.format(p.TextDocument.URI) })
+	}
+	return nil, &fault{unknownMethod, "this method is not known"}
+}
+
+// with does something with the parameters of a message.
+func with[P any](m *message, do func(P) any) (any, error) {
+	var p P
+	params := m.Params
+	if len(params) == 0 {
+		params = jsontext.Value("null")
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		return nil, &fault{invalidParams, "these are no parameters of " + m.Method}
+	}
+	return do(p), nil
+}
+
+// found is the null of JSON if there is nothing.
+func found[T any](one *T) any {
+	if one == nil {
+		return nil
+	}
+	return one
+}
+
+// greet says what the server can do.
+func greet() (r initializeResult) {
+	c := &r.Capabilities
+	c.PositionEncoding = "utf-16"
+	c.TextDocumentSync.OpenClose, c.TextDocumentSync.Change = true, 1
+	c.HoverProvider, c.DefinitionProvider, c.DocumentFormattingProvider = true, true, true
+	c.CompletionProvider.TriggerCharacters = []string{".", ":", `"`, "@"}
+	r.ServerInfo.Name = "policy-service"
+	return r
+}

@@ -1,0 +1,308 @@
+package lsp
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	policies = `@id("readers")
+permit (principal is user, action == Action::"read", resource is doc)
+when { principal.level > 1 && resource.owner.level > 2 };
+`
+	schema = `entity group;
+entity user in [group] { level: Long, name?: String };
+entity doc { owner: user };
+action read appliesTo { principal: [user], resource: [doc], context: { place: { city: String }, via?: String } };
+action "write all" appliesTo { principal: [user], resource: [doc] };
+`
+	entities = `[
+  {"uid": {"type": "group", "id": "staff"}, "attrs": {}, "parents": []},
+  {"uid": {"__entity": {"type": "user", "id": "ann \"a\""}}, "attrs": {"level": 3}, "parents": [{"type": "group", "id": "staff"}]}
+]
+`
+	obligations = "tell-ops:\n  type: notification\n  properties: {to: ops, body: x}\n"
+	tests       = "- name: a\n  request: {subject: {type: user, id: x, properties: {level: 2}}, action: {name: read}, resource: {type: doc, id: d}}\n  decision: deny\n  determining: []\n"
+)
+
+func bundleFiles() map[string]string {
+	return map[string]string{
+		"a.cedar": policies, "schema.cedarschema": schema, "entities/all.json": entities, "obligations.yaml": obligations, "tests/a.yaml": tests,
+		"tenants/acme/b.cedar":            `@id("acme") permit (principal == user::"zoe", action, resource);`,
+		"tenants/acme/entities/zoe.json":  `[{"uid": {"type": "user", "id": "zoe"}, "attrs": {"level": 1}, "parents": []}]`,
+		"tenants/other/entities/yan.json": `[{"uid": {"type": "user", "id": "yan"}, "attrs": {"level": 1}, "parents": []}]`,
+	}
+}
+
+// What is wrong with a text that is not saved is told, at its place, and taken back when it is mended. The file stays as it is.
+func TestDiagnosticsOfWhatIsNotSaved(t *testing.T) {
+	e := begin(t, bundleFiles())
+	e.open("a.cedar", policies)
+	e.told("a.cedar", 0)
+	e.change("a.cedar", strings.Replace(policies, "};", "}", 1))
+	all := e.told("a.cedar", 1)
+	if d := all[0]; d.Severity != isError || d.Code == "" || d.Source != "policy-service" || d.Range.Start.Line < 2 {
+		t.Errorf("got %+v", d)
+	}
+	e.change("a.cedar", policies)
+	e.told("a.cedar", 0)
+	if text, err := os.ReadFile(filepath.Join(e.dir, "a.cedar")); err != nil || string(text) != policies {
+		t.Errorf("the file has %q, %v", text, err)
+	}
+}
+
+// A mistake in one file shows in the file where it is, open or not, until it is mended there or here. Closing a document
+// has what is on disk count again.
+func TestDiagnosticsOfOtherFiles(t *testing.T) {
+	e := begin(t, bundleFiles())
+	e.open("schema.cedarschema", strings.Replace(schema, "level: Long", "height: Long", 1))
+	if all := e.told("a.cedar", 2); all[0].Severity != isError {
+		t.Errorf("got %+v", all)
+	}
+	e.notify("textDocument/didClose", map[string]any{"textDocument": map[string]any{"uri": e.uri("schema.cedarschema")}})
+	e.told("a.cedar", 0)
+	e.open("tests/a.yaml", "- name: a\n  decison: deny\n")
+	if all := e.told("tests/a.yaml", 3); !slices.ContainsFunc(all, func(d diagnostic) bool { return strings.Contains(d.Message, "decison") && d.Range.Start.Line == 1 }) {
+		t.Errorf("got %+v", all)
+	}
+	e.open("tenants/acme/b.cedar", "permit (principal, action, resource)")
+	e.told("tenants/acme/b.cedar", 1)
+}
+
+// Places are counted in UTF-16, as the editor does, also behind characters that take two units or several bytes.
+func TestPlacesAreInUTF16(t *testing.T) {
+	e := begin(t, bundleFiles())
+	e.open("a.cedar", `@id("𝄞é") permit (principal is usr, action, resource);`)
+	all := e.told("a.cedar", 1)
+	if start := all[0].Range.Start; start.Line != 0 || start.Character > 31 {
+		t.Errorf("got %+v", all[0])
+	}
+	text := "𝄞é\nab𝄞c"
+	for offset := range text {
+		if p := positionOf(text, offset); offsetOf(text, p) != offset {
+			t.Errorf("byte %d is %+v, and that is byte %d", offset, p, offsetOf(text, p))
+		}
+	}
+	if got := positionOf(text, len(text)); got != (position{1, 5}) {
+		t.Errorf("the end is %+v", got)
+	}
+	for _, p := range []position{{0, 99}, {9, 9}} {
+		if at := offsetOf(text, p); at > len(text) {
+			t.Errorf("%+v is byte %d", p, at)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for text, want := range map[string]string{
+		`permit (principal == user::"¦`:                                                 `ann \"a\"`,
+		`permit (principal in group::¦`:                                                 `"staff"`,
+		`permit (principal, action == Action::"w¦", resource);`:                         `write all`,
+		`permit (principal, action == Action::¦`:                                        `"write all"`,
+		`@obligation("¦")`:                                                              `tell-ops`,
+		`@obl¦`:                                                                         `obligation`,
+		`@¦`:                                                                            `reason_user`,
+		`permit (principal is user, action, resource) when { principal.¦`:               `level`,
+		`permit (principal is user, action, resource) when { principal.l¦ > 1 };`:       `level`,
+		`permit (principal, action, resource is doc) when { resource.owner.¦`:           `name`,
+		`permit (principal, action == Action::"read", resource) when { context.¦`:       `place`,
+		`permit (principal, action == Action::"read", resource) when { context.place.¦`: `city`,
+		`permit (principal, action, resource) when { context.pdp.¦`:                     `tenant`,
+		`permit (principal is ¦`:                                                        `user`,
+		`¦`:                                                                             `permit`,
+	} {
+		t.Run(text, func(t *testing.T) {
+			e := begin(t, bundleFiles())
+			e.open("a.cedar", policies)
+			e.told("a.cedar", 0) // it has loaded
+			var all []completion
+			e.under("textDocument/completion", "a.cedar", text, &all)
+			if !slices.ContainsFunc(all, func(c completion) bool { return c.TextEdit.NewText == want }) {
+				t.Errorf("%+v has no %s", all, want)
+			}
+			if strings.Contains(text, "is doc) when { resource.owner.") && slices.ContainsFunc(all, func(c completion) bool { return c.Label == "owner" }) {
+				t.Error("the attributes of another type are offered")
+			}
+		})
+	}
+}
+
+// Nobody is offered what only another tenant has.
+func TestCompletionOfATenant(t *testing.T) {
+	ids := func(file string) (all []string) {
+		e := begin(t, bundleFiles())
+		e.open("a.cedar", policies)
+		e.told("a.cedar", 0)
+		var some []completion
+		e.under("textDocument/completion", file, `permit (principal == user::"¦`, &some)
+		for _, c := range some {
+			all = append(all, c.Label)
+		}
+		return all
+	}
+	if diff := cmp.Diff([]string{`ann "a"`}, ids("a.cedar")); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{`ann "a"`, "zoe"}, ids("tenants/acme/b.cedar")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHover(t *testing.T) {
+	for text, want := range map[string]string{
+		`permit (principal == user::"ann¦ \"a\"", action, resource);`:                    "group::\"staff\"",
+		`permit (principal == user::"bob¦", action, resource);`:                          "no file of the bundle has",
+		`permit (principal, action == Action::"read¦", resource);`:                       "`place`: a record",
+		`permit (principal is us¦er, action, resource);`:                                 "`name`: String, optional",
+		`@obligation("tell-ops¦") permit (principal, action, resource);`:                 "obligations.yaml:1",
+		`@obligation("log¦") permit (principal, action, resource);`:                      "built in",
+		`permit (principal is user, action, resource) when { principal.le¦vel > 1 };`:    "`level`: Long",
+		`permit (principal, action, resource) when { context.place.ci¦ty == "x" };`:      "`city`: String",
+		`permit (principal, action, resource is doc) when { resource.ow¦ner == 1 };`:     "`owner`: user",
+		`permit (principal, action, resource) when { // principal.le¦vel` + "\n true };": "",
+		`permit (principal, action, resource) ¦ when { true };`:                          "",
+	} {
+		t.Run(text, func(t *testing.T) {
+			e := begin(t, bundleFiles())
+			e.open("a.cedar", policies)
+			e.told("a.cedar", 0)
+			var got *hover
+			e.under("textDocument/hover", "a.cedar", text, &got)
+			switch {
+			case want == "" && got != nil:
+				t.Errorf("got %+v", got)
+			case want != "" && (got == nil || !strings.Contains(got.Contents.Value, want)):
+				t.Errorf("%+v has no %q", got, want)
+			}
+		})
+	}
+}
+
+func TestDefinition(t *testing.T) {
+	for _, one := range []struct{ file, text, in, want string }{
+		{"a.cedar", `permit (principal == user::"ann¦ \"a\"", action, resource);`, "entities/all.json", `{"uid": {"__entity"`},
+		{"a.cedar", `permit (principal in group::"staff¦", action, resource);`, "entities/all.json", `{"uid": {"type": "group"`},
+		{"a.cedar", `permit (principal == user::"zoe¦", action, resource);`, "", ""},
+		{"tenants/acme/b.cedar", `permit (principal == user::"zoe¦", action, resource);`, "tenants/acme/entities/zoe.json", `{"uid": {"type": "user"`},
+		{"a.cedar", `@obligation("tell-ops¦") permit (principal, action, resource);`, "obligations.yaml", "tell-ops"},
+		{"a.cedar", `@obligation("log¦") permit (principal, action, resource);`, "", ""},
+		{"tests/a.yaml", "- determining: [read¦ers]", "a.cedar", `@id("readers")`},
+		{"tests/a.yaml", "- determining: [¦readersx]", "", ""},
+	} {
+		t.Run(one.text, func(t *testing.T) {
+			e := begin(t, bundleFiles())
+			e.open("a.cedar", policies)
+			e.told("a.cedar", 0)
+			var got *location
+			e.under("textDocument/definition", one.file, one.text, &got)
+			if one.in == "" {
+				if got != nil {
+					t.Errorf("got %+v", got)
+				}
+				return
+			}
+			if got == nil || got.URI != e.uri(one.in) {
+				t.Fatalf("got %+v, want a place in %s", got, one.in)
+			}
+			text := bundleFiles()[one.in]
+			if at := offsetOf(text, got.Range.Start); !strings.HasPrefix(text[at:], one.want) {
+				t.Errorf("it is at %q", text[at:])
+			}
+		})
+	}
+}
+
+func TestFormatting(t *testing.T) {
+	e := begin(t, bundleFiles())
+	format := func(text string) (edits []textEdit) {
+		e.open("a.cedar", text)
+		if bad := e.ask("textDocument/formatting", map[string]any{"textDocument": map[string]any{"uri": e.uri("a.cedar")}, "options": map[string]any{}}, &edits); bad != nil {
+			t.Fatal(bad)
+		}
+		return edits
+	}
+	edits := format("permit(principal,action,resource);")
+	if len(edits) != 1 || edits[0].NewText != "permit (principal, action, resource);\n" || edits[0].Range.End != (position{0, 34}) {
+		t.Fatalf("got %+v", edits)
+	}
+	for _, text := range []string{edits[0].NewText, "permit (principal"} {
+		if edits := format(text); len(edits) != 0 {
+			t.Errorf("%q: got %+v", text, edits)
+		}
+	}
+}
+
+// What is no frame, and what is no message, ends nothing.
+func TestGarbage(t *testing.T) {
+	e := begin(t, bundleFiles())
+	answered := func(code int) {
+		t.Helper()
+		e.next(func(m message) bool { return m.Error != nil && m.Error.Code == code && string(m.ID) == "null" })
+	}
+	e.raw("Content-Length: 4\r\n\r\n{{{{")
+	answered(parseError)
+	e.raw("Content-Length: 7\r\n\r\n[1,2,3]")
+	answered(parseError)
+	e.raw("Content-Length: minus\r\n\r\n\r\nhello\r\n" + strings.Repeat("x", 1<<20) + "\r\n\r\nContent-Length: -5\r\n\r\n")
+	e.raw("Content-Length: 99999999\r\n\r\n" + strings.Repeat(" ", 99999999))
+	answered(invalidRequest)
+	for method, params := range map[string]any{
+		"textDocument/hover": []int{1}, "textDocument/completion": map[string]any{"position": "x"}, "textDocument/definition": nil,
+	} {
+		if bad := e.ask(method, params, nil); bad != nil && bad.Code != invalidParams {
+			t.Errorf("%s: %+v", method, bad)
+		}
+	}
+	if bad := e.ask("textDocument/rename", map[string]any{}, nil); bad == nil || bad.Code != unknownMethod {
+		t.Errorf("got %+v", bad)
+	}
+	for _, uri := range []string{"", "http://example.org/a.cedar", "file:", "untitled:Untitled-1", "file:///", "%%%"} {
+		e.notify("textDocument/didOpen", map[string]any{"textDocument": map[string]any{"uri": uri, "text": "x"}})
+		e.ask("textDocument/hover", map[string]any{"textDocument": map[string]any{"uri": uri}, "position": position{5, 5}}, nil)
+	}
+	e.open("a.cedar", "permit")
+	e.told("a.cedar", 1)
+}
+
+func TestLifecycle(t *testing.T) {
+	e := begin(t, bundleFiles())
+	if bad := e.ask("shutdown", nil, nil); bad != nil {
+		t.Error(bad)
+	}
+	if bad := e.ask("textDocument/hover", nil, nil); bad == nil || bad.Code != invalidRequest {
+		t.Errorf("after shutdown: %+v", bad)
+	}
+	e.notify("exit", nil)
+	if err := <-e.ended; err != nil {
+		t.Error(err)
+	}
+	for _, end := range []func(*editor){func(e *editor) { e.notify("exit", nil) }, func(e *editor) { _ = e.to.Close() }} {
+		e := begin(t, bundleFiles())
+		end(e)
+		if err := <-e.ended; !errors.Is(err, ErrNoShutdown) {
+			t.Errorf("without shutdown: %v", err)
+		}
+	}
+}
+
+// What stands under the cursor is found in any text, at any byte of it.
+func FuzzLookAt(f *testing.F) {
+	for _, text := range []string{policies, `@obligation("a`, `permit (principal == a::b::"`, "context.", `"\u{110000}"`, "permit(principal is", "::::\"", "@(((", "éÿ\x80."} {
+		f.Add(text, 3)
+	}
+	f.Fuzz(func(t *testing.T, text string, at int) {
+		if at < 0 || at > len(text) {
+			return
+		}
+		c := lookAt(text, at)
+		if c.from < 0 || c.from > c.to || c.to > len(text) {
+			t.Errorf("%q at %d: from %d to %d", text, at, c.from, c.to)
+		}
+	})
+}

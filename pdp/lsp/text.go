@@ -1,0 +1,81 @@
+package lsp
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"policy-service/pdp/cedartext"
+)
+
+// offsetOf is the byte of a text at a position. Behind the end of a line it is that end.
+func offsetOf(text string, p position) int {
+	offset := 0
+	for range p.Line {
+		next := strings.IndexByte(text[offset:], '\n')
+		if next < 0 {
+			return len(text)
+		}
+		offset += next + 1
+	}
+	line, _, _ := strings.Cut(text[offset:], "\n")
+	units := 0
+	for i, c := range line {
+		if units >= p.Character {
+			return offset + i
+		}
+		units += width(c)
+	}
+	return offset + len(line)
+}
+
+// positionOf is the position of a byte of a text.
+func positionOf(text string, offset int) (p position) {
+	before := text[:min(offset, len(text))]
+	p.Line = strings.Count(before, "\n")
+	for _, c := range before[strings.LastIndexByte(before, '\n')+1:] {
+		p.Character += width(c)
+	}
+	return p
+}
+
+// width is how many units of UTF-16 a character has.
+func width(c rune) int {
+	if c > 0xFFFF {
+		return 2
+	}
+	return 1
+}
+
+// placeOf is the byte at a line and a column, which count characters from 1. A problem without a place has line 0.
+func placeOf(text string, line, column int) int {
+	offset := 0
+	for ; line > 1; line-- {
+		next := strings.IndexByte(text[offset:], '\n')
+		if next < 0 {
+			return len(text)
+		}
+		offset += next + 1
+	}
+	for ; column > 1 && offset < len(text) && text[offset] != '\n'; column-- {
+		_, size := utf8.DecodeRuneInString(text[offset:])
+		offset += size
+	}
+	return offset
+}
+
+// rangeOf is a part of a text.
+func rangeOf(text string, from, to int) textRange {
+	return textRange{positionOf(text, from), positionOf(text, to)}
+}
+
+// wordAt is where the word at a byte of a text ends: a token, or up to a blank.
+func wordAt(text string, at int) (end int) {
+	for _, t := range cedartext.Lex(text[at:min(len(text), at+256)]) {
+		if t.Trivia() || t.Kind == cedartext.Unknown {
+			break
+		}
+		return at + t.End().Offset
+	}
+	_, size := utf8.DecodeRuneInString(text[at:])
+	return at + size
+}

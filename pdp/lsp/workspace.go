@@ -1,0 +1,272 @@
+package lsp
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/pdp"
+)
+
+// workspace are the open documents, and the bundles that they belong to.
+type workspace struct {
+	server *server
+
+	mu      sync.Mutex
+	open    map[string]string      // text by URI
+	changed map[string]time.Time   // bundles to be checked, by directory, with their last change
+	sound   map[string]*pdp.Bundle // by directory: as it was when it loaded last
+	wake    chan struct{}
+
+	told map[string]map[string]bool // by directory, the URIs with diagnostics; for run alone
+}
+
+func newWorkspace(s *server) *workspace {
+	return &workspace{
+		server: s, open: map[string]string{}, changed: map[string]time.Time{}, sound: map[string]*pdp.Bundle{},
+		wake: make(chan struct{}, 1), told: map[string]map[string]bool{},
+	}
+}
+
+// document is an open document, as a file of a bundle.
+type document struct {
+	uri, text string
+	dir       string // of the bundle
+	file      string // slash path inside the bundle
+}
+
+// place is where a document is. It is not ok for one that is no file.
+func place(uri string) (d document, ok bool) {
+	u, err := url.Parse(uri)
+	if err != nil || u.Scheme != "file" || u.Path == "" {
+		return d, false
+	}
+	path := filepath.Clean(filepath.FromSlash(u.Path))
+	d = document{uri: uri, dir: filepath.Dir(path), file: filepath.Base(path)}
+	up := func() string {
+		d.file = filepath.Base(d.dir) + "/" + d.file
+		d.dir = filepath.Dir(d.dir)
+		return d.file
+	}
+	if slices.Contains([]string{"entities", "access", "tests"}, filepath.Base(d.dir)) {
+		up()
+	}
+	if above := filepath.Dir(d.dir); filepath.Base(above) == "tenants" && isBundle(filepath.Dir(above)) {
+		up()
+		up()
+	}
+	return d, true
+}
+
+// isBundle reports whether a directory looks like a bundle.
+func isBundle(dir string) bool {
+	for _, pattern := range []string{"*.cedar", "*.cedarschema", "bundle.yaml"} {
+		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// uriOf names a file of a bundle.
+func uriOf(dir, file string) string {
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(dir, filepath.FromSlash(file)))}
+	return u.String()
+}
+
+// set has a document hold a text.
+func (w *workspace) set(uri, text string) {
+	if _, ok := place(uri); !ok {
+		return
+	}
+	w.mu.Lock()
+	w.open[uri] = text
+	w.mu.Unlock()
+	w.touch(uri)
+}
+
+// forget closes a document: what is on disk counts again.
+func (w *workspace) forget(uri string) {
+	w.mu.Lock()
+	delete(w.open, uri)
+	w.mu.Unlock()
+	w.touch(uri)
+}
+
+// touch has the bundle of a document be checked.
+func (w *workspace) touch(uri string) {
+	d, ok := place(uri)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	w.changed[d.dir] = time.Now()
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run checks what has changed, once its author rests.
+func (w *workspace) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		case <-timer.C:
+		}
+		dir, wait := w.due()
+		for ; wait <= 0; dir, wait = w.due() {
+			if ctx.Err() != nil || w.check(dir) != nil {
+				return
+			}
+		}
+		timer.Reset(wait)
+	}
+}
+
+// due is a bundle to check now, or how long that can wait.
+func (w *workspace) due() (dir string, wait time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wait = time.Hour
+	for one, at := range w.changed {
+		if rest := w.server.options.Rest - time.Since(at); rest < wait {
+			dir, wait = one, rest
+		}
+	}
+	if wait <= 0 {
+		delete(w.changed, dir)
+	}
+	return dir, wait
+}
+
+// source is the bundle in a directory, with the texts that are not saved.
+func (w *workspace) source(dir string) (source pdp.Source, texts map[string]string) {
+	source, texts = pdp.Dir(dir), map[string]string{}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uri, text := range w.open {
+		if d, ok := place(uri); ok && d.dir == dir {
+			source, texts[d.file] = source.With(d.file, []byte(text)), text
+		}
+	}
+	return source, texts
+}
+
+// check tells the editor what is wrong with a bundle. The error is that of the wire.
+func (w *workspace) check(dir string) error {
+	source, texts := w.source(dir)
+	bundle, problems := pdp.Check(source, w.server.options.Now())
+	_, tests := pdp.Examples(source)
+	if bundle != nil {
+		w.mu.Lock()
+		w.sound[dir] = bundle
+		w.mu.Unlock()
+	}
+	of := map[string][]diagnostic{}
+	for _, p := range slices.Concat(problems, tests) {
+		file := cmp.Or(p.File, "bundle.yaml")
+		of[file] = append(of[file], diagnose(p, w.textOf(dir, file, texts)))
+	}
+	before := w.told[dir]
+	w.told[dir] = map[string]bool{}
+	for file := range texts {
+		if of[file] == nil {
+			of[file] = []diagnostic{} // it is clean, which has to be said
+		}
+	}
+	for uri := range before {
+		if d, _ := place(uri); of[d.file] == nil {
+			of[d.file] = []diagnostic{}
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(of)) {
+		uri := w.uriOf(dir, file)
+		w.told[dir][uri] = len(of[file]) > 0
+		if err := w.server.wire.notify("textDocument/publishDiagnostics", diagnosticsParams{uri, of[file]}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uriOf is the URI of a file, in the words of the editor if the file is open.
+func (w *workspace) uriOf(dir, file string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uri := range w.open {
+		if d, ok := place(uri); ok && d.dir == dir && d.file == file {
+			return uri
+		}
+	}
+	return uriOf(dir, file)
+}
+
+// textOf is the text of a file: what is not saved, or else what is on disk, or "" if that cannot be read.
+func (w *workspace) textOf(dir, file string, texts map[string]string) string {
+	if text, ok := texts[file]; ok {
+		return text
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = root.Close() }()
+	info, err := root.Stat(filepath.FromSlash(file))
+	if err != nil || !info.Mode().IsRegular() || info.Size() > mostFrame {
+		return ""
+	}
+	text, _ := root.ReadFile(filepath.FromSlash(file))
+	return string(text)
+}
+
+// diagnose is a problem as an editor shows it.
+func diagnose(p pdp.Problem, text string) diagnostic {
+	d := diagnostic{Severity: isError, Code: p.Code, Source: "policy-service", Message: p.Message}
+	if p.Severity == pdp.SeverityWarning {
+		d.Severity = isWarning
+	}
+	if p.Try != "" {
+		d.Message += "; " + p.Try
+	}
+	if p.Line > 0 && text != "" {
+		at := placeOf(text, p.Line, p.Column)
+		end := at
+		if at < len(text) && text[at] != '\n' {
+			end = wordAt(text, at)
+		}
+		d.Range = rangeOf(text, at, end)
+	}
+	return d
+}
+
+// at is an open document, with the outline of its bundle as it was when it loaded last: nil if it never did.
+func (w *workspace) at(uri string) (d document, o *pdp.Outline, ok bool) {
+	d, ok = place(uri)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.text, ok = w.open[uri]; !ok {
+		return d, nil, false
+	}
+	if bundle := w.sound[d.dir]; bundle != nil {
+		tenant := evaluation.DefaultTenant
+		if parts := strings.Split(d.file, "/"); len(parts) > 2 && parts[0] == "tenants" {
+			tenant = parts[1]
+		}
+		o = pdp.OutlineOf(bundle, tenant)
+	}
+	return d, o, true
+}
