@@ -168,7 +168,8 @@ func (r *reader) record() *layout {
 	if r.ahead(1) == "}" {
 		return joined(r.word(nothing), r.word(nothing))
 	}
-	return group(indented(indent, r.word(blankBreak), r.list("}", r.pair)), blankBreak, r.closing("}"))
+	open := r.word(nothing)
+	return joined(open, group(indented(indent, blankBreak, r.list("}", r.pair)), blankBreak, r.closing("}")))
 }
 
 func (r *reader) pair() *layout {
