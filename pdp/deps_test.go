@@ -38,7 +38,9 @@ var rooms = []struct{ room, may, why string }{
 	{"evaluation/coaz/sdkpep/example", "evaluation evaluation/authzenclient evaluation/coaz evaluation/coaz/sdkpep", "it shows what a server needs of ours, and uses nothing else"},
 	{"obligations", "evaluation schemas", "PEP authors import this package: a PEP does obligations without being able to decide"},
 	{"pdp/cedartext", "", "a text is laid out without knowing what it means, and where it is"},
-	{"pdp", "pdp/cedartext pdp/internal/bundle pdp/internal/document pdp/internal/engine pdp/internal/lint obligations evaluation", "the product as a library: whoever embeds a PDP gets no process around it"},
+	{"pdp/internal/outline", "pdp/internal/bundle", "what policies can name is read from a bundle, and nothing that decides depends on it"},
+	{"pdp/lsp", "evaluation pdp pdp/cedartext", "an editor is told what the product as a library says, and nothing else"},
+	{"pdp", "pdp/cedartext pdp/internal/bundle pdp/internal/document pdp/internal/engine pdp/internal/lint pdp/internal/outline obligations evaluation", "the product as a library: whoever embeds a PDP gets no process around it"},
 	{"pdp/internal/document", "", "what is wrong with a document is known before anybody knows what it means"},
 	{"pdp/internal/access", "pdp/internal/document", "a declaration becomes policies: it knows nothing of the other files of a bundle"},
 	{"pdp/internal/bundle", "obligations evaluation schemas pdp/internal/access pdp/internal/document pdp/plainfile pdp/spelling", "what is loaded is checked before anybody asks: it knows no questions"},
@@ -124,7 +126,7 @@ var rooms = []struct{ room, may, why string }{
 	{"conformance/load", "pdp/latency", "it measures any server from outside, so it must not know ours; what takes time is nothing to pdp/latency"},
 	{"cmd/policy-service/internal/cli", "evaluation pdp/visible", "how a command speaks with who runs it: it knows no command"},
 	{"cmd/policy-service/internal/bundledir", "cmd/policy-service/internal/cli pdp", "a bundle's directory as commands take it"},
-	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder pdp/latency pdp/mcp/wire pdp/plainfile pdp/visible pdp/when", "who writes policies needs no server, no gateway, and keeps no log: eval reads a record out of a file, and access import a message"},
+	{"cmd/policy-service/internal/author", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli evaluation pdp pdp/decisionlog pdp/decisionlog/export pdp/decisionlog/recorder pdp/latency pdp/lsp pdp/mcp/wire pdp/plainfile pdp/visible pdp/when", "who writes policies needs no server, no gateway, and keeps no log: eval reads a record out of a file, and access import a message"},
 	{"cmd/policy-service/internal/process", "cmd/policy-service/internal/cli pdp/plainfile pdp/server/config pdp/server/doctor", "what every process has that runs until a signal, whatever it serves"},
 	{"cmd/policy-service/internal/gateway", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli cmd/policy-service/internal/process evaluation pdp pdp/decisionlog pdp/mcp pdp/plainfile pdp/server pdp/server/auth pdp/server/config pdp/server/doctor pdp/server/listener pdp/server/telemetry", "flags, signals, address and telemetry around the gateway, and the PDP that may be in its process"},
 	{"cmd/policy-service/internal/tools", "cmd/policy-service/internal/bundledir cmd/policy-service/internal/cli cmd/policy-service/internal/gateway evaluation evaluation/coaz obligations pdp pdp/mcp pdp/mcp/lock pdp/mcp/toolschema pdp/plainfile pdp/server/config pdp/spelling", "what is behind a gateway, and what it asks, is looked at with its own code, and nothing is forwarded; configuration, lock and policies are held against each other here, because neither the gateway nor the PDP knows the other's"},
@@ -392,7 +394,7 @@ func closure(t *testing.T) map[string][]string {
 // closed names the types whose exported fields only these rooms may name. Such a type has another name outside of its
 // own package, by which everybody can reach the fields.
 var closed = []struct{ name, rooms, why string }{
-	{"pdp/internal/bundle.Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint",
+	{"pdp/internal/bundle.Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint pdp/internal/outline",
 		"whoever embeds a PDP has a bundle to hold and to name, and nothing of how it decides"},
 }
 

@@ -6,9 +6,10 @@
 //   - batch.go and search.go: many questions of one call;
 //   - reload.go, with watch.go, lookout.go and overtake.go: how the next bundle comes into force.
 //
-// Three packages below internal do the work. Package bundle makes a [Bundle] of files, and finds
+// Four packages below internal do the work. Package bundle makes a [Bundle] of files, and finds
 // everything that can be wrong with a bundle before it decides anything. Package engine puts one
-// question to one Bundle. Package lint warns of what is legal and probably not meant.
+// question to one Bundle. Package lint warns of what is legal and probably not meant. Package
+// outline says what policies can name.
 //
 // Three rules hold everywhere.
 //   - A decision is a function of request, caller, clock reading and bundle, and of the approval

@@ -343,4 +343,3 @@ func (w *workspace) format(uri string) []textEdit {
 	}
 	return []textEdit{{rangeOf(d.text, 0, len(d.text)), string(laid)}}
 }
-

@@ -128,8 +128,19 @@ func (e *editor) change(file, text string) {
 	e.notify("textDocument/didChange", map[string]any{"textDocument": map[string]any{"uri": e.uri(file), "version": 2}, "contentChanges": []any{map[string]any{"text": text}}})
 }
 
-// told waits until the diagnostics of a file are as many as wanted, and returns them.
-func (e *editor) told(file string, want int) (all []diagnostic) {
+// clean waits until nothing is wrong with a file.
+func (e *editor) clean(file string) {
+	e.t.Helper()
+	e.diagnostics(file, func(all []diagnostic) bool { return len(all) == 0 })
+}
+
+// wrong waits until something is wrong with a file, and returns what.
+func (e *editor) wrong(file string) []diagnostic {
+	e.t.Helper()
+	return e.diagnostics(file, func(all []diagnostic) bool { return len(all) > 0 })
+}
+
+func (e *editor) diagnostics(file string, are func([]diagnostic) bool) (all []diagnostic) {
 	e.t.Helper()
 	e.next(func(m message) bool {
 		var p diagnosticsParams
@@ -137,7 +148,7 @@ func (e *editor) told(file string, want int) (all []diagnostic) {
 			return false
 		}
 		all = p.Diagnostics
-		return len(all) == want
+		return are(all)
 	})
 	return all
 }

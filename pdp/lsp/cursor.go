@@ -55,8 +55,8 @@ func lookAt(text string, at int) cursor {
 			break
 		}
 	}
-	if len(tokens) == 0 {
-		return cursor{}
+	if len(tokens) == 0 { // at the beginning of the text
+		tokens = []cedartext.Token{{Kind: cedartext.Name}}
 	}
 	return look(tokens, at)
 }
@@ -66,7 +66,9 @@ func look(tokens []cedartext.Token, at int) (c cursor) {
 	n := len(tokens) - 1
 	last := tokens[n]
 	c.from, c.to, c.scope = last.Offset, last.End().Offset, scopeOf(tokens)
-	sign := func(i int, text string) bool { return i >= 0 && tokens[i].Kind == cedartext.Sign && tokens[i].Text == text }
+	sign := func(i int, text string) bool {
+		return i >= 0 && tokens[i].Kind == cedartext.Sign && tokens[i].Text == text
+	}
 	quoted := last.Kind == cedartext.Text || last.Kind == cedartext.Unknown && strings.HasPrefix(last.Text, `"`)
 	switch {
 	case quoted && sign(n-1, "::"):

@@ -205,4 +205,3 @@ func typeOf(v types.Value) string {
 	}
 	return "ipaddr"
 }
-

@@ -20,4 +20,6 @@ func (LSP) Help() string {
 }
 
 // Run answers an editor.
-func (LSP) Run(s cli.Streams) error { return lsp.Serve(context.Background(), s.In, s.Out, lsp.Options{}) }
+func (LSP) Run(s cli.Streams) error {
+	return lsp.Serve(context.Background(), s.In, s.Out, lsp.Options{})
+}
