@@ -150,6 +150,47 @@ func TestMismatchIsBounded(t *testing.T) {
 	}
 }
 
+// TestNearNamesAreBounded: names are looked for only where somebody reads them, and a call does not cost more the more
+// entities there are, or the more items it has.
+func TestNearNamesAreBounded(t *testing.T) {
+	const stored, asked = 5000, 150
+	var all []string
+	for n := range stored {
+		all = append(all, entity("user", fmt.Sprintf("person-%04d", n), `{}`))
+	}
+	p := one(`permit(principal, action, resource);`, "bundle.yaml", "known: [user]\nallow_trivial: true", "entities/e.json", entities(all...)).load(t)
+	if got, want := mismatches(t, p, q("user:person-2500x", "x", "doc:1")), `did you mean "person-2500"?`; len(got) != 1 || !strings.HasSuffix(got[0], want) {
+		t.Errorf("got %q, want %s", got, want)
+	}
+	var items []string
+	for n := range asked {
+		items = append(items, fmt.Sprintf(`{"subject":{"type":"user","id":"person-%04dx"}}`, n))
+	}
+	body := `{"action":{"name":"x"},"resource":{"type":"doc","id":"1"},"evaluations":[` + strings.Join(items, ",") + `]}`
+	for explain, want := range map[bool]int{true: 100, false: 0} {
+		batch, err := evaluation.DecodeBatch([]byte(body), "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch, Explain: explain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := 0
+		for _, d := range answer.Items {
+			if len(d.Mismatch) != 1 {
+				t.Fatalf("got %v", d.Mismatch)
+			}
+			if strings.Contains(d.Mismatch[0].Detail, "did you mean") {
+				near++
+			}
+		}
+		if near != want {
+			t.Errorf("explained: %t: %d items have the name of another, want %d", explain, near, want)
+		}
+	}
+}
+
 // TestUndeclaredInAnArrayIsPointedTo: the pointer leads to the member, not to one that no array has.
 func TestUndeclaredInAnArrayIsPointedTo(t *testing.T) {
 	p := one(`permit(principal, action == Action::"read", resource);`, "bundle.yaml", "unknown_properties: reject\nallow_trivial: true", "schema.cedarschema",
