@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
@@ -46,7 +44,7 @@ func (c Eval) Run(s cli.Streams) error {
 	}
 	decision, err := pdp.Of(bundle, pdp.Options{}).Evaluate(context.Background(), call)
 	if errors.Is(err, pdp.ErrUnknownTenant) {
-		return noTenant(call.Request.Tenant, slices.Sorted(maps.Keys(bundle.Views)))
+		return noTenant(call.Request.Tenant, bundle.Tenants())
 	}
 	if err != nil {
 		return undecided(err, call.Request)
