@@ -140,7 +140,8 @@ type Approval struct {
 }
 
 // Mismatch is a place in a request, a JSON Pointer into the body that was sent, and what
-// is wrong there: names and types, and never a value.
+// is wrong there: names and types, and never a value. If the decision is explained, the detail
+// suggests the name that is near, of what the request's tenant sees.
 type Mismatch struct {
 	Pointer string `json:"pointer"`
 	Detail  string `json:"detail"`

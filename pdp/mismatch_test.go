@@ -46,37 +46,37 @@ action write appliesTo { principal: [User], resource: [Doc] };`,
 	read := func(more ...string) string {
 		return q("user:a", "read", "Doc:1", append(more, `s{"level":1}`, `c{"note":"n"}`)...)
 	}
-	const integral, fraction = "is beyond 64 bits, and no schema declares it", "is not integral, and no schema declares it decimal"
+	const integral, fraction = "beyond 64 bits; send a smaller integer, or a string", "not an integer; send an integer, or declare it as decimal in schema.cedarschema"
 	for _, c := range []struct {
 		of   *pdp.PDP
 		body string
 		want []string
 	}{
 		{typed, read(), nil},
-		{typed, read(`s{"level":"hunter2"}`), []string{`/subject/properties/level the schema declares User.level as Long; a string was sent`}},
-		{typed, read(`s{"level":1.5}`), []string{`/subject/properties/level the schema declares User.level as Long; a number that is not integral, or beyond 64 bits, was sent`}},
+		{typed, read(`s{"level":"hunter2"}`), []string{`/subject/properties/level the schema declares User.level as Long; a string was sent; send an integer`}},
+		{typed, read(`s{"level":1.5}`), []string{`/subject/properties/level the schema declares User.level as Long; a number that is not an integer was sent; send an integer, or declare it as decimal in schema.cedarschema`}},
 		{typed, read(`s{"name":"a"}`), []string{`/subject/properties/level required attribute "level" was not sent, and no entity of this id is stored`}},
 		{typed, read(`s{"level":1,"labels":{"tags":[1]}}`), []string{`/subject/properties/labels/kind the schema requires User.labels.kind, which was not sent`}},
-		{typed, read(`s{"level":1,"labels":{"kind":"a","tags":[1,true]}}`), []string{`/subject/properties/labels/tags/1 the schema declares User.labels.tags[] as Long; a boolean was sent`}},
-		{typed, read(`s{"level":1,"boss":{"type":"Doc","id":"1"}}`), []string{`/subject/properties/boss the schema declares User.boss as User; the object that was sent names none; it has type and id alone`}},
+		{typed, read(`s{"level":1,"labels":{"kind":"a","tags":[1,true]}}`), []string{`/subject/properties/labels/tags/1 the schema declares User.labels.tags[] as Long; a boolean was sent; send an integer`}},
+		{typed, read(`s{"level":1,"boss":{"type":"Doc","id":"1"}}`), []string{`/subject/properties/boss the schema declares User.boss as User; the object that was sent has another type; send its id as a string, or an object with "type": "user" and "id" alone`}},
 		{typed, read(`s{"level":1,"roles":["reader","nosuch"]}`), []string{`/subject/properties/roles this gives parents of type "Role", which is enumerated, and has no such id`}},
 		{typed, read(`r{"price":1.23456,"from":"here","status":"ajar"}`), []string{
-			`/resource/properties/from the schema declares Doc.from as ipaddr; the string that was sent is none`,
-			`/resource/properties/price the schema declares Doc.price as decimal; a number beyond its four places or its range was sent`,
+			`/resource/properties/from the schema declares Doc.from as ipaddr; the string that was sent is none; send a string such as "10.0.0.1" or "10.0.0.0/8"`,
+			`/resource/properties/price the schema declares Doc.price as decimal; a number with more than four digits after the point was sent; send four at the most`,
 			`/resource/properties/status the schema declares Doc.status as Status; the string that was sent is none of its ids`,
 		}},
 		{typed, read(`c{}`), []string{`/context/note required member "note" was not sent`}},
 		{typed, read(`c{"note":["n"]}`, `a{"soft":1}`), []string{
-			`/action/properties/soft the schema declares context.action.soft as Bool; a number was sent`,
-			`/context/note the schema declares context.note as String; an array was sent`,
+			`/action/properties/soft the schema declares context.action.soft as Bool; a number was sent; send true or false`,
+			`/context/note the schema declares context.note as String; an array was sent; send a string`,
 		}},
-		{typed, read(`c{"note":"n","on":[{"n":1},{"n":"a"}]}`), []string{`/context/on/1/n the schema declares context.on[].n as Long; a string was sent`}},
+		{typed, read(`c{"note":"n","on":[{"n":1},{"n":"a"}]}`), []string{`/context/on/1/n the schema declares context.on[].n as Long; a string was sent; send an integer`}},
 		{typed, q("usr:a", "raed", "Doc:1"), []string{`/action/name the schema declares no action "raed"; did you mean "read"?`, `/subject/type the schema declares no type "usr"; did you mean "user"?`}},
 		{typed, q("User:a", "read", "Doc:1"), []string{`/subject/type type "User" is not known; did you mean "user"?`}},
 		{typed, q("Doc:a", "write", "Status:ajar"), []string{
 			`/resource/id no entity of this id is in the store, and type "Status" is listed under known`,
-			`/resource/type the schema declares action "write" for no resource of type "Status"`,
-			`/subject/type the schema declares action "write" for no subject of type "Doc"`,
+			`/resource/type the schema declares action "write" for no resource of type "Status"; it declares it for "Doc"`,
+			`/subject/type the schema declares action "write" for no subject of type "Doc"; it declares it for "user"`,
 		}},
 		{plain, q("user:a", "x", "doc:1"), nil},
 		{plain, q("Person:a", "x", "Action:1"), []string{`/resource/type type "Action" is not known`, `/subject/type type "Person" is not known; did you mean "user"?`}},
@@ -84,7 +84,7 @@ action write appliesTo { principal: [User], resource: [Doc] };`,
 		{plain, q("user:a", "x", "doc:2"), []string{`/resource/id no entity of this id is in the store, and type "doc" is listed under known`}},
 		{plain, q("user:a", "x", "doc:1", `r{"n":1.5}`), nil}, // passed over
 		{plain, q("user:a", "x", "doc:1", `s{"n":1.5}`, `c{"a/b":{"~":[1,{"n":1e30}]},"c":[null],"justification":1.5}`, `a{"n":0.5}`), []string{
-			"/action/properties/n " + fraction, "/context/a~1b/~0/1/n " + integral, "/context/c/0 null stands in an array, and Cedar has no null", "/subject/properties/n " + fraction,
+			"/action/properties/n " + fraction, "/context/a~1b/~0/1/n " + integral, "/context/c/0 null stands in an array, and Cedar has no null; leave it out", "/subject/properties/n " + fraction,
 		}},
 		{plain, q("vault:1", "x", "vault:1", `s{"a":1}`, `r{"a":1,"b":1}`), []string{`/resource/properties/b subject and resource are one entity, and only the resource sends this property; send it with the subject`}},
 		{plain, `{"tenant_id":"default","actor":{"actor_id":"a","actor_type":"Person"},"action":"x","resource":{"type":"doc","id":"1"}}`, []string{`/actor/actor_type type "Person" is not known; did you mean "user"?`}},
@@ -147,6 +147,47 @@ func TestMismatchIsBounded(t *testing.T) {
 	long := q(strings.Repeat("u", 100_000)+" :a", "x", "doc:1")
 	if got := mismatches(t, p, long); len(got) != 1 || len(got[0]) > 300 {
 		t.Errorf("%d bytes for a long name of a type", len(strings.Join(got, "")))
+	}
+}
+
+// TestNearNamesAreBounded: names are looked for only where somebody reads them, and a call does not cost more the more
+// entities there are, or the more items it has.
+func TestNearNamesAreBounded(t *testing.T) {
+	const stored, asked = 5000, 150
+	var all []string
+	for n := range stored {
+		all = append(all, entity("user", fmt.Sprintf("person-%04d", n), `{}`))
+	}
+	p := one(`permit(principal, action, resource);`, "bundle.yaml", "known: [user]\nallow_trivial: true", "entities/e.json", entities(all...)).load(t)
+	if got, want := mismatches(t, p, q("user:person-2500x", "x", "doc:1")), `did you mean "person-2500"?`; len(got) != 1 || !strings.HasSuffix(got[0], want) {
+		t.Errorf("got %q, want %s", got, want)
+	}
+	var items []string
+	for n := range asked {
+		items = append(items, fmt.Sprintf(`{"subject":{"type":"user","id":"person-%04dx"}}`, n))
+	}
+	body := `{"action":{"name":"x"},"resource":{"type":"doc","id":"1"},"evaluations":[` + strings.Join(items, ",") + `]}`
+	for explain, want := range map[bool]int{true: 100, false: 0} {
+		batch, err := evaluation.DecodeBatch([]byte(body), "", evaluation.DefaultLimits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch, Explain: explain})
+		if err != nil {
+			t.Fatal(err)
+		}
+		near := 0
+		for _, d := range answer.Items {
+			if len(d.Mismatch) != 1 {
+				t.Fatalf("got %v", d.Mismatch)
+			}
+			if strings.Contains(d.Mismatch[0].Detail, "did you mean") {
+				near++
+			}
+		}
+		if near != want {
+			t.Errorf("explained: %t: %d items have the name of another, want %d", explain, near, want)
+		}
 	}
 }
 

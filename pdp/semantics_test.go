@@ -526,7 +526,7 @@ func TestExplain(t *testing.T) {
 @id("stop") forbid(principal, action, resource) unless { principal.level > 1 && context.pdp.tenant == "default" };
 `, "entities/e.json", entities(entity("user", "a", `{"level":2}`))).load(t)
 	got := ask(t, p, q("user:a", "x", "doc:1", `c{"mfa":true}`, `s{"level":0}`, `r{"kind":1.5}`), func(c *pdp.Call) { c.Explain = true })
-	want := `{"decision":false,"context":{"explain":{"mismatch":[{"pointer":"/resource/properties/kind","detail":"is not integral, and no schema declares it decimal"}],"policies":[
+	want := `{"decision":false,"context":{"explain":{"mismatch":[{"pointer":"/resource/properties/kind","detail":"not an integer; send an integer, or declare it as decimal in schema.cedarschema"}],"policies":[
  {"id":"near","effect":"permit","verdict":"error","position":"p.cedar:2:1","failed":"when { resource.kind == \"public\" }","attributes":[{"path":"context.mfa","source":"sent"},{"path":"resource.kind","source":"unusable"}]},
  {"id":"far","effect":"permit","verdict":"not_satisfied","position":"p.cedar:3:1","failed":"when { context has purpose }","attributes":[{"path":"context.purpose","source":"missing"}]},
  {"id":"stop","effect":"forbid","verdict":"not_satisfied","position":"p.cedar:5:1","attributes":[{"path":"context.pdp.tenant","source":"pdp"},{"path":"principal.level","source":"passed_over"}]}]}}}`

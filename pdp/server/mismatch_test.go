@@ -103,6 +103,61 @@ func TestMismatchTellsNoValue(t *testing.T) {
 	}
 }
 
+// TestNearNamesAreForWhoeverMayHaveThem: callers learn the ids that are near from what their own tenant sees, if they
+// may have explanations and ask for them. Nobody else does, and no file keeps them.
+func TestNearNamesAreForWhoeverMayHaveThem(t *testing.T) {
+	data := t.TempDir()
+	stored := func(id string) string {
+		return `[{"uid":{"type":"page","id":"` + id + `"},"attrs":{},"parents":[]}]`
+	}
+	grant := func(tenant string, permissions ...auth.Permission) auth.Grant {
+		return auth.Grant{Tenants: []string{tenant}, Permissions: append(permissions, auth.Decide)}
+	}
+	asker := addKey(t, data, "asker", grant("acme"))
+	acme, bravo := addKey(t, data, "acme", grant("acme", auth.Explain)), addKey(t, data, "bravo", grant("bravo", auth.Explain))
+	root := addKey(t, data, "root", grant("default", auth.Explain))
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
+		"p.cedar": `permit(principal is user, action, resource is page);`, "bundle.yaml": "known: [page]\nunknown_properties: reject\n",
+		"schema.cedarschema": `entity user { level?: Long }; entity page; action read appliesTo { principal: user, resource: page };`,
+		"entities/e.json":    stored("handbook-of-all"), "tenants/acme/entities/e.json": stored("budget-2031"), "tenants/bravo/entities/e.json": stored("merger-2031"),
+	}), withData(data))
+	about := func(id, properties string) string {
+		return `{"subject":{"type":"user","id":"a","properties":` + properties + `},"action":{"name":"read"},"resource":{"type":"page","id":"` + id + `"}}`
+	}
+	native := func(tenant, id string) string {
+		return `{"tenant_id":"` + tenant + `","actor":{"actor_type":"user","actor_id":"a"},"action":"read","resource":{"type":"page","id":"` + id + `"}}`
+	}
+	const suggests = "did you mean"
+	for _, c := range []struct{ key, header, path, body, right string }{
+		{acme, "true", "/tenants/acme" + evaluationPath, about("budget-2032", "{}"), "budget-2031"},
+		{acme, "true", "/tenants/acme" + evaluationPath, about("merger-2032", "{}"), ""},
+		{acme, "true", "/tenants/acme" + evaluationPath, about("handbok-of-all", "{}"), "handbook-of-all"},
+		{acme, "true", "/tenants/acme/access/v1/evaluations", `{"evaluations":[` + about("merger-2032", "{}") + `,` + about("budget-2032", "{}") + `]}`, "budget-2031"},
+		{acme, "true", authorizePath, native("acme", "budget-2032"), "budget-2031"},
+		{acme, "true", authorizePath, native("acme", "merger-2032"), ""},
+		{acme, "false", "/tenants/acme" + evaluationPath, about("budget-2032", "{}"), ""},
+		{asker, "true", "/tenants/acme" + evaluationPath, about("budget-2032", "{}"), ""},
+		{bravo, "true", "/tenants/bravo" + evaluationPath, about("merger-2032", "{}"), "merger-2031"},
+		{bravo, "true", "/tenants/bravo" + evaluationPath, about("budget-2032", "{}"), ""},
+		{root, "true", evaluationPath, about("budget-2032", "{}"), ""},
+		{root, "true", evaluationPath, about("handbook_of_all", "{}"), "handbook-of-all"},
+		{acme, "true", "/tenants/acme" + evaluationPath, about("budget-2031", `{"levle":1}`), "level"},
+		{asker, "true", "/tenants/acme" + evaluationPath, about("budget-2031", `{"levle":1}`), ""},
+	} {
+		got := s.Post(c.path, c.body, "Authorization", c.key, "X-Explain", c.header)
+		_, near, _ := strings.Cut(got.Body, suggests)
+		if want := ` \"` + c.right + `\"?`; c.right != "" && !strings.HasPrefix(near, want) || c.right == "" && near != "" || strings.Count(got.Body, suggests) > 1 {
+			t.Errorf("%s: got %d %s, want %q", c.body, got.Status, got.Body, c.right)
+		}
+	}
+	stopAndWait(t, s)
+	for _, file := range everyFile(t, data) {
+		if strings.Contains(file[1], suggests) {
+			t.Errorf("%s holds what was suggested", file[0])
+		}
+	}
+}
+
 // TestMismatchesOfABatchAreBounded: what a thousand items inherit does not stand a thousand
 // times on record in all its length.
 func TestMismatchesOfABatchAreBounded(t *testing.T) {

@@ -19,7 +19,7 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 	var none *decisionlog.RoomError
 	switch {
 	case errors.As(err, &routing) && routing.Code == http.StatusNotFound:
-		return door.NewProblem(http.StatusNotFound, "nothing is served here; try POST /access/v1/evaluation, POST /v1/authorize, GET /readyz or GET /livez")
+		return door.NewProblem(http.StatusNotFound, "nothing is served here; try POST /access/v1/evaluation, POST /v1/authorize, GET /readyz or GET /livez; GET /openapi.yaml has every path, GET /.well-known/authzen-configuration those of AuthZEN")
 	case errors.As(err, &none):
 		return noRoom(none)
 	case errors.Is(err, pdp.ErrUnknownTenant):

@@ -301,6 +301,9 @@ func (b *Bundle) Volatile(member string) bool { return slices.Contains(b.Config.
 // HasTenant reports if the bundle can answer requests of a tenant.
 func (b *Bundle) HasTenant(name string) bool { _, ok := b.Views[name]; return ok }
 
+// Tenants are the names of the tenants that the bundle has, sorted.
+func (b *Bundle) Tenants() []string { return slices.Sorted(maps.Keys(b.Views)) }
+
 // LongestApproval is how long the longest approval request that this bundle asks for can last:
 // its timeout, and then its valid_for. It is 0 if the bundle asks for no approval.
 func (b *Bundle) LongestApproval() (longest time.Duration) {

@@ -250,23 +250,32 @@ const (
 	maxSuggested   = 64
 )
 
-// DidYouMean names the candidate nearest to a name, if one is near. If several are equally
-// near, it is the first in order.
+// DidYouMean suggests the candidate nearest to a name, if one is near.
 func DidYouMean(name string, candidates iter.Seq[string]) string {
-	best, distance := "", len(name)/3+2
+	if near, ok := Nearest(name, candidates); ok {
+		return "; did you mean " + Quote(near) + "?"
+	}
+	return ""
+}
+
+// Nearest finds the candidate nearest to a name. It is not ok if none is near. If several are equally near, it is the
+// first in order. Two names that differ only in case are as near as can be, however many letters that are.
+func Nearest(name string, candidates iter.Seq[string]) (near string, ok bool) {
 	if len(name) > maxSuggested {
-		return ""
+		return "", false
 	}
+	distance := len(name)/3 + 2
 	for c := range candidates {
-		if apart := max(len(c)-len(name), len(name)-len(c)); apart > distance {
-			continue // at least as many letters are to be changed
+		d := 0
+		if !strings.EqualFold(name, c) {
+			if apart := max(len(c)-len(name), len(name)-len(c)); apart > distance {
+				continue // at least as many letters are to be changed
+			}
+			d = spelling.Distance(name, c)
 		}
-		if d := spelling.Distance(name, c); d < distance || d == distance && best != "" && c < best {
-			best, distance = c, d
+		if d < distance || d == distance && near != "" && c < near {
+			near, distance = c, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + Quote(best) + "?"
+	return near, near != ""
 }

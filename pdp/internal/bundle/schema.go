@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"regexp"
 	"slices"
@@ -405,6 +406,11 @@ func (s *Schema) Allows(uid types.EntityUID) bool {
 	enum := s.entities[uid.Type].enum
 	_, ok := enum[uid]
 	return ok || enum == nil
+}
+
+// IDs are the ids that an enumerated type has. Any other type has none here.
+func (s *Schema) IDs(typ types.EntityType) iter.Seq[string] {
+	return (&Shape{Enum: s.entities[typ].enum}).IDs()
 }
 
 // AllowsAny reports if a type is not enumerated.

@@ -28,6 +28,28 @@ var formNames = map[shapeForm]string{
 	shapeIP: "ipaddr", ShapeDecimal: "decimal", shapeDatetime: "datetime", shapeDuration: "duration",
 }
 
+// IDs are the ids that a reference can have if its type is enumerated.
+func (s *Shape) IDs() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for uid := range s.Enum {
+			if !yield(string(uid.ID)) {
+				return
+			}
+		}
+	}
+}
+
+// InJSON says how a request writes a value of the type. It is empty for a reference, which has the name of a type in it.
+func (s *Shape) InJSON() string { return formsInJSON[s.Form] }
+
+var formsInJSON = map[shapeForm]string{
+	ShapeBool: "true or false", ShapeLong: "an integer", ShapeString: "a string", ShapeSet: "an array", ShapeRecord: "an object",
+	shapeIP:       `a string such as "10.0.0.1" or "10.0.0.0/8"`,
+	ShapeDecimal:  `a number, or a string such as "750.50"`,
+	shapeDatetime: `a string such as "2026-01-31" or "2026-01-31T09:30:00Z"`,
+	shapeDuration: `a string such as "1h30m"`,
+}
+
 // ByName yields the entries of a map, in the order of their names.
 func ByName[K ~string, V any](declared map[K]V) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {

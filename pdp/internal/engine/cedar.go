@@ -268,7 +268,7 @@ func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID) (contextP
 	b, r := in.Bundle, &in.Request
 	declared := b.Schema.ContextOf(action)
 	m := newMerger(b, declared)
-	m.seen, m.of = v.Seen, bundle.ActionVar
+	m.seen, m.of, m.suggests = v.Seen, bundle.ActionVar, in.Explain
 	for name, value := range r.Context.Members {
 		switch {
 		case evaluation.Protocol(name):

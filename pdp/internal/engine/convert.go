@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"strconv"
 
@@ -21,7 +22,8 @@ type merger struct {
 	config   *bundle.Config
 	// lenient leaves out an optional member if its value does not fit the declared type. The
 	// requester of an approval may be a person or an agent, and Cedar has no type for either.
-	lenient bool
+	lenient  bool
+	suggests bool // a refusal of an undeclared member may name a declared one
 	origins
 	mismatch bool
 }
@@ -106,14 +108,14 @@ func (m *merger) convertMember(name string, value evaluation.Value, path ...stri
 		m.dropped = append(m.dropped, name)
 		m.drop(name)
 		if c.Reject {
-			return undeclaredAt(path)
+			return m.undeclared(name, m.declared, path)
 		}
 		return nil
 	}
 	v, fits := c.Convert(value, a.Shape)
 	switch {
 	case c.Fault.Undeclared:
-		return undeclaredAt(c.Fault.below(path))
+		return m.undeclared(c.Fault.At[0], c.Fault.members, c.Fault.below(path))
 	case fits:
 		m.put(name, v)
 	case m.lenient && a.Optional:
@@ -208,8 +210,13 @@ func expressible(v evaluation.Value) bool {
 	return false
 }
 
-func undeclaredAt(path []string) error {
-	return evaluation.Malformed("the schema does not declare this member", "leave it out, or have it declared", path...)
+// undeclared refuses a member that is not among those that are declared.
+func (m *merger) undeclared(name string, declared map[string]bundle.AttributeShape, path []string) error {
+	try := "leave it out, or have it declared"
+	if m.suggests {
+		try += bundle.DidYouMean(name, maps.Keys(declared))
+	}
+	return evaluation.Malformed("the schema does not declare this member", try, path...)
 }
 
 // Converter converts values to the types that a schema declares.
@@ -222,11 +229,12 @@ type Converter struct {
 
 // misfit says why a value does not fit, and where below the converted value the fault is.
 type misfit struct {
-	Undeclared bool             // the fault is an undeclared member
-	Want       *bundle.Shape    // nil if a required member is missing
-	got        evaluation.Value // the value that was sent
-	At         []string         // the path to the fault, the innermost name first
-	name       string           // the same path as policies write it
+	Undeclared bool                             // the fault is an undeclared member
+	Want       *bundle.Shape                    // nil if a required member is missing
+	got        evaluation.Value                 // the value that was sent; if a member is missing or undeclared, the object around it
+	members    map[string]bundle.AttributeShape // what is declared of that object
+	At         []string                         // the path to the fault, the innermost name first
+	name       string                           // the same path as policies write it
 }
 
 // below returns the place of the fault in a request, if the converted value stands at the path.
@@ -294,7 +302,7 @@ func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bo
 		if !declared {
 			c.dropped = true
 			if c.Reject {
-				c.Fault = misfit{Undeclared: true}
+				c.Fault = misfit{Undeclared: true, got: v, members: s.Members}
 				return c.in(name, "."+name)
 			}
 			continue
@@ -306,7 +314,7 @@ func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bo
 		members[types.String(name)] = t
 	}
 	if name, missing := bundle.MissingFrom(members, s.Members); missing {
-		c.Fault = misfit{}
+		c.Fault = misfit{got: v, members: s.Members}
 		return c.in(name, "."+name)
 	}
 	return types.NewRecord(members), true

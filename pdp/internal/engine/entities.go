@@ -126,9 +126,10 @@ func sameValue(a, b evaluation.Value) bool {
 
 // seenEntity makes one entity as this request sees it. suspect are the names that only the
 // resource sends, if the entity is both subject and resource.
-func seenEntity(
-	b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string,
+func (in *Inquiry) seenEntity(
+	v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string,
 ) (entityPiece, error) {
+	b := in.Bundle
 	p := entityPiece{origin: originOf(b, v, uid, sent)}
 	o, e := &p.origin, p.origin.Stored
 	e.UID = uid
@@ -143,7 +144,7 @@ func seenEntity(
 
 	if o.sent.Len() > 0 {
 		m := newMerger(b, b.AttributesOf(uid.Type))
-		m.base, m.seen = o.Stored.Attributes, v.Seen
+		m.base, m.seen, m.suggests = o.Stored.Attributes, v.Seen, in.Explain
 		m.lenient = uid.Type == b.Config.ApprovalType
 		for name, value := range o.sent.Members {
 			if o.passesOver(name) {

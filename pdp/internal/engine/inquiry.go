@@ -5,8 +5,8 @@
 //   - cedar.go: a question, and the meaning of Cedar's answers, with the fail-safe rules;
 //   - convert.go: JSON values become Cedar values, or are unusable;
 //   - entities.go: the stored and the sent attributes become one entity;
-//   - oblige.go, explain.go and mismatch.go: the obligations, the explanation and the misfits
-//     of an answer;
+//   - oblige.go, explain.go and mismatch.go, with misfit.go and near.go: the obligations, the explanation
+//     and the misfits of an answer;
 //   - candidates.go: the candidates that a search has to ask about;
 //   - approval.go and reviewer.go: which verdicts wait for a person, and which person may decide;
 //   - own.go: who fulfils a request that is not their own;
@@ -57,6 +57,7 @@ type Inquiry struct {
 	// Renewed is what it cost, as so many bytes more, to make the contexts in which policies can see whom and what a
 	// question is about: such a context is made for each question, from parts that are converted once.
 	Renewed int
+	looked  int // how often a name was looked for that somebody may have meant
 	keeps   struct {
 		entities [bundle.Variables]*kept[entityPiece]
 		one      *kept[entityPiece] // the entity that is both subject and resource
@@ -170,7 +171,7 @@ func (in *Inquiry) entity(
 		if of == bundle.ResourceVar {
 			path = "resource"
 		}
-		return seenEntity(in.Bundle, v, uid, sent, path, nil)
+		return in.seenEntity(v, uid, sent, path, nil)
 	})
 }
 
@@ -184,7 +185,7 @@ func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, 
 		if err != nil {
 			return entityPiece{}, err
 		}
-		return seenEntity(in.Bundle, v, uid, both, "subject", onlyResource)
+		return in.seenEntity(v, uid, both, "subject", onlyResource)
 	})
 }
 
@@ -205,7 +206,7 @@ func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID) (contextPie
 func (in *Inquiry) misfit(of bundle.Variable, made parts, to *mismatches, find func(*mismatches)) {
 	found, _ := in.keeps.misfits[of].get(made, in.isShared(of), func() ([]evaluation.Mismatch, error) {
 		in.countConverted(made.sent, made.more)
-		part := mismatches{b: to.b, v: to.v, r: to.r}
+		part := mismatches{in: in, b: to.b, v: to.v, r: to.r}
 		find(&part)
 		return part.found, nil
 	})

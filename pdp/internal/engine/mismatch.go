@@ -1,8 +1,8 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -19,7 +19,7 @@ const maxMismatches = 16
 // nothing for it.
 func (in *Inquiry) mismatch(v *bundle.View) []evaluation.Mismatch {
 	b, r := in.Bundle, &in.Request
-	m := mismatches{b: b, v: v, r: *r}
+	m := mismatches{in: in, b: b, v: v, r: *r}
 	subject, ok1 := m.entityUID(r.Subject, "subject")
 	resource, ok2 := m.entityUID(r.Resource, "resource")
 	if ok1 && ok2 {
@@ -42,6 +42,7 @@ func SortMismatch(all []evaluation.Mismatch) {
 }
 
 type mismatches struct {
+	in    *Inquiry
 	b     *bundle.Bundle
 	v     *bundle.View
 	r     evaluation.Request
@@ -67,7 +68,7 @@ func (m *mismatches) note(one evaluation.Mismatch) {
 func (m *mismatches) entityUID(e evaluation.Entity, part string) (types.EntityUID, bool) {
 	typ, ok := m.b.Config.EntityType(e.Type)
 	if !ok {
-		m.add("type "+quoteShortened(e.Type)+" is not known"+m.suggestType(e.Type), part, "type")
+		m.add("type "+quoteShortened(e.Type)+" is not known"+m.nearType(e.Type), part, "type")
 	}
 	return types.EntityUID{Type: typ, ID: types.String(e.ID)}, ok
 }
@@ -95,14 +96,18 @@ func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part st
 	b, o := m.b, originOf(m.b, m.v, uid, sent)
 	if !o.Known && b.Config.Known[uid.Type] {
 		m.add(
-			"no entity of this id is in the store, and type "+quoteShortened(m.wire(part))+" is listed under known",
+			"no entity of this id is in the store, and type "+quoteShortened(m.wire(part))+" is listed under known"+
+				m.nearStored(uid),
 			part, "id",
 		)
 	}
 	if s := b.Schema; s != nil && !s.Declares(uid.Type) {
-		m.add("the schema declares no type "+quoteShortened(m.wire(part))+m.suggestType(m.wire(part)), part, "type")
+		m.add("the schema declares no type "+quoteShortened(m.wire(part))+m.nearType(m.wire(part)), part, "type")
 	} else if s != nil && !s.Allows(uid) {
-		m.add("type "+quoteShortened(m.wire(part))+" is enumerated, and has no such id", part, "id")
+		m.add(
+			"type "+quoteShortened(m.wire(part))+" is enumerated, and has no such id"+m.near(string(uid.ID), s.IDs(uid.Type)),
+			part, "id",
+		)
 	}
 	to := newMerger(b, b.AttributesOf(uid.Type))
 	to.lenient = uid.Type == b.Config.ApprovalType
@@ -125,7 +130,7 @@ func (m *mismatches) entity(uid types.EntityUID, sent evaluation.Object, part st
 		m.parents(uid, name, value, from)
 	}
 	if !o.Known && b.Schema != nil {
-		m.missing(uid.Type, to.declared, sent, part)
+		m.missing(uid, to.declared, sent, part)
 	}
 }
 
@@ -139,15 +144,16 @@ func (m *mismatches) wire(part string) string {
 
 // missing notes the required attributes that are missing for an entity that is in no store.
 func (m *mismatches) missing(
-	typ types.EntityType, declared map[string]bundle.AttributeShape, sent evaluation.Object, part string,
+	uid types.EntityUID, declared map[string]bundle.AttributeShape, sent evaluation.Object, part string,
 ) {
 	c := &m.b.Config
 	for name, a := range bundle.ByName(declared) {
-		if _, ok := sent.Get(name); ok || a.Optional || c.EvaluateUnknown && !c.ParentsFrom(typ, name) {
+		if _, ok := sent.Get(name); ok || a.Optional || c.EvaluateUnknown && !c.ParentsFrom(uid.Type, name) {
 			continue
 		}
 		m.add(
-			"required attribute "+bundle.Quote(name)+" was not sent, and no entity of this id is stored",
+			"required attribute "+bundle.Quote(name)+" was not sent, and no entity of this id is stored"+
+				cmp.Or(m.sentFor(name, sent, declared), m.nearStored(uid)),
 			part, "properties", name,
 		)
 	}
@@ -163,9 +169,10 @@ func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.
 		}
 		uids, _ := sentParents(value, rule.Parent)
 		noSuchID := func(parent types.EntityUID) bool { return !m.b.Schema.Allows(parent) }
-		if slices.ContainsFunc(uids, noSuchID) {
+		if n := slices.IndexFunc(uids, noSuchID); n >= 0 {
 			m.add(
-				"this gives parents of type "+bundle.Quote(string(rule.Parent))+", which is enumerated, and has no such id",
+				"this gives parents of type "+bundle.Quote(string(rule.Parent))+", which is enumerated, and has no such id"+
+					m.near(string(uids[n].ID), m.b.Schema.IDs(rule.Parent)),
 				part, "properties", name,
 			)
 		}
@@ -176,16 +183,15 @@ func (m *mismatches) parents(uid types.EntityUID, name string, value evaluation.
 func (m *mismatches) context(action types.EntityUID) {
 	b := m.b
 	to := newMerger(b, b.Schema.ContextOf(action))
-	for name, value := range m.r.Context.Members {
-		if !evaluation.Protocol(name) {
-			m.member(&to, name, value, "context", "context", name)
-		}
+	sent := m.r.Context.Without(evaluation.Protocol)
+	for name, value := range sent.Members {
+		m.member(&to, name, value, "context", "context", name)
 	}
 	m.member(&to, "action", m.r.Action.Properties.Value(), "context", "action", "properties")
 	for name, a := range bundle.ByName(to.declared) {
 		supplied := name == "pdp" || name == "action" || name == evaluation.ViaMember && bundle.SuppliesVia(&m.r)
 		if _, ok := m.r.Context.Get(name); !ok && !a.Optional && !supplied {
-			m.add("required member "+bundle.Quote(name)+" was not sent", "context", name)
+			m.add("required member "+bundle.Quote(name)+" was not sent"+m.sentFor(name, sent, to.declared), "context", name)
 		}
 	}
 }
@@ -193,8 +199,12 @@ func (m *mismatches) context(action types.EntityUID) {
 // applies notes an action that the schema does not declare, or not for these types.
 func (m *mismatches) applies(s *bundle.Schema, uid, subject, resource types.EntityUID) {
 	action, name := s.Actions[uid], quoteShortened(m.r.Action.Name)
-	if action == nil {
-		m.add("the schema declares no action "+name+bundle.DidYouMean(m.r.Action.Name, slices.Values(m.v.Actions)), "action", "name")
+	switch {
+	case action == nil:
+		m.add("the schema declares no action "+name+m.nearAction(m.r.Action.Name), "action", "name")
+		return
+	case len(action.Principals) == 0 || len(action.Resources) == 0:
+		m.add("the schema declares action "+name+" for no request at all; ask about an action that is in it", "action", "name")
 		return
 	}
 	for _, of := range []struct {
@@ -204,7 +214,8 @@ func (m *mismatches) applies(s *bundle.Schema, uid, subject, resource types.Enti
 	}{{"subject", subject.Type, action.Principals}, {"resource", resource.Type, action.Resources}} {
 		if !slices.Contains(of.list, of.typ) {
 			m.add(
-				"the schema declares action "+name+" for no "+of.part+" of type "+quoteShortened(m.wire(of.part)),
+				"the schema declares action "+name+" for no "+of.part+" of type "+quoteShortened(m.wire(of.part))+
+					"; it declares it for "+m.wireNames(of.list),
 				of.part, "type",
 			)
 		}
@@ -223,113 +234,7 @@ func (m *mismatches) member(to *merger, name string, value evaluation.Value, own
 	case declared:
 		c := Converter{Config: to.config}
 		if _, fits := c.Convert(value, a.Shape); !fits && !(to.lenient && a.Optional) {
-			m.add(c.Fault.detail(owner+"."+name), c.Fault.below(path)...)
+			m.add(m.describe(&c.Fault, owner+"."+name), c.Fault.below(path)...)
 		}
 	}
-}
-
-// detail describes a fault: what the schema declares there, and what was sent.
-func (f *misfit) detail(of string) string {
-	if f.Want == nil {
-		return "the schema requires " + of + f.name + ", which was not sent"
-	}
-	return "the schema declares " + of + f.name + " as " + f.Want.String() + "; " + f.sent()
-}
-
-func (f *misfit) sent() string {
-	switch v, form := f.got, f.Want.Form; {
-	case v.Kind() == evaluation.Number && form == bundle.ShapeLong:
-		return unusableNumber + " was sent"
-	case v.Kind() == evaluation.Number && form == bundle.ShapeDecimal:
-		return "a number beyond its four places or its range was sent"
-	case v.Kind() == evaluation.String && form == bundle.ShapeEntity && f.Want.Entity == bundle.AnyEntity:
-		return "a string was sent, which has no type"
-	case v.Kind() == evaluation.String && f.Want.Enum != nil:
-		return "the string that was sent is none of its ids"
-	case v.Kind() == evaluation.String && form >= bundle.ShapeEntity:
-		return "the string that was sent is none"
-	case v.Kind() == evaluation.Map && form == bundle.ShapeEntity:
-		return "the object that was sent names none; it has type and id alone"
-	case v.Kind() == evaluation.Array && form == bundle.ShapeSet:
-		return tooAlike
-	}
-	return kindNames[f.got.Kind()] + " was sent"
-}
-
-const (
-	unusableNumber = "a number that is not integral, or beyond 64 bits,"
-	tooAlike       = "its elements take too long to be told apart"
-)
-
-var kindNames = map[evaluation.Kind]string{
-	evaluation.Null:   "null",
-	evaluation.Bool:   "a boolean",
-	evaluation.Number: "a number",
-	evaluation.String: "a string",
-	evaluation.Array:  "an array",
-	evaluation.Map:    "an object",
-}
-
-// unusable finds the first part of a value that Cedar cannot express. It returns where that part
-// is, and why Cedar cannot express it. If why is "", Cedar can express all of the value.
-func unusable(v evaluation.Value) (at []string, why string) {
-	in := func(token string, e evaluation.Value) bool {
-		if at, why = unusable(e); why != "" {
-			at = append([]string{token}, at...)
-		}
-		return why != ""
-	}
-	switch v.Kind() {
-	case evaluation.Null:
-		return nil, "null stands in an array, and Cedar has no null"
-	case evaluation.Number:
-		if _, ok := v.Scaled(0); !ok {
-			return nil, reasonUnusable(v)
-		}
-	case evaluation.Array:
-		for n, e := range v.Elements {
-			if in(strconv.Itoa(n), e) {
-				return at, why
-			}
-		}
-		if _, ok := Untyped(v); !ok {
-			return nil, tooAlike
-		}
-	case evaluation.Map:
-		for name, e := range v.Object().Members {
-			if in(name, e) {
-				return at, why
-			}
-		}
-	}
-	return nil, ""
-}
-
-// reasonUnusable says why a number that is no integer of 64 bits cannot be used: it is too large, or a fraction.
-func reasonUnusable(v evaluation.Value) string {
-	if f, err := strconv.ParseFloat(v.Text(), 64); err != nil || f >= 1<<63 || f < -1<<63 {
-		return "is beyond 64 bits, and no schema declares it"
-	}
-	return "is not integral, and no schema declares it decimal"
-}
-
-// suggestType suggests a type for a name that is no type's.
-func (m *mismatches) suggestType(wire string) string {
-	for name, typ := range m.b.Config.Types {
-		if string(typ) == wire { // the request writes the type as policies do
-			return "; did you mean " + bundle.Quote(name) + "?"
-		}
-	}
-	return bundle.DidYouMean(wire, slices.Values(m.b.TypeNames))
-}
-
-// maxNamed bounds how much of a name from the request an answer repeats.
-const maxNamed = 100
-
-// quoteShortened quotes a name from the request, and shortens it if it is too long.
-func quoteShortened(name string) string {
-	if len(name) <= maxNamed {
-		return bundle.Quote(name)
-	}
-	return bundle.Quote(strings.ToValidUTF8(name[:maxNamed], "")) + "…"
 }

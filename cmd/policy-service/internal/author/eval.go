@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/spelling"
 	"policy-service/pdp/when"
 )
 
@@ -37,12 +38,19 @@ func (c Eval) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	if call.Explain = c.Explain; !c.Now.IsZero() {
+	call.Explain = true // only then are names suggested
+	if !c.Now.IsZero() {
 		call.Now = c.Now.Time
 	}
 	decision, err := pdp.Of(bundle, pdp.Options{}).Evaluate(context.Background(), call)
+	if errors.Is(err, pdp.ErrUnknownTenant) {
+		return noTenant(call.Request.Tenant, bundle.Tenants())
+	}
 	if err != nil {
 		return undecided(err, call.Request)
+	}
+	if !c.Explain {
+		decision.Explain = nil
 	}
 	if c.JSON {
 		err = s.PrintJSON(evalOutput(&call.Request, decision))
@@ -117,9 +125,17 @@ func undecided(err error, request evaluation.Request) error {
 		at.Pointer = request.Shape.Pointer(bad.Pointer)
 		return fmt.Errorf("the request is malformed: %w; nothing was decided, mend it and try again", &at)
 	case errors.Is(err, pdp.ErrUnknownTenant):
-		return fmt.Errorf("there is no tenant %q; try default, or a directory below tenants/", request.Tenant)
+		return noTenant(request.Tenant, nil)
 	}
 	return fmt.Errorf("could not decide: %w; try policy-service check on the bundle", err)
+}
+
+// noTenant says that a tenant is not among those of the bundle.
+func noTenant(name string, tenants []string) error {
+	if near, ok := spelling.Nearest(name, tenants); ok {
+		return fmt.Errorf("there is no tenant %q; did you mean %q?", name, near)
+	}
+	return fmt.Errorf("there is no tenant %q; try default, or a directory below tenants/", name)
 }
 
 // evalJSON is what eval --json prints. Programs read it: members may be added,

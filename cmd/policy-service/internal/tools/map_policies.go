@@ -58,7 +58,7 @@ func (j judge) decide(q mcp.Question) ([]pdp.Call, []evaluation.Decision, error)
 		if err != nil {
 			return nil, nil, undecided(err, j.tenant)
 		}
-		call := pdp.Call{Request: request, Asker: caller}
+		call := pdp.Call{Request: request, Asker: caller, Explain: true}
 		d, err := j.pdp.Evaluate(context.Background(), call)
 		return []pdp.Call{call}, []evaluation.Decision{d}, undecided(err, j.tenant)
 	}
@@ -70,7 +70,7 @@ func (j judge) decide(q mcp.Question) ([]pdp.Call, []evaluation.Decision, error)
 	for n, item := range batch.Items {
 		calls[n] = pdp.Call{Request: item.Request, Asker: caller}
 	}
-	d, err := j.pdp.EvaluateBatch(context.Background(), pdp.BatchCall{Batch: batch, Asker: caller})
+	d, err := j.pdp.EvaluateBatch(context.Background(), pdp.BatchCall{Batch: batch, Asker: caller, Explain: true})
 	return calls, d.Items, undecided(err, j.tenant)
 }
 
