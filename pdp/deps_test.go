@@ -38,7 +38,7 @@ var rooms = []struct{ room, may, why string }{
 	{"evaluation/coaz/sdkpep/example", "evaluation evaluation/authzenclient evaluation/coaz evaluation/coaz/sdkpep", "it shows what a server needs of ours, and uses nothing else"},
 	{"obligations", "evaluation schemas", "PEP authors import this package: a PEP does obligations without being able to decide"},
 	{"pdp", "pdp/internal/bundle pdp/internal/document pdp/internal/engine pdp/internal/lint obligations evaluation", "the product as a library: whoever embeds a PDP gets no process around it"},
-	{"pdp/internal/document", "", "what is wrong with a document is known before anybody knows what it means"},
+	{"pdp/internal/document", "pdp/spelling", "what is wrong with a document is known before anybody knows what it means"},
 	{"pdp/internal/places", "pdp/spelling", "where something stands in a text is known without knowing what it means"},
 	{"pdp/internal/access", "pdp/internal/document", "a declaration becomes policies: it knows nothing of the other files of a bundle"},
 	{"pdp/internal/bundle", "obligations evaluation schemas pdp/internal/access pdp/internal/document pdp/internal/places pdp/plainfile pdp/spelling", "what is loaded is checked before anybody asks: it knows no questions"},

@@ -30,8 +30,13 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	fail := func(offset int64, what string) []ParsedEntity {
 		line, column := place.at(offset)
-		problems.Add(file, line, column, "entity_syntax", what,
-			`write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`)
+		try := `write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`
+		before := bytes.TrimRight(text[:min(offset, int64(len(text)))], " \t\r\n")
+		if bytes.HasSuffix(before, []byte(",")) && bytes.ContainsAny(text[offset:min(offset+1, int64(len(text)))], "]}") {
+			line, column = places.Position(string(text), len(before)-1)
+			what, try = "this is not valid JSON: nothing follows this comma", "take the comma out"
+		}
+		problems.Add(file, line, column, "entity_syntax", what, try)
 		return nil
 	}
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {

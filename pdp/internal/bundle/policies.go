@@ -86,10 +86,6 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 	s.narrow.Lock()
 	defer s.narrow.Unlock()
 	c := policyCheck{schema: s, policy: p, text: string(text), use: use, found: s.misfits(p, p), problems: problems}
-	if len(text) > 0 && len(c.found) > 0 {
-		c.read = places.Read(c.text, p.Cedar.Position().Offset)
-		c.steps, _ = s.StepsOf(p, use.bounds.Checks)
-	}
 	misnamed := false
 	for said := range c.found {
 		misnamed = misnamed || unknownAction.MatchString(said) || unknownType.MatchString(said)
@@ -133,10 +129,9 @@ type policyCheck struct {
 	schema   *Schema
 	policy   *Policy
 	text     string
-	read     *places.Policy // nil: there is no text
+	read     *places.Policy // nil: nobody has asked for it yet
 	use      *Usage
-	steps    int            // what one more look at the policy takes
-	looks    int            // how many there were
+	looks    int            // how often the policy was validated once more
 	found    map[string]int // what the validator says, and how often
 	problems *Problems
 	// unguarded are the parts that read what may be absent.
@@ -245,12 +240,20 @@ func (c *policyCheck) addUnguarded() {
 	}
 }
 
+// parts are those of the policy. There are none without a text.
+func (c *policyCheck) parts() *places.Policy {
+	if c.read == nil {
+		c.read = &places.Policy{}
+		if c.text != "" {
+			c.read = places.Read(c.text, c.policy.Cedar.Position().Offset)
+		}
+	}
+	return c.read
+}
+
 // named is the place where the policy names an entity or a type.
 func (c *policyCheck) named(name string) int {
-	if c.read == nil {
-		return noPlace
-	}
-	return places.Find(c.read.Tokens, name)
+	return places.Find(c.parts().Tokens, name)
 }
 
 // actionLike names the action of the schema that may be meant.
@@ -280,10 +283,7 @@ func reading(path string) func(*places.Part) bool {
 // tested is the place of a test with has, and a name that may be meant.
 func (c *policyCheck) tested(path string) (offset int, hint string) {
 	offset = noPlace
-	if c.read == nil {
-		return offset, ""
-	}
-	for _, condition := range c.read.Conditions {
+	for _, condition := range c.parts().Conditions {
 		condition.Walk(func(part *places.Part) {
 			if part.Op != "has" || offset != noPlace {
 				return
@@ -306,10 +306,7 @@ func (c *policyCheck) tested(path string) (offset int, hint string) {
 // without a type stands in place of the part, and of none of the parts in it. If a form is given, it looks at parts of that
 // form alone.
 func (c *policyCheck) blamed(said string, form func(*places.Part) bool) (parts []*places.Part) {
-	if c.read == nil {
-		return nil
-	}
-	for _, condition := range c.read.Conditions {
+	for _, condition := range c.parts().Conditions {
 		if form == nil {
 			parts = append(parts, c.blamedIn(said, condition)...)
 			continue
@@ -333,6 +330,9 @@ func (c *policyCheck) blamedIn(said string, part *places.Part) (parts []*places.
 	if !c.lessens(said, part) {
 		return nil
 	}
+	if _, _, path := part.Path(c.text); path {
+		return []*places.Part{part}
+	}
 	for _, inner := range part.Parts {
 		parts = append(parts, c.blamedIn(said, inner)...)
 	}
@@ -347,10 +347,12 @@ func (c *policyCheck) lessens(said string, part *places.Part) bool {
 	if c.looks++; c.looks > maxLooks {
 		return false
 	}
-	if c.use.checkCount = plus(c.use.checkCount, c.steps); c.use.checkCount > c.use.bounds.Checks {
+	steps, _ := c.schema.StepsOf(c.policy, c.use.bounds.Checks)
+	if c.use.checkCount = plus(c.use.checkCount, steps); c.use.checkCount > c.use.bounds.Checks {
 		return false
 	}
-	from, to := c.read.Tokens[0].From, c.read.Tokens[len(c.read.Tokens)-1].To
+	all := c.parts().Tokens
+	from, to := all[0].From, all[len(all)-1].To
 	without := c.text[from:part.From] + ` pdp_nothing::"" ` + c.text[part.To:to]
 	list, err := cedar.NewPolicyListFromBytes("", []byte(without))
 	if err != nil || len(list) != 1 {
@@ -387,7 +389,7 @@ func (c *policyCheck) comparison(part *places.Part) (what, try string) {
 		">=": {"greaterThanOrEqual", "lessThanOrEqual"},
 	}
 	what, try = "a decimal is compared with a sign", "use .lessThan(…), .lessThanOrEqual(…), .greaterThan(…) or .greaterThanOrEqual(…)"
-	for _, condition := range c.read.Conditions {
+	for _, condition := range c.parts().Conditions {
 		condition.Walk(func(outer *places.Part) {
 			of, ok := methods[outer.Op]
 			if side := slices.Index(outer.Parts, part); ok && side >= 0 && len(outer.Parts) == 2 {
