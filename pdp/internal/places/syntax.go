@@ -168,8 +168,8 @@ func shown(text string) string {
 	return strconv.Quote(text)
 }
 
-// expected says that a token does not stand where another must. If it begins a line, the other is missing where the line
-// before ends.
+// expected says that a token does not stand where another must. If something new begins with it on another line, the other is
+// missing where the line before ends.
 func (f fault) expected(at int, want string) Fault {
 	what := fmt.Sprintf("expected %s before %s", strconv.Quote(want), shown(f.token(at).Text))
 	if try := f.habit(at); try != "" {
@@ -199,8 +199,9 @@ func (f fault) expected(at int, want string) Fault {
 
 // missing places what is not there.
 func (f fault) missing(at int, want, what, try string) Fault {
-	before := f.token(at - 1)
-	if at > 0 && strings.Contains(";,)]}", want) && strings.Contains(f.text[before.To:f.token(at).From], "\n") || at >= len(f.tokens) {
+	before, t := f.token(at-1), f.token(at)
+	begins := t.Text != "" && (t.IsName() || t.Text == "@") && strings.Contains(f.text[before.To:t.From], "\n")
+	if at > 0 && begins && strings.Contains(";,)]}", want) || at >= len(f.tokens) {
 		line, column := Position(f.text, before.To)
 		if try == "" {
 			try = syntaxTry
