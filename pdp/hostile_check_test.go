@@ -80,7 +80,7 @@ func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
 			runtime.GC()
 			start := cpu(t)
 			for _, p := range policies {
-				s.CheckPolicy(p, &problems)
+				s.CheckPolicy(p, nil, use, &problems)
 			}
 			took := cpu(t) - start
 			t.Logf("%3d actions, %3d types, %3d times %-22s %9d steps, %8v, %6.0f ns a step", size.actions, size.types, size.n, name, steps, took.Round(time.Millisecond), float64(took.Nanoseconds())/float64(steps))

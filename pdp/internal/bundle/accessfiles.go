@@ -265,7 +265,9 @@ func (v *View) refuseReserved(o *own, root *View) {
 	const what, try = "%s %s has a name that is kept for what is made from the files in access/", "use another name"
 	reserved := func(name string) bool { return strings.HasPrefix(name, access.ReservedPrefix) }
 	named := func(p *Policy) bool { return p.Named && reserved(p.Id) } // the policies of access.cedar are called access.cedar#0
-	byHand := func(d Definition) bool { return reserved(d.Name) && kindOf(d.File) != accessKind }
+	byHand := func(d Definition) bool {
+		return d.Definition != nil && reserved(d.Name) && kindOf(d.File) != accessKind
+	}
 	above := root != nil && len(root.Declared) > 0
 	if len(o.declared) == 0 && !above {
 		return

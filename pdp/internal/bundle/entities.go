@@ -5,12 +5,15 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/internal/places"
 )
 
 // ParsedEntity is an entity with its place in its file.
@@ -22,12 +25,18 @@ type ParsedEntity struct {
 // ParseEntities reads an array of entities in Cedar's JSON form. Its problems name places and
 // no values, because a value may be a secret.
 func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []ParsedEntity {
+	text = withoutMark(text)
 	place := placer{text: text, line: 1, column: 1}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	fail := func(offset int64, what string) []ParsedEntity {
 		line, column := place.at(offset)
-		problems.Add(file, line, column, "entity_syntax", what,
-			`write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`)
+		try := `write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`
+		before := bytes.TrimRight(text[:min(offset, int64(len(text)))], " \t\r\n")
+		if bytes.HasSuffix(before, []byte(",")) && bytes.ContainsAny(text[offset:min(offset+1, int64(len(text)))], "]}") {
+			line, column = places.Position(string(text), len(before)-1)
+			what, try = "this is not valid JSON: nothing follows this comma", "take the comma out"
+		}
+		problems.Add(file, line, column, "entity_syntax", what, try)
 		return nil
 	}
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
@@ -38,7 +47,7 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 		use.pace.step()
 		value, err := dec.ReadValue()
 		if err != nil {
-			return fail(offsetOf(err, dec), "this is not valid JSON, or a member occurs twice")
+			return fail(offsetOf(err, dec), jsonFault(err))
 		}
 		line, column := place.at(dec.InputOffset() - int64(len(value)))
 		e := ParsedEntity{line: line, column: column}
@@ -55,7 +64,8 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 			}
 			var bad *valueError
 			if errors.As(err, &bad) {
-				try = bad.try
+				try = cmp.Or(bad.try, try)
+				line, column = within(text, line, column, bad.at)
 			}
 			problems.Add(file, line, column, "entity_form", what+": "+err.Error(), try)
 			if use.tooManyErrors() {
@@ -72,7 +82,7 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 		entities = append(entities, e)
 	}
 	if _, err := dec.ReadToken(); err != nil {
-		return fail(offsetOf(err, dec), "the array does not end")
+		return fail(offsetOf(err, dec), "the array does not end: "+jsonFault(err))
 	}
 	if rest := bytes.TrimSpace(text[dec.InputOffset():]); len(rest) > 0 {
 		return fail(dec.InputOffset(), "something follows the array")
@@ -87,6 +97,69 @@ func offsetOf(err error, dec *jsontext.Decoder) int64 {
 		return syntax.ByteOffset
 	}
 	return dec.InputOffset()
+}
+
+// jsonFault says why a text is no JSON, without what the text says.
+func jsonFault(err error) string {
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return "a member occurs twice in one object: " + Quote(lastToken(err))
+	}
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) && syntax.Err != nil {
+		return "this is not valid JSON: " + syntax.Err.Error()
+	}
+	return "this is not valid JSON"
+}
+
+// lastToken is the name of the member that an error is about.
+func lastToken(err error) string {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		return syntax.JSONPointer.LastToken()
+	}
+	return ""
+}
+
+// within is the place of a value in an entity, by the path of the value as messages write it: attrs.from[0]. It is the place
+// of what is around the value if the entity does not have it. It reads the entity once more, which costs nothing that counts:
+// errors are few.
+func within(text []byte, line, column int, path string) (int, int) {
+	start := places.Offset(string(text), line, column)
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text[start:]))
+	wanted := pointerOf(path)
+	best, found := start, 0
+	for {
+		before := dec.InputOffset()
+		if _, err := dec.ReadToken(); err != nil || dec.StackDepth() == 0 {
+			break
+		}
+		pointer := string(dec.StackPointer())
+		if pointer != "" && len(pointer) > found && (wanted == pointer || strings.HasPrefix(wanted, pointer+"/")) {
+			rest := text[start+int(before):]
+			best = start + int(before) + len(rest) - len(bytes.TrimLeft(rest, " \t\r\n,:"))
+			found = len(pointer)
+		}
+		if pointer == wanted {
+			break
+		}
+	}
+	return places.Position(string(text), best)
+}
+
+// pathPart matches one step of a path as messages write it.
+var pathPart = regexp.MustCompile(`^\.?([_a-zA-Z][_a-zA-Z0-9]*)|^\[([0-9]+)\]|^\[("(?:[^"\\]|\\.)*")\]`)
+
+// pointerOf is the JSON Pointer of a path. It ends where the path leads into a set, which has no order.
+func pointerOf(path string) string {
+	var pointer jsontext.Pointer
+	for {
+		m := pathPart.FindStringSubmatch(path)
+		if m == nil {
+			return string(pointer)
+		}
+		pointer = pointer.AppendToken(cmp.Or(m[1], m[2], bareName(m[3])))
+		path = path[len(m[0]):]
+	}
 }
 
 // readEntity reads one entity, as far as it can. It sets more if the entity has members that
@@ -107,14 +180,14 @@ func readEntity(text jsontext.Value, use *Usage) (e types.Entity, more bool, err
 		text jsontext.Value
 	}{{"uid", parts.UID}, {"parents", parts.Parents}, {"attrs", parts.Attrs}} {
 		if part.text == nil || part.text.Kind() == 'n' {
-			return e, false, errors.New(part.name + " is missing")
+			return e, false, &valueError{at: part.name, what: "is missing"}
 		}
 	}
 	if json.Unmarshal(parts.UID, &e.UID) != nil {
-		return types.Entity{}, false, errors.New("uid names no entity")
+		return types.Entity{}, false, &valueError{at: "uid", what: "names no entity", try: `write {"type": …, "id": …}`}
 	}
 	if json.Unmarshal(parts.Parents, &e.Parents) != nil {
-		return e, false, errors.New("parents is no list of references")
+		return e, false, &valueError{at: "parents", what: "is no list of references", try: `write [{"type": …, "id": …}]`}
 	}
 	if e.Attributes, err = storedRecord(parts.Attrs, use); err != nil {
 		return e, false, belowPlace("attrs", err)
@@ -151,6 +224,7 @@ type entityLoader struct {
 	bundle   *Bundle
 	store    *Store
 	use      *Usage
+	text     []byte // of the file that is loaded now
 	problems *Problems
 }
 
@@ -181,6 +255,36 @@ func (l *entityLoader) load(file string, entities []ParsedEntity) {
 func (l *entityLoader) bad(at entityPlace, code, message, try string) {
 	l.problems.Add(at.file, at.line, at.column, code, message, try)
 	l.use.tooManyErrors()
+}
+
+// within is the place of what an error is about, in the entity at a place.
+func (l *entityLoader) within(at entityPlace, err error) entityPlace {
+	var bad *valueError
+	if !errors.As(err, &bad) || l.text == nil {
+		return at
+	}
+	path := bad.at
+	if bad.parent != "" {
+		path += parentOf(l.text[places.Offset(string(l.text), at.line, at.column):], bad.parent)
+	}
+	at.line, at.column = within(l.text, at.line, at.column, path)
+	return at
+}
+
+// parentOf is the step to the first parent of a type, in a text that begins with an entity. It is "" if an attribute gives
+// the parent.
+func parentOf(text []byte, typ types.EntityType) string {
+	var entity struct {
+		Parents []types.EntityUID `json:"parents"`
+	}
+	if json.UnmarshalDecode(jsontext.NewDecoder(bytes.NewBuffer(text)), &entity) != nil {
+		return ""
+	}
+	n := slices.IndexFunc(entity.Parents, func(uid types.EntityUID) bool { return uid.Type == typ })
+	if n < 0 {
+		return ""
+	}
+	return fmt.Sprintf("[%d]", n)
 }
 
 // definedAt says where an entity is defined already, "" if it is not.
@@ -219,7 +323,7 @@ func (l *entityLoader) put(e types.Entity, at entityPlace) {
 	}
 	if s := l.bundle.Schema; s != nil {
 		if err := s.fitsEntity(e); err != nil {
-			l.bad(at, "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err),
+			l.bad(l.within(at, err), "schema_entity", fmt.Sprintf("%s does not fit the schema: %s", e.UID, err),
 				"correct the entity or its declaration")
 		}
 		if _, action := s.Actions[e.UID]; action {

@@ -14,7 +14,10 @@ import (
 
 // valueError says why an attribute or tag of an entity is no value of Cedar. It names the
 // place, and never the value, which may be a secret.
-type valueError struct{ at, what, try string }
+type valueError struct {
+	at, what, try string
+	parent        types.EntityType // of a parent that the schema does not allow
+}
 
 func (e *valueError) Error() string { return e.at + " " + e.what }
 

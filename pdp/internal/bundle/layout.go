@@ -178,9 +178,12 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 		if e.IsDir() {
 			what = "directory"
 		}
+		try := "rename or remove it: a bundle is made of " + layout
+		if strings.HasPrefix(path.Base(file), "schema.") && path.Ext(file) == ".json" {
+			try = "a schema in JSON is called " + strings.TrimSuffix(file, ".json") + ".cedarschema.json; " + try
+		}
 		r.files.Problems.Warn(file, 0, 0, "unknown_"+what,
-			"no rule of the layout names this "+what+", so nothing of it is loaded",
-			"rename or remove it: a bundle is made of "+layout)
+			"no rule of the layout names this "+what+", so nothing of it is loaded", try)
 		return
 	}
 	use := r.usage(file)

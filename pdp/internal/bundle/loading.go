@@ -302,6 +302,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 		}
 		entities := l.entities(name, use, &o.entityProblems)
 		o.expect(len(entities))
+		into.text = withoutMark(l.files.Content[name])
 		for some := range slices.Chunk(entities, 1000) {
 			if !l.cancelled() {
 				into.load(name, some)
@@ -341,7 +342,7 @@ func (l *Loading) check(all [][]*Policy, use *Usage, problems *Problems) {
 		fits := false // a warning says that a form can never apply, and another form may
 		for _, p := range forms {
 			var of Problems
-			schema.CheckPolicy(p, &of)
+			schema.CheckPolicy(p, l.textOf(p), use, &of)
 			fits = fits || len(of) == 0
 			if found == nil || of.Refuse() && !found.Refuse() {
 				found = of
@@ -351,6 +352,14 @@ func (l *Loading) check(all [][]*Policy, use *Usage, problems *Problems) {
 			*problems = append(*problems, found...)
 		}
 	}
+}
+
+// textOf is the text of the file that a policy is written in. A policy that is made of an access declaration has none.
+func (l *Loading) textOf(p *Policy) []byte {
+	if p.Access != "" {
+		return nil
+	}
+	return withoutMark(l.files.Content[p.File])
 }
 
 // namedBy are the entities that the root names. They are found once for all tenants.

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	kinds "github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/evaluation"
@@ -38,16 +39,26 @@ func parseObligations(file string, text []byte, above map[string]Definition, pro
 	known := maps.Clone(above)
 	root, ok := document.Read(file, text, problems)
 	if !ok {
+		known[unreadNames] = Definition{}
 		return known
 	}
 	r := obligationReader{Map: document.Map{File: file, Problems: problems}, above: above}
 	r.Each(root, func(name, value *yaml.Node) {
-		if d, ok := r.definition(name, value); ok {
-			known[name.Value] = d
+		d, ok := r.definition(name, value)
+		if _, taken := known[name.Value]; !ok && taken {
+			return // the other definition stays
+		} else if !ok {
+			d = Definition{}
 		}
+		known[name.Value] = d
 	})
 	return known
 }
+
+// A definition with an error stands in the map as an empty one, so that a policy that names it is not at fault too.
+// unreadNames stands for the names of a file that could not be read; no policy can name it. With either there is an error, and
+// so no bundle.
+const unreadNames = ""
 
 // obligationReader reads the definitions of one file.
 type obligationReader struct {
@@ -133,9 +144,7 @@ func (r *obligationReader) properties(n *yaml.Node, typ obligations.Type) evalua
 		err = propertySchemas()[typ.Name].Validate(instance)
 	}
 	if err != nil {
-		r.Bad(n, "obligation_properties",
-			fmt.Sprintf("the properties are none of type %s%s", typ.Name, refusedProperty(err)),
-			"see schemas/obligations/"+typ.Name+".json")
+		r.refuseProperties(n, typ, err)
 	}
 	r.templates(n)
 	if typ.Name == obligations.ApprovalRequired {
@@ -157,9 +166,14 @@ func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object, fit
 		return
 	}
 	approval := evaluation.Obligation{Type: obligations.ApprovalRequired, Properties: properties}
-	if _, ok := obligations.TermsOf(approval); !ok {
-		r.Bad(n, "obligation_terms", "quorum, uses, timeout or valid_for is more than there can be",
-			"keep numbers to 1000, and times to 366 days")
+	if _, ok := obligations.TermsOf(approval); ok {
+		return
+	}
+	for _, name := range []string{"timeout", "valid_for"} {
+		approval.Properties = properties.Without(func(member string) bool { return member != "template" && member != name })
+		if _, ok := obligations.TermsOf(approval); !ok {
+			r.Bad(document.NodeAt(n, "/"+name), "obligation_terms", name+" is longer than it can be", "keep it to 366 days, which are 8784h")
+		}
 	}
 }
 
@@ -196,20 +210,52 @@ var propertySchemas = sync.OnceValue(func() map[string]*jsonschema.Schema {
 	return compiled
 })
 
-// refusedProperty says which property a schema refuses. It does not give the value, which
-// stays in its file.
-func refusedProperty(err error) string {
+// refuseProperties says which properties the schema of their type refuses, and why. It does not give their values, which stay
+// in their file.
+func (r *obligationReader) refuseProperties(n *yaml.Node, typ obligations.Type, err error) {
 	invalid, ok := err.(*jsonschema.ValidationError)
 	if !ok {
-		return ""
+		r.Bad(n, "obligation_properties", "the properties are no JSON", "write values that JSON has")
+		return
 	}
-	for len(invalid.Causes) > 0 {
-		invalid = invalid.Causes[0]
+	if len(invalid.Causes) > 0 {
+		for _, cause := range invalid.Causes {
+			r.refuseProperties(n, typ, cause)
+		}
+		return
 	}
-	if len(invalid.InstanceLocation) == 0 {
-		return ": one is missing, or one is too many"
+	at, name := n, strings.Join(invalid.InstanceLocation, ".")
+	for _, member := range invalid.InstanceLocation {
+		at = document.NodeAt(at, "/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(member))
 	}
-	return ": " + strings.Join(invalid.InstanceLocation, ".") + " is not what it must be"
+	bad := func(what, try string) { r.Bad(at, "obligation_properties", what, try) }
+	switch why := invalid.ErrorKind.(type) {
+	case *kinds.AdditionalProperties:
+		known := slices.Sorted(maps.Keys(propertySchemas()[typ.Name].Properties))
+		for _, name := range why.Properties {
+			at = document.KeyAt(n, name)
+			bad(fmt.Sprintf("%s has no property %s%s", typ.Name, Quote(name), DidYouMean(name, slices.Values(known))),
+				"use one of "+strings.Join(known, ", "))
+		}
+	case *kinds.Required:
+		for _, name := range why.Missing {
+			bad(fmt.Sprintf("the property %s is missing, which %s must have", name, typ.Name), "add "+name+": to properties")
+		}
+	case *kinds.Pattern: // times alone have one
+		bad(name+" is no time of this form", "write a number and s, m or h, such as 90s, 10m or 8h")
+	case *kinds.Type:
+		bad(name+" must be of the type "+strings.Join(why.Want, " or "), "correct the value")
+	case *kinds.Enum:
+		bad(fmt.Sprintf("%s must be one of %s", name, strings.Trim(fmt.Sprint(why.Want), "[]")), "correct the value")
+	case *kinds.MinLength:
+		bad(name+" is empty", "write a text, or leave it out")
+	case *kinds.Minimum:
+		bad(fmt.Sprintf("%s must be %s at least", name, why.Want.RatString()), "correct the number")
+	case *kinds.Maximum:
+		bad(fmt.Sprintf("%s may be %s at most", name, why.Want.RatString()), "correct the number")
+	default:
+		bad(name+" is not what it must be", "correct the value")
+	}
 }
 
 // resolveObligations finds the obligations that the @obligation of a policy names.
@@ -222,7 +268,12 @@ func (p *Policy) resolveObligations(annotation string, known map[string]Definiti
 			problems.Add(p.File, p.Line, p.Column, "obligation_name",
 				"the @obligation of policy "+Quote(p.Id)+" names nothing",
 				"name an obligation, or several separated by commas")
+		case ok && d.Definition == nil:
+			// its definition is refused already
 		case !ok:
+			if _, unread := known[unreadNames]; unread {
+				continue
+			}
 			hint := ""
 			if len(*problems) < maxSuggestions {
 				hint = DidYouMean(name, maps.Keys(known))

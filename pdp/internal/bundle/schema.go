@@ -2,13 +2,10 @@ package bundle
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -100,9 +97,11 @@ func ParseSchema(files []SchemaFile, c *Config, problems *Problems) *Schema {
 	}
 	r, err := schema.NewSchemaFromAST(tree).Resolve()
 	if err != nil {
-		file, line, column := all.namedIn(err)
-		problems.Add(file, line, column, "schema_reference", "the schema does not hold together: "+unquoted(err.Error()),
-			"declare every type and action once, and refer only to declared ones")
+		if !all.refuseUndeclared(tree, problems) {
+			file, line, column := all.namedIn(err)
+			problems.Add(file, line, column, "schema_reference", "the schema does not hold together: "+err.Error(),
+				"declare every type and action once, and refer only to declared ones")
+		}
 		return nil
 	}
 	for _, uid := range slices.SortedFunc(maps.Keys(r.Actions), compareUIDs) {
@@ -448,7 +447,7 @@ func (s *Schema) fitsEntity(e types.Entity) error {
 		return fmt.Errorf("type %s is enumerated: its entities have no attributes, tags or parents", e.UID.Type)
 	}
 	if err := s.validator.Entity(e); err != nil {
-		return cmp.Or(s.misfit(e), errors.New(unquoted(err.Error())))
+		return cmp.Or(s.misfit(e), s.misplaced(e), err)
 	}
 	uids := slices.AppendSeq([]types.EntityUID{e.UID}, e.Parents.All())
 	for _, v := range e.Attributes.All() {
@@ -463,6 +462,34 @@ func (s *Schema) fitsEntity(e types.Entity) error {
 		}
 	}
 	return nil
+}
+
+// misplaced says which parent of an entity has a type that the schema does not let it have. It returns nil if all may be.
+func (s *Schema) misplaced(e types.Entity) error {
+	of, declared := s.entities[e.UID.Type]
+	if !declared {
+		return nil
+	}
+	for _, parent := range slices.SortedFunc(e.Parents.All(), compareUIDs) {
+		if slices.Contains(of.parents, parent.Type) {
+			continue
+		}
+		what := fmt.Sprintf("have one of the type %s, and the schema lets %s have none of it", parent.Type, e.UID.Type)
+		if may := textsOf(of.parents); len(may) > 0 {
+			what += ", only of " + strings.Join(may, ", ") + DidYouMean(string(parent.Type), slices.Values(may))
+		}
+		return &valueError{at: "parents", what: what, parent: parent.Type}
+	}
+	return nil
+}
+
+// textsOf are names as plain texts.
+func textsOf[S ~string](names []S) []string {
+	texts := make([]string, len(names))
+	for n, name := range names {
+		texts[n] = string(name)
+	}
+	return texts
 }
 
 // misfit says which attribute or tag of an entity does not fit the schema. It returns nil if
@@ -491,7 +518,7 @@ func misfitIn(members types.Record, declared map[string]AttributeShape) error {
 	for name, v := range ByName(members.Map()) {
 		a, ok := declared[string(name)]
 		if !ok {
-			return &valueError{at: memberOf(string(name)), what: "is not declared"}
+			return &valueError{at: memberOf(string(name)), what: "is not declared" + DidYouMean(string(name), maps.Keys(declared))}
 		}
 		if err := a.Shape.misfit(v); err != nil {
 			return belowPlace(memberOf(string(name)), err)
@@ -566,44 +593,31 @@ func appendUIDs(uids []types.EntityUID, v types.Value) []types.EntityUID {
 	return uids
 }
 
-// noAction is the text by which cedar-go's validator says that a policy can never apply. Cedar
-// itself only warns of that, so we do too.
-const noAction = "unable to find an applicable action given the policy scope constraints"
+// misfits are the texts of what keeps a policy from fitting the schema, and how often each comes. The tree is that of the
+// policy or of one with the same scope.
+func (s *Schema) misfits(p, tree *Policy) map[string]int {
+	found := map[string]int{}
+	for _, err := range flattened(s.narrow.validatorFor(s, p).Policy("", tree.tree())) {
+		found[err.Error()]++
+	}
+	return found
+}
 
-// CheckPolicy validates a policy strictly.
-func (s *Schema) CheckPolicy(p *Policy, problems *Problems) {
-	s.narrow.Lock()
-	defer s.narrow.Unlock()
-	err := s.narrow.validatorFor(s, p).Policy("", p.tree())
-	for _, e := range flattened(err) {
-		if e.Error() == noAction {
-			problems.Warn(p.File, p.Line, p.Column, "no_applicable_action",
-				fmt.Sprintf("policy %q can never apply: no action of the schema takes these principals and resources", p.Id),
-				"compare its scope with the appliesTo of its actions")
-			continue
+// membersAt are the names of what the schema declares where a path of a policy leads to.
+func (s *Schema) membersAt(p *Policy, variable string, names []string) (members []string) {
+	for env := range s.Environments(p) {
+		owners := []owner{env.owner(variable)}
+		for _, name := range names {
+			if len(owners) > 0 {
+				owners = ownerOf(s.attributesOf(owners[0])[name].Shape)
+			}
 		}
-		try := "correct the policy or declare what it uses"
-		if m := notInContext.FindStringSubmatch(e.Error()); m != nil && s.lacksOfPDP(p, m[1]) {
-			try = addToPDP
-		}
-		problems.Add(p.File, p.Line, p.Column, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", p.Id, e), try)
-	}
-	for _, uid := range p.Facts.Uids {
-		if !s.Allows(uid) {
-			problems.Add(p.File, p.Line, p.Column, "enum_id",
-				fmt.Sprintf("policy %q names %s, which is no id of that enumerated type", p.Id, uid),
-				"use one of the ids the schema lists")
+		for _, o := range owners {
+			members = slices.AppendSeq(members, maps.Keys(s.attributesOf(o)))
 		}
 	}
-	for _, path := range s.undeclared(p) {
-		try := "declare the attribute, or correct its name"
-		if member, ok := strings.CutPrefix(path, "context.pdp."); ok && s.lacksOfPDP(p, member) {
-			try = addToPDP
-		}
-		problems.Add(p.File, p.Line, p.Column, "has_undeclared",
-			fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false",
-				p.Id, path), try)
-	}
+	slices.Sort(members)
+	return slices.Compact(members)
 }
 
 // addToPDP is what to do where a schema declares the first members of pdp alone.
@@ -815,34 +829,6 @@ func (n *narrowed) validatorFor(s *Schema, p *Policy) *validate.Validator {
 func (e Environment) admitsAll(p *Policy, of Variable) bool {
 	return !slices.ContainsFunc(p.Facts.Scope, func(t ScopeTest) bool { return t.Of == of && !e.admits(&t) })
 }
-
-var (
-	positionText = regexp.MustCompile(`:(\d+):(\d+)`)
-	expectText   = regexp.MustCompile(`\b(?:(?:want|expected) )+([^"]{1,40})$`)
-	notInContext = regexp.MustCompile("^attribute `([a-z]+)` in context for .* not found$")
-	quotedText   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
-)
-
-// positionIn finds a line and a column in a text of cedar-go.
-func positionIn(text string) (line, column int) {
-	if m := positionText.FindStringSubmatch(text); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		column, _ = strconv.Atoi(m[2])
-	}
-	return line, column
-}
-
-// expectation keeps the part of a parser's text that says what the parser expected. That part
-// is grammar. The rest of the text quotes the file.
-func expectation(text string) string {
-	if m := expectText.FindStringSubmatch(text); m != nil {
-		return ": expected " + m[1]
-	}
-	return ""
-}
-
-// unquoted takes quoted text out of a message, so that values stay in their files.
-func unquoted(text string) string { return quotedText.ReplaceAllString(text, `"…"`) }
 
 // Attributes are the declared attributes of an entity type. There are none without a schema,
 // or if the schema does not declare the type.

@@ -1,7 +1,9 @@
 package bundle
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -11,8 +13,10 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/ast"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/places"
 )
 
 // maxSchemaText is how many bytes all files of a schema may have together.
@@ -46,25 +50,41 @@ func (all schemaFiles) parse(problems *Problems) bool {
 
 func (f *SchemaFile) parse(use *Usage, problems *Problems) {
 	var s schema.Schema
-	s.SetFilename("schema") // positionIn would take numbers in the name of a file for a place
-	var err error
+	s.SetFilename("schema") // numbers in the name of a file would be taken for a place
+	f.Text = withoutMark(f.Text)
 	if strings.HasSuffix(f.Name, ".json") {
 		if !checkJSONNesting(f.Name, f.Text, problems) {
 			return
 		}
-		err = s.UnmarshalJSON(f.Text)
+		if err := s.UnmarshalJSON(f.Text); err != nil {
+			line, column, what := f.notJSON(err)
+			problems.Add(f.Name, line, column, "schema_syntax", "the schema cannot be read: "+what, "check the syntax at this place")
+			return
+		}
 	} else {
 		if !checkText(f.Name, f.Text, use, problems) {
 			return
 		}
-		err = s.UnmarshalCedar(f.Text)
-	}
-	if err != nil {
-		line, column := positionIn(err.Error())
-		problems.Add(f.Name, line, column, "schema_syntax", "the schema cannot be read"+expectation(err.Error()), "check the syntax at this place")
-		return
+		if err := s.UnmarshalCedar(f.Text); err != nil {
+			refuseText(f.Name, "schema_syntax", "the schema cannot be read", places.InSchema(string(f.Text), err.Error()), problems)
+			return
+		}
 	}
 	f.tree = s.AST()
+}
+
+// notJSON says why a text is no schema, and where if it is no JSON.
+func (f *SchemaFile) notJSON(err error) (line, column int, what string) {
+	dec := jsontext.NewDecoder(bytes.NewReader(f.Text))
+	for {
+		switch _, bad := dec.ReadToken(); {
+		case bad == io.EOF:
+			return 0, 0, err.Error()
+		case bad != nil:
+			line, column = places.Position(string(f.Text), int(offsetOf(bad, dec)))
+			return line, column, jsonFault(bad)
+		}
+	}
 }
 
 // joined is one tree of all files. A name that two files declare is a problem.
@@ -166,7 +186,7 @@ func (all schemaFiles) declarationOf(name string) (file string, line, column int
 
 // namedIn is the place of the first declaration that an error of cedar-go names.
 func (all schemaFiles) namedIn(err error) (file string, line, column int) {
-	for _, quoted := range quotedText.FindAllString(err.Error(), 2) {
+	for _, quoted := range stringOrComment.FindAllString(err.Error(), 2) {
 		name, _ := strconv.Unquote(quoted)
 		bare := name[strings.LastIndex(name, "::")+1:]
 		for _, name := range []string{name, strings.TrimPrefix(bare, ":")} {
@@ -179,6 +199,142 @@ func (all schemaFiles) namedIn(err error) (file string, line, column int) {
 		return "", 0, 0
 	}
 	return all[0].Name, 0, 0
+}
+
+// undeclared is a name that a schema refers to and that no file declares.
+type undeclared struct {
+	of   string // the declaration that refers to it
+	name string
+	kind string // entity type, type or action
+}
+
+// refuseUndeclared notes every name that the files refer to and that none declares. It reports if there is one.
+func (all schemaFiles) refuseUndeclared(tree *ast.Schema, problems *Problems) bool {
+	d := declared{types: map[string]bool{}, entities: map[string]bool{}, actions: map[string]bool{}}
+	spaces := map[types.Path]ast.Namespace{"": {Entities: tree.Entities, Enums: tree.Enums, Actions: tree.Actions, CommonTypes: tree.CommonTypes}}
+	maps.Copy(spaces, tree.Namespaces)
+	for name, ns := range spaces {
+		d.add(name, ns)
+	}
+	for _, name := range slices.Sorted(maps.Keys(spaces)) {
+		d.look(name, spaces[name])
+	}
+	for n, missing := range d.missing {
+		if n == maxPlaced {
+			break
+		}
+		file, line, column := all.refers(missing)
+		candidates := map[string]map[string]bool{"entity type": d.entities, "type": d.types, "action": d.actions}[missing.kind]
+		problems.Add(file, line, column, "schema_reference",
+			fmt.Sprintf("%s refers to the %s %s, which nobody declares%s", missing.of, missing.kind, Quote(missing.name),
+				DidYouMean(missing.name, maps.Keys(candidates))),
+			"declare it, or correct the name")
+	}
+	return len(d.missing) > 0
+}
+
+// declared are the names that a schema declares, as references may write them.
+type declared struct {
+	types, entities, actions map[string]bool
+	missing                  []undeclared
+}
+
+// builtinTypes are the types that a schema need not declare.
+var builtinTypes = []string{"Bool", "Boolean", "Long", "String", "Set", "ipaddr", "decimal", "datetime", "duration"}
+
+func (d *declared) add(ns types.Path, in ast.Namespace) {
+	add := func(to map[string]bool, name string) { to[string(inNamespace(ns, name))] = true }
+	for name := range in.Entities {
+		add(d.entities, string(name))
+		add(d.types, string(name))
+	}
+	for name := range in.Enums {
+		add(d.entities, string(name))
+		add(d.types, string(name))
+	}
+	for name := range in.CommonTypes {
+		add(d.types, string(name))
+	}
+	for name := range in.Actions {
+		d.actions[string(name)] = true
+	}
+	for _, name := range builtinTypes {
+		d.types[name], d.types["__cedar::"+name] = true, true
+	}
+}
+
+// look notes the references of one namespace that lead nowhere.
+func (d *declared) look(ns types.Path, in ast.Namespace) {
+	refer := func(known map[string]bool, kind, of, name string) {
+		if !known[name] && !known[string(inNamespace(ns, name))] {
+			d.missing = append(d.missing, undeclared{of, name, kind})
+		}
+	}
+	entities := func(of string, refs []ast.EntityTypeRef) {
+		for _, ref := range refs {
+			refer(d.entities, "entity type", of, string(ref))
+		}
+	}
+	var inside func(of string, t ast.IsType)
+	inside = func(of string, t ast.IsType) {
+		switch t := t.(type) {
+		case ast.SetType:
+			inside(of, t.Element)
+		case ast.RecordType:
+			for _, name := range slices.Sorted(maps.Keys(t)) {
+				inside(of, t[name].Type)
+			}
+		case ast.TypeRef:
+			refer(d.types, "type", of, string(t))
+		case ast.EntityTypeRef:
+			refer(d.entities, "entity type", of, string(t))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.CommonTypes)) {
+		inside("type "+Quote(string(name)), in.CommonTypes[name].Type)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Entities)) {
+		e, of := in.Entities[name], "entity "+Quote(string(name))
+		entities(of, e.ParentTypes)
+		inside(of, e.Shape)
+		inside(of, e.Tags)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Actions)) {
+		a, of := in.Actions[name], "action "+Quote(string(name))
+		for _, parent := range a.Parents {
+			if parent.Type == "" {
+				refer(d.actions, "action", of, string(parent.ID))
+			}
+		}
+		if to := a.AppliesTo; to != nil {
+			entities(of, to.Principals)
+			entities(of, to.Resources)
+			inside(of, to.Context)
+		}
+	}
+}
+
+// refers is the place where a declaration refers to a name that nobody declares.
+func (all schemaFiles) refers(m undeclared) (file string, line, column int) {
+	_, quoted, _ := strings.Cut(m.of, " ")
+	f, found := all.declaring(bareName(quoted))
+	if !found {
+		return "", 0, 0
+	}
+	text := string(f.Text)
+	line, column = declarationAt(text, bareName(quoted))
+	from := places.Offset(text, line, column)
+	tokens := places.Tokens(text)
+	for i, t := range tokens {
+		if t.From < from || t.From == from || i+1 < len(tokens) && (tokens[i+1].Text == ":" || tokens[i+1].Text == "?") {
+			continue // what stands before a colon is a member
+		}
+		if t.IsText() && t.Name() == m.name || m.kind != "action" && places.Find(tokens[i:min(i+16, len(tokens))], m.name) == t.From {
+			line, column = places.Position(text, t.From)
+			break
+		}
+	}
+	return f.Name, line, column
 }
 
 // declarationAt is the place where the text of a schema seems to declare a name. Line and

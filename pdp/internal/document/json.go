@@ -113,3 +113,13 @@ func childNode(n *yaml.Node, name string) *yaml.Node {
 	}
 	return nil
 }
+
+// KeyAt finds the key of a member of a mapping, or else the mapping itself.
+func KeyAt(n *yaml.Node, name string) *yaml.Node {
+	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		if n.Content[i].Value == name {
+			return n.Content[i]
+		}
+	}
+	return n
+}

@@ -13,12 +13,17 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/pdp/spelling"
 )
 
 var (
 	yamlLine   = regexp.MustCompile(`line (\d+)`)
 	yamlAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
 )
+
+// maxSuggestions bounds how many names are compared with others. People read only some, and a file may hold tens of thousands.
+const maxSuggestions = 100
 
 // Map reads one YAML mapping strictly. Unknown keys, repeated keys and values of the wrong
 // form are problems with their place.
@@ -43,8 +48,8 @@ func Read(file string, text []byte, problems *Problems) (*yaml.Node, bool) {
 		}
 	}
 	if !errors.Is(err, io.EOF) {
-		line, try := whereNot(text, err.Error())
-		problems.Add(file, line, 1, "yaml_syntax", "this is not YAML", try)
+		line, column, what, try := whereNot(text, err.Error())
+		problems.Add(file, line, column, "yaml_syntax", "this is not YAML"+what, try)
 		return nil, false
 	}
 	if len(doc.Content) == 0 {
@@ -54,12 +59,16 @@ func Read(file string, text []byte, problems *Problems) (*yaml.Node, bool) {
 	return doc.Content[0], true
 }
 
-// whereNot finds the line at which a text is no YAML, and what to try there.
-func whereNot(text []byte, message string) (line int, try string) {
+// whereNot finds the place at which a text is no YAML, why it is none, and what to try there.
+func whereNot(text []byte, message string) (line, column int, what, try string) {
 	try = "check indentation and quotes near this line"
 	if m := yamlLine.FindStringSubmatch(message); m != nil {
 		_, _ = fmt.Sscan(m[1], &line)
-		return line, try
+		if tab, at := tabFrom(text, line-1); tab > 0 && strings.Contains(message, "cannot start any token") {
+			return tab, at, ": a tab cannot indent", "indent with spaces"
+		}
+		_, reason, _ := strings.Cut(message, m[0]+": ")
+		return line, 1, ": " + reason, try
 	}
 	// The reader names no line if it is the first, or if the fault is no matter of syntax.
 	at := 0
@@ -67,8 +76,22 @@ func whereNot(text []byte, message string) (line int, try string) {
 		at, try = bytes.Index(text, []byte("*"+m[1])), "write a text that begins with a star in quotes"
 	} else if i := bytes.IndexFunc(text, notYAML); i >= 0 {
 		at, try = i, "remove the control characters, and write the file as UTF-8"
+	} else {
+		_, reason, _ := strings.Cut(message, "yaml: ")
+		what = ": " + reason
 	}
-	return bytes.Count(text[:max(at, 0)], []byte("\n")) + 1, try
+	return bytes.Count(text[:max(at, 0)], []byte("\n")) + 1, 1, what, try
+}
+
+// tabFrom is the place of the first tab that indents a line, from a line on. The line is 0 if there is none.
+func tabFrom(text []byte, from int) (line, column int) {
+	for n, one := range bytes.Split(text, []byte("\n")) {
+		indent := len(one) - len(bytes.TrimLeft(one, " \t"))
+		if i := bytes.IndexByte(one[:indent], '\t'); n+1 >= from && i >= 0 {
+			return n + 1, i + 1
+		}
+	}
+	return 0, 0
 }
 
 // notYAML reports if a character cannot stand in YAML. Bytes that are no UTF-8 are such a character.
@@ -89,8 +112,11 @@ func (m *Map) Read(n *yaml.Node) {
 			set(value)
 			return
 		}
-		m.Bad(key, "unknown_key", "unknown key "+quoted(key.Value),
-			"use one of "+strings.Join(slices.Sorted(maps.Keys(m.Known)), ", "))
+		known, hint := slices.Sorted(maps.Keys(m.Known)), ""
+		if near, ok := spelling.Nearest(key.Value, known); ok && len(*m.Problems) < maxSuggestions {
+			hint = "; did you mean " + quoted(near) + "?"
+		}
+		m.Bad(key, "unknown_key", "unknown key "+quoted(key.Value)+hint, "use one of "+strings.Join(known, ", "))
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 // A problem quotes no more of a key than a name has: the line is for the log.
 func TestMapQuotesTheBeginningOfAKey(t *testing.T) {
 	for key, want := range map[string]string{
-		"mod":                               `"mod"`,
+		"key":                               `"key"`,
 		strings.Repeat("k", 64):             `"` + strings.Repeat("k", 64) + `"`,
 		strings.Repeat("k", 100_000):        `"` + strings.Repeat("k", 64) + `"…`,
 		"x" + strings.Repeat("\u00fc", 100): `"x` + strings.Repeat("\u00fc", 63) + `"…`,

@@ -77,14 +77,15 @@ func mendable(problems pdp.Problems) bool {
 
 func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
 	document := struct {
-		Problems pdp.Problems `json:"problems"`
-	}{problems}
+		BundleDir string       `json:"bundle_dir"` // as the command was given it: the files of problems are inside
+		Problems  pdp.Problems `json:"problems"`
+	}{c.Dir, problems}
 	lines := func() error { return c.printLines(bundle, problems, s) }
 	return s.Answer(c.JSON, document, lines, problems.Refuse() || c.Strict && len(problems) > 0)
 }
 
 func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
-	count, warnings := printProblems(problems, s)
+	count, warnings := printProblems(bundledir.Placed(c.Dir, problems), s)
 	errors, odd := cli.Plural(count, "error"), cli.Plural(warnings, "warning")
 	switch {
 	case bundle == nil:

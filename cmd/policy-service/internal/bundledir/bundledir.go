@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
@@ -41,7 +43,19 @@ func Refused(dir string, err error, s cli.Streams) error {
 	if !errors.As(err, &problems) {
 		return err
 	}
-	s.Tell("%s", cli.Lines(problems.Error()))
+	s.Tell("%s", cli.Lines(Placed(dir, problems).Error()))
 	return fmt.Errorf("the bundle in %s does not load; mend what is listed above, and try policy-service check %s",
 		dir, cli.Shell(dir))
+}
+
+// Placed has the files of problems by their paths from where the command was started, so that a terminal, an editor or CI can
+// go there. What stands in a message keeps its path inside the bundle.
+func Placed(dir string, problems pdp.Problems) pdp.Problems {
+	placed := slices.Clone(problems)
+	for n, p := range placed {
+		if p.File != "" {
+			placed[n].File = filepath.Join(dir, filepath.FromSlash(p.File))
+		}
+	}
+	return placed
 }

@@ -1,0 +1,322 @@
+package places
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"policy-service/pdp/spelling"
+)
+
+// Fault is what keeps a text from being read.
+type Fault struct {
+	Line, Column int // 0 if nobody knows
+	What, Try    string
+}
+
+// The forms of cedar-go's messages. The place in the message of a policy is mostly the one behind the token that is not
+// understood, because cedar-go has read that token already.
+var (
+	placeText  = regexp.MustCompile(`:(\d+):(\d+)`)
+	exactText  = regexp.MustCompile(`(?s)exact got (.*) want (\S+)$`)
+	listText   = regexp.MustCompile(`(?s)": got .* want ,$`)
+	noCallText = regexp.MustCompile("(?s)\": `(.*)` is (?:not )?a (function|method)")
+	argsText   = regexp.MustCompile(`": (\w+) expects (no arguments|one argument)$`)
+	twiceText  = regexp.MustCompile(`(?s)": duplicate (key|annotation): (.*)$`)
+	tailText   = regexp.MustCompile(`": ([a-z ]+)(?:: [^"]*)?$`)
+	schemaText = regexp.MustCompile(`(?s)^[^:]*:\d+:\d+: expected (.*), got (.*)$`)
+	restText   = regexp.MustCompile(`(?s)^[^:]*:\d+:\d+: (.*)$`)
+)
+
+const syntaxTry = "check the syntax at this place"
+
+// Functions and methods of Cedar that make or compare values.
+var calls = map[string][]string{
+	"function": {"ip", "decimal", "datetime", "duration"},
+	"method": {"contains", "containsAll", "containsAny", "isEmpty", "hasTag", "getTag", "lessThan", "lessThanOrEqual", "greaterThan",
+		"greaterThanOrEqual", "isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "offset", "durationSince", "toDate",
+		"toTime", "toMilliseconds", "toSeconds", "toMinutes", "toHours", "toDays"},
+}
+
+// InPolicies explains the message with which cedar-go refuses a text of policies.
+func InPolicies(text, message string) Fault {
+	f := fault{text: text, tokens: Tokens(text)}
+	m := placeText.FindStringSubmatch(message)
+	if m == nil {
+		return f.unplaced(message)
+	}
+	line, _ := strconv.Atoi(m[1])
+	column, _ := strconv.Atoi(m[2])
+	offset := Offset(text, line, column)
+	at, _ := slices.BinarySearchFunc(f.tokens, offset, func(t Token, offset int) int { return t.From - offset })
+	if exact := exactText.FindStringSubmatch(message); exact != nil {
+		if exact[1] != "" {
+			at--
+		}
+		return f.expected(at, exact[2])
+	}
+	if listText.MatchString(message) {
+		return f.expected(at, ",")
+	}
+	if call := noCallText.FindStringSubmatch(message); call != nil {
+		return f.call(at, call[1], call[2])
+	}
+	if args := argsText.FindStringSubmatch(message); args != nil {
+		return f.at(f.before(at, args[1]), args[1]+" takes "+strings.Replace(args[2], "no arguments", "no argument", 1), "")
+	}
+	if twice := twiceText.FindStringSubmatch(message); twice != nil {
+		name := strings.TrimPrefix(twice[2], "@")
+		return f.at(f.before(at, name), fmt.Sprintf("the %s %s occurs twice", twice[1], shown(name)), "keep one")
+	}
+	tail := tailText.FindStringSubmatch(message)
+	if tail == nil {
+		return Fault{line, column, message[strings.LastIndex(message, ": ")+2:], syntaxTry}
+	}
+	if at < len(f.tokens) || !f.open() {
+		at--
+	}
+	return f.unexpected(at, tail[1])
+}
+
+// InSchema explains the message with which cedar-go refuses the text of a schema.
+func InSchema(text, message string) Fault {
+	f := fault{text: text, tokens: Tokens(text)}
+	m := placeText.FindStringSubmatch(message)
+	if m == nil {
+		return Fault{What: message, Try: syntaxTry}
+	}
+	line, _ := strconv.Atoi(m[1])
+	column, _ := strconv.Atoi(m[2])
+	if expected := schemaText.FindStringSubmatch(message); expected != nil {
+		start := Offset(text, line, 1) // this parser counts bytes
+		at, _ := slices.BinarySearchFunc(f.tokens, start+column-1, func(t Token, offset int) int { return t.From - offset })
+		if at == len(f.tokens) || f.tokens[at].From == start+column-1 {
+			return f.inSchema(at, expected[1])
+		}
+	}
+	what := message
+	if rest := restText.FindStringSubmatch(message); rest != nil {
+		what = rest[1]
+	}
+	return Fault{line, column, what, syntaxTry}
+}
+
+// fault explains one message about a text.
+type fault struct {
+	text   string
+	tokens []Token
+}
+
+// token is the token at an index, or one without text at the end.
+func (f fault) token(i int) Token {
+	if 0 <= i && i < len(f.tokens) {
+		return f.tokens[i]
+	}
+	if i < 0 {
+		return Token{}
+	}
+	return Token{From: f.end(), To: f.end()}
+}
+
+// end is where the last token ends.
+func (f fault) end() int {
+	if len(f.tokens) == 0 {
+		return 0
+	}
+	return f.tokens[len(f.tokens)-1].To
+}
+
+// open reports if something has to follow the last token.
+func (f fault) open() bool {
+	last := f.token(len(f.tokens) - 1).Text
+	return last != "" && !f.token(len(f.tokens)-1).IsName() && strings.ContainsAny(last[:1], `([{,:.=<>&|+-*!@`)
+}
+
+// before is the index of the last token of a name before an index.
+func (f fault) before(at int, name string) int {
+	for i := min(at, len(f.tokens)) - 1; i >= 0; i-- {
+		if f.tokens[i].Name() == name {
+			return i
+		}
+	}
+	return at
+}
+
+func (f fault) at(i int, what, try string) Fault {
+	line, column := Position(f.text, f.token(i).From)
+	if try == "" {
+		try = syntaxTry
+	}
+	return Fault{line, column, what, try}
+}
+
+// shown is a token as messages show it. Texts and numbers are values, which stay in their files.
+func shown(text string) string {
+	const most = 128
+	switch {
+	case text == "":
+		return "the end of the file"
+	case text[0] == '"':
+		return "a text"
+	case Token{Text: text}.IsNumber():
+		return "a number"
+	case len(text) > most:
+		return fmt.Sprintf("a name of %d bytes", len(text))
+	}
+	return strconv.Quote(text)
+}
+
+// expected says that a token does not stand where another must. If something new begins with it on another line, the other is
+// missing where the line before ends.
+func (f fault) expected(at int, want string) Fault {
+	what := fmt.Sprintf("expected %s before %s", strconv.Quote(want), shown(f.token(at).Text))
+	if try := f.habit(at); try != "" {
+		return f.at(at, what, try)
+	}
+	t := f.token(at)
+	if want == ";" && t.Text != "" && (t.IsName() && t.Text != "permit" && t.Text != "forbid") {
+		return f.at(at, fmt.Sprintf(`expected "when", "unless" or ";" before %s%s`, shown(t.Text), meant(t.Text, "when", "unless")),
+			"a condition begins with when or unless, and a policy ends with a semicolon")
+	}
+	try := ""
+	switch want {
+	case ";":
+		try = "a policy ends with a semicolon"
+	case "principal", "action", "resource":
+		try = "the scope of a policy is (principal, action, resource), in this order"
+		if t.Text != "" {
+			what += meant(t.Text, want)
+		}
+	case ")", "}", "]":
+		try = "close the bracket"
+	case ",":
+		try = "separate with a comma"
+	}
+	return f.missing(at, want, what, try)
+}
+
+// missing places what is not there.
+func (f fault) missing(at int, want, what, try string) Fault {
+	before, t := f.token(at-1), f.token(at)
+	begins := t.Text != "" && (t.IsName() || t.Text == "@") && strings.Contains(f.text[before.To:t.From], "\n")
+	if at > 0 && begins && strings.Contains(";,)]}", want) || at >= len(f.tokens) {
+		line, column := Position(f.text, before.To)
+		if try == "" {
+			try = syntaxTry
+		}
+		return Fault{line, column, what, try}
+	}
+	return f.at(at, what, try)
+}
+
+// habit is what to write in place of a token that other languages have.
+func (f fault) habit(at int) string {
+	switch t := f.token(at).Text; t {
+	case "'", "`", "“", "”", "‘", "’":
+		return "write texts in double quotes"
+	case "?":
+		return `templates are not supported: write an entity, such as user::"alice", in place of ?principal or ?resource`
+	case "=":
+		return "compare with =="
+	case "&", "and", "AND":
+		return "write && for and"
+	case "|", "or", "OR":
+		return "write || for or"
+	case "not", "NOT":
+		return "write ! for not"
+	}
+	return ""
+}
+
+// unexpected explains a message that names no token.
+func (f fault) unexpected(at int, message string) Fault {
+	t := f.token(at)
+	where := " before " + shown(t.Text)
+	try := f.habit(at)
+	switch message {
+	case "unexpected effect":
+		if try == "" {
+			try = "a policy begins with permit or forbid, or with annotations before them"
+		}
+		return f.at(at, `expected "permit" or "forbid"`+where+meant(t.Text, "permit", "forbid"), try)
+	case "invalid primary":
+		if t.Text != "" && t.IsName() && try == "" {
+			return f.at(at, shown(t.Text)+" is no variable"+meant(t.Text, "principal", "action", "resource", "context", "true", "false"),
+				"the variables are principal, action, resource and context; write texts in double quotes")
+		}
+		return f.at(at, "expected an expression"+where, try)
+	case "unexpected token":
+		return f.at(at, "expected a name, or an id in double quotes,"+where, try)
+	case "expected ident", "expected ident after dot":
+		if t.Text == "?" {
+			return f.at(at, "templates are not supported", `write an entity, such as user::"alice", in place of ?principal or ?resource`)
+		}
+		return f.at(at, "expected a name"+where, try)
+	case "expected ident or string":
+		return f.at(at, "expected a name, or a text in double quotes,"+where, try)
+	case "expected string", "expected string literal":
+		return f.at(at, "expected a text in double quotes"+where, try)
+	}
+	return f.at(at, message+where, try)
+}
+
+// call explains that something is called that is no function, or no method.
+func (f fault) call(at int, name, kind string) Fault {
+	i := f.before(at, name[strings.LastIndex(name, ":")+1:])
+	other := "method"
+	if f.token(i-1).Text == "." {
+		kind = "method"
+		other = "function"
+	} else {
+		kind = "function"
+	}
+	if slices.Contains(calls[other], name) {
+		try := "write " + name + "(…)"
+		if other == "method" {
+			try = "call it of a value, as in context.x." + name + "(…)"
+		}
+		return f.at(i, fmt.Sprintf("%s is a %s, and no %s", shown(name), other, kind), try)
+	}
+	return f.at(i, fmt.Sprintf("%s is no %s%s", shown(name), kind, meant(name, calls[kind]...)), "use one of "+strings.Join(calls[kind], ", "))
+}
+
+// unplaced explains a message without a place.
+func (f fault) unplaced(message string) Fault {
+	for i, t := range f.tokens {
+		if !t.IsNumber() {
+			continue
+		}
+		text := t.Text
+		if f.token(i-1).Text == "-" {
+			text = "-" + text
+		}
+		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+			return f.at(i, "the number is too large", "numbers are whole, and have 64 bits")
+		}
+	}
+	return Fault{Try: syntaxTry}
+}
+
+// inSchema explains what is expected in a schema.
+func (f fault) inSchema(at int, want string) Fault {
+	t := f.token(at)
+	want = strings.ReplaceAll(want, "'", `"`)
+	what := "expected " + want + " before " + shown(t.Text)
+	if strings.HasPrefix(want, "declaration") && t.Text != "" {
+		what += meant(t.Text, "entity", "action", "type", "namespace")
+	}
+	return f.missing(at, strings.Trim(want, `"`), what, "")
+}
+
+// meant names the nearest of some words, if one is near.
+func meant(name string, words ...string) string {
+	if near, ok := spelling.Nearest(strings.ToLower(name), words); ok {
+		return "; did you mean " + strconv.Quote(near) + "?"
+	}
+	if slices.Contains(words, strings.ToLower(name)) {
+		return "; did you mean " + strconv.Quote(strings.ToLower(name)) + "?"
+	}
+	return ""
+}
