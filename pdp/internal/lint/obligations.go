@@ -92,16 +92,3 @@ func (l *linter) neverApplies(p *bundle.Policy) bool {
 	}
 	return slices.ContainsFunc(p.Terms(), neverTrue) || len(l.settings(p)) == 0
 }
-
-// neverTrue reports whether a clause is false as it is written.
-func neverTrue(t *bundle.Term) bool {
-	switch t.Op {
-	case bundle.OpFalse:
-		return true
-	case bundle.OpAnd:
-		return slices.ContainsFunc(t.Args, neverTrue)
-	case bundle.OpNot:
-		return t.Args[0].Op == bundle.OpTrue
-	}
-	return false
-}
