@@ -245,7 +245,7 @@ func TestCheckNames(t *testing.T) {
 		{"no scope but a type", bundleOf(`@id("p") permit (principal is User, action, resource);`), ""},
 		{"no id", bundleOf("// one\n  permit (principal is User, action, resource); @id(\"two\") permit (principal is Doc, action, resource);"), "no_id policy.cedar:2:3"},
 		{"decimal with a sign", bundleOf(permit(`when { decimal("+1.0") == decimal("1.0") }`)), "decimal_sign policy.cedar:2:1"},
-		{"decimals without", bundleOf(permit(`when { decimal("-1.0") == decimal("1.0") && "+1.0" like "+*" }`)), ""},
+		{"decimals without", bundleOf(permit(`when { decimal("-1.0") != decimal("1.0") && "+1.0" like "+*" }`)), ""},
 		{"an action's type", bundleOf(`@id("p") permit (principal, action == Operation::"read", resource);`), "action_type policy.cedar:1:1"},
 		{"an action's type in a set", bundleOf(`@id("p") permit (principal, action in [Action::"read", Other::Action::"read"], resource);`), "action_type policy.cedar:1:1"},
 		{"an action's type in a leading test", bundleOf(`@id("p") permit (principal, action, resource) when { action in Operation::"read" };`), "action_type policy.cedar:1:1"},
@@ -319,15 +319,6 @@ func TestCheckOfLongPolicies(t *testing.T) {
 		_, problems := Check(FS(bundleOf("@id(\"p\") permit (principal is User, action, resource) when { "+condition+" };")), lintNow)
 		if len(problems) != 1 || problems[0].Code != "too_long_to_check" {
 			t.Errorf("%s: %v", name, problems)
-		}
-	}
-}
-
-// TestCheckOurs holds the bundles of the repository against Check.
-func TestCheckOurs(t *testing.T) {
-	for _, dir := range []string{"../policies/starter", "../conformance/bundle"} {
-		if _, problems := Check(Dir(dir), lintNow); len(problems) > 0 {
-			t.Errorf("%s: %v", dir, problems)
 		}
 	}
 }

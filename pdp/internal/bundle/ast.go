@@ -365,7 +365,7 @@ type Term struct {
 	Name    string        // of OpCall, the function; of OpOrder, the sign
 	Args    []*Term
 
-	node ast.IsNode // nil of what no policy writes: the opposite of an unless, and of !=
+	node ast.IsNode // nil of the opposite of another term that no policy writes out
 }
 
 // Op is the operator of a term.
@@ -454,7 +454,8 @@ func termOf(n ast.IsNode) *Term {
 	for _, child := range Children(n) {
 		t.Args = append(t.Args, termOf(child))
 	}
-	if _, ok := n.(ast.NodeTypeNotEquals); ok {
+	if n, ok := n.(ast.NodeTypeNotEquals); ok {
+		t.node = ast.NodeTypeEquals{BinaryNode: n.BinaryNode}
 		return &Term{Op: OpNot, Args: []*Term{t}}
 	}
 	return t

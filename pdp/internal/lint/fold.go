@@ -50,10 +50,13 @@ func fold(t *bundle.Term) results {
 			return mayBeTrue
 		}
 	}
-	if holds, ok := t.Written(); ok && holds {
+	switch holds, ok := t.Written(); {
+	case ok && holds:
 		return mayBeTrue
-	} else if ok {
+	case ok:
 		return mayBeFalse
+	case t.IsWritten(): // no truth value is an error, too
+		return mayErr
 	}
 	return mayBeTrue | mayBeFalse | mayErr
 }

@@ -56,6 +56,7 @@ func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy)
 		}
 	}
 	for _, d := range all {
+		l.secrets(d)
 		by := naming[d.Definition]
 		switch {
 		case len(by) == 0 && d.File == "": // every bundle has all of the built-in definitions
@@ -74,6 +75,24 @@ func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy)
 				"correct their scopes, or name it in a policy that applies",
 			)
 		}
+	}
+}
+
+// secrets warns of a text that would show a member whose name says that it is a secret. Below a member, that is an error.
+func (l *linter) secrets(d bundle.Definition) {
+	var secrets []string
+	_, _ = obligations.Fill(d.Properties, func(variable string) (string, bool) {
+		if path, ok := obligations.Path(variable); ok && obligations.Secret(path) && !slices.Contains(secrets, variable) {
+			secrets = append(secrets, variable)
+		}
+		return "", true
+	})
+	for _, variable := range secrets {
+		l.problems.Warn(d.File, d.Line, d.Column, "obligation_secret",
+			"the obligation "+bundle.Quote(d.Name)+" says "+obligations.Masked+" for "+bundle.Quote("${"+variable+"}")+
+				", because the name says that it is a secret",
+			"take it out of the text, or have the fact sent under another name",
+		)
 	}
 }
 
