@@ -128,7 +128,7 @@ func (k *known) checkPolicy(p *bundle.Policy) {
 		if action && !near { // an entity need not stand for an action that is in no group
 			continue
 		}
-		l.at(p, placeOfUID(uid), "literal_unknown",
+		l.warnAt(placeOfUID(uid), p, "literal_unknown",
 			"names "+uid.String()+", and no entity has this id, while others of its type are stored"+meant,
 			"correct the id, or add the entity to entities/",
 		)

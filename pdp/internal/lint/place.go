@@ -52,8 +52,8 @@ func readWords(text []byte) (all []word) {
 	return all
 }
 
-// at warns at an expression of a policy, or where the policy begins if the expression is not found.
-func (l *linter) at(p *bundle.Policy, find func(words []word) int, code, message, try string) {
+// warnAt warns at an expression of a policy, or where the policy begins if the expression is not found.
+func (l *linter) warnAt(find func(words []word) int, p *bundle.Policy, code, message, try string) {
 	line, column := p.Line, p.Column
 	if p.Access == "" {
 		words := l.wordsOf(p)
