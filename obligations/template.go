@@ -2,18 +2,23 @@ package obligations
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"policy-service/evaluation"
 )
 
 // A string in the properties of a definition may hold ${principal.id},
-// ${resource.id}, ${action.name} and ${context.NAME}. There is no way to write
-// a literal ${, and no other ${…} has a meaning: it is refused at load, so that
-// one can be given to it later.
+// ${resource.id}, ${action.name} and ${context.NAME}, or ${context.NAME.NAME}
+// for what is below a member. There is no way to write a literal ${, and no other
+// ${…} has a meaning: it is refused at load, so that one can be given to it later.
+// A name with a dot in it cannot be reached.
+
+// Masked is filled in where masks hide the value of a variable.
+const Masked = "…"
 
 // Variables returns the names between ${ and } in a text. It fails for one that
-// does not end or has no meaning.
+// does not end, has no meaning, or leads to a secret below a member.
 func Variables(text string) ([]string, error) {
 	var names []string
 	for {
@@ -29,6 +34,10 @@ func Variables(text string) ([]string, error) {
 			// Quoted, because what a file holds must not begin a line of a log.
 			return nil, fmt.Errorf("%q has no meaning", "${"+name+"}")
 		}
+		// The first release had ${context.NAME} for any name, so that stays legal for a secret.
+		if path, _ := Path(name); len(path) > 1 && Secret(path) {
+			return nil, fmt.Errorf("%q is a secret by its name, and no text shows it", "${"+name+"}")
+		}
 		names, text = append(names, name), after
 	}
 }
@@ -38,9 +47,23 @@ func meaningful(name string) bool {
 	case "principal.id", "resource.id", "action.name":
 		return true
 	}
-	member, ok := strings.CutPrefix(name, "context.")
-	return ok && member != "" && member != "pdp" && member != "action" && !strings.ContainsAny(member, ".${[") && !evaluation.Protocol(member)
+	path, ok := Path(name)
+	return ok && path[0] != "pdp" && path[0] != "action" && !evaluation.Protocol(path[0]) &&
+		!slices.ContainsFunc(path, func(name string) bool { return name == "" || strings.ContainsAny(name, "${[") })
 }
+
+// Path returns the names that lead from the context to the value of a variable. It
+// reports false if the variable is not of the context.
+func Path(variable string) (names []string, ok bool) {
+	path, ok := strings.CutPrefix(variable, "context.")
+	if !ok {
+		return nil, false
+	}
+	return strings.Split(path, "."), true
+}
+
+// Secret reports whether one of the names on a path says that it is of a secret.
+func Secret(path []string) bool { return slices.ContainsFunc(path, evaluation.SecretName) }
 
 // Fill replaces every variable in the strings of an object. It fails where one
 // has no value.

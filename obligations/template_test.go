@@ -28,7 +28,18 @@ func TestVariables(t *testing.T) {
 		"${action.id}":                     {"!"},
 		"${context}":                       {"!"},
 		"${context.}":                      {"!"},
-		"${context.a.b}":                   {"!"},
+		"${context.a.b}":                   {"context.a.b"},
+		"${context.a.b.pdp.action}":        {"context.a.b.pdp.action"},
+		"${context.a..b}":                  {"!"},
+		"${context..a}":                    {"!"},
+		"${context.a.}":                    {"!"},
+		"${context.pdp.tenant}":            {"!"},
+		"${context.action.soft}":           {"!"},
+		"${context.approval.id}":           {"!"},
+		"${context.a.$b}":                  {"!"},
+		"${context.a.API-Key}":             {"!"}, // a secret
+		"${context.secrets.a}":             {"!"},
+		"${context.token}":                 {"context.token"}, // as in the first release
 		`${context["a"]}`:                  {"!"},
 		"${ principal.id }":                {"!"},
 		"${Principal.id}":                  {"!"},
@@ -49,10 +60,23 @@ func TestVariables(t *testing.T) {
 		}
 	}
 	// What a file holds must not forge a line of a log.
-	for _, text := range []string{"${a\nb}", "${\x00}", "${context.a\n.b}"} {
+	for _, text := range []string{"${a\nb}", "${\x00}", "${context.a\n..b}"} {
 		if _, err := obligations.Variables(text); err == nil || strings.ContainsAny(err.Error(), "\n\x00") {
 			t.Errorf("%q: %q", text, err)
 		}
+	}
+}
+
+func TestPath(t *testing.T) {
+	for variable, want := range map[string][]string{
+		"context.a": {"a"}, "context.a.b.c": {"a", "b", "c"}, "principal.id": nil, "action.name": nil,
+	} {
+		if got, ok := obligations.Path(variable); ok != (want != nil) || !slices.Equal(got, want) {
+			t.Errorf("%s: got %q, %t", variable, got, ok)
+		}
+	}
+	if obligations.Secret([]string{"arguments", "amount"}) || !obligations.Secret([]string{"arguments", "apiKey", "of"}) {
+		t.Error("the names do not say what is a secret")
 	}
 }
 

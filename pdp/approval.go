@@ -227,7 +227,7 @@ func requestable(d *evaluation.Decision) bool {
 // Requestable reports whether a call is denied only because an approval is missing, and returns
 // what that approval would be for. Nothing goes on record.
 func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool, error) {
-	p.setTime(&call)
+	p.begin(ctx, &call)
 	in := inquire(p.Bundle(), &call)
 	w, d, err := judge(ctx, &in)
 	if err != nil || p.options.Approvals == nil || !w.Waits() || !requestable(&d) {

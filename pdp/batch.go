@@ -39,7 +39,7 @@ type BatchDecision struct {
 // come from one bundle and one reading of the clock, and go on record together. Approvals that the
 // answers hang on are used by all of them, or by none.
 func (p *PDP) EvaluateBatch(ctx context.Context, batch BatchCall) (BatchDecision, error) {
-	j := p.judging(batch)
+	j := p.judging(ctx, batch)
 	defer j.inDoubt()
 	_, span := startStep(ctx, "authorize")
 	err := j.decide(ctx)
@@ -90,7 +90,7 @@ type judgedItem struct {
 	inherits evaluation.Inherited
 }
 
-func (p *PDP) judging(batch BatchCall) *judging {
+func (p *PDP) judging(ctx context.Context, batch BatchCall) *judging {
 	j := &judging{
 		all:        batch,
 		id:         p.options.NewID(),
@@ -103,7 +103,7 @@ func (p *PDP) judging(batch BatchCall) *judging {
 	} else if batch.Approvals == SpendOrFile {
 		j.call.Approvals = Spend
 	}
-	p.setTime(&j.call)
+	p.begin(ctx, &j.call)
 	j.in = inquire(p.Bundle(), &j.call)
 	j.in.WantMismatch = true
 	j.in.Keep()

@@ -115,6 +115,46 @@ func TestHiddenOfAnUnknownType(t *testing.T) {
 	}
 }
 
+// TestHiddenIsFilledIn: what an obligation says is not compared. But it cannot say what is not there, and may be the same
+// as another.
+func TestHiddenIsFilledIn(t *testing.T) {
+	const schema = `entity User, Doc; action read appliesTo { principal: User, resource: Doc, context: { arguments: { amount: decimal, who?: String } } };`
+	const permit = `permit (principal, action == Action::"read", resource)`
+	files := func(yaml string) map[string]string {
+		return map[string]string{"schema.cedarschema": schema, "obligations.yaml": yaml}
+	}
+	const (
+		amount  = "o: {type: step-up, properties: {acr_value: \"${context.arguments.amount}\"}}\n"
+		who     = "o: {type: step-up, properties: {acr_value: \"${context.arguments.who}\"}}\n"
+		another = "p: {type: step-up, properties: {acr_value: \"500.0\"}}\n"
+		inside  = "o: {type: step-up, properties: {acr_value: \"${context.arguments.who}\"}}\np: {type: step-up, properties: {acr_value: abc}}\n"
+	)
+	for name, tt := range map[string]struct {
+		policies, definitions string
+		hidden                evaluation.Hidden
+		want                  string
+	}{
+		"a decimal":                      {`@obligation("o") ` + permit + `;`, amount, evaluation.Hidden{At: "/context/arguments/amount", Type: "number", Fit: evaluation.Fits}, "allow"},
+		"a decimal, or the same":         {`@obligation("o, p") ` + permit + `;`, amount + another, evaluation.Hidden{At: "/context/arguments/amount", Type: "number", Fit: evaluation.Fits}, "/context/arguments/amount"},
+		"a text, empty or not":           {`@obligation("o") ` + permit + `;`, who, evaluation.Hidden{At: "/context/arguments/who", Type: "string", Fit: evaluation.Fits}, "/context/arguments/who"},
+		"a text, or the same":            {`@obligation("o, p") ` + permit + `;`, inside, evaluation.Hidden{At: "/context/arguments/who", Type: "string", Fit: evaluation.Fits}, "/context/arguments/who"},
+		"it may be in what is hidden":    {`@obligation("o") ` + permit + `;`, who, evaluation.Hidden{At: "/context/arguments", Type: "object", Fit: evaluation.Fits}, "/context/arguments"},
+		"it is beside what is hidden":    {`@obligation("o") ` + permit + `;`, amount, evaluation.Hidden{At: "/context/arguments/who", Type: "string", Fit: evaluation.Fits}, "allow"},
+		"a name that only begins as one": {`@obligation("log") ` + permit + `;`, amount, evaluation.Hidden{At: "/context/arguments/amount", Type: "number", Fit: evaluation.Fits}, "allow"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := hiddenBundle(t, tt.policies, files(tt.definitions))
+			call := pdp.Call{
+				Request: decoded(t, between(`{}`, `{}`, `{"arguments":{"amount":7,"who":"x"},"supported_obligations":["step-up","log"]}`)),
+				Hidden:  []evaluation.Hidden{tt.hidden},
+			}
+			if got := decidedAgain(t, b, call); got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
 // TestHiddenOfWhatIsPossible: what a mask hides is as unknown as the rest, and the answer hangs on it if anything looks at
 // it.
 func TestHiddenOfWhatIsPossible(t *testing.T) {

@@ -251,7 +251,7 @@ func TestCheckAccessOverlap(t *testing.T) {
 		{"by what is said of the tool", declared(allowlist+free, "log.cedar", logged+` when { resource == tool::"agent-b:x" && resource has labels };`), ""},
 
 		{"by what is said", declared(allowlist+free, "log.cedar", logged+` when { resource == tool::"agent-b:x" && context has purpose };`), here},
-		{"by what may be absent", declared(allowlist+free, "log.cedar", logged+` when { resource == tool::"agent-b:x" && context.purpose == "x" };`), here + "\npermit_missing_attribute log.cedar:1:1"},
+		{"by what may be absent", declared(allowlist+free, "log.cedar", logged+` when { resource == tool::"agent-b:x" && context.purpose == "x" };`), here + "\npermit_missing_attribute log.cedar@context.purpose"},
 		{"by what is said of it", declared(allowlist+free, "log.cedar", logged+` when { context.pdp.resource.id like "agent-b:x*" && principal has level && principal.level == 1 };`), here},
 		{"by a role that is sent", declared(allowlist+free, "bundle.yaml", roles, "log.cedar", logged+` when { resource in [tool::"agent-c:x", tool::"agent-b:x"] && principal in Role::"r" };`), here},
 		{"by a role that is sent, of two tools", declared(allowlist+"  - {agent: b, tools: [y, \"x*\"]}\n"+byRole, "bundle.yaml", roles), here},

@@ -39,10 +39,10 @@ func TestCheckApprovals(t *testing.T) {
 		"a permit of others":     {with(`@id("d") permit (principal is user, action, resource is tool) when { resource is tool };`), here},
 		"a permit of a group":    {with(`@id("d") permit (principal is user, action, resource in tool::"t");`), here},
 		"one approval":           {with(`@id("d") permit (principal is user, action, resource == Approval::"a");`), ""},
-		"a permit that is never": {with(decide + ` when { false };`), here},
+		"a permit that is never": {with(decide + ` when { false };`), here + "\nnever_applies policy.cedar:3:1"},
 		"a wide permit":          {with(`@id("d") permit (principal is user, action in [Action::"tool.see", Action::"approval.decide"], resource);`), ""},
 		"an action's group":      {with(`@id("d") permit (principal is user, action in Action::"desk", resource);`, "entities/e.json", `[{"uid":{"type":"Action","id":"approval.decide"},"attrs":{},"parents":[{"type":"Action","id":"desk"}]}]`), ""},
-		"one that never waits":   {lintCase{files: named(`@id("b") permit (principal is agent, action == Action::"a", resource is tool);`+"\n"+`@id("w") @obligation("ask") permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { false };`, asks)}, "obligation_never_produced obligations.yaml:1:1"},
+		"one that never waits":   {lintCase{files: named(`@id("b") permit (principal is agent, action == Action::"a", resource is tool);`+"\n"+`@id("w") @obligation("ask") permit (principal is agent, action == Action::"tool.invoke", resource is tool) when { false };`, asks)}, "obligation_never_produced obligations.yaml:1:1\nnever_applies policy.cedar:2:1"},
 		"no such action":         {with(``, "schema.cedarschema", schema), here},
 		"an action of a schema":  {with(decide+` when { resource.template == "owner" };`, "schema.cedarschema", declared), ""},
 		"a namespace":            {lintCase{files: named(strings.ReplaceAll(waits+decide, "Action::", "N::Action::")+`;`, asks, "bundle.yaml", "namespace: N")}, here},
@@ -109,13 +109,14 @@ func TestCheckKnownApprovals(t *testing.T) {
 
 // What the PDP says of every approval need not be asked for; what it leads to is the store's.
 func TestCheckApprovalAttributes(t *testing.T) {
-	const here = "permit_missing_attribute policy.cedar:1:1"
+	const at = "permit_missing_attribute policy.cedar@"
 	for conditions, want := range map[string]string{
 		`resource.template == "t" && resource.action == "a" && resource.subject == resource.requester && resource.chain.contains(resource.resource)`: "",
-		`resource.resource.owner == principal`: here, `resource.owner == principal`: here, `principal.template == "t"`: here, `context.template == "t"`: here,
+		`resource.resource.owner == principal`: at + "resource.resource.owner", `resource.owner == principal`: at + "resource.owner",
+		`principal.template == "t"`: at + "principal.template", `context.template == "t"`: at + "context.template",
 	} {
 		lintCase{conditions, named(decide+" when { "+conditions+" };", ""), want}.run(t)
-		lintCase{"of whatever: " + conditions, named(strings.TrimSuffix(decide, " is Approval)")+") when { resource.template == \"t\" };", ""), here}.run(t)
+		lintCase{"of whatever: " + conditions, named(strings.TrimSuffix(decide, " is Approval)")+") when { resource.template == \"t\" };", ""), at + "resource.template"}.run(t)
 	}
 }
 

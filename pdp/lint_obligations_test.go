@@ -3,6 +3,7 @@ package pdp
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -54,10 +55,10 @@ func TestCheckObligationsProduced(t *testing.T) {
 		{"an id of another type", impossible(`forbid (principal is User, action == Action::"x", resource) when { principal == Agent::"a" };`), never},
 		{"two ids", impossible(`permit (principal == User::"a", action == Action::"x", resource) when { principal == User::"b" };`), never},
 		{"no id at all", impossible(`permit (principal is User, action in [], resource);`), never},
-		{"false", impossible(`permit (principal is User, action == Action::"x", resource) when { context.pdp.approved && false };`), never},
-		{"unless true", impossible(`permit (principal is User, action == Action::"x", resource) unless { true };`), never},
-		{"built in, at the policy", named("@id(\"base\") permit (principal is User, action == Action::\"base\", resource);\n @id(\"p\") @obligation(\"log\") permit (principal is User, action == Action::\"x\", resource) when { false };", ""), "obligation_never_produced policy.cedar:2:2"},
-		{"one policy that can", impossible("permit (principal is User, action == Action::\"x\", resource) when { false };\n@id(\"q\") @obligation(\"tell\") permit (principal is User, action == Action::\"x\", resource);"), ""},
+		{"false", impossible(`permit (principal is User, action == Action::"x", resource) when { context.pdp.approved && false };`), never + "\nnever_applies policy.cedar:2:1"},
+		{"unless true", impossible(`permit (principal is User, action == Action::"x", resource) unless { true };`), never + "\nnever_applies policy.cedar:2:1"},
+		{"built in, at the policy", named("@id(\"base\") permit (principal is User, action == Action::\"base\", resource);\n @id(\"p\") @obligation(\"log\") permit (principal is User, action == Action::\"x\", resource) when { false };", ""), "never_applies policy.cedar:2:2\nobligation_never_produced policy.cedar:2:2"},
+		{"one policy that can", impossible("permit (principal is User, action == Action::\"x\", resource) when { false };\n@id(\"q\") @obligation(\"tell\") permit (principal is User, action == Action::\"x\", resource);"), "never_applies policy.cedar:2:1"},
 		{"groups may be of any type", impossible(`permit (principal is User in Agent::"a", action == Action::"x", resource) when { principal in Group::"g" };`), ""},
 		{"false, but not for all", impossible(`permit (principal is User, action == Action::"x", resource) when { context.pdp.approved || false };`), ""},
 	} {
@@ -165,9 +166,38 @@ func TestCheckOverlap(t *testing.T) {
 		{"always with it: a group of actions", two(`(principal is User, action in [Action::"read", Action::"list"], resource)`, `(principal is User, action in Action::"reads", resource)`, groups...), ""},
 		{"always with it: as the schema says", two(`(principal is User, action == Action::"read", resource)`, `(principal is User, action, resource is Doc)`, schema...), ""},
 		{"always with it: the same clauses", two(anybody+` when { context has a && context.a } unless { context has b }`, anybody+` when { context has a } unless { context has b }`), ""},
+		{"a number up to, and above", wants(`context.x <= 500`, `context.x > 500`), ""},
+		{"a number below, and from", wants(`context.x < 500`, `context.x >= 500`), ""},
+		{"a number, and another one", wants(`context.x == 500`, `context.x != 500`), ""},
+		{"a number, and two others", wants(`context.x == 500`, `context.x == 501`), ""},
+		{"numbers apart", wants(`context.x < 400`, `500 < context.x`), ""},
+		{"numbers apart, turned round", wants(`500 >= context["x"]`, `!(context.x <= 500)`), ""},
+		{"below a number, and that", wants(`context.x < 500`, `context.x == 500`), ""},
+		{"a number, and above", wants(`context.x == 400`, `context.x > 400`), ""},
+		{"a number up to, or another way", wants(`context.x <= 500`, `context.x > 500 || context.y == 1`), here},
+		{"numbers that touch", wants(`context.x <= 500`, `context.x >= 500`), here},
+		{"numbers that overlap", wants(`context.x < 500`, `context.x > 400`), here},
+		{"numbers of two paths", wants(`context.x <= 500`, `context.y > 500`), here},
+		{"a number, and not another", wants(`context.x == 500`, `context.x != 400`), here},
+		{"not one, and not another", wants(`context.x != 500`, `context.x != 400`), here},
+		{"compared with what is not written out", wants(`context.x <= context.y`, `context.x > context.y`), here},
+		{"unless it is above", two(anybody+` when { context has x } unless { context.x > 500 }`, anybody+` when { context has x && context.x > 500 }`), ""},
+		{"unless one of two is above", two(anybody+` when { context has x } unless { context has y || context.x > 500 }`, anybody+` when { context has x && context.x >= 501 }`), ""},
+		{"unless both are", two(anybody+` when { context has x } unless { context has y && context.x > 500 }`, anybody+` when { context has x && context.x >= 501 }`), here},
+		{"decimals", wants(`context.x.lessThan(decimal("500.0"))`, `context.x.greaterThanOrEqual(decimal("500.00"))`), ""},
+		{"decimals, the other way", wants(`context.x.lessThanOrEqual(decimal("500.0"))`, `context.x.greaterThan(decimal("500.0"))`), ""},
+		{"decimals apart", wants(`context.x.lessThan(decimal("1.5"))`, `context.x.greaterThan(decimal("2.5"))`), ""},
+		{"decimals that touch", wants(`context.x.lessThanOrEqual(decimal("500.0"))`, `context.x.greaterThanOrEqual(decimal("500.0"))`), here},
+		{"a decimal on the left", wants(`decimal("500.0").lessThan(context.x)`, `context.x == decimal("500.0")`), ""},
+		{"before a time, and from it", wants(`context.pdp.now < datetime("2026-01-01")`, `context.pdp.now >= datetime("2026-01-01")`), ""},
+		{"before a time, and before another", wants(`context.pdp.now < datetime("2026-01-01")`, `context.pdp.now < datetime("2027-01-01")`), here},
+		{"a flag, and not", wants(`context.x`, `!context.x`), ""},
+		{"a flag that is true, and false", wants(`context.x == true`, `context.x == false`), ""},
+		{"an entity, and another", wants(`context.x == User::"a"`, `context.x != User::"a"`), ""},
+		{"an address, in a range or not", wants(`context.x.isInRange(ip("10.0.0.0/8"))`, `!context.x.isInRange(ip("10.0.0.0/8"))`), ""},
 		{"both oblige", named(`@id("p") @obligation("approval_required") permit `+anybody+`; @id("o") @obligation("log") permit `+anybody+` when { context has a };`, ""), ""},
 		{"a forbid", named(`@id("p") permit `+anybody+`; @id("o") @obligation("log") forbid `+anybody+` unless { context.pdp.approved };`, ""), ""},
-		{"one that never applies", two(anybody, anybody+` when { false }`), "obligation_never_produced policy.cedar:2:1"},
+		{"one that never applies", two(anybody, anybody+` when { false }`), "never_applies policy.cedar:2:1\nobligation_never_produced policy.cedar:2:1"},
 		{"a tenant's, and the root's", two(`(principal is Spy, action == Action::"b", resource)`, anybody, "tenants/t/t.cedar", "\n@id(\"t\") permit "+`(principal == User::"a", action, resource);`), "obligation_overlap tenants/t/t.cedar:2:1"},
 		{"the root's, and a tenant's", named(`@id("p") permit `+anybody+`;`, "", "tenants/t/t.cedar", "@id(\"t\") @obligation(\"log\") permit "+`(principal == User::"a", action, resource);`), here},
 		{"two tenants'", named(`@id("p") permit (principal is Spy, action, resource);`, "", "tenants/t/t.cedar", "@id(\"t\") @obligation(\"log\") permit "+`(principal == User::"a", action, resource);`, "tenants/s/s.cedar", "@id(\"s\") permit "+`(principal is User, action, resource);`), ""},
@@ -193,6 +223,38 @@ func TestCheckOverlapNames(t *testing.T) {
 	}
 }
 
+// Permits that get round the same obligations have one cause, and one warning.
+func TestCheckOverlapOnce(t *testing.T) {
+	const free, obliging = `@id("p%d") permit (principal is User, action, resource) when { context has a%d };`,
+		`@id("o") @obligation("log") permit (principal is User, action, resource) when { context has b };`
+	for name, test := range map[string]struct {
+		files fstest.MapFS
+		want  string // file:line: message
+	}{
+		"in one file": {named(each5(free)+obliging, ""), `policy.cedar:6:1: policy "o" permits with an obligation, what "p0" at policy.cedar:1:1, "p1" at policy.cedar:2:1, ` +
+			`"p2" at policy.cedar:3:1 and 2 more permit without one, and each of them may be alone in permitting it`},
+		"of a tenant, round the root's": {named(obliging, "", "tenants/t/t.cedar", each5(free)), `tenants/t/t.cedar:1:1: policy "p0" and "p1" at tenants/t/t.cedar:2:1, ` +
+			`"p2" at tenants/t/t.cedar:3:1, "p3" at tenants/t/t.cedar:4:1 and 1 more permit without an obligation, and may be alone in permitting, what "o" at policy.cedar:1:1 permits with one`},
+		"of the root, round a tenant's": {named(each5(free), "", "tenants/t/t.cedar", obliging), `tenants/t/t.cedar:1:1: policy "o" permits with an obligation, what "p0" at policy.cedar:1:1, ` +
+			`"p1" at policy.cedar:2:1, "p2" at policy.cedar:3:1 and 2 more permit without one, and each of them may be alone in permitting it`},
+	} {
+		_, problems := Check(FS(test.files), lintNow)
+		if len(problems) != 1 || fmt.Sprintf("%s:%d:%d: %s", problems[0].File, problems[0].Line, problems[0].Column, problems[0].Message) != test.want {
+			t.Errorf("%s: got %v\nwant %s", name, []Problem(problems), test.want)
+		}
+	}
+}
+
+// A text says … for a secret, and the warning stands where the obligation is defined.
+func TestCheckSecretsInTexts(t *testing.T) {
+	for _, c := range []lintCase{
+		{"a secret", named(taggedPermit, "# one\ntell: {type: log, properties: {a: \"${context.token}\", b: [\"${context.token}${context.apiKey}\"]}}"), "obligation_secret obligations.yaml:2:1\nobligation_secret obligations.yaml:2:1"},
+		{"none", named(taggedPermit, "tell: {type: log, properties: {a: \"${context.arguments.amount} ${context.note}\"}}"), ""},
+	} {
+		c.run(t)
+	}
+}
+
 // What the comparison of permits costs where half of many oblige.
 func TestCheckOverlapCost(t *testing.T) {
 	var b strings.Builder
@@ -206,7 +268,7 @@ func TestCheckOverlapCost(t *testing.T) {
 	start := cpu(t)
 	_, problems := Check(FS(named(b.String(), "")), lintNow)
 	took := cpu(t) - start
-	if t.Log(took); len(problems) != 1200 || took > 20*time.Second {
+	if t.Log(took); len(problems) != 1 || took > 20*time.Second {
 		t.Errorf("%d problems in %s of CPU", len(problems), took)
 	}
 }
@@ -223,12 +285,13 @@ func TestCheckFindsEveryOverlap(t *testing.T) {
 		if b == nil {
 			t.Fatal(problems.Error())
 		}
-		warned := map[string]bool{}
-		for _, p := range problems {
-			if p.Code == "obligation_overlap" {
-				id, _, _ := strings.Cut(strings.TrimPrefix(p.Message, "policy "), " ")
-				warned[id] = true
+		warned := func(free, obliging string) bool {
+			names := func(p Problem, id string) bool {
+				return strings.Contains(p.Message, bundle.Quote(id)+" ") || strings.Contains(p.Message, " more ")
 			}
+			return slices.ContainsFunc(problems, func(p Problem) bool {
+				return p.Code == "obligation_overlap" && names(p, free) && names(p, obliging)
+			})
 		}
 		together, alone := map[[2]string]asked{}, map[[2]string]asked{}
 		for range 60 {
@@ -236,7 +299,7 @@ func TestCheckFindsEveryOverlap(t *testing.T) {
 		}
 		for pair, a := range together {
 			if other, ok := alone[pair]; ok {
-				if found++; !warned[bundle.Quote(pair[0])] {
+				if found++; !warned(pair[0], pair[1]) {
 					t.Fatalf("seed %d: %s gets round %s, and there is no warning\n%s%s%s", g.seed, pair[0], pair[1], o, a, other)
 				}
 			}

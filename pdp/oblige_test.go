@@ -1,8 +1,10 @@
 package pdp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,6 +131,75 @@ watch: {type: log, on: both}
 				}
 			}
 		})
+	}
+}
+
+// A text shows what is below a member of the context, if it is a string, an integer, a boolean or a decimal.
+func TestTextsOfWhatIsBelow(t *testing.T) {
+	const policy = `@obligation("tell") permit(principal is user, action == Action::"pay", resource is doc);`
+	const schema = `entity user, doc; action pay appliesTo { principal: user, resource: doc, context: { arguments?: { amount?: decimal, ` +
+		`n?: Long, who?: String, sure?: Bool, at?: datetime, by?: user, deep?: { who?: String }, list?: Set<String> } } };`
+	say := func(text string, files ...string) bundle {
+		return one(policy, append(files, "obligations.yaml", `tell: {type: notification, properties: {to: x, body: "`+text+`"}}`)...)
+	}
+	typed := func(text string) bundle { return say(text, "schema.cedarschema", schema) }
+	told := func(body string) string {
+		return `{"decision":true,"context":{"obligations":[{"id":"tell","type":"notification","properties":{"body":"` + body + `","to":"x"}}]}}`
+	}
+	unfilled := reason("obligation_unfilled")
+	for name, test := range map[string]struct {
+		bundle
+		arguments, want string
+	}{
+		"each kind":               {typed("${context.arguments.amount} ${context.arguments.n} ${context.arguments.who} ${context.arguments.sure}"), `{"amount":750.50,"n":3.0,"who":"sue","sure":false}`, told("750.5 3 sue false")},
+		"a decimal that is whole": {typed("${context.arguments.amount}"), `{"amount":500}`, told("500.0")},
+		"deeper":                  {typed("by ${context.arguments.deep.who}"), `{"deep":{"who":"${principal.id}"}}`, told("by ${principal.id}")},
+		"without a schema":        {say("${context.arguments.a.b.c}, ${context.arguments.n}"), `{"a":{"b":{"c":"x"}},"n":750}`, told("x, 750")},
+		"a name with a sign":      {say("${context.arguments.a-b}"), `{"a-b":"x"}`, told("x")},
+		"missing":                 {typed("${context.arguments.n}"), `{}`, unfilled},
+		"missing above":           {typed("${context.arguments.deep.who}"), `{}`, unfilled},
+		"null":                    {say("${context.arguments.n}"), `{"n":null}`, unfilled},
+		"below a string":          {say("${context.arguments.who.x}"), `{"who":"sue"}`, unfilled},
+		"an object":               {typed("${context.arguments.deep}"), `{"deep":{"who":"x"}}`, unfilled},
+		"a list":                  {typed("${context.arguments.list}"), `{"list":["x"]}`, unfilled},
+		"a time":                  {typed("${context.arguments.at}"), `{"at":"2026-01-01"}`, unfilled},
+		"beyond a reference":      {typed("${context.arguments.by.id}"), `{"by":{"type":"user","id":"x"}}`, unfilled},
+		"a fraction, no schema":   {say("${context.arguments.amount}"), `{"amount":750.5}`, unfilled},
+		"a name with a dot":       {say("${context.arguments.a.b}"), `{"a.b":"x"}`, unfilled},
+		"a secret":                {say("${context.token}"), `{}, "token": "hunter22"`, told("…")},
+		"a secret that is short":  {say("${context.pin_secret}"), `{}, "pin_secret": 1234`, told("…")},
+		"a secret that is none":   {say("${context.token}"), `{}, "token": {"a": "hunter22"}`, unfilled},
+	} {
+		p := test.load(t)
+		asked := q("user:a", "pay", "doc:1", declaring(`"notification"`, `,"arguments":`+test.arguments))
+		if got := ask(t, p, asked); got != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, test.want)
+		}
+	}
+}
+
+// What masks hide no text shows, whichever way a request is put.
+func TestTextsOfWhatIsMasked(t *testing.T) {
+	b := one(`@obligation("tell") permit(principal is user, action, resource);`,
+		"obligations.yaml", `tell: {type: notification, properties: {to: x, body: "${context.arguments.iban} ${context.arguments.n}"}}`)
+	masked := func(_ context.Context, path []string) bool { return slices.Equal(path, []string{"arguments", "iban"}) }
+	p, err := pdp.New(b.source(), pdp.Options{Masked: masked})
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := decoded(t, q("user:a", "pay", "doc:1", declaring(`"notification"`, `,"arguments":{"iban":"DE02","n":7}`)))
+	single, err := p.Evaluate(t.Context(), pdp.Call{Request: request})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: evaluation.Batch{Items: []evaluation.Item{{Request: request}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []evaluation.Decision{single, batch.Items[0]} {
+		if body, _ := d.Obligations[0].Properties.Get("body"); body.Text() != "… 7" {
+			t.Errorf("it says %q", body.Text())
+		}
 	}
 }
 

@@ -42,6 +42,10 @@ type Options struct {
 	// error, the bundle before stays in force, and BeforeSwap is called again a moment later,
 	// until it returns nil.
 	BeforeSwap func(Incoming) error
+	// Masked reports if texts in obligations must not show the member of the context that names
+	// lead to, for the call of a context. The members that are secrets by their names, as
+	// [evaluation.SecretName] has them, are never shown. By default all others are.
+	Masked func(ctx context.Context, path []string) bool
 	// OnLoad is called with the outcome of every load after the first, in order, and before the
 	// next load starts. So it must not itself reload.
 	OnLoad func(Status)
@@ -112,6 +116,8 @@ type Call struct {
 	Approved string
 	// Continued is the round that the decision was of an approved call, if it comes from a record.
 	Continued evaluation.Continuation
+
+	masked func(path []string) bool // of the options
 }
 
 // The errors of [PDP.Evaluate] besides [*evaluation.Error].
@@ -179,7 +185,7 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 // without approvals.
 // If ctx ends first there is no answer, and the error is that of ctx.
 func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, error) {
-	p.setTime(&call)
+	p.begin(ctx, &call)
 	b := p.Bundle() // pinned: one call sees one bundle
 	var answer reply
 	var err error
@@ -243,7 +249,7 @@ func (p *PDP) approvalsFor(call *Call) (Approvals, ApprovalMode) {
 
 // inquire returns the inquiry that puts a call to a bundle.
 func inquire(b *Bundle, call *Call) engine.Inquiry {
-	return engine.Inquiry{Bundle: b, Request: call.Request, Asker: call.Asker, Now: call.Now, Explain: call.Explain}
+	return engine.Inquiry{Bundle: b, Request: call.Request, Asker: call.Asker, Now: call.Now, Explain: call.Explain, Masked: call.masked}
 }
 
 // judge puts one request to the policies, and makes an answer of their verdict. Both are one step
@@ -257,6 +263,14 @@ func judge(ctx context.Context, in *engine.Inquiry) (w engine.Verdict, d evaluat
 	describeDecision(span, &d)
 	endStep(span, err)
 	return w, d, err
+}
+
+// begin gives a call what all of its decisions share: one reading of the clock, and what is masked.
+func (p *PDP) begin(ctx context.Context, call *Call) {
+	p.setTime(call)
+	if masked := p.options.Masked; masked != nil {
+		call.masked = func(path []string) bool { return masked(ctx, path) }
+	}
 }
 
 // setTime reads the clock, once for all decisions of one call.

@@ -46,7 +46,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 			"ask about each candidate in a batch", "options", "unknown")
 	}
 	call := Call{Request: search.Search.Request, Asker: search.Asker, Now: search.Now}
-	p.setTime(&call)
+	p.begin(ctx, &call)
 	in := inquire(p.Bundle(), &call)
 	if in.Bundle == nil {
 		return SearchAnswer{}, ErrNoBundle

@@ -57,7 +57,7 @@ func quotesSecret(text string, quote byte) bool {
 		window := text[end+1 : min(end+1+blanks, len(text))]
 		after := strings.TrimLeft(window, " \t\r\n")
 		colon := after == "" && len(window) == blanks || strings.HasPrefix(after, ":")
-		if colon && isSecretName(unicodeEscapes(text[begin:end])) {
+		if colon && evaluation.SecretName(unicodeEscapes(text[begin:end])) {
 			return true
 		}
 		begin = end + 1

@@ -4,7 +4,7 @@
 // What is masked:
 //
 //   - a value a JSON Pointer pattern of the configuration addresses, and a member
-//     whose name says that it is a secret (see names.go); an object or array whole;
+//     whose name says that it is a secret (see [evaluation.SecretName]); an object or array whole;
 //   - wherever else it occurs in that request's properties and context, in its
 //     obligations and in texts, as a whole or as a part, a masked string of eight
 //     or more bytes, and a masked number of as many digits, which templates of
@@ -67,6 +67,23 @@ func New(key []byte, patterns []string) (*Masker, error) {
 		m.patterns = append(m.patterns, p)
 	}
 	return m, nil
+}
+
+// Hides reports if what stands at a place below the context, or below another object of a request, is masked wherever
+// it stands: by a pattern, or because a name on the way to it says that it is a secret. A nil Masker has no patterns.
+func (m *Masker) Hides(root string, path ...string) bool {
+	var a at
+	if m != nil {
+		a, _ = at(m.patterns).in(root)
+	}
+	for _, name := range path {
+		inner, whole := a.in(name)
+		if whole || evaluation.SecretName(name) {
+			return true
+		}
+		a = inner
+	}
+	return false
 }
 
 // digestLength is the length of a digest behind [Prefix].

@@ -209,3 +209,19 @@ func TestNullIsRecordedAndItsNameIsNoSecret(t *testing.T) {
 		t.Errorf("what differs by null has one digest: %v", digests)
 	}
 }
+
+// TestHides: what masks hide is known before there is a value.
+func TestHides(t *testing.T) {
+	m := masker(t, "/context/arguments/*/iban", "/context/note", "/subject/properties/dept")
+	for path, want := range map[string]bool{
+		"arguments.refund.iban": true, "arguments.refund.iban.bank": true, "arguments.refund": false, "arguments.iban": false,
+		"note": true, "note.text": true, "dept": false, "properties.dept": false, "arguments.api_key": true, "arguments.api_key.a": true, "amount": false,
+	} {
+		if got := m.Hides("context", strings.Split(path, ".")...); got != want {
+			t.Errorf("%s: %t", path, got)
+		}
+	}
+	if none := (*mask.Masker)(nil); none.Hides("context", "note") || !none.Hides("context", "password") {
+		t.Error("without a masker, names alone tell")
+	}
+}

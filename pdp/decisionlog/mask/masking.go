@@ -89,7 +89,7 @@ func (c *collector) object(o evaluation.Object, a at) {
 	for name, v := range o.All {
 		c.text(name, nil)
 		inner, whole := a.in(name)
-		c.value(v, inner, whole || isSecretName(name))
+		c.value(v, inner, whole || evaluation.SecretName(name))
 	}
 }
 
@@ -166,7 +166,7 @@ func (m *Masker) below(place string) int {
 		}
 		for inner, rest := m.place(n), names[len(of)+1:]; len(rest) > 0; rest = rest[1:] {
 			whole := false
-			if inner, whole = inner.in(rest[0]); whole || isSecretName(rest[0]) {
+			if inner, whole = inner.in(rest[0]); whole || evaluation.SecretName(rest[0]) {
 				return len(rest) - 1
 			}
 		}
@@ -183,7 +183,7 @@ func (k *Masking) object(o evaluation.Object, a at) (evaluation.Object, spot) {
 	var renamed []string
 	made := o.Rewrite(func(m evaluation.Member) (evaluation.Member, bool) {
 		inner, whole := a.in(m.Name)
-		value, at, kept := k.value(m.Value, inner, whole || isSecretName(m.Name))
+		value, at, kept := k.value(m.Value, inner, whole || evaluation.SecretName(m.Name))
 		name, ok := k.text(m.Name)
 		switch {
 		case !ok:

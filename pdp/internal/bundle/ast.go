@@ -362,7 +362,10 @@ type Term struct {
 	Test    ScopeTest     // of OpTest
 	Value   types.Value   // of OpValue
 	Pattern types.Pattern // of OpLike
+	Name    string        // of OpCall, the function; of OpOrder, the sign
 	Args    []*Term
+
+	node ast.IsNode // nil of the opposite of another term that no policy writes out
 }
 
 // Op is the operator of a term.
@@ -389,6 +392,7 @@ const (
 	OpMultiply
 	OpNegate
 	OpRead // an attribute of something that is no path, read or tested for
+	OpCall // a function or method of an extension, such as decimal or lessThan
 	OpNot
 	OpAnd
 	OpOr
@@ -417,17 +421,17 @@ func (c Conjunct) Term() *Term {
 // termOf makes the term of a node.
 func termOf(n ast.IsNode) *Term {
 	if test, ok := TestOfNode(n); ok {
-		return &Term{Op: OpTest, Test: test}
+		return &Term{Op: OpTest, Test: test, node: n}
 	}
 	if path, ok := pathOf(n); ok {
-		return &Term{Op: OpPath, Path: path}
+		return &Term{Op: OpPath, Path: path, node: n}
 	}
-	t := &Term{Op: OpOf(n)}
+	t := &Term{Op: OpOf(n), node: n}
 	switch n := n.(type) {
 	case ast.NodeTypeHas:
 		if path, ok := pathOf(n.Arg); ok {
 			path.Names, path.Has = append(path.Names, string(n.Value)), true
-			return &Term{Op: OpHas, Path: path}
+			return &Term{Op: OpHas, Path: path, node: n}
 		}
 		t.Path.Names = []string{string(n.Value)}
 	case ast.NodeTypeAccess:
@@ -436,14 +440,68 @@ func termOf(n ast.IsNode) *Term {
 		t.Pattern = n.Value
 	case ast.NodeValue:
 		t.Value = n.Value
+	case ast.NodeTypeExtensionCall:
+		t.Name = string(n.Name)
+	case ast.NodeTypeLessThan:
+		t.Name = "<"
+	case ast.NodeTypeLessThanOrEqual:
+		t.Name = "<="
+	case ast.NodeTypeGreaterThan:
+		t.Name = ">"
+	case ast.NodeTypeGreaterThanOrEqual:
+		t.Name = ">="
 	}
 	for _, child := range Children(n) {
 		t.Args = append(t.Args, termOf(child))
 	}
-	if _, ok := n.(ast.NodeTypeNotEquals); ok {
+	if n, ok := n.(ast.NodeTypeNotEquals); ok {
+		t.node = ast.NodeTypeEquals{BinaryNode: n.BinaryNode}
 		return &Term{Op: OpNot, Args: []*Term{t}}
 	}
 	return t
+}
+
+// IsWritten reports if a policy writes the term out whole: it looks neither at the request nor at an entity.
+func (t *Term) IsWritten() bool { return t.node != nil && !looks(t.node) }
+
+// Written reports what such a term comes to. cedar-go evaluates it, and it comes to the same every time. ok is false of
+// any other term, and of one that errs or is no truth value.
+func (t *Term) Written() (holds, ok bool) {
+	if !t.IsWritten() {
+		return false, false
+	}
+	set := cedar.NewPolicySet()
+	set.Add("", Conjunct{Body: t.node}.Policy())
+	decision, diagnostic := cedar.Authorize(set, types.EntityMap{}, cedar.Request{})
+	return decision == cedar.Allow, len(diagnostic.Errors) == 0
+}
+
+// Literal is the value that a policy writes out, also with the function that makes one of an extension type.
+func (t *Term) Literal() (types.Value, bool) {
+	switch t.Op {
+	case OpTrue, OpFalse:
+		return types.Boolean(t.Op == OpTrue), true
+	case OpValue:
+		return t.Value, true
+	case OpCall:
+		if make, ok := constructors[t.Name]; ok && len(t.Args) == 1 && t.Args[0].Op == OpValue {
+			text, _ := t.Args[0].Value.(types.String)
+			return FromText(string(text), make)
+		}
+	}
+	return nil, false
+}
+
+// looks reports if a node looks at the request or at an entity.
+func looks(n ast.IsNode) (found bool) {
+	ast.Inspect(ast.NewNode(n), func(node ast.IsNode) bool {
+		switch node.(type) {
+		case ast.NodeTypeVariable, ast.NodeTypeHas, ast.NodeTypeAccess, ast.NodeTypeHasTag, ast.NodeTypeGetTag, ast.NodeTypeIn, ast.NodeTypeIsIn:
+			found = true
+		}
+		return !found
+	})
+	return found
 }
 
 // OpOf is the operator of a node, as far as terms tell them apart.
@@ -481,6 +539,8 @@ func OpOf(n ast.IsNode) Op {
 		return OpContains
 	case ast.NodeTypeIsEmpty:
 		return OpIsEmpty
+	case ast.NodeTypeExtensionCall:
+		return OpCall
 	case ast.NodeTypeNot:
 		return OpNot
 	case ast.NodeTypeAnd:

@@ -269,7 +269,7 @@ func (v *View) addPolicy(p *Policy, problems *Problems) {
 
 // refuseTrivial refuses a bundle that would, by accident, give every request the same answer.
 func (b *Bundle) refuseTrivial(problems *Problems) {
-	if b.Config.allowTrivial {
+	if b.Config.AllowTrivial {
 		return
 	}
 	permits := false

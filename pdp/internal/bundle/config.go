@@ -29,7 +29,7 @@ type Config struct {
 	RejectUnknown      bool // unknown_properties: reject
 	IgnoreForbidErrors bool // forbid_errors: ignore
 	AllowUndeclared    bool // undeclared_obligations: allow
-	allowTrivial       bool
+	AllowTrivial       bool
 }
 
 // parentRule says that the values of an attribute are the ids of parents, and which type the
@@ -134,7 +134,7 @@ func parseConfig(text []byte, problems *Problems) Config {
 	byKey["unknown_properties"] = either("drop", "reject", &c.RejectUnknown)
 	byKey["forbid_errors"] = either("deny", "ignore", &c.IgnoreForbidErrors)
 	byKey["undeclared_obligations"] = either("deny", "allow", &c.AllowUndeclared)
-	byKey["allow_trivial"] = either("false", "true", &c.allowTrivial)
+	byKey["allow_trivial"] = either("false", "true", &c.AllowTrivial)
 	doc.Read(root)
 
 	// Keys that name types are read after the keys that say how names of types are read.

@@ -86,8 +86,8 @@ func (s *Sight) add(p *Policy) {
 	s.pdp = s.pdp || slices.ContainsFunc(f.Reads, func(p AttributePath) bool { return p.ofPDP() && len(p.Names) == 1 })
 	for _, o := range p.Obliges {
 		_, filled := obligations.Fill(o.Properties, func(variable string) (string, bool) {
-			if member, ok := strings.CutPrefix(variable, "context."); ok {
-				s.names[member] = struct{}{}
+			if path, ok := obligations.Path(variable); ok {
+				s.names[path[0]] = struct{}{}
 			}
 			return "", true
 		})

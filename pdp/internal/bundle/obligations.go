@@ -183,7 +183,7 @@ func (r *obligationReader) templates(n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
 		if _, err := obligations.Variables(n.Value); err != nil {
 			r.Bad(n, "obligation_template", err.Error(),
-				"use ${principal.id}, ${resource.id}, ${action.name} or ${context.NAME}")
+				"use ${principal.id}, ${resource.id}, ${action.name} or ${context.NAME}, and ${context.NAME.NAME} for what is below it")
 		}
 	}
 	for i, child := range n.Content {

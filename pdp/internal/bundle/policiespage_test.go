@@ -51,7 +51,7 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 // It has a row for each warning of check, and for nothing else.
 func TestThePoliciesPageNamesEveryWarning(t *testing.T) {
 	page := policiesPage(t, "Warnings")
-	want := codesIn(t, `(?:\.(?:warn|Warn|tell)\([^"\n]*|\bconst code = )"([a-z_]+)"`)
+	want := codesIn(t, `(?:\.(?:warn|warnAt|Warn|tell)\([^"\n]*|\bconst code = )"([a-z_]+)"`)
 	delete(want, "unknown_") // is followed by what it is
 	want["unknown_file"], want["unknown_directory"] = true, true
 	got := map[string]bool{}

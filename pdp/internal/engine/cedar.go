@@ -28,6 +28,7 @@ type Question struct {
 	given map[string]*bundle.Policy
 	// unknown is set if not all values are known.
 	unknown *unknowns
+	masked  func(path []string) bool // of the inquiry
 }
 
 // request returns the question in the form that cedar-go takes.
@@ -162,7 +163,7 @@ func (in *Inquiry) view() (*bundle.View, error) {
 
 // Question maps the request onto Cedar. The error is an [*evaluation.Error].
 func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
-	b, q := in.Bundle, &Question{given: in.Given.of(in.Approved)}
+	b, q := in.Bundle, &Question{given: in.Given.of(in.Approved), masked: in.Masked}
 	var ok bool
 	if q.Uids, ok = in.uids(); !ok {
 		q.Reason = evaluation.UnknownType

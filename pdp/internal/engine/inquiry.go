@@ -45,6 +45,9 @@ type Inquiry struct {
 	Given Given
 	// Hidden are places that a mask hides, if the request comes from a record and asks what is possible.
 	Hidden []evaluation.Hidden
+	// Masked reports if texts must not show the member of the context that names lead to, besides the members that are
+	// secrets by their names. Nil is for no others.
+	Masked func(path []string) bool
 	// review is set if the question is who may decide about an approval.
 	review bundle.Review
 	// WantMismatch is set if decisions name the places in the request that do not fit.

@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -85,13 +84,29 @@ func (q *Question) variable(name string) (string, bool) {
 	case "action.name":
 		return string(q.Uids[bundle.ActionVar].ID), true
 	}
-	member, ok := strings.CutPrefix(name, "context.")
+	path, ok := obligations.Path(name)
 	if !ok {
 		return "", false
 	}
-	value, ok := q.Context.Get(types.String(member))
+	text, ok := textAt(q.Context, path)
+	if ok && (obligations.Secret(path) || q.masked != nil && q.masked(path)) {
+		text = obligations.Masked
+	}
+	return text, ok
+}
+
+// textAt returns what a text has for the value at a path, if it has anything for such a value.
+func textAt(in types.Record, path []string) (string, bool) {
+	value, ok := in.Get(types.String(path[0]))
 	if !ok {
 		return "", false
+	}
+	if len(path) > 1 {
+		record, ok := value.(types.Record)
+		if !ok {
+			return "", false
+		}
+		return textAt(record, path[1:])
 	}
 	switch v := value.(type) {
 	case types.String:
@@ -100,6 +115,8 @@ func (q *Question) variable(name string) (string, bool) {
 		return strconv.FormatInt(int64(v), 10), true
 	case types.Boolean:
 		return strconv.FormatBool(bool(v)), true
+	case types.Decimal:
+		return v.String(), true
 	}
 	return "", false
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"slices"
 	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -36,7 +35,7 @@ func (h *hiding) readTemplates(policies bundle.PolicyList, w *Worlds) {
 					for _, id := range of[d] {
 						p.readers[id] = true
 					}
-					h.fill(w, p, text, d, all)
+					h.fill(w, p, name, text, d, all)
 				}
 			}
 		}
@@ -58,31 +57,39 @@ func textsIn(o evaluation.Object) (all []string) {
 	return all
 }
 
-// filledFrom are the places whose value a variable of a template may have.
+// filledFrom are the places whose value a variable of a template may have, or may lie in.
 func (h *hiding) filledFrom(variable string) (all []*place) {
-	name, ok := strings.CutPrefix(variable, "context.")
+	names, ok := obligations.Path(variable)
 	if !ok {
 		return nil
 	}
 	for _, p := range h.places {
-		if p.path.Root != "context" || p.unseen || p.element || len(p.path.Names) == 1 && !p.isSimple() {
-			continue // nothing is filled in, whatever the value
+		at := len(p.path.Names)
+		if p.path.Root != "context" || p.unseen || p.element || at > len(names) || !slices.Equal(p.path.Names, names[:at]) {
+			continue
 		}
 		switch {
-		case len(p.path.Names) == 1 && p.path.Names[0] == name:
+		case at == len(names) && p.fillsText(): // of any other value nothing is filled in
 			all = append(all, p)
-		case len(p.path.Names) == 0 && (!p.Part || p.touchesInside(h, name) == opens):
+		case at < len(names) && (at == 0 && !p.Part || p.touchesInside(h, names[at]) == opens):
 			all = append(all, p)
 		}
 	}
 	return all
 }
 
-// fill takes in what a template can make of the value at a place. What the obligation says then is
-// not compared. But an obligation that needs a value cannot be filled with none, and one that
-// says the same as another is owed once.
-func (h *hiding) fill(w *Worlds, p *place, text string, d *obligations.Definition, all []*obligations.Definition) {
-	if len(p.path.Names) == 0 {
+// fillsText reports whether the value of a place is of a kind that a text can show.
+func (p *place) fillsText() bool { return p.isSimple() || p.isDecimal() }
+
+func (p *place) isDecimal() bool {
+	return p.shape != nil && p.shape.Form == bundle.ShapeDecimal && !p.deep && !p.reference
+}
+
+// fill takes in what a variable of a template can make of the value at a place. What the obligation
+// says then is not compared. But an obligation that needs a value cannot be filled with none, and one
+// that says the same as another is owed once.
+func (h *hiding) fill(w *Worlds, p *place, variable, text string, d *obligations.Definition, all []*obligations.Definition) {
+	if path, _ := obligations.Path(variable); len(p.path.Names) < len(path) { // nobody knows what is in it
 		p.unknowable = true
 		return
 	}
@@ -93,7 +100,7 @@ func (h *hiding) fill(w *Worlds, p *place, text string, d *obligations.Definitio
 			continue
 		}
 		for _, against := range textsIn(other.Properties) {
-			if against != text && !h.equate(p, against) {
+			if against != text && (p.isDecimal() || !h.equate(p, against)) {
 				w.alike = append(w.alike, alikeObligations{p, d.Name, other.Name})
 			}
 		}

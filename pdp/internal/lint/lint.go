@@ -1,9 +1,11 @@
 // Package lint warns of what is legal in a bundle and probably not meant. [Check] loads a
 // bundle and returns its problems together with these warnings.
 //
-// Each kind of warning has a file: access.go, approvals.go, escape.go, missing.go, names.go,
-// obligations.go and overlap.go. They use what a request can send (sent.go), what the entity
-// store holds (stored.go), and the outcomes that a clause can have (outcome.go).
+// Each kind of warning has a file: access.go, approvals.go, escape.go, literals.go, missing.go,
+// names.go, obligations.go, overlap.go and trivial.go. They use what a request can send (sent.go),
+// what the entity store holds (stored.go), the outcomes that a clause can have (outcome.go), what a
+// clause comes to in every request (fold.go), which numbers it wants (compare.go), and where in its
+// file an expression stands (place.go).
 //
 // The package refuses nothing and decides nothing: no warning keeps a bundle from loading, and
 // no decision depends on one.
@@ -30,9 +32,11 @@ func Check(source bundle.Source, now time.Time) (*bundle.Bundle, bundle.Problems
 	}
 	l := linter{
 		b:        b,
+		files:    files,
 		problems: &problems,
 		listed:   b.Config.ListedTypes(),
 		stores:   map[*bundle.View]*storeFacts{},
+		words:    map[string][]word{},
 	}
 	l.configTypes(files.Content[bundle.ConfigFile])
 	l.approvalConfig(files.Content[bundle.ConfigFile])
@@ -42,7 +46,9 @@ func Check(source bundle.Source, now time.Time) (*bundle.Bundle, bundle.Problems
 				l.lint(p)
 			}
 		}
+		l.trivial(v)
 	}
+	l.literals()
 	l.obligations()
 	l.approvals()
 	l.access(now)
@@ -57,10 +63,14 @@ type linter struct {
 	problems *bundle.Problems
 	listed   []types.EntityType // the types that bundle.yaml tells apart
 	stores   map[*bundle.View]*storeFacts
+	files    *bundle.Files
+	words    map[string][]word // of policy files
+	compared int               // ids, with misspelt ones
 }
 
 func (l *linter) lint(p *bundle.Policy) {
 	l.names(p)
+	l.never(p)
 	if tooLong(p) {
 		l.warn(p, "too_long_to_check",
 			"reads so many attributes that what it misses or lets escape is not looked for",

@@ -29,7 +29,7 @@ func (l *linter) missing(p *bundle.Policy, terms []*bundle.Term) {
 		}
 	}
 	for _, path := range found {
-		l.warn(p, "permit_missing_attribute",
+		l.warnAt(placeOfPath(path), p, "permit_missing_attribute",
 			"reads "+path.String()+" without has, and does not apply where that is absent",
 			"ask first, as in `"+path.Asked()+" && …`, or "+l.howToEnsure(path),
 		)

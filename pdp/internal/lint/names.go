@@ -13,7 +13,7 @@ import (
 
 // names warns of what a policy shows without following its evaluation.
 func (l *linter) names(p *bundle.Policy) {
-	if len(p.Tests()) == 0 {
+	if len(p.Tests()) == 0 && (l.b.Config.AllowTrivial || !permitsEverything(p)) {
 		l.warn(p, "no_scope",
 			"has neither a scope nor a first condition that says for which principals, actions or resources it is, "+
 				"so every decision evaluates it",

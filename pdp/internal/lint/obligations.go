@@ -56,6 +56,7 @@ func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy)
 		}
 	}
 	for _, d := range all {
+		l.secrets(d)
 		by := naming[d.Definition]
 		switch {
 		case len(by) == 0 && d.File == "": // every bundle has all of the built-in definitions
@@ -77,6 +78,24 @@ func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy)
 	}
 }
 
+// secrets warns of a text that would show a member whose name says that it is a secret. Below a member, that is an error.
+func (l *linter) secrets(d bundle.Definition) {
+	var secrets []string
+	_, _ = obligations.Fill(d.Properties, func(variable string) (string, bool) {
+		if path, ok := obligations.Path(variable); ok && obligations.Secret(path) && !slices.Contains(secrets, variable) {
+			secrets = append(secrets, variable)
+		}
+		return "", true
+	})
+	for _, variable := range secrets {
+		l.problems.Warn(d.File, d.Line, d.Column, "obligation_secret",
+			"the obligation "+bundle.Quote(d.Name)+" says "+obligations.Masked+" for "+bundle.Quote("${"+variable+"}")+
+				", because the name says that it is a secret",
+			"take it out of the text, or have the fact sent under another name",
+		)
+	}
+}
+
 // neverApplies reports whether a policy certainly applies to no request. That is so if its tests of
 // one variable exclude each other, if a clause is written out as false, or if no combination
 // of types admits the policy.
@@ -91,17 +110,4 @@ func (l *linter) neverApplies(p *bundle.Policy) bool {
 		}
 	}
 	return slices.ContainsFunc(p.Terms(), neverTrue) || len(l.settings(p)) == 0
-}
-
-// neverTrue reports whether a clause is false as it is written.
-func neverTrue(t *bundle.Term) bool {
-	switch t.Op {
-	case bundle.OpFalse:
-		return true
-	case bundle.OpAnd:
-		return slices.ContainsFunc(t.Args, neverTrue)
-	case bundle.OpNot:
-		return t.Args[0].Op == bundle.OpTrue
-	}
-	return false
 }

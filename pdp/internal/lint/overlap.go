@@ -17,8 +17,9 @@ import (
 // obligation at all. There is no warning in two cases.
 //   - Both permits cannot apply to one request: their tests (of the scope, and of leading
 //     clauses) exclude each other; no action that the bundle knows, or no combination of types,
-//     passes the tests of both; they want one term to be different strings; or one rules out,
-//     in an unless or behind a !, what the other demands.
+//     passes the tests of both; they want one term to be different strings, or to compare with
+//     literals as no value does, as in x <= 5 and x > 5; or one rules out, in an unless or behind
+//     a !, what the other demands.
 //   - The obliging permit applies whenever the other does: each of its tests follows from the
 //     other's tests, and each of its other clauses is a clause of the other too.
 //
@@ -26,7 +27,8 @@ import (
 // [overlap.declared].
 //
 // The work is the number of permits with obligations times the number of permits without. There
-// is one warning for a permit, however many obliging permits it overlaps with.
+// is one warning for a permit, however many obliging permits it overlaps with, and one for all
+// permits that overlap with the same ones: they have one cause.
 func (l *linter) overlaps(v *bundle.View) {
 	free, obliging := l.permits(v)
 	if len(free) == 0 || len(obliging) == 0 {
@@ -39,20 +41,68 @@ func (l *linter) overlaps(v *bundle.View) {
 		s.evadable = o.rules != nil && l.evadable(p)
 		others = append(others, s)
 	}
+	alike := map[string]*evasion{} // by the permits that are got round
+	var all []*evasion
 	for _, p := range free {
-		s := o.scoped(p)
-		if around := o.avoided(s, others); len(around) > 0 {
-			try := "name the obligation here too, keep their scopes apart, " +
-				"or exclude here with unless { … } what the other has in its when { … }"
-			if p.Access != "" {
-				try = "demand an approval here too, or have the other not depend on what a request can leave out"
-			}
-			l.warn(p, "obligation_overlap",
-				"permits without an obligation, and may be alone in permitting, what "+joinFirst(around)+" permits with one",
-				try,
-			)
+		around := o.avoided(o.scoped(p), others)
+		if len(around) == 0 {
+			continue
 		}
+		key := p.Access + "\n" + strings.Join(named(around), "\n")
+		if alike[key] == nil {
+			alike[key] = &evasion{around: around}
+			all = append(all, alike[key])
+		}
+		alike[key].by = append(alike[key].by, p)
 	}
+	for _, e := range all {
+		l.warnOverlap(v, e)
+	}
+}
+
+// evasion is that permits without an obligation get round others that have one.
+type evasion struct{ by, around []*bundle.Policy }
+
+// warnOverlap warns at the permit without an obligation. If there are several, the warning stands at the permit that they
+// get round, but never at one of the root about what a tenant has written.
+func (l *linter) warnOverlap(v *bundle.View, e *evasion) {
+	by, around := e.by[0], e.around[0]
+	try := "name the obligation %s too, keep their scopes apart, " +
+		"or exclude %[1]s with unless { … } what the other has in its when { … }"
+	if by.Access != "" {
+		try = "demand an approval %s too, or have the other not depend on what a request can leave out"
+	}
+	if len(e.by) == 1 {
+		l.warn(by, "obligation_overlap",
+			"permits without an obligation, and may be alone in permitting, what "+joinFirst(named(e.around))+" permits with one",
+			fmt.Sprintf(try, "here"),
+		)
+		return
+	}
+	if around.Tenant != v.Tenant {
+		l.warn(by, "obligation_overlap",
+			"and "+joinFirst(named(e.by[1:]))+" permit without an obligation, and may be alone in permitting, what "+
+				joinFirst(named(e.around))+" permits with one",
+			fmt.Sprintf(try, "in each"),
+		)
+		return
+	}
+	also := ""
+	if len(e.around) > 1 {
+		also = ", as " + joinFirst(named(e.around[1:])) + " does"
+	}
+	l.warn(around, "obligation_overlap",
+		"permits with an obligation"+also+", what "+joinFirst(named(e.by))+" permit without one, and each of them may be alone in permitting it",
+		fmt.Sprintf(try, "in each of them"),
+	)
+}
+
+// named are policies as messages name them.
+func named(policies []*bundle.Policy) (names []string) {
+	for _, p := range policies {
+		names = append(names, bundle.Quote(p.Id)+" at "+p.Position)
+	}
+	return names
 }
 
 // permits returns the permits of a view that can apply: those without obligations, and those
@@ -115,10 +165,11 @@ type scoped struct {
 	// evadable is set if a request can leave out what the permit wants to see of principal or context.
 	evadable bool
 	// If the permit applies, every demand is true, one clause of each list of refuses is not
-	// true, and every choice is kept.
-	demands map[string]struct{} // the keys of clauses
-	refuses [][]clause
-	choices []choice
+	// true, every choice is kept, and every comparison holds.
+	demands     map[string]struct{} // the keys of clauses
+	refuses     [][]clause
+	choices     []choice
+	comparisons []comparison
 }
 
 // choice says that a term must equal one of some strings.
@@ -233,6 +284,9 @@ func (s *scoped) demand(c bundle.Conjunct) {
 		if c, ok := choiceOf(bundle.Conjunct{Body: part}); ok {
 			s.choices = append(s.choices, c)
 		}
+		if c, ok := comparisonOf(bundle.Conjunct{Body: part}, true); ok {
+			s.comparisons = append(s.comparisons, c)
+		}
 		if bundle.OpOf(part) == bundle.OpNot {
 			s.refuse(bundle.Conjunct{Body: bundle.Children(part)[0]})
 		}
@@ -253,18 +307,22 @@ func (s *scoped) refuse(c bundle.Conjunct) {
 		for _, part := range bundle.Flatten(c.Body, nil) {
 			all = append(all, clauseOf(bundle.Conjunct{Body: part}))
 		}
+		if len(all) == 1 {
+			if c, ok := comparisonOf(c, false); ok {
+				s.comparisons = append(s.comparisons, c)
+			}
+		}
 		s.refuses = append(s.refuses, all)
 	}
 }
 
-// avoided names the obliging permits that a permit without obligations lets a request avoid.
-func (o *overlap) avoided(p *scoped, others []*scoped) []string {
-	var around []string
+// avoided finds the obliging permits that a permit without obligations lets a request avoid.
+func (o *overlap) avoided(p *scoped, others []*scoped) (around []*bundle.Policy) {
 	sets := o.l.settings(p.policy)
 	for _, other := range others {
 		ofView := p.policy.Tenant == o.v.Tenant || other.policy.Tenant == o.v.Tenant
 		if ofView && !p.declared(other) && !o.apart(p, other) && !o.follows(p, sets, other) {
-			around = append(around, bundle.Quote(other.policy.Id)+" at "+other.policy.Position)
+			around = append(around, other.policy)
 		}
 	}
 	return around
@@ -307,7 +365,7 @@ func (s *scoped) namesTools(prefix string) bool {
 func (o *overlap) apart(s, other *scoped) bool {
 	testsExclude := func(t bundle.ScopeTest) bool { return slices.ContainsFunc(other.tests, t.Excludes) }
 	choicesExclude := func(c choice) bool { return slices.ContainsFunc(other.choices, c.excludes) }
-	return slices.ContainsFunc(s.tests, testsExclude) || slices.ContainsFunc(s.choices, choicesExclude) ||
+	return slices.ContainsFunc(s.tests, testsExclude) || slices.ContainsFunc(s.choices, choicesExclude) || comparisonsExclude(s, other) ||
 		s.actions != nil && other.actions != nil && disjoint(s.actions, other.actions) ||
 		o.both.And(&s.settings, &other.settings).Sign() == 0 || s.ruledOut(other) || other.ruledOut(s)
 }

@@ -1,4 +1,4 @@
-package mask
+package evaluation
 
 import (
 	"slices"
@@ -14,18 +14,19 @@ var secretWords = []string{
 	"credential", "privatekey", "capability", "proof", "signature",
 }
 
-// isSecretName reports if a member's value is a secret by the member's name.
-func isSecretName(name string) bool {
+// SecretName reports if the value of a member is a secret by the name of the member. Records have a mask in its place,
+// and texts for people do not repeat it.
+func SecretName(name string) bool {
 	if len(name) < len("token") { // no word is shorter
 		return false
 	}
-	name = strings.Map(plain, name)
+	name = strings.Map(bareRune, name)
 	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
 }
 
-// plain is a letter in lower case, or a digit, and -1 for every other character. A letter that Unicode folds to an
+// bareRune is a letter in lower case, or a digit, and -1 for every other character. A letter that Unicode folds to an
 // ASCII letter (the Kelvin sign, the long s) becomes that letter, and so does a fullwidth letter.
-func plain(r rune) rune {
+func bareRune(r rune) rune {
 	switch {
 	case 'A' <= r && r <= 'Z':
 		return r + 'a' - 'A'

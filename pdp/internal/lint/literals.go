@@ -1,0 +1,215 @@
+package lint
+
+import (
+	"bytes"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/spelling"
+)
+
+// literals warns of ids that no entity has, in policies and among the parents of entities: most often they are misspelt.
+// There is no warning if a policy names the same id that an entity stands below: a group works without an entity of its
+// own. Nor is there one about a type of which no entity is stored, or about ids that the schema enumerates, which are
+// errors.
+//
+// A policy of the root decides in every tenant, so an id is known to it if any view has it. But what it is told to have
+// meant is of the root alone.
+func (l *linter) literals() {
+	for _, v := range l.b.Views {
+		views := []*bundle.View{v}
+		if v.Tenant == evaluation.DefaultTenant {
+			views = slices.AppendSeq(views, l.allViews)
+		}
+		k := known{l: l, own: v.Store, views: views, named: map[types.EntityUID]struct{}{}}
+		for _, v := range views {
+			for _, p := range v.Policies {
+				for _, uid := range p.Facts.Uids {
+					k.named[uid] = struct{}{}
+				}
+			}
+		}
+		for _, p := range v.Policies {
+			if p.Tenant == v.Tenant && p.Access == "" {
+				k.checkPolicy(p)
+			}
+		}
+		k.checkParents(v)
+	}
+}
+
+func (l *linter) allViews(yield func(*bundle.View) bool) {
+	for _, v := range l.b.Views {
+		if !yield(v) {
+			return
+		}
+	}
+}
+
+// known are the ids that the author of a view can name.
+type known struct {
+	l     *linter
+	own   *bundle.Store // of the author's view
+	views []*bundle.View
+	named map[types.EntityUID]struct{} // by policies
+}
+
+// lacks reports if entities of the type are stored, and none has this id.
+func (k *known) lacks(uid types.EntityUID) bool {
+	if !k.l.b.Schema.AllowsAny(uid.Type) {
+		return false
+	}
+	ofType := false
+	for _, v := range k.views {
+		for s := v.Store; s != nil; s = s.Root {
+			if _, ok := s.Entities[uid]; ok {
+				return false
+			}
+			ofType = ofType || len(s.Ids[uid.Type]) > 0
+		}
+	}
+	return ofType
+}
+
+// isParent reports if an entity stands below the id.
+func (k *known) isParent(uid types.EntityUID) bool {
+	return slices.ContainsFunc(k.views, func(v *bundle.View) bool {
+		for s := v.Store; s != nil; s = s.Root {
+			if len(s.Children[uid]) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// mostCompared is how many ids are compared with misspelt ones in one check. Millions can be stored.
+const mostCompared = 5_000_000
+
+// meant suggests an id that the author of the view knows. near is set if it differs in a letter of four at most.
+func (k *known) meant(uid types.EntityUID) (suggestion string, near bool) {
+	var ids []string
+	for s := k.own; s != nil; s = s.Root {
+		ids = append(ids, s.Ids[uid.Type]...)
+	}
+	if k.l.compared += len(ids); k.l.compared > mostCompared {
+		return "", false
+	}
+	text := bundle.DidYouMean(string(uid.ID), slices.Values(ids))
+	if text == "" {
+		return "", false
+	}
+	near = slices.ContainsFunc(ids, func(id string) bool {
+		most := len(uid.ID) / 4
+		return max(len(id)-len(uid.ID), len(uid.ID)-len(id)) <= most && spelling.Distance(id, string(uid.ID)) <= most
+	})
+	quoted := strings.TrimSuffix(strings.TrimPrefix(text, "; did you mean "), "?")
+	return "; did you mean " + string(uid.Type) + "::" + quoted + "?", near
+}
+
+func (k *known) checkPolicy(p *bundle.Policy) {
+	l := k.l
+	for n, uid := range p.Facts.Uids {
+		action := bundle.IsActionType(uid.Type)
+		switch {
+		case slices.Contains(p.Facts.Uids[:n], uid), !k.lacks(uid), k.isParent(uid):
+			continue
+		case action && l.b.Schema != nil: // an action that it does not declare is an error
+			continue
+		}
+		meant, near := k.meant(uid)
+		if action && !near { // an entity need not stand for an action that is in no group
+			continue
+		}
+		l.warnAt(placeOfUID(uid), p, "literal_unknown",
+			"names "+uid.String()+", and no entity has this id, while others of its type are stored"+meant,
+			"correct the id, or add the entity to entities/",
+		)
+	}
+}
+
+// checkParents checks the parents in the entity files of a view's owner. A group of actions needs no entity.
+func (k *known) checkParents(v *bundle.View) {
+	l, dir := k.l, "entities/"
+	if v.Tenant != evaluation.DefaultTenant {
+		dir = "tenants/" + v.Tenant + "/" + dir
+	}
+	for file, text := range l.files.Content {
+		if in, _ := path.Split(file); in != dir || path.Ext(file) != ".json" {
+			continue
+		}
+		for _, e := range readParents(text) {
+			stored, _ := v.Store.Get(e.uid)
+			for parent := range stored.Parents.All() {
+				if _, named := k.named[parent]; named || bundle.IsActionType(parent.Type) || !k.lacks(parent) {
+					continue
+				}
+				offset, written := e.parents[parent]
+				if !written { // an attribute gives it
+					offset = e.offset
+				}
+				line, column := lineOf(text, offset)
+				meant, _ := k.meant(parent)
+				l.problems.Warn(file, line, column, "literal_unknown",
+					e.uid.String()+" stands below "+parent.String()+", and no entity has this id, while others of its type are stored"+meant,
+					"correct the id, or add the entity to entities/")
+			}
+		}
+	}
+}
+
+// writtenEntity is where an entity stands in its file, and where its parents do.
+type writtenEntity struct {
+	uid     types.EntityUID
+	offset  int64
+	parents map[types.EntityUID]int64
+}
+
+// readParents reads an entity file again. The file is well formed, because the bundle has loaded.
+func readParents(text []byte) (all []writtenEntity) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	value := func(into any) int64 {
+		v, err := dec.ReadValue()
+		if err != nil || json.Unmarshal(v, into) != nil {
+			return 0
+		}
+		return dec.InputOffset() - int64(len(v))
+	}
+	for _, _ = dec.ReadToken(); dec.PeekKind() == '{'; { // the array, and each entity in it
+		e := writtenEntity{parents: map[types.EntityUID]int64{}}
+		_, _ = dec.ReadToken()
+		e.offset = dec.InputOffset() - 1
+		for dec.PeekKind() == '"' {
+			switch name, _ := dec.ReadToken(); {
+			case name.String() == "uid":
+				value(&e.uid)
+			case name.String() == "parents" && dec.PeekKind() == '[':
+				for _, _ = dec.ReadToken(); dec.PeekKind() == '{'; {
+					var parent types.EntityUID
+					at := value(&parent)
+					e.parents[parent] = at
+				}
+				_, _ = dec.ReadToken()
+			default:
+				_ = dec.SkipValue()
+			}
+		}
+		_, _ = dec.ReadToken()
+		all = append(all, e)
+	}
+	return all
+}
+
+// lineOf is the line and the column of an offset, in characters.
+func lineOf(text []byte, offset int64) (line, column int) {
+	before := text[:offset]
+	begin := bytes.LastIndexByte(before, '\n') + 1
+	return bytes.Count(before, []byte("\n")) + 1, len([]rune(string(before[begin:]))) + 1
+}

@@ -1,0 +1,43 @@
+package pdp
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestCheckOurs: each bundle of the repository loads, and Check has nothing to say about it. A bundle is a directory with
+// a bundle.yaml, or with policies, that lies in no other.
+func TestCheckOurs(t *testing.T) {
+	var dirs []string
+	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if strings.HasPrefix(d.Name(), ".") && name != ".." || d.Name() == "node_modules" {
+			return fs.SkipDir
+		}
+		policies, _ := filepath.Glob(filepath.Join(name, "*.cedar"))
+		if _, err := os.Stat(filepath.Join(name, "bundle.yaml")); err == nil || len(policies) > 0 {
+			dirs = append(dirs, filepath.ToSlash(name))
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"../policies/starter", "../policies/mcp", "../conformance/bundle", "../pdp/server/testdata/of-5f3b7dc/bundle", "../cmd/policy-service/deploy/kubernetes/bundle"} {
+		if !slices.Contains(dirs, dir) {
+			t.Errorf("%s is not found", dir)
+		}
+	}
+	for _, dir := range dirs {
+		if b, problems := Check(Dir(dir), lintNow); b == nil || len(problems) > 0 {
+			t.Errorf("%s: %v", dir, []Problem(problems))
+		}
+	}
+}
