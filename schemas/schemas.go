@@ -44,3 +44,19 @@ var ToolsLock []byte
 //
 //go:embed access.schema.json
 var Access []byte
+
+// Bundle is the JSON Schema of bundle.yaml, the settings of a bundle.
+//
+//go:embed bundle.schema.json
+var Bundle []byte
+
+// Obligations is the JSON Schema of obligations.yaml. It has those of all types in it, so that an
+// editor needs one file.
+//
+//go:embed obligations.schema.json
+var Obligations []byte
+
+// Tests is the JSON Schema of a file of tests of a bundle.
+//
+//go:embed tests.schema.json
+var Tests []byte
