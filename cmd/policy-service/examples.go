@@ -68,11 +68,11 @@ var examples = map[string][]string{
 		"policy-service mcp schema --config gateway.yaml --check policies/tools.cedarschema",
 	},
 
-	"config check":  {"policy-service config check config.yaml"},
-	"config print":  {"policy-service config print --config config.yaml --policies policies"},
+	"config check": {"policy-service config check config.yaml"},
+	"config print": {"policy-service config print --config config.yaml --policies policies"},
 	"config schema": {
 		"policy-service config schema",
-		"policy-service config schema obligations",
+		"policy-service config schema --of obligations",
 	},
 	"conformance": {
 		"policy-service conformance http://127.0.0.1:8180",

@@ -107,13 +107,13 @@ func (c configPrintCommand) Run(s cli.Streams) error {
 }
 
 type configSchemaCommand struct {
-	Of string `arg:"" optional:"" enum:"config,access,bundle,obligations,tests" default:"config" help:"The kind of file: config, access, bundle, obligations or tests."`
+	Of string `enum:"config,access,bundle,obligations,tests" default:"config" help:"The kind of file: config, access, bundle, obligations or tests. The default is config."`
 }
 
 // Help ends the command's help.
 func (configSchemaCommand) Help() string {
 	return "config is the configuration of serve. The others are the YAML files of a bundle: access/*.yaml, bundle.yaml, " +
-		"obligations.yaml and tests/*.yaml. The name of a file in a bundle's directory tells an editor which is which."
+		"obligations.yaml and tests/*.yaml."
 }
 
 // Run prints the schema.
