@@ -1,6 +1,7 @@
 // Package schemas holds the documents that describe the service to machines:
 // [OpenAPI], and the JSON Schemas of what is sent and answered, which it refers
-// to. It holds text and nothing that acts on it.
+// to; and the JSON Schemas of files that people write, for their editors. It holds
+// text and nothing that acts on it.
 package schemas
 
 import "embed"
