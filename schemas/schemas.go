@@ -1,6 +1,7 @@
 // Package schemas holds the documents that describe the service to machines:
 // [OpenAPI], and the JSON Schemas of what is sent and answered, which it refers
-// to. It holds text and nothing that acts on it.
+// to; and the JSON Schemas of files that people write, for their editors. It holds
+// text and nothing that acts on it.
 package schemas
 
 import "embed"
@@ -44,3 +45,19 @@ var ToolsLock []byte
 //
 //go:embed access.schema.json
 var Access []byte
+
+// Bundle is the JSON Schema of bundle.yaml, the settings of a bundle.
+//
+//go:embed bundle.schema.json
+var Bundle []byte
+
+// Obligations is the JSON Schema of obligations.yaml. It has those of all types in it, so that an
+// editor needs one file.
+//
+//go:embed obligations.schema.json
+var Obligations []byte
+
+// Tests is the JSON Schema of a file of tests of a bundle.
+//
+//go:embed tests.schema.json
+var Tests []byte

@@ -73,9 +73,12 @@ var examples = map[string][]string{
 		"policy-service mcp schema --config gateway.yaml --check policies/tools.cedarschema",
 	},
 
-	"config check":  {"policy-service config check config.yaml"},
-	"config print":  {"policy-service config print --config config.yaml --policies policies"},
-	"config schema": {"policy-service config schema"},
+	"config check": {"policy-service config check config.yaml"},
+	"config print": {"policy-service config print --config config.yaml --policies policies"},
+	"config schema": {
+		"policy-service config schema",
+		"policy-service config schema --of obligations",
+	},
 	"conformance": {
 		"policy-service conformance http://127.0.0.1:8180",
 		"policy-service conformance --plan coaz http://127.0.0.1:8391/mcp --pdp-listen 127.0.0.1:8392 --upstream-listen 127.0.0.1:8393 --issuer-listen 127.0.0.1:8394",

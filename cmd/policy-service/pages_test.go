@@ -47,6 +47,7 @@ var readers = map[string]string{
 	"pdp/server/README.md":               "operator, who looks something up",
 	"pdp/server/auth/README.md":          "operator, who says who may ask",
 	"policies/ACCESS.md":                 "owner of a tool server",
+	"policies/EDITORS.md":                "policy author, in an editor",
 	"policies/REFERENCE.md":              "policy author, who looks something up",
 	"cmd/policy-service/README.md":       "operator",
 	"cmd/policy-service/CHANGES.md":      "operator, who upgrades",

@@ -12,13 +12,14 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
+	"policy-service/schemas"
 )
 
 // Config is about the configuration of serve.
 type Config struct {
 	Check  configCheckCommand  `cmd:"" help:"List every mistake in a configuration file."`
 	Print  configPrintCommand  `cmd:"" help:"Print the configuration that serve would have, and the origin of each value."`
-	Schema configSchemaCommand `cmd:"" help:"Print the JSON Schema of the configuration file, for editors."`
+	Schema configSchemaCommand `cmd:"" help:"Print the JSON Schema of the configuration file, or of a file of a bundle, for editors."`
 }
 
 type configCheckCommand struct {
@@ -105,11 +106,26 @@ func (c configPrintCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-type configSchemaCommand struct{}
+type configSchemaCommand struct {
+	Of string `enum:"config,access,bundle,obligations,tests" default:"config" help:"The kind of file: config, access, bundle, obligations or tests. The default is config."`
+}
+
+// Help ends the command's help.
+func (configSchemaCommand) Help() string {
+	return "config is the configuration of serve. The others are the YAML files of a bundle: access/*.yaml, bundle.yaml, " +
+		"obligations.yaml and tests/*.yaml."
+}
 
 // Run prints the schema.
-func (configSchemaCommand) Run(s cli.Streams) error {
-	_, err := s.Out.Write(server.ConfigForm.Schema())
+func (c configSchemaCommand) Run(s cli.Streams) error {
+	kinds := map[string][]byte{
+		"config":      server.ConfigForm.Schema(),
+		"access":      schemas.Access,
+		"bundle":      schemas.Bundle,
+		"obligations": schemas.Obligations,
+		"tests":       schemas.Tests,
+	}
+	_, err := s.Out.Write(kinds[c.Of])
 	return err
 }
 
