@@ -103,7 +103,7 @@ type Call struct {
 	evaluation.Asker
 	// Now overrides the clock, to ask what the answer would have been at another time.
 	Now time.Time
-	// Explain asks for [evaluation.Decision.Explain].
+	// Explain asks for [evaluation.Decision.Explain], and for names that are near in [evaluation.Decision.Mismatch].
 	Explain bool
 	// Approvals says what a person's approval can do for the call.
 	Approvals ApprovalMode

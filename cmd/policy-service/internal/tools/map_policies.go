@@ -51,6 +51,7 @@ type judge struct {
 // caller is who the gateway is to the PDP in its process.
 var caller = evaluation.Asker{Name: gateway.CallerName, Relays: true}
 
+// decide asks for explanations because of the names that are near: only then are they suggested.
 func (j judge) decide(q mcp.Question) ([]pdp.Call, []evaluation.Decision, error) {
 	limits := evaluation.DefaultLimits()
 	if q.API == coaz.Evaluation {
