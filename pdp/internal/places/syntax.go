@@ -22,7 +22,7 @@ var (
 	placeText  = regexp.MustCompile(`:(\d+):(\d+)`)
 	exactText  = regexp.MustCompile(`(?s)exact got (.*) want (\S+)$`)
 	listText   = regexp.MustCompile(`(?s)": got .* want ,$`)
-	noCallText = regexp.MustCompile("(?s)\": `(.*)` is (?:not )?a (function|method)")
+	noCallText = regexp.MustCompile("(?s)\": `(.*)` is (?:not )?a (?:function|method)")
 	argsText   = regexp.MustCompile(`": (\w+) expects (no arguments|one argument)$`)
 	twiceText  = regexp.MustCompile(`(?s)": duplicate (key|annotation): (.*)$`)
 	tailText   = regexp.MustCompile(`": ([a-z ]+)(?:: [^"]*)?$`)
@@ -61,7 +61,7 @@ func InPolicies(text, message string) Fault {
 		return f.expected(at, ",")
 	}
 	if call := noCallText.FindStringSubmatch(message); call != nil {
-		return f.call(at, call[1], call[2])
+		return f.call(at, call[1])
 	}
 	if args := argsText.FindStringSubmatch(message); args != nil {
 		return f.at(f.before(at, args[1]), args[1]+" takes "+strings.Replace(args[2], "no arguments", "no argument", 1), "")
@@ -263,14 +263,11 @@ func (f fault) unexpected(at int, message string) Fault {
 }
 
 // call explains that something is called that is no function, or no method.
-func (f fault) call(at int, name, kind string) Fault {
+func (f fault) call(at int, name string) Fault {
 	i := f.before(at, name[strings.LastIndex(name, ":")+1:])
-	other := "method"
+	kind, other := "function", "method"
 	if f.token(i-1).Text == "." {
-		kind = "method"
-		other = "function"
-	} else {
-		kind = "function"
+		kind, other = other, kind
 	}
 	if slices.Contains(calls[other], name) {
 		try := "write " + name + "(…)"
