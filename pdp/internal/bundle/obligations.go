@@ -74,7 +74,8 @@ func (r *obligationReader) definition(name, value *yaml.Node) (Definition, bool)
 		r.Bad(name, "obligation_name", "this is no name of an obligation",
 			"use letters, digits, dots, underscores and hyphens")
 	}
-	above, redefines := r.above[name.Value]
+	above := r.above[name.Value]
+	redefines := above.Definition != nil
 	if redefines && (above.File != "" || strings.HasPrefix(r.File, "tenants/")) {
 		r.Bad(name, "obligation_redefined", fmt.Sprintf("obligation %q is defined above the tenant", name.Value),
 			"give it a name of its own")

@@ -94,7 +94,7 @@ const decimalCompared = "unexpected type: expected datetime, or duration, or Lon
 func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Problems) {
 	s.narrow.Lock()
 	defer s.narrow.Unlock()
-	c := policyCheck{schema: s, policy: p, text: string(text), use: use, found: s.misfits(p, p), problems: problems}
+	c := policyCheck{schema: s, policy: p, file: text, use: use, found: s.misfits(p, p), problems: problems}
 	misnamed := false
 	for said := range c.found {
 		misnamed = misnamed || unknownAction.MatchString(said) || unknownType.MatchString(said)
@@ -137,7 +137,8 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 type policyCheck struct {
 	schema   *Schema
 	policy   *Policy
-	text     string
+	file     []byte
+	text     string         // of the policy alone
 	read     *places.Policy // nil: nobody has asked for it yet
 	use      *Usage
 	looks    int            // how often the policy was validated once more
@@ -157,7 +158,11 @@ const noPlace = -1
 func (c *policyCheck) add(offset int, code, message, try string) {
 	line, column := c.policy.Line, c.policy.Column
 	if offset != noPlace {
-		line, column = places.Position(c.text, offset)
+		inside, on := places.Position(c.text, offset)
+		if inside == 1 {
+			on += column - 1
+		}
+		line, column = line+inside-1, on
 		for _, other := range *c.problems {
 			if other.Line == line && other.Column == column && other.Code == code {
 				return
@@ -253,8 +258,9 @@ func (c *policyCheck) addUnguarded() {
 func (c *policyCheck) parts() *places.Policy {
 	if c.read == nil {
 		c.read = &places.Policy{}
-		if c.text != "" {
-			c.read = places.Read(c.text, c.policy.Cedar.Position().Offset)
+		if at := c.policy.Cedar.Position().Offset; at < len(c.file) {
+			c.text = places.First(c.file[at:])
+			c.read = places.Read(c.text)
 		}
 	}
 	return c.read
@@ -360,9 +366,7 @@ func (c *policyCheck) lessens(said string, part *places.Part) bool {
 	if c.use.checkCount = plus(c.use.checkCount, steps); c.use.checkCount > c.use.bounds.Checks {
 		return false
 	}
-	all := c.parts().Tokens
-	from, to := all[0].From, all[len(all)-1].To
-	without := c.text[from:part.From] + ` pdp_nothing::"" ` + c.text[part.To:to]
+	without := c.text[:part.From] + ` pdp_nothing::"" ` + c.text[part.To:]
 	list, err := cedar.NewPolicyListFromBytes("", []byte(without))
 	if err != nil || len(list) != 1 {
 		return false

@@ -19,13 +19,24 @@ type Part struct {
 	Parts []*Part
 }
 
-// Read reads the policy that begins at an offset of a text.
-func Read(text string, offset int) *Policy {
-	r := reader{tokens: Tokens(text[offset:])}
-	for i := range r.tokens {
-		r.tokens[i].From += offset
-		r.tokens[i].To += offset
+// First is the policy that a text begins with, up to its semicolon. It does not look at the rest of the text, in which there
+// may be thousands more.
+func First(text []byte) string {
+	for at := 0; at < len(text); {
+		found := word.FindIndex(text[at:])
+		if found == nil {
+			break
+		}
+		if at += found[1]; text[at-1] == ';' && found[1]-found[0] == 1 {
+			return string(text[:at])
+		}
 	}
+	return string(text)
+}
+
+// Read reads a policy.
+func Read(text string) *Policy {
+	r := reader{tokens: Tokens(text)}
 	p := &Policy{}
 	r.head()
 	for r.is("when") || r.is("unless") {

@@ -22,7 +22,7 @@ var (
 	placeText  = regexp.MustCompile(`:(\d+):(\d+)`)
 	exactText  = regexp.MustCompile(`(?s)exact got (.*) want (\S+)$`)
 	listText   = regexp.MustCompile(`(?s)": got .* want ,$`)
-	noCallText = regexp.MustCompile("(?s)\": `(.*)` is (?:not )?a (function|method)")
+	noCallText = regexp.MustCompile("(?s)\": `(.*)` is (?:not )?a (?:function|method)")
 	argsText   = regexp.MustCompile(`": (\w+) expects (no arguments|one argument)$`)
 	twiceText  = regexp.MustCompile(`(?s)": duplicate (key|annotation): (.*)$`)
 	tailText   = regexp.MustCompile(`": ([a-z ]+)(?:: [^"]*)?$`)
@@ -61,7 +61,7 @@ func InPolicies(text, message string) Fault {
 		return f.expected(at, ",")
 	}
 	if call := noCallText.FindStringSubmatch(message); call != nil {
-		return f.call(at, call[1], call[2])
+		return f.call(at, call[1])
 	}
 	if args := argsText.FindStringSubmatch(message); args != nil {
 		return f.at(f.before(at, args[1]), args[1]+" takes "+strings.Replace(args[2], "no arguments", "no argument", 1), "")
@@ -177,7 +177,7 @@ func (f fault) expected(at int, want string) Fault {
 	}
 	t := f.token(at)
 	if want == ";" && t.Text != "" && (t.IsName() && t.Text != "permit" && t.Text != "forbid") {
-		return f.at(at, fmt.Sprintf(`expected "when", "unless" or ";" before %s%s`, shown(t.Text), meant(t.Text, "when", "unless")),
+		return f.at(at, fmt.Sprintf(`expected "when", "unless" or ";" in place of %s%s`, shown(t.Text), meant(t.Text, "when", "unless")),
 			"a condition begins with when or unless, and a policy ends with a semicolon")
 	}
 	try := ""
@@ -186,8 +186,8 @@ func (f fault) expected(at int, want string) Fault {
 		try = "a policy ends with a semicolon"
 	case "principal", "action", "resource":
 		try = "the scope of a policy is (principal, action, resource), in this order"
-		if t.Text != "" {
-			what += meant(t.Text, want)
+		if t.Text != "" && t.IsName() {
+			what = fmt.Sprintf("expected %s in place of %s%s", strconv.Quote(want), shown(t.Text), meant(t.Text, want))
 		}
 	case ")", "}", "]":
 		try = "close the bracket"
@@ -240,7 +240,7 @@ func (f fault) unexpected(at int, message string) Fault {
 		if try == "" {
 			try = "a policy begins with permit or forbid, or with annotations before them"
 		}
-		return f.at(at, `expected "permit" or "forbid"`+where+meant(t.Text, "permit", "forbid"), try)
+		return f.at(at, `expected "permit" or "forbid" in place of `+shown(t.Text)+meant(t.Text, "permit", "forbid"), try)
 	case "invalid primary":
 		if t.Text != "" && t.IsName() && try == "" {
 			return f.at(at, shown(t.Text)+" is no variable"+meant(t.Text, "principal", "action", "resource", "context", "true", "false"),
@@ -263,14 +263,11 @@ func (f fault) unexpected(at int, message string) Fault {
 }
 
 // call explains that something is called that is no function, or no method.
-func (f fault) call(at int, name, kind string) Fault {
+func (f fault) call(at int, name string) Fault {
 	i := f.before(at, name[strings.LastIndex(name, ":")+1:])
-	other := "method"
+	kind, other := "function", "method"
 	if f.token(i-1).Text == "." {
-		kind = "method"
-		other = "function"
-	} else {
-		kind = "function"
+		kind, other = other, kind
 	}
 	if slices.Contains(calls[other], name) {
 		try := "write " + name + "(…)"
@@ -305,7 +302,7 @@ func (f fault) inSchema(at int, want string) Fault {
 	want = strings.ReplaceAll(want, "'", `"`)
 	what := "expected " + want + " before " + shown(t.Text)
 	if strings.HasPrefix(want, "declaration") && t.Text != "" {
-		what += meant(t.Text, "entity", "action", "type", "namespace")
+		what = "expected entity, action, type or namespace in place of " + shown(t.Text) + meant(t.Text, "entity", "action", "type", "namespace")
 	}
 	return f.missing(at, strings.Trim(want, `"`), what, "")
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -79,7 +80,7 @@ func (c Bench) examples(s cli.Streams) ([]askedRequest, error) {
 	}
 	examples, problems := pdp.Examples(pdp.Dir(c.Policies))
 	if problems.Refuse() {
-		s.Tell("%s", cli.Lines(problems.Error()))
+		s.Tell("%s", cli.Lines(bundledir.Placed(c.Policies, problems).Error()))
 		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above, or try --requests FILE",
 			c.Policies)
 	}

@@ -64,7 +64,7 @@ func (c Test) examples(s cli.Streams) ([]pdp.Example, error) {
 	}
 	examples, problems := pdp.Examples(pdp.Dir(c.Dir))
 	if problems.Refuse() {
-		s.Tell("%s", cli.Lines(problems.Error()))
+		s.Tell("%s", cli.Lines(bundledir.Placed(c.Dir, problems).Error()))
 		return nil, fmt.Errorf("the tests in %s cannot be read; mend what is listed above and try again", c.Dir)
 	}
 	if len(examples) == 0 {
