@@ -13,7 +13,9 @@ import (
 func (s *Server) load(ctx context.Context) error {
 	options := s.config.Program.PDP
 	options.BeforeSwap, options.OnLoad = s.admitBundle, s.loaded
-	options.Masked = func(ctx context.Context, path []string) bool { return s.live.pinned(ctx).mask.Hides("context", path...) }
+	options.Masked = func(ctx context.Context, path []string) bool {
+		return s.live.pinned(ctx).mask.Hides("context", path...)
+	}
 	done := make(chan error, 1)
 	var p *pdp.PDP
 	go func() {
