@@ -12,7 +12,10 @@ import (
 // stop must not.
 func (s *Server) load(ctx context.Context) error {
 	options := s.config.Program.PDP
-	options.BeforeSwap, options.OnLoad, options.Masked = s.admitBundle, s.loaded, s.masked
+	options.BeforeSwap, options.OnLoad = s.admitBundle, s.loaded
+	options.Masked = func(ctx context.Context, path []string) bool {
+		return s.live.pinned(ctx).mask.Hides("context", path...)
+	}
 	done := make(chan error, 1)
 	var p *pdp.PDP
 	go func() {
@@ -33,11 +36,6 @@ func (s *Server) load(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// masked reports if the configuration masks a member of the context.
-func (s *Server) masked(ctx context.Context, path []string) bool {
-	return s.live.pinned(ctx).mask.Hides("context", path...)
 }
 
 // admitBundle is asked before a bundle comes into force.

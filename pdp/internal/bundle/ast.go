@@ -455,7 +455,7 @@ func termOf(n ast.IsNode) *Term {
 		t.Args = append(t.Args, termOf(child))
 	}
 	if n, ok := n.(ast.NodeTypeNotEquals); ok {
-		t.node = ast.NodeTypeEquals{BinaryNode: n.BinaryNode}
+		t.node = ast.NodeTypeEquals(n)
 		return &Term{Op: OpNot, Args: []*Term{t}}
 	}
 	return t
