@@ -129,7 +129,7 @@ func commentsOf(text string) (all []string) {
 
 // What hostile texts nest is bounded, and how long they are takes no more than its time.
 func TestFormatIsBounded(t *testing.T) {
-	const size = 200_000
+	const size = 100_000
 	for name, text := range map[string]string{
 		"brackets": strings.Repeat("(", size),
 		"sets":     strings.Repeat("[", size),
