@@ -53,7 +53,7 @@ func TestGoldens(t *testing.T) {
 // TestFormatKeepsAll: whatever policies say, and wherever their comments stand, cedar-go reads the same from their layout,
 // the comments are there in their order, and to lay it out again changes nothing.
 func TestFormatKeepsAll(t *testing.T) {
-	most := 1000
+	most := 400
 	if testing.Short() {
 		most = 200
 	}
