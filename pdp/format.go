@@ -15,7 +15,7 @@ func Format(file string, text []byte) ([]byte, Problems) {
 		problems.Add(file, 0, 0, "too_large", "the file has more than 256 KiB", "make several of it")
 		return nil, problems
 	}
-	policies := parsedPolicies(file, text, &problems)
+	policies := policiesOf(file, text, &problems)
 	if policies == nil {
 		return nil, problems
 	}
@@ -24,16 +24,16 @@ func Format(file string, text []byte) ([]byte, Problems) {
 		problems.Add(file, refused.Line, refused.Column, "format", refused.Problem, refused.Try)
 		return nil, problems
 	}
-	if again := parsedPolicies(file, []byte(laid), &problems); again == nil || !bundle.SamePolicies(policies, again) {
+	if again := policiesOf(file, []byte(laid), &problems); again == nil || !bundle.SamePolicies(policies, again) {
 		problems.Add(file, 1, 1, "format", "the layout would change what these policies mean", "report it, with the file")
 		return nil, problems
 	}
 	return []byte(laid), nil
 }
 
-// parsedPolicies are the policies of a text, or nil with what keeps them from being read. What else is wrong with them is nothing
+// policiesOf are the policies of a text, or nil with what keeps them from being read. What else is wrong with them is nothing
 // to their layout.
-func parsedPolicies(file string, text []byte, problems *Problems) []*bundle.Policy {
+func policiesOf(file string, text []byte, problems *Problems) []*bundle.Policy {
 	var all Problems
 	policies := bundle.ParsePolicies(file, bundle.UsageOf(evaluation.DefaultTenant), text, &all)
 	if policies == nil {

@@ -53,7 +53,7 @@ func TestGoldens(t *testing.T) {
 // TestFormatKeepsAll: whatever policies say, and wherever their comments stand, cedar-go reads the same from their layout,
 // the comments are there in their order, and to lay it out again changes nothing.
 func TestFormatKeepsAll(t *testing.T) {
-	most := 1000
+	most := 400
 	if testing.Short() {
 		most = 200
 	}
@@ -129,7 +129,7 @@ func commentsOf(text string) (all []string) {
 
 // What hostile texts nest is bounded, and how long they are takes no more than its time.
 func TestFormatIsBounded(t *testing.T) {
-	const size = 200_000
+	const size = 100_000
 	for name, text := range map[string]string{
 		"brackets": strings.Repeat("(", size),
 		"sets":     strings.Repeat("[", size),

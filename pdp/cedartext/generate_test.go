@@ -23,7 +23,9 @@ func (m making) list(most int, of func() string) string {
 	return strings.Join(all, ",")
 }
 
-func (m making) name() string { return m.pick("a", "id", "role", "department", "aMuchLongerName", "x_1") }
+func (m making) name() string {
+	return m.pick("a", "id", "role", "department", "aMuchLongerName", "x_1")
+}
 func (m making) path() string { return m.pick("User", "App::Tool", "Org::Dept::AVeryLongType") }
 func (m making) uid() string  { return m.path() + "::" + m.text() }
 func (m making) text() string {

@@ -23,7 +23,7 @@ func TestCedarsFormatter(t *testing.T) {
 		npm.Without(t, what, err.Error())
 	}
 	dir := npm.Install(t, what, os.DirFS("testdata/cedar"))
-	most := 1000
+	most := 400
 	if testing.Short() {
 		most = 100
 	}

@@ -105,6 +105,38 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// What is rewritten keeps its permissions, and so does a link to it. What nobody may write to, or is no file, stays.
+func TestRewrite(t *testing.T) {
+	dir := t.TempDir()
+	name, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
+	if err := errors.Join(os.WriteFile(name, []byte("longer"), 0o600), os.Chmod(name, 0o664), os.Symlink("file", link)); err != nil {
+		t.Fatal(err)
+	}
+	if err := plainfile.Rewrite(link, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(name)
+	info, statErr := os.Stat(name)
+	leads, linkErr := os.Readlink(link)
+	if err = errors.Join(err, statErr, linkErr); err != nil || string(got) != "new" || info.Mode() != 0o664 || leads != "file" {
+		t.Errorf("%q, %v, %q, %v", got, info, leads, err)
+	}
+	if plainfile.Rewrite(dir, nil) == nil || plainfile.Rewrite(filepath.Join(dir, "none"), nil) == nil {
+		t.Error("no error")
+	}
+	if os.Geteuid() != 0 {
+		if err := os.Chmod(name, 0o444); err != nil {
+			t.Fatal(err)
+		}
+		if err := plainfile.Rewrite(name, nil); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("it may not be written to, and the error is %v", err)
+		}
+	}
+	if names, err := os.ReadDir(dir); err != nil || len(names) != 2 {
+		t.Errorf("it leaves behind %v, %v", names, err)
+	}
+}
+
 // Of many that make one file, one does, and the others know that they have not.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
