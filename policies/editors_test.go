@@ -166,10 +166,13 @@ func ofHelix(t *testing.T) associations {
 			FileTypes    []string `toml:"file-types"`
 			CommentToken string   `toml:"comment-token"`
 			Indent       map[string]any
-			Formatter    map[string]any
+			Servers      []string `toml:"language-servers"`
+			Format       bool     `toml:"auto-format"`
 		}
 		LanguageServer map[string]struct {
-			Config struct {
+			Command string
+			Args    []string
+			Config  struct {
 				YAML struct{ Schemas associations }
 			}
 		} `toml:"language-server"`
@@ -179,9 +182,15 @@ func ofHelix(t *testing.T) associations {
 		t.Fatalf("%v, and %v is not known", err, read.Undecoded())
 	}
 	for _, l := range told.Language {
-		if !slices.Equal(l.FileTypes, []string{l.Name}) {
+		if l.Name != "yaml" && !slices.Equal(l.FileTypes, []string{l.Name}) {
 			t.Errorf("%s are %q", l.Name, l.FileTypes)
 		}
+		if !slices.Contains(l.Servers, "policy-service") {
+			t.Errorf("%s has the language servers %q", l.Name, l.Servers)
+		}
+	}
+	if ours := told.LanguageServer["policy-service"]; ours.Command != "policy-service" || !slices.Equal(ours.Args, []string{"lsp"}) {
+		t.Errorf("our language server is started by %s %q", ours.Command, ours.Args)
 	}
 	return told.LanguageServer["yaml-language-server"].Config.YAML.Schemas
 }

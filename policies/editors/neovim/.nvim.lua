@@ -1,5 +1,5 @@
 -- For Neovim 0.11 or later, with `vim.o.exrc = true` in your own configuration. Start nvim in the directory of the bundle.
--- It needs yaml-language-server, for YAML, and cedar, the command line of Cedar, to format policies.
+-- It needs policy-service, and yaml-language-server for YAML.
 
 vim.filetype.add({ extension = { cedar = "cedar", cedarschema = "cedarschema" } })
 
@@ -9,9 +9,6 @@ vim.api.nvim_create_autocmd("FileType", {
     vim.bo[event.buf].commentstring = "// %s"
     vim.bo[event.buf].shiftwidth = 2
     vim.bo[event.buf].expandtab = true
-    if event.match == "cedar" then
-      vim.bo[event.buf].formatprg = "cedar format --line-width 80 --indent-width 2" -- gggqG formats the file
-    end
   end,
 })
 
@@ -31,3 +28,10 @@ vim.lsp.config("yamlls", {
   },
 })
 vim.lsp.enable("yamlls")
+
+vim.lsp.config("policy_service", {
+  cmd = { "policy-service", "lsp" },
+  filetypes = { "cedar", "cedarschema", "yaml", "json" },
+  root_markers = { "bundle.yaml" },
+})
+vim.lsp.enable("policy_service")
