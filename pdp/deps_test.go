@@ -151,7 +151,7 @@ var owners = []struct{ path, where, why string }{
 	{"github.com/santhosh-tekuri/jsonschema", "pdp/internal/bundle pdp/mcp/internal/arguments pdp/pdptest", "it fetches what schemas refer to, cannot be stopped, and quotes values: who reads schemas of others takes of it what is safe with them"},
 	{"github.com/modelcontextprotocol/go-sdk", "evaluation/coaz/sdkpep evaluation/coaz/sdkpep/example", "our messages are held to it in tests, and who sends them brings their own: only a server that is made with it is its PEP by it"},
 	{"github.com/chromedp", "pdp/console/browsertest", "it starts browsers: for tests alone, and they speak of people and pages rather than of its protocol"},
-	{"github.com/cedar-policy/cedar-go", "pdp/internal/access pdp/internal/bundle pdp/internal/engine pdp/internal/lint", "one place turns requests into Cedar, and it is the fail-safe one: importers of pdp see none of it"},
+	{"github.com/cedar-policy/cedar-go", "pdp/internal/access pdp/internal/bundle pdp/internal/engine pdp/internal/lint pdp/internal/outline", "one place turns requests into Cedar, and it is the fail-safe one: importers of pdp see none of it"},
 	{"github.com/cedar-policy/cedar-go/x/exp", "", "experimental; its batch evaluator drops forbids"},
 	{"github.com/cedar-policy/cedar-go/x/exp/ast", "pdp/internal/bundle/ast.go pdp/internal/bundle/policysteps.go", "experimental: a change upstream touches two files"},
 	{"github.com/cedar-policy/cedar-go/x/exp/schema", "pdp/internal/bundle/schema.go pdp/internal/bundle/schemafiles.go pdp/internal/bundle/schemasize.go", "experimental: a change upstream touches three files"},

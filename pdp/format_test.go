@@ -18,7 +18,7 @@ func TestFormat(t *testing.T) {
 	}
 	const policy = "permit(principal, action, resource)\nwhen { "
 	for text, want := range map[string]string{
-		"permit(principal, action, ressource);":              "a.cedar:1:36: this is not Cedar: expected resource",
+		"permit(principal, action, ressource);":              "a.cedar:1:27: this is not Cedar",
 		policy + "/* all */ true };":                         "a.cedar:2:8: a comment between /* and */",
 		policy + "[1, // one\n2, // two\n].contains(1) };":   "a.cedar:3:2: the layout leaves this comma out",
 		policy + strings.Repeat("(", 300) + " };":            "a.cedar:2:208: brackets, ifs and signs nest more than 200 deep",

@@ -60,7 +60,6 @@ type Inquiry struct {
 	// Renewed is what it cost, as so many bytes more, to make the contexts in which policies can see whom and what a
 	// question is about: such a context is made for each question, from parts that are converted once.
 	Renewed int
-	looked  int // how often a name was looked for that somebody may have meant
 	keeps   struct {
 		entities [bundle.Variables]*kept[entityPiece]
 		one      *kept[entityPiece] // the entity that is both subject and resource
@@ -71,6 +70,7 @@ type Inquiry struct {
 		unknown  *evaluation.Unknown // of which the next ones are
 		settled  *[4]kept[settledPart]
 		clauses  map[*bundle.Policy][]*condition
+		looked   int // how often a name was looked for that somebody may have meant
 	}
 }
 

@@ -29,10 +29,10 @@ func (m *mismatches) near(name string, among iter.Seq[string]) string {
 
 // looks reports whether one more name is looked for, and counts it.
 func (m *mismatches) looks() bool {
-	if !m.in.Explain || m.in.looked >= maxNearest {
+	if !m.in.Explain || m.in.keeps.looked >= maxNearest {
 		return false
 	}
-	m.in.looked++
+	m.in.keeps.looked++
 	return true
 }
 
