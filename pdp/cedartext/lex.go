@@ -1,21 +1,27 @@
 package cedartext
 
 import (
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
 // Lex cuts a text into tokens, as cedar-go reads it. Their texts joined are the text.
-func Lex(text string) []Token {
-	var all []Token
-	for at := (Position{Line: 1, Column: 1}); at.Offset < len(text); {
-		kind, size := first(text[at.Offset:])
-		token := Token{kind, text[at.Offset : at.Offset+size], at}
-		all = append(all, token)
-		at = token.End()
+func Lex(text string) []Token { return slices.Collect(Tokens(text)) }
+
+// Tokens yields the tokens of [Lex], one after the other, so that who needs the first of them reads no further.
+func Tokens(text string) iter.Seq[Token] {
+	return func(yield func(Token) bool) {
+		for at := (Position{Line: 1, Column: 1}); at.Offset < len(text); {
+			kind, size := first(text[at.Offset:])
+			token := Token{kind, text[at.Offset : at.Offset+size], at}
+			if !yield(token) {
+				return
+			}
+			at = token.End()
+		}
 	}
-	return all
 }
 
 // first is the token that a text begins with, and its length.

@@ -1,19 +1,17 @@
 package lint
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
 	"strings"
-	"text/scanner"
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"policy-service/pdp/cedartext"
 	"policy-service/pdp/internal/bundle"
 )
 
-// cedar-go says where a policy begins, and not where its expressions are. So the words of its text are read once more. The
-// scanner is the one of Go's library, which has the comments, texts and names that cedar-go takes for such.
+// cedar-go says where a policy begins, and not where its expressions are. So the words of its text are read once more.
 
 // word is a word or a sign of a policy file.
 type word struct {
@@ -42,12 +40,10 @@ func (l *linter) wordsOf(p *bundle.Policy) []word {
 }
 
 func readWords(text []byte) (all []word) {
-	var s scanner.Scanner
-	s.Init(bytes.NewReader(text))
-	s.Mode = scanner.ScanIdents | scanner.ScanInts | scanner.ScanStrings | scanner.ScanComments | scanner.SkipComments
-	s.Error = func(*scanner.Scanner, string) {} // cedar-go has read it: Go has other escapes in texts, and no more than that
-	for s.Scan() != scanner.EOF {
-		all = append(all, word{s.TokenText(), s.Position.Line, s.Position.Column})
+	for t := range cedartext.Tokens(string(text)) {
+		if !t.Trivia() {
+			all = append(all, word{t.Text, t.Line, t.Column})
+		}
 	}
 	return all
 }
@@ -66,12 +62,12 @@ func (l *linter) warnAt(find func(words []word) int, p *bundle.Policy, code, mes
 
 // placeOfUID finds an entity that a policy writes out.
 func placeOfUID(uid types.EntityUID) func([]word) int {
-	spelt := strings.Split(strings.ReplaceAll(string(uid.Type), "::", "\x00:\x00:\x00"), "\x00")
-	spelt = append(spelt, ":", ":")
+	spelt := strings.Split(strings.ReplaceAll(string(uid.Type), "::", "\x00::\x00"), "\x00")
+	spelt = append(spelt, "::")
 	return func(words []word) int {
 		for n := range words {
 			if after := n + len(spelt); after < len(words) && spells(words[n:after], spelt) && isText(words[after].text, string(uid.ID)) &&
-				(n == 0 || words[n-1].text != ":") {
+				(n == 0 || words[n-1].text != "::") {
 				return n
 			}
 		}

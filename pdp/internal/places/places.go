@@ -6,9 +6,10 @@
 package places
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"policy-service/pdp/cedartext"
 )
 
 // Token is a name, a text in quotes, a number or a sign. From and To are its bytes in the text.
@@ -17,17 +18,12 @@ type Token struct {
 	From, To int
 }
 
-// word matches what cedar-go takes for one token, and what it skips: white space and comments.
-var word = regexp.MustCompile(`(?s)[ \t\r\n]+|//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"?|[A-Za-z_][A-Za-z0-9_]*|[0-9]+|::|==|!=|<=|>=|&&|\|\||.`)
-
 // Tokens are the tokens of a text.
 func Tokens(text string) (all []Token) {
-	for _, at := range word.FindAllStringIndex(text, -1) {
-		t := Token{text[at[0]:at[1]], at[0], at[1]}
-		if strings.TrimLeft(t.Text[:1], " \t\r\n") == "" || strings.HasPrefix(t.Text, "//") || strings.HasPrefix(t.Text, "/*") {
-			continue
+	for t := range cedartext.Tokens(text) {
+		if !t.Trivia() {
+			all = append(all, Token{t.Text, t.Offset, t.End().Offset})
 		}
-		all = append(all, t)
 	}
 	return all
 }

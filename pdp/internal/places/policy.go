@@ -1,6 +1,10 @@
 package places
 
-import "slices"
+import (
+	"slices"
+
+	"policy-service/pdp/cedartext"
+)
 
 // Policy is one policy of a text.
 type Policy struct {
@@ -22,16 +26,17 @@ type Part struct {
 // First is the policy that a text begins with, up to its semicolon. It does not look at the rest of the text, in which there
 // may be thousands more.
 func First(text []byte) string {
-	for at := 0; at < len(text); {
-		found := word.FindIndex(text[at:])
-		if found == nil {
-			break
+	for most := 4 << 10; ; most *= 2 {
+		some := string(text[:min(most, len(text))])
+		for t := range cedartext.Tokens(some) {
+			if t.Text == ";" { // a text or a comment that is cut here is one token, up to the cut
+				return some[:t.End().Offset]
+			}
 		}
-		if at += found[1]; text[at-1] == ';' && found[1]-found[0] == 1 {
-			return string(text[:at])
+		if len(some) == len(text) {
+			return some
 		}
 	}
-	return string(text)
 }
 
 // Read reads a policy.
