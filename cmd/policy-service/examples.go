@@ -32,6 +32,7 @@ var examples = map[string][]string{
 		"policy-service fmt policies --check --diff",
 		"policy-service fmt - < policies/people.cedar",
 	},
+	"lsp": {"policy-service lsp"},
 	"bench": {
 		"policy-service bench --policies policies",
 		"policy-service bench --policies policies --requests requests.ndjson --duration 30s --json",
