@@ -1,6 +1,8 @@
 package pdp_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -106,7 +108,7 @@ func TestMistakesOfTheFirstHour(t *testing.T) {
 		{row: "4e", file: "entities/all.json", right: `{"uid": {"type": "user", "id": "sue"}`, wrong: `‸{"uid": {"type": "role", "id": "support"}`,
 			says: []string{`role::"support"`, "entities/all.json:2:2"}},
 		{row: "4g", file: "entities/all.json", right: `{"uid": {"type": "user"`, wrong: `‸{"id": {"type": "user"`, says: []string{"uid is missing"}},
-		{row: "5", file: "shop.cedar", right: "@id(\"refund-big\")\n@obligation(\"manager-agrees\")", wrong: "‸@id(\"refund-big\")\n@obligation(\"manager-agree\")",
+		{row: "5", file: "shop.cedar", right: "@id(\"refund-big\")\n@obligation(\"manager-agrees\")", wrong: "@id(\"refund-big\")\n@obligation(‸\"manager-agree\")",
 			says: []string{`"manager-agree"`, `did you mean "manager-agrees"?`}},
 		{row: "5b", file: "obligations.yaml", right: "approval_required", wrong: "‸aproval_required",
 			says: []string{`"aproval_required"`, `did you mean "approval_required"?`}},
@@ -169,6 +171,35 @@ func TestMistakesOfTheFirstHour(t *testing.T) {
 				t.Errorf("%s: something is cut: %v", m.wrong, p)
 			}
 		})
+	}
+}
+
+// What loads and is probably a mistake is a warning, with what to do.
+func TestMistakesThatLoad(t *testing.T) {
+	for _, m := range []struct {
+		row, place, says string
+		files            map[string]string
+	}{
+		{"11", "shop.cedar:1:1", `write @id("…") above it`, map[string]string{"shop.cedar": strings.Replace(back["shop.cedar"], "@id(\"orders\")\n", "", 1)}},
+		{"12", "shop.ceder:0:0", "no rule of the layout names this file", map[string]string{"shop.ceder": back["shop.cedar"]}},
+		{"12", "old:0:0", "no rule of the layout names this directory", map[string]string{"old/shop.cedar": back["shop.cedar"]}},
+		{"12", "policy.json:0:0", "no rule of the layout names this file", map[string]string{"policy.json": "{}"}},
+		{"12", "entities.json:0:0", "no rule of the layout names this file", map[string]string{"entities.json": "[]"}},
+		{"13b", "schema.json:0:0", "schema.cedarschema.json", map[string]string{"schema.json": "{}"}},
+	} {
+		files := backWith(t, "shop.cedar", "", "")
+		for name, text := range m.files {
+			files[name] = &fstest.MapFile{Data: []byte(text)}
+		}
+		_, problems := pdp.Check(pdp.FS(files), time.Now())
+		if problems.Refuse() || !slices.ContainsFunc(problems, func(p pdp.Problem) bool {
+			return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column) == m.place && strings.Contains(p.String(), m.says)
+		}) {
+			t.Errorf("row %s: want at %s %q:\n%v", m.row, m.place, m.says, problems)
+		}
+	}
+	if _, problems := pdp.Check(pdp.FS(fstest.MapFS{}), time.Now()); !problems.Refuse() || !strings.Contains(problems.Error(), "no policy is a permit") { // row 17
+		t.Errorf("an empty directory: %v", problems)
 	}
 }
 

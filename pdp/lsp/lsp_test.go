@@ -75,6 +75,17 @@ func TestDiagnosticsOfOtherFiles(t *testing.T) {
 	e.wrong("tenants/acme/b.cedar")
 }
 
+// A file of another project is none of a bundle, and nothing is said of what is beside it.
+func TestOtherFilesAreLeftAlone(t *testing.T) {
+	e := begin(t, map[string]string{"compose.yaml": "a: b", "notes.txt": "x", "bundle/a.cedar": "permit"})
+	e.open("compose.yaml", "a: [")
+	e.open("bundle/a.cedar", "permit")
+	m := e.next(func(m message) bool { return m.Method == "textDocument/publishDiagnostics" })
+	if !strings.Contains(string(m.Params), "bundle/a.cedar") {
+		t.Errorf("got %s", m.Params)
+	}
+}
+
 // Places are counted in UTF-16, as the editor does, also behind characters that take two units or several bytes.
 func TestPlacesAreInUTF16(t *testing.T) {
 	e := begin(t, bundleFiles())

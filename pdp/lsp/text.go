@@ -70,11 +70,13 @@ func rangeOf(text string, from, to int) textRange {
 
 // wordAt is where the word at a byte of a text ends: a token, or up to a blank.
 func wordAt(text string, at int) (end int) {
-	for _, t := range cedartext.Lex(text[at:min(len(text), at+256)]) {
-		if t.Trivia() || t.Kind == cedartext.Unknown {
-			break
-		}
-		return at + t.End().Offset
+	first, found := cedartext.Token{}, false
+	for first = range cedartext.Tokens(text[at:min(len(text), at+256)]) {
+		found = true
+		break
+	}
+	if found && !first.Trivia() && first.Kind != cedartext.Unknown {
+		return at + first.End().Offset
 	}
 	_, size := utf8.DecodeRuneInString(text[at:])
 	return at + size

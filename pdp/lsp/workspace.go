@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,8 +50,8 @@ func place(uri string) (d document, ok bool) {
 	if err != nil || u.Scheme != "file" || u.Path == "" {
 		return d, false
 	}
-	path := filepath.Clean(filepath.FromSlash(u.Path))
-	d = document{uri: uri, dir: filepath.Dir(path), file: filepath.Base(path)}
+	name := filepath.Clean(filepath.FromSlash(u.Path))
+	d = document{uri: uri, dir: filepath.Dir(name), file: filepath.Base(name)}
 	up := func() string {
 		d.file = filepath.Base(d.dir) + "/" + d.file
 		d.dir = filepath.Dir(d.dir)
@@ -66,14 +67,21 @@ func place(uri string) (d document, ok bool) {
 	return d, true
 }
 
+// bundlePatterns are of files that only a bundle has.
+var bundlePatterns = []string{"*.cedar", "*.cedarschema", "bundle.yaml"}
+
 // isBundle reports whether a directory looks like a bundle.
 func isBundle(dir string) bool {
-	for _, pattern := range []string{"*.cedar", "*.cedarschema", "bundle.yaml"} {
-		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
-			return true
-		}
-	}
-	return false
+	entries, _ := os.ReadDir(dir)
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool { return makesBundle(e.Name()) })
+}
+
+// makesBundle reports whether a file in a directory makes it look like a bundle.
+func makesBundle(file string) bool {
+	return slices.ContainsFunc(bundlePatterns, func(pattern string) bool {
+		matches, _ := path.Match(pattern, file)
+		return matches
+	})
 }
 
 // uriOf names a file of a bundle.
@@ -166,9 +174,13 @@ func (w *workspace) source(dir string) (source pdp.Source, texts map[string]stri
 	return source, texts
 }
 
-// check tells the editor what is wrong with a bundle. The error is that of the wire.
+// check tells the editor what is wrong with a bundle. The error is that of the wire. What is open need not be in a bundle:
+// editors bring every YAML and JSON file.
 func (w *workspace) check(dir string) error {
 	source, texts := w.source(dir)
+	if w.told[dir] == nil && !isBundle(dir) && !slices.ContainsFunc(slices.Collect(maps.Keys(texts)), makesBundle) {
+		return nil
+	}
 	bundle, problems := pdp.Check(source, w.server.options.Now())
 	_, tests := pdp.Examples(source)
 	if bundle != nil {

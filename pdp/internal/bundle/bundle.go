@@ -250,8 +250,8 @@ func (f *Files) schema() (files []SchemaFile) {
 }
 
 // addPolicy puts a policy into a view. It does not write to the policy itself, which other
-// loads may share.
-func (v *View) addPolicy(p *Policy, problems *Problems) {
+// loads may share. The text is that of the policy's file, if it has one.
+func (v *View) addPolicy(p *Policy, text []byte, problems *Problems) {
 	if other, ok := v.ByID[p.Id]; ok {
 		problems.Add(p.File, p.Line, p.Column, "duplicate_id",
 			"the policy id "+Quote(p.Id)+" is taken by the policy at "+other.Position,
@@ -261,7 +261,7 @@ func (v *View) addPolicy(p *Policy, problems *Problems) {
 	if p.Obligation != nil {
 		bound := *p
 		p = &bound
-		p.resolveObligations(*p.Obligation, v.Obligations, problems)
+		p.resolveObligations(*p.Obligation, text, v.Obligations, problems)
 	}
 	v.ByID[p.Id] = p
 	v.Policies = append(v.Policies, p)

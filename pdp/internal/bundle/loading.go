@@ -206,7 +206,7 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	v.refuseReserved(o, root)
 	v.problems = append(v.problems, o.policyProblems...)
 	for _, p := range o.policies {
-		v.addPolicy(p, &v.problems)
+		v.addPolicy(p, l.textOf(p), &v.problems)
 	}
 	slices.SortFunc(v.Policies, func(a, b *Policy) int { return strings.Compare(a.Id, b.Id) })
 	v.problems = append(v.problems, o.entityProblems...)

@@ -17,6 +17,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/places"
 	"policy-service/pdp/spelling"
 	"policy-service/schemas"
 )
@@ -259,14 +260,20 @@ func (r *obligationReader) refuseProperties(n *yaml.Node, typ obligations.Type, 
 	}
 }
 
-// resolveObligations finds the obligations that the @obligation of a policy names.
-func (p *Policy) resolveObligations(annotation string, known map[string]Definition, problems *Problems) {
+// resolveObligations finds the obligations that the @obligation of a policy names. Its problems stand where that does in the
+// text of the file.
+func (p *Policy) resolveObligations(annotation string, text []byte, known map[string]Definition, problems *Problems) {
+	place := sync.OnceValues(func() (line, column int) { return p.annotationAt("obligation", text) })
+	bad := func(code, message, try string) {
+		line, column := place()
+		problems.Add(p.File, line, column, code, message, try)
+	}
 	for name := range strings.SplitSeq(annotation, ",") {
 		name = strings.TrimSpace(name)
 		d, ok := known[name]
 		switch {
 		case name == "":
-			problems.Add(p.File, p.Line, p.Column, "obligation_name",
+			bad("obligation_name",
 				"the @obligation of policy "+Quote(p.Id)+" names nothing",
 				"name an obligation, or several separated by commas")
 		case ok && d.Definition == nil:
@@ -279,19 +286,40 @@ func (p *Policy) resolveObligations(annotation string, known map[string]Definiti
 			if len(*problems) < maxSuggestions {
 				hint = DidYouMean(name, maps.Keys(known))
 			}
-			problems.Add(p.File, p.Line, p.Column, "unknown_obligation",
+			bad("unknown_obligation",
 				"unknown obligation "+Quote(name)+hint, "define it in obligations.yaml, or correct its name")
 		case !d.On.With(!p.Forbids()):
-			problems.Add(p.File, p.Line, p.Column, "obligation_never",
+			bad("obligation_never",
 				fmt.Sprintf("obligation %q never comes with the answer of a %s", name, p.Effect()),
 				"define it with on: both, or name another")
 		case slices.Contains(p.Obliges, d.Definition):
-			problems.Add(p.File, p.Line, p.Column, "obligation_twice",
+			bad("obligation_twice",
 				"policy "+Quote(p.Id)+" names the obligation "+Quote(name)+" twice", "name it once")
 		default:
 			p.Obliges = append(p.Obliges, d.Definition)
 		}
 	}
+}
+
+// annotationAt is where the value of an annotation is written, or where the policy begins if that is not found.
+func (p *Policy) annotationAt(name string, text []byte) (line, column int) {
+	offset := p.Cedar.Position().Offset
+	if offset >= len(text) {
+		return p.Line, p.Column
+	}
+	whole := places.First(text[offset:])
+	tokens := places.Tokens(whole)
+	for i := range max(0, len(tokens)-3) {
+		if tokens[i].Text != "@" || tokens[i+1].Text != name || tokens[i+2].Text != "(" {
+			continue
+		}
+		down, along := places.Position(whole, tokens[i+3].From)
+		if down > 1 {
+			return p.Line + down - 1, along
+		}
+		return p.Line, p.Column + along - 1
+	}
+	return p.Line, p.Column
 }
 
 // A comparison costs the product of two lengths, and all of them the product of two counts. A
