@@ -36,7 +36,7 @@ func Variables(text string) ([]string, error) {
 		}
 		// The first release had ${context.NAME} for any name, so that stays legal for a secret.
 		if path, _ := Path(name); len(path) > 1 && Secret(path) {
-			return nil, fmt.Errorf("%q is a secret by its name, and no text shows it", "${"+name+"}")
+			return nil, fmt.Errorf("%q is masked for its name, and no text shows it", "${"+name+"}")
 		}
 		names, text = append(names, name), after
 	}

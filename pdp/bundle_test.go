@@ -17,8 +17,8 @@ func TestProblems(t *testing.T) {
 		bundle bundle
 		want   []string
 	}{
-		"syntax":                       {one("permit(principal, action resource);"), []string{"p.cedar:1:34 policy_syntax"}},
-		"half-written":                 {one(permitUsers + "forbid(princ"), []string{"p.cedar:2:13 policy_syntax"}},
+		"syntax":                       {one("permit(principal, action resource);"), []string{"p.cedar:1:26 policy_syntax"}},
+		"half-written":                 {one(permitUsers + "forbid(princ"), []string{"p.cedar:2:8 policy_syntax"}},
 		"parentheses":                  {one("permit(principal, action, resource) when { " + strings.Repeat("(", 200_000)), []string{"p.cedar:1:244 policy_nesting"}},
 		"dotted chain":                 {one("permit(principal, action, resource) when { context has " + strings.Repeat("a.", 8000) + "a };"), []string{"p.cedar:1:89 policy_chain"}},
 		"chain over lines":             {one("permit(principal, action, resource) when { context" + strings.Repeat(" . // x\n a", 17) + " };"), []string{"p.cedar:17:3 policy_chain"}},
@@ -45,11 +45,11 @@ func TestProblems(t *testing.T) {
 		"obligation key":               {one(permitUsers, "obligations.yaml", "x: {type: log, when: allow}"), []string{"obligations.yaml:1:16 unknown_key"}},
 		"obligation on":                {one(permitUsers, "obligations.yaml", "x: {type: log, on: never}"), []string{"obligations.yaml:1:20 yaml_value"}},
 		"property missing":             {one(permitUsers, "obligations.yaml", "x: {type: step-up}"), []string{"obligations.yaml:1:4 obligation_properties"}},
-		"property of another type":     {one(permitUsers, "obligations.yaml", "x: {type: step-up, properties: {acr_value: 3}}"), []string{"obligations.yaml:1:32 obligation_properties"}},
-		"property too many":            {one(permitUsers, "obligations.yaml", "x: {type: notification, properties: {to: a, body: b, cc: c}}"), []string{"obligations.yaml:1:37 obligation_properties"}},
+		"property of another type":     {one(permitUsers, "obligations.yaml", "x: {type: step-up, properties: {acr_value: 3}}"), []string{"obligations.yaml:1:44 obligation_properties"}},
+		"property too many":            {one(permitUsers, "obligations.yaml", "x: {type: notification, properties: {to: a, body: b, cc: c}}"), []string{"obligations.yaml:1:54 obligation_properties"}},
 		"a form of approvals":          {one(permitUsers, "obligations.yaml", "x: {type: approval_required, properties: {template: t, form: review}}"), nil},
-		"a form that there is not":     {one(permitUsers, "obligations.yaml", "x: {type: approval_required, properties: {template: t, form: choose}}"), []string{"obligations.yaml:1:42 obligation_properties"}},
-		"a form by a template":         {one(permitUsers, "obligations.yaml", "x: {type: approval_required, properties: {template: t, form: '${context.form}'}}"), []string{"obligations.yaml:1:42 obligation_properties"}},
+		"a form that there is not":     {one(permitUsers, "obligations.yaml", "x: {type: approval_required, properties: {template: t, form: choose}}"), []string{"obligations.yaml:1:62 obligation_properties"}},
+		"a form by a template":         {one(permitUsers, "obligations.yaml", "x: {type: approval_required, properties: {template: t, form: '${context.form}'}}"), []string{"obligations.yaml:1:62 obligation_properties"}},
 		"reserved property":            {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: {__entity: 1}}}"), []string{"obligations.yaml:1:31 obligation_properties"}},
 		"template of no meaning":       {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: ['${principal.name}']}}"), []string{"obligations.yaml:1:36 obligation_template"}},
 		"template without an end":      {one(permitUsers, "obligations.yaml", "x: {type: custom, properties: {a: 'to ${principal.id'}}"), []string{"obligations.yaml:1:35 obligation_template"}},
@@ -83,18 +83,18 @@ func TestProblems(t *testing.T) {
 		"merge key":       {one(permitUsers, "bundle.yaml", "attributes: &a {user: fill}\nparents:\n  <<: *a"), []string{"bundle.yaml:3:3 yaml_form"}},
 
 		"entities syntax":                         {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"secret"}`), []string{"entities/e.json:1:35 entity_syntax"}},
-		"entities form":                           {one(permitUsers, "entities/e.json", "[\n  {\"uid\":{\"type\":\"u\",\"id\":\"secret\"},\"attrs\":{\"a\":1.5},\"parents\":[]}]"), []string{"entities/e.json:2:3 entity_form"}},
+		"entities form":                           {one(permitUsers, "entities/e.json", "[\n  {\"uid\":{\"type\":\"u\",\"id\":\"secret\"},\"attrs\":{\"a\":1.5},\"parents\":[]}]"), []string{"entities/e.json:2:46 entity_form"}},
 		"array of 200 plain values":               {one(permitUsers, "entities/e.json", arrayEntity(200, "0")), nil},
 		"array of 128, the last of them nested":   {one(permitUsers, "entities/e.json", arrayEntity(127, "[0]")), nil},
-		"array of 129, the last of them nested":   {one(permitUsers, "entities/e.json", arrayEntity(128, "[0]")), []string{"entities/e.json:1:2 entity_form"}},
-		"array of 129, the last of them a record": {one(permitUsers, "entities/e.json", arrayEntity(128, "{}")), []string{"entities/e.json:1:2 entity_form"}},
-		"array of 201, the first of them nested":  {one(permitUsers, "entities/e.json", entities(entity("u", "a", `{"a":[[0]`+strings.Repeat(",1", 200)+`]}`))), []string{"entities/e.json:1:2 entity_form"}},
+		"array of 129, the last of them nested":   {one(permitUsers, "entities/e.json", arrayEntity(128, "[0]")), []string{"entities/e.json:1:40 entity_form"}},
+		"array of 129, the last of them a record": {one(permitUsers, "entities/e.json", arrayEntity(128, "{}")), []string{"entities/e.json:1:40 entity_form"}},
+		"array of 201, the first of them nested":  {one(permitUsers, "entities/e.json", entities(entity("u", "a", `{"a":[[0]`+strings.Repeat(",1", 200)+`]}`))), []string{"entities/e.json:1:40 entity_form"}},
 
 		"entities object":    {one(permitUsers, "entities/e.json", `{}`), []string{"entities/e.json:1:2 entity_syntax"}},
 		"member twice":       {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"a"},"attrs":{"a":1,"a":2},"parents":[]}]`), []string{"entities/e.json:1:46 entity_syntax"}},
 		"entity member":      {one(permitUsers, "entities/e.json", `[{"uid":{"type":"u","id":"a"},"attrs":{},"parents":[],"parent":[]}]`), []string{"entities/e.json:1:2 warning entity_member"}},
 		"entity twice":       {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}")), "entities/f.json", entities(entity("u", "a", "{}"))), []string{"entities/f.json:1:2 duplicate_entity"}},
-		"bad extension":      {one(permitUsers, "entities/e.json", entities(entity("u", "a", `{"ip":{"__extn":{"fn":"ip","arg":"secret"}}}`))), []string{"entities/e.json:1:2 entity_form"}},
+		"bad extension":      {one(permitUsers, "entities/e.json", entities(entity("u", "a", `{"ip":{"__extn":{"fn":"ip","arg":"secret"}}}`))), []string{"entities/e.json:1:40 entity_form"}},
 		"parent attribute":   {one(permitUsers, "bundle.yaml", "parents: {u: {r: role}}", "entities/e.json", entities(entity("u", "a", `{"r":[1]}`))), []string{"entities/e.json:1:2 parent_attribute"}},
 		"tenant redefines":   {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}")), "tenants/t/entities/e.json", entities(entity("u", "a", "{}"))), []string{"tenants/t/entities/e.json:1:2 duplicate_entity"}},
 		"tenant's policy id": {one(permitUsers, "tenants/t/p.cedar", permitUsers), []string{"tenants/t/p.cedar:1:1 duplicate_id"}},
@@ -108,15 +108,15 @@ func TestProblems(t *testing.T) {
 		"tenant bundle.yaml":                          {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/bundle.yaml", "allow_trivial: true"), []string{"tenants/t/bundle.yaml unknown_file"}},
 
 		"schema syntax":    {one(permitUsers, "schema.cedarschema", "entity User {"), []string{"schema.cedarschema:1:14 schema_syntax"}},
-		"schema reference": {one(permitUsers, "schema.cedarschema", "entity User in [Role];"), []string{"schema.cedarschema:1:8 schema_reference"}},
+		"schema reference": {one(permitUsers, "schema.cedarschema", "entity User in [Role];"), []string{"schema.cedarschema:1:17 schema_reference"}},
 		"one schema of three files": {one(`permit(principal, action == Action::"read", resource) when { context.n > 1 };`, "schema.cedarschema", "entity user; type N = Long;", "b.cedarschema", `action "read" in "all" appliesTo { principal: user, resource: user, context: { n: N } };`,
 			"c.cedarschema.json", `{"": {"entityTypes": {}, "actions": {"all": {}}}}`), nil},
 		"one schema of namespaces": {one(`permit(principal is N::robot, action, resource);`, "a.cedarschema", "@doc(\"a\") namespace N { entity user; }", "b.cedarschema", "@doc(\"b\") namespace N { entity robot in user; action a appliesTo { principal: robot, resource: user }; }"), nil},
 		"a name in two files": {one(permitUsers, "a.cedarschema", "// entity user;\nentity thing, user;", "b.cedarschema", "\nentity user enum [\"a\"]; action a; type T = Long;", "c.cedarschema", "action a; type T = Long; // entity thing"),
 			[]string{"b.cedarschema:2:8 schema_twice", "c.cedarschema:1:8 schema_twice", "c.cedarschema:1:16 schema_twice"}},
 		"syntax in the second file":         {one(permitUsers, "schema.cedarschema", "entity user;", "t:9:9.cedarschema", "\n entity"), []string{"t:9:9.cedarschema:2:8 schema_syntax"}},
-		"a gap between two files":           {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "\naction a appliesTo { principal: agent, resource: user };"), []string{"tools.cedarschema:2:8 schema_reference"}},
-		"a group of no file":                {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "\naction \"a:b\" in \"all\";"), []string{"tools.cedarschema:2:8 schema_reference"}},
+		"a gap between two files":           {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "\naction a appliesTo { principal: agent, resource: user };"), []string{"tools.cedarschema:2:33 schema_reference"}},
+		"a group of no file":                {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "\naction \"a:b\" in \"all\";"), []string{"tools.cedarschema:2:17 schema_reference"}},
 		"pdp in the second file":            {one(permitUsers, "schema.cedarschema", "entity user;", "tools.cedarschema", "action a appliesTo { principal: user, resource: user, context: {\n pdp: Long } };"), []string{"tools.cedarschema:2:2 schema_context"}},
 		"files too large together":          {one(permitUsers, append([]string{"a.cedarschema", "entity user;"}, large(5)...)...), []string{"l4.cedarschema too_large"}},
 		"the same action of two":            {one(permitUsers, "a.cedarschema", "namespace A { entity user; action a; }", "b.cedarschema", "entity user; action a;"), []string{"a.cedarschema:1:22 schema_reference"}},
@@ -129,18 +129,18 @@ func TestProblems(t *testing.T) {
 		"schema declares pdp in JSON":       {one(permitUsers, "s.cedarschema.json", "{\"\": {\"entityTypes\": {\"user\": {}}, \"actions\": {\"a\": {\"appliesTo\": {\"principalTypes\": [\"user\"], \"resourceTypes\": [\"user\"], \"context\": {\"type\": \"Record\", \"attributes\": {\n\"pdp\": {\"type\": \"String\"}}}}}}}}"), []string{"s.cedarschema.json:2:1 schema_context"}},
 		"schema declares action as text":    {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { action: String } };"), []string{"schema.cedarschema:1:79 schema_context"}},
 		"schema declares pdp the same":      {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool } } };"), nil},
-		"a policy off the schema":           {one(permitUsers+`permit(principal is user, action, resource) when { principal.x };`, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 schema_policy"}},
-		"has undeclared":                    {one(permitUsers+`forbid(principal is user, action, resource) when { principal has x };`, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 has_undeclared"}},
-		"has undeclared, deep":              {one(permitUsers+`forbid(principal is user, action, resource) when { principal has a && principal.a has b.c };`, "schema.cedarschema", "entity user { a?: { b?: { d?: Bool } } }; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 has_undeclared"}},
+		"a policy off the schema":           {one(permitUsers+`permit(principal is user, action, resource) when { principal.x };`, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:62 schema_policy"}},
+		"has undeclared":                    {one(permitUsers+`forbid(principal is user, action, resource) when { principal has x };`, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:66 has_undeclared"}},
+		"has undeclared, deep":              {one(permitUsers+`forbid(principal is user, action, resource) when { principal has a && principal.a has b.c };`, "schema.cedarschema", "entity user { a?: { b?: { d?: Bool } } }; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:89 has_undeclared"}},
 		"has declared for one of two":       {one(permitUsers+`forbid(principal, action, resource) when { principal has x && principal.x };`, "schema.cedarschema", "entity user; entity robot { x?: Bool }; action a appliesTo { principal: [user, robot], resource: user };"), nil},
 		"never applies":                     {one(permitUsers+`permit(principal is thing, action, resource);`, "schema.cedarschema", "entity user; entity thing; action a appliesTo { principal: user, resource: user };"), []string{"p.cedar:2:1 warning no_applicable_action"}},
-		"enumerated id":                     {one(`permit(principal is user, action, resource == st::"ajar");`, "schema.cedarschema", `entity user; entity st enum ["open"]; action a appliesTo { principal: user, resource: st };`), []string{"p.cedar:1:1 enum_id"}},
-		"stored entity off the schema":      {one(permitUsers, "entities/e.json", entities(entity("user", "a", `{"x":1}`)), "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"entities/e.json:1:2 schema_entity"}},
+		"enumerated id":                     {one(`permit(principal is user, action, resource == st::"ajar");`, "schema.cedarschema", `entity user; entity st enum ["open"]; action a appliesTo { principal: user, resource: st };`), []string{"p.cedar:1:47 enum_id"}},
+		"stored entity off the schema":      {one(permitUsers, "entities/e.json", entities(entity("user", "a", `{"x":1}`)), "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user };"), []string{"entities/e.json:1:43 schema_entity"}},
 		"enumerated with attributes":        {one(permitUsers, "entities/e.json", entities(entity("st", "open", `{"x":1}`)), "schema.cedarschema", `entity user; entity st enum ["open"]; action a appliesTo { principal: user, resource: st };`), []string{"entities/e.json:1:2 schema_entity"}},
 		"schema declares all of pdp":        {one(permitUsers+` permit(principal, action, resource) when { context.pdp.resource.id like "x:*" && context.pdp.subject.type == "user" && context.pdp.capability.depth < 1 };`, "schema.cedarschema", "entity user; type Ref = {type: String, id: String}; action a appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool, subject: Ref, resource: Ref, capability: {held: Bool, id: String, depth: Long} } } };"), nil},
 		"schema declares pdp but one":       {one(permitUsers, "schema.cedarschema", "entity user; type Ref = {type: String, id: String}; action a appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool, subject: Ref, resource: Ref } } };"), []string{"schema.cedarschema:1:118 schema_context"}},
 		"schema may leave out an id":        {one(permitUsers, "schema.cedarschema", "entity user; type Ref = {type: String, id?: String}; action a appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool, subject: Ref, resource: Ref, capability: {held: Bool, id: String, depth: Long} } } };"), []string{"schema.cedarschema:1:119 schema_context"}},
-		"first pdp, and more is read":       {one(permitUsers+"\npermit(principal, action, resource) when { context.pdp.resource.id like \"x:*\" };\npermit(principal, action, resource) when { context.pdp has capability };", "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool } } };"), []string{"p.cedar:3:1 schema_policy", "p.cedar:4:1 has_undeclared"}},
+		"first pdp, and more is read":       {one(permitUsers+"\npermit(principal, action, resource) when { context.pdp.resource.id like \"x:*\" };\npermit(principal, action, resource) when { context.pdp has capability };", "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool } } };"), []string{"p.cedar:3:56 schema_policy", "p.cedar:4:60 has_undeclared"}},
 		"schema requires a protocol member": {one(permitUsers, "schema.cedarschema", "entity user; action a appliesTo { principal: user, resource: user, context: { approved: Bool } };"), []string{"schema.cedarschema:1:79 schema_context"}},
 		"parents off the schema":            {one(permitUsers, "bundle.yaml", "parents:\n  user: {roles: role}", "schema.cedarschema", "entity role; entity user; action a appliesTo { principal: user, resource: user };"), []string{"bundle.yaml:2:17 parent_type"}},
 		"stored enumerated id":              {one(permitUsers, "entities/e.json", entities(entity("st", "ajar", `{}`)), "schema.cedarschema", `entity user; entity st enum ["open"]; action a appliesTo { principal: user, resource: user };`), []string{"entities/e.json:1:2 schema_entity"}},
@@ -245,14 +245,24 @@ action list appliesTo { principal: [User, Agent], resource: Folder, context: { d
 	} {
 		t.Run(condition, func(t *testing.T) {
 			for _, form := range []string{"when { %s }", "when { true } unless { %s }"} {
-				_, problems := pdp.Load(one(permit("User")+"\n@id(\"f\") forbid(principal, action, resource) "+fmt.Sprintf(form, condition)+";", "schema.cedarschema", schema).source())
+				const head = `@id("f") forbid(principal, action, resource) `
+				_, problems := pdp.Load(one(permit("User")+"\n"+head+fmt.Sprintf(form, condition)+";", "schema.cedarschema", schema).source())
 				var got string
 				for _, p := range problems {
 					if p.Severity == pdp.SeverityError {
-						got += place(p) + " " + strings.TrimSuffix(strings.TrimPrefix(p.Message, `policy "f" tests for `), ", which the schema does not declare: the test is always false")
+						at := place(p)
+						if p.Code == "has_undeclared" && p.Line == 2 && p.Column > len(head+"when { ") {
+							at = "in the condition has_undeclared"
+						}
+						message, _, _ := strings.Cut(p.Message, "; did you mean")
+						got += at + " " + strings.TrimSuffix(strings.TrimPrefix(message, `policy "f" tests for `), ", which the schema does not declare: the test is always false")
 					}
 				}
-				if want != "" && !strings.HasPrefix(want, "p.cedar") {
+				switch variable, _, _ := strings.Cut(want, "."); {
+				case want == "", strings.HasPrefix(want, "p.cedar"), strings.HasPrefix(want, "in the condition"):
+				case slices.Contains([]string{"principal", "action", "resource", "context", `principal["no such"]`}, variable):
+					want = "in the condition has_undeclared " + want
+				default: // what is read of no variable is not found in the text
 					want = "p.cedar:2:1 has_undeclared " + want
 				}
 				if got != want {

@@ -59,7 +59,7 @@ func TestADeclarationWithAMistakeLeavesTheBundle(t *testing.T) {
 		{"an approval of a denial", desk, "mode: denylist\nrules:\n  - {agent: alice, tools: x, requires_approval: true}\n", `"line":3,"column":49`, "access_approval"},
 		{"an open rule that does nothing", desk, "mode: open\nrules:\n  - {agent: alice, tools: x}\n", `"line":3,"column":5`, "access_open_rule"},
 		{"a rule that never counts", desk, "mode: hybrid\ndefault: deny\nrules:\n  - {agent: alice, tools: x, effect: allow}\n  - {agent: alice, tools: '*', effect: deny}\n", `"line":4,"column":5`, "access_shadowed"},
-		{"approval of no form", desk, open + "approval:\n  quorum: all\n", `"line":5,"column":3`, "obligation_properties"},
+		{"approval of no form", desk, open + "approval:\n  quorum: all\n", `"line":5,"column":11`, "obligation_properties"},
 		{"a group that is no entity", desk, rule("{agent: {in: release}, tools: x}"), `"line":3,"column":18`, "access_agent"},
 		{"the same owner again", "access/other.yaml", "owner: desk\n" + open, `"line":1,"column":8`, "access_owner_twice"},
 		{"a reserved name", "b.cedar", "@id(\"access.desk.7\") permit(principal, action, resource);", `"line":1,"column":1`, "access_reserved"},

@@ -346,6 +346,9 @@ func Nearest(name string, candidates iter.Seq[string]) (near string, ok bool) {
 	}
 	distance := len(name)/3 + 2
 	for c := range candidates {
+		if c == name {
+			continue // that is what was written
+		}
 		d := 0
 		if !strings.EqualFold(name, c) {
 			if apart := max(len(c)-len(name), len(name)-len(c)); apart > distance {
