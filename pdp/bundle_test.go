@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
