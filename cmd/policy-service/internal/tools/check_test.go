@@ -188,7 +188,7 @@ func TestMistakes(t *testing.T) {
 		"an approval that is demanded": {setup{servers: hints(`{"required":true}`), policies: map[string]string{
 			"p.cedar": `@id("a") @obligation("approval_required") permit (principal, action, resource) when { resource has approval_hint };`}}, nil},
 		"a policy that is no policy": {setup{policies: policy(`permit (principal, action, resource)`)},
-			[]string{`policies/p.cedar:2:1: this is not Cedar: expected ;; check the syntax at this place; a policy ends with a semicolon`}},
+			[]string{`policies/p.cedar:1:37: this is not Cedar: expected ";" before the end of the file; a policy ends with a semicolon`}},
 		"a forbid of a tool that is gone": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jira:create_tiket");`)},
 			[]string{`policies/p.cedar:1:1: forbid "f" names tool::"jira:create_tiket", which is not locked: the forbid never fires for it; did you mean jira:create_ticket?`}},
 		"a permit of a tool that is gone": {setup{policies: policy(`@id("p") permit (principal, action, resource == tool::"jira:create_tiket");`)},
