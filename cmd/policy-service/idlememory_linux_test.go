@@ -57,7 +57,8 @@ func (v *victim) awaitMemory(t *testing.T, what string, most int) {
 	defer tick.Stop()
 	for end := time.Now().Add(patience); v.memory(t, what) > most; <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("%s %d MiB, want at most %d", what, v.memory(t, what), most)
+			t.Fatalf("%s %d MiB, want at most %d; of its own %d, of files %d", what, v.memory(t, what), most,
+				v.memory(t, "RssAnon:"), v.memory(t, "RssFile:"))
 		}
 	}
 }

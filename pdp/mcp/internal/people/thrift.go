@@ -14,7 +14,8 @@ const (
 	// fewBegin is how many begin to wait before anything is done, and part how large a part of all who wait they must be.
 	fewBegin = 64
 	part     = 16
-	// collectRests and giveBackRests are how much longer than it took it is until the same is done again.
+	// collectRests and giveBackRests are how much longer than it took it is until the same is done again. On a machine
+	// that has other things to do that is long: so memory is given back before if half of those who wait began since.
 	collectRests  = 10
 	giveBackRests = 50
 	// lull is how long few must begin to wait, twice, before memory is given back.
@@ -25,6 +26,7 @@ const (
 type thrift struct {
 	begun int         // how many began since something was done
 	fresh int         // how many began since it was looked
+	owing int         // how many began since memory was given back
 	quiet bool        // whether they were few the last time
 	works bool        // whether something is being done
 	next  *time.Timer // until it is looked, nil if nothing is to be given back
@@ -41,6 +43,7 @@ func (d *Desk) begins() {
 	t := &d.thrift
 	t.begun++
 	t.fresh++
+	t.owing++
 	if d.waiting < fewBegin || t.begun < fewBegin || d.closed {
 		return
 	}
@@ -91,8 +94,8 @@ func (d *Desk) idles() bool {
 	switch {
 	case d.closed:
 		return false
-	case before && t.quiet && !t.works && time.Now().After(t.gaveBack):
-		t.works, t.quiet = true, false
+	case before && t.quiet && !t.works && (time.Now().After(t.gaveBack) || t.owing >= d.waiting/2):
+		t.works, t.quiet, t.owing = true, false, 0
 		return true
 	}
 	t.next = time.AfterFunc(lull, d.look)
