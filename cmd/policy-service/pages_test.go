@@ -147,7 +147,8 @@ func pages(t *testing.T) (all []page) {
 func buildProgram(t *testing.T) (directory string) {
 	t.Helper()
 	directory = t.TempDir()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(directory, "policy-service"), ".")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", filepath.Join(directory, "policy-service"), ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", build, err, out)
 	}
