@@ -39,7 +39,7 @@ var rooms = []struct{ room, may, why string }{
 	{"obligations", "evaluation schemas", "PEP authors import this package: a PEP does obligations without being able to decide"},
 	{"pdp/cedartext", "", "a text is laid out without knowing what it means, and where it is"},
 	{"pdp/internal/outline", "pdp/internal/bundle", "what policies can name is read from a bundle, and nothing that decides depends on it"},
-	{"pdp/lsp", "evaluation pdp pdp/cedartext", "an editor is told what the product as a library says, and nothing else"},
+	{"pdp/lsp", "evaluation pdp pdp/cedartext pdp/internal/places", "an editor is told what the product as a library says, and nothing else; places count as in its messages"},
 	{"pdp", "pdp/cedartext pdp/internal/bundle pdp/internal/document pdp/internal/engine pdp/internal/lint pdp/internal/outline obligations evaluation", "the product as a library: whoever embeds a PDP gets no process around it"},
 	{"pdp/internal/document", "pdp/spelling", "what is wrong with a document is known before anybody knows what it means"},
 	{"pdp/internal/places", "pdp/cedartext pdp/spelling", "where something stands in a text is known without knowing what it means"},

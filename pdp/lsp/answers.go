@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp"
+	"policy-service/pdp/internal/places"
 )
 
 // under is what stands under the cursor in an open document of policies, and the outline of its bundle. It is not ok if
@@ -267,7 +268,7 @@ func (w *workspace) policyIn(d document, o *pdp.Outline, p position) *location {
 func (w *workspace) location(dir, file string, line, column int) *location {
 	_, texts := w.source(dir)
 	text := w.textOf(dir, file, texts)
-	at := placeOf(text, line, column)
+	at := places.Offset(text, line, column)
 	end := at
 	if at < len(text) {
 		end = wordAt(text, at)

@@ -46,23 +46,6 @@ func width(c rune) int {
 	return 1
 }
 
-// placeOf is the byte at a line and a column, which count characters from 1. A problem without a place has line 0.
-func placeOf(text string, line, column int) int {
-	offset := 0
-	for ; line > 1; line-- {
-		next := strings.IndexByte(text[offset:], '\n')
-		if next < 0 {
-			return len(text)
-		}
-		offset += next + 1
-	}
-	for ; column > 1 && offset < len(text) && text[offset] != '\n'; column-- {
-		_, size := utf8.DecodeRuneInString(text[offset:])
-		offset += size
-	}
-	return offset
-}
-
 // rangeOf is a part of a text.
 func rangeOf(text string, from, to int) textRange {
 	return textRange{positionOf(text, from), positionOf(text, to)}

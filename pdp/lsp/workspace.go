@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/internal/places"
 )
 
 // workspace are the open documents, and the bundles that they belong to.
@@ -255,7 +256,7 @@ func diagnose(p pdp.Problem, text string) diagnostic {
 		d.Message += "; " + p.Try
 	}
 	if p.Line > 0 && text != "" {
-		at := placeOf(text, p.Line, p.Column)
+		at := places.Offset(text, p.Line, p.Column)
 		end := at
 		if at < len(text) && text[at] != '\n' {
 			end = wordAt(text, at)

@@ -47,7 +47,8 @@ func Position(text string, offset int) (line, column int) {
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[start:]) + 1
 }
 
-// Offset is the offset of a line and column. It is the end of the text if there is no such place.
+// Offset is the offset of a line and column. It is the end of the text if there is no such line, and the end of the line
+// if there is no such column.
 func Offset(text string, line, column int) int {
 	at := 0
 	for ; line > 1; line-- {
@@ -57,7 +58,7 @@ func Offset(text string, line, column int) int {
 		}
 		at += end + 1
 	}
-	for ; column > 1 && at < len(text); column-- {
+	for ; column > 1 && at < len(text) && text[at] != '\n'; column-- {
 		_, size := utf8.DecodeRuneInString(text[at:])
 		at += size
 	}
