@@ -11,6 +11,9 @@ import (
 // TestNoRecordThatIsTooLargeIsTheServersFault: what filling in or masking makes larger than
 // a record can be is the caller's to mend. Asked again it would be as large.
 func TestNoRecordThatIsTooLargeIsTheServersFault(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it looks at sizes alone, and takes the race detector half a minute; make test runs it")
+	}
 	const copies = 16
 	var names []string
 	obligations := ""
