@@ -21,7 +21,7 @@ func TestIdleMemory(t *testing.T) {
 		t.Skip("the program is built without the race detector, so this shows nothing more with it")
 	}
 	t.Parallel()
-	const idle, own = 45, 24 // MiB
+	const idle, own = 45, 24                                                // MiB
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil { // for this process, and for those that it starts
 		t.Fatal(err)
 	}
