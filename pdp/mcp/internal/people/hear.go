@@ -3,6 +3,7 @@ package people
 import (
 	"context"
 	"maps"
+	"time"
 
 	"policy-service/evaluation/authzenclient"
 )
@@ -16,8 +17,10 @@ type hearing struct {
 	// known are the approvals that wait, as far as was told.
 	known map[string]bool
 
-	// due is set while what waits is to be listed, from behind page on, and listed are those that were until now.
+	// due is set while what waits is to be listed, from behind page on, and listed are those that were until now. late is set
+	// until what changed before has been told: it would be told of again after it was listed.
 	due    bool
+	late   bool
 	page   string
 	listed map[string]bool
 }
@@ -67,6 +70,7 @@ func (d *Desk) Hear(pdp *authzenclient.Client, hear func(approval string, waits 
 // list has what waits be listed anew, before anything else is asked. The caller holds the lock, as that of every method here.
 func (w *watch) list() {
 	w.hearing.due, w.hearing.page, w.hearing.listed = true, "", map[string]bool{}
+	w.hearing.late = w.cursor != "" && w.waiting > 0
 	w.interrupt()
 }
 
@@ -81,12 +85,12 @@ func (w *watch) tell(id string, waits bool) {
 	case !waits:
 		delete(h.known, id)
 		delete(h.listed, id)
-	case h.due && h.known[id]: // it is no news that it waits
+	case h.due && !h.late && h.known[id]: // it is no news that it waits
 		h.listed[id] = true
 		return
 	default:
 		h.known[id] = true
-		if h.due {
+		if h.due && !h.late {
 			h.listed[id] = true
 		}
 	}
@@ -128,15 +132,19 @@ type question struct {
 	ctx   context.Context
 	after string
 	lists bool
+	wait  time.Duration
 }
 
 // question is what to ask, until done is called: [watch.interrupt] ends it before.
 func (w *watch) question(r *round) (q question, done func()) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
-	q = question{after: w.cursor, lists: w.hearing.due}
-	if q.lists {
+	q = question{after: w.cursor, lists: w.hearing.due && !w.hearing.late}
+	switch {
+	case q.lists:
 		q.after = w.hearing.page
+	case !w.hearing.due:
+		q.wait = longest
 	}
 	q.ctx, done = context.WithCancel(r.ctx)
 	if w.round == r { // one that is over may come once more

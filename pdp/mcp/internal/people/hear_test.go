@@ -123,6 +123,26 @@ func TestListenDeskDisturbsNobody(t *testing.T) {
 	}
 }
 
+// What was asked for just before somebody hears is told once, although it is listed, and a change that is told, too.
+func TestListenDeskTellsOnce(t *testing.T) {
+	o := newOffice(t)
+	d, c := o.desk(), o.client()
+	asked := []authzenclient.Standing{o.asks(c, 0)}
+	d.Follow(c, asked[0])
+	o.watched()
+	for n := range 8 {
+		asked = append(asked, o.asks(c, 1+n))
+	}
+	h := o.hears(d, c)
+	h.until(t, "what waits", asked...)
+	h.until(t, "what comes, after all that changed before", append(asked, o.asks(c, 100))...)
+	for n, s := range asked {
+		if told := h.told(s); told != 1 {
+			t.Errorf("%d is told %d times", n, told)
+		}
+	}
+}
+
 // Where the watch begins anew, or the PDP was away, nothing is missed: what was decided meanwhile waits no longer, and what was
 // asked meanwhile waits.
 func TestListenDeskAnew(t *testing.T) {

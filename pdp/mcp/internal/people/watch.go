@@ -140,11 +140,7 @@ func (w *watch) once(r *round) {
 	began := w.desk.o.Now()
 	q, done := w.question(r)
 	defer done()
-	wait := longest
-	if q.lists {
-		wait = 0
-	}
-	changes, err := w.pdp.Watch(q.ctx, q.after, wait)
+	changes, err := w.pdp.Watch(q.ctx, q.after, q.wait)
 	switch {
 	case q.ctx.Err() != nil: // it is over, or there is something else to ask
 	case err != nil:
@@ -153,7 +149,7 @@ func (w *watch) once(r *round) {
 		w.lists(r, q, changes)
 	default:
 		w.heard(r, q.after, changes)
-		if !changes.More() {
+		if !changes.More() && q.wait > 0 {
 			sleep(q.ctx, between-w.desk.o.Now().Sub(began))
 		}
 	}
@@ -190,6 +186,7 @@ func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
 		w.tell(id, waits)
 	}
 	w.settled = w.settled && after != "" || !changes.More()
+	w.hearing.late = w.hearing.late && changes.More()
 	w.staff()
 }
 
