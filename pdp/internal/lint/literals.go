@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/go-json-experiment/json"
@@ -102,16 +101,15 @@ func (k *known) meant(uid types.EntityUID) (suggestion string, near bool) {
 	if k.l.compared += len(ids); k.l.compared > mostCompared {
 		return "", false
 	}
-	text := bundle.DidYouMean(string(uid.ID), slices.Values(ids))
-	if text == "" {
+	nearest, ok := bundle.Nearest(string(uid.ID), slices.Values(ids))
+	if !ok {
 		return "", false
 	}
 	near = slices.ContainsFunc(ids, func(id string) bool {
 		most := len(uid.ID) / 4
 		return max(len(id)-len(uid.ID), len(uid.ID)-len(id)) <= most && spelling.Distance(id, string(uid.ID)) <= most
 	})
-	quoted := strings.TrimSuffix(strings.TrimPrefix(text, "; did you mean "), "?")
-	return "; did you mean " + string(uid.Type) + "::" + quoted + "?", near
+	return "; did you mean " + string(uid.Type) + "::" + bundle.Quote(nearest) + "?", near
 }
 
 func (k *known) checkPolicy(p *bundle.Policy) {
