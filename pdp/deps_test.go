@@ -46,7 +46,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/internal/access", "pdp/internal/document", "a declaration becomes policies: it knows nothing of the other files of a bundle"},
 	{"pdp/internal/bundle", "obligations evaluation schemas pdp/internal/access pdp/internal/document pdp/internal/places pdp/plainfile pdp/spelling", "what is loaded is checked before anybody asks: it knows no questions"},
 	{"pdp/internal/engine", "pdp/internal/bundle obligations evaluation", "a decision is a function of a question and a bundle: it knows nothing of clocks, records and approvals"},
-	{"pdp/internal/lint", "pdp/cedartext pdp/internal/access pdp/internal/bundle pdp/internal/document obligations evaluation pdp/spelling", "it reads a bundle and returns warnings: nothing that decides depends on it"},
+	{"pdp/internal/lint", "pdp/cedartext pdp/internal/access pdp/internal/bundle pdp/internal/document pdp/internal/places obligations evaluation pdp/spelling", "it reads a bundle and returns warnings: nothing that decides depends on it"},
 	{"pdp/approval", "obligations evaluation pdp/ledger", "it keeps what people said: who may decide, what is asked and how that is recorded, it is told"},
 	{"pdp/ledger", "pdp/boltfile pdp/keyedmutex pdp/plainfile", "it keeps the items of any owner: what an item means, and where the log is, it is told"},
 	{"pdp/boltfile", "pdp/boltfile/pages pdp/plainfile", "it knows no more of a file than that bbolt reads it"},

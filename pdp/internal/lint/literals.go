@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/places"
 	"policy-service/pdp/spelling"
 )
 
@@ -153,7 +154,7 @@ func (k *known) checkParents(v *bundle.View) {
 				if !written { // an attribute gives it
 					offset = e.offset
 				}
-				line, column := lineOf(text, offset)
+				line, column := places.Position(string(text), int(offset))
 				meant, _ := k.meant(parent)
 				l.problems.Warn(file, line, column, "literal_unknown",
 					e.uid.String()+" stands below "+parent.String()+", and no entity has this id, while others of its type are stored"+meant,
@@ -203,11 +204,4 @@ func readParents(text []byte) (all []writtenEntity) {
 		all = append(all, e)
 	}
 	return all
-}
-
-// lineOf is the line and the column of an offset, in characters.
-func lineOf(text []byte, offset int64) (line, column int) {
-	before := text[:offset]
-	begin := bytes.LastIndexByte(before, '\n') + 1
-	return bytes.Count(before, []byte("\n")) + 1, len([]rune(string(before[begin:]))) + 1
 }
