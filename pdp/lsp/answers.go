@@ -266,8 +266,7 @@ func (w *workspace) policyIn(d document, o *pdp.Outline, p position) *location {
 
 // location is a place in a file of a bundle.
 func (w *workspace) location(dir, file string, line, column int) *location {
-	_, texts := w.source(dir)
-	text := w.textOf(dir, file, texts)
+	text := w.textOf(dir, file, w.texts(dir))
 	at := places.Offset(text, line, column)
 	end := at
 	if at < len(text) {

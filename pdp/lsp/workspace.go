@@ -162,15 +162,24 @@ func (w *workspace) due() (dir string, wait time.Duration) {
 	return dir, wait
 }
 
-// source is the bundle in a directory, with the texts that are not saved.
-func (w *workspace) source(dir string) (source pdp.Source, texts map[string]string) {
-	source, texts = pdp.Dir(dir), map[string]string{}
+// texts are those of the open files of a bundle.
+func (w *workspace) texts(dir string) map[string]string {
+	texts := map[string]string{}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for uri, text := range w.open {
 		if d, ok := place(uri); ok && d.dir == dir {
-			source, texts[d.file] = source.With(d.file, []byte(text)), text
+			texts[d.file] = text
 		}
+	}
+	return texts
+}
+
+// source is the bundle in a directory, with the texts that are not saved.
+func (w *workspace) source(dir string) (source pdp.Source, texts map[string]string) {
+	source, texts = pdp.Dir(dir), w.texts(dir)
+	for file, text := range texts {
+		source = source.With(file, []byte(text))
 	}
 	return source, texts
 }
