@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp"
-	"policy-service/pdp/internal/places"
 )
 
 // under is what stands under the cursor in an open document of policies, and the outline of its bundle. It is not ok if
@@ -267,12 +266,7 @@ func (w *workspace) policyIn(d document, o *pdp.Outline, p position) *location {
 // location is a place in a file of a bundle.
 func (w *workspace) location(dir, file string, line, column int) *location {
 	text := w.textOf(dir, file, w.texts(dir))
-	at := places.Offset(text, line, column)
-	end := at
-	if at < len(text) {
-		end = wordAt(text, at)
-	}
-	return &location{w.uriOf(dir, file), rangeOf(text, at, end)}
+	return &location{w.uriOf(dir, file), wordAt(text, line, column)}
 }
 
 // entityIn is where the entity under the cursor stands in the files of entities.

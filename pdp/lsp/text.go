@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 
 	"policy-service/pdp/cedartext"
+	"policy-service/pdp/internal/places"
 )
 
 // offsetOf is the byte of a text at a position. Behind the end of a line it is that end.
@@ -51,16 +52,19 @@ func rangeOf(text string, from, to int) textRange {
 	return textRange{positionOf(text, from), positionOf(text, to)}
 }
 
-// wordAt is where the word at a byte of a text ends: a token, or up to a blank.
-func wordAt(text string, at int) (end int) {
-	first, found := cedartext.Token{}, false
-	for first = range cedartext.Tokens(text[at:min(len(text), at+256)]) {
-		found = true
+// wordAt is the word at a line and a column, as problems count them: a token, or a character. It is empty at the end of a line.
+func wordAt(text string, line, column int) textRange {
+	at := places.Offset(text, line, column)
+	rest := text[at:min(len(text), at+256)]
+	if strings.HasPrefix(rest, "\n") {
+		return rangeOf(text, at, at)
+	}
+	_, size := utf8.DecodeRuneInString(rest)
+	for first := range cedartext.Tokens(rest) {
+		if !first.Trivia() && first.Kind != cedartext.Unknown {
+			size = first.End().Offset
+		}
 		break
 	}
-	if found && !first.Trivia() && first.Kind != cedartext.Unknown {
-		return at + first.End().Offset
-	}
-	_, size := utf8.DecodeRuneInString(text[at:])
-	return at + size
+	return rangeOf(text, at, at+size)
 }

@@ -15,7 +15,6 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/internal/places"
 )
 
 // workspace are the open documents, and the bundles that they belong to.
@@ -265,12 +264,7 @@ func diagnose(p pdp.Problem, text string) diagnostic {
 		d.Message += "; " + p.Try
 	}
 	if p.Line > 0 && text != "" {
-		at := places.Offset(text, p.Line, p.Column)
-		end := at
-		if at < len(text) && text[at] != '\n' {
-			end = wordAt(text, at)
-		}
-		d.Range = rangeOf(text, at, end)
+		d.Range = wordAt(text, p.Line, p.Column)
 	}
 	return d
 }
