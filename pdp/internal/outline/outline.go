@@ -6,6 +6,7 @@ package outline
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -119,7 +120,8 @@ func (o *Outline) Context(action string) []Attribute {
 		return declared(s.ContextOf(types.NewEntityUID(o.bundle.Config.ActionType, types.String(action))))
 	}
 	found := map[string]*Attribute{}
-	for uid := range s.Actions {
+	byID := func(a, b types.EntityUID) int { return cmp.Compare(a.String(), b.String()) }
+	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), byID) { // each time the same one says what a member is
 		for _, a := range declared(s.ContextOf(uid)) {
 			found[a.Name] = &a
 		}
