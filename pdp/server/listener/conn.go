@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// lazily has the connections of a listener set few deadlines.
-type lazily struct{ net.Listener }
+// lazily has the connections of a listener set few deadlines, and look for the end of a connection only while a request
+// lasts, if there is a lookout.
+type lazily struct {
+	net.Listener
+	lookout *lookout
+}
 
 // Accept implements [net.Listener].
 func (l lazily) Accept() (net.Conn, error) {
@@ -17,7 +21,7 @@ func (l lazily) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{Conn: c}, nil
+	return newConn(c, l.lookout), nil
 }
 
 // conn sets a deadline of its connection only if the one that is set would come too late. net/http sets eight a request,
@@ -26,6 +30,16 @@ func (l lazily) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	reads, writes deadline
+	ended         func() // ends the context of all requests of the connection
+
+	lookout *lookout // nil if net/http looks by itself
+	ahead   ahead
+}
+
+func newConn(c net.Conn, lookout *lookout) *conn {
+	own := &conn{Conn: c, ended: func() {}, lookout: lookout}
+	lookout.add(own)
+	return own
 }
 
 // deadline is that of one direction. The zero time is none.
@@ -82,6 +96,16 @@ func (d *deadline) begin(change func(time.Time) error) {
 
 // Read implements [net.Conn].
 func (c *conn) Read(p []byte) (int, error) {
+	if c.lookout != nil && len(p) > 0 {
+		if n, answered := c.readAhead(p); answered {
+			return n, nil
+		}
+	}
+	return c.read(p)
+}
+
+// read reads until its deadline, and not until one that came too early.
+func (c *conn) read(p []byte) (int, error) {
 	c.reads.begin(c.Conn.SetReadDeadline)
 	for {
 		n, err := c.Conn.Read(p)
@@ -116,6 +140,13 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 // SetDeadline implements [net.Conn].
 func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
+}
+
+// Close implements [net.Conn].
+func (c *conn) Close() error {
+	c.lookout.remove(c)
+	c.ended()
+	return c.Conn.Close()
 }
 
 // CloseWrite is what net/http looks for, so that an answer is read before the connection is reset.

@@ -28,18 +28,19 @@ type Connections struct {
 	refused func()
 
 	mu     sync.Mutex
-	open   map[net.Conn]*connection
-	lines  [noLine]connection // each is the anchor of a ring, the longest wait first
-	unsent int                // bodies that are waited for, on all connections
-	none   chan struct{}      // closed when the last connection goes; nil while that is of no interest
+	open   map[net.Conn]*connection // from ConnContext on
+	lines  [noLine]connection       // each is the anchor of a ring, the longest wait first
+	unsent int                      // bodies that are waited for, on all connections
+	none   chan struct{}            // closed when the last connection goes; nil while that is of no interest
 	ending bool
 }
 
 // connection is one that is open. On a connection of HTTP/2 several requests may be under way.
 type connection struct {
 	conn     net.Conn
+	over     bool      // it is not among the open ones any more: what is said of it does not count
 	caller   string    // of the last request; "" if it is not known, or callers are not told apart
-	idle     bool      // no request has begun
+	idle     bool      // no request has begun since the last answer
 	worked   int       // requests whose answers have not begun
 	strange  int       // bodies to arrive, of unknown callers
 	unsent   int       // bodies to arrive, of known callers
@@ -93,36 +94,45 @@ type connectionKey struct{}
 // cameBy is what the context of a request has under connectionKey. It is one value, because it is asked for again and
 // again, and a context looks long for what it does not have.
 type cameBy struct {
-	conn   net.Conn
-	within bool // see Within
+	*connection      // nil if the server has no Connections
+	within      bool // see Within
 }
 
-// ConnContext is that of an [http.Server]: it tells a request which connection it came on.
-func (c *Connections) ConnContext(ctx context.Context, conn net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, cameBy{conn: conn})
+// ConnContext is that of an [http.Server], which calls it with a new connection before anything else: it tells a request
+// which connection it came on.
+func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Context {
+	if own, ok := new.(*conn); ok {
+		ctx, own.ended = context.WithCancel(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := &connection{conn: new, idle: true}
+	c.open[new] = one
+	return context.WithValue(ctx, connectionKey{}, cameBy{connection: one})
 }
 
 // ConnState is that of an [http.Server], which calls it with a new connection before anything is read from that, and
-// before the next one is accepted.
+// before the next one is accepted. That a request begins on a connection is said by Works.
 func (c *Connections) ConnState(conn net.Conn, state http.ConnState) {
+	if state == http.StateActive {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		if len(c.open) >= c.limit && !c.makeRoom() {
-			hangUp(conn)
+	one := c.open[conn]
+	switch {
+	case one == nil: // it was pushed out
+	case state == http.StateNew:
+		if len(c.open) > c.limit && !c.makeRoom() {
+			c.push(one)
 			return
 		}
-		one := &connection{conn: conn, idle: true}
-		c.open[conn] = one
 		c.enlist(one)
-	case http.StateActive, http.StateIdle:
-		if one := c.open[conn]; one != nil { // else it was pushed out
-			one.idle = state == http.StateIdle
-			c.enlist(one)
-		}
-	case http.StateClosed, http.StateHijacked:
-		c.forget(conn)
+	case state == http.StateIdle:
+		one.idle = true
+		c.enlist(one)
+	default: // it is closed, or not the server's any more
+		c.forget(one)
 	}
 }
 
@@ -142,16 +152,27 @@ func (c *Connections) update(ctx context.Context, change func(*connection)) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one := c.open[by.conn]; one != nil {
+	if one := by.connection; one != nil && !one.over {
 		before := one.strange + one.unsent
 		change(one)
 		c.unsent += one.strange + one.unsent - before
 		c.enlist(one)
 	}
+	if c.unsent > c.limit {
+		c.refused()
+		c.push(slices.MaxFunc(slices.Collect(maps.Values(c.open)), func(a, b *connection) int {
+			return cmp.Compare(a.strange+a.unsent, b.strange+b.unsent)
+		}))
+	}
 }
 
 // Works says that a request is worked on, or that more of its answer is being made.
-func (c *Connections) Works(ctx context.Context) { c.update(ctx, func(o *connection) { o.worked++ }) }
+func (c *Connections) Works(ctx context.Context) {
+	c.update(ctx, func(o *connection) {
+		o.worked++
+		o.idle = false
+	})
+}
 
 // Answers says that an answer, or the next part of it, begins to be written.
 func (c *Connections) Answers(ctx context.Context) {
@@ -163,8 +184,8 @@ func (c *Connections) Knows(ctx context.Context, caller string) {
 	by, _ := ctx.Value(connectionKey{}).(cameBy)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one := c.open[by.conn]; one != nil {
-		one.caller = caller
+	if by.connection != nil {
+		by.caller = caller
 	}
 }
 
@@ -172,14 +193,6 @@ func (c *Connections) Knows(ctx context.Context, caller string) {
 // be connections: a connection of HTTP/2 can have many, and the one with most of them is closed.
 func (c *Connections) Awaits(ctx context.Context, known bool) {
 	c.update(ctx, func(o *connection) { o.bodies(known, 1) })
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.unsent > c.limit {
-		c.refused()
-		c.push(slices.MaxFunc(slices.Collect(maps.Values(c.open)), func(a, b *connection) int {
-			return cmp.Compare(a.strange+a.unsent, b.strange+b.unsent)
-		}))
-	}
 }
 
 // Came says that a body has arrived, or never will.
@@ -226,12 +239,11 @@ func (o *connection) unlist() {
 	}
 }
 
-func (c *Connections) forget(conn net.Conn) {
-	if one := c.open[conn]; one != nil {
-		one.unlist()
-		c.unsent -= one.strange + one.unsent
-		delete(c.open, conn)
-	}
+func (c *Connections) forget(one *connection) {
+	one.over = true
+	one.unlist()
+	c.unsent -= one.strange + one.unsent
+	delete(c.open, one.conn)
 	if c.ending && len(c.open) == 0 {
 		close(c.none)
 		c.ending = false
@@ -281,7 +293,7 @@ func (o *connection) makesWay(line int) bool {
 }
 
 func (c *Connections) push(one *connection) {
-	c.forget(one.conn)
+	c.forget(one)
 	hangUp(one.conn)
 }
 

@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -33,14 +34,18 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	for n := range all {
 		all[n] = newNear(t)
 	}
+	asked := make([]context.Context, len(all))
 	in := func(n int, states ...http.ConnState) {
 		for _, state := range states {
+			if state == http.StateNew {
+				asked[n] = c.ConnContext(t.Context(), all[n].Conn)
+			}
 			c.ConnState(all[n].Conn, state)
 			if state == http.StateActive {
-				c.Works(c.ConnContext(t.Context(), all[n].Conn))
+				c.Works(asked[n])
 			}
 			if state == http.StateIdle {
-				c.Answers(c.ConnContext(t.Context(), all[n].Conn))
+				c.Answers(asked[n])
 			}
 		}
 	}
@@ -78,11 +83,11 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 	c := NewConnections(8, func() {})
 	come := func(caller string, asks bool) near {
 		one := newNear(t)
+		ctx := c.ConnContext(t.Context(), one.Conn)
 		c.ConnState(one.Conn, http.StateNew)
 		if caller == "" {
 			return one
 		}
-		ctx := c.ConnContext(t.Context(), one.Conn)
 		c.ConnState(one.Conn, http.StateActive)
 		c.Works(ctx)
 		c.Knows(ctx, caller)
@@ -128,9 +133,9 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 func TestConnectionOfRequestsWithinOthers(t *testing.T) {
 	c := NewConnections(4, func() {})
 	one := newNear(t)
+	ctx := c.ConnContext(t.Context(), one.Conn)
 	c.ConnState(one.Conn, http.StateNew)
 	c.ConnState(one.Conn, http.StateActive)
-	ctx := c.ConnContext(t.Context(), one.Conn)
 	c.Works(ctx)
 	within := Within(ctx)
 	at := func() connection { o := *c.open[one.Conn]; o.waitedOn = time.Time{}; return o }
@@ -152,6 +157,7 @@ func TestDrainWaitsForTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := NewConnections(4, func() {})
 		one := newNear(t)
+		c.ConnContext(t.Context(), one.Conn)
 		c.ConnState(one.Conn, http.StateNew)
 		began := time.Now()
 		var draining sync.WaitGroup

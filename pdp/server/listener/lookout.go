@@ -1,0 +1,144 @@
+package listener
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// lookEvery is how often the lookout goes round. Once a request has lasted for one to two rounds, its end is looked for.
+const lookEvery = 100 * time.Millisecond
+
+// lookout notices that the other side of a connection is gone while a request is worked on, so that the request ends.
+// net/http wants to know that of every request: beside the handler it begins to read one byte of what comes next, and
+// stops that before the answer. For the many requests that are answered in a few milliseconds this is a read, a
+// goroutine that waits and two deadlines for nothing. So the read is put off until a request has lasted for a while.
+type lookout struct {
+	awake atomic.Bool // the goroutine goes round, or is about to see whether it has to
+
+	mu   sync.Mutex
+	open map[*conn]struct{}
+}
+
+func newLookout() *lookout { return &lookout{open: map[*conn]struct{}{}} }
+
+func (l *lookout) add(c *conn) {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open[c] = struct{}{}
+	}
+}
+
+func (l *lookout) remove(c *conn) {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.open, c)
+	}
+}
+
+// wake is called after a look was put off.
+func (l *lookout) wake() {
+	if l.awake.Load() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.awake.Swap(true) {
+		go l.run()
+	}
+}
+
+func (l *lookout) run() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for range tick.C {
+		if !l.round() {
+			return
+		}
+	}
+}
+
+// round reports whether there has to be another one.
+func (l *lookout) round() (again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.awake.Store(false) // before it looks round: what is put off after that wakes it
+	for c := range l.open {
+		if c.ahead.round(c) {
+			again = true
+		}
+	}
+	if again {
+		l.awake.Store(true)
+	}
+	return again
+}
+
+// ahead is the look of one connection at what comes after the request that is worked on.
+type ahead struct {
+	mu    sync.Mutex
+	look  look
+	done  chan struct{} // closed when a look that has begun is over
+	found int           // bytes, 0 or 1
+	next  [1]byte
+}
+
+type look uint8
+
+const (
+	notWanted look = iota
+	putOff
+	due   // in the next round
+	begun // and perhaps over
+)
+
+// readAhead answers a read, if that is net/http's look ahead or if such a look found something.
+func (c *conn) readAhead(p []byte) (n int, answered bool) {
+	a := &c.ahead
+	a.mu.Lock()
+	// A read of one byte that is no look is repeated at once, as nothing came: the second is none for the lookout.
+	if len(p) == 1 && a.look == notWanted {
+		a.look = putOff
+		a.mu.Unlock()
+		c.lookout.wake()
+		return 0, true
+	}
+	defer a.mu.Unlock()
+	if a.look == begun {
+		a.mu.Unlock()
+		<-a.done // at the deadline of this read, if not before: both have the same
+		a.mu.Lock()
+		n, a.found = copy(p, a.next[:a.found]), 0
+	}
+	a.look = notWanted
+	return n, n > 0
+}
+
+// round begins a look that is due, and reports whether one is to begin in a later round.
+func (a *ahead) round(c *conn) (later bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch a.look {
+	case putOff:
+		a.look = due
+		return true
+	case due:
+		a.look, a.done = begun, make(chan struct{})
+		go c.lookAhead(a.done)
+	}
+	return false
+}
+
+// lookAhead waits until something comes, or the connection ends.
+func (c *conn) lookAhead(done chan<- struct{}) {
+	defer close(done)
+	n, err := c.read(c.ahead.next[:]) // which nobody else touches before it is done
+	c.ahead.found = n
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.ended()
+	}
+}
