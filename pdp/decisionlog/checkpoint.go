@@ -190,12 +190,26 @@ func (e edge) then(r tlog.HashReader) tlog.HashReader {
 		if sequence, _ := completes(index); sequence < e.size {
 			return e.hash(index)
 		}
-		one, err := r.ReadHashes([]int64{index})
-		if err != nil {
-			return tlog.Hash{}, err
-		}
-		return one[0], nil
+		return readHash(r, index)
 	})
+}
+
+// until reads from r what is complete before a record, and all else from another reader.
+func (r *Reader) until(end uint64, other tlog.HashReader) tlog.HashReader {
+	return hashOf(func(index int64) (tlog.Hash, error) {
+		if sequence, _ := completes(index); sequence < end {
+			return readHash(r, index)
+		}
+		return readHash(other, index)
+	})
+}
+
+func readHash(r tlog.HashReader, index int64) (tlog.Hash, error) {
+	one, err := r.ReadHashes([]int64{index})
+	if err != nil {
+		return tlog.Hash{}, err
+	}
+	return one[0], nil
 }
 
 // begins holds an edge against one that the tree has later: it must be the beginning of

@@ -23,7 +23,7 @@ const ManyAncestors = 16
 func LineageOf(uid types.EntityUID, entities types.EntityGetter) Lineage {
 	l := Lineage{Uid: uid}
 	for next, i := uid, 0; ; i++ {
-		if e, ok := entities.Get(next); ok {
+		if e, ok := entities.Get(next); ok && e.Parents.Len() > 0 { // to begin to go through a map is what costs
 			for parent := range e.Parents.All() {
 				l.add(parent)
 			}
