@@ -38,6 +38,7 @@ type Collector struct {
 	mu      sync.Mutex
 	stopped bool
 	percent int
+	left    uint64      // the room since the last cycle
 	last    reading     // at the last cycle
 	looked  reading     // when rest looked last
 	resting *time.Timer // calls rest
@@ -75,14 +76,26 @@ func (c *Collector) cycled() {
 		return
 	}
 	c.follow()
-	percent := percentFor(now.marked, min(c.room, now.rateSince(c.last, roomTime)))
+	c.left = c.leave(now)
+	percent := percentFor(now.marked, c.left)
 	c.last, c.looked = now, now
-	// To set it stops the process for a moment, so a small change is not worth it.
-	if c.percent < percent*4/5 || c.percent > percent*5/4 {
+	// To set it stops the process for a moment, so a small change is not worth it. A greater one is: whenever the heap is
+	// to be a tenth smaller than before, Go gives pages back to the system, and takes them again a moment later.
+	if c.percent < percent*15/16 || c.percent > percent*17/16 {
 		c.percent = percent
 		debug.SetGCPercent(percent)
 	}
 	c.resting.Reset(calmTime)
+}
+
+// leave is the room until the next cycle: what the process allocates in a second. Unless it is calm, the room becomes
+// smaller by little at a time, so that a load that comes and goes finds it again.
+func (c *Collector) leave(now reading) uint64 {
+	room := min(c.room, now.rateSince(c.last, roomTime))
+	if now.rateSince(c.last, calmTime) < calmBytes {
+		return room
+	}
+	return max(room, c.left/32*31)
 }
 
 // percentFor is what GOGC must be to leave room for so many bytes, if a cycle marks so many. The heap may always double.

@@ -34,6 +34,30 @@ func TestRoomOf(t *testing.T) {
 	}
 }
 
+// TestLeave: a load that comes and goes finds nearly the room that it had, and a calm process has what it needs.
+func TestLeave(t *testing.T) {
+	at := time.Now()
+	before := reading{at: at}
+	for _, test := range []struct {
+		what      string
+		left      uint64
+		after     time.Duration
+		allocated uint64
+		want      uint64
+	}{
+		{"the first cycle of a busy process", 0, time.Second, 40 << 20, 40 << 20},
+		{"more is allocated", 32 << 20, time.Second, 40 << 20, 40 << 20},
+		{"less is allocated", 64 << 20, 2 * time.Second, 80 << 20, 62 << 20},
+		{"much is allocated", 64 << 20, time.Second, 1 << 30, roomBytes},
+		{"little is allocated", 64 << 20, calmTime, calmBytes / 2, calmBytes / 2 / 5},
+	} {
+		c := Collector{room: roomBytes, left: test.left, last: before}
+		if got := c.leave(reading{at: at.Add(test.after), allocated: test.allocated}); got != test.want {
+			t.Errorf("%s: got %d, want %d", test.what, got, test.want)
+		}
+	}
+}
+
 // TestCollector: each of many cycles is heard of, and sets how much is allocated before the next: more in a busy process,
 // as usual in a calm one. Stop leaves what Go does by itself.
 func TestCollector(t *testing.T) {
