@@ -49,7 +49,7 @@ func serveGateway(file string) error {
 	connections := listener.NewConnections(int(c.Limits.MaxConnections), func() {})
 	counts := sdkmetric.NewManualReader()
 	toPDP := mcp.NewTransport()
-	g, err := mcp.New(context.Background(), c, mcp.Deps{Logger: log, Transport: toPDP, Known: connections.Knows, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))})
+	g, err := mcp.New(context.Background(), c, mcp.Deps{Logger: log, Transport: toPDP, Known: func(ctx context.Context, who string) { connections.Knows(listener.CarrierOf(ctx), who) }, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))})
 	if err != nil {
 		return err
 	}

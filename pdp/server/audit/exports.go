@@ -37,7 +37,7 @@ func (a *Audit) readsAll(c echo.Context, who auditor) (*slowWriter, func(), erro
 		to:      c.Response(),
 		control: http.NewResponseController(c.Response()),
 		door:    a.Door,
-		request: a.Door.Context(c),
+		carrier: a.Door.Carrier(c),
 	}
 	place, err := a.Exports.Take(waits, who.Caller.Name, w.cut)
 	if err != nil {
@@ -101,8 +101,8 @@ type slowWriter struct {
 	place   *door.Place
 	turn    *door.Shift
 	door    *door.Door
-	request context.Context // names the connection
-	making  bool            // the server makes the next piece, after the answer has begun
+	carrier door.Carrier
+	making  bool // the server makes the next piece, after the answer has begun
 
 	mu      sync.Mutex // guards the deadline, stopped and left
 	stopped bool
@@ -136,7 +136,7 @@ func (w *slowWriter) piece(b []byte) (n int, err error) {
 	w.place.Waits()
 	n, err = w.to.Write(b)
 	w.place.Works()
-	w.door.Connections.Moved(w.request)
+	w.door.Connections.Moved(w.carrier)
 	if err != nil && (w.place.WasPushed() || time.Since(begun) >= ExportPatience) {
 		w.door.Refused("slow_readers")
 	}
@@ -151,14 +151,14 @@ func (w *slowWriter) piece(b []byte) (n int, err error) {
 func (w *slowWriter) serverWorks() {
 	if !w.making {
 		w.making = true
-		w.door.Connections.Works(w.request)
+		w.door.Connections.Works(w.carrier)
 	}
 }
 
 func (w *slowWriter) serverAnswers() {
 	if w.making {
 		w.making = false
-		w.door.Connections.Answers(w.request)
+		w.door.Connections.Answers(w.carrier)
 	}
 }
 

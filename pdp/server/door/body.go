@@ -42,8 +42,9 @@ func (d *Door) readBody(c echo.Context, into *room, caller auth.Caller) ([]byte,
 func (d *Door) readUpTo(c echo.Context, into *room, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength != 0 {
-		d.Connections.Awaits(r.Context(), known)
-		defer d.Connections.Came(r.Context(), known)
+		by := d.Carrier(c)
+		d.Connections.Awaits(by, known)
+		defer d.Connections.Came(by, known)
 	}
 	body, n, err := into[:min(SmallBody, limit+1)], 0, error(nil)
 	for read := 0; n < len(body) && err == nil; n += read {
@@ -73,8 +74,9 @@ func (d *Door) unread(c echo.Context, refusal error) error {
 	if r.ContentLength == 0 || r.ProtoMajor > 1 {
 		return refusal
 	}
-	d.Connections.Awaits(r.Context(), false)
-	defer d.Connections.Came(r.Context(), false)
+	by := d.Carrier(c)
+	d.Connections.Awaits(by, false)
+	defer d.Connections.Came(by, false)
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(time.Now().Add(refusedTime))
 	limit := int64(d.Options.Limits.Body)
 	if n, _ := io.Copy(io.Discard, io.LimitReader(r.Body, limit+1)); n > limit {
@@ -102,7 +104,7 @@ func (d *Door) readLarge(c echo.Context, caller auth.Caller, large *Places, begu
 	for err == nil {
 		place.Waits()
 		_, err = io.CopyN(buf, rest, SmallBody)
-		d.Connections.Moved(c.Request().Context())
+		d.Connections.Moved(d.Carrier(c))
 	}
 	place.Works()
 	if place.WasPushed() {

@@ -22,7 +22,7 @@ func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller
 		err = checkRelayed(c.Request(), caller, relayed)
 	}
 	if err == nil {
-		d.Connections.Knows(ctx, caller.Name)
+		d.Connections.Knows(d.Carrier(c), caller.Name)
 		return caller, nil
 	}
 	if refused := (*auth.Refusal)(nil); errors.As(err, &refused) {

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/server/listener"
 )
 
 // visit is what the door keeps of one request, from its header to the first byte of its answer. All of it is one value,
@@ -13,7 +15,8 @@ import (
 type visit struct {
 	http.ResponseWriter
 	door    *Door
-	arrived context.Context // names the connection; nil if [Door.Begin] was not called
+	carrier listener.Carrier
+	worked  bool // [Door.Begin] was called
 	ctx     visitContext
 	first   allotted // of the first [Door.Within]
 	shift   Shift
@@ -30,17 +33,23 @@ func (d *Door) visitOf(c echo.Context) *visit {
 	if v, ok := answer.Writer.(*visit); ok {
 		return v
 	}
-	v := &visit{ResponseWriter: answer.Writer, door: d}
+	v := &visit{ResponseWriter: answer.Writer, door: d, carrier: listener.CarrierOf(c.Request().Context())}
 	answer.Writer = v
 	return v
 }
+
+// Carrier is what carries a request. What it does meanwhile is said to [Door.Connections].
+type Carrier = listener.Carrier
+
+// Carrier is that of a request.
+func (d *Door) Carrier(c echo.Context) Carrier { return d.visitOf(c).carrier }
 
 // Begin and End are around all that happens to a request: the door knows of it from its header to the first byte of its
 // answer.
 func (d *Door) Begin(c echo.Context) {
 	v := d.visitOf(c)
-	v.arrived = c.Request().Context()
-	d.Connections.Works(v.arrived)
+	v.worked = true
+	d.Connections.Works(v.carrier)
 }
 
 // End is what [Door.Begin] says.
@@ -52,8 +61,8 @@ func (v *visit) begins() {
 		return
 	}
 	v.begun = true
-	if v.arrived != nil {
-		v.door.Connections.Answers(v.arrived)
+	if v.worked {
+		v.door.Connections.Answers(v.carrier)
 	}
 	if v.inside {
 		v.door.Short.Leave(v.caller)

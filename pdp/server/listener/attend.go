@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"sync"
@@ -17,11 +16,11 @@ const writeTime = 20 * time.Second
 // the handler likes, but each part of it has to be read in time. Give the server no WriteTimeout.
 func (c *Connections) Attend(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := r.Context()
-		c.Works(ctx)
-		defer c.Answers(ctx)
+		by := CarrierOf(r.Context())
+		c.Works(by)
+		defer c.Answers(by)
 		if r.Body != nil && r.ContentLength != 0 {
-			body := &arriving{ReadCloser: r.Body, on: c, ctx: ctx}
+			body := &arriving{ReadCloser: r.Body, on: c, by: by}
 			defer body.came()
 			r.Body = body
 		}
@@ -35,8 +34,8 @@ func (c *Connections) Attend(next http.Handler) http.Handler {
 // arriving is a body that says when it is waited for, and when it has come.
 type arriving struct {
 	io.ReadCloser
-	on  *Connections
-	ctx context.Context
+	on *Connections
+	by Carrier
 
 	mu    sync.Mutex
 	state arrival
@@ -64,7 +63,7 @@ func (a *arriving) awaits() {
 	defer a.mu.Unlock()
 	if a.state == unread {
 		a.state = awaited
-		a.on.Awaits(a.ctx, true)
+		a.on.Awaits(a.by, true)
 	}
 }
 
@@ -72,7 +71,7 @@ func (a *arriving) came() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state == awaited {
-		a.on.Came(a.ctx, true)
+		a.on.Came(a.by, true)
 	}
 	a.state = arrived
 }

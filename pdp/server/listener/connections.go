@@ -89,13 +89,18 @@ const connectionShares = 4
 // keptDescriptors are for files that are not connections: segments of the log above all.
 const keptDescriptors = 256
 
-type connectionKey struct{}
+type carrierKey struct{}
 
-// cameBy is what the context of a request has under connectionKey. It is one value, because it is asked for again and
-// again, and a context looks long for what it does not have.
-type cameBy struct {
-	*connection      // nil if the server has no Connections
-	within      bool // see Within
+// Carrier is what carries a request: a connection. The zero Carrier is none, and what is said of it does not count.
+type Carrier struct {
+	*connection
+	within bool // see Within
+}
+
+// CarrierOf is the carrier of the request that a context belongs to.
+func CarrierOf(ctx context.Context) Carrier {
+	by, _ := ctx.Value(carrierKey{}).(Carrier)
+	return by
 }
 
 // ConnContext is that of an [http.Server], which calls it with a new connection before anything else: it tells a request
@@ -108,7 +113,7 @@ func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Con
 	defer c.mu.Unlock()
 	one := &connection{conn: new, idle: true}
 	c.open[new] = one
-	return context.WithValue(ctx, connectionKey{}, cameBy{connection: one})
+	return context.WithValue(ctx, carrierKey{}, Carrier{connection: one})
 }
 
 // ConnState is that of an [http.Server], which calls it with a new connection before anything is read from that, and
@@ -139,20 +144,19 @@ func (c *Connections) ConnState(conn net.Conn, state http.ConnState) {
 // Within is the context of a request that is made to answer another one, whose context is given. The connection of that
 // one is told which caller asks, and nothing else: it carries one request, however many that one takes.
 func Within(ctx context.Context) context.Context {
-	by, _ := ctx.Value(connectionKey{}).(cameBy)
+	by := CarrierOf(ctx)
 	by.within = true
-	return context.WithValue(ctx, connectionKey{}, by)
+	return context.WithValue(ctx, carrierKey{}, by)
 }
 
 // update changes what is known about the connection of a request, whose wait begins anew with that.
-func (c *Connections) update(ctx context.Context, change func(*connection)) {
-	by, _ := ctx.Value(connectionKey{}).(cameBy)
-	if by.within {
+func (c *Connections) update(by Carrier, change func(*connection)) {
+	if by.within || by.connection == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if one := by.connection; one != nil && !one.over {
+	if one := by.connection; !one.over {
 		before := one.strange + one.unsent
 		change(one)
 		c.unsent += one.strange + one.unsent - before
@@ -167,37 +171,37 @@ func (c *Connections) update(ctx context.Context, change func(*connection)) {
 }
 
 // Works says that a request is worked on, or that more of its answer is being made.
-func (c *Connections) Works(ctx context.Context) {
-	c.update(ctx, func(o *connection) {
+func (c *Connections) Works(by Carrier) {
+	c.update(by, func(o *connection) {
 		o.worked++
 		o.idle = false
 	})
 }
 
 // Answers says that an answer, or the next part of it, begins to be written.
-func (c *Connections) Answers(ctx context.Context) {
-	c.update(ctx, func(o *connection) { o.worked-- })
+func (c *Connections) Answers(by Carrier) {
+	c.update(by, func(o *connection) { o.worked-- })
 }
 
 // Knows says which caller asks on a connection.
-func (c *Connections) Knows(ctx context.Context, caller string) {
-	by, _ := ctx.Value(connectionKey{}).(cameBy)
+func (c *Connections) Knows(by Carrier, caller string) {
+	if by.connection == nil {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if by.connection != nil {
-		by.caller = caller
-	}
+	by.caller = caller
 }
 
 // Awaits says that the body of a known or unknown caller is to arrive. There are never more such bodies than there may
 // be connections: a connection of HTTP/2 can have many, and the one with most of them is closed.
-func (c *Connections) Awaits(ctx context.Context, known bool) {
-	c.update(ctx, func(o *connection) { o.bodies(known, 1) })
+func (c *Connections) Awaits(by Carrier, known bool) {
+	c.update(by, func(o *connection) { o.bodies(known, 1) })
 }
 
 // Came says that a body has arrived, or never will.
-func (c *Connections) Came(ctx context.Context, known bool) {
-	c.update(ctx, func(o *connection) { o.bodies(known, -1) })
+func (c *Connections) Came(by Carrier, known bool) {
+	c.update(by, func(o *connection) { o.bodies(known, -1) })
 }
 
 func (o *connection) bodies(known bool, more int) {
@@ -209,7 +213,7 @@ func (o *connection) bodies(known bool, more int) {
 }
 
 // Moved says that a part of a body arrived, or that a part of an answer was taken.
-func (c *Connections) Moved(ctx context.Context) { c.update(ctx, func(*connection) {}) }
+func (c *Connections) Moved(by Carrier) { c.update(by, func(*connection) {}) }
 
 // enlist puts a connection at the end of the line in which it waits now.
 func (c *Connections) enlist(one *connection) {

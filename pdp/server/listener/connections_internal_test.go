@@ -1,7 +1,6 @@
 package listener
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -34,11 +33,11 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	for n := range all {
 		all[n] = newNear(t)
 	}
-	asked := make([]context.Context, len(all))
+	asked := make([]Carrier, len(all))
 	in := func(n int, states ...http.ConnState) {
 		for _, state := range states {
 			if state == http.StateNew {
-				asked[n] = c.ConnContext(t.Context(), all[n].Conn)
+				asked[n] = CarrierOf(c.ConnContext(t.Context(), all[n].Conn))
 			}
 			c.ConnState(all[n].Conn, state)
 			if state == http.StateActive {
@@ -83,16 +82,16 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 	c := NewConnections(8, func() {})
 	come := func(caller string, asks bool) near {
 		one := newNear(t)
-		ctx := c.ConnContext(t.Context(), one.Conn)
+		by := CarrierOf(c.ConnContext(t.Context(), one.Conn))
 		c.ConnState(one.Conn, http.StateNew)
 		if caller == "" {
 			return one
 		}
 		c.ConnState(one.Conn, http.StateActive)
-		c.Works(ctx)
-		c.Knows(ctx, caller)
+		c.Works(by)
+		c.Knows(by, caller)
 		if !asks {
-			c.Answers(ctx)
+			c.Answers(by)
 			c.ConnState(one.Conn, http.StateIdle)
 		}
 		return one
@@ -136,8 +135,8 @@ func TestConnectionOfRequestsWithinOthers(t *testing.T) {
 	ctx := c.ConnContext(t.Context(), one.Conn)
 	c.ConnState(one.Conn, http.StateNew)
 	c.ConnState(one.Conn, http.StateActive)
-	c.Works(ctx)
-	within := Within(ctx)
+	c.Works(CarrierOf(ctx))
+	within := CarrierOf(Within(ctx))
 	at := func() connection { o := *c.open[one.Conn]; o.waitedOn = time.Time{}; return o }
 	before := at()
 	for _, step := range []func(){

@@ -49,8 +49,8 @@ func talk(seed uint64, look *lookout) (all []string) {
 	}
 	connections := NewConnections(10, func() {})
 	server := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		connections.Works(r.Context())
-		defer connections.Answers(r.Context())
+		connections.Works(CarrierOf(r.Context()))
+		defer connections.Answers(CarrierOf(r.Context()))
 		body, err := io.ReadAll(r.Body)
 		takes, _ := time.ParseDuration(r.Header.Get("Takes"))
 		select {

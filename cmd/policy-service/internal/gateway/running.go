@@ -59,7 +59,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer, collector *pr
 	}
 	r.steps = append(r.steps, r.telemetry.Close)
 	meters, traces := r.telemetry.Providers()
-	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: r.connections.Knows}
+	deps := mcp.Deps{Logger: r.log, MeterProvider: meters, TracerProvider: traces, Version: telemetry.Version(), Known: func(ctx context.Context, who string) { r.connections.Knows(listener.CarrierOf(ctx), who) }}
 	if e := r.told.PDP.Embedded; e != nil {
 		if r.told.Identity.Static != nil && e.Data != "" {
 			deps.FixedToken = "static_" + rand.Text() // it never leaves the process; by how it begins it would be found elsewhere
