@@ -83,12 +83,11 @@ type options struct {
 	loads    []load
 	cases    []testCase
 	runs     int
-	// bounds break the run, and those of notYet do not.
-	bounds, notYet []bound
+	bounds   []bound // break the run
 }
 
 func parse(args []string) (o options, err error) {
-	o.bounds, o.notYet = bounds, notYet
+	o.bounds = bounds
 	flags := flag.NewFlagSet("bench-http", flag.ContinueOnError)
 	flags.StringVar(&o.binary, "binary", "bin/policy-service", "the service")
 	flags.DurationVar(&o.duration, "duration", 5*time.Second, "of a run")
@@ -133,7 +132,7 @@ func benchHTTP(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	c.against("policies-10000", manyTimes, "policies-10", cpuTimes)
 	c.tables(o.loads)
-	return c.judge(o.bounds, o.notYet)
+	return c.judge(o.bounds)
 }
 
 func (c *comparison) runCase(ctx context.Context, o options, one testCase, dir string, bare *process) (err error) {
