@@ -233,9 +233,10 @@ func TestLookoutKeepsDeadlines(t *testing.T) {
 			}
 		}
 		lookNow()
-		if _ = theirs.Close(); ended {
+		if ended {
 			t.Error("the end was seen before it was there")
 		}
+		_ = theirs.Close()
 		synctest.Wait()
 		if n, err := c.Read(make([]byte, 9)); n != 0 || err != io.EOF || !ended {
 			t.Errorf("got %d, %v, ended %v", n, err, ended)
