@@ -186,30 +186,22 @@ func (e edge) root() (tlog.Hash, error) { return tlog.TreeHash(int64(e.size), ha
 // then reads from the edge what was complete with it, and all else from r: the segments
 // before it need not be here.
 func (e edge) then(r tlog.HashReader) tlog.HashReader {
-	return hashOf(func(index int64) (tlog.Hash, error) {
-		if sequence, _ := completes(index); sequence < e.size {
-			return e.hash(index)
-		}
-		return readHash(r, index)
-	})
+	return splitAt(e.size, hashOf(e.hash), r)
 }
 
-// until reads from r what is complete before a record, and all else from another reader.
-func (r *Reader) until(end uint64, other tlog.HashReader) tlog.HashReader {
+// splitAt reads from one reader what is complete before the tree has a size, and all else from another.
+func splitAt(size uint64, first, then tlog.HashReader) tlog.HashReader {
 	return hashOf(func(index int64) (tlog.Hash, error) {
-		if sequence, _ := completes(index); sequence < end {
-			return readHash(r, index)
+		from := then
+		if sequence, _ := completes(index); sequence < size {
+			from = first
 		}
-		return readHash(other, index)
+		one, err := from.ReadHashes([]int64{index})
+		if err != nil {
+			return tlog.Hash{}, err
+		}
+		return one[0], nil
 	})
-}
-
-func readHash(r tlog.HashReader, index int64) (tlog.Hash, error) {
-	one, err := r.ReadHashes([]int64{index})
-	if err != nil {
-		return tlog.Hash{}, err
-	}
-	return one[0], nil
 }
 
 // begins holds an edge against one that the tree has later: it must be the beginning of

@@ -308,7 +308,7 @@ func (d *digests) check(ctx context.Context, sealed Segment, hashed os.FileInfo,
 	if !unchanged(hashed, s.sound) {
 		return fmt.Errorf("%s is not the file any more that was hashed", sealed.Path)
 	}
-	if err := w.edge.begins(tree, before.then(r.until(end, d.writer.reader))); err != nil {
+	if err := w.edge.begins(tree, before.then(splitAt(end, r, d.writer.reader))); err != nil {
 		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
 	}
 	return nil
