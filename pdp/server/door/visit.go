@@ -15,8 +15,7 @@ import (
 type visit struct {
 	http.ResponseWriter
 	door    *Door
-	carrier listener.Carrier
-	worked  bool // [Door.Begin] was called
+	carrier Carrier // none before [Door.Begin]
 	ctx     visitContext
 	first   allotted // of the first [Door.Within]
 	shift   Shift
@@ -33,7 +32,7 @@ func (d *Door) visitOf(c echo.Context) *visit {
 	if v, ok := answer.Writer.(*visit); ok {
 		return v
 	}
-	v := &visit{ResponseWriter: answer.Writer, door: d, carrier: listener.CarrierOf(c.Request().Context())}
+	v := &visit{ResponseWriter: answer.Writer, door: d}
 	answer.Writer = v
 	return v
 }
@@ -48,7 +47,7 @@ func (d *Door) Carrier(c echo.Context) Carrier { return d.visitOf(c).carrier }
 // answer.
 func (d *Door) Begin(c echo.Context) {
 	v := d.visitOf(c)
-	v.worked = true
+	v.carrier = listener.CarrierOf(c.Request().Context())
 	d.Connections.Works(v.carrier)
 }
 
@@ -61,9 +60,7 @@ func (v *visit) begins() {
 		return
 	}
 	v.begun = true
-	if v.worked {
-		v.door.Connections.Answers(v.carrier)
-	}
+	v.door.Connections.Answers(v.carrier)
 	if v.inside {
 		v.door.Short.Leave(v.caller)
 	}
