@@ -8,12 +8,8 @@ import (
 	"time"
 )
 
-// lazily has the connections of a listener set few deadlines, and look for the end of a connection only while a request
-// lasts, if there is a lookout.
-type lazily struct {
-	net.Listener
-	lookout *lookout
-}
+// lazily has the connections of a listener do little of what net/http wants of them: see [conn].
+type lazily struct{ net.Listener }
 
 // Accept implements [net.Listener].
 func (l lazily) Accept() (net.Conn, error) {
@@ -21,26 +17,22 @@ func (l lazily) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConn(c, l.lookout), nil
+	return newConn(c), nil
 }
 
 // conn sets a deadline of its connection only if the one that is set would come too late. net/http sets eight a request,
 // nearly all of them later than the one before, and each costs a timer of the runtime. A deadline that comes too early
-// is seen by nobody: what it ends goes on.
+// is seen by nobody: what it ends goes on. And it looks for its own end only beside requests that last: see lookout.go.
 type conn struct {
 	net.Conn
 	reads, writes deadline
 	ended         func() // ends the context of all requests of the connection
 
-	lookout *lookout // nil if net/http looks by itself
-	ahead   ahead
+	among *Connections // nil if net/http looks by itself
+	ahead ahead
 }
 
-func newConn(c net.Conn, lookout *lookout) *conn {
-	own := &conn{Conn: c, ended: func() {}, lookout: lookout}
-	lookout.add(own)
-	return own
-}
+func newConn(c net.Conn) *conn { return &conn{Conn: c, ended: func() {}} }
 
 // deadline is that of one direction. The zero time is none.
 type deadline struct {
@@ -96,7 +88,7 @@ func (d *deadline) begin(change func(time.Time) error) {
 
 // Read implements [net.Conn].
 func (c *conn) Read(p []byte) (int, error) {
-	if c.lookout != nil && len(p) > 0 {
+	if c.among != nil && len(p) > 0 {
 		if n, answered := c.readAhead(p); answered {
 			return n, nil
 		}
@@ -144,7 +136,6 @@ func (c *conn) SetDeadline(t time.Time) error {
 
 // Close implements [net.Conn].
 func (c *conn) Close() error {
-	c.lookout.remove(c)
 	c.ended()
 	return c.Conn.Close()
 }

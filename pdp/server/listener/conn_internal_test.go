@@ -94,7 +94,7 @@ func TestDeadlinesAreThoseOfTheConnection(t *testing.T) {
 			ours, theirs := net.Pipe()
 			want := play(seed, ours, theirs)
 			ours, theirs = net.Pipe()
-			got := play(seed, newConn(ours, nil), theirs)
+			got := play(seed, newConn(ours), theirs)
 			if strings.Join(got, "\n") != strings.Join(want, "\n") {
 				t.Errorf("seed %d:\n%s\nwant:\n%s", seed, strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}

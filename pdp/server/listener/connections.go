@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,8 @@ type Connections struct {
 	unsent int                      // bodies that are waited for, on all connections
 	none   chan struct{}            // closed when the last connection goes; nil while that is of no interest
 	ending bool
+
+	looks atomic.Bool // the lookout goes round, or is about to see whether it has to
 }
 
 // connection is one that is open. On a connection of HTTP/2 several requests may be under way.
@@ -108,6 +111,7 @@ func CarrierOf(ctx context.Context) Carrier {
 func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Context {
 	if own, ok := new.(*conn); ok {
 		ctx, own.ended = context.WithCancel(ctx)
+		own.among = c
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,11 +25,12 @@ func IsLoopback(address string) bool {
 
 // Serve answers requests until the listener is closed: over TLS, or in plain HTTP if c is nil.
 func (c *Certificates) Serve(server *http.Server, on net.Listener) error {
+	on = lazily{on}
 	if c == nil {
-		return server.Serve(lazily{on, newLookout()})
+		return server.Serve(on)
 	}
 	server.TLSConfig = c.config()
-	return server.ServeTLS(lazily{Listener: on}, "", "") // the files are in its configuration
+	return server.ServeTLS(on, "", "") // the files are in its configuration
 }
 
 // HTTPServer has every limit that net/http leaves open.

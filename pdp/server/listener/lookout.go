@@ -4,76 +4,53 @@ import (
 	"errors"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // lookEvery is how often the lookout goes round. Once a request has lasted for one to two rounds, its end is looked for.
 const lookEvery = 100 * time.Millisecond
 
-// lookout notices that the other side of a connection is gone while a request is worked on, so that the request ends.
+// The lookout notices that the other side of a connection is gone while a request is worked on, so that the request ends.
 // net/http wants to know that of every request: beside the handler it begins to read one byte of what comes next, and
 // stops that before the answer. For the many requests that are answered in a few milliseconds this is a read, a
 // goroutine that waits and two deadlines for nothing. So the read is put off until a request has lasted for a while.
-type lookout struct {
-	awake atomic.Bool // the goroutine goes round, or is about to see whether it has to
+// Over TLS net/http reads what is not encrypted, and so looks by itself.
 
-	mu   sync.Mutex
-	open map[*conn]struct{}
-}
-
-func newLookout() *lookout { return &lookout{open: map[*conn]struct{}{}} }
-
-func (l *lookout) add(c *conn) {
-	if l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.open[c] = struct{}{}
-	}
-}
-
-func (l *lookout) remove(c *conn) {
-	if l != nil {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.open, c)
-	}
-}
-
-// wake is called after a look was put off.
-func (l *lookout) wake() {
-	if l.awake.Load() {
+// lookLater is called after a look was put off.
+func (c *Connections) lookLater() {
+	if c.looks.Load() {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.awake.Swap(true) {
-		go l.run()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.looks.Swap(true) {
+		go c.lookOut()
 	}
 }
 
-func (l *lookout) run() {
+// lookOut goes round while any look is put off.
+func (c *Connections) lookOut() {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for range tick.C {
-		if !l.round() {
+		if !c.lookRound() {
 			return
 		}
 	}
 }
 
-// round reports whether there has to be another one.
-func (l *lookout) round() (again bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.awake.Store(false) // before it looks round: what is put off after that wakes it
-	for c := range l.open {
-		if c.ahead.round(c) {
+// lookRound reports whether there has to be another one.
+func (c *Connections) lookRound() (again bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks.Store(false) // before it looks: what is put off after that begins another round
+	for one := range c.open {
+		if own, ok := one.(*conn); ok && own.lookRound() {
 			again = true
 		}
 	}
 	if again {
-		l.awake.Store(true)
+		c.looks.Store(true)
 	}
 	return again
 }
@@ -100,11 +77,11 @@ const (
 func (c *conn) readAhead(p []byte) (n int, answered bool) {
 	a := &c.ahead
 	a.mu.Lock()
-	// A read of one byte that is no look is repeated at once, as nothing came: the second is none for the lookout.
+	// A read of one byte that is no look is repeated at once, as nothing came: the second is none.
 	if len(p) == 1 && a.look == notWanted {
 		a.look = putOff
 		a.mu.Unlock()
-		c.lookout.wake()
+		c.among.lookLater()
 		return 0, true
 	}
 	defer a.mu.Unlock()
@@ -118,8 +95,9 @@ func (c *conn) readAhead(p []byte) (n int, answered bool) {
 	return n, n > 0
 }
 
-// round begins a look that is due, and reports whether one is to begin in a later round.
-func (a *ahead) round(c *conn) (later bool) {
+// lookRound begins a look that is due, and reports whether one is to begin in a later round.
+func (c *conn) lookRound() (later bool) {
+	a := &c.ahead
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch a.look {
