@@ -88,10 +88,8 @@ func (d *deadline) begin(change func(time.Time) error) {
 
 // Read implements [net.Conn].
 func (c *conn) Read(p []byte) (int, error) {
-	if c.among != nil && len(p) > 0 {
-		if n, answered := c.readAhead(p); answered {
-			return n, nil
-		}
+	if n, answered := c.readAhead(p); answered {
+		return n, nil
 	}
 	return c.read(p)
 }

@@ -73,26 +73,28 @@ const (
 	begun // and perhaps over
 )
 
-// readAhead answers a read, if that is net/http's look ahead or if such a look found something.
+// readAhead answers a read, if a look found something or if the read is net/http's look and is put off.
 func (c *conn) readAhead(p []byte) (n int, answered bool) {
 	a := &c.ahead
 	a.mu.Lock()
-	// A read of one byte that is no look is repeated at once, as nothing came: the second is none.
-	if len(p) == 1 && a.look == notWanted {
-		a.look = putOff
-		a.mu.Unlock()
-		c.among.lookLater()
-		return 0, true
-	}
-	defer a.mu.Unlock()
 	if a.look == begun {
 		a.mu.Unlock()
 		<-a.done // at the deadline of this read, if not before: both have the same
 		a.mu.Lock()
-		n, a.found = copy(p, a.next[:a.found]), 0
 	}
+	n = copy(p, a.next[:a.found])
+	a.found -= n
+	// A read of one byte that is no look is repeated at once, as nothing came: the second is none.
+	later := n == 0 && len(p) == 1 && a.look == notWanted && c.among != nil
 	a.look = notWanted
-	return n, n > 0
+	if later {
+		a.look = putOff
+	}
+	a.mu.Unlock()
+	if later {
+		c.among.lookLater()
+	}
+	return n, n > 0 || later
 }
 
 // lookRound begins a look that is due, and reports whether one is to begin in a later round.
