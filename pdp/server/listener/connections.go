@@ -29,10 +29,10 @@ type Connections struct {
 	refused func()
 
 	mu     sync.Mutex
-	open   map[net.Conn]*connection // from ConnContext on
-	lines  [noLine]connection       // each is the anchor of a ring, the longest wait first
-	unsent int                      // bodies that are waited for, on all connections
-	none   chan struct{}            // closed when the last connection goes; nil while that is of no interest
+	open   map[net.Conn]*connection
+	lines  [noLine]connection // each is the anchor of a ring, the longest wait first
+	unsent int                // bodies that are waited for, on all connections
+	none   chan struct{}      // closed when the last connection goes; nil while that is of no interest
 	ending bool
 
 	looks atomic.Bool // the lookout goes round, or is about to see whether it has to
@@ -106,8 +106,8 @@ func CarrierOf(ctx context.Context) Carrier {
 	return by
 }
 
-// ConnContext is that of an [http.Server], which calls it with a new connection before anything else: it tells a request
-// which connection it came on.
+// ConnContext is that of an [http.Server], which calls it with a new connection before anything else, and before the next
+// one is accepted: it takes the connection in or refuses it, and tells a request which connection it came on.
 func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Context {
 	if own, ok := new.(*conn); ok {
 		ctx, own.ended = context.WithCancel(ctx)
@@ -116,27 +116,26 @@ func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Con
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := &connection{conn: new, idle: true}
-	c.open[new] = one
+	if len(c.open) < c.limit || c.makeRoom() {
+		c.open[new] = one
+		c.enlist(one)
+	} else {
+		c.push(one)
+	}
 	return context.WithValue(ctx, carrierKey{}, Carrier{connection: one})
 }
 
-// ConnState is that of an [http.Server], which calls it with a new connection before anything is read from that, and
-// before the next one is accepted. That a request begins on a connection is said by Works.
+// ConnState is that of an [http.Server]. That a connection is new is said by ConnContext, and that a request begins on it
+// by Works.
 func (c *Connections) ConnState(conn net.Conn, state http.ConnState) {
-	if state == http.StateActive {
+	if state == http.StateNew || state == http.StateActive {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := c.open[conn]
 	switch {
-	case one == nil: // it was pushed out
-	case state == http.StateNew:
-		if len(c.open) > c.limit && !c.makeRoom() {
-			c.push(one)
-			return
-		}
-		c.enlist(one)
+	case one == nil: // it was refused or pushed out
 	case state == http.StateIdle:
 		one.idle = true
 		c.enlist(one)

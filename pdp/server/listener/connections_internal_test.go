@@ -39,6 +39,9 @@ func TestConnectionsMakeRoom(t *testing.T) {
 			if state == http.StateNew {
 				asked[n] = CarrierOf(c.ConnContext(t.Context(), all[n].Conn))
 			}
+			if open, _, _ := c.Counts(); open > 4 { // not for a moment
+				t.Errorf("%d are open when %d is %v", open, n, state)
+			}
 			c.ConnState(all[n].Conn, state)
 			if state == http.StateActive {
 				c.Works(asked[n])
