@@ -48,6 +48,28 @@ func TestPropertyIndexChangesNothing(t *testing.T) {
 	seen.atLeast(t, "a prefix that does not", 10)
 }
 
+// TestPropertyParentsAreThoseOfTheEntity: what a store says of parents alone is what it says of the entity, known or not.
+func TestPropertyParentsAreThoseOfTheEntity(t *testing.T) {
+	seen := tally{}
+	eachSeed(t, 60, func(t *testing.T, g *generator) {
+		for _, v := range g.world(24).load(t).Views {
+			for typ, all := range ids {
+				for _, id := range all {
+					uid := types.NewEntityUID(types.EntityType(typ), types.String(id))
+					e, known := v.Store.Get(uid)
+					if got := v.Store.Parents(uid); !got.Equal(e.Parents) {
+						t.Errorf("seed %d: %s has the parents %v, want %v", g.seed, uid, got, e.Parents)
+					}
+					seen.count("known", known)
+					seen.count("below others", e.Parents.Len() > 0)
+				}
+			}
+		}
+	})
+	seen.atLeast(t, "known", 10)
+	seen.atLeast(t, "below others", 5)
+}
+
 // tally counts what a corpus holds: a property of nothing holds always.
 type tally map[string]int
 

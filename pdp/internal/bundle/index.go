@@ -18,13 +18,18 @@ type Lineage struct {
 // through the list.
 const ManyAncestors = 16
 
+// ParentsGetter knows the parents of entities. An entity that it does not know has none.
+type ParentsGetter interface {
+	Parents(uid types.EntityUID) types.EntityUIDSet
+}
+
 // LineageOf walks the parents of uid. It reaches the same entities as cedar-go's own walk for
 // `in`, so that a test holds here exactly if it holds there.
-func LineageOf(uid types.EntityUID, entities types.EntityGetter) Lineage {
+func LineageOf(uid types.EntityUID, entities ParentsGetter) Lineage {
 	l := Lineage{Uid: uid}
 	for next, i := uid, 0; ; i++ {
-		if e, ok := entities.Get(next); ok && e.Parents.Len() > 0 { // to begin to go through a map is what costs
-			for parent := range e.Parents.All() {
+		if parents := entities.Parents(next); parents.Len() > 0 { // to begin to go through a map is what costs
+			for parent := range parents.All() {
 				l.add(parent)
 			}
 		}

@@ -176,7 +176,7 @@ func (s *Schema) checkActionWays(files schemaFiles, problems *Problems) bool {
 	ways := 0
 	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUIDs) {
 		a := s.Actions[uid]
-		a.Up = LineageOf(uid, s.actionEntities)
+		a.Up = LineageOf(uid, &Store{Entities: s.actionEntities})
 		for _, above := range append(a.Up.Up, uid) {
 			if of, ok := s.actionEntities[above]; ok {
 				ways += 1 + of.Parents.Len()

@@ -21,6 +21,8 @@ type Store struct {
 	// by their own id, because an agent may be named by its id alone. Naming has them by the
 	// ids of these other identities.
 	Identified, Naming map[types.String][]types.Entity
+	// below are the types of the entities that have parents. It is nil before prepareSearch.
+	below map[types.EntityType]bool
 }
 
 // Get implements types.EntityGetter.
@@ -31,6 +33,19 @@ func (s *Store) Get(uid types.EntityUID) (types.Entity, bool) {
 		}
 	}
 	return types.Entity{}, false
+}
+
+// Parents implements [ParentsGetter].
+func (s *Store) Parents(uid types.EntityUID) types.EntityUIDSet {
+	for ; s != nil; s = s.Root {
+		if s.below != nil && !s.below[uid.Type] {
+			continue
+		}
+		if e, ok := s.Entities[uid]; ok {
+			return e.Parents
+		}
+	}
+	return types.EntityUIDSet{}
 }
 
 // WrittenParents are an entity's parents as its file gives them.
@@ -87,6 +102,7 @@ func (s *Store) prepareSearch(pace *pace) {
 	s.Ids = map[types.EntityType][]string{}
 	s.Children = map[types.EntityUID][]types.EntityUID{}
 	s.Identified, s.Naming = map[types.String][]types.Entity{}, map[types.String][]types.Entity{}
+	s.below = map[types.EntityType]bool{}
 	for uid, e := range s.Entities {
 		pace.step()
 		if _, ok := e.Attributes.Get(identities); ok {
@@ -96,6 +112,9 @@ func (s *Store) prepareSearch(pace *pace) {
 			}
 		}
 		s.Ids[uid.Type] = append(s.Ids[uid.Type], string(uid.ID))
+		if e.Parents.Len() > 0 {
+			s.below[uid.Type] = true
+		}
 		for parent := range e.Parents.All() {
 			s.Children[parent] = append(s.Children[parent], uid)
 		}

@@ -29,6 +29,17 @@ func (o *Overlay) Get(uid types.EntityUID) (types.Entity, bool) {
 	return o.Store.Get(uid)
 }
 
+// Parents implements [bundle.ParentsGetter].
+func (o *Overlay) Parents(uid types.EntityUID) types.EntityUIDSet {
+	switch uid {
+	case o.Principal.UID:
+		return o.Principal.Parents
+	case o.Resource.UID:
+		return o.Resource.Parents
+	}
+	return o.Store.Parents(uid)
+}
+
 // origin says where the attributes of an entity come from.
 type origin struct {
 	origins
