@@ -274,6 +274,7 @@ func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *key) 
 type buckets struct {
 	meta, records, hashes, ids, checkpoints *bbolt.Bucket
 	known                                   *bbolt.Cursor // of ids; each Get would make one
+	lastID                                  []byte        // the greatest of ids
 }
 
 func newBuckets(tx *bbolt.Tx) buckets {
@@ -285,11 +286,13 @@ func newBuckets(tx *bbolt.Tx) buckets {
 		checkpoints: tx.Bucket([]byte(BucketCheckpoints)),
 	}
 	b.known = b.ids.Cursor()
+	last, _ := b.known.Last()
+	b.lastID = bytes.Clone(last) // it may not lie still while others are put
 	b.records.FillPercent, b.hashes.FillPercent, b.ids.FillPercent = 1, 1, 0.9
 	return b
 }
 
-func (b buckets) put(p *prepared, e *edge) error {
+func (b *buckets) put(p *prepared, e *edge) error {
 	key := number(e.size)
 	stored := e.add(make([]byte, 0, 2*tlog.HashSize), tlog.RecordHash(p.line)) // two on average
 	if err := b.records.Put(key, p.line); err != nil {
@@ -302,7 +305,9 @@ func (b buckets) put(p *prepared, e *edge) error {
 	if len(id) > bbolt.MaxKeySize {
 		return nil
 	}
-	if first, _ := b.known.Seek(id); first != nil && bytes.Equal(first, id) {
+	if bytes.Compare(id, b.lastID) > 0 { // as a rule: the ids of decisions grow with time
+		b.lastID = id
+	} else if first, _ := b.known.Seek(id); first != nil && bytes.Equal(first, id) {
 		return nil
 	}
 	return b.ids.Put(id, key)

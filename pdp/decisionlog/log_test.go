@@ -361,3 +361,37 @@ func TestAnIDNamesTheFirstRecord(t *testing.T) {
 		t.Errorf("only %d ids came again", again)
 	}
 }
+
+// An id leads to the first record that has it, in whatever order ids come: in one transaction, in several, and after a
+// restart.
+func TestAnIDLeadsToItsFirstRecord(t *testing.T) {
+	data := t.TempDir()
+	l := mustOpen(t, data, Options{})
+	r := rand.New(rand.NewPCG(1, 2))
+	first := map[string]uint64{}
+	for sequence, round := l.Size(), 0; round < 60; round++ {
+		entries := make([]Entry, 1+r.IntN(20))
+		for n := range entries {
+			entries[n] = entry(fmt.Sprintf("%03d", r.IntN(400)))
+			if _, is := first[entries[n].ID]; !is {
+				first[entries[n].ID] = sequence
+			}
+			sequence++
+		}
+		if err := l.Append(t.Context(), entries); err != nil {
+			t.Fatal(err)
+		}
+		if round == 30 {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			l = mustOpen(t, data, Options{})
+			sequence = l.Size()
+		}
+	}
+	for id, want := range first {
+		if got := sequenceOf(t, l, id); got != want {
+			t.Errorf("%s leads to record %d, want %d", id, got, want)
+		}
+	}
+}
