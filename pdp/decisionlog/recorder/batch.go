@@ -48,7 +48,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 		if err := r.GoOn(ctx); err != nil {
 			return nil, err
 		}
-		e, err := entryOf(record, masked.With(record.Item.Inherits.Own(record.Call.Request)))
+		e, err := entryOf(record, masked.With(record.Item.Inherits.Own(record.Call.Request)), new(page))
 		if err != nil {
 			return nil, err
 		}

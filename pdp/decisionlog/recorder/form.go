@@ -35,19 +35,19 @@ func newEntry(record *pdp.Record, id, kind string) decisionlog.Entry {
 	}
 }
 
-// entryOf is the entry of a record without its secrets.
-func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
+// entryOf is the entry of a record without its secrets. Request and decision are on the page.
+func entryOf(record *pdp.Record, masked *mask.Masking, on *page) (e decisionlog.Entry, err error) {
 	if record.Search != nil {
 		e = newEntry(record, record.ID, decisionlog.KindSearch)
-		e.Search, e.Request = searchOf(record), requestOf(masked)
+		e.Search, e.Request = searchOf(record), on.putRequest(masked)
 		return e, nil
 	}
 	e = newEntry(record, record.ID, decisionlog.KindDecision)
 	d := &record.Decision
 	if d.Malformed == nil || !isEmpty(&record.Call.Request) { // else it never became a request
-		e.Request = requestOf(masked)
+		e.Request = on.putRequest(masked)
 	}
-	e.Decision = decisionOf(d, masked)
+	e.Decision = on.putDecision(d, masked)
 	e.Decision.Approved = record.Approved
 	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
@@ -61,9 +61,10 @@ func isEmpty(r *evaluation.Request) bool {
 		r.Action.Name == "" && r.Action.Properties.Len() == 0 && r.Context.Len() == 0
 }
 
-func requestOf(masked *mask.Masking) *decisionlog.Request {
+func (on *page) putRequest(masked *mask.Masking) *decisionlog.Request {
 	r := masked.Request()
-	return &decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden(), Unknown: unknownOf(r.Unknown, masked)}
+	on.request = decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden(), Unknown: unknownOf(r.Unknown, masked)}
+	return &on.request
 }
 
 // unknownOf are the places that were unknown. It is nil if the request did not ask what is possible.
@@ -93,8 +94,9 @@ func searchOf(record *pdp.Record) *decisionlog.Search {
 	}
 }
 
-func decisionOf(d *evaluation.Decision, masked *mask.Masking) *decisionlog.Decision {
-	out := &decisionlog.Decision{
+func (on *page) putDecision(d *evaluation.Decision, masked *mask.Masking) *decisionlog.Decision {
+	out := &on.decision
+	*out = decisionlog.Decision{
 		Allow:       d.Allow,
 		Reason:      string(d.Reason),
 		ReasonUser:  masked.Text(d.ReasonUser),

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -46,7 +47,12 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	entries, err := r.entries(ctx, records)
+	on := pages.Get().(*page)
+	defer func() {
+		*on = page{}
+		pages.Put(on)
+	}()
+	entries, err := r.entries(ctx, records, on)
 	if err != nil {
 		return err
 	}
@@ -61,19 +67,33 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 	return tooLarge("this request and what it is answered, with its secrets masked,", decisionlog.MaxLine)
 }
 
-func (r *Recorder) entries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
+// page is memory that the entry of one record borrows. The log has read an entry once it has answered.
+type page struct {
+	entries  [1]decisionlog.Entry
+	request  decisionlog.Request
+	decision decisionlog.Decision
+}
+
+var pages = sync.Pool{New: func() any { return new(page) }}
+
+// entries are those of some records. The first one can be on the page.
+func (r *Recorder) entries(ctx context.Context, records []pdp.Record, on *page) ([]decisionlog.Entry, error) {
 	if records[0].Item.Batch != "" {
 		return r.batchEntries(ctx, records)
 	}
 	masker := r.Mask(ctx)
-	entries := make([]decisionlog.Entry, len(records))
+	entries := on.entries[:0]
 	for n := range records {
+		if n > 0 {
+			on = new(page)
+		}
 		record := &records[n]
 		masked := masker.Of(record.Call.Request, obligationProperties(&record.Decision)...)
-		var err error
-		if entries[n], err = entryOf(record, masked); err != nil {
+		e, err := entryOf(record, masked, on)
+		if err != nil {
 			return nil, err
 		}
+		entries = append(entries, e)
 	}
 	return entries, nil
 }
