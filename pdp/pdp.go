@@ -51,7 +51,8 @@ type Options struct {
 	OnLoad func(Status)
 }
 
-// Recorder puts decisions on record, all or none. If it returns an error, the answer is not given.
+// Recorder puts decisions on record, all or none. If it returns an error, the answer is not given. The records are lent:
+// once it has returned, they are used for other decisions.
 type Recorder interface {
 	Record(context.Context, []Record) error
 }
@@ -201,12 +202,17 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	if err != nil {
 		return evaluation.Decision{}, err
 	}
-	r := record(&call, &answer.decision)
-	r.Approved = answer.approved
+	one := lent.Get().(*[1]Record)
+	defer func() {
+		*one = [1]Record{}
+		lent.Put(one)
+	}()
+	one[0] = record(&call, &answer.decision)
+	one[0].Approved = answer.approved
 	if use != nil {
-		err = p.recordUse(ctx, r, use)
+		err = p.recordUse(ctx, one[:], use)
 	} else {
-		err = p.record(ctx, r)
+		err = p.record(ctx, one[:]...)
 	}
 	if err != nil {
 		return evaluation.Decision{}, err
@@ -214,12 +220,17 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	return answer.decision, nil
 }
 
+// lent are lent to recorders, each with the record of one call.
+var lent = sync.Pool{New: func() any { return new([1]Record) }}
+
 // decide is [PDP.Evaluate] up to the record. given are verdicts that are taken as given; as a
 // rule there are none.
 func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, given engine.Given, id func() string) (reply, error) {
-	in := inquire(b, call)
+	room := engine.Borrow(inquire(b, call))
+	defer room.Return()
+	in := &room.Inquiry
 	in.WantMismatch, in.Given = true, given
-	first, d, err := judge(ctx, &in)
+	first, d, err := judge(ctx, in)
 	if err != nil {
 		return reply{}, err
 	}
@@ -299,7 +310,7 @@ func (p *PDP) record(ctx context.Context, records ...Record) error {
 // recordUse records an answer that uses an approval, and settles the use that is reserved for it:
 // spent if the record is durable, and in doubt after an error or a panic. It goes on even if the
 // caller goes away.
-func (p *PDP) recordUse(ctx context.Context, r Record, use Reservation) error {
+func (p *PDP) recordUse(ctx context.Context, records []Record, use Reservation) error {
 	ctx = context.WithoutCancel(ctx)
 	recorded := false
 	defer func() {
@@ -307,7 +318,7 @@ func (p *PDP) recordUse(ctx context.Context, r Record, use Reservation) error {
 			use.InDoubt()
 		}
 	}()
-	if err := p.record(ctx, r); err != nil {
+	if err := p.record(ctx, records...); err != nil {
 		return err
 	}
 	recorded = true

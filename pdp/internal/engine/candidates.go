@@ -25,6 +25,7 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 	}
 	r, q := &in.Request, &Question{Entities: &Overlay{Store: v.Store}, Uids: uids}
 	of := bundle.PrincipalVar
+	var p entityPiece
 	switch kind {
 	case evaluation.ActionSearch:
 		if err := in.askEntities(v, q); err != nil {
@@ -33,14 +34,12 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 		return &Candidates{own: v.Actions}, in.contextOfSome(ctx, v)
 	case evaluation.ResourceSearch:
 		of = bundle.ResourceVar
-		p, err := in.entity(v, bundle.PrincipalVar, q.Uids[bundle.PrincipalVar], r.Subject.Properties)
-		if err != nil {
+		if err := in.entity(v, bundle.PrincipalVar, q.Uids[bundle.PrincipalVar], r.Subject.Properties, &p); err != nil {
 			return nil, err
 		}
 		q.Entities.Principal = p.entity
 	default:
-		p, err := in.entity(v, bundle.ResourceVar, q.Uids[bundle.ResourceVar], r.Resource.Properties)
-		if err != nil {
+		if err := in.entity(v, bundle.ResourceVar, q.Uids[bundle.ResourceVar], r.Resource.Properties, &p); err != nil {
 			return nil, err
 		}
 		q.Entities.Resource = p.entity

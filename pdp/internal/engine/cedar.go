@@ -163,7 +163,8 @@ func (in *Inquiry) view() (*bundle.View, error) {
 
 // Question maps the request onto Cedar. The error is an [*evaluation.Error].
 func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
-	b, q := in.Bundle, &Question{given: in.Given.of(in.Approved), masked: in.Masked}
+	b, q := in.Bundle, in.newQuestion()
+	q.given, q.masked = in.Given.of(in.Approved), in.Masked
 	var ok bool
 	if q.Uids, ok = in.uids(); !ok {
 		q.Reason = evaluation.UnknownType

@@ -73,13 +73,16 @@ func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
 	if uids[bundle.PrincipalVar] == uids[bundle.ResourceVar] {
 		principal, err = in.oneEntity(v, uids[bundle.PrincipalVar])
 		resource = principal
-	} else if principal, err = in.entity(v, bundle.PrincipalVar, uids[bundle.PrincipalVar], r.Subject.Properties); err == nil {
-		resource, err = in.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar], r.Resource.Properties)
+	} else if err = in.entity(v, bundle.PrincipalVar, uids[bundle.PrincipalVar], r.Subject.Properties, &principal); err == nil {
+		err = in.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar], r.Resource.Properties, &resource)
 	}
 	if err != nil {
 		return err
 	}
-	q.Entities = &Overlay{
+	if q.Entities == nil {
+		q.Entities = new(Overlay)
+	}
+	*q.Entities = Overlay{
 		Principal: principal.entity,
 		Resource:  resource.entity,
 		Origin:    [2]origin{principal.origin, resource.origin},
@@ -138,18 +141,19 @@ func sameValue(a, b evaluation.Value) bool {
 // seenEntity makes one entity as this request sees it. suspect are the names that only the
 // resource sends, if the entity is both subject and resource.
 func (in *Inquiry) seenEntity(
-	v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string,
-) (entityPiece, error) {
+	v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string, p *entityPiece,
+) error {
 	b := in.Bundle
-	p := entityPiece{origin: originOf(b, v, uid, sent)}
-	o, e := &p.origin, p.origin.Stored
+	p.origin = originOf(b, v, uid, sent)
+	p.entity = p.origin.Stored
+	o, e := &p.origin, &p.entity
 	e.UID = uid
 	if !o.Known && b.Config.Known[uid.Type] {
 		p.refuse(evaluation.UnknownEntity)
 	}
 	parents, err := parentsOf(b, v, uid, o, path, suspect)
 	if err != nil {
-		return p, err
+		return err
 	}
 	e.Parents = parents
 
@@ -171,18 +175,17 @@ func (in *Inquiry) seenEntity(
 				from = "resource"
 			}
 			if err := m.convertMember(name, value, from, "properties"); err != nil {
-				return p, err
+				return err
 			}
 		}
 		e.Attributes = m.record()
 		o.origins = m.origins
 		p.add(m.piece())
 	}
-	if b.Schema != nil && (!o.Known || o.sent.Len() > 0) && !b.Schema.FitsSent(e, o.Known) {
+	if b.Schema != nil && (!o.Known || o.sent.Len() > 0) && !b.Schema.FitsSent(*e, o.Known) {
 		p.refuse(evaluation.SchemaMismatch)
 	}
-	p.entity = e
-	return p, nil
+	return nil
 }
 
 // parentsOf returns the entity's parents in this request. Those are the stored parents, unless the

@@ -2,6 +2,7 @@
 // puts its request to the policies, and [Verdict.Answer] makes the decision.
 //
 // Read inquiry.go first: it has what the questions of one call share. Then read
+//   - room.go: where an inquiry of one question lies;
 //   - cedar.go: a question, and the meaning of Cedar's answers, with the fail-safe rules;
 //   - convert.go: JSON values become Cedar values, or are unusable;
 //   - entities.go: the stored and the sent attributes become one entity;
@@ -61,6 +62,7 @@ type Inquiry struct {
 	// question is about: such a context is made for each question, from parts that are converted once.
 	Renewed int
 	keeps   struct {
+		room     *Room // nil if the inquiry borrows none
 		entities [bundle.Variables]*kept[entityPiece]
 		one      *kept[entityPiece] // the entity that is both subject and resource
 		context  *kept[contextPiece]
@@ -163,32 +165,39 @@ func (in *Inquiry) isShared(of bundle.Variable) bool {
 	}[of]
 }
 
-// entity returns the subject or the resource as Cedar sees it. It is converted once for all items of a batch that share
+// entity makes the subject or the resource as Cedar sees it. It is converted once for all items of a batch that share
 // it.
 func (in *Inquiry) entity(
-	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object,
-) (entityPiece, error) {
-	return in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.isShared(of), func() (entityPiece, error) {
+	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, into *entityPiece,
+) (err error) {
+	path := "subject"
+	if of == bundle.ResourceVar {
+		path = "resource"
+	}
+	kept := in.keeps.entities[of]
+	if kept == nil {
+		return in.seenEntity(v, uid, sent, path, nil, into)
+	}
+	*into, err = kept.get(parts{uid: uid, sent: sent}, in.isShared(of), func() (p entityPiece, err error) {
 		in.countConverted(sent)
-		path := "subject"
-		if of == bundle.ResourceVar {
-			path = "resource"
-		}
-		return in.seenEntity(v, uid, sent, path, nil)
+		err = in.seenEntity(v, uid, sent, path, nil, &p)
+		return p, err
 	})
+	return err
 }
 
 // oneEntity returns the entity that is both subject and resource.
 func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, error) {
 	subject, resource := in.Request.Subject.Properties, in.Request.Resource.Properties
 	of, shared := parts{uid: uid, sent: subject, more: resource}, in.Inherits.Subject && in.Inherits.Resource
-	return in.keeps.one.get(of, shared, func() (entityPiece, error) {
+	return in.keeps.one.get(of, shared, func() (p entityPiece, err error) {
 		in.countConverted(subject, resource)
 		both, onlyResource, err := oneEntity(subject, resource)
 		if err != nil {
 			return entityPiece{}, err
 		}
-		return in.seenEntity(v, uid, both, "subject", onlyResource)
+		err = in.seenEntity(v, uid, both, "subject", onlyResource, &p)
+		return p, err
 	})
 }
 
