@@ -137,8 +137,8 @@ func (o Object) Len() int { return o.Value().Len() }
 
 // Members yields the members sorted by name.
 func (o Object) Members(yield func(string, Value) bool) {
-	for _, m := range o.members {
-		if m.Value.kind != Null && !yield(m.Name, m.Value) {
+	for n := range o.members {
+		if m := &o.members[n]; m.Value.kind != Null && !yield(m.Name, m.Value) {
 			return
 		}
 	}
@@ -147,8 +147,8 @@ func (o Object) Members(yield func(string, Value) bool) {
 // All yields the members sorted by name, those that are null among them: for who records a
 // request, or shows it to people.
 func (o Object) All(yield func(string, Value) bool) {
-	for _, m := range o.members {
-		if !yield(m.Name, m.Value) {
+	for n := range o.members {
+		if m := &o.members[n]; !yield(m.Name, m.Value) {
 			return
 		}
 	}

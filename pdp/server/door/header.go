@@ -53,11 +53,16 @@ func (d *Door) Identify(c echo.Context) error {
 }
 
 // RequestID is the id on the answer: "" if none was sent, or none fit to be logged.
-func RequestID(c echo.Context) string { return c.Response().Header().Get(requestIDHeader) }
+func RequestID(c echo.Context) string {
+	if ids := c.Response().Header()[requestIDHeader]; len(ids) > 0 {
+		return ids[0]
+	}
+	return ""
+}
 
 // WantJSON accepts a header that leaves one reading of the body: a body that others would read differently is not read.
 func WantJSON(h http.Header) error {
-	types := h.Values("Content-Type")
+	types := h["Content-Type"]
 	if len(types) != 1 {
 		return NewProblem(http.StatusBadRequest, "the Content-Type must be given once; send application/json")
 	}
@@ -69,7 +74,7 @@ func WantJSON(h http.Header) error {
 		return NewProblem(http.StatusBadRequest,
 			"the Content-Type is not application/json; send it, with parameters or without")
 	}
-	for _, encoding := range h.Values("Content-Encoding") {
+	for _, encoding := range h["Content-Encoding"] {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
 			return NewProblem(http.StatusBadRequest,
 				"the body has a Content-Encoding, and would not be read as what was meant; send it as it is")
