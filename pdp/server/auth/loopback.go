@@ -35,9 +35,11 @@ func (Loopback) Authenticate(r *http.Request) (Caller, error) {
 // forwarded reports whether a header says that the request came by a proxy. That it says
 // so counts, not what: an empty value is one that a proxy took the content of.
 func forwarded(header http.Header) bool {
+	const family = "x-forwarded-"
 	for name := range header {
-		switch name = strings.ToLower(name); {
-		case name == "forwarded", name == "via", name == "x-real-ip", strings.HasPrefix(name, "x-forwarded-"):
+		switch {
+		case strings.EqualFold(name, "forwarded"), strings.EqualFold(name, "via"), strings.EqualFold(name, "x-real-ip"),
+			len(name) >= len(family) && strings.EqualFold(name[:len(family)], family):
 			return true
 		}
 	}
