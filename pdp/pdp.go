@@ -239,9 +239,12 @@ func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, given engine.Gi
 	if mode == NotAsked || approvals == nil {
 		return reply{decision: d}, nil
 	}
-	asked := *call
-	asked.Approvals = mode
-	return consult(ctx, approvals, b, &asked, &first, d)
+	if mode != call.Approvals {
+		asked := *call
+		asked.Approvals = mode
+		call = &asked
+	}
+	return consult(ctx, approvals, b, call, &first, d)
 }
 
 // approvalsFor returns the approvals that can change the answer to a call, and how they can. What
