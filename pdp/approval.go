@@ -152,20 +152,18 @@ func (r *reply) forgo(ctx context.Context) (err error) {
 	return err
 }
 
-// consult answers a call whose first verdict became the answer d, as far as approvals can change
-// it.
+// consult changes the answer to a call, which its first verdict became, as far as approvals can change it.
 func consult(
-	ctx context.Context, approvals Approvals, bundle *Bundle, call *Call, first *engine.Verdict, d evaluation.Decision,
-) (reply, error) {
-	answer := reply{decision: d}
+	ctx context.Context, approvals Approvals, bundle *Bundle, call *Call, first *engine.Verdict, answer *reply,
+) (err error) {
 	switch {
 	case call.Approvals == NotAsked || approvals == nil:
-		return answer, nil
+		return nil
 	case first.Waits():
-		return await(ctx, approvals, bundle, call, first, d)
+		*answer, err = await(ctx, approvals, bundle, call, first, answer.decision)
+		return err
 	}
-	err := explainPresented(ctx, approvals, call, &answer.decision)
-	return answer, err
+	return explainPresented(ctx, approvals, call, &answer.decision)
 }
 
 // await answers a call that waits for a person. If there is an approval of exactly this request,
@@ -229,7 +227,9 @@ func requestable(d *evaluation.Decision) bool {
 func (p *PDP) Requestable(ctx context.Context, call Call) (ApprovalRequest, bool, error) {
 	p.begin(ctx, &call)
 	in := inquire(p.Bundle(), &call)
-	w, d, err := judge(ctx, &in)
+	var w engine.Verdict
+	var d evaluation.Decision
+	err := judge(ctx, &in, &w, &d)
 	if err != nil || p.options.Approvals == nil || !w.Waits() || !requestable(&d) {
 		return ApprovalRequest{}, false, err
 	}
@@ -269,8 +269,8 @@ func answerByApproval(
 	}
 	again := inquire(bundle, &a.Call)
 	again.Approved, again.WantMismatch, again.Given = true, true, first.Given
-	second, err := again.Judge(ctx)
-	if err != nil {
+	var second engine.Verdict
+	if err := again.Judge(ctx, &second); err != nil {
 		return answer, Found{}, err
 	}
 	if second.Decision.Allow {
@@ -284,8 +284,8 @@ func answerByApproval(
 			return answer, Found{Why: evaluation.ApprovalOutOfScope}, nil
 		}
 	}
-	d, err := second.Answer(ctx, &again)
-	if err != nil {
+	var d evaluation.Decision
+	if err := second.Answer(ctx, &again, &d); err != nil {
 		return answer, Found{}, err
 	}
 	d.ID = a.Decision

@@ -172,7 +172,7 @@ func (j *judging) records() []Record {
 	records, size := make([]Record, len(j.items)), sizeOf(j.all.Batch)
 	for n := range j.items {
 		item := &j.items[n]
-		records[n] = record(&item.call, &item.decision)
+		records[n].put(&item.call, &item.decision)
 		records[n].Approved = item.approved
 		records[n].Item = Item{Batch: j.id, Size: size, Inherits: item.inherits}
 	}
@@ -234,11 +234,14 @@ func (j *judging) judgeItem(ctx context.Context, call *Call, item *evaluation.It
 	}
 	malformed := item.Err
 	if malformed == nil {
-		w, d, err := j.in.Decide(ctx)
+		var w engine.Verdict
+		var answer reply
+		err := j.in.Decide(ctx, &w, &answer.decision)
 		if err == nil {
-			d.ID = id
-			inBody(item, &d)
-			return j.consult(ctx, call, item, &w, d)
+			answer.decision.ID = id
+			inBody(item, &answer.decision)
+			err = j.consult(ctx, call, item, &w, &answer)
+			return answer, err
 		}
 		if !errors.As(err, &malformed) {
 			return reply{}, err

@@ -68,19 +68,19 @@ func (b *batchApprovals) bind(r *evaluation.Request) bool {
 
 // consult is [consult] for an item. Its answer may hang on the use of an approval.
 func (j *judging) consult(
-	ctx context.Context, call *Call, item *evaluation.Item, w *engine.Verdict, d evaluation.Decision,
-) (reply, error) {
+	ctx context.Context, call *Call, item *evaluation.Item, w *engine.Verdict, answer *reply,
+) error {
 	if call.Approvals == NotAsked || call.Request.Unknown != nil || w.Waits() && !j.approvals.bind(&call.Request) {
-		return reply{decision: d}, nil
+		return nil
 	}
-	answer, err := consult(ctx, j.approvals, j.in.Bundle, call, w, d)
+	err := consult(ctx, j.approvals, j.in.Bundle, call, w, answer)
 	if answer.approved {
 		inBody(item, &answer.decision)
 	}
 	if answer.claim != nil {
 		j.approvals.claimed++
 	}
-	return answer, err
+	return err
 }
 
 // batchUse are the uses of one approval that are reserved for items of a batch.

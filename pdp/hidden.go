@@ -66,7 +66,8 @@ func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() 
 	for n, world := range worlds.All {
 		one := call
 		one.Request = world.Request
-		answer, err := p.decide(ctx, b, &one, world.Given, id)
+		var answer reply
+		err := p.decide(ctx, b, &one, world.Given, id, &answer)
 		var malformed *evaluation.Error
 		switch {
 		case errors.As(err, &malformed):
@@ -99,15 +100,16 @@ func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() 
 // something looks at it: then the decision hangs on it.
 func decidePossible(ctx context.Context, in *engine.Inquiry, call Call, id func() string) (reply, error) {
 	in.WantMismatch, in.Hidden = true, call.Hidden
-	w, d, err := judge(ctx, in)
-	if err != nil {
+	var w engine.Verdict
+	var answer reply
+	if err := judge(ctx, in, &w, &answer.decision); err != nil {
 		return reply{}, err
 	}
 	if paths, policies := w.Hangs(); len(paths) > 0 {
 		return reply{}, &Unknown{Paths: paths, Policies: policies, Unproved: true}
 	}
-	d.ID = id()
-	return reply{decision: d}, nil
+	answer.decision.ID = id()
+	return answer, nil
 }
 
 // unfill puts the properties of an obligation back as the bundle has them if a value is filled in

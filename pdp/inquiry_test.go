@@ -11,11 +11,9 @@ import (
 // decideBy is the answer of a bundle to one call, without a PDP around it.
 func decideBy(ctx context.Context, b *Bundle, call Call) (d evaluation.Decision, err error) {
 	in := inquire(b, &call)
-	w, err := in.Judge(ctx)
-	if err != nil {
-		return d, err
-	}
-	return w.Answer(ctx, &in)
+	var w engine.Verdict
+	err = in.Decide(ctx, &w, &d)
+	return d, err
 }
 
 // questionOf is what a bundle makes of one call, with all that no policy can see.

@@ -193,7 +193,7 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	if len(call.Hidden) > 0 {
 		answer, err = p.decideHidden(ctx, b, call, sync.OnceValue(p.options.NewID))
 	} else {
-		answer, err = p.decide(ctx, b, &call, engine.Given{}, p.options.NewID)
+		err = p.decide(ctx, b, &call, engine.Given{}, p.options.NewID, &answer)
 	}
 	if err != nil {
 		return evaluation.Decision{}, err
@@ -207,7 +207,7 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 		*one = [1]Record{}
 		lent.Put(one)
 	}()
-	one[0] = record(&call, &answer.decision)
+	one[0].put(&call, &answer.decision)
 	one[0].Approved = answer.approved
 	if use != nil {
 		err = p.recordUse(ctx, one[:], use)
@@ -223,28 +223,28 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 // lent are lent to recorders, each with the record of one call.
 var lent = sync.Pool{New: func() any { return new([1]Record) }}
 
-// decide is [PDP.Evaluate] up to the record. given are verdicts that are taken as given; as a
+// decide is [PDP.Evaluate] up to the record. The answer is empty before. given are verdicts that are taken as given; as a
 // rule there are none.
-func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, given engine.Given, id func() string) (reply, error) {
-	room := engine.Borrow(inquire(b, call))
+func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, given engine.Given, id func() string, answer *reply) error {
+	room := engine.Borrow()
 	defer room.Return()
 	in := &room.Inquiry
+	put(call, b, in)
 	in.WantMismatch, in.Given = true, given
-	first, d, err := judge(ctx, in)
-	if err != nil {
-		return reply{}, err
+	if err := judge(ctx, in, &room.Verdict, &answer.decision); err != nil {
+		return err
 	}
-	d.ID = id()
+	answer.decision.ID = id()
 	approvals, mode := p.approvalsFor(call)
 	if mode == NotAsked || approvals == nil {
-		return reply{decision: d}, nil
+		return nil
 	}
 	if mode != call.Approvals {
 		asked := *call
 		asked.Approvals = mode
 		call = &asked
 	}
-	return consult(ctx, approvals, b, call, &first, d)
+	return consult(ctx, approvals, b, call, &room.Verdict, answer)
 }
 
 // approvalsFor returns the approvals that can change the answer to a call, and how they can. What
@@ -262,21 +262,28 @@ func (p *PDP) approvalsFor(call *Call) (Approvals, ApprovalMode) {
 }
 
 // inquire returns the inquiry that puts a call to a bundle.
-func inquire(b *Bundle, call *Call) engine.Inquiry {
-	return engine.Inquiry{Bundle: b, Request: call.Request, Asker: call.Asker, Now: call.Now, Explain: call.Explain, Masked: call.masked}
+func inquire(b *Bundle, call *Call) (in engine.Inquiry) {
+	put(call, b, &in)
+	return in
+}
+
+// put puts a call to a bundle, by an inquiry that is empty before.
+func put(call *Call, b *Bundle, in *engine.Inquiry) {
+	in.Bundle, in.Request, in.Asker = b, call.Request, call.Asker
+	in.Now, in.Explain, in.Masked = call.Now, call.Explain, call.masked
 }
 
 // judge puts one request to the policies, and makes an answer of their verdict. Both are one step
 // of a trace.
-func judge(ctx context.Context, in *engine.Inquiry) (w engine.Verdict, d evaluation.Decision, err error) {
+func judge(ctx context.Context, in *engine.Inquiry, w *engine.Verdict, d *evaluation.Decision) error {
 	_, span := startStep(ctx, "authorize")
-	w, d, err = in.Decide(ctx)
-	if err == nil && filledSize(&d) > maxFilled {
-		d, err = evaluation.Decision{}, overfilled()
+	err := in.Decide(ctx, w, d)
+	if err == nil && filledSize(d) > maxFilled {
+		*d, err = evaluation.Decision{}, overfilled()
 	}
-	describeDecision(span, &d)
+	describeDecision(span, d)
 	endStep(span, err)
-	return w, d, err
+	return err
 }
 
 // begin gives a call what all of its decisions share: one reading of the clock, and what is masked.
@@ -294,9 +301,9 @@ func (p *PDP) setTime(call *Call) {
 	}
 }
 
-// record returns the record of one decision.
-func record(call *Call, d *evaluation.Decision) Record {
-	return Record{ID: d.ID, Time: call.Now, Call: *call, Decision: *d, Bundle: d.Bundle}
+// put puts one decision into a record that is empty before.
+func (r *Record) put(call *Call, d *evaluation.Decision) {
+	r.ID, r.Time, r.Call, r.Decision, r.Bundle = d.ID, call.Now, *call, *d, d.Bundle
 }
 
 // record puts the records of one call on record, all or none.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/engine"
 )
 
 // TestPropertyNothingIsLeftInWhatIsLent: decisions borrow memory one after the other, and side by side. Each is the one
@@ -24,7 +25,9 @@ func TestPropertyNothingIsLeftInWhatIsLent(t *testing.T) {
 			call.Explain = g.IntN(2) == 0
 			in := inquire(b, &call)
 			in.WantMismatch = true
-			_, d, err := in.Decide(t.Context())
+			var w engine.Verdict
+			var d evaluation.Decision
+			err := in.Decide(t.Context(), &w, &d)
 			calls, want = append(calls, call), append(want, ofDecision(t, d, err))
 			seen.count("errors", err != nil)
 			seen.count("mismatch", len(d.Mismatch) > 0)

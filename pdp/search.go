@@ -121,7 +121,8 @@ func judgeCandidate(
 	default:
 		r.Action.Name = id
 	}
-	_, d, err = in.Decide(ctx)
+	var w engine.Verdict
+	err = in.Decide(ctx, &w, &d)
 	var malformed *evaluation.Error
 	if errors.As(err, &malformed) {
 		return evaluation.Decision{}, nil

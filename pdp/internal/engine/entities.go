@@ -82,12 +82,9 @@ func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
 	if q.Entities == nil {
 		q.Entities = new(Overlay)
 	}
-	*q.Entities = Overlay{
-		Principal: principal.entity,
-		Resource:  resource.entity,
-		Origin:    [2]origin{principal.origin, resource.origin},
-		Store:     v.Store,
-	}
+	o := q.Entities
+	o.Principal, o.Resource, o.Store = principal.entity, resource.entity, v.Store
+	o.Origin[0], o.Origin[1] = principal.origin, resource.origin
 	q.add(principal.piece)
 	q.add(resource.piece)
 	return nil

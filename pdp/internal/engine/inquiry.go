@@ -174,16 +174,21 @@ func (in *Inquiry) entity(
 	if of == bundle.ResourceVar {
 		path = "resource"
 	}
-	kept := in.keeps.entities[of]
-	if kept == nil {
+	if in.keeps.entities[of] == nil {
 		return in.seenEntity(v, uid, sent, path, nil, into)
 	}
-	*into, err = kept.get(parts{uid: uid, sent: sent}, in.isShared(of), func() (p entityPiece, err error) {
+	*into, err = in.keptEntity(v, of, uid, sent, path)
+	return err
+}
+
+func (in *Inquiry) keptEntity(
+	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, path string,
+) (entityPiece, error) {
+	return in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.isShared(of), func() (p entityPiece, err error) {
 		in.countConverted(sent)
 		err = in.seenEntity(v, uid, sent, path, nil, &p)
 		return p, err
 	})
-	return err
 }
 
 // oneEntity returns the entity that is both subject and resource.

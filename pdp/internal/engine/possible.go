@@ -23,7 +23,8 @@ import (
 // exclude it together, or because a policy does more with a value than is looked into.
 
 // judgeUnknown is [Inquiry.Judge] for such a request.
-func (in *Inquiry) judgeUnknown(ctx context.Context, v *bundle.View) (w Verdict, err error) {
+func (in *Inquiry) judgeUnknown(ctx context.Context, w *Verdict) error {
+	v := w.view
 	in.keepUnknown()
 	u := &unknowns{in: *in}
 	s := settling{in: &u.in, v: v}
@@ -31,16 +32,20 @@ func (in *Inquiry) judgeUnknown(ctx context.Context, v *bundle.View) (w Verdict,
 	q, err := u.in.Question(v)
 	in.Converted, in.Renewed = u.in.Converted, u.in.Renewed
 	if err != nil {
-		return w, err
+		return err
 	}
 	u.q, u.spots, q.unknown = q, s.spots, u
-	w = Verdict{Decision: evaluation.Decision{Bundle: in.Bundle.Digest(), Reason: q.Reason}, question: q, view: v}
-	if q.Reason == "" {
-		u.find()
-		u.known = explainer{q: q, request: q.request(), open: u.opens}
-		err = u.authorize(ctx, v, &w.Decision)
+	w.question, w.Decision.Bundle, w.Decision.Reason = q, in.Bundle.Digest(), q.Reason
+	if q.Reason != "" {
+		return nil
 	}
-	return w, err
+	u.find()
+	u.known = explainer{q: q, request: q.request(), open: u.opens}
+	if err := u.authorize(ctx, v, &w.Decision); err != nil {
+		return err
+	}
+	in.denyOwn(v.Store, &w.Decision)
+	return nil
 }
 
 // authorize asks the policies that read nothing unknown as ever, and each of the others by itself.

@@ -97,7 +97,9 @@ func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	if !ok || err != nil {
 		return out, err
 	}
-	_, d, err := r.inquiry.Decide(ctx)
+	var w Verdict
+	var d evaluation.Decision
+	err = r.inquiry.Decide(ctx, &w, &d)
 	out.May = err == nil && d.Allow && len(d.Obligations) == 0 // nobody here could discharge an obligation
 	out.Determining = d.Determining
 	return out, err

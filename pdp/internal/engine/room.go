@@ -2,10 +2,11 @@ package engine
 
 import "sync"
 
-// Room is memory that one call borrows: for its inquiry, and for the first question of that. Without it they would be a
-// sixth of what a decision over HTTP allocates.
+// Room is memory that one call borrows: for its inquiry, and for the first question and verdict of that. Without it they
+// would be a sixth of what a decision over HTTP allocates.
 type Room struct {
 	Inquiry  Inquiry
+	Verdict  Verdict
 	question Question
 	overlay  Overlay
 	taken    bool // by the first question
@@ -13,10 +14,9 @@ type Room struct {
 
 var rooms = sync.Pool{New: func() any { return new(Room) }}
 
-// Borrow returns room that has the inquiry in it. A [Verdict] of it holds until [Room.Return], a decision for good.
-func Borrow(in Inquiry) *Room {
+// Borrow returns room with an empty inquiry and an empty verdict. They hold until [Room.Return], a decision for good.
+func Borrow() *Room {
 	r := rooms.Get().(*Room)
-	r.Inquiry = in
 	r.Inquiry.keeps.room = r
 	return r
 }
