@@ -51,20 +51,19 @@ func quoteAll(names []string) string {
 // every way in which it can have been asked, as far as the policies can tell these ways apart.
 // The decision is the one that all of them give. What differs between them and is no part of the
 // answer, such as a policy that determines it in some of them only, is left out.
-func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() string) (reply, error) {
-	in := inquire(b, &call)
+func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call *Call, id func() string, same *reply) error {
+	in := inquire(b, call)
 	if call.Request.Unknown != nil {
-		return decidePossible(ctx, &in, call, id)
+		return decidePossible(ctx, &in, call, id, same)
 	}
 	worlds, err := in.Worlds(ctx, call.Hidden, call.Approved != "")
 	if err != nil {
-		return reply{}, err
+		return err
 	}
-	var same reply
 	var refused error // a request that is malformed in every way
 	answers := make([]string, len(worlds.All))
 	for n, world := range worlds.All {
-		one := call
+		one := *call
 		one.Request = world.Request
 		var answer reply
 		err := p.decide(ctx, b, &one, world.Given, id, &answer)
@@ -74,42 +73,41 @@ func (p *PDP) decideHidden(ctx context.Context, b *Bundle, call Call, id func() 
 			refused, answers[n] = err, "malformed"
 			continue
 		case err != nil:
-			return reply{}, err
+			return err
 		}
 		worlds.Answered(&answer.decision)
 		unfill(&answer.decision, worlds.Filled)
 		answers[n] = answerOf(&answer.decision)
 		if same.decision.ID == "" {
-			same = answer
+			*same = answer
 		} else {
 			keepCommon(&same.decision, &answer.decision)
 			same.approved = same.approved && answer.approved
 		}
 	}
 	if paths, policies, proved := worlds.Hinges(answers); len(paths) > 0 || len(answers) == 0 {
-		return reply{}, &Unknown{Paths: paths, Policies: policies, Unproved: !proved}
+		return &Unknown{Paths: paths, Policies: policies, Unproved: !proved}
 	}
 	if same.decision.Explain != nil {
 		explained := func(e evaluation.PolicyExplanation) bool { return worlds.Open[e.ID] }
 		same.decision.Explain.Policies = slices.DeleteFunc(same.decision.Explain.Policies, explained)
 	}
-	return same, refused
+	return refused
 }
 
 // decidePossible decides such a call if it asks what is possible. What a mask hides is as unknown as the rest, unless
 // something looks at it: then the decision hangs on it.
-func decidePossible(ctx context.Context, in *engine.Inquiry, call Call, id func() string) (reply, error) {
+func decidePossible(ctx context.Context, in *engine.Inquiry, call *Call, id func() string, answer *reply) error {
 	in.WantMismatch, in.Hidden = true, call.Hidden
 	var w engine.Verdict
-	var answer reply
 	if err := judge(ctx, in, &w, &answer.decision); err != nil {
-		return reply{}, err
+		return err
 	}
 	if paths, policies := w.Hangs(); len(paths) > 0 {
-		return reply{}, &Unknown{Paths: paths, Policies: policies, Unproved: true}
+		return &Unknown{Paths: paths, Policies: policies, Unproved: true}
 	}
 	answer.decision.ID = id()
-	return answer, nil
+	return nil
 }
 
 // unfill puts the properties of an obligation back as the bundle has them if a value is filled in

@@ -191,7 +191,7 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	var answer reply
 	var err error
 	if len(call.Hidden) > 0 {
-		answer, err = p.decideHidden(ctx, b, call, sync.OnceValue(p.options.NewID))
+		err = p.decideHidden(ctx, b, &call, sync.OnceValue(p.options.NewID), &answer)
 	} else {
 		err = p.decide(ctx, b, &call, engine.Given{}, p.options.NewID, &answer)
 	}
@@ -269,8 +269,9 @@ func inquire(b *Bundle, call *Call) (in engine.Inquiry) {
 
 // put puts a call to a bundle, by an inquiry that is empty before.
 func put(call *Call, b *Bundle, in *engine.Inquiry) {
-	in.Bundle, in.Request, in.Asker = b, call.Request, call.Asker
-	in.Now, in.Explain, in.Masked = call.Now, call.Explain, call.masked
+	in.Request = call.Request // one by one: large values that are assigned together are copied twice
+	in.Asker = call.Asker
+	in.Bundle, in.Now, in.Explain, in.Masked = b, call.Now, call.Explain, call.masked
 }
 
 // judge puts one request to the policies, and makes an answer of their verdict. Both are one step
@@ -303,7 +304,9 @@ func (p *PDP) setTime(call *Call) {
 
 // put puts one decision into a record that is empty before.
 func (r *Record) put(call *Call, d *evaluation.Decision) {
-	r.ID, r.Time, r.Call, r.Decision, r.Bundle = d.ID, call.Now, *call, *d, d.Bundle
+	r.Call = *call
+	r.Decision = *d
+	r.ID, r.Time, r.Bundle = d.ID, call.Now, d.Bundle
 }
 
 // record puts the records of one call on record, all or none.

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"slices"
-
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
@@ -18,17 +16,17 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 		return d.answer(c, a, batch.Items[0].Request)
 	}
 	for _, item := range batch.Items {
-		if err := mayAskPossible(a.Caller, item.Request); err != nil {
+		if err := mayAskPossible(&a.Caller, &item.Request); err != nil {
 			return err
 		}
 	}
 	d.door.Charge(a.Caller, len(batch.Items)-1)
 	ctx, cancel := d.door.Within(c)
 	defer cancel()
-	call := pdp.Call{Request: evaluation.Request{Shape: evaluation.AuthZEN}, Explain: explains(c, a.Caller)}
+	call := pdp.Call{Request: evaluation.Request{Shape: evaluation.AuthZEN}, Explain: explains(c, &a.Caller)}
 	answer, err := d.pdp.EvaluateBatch(ctx, pdp.BatchCall{
 		Batch:     batch,
-		Asker:     d.asker(c, a.Caller),
+		Asker:     d.asker(c, &a.Caller),
 		Explain:   call.Explain,
 		Approvals: pdp.ApprovalsFor(&call, false, a.Caller.May(auth.Request)),
 		GoOn:      a.Shift.GoOn,
@@ -41,21 +39,10 @@ func (d *decisionRoutes) answerBatch(c echo.Context, a door.Admitted, batch eval
 	if err != nil {
 		return err
 	}
-	d.answered.Answered(a.Tenant, decidedOf(batch, answer.Items)...)
-	return decisionJSON(c, answer.ID, text)
-}
-
-// decidedOf are the decisions about calls. What is possible is none, as the results of a search are none.
-func decidedOf(batch evaluation.Batch, all []evaluation.Decision) []evaluation.Decision {
-	asks := func(i evaluation.Item) bool { return i.Request.Unknown != nil }
-	if !slices.ContainsFunc(batch.Items, asks) {
-		return all
-	}
-	var decided []evaluation.Decision
-	for n, d := range all {
-		if !asks(batch.Items[n]) {
-			decided = append(decided, d)
+	for n := range answer.Items {
+		if batch.Items[n].Request.Unknown == nil { // what is possible is no decision about a call, as the results of a search are none
+			d.answered.Answered(a.Tenant, &answer.Items[n])
 		}
 	}
-	return decided
+	return decisionJSON(c, answer.ID, text)
 }

@@ -28,38 +28,38 @@ func (d *decisionRoutes) register(route registrar) {
 	many := door.Need{Permission: auth.Decide, Tenant: true, Work: door.LongWork}
 	search := door.Need{Permission: auth.Search, Tenant: true, Work: door.LongWork}
 	for _, prefix := range []string{"", door.TenantPrefix} {
-		route(prefix+"/access/v1/evaluation", decided(d, one, decodeOne, d.answer), http.MethodPost)
-		route(prefix+"/access/v1/evaluations", decided(d, many, ofBody(evaluation.DecodeBatch), d.answerBatch), http.MethodPost)
+		route(prefix+"/access/v1/evaluation", decided(d, one, decodeOne, (*decisionRoutes).answer), http.MethodPost)
+		route(prefix+"/access/v1/evaluations", decided(d, many, ofBody(evaluation.DecodeBatch), (*decisionRoutes).answerBatch), http.MethodPost)
 		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
 			decode := func(body []byte, tenant string, limits evaluation.Limits) (evaluation.Search, error) {
 				return evaluation.DecodeSearch(kind, body, tenant, limits)
 			}
-			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, ofBody(decode), d.answerSearch), http.MethodPost)
+			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, ofBody(decode), (*decisionRoutes).answerSearch), http.MethodPost)
 		}
 	}
 	decode := func(body []byte, _ string, limits evaluation.Limits) (evaluation.Request, error) {
 		return evaluation.DecodeNative(body, limits)
 	}
 	one.Tenant = false // it is in the body
-	route("/v1/authorize", decided(d, one, ofBody(decode), d.answerNative), http.MethodPost)
+	route("/v1/authorize", decided(d, one, ofBody(decode), (*decisionRoutes).answerNative), http.MethodPost)
 }
 
-// decoder makes of a request that was let in what it asks.
-type decoder[T any] func(ctx context.Context, a door.Admitted, limits evaluation.Limits) (T, error)
+// decoder makes of the body of a request, whose tenant is known, what it asks.
+type decoder[T any] func(ctx context.Context, body []byte, tenant string, limits evaluation.Limits) (T, error)
 
 func ofBody[T any](decode func(body []byte, tenant string, limits evaluation.Limits) (T, error)) decoder[T] {
-	return func(_ context.Context, a door.Admitted, limits evaluation.Limits) (T, error) {
-		return decode(a.Body, a.Tenant, limits)
+	return func(_ context.Context, body []byte, tenant string, limits evaluation.Limits) (T, error) {
+		return decode(body, tenant, limits)
 	}
 }
 
 // decodeOne decodes one question of AuthZEN, if it did not come without its text; see [transport.RoundTripRequest].
-func decodeOne(ctx context.Context, a door.Admitted, limits evaluation.Limits) (evaluation.Request, error) {
+func decodeOne(ctx context.Context, body []byte, tenant string, limits evaluation.Limits) (evaluation.Request, error) {
 	if q, ok := ctx.Value(withoutText{}).(evaluation.Request); ok {
-		q.Shape, q.Tenant = evaluation.AuthZEN, a.Tenant
+		q.Shape, q.Tenant = evaluation.AuthZEN, tenant
 		return q, nil
 	}
-	return evaluation.DecodeAuthZEN(a.Body, a.Tenant, limits)
+	return evaluation.DecodeAuthZEN(body, tenant, limits)
 }
 
 // decided is a route of requests that become decisions, and so records.
@@ -67,7 +67,7 @@ func decided[T any](
 	d *decisionRoutes,
 	need door.Need,
 	decode decoder[T],
-	answer func(echo.Context, door.Admitted, T) error,
+	answer func(*decisionRoutes, echo.Context, door.Admitted, T) error,
 ) echo.HandlerFunc {
 	need.Body, need.Records, need.Returns = door.JSON, true, true
 	return func(c echo.Context) error {
@@ -77,13 +77,13 @@ func decided[T any](
 		}
 		defer a.Shift.End()
 		span := telemetry.Stage(d.door.Context(c), "decode")
-		asked, err := decode(d.door.Context(c), a, d.door.Options.Limits)
+		asked, err := decode(d.door.Context(c), a.Body, a.Tenant, d.door.Options.Limits)
 		a.Return()
 		telemetry.EndStage(span, err)
 		if err != nil {
 			return err
 		}
-		return answer(c, a, asked)
+		return answer(d, c, a, asked)
 	}
 }
 
@@ -102,10 +102,11 @@ func (d *decisionRoutes) answerNative(c echo.Context, a door.Admitted, request e
 // answer asks the PDP. Nothing is written before the PDP has answered without an error: that alone keeps a failure from
 // looking like an allow.
 func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluation.Request) error {
-	if err := mayAskPossible(a.Caller, request); err != nil {
+	if err := mayAskPossible(&a.Caller, &request); err != nil {
 		return err
 	}
-	call := pdp.Call{Request: request, Asker: d.asker(c, a.Caller), Explain: explains(c, a.Caller)}
+	call := pdp.Call{Request: request, Explain: explains(c, &a.Caller)}
+	call.Asker = d.asker(c, &a.Caller)
 	call.Approvals = pdp.ApprovalsFor(&call, c.Request().Header.Get("X-Approval") != "none", a.Caller.May(auth.Request))
 	ctx, cancel := d.door.Within(c)
 	defer cancel()
@@ -118,13 +119,13 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 		return err
 	}
 	if request.Unknown == nil { // as the results of a search, what is possible is no decision about a call
-		d.answered.Answered(request.Tenant, decision)
+		d.answered.Answered(request.Tenant, &decision)
 	}
 	return decisionJSON(c, decision.ID, body)
 }
 
 // mayAskPossible refuses a caller that asks what is possible, and may not search: many such questions are a search.
-func mayAskPossible(caller auth.Caller, request evaluation.Request) error {
+func mayAskPossible(caller *auth.Caller, request *evaluation.Request) error {
 	if request.Unknown != nil && !caller.May(auth.Search) {
 		return door.Lacks(auth.Search)
 	}
@@ -142,7 +143,7 @@ func decisionJSON(c echo.Context, id string, body []byte) error {
 }
 
 // asker is the caller of a request, with what others know the request by.
-func (d *decisionRoutes) asker(c echo.Context, caller auth.Caller) evaluation.Asker {
+func (d *decisionRoutes) asker(c echo.Context, caller *auth.Caller) evaluation.Asker {
 	return evaluation.Asker{
 		Name:        caller.Name,
 		Registered:  caller.Registered,
@@ -154,6 +155,6 @@ func (d *decisionRoutes) asker(c echo.Context, caller auth.Caller) evaluation.As
 }
 
 // explains reports whether a caller asked for an explanation, and may have one.
-func explains(c echo.Context, caller auth.Caller) bool {
-	return caller.May(auth.Explain) && c.Request().Header.Get("X-Explain") == "true"
+func explains(c echo.Context, caller *auth.Caller) bool {
+	return c.Request().Header.Get("X-Explain") == "true" && caller.May(auth.Explain)
 }

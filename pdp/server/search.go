@@ -19,7 +19,7 @@ func (d *decisionRoutes) answerSearch(c echo.Context, a door.Admitted, search ev
 	defer cancel()
 	answer, err := d.pdp.Search(ctx, pdp.SearchCall{
 		Search: search,
-		Asker:  d.asker(c, a.Caller),
+		Asker:  d.asker(c, &a.Caller),
 		After:  token.Last,
 		Limit:  token.Limit,
 		GoOn:   a.Shift.GoOn,

@@ -174,8 +174,8 @@ func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
 	if err := in.askEntities(v, q); err != nil {
 		return nil, err
 	}
-	context, err := in.contextOf(v, q.Uids[bundle.ActionVar])
-	if err != nil {
+	var context contextPiece
+	if err := in.contextOf(v, q.Uids[bundle.ActionVar], &context); err != nil {
 		return nil, err
 	}
 	q.Context, q.contextOrigins = in.wholeContext(&context), context.origins
@@ -267,7 +267,7 @@ var otherPDP = map[string]types.Record{
 	"capability": types.NewRecord(types.RecordMap{"held": types.False, "id": types.String(""), "depth": types.Long(0)}),
 }
 
-func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID) (contextPiece, error) {
+func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID, made *contextPiece) error {
 	b, r := in.Bundle, &in.Request
 	declared := b.Schema.ContextOf(action)
 	m := newMerger(b, declared)
@@ -277,14 +277,14 @@ func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID) (contextP
 		case evaluation.Protocol(name):
 			continue
 		case name == "action", name == "pdp":
-			return contextPiece{}, evaluation.Malformed("only the PDP sets this member of the context", "", "context", name)
+			return evaluation.Malformed("only the PDP sets this member of the context", "", "context", name)
 		}
 		if err := m.convertMember(name, value, "context"); err != nil {
-			return contextPiece{}, err
+			return err
 		}
 	}
 	if err := m.convertMember("action", r.Action.Properties.Value(), "action", "properties"); err != nil {
-		return contextPiece{}, err
+		return err
 	}
 	if bundle.SuppliesVia(r) {
 		if m.sees(evaluation.ViaMember) {
@@ -292,18 +292,18 @@ func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID) (contextP
 		}
 		m.supplied = append(m.supplied, evaluation.ViaMember)
 	}
-	made := contextPiece{piece: m.piece(), origins: m.origins}
+	made.piece, made.origins = m.piece(), m.origins
 	if m.sees("pdp") {
 		first := declared != nil && len(declared["pdp"].Shape.Members) == bundle.FirstPDPMembers
 		pdp := in.ofPDP(&m, v.SeesAllPDP && !first)
 		if v.SeesWho && !first {
 			made.open = newOpenContext(m.members, pdp)
-			return made, nil
+			return nil
 		}
 		m.put("pdp", types.NewRecord(pdp))
 	}
 	made.record = m.record()
-	return made, nil
+	return nil
 }
 
 // ofPDP returns the members of context.pdp.

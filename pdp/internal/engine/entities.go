@@ -65,39 +65,59 @@ type entityPiece struct {
 	entity types.Entity
 }
 
+// entityAt is where such an entity is made: in a piece that is kept, or in the question.
+type entityAt struct {
+	*piece
+	origin *origin
+	entity *types.Entity
+}
+
+func (p *entityPiece) at() entityAt { return entityAt{&p.piece, &p.origin, &p.entity} }
+
+// take has the entity of a piece.
+func (at entityAt) take(p *entityPiece) {
+	*at.origin = p.origin
+	*at.entity = p.entity
+	at.add(p.piece)
+}
+
+// at is where the question has its subject, or its resource.
+func (q *Question) at(of bundle.Variable) entityAt {
+	if of == bundle.PrincipalVar {
+		return entityAt{&q.piece, &q.Entities.Origin[0], &q.Entities.Principal}
+	}
+	return entityAt{&q.piece, &q.Entities.Origin[1], &q.Entities.Resource}
+}
+
 // askEntities makes the subject and the resource from the stored entities and the sent properties.
 func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
-	r, uids := &in.Request, &q.Uids
-	var principal, resource entityPiece
-	var err error
-	if uids[bundle.PrincipalVar] == uids[bundle.ResourceVar] {
-		principal, err = in.oneEntity(v, uids[bundle.PrincipalVar])
-		resource = principal
-	} else if err = in.entity(v, bundle.PrincipalVar, uids[bundle.PrincipalVar], r.Subject.Properties, &principal); err == nil {
-		err = in.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar], r.Resource.Properties, &resource)
-	}
-	if err != nil {
-		return err
-	}
 	if q.Entities == nil {
 		q.Entities = new(Overlay)
 	}
-	o := q.Entities
-	o.Principal, o.Resource, o.Store = principal.entity, resource.entity, v.Store
-	o.Origin[0], o.Origin[1] = principal.origin, resource.origin
-	q.add(principal.piece)
-	q.add(resource.piece)
-	return nil
+	q.Entities.Store = v.Store
+	r, uids := &in.Request, &q.Uids
+	if uids[bundle.PrincipalVar] == uids[bundle.ResourceVar] {
+		return in.oneEntity(v, uids[bundle.PrincipalVar], q)
+	}
+	if err := in.entity(v, bundle.PrincipalVar, uids[bundle.PrincipalVar], r.Subject.Properties, q.at(bundle.PrincipalVar)); err != nil {
+		return err
+	}
+	return in.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar], r.Resource.Properties, q.at(bundle.ResourceVar))
 }
 
-func originOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) origin {
-	o := origin{sent: sent, mode: b.Config.Attributes[uid.Type]}
+func originOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) (o origin) {
+	o.find(b, v, uid, sent)
+	return o
+}
+
+// find finds out where the attributes of an entity come from. o is empty before.
+func (o *origin) find(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) {
+	o.sent, o.mode = sent, b.Config.Attributes[uid.Type]
 	// An approval that is being decided about takes nothing from the store: its id may be known by
 	// now, and an author could have written an entity for it.
 	if v.Review == bundle.NoReview || uid.Type != b.Config.ApprovalType {
 		o.Stored, o.Known = v.Store.Get(uid)
 	}
-	return o
 }
 
 // oneEntity unites the properties of an entity that is both subject and resource. Users who edit
@@ -138,12 +158,11 @@ func sameValue(a, b evaluation.Value) bool {
 // seenEntity makes one entity as this request sees it. suspect are the names that only the
 // resource sends, if the entity is both subject and resource.
 func (in *Inquiry) seenEntity(
-	v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string, p *entityPiece,
+	v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string, p entityAt,
 ) error {
-	b := in.Bundle
-	p.origin = originOf(b, v, uid, sent)
-	p.entity = p.origin.Stored
-	o, e := &p.origin, &p.entity
+	b, o, e := in.Bundle, p.origin, p.entity
+	o.find(b, v, uid, sent)
+	*e = o.Stored
 	e.UID = uid
 	if !o.Known && b.Config.Known[uid.Type] {
 		p.refuse(evaluation.UnknownEntity)

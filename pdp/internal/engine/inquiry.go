@@ -168,54 +168,67 @@ func (in *Inquiry) isShared(of bundle.Variable) bool {
 // entity makes the subject or the resource as Cedar sees it. It is converted once for all items of a batch that share
 // it.
 func (in *Inquiry) entity(
-	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, into *entityPiece,
-) (err error) {
+	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, at entityAt,
+) error {
 	path := "subject"
 	if of == bundle.ResourceVar {
 		path = "resource"
 	}
 	if in.keeps.entities[of] == nil {
-		return in.seenEntity(v, uid, sent, path, nil, into)
+		return in.seenEntity(v, uid, sent, path, nil, at)
 	}
-	*into, err = in.keptEntity(v, of, uid, sent, path)
-	return err
+	return in.keptEntity(v, of, uid, sent, path, at)
 }
 
 func (in *Inquiry) keptEntity(
-	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, path string,
-) (entityPiece, error) {
-	return in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.isShared(of), func() (p entityPiece, err error) {
+	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, path string, at entityAt,
+) error {
+	made, err := in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.isShared(of), func() (p entityPiece, err error) {
 		in.countConverted(sent)
-		err = in.seenEntity(v, uid, sent, path, nil, &p)
+		err = in.seenEntity(v, uid, sent, path, nil, p.at())
 		return p, err
 	})
+	at.take(&made)
+	return err
 }
 
-// oneEntity returns the entity that is both subject and resource.
-func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, error) {
+// oneEntity makes the entity that is both subject and resource.
+func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID, q *Question) error {
 	subject, resource := in.Request.Subject.Properties, in.Request.Resource.Properties
 	of, shared := parts{uid: uid, sent: subject, more: resource}, in.Inherits.Subject && in.Inherits.Resource
-	return in.keeps.one.get(of, shared, func() (p entityPiece, err error) {
+	made, err := in.keeps.one.get(of, shared, func() (p entityPiece, err error) {
 		in.countConverted(subject, resource)
 		both, onlyResource, err := oneEntity(subject, resource)
 		if err != nil {
 			return entityPiece{}, err
 		}
-		err = in.seenEntity(v, uid, both, "subject", onlyResource, &p)
+		err = in.seenEntity(v, uid, both, "subject", onlyResource, p.at())
 		return p, err
 	})
+	q.at(bundle.PrincipalVar).take(&made)
+	q.at(bundle.ResourceVar).take(&made)
+	return err
 }
 
-// contextOf returns the context for an action, as far as questions share it; see [Inquiry.wholeContext].
-func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID) (contextPiece, error) {
+// contextOf makes the context for an action, as far as questions share it; see [Inquiry.wholeContext]. It is empty before.
+func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID, into *contextPiece) error {
+	if in.keeps.context == nil {
+		return in.makeContext(v, action, into)
+	}
+	return in.keptContext(v, action, into)
+}
+
+func (in *Inquiry) keptContext(v *bundle.View, action types.EntityUID, into *contextPiece) (err error) {
 	of := parts{sent: in.Request.Context, more: in.Request.Action.Properties}
 	if in.Bundle.Schema != nil || action.ID == bundle.ApprovalAction { // else the context is the same for every action
 		of.uid = action
 	}
-	return in.keeps.context.get(of, in.Inherits.Context, func() (contextPiece, error) {
+	*into, err = in.keeps.context.get(of, in.Inherits.Context, func() (made contextPiece, err error) {
 		in.countConverted(of.sent, of.more)
-		return in.makeContext(v, action)
+		err = in.makeContext(v, action, &made)
+		return made, err
 	})
+	return err
 }
 
 // misfit notes what does not fit in one part of the request. The misfits of a part depend on the

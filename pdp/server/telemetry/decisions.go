@@ -74,19 +74,15 @@ func (d *Decisions) make(i *instruments) {
 	}
 }
 
-// Answered counts decisions that were answered, and their obligations. The results of a search are
+// Answered counts a decision that was answered, and its obligations. The results of a search are
 // not counted: their obligations are on no record, and cannot be reported.
-func (d *Decisions) Answered(tenant string, decisions ...evaluation.Decision) {
-	tenant = d.tenants.name(tenant)
-	for i := range decisions {
-		one := &decisions[i]
-		d.decided.Count(outcome{tenant, determinedBy(one), one.Allow})
-		for _, e := range one.Errors {
-			d.policyErrors.Count(e.Kind)
-		}
-		for _, o := range one.Obligations {
-			d.owed.Count(o.Type)
-		}
+func (d *Decisions) Answered(tenant string, one *evaluation.Decision) {
+	d.decided.Count(outcome{d.tenants.name(tenant), determinedBy(one), one.Allow})
+	for _, e := range one.Errors {
+		d.policyErrors.Count(e.Kind)
+	}
+	for _, o := range one.Obligations {
+		d.owed.Count(o.Type)
 	}
 }
 
