@@ -119,6 +119,7 @@ var rooms = []struct{ room, may, why string }{
 	{"pdp/pdptest/clock", "", "tests of every package have one, so it must not import any"},
 	{"pdp/pdptest/toolaccess", "", "servers are held to how it reads a declaration, so it must not share a reading with what makes policies of one"},
 	{"pdp/pdptest/bound", "", "benchmarks of every package import it, so it must not import any"},
+	{"pdp/pdptest/night", "", "tests of every package ask it how much of them runs, so it must not import any"},
 	{"conformance", "conformance/internal/casefile conformance/internal/wire evaluation", "it judges any PDP from outside, so it must not know ours"},
 	{"conformance/internal/casefile", "", "how a case is written is known without knowing what it judges"},
 	{"conformance/internal/wire", "", "how a suite sends and reads is known without knowing what it judges"},

@@ -1,0 +1,49 @@
+// Package night says how much of a test runs. `make test` and the gate run tests with -short: each kind of mistake is tried,
+// some of it a tenth as often. `make night` runs them whole. Three kinds of test run there alone:
+//
+//   - [Measures]: it compares times, CPU, memory or allocations, so nothing may run beside it;
+//   - [Soaks]: it looks for what shows only after a while;
+//   - [Whole]: it takes long, and what it could find is rare.
+//
+// A test calls them itself, and not through a helper, so that `make measure` and `make soak` find it in the text.
+package night
+
+import (
+	"os"
+	"testing"
+)
+
+// Measures skips a test that compares times, CPU, memory or allocations. `make measure` runs it.
+func Measures(t testing.TB) {
+	t.Helper()
+	if os.Getenv("MEASURE") == "" {
+		t.Skip("it measures; run make measure")
+	}
+	if Race {
+		t.Skip("the race detector costs more than what is measured; run make measure")
+	}
+}
+
+// Soaks skips a test that looks for what shows only after a while. `make soak` runs it.
+func Soaks(t testing.TB) {
+	t.Helper()
+	if os.Getenv("SOAK") == "" {
+		t.Skip("it soaks; run make soak")
+	}
+}
+
+// Whole skips a test that only a whole run of the tests has, and says why.
+func Whole(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip(why + "; run make whole")
+	}
+}
+
+// Cases is how many of all generated cases to try: a tenth with -short, and at least one.
+func Cases(all int) int {
+	if testing.Short() {
+		return max(1, all/10)
+	}
+	return all
+}
