@@ -4,7 +4,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
 	"policy-service/policies"
 )
@@ -34,18 +34,14 @@ type saidByCedar struct {
 }
 
 // TestCedarsOwnTools: Cedar's strict validator finds nothing in the bundles, and its formatter leaves them as they are. So an
-// editor with Cedar's extension underlines nothing of what is shipped, and a save changes nothing. It needs node and npm;
-// where CI is set, it fails without them.
+// editor with Cedar's extension underlines nothing of what is shipped, and a save changes nothing.
 //
 // The two validators differ, for reasons of cedar-go's: it does not check the ids of enumerated types, which we do besides;
 // and "no applicable action" is an error of its, a warning of Cedar's and of ours. Neither occurs in these bundles, so
 // a warning is a fault here.
 func TestCedarsOwnTools(t *testing.T) {
+	night.Npm(t)
 	t.Parallel()
-	const what = "Rust Cedar"
-	if _, err := exec.LookPath("node"); err != nil {
-		npm.Without(t, what, err.Error())
-	}
 	names := bundles(t)
 	var cases []forCedar
 	for _, name := range names {
@@ -58,7 +54,7 @@ func TestCedarsOwnTools(t *testing.T) {
 	unformatted.Policies["tools.cedar"] = "\n" + unformatted.Policies["tools.cedar"]
 	cases = append(cases, undeclared, unformatted)
 
-	answers := npm.Answers[forCedar, saidByCedar](t, npm.Install(t, what, cedarFiles(t)), cases)
+	answers := npm.Answers[forCedar, saidByCedar](t, npm.Install(t, "Rust Cedar", cedarFiles(t)), cases)
 	for n, name := range names {
 		for _, fault := range answers[n].Faults {
 			t.Errorf("%s: %s", name, fault)

@@ -15,18 +15,16 @@ import (
 	"time"
 
 	"policy-service/pdp/console/browsertest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // withNode tags the transcripts that need `make mcp-demo`, and with it what npm installs.
 const withNode = "console node"
 
 // TestDemo types `make mcp-demo` in a checkout, and then what pdp/mcp/README.md, pdp/mcp/ASK.md and pdp/mcp/MESSAGES.md show beside
-// it. With what npm installed there, it runs what deploy/compose runs. It is part of `make mcp-conformance`, which has npm.
+// it. With what npm installed there, it runs what deploy/compose runs.
 func TestDemo(t *testing.T) {
-	if os.Getenv("MCP_CONFORMANCE") == "" {
-		t.Skip("this installs programs of others: make mcp-conformance")
-	}
-	needProgram(t, "npm")
+	night.Npm(t)
 	p := readPage(t, "pdp/mcp/README.md")
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
 	m.checkout(t, "Makefile", "policies", "pdp/mcp/examples", "pdp/mcp/mcptest/node", "cmd/policy-service/deploy/compose")

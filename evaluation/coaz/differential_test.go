@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,13 +11,14 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
 )
 
 // TestOtherImplementations holds what expressions yield to other implementations of CEL, which npm has: @bufbuild/cel,
-// and for optional values, which that one lacks, @marcbachmann/cel-js. It needs node and npm; where CI is set, it fails
-// without them.
+// and for optional values, which that one lacks, @marcbachmann/cel-js.
 func TestOtherImplementations(t *testing.T) {
+	night.Npm(t)
 	dir := others(t)
 	b := newBinding(t, coaz.Options{})
 	var cases []comparison
@@ -116,11 +116,7 @@ func difference(c comparison, ours error, theirs answer) string {
 // others installs the implementations, in a directory of the test's own.
 func others(t *testing.T) string {
 	t.Helper()
-	const what = "other implementation of CEL"
-	if _, err := exec.LookPath("node"); err != nil {
-		npm.Without(t, what, err.Error())
-	}
-	return npm.Install(t, what, os.DirFS("testdata/cel"))
+	return npm.Install(t, "other implementation of CEL", os.DirFS("testdata/cel"))
 }
 
 type comparison struct {

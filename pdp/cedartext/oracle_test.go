@@ -2,10 +2,10 @@ package cedartext_test
 
 import (
 	"os"
-	"os/exec"
 	"testing"
 
 	"policy-service/pdp/cedartext"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
 )
 
@@ -14,19 +14,12 @@ type laid struct{ Text, Failure string }
 
 // TestCedarsFormatter holds the layout to Cedar's own formatter, with its defaults: on its corpus, on the policies of this
 // repository, and on some by chance. Of 100 files, so many must be the same, byte for byte. What that formatter wrote must
-// stay as it is, so that whoever uses both does not see one undo the other. It needs node and npm; where CI is set, it
-// fails without them.
+// stay as it is, so that whoever uses both does not see one undo the other.
 func TestCedarsFormatter(t *testing.T) {
+	night.Npm(t)
 	t.Parallel()
-	const what = "formatter of Cedar"
-	if _, err := exec.LookPath("node"); err != nil {
-		npm.Without(t, what, err.Error())
-	}
-	dir := npm.Install(t, what, os.DirFS("testdata/cedar"))
-	most := 400
-	if testing.Short() {
-		most = 100
-	}
+	dir := npm.Install(t, "formatter of Cedar", os.DirFS("testdata/cedar"))
+	const most = 400
 	for _, of := range []struct {
 		name  string
 		texts []string

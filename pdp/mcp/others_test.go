@@ -9,14 +9,12 @@ import (
 	"testing"
 
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
-// TestOthers is `make mcp-conformance`: what we are held to by programs of others. They are installed first, which takes
-// a while.
+// TestOthers holds the gateway to programs of others: clients, servers and the official suite.
 func TestOthers(t *testing.T) {
-	if os.Getenv("MCP_CONFORMANCE") == "" {
-		t.Skip("this installs programs of others: make mcp-conformance")
-	}
+	night.Npm(t)
 	others := mcptest.Install(t)
 	everything := mcptest.BuildEverything(t)
 	t.Run("suite", func(t *testing.T) { testSuite(t, others, everything) })

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/mcp/toolschema"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/npm"
 )
 
@@ -40,18 +40,12 @@ type answered struct {
 
 // TestRustCedar holds decisions about typed arguments to Rust Cedar, which has the same schema: tools, policies and arguments
 // by chance, our PDP with the question of a gateway, and theirs with the values that the schema says they are. Whether policies
-// are valid is compared as well. It needs node and npm; where CI is set, it fails without them.
+// are valid is compared as well.
 func TestRustCedar(t *testing.T) {
+	night.Npm(t)
 	t.Parallel()
-	const what = "Rust Cedar"
-	if _, err := exec.LookPath("node"); err != nil {
-		npm.Without(t, what, err.Error())
-	}
-	dir := npm.Install(t, what, os.DirFS("testdata/cedar"))
-	most := 250
-	if testing.Short() {
-		most = 50
-	}
+	dir := npm.Install(t, "Rust Cedar", os.DirFS("testdata/cedar"))
+	const most = 250
 	cases := make([]oneCase, most)
 	for n := range cases {
 		cases[n] = caseOf(t, uint64(n))

@@ -1,11 +1,13 @@
 // Package night says how much of a test runs. `make test` and the gate run tests with -short: each kind of mistake is tried,
-// some of it a tenth as often. `make night` runs them whole. Three kinds of test run there alone:
+// some of it a tenth as often. `make night` runs them whole. Three kinds of test run only there:
 //
 //   - [Measures]: it compares times, CPU, memory or allocations, so nothing may run beside it;
 //   - [Soaks]: it looks for what shows only after a while;
 //   - [Whole]: it takes long, and what it could find is rare.
 //
-// A test calls them itself, and not through a helper, so that `make measure` and `make soak` find it in the text.
+// And [Npm] is for tests that run programs of others: the gate runs them where what they judge has changed.
+//
+// A test calls them itself, and not through a helper, so that `make measure`, `make soak` and `make npm` find it in the text.
 package night
 
 import (
@@ -29,6 +31,14 @@ func Soaks(t testing.TB) {
 	t.Helper()
 	if os.Getenv("SOAK") == "" {
 		t.Skip("it soaks; run make soak")
+	}
+}
+
+// Npm skips a test that installs programs from npm. `make npm` runs it.
+func Npm(t testing.TB) {
+	t.Helper()
+	if os.Getenv("NPM") == "" {
+		t.Skip("it runs programs from npm; run make npm")
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package npm installs programs of others for tests: what a package-lock.json pins, byte for byte, and nothing else.
 //
-// Begin with [Install]. No script of a package runs.
+// Begin with [Install]. No script of a package runs. A test that calls it calls night.Npm first.
 package npm
 
 import (
@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// Install writes files into a directory of the test's own, and installs there what their package-lock.json pins. [Without]
-// says what becomes of a test where that cannot be done.
+// Install writes files into a directory of the test's own, and installs there what their package-lock.json pins. The test
+// fails where that cannot be done.
 func Install(t testing.TB, what string, files fs.FS) (dir string) {
 	t.Helper()
 	if _, err := exec.LookPath("npm"); err != nil {
@@ -65,11 +65,8 @@ func Answers[Case, Answer any](t testing.TB, dir string, cases []Case) (all []An
 	return all
 }
 
-// Without ends a test that lacks what it compares with. It fails the test if CI is set, and skips it elsewhere.
+// Without fails a test that lacks the programs that it compares with.
 func Without(t testing.TB, what, why string) {
 	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf("no %s: %s", what, why)
-	}
-	t.Skipf("no %s: %s; try to install nodejs and npm", what, why)
+	t.Fatalf("no %s: %s; try to install nodejs and npm", what, why)
 }
