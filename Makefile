@@ -1,7 +1,7 @@
 # Plain `make` prints the targets: the words after ## below. Tools are pinned by the tool lines of go.mod.
 
 GO ?= go
-FUZZTIME ?= 30s
+FUZZTIME ?= 60s
 BENCH ?= .
 BENCHTIME ?= 1s
 DURATION ?= 5s
@@ -9,8 +9,8 @@ CONNS ?= 4,32,128
 RATES ?= 1000,5000
 RUNS ?= 5
 CASES ?= all
-SOAKTIME ?= 30m
-SOAKNEIGHBOURS ?= 60s
+SOAKTIME ?= 5m
+SOAKNEIGHBOURS ?= 10s
 
 # A request that the starter bundle allows. `make run` prints it, and the README shows it with its answer; a test asks it.
 define FIRST_CURL
@@ -18,15 +18,20 @@ curl -sS http://127.0.0.1:8180/access/v1/evaluation -H 'Content-Type: applicatio
 endef
 export FIRST_CURL
 
+# Without the paths of this checkout in it, what one checkout compiled serves every other one.
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
-.PHONY: help build run first-curl mcp-demo mcp-try test race soak lint loc fuzz bench bench-http bench-cerbos conformance mcp-conformance bench-mcp ci
+.PHONY: help build run first-curl mcp-demo mcp-try test race npm npm-changed lint lint-rare ci night whole race-whole measure \
+	soak loc fuzz bench bench-http bench-cerbos conformance bench-mcp
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/policy-service, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -o bin/policy-service ./cmd/policy-service
+	@echo "compiling bin/policy-service: some minutes the first time, seconds after that"
+	@CGO_ENABLED=0 $(GO) build -trimpath -o bin/policy-service ./cmd/policy-service
 
 run: build first-curl ## serve policies/starter on 127.0.0.1:8180, and print a request to try
 	bin/policy-service serve --policies policies/starter --data .data --listen 127.0.0.1:8180
@@ -50,35 +55,70 @@ LONGEST = ./pdp/server ./cmd/policy-service ./pdp/mcp ./pdp ./pdp/decisionlog ./
 AT_ONCE = $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
 
 # lint has vetted all of it: to vet each package once more as it is tested takes minutes.
-test: ## run all tests
-	$(GO) test -vet=off -p $(AT_ONCE) -timeout 15m $(LONGEST) ./...
+TESTS = @$(GO) run ./.ci/tests
+GO_TEST = -vet=off -count=1
 
-# Every test again under the race detector, which is several times slower. What is made by chance is made less often
-# (-short): test has made all of it, and who runs beside whom shows early. A program built with the detector sleeps a
-# second before it ends, so that what still runs may report; transcripts run hundreds of them, and wait less.
-race: ## run all tests with the race detector (needs a C compiler)
-	GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) test -race -short -vet=off -p $(AT_ONCE) -timeout 25m $(LONGEST) ./...
+test: ## run the tests (needs Go, make and curl; about 5 minutes)
+	$(TESTS) $(GO_TEST) -short -p $(AT_ONCE) -timeout 10m $(LONGEST) ./...
+
+# A program built with the detector sleeps a second before it ends, so that what still runs may report.
+RACE = GORACE="$${GORACE:-atexit_sleep_ms=50}" $(GO) run ./.ci/tests
+
+race: ## run the tests of .ci/race with the race detector (needs a C compiler)
+	@$(RACE) -list .ci/race $(GO_TEST) -race -short -timeout 10m
+
+npm: ## hold us to programs of others: clients, servers and the official suite of MCP, Rust Cedar, CEL (needs npm)
+	@NPM=1 $(GO) run ./.ci/tests -calls Npm $(GO_TEST) -parallel 4 -timeout 20m
+
+# The files that programs of others judge us by.
+NPM_JUDGES = pdp/mcp pdp/cedartext pdp/internal evaluation obligations policies cmd/policy-service/deploy/compose go.mod go.sum
+
+npm-changed:
+	@.ci/unchanged npm $(NPM_JUDGES) || { $(MAKE) npm && .ci/unchanged -keep npm $(NPM_JUDGES); }
+
+lint: ## gofmt, go vet, staticcheck, and whether go.mod is tidy
+	@unformatted=$$(gofmt -l . .ci); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./... $(PROGRAMS)
+	$(GO) tool staticcheck ./... $(PROGRAMS)
+	$(GO) mod tidy -diff
+
+# Programs of the gate stand in a hidden directory, which ./... leaves out.
+PROGRAMS = ./.ci/tests ./.ci/steps
+
+lint-rare: ## what lint leaves to the night: vet as of 32 bits, and the module cache
+	GOARCH=386 $(GO) vet ./evaluation ./obligations ./evaluation/authzenclient ./evaluation/coaz # PEPs run where an int has 32 bits, too
+	$(GO) mod verify
+
+# The gate: all that must hold before a change lands, in ten minutes on two cores.
+ci: ## run lint, build, test and race, and npm if what it judges has changed
+	@$(GO) run ./.ci/steps build lint+test race npm-changed
+
+# What the gate leaves out, in at most two hours on two cores. Before a release: FUZZTIME=5m SOAKTIME=30m SOAKNEIGHBOURS=60s.
+night: ## run everything: whole tests, race of all, npm, fuzz (FUZZTIME=60s), soak (SOAKTIME=5m), measure
+	@$(GO) run ./.ci/steps -k build lint lint-rare measure whole race-whole npm soak fuzz
+
+whole: ## run the tests with all generated cases
+	$(TESTS) $(GO_TEST) -p $(AT_ONCE) -timeout 30m $(LONGEST) ./...
+
+race-whole: ## run all tests with the race detector
+	@$(RACE) $(GO_TEST) -race -short -p $(AT_ONCE) -timeout 40m $(LONGEST) ./...
+
+# One after the other, with nothing beside them.
+measure: ## run the tests that compare times, CPU, memory or allocations (on a machine that does nothing else)
+	@MEASURE=1 $(GO) run ./.ci/tests -calls Measures $(GO_TEST) -p 1 -parallel 1 -timeout 30m
 
 # What shows only after a while: a server that answers for SOAKTIME while everything happens to it, 200 crashes of a
 # server under load instead of 20, 100 stops instead of 8, a minute of five times as many questions as can be answered,
 # several times the records that retention keeps, and SOAKNEIGHBOURS of each kind of neighbour who does their worst, after
-# as long without them: another half an hour; and SOAKTIME of an MCP gateway whose PDP and server come and go. Not part
-# of ci. Each wait in these tests has its own end: the timeout is only to be longer than any SOAKTIME.
-soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load, bad neighbours (SOAKTIME=30m, SOAKNEIGHBOURS=60s)
-	SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) test -count=1 -v -timeout 24h -run 'Crash|PowerCut|Soak|StopUnderLoad' ./pdp/decisionlog/... ./pdp/mcp ./cmd/policy-service/
-
-lint: ## gofmt, go vet, staticcheck, and whether go.mod and the module cache are as they should be
-	@unformatted=$$(gofmt -l .); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	$(GO) vet ./...
-	GOARCH=386 $(GO) vet ./evaluation ./obligations ./evaluation/authzenclient ./evaluation/coaz # PEPs run where an int has 32 bits, too
-	$(GO) tool staticcheck ./...
-	$(GO) mod tidy -diff
-	$(GO) mod verify
+# as long without them; and SOAKTIME of an MCP gateway whose PDP and server come and go. Each wait
+# in these tests has its own end: the timeout is only to be longer than any SOAKTIME.
+soak: ## SOAKTIME of reloads, rotations and overload, kills and stops under load, bad neighbours (SOAKTIME=5m, SOAKNEIGHBOURS=10s)
+	@SOAK=1 SOAKTIME='$(SOAKTIME)' SOAKNEIGHBOURS='$(SOAKNEIGHBOURS)' $(GO) run ./.ci/tests -calls Soaks $(GO_TEST) -timeout 24h
 
 loc: ## count the lines of Go by room, code and comments apart
 	@.ci/loc
 
-fuzz: ## run every fuzz target for FUZZTIME each (default 30s)
+fuzz: ## run every fuzz target for FUZZTIME each (default 60s)
 	@FUZZTIME=$(FUZZTIME) .ci/fuzz
 
 # -run='^$$' keeps the tests out; the benchmarks themselves report the ratio of many policies to few.
@@ -108,16 +148,3 @@ bench-mcp: build ## measure the MCP gateway beside a bare reverse proxy (DURATIO
 # Over plain HTTP, over TLS, with each kind of credential and on a tenant's path. Any other PDP: policy-service conformance URL.
 conformance: ## run the conformance suite against our own server, in each of its modes
 	$(GO) test -count=1 ./conformance/...
-
-# Some 20 seconds are for the installation of what package-lock.json pins, of which Node 22 is a part.
-mcp-conformance: ## hold the MCP gateway to the official suite, to clients and servers of others, and to its page (needs npm)
-	MCP_CONFORMANCE=1 $(GO) test -count=1 -timeout 10m -parallel 4 -run '^(TestOthers|TestDemo)$$' ./pdp/mcp ./cmd/policy-service
-
-# One after the other, whatever -j says: two cores give wrong times to tests that measure.
-ci: ## all that must hold before a change lands
-	$(MAKE) lint
-	$(MAKE) build
-	$(MAKE) test
-	$(MAKE) race
-	$(MAKE) mcp-conformance
-	$(MAKE) fuzz FUZZTIME=3s

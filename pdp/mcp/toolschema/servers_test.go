@@ -30,7 +30,7 @@ var typed = map[string]string{
 }
 
 // The schema of what servers of others list loads with policies over their arguments, without a warning. That the files have
-// what these servers list today, the test of package mcp sees that installs them (make mcp-conformance).
+// what these servers list today, the test of package mcp sees that installs them (make npm).
 func TestServers(t *testing.T) {
 	for name := range typed {
 		list, err := os.ReadFile("testdata/lists/" + name + ".json")
