@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // counted is a log of small segments that bounds callers, with a clock that a test sets.
@@ -28,7 +30,7 @@ var countedKeep = Retention{Bytes: 1 << 20, LeastAge: time.Hour, Share: 0.25}
 
 func openCounted(t *testing.T) *counted {
 	t.Helper()
-	c := &counted{T: t, data: t.TempDir()}
+	c := &counted{T: t, data: memory(t)}
 	c.at.Store(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano())
 	c.open()
 	return c
@@ -36,7 +38,7 @@ func openCounted(t *testing.T) *counted {
 
 func (c *counted) open() {
 	c.Helper()
-	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, Checkpoints: Checkpoints{Records: 10, Idle: time.Hour, Every: time.Hour}, Kinds: []string{KindApproval}, Now: c.now})
+	l, err := Open(c.data, Options{SegmentBytes: 256 << 10, RetryEvery: time.Millisecond, Checkpoints: Checkpoints{Records: 10, Idle: time.Hour, Every: time.Hour}, Kinds: []string{KindApproval}, Now: c.now})
 	c.ok(err)
 	c.Log = l
 	c.Cleanup(func() { _ = l.Close() })
@@ -90,6 +92,7 @@ func (c *counted) bound(err error, want Bound) time.Duration {
 // However lines fit into pages, all accounts together are what retention sees, but for what
 // is the log's own; and they are the same after a restart.
 func TestAccountsAreWhatRetentionSees(t *testing.T) {
+	t.Parallel()
 	for name, size := range map[string]func(n int) int{
 		"small": func(int) int { return 100 }, "two a page": func(int) int { return 600 }, "one a page too many": func(n int) int { return []int{10, 3700}[n%2] }, "large": func(int) int { return 60_000 },
 	} {
@@ -120,6 +123,7 @@ func TestAccountsAreWhatRetentionSees(t *testing.T) {
 
 // Nothing goes for its size before its time, however much there is; and then it does.
 func TestRetentionBySizeSparesWhatIsYoung(t *testing.T) {
+	t.Parallel()
 	c := openCounted(t)
 	for range 8 {
 		c.ok(c.puts("", 16<<10)) // where callers are not told apart, one may fill all
@@ -140,6 +144,7 @@ func TestRetentionBySizeSparesWhatIsYoung(t *testing.T) {
 // One request at most goes beyond a share, whatever is sent at once; what an approver says
 // and what is done to the log is counted, and never refused.
 func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
 	c := openCounted(t)
 	var err error
 	refused := make(chan error, 100)
@@ -182,6 +187,7 @@ func TestShareBoundsWhatIsOnItsWay(t *testing.T) {
 
 // Subjects that one issuer names leave half of the log, and half of the memory, to others.
 func TestIssuerCannotNameItsWayPastTheShares(t *testing.T) {
+	t.Parallel()
 	c := openCounted(t)
 	var err error
 	n := 0
@@ -219,6 +225,7 @@ func TestIssuerCannotNameItsWayPastTheShares(t *testing.T) {
 // Accounts without one of their own are told apart from those that have one when they are
 // read back, and what is redacted leaves no name behind.
 func TestChargesAreReadBackWithoutNames(t *testing.T) {
+	t.Parallel()
 	c := openCounted(t)
 	c.ok(c.puts("key:known", 100))
 	c.writer.accounts.mu.Lock()
@@ -267,6 +274,7 @@ func TestChargesAreReadBackWithoutNames(t *testing.T) {
 
 // Other bounds count what there is, from as far back as they say.
 func TestLimitIsTakenAnew(t *testing.T) {
+	t.Parallel()
 	c := openCounted(t)
 	for range 10 {
 		c.ok(c.puts("key:a", 8<<10))
@@ -292,6 +300,7 @@ func TestLimitIsTakenAnew(t *testing.T) {
 
 // Of what an earlier release wrote nobody knows whose it is; it counts for all together.
 func TestRecordsOfAnEarlierReleaseAreNobodys(t *testing.T) {
+	t.Parallel()
 	c := openCounted(t)
 	for range 6 {
 		c.ok(c.puts("key:a", 8<<10))
@@ -322,6 +331,7 @@ func TestRecordsOfAnEarlierReleaseAreNobodys(t *testing.T) {
 
 // A disk that fails makes nobody's account more or less than what is on record.
 func TestAccountsSurviveAFailingDisk(t *testing.T) {
+	t.Parallel()
 	c := openCounted(t)
 	for n := range 8 {
 		if n%4 == 3 {
@@ -355,6 +365,7 @@ func TestAccountsSurviveAFailingDisk(t *testing.T) {
 
 // Counting costs a decision no memory.
 func TestCountingAllocatesNothing(t *testing.T) {
+	night.Measures(t)
 	a := newAccounts(time.Now, func() {})
 	a.limit(Retention{Bytes: 1 << 40, LeastAge: time.Hour, Share: 1}, nil)
 	c := &call{weight: 1000}

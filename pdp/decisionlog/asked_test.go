@@ -28,6 +28,7 @@ func lineOf(t *testing.T, e Entry) string {
 // TestWhatALineSaysOfItsDecision: what a decision needs to be made again is in its line, each member in its place, and
 // only if it says something.
 func TestWhatALineSaysOfItsDecision(t *testing.T) {
+	t.Parallel()
 	subject := jsontext.Value(`{"type":"user","id":"a"}`)
 	plain := `"kind":"decision","caller":"key:pep","request_id":"r","request":{"subject":{"type":"user","id":"a"}},"decision":true,"determining":["p"],"bundle":"h1:x"`
 	entry := func(change func(*Entry)) Entry {
@@ -66,6 +67,7 @@ func TestWhatALineSaysOfItsDecision(t *testing.T) {
 
 // TestNoRegistrationIsNotAnEmptyOne: a record says which of the two it was, also when it is read back.
 func TestNoRegistrationIsNotAnEmptyOne(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})
 	for id, declared := range map[string][]string{"none": nil, "empty": {}, "some": {"log"}} {
 		mustAppend(t, l, Entry{ID: id, Kind: KindDecision, Declared: declared, Decision: &Decision{}})
@@ -112,6 +114,7 @@ func aLine(context, more string) string {
 
 // TestNoMaskMakesARequestUnreadable: in each hidden place stands a value of the type that was sent.
 func TestNoMaskMakesARequestUnreadable(t *testing.T) {
+	t.Parallel()
 	const d = `"masked:AAAAAAAAAAAAAAAAAAAAAA"`
 	for _, c := range []struct{ context, masked, want string }{
 		{`{"a":1}`, ``, `{"a":1}`},
@@ -159,6 +162,7 @@ func TestNoMaskMakesARequestUnreadable(t *testing.T) {
 // TestRequestsThatCannotBeMadeAgain: records of before masks were on record, where they look masked, and what nobody
 // here knows how to read.
 func TestRequestsThatCannotBeMadeAgain(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ context, more, says string }{
 		{`{"token":"masked:AAAAAAAAAAAAAAAAAAAAAA"}`, "", "made before masks were on record"},
 		{`{"o":[{"x":"is masked:AA ok"}]}`, "", "made before masks were on record"},
@@ -186,6 +190,7 @@ func TestRequestsThatCannotBeMadeAgain(t *testing.T) {
 // TestItemsHideWhatTheirBatchHides: an item hides what it hides itself, and of what it inherits, what the record of its
 // batch hides there; and nothing else.
 func TestItemsHideWhatTheirBatchHides(t *testing.T) {
+	t.Parallel()
 	batch := func(masked, context string) string {
 		return `{"sequence":6,"id":"b","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"token":"masked:S"}},"resource":{"properties":{"token":"masked:R"}},"context":` + context + `}` + masked + `}`
 	}
@@ -231,6 +236,7 @@ func TestItemsHideWhatTheirBatchHides(t *testing.T) {
 // TestWhetherAHiddenValueFits: a value that the record lists as misfitting misfits; of others it is only said that they
 // fit if the record would say otherwise.
 func TestWhetherAHiddenValueFits(t *testing.T) {
+	t.Parallel()
 	names := map[evaluation.Fit]string{evaluation.FitUnknown: "?", evaluation.Fits: "fits", evaluation.Misfits: "misfits"}
 	const d = `"masked:AAAAAAAAAAAAAAAAAAAAAA"`
 	const context = `{"a":` + d + `,"o":{"x":` + d + `,"y":` + d + `},"l":[1,` + d + `]}`
@@ -306,6 +312,7 @@ func TestWhetherAHiddenValueFits(t *testing.T) {
 // TestRecordsAreFoundByWhatWasOverruled: with the index, also if there is only one of the version before, which did not
 // know of them. It is made anew.
 func TestRecordsAreFoundByWhatWasOverruled(t *testing.T) {
+	t.Parallel()
 	l := indexedLog(t, t.TempDir(), time.Now(), true)
 	for n := range 300 {
 		e := entry(fmt.Sprint("e", n))

@@ -26,6 +26,7 @@ func stepOf(approval, id string) Entry {
 // TestNobodyHidesAStep: who edits a file, whatever of it, does not make the log say less
 // of an approval request, or something else.
 func TestNobodyHidesAStep(t *testing.T) {
+	t.Parallel()
 	const hidden = 6
 	options := Options{Kinds: []string{kindStep}, Checkpoints: Checkpoints{Records: 4}}
 	line := func(tx *bbolt.Tx) []byte { return tx.Bucket([]byte(BucketRecords)).Get(number(hidden)) }
@@ -93,6 +94,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 // TestRedactedStepIsExplained: content that a record says was removed is no reason to
 // doubt the rest; that it is gone is told, because it may have been a step.
 func TestRedactedStepIsExplained(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{Kinds: []string{kindStep}})
 	mustAppend(t, l, entry("gone"), stepOf("mine", "step"))
 	if err := l.Redact(t.Context(), "", "gone", "erasure request"); err != nil {
@@ -112,6 +114,7 @@ func TestRedactedStepIsExplained(t *testing.T) {
 
 // TestLineIsLookedThrough: what is found with few looks at a line is what a search for the whole finds.
 func TestLineIsLookedThrough(t *testing.T) {
+	t.Parallel()
 	w := &walker{ids: map[string]bool{"mine": true}}
 	parts := []string{`"approval":"mine"`, `"approval":"other"`, `"approval":"`, `"approval":`, `approval":"mine"`, `val":"mine"`, `"event":"` + EventRedacted + `"`, `"event":"` + EventRetired + `"`,
 		`"event":"` + EventRetired, `event":"` + EventRedacted + `"`, `"event":"approved"`, "v", "vv", `"e`, `"appro`, ",", ""}

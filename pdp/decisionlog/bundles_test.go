@@ -12,6 +12,7 @@ import (
 )
 
 func TestBundlesKeepEveryFileOnce(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	dir := bundlesDir(data)
 	b, err := OpenBundles(data)
@@ -41,6 +42,7 @@ func TestBundlesKeepEveryFileOnce(t *testing.T) {
 }
 
 func TestBundlesRefuseAlteredFiles(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	dir := bundlesDir(data)
 	b, err := OpenBundles(data)
@@ -74,6 +76,7 @@ func TestBundlesRefuseAlteredFiles(t *testing.T) {
 }
 
 func TestBundlesKnowOnlyDigests(t *testing.T) {
+	t.Parallel()
 	b, err := OpenBundles(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -86,6 +89,7 @@ func TestBundlesKnowOnlyDigests(t *testing.T) {
 }
 
 func TestCutFiles(t *testing.T) {
+	t.Parallel()
 	files := map[string][]byte{}
 	for _, path := range []string{"a.cedar", "bundle.yaml", "entities/a.json", "MANIFEST", "tenants/acme/a.cedar",
 		"tenants/acme/entities/a.json", "tenants/acme2/a.cedar", "tenants/other/a.cedar", "tenants/acme"} {

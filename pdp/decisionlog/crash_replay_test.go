@@ -87,6 +87,7 @@ var crashStart = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
 // TestReplayIsCutShort ends a replay at each of its steps. Whatever step that is, the next one ends with the same bytes
 // as a log that was not killed. The clock went back before it: no time does.
 func TestReplayIsCutShort(t *testing.T) {
+	t.Parallel()
 	data, lines := crashed(t, crashStart)
 	var steps, left []string
 	starts := true
@@ -174,6 +175,7 @@ func TestTwoStartsDuringReplay(t *testing.T) {
 // TestCrashOfTheJournalAlone: the segment of a log that was stopped in good order has nothing new, so it does not tell
 // that there was a crash.
 func TestCrashOfTheJournalAlone(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	if err := mustOpen(t, data, Options{}).Close(); err != nil {
 		t.Fatal(err)
@@ -199,6 +201,7 @@ func standing(l *Log) (s Status) {
 // TestRotationWithFramesPending: what was answered before a rotation is in the segment that is sealed. A call that comes
 // while no journal counts is answered once the next segment says which one does.
 func TestRotationWithFramesPending(t *testing.T) {
+	t.Parallel()
 	data, left := t.TempDir(), ""
 	late := make(chan error, 1)
 	var l *Log
@@ -249,6 +252,7 @@ func TestRotationWithFramesPending(t *testing.T) {
 // TestFillThatSeemedToFail: a transaction is durable, and the writer takes it to have failed. What it had is on record
 // once, and counts once toward what its caller may put there.
 func TestFillThatSeemedToFail(t *testing.T) {
+	t.Parallel()
 	data, fails := t.TempDir(), true
 	l := mustOpen(t, data, Options{On: Hooks{Step: func(step string) {
 		if step == StepFilled && fails {

@@ -4,7 +4,6 @@ package decisionlog
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -26,27 +25,27 @@ import (
 )
 
 // TestCrashAtEachStep kills a process at each step of the log and of its journal, when it comes there first, and at a
-// random later time. What it had answered is on record once, and the log verifies before and after the next start. make
-// soak does this a thousand times.
+// random later time. What it had answered is on record once, and the log verifies before and after the next start. In the
+// gate a process is killed once at each step, and make soak does this a thousand times.
 func TestCrashAtEachStep(t *testing.T) {
 	if plan := os.Getenv("DECISIONLOG_STEP"); plan != "" {
 		appendUntilStep(os.Getenv("DECISIONLOG_DATA"), plan)
 	}
-	rounds := 50
+	steps := slices.Concat(Steps(), journal.Steps())
+	rounds := len(steps)
 	switch {
 	case os.Getenv("SOAK") != "":
 		rounds = 1000
-	case testing.Short():
-		rounds = 10
+	case !testing.Short():
+		rounds = 100
 	}
-	steps := slices.Concat(Steps(), journal.Steps())
 	rand.Shuffle(len(steps), func(i, k int) { steps[i], steps[k] = steps[k], steps[i] })
 	reached := map[string]bool{}
 	var l *lives
 	for round := range rounds {
 		if round%3 == 0 { // the next lives are those of another log, so that there is not too much to verify each time
 			l.end()
-			l = &lives{T: t, data: t.TempDir(), answered: map[string]bool{}}
+			l = &lives{T: t, data: memory(t), answered: map[string]bool{}}
 		}
 		step, times := steps[round%len(steps)], 1
 		if round >= len(steps) {
@@ -140,9 +139,7 @@ func (l *lives) end() {
 	l.judge(l.checkpoint)
 	seen := map[string]int{}
 	for _, line := range verify(l, l.data) {
-		_, id, _ := bytes.Cut(line, []byte(`"id":"`))
-		id, _, _ = bytes.Cut(id, []byte(`"`))
-		seen[string(id)]++
+		seen[idOf(line)]++
 	}
 	for id := range l.answered {
 		if seen[id] == 0 {

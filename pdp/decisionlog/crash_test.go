@@ -55,7 +55,7 @@ func writeUntilKilled(data string) {
 // TestCrash kills the writer at random moments. What it had acknowledged by then
 // is on record, and the log is whole.
 func TestCrash(t *testing.T) {
-	data := t.TempDir()
+	data := memory(t)
 	acknowledged := map[string]bool{}
 	rounds := 8
 	switch {
@@ -74,12 +74,11 @@ func TestCrash(t *testing.T) {
 	crashes, found := 0, 0
 	halves := map[string]int{}
 	for _, line := range verify(t, data) {
-		_, id, _ := bytes.Cut(line, []byte(`"id":"`))
-		id, _, _ = bytes.Cut(id, []byte(`"`))
-		if acknowledged[string(id)] {
+		id := idOf(line)
+		if acknowledged[id] {
 			found++
 		}
-		if call, _, ok := strings.Cut(string(id), "."); ok {
+		if call, _, ok := strings.Cut(id, "."); ok {
 			halves[call]++
 		}
 		if bytes.Contains(line, []byte(EventCrash)) {

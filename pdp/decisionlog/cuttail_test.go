@@ -11,6 +11,7 @@ import (
 // log was cut off. What is read of the files alone must not pass over it to an older one
 // that fits what is left.
 func TestACutEndShowsInAnExportOfTheFiles(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{})
 	for _, ids := range [][]Entry{{entry("a")}, {entry("b"), entry("c")}} {

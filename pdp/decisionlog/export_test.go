@@ -12,6 +12,7 @@ import (
 )
 
 func TestExportFiltered(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	for i := range 200 {
 		k.append(fmt.Sprintf("r-%d", i))
@@ -31,6 +32,7 @@ func TestExportFiltered(t *testing.T) {
 }
 
 func TestExportProofsOfAll(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	for i := range 30 {
 		k.append(fmt.Sprintf("r-%d", i))
@@ -41,6 +43,7 @@ func TestExportProofsOfAll(t *testing.T) {
 }
 
 func TestExportAsTable(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("=1+1", "b")
 	var b bytes.Buffer
@@ -54,6 +57,7 @@ func TestExportAsTable(t *testing.T) {
 }
 
 func TestExportRefuses(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	for _, o := range []ExportOptions{{Format: "xml"}, {Filter: Filter{Decision: "maybe"}}} {
 		if _, err := exportOf(t.Context(), k.log, &bytes.Buffer{}, o); err == nil {
@@ -69,6 +73,7 @@ func TestExportRefuses(t *testing.T) {
 
 // What is done on a data directory, beside nobody.
 func TestDataDirectory(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	store, err := OpenBundles(k.data)
 	k.ok(err)

@@ -18,6 +18,7 @@ import (
 // counts the same: for each form, filter and reader, and also when meanwhile the log grew
 // and its key was rotated.
 func TestExportInPieces(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -121,6 +122,7 @@ func (k *kept) endsOf(whole []byte, o ExportOptions) map[int64]int {
 }
 
 func TestMomentNames(t *testing.T) {
+	t.Parallel()
 	m := Moment{Size: 7, Time: time.Date(2026, 11, 21, 10, 48, 38, 73, time.UTC)}
 	if got, ok := ParseMoment(m.String()); !ok || got.Size != m.Size || !got.Time.Equal(m.Time) {
 		t.Errorf("%s is read as %+v", m, got)

@@ -12,6 +12,7 @@ const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T
 	`"request":{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"a/b"}},"determining":["p1"]}`
 
 func TestFilter(t *testing.T) {
+	t.Parallel()
 	at := time.Date(2026, 11, 20, 11, 0, 0, 5e8, time.UTC)
 	for name, c := range map[string]struct {
 		filter Filter
@@ -43,6 +44,7 @@ func TestFilter(t *testing.T) {
 
 // A decision is one of three: an allow with which the caller may not go ahead yet is no allow.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	if index.ApprovalRequired != obligations.ApprovalRequired {
 		t.Errorf("%s is not the type that asks for approval", index.ApprovalRequired)
 	}
@@ -67,6 +69,7 @@ func TestAnswers(t *testing.T) {
 }
 
 func TestFilterOfNoRecord(t *testing.T) {
+	t.Parallel()
 	if _, err := (Filter{Tenant: "x"}).Matches([]byte("{")); err == nil {
 		t.Error("half a line was passed over")
 	}

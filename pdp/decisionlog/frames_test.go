@@ -51,6 +51,7 @@ func queued(t *testing.T, l *Log, calls int) {
 
 // Those who come while a frame flies share the next one.
 func TestCallsShareAFrame(t *testing.T) {
+	t.Parallel()
 	const many = 20
 	var gate sync.RWMutex
 	var mu sync.Mutex
@@ -91,6 +92,7 @@ func TestCallsShareAFrame(t *testing.T) {
 
 // Whoever does not wait any more has no answer. The record may be there, and is there once.
 func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
+	t.Parallel()
 	var gate sync.RWMutex
 	l := mustOpen(t, t.TempDir(), Options{Journal: holding(&gate)})
 	gate.Lock()
@@ -132,6 +134,7 @@ func recordsWith(t *testing.T, r *Reader, text string) (n int) {
 
 // A journal that is full waits for the segment, and goes on, also if nobody asks for anything else.
 func TestAFullJournalGoesOn(t *testing.T) {
+	t.Parallel()
 	const callers, each = 8, 60
 	var grown atomic.Int32
 	l := mustOpen(t, t.TempDir(), Options{Journal: journal.Options{Size: journal.MinSize, Step: func(step string) {
@@ -167,6 +170,7 @@ func TestAFullJournalGoesOn(t *testing.T) {
 
 // What goes straight to the segment comes there, also if frames land as fast as the segment can be filled with them.
 func TestFramesLeaveTimeForOthers(t *testing.T) {
+	t.Parallel()
 	const enough, size = 6, 32 << 20
 	text := strings.Repeat("x", 24<<10)
 	const most = 2 * (commitBytes/(24<<10) + 10) // records, and so more than one transaction takes
@@ -254,6 +258,7 @@ func TestFramesLeaveTimeForOthers(t *testing.T) {
 
 // A log that was closed, or cannot be written, says so to whoever asks what is on record, and lets nobody wait.
 func TestNobodyWaitsForALogThatEnded(t *testing.T) {
+	t.Parallel()
 	failing := errors.New("the disk is gone")
 	var broken atomic.Bool
 	o := Options{Journal: journal.Options{OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
@@ -297,6 +302,7 @@ func (f brokenFile) WriteAt(b []byte, at int64) (int, error) {
 
 // What stands in a segment was not dropped, also if the journal cannot be written to after that.
 func TestWhatIsOnRecordWasNotDropped(t *testing.T) {
+	t.Parallel()
 	var broken atomic.Bool
 	l := mustOpen(t, t.TempDir(), Options{Mode: BestEffort, RetryEvery: time.Hour, Journal: journal.Options{
 		Size: journal.MinSize,

@@ -20,6 +20,7 @@ import (
 // TestAFullFileIsFilled: when a file of the journal is full, the segment is filled at once, so that the file can be used
 // again, and grow, before the other one is full, too.
 func TestAFullFileIsFilled(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{
 		Journal:     journal.Options{Size: journal.MinSize},
 		Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour},
@@ -47,6 +48,7 @@ func TestAFullFileIsFilled(t *testing.T) {
 // TestNoRoomForAJournal: while there is room in the segment and none for a journal, nothing is answered, and nothing
 // is put on record again and again.
 func TestNoRoomForAJournal(t *testing.T) {
+	t.Parallel()
 	var full atomic.Bool
 	d := onDisk(t, t.TempDir(), Options{Journal: journal.Options{OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
 		if full.Load() {

@@ -14,6 +14,7 @@ import (
 // A removal that stops after any of its steps leaves a log that is whole, and is
 // finished or undone by the next start.
 func TestRedactionIsCutShort(t *testing.T) {
+	t.Parallel()
 	for steps := range 5 {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {
 			k := keepLog(t)
@@ -38,6 +39,7 @@ func TestRedactionIsCutShort(t *testing.T) {
 
 // Half of a new file is what a crash leaves that comes before its end.
 func TestHalfANewFileIsRemoved(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2")
 	r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
@@ -50,6 +52,7 @@ func TestHalfANewFileIsRemoved(t *testing.T) {
 }
 
 func TestRetentionIsCutShort(t *testing.T) {
+	t.Parallel()
 	for steps := range 5 {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {
 			k := keepLog(t)
@@ -81,6 +84,7 @@ func TestRetentionIsCutShort(t *testing.T) {
 // A second removal must not bring back what a first one, cut short, had on record
 // as gone.
 func TestRedactionAfterOneCutShort(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2", "a-3")
 	r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
@@ -98,6 +102,7 @@ func TestRedactionAfterOneCutShort(t *testing.T) {
 
 // A redaction that is on record when writing fails is finished by the next run of retention, also if that has no bounds.
 func TestRetentionFinishesWhatWasCutShort(t *testing.T) {
+	t.Parallel()
 	for steps := range 4 {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {
 			k := keepLog(t)
@@ -122,6 +127,7 @@ func TestRetentionFinishesWhatWasCutShort(t *testing.T) {
 // What is to be redacted, or dropped, stands in the journal when that is called, and so does what comes between the
 // steps. In the end no file has a byte of it, also if the process ends after any of the steps, with more in the journal.
 func TestRemovalsBesideTheJournal(t *testing.T) {
+	t.Parallel()
 	for steps := range 5 {
 		for _, what := range []string{EventRedacted, EventRetired} {
 			t.Run(fmt.Sprint(what, steps), func(t *testing.T) {
@@ -180,9 +186,15 @@ func TestRemovalsBesideTheJournal(t *testing.T) {
 				}
 				k.ok(k.log.Close())
 				k.ok(JudgeDirectory(k.data))
+				content := func(id string) string { return "content-of-" + id + `"` }
+				var contents []string
+				for id := range k.pended {
+					contents = append(contents, content(id))
+				}
+				files := k.holding(contents...)
 				for id := range k.pended {
 					removed := gone && (id == "b-2" || what == EventRetired && id[1] == '-')
-					if files := k.holds("content-of-" + id + `"`); (files == nil) != removed {
+					if files := files[content(id)]; (files == nil) != removed {
 						t.Errorf("%s, in the end: %v", id, files)
 					}
 				}
@@ -224,6 +236,7 @@ func (k *kept) left() []string {
 // Before Open, a copy of a segment from before a redaction lies under the name of a new file. Its digest is on record,
 // but as that of the sealed segment: it must not take its place.
 func TestAnOldFileIsNotTheNewOne(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2")
 	k.ok(k.log.Rotate(t.Context()))

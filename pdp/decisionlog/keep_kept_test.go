@@ -7,6 +7,7 @@ import (
 
 // How long is the writer kept by retention, by its own spans?
 func TestRetentionKeepsTheWriter(t *testing.T) {
+	t.Parallel()
 	var rotations, replacements, commits []time.Duration
 	l, err := Open(t.TempDir(), Options{
 		On: Hooks{
@@ -20,7 +21,7 @@ func TestRetentionKeepsTheWriter(t *testing.T) {
 	}
 	const segments = 3
 	for range segments {
-		for range 20 {
+		for range 2 {
 			entries := make([]Entry, 1000)
 			for i := range entries {
 				entries[i] = entryOf("", true)
@@ -58,6 +59,7 @@ func TestRetentionKeepsTheWriter(t *testing.T) {
 // In silence retention makes no work for itself: the record of a retirement alone
 // is no reason for the next.
 func TestRetentionComesToAnEnd(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2")
 	k.ok(k.log.Rotate(t.Context()))
@@ -86,6 +88,7 @@ func TestRetentionComesToAnEnd(t *testing.T) {
 
 // A limit that hashes alone exceed is no reason to drop what is new.
 func TestHashesDoNotCrowdOutRecords(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	for range 3 {
 		entries := make([]Entry, 2000)
@@ -120,6 +123,7 @@ func TestHashesDoNotCrowdOutRecords(t *testing.T) {
 
 // Each run ends a segment, whose file is large and nearly empty. That is no reason for the next run to drop records.
 func TestRunsDoNotCrowdOutRecords(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	for range 12 {
 		entries := make([]Entry, 200)

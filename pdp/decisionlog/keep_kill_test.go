@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // A process that redacts and retires is killed at any moment. The log it leaves
@@ -18,9 +20,9 @@ func TestRemovalsAreKilled(t *testing.T) {
 	if data := os.Getenv("DECISIONLOG_KILLED"); data != "" {
 		removeForEver(data)
 	}
-	data := t.TempDir()
-	for round := range 8 {
-		gone := killedRemoving(t, data, time.Duration(20+rand.IntN(400))*time.Millisecond)
+	data := memory(t)
+	for round := range night.Cases(30) {
+		gone := killedRemoving(t, data, 1+rand.IntN(12), time.Duration(rand.IntN(20))*time.Millisecond)
 		if err := JudgeDirectory(data); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -35,10 +37,8 @@ func TestRemovalsAreKilled(t *testing.T) {
 			t.Fatalf("round %d, opened again: %v", round, err)
 		}
 		k := &kept{T: t, data: data}
-		for _, id := range gone {
-			if files := k.holds("content-of-" + id + `"`); files != nil {
-				t.Errorf("round %d: the content of %s is in %v", round, id, files)
-			}
+		for content, files := range k.holding(gone...) {
+			t.Errorf("round %d: the %s is in %v", round, content, files)
 		}
 		if left := k.left(); left != nil {
 			t.Errorf("round %d: left behind: %v", round, left)
@@ -46,8 +46,8 @@ func TestRemovalsAreKilled(t *testing.T) {
 	}
 }
 
-// killedRemoving runs the process for a while, and returns what it redacted.
-func killedRemoving(t *testing.T, data string, after time.Duration) (gone []string) {
+// killedRemoving runs the process until it has redacted so many, and returns their content.
+func killedRemoving(t *testing.T, data string, many int, after time.Duration) (gone []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -62,12 +62,12 @@ func killedRemoving(t *testing.T, data string, after time.Duration) (gone []stri
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if lines.Text() == "open" {
-			defer time.AfterFunc(after, cancel).Stop()
-		} else if id, ok := strings.CutPrefix(lines.Text(), "gone "); ok {
-			gone = append(gone, id)
-		} else {
+		id, ok := strings.CutPrefix(lines.Text(), "gone ")
+		if !ok {
 			t.Error(lines.Text())
+		}
+		if gone = append(gone, "content-of-"+id+`"`); len(gone) == many {
+			defer time.AfterFunc(after, cancel).Stop()
 		}
 	}
 	_ = cmd.Wait() // killed
@@ -80,7 +80,6 @@ func removeForEver(data string) {
 	if err == nil {
 		_, err = l.Checkpoint(context.Background()) // without one nothing says what the log was
 	}
-	fmt.Println("open")
 	for i := 0; err == nil; i++ {
 		id := fmt.Sprintf("%d-%d", os.Getpid(), i)
 		err = l.Append(context.Background(), []Entry{entryOf(id, true), entryOf(id+"-b", false)})

@@ -12,6 +12,7 @@ import (
 
 // Beside a server an export ends with the last sealed segment, and says so.
 func TestExportBesideAServer(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2")
 	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
@@ -39,6 +40,7 @@ func TestExportBesideAServer(t *testing.T) {
 // Content goes also from a segment that was sealed a moment ago, and that the writer
 // has not come to closing yet.
 func TestRemovalFromWhatIsStillOpen(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2")
 	k.ok(k.log.writer.order(t.Context(), func() error { // as rotate does, all but its end
@@ -54,6 +56,7 @@ func TestRemovalFromWhatIsStillOpen(t *testing.T) {
 // While content goes, what is asked of the log goes on, and the writer is kept no
 // longer than it may be.
 func TestRemovalsKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	for i := range 3 {
 		k.append(fmt.Sprintf("a-%d", i), fmt.Sprintf("b-%d", i))

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // Whatever is done to a log, in any order, it holds what a slice in memory holds.
 func TestLogIsASlice(t *testing.T) {
-	seeds := uint64(8)
-	if testing.Short() {
-		seeds = 2
-	}
-	for seed := range seeds {
+	t.Parallel()
+	for seed := range uint64(night.Cases(20)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			k, r, whole := keepLog(t), rand.New(rand.NewPCG(seed, 5)), map[string]string{}
 			for step := range 40 {
@@ -100,10 +99,8 @@ func (k *kept) redactAny(r *rand.Rand) {
 	}
 	k.ok(err)
 	k.gone[int64(sequence)] = WhyRedacted
-	for _, secret := range []string{"content-of-" + s.ID + `"`, "subject-of-" + s.ID + `"`, s.Salt, string(k.lines[sequence])} {
-		if files := k.holds(secret); files != nil {
-			k.Fatalf("%q is still in %v", secret, files)
-		}
+	for secret, files := range k.holding("content-of-"+s.ID+`"`, "subject-of-"+s.ID+`"`, s.Salt, string(k.lines[sequence])) {
+		k.Fatalf("%q is still in %v", secret, files)
 	}
 	if _, err := k.log.ByID(s.ID); !errors.Is(err, ErrGone) {
 		k.Errorf("by its id: %v", err)

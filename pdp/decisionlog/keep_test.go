@@ -28,7 +28,7 @@ type kept struct {
 }
 
 func keepLog(t *testing.T) *kept {
-	k := &kept{T: t, data: t.TempDir(), gone: map[int64]string{}, pended: map[string]bool{}}
+	k := &kept{T: t, data: memory(t), gone: map[int64]string{}, pended: map[string]bool{}}
 	k.open()
 	t.Cleanup(func() { k.ok(k.log.Close()) })
 	return k
@@ -131,8 +131,13 @@ func (k *kept) check() {
 }
 
 // holds reports which files of the data directory hold a string.
-func (k *kept) holds(secret string) (files []string) {
+func (k *kept) holds(secret string) []string { return k.holding(secret)[secret] }
+
+// holding reports for each string which files of the data directory hold it.
+func (k *kept) holding(secrets ...string) map[string][]string {
 	k.Helper()
+	var content bytes.Buffer // of one file after the other: they are long, and mostly zeros
+	files := map[string][]string{}
 	k.ok(filepath.WalkDir(k.data, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) || err == nil && d.IsDir() {
 			return nil
@@ -140,12 +145,18 @@ func (k *kept) holds(secret string) (files []string) {
 		if err != nil {
 			return err
 		}
-		content, err := os.ReadFile(path)
+		f, err := os.Open(path)
 		if errors.Is(err, fs.ErrNotExist) { // an index that was being written has its name now, or is given up
 			return nil
 		}
-		if bytes.Contains(content, []byte(secret)) {
-			files = append(files, path)
+		k.ok(err)
+		content.Reset()
+		_, err = content.ReadFrom(f)
+		_ = f.Close()
+		for _, secret := range secrets {
+			if bytes.Contains(content.Bytes(), []byte(secret)) {
+				files[secret] = append(files[secret], path)
+			}
 		}
 		return err
 	}))

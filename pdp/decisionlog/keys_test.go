@@ -9,6 +9,7 @@ import (
 
 // TestCheckKey asks before the log is opened, and then opens it: both say the same.
 func TestCheckKey(t *testing.T) {
+	t.Parallel()
 	other := t.TempDir()
 	if err := mustOpen(t, other, Options{}).Close(); err != nil {
 		t.Fatal(err)

@@ -73,6 +73,13 @@ func entry(id string) Entry {
 	}
 }
 
+// idOf is the id of the record in a line.
+func idOf(line []byte) string {
+	_, id, _ := bytes.Cut(line, []byte(`"id":"`))
+	id, _, _ = bytes.Cut(id, []byte(`"`))
+	return string(id)
+}
+
 // verify reads the whole log as a stranger would and checks all that can be:
 // leaves, tree, digests of sealed segments, checkpoints, times.
 func verify(t testing.TB, data string) (lines [][]byte) {
@@ -155,6 +162,7 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 }
 
 func TestLine(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 7, time.UTC) }})
 	e := entry("one")
@@ -195,6 +203,7 @@ func TestLine(t *testing.T) {
 }
 
 func TestConcurrentAppendsShareCommits(t *testing.T) {
+	t.Parallel()
 	const callers = 16
 	data := t.TempDir()
 	shared := 0 // by how many calls, at most; the writer's until the log is closed
@@ -243,6 +252,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 }
 
 func TestClockGoesBack(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	var offset atomic.Int64 // the log also reads the clock in the background
 	now := func() time.Time {
@@ -271,6 +281,7 @@ func TestClockGoesBack(t *testing.T) {
 }
 
 func TestRotateKey(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{Origin: "pdp.example/log"})
 	old := l.writer.key.public
@@ -311,6 +322,7 @@ func TestRotateKey(t *testing.T) {
 
 // While writing fails the newest checkpoint may be one that cannot be read. A snapshot ends with one that can.
 func TestCheckpointsWhileWritingFails(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})
 	mustAppend(t, l, entryOf("", true))
 	if err := l.Rotate(t.Context()); err != nil {
@@ -329,6 +341,7 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 
 // An id names the first record that has it, whatever else is written with that, or between.
 func TestAnIDNamesTheFirstRecord(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{Mode: Strict})
 	g := rand.New(rand.NewPCG(25, 0))
 	first := map[string]uint64{}
@@ -365,6 +378,7 @@ func TestAnIDNamesTheFirstRecord(t *testing.T) {
 // An id leads to the first record that has it, in whatever order ids come: in one transaction, in several, and after a
 // restart.
 func TestAnIDLeadsToItsFirstRecord(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{})
 	r := rand.New(rand.NewPCG(1, 2))

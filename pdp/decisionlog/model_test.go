@@ -15,16 +15,21 @@ import (
 // TestModel does random things to a log and to a slice of ids, and compares. In some of them the disk that has the journal
 // fails again and again.
 func TestModel(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	seeds, steps := uint64(6), 250
+	if testing.Short() {
+		seeds, steps = 4, 60
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			model(t, rand.New(rand.NewPCG(seed, 0)), 250, seed%2 == 1)
+			model(t, rand.New(rand.NewPCG(seed, 0)), steps, seed%2 == 1)
 		})
 	}
 }
 
 func model(t *testing.T, random *rand.Rand, steps int, failing bool) {
-	data, disk := t.TempDir(), newFaults(0, 0)
+	data, disk := memory(t), newFaults(0, 0)
 	options := disk.options(Options{SegmentBytes: int64(random.IntN(400_000) + 60_000), Checkpoints: Checkpoints{Records: random.IntN(40) + 1, Idle: time.Millisecond}})
 	ids, late := map[uint64]string{}, []string(nil)
 	l := mustOpen(t, data, options)

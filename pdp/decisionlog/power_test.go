@@ -345,9 +345,8 @@ func (c *cuts) onRecord(data string, ids []string) {
 	c.Helper()
 	there := map[string]int{}
 	for _, line := range verify(c, data) {
-		_, id, _ := bytes.Cut(line, []byte(`"id":"`))
-		id, _, _ = bytes.Cut(id, []byte(`"`))
-		if there[string(id)]++; there[string(id)] == 2 {
+		id := idOf(line)
+		if there[id]++; there[id] == 2 {
 			c.Errorf("%s is there twice", id)
 		}
 		if _, n, is := bytes.Cut(line, []byte(`"replayed":`)); is {
@@ -411,6 +410,7 @@ var powerOptions = Options{
 // opens, all that was answered is on record once, and nothing looks altered. The same holds if the power is cut again
 // while the log is opened.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	seeds, times := uint64(2), 12
 	if os.Getenv("SOAK") != "" {
 		seeds, times = 10, 60

@@ -19,6 +19,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/index"
+	"policy-service/pdp/pdptest/night"
 )
 
 // randomEntry draws from few values, so that filters find some of them; slashes
@@ -163,16 +164,21 @@ func settled(t testing.TB, l *Log) {
 // is there, one that is half there, and none; in both orders; whatever is appended,
 // sealed, redacted and dropped meanwhile.
 func TestQueryIsAScan(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	r := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	data := t.TempDir()
+	calls, filters := 100, night.Cases(60) // a round, and each time it is asked
+	if testing.Short() {
+		calls = 40
+	}
+	data := memory(t)
 	l := indexedLog(t, data, begun, true)
 	defer func() { _ = l.Close() }()
 	same := func() {
 		t.Helper()
-		for range 25 {
+		for range filters {
 			f, limit := randomFilter(r, begun), 1+r.IntN(40)
 			if f.Check() != nil {
 				continue
@@ -194,7 +200,7 @@ func TestQueryIsAScan(t *testing.T) {
 		}
 	}
 	for round := range 6 {
-		for range 100 {
+		for range calls {
 			entries := make([]Entry, 1+r.IntN(5))
 			for i := range entries {
 				entries[i] = randomEntry(r)
@@ -228,7 +234,7 @@ func TestQueryIsAScan(t *testing.T) {
 			settled(t, l)
 			damageIndex(t, l, r)
 		case 3: // some go together
-			if _, err := l.Retain(t.Context(), Retention{Bytes: 300 << 10}, time.Now()); err != nil {
+			if _, err := l.Retain(t.Context(), Retention{Bytes: int64(calls) * 3 << 10}, time.Now()); err != nil {
 				t.Fatal(err)
 			}
 		case 4: // no index at all, and one that is made at the start
@@ -283,6 +289,7 @@ func damageIndex(t *testing.T, l *Log, r *rand.Rand) {
 // A cursor is of use whatever is appended meanwhile: nothing is skipped or repeated,
 // and from old to new the last page leads on to what comes.
 func TestCursorsUnderAppends(t *testing.T) {
+	t.Parallel()
 	l := indexedLog(t, t.TempDir(), time.Now(), true)
 	defer func() { _ = l.Close() }()
 	const callers, each = 8, 150
@@ -338,6 +345,7 @@ func TestCursorsUnderAppends(t *testing.T) {
 // What is redacted or dropped is in no file of the index either, also not in the one
 // that is made anew.
 func TestTheIndexKeepsNothing(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2", "a-3")
 	k.ok(k.log.Rotate(t.Context()))
@@ -367,6 +375,7 @@ func TestTheIndexKeepsNothing(t *testing.T) {
 // What is in memory of a segment when content of it goes, as where the index lags
 // behind, is not what its file is made of.
 func TestTheIndexIsMadeOfWhatIsLeft(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	k := &kept{T: t, data: data, log: mustOpen(t, data, Options{}), gone: map[int64]string{}}
 	x := k.log.index
@@ -420,6 +429,7 @@ func (k *kept) retireAll() {
 
 // Who asks while the segments cannot be filled, as on a disk that hangs, waits no longer than its context says.
 func TestAQueryWaitsNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
 	var hangs atomic.Bool
 	held, release := make(chan struct{}), make(chan struct{})
 	l := mustOpen(t, t.TempDir(), Options{Checkpoints: Checkpoints{Records: 1}, On: Hooks{Checkpoint: func([]byte) {

@@ -14,6 +14,7 @@ import (
 // One caller's records wait behind its own: however many of them are to be written, another
 // caller's is written after no more of them than half a transaction holds.
 func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
+	t.Parallel()
 	const many, size = 40, 1 << 20
 	l := mustOpen(t, t.TempDir(), Options{})
 	held, release := make(chan struct{}), make(chan struct{})
@@ -80,6 +81,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 // Where nobody waits to be on record, one caller's records are dropped for their number
 // before anybody else's are.
 func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
+	t.Parallel()
 	const size = 1 << 20
 	l := mustOpen(t, t.TempDir(), Options{Mode: BestEffort, QueueBytes: 16 * size})
 	held, release := make(chan struct{}), make(chan struct{})

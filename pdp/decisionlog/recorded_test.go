@@ -63,6 +63,7 @@ func aBatch(id, tenant string, n int, pick func(n int) int) (entries []Entry, wh
 // the record of its batch is redacted it says of each member that it inherited that it is
 // gone, and of no other.
 func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
 	data := t.TempDir()
 	l := mustOpen(t, data, Options{Index: true})
@@ -124,6 +125,7 @@ func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 // A record is never put together with that of another batch, of another tenant, or with
 // one that is no batch's: nobody's properties are shown as somebody else's.
 func TestItemsInheritFromTheirOwnBatch(t *testing.T) {
+	t.Parallel()
 	item := `{"sequence":9,"id":"b1.0","tenant":"acme","kind":"decision","request":{"subject":{"type":"user","id":"a"}},"inherits":["subject"]}`
 	for _, batch := range []string{
 		`{"sequence":8,"id":"b2","tenant":"acme","kind":"batch","request":{"subject":{"properties":{"x":1}}}}`,

@@ -112,6 +112,7 @@ func holds(t *testing.T, data, text string) (names []string) {
 // A journal that has lost a frame keeps the log from being opened, until the loss is accepted. What can be read is kept,
 // the loss is on record, and the files are there under other names, until a redaction.
 func TestRecover(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 4)
 	at := crashedlog.Damage(t, data, 2)
 	for range 2 { // the first try changes nothing
@@ -165,6 +166,7 @@ func TestRecover(t *testing.T) {
 
 // Retention ends with no file that holds what it drops, either.
 func TestRetentionOfMovedAside(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 3)
 	crashedlog.Damage(t, data, 2)
 	if _, err := decisionlog.Recover(data, decisionlog.Options{}); err != nil {
@@ -197,6 +199,7 @@ func TestRetentionOfMovedAside(t *testing.T) {
 
 // Without damage there is no loss to accept, and nothing is changed: the next start fills what the journal has.
 func TestRecoverNothing(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 2)
 	prepareAhead(t, data)
 	if _, err := decisionlog.Recover(data, decisionlog.Options{}); !errors.Is(err, decisionlog.ErrNoLoss) {
@@ -223,6 +226,7 @@ func TestRecoverNothing(t *testing.T) {
 
 // If the log says that a journal counts, and its files are not there, that is damage, and not an empty journal.
 func TestRecoverWithoutJournal(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 3)
 	for _, path := range journal.Paths(filepath.Join(data, decisionlog.LogDir)) {
 		if err := os.Remove(path); err != nil {
@@ -247,6 +251,7 @@ func TestRecoverWithoutJournal(t *testing.T) {
 
 // If one of the two files is missing, the frames of the other are kept, and nobody knows what else there was.
 func TestRecoverOneFile(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 3)
 	if err := os.Remove(journal.Paths(filepath.Join(data, decisionlog.LogDir))[1]); err != nil {
 		t.Fatal(err)
@@ -263,6 +268,7 @@ func TestRecoverOneFile(t *testing.T) {
 
 // If a recovery ends between its transaction and the other names of the files, the next start gives them these names.
 func TestRecoverCutShort(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 4)
 	crashedlog.Damage(t, data, 2)
 	dir := filepath.Join(data, decisionlog.LogDir)

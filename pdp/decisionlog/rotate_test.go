@@ -20,6 +20,7 @@ func thousand() []Entry {
 
 // Segments that are sealed while others write get the digests that their files have.
 func TestDigestsUnderLoad(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error)
@@ -32,7 +33,7 @@ func TestDigestsUnderLoad(t *testing.T) {
 		}
 		done <- nil
 	}()
-	for range 10 {
+	for range 4 {
 		k.ok(k.log.Rotate(t.Context()))
 	}
 	stop()
@@ -44,6 +45,7 @@ func TestDigestsUnderLoad(t *testing.T) {
 // While the writer is kept there are two transactions, which cost two syncs each: the
 // checkpoint that ends a segment, and the record that begins the next.
 func TestTwoCommitsKeepTheWriter(t *testing.T) {
+	t.Parallel()
 	var commits int
 	l := mustOpen(t, t.TempDir(), Options{On: Hooks{Commit: func(Commit) { commits++ }}})
 	mustAppend(t, l, thousand()...)
@@ -101,6 +103,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 
 // A segment that is full of nothing but what the log says of its segments is not sealed: the next one would be as full.
 func TestSmallSegmentsAreNotSealedForEver(t *testing.T) {
+	t.Parallel()
 	commits := make(chan struct{})
 	l := mustOpen(t, t.TempDir(), Options{
 		SegmentBytes: 1,

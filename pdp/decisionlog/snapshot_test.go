@@ -53,6 +53,7 @@ func (k *kept) again(l look) (changed bool) {
 // Whatever a removal has done of its steps, what is exported then is exported again
 // to the byte, or refused: for everybody, and for each tenant.
 func TestSettledAcrossRemovals(t *testing.T) {
+	t.Parallel()
 	redaction := func(k *kept) []func(context.Context) error {
 		r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
 		k.ok(err)
@@ -95,6 +96,7 @@ func TestSettledAcrossRemovals(t *testing.T) {
 
 // Content that goes while it is exported ends the export.
 func TestExportEndsWhereContentGoes(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2", "a-7")
 	_, err := k.log.Checkpoint(t.Context())
@@ -115,6 +117,7 @@ func TestExportEndsWhereContentGoes(t *testing.T) {
 }
 
 func TestAtNoMoment(t *testing.T) {
+	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1")
 	now := k.newMoment()
@@ -136,6 +139,7 @@ func (k *kept) newMoment() Moment {
 
 // While nothing can be written, what was sealed before is exported.
 func TestSettledWhileWritingFails(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l, err := Open(data, Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, RetryEvery: time.Hour})
 	k := &kept{T: t, data: data, log: l, gone: map[int64]string{}}

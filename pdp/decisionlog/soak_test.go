@@ -2,7 +2,6 @@ package decisionlog_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -12,23 +11,21 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestSoakDisk writes several times what retention allows for: the disk in use stays bounded, and the log verifies.
-// make soak has it write and keep more.
 func TestSoakDisk(t *testing.T) {
-	records, kept := 60_000, int64(16<<20)
-	if os.Getenv("SOAK") != "" {
-		records, kept = 400_000, 48<<20
-	}
+	night.Soaks(t)
 	const (
-		segment = 8 << 20
-		batch   = 200
-		hashes  = 100 // what stays of each record that was dropped
+		records, kept = 400_000, 48 << 20
+		segment       = 8 << 20
+		batch         = 200
+		hashes        = 100 // what stays of each record that was dropped
 	)
 	// Besides what retention keeps: the segment that is written to, the one that is prepared, and what was written
 	// since retention looked.
-	bound := kept + 4*segment
+	const bound = kept + 4*segment
 	data := t.TempDir()
 	l, err := decisionlog.Open(data, decisionlog.Options{SegmentBytes: segment})
 	if err != nil {
@@ -57,7 +54,7 @@ func TestSoakDisk(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if retired < int64(records)/2 {
+	if retired < records/2 {
 		t.Errorf("%d records were retired of %d: nothing was tried", retired, records)
 	}
 	if report := verify.Directory(data, verify.Options{}); !report.Verified() {

@@ -17,15 +17,17 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/index"
+	"policy-service/pdp/pdptest/night"
 )
 
 // What is known of an entry says by the same terms how it is found as its line does, or nothing: then its line is read.
 func TestTermsOfEntries(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	known := map[string]int{}
-	for n := range 5000 {
+	known, cases := map[string]int{}, night.Cases(15_000)
+	for n := range cases {
 		e := []Entry{someEntry(r, strange), someEntry(r, valid), randomEntry(r)}[n%3]
 		p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
 		if err != nil {
@@ -44,7 +46,7 @@ func TestTermsOfEntries(t *testing.T) {
 		p.done()
 	}
 	for _, kind := range []string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt} {
-		if known[kind] < 20 {
+		if known[kind] < cases/250 {
 			t.Errorf("only %d of kind %s are known", known[kind], kind)
 		}
 	}
@@ -52,6 +54,7 @@ func TestTermsOfEntries(t *testing.T) {
 
 // A line is found by every term of a filter that it passes, and a line that is none by the term of all queries.
 func TestTermsOfLines(t *testing.T) {
+	t.Parallel()
 	for _, line := range []string{``, `{`, `[]`, `{"kind":"a"`, `{"tenant":1}`, `{"kind":"a","kind":"a"}`} {
 		if terms := termsOf([]byte(line)); !bytes.Equal(terms, index.Odd()) {
 			t.Errorf("%s: %q", line, terms)
@@ -60,8 +63,8 @@ func TestTermsOfLines(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	passed := 0
-	for n := range 20_000 {
+	passed, cases := 0, night.Cases(20_000)
+	for n := range cases {
 		e, f := randomEntry(r), randomFilter(r, time.Unix(1e9, 0))
 		p, err := prepare(&e, e.ID, Options{}.withDefaults().Kinds)
 		if err != nil {
@@ -82,7 +85,7 @@ func TestTermsOfLines(t *testing.T) {
 		}
 		p.done()
 	}
-	if passed < 1000 {
+	if passed < cases/20 {
 		t.Errorf("only %d lines pass", passed)
 	}
 }
@@ -200,6 +203,7 @@ func indexFiles(t *testing.T, l *Log) map[string]string {
 // The index that was told of records is, term by term, the one that is made of their lines: of all kinds, with batches,
 // while the clock goes back, in many segments and after redactions.
 func TestTheIndexIsThatOfTheLines(t *testing.T) {
+	t.Parallel()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	var clock atomic.Int64
@@ -269,6 +273,7 @@ func TestTheIndexIsThatOfTheLines(t *testing.T) {
 
 // The index reads no line of a record that it was told the terms of.
 func TestTheIndexReadsNoLineThatItIsToldOf(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), Options{})
 	c, before := follow(t, l), l.Size()
 	close(c.free)
@@ -289,6 +294,7 @@ func TestTheIndexReadsNoLineThatItIsToldOf(t *testing.T) {
 // An index that is behind reads what it was not told, or has no room for, and has each record once: after a restart, and
 // after the process was killed while the index was at work.
 func TestTheIndexCatchesUp(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	policies := make([]string, 1000)
 	for i := range policies {
@@ -331,6 +337,7 @@ func TestTheIndexCatchesUp(t *testing.T) {
 
 // What the index was told, and what is redacted before it is at work, is in no file of it.
 func TestTheIndexForgetsWhatIsGone(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	k := &kept{T: t, data: data, log: mustOpen(t, data, Options{}), gone: map[int64]string{}}
 	c := follow(t, k.log)
