@@ -144,6 +144,7 @@ func (h *hostile) again(t testing.TB, options ...authzenclient.Option) *authzenc
 // What is sent is what the profile wants: all that goes back is as it came, why is in the
 // submission only, and credentials go to the PDP.
 func TestWhatIsSent(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	c := h.client(t)
 	q := question
@@ -171,6 +172,7 @@ func TestWhatIsSent(t *testing.T) {
 
 // None of these permits, whatever it looks like; nobody else is asked, and it ends.
 func TestHostile(t *testing.T) {
+	t.Parallel()
 	deny := func(more string) string { return `{"decision":false,"context":{` + more + `}}` }
 	for name, test := range map[string]struct {
 		change func(*hostile)
@@ -295,6 +297,7 @@ func TestHostile(t *testing.T) {
 
 // What is not there yet is asked for again, when the PDP says.
 func TestRetry(t *testing.T) {
+	t.Parallel()
 	for name, body := range map[string]string{
 		"retry": `{"decision":false,"context":{"next_action":"retry","retry_after":300}}`, "pending": `{"decision":false,"context":{"reason":"grant_pending","retry_after":300}}`,
 	} {
@@ -308,6 +311,7 @@ func TestRetry(t *testing.T) {
 
 // A PDP that decides at once, or has its endpoint in no answer.
 func TestShortWays(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	h.submitted = []said{{201, strings.Replace(approvedYes, `"status"`, `"status_endpoint":"BASE/tasks?id=t1","status"`, 1), nil}}
 	if e := h.client(t).EnforceWithApproval(t.Context(), question, nil); !e.Permitted() || h.count("look") != 0 {
@@ -322,6 +326,7 @@ func TestShortWays(t *testing.T) {
 
 // An origin that was allowed is asked about tasks, and gets no credentials.
 func TestTaskAtAllowedOrigin(t *testing.T) {
+	t.Parallel()
 	desk := fair()
 	desk.client(t)
 	h := fair()
@@ -339,6 +344,7 @@ func TestTaskAtAllowedOrigin(t *testing.T) {
 }
 
 func TestCancelHostile(t *testing.T) {
+	t.Parallel()
 	cancelled := `{"task":{"id":"t1","status":"cancelled"}}`
 	for name, test := range map[string]struct {
 		task, answer string
@@ -370,6 +376,7 @@ func TestCancelHostile(t *testing.T) {
 
 // A handle is read whole, or not at all.
 func TestHandleRefuses(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	var last authzenclient.Handle
 	h.client(t).EnforceWithApproval(t.Context(), question, nil, authzenclient.KeepHandle(func(_ context.Context, handle authzenclient.Handle) error {
@@ -407,6 +414,7 @@ func TestHandleRefuses(t *testing.T) {
 
 // People are asked where all is said that the PDP wants to know, and only there.
 func TestRequestSchema(t *testing.T) {
+	t.Parallel()
 	context := func(schema string) string { return `{"properties":{"context":` + schema + `}}` }
 	reason := func(schema string) string {
 		return context(`{"type":"object","required":["business_justification"],"properties":{"business_justification":` + schema + `}}`)
@@ -460,6 +468,7 @@ func TestRequestSchema(t *testing.T) {
 
 // A schema that was filled is read again after a minute, and one that was not each time: the PDP may want less by then.
 func TestRequestSchemaIsKept(t *testing.T) {
+	t.Parallel()
 	schema := func(longest int) said {
 		return said{200, fmt.Sprintf(`{"properties":{"context":{"properties":{"business_justification":{"maxLength":%d}}}}}`, longest), nil}
 	}
@@ -495,6 +504,7 @@ func TestRequestSchemaIsKept(t *testing.T) {
 
 // The question with an approval may use it up, and so is not repeated.
 func TestPresentedOnce(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	h.questions[1] = said{503, `{}`, []string{"Retry-After", "1"}}
 	wantNone(t, h.client(t, authzenclient.WithRetries(2)).EnforceWithApproval(t.Context(), question, nil), authzenclient.Unavailable, "")

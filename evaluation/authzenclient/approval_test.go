@@ -227,6 +227,7 @@ func wantNone(t testing.TB, e authzenclient.Enforcement, kind authzenclient.Kind
 }
 
 func TestApproved(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){nil, d.says("approve")}
 	e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"branch": "main", "n": 7}), nil, d.keep(), authzenclient.WithJustification("release 1.4"))
@@ -257,6 +258,7 @@ func TestApproved(t *testing.T) {
 
 // What needs nobody is as with Enforce.
 func TestNoApprovalNeeded(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	look := push(nil)
 	look.Action.Name = "look"
@@ -276,6 +278,7 @@ func TestNoApprovalNeeded(t *testing.T) {
 
 // What is owed besides is owed when it is approved.
 func TestApprovedWithObligations(t *testing.T) {
+	t.Parallel()
 	for name, fails := range map[string]error{"done": nil, "not done": errors.New("no")} {
 		d := openDesk(t)
 		d.on = []func(){d.says("approve")}
@@ -290,6 +293,7 @@ func TestApprovedWithObligations(t *testing.T) {
 
 // An approval that ends while obligations are discharged permits nothing.
 func TestApprovalEndsMeanwhile(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.says("approve")}
 	e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"logged": true}), obligations.Handlers{
@@ -299,11 +303,13 @@ func TestApprovalEndsMeanwhile(t *testing.T) {
 }
 
 func TestNotApproved(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.says("deny")}
 	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"denied"`)
 	wantNone(t, d.pep().Resume(t.Context(), d.kept[1], nil), authzenclient.NotApproved, `"denied"`)
 	t.Run("by nobody in time", func(t *testing.T) {
+		t.Parallel()
 		d := openDesk(t)
 		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, "in time")
 		if n := d.count("GET /access/v1/requests/"); n < 10 || n > 25 {
@@ -313,6 +319,7 @@ func TestNotApproved(t *testing.T) {
 		wantNone(t, d.pep().Resume(t.Context(), d.kept[1], nil), authzenclient.NotApproved, `"expired"`)
 	})
 	t.Run("cancelled", func(t *testing.T) {
+		t.Parallel()
 		d := openDesk(t)
 		d.on = []func(){func() { d.must(d.pep().Cancel(t.Context(), d.kept[1])) }}
 		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"cancelled"`)
@@ -329,6 +336,7 @@ func TestNotApproved(t *testing.T) {
 		}
 	})
 	t.Run("given up", func(t *testing.T) {
+		t.Parallel()
 		d := openDesk(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		d.on = []func(){nil, cancel}
@@ -364,6 +372,7 @@ func (d *desk) revoke() {
 
 // What was approved is revoked before it is used: people are asked once more, and only once.
 func TestRevoked(t *testing.T) {
+	t.Parallel()
 	for name, last := range map[string]string{"approve": "permit", "deny": `"denied"`} {
 		d := openDesk(t)
 		d.on = []func(){d.says("approve"), d.says(name)}
@@ -376,6 +385,7 @@ func TestRevoked(t *testing.T) {
 		}
 	}
 	t.Run("twice", func(t *testing.T) {
+		t.Parallel()
 		d := openDesk(t)
 		d.on = []func(){d.says("approve"), d.says("approve")}
 		again := d.before(d.revoke)
@@ -394,6 +404,7 @@ func TestRevoked(t *testing.T) {
 		}
 	})
 	t.Run("before it is looked at", func(t *testing.T) {
+		t.Parallel()
 		d := openDesk(t)
 		d.on = []func(){func() { d.says("approve")(); d.revoke() }}
 		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil), authzenclient.NotApproved, "has ended")
@@ -405,6 +416,7 @@ func TestRevoked(t *testing.T) {
 
 // A handle that was used gives nothing a second time, and nobody is asked because of it.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.says("approve")}
 	if e := d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()); !e.Permitted() {
@@ -439,10 +451,12 @@ func moved(t testing.TB, h authzenclient.Handle) (read authzenclient.Handle) {
 // The program ends at any of the moments at which it keeps its handle, and the server is
 // started anew too; mia is asked once, and her answer found.
 func TestRestartInTheMiddle(t *testing.T) {
+	t.Parallel()
 	crash := errors.New("crash")
 	for stop := range 2 {
 		for _, restarts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d, server too %v", stop, restarts), func(t *testing.T) {
+				t.Parallel()
 				d := openDesk(t)
 				var last authzenclient.Handle
 				kept := 0
@@ -475,6 +489,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 
 // Where the answer to a submission is lost, sending it again asks nobody twice.
 func TestAnswerToSubmissionIsLost(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	lost := 0
 	lossy := authzenclient.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -498,6 +513,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // While people are waited for the PDP may be away.
 func TestPDPIsDownForAWhile(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.close, nil, nil, nil, nil, nil, func() { d.open(pdptest.Bundle(deskFiles)) }, d.says("approve")}
 	c := d.pep()
@@ -505,6 +521,7 @@ func TestPDPIsDownForAWhile(t *testing.T) {
 		t.Error(e)
 	}
 	t.Run("when it is asked with the approval", func(t *testing.T) {
+		t.Parallel()
 		d := openDesk(t)
 		d.on = []func(){d.says("approve")}
 		down := authzenclient.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -522,6 +539,7 @@ func TestPDPIsDownForAWhile(t *testing.T) {
 }
 
 func TestApprovalOfTenant(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.says("approve")}
 	acme := authzenclient.WithTenant("acme")
@@ -543,6 +561,7 @@ func TestApprovalOfTenant(t *testing.T) {
 }
 
 func TestApprovalIsNotAskedFor(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	handled := obligations.Handlers{"approval_required": func(context.Context, evaluation.Obligation) error { return nil }}
 	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), handled), authzenclient.NotAsked, "approval_required")

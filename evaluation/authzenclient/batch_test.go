@@ -12,6 +12,7 @@ import (
 )
 
 func TestBatch(t *testing.T) {
+	t.Parallel()
 	const (
 		t1 = `{"decision":true}`
 		f0 = `{"decision":false}`
@@ -64,6 +65,7 @@ func TestBatch(t *testing.T) {
 // What stands beside the items and qualifies a decision denies all of them: nobody can say which of them it is for. What
 // means nothing there changes nothing.
 func TestBatchIsQualified(t *testing.T) {
+	t.Parallel()
 	const log = `[{"id":"a","type":"log"}]`
 	for beside, kind := range map[string]authzenclient.Kind{
 		`"context":{"obligations":` + log + `}`:                            authzenclient.Obligated,
@@ -120,6 +122,7 @@ func letter(t *testing.T, d authzenclient.Decision) string {
 }
 
 func TestBatchAsks(t *testing.T) {
+	t.Parallel()
 	var body map[string]any
 	s := func(r *http.Request) (*http.Response, error) {
 		body = nil
@@ -159,6 +162,7 @@ func TestBatchAsks(t *testing.T) {
 
 // What an obligation says is there to be read; it only does not permit.
 func TestObligations(t *testing.T) {
+	t.Parallel()
 	properties, err := evaluation.NewObject(map[string]any{"to": "a@b", "n": int64(9007199254740993), "f": 1.5, "l": []any{true}})
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 // What somebody else wrote is sent as it is: null members, numbers and order included.
 func TestDecideBody(t *testing.T) {
+	t.Parallel()
 	var asked []string
 	c := newClient(t, stub(t, says(`{"decision":true,"evaluations":[{"decision":true},{"decision":true}]}`)),
 		authzenclient.WithHTTPClient(&http.Client{Transport: bodies(&asked)}))
@@ -37,6 +38,7 @@ func TestDecideBody(t *testing.T) {
 
 // What two readers could see differently is not sent, and neither is what is no batch as one.
 func TestDecideBodyRefuses(t *testing.T) {
+	t.Parallel()
 	var asked []string
 	c := newClient(t, stub(t, says(`{"decision":true,"evaluations":[{"decision":true}]}`)),
 		authzenclient.WithHTTPClient(&http.Client{Transport: bodies(&asked)}))
@@ -71,6 +73,7 @@ func TestDecideBodyRefuses(t *testing.T) {
 
 // One that presents an approval, wherever, is not sent again after it may have arrived.
 func TestDecideBodyIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	for body, want := range map[string]int64{
 		`{}`: 2, `{"context":{"a":null}}`: 2, `{"context":{"approval":{"id":"a"}}}`: 1, `{"context":{"approval_id":"a"}}`: 1,
 		`{"evaluations":[{}]}`: 2, `{"context":{"approval_id":"a"},"evaluations":[{}]}`: 1, `{"evaluations":[{},{"context":{"approval_id":"a"}}]}`: 1,
@@ -89,6 +92,7 @@ func TestDecideBodyIsNotRepeated(t *testing.T) {
 
 // The real PDP decides what was written as it decides the request.
 func TestDecideBodyOfRealServer(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, docs())
 	c := newClient(t, s.URL)
 	for id, permit := range map[string]bool{"d01": true, "d00": false} {
@@ -110,6 +114,7 @@ func TestDecideBodyOfRealServer(t *testing.T) {
 // A context that is null is none, and what the batch shares still stands: with a context made of nothing in its place, the
 // forbid would not see that the item is frozen.
 func TestDecideBatchBodyKeepsWhatIsShared(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": `@id("any") permit(principal, action, resource);
 @id("frozen") forbid(principal, action, resource) when { context has frozen && context.frozen };`,

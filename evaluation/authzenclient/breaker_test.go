@@ -18,6 +18,7 @@ func reads(t *time.Time) authzenclient.Option {
 }
 
 func TestBreaker(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		clock := time.Now()
 		c, s := scripted(t, []step{answer(500, ``)}, reads(&clock), authzenclient.WithBreaker(3, time.Minute))
@@ -52,6 +53,7 @@ func TestBreaker(t *testing.T) {
 
 // Half open, one call is let through, and a caller who gives up decides nothing.
 func TestBreakerHalfOpen(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		clock := time.Now()
 		c, s := scripted(t, []step{answer(500, ``)}, reads(&clock), authzenclient.WithBreaker(1, time.Minute))
@@ -74,6 +76,7 @@ func TestBreakerHalfOpen(t *testing.T) {
 
 // A call that began before the circuit opened has no say in whether it closes.
 func TestBreakerLateAnswer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		late := func(r *http.Request) (*http.Response, error) { <-release; return yes(r) }
@@ -92,6 +95,7 @@ func TestBreakerLateAnswer(t *testing.T) {
 
 // What is the request's fault, and an answer that is a deny, say that the PDP is alive.
 func TestBreakerCounts(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		between step
 		opens   bool
@@ -124,6 +128,7 @@ func TestBreakerCounts(t *testing.T) {
 
 // A transport that panics must not leave the circuit half open for ever.
 func TestBreakerPanic(t *testing.T) {
+	t.Parallel()
 	clock := time.Now()
 	c, s := scripted(t, []step{answer(500, ``)}, authzenclient.WithBreaker(1, time.Minute), reads(&clock))
 	c.Evaluate(t.Context(), question)

@@ -69,6 +69,7 @@ func wantDeny(t testing.TB, d authzenclient.Decision, kind authzenclient.Kind) *
 }
 
 func TestZeroDecision(t *testing.T) {
+	t.Parallel()
 	var d authzenclient.Decision
 	if d.Permitted() || d.Err() != nil || d.String() != "deny" {
 		t.Errorf("the zero Decision is %v, %v", d, d.Err())
@@ -76,6 +77,7 @@ func TestZeroDecision(t *testing.T) {
 }
 
 func TestPermitAndDeny(t *testing.T) {
+	t.Parallel()
 	permits := map[string]string{
 		"plain":              `{"decision":true}`,
 		"spaces":             " \n{ \"decision\" : true }\n",
@@ -111,6 +113,7 @@ func TestPermitAndDeny(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	for _, url := range []string{
 		"", "pdp", "ftp://pdp", "https://", "https://:1", "https://u:secret@pdp", "https://pdp/?q", "https://pdp?", "https://pdp#f", "https://pdp#", "http://pdp.example.com", "http://10.0.0.1", "://", "https://pdp/%zz",
 	} {

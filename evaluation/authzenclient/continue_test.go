@@ -46,6 +46,7 @@ func continued(t *testing.T, e authzenclient.Enforcement) (k authzenclient.Conti
 // Each round says which it is of the decision that used the approval, whatever that of the
 // round before was.
 func TestContinue(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	h.questions[1].headers = []string{"X-Decision-Id", "d1"}
 	for n := range 3 {
@@ -77,6 +78,7 @@ func TestContinue(t *testing.T) {
 
 // Only a permit by an approval has more rounds, and each is sent once.
 func TestContinueRefuses(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	h.questions[1].headers = []string{"X-Decision-Id", "d1"}
 	h.questions = append(h.questions, said{503, `{}`, []string{"Retry-After", "1"}})

@@ -10,6 +10,7 @@ import (
 
 // What was approved once has rounds, each of which the real PDP takes once, and only for what was approved.
 func TestContinueAtRealServer(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	q := push(map[string]any{"arguments": map[string]any{"branch": "main", "force": nil}})
@@ -55,6 +56,7 @@ func TestContinueAtRealServer(t *testing.T) {
 
 // Round follows on round, to the last that the PDP takes.
 func TestContinueToTheEnd(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	s, err := c.Ask(t.Context(), denies(t, c, push(nil)))

@@ -17,6 +17,7 @@ import (
 const secret = "psk_abc_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
 func TestKeyIsSent(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, stub(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+secret {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -31,6 +32,7 @@ func TestKeyIsSent(t *testing.T) {
 
 // Servers, proxies and transports like to quote what they were sent. No error of ours does.
 func TestNoErrorHoldsTheKey(t *testing.T) {
+	t.Parallel()
 	quotes := func(status int) step {
 		return func(r *http.Request) (*http.Response, error) {
 			text, _ := json.Marshal("you sent " + r.Header.Get("Authorization"))
@@ -68,6 +70,7 @@ func TestNoErrorHoldsTheKey(t *testing.T) {
 
 // Long texts are cut, and no part of a credential stays before the cut.
 func TestNoErrorHoldsHalfAKey(t *testing.T) {
+	t.Parallel()
 	const person = "eyJhbGciOi.0123456789.person.token"
 	as, err := authzenclient.PersonWith(person)
 	if err != nil {
@@ -109,6 +112,7 @@ type failing struct{ text string }
 func (f failing) Read([]byte) (int, error) { return 0, errors.New("failed with " + f.text) }
 
 func TestTokenSource(t *testing.T) {
+	t.Parallel()
 	for name, source := range map[string]authzenclient.TokenSource{
 		"fails":      func(context.Context) (string, error) { return "", errors.New("no token: " + secret) },
 		"empty":      func(context.Context) (string, error) { return "", nil },
@@ -127,6 +131,7 @@ func TestTokenSource(t *testing.T) {
 
 // A redirect is where a token would leave its origin: none is followed, by no method.
 func TestNoRedirect(t *testing.T) {
+	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s came, with credentials %q", r.Method, r.URL, r.Header.Get("Authorization"))
 		says(`{"decision":true}`)(w, r)
@@ -145,6 +150,7 @@ func TestNoRedirect(t *testing.T) {
 }
 
 func TestRequestIDs(t *testing.T) {
+	t.Parallel()
 	echo := func(text string) step {
 		return func(r *http.Request) (*http.Response, error) {
 			return answer(200, `{"decision":true}`, "X-Request-ID", strings.ReplaceAll(text, "ID", r.Header.Get("X-Request-ID")))(r)

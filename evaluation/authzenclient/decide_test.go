@@ -20,6 +20,7 @@ import (
 // The three steps are those of Enforce, whatever the answer obliges to; before the second
 // nothing is done, and what is denied stays denied.
 func TestDecide(t *testing.T) {
+	t.Parallel()
 	for name, test := range obliging {
 		t.Run(name, func(t *testing.T) {
 			for verdict, decide := range map[string]func(*authzenclient.Client, []string) authzenclient.Undischarged{
@@ -57,6 +58,7 @@ func TestDecide(t *testing.T) {
 }
 
 func TestZeroUndischarged(t *testing.T) {
+	t.Parallel()
 	var u authzenclient.Undischarged
 	e := u.Discharge(t.Context(), nil)
 	if !u.Denied() || u.Err() != nil || u.String() != "deny" || e.Permitted() {
@@ -72,6 +74,7 @@ func TestZeroUndischarged(t *testing.T) {
 
 // What is declared are the types that were given, each once.
 func TestDecideDeclares(t *testing.T) {
+	t.Parallel()
 	var asked []string
 	c := newClient(t, stub(t, says(`{"decision":true,"evaluations":[{"decision":true}]}`)),
 		authzenclient.WithHTTPClient(&http.Client{Transport: bodies(&asked)}))
@@ -112,6 +115,7 @@ func bodies(asked *[]string) roundTripper {
 
 // Several questions are one permit only if each is answered, and with yes.
 func TestDischargeAll(t *testing.T) {
+	t.Parallel()
 	const (
 		yes   = `{"decision":true}`
 		no    = `{"decision":false}`
@@ -164,6 +168,7 @@ func TestDischargeAll(t *testing.T) {
 
 // One answer that several discharge at once is to each of them what it is to one, and Break is of one copy.
 func TestDischargeAtOnce(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":[{"id":"l","type":"log"}]}}`)))
 	var done atomic.Int64
 	handlers := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { done.Add(1); return nil }}
@@ -192,6 +197,7 @@ func TestDischargeAtOnce(t *testing.T) {
 
 // A promise that was not kept denies, and is on record as it is; so is what was not tried.
 func TestReportLater(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": `@id("read") @obligation("mask, log") permit(principal, action == Action::"read", resource);
@@ -253,6 +259,7 @@ func TestReportLater(t *testing.T) {
 
 // Who breaks a promise that nobody gave has mistaken one that somebody did.
 func TestBreakOfAnother(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{`{"decision":true}`, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`} {
 		var p pep
 		c := newClient(t, stub(t, says(body)))
@@ -272,6 +279,7 @@ func TestBreakOfAnother(t *testing.T) {
 
 // A question that presents an approval may use it up, and is not sent again after it may have arrived.
 func TestPresentedIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	for _, member := range []string{"approval", "approval_id"} {
 		q := question
 		q.Context = push(map[string]any{member: "x"}).Context

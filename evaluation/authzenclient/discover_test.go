@@ -41,6 +41,7 @@ func askAll(t *testing.T, c *authzenclient.Client) (permits int) {
 }
 
 func TestDiscover(t *testing.T) {
+	t.Parallel()
 	const usual = "POST BASE/access/v1/evaluations POST BASE/access/v1/evaluation POST https://pdp/v1/authorize POST BASE/access/v1/search/subject POST BASE/access/v1/search/resource POST BASE/access/v1/search/action"
 	for name, test := range map[string]struct {
 		tenant   string
@@ -71,6 +72,7 @@ func TestDiscover(t *testing.T) {
 
 // After discovery that failed nothing is guessed: no call is sent.
 func TestDiscoverFails(t *testing.T) {
+	t.Parallel()
 	with := func(old, new string) step { return answer(200, strings.Replace(metadata, old, new, 1)) }
 	for name, s := range map[string]step{
 		"500":                 answer(500, ``),
@@ -117,6 +119,7 @@ func TestDiscoverFails(t *testing.T) {
 
 // Of two bad endpoints the error is always that of the first one.
 func TestDiscoverErrorIsOrdered(t *testing.T) {
+	t.Parallel()
 	bad := strings.NewReplacer(`https://pdp/one`, `https://pdp/one?x`, `https://pdp/how`, `https://evil/how`).Replace(metadata)
 	for range 20 {
 		c, _ := scripted(t, []step{answer(200, bad)}, authzenclient.WithRetries(0))
@@ -127,6 +130,7 @@ func TestDiscoverErrorIsOrdered(t *testing.T) {
 }
 
 func TestDiscoverKeepsWhatItKnew(t *testing.T) {
+	t.Parallel()
 	var paths []string
 	current := answer(200, metadata)
 	c, _ := scripted(t, []step{seen(&paths, func(r *http.Request) (*http.Response, error) { return current(r) })})
@@ -144,6 +148,7 @@ func TestDiscoverKeepsWhatItKnew(t *testing.T) {
 
 // An origin that was allowed gets questions, and no credentials.
 func TestEndpointOrigin(t *testing.T) {
+	t.Parallel()
 	s := func(r *http.Request) (*http.Response, error) {
 		if r.Method == http.MethodGet {
 			return answer(200, strings.ReplaceAll(metadata, "https://pdp/", "https://api.pdp/"))(r)

@@ -22,6 +22,7 @@ func object(t testing.TB, members map[string]any) evaluation.Object {
 
 // Both shapes are held to what the server's decoders make of them.
 func TestEncoding(t *testing.T) {
+	t.Parallel()
 	full := evaluation.Request{
 		Tenant:   "acme",
 		Subject:  evaluation.Entity{Type: "agent", ID: `a"1<é>`, Properties: object(t, map[string]any{"roles": []string{"x"}, "id": "y", "type": "z"})},
@@ -74,6 +75,7 @@ func unknownAt(t testing.TB, pointers ...string) *evaluation.Unknown {
 
 // A request can ask a real server what is possible, and nothing enforces the answer.
 func TestUnknownIsAsked(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": `permit (principal, action, resource == tool::"pay") when { context.arguments.amount < 100 };`}))
 	c := newClient(t, s.URL)
 	tool := func(id string, unknown *evaluation.Unknown) evaluation.Request {
@@ -117,6 +119,7 @@ func same(a, b evaluation.Request) bool {
 
 // What cannot be said exactly is not said: the answer would be to another question.
 func TestNotAsked(t *testing.T) {
+	t.Parallel()
 	edit := func(change func(*evaluation.Request)) evaluation.Request {
 		q := question
 		change(&q)

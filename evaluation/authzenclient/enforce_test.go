@@ -119,6 +119,7 @@ var obliging = map[string]struct {
 }
 
 func TestEnforce(t *testing.T) {
+	t.Parallel()
 	for name, test := range obliging {
 		t.Run(name, func(t *testing.T) {
 			for verdict, enforce := range map[string]func(*authzenclient.Client, obligations.Handlers) authzenclient.Enforcement{
@@ -173,6 +174,7 @@ func outcome(t *testing.T, e authzenclient.Enforcement) string {
 }
 
 func TestZeroEnforcement(t *testing.T) {
+	t.Parallel()
 	var e authzenclient.Enforcement
 	if outcome(t, e) != "D" || e.String() != "deny" {
 		t.Errorf("the zero Enforcement is %v", e)
@@ -181,6 +183,7 @@ func TestZeroEnforcement(t *testing.T) {
 
 // What is declared are the types of the handlers, whatever the request says.
 func TestEnforceDeclares(t *testing.T) {
+	t.Parallel()
 	var asked []string
 	c, _ := scripted(t, []step{func(r *http.Request) (*http.Response, error) {
 		var q struct {
@@ -231,6 +234,7 @@ func TestEnforceDeclares(t *testing.T) {
 
 // The question's failures are those of Evaluate, and nothing is done.
 func TestEnforceUnanswered(t *testing.T) {
+	t.Parallel()
 	for name, handle := range map[string]http.HandlerFunc{
 		"500": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -254,6 +258,7 @@ func TestEnforceUnanswered(t *testing.T) {
 
 // A caller who goes away while something is done gets no permit.
 func TestEnforceContextEnds(t *testing.T) {
+	t.Parallel()
 	c := newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":[{"id":"a","type":"log"},{"id":"b","type":"notification"}]}}`)))
 	var p pep
 	ctx, cancel := context.WithCancel(t.Context())
@@ -267,6 +272,7 @@ func TestEnforceContextEnds(t *testing.T) {
 
 // A result is left out where what it obliges to cannot be done, and the others are yielded.
 func TestEnforceSearch(t *testing.T) {
+	t.Parallel()
 	one := func(id, more string) string { return `{"type":"user","id":"` + id + `"` + more + `}` }
 	for name, test := range map[string]struct {
 		body, want, done string

@@ -14,6 +14,7 @@ import (
 // An approver is shown the form of what waits, and what they answer is their vote; whoever has no
 // say is told nothing.
 func TestFormAndRespond(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	gateway, mia := d.pep(), d.pep(authzenclient.WithKey(d.key["mia"]))
 	s, err := gateway.Ask(t.Context(), denies(t, gateway, push(nil)))
@@ -53,6 +54,7 @@ func TestFormAndRespond(t *testing.T) {
 
 // A person's token goes to the PDP beside the gateway's key, and into no text.
 func TestPerson(t *testing.T) {
+	t.Parallel()
 	const token = "eyJhbGciOi.person.token"
 	person, err := authzenclient.PersonWith(token)
 	if err != nil {

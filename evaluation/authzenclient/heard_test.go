@@ -13,6 +13,7 @@ import (
 
 // A person is told what waits by a notification, and answers it; whoever has no say is told nothing.
 func TestHeardNotification(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	gateway, mia := d.pep(), d.pep(authzenclient.WithKey(d.key["mia"]))
 	s, err := gateway.Ask(t.Context(), denies(t, gateway, push(nil)))
@@ -41,6 +42,7 @@ func TestHeardNotification(t *testing.T) {
 
 // What no notification can be is none, and the person's token is in no text.
 func TestHeardNotificationHostile(t *testing.T) {
+	t.Parallel()
 	const token = "eyJhbGciOi.person.token"
 	person, err := authzenclient.PersonWith(token)
 	if err != nil {
@@ -83,6 +85,7 @@ func TestHeardNotificationHostile(t *testing.T) {
 
 // Who has no handle learns from a watch which approval requests wait, and which do no more.
 func TestHeardWaiting(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	asks, watcher := d.pep(), d.pep()
 	said := func(changes authzenclient.Changes) map[string]bool { return maps.Collect(changes.Waiting()) }

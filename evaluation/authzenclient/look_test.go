@@ -40,6 +40,7 @@ func stands(t *testing.T, c *authzenclient.Client, h authzenclient.Handle, wait 
 // A gateway: it asks, looks with the PDP's long poll, goes on from the task alone, and uses
 // what people approved with the request that its client sends again.
 func TestAskLookUse(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	q := push(map[string]any{"branch": "main", "n": 7})
@@ -114,6 +115,7 @@ func saysWhenWaited(d *desk, what func()) authzenclient.Option {
 
 // What a service of its own does with these parts is what Resume does with the same handle.
 func TestHandleOfTaskIsResumed(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	q := push(map[string]any{"logged": true})
@@ -133,6 +135,7 @@ func TestHandleOfTaskIsResumed(t *testing.T) {
 // Asking for the same deny is the same approval request; of equal requests the PDP knows that
 // they are one, if it is left to it.
 func TestAskIsIdempotent(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	tasks := map[string]bool{}
@@ -163,6 +166,7 @@ func TestAskIsIdempotent(t *testing.T) {
 
 // Where the answer to Ask is lost, a look at the handle that was kept finds the one task.
 func TestAskIsLost(t *testing.T) {
+	t.Parallel()
 	for _, option := range []authzenclient.ApprovalOption{authzenclient.WithJustification("x"), authzenclient.JoinEqual()} {
 		d := openDesk(t)
 		lossy := authzenclient.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -197,6 +201,7 @@ func TestAskIsLost(t *testing.T) {
 
 // Nobody is asked about what is no deny that an approval can be asked for.
 func TestAskRefuses(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	look := push(nil)
@@ -279,6 +284,7 @@ func brokenOff(w http.ResponseWriter, _ *http.Request) {
 // A PDP that takes no wait, or a proxy that breaks it off, is looked at plainly, with pauses,
 // and for a while it is not asked to wait again.
 func TestPlainLooks(t *testing.T) {
+	t.Parallel()
 	status := func(status int, headers ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -338,6 +344,7 @@ func TestPlainLooks(t *testing.T) {
 
 // What is asked of the PDP is what there is time for.
 func TestWaits(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		wait    time.Duration
 		options []authzenclient.Option
@@ -366,6 +373,7 @@ func TestWaits(t *testing.T) {
 
 // Looks end with their context, and say nothing then of what people said.
 func TestLookIsGivenUp(t *testing.T) {
+	t.Parallel()
 	h := patient(nil)
 	h.looked = ok(pendingTask)
 	c := h.client(t)
@@ -413,6 +421,7 @@ func TestLookIsGivenUp(t *testing.T) {
 
 // A task is read whole, or not at all, and is of one PDP.
 func TestTaskRefuses(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	c := h.client(t)
 	s, err := c.Ask(t.Context(), c.Enforce(t.Context(), question, nil))
@@ -470,6 +479,7 @@ func TestTaskRefuses(t *testing.T) {
 
 // What stands with a request is presented with that one, and the service says whether people approved it.
 func TestStandingWith(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	s, err := c.Ask(t.Context(), denies(t, c, push(nil)))

@@ -9,6 +9,7 @@ import (
 )
 
 func TestOddBodies(t *testing.T) {
+	t.Parallel()
 	for name, body := range lies.Bodies {
 		t.Run(name, func(t *testing.T) {
 			small := authzenclient.WithMaxBody(lies.MaxBody)
@@ -39,6 +40,7 @@ func wantNo(t *testing.T, d authzenclient.Decision, decided bool) {
 
 // Everything but the body is odd: these say yes, each in its own wrong way.
 func TestOddEnvelopes(t *testing.T) {
+	t.Parallel()
 	kinds := map[lies.Kind]authzenclient.Kind{lies.Odd: authzenclient.Odd, lies.Refused: authzenclient.Refused,
 		lies.Unavailable: authzenclient.Unavailable, lies.Broken: authzenclient.Unreachable}
 	for name, test := range lies.Envelopes() {

@@ -9,6 +9,7 @@ import (
 
 // TestREADME holds the Go of README.md to the examples, which are run.
 func TestREADME(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 
 // A real server, every way to enforce, and what is on its record afterwards.
 func TestReceiptsAreOnRecord(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": `@id("read") @obligation("tell, log") permit(principal, action == Action::"read", resource);
@@ -138,6 +139,7 @@ func receiptKind(t *testing.T, e authzenclient.Enforcement) authzenclient.Kind {
 }
 
 func TestReceiptAnswers(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		receipt step
 		kind    authzenclient.Kind
@@ -191,6 +193,7 @@ func TestReceiptAnswers(t *testing.T) {
 // A PDP that took a receipt knows the path: that it does not know a decision is an error,
 // and does not keep others from being reported.
 func TestReceiptOfADecisionThatIsNotKnown(t *testing.T) {
+	t.Parallel()
 	var p pep
 	pdp := &receiving{id: "d", receipt: answer(204, "")}
 	c := pdp.client(t)
@@ -207,6 +210,7 @@ func TestReceiptOfADecisionThatIsNotKnown(t *testing.T) {
 }
 
 func TestNothingToReport(t *testing.T) {
+	t.Parallel()
 	var p pep
 	pdp := &receiving{id: "d", receipt: answer(204, "")}
 	silent := pdp.client(t, authzenclient.WithoutReceipts())
@@ -230,6 +234,7 @@ func TestNothingToReport(t *testing.T) {
 
 // A caller who goes away gets no permit, and what was done is reported all the same.
 func TestReceiptAfterTheContextEnds(t *testing.T) {
+	t.Parallel()
 	pdp := &receiving{id: "d", receipt: answer(204, "")}
 	ctx, cancel := context.WithCancel(t.Context())
 	e := pdp.client(t).Enforce(ctx, question, obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { cancel(); return nil }})
@@ -240,6 +245,7 @@ func TestReceiptAfterTheContextEnds(t *testing.T) {
 
 // A PDP that fails at receipts is not sent more of them, and still asked.
 func TestReceiptsHaveABreakerOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	var p pep
 	pdp := &receiving{id: "d", receipt: answer(500, "")}
 	c := pdp.client(t, authzenclient.WithBreaker(2, time.Minute))
@@ -255,6 +261,7 @@ func TestReceiptsHaveABreakerOfTheirOwn(t *testing.T) {
 
 // All receipts of a batch together take no longer than one may.
 func TestReceiptsOfABatchAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p pep
 		items := strings.TrimSuffix(strings.Repeat(`{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}},`, 100), ",")

@@ -28,6 +28,7 @@ when { context.via == "form" && context.gateway == "key:gw" && resource.chain.co
 
 // A gateway asks for a person, shows them the form and sends what they say, by their token beside its own key.
 func TestGatewayRelays(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	issuer := pdptest.NewIssuer(t)
 	must := func(err error) {

@@ -69,6 +69,7 @@ func scripted(t testing.TB, steps []func(*http.Request) (*http.Response, error),
 }
 
 func TestRetries(t *testing.T) {
+	t.Parallel()
 	type steps = []func(*http.Request) (*http.Response, error)
 	for name, test := range map[string]struct {
 		steps           steps
@@ -111,6 +112,7 @@ func TestRetries(t *testing.T) {
 }
 
 func TestRetriesWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		c, _ := scripted(t, []func(*http.Request) (*http.Response, error){refused, refused, busy, yes}, authzenclient.WithRetries(3))
@@ -124,6 +126,7 @@ func TestRetriesWait(t *testing.T) {
 }
 
 func TestTimeouts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		c, s := scripted(t, []func(*http.Request) (*http.Response, error){hangs}, authzenclient.WithTimeout(2*time.Second), authzenclient.WithBreaker(0, 0))
@@ -156,6 +159,7 @@ func TestTimeouts(t *testing.T) {
 }
 
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	const closed = "http://127.0.0.1:1" // no test is given that port
 	if e := wantDeny(t, newClient(t, closed).Evaluate(t.Context(), question), authzenclient.Unreachable); !errors.Is(e, syscall.ECONNREFUSED) {
 		t.Errorf("%v", e)

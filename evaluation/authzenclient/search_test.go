@@ -65,6 +65,7 @@ func gather(t *testing.T, results iter.Seq2[authzenclient.Result, error]) string
 }
 
 func TestSearchPages(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		bodies []string
 		want   string
@@ -92,6 +93,7 @@ func TestSearchPages(t *testing.T) {
 
 // None of these pages yields anything, not even what stands before the flaw.
 func TestOddPages(t *testing.T) {
+	t.Parallel()
 	good := found("a") + ","
 	for name, body := range map[string]string{
 		"no results":        `{}`,
@@ -127,6 +129,7 @@ func TestOddPages(t *testing.T) {
 }
 
 func TestSearchEnds(t *testing.T) {
+	t.Parallel()
 	n := 0
 	endless := func(results string) []step {
 		return []step{func(r *http.Request) (*http.Response, error) {
@@ -152,6 +155,7 @@ func TestSearchEnds(t *testing.T) {
 }
 
 func TestSearchAsks(t *testing.T) {
+	t.Parallel()
 	var asked []string
 	s := func(r *http.Request) (*http.Response, error) {
 		var body map[string]any

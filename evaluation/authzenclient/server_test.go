@@ -35,6 +35,7 @@ func ask(user, action, doc string) evaluation.Request {
 
 // One server, every call, with and without discovery, in both tenants.
 func TestRealServer(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, docs())
 	for _, tenant := range []string{"default", "acme"} {
 		t.Run(tenant, func(t *testing.T) {

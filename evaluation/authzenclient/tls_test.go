@@ -13,6 +13,7 @@ import (
 
 // Whom to trust is what the http.Client says: a certificate it does not know is no PDP.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	s := httptest.NewUnstartedServer(says(`{"decision":true,"allow":true}`))
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // the stranger hangs up on it
 	s.StartTLS()
@@ -28,6 +29,7 @@ func TestTLS(t *testing.T) {
 
 // One client serves a whole PEP, and discovers while it does.
 func TestConcurrentUse(t *testing.T) {
+	t.Parallel()
 	var flip sync.Mutex
 	n := 0
 	c := newClient(t, stub(t, func(w http.ResponseWriter, r *http.Request) {

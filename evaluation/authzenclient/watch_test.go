@@ -24,6 +24,7 @@ func watches(t *testing.T, c *authzenclient.Client, after string, wait time.Dura
 
 // One watch follows all that a PEP has people asked about, in each tenant by itself.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
 	none := watches(t, c, "", 30*time.Second)
@@ -86,6 +87,7 @@ func TestWatch(t *testing.T) {
 
 // A PDP that holds no answer back is asked with pauses; what it says is read whole or not at all.
 func TestWatchHostile(t *testing.T) {
+	t.Parallel()
 	const nothing = `{"tasks":[],"cursor":"c+1"}`
 	answers := func(body string) []said { return []said{{200, body, nil}} }
 	for name, test := range map[string]struct {
@@ -161,6 +163,7 @@ func TestWatchHostile(t *testing.T) {
 
 // What another tenant's tasks have become is nothing that one learns of its own, be they called the same.
 func TestWatchIsOfOneTenant(t *testing.T) {
+	t.Parallel()
 	h := fair()
 	h.before = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet {
