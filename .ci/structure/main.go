@@ -1,0 +1,173 @@
+// Command structure holds the tree to the promises that need more than the text of its files: which packages another one
+// brings along through others, and where the fields of a type are used. pdp/deps_test.go has all other promises, and the
+// map of the rooms. It is run at the top of the repository, by make lint:
+//
+//	go run ./.ci/structure
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+const module = "policy-service/"
+
+// heavy: ROOM must not bring NOT along, directly or through others, because BECAUSE.
+var heavy = []struct{ room, not, because string }{
+	{"schemas", "net/http", "PEPs read the schemas, and would carry HTTP"},
+	{"evaluation", "net/http github.com/cedar-policy go.etcd.io/bbolt go.opentelemetry.io github.com/fsnotify/fsnotify cel.dev/cel-go", "PEPs import the vocabulary, and would carry a part of the server"},
+	{"evaluation/coaz", "net/http", "a PEP that asks in process would carry HTTP"},
+	{"evaluation/authzenclient", "github.com/cedar-policy go.etcd.io/bbolt", "a PEP that asks would carry a PDP"},
+	{"evaluation/authzenclient", "github.com/labstack go.opentelemetry.io", "a PEP has a web framework and telemetry of its own"},
+	{"evaluation/authzenclient", "cel.dev/cel-go", "a PEP without mappings would carry 10 MB that read them"},
+	{"evaluation/coaz/sdkpep", "github.com/cedar-policy go.etcd.io/bbolt github.com/labstack", "an MCP server that is its own PEP would carry a PDP"},
+	{"obligations", "net/http github.com/cedar-policy go.etcd.io/bbolt go.opentelemetry.io", "a PEP that discharges obligations would carry a part of the server"},
+	{"pdp", "github.com/labstack go.opentelemetry.io/otel/sdk", "a program that embeds a PDP has a web framework and telemetry of its own"},
+	{"pdp/decisionlog/recorder", "github.com/labstack", "what goes on record would depend on HTTP"},
+	{"pdp/approval/broker", "github.com/labstack", "the rules of approvals would depend on HTTP"},
+	{"pdp/mcp", "policy-service/pdp/internal github.com/cedar-policy go.etcd.io/bbolt github.com/labstack", "a gateway would carry a PDP, and asks one over HTTP"},
+	{"pdp/mcp/wire", "net/http go.etcd.io/bbolt", "gateways of others build these messages, and would carry HTTP and a store"},
+	{"conformance", "github.com/cedar-policy", "the suite would judge Cedar instead of AuthZEN"},
+	{"conformance/pep", "github.com/modelcontextprotocol/go-sdk", "the suite sends messages that no client would send, and the SDK is one"},
+	{"conformance/pep", "cel.dev/cel-go", "the suite would read a mapping with the mistakes of our PEP, and pass them"},
+	{"conformance/load", "github.com/cedar-policy", "it measures any server, and would carry ours"},
+	{"cmd/policy-service/internal/author", "github.com/labstack", "check, test and fmt run in pipelines and editors, and would carry a server"},
+	{"cmd/policy-service", "github.com/chromedp", "the binary would carry the driver of a browser"},
+}
+
+// closed: the exported fields of TYPE may be used only in ROOMS, because BECAUSE. Such a type has another name outside of
+// its own package, by which other packages reach the fields.
+var closed = []struct{ room, typ, rooms, because string }{
+	{"pdp/internal/bundle", "Bundle", "pdp pdp/internal/bundle pdp/internal/engine pdp/internal/lint pdp/internal/outline",
+		"a program that embeds a PDP would read how it decides, and break when that changes"},
+}
+
+func main() {
+	tree, err := list()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "structure:", err)
+		os.Exit(2)
+	}
+	tree.checkHeavy()
+	for _, c := range closed {
+		if err := tree.checkClosed(c.room, c.typ, strings.Fields(c.rooms), c.because); err != nil {
+			tree.fault("the fields of %s.%s cannot be found: %v", c.room, c.typ, err)
+		}
+	}
+	if tree.faults > 0 {
+		os.Exit(1)
+	}
+}
+
+type house struct {
+	packages map[string]listed // all that is built, by import path
+	faults   int
+}
+
+// listed is a package as go list says it.
+type listed struct {
+	export, dir string
+	deps, files []string
+}
+
+// list asks the go command, which compiles what is not in its cache, as go vet does before.
+func list() (*house, error) {
+	goList := exec.Command("go", "list", "-export", "-deps", "-f",
+		"{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .Deps \" \"}}\t{{join .GoFiles \" \"}}", "./...")
+	goList.Stderr = os.Stderr
+	out, err := goList.Output()
+	h := &house{packages: map[string]listed{}}
+	for line := range strings.Lines(string(out)) {
+		w := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		h.packages[w[0]] = listed{w[1], w[2], strings.Fields(w[3]), strings.Fields(w[4])}
+	}
+	return h, err
+}
+
+func (h *house) fault(format string, args ...any) {
+	h.faults++
+	fmt.Printf(format+"\n", args...)
+}
+
+func (h *house) checkHeavy() {
+	for _, line := range heavy {
+		room, exists := h.packages[module+line.room]
+		if !exists {
+			h.fault("a line of heavy names %s, which is no package: correct it", line.room)
+		}
+		for not := range strings.FieldsSeq(line.not) {
+			within := func(p string) bool { return p == not || strings.HasPrefix(p, not+"/") }
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(h.packages)), within) {
+				h.fault("the line of %s names %s, which nothing imports: correct it, or delete it", line.room, not)
+			}
+			if at := slices.IndexFunc(room.deps, within); at >= 0 {
+				h.fault("%s brings %s along and must not, because %s", line.room, room.deps[at], line.because)
+			}
+		}
+	}
+}
+
+// checkClosed looks for the fields in every package of ours that has the package of such a type below it, also if it gets
+// a value of the type from a third package. It compares the fields themselves, so that neither an alias nor a struct that
+// embeds the type hides one.
+func (h *house) checkClosed(home, name string, rooms []string, because string) error {
+	files := token.NewFileSet()
+	from := importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(h.packages[path].export) })
+	in, err := from.Import(module + home)
+	if err != nil {
+		return err
+	}
+	of := in.Scope().Lookup(name)
+	if of == nil {
+		return fmt.Errorf("the package has no such type")
+	}
+	fields := map[types.Object]bool{}
+	for f := range of.Type().Underlying().(*types.Struct).Fields() {
+		fields[f] = f.Exported()
+		if f.Embedded() {
+			return fmt.Errorf("it embeds %s, whose fields are not known here: give the field a name", f.Name())
+		}
+	}
+	used := false
+	for path, p := range h.packages {
+		room, ours := strings.CutPrefix(path, module)
+		if !ours || !slices.Contains(p.deps, module+home) {
+			continue
+		}
+		var parsed []*ast.File
+		for _, file := range p.files {
+			syntax, err := parser.ParseFile(files, filepath.Join(p.dir, file), nil, parser.SkipObjectResolution)
+			if err != nil {
+				return err
+			}
+			parsed = append(parsed, syntax)
+		}
+		info := types.Info{Uses: map[*ast.Ident]types.Object{}}
+		if _, err := (&types.Config{Importer: from}).Check(path, files, parsed, &info); err != nil {
+			return err
+		}
+		for at, object := range info.Uses {
+			if !fields[object] {
+				continue
+			}
+			if used = true; !slices.Contains(rooms, room) {
+				h.fault("%s: %s uses the field %s of %s.%s and must not, because %s", files.Position(at.Pos()), room, object.Name(), home, name, because)
+			}
+		}
+	}
+	if !used {
+		return fmt.Errorf("nothing uses one")
+	}
+	return nil
+}
