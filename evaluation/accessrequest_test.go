@@ -14,6 +14,7 @@ func submission(more string) string {
 }
 
 func TestDecodeSubmission(t *testing.T) {
+	t.Parallel()
 	decode := func(body string) (evaluation.Submission, error) {
 		return evaluation.DecodeSubmission([]byte(body), "", evaluation.DefaultLimits())
 	}
@@ -40,6 +41,7 @@ func TestDecodeSubmission(t *testing.T) {
 
 // What is kept of a callback is small, whatever is sent.
 func TestCallbackIsSmall(t *testing.T) {
+	t.Parallel()
 	events := func(n int, event string) string {
 		return `,"callback":{"endpoint":"https://a","events":[` + strings.TrimSuffix(strings.Repeat(`"`+event+`",`, n), ",") + `]}`
 	}

@@ -1,16 +1,16 @@
-//go:build !race
-
 package evaluation_test
 
 import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestDecodeAllocations: a request is one text and one array, however much is in it. A native one has besides the name
 // of its tenant, and its purpose beside its context.
 func TestDecodeAllocations(t *testing.T) {
+	night.Measures(t)
 	limits := evaluation.DefaultLimits()
 	for what, c := range map[string]struct {
 		body   string

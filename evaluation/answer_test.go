@@ -7,6 +7,7 @@ import (
 )
 
 func TestAnswer(t *testing.T) {
+	t.Parallel()
 	explained := &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{{
 		ID: "p", Effect: "permit", Verdict: evaluation.NotSatisfied, Position: "a.cedar:1:2", Failed: "when { true }",
 		Attributes: []evaluation.AttributeRead{{Path: "context.x", Source: evaluation.Sent}},
@@ -38,6 +39,7 @@ func TestAnswer(t *testing.T) {
 }
 
 func TestPointer(t *testing.T) {
+	t.Parallel()
 	for canonical, native := range map[string]string{
 		"":                                 "",
 		"/subject":                         "/actor",
@@ -78,6 +80,7 @@ func TestPointer(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
+	t.Parallel()
 	for want, e := range map[string]*evaluation.Error{
 		"what":                   {Detail: "what"},
 		"/a/b: what":             {Pointer: "/a/b", Detail: "what"},

@@ -46,6 +46,7 @@ func batchText(t *testing.T, body string) string {
 // What is found out about an item later gets the pointer that it would have had here,
 // cut alike where it is long.
 func TestErrorInBody(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("é", 300)
 	at := func(what, ownMember string) string {
 		b, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"u","id":"a","properties":{`+what+`}},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"evaluations":[{},{`+ownMember+`}]}`), "", evaluation.DefaultLimits())
@@ -74,6 +75,7 @@ func TestErrorInBody(t *testing.T) {
 }
 
 func TestDecodeBatch(t *testing.T) {
+	t.Parallel()
 	const all = `"subject":{"type":"u","id":"a","properties":{"p":1}},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"context":{"c":1}`
 	for name, test := range map[string]struct{ body, want string }{
 		"no evaluations":         {`{` + all + `}`, "single\nu:a{\"p\":1} r d:1 {\"c\":1}"},

@@ -20,6 +20,7 @@ func canonical(t testing.TB, text string) (string, bool) {
 }
 
 func TestCanonical(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{`7`, `7`}, {`"7"`, `"7"`}, {`7.0`, `7`}, {`70e-1`, `7`}, {`0.7E+1`, `7`}, {`-7`, `-7`},
 		{`9007199254740992`, `9007199254740992`}, {`9007199254740993`, `9007199254740993`},

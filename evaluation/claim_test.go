@@ -7,6 +7,7 @@ import (
 )
 
 func TestClaimPath(t *testing.T) {
+	t.Parallel()
 	claims, err := evaluation.ParseObject([]byte(`{"sub":"a","act":{"sub":"b","act":{"sub":7}},"https://x.example/who":"c","~":"d","":{"":"e"},"none":null}`), evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)

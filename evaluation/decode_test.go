@@ -67,6 +67,7 @@ func decodeNative(body string, limits evaluation.Limits) (evaluation.Request, er
 
 // TestMembers puts everything in the place of every known member, and takes each away.
 func TestMembers(t *testing.T) {
+	t.Parallel()
 	values := map[string]any{
 		"missing": nil, "null": nil, "true": true, "number": 1.5, "string": "s", "empty string": "", "array": []any{"s"},
 		"empty object": map[string]any{}, "object": map[string]any{"type": "x", "id": "y", "name": "z", "actor_type": "a", "actor_id": "b"},
@@ -154,6 +155,7 @@ func notKnowing(unknown string) string {
 }
 
 func TestAuthZENBodies(t *testing.T) {
+	t.Parallel()
 	for what, c := range map[string]struct{ body, pointer, detail string }{
 		"the shortest":                    {strings.Replace(in("1"), `,"context":1`, "", 1), "", ""},
 		"white space around it":           {" \t\r\n" + in("{}") + " \t\r\n", "", ""},
@@ -266,6 +268,7 @@ func TestAuthZENBodies(t *testing.T) {
 }
 
 func TestNativeBodies(t *testing.T) {
+	t.Parallel()
 	with := func(old, new string) string {
 		if !strings.Contains(shapes["native"].body, old) {
 			t.Fatalf("no %s in the body", old)
@@ -292,6 +295,7 @@ func TestNativeBodies(t *testing.T) {
 
 // TestDecodeEither holds how a file's request finds its shape and its tenant.
 func TestDecodeEither(t *testing.T) {
+	t.Parallel()
 	native, authzen := shapes["native"].body, shapes["AuthZEN"].body
 	for what, c := range map[string]struct{ body, beside, tenant, pointer, detail string }{
 		"AuthZEN":                         {authzen, "", "default", "", ""},
@@ -319,6 +323,7 @@ func TestDecodeEither(t *testing.T) {
 // TestDecodeEitherIsItsEndpoint holds that a file's request is what the one endpoint that
 // takes it makes of it, whatever members of the other shape stand beside.
 func TestDecodeEitherIsItsEndpoint(t *testing.T) {
+	t.Parallel()
 	members := []string{
 		`"subject":{"type":"user","id":"a"}`, `"subject":1`, `"actor":{"actor_type":"user","actor_id":"b"}`, `"actor":1`, `"tenant_id":"t1"`, `"tenant_id":1`,
 		`"action":{"name":"read"}`, `"action":"read"`, `"action":null`, `"resource":{"type":"doc","id":"7"}`, `"purpose":1`,
@@ -351,6 +356,7 @@ func TestDecodeEitherIsItsEndpoint(t *testing.T) {
 
 // TestLimits takes each limit to its bound and one beyond.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	limits := evaluation.DefaultLimits()
 	long := limits.Body - len(in(`{"s":""}`))
 	array := func(n int, element string) string {
@@ -398,6 +404,7 @@ func TestLimits(t *testing.T) {
 
 // TestLongNamesInErrors holds that an error repeats a caller's name only so far, and remains a JSON Pointer.
 func TestLongNamesInErrors(t *testing.T) {
+	t.Parallel()
 	for what, name := range map[string]string{
 		"letters": strings.Repeat("n", 2000), "tildes": strings.Repeat("~", 2000), "tildes, one byte on": "x" + strings.Repeat("~", 2000),
 		"of two bytes": strings.Repeat("é", 1000), "of two bytes, one byte on": "x" + strings.Repeat("é", 1000),
@@ -429,6 +436,7 @@ func validPointer(s string) bool {
 
 // TestDecoded holds what a request is once it is decoded.
 func TestDecoded(t *testing.T) {
+	t.Parallel()
 	r, err := decodeAuthZEN(`{"subject":{"type":"","id":"","properties":{"b":null,"z":[1,null,"a"],"a":{"d":null}}},"action":{"name":""},
 		"resource":{"type":"A::b","id":"\u0000é\ud83d\ude00"},"context":{"n":1.50,"m":-0,"x":1e400,"ok":true}}`, evaluation.DefaultLimits())
 	if err != nil {

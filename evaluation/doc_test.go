@@ -70,6 +70,7 @@ func ExampleRequest_MarshalJSON() {
 
 // TestMappingTable reads the table in the package comment and asks the decoders whether each of its rows is true.
 func TestMappingTable(t *testing.T) {
+	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments|parser.PackageClauseOnly)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 )
 
 func TestDecodeDrift(t *testing.T) {
+	t.Parallel()
 	limits := evaluation.DefaultLimits()
 	x := func(n int) string { return strings.Repeat("x", n) }
 	parts := func(n, length int) string {

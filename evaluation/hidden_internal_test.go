@@ -9,6 +9,7 @@ import (
 
 // Each of the words is a secret name itself, however short: a name is not read at all if it is shorter than all words.
 func TestEachSecretWordIsASecretName(t *testing.T) {
+	t.Parallel()
 	for _, word := range secretWords {
 		if !SecretName(word) {
 			t.Errorf("%q is none", word)
@@ -18,6 +19,7 @@ func TestEachSecretWordIsASecretName(t *testing.T) {
 
 // A name is a secret's if a word is anywhere in it, whatever stands around the word or begins like it.
 func TestSecretWordsAreFoundAnywhere(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	secrets := 0
 	for range 20_000 {

@@ -10,6 +10,7 @@ import (
 
 // Of what a server says only whole seconds and text count.
 func TestHeardHintOf(t *testing.T) {
+	t.Parallel()
 	for properties, want := range map[string]evaluation.Hint{
 		`{"approval_hint":{"required":true,"mode":"user_approval","timeout":300,"message":"take care"}}`: {Timeout: 5 * time.Minute, Message: "take care"},
 		`{"approval_hint":{"timeout":1}}`:              {Timeout: time.Second},

@@ -10,6 +10,7 @@ import (
 // TestInherited: what an item has itself and what it inherits are apart, and are together
 // what is decided.
 func TestInherited(t *testing.T) {
+	t.Parallel()
 	const defaults = `"subject":{"type":"user","id":"a","properties":{"p":1}},"action":{"name":"r","properties":{"q":1}},"resource":{"type":"doc","id":"1","properties":{"r":1}},"context":{"c":1,"supported_obligations":["log"]}`
 	for _, c := range []struct{ defaults, item, members, own, shared string }{
 		{defaults, `{}`, `[subject action resource context]`, `map[]`, `map[/action:{"q":1} /context:{"c":1,"supported_obligations":["log"]} /resource:{"r":1} /subject:{"p":1}]`},
@@ -47,6 +48,7 @@ func TestInherited(t *testing.T) {
 
 // TestSharedByAll: one item inherits all of the context, another a member of it.
 func TestSharedByAll(t *testing.T) {
+	t.Parallel()
 	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"u","id":"a"},"action":{"name":"r"},"resource":{"type":"d","id":"1"},"context":{"c":1,"supported_obligations":["log"]},"evaluations":[{"context":{}},{},{"context":{"d":1}}]}`), "", evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +75,7 @@ func filled(r evaluation.Request) map[string]string {
 
 // TestSizeIsThatOfTheText: bounds count by it.
 func TestSizeIsThatOfTheText(t *testing.T) {
+	t.Parallel()
 	every := ""
 	for r := range rune(0x300) {
 		every += string(r)

@@ -41,6 +41,7 @@ func seenBy(v evaluation.Value) string {
 
 // TestNullBelowArguments: there null stays, in every body that has a context, and nobody sees it who asks policies.
 func TestNullBelowArguments(t *testing.T) {
+	t.Parallel()
 	const (
 		sent = `{"null":null,"n":1,"in":{"null":null,"deep":[{"null":null},null]}}`
 		want = `{"in":{"deep":[{"null":null},null],"null":null},"n":1,"null":null}`
@@ -87,6 +88,7 @@ func TestNullBelowArguments(t *testing.T) {
 
 // TestNullStaysThroughChanges: what makes another object of one keeps the null members that it does not replace.
 func TestNullStaysThroughChanges(t *testing.T) {
+	t.Parallel()
 	context, err := evaluation.ParseObject([]byte(`{"arguments":{"a":null,"b":1,"c":null}}`), evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +134,7 @@ func mustText(t *testing.T, s string) evaluation.Value {
 
 // TestParseWithNulls: null stays wherever it stands, and nothing else is read otherwise than in a body.
 func TestParseWithNulls(t *testing.T) {
+	t.Parallel()
 	const text = `{"z":null,"b":{"null":null,"a":[null,{"c":null}]},"a":1.0}`
 	o, err := evaluation.ParseWithNulls([]byte(text), evaluation.DefaultLimits())
 	if err != nil {

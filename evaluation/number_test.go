@@ -19,6 +19,7 @@ func number(t testing.TB, literal string) evaluation.Value {
 }
 
 func TestScaled(t *testing.T) {
+	t.Parallel()
 	const no = 424242 // stands for: has no such value
 	huge := strings.Repeat("9", 40)
 	for literal, want := range map[string][2]int64{ // times 1, times 10,000
@@ -68,6 +69,7 @@ func TestScaled(t *testing.T) {
 }
 
 func TestScaledOfOtherKinds(t *testing.T) {
+	t.Parallel()
 	for _, literal := range []string{"true", `"1"`, "[1]", `{"n":1}`} {
 		if n, ok := number(t, literal).Scaled(0); ok || n != 0 {
 			t.Errorf("%s is the number %d", literal, n)

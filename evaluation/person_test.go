@@ -12,6 +12,7 @@ import (
 const alice = "FXHqsY9kwJ3D-VGCERTWxRwJga9wBg8qm1ASiGA3emU"
 
 func TestPersonOf(t *testing.T) {
+	t.Parallel()
 	const issuer = "https://login.example.com"
 	if got := evaluation.PersonOf(issuer, "alice"); got != alice {
 		t.Errorf("got %s, want %s", got, alice)
@@ -30,6 +31,7 @@ var bob, carol = evaluation.PersonOf("i", "bob"), evaluation.PersonOf("i", "caro
 
 // A person is 43 characters of base64url, and one text stands for one person, in both shapes, in a batch and beside it.
 func TestContextPerson(t *testing.T) {
+	t.Parallel()
 	for what, test := range map[string]struct {
 		value  string
 		person string
@@ -83,6 +85,7 @@ func TestContextPerson(t *testing.T) {
 
 // What a policy about approval.decide sees of the way of a vote.
 func TestWay(t *testing.T) {
+	t.Parallel()
 	for want, way := range map[string]evaluation.Way{
 		`{"via":"api"}`:                          {},
 		`{"via":"console"}`:                      {Via: evaluation.ViaConsole},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/night"
 )
 
 // narrow are limits that a generated request is often beyond.
@@ -100,11 +101,9 @@ func quoted(name string) string {
 }
 
 func TestPropertyPlainRequestsAreReadAsTheyAre(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	all, n := 4000, 0
-	if testing.Short() {
-		all = 400
-	}
+	all, n := night.Cases(4000), 0
 	for range all {
 		o, err := evaluation.ParseWithNulls([]byte(oddObject(r, 8)), oddly())
 		if err == nil {
@@ -117,6 +116,7 @@ func TestPropertyPlainRequestsAreReadAsTheyAre(t *testing.T) {
 }
 
 func TestPlain(t *testing.T) {
+	t.Parallel()
 	for context, plain := range map[string]bool{
 		`{}`: true,
 		`{"arguments":{"title":null,"n":[1,null,{"a":null}]},"purpose":"support"}`:                                                     true,
@@ -156,6 +156,7 @@ func TestPlain(t *testing.T) {
 
 // An array or an object costs something to read and to decide about even if nothing is in it.
 func TestPlainCountsEmptyContainers(t *testing.T) {
+	t.Parallel()
 	row := "[{}" + strings.Repeat(",{}", 126) + "]"
 	o, err := evaluation.ParseWithNulls([]byte(`{"a":[`+row+strings.Repeat(","+row, 126)+`]}`), evaluation.DefaultLimits())
 	if err != nil {
@@ -178,6 +179,7 @@ func TestPlainCountsEmptyContainers(t *testing.T) {
 
 // Whoever sets limits may have arrays of anything be shorter than arrays of arrays.
 func TestPlainHoldsArraysToBothLimits(t *testing.T) {
+	t.Parallel()
 	o, err := evaluation.ParseWithNulls([]byte(`{"a":[1,2,3,4,5]}`), evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestDecodeReceipts(t *testing.T) {
+	t.Parallel()
 	limits := evaluation.DefaultLimits()
 	body := `{"obligations":[{"id":"a","status":"discharged"},{"id":"","status":"failed","detail":"` + strings.Repeat("x", limits.Detail) + `","more":[1]}],"more":{}}`
 	got, err := evaluation.DecodeReceipts([]byte(body), limits)

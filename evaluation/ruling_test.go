@@ -10,6 +10,7 @@ import (
 )
 
 func TestDecodeRuling(t *testing.T) {
+	t.Parallel()
 	for body, want := range map[string]string{
 		`{"decision":"approve","reason":"fine"}`:                                                  "",
 		`{"decision":"deny","reason":"no","version":null,"to":null,"other":1}`:                    "",

@@ -17,6 +17,7 @@ import (
 
 	"policy-service/conformance"
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/night"
 )
 
 // tight are limits that small bodies reach.
@@ -224,6 +225,7 @@ func FuzzScan(f *testing.F) {
 
 // TestScan: what is usual is scanned.
 func TestScan(t *testing.T) {
+	t.Parallel()
 	batch := strings.TrimSuffix(in("{}"), "}") + `,"evaluations":[{},{"context":{"a":[1]}}],"options":{"evaluations_semantic":"execute_all"}}`
 	for _, body := range []string{
 		`{}`, in(`{}`), " \t\r\n" + in(` { } `) + " \t\r\n", batch, shapes["AuthZEN"].body, shapes["native"].body,
@@ -249,6 +251,7 @@ func TestScan(t *testing.T) {
 
 // TestScanWhereItCounts: depth, arrays and places are counted as the parser counts them.
 func TestScanWhereItCounts(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{
 		`{"context":[{"arguments":{"a":null}}],"content":{"arguments":{"a":null}},"arguments":[{"a":null}]}`,
 		`{"evaluations":[{"arguments":{"a":null},"context":{"arguments":{"a":null}}}]}`,
@@ -276,14 +279,12 @@ func TestScanWhereItCounts(t *testing.T) {
 
 // TestScanChangedBodies changes each byte of bodies in each way: it is another one, missing, or there twice.
 func TestScanChangedBodies(t *testing.T) {
+	t.Parallel()
 	others := []byte("\x00\f \"\\,:[]{}0.-en\xc3\xff")
 	bodies := []string{
 		`{"subject":{"type":"user","id":"al\u0069ce","properties":{"p":-10.25,"é":"\ud83d\ude00 \\ \/\n"}},"action":{"name":"read"},"context":{"arguments":{"b":[null,{"c":null}],"a":null},"z":true,"y":false,"n":null}}`,
 		`{"tenant_id":"t1","actor":{"actor_id":"a","actor_type":"u","roles":["r",[1]]},"action":"read","resource":{"type":"doc","labels":{"l":0}},"purpose":"why"}`,
 		`{ "subject" : {"type":"u"}, "evaluations": [{"action":{"name":"b"},"context":{"x":[{},1]}}] , "options":{"unknown":["/context/a"]} }`,
-	}
-	if testing.Short() {
-		bodies = bodies[2:]
 	}
 	scanned := 0
 	for _, body := range bodies {
@@ -308,11 +309,9 @@ func TestScanChangedBodies(t *testing.T) {
 
 // TestPropertyScannedAsParsed makes requests, right ones and others.
 func TestPropertyScannedAsParsed(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(25, 4))
-	all, scanned := 1000, 0
-	if testing.Short() {
-		all = 100
-	}
+	all, scanned := night.Cases(1000), 0
 	usual := strings.NewReplacer(`"\u0000":`, `"u":`, `"\"":`, `"q":`, `1e400`, `1.4`, `"__entity"`, `"_e"`, `"__extn"`, `"_x"`)
 	for n := range all {
 		body := oddBody(r)

@@ -8,6 +8,7 @@ import (
 
 // A request that asks what is possible is written so that it is read as the same.
 func TestUnknownIsWritten(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{in(`{}`), notKnowing(`[]`), notKnowing(`["/context/a~1b","/context/pdp/approved","/subject/properties/\"é"]`)} {
 		r, err := evaluation.DecodeAuthZEN([]byte(body), "", evaluation.DefaultLimits())
 		if err != nil {
@@ -35,6 +36,7 @@ func TestUnknownIsWritten(t *testing.T) {
 
 // The native shape has no options: they are ignored, as all members that it does not know.
 func TestNativeHasNoUnknown(t *testing.T) {
+	t.Parallel()
 	r, err := evaluation.DecodeNative([]byte(`{"tenant_id":"default","actor":{"actor_id":"a","actor_type":"u"},"action":"r","resource":{"type":"d","id":"1"},"options":{"unknown":["/context/a"]}}`), evaluation.DefaultLimits())
 	if err != nil || r.Unknown != nil {
 		t.Errorf("got %v, %v", r.Unknown.Pointers(), err)
@@ -42,6 +44,7 @@ func TestNativeHasNoUnknown(t *testing.T) {
 }
 
 func TestUnknownAt(t *testing.T) {
+	t.Parallel()
 	if _, err := evaluation.UnknownAt("/context/a", "/subject"); err == nil || err.Error() != "/options/unknown/1: types, ids and names must be known, and are all that this is; name its properties, or one of them: /subject/properties/NAME" {
 		t.Errorf("got %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 )
 
 func TestIsTenantName(t *testing.T) {
+	t.Parallel()
 	for name, want := range map[string]bool{
 		"": false, "a": true, "Z9": true, "tenant-xyz": true, "a.b_c-d": true, ".a": false, "-a": false, "_a": false, "a/b": false, "a b": false, "é": false, "a\x00": false,
 		strings.Repeat("a", 63): true, strings.Repeat("a", 64): false, "default": true, "..": false, "a..": true,
@@ -22,6 +23,7 @@ func TestIsTenantName(t *testing.T) {
 }
 
 func TestNewObject(t *testing.T) {
+	t.Parallel()
 	text, err := evaluation.Text("x")
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +44,7 @@ func TestNewObject(t *testing.T) {
 }
 
 func TestNewObjectRefuses(t *testing.T) {
+	t.Parallel()
 	for what, members := range map[string]map[string]any{
 		"NaN": {"a": math.NaN()}, "infinity": {"a": math.Inf(1)}, "invalid UTF-8": {"a": "\xff"}, "in a name": {"\xff": 1},
 		"a reserved name": {"a": map[string]any{"__entity": 1}}, "another type": {"a": struct{}{}}, "a function": {"a": func() {}},
@@ -59,6 +62,7 @@ func TestNewObjectRefuses(t *testing.T) {
 
 // TestObject holds that objects are values: what is made of one leaves it as it was.
 func TestObject(t *testing.T) {
+	t.Parallel()
 	object := func(members map[string]any) evaluation.Object {
 		o, err := evaluation.NewObject(members)
 		if err != nil {
@@ -121,6 +125,7 @@ func kinds(o evaluation.Object) func(func(evaluation.Kind) bool) {
 }
 
 func TestContains(t *testing.T) {
+	t.Parallel()
 	o, err := evaluation.NewObject(map[string]any{"a": 12, "b": []any{"one text", map[string]any{"a name": true}}})
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 // TestOtherImplementations holds what expressions yield to other implementations of CEL, which npm has: @bufbuild/cel,
 // and for optional values, which that one lacks, @marcbachmann/cel-js.
 func TestOtherImplementations(t *testing.T) {
+	t.Parallel()
 	night.Npm(t)
 	dir := others(t)
 	b := newBinding(t, coaz.Options{})

@@ -2,8 +2,10 @@ package coaz_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,6 +18,7 @@ import (
 // TestFigures holds each figure of the framework and of the binding, the example of the older dialect, and each default
 // mapping to the request that is printed there or follows from it, member for member.
 func TestFigures(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/figures/*.txtar")
 	if err != nil || len(files) < 24 {
 		t.Fatalf("%d figures, %v", len(files), err)
@@ -99,6 +102,7 @@ func entryOf(t *testing.T, body string, api coaz.API, n int) string {
 
 // TestFigureResolution holds the table of expressions and what they resolve to in the binding.
 func TestFigureResolution(t *testing.T) {
+	t.Parallel()
 	op := operationOf(t, `{"method": "tools/call",
 		"params": {"name": "get_customer", "arguments": {"id": "cust-12345", "case": "case-67890"}},
 		"token": {"sub": "alice@example.com", "client_id": "http://agentprovider.com/agent-app-id"}}`)
@@ -124,6 +128,7 @@ func TestFigureResolution(t *testing.T) {
 
 // TestFigureErrors holds the codes that are printed in the figures of refusals.
 func TestFigureErrors(t *testing.T) {
+	t.Parallel()
 	m := declare(t, newBinding(t, coaz.Options{}), contextOf(t, "$params.arguments.region"))
 	_, err := m.Questions(operationOf(t, `{"method": "tools/call", "params": {"arguments": {}}, "token": {"sub": "alice"}}`))
 	wrong := mappingError(t, err)
@@ -144,12 +149,20 @@ func TestFigureErrors(t *testing.T) {
 
 // What the tests of this package share.
 
+// bindings are those that tests have made, by their options: one takes as long as thousands of questions.
+var bindings sync.Map
+
 func newBinding(t testing.TB, o coaz.Options) *coaz.Binding {
 	t.Helper()
+	key := fmt.Sprintf("%#v", o)
+	if b, made := bindings.Load(key); made {
+		return b.(*coaz.Binding)
+	}
 	b, err := coaz.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	bindings.Store(key, b)
 	return b
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation/coaz"
+	"policy-service/pdp/pdptest/night"
 )
 
 // bombs are mappings that a server could declare to make its PEP work, or to have its callers make it. Each is an error,
@@ -79,8 +80,21 @@ func greedy(t testing.TB) coaz.Operation {
 		"l": [`+many(4000, "1")+`], "t": [`+many(4000, `"`+strings.Repeat("y", 100)+`"`)+`]}}`)
 }
 
-// TestMaliciousMappings counts what each bomb allocates, which no neighbour can change: time would.
+// TestMaliciousMappings has each bomb end in an error, or within the bounds of the package.
 func TestMaliciousMappings(t *testing.T) {
+	t.Parallel()
+	dropBombs(t, func(f func()) uint64 { f(); return 0 })
+}
+
+// TestMemoryOfMaliciousMappings counts what each bomb allocates: other processes do not change that, as they do times.
+func TestMemoryOfMaliciousMappings(t *testing.T) {
+	night.Measures(t)
+	dropBombs(t, allocated)
+}
+
+// dropBombs compiles each bomb and asks it. What either takes is bounded, in bytes that measured says.
+func dropBombs(t *testing.T, measured func(func()) uint64) {
+	t.Helper()
 	const mostCompiling, mostAsking = 64 << 20, 16 << 20
 	b := newBinding(t, coaz.Options{})
 	op := greedy(t)
@@ -89,7 +103,7 @@ func TestMaliciousMappings(t *testing.T) {
 			definition := tool(t, mapping)
 			var m *coaz.Mapping
 			var err error
-			compiling := allocated(func() { m, err = b.Parse(definition) })
+			compiling := measured(func() { m, err = b.Parse(definition) })
 			if compiling > mostCompiling {
 				t.Errorf("compiling it takes %d bytes", compiling)
 			}
@@ -98,7 +112,7 @@ func TestMaliciousMappings(t *testing.T) {
 				return
 			}
 			var q coaz.Questions
-			asking := allocated(func() { q, err = m.Questions(op) })
+			asking := measured(func() { q, err = m.Questions(op) })
 			if asking > mostAsking {
 				t.Errorf("asking takes %d bytes", asking)
 			}
@@ -113,12 +127,23 @@ func TestMaliciousMappings(t *testing.T) {
 
 // The older dialect has no cost that could run out: it copies.
 func TestMaliciousOlderMapping(t *testing.T) {
+	t.Parallel()
+	askOlderBomb(t, func(f func()) uint64 { f(); return 0 })
+}
+
+func TestMemoryOfMaliciousOlderMapping(t *testing.T) {
+	night.Measures(t)
+	askOlderBomb(t, allocated)
+}
+
+func askOlderBomb(t *testing.T, measured func(func()) uint64) {
+	t.Helper()
 	m, err := newBinding(t, coaz.Options{}).Parse(object(t, sepTool(older(t, "context", `{"x": [`+strings.Repeat(`"$.properties",`, 1500)+`"$.token.sub"]}`))))
 	if err != nil {
 		t.Fatal(err)
 	}
 	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"arguments": {"id": "i", "s": "`+strings.Repeat("x", 500_000)+`"}}}`)
-	if used := allocated(func() { _, err = m.Questions(op) }); used > 16<<20 {
+	if used := measured(func() { _, err = m.Questions(op) }); used > 16<<20 {
 		t.Errorf("asking takes %d bytes", used)
 	}
 	if wrong := mappingError(t, err); !strings.Contains(wrong.Detail, "more than 1048576 bytes") || !strings.HasPrefix(wrong.Pointer, "/context/x/") || wrong.Expression != "$.properties" {
@@ -137,6 +162,7 @@ func allocated(f func()) uint64 {
 // TestLiars are declared mappings that would have the PDP asked about something else than the call. What cannot be told
 // from an honest mapping is for the PEP, which asks its own question beside it; the subject it cannot choose.
 func TestLiars(t *testing.T) {
+	t.Parallel()
 	const victim = `{"id": "$params.arguments.user"}`
 	b := newBinding(t, coaz.Options{})
 	op := operationOf(t, `{"method": "tools/call", "params": {"name": "delete_all", "arguments": {"user": "root", "action": "read", "context": {"approval_id": "apr_1"}, "entity": {"type": "t", "id": "i"}}},
@@ -189,6 +215,7 @@ func TestLiars(t *testing.T) {
 // TestNothingFallsBack: a caller who leaves out an argument, or sends null, does not have the default beside the entries
 // asked about instead.
 func TestNothingFallsBack(t *testing.T) {
+	t.Parallel()
 	for _, own := range []string{
 		`"resource": {"type": "object", "id": "$params.arguments.to"}`, `"resource": {"type": "object", "id": "$params.arguments.?to"}`,
 		`"resource": {"type": "object", "id": "$params.arguments.?gone"}`, `"resource": {"type": "$params.arguments.to", "id": "x"}`,
@@ -218,6 +245,7 @@ func TestNothingFallsBack(t *testing.T) {
 
 // TestLimits goes one beyond each bound, and not beyond it.
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	o := coaz.Options{Limits: coaz.Limits{Mapping: 400, Depth: 4, Entries: 2, Expression: 50, Cost: 60, Values: 50}}
 	entries := func(n int) string {
 		return `{"evaluations": {"resource": {"type": "t", "id": "i"}, "evaluations": [` + strings.TrimSuffix(strings.Repeat(`{"action": {"name": "a"}},`, n), ",") + `]}}`
@@ -251,6 +279,7 @@ func TestLimits(t *testing.T) {
 
 // TestLimitsOfAnExpression goes one beyond each bound of what an expression is made of, and not beyond it.
 func TestLimitsOfAnExpression(t *testing.T) {
+	t.Parallel()
 	many := strings.Repeat
 	for _, row := range [][3]string{
 		{"$[1]" + many(".map(a, 1)", 8), "$[1]" + many(".map(a, 1)", 9), "more than 8 macros in one expression"},
@@ -279,6 +308,7 @@ func TestLimitsOfAnExpression(t *testing.T) {
 
 // TestLimitsOfAllExpressions goes one beyond each bound of what all expressions of a mapping are made of, and not beyond it.
 func TestLimitsOfAllExpressions(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		leaf   string
 		within int
@@ -301,6 +331,7 @@ func TestLimitsOfAllExpressions(t *testing.T) {
 // TestMatchingIsBounded: a pattern takes time for each of its steps and each byte of a text. It fails before it takes
 // much, and what it takes costs.
 func TestMatchingIsBounded(t *testing.T) {
+	t.Parallel()
 	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"few": "`+strings.Repeat("x", 1000)+`", "many": "`+strings.Repeat("x", 2500)+`", "l": [1, 2, 3, 4, 5]}}`)
 	for leaf, detail := range map[string]string{
 		"$params.few.matches('LONG')":                     "",
@@ -316,6 +347,7 @@ func TestMatchingIsBounded(t *testing.T) {
 
 // TestRequestLimits: what a mapping makes of the arguments is bounded as the PDP bounds a request.
 func TestRequestLimits(t *testing.T) {
+	t.Parallel()
 	m := declare(t, newBinding(t, coaz.Options{}), single(map[string]string{"context": `{"arguments": "$params.arguments"}`}))
 	for arguments, want := range map[string][2]string{
 		`{"m": [[1, 2], [3]]}`: {},

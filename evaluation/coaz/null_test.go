@@ -11,6 +11,7 @@ import (
 // Null is a value, and another than absent: it may stand in an optional field, never in a
 // required one.
 func TestNull(t *testing.T) {
+	t.Parallel()
 	binding, err := coaz.New(coaz.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,7 @@ func older(t testing.TB, part, text string) string {
 }
 
 func TestOlderDialectRefuses(t *testing.T) {
+	t.Parallel()
 	b := newBinding(t, coaz.Options{})
 	for _, row := range []struct{ mapping, pointer string }{
 		{`{}`, "/context"},
@@ -66,6 +67,7 @@ func TestOlderDialectRefuses(t *testing.T) {
 
 // Any string that begins with $ is a query that selects one place, or it is refused.
 func TestOlderDialectQueries(t *testing.T) {
+	t.Parallel()
 	b := newBinding(t, coaz.Options{})
 	for _, query := range []string{
 		"$", "$$", "$$50", "$.", "$.properties.", "$..properties", "$.properties..id", "$.properties[*]", "$.properties.*", "$.properties.list[0:1]", "$.properties['a','b']",
@@ -112,6 +114,7 @@ func olderQuestions(t *testing.T, context string) string {
 }
 
 func TestOlderDialectNeedsNames(t *testing.T) {
+	t.Parallel()
 	b := newBinding(t, coaz.Options{Override: coaz.WarnOverride})
 	for _, place := range []string{"$.properties.no", "$.properties.n", "$.properties.list", "$.properties.map", "$.properties.empty", "$.token.no"} {
 		for _, mapping := range []string{
@@ -131,6 +134,7 @@ func TestOlderDialectNeedsNames(t *testing.T) {
 
 // The subject of the older dialect is held to the token as that of the binding's.
 func TestOlderDialectAnchors(t *testing.T) {
+	t.Parallel()
 	m, err := newBinding(t, coaz.Options{SubjectClaim: "/act/sub"}).Parse(object(t, sepTool(olderMapping)))
 	if err != nil {
 		t.Fatal(err)
@@ -149,6 +153,7 @@ func TestOlderDialectAnchors(t *testing.T) {
 
 // A mapping that an operator writes in the older dialect has no tool whose name it could take.
 func TestOlderDialectOfOperators(t *testing.T) {
+	t.Parallel()
 	m, err := newBinding(t, coaz.Options{}).Compile(object(t, olderMapping), coaz.SEP)
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +168,7 @@ func TestOlderDialectOfOperators(t *testing.T) {
 
 // A tool that declares both dialects is asked about in both.
 func TestBothDialects(t *testing.T) {
+	t.Parallel()
 	definition := func(x, older string) evaluation.Object {
 		return object(t, `{"name": "t", "coaz": true, "inputSchema": {"x-authzen-mapping": `+x+`, "x-coaz-mapping": `+older+`}}`)
 	}
@@ -195,6 +201,7 @@ func TestBothDialects(t *testing.T) {
 // TestComplianceSuite holds the parser of queries to the public suite (testdata/jsonpath): what selects one node at
 // most selects it, and all else is refused.
 func TestComplianceSuite(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("testdata/jsonpath/cts.json")
 	if err != nil {
 		t.Fatal(err)

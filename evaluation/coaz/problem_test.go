@@ -16,6 +16,7 @@ const schema = `{"type": "object", "required": ["id", "who"], "additionalPropert
 	"ref": {"$ref": "#/$defs/x"}}}`
 
 func TestProblems(t *testing.T) {
+	t.Parallel()
 	resource := func(id string) string {
 		return single(map[string]string{"resource": `{"type": "t", "id": ` + string(jsonOf(t, id)) + `}`})
 	}
@@ -72,6 +73,7 @@ func TestProblems(t *testing.T) {
 
 // The tools that the profiles print have few problems, and those that they have are true.
 func TestProblemsOfFigures(t *testing.T) {
+	t.Parallel()
 	b := newBinding(t, coaz.Options{})
 	for definition, want := range map[string][]string{
 		`{"name": "get_customer", "inputSchema": {"properties": {"id": {"type": "string"}, "case": {"type": "string"}}, "required": ["id"], "x-authzen-mapping": {
@@ -111,6 +113,7 @@ func TestProblemsOfFigures(t *testing.T) {
 }
 
 func TestUndeclared(t *testing.T) {
+	t.Parallel()
 	schema := object(t, `{"properties":{"a":{"type":"string"},"to":{"type":"object","properties":{"team":{}}},"open":{"properties":{},"additionalProperties":true},
 		"any":{"type":"object"},"one":{"oneOf":[{}],"properties":{}},"list":{"type":"array","items":{"properties":{"x":{}}}}}}`)
 	for path, want := range map[string]string{

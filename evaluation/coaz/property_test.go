@@ -15,6 +15,7 @@ import (
 // TestAnyValueIsALiteral writes generated JSON as literals: what comes out is equal to it, its numbers as they were
 // written and its null members among them. In the arguments the request has them too.
 func TestAnyValueIsALiteral(t *testing.T) {
+	t.Parallel()
 	b := newBinding(t, coaz.Options{})
 	op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}}`)
 	for seed := range uint64(2000) {
@@ -90,6 +91,7 @@ func (g generator) json(depth int, inArray bool) string {
 
 // TestErrorsQuoteNoValue lets mappings fail in every way on arguments and claims that hold a marker: no error has it.
 func TestErrorsQuoteNoValue(t *testing.T) {
+	t.Parallel()
 	const marker = "s3cr3tZq"
 	op := operationOf(t, `{"method": "tools/call", "params": {"name": "`+marker+`", "arguments": {"s": "`+marker+`", "n": 123456789987654321, "d": 1234567.8987654, "huge": 98765432109876543210987,
 		"l": ["`+marker+`", "$`+marker+`"], "m": {"k": "`+marker+`"}, "t": "2026-01-01T00:00:00`+marker+`"}}, "token": {"sub": "`+marker+`", "aud": ["`+marker+`", "x"], "exp": 123456789987654321}}`)
@@ -144,6 +146,7 @@ func TestErrorsQuoteNoValue(t *testing.T) {
 
 // TestErrorsAreOneLine: neither who wrote a mapping nor who calls writes lines into a log, or long ones.
 func TestErrorsAreOneLine(t *testing.T) {
+	t.Parallel()
 	const name = "x\n2026-11-22 permitted \x1b[2K\u202e\u0000"
 	long := strings.Repeat("n", 100_000)
 	b := newBinding(t, coaz.Options{})
@@ -168,6 +171,7 @@ func TestErrorsAreOneLine(t *testing.T) {
 
 // TestQuestionsAreDeterministic asks many times, and from many goroutines: the answers are the same bytes.
 func TestQuestionsAreDeterministic(t *testing.T) {
+	t.Parallel()
 	b := newBinding(t, coaz.Options{})
 	m := declare(t, b, contextWith(`{"map": "${'z': 1, 'y': {'x': 2, 'w': 3}, 'v': 4, 'u': 5, 't': 6}", "keys": "${'z': 1, 'y': 2, 'x': 3, 'w': 4, 'v': 5, 'u': 6}.map(k, k)",
 		"mixed": "${1: 'a', 'b': 2, true: 3, 4u: 5}.map(k, string(k))", "params": "$params.arguments.map(k, k)", "all": "$params.arguments", "pattern": "$params.arguments.id.matches('^i-[0-9]+$')", "has": "$params.?name.hasValue('t')", "eq": "${'a': 1, 'b': 2} == {'b': 2, 'a': 1}"}`))

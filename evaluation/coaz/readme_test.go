@@ -13,6 +13,7 @@ import (
 
 // TestREADMEGo holds the Go of README.md to the examples, which are run.
 func TestREADMEGo(t *testing.T) {
+	t.Parallel()
 	source, err := os.ReadFile("example_test.go")
 	if err != nil {
 		t.Fatal(err)
@@ -30,6 +31,7 @@ func TestREADMEGo(t *testing.T) {
 
 // TestREADMEJSON makes each question of README.md of the tool, the params and the claims before it.
 func TestREADMEJSON(t *testing.T) {
+	t.Parallel()
 	b := newBinding(t, coaz.Options{})
 	var mapping *coaz.Mapping
 	op := coaz.Operation{Method: "tools/call"}
@@ -70,6 +72,7 @@ func TestREADMEJSON(t *testing.T) {
 
 // TestREADMETables holds what the page says about limits, codes and defaults to the code.
 func TestREADMETables(t *testing.T) {
+	t.Parallel()
 	page := readme(t)
 	for method := range defaultTexts(t) {
 		if !strings.Contains(page, "`"+method+"`") {

@@ -153,6 +153,7 @@ func audience(t *testing.T) {
 
 // A declared mapping reads the claim as it is: what the binding says of $token.aud, it says of the default mappings.
 func TestAudienceOfDeclared(t *testing.T) {
+	t.Parallel()
 	m := declare(t, newBinding(t, coaz.Options{Resource: "https://mcp.example.com"}), single(map[string]string{"resource": `{"type": "mcp_server", "id": "$token.aud"}`}))
 	for aud, want := range map[string]string{`"https://other.example.com"`: "https://other.example.com", `["https://mcp.example.com"]`: ""} {
 		q, err := m.Questions(operationOf(t, `{"method": "tools/call", "token": {"sub": "alice", "aud": `+aud+`}}`))

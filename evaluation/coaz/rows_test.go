@@ -44,6 +44,7 @@ var rows = map[string]func(*testing.T){
 }
 
 func TestRows(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for name, test := range rows {
 		row, _, _ := strings.Cut(name, " ")
@@ -165,6 +166,7 @@ func discriminator(t *testing.T) {
 
 // TestRefusedExpressions: what is CEL, and no expression of a mapping.
 func TestRefusedExpressions(t *testing.T) {
+	t.Parallel()
 	for leaf, detail := range map[string]string{
 		"${params.name: 1}":                     "the key of a map is not a literal string, integer or bool",
 		"${1.5: 1}":                             "the key of a map is not a literal string, integer or bool",

@@ -17,6 +17,7 @@ import (
 // TestSchema holds the JSON Schema of mappings to the compiler: what compiles is valid, and what is wrong in its form is
 // neither.
 func TestSchema(t *testing.T) {
+	t.Parallel()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(schemas.CoazMapping))
 	if err != nil {
 		t.Fatal(err)
