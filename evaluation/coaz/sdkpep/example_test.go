@@ -62,6 +62,7 @@ func getCustomer(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, er
 
 // TestREADME runs what the page shows, and holds the page to it.
 func TestREADME(t *testing.T) {
+	t.Parallel()
 	pdp := pdptest.Start(t, pdptest.Bundle(bundle))
 	verifier := func(ctx context.Context, token string, r *http.Request) (*auth.TokenInfo, error) {
 		info, err := verify(ctx, token, r)

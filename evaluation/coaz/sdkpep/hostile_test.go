@@ -23,6 +23,7 @@ import (
 
 // Many calls at once: each that is executed was asked about with its own arguments, once, and none that is forbidden is.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{modern: true})
 	const callers, calls = 8, 6
 	var group sync.WaitGroup
@@ -62,6 +63,7 @@ func TestAtOnce(t *testing.T) {
 // A tool that the list hides from its caller has its mapping all the same, and the default question is not asked in its
 // place: it is refused as one that does not exist.
 func TestHiddenTool(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{modern: true, extend: func(server *mcp.Server) {
 		server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 			return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
@@ -87,6 +89,7 @@ func TestHiddenTool(t *testing.T) {
 
 // Where the list fails, nobody knows what a tool declares, and it is not called.
 func TestListFails(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{modern: true, extend: func(server *mcp.Server) {
 		server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 			return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
@@ -131,6 +134,7 @@ func direct(t *testing.T, next mcp.MethodHandler, options ...sdkpep.Option) func
 
 // A handler that is given up, and returns the result as it came, has not changed it.
 func TestResultOfACallThatIsGivenUp(t *testing.T) {
+	t.Parallel()
 	raw := &mcp.CallToolResult{StructuredContent: map[string]any{"secret": "hunter2"}}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -151,6 +155,7 @@ func TestResultOfACallThatIsGivenUp(t *testing.T) {
 
 // What a failed call says may be the very thing that is to be taken out of its result: it goes to nobody.
 func TestErrorThatIsWithheldIsNotLogged(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	call := direct(t, func(context.Context, string, mcp.Request) (mcp.Result, error) {
 		return nil, errors.New("hunter2 has no account")
@@ -167,6 +172,7 @@ func TestErrorThatIsWithheldIsNotLogged(t *testing.T) {
 
 // Without a token nobody is asked, and nothing is executed, by whatever transport a request came.
 func TestNobody(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{})
 	binding, err := coaz.New(coaz.Options{Resource: resource})
 	s.must(err)

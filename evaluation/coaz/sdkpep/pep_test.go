@@ -35,6 +35,7 @@ func code(err error) int64 {
 // The SDK's client, in each era: what is permitted is executed, what is denied is not, and each method is asked about by
 // its mapping.
 func TestBothEras(t *testing.T) {
+	t.Parallel()
 	for _, era := range []struct {
 		name, version string
 		modern        bool
@@ -104,6 +105,7 @@ func ask(api, subjectType, subject, action, resourceType, id string) string {
 
 // What only sessions have, and what passes without asking.
 func TestLegacyOnly(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{})
 	c, err := s.client("alice")
 	s.must(err)
@@ -131,6 +133,7 @@ func TestLegacyOnly(t *testing.T) {
 
 // A subscription asks about the server, and about each resource that it names.
 func TestListen(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{modern: true})
 	listen := func(token, uri string) answer {
 		return s.send(token, "subscriptions/listen", "", `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{"resourceSubscriptions":["`+uri+`"]},`+meta+`}}`)
@@ -141,12 +144,11 @@ func TestListen(t *testing.T) {
 	if a := listen("bob", "mem://notes"); a.Error.Code != -32001 || s.effect("subscriptions/listen") {
 		t.Errorf("bob: %+v", a)
 	}
-	if a := listen("brief", "mem://notes"); a.status != 200 { // it ends, with the token
-		t.Errorf("brief: %+v", a)
-	}
-	if executed, asked := s.taken(); len(executed) != 1 || len(asked) != 2 {
-		t.Errorf("brief: executed %v, asked %v", executed, asked)
-	}
+	briefly(t, func(token string) bool {
+		a := listen(token, "mem://notes") // it ends, with the token
+		executed, asked := s.taken()
+		return a.status == 200 && len(executed) == 1 && len(asked) == 2
+	})
 	// It asks nothing after a deny, and no listener has it ask without end.
 	uris := func(n int) string { return "mem://secret" + strings.Repeat(`","mem://notes`, n-1) }
 	if a := listen("alice", ""); a.Error.Code != -32602 || s.effect("subscriptions/listen") {
@@ -173,6 +175,7 @@ func TestListen(t *testing.T) {
 
 // Definitions may say what the SDK's list cannot: the older dialect, whose denial has another code.
 func TestDefinitions(t *testing.T) {
+	t.Parallel()
 	const sep = `{"name":"weather","coaz":true,"inputSchema":{"type":"object","x-coaz-mapping":{"resource":{"type":"account","id":"$.properties['id']"},"subject":{"type":"user","id":"$.token['sub']"},"context":{"agent":"$.token['client_id']"},"action":{"name":"close_account"}}}}`
 	definition, err := sdkpep.Definition(json.RawMessage(sep))
 	if err != nil {
@@ -204,6 +207,7 @@ func TestDefinitions(t *testing.T) {
 // A mapping of the operator is for methods that have no default, also the server's own; a request of the server's own
 // that is called like a notification is none.
 func TestOwnMethods(t *testing.T) {
+	t.Parallel()
 	binding, err := coaz.New(coaz.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -250,6 +254,7 @@ func TestOwnMethods(t *testing.T) {
 
 // Who decides is the PDP: whatever it says but a clear yes executes nothing.
 func TestFailsClosed(t *testing.T) {
+	t.Parallel()
 	const yes, twice = `{"decision":true}`, `{"evaluations":[{"decision":true},{"decision":true}]}`
 	says := func(status int, body string, headers ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -304,6 +309,7 @@ func TestFailsClosed(t *testing.T) {
 		"secret in a 400":   {says(400, `{"detail":"hunter2"}`), -32602, -32602},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			h := httptest.NewServer(test.pdp)
 			t.Cleanup(h.Close)
 			s := open(t, setting{modern: true, pdp: h.URL})
@@ -324,6 +330,7 @@ func TestFailsClosed(t *testing.T) {
 		})
 	}
 	t.Run("never answers", func(t *testing.T) {
+		t.Parallel()
 		h := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body) // otherwise nobody notices that the PEP hangs up
 			<-r.Context().Done()
@@ -348,6 +355,7 @@ func TestFailsClosed(t *testing.T) {
 
 // What the client is told: the author's sentence for users, what of a mapping fails, and no value.
 func TestWhatIsTold(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{modern: true})
 	for name, test := range map[string]struct {
 		a       answer
@@ -383,6 +391,7 @@ func TestWhatIsTold(t *testing.T) {
 
 // Obligations are discharged before and after; what cannot be done to a result withholds it.
 func TestObligations(t *testing.T) {
+	t.Parallel()
 	log := 0
 	handlers := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { log++; return nil }}
 	redact := func(_ context.Context, o evaluation.Obligation, r mcp.Result) (mcp.Result, error) {
@@ -437,6 +446,7 @@ func TestObligations(t *testing.T) {
 
 // One permit is for one message.
 func TestEachIsAsked(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{modern: true})
 	for range 3 {
 		s.call("alice", "get_customer", `{"id":"c"}`)
@@ -448,6 +458,7 @@ func TestEachIsAsked(t *testing.T) {
 
 // The mapping sees what the handler gets: empty arguments and none are two things, and every number is exact.
 func TestParamsAreExact(t *testing.T) {
+	t.Parallel()
 	s := open(t, setting{modern: true})
 	for arguments, want := range map[string]string{
 		`{"amount":9007199254740993}`: `"amount":9007199254740993`, `{"amount":1e2}`: `"amount":1e2`, `{"amount":0.1}`: `"amount":0.1`,
@@ -475,6 +486,7 @@ func TestParamsAreExact(t *testing.T) {
 
 // A tool whose definition changes is asked about by what it declares now.
 func TestDefinitionChanges(t *testing.T) {
+	t.Parallel()
 	var server *mcp.Server
 	s := open(t, setting{modern: true, extend: func(of *mcp.Server) { server = of }})
 	run := func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

@@ -84,13 +84,15 @@ type setting struct {
 	extend  func(*mcp.Server)
 }
 
+var newBinding = sync.OnceValues(func() (*coaz.Binding, error) { return coaz.New(coaz.Options{Resource: resource}) })
+
 func open(t *testing.T, set setting) *stage {
 	t.Helper()
 	s := &stage{t: t, pdp: set.pdp}
 	if s.pdp == "" {
 		s.pdp = pdptest.Start(t, pdptest.Bundle(bundle)).URL
 	}
-	binding, err := coaz.New(coaz.Options{Resource: resource})
+	binding, err := newBinding()
 	s.must(err)
 	keep := &http.Client{Transport: keeping{s}}
 	pdp, err := authzenclient.New(s.pdp, append([]authzenclient.Option{authzenclient.WithHTTPClient(keep), authzenclient.WithTimeout(time.Minute), authzenclient.WithRetries(0), authzenclient.WithBreaker(0, 0)}, set.client...)...)
@@ -121,8 +123,8 @@ func (s *stage) must(err error) {
 // verify takes the claims for the token.
 func verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	info := auth.TokenInfo{Expiration: time.Now().Add(time.Hour)}
-	if token == "brief" {
-		info.Expiration, token = time.Now().Add(time.Second), "alice"
+	if life, err := time.ParseDuration(strings.TrimPrefix(token, "brief-")); err == nil {
+		info.Expiration, token = time.Now().Add(life), "alice"
 	}
 	if token == "unknown" {
 		return &info, nil // a verifier that keeps no claims
@@ -132,6 +134,16 @@ func verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, 
 		return nil, fmt.Errorf("%w: %w", auth.ErrInvalidToken, err)
 	}
 	return sdkpep.WithClaims(info, claims), nil
+}
+
+// briefly asks with tokens of alice that end soon, until one lasts long enough for the answer to begin.
+func briefly(t *testing.T, ask func(token string) (begun bool)) {
+	t.Helper()
+	for life := 50 * time.Millisecond; !ask("brief-" + life.String()); life *= 2 {
+		if life > time.Minute {
+			t.Fatal("no token lasts long enough")
+		}
+	}
 }
 
 // server executes what it is asked to.

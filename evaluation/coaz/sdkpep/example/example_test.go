@@ -166,6 +166,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // The SDK's client speaks to it in the newest era, by keys that are found and by keys that are named.
 func TestExample(t *testing.T) {
+	t.Parallel()
 	for _, named := range []bool{false, true} {
 		var keys string
 		r := start(t, func(s *settings) {
@@ -221,6 +222,7 @@ func text(t *testing.T, v any) string {
 
 // A session of the older era, with the server's own id for it; another's token gets nothing there.
 func TestExampleLegacy(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	token := r.issuer.token(t, r.resource, nil, nil)
 	send := func(token, session, body string) (*http.Response, string) {
@@ -265,6 +267,7 @@ func TestExampleLegacy(t *testing.T) {
 
 // Tokens that are not good are 401, and nobody is asked about them.
 func TestExampleTokens(t *testing.T) {
+	t.Parallel()
 	r := start(t, nil)
 	change := func(changes map[string]any) string { return r.issuer.token(t, r.resource, changes, nil) }
 	header := func(h map[jose.HeaderKey]any) string { return r.issuer.token(t, r.resource, nil, h) }
@@ -332,6 +335,7 @@ func TestExampleTokens(t *testing.T) {
 
 // What it cannot start with is exit code 2, and says what to try.
 func TestExampleRefuses(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	odd := filepath.Join(dir, "odd.json")
 	if err := os.WriteFile(odd, []byte(`{"tools":[{}]}`), 0o600); err != nil {
@@ -366,6 +370,7 @@ func TestExampleRefuses(t *testing.T) {
 
 // TestFlagsOnPage holds the table of the page to the flags.
 func TestFlagsOnPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
