@@ -24,6 +24,7 @@ rules:
 
 // Each declaration that is wrong, or wrong beside other files, and where.
 func TestAccessProblems(t *testing.T) {
+	t.Parallel()
 	with := func(files ...string) bundle { return one(permitUsers, files...) }
 	many := make([]string, 40)
 	for i := range many {
@@ -95,6 +96,7 @@ func TestAccessProblems(t *testing.T) {
 
 // What is made of declarations counts towards the bounds of a tenant, and what exceeds them is told where it is.
 func TestAccessCountsTowardTheBounds(t *testing.T) {
+	t.Parallel()
 	denials := func(rule string, rules int) string {
 		text := "mode: denylist\nrules:\n"
 		for n := range rules {
@@ -164,6 +166,7 @@ func calls(t *testing.T, p *pdp.PDP, tenant, subject, tool string) outcome {
 
 // What declarations mean beside policies written by hand, and beside each other.
 func TestAccessBesideOtherPolicies(t *testing.T) {
+	t.Parallel()
 	const closed = "desk has not opened this tool to you."
 	files := bundle{
 		"access/desk.yaml":          deskAccess,
@@ -240,6 +243,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 
 // A policy that is made from a declaration stands where its rule does.
 func TestAccessStandsInTheDeclaration(t *testing.T) {
+	t.Parallel()
 	loaded, problems := pdp.Load(bundle{"tenants/t/access/desk.yaml": deskAccess + "approval: {template: x, timeout: 10m}\n", "p.cedar": permitUsers}.source())
 	if problems.Refuse() {
 		t.Fatal(problems)
@@ -274,6 +278,7 @@ func TestAccessStandsInTheDeclaration(t *testing.T) {
 
 // A bundle without declarations is what it was: its digest, and what made its answers.
 func TestABundleWithoutAccessIsUnchanged(t *testing.T) {
+	t.Parallel()
 	files := one(permitUsers)
 	before := files.load(t).Bundle()
 	for _, more := range []string{"access/README.md", "access/.hidden.yaml", "access/old/x.yaml", "tests/access/x.yaml", "entities/access/x.yaml"} {
@@ -292,6 +297,7 @@ func TestABundleWithoutAccessIsUnchanged(t *testing.T) {
 
 // What is wrong with one declaration by itself.
 func TestReadAccess(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		deskAccess: "[]",
 		"mode: allowlist\napproval: {timeout: soon}\nrules: [{agent: a, tools: [b, b*c]}]":      "[access/desk.yaml:3:31 access_glob]",

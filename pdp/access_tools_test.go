@@ -11,6 +11,7 @@ import (
 // A gateway with `ask: tool` asks about an action of its own for each tool, which a schema has
 // below tool.invoke. Declarations are about those, too.
 func TestAccessWhereEachToolIsAnAction(t *testing.T) {
+	t.Parallel()
 	p := bundle{
 		"access/wiki.yaml": "mode: allowlist\nrules: [{agent: alice, tools: [read]}]\n",
 		"access/crm.yaml":  "mode: denylist\nrules: [{agent: bob, tools: [drop]}]\n",

@@ -15,6 +15,7 @@ func requesterIs(typ, id string) func(*pdp.Reviewed) {
 // Who asked for it decides about it no more than who does it, and by no other name. Nor does it let anybody decide: who
 // is named in the chain may by policies that say so, and the requester is not in the chain.
 func TestActorsRequesterDecidesNothing(t *testing.T) {
+	t.Parallel()
 	const policies = `permit(principal is agent, action == Action::"tool.invoke", resource); permit(principal, action == Action::"approval.decide", resource) when { `
 	p := one(policies+`true };`, "entities/e.json", fulfilEntities).load(t)
 	for name, test := range map[string]struct {
@@ -69,6 +70,7 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 // A request whose requester nobody can name gets no approval, as with the other actors; nor does an approval for one
 // requester count for another, whatever the approval is bound to besides.
 func TestActorsRequesterIsBound(t *testing.T) {
+	t.Parallel()
 	bundles := map[string]bundle{
 		"as a rule":        one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst),
 		"bound to nothing": one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", strings.Replace(askFirst, "timeout: 10m", "timeout: 10m, material: []", 1)),

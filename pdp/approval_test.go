@@ -112,6 +112,7 @@ const (
 )
 
 func TestAwaitingApproval(t *testing.T) {
+	t.Parallel()
 	const permitBots = `@id("p") @obligation("ask") permit(principal is agent, action, resource);`
 	for name, test := range map[string]struct {
 		policies, request string
@@ -166,6 +167,7 @@ func TestAwaitingApproval(t *testing.T) {
 
 // No error of who keeps approvals becomes an answer.
 func TestApprovalsFail(t *testing.T) {
+	t.Parallel()
 	p, d := one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst).desk(t)
 	d.failing = context.DeadlineExceeded
 	for _, request := range []string{native(``), native(approved)} {
@@ -181,6 +183,7 @@ func TestApprovalsFail(t *testing.T) {
 
 // Each reservation is settled exactly once, whatever happens while the decision is recorded.
 func TestReservationIsSettledOnce(t *testing.T) {
+	t.Parallel()
 	failed := errors.New("the disk is full")
 	request, err := evaluation.DecodeNative([]byte(native(approved)), evaluation.DefaultLimits())
 	if err != nil {
@@ -222,6 +225,7 @@ func TestReservationIsSettledOnce(t *testing.T) {
 
 // The mode of a call is a rule of the PDP, of every combination of what HTTP knows.
 func TestApprovalsFor(t *testing.T) {
+	t.Parallel()
 	for _, explain := range []bool{false, true} {
 		for _, mayFile := range []bool{false, true} {
 			for _, mayRequest := range []bool{false, true} {
@@ -254,6 +258,7 @@ func bindingOf(t *testing.T, p *pdp.PDP, d *desk, request string, change ...func
 }
 
 func TestBinding(t *testing.T) {
+	t.Parallel()
 	const policy = `@obligation("ask") permit(principal is agent, action, resource);`
 	all, atAll := one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace, when, agent, on_behalf_of]").desk(t)
 	some, atSome := one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner, material: [subject, context.arguments]}}").desk(t)

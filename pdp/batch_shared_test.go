@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/engine"
+	"policy-service/pdp/pdptest/night"
 )
 
 func decodeBatch(t *testing.T, defaults string, items ...string) evaluation.Batch {
@@ -51,6 +52,7 @@ func allocated(f func()) int {
 // TestWhatItemsShareIsConvertedOnce: a hundred items cost little more than two, whatever is
 // wrong with what they inherit, and whichever actions take turns.
 func TestWhatItemsShareIsConvertedOnce(t *testing.T) {
+	night.Measures(t)
 	plain := bundleOfFiles(t, map[string]string{"p.cedar": `permit(principal is user, action, resource) when { context.k1 == 1 };`})
 	strict := bundleOfFiles(t, map[string]string{
 		"bundle.yaml":        "unknown_properties: reject\n",
@@ -110,6 +112,7 @@ func TestWhatItemsShareIsConvertedOnce(t *testing.T) {
 // What items share and cannot share as it is, because of what each has of its own, is
 // converted for some of them and not for a thousand.
 func TestWhatABatchConvertsIsBounded(t *testing.T) {
+	t.Parallel()
 	plain := bundleOfFiles(t, map[string]string{"p.cedar": `permit(principal is user, action, resource) when { context.k1 == 1 };`})
 	var members []string
 	for n := range 8000 {
@@ -149,15 +152,14 @@ func TestWhatABatchConvertsIsBounded(t *testing.T) {
 	}
 }
 
-// TestExplanationsOfABatchAreBounded: they take a megabyte of the answer at most, the first
-// items have theirs, and of the others none is made.
-func TestExplanationsOfABatchAreBounded(t *testing.T) {
+// manyExplained returns a function that asks so many items for explanations, half of which are no requests.
+func manyExplained(t *testing.T) func(items int) BatchDecision {
 	var policies strings.Builder
 	for n := range 300 {
 		fmt.Fprintf(&policies, "@id(\"policy-%d\") permit(principal is user, action, resource) when { principal.level > %d && resource.open && context.a.b };\n", n, n)
 	}
 	p := Of(bundleOfFiles(t, map[string]string{"p.cedar": policies.String()}), Options{NewID: func() string { return "1" }})
-	ask := func(items int) (d BatchDecision) {
+	return func(items int) BatchDecision {
 		batch := decodeBatch(t, `"subject":{"type":"user","id":"a","properties":{"level":7}},"action":{"name":"r"},"resource":{"type":"doc","id":"1"}`,
 			slices.Repeat([]string{`{}`, `{"resource":{"id":7}}`}, items/2)...)
 		d, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Explain: true})
@@ -166,6 +168,12 @@ func TestExplanationsOfABatchAreBounded(t *testing.T) {
 		}
 		return d
 	}
+}
+
+// TestExplanationsOfABatchAreBounded: they take a megabyte of the answer at most, the first items have theirs, the others none.
+func TestExplanationsOfABatchAreBounded(t *testing.T) {
+	t.Parallel()
+	ask := manyExplained(t)
 	d := ask(1000)
 	size, explained, omitted := 0, 0, 0
 	for n, item := range d.Items {
@@ -200,15 +208,27 @@ func TestExplanationsOfABatchAreBounded(t *testing.T) {
 	if err != nil || string(again) != string(text) {
 		t.Error("asked again it is another answer")
 	}
-	few, all := allocated(func() { ask(4 * explained) }), allocated(func() { ask(1000) })
-	if each := (all - few) / (1000 - 4*explained); each > 100_000 { // one that is made takes a megabyte
-		t.Errorf("%d items allocate %d bytes, 1000 items %d", 4*explained, few, all)
+}
+
+// TestExplanationsThatAreOmittedAreNotMade: one that is made takes a megabyte.
+func TestExplanationsThatAreOmittedAreNotMade(t *testing.T) {
+	night.Measures(t)
+	ask, made := manyExplained(t), 0
+	for _, item := range ask(1000).Items {
+		if item.Explain != nil && !item.Explain.Omitted {
+			made++
+		}
+	}
+	few, all := allocated(func() { ask(4 * made) }), allocated(func() { ask(1000) })
+	if each := (all - few) / (1000 - 4*made); each > 100_000 {
+		t.Errorf("%d items allocate %d bytes, 1000 items %d", 4*made, few, all)
 	}
 }
 
 // TestPropertyInherited holds items that inherit in every way to requests by themselves:
 // what is kept of the items before must be what would have been found again.
 func TestPropertyInherited(t *testing.T) {
+	t.Parallel()
 	allows, errs, inherited := 0, 0, map[evaluation.Inherited]bool{}
 	eachSeed(t, 80, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%2 == 1
@@ -282,7 +302,7 @@ func TestPropertyInherited(t *testing.T) {
 			}
 		}
 	})
-	if !fewSeeds() && (allows < 100 || errs < 10 || len(inherited) < 8) {
+	if !fewSeeds() && (allows < night.Cases(100) || errs < night.Cases(10) || len(inherited) < 8) {
 		t.Errorf("%d allows, %d malformed items, %d ways to inherit: the generator shows little", allows, errs, len(inherited))
 	}
 }
@@ -290,6 +310,7 @@ func TestPropertyInherited(t *testing.T) {
 // TestBatchSchemaOfEachItem: what fits the schema in one item does not in the next, of
 // another context or action.
 func TestBatchSchemaOfEachItem(t *testing.T) {
+	t.Parallel()
 	p := Of(bundleOfFiles(t, map[string]string{
 		"schema.cedarschema": `entity user, doc, folder; action "r", "s" appliesTo { principal: user, resource: doc, context: { need: Long } }; action "w" appliesTo { principal: user, resource: folder, context: {} };`,
 		"p.cedar":            `permit(principal is user, action, resource);`,

@@ -10,12 +10,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestPropertyBatch holds the items of a batch to requests by themselves, where
 // they share their subjects, resources, actions and contexts in every way: what
 // is taken over from the item before must be what would have been found again.
 func TestPropertyBatch(t *testing.T) {
+	t.Parallel()
 	allows, errs := 0, 0
 	eachSeed(t, 80, func(t *testing.T, g *generator) {
 		w := g.world(24)
@@ -60,7 +62,7 @@ func TestPropertyBatch(t *testing.T) {
 			}
 		}
 	})
-	if allows < 100 || errs < 10 {
+	if allows < night.Cases(100) || errs < night.Cases(10) {
 		t.Errorf("%d allows, %d malformed items: the generator shows little", allows, errs)
 	}
 }
@@ -68,6 +70,7 @@ func TestPropertyBatch(t *testing.T) {
 // The context holds what the action of the item carries, also where the context
 // that was sent is the same for all.
 func TestBatchActionOfEachItem(t *testing.T) {
+	t.Parallel()
 	b, problems := Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(`permit(principal is user, action, resource) when { context.action.soft };`)}}))
 	if problems.Refuse() {
 		t.Fatal(problems)
@@ -91,6 +94,7 @@ func TestBatchActionOfEachItem(t *testing.T) {
 // What stands above a resource can depend on the subject of the item: on what it
 // sends, where the subject itself stands above the resource.
 func TestBatchAncestorsOfEachItem(t *testing.T) {
+	t.Parallel()
 	b, problems := Load(FS(fstest.MapFS{
 		"bundle.yaml":     {Data: []byte("parents: {user: {roles: role}}")},
 		"p.cedar":         {Data: []byte(`permit(principal, action, resource in role::"x");`)},
@@ -118,6 +122,7 @@ func TestBatchAncestorsOfEachItem(t *testing.T) {
 // What is wrong with an item is said where it stands in the body, also where it took a
 // bundle to find it.
 func TestBatchPointers(t *testing.T) {
+	t.Parallel()
 	b, problems := Load(FS(fstest.MapFS{
 		"bundle.yaml": {Data: []byte("parents: {user: {groups: group}}\nunknown_properties: reject")},
 		"schema.cedarschema": {Data: []byte(`entity group; entity user in [group] { groups?: Set<String>, a?: Long }; entity doc { a?: Long };

@@ -85,6 +85,7 @@ func (t *taken) settle(how string) {
 // Whatever happens to a batch, each reservation is settled once: as spent if all that it is for is on record, and else
 // as in doubt. If others take what an item was to use, the batch is what it is without.
 func TestUsesOfABatch(t *testing.T) {
+	t.Parallel()
 	const asks = `@id("p") @obligation("ask") permit(principal is agent, action, resource);`
 	failed := errors.New("the disk is full")
 	for name, test := range map[string]struct {

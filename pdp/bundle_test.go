@@ -14,6 +14,7 @@ const permitUsers = "@id(\"p\") permit(principal is user, action, resource);\n"
 // Each broken bundle and its problem: place and code. All of a bundle's
 // problems are reported, none of them quotes a value, each says what to try.
 func TestProblems(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		bundle bundle
 		want   []string
@@ -190,6 +191,7 @@ func place(p pdp.Problem) string {
 
 // A has that is always false is found wherever it looks, and none else is.
 func TestHasUndeclared(t *testing.T) {
+	t.Parallel()
 	const schema = `
 type Address = { city?: String, geo?: { lat?: Long } };
 entity Team { lead?: User };

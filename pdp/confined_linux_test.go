@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // swapping exchanges two names in a directory again and again, until the test ends.
@@ -34,6 +36,7 @@ func swapping(t *testing.T, a, b string) {
 const readings = 1_000
 
 func TestAFIFOSwappedInBlocksNoReading(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"a.cedar", "entities", "tenants/acme", "MANIFEST"} {
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
 			t.Parallel()
@@ -45,7 +48,7 @@ func TestAFIFOSwappedInBlocksNoReading(t *testing.T) {
 			read := make(chan struct{})
 			go func() {
 				defer close(read)
-				for range readings {
+				for range night.Cases(readings) {
 					Dir(dir).Read()
 				}
 			}()
@@ -59,12 +62,13 @@ func TestAFIFOSwappedInBlocksNoReading(t *testing.T) {
 }
 
 func TestALinkSwappedInReachesNoOtherTenant(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	twoTenants.write(t, dir)
 	tree{"tenants/a/d/b.cedar": renamed(smallest, "own2"), "tenants/a/x.cedar": "-> d/b.cedar", "tenants/a/.d": "-> ../b"}.write(t, dir)
 	swapping(t, filepath.Join(dir, "tenants/a/.d"), filepath.Join(dir, "tenants/a/d"))
 	var right, wrong int
-	for range readings {
+	for n := 0; n < night.Cases(readings) || right == 0 || wrong == 0; n++ {
 		files := Dir(dir).Read()
 		switch content := string(files.Content["tenants/a/x.cedar"]); {
 		case strings.Contains(content, "kept"):
@@ -74,8 +78,5 @@ func TestALinkSwappedInReachesNoOtherTenant(t *testing.T) {
 		default:
 			right++
 		}
-	}
-	if right == 0 || wrong == 0 {
-		t.Errorf("%d readings of one state, %d of the other: nothing was swapped", right, wrong)
 	}
 }

@@ -22,6 +22,7 @@ var twoTenants = tree{
 }
 
 func TestALinkReachesNothingOfAnotherOwner(t *testing.T) {
+	t.Parallel()
 	outside := t.TempDir()
 	tree{"x.cedar": renamed(smallest, "kept"), "entities/e.json": "[]\n"}.write(t, outside)
 	for name, c := range map[string]struct {
@@ -88,6 +89,7 @@ func TestALinkReachesNothingOfAnotherOwner(t *testing.T) {
 
 // A test has a request and what it expects: what policies a tenant has can be read from it.
 func TestALinkReachesNoTestsOfAnotherTenant(t *testing.T) {
+	t.Parallel()
 	for _, links := range []tree{{"tenants/a/tests": "-> ../b/tests"}, {"tenants/a/tests/t.yaml": "-> ../../b/tests/t.yaml"}, {"tests": "-> tenants/b/tests"}} {
 		dir := t.TempDir()
 		twoTenants.write(t, dir)
@@ -100,6 +102,7 @@ func TestALinkReachesNoTestsOfAnotherTenant(t *testing.T) {
 }
 
 func TestAManifestMakesNoLinkFollowed(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	twoTenants.write(t, dir)
 	tree{"tenants/a/x.cedar": renamed(smallest, "other")}.write(t, dir)
@@ -115,6 +118,7 @@ func TestAManifestMakesNoLinkFollowed(t *testing.T) {
 }
 
 func TestLinksThatStayWithTheirOwnerAreFollowed(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	for name, c := range map[string]struct {
 		files tree
@@ -169,6 +173,7 @@ func winding(dir, file string) tree {
 // Every reading, the one too that brings the root's emergency forbid, waits for the ways
 // that a tenant's links take. It is counted how many names are looked up on them.
 func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
+	t.Parallel()
 	outside := t.TempDir()
 	deep := strings.Repeat("d/", 200)
 	for name, c := range map[string]struct {
@@ -206,6 +211,7 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 
 // A tenant with as many files as it may have, in a volume within a volume, beside a MANIFEST.
 func TestATenantsVolumeIsWithinWhatMayBeLookedUp(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"..1/a.cedar": smallest, "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "tenants": "-> ..data/tenants", "..1/tenants/acme/..data": "-> ..1"}.write(t, dir)
 	for n := range bundle.TenantBounds.Files {

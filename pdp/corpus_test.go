@@ -52,7 +52,9 @@ var wholeCorpus = corpusTally{
 	stored:      244_022, unstored: 3978,
 }
 
+// TestCorpus takes some 3 s: it loads 7,750 bundles, and decides 62,000 requests in three ways each.
 func TestCorpus(t *testing.T) {
+	t.Parallel()
 	archive := readCorpus(t)
 	var names []string
 	for name := range archive {
@@ -61,13 +63,6 @@ func TestCorpus(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if testing.Short() { // each tenth
-		for n := range len(names) / 10 {
-			names[n] = names[10*n]
-		}
-		names = names[:len(names)/10]
-	}
-
 	const size = 500
 	var tallies []*corpusTally
 	t.Run("files", func(t *testing.T) { // returns when its parallel parts have
@@ -88,13 +83,8 @@ func TestCorpus(t *testing.T) {
 	for _, tally := range tallies {
 		sum.add(tally)
 	}
-	want := wholeCorpus
-	if testing.Short() {
-		want = sum
-		want.files = wholeCorpus.files / 10
-	}
-	if sum != want || sum.allows == 0 || sum.errored == 0 {
-		t.Errorf("what went through:\n%+v\nand what should have:\n%+v", sum, want)
+	if sum != wholeCorpus {
+		t.Errorf("what went through:\n%+v\nand what should have:\n%+v", sum, wholeCorpus)
 	}
 }
 

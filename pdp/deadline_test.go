@@ -27,6 +27,7 @@ func (e *ending) Err() error {
 
 // The forbid comes last: whoever answered from a part of the policies would allow.
 func TestNoAnswerFromAPartOfThePolicies(t *testing.T) {
+	t.Parallel()
 	const permits = 50
 	var text strings.Builder
 	for i := range permits {

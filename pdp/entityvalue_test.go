@@ -11,6 +11,7 @@ import (
 // TestStoredValues: Cedar's JSON forms of values become these values, and none of them a
 // record that no policy finds anything in.
 func TestStoredValues(t *testing.T) {
+	t.Parallel()
 	const schema = `entity user { a: datetime, d?: decimal, ip?: ipaddr, l?: duration, s?: Set<ipaddr>, r?: { fn: String, arg: String } }; entity doc; action x appliesTo { principal: user, resource: doc };`
 	for _, c := range []struct{ attrs, holds, typed string }{
 		{`{"a":{"__extn":{"fn":"datetime","arg":"2026-01-02"}}}`, `principal.a == datetime("2026-01-02")`, ""},
@@ -39,6 +40,7 @@ func TestStoredValues(t *testing.T) {
 // TestNoStoredValueIsARecordByMistake: what is none of Cedar's forms refuses the bundle, and
 // says where without saying what.
 func TestNoStoredValueIsARecordByMistake(t *testing.T) {
+	t.Parallel()
 	deep := strings.Repeat(`{"__extn":{"fn":"offset","args":[`, 2000) + strings.Repeat(`]}}`, 2000)
 	for attrs, want := range map[string]string{
 		`{"a":1.5}`:                                                                    "attrs.a is no integer of 64 bits",

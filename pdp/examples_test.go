@@ -19,6 +19,7 @@ func examples(t *testing.T, files map[string]string) ([]pdp.Example, pdp.Problem
 }
 
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	got, problems := examples(t, map[string]string{
 		"tests/a.yaml": `
 - name: everything
@@ -63,6 +64,7 @@ func TestExamples(t *testing.T) {
 }
 
 func TestExampleProblems(t *testing.T) {
+	t.Parallel()
 	const request = "request: {subject: {type: user, id: a}, action: {name: read}, resource: {type: doc, id: d}}"
 	for name, test := range map[string]struct{ file, content, want string }{
 		"all at once":            {"tests/t.yaml", "- {}\n- name: x\n", "tests/t.yaml:1:3 missing_key, tests/t.yaml:1:3 missing_key, tests/t.yaml:1:3 missing_key, tests/t.yaml:2:3 missing_key, tests/t.yaml:2:3 missing_key"},

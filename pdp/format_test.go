@@ -9,6 +9,7 @@ import (
 
 // Format lays out what a policy file may hold, and says of anything else where it is not as it should be.
 func TestFormat(t *testing.T) {
+	t.Parallel()
 	laid, problems := pdp.Format("a.cedar", []byte("permit(principal,action,resource)when{007 == 7}; // as it is"))
 	if want := "permit (principal, action, resource)\nwhen { 007 == 7 }; // as it is\n"; string(laid) != want || problems != nil {
 		t.Errorf("%q, %v", laid, problems)

@@ -32,6 +32,7 @@ func requestedBy(typ, id string) string {
 
 // Nobody fulfils their own request, whatever policies say; nor does anybody whose requester nobody knows.
 func TestFulfilOwn(t *testing.T) {
+	t.Parallel()
 	p := one(fulfilAll, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]\n").load(t)
 	for name, test := range map[string]struct {
 		subject, context string
@@ -86,6 +87,7 @@ func TestFulfilOwn(t *testing.T) {
 
 // The types are those of the wire, and the action's name counts in whatever namespace.
 func TestFulfilOwnByTheNamesOfTheBundle(t *testing.T) {
+	t.Parallel()
 	for name, b := range map[string]bundle{
 		"types":     one(`permit(principal, action, resource is Tool);`, "bundle.yaml", "types: {person: User, bot: Agent, hammer: Tool}\n"),
 		"namespace": one(`permit(principal, action, resource is N::Tool);`, "bundle.yaml", "namespace: N\ntypes: {person: User, bot: Agent, hammer: Tool}\n"),
@@ -103,6 +105,7 @@ func TestFulfilOwnByTheNamesOfTheBundle(t *testing.T) {
 
 // What policies say of their own denial stays, the reason is that of the service, and no use of an approval is spent.
 func TestFulfilOwnSays(t *testing.T) {
+	t.Parallel()
 	own, _ := fulfils("user:zoe", requestedBy("user", "zoe"))
 	decide := func(policies string, more ...string) evaluation.Decision {
 		t.Helper()
@@ -147,6 +150,7 @@ func TestFulfilOwnSays(t *testing.T) {
 
 // The same in a batch, and in each kind of search.
 func TestFulfilOwnEverywhere(t *testing.T) {
+	t.Parallel()
 	p := one(fulfilAll, "entities/e.json", fulfilEntities).load(t)
 	batch, err := evaluation.DecodeBatch([]byte(`{"action":{"name":"tool.fulfil"},"resource":{"type":"tool","id":"t"},"context":{"requester":{"type":"user","id":"mia"}},"evaluations":[
 		{"subject":{"type":"user","id":"zoe"}}, {"subject":{"type":"admin","id":"m"}}, {"subject":{"type":"user","id":"mia"}}, {"subject":{"type":"user","id":"zoe"},"context":{}},
@@ -201,6 +205,7 @@ func TestFulfilOwnEverywhere(t *testing.T) {
 
 // A tenant's own entities say who is one person there, and nowhere else.
 func TestFulfilOwnOfATenant(t *testing.T) {
+	t.Parallel()
 	p := one(fulfilAll, "tenants/t/policies/p.cedar", `permit(principal is doc, action, resource);`,
 		"tenants/t/entities/e.json", `[{"uid":{"type":"user","id":"lee"},"attrs":{"identities":["lee.admin"]},"parents":[]}]`).load(t)
 	for tenant, want := range map[string]string{"default": `{"allow":true}`, "t": `{"allow":false,"reason":"own_request"}`} {
@@ -213,6 +218,7 @@ func TestFulfilOwnOfATenant(t *testing.T) {
 
 // Where not all is known, nobody fulfils their own request either, unless who the requester is, is not known.
 func TestFulfilOwnOfWhatIsPossible(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal, action, resource) when { context.arguments.n == 1 };`, "entities/e.json", fulfilEntities).load(t)
 	for _, test := range []struct {
 		subject, context, unknown string
@@ -242,6 +248,7 @@ func TestFulfilOwnOfWhatIsPossible(t *testing.T) {
 
 // A decision on record hangs on a requester that is masked.
 func TestFulfilOwnWhereTheRequesterIsMasked(t *testing.T) {
+	t.Parallel()
 	b := hiddenBundle(t, `permit (principal, action, resource);`, nil)
 	request, _ := fulfils("user:zoe", `"token":"x","agent":"desktop",`+requestedBy("agent", "bot"))
 	for at, want := range map[string]string{

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/pdptest/night"
 )
 
 // The property tests ask generated bundles generated questions. Everything that
@@ -26,13 +27,11 @@ import (
 //
 // A failure is printed with as few policies and entities as still show it.
 
-// eachSeed runs a property for that many seeds, until it fails.
+// eachSeed runs a property for that many seeds, until it fails. With -short it is a tenth of them, but no fewer than 15.
 func eachSeed(t *testing.T, seeds uint64, property func(t *testing.T, g *generator)) {
 	t.Helper()
 	first := uint64(0)
-	if testing.Short() {
-		seeds = min(seeds, 30)
-	}
+	seeds = max(uint64(night.Cases(int(seeds))), min(seeds, 15))
 	if n, err := strconv.ParseUint(os.Getenv("PROPERTY_RUNS"), 10, 64); err == nil {
 		seeds *= n
 	}
@@ -44,8 +43,8 @@ func eachSeed(t *testing.T, seeds uint64, property func(t *testing.T, g *generat
 	}
 }
 
-// fewSeeds reports whether the run is for one seed, or for some of them: that says nothing of shares.
-func fewSeeds() bool { return os.Getenv("PROPERTY_SEED") != "" || testing.Short() }
+// fewSeeds reports whether the run is for one seed: that says nothing of shares.
+func fewSeeds() bool { return os.Getenv("PROPERTY_SEED") != "" }
 
 // generator makes bundles and requests by chance.
 type generator struct {

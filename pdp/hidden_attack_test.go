@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/pdptest/night"
 )
 
 // hiddenAttack is a request that was sent, and what of it is hidden: whatever is made of it, the answer
@@ -94,6 +95,7 @@ func saidOf(d evaluation.Decision, err error) string {
 
 // TestHiddenAttacks: no exact answer is another than that to what was sent.
 func TestHiddenAttacks(t *testing.T) {
+	t.Parallel()
 	placeholders := map[string]any{"string": "masked:0123456789012345678901", "number": 0, "bool": true, "object": map[string]any{}, "array": []any{}}
 	for name, tt := range map[string]hiddenAttack{
 		"enum parents text":                      {and(typed(`{group: String}`, `{}`, `{}`), "bundle.yaml", "parents: {User: {group: Color}}\n"), permits + ";", between(`{"group":"red"}`, `{}`, `{}`), places{known("/subject/properties/group", "string")}, "", ""},
@@ -206,6 +208,7 @@ func TestHiddenAttacks(t *testing.T) {
 // TestHiddenNonsense: places that are none, and types that are none, neither panic nor make an answer
 // that differs from one time to the next.
 func TestHiddenNonsense(t *testing.T) {
+	t.Parallel()
 	reads := permits + ` when { context.l.contains("a") && context.o.a == 1 && principal in Group::"g" && context.s like "a*" && context.n + 1 > 2 };`
 	bundles := []*pdp.Bundle{
 		hiddenBundle(t, reads, files{"bundle.yaml": "parents: {User: {g: Group}, Doc: {folder: Doc}}\n", "obligations.yaml": "x: {type: custom, properties: {a: \"${context.s}\"}}\n"}),
@@ -221,7 +224,7 @@ func TestHiddenNonsense(t *testing.T) {
 	types := strings.Split("string number bool object array  null String", " ")
 	g := rand.New(rand.NewPCG(17, 17))
 	pick := func(from []string) string { return from[g.IntN(len(from))] }
-	for range 3000 {
+	for range night.Cases(3000) {
 		call := pdp.Call{Request: requests[g.IntN(len(requests))], Now: time.Unix(1e9, 0)}
 		for range 1 + g.IntN(3) {
 			at := ""
@@ -246,6 +249,7 @@ func TestHiddenNonsense(t *testing.T) {
 // TestHiddenSizes: what a caller can send makes none of these take long; without bounds each would take
 // minutes, or gigabytes.
 func TestHiddenSizes(t *testing.T) {
+	t.Parallel()
 	list := func(n int, format string) string {
 		var all []string
 		for i := range n {

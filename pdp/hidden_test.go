@@ -38,6 +38,7 @@ action read appliesTo { principal: User, resource: Doc, context: {
 // Each policy decides this request, of which the named values are hidden. "exact" is what comes of
 // it; otherwise it says on which places the decision hangs.
 func TestHidden(t *testing.T) {
+	t.Parallel()
 	const body = `{"subject":{"type":"User","id":"u","properties":{"secret_level":7,"secret_group":"g","secret_ip":"10.0.0.1"}},"action":{"name":"read"},
 		"resource":{"type":"Doc","id":"d","properties":{"token":1.5}},
 		"context":{"token":"t","secret_n":5,"secret_flag":true,"secret_at":"2026-01-01","secrets":["a","b"],"secret":{"a":1,"b":"x"}}}`
@@ -104,6 +105,7 @@ func TestHidden(t *testing.T) {
 
 // TestHiddenOfAnUnknownType: if a type is not known, nothing else was looked at, whatever is hidden.
 func TestHiddenOfAnUnknownType(t *testing.T) {
+	t.Parallel()
 	b := hiddenBundle(t, `permit (principal, action, resource);`, nil)
 	request, err := evaluation.Decode([]byte(`{"subject":{"type":"__cedar::X","id":"u"},"action":{"name":"read"},"resource":{"type":"Doc","id":"d"}}`), "default", evaluation.DefaultLimits())
 	if err != nil {
@@ -118,6 +120,7 @@ func TestHiddenOfAnUnknownType(t *testing.T) {
 // TestHiddenIsFilledIn: what an obligation says is not compared. But it cannot say what is not there, and may be the same
 // as another.
 func TestHiddenIsFilledIn(t *testing.T) {
+	t.Parallel()
 	const schema = `entity User, Doc; action read appliesTo { principal: User, resource: Doc, context: { arguments: { amount: decimal, who?: String } } };`
 	const permit = `permit (principal, action == Action::"read", resource)`
 	files := func(yaml string) map[string]string {
@@ -158,6 +161,7 @@ func TestHiddenIsFilledIn(t *testing.T) {
 // TestHiddenOfWhatIsPossible: what a mask hides is as unknown as the rest, and the answer hangs on it if anything looks at
 // it.
 func TestHiddenOfWhatIsPossible(t *testing.T) {
+	t.Parallel()
 	const permit, forbid = `permit (principal, action, resource)`, `forbid (principal, action, resource)`
 	schema := map[string]string{"schema.cedarschema": hiddenSchema}
 	for name, tt := range map[string]struct {

@@ -47,6 +47,7 @@ func yamlText(s string) string {
 
 // Of each name a declaration opens exactly the tool that has it, to exactly the agent that has it.
 func TestAccessStrangeIDs(t *testing.T) {
+	t.Parallel()
 	ids := slices.Concat(strangeIDs, []string{longID("a"), longID("b")})
 	ids = slices.DeleteFunc(ids, func(id string) bool { return strings.Contains(id, "*") }) // which would be globs, or none
 	asked := slices.Clone(ids)
@@ -133,6 +134,7 @@ func some37(ids []string, n int) (all []string) {
 
 // A glob opens what begins as it does, byte for byte, and nothing else.
 func TestAccessStrangeGlobs(t *testing.T) {
+	t.Parallel()
 	ids := slices.DeleteFunc(slices.Clone(strangeIDs), func(id string) bool { return strings.Contains(id, "*") })
 	var rules strings.Builder
 	var all []question
@@ -177,6 +179,7 @@ func asksFor(agent, tool, ofSubject, ofResource string) string {
 
 // What a tenant writes, and what a request says, opens nothing that the root has closed.
 func TestAccessNobodyWidens(t *testing.T) {
+	t.Parallel()
 	root := map[string]string{
 		"bundle.yaml":   "allow_trivial: true\n",
 		"all.cedar":     `permit (principal, action, resource);`,
@@ -244,6 +247,7 @@ func TestAccessNobodyWidens(t *testing.T) {
 
 // Each item of a batch is decided by its own tool and agent, whatever its neighbours are.
 func TestAccessOfEachItem(t *testing.T) {
+	t.Parallel()
 	files := map[string]string{
 		"bundle.yaml":   "allow_trivial: true\n",
 		"all.cedar":     `permit (principal, action, resource); forbid (principal, action, resource) when { context.pdp.subject.id == context.pdp.resource.id };`,
@@ -286,6 +290,7 @@ func TestAccessOfEachItem(t *testing.T) {
 
 // A schema that declares less of what the service knows is told what to add, and until then nothing is opened.
 func TestAccessNeedsItsFacts(t *testing.T) {
+	t.Parallel()
 	const four = `now: datetime, tenant: String, caller: String, approved: Bool`
 	schema := func(members string) string {
 		return `entity agent; entity tool; action "tool.invoke" appliesTo { principal: [agent], resource: [tool], context: { pdp: {` + members + `} } };`

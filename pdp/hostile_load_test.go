@@ -6,13 +6,19 @@ import (
 	"testing"
 	"testing/fstest"
 	"time"
+
+	"policy-service/pdp/pdptest/night"
 )
 
-// What policy files within their limit cost to load grows with their length, not
-// with its square: each of the first four took from ten seconds to three minutes
-// before it was mended. A file is compared with one an eighth as long in the same
-// run, so that a slow machine makes no difference.
-func TestHostilePolicyFiles(t *testing.T) {
+type hostilePolicyFile struct {
+	n    int // the largest within the limits of files
+	text func(n int) string
+	code string // why it is refused, at an eighth of that size and above
+}
+
+// hostilePolicyFiles are those that take longest to load. Each of the first four took from ten seconds to three minutes
+// before it was mended.
+func hostilePolicyFiles() map[string]hostilePolicyFile {
 	when := func(condition string) string {
 		return "permit(principal, action, resource) when { " + condition + " };"
 	}
@@ -23,44 +29,66 @@ func TestHostilePolicyFiles(t *testing.T) {
 		}
 		return strings.Join(all, sep)
 	}
-	for name, c := range map[string]struct {
-		n    int
-		text func(n int) string
-	}{
-		"distinct reads": {14_000, func(n int) string { return when(many(n, "context.a%d==1", "||")) }},
-		"a chain":        {50_000, func(n int) string { return when("context" + strings.Repeat(`["a"]`, n) + " == 1") }},
-		"a chain on {}":  {50_000, func(n int) string { return when("{}" + strings.Repeat(`["a"]`, n) + " == 1") }},
+	return map[string]hostilePolicyFile{
+		"distinct reads": {14_000, func(n int) string { return when(many(n, "context.a%d==1", "||")) }, ""},
+		"a chain":        {50_000, func(n int) string { return when("context" + strings.Repeat(`["a"]`, n) + " == 1") }, ""},
+		"a chain on {}":  {50_000, func(n int) string { return when("{}" + strings.Repeat(`["a"]`, n) + " == 1") }, ""},
 		"uids times uids": {5_000, func(n int) string {
 			return when("principal in [" + many(n, `P::"%d"`, ",") + "] && resource in [" + many(n, `R::"%d"`, ",") + "]")
-		}},
-		"a sum":     {120_000, func(n int) string { return when("1" + strings.Repeat("+1", n) + " == 1") }},
-		"conjuncts": {40_000, func(n int) string { return when("true" + strings.Repeat("&&true", n)) }},
+		}, ""},
+		"a sum":     {120_000, func(n int) string { return when("1" + strings.Repeat("+1", n) + " == 1") }, ""},
+		"conjuncts": {40_000, func(n int) string { return when("true" + strings.Repeat("&&true", n)) }, ""},
 		"nested ifs": {12_000, func(n int) string {
 			return when(strings.Repeat("if true then ", n) + "true" + strings.Repeat(" else 1", n))
-		}},
-		"chains of has": {4_000, func(n int) string { return when(many(n, "context has a%d.b.c.d.e.f.g.h.i.j.k.l.m.n.o", "||")) }},
-		"policies":      {6_000, func(n int) string { return many(n, "permit(principal, action, resource == d::\"%d\");", "") }},
+		}, "policy_nesting"},
+		"chains of has": {4_000, func(n int) string { return when(many(n, "context has a%d.b.c.d.e.f.g.h.i.j.k.l.m.n.o", "||")) }, "policy_has"},
+		"policies":      {6_000, func(n int) string { return many(n, "permit(principal, action, resource == d::\"%d\");", "") }, ""},
 		"clauses": {25_000, func(n int) string {
 			return "permit(principal, action, resource)" + strings.Repeat("when{true}", n) + ";"
-		}},
-		"a pattern":   {100_000, func(n int) string { return when(`context.a like "` + strings.Repeat("*a", n) + `"`) }},
-		"parentheses": {600_000, func(n int) string { return when(strings.Repeat("(", n)) }},
-		"a has chain": {8_000, func(n int) string { return when("context has " + strings.Repeat("a.", n) + "a") }},
-	} {
+		}, ""},
+		"a pattern":   {100_000, func(n int) string { return when(`context.a like "` + strings.Repeat("*a", n) + `"`) }, "policy_pattern"},
+		"parentheses": {600_000, func(n int) string { return when(strings.Repeat("(", n)) }, "policy_nesting"},
+		"a has chain": {8_000, func(n int) string { return when("context has " + strings.Repeat("a.", n) + "a") }, "policy_chain"},
+	}
+}
+
+func loadHostile(text string) Problems {
+	_, problems := Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(text)}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}))
+	return problems
+}
+
+// Each of them loads, or is refused for its form.
+func TestHostilePolicyFiles(t *testing.T) {
+	t.Parallel()
+	for name, c := range hostilePolicyFiles() {
+		got := ""
+		for _, p := range loadHostile(c.text(c.n / 8)) {
+			if p.Severity == SeverityError {
+				got = p.Code
+			}
+		}
+		if got != c.code {
+			t.Errorf("%s: got %q, want %q", name, got, c.code)
+		}
+	}
+}
+
+// What policy files within their limit cost to load grows with their length, not with its square. A file is compared
+// with one an eighth as long in the same run, so that a slow machine makes no difference.
+func TestCostOfHostilePolicyFiles(t *testing.T) {
+	night.Measures(t)
+	for name, c := range hostilePolicyFiles() {
 		t.Run(name, func(t *testing.T) {
-			short, long := hostileLoad(t, c.text(c.n/8)), hostileLoad(t, c.text(c.n))
+			cost := func(n int) time.Duration {
+				start := cpu(t)
+				loadHostile(c.text(n))
+				return max(cpu(t)-start, time.Microsecond)
+			}
+			short, long := cost(c.n/8), cost(c.n)
 			t.Logf("%d: %s, %d: %s", c.n/8, short.Round(time.Millisecond), c.n, long.Round(time.Millisecond))
 			if long > 3*time.Second && long > 40*short {
 				t.Errorf("eight times the file takes %d times as much", long/short)
 			}
 		})
 	}
-}
-
-// hostileLoad is the CPU that a file takes: who waits for a machine that is busy uses none.
-func hostileLoad(t *testing.T, policy string) time.Duration {
-	t.Helper()
-	start := cpu(t)
-	Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(policy)}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}))
-	return max(cpu(t)-start, time.Microsecond)
 }

@@ -40,6 +40,7 @@ const (
 // At the very instant of its end a rule is over, a millisecond before it is not. Which answer that
 // changes, depends on what the rule was for.
 func TestCheckAccessExpired(t *testing.T) {
+	t.Parallel()
 	const rule = "  - {agent: a, tools: x, expires: 2026-11-20T12:00:00Z"
 	for name, test := range map[string]struct{ declaration, says string }{
 		"allows":                     {allowlist + rule + "}", "allows nothing any more"},
@@ -85,6 +86,7 @@ func ofCode(problems Problems, code string) (of Problems) {
 }
 
 func TestCheckAccessTools(t *testing.T) {
+	t.Parallel()
 	tools := func(ids ...string) string {
 		var entities []string
 		for _, id := range ids {
@@ -135,6 +137,7 @@ func TestCheckAccessTools(t *testing.T) {
 
 // However many names are wrong, the list can be read.
 func TestCheckAccessManyTools(t *testing.T) {
+	t.Parallel()
 	rule := allowlist + "  - {agent: a, tools: [x" + strings.Repeat(", x", 999) + "]}"
 	for n := range 999 {
 		rule = strings.Replace(rule, ", x", ", y"+strings.Repeat("z", n%40), 1)
@@ -147,6 +150,7 @@ func TestCheckAccessManyTools(t *testing.T) {
 }
 
 func TestCheckAccessOpen(t *testing.T) {
+	t.Parallel()
 	for _, c := range []lintCase{
 		{"open", declared("mode: open"), openHere[1:]},
 		{"denylist", declared("owner: agent-c\nmode: denylist"), "access_open access/agent-b.yaml:2:7"},
@@ -170,6 +174,7 @@ func TestCheckAccessOpen(t *testing.T) {
 }
 
 func TestCheckAccessShadowed(t *testing.T) {
+	t.Parallel()
 	const first, second = "access_shadowed access/agent-b.yaml:3:5", "access_shadowed access/agent-b.yaml:4:5"
 	const a, all = "  - {agent: a, tools: x}\n", "  - {agent: a, tools: \"*\"}\n"
 	with := func(rule, more string) string { return strings.Replace(rule, "}", ", "+more+"}", 1) }
@@ -203,6 +208,7 @@ func TestCheckAccessShadowed(t *testing.T) {
 
 // One place for all the rules of a declaration that wait.
 func TestCheckAccessNobody(t *testing.T) {
+	t.Parallel()
 	const rules = "  - {agent: a, tools: x, requires_approval: true}\n  - {agent: b, tools: x, requires_approval: true}\n"
 	const permits = `@id("base") permit (principal is user, action == Action::"other", resource);`
 	for _, c := range []lintCase{
@@ -223,6 +229,7 @@ func TestCheckAccessNobody(t *testing.T) {
 // What is permitted without an obligation beside a declaration that demands one, and the other way
 // round, is no way around it, unless a request can leave out whom it is about.
 func TestCheckAccessOverlap(t *testing.T) {
+	t.Parallel()
 	const (
 		byHand   = `@id("hand") permit (principal, action == Action::"tool.invoke", resource is tool)`
 		logged   = `@id("log") @obligation("log") permit (principal is agent, action == Action::"tool.invoke", resource is tool)`
@@ -267,6 +274,7 @@ func TestCheckAccessOverlap(t *testing.T) {
 // Why Check is silent about a permit by hand beside a rule that demands an approval: as long as the rule
 // holds the approval is owed, and what the rule does not hold for, the declaration decides.
 func TestApprovalOwedBesideHand(t *testing.T) {
+	t.Parallel()
 	const rule = "  - {agent: a, tools: x, requires_approval: true, expires: 2026-11-20T12:00:00Z"
 	const byHand = `@id("hand") permit (principal, action, resource is tool);`
 	for declaration, after := range map[string]bool{
@@ -302,6 +310,7 @@ func TestApprovalOwedBesideHand(t *testing.T) {
 // TestCheckAccessBesideOurs holds declarations as their owners write them against the bundles that
 // are there to begin with: there is nothing to say but what is open.
 func TestCheckAccessBesideOurs(t *testing.T) {
+	t.Parallel()
 	users := map[string]string{
 		"starter": "{type: user, id: alice}", "mcp": "{type: user, id: alice}", "always-allow": "{type: user, id: alice}",
 		"always-prompt": "{type: user, id: alice}", "delegated": "{type: user, id: alice}", "selective": "{type: user, id: alice}",

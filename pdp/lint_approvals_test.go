@@ -12,6 +12,7 @@ const (
 )
 
 func TestCheckApprovals(t *testing.T) {
+	t.Parallel()
 	const here = "approval_nobody policy.cedar:2:1"
 	const schema = `entity user, agent; entity tool; entity Approval = { template: String }; action "tool.invoke" appliesTo { principal: [agent], resource: [tool] };`
 	const tenants = `@id("t") permit (principal is user, action == Action::"approval.decide", resource is Approval);`
@@ -63,6 +64,7 @@ func TestCheckApprovals(t *testing.T) {
 }
 
 func TestCheckWidePermits(t *testing.T) {
+	t.Parallel()
 	const here = "approval_unnamed policy.cedar:4:1"
 	const tenants = "\n\n\n" + `@id("t") permit (principal is user, action, resource);` + "\n"
 	with := func(permit string, files ...string) lintCase {
@@ -93,6 +95,7 @@ func TestCheckWidePermits(t *testing.T) {
 }
 
 func TestCheckKnownApprovals(t *testing.T) {
+	t.Parallel()
 	with := func(config string) lintCase {
 		return lintCase{files: named(waits+decide+`;`, asks, "bundle.yaml", config)}
 	}
@@ -109,6 +112,7 @@ func TestCheckKnownApprovals(t *testing.T) {
 
 // What the PDP says of every approval need not be asked for; what it leads to is the store's.
 func TestCheckApprovalAttributes(t *testing.T) {
+	t.Parallel()
 	const at = "permit_missing_attribute policy.cedar@"
 	for conditions, want := range map[string]string{
 		`resource.template == "t" && resource.action == "a" && resource.subject == resource.requester && resource.chain.contains(resource.resource)`: "",
@@ -121,6 +125,7 @@ func TestCheckApprovalAttributes(t *testing.T) {
 }
 
 func TestCheckSelfApproval(t *testing.T) {
+	t.Parallel()
 	with := func(config, definitions string, files ...string) lintCase {
 		return lintCase{files: named(waits+decide+`;`, definitions, append(files, "bundle.yaml", config)...)}
 	}
@@ -144,6 +149,7 @@ func TestCheckSelfApproval(t *testing.T) {
 
 // Whose identities cannot be read approves nothing: the store's keeper is told.
 func TestCheckIdentities(t *testing.T) {
+	t.Parallel()
 	const here = "identities_form entities/e.json:1:2"
 	for value, want := range map[string]string{
 		`["a", {"__entity": {"type": "user", "id": "b"}}]`: "", `[]`: "",

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/pdptest/night"
 )
 
 // named is a bundle of policies, an obligations.yaml, and pairs of name and
@@ -28,6 +29,7 @@ func named(policies, definitions string, files ...string) fstest.MapFS {
 const taggedPermit = "\n" + `@id("o") @obligation("tell") permit (principal is User, action == Action::"read", resource is Doc);` + "\n"
 
 func TestCheckObligationsProduced(t *testing.T) {
+	t.Parallel()
 	const (
 		tell   = "tell: {type: log}\n"
 		unused = "obligation_unused obligations.yaml:2:1"
@@ -67,6 +69,7 @@ func TestCheckObligationsProduced(t *testing.T) {
 }
 
 func TestCheckMisspelt(t *testing.T) {
+	t.Parallel()
 	with := func(annotation string) fstest.MapFS {
 		return named("\n@id(\"p\") @"+annotation+` permit (principal is User, action, resource);`, "")
 	}
@@ -80,6 +83,7 @@ func TestCheckMisspelt(t *testing.T) {
 }
 
 func TestCheckOverlap(t *testing.T) {
+	t.Parallel()
 	const here = "obligation_overlap policy.cedar:1:1"
 	const anybody = `(principal is User, action == Action::"a", resource is Doc)`
 	// p is the permit without an obligation, on line 1; o has one, on line 2.
@@ -216,6 +220,7 @@ func each5(format string) string {
 
 // The warning names what is got round, and how many there are besides.
 func TestCheckOverlapNames(t *testing.T) {
+	t.Parallel()
 	_, problems := Check(FS(named("@id(\"p\") permit (principal is User, action, resource);\n"+each5(`@id("o%d") @obligation("log") permit (principal is User, action, resource) when { context has a%d };`), "")), lintNow)
 	want := `policy "p" permits without an obligation, and may be alone in permitting, what "o0" at policy.cedar:2:1, "o1" at policy.cedar:3:1, "o2" at policy.cedar:4:1 and 2 more permits with one`
 	if len(problems) != 1 || problems[0].Message != want {
@@ -225,6 +230,7 @@ func TestCheckOverlapNames(t *testing.T) {
 
 // Permits that get round the same obligations have one cause, and one warning.
 func TestCheckOverlapOnce(t *testing.T) {
+	t.Parallel()
 	const free, obliging = `@id("p%d") permit (principal is User, action, resource) when { context has a%d };`,
 		`@id("o") @obligation("log") permit (principal is User, action, resource) when { context has b };`
 	for name, test := range map[string]struct {
@@ -247,6 +253,7 @@ func TestCheckOverlapOnce(t *testing.T) {
 
 // A text says … for a secret, and the warning stands where the obligation is defined.
 func TestCheckSecretsInTexts(t *testing.T) {
+	t.Parallel()
 	for _, c := range []lintCase{
 		{"a secret", named(taggedPermit, "# one\ntell: {type: log, properties: {a: \"${context.token}\", b: [\"${context.token}${context.apiKey}\"]}}"), "obligation_secret obligations.yaml:2:1\nobligation_secret obligations.yaml:2:1"},
 		{"none", named(taggedPermit, "tell: {type: log, properties: {a: \"${context.arguments.amount} ${context.note}\"}}"), ""},
@@ -255,18 +262,32 @@ func TestCheckSecretsInTexts(t *testing.T) {
 	}
 }
 
-// What the comparison of permits costs where half of many oblige.
-func TestCheckOverlapCost(t *testing.T) {
+// manyPermits are permits of which half oblige.
+func manyPermits(n int) fstest.MapFS {
 	var b strings.Builder
-	for n := range 2400 {
+	for n := range n {
 		fmt.Fprintf(&b, `@id("%d")`, n)
 		if n%2 == 0 {
 			b.WriteString(`@obligation("log")`)
 		}
 		fmt.Fprintf(&b, `permit(principal in G::"%d",action==Action::"a",resource)when{context has x};`, n)
 	}
+	return named(b.String(), "")
+}
+
+// Of many permits that overlap there is one warning.
+func TestCheckOverlapOfMany(t *testing.T) {
+	t.Parallel()
+	if _, problems := Check(FS(manyPermits(240)), lintNow); len(problems) != 1 {
+		t.Errorf("%d problems", len(problems))
+	}
+}
+
+// What the comparison of permits costs where half of many oblige.
+func TestCheckOverlapCost(t *testing.T) {
+	night.Measures(t)
 	start := cpu(t)
-	_, problems := Check(FS(named(b.String(), "")), lintNow)
+	_, problems := Check(FS(manyPermits(2400)), lintNow)
 	took := cpu(t) - start
 	if t.Log(took); len(problems) != 1 || took > 20*time.Second {
 		t.Errorf("%d problems in %s of CPU", len(problems), took)
@@ -277,6 +298,7 @@ func TestCheckOverlapCost(t *testing.T) {
 // both of two permits, and another the one alone that has no obligation, Check has
 // warned of it.
 func TestCheckFindsEveryOverlap(t *testing.T) {
+	t.Parallel()
 	found := 0
 	eachSeed(t, 150, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%3 == 1
@@ -305,7 +327,7 @@ func TestCheckFindsEveryOverlap(t *testing.T) {
 			}
 		}
 	})
-	if found < 50 && !fewSeeds() {
+	if found < night.Cases(50) && !fewSeeds() {
 		t.Errorf("%d overlaps: the generator shows little", found)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // TestCheckOurs: each bundle of the repository loads, and Check has nothing to say about it. A bundle is a directory with
 // a bundle.yaml, or with policies, that lies in no other.
 func TestCheckOurs(t *testing.T) {
+	t.Parallel()
 	var dirs []string
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {

@@ -98,6 +98,7 @@ func (c lintCase) run(t *testing.T) {
 }
 
 func TestCheckMissingAttribute(t *testing.T) {
+	t.Parallel()
 	at := func(expression string) string { return "permit_missing_attribute policy.cedar@" + expression }
 	known := "known: [User]\n"
 	for _, c := range []lintCase{
@@ -144,6 +145,7 @@ func TestCheckMissingAttribute(t *testing.T) {
 }
 
 func TestCheckOmittable(t *testing.T) {
+	t.Parallel()
 	const here = "forbid_omittable policy.cedar:2:1"
 	schema := []string{"schema.cedarschema", lintSchema}
 	with := func(conditions string, files ...string) fstest.MapFS {
@@ -201,6 +203,7 @@ func TestCheckOmittable(t *testing.T) {
 }
 
 func TestCheckUntypedComparison(t *testing.T) {
+	t.Parallel()
 	const here = "forbid_untyped_comparison policy.cedar:2:1"
 	for _, c := range []lintCase{
 		{"==", bundleOf(forbid(`when { context.env == "production" }`)), here},
@@ -236,6 +239,7 @@ func TestCheckUntypedComparison(t *testing.T) {
 }
 
 func TestCheckNames(t *testing.T) {
+	t.Parallel()
 	yaml := "types: {user: User}\nattributes:\n  user: store\n  ghost: fill\nknown: [user, spook]\n"
 	schema := []string{"schema.cedarschema", lintSchema}
 	for _, c := range []lintCase{
@@ -268,6 +272,7 @@ func TestCheckNames(t *testing.T) {
 }
 
 func TestCheckUnknownEntities(t *testing.T) {
+	t.Parallel()
 	files := func(yaml string) []string {
 		return []string{"schema.cedarschema", lintSchema, "bundle.yaml", "unknown_entities: evaluate\n" + yaml}
 	}
@@ -290,6 +295,7 @@ func TestCheckUnknownEntities(t *testing.T) {
 }
 
 func TestCheckStore(t *testing.T) {
+	t.Parallel()
 	// The root's policy decides in the tenant too, and there is a user without a level.
 	user := `[{"uid": {"type": "User", "id": "c"}, "attrs": {}, "parents": []}]`
 	files := []string{"bundle.yaml", "known: [User]", "entities/u.json", lintUsers, "tenants/t/entities/u.json", user}
@@ -299,6 +305,7 @@ func TestCheckStore(t *testing.T) {
 }
 
 func TestCheckRefuses(t *testing.T) {
+	t.Parallel()
 	b, problems := Check(FS(bundleOf(`permit (`)), lintNow)
 	_, loading := Load(FS(bundleOf(`permit (`)))
 	if b != nil || !slices.Equal(problems, loading) {
@@ -308,6 +315,7 @@ func TestCheckRefuses(t *testing.T) {
 
 // A policy can be too long to look at closely, and then check says so at once.
 func TestCheckOfLongPolicies(t *testing.T) {
+	t.Parallel()
 	var tests []string
 	for n := range 200 {
 		tests = append(tests, fmt.Sprintf("context has a%d.b.c.d.e.f.g.h.i.j.k.l.m.n.o", n))

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // always are conditions that hold in every request, which their text alone proves.
@@ -48,6 +50,7 @@ func codesOf(t *testing.T, files fstest.MapFS) (codes []string) {
 }
 
 func TestCheckTrivialPermit(t *testing.T) {
+	t.Parallel()
 	const scope = `@id("p") permit (principal, action, resource) `
 	const forbid = "\n" + `@id("f") forbid (principal is User, action == Action::"x", resource is Doc);`
 	has := func(policies, code string, files ...string) bool {
@@ -112,6 +115,7 @@ func allowsAll(t *testing.T, policy string) (ok bool, asked string) {
 }
 
 func TestCheckTrivialPermitOfTenants(t *testing.T) {
+	t.Parallel()
 	const all, some, forbid = `@id("%") permit (principal, action, resource) when { 1 == 1 };`, `@id("s") permit (principal is User, action, resource);`, "\n" + `@id("f") forbid (principal is Spy, action, resource);`
 	of := func(id string) string { return strings.Replace(all, "%", id, 1) }
 	for _, c := range []lintCase{
@@ -123,13 +127,29 @@ func TestCheckTrivialPermitOfTenants(t *testing.T) {
 	}
 }
 
-// What check finds out of a long condition takes time in proportion to it.
+// longConditions are n times as long as a thousand words.
+func longConditions(n int) map[string]string {
+	return map[string]string{
+		"true":  strings.Repeat("principal is U && ", 600*n) + "true",
+		"false": strings.Repeat("false && ", 1_250*n) + "false",
+		"equal": "(" + strings.Repeat("principal is U || ", 300*n) + "true) == (" + strings.Repeat("principal is U || ", 300*n) + "true)",
+	}
+}
+
+// A long condition is looked at, and warned of where it is trivial.
 func TestCheckOfLongConditions(t *testing.T) {
-	for name, condition := range map[string]string{
-		"true":  strings.Repeat("principal is U && ", 12_000) + "true",
-		"false": strings.Repeat("false && ", 25_000) + "false",
-		"equal": "(" + strings.Repeat("principal is U || ", 6_000) + "true) == (" + strings.Repeat("principal is U || ", 6_000) + "true)",
-	} {
+	t.Parallel()
+	for name, condition := range longConditions(1) {
+		if b, problems := Check(FS(named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, "")), lintNow); b == nil {
+			t.Errorf("%s: %v", name, problems.Error())
+		}
+	}
+}
+
+// What check finds out of a long condition takes time in proportion to it.
+func TestCostOfLongConditions(t *testing.T) {
+	night.Measures(t)
+	for name, condition := range longConditions(20) {
 		start := cpu(t)
 		if b, problems := Check(FS(named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, "")), lintNow); b == nil {
 			t.Fatal(problems.Error())

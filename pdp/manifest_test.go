@@ -28,6 +28,7 @@ func listed(t *testing.T) (dir, manifest string) {
 }
 
 func TestWriteManifest(t *testing.T) {
+	t.Parallel()
 	dir, manifest := listed(t)
 	if files := Dir(dir).Read(); len(files.Problems) > 0 {
 		t.Error(files.Problems)
@@ -74,6 +75,7 @@ func TestWriteManifest(t *testing.T) {
 
 // Cut anywhere, last newline included, nothing loads.
 func TestManifestCutAtEveryByte(t *testing.T) {
+	t.Parallel()
 	dir, manifest := listed(t)
 	for cut := range len(manifest) {
 		tree{"MANIFEST": manifest[:cut]}.write(t, dir)
@@ -89,6 +91,7 @@ func TestManifestCutAtEveryByte(t *testing.T) {
 
 // A file that the MANIFEST lists does not load cut anywhere either.
 func TestManifestHoldsEveryByte(t *testing.T) {
+	t.Parallel()
 	dir, _ := listed(t)
 	for cut := range len(smallest) {
 		tree{"a.cedar": smallest[:cut]}.write(t, dir)
@@ -99,6 +102,7 @@ func TestManifestHoldsEveryByte(t *testing.T) {
 }
 
 func TestManifestRefuses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, want string
 		files      tree
@@ -134,6 +138,7 @@ func TestManifestRefuses(t *testing.T) {
 
 // What is listed and not loaded is read to be compared, whatever it is.
 func TestManifestMayListOtherFiles(t *testing.T) {
+	t.Parallel()
 	const sum = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03" // of "hello\n"
 	dir, manifest := listed(t)
 	tree{"docs/README": "hello\n", "MANIFEST": sum + " *docs/README\n" + manifest}.write(t, dir)

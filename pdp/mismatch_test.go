@@ -33,6 +33,7 @@ func mismatches(t *testing.T, p *pdp.PDP, body string) (all []string) {
 }
 
 func TestMismatch(t *testing.T) {
+	t.Parallel()
 	typed := one(`permit(principal, action == Action::"read", resource);`, "schema.cedarschema", `
 entity Role enum ["reader"];
 entity User in [Role] { level: Long, name?: String, boss?: User, roles?: Set<String>, labels?: { kind: String, tags?: Set<Long> } };
@@ -101,6 +102,7 @@ action write appliesTo { principal: [User], resource: [Doc] };`,
 // TestMismatchOfItems: an item's pointers lead to where its members stand, beside the items
 // where they are inherited.
 func TestMismatchOfItems(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal, action, resource);`, "bundle.yaml", "types: {user: Person}\nallow_trivial: true").load(t)
 	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"Person","id":"a","properties":{"n":0.5}},"action":{"name":"x"},"resource":{"type":"doc","id":"1"},"context":{"n":0.5},"evaluations":[
 		{},{"subject":{"id":"b"}},{"subject":{"type":"user","id":"b","properties":{"m":0.5}}},{"subject":{"type":"user","id":"b"},"context":{"m":[0.5]}}]}`), "", evaluation.DefaultLimits())
@@ -131,6 +133,7 @@ func TestMismatchOfItems(t *testing.T) {
 // TestMismatchIsBounded: what is said of a request, and how long it takes, does not grow
 // with what a caller sends.
 func TestMismatchIsBounded(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal, action, resource);`, "bundle.yaml", "allow_trivial: true").load(t)
 	members := map[string]any{}
 	for n := range 5000 {
@@ -153,6 +156,7 @@ func TestMismatchIsBounded(t *testing.T) {
 // TestNearNamesAreBounded: names are looked for only where somebody reads them, and a call does not cost more the more
 // entities there are, or the more items it has.
 func TestNearNamesAreBounded(t *testing.T) {
+	t.Parallel()
 	const stored, asked = 5000, 150
 	var all []string
 	for n := range stored {
@@ -193,6 +197,7 @@ func TestNearNamesAreBounded(t *testing.T) {
 
 // TestUndeclaredInAnArrayIsPointedTo: the pointer leads to the member, not to one that no array has.
 func TestUndeclaredInAnArrayIsPointedTo(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal, action == Action::"read", resource);`, "bundle.yaml", "unknown_properties: reject\nallow_trivial: true", "schema.cedarschema",
 		`entity user, doc; action read appliesTo { principal: user, resource: doc, context: { on?: Set<{ n: Long }>, action: { list?: Set<{ n?: Long }> } } };`).load(t)
 	for members, want := range map[string]string{`c{"on":[{"n":1},{"n":2,"x":1}]}`: "400 /context/on/1/x", `a{"list":[{},{"a/b":1}]}`: "400 /action/properties/list/1/a~1b"} {

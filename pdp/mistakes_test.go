@@ -78,6 +78,7 @@ const here = "‸"
 // The mistakes of the first hour, by their numbers there. Each is told once: at its place, with the wrong name and the right
 // one, and without cutting either.
 func TestMistakesOfTheFirstHour(t *testing.T) {
+	t.Parallel()
 	for _, m := range []struct {
 		row, file string
 		right     string   // what the file has
@@ -176,6 +177,7 @@ func TestMistakesOfTheFirstHour(t *testing.T) {
 
 // What loads and is probably a mistake is a warning, with what to do.
 func TestMistakesThatLoad(t *testing.T) {
+	t.Parallel()
 	for _, m := range []struct {
 		row, place, says string
 		files            map[string]string
@@ -205,6 +207,7 @@ func TestMistakesThatLoad(t *testing.T) {
 
 // What editors for Windows put before a text means nothing. The digest is that of the bytes.
 func TestByteOrderMark(t *testing.T) {
+	t.Parallel()
 	without, _ := pdp.Load(pdp.FS(backWith(t, "shop.cedar", "", "")))
 	for _, file := range []string{"shop.cedar", "schema.cedarschema", "entities/all.json"} {
 		with, problems := pdp.Load(pdp.FS(backWith(t, file, back[file], "\ufeff"+back[file])))
@@ -224,6 +227,7 @@ func TestByteOrderMark(t *testing.T) {
 
 // Mistakes at two places are told at both.
 func TestMistakesAtTwoPlaces(t *testing.T) {
+	t.Parallel()
 	errors := errorsOf(backWith(t, "shop.cedar", `context.purpose == "gift"`, `(context.purpse == "gift" || context.purpse == "bribe")`))
 	if len(errors) != 2 || errors[0].Column == errors[1].Column || errors[0].Line != 17 || errors[1].Line != 17 {
 		t.Errorf("%v", errors)

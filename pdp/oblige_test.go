@@ -27,6 +27,7 @@ func unsupported(types string) string {
 }
 
 func TestObligations(t *testing.T) {
+	t.Parallel()
 	const yaml = `
 tell: {type: notification, properties: {to: security, body: "${principal.id} did ${action.name} to ${resource.id}: ${context.why} ${context.n} ${context.b}"}}
 tell-too: {type: notification, properties: {to: security, body: "${principal.id} did ${action.name} to ${resource.id}: ${context.why} ${context.n} ${context.b}"}}
@@ -136,6 +137,7 @@ watch: {type: log, on: both}
 
 // A text shows what is below a member of the context, if it is a string, an integer, a boolean or a decimal.
 func TestTextsOfWhatIsBelow(t *testing.T) {
+	t.Parallel()
 	const policy = `@obligation("tell") permit(principal is user, action == Action::"pay", resource is doc);`
 	const schema = `entity user, doc; action pay appliesTo { principal: user, resource: doc, context: { arguments?: { amount?: decimal, ` +
 		`n?: Long, who?: String, sure?: Bool, at?: datetime, by?: user, deep?: { who?: String }, list?: Set<String> } } };`
@@ -180,6 +182,7 @@ func TestTextsOfWhatIsBelow(t *testing.T) {
 
 // What masks hide no text shows, whichever way a request is put.
 func TestTextsOfWhatIsMasked(t *testing.T) {
+	t.Parallel()
 	b := one(`@obligation("tell") permit(principal is user, action, resource);`,
 		"obligations.yaml", `tell: {type: notification, properties: {to: x, body: "${context.arguments.iban} ${context.arguments.n}"}}`)
 	masked := func(_ context.Context, path []string) bool { return slices.Equal(path, []string{"arguments", "iban"}) }
@@ -209,6 +212,7 @@ func nativeQuestion(action, context string) string {
 
 // A request cannot declare more than its caller's registration.
 func TestRegistration(t *testing.T) {
+	t.Parallel()
 	p := one(`@obligation("log") permit(principal is user, action, resource);`).load(t)
 	const withLog = `{"decision":true,"context":{"obligations":[{"id":"log","type":"log","properties":{}}]}}`
 	for name, test := range map[string]struct {
@@ -235,6 +239,7 @@ func TestRegistration(t *testing.T) {
 
 // The same obligations in the same order, over many calls and over reloads.
 func TestObligationsAreInOrder(t *testing.T) {
+	t.Parallel()
 	var policies, yaml strings.Builder
 	for n := range 20 {
 		fmt.Fprintf(&policies, "@id(\"%d\") @obligation(\"o%d, o%d\") permit(principal is user, action, resource);\n", (n*7)%20, n, (n+3)%20)
@@ -262,6 +267,7 @@ func TestObligationsAreInOrder(t *testing.T) {
 // What a template copies into every item of a batch, and every result of a
 // search, is bounded.
 func TestFilledObligationsAreBounded(t *testing.T) {
+	t.Parallel()
 	var docs []string
 	for n := range 60 {
 		docs = append(docs, entity("doc", fmt.Sprint(n), "{}"))
@@ -296,6 +302,7 @@ func TestFilledObligationsAreBounded(t *testing.T) {
 
 // A search shows what comes with no obligation, or with declared ones.
 func TestSearchObligations(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal is user, action, resource == doc::"1"); @obligation("log") permit(principal is user, action, resource == doc::"2");`,
 		"entities/e.json", entities(entity("doc", "1", "{}"), entity("doc", "2", "{}"))).load(t)
 	for declared, want := range map[string]string{

@@ -12,6 +12,7 @@ import (
 
 // What is a number to one action and a text to another is told in the same way each time.
 func TestOutlineIsTheSameEachTime(t *testing.T) {
+	t.Parallel()
 	bundle, problems := pdp.Check(pdptest.Bundle(map[string]string{
 		"schema.cedarschema": `entity user; entity doc;
 			action "read" appliesTo { principal: user, resource: doc, context: { x: Long } };

@@ -15,6 +15,7 @@ import (
 // Three policies are put to different requests, and one of them is a hundred times
 // the work of the others.
 func TestCosts(t *testing.T) {
+	t.Parallel()
 	dear := strings.Repeat(` && context.text like "*a*b*c*d*e*f*"`, 20)
 	bundle, problems := pdp.Load(pdptest.Bundle(map[string]string{
 		"a.cedar": `@id("cheap") permit (principal, action == Action::"read", resource);
@@ -85,6 +86,7 @@ func (l *looks) Err() error {
 }
 
 func TestCostsOfWhatCannotBeDecided(t *testing.T) {
+	t.Parallel()
 	bundle, problems := pdp.Load(pdptest.Bundle(map[string]string{"a.cedar": `permit (principal is user, action, resource);`}))
 	if problems.Refuse() {
 		t.Fatal(problems)

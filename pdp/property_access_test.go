@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
 	stopped "policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/toolaccess"
 	"policy-service/pdp/server"
 )
@@ -140,6 +141,7 @@ func shown(b *pdp.Bundle, files map[string]string) map[string]string {
 // root and in a tenant, by whichever names, whoever asks, and when. Policies by hand permit all they can meanwhile, and
 // open nothing. With the index, without it, and by the policies that are printed, each decision is the same.
 func TestPropertyAccess(t *testing.T) {
+	t.Parallel()
 	const atLeast = 200 // declarations
 	declarations, seen := 0, map[string]int{}
 	pdp.EachSeed(t, 50, func(t *testing.T, seed uint64, by *rand.Rand) {
@@ -198,10 +200,10 @@ func TestPropertyAccess(t *testing.T) {
 				t.Errorf("%d of %d questions are %s: the generator does not test what it should", n, total, what)
 			}
 		}
-		if seen["access_shadowed"] < 10 {
+		if seen["access_shadowed"] < night.Cases(10) {
 			t.Errorf("%d rules add nothing: the generator does not test what it should", seen["access_shadowed"])
 		}
-		if declarations < atLeast {
+		if declarations < night.Cases(atLeast) {
 			t.Errorf("%d declarations, fewer than %d", declarations, atLeast)
 		}
 	}

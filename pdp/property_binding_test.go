@@ -12,12 +12,14 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestPropertyBindingOfACall: two questions that differ below context.arguments, if only by null and absent, or in the
 // digest of the resource, have different bindings, whatever material says of the digest. Two that are the same
 // have one, however they are written.
 func TestPropertyBindingOfACall(t *testing.T) {
+	t.Parallel()
 	const policy = `@obligation("ask") permit(principal is agent, action, resource);`
 	desks := map[string]*pdp.PDP{}
 	for name, material := range map[string]string{
@@ -27,7 +29,7 @@ func TestPropertyBindingOfACall(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	same, differ, null := 0, 0, 0
-	for n := range 4000 {
+	for n := range night.Cases(4000) {
 		q := callOf(r)
 		other, onlyNull := q.changed(r)
 		again := written{q.arguments, q.digest, r}
@@ -53,7 +55,7 @@ func TestPropertyBindingOfACall(t *testing.T) {
 			same++
 		}
 	}
-	if same < 100 || differ < 100 || null < 100 {
+	if same < night.Cases(100) || differ < night.Cases(100) || null < night.Cases(100) {
 		t.Errorf("%d same, %d different, %d by null alone: the generator does not test what it should", same, differ, null)
 	}
 }

@@ -17,6 +17,7 @@ import (
 // TestPropertyExplain holds explanations to the decisions they explain: asked
 // for or not, the decision is the same, and the two cannot disagree.
 func TestPropertyExplain(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 200, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%3 == 1
@@ -220,6 +221,7 @@ func (x *explained) sends(root, name string) bool {
 // TestPropertySameBytes holds that equal questions get equal bytes, also from a
 // bundle that was loaded again.
 func TestPropertySameBytes(t *testing.T) {
+	t.Parallel()
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
 		w := g.world(16)
 		first, second := Of(w.load(t), Options{}), Of(w.load(t), Options{})

@@ -125,6 +125,7 @@ var faults = []fault{
 // TestPropertyIndexFaults plants faults in the index, one at a time. A corpus
 // that one of them passed through would not hold the promise of the index.
 func TestPropertyIndexFaults(t *testing.T) {
+	t.Parallel()
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
 			for seed := range uint64(100) { // fewer than the corpus of TestPropertyIndexChangesNothing
@@ -173,6 +174,7 @@ func (f *fault) found(t *testing.T, g *generator) int {
 // TestPropertyNoFault shows that what TestPropertyIndexFaults compares is equal
 // where no fault is planted.
 func TestPropertyNoFault(t *testing.T) {
+	t.Parallel()
 	eachSeed(t, 20, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%2 == 1
 		if n := (&fault{}).found(t, g); n > 0 {

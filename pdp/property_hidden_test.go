@@ -17,6 +17,7 @@ import (
 // exact, every value gives it. If it is unknown, two values give two answers, for each path that is
 // named.
 func TestPropertyHidden(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 200, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%3 == 1

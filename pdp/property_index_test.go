@@ -20,6 +20,7 @@ import (
 // policies that determined it and those that erred are the same with it, without
 // it, and in the mouth of cedar-go alone.
 func TestPropertyIndexChangesNothing(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 120, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%2 == 1
@@ -50,6 +51,7 @@ func TestPropertyIndexChangesNothing(t *testing.T) {
 
 // TestPropertyParentsAreThoseOfTheEntity: what a store says of parents alone is what it says of the entity, known or not.
 func TestPropertyParentsAreThoseOfTheEntity(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
 		for _, v := range g.world(24).load(t).Views {
@@ -83,6 +85,9 @@ func (n tally) count(what string, is bool) {
 func (n tally) atLeast(t *testing.T, what string, percent int) {
 	t.Helper()
 	t.Logf("%s: %d of %d", what, n[what], n["of "+what])
+	if testing.Short() && n[what] > 0 {
+		return // of a tenth of the cases each kind is there, and shares are by chance
+	}
 	if !fewSeeds() && !t.Failed() && 100*n[what] < percent*n["of "+what] {
 		t.Errorf("%d of %d cases are %s, fewer than %d%%: the generator does not test what it should", n[what], n["of "+what], what, percent)
 	}

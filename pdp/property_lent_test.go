@@ -14,6 +14,7 @@ import (
 // TestPropertyNothingIsLeftInWhatIsLent: decisions borrow memory one after the other, and side by side. Each is the one
 // that is made in memory of its own, when it is made and when all others are, and so is its record.
 func TestPropertyNothingIsLeftInWhatIsLent(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 30, func(t *testing.T, g *generator) {
 		w := g.world(24)

@@ -16,6 +16,7 @@ import (
 // AuthZEN request, so asked either way the same question is one Request, gets
 // one answer, or is refused both ways at the same place.
 func TestPropertyNativeIsAuthZEN(t *testing.T) {
+	t.Parallel()
 	starter, problems := Load(Dir("../policies/starter"))
 	if problems.Refuse() {
 		t.Fatal(problems)
@@ -48,6 +49,7 @@ func TestPropertyNativeIsAuthZEN(t *testing.T) {
 // TestPropertyPurposeTwice: the one question with a native and no AuthZEN form
 // is none at all.
 func TestPropertyPurposeTwice(t *testing.T) {
+	t.Parallel()
 	eachSeed(t, 100, func(t *testing.T, g *generator) {
 		q := g.shared(worldWords)
 		q.context = append(q.context.without("purpose"), pair{"purpose", oneOf(g, `"x"`, "1.5", "{}")})

@@ -14,6 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestPropertyObligations reckons every answer out again, plainly: from the
@@ -22,6 +23,7 @@ import (
 // in order; an allow never carries a type that was not declared; an obligation
 // comes from the policies it is said to come from, and those were satisfied.
 func TestPropertyObligations(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 250, func(t *testing.T, g *generator) {
 		o := g.obliged(12)
@@ -42,7 +44,7 @@ func TestPropertyObligations(t *testing.T) {
 	} {
 		seen.atLeast(t, what, percent)
 	}
-	if n := seen["obligation_conflict"]; n < 10 && !fewSeeds() {
+	if n := seen["obligation_conflict"]; n < night.Cases(10) && !fewSeeds() {
 		t.Errorf("%d conflicts: the generator shows little", n)
 	}
 }
@@ -214,6 +216,7 @@ func (a asked) fill(template string) (string, bool) {
 // TestPropertyMorePermits: another permit that has obligations never takes one
 // away from an allow.
 func TestPropertyMorePermits(t *testing.T) {
+	t.Parallel()
 	both := 0
 	eachSeed(t, 150, func(t *testing.T, g *generator) {
 		o := g.obliged(10)
@@ -245,7 +248,7 @@ func TestPropertyMorePermits(t *testing.T) {
 			}
 		}
 	})
-	if both < 300 && !fewSeeds() {
+	if both < night.Cases(300) && !fewSeeds() {
 		t.Errorf("%d allows by both: the generator shows little", both)
 	}
 }
@@ -253,6 +256,7 @@ func TestPropertyMorePermits(t *testing.T) {
 // TestPropertyObligationsOfShapes: both shapes say the same where the PEP declared
 // the same, and the native one says it with nothing but true.
 func TestPropertyObligationsOfShapes(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 150, func(t *testing.T, g *generator) {
 		o := g.obliged(12)
@@ -329,6 +333,7 @@ func arrayOf(t *testing.T, d evaluation.Decision) string {
 // TestPropertyObligationsSameBytes: equal calls get equal bytes, also from a
 // bundle that was loaded again.
 func TestPropertyObligationsSameBytes(t *testing.T) {
+	t.Parallel()
 	eachSeed(t, 40, func(t *testing.T, g *generator) {
 		o := g.obliged(12)
 		first, second := Of(o.load(t), Options{}), Of(o.load(t), Options{})
@@ -358,6 +363,7 @@ func obligedAnswers(t *testing.T, p *PDP, a asked, by declaration) string {
 
 // TestPropertyObligationsOfBatch: an item is what it would be by itself.
 func TestPropertyObligationsOfBatch(t *testing.T) {
+	t.Parallel()
 	with := 0
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
 		o := g.obliged(16)
@@ -390,7 +396,7 @@ func TestPropertyObligationsOfBatch(t *testing.T) {
 			with += min(len(want.Obligations), 1)
 		}
 	})
-	if with < 100 && !fewSeeds() {
+	if with < night.Cases(100) && !fewSeeds() {
 		t.Errorf("%d items with obligations: the generator shows little", with)
 	}
 }
@@ -398,6 +404,7 @@ func TestPropertyObligationsOfBatch(t *testing.T) {
 // TestPropertyObligationsOfSearch: a result is what an evaluation allows, with the
 // obligations it gives.
 func TestPropertyObligationsOfSearch(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
 		o := g.obliged(10)

@@ -15,6 +15,7 @@ import (
 // attributes, and of parents that attributes give, to a second reading of it that
 // knows nothing of the engine's.
 func TestPropertyOverlay(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 100, func(t *testing.T, g *generator) {
 		w := g.world(1)

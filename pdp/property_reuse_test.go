@@ -14,6 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/pdptest/night"
 )
 
 // pieces are what a bundle of two tenants is made of by chance, each file with what it
@@ -42,6 +43,7 @@ var pieces = map[string][]string{
 // that is loaded of the last files from nothing: it says the same, warning for warning,
 // and decides the same.
 func TestPropertyReuse(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	eachSeed(t, 60, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%3 == 1
@@ -179,6 +181,7 @@ func decisionText(t *testing.T, b *Bundle, call Call) string {
 // An edit of the root reads no file of a tenant again, and an edit of one tenant none of
 // another: what others bring is no part of what it costs.
 func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
+	t.Parallel()
 	declared := func(agent string) string {
 		return "mode: allowlist\nrules: [{agent: " + agent + ", tools: x, requires_approval: true}]\n"
 	}
@@ -234,6 +237,7 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 // What a load looks at grows with the tenants, not with their square: a load that one of
 // many tenants brings must not take the longer for each file of each other one.
 func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
+	night.Measures(t)
 	took := func(tenants int) uint64 {
 		content := tree{"a.cedar": smallest}
 		for n := range tenants {
@@ -266,6 +270,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 // Decisions and searches go on by what a load takes over. The race detector sees who writes
 // to it.
 func TestDecisionsGoOnWhileALoadTakesOver(t *testing.T) {
+	t.Parallel()
 	entitiesOf := func(n int) string {
 		return fmt.Sprintf(`[{"uid":{"type":"User","id":"u"},"attrs":{"n":%d},"parents":[{"type":"Team","id":"t"}]}]`, n)
 	}

@@ -16,6 +16,7 @@ import (
 // TestPropertySeen holds the answers about what policies can see to the answers about all that a request has: they are
 // the same, with all that they say.
 func TestPropertySeen(t *testing.T) {
+	t.Parallel()
 	for name, makes := range seenWorlds {
 		t.Run(name, func(t *testing.T) {
 			seen := tally{}
@@ -42,6 +43,7 @@ func TestPropertySeen(t *testing.T) {
 
 // TestPropertySeenFaults shows that TestPropertySeen finds out if too little is converted.
 func TestPropertySeenFaults(t *testing.T) {
+	t.Parallel()
 	for name, makes := range seenWorlds {
 		if name == "typed" { // then everything is converted
 			continue
@@ -151,6 +153,7 @@ func seeingAllOf(b *Bundle) *Bundle {
 // Whatever way a policy has to look at a value, it is asked about the value. Each permit here applies if, and only if,
 // the value is there as it was sent.
 func TestWhatAPolicyLooksAtIsConverted(t *testing.T) {
+	t.Parallel()
 	const none = "permit (principal, action, resource)"
 	for condition, with := range map[string]string{
 		`context.a == 1`: none, `context has a`: none, `context.r.x == "y"`: none, `context has r.x`: none, `context["m n"] == true`: none,
@@ -186,6 +189,7 @@ func TestWhatAPolicyLooksAtIsConverted(t *testing.T) {
 
 // What no policy of a tenant can see is not converted, and says all the same whether it is unusable.
 func TestWhatNoPolicySeesIsNotConverted(t *testing.T) {
+	t.Parallel()
 	files := map[string]string{
 		"p.cedar":              `permit (principal, action, resource) when { context.a == 1 && principal.level > 0 && context.pdp.tenant != "" };`,
 		"tenants/acme/q.cedar": `@obligation("say") permit (principal, action, resource) when { resource has colour };`,

@@ -32,6 +32,7 @@ type possibleWorld struct {
 // values. If any value is permitted, it is possible. If it is possible and no value is found, a policy reads the
 // unknown. What the request has there makes no difference.
 func TestPropertyUnknown(t *testing.T) {
+	t.Parallel()
 	for name, makes := range map[string]func(*testing.T, *generator) possibleWorld{
 		"obliged": possibleOfObliged, "wordy": possibleOfWordy, "typed": possibleOfTyped,
 	} {
@@ -61,6 +62,7 @@ func TestPropertyUnknown(t *testing.T) {
 // TestPropertyUnknownInABatch: items that share what they inherit, and do not know this or that of it, have the answers
 // that they have alone.
 func TestPropertyUnknownInABatch(t *testing.T) {
+	t.Parallel()
 	seen := tally{}
 	for _, makes := range []func(*testing.T, *generator) possibleWorld{possibleOfObliged, possibleOfWordy, possibleOfTyped} {
 		eachSeed(t, 60, func(t *testing.T, g *generator) {

@@ -19,8 +19,9 @@ import (
 // unusable member is an allow for every value that member could have had. Its
 // generator knows every operator of the language.
 func TestPropertyUnusable(t *testing.T) {
+	t.Parallel()
 	seen, used := tally{}, map[string]bool{}
-	eachSeed(t, 1200, func(t *testing.T, g *generator) {
+	property := func(t *testing.T, g *generator) {
 		w := g.wordy()
 		text := joined(w.policies)
 		for _, op := range operators {
@@ -34,38 +35,55 @@ func TestPropertyUnusable(t *testing.T) {
 				t.Fatalf("seed %d: %s\n%s%s", g.seed, m.matters(t, w.load(t), a, tally{}), w, a)
 			}
 		}
-	})
+	}
+	eachSeed(t, 1200, property)
+	for _, fault := range unusableFaults { // with -short too
+		property(t, newGenerator(fault.seed))
+	}
 	seen.atLeast(t, "unusable", 60)
 	seen.atLeast(t, "allowed", 15)
 	seen.atLeast(t, "allowed with a policy that names it", 5)
 	seen.atLeast(t, "allowed, and one entity is both", 1)
 	for _, op := range operators {
-		if !used[op] && !fewSeeds() {
+		if !used[op] && !fewSeeds() && !testing.Short() { // some are rare
 			t.Errorf("no generated policy holds %q", op)
 		}
 	}
 }
 
-// TestPropertyUnusableFaults takes away, one at a time, what the promise rests
-// on. Where its corpus still passed, it would not hold the promise.
+// unusableFaults take away, one at a time, what the promise rests on.
+var unusableFaults = []struct {
+	name   string
+	damage func(*bundle.Facts)
+	seed   uint64 // the first that shows it
+}{
+	{"has is not noted", func(f *bundle.Facts) { f.HasNames = nil }, 166},
+	{"the whole context is not noted", func(f *bundle.Facts) { f.Whole = false }, 33},
+	{"errors are as good as any", func(f *bundle.Facts) { f.ReadNames = nil }, 224},
+	{"has is noted at the ends only", func(f *bundle.Facts) { f.HasNames = lastOfHas(f) }, 526},
+}
+
+// TestPropertyUnusableFaults: where the corpus still passed with one of the faults, it would not hold the promise.
 func TestPropertyUnusableFaults(t *testing.T) {
-	for name, damage := range map[string]func(*bundle.Facts){
-		"has is not noted":               func(f *bundle.Facts) { f.HasNames = nil },
-		"the whole context is not noted": func(f *bundle.Facts) { f.Whole = false },
-		"errors are as good as any":      func(f *bundle.Facts) { f.ReadNames = nil },
-		"has is noted at the ends only":  func(f *bundle.Facts) { f.HasNames = lastOfHas(f) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(1500) {
+	t.Parallel()
+	for _, fault := range unusableFaults {
+		t.Run(fault.name, func(t *testing.T) {
+			first := fault.seed
+			if !testing.Short() {
+				first = 0
+			}
+			for seed := first; seed <= fault.seed; seed++ {
 				g := newGenerator(seed)
 				b := g.wordy().load(t)
 				for p := range everyPolicy(b) {
-					damage(&p.Facts)
+					fault.damage(&p.Facts)
 				}
 				for range 8 {
 					a, m := g.unusable()
 					if diff := m.matters(t, b, a, tally{}); diff != "" {
-						t.Logf("found by seed %d", seed)
+						if seed != fault.seed {
+							t.Errorf("found by seed %d, want %d", seed, fault.seed)
+						}
 						return
 					}
 				}

@@ -11,6 +11,7 @@ import (
 // What is asked before the swap keeps the bundle before it in force as long as it
 // does not agree, and is asked again without an edit.
 func TestBeforeSwapKeepsABundleOut(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(text string) { must(t, os.WriteFile(dir+"/a.cedar", []byte(text), 0o644)) }
 	write(`permit(principal is user, action, resource);`)
@@ -44,6 +45,7 @@ func TestBeforeSwapKeepsABundleOut(t *testing.T) {
 }
 
 func TestBeforeSwapKeepsTheFirstBundleOut(t *testing.T) {
+	t.Parallel()
 	full := errors.New("the disk is full")
 	if _, err := New(Dir("../policies/starter"), Options{BeforeSwap: func(Incoming) error { return full }}); !errors.Is(err, full) {
 		t.Errorf("got %v", err)

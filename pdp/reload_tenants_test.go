@@ -85,6 +85,7 @@ func (w *tenants) restless(name string, writes func() bool) Source {
 
 // A tenant that writes without a pause makes no two readings equal.
 func TestATenantThatNeverLiesStillHoldsUpNoEditOfOthers(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	writes := true
 	w.source = w.restless("tenants/acme/x.cedar", func() bool { return writes })
@@ -129,6 +130,7 @@ func TestATenantThatNeverLiesStillHoldsUpNoEditOfOthers(t *testing.T) {
 // Which tenants there are is the root's to say: one that is moved out is gone, whatever
 // happens in the other directories, and a new one is there when it lies still.
 func TestARestlessTenantIsMovedOutAtOnce(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	writes := true
 	w.source = w.restless("tenants/acme/x.cedar", func() bool { return writes })
@@ -160,6 +162,7 @@ func TestARestlessTenantIsMovedOutAtOnce(t *testing.T) {
 // Where a MANIFEST stands it says what is whole. What never matches it is refused, and
 // not waited for in silence.
 func TestARestlessTenantIsRefusedWhereAManifestStands(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	must(t, Dir(w.dir).WriteManifest())
 	must(t, w.Reload(t.Context()))
@@ -177,6 +180,7 @@ func TestARestlessTenantIsRefusedWhereAManifestStands(t *testing.T) {
 
 // An edit of the root and of tenants that lie still is seen whole.
 func TestAnEditThatSpansTenantsIsSeenWhole(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	w.write(tree{"tenants/acme/x.cedar": ofTenant("x", 1)})
 	must(t, w.reload(t.Context(), false))
@@ -193,6 +197,7 @@ func TestAnEditThatSpansTenantsIsSeenWhole(t *testing.T) {
 // refused or not; what waits comes with time. Nobody else waits, and an edit of the root or
 // who insists takes along what lies there.
 func TestATenantThatEditsWithoutEndWaits(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	w.reloader.allowance = newAllowance()
 	w.reloader.least, w.reloader.most, w.reloader.second = 1000, 2000, 1
@@ -250,6 +255,7 @@ func TestATenantThatEditsWithoutEndWaits(t *testing.T) {
 // While the log cannot be written, what is asked for is kept again and again: the allowance
 // holds, the same is counted once, and comes into force as soon as it can.
 func TestAnAllowanceHoldsWhileTheLogCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	w.reloader.least, w.reloader.most, w.reloader.second = 1000, 1900, 1
 	broken, asked := errors.New("the disk is full"), 0
@@ -282,6 +288,7 @@ func TestAnAllowanceHoldsWhileTheLogCannotBeWritten(t *testing.T) {
 // Whoever goes back and forth between what is in force and what is refused makes a record
 // each time, and pays for it.
 func TestAnEditBackAndForthIsCountedEachTime(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	w.reloader.least, w.reloader.most, w.reloader.second = 1000, 1900, 1
 	for n := range 4 {
@@ -299,6 +306,7 @@ func TestAnEditBackAndForthIsCountedEachTime(t *testing.T) {
 // Each load that comes into force keeps a list of all files of all owners. Whose edit made
 // it pays for it.
 func TestAnEditPaysForTheListThatIsKept(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	w.reloader.least, w.reloader.most, w.reloader.second = 1, 1<<30, 1
 	data := t.TempDir()
@@ -330,6 +338,7 @@ func TestAnEditPaysForTheListThatIsKept(t *testing.T) {
 // What was refused of the root is told of until it is taken back, not as long as a tenant
 // does not lie still. What was refused of a tenant is told of while that one waits.
 func TestARestlessTenantDoesNotKeepARefusalUp(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	w.reloader.most = 1 << 40
 	good := w.source
@@ -362,6 +371,7 @@ func TestARestlessTenantDoesNotKeepARefusalUp(t *testing.T) {
 
 // What an edit brings is what of it is new, and at least what it costs to keep.
 func TestAnAllowanceIsOfBytes(t *testing.T) {
+	t.Parallel()
 	a, now := newAllowance(), time.Unix(0, 0)
 	for n := range 16 {
 		if a.spent("acme", now) {
@@ -386,6 +396,7 @@ func TestAnAllowanceIsOfBytes(t *testing.T) {
 // What a tenant does to its files makes nobody read all files again more often than once
 // in a while; what is done to the root's does at once.
 func TestATenantDoesNotKeepTheReaderBusy(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.write(t, dir)
 	acme := &tenants{t: t, dir: dir} // by rename: what is half written would be an edit
@@ -416,6 +427,7 @@ func TestATenantDoesNotKeepTheReaderBusy(t *testing.T) {
 // Nor does what it does to its directory, which stands in the root's, or in a directory on
 // the root's way that a link of the tenant's leads to.
 func TestATenantsDirectoryDoesNotKeepTheReaderBusy(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	dir := filepath.Join(top, "bundle")
 	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), ".far/y.cedar": ofTenant("y", 0), "tenants/far": "-> ../.far"}.write(t, dir)
@@ -461,6 +473,7 @@ func TestATenantsDirectoryDoesNotKeepTheReaderBusy(t *testing.T) {
 // A tenant whose files do not load keeps the others' edits out, as they are told: it is not
 // passed over.
 func TestABrokenTenantIsNotPassedOver(t *testing.T) {
+	t.Parallel()
 	w := tenantsIn(t)
 	w.write(tree{"tenants/acme/x.cedar": "forbid("})
 	if err := w.reload(t.Context(), false); !errors.As(err, new(Problems)) {
@@ -492,6 +505,7 @@ func held(t *testing.T) (w *watched, begun chan struct{}) {
 
 // What a tenant's edit takes to load is no time that an edit of the root waits.
 func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
+	t.Parallel()
 	w, begun := held(t)
 	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.write(t, w.dir)
 	<-begun
@@ -508,6 +522,7 @@ func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
 // Where the root's edit does not load without the tenant's, they load together, and
 // nothing is refused.
 func TestAnEditThatOvertakesMayNeedTheTenants(t *testing.T) {
+	t.Parallel()
 	w, begun := held(t)
 	tree{"tenants/acme/x.cedar": ofTenant("renamed", 1)}.write(t, w.dir)
 	<-begun
@@ -519,6 +534,7 @@ func TestAnEditThatOvertakesMayNeedTheTenants(t *testing.T) {
 
 // A tenant that is moved out is out at once, too.
 func TestMovingATenantOutOvertakesItsLoad(t *testing.T) {
+	t.Parallel()
 	w, begun := held(t)
 	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.write(t, w.dir)
 	<-begun
@@ -530,6 +546,7 @@ func TestMovingATenantOutOvertakesItsLoad(t *testing.T) {
 
 // What tenants edit ends no load.
 func TestATenantsEditOvertakesNoLoad(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "entities/e.json": "[]", "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/acme/entities/e.json": "[]", "tests/t.yaml": "[]"}.write(t, dir)
 	out, err := newLookout(dir)
@@ -564,6 +581,7 @@ func TestATenantsEditOvertakesNoLoad(t *testing.T) {
 
 // A tenant with more names than it may have takes no watch for each.
 func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
 	for n := range bundle.TenantBounds.Names {
@@ -583,6 +601,7 @@ func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
 // followed than others wait for. The others' directories are watched all the same, and the
 // tenant is polled.
 func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "tenants/acme/e/": "", "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
 	at := func(name string) string { return filepath.Join(dir, "tenants", name) }
@@ -626,6 +645,7 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 
 // A directory that is really watched, and a tenant that really does not stop.
 func TestWatchSeesTheRootBesideARestlessTenant(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.write(t, dir)
 	w := watchWith(t, dir, nil, func(p *PDP) { p.options.Quiet = 50 * time.Millisecond }) // longer than the tenant pauses

@@ -53,6 +53,7 @@ func digestOf(dir string) string { return Dir(dir).Read().Digest() }
 
 // A policy file that is cut behind a complete policy would load, without its forbids.
 func TestSettledWaitsForAHalfWrittenFile(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": more[:len(smallest)]}.write(t, dir)
 	last := 0
@@ -72,6 +73,7 @@ func TestSettledWaitsForAHalfWrittenFile(t *testing.T) {
 }
 
 func TestSettledEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest}.write(t, dir)
 	p, err := New(Dir(dir), Options{Quiet: time.Millisecond, OnLoad: func(Status) { t.Error("a load") }})
@@ -96,6 +98,7 @@ func TestSettledEndsWithItsContext(t *testing.T) {
 }
 
 func TestReload(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest}.write(t, dir)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -149,6 +152,7 @@ func TestReload(t *testing.T) {
 }
 
 func TestReloadsAreDoneOneAfterTheOther(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest}.write(t, dir)
 	var running, loads atomic.Int32
@@ -176,6 +180,7 @@ func TestReloadsAreDoneOneAfterTheOther(t *testing.T) {
 }
 
 func TestReloadWaitsItsTurnNoLongerThanItsContext(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest}.write(t, dir)
 	p, err := New(Dir(dir), Options{Quiet: time.Millisecond})
@@ -189,6 +194,7 @@ func TestReloadWaitsItsTurnNoLongerThanItsContext(t *testing.T) {
 }
 
 func TestReloadOfOtherSources(t *testing.T) {
+	t.Parallel()
 	mapped := fstest.MapFS{"a.cedar": {Data: []byte(smallest)}}
 	p, err := New(FS(mapped), Options{Quiet: time.Millisecond})
 	must(t, err)
@@ -213,6 +219,7 @@ func TestReloadOfOtherSources(t *testing.T) {
 }
 
 func TestNewRefusesWhatDoesNotLoad(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var problems Problems
 	if _, err := New(Dir(filepath.Join(dir, "gone")), Options{Quiet: time.Millisecond}); !errors.As(err, &problems) || !problems.Refuse() {

@@ -43,6 +43,7 @@ func chainIs(typ, id string) func(*pdp.Reviewed) {
 
 // Authors say who decides, of all that an approval is about; by default nobody does.
 func TestWhoDecides(t *testing.T) {
+	t.Parallel()
 	const others = `permit(principal is agent, action == Action::"tool.invoke", resource);`
 	const decide = `@id("d") permit(principal, action == Action::"approval.decide", resource is Approval) when { `
 	const schema = `entity user, agent; entity tool; entity Approval = { template: String, resource?: tool, subject?: user };
@@ -88,6 +89,7 @@ func TestWhoDecides(t *testing.T) {
 
 // Nobody decides about what they ask for themselves, whatever policies say.
 func TestNobodyDecidesTheirOwn(t *testing.T) {
+	t.Parallel()
 	const policies = `permit(principal is agent, action == Action::"tool.invoke", resource); permit(principal, action == Action::"approval.decide", resource);`
 	const entities = `[
 		{"uid":{"type":"user","id":"mia"},"attrs":{"identities":[{"__entity":{"type":"admin","id":"m"}}]},"parents":[]},
@@ -152,6 +154,7 @@ func TestNobodyDecidesTheirOwn(t *testing.T) {
 // A bundle's tests put the question who decides as a request. The answer is the one that
 // the PDP gives itself, whatever is declared of an approval.
 func TestWhoDecidesAsARequest(t *testing.T) {
+	t.Parallel()
 	const others = `permit(principal is agent, action == Action::"tool.invoke", resource);`
 	const decide = `permit(principal is user, action == Action::"approval.decide", resource is Approval) when { resource.template == "owner" && `
 	const schema = `entity user, agent; entity tool = { owner?: user }; action "tool.invoke" appliesTo { principal: [agent], resource: [tool] };

@@ -18,6 +18,7 @@ import (
 // An author's other tools know nothing of what the PDP adds to a schema. So the policies of a
 // bundle to start from fit its schema as both stand in their files, by Cedar's strict rules.
 func TestBundlesFitTheirSchemasWithoutThePDP(t *testing.T) {
+	t.Parallel()
 	schemas, err := fs.Glob(os.DirFS("../policies"), "*/schema.cedarschema")
 	must(t, err)
 	if len(schemas) < 2 {
@@ -56,6 +57,7 @@ func TestBundlesFitTheirSchemasWithoutThePDP(t *testing.T) {
 
 // Where a schema declares the first members of pdp alone, a policy that reads another says what to add to the schema.
 func TestFirstPDPSaysWhatToAdd(t *testing.T) {
+	t.Parallel()
 	_, problems := Load(FS(fstest.MapFS{
 		"schema.cedarschema": {Data: []byte("entity user; action a, b appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool } } }; action c appliesTo { principal: user, resource: user };")},
 		"p.cedar": {Data: []byte("permit (principal, action == Action::\"c\", resource) when { context.pdp.resource.id like \"x:*\" };\n" +

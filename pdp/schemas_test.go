@@ -20,6 +20,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/policies"
 	"policy-service/schemas"
 )
@@ -228,6 +229,7 @@ func shipped(t *testing.T, file string) (all []string) {
 }
 
 func TestSchemasOfABundle(t *testing.T) {
+	t.Parallel()
 	for file := range described {
 		t.Run(path.Base(file), func(t *testing.T) {
 			b := described2020(t, file)
@@ -255,10 +257,8 @@ func TestSchemasOfABundle(t *testing.T) {
 
 // TestSchemasOfABundleByChance: whatever somebody makes of a document, reader and schema agree about it.
 func TestSchemasOfABundleByChance(t *testing.T) {
-	most := 1500
-	if testing.Short() {
-		most = 300
-	}
+	t.Parallel()
+	most := night.Cases(1500)
 	for file := range described {
 		t.Run(path.Base(file), func(t *testing.T) {
 			b := described2020(t, file)
@@ -377,6 +377,7 @@ func (m spoiling) spoil(v any) any {
 
 // The schema of obligations.yaml has those of the types in it, and names no other types.
 func TestSchemaOfObligationsHasThoseOfTypes(t *testing.T) {
+	t.Parallel()
 	var whole struct {
 		Defs map[string]map[string]any `json:"$defs"`
 	}

@@ -15,11 +15,13 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/engine"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestPropertySearch holds searches to evaluation: what is found is what
 // evaluation permits, in order, in pages of any size and in one.
 func TestPropertySearch(t *testing.T) {
+	t.Parallel()
 	total, narrowed, itself := 0, 0, 0
 	eachSeed(t, 120, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%3 == 1
@@ -56,7 +58,7 @@ func TestPropertySearch(t *testing.T) {
 			}
 		}
 	})
-	if t.Logf("%d results, %d searches narrowed, %d of them found who asks", total, narrowed, itself); !fewSeeds() && (total < 100 || narrowed < 100 || itself < 5) {
+	if t.Logf("%d results, %d searches narrowed, %d of them found who asks", total, narrowed, itself); !fewSeeds() && (total < night.Cases(100) || narrowed < night.Cases(100) || itself < night.Cases(5)) {
 		t.Errorf("%d results, %d searches narrowed, %d of them found who asks: the generator shows little", total, narrowed, itself)
 	}
 }
@@ -91,6 +93,7 @@ func (g *generator) searchedWorld() world {
 
 // What a search may leave out is nothing that an evaluation permits.
 func TestSearchLeavesNothingOut(t *testing.T) {
+	t.Parallel()
 	entities := `{"uid":{"type":"folder","id":"sub"},"attrs":{},"parents":[]}`
 	for n := range 20 {
 		folder := "other"
@@ -235,6 +238,7 @@ func pages(t *testing.T, p *PDP, search SearchCall) []string {
 
 // A page ends where its work does, and the pages together miss nothing.
 func TestSearchWorkIsBounded(t *testing.T) {
+	t.Parallel()
 	b := searchBundle(t, 25_000, func(n int) string { return fmt.Sprintf("d%05d", n) })
 	p := Of(b, Options{})
 	search := SearchCall{Search: evaluation.Search{Kind: evaluation.ResourceSearch, Request: evaluation.Request{
@@ -269,6 +273,7 @@ func searchBundle(t testing.TB, n int, id func(int) string) *Bundle {
 // A page ends where it has cost enough to tell the policies of each candidate what the question is about, beside a
 // large context; the next page goes on.
 func TestPageEndsWhereContextsCost(t *testing.T) {
+	t.Parallel()
 	var entities []string
 	for n := range 800 {
 		entities = append(entities, entityText("doc", fmt.Sprintf("x:%03d", n), nil, []entityRef{}))

@@ -162,6 +162,7 @@ func one(policies string, more ...string) bundle {
 type asked struct{ request, want string }
 
 func TestMeaning(t *testing.T) {
+	t.Parallel()
 	const anyDoc = `@id("p") permit(principal is user, action, resource is doc) when `
 	yaml := func(text string) []string { return []string{"bundle.yaml", text} }
 	for name, test := range map[string]struct {
@@ -282,6 +283,7 @@ action write appliesTo { principal: [User], resource: [Doc] };
 `
 
 func TestMeaningWithSchema(t *testing.T) {
+	t.Parallel()
 	b := one(`permit(principal is User, action == Action::"read", resource is Doc) when {
 	  (if resource has price then resource.price.lessThan(decimal("10.5")) else true) &&
 	  (if resource has at then resource.at < datetime("2026-01-01") else true) &&
@@ -343,6 +345,7 @@ func TestMeaningWithSchema(t *testing.T) {
 // TestUnknownEntities: what a schema requires of an entity in no store is required, unless
 // bundle.yaml says otherwise, and then what is missing makes no allow.
 func TestUnknownEntities(t *testing.T) {
+	t.Parallel()
 	b := one(`
 @id("read") permit(principal is User, action == Action::"read", resource is Doc) when { principal.level > 1 };
 @id("list") permit(principal is User, action == Action::"list", resource is Doc);
@@ -420,6 +423,7 @@ action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };
 // TestEnumeratedParents: a parent that its type has no such id of would be in nothing, and a
 // forbid of what is below the one that was meant passed over.
 func TestEnumeratedParents(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal, action, resource == doc::"1"); forbid(principal, action, resource) when { principal in [role::"suspended"] };`,
 		"schema.cedarschema", `entity role enum ["suspended", "reader"]; entity user in [role] { roles?: Set<String>, r?: role }; entity doc; action read appliesTo { principal: user, resource: doc };`,
 		"bundle.yaml", "parents: {user: {roles: role}}").load(t)
@@ -436,6 +440,7 @@ func TestEnumeratedParents(t *testing.T) {
 // TestOnlyTheResourceSends: of one entity that is both, what only the resource sends is no
 // value; what the schema drops was none before.
 func TestOnlyTheResourceSends(t *testing.T) {
+	t.Parallel()
 	b := one(`permit(principal, action, resource); forbid(principal, action, resource) when { context has nick && context.nick == "root" };`,
 		"schema.cedarschema", `entity user { role?: String }; action edit appliesTo { principal: user, resource: user, context: { nick?: String } };`, "bundle.yaml", "allow_trivial: true")
 	p := b.load(t)
@@ -452,6 +457,7 @@ func TestOnlyTheResourceSends(t *testing.T) {
 
 // A reference in a request names its type as requests do.
 func TestReferences(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal is App::User, action, resource) when { principal.boss == App::User::"b" };`,
 		"schema.cedarschema", `namespace App { entity User { boss: User }; entity Doc; action read appliesTo { principal: User, resource: Doc }; }`,
 		"bundle.yaml", "namespace: App\ntypes: {user: User}").load(t)
@@ -470,6 +476,7 @@ func TestReferences(t *testing.T) {
 }
 
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	b := one(`@id("root") permit(principal == user::"root", action, resource); @id("no") forbid(principal, action == Action::"never", resource);`,
 		"tenants/t1/p.cedar", `@id("own") permit(principal in group::"g", action, resource);`,
 		"tenants/t1/entities/e.json", entities(entity("user", "u", `{}`, "group:g")),
@@ -491,6 +498,7 @@ func TestTenants(t *testing.T) {
 }
 
 func TestNativeNamesItsTenant(t *testing.T) {
+	t.Parallel()
 	p := one(`permit(principal is agent, action, resource);`).load(t)
 	for tenant, want := range map[string]string{"default": `{"allow":true}`, "": "no such tenant", "Default": "no such tenant"} {
 		body := fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":"a","actor_type":"agent"},"action":"x","resource":{"type":"tool","id":"t"}}`, tenant)
@@ -506,6 +514,7 @@ func (failing) Record(context.Context, []pdp.Record) error { return errors.New("
 
 // An allow that is not on record must not leave.
 func TestNotRecorded(t *testing.T) {
+	t.Parallel()
 	loaded, _ := pdp.Load(one(`permit(principal is user, action, resource);`).source())
 	p := pdp.Of(loaded, pdp.Options{Recorder: failing{}})
 	r, err := evaluation.Decode([]byte(q("user:a", "x", "doc:1")), "", evaluation.DefaultLimits())
@@ -519,6 +528,7 @@ func TestNotRecorded(t *testing.T) {
 }
 
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	p := one(`
 @id("near") permit(principal is user, action, resource) when { context.mfa } when { resource.kind == "public" };
 @id("far") permit(principal is user, action, resource) when { context has purpose };

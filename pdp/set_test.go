@@ -12,6 +12,7 @@ import (
 )
 
 func TestCollidingSets(t *testing.T) {
+	t.Parallel()
 	strs := each(colliding(4096), func(s string) string { return `"` + s + `"` })
 	longs := each(numbers(4096), func(i int) string { return fmt.Sprint(i) })
 	unread := bundleOfFiles(t, map[string]string{"p.cedar": smallest})

@@ -13,6 +13,7 @@ import (
 // No mode keeps root from reading, so root gives up the right to, which Linux
 // keeps for each thread.
 func TestReadRefusesWhatItsModeForbids(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	whole.write(t, dir)
 	must(t, os.Chmod(filepath.Join(dir, "a.cedar"), 0))

@@ -73,6 +73,7 @@ var whole = tree{
 func loadedNames(files *Files) []string { return slices.Sorted(maps.Keys(files.Content)) }
 
 func TestReadTakesWhatTheLayoutNames(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	whole.write(t, dir)
 	files := Dir(dir).Read()
@@ -98,6 +99,7 @@ func TestReadTakesWhatTheLayoutNames(t *testing.T) {
 //
 //	sha256sum a.cedar entities/users.json tenants/acme/b.cedar | sha256sum | xxd -r -p | base64
 func TestDigestIsTheSameOnAnyMachine(t *testing.T) {
+	t.Parallel()
 	const want = "h1:m2EHZkox/+mHYYdm+n+xYRzDD2CayV1cxLKcRBETAGk="
 	files := tree{"tenants/acme/b.cedar": smallest, "a.cedar": smallest, "entities/users.json": "[]\n"}
 	dir, mapped := t.TempDir(), fstest.MapFS{}
@@ -118,6 +120,7 @@ func TestDigestIsTheSameOnAnyMachine(t *testing.T) {
 }
 
 func TestReadingsAreEqual(t *testing.T) {
+	t.Parallel()
 	read := func(files tree) *Files {
 		dir := t.TempDir()
 		files.write(t, dir)
@@ -147,6 +150,7 @@ func TestReadingsAreEqual(t *testing.T) {
 
 // With a draft, a source is what it is once the draft is written.
 func TestWithIsWhatWouldBeRead(t *testing.T) {
+	t.Parallel()
 	base := tree{"a.cedar": smallest, "x.yaml": "unknown", "access/o.yaml": "mode: open\n", "tenants/acme/b.cedar": smallest, "tenants/empty/": ""}
 	const declaration = "mode: denylist\n"
 	for file, text := range map[string]string{
@@ -177,6 +181,7 @@ func TestWithIsWhatWouldBeRead(t *testing.T) {
 // Several files can have drafts at once, also tests, which are read by themselves. A later draft of a file takes the place
 // of an earlier one.
 func TestWithSeveralDrafts(t *testing.T) {
+	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	base := tree{"a.cedar": smallest, "tests/a.yaml": "[]\n", "tenants/acme/b.cedar": smallest}
 	base.write(t, dir)
@@ -201,6 +206,7 @@ func TestWithSeveralDrafts(t *testing.T) {
 
 // A MANIFEST is held against all files but the draft, because it will be written again.
 func TestWithAndAManifest(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "access/o.yaml": "mode: open\n", "tenants/acme/b.cedar": smallest}.write(t, dir)
 	must(t, Dir(dir).WriteManifest())
@@ -222,6 +228,7 @@ func TestWithAndAManifest(t *testing.T) {
 }
 
 func TestReadWarns(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{
 		"a.cedar": smallest, "README.md": "", "a.cedar~": "", "old/deep/b.cedar": smallest, "entities/notes.txt": "x",
@@ -255,6 +262,7 @@ func codes(ps Problems) (all []string) {
 }
 
 func TestReadRefuses(t *testing.T) {
+	t.Parallel()
 	sparse := func(name string, size int64) func(testing.TB, string) {
 		return func(t testing.TB, dir string) {
 			tree{name: ""}.write(t, dir)
@@ -320,6 +328,7 @@ func TestReadRefuses(t *testing.T) {
 }
 
 func TestReadTakesFilesAtTheirLimit(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": "//" + strings.Repeat("x", bundle.MaxPolicyFile-2)}.write(t, dir)
 	if files := Dir(dir).Read(); len(files.Problems) > 0 || len(files.Content["a.cedar"]) != bundle.MaxPolicyFile {
@@ -328,6 +337,7 @@ func TestReadTakesFilesAtTheirLimit(t *testing.T) {
 }
 
 func TestReadRefusesARootThatIsNone(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"file": "x", "loop": "-> loop"}.write(t, dir)
 	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
@@ -367,6 +377,7 @@ func (d denied) Open(name string) (fs.File, error) {
 }
 
 func TestReadRefusesWhatItMayNotRead(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"a.cedar", "entities", "entities/users.json", "tenants", "tenants/acme", "tenants/acme/b.cedar", "."} {
 		dir := t.TempDir()
 		whole.write(t, dir)
@@ -379,6 +390,7 @@ func TestReadRefusesWhatItMayNotRead(t *testing.T) {
 
 // In a file system that is given, links are its own business. Root gets the read error, too.
 func TestReadRefusesWhatIsNoFileInAFileSystem(t *testing.T) {
+	t.Parallel()
 	for target, want := range map[string]string{"/dev/zero": "x.cedar not_a_file", "/proc/self/mem": "x.cedar unreadable"} {
 		dir := t.TempDir()
 		tree{"x.cedar": "-> " + target}.write(t, dir)
@@ -395,6 +407,7 @@ func (g growing) Open(name string) (fs.File, error)     { return g.large.Open(na
 func (g growing) Stat(name string) (fs.FileInfo, error) { return fs.Stat(g.small, name) }
 
 func TestReadIsBoundedHoweverAFileGrows(t *testing.T) {
+	t.Parallel()
 	small := fstest.MapFS{"a.cedar": {Data: []byte(smallest)}}
 	large := fstest.MapFS{"a.cedar": {Data: make([]byte, 2*bundle.MaxPolicyFile)}}
 	files := FS(growing{small, large}).Read()
@@ -414,6 +427,7 @@ func (f faulty) ReadDir(name string) ([]fs.DirEntry, error) {
 
 // Half a listing must not pass for the whole: the other half may hold the forbids.
 func TestReadRefusesHalfAListing(t *testing.T) {
+	t.Parallel()
 	files := FS(faulty{fstest.MapFS{"a.cedar": {Data: []byte(smallest)}, "b.cedar": {Data: []byte(smallest)}}}).Read()
 	if len(files.Content) > 0 || !files.Problems.Refuse() {
 		t.Error(loadedNames(files), files.Problems)

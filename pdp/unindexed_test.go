@@ -10,6 +10,7 @@ import (
 // A search without the index examines all that there is, and finds the same. That a
 // decision is the same is a property (property_index_test.go).
 func TestSearchWithoutIndex(t *testing.T) {
+	t.Parallel()
 	b, problems := Load(FS(fstest.MapFS{
 		"p.cedar":         {Data: []byte(`permit (principal, action, resource == doc::"b");`)},
 		"entities/d.json": {Data: []byte(`[{"uid":{"type":"doc","id":"a"},"attrs":{},"parents":[]},{"uid":{"type":"doc","id":"b"},"attrs":{},"parents":[]},{"uid":{"type":"doc","id":"c"},"attrs":{},"parents":[]}]`)},

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/pdptest/night"
 )
 
 // notKnowing puts places that are not known into a request.
@@ -22,6 +23,7 @@ const allRequired = `{ d: decimal, i: ipaddr, t: datetime, s: duration, l: Set<L
 
 // TestUnknown: what is possible, for one rule at a time.
 func TestUnknown(t *testing.T) {
+	t.Parallel()
 	const (
 		arguments = "/context/arguments"
 		approved  = "/context/pdp/approved"
@@ -174,6 +176,7 @@ func possibleOf(d evaluation.Decision) string {
 // TestUnknownDetermining: the record of an answer names the permits that apply whatever the values are, or else those
 // that may; and the forbids that apply whatever they are.
 func TestUnknownDetermining(t *testing.T) {
+	t.Parallel()
 	const always, may, never = `@id("always") ` + permits + ` when { context.x }; `, `@id("may") ` + permits + ` when { context.arguments.n > 1 }; `,
 		`@id("never") ` + forbids + ` when { context.y || context.arguments.n > 1 }; @id("perhaps") ` + forbids + ` when { context.arguments.n > 1 };`
 	p := pdp.Of(hiddenBundle(t, always+may+never, map[string]string{"bundle.yaml": "forbid_errors: ignore\n"}), pdp.Options{})
@@ -190,6 +193,7 @@ func TestUnknownDetermining(t *testing.T) {
 
 // TestUnknownExplained: an explanation says which policies can apply, and which attributes are not known.
 func TestUnknownExplained(t *testing.T) {
+	t.Parallel()
 	p := pdp.Of(hiddenBundle(t, `@id("reads") `+permits+` when { context.x && context.arguments.n > 1 }; @id("not") `+permits+` when { context.y };
 		@id("near") `+permits+` when { context.arguments.n > 1 && context.y };`, nil), pdp.Options{})
 	for body, want := range map[string]string{
@@ -215,6 +219,7 @@ func TestUnknownExplained(t *testing.T) {
 
 // TestUnknownInManyIfs: what a policy can come to is found out part by part, and not for each way through it.
 func TestUnknownInManyIfs(t *testing.T) {
+	t.Parallel()
 	condition := "context.arguments.last"
 	for n := range 60 {
 		condition = fmt.Sprintf("(if context.arguments.a%d then %s else false)", n, condition)
@@ -228,18 +233,31 @@ func TestUnknownInManyIfs(t *testing.T) {
 	}
 }
 
-// TestUnknownInALongChain: what a policy can come to costs in proportion to its length.
-func TestUnknownInALongChain(t *testing.T) {
+// inAChain returns a function that asks what a policy of so many conditions can come to.
+func inAChain(t *testing.T, links int, op string) func() {
 	r := decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))
-	cost := func(links int, op string) float64 {
-		condition := strings.Repeat("context.arguments.n == 1"+op, links) + "false"
-		p := pdp.Of(hiddenBundle(t, permits+" unless { "+condition+" };", nil), pdp.Options{})
-		return testing.AllocsPerRun(2, func() {
-			if d, err := p.Evaluate(t.Context(), pdp.Call{Request: r}); err != nil || !d.Allow {
-				t.Errorf("got %+v, %v", d, err)
-			}
-		})
+	condition := strings.Repeat("context.arguments.n == 1"+op, links) + "false"
+	p := pdp.Of(hiddenBundle(t, permits+" unless { "+condition+" };", nil), pdp.Options{})
+	return func() {
+		t.Helper()
+		if d, err := p.Evaluate(t.Context(), pdp.Call{Request: r}); err != nil || !d.Allow {
+			t.Errorf("got %+v, %v", d, err)
+		}
 	}
+}
+
+// TestUnknownInALongChain: what a long policy can come to is found out.
+func TestUnknownInALongChain(t *testing.T) {
+	t.Parallel()
+	for _, op := range []string{" || ", " && "} {
+		inAChain(t, 800, op)()
+	}
+}
+
+// TestCostOfALongChain: that costs in proportion to its length.
+func TestCostOfALongChain(t *testing.T) {
+	night.Measures(t)
+	cost := func(links int, op string) float64 { return testing.AllocsPerRun(2, inAChain(t, links, op)) }
 	for _, op := range []string{" || ", " && "} {
 		if few, many := cost(200, op), cost(800, op); many > 6*few {
 			t.Errorf("%s: 200 links cost %.0f allocations, and 800 cost %.0f", op, few, many)
@@ -249,6 +267,7 @@ func TestUnknownInALongChain(t *testing.T) {
 
 // TestUnknownEndsInTime: a question about many policies ends with its context, and then there is no answer.
 func TestUnknownEndsInTime(t *testing.T) {
+	t.Parallel()
 	p := pdp.Of(hiddenBundle(t, permits+" when { context.arguments.n == 1 };", nil), pdp.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -260,6 +279,7 @@ func TestUnknownEndsInTime(t *testing.T) {
 
 // TestSearchAsksNothingUnknown: a result of a search is a permit, so a search cannot ask what is possible.
 func TestSearchAsksNothingUnknown(t *testing.T) {
+	t.Parallel()
 	p := pdp.Of(hiddenBundle(t, permits+` when { context.arguments.n == 1 };`, map[string]string{"entities/e.json": `[{"uid":{"type":"Doc","id":"d"},"attrs":{},"parents":[]}]`}), pdp.Options{})
 	search := pdp.SearchCall{Limit: 10, Search: evaluation.Search{Kind: evaluation.ResourceSearch, Request: decoded(t, between(`{}`, `{}`, `{}`))}}
 	if found, err := p.Search(t.Context(), search); err != nil || len(found.Found) != 0 || found.Examined != 1 {

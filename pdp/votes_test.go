@@ -20,6 +20,7 @@ const (
 
 // Policies know by which way a vote comes, with a schema and without; what is not said is the API.
 func TestWayOfAVote(t *testing.T) {
+	t.Parallel()
 	api, form := evaluation.Way{}, evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}
 	console, other := evaluation.Way{Via: evaluation.ViaConsole, Gateway: "key:desk"}, evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:other"}
 	ways := map[string]evaluation.Way{"api": api, "form": form, "console": console, "other": other}
@@ -76,6 +77,7 @@ func namedIn(name, id string) evaluation.Ref {
 
 // A PEP that asks who may decide asks about the API, or about the way that it names. That decides nothing.
 func TestWayOfAQuestion(t *testing.T) {
+	t.Parallel()
 	request := func(action, context string) string {
 		return fmt.Sprintf(`{"subject":{"type":"user","id":"mia"},"action":{"name":%q},"resource":{"type":"Approval","id":"a","properties":{"template":"owner"}},"context":{%s}}`, action, context)
 	}
@@ -115,6 +117,7 @@ func TestWayOfAQuestion(t *testing.T) {
 
 // A schema that says otherwise how votes come does not load, and no check warns of what the PDP says itself.
 func TestWayInASchema(t *testing.T) {
+	t.Parallel()
 	for context, loads := range map[string]bool{
 		``:                                       true,
 		`, context: {}`:                          true,
@@ -144,6 +147,7 @@ func TestWayInASchema(t *testing.T) {
 
 // Whoever a question is asked for does not decide it by another name, unless the bundle says so.
 func TestOnePersonByTwoNames(t *testing.T) {
+	t.Parallel()
 	const policies = toolsOfAgents + decidesIf + `true };`
 	mia := evaluation.PersonOf("https://login.example.com", "mia")
 	noah := evaluation.PersonOf("https://login.example.com", "noah")
@@ -184,6 +188,7 @@ func TestOnePersonByTwoNames(t *testing.T) {
 
 // An approval is bound to the person it was asked for, and a gateway that names nobody has nobody asked.
 func TestPersonIsBound(t *testing.T) {
+	t.Parallel()
 	b := one(`@id("p") @obligation("ask") permit(principal is agent, action, resource) when { !(context has person) };`, "obligations.yaml", askFirst)
 	mia, noah := evaluation.PersonOf("i", "mia"), evaluation.PersonOf("i", "noah")
 	relaying := func(c *pdp.Call) { c.Asker.Relays, c.Approvals = true, pdp.SpendOrFile }

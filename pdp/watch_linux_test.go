@@ -11,6 +11,7 @@ import (
 // While the queue of events is full, an edit makes none. The flood is of events
 // that do not matter, so nothing but the overflow can tell.
 func TestWatchSurvivesAnOverflow(t *testing.T) {
+	t.Parallel()
 	data, err := os.ReadFile("/proc/sys/fs/inotify/max_queued_events")
 	must(t, err)
 	queue, err := strconv.Atoi(strings.TrimSpace(string(data)))

@@ -110,6 +110,7 @@ func replaceFile(t testing.TB, from, to string) {
 }
 
 func TestWatchSeesEdits(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "README": "x"}.write(t, dir)
 	w := watch(t, dir, nil)
@@ -164,6 +165,7 @@ func TestWatchSeesEdits(t *testing.T) {
 }
 
 func TestWatchRefusesAndRecovers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest}.write(t, dir)
 	w := watch(t, dir, nil)
@@ -191,6 +193,7 @@ func TestWatchRefusesAndRecovers(t *testing.T) {
 
 // The three ways in which a directory is replaced as a whole.
 func TestWatchSeesAnotherDirectory(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	at := func(name string) string { return filepath.Join(top, name) }
 	tree{
@@ -221,6 +224,7 @@ func TestWatchSeesAnotherDirectory(t *testing.T) {
 }
 
 func TestWatchSeesADirectoryVanishAndComeBack(t *testing.T) {
+	t.Parallel()
 	top := t.TempDir()
 	dir := filepath.Join(top, "policies")
 	tree{"a.cedar": smallest, "tenants/acme/b.cedar": renamed(smallest, "b")}.write(t, dir)
@@ -252,6 +256,7 @@ func TestWatchOfARelativeDirectory(t *testing.T) {
 
 // Kubernetes updates a mounted volume by pointing ..data at another directory.
 func TestWatchSeesTheDataLinkSwapped(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{
 		"..0/a.cedar": numbered(0), "..data": "-> ..0", "a.cedar": "-> ..data/a.cedar",
@@ -274,6 +279,7 @@ func TestWatchSeesTheDataLinkSwapped(t *testing.T) {
 // A volume with tenants, and a tenant's directory that is a volume of its own: what the
 // kubelet makes of paths in a ConfigMap, and of a mount below another.
 func TestWatchSeesATenantsVolumeSwapped(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{
 		"..0/a.cedar": numbered(0), "..0/entities/e.json": "[]\n", "..0/tenants/acme/b.cedar": renamed(smallest, "b"), "..data": "-> ..0",
@@ -294,6 +300,7 @@ func TestWatchSeesATenantsVolumeSwapped(t *testing.T) {
 
 // An edit right after a reading, before anything waits for events again.
 func TestWatchSeesAnEditBetweenReadingAndWaiting(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": numbered(0)}.write(t, dir)
 	n := 0
@@ -310,6 +317,7 @@ func TestWatchSeesAnEditBetweenReadingAndWaiting(t *testing.T) {
 
 // A file somebody writes slowly never loads in part, and the whole of it does.
 func TestWatchNeverLoadsAPart(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest}.write(t, dir)
 	w := watch(t, dir, nil)
@@ -338,6 +346,7 @@ func TestWatchNeverLoadsAPart(t *testing.T) {
 }
 
 func TestAnEditIsVisibleWithinASecond(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest}.write(t, dir)
 	loads := make(chan Status, 1000)

@@ -1,5 +1,0 @@
-//go:build !race
-
-package pdp
-
-const raceDetector = false
