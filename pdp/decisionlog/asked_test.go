@@ -68,7 +68,7 @@ func TestWhatALineSaysOfItsDecision(t *testing.T) {
 // TestNoRegistrationIsNotAnEmptyOne: a record says which of the two it was, also when it is read back.
 func TestNoRegistrationIsNotAnEmptyOne(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, memory(t), Options{})
 	for id, declared := range map[string][]string{"none": nil, "empty": {}, "some": {"log"}} {
 		mustAppend(t, l, Entry{ID: id, Kind: KindDecision, Declared: declared, Decision: &Decision{}})
 		record, err := l.ByID(id)
@@ -313,7 +313,7 @@ func TestWhetherAHiddenValueFits(t *testing.T) {
 // know of them. It is made anew.
 func TestRecordsAreFoundByWhatWasOverruled(t *testing.T) {
 	t.Parallel()
-	l := indexedLog(t, t.TempDir(), time.Now(), true)
+	l := indexedLog(t, memory(t), time.Now(), true)
 	for n := range 300 {
 		e := entry(fmt.Sprint("e", n))
 		if e.Decision = (&Decision{Reason: "approval_required"}); n%20 == 5 {

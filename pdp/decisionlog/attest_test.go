@@ -51,7 +51,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data := t.TempDir()
+			data := memory(t)
 			l := mustOpen(t, data, options)
 			for n := range 12 {
 				mustAppend(t, l, entry(fmt.Sprint("decision ", n)), stepOf([]string{"mine", "other"}[n%2], fmt.Sprint("step ", n)))
@@ -95,7 +95,7 @@ func TestNobodyHidesAStep(t *testing.T) {
 // doubt the rest; that it is gone is told, because it may have been a step.
 func TestRedactedStepIsExplained(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{Kinds: []string{kindStep}})
+	l := mustOpen(t, memory(t), Options{Kinds: []string{kindStep}})
 	mustAppend(t, l, entry("gone"), stepOf("mine", "step"))
 	if err := l.Redact(t.Context(), "", "gone", "erasure request"); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 
 func TestBundlesKeepEveryFileOnce(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	dir := bundlesDir(data)
 	b, err := OpenBundles(data)
 	if err != nil {
@@ -43,7 +43,7 @@ func TestBundlesKeepEveryFileOnce(t *testing.T) {
 
 func TestBundlesRefuseAlteredFiles(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	dir := bundlesDir(data)
 	b, err := OpenBundles(data)
 	if err != nil {
@@ -77,7 +77,7 @@ func TestBundlesRefuseAlteredFiles(t *testing.T) {
 
 func TestBundlesKnowOnlyDigests(t *testing.T) {
 	t.Parallel()
-	b, err := OpenBundles(t.TempDir())
+	b, err := OpenBundles(memory(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func appended(t *testing.T, l *Log, ids ...string) {
 // asKilled is a copy of a data directory to which nobody writes at the moment: what a process leaves that is killed.
 func asKilled(t *testing.T, data string) (dir string) {
 	t.Helper()
-	dir = filepath.Join(t.TempDir(), "data")
+	dir = filepath.Join(memory(t), "data")
 	if err := errors.Join(os.CopyFS(dir, os.DirFS(data)), os.Chmod(filepath.Join(dir, "log.key"), 0o600)); err != nil {
 		t.Error(err) // a step may be another goroutine's
 	}
@@ -63,7 +63,7 @@ func asKilled(t *testing.T, data string) (dir string) {
 // lines of the log that was not killed.
 func crashed(t *testing.T, start time.Time) (data string, lines [][]byte) {
 	t.Helper()
-	whole := t.TempDir()
+	whole := memory(t)
 	var clock atomic.Int64 // how far it went on
 	l, goOn := unfilled(t, whole, Options{Now: func() time.Time { return start.Add(time.Duration(clock.Load())) }})
 	clock.Store(int64(time.Minute))
@@ -176,7 +176,7 @@ func TestTwoStartsDuringReplay(t *testing.T) {
 // that there was a crash.
 func TestCrashOfTheJournalAlone(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	if err := mustOpen(t, data, Options{}).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func standing(l *Log) (s Status) {
 // while no journal counts is answered once the next segment says which one does.
 func TestRotationWithFramesPending(t *testing.T) {
 	t.Parallel()
-	data, left := t.TempDir(), ""
+	data, left := memory(t), ""
 	late := make(chan error, 1)
 	var l *Log
 	l, goOn := unfilled(t, data, Options{On: Hooks{Step: func(step string) {
@@ -253,7 +253,7 @@ func TestRotationWithFramesPending(t *testing.T) {
 // once, and counts once toward what its caller may put there.
 func TestFillThatSeemedToFail(t *testing.T) {
 	t.Parallel()
-	data, fails := t.TempDir(), true
+	data, fails := memory(t), true
 	l := mustOpen(t, data, Options{On: Hooks{Step: func(step string) {
 		if step == StepFilled && fails {
 			fails = false

@@ -12,7 +12,7 @@ import (
 // that fits what is left.
 func TestACutEndShowsInAnExportOfTheFiles(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{})
 	for _, ids := range [][]Entry{{entry("a")}, {entry("b"), entry("c")}} {
 		mustAppend(t, l, ids...)

@@ -71,7 +71,7 @@ func upTo(n int) (all []uint64) {
 // is recorded once.
 func TestDigestsAreRecordedOnceAcrossCrashes(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	for _, segments := range []int{1, 3, 0, 2} {
 		sealOnly(t, data, segments)
 	}
@@ -207,7 +207,7 @@ func TestAlteredBeforeItsDigest(t *testing.T) {
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			data := t.TempDir()
+			data := memory(t)
 			sealOnly(t, data, 3)
 			path := segmentPath(data, 2)
 			good, err := os.ReadFile(path)
@@ -283,7 +283,7 @@ func TestNoSecondDigest(t *testing.T) {
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			data := t.TempDir()
+			data := memory(t)
 			l := mustOpen(t, data, Options{})
 			mustAppend(t, l, entryOf("", true), entryOf("", false))
 			if err := l.Rotate(t.Context()); err != nil {
@@ -342,7 +342,7 @@ func TestNoSecondDigest(t *testing.T) {
 // Segments that were moved to an archive are not needed for the digests of later ones.
 func TestDigestsWithoutArchivedSegments(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{})
 	for range 7 {
 		mustAppend(t, l, entryOf("", true), entryOf("", false))
@@ -378,7 +378,7 @@ func TestDigestsWithoutArchivedSegments(t *testing.T) {
 // record: the format says so. From then on it can.
 func TestWhatNoHashCovers(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	sealOnly(t, data, 1)
 	ids := func(t *testing.T, tx *bbolt.Tx) {
 		c := tx.Bucket([]byte(BucketIDs)).Cursor()
@@ -452,7 +452,7 @@ func linesOf(t *testing.T, data string) (lines [][]byte) {
 // A digest that takes long keeps nobody from writing, and no segment from being sealed.
 func TestNobodyWaitsForADigest(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{})
 	mustAppend(t, l, entryOf("", true))
 	first := l.all()[0]
@@ -491,7 +491,7 @@ func TestNobodyWaitsForADigest(t *testing.T) {
 // Closing a log waits for the digests of what was sealed up to its end.
 func TestCloseWaitsForDigests(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{})
 	for range 3 {
 		mustAppend(t, l, thousand()...)
@@ -511,7 +511,7 @@ func TestCloseWaitsForDigests(t *testing.T) {
 func TestDigestsNeedNoSegments(t *testing.T) {
 	t.Parallel()
 	rotated, commits := make(chan struct{}, 100), make(chan struct{})
-	l := mustOpen(t, t.TempDir(), Options{
+	l := mustOpen(t, memory(t), Options{
 		SegmentAge:  time.Millisecond,
 		Checkpoints: Checkpoints{Every: time.Millisecond, Idle: time.Millisecond},
 		RetryEvery:  time.Millisecond,
@@ -542,7 +542,7 @@ func TestDigestsNeedNoSegments(t *testing.T) {
 // can be read again, without a restart.
 func TestDigestAfterAFileWasAway(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	told := make(chan error, 100)
 	l := mustOpen(t, data, Options{
 		RetryEvery: 5 * time.Millisecond,
@@ -591,7 +591,7 @@ func TestDigestAfterAFileWasAway(t *testing.T) {
 // While the log cannot be written no digest gets on record, so a call that waits for one ends.
 func TestAWaitForADigestEndsIfTheLogFails(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{RetryEvery: 5 * time.Millisecond})
+	l := mustOpen(t, memory(t), Options{RetryEvery: 5 * time.Millisecond})
 	mustAppend(t, l, entryOf("", true))
 	if err := l.writer.order(t.Context(), func() error {
 		l.writer.digests.set([]uint64{1})
@@ -630,7 +630,7 @@ func replaceBy(t *testing.T, path string, change func(*bbolt.Tx) error) {
 // The file whose digest is recorded is the file that was checked, also if this process still has an older one open.
 func TestADigestIsThatOfTheFileThatWasChecked(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	sealOnly(t, data, 2)
 	l := mustOpen(t, data, Options{})
 	l.writer.digests.stop()
@@ -647,7 +647,7 @@ func TestADigestIsThatOfTheFileThatWasChecked(t *testing.T) {
 // A file that has the name of a segment only while it is hashed does not get its digest on record.
 func TestNoDigestOfAFileThatWasThereForAMoment(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	sealOnly(t, data, 2)
 	l := mustOpen(t, data, Options{})
 	l.writer.digests.stop()

@@ -170,7 +170,7 @@ func TestFileSizeLimit(t *testing.T) {
 		}
 		return
 	}
-	d := onDisk(t, t.TempDir(), Options{})
+	d := onDisk(t, memory(t), Options{})
 	limit := func(n uint64) {
 		t.Helper()
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: n, Max: unix.RLIM_INFINITY}); err != nil {

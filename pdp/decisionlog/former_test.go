@@ -354,7 +354,7 @@ func refused(e Entry) bool {
 // What records are written on is used again, by any of them: nothing of one is ever in another.
 func TestNoRecordHasBytesOfAnother(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{SegmentBytes: 512 << 10})
+	l := mustOpen(t, memory(t), Options{SegmentBytes: 512 << 10})
 	const callers, calls = 16, 30
 	var all [callers][]Entry
 	var writing sync.WaitGroup

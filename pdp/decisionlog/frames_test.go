@@ -56,7 +56,7 @@ func TestCallsShareAFrame(t *testing.T) {
 	var gate sync.RWMutex
 	var mu sync.Mutex
 	var frames []int
-	l := mustOpen(t, t.TempDir(), Options{Journal: holding(&gate), On: Hooks{Commit: func(c Commit) {
+	l := mustOpen(t, memory(t), Options{Journal: holding(&gate), On: Hooks{Commit: func(c Commit) {
 		mu.Lock()
 		defer mu.Unlock()
 		if c.Calls > 0 { // else it is a checkpoint
@@ -94,7 +94,7 @@ func TestCallsShareAFrame(t *testing.T) {
 func TestACallerDoesNotWaitForTheFrame(t *testing.T) {
 	t.Parallel()
 	var gate sync.RWMutex
-	l := mustOpen(t, t.TempDir(), Options{Journal: holding(&gate)})
+	l := mustOpen(t, memory(t), Options{Journal: holding(&gate)})
 	gate.Lock()
 	first := make(chan error, 1)
 	go func() { first <- l.Append(t.Context(), []Entry{entry("flies")}) }()
@@ -137,7 +137,7 @@ func TestAFullJournalGoesOn(t *testing.T) {
 	t.Parallel()
 	const callers, each = 8, 60
 	var grown atomic.Int32
-	l := mustOpen(t, t.TempDir(), Options{Journal: journal.Options{Size: journal.MinSize, Step: func(step string) {
+	l := mustOpen(t, memory(t), Options{Journal: journal.Options{Size: journal.MinSize, Step: func(step string) {
 		if step == journal.StepSwitch {
 			grown.Add(1)
 		}
@@ -198,7 +198,7 @@ func TestFramesLeaveTimeForOthers(t *testing.T) {
 	}
 	occupied, occupy := make(chan struct{}), make(chan struct{})
 	var busy, counting atomic.Bool
-	l = mustOpen(t, t.TempDir(), Options{SegmentBytes: 1 << 30, Journal: journal.Options{Size: size}, On: Hooks{
+	l = mustOpen(t, memory(t), Options{SegmentBytes: 1 << 30, Journal: journal.Options{Size: size}, On: Hooks{
 		Step: func(step string) {
 			switch {
 			case step == StepCommit && busy.CompareAndSwap(true, false):
@@ -265,7 +265,7 @@ func TestNobodyWaitsForALogThatEnded(t *testing.T) {
 		f, err := plainfile.OpenFile(name, flag, mode)
 		return brokenFile{f, &broken, failing, math.MaxInt64}, err
 	}}}
-	l := mustOpen(t, t.TempDir(), o)
+	l := mustOpen(t, memory(t), o)
 	mustAppend(t, l, entry("before"))
 	broken.Store(true)
 	if err := l.Append(t.Context(), []Entry{entry("refused")}); !errors.Is(err, ErrUnavailable) || !errors.Is(err, failing) {
@@ -304,7 +304,7 @@ func (f brokenFile) WriteAt(b []byte, at int64) (int, error) {
 func TestWhatIsOnRecordWasNotDropped(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
-	l := mustOpen(t, t.TempDir(), Options{Mode: BestEffort, RetryEvery: time.Hour, Journal: journal.Options{
+	l := mustOpen(t, memory(t), Options{Mode: BestEffort, RetryEvery: time.Hour, Journal: journal.Options{
 		Size: journal.MinSize,
 		OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
 			f, err := plainfile.OpenFile(name, flag, mode)

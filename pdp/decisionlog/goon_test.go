@@ -10,7 +10,7 @@ import (
 // Whoever reads much asks between any two parts, and ends where it may not go on.
 func TestReadersAskWhetherToGoOn(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, memory(t), Options{})
 	const parts = 4
 	var entries []Entry
 	for n := range parts * readRecords {

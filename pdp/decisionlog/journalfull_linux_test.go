@@ -21,7 +21,7 @@ import (
 // again, and grow, before the other one is full, too.
 func TestAFullFileIsFilled(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{
+	l := mustOpen(t, memory(t), Options{
 		Journal:     journal.Options{Size: journal.MinSize},
 		Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour},
 	})
@@ -50,7 +50,7 @@ func TestAFullFileIsFilled(t *testing.T) {
 func TestNoRoomForAJournal(t *testing.T) {
 	t.Parallel()
 	var full atomic.Bool
-	d := onDisk(t, t.TempDir(), Options{Journal: journal.Options{OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
+	d := onDisk(t, memory(t), Options{Journal: journal.Options{OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
 		if full.Load() {
 			return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.ENOSPC}
 		}

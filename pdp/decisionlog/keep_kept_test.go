@@ -9,7 +9,7 @@ import (
 func TestRetentionKeepsTheWriter(t *testing.T) {
 	t.Parallel()
 	var rotations, replacements, commits []time.Duration
-	l, err := Open(t.TempDir(), Options{
+	l, err := Open(memory(t), Options{
 		On: Hooks{
 			Rotate:  func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
 			Replace: func(_ uint64, kept time.Duration) { replacements = append(replacements, kept) },

@@ -10,7 +10,7 @@ import (
 // TestCheckKey asks before the log is opened, and then opens it: both say the same.
 func TestCheckKey(t *testing.T) {
 	t.Parallel()
-	other := t.TempDir()
+	other := memory(t)
 	if err := mustOpen(t, other, Options{}).Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestCheckKey(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			data := t.TempDir()
+			data := memory(t)
 			if err := CheckKey(data); err != nil {
 				t.Errorf("before there is a log: %v", err)
 			}

@@ -163,7 +163,7 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 
 func TestLine(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{Now: func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 7, time.UTC) }})
 	e := entry("one")
 	e.Decision.Errors = []evaluation.PolicyError{{Policy: "p", Position: "a:1:2", Kind: evaluation.Overflow}}
@@ -205,7 +205,7 @@ func TestLine(t *testing.T) {
 func TestConcurrentAppendsShareCommits(t *testing.T) {
 	t.Parallel()
 	const callers = 16
-	data := t.TempDir()
+	data := memory(t)
 	shared := 0 // by how many calls, at most; the writer's until the log is closed
 	begun := time.Now()
 	l := mustOpen(t, data, Options{SegmentBytes: 1 << 20, On: Hooks{Commit: func(c Commit) { shared = max(shared, c.Calls) }},
@@ -253,7 +253,7 @@ func TestConcurrentAppendsShareCommits(t *testing.T) {
 
 func TestClockGoesBack(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	var offset atomic.Int64 // the log also reads the clock in the background
 	now := func() time.Time {
 		return time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(offset.Load()))
@@ -282,7 +282,7 @@ func TestClockGoesBack(t *testing.T) {
 
 func TestRotateKey(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{Origin: "pdp.example/log"})
 	old := l.writer.key.public
 	public, err := l.RotateKey(t.Context(), "")
@@ -323,7 +323,7 @@ func TestRotateKey(t *testing.T) {
 // While writing fails the newest checkpoint may be one that cannot be read. A snapshot ends with one that can.
 func TestCheckpointsWhileWritingFails(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, memory(t), Options{})
 	mustAppend(t, l, entryOf("", true))
 	if err := l.Rotate(t.Context()); err != nil {
 		t.Fatal(err)
@@ -342,7 +342,7 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 // An id names the first record that has it, whatever else is written with that, or between.
 func TestAnIDNamesTheFirstRecord(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{Mode: Strict})
+	l := mustOpen(t, memory(t), Options{Mode: Strict})
 	g := rand.New(rand.NewPCG(25, 0))
 	first := map[string]uint64{}
 	again := 0
@@ -379,7 +379,7 @@ func TestAnIDNamesTheFirstRecord(t *testing.T) {
 // restart.
 func TestAnIDLeadsToItsFirstRecord(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{})
 	r := rand.New(rand.NewPCG(1, 2))
 	first := map[string]uint64{}

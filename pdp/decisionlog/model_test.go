@@ -162,7 +162,7 @@ func crash(l *Log) {
 // TestDamage cuts, overwrites and flips bits of a segment: what comes is an
 // error or the log as it was, never a panic.
 func TestDamage(t *testing.T) {
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{Checkpoints: Checkpoints{Records: 10}})
 	for i := range 50 {
 		mustAppend(t, l, entry(fmt.Sprint(i)))

@@ -290,7 +290,7 @@ func damageIndex(t *testing.T, l *Log, r *rand.Rand) {
 // and from old to new the last page leads on to what comes.
 func TestCursorsUnderAppends(t *testing.T) {
 	t.Parallel()
-	l := indexedLog(t, t.TempDir(), time.Now(), true)
+	l := indexedLog(t, memory(t), time.Now(), true)
 	defer func() { _ = l.Close() }()
 	const callers, each = 8, 150
 	var writing sync.WaitGroup
@@ -376,7 +376,7 @@ func TestTheIndexKeepsNothing(t *testing.T) {
 // behind, is not what its file is made of.
 func TestTheIndexIsMadeOfWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	k := &kept{T: t, data: data, log: mustOpen(t, data, Options{}), gone: map[int64]string{}}
 	x := k.log.index
 	follow := func() { // as the index does by itself
@@ -432,7 +432,7 @@ func TestAQueryWaitsNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	var hangs atomic.Bool
 	held, release := make(chan struct{}), make(chan struct{})
-	l := mustOpen(t, t.TempDir(), Options{Checkpoints: Checkpoints{Records: 1}, On: Hooks{Checkpoint: func([]byte) {
+	l := mustOpen(t, memory(t), Options{Checkpoints: Checkpoints{Records: 1}, On: Hooks{Checkpoint: func([]byte) {
 		if hangs.CompareAndSwap(true, false) {
 			close(held)
 			<-release

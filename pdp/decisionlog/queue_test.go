@@ -16,7 +16,7 @@ import (
 func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 	t.Parallel()
 	const many, size = 40, 1 << 20
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, memory(t), Options{})
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
@@ -83,7 +83,7 @@ func TestOneCallersRecordsWaitBehindItself(t *testing.T) {
 func TestOneCallerHasNobodyElsesRecordsDropped(t *testing.T) {
 	t.Parallel()
 	const size = 1 << 20
-	l := mustOpen(t, t.TempDir(), Options{Mode: BestEffort, QueueBytes: 16 * size})
+	l := mustOpen(t, memory(t), Options{Mode: BestEffort, QueueBytes: 16 * size})
 	held, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {

@@ -65,7 +65,7 @@ func aBatch(id, tenant string, n int, pick func(n int) int) (entries []Entry, wh
 func TestItemsAreReadBackWithWhatTheyInherit(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{Index: true})
 	entries, whole := aBatch("b1", "acme", 200, r.IntN)
 	mustAppend(t, l, entries...)

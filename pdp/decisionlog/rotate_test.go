@@ -47,7 +47,7 @@ func TestDigestsUnderLoad(t *testing.T) {
 func TestTwoCommitsKeepTheWriter(t *testing.T) {
 	t.Parallel()
 	var commits int
-	l := mustOpen(t, t.TempDir(), Options{On: Hooks{Commit: func(Commit) { commits++ }}})
+	l := mustOpen(t, memory(t), Options{On: Hooks{Commit: func(Commit) { commits++ }}})
 	mustAppend(t, l, thousand()...)
 	mustAppend(t, l, entryOf("", true))
 	err := l.writer.order(t.Context(), func() error {
@@ -66,7 +66,7 @@ func TestTwoCommitsKeepTheWriter(t *testing.T) {
 // Rotation waits for nobody who reads the segment, but who rotates does: then
 // others can open it.
 func TestRotationWaitsForNoReader(t *testing.T) {
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, memory(t), Options{})
 	mustAppend(t, l, entryOf("", true))
 	s, reading, release := l.all()[0], make(chan struct{}), make(chan struct{})
 	read := make(chan error, 1)
@@ -105,7 +105,7 @@ func TestRotationWaitsForNoReader(t *testing.T) {
 func TestSmallSegmentsAreNotSealedForEver(t *testing.T) {
 	t.Parallel()
 	commits := make(chan struct{})
-	l := mustOpen(t, t.TempDir(), Options{
+	l := mustOpen(t, memory(t), Options{
 		SegmentBytes: 1,
 		Checkpoints:  Checkpoints{Every: time.Millisecond, Idle: time.Millisecond},
 		RetryEvery:   time.Millisecond,

@@ -140,7 +140,7 @@ func (k *kept) newMoment() Moment {
 // While nothing can be written, what was sealed before is exported.
 func TestSettledWhileWritingFails(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l, err := Open(data, Options{Checkpoints: Checkpoints{Every: time.Hour, Idle: time.Hour}, RetryEvery: time.Hour})
 	k := &kept{T: t, data: data, log: l, gone: map[int64]string{}}
 	k.ok(err)

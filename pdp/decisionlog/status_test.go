@@ -37,7 +37,7 @@ func TestLossesMeanwhile(t *testing.T) {
 // TestDroppedLast: what is dropped after the last of what is written is on record too.
 func TestDroppedLast(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	l := mustOpen(t, data, Options{Mode: BestEffort})
 	l.writer.state.drop(3, l.writer.options.Now())
 	if err := l.Close(); err != nil {
@@ -53,7 +53,7 @@ func TestDroppedLast(t *testing.T) {
 func TestSizeCountsEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	var filled atomic.Int64
-	l := mustOpen(t, t.TempDir(), Options{On: Hooks{Fill: func(time.Duration) { filled.Add(1) }}})
+	l := mustOpen(t, memory(t), Options{On: Hooks{Fill: func(time.Duration) { filled.Add(1) }}})
 	base, fills := l.Status().Size, filled.Load()
 	var asked, answered atomic.Uint64
 	done := make(chan error, 1)

@@ -208,7 +208,7 @@ func TestTheIndexIsThatOfTheLines(t *testing.T) {
 	t.Logf("seed %d", seed)
 	var clock atomic.Int64
 	clock.Store(1e9)
-	l := mustOpen(t, t.TempDir(), Options{SegmentBytes: 256 << 10, Now: func() time.Time { return time.Unix(clock.Load(), 0) }})
+	l := mustOpen(t, memory(t), Options{SegmentBytes: 256 << 10, Now: func() time.Time { return time.Unix(clock.Load(), 0) }})
 	close(follow(t, l).free)
 	var writing sync.WaitGroup
 	for caller := range 4 {
@@ -274,7 +274,7 @@ func TestTheIndexIsThatOfTheLines(t *testing.T) {
 // The index reads no line of a record that it was told the terms of.
 func TestTheIndexReadsNoLineThatItIsToldOf(t *testing.T) {
 	t.Parallel()
-	l := mustOpen(t, t.TempDir(), Options{})
+	l := mustOpen(t, memory(t), Options{})
 	c, before := follow(t, l), l.Size()
 	close(c.free)
 	for n := range 200 {
@@ -295,7 +295,7 @@ func TestTheIndexReadsNoLineThatItIsToldOf(t *testing.T) {
 // after the process was killed while the index was at work.
 func TestTheIndexCatchesUp(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	policies := make([]string, 1000)
 	for i := range policies {
 		policies[i] = fmt.Sprintf("policy-%0200d", i)
@@ -338,7 +338,7 @@ func TestTheIndexCatchesUp(t *testing.T) {
 // What the index was told, and what is redacted before it is at work, is in no file of it.
 func TestTheIndexForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
-	data := t.TempDir()
+	data := memory(t)
 	k := &kept{T: t, data: data, log: mustOpen(t, data, Options{}), gone: map[int64]string{}}
 	c := follow(t, k.log)
 	mustAppend(t, k.log, known("a-1"), known("a-2"))

@@ -14,6 +14,7 @@ import (
 
 // An export of many records takes the memory of few.
 func TestExportMemory(t *testing.T) {
+	t.Parallel()
 	l := fillLog(t, 40_000)
 	var before, peak runtime.MemStats
 	runtime.GC()

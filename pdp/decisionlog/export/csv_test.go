@@ -17,6 +17,7 @@ const oneLine = `{"sequence":7,"id":"0190","kind":"decision","time":"2026-11-20T
 	`"request":{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"a/b"}},"determining":["p1"]}`
 
 func TestCSVCellsAreNoFormulas(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{`=cmd|' /C calc'!A0`, "+1", "-1+2", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "\u00a0=1", "'=1", "＝1", "=1\r\n=2", `","=1`} {
 		quoted, _ := json.Marshal(id)
 		line := strings.Replace(oneLine, `"alice"`, string(quoted), 1)
@@ -32,6 +33,7 @@ func TestCSVCellsAreNoFormulas(t *testing.T) {
 
 // What an auditor asks of a row: which approval, who, in which words, what was asked, and everything that is left.
 func TestCSVSaysWhoAndWhy(t *testing.T) {
+	t.Parallel()
 	if end := tableColumns[len(tableColumns)-6:]; !slices.Equal(end, []string{"leaf_hash", "approval_id", "by", "reason_text", "request", "details"}) {
 		t.Errorf("columns came elsewhere than at the end: %q", end)
 	}
@@ -64,6 +66,7 @@ func TestCSVSaysWhoAndWhy(t *testing.T) {
 
 // The hash of a record without content stands in its own column, whichever come after it.
 func TestCSVRowWithoutContent(t *testing.T) {
+	t.Parallel()
 	var b bytes.Buffer
 	buffered := bufio.NewWriter(&b)
 	w := newTable(newLines(buffered, 0))
@@ -80,6 +83,7 @@ func TestCSVRowWithoutContent(t *testing.T) {
 // What items inherit is not written out again and again if it is long: a table must not become a thousand times what the
 // caller sent.
 func TestCSVNamesWhatItemsInheritIfItIsLong(t *testing.T) {
+	t.Parallel()
 	batch := []byte(`{"sequence":1,"id":"b","time":"2026-11-22T00:00:00Z","kind":"batch","request":{"context":{"x":"` + strings.Repeat("x", maxRequest) + `"}},"salt":"s"}`)
 	item := []byte(`{"sequence":2,"id":"b.0","time":"2026-11-22T00:00:00Z","kind":"decision","request":{"subject":{"type":"user","id":"u"}},"inherits":["context"],"decision":true,"salt":"s"}`)
 	whole, err := decisionlog.Resolve(item, decisionlog.Record{Sequence: 1, Line: batch})

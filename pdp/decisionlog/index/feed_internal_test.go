@@ -8,6 +8,7 @@ import (
 
 // What is taken from the feed is what was told, in its order, whatever is told meanwhile, and however much.
 func TestFeedHandsOverWhatItWasTold(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	termsOf := func(n uint64) Terms { return Terms(nil).Add('a', fmt.Sprintf("%d of %d", n, n*n%1009)) }
 	var x Index

@@ -17,6 +17,7 @@ import (
 
 // An index whose numbers cannot be read is that of no segment, also not of the one that begins at 0.
 func TestIndexOfNothing(t *testing.T) {
+	t.Parallel()
 	name, segment := filepath.Join(t.TempDir(), "index.db"), Segment{Number: 1, End: 2}
 	p := newPostings(segment.Number, segment.First)
 	p.next = segment.End
@@ -46,6 +47,7 @@ func TestIndexOfNothing(t *testing.T) {
 }
 
 func TestReadList(t *testing.T) {
+	t.Parallel()
 	stored := func(differences ...uint64) (b []byte) {
 		for _, d := range differences {
 			b = binary.AppendUvarint(b, d)

@@ -97,6 +97,7 @@ func from(first, last uint64) (all []uint64) {
 
 // TestAFlippedBit: in each block of each frame.
 func TestAFlippedBit(t *testing.T) {
+	t.Parallel()
 	w := someFrames(t, false)
 	for n, p := range w.heads {
 		if n == 1 {
@@ -136,6 +137,7 @@ func TestAFlippedBit(t *testing.T) {
 
 // TestDamage: what is damage, and what is lost then.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	w, newer, other := someFrames(t, false), someFrames(t, true), someFrames(t, false)
 	zero := func(w *written, n uint64) func(*[2][]byte) {
 		return func(files *[2][]byte) {
@@ -240,6 +242,7 @@ func TestDamage(t *testing.T) {
 
 // TestANewerFormat: nobody takes it for damage.
 func TestANewerFormat(t *testing.T) {
+	t.Parallel()
 	w := someFrames(t, false)
 	b := w.files[0]
 	order.PutUint32(b[8:], FormatVersion+1)
@@ -253,6 +256,7 @@ func TestANewerFormat(t *testing.T) {
 
 // TestHostileBodies: bytes that a caller chose never pass for a frame, also where the frame around them is damaged.
 func TestHostileBodies(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	j := created(t, dir, Options{Size: MinSize})
 	calls := map[uint64]Call{1: blocks(1, 1)}
@@ -402,6 +406,7 @@ func someHeader(w *written, which int) bool {
 
 // TestUnreadableFiles: what is no file, or cannot be opened, is an error, and no damage.
 func TestUnreadableFiles(t *testing.T) {
+	t.Parallel()
 	w := someFrames(t, false)
 	path := Paths(w.dir)[1]
 	must(t, os.Remove(path))
@@ -436,6 +441,7 @@ func (u *unreadable) ReadAt(b []byte, at int64) (int, error) {
 
 // TestUnreadableBlocks: a block that the disk does not read is damage if it may have held what is pending.
 func TestUnreadableBlocks(t *testing.T) {
+	t.Parallel()
 	w := someFrames(t, false)
 	for name, c := range map[string]struct {
 		after  uint64

@@ -33,6 +33,7 @@ func ballast(t *testing.T, dir string, leave int64) (path string) {
 
 // TestSmallDisk: a disk of 3 MiB has room for a journal and for others. A journal takes a sixteenth of what is free.
 func TestSmallDisk(t *testing.T) {
+	t.Parallel()
 	for size, want := range map[string][2]int64{ // new, and then
 		"3m":   {MinSize, MinSize},
 		"16m":  {1 << 20, 1 << 20},
@@ -61,6 +62,7 @@ func TestSmallDisk(t *testing.T) {
 
 // TestFullDisk: a journal that is there is used, and grows no more. To create one fails, and leaves nothing.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	dir := memorydisk.New(t, "size=60m")
 	j := created(t, dir, Options{})
 	heavy := ballast(t, dir, 300<<10)

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // disk is where a journal's files stand in a test: real files, of which it knows what would be there if the power was cut.
@@ -316,11 +318,8 @@ func (m *model) put(blocksOf int) {
 // TestPowerCut: whatever is written when the power is cut, nothing that was answered is lost, nothing is found twice, and
 // nothing looks damaged.
 func TestPowerCut(t *testing.T) {
-	seeds := uint64(3)
-	if testing.Short() {
-		seeds = 1
-	}
-	for seed := range seeds {
+	t.Parallel()
+	for seed := range uint64(night.Cases(10)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { powerCut(t, seed, MinSize, 120, 12) })
 	}
 	t.Run("growing", func(t *testing.T) { powerCut(t, 9, 3<<20, 60, 5) })
@@ -380,6 +379,7 @@ func powerCut(t *testing.T, seed uint64, size int64, moves, cuts int) {
 
 // TestEverySubset: of the sectors of one frame, and of each header, any may be there, in whatever place the frame is.
 func TestEverySubset(t *testing.T) {
+	t.Parallel()
 	m := &model{t: t, random: rand.New(rand.NewPCG(1, 1)), disk: &disk{}, calls: map[uint64]Call{}, cuts: 256, seen: map[string]int{}}
 	var err error
 	m.j, err = Create(memory(t), Options{Size: MinSize, OpenFile: m.disk.open})
@@ -408,6 +408,7 @@ func TestEverySubset(t *testing.T) {
 
 // TestWritesDuringRecycling: each frame that is written while the other file is made longer and begun is found.
 func TestWritesDuringRecycling(t *testing.T) {
+	t.Parallel()
 	m := &model{t: t, random: rand.New(rand.NewPCG(2, 2)), disk: &disk{}, calls: map[uint64]Call{}, cuts: 5, seen: map[string]int{}}
 	write := func(string) {}
 	var err error
@@ -433,6 +434,7 @@ func TestWritesDuringRecycling(t *testing.T) {
 
 // TestAWriterInAHurry: a file stops growing when a frame wants it.
 func TestAWriterInAHurry(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	second := make(chan error, 1)
 	var j *Journal
@@ -473,6 +475,7 @@ func TestAWriterInAHurry(t *testing.T) {
 
 // TestFailedForGood: after an error of the disk nothing is written any more, and what was answered before is found.
 func TestFailedForGood(t *testing.T) {
+	t.Parallel()
 	fails := func(which int, at func(at int64) bool, short bool) func(*disk) {
 		return func(d *disk) {
 			d.write = func(w int, b []byte, offset int64) (int, error) {
@@ -552,6 +555,7 @@ func TestFailedForGood(t *testing.T) {
 
 // TestGrowingFails: the file stays as it is, and is used.
 func TestGrowingFails(t *testing.T) {
+	t.Parallel()
 	for what, fault := range map[string]func(d *disk){
 		"written": func(d *disk) {
 			d.write = func(_ int, b []byte, at int64) (int, error) {
@@ -592,6 +596,7 @@ func TestGrowingFails(t *testing.T) {
 
 // TestCreatingFails: nothing is left behind.
 func TestCreatingFails(t *testing.T) {
+	t.Parallel()
 	for which := range 2 {
 		for what, fault := range map[string]func(d *disk){
 			"zeros": func(d *disk) {
@@ -633,6 +638,7 @@ func TestCreatingFails(t *testing.T) {
 
 // TestALyingDisk: a frame whose sync was a lie, before one that is durable, is damage.
 func TestALyingDisk(t *testing.T) {
+	t.Parallel()
 	d := &disk{}
 	j, err := Create(memory(t), Options{Size: MinSize, OpenFile: d.open})
 	must(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/pdptest/night"
 )
 
 func object(t testing.TB, members map[string]any) evaluation.Object {
@@ -24,8 +25,9 @@ func object(t testing.TB, members map[string]any) evaluation.Object {
 // TestNoSecretSurvivesABatch: a secret of what items share, or of any of them, is left in
 // none of their records, and each is masked where it would be if it were recorded alone.
 func TestNoSecretSurvivesABatch(t *testing.T) {
+	t.Parallel()
 	m := masker(t)
-	for seed := range uint64(3_000) {
+	for seed := range uint64(night.Cases(3_000)) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		some := func() evaluation.Object {
 			return object(t, map[string]any{"x": generated(r, 3), "token": generated(r, 2), "y": generated(r, 3)})
@@ -77,6 +79,7 @@ func TestNoSecretSurvivesABatch(t *testing.T) {
 // TestASecretOfAnItemIsNoneOfWhatIsShared: what one item calls a secret stands in the open
 // in what all inherit.
 func TestASecretOfAnItemIsNoneOfWhatIsShared(t *testing.T) {
+	t.Parallel()
 	m := masker(t)
 	shared := evaluation.Request{Context: object(t, map[string]any{"note": "use hunter22 or correct-horse"})}
 	item := evaluation.Request{Subject: evaluation.Entity{Properties: object(t, map[string]any{"password": "hunter22"})}}
@@ -91,6 +94,7 @@ func TestASecretOfAnItemIsNoneOfWhatIsShared(t *testing.T) {
 
 // TestNamesThatItemsShareAreShown: a pointer of an item may name a member that it inherits.
 func TestNamesThatItemsShareAreShown(t *testing.T) {
+	t.Parallel()
 	m := masker(t)
 	shared := evaluation.Request{Context: object(t, map[string]any{"ours": map[string]any{"inner": 1}, "token": map[string]any{"hidden": 1}})}
 	item := evaluation.Request{Resource: evaluation.Entity{Properties: object(t, map[string]any{"own": 1})}}
@@ -113,6 +117,7 @@ func TestNamesThatItemsShareAreShown(t *testing.T) {
 // TestWhatItemsShareIsReadOnce: 900 KB with a secret are read, searched and masked once,
 // and not for each of a thousand items. What is allocated tells, whatever the machine.
 func TestWhatItemsShareIsReadOnce(t *testing.T) {
+	night.Measures(t)
 	m := masker(t)
 	long := strings.Repeat("abcdefgh ", 50_000)
 	shared := evaluation.Request{Context: object(t, map[string]any{"token": long, "note": long})}
@@ -144,6 +149,7 @@ func TestWhatItemsShareIsReadOnce(t *testing.T) {
 // TestAThousandItemsHaveSecretsOfTheirOwn: they are looked for in what all share, in one
 // pass for all of them.
 func TestAThousandItemsHaveSecretsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	m := masker(t)
 	members := map[string]any{}
 	g := m.Gather()

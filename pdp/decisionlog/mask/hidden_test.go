@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/pdptest/night"
 )
 
 var typeNames = map[evaluation.Kind]string{
@@ -141,9 +142,10 @@ func checkHidden(t *testing.T, sent evaluation.Value, k *mask.Masking) {
 
 // TestPropertyHiddenPlaces: whatever is masked is listed, with the type that was sent, and nothing else is.
 func TestPropertyHiddenPlaces(t *testing.T) {
+	t.Parallel()
 	m := masker(t, "/context/x/*", "/subject/properties/*/a", "/context/y/0", "/*/properties/ab")
 	kinds := map[string]int{}
-	for seed := range uint64(4_000) {
+	for seed := range uint64(night.Cases(4_000)) {
 		g := rand.New(rand.NewPCG(seed, 5))
 		some := func() evaluation.Object {
 			return object(t, map[string]any{
@@ -163,13 +165,18 @@ func TestPropertyHiddenPlaces(t *testing.T) {
 			kinds[fmt.Sprint(h)]++
 		}
 	}
-	if t.Log(kinds); len(kinds) < 10 {
+	least := 10
+	if testing.Short() {
+		least = 8
+	}
+	if t.Log(kinds); len(kinds) < least {
 		t.Errorf("only %v", kinds)
 	}
 }
 
 // TestHiddenPlaces: what the list says of each way to be masked.
 func TestHiddenPlaces(t *testing.T) {
+	t.Parallel()
 	m := masker(t, "/context/a/*", "/context/list/1")
 	for sent, want := range map[string]string{
 		`{"x":1}`:                                        "",
@@ -210,6 +217,7 @@ func TestHiddenPlaces(t *testing.T) {
 // TestATextThatLooksLikeAMaskIsTold: nothing is masked, and the list is there and empty, so that a record tells it from
 // one that has no list.
 func TestATextThatLooksLikeAMaskIsTold(t *testing.T) {
+	t.Parallel()
 	m := masker(t)
 	for sent, want := range map[string]bool{
 		`{"note":"mask"}`: false, `{"note":"x masked:abc"}`: true, `{"masked:":1}`: true, `{"a":[{"b":"masked:"}]}`: true,
@@ -232,6 +240,7 @@ func TestATextThatLooksLikeAMaskIsTold(t *testing.T) {
 
 // TestHiddenPlacesAreBounded: a request may have thousands of masked values, and half a megabyte of names above them.
 func TestHiddenPlacesAreBounded(t *testing.T) {
+	t.Parallel()
 	m := masker(t, "/context/many/*", "/context/deep/*/*/*", "/*/properties/*/token/*")
 	long := strings.Repeat("n", 3000)
 	wide := func(n int, v any) map[string]any {
@@ -281,6 +290,7 @@ func TestHiddenPlacesAreBounded(t *testing.T) {
 // TestNothingMaskedCostsNothing: to mask a request without a secret, and to list what is hidden, allocates nothing
 // besides what it takes to read its secrets.
 func TestNothingMaskedCostsNothing(t *testing.T) {
+	night.Measures(t)
 	m := masker(t, "/context/arguments/*/pin")
 	r := request(t, `{"arguments":{"title":"Server outage","body":"The server is down."},"workflow_id":"wf-abc"}`)
 	read := testing.AllocsPerRun(100, func() { m.Of(r) })

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // quoted is a text as a JSON string, so many times.
@@ -21,6 +23,7 @@ func quoted(text string, times int) string {
 
 // However a name is spelt, the value of it is the same secret.
 func TestNoSpellingOfANameHidesItsValue(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{
 		"api/key", "api key", "api\tkey", "api\nkey", "api\u200bkey", "api\u00a0key", "api\u2060key", "api\ufeffkey", "api\u00adkey", "api:key", "api--key",
 		"API\\KEY", "a.p.i.k.e.y", " p a s s w o r d ", "pass\u200dword", "ｐａｓｓｗｏｒｄ", "ＡＰＩｋｅｙ", "private\u3000key", "my (token)", "pass\u0301word",
@@ -33,6 +36,7 @@ func TestNoSpellingOfANameHidesItsValue(t *testing.T) {
 
 // What a string holds as JSON is masked like what stands in the open, with one digest.
 func TestNoSecretHidesInAString(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, patterns, text, want string }{
 		{"an object", "", `{"password":"hunter22","n":1}`, `{"n":1,"password":"<A>"}`},
 		{"an array of them", "", `[1,{"token":"hunter22"}]`, `[1,{"token":"<A>"}]`},
@@ -58,6 +62,7 @@ func TestNoSecretHidesInAString(t *testing.T) {
 
 // What names a secret and cannot be read is no JSON to us, and may be to others.
 func TestWhatCannotBeReadIsMaskedWhole(t *testing.T) {
+	t.Parallel()
 	deep := strings.Repeat(`{"a":`, 40) + `{"password":"hunter22"}` + strings.Repeat(`}`, 40)
 	for name, text := range map[string]string{
 		"cut off":                     `{"password":"hunter22`,
@@ -94,6 +99,7 @@ func TestWhatCannotBeReadIsMaskedWhole(t *testing.T) {
 
 // A pointer says where, and nothing that the record does not say besides.
 func TestNoSegmentOfAPointerTellsASecret(t *testing.T) {
+	t.Parallel()
 	k := masker(t).Of(request(t, `{"amount":1,"hunter22":{"a/b~c":1},"token":"hunter22","secrets":{"sk_live_1234":1},"x":[{"deep":1}]}`))
 	for pointer, want := range map[string]string{
 		"":                                     "",
@@ -115,6 +121,7 @@ func TestNoSegmentOfAPointerTellsASecret(t *testing.T) {
 
 // A text of later holds nothing that is on record as a digest, whole or as a part.
 func TestALaterTextRepeatsNoSecret(t *testing.T) {
+	t.Parallel()
 	m := masker(t)
 	long := "a passphrase of many words: " + strings.Repeat("correct horse, ", 12)
 	line, err := m.Of(request(t, `{"password":"hunter-0001=/zebra","token":"kingdom of keys","token2":"żółć-żółć","secret":`+quoted(long, 1)+`,"token3":"1234","note":"northern-lights"}`)).Request().MarshalJSON()
@@ -143,6 +150,7 @@ func TestALaterTextRepeatsNoSecret(t *testing.T) {
 }
 
 func TestTheWorkForALaterTextIsBounded(t *testing.T) {
+	night.Measures(t)
 	m := masker(t)
 	line, err := m.Of(request(t, `{"token":"hunter22"}`)).Request().MarshalJSON()
 	if err != nil {

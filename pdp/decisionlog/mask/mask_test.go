@@ -56,6 +56,7 @@ func letters(text string) string {
 }
 
 func TestMasked(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, patterns, in, want string }{
 		{"by name, in any case", "", `{"Password":"x","API-Key":"y","apiKey":"y","n":"x"}`, `{"API-Key":"<A>","Password":"<B>","apiKey":"<A>","n":"x"}`},
 		{"as a part of a name", "", `{"db_password_2":"x"}`, `{"db_password_2":"<A>"}`},
@@ -101,6 +102,7 @@ func renamed(text string) string {
 }
 
 func TestWhoAndWhatStay(t *testing.T) {
+	t.Parallel()
 	r, err := evaluation.DecodeAuthZEN([]byte(`{"subject":{"type":"hunter22","id":"hunter22"},"action":{"name":"hunter22","properties":{"token":"hunter22"}},"resource":{"type":"hunter22","id":"hunter22"}}`), "hunter22", evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
@@ -112,6 +114,7 @@ func TestWhoAndWhatStay(t *testing.T) {
 }
 
 func TestTextsAndObligations(t *testing.T) {
+	t.Parallel()
 	owed, err := evaluation.NewObject(map[string]any{"body": "pin s3cr3t-hunter2!", "api_key": "static-and-long"})
 	if err != nil {
 		t.Fatal(err)
@@ -131,6 +134,7 @@ func TestTextsAndObligations(t *testing.T) {
 }
 
 func TestDigestsHoldForOneKey(t *testing.T) {
+	t.Parallel()
 	a, b := masker(t), masker(t)
 	other, err := mask.New(bytes.Repeat([]byte{8}, mask.KeySize), nil)
 	if err != nil {
@@ -146,6 +150,7 @@ func TestDigestsHoldForOneKey(t *testing.T) {
 }
 
 func TestPatternsThatMaskNothingAreRefused(t *testing.T) {
+	t.Parallel()
 	for _, p := range []string{"", "context/a", "/", "/context", "/subject/id", "/subject/properties", "/action/name", "/tenant/x", "/*", "/*/type", "/context/~2", "/context/a~"} {
 		if err := mask.Check([]string{p}); err == nil {
 			t.Errorf("%q should be refused", p)
@@ -164,6 +169,7 @@ func TestPatternsThatMaskNothingAreRefused(t *testing.T) {
 // TestPointersTellNothing: a pointer says neither what is a secret elsewhere, however it is
 // escaped, nor what is in a value that is masked whole.
 func TestPointersTellNothing(t *testing.T) {
+	t.Parallel()
 	k := masker(t, "/context/card/*", "/subject/properties/deep").Of(request(t, `{"token":["ab/cd~efgh"],"card":{"pin":{"a":{"b":1}}}}`))
 	for _, c := range []struct{ pointer, place, want string }{
 		{"/context/n/1", "/context/n/1", "/context/n/1"},
@@ -189,6 +195,7 @@ func TestPointersTellNothing(t *testing.T) {
 // TestNullIsRecordedAndItsNameIsNoSecret: below the arguments null is on record, and the names of such members are
 // searched like those of others.
 func TestNullIsRecordedAndItsNameIsNoSecret(t *testing.T) {
+	t.Parallel()
 	m := masker(t, "/context/arguments/pin", "/context/arguments/whole")
 	for in, want := range map[string]string{
 		`{"arguments":{"pin":null,"n":null}}`:                                 `{"arguments":{"n":null,"pin":null}}`,
@@ -212,6 +219,7 @@ func TestNullIsRecordedAndItsNameIsNoSecret(t *testing.T) {
 
 // TestHides: what masks hide is known before there is a value.
 func TestHides(t *testing.T) {
+	t.Parallel()
 	m := masker(t, "/context/arguments/*/iban", "/context/note", "/subject/properties/dept")
 	for path, want := range map[string]bool{
 		"arguments.refund.iban": true, "arguments.refund.iban.bank": true, "arguments.refund": false, "arguments.iban": false,

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog/mask"
+	"policy-service/pdp/pdptest/night"
 )
 
 // texts yields every string of a value, names of members included.
@@ -72,8 +73,9 @@ func generated(r *rand.Rand, depth int) any {
 }
 
 func TestNoSecretSurvives(t *testing.T) {
+	t.Parallel()
 	m := masker(t)
-	for seed := range uint64(5_000) {
+	for seed := range uint64(night.Cases(5_000)) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		context, err := evaluation.NewObject(map[string]any{"x": generated(r, 3), "token": generated(r, 2), "y": generated(r, 3)})
 		if err != nil {
@@ -140,6 +142,7 @@ func FuzzMask(f *testing.F) {
 // The worst a megabyte can be: many secrets that begin alike and long texts that
 // nearly hold them. One after the other would be their product.
 func TestHostileRequestsCostTheirSum(t *testing.T) {
+	night.Measures(t)
 	alike, long := strings.Repeat("a", 60), strings.Repeat("a", 100_000)
 	for name, context := range map[string]map[string]any{
 		"many alike":    {"tokens": numbered(4000, alike), "x": []string{long, long, long}},

@@ -14,11 +14,13 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestPropertyRecordsOfABatchAreWhatWasAsked: whatever items inherit, their records and
 // that of the batch together are their requests.
 func TestPropertyRecordsOfABatchAreWhatWasAsked(t *testing.T) {
+	t.Parallel()
 	log, err := decisionlog.Open(t.TempDir(), decisionlog.Options{Mode: decisionlog.BestEffort})
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +29,7 @@ func TestPropertyRecordsOfABatchAreWhatWasAsked(t *testing.T) {
 	r, _ := testRecorder(t)
 	r.Log = log
 	ways, checks := map[string]bool{}, []func(){}
-	for seed := range uint64(2000) {
+	for seed := range uint64(night.Cases(2000)) {
 		g := rand.New(rand.NewPCG(seed, 4))
 		names := map[string][]string{"subject": {"type", "id"}, "action": {"name"}, "resource": {"type", "id"}}
 		part := func(member string) map[string]any {
@@ -173,6 +175,7 @@ func resolved(shared, e recordedParts) map[string]any {
 // TestABatchIsCountedAsLongAsItsLinesAre: the bound is one of what the log holds, so what
 // is counted is no less than a line without what policies add.
 func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
+	t.Parallel()
 	log, err := decisionlog.Open(t.TempDir(), decisionlog.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -243,6 +246,7 @@ func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 // TestABatchIsNotRefusedForWhatItsRecordsSayBesides: neither the types that the caller's registration declares nor many
 // small masked values of an item make the records of a batch too many.
 func TestABatchIsNotRefusedForWhatItsRecordsSayBesides(t *testing.T) {
+	t.Parallel()
 	r, _ := testRecorder(t)
 	var types []string
 	for n := range 24 {

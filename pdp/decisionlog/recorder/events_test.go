@@ -16,6 +16,7 @@ import (
 // A stop while an event is being written: it is on record by then, and is not written
 // once more with that of the stop.
 func TestAnEventIsOnRecordOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, ctx, names := cutWhileWriting(t)
 		e.Soon(Event{Name: "once"})
@@ -31,6 +32,7 @@ func TestAnEventIsOnRecordOnce(t *testing.T) {
 
 // A caller whose context ends while its event is being written learns that it is on record, and that what waited is.
 func TestACallerThatStopsDoesNotUnrecord(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		e, ctx, names := cutWhileWriting(t)
 		e.Soon(Event{Name: "once"})

@@ -56,6 +56,7 @@ func testRecorder(t testing.TB) (*Recorder, *kept) {
 // Others may go first before each item of a batch, once while its secrets are gathered and once while it is masked. The
 // log is waited for at the end, once. If a batch may not go on, nothing of it is on record.
 func TestABatchLetsOthersGoFirst(t *testing.T) {
+	t.Parallel()
 	records := make([]pdp.Record, 3)
 	for n := range records {
 		records[n].Item = pdp.Item{Batch: "1", Size: 1 << 20}
@@ -123,6 +124,7 @@ func (s *scattered) object(t *testing.T, more map[string]any) evaluation.Object 
 // Wherever a secret stands in a request, an obligation, a text or an error: it is not
 // in what is handed to the log.
 func TestNoSecretIsHandedToTheLog(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(1000) {
 		r, k := testRecorder(t)
 		s := &scattered{Rand: rand.New(rand.NewPCG(seed, 3))}
@@ -179,6 +181,7 @@ func handed(t *testing.T, entries ...decisionlog.Entry) (all []byte) {
 
 // A megabyte of defaults and a thousand items would be a gigabyte on record.
 func TestABatchThatIsTooMuchToRecordIsRefused(t *testing.T) {
+	t.Parallel()
 	body := `{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"context":{"x":"` + strings.Repeat("x", 100_000) + `"},"evaluations":[` +
 		strings.TrimSuffix(strings.Repeat(`{"resource":{"type":"doc","id":"1"}},`, 1000), ",") + `]}`
 	batch, err := evaluation.DecodeBatch([]byte(body), "", evaluation.DefaultLimits())

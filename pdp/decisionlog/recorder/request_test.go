@@ -13,6 +13,7 @@ import (
 // What was asked is rebuilt from the log as it was recorded: a decision, each item of a batch with what it inherits, and
 // each kind of search. Secrets stay masked. Once a part of a request is gone the record says so.
 func TestRequestsAreRebuiltFromTheLog(t *testing.T) {
+	t.Parallel()
 	limits := evaluation.DefaultLimits()
 	log, err := decisionlog.Open(t.TempDir(), decisionlog.Options{})
 	if err != nil {

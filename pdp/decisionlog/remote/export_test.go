@@ -65,8 +65,9 @@ func breaker(t *testing.T, address string, cut func(connection int) int64) (url 
 // An export over connections that break at any byte, in the header, the body or what
 // ends it, is the export over one that does not.
 func TestExportOverBrokenConnections(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
-	for i := range 300 {
+	for i := range 120 {
 		d.decide([]string{"acme", "default"}[i%2], fmt.Sprintf("doc-%d", rand.Uint64()))
 	}
 	r := rand.New(rand.NewPCG(8, 9))
@@ -118,6 +119,7 @@ func exportOnce(t *testing.T, l *remote.Log, w *bytes.Buffer, o export.Options) 
 
 // An export that cannot go on, because of what was removed meanwhile, says so.
 func TestExportThatCannotGoOn(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	id := d.decide("acme", strings.Repeat("x", 100_000))
 	for range 20 {
@@ -141,6 +143,7 @@ func TestExportThatCannotGoOn(t *testing.T) {
 
 // A server that stays away is given up, and an interrupted export ends.
 func TestExportGivesUp(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	for range 50 {
 		d.decide("acme", fmt.Sprint(rand.Uint64()))
@@ -258,6 +261,7 @@ func places(answer []byte) (all []int64) {
 // its proof, a line of hashes, a row over two lines, the last line, or the trailer, and in
 // either way that TCP knows, costs the export nothing.
 func TestExportCutAtEachPlace(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	for i := range 6 {
 		d.decide([]string{"acme", "default"}[i%2], fmt.Sprintf(`doc, \"of\"\n%d`, i))
@@ -298,6 +302,7 @@ func TestExportCutAtEachPlace(t *testing.T) {
 
 // The key is rotated and the log grows while an export is broken: it goes on, and verifies.
 func TestExportGoesOnAfterANewKey(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	for i := range 20 {
 		d.decide("acme", fmt.Sprint(i))
@@ -325,6 +330,7 @@ func TestExportGoesOnAfterANewKey(t *testing.T) {
 // Another log in the server's place does not go on with an export, whether it has a
 // checkpoint of that name or not: each desk has the same clock.
 func TestExportOfAnotherLog(t *testing.T) {
+	t.Parallel()
 	var keys []byte
 	d := openDesk(t, func(c *server.Config) {
 		var err error
@@ -368,6 +374,7 @@ func TestExportOfAnotherLog(t *testing.T) {
 // A server that does not go on as it was asked to makes no export, and one that never
 // ends a line takes no more memory than a record may have.
 func TestExportOfAHostileServer(t *testing.T) {
+	t.Parallel()
 	const begin, first, second = `{"export":"begin"}` + "\n", `{"sequence":0}` + "\n", `{"sequence":1}` + "\n"
 	broken := func(w http.ResponseWriter, lines string) {
 		w.Header().Set("X-Export-Checkpoint", "2-1")
@@ -428,6 +435,7 @@ func TestExportOfAHostileServer(t *testing.T) {
 
 // A disk that is full ends an export: no other connection mends that.
 func TestExportIntoAFullDisk(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	d.decide("acme", strings.Repeat("x", 100_000))
 	full := errors.New("no space left on device")
@@ -446,6 +454,7 @@ func (f fullDisk) Write([]byte) (int, error) { return 0, f.error }
 // A proxy that drops trailers takes the digest of a CSV away, and then nothing else shows
 // that its pieces are of one export. Over one connection there are no pieces.
 func TestPiecesOfCSVNeedTheSummary(t *testing.T) {
+	t.Parallel()
 	for name, breaks := range map[string]bool{"one piece": false, "two pieces": true} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0

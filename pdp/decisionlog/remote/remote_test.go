@@ -90,6 +90,7 @@ func (d *desk) reader(url, key string, options ...func(*httpclient.Options)) *re
 
 // What is read over HTTP is what is read of the log's files, to the byte.
 func TestReadsAsFilesAreRead(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	id := d.decide("acme", "plan")
 	d.decide("default", "plan")
@@ -138,6 +139,7 @@ func TestReadsAsFilesAreRead(t *testing.T) {
 
 // What another tenant has is not there for the reader of one.
 func TestReadsOfOneTenant(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	mine, other := d.decide("acme", "plan"), d.decide("globex", "plan")
 	l := d.reader(d.URL, d.teams)
@@ -157,6 +159,7 @@ func TestReadsOfOneTenant(t *testing.T) {
 // The last records, and then each that comes, once: also when the server is not there
 // for a moment.
 func TestTail(t *testing.T) {
+	t.Parallel()
 	d := openDesk(t)
 	for i := range 5 {
 		d.decide("acme", fmt.Sprintf("doc-%d", i))
@@ -214,6 +217,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestWhatIsNoServer(t *testing.T) {
+	t.Parallel()
 	for _, address := range []string{"", "pdp", "ftp://pdp.example", "http://pdp.example", "http://10.0.0.1:8180", "https://user:secret@pdp.example", "https://pdp.example?x=y", "https://pdp.example#x", "http://%zz"} {
 		if _, err := remote.New(address, httpclient.Options{}); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: got %v", address, err)
@@ -232,6 +236,7 @@ func TestWhatIsNoServer(t *testing.T) {
 // Whatever answers in a server's place: no credential goes elsewhere or into an error,
 // and nothing is believed that its own hash speaks against.
 func TestHostileAnswers(t *testing.T) {
+	t.Parallel()
 	const key = "psk_secret"
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
 	defer elsewhere.Close()
@@ -279,6 +284,7 @@ func TestHostileAnswers(t *testing.T) {
 // A private authority is trusted where it is named, and nowhere else; an export takes
 // another way through HTTP/2.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	a := pdptest.NewAuthority(t)
 	d := openDesk(t, func(c *server.Config) { c.TLS.CertFile, c.TLS.KeyFile = a.Server() })
 	if _, err := d.reader(d.URL, d.key).Checkpoint(t.Context()); err == nil {

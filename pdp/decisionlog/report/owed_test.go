@@ -34,6 +34,7 @@ func receiptFor(decision, tenant string, status evaluation.ReceiptStatus, obliga
 }
 
 func TestStatsCountWhatIsOwed(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l,
 		owing("a", "acme", "notification-1", "notification-2", "log-1"),
@@ -66,6 +67,7 @@ func TestStatsCountWhatIsOwed(t *testing.T) {
 
 // Who may see some tenants learns the size of the whole log, and nothing else of it.
 func TestStatsOfSomeTenants(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, entryOf("r-7", true), entryOf("r-8", true)) // the first is of acme, the other of default
 	if err := l.Redact(t.Context(), "", "r-8", "on request"); err != nil {
@@ -91,6 +93,7 @@ func TestStatsOfSomeTenants(t *testing.T) {
 
 // What a ledger counts is what counting by hand does, in any order of receipts.
 func TestLedgerProperty(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(6, 3))
 	for range 50 {
 		l, want := newLedger(owedMost), map[string]Obligations{}
@@ -128,6 +131,7 @@ func TestLedgerProperty(t *testing.T) {
 
 // A PEP that never reports takes no unbounded memory, and hides nothing of one that does.
 func TestLedgerIsBounded(t *testing.T) {
+	t.Parallel()
 	l := newLedger(100)
 	owe := func(decision, kind string) {
 		l.decided(&decisionlog.Recorded{ID: decision, Obligations: []decisionlog.RecordedObligation{{ID: "o", Type: kind}}})

@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/night"
 )
 
 // How long does one pass over many records take (RECORDS, 50,000 by default)? One in
@@ -81,6 +82,7 @@ func fillOwing(tb testing.TB, n int) *decisionlog.Log {
 
 // What a pass holds in memory does not grow with the decisions, but for what is owed.
 func TestOnePassMemory(t *testing.T) {
+	night.Measures(t)
 	l := fillOwing(t, 40_000)
 	s, err := l.Snapshot()
 	if err != nil {

@@ -111,6 +111,7 @@ func denied(id, reason string, change func(*decisionlog.Decision)) decisionlog.E
 
 // A week of a service, and everything that an auditor asks about it.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	d.admin("start", `{"version":"v1","pid":1}`)
 	d.admin("bundle_loaded", `{"bundle":"h1:one","files":3}`)
@@ -221,6 +222,7 @@ func TestReport(t *testing.T) {
 // What retention dropped is a gap, a day that may be of it is no quiet day that
 // anybody could vouch for, and the heartbeats of then are still there.
 func TestReportAfterRetention(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	mustAppend(d, d.log, entryOf("r1", true))
 	d.heartbeat("2026-03-03 10:00")
@@ -254,6 +256,7 @@ func TestReportAfterRetention(t *testing.T) {
 }
 
 func TestReportFindsTheCrash(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	mustAppend(d, d.log, entryOf("r1", true))
 	crashed := t.TempDir() // the files of a log that nobody closed
@@ -270,6 +273,7 @@ func TestReportFindsTheCrash(t *testing.T) {
 
 // A caller of one tenant learns nothing of another, and nothing that is of all of them.
 func TestReportOfSomeTenants(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	d.admin("start", "")
 	d.admin("bundle_loaded", `{"bundle":"h1:one","files":3}`)
@@ -302,6 +306,7 @@ func TestReportOfSomeTenants(t *testing.T) {
 
 // A span of no time, and a log that ends before it.
 func TestReportOfNothing(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	mustAppend(d, d.log, entryOf("r1", true))
 	d.heartbeat("2026-03-02 11:00")
@@ -320,6 +325,7 @@ func TestReportOfNothing(t *testing.T) {
 
 // How long people take to decide, by the form in which they were asked.
 func TestReportOfApprovals(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	step := func(clock, tenant, event, details string) {
 		d.Helper()

@@ -83,6 +83,7 @@ func chosenIDs(s Sample) (ids []string) {
 // Two runs with one seed over the same time choose the same, whatever was recorded
 // meanwhile, and what they choose is what sorting all decisions by score gives.
 func TestSampleIsReproducible(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	fill := func(clock string, from, to int) {
 		d.set(clock)
@@ -123,6 +124,7 @@ func TestSampleIsReproducible(t *testing.T) {
 
 // A sample holds the receipts of what it holds, whenever they came, and no others.
 func TestSampleHoldsReceipts(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	for i := range 60 {
 		id := fmt.Sprintf("r-%02d", i)
@@ -166,6 +168,7 @@ func TestSampleHoldsReceipts(t *testing.T) {
 // The bundles of a sample are those that its decisions name, and one that was
 // altered since keeps the sample from being made.
 func TestSampleHoldsBundles(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, decisionlog.Options{})
 	store, err := decisionlog.OpenBundles(data)
@@ -222,6 +225,7 @@ func sha(t *testing.T, text string) []byte {
 
 // A caller of one tenant gets a sample without a byte of another's.
 func TestSampleOfSomeTenants(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, decisionlog.Options{})
 	store, err := decisionlog.OpenBundles(data)
@@ -266,6 +270,7 @@ func TestSampleOfSomeTenants(t *testing.T) {
 
 // What is gone of the time of a sample is counted, as well as anybody can still know.
 func TestSampleCountsWhatIsGone(t *testing.T) {
+	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
 	for n, clock := range []string{"2026-03-02 10:00", "2026-03-03 10:00", "2026-03-04 10:00", "2026-03-05 10:00", "2026-03-06 10:00"} {
 		d.set(clock)
@@ -290,6 +295,7 @@ func TestSampleCountsWhatIsGone(t *testing.T) {
 }
 
 func TestSampleRefuses(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, entryOf("a", true))
 	for _, o := range []SampleOptions{
@@ -309,6 +315,7 @@ func TestSampleRefuses(t *testing.T) {
 // What is held of a sample is bounded, whatever the size of its records; what a better
 // one takes the place of is not held any more.
 func TestASampleIsBounded(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, entryOf("a-1", true), entryOf("a-2", true), entryOf("a-3", true))
 	p := picking{options: SampleOptions{N: 1, Seed: "s"}, byID: map[string]*picked{}}
@@ -350,6 +357,7 @@ func aBatch() []decisionlog.Entry {
 // A decision that is chosen comes with the record of its batch, and says what is gone with
 // that.
 func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
+	t.Parallel()
 	l := mustOpen(t, t.TempDir(), decisionlog.Options{})
 	mustAppend(t, l, aBatch()...)
 	choose := func() (s Sample, ids []string) {
@@ -393,6 +401,7 @@ func TestSampledItemsOfABatchComeWithItsRecord(t *testing.T) {
 // A batch's record is no decision: reports and statistics count none for it. Beside no
 // server they are the same, of the files.
 func TestARecordOfABatchIsNoDecision(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := mustOpen(t, data, decisionlog.Options{})
 	mustAppend(t, l, aBatch()...)

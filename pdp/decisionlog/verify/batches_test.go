@@ -19,6 +19,7 @@ func (w *writer) lone(id string) {
 // An item that inherits from a record that nobody wrote is found missing, however the
 // record is missing: no part of a request is left out unseen.
 func TestItemWithoutTheRecordOfItsBatch(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		write func(w *writer) (sequence int)
 		want  verify.Code
@@ -78,6 +79,7 @@ func TestItemWithoutTheRecordOfItsBatch(t *testing.T) {
 // An export with a filter holds the record of a batch for those who inherit from it, and
 // is found out where it does not; where that record is gone, nobody is to blame.
 func TestFilteredExportWithoutTheRecordOfABatch(t *testing.T) {
+	t.Parallel()
 	w := newWriter(t, t.TempDir())
 	w.records(3)
 	w.batch(4) // 4..8

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 )
 
 // firstRelease is the commit of which the verifier must go on to verify what is written
@@ -107,6 +108,7 @@ func older(t *testing.T) (run, refuses func(args ...string)) {
 // that programs of both wrote in turns. It knows no journal, so it refuses a log that a crash
 // left: a journal may have records of that.
 func TestOlderVerifier(t *testing.T) {
+	night.Whole(t, "it builds a program from the history")
 	run, refuses := older(t)
 	holds := func(data string, undigested int) {
 		t.Helper()

@@ -13,16 +13,12 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 )
 
 var rounds = flag.Int("tamper", 400, "how many changes the tamper tests make to each file")
 
-func tries() int {
-	if testing.Short() {
-		return *rounds / 4
-	}
-	return *rounds
-}
+func tries() int { return night.Cases(*rounds) }
 
 // changes are what may happen to bytes: at a random place, of a random length.
 var changes = []struct {
@@ -99,6 +95,7 @@ func holds(t *testing.T, what string, r verify.Report, got, want map[int64]strin
 
 // TestChangedExport: no export with a random change verifies with other records.
 func TestChangedExport(t *testing.T) {
+	t.Parallel()
 	w := sample(t, t.TempDir())
 	r := rand.New(rand.NewPCG(1, 2))
 	third := func(n int) bool { return n%3 == 0 }
@@ -155,6 +152,7 @@ func quiet(t *testing.T, what string, do func(verify.Options) verify.Report, o v
 // TestChangedSegment: the same of each segment file of a log, and of one with a checkpoint
 // before its end, behind which it can be cut.
 func TestChangedSegment(t *testing.T) {
+	t.Parallel()
 	tamper(t, sample(t, t.TempDir()), tries())
 	tamper(t, bothForms(t, t.TempDir()), tries())
 	w := newWriter(t, t.TempDir())

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 )
 
 // real is a log by the real writer, of many segments, with all that it does to one.
@@ -87,6 +88,7 @@ func exportReal(t testing.TB, data string, o export.Options) []byte {
 
 // TestReal: what the real writer writes, verifies, whole and in every form of export.
 func TestReal(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	real(t, data)
 	keys := keysOf(t, data)
@@ -126,6 +128,7 @@ func TestReal(t *testing.T) {
 // TestLive: beside a server sealed segments verify, with what was redacted meanwhile, and
 // the rest is not claimed.
 func TestLive(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	l := openReal(t, data)
 	defer func() { check(t, l.Close()) }()
@@ -147,6 +150,7 @@ func TestLive(t *testing.T) {
 
 // TestCrash: what a crash leaves is what was signed, and more that is not, and says so.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	data, crashed := t.TempDir(), t.TempDir()
 	l := openReal(t, data)
 	appendReal(t, l, 0, 60)
@@ -172,6 +176,7 @@ func TestCrash(t *testing.T) {
 
 // TestRealTampered: whatever happens to the bytes of a real log.
 func TestRealTampered(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	real(t, data)
 	w := &writer{t: t, data: data}
@@ -184,5 +189,5 @@ func TestRealTampered(t *testing.T) {
 			break
 		}
 	}
-	tamper(t, w, tries()/10)
+	tamper(t, w, night.Cases(*rounds/10))
 }

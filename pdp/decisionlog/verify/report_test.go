@@ -12,6 +12,7 @@ import (
 
 // Programs read the document, so its members and their order stay.
 func TestDocument(t *testing.T) {
+	t.Parallel()
 	full := func() Report {
 		return Report{
 			Origin:      "log",
@@ -86,6 +87,7 @@ func topLevel(t *testing.T, document any) (names []string) {
 
 // Whatever verify finds, there is something to try.
 func TestAdvice(t *testing.T) {
+	t.Parallel()
 	for code := Altered; code <= OtherKey; code++ {
 		if advice[code] == "" && code.String() != "" {
 			t.Errorf("no advice for %d, %s", code, code)

@@ -12,6 +12,7 @@ import (
 // TestStranger: verify uses constants of the writer's packages, and nothing that does
 // anything. Otherwise a mistake there would be made here again, and never found.
 func TestStranger(t *testing.T) {
+	t.Parallel()
 	constants := map[string]bool{}
 	used := map[string]int{"decisionlog": 0, "export": 0}
 	for name, dir := range map[string]string{"decisionlog": "..", "export": "../export"} {

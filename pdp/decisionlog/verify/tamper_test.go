@@ -46,6 +46,7 @@ func (v values) set(n int, line []byte) {
 // TestTamperedDirectory is the table of what is done to the log of a directory, and how
 // each is found. The log is of one segment of 31 records, closed in order.
 func TestTamperedDirectory(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		change   func(w *writer)
@@ -128,6 +129,7 @@ func TestTamperedDirectory(t *testing.T) {
 
 // TestOutside is what only a key or a checkpoint kept elsewhere can find.
 func TestOutside(t *testing.T) {
+	t.Parallel()
 	w := newWriter(t, t.TempDir())
 	w.records(20)
 	old := string(w.checkpoint())
@@ -193,6 +195,7 @@ func (w *writer) fork(of *writer) {
 
 // TestTime: a signed log whose clock went back is what was signed, and says so.
 func TestTime(t *testing.T) {
+	t.Parallel()
 	w := newWriter(t, t.TempDir())
 	w.records(5)
 	w.clock = w.clock.Add(-time.Hour)
@@ -209,6 +212,7 @@ func TestTime(t *testing.T) {
 // TestTamperedExport is the same of an exported file: first as it is, then with its
 // digest made right again, as who does it on purpose would.
 func TestTamperedExport(t *testing.T) {
+	t.Parallel()
 	w := newWriter(t, t.TempDir())
 	w.records(30)
 	w.close()

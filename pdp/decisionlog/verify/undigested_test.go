@@ -35,6 +35,7 @@ func bothForms(t testing.TB, data string) *writer {
 
 // TestBothForms: a log verifies that goes from one form of digests to the other.
 func TestBothForms(t *testing.T) {
+	t.Parallel()
 	w := bothForms(t, t.TempDir())
 	r, got := read(t, directory(w.data), verify.Options{Key: w.keys[0], Checkpoint: string(w.signed)})
 	w.want(r, got)
@@ -48,6 +49,7 @@ func TestBothForms(t *testing.T) {
 // TestUndigested: sealed files are named whose digest no signed record has, and that is
 // no failure. What their hashes cover is verified all the same.
 func TestUndigested(t *testing.T) {
+	t.Parallel()
 	w := newWriter(t, t.TempDir())
 	w.records(5)
 	w.checkpoint()
@@ -89,6 +91,7 @@ func TestUndigested(t *testing.T) {
 // TestRetiredIsNotUndigested: of a retired segment nobody asks for the digest once the
 // record that had it was retired too.
 func TestRetiredIsNotUndigested(t *testing.T) {
+	t.Parallel()
 	w := newWriter(t, t.TempDir())
 	w.records(3)
 	w.checkpoint()
@@ -109,6 +112,7 @@ func TestRetiredIsNotUndigested(t *testing.T) {
 // TestOtherDigest: a second digest of a segment must be equal to one that is on record, or
 // it would cover up what was altered since.
 func TestOtherDigest(t *testing.T) {
+	t.Parallel()
 	for _, seal := range []func(*writer){(*writer).seal, func(w *writer) { w.sealAlone()() }} {
 		w := newWriter(t, t.TempDir())
 		w.records(3)

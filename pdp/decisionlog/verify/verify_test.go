@@ -82,6 +82,7 @@ func (w *writer) want(r verify.Report, got map[int64]string) {
 }
 
 func TestWhole(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	w := sample(t, data)
 	for _, o := range []verify.Options{{}, {Key: w.keys[0]}, {Key: w.keys[1]}, {Checkpoint: string(w.signed)},
@@ -113,6 +114,7 @@ func TestWhole(t *testing.T) {
 }
 
 func TestFilteredAndProof(t *testing.T) {
+	t.Parallel()
 	w := sample(t, t.TempDir())
 	for _, proofs := range []bool{false, true} {
 		r, got := read(t, exportOf(w.export(func(n int) bool { return n%3 == 0 }, proofs)), verify.Options{Key: w.keys[1]})
