@@ -76,14 +76,12 @@ NPM_JUDGES = pdp/mcp pdp/cedartext pdp/internal evaluation obligations policies 
 npm-changed:
 	@.ci/unchanged npm $(NPM_JUDGES) || { $(MAKE) npm && .ci/unchanged -keep npm $(NPM_JUDGES); }
 
-lint: ## gofmt, go vet, staticcheck, and whether go.mod is tidy
+lint: ## gofmt, go vet, staticcheck, the dependency promises, and whether go.mod is tidy
 	@unformatted=$$(gofmt -l . .ci); [ -z "$$unformatted" ] || { echo "not formatted, run gofmt -w on:"; echo "$$unformatted"; exit 1; }
-	$(GO) vet ./... $(PROGRAMS)
-	$(GO) tool staticcheck ./... $(PROGRAMS)
+	$(GO) vet ./... ./.ci/... # ./... leaves hidden directories out
+	$(GO) run ./.ci/structure
+	$(GO) tool staticcheck ./... ./.ci/...
 	$(GO) mod tidy -diff
-
-# Programs of the gate stand in a hidden directory, which ./... leaves out.
-PROGRAMS = ./.ci/tests ./.ci/steps
 
 lint-rare: ## what lint leaves to the night: vet as of 32 bits, and the module cache
 	GOARCH=386 $(GO) vet ./evaluation ./obligations ./evaluation/authzenclient ./evaluation/coaz # PEPs run where an int has 32 bits, too
