@@ -11,6 +11,7 @@ import (
 
 // A PEP that is not wired to the bench gets no report of failures that say nothing, but what is missing.
 func TestNotWired(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(w *Wiring, other Wiring)
@@ -33,6 +34,7 @@ func TestNotWired(t *testing.T) {
 }
 
 func TestNobodyThere(t *testing.T) {
+	t.Parallel()
 	b := openBench(t)
 	for _, url := range []string{"http://127.0.0.1:1/mcp", "127.0.0.1/mcp", "ftp://127.0.0.1/mcp"} { // no test is given port 1
 		if _, err := b.Judge(t.Context(), Target{URL: url}); err == nil {
@@ -46,6 +48,7 @@ func TestNobodyThere(t *testing.T) {
 
 // All that the PEP talks to can speak TLS.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	known := httptest.NewTLSServer(http.NotFoundHandler())
 	defer known.Close()
 	b, err := Open(Options{TLS: &known.TLS.Certificates[0]})
@@ -69,6 +72,7 @@ func TestTLS(t *testing.T) {
 
 // Nobody on another machine gets to the bench unless an address says so.
 func TestOnlyHere(t *testing.T) {
+	t.Parallel()
 	b := openBench(t)
 	for _, at := range []string{b.Wiring.PDP, b.Wiring.Issuer, b.Wiring.Upstream} {
 		u, err := url.Parse(at)

@@ -14,6 +14,7 @@ import (
 
 // Whatever is offered, answered, sent and expected is used by a case: what is not would be believed to be tested.
 func TestEverythingIsUsed(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +71,7 @@ func mustOffer(t *testing.T) offered {
 
 // What YAML could take for something else is the text that it is.
 func TestNamesAreTexts(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func TestNamesAreTexts(t *testing.T) {
 
 // The page shows a case that is asked as it stands there, and names every key and every outcome.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)

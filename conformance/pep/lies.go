@@ -81,7 +81,7 @@ func lies() map[string]reply {
 	return map[string]reply{
 		"reset": func(w http.ResponseWriter, _ query) { reset(w) },
 		"hang": func(w http.ResponseWriter, q query) {
-			<-q.over
+			q.hold(false)
 			writeText(w, http.StatusOK, "application/json", permitted(q))
 		},
 		"stops":          func(w http.ResponseWriter, q query) { stop(w, q, permitted(q)) },
@@ -153,7 +153,7 @@ func stop(w http.ResponseWriter, q query, text string) {
 	most := len(text) - 1
 	writeText(w, http.StatusOK, "application/json", text[:most])
 	_ = http.NewResponseController(w).Flush() // whoever asked went away
-	<-q.over
+	q.hold(true)
 	_, _ = io.WriteString(w, text[most:])
 }
 

@@ -18,7 +18,8 @@ type recorder struct {
 
 	mu     sync.Mutex
 	answer reply
-	over   chan struct{} // closed at the end of the case, for answers that wait for it
+	over   chan struct{}    // closed at the end of the case, for answers that wait for it
+	held   func(begun bool) // if it is not nil, called for each answer that waits, also for one that has begun
 }
 
 // reply answers one question: where it was asked, what was asked, and how many decisions that needs.
@@ -31,6 +32,15 @@ type query struct {
 	each     []object // its questions, each complete
 	path     string
 	over     <-chan struct{}
+	held     func(begun bool)
+}
+
+// hold waits for the end of the case.
+func (q query) hold(begun bool) {
+	if q.held != nil {
+		q.held(begun)
+	}
+	<-q.over
 }
 
 // behave makes the PDP answer in this way until the next call.
@@ -64,7 +74,7 @@ func (p *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, elsewhere), endpoints)
 	p.book.ask(asked{name, string(text)})
 	p.mu.Lock()
-	answer, q := p.answer, query{endpoint: name, path: r.URL.Path, over: p.over}
+	answer, q := p.answer, query{endpoint: name, path: r.URL.Path, over: p.over, held: p.held}
 	p.mu.Unlock()
 	if q.body, err = parseObject(text); err == nil {
 		q.each = complete(q.body, name == "evaluations")

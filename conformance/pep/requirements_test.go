@@ -10,6 +10,7 @@ import (
 
 // The page names only cases that there are, all of them, and each of its rows says something.
 func TestRequirements(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)

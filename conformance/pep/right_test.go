@@ -10,11 +10,12 @@ import (
 
 // PEPs that differ in what is left to them pass as well.
 func TestOtherRightPEPsPass(t *testing.T) {
+	t.Parallel()
 	cases, err := Cases(planNames()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := judgeStub(t, gateway, quick(cases), "asks one by one, the last first", "leaves nulls out", "denies with results", "has one session at a time")
+	r, err := judgeStub(t, gateway, cases, "asks one by one, the last first", "leaves nulls out", "denies with results", "has one session at a time")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +26,7 @@ func TestOtherRightPEPsPass(t *testing.T) {
 
 // What must be asked may lack a member that is null, and what holds nothing else; it may not have one more.
 func TestAsks(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		want, got string
 		ok        bool
@@ -52,6 +54,7 @@ func TestAsks(t *testing.T) {
 
 // A URL that has a query keeps it, also where a token stands in it.
 func TestTokenBesideQuery(t *testing.T) {
+	t.Parallel()
 	var got string
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.URL.RawQuery }))
 	defer s.Close()

@@ -31,6 +31,7 @@ func outcomesOf(r conformance.Report) map[string]conformance.Outcome {
 
 // A PEP whose every call is wrong in some other way gets its report, also after the PDP failed.
 func TestWrongPEPGetsItsReport(t *testing.T) {
+	t.Parallel()
 	r, err := judgeStub(t, gateway, named(t, "default-tools-call", "default-tools-list", "pdp-reset", "nothing-late"), "executes twice")
 	if err != nil {
 		t.Fatal(err)
@@ -43,16 +44,24 @@ func TestWrongPEPGetsItsReport(t *testing.T) {
 
 // A PEP that falls silent fails the case that silenced it. The rest is skipped, and what was found before is kept.
 func TestSilentPEP(t *testing.T) {
-	b := openBench(t)
-	b.recovery = 100 * time.Millisecond // it stays silent, however long we wait
-	url := startStub(t, b, gateway, "falls silent after a mapping error", "denies with -32401")
+	t.Parallel()
 	silencing := named(t, "region-missing")[0]
 	silencing.Advisory = true
 	silencing.Steps = append(slices.Clone(silencing.Steps), Step{Ask: "tools-list"})
 	cases := slices.Concat(named(t, "default-tools-list"), []Case{silencing}, named(t, "denied-tools-call"))
-	r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, Timeout: 5 * time.Second}.complete(), cases)
-	if err != nil {
-		t.Fatal(err)
+	var r conformance.Report
+	for timeout := 100 * time.Millisecond; ; timeout *= 2 { // until it is time enough for a PEP that is not silent
+		b := openBench(t)
+		b.recovery = timeout // it stays silent, however long we wait
+		url := startStub(t, b, gateway, "falls silent after a mapping error", "denies with -32401")
+		var err error
+		r, err = b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, Timeout: timeout}.complete(), cases)
+		if err == nil && r.Results[0].Outcome == conformance.Passed {
+			break
+		}
+		if timeout > patience {
+			t.Fatalf("%v\n%s", err, report(t, r))
+		}
 	}
 	first := r.Results[:3]
 	if first[0].Outcome != conformance.Passed || first[1].Outcome != conformance.Failed || first[2].Outcome != conformance.Skipped || !strings.Contains(first[1].Failure, "the rest is skipped") {
@@ -67,6 +76,7 @@ func TestSilentPEP(t *testing.T) {
 
 // The report shows no token, wherever the PEP puts one.
 func TestReportHidesTokens(t *testing.T) {
+	t.Parallel()
 	r, err := judgeStub(t, gateway, named(t, "denied-tools-call"), "quotes the token", "denies with -32401")
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +88,7 @@ func TestReportHidesTokens(t *testing.T) {
 
 // A stream of events is looked at whole: also what comes before the response may hold what it must not.
 func TestWholeStreamIsRead(t *testing.T) {
+	t.Parallel()
 	stream := "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":\"secret-4711\"}}\n\n" +
 		": a comment\r\nevent: message\r\ndata: {\"jsonrpc\":\"2.0\",\r\ndata: \"id\":1,\"error\":{\"code\":-3.2602e4,\"message\":\"no\"}}\r\n\r\n"
 	a, err := readAnswer(&http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream; charset=utf-8"}}, Body: io.NopCloser(strings.NewReader(stream))})
@@ -92,6 +103,7 @@ func TestWholeStreamIsRead(t *testing.T) {
 // An era in which a PEP greets nobody is judged if it lets calls through there, and no report is made of less than was
 // wanted.
 func TestForgottenEra(t *testing.T) {
+	t.Parallel()
 	cases := named(t, "denied-tools-call")
 	r, err := judgeStub(t, gateway, cases, "forgets the new era")
 	if err != nil {
@@ -116,6 +128,7 @@ func TestForgottenEra(t *testing.T) {
 
 // A PEP that sends without end is read up to a bound, and not until somebody loses patience.
 func TestEndlessAnswers(t *testing.T) {
+	t.Parallel()
 	for contentType, more := range map[string]string{
 		"application/json":               `{"jsonrpc":"2.0","id":1,"result":{}} `,
 		"text/event-stream":              "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n",
@@ -142,11 +155,12 @@ func TestEndlessAnswers(t *testing.T) {
 
 // The same PEP gets the same report, byte for byte.
 func TestSameReport(t *testing.T) {
+	t.Parallel()
 	cases, err := Cases(planNames()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases = slices.DeleteFunc(quick(cases), func(c Case) bool { return strings.HasPrefix(c.ID, "pdp-") }) // those wait, and so count on
+	cases = slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return strings.HasPrefix(c.ID, "pdp-") }) // those wait, and so count on
 	b := openBench(t)
 	url := startStub(t, b, server, "adds the arguments", "denies with -32401", "quotes values")
 	var first string
@@ -165,6 +179,7 @@ func TestSameReport(t *testing.T) {
 
 // A list whose pages have no end is no list.
 func TestEndlessPages(t *testing.T) {
+	t.Parallel()
 	for _, wrong := range []string{"leads back to the first page", "leads on for ever"} {
 		_, err := judgeStub(t, gateway, named(t, "default-tools-call"), wrong)
 		if err == nil || !strings.Contains(err.Error(), "the pages have no end") {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
@@ -23,21 +24,43 @@ type evaluator struct {
 // errAbsent is an expression that is absent.
 var errAbsent = errors.New("absent")
 
-func (e *evaluator) cel(text string) (any, error) {
-	env, err := cel.NewEnv(cel.Variable("params", cel.DynType), cel.Variable("token", cel.DynType), cel.OptionalTypes())
+var newEnv = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(cel.Variable("params", cel.DynType), cel.Variable("token", cel.DynType), cel.OptionalTypes())
+})
+
+// programs are the expressions that compiled, by their texts.
+var programs sync.Map
+
+func (e *evaluator) program(text string) (cel.Program, error) {
+	if p, compiled := programs.Load(text); compiled {
+		return p.(cel.Program), nil
+	}
+	env, err := newEnv()
 	if err != nil {
 		return nil, err
 	}
+	unchecked := e.stub.wrong["does not check expressions"]
 	ast, issues := env.Compile(text)
-	if e.stub.wrong["does not check expressions"] {
+	if unchecked {
 		ast, issues = env.Parse(text)
 	}
 	if issues.Err() != nil {
 		return nil, mappingError("an expression does not compile")
 	}
-	program, err := env.Program(ast, cel.CostLimit(10_000))
+	p, err := env.Program(ast, cel.CostLimit(10_000))
 	if err != nil {
 		return nil, mappingError("an expression does not compile")
+	}
+	if !unchecked {
+		programs.Store(text, p)
+	}
+	return p, nil
+}
+
+func (e *evaluator) cel(text string) (any, error) {
+	program, err := e.program(text)
+	if err != nil {
+		return nil, err
 	}
 	params, err := e.native(e.params)
 	if err != nil {

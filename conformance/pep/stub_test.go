@@ -2,6 +2,7 @@ package pep
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -13,7 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // stub is a PEP that is right, written from the text of the profile alone, so that the suite is known to be passable by
@@ -26,8 +28,9 @@ type stub struct {
 	claim    string
 	tools    map[string]object
 	wrong    map[string]bool // what is wrong with it, by name
-	client   *http.Client    // which gives up on the PDP
+	client   *http.Client    // of the PDP; it gives up where the PDP holds an answer back
 	patient  *http.Client
+	keySet   func() (jose.JSONWebKeySet, error)
 	behind   sync.WaitGroup // what it still does after it answered
 	mu       sync.Mutex
 	permits  map[string]bool // of a PEP that remembers them
@@ -64,7 +67,11 @@ func startStub(t testing.TB, b *Bench, how shape, wrong ...string) (url string) 
 		s.tools[member(tool, "name").(string)] = tool.(object)
 	}
 	transport := &http.Transport{}
-	s.client, s.patient = &http.Client{Timeout: 5 * time.Second, Transport: transport}, &http.Client{Transport: transport}
+	impatient := &impatient{base: transport}
+	b.pdp.mu.Lock()
+	b.pdp.held = impatient.giveUp
+	b.pdp.mu.Unlock()
+	s.client, s.patient, s.keySet = &http.Client{Transport: impatient}, &http.Client{Transport: transport}, sync.OnceValues(s.fetchKeys)
 	if !s.wrong["follows redirects"] {
 		s.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	}
@@ -74,6 +81,34 @@ func startStub(t testing.TB, b *Bench, how shape, wrong ...string) (url string) 
 	server := httptest.NewServer(s)
 	t.Cleanup(func() { server.Close(); transport.CloseIdleConnections() })
 	return server.URL + mcpPath
+}
+
+// impatient gives up on an answer once it is held back, and not after a time: it asks one question after the other.
+type impatient struct {
+	base http.RoundTripper
+
+	mu       sync.Mutex
+	cancel   func()
+	answered chan struct{} // closed when the answer has begun
+}
+
+func (i *impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(r.Context())
+	answered := make(chan struct{})
+	defer close(answered)
+	i.mu.Lock()
+	i.cancel, i.answered = cancel, answered
+	i.mu.Unlock()
+	return i.base.RoundTrip(r.WithContext(ctx))
+}
+
+func (i *impatient) giveUp(begun bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if begun {
+		<-i.answered
+	}
+	i.cancel()
 }
 
 // refusal is what the PEP answers instead of a result.

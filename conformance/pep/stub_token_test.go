@@ -78,8 +78,8 @@ func (s *stub) verified(text string) ([]byte, error) {
 	return nil, errToken
 }
 
-// keySet asks the issuer, as its metadata says.
-func (s *stub) keySet() (set jose.JSONWebKeySet, err error) {
+// fetchKeys asks the issuer, as its metadata says.
+func (s *stub) fetchKeys() (set jose.JSONWebKeySet, err error) {
 	var metadata struct {
 		Keys string `json:"jwks_uri"`
 	}
@@ -90,7 +90,7 @@ func (s *stub) keySet() (set jose.JSONWebKeySet, err error) {
 }
 
 func (s *stub) get(url string, into any) error {
-	resp, err := s.client.Get(url)
+	resp, err := s.patient.Get(url)
 	if err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ var gross = []struct {
 
 // No case is passed by everybody: each is failed by one of the gross PEPs, or by one of the faults.
 func TestEveryCaseCanFail(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +32,8 @@ func TestEveryCaseCanFail(t *testing.T) {
 		}
 	}
 	for _, g := range gross {
-		r, err := judgeStub(t, g.as, quick(all), g.wrong...)
+		left := slices.DeleteFunc(slices.Clone(all), func(c Case) bool { return failed[c.ID] })
+		r, err := judgeStub(t, g.as, left, g.wrong...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,6 +52,7 @@ func TestEveryCaseCanFail(t *testing.T) {
 
 // What is executed after its message was answered is found, whenever it comes.
 func TestLate(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)
