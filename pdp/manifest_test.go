@@ -77,9 +77,13 @@ func TestWriteManifest(t *testing.T) {
 func TestManifestCutAtEveryByte(t *testing.T) {
 	t.Parallel()
 	dir, manifest := listed(t)
+	files := fstest.MapFS{}
+	for name, data := range Dir(dir).Read().Content {
+		files[name] = &fstest.MapFile{Data: data}
+	}
 	for cut := range len(manifest) {
-		tree{"MANIFEST": manifest[:cut]}.write(t, dir)
-		if _, problems := Load(Dir(dir)); !slices.Contains(codes(problems), "MANIFEST manifest_incomplete") {
+		files["MANIFEST"] = &fstest.MapFile{Data: []byte(manifest[:cut])}
+		if _, problems := Load(FS(files)); !slices.Contains(codes(problems), "MANIFEST manifest_incomplete") {
 			t.Fatalf("cut at byte %d: %v", cut, problems)
 		}
 	}

@@ -186,7 +186,7 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 		return "mode: allowlist\nrules: [{agent: " + agent + ", tools: x, requires_approval: true}]\n"
 	}
 	files := tree{"access/desk.yaml": declared("a"), "access/shed.yaml": declared("a"), "a.cedar": renamed(smallest, "a"), "b.cedar": renamed(smallest, "b"), "entities/e.json": "[]", "obligations.yaml": "tell: {type: log}\n"}
-	const many = 50
+	const many = 10
 	for n := range many {
 		dir := fmt.Sprintf("tenants/t%02d/", n)
 		files[dir+"p.cedar"] = renamed(smallest, "p")
