@@ -34,6 +34,7 @@ func (s *siege) greeting(era string, knows ...string) echo {
 // What the gateway can it says in the way that clients of each era know, for one server and for several, and whatever a server
 // says of that name. What a client knows of it is between the two: no server is told.
 func TestRespondIsAnnounced(t *testing.T) {
+	t.Parallel()
 	const capabilities = `"capabilities":{"tools":{},"extensions":{"io.policy-service/tool-requests":{"planted":1},"a/b":{}},"experimental":{"io.policy-service/planted":{}}}`
 	strict := map[string]config.Object{"server/discover": config.Object(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"discover"},"resource":{"type":"mcp_server","id":"$server.name"}}}`)}
 	for _, up := range eras {

@@ -380,6 +380,7 @@ func TestApproveLegacyPage(t *testing.T) {
 
 // Who goes away does not wait any longer. What people were asked stays, or is taken back, as the operator wants it.
 func TestApproveLegacyLeft(t *testing.T) {
+	t.Parallel()
 	for does, want := range map[mcp.OnDisconnect]string{mcp.DisconnectKeep: "pending", mcp.DisconnectCancel: "cancelled"} {
 		t.Run(string(does), func(t *testing.T) {
 			t.Parallel()

@@ -83,6 +83,7 @@ func TestApproveModernAndLegacyWait(t *testing.T) {
 // Who waits hears of it if they want to, and is told to send the call again if nobody decides in time: the same call goes on
 // from there, and nobody is asked twice.
 func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -296,6 +297,7 @@ func TestApproveModernChangedArguments(t *testing.T) {
 // A tool that promises what its structured content is like keeps that promise: there are clients that take nothing else, also
 // of an error. What a person would rather have is in the text.
 func TestApproveModernAndLegacyChangedAsPromised(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -436,6 +438,7 @@ func TestApproveModernEqualCalls(t *testing.T) {
 // A server that asks for input after the approval was used gets what it asks for, round by round, and nobody is asked again.
 // Each round counts once.
 func TestApproveModernContinues(t *testing.T) {
+	t.Parallel()
 	for name, up := range askers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -485,6 +488,7 @@ func answersOf(a mcptest.Answers) mcptest.Answers {
 
 // The same for a client of the legacy era, which is asked in the course of its call.
 func TestApproveModernContinuesForLegacy(t *testing.T) {
+	t.Parallel()
 	for name, up := range askers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -641,6 +645,7 @@ func TestApproveModernGone(t *testing.T) {
 // A client may go away while the PDP is asked something about its call. Then what people were asked is taken back, too, where
 // the operator wants that.
 func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -671,6 +676,7 @@ func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
 
 // A token that expires ends a wait. People go on being asked, and the next token goes on from there.
 func TestApproveModernExpired(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

@@ -14,6 +14,7 @@ import (
 // D37, D39, D40: whatever a server answers, its client gets one answer to its own request, in the gateway's own words
 // between messages. ID in an answer is the id of the request.
 func TestAnswersOfServers(t *testing.T) {
+	t.Parallel()
 	const fine = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","content":[{"type":"text","text":"fine"}]}}`
 	event := func(data string) string { return "event: message\ndata: " + data + "\n\n" }
 	for name, test := range map[string]struct {
@@ -85,6 +86,7 @@ func TestAnswersOfServers(t *testing.T) {
 
 // D40: a list is filtered whatever it comes as, or it is an error.
 func TestListsInDisguise(t *testing.T) {
+	t.Parallel()
 	const list = `{"jsonrpc":"2.0","id":ID,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":` + siegeTools + `}}`
 	for name, test := range map[string]struct {
 		status      int

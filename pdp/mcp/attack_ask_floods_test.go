@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 	pdpserver "policy-service/pdp/server"
 )
 
@@ -29,10 +30,8 @@ func retryAfter(got echo) (seconds float64) {
 // D29: of a flood of calls that want people, as many wait as may, of one principal and of all; the others are refused at once,
 // with when to come back, and nobody is asked about them.
 func TestAskAttackD29Waiting(t *testing.T) {
-	calls := 10_000
-	if testing.Short() {
-		calls = 1000
-	}
+	t.Parallel()
+	calls := night.Cases(10_000)
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -97,6 +96,7 @@ func TestAskAttackD29Waiting(t *testing.T) {
 // D29: what the PDP bounds of what one agent has people asked, the gateway refuses with when to come back; nobody is asked
 // beyond, and others go on.
 func TestAskAttackD29Filed(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -132,10 +132,7 @@ func TestAskAttackD29Filed(t *testing.T) {
 func TestAskAttackD29Repeated(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t, land{replicas: 2, change: hasten})
-	times := 20
-	if testing.Short() {
-		times = 5
-	}
+	const times = 5
 	var all sync.WaitGroup
 	for n := range 16 {
 		v := w.replicas[n%2].takesForms("modern", nil)

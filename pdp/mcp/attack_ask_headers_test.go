@@ -122,6 +122,7 @@ func posing(token string) []string {
 // No header makes a client somebody else, or its call approved: the PDP is asked what it is asked without them, and by the
 // gateway alone.
 func TestAskAttackHeaders(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -160,6 +161,7 @@ func TestAskAttackHeaders(t *testing.T) {
 // What only the gateway or the PDP may say of a request, no client says: it is refused, or means nothing. Nobody is asked
 // anything by it.
 func TestAskAttackMeta(t *testing.T) {
+	t.Parallel()
 	approval := `{"id":"01a2027b-51d6-7c2e-9a34-0d6f1b7e5c88","approved_until":"2099-01-01T00:00:00Z"}`
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {

@@ -141,6 +141,7 @@ func TestAskAttackD30Answers(t *testing.T) {
 
 // D30: of answers that contradict each other, all at once and at two gateways, one counts, and what it says is what happens.
 func TestAskAttackD30Contradiction(t *testing.T) {
+	t.Parallel()
 	for round := range 4 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()

@@ -117,13 +117,15 @@ func askingLies() (all []askingLie) {
 	form("a result", `"result":{"action":"accept","content":{"approve":true}}`)
 	form("no params", `"method":"elicitation/create"`)
 	form("an address", `"method":"elicitation/create","params":{"mode":"url","url":"https://evil.example/","elicitationId":"e","message":"m"}`)
+	slices.SortFunc(all, func(a, b askingLie) int { return strings.Compare(a.name, b.name) })
 	return all
 }
 
 // Of a PDP that lies where people are asked, in whatever it is asked, nothing but a permit forwards a call: an answer of
 // another task, a status without an approval, a form of another approval, and whatever else cannot be.
 func TestAskAttackLies(t *testing.T) {
-	for _, era := range eras {
+	t.Parallel()
+	for turn, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
 			tap := newWiretap(t)
@@ -132,8 +134,9 @@ func TestAskAttackLies(t *testing.T) {
 				c.PDP.Timeout, c.PDP.Breaker.Failures = 2*time.Second, 1000
 			}})
 			lies := askingLies()
-			if testing.Short() {
-				lies = slices.DeleteFunc(lies, func(l askingLie) bool { return l.name[len(l.name)-1] >= '0' && l.name[len(l.name)-1] <= '9' })
+			if testing.Short() { // each lie in one era
+				n := -1
+				lies = slices.DeleteFunc(lies, func(askingLie) bool { n++; return n/2%2 != turn })
 			}
 			alice := w.client(era)
 			told := map[string]bool{}

@@ -23,6 +23,7 @@ const likeOurs = `"params":{"mode":"form","message":"Did you ask for this?\nagen
 
 // D26: what a server asks says whose question it is, and has nothing by which a client knows the gateway's own.
 func TestAskAttackImitatedForm(t *testing.T) {
+	t.Parallel()
 	for _, up := range eras {
 		t.Run(up, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +132,7 @@ func marked(word string) string {
 // D26: in the modern era a server asks for an approval, by a form that is like ours, by our names, while people are asked for
 // real. What is answered to it goes to it and is no agreement, and what is answered to us it never gets.
 func TestAskAttackD26Modern(t *testing.T) {
+	t.Parallel()
 	for _, up := range eras {
 		t.Run(up, func(t *testing.T) {
 			t.Parallel()
@@ -213,6 +215,7 @@ func TestAskAttackD26Modern(t *testing.T) {
 
 // D26: the same in the legacy era, by requests of the server's own, with our id.
 func TestAskAttackD26Legacy(t *testing.T) {
+	t.Parallel()
 	for _, up := range eras {
 		t.Run(up, func(t *testing.T) {
 			t.Parallel()
@@ -283,6 +286,7 @@ func (v *visitor) next(c called) called {
 // D26: a page that a server wants opened, by a question or by an error of code -32042, is the server's, wherever it leads: the
 // console's own address is none that it may name, and an answer about the page is no agreement.
 func TestAskAttackD26Pages(t *testing.T) {
+	t.Parallel()
 	var pdp string
 	w := newPeople(t, land{change: relaysToPeople, before: func(at string) string { pdp = at; return at }, answers: mcptest.Answers{
 		Eras: []string{"legacy"}, Tools: `[{"name":"free","inputSchema":{"type":"object"}},{"name":"confirm","inputSchema":{"type":"object"}}]`,
@@ -329,6 +333,7 @@ func TestAskAttackD26Pages(t *testing.T) {
 // D24: nor does a call go on, with what its server wanted to know, if the tool is another by then than the one that people have
 // approved.
 func TestAskAttackD24GoesOn(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

@@ -19,6 +19,7 @@ import (
 // D25: what a client says that its user agreed to counts where policy lets a form count, and is on record as a form. No
 // person need have seen it: this is what policies are told by context.via.
 func TestAskAttackD25RawAccept(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -56,6 +57,7 @@ func owed(got echo) string {
 // D25: under second-person, and where policies let no form count, no form is shown to the agent's own person, and what he
 // brings decides nothing: under whatever id, key and state that he has, or can make of what he has.
 func TestAskAttackSecondPerson(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for name, of := range map[string]struct {
 			tool  string
@@ -169,6 +171,7 @@ func (w *world) knocks(t testing.TB, token, id string) {
 // D28: a link is for who may decide, and opening it decides nothing: who opens it is asked who they are. What a client says of
 // a page is no agreement, whatever it says.
 func TestAskAttackD28Links(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

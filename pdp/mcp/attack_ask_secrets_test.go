@@ -19,6 +19,7 @@ import (
 // server, and into no log, error, state, id or file. Nor does the gateway's key leave for anybody but the PDP. What a client
 // brings in headers of those names changes nothing of it.
 func TestAskAttackSecrets(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

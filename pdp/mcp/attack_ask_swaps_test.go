@@ -359,6 +359,7 @@ func (c *changeling) becomes(t testing.TB, other bool, v *visitor) {
 // D24: a tool that is another than it was when people were asked is not called by what they said. If it is again as it was,
 // it is.
 func TestAskAttackD24Definition(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -390,6 +391,7 @@ func TestAskAttackD24Definition(t *testing.T) {
 
 // D24: nor if it becomes another while a call waits, whoever agrees to what it was.
 func TestAskAttackD24Meanwhile(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -493,6 +495,7 @@ func TestAskAttackD23Servers(t *testing.T) {
 
 // D24: what a call says of itself besides its arguments is approved, too: with another purpose it is another call.
 func TestAskAttackD24Besides(t *testing.T) {
+	t.Parallel()
 	const said = `,"io.policy-service/purpose":"billing","io.policy-service/context":{"workflow_id":"w1"}`
 	others := []string{
 		``, `,"io.policy-service/purpose":"billing"`, `,"io.policy-service/purpose":"theft","io.policy-service/context":{"workflow_id":"w1"}`,

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // endless is an answer for as long as somebody reads, and of at most a GiB.
@@ -22,9 +24,6 @@ type endless struct {
 	kind, begin, again string
 	every              time.Duration // 0 is as fast as it goes
 }
-
-// slow reports whether it takes as long as the server may take, and little else.
-func (e endless) slow() bool { return e.every > 0 || e.again == "" }
 
 // answer reports how much was read.
 func (e endless) answer(c *mcptest.Call) (told int) {
@@ -50,95 +49,156 @@ const (
 	logNote     = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"level\":\"error\",\"data\":\"x\"}}\n\n"
 )
 
+// endlessForms come as fast as they are read.
+func endlessForms() map[string]endless {
+	much := strings.Repeat("x", 1<<16)
+	return map[string]endless{
+		"a body":                 {kind: "application/json", begin: `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"`, again: much},
+		"white space":            {kind: "application/json", again: strings.Repeat(" ", 1<<16)},
+		"an event":               {kind: eventStream, begin: "data: ", again: much},
+		"an event of many lines": {kind: eventStream, again: "data: " + much + "\n"},
+		"a name of an event":     {kind: eventStream, begin: "event: ", again: much},
+		"notifications":          {kind: eventStream, again: strings.Repeat(logNote, 16)},
+		"progress of others":     {kind: eventStream, again: strings.ReplaceAll(strings.Repeat(logNote, 16), "notifications/message", "notifications/progress")},
+		"comments":               {kind: eventStream, again: strings.Repeat(": still here\n\n", 64)},
+		"answers to others":      {kind: eventStream, again: strings.Repeat("data: {\"jsonrpc\":\"2.0\",\"id\":4711,\"result\":{}}\n\n", 16)},
+	}
+}
+
+// slowForms take as long as a server may take, and little else.
+var slowForms = map[string]endless{
+	"silence":                   {kind: "application/json"},
+	"silence in a stream":       {kind: eventStream, begin: ":\n\n"},
+	"a body now and then":       {kind: "application/json", again: " ", every: 10 * time.Millisecond},
+	"an event now and then":     {kind: eventStream, begin: "data: ", again: "x", every: 10 * time.Millisecond},
+	"comments now and then":     {kind: eventStream, again: ":\n\n", every: 10 * time.Millisecond},
+	"half a message, then none": {kind: eventStream, begin: "data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":"},
+}
+
+// endlessSiege has a server of an era that gives such answers, for each of which it may take some time.
+type endlessSiege struct {
+	*siege
+	up      string
+	clients []*visitor
+	begun   atomic.Int64
+	told    chan int // how much was read of each
+}
+
+func newEndless(t *testing.T, up string, forms map[string]endless, timeout time.Duration) *endlessSiege {
+	e := &endlessSiege{up: up, told: make(chan int, 2*len(forms))}
+	e.siege = newSiege(t, camp{
+		answers: mcptest.Answers{Eras: []string{up}, Handle: func(c *mcptest.Call) bool {
+			var params struct{ Arguments struct{ Is string } }
+			if err := json.Unmarshal(c.Params, &params, json.MatchCaseInsensitiveNames(true)); err != nil || forms[params.Arguments.Is].kind == "" {
+				return false
+			}
+			e.begun.Add(1)
+			e.told <- forms[params.Arguments.Is].answer(c)
+			return true
+		}},
+		change: func(c *mcp.Config) {
+			u := c.Upstreams["rec"]
+			u.MaxResult, u.Timeout = 1<<20, timeout
+			c.Upstreams["rec"] = u
+		},
+	})
+	for _, era := range eras {
+		v := e.stranger(era, e.issuer.Token(t, nil))
+		mcptest.Until(t, "a session begins", func() bool {
+			_, began := v.tryBegin()
+			return began
+		})
+		e.clients = append(e.clients, v)
+	}
+	e.goOn(t)
+	return e
+}
+
+// goOn returns when calls of each client go through.
+func (e *endlessSiege) goOn(t *testing.T) {
+	t.Helper()
+	for _, v := range e.clients {
+		mcptest.Until(t, "a call goes through", func() bool { return v.call("look", `{}`).ran() })
+	}
+}
+
+func (e *endlessSiege) call(t *testing.T, v *visitor, name string) {
+	if got := v.call("look", `{"is":"`+name+`"}`); got.code() != -32603 || got.finals != 1 || got.kind() != "upstream_unavailable" {
+		t.Errorf("%s to %s, %s: %d answers, %s", v.era, e.up, name, got.finals, got)
+	}
+}
+
+// over fails unless the server has learnt of each answer that it is not read any more, and calls go through.
+func (e *endlessSiege) over(t *testing.T) {
+	t.Helper()
+	for range e.begun.Load() {
+		if n := <-e.told; n > 32<<20 { // what a message may have four times over, and what is on its way
+			t.Errorf("to %s: of one answer %d MiB were taken", e.up, n>>20)
+		}
+	}
+	e.goOn(t)
+}
+
 // D37: an answer that does not end costs its client one error, and the gateway no more than its bounds. Whoever gives it
 // learns that nobody reads.
 func TestEndlessAnswers(t *testing.T) {
-	much := strings.Repeat("x", 1<<16)
-	forms := map[string]endless{
-		"a body":                    {kind: "application/json", begin: `{"jsonrpc":"2.0","id":ID,"result":{"content":[{"type":"text","text":"`, again: much},
-		"white space":               {kind: "application/json", again: strings.Repeat(" ", 1<<16)},
-		"an event":                  {kind: eventStream, begin: "data: ", again: much},
-		"an event of many lines":    {kind: eventStream, again: "data: " + much + "\n"},
-		"a name of an event":        {kind: eventStream, begin: "event: ", again: much},
-		"notifications":             {kind: eventStream, again: strings.Repeat(logNote, 16)},
-		"progress of others":        {kind: eventStream, again: strings.ReplaceAll(strings.Repeat(logNote, 16), "notifications/message", "notifications/progress")},
-		"comments":                  {kind: eventStream, again: strings.Repeat(": still here\n\n", 64)},
-		"answers to others":         {kind: eventStream, again: strings.Repeat("data: {\"jsonrpc\":\"2.0\",\"id\":4711,\"result\":{}}\n\n", 16)},
-		"silence":                   {kind: "application/json"},
-		"silence in a stream":       {kind: eventStream, begin: ":\n\n"},
-		"a body now and then":       {kind: "application/json", again: " ", every: 10 * time.Millisecond},
-		"an event now and then":     {kind: eventStream, begin: "data: ", again: "x", every: 10 * time.Millisecond},
-		"comments now and then":     {kind: eventStream, again: ":\n\n", every: 10 * time.Millisecond},
-		"half a message, then none": {kind: eventStream, begin: "data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":"},
-	}
+	t.Parallel()
 	for _, up := range eras {
-		told := make(chan int, 2*len(forms))
-		s := newSiege(t, camp{
-			answers: mcptest.Answers{Eras: []string{up}, Handle: func(c *mcptest.Call) bool {
-				var params struct{ Arguments struct{ Is string } }
-				if err := json.Unmarshal(c.Params, &params, json.MatchCaseInsensitiveNames(true)); err != nil || forms[params.Arguments.Is].kind == "" {
-					return false
-				}
-				told <- forms[params.Arguments.Is].answer(c)
-				return true
-			}},
-			change: func(c *mcp.Config) {
-				u := c.Upstreams["rec"]
-				u.MaxResult, u.Timeout = 1<<20, 2*time.Second
-				c.Upstreams["rec"] = u
-			},
-		})
-		clients := []*visitor{s.visitor("legacy", nil), s.visitor("modern", nil)}
-		var slow sync.WaitGroup
-		for _, v := range clients {
-			fine(t, v)
-			for name, form := range forms {
-				if form.slow() {
-					slow.Go(func() { endlessCall(t, v, up, name) })
+		t.Run(up, func(t *testing.T) {
+			t.Parallel()
+			e := newEndless(t, up, endlessForms(), 30*time.Second)
+			for _, v := range e.clients {
+				for name := range endlessForms() {
+					e.call(t, v, name)
 				}
 			}
-		}
-		for _, v := range clients {
-			for name, form := range forms {
-				if form.slow() {
-					continue
-				}
+			e.over(t)
+		})
+	}
+}
+
+// What such an answer costs in memory does not depend on how long it goes on.
+func TestEndlessAnswersAreFlat(t *testing.T) {
+	night.Measures(t)
+	for _, up := range eras {
+		e := newEndless(t, up, endlessForms(), 30*time.Second)
+		for _, v := range e.clients {
+			for name := range endlessForms() {
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				endlessCall(t, v, up, name)
+				e.call(t, v, name)
 				runtime.ReadMemStats(&after)
 				if cost := after.TotalAlloc - before.TotalAlloc; cost > 64<<20 {
 					t.Errorf("%s to %s, %s: it cost %d MiB of memory", v.era, up, name, cost>>20)
 				}
 			}
 		}
-		slow.Wait()
-		for range 2 * len(forms) { // each has learnt that nobody reads
-			if n := <-told; n > 32<<20 { // what a message may have four times over, and what is on its way
-				t.Errorf("to %s: of one answer %d MiB were taken", up, n>>20)
+		e.over(t)
+	}
+}
+
+// An answer that is slow without an end is an error when the time of the server is over.
+func TestSlowAnswers(t *testing.T) {
+	t.Parallel()
+	for _, up := range eras {
+		t.Run(up, func(t *testing.T) {
+			t.Parallel()
+			e := newEndless(t, up, slowForms, 500*time.Millisecond)
+			var all sync.WaitGroup
+			for _, v := range e.clients {
+				for name := range slowForms {
+					all.Go(func() { e.call(t, v, name) })
+				}
 			}
-		}
-		for _, v := range clients {
-			fine(t, v)
-		}
-	}
-}
-
-func endlessCall(t *testing.T, v *visitor, up, name string) {
-	if got := v.call("look", `{"is":"`+name+`"}`); got.code() != -32603 || got.finals != 1 || got.kind() != "upstream_unavailable" {
-		t.Errorf("%s to %s, %s: %d answers, %s", v.era, up, name, got.finals, got)
-	}
-}
-
-func fine(t *testing.T, v *visitor) {
-	t.Helper()
-	if got := v.call("look", `{}`); !got.ran() {
-		t.Fatalf("%s: %s", v.era, got)
+			all.Wait()
+			e.over(t)
+		})
 	}
 }
 
 // D37: what comes for a call that was given up reaches nobody, and is counted.
 func TestAnswersAfterCancellation(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

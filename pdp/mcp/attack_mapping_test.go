@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // All is permitted but calls of other tools than those that look, and what a mapping calls never.
@@ -56,11 +57,9 @@ func generatedMapping(r *rand.Rand, name string) string {
 
 // Whatever mapping a server declares: what the trusted question denies is not forwarded.
 func TestNoDeclaredMappingWidens(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 1))
-	count := 300
-	if testing.Short() {
-		count = 40
-	}
+	count := night.Cases(300)
 	var tools []string
 	for n := range count {
 		tools = append(tools, generatedMapping(r, "change"+strconv.Itoa(n)))
@@ -100,6 +99,7 @@ func TestNoDeclaredMappingWidens(t *testing.T) {
 
 // The malicious mappings, one by one: refused by the trusted question, or no question can be made and nobody is asked.
 func TestMaliciousMappings(t *testing.T) {
+	t.Parallel()
 	constant := `"resource":{"type":"public","id":"1"}`
 	many := strings.TrimSuffix(strings.Repeat(`{"action":{"name":"read"},`+constant+`},`, 10_000), ",")
 	bomb := `$` + strings.Repeat(`[1,2,3,4,5,6,7,8,9].map(x, `, 12) + `1` + strings.Repeat(`)`, 12) + `.size() > 0 ? 'read' : 'read'`

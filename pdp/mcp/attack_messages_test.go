@@ -29,6 +29,7 @@ const plainCall = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{CALLM
 
 // Messages that two could read differently are refused, and nothing of them reaches the server.
 func TestMessagesWithTwoReadings(t *testing.T) {
+	t.Parallel()
 	headers := func(more ...string) []string { return more }
 	long := `"` + strings.Repeat("i", 64<<10) + `"`
 	for group, attacks := range map[string]map[string]attack{
@@ -180,6 +181,7 @@ var allMethods = []string{
 
 // Of a call that is written oddly but in one way, what is decided on is what arrives.
 func TestOneReadingArrives(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{policies: map[string]string{"a.cedar": `permit(principal, action, resource) unless { resource == tool::"rec:change" };`}})
 	for name, test := range map[string]struct {
 		body, type_ string
@@ -215,6 +217,7 @@ func TestOneReadingArrives(t *testing.T) {
 
 // Two requests under way with one id, in a session, are not both taken; the id 1 and the id "1" are two.
 func TestOneIDTwice(t *testing.T) {
+	t.Parallel()
 	arrived, leave := make(chan struct{}, 8), make(chan struct{})
 	s := newSiege(t, camp{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 		if c.Method == "tools/call" {
@@ -248,6 +251,7 @@ func TestOneIDTwice(t *testing.T) {
 // Requests that no client library sends: two lengths, old versions of HTTP, other protocols on the same connection. CALL
 // is the message, LENGTH its length.
 func TestRequestsOnTheWire(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{})
 	for name, test := range map[string]struct {
 		request string

@@ -17,6 +17,7 @@ const withHidden = `[{"name":"look","inputSchema":{"type":"object"}},{"name":"ch
 
 // Who may not look at a tool does not learn that there is one; who may not call it is told so. No way leads round.
 func TestHiddenDeniedAndNonexistent(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		s := newSiege(t, camp{
 			policies: map[string]string{"a.cedar": `permit(principal, action, resource);
@@ -78,6 +79,7 @@ func alike(a echo) string {
 // A tool that was there when it was listed is not there when it is called: it is not called. One that appears is listed
 // before it is.
 func TestToolsThatComeAndGo(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		var after atomic.Bool
 		s := newSiege(t, camp{

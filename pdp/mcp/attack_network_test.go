@@ -24,6 +24,7 @@ import (
 
 // D31: a session that is not one's own is none.
 func TestSessionsOfOthers(t *testing.T) {
+	t.Parallel()
 	s, other := newSiege(t, camp{}), newSiege(t, camp{})
 	alice := s.visitor("legacy", nil)
 	ended := s.visitor("legacy", nil)
@@ -83,6 +84,7 @@ func flipped(s string, at int) string {
 
 // D32: a token that is not good is none, wherever it stands and however often.
 func TestTokensThatAreNone(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{})
 	stranger := mcptest.NewIssuer(t, siegeResource, time.Now)
 	good := s.issuer.Token(t, nil)
@@ -213,6 +215,7 @@ func hs256(t testing.TB, i *mcptest.Issuer, claims string) string {
 
 // D32: what is open for somebody ends with the token.
 func TestStreamsEndWithTheToken(t *testing.T) {
+	t.Parallel()
 	begun := make(chan struct{}, 8)
 	s := newSiege(t, camp{answers: mcptest.Answers{
 		Handle: func(c *mcptest.Call) bool {
@@ -248,6 +251,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 
 // D34: a page in a browser that made its name point here asks nothing, and nothing of it is read.
 func TestHostsAndOrigins(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{})
 	for name, headers := range map[string][]string{
 		"a foreign host":            {"Host", "evil.example"},
@@ -284,6 +288,7 @@ func TestHostsAndOrigins(t *testing.T) {
 
 // D35: a server leads the gateway nowhere else.
 func TestServersLeadNowhere(t *testing.T) {
+	t.Parallel()
 	var visits atomic.Int64
 	inside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		visits.Add(1)
@@ -326,6 +331,7 @@ func TestServersLeadNowhere(t *testing.T) {
 
 // D35: an address that is not for servers is not reached, however it is written.
 func TestAddressesThatAreNoServers(t *testing.T) {
+	t.Parallel()
 	for _, address := range []string{"http://169.254.169.254/mcp", "https://[::ffff:169.254.169.254]/mcp", "https://[::ffff:10.0.0.1]/mcp", "https://10.0.0.1/mcp", "https://[fd00:ec2::254]/mcp", "https://0.0.0.0/mcp"} {
 		c := mcp.Config{
 			Listen: "127.0.0.1:0", Resource: siegeResource, PDP: mcp.PDPConfig{URL: "http://127.0.0.1:1"},

@@ -23,6 +23,7 @@ var pages = map[string]bool{
 // A server has a person open a page only where the operator lets it, and the person is told who asks. Whoever may not is
 // told that there is nobody, or has answered ambiguously; the client is told of no page.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	for _, up := range eras {
 		t.Run(up, func(t *testing.T) {
 			t.Parallel()

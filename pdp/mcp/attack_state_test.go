@@ -148,6 +148,7 @@ var askers = map[string]struct {
 // D23: a state is good for who got it, for the request that it was got for, and for a time. Whatever else somebody brings is
 // refused, nothing of it reaches the server, and the state is as good as before.
 func TestStates(t *testing.T) {
+	t.Parallel()
 	for name, up := range askers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -309,6 +310,7 @@ func TestStatesWithoutAnswer(t *testing.T) {
 
 // D30: an answer counts if who was asked gives it, in the session that was asked, once.
 func TestAnswersOfOthers(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

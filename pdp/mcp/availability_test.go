@@ -131,6 +131,7 @@ func TestSlowPDP(t *testing.T) {
 
 // When it is time to ask again, one question is asked. As long as it has no answer, all others are refused.
 func TestOneQuestionTriesAgain(t *testing.T) {
+	t.Parallel()
 	l, c, away := newTardy(), clock.New(), atomic.Bool{}
 	var liar *mcptest.Liar
 	s := newSiege(t, camp{now: c.Now,
@@ -207,6 +208,7 @@ func (m *modelBreaker) answered(now time.Time, failed bool) {
 // D42: a PDP that is there and away in turns is asked when the breaker has it, and a call goes on if and only if it has said
 // yes to it.
 func TestFlappingPDP(t *testing.T) {
+	t.Parallel()
 	steps := 1500
 	if testing.Short() {
 		steps = 500

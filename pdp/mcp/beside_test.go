@@ -29,6 +29,7 @@ var masksLook = map[string]string{
 // What a server writes to its log behind an answer from which something was taken out may be just that: nothing says that it
 // is of the next request, in whose course it comes.
 func TestLogBehindARedactedAnswer(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cr3t-123-45"
 	for _, program := range []bool{false, true} {
 		s := newSiege(t, camp{policies: masksLook, program: program, answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
@@ -48,6 +49,7 @@ func TestLogBehindARedactedAnswer(t *testing.T) {
 
 // That something has changed is said in no words of the server's while something is to be taken out of its results.
 func TestChangesWithoutWords(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cr3t-123-45"
 	s := newSiege(t, camp{policies: masksLook, answers: mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
 		if c.Method == "tools/call" {
@@ -87,6 +89,7 @@ func TestChangesWithoutWords(t *testing.T) {
 // A notification is handed on without a decision, but nothing is opened for it: a person who may do nothing any longer has
 // no session with the server begun by one.
 func TestNotificationsOpenNothing(t *testing.T) {
+	t.Parallel()
 	key := make([]byte, 32)
 	_, _ = rand.Read(key)
 	file := secretFile(t, string(key))
@@ -108,6 +111,7 @@ func TestNotificationsOpenNothing(t *testing.T) {
 
 // A gateway that is closed has on record what became of the calls that were under way: it does not end before.
 func TestClosedIsOnRecord(t *testing.T) {
+	t.Parallel()
 	come := make(chan struct{})
 	s := newSiege(t, camp{policies: masksLook, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 		if c.Method != "tools/call" {
@@ -171,6 +175,7 @@ func (besideSpan) SetAttributes(...attribute.KeyValue) { panic(http.ErrAbortHand
 
 // A request that panics before its answer leaves has on record what became of what it owed.
 func TestAPanicIsOnRecord(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{policies: masksLook, deps: mcp.Deps{TracerProvider: besideTraces{}}})
 	v := s.stranger("modern", s.issuer.Token(t, nil))
 	if got, err := v.try(t.Context(), http.MethodPost, v.text("tools/call", `{"name":"look","arguments":{}}`), v.headers("tools/call", `{"name":"look"}`)...); err == nil {

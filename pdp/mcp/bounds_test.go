@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // boundsListen opens a listener that says of its client what is given, and returns the status and the first that comes.
@@ -34,6 +35,7 @@ func boundsListen(ctx context.Context, t *testing.T, at, info, wants string) (st
 // One principal has so many links to the server and no more, also if all of them are in use. A server may be a program, of
 // which there is one for each link.
 func TestLinksInUseAreBounded(t *testing.T) {
+	t.Parallel()
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{"modern"}})
 	at, _ := through(t, passage{name: "up", upstream: upstream.URL})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -57,6 +59,7 @@ func TestLinksInUseAreBounded(t *testing.T) {
 
 // A server that agrees to tell of very much keeps nobody busy.
 func TestWantsAreBounded(t *testing.T) {
+	t.Parallel()
 	var uris strings.Builder
 	for n := range 200_000 {
 		uris.WriteString(`,"` + strconv.Itoa(1_000_000+n) + `"`)
@@ -82,6 +85,7 @@ func TestWantsAreBounded(t *testing.T) {
 
 // What is kept of a client is what it says of itself, which is bounded, and not the rest of the request.
 func TestClientsAreKeptSmall(t *testing.T) {
+	night.Measures(t)
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{})
 	at, _ := through(t, passage{name: "up", upstream: upstream.URL})
 	ask := func(info, more string) string {

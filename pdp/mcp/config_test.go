@@ -109,6 +109,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestConfigIsRead(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{least, full} {
 		c, from, file, err := read(t, text)
 		must(t, err)
@@ -131,6 +132,7 @@ func TestConfigIsRead(t *testing.T) {
 
 // full is held to the keys, so that no key is left without a word.
 func TestFullSaysEveryKey(t *testing.T) {
+	t.Parallel()
 	elsewhere := regexp.MustCompile(`^(pdp\.embedded|identity\.static|upstreams\.<name>\.(command|env|env_files|dir|auth\.header|auth\.header_file|auth\.client_credentials|tools\.<name>\.(labels|hidden))|obligations\.custom\.<name>\.key_file)`)
 	_, from, _, err := read(t, full)
 	must(t, err)
@@ -153,6 +155,7 @@ func manyUpstreams(n int) (text string) {
 }
 
 func TestConfigRefuses(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct{ from, to, want string }{
 		"no file":                 {least, "", "resource is missing"},
 		"nobody asked":            {"pdp: {url: http://127.0.0.1:8180}\n", "", ":1:1: there is nobody to ask"},
@@ -249,6 +252,7 @@ func TestConfigRefuses(t *testing.T) {
 
 // What a program sets is checked as well.
 func TestCheckWithoutAFile(t *testing.T) {
+	t.Parallel()
 	c, _, _, err := read(t, least)
 	must(t, err)
 	c.PDP.URL, c.Ask = "http://pdp.example.com", "all"
@@ -259,6 +263,7 @@ func TestCheckWithoutAFile(t *testing.T) {
 }
 
 func TestOperatorMappings(t *testing.T) {
+	t.Parallel()
 	c, _, _, err := read(t, full)
 	if err != nil || len(c.Mappings) != 2 || c.Mappings["resources/templates/list"] == nil {
 		t.Errorf("got %v, %v", c.Mappings, err)
@@ -270,6 +275,7 @@ func TestOperatorMappings(t *testing.T) {
 }
 
 func TestEveryKeyIsDescribed(t *testing.T) {
+	t.Parallel()
 	for _, k := range mcp.Form.Keys() {
 		if !strings.HasSuffix(k.Doc, ".") {
 			t.Errorf("%s has no doc that ends with a full stop: %q", k.Path, k.Doc)
@@ -282,6 +288,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 
 // What is secret is in files, and the configuration says where.
 func TestNoKeyTakesASecret(t *testing.T) {
+	t.Parallel()
 	secret := regexp.MustCompile(`(?i)secret|password|passwd|token|key|credential|private|cookie|authorization`)
 	no := regexp.MustCompile(`_files?$|^token_(url|exchange)$|^client_credentials$`)
 	seen := 0
@@ -301,6 +308,7 @@ func TestNoKeyTakesASecret(t *testing.T) {
 // The schema in schemas/ is the one that the command prints. After a change:
 // go test ./pdp/mcp -run ConfigSchema -update-schema.
 func TestConfigSchema(t *testing.T) {
+	t.Parallel()
 	const file = "../../schemas/mcp-gateway.schema.json"
 	if *updateSchema {
 		must(t, os.WriteFile(file, mcp.Form.Schema(), 0o644))

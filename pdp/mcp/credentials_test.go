@@ -10,6 +10,7 @@ import (
 )
 
 func TestEnvironmentOfAProgram(t *testing.T) {
+	t.Parallel()
 	secret, open := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "open")
 	for name, mode := range map[string]os.FileMode{secret: 0o600, open: 0o644} {
 		if err := os.WriteFile(name, []byte("hunter2\n"), mode); err != nil {
@@ -31,6 +32,7 @@ func TestEnvironmentOfAProgram(t *testing.T) {
 }
 
 func TestCredentialsOfAnUpstream(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(file, []byte(`hunter2`), 0o600); err != nil {
 		t.Fatal(err)

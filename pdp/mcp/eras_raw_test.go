@@ -129,6 +129,7 @@ const odd = `{"name":"odd","inputSchema":{"type":"object"},"coaz":false,"authori
 
 // What nobody knows survives both ways, between all eras.
 func TestErasKeepWhatTheyDoNotKnow(t *testing.T) {
+	t.Parallel()
 	pdp := pdptest.Start(t, permitAll, open).URL
 	const result = `{"content":[{"type":"hologram","x":1.0}],"_meta":{"x.example/a":1e0},"unknown":{"b":1.50},"tasks":"x"`
 	for _, up := range []string{"legacy", "modern"} {
@@ -159,6 +160,7 @@ func TestErasKeepWhatTheyDoNotKnow(t *testing.T) {
 
 // Methods that an era does not have are not known, and do not reach the server.
 func TestErasRefuseMethodsOfTheOther(t *testing.T) {
+	t.Parallel()
 	pdp := pdptest.Start(t, permitAll, open).URL
 	r := mcptest.NewRecorder(t, mcptest.Answers{})
 	url := serve(t, gateway(t, pdp, mcp.UpstreamConfig{URL: r.URL}))
@@ -192,6 +194,7 @@ func people(t *testing.T) (alice, bob string, i *mcptest.Issuer, change func(*mc
 
 // A state is good for the request that it was given for, of who asked it; a held one once.
 func TestErasSealStates(t *testing.T) {
+	t.Parallel()
 	pdp := pdptest.Start(t, permitAll, open).URL
 	const form = `{"message":"Who?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`
 	tools := `[` + odd + `,{"name":"even","inputSchema":{"type":"object"}}]`
@@ -263,6 +266,7 @@ func TestErasSealStates(t *testing.T) {
 
 // An answer that is held is taken once.
 func TestErasHoldOnce(t *testing.T) {
+	t.Parallel()
 	up := mcp.UpstreamConfig{ServerRequests: relayed}
 	up.URL, _ = newPartner(true).start(t, false)
 	b := &bare{url: serve(t, gateway(t, pdptest.Start(t, permitAll, open).URL, up)), capabilities: `{"elicitation":{"form":{}}}`}
@@ -298,6 +302,7 @@ func TestErasHoldOnce(t *testing.T) {
 
 // What a server asks that may not ask is refused, and the client hears nothing of it.
 func TestErasDeny(t *testing.T) {
+	t.Parallel()
 	pdp := pdptest.Start(t, permitAll, open).URL
 	for _, c := range cells() {
 		t.Run(c.String(), func(t *testing.T) {
@@ -318,6 +323,7 @@ func TestErasDeny(t *testing.T) {
 
 // A session is its principal's, ends when it is deleted, and outlives the gateway if the keys do.
 func TestErasSessions(t *testing.T) {
+	t.Parallel()
 	pdp := pdptest.Start(t, permitAll, open).URL
 	alice, bob, issuer, change := people(t)
 	key := make([]byte, 32)
@@ -404,7 +410,7 @@ func TestErasSessions(t *testing.T) {
 }
 
 // A gateway that is closed leaves nothing behind.
-func TestErasLeaveNothing(t *testing.T) {
+func TestErasLeaveNothing(t *testing.T) { // beside no other, whose goroutines it would see
 	pdp := pdptest.Start(t, permitAll, open).URL
 	for _, c := range []cell{{legacy: true, upLegacy: true}, {upStdio: true}, {upLegacy: true, stdio: true}, {legacy: true, upStdio: true}} {
 		t.Run(c.String(), func(t *testing.T) {
@@ -415,7 +421,7 @@ func TestErasLeaveNothing(t *testing.T) {
 			})
 			http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 			var left string
-			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
+			for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); runtime.Gosched() {
 				all := make([]byte, 1<<20)
 				all = all[:runtime.Stack(all, true)]
 				left = ""

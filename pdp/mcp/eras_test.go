@@ -190,6 +190,7 @@ func (c cell) between(t *testing.T, pdp string, asks mcp.ServerRequests) between
 
 // TestEras has real clients and servers of both eras speak with each other through a gateway, over everything there is.
 func TestEras(t *testing.T) {
+	t.Parallel()
 	pdp := pdptest.Start(t, permitAll, open).URL
 	for _, c := range cells() {
 		t.Run(c.String(), func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // writer writes JSON of any form that a client may: with spaces, escapes, long numbers and names that look alike.
@@ -92,11 +93,9 @@ func (w writer) text() string {
 
 // What arrives is what was sent, byte for byte, in both eras: arguments of any form. It is what was decided about, too.
 func TestArgumentsArriveAsTheyWereSent(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{})
-	count := 500
-	if testing.Short() {
-		count = 50
-	}
+	count := night.Cases(500)
 	var sent []string
 	for n, era := range eras {
 		v := s.visitor(era, nil)
@@ -131,6 +130,7 @@ func TestArgumentsArriveAsTheyWereSent(t *testing.T) {
 
 // What is beyond the limits of anybody on the way is refused, and does not arrive.
 func TestArgumentsBeyondTheLimits(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{})
 	nested := func(n int, open, inside, end string) string {
 		return `{"a":` + strings.Repeat(open, n) + inside + strings.Repeat(end, n) + `}`
@@ -182,6 +182,7 @@ func TestArgumentsBeyondTheLimits(t *testing.T) {
 
 // Members that nobody knows survive: of tools, of calls, and of results.
 func TestUnknownMembersSurvive(t *testing.T) {
+	t.Parallel()
 	const (
 		tool   = `{"name":"odd", "x-unknown" :{"b":1,"a":1.0,"A":[null]},"inputSchema":{"type":"object","$defs":{"z":true},"x-y":1e2},"Title":"\u00e9"}`
 		result = `"content":[{"type":"text","text":"ran","x-more":{"b":1,"a":1.0}}],"x-result":[1.0,null,{"k":"\u006b"}],"structuredContent":{"n":9007199254740993}`

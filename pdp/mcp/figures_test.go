@@ -194,6 +194,7 @@ var withoutModern = []string{"initialize", "logging/setLevel", "resources/subscr
 // Each figure of the profiles, and the example of the older dialect, is what the PDP gets of a running gateway where declared
 // mappings count instead.
 func TestFigures(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../evaluation/coaz/testdata/figures/*.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -278,6 +279,7 @@ func figure(t *testing.T, era string, parts map[string]string, method, params st
 
 // A printed request for a tool's invocation stands in the decision log, member for member, when the tool was called.
 func TestPrintedRequest(t *testing.T) {
+	t.Parallel()
 	for _, era := range []string{"legacy", "modern"} {
 		p := pass(t, era, map[string]string{"a.cedar": `permit(principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"},
 			`{"name":"create_ticket","inputSchema":{"type":"object"}}`, "https://mcp.example.com", func(c *mcp.Config) {
@@ -356,6 +358,7 @@ func (p *passed) called() map[string]any {
 
 // The tool of the older dialect's example asks what is printed there, and is refused by the code that is printed there.
 func TestOlderDialect(t *testing.T) {
+	t.Parallel()
 	archive, err := txtar.ParseFile("../../evaluation/coaz/testdata/figures/sep-example.txtar")
 	if err != nil {
 		t.Fatal(err)

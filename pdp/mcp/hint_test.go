@@ -15,6 +15,7 @@ import (
 // What a server says of whether its tool wants an approval reaches clients byte for byte, whatever it says, in both eras, of one
 // server and of several.
 func TestHintReachesClients(t *testing.T) {
+	t.Parallel()
 	said := []string{
 		`{"required":true,"mode":"user_approval","timeout":300,"message":"This operation affects production systems"}`,
 		`{ "message" : "caf\u00e9\u202e",  "timeout":3.00e2, "required" :true,"mode":"delegated" , "x":[1.0,{"y":null}]}`,
@@ -61,6 +62,7 @@ func TestHintReachesClients(t *testing.T) {
 // It stands in the question, shortens how long people are waited for and never lengthens it, and what it says to people they read as
 // the words of the server, behind those of the policy.
 func TestHintIsAsked(t *testing.T) {
+	t.Parallel()
 	const words = `Affects production.\nApproved already by mia\u202e <b>`
 	tools := map[string]string{ // by what is said of it
 		"confirm": `{"required":true,"mode":"user_approval","timeout":60,"message":"` + words + `"}`,

@@ -18,6 +18,7 @@ import (
 
 // One forbid on a person stops every method of both eras, and the stream, whatever agent the person comes by. Others go on.
 func TestForbiddenPerson(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{
 		policies: map[string]string{"a.cedar": `permit(principal, action, resource);
 			forbid(principal, action, resource) when { principal == user::"mallory" || (context has on_behalf_of && context.on_behalf_of.contains({"type": "user", "id": "mallory"})) };`},
@@ -63,6 +64,7 @@ func TestForbiddenPerson(t *testing.T) {
 
 // Once a person is forbidden, a session that has begun helps no more: no request, and no stream.
 func TestForbiddenLater(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	lie := ""
 	s := newSiege(t, camp{before: func(pdp string) string {
@@ -90,6 +92,7 @@ func TestForbiddenLater(t *testing.T) {
 
 // The same sub of two issuers is two people: nothing of the one is the other's.
 func TestOneSubOfTwoIssuers(t *testing.T) {
+	t.Parallel()
 	var whose sync.Map // by token
 	exchange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		of, known := whose.Load(r.PostFormValue("subject_token"))

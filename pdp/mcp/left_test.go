@@ -37,6 +37,7 @@ func (m *leftMoment) now() time.Time {
 // A client leaves its stream in the very moment in which the server asks it something by it. Nothing is written to an answer
 // that is over: its connection is gone, or has the answer to somebody else on it by then.
 func TestAsksWhoHasLeft(t *testing.T) {
+	t.Parallel()
 	at := &leftMoment{make(chan struct{}, 1), make(chan struct{}), make(chan struct{})}
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{
 		Eras: []string{"legacy"},
@@ -92,6 +93,7 @@ func TestAsksWhoHasLeft(t *testing.T) {
 
 // What a server says of the gateway's credentials, or of itself, is for no client.
 func TestWordsAboutTheGateway(t *testing.T) {
+	t.Parallel()
 	for _, during := range []string{"server/discover", "initialize", "tools/list", "tools/call"} {
 		for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusBadGateway} {
 			t.Run(fmt.Sprint(during, status), func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 // TestListenersAreInNobodysWay has somebody listen who may have one request under way, and call meanwhile.
 func TestListenersAreInNobodysWay(t *testing.T) {
+	t.Parallel()
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
 	at, _ := through(t, passage{name: "up", upstream: upstream.URL, change: func(c *mcp.Config) { c.Limits.PerPrincipal.Concurrent = 1 }})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

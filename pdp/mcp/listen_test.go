@@ -131,6 +131,7 @@ func (e *ear) ended() {
 
 // Who may call any tool is told so, and who may not, that it can request them: who it is, by the short name and by the full one.
 func TestListenWelcome(t *testing.T) {
+	t.Parallel()
 	restricted := map[string]string{
 		"a.cedar": `@id("connect") permit (principal, action, resource) unless { resource is tool };
 @id("all") permit (principal, action == Action::"tool.invoke", resource) when { context has on_behalf_of && context.on_behalf_of.contains({type: "user", id: "alice"}) };
@@ -156,6 +157,7 @@ func TestListenWelcome(t *testing.T) {
 
 // If the PDP does not say what somebody may call, they are restricted, as far as anybody knows.
 func TestListenWelcomeWithoutPDP(t *testing.T) {
+	t.Parallel()
 	var away atomic.Bool
 	s := newSiege(t, camp{before: func(pdp string) string {
 		to, err := url.Parse(pdp)
@@ -184,6 +186,7 @@ func TestListenWelcomeWithoutPDP(t *testing.T) {
 // A client that wants to hear the gateway alone has no server asked for anything, and hears it beside a server that is away,
 // that hangs, or that has nothing to tell; who wants to hear servers as well is told by those that there are.
 func TestListenWithoutServers(t *testing.T) {
+	t.Parallel()
 	for _, state := range []string{"", "away", "hangs"} {
 		t.Run("server "+state, func(t *testing.T) {
 			t.Parallel()
@@ -213,6 +216,7 @@ func TestListenWithoutServers(t *testing.T) {
 
 // A call of somebody that is blocked they hear of wherever they listen, and nobody else does.
 func TestListenBlocked(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{})
 	for _, era := range eras {
 		alice, other, eve := w.visitor(era, nil), w.visitor(era, nil), w.visitor(era, mcptest.Claims{"sub": "eve"})
@@ -245,6 +249,7 @@ func TestListenBlocked(t *testing.T) {
 
 // Over the standard streams, too, a client listens: one of the legacy era once it has said that it has begun.
 func TestListenOverStdio(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		s := newSiege(t, camp{change: func(c *mcp.Config) { c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}} }})
 		in, says := io.Pipe()
@@ -277,6 +282,7 @@ func TestListenOverStdio(t *testing.T) {
 
 // A stream ends with its token, with Drain and with Close, and those of others go on.
 func TestListenEnds(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		w := newPeople(t, land{})
 		other := w.visitor(era, mcptest.Claims{"sub": "eve"}).listens()
@@ -316,6 +322,7 @@ func (w *world) filesBy(v *visitor, tool, arguments string) string {
 // Who may decide about what waits hears of it at each replica, whether it waited before or not, and it is on record that it
 // was offered; nobody else hears anything, and of what is decided nobody does any longer.
 func TestListenToWhatWaits(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{replicas: 2})
 	alice := w.plain("modern")
 	early := w.filesBy(alice, "delegable", `{"n":0}`)
@@ -378,6 +385,7 @@ func TestListenToWhatWaits(t *testing.T) {
 
 // Who listens for another tenant hears what waits there, and nothing else, whatever they are called.
 func TestListenInTenants(t *testing.T) {
+	t.Parallel()
 	acme := mcptest.NewIssuer(t, siegeResource, time.Now)
 	keys := acme.KeysFile(t)
 	w := newPeople(t, land{
@@ -439,6 +447,7 @@ func inFront(t *testing.T, serve func(pdp http.Handler, rw http.ResponseWriter, 
 
 // Who opens stream after stream has the PDP asked about what waits once, and all of them together a few times at once.
 func TestListenFloods(t *testing.T) {
+	t.Parallel()
 	var asked, open, most atomic.Int64
 	w := newPeople(t, inFront(t, func(pdp http.Handler, rw http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/authorization-notification") {
@@ -600,6 +609,7 @@ func TestListenFormsOfOthers(t *testing.T) {
 
 // By the letter of the binding nobody is asked about tools in general: who is let in may call what each question permits.
 func TestListenWelcomeByTheLetter(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{
 		policies: map[string]string{"a.cedar": `@id("connect") permit (principal, action, resource) unless { action == Action::"tools/call" };`},
 		change:   func(c *mcp.Config) { c.Strict, c.Ask = true, "coaz" },

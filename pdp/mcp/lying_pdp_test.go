@@ -12,15 +12,13 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // Of many calls under a PDP that lies in every way, exactly those were forwarded that have a permit on record.
 func TestLyingPDP(t *testing.T) {
 	t.Parallel()
-	calls := 10_000
-	if testing.Short() {
-		calls = 800
-	}
+	calls := night.Cases(10_000)
 	lies := mcptest.Lies()
 	waits := func(lie string) bool { return lie == "connection: hangs" || lie == "connection: drips" }
 	var told, waited atomic.Int64
@@ -32,7 +30,7 @@ func TestLyingPDP(t *testing.T) {
 					return ""
 				}
 				lie := lies[int(told.Add(1))%len(lies)]
-				if waits(lie) && waited.Add(1) > 4 {
+				if waits(lie) && (testing.Short() || waited.Add(1) > 4) { // TestEachLie tells these, too
 					return ""
 				}
 				return lie
@@ -45,8 +43,8 @@ func TestLyingPDP(t *testing.T) {
 	const workers = 16
 	for w := range workers {
 		v := s.stranger(eras[w%2], s.issuer.Token(t, nil))
-		for v.era == "legacy" && v.session == "" {
-			v.session = v.ask("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":{}}`).header.Get("Mcp-Session-Id")
+		for began := false; !began; {
+			_, began = v.tryBegin()
 		}
 		all.Go(func() {
 			for n := w; n < calls; n += workers {
@@ -95,6 +93,7 @@ func TestLyingPDP(t *testing.T) {
 
 // Each lie by itself refuses a call, and makes each list an error: never an empty one, and never a shorter one.
 func TestEachLie(t *testing.T) {
+	t.Parallel()
 	var lie atomic.Pointer[string]
 	honest := ""
 	lie.Store(&honest)
@@ -104,11 +103,7 @@ func TestEachLie(t *testing.T) {
 	})
 	all := map[string]*visitor{"legacy": s.visitor("legacy", nil), "modern": s.visitor("modern", nil)}
 	methods := map[string]string{"tools/call": `{"name":"look","arguments":{}}`, "tools/list": `{}`, "prompts/list": `{}`, "resources/list": `{}`, "resources/templates/list": `{}`}
-	said := mcptest.Lies()
-	if testing.Short() {
-		said = slices.DeleteFunc(said, func(l string) bool { return strings.HasPrefix(l, "envelope: 4") || strings.HasPrefix(l, "envelope: 5") })
-	}
-	for n, l := range said {
+	for n, l := range mcptest.Lies() {
 		// The list may be asked for, and then its items are what the lie is about.
 		for era, v := range all {
 			if n%2 == 0 && era == "legacy" || n%2 == 1 && era == "modern" {
@@ -137,6 +132,7 @@ func TestEachLie(t *testing.T) {
 
 // A lie about the items of a list, after an honest answer about the list itself, makes an error of it, too.
 func TestLiesAboutItems(t *testing.T) {
+	t.Parallel()
 	lies := slices.DeleteFunc(mcptest.Lies(), func(l string) bool {
 		return l == "connection: hangs" || l == "connection: drips" || l == "body: deny" || l == "body: deny with obligations" ||
 			l == "body: error in context" // the PDP does not take the question about an item: that hides it, and no other
@@ -158,9 +154,6 @@ func TestLiesAboutItems(t *testing.T) {
 	})
 	all := map[string]*visitor{"legacy": s.visitor("legacy", nil), "modern": s.visitor("modern", nil)}
 	for n, l := range lies {
-		if testing.Short() && n%10 != 0 {
-			continue
-		}
 		next.Store(&l)
 		era := eras[n%2]
 		if got := all[era].ask("tools/list", `{}`); got.result != nil || got.fault == nil {
@@ -171,6 +164,7 @@ func TestLiesAboutItems(t *testing.T) {
 
 // The breaker refuses without asking, and asks again when it is time.
 func TestBreaker(t *testing.T) {
+	t.Parallel()
 	var away atomic.Bool
 	var liar *mcptest.Liar
 	const coolDown = 400 * time.Millisecond

@@ -124,6 +124,7 @@ var manyKinds = map[string]map[string]manyServer{
 // A call reaches the server whose name it begins with, by the server's own name and with the arguments that were decided
 // about, and no other server sees anything of it.
 func TestManyRoutes(t *testing.T) {
+	t.Parallel()
 	for kind, servers := range manyKinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -163,6 +164,7 @@ func TestManyRoutes(t *testing.T) {
 
 // Only the server that a call is for is opened for it.
 func TestManyOpenWhatTheyNeed(t *testing.T) {
+	t.Parallel()
 	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {}})
 	if got := m.person(nil).call("b__look", `{}`); !got.ran() {
 		t.Fatal(got)
@@ -174,6 +176,7 @@ func TestManyOpenWhatTheyNeed(t *testing.T) {
 
 // Prompts, what is completed and resources go to their server: prompts by its name, resources by how they begin.
 func TestManyRouteByPromptAndURI(t *testing.T) {
+	t.Parallel()
 	for kind, up := range map[string][]string{"legacy": {"legacy"}, "modern": {"modern"}} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -229,6 +232,7 @@ func TestManyRouteByPromptAndURI(t *testing.T) {
 
 // A method that nobody knows is no server's.
 func TestManyAndUnknownMethods(t *testing.T) {
+	t.Parallel()
 	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {}})
 	for _, era := range eras {
 		if got := m.visitor(era, nil).ask("odd/method", `{"name":"a__look","uri":"mem://a/"}`); got.code() != -32601 {

@@ -16,6 +16,7 @@ func manyRelays(u *mcp.UpstreamConfig) { u.ServerRequests.Elicitation = mcp.Rela
 // What a server asks the person, the person is asked in its name; and what is answered goes to no other server, nor does the
 // state in which it waits.
 func TestManyAsk(t *testing.T) {
+	t.Parallel()
 	for _, up := range eras {
 		t.Run(up, func(t *testing.T) {
 			t.Parallel()
@@ -73,6 +74,7 @@ func TestManyAsk(t *testing.T) {
 
 // Progress is of the server that is called, and who gives a call up gives it up there.
 func TestManyProgressAndCancellation(t *testing.T) {
+	t.Parallel()
 	for _, up := range eras {
 		for _, era := range eras {
 			t.Run(era+" to "+up, func(t *testing.T) {
@@ -129,6 +131,7 @@ func TestManyProgressAndCancellation(t *testing.T) {
 
 // A session goes on at another gateway with the same keys, with all servers, and notifications of its client open nothing.
 func TestManySessions(t *testing.T) {
+	t.Parallel()
 	m := newMany(t, camp{change: sealedBy(secretFile(t, "0123456789abcdef0123456789abcdef"))}, map[string]manyServer{
 		"a": {answers: mcptest.Answers{Eras: []string{"legacy"}}}, "b": {answers: mcptest.Answers{Eras: []string{"legacy"}}, change: func(u *mcp.UpstreamConfig) { u.ServerRequests.Roots = mcp.RelayOn }},
 	})

@@ -80,6 +80,7 @@ var manyModernOrLegacy = map[string]mcptest.Answers{"legacy": {Eras: []string{"l
 
 // A server that is away leaves the others as they are. Clients are told when it is back.
 func TestManyAway(t *testing.T) {
+	t.Parallel()
 	for up, answers := range manyModernOrLegacy {
 		for _, era := range eras {
 			t.Run(era+" to "+up, func(t *testing.T) {
@@ -140,6 +141,7 @@ func TestManyAway(t *testing.T) {
 
 // If all are away it is the error that it is with one, and if the PDP is away no list is a shorter one.
 func TestManyAllAway(t *testing.T) {
+	t.Parallel()
 	doors := []*manyDoor{{}, {}}
 	m := newMany(t, camp{}, map[string]manyServer{"a": {before: doors[0].before(t)}, "b": {before: doors[1].before(t)}})
 	v := m.person(nil)
@@ -166,6 +168,7 @@ func TestManyAllAway(t *testing.T) {
 
 // A server that hangs has the others wait for a moment, and then for less and less. What it says at last counts.
 func TestManyHangs(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("it takes as long as a gateway is patient")
 	}
@@ -240,6 +243,7 @@ func (s manySpan) End(...trace.SpanEndOption) { s.ends <- struct{}{} }
 
 // Who gives up before a session has begun leaves nothing behind, also at a server that was slow to begin it.
 func TestManyGivenUp(t *testing.T) {
+	t.Parallel()
 	door := &manyDoor{state: "hangs", came: make(chan struct{}, 8), ended: make(chan struct{}, 8)}
 	opened, noticed := make(chan struct{}, 8), manyTraces{ends: make(chan struct{}, 8)}
 	m := newMany(t, camp{deps: mcp.Deps{TracerProvider: noticed}}, map[string]manyServer{

@@ -111,6 +111,7 @@ const manyListens = `{"notifications":{"toolsListChanged":true,"promptsListChang
 // One stream of a client hears all servers. What a server says of the resources of another goes nowhere, and one that ends
 // its stream ends it for nobody else.
 func TestManyHeard(t *testing.T) {
+	t.Parallel()
 	for _, ups := range [][2]string{{"legacy", "legacy"}, {"modern", "modern"}, {"legacy", "modern"}} {
 		for _, era := range eras {
 			t.Run(era+" to "+ups[0]+" and "+ups[1], func(t *testing.T) {
@@ -161,6 +162,7 @@ func TestManyHeard(t *testing.T) {
 
 // A message of a server's log says of which server it is.
 func TestManyLogs(t *testing.T) {
+	t.Parallel()
 	logs := func(logger string) mcptest.Answers {
 		return mcptest.Answers{Eras: []string{"legacy"}, Handle: func(c *mcptest.Call) bool {
 			if c.Method == "tools/call" {
@@ -205,6 +207,7 @@ func (f *flushed) SetWriteDeadline(at time.Time) error {
 
 // Nothing that is said once a client knows of its stream is missed.
 func TestManyStreamMissesNothing(t *testing.T) {
+	t.Parallel()
 	door := &manyDoor{state: "away"}
 	m := newMany(t, camp{}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})
 	v := m.visitor("legacy", nil)
@@ -236,6 +239,7 @@ func TestManyStreamMissesNothing(t *testing.T) {
 
 // Who listens only after a server is back is told that there is more than was listed.
 func TestManyOwedIsToldLater(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

@@ -12,6 +12,7 @@ import (
 
 // What one server answers takes nothing of another's off the lists, whatever it is.
 func TestManyHostileLists(t *testing.T) {
+	t.Parallel()
 	const more = `,"resultType":"complete","ttlMs":0,"cacheScope":"private"}`
 	huge := strings.Repeat("x", 2<<20)
 	for name, results := range map[string]map[string]string{
@@ -53,6 +54,7 @@ func TestManyHostileLists(t *testing.T) {
 
 // What changes at one server is listed anew, and no other is asked for it.
 func TestManyChange(t *testing.T) {
+	t.Parallel()
 	a, b := newCrier(), newCrier()
 	var changed atomic.Bool
 	answers := a.answers("legacy")
@@ -94,6 +96,7 @@ func TestManyChange(t *testing.T) {
 
 // A gateway that is closed gives up what it asks of all servers.
 func TestManyClose(t *testing.T) {
+	t.Parallel()
 	come := make(chan struct{}, 8)
 	waits := mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 		if c.Method != "tools/list" {

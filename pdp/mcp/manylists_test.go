@@ -14,6 +14,7 @@ import (
 
 // Lists are those of all servers, in the order of their names, without what the client may not use.
 func TestManyLists(t *testing.T) {
+	t.Parallel()
 	policies := map[string]string{
 		"a.cedar": `@id("all") permit (principal, action, resource);
 			@id("tool") forbid (principal, action == Action::"tool.invoke", resource == tool::"b:look");
@@ -66,6 +67,7 @@ func TestManyLists(t *testing.T) {
 // What clients are told at first is what all servers can, in a form that no single one can spoil, and what each tells
 // models, below its name.
 func TestManyIntroduce(t *testing.T) {
+	t.Parallel()
 	said := func(capabilities, instructions string) map[string]string {
 		rest := `"capabilities":` + capabilities + `,"instructions":` + inText(instructions)
 		return map[string]string{
@@ -130,6 +132,7 @@ func manyPages(name string, pages int) mcptest.Answers {
 // A page of the gateway's is a page of each server that has one more, and its cursor is good for no other list, person or
 // set of servers.
 func TestManyPages(t *testing.T) {
+	t.Parallel()
 	key := secretFile(t, "0123456789abcdef0123456789abcdef")
 	servers := map[string]manyServer{"a": {answers: manyPages("a", 1)}, "b": {answers: manyPages("b", 3)}, "c": {answers: manyPages("c", 2)}}
 	m := newMany(t, camp{change: sealedBy(key)}, servers)

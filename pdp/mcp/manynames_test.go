@@ -19,6 +19,7 @@ func manyTool(name, more string) string {
 // What a server calls its tools takes nothing away from another server, and shadows nothing of it. Of its own that come out
 // alike neither is there.
 func TestManyShadows(t *testing.T) {
+	t.Parallel()
 	const digest = "06a090a5" // of a:b.c
 	hostile := []string{
 		"b__look", "__look", "_look", "Find", "find", "b.c", "b_c_" + digest, "lооk", "look\u200b", "b:look", strings.Repeat("z", 80), "look ", "../b__look",
@@ -66,6 +67,7 @@ func TestManyShadows(t *testing.T) {
 // Questions name a tool by its server and its own name. What the operator wrote reads the name that the client used, and what
 // a server declares its own.
 func TestManyQuestions(t *testing.T) {
+	t.Parallel()
 	declared := `,"x-authzen-mapping":{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"declared"},"resource":{"type":"own","id":"$params.name"}}}`
 	m := newMany(t, camp{policies: map[string]string{"a.cedar": `
 			permit (principal, action in [Action::"initialize", Action::"tools/list"], resource);

@@ -16,6 +16,7 @@ import (
 // A client over the standard streams has several servers behind one gateway, too: it hears all of them, and each only what is
 // for it.
 func TestManyOverStdio(t *testing.T) {
+	t.Parallel()
 	a, b := newCrier(), newCrier()
 	m := newMany(t, camp{change: func(c *mcp.Config) { c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}} }}, map[string]manyServer{
 		"a": {answers: a.answers("legacy")}, "b": {answers: b.answers("modern")},
@@ -58,6 +59,7 @@ func TestManyOverStdio(t *testing.T) {
 
 // Which server is away, the metric says.
 func TestManyMetric(t *testing.T) {
+	t.Parallel()
 	door := &manyDoor{state: "away"}
 	reader := sdkmetric.NewManualReader()
 	m := newMany(t, camp{deps: mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))}}, map[string]manyServer{"a": {}, "b": {before: door.before(t)}})

@@ -70,6 +70,7 @@ var modeCalls = map[string][]modeCall{
 // stands: what is harmless goes ahead, what needs people waits for those who decide by authorization/respond, and who is named in
 // their place decides as well. Nothing else reaches the server.
 func TestModes(t *testing.T) {
+	t.Parallel()
 	for mode, calls := range modeCalls {
 		for _, era := range eras {
 			t.Run(mode+" "+era, func(t *testing.T) {

@@ -20,6 +20,7 @@ const takesForms = `{"elicitation":{"form":{},"url":{}}}`
 
 // A server that asks for input where it may not ask reaches nobody with that, whatever else its result holds.
 func TestListsThatAsk(t *testing.T) {
+	t.Parallel()
 	const asks = `"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"open","url":"https://evil.example/"}}},"requestState":"s"`
 	lists := map[string]string{"tools/list": `"tools":` + siegeTools, "prompts/list": `"prompts":[{"name":"greet"}]`, "resources/list": `"resources":[{"uri":"mem://notes","name":"n"}]`}
 	s := newSiege(t, camp{change: asksPeople, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
@@ -44,6 +45,7 @@ func TestListsThatAsk(t *testing.T) {
 // A server of the legacy era asks a client of the modern one in the course of a request that has no input. It is told that
 // it may not, and the request goes on.
 func TestAskedWithoutInput(t *testing.T) {
+	t.Parallel()
 	methods := map[string]string{
 		"completion/complete": `{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":"b"}}`,
 		"resources/list":      `{}`, "prompts/list": `{}`,
@@ -70,6 +72,7 @@ func TestAskedWithoutInput(t *testing.T) {
 
 // Who may not call anything hears nothing of what the server says when it is asked for its tools.
 func TestWordsBeforeADecision(t *testing.T) {
+	t.Parallel()
 	const word = "w0rd-of-the-server"
 	s := newSiege(t, camp{policies: map[string]string{"a.cedar": `permit(principal, action == Action::"session", resource);`}, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
 		if c.Method == "tools/list" {
@@ -88,6 +91,7 @@ func TestWordsBeforeADecision(t *testing.T) {
 
 // A tool that is listed twice is not there, also where one of its two definitions is none.
 func TestTwoDefinitions(t *testing.T) {
+	t.Parallel()
 	const broken, good = `{"name":"look","inputSchema":{"type":"object","x-authzen-mapping":7}}`, `{"name":"look","inputSchema":{"type":"object"}}`
 	for _, tools := range []string{`[` + broken + `,` + good + `]`, `[` + good + `,` + broken + `]`} {
 		s := newSiege(t, camp{answers: mcptest.Answers{Tools: tools}})
@@ -105,6 +109,7 @@ func TestTwoDefinitions(t *testing.T) {
 
 // What the server has not agreed to tell of, no client is told that it will be.
 func TestSubscriptionsThatFail(t *testing.T) {
+	t.Parallel()
 	s := newSiege(t, camp{answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
 		if c.Method == "subscriptions/listen" {
 			c.Error(`{"code":-32000,"message":"not today"}`)
@@ -122,6 +127,7 @@ func TestSubscriptionsThatFail(t *testing.T) {
 
 // What a client says beside an answer for the server stays here, as what it says beside a request does.
 func TestMetaOfAnswers(t *testing.T) {
+	t.Parallel()
 	const mark = "m4rk-of-the-client"
 	form := `"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{}}}`
 	for _, server := range eras {

@@ -146,6 +146,7 @@ func (o *overheard) Read(b []byte) (int, error) {
 
 // A restricted agent asks for a call, a privileged participant hears of it and makes it, and both have the result.
 func TestParticipantsFulfil(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -191,6 +192,7 @@ func TestParticipantsFulfil(t *testing.T) {
 
 // An approver hears what waits for people, and answers while the call of an agent waits.
 func TestParticipantsApprove(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

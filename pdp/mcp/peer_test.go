@@ -299,6 +299,7 @@ const fulfilledByUser1 = `
 
 // What the page shows, and both ADRs print, is spoken through a running gateway, in either era.
 func TestPeer(t *testing.T) {
+	t.Parallel()
 	page := readSpoken(t)
 	t.Run("messages", func(t *testing.T) {
 		for _, era := range eras {

@@ -210,12 +210,17 @@ func ourClients() (all []peopleClient) {
 
 // TestPeopleOutcomes has people make what they can of the calls of clients in both eras. The server sees a call exactly if it
 // was approved, once, and as it was approved.
-func TestPeopleOutcomes(t *testing.T) { testOutcomes(t, ourClients()) }
+func TestPeopleOutcomes(t *testing.T) {
+	t.Parallel()
+	testOutcomes(t, ourClients(), testing.Short())
+}
 
-func testOutcomes(t *testing.T, clients []peopleClient) {
-	for _, c := range clients {
-		for _, o := range peopleOutcomes {
-			if o.rounds && c.era == "legacy" {
+// testOutcomes has each client make all calls. If halved is set, of the two clients of an era the one makes those that the other
+// does not.
+func testOutcomes(t *testing.T, clients []peopleClient, halved bool) {
+	for k, c := range clients {
+		for n, o := range peopleOutcomes {
+			if o.rounds && c.era == "legacy" || halved && (k+k/2+n)%2 != 0 {
 				continue
 			}
 			t.Run(c.name+"-"+c.era+"/"+o.name, func(t *testing.T) {
@@ -453,7 +458,7 @@ func testPeople(t *testing.T, others *mcptest.Others) {
 			peopleOutcomes[0].holds(t, peopleClient{c.Name, era, jobs(c, `{}`)})
 		})
 	}
-	testOutcomes(t, all)
+	testOutcomes(t, all, false)
 }
 
 // jobs is a client of others.

@@ -59,6 +59,7 @@ func (e elicitation) fields() string {
 // 004's first pattern: the person agrees to a call or not, and may say why. What they are shown says who calls what with which
 // arguments, in the message and for programs.
 func TestPeopleApproveDirectly(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -85,6 +86,7 @@ func TestPeopleApproveDirectly(t *testing.T) {
 
 // The second: the person sees each argument in a field. What is shown is all that is bound, whatever its type.
 func TestPeopleReviewArguments(t *testing.T) {
+	t.Parallel()
 	const arguments = `{"b":true,"big":9007199254740993,"l":[1,"x"],"n":1,"o":{"k":null},"s":"[1]"}`
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
@@ -116,6 +118,7 @@ func TestPeopleReviewArguments(t *testing.T) {
 
 // The third: who is asked may name somebody else, who may name another one.
 func TestPeopleDelegate(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -147,6 +150,7 @@ func TestPeopleDelegate(t *testing.T) {
 // The fourth: who calls is told what is pending, and gets on with something else. The same call comes again when people have
 // decided, by any client and any gateway, and nobody is asked twice.
 func TestPeopleDecideLater(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -197,6 +201,7 @@ func TestPeopleDecideLater(t *testing.T) {
 // The fifth: who was asked by which way, what they said and that it was used stands in the log, in its order, and so does what
 // they were shown.
 func TestPeopleAreOnRecord(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -251,6 +256,7 @@ func answers(answer string) func(jsontext.Value) string {
 // Under "second-person" no form and no address is shown to the agent's own person, nor to an operator whose agent calls. What
 // they accept all the same is nothing.
 func TestPeopleAreNotAskedInTheClient(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for _, sub := range []string{"alice", "mia"} {
 			t.Run(era+"/"+sub, func(t *testing.T) {
@@ -310,6 +316,7 @@ func TestPeopleAreNotAskedInTheClient(t *testing.T) {
 // A client that opens addresses leads its person to the console's page of the request, and the call goes on when they have
 // approved there: by a session of their own, whatever the client says. The record says so.
 func TestPeopleApproveByLink(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -337,6 +344,7 @@ func TestPeopleApproveByLink(t *testing.T) {
 
 // That a page was opened is no word about the call, and neither is what the client says the person did there.
 func TestPeopleWhoOpenAPageHaveSaidNothing(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for _, answer := range []string{`{"action":"accept"}`, saysYes, saysNo, saysNothing} {
 			t.Run(era+"/"+answer, func(t *testing.T) {
@@ -422,6 +430,7 @@ func (b browser) decide(at, decision string) {
 
 // A client is asked in the ways that it says it takes, and by what the operator has named first. `elicitation: {}` is forms.
 func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
+	t.Parallel()
 	const page, form, nothing = "url", "form", ""
 	takes := map[string][]string{
 		`{}`: nil, `{"elicitation":{}}`: {form}, `{"elicitation":{"form":{}}}`: {form}, `{"elicitation":{"url":{}}}`: {page},
@@ -460,6 +469,7 @@ func TestPeopleAreAskedAsTheirClientTakes(t *testing.T) {
 
 // If nobody decides, the call is over with its time. The server has seen nothing, also after that.
 func TestPeopleWhoSayNothing(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for _, forms := range []bool{false, true} {
 			t.Run(fmt.Sprint(era, " forms ", forms), func(t *testing.T) {
@@ -491,6 +501,7 @@ func TestPeopleWhoSayNothing(t *testing.T) {
 
 // What was approved and taken back before the call comes again is as if nobody had approved it: people are asked anew.
 func TestPeopleTakeBack(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -519,6 +530,7 @@ func TestPeopleTakeBack(t *testing.T) {
 
 // A client of the SDK hears by progress that a person must approve, and which request it is.
 func TestPeopleAndProgress(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

@@ -187,7 +187,7 @@ func (w *world) addKey(s *siege, name, principal string, permissions ...auth.Per
 // api sends a request to the PDP by somebody's key.
 func (w *world) api(who, method, path, body string, headers ...string) pdptest.Response {
 	w.t.Helper()
-	headers = append([]string{"Authorization", "Bearer " + w.keys[who]}, headers...)
+	headers = append([]string{"Authorization", "Bearer " + w.keys[who], "Accept-Encoding", "identity"}, headers...)
 	if body != "" {
 		headers = append(headers, "Content-Type", "application/json")
 	}
@@ -463,6 +463,7 @@ func (d *dialogue) form() map[string]jsontext.Value {
 // The PDP of these tests asks people as its own pages have it: what a gateway that asks by hand files, people see, and what they
 // say is on record with the way by which they said it. No client decides anything by its token alone.
 func TestPeopleOfThePDP(t *testing.T) {
+	t.Parallel()
 	w := newPeople(t, land{replicas: 2})
 	if len(w.replicas) != 2 || w.replicas[0].url == w.replicas[1].url {
 		t.Fatal("these are no two replicas")

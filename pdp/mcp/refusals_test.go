@@ -198,3 +198,10 @@ func TestRefusalsTooMany(t *testing.T) {
 		refuses(t, v, "too many", want)
 	}
 }
+
+func fine(t *testing.T, v *visitor) {
+	t.Helper()
+	if got := v.call("look", `{}`); !got.ran() {
+		t.Fatalf("%s: %s", v.era, got)
+	}
+}

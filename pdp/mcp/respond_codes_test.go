@@ -73,6 +73,7 @@ permit (principal, action == Action::"tool.invoke", resource == tool::"rec:dange
 // The messages of an approval through a running gateway have all that their design prints, under the codes of the era and of the
 // dialect: a call that waits, the decision, and what comes of it.
 func TestRespondCodes(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for _, errors := range []mcp.ErrorCodes{"coaz", "mcpx", "sep"} {
 			t.Run(era+" "+string(errors), func(t *testing.T) {

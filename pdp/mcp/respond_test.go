@@ -68,6 +68,7 @@ func votedByForm(decision, who string) string {
 // Somebody decides by a message of their own, with an id or without, at the replica at which the call waits, or at another: the
 // call goes on, or is denied for their reason. Nothing of it reaches the server.
 func TestRespond(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		for _, other := range eras {
 			t.Run(era+" by "+other, func(t *testing.T) {
@@ -115,6 +116,7 @@ func TestRespond(t *testing.T) {
 
 // A vote says of an approval until when it counts, and without a reason the plain fact.
 func TestRespondValidUntil(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -137,6 +139,7 @@ func TestRespondValidUntil(t *testing.T) {
 
 // Somebody names another in their place, who names yet another, who decides: the call that waits goes on.
 func TestRespondDelegates(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -177,6 +180,7 @@ func TestRespondDelegates(t *testing.T) {
 
 // Whoever waits in the same process goes on at once, also while the PDP cannot be watched.
 func TestRespondUnwatched(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -197,6 +201,7 @@ func TestRespondUnwatched(t *testing.T) {
 
 // Somebody decides while alice is shown a form: the call goes on by it, or is denied, and what she answers then changes nothing.
 func TestRespondWhileAsked(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -220,6 +225,7 @@ func TestRespondWhileAsked(t *testing.T) {
 
 // What is not plainly a decision, or whose sender has no say, decides nothing, and says so if it has an id.
 func TestRespondHostile(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -297,6 +303,7 @@ func TestRespondHostile(t *testing.T) {
 // A bundle that lets nobody decide about their own has alice refused who decides about a call of her agent, in whatever era and by
 // whatever client of hers.
 func TestRespondOwn(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -365,6 +372,7 @@ func TestRespondHeaders(t *testing.T) {
 
 // A vote that the PDP has not answered is to be sent again, and counts then.
 func TestRespondPDPAway(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -392,6 +400,7 @@ func TestRespondPDPAway(t *testing.T) {
 
 // A vote is a request as others are: whoever sends too many is refused, and told so, also without an id.
 func TestRespondRates(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
@@ -435,6 +444,7 @@ func TestRespondIsCounted(t *testing.T) {
 
 // A gateway that gives everybody one identity, and has no token of anybody, says that nobody decides there.
 func TestRespondWithoutToken(t *testing.T) {
+	t.Parallel()
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // roundsWorld is gateways with the same keys, which alice's agent comes to in one era.
@@ -519,18 +520,13 @@ func (w *roundsWorld) shortest(p roundsPlan, err error) (roundsPlan, error) {
 	return p, err
 }
 
-var roundsEras = eras
-
 // R3: whatever clients, people and gateways do about a call, in whatever order and however often, the server sees it as
 // often as people agreed to, and each round once.
 //
 //	PROPERTY_RUNS=10 go test -run 'TestRounds$' ./pdp/mcp    ten times as many plans, of which the first are the usual ones
 func TestRounds(t *testing.T) {
 	t.Parallel()
-	plans := map[string]int{"modern": 160, "legacy": 100}
-	if testing.Short() {
-		plans = map[string]int{"modern": 40, "legacy": 30}
-	}
+	plans := map[string]int{"modern": night.Cases(160), "legacy": night.Cases(100)}
 	if n, err := strconv.Atoi(os.Getenv("PROPERTY_RUNS")); err == nil {
 		for era := range plans {
 			plans[era] *= n
@@ -540,7 +536,7 @@ func TestRounds(t *testing.T) {
 		t.Run(fmt.Sprintf("%d replicas", replicas), func(t *testing.T) {
 			t.Parallel()
 			var all sync.WaitGroup
-			for _, era := range roundsEras { // side by side: each waits more than it works
+			for _, era := range eras { // side by side: each waits more than it works
 				w := newRoundsWorld(t, era, replicas, "modern")
 				all.Go(func() { w.runMany(t, plans[era], replicas) })
 			}

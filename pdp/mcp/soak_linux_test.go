@@ -23,6 +23,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestSoakGateway has a gateway serve clients of both eras while its upstream and its PDP go away and come back, and while
@@ -31,6 +32,7 @@ import (
 //
 // SOAKTIME says for how long; without it some seconds do.
 func TestSoakGateway(t *testing.T) {
+	night.Soaks(t)
 	duration := soakTime(t)
 	decides := pdptest.Start(t, permitAll, open)
 	to, err := url.Parse(decides.URL)

@@ -139,6 +139,7 @@ func sweep(t *testing.T, over, server, era string) {
 
 // What cannot be taken out of a result withholds it, and is on record as failed; what can be is on record as done.
 func TestRedactionOnRecord(t *testing.T) {
+	t.Parallel()
 	results := map[string]string{
 		"done":     `"structuredContent":{"ssn":"` + mark("ssn") + `","n":1},"content":[{"type":"text","text":"{\"ssn\":\"` + mark("ssn") + `\",\"n\":1}"},{"type":"text","text":"of ` + mark("ssn") + `"}]`,
 		"not JSON": `"structuredContent":"` + mark("ssn") + `"`,

@@ -57,6 +57,7 @@ func (c *carried) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestOneTrace follows a client's trace to the PDP and to the server.
 func TestOneTrace(t *testing.T) {
+	t.Parallel()
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
 	asked := new(carried)
 	_, at := watched(t, upstream.URL, mcp.Deps{Transport: asked})
@@ -111,6 +112,7 @@ func begin(ctx context.Context, t *testing.T, at, body string, headers ...string
 
 // TestMetrics counts what became of requests, by words of the gateway's own.
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
 	reader := sdkmetric.NewManualReader()
 	_, at := watched(t, upstream.URL, mcp.Deps{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))})
@@ -146,6 +148,7 @@ func TestMetrics(t *testing.T) {
 
 // TestDrain ends what only listens, at once, and takes requests all the same.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
 	g, at := watched(t, upstream.URL, mcp.Deps{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

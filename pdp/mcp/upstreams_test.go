@@ -43,6 +43,7 @@ func shown(r *mcptest.Recorder) (all []string) {
 }
 
 func TestUpstreamIsShownAHeaderFile(t *testing.T) {
+	t.Parallel()
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})
 	file := secretFile(t, "Bearer upstream-secret\n")
 	at, authorization := through(t, passage{name: "up", upstream: upstream.URL, change: func(c *mcp.Config) {
@@ -88,6 +89,7 @@ func tokenServer(t *testing.T) *httptest.Server {
 }
 
 func TestUpstreamIsShownTokensMadeForIt(t *testing.T) {
+	t.Parallel()
 	tokens := tokenServer(t)
 	endpoint := mcp.TokenEndpoint{
 		TokenURL: tokens.URL, Resource: "https://up.example.com/mcp", ClientID: "gateway", ClientSecretFile: secretFile(t, "client-secret"), AllowNetworks: []string{"127.0.0.0/8"},
@@ -149,6 +151,7 @@ func TestUpstreamProgramGetsItsVariables(t *testing.T) {
 }
 
 func TestUpstreamProgramNeedsItsFiles(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"/nowhere", secretFile(t, ""), secretFile(t, "\n")} {
 		c := mcp.Config{
 			Listen: "127.0.0.1:0", Resource: "http://127.0.0.1/mcp", PDP: mcp.PDPConfig{URL: "http://127.0.0.1:1"},

@@ -18,6 +18,7 @@ import (
 // While something is to be taken out of a result, no word of the server's reaches the client by any other way: not by a
 // message before the result, not by what the server asks, and not by an error, however it comes.
 func TestWordsOfTheServer(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cr3t-123-45"
 	elicit := `"method":"elicitation/create","params":{"message":"of ` + secret + `","requestedSchema":{"type":"object","properties":{}}}`
 	told := map[string]func(c *mcptest.Call){
@@ -117,6 +118,7 @@ func modernCall(t *testing.T, url, as string) string {
 // What a server says beside the answers to requests cannot be told to be of none of them. So once something was to be taken
 // out of a result of a client, it hears no free words of the server's beside any longer, and nobody asks it for the server.
 func TestWordsBesideTheAnswers(t *testing.T) {
+	t.Parallel()
 	const secret = "s3cr3t-123-45"
 	called := make(chan bool)
 	upstream := mcptest.NewRecorder(t, mcptest.Answers{

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // soon runs something that must end soon, whatever machine it is on, and make not much of what is to be collected. The race
@@ -24,7 +26,7 @@ func soon(t *testing.T, what string, f func()) {
 	if took > time.Minute {
 		t.Errorf("%s took %v", what, took)
 	}
-	if made := (after.TotalAlloc - before.TotalAlloc) >> 20; made > 1000 && !raceDetector {
+	if made := (after.TotalAlloc - before.TotalAlloc) >> 20; made > 1000 && !night.Race {
 		t.Errorf("%s made %d MiB", what, made)
 	}
 	t.Logf("%s: %v, %d MiB", what, took, (after.TotalAlloc-before.TotalAlloc)>>20)

@@ -11,6 +11,7 @@ import (
 	"testing/iotest"
 
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/pdptest/night"
 )
 
 // all reads the data of all events.
@@ -118,22 +119,33 @@ func (r *repeated) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-func TestEventsAreFlat(t *testing.T) {
-	size := 1 << 30
-	if testing.Short() {
-		size = 1 << 26
+// endless are what a stream may say for ever without an event.
+var endless = map[string]string{
+	"comment lines": ": keep alive " + strings.Repeat("x", 500) + "\n",
+	"one comment":   ":" + strings.Repeat("x", 500),
+	"other lines":   "id: " + strings.Repeat("x", 500) + "\r\n\r",
+}
+
+// reads reads so many bytes that are no event.
+func reads(t *testing.T, name, text string, size int) {
+	t.Helper()
+	if got, err := all(&repeated{bytes.Repeat([]byte(text), 16), size}, 1<<20); len(got) != 0 || err != io.EOF {
+		t.Errorf("%s: %q, %v", name, got, err)
 	}
-	for name, text := range map[string]string{
-		"comment lines": ": keep alive " + strings.Repeat("x", 500) + "\n",
-		"one comment":   ":" + strings.Repeat("x", 500),
-		"other lines":   "id: " + strings.Repeat("x", 500) + "\r\n\r",
-	} {
+}
+
+func TestEndlessEvents(t *testing.T) {
+	for name, text := range endless {
+		reads(t, name, text, 1<<22)
+	}
+}
+
+func TestEventsAreFlat(t *testing.T) {
+	night.Measures(t)
+	for name, text := range endless {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		r := &repeated{bytes.Repeat([]byte(text), 16), size}
-		if got, err := all(r, 1<<20); len(got) != 0 || err != io.EOF {
-			t.Errorf("%s: %q, %v", name, got, err)
-		}
+		reads(t, name, text, 1<<30)
 		runtime.ReadMemStats(&after)
 		if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 {
 			t.Errorf("%s: %d bytes", name, used)

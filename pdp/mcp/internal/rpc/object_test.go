@@ -134,7 +134,7 @@ func TestManyMembers(t *testing.T) {
 	all := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
 		o.Map(func(_ string, v jsontext.Value) jsontext.Value { return v }).Members(yield)
 	})
-	if took := time.Since(begun); found != n || all.Len() != n+1 || took > 5*time.Second {
+	if took := time.Since(begun); found != n || all.Len() != n+1 || took > time.Minute {
 		t.Errorf("%d found, %d collected, %s", found, all.Len(), took)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/pdptest/night"
 )
 
 func parse(text string) (rpc.Message, *rpc.Fault) {
@@ -240,18 +241,32 @@ func TestIDsAreTheSame(t *testing.T) {
 	}
 }
 
-// What a hostile message costs is bounded by the limits, not by what it could hold.
-func TestParseIsFlat(t *testing.T) {
+// hostileMessages have n of something that a message may have less of.
+func hostileMessages(n int) map[string]string {
 	var members strings.Builder
-	for i := range 1_000_000 {
+	for i := range n {
 		fmt.Fprintf(&members, `"%d":0,`, i)
 	}
-	for name, text := range map[string]string{
+	return map[string]string{
 		"members":  call(`{` + members.String() + `"x":0}`),
 		"top":      `{` + members.String() + `"jsonrpc":"2.0"}`,
-		"arrays":   call(`{"a":` + strings.Repeat("[", 4<<20)),
-		"elements": call(`{"a":[` + strings.Repeat("[],", 4<<20)),
-	} {
+		"arrays":   call(`{"a":` + strings.Repeat("[", n)),
+		"elements": call(`{"a":[` + strings.Repeat("[],", n)),
+	}
+}
+
+func TestHostileMessages(t *testing.T) {
+	for name, text := range hostileMessages(110_000) {
+		if _, fault := rpc.Parse([]byte(text), rpc.DefaultLimits()); fault == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// What a hostile message costs is bounded by the limits, not by what it could hold.
+func TestParseIsFlat(t *testing.T) {
+	night.Measures(t)
+	for name, text := range hostileMessages(4 << 20) {
 		raw := []byte(text)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

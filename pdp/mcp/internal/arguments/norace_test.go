@@ -1,5 +1,0 @@
-//go:build !race
-
-package arguments
-
-const raceDetector = false
