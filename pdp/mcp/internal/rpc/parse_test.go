@@ -256,7 +256,7 @@ func hostileMessages(n int) map[string]string {
 }
 
 func TestHostileMessages(t *testing.T) {
-	for name, text := range hostileMessages(110_000) {
+	for name, text := range hostileMessages(260_000) {
 		if _, fault := rpc.Parse([]byte(text), rpc.DefaultLimits()); fault == nil {
 			t.Errorf("%s: taken", name)
 		}
