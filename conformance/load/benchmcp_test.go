@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // This is `make bench-mcp`: the MCP gateway beside a bare reverse proxy, before the same upstream.
@@ -159,6 +161,7 @@ func (s *mcpStage) lists(ctx context.Context, ours *process, r report) error {
 
 // The driver finds what costs too much, and what lists too few: here what is measured is another bare proxy.
 func TestBenchMCPDriver(t *testing.T) {
+	night.Measures(t)
 	s := newMCPStage(t.Context(), t, "")
 	var out strings.Builder
 	through := func() (*process, error) { return s.startProxyTo(t.Context(), "other") }

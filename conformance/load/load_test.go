@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server/floor"
 )
 
@@ -48,6 +49,7 @@ var (
 
 // The whole of it, for each way to prepare a case: shapes, batches, credentials and log; closed and open.
 func TestRun(t *testing.T) {
+	night.Measures(t)
 	o, err := parse([]string{"-binary", service(t), "-duration", "500ms", "-conns", "3", "-rates", "200", "-runs", "2", "-cases", "native,jwt,strict-batch,best-effort"})
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func stand(t *testing.T, text string, wants map[string]int) {
 // A strict log has a record of every answer when the answer is there, and several
 // connections share its commits.
 func TestRecordsAndCommits(t *testing.T) {
+	night.Measures(t)
 	dir, binary := t.TempDir(), service(t)
 	cases, err := chosen("strict-key")
 	if err != nil {
@@ -144,6 +147,7 @@ func ends(t testing.TB, end func() error) {
 
 // A generator that takes any answer would measure how fast a service is wrong.
 func TestOnlyTheRightAnswerCounts(t *testing.T) {
+	t.Parallel()
 	bare := started(t, func(ctx context.Context) (*process, error) { return startFloor(ctx, t.TempDir()) })
 	path := testCases[0].path()
 	for name, test := range map[string]struct {
@@ -175,6 +179,7 @@ func TestOnlyTheRightAnswerCounts(t *testing.T) {
 
 // What the generator allocated would be counted as the server's.
 func TestAskingAllocatesNothing(t *testing.T) {
+	night.Measures(t)
 	e := newExchange("127.0.0.1", "/", "Bearer x", "{}", floor.Answer)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -214,6 +219,7 @@ func TestAskingAllocatesNothing(t *testing.T) {
 
 // A bound is broken if the median of the runs exceeds it, and four of five.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	m := metric{"strict-key", "128", cpuTimes}
 	for name, test := range map[string]struct {
 		runs   []float64
@@ -254,6 +260,7 @@ func TestJudge(t *testing.T) {
 
 // What is compared with another case is compared run by run: what was noisy was so for both.
 func TestAgainst(t *testing.T) {
+	t.Parallel()
 	c := newComparison(io.Discard)
 	for _, v := range []float64{2, 6, 3} {
 		c.add(metric{"policies-10", "128", cpuTimes}, v, 1)
@@ -276,6 +283,7 @@ func TestAgainst(t *testing.T) {
 
 // A bound on what nobody measures would hold for ever.
 func TestEachBoundIsMeasured(t *testing.T) {
+	t.Parallel()
 	o, err := parse(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -308,6 +316,7 @@ func TestEachBoundIsMeasured(t *testing.T) {
 
 // Memory, and a reload while the service is asked, on a small bundle. Every file of it is edited each time.
 func TestMemoryAndReloads(t *testing.T) {
+	night.Measures(t)
 	o, err := parse([]string{"-binary", service(t), "-duration", "500ms", "-runs", "2", "-cases", "idle,reload"})
 	if err != nil {
 		t.Fatal(err)
@@ -337,6 +346,7 @@ func TestMemoryAndReloads(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"-conns", "0"}, {"-conns", "1,x"}, {"-conns=", "-rates="}, {"-rates", "x"}, {"-rates", "3"}, {"-cases", "nosuch"}, {"-duration", "100ms"}, {"-runs", "0"}} {
 		if _, err := parse(args); err == nil || !strings.Contains(err.Error(), "; try ") {
 			t.Errorf("%q: %v", args, err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server/floor"
 )
 
@@ -49,6 +50,7 @@ func (s *slowly) connect(t *testing.T, l load) *client {
 
 // At a rate, as much is asked of a slow server as of a fast one, and nothing before its time.
 func TestRateIsKept(t *testing.T) {
+	night.Measures(t)
 	const rate, d = 500, 200 * time.Millisecond
 	for _, connections := range []int{1, 16} {
 		t.Run(fmt.Sprint(connections), func(t *testing.T) {
@@ -75,6 +77,7 @@ func TestRateIsKept(t *testing.T) {
 // A request that waits because the one before is not answered yet has waited for the server. The clock of a closed load
 // begins when it is sent: it sees the time of an answer, and asks less.
 func TestWaitingIsTimed(t *testing.T) {
+	night.Measures(t)
 	const each = 10 * time.Millisecond
 	server := slowly{takes: each}
 	open, _, err := server.connect(t, load{1, 1000}).drive(t.Context(), 50*time.Millisecond)
@@ -96,6 +99,7 @@ func TestWaitingIsTimed(t *testing.T) {
 
 // A load that lasts until something is done ends then, and tells of an error of either.
 func TestAskedDuring(t *testing.T) {
+	t.Parallel()
 	server := slowly{}
 	c := server.connect(t, load{4, 1000})
 	asked := func() int { return len(server.when()) }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // anyPDP answers as it is asked, until there were so many requests. Without a credential, it numbers its answers.
@@ -45,23 +47,35 @@ func file(t *testing.T, text string) string {
 	return name
 }
 
+const always = 1 << 62 // requests
+
+// urlCase is how the program is called, and what it says: a pattern; of the error if it begins with "error: ".
+type urlCase struct {
+	args []string
+	want string
+}
+
 // Any server can be measured, alone and beside another one, by its URL.
 func TestAnyURL(t *testing.T) {
-	const always = 1 << 62
-	one, other, fickle := anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", 100)
-	numbers := anyPDP(t, "", always)
+	night.Measures(t)
+	one, other := anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", always)
 	requests, credential := file(t, "{\"subject\":\"alice\"}\n\n{\"subject\":\"bob\"}\n"), file(t, "secret\n")
-	for name, test := range map[string]struct {
-		args []string
-		want string // a pattern; of the error if it begins with "error: "
-	}{
+	runAll(t, map[string]urlCase{
 		"alone": {[]string{"-url", one.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential},
 			`^   load .*\n      2  url   +[1-9][0-9]* +-( +\S+s){5} +-\n$`},
 		"beside another": {[]string{"-url", one.URL + "/evaluate?x=1", "-beside", other.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential},
 			`\n      2  other +[1-9].*\n      2  url   +[1-9].*\n      2  ratio +[0-9.]+ +-( +[0-9.]+){5}\n$`},
-		"at a rate, with its CPU": {[]string{"-url", one.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential, "-conns=", "-rates", "100", "-pid", strconv.Itoa(os.Getpid())},
+	})
+}
+
+// At a rate that takes little CPU, the program says what it finds, and what is wrong.
+func TestURLAtARate(t *testing.T) {
+	t.Parallel()
+	one, fickle, numbers := anyPDP(t, "Bearer secret", always), anyPDP(t, "Bearer secret", 2), anyPDP(t, "", always)
+	requests, credential := file(t, "{\"subject\":\"alice\"}\n\n{\"subject\":\"bob\"}\n"), file(t, "secret\n")
+	runAll(t, map[string]urlCase{
+		"what differs each time": {[]string{"-url", numbers.URL + "/evaluate?x=1", "-requests", requests, "-except", `"call":"[0-9]*"`, "-conns=", "-rates", "100", "-pid", strconv.Itoa(os.Getpid())},
 			`^   load .*\n  100/s  url   +[1-9][0-9]* +[1-9][0-9.]+( +\S+s){5} +[1-9][0-9.]+\n$`},
-		"what differs each time": {[]string{"-url", numbers.URL + "/evaluate?x=1", "-requests", requests, "-except", `"call":"[0-9]*"`}, `\n      2  url   +[1-9]`},
 		"unless all is compared": {[]string{"-url", numbers.URL + "/evaluate?x=1", "-requests", requests, "-except", `"call":""`}, "error: is right, to"},
 		"not a pattern":          {[]string{"-url", one.URL, "-requests", requests, "-except", "("}, "error: ; try -except"},
 		"an answer that changes": {[]string{"-url", fickle.URL + "/evaluate?x=1", "-requests", requests, "-credential", credential}, "error: is right, to"},
@@ -70,7 +84,13 @@ func TestAnyURL(t *testing.T) {
 		"no file":                {[]string{"-url", one.URL, "-requests", "nosuch"}, "error: nosuch: .*; try "},
 		"no URL":                 {[]string{"-requests", requests}, "error: ; try -url URL"},
 		"not a URL":              {[]string{"-url", "localhost", "-requests", requests}, "error: ; try http://"},
-	} {
+	})
+}
+
+// runAll runs the program for half a second in each case.
+func runAll(t *testing.T, cases map[string]urlCase) {
+	t.Helper()
+	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			err := run(t.Context(), append([]string{"-duration", "500ms", "-conns", "2"}, test.args...), &out)
