@@ -13,6 +13,7 @@ import (
 
 // The page of cases shows some that are asked as they stand there, and names every key.
 func TestCasesPage(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)

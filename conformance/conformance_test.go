@@ -11,6 +11,7 @@ import (
 )
 
 func TestCasesLoad(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)
@@ -29,6 +30,7 @@ func TestCasesLoad(t *testing.T) {
 // Every body can be made: a pointer that is spelt wrong would be found only by
 // the PDP that is asked.
 func TestRequestsCanBeMade(t *testing.T) {
+	t.Parallel()
 	all, err := load()
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +53,7 @@ func TestRequestsCanBeMade(t *testing.T) {
 }
 
 func TestPlansAreChosenByName(t *testing.T) {
+	t.Parallel()
 	some, err := Cases("todo", "basic-core")
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +77,7 @@ func TestPlansAreChosenByName(t *testing.T) {
 
 // The table of the search scenario is what its rules and its data give.
 func TestSearchTable(t *testing.T) {
+	t.Parallel()
 	var got table
 	if err := read("search-interop.yaml", &got); err != nil {
 		t.Fatal(err)
@@ -102,6 +106,7 @@ func TestSearchTable(t *testing.T) {
 }
 
 func TestBodyEdits(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		body   string
 		remove []string
@@ -127,6 +132,7 @@ func TestBodyEdits(t *testing.T) {
 
 // Where the metadata of a base URL stands.
 func TestWellKnown(t *testing.T) {
+	t.Parallel()
 	got := map[string]string{}
 	for _, base := range []string{"https://h", "https://h/", "https://h:1/tenants/a", "https://h/a%2Fb"} {
 		p, err := newPeer(Target{URL: base})

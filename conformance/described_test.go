@@ -11,6 +11,7 @@ import (
 // All that the suite asks of our server and hears from it, at the root and of a
 // tenant, is as the OpenAPI document says.
 func TestTrafficIsAsDescribed(t *testing.T) {
+	t.Parallel()
 	server := pdptest.Start(t, pdp.Dir(bundleWithTenant(t)))
 	document := pdptest.NewOpenAPI(t)
 	client := &http.Client{Transport: document.RoundTrip(http.DefaultTransport)}

@@ -3,6 +3,7 @@ package conformance
 import "testing"
 
 func TestMatcher(t *testing.T) {
+	t.Parallel()
 	var m matcher
 	value := map[string]any{"a": []any{1.0, "x"}, "u": "https://h/p", "e": "", "o": map[string]any{}}
 	for _, want := range []any{

@@ -33,6 +33,7 @@ func text(t *testing.T, r Report) string {
 // The suite can be passed by a PDP that is not ours: every plan but native, whose
 // shape is nobody else's.
 func TestReferencePasses(t *testing.T) {
+	t.Parallel()
 	names := slices.DeleteFunc(planNames(), func(name string) bool { return name == "native" })
 	cases, err := Cases(names...)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 // What goes wrong is told with the exchange, and a credential never is; nor does
 // an answer get at the reader's terminal.
 func TestReport(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte("\x1b]0;owned\x07"))
@@ -41,6 +42,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	if _, err := Run(t.Context(), Target{URL: "http://127.0.0.1:1"}); err == nil { // no test is given that port
 		t.Error("a PDP that is not there got a report")
 	}
@@ -49,6 +51,7 @@ func TestUnreachable(t *testing.T) {
 // A PDP whose metadata names endpoints elsewhere must not be handed a credential
 // to send there, nor a request.
 func TestEndpointsElsewhereAreNotAsked(t *testing.T) {
+	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked elsewhere") }))
 	defer elsewhere.Close()
 	report := judgeStub(t, describing(func(o object) {
@@ -65,6 +68,7 @@ func TestEndpointsElsewhereAreNotAsked(t *testing.T) {
 
 // Endpoints may have any path, as long as the metadata says so.
 func TestEndpointsAreDiscovered(t *testing.T) {
+	t.Parallel()
 	mux := http.NewServeMux()
 	right := &stub{}
 	mux.Handle("/", describing(func(o object) {
@@ -85,6 +89,7 @@ func TestEndpointsAreDiscovered(t *testing.T) {
 // A PDP without metadata is judged by the default paths, and one without pages by
 // what it gives at once.
 func TestWhatIsOptional(t *testing.T) {
+	t.Parallel()
 	pdp := wrap(asking(func(_ *http.Request, o object) { delete(o, "page") }), func(r *http.Request, a *httptest.ResponseRecorder) {
 		if strings.Contains(r.URL.Path, "well-known") {
 			a.Header().Del("Content-Type")
@@ -105,6 +110,7 @@ func TestWhatIsOptional(t *testing.T) {
 
 // A PDP that wants a credential, and three that do not do it right.
 func TestAuthentication(t *testing.T) {
+	t.Parallel()
 	door := func(shut http.HandlerFunc) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method != http.MethodPost || r.Header.Get("Authorization") == "Bearer right" {

@@ -33,6 +33,7 @@ c-4-2-1 c-4-2-2 c-4-2-3 c-4-3-1 c-4-3-2 c-4-4-1 c-4-4-2 c-4-2-4 c-4-3-3 c-4-4-3`
 func rows(t *testing.T) []casetest.Row { return casetest.Rows(t, "REQUIREMENTS.md") }
 
 func TestRequirementsNameCases(t *testing.T) {
+	t.Parallel()
 	ids := caseIDs(t)
 	ours := planNames()
 	for _, row := range rows(t) {
@@ -49,6 +50,7 @@ var goTest = regexp.MustCompile(`\bTest[A-Z]\w+`)
 
 // Whatever is said to be shown by a test of ours is there.
 func TestRequirementsNameTests(t *testing.T) {
+	t.Parallel()
 	var tests strings.Builder
 	for _, dir := range []string{"../pdp/server", "../evaluation"} {
 		files, err := filepath.Glob(dir + "/*_test.go")
@@ -77,6 +79,7 @@ func TestRequirementsNameTests(t *testing.T) {
 }
 
 func TestRequirementsCoverCertification(t *testing.T) {
+	t.Parallel()
 	ids := caseIDs(t)
 	sections := map[string]bool{}
 	for _, row := range rows(t) {
@@ -97,6 +100,7 @@ func TestRequirementsCoverCertification(t *testing.T) {
 // Whatever the certification calls a section is in the requirements, so that a
 // case cannot claim a number that the document does not have.
 func TestCertificationCasesHaveSections(t *testing.T) {
+	t.Parallel()
 	known := strings.Fields(certificationSections)
 	for _, id := range caseIDs(t) {
 		if !strings.HasPrefix(id, "c-") {

@@ -21,6 +21,7 @@ import (
 // same bytes, headers included. Page tokens and signed_metadata are made with
 // random bytes and keys, and Date is the real clock's.
 func TestTwoStartsAnswerAlike(t *testing.T) {
+	t.Parallel()
 	first, second := transcript(t), transcript(t)
 	if len(first) < 1700 {
 		t.Errorf("only %d exchanges", len(first))

@@ -14,6 +14,7 @@ import (
 )
 
 func TestOurServer(t *testing.T) {
+	t.Parallel()
 	for name, make := range map[string]func(*testing.T) mode{
 		"plain HTTP":          func(*testing.T) mode { return mode{} },
 		"data, no key":        withData,
@@ -27,6 +28,7 @@ func TestOurServer(t *testing.T) {
 		"tenant, key and TLS": tenantKeyTLS,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := make(t)
 			server := pdptest.Start(t, pdp.Dir(bundleWithTenant(t)), m.options...)
 			if m.trust != nil {
