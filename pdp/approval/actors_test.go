@@ -13,8 +13,9 @@ import (
 // TestActors: who takes part is the same in the file as it was filed. The requester is one of the chain to who does not
 // know of one, and to who does is none of it.
 func TestActors(t *testing.T) {
+	t.Parallel()
 	bot, ann, ben := evaluation.Ref{Type: "agent", ID: "bot"}, evaluation.Ref{Type: "user", ID: "ann"}, evaluation.Ref{Type: "user", ID: "ben"}
-	data, r := t.TempDir(), newRecord()
+	data, r := quick(t), newRecord()
 	for name, want := range map[string]evaluation.Actors{
 		"nobody":               {},
 		"an agent":             {Agent: &bot},
@@ -48,6 +49,7 @@ func TestActors(t *testing.T) {
 
 // TestActorsOfBefore: a member of this name in an approval request of before takes nobody away from those who take part.
 func TestActorsOfBefore(t *testing.T) {
+	t.Parallel()
 	ann, ben := evaluation.Ref{Type: "user", ID: "ann"}, evaluation.Ref{Type: "user", ID: "ben"}
 	for _, chain := range [][]evaluation.Ref{nil, {ann}, {ann, ben}} {
 		q := question("before", func(q *approval.ApprovalRequest) {

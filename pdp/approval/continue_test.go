@@ -36,6 +36,7 @@ func asksRound(t *testing.T, s *approval.Store, r *record, a approval.Approval, 
 
 // TestRoundIsAnsweredOnce has 64 callers want one round.
 func TestRoundIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	a := madeCall(t, s, r, "a")
@@ -61,9 +62,10 @@ func TestRoundIsAnsweredOnce(t *testing.T) {
 // TestRoundInDoubt: while nobody can say whether the decision of a round is on record, that round cannot be had, nor the
 // next. Afterwards it is what the record says. All that holds after the time to go on, too.
 func TestRoundInDoubt(t *testing.T) {
+	t.Parallel()
 	for _, half := range []bool{false, true} {
 		for _, late := range []bool{false, true} {
-			r, data := newRecord(), t.TempDir()
+			r, data := newRecord(), quick(t)
 			s := mustOpen(t, data, r.options())
 			a := madeCall(t, s, r, "a")
 			first := evaluation.Continuation{Decision: "use of a", Round: 1}
@@ -105,6 +107,7 @@ func TestRoundInDoubt(t *testing.T) {
 // TestReservedRoundIsNotGivenBack is [TestReservedUseIsNotGivenBack] of a round: of a copy that was made while it was in
 // doubt, where who put it back also took the decision's id from the log's index.
 func TestReservedRoundIsNotGivenBack(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	a := madeCall(t, s, r, "a")
@@ -129,6 +132,7 @@ func TestReservedRoundIsNotGivenBack(t *testing.T) {
 // TestCopyOfAReservationCountsOnce: what the log settled since a copy was made with a reservation is counted once, a use
 // as well as a round.
 func TestCopyOfAReservationCountsOnce(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	two := func(q *approval.ApprovalRequest) { q.Terms.Uses = 3 }
@@ -167,6 +171,7 @@ func TestCopyOfAReservationCountsOnce(t *testing.T) {
 // TestRoundsBeforeAKnownOneAreTaken: if the log has a round and nothing of those before it, an older copy answers none of
 // them again.
 func TestRoundsBeforeAKnownOneAreTaken(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	a := madeCall(t, s, r, "a")
@@ -189,6 +194,7 @@ func TestRoundsBeforeAKnownOneAreTaken(t *testing.T) {
 
 // TestNothingGoesOnFromWhatIsAskedAgain: votes lapse, people approve again, and what was used before is over.
 func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	revoked := map[string]bool{}
 	o := r.options()
@@ -226,6 +232,7 @@ func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
 
 // TestRecordThatIsGoneEndsRounds: a record without content may have been that of a round.
 func TestRecordThatIsGoneEndsRounds(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	a := madeCall(t, s, r, "a")
@@ -246,6 +253,7 @@ func TestRecordThatIsGoneEndsRounds(t *testing.T) {
 // TestUnlistedIsNotContinued: what can be continued and is taken from the list of what is held against the log is not
 // continued.
 func TestUnlistedIsNotContinued(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	a := madeCall(t, s, r, "a")
@@ -264,6 +272,7 @@ func TestUnlistedIsNotContinued(t *testing.T) {
 // TestUseThatTheLogLacksIsNotContinued: somebody has a use in doubt settled, by an index that knows of its decision. That
 // takes a use, and gives no round.
 func TestUseThatTheLogLacksIsNotContinued(t *testing.T) {
+	t.Parallel()
 	for name, vouched := range map[string]approval.Step{
 		"nothing":          {},
 		"another approval": {ID: "d", Decision: "d", Approval: approval.Approval{ID: "another"}},

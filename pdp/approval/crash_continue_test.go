@@ -106,7 +106,7 @@ func TestCrashInEveryStateOfARound(t *testing.T) {
 	for _, state := range []string{beforeReserve, reserved, onRecordOnly, outboxOnly, unanswered} {
 		for _, lost := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, older file %v", state, lost), func(t *testing.T) {
-				data := t.TempDir()
+				data := quick(t)
 				killedIn(t, data, state)
 				if lost { // and somebody puts a copy of the file back that knows nothing of the round
 					must(t, os.Rename(filepath.Join(data, olderFile), filepath.Join(data, approval.FileName)))

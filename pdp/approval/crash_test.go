@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 )
 
 // childDir is set in the environment of this test binary where it is to file, decide
@@ -254,13 +255,9 @@ func goOnTwice(l *decisionlog.Log, s *approval.Store, a approval.Approval, use s
 // TestCrash kills who spends at random moments. By then no use was made twice, none was
 // lost, and what counts is on record.
 func TestCrash(t *testing.T) {
-	data := t.TempDir()
-	kills := 20
-	if testing.Short() {
-		kills = 3
-	}
+	data := quick(t)
 	said := map[string][]string{} // what was answered, by its first word
-	for range kills {
+	for range night.Cases(30) {
 		killed(t, data, rand.IntN(150), said)
 	}
 	l, s, err := openBoth(data)

@@ -9,16 +9,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestDamage cuts, overwrites and flips bits of the file. What comes is an error or the
 // approvals as they were: never a panic, and never one that was not there.
 func TestDamage(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	was := map[string]approval.Approval{}
@@ -43,10 +46,7 @@ func TestDamage(t *testing.T) {
 	whole, err := os.ReadFile(filepath.Join(data, approval.FileName))
 	must(t, err)
 	refused := 0
-	rounds := 200
-	if testing.Short() {
-		rounds = 40
-	}
+	rounds := night.Cases(200)
 	for seed := range uint64(rounds) {
 		dir := filepath.Join(data, fmt.Sprint(seed))
 		must(t, os.Mkdir(dir, 0o700))
@@ -93,6 +93,7 @@ func TestDamage(t *testing.T) {
 
 // TestDamageOutOfSight: who opens a file does not read what is over, nor tasks. Who asks for it later is told.
 func TestDamageOutOfSight(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	over, whole := mustFile(t, s, question("over")), mustFile(t, s, question("whole"))
@@ -141,7 +142,8 @@ func damaged(whole []byte, random *rand.Rand) []byte {
 
 // TestFlippedValue: bbolt does not see one bit, and one bit makes another approval.
 func TestFlippedValue(t *testing.T) {
-	r, data := newRecord(), t.TempDir()
+	t.Parallel()
+	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a")
 	a := mustFile(t, s, q)
@@ -170,7 +172,8 @@ func edit(t *testing.T, data string, f func(*bbolt.Tx) error) {
 }
 
 func TestFormatRefused(t *testing.T) {
-	r, data := newRecord(), t.TempDir()
+	t.Parallel()
+	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	must(t, s.Close())
 	info, err := os.Stat(filepath.Join(data, approval.FileName))
@@ -189,7 +192,8 @@ func TestFormatRefused(t *testing.T) {
 
 // TestLeftNew: a crash may leave a file that nothing is in yet. It is no damage.
 func TestLeftNew(t *testing.T) {
-	data := t.TempDir()
+	t.Parallel()
+	data := quick(t)
 	db, err := bbolt.Open(filepath.Join(data, approval.FileName), 0o600, nil)
 	must(t, err)
 	must(t, db.Close())
@@ -200,20 +204,23 @@ func TestLeftNew(t *testing.T) {
 }
 
 func TestLocked(t *testing.T) {
-	r, data := newRecord(), t.TempDir()
-	s := mustOpen(t, data, r.options())
-	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrLocked) {
-		t.Error(err)
-	}
-	if _, _, err := approval.Look(data, key); !errors.Is(err, approval.ErrLocked) {
-		t.Error(err)
-	}
-	must(t, s.Close())
-	if _, err := s.File(t.Context(), question("a")); !errors.Is(err, approval.ErrClosed) {
-		t.Error(err)
-	}
-	if _, live := s.Live(digest("a"), ""); live {
-		t.Error("a closed store has an approval")
-	}
-	mustOpen(t, data, r.options())
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // it waits for the other process
+		r, data := newRecord(), quick(t)
+		s := mustOpen(t, data, r.options())
+		if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrLocked) {
+			t.Error(err)
+		}
+		if _, _, err := approval.Look(data, key); !errors.Is(err, approval.ErrLocked) {
+			t.Error(err)
+		}
+		must(t, s.Close())
+		if _, err := s.File(t.Context(), question("a")); !errors.Is(err, approval.ErrClosed) {
+			t.Error(err)
+		}
+		if _, live := s.Live(digest("a"), ""); live {
+			t.Error("a closed store has an approval")
+		}
+		mustOpen(t, data, r.options())
+	})
 }

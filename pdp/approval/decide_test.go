@@ -25,8 +25,9 @@ func wantState(t *testing.T, err error, status approval.Status, version int) {
 
 // TestQuorum: so many people, and not so many names.
 func TestQuorum(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
+	s := mustOpen(t, quick(t), r.options())
 	a := mustFile(t, s, question("a", quorum(2)))
 	decide := func(name string, counts func(approval.Vote) bool) (approval.Approval, error) {
 		return s.Decide(t.Context(), a.ID, 0, by(name), counts, samePerson)
@@ -54,7 +55,8 @@ func TestQuorum(t *testing.T) {
 
 // TestOnePersonTurnsOut: two who voted turned out to be one, and are one.
 func TestOnePersonTurnsOut(t *testing.T) {
-	s := mustOpen(t, t.TempDir(), newRecord().options())
+	t.Parallel()
+	s := mustOpen(t, quick(t), newRecord().options())
 	a := mustFile(t, s, question("a", quorum(3)))
 	mustDecide(t, s, a.ID, by("mia"))
 	mustDecide(t, s, a.ID, by("mia2"))
@@ -67,8 +69,9 @@ func TestOnePersonTurnsOut(t *testing.T) {
 // TestValidUntil: it holds as long as each of those who approved said, and a vote that
 // does not hold any more is none.
 func TestValidUntil(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
+	s := mustOpen(t, quick(t), r.options())
 	until := func(name string, d time.Duration) approval.Vote {
 		v := by(name)
 		v.ValidUntil = start.Add(d)
@@ -94,7 +97,8 @@ func TestValidUntil(t *testing.T) {
 }
 
 func TestDelegate(t *testing.T) {
-	s := mustOpen(t, t.TempDir(), newRecord().options())
+	t.Parallel()
+	s := mustOpen(t, quick(t), newRecord().options())
 	decide := func(a approval.Approval, v approval.Vote) error {
 		_, err := s.Decide(t.Context(), a.ID, 0, v, all, samePerson)
 		return err
@@ -125,8 +129,9 @@ func TestDelegate(t *testing.T) {
 
 // TestEnds: what ends one is said once, of the version that was seen.
 func TestEnds(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
+	s := mustOpen(t, quick(t), r.options())
 	a := mustFile(t, s, question("a"))
 	_, err := s.Decide(t.Context(), a.ID, 7, by("mia"), all, equal)
 	wantState(t, err, approval.Pending, 1)

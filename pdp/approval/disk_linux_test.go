@@ -41,7 +41,7 @@ func TestDiskFull(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	r, data := newRecord(), t.TempDir()
+	r, data := newRecord(), quick(t)
 	o := r.options()
 	o.Limits.MaxPendingPerSubject = 10_000
 	s := mustOpen(t, data, o)
@@ -95,7 +95,7 @@ func TestDiskFailsAfterRecord(t *testing.T) {
 		return
 	}
 	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
+	s := mustOpen(t, quick(t), r.options())
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 })
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
@@ -118,7 +118,7 @@ func TestLostWrites(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	r, data := newRecord(), t.TempDir()
+	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a")
 	a := mustFile(t, s, q)

@@ -28,7 +28,8 @@ func of(tenant, subject string) func(*approval.ApprovalRequest) {
 // TestLimits: of a subject, of its tenant, and each only of its own; after a restart
 // they are what they were.
 func TestLimits(t *testing.T) {
-	r, data := newRecord(), t.TempDir()
+	t.Parallel()
+	r, data := newRecord(), quick(t)
 	o := r.options()
 	o.Limits.MaxPendingPerSubject, o.Limits.MaxPendingPerTenant, o.Limits.MaxPendingPerCaller = 2, 3, 3
 	s := mustOpen(t, data, o)
@@ -61,10 +62,11 @@ func TestLimits(t *testing.T) {
 
 // TestRate: so many in a minute, of what is new.
 func TestRate(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	o := r.options()
 	o.Limits.NewPerMinutePerSubject = 2
-	s := mustOpen(t, t.TempDir(), o)
+	s := mustOpen(t, quick(t), o)
 	file := func(n int, subject string) error {
 		_, err := s.File(t.Context(), question(fmt.Sprint(n), of("acme", subject)))
 		return err
@@ -83,6 +85,7 @@ func TestRate(t *testing.T) {
 
 // TestFileAtOnce: however many ask at once, one is asked for.
 func TestFileAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	for round := range 100 {
@@ -105,7 +108,8 @@ func TestFileAtOnce(t *testing.T) {
 }
 
 func TestFileRefused(t *testing.T) {
-	s := mustOpen(t, t.TempDir(), newRecord().options())
+	t.Parallel()
+	s := mustOpen(t, quick(t), newRecord().options())
 	for name, c := range map[string]struct {
 		change func(*approval.ApprovalRequest)
 		want   error
@@ -139,7 +143,8 @@ func asked(caller, subject string) func(*approval.ApprovalRequest) {
 // TestACallerTakesNoMoreThanItsShare: of what waits in a tenant, whatever subjects it names;
 // others can ask, and after a restart that is as it was.
 func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
-	r, data := newRecord(), t.TempDir()
+	t.Parallel()
+	r, data := newRecord(), quick(t)
 	o := r.options()
 	o.Limits.MaxPendingPerTenant = 12
 	s := mustOpen(t, data, o)
@@ -192,10 +197,11 @@ func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
 // nothing of the others of its caller.
 // Who names ever new subjects leaves those of others their own rate, however many there are.
 func TestEverNewSubjectsOfOneCallerLeaveOthersTheirRate(t *testing.T) {
+	t.Parallel()
 	o := newRecord().options()
 	o.Now = func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) } // nothing is made good meanwhile
 	o.Limits.NewPerMinutePerSubject, o.Limits.NewPerMinutePerCaller = 60, 600
-	s := mustOpen(t, t.TempDir(), o)
+	s := mustOpen(t, quick(t), o)
 	for n := range 12_000 {
 		_, err := s.File(t.Context(), question(fmt.Sprint("a", n), asked("key:a", fmt.Sprint(n))))
 		var limit *approval.LimitError
@@ -211,10 +217,11 @@ func TestEverNewSubjectsOfOneCallerLeaveOthersTheirRate(t *testing.T) {
 }
 
 func TestFilingAndCancellingHasARate(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	o := r.options()
 	o.Limits.NewPerMinutePerSubject, o.Limits.NewPerMinutePerCaller = 2, 5
-	s := mustOpen(t, t.TempDir(), o)
+	s := mustOpen(t, quick(t), o)
 	n := 0
 	filed := func(caller, subject string, tries int) (got int, ofCaller bool) {
 		for range tries {

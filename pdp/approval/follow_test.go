@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest/night"
 )
 
 // reader follows the tasks of a caller, and notes how each stood when it was told of it.
@@ -68,7 +69,8 @@ func standing(t *testing.T, s *approval.Store, of approval.Task) (text string, r
 // TestPropertyFollowers: whoever follows tasks ends up knowing each that waited when it began, or changed since, as it
 // is; whatever fails in between, and over restarts; and nothing is told that is not on record.
 func TestPropertyFollowers(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	for seed := range uint64(night.Cases(20)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			g := rand.New(rand.NewPCG(seed, 11))
@@ -174,6 +176,7 @@ func TestPropertyFollowers(t *testing.T) {
 // TestFollowNeedsItsFile: from a position of another file, or of what an older copy does not know, nobody goes on, whatever
 // has changed since in the file that is there; and an older copy gives no number twice.
 func TestFollowNeedsItsFile(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	begin := func(name string) approval.Task {
@@ -236,6 +239,7 @@ func TestFollowNeedsItsFile(t *testing.T) {
 
 // TestFormat2IsKept: its approvals and its tasks, whose callers can follow them from then on.
 func TestFormat2IsKept(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	a, b := mustFile(t, s, question("a")), mustFile(t, s, question("b"))
@@ -315,6 +319,7 @@ func followed(t testing.TB, n int) (*approval.Store, []approval.Task, *reader) {
 
 // TestAChangeCostsAChange: who follows many tasks looks at those that have changed, and at no other.
 func TestAChangeCostsAChange(t *testing.T) {
+	night.Measures(t)
 	costs := map[int]float64{}
 	for _, n := range []int{20, 2000} {
 		s, tasks, reader := followed(t, n)

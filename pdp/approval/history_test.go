@@ -12,6 +12,7 @@ import (
 
 // Of all that were for the same the newest before is found, also after a start and after some were forgotten.
 func TestPreviousIsTheNewestBefore(t *testing.T) {
+	t.Parallel()
 	r, random := newRecord(), rand.New(rand.NewPCG(1, 2))
 	data := quick(t)
 	s, err := approval.Open(data, r.options())

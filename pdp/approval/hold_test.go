@@ -32,6 +32,7 @@ func putBack(t testing.TB, data string, whole []byte) {
 // TestOlderCopyDoesNotUseTwice: what was used, or taken back, since a copy was made stays
 // used and taken back.
 func TestOlderCopyDoesNotUseTwice(t *testing.T) {
+	t.Parallel()
 	for name, since := range map[string]func(*testing.T, *approval.Store, *record, approval.Approval){
 		"used_up": func(t *testing.T, s *approval.Store, r *record, a approval.Approval) {
 			if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); !spent {
@@ -75,6 +76,7 @@ func TestOlderCopyDoesNotUseTwice(t *testing.T) {
 // TestOlderCopyCatchesUp: what people said since a copy was made counts, if the step on
 // record was written with the key.
 func TestOlderCopyCatchesUp(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 })
@@ -101,6 +103,7 @@ func TestOlderCopyCatchesUp(t *testing.T) {
 // TestStepThatIsGoneDoesNotAllow: what the log does not carry any more allows nothing,
 // and people are asked again.
 func TestStepThatIsGoneDoesNotAllow(t *testing.T) {
+	t.Parallel()
 	for _, gone := range []string{approval.StepApprove, approval.StepApproved} {
 		r, data := newRecord(), quick(t)
 		s := mustOpen(t, data, r.options())
@@ -124,6 +127,7 @@ func TestStepThatIsGoneDoesNotAllow(t *testing.T) {
 // TestRevokedCredentialDoesNotCount: not when votes are counted, and not when what they
 // approved is used.
 func TestRevokedCredentialDoesNotCount(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	revoked := map[string]bool{}
 	o := r.options()
@@ -161,6 +165,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 
 // TestDelegateCountsWithWhoNamedThem: a delegate's vote falls with the key that named them.
 func TestDelegateCountsWithWhoNamedThem(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	revoked := map[string]bool{}
 	o := r.options()
@@ -193,6 +198,7 @@ func old(t *testing.T, data string, text func(bucket, text string) string) {
 
 // TestFormat1IsTakenAsTheLogHasIt: not as somebody wrote it who could write to the file.
 func TestFormat1IsTakenAsTheLogHasIt(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	approved, edited, unknown := mustFile(t, s, question("a")), mustFile(t, s, question("b")), mustFile(t, s, question("c"))
@@ -243,6 +249,7 @@ func TestFormat1IsTakenAsTheLogHasIt(t *testing.T) {
 // TestReservedUseIsNotGivenBack: of a copy that was made while a use was in doubt, where
 // who put it back also took the decision's id from the log's index.
 func TestReservedUseIsNotGivenBack(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a")
@@ -280,6 +287,7 @@ func unlist(t *testing.T, data string) {
 // TestUnlistedIsNotDecided: what is taken from the list of what is open is not held
 // against the log, and so nobody decides about it.
 func TestUnlistedIsNotDecided(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a")
@@ -300,6 +308,7 @@ func TestUnlistedIsNotDecided(t *testing.T) {
 
 // TestRecordThatIsGoneDoesNotAllow: a record without content may have been a no.
 func TestRecordThatIsGoneDoesNotAllow(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a")
@@ -319,6 +328,7 @@ func TestRecordThatIsGoneDoesNotAllow(t *testing.T) {
 // TestShorterLogKeepsStoreClosed: what people say after it would stand where they said
 // something else before, and a file of then would not know of it.
 func TestShorterLogKeepsStoreClosed(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	mustFile(t, s, question("a"))

@@ -28,6 +28,7 @@ func pages(t *testing.T, s *approval.Store, tenants []string, status approval.St
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	of := map[string][]string{} // by tenant and status
@@ -75,7 +76,8 @@ func TestList(t *testing.T) {
 // TestUntold: people are told of each thing that happened, also after a restart, until
 // they were.
 func TestUntold(t *testing.T) {
-	r, data := newRecord(), t.TempDir()
+	t.Parallel()
+	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	a, b := mustFile(t, s, question("a")), mustFile(t, s, question("b"))
 	mustDecide(t, s, a.ID, by("mia"))
@@ -102,9 +104,10 @@ func TestUntold(t *testing.T) {
 
 // Where nobody is to be told, nothing is kept for telling.
 func TestSilence(t *testing.T) {
+	t.Parallel()
 	options := newRecord().options()
 	options.Silent = true
-	s := mustOpen(t, t.TempDir(), options)
+	s := mustOpen(t, quick(t), options)
 	mustFile(t, s, question("a"))
 	if told := s.Untold(10, 10); len(told) > 0 {
 		t.Errorf("got %v", told)

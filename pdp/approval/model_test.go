@@ -16,13 +16,15 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestModel does random things to a store and to a model of it that is a list, and
 // compares them after each: with restarts, with a record that fails, that fails though
 // it took what it was given, or that cannot be asked, and with a clock that is set back.
 func TestModel(t *testing.T) {
-	for seed := range uint64(6) {
+	t.Parallel()
+	for seed := range uint64(night.Cases(20)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0))

@@ -11,6 +11,7 @@ import (
 // TestRateOfMany: more subjects than there is memory for share one rate with their
 // tenant, and after a while each has its own again.
 func TestRateOfMany(t *testing.T) {
+	t.Parallel()
 	r, now := newRates(1), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	take := func(tenant string, n int) (time.Duration, bool) {
 		return r.take(owner{tenant, evaluation.Ref{Type: "user", ID: fmt.Sprint(n)}}, now)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"policy-service/pdp/approval"
@@ -31,42 +32,46 @@ func until(t *testing.T, s *approval.Store, what string, is func() bool) {
 // TestRun does what is due with nobody there: by a clock that it is not told of, by the
 // log's coming back, and in its time by forgetting.
 func TestRun(t *testing.T) {
-	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { s.Run(ctx); close(done) }()
-	q := question("a")
-	a, b := mustFile(t, s, q), mustFile(t, s, question("b"))
-	mustDecide(t, s, b.ID, by("mia"))
-	r.pass(10 * time.Minute)
-	until(t, s, "what was approved expires", func() bool { return slices.Contains(r.names(b.ID), approval.StepExpired) })
-	r.pass(50 * time.Minute)
-	until(t, s, "what waits expires", func() bool { return slices.Contains(r.names(a.ID), approval.StepExpired) })
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // what fails is tried again after a while
+		r := newRecord()
+		s := mustOpen(t, quick(t), r.options())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { s.Run(ctx); close(done) }()
+		q := question("a")
+		a, b := mustFile(t, s, q), mustFile(t, s, question("b"))
+		mustDecide(t, s, b.ID, by("mia"))
+		r.pass(10 * time.Minute)
+		until(t, s, "what was approved expires", func() bool { return slices.Contains(r.names(b.ID), approval.StepExpired) })
+		r.pass(50 * time.Minute)
+		until(t, s, "what waits expires", func() bool { return slices.Contains(r.names(a.ID), approval.StepExpired) })
 
-	r.set(true, false, false)
-	if _, err := s.File(t.Context(), q); err == nil {
-		t.Fatal("it is filed without a record")
-	}
-	r.set(false, false, false)
-	until(t, s, "the step is on record", func() bool {
-		page, _, err := s.StoredPage(approval.Pending, 10)
-		return err == nil && len(page) == 1 && !page[0].Unrecorded
+		r.set(true, false, false)
+		if _, err := s.File(t.Context(), q); err == nil {
+			t.Fatal("it is filed without a record")
+		}
+		r.set(false, false, false)
+		until(t, s, "the step is on record", func() bool {
+			page, _, err := s.StoredPage(approval.Pending, 10)
+			return err == nil && len(page) == 1 && !page[0].Unrecorded
+		})
+		r.pass(30 * 24 * time.Hour)
+		until(t, s, "what ended long ago is forgotten", func() bool {
+			page, _, err := s.List(t.Context(), nil, "", "", 10)
+			return err == nil && len(page) == 1
+		})
+		if got := len(r.names(a.ID)); got != 2 {
+			t.Errorf("the record of it has %d steps", got)
+		}
+		cancel()
+		<-done
 	})
-	r.pass(30 * 24 * time.Hour)
-	until(t, s, "what ended long ago is forgotten", func() bool {
-		page, _, err := s.List(t.Context(), nil, "", "", 10)
-		return err == nil && len(page) == 1
-	})
-	if got := len(r.names(a.ID)); got != 2 {
-		t.Errorf("the record of it has %d steps", got)
-	}
-	cancel()
-	<-done
 }
 
 // TestRunIsOnTime: what is due in a moment is done then, however often Run is woken.
 func TestRunIsOnTime(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	o := r.options()
 	o.Now = time.Now

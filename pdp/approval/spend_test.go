@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
+	"policy-service/pdp/pdptest/night"
 )
 
 // spend reserves a use for a decision, has the decision recorded, and settles what became of
@@ -48,6 +49,7 @@ func goOn(
 // TestReservedIsLocked: between Reserve and what settles it nothing else happens to the
 // approval, and afterwards it can.
 func TestReservedIsLocked(t *testing.T) {
+	t.Parallel()
 	for name, settle := range map[string]func(*approval.Reservation, context.Context){
 		"spent":    (*approval.Reservation).Spent,
 		"in doubt": func(r *approval.Reservation, _ context.Context) { r.InDoubt() },
@@ -81,9 +83,10 @@ func TestReservedIsLocked(t *testing.T) {
 
 // TestOneUseOnce has two callers want the one use of an approval, a thousand times.
 func TestOneUseOnce(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
-	for round := range 1000 {
+	for round := range night.Cases(1000) {
 		q := question(fmt.Sprint(round))
 		a := mustFile(t, s, q)
 		mustDecide(t, s, a.ID, by("mia"))
@@ -114,8 +117,9 @@ func TestOneUseOnce(t *testing.T) {
 // TestInDoubt: while nobody can say whether a decision is on record its use is neither
 // there nor lost, and afterwards it is what the record says.
 func TestInDoubt(t *testing.T) {
+	t.Parallel()
 	for _, half := range []bool{false, true} {
-		r, data := newRecord(), t.TempDir()
+		r, data := newRecord(), quick(t)
 		s := mustOpen(t, data, r.options())
 		q := question("a")
 		a := mustFile(t, s, q)
@@ -150,8 +154,9 @@ func TestInDoubt(t *testing.T) {
 
 // TestUnrecorded: what is not on record counts for nothing, and is put there later.
 func TestUnrecorded(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
+	s := mustOpen(t, quick(t), r.options())
 	q := question("a")
 	a := mustFile(t, s, q)
 	r.set(true, false, false)
@@ -195,6 +200,7 @@ func TestUnrecorded(t *testing.T) {
 
 // TestToldOnRecord: who asks while a step goes on record is told when it is there.
 func TestToldOnRecord(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	o, under, release := r.options(), make(chan struct{}), make(chan struct{})
 	o.Record = func(ctx context.Context, step approval.Step) error {
@@ -204,7 +210,7 @@ func TestToldOnRecord(t *testing.T) {
 		}
 		return r.put(ctx, step)
 	}
-	s := mustOpen(t, t.TempDir(), o)
+	s := mustOpen(t, quick(t), o)
 	a := mustFile(t, s, question("a"))
 	var everybody sync.WaitGroup
 	everybody.Go(func() { mustDecide(t, s, a.ID, by("mia")) })
@@ -238,6 +244,7 @@ func TestToldOnRecord(t *testing.T) {
 // TestUsesAtOnce: those of an approval with many uses can be had at once, so many and
 // no more.
 func TestUsesAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 5 })
@@ -264,8 +271,9 @@ func TestUsesAtOnce(t *testing.T) {
 // TestSpendLate: at the very instant that it ends an approval is not there any more, and
 // no clock brings back one whose end is on record.
 func TestSpendLate(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
+	s := mustOpen(t, quick(t), r.options())
 	q := question("a")
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
@@ -299,8 +307,9 @@ func TestSpendLate(t *testing.T) {
 // TestSpendTwiceForOneDecision is a mistake of the caller, whose record would be there
 // for another use.
 func TestSpendTwiceForOneDecision(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
-	s := mustOpen(t, t.TempDir(), r.options())
+	s := mustOpen(t, quick(t), r.options())
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 2 })
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))

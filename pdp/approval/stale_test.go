@@ -13,6 +13,7 @@ import (
 
 // A doctor that finds nothing wrong with a file that a server refuses would be no help.
 func TestLookReadsTheOutbox(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	r.set(true, false, false)
@@ -34,6 +35,7 @@ func TestLookReadsTheOutbox(t *testing.T) {
 
 // The clock may be set back between two readings.
 func TestExpiredByOneReadingOfTheClock(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	o := r.options()
 	var next []time.Time
@@ -57,6 +59,7 @@ func TestExpiredByOneReadingOfTheClock(t *testing.T) {
 
 // Handlers may go on while a server that had no more time closes its store.
 func TestCloseKeepsWhatIsDecidedMeanwhile(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	o := r.options()
 	var hook func()

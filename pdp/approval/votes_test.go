@@ -25,6 +25,7 @@ func byForm(name string) approval.Vote {
 // The way of a vote is on record, and no other way can be put in its place: not in the log without the key, and not by a
 // file that is older than the log.
 func TestWayOfAVoteIsSealed(t *testing.T) {
+	t.Parallel()
 	own := by("mia")
 	own.Via = evaluation.ViaAPI
 	for _, v := range []approval.Vote{byForm("mia"), own} {
@@ -84,6 +85,7 @@ func testSealed(t *testing.T, v approval.Vote) {
 
 // A file that says another way of a vote than the log does is not believed, though it was written with the key.
 func TestWayInTheFile(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string][2]string{
 		"as it was":       {`"via":"form"`, `"via":"form"`},
 		"another way":     {`"via":"form"`, `"via":"console"`},
@@ -112,6 +114,7 @@ func TestWayInTheFile(t *testing.T) {
 
 // Votes from before there were ways came by the person's own credential, in whatever protocol, and still count.
 func TestVotesOfBefore(t *testing.T) {
+	t.Parallel()
 	for _, via := range []string{``, `"via":"mcp",`} {
 		r, data := newRecord(), quick(t)
 		s := mustOpen(t, data, r.options())
@@ -157,6 +160,7 @@ func TestVotesOfBefore(t *testing.T) {
 
 // A credential has one holder, whatever names its tokens gave: votes by it are those of one person.
 func TestOneCredentialIsOnePerson(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	s := mustOpen(t, quick(t), r.options())
 	a := mustFile(t, s, question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum, q.Terms.Delegable = 2, true }))
@@ -177,6 +181,7 @@ func TestOneCredentialIsOnePerson(t *testing.T) {
 
 // What a gateway brought counts as long as the gateway may bring it.
 func TestRevokedGatewayDoesNotCount(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	o, gone := r.options(), false
 	o.InForce = func(_, caller, gateway string) bool { return gateway == "" || gateway == "key:gw" && !gone }
@@ -197,6 +202,7 @@ func TestRevokedGatewayDoesNotCount(t *testing.T) {
 
 // What is offered is on record, and changes nothing.
 func TestOffer(t *testing.T) {
+	t.Parallel()
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 })
@@ -249,6 +255,7 @@ func TestOffer(t *testing.T) {
 
 // Whoever has voted is offered no form, by another name or credential either; and is again once that vote does not count.
 func TestOfferedToWhoHasVoted(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	o, gone := r.options(), false
 	o.InForce = func(_, _, gateway string) bool { return !gone || gateway != "key:gw" }
@@ -278,6 +285,7 @@ func TestOfferedToWhoHasVoted(t *testing.T) {
 
 // What a person says in another's place counts as long as what named them does: the gateway that brought that included.
 func TestDelegateOfARevokedGateway(t *testing.T) {
+	t.Parallel()
 	r := newRecord()
 	o, gone := r.options(), false
 	o.InForce = func(_, _, gateway string) bool { return !gone || gateway != "key:gw" }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/boltfile/pages"
+	"policy-service/pdp/pdptest/night"
 )
 
 var errDamaged = errors.New("damaged")
@@ -38,6 +40,16 @@ func open(path string, use boltfile.Use) (*bbolt.DB, error) {
 // are free.
 func written(t testing.TB) []byte {
 	t.Helper()
+	writtenOnce.Do(func() { writtenBytes = write(t) })
+	return bytes.Clone(writtenBytes)
+}
+
+var (
+	writtenOnce  sync.Once
+	writtenBytes []byte
+)
+
+func write(t testing.TB) []byte {
 	path := filepath.Join(t.TempDir(), "file.db")
 	db, err := open(path, boltfile.ToWrite)
 	must(t, err)
@@ -139,6 +151,7 @@ func (r raw) leftmost(t testing.TB, name string) (id uint64, leaf raw) {
 // TestWhatNoGuardCatches: bbolt would fill the memory or the stack, or never come to an
 // end, and a process with a damaged file would fall again as often as it is started.
 func TestWhatNoGuardCatches(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		damage func(raw)
 		reads  bool // who only reads would fall, too
@@ -193,10 +206,11 @@ func TestWhatNoGuardCatches(t *testing.T) {
 
 // TestWhole: whatever bbolt writes is opened, with a list of what is free and without one.
 func TestWhole(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, none := range []bool{false, true} {
 		path := filepath.Join(t.TempDir(), "file.db")
-		for round := range 60 {
+		for round := range night.Cases(150) {
 			db, err := boltfile.Open(path, errDamaged, boltfile.ToWrite, bbolt.Options{Timeout: time.Second, PageSize: pageSize, NoSync: true, NoFreelistSync: none})
 			must(t, err)
 			must(t, db.Update(func(tx *bbolt.Tx) error { return change(tx, random, round) }))
@@ -313,6 +327,7 @@ func rewriteAll(tx *bbolt.Tx) error {
 // TestLook: what is looked up in a whole file is what bbolt says, and in one that was
 // damaged it comes to an end.
 func TestLook(t *testing.T) {
+	t.Parallel()
 	whole := raw(written(t))
 	path := filepath.Join(t.TempDir(), "file.db")
 	must(t, os.WriteFile(path, whole, 0o600))
@@ -361,6 +376,7 @@ func TestLook(t *testing.T) {
 // TestCursor: a cursor goes through all keys in order, from the first or from where a key is or would be; and through
 // pages that name each other it does not go for ever.
 func TestCursor(t *testing.T) {
+	t.Parallel()
 	whole := raw(written(t))
 	path := filepath.Join(t.TempDir(), "file.db")
 	must(t, os.WriteFile(path, whole, 0o600))

@@ -36,7 +36,7 @@ func batchLog(t *testing.T, r *rand.Rand) (k *kept, whole map[string]string) {
 			}
 			if len(entries) > 0 {
 				mustAppend(t, k.log, entries...)
-				if len(redacted) <= segment || r.IntN(6) == 0 {
+				if len(redacted) <= segment || r.IntN(36) == 0 {
 					redacted = append(redacted, entries[r.IntN(min(3, len(entries)))].ID)
 				}
 			}

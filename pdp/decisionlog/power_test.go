@@ -418,8 +418,11 @@ var powerOptions = Options{
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	seeds, times := uint64(2), 12
-	if os.Getenv("SOAK") != "" {
+	switch {
+	case os.Getenv("SOAK") != "":
 		seeds, times = 10, 60
+	case testing.Short():
+		times = 6
 	}
 	seen := map[string]int{}
 	for seed := range seeds {

@@ -161,7 +161,11 @@ func sameAsLines(t *testing.T, l *Log) {
 			}
 			from = some[len(some)-1].Sequence + 1
 		}
-		for term, list := range want {
+		looked := 0
+		for term, list := range want { // of many, any 200
+			if looked++; looked > 200 {
+				break
+			}
 			got, upTo := l.index.Candidates(s, [][]string{{term}})
 			if list = slices.Compact(list); !slices.Equal(got, list) || upTo != s.End {
 				t.Fatalf("segment %d, %q: %v up to %d, want %v up to %d", s.Number, term, got, upTo, list, s.End)

@@ -11,6 +11,7 @@ import (
 
 // What an approval is bound to is compared whole, and nothing besides.
 func TestBoundParts(t *testing.T) {
+	t.Parallel()
 	a := approval.Approval{}
 	a.Terms = obligations.Terms{Material: []string{"subject", "resource", "context.x", "context"}}
 	a.Members = []string{"y"}
@@ -31,6 +32,7 @@ func TestBoundParts(t *testing.T) {
 
 // The record of a step has every part of the request that people were shown.
 func TestShownRequest(t *testing.T) {
+	t.Parallel()
 	r, err := shownRequest([]byte(`{"subject":{"id":"1"},"action":{"name":"r"},"resource":{"id":"2"},"context":{"x":1}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +47,7 @@ func TestShownRequest(t *testing.T) {
 
 // A format-1 file can have an approval request without a decision. No line of another kind is held because of that.
 func TestLinesOfOtherKindsAreOfNoApproval(t *testing.T) {
+	t.Parallel()
 	ids := map[string]bool{"a1": true, "": true}
 	for line, want := range map[string]bool{
 		`{"id":"r1","kind":"checkpoint"}`:                                                   false,
@@ -64,6 +67,7 @@ func TestLinesOfOtherKindsAreOfNoApproval(t *testing.T) {
 
 // In records of before, the protocol of a vote stands where its way does now. No seal of then has either.
 func TestWaysOfStepsOnRecord(t *testing.T) {
+	t.Parallel()
 	for details, want := range map[string][2]string{
 		`{}`:                                {"", ""},
 		`{"via":"mcp"}`:                     {"", ""},
@@ -82,6 +86,7 @@ func TestWaysOfStepsOnRecord(t *testing.T) {
 
 // While it is in doubt whether a decision used an approval, its caller asks for the round again, and not people.
 func TestReasonOfARoundThatIsInDoubt(t *testing.T) {
+	t.Parallel()
 	known := approval.Approval{Status: approval.UsedUp, Used: []string{"used", "over"}, Reserved: []string{"in doubt"}, Spendings: []approval.Spending{
 		{Decision: "in doubt"}, {Decision: "used"}, {Decision: "used, and its round is in doubt", Reserved: "round"},
 	}}

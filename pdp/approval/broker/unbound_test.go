@@ -11,6 +11,7 @@ import (
 
 // TestUnboundDigest: the digest of a resource is bound whatever material says, and its other properties are not.
 func TestUnboundDigest(t *testing.T) {
+	t.Parallel()
 	for shown, want := range map[string][]string{
 		`{"resource":{"properties":{"digest":"d"}}}`:           nil,
 		`{"resource":{"properties":{"digest":"d","other":1}}}`: {"resource.properties"},

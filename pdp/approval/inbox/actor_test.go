@@ -10,6 +10,7 @@ import (
 
 // TestActorsRequester: who asked for it is none of those for whom it is done.
 func TestActorsRequester(t *testing.T) {
+	t.Parallel()
 	asked := inbox.Asked{Subject: inbox.Entity{Type: "agent", ID: "desktop"}, Context: map[string]jsontext.Value{
 		"on_behalf_of": jsontext.Value(`[{"type":"user","id":"mia"}]`),
 	}}

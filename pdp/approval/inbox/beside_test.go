@@ -11,6 +11,7 @@ import (
 
 // Who is asked, why, and what they may do.
 func TestBesideARequest(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	c.asks("push", "pull")
 	id := c.ids()["push"]

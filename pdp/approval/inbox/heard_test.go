@@ -10,6 +10,7 @@ import (
 
 // What a server says is text in its hint, and nothing else is.
 func TestHeardServerSays(t *testing.T) {
+	t.Parallel()
 	for properties, want := range map[string]string{
 		`{"approval_hint":{"required":true,"message":"take care\n"},"labels":{}}`: "take care\n",
 		`{"approval_hint":{"message":" \n"}}`:                                     "",

@@ -155,6 +155,7 @@ func (w *watched) ends() {
 // Each request is told once: what waits already, what comes, and what somebody has a say
 // in only later, though it was there before.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	c.asks("one", "two")
 	mia := watch(t, c.inbox("mia", c.URL))
@@ -184,6 +185,7 @@ func TestWatch(t *testing.T) {
 // A server that has no time, or is away, is asked again, and nothing is told twice. One
 // that takes no such credential any more is not.
 func TestWatchOfServerInTrouble(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	behind, err := url.Parse(c.URL)
 	must(t, err)
@@ -234,22 +236,29 @@ func TestWatchOfServerInTrouble(t *testing.T) {
 
 // All pages come, and a server whose pages never end is given up.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	var want []string
 	for n := range 201 { // one more than a page has
 		want = append(want, fmt.Sprintf("tool-%d", n))
 	}
-	c.asks(want...)
-	var got []string
+	var asking sync.WaitGroup
+	for some := range slices.Chunk(want, 20) {
+		asking.Go(func() { c.asks(some...) })
+	}
+	asking.Wait()
+	var got, ids []string
 	_, err := c.inbox("mia", c.URL).Pages(t.Context(), inbox.Filter{Subject: "agent/bot", Action: "do"}, func(r inbox.Request) error {
 		if !strings.Contains(string(r.JSON), r.ID) || !r.Pending() || r.Version != 1 {
 			t.Errorf("got %+v", r)
 		}
-		got = append(got, r.Request.Resource.ID)
+		got, ids = append(got, r.Request.Resource.ID), append(ids, r.ID)
 		return nil
 	})
-	if must(t, err); !slices.Equal(got, want) {
-		t.Errorf("got %v", got)
+	must(t, err)
+	slices.Sort(got)
+	if slices.Sort(want); !slices.Equal(got, want) || !slices.IsSorted(ids) {
+		t.Errorf("got %v in the order of %v", got, ids)
 	}
 	for _, answer := range []string{`{"items":[],"next":"a"}`, `{"items":{}}`, `[]`, `{"items":[{"id":7}],"next":""}`, `<html>`} {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
@@ -262,6 +271,7 @@ func TestPages(t *testing.T) {
 
 // An id is no path: nothing else is asked for, whatever stands in it.
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	box := c.inbox("mia", c.URL)
 	for _, id := range []string{"", "nosuch", "../v1/decisions", "..", "x/../../livez", "x?wait=1s", "%2e%2e", "\x00"} {

@@ -15,6 +15,7 @@ import (
 
 // TestInFlight has more messages than may be under way, and a receiver that keeps each waiting.
 func TestInFlight(t *testing.T) {
+	t.Parallel()
 	const most = 3
 	arrived, let := make(chan struct{}, 100), make(chan struct{})
 	i := receives(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-let })
@@ -50,6 +51,7 @@ func TestInFlight(t *testing.T) {
 
 // TestWaiting has one message more than may wait: it is given up, and the others are not.
 func TestWaiting(t *testing.T) {
+	t.Parallel()
 	const most = 3
 	arrived, let := make(chan struct{}, 100), make(chan struct{})
 	i := receives(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-let })
@@ -82,6 +84,7 @@ func await(t testing.TB, c <-chan struct{}) {
 
 // TestOutOfTime has a message whose hour passes while another is under way.
 func TestOutOfTime(t *testing.T) {
+	t.Parallel()
 	arrived, let, asked := make(chan struct{}, 1), make(chan struct{}), make(chan struct{}, 100)
 	i := receives(t, func(http.ResponseWriter, *http.Request) { arrived <- struct{}{}; <-let })
 	var w world
@@ -106,6 +109,7 @@ func TestOutOfTime(t *testing.T) {
 
 // TestSeveralReceivers has one that answers when the others have what they are sent, one that fails, and one that is gone.
 func TestSeveralReceivers(t *testing.T) {
+	t.Parallel()
 	had := make(chan struct{})
 	good := receives(t, func(http.ResponseWriter, *http.Request) { close(had) })
 	slow := receives(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -136,6 +140,7 @@ func TestSeveralReceivers(t *testing.T) {
 
 // TestStop ends the context in each place where a message waits.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	t.Run("before", func(t *testing.T) {
 		i := receives(t, answers(200))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -169,6 +174,7 @@ func TestStop(t *testing.T) {
 }
 
 func TestIDs(t *testing.T) {
+	t.Parallel()
 	i := receives(t, answers(200))
 	w := sends(t, i.URL, loopback)
 	for _, id := range []string{"", "a.b", "a b", "a\r\nB: c", "é", string(make([]byte, 129))} {

@@ -8,6 +8,7 @@ import (
 
 // TestOnce makes one attempt, and takes nothing but a receiver's yes for one.
 func TestOnce(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{200, 204, 301, 400, 401, 410, 429, 500, 503} {
 		i := new(inbox)
 		i.Server = httptest.NewServer(i.handler([]http.HandlerFunc{answers(status), answers(200)}))

@@ -18,6 +18,7 @@ import (
 
 // TestSend sends over TLS, and fails once: the second attempt is the same message, signed anew.
 func TestSend(t *testing.T) {
+	t.Parallel()
 	i := new(inbox)
 	i.Server = httptest.NewTLSServer(i.handler([]http.HandlerFunc{answers(503, "Set-Cookie", "a=b"), answers(204)}))
 	defer i.Close()
@@ -51,6 +52,7 @@ func TestSend(t *testing.T) {
 
 // TestSendSafely meets servers that no message is to be given to.
 func TestSendSafely(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		trusted bool
 		newest  uint16
@@ -81,6 +83,7 @@ func TestSendSafely(t *testing.T) {
 
 // TestAnswers is how often each answer is given before the message is taken or given up.
 func TestAnswers(t *testing.T) {
+	t.Parallel()
 	const all = 15
 	for _, test := range []struct {
 		steps []http.HandlerFunc
@@ -139,6 +142,7 @@ func endless(w http.ResponseWriter, _ *http.Request) {
 }
 
 func TestBackoff(t *testing.T) {
+	t.Parallel()
 	const s = time.Second
 	day := newClock().now.Format(http.TimeFormat)
 	for name, test := range map[string]struct {
@@ -168,6 +172,7 @@ func TestBackoff(t *testing.T) {
 }
 
 func TestJitter(t *testing.T) {
+	t.Parallel()
 	i := receives(t, answers(503), answers(503), answers(200))
 	next := 0.0
 	w := sends(t, i.URL, loopback, func(o *webhook.Options) { o.Jitter = func() float64 { next += 0.25; return next } })
@@ -179,6 +184,7 @@ func TestJitter(t *testing.T) {
 
 // TestGone has two messages meet a receiver that wants nothing any more.
 func TestGone(t *testing.T) {
+	t.Parallel()
 	i := receives(t, answers(503), answers(410), answers(200))
 	w := sends(t, i.URL, loopback)
 	w.send(t)
@@ -190,6 +196,7 @@ func TestGone(t *testing.T) {
 
 // TestRedirect is sent on to another listener, which is as reachable as the first.
 func TestRedirect(t *testing.T) {
+	t.Parallel()
 	inside := receives(t, answers(200))
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		i := receives(t, answers(status, "Location", inside.URL+"/admin"))
@@ -203,6 +210,7 @@ func TestRedirect(t *testing.T) {
 
 // TestEndless meets one that takes the message and goes on to say so for ever.
 func TestEndless(t *testing.T) {
+	t.Parallel()
 	i := receives(t, endless)
 	w := sends(t, i.URL, loopback, func(o *webhook.Options) { o.Timeout = time.Hour })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -214,6 +222,7 @@ func TestEndless(t *testing.T) {
 
 // TestSlow meets a receiver that takes the message and says nothing, and one that does not come to the end of what it says.
 func TestSlow(t *testing.T) {
+	t.Parallel()
 	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	i := receives(t, hangs, answers(200))
 	w := sends(t, i.URL, loopback, func(o *webhook.Options) { o.Timeout = 100 * time.Millisecond; o.Backoff = tireless })
@@ -228,7 +237,7 @@ func TestSlow(t *testing.T) {
 	})
 	// Where the machine stands still its answer may begin too late, and another attempt is made; but one whose answer
 	// began is the last.
-	w = sends(t, halts.URL, loopback, func(o *webhook.Options) { o.Timeout = time.Second })
+	w = sends(t, halts.URL, loopback, func(o *webhook.Options) { o.Timeout = 250 * time.Millisecond; o.Backoff = tireless })
 	w.send(t)
 	if got := len(halts.deliveries()); got < 1 || got > len(w.pauses)+1 || strings.Contains(w.log.String(), "neither at once nor later") {
 		t.Errorf("%d requests in %d attempts; log:\n%s", got, len(w.pauses)+1, w.log)
@@ -240,6 +249,7 @@ var tireless = webhook.Backoff{First: 1, Most: 1, Within: time.Hour, Tries: 1 <<
 
 // TestNobodyListens sends to a port that no test is given.
 func TestNobodyListens(t *testing.T) {
+	t.Parallel()
 	w := sends(t, "http://127.0.0.1:1", loopback)
 	w.send(t)
 	if len(w.pauses) != 14 || !strings.Contains(w.log.String(), "it cannot be reached") {

@@ -27,6 +27,7 @@ func headers(id, timestamp, signature string) http.Header {
 
 // TestVector is the example that the libraries of Standard Webhooks are tested with.
 func TestVector(t *testing.T) {
+	t.Parallel()
 	key, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
 		t.Fatal(err)
@@ -38,6 +39,7 @@ func TestVector(t *testing.T) {
 }
 
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	const id, at = "msg_1", 1772366400
 	timestamp := strconv.Itoa(at)
 	good := reference([]byte(secret), id, timestamp, []byte(body))
@@ -112,6 +114,7 @@ func FuzzVerify(f *testing.F) {
 }
 
 func TestSecretFile(t *testing.T) {
+	t.Parallel()
 	o, _, _ := options(t)
 	create := func(file string) error {
 		_, err := webhook.New([]webhook.Config{{URL: "https://chat.example.com", SecretFile: file}}, o)

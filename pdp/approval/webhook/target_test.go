@@ -58,6 +58,7 @@ var inside = []struct{ address, prefix string }{
 
 // TestLiteralAddresses gives addresses in the place of a name: then it is told at once.
 func TestLiteralAddresses(t *testing.T) {
+	t.Parallel()
 	o, _, _ := options(t)
 	for _, test := range inside {
 		url := "https://" + net.JoinHostPort(test.address, "443") + path
@@ -98,6 +99,7 @@ func try(t testing.TB, o webhook.Options, url string, allow ...string) error {
 
 // TestNamedAddresses has a name that leads to each of them: nothing is connected to.
 func TestNamedAddresses(t *testing.T) {
+	t.Parallel()
 	six := hasIPv6()
 	dns, resolver := newNames(t)
 	once := func(o *webhook.Options) {
@@ -133,6 +135,7 @@ func hasIPv6() bool {
 // TestChangingAnswer lists one address of a name, which then gets others that lead to
 // the same listener, and at last the first again.
 func TestChangingAnswer(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		allow []string
 		want  int
@@ -162,6 +165,7 @@ func TestChangingAnswer(t *testing.T) {
 
 // TestSeveralAddresses has a name with an address that is not listed before one that is.
 func TestSeveralAddresses(t *testing.T) {
+	t.Parallel()
 	_, resolver := newNames(t, "0.0.0.0", "127.0.0.1")
 	i := receives(t, answers(200))
 	_, port, _ := net.SplitHostPort(i.Listener.Addr().String())
@@ -174,6 +178,7 @@ func TestSeveralAddresses(t *testing.T) {
 
 // TestUnknownName is a name without an address.
 func TestUnknownName(t *testing.T) {
+	t.Parallel()
 	_, resolver := newNames(t)
 	w := sends(t, "https://nobody.receiver.test", nil, func(o *webhook.Options) { o.Resolver = resolver })
 	w.send(t)
@@ -183,6 +188,7 @@ func TestUnknownName(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
+	t.Parallel()
 	o, _, _ := options(t)
 	for _, test := range []struct {
 		url   string
