@@ -6,12 +6,12 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -180,16 +180,6 @@ func nestedStrings(n, k int) string {
 	})
 }
 
-// cpu is the time that the process has computed for.
-func cpu(t *testing.T) time.Duration {
-	t.Helper()
-	var use syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
-}
-
 // TestWorstBodiesAreAnswered: none of the worst bodies is refused or lost, whatever it costs.
 func TestWorstBodiesAreAnswered(t *testing.T) {
 	t.Parallel()
@@ -231,13 +221,13 @@ func TestCostOfWorstBodies(t *testing.T) {
 func cost(t *testing.T, pdp *PDP, body string) (decoding, all time.Duration, err error) {
 	t.Helper()
 	runtime.GC()
-	start := cpu(t)
+	start := bound.CPU(t)
 	request, err := evaluation.DecodeAuthZEN([]byte(body), "", evaluation.DefaultLimits())
-	decoding = cpu(t) - start
+	decoding = bound.CPU(t) - start
 	if err == nil {
 		_, err = pdp.Evaluate(t.Context(), Call{Request: request})
 	}
-	return decoding, cpu(t) - start, err
+	return decoding, bound.CPU(t) - start, err
 }
 
 func refusedFor(err error) string {

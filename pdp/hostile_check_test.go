@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -80,11 +81,11 @@ func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
 				continue // it is refused, whatever it takes
 			}
 			runtime.GC()
-			start := cpu(t)
+			start := bound.CPU(t)
 			for _, p := range policies {
 				s.CheckPolicy(p, nil, use, &problems)
 			}
-			took := cpu(t) - start
+			took := bound.CPU(t) - start
 			t.Logf("%3d actions, %3d types, %3d times %-22s %9d steps, %8v, %6.0f ns a step", size.actions, size.types, size.n, name, steps, took.Round(time.Millisecond), float64(took.Nanoseconds())/float64(steps))
 			if took > 200*time.Millisecond && took > time.Duration(steps)*time.Microsecond {
 				t.Errorf("%s: %v for %d steps", name, took, steps)
@@ -129,9 +130,9 @@ func TestCostOfChecksOfATenant(t *testing.T) {
 	night.Measures(t)
 	for name, text := range hostilePolicies(800) {
 		runtime.GC()
-		start := cpu(t)
+		start := bound.CPU(t)
 		_, problems := Load(FS(withHostile(text)))
-		took := cpu(t) - start
+		took := bound.CPU(t) - start
 		t.Logf("%-22s %v: %.200v", name, took.Round(time.Millisecond), problems)
 		if took > 5*time.Second {
 			t.Errorf("%s: %v of CPU", name, took)

@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -80,9 +81,9 @@ func TestCostOfHostilePolicyFiles(t *testing.T) {
 	for name, c := range hostilePolicyFiles() {
 		t.Run(name, func(t *testing.T) {
 			cost := func(n int) time.Duration {
-				start := cpu(t)
+				start := bound.CPU(t)
 				loadHostile(c.text(n))
-				return max(cpu(t)-start, time.Microsecond)
+				return max(bound.CPU(t)-start, time.Microsecond)
 			}
 			short, long := cost(c.n/8), cost(c.n)
 			t.Logf("%d: %s, %d: %s", c.n/8, short.Round(time.Millisecond), c.n, long.Round(time.Millisecond))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -146,9 +147,9 @@ func TestCostOfATenantAtItsBounds(t *testing.T) {
 func loadCPU(t *testing.T, files fstest.MapFS) time.Duration {
 	t.Helper()
 	runtime.GC()
-	start := cpu(t)
+	start := bound.CPU(t)
 	Load(FS(files))
-	return cpu(t) - start
+	return bound.CPU(t) - start
 }
 
 // denial is a rule of two tools.

@@ -4,6 +4,7 @@ package bound
 
 import (
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -31,3 +32,13 @@ func (p *Passes) Against(one, other time.Duration) { *p = append(*p, one.Seconds
 
 // Median is the pass in the middle; there must be one.
 func (p Passes) Median() float64 { return slices.Sorted(slices.Values(p))[len(p)/2] }
+
+// CPU is the time that the process has computed for. Who waits for a machine that is busy uses none.
+func CPU(t testing.TB) time.Duration {
+	t.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}

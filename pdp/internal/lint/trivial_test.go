@@ -1,10 +1,13 @@
-package pdp
+package lint_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -39,7 +42,7 @@ var never = []string{
 // codesOf are the codes of what Check says of a bundle.
 func codesOf(t *testing.T, files fstest.MapFS) (codes []string) {
 	t.Helper()
-	b, problems := Check(FS(files), lintNow)
+	b, problems := pdp.Check(pdp.FS(files), lintNow)
 	if b == nil {
 		t.Fatal(problems.Error())
 	}
@@ -101,14 +104,14 @@ func TestCheckTrivialPermit(t *testing.T) {
 // allowsAll reports whether a bundle of one policy allows each of some requests that differ as much as they can.
 func allowsAll(t *testing.T, policy string) (ok bool, asked string) {
 	t.Helper()
-	b, problems := Load(FS(named(policy, "")))
+	b, problems := pdp.Load(pdp.FS(named(policy, "")))
 	if b == nil {
 		t.Fatal(problems.Error())
 	}
 	e := escapeTest{t: t, b: b}
 	for _, context := range []map[string]any{{}, {"a": true}, {"a": "x"}, {"a": 1}, {"a": map[string]any{"b": 1}}} {
 		if !e.decide(context).Allow {
-			return false, jsonText(context)
+			return false, fmt.Sprint(context)
 		}
 	}
 	return true, ""
@@ -140,7 +143,7 @@ func longConditions(n int) map[string]string {
 func TestCheckOfLongConditions(t *testing.T) {
 	t.Parallel()
 	for name, condition := range longConditions(1) {
-		if b, problems := Check(FS(named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, "")), lintNow); b == nil {
+		if b, problems := pdp.Check(pdp.FS(named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, "")), lintNow); b == nil {
 			t.Errorf("%s: %v", name, problems.Error())
 		}
 	}
@@ -150,11 +153,11 @@ func TestCheckOfLongConditions(t *testing.T) {
 func TestCostOfLongConditions(t *testing.T) {
 	night.Measures(t)
 	for name, condition := range longConditions(20) {
-		start := cpu(t)
-		if b, problems := Check(FS(named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, "")), lintNow); b == nil {
+		start := bound.CPU(t)
+		if b, problems := pdp.Check(pdp.FS(named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, "")), lintNow); b == nil {
 			t.Fatal(problems.Error())
 		}
-		if took := cpu(t) - start; took.Seconds() > 10 {
+		if took := bound.CPU(t) - start; took.Seconds() > 10 {
 			t.Errorf("%s: %s of CPU", name, took)
 		}
 	}

@@ -1,4 +1,4 @@
-package pdp
+package lint_test
 
 import (
 	"strings"

@@ -1,15 +1,14 @@
-package pdp
+package lint_test
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
-	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -221,7 +220,7 @@ func each5(format string) string {
 // The warning names what is got round, and how many there are besides.
 func TestCheckOverlapNames(t *testing.T) {
 	t.Parallel()
-	_, problems := Check(FS(named("@id(\"p\") permit (principal is User, action, resource);\n"+each5(`@id("o%d") @obligation("log") permit (principal is User, action, resource) when { context has a%d };`), "")), lintNow)
+	_, problems := pdp.Check(pdp.FS(named("@id(\"p\") permit (principal is User, action, resource);\n"+each5(`@id("o%d") @obligation("log") permit (principal is User, action, resource) when { context has a%d };`), "")), lintNow)
 	want := `policy "p" permits without an obligation, and may be alone in permitting, what "o0" at policy.cedar:2:1, "o1" at policy.cedar:3:1, "o2" at policy.cedar:4:1 and 2 more permits with one`
 	if len(problems) != 1 || problems[0].Message != want {
 		t.Errorf("got %v\nwant %s", problems, want)
@@ -244,9 +243,9 @@ func TestCheckOverlapOnce(t *testing.T) {
 		"of the root, round a tenant's": {named(each5(free), "", "tenants/t/t.cedar", obliging), `tenants/t/t.cedar:1:1: policy "o" permits with an obligation, what "p0" at policy.cedar:1:1, ` +
 			`"p1" at policy.cedar:2:1, "p2" at policy.cedar:3:1 and 2 more permit without one, and each of them may be alone in permitting it`},
 	} {
-		_, problems := Check(FS(test.files), lintNow)
+		_, problems := pdp.Check(pdp.FS(test.files), lintNow)
 		if len(problems) != 1 || fmt.Sprintf("%s:%d:%d: %s", problems[0].File, problems[0].Line, problems[0].Column, problems[0].Message) != test.want {
-			t.Errorf("%s: got %v\nwant %s", name, []Problem(problems), test.want)
+			t.Errorf("%s: got %v\nwant %s", name, []pdp.Problem(problems), test.want)
 		}
 	}
 }
@@ -278,7 +277,7 @@ func manyPermits(n int) fstest.MapFS {
 // Of many permits that overlap there is one warning.
 func TestCheckOverlapOfMany(t *testing.T) {
 	t.Parallel()
-	if _, problems := Check(FS(manyPermits(240)), lintNow); len(problems) != 1 {
+	if _, problems := pdp.Check(pdp.FS(manyPermits(240)), lintNow); len(problems) != 1 {
 		t.Errorf("%d problems", len(problems))
 	}
 }
@@ -286,77 +285,10 @@ func TestCheckOverlapOfMany(t *testing.T) {
 // What the comparison of permits costs where half of many oblige.
 func TestCheckOverlapCost(t *testing.T) {
 	night.Measures(t)
-	start := cpu(t)
-	_, problems := Check(FS(manyPermits(2400)), lintNow)
-	took := cpu(t) - start
+	start := bound.CPU(t)
+	_, problems := pdp.Check(pdp.FS(manyPermits(2400)), lintNow)
+	took := bound.CPU(t) - start
 	if t.Log(took); len(problems) != 1 || took > 20*time.Second {
 		t.Errorf("%d problems in %s of CPU", len(problems), took)
-	}
-}
-
-// TestCheckFindsEveryOverlap asks generated bundles: where one request satisfies
-// both of two permits, and another the one alone that has no obligation, Check has
-// warned of it.
-func TestCheckFindsEveryOverlap(t *testing.T) {
-	t.Parallel()
-	found := 0
-	eachSeed(t, 150, func(t *testing.T, g *generator) {
-		g.prefixed = g.seed%3 == 1
-		o := g.obliged(14)
-		b, problems := Check(o.source(), lintNow)
-		if b == nil {
-			t.Fatal(problems.Error())
-		}
-		warned := func(free, obliging string) bool {
-			names := func(p Problem, id string) bool {
-				return strings.Contains(p.Message, bundle.Quote(id)+" ") || strings.Contains(p.Message, " more ")
-			}
-			return slices.ContainsFunc(problems, func(p Problem) bool {
-				return p.Code == "obligation_overlap" && names(p, free) && names(p, obliging)
-			})
-		}
-		together, alone := map[[2]string]asked{}, map[[2]string]asked{}
-		for range 60 {
-			pairsOfPermits(t, b, g.question(o.world), together, alone)
-		}
-		for pair, a := range together {
-			if other, ok := alone[pair]; ok {
-				if found++; !warned(pair[0], pair[1]) {
-					t.Fatalf("seed %d: %s gets round %s, and there is no warning\n%s%s%s", g.seed, pair[0], pair[1], o, a, other)
-				}
-			}
-		}
-	})
-	if found < night.Cases(50) && !fewSeeds() {
-		t.Errorf("%d overlaps: the generator shows little", found)
-	}
-}
-
-// pairsOfPermits notes which permits without obligations a request satisfies
-// together with one that has some, and which without it.
-func pairsOfPermits(t *testing.T, b *Bundle, a asked, together, alone map[[2]string]asked) {
-	t.Helper()
-	call := a.call(t)
-	call.Explain = true
-	d, err := decideBy(context.Background(), b, call)
-	if err != nil {
-		return
-	}
-	satisfied := map[string]bool{}
-	for _, p := range d.Explain.Policies {
-		satisfied[p.ID] = p.Verdict == "satisfied"
-	}
-	v := viewOf(b, call)
-	for _, p := range v.Policies {
-		for _, o := range v.Policies {
-			if p.Forbids() || o.Forbids() || len(p.Obliges) > 0 || len(o.Obliges) == 0 || !satisfied[p.Id] {
-				continue
-			}
-			if pair := [2]string{p.Id, o.Id}; satisfied[o.Id] {
-				together[pair] = a
-			} else {
-				alone[pair] = a
-			}
-		}
 	}
 }

@@ -1,7 +1,8 @@
-package pdp
+package lint_test
 
 import (
 	"fmt"
+	"policy-service/pdp"
 	"slices"
 	"strings"
 	"testing"
@@ -77,13 +78,13 @@ func (c lintCase) resolved(t *testing.T) string {
 
 func (c lintCase) run(t *testing.T) {
 	t.Run(c.name, func(t *testing.T) {
-		b, problems := Check(FS(c.files), lintNow)
+		b, problems := pdp.Check(pdp.FS(c.files), lintNow)
 		if b == nil {
 			t.Fatalf("does not load:\n%v", problems.Error())
 		}
 		var got []string
 		for _, p := range problems {
-			if p.Severity != SeverityWarning || p.Message == "" || p.Try == "" {
+			if p.Severity != pdp.SeverityWarning || p.Message == "" || p.Try == "" {
 				t.Errorf("not a whole warning: %+v", p)
 			}
 			got = append(got, fmt.Sprintf("%s %s:%d:%d", p.Code, p.File, p.Line, p.Column))
@@ -91,7 +92,7 @@ func (c lintCase) run(t *testing.T) {
 		if text := strings.Join(got, "\n"); text != c.resolved(t) {
 			t.Errorf("got\n%s\nwant\n%s\n%v", text, c.resolved(t), problems)
 		}
-		if loaded, _ := Load(FS(c.files)); loaded == nil || loaded.Digest() != b.Digest() {
+		if loaded, _ := pdp.Load(pdp.FS(c.files)); loaded == nil || loaded.Digest() != b.Digest() {
 			t.Error("Load has another bundle")
 		}
 	})
@@ -306,8 +307,8 @@ func TestCheckStore(t *testing.T) {
 
 func TestCheckRefuses(t *testing.T) {
 	t.Parallel()
-	b, problems := Check(FS(bundleOf(`permit (`)), lintNow)
-	_, loading := Load(FS(bundleOf(`permit (`)))
+	b, problems := pdp.Check(pdp.FS(bundleOf(`permit (`)), lintNow)
+	_, loading := pdp.Load(pdp.FS(bundleOf(`permit (`)))
 	if b != nil || !slices.Equal(problems, loading) {
 		t.Errorf("got %v and %v, while Load says %v", b, problems, loading)
 	}
@@ -324,7 +325,7 @@ func TestCheckOfLongPolicies(t *testing.T) {
 		"many tests":   strings.Join(tests, " && "),
 		"a long chain": "context" + strings.Repeat(`["a"]`, 8000) + " == 1",
 	} {
-		_, problems := Check(FS(bundleOf("@id(\"p\") permit (principal is User, action, resource) when { "+condition+" };")), lintNow)
+		_, problems := pdp.Check(pdp.FS(bundleOf("@id(\"p\") permit (principal is User, action, resource) when { "+condition+" };")), lintNow)
 		if len(problems) != 1 || problems[0].Code != "too_long_to_check" {
 			t.Errorf("%s: %v", name, problems)
 		}

@@ -1,4 +1,4 @@
-package pdp
+package lint_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 )
 
 // declared is a bundle of a declaration of agent-b's tools, of one permit beside it and of somebody
@@ -59,8 +60,8 @@ func TestCheckAccessExpired(t *testing.T) {
 		"demands, where another rule did not": {allowlist + rule + ", requires_approval: true}\n  - {agent: a, tools: \"*\", expires: 2026-11-20T12:00:00Z}",
 			"allows nothing any more"},
 	} {
-		source := FS(declared(test.declaration))
-		b, problems := Check(source, lintNow)
+		source := pdp.FS(declared(test.declaration))
+		b, problems := pdp.Check(source, lintNow)
 		if b == nil {
 			t.Fatalf("%s: %v", name, problems)
 		}
@@ -70,13 +71,13 @@ func TestCheckAccessExpired(t *testing.T) {
 		} else if !strings.Contains(told[0].Message, "has ended on 2026-11-20T12:00:00Z, and ") || !strings.HasSuffix(told[0].Message, test.says) || told[0].Try == "" {
 			t.Errorf("%s: %s; %s", name, told[0].Message, told[0].Try)
 		}
-		if _, problems := Check(source, lintNow.Add(-time.Millisecond)); len(ofCode(problems, "access_expired")) > 0 {
+		if _, problems := pdp.Check(source, lintNow.Add(-time.Millisecond)); len(ofCode(problems, "access_expired")) > 0 {
 			t.Errorf("%s, before: %v", name, problems)
 		}
 	}
 }
 
-func ofCode(problems Problems, code string) (of Problems) {
+func ofCode(problems pdp.Problems, code string) (of pdp.Problems) {
 	for _, p := range problems {
 		if p.Code == code {
 			of = append(of, p)
@@ -129,7 +130,7 @@ func TestCheckAccessTools(t *testing.T) {
 		"overthrow": `no tool of "agent-b" in entities/ is called "overthrow"`,
 		"agent-b:x": `names of tools are written without their owner: with it this one is about "agent-b:agent-b:x"`,
 	} {
-		if _, problems := Check(FS(declared(rule(name), known...)), lintNow); len(problems) != 1 || problems[0].Message != says {
+		if _, problems := pdp.Check(pdp.FS(declared(rule(name), known...)), lintNow); len(problems) != 1 || problems[0].Message != says {
 			t.Errorf("%s: %v", name, problems)
 		}
 	}
@@ -142,7 +143,7 @@ func TestCheckAccessManyTools(t *testing.T) {
 	for n := range 999 {
 		rule = strings.Replace(rule, ", x", ", y"+strings.Repeat("z", n%40), 1)
 	}
-	_, problems := Check(FS(declared(rule, "entities/t.json", `[{"uid": {"type": "tool", "id": "agent-b:t"}, "attrs": {}, "parents": []}]`)), lintNow)
+	_, problems := pdp.Check(pdp.FS(declared(rule, "entities/t.json", `[{"uid": {"type": "tool", "id": "agent-b:t"}, "attrs": {}, "parents": []}]`)), lintNow)
 	told := ofCode(problems, "access_unknown_tool")
 	if len(told) != 21 || told[0].Line != 1 || !strings.Contains(told[0].Message, "980 more") {
 		t.Errorf("%d warnings: %v", len(told), problems)
@@ -167,7 +168,7 @@ func TestCheckAccessOpen(t *testing.T) {
 		"mode: open\nrules: [{agent: a, tools: x, requires_approval: true}]": `everybody may use every tool of "agent-b" without an approval, unless a rule demands one; `,
 		"mode: denylist": `everybody may use every tool of "agent-b"; `,
 	} {
-		if _, problems := Check(FS(declared(declaration)), lintNow); len(problems) != 1 || !strings.HasPrefix(problems[0].Message, says) {
+		if _, problems := pdp.Check(pdp.FS(declared(declaration)), lintNow); len(problems) != 1 || !strings.HasPrefix(problems[0].Message, says) {
 			t.Errorf("%q: %v", declaration, problems)
 		}
 	}
@@ -283,7 +284,7 @@ func TestApprovalOwedBesideHand(t *testing.T) {
 		deniesElse + rule + ", effect: allow}": false,
 		allowsElse + rule + ", effect: allow}": true,
 	} {
-		b, problems := Load(FS(declared(declaration, "hand.cedar", byHand)))
+		b, problems := pdp.Load(pdp.FS(declared(declaration, "hand.cedar", byHand)))
 		if b == nil {
 			t.Fatal(problems)
 		}
@@ -296,7 +297,7 @@ func TestApprovalOwedBesideHand(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := decideBy(t.Context(), b, Call{Request: r, Now: test.now})
+			d, err := pdp.Of(b, pdp.Options{}).Evaluate(t.Context(), pdp.Call{Request: r, Now: test.now})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -333,7 +334,7 @@ func TestCheckAccessBesideOurs(t *testing.T) {
 			"hybrid, that allows":   allowsElse + "  - {agent: agent-a, tools: \"delete_*\", effect: deny}\n  - {agent: agent-a, tools: write, requires_approval: true, effect: allow}\n",
 			"allowlist of a tenant": "",
 		} {
-			files := copyOf(t, "../policies/"+name)
+			files := copyOf(t, "../../../policies/"+name)
 			files["access/agent-b.yaml"] = &fstest.MapFile{Data: []byte(declaration)}
 			files["access/agent-c.yaml"] = &fstest.MapFile{Data: []byte(allowlist + plain)}
 			if declaration == "" {
@@ -346,7 +347,7 @@ func TestCheckAccessBesideOurs(t *testing.T) {
 				typ = "User"
 			}
 			files["ours.cedar"] = &fstest.MapFile{Data: []byte(strings.Replace(decides, "%", typ, 1))}
-			b, problems := Check(FS(files), lintNow)
+			b, problems := pdp.Check(pdp.FS(files), lintNow)
 			if b == nil {
 				t.Errorf("%s, %s: %v", name, mode, problems)
 			}

@@ -1,9 +1,10 @@
-package pdp
+package lint_test
 
 import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"policy-service/pdp"
 	"slices"
 	"strings"
 	"testing"
@@ -14,11 +15,11 @@ import (
 func TestCheckOurs(t *testing.T) {
 	t.Parallel()
 	var dirs []string
-	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../../..", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if strings.HasPrefix(d.Name(), ".") && name != ".." || d.Name() == "node_modules" {
+		if strings.HasPrefix(d.Name(), ".") && name != "../../.." || d.Name() == "node_modules" {
 			return fs.SkipDir
 		}
 		policies, _ := filepath.Glob(filepath.Join(name, "*.cedar"))
@@ -31,14 +32,14 @@ func TestCheckOurs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, dir := range []string{"../policies/starter", "../policies/mcp", "../conformance/bundle", "../pdp/server/testdata/of-5f3b7dc/bundle", "../cmd/policy-service/deploy/kubernetes/bundle"} {
+	for _, dir := range []string{"../../../policies/starter", "../../../policies/mcp", "../../../conformance/bundle", "../../../pdp/server/testdata/of-5f3b7dc/bundle", "../../../cmd/policy-service/deploy/kubernetes/bundle"} {
 		if !slices.Contains(dirs, dir) {
 			t.Errorf("%s is not found", dir)
 		}
 	}
 	for _, dir := range dirs {
-		if b, problems := Check(Dir(dir), lintNow); b == nil || len(problems) > 0 {
-			t.Errorf("%s: %v", dir, []Problem(problems))
+		if b, problems := pdp.Check(pdp.Dir(dir), lintNow); b == nil || len(problems) > 0 {
+			t.Errorf("%s: %v", dir, []pdp.Problem(problems))
 		}
 	}
 }

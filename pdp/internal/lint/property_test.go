@@ -1,4 +1,4 @@
-package pdp
+package lint_test
 
 import (
 	"encoding/json"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -21,8 +22,8 @@ func TestCheckFindsEveryEscape(t *testing.T) {
 	for seed := range uint64(night.Cases(400)) {
 		g := conditions{rand.New(rand.NewPCG(seed, 2))}
 		word := []string{"when", "unless"}[g.IntN(2)]
-		source := FS(bundleOf(fmt.Sprintf(`@id("p") forbid (principal, action, resource is Doc) %s { %s };`, word, g.term(3))))
-		b, problems := Check(source, lintNow)
+		source := pdp.FS(bundleOf(fmt.Sprintf(`@id("p") forbid (principal, action, resource is Doc) %s { %s };`, word, g.term(3))))
+		b, problems := pdp.Check(source, lintNow)
 		if b == nil {
 			t.Fatal(problems.Error())
 		}
@@ -51,8 +52,8 @@ func (g conditions) term(depth int) string {
 
 type escapeTest struct {
 	t        *testing.T
-	b        *Bundle
-	problems Problems
+	b        *pdp.Bundle
+	problems pdp.Problems
 	policy   string
 }
 
@@ -108,7 +109,7 @@ func (e *escapeTest) decide(context map[string]any) evaluation.Decision {
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	d, err := decideBy(e.t.Context(), e.b, Call{Request: r, Now: time.Unix(0, 0)})
+	d, err := pdp.Of(e.b, pdp.Options{}).Evaluate(e.t.Context(), pdp.Call{Request: r, Now: time.Unix(0, 0)})
 	if err != nil {
 		e.t.Fatal(err)
 	}

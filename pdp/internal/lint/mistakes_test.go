@@ -1,4 +1,4 @@
-package pdp_test
+package lint_test
 
 import (
 	"fmt"

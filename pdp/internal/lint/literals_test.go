@@ -1,4 +1,4 @@
-package pdp
+package lint_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"policy-service/pdp"
+	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -57,8 +59,8 @@ unless { principal == user::"sue" };
 // else is told.
 func TestCheckMistakes(t *testing.T) {
 	t.Parallel()
-	if _, problems := Check(FS(shop("", "", "")), lintNow); len(problems) > 0 {
-		t.Fatalf("without a mistake: %v", []Problem(problems))
+	if _, problems := pdp.Check(pdp.FS(shop("", "", "")), lintNow); len(problems) > 0 {
+		t.Fatalf("without a mistake: %v", []pdp.Problem(problems))
 	}
 	for name, test := range map[string]struct {
 		files       fstest.MapFS
@@ -77,11 +79,11 @@ func TestCheckMistakes(t *testing.T) {
 		"a true condition":       {shop("shop.cedar", `@id("managers")`, "@id(\"all\") permit (principal, action, resource) when { true };\n@id(\"managers\")"), "trivial_permit", "shop.cedar:19:1", []string{`policy "all" permits everything to everybody`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, problems := Check(FS(test.files), lintNow)
+			b, problems := pdp.Check(pdp.FS(test.files), lintNow)
 			if b == nil {
 				t.Fatal(problems.Error())
 			}
-			var found []Problem
+			var found []pdp.Problem
 			for _, p := range problems {
 				// Who permits everything permits what has an obligation, too, and lets everybody decide.
 				beside := test.code == "trivial_permit" && (p.Code == "obligation_overlap" || p.Code == "approval_unnamed")
@@ -155,7 +157,7 @@ func TestCheckLiterals(t *testing.T) {
 func TestCheckNamesNoOtherTenantsIds(t *testing.T) {
 	t.Parallel()
 	const users = `[{"uid": {"type": "user", "id": "%s"}, "attrs": {}, "parents": []}]`
-	_, problems := Check(FS(named(`@id("p") permit (principal == user::"carlb", action == Action::"x", resource);`, "",
+	_, problems := pdp.Check(pdp.FS(named(`@id("p") permit (principal == user::"carlb", action == Action::"x", resource);`, "",
 		"tenants/t/t.cedar", `@id("t") permit (principal == user::"carlc", action == Action::"x", resource);`,
 		"tenants/t/entities/e.json", fmt.Sprintf(users, "carlos"), "tenants/u/entities/e.json", fmt.Sprintf(users, "carla"),
 	)), lintNow)
@@ -184,7 +186,7 @@ func manyLiterals(n int) fstest.MapFS {
 // Each of them is warned of.
 func TestCheckOfManyLiterals(t *testing.T) {
 	t.Parallel()
-	if _, problems := Check(FS(manyLiterals(200)), lintNow); len(problems) != 200 {
+	if _, problems := pdp.Check(pdp.FS(manyLiterals(200)), lintNow); len(problems) != 200 {
 		t.Errorf("%d problems", len(problems))
 	}
 }
@@ -192,9 +194,9 @@ func TestCheckOfManyLiterals(t *testing.T) {
 // Ids that no entity has cost no more where many have one.
 func TestCostOfManyLiterals(t *testing.T) {
 	night.Measures(t)
-	start := cpu(t)
-	_, problems := Check(FS(manyLiterals(2_000)), lintNow)
-	took := cpu(t) - start
+	start := bound.CPU(t)
+	_, problems := pdp.Check(pdp.FS(manyLiterals(2_000)), lintNow)
+	took := bound.CPU(t) - start
 	if t.Log(took); len(problems) != 2_000 || took.Seconds() > 20 {
 		t.Errorf("%d problems in %s of CPU", len(problems), took)
 	}
