@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -45,12 +46,13 @@ func withData(t *testing.T) mode {
 }
 
 func withKeyThatRequestsNothing(t *testing.T) mode {
-	return withKeyFor(t, auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search}})
+	return withKeyFor(t, auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search}}, decisionlog.BestEffort)
 }
 
-func withKey(t *testing.T) mode { return withKeyFor(t, everything) }
+func withKey(t *testing.T) mode { return withKeyFor(t, everything, decisionlog.Strict) }
 
-func withKeyFor(t *testing.T, grant auth.Grant) mode {
+// withKeyFor is a server with that log: a strict one waits for the disk at each answer.
+func withKeyFor(t *testing.T, grant auth.Grant, log decisionlog.Mode) mode {
 	dir := t.TempDir()
 	keys, err := auth.OpenKeys(dir)
 	if err != nil {
@@ -61,13 +63,13 @@ func withKeyFor(t *testing.T, grant auth.Grant) mode {
 		t.Fatal(err)
 	}
 	return mode{
-		options:       []pdptest.Option{func(c *server.Config) { c.Data = dir }},
+		options:       []pdptest.Option{func(c *server.Config) { c.Data, c.DecisionLog.Mode = dir, log }},
 		authorization: "Bearer " + secret,
 	}
 }
 
 func withBasicKey(t *testing.T) mode {
-	m := withKey(t)
+	m := withKeyFor(t, everything, decisionlog.BestEffort)
 	secret := strings.TrimPrefix(m.authorization, "Bearer ")
 	id := strings.Split(secret, "_")[1]
 	m.authorization = "Basic " + base64.StdEncoding.EncodeToString([]byte(id+":"+secret))
@@ -75,7 +77,7 @@ func withBasicKey(t *testing.T) mode {
 }
 
 func tenantKeyTLS(t *testing.T) mode {
-	m, key := overTLS(t), withKey(t)
+	m, key := overTLS(t), withKeyFor(t, everything, decisionlog.BestEffort)
 	m.options = append(m.options, key.options...)
 	m.authorization, m.path = key.authorization, "/tenants/acme"
 	return m
