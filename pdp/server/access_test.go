@@ -15,6 +15,7 @@ const accessQuestion = `{"subject":{"type":"agent","id":"alice"},"action":{"name
 // Each mistake in a tool access declaration leaves the bundle before it in force, and /readyz says
 // where it is. The declaration that mends it comes into force by itself.
 func TestADeclarationWithAMistakeLeavesTheBundle(t *testing.T) {
+	t.Parallel()
 	const closed = "mode: allowlist\nrules:\n  - {agent: bob, tools: [read]}\n"
 	open := strings.Replace(closed, "bob", "alice", 1)
 	rule := func(text string) string { return "mode: allowlist\nrules:\n  - " + text + "\n" }
@@ -68,6 +69,7 @@ func TestADeclarationWithAMistakeLeavesTheBundle(t *testing.T) {
 	} {
 		replace(desk, closed)
 		replace(c.file, c.text)
+		_ = s.Reload(t.Context()) // and need not be noticed first
 		want := `"file":"` + c.file + `",` + c.at + `,"code":"` + c.code + `"`
 		eventually(t, c.what+" is refused at "+want, func() bool { return strings.Contains(refused(), want) })
 		if got := refused(); strings.Count(got, `"severity":"error"`) != 1 {
@@ -78,6 +80,7 @@ func TestADeclarationWithAMistakeLeavesTheBundle(t *testing.T) {
 		}
 		if c.file != desk { // in whose place the next one comes
 			must(t, os.Remove(filepath.Join(dir, c.file)))
+			must(t, s.Reload(t.Context()))
 			eventually(t, c.what+" is mended", func() bool { return refused() == "" })
 		}
 	}

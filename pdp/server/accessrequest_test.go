@@ -180,6 +180,7 @@ func (t task) refused(test *testing.T, name string, status int, problem string) 
 // A denial that says how an approval is asked for; asking; a person; and the same
 // question once more, which goes through once.
 func TestAccessRequest(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
@@ -233,6 +234,7 @@ func TestAccessRequest(t *testing.T) {
 
 // Who may not ask for approvals is answered as if there was nothing to ask.
 func TestAccessRequestNeedsItsPermission(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	presenting, of := c.program("asker").granted(wants("push", push))
 	p := c.program("pep")
@@ -256,6 +258,7 @@ func TestAccessRequestNeedsItsPermission(t *testing.T) {
 
 // What the server says of itself says where to ask, and that it can be done.
 func TestAccessRequestMetadata(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	for point, at := range map[string]string{"": atPublic, "/tenants/acme": atPublic + "/tenants/acme"} {
 		_, text := c.do("", "GET", metadataPath+point, "")

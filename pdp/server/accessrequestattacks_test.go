@@ -91,6 +91,7 @@ func forged(t *testing.T, token, typ string) map[string]string {
 // Whatever is sent beside a true approval, it goes through with exactly what was approved
 // only; and nothing of it uses the approval up.
 func TestAccessRequestAttacks(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	presenting, of := p.granted(wants("push", push))
@@ -172,6 +173,7 @@ func TestAccessRequestAttacks(t *testing.T) {
 // Nobody answers for themselves about what was submitted: not with the credential that
 // asked, and not for the subject, whether the client names them as its actor or not.
 func TestAccessRequestSelfApproval(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	as := func(typ, id, context string) string {
 		return strings.Replace(wants("push", context), `"type":"agent","id":"bot"`, fmt.Sprintf(`"type":%q,"id":%q`, typ, id), 1)
@@ -224,6 +226,7 @@ func TestAccessRequestSelfApproval(t *testing.T) {
 // A state counts where it is by this server and for it, of this approval, and says what
 // the request says; where it does not, the approval is not even looked for.
 func TestApprovalStates(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
@@ -296,6 +299,7 @@ func TestApprovalStates(t *testing.T) {
 // A submission counts with the binding token of a denial of this very request, by this
 // server and for it, as long as the denial is fresh.
 func TestBindingTokens(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
@@ -343,6 +347,7 @@ func TestBindingTokens(t *testing.T) {
 
 // What was signed before the key was rotated counts until it is rotated again.
 func TestAccessRequestAfterRotation(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	rotated := func() {

@@ -12,13 +12,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 )
 
@@ -64,6 +64,7 @@ func (p program) onceGranted(questions ...string) (presenting []string, approval
 // The denials of a batch say how approvals are asked for; one submission asks for all of them; and in a later batch
 // each item spends its own approval, once.
 func TestAccessRequestsOfABatch(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	for _, p := range []program{c.program("asker"), c.program("acme-asker").in("acme")} {
 		tools := []string{"push", "unknown", "list"}
@@ -116,6 +117,7 @@ func TestAccessRequestsOfABatch(t *testing.T) {
 
 // Items that present one approval spend it as often as it may be used, in their order.
 func TestItemsShareAnApproval(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	questions, approvals := p.onceGranted(wants("list", push), wants("push", push))
@@ -143,6 +145,7 @@ func TestItemsShareAnApproval(t *testing.T) {
 // What decides a batch ends it, also if only the approval that another item had used up makes it so. What items behind
 // that would have used is there again.
 func TestABatchEndsWhereItIsDecided(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	semantic := func(s evaluation.Semantic) string { return `"options":{"evaluations_semantic":"` + string(s) + `"},` }
@@ -164,14 +167,14 @@ func TestABatchEndsWhereItIsDecided(t *testing.T) {
 
 // Who may not ask for approvals, or asks for an explanation, is told nothing of them in a batch either.
 func TestABatchOffersAsOneRequestDoes(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	if got := c.program("pep").batch("", wants("push", push)); got[0].text != `{"decision":false,"context":{"reason":"approval_required","required_obligations":["approval_required"]}}` {
 		t.Errorf("got %s", got[0].text)
 	}
-	c.welcome("curious", "", "decide", "request", "explain")
-	p := c.program("curious")
+	p := c.program("explaining-asker")
 	presenting, approvals := p.onceGranted(wants("push", push))
-	_, text := p.do("curious", "POST", "/access/v1/evaluations", `{"evaluations":[{`+presenting[0]+`}]}`, "X-Explain", "true")
+	_, text := p.do(p.name, "POST", "/access/v1/evaluations", `{"evaluations":[{`+presenting[0]+`}]}`, "X-Explain", "true")
 	if got, _ := c.sees("mia", approvals[0]); strings.Contains(text, "access_request") || strings.Contains(text, `"decision":true`) || got.Used != 0 {
 		t.Errorf("got %s, used %d", text, got.Used)
 	}
@@ -190,12 +193,10 @@ func (a answer) plain() string {
 // TestPropertyABatchIsItsItems: a batch is answered as its items are by themselves, one after the other, whatever
 // approvals they present.
 func TestPropertyABatchIsItsItems(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
 	one, all := c.program("other-asker"), c.program("asker")
-	rounds, allows, cut := 15, 0, 0
-	if testing.Short() {
-		rounds = 5
-	}
+	rounds, allows, cut := night.Cases(50), 0, 0
 	for round := range rounds {
 		g := rand.New(rand.NewPCG(uint64(round), 7))
 		var kinds [][2]string // what each of them asks
@@ -253,8 +254,9 @@ func TestPropertyABatchIsItsItems(t *testing.T) {
 // Batches that present the same approvals in every order wait for each other, and none for ever; and no use is made
 // twice.
 func TestBatchesAtOnce(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
-	c.Client = http.DefaultClient
+	c.Client = ownClient()
 	p := c.program("asker")
 	var questions []string
 	for n := range 6 {
@@ -290,10 +292,11 @@ func TestBatchesAtOnce(t *testing.T) {
 // TestABatchThatUsesApprovalsWaitsForNoTurn: while it keeps an approval from others it must come to its end, whoever else
 // wants to work. Another batch of its caller may have the turn, and wait for that approval.
 func TestABatchThatUsesApprovalsWaitsForNoTurn(t *testing.T) {
+	t.Parallel()
 	// However slow the machine is, there is time for all turns: whoever is refused waits for somebody who waits for them.
 	c := openDesk(t)
-	c.BePatient(time.Minute, time.Minute)
-	c.Client = &http.Client{Timeout: 2 * time.Minute}
+	c.BePatient(patience, patience)
+	c.Client = ownClient()
 	p := c.program("asker")
 	const sets, batches = 6, 8
 	var questions []string
@@ -336,6 +339,7 @@ func TestABatchThatUsesApprovalsWaitsForNoTurn(t *testing.T) {
 
 // A batch uses as many approvals as it may, and says which items to ask again. The approvals of those are not used.
 func TestABatchUsesOnlySoManyApprovals(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
 	p := c.program("asker")
 	var questions []string
@@ -360,6 +364,7 @@ func TestABatchUsesOnlySoManyApprovals(t *testing.T) {
 // However much a thousand items inherit, what the answer says of approvals is bounded. An item that has no more room is
 // denied all the same, and can be asked by itself.
 func TestOffersOfABatchAreBounded(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	c.BePatient(patience, patience) // of the size alone: a busy machine may need longer than a request may take
 	p := c.program("asker")

@@ -92,6 +92,7 @@ func (e *ear) hears() heardCall {
 // A program is called back where the operator listed it, of what it wants to hear, and
 // fetches what it may use itself.
 func TestCallbacks(t *testing.T) {
+	t.Parallel()
 	e := listen(t)
 	c := openDesk(t, e.listed("key:asker", "/mine", "127.0.0.1"), e.listed("key:asker", "/too", "127.0.0.1"), e.listed("key:other-asker", "/theirs", "127.0.0.1"))
 	p := c.program("asker")
@@ -134,6 +135,7 @@ func TestCallbacks(t *testing.T) {
 
 // What a program could not be told of before a restart it is told of after.
 func TestCallbacksAfterARestart(t *testing.T) {
+	t.Parallel()
 	e := listen(t)
 	options := []pdptest.Option{public, e.listed("key:asker", "/mine", "127.0.0.1")}
 	c := openDesk(t, options[1])
@@ -154,6 +156,7 @@ func TestCallbacksAfterARestart(t *testing.T) {
 // An address within is called by nobody who did not list it: neither as it is written, nor
 // by a name that has it, nor by a redirect.
 func TestCallbacksStayOutside(t *testing.T) {
+	t.Parallel()
 	e := listen(t)
 	within := strings.Replace(e.URL, "127.0.0.1", "localhost", 1)
 	for name, config := range map[string]webhook.Config{
@@ -197,6 +200,7 @@ func TestCallbacksStayOutside(t *testing.T) {
 
 // A program that does not answer holds up none of its other callbacks.
 func TestCallbacksDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
 	dead, alive := listen(t), listen(t)
 	dead.down.Store(true)
 	c := openDesk(t, dead.listed("key:asker", "/dead", "127.0.0.1"), alive.listed("key:asker", "/alive", "127.0.0.1"))

@@ -12,7 +12,7 @@ import (
 // fuzzedDesk is a desk that fuzz targets ask, each by its own t.
 func fuzzedDesk(f *testing.F) *counter {
 	c := openDesk(f)
-	c.Client = http.DefaultClient
+	c.Client = ownClient()
 	return c
 }
 

@@ -69,6 +69,7 @@ func stands(tasks []task) (text string) {
 
 // A program is told of its own tasks that wait, and then of each that changes: that begins, and that ends.
 func TestListOfTasks(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	for _, p := range []program{c.program("asker"), c.program("asker").in("acme")} {
 		f := p.follows()
@@ -113,6 +114,7 @@ func TestListOfTasks(t *testing.T) {
 
 // A cursor is one caller's, in one tenant. It is good for half a day, over restarts, and with this file alone.
 func TestCursorsOfTasks(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	f := c.program("asker").follows()
 	one := f.requests(wants("push", push))
@@ -155,6 +157,7 @@ func TestCursorsOfTasks(t *testing.T) {
 // A cursor of what an older copy of the file does not know is good no more, also after somebody else's tasks have changed in
 // that copy: the tasks that are lost would never be told of.
 func TestCursorsOfWhatWasPutBack(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	f := c.program("asker").follows()
 	f.requests(wants("push", push))
@@ -184,6 +187,7 @@ func TestCursorsOfWhatWasPutBack(t *testing.T) {
 // Who reads a page now and then, and never the last one, has to begin again before anything is forgotten that they were
 // not told of.
 func TestSlowReaderOfTasks(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) { config.Approvals.Retain = time.Hour })
 	p := c.program("asker")
 	f := p.follows()
@@ -207,7 +211,7 @@ func TestSlowReaderOfTasks(t *testing.T) {
 		}
 		c.Advance(approval.FollowedFor - time.Second)
 	}
-	eventually(t, "they are forgotten", func() bool { return p.looks(last.Task.ID).status == http.StatusNotFound })
+	c.comes("they are forgotten", func() bool { return p.looks(last.Task.ID).status == http.StatusNotFound })
 	if got, _ := f.lists(""); len(got) == 0 {
 		t.Error("it is not told of the last task, and never to begin again")
 	}
@@ -215,6 +219,7 @@ func TestSlowReaderOfTasks(t *testing.T) {
 
 // A list has as many tasks as its program wants, and goes on. What changes meanwhile is told, once more if need be.
 func TestListOfTasksInPages(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	for _, id := range []string{"push", "list", "stop"} { // an approval each, with two tasks that follow it
@@ -262,15 +267,16 @@ func TestListOfTasksInPages(t *testing.T) {
 
 // Of what was forgotten long ago only its end is known.
 func TestListOfTasksThatAreForgotten(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) { config.Approvals.Retain = time.Hour })
 	p := c.program("asker")
 	f := p.follows()
 	f.lists("")
 	one := p.requests(wants("push", push))
 	c.Advance(10 * time.Minute)
-	eventually(t, "it is expired", func() bool { return p.looks(one.Task.ID).Task.Status == "expired" })
+	c.comes("it is expired", func() bool { return p.looks(one.Task.ID).Task.Status == "expired" })
 	c.Advance(2 * time.Hour)
-	eventually(t, "it is forgotten", func() bool { return p.looks(one.Task.ID).status == 410 })
+	c.comes("it is forgotten", func() bool { return p.looks(one.Task.ID).status == 410 })
 	if got, _ := f.lists("&wait=30s"); stands(got) != "expired" || got[0].Task.ID != one.Task.ID || got[0].Task.StatusEndpoint != one.Task.StatusEndpoint {
 		t.Errorf("got %v", got)
 	}
@@ -278,6 +284,7 @@ func TestListOfTasksThatAreForgotten(t *testing.T) {
 
 // Who waits for any of its tasks is told when one changes, and nobody else looks for that.
 func TestWaitingForAnyTask(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) { config.Load.MaxConcurrent = 1 })
 	p := c.program("asker")
 	var asked []task
@@ -326,6 +333,7 @@ func TestWaitingForAnyTask(t *testing.T) {
 
 // A task of what is asked already is a change of its own: nobody files anything, and who waits is told all the same.
 func TestWaitingForATaskOfWhatIsAskedAlready(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)

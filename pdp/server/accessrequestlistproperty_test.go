@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 )
 
@@ -106,6 +107,7 @@ func (b *busy) last() int {
 // time, all at once and over restarts: a program that follows its tasks ends up knowing each of them as it is, and none
 // of another.
 func TestPropertyNoChangeOfATaskIsMissed(t *testing.T) {
+	t.Parallel()
 	limits := func(config *server.Config) {
 		config.Approvals.NewPerMinutePerSubject, config.Approvals.MaxPendingPerSubject = 1_000_000, 1_000_000
 		config.Approvals.MaxPendingPerTenant = 1_000_000
@@ -119,10 +121,7 @@ func TestPropertyNoChangeOfATaskIsMissed(t *testing.T) {
 		f.lists("")
 		followers = append(followers, f)
 	}
-	rounds, steps := 4, 50
-	if testing.Short() {
-		rounds, steps = 2, 25
-	}
+	rounds, steps := night.Cases(20), 25
 	for round := range rounds {
 		work := func(steps int) *sync.WaitGroup {
 			var all sync.WaitGroup

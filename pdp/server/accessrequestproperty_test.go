@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 )
 
@@ -200,10 +201,8 @@ func (w *world) try() (a posed, brought reference, allowed bool) {
 // whatever form, one that goes through takes a use of an approval of exactly that question,
 // which could be used a moment before.
 func TestNothingPassesUnapproved(t *testing.T) {
-	steps := 600
-	if testing.Short() {
-		steps = 300
-	}
+	t.Parallel()
+	steps := night.Cases(2000)
 	c := openDesk(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
 	w := &world{counter: c, random: rand.New(rand.NewPCG(1, 2))}
 	passed := 0

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 // The same asking, by the caller's own name of it, is one task; and that name is nobody
 // else's.
 func TestIdempotencyKeys(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p, other := c.program("asker"), c.program("other-asker")
 	question := wants("push", push)
@@ -54,6 +54,7 @@ func TestIdempotencyKeys(t *testing.T) {
 
 // Who gives their asking no name is given the task of the same asking.
 func TestTasksWithoutKeys(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
@@ -77,11 +78,12 @@ func TestTasksWithoutKeys(t *testing.T) {
 }
 
 func TestOneKeyAtOnceIsOneTask(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
 	body := question + "," + p.denied(question).denial()
-	c.Client = http.DefaultClient // the other looks at one exchange at a time
+	c.Client = ownClient() // the other looks at one exchange at a time
 	var all sync.WaitGroup
 	tasks := make([]string, 10)
 	for n := range tasks {
@@ -110,6 +112,7 @@ func (p program) several(ids ...string) string {
 
 // Several questions are one task, and each has an end of its own.
 func TestBulkAccessRequest(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	asked := p.submits(p.several("push", "list"))
@@ -150,6 +153,7 @@ func TestBulkAccessRequest(t *testing.T) {
 }
 
 func TestBulkAccessRequestIsAllOrNothing(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	whole := p.several("push", "list")
@@ -181,6 +185,7 @@ func TestBulkAccessRequestIsAllOrNothing(t *testing.T) {
 
 // What makes a submission none of a fresh denial for want of an approval.
 func TestAccessRequestProblems(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
@@ -233,6 +238,7 @@ func TestAccessRequestProblems(t *testing.T) {
 // What is said for it people see, without secrets, and it is no part of what they
 // approve; what was denied stays as it was.
 func TestWhatIsSaidForIt(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push+`,"password":"correct horse"`)
@@ -272,6 +278,7 @@ func TestWhatIsSaidForIt(t *testing.T) {
 // What a program declares says which obligations it lacks: it is the same when it asks
 // for the approval.
 func TestAccessRequestWithDeclaredObligations(t *testing.T) {
+	t.Parallel()
 	c := openDeskOn(t, approvalFiles("a.cedar", `@id("logged") @obligation("log") permit(principal, action == Action::"tool.invoke", resource in group::"guarded");`))
 	p := c.program("asker")
 	if a := p.evaluates(wants("push", push)); a.Context.Request != nil || len(a.Context.Required) != 2 {
@@ -292,6 +299,7 @@ func TestAccessRequestWithDeclaredObligations(t *testing.T) {
 // Of two sets of policies the later counts: what they no longer ask about, or ask about
 // otherwise, is not what was denied.
 func TestAccessRequestUnderOtherPolicies(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeAll(t, dir, approvalFiles())
 	c := openCounterOn(t, pdp.Dir(dir), public)
@@ -330,6 +338,7 @@ func TestAccessRequestUnderOtherPolicies(t *testing.T) {
 }
 
 func TestAccessRequestLimits(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) {
 		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 2, MaxPendingPerCaller: 2, NewPerMinutePerSubject: 10}
 	})

@@ -12,6 +12,7 @@ import (
 
 // Giving up is once, and by who asked; what comes of a task is its end.
 func TestAccessRequestTasks(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	asked := p.requests(wants("push", push))
@@ -44,6 +45,7 @@ func TestAccessRequestTasks(t *testing.T) {
 
 // What is approved already need not be waited for.
 func TestAccessRequestOfWhatIsApproved(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("list", push)
@@ -56,12 +58,13 @@ func TestAccessRequestOfWhatIsApproved(t *testing.T) {
 
 // A task is forgotten when what it asked for ended long ago.
 func TestAccessRequestsAreForgotten(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) { config.Approvals.Retain = time.Hour })
 	p := c.program("asker")
 	id := p.requests(wants("push", push)).Task.ID
 	becomes := func(status int, problem string) {
 		t.Helper()
-		eventually(t, problem, func() bool { got := p.looks(id); return got.status == status && got.problem == problem })
+		c.comes(problem, func() bool { got := p.looks(id); return got.status == status && got.problem == problem })
 	}
 	c.Advance(10 * time.Minute)
 	becomes(200, "")
@@ -74,6 +77,7 @@ func TestAccessRequestsAreForgotten(t *testing.T) {
 
 // Who brings an approval that does not count is told why, and what to do.
 func TestAccessRequestRefusals(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
@@ -114,6 +118,7 @@ func TestAccessRequestRefusals(t *testing.T) {
 
 // Of an approval that is another's, nobody learns more than of one that never was.
 func TestUnknownApprovalsLookAlike(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	theirs, _ := c.program("other-asker").granted(wants("push", push))
 	acme, _ := c.program("asker").in("acme").granted(wants("push", push))
@@ -137,6 +142,7 @@ func TestUnknownApprovalsLookAlike(t *testing.T) {
 
 // A tenant's requests are its own: its denials, its tasks, its approvals.
 func TestAccessRequestsInTenants(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p, root := c.program("acme-asker").in("acme"), c.program("asker")
 	question := wants("push", push)
@@ -167,6 +173,7 @@ func TestAccessRequestsInTenants(t *testing.T) {
 // ended names those that were not approved, with the reason of the person who denied them. Whoever else reads the names gets
 // nothing by them.
 func TestATaskNamesItsApprovals(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	one := p.requests(wants("push", push))

@@ -42,6 +42,7 @@ func refusedLater(t *testing.T, what string, got pdptest.Response, status int) {
 }
 
 func TestMaxConcurrent(t *testing.T) {
+	t.Parallel()
 	h := newHolding()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.PDP.Recorder = h
@@ -71,6 +72,7 @@ func TestMaxConcurrent(t *testing.T) {
 
 // Who waits is let in as soon as there is room.
 func TestMaxConcurrentWaits(t *testing.T) {
+	t.Parallel()
 	h := newHolding()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.PDP.Recorder = h
@@ -90,6 +92,7 @@ func TestMaxConcurrentWaits(t *testing.T) {
 }
 
 func TestPanicGivesThePlaceBack(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.PDP.Recorder = recorder(func() error { panic("now") })
 		c.Load.MaxConcurrent, c.Load.QueueTime = 1, time.Millisecond
@@ -102,6 +105,7 @@ func TestPanicGivesThePlaceBack(t *testing.T) {
 }
 
 func TestRequestTime(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.PDP.Recorder = newHolding() // for ever
 		c.Load.RequestTime = time.Millisecond
@@ -116,6 +120,7 @@ func TestRequestTime(t *testing.T) {
 
 // The clock of the test stands still, so that what is used up stays so.
 func TestRateLimit(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.Authenticator = asCaller{}
 		c.Load.RateLimit = door.RateLimit{
@@ -158,6 +163,7 @@ func TestRateLimit(t *testing.T) {
 // A large body of nobody known is read to its end, because its size comes first in the
 // order of checks.
 func TestLargeBodies(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	fill := func(n int) string { return strings.Repeat(" ", n-len(readQuestion)) + readQuestion }
 	for _, test := range []struct {
@@ -182,6 +188,7 @@ func TestLargeBodies(t *testing.T) {
 // What may keep a processor for long waits for its turn; what is short does not. That nobody
 // who waited has a place afterwards shows where all of them are answered again.
 func TestLongWorkWaitsForItsTurnAndShortWorkDoesNot(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	large := strings.Repeat(" ", 16<<10)
 	long := map[string]string{
@@ -215,6 +222,7 @@ func TestLongWorkWaitsForItsTurnAndShortWorkDoesNot(t *testing.T) {
 
 // A gateway has hundreds of connections, and none of what it asks is refused because of their number.
 func TestACallerWithManyConnectionsWaits(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	s.BePatient(patience, patience)
 	const many = 300
@@ -243,6 +251,7 @@ func TestACallerWithManyConnectionsWaits(t *testing.T) {
 // A batch whose turn others have in its middle may find none again, where its caller has
 // too many that wait: that is no fault of the service, and nothing of it is decided.
 func TestABatchThatFindsNoTurnAgainIsToldToAskLater(t *testing.T) {
+	t.Parallel()
 	archive, err := os.ReadFile("testdata/bundle.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -277,6 +286,7 @@ func TestABatchThatFindsNoTurnAgainIsToldToAskLater(t *testing.T) {
 }
 
 func TestEveryAnswerHasTheHeadersOfSecurity(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Load.RateLimit.Rate = door.Rate{PerSecond: 1, Burst: 4} })
 	seen := map[int]bool{}
 	for _, ask := range []struct{ method, path, body string }{
@@ -298,6 +308,7 @@ func TestEveryAnswerHasTheHeadersOfSecurity(t *testing.T) {
 }
 
 func TestAdminListener(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.AdminListen = "127.0.0.1:0" })
 	admin := *s
 	admin.URL = "http://" + s.AdminAddr()
@@ -328,6 +339,7 @@ func TestAdminListener(t *testing.T) {
 
 // Who goes away gives the place back: what is worked on for nobody keeps nobody waiting.
 func TestClientGoesAway(t *testing.T) {
+	t.Parallel()
 	h := newHolding()
 	var logged log
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {

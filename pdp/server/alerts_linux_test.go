@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -349,6 +350,9 @@ func TestEveryAlertFires(t *testing.T) {
 	for name, expression := range all {
 		t.Run(name, func(t *testing.T) {
 			trouble := troubles[name]
+			if name != "PolicyServiceSinkDropped" { // which sets variables of the environment
+				t.Parallel()
+			}
 			if trouble == nil {
 				t.Fatal("nothing is known that fires it")
 			}
@@ -363,10 +367,22 @@ func TestEveryAlertFires(t *testing.T) {
 	}
 }
 
+var health struct {
+	once          sync.Once
+	before, after model.Vector
+	slowest       time.Duration
+}
+
 // healthy are two scrapes of a server to which nothing happens but what is meant to, and of
 // another one like it; and how long the slowest answer took.
 func healthy(t *testing.T) (before, after model.Vector, slowest time.Duration) {
 	t.Helper()
+	h := &health
+	h.once.Do(func() { h.before, h.after, h.slowest = scrapeHealthy(t) })
+	return h.before, h.after, h.slowest
+}
+
+func scrapeHealthy(t *testing.T) (before, after model.Vector, slowest time.Duration) {
 	options := []pdptest.Option{withData(t.TempDir()), func(c *server.Config) {
 		c.Program.Checkpoints, c.DecisionLog.Sinks.Stdout = new(buffer), &server.SinkConfig{}
 		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.SegmentBytes = 64 << 10 })
@@ -375,7 +391,7 @@ func healthy(t *testing.T) (before, after model.Vector, slowest time.Duration) {
 	watch := &stopwatch{to: http.DefaultTransport}
 	s.Client = &http.Client{Transport: watch}
 	drive := func() model.Vector {
-		for range 50 {
+		for range 20 {
 			id := askFor(t, s, evaluationPath, "read")
 			s.Post(receiptPath(id), reported("tell:discharged", "log:discharged"))
 			s.Post(authorizePath, strings.Replace(nativeQuestion, `"read"`, `"look"`, 1))
@@ -410,6 +426,7 @@ const slowAlert = 100 * time.Millisecond
 // Nobody is woken by a server that is well, and every expression of the dashboard has
 // something to show of it.
 func TestHealthyServer(t *testing.T) {
+	t.Parallel()
 	before, after, slowest := healthy(t)
 	for name, expression := range alerts(t) {
 		if strings.HasSuffix(name, "Slow") && slowest > slowAlert {

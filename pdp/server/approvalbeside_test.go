@@ -32,6 +32,7 @@ type besideDeciders struct {
 
 // Who else may decide: by a key, by an entity or by a delegation; each once, and nobody who asks or has voted.
 func TestDeciders(t *testing.T) {
+	t.Parallel()
 	c := openCounterOn(t, pdptest.Bundle(approvalFiles("entities/g.json", `[{"uid":{"type":"user","id":"ann"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}]`)))
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	wants := func(name, who, want string) {
@@ -64,6 +65,7 @@ func TestDeciders(t *testing.T) {
 
 // Of very many who may decide some are named.
 func TestDecidersAreFew(t *testing.T) {
+	t.Parallel()
 	var entities []string
 	for n := range 3000 {
 		entities = append(entities, fmt.Sprintf(`{"uid":{"type":"user","id":"u%04d"},"attrs":{},"parents":[{"type":"team","id":"leads"}]}`, n))
@@ -88,6 +90,7 @@ func TestDecidersAreFew(t *testing.T) {
 
 // The last approval request that was for the same, if the caller may see it.
 func TestPreviousApproval(t *testing.T) {
+	t.Parallel()
 	source := pdptest.Bundle(approvalFiles())
 	c := openCounterOn(t, source)
 	wants := func(name, who, id, want string) {

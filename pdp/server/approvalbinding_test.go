@@ -11,6 +11,7 @@ import (
 // TestNullArgumentIsApproved: what people approve with a null is not approved without it, nor the other way round, on
 // every way: a denial, an access request after it, what people are shown, the record, and the call.
 func TestNullArgumentIsApproved(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	const with, without = `"arguments":{"to":"mia","force":null,"list":[{"a":null}]}`, `"arguments":{"to":"mia","list":[{}]}`
@@ -44,6 +45,7 @@ func TestNullArgumentIsApproved(t *testing.T) {
 
 // TestDigestIsApproved: the digest of the resource is bound though the material of the obligation leaves the resource out.
 func TestDigestIsApproved(t *testing.T) {
+	t.Parallel()
 	c := openDeskOn(t, approvalFiles(
 		"a.cedar", `@id("some") @obligation("some") permit(principal, action == Action::"tool.invoke", resource in group::"some");`,
 		"obligations.yaml", "some: {type: approval_required, properties: {template: owner, material: [subject]}}\n",

@@ -16,7 +16,6 @@ import (
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/server/auth"
 )
 
 // Somebody was called with an approval, and asks for input before they answer: the call comes again, and again, and each
@@ -92,6 +91,7 @@ func (d decided) denied(t *testing.T, what string, s shape, reason evaluation.Re
 
 // TestContinuation: ten rounds, each once, in their order, and nothing of it is a use.
 func TestContinuation(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	for _, s := range bothShapes {
 		context := push + `,"shape":"` + s.name + `"`
@@ -167,6 +167,7 @@ func (c *counter) isOnRecord(s shape, id, decision string) {
 
 // TestNotContinued: what is no continuation of this very call, by this very caller, is none.
 func TestNotContinued(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	for _, s := range bothShapes {
 		context := push + `,"shape":"` + s.name + `"`
@@ -200,6 +201,7 @@ func TestNotContinued(t *testing.T) {
 
 // TestContinuationInABatch: of one approval an item may be one round, and beside that nothing else of it counts.
 func TestContinuationInABatch(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	s := bothShapes[1]
 	one, byOne := c.used(s, "list", push)
@@ -241,6 +243,7 @@ func TestContinuationInABatch(t *testing.T) {
 
 // TestContinuationIsNoUse: of an approval that has uses left, a round takes none, and a use no round.
 func TestContinuationIsNoUse(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	s := bothShapes[0]
 	id, first := c.used(s, "list", push)
@@ -266,6 +269,7 @@ func TestContinuationIsNoUse(t *testing.T) {
 
 // TestContinuationTakenBack: what was revoked, or what a revoked key approved, is continued no more.
 func TestContinuationTakenBack(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	s := bothShapes[0]
 	id, by := c.used(s, "list", push)
@@ -288,6 +292,7 @@ func TestContinuationTakenBack(t *testing.T) {
 // TestContinuationInTime: within fifteen minutes of the use, by the service's clock, be the approval's own end before it
 // or after it, and be the server started again or not.
 func TestContinuationInTime(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	s := bothShapes[0]
 	for _, test := range []struct {
@@ -314,14 +319,14 @@ func TestContinuationInTime(t *testing.T) {
 
 // TestContinuationIsDecidedAnew: policies may deny it, and then it took no round; an explained answer takes none either.
 func TestContinuationIsDecidedAnew(t *testing.T) {
+	t.Parallel()
 	c := openDeskOn(t, approvalFiles("a.cedar", `@id("late") forbid(principal, action, resource) when { context has trace && context.trace == "night" };`))
-	c.welcome("explaining", "", auth.Decide, auth.Explain)
 	for _, s := range bothShapes {
 		context := push + `,"shape":"` + s.name + `"`
 		id, by := c.used(s, "push", context)
 		c.goesOn(s, context+`,"trace":"night"`, id, by.decision, 1).denied(t, "a forbid", s, evaluation.ApprovalPolicyDenied)
 		explained := s
-		explained.pep = "explaining"
+		explained.pep = "explainer"
 		if got := c.goesOn(explained, context, id, by.decision, 1, "X-Explain", "true"); got.may {
 			t.Errorf("%s: explained: %s", s.name, got.text)
 		}
@@ -334,6 +339,7 @@ func TestContinuationIsDecidedAnew(t *testing.T) {
 // TestOneContinuationManyTimes: sent at once by 64, later, after a restart, and after an older copy of the file was put
 // back, a round is answered once.
 func TestOneContinuationManyTimes(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	for n, s := range bothShapes {
 		context := fmt.Sprintf(`%s,"shape":%d`, push, n)
@@ -374,6 +380,7 @@ func TestOneContinuationManyTimes(t *testing.T) {
 // TestNoContinuationIsPassedOver: what cannot be read is refused where it stands, by either shape and by a batch, and uses
 // nothing.
 func TestNoContinuationIsPassedOver(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	id := c.approved()
 	p := c.program("asker")
@@ -417,6 +424,7 @@ func TestNoContinuationIsPassedOver(t *testing.T) {
 
 // TestContinuationWithState: the state that an approval came with is verified, and its end does not matter any more.
 func TestContinuationWithState(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	presenting, _ := p.granted(wants("push", push))
@@ -449,6 +457,7 @@ func TestContinuationWithState(t *testing.T) {
 // TestContinuationOfTheVeryCall: between two rounds the same arguments may be written otherwise. Other arguments, or
 // another definition of the tool under the same id, are another call.
 func TestContinuationOfTheVeryCall(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	s := bothShapes[1]
 	ask := func(arguments, digest string, n int, by decided, id string) decided {

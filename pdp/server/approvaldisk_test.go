@@ -21,13 +21,16 @@ import (
 // form; once it can be, everybody is.
 func TestUnrecordedApprovalsAreNotTold(t *testing.T) {
 	for _, mode := range []decisionlog.Mode{decisionlog.Strict, decisionlog.BestEffort} {
-		t.Run(string(mode), func(t *testing.T) { unrecordedApprovals(t, mode) })
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			unrecordedApprovals(t, mode)
+		})
 	}
 }
 
 func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 	var dir string
-	c := openDesk(t, func(config *server.Config) { // the log alone: the approvals have room
+	c := openDesk(t, triesAgainSoon, func(config *server.Config) { // the log alone: the approvals have room
 		config.DecisionLog.Mode = mode
 		dir = filepath.Join(config.Data, decisionlog.LogDir)
 		must(t, os.Mkdir(dir, 0o700))

@@ -16,6 +16,7 @@ import (
 // one that bound no digest and no null, and knew no continuation. What was approved then goes through, unless it would
 // have to be bound to more now. What was used then is not continued.
 func TestFormat2(t *testing.T) {
+	t.Parallel()
 	c := &counter{t: t, data: t.TempDir(), Clock: clock.At(pdptest.Now)}
 	unpack(t, filepath.Join("testdata", "data-2858435.tar.gz"), c.data)
 	var of struct {

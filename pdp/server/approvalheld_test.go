@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
@@ -111,6 +110,7 @@ func pretend(bucket, text string) string {
 
 // TestEditedApprovalDoesNotAllow: what nobody said is said by no file.
 func TestEditedApprovalDoesNotAllow(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	c.asks("pep", tool("push", push))
 	c.refusesToStart(func() { c.edit(format2, pretend) }, "not written with the key")
@@ -119,6 +119,7 @@ func TestEditedApprovalDoesNotAllow(t *testing.T) {
 // TestSomebodyElsesApprovalsDoNotAllow: a file with its key, from a server of the
 // attacker's own where everything was approved.
 func TestSomebodyElsesApprovalsDoNotAllow(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	theirs := openCounter(t)
 	id := theirs.approved()
@@ -147,6 +148,7 @@ func TestSomebodyElsesApprovalsDoNotAllow(t *testing.T) {
 
 // TestOlderApprovalsDoNotAllow: a copy of before it was used, or taken back, or lapsed.
 func TestOlderApprovalsDoNotAllow(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(c *counter, id string){
 		"used_up": func(c *counter, _ string) {
 			if !c.asks("pep", tool("push", again)).may() {
@@ -197,6 +199,7 @@ func (c *counter) doctor() (found string) {
 // TestOlderLogKeepsServerFromStarting: else people would say again, in other places of it,
 // what they said before, and a file of the time that was lost would know no better.
 func TestOlderLogKeepsServerFromStarting(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	must(t, c.Stop(t.Context()))
 	const segment = "log/00000001.db"
@@ -214,6 +217,7 @@ func TestOlderLogKeepsServerFromStarting(t *testing.T) {
 // TestHiddenStepKeepsServerFromStarting: who puts an older copy back and takes the step
 // out of the log that tells.
 func TestHiddenStepKeepsServerFromStarting(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.approved()
 	must(t, c.Stop(t.Context()))
@@ -239,8 +243,8 @@ func TestHiddenStepKeepsServerFromStarting(t *testing.T) {
 
 // TestGoneStepDoesNotAllow: an approval whose vote was redacted is asked for again.
 func TestGoneStepDoesNotAllow(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
-	c.welcome("operator", "", auth.LogAdmin, auth.LogRead)
 	id := c.approved()
 	record := ""
 	_, text := c.do("auditor", "GET", "/v1/log/export", "")
@@ -280,19 +284,15 @@ func (c *counter) welcome(name, principal string, permissions ...auth.Permission
 
 func (c *counter) until(name string, is func(status int) bool) {
 	c.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	eventually(c.t, "the server notices what became of the key "+name, func() bool {
 		status, _ := c.do(name, "GET", "/v1/approvals", "")
-		if is(status) {
-			return
-		}
-		if time.Now().After(end) {
-			c.t.Fatalf("the server does not notice what became of the key %s", name)
-		}
-	}
+		return is(status)
+	})
 }
 
 // TestVoteOfRevokedKeyDoesNotCount: neither toward a quorum, nor once it was reached.
 func TestVoteOfRevokedKeyDoesNotCount(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("stop", push)).Approval.ID
 	c.says("noah", id, "decision", yes, 200)
@@ -324,6 +324,7 @@ func TestVoteOfRevokedKeyDoesNotCount(t *testing.T) {
 
 // TestVoteFallsWithWhoNamedThem: a delegate has no say of their own.
 func TestVoteFallsWithWhoNamedThem(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	first := c.asks("pep", tool("push", push)).Approval.ID
 	c.says("noah", first, "decision", `{"decision":"delegate","to":"user::\"eve\"","reason":"away"}`, 200)
@@ -380,6 +381,7 @@ func unpack(t *testing.T, archive, dir string) {
 // TestFormat1IsTakenOnceAsTheLogHasIt: what was approved, half approved and used goes on,
 // and from then on no file of format 1 counts.
 func TestFormat1IsTakenOnceAsTheLogHasIt(t *testing.T) {
+	t.Parallel()
 	c, ids := open1(t)
 	older := c.file(approval.FileName)
 	c.open(pdptest.Bundle(approvalFiles()))
@@ -402,6 +404,7 @@ func TestFormat1IsTakenOnceAsTheLogHasIt(t *testing.T) {
 
 // TestFormat1DoesNotAllowWhatTheLogDoesNotCarry, however it was edited.
 func TestFormat1DoesNotAllowWhatTheLogDoesNotCarry(t *testing.T) {
+	t.Parallel()
 	const other = `"arguments":{"branch":"edited"}`
 	for name, change := range map[string]func(ids map[string]string, bucket, text string) string{
 		"status": func(_ map[string]string, bucket, text string) string { return pretend(bucket, text) },

@@ -25,6 +25,7 @@ func boundTo(terms string, more ...string) map[string]string {
 // However little an approval is bound to, those who act are the ones of whom it was held
 // that they do not decide: nobody steps into what they approved for others.
 func TestNobodyJoinsWhatTheyApproved(t *testing.T) {
+	t.Parallel()
 	volatile := boundTo("uses: 2")
 	volatile["bundle.yaml"] = "volatile: [agent, on_behalf_of]\n"
 	for name, files := range map[string]map[string]string{"no context": boundTo("material: [resource]"), "volatile": volatile} {
@@ -47,6 +48,7 @@ func TestNobodyJoinsWhatTheyApproved(t *testing.T) {
 // A tenant that was moved away has nobody decide about what waits in it, and keeps nobody
 // from deciding about the rest.
 func TestInboxWithoutATenant(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeAll(t, dir, approvalFiles())
 	c := openCounterOn(t, pdp.Dir(dir))
@@ -64,6 +66,7 @@ func TestInboxWithoutATenant(t *testing.T) {
 
 // Asking for the same by another name costs a program nothing, so it does not fill the disk.
 func TestTasksOfOneApprovalAreBounded(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	question := wants("push", push)
@@ -86,6 +89,7 @@ func TestTasksOfOneApprovalAreBounded(t *testing.T) {
 
 // Who only looks is held to the rate of everybody who asks.
 func TestLookingIsPaced(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t, func(config *server.Config) { config.Load.RateLimit.PerSecond = 5 })
 	id := c.asks("other-pep", tool("push", push)).Approval.ID
 	for n, path := range []string{"", "/" + id, "/" + id + "/elicitation", "/" + id + "/authorization-request", "/" + id + "/authorization-notification", "", "/" + id, "/" + id + "/elicitation"} {
@@ -101,6 +105,7 @@ func TestLookingIsPaced(t *testing.T) {
 
 // Whatever can be filed can be shown, and decided about, in each form.
 func TestDeepRequestsAreShown(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	deep := strings.Repeat(`{"a":`, 13) + "1" + strings.Repeat("}", 13)
 	for _, body := range []string{
@@ -120,6 +125,7 @@ func TestDeepRequestsAreShown(t *testing.T) {
 // While approvals cannot be read nothing goes through by one, and nobody is told that
 // there is none: that would be final.
 func TestApprovalsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	id := c.approved()
 	p := c.program("asker")

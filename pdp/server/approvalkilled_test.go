@@ -26,6 +26,7 @@ import (
 // has it, when the journal alone has it, and when the segment has it and the approval's file does not. After the next
 // start the approval is good for one decision in all.
 func TestApprovalOfAKilledServer(t *testing.T) {
+	t.Parallel()
 	if kept := os.Getenv("APPROVAL_KILLED"); kept != "" {
 		useUntilKilled(t, kept, os.Getenv("APPROVAL_STEP"))
 	}

@@ -56,6 +56,7 @@ func (c *counter) plainly(text, id string) string {
 }
 
 func TestMCPMessages(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.request("")
 	c.Advance(time.Minute)
@@ -104,6 +105,7 @@ func TestMCPMessages(t *testing.T) {
 
 // What each argument is in a form, and that each comes back as what it is.
 func TestMCPReviewsArguments(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	const arguments = `"a":true,"approve":false,"arguments.a":"x","big":9007199254740993,"f":50e-1,"l":[1,"x"],"o":{"k":"v"},"s":"[1]","z":null`
 	id := c.asks("pep", tool("push", `"arguments":{`+arguments+`}`)).Approval.ID
@@ -138,6 +140,7 @@ func TestMCPReviewsArguments(t *testing.T) {
 
 // A call that has no arguments is asked about all the same, and in words that are ours.
 func TestMCPWithoutArguments(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	for context, want := range map[string]string{``: "tool/push", `"agent":"helper"`: "helper asks for"} {
 		id := c.asks("pep", tool("push", context)).Approval.ID
@@ -165,6 +168,7 @@ func TestMCPWithoutArguments(t *testing.T) {
 
 // In each state there are the messages of that state, and no others.
 func TestMCPStates(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	denied := func(status, reason string) string {
 		return `{"jsonrpc":"2.0","id":"ID","error":{"code":-32002,"message":"authorization ` + status + `","data":{"authorizationId":"ID","reason":"` + reason + `"}}}`
@@ -207,6 +211,7 @@ func TestMCPStates(t *testing.T) {
 
 // Whatever is answered, only what says so plainly approves.
 func TestMCPResponses(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1000 })
 	const pending = "pending"
 	for n, test := range []struct {
@@ -300,6 +305,7 @@ func TestMCPResponses(t *testing.T) {
 // An agent with a key of its own does not answer for itself, and whoever has voted has
 // said it, in whatever form.
 func TestMCPNobodyAnswersTwiceOrForThemselves(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	const approve = `{"action":"accept","content":{"approve":true}}`
 	own := c.asks("helper", strings.Replace(tool("push", push), `"bot"`, `"helper"`, 1)).Approval.ID
@@ -324,6 +330,7 @@ func TestMCPNobodyAnswersTwiceOrForThemselves(t *testing.T) {
 // The record says by which way somebody answered, and why; a secret of the request that
 // the reason quotes is not in it.
 func TestMCPIsOnRecord(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	c.says("mia", c.request(`,"n":1`), "response", `{"action":"accept","content":{"approve":true,"reason":"hunter2hunter2 is fine"}}`, 200)
 	c.says("mia", c.request(`,"n":2`), "response", `{"action":"decline"}`, 200)

@@ -86,6 +86,7 @@ func (closing) Close() error { return nil }
 // The official SDK takes each elicitation as it is, its client shows a person what was
 // asked, and what the person fills in comes back as it is and counts.
 func TestMCPByTheSDK(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	n := 0
 	for _, version := range []string{"2025-06-18", "2025-11-25"} {
@@ -122,6 +123,7 @@ func TestMCPByTheSDK(t *testing.T) {
 // The other messages are JSON-RPC to the SDK: an answer with an error to the call of that
 // id, and a notification.
 func TestMCPMessagesAreJSONRPC(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	decode := func(which string) jsonrpc.Message {

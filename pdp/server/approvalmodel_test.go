@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -43,10 +45,7 @@ import (
 // puts a key of approvals of their own in place can seal steps at the unsigned end of a log
 // after a crash: those are in the log, signed at the next start.
 func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := night.Cases(20)
 	first := uint64(0)
 	if more, err := strconv.Atoi(os.Getenv("APPROVAL_MODEL_ROUNDS")); err == nil {
 		rounds = more
@@ -56,19 +55,24 @@ func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
 	}
 	stranger := strangersFiles(t)
 	total := tally{}
-	for seed := first; seed < first+uint64(rounds); seed++ {
-		m := newHostileModel(t, seed, stranger)
-		for range 8 {
-			m.run()
-			m.attackAndStart()
+	var mu sync.Mutex                   // guards total
+	t.Run("seeds", func(t *testing.T) { // returns when all have run
+		for seed := first; seed < first+uint64(rounds); seed++ {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) { // APPROVAL_MODEL_SEED makes it again
+				t.Parallel()
+				m := newHostileModel(t, seed, stranger)
+				for range 8 {
+					m.run()
+					m.attackAndStart()
+				}
+				m.run()
+				m.stop()
+				mu.Lock()
+				defer mu.Unlock()
+				total.add(m.tally)
+			})
 		}
-		m.run()
-		m.stop()
-		total.add(m.tally)
-		if t.Failed() {
-			t.Fatalf("seed %d: APPROVAL_MODEL_SEED=%d makes this round again", seed, seed)
-		}
-	}
+	})
 	t.Logf("%+v", total)
 	if rounds > 1 && (total.yes == 0 || total.yesAfterAttack == 0 || total.refused == 0 || total.started == 0 || total.rounds == 0) {
 		t.Errorf("the test tries too little: %+v", total)
@@ -176,7 +180,7 @@ func (m *hostileModel) start() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.Start(ctx); err != nil {
 		return err
@@ -187,7 +191,7 @@ func (m *hostileModel) start() error {
 }
 
 func (m *hostileModel) halt(s *server.Server) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_ = s.Stop(ctx) // what was damaged may not end in good order
 }
@@ -261,9 +265,7 @@ func (m *hostileModel) revokeKey(person string) {
 	old := m.holder[person]
 	_ = keys.Revoke(old)
 	m.newKey(person)
-	for status := 0; status != http.StatusUnauthorized; { // it looks at the file now and then
-		status, _ = m.do(old, "GET", "/v1/approvals", "")
-	}
+	m.until(old, func(status int) bool { return status == http.StatusUnauthorized })
 }
 
 // ask has a question filed, and returns the id.

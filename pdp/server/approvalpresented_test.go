@@ -24,6 +24,7 @@ func presentedForms(id string) (good []string, bad map[string]string) {
 
 // However an approval is brought it is found, in both shapes, and with X-Approval: none.
 func TestAnApprovalIsFoundHoweverItIsBrought(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	good, _ := presentedForms("ID")
 	for n, claim := range good {
@@ -69,6 +70,7 @@ func TestAnApprovalIsFoundHoweverItIsBrought(t *testing.T) {
 // What is no id is refused where it stands, and never passed over: not by the shape, not
 // by a batch, a search or an access request, and nothing is filed or used.
 func TestNoApprovalIsPassedOver(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	id := c.approved()
 	p := c.program("asker")

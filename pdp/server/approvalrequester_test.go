@@ -12,6 +12,7 @@ import (
 // Who asked for what somebody does has no vote on it, by no name of theirs and also after the server has started again; it
 // is no other's request, and one that nobody can name asks nobody.
 func TestActorsRequesterHasNoVote(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	requestedBy := func(more, typ, id string) string {
 		return tool("push", push+more+fmt.Sprintf(`,"requester":{"type":%q,"id":%q}`, typ, id))
@@ -61,6 +62,7 @@ func TestActorsRequesterHasNoVote(t *testing.T) {
 
 // Nobody fulfils their own request over HTTP either: alone or in a batch, in either shape.
 func TestFulfilOwnByHTTP(t *testing.T) {
+	t.Parallel()
 	c := openCounterOn(t, pdptest.Bundle(approvalFiles("f.cedar", `@id("fulfil") permit(principal, action == Action::"tool.fulfil", resource is tool);`)))
 	const of = `"action":{"name":"tool.fulfil"},"resource":{"type":"tool","id":"free"},"context":{"requester":{"type":"user","id":"mia"}}`
 	for name, test := range map[string]struct{ path, body, want string }{

@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -78,25 +80,57 @@ func openCounter(t testing.TB, options ...pdptest.Option) *counter {
 
 func openCounterOn(t testing.TB, source pdp.Source, options ...pdptest.Option) *counter {
 	t.Helper()
-	c := &counter{t: t, data: t.TempDir(), key: map[string]string{}, Clock: clock.At(pdptest.Now)}
-	all := []string{"*"}
-	c.grant("pep", all, "", auth.Decide)
-	c.grant("other-pep", all, "", auth.Decide)
-	c.grant("explainer", all, "", auth.Decide, auth.Explain)
-	c.grant("auditor", all, "", auth.LogRead)
-	c.grant("searcher", all, "", auth.Search)
-	c.grant("asker", all, "", auth.Decide, auth.Request)
-	c.grant("other-asker", all, "", auth.Decide, auth.Request)
-	c.grant("acme-asker", []string{"acme"}, "", auth.Decide, auth.Request)
-	for _, person := range []string{"mia", "mia.admin", "noah", "zoe", "eve"} {
-		c.grant(person, all, `user::"`+person+`"`, auth.Approve)
-	}
-	c.grant("acme-lead", []string{"acme"}, `user::"zoe"`, auth.Approve)
-	c.grant("helper", all, `agent::"helper"`, auth.Approve, auth.Decide)
-	c.grant("both", all, `user::"zoe"`, auth.Approve, auth.Decide, auth.Request)
+	c := &counter{t: t, data: t.TempDir(), Clock: clock.At(pdptest.Now)}
+	c.key = counterKeys.into(t, c.data, func(data string) map[string]string {
+		c := &counter{t: t, data: data, key: map[string]string{}}
+		all := []string{"*"}
+		c.grant("pep", all, "", auth.Decide)
+		c.grant("other-pep", all, "", auth.Decide)
+		c.grant("explainer", all, "", auth.Decide, auth.Explain)
+		c.grant("explaining-asker", all, "", auth.Decide, auth.Request, auth.Explain)
+		c.grant("gateway", all, "", auth.Decide, auth.Search, auth.Request, auth.Explain)
+		c.grant("auditor", all, "", auth.LogRead)
+		c.grant("operator", all, "", auth.LogAdmin, auth.LogRead)
+		c.grant("searcher", all, "", auth.Search)
+		c.grant("asker", all, "", auth.Decide, auth.Request)
+		c.grant("other-asker", all, "", auth.Decide, auth.Request)
+		c.grant("acme-asker", []string{"acme"}, "", auth.Decide, auth.Request)
+		for _, person := range []string{"mia", "mia.admin", "noah", "zoe", "eve"} {
+			c.grant(person, all, `user::"`+person+`"`, auth.Approve)
+		}
+		c.grant("acme-lead", []string{"acme"}, `user::"zoe"`, auth.Approve)
+		c.grant("helper", all, `agent::"helper"`, auth.Approve, auth.Decide)
+		c.grant("both", all, `user::"zoe"`, auth.Approve, auth.Decide, auth.Request)
+		return c.key
+	})
 	c.open(source, options...)
 	return c
 }
+
+// keyring has a file of keys, made once: each key that is added is a file written to the disk.
+type keyring struct {
+	once  sync.Once
+	files files
+	key   map[string]string
+}
+
+// into puts the keys into a data directory, and returns them by their names. The first time add makes them.
+func (k *keyring) into(t testing.TB, data string, add func(data string) map[string]string) map[string]string {
+	t.Helper()
+	k.once.Do(func() {
+		dir := t.TempDir()
+		k.key = add(dir)
+		made, err := readFiles(dir)
+		must(t, err)
+		k.files = made
+	})
+	for name, content := range k.files {
+		must(t, os.WriteFile(filepath.Join(data, name), content, 0o600))
+	}
+	return maps.Clone(k.key)
+}
+
+var counterKeys keyring
 
 func (c *counter) grant(name string, tenants []string, principal string, permissions ...auth.Permission) {
 	c.t.Helper()
@@ -118,7 +152,34 @@ func (c *counter) open(source pdp.Source, options ...pdptest.Option) {
 		config.Data, config.Program.PDP.Now, config.Program.PDP.NewID = c.data, c.Now, nil
 	}
 	c.Server = pdptest.Start(c.t, source, append([]pdptest.Option{own}, options...)...)
-	c.Client = &http.Client{Transport: pdptest.NewOpenAPI(c.t).RoundTrip(http.DefaultTransport)}
+	c.Client = describedClient(c.t)
+}
+
+// ownClient is a client with connections of its own, for many requests at once.
+func ownClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+}
+
+// describedClient is a client whose exchanges must be as the OpenAPI document says.
+func describedClient(t testing.TB) *http.Client {
+	own := ownClient()
+	return &http.Client{Transport: describing{pdptest.NewOpenAPI(t).RoundTrip(own.Transport), own}}
+}
+
+type describing struct {
+	http.RoundTripper
+	own *http.Client
+}
+
+// CloseIdleConnections is for a stop, which waits for connections that are left.
+func (d describing) CloseIdleConnections() { d.own.CloseIdleConnections() }
+
+// comes waits for what comes of time that has passed, which is worked off at once.
+func (c *counter) comes(what string, so func() bool) {
+	c.t.Helper()
+	stop := c.WorkOff()
+	defer stop()
+	eventually(c.t, what, so)
 }
 
 func (c *counter) do(who, method, path, body string, header ...string) (int, string) {
@@ -282,6 +343,7 @@ func (c *counter) log() (steps []string, spent int) {
 
 // People are told what of that which they see is not bound.
 func TestUnboundIsSaid(t *testing.T) {
+	t.Parallel()
 	c := openCounterOn(t, pdptest.Bundle(approvalFiles(
 		"a.cedar", `@id("some") @obligation("some") permit(principal, action == Action::"tool.invoke", resource in group::"some");`,
 		"obligations.yaml", "some: {type: approval_required, properties: {template: owner, material: [subject, context.arguments]}}\n",
@@ -305,6 +367,7 @@ func TestUnboundIsSaid(t *testing.T) {
 // Somebody asks, somebody else approves, the same question is asked again, and goes
 // through once.
 func TestApproval(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	first := c.asks("pep", tool("push", push))
 	if !first.Allow || !first.Obligations["approval_required"] || first.Approval == nil || first.Approval.Status != "pending" ||
@@ -348,6 +411,7 @@ func TestApproval(t *testing.T) {
 
 // Whatever is sent, it goes through with an approval of exactly this only.
 func TestApprovalAttacks(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.approved()
 	refused := func(name, who, body string, header ...string) {
@@ -403,6 +467,7 @@ func TestApprovalAttacks(t *testing.T) {
 }
 
 func TestApprovalEnds(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.approved()
 	c.Advance(5 * time.Minute)
@@ -444,6 +509,7 @@ func TestApprovalEnds(t *testing.T) {
 }
 
 func TestQuorum(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("stop", push)).Approval.ID
 	if got := c.says("mia", id, "decision", yes, 200); got.Status != "pending" {
@@ -472,6 +538,7 @@ func TestQuorum(t *testing.T) {
 // Nobody answers for themselves: not directly, not through an agent, a delegate, a second
 // name, or a chain.
 func TestSelfApproval(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	as := func(actor, typ, context string) string {
 		return strings.NewReplacer(`"bot"`, `"`+actor+`"`, `"actor_type":"agent"`, `"actor_type":"`+typ+`"`).Replace(tool("push", context))
@@ -514,6 +581,7 @@ func TestSelfApproval(t *testing.T) {
 }
 
 func TestDelegation(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	c.says("eve", id, "decision", yes, 404)
@@ -535,6 +603,7 @@ func TestDelegation(t *testing.T) {
 
 // Whose it is not, for them it is not there.
 func TestApprovalsAreNobodyElses(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	for who, want := range map[string]int{"pep": 200, "mia": 200, "eve": 404, "other-pep": 404, "auditor": 404, "acme-lead": 404} {
@@ -564,6 +633,7 @@ func TestApprovalsAreNobodyElses(t *testing.T) {
 
 // Where nobody can be asked, or nobody is to be, nothing is filed.
 func TestNothingIsFiled(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	for name, got := range map[string]told{
 		"without a template":    c.asks("pep", tool("old", push)),
@@ -588,6 +658,7 @@ func TestNothingIsFiled(t *testing.T) {
 
 // An AuthZEN PEP brings an approval as its profile has it.
 func TestApprovalPresentedInAuthZEN(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.approved()
 	ask := func(approval string) string {
@@ -607,12 +678,10 @@ func TestApprovalPresentedInAuthZEN(t *testing.T) {
 // Of two who would spend the same use, one does, whoever is first and in whatever form
 // each of them asks.
 func TestOneUseIsSpentOnce(t *testing.T) {
-	rounds := 1000
-	if testing.Short() {
-		rounds = 100
-	}
+	t.Parallel()
+	rounds := night.Cases(1000)
 	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
-	c.Client = http.DefaultClient
+	c.Client = ownClient()
 	p := c.program("pep")
 	round := func(n int) {
 		context := fmt.Sprintf(`"arguments":{"round":%d}`, n)
@@ -653,6 +722,7 @@ func TestOneUseIsSpentOnce(t *testing.T) {
 // The policies in force decide again: a forbid wins, and what was approved for fewer
 // people counts no more.
 func TestApprovalUnderOtherPolicies(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeAll(t, dir, approvalFiles())
 	c := openCounterOn(t, pdp.Dir(dir))
@@ -697,6 +767,7 @@ func TestApprovalUnderOtherPolicies(t *testing.T) {
 }
 
 func TestApprovalLimits(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t, func(config *server.Config) {
 		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 3, MaxPendingPerCaller: 3, NewPerMinutePerSubject: 4}
 	})
@@ -723,6 +794,7 @@ func TestApprovalLimits(t *testing.T) {
 
 // Who waits is answered when there is something to say, and not before.
 func TestWaitingForApproval(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	answered := make(chan shown)

@@ -60,6 +60,7 @@ func (c *counter) shownTexts(id string) map[string]shownText {
 // Nobody approves what they are not shown: who asks, for whom, and each member that the
 // approval is bound to, in each message; of a secret its mask.
 func TestNothingIsApprovedUnseen(t *testing.T) {
+	t.Parallel()
 	files := boundTo("uses: 3, material: [resource, context.amount]")
 	files["a.cedar"] = strings.Replace(files["a.cedar"], "context has arguments.blocked", "false", 1) // which errs of arguments in no form
 	c := openDeskOn(t, files)
@@ -117,6 +118,7 @@ func TestNothingIsApprovedUnseen(t *testing.T) {
 
 // No name and no value passes for a line, a name or a member that is not there.
 func TestNothingShownPassesForMore(t *testing.T) {
+	t.Parallel()
 	c := openCounterOn(t, pdptest.Bundle(approvalFiles()))
 	for name, test := range map[string]struct{ body, want string }{
 		"a line": {strings.Replace(tool("push", `"why":"x\nBesides: {}\r\u2028\u0085Once"`), `"bot"`, `"bot\nBesides: {}"`, 1),

@@ -19,6 +19,7 @@ import (
 // Other systems hear of what is filed and of what waits no longer, also of what they
 // could not be told before a restart.
 func TestOthersAreTold(t *testing.T) {
+	t.Parallel()
 	secret := []byte(strings.Repeat("s", 32))
 	heard := make(chan string, 10)
 	var down atomic.Bool
@@ -69,12 +70,13 @@ func TestOthersAreTold(t *testing.T) {
 // While a system is away, whoever has much that it would be told of keeps nobody else from
 // being told.
 func TestWhatOneCallerHasToldKeepsNobodyElseWaiting(t *testing.T) {
+	t.Parallel()
 	e := listen(t)
 	c := openDesk(t, e.listed("key:asker", "/mine", "127.0.0.1"), func(config *server.Config) {
 		config.Approvals.Webhooks = []webhook.Config{{URL: "http://127.0.0.1:1/nobody", SecretFile: e.secret, Allow: []string{"127.0.0.1"}}}
 		config.Approvals.NewPerMinutePerSubject = 1_000_000
 	})
-	c.Client = http.DefaultClient
+	c.Client = ownClient()
 	c.fill(1010)
 	p := c.program("asker")
 	question := wants("push", push)

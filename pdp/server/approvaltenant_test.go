@@ -31,6 +31,7 @@ func inAcme(body string) string { return strings.Replace(body, `"default"`, `"ac
 // neither where a policy of the root demands the approval, nor where an obligation of the
 // root does, whatever equal words the tenant has for it, and in no form.
 func TestATenantsManDoesNotDecideWhatTheRootDemands(t *testing.T) {
+	t.Parallel()
 	c := openDeskOn(t, tenantFiles())
 	for _, id := range []string{"push", "roots", "equal", "list", "stop"} {
 		asked := c.asks("pep", inAcme(tool(id, push))).Approval
@@ -76,6 +77,7 @@ func (c *counter) refusesTheMan(id string) {
 // What the tenant alone demands its own permits decide about, and whom they let name
 // another; the root's forbids count.
 func TestATenantsOwnDemandIsItsOwn(t *testing.T) {
+	t.Parallel()
 	c := openDeskOn(t, tenantFiles())
 	asked := func(n string) string {
 		return c.asks("pep", inAcme(tool("own", `"n":`+n))).Approval.ID
@@ -108,6 +110,7 @@ func TestATenantsOwnDemandIsItsOwn(t *testing.T) {
 
 // A tenant's forbid keeps people from deciding about what the root demands.
 func TestATenantsForbidCountsForTheRootsDemand(t *testing.T) {
+	t.Parallel()
 	c := openDeskOn(t, tenantFiles("tenants/acme/own.cedar", `forbid(principal == user::"mia", action == Action::"approval.decide", resource);`))
 	id := c.asks("pep", inAcme(tool("push", push))).Approval.ID
 	c.says("mia", id, "decision", yes, 404)
@@ -118,6 +121,7 @@ func TestATenantsForbidCountsForTheRootsDemand(t *testing.T) {
 // tenant's, and what a tenant's man approved is nothing to the root that demands the same
 // since, or once it is approved.
 func TestNoEditMakesTheRootsDemandATenants(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeAll(t, dir, tenantFiles())
 	c := openCounterOn(t, pdp.Dir(dir))
@@ -155,6 +159,7 @@ func TestNoEditMakesTheRootsDemandATenants(t *testing.T) {
 // What the PDP says of an approval nobody says otherwise: an entity that a tenant writes
 // for an approval request whose id it knows makes it none of another template.
 func TestATenantDoesNotRewriteARequestForApproval(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeAll(t, dir, tenantFiles("a.cedar", `
 permit(principal == user::"eve", action == Action::"approval.decide", resource is Approval) when { resource.template == "theirs" };

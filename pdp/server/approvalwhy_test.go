@@ -162,6 +162,7 @@ func TestWhyIsAsItIs(t *testing.T) {
 
 // Policies and places are for who decides and for who may have decisions explained, and places for the policies of then.
 func TestWhyPeopleAreAsked(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("explainer", tool("push", push)).Approval.ID
 	for who, want := range map[string]string{
@@ -188,6 +189,7 @@ func TestWhyPeopleAreAsked(t *testing.T) {
 
 // Names and arguments that look like a known id are pointed out, and known ones are not.
 func TestWhatLooksAlike(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	question := strings.Replace(tool("push", `"agent":"he1per","on_behalf_of":[{"type":"user","id":"ann"},{"type":"user","id":"n\u043eah"}],
 		"arguments":{"to":"zoe","by":["z\u043ee","x"],"a/b":{"deep":"mia\u200b"},"other":"nothing"}`), `"actor_id":"bot"`, `"actor_id":"m\u0456a"`, 1)
@@ -202,6 +204,7 @@ func TestWhatLooksAlike(t *testing.T) {
 
 // Who asks learns who it is.
 func TestMe(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	for who, want := range map[string]string{
 		"mia":       `{"caller":"key:mia","principal":"user::\"mia\"","tenants":["*"],"permissions":["approve"],"via":"api"}`,
@@ -224,6 +227,7 @@ func TestMe(t *testing.T) {
 
 // Who asks cannot find out by guesses that look alike which ids the policies know.
 func TestAskersAreToldOfNoIDs(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	question := strings.Replace(tool("push", `"agent":"HELPER"`), `"actor_id":"bot"`, `"actor_id":"MIA"`, 1)
 	for who, told := range map[string]bool{"pep": false, "explainer": true} {

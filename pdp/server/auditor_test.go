@@ -38,21 +38,27 @@ type office struct {
 // wherever anything can.
 func openOffice(t *testing.T, options ...pdptest.Option) *office {
 	t.Helper()
-	o := &office{t: t, data: t.TempDir(), key: map[string]string{}}
-	grant := func(name string, tenants []string, permissions ...auth.Permission) {
-		o.key[name] = addKey(t, o.data, name, auth.Grant{Tenants: tenants, Permissions: permissions})
-	}
-	grant("auditor", []string{"*"}, auth.LogRead, auth.LogAdmin)
-	grant("reader", []string{"*"}, auth.LogRead)
-	for _, tenant := range []string{"initech", "globex", "default"} {
-		grant(tenant+"-pep", []string{tenant}, auth.Decide, auth.Search)
-		grant(tenant+"-auditor", []string{tenant}, auth.LogRead, auth.LogAdmin)
-	}
+	o := &office{t: t, data: t.TempDir()}
+	o.key = officeKeys.into(t, o.data, func(data string) map[string]string {
+		key := map[string]string{}
+		grant := func(name string, tenants []string, permissions ...auth.Permission) {
+			key[name] = addKey(t, data, name, auth.Grant{Tenants: tenants, Permissions: permissions})
+		}
+		grant("auditor", []string{"*"}, auth.LogRead, auth.LogAdmin)
+		grant("reader", []string{"*"}, auth.LogRead)
+		for _, tenant := range []string{"initech", "globex", "default"} {
+			grant(tenant+"-pep", []string{tenant}, auth.Decide, auth.Search)
+			grant(tenant+"-auditor", []string{tenant}, auth.LogRead, auth.LogAdmin)
+		}
+		return key
+	})
 	o.Server = pdptest.Start(t, offices(), append([]pdptest.Option{withData(o.data)}, options...)...)
-	o.Client = &http.Client{Transport: pdptest.NewOpenAPI(t).RoundTrip(http.DefaultTransport)}
+	o.Client = describedClient(t)
 	o.authorized = "auditor"
 	return o
 }
+
+var officeKeys keyring
 
 func offices() pdp.Source {
 	files := map[string]string{
@@ -154,6 +160,7 @@ var (
 // A caller of one tenant reaches no record, name, bundle file or error text of another,
 // whatever they ask: all bytes of all answers are looked through.
 func TestNothingOfAnotherTenantIsReached(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	ids := map[string][]string{"initech": o.happen("initech"), "globex": o.happen("globex")}
 	whole := o.get("/v1/decisions?limit=1000")
@@ -244,6 +251,7 @@ func withoutEcho(path, other string) string {
 
 // A caller without any tenant sees nothing: no list of tenants must not mean all.
 func TestACallerWithoutTenantsSeesNothing(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data), asking(auth.Caller{Name: "key:none", Permissions: []auth.Permission{auth.Decide, auth.LogRead}}))
 	for path, want := range map[string]string{"/v1/decisions": `{"items":[],"next":"0","more":false}`} {
@@ -257,6 +265,7 @@ func TestACallerWithoutTenantsSeesNothing(t *testing.T) {
 }
 
 func TestPermissionsOfTheLog(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	id := o.ask("initech", evaluationPath, tenantQuestion)
 	for _, test := range []struct {
@@ -280,6 +289,7 @@ func TestPermissionsOfTheLog(t *testing.T) {
 }
 
 func TestNoLogIsSaid(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, telling(), asking(auth.Caller{AllTenants: true, Permissions: []auth.Permission{auth.LogRead, auth.LogAdmin}}))
 	for _, path := range []string{"/v1/decisions", "/v1/decisions/x", "/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/sample?seed=s", "/v1/log/export", "/v1/bundles/h1:x"} {
 		if got := s.Get(path); got.Status != 404 || !strings.Contains(got.Body, "no decision log is kept here") {
@@ -289,6 +299,7 @@ func TestNoLogIsSaid(t *testing.T) {
 }
 
 func TestParametersOfTheLog(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	for query, want := range map[string]string{
 		"subjet=alice":                 "there is no parameter subjet; there are from, ",
@@ -349,6 +360,7 @@ func TestParametersOfTheLog(t *testing.T) {
 // What is redacted and rotated over HTTP is on record with who did it, and gone from
 // every file.
 func TestChangingTheLog(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	id := o.ask("initech", evaluationPath, tenantQuestion)
 	for body, want := range map[string]int{`{}`: 400, `{"reason":" "}`: 400, `{"reason":7}`: 400, `{`: 400, `{"reason":"` + strings.Repeat("x", 1001) + `"}`: 400} {
@@ -394,6 +406,7 @@ func TestChangingTheLog(t *testing.T) {
 // Checkpoints, proofs and consistency are what verify reads, each for records that
 // nobody has signed for yet.
 func TestProofsOverHTTP(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	kept := o.get("/v1/log/checkpoint")
 	id := o.ask("initech", evaluationPath, tenantQuestion)
@@ -422,6 +435,7 @@ func TestProofsOverHTTP(t *testing.T) {
 
 // A record is shown as it is stored, with its receipts and the bundle of then.
 func TestRecordOverHTTP(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	id := o.happen("initech")[0]
 	record, err := o.Log().ByID(id)

@@ -70,6 +70,7 @@ func manyMembers(n int) string {
 }
 
 func TestBadBodiesAre400(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	for name, body := range badBodies() {
 		for _, path := range []string{evaluationPath, "/tenants/acme" + evaluationPath, authorizePath} {
@@ -97,6 +98,7 @@ var oddBodies = map[string]string{
 }
 
 func TestOddBodiesAreDenied(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	for name, body := range oddBodies {
 		got := s.Post(evaluationPath, body)
@@ -107,6 +109,7 @@ func TestOddBodiesAreDenied(t *testing.T) {
 }
 
 func TestBodySize(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	fill := func(n int) string { return strings.Repeat(" ", n-len(readQuestion)) + readQuestion }
 	if got := s.Post(evaluationPath, fill(1<<20)); got.Status != 200 {
@@ -124,6 +127,7 @@ func TestBodySize(t *testing.T) {
 }
 
 func TestBrokenRequestsEndTheConnectionAlone(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	head := "POST " + evaluationPath + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 	for name, raw := range map[string]string{

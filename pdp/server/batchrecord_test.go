@@ -16,6 +16,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/policies"
@@ -49,6 +50,7 @@ func sizeOf(lines []string) (n int) {
 
 // A batch gives its turn at long work back before it waits for the log, so that others work meanwhile.
 func TestABatchThatWaitsForTheLogHasNoTurn(t *testing.T) {
+	t.Parallel()
 	const items = 3
 	var running atomic.Pointer[pdptest.Server]
 	working := make(chan int, 1)
@@ -76,6 +78,7 @@ func TestABatchThatWaitsForTheLogHasNoTurn(t *testing.T) {
 // TestABatchOf20KBDoesNotRetireEverybodysRecords: what a thousand items inherit is on
 // record once, whoever they are of is found all the same, and no filter finds the rest.
 func TestABatchOf20KBDoesNotRetireEverybodysRecords(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	key := addKey(t, data, "mallory", auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide, auth.LogRead}})
 	s := pdptest.Start(t, telling(), withData(data))
@@ -122,6 +125,7 @@ func TestABatchOf20KBDoesNotRetireEverybodysRecords(t *testing.T) {
 // TestARecordOfABatchIsWhatWasAsked: what an item has of its own is in its record, what it
 // has not is in that of the batch, and both together are what was asked.
 func TestARecordOfABatchIsWhatWasAsked(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, telling(), withData(t.TempDir()))
 	defaults := `"subject":{"type":"user","id":"alice","properties":{"p":1}},"action":{"name":"read","properties":{"q":1}},"resource":{"type":"doc","id":"plan","properties":{"r":1}},` +
 		`"context":{"c":1,"supported_obligations":["notification"]}`
@@ -172,6 +176,7 @@ func TestARecordOfABatchIsWhatWasAsked(t *testing.T) {
 // TestWhatABatchMultipliesIsRefused: before anything is on record, and with what to send
 // less of.
 func TestWhatABatchMultipliesIsRefused(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"p.cedar":          `@obligation("tell") permit(principal is user, action == Action::"tell", resource); permit(principal is user, action == Action::"read", resource);`,
 		"obligations.yaml": "tell: {type: notification, on: allow, properties: {to: ops, body: \"${context.note}\"}}\n",
@@ -205,6 +210,7 @@ func TestWhatABatchMultipliesIsRefused(t *testing.T) {
 // TestNoOrdinaryBatchIsRefused: neither those of the conformance cases, nor many of a
 // question that a starting bundle has, with the longest request id there may be.
 func TestNoOrdinaryBatchIsRefused(t *testing.T) {
+	t.Parallel()
 	id := []string{"X-Request-ID", strings.Repeat("r", 256), "Traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}
 	s := pdptest.Start(t, telling(), withData(t.TempDir()))
 	longest := &longestID{header: id}
@@ -222,7 +228,7 @@ func TestNoOrdinaryBatchIsRefused(t *testing.T) {
 			t.Fatal(problems)
 		}
 		s := pdptest.Start(t, source, withData(t.TempDir()))
-		for _, e := range examples {
+		for k, e := range examples {
 			r := e.Call.Request
 			if r.Tenant != evaluation.DefaultTenant {
 				continue
@@ -231,10 +237,8 @@ func TestNoOrdinaryBatchIsRefused(t *testing.T) {
 			text, err := r.MarshalJSON()
 			must(t, err)
 			must(t, json.Unmarshal(text, &parts))
-			for n := range 1 << len(parts) { // each way to have some of it inherited
-				if testing.Short() && n%7 != 0 {
-					continue
-				}
+			ways := 1 << len(parts) // to have some of it inherited
+			for n := k; n < k+ways; n += ways / night.Cases(ways) {
 				var defaults, own []string
 				for m, part := range slices.Sorted(maps.Keys(parts)) {
 					text := fmt.Sprintf(`%q:%s`, part, parts[part])
@@ -276,18 +280,19 @@ func (l *longestID) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestABatchThatInheritsASecretIsAnswered: what all of it inherits is read for secrets, and
 // searched for them, once. It was minutes of CPU, and no answer.
 func TestABatchThatInheritsASecretIsAnswered(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data))
 	const secret = "correct-horse-battery-staple"
-	long, many := strings.Repeat(secret+" ", 14_000), ""
+	long, many := strings.Repeat(secret+" ", 14_000), new(strings.Builder)
 	for n := range 9_000 {
-		many += fmt.Sprintf(`,"unfit%06d-%s":0.5`, n, strings.Repeat("n", 70))
+		fmt.Fprintf(many, `,"unfit%06d-%s":0.5`, n, strings.Repeat("n", 70))
 	}
 	for name, context := range map[string]string{
 		"a long secret that stands twice": `"token":"` + long + `","note":"` + long + `"`,
 		"a secret in a long text":         `"token":"` + secret + `","note":"` + long + long + `"`,
 		"JSON in a text":                  `"note":"{\"token\":\"` + long + long + `\"}"`,
-		"what does not fit":               `"token":"` + secret + `","note":"it is ` + secret + `"` + many,
+		"what does not fit":               `"token":"` + secret + `","note":"it is ` + secret + `"` + many.String(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := batchBody(`"subject":{"type":"user","id":"a"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"},"context":{`+context+`}`,
@@ -313,6 +318,7 @@ func TestABatchThatInheritsASecretIsAnswered(t *testing.T) {
 
 // TestExplanationsOfABatchTakeAMegabyte: 9 KB of batch were 97 MB of answer.
 func TestExplanationsOfABatchTakeAMegabyte(t *testing.T) {
+	t.Parallel()
 	var text strings.Builder
 	for n := range 100 { // all that a thousand items could say is several megabytes
 		fmt.Fprintf(&text, "@id(\"policy-%d\") permit(principal is user, action, resource) when { principal.level > %d && resource.open && context.a.b };\n", n, n)

@@ -8,12 +8,15 @@ import (
 	"testing"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // The room of a body is used again as soon as the body was read: whatever else is asked at the same time, answers and
 // records are of what each caller sent.
 func TestBodiesStayApart(t *testing.T) {
-	const callers, each = 16, 40
+	t.Parallel()
+	const callers = 16
+	each := night.Cases(120)
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data))
 	// Bodies of one length differ in every place that an answer or a record has; some are too large for a room.

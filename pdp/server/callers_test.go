@@ -25,6 +25,7 @@ var ofItsMoment = regexp.MustCompile(`"(checkpoint|digest)":"[^"]*"|"hashes":\[[
 // Nobody learns from any answer whether a tenant exists: another's, one that does not
 // exist and, but for metadata, a name that no tenant may have are answered alike.
 func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	keys, err := auth.OpenKeys(dir)
 	must(t, err)
@@ -109,6 +110,7 @@ func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 }
 
 func TestEachPermission(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	grants := map[string]string{"nobody": ""}
 	for name, grant := range map[string]auth.Grant{
@@ -147,6 +149,7 @@ func TestEachPermission(t *testing.T) {
 
 // The caller that policies see is the key's name.
 func TestPoliciesSeeTheCaller(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	files := map[string]string{"a.cedar": `permit (principal, action, resource) when { context.pdp.caller == "key:gateway" };`}
 	credentials := map[string]string{"gateway": addKey(t, dir, "gateway", auth.Grant{}), "other": addKey(t, dir, "other", auth.Grant{})}
@@ -161,6 +164,7 @@ func TestPoliciesSeeTheCaller(t *testing.T) {
 }
 
 func TestAKeyAddedWhileRunningClosesTheDoor(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := pdptest.Start(t, bundle(t), withData(dir))
 	ask := func(headers ...string) int { return s.Post(evaluationPath, readQuestion, headers...).Status }
@@ -184,6 +188,7 @@ func TestAKeyAddedWhileRunningClosesTheDoor(t *testing.T) {
 }
 
 func TestExposure(t *testing.T) {
+	t.Parallel()
 	a := pdptest.NewAuthority(t)
 	keyed, empty := t.TempDir(), t.TempDir()
 	addKey(t, keyed, "pep", auth.Grant{})
@@ -228,6 +233,7 @@ func TestExposure(t *testing.T) {
 
 // Who may approve, and as whom, is on record from the moment a key says so.
 func TestApproverIsOnRecord(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, bundle(t), withData(data))
 	keys, err := auth.OpenKeys(data)

@@ -98,6 +98,7 @@ when { context has approved || context has justification || context has approval
 // No claim of an approval counts, wherever it stands, over whatever door it
 // comes, and also where policies were written that believe it.
 func TestNoClaimOfApprovalCounts(t *testing.T) {
+	t.Parallel()
 	for name, policies := range readers {
 		t.Run(name, func(t *testing.T) {
 			s := pdptest.Start(t, pdptest.Bundle(map[string]string{
@@ -175,6 +176,7 @@ func (c claim) native(tenant string) string {
 
 // A tenant cannot define the obligation away, and no other way in leads round it.
 func TestTenantsKeepTheRootsApproval(t *testing.T) {
+	t.Parallel()
 	root := readers["policies that read no claim"]
 	for name, definitions := range map[string]string{
 		"as another type": "approval_required: {type: log}", "with other properties": "approval_required: {type: approval_required, properties: {uses: 1000000}}", "for denies": "approval_required: {type: approval_required, on: deny}",

@@ -115,16 +115,14 @@ type Program struct {
 	tuneLog func(*decisionlog.Options, *decisionlog.Retention)
 	// tuneHTTP is for tests of what takes minutes otherwise.
 	tuneHTTP func(*http.Server)
-	// unhurried is for tests of what a stop hands on, on a machine that may be slow.
-	unhurried bool
+	// handsOnWithin is for tests of what a stop hands on: a minute on a machine that may be slow, and a moment if the
+	// receiver hangs. 0 is the usual time.
+	handsOnWithin time.Duration
 }
 
 // stopsWithin is how long a stop waits for the receivers of what it hands on.
 func (p *Program) stopsWithin(usual time.Duration) time.Duration {
-	if p.unhurried {
-		return time.Minute
-	}
-	return usual
+	return cmp.Or(p.handsOnWithin, usual)
 }
 
 // withDefaults sets what is not set. The defaults of keys are in their tags.

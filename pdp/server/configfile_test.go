@@ -50,6 +50,7 @@ auth:
 `
 
 func TestReadConfig(t *testing.T) {
+	t.Parallel()
 	got, dir, err := readConfig(t, whole)
 	if err != nil {
 		t.Fatal(err)
@@ -82,6 +83,7 @@ func TestReadConfig(t *testing.T) {
 
 // A sink is on where its key is there.
 func TestReadSinks(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]server.SinksConfig{
 		"decision_log: {mode: strict}\n":                                      {},
 		"decision_log: {sinks: {}}\n":                                         {},
@@ -234,6 +236,7 @@ func refusals(t *testing.T) map[string]refusal {
 }
 
 func TestReadConfigRefuses(t *testing.T) {
+	t.Parallel()
 	for name, test := range refusals(t) {
 		_, _, err := readConfig(t, test.text)
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "; ") {
@@ -246,6 +249,7 @@ func TestReadConfigRefuses(t *testing.T) {
 }
 
 func TestReadConfigTellsEveryMistake(t *testing.T) {
+	t.Parallel()
 	_, _, err := readConfig(t, `a: 1
 b: 2
 tls: {c: 3}
@@ -277,6 +281,7 @@ decision_log:
 }
 
 func TestPublicURL(t *testing.T) {
+	t.Parallel()
 	for given, want := range map[string]string{
 		"https://pdp.example.com":           "https://pdp.example.com",
 		"https://pdp.example.com/":          "https://pdp.example.com",

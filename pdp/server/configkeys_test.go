@@ -74,6 +74,7 @@ func printed(t *testing.T, c server.Config, from config.Origins) string {
 }
 
 func TestEveryKeyIsDescribed(t *testing.T) {
+	t.Parallel()
 	variables := map[string]string{}
 	for _, k := range server.ConfigForm.Keys() {
 		if !strings.HasSuffix(k.Doc, ".") {
@@ -98,6 +99,7 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 
 // What is secret is in files, and the configuration says where.
 func TestNoKeyTakesASecret(t *testing.T) {
+	t.Parallel()
 	secret := regexp.MustCompile(`(?i)secret|password|passwd|token|key|credential|private|cookie|authorization`)
 	seen := 0
 	for _, k := range server.ConfigForm.Keys() {
@@ -115,6 +117,7 @@ func TestNoKeyTakesASecret(t *testing.T) {
 
 // A variable says what the same words in the file say, and wins over it.
 func TestEveryScalarKeyHasAVariable(t *testing.T) {
+	t.Parallel()
 	// These are refused without per_second, bytes, or grants.
 	beside := map[string]bool{"rate_limit.burst": true, "decision_log.retain.least_age": true, "decision_log.retain.share": true}
 	seen := 0
@@ -140,6 +143,7 @@ func TestEveryScalarKeyHasAVariable(t *testing.T) {
 }
 
 func TestWhichOfManyCounts(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	must(t, os.WriteFile(file, []byte("listen: 127.0.0.1:1\ntls: {cert_file: c.pem}\n"), 0o600))
 	environ := []string{"POLICY_SERVICE_LISTEN=127.0.0.1:2", "POLICY_SERVICE_TLS_KEY_FILE=k.pem", "POLICY_SERVICE_CONFIG=elsewhere.yaml"}
@@ -166,6 +170,7 @@ func TestWhichOfManyCounts(t *testing.T) {
 }
 
 func TestVariablesThatSayNothing(t *testing.T) {
+	t.Parallel()
 	for assignment, want := range map[string]string{
 		"POLICY_SERVICE_LISTN=127.0.0.1:0":             "POLICY_SERVICE_LISTN: no key is called like this variable; did you mean POLICY_SERVICE_LISTEN?",
 		"POLICY_SERVICE_CONFG=x":                       "did you mean POLICY_SERVICE_CONFIG?",
@@ -198,6 +203,7 @@ func TestVariablesThatSayNothing(t *testing.T) {
 
 // A zero in a Config means that nobody gave a value, and becomes the default. So nobody may be able to give zero.
 func TestNoDefaultOverridesWhatWasGiven(t *testing.T) {
+	t.Parallel()
 	for _, k := range server.ConfigForm.Keys() {
 		if k.Default == "" || len(k.Enum) > 0 || k.Path == "listen" {
 			continue
@@ -211,6 +217,7 @@ func TestNoDefaultOverridesWhatWasGiven(t *testing.T) {
 
 // What is printed can be read, and says the same.
 func TestWrittenConfigurationSaysTheSame(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c.yaml")
 	must(t, os.WriteFile(file, []byte(everything), 0o600))
 	var c, again server.Config
@@ -248,6 +255,7 @@ const byGrants = `auth: {jwt: [{issuer: "https://issuer.example", audience: pdp,
 
 // The schema has the keys that there are, takes what the service takes, and refuses most of what it refuses.
 func TestConfigSchema(t *testing.T) {
+	t.Parallel()
 	schema := compiled(t)
 	accepted := map[string]string{"everything": everything, "whole": whole, "printed": "", "none": "{}", "JSON": `{"tls":{"cert_file":"a","key_file":"b"}}`, "sinks": "decision_log: {sinks: {}}\n"}
 	file := filepath.Join(t.TempDir(), "c.yaml")
@@ -285,6 +293,7 @@ func TestConfigSchema(t *testing.T) {
 }
 
 func TestConfigSchemaHasEveryKey(t *testing.T) {
+	t.Parallel()
 	var schema map[string]any
 	must(t, json.Unmarshal(server.ConfigForm.Schema(), &schema))
 	found := map[string]bool{}

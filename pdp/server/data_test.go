@@ -11,6 +11,7 @@ import (
 
 // A search goes on after a restart with the same data directory, and nowhere else.
 func TestPageTokensOutliveTheServerInItsDataDirectory(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	first := pdptest.Start(t, library(10), withData(dir))
 	p, status := search(t, first, resources, books+`,"page":{"limit":1}}`)

@@ -14,6 +14,7 @@ import (
 
 // TestPrivateFiles holds the list to what a server makes: a file of 0600 that it does not name would be looked after by nobody.
 func TestPrivateFiles(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	pdptest.Start(t, pdp.FS(policies.Starter()), func(c *server.Config) { c.Data = data })
 	named := map[string]bool{}
@@ -42,6 +43,7 @@ func TestPrivateFiles(t *testing.T) {
 
 // TestCheckKeys: what it finds keeps a server from starting, and what it does not find is made.
 func TestCheckKeys(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"mask.key", "approvals.key", "signing.jwks"} {
 		data := t.TempDir()
 		if errs := server.CheckKeys(data); len(errs) > 0 {

@@ -55,6 +55,7 @@ func addKey(t *testing.T, dir, name string, grant auth.Grant) string {
 }
 
 func TestDiscoveryWire(t *testing.T) {
+	t.Parallel()
 	goldens(t, "testdata/discovery", func(t *testing.T) *pdptest.Server {
 		dir := known(t)
 		addKey(t, dir, "pep", auth.Grant{})
@@ -67,6 +68,7 @@ func TestDiscoveryWire(t *testing.T) {
 
 // Every copy that a client may still have verifies with the keys, and counts.
 func TestSignedMetadata(t *testing.T) {
+	t.Parallel()
 	for name, point := range map[string]string{"default": "", "acme": "/tenants/acme", "nosuch": "/tenants/nosuch"} {
 		data := t.TempDir()
 		addKey(t, data, "pep", auth.Grant{})
@@ -105,6 +107,7 @@ func TestSignedMetadata(t *testing.T) {
 }
 
 func TestMetadataIsSignedAnew(t *testing.T) {
+	t.Parallel()
 	now := pdptest.Now
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.PDP.Now = func() time.Time { return now } })
 	first := s.Get(metadataPath)
@@ -121,6 +124,7 @@ func TestMetadataIsSignedAnew(t *testing.T) {
 
 // What the service says of itself is its listener's address, whatever was asked for.
 func TestMetadataNamesTheListener(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	addKey(t, data, "pep", auth.Grant{}) // else what a proxy sends is refused
 	s := pdptest.Start(t, bundle(t), withData(data), func(c *server.Config) { c.Listen = "localhost:0" })
@@ -133,6 +137,7 @@ func TestMetadataNamesTheListener(t *testing.T) {
 }
 
 func TestSigningKeyOutlivesTheServerInItsDataDirectory(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "data")
 	kid := func(data string) string {
 		s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Data = data })
@@ -156,6 +161,7 @@ func TestSigningKeyOutlivesTheServerInItsDataDirectory(t *testing.T) {
 }
 
 func TestOpenAPIIsServed(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	if got := s.Get("/openapi.yaml"); got.Status != 200 || got.Body != string(schemas.OpenAPI) || got.Header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("got %d %s of %d bytes", got.Status, got.Header.Get("Content-Type"), len(got.Body))

@@ -139,6 +139,7 @@ func TestDriftIsOfATenant(t *testing.T) {
 
 // What a caller may put on record bounds its drifts, too, and takes nothing from others.
 func TestDriftFlood(t *testing.T) {
+	t.Parallel()
 	s := startShared(t)
 	body := `{"server":"jira","tool":"` + strings.Repeat("t", 256) + `","change":"changed","parts":["` + strings.Repeat(strings.Repeat("p", 64)+`","`, 31) + `p"]}`
 	var all sync.WaitGroup

@@ -66,7 +66,10 @@ func (s *Server) Log() *decisionlog.Log {
 }
 
 // Unhurried has a stop wait as long as it takes for those who take what it hands on.
-func Unhurried(c *Config) { c.Program.unhurried = true }
+func Unhurried(c *Config) { c.Program.handsOnWithin = time.Minute }
+
+// Hurried has a stop wait a moment for those who take what it hands on, because they never do.
+func Hurried(c *Config) { c.Program.handsOnWithin = 50 * time.Millisecond }
 
 // TuneHTTP has a server keep other limits than its own.
 func TuneHTTP(c *Config, tune func(*http.Server)) { c.Program.tuneHTTP = tune }
@@ -76,6 +79,19 @@ func TuneHTTP(c *Config, tune func(*http.Server)) { c.Program.tuneHTTP = tune }
 func (s *Server) BePatient(queue, request time.Duration) {
 	s.door.Short.Patience, s.door.Long.Patience = queue, request
 	s.door.Options.Load.RequestTime, s.config.Load.RequestTime = request, request
+}
+
+// HurryPlaces has those who wait for the other side make way at once, where somebody wants their places.
+func (s *Server) HurryPlaces() {
+	s.door.Large.MakesWay, s.audit.Exports.MakesWay = 50*time.Millisecond, 50*time.Millisecond
+}
+
+// WorkOff has one more worker do what is due of approvals at once, until it is stopped.
+func (s *Server) WorkOff() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var worker sync.WaitGroup
+	worker.Go(func() { s.approvals.Broker.Store.Run(ctx) })
+	return func() { cancel(); worker.Wait() }
 }
 
 // CloseApprovals has a running server without its approvals, as after a disk that failed.

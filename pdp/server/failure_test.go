@@ -19,6 +19,7 @@ type recorder func() error
 func (r recorder) Record(context.Context, []pdp.Record) error { return r() }
 
 func TestFailuresNeverAllow(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		options pdp.Options
@@ -56,6 +57,17 @@ func TestFailuresNeverAllow(t *testing.T) {
 				t.Errorf("why a record failed is the operator's to know, and nothing else:\n%s", log.String())
 			}
 		})
+	}
+}
+
+// stopsByItself stops a server, which must not take all the time that it is given.
+func stopsByItself(t *testing.T, s *pdptest.Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	must(t, s.Stop(ctx))
+	if ctx.Err() != nil {
+		t.Errorf("the stop took %v", patience)
 	}
 }
 

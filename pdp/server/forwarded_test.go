@@ -19,6 +19,7 @@ var forwardings = []string{
 // A proxy that sends the upstream's Host must not let the whole world in: on no route,
 // and on the admin listener neither.
 func TestAProxyOpensNoDoorWithoutCredentials(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) { c.AdminListen = "127.0.0.1:0" })
 	const chunked = "\nTransfer-Encoding: chunked\nContent-Type: application/json\n\n0\r\n\r\n\n" // rawRequest takes the last one away
 	ask := func(address, route, header string) string {
@@ -54,6 +55,7 @@ func TestAProxyOpensNoDoorWithoutCredentials(t *testing.T) {
 // Where there are credentials they alone decide, at every moment: who has one may come by
 // a proxy, and that the last one is revoked opens nothing.
 func TestAProxyIsWelcomeWithCredentials(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := pdptest.Start(t, bundle(t), withData(dir))
 	ask := func(headers ...string) int {
@@ -79,6 +81,7 @@ func TestAProxyIsWelcomeWithCredentials(t *testing.T) {
 // A service that others are told to come to does not start without credentials, wherever
 // it listens.
 func TestAPublicURLNeedsCredentials(t *testing.T) {
+	t.Parallel()
 	keyed := t.TempDir()
 	addKey(t, keyed, "pep", auth.Grant{})
 	own := func(c *server.Config) { c.Program.Authenticator = asCaller{} }

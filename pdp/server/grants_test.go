@@ -42,6 +42,7 @@ func granting(t *testing.T, grants ...string) (option pdptest.Option, token func
 // Over HTTP nobody gets by two grants what neither gives: not by the tenant in a path, not by that in a body, and not
 // where a route is about all tenants of the caller.
 func TestGrantsStayInTheirTenants(t *testing.T) {
+	t.Parallel()
 	option, token := granting(t, "peps decide in initech", "auditors log.read in globex", "curious explain search in default globex", "operators explain in *", "asks decide request in default")
 	o := openOffice(t, option, func(c *server.Config) { c.Program.PDP.Now = func() time.Time { return pdptest.Now } })
 	initech, globex := o.ask("initech", evaluationPath, tenantQuestion), o.ask("globex", evaluationPath, tenantQuestion)
@@ -112,6 +113,7 @@ func TestGrantsStayInTheirTenants(t *testing.T) {
 
 // Who approves in one tenant and reads in another decides nothing there, and does not see what waits.
 func TestApproversByGrantsStayInTheirTenants(t *testing.T) {
+	t.Parallel()
 	option, token := granting(t, "leads approve in acme", "auditors log.read explain in default", "everywhere approve in *")
 	c := openCounter(t, option)
 	ours := c.asks("pep", strings.Replace(tool("push", push), `"default"`, `"acme"`, 1)).Approval.ID
@@ -138,6 +140,7 @@ func TestApproversByGrantsStayInTheirTenants(t *testing.T) {
 
 // A request that waits by a login ends with what the login rests on, like one that has the credential itself.
 func TestALoginEndsWhileItsRequestWaits(t *testing.T) {
+	t.Parallel()
 	keys, err := auth.OpenKeys(t.TempDir())
 	must(t, err)
 	person, err := auth.ParsePrincipal(`user::"mia"`)

@@ -13,6 +13,7 @@ import (
 // Who may decide by a form is told by a notification what waits, and the gateway that fetches it for them is on record
 // for that, as if it had fetched the form.
 func TestHeardNotificationForAPerson(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("mail", "mia")
 	path := "/v1/approvals/" + id + "/authorization-notification"
@@ -54,6 +55,7 @@ func TestHeardNotificationForAPerson(t *testing.T) {
 
 // Who has voted is told no more: what they answered would not count.
 func TestHeardNotificationForWhoHasVoted(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles("obligations.yaml", "\ntwice: {type: approval_required, properties: {template: any, quorum: 2}}\n",
 		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
 	id := r.asksFor("stop", "mia")
@@ -68,6 +70,7 @@ func TestHeardNotificationForWhoHasVoted(t *testing.T) {
 
 // Who named somebody else is told no more; the other one is, and decides.
 func TestHeardNotificationForADelegate(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles("obligations.yaml", "\nhanded: {type: approval_required, properties: {template: any, delegable: true}}\n",
 		"a.cedar", `@id("hand") @obligation("handed") permit(principal, action == Action::"tool.invoke", resource == tool::"hand");`))
 	id := r.asksFor("hand", "mia")
@@ -100,6 +103,7 @@ func TestHeardNotificationForADelegate(t *testing.T) {
 // Who answers a request for authorization may name somebody else, as in a form and as by a decision, and that person
 // decides then.
 func TestHeardDelegatesByAuthorization(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1000 })
 	for n, test := range []struct {
 		body     string
@@ -149,6 +153,7 @@ func TestHeardDelegatesByAuthorization(t *testing.T) {
 // Who follows its tasks hears of a vote after which others may decide than before, however it was sent, while it waits
 // and afterwards. A form that is shown changes nothing.
 func TestHeardOfVotes(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t)
 	p := c.program("asker")
 	for n, test := range []struct{ tool, path, body string }{
@@ -186,6 +191,7 @@ func TestHeardOfVotes(t *testing.T) {
 // The time that the server of a tool asks for only shortens the one of the policy, and what it says is shown to people as
 // its words.
 func TestHeardHintOfAServer(t *testing.T) {
+	t.Parallel()
 	c := openDesk(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1000 })
 	p := c.program("asker")
 	asks := func(n int, hint string) (id string) {

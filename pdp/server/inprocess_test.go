@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,6 +18,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -44,7 +44,7 @@ func startInProcess(t testing.TB, change func(*server.Config)) *server.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := s.Stop(ctx); err != nil {
 			t.Error(err)
@@ -74,6 +74,7 @@ func bodyOf(t *testing.T, answer *http.Response) string {
 
 // A question in the process is a question: it is decided, refused, counted and recorded as one that came by a connection.
 func TestInProcess(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := startInProcess(t, func(c *server.Config) { c.Data = data })
 	if s.Addr() != "" {
@@ -96,7 +97,7 @@ func TestInProcess(t *testing.T) {
 	if got := client.Enforce(t.Context(), request, obligations.Handlers{}); !got.Permitted() {
 		t.Errorf("got %+v", got)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	must(t, s.Stop(ctx))
 	r, err := http.NewRequest(http.MethodGet, "http://pdp.invalid/livez", nil)
@@ -157,6 +158,7 @@ func as(t testing.TB, body string) (q evaluation.Request) {
 
 // A request that comes without its text is answered, refused, counted and recorded as its text is, byte for byte.
 func TestInProcessWithoutText(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := startInProcess(t, func(c *server.Config) { c.Data = data })
 	by := s.Transport().(authzenclient.Direct)
@@ -191,7 +193,7 @@ func TestInProcessWithoutText(t *testing.T) {
 			t.Errorf("none is answered by %s", status)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	must(t, s.Stop(ctx))
 	var records []line
@@ -213,6 +215,7 @@ func TestInProcessWithoutText(t *testing.T) {
 
 // A client in the process says the same of each answer, whether it writes the text of its requests or not.
 func TestClientInProcess(t *testing.T) {
+	t.Parallel()
 	s := startInProcess(t, func(c *server.Config) { c.Data = "" })
 	client := func(by http.RoundTripper) *authzenclient.Client {
 		c, err := authzenclient.New("http://localhost", authzenclient.WithHTTPClient(&http.Client{Transport: by}))
@@ -241,6 +244,7 @@ func TestClientInProcess(t *testing.T) {
 
 // What need not be written is not: that is what it is for.
 func TestInProcessWithoutTextCostsLess(t *testing.T) {
+	night.Measures(t)
 	s := startInProcess(t, func(c *server.Config) { c.Data = "" })
 	by, many := s.Transport().(authzenclient.Direct), `"first":""`
 	for n := range 100 { // each name and each text is more to read
@@ -276,6 +280,7 @@ func TestInProcessWithoutTextCostsLess(t *testing.T) {
 
 // Nobody who could be anybody gets in by a connection.
 func TestTransportOfAServerThatListens(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, pdp.Dir("../../policies/starter"))
 	r, err := http.NewRequest(http.MethodGet, s.URL+"/livez", nil)
 	must(t, err)

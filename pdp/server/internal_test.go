@@ -16,6 +16,7 @@ import (
 )
 
 func TestTeardownRunsAllOfItBackwards(t *testing.T) {
+	t.Parallel()
 	var order []string
 	bang := errors.New("bang")
 	var down lifetime
@@ -38,6 +39,7 @@ func TestTeardownRunsAllOfItBackwards(t *testing.T) {
 }
 
 func TestReadiness(t *testing.T) {
+	t.Parallel()
 	source := pdp.FS(fstest.MapFS{"a.cedar": {Data: []byte("permit (principal, action == Action::\"read\", resource);")}})
 	ready, err := pdp.New(source, pdp.Options{})
 	if err != nil {
@@ -62,6 +64,7 @@ func TestReadiness(t *testing.T) {
 }
 
 func TestNoBundleDecidesNothing(t *testing.T) {
+	t.Parallel()
 	s, err := New(Config{Program: Program{Authenticator: auth.Loopback{}}})
 	if err != nil {
 		t.Fatal(err)

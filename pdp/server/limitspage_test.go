@@ -26,6 +26,7 @@ func limitsPage(t *testing.T) string {
 
 // The page of limits has each word that refusals are counted by, and no other.
 func TestTheLimitsPageHasEveryWord(t *testing.T) {
+	t.Parallel()
 	_, table, _ := strings.Cut(limitsPage(t), "\n## Shares of a caller\n")
 	table, _, _ = strings.Cut(table, "\n## ")
 	var told []string
@@ -47,6 +48,7 @@ func TestTheLimitsPageHasEveryWord(t *testing.T) {
 
 // What the page says of shares is what they are.
 func TestTheLimitsPageHasTheNumbers(t *testing.T) {
+	t.Parallel()
 	page := limitsPage(t)
 	for _, want := range []string{
 		fmt.Sprintf("in memory | %d | %d; %s wait |", door.MostLargeBodies, door.LargeOfOne, thousands(door.DecisionQueue)),
@@ -79,6 +81,7 @@ func thousands(n int) string {
 
 // Alerts that the page explains exist.
 func TestTheLimitsPageExplainsAlerts(t *testing.T) {
+	t.Parallel()
 	page := limitsPage(t)
 	alerts, err := os.ReadFile("../../cmd/policy-service/deploy/alerts.yaml")
 	if err != nil {

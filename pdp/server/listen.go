@@ -95,7 +95,9 @@ func (l *listeners) serveInProcess(handler http.Handler, undo *lifetime) {
 
 // loadCertificates reads the files of TLS.
 func (l *listeners) loadCertificates() (err error) {
-	l.certificates, err = listener.Open(l.config.TLS, l.log)
+	if l.certificates, err = listener.Open(l.config.TLS, l.log); l.certificates != nil {
+		l.certificates.Now = l.config.Program.PDP.Now
+	}
 	return err
 }
 

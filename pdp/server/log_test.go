@@ -103,6 +103,7 @@ func telling() pdp.Source {
 }
 
 func TestEveryAnswerHasItsRecord(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data))
 	ask := func(path, body string) (string, string) {
@@ -177,6 +178,7 @@ func checkBatch(t *testing.T, records map[string]line, id, body string) {
 
 // The record says of a malformed item what its answer does, and where in the body.
 func TestMalformedItemsOnRecord(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"bundle.yaml": "parents: {user: {groups: group}}\n", "a.cedar": `permit(principal is user, action, resource is doc);`,
@@ -199,6 +201,7 @@ func TestMalformedItemsOnRecord(t *testing.T) {
 // What there is at the start is on record when it has started: a key that is added right
 // after was added, and is not one of those that were there.
 func TestWhatThereIsAtTheStartIsOnRecord(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	addKey(t, data, "there", auth.Grant{})
 	s := pdptest.Start(t, telling(), withData(data))
@@ -217,6 +220,7 @@ func TestWhatThereIsAtTheStartIsOnRecord(t *testing.T) {
 }
 
 func TestAdministrativeEventsAreOnRecord(t *testing.T) {
+	t.Parallel()
 	data, dir := t.TempDir(), t.TempDir()
 	write := func(text string) { writeAll(t, dir, map[string]string{"a.cedar": text}) }
 	write(`permit(principal is user, action, resource);`)
@@ -264,6 +268,7 @@ func TestAdministrativeEventsAreOnRecord(t *testing.T) {
 }
 
 func TestWithoutDataThereIsNoLog(t *testing.T) {
+	t.Parallel()
 	var log buffer
 	s := pdptest.Start(t, telling(), logTo(&log))
 	if got := s.Get("/readyz").Body; !strings.Contains(got, `"log":null`) {
@@ -278,6 +283,7 @@ func TestWithoutDataThereIsNoLog(t *testing.T) {
 }
 
 func TestCheckpointsAreWrittenOut(t *testing.T) {
+	t.Parallel()
 	var out buffer
 	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) { c.Program.Checkpoints = &out })
 	s.Post(evaluationPath, readQuestion)

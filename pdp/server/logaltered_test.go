@@ -45,6 +45,7 @@ func alteredLog(t *testing.T) string {
 // A segment that was altered before its digest was on record is told of, and what is
 // asked is answered all the same.
 func TestAlteredSegmentIsTold(t *testing.T) {
+	t.Parallel()
 	var log buffer
 	s := pdptest.Start(t, telling(), withData(alteredLog(t)), func(c *server.Config) { c.Program.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	eventually(t, "it is told", func() bool { return strings.Contains(log.String(), "altered before its digest was on record") })

@@ -3,7 +3,6 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -99,6 +98,7 @@ func (o *office) batchPages(query string) (requests map[string]string, gone []st
 // A page has what its items inherit, whatever the filter and the order, each record of a
 // batch once; and where that is redacted the page says so. No tenant gets another's.
 func TestPagesHaveWhatItemsInherit(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	for n := range 5 {
 		o.appendBatch(batchEntries(fmt.Sprintf("i%d", n), "initech", "key:initech-pep", fmt.Sprintf(`{"purpose":"initech-%d"}`, n), 9))
@@ -136,8 +136,9 @@ func TestPagesHaveWhatItemsInherit(t *testing.T) {
 // What items inherit counts in a page: many small items that inherit much, each from
 // another batch, make many pages and no large one.
 func TestPagesOfWhatItemsInheritAreBounded(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
-	o.Client = http.DefaultClient // megabytes need not be held to a schema
+	o.Client = ownClient() // megabytes need not be held to a schema
 	large := `{"purpose":"` + strings.Repeat("x", 700<<10) + `"}`
 	for n := range 24 {
 		o.appendBatch(batchEntries(fmt.Sprintf("i%d", n), "initech", "key:initech-pep", large, 3))
@@ -153,6 +154,7 @@ func TestPagesOfWhatItemsInheritAreBounded(t *testing.T) {
 // A record is answered as it is stored, with the request whole beside it; once the record
 // of its batch is redacted the answer says which members are gone.
 func TestARecordIsAnsweredWithWhatItInherits(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.appendBatch(batchEntries("b1", "initech", "key:initech-pep", `{"purpose":"payroll"}`, 3))
 	log, err := remote.New(o.URL, httpclient.Options{Credential: strings.TrimPrefix(o.key["auditor"], "Bearer ")})
@@ -209,6 +211,7 @@ func TestARecordIsAnsweredWithWhatItInherits(t *testing.T) {
 // its own is: in the detail of a receipt, and in the reason of a redaction. Where the
 // record of the batch is gone nobody can tell it any more, and the detail is left out.
 func TestInheritedSecretsAreMaskedInWhatIsSaidLater(t *testing.T) {
+	t.Parallel()
 	const secret = "hunter-0001-zebra"
 	data := t.TempDir()
 	s := pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.Program.Authenticator = asCaller{} })

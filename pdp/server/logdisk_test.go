@@ -14,8 +14,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +38,7 @@ const childVariable = "POLICY_SERVICE_TEST_CHILD"
 func TestMain(m *testing.M) {
 	mode := os.Getenv(childVariable)
 	if mode == "" {
+		debug.SetGCPercent(400) // hundreds of servers come and go: a quarter of the time would go into collecting them
 		os.Exit(m.Run())
 	}
 	if err := serveAsChild(decisionlog.Mode(mode)); err != nil {
@@ -44,12 +47,19 @@ func TestMain(m *testing.M) {
 	}
 }
 
+// triesAgainSoon has a log that failed try soon whether it can be written again.
+func triesAgainSoon(c *server.Config) {
+	server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.RetryEvery = 20 * time.Millisecond })
+}
+
 func serveAsChild(mode decisionlog.Mode) error {
 	signal.Ignore(unix.SIGXFSZ) // as serve does
-	s, err := server.New(server.Config{
+	config := server.Config{
 		Program: server.Program{Source: pdp.Dir(os.Getenv("POLICIES")), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}, Listen: "127.0.0.1:0", Data: os.Getenv("DATA"),
 		DecisionLog: server.DecisionLogConfig{Mode: mode},
-	})
+	}
+	triesAgainSoon(&config)
+	s, err := server.New(config)
 	if err != nil {
 		return err
 	}
@@ -191,6 +201,7 @@ func (c *child) recorded(trouble string) {
 }
 
 func TestNothingIsAnsweredOffTheRecord(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, decisionlog.Strict)
 	c.every(200)
 	for range 3 { // it fails and comes back more than once
@@ -203,6 +214,7 @@ func TestNothingIsAnsweredOffTheRecord(t *testing.T) {
 }
 
 func TestFullDiskAnswersNothing(t *testing.T) {
+	t.Parallel()
 	dir := memorydisk.New(t, "size=24m")
 	c := startChildOn(t, decisionlog.Strict, dir)
 	c.every(200)
@@ -240,6 +252,7 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func TestReadOnlyRemountAnswersNothing(t *testing.T) {
+	t.Parallel()
 	// The log alone: what is open for writing keeps a file system from being remounted.
 	data := t.TempDir()
 	dir := filepath.Join(data, decisionlog.LogDir)
@@ -263,6 +276,7 @@ func TestReadOnlyRemountAnswersNothing(t *testing.T) {
 
 // A bundle waits outside while it cannot be recorded, and comes in by itself.
 func TestABundleComesInWhenItCanBeRecorded(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, decisionlog.Strict)
 	c.limit(0)
 	must(t, os.Rename(c.policies+"/next", c.policies+"/a.cedar"))
@@ -279,6 +293,7 @@ func TestABundleComesInWhenItCanBeRecorded(t *testing.T) {
 }
 
 func TestBestEffortAnswersWithoutTheDisk(t *testing.T) {
+	t.Parallel()
 	c := startChild(t, decisionlog.BestEffort)
 	c.limit(0)
 	eventually(t, "it is degraded", func() bool {
@@ -298,6 +313,7 @@ func TestBestEffortAnswersWithoutTheDisk(t *testing.T) {
 
 // While nothing can be written, what was sealed before can still be read, over HTTP too.
 func TestLogIsReadWhileTheDiskIsFull(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	key := addKey(t, data, "auditor", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.LogRead, auth.LogAdmin}})
 	c := startChildOn(t, decisionlog.Strict, data)

@@ -53,6 +53,7 @@ func unzipped(t *testing.T, body string) string {
 
 // What was answered is in the next export, however soon that is asked for.
 func TestAnExportHasWhatWasAnswered(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	for range 5 {
 		id := o.ask("initech", evaluationPath, tenantQuestion)
@@ -65,6 +66,7 @@ func TestAnExportHasWhatWasAnswered(t *testing.T) {
 // An export that went on after any record is the export in one piece, for each reader,
 // filter, form and coding, also when the log has grown meanwhile.
 func TestExportGoesOnAfterAnyRecord(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.fill(0, 300)
 	r := rand.New(rand.NewPCG(5, 6))
@@ -125,6 +127,7 @@ func sequenceIn(line string) string {
 // What cannot be gone on with is refused, and says what to do: no answer is taken for the
 // rest of an export that it is not the rest of.
 func TestExportRefusesToGoOn(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.fill(0, 50)
 	checkpoint := o.export("/v1/log/export", "identity").checkpoint
@@ -161,6 +164,7 @@ func TestExportRefusesToGoOn(t *testing.T) {
 // Of a reader who asks for bytes, as in the first release, no answer makes another export
 // out of what it has: one that says of which export begins anew, and the others are told.
 func TestExportHasNoRanges(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.fill(0, 50)
 	want := o.export("/v1/log/export", "identity")
@@ -190,6 +194,7 @@ func TestExportHasNoRanges(t *testing.T) {
 
 // Pieces of two exports never verify as one: not with another filter, form or reader.
 func TestPiecesOfTwoExports(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.fill(0, 50)
 	whole := o.export("/v1/log/export", "identity")
@@ -213,6 +218,7 @@ func TestPiecesOfTwoExports(t *testing.T) {
 // When content was removed since, the rest of the old export is not to be had. A reader
 // who sees nothing of the removal gets the rest.
 func TestExportAfterARedaction(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.fill(0, 200)
 	id := o.ask("initech", evaluationPath, tenantQuestion)
@@ -274,10 +280,15 @@ func (o *office) stream(ctx context.Context, path string, headers ...string) *ht
 // large makes an export that does not fit into what lies between server and client.
 func (o *office) large() {
 	o.t.Helper()
-	for i := range 30 {
+	for i := range largeEntries {
 		o.append(largeEntry(i))
 	}
 }
+
+const (
+	largeEntries = 15
+	largeNote    = 900_000
+)
 
 func (o *office) append(entries ...decisionlog.Entry) {
 	o.t.Helper()
@@ -288,13 +299,14 @@ func (o *office) append(entries ...decisionlog.Entry) {
 func largeEntry(n int) decisionlog.Entry {
 	e := somebody(rand.New(rand.NewPCG(1, 1)), fmt.Sprintf("large-%d", n))
 	e.Tenant, e.Request.Action = "initech", jsontext.Value(`{"name":"large"}`)
-	e.Request.Context = jsontext.Value(`{"note":"` + strings.Repeat("x", 900_000) + `"}`)
+	e.Request.Context = jsontext.Value(`{"note":"` + strings.Repeat("x", largeNote) + `"}`)
 	return e
 }
 
 // Content that goes while it is exported breaks the connection: nobody takes half an
 // export, or one of two times, for a whole one.
 func TestExportBreaksWhereContentGoes(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.large()
 	id := o.ask("initech", evaluationPath, tenantQuestion)
@@ -311,6 +323,7 @@ func TestExportBreaksWhereContentGoes(t *testing.T) {
 // An export takes as long as its reader does, who reads on: the server's limit is on each
 // piece.
 func TestExportOutlastsItsTimeouts(t *testing.T) {
+	t.Parallel()
 	const limit = 100 * time.Millisecond
 	o := openOffice(t, func(c *server.Config) {
 		server.TuneHTTP(c, func(h *http.Server) { h.Handler = hurried{h.Handler, limit} })
@@ -345,6 +358,7 @@ func (h hurried) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // So many read the whole log at once, and no more; one that leaves makes room.
 func TestExportsAreBounded(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.large()
 	ctx, leave := context.WithCancel(t.Context())
@@ -368,6 +382,7 @@ func TestExportsAreBounded(t *testing.T) {
 
 // A stop does not wait for who reads slowly, or not at all.
 func TestStopEndsExports(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.large()
 	answer := o.stream(t.Context(), "/v1/log/export")

@@ -32,6 +32,7 @@ func journalSizes(t *testing.T, data string) (sizes [2]int64) {
 
 // TestJournalSize: the files of the journal grow to decision_log.journal_size, and to a sixteenth of what is free.
 func TestJournalSize(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		disk, given string
 		least, most int64
@@ -83,6 +84,7 @@ func (f fullFile) WriteAt(b []byte, at int64) (int, error) {
 // TestFullDiskAtEachFile: whichever file has no room, nothing is answered that has no record. When there is room again,
 // it goes on, and each answer is on record once.
 func TestFullDiskAtEachFile(t *testing.T) {
+	t.Parallel()
 	data := memorydisk.New(t, "size=24m")
 	var full atomic.Pointer[string]
 	is := func(name string) { full.Store(&name) }
@@ -164,6 +166,7 @@ func TestFullDiskAtEachFile(t *testing.T) {
 
 // TestADiskOfThreeMebibytes is enough to begin with.
 func TestADiskOfThreeMebibytes(t *testing.T) {
+	t.Parallel()
 	data := memorydisk.New(t, "size=3m")
 	s := pdptest.Start(t, telling(), withData(data))
 	const asked = 200

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/night"
 )
 
 // somebody is a decision of a few tenants, subjects and resources.
@@ -91,6 +91,7 @@ func (o *office) scan(f decisionlog.Filter, size uint64) (lines []string) {
 // Pages hold what a scan of the whole log finds, no more and no less, whatever the
 // filter, the order and the sizes, and whatever is recorded meanwhile.
 func TestPagesAreAScan(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var appending sync.WaitGroup
@@ -105,11 +106,7 @@ func TestPagesAreAScan(t *testing.T) {
 		})
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	walks := 25
-	if testing.Short() {
-		walks = 8
-	}
-	for range walks {
+	for range night.Cases(80) {
 		filter, reader := somewhere(r), []string{"auditor", "initech-auditor"}[r.IntN(2)]
 		var tenants []string
 		if reader != "auditor" {
@@ -165,8 +162,9 @@ func filterOf(t *testing.T, v url.Values) (f decisionlog.Filter) {
 
 // A page of large records ends early, and the next one goes on where it ended.
 func TestPagesAreBounded(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
-	o.Client = http.DefaultClient // megabytes need not be held to a schema
+	o.Client = ownClient() // megabytes need not be held to a schema
 	for n := range 11 {
 		o.append(largeEntry(n))
 	}

@@ -11,6 +11,7 @@ import (
 
 // What is counted, reported and sampled over HTTP is what is in the log.
 func TestReportAndSampleOverHTTP(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.ask("initech", evaluationPath, tenantQuestion)
 	o.ask("globex", evaluationPath, tenantQuestion)

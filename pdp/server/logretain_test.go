@@ -17,6 +17,7 @@ import (
 )
 
 func TestReadRetention(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]server.RetainConfig{
 		`{age: "2160h", bytes: 10737418240}`:         {Age: 2160 * time.Hour, Bytes: 10 << 30},
 		`{age: 90d}`:                                 {Age: 2160 * time.Hour},
@@ -76,6 +77,7 @@ func stopped(t *testing.T, s *pdptest.Server, data string) verify.Report {
 }
 
 func TestRetentionByAge(t *testing.T) {
+	t.Parallel()
 	data, begun := t.TempDir(), time.Now()
 	var later atomic.Int64
 	s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) {
@@ -118,6 +120,7 @@ func TestRetentionByAge(t *testing.T) {
 }
 
 func TestRetentionBySize(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	var told buffer
 	s := pdptest.Start(t, telling(), withData(data), logTo(&told), func(c *server.Config) {
@@ -137,6 +140,7 @@ func TestRetentionBySize(t *testing.T) {
 }
 
 func TestRetentionThatFailsHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	var told buffer
 	s := pdptest.Start(t, telling(), withData(data), logTo(&told), func(c *server.Config) {
@@ -156,6 +160,7 @@ func TestRetentionThatFailsHoldsUpNothing(t *testing.T) {
 
 // Retention runs without a configured bound too, because it finishes what a redaction left.
 func TestWhatARedactionLeftIsFinishedWithoutRetention(t *testing.T) {
+	t.Parallel()
 	c := startChanging(t)
 	left := filepath.Join(c.data, decisionlog.LogDir, "00000001.db.1.next") // no record names it
 	if err := os.WriteFile(left, []byte("half a file"), 0o600); err != nil {

@@ -25,6 +25,7 @@ func logTo(to *buffer) pdptest.Option {
 // Secrets are sent in every place that is not an identifier, and looked for byte by
 // byte in all that is left afterwards.
 func TestNoSecretIsLeftAnywhere(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	var log, stdout buffer
 	reader := addKey(t, data, "reader", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.LogRead}})
@@ -124,6 +125,7 @@ func everyFile(t *testing.T, dir string) (all [][2]string) {
 
 // A mask's key stays: what is masked today must join with what was masked before.
 func TestDigestsJoinAcrossRestarts(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	digest := func() any {
 		s := pdptest.Start(t, telling(), withData(data), func(c *server.Config) { c.Program.PDP.NewID = nil })

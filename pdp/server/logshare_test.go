@@ -161,6 +161,7 @@ func (s *shared) crashed() string {
 // One caller with 64 connections fills its share of the log and no more, whatever is
 // restarted, and no record of anybody else's goes for it before its time.
 func TestOneCallerCannotRetireEverybodysRecords(t *testing.T) {
+	t.Parallel()
 	s := startShared(t)
 	const before = 100
 	for range before {
@@ -262,6 +263,7 @@ func (s *shared) limits(word string, least float64) {
 // What is old enough goes, and then its caller may write again; content on disk never is
 // more than the log may have, a segment, and what was on its way.
 func TestSharesAreGivenBackWithTime(t *testing.T) {
+	t.Parallel()
 	s := startShared(t)
 	for round := range 6 {
 		segments := s.Log().Status().Segments
@@ -295,6 +297,7 @@ func (s *shared) onDisk() (bytes int64) {
 // Where all shares are used nobody is decided for, and everybody can see why; when time
 // has passed it goes on by itself.
 func TestLogFullOfYoungRecordsRefusesAll(t *testing.T) {
+	t.Parallel()
 	s := startShared(t)
 	s.asks(http.StatusOK)
 	if got := s.Get("/readyz", "Authorization", s.watcher); got.Status != http.StatusOK || strings.Contains(got.Body, "full") {
@@ -327,6 +330,7 @@ func TestLogFullOfYoungRecordsRefusesAll(t *testing.T) {
 
 // A new share counts from the next request on; what holds where nobody wrote it is told of.
 func TestShareIsTakenWhileRunning(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	greedy := addKey(t, data, "greedy", auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}})
 	var told buffer
@@ -373,6 +377,7 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 // Whoever has filled its share is refused all that is put on record because it asks, and
 // none of what a person decides.
 func TestFullShareStopsAskingAndNoDecisionOfAPerson(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t, func(config *server.Config) {
 		server.TuneLog(config, func(_ *decisionlog.Options, keep *decisionlog.Retention) {
 			*keep = decisionlog.Retention{Bytes: 4 << 20, LeastAge: time.Hour, Share: 0.25}
@@ -425,6 +430,7 @@ func TestFullShareStopsAskingAndNoDecisionOfAPerson(t *testing.T) {
 
 // Whoever edits a tenant's policies puts little on record by each edit that is refused.
 func TestRefusedBundleIsASmallRecord(t *testing.T) {
+	t.Parallel()
 	dir, data := t.TempDir(), t.TempDir()
 	writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);"})
 	var logged log

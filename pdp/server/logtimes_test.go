@@ -55,6 +55,7 @@ func upTo(from, to int) (all []int) {
 
 // A time, a day and an age mean the same everywhere, and since the same as from.
 func TestTimesOverHTTP(t *testing.T) {
+	t.Parallel()
 	c := hourly(t)
 	for span, want := range map[string][]int{
 		"from=2h":                    {22, 23},
@@ -89,6 +90,7 @@ func TestTimesOverHTTP(t *testing.T) {
 
 // However long a reader takes for the pages of an age, they are those of the moment of the first page.
 func TestPagesOfAnAgeStandStill(t *testing.T) {
+	t.Parallel()
 	for _, order := range []string{"newest", "oldest"} {
 		c, query, got := hourly(t), "/v1/decisions?since=12h&to=2h&kind=decision&limit=3&order="+order, []int{}
 		for cursor, pages := "", 0; ; pages++ {
@@ -119,6 +121,7 @@ func TestPagesOfAnAgeStandStill(t *testing.T) {
 
 // An export of an age goes on as the one that began, when the age would mean another time.
 func TestExportOfAnAgeGoesOn(t *testing.T) {
+	t.Parallel()
 	c := hourly(t)
 	for _, query := range []string{"/v1/log/export?since=12h", "/v1/log/export?from=12h&to=1h&proofs=true", "/v1/log/export?since=12h&format=csv"} {
 		whole, name := c.exported(query)

@@ -13,6 +13,7 @@ import (
 
 // What waits for approval is no allow, wherever the log is read, until somebody approved and the caller asked again.
 func TestWaitingIsNoAllow(t *testing.T) {
+	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("push", push)).Approval.ID // a yes with which nobody may go ahead
 	c.says("mia", id, "decision", yes, 200)

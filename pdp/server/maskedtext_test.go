@@ -11,6 +11,7 @@ import (
 
 // A text that an answer carries says no value that the configuration masks, however short, and neither does the record.
 func TestTextsOfAnswersAreMasked(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	source := pdptest.Bundle(map[string]string{
 		"a.cedar":          `@id("pay") @obligation("tell") permit(principal is user, action == Action::"pay", resource);`,

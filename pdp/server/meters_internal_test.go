@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -37,6 +38,7 @@ func counting(t testing.TB) (*Server, echo.Context) {
 // What is counted of a request takes no memory, and neither does tracing that is off:
 // a thousand requests are counted without one allocation.
 func TestMeasuringTakesNoMemory(t *testing.T) {
+	night.Measures(t)
 	s, c := counting(t)
 	m := s.telemetry.Meters
 	all := &around{door: s.door, telemetry: s.telemetry, log: s.log, live: &s.live}

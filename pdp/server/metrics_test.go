@@ -39,6 +39,7 @@ func wantCounted(t *testing.T, got map[string]float64, want map[string]float64) 
 }
 
 func TestMetrics(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, telling(), withData(t.TempDir()))
 	ask := func(path, body string, want int, headers ...string) {
 		t.Helper()
@@ -98,6 +99,7 @@ func TestMetrics(t *testing.T) {
 // No name is one that Prometheus keeps for something else, and each instance says which
 // one it is, the same in all its life.
 func TestMetricsHaveNamesOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	s, other := pdptest.Start(t, telling(), withData(t.TempDir())), pdptest.Start(t, telling())
 	s.Post(evaluationPath, readQuestion)
 	text := s.Get("/metrics").Body
@@ -117,6 +119,7 @@ func TestMetricsHaveNamesOfTheirOwn(t *testing.T) {
 }
 
 func TestMetricsAreBounded(t *testing.T) {
+	t.Parallel()
 	files := map[string]string{"a.cedar": "permit(principal is user, action, resource);"}
 	for n := range 150 {
 		files[fmt.Sprintf("tenants/t%d/a.cedar", n)] = fmt.Sprintf("@id(\"p%d\") permit(principal is user, action, resource);", n)
@@ -154,6 +157,7 @@ func TestMetricsAreBounded(t *testing.T) {
 
 // Metrics are of all tenants, and for those who may see the details of /readyz.
 func TestWhoMaySeeMetrics(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	watcher := addKey(t, data, "watcher", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Explain}})
 	pep := addKey(t, data, "pep", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}})
@@ -178,6 +182,7 @@ func TestWhoMaySeeMetrics(t *testing.T) {
 
 // A program around the service that takes what is counted shows it itself.
 func TestMetricsOfAnEmbeddingProgram(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, telling(), func(c *server.Config) { c.Program.MeterProvider = noop.NewMeterProvider() })
 	if got := s.Get("/metrics"); got.Status != http.StatusNotFound || s.MetricsHandler() != nil {
 		t.Errorf("got %d %s", got.Status, got.Body)
@@ -189,6 +194,7 @@ func TestMetricsOfAnEmbeddingProgram(t *testing.T) {
 
 // What retention took from a segment is counted.
 func TestMetricsOfRetention(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) {
 		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) { o.SegmentBytes, keep.Bytes = 64<<10, 1 })
 	})

@@ -37,6 +37,7 @@ func rows(text string) map[string]string {
 
 // The page has every metric that there is and no other, with its labels, and the values of those that have few.
 func TestPageHasEveryMetric(t *testing.T) {
+	t.Parallel()
 	page := section(t, "All metrics")
 	told, there := rows(page), map[string]bool{}
 	_, after, _ := healthy(t)
@@ -75,6 +76,7 @@ func TestPageHasEveryMetric(t *testing.T) {
 
 // The page has every alert that there is and no other, with its severity, and says what to do.
 func TestPageHasEveryAlert(t *testing.T) {
+	t.Parallel()
 	told := rows(section(t, "All alerts"))
 	text, err := os.ReadFile(deployDir + "/alerts.yaml")
 	must(t, err)

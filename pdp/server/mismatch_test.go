@@ -47,6 +47,7 @@ func explained(t *testing.T, body string) (pointers []string) {
 // TestMismatchTellsNoValue: callers who may have explanations learn where, the record has
 // the same places, and nobody's answer or record has a value that was sent.
 func TestMismatchTellsNoValue(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	every := auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Explain}}
 	asker, explainer := addKey(t, data, "asker", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}}), addKey(t, data, "explainer", every)
@@ -106,6 +107,7 @@ func TestMismatchTellsNoValue(t *testing.T) {
 // TestNearNamesAreForWhoeverMayHaveThem: callers learn the ids that are near from what their own tenant sees, if they
 // may have explanations and ask for them. Nobody else does, and no file keeps them.
 func TestNearNamesAreForWhoeverMayHaveThem(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	stored := func(id string) string {
 		return `[{"uid":{"type":"page","id":"` + id + `"},"attrs":{},"parents":[]}]`
@@ -161,6 +163,7 @@ func TestNearNamesAreForWhoeverMayHaveThem(t *testing.T) {
 // TestMismatchesOfABatchAreBounded: what a thousand items inherit does not stand a thousand
 // times on record in all its length.
 func TestMismatchesOfABatchAreBounded(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": `permit(principal is user, action, resource);`}), withData(data))
 	context := ""

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
@@ -44,7 +45,7 @@ func headerOf(authorization string, length int) string {
 // aloof asks on a connection of its own.
 func aloof(s *pdptest.Server) *pdptest.Server {
 	other := *s
-	transport := http.DefaultTransport.(*http.Transport)
+	transport := http.DefaultTransport.(*http.Transport)     // which is only copied
 	if own, ok := s.Client.Transport.(*http.Transport); ok { // it trusts the server
 		transport = own
 	}
@@ -61,6 +62,7 @@ func largeQuestion() string { return strings.Repeat(" ", largeBody-len(readQuest
 // One credential has its share of the places for large bodies, however many it sends and
 // however slowly; who else has one to send is answered.
 func TestOneCallersLargeBodiesKeepNobodyElseOut(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	trickle := strings.Repeat(" ", 17<<10)
 	for range 80 {
@@ -89,6 +91,7 @@ func TestOneCallersLargeBodiesKeepNobodyElseOut(t *testing.T) {
 // Where many credentials have all places, those whose bodies do not come make way for a
 // caller who has fewer.
 func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	var all []net.Conn
 	for n := range 64 {
@@ -101,6 +104,7 @@ func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
 		return n
 	}
 	eventually(t, "all places are taken", func() bool { return full() == 64 })
+	s.HurryPlaces()
 	told := make(chan *http.Response, len(all))
 	for _, conn := range all {
 		go func() {
@@ -124,6 +128,7 @@ func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
 // Who has no good credentials, may not ask, or asks too often, learns it from the header
 // alone, and nothing of the body is kept for it.
 func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.Authenticator = asCaller{}
 		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1}
@@ -131,14 +136,17 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 	if got := s.Post(evaluationPath, readQuestion, "Authorization", "often:decide"); got.Status != 200 {
 		t.Fatalf("got %d %s", got.Status, got.Body)
 	}
+	var all sync.WaitGroup // each is answered after a second in which its body may come, and without one after 15
+	defer all.Wait()
 	for authorization, want := range map[string]int{"": 401, "stranger:search": 403, "often:decide": 429} {
 		for _, length := range []int{100, largeBody} {
 			conn := hang(t, s.Addr(), headerOf(authorization, length))
-			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second)) // a body is waited for for 15
-			answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil || answer.StatusCode != want {
-				t.Errorf("%q, %d bytes: got %v %v, want %d", authorization, length, answer, err, want)
-			}
+			all.Go(func() {
+				answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil || answer.StatusCode != want {
+					t.Errorf("%q, %d bytes: got %v %v, want %d", authorization, length, answer, err, want)
+				}
+			})
 		}
 	}
 }
@@ -160,7 +168,7 @@ func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 				c.Load.MaxConnections = most
 			})
 			victim := aloof(s)
-			for range 5 {
+			for range night.Cases(20) {
 				var greedy []net.Conn
 				eventually(t, "there are as many as may be", func() bool {
 					if s.Open() < most { // also where one went meanwhile
@@ -183,6 +191,7 @@ func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 
 // A flood of connections that send nothing takes nobody's connection whose body is coming.
 func TestWhoSendsNothingPushesOutNobodyWhoSends(t *testing.T) {
+	t.Parallel()
 	const most = 8
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.Authenticator = asCaller{}
@@ -204,6 +213,7 @@ func TestWhoSendsNothingPushesOutNobodyWhoSends(t *testing.T) {
 // On one connection of HTTP/2 there are many requests: the bodies that are waited for are
 // bounded all the same.
 func TestStreamsWhoseBodiesDoNotComeAreBounded(t *testing.T) {
+	t.Parallel()
 	const most = 16
 	a := pdptest.NewAuthority(t)
 	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) {
@@ -275,6 +285,7 @@ func TestStreamsWhoseBodiesDoNotComeAreBounded(t *testing.T) {
 // Those who read slowly, or nothing, keep nobody else from reading: neither by the places
 // of one caller, nor by the turn to work, of which there is one here.
 func TestSlowReadersOfOneCallerBlockNobodyElse(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.OneReads()
 	o.large()
@@ -307,7 +318,9 @@ func TestSlowReadersOfOneCallerBlockNobodyElse(t *testing.T) {
 // Where slow readers of several callers have all places, the slowest makes way for a caller
 // who has fewer; it goes on later where it was.
 func TestSlowReadersMakeWay(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
+	o.HurryPlaces()
 	o.large()
 	for range 2 {
 		o.stream(t.Context(), "/v1/log/export")
@@ -324,6 +337,7 @@ func TestSlowReadersMakeWay(t *testing.T) {
 // What a request may take bounds what is read of the log for it, and its answer says what
 // to do.
 func TestRequestTimeBoundsReadingTheLog(t *testing.T) {
+	t.Parallel()
 	o := openOffice(t)
 	o.BePatient(patience, 0)
 	for _, path := range []string{"/v1/decisions", "/v1/log/stats", "/v1/log/report", "/v1/log/sample?n=1&seed=x"} {
@@ -356,6 +370,7 @@ func (m manifold) Authenticate(r *http.Request) (auth.Caller, error) {
 // Each route takes one of its caller's rate, or is listed with a reason why not: a new
 // route comes here first.
 func TestEveryRouteTakesOfTheRateOrSaysWhyNot(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) {
 		c.Program.Authenticator = manifold{new(atomic.Int64)}
 		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1}
@@ -381,6 +396,7 @@ func TestEveryRouteTakesOfTheRateOrSaysWhyNot(t *testing.T) {
 
 // Who asks is found out once: a credential may cost as much as a signature.
 func TestWhoAsksIsFoundOutOnce(t *testing.T) {
+	t.Parallel()
 	asked := new(atomic.Int64)
 	s := pdptest.Start(t, bundle(t), withData(t.TempDir()), func(c *server.Config) { c.Program.Authenticator = manifold{asked} })
 	routes, err := server.Routes()
@@ -403,6 +419,7 @@ func TestWhoAsksIsFoundOutOnce(t *testing.T) {
 
 // Who shakes no hands, or never ends a header, pushes itself out.
 func TestConnectionsWithoutARequestPushThemselvesOut(t *testing.T) {
+	t.Parallel()
 	const most = 8
 	a := pdptest.NewAuthority(t)
 	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) {
@@ -426,6 +443,7 @@ func TestConnectionsWithoutARequestPushThemselvesOut(t *testing.T) {
 // What a search examines, and what a page of the log looks at, is paid for afterwards: one
 // request for each thousand.
 func TestSearchesPayForWhatTheyExamine(t *testing.T) {
+	t.Parallel()
 	var people strings.Builder
 	for n := range 5000 {
 		fmt.Fprintf(&people, `,{"uid":{"type":"user","id":"u%d"},"attrs":{},"parents":[]}`, n)

@@ -65,6 +65,7 @@ func read5f3b7dc(t *testing.T, name string, into any) {
 
 // TestDataOf5f3b7dc: a data directory of that commit opens, verifies, is read as it was, and goes on.
 func TestDataOf5f3b7dc(t *testing.T) {
+	t.Parallel()
 	var made made5f3b7dc
 	read5f3b7dc(t, "made.json", &made)
 	c := &counter{t: t, data: t.TempDir(), Clock: clock.At(made.Now.Add(time.Minute)), key: map[string]string{}}
@@ -238,6 +239,7 @@ func goesOn5f3b7dc(t *testing.T, c *counter, made made5f3b7dc, old string) {
 
 // TestBundleOf5f3b7dc: a bundle of that commit has the digest it had, and answers as it did.
 func TestBundleOf5f3b7dc(t *testing.T) {
+	t.Parallel()
 	var made made5f3b7dc
 	read5f3b7dc(t, "made.json", &made)
 	loaded, err := pdp.New(bundleOf, pdp.Options{})

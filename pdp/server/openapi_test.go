@@ -18,6 +18,7 @@ import (
 
 // Every route that is served is described, and every one described is served.
 func TestRoutesAreDescribed(t *testing.T) {
+	t.Parallel()
 	served, err := server.Routes()
 	if err != nil {
 		t.Fatal(err)
@@ -33,6 +34,7 @@ func TestRoutesAreDescribed(t *testing.T) {
 // Everything that goes over the wire in this package's goldens is as the
 // OpenAPI document says.
 func TestWireIsAsDescribed(t *testing.T) {
+	t.Parallel()
 	o := pdptest.NewOpenAPI(t)
 	files, err := filepath.Glob("testdata/wire/*.txtar")
 	if err != nil {

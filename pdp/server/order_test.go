@@ -34,6 +34,7 @@ func (asCaller) Authenticate(r *http.Request) (auth.Caller, error) {
 
 // Each case is wrong in two ways; the answer is about the earlier one.
 func TestOrderOfChecks(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	large := strings.Repeat(" ", 1<<20+1)
 	const decider, stranger = "pep:decide", "pep:search"
@@ -71,6 +72,7 @@ func TestOrderOfChecks(t *testing.T) {
 }
 
 func TestUnknownAndForeignTenantsHaveOneAnswer(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	answers := make(map[string]bool)
 	for _, tenant := range []string{"nosuch", "acme", "default", ".illegal", "%2e%2e"} {
@@ -93,6 +95,7 @@ func TestUnknownAndForeignTenantsHaveOneAnswer(t *testing.T) {
 }
 
 func TestExplainNeedsPermission(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	for caller, want := range map[string]bool{"pep:decide": false, "pep:decide explain": true} {
 		got := s.Post(evaluationPath, readQuestion, "Authorization", caller, "X-Explain", "true")
@@ -103,6 +106,7 @@ func TestExplainNeedsPermission(t *testing.T) {
 }
 
 func TestReadinessSaysMoreOnlyToOperators(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })
 	for _, caller := range []string{"", "pep:decide", "pep:decide explain"} { // explain, but not on all tenants
 		if got := s.Get("/readyz", "Authorization", caller); got.Status != 200 || got.Body != `{"status":"ready"}` {

@@ -298,6 +298,7 @@ func quantile(p float64, buckets model.Vector) (result model.Vector) {
 }
 
 func TestEvaluator(t *testing.T) {
+	t.Parallel()
 	vector := func(text string) model.Vector { return samples(t, text) }
 	before := vector("go_a_total{x=\"1\"} 10\ngo_a_total{x=\"2\"} 5\ngo_b 1\n")
 	after := vector("go_a_total{x=\"1\"} 40\ngo_a_total{x=\"2\"} 3\ngo_a_total{x=\"3\"} 9\ngo_b 2\n" +

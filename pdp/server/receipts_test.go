@@ -76,11 +76,12 @@ func receiptsOf(all []line) (found []string) {
 
 // described has all that a test server's client asks held to the OpenAPI document.
 func described(t *testing.T, s *pdptest.Server) *pdptest.Server {
-	s.Client = &http.Client{Transport: pdptest.NewOpenAPI(t).RoundTrip(http.DefaultTransport)}
+	s.Client = describedClient(t)
 	return s
 }
 
 func TestReceipts(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := described(t, pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.Program.Authenticator = asCaller{} }))
 	const pep, other = "pep:decide search", "other:decide"
@@ -191,6 +192,7 @@ func (serving) Authenticate(r *http.Request) (auth.Caller, error) {
 
 // Whose decision it is, and whether there is one, has one and the same answer.
 func TestReceiptsOfOthersAreAnsweredLikeNone(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	unique := func(c *server.Config) { c.Program.Authenticator, c.Program.PDP.NewID = serving{}, nil }
 	s := pdptest.Start(t, obliging(), withData(data), unique)
@@ -245,6 +247,7 @@ func lastAdmin(t *testing.T, log *decisionlog.Log) string {
 
 // Many report the same at once: one is believed, also by those who come after a restart.
 func TestAnObligationIsReportedOnce(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []decisionlog.Mode{decisionlog.Strict, decisionlog.BestEffort} {
 		data := t.TempDir()
 		configured := func(c *server.Config) { c.DecisionLog.Mode, c.Program.PDP.NewID = mode, nil }
@@ -281,6 +284,7 @@ func TestAnObligationIsReportedOnce(t *testing.T) {
 // In best effort an answer leaves before its record is written. The PEP that reports
 // at once is answered all the same, and only when its receipt is on record.
 func TestReceiptsRightAfterTheAnswer(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.DecisionLog.Mode = decisionlog.BestEffort })
 	for range 100 {
@@ -296,6 +300,7 @@ func TestReceiptsRightAfterTheAnswer(t *testing.T) {
 
 // What a PEP reports changes no answer, whatever it says.
 func TestReceiptsChangeNoDecision(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, obliging(), withData(t.TempDir()))
 	type asked struct{ path, body string }
 	var questions []asked
@@ -333,6 +338,7 @@ func TestReceiptsChangeNoDecision(t *testing.T) {
 // A detail is the PEP's text. It must hold no secret; one that its decision's record
 // holds masked is masked in it as well.
 func TestReceiptDetailIsMasked(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, obliging(), withData(data))
 	question := strings.Replace(strings.Replace(obligingQuestion, "ACTION", "read", 1), `"context":{`, `"context":{"password":"hunter-0001-zebra",`, 1)
@@ -357,6 +363,7 @@ func TestReceiptDetailIsMasked(t *testing.T) {
 
 // The difference of two counters is what nobody discharged.
 func TestObligationsAreCounted(t *testing.T) {
+	t.Parallel()
 	reader := metric.NewManualReader()
 	s := pdptest.Start(t, obliging(), withData(t.TempDir()), func(c *server.Config) { c.Program.MeterProvider = metric.NewMeterProvider(metric.WithReader(reader)) })
 	id := askFor(t, s, evaluationPath, "read")
@@ -395,6 +402,7 @@ func TestObligationsAreCounted(t *testing.T) {
 
 // Callers are told apart by their keys.
 func TestReceiptsWithKeys(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	gateway, other := addKey(t, data, "gateway", auth.Grant{}), addKey(t, data, "other", auth.Grant{})
 	s := pdptest.Start(t, obliging(), withData(data))

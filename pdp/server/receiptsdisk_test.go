@@ -41,6 +41,7 @@ func (c *child) decide() string {
 func TestReceiptsWaitForTheDisk(t *testing.T) {
 	for _, mode := range []decisionlog.Mode{decisionlog.Strict, decisionlog.BestEffort} {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
 			c := startChild(t, mode)
 			writeAll(t, c.policies, map[string]string{"a.cedar": `@obligation("log") permit(principal is user, action, resource);`})
 			id := ""
@@ -88,11 +89,12 @@ func TestApprovalsWaitForTheDisk(t *testing.T) {
 	const room, trace = 256 << 10, 512 << 10
 	for _, mode := range []decisionlog.Mode{decisionlog.Strict, decisionlog.BestEffort} {
 		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
 			c := &counter{t: t, data: t.TempDir(), key: map[string]string{}}
 			c.grant("pep", []string{"*"}, "", auth.Decide)
 			c.grant("mia", []string{"*"}, `user::"mia"`, auth.Approve)
 			server := startChildUnder(t, mode, c.data, approvalFiles())
-			c.Server = &pdptest.Server{URL: server.url, Client: http.DefaultClient}
+			c.Server = &pdptest.Server{URL: server.url, Client: ownClient()}
 			sizes := []uint64{room, 0, room}
 			for n, size := range sizes {
 				arguments := fmt.Sprintf(`"arguments":{"round":%d}`, n)

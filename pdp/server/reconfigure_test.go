@@ -86,6 +86,7 @@ func (c *changing) lets(names ...string) {
 }
 
 func TestReconfigure(t *testing.T) {
+	t.Parallel()
 	c := startChanging(t)
 	c.lets("one.example")
 	must(t, c.take(func(config *server.Config) { config.Auth.MTLS = append(config.Auth.MTLS, letIn("two.example")) }))
@@ -119,6 +120,7 @@ func TestReconfigure(t *testing.T) {
 
 // Every key is taken, or refused by its name, and then nothing else counts either.
 func TestReconfigureTakesAllOrNothing(t *testing.T) {
+	t.Parallel()
 	other := map[string]string{
 		"listen": "127.0.0.1:1", "public_url": "https://pdp.example", "decision_log.mode": "best_effort", "tls.client_ca_file": "/other/ca.pem", "admin_listen": "127.0.0.1:1",
 		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240",
@@ -170,6 +172,7 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 }
 
 func TestReconfigureRefuses(t *testing.T) {
+	t.Parallel()
 	c := startChanging(t)
 	broken := config.Mistakes{"c.yaml:1:1: unknown key \"lisen\"; use one of listen", "c.yaml:2:1: another; mend it"}
 	for want, read := range map[string]func() (server.Config, error){
@@ -202,6 +205,7 @@ func TestReconfigureRefuses(t *testing.T) {
 
 // What cannot be put on record does not count.
 func TestReconfigureWithoutARecordIsRefused(t *testing.T) {
+	t.Parallel()
 	c := startChanging(t)
 	must(t, c.Log().Close())
 	err := c.take(func(config *server.Config) { config.Auth.MTLS = []auth.MTLSRule{letIn("two.example")} })
@@ -215,6 +219,7 @@ func TestReconfigureWithoutARecordIsRefused(t *testing.T) {
 
 // A key that was added while the server runs is a credential as well.
 func TestReconfigureWithoutAuthWhereThereIsAKey(t *testing.T) {
+	t.Parallel()
 	c := startChanging(t)
 	key := addKey(t, c.data, "pep", auth.Grant{})
 	eventually(t, "the key is known", func() bool { return c.asKey(key) == 200 })
@@ -233,6 +238,7 @@ func (c *changing) asKey(key string) int {
 // A request that has begun ends by the configuration that it began with: the caller's
 // rule is gone and the mask another one before its body is sent.
 func TestARequestKeepsTheConfigurationItBeganWith(t *testing.T) {
+	t.Parallel()
 	c := startChanging(t)
 	begun, body := make(chan struct{}), in(`{"pin":"four-two","other":"none"}`)
 	transport := &http.Transport{
@@ -300,6 +306,7 @@ func text(t *testing.T, details map[string]any) string {
 // What a request began with is in the door's context of it, and not in that of the http.Request: a route that takes the
 // other one would follow a new configuration in the middle of a request.
 func TestRoutesTakeTheContextOfTheDoor(t *testing.T) {
+	t.Parallel()
 	for _, room := range []string{".", "approvals", "audit"} {
 		files, err := filepath.Glob(filepath.Join(room, "*.go"))
 		must(t, err)

@@ -11,6 +11,7 @@ import (
 // TestRecordsSayWhatTheirDecisionHangsOn: the shape of a request, what the caller's key declares, what is masked, and which
 // policy's allow a reason made a deny of; by that policy the record is found.
 func TestRecordsSayWhatTheirDecisionHangsOn(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	grant := func(permission auth.Permission, types ...string) auth.Grant {
 		return auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{permission}, Obligations: types}

@@ -18,6 +18,7 @@ import (
 // A tenant that writes its files without a pause is neither a reason for an emergency forbid
 // of the root to wait, nor for anybody's question, nor does it fill the log with its loads.
 func TestATenantThatWritesWithoutAPauseHoldsUpNoForbid(t *testing.T) {
+	t.Parallel()
 	dir, data := t.TempDir(), t.TempDir()
 	policy := func(n int) string {
 		return fmt.Sprintf("@id(\"own\") permit(principal is user, action == Action::\"own\", resource); // %d\n", n)
@@ -25,7 +26,7 @@ func TestATenantThatWritesWithoutAPauseHoldsUpNoForbid(t *testing.T) {
 	writeAll(t, dir, map[string]string{"a.cedar": "@id(\"a\") permit(principal is user, action, resource);\n", "tenants/acme/x.cedar": policy(0)})
 	loads := make(chan pdp.Status, 10_000)
 	s := pdptest.Start(t, pdp.Dir(dir), withData(data), func(c *server.Config) {
-		c.Program.PDP.Quiet = 50 * time.Millisecond // longer than the tenant pauses
+		c.Program.PDP.Quiet = 100 * time.Millisecond // longer than the tenant pauses
 		c.Program.PDP.OnLoad = func(status pdp.Status) { loads <- status }
 	})
 	ctx, cancel := context.WithCancel(t.Context())

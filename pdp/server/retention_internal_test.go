@@ -13,6 +13,7 @@ import (
 // Retention runs at the start, when a segment was sealed, and every hour; after a
 // failure ever later, whatever is sealed meanwhile.
 func TestRetentionIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		var at []time.Duration

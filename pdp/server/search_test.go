@@ -55,6 +55,7 @@ const (
 )
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, library(3000))
 	var got []string
 	body := books + `,"page":{"limit":300}}`
@@ -92,6 +93,7 @@ func TestPages(t *testing.T) {
 
 // A token is for one page of one query of one caller, for an hour.
 func TestPageTokens(t *testing.T) {
+	t.Parallel()
 	var offset atomic.Int64
 	now := func(c *server.Config) {
 		c.Program.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(offset.Load())) }
@@ -139,6 +141,7 @@ func TestPageTokens(t *testing.T) {
 // What is malformed for every action is the caller's mistake in an action search too;
 // what is so for some is none.
 func TestActionSearchMalformed(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"bundle.yaml": "unknown_properties: reject\nallow_trivial: true",
 		"schema.cedarschema": `entity doc; entity user { n?: Long };
@@ -201,6 +204,7 @@ func TestActionSearchMalformed(t *testing.T) {
 
 // A token of one key is none of another's, who may ask the same.
 func TestPageTokensAreOfOneCaller(t *testing.T) {
+	t.Parallel()
 	dir, keys, token := t.TempDir(), map[string]string{}, map[string]string{}
 	for _, name := range []string{"one", "two"} {
 		keys[name] = addKey(t, dir, name, auth.Grant{Permissions: []auth.Permission{auth.Search}})

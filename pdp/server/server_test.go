@@ -14,6 +14,7 @@ import (
 )
 
 func TestListensOnLoopbackOnly(t *testing.T) {
+	t.Parallel()
 	for address, ok := range map[string]bool{
 		"127.0.0.1:0":        true,
 		"127.1.2.3:0":        true,
@@ -40,6 +41,7 @@ func TestListensOnLoopbackOnly(t *testing.T) {
 }
 
 func TestStartFailsWithAllProblems(t *testing.T) {
+	t.Parallel()
 	source := pdptest.Bundle(map[string]string{"a.cedar": "permit(", "b.cedar": "forbid("})
 	s, err := server.New(server.Config{Program: server.Program{Source: source}, Listen: "127.0.0.1:0"})
 	if err != nil {
@@ -58,6 +60,7 @@ func TestStartFailsWithAllProblems(t *testing.T) {
 }
 
 func TestStartFailsWhereTheAddressIsTaken(t *testing.T) {
+	t.Parallel()
 	taken := pdptest.Start(t, bundle(t))
 	s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: taken.Addr()})
 	if err != nil {
@@ -69,6 +72,7 @@ func TestStartFailsWhereTheAddressIsTaken(t *testing.T) {
 }
 
 func TestStopAnswersWhatWasAsked(t *testing.T) {
+	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
 		c.Program.PDP.Recorder = recorder(func() error { close(asked); <-release; return nil })
@@ -116,6 +120,7 @@ func waitUntilRefused(t *testing.T, addr string) {
 }
 
 func TestStopCutsOffWhatTakesTooLong(t *testing.T) {
+	t.Parallel()
 	asked, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
 	s, err := server.New(server.Config{Program: server.Program{Source: bundle(t), PDP: pdp.Options{
@@ -147,6 +152,7 @@ func TestStopCutsOffWhatTakesTooLong(t *testing.T) {
 }
 
 func TestStartsOnce(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, bundle(t))
 	if err := s.Start(t.Context()); err == nil {
 		t.Error("a second start succeeded")
@@ -165,6 +171,7 @@ func (w writing) Open(string) (fs.File, error) {
 }
 
 func TestStartEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	over := make(chan struct{})
 	defer close(over)
 	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(writing{over})}, Listen: "127.0.0.1:0"})

@@ -9,6 +9,7 @@ import (
 // under another spelling of its name, in a string that holds JSON, and in what people and
 // programs say of it later.
 func TestNoSecretComesOnRecordByASideDoor(t *testing.T) {
+	t.Parallel()
 	var log, stdout buffer
 	c := openCounter(t, public, logTo(&log), withStdout(0, &stdout))
 	item := func(context string) string {

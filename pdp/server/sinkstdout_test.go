@@ -43,6 +43,7 @@ func apart(t *testing.T, out string) (records []string, checkpoints []decisionlo
 }
 
 func TestStdoutHasTheLog(t *testing.T) {
+	t.Parallel()
 	var out buffer
 	data := t.TempDir()
 	s := pdptest.Start(t, telling(), withData(data), withStdout(0, &out), func(c *server.Config) {
@@ -77,6 +78,7 @@ func (s *stuck) Write(p []byte) (int, error) {
 }
 
 func TestStdoutThatNobodyReads(t *testing.T) {
+	t.Parallel()
 	out := &stuck{entered: make(chan struct{}, 1), release: make(chan struct{})}
 	m, withMeters := newMeters(t)
 	data := t.TempDir()
@@ -101,6 +103,7 @@ func TestStdoutThatNobodyReads(t *testing.T) {
 }
 
 func TestSinksThatCannotBe(t *testing.T) {
+	t.Parallel()
 	sinks := server.SinksConfig{Stdout: &server.SinkConfig{}}
 	for want, config := range map[string]server.Config{
 		"needs a directory to be kept in":                   {DecisionLog: server.DecisionLogConfig{Sinks: sinks}, Program: server.Program{Checkpoints: &buffer{}}},

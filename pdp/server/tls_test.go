@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -26,6 +27,7 @@ func withTLS(a *pdptest.Authority) pdptest.Option {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	a := pdptest.NewAuthority(t)
 	s := pdptest.Start(t, bundle(t), withTLS(a))
 	s.Trust(a)
@@ -50,6 +52,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestTLSOlderVersion(t *testing.T) {
+	t.Parallel()
 	a := pdptest.NewAuthority(t)
 	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) { c.TLS.MinVersion = "1.2" })
 	if got := dial(t, s.Addr(), &tls.Config{RootCAs: a.Pool, MaxVersion: tls.VersionTLS12}).Version; got != tls.VersionTLS12 {
@@ -89,27 +92,30 @@ func (l *log) count(text string) int {
 	return strings.Count(l.text.String(), text)
 }
 
-// eventually connects until something is so.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually looks until something is so, ever less often: what is waited for needs the processor, too.
+func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	look := time.NewTicker(time.Millisecond) // what is waited for needs the processor, too
-	defer look.Stop()
-	for !so() {
+	for pause := time.Millisecond; !so(); pause = min(2*pause, 20*time.Millisecond) {
 		select {
 		case <-ctx.Done():
 			t.Fatalf("%s: not within %v", what, patience)
-		case <-look.C:
+		case <-time.After(pause):
 		}
 	}
 }
 
 func TestCertificateReload(t *testing.T) {
+	t.Parallel()
 	a := pdptest.NewAuthority(t)
 	var logged log
-	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) { c.Program.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+	now := clock.At(pdptest.Now)
+	s := pdptest.Start(t, bundle(t), withTLS(a), func(c *server.Config) {
+		c.Program.Logger, c.Program.PDP.Now = slog.New(slog.NewTextHandler(&logged, nil)), now.Now
+	})
 	shown := func() *x509.Certificate {
+		now.Advance(time.Second) // files are looked at again
 		return dial(t, s.Addr(), &tls.Config{RootCAs: a.Pool}).PeerCertificates[0]
 	}
 	first := shown()
@@ -144,6 +150,7 @@ func TestCertificateReload(t *testing.T) {
 }
 
 func TestMutualTLS(t *testing.T) {
+	t.Parallel()
 	ours, theirs := pdptest.NewAuthority(t), pdptest.NewAuthority(t)
 	rule := auth.MTLSRule{SAN: "pep.example", Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}}}
 	s := pdptest.Start(t, bundle(t), withTLS(ours), func(c *server.Config) {
@@ -175,13 +182,16 @@ func TestMutualTLS(t *testing.T) {
 
 // What a changed client CA no longer trusts must not come in by a session of before.
 func TestClientCAReload(t *testing.T) {
+	t.Parallel()
 	ours, theirs := pdptest.NewAuthority(t), pdptest.NewAuthority(t)
+	now := clock.At(pdptest.Now)
 	s := pdptest.Start(t, bundle(t), withTLS(ours), func(c *server.Config) {
-		c.TLS.ClientCAFile = ours.File
+		c.TLS.ClientCAFile, c.Program.PDP.Now = ours.File, now.Now
 		c.Auth.MTLS = []auth.MTLSRule{{SAN: "pep.example", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}}}}
 	})
 	config := &tls.Config{RootCAs: ours.Pool, Certificates: []tls.Certificate{ours.Client("pep.example")}, ClientSessionCache: tls.NewLRUClientSessionCache(4)}
 	ask := func() string {
+		now.Advance(time.Second) // files are looked at again
 		conn, err := tls.Dial("tcp", s.Addr(), config)
 		if err != nil {
 			return err.Error()
@@ -211,6 +221,7 @@ func TestClientCAReload(t *testing.T) {
 }
 
 func TestTLSFilesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	a := pdptest.NewAuthority(t)
 	cert, key := a.Server()
 	other, otherKey := pdptest.NewAuthority(t).Server()
@@ -237,6 +248,7 @@ func TestTLSFilesThatCannotBeUsed(t *testing.T) {
 // A stop while requests come without a pause on one connection of HTTP/2: whatever was
 // decided is answered.
 func TestStopOverHTTP2(t *testing.T) {
+	t.Parallel()
 	a := pdptest.NewAuthority(t)
 	var decided, answered atomic.Int64
 	enough := make(chan struct{})

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/server/auth"
 )
 
 // lists are the places that a gateway does not know while it lists tools.
@@ -23,9 +22,7 @@ func openList(t *testing.T) *counter {
 		@id("told") @obligation("log") permit(principal, action == Action::"tool.invoke", resource == tool::"read");
 		@id("sent") @reason_user("no") @obligation("tell") forbid(principal, action == Action::"tool.invoke", resource == tool::"wipe");`,
 		"obligations.yaml", "tell: {type: notification, on: deny, properties: {to: x, body: y}}\n")
-	c := openDeskOn(t, files)
-	c.welcome("gateway", "", auth.Decide, auth.Search, auth.Request, auth.Explain)
-	return c
+	return openDeskOn(t, files)
 }
 
 // record is what the auditor sees of a decision.
@@ -40,6 +37,7 @@ func (c *counter) record(id string) string {
 
 // TestWhatIsPossible: the answers to a gateway that lists tools say no more than what is possible, and change nothing.
 func TestWhatIsPossible(t *testing.T) {
+	t.Parallel()
 	c := openList(t)
 	for tool, want := range map[string]string{
 		"pay":  `{"decision":true}`,
@@ -67,6 +65,7 @@ func TestWhatIsPossible(t *testing.T) {
 
 // TestPossibleSpendsNothing: an approval that is presented is there afterwards.
 func TestPossibleSpendsNothing(t *testing.T) {
+	t.Parallel()
 	c := openList(t)
 	gateway := c.program("gateway")
 	approval, _ := gateway.granted(wants("push", push))
@@ -99,6 +98,7 @@ func TestPossibleSpendsNothing(t *testing.T) {
 
 // TestPossibleInABatch: defaults and options of items, and what is on record.
 func TestPossibleInABatch(t *testing.T) {
+	t.Parallel()
 	c := openList(t)
 	item := func(tool, more string) string { return `{"resource":{"type":"tool","id":"` + tool + `"}` + more + `}` }
 	const defaults = `"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"context":{"session":"s"}`
@@ -153,6 +153,7 @@ func TestPossibleInABatch(t *testing.T) {
 // TestPossibleNeedsSearch: who may not search is not told what is possible, by no route; and a place that cannot be
 // unknown is malformed.
 func TestPossibleNeedsSearch(t *testing.T) {
+	t.Parallel()
 	c := openList(t)
 	const item = `"evaluations":[{},{"options":{"unknown":[]}}]`
 	for name, tt := range map[string]struct {
@@ -189,6 +190,7 @@ func TestPossibleNeedsSearch(t *testing.T) {
 
 // TestPossibleIsExplained: the explanation says which policies can apply.
 func TestPossibleIsExplained(t *testing.T) {
+	t.Parallel()
 	c := openList(t)
 	_, got := c.do("gateway", "POST", evaluationPath, "{"+wants("pay", "")+","+lists+"}", "X-Explain", "true")
 	for _, says := range []string{`{"id":"small","effect":"permit","verdict":"unknown",`, `{"path":"context.arguments.amount","source":"unknown"}`, `"id":"blocked","effect":"forbid","verdict":"unknown"`} {

@@ -149,6 +149,7 @@ const accepts = `{"action":"accept","content":{"approve":true}}`
 
 // The person whose agent calls confirms it in a form of the gateway, where the bundle says so, and by no other way.
 func TestAPersonConfirmsByForm(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("mail", "mia")
 	path := "/v1/approvals/" + id
@@ -200,6 +201,7 @@ func TestAPersonConfirmsByForm(t *testing.T) {
 
 // A second person approves in a console, where the bundle wants that, and by no other way.
 func TestASecondPersonApprovesByConsole(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("deploy", "mia")
 	path := "/v1/approvals/" + id
@@ -248,6 +250,7 @@ func TestASecondPersonApprovesByConsole(t *testing.T) {
 // Whatever an agent's client does with the token that its person gave it, on any route, nothing is decided and nobody
 // has voted.
 func TestATokenGivenToAClientDecidesNothing(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	ids := map[string]string{}
 	for _, tool := range []string{"mail", "deploy", "push"} {
@@ -360,6 +363,7 @@ func (r relays) recorded() (n int) {
 // The gateway's question and the person's token may call one person by different names. He does not approve his own
 // agent's call by either.
 func TestOnePersonCalledTwoNames(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles("entities/f.json", `[{"uid":{"type":"user","id":"corp|mia"},"attrs":{},"parents":[]}]`))
 	prefixed := func(tool string, person string) string {
 		return strings.NewReplacer(`"id":"mia"`, `"id":"corp|mia"`, evaluation.PersonOf(ofPeople, "mia"), person).Replace(forPerson(tool, "mia"))
@@ -382,6 +386,7 @@ func TestOnePersonCalledTwoNames(t *testing.T) {
 
 // A gateway that does not say for which person it asks has nobody asked, in either shape and in a batch.
 func TestAGatewayAsksForSomebody(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	person := evaluation.PersonOf(ofPeople, "mia")
 	without := strings.Replace(forPerson("push", "mia"), `,"person":"`+person+`"`, "", 1)
@@ -442,6 +447,7 @@ func TestAGatewayAsksForSomebody(t *testing.T) {
 
 // What a gateway brought counts until its key is revoked.
 func TestARevokedGatewayRelaysNothing(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("mail", "mia")
 	mine := r.beside("mia", forGateway)
@@ -476,6 +482,7 @@ func TestARevokedGatewayRelaysNothing(t *testing.T) {
 
 // The obligation says which form is shown; a form offers to delegate only where that is possible.
 func TestFormsOfObligations(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	fields := func(id, query string) string {
 		var message struct {

@@ -21,6 +21,7 @@ import (
 // Whoever stands in for another person votes by the ways that are open to that person, and by no other: a lead who
 // decides in a console does not have somebody's agent confirm instead.
 func TestADelegateHasNoOtherWay(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("deploy", "mia")
 	path := "/v1/approvals/" + id
@@ -55,6 +56,7 @@ func TestADelegateHasNoOtherWay(t *testing.T) {
 
 // Who has voted is shown no form: what they answered would not count.
 func TestAFormForWhoHasVoted(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles("obligations.yaml", "\ntwice: {type: approval_required, properties: {template: any, quorum: 2}}\n",
 		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
 	id := r.asksFor("stop", "mia")
@@ -75,6 +77,7 @@ func TestAFormForWhoHasVoted(t *testing.T) {
 
 // One person by every way at once is one person.
 func TestOnePersonByEveryWayAtOnce(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles("obligations.yaml", "\ntwice: {type: approval_required, properties: {template: any, quorum: 2}}\n",
 		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
 	id := r.asksFor("stop", "mia")
@@ -115,6 +118,7 @@ func TestOnePersonByEveryWayAtOnce(t *testing.T) {
 // A key that is revoked, or an entry that no longer names it, while people answer: nothing that it brought allows
 // anything after that, whether it was before or after.
 func TestVotesWhileTheirWayEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(relays){
 		"the key is revoked": func(r relays) {
 			keys, err := auth.OpenKeys(r.data)
@@ -162,6 +166,7 @@ func TestVotesWhileTheirWayEnds(t *testing.T) {
 
 // A gateway's or a console's key with the person's good token is refused on every route but its own, and leaves nothing.
 func TestARelayedTokenOnEveryRoute(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("push", "mia")
 	before := r.recorded()
@@ -203,6 +208,7 @@ func TestARelayedTokenOnEveryRoute(t *testing.T) {
 // An authenticator of the embedding program, or the rule of loopback, may know nothing of the header. Nobody is told that
 // it counted.
 func TestApproverTokenThatNobodyLooksAt(t *testing.T) {
+	t.Parallel()
 	for name, callers := range map[string]door.Authenticator{"the program's own": always{Name: "a", AllTenants: true, Permissions: []auth.Permission{auth.Approve, auth.Explain}}, "loopback": auth.Loopback{}} {
 		s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = callers })
 		for _, path := range []string{"/readyz", "/v1/approvals/x/response", "/v1/approvals/x/elicitation", "/v1/approvals", "/metrics"} {
@@ -222,6 +228,7 @@ func TestApproverTokenThatNobodyLooksAt(t *testing.T) {
 
 // However the header is written, there is one token in it, or nobody is believed.
 func TestApproverTokenAsItIsWritten(t *testing.T) {
+	t.Parallel()
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("push", "mia")
 	his, hers := r.token("noah", forGateway), r.token("mia", forGateway)
@@ -266,6 +273,7 @@ func (r relays) raw(id, header string) string {
 
 // Nothing that the service writes or answers has a token that came in Approver-Token, be it good or not.
 func TestApproverTokenIsInNoText(t *testing.T) {
+	t.Parallel()
 	var told buffer
 	r := openRelays(t, votesFiles(), logTo(&told))
 	id := r.asksFor("push", "mia")

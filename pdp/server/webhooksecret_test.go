@@ -17,6 +17,7 @@ import (
 // What stands behind the host of a webhook's URL is often all that keeps others from
 // posting there. It is in no record, log line, answer or metric, however an attempt ends.
 func TestNobodyIsToldTheRestOfAWebhooksURL(t *testing.T) {
+	t.Parallel()
 	failing := make(chan bool, 100)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

@@ -42,6 +42,7 @@ func bundle(t testing.TB) pdp.Source {
 // is the status line, the headers that mean something, and the body, with one
 // newline more. "Content-Length: auto" stands for the true length.
 func TestWire(t *testing.T) {
+	t.Parallel()
 	goldens(t, "testdata/wire", func(t *testing.T) *pdptest.Server { return pdptest.Start(t, bundle(t)) })
 }
 

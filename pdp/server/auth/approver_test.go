@@ -35,6 +35,7 @@ func fileOf(t *testing.T, dir string) string {
 }
 
 func TestNobodyApproves(t *testing.T) {
+	t.Parallel()
 	everything := Caller{AllTenants: true, Permissions: permissions}
 	if everything.May(Approve) || !everything.May(LogAdmin) {
 		t.Error("who is nobody approves, or may do nothing else")
@@ -53,6 +54,7 @@ func TestNobodyApproves(t *testing.T) {
 
 // A key names who approves, also to a process that runs, until it is revoked.
 func TestKeyOfAnApprover(t *testing.T) {
+	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	running, command := open(t, dir, c), open(t, dir, c)
 	pep := add(t, command, "pep")
@@ -86,6 +88,7 @@ func TestKeyOfAnApprover(t *testing.T) {
 }
 
 func TestKeysThatNobodyCouldApproveWith(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	k := open(t, dir, clock.New())
 	approve := Grant{Permissions: []Permission{Decide, Approve}}
@@ -108,6 +111,7 @@ func TestKeysThatNobodyCouldApproveWith(t *testing.T) {
 
 // Of what other versions and other hands write, all is read as it was meant or nothing.
 func TestKeyFilesOfApprovers(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	k := open(t, dir, clock.New())
 	addApprover(t, k, "approver", Principal{"User", "zoe"})
@@ -163,6 +167,7 @@ func approving(t *testing.T, c *clock.Clock, s signer, claim string) *JWT {
 }
 
 func TestTokenOfAnApprover(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	bySub, byMail := approving(t, c, s, "sub"), approving(t, c, s, "https://example.com/mail")
@@ -205,6 +210,7 @@ func (jsonNull) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
 // What one reader of a token mends and another does not is two ids, and so it is none.
 func TestTokensThatNameTwo(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	j := approving(t, c, s, "mail")
@@ -222,6 +228,7 @@ func TestTokensThatNameTwo(t *testing.T) {
 }
 
 func TestIssuersThatNameNobody(t *testing.T) {
+	t.Parallel()
 	for want, change := range map[string]func(*JWTIssuer){
 		"permissions has approve, and nothing says who approves; add principal: {type: User, claim: sub}": func(i *JWTIssuer) { i.Principal = nil },
 		"principal.type is missing or no type of principals; write it as policies do":                     func(i *JWTIssuer) { i.Principal.Type = "" },
@@ -245,6 +252,7 @@ func TestIssuersThatNameNobody(t *testing.T) {
 
 // A PEP says much of whom it asks for, and none of it makes it somebody.
 func TestOnlyTheCredentialSaysWhoApproves(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	keys := open(t, t.TempDir(), c)

@@ -9,6 +9,7 @@ import (
 
 // Keys in force that may approve in the tenant count, and so do issuers whose people may.
 func TestApprovers(t *testing.T) {
+	t.Parallel()
 	keys := open(t, t.TempDir(), clock.New())
 	addApprover(t, keys, "mia", mia)
 	addApprover(t, keys, "gone", mia)

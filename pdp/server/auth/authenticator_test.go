@@ -74,6 +74,7 @@ func basic(id, key string) string {
 }
 
 func TestHeaders(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	keys := open(t, t.TempDir(), c)
@@ -124,6 +125,7 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestDoorOnLoopback(t *testing.T) {
+	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	server := httptest.NewServer(answering(&Authenticator{Keys: open(t, dir, c)}))
 	t.Cleanup(server.Close)
@@ -162,6 +164,7 @@ func TestDoorOnLoopback(t *testing.T) {
 }
 
 func TestDoorIsForLoopbackOnly(t *testing.T) {
+	t.Parallel()
 	var nobody Authenticator
 	r := httptest.NewRequest(http.MethodGet, "http://localhost/", nil)
 	if caller, err := nobody.Authenticate(r); err != nil || !caller.AllTenants || !caller.May(Explain) || caller.May(LogRead) || caller.Registered {
@@ -179,6 +182,7 @@ func TestDoorIsForLoopbackOnly(t *testing.T) {
 // A credential is in no error, log line or name, however wrong it is and
 // whatever else is.
 func TestNoCredentialGetsOut(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)

@@ -86,6 +86,7 @@ func (p *provider) token(t testing.TB, c *clock.Clock, s signer) string {
 }
 
 func TestDiscovery(t *testing.T) {
+	t.Parallel()
 	for name, start := range map[string]func(http.Handler) *httptest.Server{"http": httptest.NewServer, "https": httptest.NewTLSServer} {
 		t.Run(name, func(t *testing.T) {
 			c, s := clock.New(), newSigner(t, "1", jose.ES256)
@@ -105,6 +106,7 @@ func TestDiscovery(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	first, second := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
 	p := newProvider(t, httptest.NewServer, first)
@@ -130,6 +132,7 @@ func TestRotation(t *testing.T) {
 // A withdrawn key stops within the time that the configuration says, also where a new
 // one says less, and what is known stays known.
 func TestAWithdrawnKeyStopsInTheTimeThatIsConfigured(t *testing.T) {
+	t.Parallel()
 	for _, refresh := range []time.Duration{0, 30 * time.Second, time.Hour} {
 		c, first, second := clock.New(), newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
 		p := newProvider(t, httptest.NewServer, first)
@@ -170,6 +173,7 @@ func TestAWithdrawnKeyStopsInTheTimeThatIsConfigured(t *testing.T) {
 }
 
 func TestUnknownKeyIDsDoNotHammerTheIssuer(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)
 	j := p.jwt(t, c, nil)
@@ -199,6 +203,7 @@ func TestUnknownKeyIDsDoNotHammerTheIssuer(t *testing.T) {
 }
 
 func TestKeysOutliveTheirIssuerForAnHour(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)
 	var log syncBuilder
@@ -230,6 +235,7 @@ func TestKeysOutliveTheirIssuerForAnHour(t *testing.T) {
 }
 
 func TestIssuersThatAreNotBelieved(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	other := newProvider(t, httptest.NewServer, s)
 	for name, answer := range map[string]func(p *provider) http.HandlerFunc{
@@ -303,6 +309,7 @@ func (s *syncBuilder) String() string {
 // An issuer that stays when issuers change keeps the keys that are known of it, also
 // while it is down; one that is new is asked.
 func TestIssuersThatStayKeepTheirKeys(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	stays, comes := newProvider(t, httptest.NewServer, s), newProvider(t, httptest.NewServer, s)
 	before := stays.jwt(t, c, nil)

@@ -17,6 +17,7 @@ import (
 
 // A grant is for who has the very text, alone or in a list of texts, and for nobody whose claim has another form.
 func TestWhatAGrantMatches(t *testing.T) {
+	t.Parallel()
 	grant := groupGrant("auditors", "log.read", "acme")
 	for claims, want := range map[string]bool{
 		`{"groups":"auditors"}`:                  true,
@@ -58,6 +59,7 @@ func TestWhatAGrantMatches(t *testing.T) {
 // Nobody has a permission in a tenant that no single grant gives, whatever the caller is looked at for, and everybody has
 // all that their grants give.
 func TestGrantsNeverGiveTogetherWhatNoneGives(t *testing.T) {
+	t.Parallel()
 	names, groups := []string{"a", "b", "c"}, []string{"g0", "g1", "g2", "g3"}
 	some := []Permission{Decide, Approve, LogRead, Explain}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -134,6 +136,7 @@ func TestGrantsNeverGiveTogetherWhatNoneGives(t *testing.T) {
 }
 
 func TestWhoIsTheSameCaller(t *testing.T) {
+	t.Parallel()
 	base := Caller{Name: "jwt:i#s", Principal: mia}
 	one := base.granted([]Grant{groupGrant("", "approve", "a").grant(), groupGrant("", "log.read", "b").grant()})
 	for name, other := range map[string]Caller{
@@ -158,6 +161,7 @@ func TestWhoIsTheSameCaller(t *testing.T) {
 
 // Bearer tokens have the rights that their claims give, and only where the claims can be read in one way.
 func TestGrantsOfBearerTokens(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	p := newProvider(t, httptest.NewServer, s)
 	entry := JWTIssuer{
@@ -205,6 +209,7 @@ func TestGrantsOfBearerTokens(t *testing.T) {
 
 // What a gateway brings is what the grants of its entry let people say there, in the tenants of both.
 func TestGrantsOfPeopleBesideAGateway(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	entry := r.JWT.issuers[1].JWTIssuer
 	entry.Grant = Grant{}
@@ -233,6 +238,7 @@ func TestGrantsOfPeopleBesideAGateway(t *testing.T) {
 }
 
 func TestGrantsThatAreNotTaken(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("g", maxGrantValue+1)
 	for want, change := range map[string]func(*JWTIssuer){
 		"grants is empty":                                 func(i *JWTIssuer) { i.Grants = []ClaimGrant{} },
@@ -265,6 +271,7 @@ func TestGrantsThatAreNotTaken(t *testing.T) {
 }
 
 func TestOIDCThatIsNotTaken(t *testing.T) {
+	t.Parallel()
 	for want, change := range map[string]func(*OIDC){
 		"console.oidc: issuer is missing":      func(o *OIDC) { o.Issuer = "" },
 		"console.oidc: issuer: keys are":       func(o *OIDC) { o.Issuer = "http://login.example.com" },

@@ -4,6 +4,7 @@ import "testing"
 
 // A vote counts as long as the credential that it was given by may still approve.
 func TestInForce(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	keys, err := OpenKeys(dir)
 	if err != nil {

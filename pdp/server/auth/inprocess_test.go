@@ -49,6 +49,7 @@ func (p *InProcess) ask(tokens ...string) (Caller, error) {
 var ofAlice = Person{Issuer: testIssuer, Subject: "alice", Tenant: "acme", Principal: Principal{"User", "corp:alice"}}
 
 func TestEmbeddedPersonBesideTheProgram(t *testing.T) {
+	t.Parallel()
 	p := newInProcess(household{"a": ofAlice})
 	alone, err := p.ask()
 	if err != nil || alone.Name != "key:program" || alone.May(Approve) || !alone.May(Relay) || alone.Way != (evaluation.Way{}) {
@@ -71,6 +72,7 @@ func TestEmbeddedPersonBesideTheProgram(t *testing.T) {
 
 // A program with fewer tenants brings people in those alone.
 func TestEmbeddedPersonOfANarrowProgram(t *testing.T) {
+	t.Parallel()
 	p := newInProcess(household{"a": ofAlice})
 	p.Program.AllTenants, p.Program.Tenants = false, []string{"default"}
 	caller, err := p.ask("a")
@@ -80,6 +82,7 @@ func TestEmbeddedPersonOfANarrowProgram(t *testing.T) {
 }
 
 func TestEmbeddedTokensThatDoNotCount(t *testing.T) {
+	t.Parallel()
 	people := household{"a": ofAlice, "psk_x": ofAlice, "a b": ofAlice, "": ofAlice}
 	for name, test := range map[string]struct {
 		of     *InProcess
@@ -106,6 +109,7 @@ func TestEmbeddedTokensThatDoNotCount(t *testing.T) {
 
 // Whom policies could not name approves nothing.
 func TestEmbeddedNobody(t *testing.T) {
+	t.Parallel()
 	for name, principal := range map[string]Principal{
 		"none": {}, "no id": {Type: "User"}, "a long id": {"User", strings.Repeat("a", maxClaim+1)}, "no UTF-8": {"User", "\xff"}, "an action": {"Action", "a"}, "no type": {"a b", "a"},
 	} {
@@ -119,6 +123,7 @@ func TestEmbeddedNobody(t *testing.T) {
 }
 
 func TestEmbeddedVotesInForce(t *testing.T) {
+	t.Parallel()
 	p := newInProcess(household{"a": ofAlice})
 	const alice = "jwt:" + testIssuer + "#alice"
 	for _, test := range []struct {

@@ -18,6 +18,7 @@ import (
 )
 
 func TestChangedFileCountsWithinFourSeconds(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	first, second := newSigner(t, "1", jose.ES256), newSigner(t, "2", jose.ES256)
 	j, file := fromFile(t, c, first)
@@ -66,6 +67,7 @@ func TestChangedFileCountsWithinFourSeconds(t *testing.T) {
 }
 
 func TestKeysThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	good := string(asJSON(t, newSigner(t, "good", jose.ES256).public()))
 	short, err := rsa.GenerateKey(rand.Reader, 1024)
 	if err != nil {
@@ -100,6 +102,7 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 }
 
 func TestFilesThatAServerDoesNotStartWith(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, content := range map[string]string{
 		"empty":   `{"keys":[]}`,
@@ -123,6 +126,7 @@ func TestFilesThatAServerDoesNotStartWith(t *testing.T) {
 }
 
 func TestConfigurationOfIssuers(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*JWTIssuer){
 		"no issuer":                func(i *JWTIssuer) { i.Issuer = "" },
 		"an issuer with a #":       func(i *JWTIssuer) { i.Issuer += "#a" },
@@ -154,6 +158,7 @@ func TestConfigurationOfIssuers(t *testing.T) {
 }
 
 func TestConfigurationAsItIsWritten(t *testing.T) {
+	t.Parallel()
 	var auth struct {
 		JWT  []JWTIssuer `yaml:"jwt"`
 		MTLS []MTLSRule  `yaml:"mtls"`

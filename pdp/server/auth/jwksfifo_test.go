@@ -15,6 +15,7 @@ import (
 
 // Who verifies a token has the keys to himself, so one that waited would have all wait.
 func TestAFIFOInPlaceOfAJWKSFileStopsNoVerification(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	j, file := fromFile(t, c, s)

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,21 @@ type signer struct {
 	private   crypto.Signer
 }
 
+// ourRSA and strangersRSA are the RSA keys of these tests: to make one takes as long as a thousand of another kind.
+var ourRSA, strangersRSA = sync.OnceValues(newRSA), sync.OnceValues(newRSA)
+
+func newRSA() (crypto.Signer, error) { return rsa.GenerateKey(rand.Reader, 2048) }
+
+// newStranger has an RSA key that nobody is told of, by the id of one that is known.
+func newStranger(t testing.TB) signer {
+	t.Helper()
+	private, err := strangersRSA()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer{"1", jose.RS256, private}
+}
+
 func newSigner(t testing.TB, id string, algorithm jose.SignatureAlgorithm) signer {
 	t.Helper()
 	var private crypto.Signer
@@ -39,7 +55,7 @@ func newSigner(t testing.TB, id string, algorithm jose.SignatureAlgorithm) signe
 	case jose.EdDSA:
 		_, private, err = ed25519.GenerateKey(rand.Reader)
 	case jose.RS256, jose.PS256:
-		private, err = rsa.GenerateKey(rand.Reader, 2048)
+		private, err = ourRSA()
 	default:
 		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
@@ -130,6 +146,7 @@ func fromFile(t testing.TB, c *clock.Clock, signers ...signer) (*JWT, string) {
 }
 
 func TestTokensThatAreGood(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	for _, algorithm := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA} {
 		s := newSigner(t, "1", algorithm)
@@ -158,6 +175,7 @@ func TestTokensThatAreGood(t *testing.T) {
 }
 
 func TestTokensThatAreNotGood(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	s := newSigner(t, "1", jose.RS256)
 	j, _ := fromFile(t, c, s)
@@ -170,7 +188,7 @@ func TestTokensThatAreNotGood(t *testing.T) {
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	good := with(nil)
 	parts := strings.Split(good, ".")
-	stranger := newSigner(t, "1", jose.RS256)
+	stranger := newStranger(t)
 	own := stranger.public()
 	for name, token := range map[string]string{
 		"expired":                    with(map[string]any{"exp": seconds(-clockSkew - time.Second)}),
@@ -254,6 +272,7 @@ func signText(t *testing.T, s signer, text string) string {
 }
 
 func TestTwoAudiencesOfOneIssuer(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	file := filepath.Join(t.TempDir(), "jwks.json")
 	writeJWKS(t, file, s)

@@ -11,6 +11,7 @@ import (
 
 // A disk that has no room for the note loses no key that was made, and lets no server start.
 func TestNoteThatFails(t *testing.T) {
+	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	if err := os.Symlink("/dev/full", filepath.Join(dir, keyLockName)); err != nil {
 		t.Fatal(err)

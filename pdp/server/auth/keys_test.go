@@ -35,6 +35,7 @@ func add(t testing.TB, k *Keys, name string) string {
 }
 
 func TestKeyHasItsDefaults(t *testing.T) {
+	t.Parallel()
 	k := open(t, t.TempDir(), clock.New())
 	caller, found := k.Find(add(t, k, "pep"))
 	if !found || caller.Name != "key:pep" || caller.Registered || caller.AllTenants ||
@@ -51,6 +52,7 @@ func TestKeyHasItsDefaults(t *testing.T) {
 }
 
 func TestKeysThatAreNotGood(t *testing.T) {
+	t.Parallel()
 	k := open(t, t.TempDir(), clock.New())
 	good, other := add(t, k, "pep"), add(t, k, "other")
 	elsewhere := add(t, open(t, t.TempDir(), clock.New()), "pep")
@@ -80,6 +82,7 @@ func TestKeysThatAreNotGood(t *testing.T) {
 }
 
 func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
+	t.Parallel()
 	dir, c := filepath.Join(t.TempDir(), "not", "yet"), clock.New()
 	running := open(t, dir, c)
 	if running.Configured() {
@@ -111,6 +114,7 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 
 // A directory of before the lock told of keys is given the note at the first start.
 func TestLostFileOfADirectoryOfBefore(t *testing.T) {
+	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
 	if err := k.Keep(); err != nil {
@@ -146,6 +150,7 @@ func TestLostFileOfADirectoryOfBefore(t *testing.T) {
 }
 
 func TestUnreadableFileRefusesEverybody(t *testing.T) {
+	t.Parallel()
 	for name, harm := range map[string]func(file string) error{
 		"gone":           os.Remove,
 		"empty":          func(file string) error { return os.WriteFile(file, nil, 0o600) },
@@ -216,12 +221,13 @@ func rewrite(from, to string) func(string) error {
 }
 
 func TestFindWhileKeysComeAndGo(t *testing.T) {
+	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	k, elsewhere := open(t, dir, c), open(t, dir, c)
 	good := add(t, k, "good")
 	var lookups sync.WaitGroup
 	done := make(chan struct{})
-	for range 8 {
+	for range 2 {
 		lookups.Go(func() {
 			for {
 				select {
@@ -258,6 +264,7 @@ func TestFindWhileKeysComeAndGo(t *testing.T) {
 
 // TestProcessesAddAtOnce runs itself in the processes that add.
 func TestProcessesAddAtOnce(t *testing.T) {
+	t.Parallel()
 	if dir, name := os.Getenv("AUTH_TEST_DIR"), os.Getenv("AUTH_TEST_NAME"); dir != "" {
 		k, err := OpenKeys(dir)
 		if err != nil {
@@ -291,6 +298,7 @@ func TestProcessesAddAtOnce(t *testing.T) {
 
 // Whoever looks while another process makes the first key sees no file, and then that there were keys. They are not lost.
 func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	k := open(t, dir, clock.New())
 	info, err := k.unlessLost(func() error {
@@ -309,6 +317,7 @@ func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
 }
 
 func TestNamesThatNobodyMayHave(t *testing.T) {
+	t.Parallel()
 	k := open(t, t.TempDir(), clock.New())
 	for _, name := range []string{"", " pep", "pep ", "-pep", "p\nep", "p\x00ep", "p\xffep", "psk_abc", strings.Repeat("x", 129)} {
 		if _, err := k.Add(KeySpec{Name: name}); err == nil {

@@ -99,6 +99,7 @@ func mustRefuseLogin(t *testing.T, name string, caller Caller, err error) {
 }
 
 func TestLoginByKey(t *testing.T) {
+	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	secret := addApprover(t, d.Keys, "mia", mia)
 	l, err := d.LogInByKey(secret)
@@ -142,6 +143,7 @@ func TestLoginByKey(t *testing.T) {
 
 // A key that another process revokes ends the login within the second in which it ends everywhere.
 func TestLoginEndsWithAKeyRevokedElsewhere(t *testing.T) {
+	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	d := &loginDesk{Authenticator: &Authenticator{Keys: open(t, dir, c)}}
 	command := open(t, dir, c)
@@ -160,6 +162,7 @@ func TestLoginEndsWithAKeyRevokedElsewhere(t *testing.T) {
 }
 
 func TestKeysThatLogNobodyIn(t *testing.T) {
+	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	good := addApprover(t, d.Keys, "mia", mia)
 	gateway, err := d.Keys.Add(KeySpec{Name: "gateway", Grant: Grant{Permissions: []Permission{Decide, Relay}}})
@@ -188,6 +191,7 @@ func TestKeysThatLogNobodyIn(t *testing.T) {
 }
 
 func TestLoginByToken(t *testing.T) {
+	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	for name, changes := range map[string]map[string]any{
 		"plain":             nil,
@@ -221,9 +225,10 @@ func TestLoginByToken(t *testing.T) {
 }
 
 func TestIDTokensThatAreRefused(t *testing.T) {
+	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	d.login(t, nil) // or all of what follows would show nothing
-	stranger := newSigner(t, "1", jose.RS256)
+	stranger := newStranger(t)
 	elliptic := newSigner(t, "2", jose.ES256)
 	d.provider.set(func() { d.provider.keys = append(d.provider.keys, elliptic) })
 	public := asJSON(t, d.signer.public())
@@ -272,6 +277,7 @@ func TestIDTokensThatAreRefused(t *testing.T) {
 
 // What somebody may do is what the configuration in force says, and a login by what is configured no more is none.
 func TestLoginsFollowTheConfiguration(t *testing.T) {
+	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	l := d.login(t, map[string]any{"groups": []string{"approvers", "auditors"}})
 	fetched := d.provider.fetches.Load()
@@ -307,6 +313,7 @@ func TestLoginsFollowTheConfiguration(t *testing.T) {
 
 // A token by which somebody logs in opens nothing else, whoever else it is for.
 func TestIDTokensAreNoBearerTokens(t *testing.T) {
+	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	key, err := d.Keys.Add(KeySpec{Name: "gateway", Grant: Grant{Tenants: []string{"*"}, Permissions: []Permission{Relay}}})
 	if err != nil {
@@ -351,6 +358,7 @@ func TestIDTokensAreNoBearerTokens(t *testing.T) {
 }
 
 func TestLoginsWhileKeysCannotBeRead(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	d.Keys = open(t, dir, d.clock)
@@ -375,6 +383,7 @@ func TestLoginsWhileKeysCannotBeRead(t *testing.T) {
 }
 
 func TestVotesOfLoginsStayInForce(t *testing.T) {
+	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"), groupGrant("auditors", "log.read", "*"))
 	name := "jwt:" + d.provider.URL + "#alice"
 	if !d.InForce("acme", name) || d.InForce("default", name) || d.InForce("acme", "jwt:"+testIssuer+"#alice") || d.RelayInForce("acme", name, "key:gateway") {

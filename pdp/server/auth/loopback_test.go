@@ -3,6 +3,7 @@ package auth
 import "testing"
 
 func TestLoopbackHost(t *testing.T) {
+	t.Parallel()
 	for host, want := range map[string]bool{
 		"localhost": true, "LocalHost:80": true, "127.0.0.1": true, "127.255.0.9:65535": true, "[::1]": true, "[::1]:80": true,
 		"": false, ":80": false, "localhost.": false, "x.localhost": false, "localhost:http": false, "localhost:": false,

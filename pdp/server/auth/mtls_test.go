@@ -103,6 +103,7 @@ func dns(names ...string) func(*x509.Certificate) {
 }
 
 func TestClientCertificates(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	spiffe, err := url.Parse("spiffe://example/pep")
 	if err != nil {
@@ -149,6 +150,7 @@ func TestClientCertificates(t *testing.T) {
 // The listener may be told to ask for certificates without verifying them: then
 // they prove nothing.
 func TestUnverifiedCertificateIsNobody(t *testing.T) {
+	t.Parallel()
 	trusted, stranger := newAuthority(t), newAuthority(t)
 	server := listenTLS(t, &Authenticator{MTLS: newMTLS(t, nil, rule("pep.example", Decide))}, tls.RequestClientCert, trusted)
 	for name, a := range map[string]authority{"trusted": trusted, "stranger": stranger} {
@@ -159,6 +161,7 @@ func TestUnverifiedCertificateIsNobody(t *testing.T) {
 }
 
 func TestCertificateEndsDuringItsConnection(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	var late time.Duration
 	m := newMTLS(t, func() time.Time { return time.Now().Add(late) }, rule("pep.example", Decide))
@@ -174,6 +177,7 @@ func TestCertificateEndsDuringItsConnection(t *testing.T) {
 }
 
 func TestRulesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	for name, rules := range map[string][]MTLSRule{
 		"no san":         {rule("", Decide)},
 		"no permissions": {rule("a")},

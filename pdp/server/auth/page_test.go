@@ -9,6 +9,7 @@ import (
 
 // TestPagePermissions: the page says of each permission what it is, and of no other.
 func TestPagePermissions(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

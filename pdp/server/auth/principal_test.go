@@ -8,6 +8,7 @@ import (
 )
 
 func TestPrincipalsThatAreRead(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]Principal{
 		`User::"mia"`:                              {"User", "mia"},
 		`Acme::Staff::User::"mia"`:                 {"Acme::Staff::User", "mia"},
@@ -30,6 +31,7 @@ func TestPrincipalsThatAreRead(t *testing.T) {
 }
 
 func TestPrincipalsThatAreNone(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{
 		"", `""`, `mia`, `"mia"`, `::"mia"`, `User`, `User::`, `User::mia`, `User::'mia'`, `User:"mia"`, `User::"`, `User::""`,
 		` User::"mia"`, `User::"mia" `, `User::"mia"x`, `User::"mia"` + "\n", `User ::"mia"`, `User:: "mia"`, `User::"mia"::"eve"`, `User::"mia", User::"eve"`,
@@ -47,6 +49,7 @@ func TestPrincipalsThatAreNone(t *testing.T) {
 }
 
 func TestPrincipalIsPrintedOnOneLine(t *testing.T) {
+	t.Parallel()
 	for id, want := range map[string]string{
 		"mia":            `User::"mia"`,
 		"O'Brien":        `User::"O\'Brien"`,
@@ -62,6 +65,7 @@ func TestPrincipalIsPrintedOnOneLine(t *testing.T) {
 
 // What a program or an issuer puts together has no other form than what is written.
 func TestPrincipalsThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
 	for _, p := range []Principal{
 		{"User", ""}, {"", "mia"}, {"User", "mia\xff"}, {"User", "\xed\xa0\x80"}, {"User ", "mia"}, {`User::"x`, "mia"}, {`User::"x"`, "mia"}, {"Action", "mia"},
 		{"User", strings.Repeat("x", 505)}, {"User", strings.Repeat("\x01", 200)},

@@ -15,6 +15,7 @@ import (
 
 // A refusal says what kind of credential was not good, so that it can be counted.
 func TestRefusalsSayWhichCredential(t *testing.T) {
+	t.Parallel()
 	c := clock.New()
 	keys := open(t, t.TempDir(), c)
 	key := add(t, keys, "pep")

@@ -101,6 +101,7 @@ func refusedAs(caller Caller, err, kind error, detail string) bool {
 }
 
 func TestAPersonBesideAGateway(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	for _, test := range []struct {
 		key, audience string
@@ -130,6 +131,7 @@ func TestAPersonBesideAGateway(t *testing.T) {
 
 // A person beside a gateway has the tenants that both have, and all only if both have all.
 func TestTenantsBesideAGateway(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	for _, test := range []struct {
 		key    string
@@ -158,6 +160,7 @@ func TestTenantsBesideAGateway(t *testing.T) {
 
 // A token that was given to a gateway's client is no credential here, whatever else it is for.
 func TestATokenForAGatewayByItself(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	for name, audience := range map[string][]string{
 		"for the gateway":              {"gateway"},
@@ -179,6 +182,7 @@ func TestATokenForAGatewayByItself(t *testing.T) {
 
 // What is not a good token of a person beside a key that brings it is refused, and never passed over.
 func TestWhatNoGatewayBrings(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	good, forB := r.token(t, nil, "gateway"), r.token(t, nil, "gateway-b")
 	bearer := func(name string) string { return "Bearer " + r.key[name] }
@@ -245,6 +249,7 @@ func TestWhatNoGatewayBrings(t *testing.T) {
 
 // A token for two gateways counts beside either, and for no third.
 func TestATokenForTwoGateways(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	token := r.token(t, nil, "gateway-b", "gateway", testAudience)
 	for name, counts := range map[string]bool{"gateway": true, "gateway-b": true, "console": true, "pep": false} {
@@ -257,6 +262,7 @@ func TestATokenForTwoGateways(t *testing.T) {
 
 // What was said through a gateway counts while both may still say it.
 func TestRelayInForce(t *testing.T) {
+	t.Parallel()
 	r := newRelay(t)
 	const alice = "jwt:" + testIssuer + "#alice"
 	for name, test := range map[string]struct {
@@ -298,6 +304,7 @@ func TestRelayInForce(t *testing.T) {
 }
 
 func TestPersonOfACaller(t *testing.T) {
+	t.Parallel()
 	want := evaluation.PersonOf(testIssuer, "alice#1")
 	for caller, person := range map[string]string{
 		"jwt:" + testIssuer + "#alice#1": want,
@@ -314,6 +321,7 @@ func TestPersonOfACaller(t *testing.T) {
 
 // Nothing that would let a token or a key say more than it should is a configuration.
 func TestConfigurationsOfRelays(t *testing.T) {
+	t.Parallel()
 	k := open(t, t.TempDir(), clock.New())
 	for want, spec := range map[string]KeySpec{
 		"a key that relays what people say says nothing itself": {Name: "a", Principal: mia, Grant: Grant{Permissions: []Permission{Relay, Approve}}},
@@ -358,6 +366,7 @@ func TestConfigurationsOfRelays(t *testing.T) {
 
 // The file of keys says by which way votes come, and no older program reads it as if it did not.
 func TestKeyFilesOfRelays(t *testing.T) {
+	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
 	secret := map[string]string{}

@@ -11,6 +11,7 @@ import (
 // A signature that held is not checked again under the same key, and under any other
 // key it is; one that did not hold always is. What is remembered is bounded.
 func TestSignaturesAreRemembered(t *testing.T) {
+	t.Parallel()
 	for _, algorithm := range []jose.SignatureAlgorithm{jose.EdDSA, jose.RS256, jose.ES256} {
 		var s signatures
 		key, other := newSigner(t, "1", algorithm).private.Public(), newSigner(t, "1", algorithm).private.Public()

@@ -16,6 +16,7 @@ import (
 )
 
 func TestClaimsOfAToken(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, _ := fromFile(t, c, s)
 	exp := c.Now().Add(time.Minute).Truncate(time.Second)
@@ -36,6 +37,7 @@ func TestClaimsOfAToken(t *testing.T) {
 }
 
 func TestClaimsNeedWhatVerifyNeedsAndOneReading(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, _ := fromFile(t, c, s)
 	good := string(asJSON(t, claims(c, nil)))
@@ -59,6 +61,7 @@ func TestClaimsNeedWhatVerifyNeedsAndOneReading(t *testing.T) {
 }
 
 func TestIDTokensAreTold(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, _ := fromFile(t, c, s)
 	type changes = map[string]any
@@ -90,6 +93,7 @@ func TestIDTokensAreTold(t *testing.T) {
 
 // A token that was read is not read again, and is refused as soon as its time or its key is over, however many ask.
 func TestATokenThatWasReadIsAskedForAgain(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.ES256)
 	j, file := fromFile(t, c, s)
 	token := s.token(t, claims(c, nil), nil)
@@ -122,6 +126,7 @@ func TestATokenThatWasReadIsAskedForAgain(t *testing.T) {
 }
 
 func TestLittleIsRemembered(t *testing.T) {
+	t.Parallel()
 	c, s := clock.New(), newSigner(t, "1", jose.EdDSA)
 	j, _ := fromFile(t, c, s)
 	for n := range 2*maxRead + 100 {

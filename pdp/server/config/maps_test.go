@@ -73,6 +73,7 @@ sorts: [old, new]
 `
 
 func TestMapsAreRead(t *testing.T) {
+	t.Parallel()
 	s, from, file, err := readShelf(t, fullShelf)
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +109,7 @@ func TestMapsAreRead(t *testing.T) {
 }
 
 func TestMistakesInMaps(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"boxes: [a]":                           ":1:8: boxes must be a mapping; write name: value lines",
 		"boxes: {a: 1}":                        ":1:12: boxes.a must be a mapping; write key: value lines",
@@ -151,6 +153,7 @@ func TestMistakesInMaps(t *testing.T) {
 }
 
 func TestKeysOfMaps(t *testing.T) {
+	t.Parallel()
 	got := []string{}
 	for _, k := range shelfForm.Keys() {
 		got = append(got, k.Path+" "+k.Variable)
@@ -179,6 +182,7 @@ func TestKeysOfMaps(t *testing.T) {
 
 // A default in a map is that of every name, and whoever shares the map does not see it.
 func TestDefaultsInMaps(t *testing.T) {
+	t.Parallel()
 	given := shelf{Boxes: map[string]box{"a": {Inner: map[string]inner{"b": {}}, Lid: &inner{}}}}
 	filled := given
 	shelfForm.SetDefaults(&filled)
@@ -200,6 +204,7 @@ func TestDefaultsInMaps(t *testing.T) {
 
 // What is printed can be read, says the same, and is what the schema takes.
 func TestMapsAreWritten(t *testing.T) {
+	t.Parallel()
 	s, from, file, err := readShelf(t, fullShelf)
 	if err != nil {
 		t.Fatal(err)
@@ -236,6 +241,7 @@ func TestMapsAreWritten(t *testing.T) {
 }
 
 func TestBelow(t *testing.T) {
+	t.Parallel()
 	r := newReading("f", shelfForm.table())
 	var s shelf
 	r.value(r.document([]byte("notes: {a/b: {x.y: [{'0': c}], '0': d}}")), reflect.ValueOf(&s).Elem(), "")

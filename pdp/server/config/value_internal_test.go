@@ -18,6 +18,7 @@ type forms struct {
 }
 
 func TestEveryFormOfAScalar(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"{text: a, number: 7, large: -9, ratio: 0.25, on: true, while: 90s}": "",
 		"{ratio: 1, on: false, number: 0}":                                   "",
@@ -49,6 +50,7 @@ func TestEveryFormOfAScalar(t *testing.T) {
 }
 
 func TestBoundsOfEveryForm(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		key  Key
 		v    any

@@ -17,6 +17,7 @@ import (
 )
 
 func TestDiskInMemory(t *testing.T) {
+	t.Parallel()
 	found := doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=1g,mode=0700")))
 	mustBite(t, found, "disk", "is on tmpfs: it is memory, and the log is gone when the machine restarts; put the data directory on a local disk")
 	if text := fmt.Sprint(found); !strings.Contains(text, "a sync takes ") {
@@ -25,6 +26,7 @@ func TestDiskInMemory(t *testing.T) {
 }
 
 func TestDiskFull(t *testing.T) {
+	t.Parallel()
 	mustBite(t, doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=3m,mode=0700"))), "disk", "3 MiB are free: when it is full, nothing is answered in strict mode")
 	dir := memorydisk.New(t, "size=64k,mode=0700")
 	if err := os.WriteFile(filepath.Join(dir, "ballast"), make([]byte, 60<<10), 0o600); err != nil {
@@ -37,10 +39,12 @@ func TestDiskFull(t *testing.T) {
 }
 
 func TestDiskWithoutInodes(t *testing.T) {
+	t.Parallel()
 	mustBite(t, doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=1g,nr_inodes=20,mode=0700"))), "disk", "files can still be made on it")
 }
 
 func TestDiskReadOnly(t *testing.T) {
+	t.Parallel()
 	dir := memorydisk.New(t, "size=1g,mode=0700")
 	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
 		t.Fatal(err)
@@ -51,6 +55,7 @@ func TestDiskReadOnly(t *testing.T) {
 
 // TestBundleReadOnly: a ConfigMap is mounted with mode 0777, read-only, and nobody can write to it.
 func TestBundleReadOnly(t *testing.T) {
+	t.Parallel()
 	dir := memorydisk.New(t, "size=16m,mode=0777")
 	if err := os.CopyFS(dir, os.DirFS(starter)); err != nil {
 		t.Fatal(err)
@@ -68,6 +73,7 @@ func TestBundleReadOnly(t *testing.T) {
 
 // TestDiskFills: a log of two hours with 2 MB an hour says when 200 MB are full.
 func TestDiskFills(t *testing.T) {
+	t.Parallel()
 	dir := memorydisk.New(t, "size=200m,mode=0700")
 	var passed atomic.Int64
 	now := func() time.Time { return later.Add(-2*time.Hour + time.Duration(passed.Load())) }

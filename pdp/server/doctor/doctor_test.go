@@ -27,7 +27,24 @@ const starter = "../../../policies/starter"
 // later is when the examination is: a moment after the servers of these tests, whose clock stands still.
 var later = pdptest.Now.Add(time.Minute)
 
-// lived is a data directory that a server ran on, with one API key, and stopped.
+// life is a data directory that a server ran on, with one API key, and stopped. Tests get copies of it.
+var life struct {
+	sync.Once
+	files fs.FS
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "doctor-")
+	if err != nil {
+		panic(err)
+	}
+	life.files = os.DirFS(dir)
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// lived is a copy of a data directory that a server ran on, with one API key, and stopped.
 func lived(t *testing.T) string {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
@@ -95,6 +112,7 @@ func mustBeWell(t *testing.T, found []doctor.Finding) {
 // TestWell: a directory that a server made and left has nothing that bites, findings come in one order, and nothing is
 // changed by looking.
 func TestWell(t *testing.T) {
+	t.Parallel()
 	data := lived(t)
 	before := listing(t, data)
 	found := doctor.Examine(t.Context(), patient(data))
@@ -116,6 +134,7 @@ func TestWell(t *testing.T) {
 
 // TestNothingYet: serve makes all that is missing, and the doctor makes nothing of it.
 func TestNothingYet(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	mustBeWell(t, doctor.Examine(t.Context(), patient(filepath.Join(dir, "a/b"))))
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
@@ -155,6 +174,7 @@ func listing(t *testing.T, dir string) string {
 
 // TestSpoilt spoils one thing of a directory that was well, and looks again.
 func TestSpoilt(t *testing.T) {
+	t.Parallel()
 	write := func(name, content string) func(string) error {
 		return func(data string) error {
 			_ = os.Chmod(filepath.Join(data, name), 0o600) // a sealed segment cannot be written to otherwise
@@ -210,6 +230,7 @@ func revoke(data string) error {
 // TestJournal: what a crash left in the journal is put on record by serve, and a journal that is damaged keeps serve from
 // starting.
 func TestJournal(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 3)
 	if found := doctor.Examine(t.Context(), patient(data)); biting(found, "log") != "" || !strings.Contains(fmt.Sprint(found), "a crash left 3 records in its journal; serve puts them into the log") {
 		t.Error(found)
@@ -220,6 +241,7 @@ func TestJournal(t *testing.T) {
 }
 
 func TestDataIsNoDirectory(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -228,6 +250,7 @@ func TestDataIsNoDirectory(t *testing.T) {
 }
 
 func TestOwner(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		if os.Getenv("CI") != "" {
 			t.Fatal("CI must be root, or this is never tested")
@@ -247,6 +270,7 @@ func TestOwner(t *testing.T) {
 }
 
 func TestClock(t *testing.T) {
+	t.Parallel()
 	data := lived(t)
 	for _, c := range []struct {
 		now, built time.Time
@@ -268,6 +292,7 @@ func TestClock(t *testing.T) {
 }
 
 func TestListen(t *testing.T) {
+	t.Parallel()
 	data := lived(t)
 	running := living(t, data)
 	on := func(data, listen string) []doctor.Finding {
@@ -303,6 +328,7 @@ func TestListen(t *testing.T) {
 
 // TestTLS: a server that speaks TLS is found by the certificate it is given, and an address beyond this machine needs credentials.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	data := lived(t)
 	cert, key := pdptest.NewAuthority(t).Server()
 	secure := func(c *server.Config) { c.TLS = server.TLSFiles{CertFile: cert, KeyFile: key} }
@@ -337,6 +363,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestConfiguration(t *testing.T) {
+	t.Parallel()
 	p := patient(lived(t))
 	p.Config.Auth.MTLS = []auth.MTLSRule{{SAN: "gateway.example.com"}}
 	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "auth.mtls needs the authority")
@@ -347,6 +374,7 @@ func TestConfiguration(t *testing.T) {
 
 // People answer a gateway, and nobody hears it: the key that brings their tokens is not there, or may not.
 func TestKeysThatRelay(t *testing.T) {
+	t.Parallel()
 	data := lived(t)
 	keys, err := auth.OpenKeys(data)
 	if err != nil {
@@ -387,6 +415,7 @@ func TestKeysThatRelay(t *testing.T) {
 
 // What was approved must not stop to count because the log forgets it first.
 func TestRetentionOutlastedByApprovals(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.cedar":                         `@obligation("ask") permit (principal, action == Action::"push", resource); forbid (principal, action == Action::"stop", resource);`,
@@ -413,6 +442,7 @@ func TestRetentionOutlastedByApprovals(t *testing.T) {
 }
 
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, want string
 		spoil      func(dir string) error

@@ -21,6 +21,7 @@ func bitesWith(t *testing.T, f Finding, want string) {
 }
 
 func TestMemoryLimits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		group, goLimit int64
 		want           string
@@ -56,6 +57,7 @@ func TestProcessorLimits(t *testing.T) {
 }
 
 func TestFileLimits(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		open, size int64
 		want       string
@@ -71,6 +73,7 @@ func TestFileLimits(t *testing.T) {
 
 // TestReadGroup reads the files of the kernel as it writes them, of the lowest limit in the hierarchy.
 func TestReadGroup(t *testing.T) {
+	t.Parallel()
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
 	none := Group{math.MaxInt64, math.Inf(1)}
 	for name, c := range map[string]struct {
@@ -99,6 +102,7 @@ func TestReadGroup(t *testing.T) {
 }
 
 func TestSpace(t *testing.T) {
+	t.Parallel()
 	const gib = 1 << 30
 	for _, c := range []struct {
 		free, used int64
@@ -124,11 +128,13 @@ func TestSpace(t *testing.T) {
 }
 
 func TestSyncTime(t *testing.T) {
+	t.Parallel()
 	bitesWith(t, syncTime(4*time.Millisecond), "")
 	bitesWith(t, syncTime(80*time.Millisecond), "a sync takes 80ms, and every answer in strict mode waits for one")
 }
 
 func TestReachable(t *testing.T) {
+	t.Parallel()
 	for listen, want := range map[string]string{
 		":8180": "127.0.0.1:8180", "0.0.0.0:1": "127.0.0.1:1", "[::]:1": "[::1]:1", "10.0.0.7:1": "10.0.0.7:1", "localhost:1": "localhost:1",
 	} {

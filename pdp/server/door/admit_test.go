@@ -35,6 +35,7 @@ func (uncounted) Credential(auth.Credential) {}
 // A request is wrong in everything. Mending what it is refused for, one thing after the other, shows the order in
 // which Admit checks.
 func TestTheOrderOfAdmission(t *testing.T) {
+	t.Parallel()
 	clock := time.Unix(1000, 0)
 	caller := auth.Caller{Name: "key:pep", Tenants: []string{"acme"}}
 	var room error = door.TooMany("log_full", time.Second, http.StatusServiceUnavailable, "no room")
@@ -99,6 +100,7 @@ func TestTheOrderOfAdmission(t *testing.T) {
 
 // The query of a route that names no parameters is left alone, and that of a route without any must be empty.
 func TestParameters(t *testing.T) {
+	t.Parallel()
 	d := door.New(door.Options{
 		Now:     time.Now,
 		Meters:  uncounted{},

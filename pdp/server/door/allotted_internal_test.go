@@ -19,6 +19,7 @@ func allottedOf(o *allotments, ctx context.Context, each time.Duration) *allotte
 // Whatever ends an allotted context, who asks and who waits learn the same as of any other context, and so do contexts
 // made of it.
 func TestAllottedEnds(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		each time.Duration
 		end  func(a *allotted, client context.CancelFunc)
@@ -65,6 +66,7 @@ func TestAllottedEnds(t *testing.T) {
 
 // Who asks learns at once that the client has gone.
 func TestAllottedAsksTheClient(t *testing.T) {
+	t.Parallel()
 	var o allotments
 	client, goAway := context.WithCancel(t.Context())
 	a := allottedOf(&o, client, time.Hour)
@@ -79,6 +81,7 @@ func TestAllottedAsksTheClient(t *testing.T) {
 }
 
 func TestAllottedDeadline(t *testing.T) {
+	t.Parallel()
 	var o allotments
 	sooner, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -93,6 +96,7 @@ func TestAllottedDeadline(t *testing.T) {
 
 // However many there are, however long each has, and whoever waits: each ends, and by what was to end it.
 func TestAllottedTogether(t *testing.T) {
+	t.Parallel()
 	var o allotments
 	var all sync.WaitGroup
 	for seed := range uint64(64) {

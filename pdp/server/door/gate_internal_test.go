@@ -22,6 +22,7 @@ func told(t *testing.T, who string, by chan bool, want bool) {
 }
 
 func TestGateTakesTurns(t *testing.T) {
+	t.Parallel()
 	g := &Gate{Limit: 1, Patience: time.Hour}
 	if g.join("first") != nil {
 		t.Fatal("the first had to wait")
@@ -43,6 +44,7 @@ func TestGateTakesTurns(t *testing.T) {
 }
 
 func TestGateIsFullOfWhoAsksMost(t *testing.T) {
+	t.Parallel()
 	g := &Gate{Limit: 1, Patience: time.Hour}
 	g.join("first")
 	quiet, oldest := g.join("quiet"), g.join("noisy")
@@ -60,6 +62,7 @@ func TestGateIsFullOfWhoAsksMost(t *testing.T) {
 }
 
 func TestGateDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
 	g := &Gate{Limit: 1, Patience: time.Millisecond}
 	g.join("first")
 	if err := g.Enter(t.Context(), "a"); !errors.Is(err, ErrBusy) {
@@ -79,6 +82,7 @@ func TestGateDoesNotWaitForEver(t *testing.T) {
 
 // Where it takes long, not even all who wait are of one caller.
 func TestGateBoundsTheQueueOfACaller(t *testing.T) {
+	t.Parallel()
 	g := &Gate{Limit: 1, Queue: 2}
 	g.join("first")
 	oldest, next := g.join("noisy"), g.join("noisy")
@@ -92,6 +96,7 @@ func TestGateBoundsTheQueueOfACaller(t *testing.T) {
 // One caller has its share and no more, also where there is room; and of those who wait
 // whoever has fewest comes first.
 func TestGateKeepsShares(t *testing.T) {
+	t.Parallel()
 	g := &Gate{Limit: 4, Share: 2}
 	in := g.join
 	a1, a2, a3, b1, b2 := in("a"), in("a"), in("a"), in("b"), in("b")
@@ -131,6 +136,7 @@ func TestGateKeepsShares(t *testing.T) {
 // Whatever befalls those who wait, there are never more inside than may be, and no
 // place is lost.
 func TestGateKeepsCount(t *testing.T) {
+	t.Parallel()
 	const limit = 3
 	g := &Gate{Limit: limit, Patience: 50 * time.Microsecond}
 	var inside, entered atomic.Int64

@@ -1,6 +1,7 @@
 package door
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -10,6 +11,9 @@ import (
 // places.
 type Places struct {
 	Gate
+	// MakesWay is how long a place waits for the other side before it makes way; 0 is [MakesWay].
+	MakesWay time.Duration
+
 	held map[*Place]bool // guarded by Gate.mu
 }
 
@@ -23,15 +27,15 @@ type Place struct {
 }
 
 const (
-	// MakesWay is how long a place waits for the other side before it makes way.
+	// MakesWay is how long a place usually waits for the other side before it makes way.
 	MakesWay = 2 * time.Second
-	lookWays = MakesWay / 8
+	lookWays = 8 // so often in that time a caller without a place looks
 )
 
 // Take waits for a place, whose holder calls [Place.Leave] once. end is called if the place has to make way.
 func (p *Places) Take(ctx context.Context, caller string, end func()) (*Place, error) {
 	if admitted := p.join(caller); admitted != nil {
-		tick := time.NewTicker(lookWays)
+		tick := time.NewTicker(p.makesWay() / lookWays)
 		defer tick.Stop()
 		p.push(caller)
 		if err := p.wait(ctx, caller, admitted, tick.C, func() { p.push(caller) }); err != nil {
@@ -48,6 +52,8 @@ func (p *Places) Take(ctx context.Context, caller string, end func()) (*Place, e
 	return one, nil
 }
 
+func (p *Places) makesWay() time.Duration { return cmp.Or(p.MakesWay, MakesWay) }
+
 // push ends the place that has waited for the other side for longest, if its holder has more places than caller.
 func (p *Places) push(caller string) {
 	p.mu.Lock()
@@ -57,7 +63,7 @@ func (p *Places) push(caller string) {
 	}
 	var slowest *Place
 	for one := range p.held {
-		if time.Since(one.since) < MakesWay || one.since.IsZero() || p.of[one.caller] <= p.of[caller] {
+		if time.Since(one.since) < p.makesWay() || one.since.IsZero() || p.of[one.caller] <= p.of[caller] {
 			continue
 		}
 		if slowest == nil || one.since.Before(slowest.since) {

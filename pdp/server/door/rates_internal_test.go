@@ -12,6 +12,7 @@ type stopwatch struct{ at time.Time }
 func (s *stopwatch) now() time.Time { return s.at }
 
 func TestRates(t *testing.T) {
+	t.Parallel()
 	clock := &stopwatch{time.Unix(1000, 0)}
 	r := newRates(RateLimit{
 		Rate:    Rate{PerSecond: 2},
@@ -45,6 +46,7 @@ func TestRates(t *testing.T) {
 }
 
 func TestNoRate(t *testing.T) {
+	t.Parallel()
 	r := newRates(RateLimit{}, time.Now)
 	for n := range 100_000 {
 		if _, ok := r.take(fmt.Sprint("jwt:i#", n%3)); !ok {
@@ -60,6 +62,7 @@ func TestNoRate(t *testing.T) {
 // An issuer with more subjects than there is room for makes the rest share a bucket,
 // which takes nothing from the others, and room comes back with time.
 func TestRatesAreBounded(t *testing.T) {
+	t.Parallel()
 	clock := &stopwatch{time.Unix(1000, 0)}
 	r := newRates(RateLimit{Rate: Rate{PerSecond: 3}, Callers: []CallerRate{{"key:own", Rate{PerSecond: 1}}}}, clock.now)
 	passed := 0

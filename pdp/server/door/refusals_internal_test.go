@@ -9,6 +9,7 @@ import (
 )
 
 func TestRefusalsAreToldTogether(t *testing.T) {
+	t.Parallel()
 	var r Refusals
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, nil))

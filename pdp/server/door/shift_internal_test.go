@@ -9,6 +9,7 @@ import (
 // While one caller's request is worked on, and more of it wait, another caller has its turn
 // in the middle, before the others.
 func TestOneCallersWorkMakesWayForAnothers(t *testing.T) {
+	t.Parallel()
 	w := &Gate{Limit: 1, Patience: time.Hour}
 	long := &Shift{Gate: w, Caller: "loud"}
 	if err := long.Begin(t.Context()); err != nil {

@@ -62,6 +62,7 @@ func send(t *testing.T, c net.Conn, text string) {
 
 // A stream may be silent for as long as it likes, and goes on after that.
 func TestStreamsLast(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		on := serve(t, 4, func(w http.ResponseWriter, _ *http.Request) {
 			for range 3 {
@@ -85,6 +86,7 @@ func TestStreamsLast(t *testing.T) {
 
 // Who reads nothing of an answer is not waited for.
 func TestNobodyReads(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		failed := make(chan time.Duration, 1)
 		on := serve(t, 4, func(w http.ResponseWriter, _ *http.Request) {
@@ -107,6 +109,7 @@ func TestNobodyReads(t *testing.T) {
 
 // One whose body does not arrive makes way for another; one that is answered does not.
 func TestBodiesMakeWay(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		on := serve(t, 2, func(w http.ResponseWriter, r *http.Request) {

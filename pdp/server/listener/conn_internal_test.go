@@ -88,6 +88,7 @@ func play(seed uint64, ours, theirs net.Conn) (all heard) {
 
 // Whoever reads and writes sees each deadline at its time, and no other: just what a connection does that sets each.
 func TestDeadlinesAreThoseOfTheConnection(t *testing.T) {
+	t.Parallel()
 	late, parts := 0, 0
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,6 +146,7 @@ func (l countedListener) Accept() (net.Conn, error) {
 // A request after another sets two deadlines at most, where net/http wants eight. The answer to a request that is not
 // read is not cut off by a reset, for which net/http closes one half of the connection.
 func TestFewDeadlinesAreSet(t *testing.T) {
+	t.Parallel()
 	on, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

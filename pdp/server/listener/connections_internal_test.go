@@ -27,6 +27,7 @@ func (n near) closed() bool {
 }
 
 func TestConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
 	refused := 0
 	c := NewConnections(4, func() { refused++ })
 	all := make([]near, 8)
@@ -82,6 +83,7 @@ func TestConnectionsMakeRoom(t *testing.T) {
 // Who has asked keeps what they are silent on while others come and say nothing; and who
 // has more than a share of those that are all worked on makes room for others.
 func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
+	t.Parallel()
 	c := NewConnections(8, func() {})
 	come := func(caller string, asks bool) near {
 		one := newNear(t)
@@ -133,6 +135,7 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 
 // A request within another one is no second one of its connection, and says who asks there.
 func TestConnectionOfRequestsWithinOthers(t *testing.T) {
+	t.Parallel()
 	c := NewConnections(4, func() {})
 	one := newNear(t)
 	ctx := c.ConnContext(t.Context(), one.Conn)
@@ -156,6 +159,7 @@ func TestConnectionOfRequestsWithinOthers(t *testing.T) {
 }
 
 func TestDrainWaitsForTheLast(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewConnections(4, func() {})
 		one := newNear(t)

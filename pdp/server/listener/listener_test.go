@@ -14,6 +14,7 @@ import (
 
 // A panic is logged for everybody to see, and what strangers do to their connections is not.
 func TestPanicIsLogged(t *testing.T) {
+	t.Parallel()
 	var said bytes.Buffer // read once the server has ended
 	server := listener.HTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") }),
 		listener.NewConnections(10, func() {}), slog.New(slog.NewTextHandler(&said, nil)))

@@ -117,6 +117,7 @@ func talk(seed uint64, ours, theirs net.Conn) (all []string) {
 
 // Whatever is put off, each request comes to what it comes to without.
 func TestLookoutChangesNoAnswer(t *testing.T) {
+	t.Parallel()
 	left, ahead := 0, 0
 	for seed := range uint64(400) {
 		synctest.Test(t, func(t *testing.T) {
@@ -155,6 +156,7 @@ func (r reads) Read(p []byte) (int, error) {
 
 // A request that is answered soon is read, and nothing is read beside its handler.
 func TestLookoutReadsNothingForShortRequests(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(w, r.Body)
@@ -191,6 +193,7 @@ func TestLookoutReadsNothingForShortRequests(t *testing.T) {
 
 // A read of one byte that is no look ahead, such as that of the last byte for which a header has room, reads that byte.
 func TestLookoutLeavesOtherReadsAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		c := newConn(ours)
@@ -209,6 +212,7 @@ func TestLookoutLeavesOtherReadsAlone(t *testing.T) {
 
 // A read that follows a look which has begun ends when it is to, and takes what the look found.
 func TestLookoutKeepsDeadlines(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		c := newConn(ours)
@@ -253,6 +257,7 @@ func TestLookoutKeepsDeadlines(t *testing.T) {
 
 // A connection that is pushed out ends what is asked on it, also while no look has begun.
 func TestHungUpEndsRequests(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer func() { _ = theirs.Close() }()

@@ -108,6 +108,9 @@ const certificateRecheck = time.Second
 // Certificates are what a TLS listener shows and trusts. They follow their files, which are read when a client connects,
 // at most once a second. So a renewed certificate counts without a restart, and nothing runs while no client connects.
 type Certificates struct {
+	// Now is the clock by which files are looked at again.
+	Now func() time.Time
+
 	files TLSFiles
 	log   *slog.Logger
 
@@ -126,7 +129,7 @@ func Open(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Certificates{files: files, log: log, current: config, seen: seen, checked: time.Now()}
+	c := &Certificates{Now: time.Now, files: files, log: log, current: config, seen: seen}
 	c.logInForce()
 	return c, nil
 }
@@ -142,10 +145,11 @@ func (c *Certificates) config() *tls.Config {
 func (c *Certificates) now() *tls.Config {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if time.Since(c.checked) < certificateRecheck {
+	now := c.Now()
+	if age := now.Sub(c.checked); 0 <= age && age < certificateRecheck {
 		return c.current
 	}
-	c.checked = time.Now()
+	c.checked = now
 	config, seen, err := readTLS(c.files)
 	if seen == c.seen {
 		return c.current

@@ -11,6 +11,7 @@ import (
 // Where nobody takes checkpoints for a while the last one is written out all the same: it
 // is that of the stop, and says all that the others said.
 func TestTheLastCheckpointIsWrittenOut(t *testing.T) {
+	t.Parallel()
 	p := &Checkpoints{notes: make(chan []byte, maxUnpublished), log: slog.New(slog.DiscardHandler)}
 	const made = 3 * maxUnpublished
 	for n := range made {

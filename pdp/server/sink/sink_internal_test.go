@@ -23,6 +23,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server/telemetry"
 )
 
@@ -74,7 +75,8 @@ func follow(t *testing.T, l *decisionlog.Log, queue uint64, send func(context.Co
 // Whatever a receiver does, and however fast records come: each record is handed on
 // once, in order, or counted as dropped, and of those at the end none is missing.
 func TestSinkLosesNothingUncounted(t *testing.T) {
-	for seed := range uint64(8) {
+	t.Parallel()
+	for seed := range uint64(night.Cases(20)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		l := openTestLog(t, decisionlog.Options{})
 		first := l.Size()
@@ -116,6 +118,7 @@ func TestSinkLosesNothingUncounted(t *testing.T) {
 
 // What is gone from the log before its turn is not sent, and no reason to wait.
 func TestSinkPassesOverWhatIsGone(t *testing.T) {
+	t.Parallel()
 	l := openTestLog(t, decisionlog.Options{})
 	var got []uint64
 	one, _ := follow(t, l, 1000, func(_ context.Context, records []decisionlog.Record) error {
@@ -143,6 +146,7 @@ func TestSinkPassesOverWhatIsGone(t *testing.T) {
 
 // A sink does not wait for the next attempt when there is little time left.
 func TestSinkHurriesAtTheStop(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := openTestLog(t, decisionlog.Options{})
 		failed := make(chan struct{}, 100)
@@ -188,6 +192,7 @@ func (d *torn) Write(p []byte) (int, error) {
 
 // A write that fails half-way spoils its own line and no other.
 func TestOutputKeepsLinesApart(t *testing.T) {
+	t.Parallel()
 	const record, note = `{"sequence":1,"salt":"s"}`, "origin\n1\n\n— origin s\n"
 	for seed := range uint64(20) {
 		disk := &torn{random: rand.New(rand.NewPCG(seed, 2))}
@@ -219,6 +224,7 @@ func TestOutputKeepsLinesApart(t *testing.T) {
 // Before an item goes the record of the batch that it inherits from, also where that was
 // left out because too many waited; nothing is counted twice for it.
 func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
+	t.Parallel()
 	l := openTestLog(t, decisionlog.Options{})
 	first := l.Size()
 	for n := range 3 {
@@ -296,6 +302,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 
 // What is lost is for an operator to see.
 func TestSeverity(t *testing.T) {
+	t.Parallel()
 	for event, want := range map[string]log.Severity{
 		decisionlog.EventStart: log.SeverityInfo, decisionlog.EventCrash: log.SeverityWarn, decisionlog.EventDropped: log.SeverityWarn, decisionlog.EventLoss: log.SeverityWarn,
 	} {

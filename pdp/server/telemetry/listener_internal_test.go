@@ -13,6 +13,7 @@ import (
 // What OpenTelemetry says of itself later comes to the service's log, but for values of
 // variables.
 func TestOpenTelemetrySpeaksThroughTheLog(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	l := listen(slog.New(slog.NewTextHandler(&out, nil)))
 	if err := l.mistakes(); err != nil {

@@ -7,6 +7,7 @@ import (
 
 // However many tenants come and go, only so many are told apart.
 func TestTenantsAreBounded(t *testing.T) {
+	t.Parallel()
 	var names tenantNames
 	seen := map[string]int{}
 	for n := range 3 * maxTenantsNamed {

@@ -9,6 +9,7 @@ import (
 )
 
 func TestTraceID(t *testing.T) {
+	t.Parallel()
 	const id, rest = "4bf92f3577b34da6a3ce929d0e0e4736", "-00f067aa0ba902b7-01"
 	for header, want := range map[string]string{
 		"00-" + id + rest: id, "01-" + id + rest + "-more": id, "00-" + id + rest + "-more": "", "ff-" + id + rest: "", "": "", "x": "",
@@ -25,6 +26,7 @@ func TestTraceID(t *testing.T) {
 
 // A request is asked for its span by this key, so what is kept under it is what OpenTelemetry finds.
 func TestSpanKey(t *testing.T) {
+	t.Parallel()
 	id := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, Remote: true})
 	ctx := trace.ContextWithRemoteSpanContext(t.Context(), id)
 	if span, is := ctx.Value(SpanKey).(trace.Span); !is || !id.IsValid() || !span.SpanContext().Equal(id) {
