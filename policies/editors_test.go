@@ -23,6 +23,7 @@ type associations map[string][]string
 // TestEditors: the settings for four editors can be read, name schemas that there are, and give each file of each bundle
 // the schema of its kind and no other.
 func TestEditors(t *testing.T) {
+	t.Parallel()
 	vscode := ofVSCode(t)
 	for editor, others := range map[string]associations{"neovim": ofNeovim(t), "helix": ofHelix(t)} {
 		if diff := cmp.Diff(vscode, others); diff != "" {

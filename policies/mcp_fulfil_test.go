@@ -13,14 +13,19 @@ import (
 // What a call forbids, doing it for an agent forbids too, and a request is for known agents only, also beside a permit that
 // is as wide as can be: of every combination of what a question can say.
 func TestFulfilMCPHolds(t *testing.T) {
+	t.Parallel()
 	ours := mcpDecider(t, mcpWith(t, nil))
 	wide := mcpDecider(t, mcpWith(t, map[string]string{"wide.cedar": `@id("wide") permit (principal, action, resource);`}))
-	decide := func(d *pdp.PDP, q mcpQuestion, action string) evaluation.Decision {
+	read := func(q mcpQuestion, action string) evaluation.Request {
 		t.Helper()
 		request, err := evaluation.Decode([]byte(strings.Replace(q.body(), "tool.invoke", action, 1)), "default", evaluation.DefaultLimits())
 		if err != nil {
 			t.Fatalf("%s: %v", q.body(), err)
 		}
+		return request
+	}
+	decide := func(d *pdp.PDP, request evaluation.Request) evaluation.Decision {
+		t.Helper()
 		got, err := d.Evaluate(t.Context(), pdp.Call{Request: request})
 		if err != nil {
 			t.Fatal(err)
@@ -29,12 +34,16 @@ func TestFulfilMCPHolds(t *testing.T) {
 	}
 	const job = `"requester":{"type":"agent","id":"ci"},`
 	allowed := map[string]int{}
+	tried := 0
 	check := func(q mcpQuestion) {
+		if tried++; testing.Short() && tried%11 != 0 { // of no kind there are 11, so each goes together with all others
+			return
+		}
+		alone := q
+		alone.behind = strings.ReplaceAll(q.behind, job, "")
+		toFulfil, toRequest, toInvoke := read(q, "tool.fulfil"), read(q, "tool.request"), read(alone, "tool.invoke")
 		for name, d := range map[string]*pdp.PDP{"ours": ours, "wide": wide} {
-			fulfil, request := decide(d, q, "tool.fulfil"), decide(d, q, "tool.request")
-			alone := q
-			alone.behind = strings.ReplaceAll(q.behind, job, "")
-			invoke := decide(d, alone, "tool.invoke")
+			fulfil, request, invoke := decide(d, toFulfil), decide(d, toRequest), decide(d, toInvoke)
 			forbidden := len(invoke.Determining) > 0 && !invoke.Allow
 			stranger := strings.Contains(q.subject, "mallory") || strings.Contains(q.subject, "newcomer")
 			user, labelled := strings.Contains(q.subject, "user"), slices.Contains([]string{`"read"`, `"write"`, `"destroy"`}, q.impact)
@@ -90,13 +99,14 @@ func TestFulfilMCPHolds(t *testing.T) {
 			}
 		}
 	}
-	if allowed["ours fulfil"] < 20 || allowed["ours request"] < 20 || allowed["wide fulfil"] <= allowed["ours fulfil"] {
+	if allowed["ours fulfil"] < 5 || allowed["ours request"] < 20 || allowed["wide fulfil"] <= allowed["ours fulfil"] {
 		t.Errorf("allowed: %v", allowed)
 	}
 }
 
 // A person does nothing for another name of theirs: no policy of the bundle says so, and the service does.
 func TestFulfilMCPOwn(t *testing.T) {
+	t.Parallel()
 	decider := mcpDecider(t, mcpWith(t, map[string]string{"entities/own.json": `[{"uid":{"type":"agent","id":"carol.admin"},"attrs":{},"parents":[{"type":"group","id":"jobs"}]}]`}))
 	for _, test := range []struct {
 		subject, requester string
@@ -118,6 +128,7 @@ func TestFulfilMCPOwn(t *testing.T) {
 
 // The questions of one who does what an agent requested, beside the schema of tools with actions of their own.
 func TestFulfilMCPByTool(t *testing.T) {
+	t.Parallel()
 	decider := mcpDecider(t, mcpWith(t, map[string]string{"schema.cedarschema": toolActions, "own.cedar": `
 		@id("not-for-jobs") forbid (principal, action in Action::"tool.invoke", resource == tool::"tickets:create_ticket")
 		when { context has requester && context.requester in group::"jobs" };`}))

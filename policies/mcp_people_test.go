@@ -13,6 +13,7 @@ import (
 
 // Who decides, and by which way: the very person by any, somebody else by none but console and api, and nobody by two names.
 func TestMCPApprovers(t *testing.T) {
+	t.Parallel()
 	decider := mcpDecider(t, mcpWith(t, nil))
 	hashOf := func(who string) string { return evaluation.PersonOf("https://login.example.com", who) }
 	desktop, alice, carol := evaluation.Ref{Type: "agent", ID: "desktop"}, evaluation.Ref{Type: "user", ID: "alice"}, evaluation.Ref{Type: "user", ID: "carol"}
@@ -72,6 +73,7 @@ func (a *asked) File(ctx context.Context, r pdp.ApprovalRequest) (*evaluation.Ap
 // The person who is asked, and what the approval is for: this call of this definition of the tool by this agent for this
 // person, also where an argument is one that no policy looks at. Asking again asks nobody anew.
 func TestMCPAsks(t *testing.T) {
+	t.Parallel()
 	bundle, problems := pdp.Load(mcpWith(t, nil))
 	if len(problems) > 0 {
 		t.Fatal(problems)

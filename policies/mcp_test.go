@@ -84,6 +84,7 @@ action "tickets:get_ticket", "tickets:create_ticket", "tickets:delete_project" i
 // The policies that are about all tools are about each one, where the action is called as the tool is: what was refused is
 // refused, and what was permitted is, with the same obligations, unless the tool's own schema does not take its arguments.
 func TestMCPByTool(t *testing.T) {
+	t.Parallel()
 	source := mcpWith(t, map[string]string{"schema.cedarschema": toolActions})
 	if _, problems := pdp.Check(source, time.Now()); len(problems) > 0 {
 		t.Fatal(problems)
@@ -124,6 +125,7 @@ func TestMCPByTool(t *testing.T) {
 
 // The schema of the bundle refuses cc and bcc. That of the server takes them: where it counts, no mail goes.
 func TestMCPMailByTool(t *testing.T) {
+	t.Parallel()
 	decider := mcpDecider(t, mcpWith(t, map[string]string{"schema.cedarschema": `
 action "mail:*" in [Action::"tool.invoke"];
 action "mail:send_email" in [Action::"mail:*"] appliesTo {
@@ -195,6 +197,7 @@ func (q mcpQuestion) wants(d evaluation.Decision) (broken string) {
 // What the bundle promises holds of every combination of what a request can say, also beside a permit that is as wide as can
 // be, as far as a forbid promises it.
 func TestMCPHolds(t *testing.T) {
+	t.Parallel()
 	ours := mcpDecider(t, mcpWith(t, nil))
 	wide := mcpDecider(t, mcpWith(t, map[string]string{"wide.cedar": `@id("wide") permit (principal, action, resource);`}))
 	forbidden := []string{"a stranger", "an assistant for nobody", "a tool without labels", "no plain path", "not below drafts/"}

@@ -25,6 +25,7 @@ var beside = []string{"editors", "testdata"}
 // Every directory here is a bundle that is embedded, loads without a warning,
 // passes its own tests, and has no policy that none of them satisfies. But those beside are none.
 func TestBundles(t *testing.T) {
+	t.Parallel()
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
@@ -44,6 +45,7 @@ func TestBundles(t *testing.T) {
 }
 
 func TestNamed(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"", ".", "..", "Starter", "starter/tests", "starter/", "policies.go"} {
 		if _, err := policies.Named(name); err == nil {
 			t.Errorf("Named(%q) gave a bundle", name)
@@ -99,6 +101,7 @@ func sameIfAsserted(want, got []string) bool {
 // The native request of SEMANTICS.md, section 1, and what it must be answered
 // with: by a gateway, and over AuthZEN with and without a declaration.
 func TestStarterSensitiveTool(t *testing.T) {
+	t.Parallel()
 	bundle, problems := pdp.Load(pdp.FS(policies.Starter()))
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -170,6 +173,7 @@ func widened(t *testing.T) *pdp.PDP {
 // A permit that somebody adds beside the starter bundle's own, however wide, is
 // no way around what its tools oblige to, nor into them without it.
 func TestStarterObligationsHold(t *testing.T) {
+	t.Parallel()
 	decider := widened(t)
 	allowed := 0
 	for tool, owed := range map[string]string{
@@ -208,6 +212,7 @@ func TestStarterObligationsHold(t *testing.T) {
 // Who decides about what waits, and that it is never who asks, in whatever way: that is
 // for the PDP to see to, and no policy is asked. Nor does a wide permit let others decide.
 func TestStarterApprovers(t *testing.T) {
+	t.Parallel()
 	bundle, problems := pdp.Load(pdp.FS(policies.Starter()))
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -287,6 +292,7 @@ func (f *filed) File(_ context.Context, a pdp.ApprovalRequest) (*evaluation.Appr
 // A gateway that asks again is answered by the approval of its first try, which had
 // another invocation, and by none for anything that people were shown otherwise.
 func TestAskingAgain(t *testing.T) {
+	t.Parallel()
 	for bundle, agent := range map[string]string{"starter": "agent-triage", "always-prompt": "agent-triage", "delegated": "agent-triage", "selective": "agent-release"} {
 		files, err := policies.Named(bundle)
 		if err != nil {

@@ -30,6 +30,7 @@ type answered struct {
 // TestReleases: a bundle that has loaded once loads, and answers as it did. The bundles of each release are kept with
 // the answers of its own code to their tests; testdata/make.sh says how a release adds its own.
 func TestReleases(t *testing.T) {
+	t.Parallel()
 	releases, err := filepath.Glob("testdata/of-*")
 	if err != nil || len(releases) < 2 {
 		t.Fatalf("%d releases are kept: %v", len(releases), err)

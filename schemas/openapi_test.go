@@ -25,6 +25,7 @@ func document(t *testing.T) *openapi3.T {
 }
 
 func TestDocumentIsValidOpenAPI(t *testing.T) {
+	t.Parallel()
 	if err := document(t).Validate(context.Background(), openapi3.EnableMultiError()); err != nil {
 		t.Error(err)
 	}
@@ -33,6 +34,7 @@ func TestDocumentIsValidOpenAPI(t *testing.T) {
 // A generator makes a type without members of an object that names none, and a list of
 // nothing of an array without items: who asks with such a client cannot send a context.
 func TestGeneratedClientsCanSendWhatCallersMaySend(t *testing.T) {
+	t.Parallel()
 	var doc map[string]any
 	if err := yaml.Unmarshal(schemas.OpenAPI, &doc); err != nil {
 		t.Fatal(err)
@@ -80,7 +82,9 @@ func walk(t *testing.T, at string, v any) {
 }
 
 func TestDocumentTakesRequestsWithContext(t *testing.T) {
+	t.Parallel()
 	const said = `{"anything": {"at": ["all", 1, true, {"deep": null}]}, "purpose_of": "x"}`
+	paths := document(t).Paths
 	entity := strings.ReplaceAll(`{"type": "user", "id": "a", "properties": SAID}`, "SAID", said)
 	for path, body := range map[string]string{
 		"/access/v1/evaluation":      `{"subject": ENTITY, "action": {"name": "read", "properties": SAID}, "resource": ENTITY, "context": SAID}`,
@@ -90,7 +94,7 @@ func TestDocumentTakesRequestsWithContext(t *testing.T) {
 		"/access/v1/search/action":   `{"subject": ENTITY, "resource": ENTITY, "context": SAID}`,
 		"/v1/authorize":              `{"tenant_id": "default", "actor": {"actor_type": "agent", "actor_id": "a", "roles": ["r"], "more": SAID}, "action": "read", "resource": {"type": "tool", "id": "t", "labels": SAID}, "context": SAID}`,
 	} {
-		schema := document(t).Paths.Find(path).Post.RequestBody.Value.Content["application/json"].Schema.Value
+		schema := paths.Find(path).Post.RequestBody.Value.Content["application/json"].Schema.Value
 		check := func(text string) error {
 			var value any
 			if err := json.Unmarshal([]byte(strings.NewReplacer("ENTITY", entity, "SAID", said).Replace(text)), &value); err != nil {
@@ -109,6 +113,7 @@ func TestDocumentTakesRequestsWithContext(t *testing.T) {
 
 // Every path that can explain a decision says how to ask for it.
 func TestDecisionsCanBeExplained(t *testing.T) {
+	t.Parallel()
 	paths := document(t).Paths
 	for _, path := range []string{"/access/v1/evaluation", "/tenants/{tenant}/access/v1/evaluation", "/access/v1/evaluations", "/tenants/{tenant}/access/v1/evaluations", "/v1/authorize"} {
 		if paths.Find(path).Post.Parameters.GetByInAndName("header", "X-Explain") == nil {

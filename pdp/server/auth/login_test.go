@@ -228,7 +228,7 @@ func TestIDTokensThatAreRefused(t *testing.T) {
 	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	d.login(t, nil) // or all of what follows would show nothing
-	stranger := newStranger(t)
+	stranger := newStranger(t, jose.RS256)
 	elliptic := newSigner(t, "2", jose.ES256)
 	d.provider.set(func() { d.provider.keys = append(d.provider.keys, elliptic) })
 	public := asJSON(t, d.signer.public())

@@ -14,7 +14,7 @@ func TestSignaturesAreRemembered(t *testing.T) {
 	t.Parallel()
 	for _, algorithm := range []jose.SignatureAlgorithm{jose.EdDSA, jose.RS256, jose.ES256} {
 		var s signatures
-		key, other := newSigner(t, "1", algorithm).private.Public(), newSigner(t, "1", algorithm).private.Public()
+		key, other := newSigner(t, "1", algorithm).private.Public(), newStranger(t, algorithm).private.Public()
 		verified := 0
 		ask := func(key any, token string, holds bool) bool {
 			return s.by(key, sha256.Sum256([]byte(token)), func() bool { verified++; return holds })
