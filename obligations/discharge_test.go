@@ -59,6 +59,7 @@ func statuses(r obligations.Report) string {
 }
 
 func TestDischarge(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		owed     string
 		permit   bool
@@ -145,6 +146,7 @@ func checkReport(t *testing.T, r obligations.Report, owed []evaluation.Obligatio
 }
 
 func TestZeroReport(t *testing.T) {
+	t.Parallel()
 	var r obligations.Report
 	if r.Permitted() || r.Err() != nil || len(r.Outcomes()) != 0 || len(r.Receipts()) != 0 {
 		t.Errorf("the zero Report is %+v", r)
@@ -153,6 +155,7 @@ func TestZeroReport(t *testing.T) {
 
 // Nobody can make a permit of a report by what it hands out.
 func TestReportIsACopy(t *testing.T) {
+	t.Parallel()
 	r := obligations.Discharge(t.Context(), true, owe("a:other"), nil)
 	r.Outcomes()[0] = obligations.Outcome{Status: obligations.Discharged}
 	if r.Permitted() {
@@ -161,6 +164,7 @@ func TestReportIsACopy(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	var done []string
 	r := obligations.Discharge(t.Context(), true, owe("a:fails b:other c:panics"), handlers(&done))
 	const want = `obligation "a" of type "fails" failed: broken; obligation "b" of type "other" unknown: there is no handler for its type; obligation "c" of type "panics" failed: its handler panicked: a`
@@ -175,6 +179,7 @@ func TestErrors(t *testing.T) {
 
 // The caller going away denies, and silences nothing.
 func TestContextEnds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		var done []string
@@ -208,6 +213,7 @@ func TestContextEnds(t *testing.T) {
 }
 
 func TestTypes(t *testing.T) {
+	t.Parallel()
 	var done []string
 	if got := strings.Join(handlers(&done).Types(), ","); got != "broken,by itself,fails,late,ok,panics,panics2,slow,waits" {
 		t.Error(got)
@@ -219,6 +225,7 @@ func TestTypes(t *testing.T) {
 
 // A receipt says what kind of thing went wrong, and repeats nothing that a handler said.
 func TestReceiptsQuoteNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		says := func(err error) obligations.Handler {
 			return func(context.Context, evaluation.Obligation) error { return fmt.Errorf("hunter2: %w", err) }
@@ -253,6 +260,7 @@ func TestReceiptsQuoteNothing(t *testing.T) {
 
 // A promise can be taken back, and what is not tried is not discharged.
 func TestBreakAndForgo(t *testing.T) {
+	t.Parallel()
 	var done []string
 	r := obligations.Discharge(t.Context(), true, owe("a:ok b:ok"), handlers(&done))
 	for name, o := range map[string]evaluation.Obligation{"one of them": {ID: "a", Type: "ok"}, "another type": {ID: "a", Type: "redact"}, "another": {ID: "c", Type: "ok"}} {

@@ -47,6 +47,7 @@ func said(t testing.TB, out obligations.Resolution) string {
 }
 
 func TestResolve(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name        string
 		owed        []string
@@ -95,6 +96,7 @@ func TestResolve(t *testing.T) {
 
 // In whatever order the determining policies come, the outcome is the same.
 func TestResolveOrder(t *testing.T) {
+	t.Parallel()
 	lines := []string{
 		"p a log both {}", "q a log both {}", "p b log both {}", `q c step-up both {"acr_value":"x"}`, `p d step-up both {"acr_value":"y"}`,
 		`r e notification both {"to":"${principal.id}","body":"b"}`, `p f notification both {"to":"alice","body":"b"}`, `s g custom both {"x":"${context.missing}"}`, "t h redact both {}",
@@ -111,6 +113,7 @@ func TestResolveOrder(t *testing.T) {
 }
 
 func TestMissing(t *testing.T) {
+	t.Parallel()
 	all := []evaluation.Obligation{{Type: "step-up"}, {Type: "log"}, {Type: "step-up"}, {Type: "redact"}}
 	for declared, want := range map[string][]string{
 		"": {"log", "redact", "step-up"}, "log": {"redact", "step-up"}, "log redact step-up custom": nil, "custom": {"log", "redact", "step-up"}, "step-up": {"log", "redact"},

@@ -11,6 +11,7 @@ import (
 )
 
 func TestVariables(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string][]string{
 		"":                                 nil,
 		"no variable, $ } { $$ }${":        {"!"},
@@ -68,6 +69,7 @@ func TestVariables(t *testing.T) {
 }
 
 func TestPath(t *testing.T) {
+	t.Parallel()
 	for variable, want := range map[string][]string{
 		"context.a": {"a"}, "context.a.b.c": {"a", "b", "c"}, "principal.id": nil, "action.name": nil,
 	} {
@@ -116,6 +118,7 @@ func values(name string) (string, bool) {
 }
 
 func TestFill(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		`{}`:                                 `{}`,
 		`{"a":"x","n":1.50,"b":true,"l":[]}`: `{"a":"x","b":true,"l":[],"n":1.50}`,

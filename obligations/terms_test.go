@@ -9,6 +9,7 @@ import (
 
 // The form of an obligation is one of two, and an obligation with another has no terms: it asks nobody.
 func TestTermsOfAForm(t *testing.T) {
+	t.Parallel()
 	for form, want := range map[string]struct{ ok, review bool }{
 		``:                  {true, false},
 		`,"form":"approve"`: {true, false},

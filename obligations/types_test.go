@@ -15,6 +15,7 @@ import (
 // Every type has its document, every document its type, and a document says of
 // which type it is.
 func TestTypesAndDocuments(t *testing.T) {
+	t.Parallel()
 	files, err := os.ReadDir("../schemas/obligations")
 	if err != nil {
 		t.Fatal(err)
@@ -42,6 +43,7 @@ func TestTypesAndDocuments(t *testing.T) {
 }
 
 func TestRegistry(t *testing.T) {
+	t.Parallel()
 	names := obligations.Types()
 	if !slices.IsSorted(names) || !slices.Equal(slices.Compact(slices.Clone(names)), names) {
 		t.Errorf("%q are not in order, or not each once", names)
@@ -70,6 +72,7 @@ func TestRegistry(t *testing.T) {
 // What is built in says nothing besides its type, which is its name; who changes
 // it changes it for himself.
 func TestBuiltin(t *testing.T) {
+	t.Parallel()
 	var names []string
 	for _, d := range obligations.Builtin() {
 		names = append(names, d.Name)
@@ -85,6 +88,7 @@ func TestBuiltin(t *testing.T) {
 }
 
 func TestOn(t *testing.T) {
+	t.Parallel()
 	for on, want := range map[obligations.On][2]bool{
 		0: {}, obligations.OnAllow: {true, false}, obligations.OnDeny: {false, true}, obligations.OnBoth: {true, true},
 	} {

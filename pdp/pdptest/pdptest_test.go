@@ -8,6 +8,7 @@ import (
 )
 
 func TestStart(t *testing.T) {
+	t.Parallel()
 	s := pdptest.Start(t, pdptest.Txtar(`
 -- rules.cedar --
 permit (principal == user::"alice", action == Action::"read", resource)

@@ -3,6 +3,7 @@ package spelling
 import "testing"
 
 func TestDistance(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		a, b string
 		want int
@@ -14,6 +15,7 @@ func TestDistance(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		of   []string

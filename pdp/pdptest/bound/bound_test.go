@@ -24,6 +24,7 @@ func TestCheck(t *testing.T) {
 
 // One pass that was disturbed does not break a bound.
 func TestMedian(t *testing.T) {
+	t.Parallel()
 	var took, against bound.Passes
 	for _, ms := range []time.Duration{3, 900, 1, 2, 4} {
 		took.Took(ms * time.Millisecond)

@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,35 +29,41 @@ const starter = "../../../policies/starter"
 // later is when the examination is: a moment after the servers of these tests, whose clock stands still.
 var later = pdptest.Now.Add(time.Minute)
 
-// life is a data directory that a server ran on, with one API key, and stopped. Tests get copies of it.
+// life is a data directory that a server ran on, with one API key, and stopped.
 var life struct {
 	sync.Once
-	files fs.FS
+	dir   string // TestMain removes it
+	ended bool
 }
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "doctor-")
-	if err != nil {
+	var err error
+	if life.dir, err = os.MkdirTemp("", "doctor-"); err != nil {
 		panic(err)
 	}
-	life.files = os.DirFS(dir)
 	code := m.Run()
-	_ = os.RemoveAll(dir)
+	_ = os.RemoveAll(life.dir)
 	os.Exit(code)
 }
 
 // lived is a copy of a data directory that a server ran on, with one API key, and stopped.
 func lived(t *testing.T) string {
 	t.Helper()
+	before := filepath.Join(life.dir, "data")
+	life.Do(func() {
+		keys, err := auth.OpenKeys(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := keys.Add(auth.KeySpec{Name: "gateway"}); err != nil {
+			t.Fatal(err)
+		}
+		life.ended = t.Run("a life before", func(t *testing.T) { living(t, before) })
+	})
 	data := filepath.Join(t.TempDir(), "data")
-	keys, err := auth.OpenKeys(data)
-	if err != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(t.Context(), "cp", "-pR", before, data).CombinedOutput(); err != nil || !life.ended {
+		t.Fatalf("there was no life before: %v\n%s", err, out)
 	}
-	if _, err := keys.Add(auth.KeySpec{Name: "gateway"}); err != nil {
-		t.Fatal(err)
-	}
-	t.Run("a life before", func(t *testing.T) { living(t, data) })
 	return data
 }
 
@@ -210,6 +218,7 @@ func TestSpoilt(t *testing.T) {
 		{"segment empty", "log", "policy-service log verify ", write("log/00000001.db", "")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			data := lived(t)
 			if err := c.spoil(data); err != nil {
 				t.Fatal(err)
