@@ -79,7 +79,7 @@ func TestAccessProblems(t *testing.T) {
 		"names that must be escaped":    {with("access/desk.yaml", "mode: allowlist\nrules:\n- "+strings.Join(many, "\n- ")), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, problems := pdp.Load(test.bundle.source())
+			_, problems := pdp.Load(test.bundle.Source())
 			var got []string
 			for _, p := range problems {
 				got = append(got, place(p))
@@ -119,11 +119,11 @@ func TestAccessCountsTowardTheBounds(t *testing.T) {
 			for n := range test.files - 1 {
 				files[fmt.Sprintf("tenants/t/access/d%d.yaml", n)] = test.text
 			}
-			if _, problems := pdp.Load(files.source()); problems.Refuse() {
+			if _, problems := pdp.Load(files.Source()); problems.Refuse() {
 				t.Fatal(problems)
 			}
 			files[test.last] = test.text
-			_, problems := pdp.Load(files.source())
+			_, problems := pdp.Load(files.Source())
 			if len(problems) != 1 || problems[0].Code != test.want || !strings.HasPrefix(problems[0].File, "tenants/t/access/") {
 				t.Errorf("got %v, want %s", problems, test.want)
 			}
@@ -178,7 +178,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 		"tenants/t/access/own.yaml": "mode: allowlist\nrules: [{agent: carol, tools: [x]}]\n",
 		"tenants/t/p.cedar":         `@id("t") permit(principal, action, resource) when { resource == tool::"desk:list" || resource == tool::"own:y" };`,
 	}
-	p := files.load(t)
+	p := files.Load(t)
 	for _, c := range []struct {
 		tenant, subject, tool string
 		want                  outcome
@@ -221,7 +221,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 			byHand[dir+"obligations.yaml"] += a.Obligations
 		}
 	}
-	q := byHand.load(t)
+	q := byHand.Load(t)
 	for _, tenant := range []string{"default", "t"} {
 		for _, subject := range []string{"agent:alice", "agent:bob", "agent:carol", "agent:root", "agent:mallory", "user:mia"} {
 			for _, tool := range []string{"desk:read", "desk:list", "desk:write", "desk:", "own:x", "own:y", "open:x", "shed:saw", "shed:hammer", "desktop:read"} {
@@ -244,7 +244,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 // A policy that is made from a declaration stands where its rule does.
 func TestAccessStandsInTheDeclaration(t *testing.T) {
 	t.Parallel()
-	loaded, problems := pdp.Load(bundle{"tenants/t/access/desk.yaml": deskAccess + "approval: {template: x, timeout: 10m}\n", "p.cedar": permitUsers}.source())
+	loaded, problems := pdp.Load(bundle{"tenants/t/access/desk.yaml": deskAccess + "approval: {template: x, timeout: 10m}\n", "p.cedar": permitUsers}.Source())
 	if problems.Refuse() {
 		t.Fatal(problems)
 	}
@@ -280,17 +280,17 @@ func TestAccessStandsInTheDeclaration(t *testing.T) {
 func TestABundleWithoutAccessIsUnchanged(t *testing.T) {
 	t.Parallel()
 	files := one(permitUsers)
-	before := files.load(t).Bundle()
+	before := files.Load(t).Bundle()
 	for _, more := range []string{"access/README.md", "access/.hidden.yaml", "access/old/x.yaml", "tests/access/x.yaml", "entities/access/x.yaml"} {
 		with := maps.Clone(files)
 		with[more] = "x"
-		after := with.load(t).Bundle()
+		after := with.Load(t).Bundle()
 		if after.Digest() != before.Digest() || len(after.Access()) > 0 || !slices.Equal(after.Policies(), before.Policies()) {
 			t.Errorf("%s makes it another bundle", more)
 		}
 	}
 	files["access/x.yaml"] = "mode: open"
-	if files.load(t).Bundle().Digest() == before.Digest() {
+	if files.Load(t).Bundle().Digest() == before.Digest() {
 		t.Error("a declaration does not change the digest")
 	}
 }

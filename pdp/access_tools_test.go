@@ -20,7 +20,7 @@ func TestAccessWhereEachToolIsAnAction(t *testing.T) {
 action "tool.invoke" appliesTo { principal: [agent], resource: [tool] };
 action "wiki:read", "crm:drop" in ["tool.invoke"] appliesTo { principal: [agent], resource: [tool] };
 action "tool.other" appliesTo { principal: [agent], resource: [tool] };`,
-	}.load(t)
+	}.Load(t)
 	for _, c := range []struct {
 		subject, action, tool string
 		allow                 bool

@@ -17,7 +17,7 @@ func requesterIs(typ, id string) func(*pdp.Reviewed) {
 func TestActorsRequesterDecidesNothing(t *testing.T) {
 	t.Parallel()
 	const policies = `permit(principal is agent, action == Action::"tool.invoke", resource); permit(principal, action == Action::"approval.decide", resource) when { `
-	p := one(policies+`true };`, "entities/e.json", fulfilEntities).load(t)
+	p := one(policies+`true };`, "entities/e.json", fulfilEntities).Load(t)
 	for name, test := range map[string]struct {
 		person string
 		about  pdp.Reviewed
@@ -38,7 +38,7 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 			t.Errorf("%s: got %+v", name, got)
 		}
 	}
-	p = one(policies+`resource.chain.contains(principal) || resource.requester == principal };`, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]").load(t)
+	p = one(policies+`resource.chain.contains(principal) || resource.requester == principal };`, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]").Load(t)
 	if got := review(t, p, "user:zoe", reviewedIs(requesterIs("user", "zoe"))); got.May {
 		t.Errorf("the requester may decide, as one of the chain or as who acts: %+v", got)
 	}
@@ -48,7 +48,7 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 	if got := review(t, p, "user:zoe", reviewedIs(chainIs("user", "zoe"))); !got.May {
 		t.Errorf("one of the chain may not decide about what nobody has requested: %+v", got)
 	}
-	p = one(policies+`resource.subject == principal };`, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]").load(t)
+	p = one(policies+`resource.subject == principal };`, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]").Load(t)
 	itself := func(a *pdp.Reviewed) { a.Subject = evaluation.Ref{Type: "user", ID: "zoe"} }
 	if got := review(t, p, "user:zoe", reviewedIs(requesterIs("user", "ben"), itself)); !got.May {
 		t.Errorf("who does it may not confirm that: %+v", got)
@@ -78,12 +78,12 @@ func TestActorsRequesterIsBound(t *testing.T) {
 	}
 	for name, b := range bundles {
 		for _, form := range []string{`"bot"`, `7`, `[]`, `{}`, `{"id":"mia"}`, `{"type":"","id":"mia"}`, `{"type":"user"}`, `{"type":"user","id":"mia","more":1}`, `[{"type":"user","id":"mia"}]`, `{"type":"__cedar::x","id":"mia"}`} {
-			p, d := b.desk(t)
+			p, d := deskOf(t, b)
 			if got := ask(t, p, native(`"requester":`+form), filing); !strings.Contains(got, "approval_required") || strings.Contains(got, "pending") || len(d.filed) > 0 {
 				t.Errorf("%s: %s: %s, filed %q", name, form, got, d.filed)
 			}
 		}
-		p, d := b.desk(t)
+		p, d := deskOf(t, b)
 		ask(t, p, native(`"requester":{"type":"user","id":"mia"}`), filing)
 		if len(d.filed) != 1 {
 			t.Fatalf("%s: filed %q", name, d.filed)

@@ -86,9 +86,10 @@ func (d *desk) Record(ctx context.Context, records []pdp.Record) error {
 	return nil
 }
 
-func (b bundle) desk(t testing.TB) (*pdp.PDP, *desk) {
+// deskOf is a PDP of a bundle, and the desk that has its approvals.
+func deskOf(t testing.TB, b bundle) (*pdp.PDP, *desk) {
 	t.Helper()
-	loaded, problems := pdp.Load(b.source())
+	loaded, problems := pdp.Load(b.Source())
 	if problems.Refuse() {
 		t.Fatalf("the bundle does not load:\n%v", problems)
 	}
@@ -138,9 +139,9 @@ func TestAwaitingApproval(t *testing.T) {
 		"not even an allow":         {permitBots + `forbid(principal, action, resource) unless { context.pdp.approved };`, native(approved), filing, `{"allow":false}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, d := one(test.policies, "obligations.yaml", askFirst).desk(t)
+			p, d := deskOf(t, one(test.policies, "obligations.yaml", askFirst))
 			ask(t, p, strings.NewReplacer(approved, `"x":0`, `"approval_id":"one"`, `"x":0`, `"approval_id":"two"`, `"x":0`).Replace(test.request), spending)
-			probe, bindings := one(test.policies, "obligations.yaml", askFirst).desk(t)
+			probe, bindings := deskOf(t, one(test.policies, "obligations.yaml", askFirst))
 			ask(t, probe, test.request, filing)
 			for _, binding := range bindings.filed {
 				d.approved[binding] = 1
@@ -168,7 +169,7 @@ func TestAwaitingApproval(t *testing.T) {
 // No error of who keeps approvals becomes an answer.
 func TestApprovalsFail(t *testing.T) {
 	t.Parallel()
-	p, d := one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst).desk(t)
+	p, d := deskOf(t, one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst))
 	d.failing = context.DeadlineExceeded
 	for _, request := range []string{native(``), native(approved)} {
 		r, err := evaluation.DecodeNative([]byte(request), evaluation.DefaultLimits())
@@ -199,7 +200,7 @@ func TestReservationIsSettledOnce(t *testing.T) {
 		"the context of record": {func(ctx context.Context) error { return ctx.Err() }, settled{how: "spent"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, d := one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst).desk(t)
+			p, d := deskOf(t, one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst))
 			d.approved[bindingOf(t, p, d, native(``))] = 1
 			ctx, cancel := context.WithCancel(t.Context())
 			d.under = func(under context.Context) error {
@@ -260,8 +261,8 @@ func bindingOf(t *testing.T, p *pdp.PDP, d *desk, request string, change ...func
 func TestBinding(t *testing.T) {
 	t.Parallel()
 	const policy = `@obligation("ask") permit(principal is agent, action, resource);`
-	all, atAll := one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace, when, agent, on_behalf_of]").desk(t)
-	some, atSome := one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner, material: [subject, context.arguments]}}").desk(t)
+	all, atAll := deskOf(t, one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace, when, agent, on_behalf_of]"))
+	some, atSome := deskOf(t, one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner, material: [subject, context.arguments]}}"))
 	base := native(`"arguments":{"n":7,"list":[1,2,2],"s":"ü"},"when":1`)
 	change := func(pairs ...string) string {
 		t.Helper()
@@ -328,17 +329,17 @@ func TestBinding(t *testing.T) {
 		}
 	}
 	for _, terms := range []string{"template: another", "template: owner, quorum: 2", "template: owner, material: [subject]"} {
-		other, atOther := one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {"+terms+"}}").desk(t)
+		other, atOther := deskOf(t, one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {"+terms+"}}"))
 		if bindingOf(t, other, atOther, base) == bindingOf(t, all, atAll, base) {
 			t.Errorf("%s: an approval of the one counts for the other", terms)
 		}
 	}
-	same, atSame := one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner, uses: 3, valid_for: 1h}}", "bundle.yaml", "volatile: [on_behalf_of, agent, when, trace]").desk(t)
+	same, atSame := deskOf(t, one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner, uses: 3, valid_for: 1h}}", "bundle.yaml", "volatile: [on_behalf_of, agent, when, trace]"))
 	if bindingOf(t, same, atSame, base) != bindingOf(t, all, atAll, base) {
 		t.Error("how long and how often it holds is not what was approved")
 	}
-	fewer, atFewer := one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace]").desk(t)
-	more, atMore := one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace, cost]").desk(t)
+	fewer, atFewer := deskOf(t, one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace]"))
+	more, atMore := deskOf(t, one(policy, "obligations.yaml", askFirst, "bundle.yaml", "volatile: [trace, cost]"))
 	if bindingOf(t, fewer, atFewer, base) == bindingOf(t, more, atMore, change(`"when":1`, `"when":1,"cost":9`)) {
 		t.Error("what was approved without a member counts with any, once the member is volatile")
 	}

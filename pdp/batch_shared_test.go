@@ -115,9 +115,13 @@ func TestWhatABatchConvertsIsBounded(t *testing.T) {
 	t.Parallel()
 	plain := bundleOfFiles(t, map[string]string{"p.cedar": `permit(principal is user, action, resource) when { context.k1 == 1 };`})
 	many := `{"k1":1,"text":"` + strings.Repeat("x", 100_000) + `"}`
+	var members []string
+	for n := range 8000 {
+		members = append(members, fmt.Sprintf(`"k%d":%d`, n, n))
+	}
 	const what = `permit(principal is user, action, resource) when { context.pdp.resource.id like "x:*" `
 	asksWhat, asksAll := bundleOfFiles(t, map[string]string{"p.cedar": what + "};"}), bundleOfFiles(t, map[string]string{"p.cedar": what + "&& context != {} };"})
-	about := `"subject":{"type":"user","id":"a"},"action":{"name":"r"},"context":` + many
+	about := `"subject":{"type":"user","id":"a"},"action":{"name":"r"},"context":{` + strings.Join(members, ",") + `}`
 	var resources []string
 	for n := range 1000 {
 		resources = append(resources, fmt.Sprintf(`{"resource":{"type":"doc","id":"%d"}}`, n))

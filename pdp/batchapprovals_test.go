@@ -119,7 +119,7 @@ func TestUsesOfABatch(t *testing.T) {
 		"one that cannot be reserved": {items: "b a c", fails: "b", want: "error; a in doubt by d.1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			loaded, problems := pdp.Load(one(asks, "obligations.yaml", askFirst).source())
+			loaded, problems := pdp.Load(one(asks, "obligations.yaml", askFirst).Source())
 			if problems.Refuse() {
 				t.Fatal(problems)
 			}

@@ -150,7 +150,7 @@ func TestProblems(t *testing.T) {
 		"several at once": {one("permit(", "bundle.yaml", "x: 1", "entities/e.json", "{", "q.cedar", permitUsers), []string{"bundle.yaml:1:1 unknown_key", "entities/e.json:1:2 entity_syntax", "p.cedar:1:8 policy_syntax"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			loaded, problems := pdp.Load(test.bundle.source())
+			loaded, problems := pdp.Load(test.bundle.Source())
 			var got []string
 			for _, p := range problems {
 				got = append(got, place(p))
@@ -249,7 +249,7 @@ action list appliesTo { principal: [User, Agent], resource: Folder, context: { d
 		t.Run(condition, func(t *testing.T) {
 			for _, form := range []string{"when { %s }", "when { true } unless { %s }"} {
 				const head = `@id("f") forbid(principal, action, resource) `
-				_, problems := pdp.Load(one(permit("User")+"\n"+head+fmt.Sprintf(form, condition)+";", "schema.cedarschema", schema).source())
+				_, problems := pdp.Load(one(permit("User")+"\n"+head+fmt.Sprintf(form, condition)+";", "schema.cedarschema", schema).Source())
 				var got string
 				for _, p := range problems {
 					if p.Severity == pdp.SeverityError {

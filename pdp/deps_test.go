@@ -128,6 +128,7 @@ var rooms = []struct{ room, not, because string }{
 	// Helpers of tests: a line of owners keeps them out of the binary.
 	{"pdp/pdptest", "pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger", "tests would reach past HTTP into a server that runs"},
 	{"pdp/pdptest/bound", "anything of ours", "benchmarks of any package could not import it without a cycle"},
+	{"pdp/pdptest/bundles", "pdp/server/... pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger", "tests of bundles and of the engine would carry a server in order to ask a question"},
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/decisionlog", "a crashed log would be made by another program than the log, and could look different"},
 	{"pdp/pdptest/lies", "anything of ours", "clients are tested against it, and would pass if both read an answer with the same mistake"},
@@ -136,6 +137,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/npm", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/organisation", "anything of ours", "the benchmarks of pdp itself could not import it without a cycle"},
 	{"pdp/pdptest/toolaccess", "anything of ours", "policies made from a declaration are tested against it, and would pass if both read it with the same mistake"},
+	{"pdp/pdptest/worst", "anything of ours", "tests of pdp itself could not import it without a cycle"},
 	{"pdp/mcp/mcptest", "anything of ours but pdp/pdptest/lies pdp/pdptest/npm", "a partner that shares code with the gateway could not find its mistakes"},
 	{"pdp/console/browsertest", "anything of ours", "it could open no other pages than those of the console"},
 	{"pdp/console/oidctest", "anything of ours", "a provider that shares code with its client could not find its mistakes"},

@@ -31,7 +31,7 @@ func TestStoredValues(t *testing.T) {
 		if c.typed != "" {
 			b["schema.cedarschema"] = c.typed
 		}
-		if got := ask(t, b.load(t), q("user:u", "x", "doc:1")); got != allow {
+		if got := ask(t, b.Load(t), q("user:u", "x", "doc:1")); got != allow {
 			t.Errorf("%s: got %s", c.attrs, got)
 		}
 	}
@@ -65,7 +65,7 @@ func TestNoStoredValueIsARecordByMistake(t *testing.T) {
 		`[]`:                                                       "attrs is no object",
 		`{"a":` + deep + `}`:                                       "attrs.a has more calls within calls than are read",
 	} {
-		_, problems := pdp.Load(one(permitUsers, "entities/e.json", "[\n  "+entity("user", "alice", attrs)+"]").source())
+		_, problems := pdp.Load(one(permitUsers, "entities/e.json", "[\n  "+entity("user", "alice", attrs)+"]").Source())
 		if text := fmt.Sprint(problems); len(problems) != 1 || problems[0].Try == "" || problems[0].Line != 2 || problems[0].Column < 39 || !strings.Contains(text, "this entity of type user is not in Cedar's JSON form: "+want) || strings.Contains(text, "secret") {
 			t.Errorf("%.200s:\n got %.400s\nwant %s", attrs, text, want)
 		}
@@ -82,7 +82,7 @@ func TestNoStoredValueIsARecordByMistake(t *testing.T) {
 		`{}`:                                        `attrs.a is required, and missing`,
 		`{"a":"::1"},"tags":{"t":"secret"}`:         `tags.t is declared as datetime, and is none`,
 	} {
-		_, problems := pdp.Load(one(permitUsers, "schema.cedarschema", schema, "entities/e.json", entities(entity("user", "alice", attrs))).source())
+		_, problems := pdp.Load(one(permitUsers, "schema.cedarschema", schema, "entities/e.json", entities(entity("user", "alice", attrs))).Source())
 		if text := fmt.Sprint(problems); len(problems) != 1 || problems[0].Line != 1 || problems[0].Column < 38 || !strings.Contains(text, `user::"alice" does not fit the schema: `+want) || strings.Contains(text, "secret") {
 			t.Errorf("%s:\n got %s\nwant %s", attrs, text, want)
 		}

@@ -33,7 +33,7 @@ func requestedBy(typ, id string) string {
 // Nobody fulfils their own request, whatever policies say; nor does anybody whose requester nobody knows.
 func TestFulfilOwn(t *testing.T) {
 	t.Parallel()
-	p := one(fulfilAll, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]\n").load(t)
+	p := one(fulfilAll, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]\n").Load(t)
 	for name, test := range map[string]struct {
 		subject, context string
 		own              bool
@@ -92,7 +92,7 @@ func TestFulfilOwnByTheNamesOfTheBundle(t *testing.T) {
 		"types":     one(`permit(principal, action, resource is Tool);`, "bundle.yaml", "types: {person: User, bot: Agent, hammer: Tool}\n"),
 		"namespace": one(`permit(principal, action, resource is N::Tool);`, "bundle.yaml", "namespace: N\ntypes: {person: User, bot: Agent, hammer: Tool}\n"),
 	} {
-		p := b.load(t)
+		p := b.Load(t)
 		for requester, own := range map[string]bool{requestedBy("person", "zoe"): true, requestedBy("person", "mia"): false, requestedBy("bot", "zoe"): false, requestedBy("no type", "zoe"): true} {
 			request, _ := fulfils("person:zoe", requester)
 			request = strings.Replace(request, `"tool"`, `"hammer"`, 1)
@@ -109,7 +109,7 @@ func TestFulfilOwnSays(t *testing.T) {
 	own, _ := fulfils("user:zoe", requestedBy("user", "zoe"))
 	decide := func(policies string, more ...string) evaluation.Decision {
 		t.Helper()
-		p := one(policies, more...).load(t)
+		p := one(policies, more...).Load(t)
 		d, err := p.Evaluate(t.Context(), pdp.Call{Request: decoded(t, own), Explain: true})
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestFulfilOwnSays(t *testing.T) {
 		t.Errorf("of what is no question: %+v", d)
 	}
 
-	p, desk := one(`@id("p") @obligation("ask") permit(principal, action, resource is tool);`, "obligations.yaml", askFirst).desk(t)
+	p, desk := deskOf(t, one(`@id("p") @obligation("ask") permit(principal, action, resource is tool);`, "obligations.yaml", askFirst))
 	_, native := fulfils("user:zoe", requestedBy("user", "zoe"))
 	for _, change := range []func(*pdp.Call){filing, spending} {
 		if got := ask(t, p, native, change); got != `{"allow":false,"reason":"own_request"}` || len(desk.filed)+len(desk.settled) > 0 {
@@ -151,7 +151,7 @@ func TestFulfilOwnSays(t *testing.T) {
 // The same in a batch, and in each kind of search.
 func TestFulfilOwnEverywhere(t *testing.T) {
 	t.Parallel()
-	p := one(fulfilAll, "entities/e.json", fulfilEntities).load(t)
+	p := one(fulfilAll, "entities/e.json", fulfilEntities).Load(t)
 	batch, err := evaluation.DecodeBatch([]byte(`{"action":{"name":"tool.fulfil"},"resource":{"type":"tool","id":"t"},"context":{"requester":{"type":"user","id":"mia"}},"evaluations":[
 		{"subject":{"type":"user","id":"zoe"}}, {"subject":{"type":"admin","id":"m"}}, {"subject":{"type":"user","id":"mia"}}, {"subject":{"type":"user","id":"zoe"},"context":{}},
 		{"subject":{"type":"user","id":"mia"},"action":{"name":"tool.invoke"}}, {"subject":{"type":"user","id":"zoe"}}]}`), "", evaluation.DefaultLimits())
@@ -192,7 +192,7 @@ func TestFulfilOwnEverywhere(t *testing.T) {
 	}
 	for requester, want := range map[string]string{"mia": "", "zoe": "t"} {
 		p = one(`permit(principal, action == Action::"tool.fulfil", resource); permit(principal, action == Action::"tool.invoke", resource);`,
-			"entities/e.json", `[{"uid":{"type":"tool","id":"t"},"attrs":{},"parents":[]}]`).load(t)
+			"entities/e.json", `[{"uid":{"type":"tool","id":"t"},"attrs":{},"parents":[]}]`).Load(t)
 		context := fmt.Sprintf(`"context":{%s}}`, requestedBy("user", requester))
 		if got := search(evaluation.ResourceSearch, `{"subject":{"type":"user","id":"mia"},"action":{"name":"tool.fulfil"},"resource":{"type":"tool"},`+context); got != want {
 			t.Errorf("resources for %s: %q", requester, got)
@@ -207,7 +207,7 @@ func TestFulfilOwnEverywhere(t *testing.T) {
 func TestFulfilOwnOfATenant(t *testing.T) {
 	t.Parallel()
 	p := one(fulfilAll, "tenants/t/policies/p.cedar", `permit(principal is doc, action, resource);`,
-		"tenants/t/entities/e.json", `[{"uid":{"type":"user","id":"lee"},"attrs":{"identities":["lee.admin"]},"parents":[]}]`).load(t)
+		"tenants/t/entities/e.json", `[{"uid":{"type":"user","id":"lee"},"attrs":{"identities":["lee.admin"]},"parents":[]}]`).Load(t)
 	for tenant, want := range map[string]string{"default": `{"allow":true}`, "t": `{"allow":false,"reason":"own_request"}`} {
 		_, native := fulfils("user:lee", requestedBy("user", "lee.admin"))
 		if got := ask(t, p, strings.Replace(native, `"default"`, `"`+tenant+`"`, 1)); got != want {
@@ -219,7 +219,7 @@ func TestFulfilOwnOfATenant(t *testing.T) {
 // Where not all is known, nobody fulfils their own request either, unless who the requester is, is not known.
 func TestFulfilOwnOfWhatIsPossible(t *testing.T) {
 	t.Parallel()
-	p := one(`permit(principal, action, resource) when { context.arguments.n == 1 };`, "entities/e.json", fulfilEntities).load(t)
+	p := one(`permit(principal, action, resource) when { context.arguments.n == 1 };`, "entities/e.json", fulfilEntities).Load(t)
 	for _, test := range []struct {
 		subject, context, unknown string
 		own                       bool
@@ -249,7 +249,7 @@ func TestFulfilOwnOfWhatIsPossible(t *testing.T) {
 // A decision on record hangs on a requester that is masked.
 func TestFulfilOwnWhereTheRequesterIsMasked(t *testing.T) {
 	t.Parallel()
-	b := hiddenBundle(t, `permit (principal, action, resource);`, nil)
+	b := one(`permit (principal, action, resource);`, "bundle.yaml", "allow_trivial: true\n").Load(t).Bundle()
 	request, _ := fulfils("user:zoe", `"token":"x","agent":"desktop",`+requestedBy("agent", "bot"))
 	for at, want := range map[string]string{
 		"/context/requester/id": "/context/requester/id",
@@ -275,7 +275,7 @@ func TestFulfilOwnWhereTheRequesterIsMasked(t *testing.T) {
 	own, _ := fulfils("user:zoe", `"token":"x",`+requestedBy("user", "zoe"))
 	for _, body := range []string{own, notKnowing(own, "/context/arguments")} {
 		call := pdp.Call{Request: decoded(t, body), Hidden: []evaluation.Hidden{{At: "/context/token", Type: "string", Fit: evaluation.Fits}}}
-		if got := decidedAgain(t, hiddenBundle(t, `permit (principal, action, resource) when { context.token == "t" };`, nil), call); got != "deny own_request" {
+		if got := decidedAgain(t, one(`permit (principal, action, resource) when { context.token == "t" };`).Load(t).Bundle(), call); got != "deny own_request" {
 			t.Errorf("%s: %s", body, got)
 		}
 	}

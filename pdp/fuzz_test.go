@@ -19,6 +19,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
+	"policy-service/pdp/pdptest/worst"
 )
 
 // FuzzUntyped compares the conversion of a value that no schema types with one that reads JSON and numbers another way.
@@ -48,7 +49,7 @@ func FuzzUntyped(f *testing.F) {
 
 // sent is a value as a request sends it, where it may be sent at all.
 func sent(text []byte) (evaluation.Value, bool) {
-	r, err := evaluation.DecodeAuthZEN([]byte(ask(`"u","id":"1"`, `"r","id":"2"`, `{"v":`+string(text)+`}`)), "", evaluation.DefaultLimits())
+	r, err := evaluation.DecodeAuthZEN([]byte(worst.Request(`"u","id":"1"`, `"r","id":"2"`, `{"v":`+string(text)+`}`)), "", evaluation.DefaultLimits())
 	if err != nil || r.Context.Len() != 1 {
 		return evaluation.Value{}, false
 	}

@@ -11,13 +11,14 @@ import (
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/worst"
 )
 
 // wideSchema has many actions in groups, with many types each, a large context, and attributes of large types.
 func wideSchema(actions, types int) string {
 	var b strings.Builder
 	all := func(f, sep string, n int) string {
-		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
+		return strings.Join(worst.Each(worst.Numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
 	}
 	fmt.Fprintf(&b, "type Big = {%s};\n", all("m#?: Long", ",", 500))
 	fmt.Fprintf(&b, "entity G; %s\n", all("entity E# in ["+map[bool]string{true: "G, E0"}[types > 0]+"] = {x?: Long, big: Big, up?: E0} tags String;", "\n", types))
@@ -29,7 +30,7 @@ func wideSchema(actions, types int) string {
 // hostilePolicies are those that checking against a schema takes longest of.
 func hostilePolicies(n int) map[string]string {
 	all := func(f, sep string) string {
-		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
+		return strings.Join(worst.Each(worst.Numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
 	}
 	when := func(condition string) string {
 		return "permit(principal == E1::\"1\", action == Action::\"a1\", resource == E1::\"1\") when { " + condition + " };"

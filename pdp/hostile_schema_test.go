@@ -14,15 +14,16 @@ import (
 
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/worst"
 )
 
 // hostileSchemas are small texts that are large once names of types and shared lists are written out: the first took
 // 10 GB, the others minutes.
 func hostileSchemas() map[string]struct{ file, text, code string } {
 	many := func(n int, f, sep string) string {
-		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
+		return strings.Join(worst.Each(worst.Numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), sep)
 	}
-	doubling := "type T0 = {a: Long};\n" + strings.Join(each(numbers(26), func(i int) string {
+	doubling := "type T0 = {a: Long};\n" + strings.Join(worst.Each(worst.Numbers(26), func(i int) string {
 		return fmt.Sprintf("type T%d = {a: T%d, b: T%d};", i+1, i, i)
 	}), "\n")
 	const human, form = "schema.cedarschema", "s.cedarschema.json"
@@ -49,7 +50,7 @@ func hostileSchemas() map[string]struct{ file, text, code string } {
 
 // chain is n types, each another name for the one before.
 func chain(n int) string {
-	return "type C0 = Long;" + strings.Join(each(numbers(n-1), func(i int) string { return fmt.Sprintf("type C%d = C%d;", i+1, i) }), "")
+	return "type C0 = Long;" + strings.Join(worst.Each(worst.Numbers(n-1), func(i int) string { return fmt.Sprintf("type C%d = C%d;", i+1, i) }), "")
 }
 
 // ladder is groups of actions in rows, each in all of the row below.
@@ -59,7 +60,7 @@ func ladder(rows, wide int) string {
 		for n := range wide {
 			fmt.Fprintf(&b, "action l%d_%d", row, n)
 			if row > 0 {
-				fmt.Fprintf(&b, " in [%s]", strings.Join(each(numbers(wide), func(i int) string { return fmt.Sprintf("l%d_%d", row-1, i) }), ","))
+				fmt.Fprintf(&b, " in [%s]", strings.Join(worst.Each(worst.Numbers(wide), func(i int) string { return fmt.Sprintf("l%d_%d", row-1, i) }), ","))
 			}
 			b.WriteString(";")
 		}
@@ -69,7 +70,7 @@ func ladder(rows, wide int) string {
 
 // jsonAliases let U1 be T0, U2 be T1 and so on.
 func jsonAliases(n int) string {
-	return strings.Join(each(numbers(n), func(i int) string {
+	return strings.Join(worst.Each(worst.Numbers(n), func(i int) string {
 		if i == 0 {
 			return `"U0":{"type":"Long"}`
 		}
@@ -113,11 +114,11 @@ func TestCostOfHostileSchemas(t *testing.T) {
 // schemaAtItsBound is a bundle whose schema is as large as may be.
 func schemaAtItsBound() fstest.MapFS {
 	all := func(n int, f string) string {
-		return strings.Join(each(numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), ",")
+		return strings.Join(worst.Each(worst.Numbers(n), func(i int) string { return strings.ReplaceAll(f, "#", fmt.Sprint(i)) }), ",")
 	}
 	text := "entity E; entity A in [A] = {" + all(1000, "m#: Long") + "}; action " + all(30, "g#") + "; action " + all(3_800, "a#") + " in [" + all(20, "g#") + "] appliesTo {principal: [E, A], resource: [E, A], context: {" + all(30, "m#?: Long") + "}};"
 	files := hostileSchema("schema.cedarschema", text)
-	files["p.cedar"].Data = []byte(strings.Join(each(numbers(1_000), func(i int) string {
+	files["p.cedar"].Data = []byte(strings.Join(worst.Each(worst.Numbers(1_000), func(i int) string {
 		return fmt.Sprintf("permit(principal is E, action == Action::\"a%d\", resource) when { context has m1 && context.m1 == %d };", i, i)
 	}), "\n"))
 	return files

@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/worst"
 )
 
 // tenantFiles is a bundle with a tenant t, given by pairs of a file's name in its directory and its text.
@@ -32,7 +33,7 @@ func parentText(typ, id string) string { return fmt.Sprintf(`{"type":%q,"id":%q}
 
 // manyEntities are n, made of their numbers.
 func manyEntities(n int, f func(int) string) string {
-	return "[" + strings.Join(each(numbers(n), f), ",\n") + "]"
+	return "[" + strings.Join(worst.Each(worst.Numbers(n), f), ",\n") + "]"
 }
 
 func plainEntity(i int) string { return entityOf("e", strconv.Itoa(i), "") }
@@ -74,18 +75,18 @@ func manyNames(size int) string {
 // tenantsAtTheirBounds are the files of tenants that bring as much as may be of one kind, and of all that goes together.
 func tenantsAtTheirBounds() map[string][]string {
 	b := bundle.TenantBounds
-	strs := strings.Join(each(numbers(4_000), func(i int) string { return strconv.Quote("text " + strconv.Itoa(i)) }), ",")
+	strs := strings.Join(worst.Each(worst.Numbers(4_000), func(i int) string { return strconv.Quote("text " + strconv.Itoa(i)) }), ",")
 	return map[string][]string{
-		"ignored":  {"entities/e.json", "[" + entityOf("e", "1", `"a":{"__entity":{"type":"e","id":"1","x":[`+strings.Join(append(each(numbers(100_000), strconv.Itoa), times("true", 100_000)...)[1:], ",")+`]}}`) + "]"},
+		"ignored":  {"entities/e.json", "[" + entityOf("e", "1", `"a":{"__entity":{"type":"e","id":"1","x":[`+strings.Join(append(worst.Each(worst.Numbers(100_000), strconv.Itoa), worst.Times("true", 100_000)...)[1:], ",")+`]}}`) + "]"},
 		"policies": manyPolicies(b.Words - 3_000),
 		"entities": {"entities/e.json", manyEntities(b.Entities, plainEntity)},
 		"values":   {"entities/e.json", manyEntities(24, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":[`+strs+`]`) })},
 		"objects": {"entities/e.json", manyEntities(1_000, func(i int) string {
-			return entityOf("e", strconv.Itoa(i), `"a":`+object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
+			return entityOf("e", strconv.Itoa(i), `"a":`+worst.Object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
 		})},
-		"sets of sets": {"entities/e.json", manyEntities(1, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+sums(127, 700)) })},
+		"sets of sets": {"entities/e.json", manyEntities(1, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+worst.Sums(127, 700)) })},
 		"parents": {"entities/e.json", manyEntities(2_000, func(i int) string {
-			return entityOf("e", strconv.Itoa(i), "", each(numbers(19), func(p int) string { return parentText("f", strconv.Itoa(p*i)) })...)
+			return entityOf("e", strconv.Itoa(i), "", worst.Each(worst.Numbers(19), func(p int) string { return parentText("f", strconv.Itoa(p*i)) })...)
 		})},
 		"a chain of parents": {"entities/e.json", manyEntities(b.Ancestors, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1)))
@@ -106,7 +107,7 @@ func tenantsAtTheirBounds() map[string][]string {
 		"all at once": append(manyPolicies(b.Words-3_000), "obligations.yaml", manyNames(int(b.YAML.Obligations)),
 			"entities/a.json", manyEntities(190, tangled(10, 18)),
 			"entities/b.json", manyEntities(450, func(i int) string {
-				return entityOf("v", strconv.Itoa(i), `"a":`+object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
+				return entityOf("v", strconv.Itoa(i), `"a":`+worst.Object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
 			}),
 			"entities/c.json", manyEntities(5_000, func(i int) string { return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":["g%d"]`, i/25)) }),
 			"entities/d.json", manyEntities(7_500, func(i int) string {
@@ -157,14 +158,14 @@ const denial = "{agent: a%d, tools: [b, c], expires: 2030-01-02T03:04:05Z}"
 
 // denials is a declaration of so many rules.
 func denials(n int, rule string) string {
-	return "mode: denylist\nrules:\n- " + strings.Join(each(numbers(n), func(i int) string { return fmt.Sprintf(rule, i) }), "\n- ") + "\n"
+	return "mode: denylist\nrules:\n- " + strings.Join(worst.Each(worst.Numbers(n), func(i int) string { return fmt.Sprintf(rule, i) }), "\n- ") + "\n"
 }
 
 // covered is a declaration of rules of which each has to be held against each other, to find those that cannot count.
 func covered() string {
 	text := "mode: hybrid\ndefault: deny\nrules:\n"
 	for n := range 500 {
-		tools := strings.Join(each(numbers(40), func(i int) string { return fmt.Sprintf("a%d", i) }), ",")
+		tools := strings.Join(worst.Each(worst.Numbers(40), func(i int) string { return fmt.Sprintf("a%d", i) }), ",")
 		text += fmt.Sprintf("- {agent: a, tools: [%s,b%d], effect: allow}\n- {agent: a, tools: [%s,c%d], effect: deny}\n", tools, n, tools, n)
 	}
 	return text
@@ -186,8 +187,8 @@ type beyondABound struct {
 // tenantsBeyondABound are the files of tenants that bring more than may be, and where they are refused.
 func tenantsBeyondABound() map[string]beyondABound {
 	b := bundle.TenantBounds
-	strs := colliding(4096)
-	flood := strings.Join(append(each(numbers(2_000), strconv.Itoa), times("true", 2_000)...)[1:], ",")
+	strs := worst.Colliding(4096)
+	flood := strings.Join(append(worst.Each(worst.Numbers(2_000), strconv.Itoa), worst.Times("true", 2_000)...)[1:], ",")
 	long := denials(1_000, "{agent: a%d, tools: ["+strings.Repeat("b", 200)+"]}")
 	entity := func(attrs string) string { return "[\n" + entityOf("e", "1", attrs) + "]" }
 	when := func(condition string) string {
@@ -200,13 +201,13 @@ func tenantsBeyondABound() map[string]beyondABound {
 		"obligations":                 {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(b.YAML.Obligations)) + strings.Repeat("#", 100)}},
 		"words":                       {"many_words", "", -1, manyPolicies(b.Words + 3_000)},
 		"declarations":                {"many_declarations", "access/c.yaml", 0, []string{"access/a.yaml", long, "access/b.yaml", long, "access/c.yaml", long}},
-		"declarations of many tools":  {"many_words", "access/a.yaml", -1, []string{"access/a.yaml", denials(48, "{agent: a%d, tools: ["+strings.Join(each(numbers(1_000), strconv.Itoa), "x,")+"x]}")}},
+		"declarations of many tools":  {"many_words", "access/a.yaml", -1, []string{"access/a.yaml", denials(48, "{agent: a%d, tools: ["+strings.Join(worst.Each(worst.Numbers(1_000), strconv.Itoa), "x,")+"x]}")}},
 		"declarations of one mapping": {"yaml_value", "access/a.yaml", 1, []string{"access/a.yaml", "mode: {" + strings.Repeat("a,", 120_000) + "}", "access/b.yaml", "mode: {" + strings.Repeat("a,", 120_000) + "}"}},
 		"declarations of rules that others may cover": {"many_words", "access/a.yaml", -1, []string{"access/a.yaml", covered(), "access/b.yaml", covered()}},
 		"entities": {"many_entities", "entities/e.json", b.Entities + 1, []string{"entities/e.json", manyEntities(b.Entities+1, plainEntity)}},
-		"values":   {"many_values", "entities/e.json", 1_001, []string{"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+object(98, `"k%d":%d`)) })}},
+		"values":   {"many_values", "entities/e.json", 1_001, []string{"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("e", strconv.Itoa(i), `"a":`+worst.Object(98, `"k%d":%d`)) })}},
 		"parents": {"many_parents", "entities/e.json", 2_001, []string{"entities/e.json", manyEntities(3_000, func(i int) string {
-			return entityOf("e", strconv.Itoa(i), "", each(numbers(20), func(p int) string { return parentText("f", strconv.Itoa(p)) })...)
+			return entityOf("e", strconv.Itoa(i), "", worst.Each(worst.Numbers(20), func(p int) string { return parentText("f", strconv.Itoa(p)) })...)
 		})}},
 		"ancestors": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.Ancestors+2, func(i int) string { return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1))) })}},
 		"a circle": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.Ancestors+2, func(i int) string {
@@ -221,24 +222,24 @@ func tenantsBeyondABound() map[string]beyondABound {
 			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"m%d","id":"x"}}]`, i))
 		})}},
 		"numbers and true":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":[` + flood + `]`)}},
-		"colliding strings":   {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(strs, strconv.Quote))}},
-		"colliding durations": {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":[` + strings.Join(append(each(numbers(1_000), strconv.Itoa), each(numbers(1_000), func(i int) string { return fmt.Sprintf(`{"__extn":{"fn":"duration","arg":"%dms"}}`, i) })...), ",") + `]`)}},
+		"colliding strings":   {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + worst.List(strs, strconv.Quote))}},
+		"colliding durations": {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":[` + strings.Join(append(worst.Each(worst.Numbers(1_000), strconv.Itoa), worst.Each(worst.Numbers(1_000), func(i int) string { return fmt.Sprintf(`{"__extn":{"fn":"duration","arg":"%dms"}}`, i) })...), ",") + `]`)}},
 		"in a tag":            {"entity_form", "entities/e.json", 2, []string{"entities/e.json", strings.Replace(entity(""), `"attrs":{}`, `"attrs":{},"tags":{"a":[`+flood+`]}`, 1)}},
 		"deep in a record":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":{"b":{"c":[` + flood + `]}}`)}},
-		"4,097 elements":      {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(numbers(4097), strconv.Itoa))}},
-		"129 arrays":          {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(numbers(129), func(i int) string { return fmt.Sprintf("[%d]", i) }))}},
-		"arrays of arrays":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + jsonList(numbers(20), func(i int) string { return fmt.Sprintf("[[%d],[%d],[1]]", i, i+1) }))}},
+		"4,097 elements":      {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + worst.List(worst.Numbers(4097), strconv.Itoa))}},
+		"129 arrays":          {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + worst.List(worst.Numbers(129), func(i int) string { return fmt.Sprintf("[%d]", i) }))}},
+		"arrays of arrays":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + worst.List(worst.Numbers(20), func(i int) string { return fmt.Sprintf("[[%d],[%d],[1]]", i, i+1) }))}},
 		"17 records deep":     {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + strings.Repeat(`{"a":`, 16) + "1" + strings.Repeat("}", 16))}},
 		"a list of them":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[" + flood + "].contains(1)")}},
-		"and of strings":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when(jsonList(strs, strconv.Quote) + ".contains(1)")}},
+		"and of strings":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when(worst.List(strs, strconv.Quote) + ".contains(1)")}},
 		"with comments":       {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[" + strings.ReplaceAll(flood, ",", "/**/,/**/") + "].contains(1)")}},
 		"disguised":           {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[" + strings.ReplaceAll(flood, ",", "+0,") + "].contains(1)")}},
-		"a list too long":     {"policy_list", "p.cedar", 2, []string{"p.cedar", when(jsonList(numbers(4097), strconv.Itoa) + ".contains(1)")}},
-		"lists of lists":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when(jsonList(numbers(33), func(i int) string { return fmt.Sprintf("[1,%d]", i) }) + ".contains(1)")}},
+		"a list too long":     {"policy_list", "p.cedar", 2, []string{"p.cedar", when(worst.List(worst.Numbers(4097), strconv.Itoa) + ".contains(1)")}},
+		"lists of lists":      {"policy_list", "p.cedar", 2, []string{"p.cedar", when(worst.List(worst.Numbers(33), func(i int) string { return fmt.Sprintf("[1,%d]", i) }) + ".contains(1)")}},
 		"three deep":          {"policy_list", "p.cedar", 2, []string{"p.cedar", when("[[[1,2],[3]],[[4]]].contains(1)")}},
 		"a long pattern":      {"policy_pattern", "p.cedar", 2, []string{"p.cedar", when(`"` + strings.Repeat("a", 10_000) + `" like "*` + strings.Repeat("a", 5_000) + `b"`)}},
 		"a long text":         {"policy_text", "p.cedar", 2, []string{"p.cedar", when(`"` + strings.Repeat("a", 17_000) + `" like "*a"`)}},
-		"long paths":          {"policy_has", "p.cedar", 2, []string{"p.cedar", when(strings.Join(each(numbers(4_000), func(i int) string { return fmt.Sprintf("context has a%d.b.c.d.e.f.g.h.i.j.k.l.m.n.o", i) }), "||"))}},
+		"long paths":          {"policy_has", "p.cedar", 2, []string{"p.cedar", when(strings.Join(worst.Each(worst.Numbers(4_000), func(i int) string { return fmt.Sprintf("context has a%d.b.c.d.e.f.g.h.i.j.k.l.m.n.o", i) }), "||"))}},
 		"a type of many":      {"policy_chain", "p.cedar", 2, []string{"p.cedar", when("principal is a" + strings.Repeat("::a", 60_000))}},
 	}
 }

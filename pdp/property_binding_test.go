@@ -25,7 +25,7 @@ func TestPropertyBindingOfACall(t *testing.T) {
 	for name, material := range map[string]string{
 		"everything": "", "arguments": ", material: [subject, context.arguments]", "context": ", material: [context]", "resource": ", material: [resource]",
 	} {
-		desks[name], _ = one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner"+material+"}}").desk(t)
+		desks[name], _ = deskOf(t, one(policy, "obligations.yaml", "ask: {type: approval_required, properties: {template: owner"+material+"}}"))
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	same, differ, null := 0, 0, 0

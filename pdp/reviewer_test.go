@@ -79,7 +79,7 @@ func TestWhoDecides(t *testing.T) {
 		"the caller":          {one(others + decide + `context.pdp.caller == "key:k" };`), "user:mia", reviewedIs(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := review(t, test.bundle.load(t), test.person, test.about)
+			got := review(t, test.bundle.Load(t), test.person, test.about)
 			if got.May != test.may || got.Own || got.May && len(got.Determining) != 1 {
 				t.Errorf("got %+v", got)
 			}
@@ -98,8 +98,8 @@ func TestNobodyDecidesTheirOwn(t *testing.T) {
 		{"uid":{"type":"user","id":"carl"},"attrs":{"identities":["carl.admin",{"__entity":{"type":"user","id":"carl.ops"}}]},"parents":[]},
 		{"uid":{"type":"user","id":"carl.ops"},"attrs":{"identities":["carl.night"]},"parents":[]},
 		{"uid":{"type":"user","id":"odd"},"attrs":{"identities":[{"type":"user","id":"x"}]},"parents":[]}]`
-	p := one(policies, "entities/e.json", entities).load(t)
-	allowing := one(policies, "entities/e.json", entities, "bundle.yaml", "allow_self_approval: [owner]").load(t)
+	p := one(policies, "entities/e.json", entities).Load(t)
+	allowing := one(policies, "entities/e.json", entities, "bundle.yaml", "allow_self_approval: [owner]").Load(t)
 	subjectIs := func(typ, id string) func(*pdp.Reviewed) {
 		return func(a *pdp.Reviewed) { a.Subject = evaluation.Ref{Type: typ, ID: id} }
 	}
@@ -180,7 +180,7 @@ func TestWhoDecidesAsARequest(t *testing.T) {
 		"a forbid of what was left out": {one(others+decide+`true }; forbid(principal, action, resource is Approval) when { resource.subject == agent::"x" };`, "schema.cedarschema", schema+`subject: agent };`), "user", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := test.bundle.load(t)
+			p := test.bundle.Load(t)
 			var allow, may []string
 			for _, person := range []string{"mia", "noah"} {
 				request := fmt.Sprintf(`{"subject":{"type":"user","id":%q},"action":{"name":"approval.decide"},"resource":{"type":"Approval","id":"a1","properties":{

@@ -45,7 +45,7 @@ func TestWayOfAVote(t *testing.T) {
 			if strings.Contains(name, "namespace") {
 				policies = strings.NewReplacer("is agent", "is N::agent", "is user", "is N::user", "is Approval", "is N::Approval", "Action::", "N::Action::").Replace(policies)
 			}
-			p := one(policies, more...).load(t)
+			p := one(policies, more...).Load(t)
 			var may []string
 			for _, way := range []string{"api", "console", "form", "other"} {
 				r, err := p.Reviewer("default", pdp.Approver{Entity: namedIn(name, "mia"), Caller: "key:k", Way: ways[way]})
@@ -83,7 +83,7 @@ func TestWayOfAQuestion(t *testing.T) {
 	}
 	const anybody = `permit(principal is user, action in [Action::"approval.decide", Action::"approval.see"], resource) when { context has via && context.via == "`
 	for name, more := range map[string][]string{"no schema": {}, "a schema": {"schema.cedarschema", wayDeclared + ` };`}} {
-		api, form := one(toolsOfAgents+decidesIf+`context.via == "api" };`, more...).load(t), one(toolsOfAgents+decidesIf+`context.via == "form" };`, more...).load(t)
+		api, form := one(toolsOfAgents+decidesIf+`context.via == "api" };`, more...).Load(t), one(toolsOfAgents+decidesIf+`context.via == "form" };`, more...).Load(t)
 		for _, test := range []struct {
 			p       *pdp.PDP
 			context string
@@ -98,7 +98,7 @@ func TestWayOfAQuestion(t *testing.T) {
 		}
 	}
 	// No other action has a way of its own, in one batch with this one either.
-	p := one(anybody + `api" };`).load(t)
+	p := one(anybody + `api" };`).Load(t)
 	for action, want := range map[string]string{"approval.decide": `{"decision":true}`, "approval.see": `{"decision":false}`} {
 		if got := ask(t, p, request(action, ``)); got != want {
 			t.Errorf("%s: %s", action, got)
@@ -129,14 +129,14 @@ func TestWayInASchema(t *testing.T) {
 		`, context: { gateway?: user }`:          false,
 		`, context: { via: Long, gateway: Bool}`: false,
 	} {
-		_, problems := pdp.Load(one(toolsOfAgents+decidesIf+`true };`, "schema.cedarschema", wayDeclared+context+` };`).source())
+		_, problems := pdp.Load(one(toolsOfAgents+decidesIf+`true };`, "schema.cedarschema", wayDeclared+context+` };`).Source())
 		if problems.Refuse() == loads || !loads && !strings.Contains(problems[0].Message+problems[0].Try, "declare via: String and gateway?: String") {
 			t.Errorf("%s: %v", context, problems)
 		}
 	}
 	const forbids = ` @id("f") forbid(principal, action == Action::"approval.decide", resource) when { context.via == "form" && context has gateway && context.gateway == "key:gw" };`
 	for name, more := range map[string][]string{"no schema": {}, "a schema": {"schema.cedarschema", wayDeclared + ` };`}} {
-		_, problems := pdp.Check(one(toolsOfAgents+decidesIf+`true };`+forbids, more...).source(), time.Now())
+		_, problems := pdp.Check(one(toolsOfAgents+decidesIf+`true };`+forbids, more...).Source(), time.Now())
 		for _, p := range problems {
 			if strings.Contains(p.Message, "context.via") || strings.Contains(p.Message, "context.gateway") {
 				t.Errorf("%s: %v", name, p)
@@ -172,7 +172,7 @@ func TestOnePersonByTwoNames(t *testing.T) {
 			if bundle.yaml != "" {
 				files = append(files, "bundle.yaml", bundle.yaml)
 			}
-			r, err := one(policies, files...).load(t).Reviewer("default", pdp.Approver{
+			r, err := one(policies, files...).Load(t).Reviewer("default", pdp.Approver{
 				Entity: evaluation.Ref{Type: "user", ID: "corp|mia"}, Caller: "jwt:x#mia", Person: test.approver,
 			})
 			if err != nil {
@@ -192,7 +192,7 @@ func TestPersonIsBound(t *testing.T) {
 	b := one(`@id("p") @obligation("ask") permit(principal is agent, action, resource) when { !(context has person) };`, "obligations.yaml", askFirst)
 	mia, noah := evaluation.PersonOf("i", "mia"), evaluation.PersonOf("i", "noah")
 	relaying := func(c *pdp.Call) { c.Asker.Relays, c.Approvals = true, pdp.SpendOrFile }
-	p, d := b.desk(t)
+	p, d := deskOf(t, b)
 	for _, context := range []string{`"person":"` + mia + `"`, `"person":"` + noah + `"`, ``} {
 		if got := ask(t, p, native(context), filing); !strings.Contains(got, `"status":"pending"`) {
 			t.Errorf("%s: %s", context, got)

@@ -1,4 +1,4 @@
-package pdp_test
+package engine_test
 
 import (
 	"encoding/json"
@@ -41,9 +41,9 @@ entity Doc { price?: decimal, from?: ipaddr, status?: Status };
 entity Status enum ["open"];
 action read appliesTo { principal: [User], resource: [Doc, Status], context: { note: String, on?: Set<{ n: Long }>, action: { soft?: Bool } } };
 action write appliesTo { principal: [User], resource: [Doc] };`,
-		"bundle.yaml", "types: {user: User}\nparents: {user: {roles: Role}}\nknown: [Status]\nallow_trivial: true").load(t)
+		"bundle.yaml", "types: {user: User}\nparents: {user: {roles: Role}}\nknown: [Status]\nallow_trivial: true").Load(t)
 	plain := one(`permit(principal, action, resource);`, "bundle.yaml", "types: {user: Person}\nknown: [doc]\nallow_trivial: true",
-		"entities/e.json", entities(entity("doc", "1", `{"n":1}`), entity("vault", "1", `{}`))).load(t)
+		"entities/e.json", entities(entity("doc", "1", `{"n":1}`), entity("vault", "1", `{}`))).Load(t)
 	read := func(more ...string) string {
 		return q("user:a", "read", "Doc:1", append(more, `s{"level":1}`, `c{"note":"n"}`)...)
 	}
@@ -103,7 +103,7 @@ action write appliesTo { principal: [User], resource: [Doc] };`,
 // where they are inherited.
 func TestMismatchOfItems(t *testing.T) {
 	t.Parallel()
-	p := one(`permit(principal, action, resource);`, "bundle.yaml", "types: {user: Person}\nallow_trivial: true").load(t)
+	p := one(`permit(principal, action, resource);`, "bundle.yaml", "types: {user: Person}\nallow_trivial: true").Load(t)
 	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"Person","id":"a","properties":{"n":0.5}},"action":{"name":"x"},"resource":{"type":"doc","id":"1"},"context":{"n":0.5},"evaluations":[
 		{},{"subject":{"id":"b"}},{"subject":{"type":"user","id":"b","properties":{"m":0.5}}},{"subject":{"type":"user","id":"b"},"context":{"m":[0.5]}}]}`), "", evaluation.DefaultLimits())
 	if err != nil {
@@ -134,7 +134,7 @@ func TestMismatchOfItems(t *testing.T) {
 // with what a caller sends.
 func TestMismatchIsBounded(t *testing.T) {
 	t.Parallel()
-	p := one(`permit(principal, action, resource);`, "bundle.yaml", "allow_trivial: true").load(t)
+	p := one(`permit(principal, action, resource);`, "bundle.yaml", "allow_trivial: true").Load(t)
 	members := map[string]any{}
 	for n := range 5000 {
 		members[fmt.Sprintf("%s%04d", strings.Repeat("n", 100), n)] = 0.5
@@ -162,7 +162,7 @@ func TestNearNamesAreBounded(t *testing.T) {
 	for n := range stored {
 		all = append(all, entity("user", fmt.Sprintf("person-%04d", n), `{}`))
 	}
-	p := one(`permit(principal, action, resource);`, "bundle.yaml", "known: [user]\nallow_trivial: true", "entities/e.json", entities(all...)).load(t)
+	p := one(`permit(principal, action, resource);`, "bundle.yaml", "known: [user]\nallow_trivial: true", "entities/e.json", entities(all...)).Load(t)
 	if got, want := mismatches(t, p, q("user:person-2500x", "x", "doc:1")), `did you mean "person-2500"?`; len(got) != 1 || !strings.HasSuffix(got[0], want) {
 		t.Errorf("got %q, want %s", got, want)
 	}
@@ -199,7 +199,7 @@ func TestNearNamesAreBounded(t *testing.T) {
 func TestUndeclaredInAnArrayIsPointedTo(t *testing.T) {
 	t.Parallel()
 	p := one(`permit(principal, action == Action::"read", resource);`, "bundle.yaml", "unknown_properties: reject\nallow_trivial: true", "schema.cedarschema",
-		`entity user, doc; action read appliesTo { principal: user, resource: doc, context: { on?: Set<{ n: Long }>, action: { list?: Set<{ n?: Long }> } } };`).load(t)
+		`entity user, doc; action read appliesTo { principal: user, resource: doc, context: { on?: Set<{ n: Long }>, action: { list?: Set<{ n?: Long }> } } };`).Load(t)
 	for members, want := range map[string]string{`c{"on":[{"n":1},{"n":2,"x":1}]}`: "400 /context/on/1/x", `a{"list":[{},{"a/b":1}]}`: "400 /action/properties/list/1/a~1b"} {
 		if got := ask(t, p, q("user:a", "read", "doc:1", members)); got != want {
 			t.Errorf("%s: got %s, want %s", members, got, want)

@@ -1,4 +1,4 @@
-package pdp_test
+package engine_test
 
 import (
 	"context"

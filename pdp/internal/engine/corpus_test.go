@@ -1,4 +1,4 @@
-package pdp
+package engine_test
 
 import (
 	"archive/tar"
@@ -23,6 +23,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/engine"
 )
@@ -111,10 +112,10 @@ type corpusFile struct {
 
 	name      string
 	namespace string
-	bundle    *Bundle
+	bundle    *pdp.Bundle
 	indexed   *bundle.View // with the index, and
 	plain     *bundle.View // without
-	pdp       *PDP
+	pdp       *pdp.PDP
 	tally     *corpusTally
 }
 
@@ -184,7 +185,7 @@ func openCorpus(t *testing.T, archive map[string][]byte, name string) *corpusFil
 	if c.namespace != "" {
 		settings += "namespace: " + c.namespace + "\n"
 	}
-	bundle, problems := Load(FS(fstest.MapFS{
+	bundle, problems := pdp.Load(pdp.FS(fstest.MapFS{
 		"bundle.yaml":       {Data: []byte(settings)},
 		"policies.cedar":    {Data: archive[c.Policies]},
 		"entities/all.json": {Data: c.entities(t, archive)},
@@ -192,7 +193,7 @@ func openCorpus(t *testing.T, archive map[string][]byte, name string) *corpusFil
 	if problems.Refuse() {
 		t.Fatalf("%s does not load:\n%v", name, problems)
 	}
-	c.bundle, c.indexed, c.pdp = bundle, bundle.Views[evaluation.DefaultTenant], Of(bundle, Options{})
+	c.bundle, c.indexed, c.pdp = bundle, bundle.Views[evaluation.DefaultTenant], pdp.Of(bundle, pdp.Options{})
 	plain := *c.indexed
 	plain.Index = nil
 	c.plain = &plain
@@ -284,7 +285,7 @@ func (c *corpusFile) evaluate(t *testing.T, where string, r *corpusRequest) {
 	}
 	c.tally.whole++
 	c.tally.namespaced += count(c.namespace != "")
-	d, err := c.pdp.Evaluate(t.Context(), Call{Request: request, Now: time.Unix(0, 0)})
+	d, err := c.pdp.Evaluate(t.Context(), pdp.Call{Request: request, Now: time.Unix(0, 0)})
 	if err != nil {
 		t.Errorf("%s: %v", where, err)
 		return

@@ -1,4 +1,4 @@
-package pdp_test
+package engine_test
 
 import (
 	"errors"
@@ -66,15 +66,6 @@ func and(f files, name, text string) files {
 	f = maps.Clone(f)
 	f[name] += text
 	return f
-}
-
-func decoded(t *testing.T, body string) evaluation.Request {
-	t.Helper()
-	r, err := evaluation.Decode([]byte(body), "default", evaluation.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
 }
 
 // saidOf is what a caller would see of an answer, or that it is unknown.

@@ -1,4 +1,4 @@
-package pdp
+package engine_test
 
 import (
 	"errors"
@@ -11,36 +11,18 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
+	"policy-service/pdp/pdptest/worst"
 )
 
 // No body within the default limits may cost more than 50 ms of CPU. TestCostOfWorstBodies prints what each of the worst
 // that we could construct costs, from bytes to decision, and fails only at a multiple that no noise explains.
 const tolerated = 500 * time.Millisecond
 
-// fixed are texts that leave cedar-go's hash of strings (FNV-1, unseeded) as it was before them, so that any two
-// sequences of them collide. Finding them took twenty seconds with a lattice reduction; an attacker has them too.
-var fixed = [...]string{
-	`=;0-!-a3af:D`, `%>y U4<$59q4`, `33+J| o)UC:o`, `2VN6-h+739S|`,
-	`ks$));3Jk~ux`, `!<-6JXZr.W.o`, `4<rjGODy43t,`, `n77FY3P4,!Nq`,
-	`y>,dg70sxehe`, `<}%c),p,A)ZF`, `<kg3e1[>P_D[`, `9%8IsjQ,Kzj:`,
-	`~ JW3.q4r)~r`, `*jUQf^Mx(.;f`, `&5j,1;beYWF0`, `*e{dyK8yUbie`,
-}
-
-// colliding returns n different strings of one hash.
-func colliding(n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		for k := i + len(fixed); k > 0; k /= len(fixed) {
-			all[i] += fixed[k%len(fixed)]
-		}
-	}
-	return all
-}
-
 // worstBundle reads what the bodies below send, with the operators that cost most.
-func worstBundle(t testing.TB, schema string) *PDP {
+func worstBundle(t testing.TB, schema string) *pdp.PDP {
 	t.Helper()
 	var policies strings.Builder
 	policies.WriteString(`
@@ -65,11 +47,11 @@ func worstBundle(t testing.TB, schema string) *PDP {
 			forbid(principal, action, resource) when { context has s && context.s like "*a*b*c*d*e*f*" };
 		`)}
 	}
-	bundle, problems := Load(FS(files))
+	bundle, problems := pdp.Load(pdp.FS(files))
 	if problems.Refuse() {
 		t.Fatal(problems)
 	}
-	return Of(bundle, Options{})
+	return pdp.Of(bundle, pdp.Options{})
 }
 
 const worstSchema = `
@@ -83,20 +65,20 @@ const worstSchema = `
 // worstBodies are within the default limits, each at one of their corners.
 func worstBodies() map[string]string {
 	limits := evaluation.DefaultLimits()
-	body := func(context string) string { return ask(`"user","id":"1"`, `"doc","id":"2"`, context) }
+	body := func(context string) string { return worst.Request(`"user","id":"1"`, `"doc","id":"2"`, context) }
 	wide := limits.Values - 40
 	big := limits.Body - 1000
-	strs := jsonList(colliding(limits.Elements), strconv.Quote)
-	longs := jsonList(numbers(limits.Elements), strconv.Itoa)
+	strs := worst.List(worst.Colliding(limits.Elements), strconv.Quote)
+	longs := worst.List(worst.Numbers(limits.Elements), strconv.Itoa)
 	// true hashes as 1 does, so that each walks past all the numbers to find the one before it.
-	floodOf := append(each(numbers(limits.Elements/2), strconv.Itoa), times("true", limits.Elements/2-1)...)
+	floodOf := append(worst.Each(worst.Numbers(limits.Elements/2), strconv.Itoa), worst.Times("true", limits.Elements/2-1)...)
 	flood := "[" + strings.Join(floodOf[1:], ",") + "]"
 
 	return map[string]string{
-		"an object of 20,000 members":         body(object(wide, `"k%d":%d`)),
-		"20,000 members of unusable value":    body(object(wide, `"k%d":0.%d`)),
-		"20,000 properties of unusable value": ask(`"user","id":"1","properties":`+object(wide, `"k%d":0.%d`), `"doc","id":"2"`, `{}`),
-		"long names that differ at their end": body(object(wide, `"`+strings.Repeat("n", 36)+`%d":%d`)),
+		"an object of 20,000 members":         body(worst.Object(wide, `"k%d":%d`)),
+		"20,000 members of unusable value":    body(worst.Object(wide, `"k%d":0.%d`)),
+		"20,000 properties of unusable value": worst.Request(`"user","id":"1","properties":`+worst.Object(wide, `"k%d":0.%d`), `"doc","id":"2"`, `{}`),
+		"long names that differ at their end": body(worst.Object(wide, `"`+strings.Repeat("n", 36)+`%d":%d`)),
 		"a name of 1 MiB":                     body(`{"` + strings.Repeat("n", big) + `":1}`),
 		"a string of 1 MiB":                   body(`{"s":"` + strings.Repeat("abcde", big/5) + `"}`),
 		"a string of 1 MiB of escapes":        body(`{"s":"` + strings.Repeat(`\u0061`, big/6) + `"}`),
@@ -104,56 +86,20 @@ func worstBodies() map[string]string {
 		"a number with 1 MiB of fraction":     body(`{"a":1.` + strings.Repeat("0", big) + `}`),
 		"a number with 1 MiB of exponent":     body(`{"a":1e` + strings.Repeat("9", big) + `}`),
 		"objects as deep as may be":           body(`{"a":` + deep(limits.Depth-2, 1200) + `}`),
-		"four arrays of 4,096 strings":        body(fourOf(jsonList(each(numbers(limits.Elements), strconv.Itoa), strconv.Quote))),
+		"four arrays of 4,096 strings":        body(fourOf(worst.List(worst.Each(worst.Numbers(limits.Elements), strconv.Itoa), strconv.Quote))),
 		"four arrays of 4,096 numbers":        body(fourOf(longs)),
 		"four arrays of numbers and true":     body(fourOf(flood)),
 		"four arrays of colliding strings":    body(fourOf(strs)),
 		"numbers against strings":             body(`{"a":` + longs + `,"b":` + strs + `}`),
-		"sets of one sum":                     body(`{"a":` + sums(127, 77) + `,"b":` + sums(127, 77) + `}`),
-		"sets of one sum, under a schema":     body(`{"r":[{"x":` + strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll(sums(127, 150), "],[", `]},{"x":[`), "["), "]") + `}]}`),
+		"sets of one sum":                     body(`{"a":` + worst.Sums(127, 77) + `,"b":` + worst.Sums(127, 77) + `}`),
+		"sets of one sum, under a schema":     body(`{"r":[{"x":` + strings.TrimSuffix(strings.TrimPrefix(strings.ReplaceAll(worst.Sums(127, 150), "],[", `]},{"x":[`), "["), "]") + `}]}`),
 		"sets of sets of colliding strings":   body(`{"n":` + nestedStrings(127, 150) + `}`),
 		"sets of sets of 40 such":             body(`{"n":` + nestedStrings(127, 40) + `,"a":` + nestedStrings(127, 40) + `}`),
-		"one entity with 10,000 properties":   ask(`"user","id":"1"`, `"user","id":"1","properties":`+object(wide, `"p%d":%d`), `{}`),
-		"one entity with 10,000 twice":        ask(`"user","id":"1","properties":`+object(wide/2, `"p%d":%d`), `"user","id":"1","properties":`+object(wide/2, `"p%d":%d`), `{}`),
-		"4,096 roles and 4,096 folders": ask(`"user","id":"1","properties":{"roles":`+jsonList(each(numbers(4096), strconv.Itoa), strconv.Quote)+`}`,
-			`"doc","id":"2","properties":{"folders":`+jsonList(each(numbers(4096), strconv.Itoa), strconv.Quote)+`}`, `{}`),
+		"one entity with 10,000 properties":   worst.Request(`"user","id":"1"`, `"user","id":"1","properties":`+worst.Object(wide, `"p%d":%d`), `{}`),
+		"one entity with 10,000 twice":        worst.Request(`"user","id":"1","properties":`+worst.Object(wide/2, `"p%d":%d`), `"user","id":"1","properties":`+worst.Object(wide/2, `"p%d":%d`), `{}`),
+		"4,096 roles and 4,096 folders": worst.Request(`"user","id":"1","properties":{"roles":`+worst.List(worst.Each(worst.Numbers(4096), strconv.Itoa), strconv.Quote)+`}`,
+			`"doc","id":"2","properties":{"folders":`+worst.List(worst.Each(worst.Numbers(4096), strconv.Itoa), strconv.Quote)+`}`, `{}`),
 	}
-}
-
-func ask(subject, resource, context string) string {
-	return `{"subject":{"type":` + subject + `},"action":{"name":"a"},"resource":{"type":` + resource + `},"context":` + context + `}`
-}
-
-func numbers(n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = i
-	}
-	return all
-}
-
-func each[T any](of []T, f func(T) string) []string {
-	all := make([]string, len(of))
-	for i := range of {
-		all[i] = f(of[i])
-	}
-	return all
-}
-
-func times(s string, n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = s
-	}
-	return all
-}
-
-func jsonList[T any](of []T, f func(T) string) string {
-	return "[" + strings.Join(each(of, f), ",") + "]"
-}
-
-func object(n int, member string) string {
-	return "{" + strings.Join(each(numbers(n), func(i int) string { return fmt.Sprintf(member, n-i+1000, i+1) }), ",") + "}"
 }
 
 func fourOf(array string) string {
@@ -162,32 +108,25 @@ func fourOf(array string) string {
 
 func deep(depth, n int) string {
 	one := strings.Repeat(`{"a":`, depth-1) + "1" + strings.Repeat("}", depth-1)
-	return "{" + strings.Join(each(numbers(n), func(i int) string { return fmt.Sprintf(`"m%d":%s`, i, one) }), ",") + "}"
-}
-
-// sums returns n arrays of k numbers with one sum, which is cedar-go's hash of a set.
-func sums(n, k int) string {
-	return jsonList(numbers(n), func(i int) string {
-		return jsonList(append(numbers(k-2), 10_000+i, 20_000-i), strconv.Itoa)
-	})
+	return "{" + strings.Join(worst.Each(worst.Numbers(n), func(i int) string { return fmt.Sprintf(`"m%d":%s`, i, one) }), ",") + "}"
 }
 
 // nestedStrings returns n different sets of k strings, where all sets and all strings collide.
 func nestedStrings(n, k int) string {
-	of := colliding(n + k)
-	return jsonList(numbers(n), func(i int) string {
-		return jsonList(append(append([]string{}, of[:k-1]...), of[k+i-1]), strconv.Quote)
+	of := worst.Colliding(n + k)
+	return worst.List(worst.Numbers(n), func(i int) string {
+		return worst.List(append(append([]string{}, of[:k-1]...), of[k+i-1]), strconv.Quote)
 	})
 }
 
 // TestWorstBodiesAreAnswered: none of the worst bodies is refused or lost, whatever it costs.
 func TestWorstBodiesAreAnswered(t *testing.T) {
 	t.Parallel()
-	for name, pdp := range map[string]*PDP{"untyped": worstBundle(t, ""), "typed": worstBundle(t, worstSchema)} {
+	for name, p := range map[string]*pdp.PDP{"untyped": worstBundle(t, ""), "typed": worstBundle(t, worstSchema)} {
 		for what, body := range worstBodies() {
 			request, err := evaluation.DecodeAuthZEN([]byte(body), "", evaluation.DefaultLimits())
 			if err == nil {
-				_, err = pdp.Evaluate(t.Context(), Call{Request: request})
+				_, err = p.Evaluate(t.Context(), pdp.Call{Request: request})
 			}
 			if err != nil {
 				t.Errorf("%s, %s: %v", name, what, err)
@@ -200,11 +139,11 @@ func TestWorstBodiesAreAnswered(t *testing.T) {
 func TestCostOfWorstBodies(t *testing.T) {
 	night.Measures(t)
 	var worst time.Duration
-	for name, pdp := range map[string]*PDP{"untyped": worstBundle(t, ""), "typed": worstBundle(t, worstSchema)} {
+	for name, p := range map[string]*pdp.PDP{"untyped": worstBundle(t, ""), "typed": worstBundle(t, worstSchema)} {
 		for what, body := range worstBodies() {
-			decoding, all, err := cost(t, pdp, body)
+			decoding, all, err := cost(t, p, body)
 			for range 2 {
-				if d, a, _ := cost(t, pdp, body); a < all {
+				if d, a, _ := cost(t, p, body); a < all {
 					decoding, all = d, a
 				}
 			}
@@ -218,14 +157,14 @@ func TestCostOfWorstBodies(t *testing.T) {
 }
 
 // cost is what decoding a body takes, and what decoding and answering it take together.
-func cost(t *testing.T, pdp *PDP, body string) (decoding, all time.Duration, err error) {
+func cost(t *testing.T, p *pdp.PDP, body string) (decoding, all time.Duration, err error) {
 	t.Helper()
 	runtime.GC()
 	start := bound.CPU(t)
 	request, err := evaluation.DecodeAuthZEN([]byte(body), "", evaluation.DefaultLimits())
 	decoding = bound.CPU(t) - start
 	if err == nil {
-		_, err = pdp.Evaluate(t.Context(), Call{Request: request})
+		_, err = p.Evaluate(t.Context(), pdp.Call{Request: request})
 	}
 	return decoding, bound.CPU(t) - start, err
 }

@@ -1,9 +1,7 @@
-package pdp_test
+package engine_test
 
 import (
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -198,22 +196,4 @@ func TestHiddenOfWhatIsPossible(t *testing.T) {
 			}
 		})
 	}
-}
-
-// decidedAgain is the decision, or the places on which it hangs.
-func decidedAgain(t *testing.T, b *pdp.Bundle, call pdp.Call) string {
-	t.Helper()
-	d, err := pdp.Of(b, pdp.Options{}).Evaluate(t.Context(), call)
-	var unknown *pdp.Unknown
-	switch {
-	case errors.As(err, &unknown):
-		return strings.Join(unknown.Paths, " ")
-	case err != nil:
-		t.Fatal(err)
-	case d.Reason != "":
-		return "deny " + string(d.Reason)
-	case d.Allow:
-		return "allow"
-	}
-	return "deny"
 }

@@ -1,4 +1,4 @@
-package pdp
+package engine_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 )
 
 // ending is a context that ends after it was looked at so many times: a deadline that
@@ -34,11 +35,11 @@ func TestNoAnswerFromAPartOfThePolicies(t *testing.T) {
 		fmt.Fprintf(&text, "@id(\"permit-%02d\") permit (principal, action == Action::\"read\", resource) when { context.level > %d };\n", i, i)
 	}
 	text.WriteString(`@id("z") forbid (principal, action == Action::"read", resource) when { context.level > 1 };`)
-	bundle, problems := Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(text.String())}}))
+	bundle, problems := pdp.Load(pdp.FS(fstest.MapFS{"p.cedar": {Data: []byte(text.String())}}))
 	if problems.Refuse() {
 		t.Fatal(problems)
 	}
-	p := Of(bundle, Options{})
+	p := pdp.Of(bundle, pdp.Options{})
 	request, err := evaluation.DecodeAuthZEN([]byte(`{"subject":{"type":"user","id":"alice"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"},"context":{"level":2}}`), "", evaluation.DefaultLimits())
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +47,7 @@ func TestNoAnswerFromAPartOfThePolicies(t *testing.T) {
 	for _, explain := range []bool{false, true} {
 		looks := 0
 		for ; ; looks++ {
-			d, err := p.Evaluate(&ending{t.Context(), looks}, Call{Request: request, Explain: explain})
+			d, err := p.Evaluate(&ending{t.Context(), looks}, pdp.Call{Request: request, Explain: explain})
 			if err == nil {
 				if d.Allow {
 					t.Fatalf("allowed after %d looks at the time", looks)

@@ -1,4 +1,4 @@
-package pdp_test
+package engine_test
 
 import (
 	"context"
@@ -38,10 +38,10 @@ silver: {type: step-up, properties: {acr_value: silver}}
 asked: {type: step-up, properties: {acr_value: "${context.level}"}}
 watch: {type: log, on: both}
 `
-	bundleOf := func(policies string) bundle { return one(policies, "obligations.yaml", yaml) }
+	bundleOf := func(policies string) small { return one(policies, "obligations.yaml", yaml) }
 	const all = `"approval_required","custom","log","notification","redact","session_termination","step-up"`
 	for name, test := range map[string]struct {
-		bundle bundle
+		bundle small
 		asked  []asked
 	}{
 		"declared or not": {bundleOf(`@obligation("approval_required") permit(principal is user, action, resource);`), []asked{
@@ -125,7 +125,7 @@ watch: {type: log, on: both}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := test.bundle.load(t)
+			p := test.bundle.Load(t)
 			for _, a := range test.asked {
 				if got := ask(t, p, a.request); got != a.want {
 					t.Errorf("%s\n got %s\nwant %s", a.request, got, a.want)
@@ -141,16 +141,16 @@ func TestTextsOfWhatIsBelow(t *testing.T) {
 	const policy = `@obligation("tell") permit(principal is user, action == Action::"pay", resource is doc);`
 	const schema = `entity user, doc; action pay appliesTo { principal: user, resource: doc, context: { arguments?: { amount?: decimal, ` +
 		`n?: Long, who?: String, sure?: Bool, at?: datetime, by?: user, deep?: { who?: String }, list?: Set<String> } } };`
-	say := func(text string, files ...string) bundle {
+	say := func(text string, files ...string) small {
 		return one(policy, append(files, "obligations.yaml", `tell: {type: notification, properties: {to: x, body: "`+text+`"}}`)...)
 	}
-	typed := func(text string) bundle { return say(text, "schema.cedarschema", schema) }
+	typed := func(text string) small { return say(text, "schema.cedarschema", schema) }
 	told := func(body string) string {
 		return `{"decision":true,"context":{"obligations":[{"id":"tell","type":"notification","properties":{"body":"` + body + `","to":"x"}}]}}`
 	}
 	unfilled := reason("obligation_unfilled")
 	for name, test := range map[string]struct {
-		bundle
+		small
 		arguments, want string
 	}{
 		"each kind":               {typed("${context.arguments.amount} ${context.arguments.n} ${context.arguments.who} ${context.arguments.sure}"), `{"amount":750.50,"n":3.0,"who":"sue","sure":false}`, told("750.5 3 sue false")},
@@ -172,7 +172,7 @@ func TestTextsOfWhatIsBelow(t *testing.T) {
 		"a secret that is short":  {say("${context.pin_secret}"), `{}, "pin_secret": 1234`, told("…")},
 		"a secret that is none":   {say("${context.token}"), `{}, "token": {"a": "hunter22"}`, unfilled},
 	} {
-		p := test.load(t)
+		p := test.Load(t)
 		asked := q("user:a", "pay", "doc:1", declaring(`"notification"`, `,"arguments":`+test.arguments))
 		if got := ask(t, p, asked); got != test.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, test.want)
@@ -186,7 +186,7 @@ func TestTextsOfWhatIsMasked(t *testing.T) {
 	b := one(`@obligation("tell") permit(principal is user, action, resource);`,
 		"obligations.yaml", `tell: {type: notification, properties: {to: x, body: "${context.arguments.iban} ${context.arguments.n}"}}`)
 	masked := func(_ context.Context, path []string) bool { return slices.Equal(path, []string{"arguments", "iban"}) }
-	p, err := pdp.New(b.source(), pdp.Options{Masked: masked})
+	p, err := pdp.New(b.Source(), pdp.Options{Masked: masked})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func nativeQuestion(action, context string) string {
 // A request cannot declare more than its caller's registration.
 func TestRegistration(t *testing.T) {
 	t.Parallel()
-	p := one(`@obligation("log") permit(principal is user, action, resource);`).load(t)
+	p := one(`@obligation("log") permit(principal is user, action, resource);`).Load(t)
 	const withLog = `{"decision":true,"context":{"obligations":[{"id":"log","type":"log","properties":{}}]}}`
 	for name, test := range map[string]struct {
 		registered []string
@@ -248,7 +248,7 @@ func TestObligationsAreInOrder(t *testing.T) {
 	b := one(policies.String(), "obligations.yaml", yaml.String())
 	want := ""
 	for range 5 {
-		p := b.load(t)
+		p := b.Load(t)
 		for range 200 {
 			got := ask(t, p, q("user:a", "x", "doc:1", declaring(`"custom"`, "")))
 			if want == "" {
@@ -272,7 +272,7 @@ func TestFilledObligationsAreBounded(t *testing.T) {
 	for n := range 60 {
 		docs = append(docs, entity("doc", fmt.Sprint(n), "{}"))
 	}
-	p := one(`@obligation("copy") permit(principal is user, action, resource);`, "obligations.yaml", `copy: {type: custom, properties: {a: "${context.a}"}}`, "entities/e.json", entities(docs...)).load(t)
+	p := one(`@obligation("copy") permit(principal is user, action, resource);`, "obligations.yaml", `copy: {type: custom, properties: {a: "${context.a}"}}`, "entities/e.json", entities(docs...)).Load(t)
 	context := `{"supported_obligations":["custom"],"a":"` + strings.Repeat("a", 900_000) + `"}`
 	items := strings.TrimSuffix(strings.Repeat(`{"resource":{"type":"doc","id":"1"}},`, 30), ",")
 	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"user","id":"a"},"action":{"name":"x"},"context":`+context+`,"evaluations":[`+items+`]}`), "", evaluation.DefaultLimits())
@@ -304,7 +304,7 @@ func TestFilledObligationsAreBounded(t *testing.T) {
 func TestSearchObligations(t *testing.T) {
 	t.Parallel()
 	p := one(`permit(principal is user, action, resource == doc::"1"); @obligation("log") permit(principal is user, action, resource == doc::"2");`,
-		"entities/e.json", entities(entity("doc", "1", "{}"), entity("doc", "2", "{}"))).load(t)
+		"entities/e.json", entities(entity("doc", "1", "{}"), entity("doc", "2", "{}"))).Load(t)
 	for declared, want := range map[string]string{
 		``:      `{"results":[{"type":"doc","id":"1"}]}`,
 		`"log"`: `{"results":[{"type":"doc","id":"1"},{"type":"doc","id":"2","obligations":[{"id":"log","type":"log","properties":{}}]}]}`,

@@ -1,4 +1,4 @@
-package pdp_test
+package engine_test
 
 import (
 	"context"
@@ -12,11 +12,6 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest/night"
 )
-
-// notKnowing puts places that are not known into a request.
-func notKnowing(body string, unknown ...string) string {
-	return strings.TrimSuffix(body, "}") + `,"options":{"unknown":["` + strings.Join(unknown, `","`) + `"]}}`
-}
 
 // allRequired are members of the context, all of which a schema requires, and their types.
 const allRequired = `{ d: decimal, i: ipaddr, t: datetime, s: duration, l: Set<Long>, r: { a: Long, b: { c: String } }, u: User, c: Color, b: Bool, n: Long, x: String }`

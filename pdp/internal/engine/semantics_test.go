@@ -1,163 +1,15 @@
-package pdp_test
+package engine_test
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"testing"
-	"testing/fstest"
-	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
-
-// bundle is a bundle's files by path.
-type bundle map[string]string
-
-func (b bundle) source() pdp.Source {
-	fsys := fstest.MapFS{}
-	for name, text := range b {
-		fsys[name] = &fstest.MapFile{Data: []byte(text)}
-	}
-	return pdp.FS(fsys)
-}
-
-func (b bundle) load(t testing.TB) *pdp.PDP {
-	t.Helper()
-	loaded, problems := pdp.Load(b.source())
-	if problems.Refuse() {
-		t.Fatalf("the bundle does not load:\n%v", problems)
-	}
-	return pdp.Of(loaded, pdp.Options{Now: clock})
-}
-
-func clock() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
-
-// ask returns the answer's body, or the text of what is wrong with the request.
-func ask(t testing.TB, p *pdp.PDP, body string, change ...func(*pdp.Call)) string {
-	t.Helper()
-	r, err := evaluation.Decode([]byte(body), "", evaluation.DefaultLimits())
-	if err != nil {
-		return errorText(t, r, err)
-	}
-	call := pdp.Call{Request: r}
-	for _, c := range change {
-		c(&call)
-	}
-	d, err := p.Evaluate(context.Background(), call)
-	if err != nil {
-		return errorText(t, r, err)
-	}
-	toldOf(t, body, d)
-	answer, err := r.Shape.Answer(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(answer)
-}
-
-// toldOf fails where a decision that the policies were not asked about does not say why, or
-// says so of a place that the body does not have, nor what would be in it.
-func toldOf(t testing.TB, body string, d evaluation.Decision) {
-	t.Helper()
-	switch d.Reason {
-	case evaluation.UnknownType, evaluation.SchemaMismatch, evaluation.UnknownEntity:
-		if len(d.Mismatch) == 0 {
-			t.Errorf("%s: %s without saying where", body, d.Reason)
-		}
-	}
-	var sent any
-	numbers := json.NewDecoder(strings.NewReader(body))
-	numbers.UseNumber()
-	if err := numbers.Decode(&sent); err != nil {
-		t.Fatal(err)
-	}
-	for n, m := range d.Mismatch {
-		if n > 0 && d.Mismatch[n-1].Pointer >= m.Pointer || m.Detail == "" {
-			t.Errorf("%s: %v", body, d.Mismatch)
-		}
-		in, missing := sent, strings.Contains(m.Detail, "not sent")
-		for token := range strings.SplitSeq(strings.TrimPrefix(m.Pointer, "/"), "/") {
-			token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-			switch at := in.(type) {
-			case map[string]any:
-				in = at[token]
-			case []any:
-				i, _ := strconv.Atoi(token)
-				in = at[i]
-			default:
-				in = nil
-			}
-		}
-		if (in == nil) != missing && !strings.Contains(m.Detail, "null") {
-			t.Errorf("%s: %s is in the body: %v; %s", body, m.Pointer, in != nil, m.Detail)
-		}
-	}
-}
-
-func errorText(t testing.TB, r evaluation.Request, err error) string {
-	t.Helper()
-	var e *evaluation.Error
-	switch {
-	case errors.As(err, &e):
-		return "400 " + r.Shape.Pointer(e.Pointer)
-	case errors.Is(err, pdp.ErrUnknownTenant):
-		return "no such tenant"
-	}
-	t.Fatal(err)
-	return ""
-}
-
-const (
-	allow = `{"decision":true}`
-	deny  = `{"decision":false}`
-)
-
-func reason(r evaluation.Reason) string {
-	return fmt.Sprintf(`{"decision":false,"context":{"reason":%q}}`, r)
-}
-
-// q writes a request: subject type:id, action, resource type:id, then members
-// in JSON: s{…} subject properties, a{…}, r{…}, c{…} context.
-func q(subject, action, resource string, more ...string) string {
-	member := func(prefix string) string {
-		for _, m := range more {
-			if rest, ok := strings.CutPrefix(m, prefix); ok {
-				return rest
-			}
-		}
-		return "{}"
-	}
-	entity := func(ref, properties string) string {
-		typ, id, _ := strings.Cut(ref, ":")
-		return fmt.Sprintf(`{"type":%q,"id":%q,"properties":%s}`, typ, id, properties)
-	}
-	return fmt.Sprintf(`{"subject":%s,"action":{"name":%q,"properties":%s},"resource":%s,"context":%s}`,
-		entity(subject, member("s")), action, member("a"), entity(resource, member("r")), member("c"))
-}
-
-func entities(list ...string) string { return "[" + strings.Join(list, ",") + "]" }
-
-func entity(typ, id, attrs string, parents ...string) string {
-	for i, p := range parents {
-		typ, id, _ := strings.Cut(p, ":")
-		parents[i] = fmt.Sprintf(`{"type":%q,"id":%q}`, typ, id)
-	}
-	return fmt.Sprintf(`{"uid":{"type":%q,"id":%q},"attrs":%s,"parents":[%s]}`, typ, id, attrs, strings.Join(parents, ","))
-}
-
-// one is a bundle of one policy file.
-func one(policies string, more ...string) bundle {
-	b := bundle{"p.cedar": policies}
-	for i := 0; i+1 < len(more); i += 2 {
-		b[more[i]] = more[i+1]
-	}
-	return b
-}
 
 type asked struct{ request, want string }
 
@@ -166,7 +18,7 @@ func TestMeaning(t *testing.T) {
 	const anyDoc = `@id("p") permit(principal is user, action, resource is doc) when `
 	yaml := func(text string) []string { return []string{"bundle.yaml", text} }
 	for name, test := range map[string]struct {
-		bundle bundle
+		bundle small
 		asked  []asked
 	}{
 		"default is deny": {one(`permit(principal == user::"a", action, resource);`), []asked{
@@ -263,7 +115,7 @@ func TestMeaning(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := test.bundle.load(t)
+			p := test.bundle.Load(t)
 			for _, a := range test.asked {
 				if got := ask(t, p, a.request); got != a.want {
 					t.Errorf("%s\n got %s\nwant %s", a.request, got, a.want)
@@ -296,7 +148,7 @@ func TestMeaningWithSchema(t *testing.T) {
 		"schema.cedarschema", docSchema, "bundle.yaml", "parents: {User: {roles: Role}}")
 	mismatch := reason("schema_mismatch")
 	read := func(more ...string) string { return q("User:a", "read", "Doc:1", append(more, `s{"level":1}`)...) }
-	p := b.load(t)
+	p := b.Load(t)
 	for _, a := range []asked{
 		{read(), allow},
 		{q("User:a", "read", "Doc:1"), mismatch}, // level is required
@@ -324,7 +176,7 @@ func TestMeaningWithSchema(t *testing.T) {
 	}
 
 	b["bundle.yaml"] = "unknown_properties: reject"
-	p = b.load(t)
+	p = b.Load(t)
 	for _, a := range []asked{
 		{q("User:a", "read", "Doc:1", `s{"level":1,"extra":1}`), "400 /subject/properties/extra"},
 		{read(`r{"labels":{"other":1}}`), "400 /resource/properties/labels/other"},
@@ -388,7 +240,7 @@ action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };
 		},
 	} {
 		b["bundle.yaml"] = config
-		p := b.load(t)
+		p := b.Load(t)
 		for _, a := range list {
 			if got := ask(t, p, a.request); got != a.want {
 				t.Errorf("%s: %s\n got %s\nwant %s", config, a.request, got, a.want)
@@ -403,7 +255,7 @@ action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };
 			if err != nil {
 				t.Fatal(err)
 			}
-			answer, err := b.load(t).Search(t.Context(), pdp.SearchCall{Search: s, Limit: 10})
+			answer, err := b.Load(t).Search(t.Context(), pdp.SearchCall{Search: s, Limit: 10})
 			if err != nil || len(answer.Found) != want || answer.Examined != 1 {
 				t.Errorf("%s, %s: found %v, %v", config, action, answer, err)
 			}
@@ -412,7 +264,7 @@ action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };
 	}
 	// Of one entity that is both, what only the resource sends is no value, and not missing either.
 	one := one(`permit(principal, action, resource) unless { principal has level };`, "schema.cedarschema",
-		`entity User { level: Long }; action edit appliesTo { principal: User, resource: User };`, "bundle.yaml", "allow_trivial: true\nunknown_entities: evaluate").load(t)
+		`entity User { level: Long }; action edit appliesTo { principal: User, resource: User };`, "bundle.yaml", "allow_trivial: true\nunknown_entities: evaluate").Load(t)
 	for properties, want := range map[string]string{`s{}`: allow, `s{"level":1}`: deny, `r{"level":1}`: deny} {
 		if got := ask(t, one, q("User:a", "edit", "User:a", properties)); got != want {
 			t.Errorf("%s: got %s, want %s", properties, got, want)
@@ -426,7 +278,7 @@ func TestEnumeratedParents(t *testing.T) {
 	t.Parallel()
 	p := one(`permit(principal, action, resource == doc::"1"); forbid(principal, action, resource) when { principal in [role::"suspended"] };`,
 		"schema.cedarschema", `entity role enum ["suspended", "reader"]; entity user in [role] { roles?: Set<String>, r?: role }; entity doc; action read appliesTo { principal: user, resource: doc };`,
-		"bundle.yaml", "parents: {user: {roles: role}}").load(t)
+		"bundle.yaml", "parents: {user: {roles: role}}").Load(t)
 	for properties, want := range map[string]string{
 		`s{"roles":["reader"]}`: allow, `s{"roles":["suspended"]}`: deny,
 		`s{"roles":["Suspended"]}`: reason("schema_mismatch"), `s{"roles":["reader","nosuch"]}`: reason("schema_mismatch"), `s{"r":"nosuch"}`: reason("schema_mismatch"),
@@ -443,14 +295,14 @@ func TestOnlyTheResourceSends(t *testing.T) {
 	t.Parallel()
 	b := one(`permit(principal, action, resource); forbid(principal, action, resource) when { context has nick && context.nick == "root" };`,
 		"schema.cedarschema", `entity user { role?: String }; action edit appliesTo { principal: user, resource: user, context: { nick?: String } };`, "bundle.yaml", "allow_trivial: true")
-	p := b.load(t)
+	p := b.Load(t)
 	for properties, want := range map[string]string{`r{"nick":"x"}`: allow, `r{"other":"x"}`: allow, `s{"nick":"x"}`: allow} {
 		if got := ask(t, p, q("user:a", "edit", "user:a", properties)); got != want {
 			t.Errorf("%s\n got %s\nwant %s", properties, got, want)
 		}
 	}
 	b["bundle.yaml"] += "\nunknown_properties: reject"
-	if got, want := ask(t, b.load(t), q("user:a", "edit", "user:a", `r{"nick":"x"}`)), "400 /resource/properties/nick"; got != want {
+	if got, want := ask(t, b.Load(t), q("user:a", "edit", "user:a", `r{"nick":"x"}`)), "400 /resource/properties/nick"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -460,7 +312,7 @@ func TestReferences(t *testing.T) {
 	t.Parallel()
 	p := one(`permit(principal is App::User, action, resource) when { principal.boss == App::User::"b" };`,
 		"schema.cedarschema", `namespace App { entity User { boss: User }; entity Doc; action read appliesTo { principal: User, resource: Doc }; }`,
-		"bundle.yaml", "namespace: App\ntypes: {user: User}").load(t)
+		"bundle.yaml", "namespace: App\ntypes: {user: User}").Load(t)
 	for boss, want := range map[string]string{
 		`"b"`:                            allow,
 		`{"type":"user","id":"b"}`:       allow,
@@ -481,7 +333,7 @@ func TestTenants(t *testing.T) {
 		"tenants/t1/p.cedar", `@id("own") permit(principal in group::"g", action, resource);`,
 		"tenants/t1/entities/e.json", entities(entity("user", "u", `{}`, "group:g")),
 		"tenants/t2/p.cedar", `@id("own") permit(principal == user::"v", action, resource);`)
-	p := b.load(t)
+	p := b.Load(t)
 	in := func(tenant string) func(*pdp.Call) {
 		return func(c *pdp.Call) { c.Request.Tenant = tenant }
 	}
@@ -499,7 +351,7 @@ func TestTenants(t *testing.T) {
 
 func TestNativeNamesItsTenant(t *testing.T) {
 	t.Parallel()
-	p := one(`permit(principal is agent, action, resource);`).load(t)
+	p := one(`permit(principal is agent, action, resource);`).Load(t)
 	for tenant, want := range map[string]string{"default": `{"allow":true}`, "": "no such tenant", "Default": "no such tenant"} {
 		body := fmt.Sprintf(`{"tenant_id":%q,"actor":{"actor_id":"a","actor_type":"agent"},"action":"x","resource":{"type":"tool","id":"t"}}`, tenant)
 		if got := ask(t, p, body); got != want {
@@ -515,7 +367,7 @@ func (failing) Record(context.Context, []pdp.Record) error { return errors.New("
 // An allow that is not on record must not leave.
 func TestNotRecorded(t *testing.T) {
 	t.Parallel()
-	loaded, _ := pdp.Load(one(`permit(principal is user, action, resource);`).source())
+	loaded, _ := pdp.Load(one(`permit(principal is user, action, resource);`).Source())
 	p := pdp.Of(loaded, pdp.Options{Recorder: failing{}})
 	r, err := evaluation.Decode([]byte(q("user:a", "x", "doc:1")), "", evaluation.DefaultLimits())
 	if err != nil {
@@ -534,7 +386,7 @@ func TestExplain(t *testing.T) {
 @id("far") permit(principal is user, action, resource) when { context has purpose };
 @id("other") permit(principal is robot, action, resource);
 @id("stop") forbid(principal, action, resource) unless { principal.level > 1 && context.pdp.tenant == "default" };
-`, "entities/e.json", entities(entity("user", "a", `{"level":2}`))).load(t)
+`, "entities/e.json", entities(entity("user", "a", `{"level":2}`))).Load(t)
 	got := ask(t, p, q("user:a", "x", "doc:1", `c{"mfa":true}`, `s{"level":0}`, `r{"kind":1.5}`), func(c *pdp.Call) { c.Explain = true })
 	want := `{"decision":false,"context":{"explain":{"mismatch":[{"pointer":"/resource/properties/kind","detail":"not an integer; send an integer, or declare it as decimal in schema.cedarschema"}],"policies":[
  {"id":"near","effect":"permit","verdict":"error","position":"p.cedar:2:1","failed":"when { resource.kind == \"public\" }","attributes":[{"path":"context.mfa","source":"sent"},{"path":"resource.kind","source":"unusable"}]},
