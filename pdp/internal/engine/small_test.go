@@ -10,6 +10,6 @@ const allow, deny = bundles.Allow, bundles.Deny
 var (
 	one, entity, entities = bundles.One, bundles.Entity, bundles.Entities
 	ask, q, reason        = bundles.Ask, bundles.Q, bundles.Reason
-	toldOf                = bundles.ToldOf
+	toldOf, decidedAgain  = bundles.ToldOf, bundles.Again
 	decoded, notKnowing   = bundles.Decoded, bundles.NotKnowing
 )
