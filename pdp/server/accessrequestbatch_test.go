@@ -298,13 +298,13 @@ func TestABatchThatUsesApprovalsWaitsForNoTurn(t *testing.T) {
 	c.BePatient(patience, patience)
 	c.Client = ownClient()
 	p := c.program("asker")
-	const sets, batches = 6, 8
+	const sets, batches = 4, 6
 	var questions []string
 	for n := range sets {
 		questions = append(questions, wants("list", fmt.Sprintf(`"n":%d`, n)))
 	}
 	presenting, _ := p.onceGranted(questions...)
-	ballast := slices.Repeat([]string{`"context":{"password":"hunter2hunter2","text":"` + strings.Repeat("hunter ", 20) + `"}`}, 300)
+	ballast := slices.Repeat([]string{`"context":{"password":"hunter2hunter2","text":"` + strings.Repeat("hunter ", 20) + `"}`}, 150)
 	ctx, cancel := context.WithCancel(t.Context())
 	var others, all sync.WaitGroup
 	for _, who := range []string{"pep", "other-pep", "other-asker"} {

@@ -299,14 +299,14 @@ func fullDisk(t *testing.T) (before, after model.Vector) {
 	return before, after
 }
 
-// slowly asks a server for which everything that reads the clock takes a third of a
-// second: the decision, and writing it down.
+// slowly asks a server for which everything that reads the clock takes longer than an alert allows for: the decision, and
+// writing it down.
 func slowly(t *testing.T) (before, after model.Vector) {
 	var slow atomic.Bool
 	s := pdptest.Start(t, telling(), withData(t.TempDir()), func(c *server.Config) {
 		c.Program.PDP.Now = func() time.Time {
 			if slow.Load() {
-				<-time.After(time.Second / 3)
+				<-time.After(slowAlert * 3 / 2)
 			}
 			return pdptest.Now
 		}

@@ -44,6 +44,8 @@ import (
 // An older api-keys.json brings a revoked key back, and then it is in force again. And who
 // puts a key of approvals of their own in place can seal steps at the unsigned end of a log
 // after a crash: those are in the log, signed at the next start.
+//
+// It takes seconds: each round starts a server nine times, and a hundred requests are made of it.
 func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
 	rounds := night.Cases(20)
 	first := uint64(0)

@@ -50,10 +50,11 @@ func (c *counter) filed(subject string) (id string) {
 func (c *counter) fill(n int) {
 	c.t.Helper()
 	var all sync.WaitGroup
-	for k := range 10 {
+	const atOnce = 50
+	for k := range atOnce {
 		all.Go(func() {
-			for one := range n / 10 {
-				if told := c.asks("pep", strings.Replace(tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, one)), `"bot"`, fmt.Sprintf(`"bot%d"`, k), 1)); told.Approval == nil || told.Approval.ID == "" {
+			for one := k; one < n; one += atOnce {
+				if told := c.asks("pep", strings.Replace(tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, one)), `"bot"`, fmt.Sprintf(`"bot%d"`, one%10), 1)); told.Approval == nil || told.Approval.ID == "" {
 					c.t.Errorf("got %+v", told)
 				}
 			}
@@ -129,7 +130,7 @@ func TestPollsOfOneDoNotKeepAnotherFromLooking(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t, func(config *server.Config) { config.Approvals.NewPerMinutePerSubject = 1_000_000 })
 	c.Client = ownClient()
-	c.fill(300)
+	c.fill(60)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	again := func(n int, do func(k int)) {
@@ -159,7 +160,7 @@ func TestPollsOfOneDoNotKeepAnotherFromLooking(t *testing.T) {
 		_, _ = c.do("pep", "POST", "/v1/authorize", strings.Replace(tool("push", push), `"bot"`, fmt.Sprintf(`"rain%d"`, k%50), 1))
 	})
 	from := c.Pages()
-	eventually(t, "many pages are made", func() bool { return c.Pages() > from+100 })
+	eventually(t, "many pages are made", func() bool { return c.Pages() > from+50 })
 	var between []int64
 	for range 21 {
 		from := c.Pages()
@@ -317,7 +318,7 @@ func TestAStopEndsAllWhoWait(t *testing.T) {
 	answers = append(answers, c.polls("pep", "/v1/approvals/"+id+"?wait=30s", 50))
 	begun := time.Now()
 	must(t, c.Stop(context.Background()))
-	if took := time.Since(begun); took > 15*time.Second { // a moment, but for a machine that stands still
+	if took := time.Since(begun); took > 25*time.Second { // at the end of its time everybody is answered
 		t.Errorf("it took %v", took)
 	}
 	for _, some := range answers {

@@ -69,6 +69,8 @@ func TestOthersAreTold(t *testing.T) {
 
 // While a system is away, whoever has much that it would be told of keeps nobody else from
 // being told.
+//
+// It takes seconds: only more than a thousand requests fill what is told at once.
 func TestWhatOneCallerHasToldKeepsNobodyElseWaiting(t *testing.T) {
 	t.Parallel()
 	e := listen(t)

@@ -39,7 +39,7 @@ func TestARevokedKeyEndsWhoWaits(t *testing.T) {
 			t.Errorf("got %d %s", got.Status, got.Body)
 		}
 	}
-	if took := time.Since(begun); took > 15*time.Second { // a second, but for a machine that stands still
+	if took := time.Since(begun); took > 25*time.Second { // at the end of its time everybody is answered
 		t.Errorf("it took %v", took)
 	}
 	if got := strings.Count(log.String(), ended); got != 2 {

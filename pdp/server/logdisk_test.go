@@ -274,7 +274,8 @@ func TestReadOnlyRemountAnswersNothing(t *testing.T) {
 	c.recorded("read_only")
 }
 
-// A bundle waits outside while it cannot be recorded, and comes in by itself.
+// A bundle waits outside while it cannot be recorded, and comes in by itself. It takes seconds: what was refused is tried
+// again every two.
 func TestABundleComesInWhenItCanBeRecorded(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, decisionlog.Strict)

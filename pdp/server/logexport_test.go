@@ -324,7 +324,7 @@ func TestExportBreaksWhereContentGoes(t *testing.T) {
 // piece.
 func TestExportOutlastsItsTimeouts(t *testing.T) {
 	t.Parallel()
-	const limit = 100 * time.Millisecond
+	const limit = 50 * time.Millisecond
 	o := openOffice(t, func(c *server.Config) {
 		server.TuneHTTP(c, func(h *http.Server) { h.Handler = hurried{h.Handler, limit} })
 	})
@@ -333,7 +333,7 @@ func TestExportOutlastsItsTimeouts(t *testing.T) {
 	var read bytes.Buffer
 	_, err := io.CopyN(&read, answer.Body, 1000)
 	must(t, err)
-	<-time.After(5 * limit) // not for anything to happen: this is the slow reader
+	<-time.After(4 * limit) // not for anything to happen: this is the slow reader
 	_, err = io.Copy(&read, answer.Body)
 	must(t, err)
 	o.verified(read.String())
@@ -386,10 +386,9 @@ func TestStopEndsExports(t *testing.T) {
 	o := openOffice(t)
 	o.large()
 	answer := o.stream(t.Context(), "/v1/log/export")
-	begun := time.Now()
 	stopAndWait(t, o.Server)
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("it took %v", took)
+	if o.Refused("slow_readers") > 0 {
+		t.Error("it ended when the reader had taken too long")
 	}
 	if _, err := io.Copy(io.Discard, answer.Body); err == nil {
 		t.Error("the export looks whole")

@@ -128,11 +128,11 @@ func TestRetentionBySize(t *testing.T) {
 			o.SegmentBytes, keep.Bytes = 128<<10, 1<<20
 		})
 	})
-	for n := range 200 {
+	for n := range 100 {
 		note(t, s, fmt.Sprintf("note-%03d-%s", n, strings.Repeat("x", 16<<10)))
 	}
 	eventually(t, "the first is gone", func() bool { return !onDisk(t, data, "note-000-") })
-	if !onDisk(t, data, "note-199-") {
+	if !onDisk(t, data, "note-099-") {
 		t.Error("the last is gone, too")
 	}
 	eventually(t, "it is told of", func() bool { return strings.Contains(told.String(), "retention dropped records") })

@@ -36,7 +36,7 @@ type shared struct {
 }
 
 const (
-	sharedBytes = 8 << 20
+	sharedBytes = 4 << 20
 	sharedShare = sharedBytes / 4
 )
 
@@ -60,7 +60,7 @@ func (s *shared) start(data string) {
 		c.Program.PDP.Now = func() time.Time { return pdptest.Now.Add(time.Duration(s.later.Load())) }
 		c.Program.PDP.NewID = nil
 		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) {
-			o.SegmentBytes = 512 << 10
+			o.SegmentBytes = 256 << 10
 			*keep = decisionlog.Retention{Bytes: sharedBytes, LeastAge: time.Hour, Share: 0.25}
 		})
 	})
@@ -178,7 +178,7 @@ func TestOneCallerCannotRetireEverybodysRecords(t *testing.T) {
 		}
 	}
 	bounded()
-	if got := s.Log().Status().Recent; got > sharedShare+2*request+512<<10 {
+	if got := s.Log().Status().Recent; got > sharedShare+2*request+256<<10 {
 		t.Errorf("the log has %d bytes", got)
 	}
 	whole := func() {
@@ -282,7 +282,7 @@ func TestSharesAreGivenBackWithTime(t *testing.T) {
 		}
 		s.later.Add(int64(time.Hour + time.Minute))
 	}
-	eventually(t, "what is old and too much is dropped", func() bool { return s.Recorded("segments_retired") && s.onDisk() <= sharedBytes+1<<20 })
+	eventually(t, "what is old and too much is dropped", func() bool { return s.Recorded("segments_retired") && s.onDisk() <= sharedBytes+512<<10 })
 }
 
 // onDisk is what lines take that have content.

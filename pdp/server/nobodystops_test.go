@@ -126,7 +126,7 @@ func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
 }
 
 // Who has no good credentials, may not ask, or asks too often, learns it from the header
-// alone, and nothing of the body is kept for it.
+// alone, and nothing of the body is kept for it. It takes a second, in which the bodies may come.
 func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) {
@@ -152,7 +152,7 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 }
 
 // However many connections there are on which something does not come, who comes with a
-// credential is let in, and answered, every time.
+// credential is let in, and answered, every time. It takes a second, after which a connection makes way.
 func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 	const most = 8
 	for name, sent := range map[string]string{
@@ -168,7 +168,7 @@ func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 				c.Load.MaxConnections = most
 			})
 			victim := aloof(s)
-			for range night.Cases(20) {
+			for range night.Cases(10) {
 				var greedy []net.Conn
 				eventually(t, "there are as many as may be", func() bool {
 					if s.Open() < most { // also where one went meanwhile

@@ -15,6 +15,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
@@ -287,7 +288,7 @@ func TestReceiptsRightAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	s := pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.DecisionLog.Mode = decisionlog.BestEffort })
-	for range 100 {
+	for range night.Cases(300) {
 		id := askFor(t, s, evaluationPath, "read")
 		if got := s.Post(receiptPath(id), reported("log:discharged")); got.Status != 204 {
 			t.Fatalf("got %d %s", got.Status, got.Body)

@@ -69,6 +69,7 @@ func (c *changing) changed(change func(*server.Config)) func() (server.Config, e
 func (c *changing) as(name, pin string) pdptest.Response {
 	c.t.Helper()
 	c.Trust(c.authority, c.authority.Client(name))
+	defer c.Client.CloseIdleConnections()
 	return c.Post(evaluationPath, in(`{"pin":"`+pin+`","other":"`+pin+`"}`))
 }
 
@@ -232,6 +233,7 @@ func TestReconfigureWithoutAuthWhereThereIsAKey(t *testing.T) {
 
 func (c *changing) asKey(key string) int {
 	c.Trust(c.authority)
+	defer c.Client.CloseIdleConnections()
 	return c.Post(evaluationPath, readQuestion, "Authorization", key).Status
 }
 
