@@ -21,8 +21,11 @@ var flowScreens = map[string][]browsertest.Option{
 // flowExtremes are those of them that have least in common.
 var flowExtremes = map[string][]browsertest.Option{"wide": nil, "narrow, no script": flowScreens["narrow, no script"]}
 
-// onScreens runs a test on each of some screens, with a server of its own.
+// onScreens runs a test on each of some screens, with a server of its own. In the gate it runs on the extremes alone.
 func onScreens(t *testing.T, screens map[string][]browsertest.Option, test func(t *testing.T, f *flow, screen []browsertest.Option)) {
+	if testing.Short() {
+		screens = flowExtremes
+	}
 	for name, screen := range screens {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -22,17 +22,18 @@ const mostOfPictures = 300_000
 
 // picture is one of the approver's page, by its name: what is on the screen of somebody who opens a path.
 type picture struct {
-	name    string
-	path    func(w *pictureWorld) string
-	options []browsertest.Option
+	name  string
+	path  func(w *pictureWorld) string
+	width int64
+	dark  bool
 }
 
 var pictures = []picture{
-	{"inbox", func(*pictureWorld) string { return "/console/approvals" }, nil},
-	{"request", func(w *pictureWorld) string { return "/console/approvals/" + w.plain }, nil},
-	{"hostile", func(w *pictureWorld) string { return "/console/approvals/" + w.hostile }, nil},
-	{"narrow", func(w *pictureWorld) string { return "/console/approvals/" + w.plain }, []browsertest.Option{browsertest.Size(390, 844)}},
-	{"dark", func(w *pictureWorld) string { return "/console/approvals/" + w.plain }, []browsertest.Option{browsertest.Dark()}},
+	{"inbox", func(*pictureWorld) string { return "/console/approvals" }, 1280, false},
+	{"request", func(w *pictureWorld) string { return "/console/approvals/" + w.plain }, 1280, false},
+	{"hostile", func(w *pictureWorld) string { return "/console/approvals/" + w.hostile }, 1280, false},
+	{"narrow", func(w *pictureWorld) string { return "/console/approvals/" + w.plain }, 390, false},
+	{"dark", func(w *pictureWorld) string { return "/console/approvals/" + w.plain }, 1280, true},
 }
 
 // pictureWorld is what alice finds on a Friday morning.
@@ -73,10 +74,13 @@ func TestPictures(t *testing.T) {
 	w := openPictures(t)
 	pages := new(txtar.Archive)
 	var bytes int
+	p := w.open("alice", browsertest.WithoutScript()) // scripts show how time passes, and a picture is of one moment
 	for _, picture := range pictures {
 		file := filepath.Join("pictures", picture.name+".webp")
-		// Scripts show how time passes, and this picture is of one moment.
-		p := w.open("alice", append([]browsertest.Option{browsertest.WithoutScript()}, picture.options...)...)
+		rightsResize(p, picture.width, map[int64]int64{1280: 800, 390: 844}[picture.width])
+		if picture.dark {
+			rightsMedia(p, "", "prefers-color-scheme", "dark")
+		}
 		p.Goto(picture.path(w))
 		p.Settle()
 		if *updatePictures {

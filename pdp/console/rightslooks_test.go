@@ -62,9 +62,6 @@ func rightsFrom(p *browsertest.Page, questions ...string) []string {
 // (The browser's own faults, such as a broken content security policy, fail the test by themselves.)
 func TestHostileTextsAreTexts(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("this is about what a browser makes of texts, and about nothing that runs beside it")
-	}
 	w := openRightsHostile(t)
 	p := w.browser(t, w.secret["approver"])
 	t.Run("request", w.requests(p))

@@ -17,14 +17,12 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server/auth"
 )
 
-// manyRights is how many approval requests wait where many do.
-const manyRights = 10_000
-
-// openManyRights is a server where so many approval requests wait, of which one in mine is for the approver.
-func openManyRights(t testing.TB, mine int) *rightsWorld {
+// openManyRights is a server where many approval requests wait, of which one in mine is for the approver.
+func openManyRights(t testing.TB, many, mine int) *rightsWorld {
 	t.Helper()
 	w := newRightsWorld(t)
 	w.grants(rightsPerson{name: "approver", principal: "mia", tenants: []string{"*"}, permissions: []auth.Permission{auth.Approve}})
@@ -42,7 +40,7 @@ func openManyRights(t testing.TB, mine int) *rightsWorld {
 	var all sync.WaitGroup
 	for begin := range 64 { // what is filed at once is written at once
 		all.Go(func() {
-			for n := begin; n < manyRights; n += 64 {
+			for n := begin; n < many; n += 64 {
 				if _, err := s.File(t.Context(), rightsOneOfMany(n, mine)); err != nil {
 					t.Error(err)
 				}
@@ -75,10 +73,7 @@ func rightsOneOfMany(n, mine int) approval.ApprovalRequest {
 // However many wait, a page of the inbox is of a size that does not depend on it.
 func TestInboxOfMany(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("this is about how large a page is, and about nothing that runs beside it")
-	}
-	w := openManyRights(t, 1)
+	w := openManyRights(t, night.Cases(10_000), 1)
 	web := w.web(nil)
 	web.logIn(w.secret["approver"])
 	first := web.get("/approvals")
@@ -96,7 +91,7 @@ func TestInboxOfMany(t *testing.T) {
 func BenchmarkInbox10000(b *testing.B) {
 	for _, mine := range []int{1, 100} {
 		b.Run(fmt.Sprintf("one in %d is mine", mine), func(b *testing.B) {
-			w := openManyRights(b, mine)
+			w := openManyRights(b, 10_000, mine)
 			web := w.web(nil)
 			web.logIn(w.secret["approver"])
 			for name, path := range map[string]string{"inbox": "/approvals", "request": "/approvals/" + web.get("/approvals").rows()[0]} {

@@ -260,6 +260,7 @@ func (a *tickets) read(t *testing.T, id string) ticket {
 // TestReservation: of two uses that are reserved, the one that is on record is used after a restart without an end, and
 // the other is there again.
 func TestReservation(t *testing.T) {
+	t.Parallel()
 	l, data := newLog(), t.TempDir()
 	a := open(t, data, l)
 	a.sell(t, "t", 3)
@@ -288,6 +289,7 @@ func TestReservation(t *testing.T) {
 
 // TestOutbox: steps go on record in their order, once, whatever fails in between, and an item waits for them.
 func TestOutbox(t *testing.T) {
+	t.Parallel()
 	l, data := newLog(), t.TempDir()
 	a := open(t, data, l)
 	is := a.sell(t, "t", 1)
@@ -325,6 +327,7 @@ func TestOutbox(t *testing.T) {
 
 // TestRun: what is due ends, and what ended long ago is forgotten.
 func TestRun(t *testing.T) {
+	t.Parallel()
 	l := newLog()
 	a := open(t, t.TempDir(), l)
 	a.sell(t, "t", 1)
@@ -346,6 +349,7 @@ func TestRun(t *testing.T) {
 
 // TestOlderFile: what the log knows better than a file is taken from the log, and a log that was cut is refused.
 func TestOlderFile(t *testing.T) {
+	t.Parallel()
 	l, data := newLog(), t.TempDir()
 	path := filepath.Join(data, "tickets.db")
 	a := open(t, data, l)
@@ -373,6 +377,7 @@ func TestOlderFile(t *testing.T) {
 
 // TestKey: what was written with another key is damage.
 func TestKey(t *testing.T) {
+	t.Parallel()
 	l, data := newLog(), t.TempDir()
 	a := open(t, data, l)
 	a.sell(t, "t", 1)
@@ -399,6 +404,7 @@ func TestKey(t *testing.T) {
 
 // TestRefused: after an error nothing of a change is there, and after a write that cannot be done likewise.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	a := open(t, t.TempDir(), newLog())
 	is := a.sell(t, "t", 1)
 	refused := errors.New("refused")
@@ -428,6 +434,7 @@ func TestRefused(t *testing.T) {
 
 // TestUpgrade: a file of an older format is written anew by its owner.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	l, data := newLog(), t.TempDir()
 	a := open(t, data, l)
 	a.sell(t, "t", 1)

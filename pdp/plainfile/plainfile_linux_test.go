@@ -18,6 +18,7 @@ import (
 )
 
 func TestOpenTakesFilesAlone(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file, fifo, socket := filepath.Join(dir, "file"), filepath.Join(dir, "fifo"), filepath.Join(dir, "socket")
 	listener, err := net.Listen("unix", socket)
@@ -44,6 +45,7 @@ func TestOpenTakesFilesAlone(t *testing.T) {
 }
 
 func TestAFIFOSwappedInIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
 	if err := errors.Join(os.WriteFile(file, []byte("text"), 0o600), syscall.Mkfifo(fifo, 0o600)); err != nil {
@@ -74,6 +76,7 @@ func TestAFIFOSwappedInIsNotWaitedFor(t *testing.T) {
 }
 
 func TestReplace(t *testing.T) {
+	t.Parallel()
 	for what, test := range map[string]struct {
 		write func(name string, content []byte) error
 		mode  os.FileMode
@@ -107,6 +110,7 @@ func TestReplace(t *testing.T) {
 
 // What is rewritten keeps its permissions, and so does a link to it. What nobody may write to, or is no file, stays.
 func TestRewrite(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	name, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
 	if err := errors.Join(os.WriteFile(name, []byte("longer"), 0o600), os.Chmod(name, 0o664), os.Symlink("file", link)); err != nil {
@@ -139,6 +143,7 @@ func TestRewrite(t *testing.T) {
 
 // Of many that make one file, one does, and the others know that they have not.
 func TestCreate(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	name := filepath.Join(dir, "file")
 	made := make(chan string, 8)
@@ -169,6 +174,7 @@ func TestCreate(t *testing.T) {
 }
 
 func TestOnlyReplaceReadsTheDirectory(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("root may read every directory")
 	}

@@ -5,10 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/visible"
 )
 
 func TestLike(t *testing.T) {
+	t.Parallel()
 	known := visible.NewKnown([]string{
 		"github.push_code", "main", "lead", "Admin", "paypal", "worm", "vow", "User::\"lead\"", "café", "100", "rm -rf", "a/b", "file", "all", "app-ios", "main",
 		"привет", "İzmir",
@@ -50,6 +52,7 @@ func TestLike(t *testing.T) {
 
 // Of several that look the same the first is told, however they were given.
 func TestLikeIsDeterministic(t *testing.T) {
+	t.Parallel()
 	ids := []string{"MAIN", "main", "Main", "ma\u0456n"}
 	for n := range ids {
 		turned := append(ids[n:len(ids):len(ids)], ids[:n]...)
@@ -60,7 +63,8 @@ func TestLikeIsDeterministic(t *testing.T) {
 }
 
 func TestManyKnown(t *testing.T) {
-	ids := make([]string, 100_000)
+	t.Parallel()
+	ids := make([]string, night.Cases(100_000))
 	for n := range ids {
 		ids[n] = fmt.Sprintf("tool/server-%d.push_code_%d", n%100, n)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/visible"
 	"policy-service/pdp/visible/hostile"
 )
@@ -52,6 +53,7 @@ func drawnLines(lines [][]visible.Piece) string {
 }
 
 func TestOfDrawsWhatIsThere(t *testing.T) {
+	t.Parallel()
 	x := strings.Repeat("x", 300)
 	for text, want := range map[string]string{
 		"":                "",
@@ -97,6 +99,7 @@ func TestOfDrawsWhatIsThere(t *testing.T) {
 }
 
 func TestOfMarksMixedWords(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"ma\u0456n":      `ma[\u0456|Cyrillic among Latin]n` + "\n=> \"ma\\u0456n\" mixes Cyrillic with Latin letters",
 		"\u043c\u0430in": `[\u043c|Cyrillic among Latin][\u0430|Cyrillic among Latin]in` + "\n=> \"\\u043c\\u0430in\" mixes Cyrillic with Latin letters",
@@ -264,6 +267,7 @@ func notSeen(text string) bool {
 }
 
 func TestEveryCharacterIsShown(t *testing.T) {
+	t.Parallel()
 	for _, text := range hostile.Texts() {
 		check(t, text)
 	}
@@ -294,6 +298,7 @@ func TestEveryCharacterIsShown(t *testing.T) {
 
 // Twice as much takes about twice as long, whatever it is.
 func TestOfIsLinear(t *testing.T) {
+	night.Measures(t)
 	for _, part := range []string{"x", " ", "\n", "\t", "x\n", "m\u0430in ", "m\u0430in", "\u200b", "\u200bx", "\u0301", "\xff", "\\", "a\u0301\u0302\u0303", "\U0001d426"} {
 		took := func(n int) time.Duration {
 			text := strings.Repeat(part, n/len(part))

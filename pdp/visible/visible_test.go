@@ -11,6 +11,7 @@ import (
 
 // Nothing is read that is not there, and nothing that is there is not read.
 func TestNothingHides(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"plain é 漢 😀":          "plain é 漢 😀",
 		"a\nb\tc\rd\x1b[2J":    `a\u000ab\u0009c\u000dd\u001b[2J`,
@@ -37,6 +38,7 @@ func TestNothingHides(t *testing.T) {
 
 // What is quoted already keeps its backslashes, and what is visible stays as it is.
 func TestQuoted(t *testing.T) {
+	t.Parallel()
 	if got := visible.Quoted("{\"a\\n\":\"\u202e\\u202e\n\"}"); got != `{"a\n":"\u202e\u202e\u000a"}` {
 		t.Errorf("got %s", got)
 	}
@@ -57,6 +59,7 @@ func TestQuoted(t *testing.T) {
 
 // No two texts are shown as one.
 func TestTextsStayDifferent(t *testing.T) {
+	t.Parallel()
 	shown := map[string]string{}
 	for _, text := range hostile.Texts() {
 		if other, ok := shown[visible.Text(text)]; ok {
@@ -67,6 +70,7 @@ func TestTextsStayDifferent(t *testing.T) {
 }
 
 func TestNotes(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string][]string{
 		"main":         nil,
 		"\u202emain":   nil, // Text shows it

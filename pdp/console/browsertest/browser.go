@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // program is by the name that its Debian package gives it.
@@ -36,15 +38,15 @@ func Main(m *testing.M) int {
 // start returns the context of the browser, which it starts with the first test that needs one.
 func start(t testing.TB) context.Context {
 	t.Helper()
-	if raceDetector {
+	if night.Race {
 		t.Skip("the race detector sees nothing of what happens in a browser")
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("no browser: install the package %s", program)
+			t.Fatalf("there is no %s; install it", program)
 		}
-		t.Skipf("no browser: install the package %s", program)
+		t.Skipf("there is no %s; install it", program)
 	}
 	browser.once.Do(func() { browser.ctx, browser.end, browser.err = launch(path) })
 	if browser.err != nil {

@@ -208,7 +208,7 @@ func TestHostileTexts(t *testing.T) {
 				t.Parallel()
 				want := skeleton(t, drawn(t, filled(v, "harmless", turn)))
 				for n, text := range hostile.Texts() {
-					if text == "" || n%turns != turn || testing.Short() && n%(8*turns) != turn { // what is not there may be left out
+					if text == "" || n%turns != turn || testing.Short() && n%(2*turns) != turn { // what is not there may be left out
 						continue
 					}
 					text = text[:min(len(text), longText)]
