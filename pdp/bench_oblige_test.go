@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
@@ -41,4 +42,9 @@ func BenchmarkObligations(b *testing.B) {
 			}
 		})
 	}
+}
+
+// obliging is a bundle of policies and an obligations.yaml.
+func obliging(policies, definitions string) fstest.MapFS {
+	return fstest.MapFS{"p.cedar": {Data: []byte(policies)}, "obligations.yaml": {Data: []byte(definitions)}}
 }

@@ -131,6 +131,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/pdptest/bundles", "pdp/server/... pdp/mcp/... pdp/approval/... pdp/decisionlog/... pdp/console/... pdp/ledger", "tests of bundles and of the engine would carry a server in order to ask a question"},
 	{"pdp/pdptest/clock", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/crashedlog", "anything of ours but pdp/decisionlog", "a crashed log would be made by another program than the log, and could look different"},
+	{"pdp/pdptest/filetree", "anything of ours", "tests of pdp itself could not import it without a cycle"},
 	{"pdp/pdptest/lies", "anything of ours", "clients are tested against it, and would pass if both read an answer with the same mistake"},
 	{"pdp/pdptest/memorydisk", "anything of ours", "tests of any package could not import it without a cycle"},
 	{"pdp/pdptest/night", "anything of ours", "tests of any package could not import it without a cycle"},

@@ -196,12 +196,12 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 		files[dir+"entities/e.json"] = fmt.Sprintf(`[{"uid":{"type":"User","id":"u%d"},"attrs":{},"parents":[]}]`, n)
 	}
 	dir := t.TempDir()
-	files.write(t, dir)
+	files.Write(t, dir)
 	p, err := New(Dir(dir), Options{Quiet: 1})
 	must(t, err)
 	edit := func(what string, want bundle.Work, views int, files tree) {
 		t.Helper()
-		files.write(t, dir)
+		files.Write(t, dir)
 		before := p.Bundle()
 		must(t, p.Reload(t.Context()))
 		if p.reloader.lastWork != want {
@@ -246,7 +246,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 			}
 		}
 		dir := t.TempDir()
-		content.write(t, dir)
+		content.Write(t, dir)
 		files := Dir(dir).Read()
 		b, problems := bundle.Build(files)
 		if problems.Refuse() {
@@ -280,7 +280,7 @@ func TestDecisionsGoOnWhileALoadTakesOver(t *testing.T) {
 		"obligations.yaml": "tell: {type: log, on: both}\n", "tenants/acme/entities/e.json": entitiesOf(0), "tenants/other/entities/e.json": entitiesOf(0),
 		"tenants/acme/x.cedar":  "@id(\"x\") @obligation(\"tell\") permit(principal, action, resource) when { principal.n > 3 };",
 		"tenants/other/x.cedar": "@id(\"x\") @obligation(\"tell\") forbid(principal in Team::\"t\", action, resource);",
-	}.write(t, dir)
+	}.Write(t, dir)
 	p, err := New(Dir(dir), Options{Quiet: 1})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -305,13 +305,13 @@ func TestDecisionsGoOnWhileALoadTakesOver(t *testing.T) {
 	for n := range 12 {
 		switch n % 4 {
 		case 0:
-			tree{"b.cedar": renamed(numbered(n), "b")}.write(t, dir)
+			tree{"b.cedar": renamed(numbered(n), "b")}.Write(t, dir)
 		case 1:
-			tree{"tenants/acme/entities/e.json": entitiesOf(n)}.write(t, dir)
+			tree{"tenants/acme/entities/e.json": entitiesOf(n)}.Write(t, dir)
 		case 2:
-			tree{"tenants/other/y.cedar": renamed(numbered(n), "y")}.write(t, dir)
+			tree{"tenants/other/y.cedar": renamed(numbered(n), "y")}.Write(t, dir)
 		case 3:
-			tree{"entities/e.json": fmt.Sprintf(`[{"uid":{"type":"User","id":"r%d"},"attrs":{"n":1},"parents":[]}]`, n)}.write(t, dir)
+			tree{"entities/e.json": fmt.Sprintf(`[{"uid":{"type":"User","id":"r%d"},"attrs":{"n":1},"parents":[]}]`, n)}.Write(t, dir)
 		}
 		must(t, p.Reload(t.Context()))
 	}

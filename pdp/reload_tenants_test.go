@@ -60,7 +60,7 @@ func (w *tenants) write(files tree) {
 func (w *tenants) serves(what string, files tree) {
 	w.t.Helper()
 	dir := w.t.TempDir()
-	files.write(w.t, dir)
+	files.Write(w.t, dir)
 	want, last := Dir(dir).Read(), w.incoming[len(w.incoming)-1]
 	if got := w.Status(); got.Digest != want.Digest() || got.Refused != nil || last.Digest != want.Digest() || digestOfContent(last.Files) != want.Digest() {
 		w.t.Errorf("%s: in force is %+v, told of %s, want %s", what, got, last.Digest, want.Digest())
@@ -398,7 +398,7 @@ func TestAnAllowanceIsOfBytes(t *testing.T) {
 func TestATenantDoesNotKeepTheReaderBusy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.write(t, dir)
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.Write(t, dir)
 	acme := &tenants{t: t, dir: dir} // by rename: what is half written would be an edit
 	readings := make(chan int, 1000)
 	watchWith(t, dir, nil, func(p *PDP) {
@@ -430,8 +430,8 @@ func TestATenantsDirectoryDoesNotKeepTheReaderBusy(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
 	dir := filepath.Join(top, "bundle")
-	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), ".far/y.cedar": ofTenant("y", 0), "tenants/far": "-> ../.far"}.write(t, dir)
-	tree{"tenants/acme/.y": "-> " + top + "/of-acme", "tenants/acme/y.cedar": "-> .y", "tenants/acme/tests": "-> " + top}.write(t, dir)
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), ".far/y.cedar": ofTenant("y", 0), "tenants/far": "-> ../.far"}.Write(t, dir)
+	tree{"tenants/acme/.y": "-> " + top + "/of-acme", "tenants/acme/y.cedar": "-> .y", "tenants/acme/tests": "-> " + top}.Write(t, dir)
 	for name, touch := range map[string]func() error{
 		"its mode":            func() error { return os.Chmod(filepath.Join(dir, "tenants/acme"), 0o755) },
 		"its times":           func() error { return os.Chtimes(filepath.Join(dir, "tenants/acme"), time.Now(), time.Now()) },
@@ -489,7 +489,7 @@ func TestABrokenTenantIsNotPassedOver(t *testing.T) {
 // ended.
 func held(t *testing.T) (w *watched, begun chan struct{}) {
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
 	begun = make(chan struct{})
 	var once sync.Once
 	w = watchWith(t, dir, nil, func(p *PDP) {
@@ -507,12 +507,12 @@ func held(t *testing.T) (w *watched, begun chan struct{}) {
 func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
 	t.Parallel()
 	w, begun := held(t)
-	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.write(t, w.dir)
+	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.Write(t, w.dir)
 	<-begun
-	tree{"stop.cedar": forbidAll}.write(t, w.dir)
+	tree{"stop.cedar": forbidAll}.Write(t, w.dir)
 	first := <-w.loads // the load before it never ends by itself
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "stop.cedar": forbidAll, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	tree{"a.cedar": smallest, "stop.cedar": forbidAll, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
 	if first.Digest != digestOf(dir) || first.Refused != nil {
 		t.Errorf("the first load is %+v, want the root's edit alone, %s", first, digestOf(dir))
 	}
@@ -524,9 +524,9 @@ func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
 func TestAnEditThatOvertakesMayNeedTheTenants(t *testing.T) {
 	t.Parallel()
 	w, begun := held(t)
-	tree{"tenants/acme/x.cedar": ofTenant("renamed", 1)}.write(t, w.dir)
+	tree{"tenants/acme/x.cedar": ofTenant("renamed", 1)}.Write(t, w.dir)
 	<-begun
-	tree{"x.cedar": ofTenant("x", 1)}.write(t, w.dir) // the id that the tenant gave up
+	tree{"x.cedar": ofTenant("x", 1)}.Write(t, w.dir) // the id that the tenant gave up
 	if first := <-w.loads; first.Refused != nil || first.Digest != digestOf(w.dir) {
 		t.Errorf("got %+v", first)
 	}
@@ -536,7 +536,7 @@ func TestAnEditThatOvertakesMayNeedTheTenants(t *testing.T) {
 func TestMovingATenantOutOvertakesItsLoad(t *testing.T) {
 	t.Parallel()
 	w, begun := held(t)
-	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.write(t, w.dir)
+	tree{"tenants/acme/x.cedar": ofTenant("x", 1)}.Write(t, w.dir)
 	<-begun
 	replaceFile(t, filepath.Join(w.dir, "tenants/acme"), filepath.Join(t.TempDir(), "acme"))
 	if first := <-w.loads; first.Refused != nil || w.Bundle().HasTenant("acme") {
@@ -548,7 +548,7 @@ func TestMovingATenantOutOvertakesItsLoad(t *testing.T) {
 func TestATenantsEditOvertakesNoLoad(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "entities/e.json": "[]", "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/acme/entities/e.json": "[]", "tests/t.yaml": "[]"}.write(t, dir)
+	tree{"a.cedar": smallest, "entities/e.json": "[]", "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/acme/entities/e.json": "[]", "tests/t.yaml": "[]"}.Write(t, dir)
 	out, err := newLookout(dir)
 	must(t, err)
 	defer out.close()
@@ -583,7 +583,7 @@ func TestATenantsEditOvertakesNoLoad(t *testing.T) {
 func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
 	for n := range bundle.TenantBounds.Names {
 		target := filepath.Join(dir, "tenants/acme/.far", fmt.Sprint(n))
 		must(t, os.MkdirAll(target, 0o755))
@@ -603,7 +603,7 @@ func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
 func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "tenants/acme/e/": "", "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+	tree{"a.cedar": smallest, "tenants/acme/e/": "", "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
 	at := func(name string) string { return filepath.Join(dir, "tenants", name) }
 	look := func(what string, mostSteps, mostDirectories int, blind bool) {
 		t.Helper()
@@ -623,7 +623,7 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 	for n := range bundle.TenantBounds.Names - 3 { // as in a volume
 		must(t, os.Symlink("..data/x", at(fmt.Sprintf("acme/l%d.cedar", n))))
 	}
-	tree{"tenants/acme/..1/x": "// nothing", "tenants/acme/..data": "-> ..1"}.write(t, dir)
+	tree{"tenants/acme/..1/x": "// nothing", "tenants/acme/..data": "-> ..1"}.Write(t, dir)
 	look("a volume", bundle.TenantBounds.Watch.Followed, 2, false)
 
 	relink := func(target func(n int) string) {
@@ -647,7 +647,7 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 func TestWatchSeesTheRootBesideARestlessTenant(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.write(t, dir)
+	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0)}.Write(t, dir)
 	w := watchWith(t, dir, nil, func(p *PDP) { p.options.Quiet = 50 * time.Millisecond }) // longer than the tenant pauses
 	at := filepath.Join(dir, "tenants/acme")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -673,7 +673,7 @@ func TestWatchSeesTheRootBesideARestlessTenant(t *testing.T) {
 	}
 	for round := range 3 {
 		name := fmt.Sprintf("stop%d.cedar", round)
-		tree{name: strings.Replace(forbidAll, "stop", name, 1)}.write(t, dir)
+		tree{name: strings.Replace(forbidAll, "stop", name, 1)}.Write(t, dir)
 		loads := 0
 		w.until("the root's forbid", func(s Status) bool {
 			loads++

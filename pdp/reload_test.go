@@ -47,19 +47,17 @@ func (f hookedFile) Close() error {
 	return err
 }
 
-const more = smallest + "@id(\"f\")\nforbid (principal is User, action, resource);\n"
-
 func digestOf(dir string) string { return Dir(dir).Read().Digest() }
 
 // A policy file that is cut behind a complete policy would load, without its forbids.
 func TestSettledWaitsForAHalfWrittenFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": more[:len(smallest)]}.write(t, dir)
+	tree{"a.cedar": more[:len(smallest)]}.Write(t, dir)
 	last := 0
 	source := hook(dir, func(reading int) {
 		if last = reading; reading <= 3 {
-			tree{"a.cedar": more[:len(smallest)+reading*(len(more)-len(smallest))/3]}.write(t, dir)
+			tree{"a.cedar": more[:len(smallest)+reading*(len(more)-len(smallest))/3]}.Write(t, dir)
 		}
 	})
 	files := Settled(t.Context(), source, time.Millisecond)
@@ -75,12 +73,12 @@ func TestSettledWaitsForAHalfWrittenFile(t *testing.T) {
 func TestSettledEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	p, err := New(Dir(dir), Options{Quiet: time.Millisecond, OnLoad: func(Status) { t.Error("a load") }})
 	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	p.source = hook(dir, func(reading int) {
-		tree{"a.cedar": more + "// " + time.Duration(reading).String()}.write(t, dir)
+		tree{"a.cedar": more + "// " + time.Duration(reading).String()}.Write(t, dir)
 		if reading == 10 {
 			cancel()
 		}
@@ -100,7 +98,7 @@ func TestSettledEndsWithItsContext(t *testing.T) {
 func TestReload(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	var loads []Status
 	options := Options{Quiet: time.Millisecond, OnLoad: func(s Status) { loads = append(loads, s) }}
@@ -117,7 +115,7 @@ func TestReload(t *testing.T) {
 		t.Error("what is in force was loaded again")
 	}
 
-	tree{"a.cedar": ""}.write(t, dir)
+	tree{"a.cedar": ""}.Write(t, dir)
 	err = p.Reload(t.Context())
 	var problems Problems
 	if !errors.As(err, &problems) || !slices.Contains(codes(problems), "a.cedar empty_file") {
@@ -129,21 +127,21 @@ func TestReload(t *testing.T) {
 		t.Errorf("%+v, told %+v", refused, loads)
 	}
 
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	must(t, p.Reload(t.Context()))
 	if p.Status() != first || len(loads) != 2 || loads[1] != first {
 		t.Errorf("back to what is in force: %+v, told %+v", p.Status(), loads)
 	}
 
-	tree{"a.cedar": ""}.write(t, dir)
+	tree{"a.cedar": ""}.Write(t, dir)
 	_ = p.Reload(t.Context())
-	tree{"a.cedar": more}.write(t, dir)
+	tree{"a.cedar": more}.Write(t, dir)
 	must(t, p.Reload(t.Context()))
 	if now := p.Status(); now.Digest != digestOf(dir) || now.Refused != nil || !now.LoadedAt.Equal(at) || len(loads) != 4 || loads[3] != now {
 		t.Errorf("%+v, told %+v", now, loads)
 	}
 
-	tree{"README": "hello"}.write(t, dir)
+	tree{"README": "hello"}.Write(t, dir)
 	before := p.Bundle()
 	must(t, p.Reload(t.Context()))
 	if len(loads) != 5 || p.Bundle() == before || len(p.inForce.Load().problems) == 0 {
@@ -154,7 +152,7 @@ func TestReload(t *testing.T) {
 func TestReloadsAreDoneOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	var running, loads atomic.Int32
 	p, err := New(Dir(dir), Options{Quiet: time.Millisecond, OnLoad: func(Status) {
 		loads.Add(1)
@@ -164,7 +162,7 @@ func TestReloadsAreDoneOneAfterTheOther(t *testing.T) {
 		running.Add(-1)
 	}})
 	must(t, err)
-	tree{"a.cedar": more}.write(t, dir)
+	tree{"a.cedar": more}.Write(t, dir)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -182,7 +180,7 @@ func TestReloadsAreDoneOneAfterTheOther(t *testing.T) {
 func TestReloadWaitsItsTurnNoLongerThanItsContext(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	p, err := New(Dir(dir), Options{Quiet: time.Millisecond})
 	must(t, err)
 	p.reloader.turn <- struct{}{} // a load that goes on for ever

@@ -18,7 +18,7 @@ func TestWatchSurvivesAnOverflow(t *testing.T) {
 	must(t, err)
 	top := t.TempDir()
 	dir := filepath.Join(top, "policies")
-	tree{"policies/a.cedar": smallest, "noise1": "", "noise2": ""}.write(t, top)
+	tree{"policies/a.cedar": smallest, "noise1": "", "noise2": ""}.Write(t, top)
 	flood := func() {
 		for n := range queue + 10_000 { // what was read from the queue and not yet taken is a few thousand
 			must(t, os.Chmod(filepath.Join(top, "noise"+strconv.Itoa(n%2+1)), 0o644))
@@ -29,10 +29,10 @@ func TestWatchSurvivesAnOverflow(t *testing.T) {
 		if first {
 			first = false
 			flood()
-			tree{"a.cedar": numbered(2)}.write(t, dir)
+			tree{"a.cedar": numbered(2)}.Write(t, dir)
 		}
 	})
-	tree{"a.cedar": numbered(1)}.write(t, dir)
+	tree{"a.cedar": numbered(1)}.Write(t, dir)
 	w.until("the edit before the flood", func(Status) bool { return true })
 	w.sees("the edit that made no event")
 }

@@ -114,47 +114,47 @@ func replaceFile(t testing.TB, from, to string) {
 func TestWatchSeesEdits(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "README": "x"}.write(t, dir)
+	tree{"a.cedar": smallest, "README": "x"}.Write(t, dir)
 	w := watch(t, dir, nil)
 	at := func(name string) string { return filepath.Join(dir, name) }
 
-	tree{"a.cedar": numbered(1)}.write(t, dir)
+	tree{"a.cedar": numbered(1)}.Write(t, dir)
 	w.sees("a file written in place")
 
-	tree{".a.cedar.tmp": numbered(2)}.write(t, dir)
+	tree{".a.cedar.tmp": numbered(2)}.Write(t, dir)
 	replaceFile(t, at(".a.cedar.tmp"), at("a.cedar"))
 	w.sees("an editor that renames over the file")
 
 	replaceFile(t, at("a.cedar"), at("a.cedar~"))
-	tree{"a.cedar": numbered(3)}.write(t, dir)
+	tree{"a.cedar": numbered(3)}.Write(t, dir)
 	must(t, os.Remove(at("a.cedar~")))
 	w.sees("an editor that moves the file away first")
 
-	tree{"entities/users.json": "[]\n"}.write(t, dir)
+	tree{"entities/users.json": "[]\n"}.Write(t, dir)
 	w.sees("a new entities directory")
-	tree{"entities/users.json": "[ ]\n"}.write(t, dir)
+	tree{"entities/users.json": "[ ]\n"}.Write(t, dir)
 	w.sees("a file in the new entities directory")
 
-	tree{"access/desk.yaml": "mode: open\n"}.write(t, dir)
+	tree{"access/desk.yaml": "mode: open\n"}.Write(t, dir)
 	w.sees("a new directory of access declarations")
-	tree{"access/desk.yaml": "mode: denylist\n"}.write(t, dir)
+	tree{"access/desk.yaml": "mode: denylist\n"}.Write(t, dir)
 	w.sees("a declaration in it")
 
-	tree{"tenants/acme/b.cedar": renamed(smallest, "b")}.write(t, dir)
+	tree{"tenants/acme/b.cedar": renamed(smallest, "b")}.Write(t, dir)
 	w.sees("the first tenant")
-	tree{"tenants/acme/b.cedar": renamed(numbered(1), "b")}.write(t, dir)
+	tree{"tenants/acme/b.cedar": renamed(numbered(1), "b")}.Write(t, dir)
 	w.sees("a file of the new tenant")
-	tree{"tenants/acme/entities/x.json": "[]\n"}.write(t, dir)
+	tree{"tenants/acme/entities/x.json": "[]\n"}.Write(t, dir)
 	w.sees("the tenant's entities")
-	tree{"tenants/acme/access/desk.yml": "mode: open\n"}.write(t, dir)
+	tree{"tenants/acme/access/desk.yml": "mode: open\n"}.Write(t, dir)
 	w.sees("the tenant's access declarations")
-	tree{"tenants/acme/access/desk.yml": "mode: denylist\n"}.write(t, dir)
+	tree{"tenants/acme/access/desk.yml": "mode: denylist\n"}.Write(t, dir)
 	w.sees("an edit of the tenant's declaration")
 
-	tree{".new/c.cedar": renamed(smallest, "c")}.write(t, dir)
+	tree{".new/c.cedar": renamed(smallest, "c")}.Write(t, dir)
 	replaceFile(t, at(".new"), at("tenants/other"))
 	w.sees("a tenant moved in")
-	tree{"tenants/other/c.cedar": renamed(numbered(2), "c")}.write(t, dir)
+	tree{"tenants/other/c.cedar": renamed(numbered(2), "c")}.Write(t, dir)
 	w.sees("a file of the tenant moved in")
 
 	must(t, os.RemoveAll(at("tenants/acme")))
@@ -162,14 +162,14 @@ func TestWatchSeesEdits(t *testing.T) {
 	replaceFile(t, at("tenants/other"), filepath.Join(t.TempDir(), "other"))
 	w.sees("a tenant moved out")
 	must(t, os.RemoveAll(at("tenants")))
-	tree{"a.cedar": numbered(4)}.write(t, dir)
+	tree{"a.cedar": numbered(4)}.Write(t, dir)
 	w.sees("the last edit")
 }
 
 func TestWatchRefusesAndRecovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	w := watch(t, dir, nil)
 	at := filepath.Join(dir, "b.cedar")
 	before := w.Status()
@@ -201,27 +201,27 @@ func TestWatchSeesAnotherDirectory(t *testing.T) {
 	tree{
 		"v1/policies/a.cedar": numbered(1), "v2/policies/a.cedar": numbered(2), "v3/policies/a.cedar": numbered(3),
 		"current": "-> v1", "hop": "-> current/policies", "root": "-> hop",
-	}.write(t, top)
+	}.Write(t, top)
 	point := func(name, target string) {
 		must(t, os.Symlink(target, at(".new")))
 		replaceFile(t, at(".new"), at(name))
 	}
 	w := watch(t, at("root"), nil)
-	tree{"v1/policies/a.cedar": numbered(10)}.write(t, top)
+	tree{"v1/policies/a.cedar": numbered(10)}.Write(t, top)
 	w.sees("an edit behind two links")
 	point("current", "v2")
 	w.sees("a link on the way pointed elsewhere")
-	tree{"v2/policies/a.cedar": numbered(20)}.write(t, top)
+	tree{"v2/policies/a.cedar": numbered(20)}.Write(t, top)
 	w.sees("an edit behind the new link")
 	point("root", filepath.Join(top, "v3/policies"))
 	w.sees("the root pointed elsewhere, by an absolute link")
-	tree{"v3/policies/a.cedar": numbered(30)}.write(t, top)
+	tree{"v3/policies/a.cedar": numbered(30)}.Write(t, top)
 	w.sees("an edit there")
 	replaceFile(t, at("v3"), at("v3.old"))
 	w.refuses("no_directory")
-	tree{"v3/policies/a.cedar": numbered(31)}.write(t, top)
+	tree{"v3/policies/a.cedar": numbered(31)}.Write(t, top)
 	w.sees("another directory of that name above the root")
-	tree{"v3/policies/a.cedar": numbered(32)}.write(t, top)
+	tree{"v3/policies/a.cedar": numbered(32)}.Write(t, top)
 	w.sees("an edit in it")
 }
 
@@ -229,29 +229,29 @@ func TestWatchSeesADirectoryVanishAndComeBack(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
 	dir := filepath.Join(top, "policies")
-	tree{"a.cedar": smallest, "tenants/acme/b.cedar": renamed(smallest, "b")}.write(t, dir)
+	tree{"a.cedar": smallest, "tenants/acme/b.cedar": renamed(smallest, "b")}.Write(t, dir)
 	w := watch(t, dir, nil)
 	for n := range 3 {
 		must(t, os.RemoveAll(dir))
 		w.refuses("no_directory")
-		tree{"a.cedar": numbered(2 * n)}.write(t, dir)
+		tree{"a.cedar": numbered(2 * n)}.Write(t, dir)
 		w.sees("the directory made anew")
 		replaceFile(t, dir, filepath.Join(top, "aside"))
 		w.refuses("no_directory")
 		replaceFile(t, filepath.Join(top, "aside"), dir)
 		w.sees("the directory moved back")
-		tree{"a.cedar": numbered(2*n + 1)}.write(t, dir)
+		tree{"a.cedar": numbered(2*n + 1)}.Write(t, dir)
 		w.sees("an edit in it")
 	}
 }
 
 func TestWatchOfARelativeDirectory(t *testing.T) {
 	dir := t.TempDir()
-	tree{"far/away/x": "", "far/policies/a.cedar": smallest, "policies/a.cedar": more, "link": "-> far/away"}.write(t, dir)
+	tree{"far/away/x": "", "far/policies/a.cedar": smallest, "policies/a.cedar": more, "link": "-> far/away"}.Write(t, dir)
 	t.Chdir(filepath.Join(dir, "far/policies"))
 	for _, name := range []string{".", "../policies", "../../link/../policies"} {
 		w := watch(t, name, nil)
-		tree{"a.cedar": numbered(len(name))}.write(t, ".")
+		tree{"a.cedar": numbered(len(name))}.Write(t, ".")
 		w.sees("an edit of " + name)
 	}
 }
@@ -263,18 +263,18 @@ func TestWatchSeesTheDataLinkSwapped(t *testing.T) {
 	tree{
 		"..0/a.cedar": numbered(0), "..data": "-> ..0", "a.cedar": "-> ..data/a.cedar",
 		".elsewhere/c.cedar": renamed(smallest, "c"), "c.cedar": "-> " + filepath.Join(dir, ".elsewhere/c.cedar"),
-	}.write(t, dir)
+	}.Write(t, dir)
 	w := watch(t, dir, nil)
 	for n := 1; n < 5; n++ {
 		name := fmt.Sprintf("..%d", n)
-		tree{name + "/a.cedar": numbered(n), "..data_tmp": "-> " + name}.write(t, dir)
+		tree{name + "/a.cedar": numbered(n), "..data_tmp": "-> " + name}.Write(t, dir)
 		replaceFile(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
 		must(t, os.RemoveAll(filepath.Join(dir, fmt.Sprintf("..%d", n-1))))
 		w.sees("..data swapped")
 	}
-	tree{"..4/a.cedar": numbered(9)}.write(t, dir)
+	tree{"..4/a.cedar": numbered(9)}.Write(t, dir)
 	w.sees("a file behind ..data edited in place")
-	tree{".elsewhere/c.cedar": renamed(more, "c")}.write(t, dir)
+	tree{".elsewhere/c.cedar": renamed(more, "c")}.Write(t, dir)
 	w.sees("a file behind an absolute link edited in place")
 }
 
@@ -287,16 +287,16 @@ func TestWatchSeesATenantsVolumeSwapped(t *testing.T) {
 		"..0/a.cedar": numbered(0), "..0/entities/e.json": "[]\n", "..0/tenants/acme/b.cedar": renamed(smallest, "b"), "..data": "-> ..0",
 		"a.cedar": "-> ..data/a.cedar", "entities": "-> ..data/entities", "tenants": "-> ..data/tenants",
 		"..0/tenants/own/..0/c.cedar": renamed(smallest, "c"), "..0/tenants/own/..data": "-> ..0", "..0/tenants/own/c.cedar": "-> ..data/c.cedar",
-	}.write(t, dir)
+	}.Write(t, dir)
 	w := watch(t, dir, nil)
-	tree{"tenants/own/..1/c.cedar": renamed(more, "c"), "tenants/own/..data_tmp": "-> ..1"}.write(t, dir)
+	tree{"tenants/own/..1/c.cedar": renamed(more, "c"), "tenants/own/..data_tmp": "-> ..1"}.Write(t, dir)
 	replaceFile(t, filepath.Join(dir, "tenants/own/..data_tmp"), filepath.Join(dir, "tenants/own/..data"))
 	w.sees("the tenant's ..data swapped")
-	tree{"..1/a.cedar": numbered(1), "..1/entities/e.json": "[]\n", "..1/tenants/acme/b.cedar": renamed(more, "b"), "..data_tmp": "-> ..1"}.write(t, dir)
+	tree{"..1/a.cedar": numbered(1), "..1/entities/e.json": "[]\n", "..1/tenants/acme/b.cedar": renamed(more, "b"), "..data_tmp": "-> ..1"}.Write(t, dir)
 	replaceFile(t, filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data"))
 	w.sees("..data swapped")
 	must(t, os.Remove(filepath.Join(dir, "tenants/acme/b.cedar")))
-	tree{"tenants/acme/b.cedar": "-> ../../../a.cedar"}.write(t, dir)
+	tree{"tenants/acme/b.cedar": "-> ../../../a.cedar"}.Write(t, dir)
 	w.refuses("tenants/acme/b.cedar link_astray")
 }
 
@@ -304,16 +304,16 @@ func TestWatchSeesATenantsVolumeSwapped(t *testing.T) {
 func TestWatchSeesAnEditBetweenReadingAndWaiting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": numbered(0)}.write(t, dir)
+	tree{"a.cedar": numbered(0)}.Write(t, dir)
 	n := 0
 	w := watch(t, dir, func(Status) {
 		if n++; n <= 10 {
-			tree{"a.cedar": numbered(n)}.write(t, dir)
+			tree{"a.cedar": numbered(n)}.Write(t, dir)
 		}
 	})
-	tree{"a.cedar": numbered(100)}.write(t, dir)
+	tree{"a.cedar": numbered(100)}.Write(t, dir)
 	last := t.TempDir()
-	tree{"a.cedar": numbered(10)}.write(t, last)
+	tree{"a.cedar": numbered(10)}.Write(t, last)
 	w.until("ten edits", func(s Status) bool { return s.Digest == digestOf(last) })
 }
 
@@ -321,23 +321,23 @@ func TestWatchSeesAnEditBetweenReadingAndWaiting(t *testing.T) {
 func TestWatchNeverLoadsAPart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	w := watch(t, dir, nil)
 	digests := map[string]bool{digestOf(dir): true}
 	for n := range 20 {
 		other := t.TempDir()
 		text := more + "// " + strconv.Itoa(n) + "\n"
-		tree{"a.cedar": text}.write(t, other)
+		tree{"a.cedar": text}.Write(t, other)
 		digests[digestOf(other)] = true
 		must(t, Dir(other).WriteManifest())
 		manifest, err := os.ReadFile(filepath.Join(other, "MANIFEST"))
 		must(t, err)
-		tree{"MANIFEST": string(manifest[:len(manifest)*n/20])}.write(t, dir)
-		tree{"a.cedar": text[:len(smallest)+n]}.write(t, dir)
+		tree{"MANIFEST": string(manifest[:len(manifest)*n/20])}.Write(t, dir)
+		tree{"a.cedar": text[:len(smallest)+n]}.Write(t, dir)
 		if n%4 == 0 {
 			w.refuses("manifest") // longer than the quiet period: the MANIFEST holds
 		}
-		tree{"a.cedar": text, "MANIFEST": string(manifest)}.write(t, dir)
+		tree{"a.cedar": text, "MANIFEST": string(manifest)}.Write(t, dir)
 		w.until("a whole file", func(s Status) bool {
 			if !digests[s.Digest] {
 				t.Errorf("%d: a part is in force", n)
@@ -350,7 +350,7 @@ func TestWatchNeverLoadsAPart(t *testing.T) {
 // visible lets a test edit a directory that is watched with nothing set. An edit returns how long it took to be in force.
 func visible(t *testing.T, edits func(edit func() time.Duration)) {
 	dir := t.TempDir()
-	tree{"a.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest}.Write(t, dir)
 	loads := make(chan Status, 1000)
 	p, err := New(Dir(dir), Options{OnLoad: func(s Status) { loads <- s }})
 	must(t, err)
@@ -362,7 +362,7 @@ func visible(t *testing.T, edits func(edit func() time.Duration)) {
 	edits(func() time.Duration {
 		start := time.Now()
 		n++
-		tree{"a.cedar": numbered(n)}.write(t, dir)
+		tree{"a.cedar": numbered(n)}.Write(t, dir)
 		for digest, late := digestOf(dir), time.After(soon); ; {
 			select {
 			case s := <-loads:

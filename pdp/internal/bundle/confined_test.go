@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
 )
 
@@ -24,7 +25,7 @@ var twoTenants = tree{
 func TestALinkReachesNothingOfAnotherOwner(t *testing.T) {
 	t.Parallel()
 	outside := t.TempDir()
-	tree{"x.cedar": renamed(smallest, "kept"), "entities/e.json": "[]\n"}.write(t, outside)
+	tree{"x.cedar": renamed(smallest, "kept"), "entities/e.json": "[]\n"}.Write(t, outside)
 	for name, c := range map[string]struct {
 		links tree
 		want  string
@@ -53,19 +54,19 @@ func TestALinkReachesNothingOfAnotherOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			if c.links["tenants"] == "" {
-				twoTenants.write(t, dir)
+				twoTenants.Write(t, dir)
 			}
-			tree{"a.cedar": twoTenants["a.cedar"]}.write(t, dir)
+			tree{"a.cedar": twoTenants["a.cedar"]}.Write(t, dir)
 			if c.links["entities/e.json"] == "" { // so that the MANIFEST is a good one
-				must(t, Dir(dir).WriteManifest())
+				must(t, pdp.Dir(dir).WriteManifest())
 			}
 			for file, target := range c.links {
 				target = strings.NewReplacer("/OUTSIDE", outside, "OUTSIDE", outside, "DIR", dir).Replace(target)
-				tree{file: target}.write(t, dir)
+				tree{file: target}.Write(t, dir)
 			}
 			for range 2 { // beside the MANIFEST, and without it
-				files := Dir(dir).Read()
-				if !strings.Contains(files.Problems.Error()+"\n", c.want) || !slices.ContainsFunc(files.Problems, func(p Problem) bool { return p.Code == "link_astray" }) {
+				files := pdp.Dir(dir).Read()
+				if !strings.Contains(files.Problems.Error()+"\n", c.want) || !slices.ContainsFunc(files.Problems, func(p pdp.Problem) bool { return p.Code == "link_astray" }) {
 					t.Errorf("want %s, got %v", c.want, files.Problems)
 				}
 				for file, content := range files.Content {
@@ -76,7 +77,7 @@ func TestALinkReachesNothingOfAnotherOwner(t *testing.T) {
 				if strings.Contains(files.Problems.Error(), outside) {
 					t.Errorf("it names the target: %v", files.Problems)
 				}
-				if bundle, problems := Load(Dir(dir)); bundle != nil || !problems.Refuse() {
+				if bundle, problems := pdp.Load(pdp.Dir(dir)); bundle != nil || !problems.Refuse() {
 					t.Error("it loads")
 				}
 				if err := os.Remove(filepath.Join(dir, "MANIFEST")); err != nil && !os.IsNotExist(err) {
@@ -92,9 +93,9 @@ func TestALinkReachesNoTestsOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	for _, links := range []tree{{"tenants/a/tests": "-> ../b/tests"}, {"tenants/a/tests/t.yaml": "-> ../../b/tests/t.yaml"}, {"tests": "-> tenants/b/tests"}} {
 		dir := t.TempDir()
-		twoTenants.write(t, dir)
-		links.write(t, dir)
-		files := Dir(dir).ReadTests()
+		twoTenants.Write(t, dir)
+		links.Write(t, dir)
+		files := pdp.Dir(dir).ReadTests()
 		if !slices.Equal(loadedNames(files), []string{"tenants/b/tests/t.yaml"}) || !files.Problems.Refuse() {
 			t.Errorf("%v: %v, %v", links, loadedNames(files), files.Problems)
 		}
@@ -104,15 +105,15 @@ func TestALinkReachesNoTestsOfAnotherTenant(t *testing.T) {
 func TestAManifestMakesNoLinkFollowed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	twoTenants.write(t, dir)
-	tree{"tenants/a/x.cedar": renamed(smallest, "other")}.write(t, dir)
-	must(t, Dir(dir).WriteManifest())
+	twoTenants.Write(t, dir)
+	tree{"tenants/a/x.cedar": renamed(smallest, "other")}.Write(t, dir)
+	must(t, pdp.Dir(dir).WriteManifest())
 	must(t, os.Rename(filepath.Join(dir, "tenants/a/x.cedar"), filepath.Join(dir, "tenants/b/x.cedar")))
-	tree{"tenants/a/x.cedar": "-> ../b/x.cedar"}.write(t, dir)
-	if got := codes(Dir(dir).Read().Problems); !slices.Contains(got, "tenants/a/x.cedar link_astray") {
+	tree{"tenants/a/x.cedar": "-> ../b/x.cedar"}.Write(t, dir)
+	if got := codes(pdp.Dir(dir).Read().Problems); !slices.Contains(got, "tenants/a/x.cedar link_astray") {
 		t.Error(got)
 	}
-	if _, problems := Dir(dir).Manifest(); !problems.Refuse() {
+	if _, problems := pdp.Dir(dir).Manifest(); !problems.Refuse() {
 		t.Error("a MANIFEST can be written for it")
 	}
 }
@@ -148,10 +149,10 @@ func TestLinksThatStayWithTheirOwnerAreFollowed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, link := filepath.Join(top, "bundle"), filepath.Join(top, "link")
 			must(t, os.RemoveAll(dir))
-			c.files.write(t, dir)
+			c.files.Write(t, dir)
 			_ = os.Symlink("bundle", link) // there from the case before
 			for _, root := range []string{dir, link} {
-				files := Dir(root).Read()
+				files := pdp.Dir(root).Read()
 				if got := loadedNames(files); !slices.Equal(got, c.want) || len(files.Problems) > 0 {
 					t.Error(root, got, files.Problems)
 				}
@@ -190,16 +191,16 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			tree{"a.cedar": smallest, "tenants/acme/.x": "// nothing", "tenants/other/y.cedar": ofTenant("y", 0)}.write(t, dir)
+			tree{"a.cedar": smallest, "tenants/acme/.x": "// nothing", "tenants/other/y.cedar": renamed(smallest, "y")}.Write(t, dir)
 			if name == "outside" {
-				winding("", filepath.Join(dir, "tenants/acme/.x")).write(t, outside)
+				winding("", filepath.Join(dir, "tenants/acme/.x")).Write(t, outside)
 			}
-			c.files.write(t, dir)
+			c.files.Write(t, dir)
 			files, walked := read(t, dir)
 			if walked["acme"] > c.most {
 				t.Errorf("%d names are looked up for one tenant", walked["acme"])
 			}
-			got := codes(slices.DeleteFunc(slices.Clone(files.Problems), func(p Problem) bool { return p.Severity != SeverityError }))
+			got := codes(slices.DeleteFunc(slices.Clone(files.Problems), func(p pdp.Problem) bool { return p.Severity != pdp.SeverityError }))
 			if len(got) != 1 || c.want != "" && got[0] != c.want || c.want == "" && !strings.HasSuffix(got[0], " many_links") || !files.Problems.Refuse() {
 				t.Error(files.Problems)
 			}
@@ -214,11 +215,11 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 func TestATenantsVolumeIsWithinWhatMayBeLookedUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"..1/a.cedar": smallest, "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "tenants": "-> ..data/tenants", "..1/tenants/acme/..data": "-> ..1", "..1/tenants/acme/..1/x": "// nothing"}.write(t, dir)
+	tree{"..1/a.cedar": smallest, "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "tenants": "-> ..data/tenants", "..1/tenants/acme/..data": "-> ..1", "..1/tenants/acme/..1/x": "// nothing"}.Write(t, dir)
 	for n := range bundle.TenantBounds.Files {
 		must(t, os.Symlink("..data/x", filepath.Join(dir, fmt.Sprintf("..1/tenants/acme/x%d.cedar", n))))
 	}
-	must(t, Dir(dir).WriteManifest())
+	must(t, pdp.Dir(dir).WriteManifest())
 	files, walked := read(t, dir)
 	if len(files.Problems) > 0 || len(files.Content) != bundle.TenantBounds.Files+1 || walked["acme"] == 0 {
 		t.Errorf("%d files, %v", len(files.Content), files.Problems)
@@ -227,9 +228,9 @@ func TestATenantsVolumeIsWithinWhatMayBeLookedUp(t *testing.T) {
 }
 
 // read is a reading, and what was looked up in it for whom.
-func read(t *testing.T, dir string) (*Files, map[string]int) {
+func read(t *testing.T, dir string) (*pdp.Files, map[string]int) {
 	t.Helper()
-	r := Dir(dir).Reader()
+	r := pdp.Dir(dir).Reader()
 	defer func() { r.Close() }()
 	if r.Root() {
 		r.Bundle()

@@ -1,4 +1,4 @@
-package pdp_test
+package bundle_test
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ const permitUsers = "@id(\"p\") permit(principal is user, action, resource);\n"
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		bundle bundle
+		bundle small
 		want   []string
 	}{
 		"syntax":                       {one("permit(principal, action resource);"), []string{"p.cedar:1:26 policy_syntax"}},

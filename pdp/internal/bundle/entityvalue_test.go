@@ -1,4 +1,4 @@
-package pdp_test
+package bundle_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"fmt"
@@ -13,26 +13,27 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 	"github.com/cedar-policy/cedar-go/x/exp/schema"
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
+	"policy-service/pdp"
 )
 
 // An author's other tools know nothing of what the PDP adds to a schema. So the policies of a
 // bundle to start from fit its schema as both stand in their files, by Cedar's strict rules.
 func TestBundlesFitTheirSchemasWithoutThePDP(t *testing.T) {
 	t.Parallel()
-	schemas, err := fs.Glob(os.DirFS("../policies"), "*/schema.cedarschema")
+	schemas, err := fs.Glob(os.DirFS("../../../policies"), "*/schema.cedarschema")
 	must(t, err)
 	if len(schemas) < 2 {
 		t.Fatalf("schemas: %v", schemas)
 	}
 	for _, file := range schemas {
-		text, err := os.ReadFile("../policies/" + file)
+		text, err := os.ReadFile("../../../policies/" + file)
 		must(t, err)
 		var s schema.Schema
 		must(t, s.UnmarshalCedar(text))
 		r, err := s.Resolve()
 		must(t, err)
 		validator, checked := validate.New(r, validate.WithStrict()), 0
-		bundle := os.DirFS("../policies/" + strings.TrimSuffix(file, "/schema.cedarschema"))
+		bundle := os.DirFS("../../../policies/" + strings.TrimSuffix(file, "/schema.cedarschema"))
 		must(t, fs.WalkDir(bundle, ".", func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".cedar") {
 				return err
@@ -58,7 +59,7 @@ func TestBundlesFitTheirSchemasWithoutThePDP(t *testing.T) {
 // Where a schema declares the first members of pdp alone, a policy that reads another says what to add to the schema.
 func TestFirstPDPSaysWhatToAdd(t *testing.T) {
 	t.Parallel()
-	_, problems := Load(FS(fstest.MapFS{
+	_, problems := pdp.Load(pdp.FS(fstest.MapFS{
 		"schema.cedarschema": {Data: []byte("entity user; action a, b appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool } } }; action c appliesTo { principal: user, resource: user };")},
 		"p.cedar": {Data: []byte("permit (principal, action == Action::\"c\", resource) when { context.pdp.resource.id like \"x:*\" };\n" +
 			"permit (principal, action == Action::\"a\", resource) when { context.pdp.capability.held };\n" +
@@ -66,7 +67,7 @@ func TestFirstPDPSaysWhatToAdd(t *testing.T) {
 	}))
 	var got []string
 	for _, p := range problems {
-		if p.Severity == SeverityError {
+		if p.Severity == pdp.SeverityError {
 			got = append(got, fmt.Sprintf("%s:%d %t", p.File, p.Line, strings.Contains(p.Try, "add subject: {type: String, id: String}")))
 		}
 	}

@@ -1,4 +1,4 @@
-package pdp_test
+package bundle_test
 
 import (
 	"fmt"
@@ -25,18 +25,18 @@ rules:
 // Each declaration that is wrong, or wrong beside other files, and where.
 func TestAccessProblems(t *testing.T) {
 	t.Parallel()
-	with := func(files ...string) bundle { return one(permitUsers, files...) }
+	with := func(files ...string) small { return one(permitUsers, files...) }
 	many := make([]string, 40)
 	for i := range many {
 		many[i] = fmt.Sprintf(`{agent: alice, tools: ["it's %d"]}`, i)
 	}
 	for name, test := range map[string]struct {
-		bundle bundle
+		bundle small
 		want   []string
 	}{
 		"a declaration":                 {with("access/desk.yaml", deskAccess), nil},
 		"by the other ending":           {with("access/desk.yml", deskAccess), nil},
-		"alone":                         {bundle{"access/desk.yaml": deskAccess}, nil},
+		"alone":                         {small{"access/desk.yaml": deskAccess}, nil},
 		"with a schema":                 {with("access/desk.yaml", deskAccess, "schema.cedarschema", toolSchema), nil},
 		"of no rule of the layout":      {with("access/desk.json", "{}", "access/a/b.yaml", deskAccess), []string{"access/a warning unknown_directory", "access/desk.json unknown_file"}},
 		"a file of that name":           {with("access", deskAccess, "tenants/t/access", "x", "tenants/t/p.cedar", "//"), []string{"access unknown_file", "tenants/t/access unknown_file"}}, // as before there were any
@@ -168,7 +168,7 @@ func calls(t *testing.T, p *pdp.PDP, tenant, subject, tool string) outcome {
 func TestAccessBesideOtherPolicies(t *testing.T) {
 	t.Parallel()
 	const closed = "desk has not opened this tool to you."
-	files := bundle{
+	files := small{
 		"access/desk.yaml":          deskAccess,
 		"schema.cedarschema":        toolSchema + ` action "desk:read" in "tool.invoke" appliesTo { principal: user, resource: tool };`,
 		"access/open.yaml":          "mode: open\n",
@@ -209,7 +209,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 	}
 
 	// As it is shown it can take the place of the declarations.
-	byHand := bundle{"schema.cedarschema": files["schema.cedarschema"], "p.cedar": files["p.cedar"], "tenants/t/p.cedar": files["tenants/t/p.cedar"]}
+	byHand := small{"schema.cedarschema": files["schema.cedarschema"], "p.cedar": files["p.cedar"], "tenants/t/p.cedar": files["tenants/t/p.cedar"]}
 	shown := p.Bundle().Access()
 	for n, a := range shown {
 		dir := ""
@@ -244,7 +244,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 // A policy that is made from a declaration stands where its rule does.
 func TestAccessStandsInTheDeclaration(t *testing.T) {
 	t.Parallel()
-	loaded, problems := pdp.Load(bundle{"tenants/t/access/desk.yaml": deskAccess + "approval: {template: x, timeout: 10m}\n", "p.cedar": permitUsers}.Source())
+	loaded, problems := pdp.Load(small{"tenants/t/access/desk.yaml": deskAccess + "approval: {template: x, timeout: 10m}\n", "p.cedar": permitUsers}.Source())
 	if problems.Refuse() {
 		t.Fatal(problems)
 	}

@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"path/filepath"
@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -41,20 +42,20 @@ func TestAFIFOSwappedInBlocksNoReading(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, "/", "-"), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			tree{"a.cedar": smallest, "entities/e.json": "[]\n", "tenants/acme/b.cedar": renamed(smallest, "b")}.write(t, dir)
-			must(t, Dir(dir).WriteManifest())
+			tree{"a.cedar": smallest, "entities/e.json": "[]\n", "tenants/acme/b.cedar": renamed(smallest, "b")}.Write(t, dir)
+			must(t, pdp.Dir(dir).WriteManifest())
 			must(t, syscall.Mkfifo(filepath.Join(dir, ".fifo"), 0o644))
 			swapping(t, filepath.Join(dir, ".fifo"), filepath.Join(dir, name))
 			read := make(chan struct{})
 			go func() {
 				defer close(read)
 				for range night.Cases(readings) {
-					Dir(dir).Read()
+					pdp.Dir(dir).Read()
 				}
 			}()
 			select {
 			case <-read:
-			case <-time.After(soon):
+			case <-time.After(time.Minute):
 				t.Fatal("a reading waits for somebody to write to a FIFO")
 			}
 		})
@@ -64,12 +65,12 @@ func TestAFIFOSwappedInBlocksNoReading(t *testing.T) {
 func TestALinkSwappedInReachesNoOtherTenant(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	twoTenants.write(t, dir)
-	tree{"tenants/a/d/b.cedar": renamed(smallest, "own2"), "tenants/a/x.cedar": "-> d/b.cedar", "tenants/a/.d": "-> ../b"}.write(t, dir)
+	twoTenants.Write(t, dir)
+	tree{"tenants/a/d/b.cedar": renamed(smallest, "own2"), "tenants/a/x.cedar": "-> d/b.cedar", "tenants/a/.d": "-> ../b"}.Write(t, dir)
 	swapping(t, filepath.Join(dir, "tenants/a/.d"), filepath.Join(dir, "tenants/a/d"))
 	var right, wrong int
 	for n := 0; n < night.Cases(readings) || right == 0 || wrong == 0; n++ {
-		files := Dir(dir).Read()
+		files := pdp.Dir(dir).Read()
 		switch content := string(files.Content["tenants/a/x.cedar"]); {
 		case strings.Contains(content, "kept"):
 			t.Fatal("tenant a has a policy of tenant b")

@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"errors"
@@ -14,44 +14,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
 )
-
-// tree is a directory's files by path; a value "-> x" is a symbolic link to x,
-// and a path that ends in a slash is an empty directory.
-type tree map[string]string
-
-func (files tree) write(t testing.TB, dir string) {
-	t.Helper()
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		file := filepath.Join(dir, name)
-		must(t, os.MkdirAll(filepath.Dir(file), 0o755))
-		target, link := strings.CutPrefix(files[name], "-> ")
-		switch {
-		case strings.HasSuffix(name, "/"):
-			must(t, os.MkdirAll(file, 0o755))
-		case link:
-			must(t, os.Symlink(target, file))
-		default:
-			must(t, os.WriteFile(file, []byte(files[name]), 0o644))
-		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// smallest is a bundle that loads.
-const smallest = "@id(\"p\")\npermit (principal is User, action, resource);\n"
-
-// renamed is a policy file with another id for the policy p.
-func renamed(policy, id string) string {
-	return strings.ReplaceAll(policy, `@id("p")`, `@id("`+id+`")`)
-}
 
 // whole is a directory with a file of every kind, to be read, not to be loaded.
 var whole = tree{
@@ -70,13 +35,13 @@ var whole = tree{
 	".a.cedar.swp":                   "ignored",
 }
 
-func loadedNames(files *Files) []string { return slices.Sorted(maps.Keys(files.Content)) }
+func loadedNames(files *pdp.Files) []string { return slices.Sorted(maps.Keys(files.Content)) }
 
 func TestReadTakesWhatTheLayoutNames(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	whole.write(t, dir)
-	files := Dir(dir).Read()
+	whole.Write(t, dir)
+	files := pdp.Dir(dir).Read()
 	want := []string{
 		"a.cedar", "bundle.yaml", "entities/users.json", "obligations.yaml", "schema.cedarschema",
 		"tenants/acme/b.cedar", "tenants/acme/entities/all.json", "tenants/acme/obligations.yaml", "tenants/entities/e.cedar",
@@ -90,7 +55,7 @@ func TestReadTakesWhatTheLayoutNames(t *testing.T) {
 	if len(files.Problems) > 0 {
 		t.Error(files.Problems)
 	}
-	if got := loadedNames(Dir(dir).ReadTests()); !slices.Equal(got, []string{"tenants/acme/tests/b.json", "tests/a.yaml"}) {
+	if got := loadedNames(pdp.Dir(dir).ReadTests()); !slices.Equal(got, []string{"tenants/acme/tests/b.json", "tests/a.yaml"}) {
 		t.Error("tests:", got)
 	}
 }
@@ -103,28 +68,28 @@ func TestDigestIsTheSameOnAnyMachine(t *testing.T) {
 	const want = "h1:m2EHZkox/+mHYYdm+n+xYRzDD2CayV1cxLKcRBETAGk="
 	files := tree{"tenants/acme/b.cedar": smallest, "a.cedar": smallest, "entities/users.json": "[]\n"}
 	dir, mapped := t.TempDir(), fstest.MapFS{}
-	files.write(t, dir)
+	files.Write(t, dir)
 	for name, data := range files {
 		mapped[name] = &fstest.MapFile{Data: []byte(data)}
 	}
-	for _, source := range []Source{Dir(dir), FS(mapped)} {
+	for _, source := range []pdp.Source{pdp.Dir(dir), pdp.FS(mapped)} {
 		if got := source.Read().Digest(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	tree{"tests/a.yaml": "[]\n", "README": "hello\n"}.write(t, dir)
-	must(t, Dir(dir).WriteManifest())
-	if got := Dir(dir).Read().Digest(); got != want {
+	tree{"tests/a.yaml": "[]\n", "README": "hello\n"}.Write(t, dir)
+	must(t, pdp.Dir(dir).WriteManifest())
+	if got := pdp.Dir(dir).Read().Digest(); got != want {
 		t.Errorf("with tests, README and MANIFEST: %s, want %s", got, want)
 	}
 }
 
 func TestReadingsAreEqual(t *testing.T) {
 	t.Parallel()
-	read := func(files tree) *Files {
+	read := func(files tree) *pdp.Files {
 		dir := t.TempDir()
-		files.write(t, dir)
-		return Dir(dir).Read()
+		files.Write(t, dir)
+		return pdp.Dir(dir).Read()
 	}
 	base := tree{"a.cedar": smallest, "tenants/acme/b.cedar": smallest}
 	with := func(name, data string) tree {
@@ -164,15 +129,15 @@ func TestWithIsWhatWouldBeRead(t *testing.T) {
 		"bundle.yaml":                 "types: {}\n",
 	} {
 		dir, other := t.TempDir(), t.TempDir()
-		base.write(t, dir)
-		base.write(t, other)
-		tree{file: text}.write(t, other)
-		before := Dir(dir).Read()
-		with, written := Dir(dir).With(file, []byte(text)).Read(), Dir(other).Read()
+		base.Write(t, dir)
+		base.Write(t, other)
+		tree{file: text}.Write(t, other)
+		before := pdp.Dir(dir).Read()
+		with, written := pdp.Dir(dir).With(file, []byte(text)).Read(), pdp.Dir(other).Read()
 		if !with.Reading().Equal(written.Reading()) || with.Digest() != written.Digest() {
 			t.Errorf("%s: %v %v, and written it is %v %v", file, loadedNames(with), with.Problems, loadedNames(written), written.Problems)
 		}
-		if !Dir(dir).Read().Reading().Equal(before.Reading()) {
+		if !pdp.Dir(dir).Read().Reading().Equal(before.Reading()) {
 			t.Errorf("%s was written", file)
 		}
 	}
@@ -184,22 +149,22 @@ func TestWithSeveralDrafts(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	base := tree{"a.cedar": smallest, "tests/a.yaml": "[]\n", "tenants/acme/b.cedar": smallest}
-	base.write(t, dir)
-	base.write(t, other)
+	base.Write(t, dir)
+	base.Write(t, other)
 	changed := map[string]string{"a.cedar": smallest + "// more\n", "c.cedar": smallest, "tests/a.yaml": "- {}\n", "tenants/acme/tests/new.yaml": "- 1\n"}
-	source := Dir(dir).With("a.cedar", []byte("broken"))
+	source := pdp.Dir(dir).With("a.cedar", []byte("broken"))
 	for file, text := range changed {
 		source = source.With(file, []byte(text))
 	}
-	tree(changed).write(t, other)
-	if with, written := source.Read(), Dir(other).Read(); !with.Reading().Equal(written.Reading()) {
+	tree(changed).Write(t, other)
+	if with, written := source.Read(), pdp.Dir(other).Read(); !with.Reading().Equal(written.Reading()) {
 		t.Errorf("%v, and written it is %v", loadedNames(with), loadedNames(written))
 	}
-	with, written := source.ReadTests(), Dir(other).ReadTests()
+	with, written := source.ReadTests(), pdp.Dir(other).ReadTests()
 	if diff := cmp.Diff(written.Content, with.Content); diff != "" {
 		t.Error(diff)
 	}
-	if _, tests := Examples(source); len(tests) == 0 {
+	if _, tests := pdp.Examples(source); len(tests) == 0 {
 		t.Error("the drafts of tests were not read")
 	}
 }
@@ -208,21 +173,21 @@ func TestWithSeveralDrafts(t *testing.T) {
 func TestWithAndAManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": smallest, "access/o.yaml": "mode: open\n", "tenants/acme/b.cedar": smallest}.write(t, dir)
-	must(t, Dir(dir).WriteManifest())
-	tree{"tenants/empty/": ""}.write(t, dir)
+	tree{"a.cedar": smallest, "access/o.yaml": "mode: open\n", "tenants/acme/b.cedar": smallest}.Write(t, dir)
+	must(t, pdp.Dir(dir).WriteManifest())
+	tree{"tenants/empty/": ""}.Write(t, dir)
 	for file, want := range map[string][]string{
 		"access/o.yaml":               {"tenants/empty empty_tenant"},
 		"access/p.yaml":               {"tenants/empty empty_tenant"},
 		"tenants/empty/access/o.yaml": nil,
 	} {
-		if diff := cmp.Diff(want, codes(Dir(dir).With(file, []byte("mode: denylist\n")).Read().Problems)); diff != "" {
+		if diff := cmp.Diff(want, codes(pdp.Dir(dir).With(file, []byte("mode: denylist\n")).Read().Problems)); diff != "" {
 			t.Errorf("%s: %s", file, diff)
 		}
 	}
-	tree{"a.cedar": smallest + "\n", "c.cedar": smallest}.write(t, dir)
+	tree{"a.cedar": smallest + "\n", "c.cedar": smallest}.Write(t, dir)
 	want := []string{"a.cedar manifest_differs", "c.cedar manifest_unlisted"}
-	if diff := cmp.Diff(want, codes(Dir(dir).With("tenants/empty/access/o.yaml", []byte("mode: open\n")).Read().Problems)); diff != "" {
+	if diff := cmp.Diff(want, codes(pdp.Dir(dir).With("tenants/empty/access/o.yaml", []byte("mode: open\n")).Read().Problems)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -234,8 +199,8 @@ func TestReadWarns(t *testing.T) {
 		"a.cedar": smallest, "README.md": "", "a.cedar~": "", "old/deep/b.cedar": smallest, "entities/notes.txt": "x",
 		"tenants/README": "x", "tenants/acme/bundle.yaml": "x", "tenants/acme/b.cedar": smallest, "tenants/empty/": "", "other.cedarschema.yaml": "x", "tenants/acme/own.cedarschema": "x",
 		"tests/README": "x",
-	}.write(t, dir)
-	files := Dir(dir).Read()
+	}.Write(t, dir)
+	files := pdp.Dir(dir).Read()
 	want := []string{
 		"README.md unknown_file", "a.cedar~ unknown_file", "entities/notes.txt unknown_file", "old unknown_directory", "other.cedarschema.yaml unknown_file",
 		"tenants/README unknown_file", "tenants/acme/bundle.yaml unknown_file", "tenants/acme/own.cedarschema unknown_file", "tenants/empty empty_tenant",
@@ -249,23 +214,16 @@ func TestReadWarns(t *testing.T) {
 	if got := loadedNames(files); !slices.Equal(got, []string{"a.cedar", "tenants/acme/b.cedar"}) {
 		t.Error("loaded", got)
 	}
-	if diff := cmp.Diff([]string{"tests/README unknown_file"}, codes(Dir(dir).ReadTests().Problems)); diff != "" {
+	if diff := cmp.Diff([]string{"tests/README unknown_file"}, codes(pdp.Dir(dir).ReadTests().Problems)); diff != "" {
 		t.Error(diff)
 	}
-}
-
-func codes(ps Problems) (all []string) {
-	for _, p := range ps {
-		all = append(all, p.File+" "+p.Code)
-	}
-	return all
 }
 
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	sparse := func(name string, size int64) func(testing.TB, string) {
 		return func(t testing.TB, dir string) {
-			tree{name: ""}.write(t, dir)
+			tree{name: ""}.Write(t, dir)
 			must(t, os.Truncate(filepath.Join(dir, name), size))
 		}
 	}
@@ -303,24 +261,24 @@ func TestReadRefuses(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			tree{"a.cedar": smallest}.write(t, dir)
-			c.files.write(t, dir)
+			tree{"a.cedar": smallest}.Write(t, dir)
+			c.files.Write(t, dir)
 			if c.also != nil {
 				c.also(t, dir)
 			}
-			files := Dir(dir).Read()
+			files := pdp.Dir(dir).Read()
 			i := slices.Index(codes(files.Problems), c.want)
 			if i < 0 {
 				t.Fatalf("want %s, got %v", c.want, files.Problems)
 			}
 			p := files.Problems[i]
-			if p.Severity != SeverityError || p.Try == "" || strings.Contains(p.Message, dir) {
+			if p.Severity != pdp.SeverityError || p.Try == "" || strings.Contains(p.Message, dir) {
 				t.Errorf("%+v", p)
 			}
 			if _, is := files.Content[p.File]; is {
 				t.Error("it is loaded all the same")
 			}
-			if _, problems := Load(Dir(dir)); !problems.Refuse() {
+			if _, problems := pdp.Load(pdp.Dir(dir)); !problems.Refuse() {
 				t.Error("a bundle loads from it")
 			}
 		})
@@ -330,8 +288,8 @@ func TestReadRefuses(t *testing.T) {
 func TestReadTakesFilesAtTheirLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": "//" + strings.Repeat("x", bundle.MaxPolicyFile-2)}.write(t, dir)
-	if files := Dir(dir).Read(); len(files.Problems) > 0 || len(files.Content["a.cedar"]) != bundle.MaxPolicyFile {
+	tree{"a.cedar": "//" + strings.Repeat("x", bundle.MaxPolicyFile-2)}.Write(t, dir)
+	if files := pdp.Dir(dir).Read(); len(files.Problems) > 0 || len(files.Content["a.cedar"]) != bundle.MaxPolicyFile {
 		t.Error(files.Problems)
 	}
 }
@@ -339,23 +297,23 @@ func TestReadTakesFilesAtTheirLimit(t *testing.T) {
 func TestReadRefusesARootThatIsNone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"file": "x", "loop": "-> loop"}.write(t, dir)
+	tree{"file": "x", "loop": "-> loop"}.Write(t, dir)
 	must(t, syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o644))
 	for name, want := range map[string]string{
 		"gone": " no_directory", "file": " unreadable", "fifo": " unreadable", "loop": " symlink_loop",
 	} {
-		files := Dir(filepath.Join(dir, name)).Read()
+		files := pdp.Dir(filepath.Join(dir, name)).Read()
 		if got := codes(files.Problems); !slices.Equal(got, []string{want}) || !files.Problems.Refuse() {
 			t.Errorf("%s: %v", name, files.Problems)
 		}
 		if !strings.Contains(files.Problems.Error(), name) {
 			t.Errorf("it does not say which: %v", files.Problems)
 		}
-		if tests := Dir(filepath.Join(dir, name)).ReadTests(); !tests.Problems.Refuse() {
+		if tests := pdp.Dir(filepath.Join(dir, name)).ReadTests(); !tests.Problems.Refuse() {
 			t.Errorf("%s: its tests can be read", name)
 		}
 	}
-	for _, source := range []Source{{}, Dir("")} {
+	for _, source := range []pdp.Source{{}, pdp.Dir("")} {
 		if files := source.Read(); !files.Problems.Refuse() {
 			t.Error("a source of nothing can be read")
 		}
@@ -380,8 +338,8 @@ func TestReadRefusesWhatItMayNotRead(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a.cedar", "entities", "entities/users.json", "tenants", "tenants/acme", "tenants/acme/b.cedar", "."} {
 		dir := t.TempDir()
-		whole.write(t, dir)
-		files := FS(denied{os.DirFS(dir), name}).Read()
+		whole.Write(t, dir)
+		files := pdp.FS(denied{os.DirFS(dir), name}).Read()
 		if !files.Problems.Refuse() || !strings.Contains(files.Problems.Error(), "permission") || strings.Contains(files.Problems.Error(), "secret") {
 			t.Errorf("%s: %v", name, files.Problems)
 		}
@@ -393,8 +351,8 @@ func TestReadRefusesWhatIsNoFileInAFileSystem(t *testing.T) {
 	t.Parallel()
 	for target, want := range map[string]string{"/dev/zero": "x.cedar not_a_file", "/proc/self/mem": "x.cedar unreadable"} {
 		dir := t.TempDir()
-		tree{"x.cedar": "-> " + target}.write(t, dir)
-		if files := FS(os.DirFS(dir)).Read(); !slices.Equal(codes(files.Problems), []string{want}) {
+		tree{"x.cedar": "-> " + target}.Write(t, dir)
+		if files := pdp.FS(os.DirFS(dir)).Read(); !slices.Equal(codes(files.Problems), []string{want}) {
 			t.Errorf("%s: %v", target, files.Problems)
 		}
 	}
@@ -410,7 +368,7 @@ func TestReadIsBoundedHoweverAFileGrows(t *testing.T) {
 	t.Parallel()
 	small := fstest.MapFS{"a.cedar": {Data: []byte(smallest)}}
 	large := fstest.MapFS{"a.cedar": {Data: make([]byte, 2*bundle.MaxPolicyFile)}}
-	files := FS(growing{small, large}).Read()
+	files := pdp.FS(growing{small, large}).Read()
 	if got := codes(files.Problems); !slices.Equal(got, []string{"a.cedar too_large"}) {
 		t.Error(files.Problems)
 	}
@@ -428,7 +386,7 @@ func (f faulty) ReadDir(name string) ([]fs.DirEntry, error) {
 // Half a listing must not pass for the whole: the other half may hold the forbids.
 func TestReadRefusesHalfAListing(t *testing.T) {
 	t.Parallel()
-	files := FS(faulty{fstest.MapFS{"a.cedar": {Data: []byte(smallest)}, "b.cedar": {Data: []byte(smallest)}}}).Read()
+	files := pdp.FS(faulty{fstest.MapFS{"a.cedar": {Data: []byte(smallest)}, "b.cedar": {Data: []byte(smallest)}}}).Read()
 	if len(files.Content) > 0 || !files.Problems.Refuse() {
 		t.Error(loadedNames(files), files.Problems)
 	}

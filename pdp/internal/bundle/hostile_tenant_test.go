@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
@@ -122,7 +123,7 @@ func TestATenantAtAllItsBoundsLoads(t *testing.T) {
 	for name, files := range tenantsAtTheirBounds() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if _, problems := Load(FS(tenantFiles(files...))); problems.Refuse() {
+			if _, problems := pdp.Load(pdp.FS(tenantFiles(files...))); problems.Refuse() {
 				t.Errorf("%.300v", problems)
 			}
 		})
@@ -149,7 +150,7 @@ func loadCPU(t *testing.T, files fstest.MapFS) time.Duration {
 	t.Helper()
 	runtime.GC()
 	start := bound.CPU(t)
-	Load(FS(files))
+	pdp.Load(pdp.FS(files))
 	return bound.CPU(t) - start
 }
 
@@ -250,10 +251,10 @@ func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 	for name, c := range tenantsBeyondABound() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, problems := Load(FS(tenantFiles(c.files...)))
-			at := Problem{}
+			_, problems := pdp.Load(pdp.FS(tenantFiles(c.files...)))
+			at := pdp.Problem{}
 			for _, p := range problems {
-				if p.Severity == SeverityError && at.Code == "" {
+				if p.Severity == pdp.SeverityError && at.Code == "" {
 					at = p
 				}
 			}
@@ -284,7 +285,7 @@ func TestNamesInADirectoryAreBounded(t *testing.T) {
 	for i := range bundle.TenantBounds.Names + 1 {
 		files[fmt.Sprintf("tenants/t/entities/.%d", i)] = &fstest.MapFile{}
 	}
-	_, problems := Load(FS(files))
+	_, problems := pdp.Load(pdp.FS(files))
 	if len(problems) == 0 || problems[0].Code != "many_names" || problems[0].File != "tenants/t/entities" {
 		t.Errorf("got %v", problems)
 	}
@@ -298,7 +299,7 @@ func TestTheRootMayBringMore(t *testing.T) {
 		"files":    filesAtRoot(filesOf(bundle.TenantBounds.Files + 1)),
 	} {
 		files["p.cedar"] = &fstest.MapFile{Data: []byte(`permit(principal == user::"a", action, resource);`)}
-		if _, problems := Load(FS(files)); problems.Refuse() {
+		if _, problems := pdp.Load(pdp.FS(files)); problems.Refuse() {
 			t.Errorf("%s: %v", name, problems)
 		}
 	}
@@ -327,19 +328,19 @@ func TestOneFileDoesNotMakeThousandsOfProblems(t *testing.T) {
 	} {
 		files["a.cedar"], files["tenants/other/bad.cedar"] = smallest, "forbid("
 		dir := t.TempDir()
-		files.write(t, dir)
-		read := Dir(dir).Read()
+		files.Write(t, dir)
+		read := pdp.Dir(dir).Read()
 		l := bundle.NewLoading(t.Context(), read, bundle.InForce{})
 		b, problems := l.Build()
 		count := map[string]int{}
 		for _, p := range problems {
 			count[p.Code]++
 		}
-		if b != nil || len(problems) > bundle.MostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
+		if b != nil || len(problems) > bundle.MostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p pdp.Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
 			t.Errorf("%s: %d problems: %v", what, len(problems), count)
 		}
 	}
-	var problems Problems
+	var problems pdp.Problems
 	use := bundle.UsageOf("acme")
 	bundle.ParseEntities("tenants/acme/entities/a.json", []byte(broken), use, &problems)
 	if use.EntityCount != bundle.MostErrors+1 {

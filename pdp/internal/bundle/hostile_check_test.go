@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
@@ -62,7 +63,7 @@ func hostilePolicies(n int) map[string]string {
 func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
 	night.Measures(t)
 	for _, size := range []struct{ actions, types, n int }{{20, 5, 20}, {300, 20, 100}, {20, 100, 200}, {200, 4, 400}} {
-		var problems Problems
+		var problems pdp.Problems
 		s := bundle.ParseSchema([]bundle.SchemaFile{{Name: "schema.cedarschema", Text: []byte(wideSchema(size.actions, size.types))}}, &bundle.Config{}, &problems)
 		if s == nil {
 			t.Fatal(problems)
@@ -113,10 +114,10 @@ func TestChecksOfATenantAreBounded(t *testing.T) {
 		"errors": "schema_policy", "large errors": "schema_policy", "unknown actions": "schema_policy", "ordinary": "schema_policy", "ifs within ifs": "schema_policy",
 	}
 	for name, text := range hostilePolicies(800) {
-		_, problems := Load(FS(withHostile(text)))
-		first := Problem{}
+		_, problems := pdp.Load(pdp.FS(withHostile(text)))
+		first := pdp.Problem{}
 		for _, p := range problems {
-			if p.Severity == SeverityError && first.Code == "" {
+			if p.Severity == pdp.SeverityError && first.Code == "" {
 				first = p
 			}
 		}
@@ -132,7 +133,7 @@ func TestCostOfChecksOfATenant(t *testing.T) {
 	for name, text := range hostilePolicies(800) {
 		runtime.GC()
 		start := bound.CPU(t)
-		_, problems := Load(FS(withHostile(text)))
+		_, problems := pdp.Load(pdp.FS(withHostile(text)))
 		took := bound.CPU(t) - start
 		t.Logf("%-22s %v: %.200v", name, took.Round(time.Millisecond), problems)
 		if took > 5*time.Second {

@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 )
@@ -53,8 +54,8 @@ func hostilePolicyFiles() map[string]hostilePolicyFile {
 	}
 }
 
-func loadHostile(text string) Problems {
-	_, problems := Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(text)}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}))
+func loadHostile(text string) pdp.Problems {
+	_, problems := pdp.Load(pdp.FS(fstest.MapFS{"p.cedar": {Data: []byte(text)}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}))
 	return problems
 }
 
@@ -64,7 +65,7 @@ func TestHostilePolicyFiles(t *testing.T) {
 	for name, c := range hostilePolicyFiles() {
 		got := ""
 		for _, p := range loadHostile(c.text(c.n / 8)) {
-			if p.Severity == SeverityError {
+			if p.Severity == pdp.SeverityError {
 				got = p.Code
 			}
 		}

@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"fmt"
@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"policy-service/pdp"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/worst"
@@ -87,7 +88,7 @@ func TestSchemaIsMeasuredBeforeItIsResolved(t *testing.T) {
 	t.Parallel()
 	for name, c := range hostileSchemas() {
 		t.Run(name, func(t *testing.T) {
-			b, problems := Load(FS(hostileSchema(c.file, c.text)))
+			b, problems := pdp.Load(pdp.FS(hostileSchema(c.file, c.text)))
 			if b != nil || len(problems) == 0 || problems[0].Code != c.code || problems[0].File != c.file || c.code != "too_large" && problems[0].Line == 0 {
 				t.Errorf("got %+v", problems)
 			}
@@ -101,7 +102,7 @@ func TestCostOfHostileSchemas(t *testing.T) {
 	for name, c := range hostileSchemas() {
 		t.Run(name, func(t *testing.T) {
 			before, start := totalAlloc(), bound.CPU(t)
-			Load(FS(hostileSchema(c.file, c.text)))
+			pdp.Load(pdp.FS(hostileSchema(c.file, c.text)))
 			took, bytes := bound.CPU(t)-start, totalAlloc()-before
 			t.Logf("%d bytes: %v of CPU, %d MiB", len(c.text), took.Round(time.Millisecond), bytes>>20)
 			if bytes > 512<<20 || took > 10*time.Second {
@@ -127,7 +128,7 @@ func schemaAtItsBound() fstest.MapFS {
 // A schema that is as large as may be is taken,
 func TestSchemaAtItsBoundLoads(t *testing.T) {
 	t.Parallel()
-	if _, problems := Load(FS(schemaAtItsBound())); problems.Refuse() {
+	if _, problems := pdp.Load(pdp.FS(schemaAtItsBound())); problems.Refuse() {
 		t.Error(problems)
 	}
 }
@@ -137,7 +138,7 @@ func TestCostOfASchemaAtItsBound(t *testing.T) {
 	night.Measures(t)
 	runtime.GC()
 	before, start := totalAlloc(), bound.CPU(t)
-	_, problems := Check(FS(schemaAtItsBound()), propertyTime)
+	_, problems := pdp.Check(pdp.FS(schemaAtItsBound()), time.Time{})
 	took, bytes := bound.CPU(t)-start, totalAlloc()-before
 	t.Logf("%v of CPU, %d MiB", took.Round(time.Millisecond), bytes>>20)
 	if problems.Refuse() || took > 30*time.Second {
@@ -159,7 +160,7 @@ func TestHostileSchemaFitsInAGibibyte(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, c := range hostileSchemas() {
-			if b, _ := Load(FS(hostileSchema(c.file, c.text))); b != nil {
+			if b, _ := pdp.Load(pdp.FS(hostileSchema(c.file, c.text))); b != nil {
 				t.Error(name)
 			}
 		}

@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
+	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
@@ -55,7 +56,7 @@ func hostileObligations() map[string]hostileObligation {
 func TestHostileObligations(t *testing.T) {
 	t.Parallel()
 	for name, c := range hostileObligations() {
-		_, problems := Check(FS(c.files), propertyTime)
+		_, problems := pdp.Check(pdp.FS(c.files), time.Time{})
 		if got := problems[0].Code + " " + problems[len(problems)-1].Code; got != c.codes {
 			t.Errorf("%s: got %s, want %s", name, got, c.codes)
 		}
@@ -67,7 +68,7 @@ func TestCostOfHostileObligations(t *testing.T) {
 	for name, c := range hostileObligations() {
 		t.Run(name, func(t *testing.T) {
 			start := bound.CPU(t)
-			_, problems := Check(FS(c.files), propertyTime)
+			_, problems := pdp.Check(pdp.FS(c.files), time.Time{})
 			took := bound.CPU(t) - start
 			t.Logf("%s of CPU, %d problems", took.Round(time.Millisecond), len(problems))
 			if took > 20*time.Second {
@@ -83,7 +84,7 @@ func TestTemplatesOfEveryTag(t *testing.T) {
 	for _, tag := range []string{"", "!!str ", "!!timestamp ", "!!int ", "!!binary ", "!own "} {
 		for _, text := range []string{"${x}", "${principal.name}", "${", "${context.approved}"} {
 			yaml := "x: {type: custom, properties: {a: [" + tag + `"` + text + "\"]}}\n"
-			if b, _ := Load(FS(obliging(`permit(principal is u, action, resource);`, yaml))); b != nil {
+			if b, _ := pdp.Load(pdp.FS(obliging(`permit(principal is u, action, resource);`, yaml))); b != nil {
 				t.Errorf("loads: %s", yaml)
 			}
 		}
@@ -104,7 +105,7 @@ func FuzzAnnotation(f *testing.F) {
 		if !permits {
 			effect = "forbid"
 		}
-		b, problems := Load(FS(obliging(permitEverybody+`@id("p") @obligation("`+annotation+`") `+effect+"(principal is u, action, resource);",
+		b, problems := pdp.Load(pdp.FS(obliging(permitEverybody+`@id("p") @obligation("`+annotation+`") `+effect+"(principal is u, action, resource);",
 			"a: {type: custom}\nb-2: {type: custom}\na.b: {type: redact}\non-deny: {type: log, on: deny}\n")))
 		saysWhere(t, problems)
 		if b == nil || b.Views["default"].ByID["p"] == nil {
@@ -136,7 +137,7 @@ func FuzzAnnotation(f *testing.F) {
 const permitEverybody = `@id("base") permit(principal is nobody, action, resource);` + "\n"
 
 // saysWhere holds problems to what they are for: one line each, with a place.
-func saysWhere(t *testing.T, problems Problems) {
+func saysWhere(t *testing.T, problems pdp.Problems) {
 	t.Helper()
 	for _, p := range problems {
 		if p.Message == "" || p.Code == "" || p.Line < 0 || strings.ContainsAny(p.String(), "\n\x00") {
@@ -158,7 +159,7 @@ func FuzzObligationsFile(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, definitions []byte) {
-		b, problems := Load(FS(obliging(permitEverybody, string(definitions))))
+		b, problems := pdp.Load(pdp.FS(obliging(permitEverybody, string(definitions))))
 		saysWhere(t, problems)
 		if b == nil {
 			return

@@ -1,4 +1,4 @@
-package pdp_test
+package bundle_test
 
 import (
 	"slices"
@@ -12,7 +12,7 @@ import (
 // below tool.invoke. Declarations are about those, too.
 func TestAccessWhereEachToolIsAnAction(t *testing.T) {
 	t.Parallel()
-	p := bundle{
+	p := small{
 		"access/wiki.yaml": "mode: allowlist\nrules: [{agent: alice, tools: [read]}]\n",
 		"access/crm.yaml":  "mode: denylist\nrules: [{agent: bob, tools: [drop]}]\n",
 		"p.cedar":          `@id("all") permit(principal == agent::"bob", action, resource is tool);`,

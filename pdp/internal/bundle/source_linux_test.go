@@ -1,4 +1,4 @@
-package pdp
+package bundle_test
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+	"policy-service/pdp"
 )
 
 // No mode keeps root from reading, so root gives up the right to, which Linux
@@ -15,7 +16,7 @@ import (
 func TestReadRefusesWhatItsModeForbids(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	whole.write(t, dir)
+	whole.Write(t, dir)
 	must(t, os.Chmod(filepath.Join(dir, "a.cedar"), 0))
 	runtime.LockOSThread() // and never unlocked: the thread ends with the test
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
@@ -23,7 +24,7 @@ func TestReadRefusesWhatItsModeForbids(t *testing.T) {
 	must(t, unix.Capget(&header, &rights[0]))
 	rights[0].Effective &^= 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_DAC_READ_SEARCH
 	must(t, unix.Capset(&header, &rights[0]))
-	if files := Dir(dir).Read(); !slices.Contains(codes(files.Problems), "a.cedar unreadable") {
+	if files := pdp.Dir(dir).Read(); !slices.Contains(codes(files.Problems), "a.cedar unreadable") {
 		t.Error(files.Problems)
 	}
 }
