@@ -14,12 +14,14 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"policy-service/pdp/cedartext"
+	"policy-service/pdp/pdptest/night"
 )
 
 var update = flag.Bool("update", false, "write the goldens")
 
 // TestGoldens: in an archive, a file is followed by its layout, or by why it has none.
 func TestGoldens(t *testing.T) {
+	t.Parallel()
 	names, err := filepath.Glob("testdata/format/*.txtar")
 	must(t, err)
 	if len(names) == 0 {
@@ -53,10 +55,8 @@ func TestGoldens(t *testing.T) {
 // TestFormatKeepsAll: whatever policies say, and wherever their comments stand, cedar-go reads the same from their layout,
 // the comments are there in their order, and to lay it out again changes nothing.
 func TestFormatKeepsAll(t *testing.T) {
-	most := 400
-	if testing.Short() {
-		most = 200
-	}
+	t.Parallel()
+	most := night.Cases(400)
 	for name, texts := range map[string][]string{
 		"corpus":     corpus(t),
 		"repository": repository(t),
@@ -129,6 +129,7 @@ func commentsOf(text string) (all []string) {
 
 // What hostile texts nest is bounded, and how long they are takes no more than its time.
 func TestFormatIsBounded(t *testing.T) {
+	t.Parallel()
 	const size = 100_000
 	for name, text := range map[string]string{
 		"brackets": strings.Repeat("(", size),

@@ -14,6 +14,7 @@ import (
 
 // A text that is half written, or none of Cedar at all, is read to its end: what is no token keeps nobody from what follows.
 func TestLex(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`@id("a\"b")`:               `Sign:@ Name:id Sign:( Text:"a\"b" Sign:)`,
 		"a // b \r\n// c":           "Name:a Space:_ Comment://_b_\r Space:\n Comment://_c",
@@ -69,6 +70,7 @@ func whole(t *testing.T, text string) {
 
 // A policy begins for cedar-go where its first word is, and it has as many policies as there are semicolons.
 func TestLexReadsAsCedarGo(t *testing.T) {
+	t.Parallel()
 	for _, text := range append(repository(t), generated(300, making.scattered)...) {
 		list, err := cedar.NewPolicyListFromBytes("", []byte(text))
 		must(t, err)

@@ -42,6 +42,7 @@ func bundleFiles() map[string]string {
 
 // What is wrong with a text that is not saved is told, at its place, and taken back when it is mended. The file stays as it is.
 func TestDiagnosticsOfWhatIsNotSaved(t *testing.T) {
+	t.Parallel()
 	e := begin(t, bundleFiles())
 	e.open("a.cedar", policies)
 	e.clean("a.cedar")
@@ -60,6 +61,7 @@ func TestDiagnosticsOfWhatIsNotSaved(t *testing.T) {
 // A mistake in one file shows in the file where it is, open or not, until it is mended there or here. Closing a document
 // has what is on disk count again.
 func TestDiagnosticsOfOtherFiles(t *testing.T) {
+	t.Parallel()
 	e := begin(t, bundleFiles())
 	e.open("schema.cedarschema", strings.Replace(schema, "level: Long", "height: Long", 1))
 	if all := e.wrong("a.cedar"); all[0].Severity != isError {
@@ -77,6 +79,7 @@ func TestDiagnosticsOfOtherFiles(t *testing.T) {
 
 // A file of another project is none of a bundle, and nothing is said of what is beside it.
 func TestOtherFilesAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	e := begin(t, map[string]string{"compose.yaml": "a: b", "notes.txt": "x", "bundle/a.cedar": "permit"})
 	e.open("compose.yaml", "a: [")
 	e.open("bundle/a.cedar", "permit")
@@ -88,6 +91,7 @@ func TestOtherFilesAreLeftAlone(t *testing.T) {
 
 // Places are counted in UTF-16, as the editor does, also behind characters that take two units or several bytes.
 func TestPlacesAreInUTF16(t *testing.T) {
+	t.Parallel()
 	e := begin(t, bundleFiles())
 	e.open("a.cedar", `@id("𝄞é") permit (principal is usr, action, resource);`)
 	all := e.wrong("a.cedar")
@@ -111,6 +115,7 @@ func TestPlacesAreInUTF16(t *testing.T) {
 }
 
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`permit (principal == user::"¦`:                         `ann \"a\"`,
 		`permit (principal in group::¦`:                         `"staff"`,
@@ -146,6 +151,7 @@ func TestCompletion(t *testing.T) {
 
 // Nobody is offered what only another tenant has.
 func TestCompletionOfATenant(t *testing.T) {
+	t.Parallel()
 	ids := func(file string) (all []string) {
 		e := begin(t, bundleFiles())
 		e.open("a.cedar", policies)
@@ -166,6 +172,7 @@ func TestCompletionOfATenant(t *testing.T) {
 }
 
 func TestHover(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		`permit (principal == user::"ann¦ \"a\"", action, resource);`:                    "group::\"staff\"",
 		`permit (principal == user::"bob¦", action, resource);`:                          "no file of the bundle has",
@@ -196,6 +203,7 @@ func TestHover(t *testing.T) {
 }
 
 func TestDefinition(t *testing.T) {
+	t.Parallel()
 	for _, one := range []struct{ file, text, in, want string }{
 		{"a.cedar", `permit (principal == user::"ann¦ \"a\"", action, resource);`, "entities/all.json", `{"uid": {"__entity"`},
 		{"a.cedar", `permit (principal in group::"staff¦", action, resource);`, "entities/all.json", `{"uid": {"type": "group"`},
@@ -230,6 +238,7 @@ func TestDefinition(t *testing.T) {
 }
 
 func TestFormatting(t *testing.T) {
+	t.Parallel()
 	e := begin(t, bundleFiles())
 	format := func(text string) (edits []textEdit) {
 		e.open("a.cedar", text)
@@ -251,6 +260,7 @@ func TestFormatting(t *testing.T) {
 
 // What is no frame, and what is no message, ends nothing.
 func TestGarbage(t *testing.T) {
+	t.Parallel()
 	e := begin(t, bundleFiles())
 	answered := func(code int) {
 		t.Helper()
@@ -282,6 +292,7 @@ func TestGarbage(t *testing.T) {
 }
 
 func TestLifecycle(t *testing.T) {
+	t.Parallel()
 	e := begin(t, bundleFiles())
 	if bad := e.ask("shutdown", nil, nil); bad != nil {
 		t.Error(bad)

@@ -12,6 +12,7 @@ import (
 // TestHashOf holds our copy of cedar-go's hash to the original, which shows in the order in which a set is written: an
 // element stands between the two numbers whose hash, being the number itself, is one less and one more.
 func TestHashOf(t *testing.T) {
+	t.Parallel()
 	must := func(v types.Value, err error) types.Value {
 		if err != nil {
 			t.Fatal(err)

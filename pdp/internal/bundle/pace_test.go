@@ -34,11 +34,12 @@ func TestPace(t *testing.T) {
 // TestReloadRests: a load beside a bundle in force rests, in each of its parts that take long. The first load does not,
 // because nobody is answered yet.
 func TestReloadRests(t *testing.T) {
+	t.Parallel()
 	var entities, policies strings.Builder
-	for n := range 20_000 {
+	for n := range 8_000 {
 		fmt.Fprintf(&entities, `,{"uid":{"type":"user","id":"u%d"},"attrs":{"level":%d},"parents":[{"type":"Role","id":"r%d"}]}`, n, n%7, n%100)
 	}
-	for n := range 2_000 {
+	for n := range 800 {
 		fmt.Fprintf(&policies, "permit (principal == user::\"u%d\", action, resource);\n", n)
 	}
 	fsys := fstest.MapFS{

@@ -13,6 +13,7 @@ import (
 
 // The page for policy authors says what a bundle may hold, and by which code more is refused.
 func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
+	t.Parallel()
 	page := policiesPage(t, "Limits")
 	owner := func(what string, of func(*Bounds) string, names ...string) {
 		t.Helper()
@@ -50,6 +51,7 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 
 // It has a row for each warning of check, and for nothing else.
 func TestThePoliciesPageNamesEveryWarning(t *testing.T) {
+	t.Parallel()
 	page := policiesPage(t, "Warnings")
 	want := codesIn(t, `(?:\.(?:warn|warnAt|Warn|tell)\([^"\n]*|\bconst code = )"([a-z_]+)"`)
 	delete(want, "unknown_") // is followed by what it is
