@@ -20,6 +20,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server/auth"
 )
 
@@ -43,7 +44,18 @@ type approvalCrash struct {
 // has its record, and what nobody used can be used afterwards. The same holds for the rounds
 // of a call.
 func TestApprovalCrash(t *testing.T) {
-	rounds := roundsOf(12, 2, 100)
+	t.Parallel()
+	approvalCrashes(t, max(2, night.Cases(12))) // one of each mode of the log
+}
+
+// TestSoakApprovalCrash does it more often.
+func TestSoakApprovalCrash(t *testing.T) {
+	night.Soaks(t)
+	approvalCrashes(t, 100)
+}
+
+func approvalCrashes(t *testing.T, rounds int) {
+	t.Helper()
 	c := &approvalCrash{t: t, dir: t.TempDir(), allowed: map[string]int{}, went: map[string]int{}}
 	c.prepare()
 	server, addr, on := c.rounds(rounds, c.story)

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/pdptest/night"
 )
 
 // batchCrash is a service that is killed while batches use approvals.
@@ -35,7 +36,18 @@ const (
 // more than once, and that want the same ones at the same time. All decisions of a batch are on record, or none is; no
 // approval is used more often than it may be; and whatever no record has is there to be used afterwards.
 func TestBatchCrash(t *testing.T) {
-	rounds := roundsOf(8, 2, 100)
+	t.Parallel()
+	batchCrashes(t, max(2, night.Cases(8))) // one of each mode of the log
+}
+
+// TestSoakBatchCrash does it more often.
+func TestSoakBatchCrash(t *testing.T) {
+	night.Soaks(t)
+	batchCrashes(t, 100)
+}
+
+func batchCrashes(t *testing.T, rounds int) {
+	t.Helper()
 	c := &batchCrash{approvalCrash{t: t, dir: t.TempDir()}, map[string]string{}, map[string]bool{}}
 	c.prepare()
 	terms := fmt.Sprintf("ask: {type: approval_required, properties: {template: owner, valid_for: 1h, uses: %d}}\n", usesEach)

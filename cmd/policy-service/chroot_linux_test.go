@@ -22,7 +22,8 @@ import (
 // TestEmptyRoot: the static binary needs nothing of a system. It runs as an ordinary user in a root that is mounted
 // read-only and holds the binary, a bundle and a data directory, no /proc, no /dev, no /etc, with an empty environment.
 func TestEmptyRoot(t *testing.T) {
-	root := emptyRoot(t, staticBinary(t))
+	t.Parallel()
+	root := emptyRoot(t, filepath.Join(built(t), "policy-service"))
 	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o600); !errors.Is(err, syscall.EROFS) {
 		t.Fatalf("the root can be written to: %v", err)
 	}

@@ -20,26 +20,27 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 )
 
 // crashClients ask at once, every eighth of them in batches.
 const crashClients = 64
 
-// roundsOf is how often something is tried: usually, in a short run of the tests, and by make soak.
-func roundsOf(usually, short, soak int) int {
-	switch {
-	case os.Getenv("SOAK") != "":
-		return soak
-	case testing.Short():
-		return short
-	}
-	return usually
+// TestCrash kills the server at random moments while it answers. Whatever a client was told is on record, and the log
+// verifies, with each checkpoint that was there before.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	crashes(t, night.Cases(20))
 }
 
-// TestCrash kills the server at random moments while it answers. Whatever a client was told is on record, and the log
-// verifies, with each checkpoint that was there before: make soak does it more often.
-func TestCrash(t *testing.T) {
-	rounds := roundsOf(20, 3, 200)
+// TestSoakCrash does it more often.
+func TestSoakCrash(t *testing.T) {
+	night.Soaks(t)
+	crashes(t, 200)
+}
+
+func crashes(t *testing.T, rounds int) {
+	t.Helper()
 	c := crash{data: t.TempDir(), answered: map[string]bool{}}
 	for range rounds {
 		c.round(t)

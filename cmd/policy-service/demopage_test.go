@@ -29,7 +29,7 @@ func TestDemo(t *testing.T) {
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
 	m.checkout(t, "Makefile", "policies", "pdp/mcp/examples", "pdp/mcp/mcptest/node", "cmd/policy-service/deploy/compose")
 	bin := filepath.Join(m.dir, "bin")
-	if err := os.CopyFS(bin, os.DirFS(buildProgram(t))); err != nil {
+	if err := os.CopyFS(bin, os.DirFS(built(t))); err != nil {
 		t.Fatal(err)
 	}
 	m.demonstrate(t)

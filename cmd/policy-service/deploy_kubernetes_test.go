@@ -272,10 +272,11 @@ func put(t *testing.T, name string, content []byte) {
 	}
 }
 
-// TestKustomize has kustomize itself make the ConfigMap, where there is one: the same files come out.
+// TestKustomize has kustomize itself make the ConfigMap, where there is one: the same files come out. TestKubernetesBundle
+// holds the ConfigMap without it.
 func TestKustomize(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
-		t.Skip("there is no kubectl here; TestKubernetesBundle holds the ConfigMap without it")
+		t.Skip("there is no kubectl; install it")
 	}
 	cmd := exec.CommandContext(t.Context(), "kubectl", "kustomize", "deploy/kubernetes")
 	cmd.Stderr = os.Stderr

@@ -3,7 +3,6 @@ package main
 import (
 	"io"
 	"maps"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -63,11 +62,22 @@ func TestExamplesOfGroups(t *testing.T) {
 	}
 }
 
-func help(t *testing.T, command ...string) string {
+// help is what --help of a command prints. The parser ends the program after that: here it panics.
+func help(t *testing.T, command ...string) (text string) {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "policy-service", append(command, "--help")...).Output()
+	var out strings.Builder
+	parser, err := newParser(&commands{}, cli.Streams{Out: &out, Err: io.Discard})
 	if err != nil {
-		t.Fatalf("%v: %v", command, err)
+		t.Fatal(err)
 	}
-	return string(out)
+	parser.Exit = func(code int) { panic(code) }
+	defer func() {
+		if code := recover(); code != 0 {
+			t.Errorf("%v ends with %v", command, code)
+		}
+		text = out.String()
+	}()
+	_, err = parser.Parse(append(command, "--help"))
+	t.Error(err)
+	return ""
 }

@@ -19,6 +19,7 @@ import (
 // TestAFIFOInPlaceOfAFileStopsNoServer puts FIFOs, to which nobody writes, in the place
 // of files that a running server reads again.
 func TestAFIFOInPlaceOfAFileStopsNoServer(t *testing.T) {
+	t.Parallel()
 	h := newHUP(t)
 	key, err := exec.CommandContext(t.Context(), "policy-service", "keys", "add", "--data", h.data, "--name", "n").Output()
 	if err != nil {
@@ -26,7 +27,7 @@ func TestAFIFOInPlaceOfAFileStopsNoServer(t *testing.T) {
 	}
 	// Each asks over a connection of its own, for which the certificate is looked at.
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: h.authority.Pool}}
-	withKey := &http.Client{Timeout: 10 * time.Second, Transport: bearing{transport, strings.TrimSpace(string(key))}}
+	withKey := &http.Client{Timeout: patience, Transport: bearing{transport, strings.TrimSpace(string(key))}}
 	until := func(want int, more func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(patience); ; {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestIdleMemory: with the starter bundle the program takes little memory when it idles, and soon gives back what it took
@@ -17,16 +19,13 @@ import (
 // program's file, too, which is most of it, and the second would have the log's. Both are of a machine that gives huge pages
 // only to who asks for them: elsewhere the kernel rounds each of some areas up to 2 MiB, which is nothing of the program's.
 func TestIdleMemory(t *testing.T) {
-	if raceFactor > 1 {
-		t.Skip("the program is built without the race detector, so this shows nothing more with it")
-	}
-	t.Parallel()
-	const idle, own = 45, 24                                                // MiB
+	night.Measures(t)
+	const idle, own = 60, 24                                                // MiB
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil { // for this process, and for those that it starts
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "addr")
-	server := exec.CommandContext(t.Context(), filepath.Join(buildProgram(t), "policy-service"),
+	server := exec.CommandContext(t.Context(), filepath.Join(built(t), "policy-service"),
 		"serve", "--listen", "127.0.0.1:0", "--addr-file", file, "--policies", starter(t), "--data", filepath.Join(t.TempDir(), "data"))
 	server.Stderr = &bytes.Buffer{}
 	if err := server.Start(); err != nil {

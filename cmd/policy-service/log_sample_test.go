@@ -72,7 +72,7 @@ func receiveAfter(t *testing.T, happens func(data string), o report.SampleOption
 	log, err := decisionlog.Open(data, decisionlog.Options{Origin: "pdp.example.com/log"})
 	fatal(t, err)
 	defer func() { _ = log.Close() }()
-	fillSampled(t, log, data, 30)
+	fillSampled(t, log, data, 8)
 	happens(data)
 	o.To = time.Now().UTC() // for the log's clock is the real one
 	_, err = log.Checkpoint(t.Context())
@@ -86,7 +86,7 @@ func receiveAfter(t *testing.T, happens func(data string), o report.SampleOption
 		d.write(name, string(content))
 	}
 
-	fillSampled(t, log, data, 5) // what comes later changes nothing
+	fillSampled(t, log, data, 2) // what comes later changes nothing
 	_, err = log.Checkpoint(t.Context())
 	fatal(t, err)
 	snapshot, err = log.Snapshot()
@@ -147,18 +147,23 @@ func (d desk) check(commands string) error {
 	return nil
 }
 
+// The commands of a sample find it as it is.
+//
+// They start processes for each decision several times, which takes a second.
 func TestSampleReadme(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		options report.SampleOptions
 		tenants []string
 	}{
-		{"whole", report.SampleOptions{N: 7, Seed: `it's $(touch ../touched) "é" \n %s`}, nil},
+		{"whole", report.SampleOptions{N: 2, Seed: `it's $(touch ../touched) "é" \n %s`}, nil},
 		{"from a time on", report.SampleOptions{N: 1, Seed: "s", From: time.Date(2020, 1, 1, 0, 0, 0, 5, time.FixedZone("", 3600))}, nil},
 		{"all of it", report.SampleOptions{N: 1000, Seed: "s"}, nil},
-		{"of a tenant", report.SampleOptions{N: 7, Seed: "s"}, []string{"acme"}},
+		{"of a tenant", report.SampleOptions{N: 2, Seed: "s"}, []string{"acme"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			d := receive(t, c.options, c.tenants...)
 			commands := d.commands()
 			if strings.Count(commands, "policy-service log verify") != 2 || !strings.Contains(commands, "sha256sum -c") {
@@ -176,7 +181,8 @@ func TestSampleReadme(t *testing.T) {
 
 // Where the policies were never kept the sample says so, and the rest of it is checked all the same.
 func TestSampleReadmeWithoutPolicies(t *testing.T) {
-	d := receiveAfter(t, func(data string) { fatal(t, os.RemoveAll(filepath.Join(data, decisionlog.BundlesDir))) }, report.SampleOptions{N: 7, Seed: "s"})
+	t.Parallel()
+	d := receiveAfter(t, func(data string) { fatal(t, os.RemoveAll(filepath.Join(data, decisionlog.BundlesDir))) }, report.SampleOptions{N: 2, Seed: "s"})
 	if !strings.Contains(d.read("README.md"), "were not kept, and are not here") {
 		t.Error("the README does not say that the policies are not there")
 	}
@@ -192,7 +198,8 @@ func TestSampleReadmeWithoutPolicies(t *testing.T) {
 
 // Whatever of a sample is changed, one of its commands fails.
 func TestSampleReadmeFindsTampering(t *testing.T) {
-	d := receive(t, report.SampleOptions{N: 7, Seed: "s"})
+	t.Parallel()
+	d := receive(t, report.SampleOptions{N: 2, Seed: "s"})
 	commands := d.commands()
 	fatal(t, d.check(commands)) // or the failures below would prove nothing
 	policies, err := filepath.Glob(filepath.Join(d.dir, "sample/bundles/*/a b.cedar"))
@@ -209,7 +216,7 @@ func TestSampleReadmeFindsTampering(t *testing.T) {
 			d.write(name, strings.Replace(text, old, with, 1))
 		}
 	}
-	other := receive(t, report.SampleOptions{N: 7, Seed: "s"}) // by the same name, with another key
+	other := receive(t, report.SampleOptions{N: 2, Seed: "s"}) // by the same name, with another key
 	for _, c := range []struct {
 		name, file string
 		tamper     func()

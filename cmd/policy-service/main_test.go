@@ -32,10 +32,13 @@ func TestMain(m *testing.M) {
 	testscript.Main(browsing{m}, map[string]func(){"policy-service": main, "wiki-mcp-server": wikiServer, "edited-mcp-server": editedServer, "listed-mcp-server": listedServer})
 }
 
-// browsing ends the browser after the tests, if one was started.
+// browsing ends the browser after the tests, if one was started, and removes the program, if it was built.
 type browsing struct{ *testing.M }
 
-func (b browsing) Run() int { return browsertest.Main(b.M) }
+func (b browsing) Run() int {
+	defer func() { _ = os.RemoveAll(builtIn) }() // of "" it removes nothing
+	return browsertest.Main(b.M)
+}
 
 // TestScript runs the transcripts in testdata/script. Besides testscript's own
 // commands there are: batch DIR, await FILE, signal NAME, ask METHOD PATH [BODYFILE], hold FILE, and

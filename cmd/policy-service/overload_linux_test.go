@@ -13,21 +13,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestOverloadSoak asks a server that can do about 300 decisions a second five times as
 // many, at moments that do not depend on its answers. What it does answer it goes on
 // answering as many of, and as soon, as when it could do all; the others it refuses at once.
-// How many and how soon make soak looks at, for a minute, on a machine that does nothing else.
+// It takes a minute, on a machine that does nothing else.
 func TestOverloadSoak(t *testing.T) {
-	if raceFactor > 1 {
-		t.Skip("what the race detector does to time is not what this test is about; TestStopUnderLoad has many clients, too")
-	}
-	o := overload{long: 3 * time.Second, short: time.Second, recovery: time.Second}
-	soak := os.Getenv("SOAK") != ""
-	if soak {
-		o = overload{long: time.Minute, short: 5 * time.Second, recovery: 5 * time.Second}
-	}
+	night.Soaks(t)
+	o := overload{long: time.Minute, short: 5 * time.Second, recovery: 5 * time.Second}
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "dear.cedar"), []byte(dearPolicies()), 0o600); err != nil {
 		t.Fatal(err)
@@ -58,9 +54,6 @@ func TestOverloadSoak(t *testing.T) {
 	}
 	if status, err := o.once(t.Context()); err != nil || status != http.StatusOK {
 		t.Errorf("after the overload: %d %v", status, err)
-	}
-	if !soak {
-		return
 	}
 	if good < 0.8*capacity {
 		t.Errorf("%.0f/s of %.0f/s are answered when more is asked", good, capacity)

@@ -37,7 +37,7 @@ func TestPageRules(t *testing.T) {
 	commands := 0
 	for _, p := range all {
 		t.Run(p.path, func(t *testing.T) {
-			for _, problem := range slices.Concat(p.sizes(), p.contents(), p.blockProblems(), p.links(t), p.habits(t)) {
+			for _, problem := range slices.Concat(p.widths(), p.contents(), p.blockProblems(), p.links(t), p.habits(t)) {
 				t.Error(problem)
 			}
 		})
@@ -49,18 +49,8 @@ func TestPageRules(t *testing.T) {
 	}
 }
 
-// sizes are the bounds that the page breaks.
-func (p page) sizes() (problems []string) {
-	lines, bytes := maxLines, maxBytes
-	if p.path == "README.md" {
-		lines, bytes = maxFrontLines, maxFrontBytes
-	}
-	if n := strings.Count(p.text, "\n"); n > lines {
-		problems = append(problems, fmt.Sprintf("%s has %d lines, and may have %d", p.path, n, lines))
-	}
-	if len(p.text) > bytes {
-		problems = append(problems, fmt.Sprintf("%s has %d bytes, and may have %d", p.path, len(p.text), bytes))
-	}
+// widths are the lines of prose that are too wide.
+func (p page) widths() (problems []string) {
 	for n, line := range p.prose() {
 		if columns := utf8.RuneCountInString(line); columns > maxColumns && !strings.HasPrefix(line, "|") {
 			problems = append(problems, fmt.Sprintf("%s:%d: %d columns, and prose may have %d", p.path, n, columns, maxColumns))

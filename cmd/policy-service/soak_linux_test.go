@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ import (
 	"policy-service/pdp/decisionlog/remote"
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/httpclient"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/organisation"
 	"policy-service/pdp/server/auth"
 )
@@ -36,9 +38,9 @@ import (
 // answers that are not on record, for records that nobody was answered from, and for
 // leaks. At the end the server is told to stop under full load.
 //
-// SOAKTIME says for how long; make soak takes 30 minutes. Without it some seconds do, so
-// that this test works when it is needed.
+// SOAKTIME says for how long.
 func TestSoakServe(t *testing.T) {
+	night.Soaks(t)
 	duration := soakTime(t)
 	s := newSoak(t, duration)
 	s.start(t)
@@ -64,13 +66,7 @@ func TestSoakServe(t *testing.T) {
 
 func soakTime(t *testing.T) time.Duration {
 	t.Helper()
-	text := os.Getenv("SOAKTIME")
-	switch {
-	case text == "" && testing.Short():
-		return 2 * time.Second
-	case text == "":
-		return 5 * time.Second
-	}
+	text := cmp.Or(os.Getenv("SOAKTIME"), "5m")
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration < time.Second {
 		t.Fatalf("SOAKTIME is %q; write a time of a second or more, like 30m", text)

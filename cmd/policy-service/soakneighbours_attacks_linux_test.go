@@ -25,7 +25,7 @@ var nuisances = []nuisance{
 		a.crowd(func(int) []byte { return question })
 	}},
 	{name: "batches that fill the record", denied: true,
-		config: "decision_log: {retain: {bytes: 268435456}}\n", short: "", attack: func(a *attack) {
+		config: "decision_log: {retain: {bytes: 268435456}}\n", attack: func(a *attack) {
 			// One kind is small enough to be no large body, the other is as the issue has it.
 			below := a.batch(loudQuestion(`,"context":{"note":"`+strings.Repeat("x", 11<<10)+`"}`), "{}")
 			above := a.batch(loudQuestion(`,"context":{"note":"`+strings.Repeat("x", 17<<10)+`"}`), "{}")
@@ -88,7 +88,7 @@ var nuisances = []nuisance{
 		look := a.raw("GET", "/v1/approvals?limit=200", a.loud, "")
 		a.crowd(func(int) []byte { return look })
 	}},
-	{name: "approvals for ever new subjects", short: "approvals: {max_pending_per_tenant: 400}\n", chores: []chore{asksBeside}, attack: func(a *attack) {
+	{name: "approvals for ever new subjects", chores: []chore{asksBeside}, attack: func(a *attack) {
 		a.connections(func(n int, conn *net.TCPConn) {
 			turn := 1_000_000 * n
 			a.loop(conn, func() []byte {
@@ -108,9 +108,7 @@ var nuisances = []nuisance{
 		all.Wait()
 	}},
 	{name: "files that are written without pause", emergency: true, attack: func(a *attack) {
-		a.edits(20*time.Millisecond, "tenants/loud/more.cedar", func(n int) string {
-			return fmt.Sprintf("@id(\"loud-more\") permit (principal, action == Action::\"read\", resource) when { context has never && context.never == %d };\n", n)
-		})
+		a.edits(20*time.Millisecond, "tenants/loud/more.cedar", pointlessPolicy)
 	}},
 	{name: "queries of the log that find nothing", before: func(a *attack) { a.fill(200_000) }, attack: func(a *attack) {
 		paths := []string{"/v1/decisions?subject=nobody", "/v1/decisions?tenant=loud&decision=allow&order=oldest", "/v1/decisions?policy=none"}
@@ -123,9 +121,33 @@ var nuisances = []nuisance{
 	{name: "searches", denied: true, files: func() map[string]string {
 		return map[string]string{"tenants/loud/entities/all.json": manyEntities(5000), "tenants/loud/many.cedar": manyPolicies(20)}
 	}, attack: func(a *attack) {
-		search := a.raw("POST", "/tenants/loud/access/v1/search/resource", a.loud, `{"subject":{"type":"agent","id":"bot"},"action":{"name":"read"},"resource":{"type":"doc"},"context":{"level":1}}`)
+		search := a.raw("POST", "/tenants/loud/access/v1/search/resource", a.loud, loudSearch)
 		a.crowd(func(int) []byte { return search })
 	}},
+}
+
+// dear are requests of most nuisances, smaller. Each is answered 200.
+func (a *attack) dear() [][]byte {
+	secret := strings.Repeat("s", 64)
+	return [][]byte{
+		a.raw("POST", "/tenants/loud/access/v1/evaluation", a.loud, loudQuestion("")),
+		a.batchOf(100, loudQuestion(`,"context":{"note":"`+strings.Repeat("x", 17<<10)+`"}`), "{}"),
+		a.batchOf(100, loudQuestion(`,"context":{"token":"`+secret+`","note":"`+strings.Repeat(secret[1:]+"-", 1000)+`"}`), "{}"),
+		a.batchOf(100, loudQuestion(`,"context":{"level":1}`), "{}", "X-Explain: true"),
+		a.raw("POST", "/tenants/loud/access/v1/search/resource", a.loud, loudSearch),
+		a.raw("GET", "/v1/approvals?limit=200", a.loud, ""),
+		a.raw("GET", "/v1/log/export", a.loud, ""),
+		a.raw("GET", "/v1/log/report", a.loud, ""),
+		a.raw("GET", "/v1/log/sample?seed=lottery&n=100", a.loud, ""),
+		a.raw("GET", "/v1/decisions?tenant=loud&decision=allow&order=oldest", a.loud, ""),
+	}
+}
+
+const loudSearch = `{"subject":{"type":"agent","id":"bot"},"action":{"name":"read"},"resource":{"type":"doc"},"context":{"level":1}}`
+
+// pointlessPolicy is another each time, and permits nothing.
+func pointlessPolicy(n int) string {
+	return fmt.Sprintf("@id(\"loud-more\") permit (principal, action == Action::\"read\", resource) when { context has never && context.never == %d };\n", n)
 }
 
 // loudQuestion is one that the nuisance's own policies deny.
@@ -384,11 +406,8 @@ func (a *attack) readSlowly(conn *net.TCPConn, request []byte) {
 	}
 }
 
-// fill puts records of the nuisance's own on record, fewer where there are only seconds.
+// fill puts records of the nuisance's own on record.
 func (a *attack) fill(records int) {
-	if !a.measured {
-		records = min(records, 20_000/raceFactor)
-	}
 	conn, err := a.dial()
 	if err != nil {
 		a.wrong("%v", err)

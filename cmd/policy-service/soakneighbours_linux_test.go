@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -17,6 +19,7 @@ import (
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/verify"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/server/auth"
 )
 
@@ -26,35 +29,69 @@ import (
 // memory than it may, and stops in time with a log that verifies. There are no limits but
 // those that a server has by default.
 //
-// make soak measures besides: over SOAKNEIGHBOURS (60s) for each kind of neighbour the
-// resident's p99 is at most three times what it is alone, or 250 ms. Without it some seconds
-// of each do, and time is no matter.
+// Over SOAKNEIGHBOURS (60s) for each kind of neighbour the resident's p99 is at most three
+// times what it is alone, or 250 ms.
 func TestSoakNeighbours(t *testing.T) {
-	span, measured := neighbourTime(t)
+	night.Soaks(t)
+	span, err := time.ParseDuration(cmp.Or(os.Getenv("SOAKNEIGHBOURS"), "60s"))
+	if err != nil || span < time.Second {
+		t.Fatalf("SOAKNEIGHBOURS is %q; write a time of a second or more, like 60s", os.Getenv("SOAKNEIGHBOURS"))
+	}
 	for _, n := range nuisances {
 		t.Run(n.name, func(t *testing.T) {
-			h := newNeighbourhood(t, n, measured)
-			h.run(t, span)
+			newNeighbourhood(t, n).run(t, span)
 		})
 	}
 }
 
-func neighbourTime(t *testing.T) (span time.Duration, measured bool) {
-	t.Helper()
-	text, soak := os.Getenv("SOAKNEIGHBOURS"), os.Getenv("SOAK") != ""
-	switch {
-	case text == "" && soak:
-		return time.Minute, true
-	case text == "" && testing.Short():
-		return time.Second, false
-	case text == "": // what takes longer to go wrong is for make soak to find
-		return 3 * time.Second, false
+// TestNeighbour has a neighbour send each of its dear requests once, while the resident asks each of its questions. Then the
+// neighbour writes its files without pause, and the root forbids something meanwhile.
+//
+// It takes seconds: a bundle that changes all the time is read again after a rest.
+func TestNeighbour(t *testing.T) {
+	t.Parallel()
+	h := newNeighbourhood(t, nuisance{files: func() map[string]string {
+		return map[string]string{"tenants/loud/entities/all.json": manyEntities(500), "tenants/loud/many.cedar": manyPolicies(50)}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a := &attack{neighbourhood: h, t: t, ctx: ctx, counts: map[string]int{}}
+	a.asks(3)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for _, w := range wants {
+			if err := h.calm.once(ctx, w, h.calm.number.Add(1)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	conn, err := a.dial()
+	must(t, err)
+	r := bufio.NewReader(conn)
+	requests := a.dear()
+	for _, request := range requests {
+		_, sent := conn.Write(request)
+		if !a.answer(r, sent) {
+			t.Errorf("after %.100s the connection ends: %s", request, tallied(a.counts))
+			break
+		}
 	}
-	span, err := time.ParseDuration(text)
-	if err != nil || span < time.Second {
-		t.Fatalf("SOAKNEIGHBOURS is %q; write a time of a second or more, like 60s", text)
+	must(t, conn.Close())
+	all.Wait()
+	if a.counts["200"] != len(requests) {
+		t.Errorf("%d requests, and the answers are %s", len(requests), tallied(a.counts))
 	}
-	return span, soak
+	all.Go(func() { a.edits(20*time.Millisecond, "tenants/loud/more.cedar", pointlessPolicy) })
+	a.forbid(0)
+	cancel()
+	all.Wait()
+	for _, text := range append(a.notes, a.wrongs...) {
+		t.Log(text)
+	}
+	if len(a.wrongs) > 0 {
+		t.Fail()
+	}
+	h.finish(t)
 }
 
 const (
@@ -70,7 +107,6 @@ const (
 type nuisance struct {
 	name   string
 	config string                   // of the server, where what is attacked is there only by configuration
-	short  string                   // more of it where there are only seconds: bounds that are reached in them
 	files  func() map[string]string // of the bundle, beside those that every neighbourhood has; nil is none
 	before func(*attack)            // makes what is attacked
 	// attack goes on until its context ends.
@@ -88,14 +124,13 @@ type nuisance struct {
 // A neighbourhood is a server with two tenants: calm is the resident's, loud the nuisance's.
 type neighbourhood struct {
 	nuisance
-	measured bool
-	dir      string
-	addr     string
-	server   *exec.Cmd
-	logKey   string
-	calm     *resident
-	loud     string // the nuisance's credential
-	second   string // that of another PEP of the same tenant
+	dir    string
+	addr   string
+	server *exec.Cmd
+	logKey string
+	calm   *resident
+	loud   string // the nuisance's credential
+	second string // that of another PEP of the same tenant
 }
 
 // Whoever is called frozen is forbidden everything; people decide about approvals.
@@ -112,9 +147,9 @@ var neighbourFiles = map[string]string{
 `,
 }
 
-func newNeighbourhood(t *testing.T, n nuisance, measured bool) *neighbourhood {
+func newNeighbourhood(t *testing.T, n nuisance) *neighbourhood {
 	t.Helper()
-	h := &neighbourhood{nuisance: n, measured: measured, dir: t.TempDir()}
+	h := &neighbourhood{nuisance: n, dir: t.TempDir()}
 	for name, text := range neighbourFiles {
 		h.write(t, "policies/"+name, text)
 	}
@@ -122,9 +157,6 @@ func newNeighbourhood(t *testing.T, n nuisance, measured bool) *neighbourhood {
 		for name, text := range n.files() {
 			h.write(t, "policies/"+name, text)
 		}
-	}
-	if !measured {
-		h.config += n.short
 	}
 	h.write(t, "config.yaml", h.config)
 	all := []auth.Permission{auth.Decide, auth.Search, auth.Explain, auth.LogRead, auth.Approve}
@@ -159,10 +191,6 @@ func (h *neighbourhood) key(t *testing.T, name, tenant string, may []auth.Permis
 
 // run has the resident ask alone, and then beside the nuisance.
 func (h *neighbourhood) run(t *testing.T, span time.Duration) {
-	before := span
-	if !h.measured {
-		before = time.Second / 2 // so that there is something on record that can be lost
-	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	a := &attack{neighbourhood: h, t: t, ctx: ctx, counts: map[string]int{}}
@@ -170,7 +198,7 @@ func (h *neighbourhood) run(t *testing.T, span time.Duration) {
 		h.before(a)
 		clear(a.counts)
 	}
-	alone := h.calm.ask(t, before)
+	alone := h.calm.ask(t, span)
 	var attacking, beside sync.WaitGroup
 	start, begun := time.Now(), (&victim{pid: h.server.Process.Pid}).cpu(t)
 	attacking.Go(func() { h.attack(a) })
@@ -208,7 +236,7 @@ func (h *neighbourhood) judge(t *testing.T, alone, during *asked, a *attack, cor
 	for _, text := range a.wrongs {
 		t.Errorf("%.2000s", text)
 	}
-	if bound := max(3*was, tolerable); h.measured && raceFactor == 1 && p99 > bound {
+	if bound := max(3*was, tolerable); p99 > bound {
 		t.Errorf("p99 is %v and may be %v", p99, bound)
 	}
 }
@@ -287,16 +315,13 @@ func (a *attack) watchMemory() {
 			kilobytes, _ := strconv.ParseInt(string(found[1]), 10, 64)
 			a.most = max(a.most, kilobytes<<10)
 		}
-		if a.most > neighbourMemory*memoryFactor {
+		if a.most > neighbourMemory {
 			a.wrong("the server takes %d MiB", a.most>>20)
 			_ = a.server.Process.Kill()
 			return
 		}
 	}
 }
-
-// memoryFactor is what the race detector costs of it.
-const memoryFactor = 1 + (raceFactor-1)/4
 
 // A chore is something that must go on beside a nuisance, and how often it may be refused.
 type chore struct {

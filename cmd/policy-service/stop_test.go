@@ -20,6 +20,7 @@ import (
 	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestStopUnderLoad tells a server to stop while 64 clients ask it. It ends in time, with
@@ -27,13 +28,25 @@ import (
 // answer; the last answer says that it is the last; and what is on record is what was
 // answered, no more and no less.
 func TestStopUnderLoad(t *testing.T) {
-	rounds := roundsOf(8, 2, 100)
+	t.Parallel()
+	stops(t, max(2, night.Cases(8)), 1) // one in each mode of the log
+}
+
+// TestSoakStopUnderLoad does it more often. Most clients are told with an answer that it is the last.
+func TestSoakStopUnderLoad(t *testing.T) {
+	night.Soaks(t)
+	stops(t, 100, crashClients*3/4)
+}
+
+// stops stops a server so often, until at least so many clients of one stop were told with an answer that it is the last.
+func stops(t *testing.T, rounds int, least int64) {
+	t.Helper()
 	log := crash{data: t.TempDir()}
 	all := stopping{answered: map[string]bool{}}
 	// A client or a server that is not scheduled at the moment of the stop is told nothing, or tells nothing: what
 	// counts is the best stop in strict mode, and there are more where none was undisturbed.
 	best := int64(0)
-	for round := 0; round < rounds || best < crashClients*3/4 && round < 4*rounds; round++ {
+	for round := 0; round < rounds || best < least && round < 4*rounds; round++ {
 		// In best effort an answer waits for nothing, and more clients are between two requests.
 		server, addr := log.serve(t, "--log-mode", []string{"strict", "best_effort"}[round%2])
 		clients := all.load(addr, round)
@@ -51,7 +64,7 @@ func TestStopUnderLoad(t *testing.T) {
 			best = max(best, clients.dismissed.Load())
 		}
 	}
-	if best < crashClients*3/4 {
+	if best < least {
 		t.Errorf("of %d clients at most %d were told with an answer that it is the last", crashClients, best)
 	}
 	t.Logf("%d of %d clients were told with an answer that it is the last", best, crashClients)
