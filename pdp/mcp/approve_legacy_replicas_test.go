@@ -208,6 +208,7 @@ func TestApproveLegacyPDPAway(t *testing.T) {
 }
 
 // A token that ends while people are waited for ends the wait: nothing is forwarded, whatever they say then.
+// It takes as long as the token lasts.
 func TestApproveLegacyTokenEnds(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})

@@ -280,6 +280,7 @@ func TestApproveLegacySecondPerson(t *testing.T) {
 }
 
 // While a person looks at a form the client hears now and then that people are waited for, if it wants to: else it would give up.
+// It takes five seconds: those are between two words of progress.
 func TestApproveLegacyProgress(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t, land{})

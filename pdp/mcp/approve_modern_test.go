@@ -675,6 +675,7 @@ func TestApproveModernAndLegacyGoneMeanwhile(t *testing.T) {
 }
 
 // A token that expires ends a wait. People go on being asked, and the next token goes on from there.
+// It takes as long as the token lasts.
 func TestApproveModernExpired(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {

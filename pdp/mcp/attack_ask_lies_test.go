@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,7 +75,9 @@ func answersWith(status int, body string) func(http.ResponseWriter, truth, strin
 	}
 }
 
-func askingLies() (all []askingLie) {
+// askingLies are made once: one of them is large.
+var askingLies = sync.OnceValue(func() (all []askingLie) {
+	huge := strings.Repeat("x", 5<<20)
 	for where, of := range map[string]func(*http.Request) bool{"submitting": submits, "watching": watches, "looking": looksAt, "the form": showsForm, "responding": answersForm} {
 		add := func(name string, tell func(http.ResponseWriter, truth, string)) {
 			all = append(all, askingLie{where + ": " + name, of, tell})
@@ -94,7 +97,9 @@ func askingLies() (all []askingLie) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<h1>approved</h1>")
 		})
-		add("ten megabytes", answersWith(http.StatusOK, `{"jsonrpc":"2.0","method":"elicitation/create","params":{"message":"`+strings.Repeat("x", 10<<20)+`"},"id":"ID","status":"approved"}`))
+		add("five megabytes", func(w http.ResponseWriter, honest truth, id string) {
+			honest.send(w, http.StatusOK, `{"jsonrpc":"2.0","method":"elicitation/create","params":{"message":"`+huge+`"},"id":"`+id+`","status":"approved"}`)
+		})
 		add("halfway", func(w http.ResponseWriter, honest truth, _ string) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(honest.body)+100))
 			honest.send(w, honest.status, honest.body)
@@ -119,10 +124,11 @@ func askingLies() (all []askingLie) {
 	form("an address", `"method":"elicitation/create","params":{"mode":"url","url":"https://evil.example/","elicitationId":"e","message":"m"}`)
 	slices.SortFunc(all, func(a, b askingLie) int { return strings.Compare(a.name, b.name) })
 	return all
-}
+})
 
 // Of a PDP that lies where people are asked, in whatever it is asked, nothing but a permit forwards a call: an answer of
 // another task, a status without an approval, a form of another approval, and whatever else cannot be.
+// It takes some seconds: after each lie people are waited for, for a tenth of one.
 func TestAskAttackLies(t *testing.T) {
 	t.Parallel()
 	for turn, era := range eras {
@@ -131,9 +137,9 @@ func TestAskAttackLies(t *testing.T) {
 			tap := newWiretap(t)
 			w := newPeople(t, land{before: tap.before, serve: tap.serve, change: func(c *mcp.Config) {
 				hasten(c)
-				c.PDP.Timeout, c.PDP.Breaker.Failures = 2*time.Second, 1000
+				c.PDP.Timeout, c.PDP.Breaker.Failures = 20*time.Second, 1000
 			}})
-			lies := askingLies()
+			lies := slices.Clone(askingLies())
 			if testing.Short() { // each lie in one era
 				n := -1
 				lies = slices.DeleteFunc(lies, func(askingLie) bool { n++; return n/2%2 != turn })

@@ -274,7 +274,7 @@ func TestHostsAndOrigins(t *testing.T) {
 		for _, era := range eras {
 			v := s.visitor(era, nil)
 			for _, verb := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-				soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 				got, err := v.try(soon, verb, "this is not read", append(v.headers("tools/call", "{}"), headers...)...)
 				cancel()
 				if err != nil || got.status != http.StatusForbidden && got.status != http.StatusBadRequest {

@@ -156,6 +156,7 @@ var hostile = map[string]string{
 
 // D36: whatever a program does that is a server, its client gets one answer and can go on, others notice nothing, and nothing
 // is left of it. Nobody but the program reads its arguments.
+// It takes some seconds: a program is started for each tool, and some are waited for before they are killed.
 func TestHostilePrograms(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {

@@ -94,7 +94,7 @@ func (l *tardy) serve(w http.ResponseWriter, r *http.Request) {
 func TestSlowPDP(t *testing.T) {
 	t.Parallel()
 	l := newTardy()
-	s := newSiege(t, camp{before: l.before(t), change: func(c *mcp.Config) { c.PDP.Timeout, c.PDP.Breaker.Failures = time.Second, 1000 }})
+	s := newSiege(t, camp{before: l.before(t), change: func(c *mcp.Config) { c.PDP.Timeout, c.PDP.Breaker.Failures = 500*time.Millisecond, 1000 }})
 	all := []*visitor{s.visitor("legacy", nil), s.visitor("modern", nil)}
 	l.hold()
 	var asking sync.WaitGroup
@@ -117,14 +117,13 @@ func TestSlowPDP(t *testing.T) {
 	l.letGo()
 	l.done.Wait()
 	for _, v := range all {
-		if got := v.call("look", `{"marker":"after `+v.era+`"}`); !got.ran() {
-			t.Errorf("%s, after it: %s", v.era, got)
-		}
+		mcptest.Until(t, "calls pass again", func() bool { return v.call("look", `{"marker":"after"}`).ran() })
 	}
-	if got, want := s.permitted(), []string{"after legacy", "after modern", "slow legacy", "slow modern"}; !slices.Equal(got, want) {
+	isAfter := func(marker string) bool { return marker == "after" }
+	if got, want := slices.DeleteFunc(s.permitted(), isAfter), []string{"slow legacy", "slow modern"}; !slices.Equal(got, want) {
 		t.Errorf("permits on record are %q", got)
 	}
-	if got, want := s.markers(), []string{"after legacy", "after modern"}; !slices.Equal(got, want) {
+	if got := slices.DeleteFunc(s.markers(), isAfter); len(got) > 0 {
 		t.Errorf("the server got %q", got)
 	}
 }

@@ -35,6 +35,7 @@ func letter(t *testing.T) string {
 
 // The gateway passes the conformance plans of COAZ, in both eras. What a server of the other era has no method for is
 // never executed there, so a client of the legacy era is judged before a server of its own.
+// It takes some seconds: each plan has some three hundred questions.
 func TestCOAZ(t *testing.T) {
 	t.Parallel()
 	for _, way := range []struct {

@@ -24,6 +24,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/mcp/internal/gate"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -81,7 +82,7 @@ var driftBundle = map[string]string{
 // newDriftScene starts it. before stands before the PDP, nil is nobody.
 func newDriftScene(t *testing.T, before func(pdp http.Handler) http.Handler, change func(*Config)) *driftScene {
 	t.Helper()
-	s := &driftScene{t: t, data: t.TempDir()}
+	s := &driftScene{t: t, data: mcptest.QuickDir(t)}
 	s.serve(before, change)
 	return s
 }
@@ -300,7 +301,7 @@ func TestDriftHeedsRetryAfter(t *testing.T) {
 // A key that may not is told of once, and what was found is on record once it may.
 func TestDriftNeedsThePermission(t *testing.T) {
 	t.Parallel()
-	data, file := t.TempDir(), filepath.Join(t.TempDir(), "gateway.key")
+	data, file := mcptest.QuickDir(t), filepath.Join(t.TempDir(), "gateway.key")
 	keys, err := auth.OpenKeys(data)
 	driftMust(t, err)
 	key := map[auth.Permission]string{}
@@ -366,7 +367,7 @@ func (driftInProcess) Authenticate(*http.Request) (auth.Caller, error) {
 // A PDP in the process takes what is found if it keeps a log, and says so if it keeps none.
 func TestDriftEmbedded(t *testing.T) {
 	t.Parallel()
-	for _, data := range []string{"", t.TempDir()} {
+	for _, data := range []string{"", mcptest.QuickDir(t)} {
 		config := server.Config{Data: data, Program: server.Program{
 			Source: pdptest.Bundle(driftBundle), InProcess: true, Authenticator: driftInProcess{},
 		}}
@@ -410,7 +411,7 @@ func TestDriftCloseMeanwhile(t *testing.T) {
 	<-came
 	began := time.Now()
 	driftMust(t, s.gateway.Close())
-	if took := time.Since(began); took > driftLastWords+10*time.Second {
+	if took := time.Since(began); took > time.Minute {
 		t.Errorf("it took %v", took)
 	}
 	s.gateway.drifts.noticed(driftFinding(3)) // nobody takes it any more

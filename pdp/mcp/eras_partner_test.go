@@ -6,12 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"flag"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime/debug"
 	"testing"
 	"time"
 
@@ -20,13 +18,7 @@ import (
 	"policy-service/pdp/mcp/mcptest"
 )
 
-// Tests wait for disks, programs and each other more than they compute, so more of them run at once than there are cores. Each
-// makes a PDP and a gateway, of which little stays: a quarter of the time would go to the collector.
-func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "8")
-	debug.SetGCPercent(400)
-	mcptest.Main(m)
-}
+func TestMain(m *testing.M) { mcptest.Main(m) }
 
 // partner is a server of the SDK, of one era. Over standard streams it has a server for each process.
 type partner struct {

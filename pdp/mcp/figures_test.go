@@ -87,7 +87,7 @@ func question(t testing.TB, text string) map[string]any {
 // pass starts a gateway before an upstream of an era, which has one tool. Tokens are for audience.
 func pass(t testing.TB, era string, bundle map[string]string, tool, audience string, change func(*mcp.Config)) *passed {
 	t.Helper()
-	p := &passed{t: t, issuer: mcptest.NewIssuer(t, audience, time.Now), data: t.TempDir()}
+	p := &passed{t: t, issuer: mcptest.NewIssuer(t, audience, time.Now), data: mcptest.QuickDir(t)}
 	p.pdp = pdptest.Start(t, pdptest.Bundle(bundle), open, func(c *pdpserver.Config) { c.Data = p.data })
 	p.upstream = mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{era}, Tools: "[" + tool + "]"})
 	c := mcp.Config{
@@ -230,6 +230,7 @@ func TestFigures(t *testing.T) {
 				continue
 			}
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar")+", "+era, func(t *testing.T) {
+				t.Parallel()
 				figure(t, era, parts, operation.Method, params, operation.Token)
 			})
 		}

@@ -281,23 +281,27 @@ func TestListenOverStdio(t *testing.T) {
 }
 
 // A stream ends with its token, with Drain and with Close, and those of others go on.
+// It takes as long as the token lasts.
 func TestListenEnds(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {
-		w := newPeople(t, land{})
-		other := w.visitor(era, mcptest.Claims{"sub": "eve"}).listens()
-		other.welcomed()
-		brief := w.stranger(era, w.issuer.Token(t, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()}))
-		brief.begin()
-		e := brief.listens()
-		e.welcomed()
-		e.ended()
-		other.nothing()
-		w.gateway.Drain()
-		other.ended()
-		if got := w.visitor(era, nil).call("free", `{}`); !got.ran() {
-			t.Error(got)
-		}
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			w := newPeople(t, land{})
+			other := w.visitor(era, mcptest.Claims{"sub": "eve"}).listens()
+			other.welcomed()
+			brief := w.stranger(era, w.issuer.Token(t, mcptest.Claims{"exp": time.Now().Add(3 * time.Second).Unix()}))
+			brief.begin()
+			e := brief.listens()
+			e.welcomed()
+			e.ended()
+			other.nothing()
+			w.gateway.Drain()
+			other.ended()
+			if got := w.visitor(era, nil).call("free", `{}`); !got.ran() {
+				t.Error(got)
+			}
+		})
 	}
 }
 

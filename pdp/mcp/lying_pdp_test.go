@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/night"
 )
 
@@ -123,10 +124,9 @@ func TestEachLie(t *testing.T) {
 	s.untouched(t)
 	lie.Store(&honest)
 	for era, v := range all {
-		mcptest.Until(t, "the PDP is back", func() bool { return v.call("look", `{}`).ran() })
-		if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, "change") {
-			t.Errorf("%s: %s", era, got)
-		}
+		mcptest.Until(t, era+": the PDP is back", func() bool {
+			return v.call("look", `{}`).ran() && strings.Contains(v.ask("tools/list", `{}`).text, "change")
+		})
 	}
 }
 
@@ -167,8 +167,9 @@ func TestBreaker(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
 	var liar *mcptest.Liar
-	const coolDown = 400 * time.Millisecond
-	s := newSiege(t, camp{
+	const coolDown = 10 * time.Second
+	c := clock.New()
+	s := newSiege(t, camp{now: c.Now,
 		before: func(pdp string) string {
 			liar = mcptest.NewLiar(t, pdp, func(int64) string {
 				if away.Load() {
@@ -181,29 +182,34 @@ func TestBreaker(t *testing.T) {
 		change: func(c *mcp.Config) { c.PDP.Breaker.Failures, c.PDP.Breaker.CoolDown = 5, coolDown },
 	})
 	v := s.visitor("modern", nil)
-	away.Store(true)
-	for n := int64(0); n < 5; n++ {
+	refused := func(asked int64) {
+		t.Helper()
 		before := liar.Asked()
-		if got := v.call("look", `{}`); got.code() != -32603 || !strings.Contains(got.text, `"retry_after"`) || liar.Asked() != before+1 {
-			t.Fatalf("question %d: %s, asked %d times", n, got, liar.Asked()-before)
+		if got := v.call("look", `{}`); got.code() != -32603 || got.status != http.StatusOK || !strings.Contains(got.text, `"retry_after"`) || liar.Asked() != before+asked {
+			t.Fatalf("%s, asked %d times", got, liar.Asked()-before)
 		}
 	}
-	opened, before, refused := time.Now(), liar.Asked(), 0
-	for time.Since(opened) < coolDown/2 {
-		if got := v.call("look", `{}`); got.code() != -32603 || got.status != http.StatusOK {
-			t.Errorf("%s", got)
-		}
-		refused++
+	away.Store(true)
+	for range 5 {
+		refused(1)
 	}
-	if n := liar.Asked() - before; n != 0 && time.Since(opened) < coolDown || refused == 0 {
-		t.Errorf("the PDP was asked %d times for %d calls while the breaker was open", n, refused)
+	for range 5 {
+		refused(0)
 	}
+	c.Advance(coolDown - time.Nanosecond)
+	refused(0)
 	if err := s.gateway.Ready(); err == nil {
 		t.Error("it is ready, and its PDP is away")
 	}
 	s.untouched(t)
+	c.Advance(time.Nanosecond)
+	refused(1) // still away
+	refused(0)
 	away.Store(false)
-	mcptest.Until(t, "it recovers", func() bool { return v.call("look", `{}`).ran() })
+	c.Advance(coolDown)
+	if got := v.call("look", `{}`); !got.ran() {
+		t.Errorf("the PDP is back: %s", got)
+	}
 	if err := s.gateway.Ready(); err != nil {
 		t.Error(err)
 	}

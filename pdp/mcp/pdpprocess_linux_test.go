@@ -76,7 +76,7 @@ func serveUntilInputEnds(c pdpserver.Config) error {
 
 func newPDPProcess(t testing.TB, policies map[string]string) *pdpProcess {
 	t.Helper()
-	p, bundle, at := &pdpProcess{data: t.TempDir()}, t.TempDir(), heldAddress(t)
+	p, bundle, at := &pdpProcess{data: mcptest.QuickDir(t)}, t.TempDir(), heldAddress(t)
 	for name, text := range policies {
 		orFail(t, os.WriteFile(filepath.Join(bundle, name), []byte(text), 0o600))
 	}
@@ -234,6 +234,7 @@ const exceptThree = `permit(principal, action, resource) unless { action == Acti
 
 // A PDP that is stopped in the midst of questions answers none of them: calls are refused, lists are errors, and what it
 // says when it goes on is too late for all that were asked before.
+// It takes some seconds: the time for questions to a PDP that does not answer passes several times.
 func TestPDPIsStopped(t *testing.T) {
 	t.Parallel()
 	p, c := newPDPProcess(t, map[string]string{"a.cedar": exceptThree}), clock.New()
@@ -297,6 +298,7 @@ func TestPDPIsStopped(t *testing.T) {
 }
 
 // A PDP that is killed under load, again and again, has a permit on record for whatever was forwarded.
+// It takes some seconds: the PDP is a process, and is started again and again.
 func TestPDPIsKilled(t *testing.T) {
 	t.Parallel()
 	rounds := 5

@@ -210,6 +210,7 @@ func ourClients() (all []peopleClient) {
 
 // TestPeopleOutcomes has people make what they can of the calls of clients in both eras. The server sees a call exactly if it
 // was approved, once, and as it was approved.
+// It takes some seconds: each outcome has a PDP and a gateway of its own.
 func TestPeopleOutcomes(t *testing.T) {
 	t.Parallel()
 	testOutcomes(t, ourClients(), testing.Short())

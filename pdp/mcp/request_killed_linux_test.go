@@ -16,6 +16,7 @@ const killedRequestPolicies = `@id("plain") permit(principal, action, resource) 
 
 // A gateway that is killed and started again with the same keys knows nothing of what was requested: it is refused, also to who was
 // just fulfilling it, and no call is made twice.
+// It takes some seconds: gateways and PDPs are processes, and are started again.
 func TestRequestKilled(t *testing.T) {
 	t.Parallel()
 	for _, era := range eras {

@@ -69,7 +69,7 @@ const settingTools = `[{"name":"once","inputSchema":{"type":"object"}},{"name":"
 // newSetting has the PDP listen at an address, which may have the port 0. No gateway runs yet. ServerEra is that of the server.
 func newSetting(t testing.TB, pdpListen, serverEra string) *setting {
 	t.Helper()
-	s := &setting{t: t, dir: quickDir(t), logs: &kept{}, waits: map[string]chan struct{}{}, answered: map[string]int{}}
+	s := &setting{t: t, dir: mcptest.QuickDir(t), logs: &kept{}, waits: map[string]chan struct{}{}, answered: map[string]int{}}
 	s.issuer = mcptest.NewIssuer(t, settingResource, time.Now)
 	s.rec = mcptest.NewRecorder(t, mcptest.Answers{Eras: []string{serverEra}, Tools: settingTools, Handle: s.asksBack, Heard: s.heard})
 	s.pdp, s.server = newDoorway(t), newDoorway(t)

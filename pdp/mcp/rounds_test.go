@@ -521,7 +521,7 @@ func (w *roundsWorld) shortest(p roundsPlan, err error) (roundsPlan, error) {
 }
 
 // R3: whatever clients, people and gateways do about a call, in whatever order and however often, the server sees it as
-// often as people agreed to, and each round once.
+// often as people agreed to, and each round once. It takes some seconds: of each plan, answers are waited for that do not come.
 //
 //	PROPERTY_RUNS=10 go test -run 'TestRounds$' ./pdp/mcp    ten times as many plans, of which the first are the usual ones
 func TestRounds(t *testing.T) {

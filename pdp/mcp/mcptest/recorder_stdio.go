@@ -3,9 +3,11 @@ package mcptest
 import (
 	"bufio"
 	"context"
+	"flag"
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,9 @@ const childArgument = "mcptest-recorder-child"
 
 // Main runs the tests of a package, or is the child of a recorder if it was started as one. A package whose tests use
 // [Recorder.Command] has it as its TestMain.
+//
+// Tests wait for disks, programs and each other more than they compute, so more of them run at once than there are cores. Each
+// makes a PDP and a gateway, of which little stays: a quarter of the time would go to the collector.
 func Main(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == childArgument {
 		if err := beChild(os.Args[2]); err != nil {
@@ -26,6 +31,8 @@ func Main(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	_ = flag.Set("test.parallel", "8") // the command line may say otherwise
+	debug.SetGCPercent(400)
 	os.Exit(m.Run())
 }
 

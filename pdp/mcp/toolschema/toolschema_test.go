@@ -250,7 +250,7 @@ func TestBounds(t *testing.T) {
 	}
 	wide += `"z":{"type":"string"}}}`
 	many := []toolschema.Tool{tool("doubling", doubling)}
-	for n := range 100 {
+	for n := range 20 {
 		many = append(many, tool(fmt.Sprintf("wide%d", n), wide))
 	}
 	s := generated(t, many, toolschema.Options{Whole: true})

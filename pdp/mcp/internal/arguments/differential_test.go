@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"policy-service/pdp/pdptest/night"
 )
 
 // schemaWriter writes schemas and values that meet often: few names, few values, all keywords.
@@ -98,7 +100,7 @@ func (w schemaWriter) keyword(below func() string) (keyword, text string) {
 // Of schemas and arguments as nobody would write them, we say what the library says.
 func TestSameAsLibrary(t *testing.T) {
 	t.Parallel()
-	const n = 1000
+	n := night.Cases(1000)
 	fit, misfit := 0, 0
 	for seed := range n {
 		w := schemaWriter{rand.New(rand.NewPCG(uint64(seed), 20))}

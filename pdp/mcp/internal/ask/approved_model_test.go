@@ -14,6 +14,7 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // walk is what people say, and what calls bring of it, step by step. What may be permitted follows from the steps alone.
@@ -188,10 +189,8 @@ func (w *walk) expect(op ask.Operation, may bool) *ask.Permit {
 
 // Whatever order things come in, exactly what people approved goes on, as often as they did.
 func TestApprovedWalks(t *testing.T) {
-	walks, steps := 25, 120
-	if testing.Short() {
-		walks = 6
-	}
+	t.Parallel()
+	walks, steps := night.Cases(25), 120
 	o := people(t)
 	permits, rounds := 0, 0
 	for n := range walks {
@@ -239,6 +238,7 @@ func FuzzApproved(f *testing.F) {
 // No lie of a PDP becomes a permit, whether people were not asked, have approved, or did before. An approval that a lie
 // has hidden is there after it.
 func TestApprovedLies(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	var lie atomic.Pointer[string]
 	liar := mcptest.NewLiar(t, o.pdp.URL, func(int64) string { return *lie.Load() })
@@ -285,6 +285,7 @@ func TestApprovedLies(t *testing.T) {
 
 // What a PDP says of people that they did not say is no permit either: the last question is asked, and answers.
 func TestApprovedForged(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	call := o.call(alice(t), o.a, `{}`)
 	w, s := o.files(call)

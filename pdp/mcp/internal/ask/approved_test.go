@@ -18,6 +18,7 @@ import (
 
 // From the deny to the call that goes on twice, each question is the PDP's to answer, and each yes is for one call.
 func TestApprovedCall(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	op := o.call(alice(t), o.a, `{"target":"production","n":null}`)
 	w, s := o.files(op)
@@ -98,6 +99,7 @@ func moved(t *testing.T, s authzenclient.Standing) (task authzenclient.Task) {
 
 // Of people's no, and of every other end, the client learns by the code of its era, and the reason is one line of data.
 func TestApprovedNot(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []ask.Errors{ask.ErrorsCOAZ, ask.ErrorsSEP, ask.ErrorsMCPX} {
 		o := people(t, func(options *ask.Options) { options.Errors, options.DenyStatus = mode, 403 })
 		for name, test := range map[string]struct {
@@ -118,7 +120,7 @@ func TestApprovedNot(t *testing.T) {
 				w, s := o.files(op)
 				id := s.Approvals()[0]
 				test.ends(w, s)
-				for until := time.Now().Add(20 * time.Second); s.Pending() && time.Now().Before(until); s = o.look(w, s) { // what time does is not done at once
+				for until := time.Now().Add(time.Minute); s.Pending() && time.Now().Before(until); s = o.look(w, s) { // what time does is not done at once
 				}
 				got := w.Denied(s)
 				d := told(t, got)
@@ -150,6 +152,7 @@ func TestApprovedNot(t *testing.T) {
 
 // What people cannot be asked about has no Wanted, and no word of theirs counts for it: nothing is asked then.
 func TestApprovedNobody(t *testing.T) {
+	t.Parallel()
 	declared := func(action string) string {
 		return `{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"` + action + `"},"resource":{"type":"public","id":"1"},"context":{"arguments":"$params.arguments"}}}`
 	}
@@ -231,6 +234,7 @@ func TestApprovedNobody(t *testing.T) {
 
 // An approval is for one call of one principal, one tool and its definition, and once. What does not count spends nothing.
 func TestApprovedOther(t *testing.T) {
+	t.Parallel()
 	for _, form := range []ask.Ask{ask.ToolInvoke, ask.COAZ} {
 		o := people(t, func(options *ask.Options) { options.Ask = form })
 		agent := alice(t)
@@ -287,6 +291,7 @@ func text1(t *testing.T, s string) evaluation.Value {
 
 // What ends between a person's yes and the use is refused for what it is.
 func TestApprovedThenNot(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	ready := func(arguments string) ask.Operation { return o.approved(o.call(alice(t), o.a, arguments)) }
 	refused := func(name string, op ask.Operation, code int, typ, reason, suggestion string) {
@@ -322,6 +327,7 @@ func TestApprovedThenNot(t *testing.T) {
 
 // Sent many times at once, what people approved goes on once, and each round of it too.
 func TestApprovedAtOnce(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	op := o.approved(o.call(alice(t), o.a, `{}`))
 	for round := range 3 {
@@ -346,6 +352,7 @@ func TestApprovedAtOnce(t *testing.T) {
 
 // If the declared question denies, the approval is not used, and it is still there when it permits.
 func TestApprovedDeclaredFirst(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	declared := func(action string) ask.Operation {
 		return o.call(alice(t), o.tool(declares("a", `{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"$params.arguments.action"},"resource":{"type":"public","id":"1"}}}`), nil), `{"action":"`+action+`"}`)
@@ -383,6 +390,7 @@ func TestApprovedDeclaredFirst(t *testing.T) {
 
 // What the PDP obliges to is owed also where people have approved.
 func TestApprovedOwes(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	op := o.approved(o.call(alice(t), o.a, `{"masked":1}`))
 	p := o.permit(op)
@@ -402,6 +410,7 @@ func TestApprovedOwes(t *testing.T) {
 // If the PDP is away the call is refused for now, and the approval is there when it is back. If an answer is lost, the
 // approval may be used: nothing is asked again, and nothing is forwarded.
 func TestApprovedAway(t *testing.T) {
+	t.Parallel()
 	o := people(t)
 	op := o.approved(o.call(alice(t), o.a, `{}`))
 	w, s := o.files(o.call(alice(t), o.a, `{"n":1}`))

@@ -11,6 +11,7 @@ import (
 
 // Many at once: each is decided by its own arguments, and what one owes is nothing to another.
 func TestAtOnce(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `@id("even") permit(principal, action == Action::"tool.invoke", resource) when { context.arguments.even };
 		@id("mask") @obligation("mask") permit(principal, action == Action::"tool.invoke", resource) when { context.arguments.mask };
 		@id("declared") permit(principal, action == Action::"read", resource);`,

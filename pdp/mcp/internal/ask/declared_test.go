@@ -20,6 +20,7 @@ const sepTool = `{"name":"get_customer","coaz":true,"description":"Get customer 
 
 // The example of 003 asks 003's question, and refuses with its code.
 func TestOlderDialect(t *testing.T) {
+	t.Parallel()
 	bundle := map[string]string{"a.cedar": `permit(principal == user::"alice", action == Action::"get_customer", resource == customer::"cust-12345") when { context.case == "case-67890" && context.agent == "` + resource + `" };
 		permit(principal == agent::"orchestrator", action == Action::"tool.invoke", resource);`}
 	for _, mode := range []ask.Declared{ask.Also, ask.Instead} {
@@ -45,6 +46,7 @@ func TestOlderDialect(t *testing.T) {
 
 // What a server declares never gets through what the trusted question denies, and it can deny by itself.
 func TestDeclaredNarrows(t *testing.T) {
+	t.Parallel()
 	// Whatever the server makes of its question is permitted, but one thing; of the trusted ones only look is.
 	bundle := map[string]string{"a.cedar": `@id("any") permit(principal, action, resource) unless { action == Action::"tool.invoke" };
 		@id("trusted") permit(principal == agent::"orchestrator", action == Action::"tool.invoke", resource == tool::"jira-server-1:look");
@@ -114,6 +116,7 @@ func TestDeclaredNarrows(t *testing.T) {
 
 // What cannot be compiled is neither listed nor called, and says why; what is not read does no harm.
 func TestDefinitions(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	with := func(set func(*ask.Options)) *stage {
 		more := &stage{t: t, pdp: s.pdp}
@@ -165,6 +168,7 @@ func TestDefinitions(t *testing.T) {
 
 // Whatever a server says of whether its tool wants an approval can only ask for more.
 func TestHints(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	for authorization, want := range map[string]string{
 		`{"required":true,"mode":"user_approval","timeout":300,"message":"m"}`: `"approval_hint":{"message":"m","mode":"user_approval","required":true,"timeout":300}`,

@@ -10,6 +10,7 @@ import (
 
 // A list shows what some arguments permit, hides what none do, and asks, files and spends nothing besides.
 func TestFilter(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `
 		@id("free") permit(principal, action, resource == tool::"jira-server-1:free");
 		@id("some") permit(principal, action, resource == tool::"jira-server-1:small") when { context.arguments.amount < 100 };
@@ -90,6 +91,7 @@ func TestFilter(t *testing.T) {
 
 // Long lists are asked about in as few requests as the PDP takes, and each answer goes to its own item.
 func TestManyItems(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `permit(principal, action, resource) when { resource.annotations.title == "even" };`})
 	for _, test := range []struct{ items, most int }{{200, 1}, {1000, 6}, {1500, 9}} {
 		var items []ask.Item
@@ -123,6 +125,7 @@ func TestManyItems(t *testing.T) {
 
 // An operator's mapping goes before ours, for calls and for lists; nothing is added to it.
 func TestOperatorMappings(t *testing.T) {
+	t.Parallel()
 	bundle := map[string]string{"a.cedar": `
 		@id("pay") permit(principal == user::"alice", action == Action::"pay", resource == account::"bank/jira-server-1") when { context.amount < 100 && context.by == "orchestrator" };
 		@id("note") permit(principal, action == Action::"open", resource == note::"n1");
@@ -193,6 +196,7 @@ func TestOperatorMappings(t *testing.T) {
 
 // Where the action is called as the tool is, a list asks by that action, too.
 func TestFilterByTool(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `
 		@id("one") permit(principal, action == Action::"jira-server-1:one", resource) when { context.arguments.amount < 100 };
 		@id("two") permit(principal, action == Action::"tool.invoke", resource);`},

@@ -13,11 +13,14 @@ import (
 
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
+
+func TestMain(m *testing.M) { mcptest.Main(m) }
 
 // office is a stage where people approve: mia what alice's agent does with the tool a.
 type office struct {
@@ -48,7 +51,7 @@ const officePolicies = `@id("ask") @obligation("ask") permit(principal, action =
 // people opens an office. Options change the Asker, and more policies stand beside those of all.
 func people(t testing.TB, set ...func(*ask.Options)) *office {
 	t.Helper()
-	o := &office{stage: &stage{t: t, data: t.TempDir()}, Clock: clock.At(pdptest.Now)}
+	o := &office{stage: &stage{t: t, data: mcptest.QuickDir(t)}, Clock: clock.At(pdptest.Now)}
 	keys, err := auth.OpenKeys(o.data)
 	o.must(err)
 	gateway, err := keys.Add(auth.KeySpec{Name: "gw", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay}}})

@@ -24,6 +24,7 @@ const jira = `{"name":"create_ticket","description":"Make a ticket","inputSchema
 
 // 002 prints a request; it stands in the decision log, member for member, after a call of the tool.
 func TestPrintedRequest(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	tool := s.tool(jira, map[string]string{"category": "sensitive", "integration": "jira", "impact": "write"})
 	p := alice(t)
@@ -76,6 +77,7 @@ var questions = []struct{ method, params string }{
 
 // Each question as the PDP has it in its decision log, in each way of asking.
 func TestQuestions(t *testing.T) {
+	t.Parallel()
 	var got strings.Builder
 	for _, mode := range []struct {
 		name string
@@ -141,6 +143,7 @@ func TestQuestions(t *testing.T) {
 
 // Each figure of the profiles, and the example of 003, is what the PDP gets where declared mappings count instead.
 func TestFigures(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("../../../../evaluation/coaz/testdata/figures/*.txtar")
 	if err != nil || len(files) < 24 {
 		t.Fatalf("%d figures, %v", len(files), err)

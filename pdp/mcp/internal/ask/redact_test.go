@@ -41,6 +41,7 @@ const withheldBlock = `{"type":"text","text":"[withheld: this part of the result
 
 // What leaves of each form of a result. "" is that nothing does.
 func TestRedact(t *testing.T) {
+	t.Parallel()
 	s := open(t, masked("/ssn", "/people/*/ssn", "/list/1", "/a~1b/c~0d", "/deep"))
 	call := s.call(alice(t), s.tool(plainTool, nil), `{}`)
 	read, prompt := request(alice(t), "resources/read", `{"uri":"mem://a"}`), request(alice(t), "prompts/get", `{"name":"a"}`)
@@ -106,6 +107,7 @@ func numbers(n int) string {
 
 // Of an error, and of what comes before the result, no word leaves while something is to be taken out.
 func TestRedactAround(t *testing.T) {
+	t.Parallel()
 	s := open(t, masked("/ssn"))
 	call := s.call(alice(t), s.tool(plainTool, nil), `{}`)
 	p := s.permit(call)
@@ -173,6 +175,7 @@ func TestRedactAround(t *testing.T) {
 
 // Whatever a server makes of its result, a value that is to be taken out of it does not leave in any form that can be read.
 func TestSecretNeverLeaves(t *testing.T) {
+	t.Parallel()
 	s := open(t, masked("/secret", "/rows/*/secret"))
 	p := s.permit(s.call(alice(t), s.tool(plainTool, nil), `{}`))
 	left := 0
@@ -314,6 +317,7 @@ func quote(s string) string { return string(rpc.String(s)) }
 
 // Receipts say what became of each obligation, when all is over: also of a redaction that could not be done.
 func TestReceipts(t *testing.T) {
+	t.Parallel()
 	bundle := map[string]string{"a.cedar": `@id("t") @obligation("log, mask") permit(principal, action == Action::"tool.invoke", resource);
 			@id("d") @obligation("log") permit(principal, action == Action::"declared", resource);
 			@id("no") @obligation("alarm") forbid(principal, action == Action::"tool.invoke", resource == tool::"jira-server-1:kept");

@@ -20,6 +20,7 @@ const plainTool = `{"name":"a","inputSchema":{}}`
 
 // The codes of denials, by configuration, dialect of the tool and era of the client.
 func TestCodes(t *testing.T) {
+	t.Parallel()
 	nothing := map[string]string{"a.cedar": `permit(principal == user::"nobody", action, resource);`}
 	for _, test := range []struct {
 		errors ask.Errors
@@ -57,6 +58,7 @@ func TestCodes(t *testing.T) {
 
 // What becomes of each method before anybody is asked.
 func TestMethods(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	strict := &stage{t: t, pdp: s.pdp}
 	strict.before(s.pdp.URL, func(o *ask.Options) { o.Strict = true })
@@ -100,6 +102,7 @@ func TestMethods(t *testing.T) {
 
 // Requests about which nothing can be asked: the place is named, no value is, and the PDP hears nothing.
 func TestUnmapped(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	tool := s.tool(plainTool, nil)
 	const secret = "hunter2"
@@ -179,6 +182,7 @@ func acting(t *testing.T, depth int) evaluation.Object {
 
 // Names that there are none of are refused alike, whatever the reason, and nothing is asked.
 func TestUnknownTool(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	tool := s.tool(plainTool, nil)
 	want := string(ask.UnknownTool().Failure(rpc.IntID(1)).Error)
@@ -200,6 +204,7 @@ func TestUnknownTool(t *testing.T) {
 
 // A call that people would have to approve is refused, with what they would be asked.
 func TestApprovalRequired(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource == tool::"jira-server-1:a");
 		@id("said") @reason_user("x") forbid(principal == user::"mallory", action, resource);`})
 	strict := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource);`}, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
@@ -234,6 +239,7 @@ func TestApprovalRequired(t *testing.T) {
 
 // One forbid on a person stops every method, by whatever agent.
 func TestForbiddenPerson(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `permit(principal, action, resource);
 		@id("a") forbid(principal == user::"alice", action, resource);
 		@id("b") forbid(principal, action, resource) when { context has on_behalf_of && context.on_behalf_of.contains({"type": "user", "id": "alice"}) };`})
@@ -261,6 +267,7 @@ func TestForbiddenPerson(t *testing.T) {
 
 // Nobody else's tenant answers, and without a principal nobody is asked.
 func TestTenant(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	stray := alice(t)
 	stray.Tenant = "acme"
@@ -280,6 +287,7 @@ func TestTenant(t *testing.T) {
 
 // Whatever a PDP says but a clear yes permits nothing, and shows nothing.
 func TestLies(t *testing.T) {
+	t.Parallel()
 	says := func(status int, body string, headers ...string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
@@ -353,6 +361,7 @@ func TestLies(t *testing.T) {
 
 // Items that the PDP answers oddly, in a list that is one otherwise.
 func TestListLies(t *testing.T) {
+	t.Parallel()
 	for body, want := range map[string]string{
 		`{"evaluations":[{"decision":true},{"decision":false}]}`:                                                  "[true false]",
 		`{"evaluations":[{"decision":true},{"decision":false,"context":{"error":{"status":400,"message":"m"}}}]}`: "[true false]",

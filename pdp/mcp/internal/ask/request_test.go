@@ -56,6 +56,7 @@ func listOf(v any) []any {
 // A request for a tool is one question of its own; a fulfilment is two, with all who take part in each. What the server declares
 // is asked of who calls, and of nobody else.
 func TestRequestQuestions(t *testing.T) {
+	t.Parallel()
 	declares := strings.Replace(jira, `{"type":"object"}`, `{"type":"object","x-authzen-mapping":{"evaluation":{"action":{"name":"own"},"resource":{"type":"x","id":"y"}}}}`, 1)
 	for _, mode := range []struct {
 		name                 string
@@ -99,6 +100,7 @@ func TestRequestQuestions(t *testing.T) {
 
 // What a requester says of why is in the question, as a text and from one place.
 func TestRequestReason(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `permit (principal, action == Action::"tool.request", resource) when { context.reason == "for maintenance" };`, "bundle.yaml": "allow_trivial: true\n"})
 	tool := s.tool(jira, nil)
 	for more, want := range map[string]string{
@@ -121,6 +123,7 @@ func TestRequestReason(t *testing.T) {
 
 // Nobody is asked for approval of a request, or of whether one may fulfil it; of the call itself people are.
 func TestRequestApprovals(t *testing.T) {
+	t.Parallel()
 	s := people(t)
 	for _, action := range []string{"tool.request", "tool.fulfil", "tool.invoke"} {
 		op := s.fulfilled(himself(t, "bob"), alice(t), s.a, `{"of":"`+action+`"}`)
@@ -136,6 +139,7 @@ func TestRequestApprovals(t *testing.T) {
 
 // By the letter of the binding, and by its defaults, there are no such requests, and no mapping makes some.
 func TestRequestUnknown(t *testing.T) {
+	t.Parallel()
 	for name, set := range map[string]func(*ask.Options){
 		"coaz": func(o *ask.Options) { o.Ask = ask.COAZ }, "strict": func(o *ask.Options) { o.Strict = true },
 	} {
@@ -157,6 +161,7 @@ func TestRequestUnknown(t *testing.T) {
 // Who may request what they may not call is told so; lists show it. Who is told that somebody requests a tool is found out
 // without any consequence.
 func TestRequestPossible(t *testing.T) {
+	t.Parallel()
 	s := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `
 		permit (principal, action == Action::"tool.request", resource) when { context.arguments.summary == "down" };
 		permit (principal == user::"bob", action == Action::"tool.fulfil", resource) when { context.requester.id == "orchestrator" };`})

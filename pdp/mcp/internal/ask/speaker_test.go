@@ -10,6 +10,7 @@ import (
 
 // Who asks, by what the token says.
 func TestSpeaker(t *testing.T) {
+	t.Parallel()
 	s := open(t, anything)
 	tool := s.tool(plainTool, nil)
 	person := evaluation.PersonOf("https://idp.example.com", "alice")

@@ -20,6 +20,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 )
@@ -65,7 +66,7 @@ func (s *stage) taken() []string {
 // open starts a PDP on a bundle.
 func open(t testing.TB, bundle map[string]string, set ...func(*ask.Options)) *stage {
 	t.Helper()
-	s := &stage{t: t, data: t.TempDir()}
+	s := &stage{t: t, data: mcptest.QuickDir(t)}
 	s.pdp = pdptest.Start(t, pdptest.Bundle(bundle), func(c *server.Config) { c.Data = s.data })
 	s.before(s.pdp.URL, set...)
 	return s

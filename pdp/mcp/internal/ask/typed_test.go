@@ -36,6 +36,7 @@ func typedStage(t *testing.T) *stage {
 
 // The schema of all that a gateway asks about fits all that it asks about.
 func TestTypedQuestions(t *testing.T) {
+	t.Parallel()
 	s := typedStage(t)
 	for _, q := range questions {
 		op := request(alice(t), q.method, q.params)
@@ -59,6 +60,7 @@ func TestTypedQuestions(t *testing.T) {
 
 // Policies decide about arguments as they are, by their types.
 func TestTypedArguments(t *testing.T) {
+	t.Parallel()
 	s := typedStage(t)
 	tool := s.tool(typedTool, nil)
 	const ok = "permit"
@@ -87,6 +89,7 @@ func TestTypedArguments(t *testing.T) {
 
 // A list shows what some arguments permit, where a schema requires some.
 func TestTypedList(t *testing.T) {
+	t.Parallel()
 	s := typedStage(t)
 	items := []ask.Item{{Tool: s.tool(typedTool, nil)}, {Tool: s.tool(jira, nil)}, {Tool: s.tool(jira, map[string]string{"impact": "write"})}, {Tool: s.tool(`{"name":"new"}`, nil)}}
 	keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)

@@ -14,6 +14,7 @@ import (
 
 // Whatever becomes of a task, who follows it hears.
 func TestDeskHears(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	for n, test := range []struct {
@@ -49,6 +50,7 @@ func TestDeskHears(t *testing.T) {
 
 // What was approved is used once, as the PDP has it: a revocation that nobody was told of counts there.
 func TestDeskRevoked(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	for n, revoked := range []bool{false, true} {
@@ -70,6 +72,7 @@ func TestDeskRevoked(t *testing.T) {
 
 // Nothing is lost that people say between a question and its wait, and nobody is told of what was decided before.
 func TestDeskMissesNothing(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	for round, watched := range []bool{false, true, false} { // a first watch, one that runs, one that goes on
@@ -108,6 +111,7 @@ func TestDeskMissesNothing(t *testing.T) {
 
 // Nobody is looked at before the watch has begun: what is decided in between would be told by neither.
 func TestDeskBegins(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	begins, goes := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -132,6 +136,7 @@ func TestDeskBegins(t *testing.T) {
 
 // Equal calls have one task, and one call that was asked about twice has two: all who follow hear.
 func TestDeskTogether(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	s, twice, two := o.asks(c, 1), o.asks(c, 1), o.asksAnew(c, 1)
@@ -165,6 +170,7 @@ func TestDeskTogether(t *testing.T) {
 
 // Votes before the last one change what a task is, and not that it is waited for.
 func TestDeskQuorum(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	f := d.Follow(c, o.asksOf(c, "merge", 1))
@@ -226,6 +232,7 @@ func TestDeskMany(t *testing.T) {
 
 // With the last who waits the watch ends, also one that the PDP does not answer.
 func TestDeskEnds(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	held, gone := make(chan struct{}, 1), make(chan struct{}, 1)
 	o.answers(func(_ http.ResponseWriter, r *http.Request) bool {
@@ -262,6 +269,7 @@ func TestDeskEnds(t *testing.T) {
 
 // Each client of the PDP has a watch of its own, which hears nothing of the other's.
 func TestDeskClients(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, one, two := o.desk(), o.client(), o.client(authzenclient.WithTenant("acme"))
 	f, g := d.Follow(one, o.asks(one, 1)), d.Follow(two, o.asks(two, 1))
@@ -279,6 +287,7 @@ func TestDeskClients(t *testing.T) {
 
 // Who comes and goes while others are decided is in nobody's way.
 func TestDeskComeAndGo(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	var standings []authzenclient.Standing
@@ -328,6 +337,7 @@ func TestDeskComeAndGo(t *testing.T) {
 
 // After Close nobody is heard, and nothing is asked.
 func TestDeskCloses(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := people.New(people.Options{}), o.client()
 	f := d.Follow(c, o.asks(c, 1))

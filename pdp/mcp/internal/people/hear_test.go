@@ -54,6 +54,7 @@ func (h *hears) told(s authzenclient.Standing) int {
 // Whoever hears, hears of what waits already, whoever asked for it by this key, of what comes, and of what waits no longer;
 // of what is told again while it waits, again. Once nobody hears, nobody watches.
 func TestListenDesk(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c, other := o.desk(), o.client(), o.client()
 	first, second := o.asks(c, 1), o.asks(other, 2)
@@ -85,6 +86,7 @@ func TestListenDesk(t *testing.T) {
 // Those who follow single tasks are not disturbed: nobody is looked at again, and each hears what was said while what waits
 // was listed.
 func TestListenDeskDisturbsNobody(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	const many = 250 // more than a page
@@ -125,6 +127,7 @@ func TestListenDeskDisturbsNobody(t *testing.T) {
 
 // What was asked for just before somebody hears is told once, although it is listed, and a change that is told, too.
 func TestListenDeskTellsOnce(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	asked := []authzenclient.Standing{o.asks(c, 0)}
@@ -146,6 +149,7 @@ func TestListenDeskTellsOnce(t *testing.T) {
 // Where the watch begins anew, or the PDP was away, nothing is missed: what was decided meanwhile waits no longer, and what was
 // asked meanwhile waits.
 func TestListenDeskAnew(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{http.StatusGone, http.StatusBadRequest} {
 		o := newOffice(t)
 		d, c := o.desk(), o.client()
@@ -198,6 +202,7 @@ func TestListenDeskAnew(t *testing.T) {
 
 // A PDP that cannot be watched tells nothing, and who follows goes on.
 func TestListenDeskWithoutWatch(t *testing.T) {
+	t.Parallel()
 	o := newOffice(t)
 	o.answers(func(w http.ResponseWriter, r *http.Request) bool {
 		if kindOf(r) == "watch" {

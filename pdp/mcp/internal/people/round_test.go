@@ -7,6 +7,7 @@ import (
 
 // A round that is over, and asks once more, does not keep the next one from being interrupted.
 func TestListenDeskRounds(t *testing.T) {
+	t.Parallel()
 	d := New(Options{})
 	defer d.Close()
 	w := d.watch(nil)

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +22,8 @@ import (
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
+
+func TestMain(m *testing.M) { mcptest.Main(m) }
 
 // patience is how long anything may take before a test fails instead of hanging.
 const patience = time.Minute
@@ -64,13 +65,7 @@ both: {type: approval_required, properties: {template: owner, timeout: 24h, vali
 
 func newOffice(t *testing.T) *office {
 	t.Helper()
-	data, err := os.MkdirTemp("/dev/shm", "office-")
-	if err == nil { // quicker, if there is one
-		t.Cleanup(func() { _ = os.RemoveAll(data) })
-	} else {
-		data = t.TempDir()
-	}
-	o := &office{t: t, data: data, key: map[string]string{}, clock: clock.At(time.Now()), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
+	o := &office{t: t, data: mcptest.QuickDir(t), key: map[string]string{}, clock: clock.At(time.Now()), asked: map[string]int{}, open: map[string]int{}, most: map[string]int{}}
 	o.passes, o.cuts = context.WithCancel(context.Background())
 	t.Cleanup(func() { o.cut() })
 	keys, err := auth.OpenKeys(o.data)

@@ -280,7 +280,7 @@ func TestQuiet(t *testing.T) {
 	t.Parallel()
 	s := open(t, reach(t, newStub(t, era.Modern, func(w http.ResponseWriter, r *http.Request, id string) {
 		select {
-		case <-time.After(4 * time.Second):
+		case <-time.After(2500 * time.Millisecond):
 			says(200, eventKind, event(good))(w, r, id)
 		case <-r.Context().Done():
 		}

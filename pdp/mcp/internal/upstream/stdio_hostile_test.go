@@ -14,6 +14,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest/night"
 )
 
 // TestCommandSurvivesHostileChildren has children do their worst. The call gets its answer or an error, and the session is
@@ -82,6 +83,7 @@ func TestCommandHandsOnTheErrorWithoutID(t *testing.T) {
 
 // TestCommandMemoryIsFlat has a child write a line that has no end: what is read of it is not kept.
 func TestCommandMemoryIsFlat(t *testing.T) {
+	night.Measures(t)
 	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.MaxResult = 16 << 20; o.Stop = time.Millisecond })
 	s := openChild(t, u)
 	var before, after runtime.MemStats
