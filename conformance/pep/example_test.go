@@ -13,7 +13,8 @@ import (
 const example = "../../evaluation/coaz/sdkpep/example"
 
 // The example of our own library, an MCP server of the official SDK that is its own PEP, passes both plans in both eras:
-// by the letter, and with mappings for the methods that the binding forgot.
+// by the letter, and with mappings for the methods that the binding forgot. It takes some seconds: the go command builds the
+// example, which is then asked a thousand messages in each form.
 func TestSDKExamplePasses(t *testing.T) {
 	cases, err := Cases(planNames()...)
 	if err != nil {

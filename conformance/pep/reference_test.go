@@ -1,6 +1,7 @@
 package pep
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -76,19 +77,21 @@ func TestSubjectClaim(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, listens := range []bool{true, false} {
-		wrong := []string{"is told of another claim"}
-		if !listens {
-			wrong = append(wrong, "knows no subject claim but sub", "does not anchor the subject")
-		}
-		b := openBench(t)
-		url := startStub(t, b, gateway, wrong...)
-		r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, SubjectClaim: "act_for", Timeout: patience}, cases)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if r.OK() != listens {
-			t.Error(report(t, r))
-		}
+	for listens, wrong := range map[bool][]string{
+		true:  {"is told of another claim"},
+		false: {"is told of another claim", "knows no subject claim but sub", "does not anchor the subject"},
+	} {
+		t.Run(fmt.Sprint("listens ", listens), func(t *testing.T) {
+			t.Parallel()
+			b := openBench(t)
+			url := startStub(t, b, gateway, wrong...)
+			r, err := b.judgeAll(t.Context(), Target{URL: url, Resource: stubResource, SubjectClaim: "act_for", Timeout: patience}, cases)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.OK() != listens {
+				t.Error(report(t, r))
+			}
+		})
 	}
 }

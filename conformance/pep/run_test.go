@@ -135,21 +135,24 @@ func TestEndlessAnswers(t *testing.T) {
 		"text/event-stream; a=one-event": "data: {}\n",
 		"text/event-stream; a=one-line":  "data: {} ",
 	} {
-		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", contentType)
-			for text := []byte(strings.Repeat(more, 1000)); r.Context().Err() == nil; {
-				_, _ = w.Write(text)
+		t.Run(contentType, func(t *testing.T) {
+			t.Parallel()
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", contentType)
+				for text := []byte(strings.Repeat(more, 1000)); r.Context().Err() == nil; {
+					_, _ = w.Write(text)
+				}
+			}))
+			defer s.Close()
+			p, err := newPeer(Target{URL: s.URL, Timeout: patience})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}))
-		p, err := newPeer(Target{URL: s.URL, Timeout: patience})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, err := p.send(t.Context(), Modern, outgoing{method: "ping", body: "{}"})
-		if a.message != nil || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v, %v", contentType, a.message, err)
-		}
-		s.Close()
+			a, err := p.send(t.Context(), Modern, outgoing{method: "ping", body: "{}"})
+			if a.message != nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v, %v", a.message, err)
+			}
+		})
 	}
 }
 
