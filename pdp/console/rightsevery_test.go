@@ -103,6 +103,7 @@ func rightsMedia(p *browsertest.Page, media string, features ...string) {
 
 // Every page loads from the console alone and has no style or script of its own; has a name for each control; can be
 // read in light, in dark, in forced colours, at four times the size and on paper; and can be used by keyboard and finger.
+// It takes more than a second: a browser lays out some 28 pages, and five of them in seven ways.
 func TestEveryPageCanBeUsed(t *testing.T) {
 	t.Parallel()
 	w := openRights(t, rightsPeople())

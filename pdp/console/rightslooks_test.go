@@ -60,6 +60,7 @@ func rightsFrom(p *browsertest.Page, questions ...string) []string {
 // Whatever stands in the fields that people are shown, the page is the harmless one with other texts: nothing of them is
 // an element, an attribute, a script or a request; what cannot be seen is marked; and the buttons are where they were.
 // (The browser's own faults, such as a broken content security policy, fail the test by themselves.)
+// It takes more than a second: a browser lays out a page for each text.
 func TestHostileTextsAreTexts(t *testing.T) {
 	t.Parallel()
 	w := openRightsHostile(t)

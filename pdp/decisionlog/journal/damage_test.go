@@ -257,7 +257,7 @@ func TestANewerFormat(t *testing.T) {
 // TestHostileBodies: bytes that a caller chose never pass for a frame, also where the frame around them is damaged.
 func TestHostileBodies(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{Size: MinSize})
 	calls := map[uint64]Call{1: blocks(1, 1)}
 	_, err := j.Write(encoded(calls[1]))

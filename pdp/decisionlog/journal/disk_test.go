@@ -435,7 +435,7 @@ func TestWritesDuringRecycling(t *testing.T) {
 // TestAWriterInAHurry: a file stops growing when a frame wants it.
 func TestAWriterInAHurry(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	second := make(chan error, 1)
 	var j *Journal
 	first := true
@@ -523,7 +523,7 @@ func TestFailedForGood(t *testing.T) {
 		"zeros are not synced":               {syncs(2), (*Journal).Erase, syscall.EIO},
 	} {
 		t.Run(what, func(t *testing.T) {
-			dir, d := t.TempDir(), &disk{}
+			dir, d := memory(t), &disk{}
 			j, err := Create(dir, Options{Size: MinSize, OpenFile: d.open})
 			must(t, err)
 			defer func() { must(t, j.Close()) }()
@@ -570,7 +570,7 @@ func TestGrowingFails(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			dir, d := t.TempDir(), &disk{}
+			dir, d := memory(t), &disk{}
 			j, err := Create(dir, Options{OpenFile: d.open})
 			must(t, err)
 			defer func() { must(t, j.Close()) }()
@@ -616,7 +616,7 @@ func TestCreatingFails(t *testing.T) {
 				}
 			},
 		} {
-			dir, d := t.TempDir(), &disk{}
+			dir, d := memory(t), &disk{}
 			fault(d)
 			if j, err := Create(dir, Options{OpenFile: d.open}); j != nil || err == nil {
 				t.Errorf("%s: %v", what, err)
@@ -631,7 +631,7 @@ func TestCreatingFails(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Create(filepath.Join(t.TempDir(), "none"), Options{}); err == nil {
+	if _, err := Create(filepath.Join(memory(t), "none"), Options{}); err == nil {
 		t.Error("created in no directory")
 	}
 }

@@ -98,7 +98,7 @@ func numbers(t testing.TB, all []Frame, calls map[uint64]Call) (found []uint64) 
 
 func TestWhatIsWrittenIsRead(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{})
 	var want []Frame
 	records := uint64(0)
@@ -138,7 +138,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 // What a frame leaves of its last block is zeros, and nothing of a frame before.
 func TestRestOfABlock(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{})
 	_, err := j.Write(encoded(blocks(1, 1)))
 	must(t, err)
@@ -155,7 +155,7 @@ func TestRestOfABlock(t *testing.T) {
 // Times far away, empty texts, and all bytes.
 func TestUnusualCalls(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{})
 	every := make([]byte, 256)
 	for i := range every {
@@ -184,7 +184,7 @@ func TestUnusualCalls(t *testing.T) {
 
 func TestWriteRefusesWhatIsNoCall(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{})
 	good := encoded(callOf(1, 2, 10))[0]
 	for what, calls := range map[string][][]byte{
@@ -212,7 +212,7 @@ const perFile = MinSize/block - copies // blocks for frames of the smallest file
 
 func TestFull(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{Size: MinSize + 1})
 	calls := map[uint64]Call{}
 	writes := func(want error, count int) {
@@ -271,11 +271,11 @@ func TestFull(t *testing.T) {
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{-1, 1, MinSize - 1, MaxSize + 1} {
-		if _, err := Create(t.TempDir(), Options{Size: size}); err == nil {
+		if _, err := Create(memory(t), Options{Size: size}); err == nil {
 			t.Errorf("a journal of %d bytes is created", size)
 		}
 	}
-	dir := t.TempDir()
+	dir := memory(t)
 	sizes := func() (all [2]int64) {
 		for i, path := range Paths(dir) {
 			info, err := os.Stat(path)
@@ -343,7 +343,7 @@ func TestSizes(t *testing.T) {
 // There is one Write at a time: any other is refused, and nothing comes of it.
 func TestTwoWrites(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	second := make(chan error)
 	var j *Journal
 	j = created(t, dir, Options{Step: func(s string) {
@@ -368,7 +368,7 @@ func TestTwoWrites(t *testing.T) {
 // While one goroutine writes, another one fills: each frame is there until it is filled, and each once.
 func TestFilledBehind(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{Size: 2 << 20})
 	const most = 1500
 	written := make(chan uint64, most)
@@ -420,7 +420,7 @@ func TestFilledBehind(t *testing.T) {
 // A new journal has another id, and nothing of the one before.
 func TestCreateAgain(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{})
 	_, err := j.Write(encoded(callOf(1, 1, 1)))
 	must(t, err)
@@ -441,7 +441,7 @@ func TestCreateAgain(t *testing.T) {
 // A symbolic link in a file's place is replaced, and where it leads to nothing is written.
 func TestLinks(t *testing.T) {
 	t.Parallel()
-	dir, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "file")
+	dir, elsewhere := memory(t), filepath.Join(memory(t), "file")
 	must(t, os.WriteFile(elsewhere, []byte("theirs"), 0o600))
 	must(t, os.Symlink(elsewhere, Paths(dir)[1]))
 	j := created(t, dir, Options{})
@@ -459,7 +459,7 @@ func TestLinks(t *testing.T) {
 // After Erase no byte of a record is in the files, and the journal goes on.
 func TestErase(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	j := created(t, dir, Options{Size: MinSize})
 	calls := map[uint64]Call{}
 	put := func(count int) {
@@ -531,7 +531,7 @@ func TestErase(t *testing.T) {
 
 func TestMoveAside(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := memory(t)
 	at := time.Date(2026, 11, 23, 19, 0, 0, 5, time.FixedZone("", 3600))
 	j := created(t, dir, Options{})
 	must(t, j.Close())
@@ -562,7 +562,7 @@ func TestMoveAside(t *testing.T) {
 // In the steady state nothing is allocated.
 func TestAllocations(t *testing.T) {
 	night.Measures(t)
-	j := created(t, t.TempDir(), Options{Size: MinSize})
+	j := created(t, memory(t), Options{Size: MinSize})
 	c := callOf(1, 2, 600)
 	calls := make([][]byte, 8)
 	buffers := make([][]byte, len(calls))

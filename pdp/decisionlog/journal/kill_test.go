@@ -42,7 +42,7 @@ func TestKilled(t *testing.T) {
 }
 
 func killed(t *testing.T, step string, times int) {
-	dir := t.TempDir()
+	dir := memory(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilled$")
 	cmd.Env = append(os.Environ(), "JOURNAL_KILLED="+dir, "JOURNAL_STEP="+step+" "+strconv.Itoa(times))
 	out, err := cmd.StdoutPipe()
