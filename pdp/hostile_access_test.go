@@ -64,6 +64,7 @@ func TestAccessStrangeIDs(t *testing.T) {
 	}
 	for form, agent := range forms {
 		t.Run(form, func(t *testing.T) {
+			t.Parallel()
 			var rules, entities strings.Builder
 			for _, id := range ids {
 				fmt.Fprintf(&rules, "- {agent: %s, tools: [%s, %s]}\n", agent(id), yamlText(id), yamlText("also"+strings.TrimPrefix(id, "xxxx")))

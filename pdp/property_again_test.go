@@ -21,6 +21,8 @@ import (
 // TestPropertyDecisionsAreMadeAgainFromTheLog: what is on record is enough to make each decision
 // again. Without a mask the same bundle gives the same record, member by member. With masks it gives
 // the same answer, or names a place of which two values give two answers.
+//
+// It takes a second or two: it waits for the disk after each record.
 func TestPropertyDecisionsAreMadeAgainFromTheLog(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]int{}

@@ -19,6 +19,7 @@ func TestPropertySeen(t *testing.T) {
 	t.Parallel()
 	for name, makes := range seenWorlds {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			seen := tally{}
 			eachSeed(t, 150, func(t *testing.T, g *generator) {
 				g.prefixed = g.seed%3 == 1

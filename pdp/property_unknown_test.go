@@ -37,6 +37,7 @@ func TestPropertyUnknown(t *testing.T) {
 		"obliged": possibleOfObliged, "wordy": possibleOfWordy, "typed": possibleOfTyped,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			seen := tally{}
 			eachSeed(t, 150, func(t *testing.T, g *generator) {
 				g.prefixed = g.seed%3 == 1

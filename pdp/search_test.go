@@ -275,7 +275,7 @@ func searchBundle(t testing.TB, n int, id func(int) string) *Bundle {
 func TestPageEndsWhereContextsCost(t *testing.T) {
 	t.Parallel()
 	var entities []string
-	for n := range 800 {
+	for n := range 600 {
 		entities = append(entities, entityText("doc", fmt.Sprintf("x:%03d", n), nil, []entityRef{}))
 	}
 	b := bundleOfFiles(t, map[string]string{
@@ -300,7 +300,7 @@ func TestPageEndsWhereContextsCost(t *testing.T) {
 		}
 		found, more, search.After = found+len(answer.Found), answer.More, answer.Last
 	}
-	if found != 80 || pages != 2 {
-		t.Errorf("%d found on %d pages, want 80 on 2", found, pages)
+	if found != 60 || pages != 2 {
+		t.Errorf("%d found on %d pages, want 60 on 2", found, pages)
 	}
 }
