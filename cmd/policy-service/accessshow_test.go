@@ -14,6 +14,7 @@ import (
 // What access show prints of declarations takes their place, whatever names are in them: each answer is the same, with what it
 // owes and the policies that it is by.
 func TestShownAccessDecidesTheSame(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	write := func(file, text string) {
 		t.Helper()
@@ -94,6 +95,7 @@ func TestShownAccessDecidesTheSame(t *testing.T) {
 
 // What is printed says of itself when one file cannot take it, and when no file can.
 func TestShownAccessSaysThatItIsLong(t *testing.T) {
+	t.Parallel()
 	for rules, want := range map[int]string{
 		1:     "",
 		700:   "bytes, and a file of policies may have 262144: put them into several",

@@ -100,6 +100,7 @@ func TestKubernetesSecurity(t *testing.T) {
 // TestKubernetesRuns: what it runs is what this program has, in places that are mounted, with probes that are answered
 // and limits that fit.
 func TestKubernetesRuns(t *testing.T) {
+	t.Parallel()
 	c := readCluster(t)
 	program, command := parsed(t, c.container.Args)
 	if command != "serve" || string(program.Serve.Listen) != ":"+strconv.Itoa(c.container.Ports[0].Port) {
@@ -203,6 +204,7 @@ func (c *cluster) files(t *testing.T, name string) map[string]string {
 // TestKubernetesBundle lays the bundle out as the kubelet does. It loads without a word, its tests pass, it serves, and
 // its MANIFEST is to the byte what check --write-manifest writes.
 func TestKubernetesBundle(t *testing.T) {
+	t.Parallel()
 	dir := readCluster(t).volume(t)
 	bundle, problems := pdp.Check(pdp.Dir(dir), time.Now())
 	_, ofTests := pdp.Examples(pdp.Dir(dir))
@@ -275,6 +277,7 @@ func put(t *testing.T, name string, content []byte) {
 // TestKustomize has kustomize itself make the ConfigMap, where there is one: the same files come out. TestKubernetesBundle
 // holds the ConfigMap without it.
 func TestKustomize(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("there is no kubectl; install it")
 	}

@@ -144,6 +144,7 @@ func ninetyPercent(t *testing.T, goLimit, limit int64) {
 // TestUnitVerified has systemd itself read the unit, where there is one: it knows every directive and every value. TestUnit
 // holds the unit without it.
 func TestUnitVerified(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("there is no systemd-analyze; install systemd")
 	}

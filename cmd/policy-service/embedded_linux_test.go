@@ -235,7 +235,7 @@ func TestEmbeddedFormOverStdio(t *testing.T) {
 			defer cancel()
 			gateway := h.gateway(ctx, "--stdio")
 			client := sdk.NewClient(&sdk.Implementation{Name: "desktop", Version: "1"}, &sdk.ClientOptions{ElicitationHandler: person.elicit})
-			session, err := client.Connect(ctx, &sdk.CommandTransport{Command: gateway, TerminateDuration: 20 * time.Second}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+			session, err := client.Connect(ctx, &sdk.CommandTransport{Command: gateway, TerminateDuration: patience}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 			if err != nil {
 				t.Fatalf("%v\n%s", err, &h.log)
 			}

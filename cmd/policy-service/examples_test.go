@@ -24,6 +24,7 @@ func leaves(t *testing.T) []*kong.Node {
 
 // TestExamples: every command has examples and help that shows them, and every example is of a command, and parses as it.
 func TestExamples(t *testing.T) {
+	t.Parallel()
 	left := maps.Clone(examples)
 	for _, leaf := range leaves(t) {
 		path := leaf.Path()

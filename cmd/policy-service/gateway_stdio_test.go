@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -36,6 +35,7 @@ func wikiServer() {
 
 // TestGatewayOverStdio is the gateway as a desktop client starts it: in front of a program, with a PDP of its own.
 func TestGatewayOverStdio(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	server, err := exec.LookPath("wiki-mcp-server")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestGatewayOverStdio(t *testing.T) {
 	var log strings.Builder
 	gateway.Stderr = &log
 	client := sdk.NewClient(&sdk.Implementation{Name: "desktop", Version: "1"}, nil)
-	session, err := client.Connect(ctx, &sdk.CommandTransport{Command: gateway, TerminateDuration: 20 * time.Second}, nil)
+	session, err := client.Connect(ctx, &sdk.CommandTransport{Command: gateway, TerminateDuration: patience}, nil)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &log)
 	}

@@ -15,6 +15,7 @@ import (
 
 // What the server of a tool says is shown as its words, whatever it is.
 func TestHeardServerSaysInShow(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	keys, err := auth.OpenKeys(data)
 	if err != nil {

@@ -58,6 +58,7 @@ func (l *languageServer) until(text string) string {
 
 // An editor drives the program: what is not saved gets its diagnostic, garbage ends nothing, and exit ends it with 0.
 func TestLanguageServer(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a bundle") // whose URI has a %20
 	if err := os.CopyFS(dir, os.DirFS(starter(t))); err != nil {
 		t.Fatal(err)

@@ -33,6 +33,7 @@ func says(t *testing.T, code int, args string, parts ...string) {
 
 // What a crash left in the journal is no finding, and each command that reads a directory says that it is there.
 func TestJournalOfACrash(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 3)
 	const left = "3 records are in the journal only, left by a crash, and not here: the next start of the server puts"
 	says(t, 0, "log verify "+data, "verified "+data, "not read: "+left)
@@ -59,6 +60,7 @@ func TestJournalOfACrash(t *testing.T) {
 
 // A damaged journal keeps everything from writing until its loss is accepted; then the loss is on record.
 func TestRecoverLog(t *testing.T) {
+	t.Parallel()
 	data := crashedlog.Make(t, 3)
 	damage := fmt.Sprintf("journal.0 at byte %d: a frame that was durable is not there as it was written; missing are frames 2 to 2; 1 records are lost", crashedlog.Damage(t, data, 2))
 	says(t, 2, "serve --listen 127.0.0.1:0 --policies "+starter(t)+" --data "+data, damage, "log recover --help")

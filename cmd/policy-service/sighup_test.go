@@ -17,16 +17,18 @@ import (
 
 	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/plainfile"
 )
 
-// hupRounds is how often the configuration changes.
-const hupRounds = 16
+// hupRounds is how often the configuration changes: in four rounds each way of a change and of a refusal comes.
+func hupRounds() int { return max(4, night.Cases(16)) }
 
 // TestSIGHUPUnderLoad has the configuration change again and again while PEPs ask: who is
 // in every one is never refused, who is only in those that are refused is never let in,
 // and each change counts once the service says so.
 func TestSIGHUPUnderLoad(t *testing.T) {
+	t.Parallel()
 	h := newHUP(t)
 	done := make(chan struct{})
 	var clients sync.WaitGroup
@@ -50,12 +52,12 @@ func TestSIGHUPUnderLoad(t *testing.T) {
 			})
 		}
 	}
-	for round := 1; round <= hupRounds; round++ {
+	for round := 1; round <= hupRounds(); round++ {
 		h.round(round)
 	}
 	close(done)
 	clients.Wait()
-	t.Logf("%d requests in %d rounds", asked.Load(), hupRounds)
+	t.Logf("%d requests in %d rounds", asked.Load(), hupRounds())
 	h.stop()
 }
 
@@ -192,7 +194,7 @@ func (h *hup) stop() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for event, want := range map[string]int{"configuration": hupRounds + 1, "configuration_refused": hupRounds} {
+	for event, want := range map[string]int{"configuration": hupRounds() + 1, "configuration_refused": hupRounds()} {
 		if got := bytes.Count(records, []byte(`"event":"`+event+`"`)); got != want {
 			h.t.Errorf("%d records of %s, want %d", got, event, want)
 		}

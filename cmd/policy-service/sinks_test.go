@@ -12,7 +12,10 @@ import (
 )
 
 // TestServeOutlivesItsReader pipes records into a program that ends: decisions go on.
+//
+// It takes 5 s: that long a stop waits for a sink.
 func TestServeOutlivesItsReader(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.yaml")
 	if err := os.WriteFile(file, []byte("decision_log: {sinks: {stdout: {}}}\n"), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 
 // TestNoAnswerOfAServerActsOnTheTerminal asks a server whose every answer would.
 func TestNoAnswerOfAServerActsOnTheTerminal(t *testing.T) {
+	t.Parallel()
 	const hostile = "\x1b[2J\u009b31m\u202e"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

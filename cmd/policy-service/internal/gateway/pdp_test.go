@@ -74,7 +74,7 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil, nil)
 	orFail(t, err)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		orFail(t, pdp.stop(ctx))
 	})
