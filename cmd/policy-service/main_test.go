@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/console/browsertest"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
@@ -45,18 +48,27 @@ func (b browsing) Run() int {
 // code N COMMAND, because here exit 1 and exit 2 mean different things. $SCHEMAS are those of the repository. $CERT and
 // $KEY are a certificate for this machine, $CA is who signed it; credential FILE says what
 // ask authenticates with.
+//
+// It takes half a minute of CPU: that is hundreds of processes. Nothing runs beside it but transcripts, so that they can change the
+// working directory.
 func TestScript(t *testing.T) {
+	here, bundle := cwd(t), starter(t)
+	t.Cleanup(func() {
+		if err := os.Chdir(here); err != nil {
+			t.Fatal(err)
+		}
+	})
 	authority := pdptest.NewAuthority(t)
 	cert, key := authority.Server() // once: each call writes the same files anew, and transcripts run side by side
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool}}}
 	t.Cleanup(client.CloseIdleConnections)
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 filepath.Join(here, "testdata/script"),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("STARTER", starter(t))
-			e.Setenv("SCHEMAS", starter(t)+"/../../schemas")
+			e.Setenv("STARTER", bundle)
+			e.Setenv("SCHEMAS", bundle+"/../../schemas")
 			e.Setenv("GORACE", os.Getenv("GORACE")) // see make race
 			e.Setenv("GOMAXPROCS", "1")             // a process that lasts a moment starts for a sixth less
 			e.Setenv("CERT", cert)
@@ -78,13 +90,15 @@ func TestScript(t *testing.T) {
 	})
 }
 
-func starter(t *testing.T) string {
+func starter(t *testing.T) string { return cwd(t) + "/../../policies/starter" }
+
+func cwd(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir + "/../../policies/starter"
+	return dir
 }
 
 // poll tries until it succeeds.
@@ -184,19 +198,41 @@ func hold(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), fmt.Appendf(nil, "127.0.0.1:%d\n", at.(*syscall.SockaddrInet4).Port), 0o600))
 }
 
-// code N COMMAND runs a command that must exit with N.
+// code N COMMAND runs a command that must exit with N. To start this program takes most of the time of a short command, so
+// where nothing depends on it the command runs in this process. With exec it has a process of its own.
 func code(ts *testscript.TestScript, _ bool, args []string) {
-	err := ts.Exec(args[1], args[2:]...)
 	got := 0
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		got = exit.ExitCode()
-	} else if err != nil {
-		ts.Fatalf("%v", err)
+	if args[1] == "policy-service" && runsInside(args[2:]) {
+		got = inside(ts, args[2:])
+	} else {
+		err := ts.Exec(args[1], args[2:]...)
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			got = exit.ExitCode()
+		} else if err != nil {
+			ts.Fatalf("%v", err)
+		}
 	}
 	if fmt.Sprint(got) != args[0] {
 		ts.Fatalf("exit %d, want %s", got, args[0])
 	}
+}
+
+// runsInside is true of commands that read neither the standard input nor the transcript's environment, and change nothing of
+// their process.
+func runsInside(args []string) bool {
+	commands := []string{"access", "approvals", "bench", "check", "conformance", "eval", "health", "keys", "log", "mcp", "test"}
+	return len(args) > 0 && slices.Contains(commands, args[0]) && !slices.Contains(args, "-")
+}
+
+// workplace has the working directory of this process, which a transcript takes for a command at a time.
+var workplace sync.Mutex
+
+func inside(ts *testscript.TestScript, args []string) int {
+	workplace.Lock()
+	defer workplace.Unlock()
+	ts.Check(os.Chdir(ts.MkAbs(".")))
+	return int(run(args, cli.Streams{In: strings.NewReader(""), Out: ts.Stdout(), Err: ts.Stderr()}))
 }
 
 // writeFile writes a file, and makes the directories that it stands in.
