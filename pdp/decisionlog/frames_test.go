@@ -304,7 +304,16 @@ func (f brokenFile) WriteAt(b []byte, at int64) (int, error) {
 func TestWhatIsOnRecordWasNotDropped(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
-	l := mustOpen(t, memory(t), Options{Mode: BestEffort, RetryEvery: time.Hour, Journal: journal.Options{
+	filled := make(chan struct{}, 1)
+	fill := func(time.Duration) {
+		if broken.Load() {
+			select {
+			case filled <- struct{}{}:
+			default:
+			}
+		}
+	}
+	l := mustOpen(t, memory(t), Options{Mode: BestEffort, RetryEvery: time.Hour, On: Hooks{Fill: fill}, Journal: journal.Options{
 		Size: journal.MinSize,
 		OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
 			f, err := plainfile.OpenFile(name, flag, mode)
@@ -321,6 +330,10 @@ func TestWhatIsOnRecordWasNotDropped(t *testing.T) {
 		waited.Kind, waited.Request.Context = KindReceipt, []byte(`{"text":"`+text+`"}`)
 		if err := l.Append(t.Context(), []Entry{waited}); err != nil && !errors.Is(err, ErrUnavailable) {
 			t.Fatal(err)
+		}
+		if free == 0 { // one at least is in a segment before the journal has no room
+			l.writer.frames.wakeWriter()
+			<-filled
 		}
 	}
 	_ = l.Flush(t.Context()) // what waited is written or refused
