@@ -136,6 +136,7 @@ func (p inside) says(t *testing.T, approval, token, answer string) (status strin
 
 // The person of identity.static is known by one secret, and by nothing else.
 func TestEmbeddedFixedPerson(t *testing.T) {
+	t.Parallel()
 	const secret = "S3CRETofthisprocessalone"
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, secret)
 	mail := p.asks(t, "mail", "alice", insideResource, "alice")
@@ -172,6 +173,7 @@ func TestEmbeddedFixedPerson(t *testing.T) {
 
 // The person says something by a form, and by nothing else; and the gateway says nothing for them.
 func TestEmbeddedFormsAlone(t *testing.T) {
+	t.Parallel()
 	const secret = "S3CRETofthisprocessalone"
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, secret)
 	at := "/v1/approvals/" + p.asks(t, "mail", "alice", insideResource, "alice")
@@ -204,6 +206,7 @@ func TestEmbeddedFormsAlone(t *testing.T) {
 
 // What people cannot approve is said of each bundle for which it is true, once.
 func TestEmbeddedBundlesAreLookedAt(t *testing.T) {
+	t.Parallel()
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}}}, "secret")
 	settings := filepath.Join(p.bundle, "bundle.yaml")
 	for n, test := range []struct {
@@ -224,6 +227,7 @@ func TestEmbeddedBundlesAreLookedAt(t *testing.T) {
 
 // Without a secret there is no person.
 func TestEmbeddedNoFixedToken(t *testing.T) {
+	t.Parallel()
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}}, "")
 	mail := p.asks(t, "mail", "alice", insideResource, "alice")
 	for _, token := range []string{"x", "alice"} {
@@ -235,6 +239,7 @@ func TestEmbeddedNoFixedToken(t *testing.T) {
 
 // The people of issuers are known by tokens that the gateway takes: each as policies know the person of a question.
 func TestEmbeddedPeopleOfIssuers(t *testing.T) {
+	t.Parallel()
 	issuer, stranger := mcptest.NewIssuer(t, insideResource, time.Now), mcptest.NewIssuer(t, insideResource, time.Now)
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{
 		SubjectClaim: "/corp/name",
@@ -294,6 +299,7 @@ func TestEmbeddedPeopleOfIssuers(t *testing.T) {
 
 // A person is one in the tenant of their issuer, whatever they are called.
 func TestEmbeddedPeopleOfTenants(t *testing.T) {
+	t.Parallel()
 	here, there := mcptest.NewIssuer(t, insideResource, time.Now), mcptest.NewIssuer(t, insideResource, time.Now)
 	p := startInside(t, mcp.Config{Identity: mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{
 		{Issuer: here.URL, Algorithms: []string{"ES256"}}, {Issuer: there.URL, Algorithms: []string{"ES256"}, Tenant: "acme"},

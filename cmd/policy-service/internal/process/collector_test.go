@@ -137,6 +137,8 @@ func TestCollectorRests(t *testing.T) {
 }
 
 // TestCollectorLoaded: bundles that come into force at once are followed by one cycle.
+//
+// It takes a second: that long the bundle before may be in use.
 func TestCollectorLoaded(t *testing.T) {
 	t.Setenv("GOGC", "")
 	c := StartCollector()

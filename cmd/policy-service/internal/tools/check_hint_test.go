@@ -8,6 +8,7 @@ import (
 
 // What a server wants of an approval and no policy gives is told, and only where that is sure.
 func TestHintThatChangesNothing(t *testing.T) {
+	t.Parallel()
 	const (
 		mode    = `tools.lock.json:65:15: warning: the server wants that who decides can name somebody else (mode: delegated), and no obligation about jira:own lets them; set delegable: true in the obligation, if you want it too`
 		timeout = `tools.lock.json:66:15: warning: the timeout changes nothing: no approval of jira:own waits longer than 900 seconds; set timeout in the obligation, if people are to have longer`
@@ -35,6 +36,7 @@ func TestHintThatChangesNothing(t *testing.T) {
 		"the server wants none of that": {`{"required":false}`, demands("template: t"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			u := setup{config: sound, servers: hints(test.authorization), policies: test.policies}
 			lines, _ := checked(t, u.write(t))
 			warnings := slices.DeleteFunc(lines, func(s string) bool { return !strings.HasPrefix(s, "tools.lock.json:") })

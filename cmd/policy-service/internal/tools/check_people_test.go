@@ -12,6 +12,7 @@ import (
 
 // What a configuration has nobody asked about is found before a person waits for it.
 func TestEmbeddedPeopleAreChecked(t *testing.T) {
+	t.Parallel()
 	asks := func(name string) map[string]string {
 		return map[string]string{
 			"p.cedar":     `@id("p") @obligation("` + name + `") permit (principal, action == Action::"tool.invoke", resource == tool::"jira:browse");` + "\n",

@@ -134,6 +134,7 @@ func operatorMapping(key, id string) string {
 }
 
 func TestMistakes(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		setup
 		want []string
@@ -266,6 +267,7 @@ func TestMistakes(t *testing.T) {
 
 // What a server wrote is printed so that it begins no line, and acts on no terminal.
 func TestCheckIsEscaped(t *testing.T) {
+	t.Parallel()
 	lines, _ := checked(t, setup{config: sound, servers: map[string][]string{"jira": {
 		create, browse, `{"name":"own\ng.yaml:1:1: all is well\u001b[2J\u202e","authorization":{"required":true},"inputSchema":{"type":"object",
 			"x-authzen-mapping":{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"\u202e"},"resource":{"type":"doc","id":"$params.arguments.\u202e"}}}}}`,
@@ -277,6 +279,7 @@ func TestCheckIsEscaped(t *testing.T) {
 
 // What cannot be read is no finding.
 func TestCheckCannot(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(c *tools.Check){
 		"no configuration": func(c *tools.Check) { c.Config += "x" },
 		"no lock":          func(c *tools.Check) { c.Lock += "x" },

@@ -106,6 +106,7 @@ func call(tool, arguments, more string) string {
 }
 
 func TestMapAuthors(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		config, tool, message string
 		authors               string // of the questions, in their order
@@ -165,6 +166,7 @@ func TestMapAuthors(t *testing.T) {
 }
 
 func TestMapVerdicts(t *testing.T) {
+	t.Parallel()
 	m, text, code, err := mapping(t, sound, "create_ticket", call("create_ticket", `{"amount":1}`, ""), nil)
 	if orFatal(t, err); code != cli.OK || m.Verdict.Determining[0] != "calls" || m.Verdict.Positions["calls"] != "p.cedar:2:1" || m.Missing != nil {
 		t.Errorf("exit %d\n%s", code, text)
@@ -203,6 +205,7 @@ func TestMapVerdicts(t *testing.T) {
 }
 
 func TestMapRefusals(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		config, tool, message string
 		want                  string // file:line:column, code, in, pointer, message; try
@@ -242,6 +245,7 @@ func jsonNumber(n int) string {
 
 // What somebody else wrote acts on no terminal, and stays what it is for programs.
 func TestMapIsEscaped(t *testing.T) {
+	t.Parallel()
 	const hostile = "\u202egnp\u001b[2J\u2066"
 	claims := `{"iss":"https://i.example","sub":"ali\u202ece","client_id":"agent-1"}`
 	configured := strings.Replace(sound, "static: {sub: alice, client_id: agent-1}", "issuers: [{issuer: https://i.example, algorithms: [ES256]}]", 1)
@@ -272,6 +276,7 @@ func TestMapIsEscaped(t *testing.T) {
 
 // With --ask the PDP decides, and it alone has a record of it.
 func TestMapAsks(t *testing.T) {
+	t.Parallel()
 	asked := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": mapPolicies, "bundle.yaml": "unknown_entities: evaluate\n",
 		"obligations.yaml": "second: {type: approval_required, properties: {template: tickets, message: look}}\n"}))
 	configured := instead("embedded: {policies: policies}", "url: "+asked.URL)
@@ -288,6 +293,7 @@ func TestMapAsks(t *testing.T) {
 }
 
 func TestMapCannot(t *testing.T) {
+	t.Parallel()
 	configured := strings.Replace(sound, "static: {sub: alice, client_id: agent-1}", "issuers: [{issuer: https://i.example, algorithms: [ES256]}]", 1)
 	for name, test := range map[string]struct {
 		config string
@@ -310,6 +316,7 @@ func TestMapCannot(t *testing.T) {
 
 // What a locked tool declares stands in the lock.
 func TestMapPlacesInLock(t *testing.T) {
+	t.Parallel()
 	own, err := lock.ParseTool([]byte(strings.Replace(authors["own"], `"required":["id"],`, "", 1)))
 	orFatal(t, err)
 	text := lock.File{Servers: map[string]lock.Server{"jira": {Tools: map[string]lock.Tool{"own": own}}}}.Text()
