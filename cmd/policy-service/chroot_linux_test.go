@@ -69,12 +69,10 @@ func emptyRoot(t *testing.T, binary string) string {
 	t.Helper()
 	root := t.TempDir()
 	memorydisk.Mount(t, root, "size=256m,mode=0755", unix.MS_NODEV|unix.MS_NOSUID)
-	content, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, err := range []error{
-		os.WriteFile(filepath.Join(root, "policy-service"), content, 0o555),
+		// Another process writes it: what this one starts meanwhile would still have it open, and a file that is open
+		// for writing cannot be executed.
+		exec.Command("cp", binary, filepath.Join(root, "policy-service")).Run(),
 		os.CopyFS(filepath.Join(root, "policies"), os.DirFS(starter(t))),
 		os.Mkdir(filepath.Join(root, "data"), 0o755),
 	} {
