@@ -89,7 +89,7 @@ func newHousehold(t *testing.T, identity string) *household {
 resource: http://127.0.0.1:8181/mcp
 identity: %s
 pdp: {embedded: {policies: %q, data: %q}}
-approvals: {wait: 5s}
+approvals: {wait: 1s}
 seal: {key_files: [%q]}
 upstreams:
   pages:

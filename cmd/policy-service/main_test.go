@@ -70,7 +70,6 @@ func TestScript(t *testing.T) {
 			e.Setenv("STARTER", bundle)
 			e.Setenv("SCHEMAS", bundle+"/../../schemas")
 			e.Setenv("GORACE", os.Getenv("GORACE")) // see make race
-			e.Setenv("GOMAXPROCS", "1")             // a process that lasts a moment starts for a sixth less
 			e.Setenv("CERT", cert)
 			e.Setenv("KEY", key)
 			e.Setenv("CA", authority.File)

@@ -93,7 +93,7 @@ func (m *terminal) open(t *testing.T, bin string) {
 	}
 	sh := exec.Command("sh")
 	sh.Dir, sh.Stdout, sh.Stderr = m.dir, write, write
-	sh.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC", "GOMAXPROCS=1")
+	sh.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC")
 	sh.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	m.input, err = sh.StdinPipe()
 	if err == nil {

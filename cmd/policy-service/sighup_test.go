@@ -179,6 +179,9 @@ func (h *hup) ask(client *http.Client) int {
 // stop stops the server, and counts what of all this is on record.
 func (h *hup) stop() {
 	h.t.Helper()
+	for _, client := range h.clients { // a connection that was made and not used would have the server wait 5 s
+		client.CloseIdleConnections()
+	}
 	if err := h.server.Process.Signal(syscall.SIGTERM); err != nil {
 		h.t.Fatal(err)
 	}
