@@ -18,6 +18,8 @@ const inForce = 2 * time.Second
 
 // A message is imported into the bundle of a server that runs, for all tenants and for one, and into a directory that was not
 // there when the server began to watch: what it permits is denied before, and permitted after it.
+//
+// It waits for a server to see a change twice, which takes a second.
 func TestImportedAccessIsInForce(t *testing.T) {
 	t.Parallel()
 	importsAccess(t, 1)

@@ -43,6 +43,8 @@ type approvalCrash struct {
 // and used, and calls go on from what was used. No use is made twice, and none is lost: each
 // has its record, and what nobody used can be used afterwards. The same holds for the rounds
 // of a call.
+//
+// It starts several servers, which takes a second or two.
 func TestApprovalCrash(t *testing.T) {
 	t.Parallel()
 	approvalCrashes(t, max(2, night.Cases(12))) // one of each mode of the log

@@ -35,6 +35,8 @@ const (
 // TestBatchCrash kills the server at random moments, many of them in the middle of batches that use several approvals, each
 // more than once, and that want the same ones at the same time. All decisions of a batch are on record, or none is; no
 // approval is used more often than it may be; and whatever no record has is there to be used afterwards.
+//
+// It starts several servers, which takes a second or two.
 func TestBatchCrash(t *testing.T) {
 	t.Parallel()
 	batchCrashes(t, max(2, night.Cases(8))) // one of each mode of the log

@@ -28,6 +28,8 @@ const crashClients = 64
 
 // TestCrash kills the server at random moments while it answers. Whatever a client was told is on record, and the log
 // verifies, with each checkpoint that was there before.
+//
+// It starts several servers, which takes a second or two.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	crashes(t, night.Cases(20))

@@ -79,7 +79,7 @@ func (l *lockedText) String() string {
 
 const desktopIdentity = "{static: {sub: alice, client_id: desktop}}"
 
-func newHousehold(t *testing.T, identity string) *household {
+func newHousehold(t *testing.T, identity string, wait time.Duration) *household {
 	t.Helper()
 	server, err := exec.LookPath("edited-mcp-server")
 	orStop(t, err)
@@ -89,7 +89,7 @@ func newHousehold(t *testing.T, identity string) *household {
 resource: http://127.0.0.1:8181/mcp
 identity: %s
 pdp: {embedded: {policies: %q, data: %q}}
-approvals: {wait: 1s}
+approvals: {wait: %s}
 seal: {key_files: [%q]}
 upstreams:
   pages:
@@ -97,7 +97,7 @@ upstreams:
     env: {CALLS: %q}
     labels: {integration: pages}
     tools: {read: {labels: {impact: read}}, write: {labels: {impact: write}}, wipe: {labels: {impact: destroy}}}
-`, identity, h.in("policies"), h.in("data"), h.in("seal.key"), server, h.in("calls"))
+`, identity, h.in("policies"), h.in("data"), wait, h.in("seal.key"), server, h.in("calls"))
 	orStop(t, os.WriteFile(h.in("seal.key"), []byte("0123456789abcdef0123456789abcdef"), 0o600))
 	orStop(t, os.WriteFile(h.in("gateway.yaml"), []byte(text), 0o600))
 	return h
@@ -225,12 +225,15 @@ func (a *clientPerson) next(answer string) int {
 }
 
 // TestEmbeddedFormOverStdio is a desktop client whose person confirms what their agent does, by a PDP in the gateway.
+//
+// It takes 5 s: that long the gateway waits for somebody else once the person has closed the form, and a client whose
+// person says yes must not be late.
 func TestEmbeddedFormOverStdio(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			h, person := newHousehold(t, desktopIdentity), &clientPerson{}
+			h, person := newHousehold(t, desktopIdentity, 5*time.Second), &clientPerson{}
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			gateway := h.gateway(ctx, "--stdio")
@@ -393,7 +396,7 @@ const yesToPlan = `{"action":"accept","content":{"approve":true,"` + evaluation.
 // TestEmbeddedRawOverStdio is a client that says yes to whatever it likes, without anybody behind it.
 func TestEmbeddedRawOverStdio(t *testing.T) {
 	t.Parallel()
-	h := newHousehold(t, desktopIdentity)
+	h := newHousehold(t, desktopIdentity, 100*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	l := h.line(ctx)
@@ -456,7 +459,7 @@ func TestEmbeddedRawOverStdio(t *testing.T) {
 // TestEmbeddedRawLegacyOverStdio answers what it was never asked.
 func TestEmbeddedRawLegacyOverStdio(t *testing.T) {
 	t.Parallel()
-	h := newHousehold(t, desktopIdentity)
+	h := newHousehold(t, desktopIdentity, 100*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	l := h.line(ctx)
@@ -550,11 +553,13 @@ func post(t *testing.T, url, token, tool, more string) (status int, s said) {
 }
 
 // TestEmbeddedFormOverHTTP has people with tokens, who answer forms of a gateway that stops between question and answer.
+//
+// It starts the gateway twice, which takes a second.
 func TestEmbeddedFormOverHTTP(t *testing.T) {
 	t.Parallel()
 	const resource = "http://127.0.0.1:8181/mcp"
 	issuer, stranger := mcptest.NewIssuer(t, resource, time.Now), mcptest.NewIssuer(t, resource, time.Now)
-	h := newHousehold(t, fmt.Sprintf("{issuers: [{issuer: %q, algorithms: [ES256]}]}", issuer.URL))
+	h := newHousehold(t, fmt.Sprintf("{issuers: [{issuer: %q, algorithms: [ES256]}]}", issuer.URL), 100*time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	of := func(by *mcptest.Issuer, change mcptest.Claims) string {

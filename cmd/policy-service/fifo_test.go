@@ -18,6 +18,8 @@ import (
 
 // TestAFIFOInPlaceOfAFileStopsNoServer puts FIFOs, to which nobody writes, in the place
 // of files that a running server reads again.
+//
+// It takes a second: that often a server looks at its files.
 func TestAFIFOInPlaceOfAFileStopsNoServer(t *testing.T) {
 	t.Parallel()
 	h := newHUP(t)

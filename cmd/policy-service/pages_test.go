@@ -87,6 +87,7 @@ var withoutContents = map[string]string{
 // maxColumns is how wide prose may be.
 const maxColumns = 120
 
+// TestPages types all pages. It takes half a minute of CPU: that is some five hundred commands.
 func TestPages(t *testing.T) {
 	needProgram(t, "curl")
 	bin := built(t)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -9,24 +8,20 @@ import (
 	"syscall"
 	"testing"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/pdptest/crashedlog"
 )
 
 // says runs a command, and holds its exit code and what it prints against what they should be.
-func says(t *testing.T, code int, args string, parts ...string) {
+func says(t *testing.T, code cli.ExitCode, args string, parts ...string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "policy-service", strings.Fields(args)...)
-	out, err := command.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	if got := command.ProcessState.ExitCode(); got != code {
+	var out strings.Builder
+	if got := run(strings.Fields(args), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &out}); got != code {
 		t.Errorf("%s: exit %d, and not %d", args, got, code)
 	}
 	for _, part := range parts {
-		if !bytes.Contains(out, []byte(part)) {
-			t.Errorf("%s does not say %q:\n%s", args, part, out)
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("%s does not say %q:\n%s", args, part, out.String())
 		}
 	}
 }
@@ -63,7 +58,10 @@ func TestRecoverLog(t *testing.T) {
 	t.Parallel()
 	data := crashedlog.Make(t, 3)
 	damage := fmt.Sprintf("journal.0 at byte %d: a frame that was durable is not there as it was written; missing are frames 2 to 2; 1 records are lost", crashedlog.Damage(t, data, 2))
-	says(t, 2, "serve --listen 127.0.0.1:0 --policies "+starter(t)+" --data "+data, damage, "log recover --help")
+	refused, err := exec.CommandContext(t.Context(), "policy-service", "serve", "--listen", "127.0.0.1:0", "--policies", starter(t), "--data", data).CombinedOutput()
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(refused), damage) || !strings.Contains(string(refused), "log recover --help") {
+		t.Errorf("serve: %v\n%s", err, refused)
+	}
 	says(t, 2, "log key rotate --data "+data, damage, "log recover --accept-loss --data "+data)
 	says(t, 2, "log redact --reason r --data "+data+" "+crashedlog.ID(1), damage, "log recover --accept-loss --data "+data)
 	says(t, 0, "log verify "+data, "verified "+data, "2 records are in the journal only", damage)

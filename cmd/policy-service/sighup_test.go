@@ -27,6 +27,8 @@ func hupRounds() int { return max(4, night.Cases(16)) }
 // TestSIGHUPUnderLoad has the configuration change again and again while PEPs ask: who is
 // in every one is never refused, who is only in those that are refused is never let in,
 // and each change counts once the service says so.
+//
+// In each of its rounds the server reads its configuration twice under load, which takes a second or two together.
 func TestSIGHUPUnderLoad(t *testing.T) {
 	t.Parallel()
 	h := newHUP(t)

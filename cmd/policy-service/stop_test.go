@@ -27,6 +27,8 @@ import (
 // exit 0; whoever was told to go on with a request, which is then accepted, gets the whole
 // answer; the last answer says that it is the last; and what is on record is what was
 // answered, no more and no less.
+//
+// It starts several servers, which takes a second or two.
 func TestStopUnderLoad(t *testing.T) {
 	t.Parallel()
 	stops(t, max(2, night.Cases(8)), 1) // one in each mode of the log
