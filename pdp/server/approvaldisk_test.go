@@ -71,7 +71,7 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 		again := now.Since.Equal(last.Since) && now.Err != last.Err // nothing was written in between
 		last = now
 		if now.OK {
-			_, _ = c.do("pep", "POST", evaluationPath, `{"subject":{"type":"a","id":"a"},"action":{"name":"a"},"resource":{"type":"a","id":"a"}}`)
+			_, _ = c.do("pep", "POST", evaluationPath, `{"subject":{"type":"a","id":"a"},"action":{"name":"a"},"resource":{"type":"a","id":"a"},"context":{"text":"`+strings.Repeat("x", 16<<10)+`"}}`)
 		}
 		return again
 	})
