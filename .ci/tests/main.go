@@ -62,7 +62,7 @@ type group struct{ packages, tests []string }
 // runAll runs as many groups at once as there are cores, unless -p 1 is among the arguments.
 func (r *report) runAll(groups []group, args []string) {
 	free := make(chan struct{}, runtime.NumCPU())
-	if strings.Contains(strings.Join(args, " "), "-p 1") {
+	if n := slices.Index(args, "-p"); n >= 0 && n+1 < len(args) && args[n+1] == "1" {
 		free = make(chan struct{}, 1)
 	}
 	var all sync.WaitGroup
