@@ -45,7 +45,7 @@ var bounds = []bound{
 	{metric{"strict-key", "4", cpuTimes}, 4.5, 25},
 	{metric{"strict-key", "5000/s", cpuTimes}, 1.8, 25},
 	{metric{"strict-key", "", allocationCount}, 135, 25},
-	{metric{"idle", "", idleMemory}, 45, 25},
+	{metric{"idle", "", idleMemory}, 60, 49},
 	{metric{"reload", reloadLoad.String(), reloadP99}, 30, 25},
 }
 

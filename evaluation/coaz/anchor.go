@@ -103,9 +103,11 @@ func (r *resolution) anchor(requests []evaluation.Request, at string) *Error {
 	return nil
 }
 
+var tokenEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
 // escaped is one reference token of a JSON Pointer, with its slash.
 func escaped(name string) string {
-	return "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return "/" + tokenEscapes.Replace(name)
 }
 
 func indexed(n int) string { return "/" + strconv.Itoa(n) }

@@ -198,7 +198,9 @@ type begunCall struct {
 	// form is what the client was asked, if it was.
 	form wasAsked
 	// trap holds what is on its way, nil if nothing is.
-	trap    *trap
+	trap *trap
+	// beyond holds what the gateway does if it hears by another way of the answer that is held.
+	beyond  *trap
 	over    chan wasAsked // what came of it, in the modern era
 	waiting *waitingCall
 }
@@ -219,6 +221,9 @@ func (m *mortals) begin(era string, p killedPoint) *begunCall {
 		return c
 	}
 	c.trap = p.catch(m)
+	if p.approved && !p.spent && p.answer {
+		c.beyond = m.setting.pdp.hold(false, uses)
+	}
 	if p.early {
 		c.call()
 	} else {
@@ -232,6 +237,13 @@ func (m *mortals) begin(era string, p killedPoint) *begunCall {
 		m.t.Fatalf("%s is never reached", p.name)
 	}
 	return c
+}
+
+// killed is called once somebody is: the next use of an approval passes.
+func (c *begunCall) killed() {
+	if c.beyond != nil {
+		c.m.setting.pdp.drop(c.beyond)
+	}
 }
 
 func (c *begunCall) marker() string { return fmt.Sprintf("killed %d", c.m.last) }
@@ -347,6 +359,7 @@ func (m *mortals) killsGateway(t *testing.T, era, by, with string, p killedPoint
 	name := p.name + ", goes on by the " + with
 	c := m.begin(era, p)
 	m.gateways[0].kill()
+	c.killed()
 	if p.by != nil || era == "legacy" {
 		if a := c.next(); a.kind != roundsGone {
 			t.Errorf("%s: of the call that was under way comes %s", name, a)
@@ -451,6 +464,7 @@ func (m *mortals) killsPDP(t *testing.T, era, with string, lost bool, p killedPo
 	name += ", goes on by the " + with
 	c := m.begin(era, p)
 	m.pdp.kill()
+	c.killed()
 	if c.trap != nil {
 		c.trap.let <- !lost
 	}

@@ -301,17 +301,15 @@ const fulfilledByUser1 = `
 func TestPeer(t *testing.T) {
 	t.Parallel()
 	page := readSpoken(t)
-	t.Run("messages", func(t *testing.T) {
-		for _, era := range eras {
-			for name, test := range map[string]func(*testing.T, *spoken, string){"authorization": peerAuthorization, "meanwhile": peerMeanwhile, "requests": peerRequests, "capabilities": peerCapabilities, "access": peerAccess} {
-				t.Run(name+" "+era, func(t *testing.T) {
-					t.Parallel()
-					test(t, page, era)
-				})
-			}
+	t.Cleanup(func() { page.all(t) })
+	for _, era := range eras {
+		for name, test := range map[string]func(*testing.T, *spoken, string){"authorization": peerAuthorization, "meanwhile": peerMeanwhile, "requests": peerRequests, "capabilities": peerCapabilities, "access": peerAccess} {
+			t.Run(name+" "+era, func(t *testing.T) {
+				t.Parallel()
+				test(t, page, era)
+			})
 		}
-	})
-	page.all(t)
+	}
 }
 
 // Tool Authorization, message by message: agent-a calls a tool of agent-b, user-1 is asked, and says yes or no.
