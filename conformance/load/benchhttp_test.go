@@ -62,7 +62,7 @@ func TestMain(m *testing.M) {
 func TestBenchHTTP(t *testing.T) {
 	args, is := os.LookupEnv("BENCH_HTTP")
 	if !is {
-		t.Skip("this takes minutes: make bench-http")
+		t.Skip("it measures for minutes; run make bench-http")
 	}
 	o, err := parse(strings.Fields(args))
 	if err != nil {

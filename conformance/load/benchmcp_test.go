@@ -46,7 +46,7 @@ var mcpCases = []struct {
 func TestBenchMCP(t *testing.T) {
 	args, is := os.LookupEnv("BENCH_MCP")
 	if !is {
-		t.Skip("this takes a while: make bench-mcp")
+		t.Skip("it measures for minutes; run make bench-mcp")
 	}
 	flags := flag.NewFlagSet("bench-mcp", flag.ContinueOnError)
 	binary := flags.String("binary", "bin/policy-service", "the program with the gateway")

@@ -242,7 +242,7 @@ func TestFloodsMeasured(t *testing.T) {
 	var files unix.Rlimit
 	orFail(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
 	if files.Cur < 4*2048 {
-		t.Skipf("a process may have no more than %d files open", files.Cur)
+		t.Skipf("a process may have no more than %d files open; run ulimit -n 32768 before", files.Cur)
 	}
 	newFlooded(t, 2048, true).floods(t)
 }

@@ -107,7 +107,7 @@ func TestWaiting2000(t *testing.T) {
 	var files unix.Rlimit
 	orFail(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &files))
 	if files.Cur < 8*2000 {
-		t.Skipf("a process may have no more than %d files open", files.Cur)
+		t.Skipf("a process may have no more than %d files open; run ulimit -n 32768 before", files.Cur)
 	}
 	waitAtOnce(t, 2000, true)
 }

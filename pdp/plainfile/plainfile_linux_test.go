@@ -176,7 +176,7 @@ func TestCreate(t *testing.T) {
 func TestOnlyReplaceReadsTheDirectory(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() == 0 {
-		t.Skip("root may read every directory")
+		t.Skip("root may read every directory; run it as another user")
 	}
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o300); err != nil {

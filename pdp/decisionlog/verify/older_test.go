@@ -65,11 +65,11 @@ func older(t *testing.T) (run, refuses func(args ...string)) {
 	t.Helper()
 	out, err := exec.Command("git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {
-		t.Skipf("this is no checkout of git, so there is no older verifier: %v", err)
+		t.Skipf("this is no checkout of git, so there is no older verifier: %v; run it in a clone", err)
 	}
 	top := strings.TrimSpace(string(out))
 	if err := exec.Command("git", "-C", top, "cat-file", "-e", firstRelease+"^{commit}").Run(); err != nil {
-		t.Skipf("this checkout does not have commit %s, so there is no older verifier: try git fetch --unshallow", firstRelease)
+		t.Skipf("this checkout does not have commit %s, so there is no older verifier; run git fetch --unshallow", firstRelease)
 	}
 	dir := t.TempDir()
 	archive := exec.Command("git", "-C", top, "archive", firstRelease, "go.mod", "go.sum", "pdp", "evaluation", "obligations", "schemas")

@@ -42,7 +42,7 @@ func FuzzGenerate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, definition []byte) {
 		d, err := evaluation.ParseWithNulls(definition, evaluation.DefaultLimits())
 		if err != nil {
-			t.Skip()
+			return // no tool has such a definition
 		}
 		all := []toolschema.Tool{{Server: "s", Name: name, Definition: d}, {Server: "s", Name: "other", Definition: d}}
 		s, err := toolschema.Generate(all, toolschema.Options{Whole: true})

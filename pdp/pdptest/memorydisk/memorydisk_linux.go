@@ -24,7 +24,7 @@ func Mount(t testing.TB, dir, options string, flags uintptr) {
 		if os.Getenv("CI") != "" { // which is root, and must not pass by skipping
 			t.Fatal(err)
 		}
-		t.Skipf("this test must mount a file system, which needs root: %v", err)
+		t.Skipf("it mounts a file system: %v; run it as root", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {

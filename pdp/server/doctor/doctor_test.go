@@ -264,7 +264,7 @@ func TestOwner(t *testing.T) {
 		if os.Getenv("CI") != "" {
 			t.Fatal("CI must be root, or this is never tested")
 		}
-		t.Skip("only root gives files away")
+		t.Skip("only root gives files away; run it as root")
 	}
 	data := lived(t)
 	if err := filepath.WalkDir(data, func(name string, _ fs.DirEntry, _ error) error { return os.Chown(name, 65534, 65534) }); err != nil {

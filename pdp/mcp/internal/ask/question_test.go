@@ -166,7 +166,7 @@ func TestFigures(t *testing.T) {
 			}
 			unmarshal(t, parts["operation.json"], &operation)
 			if parts["mapping.json"] != "" || strings.HasPrefix(operation.Method, "tasks/") {
-				t.Skip("a mapping of no method of MCP, or of tasks, which are denied")
+				return // a mapping of no method of MCP, or of tasks, which are denied
 			}
 			tried++
 			s := open(t, anything, func(o *ask.Options) {

@@ -50,7 +50,7 @@ func FuzzToolNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, server, tool, server2, tool2 string) {
 		if !legal(server) || !legal(server2) || tool == "" || tool2 == "" {
-			t.Skip()
+			return // the configuration has no such server, and a list no such tool
 		}
 		one, two := ToolName(server, tool), ToolName(server2, tool2)
 		for of, name := range map[string]string{server: ToolName(server, tool), server2: ToolName(server2, tool2)} {

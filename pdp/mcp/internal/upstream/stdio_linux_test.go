@@ -110,7 +110,7 @@ func TestCommandChildDiesWithTheGateway(t *testing.T) {
 // children.
 func TestCommandLeavesNoZombiesToTheFirstProcess(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes a process the first of its own")
+		t.Skip("only root makes a process the first of its own; run it as root")
 	}
 	gateway, _ := startGateway(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}, "raw", "fork")
 	if n := children(t, gateway.Pid); n != 0 {
