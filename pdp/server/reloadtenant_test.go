@@ -3,11 +3,14 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"policy-service/pdp"
@@ -15,25 +18,45 @@ import (
 	"policy-service/pdp/server"
 )
 
+// restless is a directory in which the file of a tenant is another at each reading while the tenant writes, however long it
+// gets no turn to.
+type restless struct {
+	fs.FS
+	writes  *atomic.Bool
+	policy  func(n int) string
+	reading *atomic.Int64
+}
+
+func (r restless) Open(name string) (fs.File, error) {
+	if name != "tenants/acme/x.cedar" || !r.writes.Load() {
+		return r.FS.Open(name)
+	}
+	return fstest.MapFS{name: {Data: []byte(r.policy(int(r.reading.Add(1)))), Mode: 0o644}}.Open(name)
+}
+
 // A tenant that writes its files without a pause is neither a reason for an emergency forbid
 // of the root to wait, nor for anybody's question, nor does it fill the log with its loads.
 func TestATenantThatWritesWithoutAPauseHoldsUpNoForbid(t *testing.T) {
 	t.Parallel()
 	dir, data := t.TempDir(), t.TempDir()
 	policy := func(n int) string {
-		return fmt.Sprintf("@id(\"own\") permit(principal is user, action == Action::\"own\", resource); // %d\n", n)
+		return fmt.Sprintf("@id(\"own\") permit(principal is user, action == Action::\"own\", resource); // %09d\n", n)
 	}
 	writeAll(t, dir, map[string]string{"a.cedar": "@id(\"a\") permit(principal is user, action, resource);\n", "tenants/acme/x.cedar": policy(0)})
 	loads := make(chan pdp.Status, 10_000)
-	s := pdptest.Start(t, pdp.Dir(dir), withData(data), func(c *server.Config) {
-		c.Program.PDP.Quiet = 100 * time.Millisecond // longer than the tenant pauses
+	ctx, cancel := context.WithCancel(t.Context())
+	source := pdp.Dir(dir)
+	var writes atomic.Bool
+	source.Fsys = restless{os.DirFS(dir), &writes, policy, new(atomic.Int64)}
+	s := pdptest.Start(t, source, withData(data), func(c *server.Config) {
+		c.Program.PDP.Quiet = 100 * time.Millisecond
 		c.Program.PDP.OnLoad = func(status pdp.Status) { loads <- status }
 	})
-	ctx, cancel := context.WithCancel(t.Context())
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer cancel()
 	wrote := make(chan struct{}, 10_000)
+	writes.Store(true)
 	others.Go(func() {
 		at := filepath.Join(dir, "tenants/acme")
 		for n := 1; ctx.Err() == nil; n++ {
@@ -85,6 +108,7 @@ func TestATenantThatWritesWithoutAPauseHoldsUpNoForbid(t *testing.T) {
 	}
 	cancel()
 	others.Wait()
+	writes.Store(false)
 	for last != pdp.Dir(dir).Read().Digest() {
 		select {
 		case status := <-loads:
