@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -282,6 +283,66 @@ func TestHostsAndOrigins(t *testing.T) {
 				}
 			}
 		}
+	}
+	s.untouched(t)
+}
+
+// TestPagesOfOtherPortsAskNothing: where no token is needed, a page that some other program of this machine serves is a stranger.
+func TestPagesOfOtherPortsAskNothing(t *testing.T) {
+	t.Parallel()
+	const other, named = "http://localhost:3000", "http://localhost:5173"
+	for static, want := range map[bool]map[string]bool{
+		true:  {"": true, "own": true, named: true, other: false, "http://127.0.0.1": false, "http://[::1]:1": false},
+		false: {"": true, "own": true, named: true, other: true},
+	} {
+		s := newSiege(t, camp{change: func(c *mcp.Config) {
+			c.AllowedOrigins = []string{named}
+			if static {
+				c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "me"}}
+			}
+		}})
+		v := s.stranger("modern", s.issuer.Token(t, nil))
+		for origin, allowed := range want {
+			headers := v.headers("tools/list", "{}")
+			switch origin {
+			case "":
+			case "own":
+				headers = append(headers, "Origin", s.url[:strings.LastIndex(s.url, "/")])
+			default:
+				headers = append(headers, "Origin", origin)
+			}
+			if got := v.send(v.text("tools/list", "{}"), headers...); (got.status == http.StatusOK) != allowed {
+				t.Errorf("static %t, %q: %s", static, origin, got)
+			}
+		}
+	}
+}
+
+// TestRefusedBeforeTheBodyEndsTheConnection: nobody waits for a body that is not read.
+func TestRefusedBeforeTheBodyEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{})
+	at, err := url.Parse(s.url)
+	orFail(t, err)
+	token := "Authorization: Bearer " + s.issuer.Token(t, nil) + "\r\n"
+	const accept, plain = "Accept: application/json, text/event-stream\r\n", "Content-Type: application/json\r\n"
+	for name, headers := range map[string]string{
+		"no token":      accept + plain,
+		"a wrong token": accept + plain + "Authorization: Bearer x\r\n",
+		"a stranger":    accept + plain + token + "Origin: https://evil.example\r\n",
+		"another type":  accept + "Content-Type: text/plain\r\n" + token,
+		"no answer":     "Accept: text/html\r\n" + plain + token,
+	} {
+		connection, err := net.Dial("tcp", at.Host)
+		orFail(t, err)
+		_, err = io.WriteString(connection, "POST "+at.Path+" HTTP/1.1\r\nHost: "+at.Host+"\r\nContent-Length: 1000\r\n"+headers+"\r\n{")
+		orFail(t, err)
+		orFail(t, connection.SetReadDeadline(time.Now().Add(time.Minute)))
+		answer, err := io.ReadAll(connection) // until the other side ends it
+		if err != nil || !strings.Contains(string(answer), "Connection: close") || !strings.HasPrefix(string(answer), "HTTP/1.1 4") {
+			t.Errorf("%s: %q, %v", name, answer, err)
+		}
+		_ = connection.Close()
 	}
 	s.untouched(t)
 }

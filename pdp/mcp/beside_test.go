@@ -17,6 +17,7 @@ import (
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server/config"
 )
 
 // masksLook takes something out of the results of look, and of nothing else.
@@ -86,6 +87,40 @@ func TestChangesWithoutWords(t *testing.T) {
 	}
 }
 
+// TestNotificationsAreNoBackDoor: what a client says without an answer reaches no server that no policy decided about.
+func TestNotificationsAreNoBackDoor(t *testing.T) {
+	t.Parallel()
+	const policies = `@id("all") permit (principal, action, resource) unless {action == Action::"note" && context.text != "fine"};`
+	s := newSiege(t, camp{policies: map[string]string{"a.cedar": policies}, answers: mcptest.Answers{Eras: []string{"legacy"}}, change: func(c *mcp.Config) {
+		server := c.Upstreams["rec"]
+		server.ServerRequests.Roots = mcp.RelayOn
+		c.Upstreams["rec"] = server
+		c.Mappings = map[string]config.Object{"notifications/mapped": config.Object(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"note"},"resource":{"type":"mcp_server","id":"$server.name"},"context":{"text":"$params.text"}}}`)}
+	}})
+	v := s.visitor("legacy", nil)
+	if got := v.call("look", `{}`); !got.ran() {
+		t.Fatal(got)
+	}
+	for _, note := range []string{
+		`"notifications/tools/list_changed","params":{"x":"needle"}`, `"notifications/custom","params":{"x":"needle"}`, `"tools/call","params":{"name":"change","arguments":{"x":"needle"}}`,
+		`"notifications/cancelled","params":{"requestId":99,"reason":"needle"}`, `"notifications/progress","params":{"progressToken":"needle","progress":1,"message":"needle"}`,
+		`"notifications/roots/list_changed","params":{"x":"needle","_meta":{"x":"needle"}}`, `"notifications/initialized","params":{"x":"needle"}`,
+		`"notifications/mapped","params":{"text":"needle"}`, `"notifications/mapped","params":{"text":"fine"}`,
+	} {
+		if got := v.send(`{"jsonrpc":"2.0","method":`+note+`}`, v.headers("", "")...); got.status != http.StatusAccepted && got.status != http.StatusBadRequest {
+			t.Errorf("%s: %s", note, got)
+		}
+	}
+	if where := s.rec.Saw("needle"); where != "" {
+		t.Errorf("the server has it in %s", where)
+	}
+	for _, wanted := range []string{`"notifications/roots/list_changed"`, `"text":"fine"`} {
+		if s.rec.Saw(wanted) == "" {
+			t.Errorf("the server has no %s", wanted)
+		}
+	}
+}
+
 // A notification is handed on without a decision, but nothing is opened for it: a person who may do nothing any longer has
 // no session with the server begun by one.
 func TestNotificationsOpenNothing(t *testing.T) {
@@ -99,7 +134,7 @@ func TestNotificationsOpenNothing(t *testing.T) {
 	session := legacySession(t, at)
 	nothing := pdptest.Bundle(map[string]string{"a.cedar": `forbid (principal, action, resource);`, "bundle.yaml": "allow_trivial: true\n"})
 	session.at, _ = through(t, passage{name: "up", upstream: after.URL, change: sealed, bundle: &nothing})
-	answer := session.do(t, http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/custom","params":{}}`)
+	answer := session.do(t, http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed","params":{}}`)
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusAccepted {
 		t.Errorf("the notification: %s", answer.Status)

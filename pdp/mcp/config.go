@@ -40,7 +40,7 @@ type Config struct {
 	// AllowedHosts and AllowedOrigins are compared with headers of requests, so that no page in a browser asks here by a
 	// name of its own.
 	AllowedHosts   []string `yaml:"allowed_hosts" doc:"Further values of the header Host that the gateway answers to, as host or host:port. Loopback names and the host of resource are always taken."`
-	AllowedOrigins []string `yaml:"allowed_origins" doc:"Web pages that may ask from a browser, by the header Origin, as https://host[:port]. None unless given; clients that are no browsers send no such header."`
+	AllowedOrigins []string `yaml:"allowed_origins" doc:"Web pages that may ask from a browser, by the header Origin, as https://host[:port]. Others are pages that this very host serves, and on loopback any page of this machine unless identity is static; clients that are no browsers send no such header."`
 	// Strict leaves out what the binding does not have: operator mappings that are built in, and arguments in questions.
 	Strict bool `yaml:"strict" doc:"Asks by the letter of the COAZ binding: methods for which it has no default mapping are denied, and with ask: coaz the question has no arguments. A client of MCP 2026-07-28 then cannot connect without mappings of yours."`
 	// PDP is who is asked.

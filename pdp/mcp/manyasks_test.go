@@ -145,7 +145,7 @@ func TestManySessions(t *testing.T) {
 	notify(v, "notifications/custom")
 	notify(v, "notifications/roots/list_changed")
 	for name, want := range map[string]bool{"a": false, "b": true} {
-		if got := m.recs[name].Saw("notifications/roots/list_changed") != ""; got != want || m.recs[name].Saw("notifications/custom") == "" {
+		if got := m.recs[name].Saw("notifications/roots/list_changed") != ""; got != want || m.recs[name].Saw("notifications/custom") != "" {
 			t.Errorf("%s heard of roots: %t", name, got)
 		}
 	}

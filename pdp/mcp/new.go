@@ -315,7 +315,7 @@ func newRates(c Config, d Deps) (*rates.Limiter, error) {
 }
 
 func newHosts(c Config) gate.Hosts {
-	h := gate.Hosts{Origins: c.AllowedOrigins}
+	h := gate.Hosts{Origins: c.AllowedOrigins, OwnPages: c.Identity.Static != nil} // who needs no token is whoever asks
 	for _, name := range c.AllowedHosts {
 		h.Names = append(h.Names, gate.Hostname(name))
 	}

@@ -193,6 +193,9 @@ func (o *Options) check() error {
 // Requests reports whether agents can request tools of others: the binding has no question for that.
 func (a *Asker) Requests() bool { return !a.o.Strict && a.o.Ask != COAZ }
 
+// Maps reports whether the operator has a mapping for a method.
+func (a *Asker) Maps(method string) bool { return a.operator[method] != nil }
+
 // PDP is the client that asks for a principal, nil if there is none.
 func (a *Asker) PDP(who *identity.Principal) *authzenclient.Client {
 	return a.o.PDP[cmp.Or(who.Tenant, evaluation.DefaultTenant)]

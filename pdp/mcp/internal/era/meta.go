@@ -91,11 +91,15 @@ func ofOneHop(o rpc.Object, from, to Era) rpc.Object {
 // withoutMeta is o without some members of its _meta, and without _meta if that leaves none. What is no object, nobody can
 // read otherwise, and stays.
 func withoutMeta(o rpc.Object, drop ...string) rpc.Object {
+	return withoutMetaThat(o, func(name string) bool { return slices.Contains(drop, name) })
+}
+
+func withoutMetaThat(o rpc.Object, drop func(name string) bool) rpc.Object {
 	meta, err := o.Object("_meta")
 	if err != nil {
 		return o
 	}
-	less := meta.Without(func(name string) bool { return slices.Contains(drop, name) })
+	less := meta.Without(drop)
 	switch {
 	case less.Len() == meta.Len():
 		return o

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -474,5 +473,9 @@ func (x *exchange) failed(err error) (rpc.Message, int) {
 
 // isChange reports whether a notification says that something is other than it was, for whoever wants to know.
 func isChange(method string) bool {
-	return strings.HasSuffix(method, "/list_changed") || method == resourceUpdated
+	switch method {
+	case toolsChanged, promptsChanged, resourcesChanged, resourceUpdated:
+		return true
+	}
+	return false
 }

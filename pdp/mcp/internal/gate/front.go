@@ -35,7 +35,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if !g.o.Front.Hosts.allow(r) {
-		g.refuse(w, http.StatusForbidden, rpc.ID{}, rpc.InvalidRequest, "this host or origin is not allowed here")
+		g.turnAway(w, r, http.StatusForbidden, "this host or origin is not allowed here")
 		return
 	}
 	if origin := r.Header.Get("Origin"); origin != "" {
@@ -54,7 +54,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request) {
 		g.delete(w, r)
 	default:
 		w.Header().Set("Allow", "POST, GET, DELETE, OPTIONS")
-		g.refuse(w, http.StatusMethodNotAllowed, rpc.ID{}, rpc.InvalidRequest, "the endpoint takes POST, GET and DELETE")
+		g.turnAway(w, r, http.StatusMethodNotAllowed, "the endpoint takes POST, GET and DELETE")
 	}
 }
 
@@ -73,6 +73,20 @@ func (g *Gateway) refuse(w http.ResponseWriter, status int, id rpc.ID, code int,
 	reply.JSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
 }
 
+// turnAway refuses a request before its body is read. Nobody waits for the body then: the connection ends with the answer.
+func (g *Gateway) turnAway(w http.ResponseWriter, r *http.Request, status int, detail string) {
+	if r.ContentLength != 0 {
+		unread(w)
+	}
+	g.refuse(w, status, rpc.ID{}, rpc.InvalidRequest, detail)
+}
+
+// unread has the connection end with the answer, and not when the body has come: net/http would wait for that.
+func unread(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // where there is none, the server's own ends it
+}
+
 // tooMany answers what has no answer in MCP if somebody sends too much of it.
 func (g *Gateway) tooMany(w http.ResponseWriter, after time.Duration) {
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds(after), 10))
@@ -89,7 +103,7 @@ func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identit
 	if challenge.Header != "" {
 		w.Header().Set("WWW-Authenticate", challenge.Header)
 	}
-	g.refuse(w, challenge.Status, rpc.ID{}, rpc.InvalidRequest, challenge.Detail)
+	g.turnAway(w, r, challenge.Status, challenge.Detail)
 	return nil, false
 }
 
@@ -111,10 +125,10 @@ func (g *Gateway) takes(w http.ResponseWriter, r *http.Request) *incoming {
 	takes := acceptOf(r.Header)
 	switch {
 	case !plainJSON(r.Header):
-		g.refuse(w, http.StatusUnsupportedMediaType, rpc.ID{}, rpc.InvalidRequest, "the message is not plain application/json in UTF-8, or a header comes twice")
+		g.turnAway(w, r, http.StatusUnsupportedMediaType, "the message is not plain application/json in UTF-8, or a header comes twice")
 		return nil
 	case !takes.json || !takes.stream:
-		g.refuse(w, http.StatusNotAcceptable, rpc.ID{}, rpc.InvalidRequest, "Accept must name application/json and text/event-stream")
+		g.turnAway(w, r, http.StatusNotAcceptable, "Accept must name application/json and text/event-stream")
 		return nil
 	}
 	who, ok := g.authenticate(w, r)
@@ -138,6 +152,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Pri
 	if err == nil && b.Len() == usualBody {
 		end, few := g.o.Rates.Hold(who.Key, LargeMessages)
 		if !few {
+			unread(w)
 			g.tooMany(w, time.Second)
 			return m, false
 		}
@@ -244,6 +259,8 @@ type Front struct {
 // Hosts are the names under which the gateway is spoken to, and the origins of pages that may.
 type Hosts struct {
 	Names, Origins []string
+	// OwnPages is set if of the pages that this machine serves only those of the gateway's own origin may ask.
+	OwnPages bool
 }
 
 // allow refuses what a page in a browser would send by a name that it made point here.
@@ -264,5 +281,5 @@ func (a Hosts) allow(r *http.Request) bool {
 	}
 	scheme, rest, ok := strings.Cut(origins[0], "://")
 	// A page that this very host has served is no stranger.
-	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || isLoopback(Hostname(rest)) && isLoopback(host))
+	return ok && (scheme == "http" || scheme == "https") && rest != "" && (strings.EqualFold(rest, r.Host) || !a.OwnPages && isLoopback(Hostname(rest)) && isLoopback(host))
 }

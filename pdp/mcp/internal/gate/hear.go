@@ -91,6 +91,7 @@ func (l *link) announceLocked(changes []string) {
 
 // tell is for whoever listens. A server says nothing of what is not its own.
 func (l *link) tell(s said) {
+	s.Message = era.NotificationFrom(s.Message)
 	switch s.Method {
 	case toolsChanged:
 		l.tools.forget()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -131,7 +132,8 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request, who principa
 	return s, true
 }
 
-// notified takes a notification of a client.
+// notified takes a notification of a client. Nothing travels that no policy decides about, but that roots have changed, by its
+// name. That a request is given up, the server hears from us.
 func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 	switch m := in.message; m.Method {
 	case "notifications/initialized": // the server has had ours
@@ -139,27 +141,52 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 		s.flights.Cancel(in.params.Get("requestId"))
 	case "notifications/progress":
 		g.o.Meters.Drop("progress of a client")
-	default:
-		x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: in.params}
+	case rootsChanged:
+		x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s}
 		each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
-			x.passNotification(ctx, in.message.Method)
+			if x.link.server.Asks.Roots {
+				x.pass(ctx, rootsChanged, rpc.Object{})
+			}
 			return none{}, nil
 		})
+	default:
+		if g.o.Asker.Maps(m.Method) {
+			(&exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: m, params: in.params}).passMapped(ctx)
+			return
+		}
+		g.o.Meters.Drop("notification of a client")
 	}
 }
 
-// passNotification hands on what nobody decides about, to a server that has such notifications. No session is begun for it:
-// whether its client may have one, it would not have been asked.
-func (x *exchange) passNotification(ctx context.Context, method string) {
-	if method == "notifications/roots/list_changed" && !x.link.server.Asks.Roots {
+const rootsChanged = "notifications/roots/list_changed"
+
+// passMapped hands on what the operator has a mapping for, if the PDP permits it.
+func (x *exchange) passMapped(ctx context.Context) {
+	if x.link == nil {
+		x.g.o.Meters.Drop("notification for one of several servers")
 		return
 	}
+	defer func() {
+		if x.permit != nil {
+			x.permit.Done(context.WithoutCancel(ctx))
+		}
+	}()
+	if refused := x.ask(ctx, ask.Answered{}); refused != nil {
+		x.g.o.Logger.Info("refused", "method", x.request.Method, "code", refused.Code, "why", refused.Why, "principal", x.who.Key)
+		x.link.server.Dropped("notification that is denied")
+		return
+	}
+	x.pass(ctx, x.request.Method, x.params)
+}
+
+// pass hands on a notification. No session is begun for it: whether its client may have one, nobody would have been asked.
+func (x *exchange) pass(ctx context.Context, method string, params rpc.Object) {
 	session, _ := x.link.current()
 	if session == nil || session.Era() != era.Legacy {
 		x.link.server.Dropped("notification of a client")
 		return
 	}
-	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, x.params).Params()}); err != nil {
+	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
 		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.server.Name, "why", err)
 	}
 }

@@ -181,7 +181,47 @@ func (g *Gateway) alike(name string) string {
 	return name
 }
 
-// owns reports whether a resource, or a template of some, is the server's.
+// owns reports whether a resource, or a template of some, is the server's. Where the operator says how the URIs begin, none
+// leads elsewhere.
 func (s *Server) owns(uri string) bool {
-	return slices.ContainsFunc(s.URIs, func(begin string) bool { return strings.HasPrefix(uri, begin) })
+	return slices.ContainsFunc(s.URIs, func(begin string) bool { return strings.HasPrefix(uri, begin) && (begin == "" || !climbs(uri)) })
+}
+
+// climbs reports whether somebody may read a URI as that of another place: it has a segment of dots, a backslash or a
+// control character, as it is or escaped, once or again.
+func climbs(uri string) bool {
+	for range mostEscapes {
+		if strings.ContainsFunc(uri, func(r rune) bool { return r == '\\' || r < ' ' || r == 0x7f }) {
+			return true
+		}
+		for segment := range strings.FieldsFuncSeq(uri, func(r rune) bool { return strings.ContainsRune("/?#;", r) }) {
+			if segment == "." || segment == ".." {
+				return true
+			}
+		}
+		plain := unescaped(uri)
+		if plain == uri {
+			return false
+		}
+		uri = plain
+	}
+	return true
+}
+
+const mostEscapes = 4
+
+// unescaped is a URI with its escapes read, and what is none left as it is.
+func unescaped(uri string) string {
+	var b strings.Builder
+	for n := 0; n < len(uri); n++ {
+		if uri[n] == '%' && n+2 < len(uri) {
+			if c, err := hex.DecodeString(uri[n+1 : n+3]); err == nil {
+				b.WriteByte(c[0])
+				n += 2
+				continue
+			}
+		}
+		b.WriteByte(uri[n])
+	}
+	return b.String()
 }

@@ -1,0 +1,81 @@
+package era
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/rpc"
+)
+
+// ownCodes are the codes of the gateway's refusals.
+var ownCodes = []int{-32001, ResourceNotFound, -32003, -32401}
+
+// ofResource are the methods to which a server may answer [ResourceNotFound].
+var ofResource = []string{"resources/read", "resources/subscribe", "resources/unsubscribe"}
+
+// FromServer is the response of a server without what only the gateway says: its codes, and the members by which clients
+// know its refusals, its fulfilments, and its own _meta.
+func FromServer(method, server string, m rpc.Message) rpc.Message {
+	if m.Error != nil {
+		m.Error = errorFrom(method, server, m.Error)
+		return m
+	}
+	if o, err := m.ResultObject(); err == nil {
+		if plain := withoutOwnMeta(o).Without(isFulfilment); !same(plain, o) {
+			m.Result = plain.Value()
+		}
+	}
+	return m
+}
+
+// NotificationFrom is a notification of a server without what only the gateway says. That a list has changed says all by its name.
+func NotificationFrom(m rpc.Message) rpc.Message {
+	if strings.HasSuffix(m.Method, "/list_changed") {
+		m.Params = nil
+		return m
+	}
+	if o, err := m.ParamsObject(); err == nil {
+		if plain := withoutOwnMeta(o); !same(plain, o) {
+			m.Params = plain.Value()
+		}
+	}
+	return m
+}
+
+func errorFrom(method, server string, v jsontext.Value) jsontext.Value {
+	e, err := rpc.ReadError(v)
+	if err != nil { // which [Response] has words for
+		return v
+	}
+	o, _ := rpc.ParseObject(v)
+	plain := o
+	if slices.Contains(ownCodes, e.Code) && !(e.Code == ResourceNotFound && slices.Contains(ofResource, method)) {
+		plain = plain.With("code", jsontext.Value(fmt.Sprint(rpc.InternalError))).
+			With("message", rpc.String(fmt.Sprintf("the server %s answered with the code %d: %s", server, e.Code, e.Message)))
+	}
+	if data, err := rpc.ParseObject(e.Data); err == nil {
+		less := withoutOwnMeta(data).Without(func(name string) bool { return isRefusal(name) || isFulfilment(name) || strings.HasPrefix(name, Own) })
+		if !same(less, data) {
+			plain = plain.With("data", less.Value())
+		}
+	}
+	if same(plain, o) {
+		return v
+	}
+	return plain.Value()
+}
+
+// isRefusal reports whether a member of an error's data is one by which the gateway says what becomes of a call.
+func isRefusal(name string) bool {
+	return name == "type" || name == "authorizationRequest" || name == "suggestion"
+}
+
+func isFulfilment(name string) bool { return name == "fulfilledBy" || name == "originalRequester" }
+
+// withoutOwnMeta is o without the gateway's members in its _meta, and without _meta if that leaves none.
+func withoutOwnMeta(o rpc.Object) rpc.Object {
+	return withoutMetaThat(o, func(name string) bool { return strings.HasPrefix(name, Own) })
+}
