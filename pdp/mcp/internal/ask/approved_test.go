@@ -399,7 +399,7 @@ func TestApprovedOwes(t *testing.T) {
 		t.Errorf("%s, %+v", got.Result, refusal)
 	}
 	p.Done(t.Context())
-	if next := o.permit(goesOn(t, p, op)); next.Passes(rpc.Message{Method: "notifications/message"}) {
+	if next := o.permit(goesOn(t, p, op)); next.Passes() {
 		t.Error("the next round owes nothing")
 	}
 	if lines := o.records("receipt"); len(lines) != 1 {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -38,43 +36,9 @@ func (p *Permit) promise(_ context.Context, o evaluation.Obligation) error {
 	return err
 }
 
-const progressed = "notifications/progress"
-
-// Passes reports whether what the upstream says before its result may go on to the client. While something is to be taken
-// out of the result that is progress alone, as numbers: see [Permit.Progress].
-func (p *Permit) Passes(m rpc.Message) bool {
-	if len(p.owed) == 0 {
-		return true
-	}
-	_, ok := numbers(m)
-	return ok
-}
-
-// Progress is a message that passes, as it goes on: while something is to be taken out of the result, nothing but numbers.
-func (p *Permit) Progress(m rpc.Message) rpc.Message {
-	if len(p.owed) == 0 {
-		return m
-	}
-	m.Params, _ = numbers(m)
-	return m
-}
-
-// numbers are what progress says without words.
-func numbers(m rpc.Message) (jsontext.Value, bool) {
-	params, err := m.ParamsObject()
-	if err != nil || !m.IsNotification() || m.Method != progressed {
-		return nil, false
-	}
-	token, progress := params.Get("progressToken"), params.Get("progress")
-	if token.Kind() != '"' && token.Kind() != '0' || progress.Kind() != '0' {
-		return nil, false
-	}
-	o := rpc.Object{}.With("progressToken", token).With("progress", progress)
-	if total := params.Get("total"); total.Kind() == '0' {
-		o = o.With("total", total)
-	}
-	return o.Value(), true
-}
+// Passes reports whether what the upstream says before its result may go on to the client. While something is to be taken out of
+// the result nothing does: not even a number of its progress, which may be the very one.
+func (p *Permit) Passes() bool { return len(p.owed) == 0 }
 
 var errWithheld = errors.New("the result is of a form from which nothing can be taken out")
 

@@ -122,36 +122,13 @@ func TestRedactAround(t *testing.T) {
 			t.Errorf("%s leaves, %+v", m.Error, refusal)
 		}
 	}
-	say := func(method, params string) rpc.Message {
-		return rpc.Message{Method: method, Params: jsontext.Value(params)}
-	}
-	for _, test := range []struct {
-		m    rpc.Message
-		want string // "" does not pass
-	}{
-		{say("notifications/progress", `{"progressToken":"t","progress":1,"total":2,"message":"123-45-6789","_meta":{}}`), `{"progressToken":"t","progress":1,"total":2}`},
-		{say("notifications/progress", `{"progressToken":7,"progress":1.5,"total":"123-45-6789"}`), `{"progressToken":7,"progress":1.5}`},
-		{say("notifications/progress", `{"progressToken":7,"progress":"123-45-6789"}`), ``},
-		{say("notifications/progress", `{"progressToken":{"a":1},"progress":1}`), ``},
-		{say("notifications/progress", `{"progress":1}`), ``},
-		{say("notifications/progress", ``), ``},
-		{say("notifications/message", `{"level":"info","data":"123-45-6789"}`), ``},
-		{say("notifications/tools/list_changed", `{}`), ``},
-		{rpc.Message{ID: rpc.IntID(2), Method: "elicitation/create", Params: jsontext.Value(`{"message":"x"}`)}, ``},
-		{rpc.Message{ID: rpc.IntID(2), Method: "notifications/progress", Params: jsontext.Value(`{"progressToken":7,"progress":1}`)}, ``},
-	} {
-		if p.Passes(test.m) != (test.want != "") {
-			t.Errorf("%s %s: passes %v", test.m.Method, test.m.Params, p.Passes(test.m))
-		}
-		if test.want != "" && string(p.Progress(test.m).Params) != test.want {
-			t.Errorf("%s: %s", test.m.Params, p.Progress(test.m).Params)
-		}
+	if p.Passes() {
+		t.Error("what comes before the result passes, and may have the same in it")
 	}
 	// Without it all is as it was.
 	free := open(t, anything)
 	q := free.permit(free.call(alice(t), free.tool(plainTool, nil), `{}`))
-	m := say("notifications/message", `{"data":"x"}`)
-	if !q.Passes(m) || string(q.Progress(m).Params) != string(m.Params) {
+	if !q.Passes() {
 		t.Error("a message does not pass")
 	}
 	if out, refusal := q.Result(result(`{"_meta":{"a":1},"content":7}`)); refusal != nil || string(out.Result) != `{"_meta":{"a":1},"content":7}` {

@@ -316,7 +316,7 @@ func (x *exchange) ask(ctx context.Context, answered ask.Answered) *ask.Refusal 
 	x.permit, refused = x.g.o.Asker.Ask(ctx, op)
 	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
 	x.g.health.asked(refused)
-	if refused == nil && !x.permit.Passes(rpc.Message{Method: "notifications/message"}) {
+	if refused == nil && !x.permit.Passes() {
 		if x.link == nil {
 			x.reach.silence()
 		} else {

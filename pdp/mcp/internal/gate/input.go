@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -131,37 +130,6 @@ var approvalMeta = []string{"elicitationType", "originalRequest", "timeout", "pr
 // isOneOf reports whether a name is one of some, to clients that do not tell upper from lower case.
 func isOneOf(all []string, name string) bool {
 	return slices.ContainsFunc(all, func(one string) bool { return strings.EqualFold(one, name) })
-}
-
-// secretWords are in the names of fields in which people write what no server is to ask them for.
-var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
-
-// elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, and asks
-// for no secret.
-func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
-	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
-	params = params.With("message", rpc.String("["+s.Name+" asks] "+params.GetString("message")))
-	if params.GetString("mode") == "url" {
-		u, err := url.Parse(params.GetString("url"))
-		return params, err == nil && u.Scheme == "https" && u.User == nil && slices.Contains(s.Asks.Hosts, strings.ToLower(u.Host))
-	}
-	schema, err := rpc.ParseObject(params.Get("requestedSchema"))
-	if err != nil {
-		return params, false
-	}
-	fields, _ := rpc.ParseObject(schema.Get("properties"))
-	for name := range fields.Members {
-		plain := strings.Map(func(r rune) rune {
-			if r == '_' || r == '-' || r == ' ' {
-				return -1
-			}
-			return r
-		}, strings.ToLower(name))
-		if slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(plain, w) }) {
-			return params, false
-		}
-	}
-	return params, true
 }
 
 // pages is an error that has a person open pages, as the client is shown it.

@@ -106,11 +106,11 @@ func (r *relay) note(m rpc.Message) {
 		return
 	}
 	m = x.signed(m)
-	if !x.permit.Passes(m) {
+	if !x.permit.Passes() {
 		x.link.server.Dropped("notification while the result is to be changed")
 		return
 	}
-	_ = x.reply.Interim(x.permit.Progress(m))
+	_ = x.reply.Interim(m)
 }
 
 // signed is a message of a server's log that says of which of several servers it is.
@@ -137,7 +137,7 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
 	// A client of the modern era brings answers for some methods alone. Who fulfils a request of somebody else's answers nothing:
 	// it would come back to the other, in the result.
-	if !ok || !x.permit.Passes(m) || x.client.era == era.Modern && !era.TakesInput(x.request.Method) || x.brought.fulfils != nil {
+	if !ok || !x.permit.Passes() || x.client.era == era.Modern && !era.TakesInput(x.request.Method) || x.brought.fulfils != nil {
 		x.g.decline(ctx, r.session, m)
 		return nil
 	}

@@ -1,0 +1,130 @@
+package gate
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/text/unicode/norm"
+
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/visible"
+)
+
+// secretWords say of a field that people write into it what no server is to ask them for.
+var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
+
+// asksForSecret reports whether a text has such a word in it, whatever stands between its letters, and however they are drawn.
+func asksForSecret(text string) bool {
+	letters := strings.Map(func(r rune) rune {
+		if !unicode.IsLetter(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, norm.NFKC.String(text))
+	return slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(letters, w) })
+}
+
+// elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, asks for no
+// secret, and has no character that hides another.
+func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
+	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
+	params = params.With("message", rpc.String("["+s.Name+" asks] "+visible.Lines(params.GetString("message"))))
+	if params.GetString("mode") == "url" {
+		params = params.Without(func(name string) bool { return name == "requestedSchema" })
+		u, err := url.Parse(params.GetString("url"))
+		return params, err == nil && u.Scheme == "https" && u.User == nil && slices.Contains(s.Asks.Hosts, strings.ToLower(u.Host))
+	}
+	schema, err := rpc.ParseObject(params.Get("requestedSchema"))
+	if err != nil {
+		return params, false
+	}
+	drawn, ok := drawnField("", schema)
+	if !ok {
+		return params, false
+	}
+	fields, _ := rpc.ParseObject(schema.Get("properties"))
+	fields = fields.Map(func(name string, v jsontext.Value) jsontext.Value {
+		field, err := rpc.ParseObject(v)
+		if err != nil {
+			ok = ok && !asksForSecret(name)
+			return v
+		}
+		plain, fine := drawnField(name, field)
+		ok = ok && fine
+		return plain.Value()
+	})
+	if fields.Len() > 0 {
+		drawn = drawn.With("properties", fields.Value())
+	}
+	return params.With("requestedSchema", drawn.Value()), ok
+}
+
+// drawnField is a field of a form whose words are what they look like. It is not ok if it is one for a secret.
+func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
+	ok = !asksForSecret(name)
+	return field.Map(func(member string, v jsontext.Value) jsontext.Value {
+		switch member {
+		case "title", "description":
+			text := field.GetString(member)
+			ok = ok && !asksForSecret(text)
+			return drawnText(v, text)
+		case "enumNames":
+			return eachOf(v, func(one jsontext.Value) jsontext.Value { return drawnText(one, textOf(one)) })
+		case "oneOf", "anyOf":
+			return eachOf(v, drawnChoice)
+		case "items":
+			return drawnChoice(v)
+		}
+		return v
+	}), ok
+}
+
+// drawnChoice is one of several that may be chosen, or what says which they are.
+func drawnChoice(v jsontext.Value) jsontext.Value {
+	o, err := rpc.ParseObject(v)
+	if err != nil {
+		return v
+	}
+	return o.Map(func(member string, v jsontext.Value) jsontext.Value {
+		switch member {
+		case "title", "description":
+			return drawnText(v, o.GetString(member))
+		case "oneOf", "anyOf":
+			return eachOf(v, func(one jsontext.Value) jsontext.Value {
+				choice, err := rpc.ParseObject(one)
+				if err != nil || choice.Get("title") == nil {
+					return one
+				}
+				return choice.With("title", drawnText(choice.Get("title"), choice.GetString("title"))).Value()
+			})
+		}
+		return v
+	}).Value()
+}
+
+// drawnText is a text in JSON as it looks, and the same bytes if it is what it looks like.
+func drawnText(v jsontext.Value, text string) jsontext.Value {
+	if plain := visible.Lines(text); plain != text {
+		return rpc.String(plain)
+	}
+	return v
+}
+
+func textOf(v jsontext.Value) string {
+	return rpc.Object{}.With("text", v).GetString("text")
+}
+
+// eachOf is an array with each element changed, and what it was if it is none.
+func eachOf(v jsontext.Value, f func(jsontext.Value) jsontext.Value) jsontext.Value {
+	all, err := rpc.Elements(v)
+	if err != nil {
+		return v
+	}
+	for n := range all {
+		all[n] = f(all[n])
+	}
+	return rpc.Array(all)
+}
