@@ -10,8 +10,10 @@ import (
 // AppendCanonical appends v as the one text that all ways of writing the same value
 // have: members in the order of RFC 8785, strings as it has them, elements in
 // their order. Numbers are exact, unlike there: an integral one is a plain integer,
-// whatever its size, another is its digits and a power of ten. It fails for a number
-// of which nobody could say in reasonable time what it is.
+// whatever its size, another is its digits and a power of ten. An integer beyond 2^53
+// that is written with a point or an exponent is another value than without: who reads
+// it as a double reads another number. It fails for a number of which nobody could say
+// in reasonable time what it is.
 func (v Value) AppendCanonical(b []byte) ([]byte, bool) {
 	w := valueWriter{canonical: true}
 	b = w.append(b, v)
@@ -32,6 +34,18 @@ func inUTF16(members []Member) []Member {
 	return sorted
 }
 
+// beyondDoubles reports whether an integral number, digits with as many zeros behind them, is greater than 2^53: up to there a
+// double holds every one.
+func beyondDoubles(digits string, zeros int64) bool {
+	const last = "9007199254740992"
+	switch size := int64(len(digits)) + zeros; {
+	case size != int64(len(last)):
+		return size > int64(len(last))
+	default:
+		return digits+strings.Repeat("0", int(zeros)) > last
+	}
+}
+
 // mostZeros is how many zeros an integral number is written out with.
 const mostZeros = 1000
 
@@ -43,7 +57,7 @@ func appendNumber(b []byte, text string) ([]byte, bool) {
 		return append(b, '0'), ok
 	}
 	b = append(append(b, sign...), digits...)
-	if 0 <= power && power <= mostZeros {
+	if 0 <= power && power <= mostZeros && !(strings.ContainsAny(text, ".eE") && beyondDoubles(digits, power)) {
 		return append(b, strings.Repeat("0", int(power))...), ok
 	}
 	return strconv.AppendInt(append(b, 'e'), power, 10), ok

@@ -89,9 +89,20 @@ func (s *scanned) measure(text []byte, limits Limits) *Fault {
 	return nil
 }
 
+// isNegativeZero reports whether a number is -0, however it is written.
+func isNegativeZero(text []byte) bool {
+	if text[0] != '-' {
+		return false
+	}
+	if i := bytes.IndexAny(text, "eE"); i >= 0 {
+		text = text[:i]
+	}
+	return len(bytes.Trim(text, "-0.")) == 0
+}
+
 // number reports whether a double can hold a number, if not exactly.
 func (s *scanned) number(text []byte) bool {
-	s.negativeZero = s.negativeZero || string(text) == "-0"
+	s.negativeZero = s.negativeZero || isNegativeZero(text)
 	if len(text) <= 308 && bytes.IndexByte(text, 'e') < 0 && bytes.IndexByte(text, 'E') < 0 {
 		return true
 	}
