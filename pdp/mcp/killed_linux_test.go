@@ -535,6 +535,12 @@ func TestKilledReplica(t *testing.T) {
 		return killedPoints[slices.IndexFunc(killedPoints, func(one killedPoint) bool { return one.name == p })]
 	}
 	none := at("before the client's answer")
+	var open error
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("of the approval: %v\nthe PDP: %s\nthe gateways: %s\n%s", open, &m.pdp.said, &m.gateways[0].said, &m.gateways[1].said)
+		}
+	})
 	for _, p := range []killedPoint{at("after the client's answer"), at("after the response")} {
 		for killed := range m.gateways {
 			name := fmt.Sprintf("gateway %d is killed %s", killed, p.name)
@@ -554,8 +560,8 @@ func TestKilledReplica(t *testing.T) {
 				}
 				m.gateways[0].start()
 				mcptest.Until(t, "the answer has counted", func() bool {
-					_, err := m.open(c.marker(), roundsApproved)
-					return err == nil
+					_, open = m.open(c.marker(), roundsApproved)
+					return open == nil
 				})
 				c.client = m.at(0, "legacy", &c.client)
 				c.call()
