@@ -372,12 +372,12 @@ func (d *doorway) hold(after bool, is func(r *http.Request, body []byte) bool) *
 	return t
 }
 
-// drop has a trap hold nothing any more. What it holds has never been.
-func (d *doorway) drop(t *trap) {
+// drop has a trap hold nothing any more. What it holds passes, or has never been.
+func (d *doorway) drop(t *trap, pass bool) {
 	d.mu.Lock()
 	d.traps = slices.DeleteFunc(d.traps, func(other *trap) bool { return other == t })
 	d.mu.Unlock()
-	t.let <- false
+	t.let <- pass
 }
 
 func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
