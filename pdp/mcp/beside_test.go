@@ -220,3 +220,23 @@ func TestAPanicIsOnRecord(t *testing.T) {
 		t.Error("what became of the call is not on record")
 	}
 }
+
+// TestNoLogLevelThatPolicyRefuses: what a client of the modern era wants of a log, with a call, is asked about as a legacy
+// client's own message is.
+func TestNoLogLevelThatPolicyRefuses(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]bool{
+		`@id("all") permit (principal, action, resource);`:                                                 true,
+		`@id("all") permit (principal, action, resource) unless { action == Action::"logging/setLevel" };`: false,
+	} {
+		s := newSiege(t, camp{policies: map[string]string{"a.cedar": policy}, answers: mcptest.Answers{Eras: []string{"legacy"}}})
+		v := s.visitor("modern", nil)
+		v.meta = `,"io.modelcontextprotocol/logLevel":"debug"`
+		if got := v.call("look", `{}`); !got.ran() {
+			t.Error(got)
+		}
+		if got := s.rec.Saw(`"logging/setLevel"`) != ""; got != want {
+			t.Errorf("%s: the server is told a level: %t", policy, got)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -151,6 +152,13 @@ func (x *exchange) logs(ctx context.Context) error {
 		return err
 	}
 	params := rpc.Object{}.With("level", rpc.String(x.client.logLevel))
+	op := ask.Operation{Principal: x.who, Era: era.Legacy, Method: "logging/setLevel", Params: params, Server: x.link.server.Name}
+	permit, refused := x.g.o.Asker.Ask(ctx, op)
+	if refused != nil { // the request goes on without: it was decided about by itself
+		x.link.server.Dropped("level of the log that is denied")
+		return nil
+	}
+	defer permit.Done(context.WithoutCancel(ctx))
 	if _, _, err = x.g.request(ctx, x.link, x.who, x.client, "logging/setLevel", params); err == nil {
 		x.link.says(s, x.client.logLevel)
 	}
