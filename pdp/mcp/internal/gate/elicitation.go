@@ -93,13 +93,7 @@ func drawnChoice(v jsontext.Value) jsontext.Value {
 		case "title", "description":
 			return drawnText(v, o.GetString(member))
 		case "oneOf", "anyOf":
-			return eachOf(v, func(one jsontext.Value) jsontext.Value {
-				choice, err := rpc.ParseObject(one)
-				if err != nil || choice.Get("title") == nil {
-					return one
-				}
-				return choice.With("title", drawnText(choice.Get("title"), choice.GetString("title"))).Value()
-			})
+			return eachOf(v, drawnChoice)
 		}
 		return v
 	}).Value()
