@@ -135,6 +135,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request, who principa
 // notified takes a notification of a client. Nothing travels that no policy decides about, but that roots have changed, by its
 // name. That a request is given up, the server hears from us.
 func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
+	x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params}
 	switch m := in.message; m.Method {
 	case "notifications/initialized": // the server has had ours
 	case "notifications/cancelled":
@@ -142,7 +143,6 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 	case "notifications/progress":
 		g.o.Meters.Drop("progress of a client")
 	case rootsChanged:
-		x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s}
 		each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
 			if x.link.server.Asks.Roots {
 				x.pass(ctx, rootsChanged, rpc.Object{})
@@ -151,7 +151,7 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 		})
 	default:
 		if g.o.Asker.Maps(m.Method) {
-			(&exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: m, params: in.params}).passMapped(ctx)
+			x.passMapped(ctx)
 			return
 		}
 		g.o.Meters.Drop("notification of a client")
@@ -164,6 +164,10 @@ const rootsChanged = "notifications/roots/list_changed"
 func (x *exchange) passMapped(ctx context.Context) {
 	if x.link == nil {
 		x.g.o.Meters.Drop("notification for one of several servers")
+		return
+	}
+	if session, _ := x.link.current(); session == nil || session.Era() != era.Legacy { // nobody is asked about what goes nowhere
+		x.link.server.Dropped("notification of a client")
 		return
 	}
 	defer func() {
