@@ -36,8 +36,6 @@ const (
 	Approval
 	// ToolRequest is the id of a request for a tool.
 	ToolRequest
-	// InputKey is the name by which a client answers what an upstream asks. The upstream's own is in it.
-	InputKey
 )
 
 // A sealed value is base64url without padding of

@@ -193,8 +193,8 @@ func argumentsOf(params rpc.Object) jsontext.Value {
 }
 
 // passOn is the response that asks a client of the modern era for what the server asks for. The state is sealed: it is
-// good for this request of this principal alone. So are the names by which the client answers: no answer to a server passes
-// for an answer to the gateway, and no server chooses what a client is told.
+// good for this request of this principal alone. The keys are the server's, and none of ours: ours are sealed, so that no
+// answer to a server passes for an answer to the gateway.
 func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 	x.outcome = outcomeAnswered
 	if x.waiting {
@@ -202,14 +202,13 @@ func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 	}
 	result := in.result
 	if len(in.requests) > 0 {
-		var requests rpc.Object
-		for _, i := range in.requests {
-			key, err := x.g.o.Ring.Seal(seal.InputKey, x.binding(), []byte(i.key))
-			if err != nil {
-				return x.refused(unsealed(err))
+		requests := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
+			for _, i := range in.requests {
+				if !yield(i.key, inputRequest(era.Asked(i.request, era.Modern, ""))) {
+					return
+				}
 			}
-			requests = requests.With(key, inputRequest(era.Asked(i.request, era.Modern, "")))
-		}
+		})
 		result = result.With("inputRequests", requests.Value())
 	}
 	theirs, continues := result.Get("requestState"), goesOn(x.permit).Continues
@@ -304,18 +303,12 @@ func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) 
 	if x.params.Get("inputResponses") == nil || !x.link.server.Asks.any() { // who may ask nothing is answered nothing
 		return params, h, nil
 	}
-	if h != nil { // which knows the name that it gave the client
-		return params.With("inputResponses", answers.Map(func(_ string, v jsontext.Value) jsontext.Value { return x.g.answered(v) }).Value()), h, nil
-	}
 	binding := x.binding()
-	theirs := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
-		for name, v := range answers.Members {
-			if key, ok := x.g.o.Ring.Open(seal.InputKey, binding, name); ok { // nobody was asked by another name
-				if v = x.g.answered(v); v != nil && !yield(string(key), v) {
-					return
-				}
-			}
+	theirs := answers.Map(func(key string, v jsontext.Value) jsontext.Value {
+		if x.g.ours(binding, key) && h == nil {
+			return nil
 		}
+		return x.g.answered(v)
 	})
 	return params.With("inputResponses", theirs.Value()), h, nil
 }
