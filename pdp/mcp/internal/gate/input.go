@@ -193,8 +193,8 @@ func argumentsOf(params rpc.Object) jsontext.Value {
 }
 
 // passOn is the response that asks a client of the modern era for what the server asks for. The state is sealed: it is
-// good for this request of this principal alone. The keys are the server's, and none of ours: ours are sealed, so that no
-// answer to a server passes for an answer to the gateway.
+// good for this request of this principal alone. The keys are the server's, as clients expect them, and none of ours: ours
+// are sealed, so that no answer to a server passes for an answer to the gateway.
 func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 	x.outcome = outcomeAnswered
 	if x.waiting {
