@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -245,6 +246,35 @@ func filled(t *testing.T, dir string) (ballast string) {
 	}
 	must(t, f.Close())
 	return ballast
+}
+
+// keptFull gives the ballast each page that the log gives back while it fails, as it does with a journal that it opens anew.
+// It ends by what it returns.
+func keptFull(t *testing.T, ballast string) (end func()) {
+	t.Helper()
+	f, err := os.OpenFile(ballast, os.O_WRONLY|os.O_APPEND, 0)
+	must(t, err)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		each := time.NewTicker(time.Millisecond)
+		defer each.Stop()
+		for {
+			_, _ = f.ReadFrom(zeros{}) // up to the next ENOSPC
+			select {
+			case <-stop:
+				return
+			case <-each.C:
+			}
+		}
+	}()
+	end = sync.OnceFunc(func() {
+		close(stop)
+		<-done
+		_ = f.Close()
+	})
+	t.Cleanup(end)
+	return end
 }
 
 type zeros struct{}
