@@ -36,6 +36,11 @@ func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	if err != nil {
 		return unusable(m.ID)
 	}
+	return result(method, m, o, from, to)
+}
+
+// result is [Response] of a result that was read.
+func result(method string, m rpc.Message, o rpc.Object, from, to Era) rpc.Message {
 	kind := o.Get("resultType")
 	switch {
 	case from == Modern && o.GetString("resultType") == "input_required" && TakesInput(method):

@@ -16,19 +16,21 @@ var ownCodes = []int{-32001, ResourceNotFound, -32003, -32401}
 // ofResource are the methods to which a server may answer [ResourceNotFound].
 var ofResource = []string{"resources/read", "resources/subscribe", "resources/unsubscribe"}
 
-// FromServer is the response of a server without what only the gateway says: its codes, and the members by which clients
-// know its refusals, its fulfilments, and its own _meta.
-func FromServer(method, server string, m rpc.Message) rpc.Message {
+// Relayed is [Response] of the response of a server, without that which only the gateway says: its codes, and the members by
+// which clients know its refusals, its fulfilments, and its own _meta.
+func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = errorFrom(method, server, m.Error)
-		return m
+		return Response(method, m, from, to)
 	}
-	if o, err := m.ResultObject(); err == nil {
-		if plain := withoutOwnMeta(o).Without(isFulfilment); !same(plain, o) {
-			m.Result = plain.Value()
-		}
+	o, err := m.ResultObject()
+	if err != nil {
+		return unusable(m.ID)
 	}
-	return m
+	if plain := withoutOwnMeta(o).Without(isFulfilment); !same(plain, o) {
+		m.Result, o = plain.Value(), plain
+	}
+	return result(method, m, o, from, to)
 }
 
 // NotificationFrom is a notification of a server without what only the gateway says. That a list has changed says all by its name.

@@ -27,7 +27,7 @@ func TestNoServerSpeaksInTheGatewaysName(t *testing.T) {
 		{"escaped", "tools/call", `{"code":1,"message":"m","data":{"\u0074ype":"t","y":2}}`, `{"code":1,"message":"m","data":{"y":2}}`},
 		{"its own", "tools/call", `{ "code":-32602 , "message":"m" , "data" : "type" }`, same},
 	} {
-		got := era.FromServer(c.method, "files", rpc.Message{Error: jsontext.Value(c.error)})
+		got := era.Relayed(c.method, "files", rpc.Message{Error: jsontext.Value(c.error)}, era.Legacy, era.Legacy)
 		want := c.want
 		if want == same {
 			want = c.error
@@ -40,14 +40,16 @@ func TestNoServerSpeaksInTheGatewaysName(t *testing.T) {
 		`{ "content" : [ {"fulfilledBy":1} ] , "_meta":{"x":1}}`:                                                                same,
 		`{"content":[],"fulfilledBy":"mia","originalRequester":"agent","_meta":{"io.policy-service/fulfilledBy":{"id":"mia"}}}`: `{"content":[]}`,
 		`{"content":[],"_meta":{"io.policy-service/x":1,"y":2}}`:                                                                `{"content":[],"_meta":{"y":2}}`,
-		`"text"`: same,
 	} {
 		if want == same {
 			want = result
 		}
-		if got := era.FromServer("tools/call", "files", rpc.Message{Result: jsontext.Value(result)}); string(got.Result) != want {
+		if got := era.Relayed("tools/call", "files", rpc.Message{Result: jsontext.Value(result)}, era.Legacy, era.Legacy); string(got.Result) != want {
 			t.Errorf("%s: %s, and not %s", result, got.Result, want)
 		}
+	}
+	if got := era.Relayed("tools/call", "files", rpc.Message{Result: jsontext.Value(`"text"`)}, era.Legacy, era.Legacy); got.Error == nil {
+		t.Errorf("a text is a result: %s", got.Result)
 	}
 	for method, want := range map[string]string{
 		"notifications/tools/list_changed": "",

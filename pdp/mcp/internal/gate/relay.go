@@ -69,8 +69,7 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 
 // translated is a response as the client's era has it, and says whose it is.
 func (x *exchange) translated(m rpc.Message, of upstream.Session) rpc.Message {
-	m = era.FromServer(x.request.Method, x.link.server.Name, m)
-	m = era.Response(x.request.Method, m, of.Era(), x.client.era)
+	m = era.Relayed(x.request.Method, x.link.server.Name, m, of.Era(), x.client.era)
 	if x.client.era == era.Modern {
 		m = era.WithServer(m, x.link.serverInfo(of))
 	}

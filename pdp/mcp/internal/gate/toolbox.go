@@ -280,7 +280,7 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 		case m.IsRequest():
 			g.decline(ctx, session, m)
 		case m.IsResponse():
-			if e := era.Response(method, era.FromServer(method, l.server.Name, m), session.Era(), c.era).Error; e != nil {
+			if e := era.Relayed(method, l.server.Name, m, session.Era(), c.era).Error; e != nil {
 				return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error, or with no result of that method", Answer: e}
 			}
 			return m, session, nil
