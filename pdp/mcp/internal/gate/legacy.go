@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/reply"
 	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/mcp/wire"
 )
 
@@ -144,8 +145,11 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 		g.o.Meters.Drop("progress of a client")
 	case rootsChanged:
 		each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
-			if x.link.server.Asks.Roots {
-				x.pass(ctx, rootsChanged, rpc.Object{})
+			if !x.link.server.Asks.Roots {
+				return none{}, nil
+			}
+			if session := x.listening(); session != nil {
+				x.pass(ctx, session, rootsChanged, rpc.Object{})
 			}
 			return none{}, nil
 		})
@@ -166,8 +170,8 @@ func (x *exchange) passMapped(ctx context.Context) {
 		x.g.o.Meters.Drop("notification for one of several servers")
 		return
 	}
-	if session, _ := x.link.current(); session == nil || session.Era() != era.Legacy { // nobody is asked about what goes nowhere
-		x.link.server.Dropped("notification of a client")
+	session := x.listening()
+	if session == nil { // the PDP is not asked about what goes nowhere
 		return
 	}
 	defer func() {
@@ -180,16 +184,22 @@ func (x *exchange) passMapped(ctx context.Context) {
 		x.link.server.Dropped("notification that is denied")
 		return
 	}
-	x.pass(ctx, x.request.Method, x.params)
+	x.pass(ctx, session, x.request.Method, x.params)
 }
 
-// pass hands on a notification. No session is begun for it: whether its client may have one, nobody would have been asked.
-func (x *exchange) pass(ctx context.Context, method string, params rpc.Object) {
+// listening is the session that takes a notification of the client. None is begun for it: the PDP was not asked whether the
+// client may have one.
+func (x *exchange) listening() upstream.Session {
 	session, _ := x.link.current()
 	if session == nil || session.Era() != era.Legacy {
 		x.link.server.Dropped("notification of a client")
-		return
+		return nil
 	}
+	return session
+}
+
+// pass hands on a notification.
+func (x *exchange) pass(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
 	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
 		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.server.Name, "why", err)
 	}
