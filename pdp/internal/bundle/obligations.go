@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	kinds "github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"go.yaml.in/yaml/v3"
@@ -228,7 +229,7 @@ func (r *obligationReader) refuseProperties(n *yaml.Node, typ obligations.Type, 
 	}
 	at, name := n, strings.Join(invalid.InstanceLocation, ".")
 	for _, member := range invalid.InstanceLocation {
-		at = document.NodeAt(at, "/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(member))
+		at = document.NodeAt(at, string(jsontext.Pointer("").AppendToken(member)))
 	}
 	bad := func(what, try string) { r.Bad(at, "obligation_properties", what, try) }
 	switch why := invalid.ErrorKind.(type) {

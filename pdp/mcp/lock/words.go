@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/evaluation"
 	"policy-service/pdp/visible"
 )
@@ -49,19 +51,17 @@ func ofPart(part evaluation.Object, kind Kind) words {
 func ofMembers(o evaluation.Object) words {
 	return func() (lines []string) {
 		for name, v := range o.All {
-			lines = appendValue(lines, "/"+pointerEscaper.Replace(name), v)
+			lines = appendValue(lines, string(jsontext.Pointer("").AppendToken(name)), v)
 		}
 		return lines
 	}
 }
 
-var pointerEscaper = strings.NewReplacer("~", "~0", "/", "~1")
-
 func appendValue(lines []string, pointer string, v evaluation.Value) []string {
 	switch before := len(lines); {
 	case v.Kind() == evaluation.Map && !likeArray(v.Object()):
 		for name, inner := range v.Object().All {
-			lines = appendValue(lines, pointer+"/"+pointerEscaper.Replace(name), inner)
+			lines = appendValue(lines, string(jsontext.Pointer(pointer).AppendToken(name)), inner)
 		}
 		if len(lines) > before {
 			return lines

@@ -3,6 +3,8 @@ package toolschema
 import (
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/evaluation"
 )
 
@@ -234,7 +236,7 @@ func (r *reader) record(o evaluation.Object, at string, depth int) *shape {
 	}
 	s := &shape{record: true}
 	for name, p := range properties.Object().Members {
-		place := at + "/properties/" + escaped(name)
+		place := string(jsontext.Pointer(at + "/properties").AppendToken(name))
 		if name == "" || len(name) > maxName {
 			r.leave(at+"/properties", fmt.Sprintf("a property whose name is empty, or has more than %d bytes", maxName))
 			continue

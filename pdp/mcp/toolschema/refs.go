@@ -49,6 +49,3 @@ func below(v evaluation.Value, token string) (evaluation.Value, bool) {
 	}
 	return evaluation.Value{}, false
 }
-
-// escaped is one token of a JSON Pointer.
-func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }

@@ -4,7 +4,8 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/lock"
@@ -72,11 +73,11 @@ func (t *tools) whose(name string) string {
 }
 
 func pointerTo(tokens ...string) string {
-	var b strings.Builder
+	var p jsontext.Pointer
 	for _, token := range tokens {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+		p = p.AppendToken(token)
 	}
-	return b.String()
+	return string(p)
 }
 
 // place gives every finding in the lock its line: that of its pointer, or of the nearest above it.

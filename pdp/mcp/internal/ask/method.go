@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp/internal/era"
@@ -148,5 +150,5 @@ func subscriptions(params evaluation.Object) (uris []string, err error) {
 	return uris, nil
 }
 
-// escaped is one token of a JSON Pointer.
-func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
+// inMeta is where a member of _meta stands in a request, a JSON Pointer.
+func inMeta(name string) string { return string(jsontext.Pointer("/params/_meta").AppendToken(name)) }

@@ -136,7 +136,7 @@ func spokenBy(q evaluation.Request, subject evaluation.Entity, said evaluation.O
 	own := q.Context.Without(func(name string) bool { return name == "agent" }) // who is the subject, or not there
 	for name := range own.Members {
 		if _, twice := said.Get(name); twice {
-			return q, wrong("/params/_meta/"+escaped(metaContext)+"/"+name, "the method says this member of the context")
+			return q, wrong(inMeta(metaContext)+"/"+name, "the method says this member of the context")
 		}
 	}
 	q.Subject, q.Context = subject, own.Beside(said)

@@ -77,7 +77,7 @@ func (a *Asker) speakerOf(op *Operation, params *parameters, who *speaker) (spea
 // reasons reads why somebody requests a tool.
 func (s *speaker) reasons(params *parameters) error {
 	if s.said.Get(metaReason) != nil {
-		return wrong("/params/_meta/"+escaped(metaContext)+"/"+metaReason, "params.reason says this member of the context")
+		return wrong(inMeta(metaContext)+"/"+metaReason, "params.reason says this member of the context")
 	}
 	reason := params.members.Get("reason")
 	switch {

@@ -90,18 +90,18 @@ func (s *speaker) told(params *parameters) error {
 	}
 	if purpose := meta.Get(metaPurpose); isPresent(purpose) {
 		if purpose.Kind() != '"' {
-			return wrong("/params/_meta/"+escaped(metaPurpose), "not a string")
+			return wrong(inMeta(metaPurpose), "not a string")
 		}
 		s.said = s.said.With("purpose", purpose)
 	}
 	if isPresent(meta.Get(metaContext)) {
 		more, err := meta.Object(metaContext)
 		if err != nil {
-			return wrong("/params/_meta/"+escaped(metaContext), "not an object")
+			return wrong(inMeta(metaContext), "not an object")
 		}
 		for name := range more.Members {
 			if reserved(name) {
-				return wrong("/params/_meta/"+escaped(metaContext)+"/"+name, "no client sets this member of the context")
+				return wrong(inMeta(metaContext)+"/"+name, "no client sets this member of the context")
 			}
 		}
 		s.said = s.said.And(more)
@@ -152,5 +152,5 @@ func placed(err error) error {
 	if len(tokens) == 0 || tokens[0] == "arguments" {
 		return below("/params", e)
 	}
-	return below("/params/_meta/"+escaped(metaContext), e)
+	return below(inMeta(metaContext), e)
 }
