@@ -220,7 +220,7 @@ func TestFullDiskAnswersNothing(t *testing.T) {
 	c := startChildOn(t, decisionlog.Strict, dir)
 	c.every(200)
 	for range 3 {
-		ballast := filled(t, dir)
+		room := filled(t, dir)
 		for range 10_000 { // what the log's file has in reserve is used up first
 			status, _ := c.ask(evaluationPath, readQuestion)
 			if status == 503 {
@@ -229,52 +229,43 @@ func TestFullDiskAnswersNothing(t *testing.T) {
 			c.answered++
 		}
 		c.refuses()
-		must(t, os.Remove(ballast))
+		room()
 		c.resumes()
 	}
 	c.recorded("disk_full")
 }
 
-// filled leaves no room where a directory is: until what it returns is removed.
-func filled(t *testing.T, dir string) (ballast string) {
+// filled leaves no room where a directory is, until room is called: each page that the log gives back while it fails, as with
+// a journal that it opens anew, is taken at once.
+func filled(t *testing.T, dir string) (room func()) {
 	t.Helper()
-	ballast = filepath.Join(dir, "ballast")
-	f, err := os.Create(ballast)
+	ballast, err := os.Create(filepath.Join(dir, "ballast"))
 	must(t, err)
-	if _, err := f.ReadFrom(zeros{}); !errors.Is(err, unix.ENOSPC) {
+	if _, err := ballast.ReadFrom(zeros{}); !errors.Is(err, unix.ENOSPC) {
 		t.Fatal(err)
 	}
-	must(t, f.Close())
-	return ballast
-}
-
-// keptFull gives the ballast each page that the log gives back while it fails, as it does with a journal that it opens anew.
-// It ends by what it returns.
-func keptFull(t *testing.T, ballast string) (end func()) {
-	t.Helper()
-	f, err := os.OpenFile(ballast, os.O_WRONLY|os.O_APPEND, 0)
-	must(t, err)
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		each := time.NewTicker(time.Millisecond)
 		defer each.Stop()
 		for {
-			_, _ = f.ReadFrom(zeros{}) // up to the next ENOSPC
 			select {
 			case <-stop:
 				return
 			case <-each.C:
+				_, _ = ballast.ReadFrom(zeros{}) // up to the next ENOSPC
 			}
 		}
 	}()
-	end = sync.OnceFunc(func() {
+	room = sync.OnceFunc(func() {
 		close(stop)
 		<-done
-		_ = f.Close()
+		_ = ballast.Close()
+		must(t, os.Remove(ballast.Name()))
 	})
-	t.Cleanup(end)
-	return end
+	t.Cleanup(room)
+	return room
 }
 
 type zeros struct{}
