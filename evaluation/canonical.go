@@ -11,9 +11,9 @@ import (
 // have: members in the order of RFC 8785, strings as it has them, elements in
 // their order. Numbers are exact, unlike there: an integral one is a plain integer,
 // whatever its size, another is its digits and a power of ten. An integer beyond 2^53
-// that is written with a point or an exponent is another value than without: who reads
-// it as a double reads another number. It fails for a number of which nobody could say
-// in reasonable time what it is.
+// that is written with a point or an exponent is another value than without: a double
+// holds another number. It fails for a number whose value cannot be found in reasonable
+// time.
 func (v Value) AppendCanonical(b []byte) ([]byte, bool) {
 	w := valueWriter{canonical: true}
 	b = w.append(b, v)
@@ -38,12 +38,10 @@ func inUTF16(members []Member) []Member {
 // double holds every one.
 func beyondDoubles(digits string, zeros int64) bool {
 	const last = "9007199254740992"
-	switch size := int64(len(digits)) + zeros; {
-	case size != int64(len(last)):
+	if size := int64(len(digits)) + zeros; size != int64(len(last)) {
 		return size > int64(len(last))
-	default:
-		return digits+strings.Repeat("0", int(zeros)) > last
 	}
+	return digits+strings.Repeat("0", int(zeros)) > last
 }
 
 // mostZeros is how many zeros an integral number is written out with.
