@@ -315,7 +315,7 @@ func newRates(c Config, d Deps) (*rates.Limiter, error) {
 }
 
 func newHosts(c Config) gate.Hosts {
-	h := gate.Hosts{Origins: c.AllowedOrigins, OwnPages: c.Identity.Static != nil} // who needs no token is whoever asks
+	h := gate.Hosts{Origins: c.AllowedOrigins, OwnPages: c.Identity.Static != nil} // no token tells the page's requests from the user's
 	for _, name := range c.AllowedHosts {
 		h.Names = append(h.Names, gate.Hostname(name))
 	}

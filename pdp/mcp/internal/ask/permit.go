@@ -36,7 +36,7 @@ func (p *Permit) promise(_ context.Context, o evaluation.Obligation) error {
 	return err
 }
 
-// Passes reports whether what the upstream says before its result may go on to the client. While something is to be taken out of
+// Passes reports whether messages of the upstream before its result may go on to the client. While something is to be taken out of
 // the result nothing does: not even a number of its progress, which may be the very one.
 func (p *Permit) Passes() bool { return len(p.owed) == 0 }
 

@@ -16,8 +16,8 @@ var ownCodes = []int{-32001, ResourceNotFound, -32003, -32401}
 // ofResource are the methods to which a server may answer [ResourceNotFound].
 var ofResource = []string{"resources/read", "resources/subscribe", "resources/unsubscribe"}
 
-// Relayed is [Response] of the response of a server, without that which only the gateway says: its codes, and the members by
-// which clients know its refusals, its fulfilments, and its own _meta.
+// Relayed is [Response] of the response of a server, without the codes and members that only the gateway uses: those of its
+// refusals, of its fulfilments, and of its own _meta.
 func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = errorFrom(method, server, m.Error)
@@ -33,7 +33,8 @@ func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
 	return result(method, m, o, from, to)
 }
 
-// NotificationFrom is a notification of a server without what only the gateway says. That a list has changed says all by its name.
+// NotificationFrom is a notification of a server without the members that only the gateway uses. The name of one that a list
+// has changed says all.
 func NotificationFrom(m rpc.Message) rpc.Message {
 	if strings.HasSuffix(m.Method, "/list_changed") {
 		m.Params = nil
@@ -70,7 +71,7 @@ func errorFrom(method, server string, v jsontext.Value) jsontext.Value {
 	return plain.Value()
 }
 
-// isRefusal reports whether a member of an error's data is one by which the gateway says what becomes of a call.
+// isRefusal reports whether a member of an error's data is one of the gateway's refusals.
 func isRefusal(name string) bool {
 	return name == "type" || name == "authorizationRequest" || name == "suggestion"
 }

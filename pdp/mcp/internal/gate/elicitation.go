@@ -13,10 +13,10 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// secretWords say of a field that people write into it what no server is to ask them for.
+// secretWords name fields for values that no server may ask for.
 var secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "privatekey", "credential", "cvv", "cardnumber"}
 
-// asksForSecret reports whether a text has such a word in it, whatever stands between its letters, and however they are drawn.
+// asksForSecret reports whether a text has such a word in it, by its letters alone.
 func asksForSecret(text string) bool {
 	letters := strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) {
@@ -27,7 +27,7 @@ func asksForSecret(text string) bool {
 	return slices.ContainsFunc(secretWords, func(w string) bool { return strings.Contains(letters, w) })
 }
 
-// elicitation is a question to a person as it is shown: it says who asks, leads only where the operator lets it, asks for no
+// elicitation is a question to a person as it is shown: it names the server, leads only where the operator lets it, asks for no
 // secret, and has no character that hides another.
 func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
 	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
@@ -82,7 +82,7 @@ func drawnField(name string, field rpc.Object) (drawn rpc.Object, ok bool) {
 	}), ok
 }
 
-// drawnChoice is one of several that may be chosen, or what says which they are.
+// drawnChoice is one of several that may be chosen, or the list of them.
 func drawnChoice(v jsontext.Value) jsontext.Value {
 	o, err := rpc.ParseObject(v)
 	if err != nil {

@@ -73,7 +73,7 @@ func (g *Gateway) refuse(w http.ResponseWriter, status int, id rpc.ID, code int,
 	reply.JSON(w, status, rpc.Failure(id, rpc.Error{Code: code, Message: detail}))
 }
 
-// turnAway refuses a request before its body is read. Nobody waits for the body then: the connection ends with the answer.
+// turnAway refuses a request before its body is read. The body is not waited for: the connection ends with the answer.
 func (g *Gateway) turnAway(w http.ResponseWriter, r *http.Request, status int, detail string) {
 	if r.ContentLength != 0 {
 		unread(w)

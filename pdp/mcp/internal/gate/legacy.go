@@ -164,14 +164,14 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 
 const rootsChanged = "notifications/roots/list_changed"
 
-// passMapped hands on what the operator has a mapping for, if the PDP permits it.
+// passMapped hands on a notification that the operator has a mapping for, if the PDP permits it.
 func (x *exchange) passMapped(ctx context.Context) {
 	if x.link == nil {
 		x.g.o.Meters.Drop("notification for one of several servers")
 		return
 	}
 	session := x.listening()
-	if session == nil { // the PDP is not asked about what goes nowhere
+	if session == nil { // a notification that no server takes is not asked about
 		return
 	}
 	defer func() {

@@ -187,7 +187,7 @@ func (s *Server) owns(uri string) bool {
 	return slices.ContainsFunc(s.URIs, func(begin string) bool { return strings.HasPrefix(uri, begin) && (begin == "" || !climbs(uri)) })
 }
 
-// climbs reports whether somebody may read a URI as that of another place: it has a segment of dots, a backslash or a
+// climbs reports whether a URI can be read as that of another place: it has a segment of dots, a backslash or a
 // control character, as it is or escaped, once or again.
 func climbs(uri string) bool {
 	for range mostEscapes {
@@ -210,7 +210,7 @@ func climbs(uri string) bool {
 
 const mostEscapes = 4
 
-// unescaped is a URI with its escapes read, and what is none left as it is.
+// unescaped is a URI with its escapes read, and other percent signs left.
 func unescaped(uri string) string {
 	var b strings.Builder
 	for n := 0; n < len(uri); n++ {
