@@ -10,8 +10,12 @@ import (
 
 // Answer is a decision in a wire shape: AuthZEN's {"decision", "context"} or
 // the native {"allow", …} with the same members beside it. It says no more
-// than it must, and the same decision always gives the same bytes.
+// than it must, and the same decision always gives the same bytes. What is
+// possible is never an allow, and has nothing beside it but its explanation.
 func (s Shape) Answer(d Decision) ([]byte, error) {
+	if d.Possible != Decided {
+		d = Decision{Possible: d.Possible, Explain: d.Explain}
+	}
 	more, err := d.context(s)
 	if err != nil {
 		return nil, err
@@ -51,6 +55,9 @@ func Answers(decisions []Decision) ([]byte, error) {
 // with a comma before it.
 func (d Decision) context(s Shape) ([]byte, error) {
 	var b []byte
+	if d.Possible != Decided {
+		b = strconv.AppendBool(append(b, `,"possible":`...), d.Possible == Possible)
+	}
 	reason := d.Reason
 	if d.Access != nil && s == AuthZEN {
 		var err error

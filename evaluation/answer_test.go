@@ -27,6 +27,11 @@ func TestAnswer(t *testing.T) {
 		"nothing read": {evaluation.Decision{Explain: &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{{}}}}, `{"decision":false,"context":{"explain":{"policies":[{"id":"","effect":"","verdict":"","position":"","attributes":[]}]}}}`, `{"allow":false,"explain":{"policies":[{"id":"","effect":"","verdict":"","position":"","attributes":[]}]}}`},
 		"everything": {evaluation.Decision{Reason: evaluation.ErroredPolicy, ReasonUser: "no", Explain: explained},
 			`{"decision":false,"context":{"reason":"policy_error","reason_user":"no",` + explanation + `}}`, `{"allow":false,"reason":"policy_error","reason_user":"no",` + explanation + `}`},
+		"possible":              {evaluation.Decision{Possible: evaluation.Possible}, `{"decision":false,"context":{"possible":true}}`, `{"allow":false,"possible":true}`},
+		"impossible, explained": {evaluation.Decision{Possible: evaluation.Impossible, Explain: explained}, `{"decision":false,"context":{"possible":false,` + explanation + `}}`, `{"allow":false,"possible":false,` + explanation + `}`},
+		"possible is no allow, and nothing is beside it": {evaluation.Decision{Possible: evaluation.Possible, Allow: true, Reason: evaluation.ErroredPolicy, ReasonUser: "no", Required: []string{"log"},
+			Obligations: []evaluation.Obligation{{ID: "o", Type: "log"}}, Approval: &evaluation.Approval{ID: "1", Status: "pending"}, Access: &evaluation.Access{Reason: "x"}},
+			`{"decision":false,"context":{"possible":true}}`, `{"allow":false,"possible":true}`},
 		"what stays inside": {evaluation.Decision{ID: "01", Allow: true, Determining: []string{"p"}, Bundle: "h1:x",
 			Errors: []evaluation.PolicyError{{Policy: "q", Position: "a.cedar:3:4", Kind: evaluation.Overflow}}}, `{"decision":true}`, `{"allow":true}`},
 	} {

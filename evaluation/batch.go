@@ -63,9 +63,9 @@ const (
 	PermitOnFirstPermit Semantic = "permit_on_first_permit"
 )
 
-// Decides reports whether an answer is the last one of a batch.
-func (s Semantic) Decides(allow bool) bool {
-	return s == DenyOnFirstDeny && !allow || s == PermitOnFirstPermit && allow
+// Decides reports whether an answer is the last one of a batch. What is possible never is.
+func (s Semantic) Decides(allow bool, possible Possibility) bool {
+	return possible == Decided && (s == DenyOnFirstDeny && !allow || s == PermitOnFirstPermit && allow)
 }
 
 // DecodeBatch reads the body of an AuthZEN Access Evaluations request. An error

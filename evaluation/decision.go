@@ -10,9 +10,10 @@ import (
 type Decision struct {
 	// ID names the decision's record. It never enters a body.
 	ID string
-	// Allow is the answer. To a request with [Request.Unknown] it says what is possible, and permits
-	// nothing.
+	// Allow is the answer.
 	Allow bool
+	// Possible is the answer to a request with [Request.Unknown]. Allow is false then.
+	Possible Possibility
 	// Reason is set where the service, not a policy, has something to say.
 	Reason Reason
 	// ReasonUser is the @reason_user text of the first determining policy.
@@ -51,6 +52,27 @@ type Decision struct {
 	Malformed *Error
 	// Explain says how the answer came about, where that was asked for.
 	Explain *Explanation
+}
+
+// Possibility is the answer to a question of what is possible: see [Unknown]. It permits nothing.
+type Possibility uint8
+
+// The possibilities.
+const (
+	// Decided: the question was not what is possible.
+	Decided Possibility = iota
+	// Impossible: no values are permitted.
+	Impossible
+	// Possible: some values may be permitted.
+	Possible
+)
+
+// PossibilityOf is the answer to such a question.
+func PossibilityOf(possible bool) Possibility {
+	if possible {
+		return Possible
+	}
+	return Impossible
 }
 
 // Deny turns an allow into a deny for a reason: nothing that came with the allow

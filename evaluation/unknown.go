@@ -15,8 +15,8 @@ const (
 
 // Unknown are the places of a request whose values are not known, because the question comes before them: which
 // tools could be called, with whatever arguments? A request that has one asks what is possible, and not
-// whether it is permitted. The answer is false only if no values at these places can be permitted, as far as each
-// policy by itself can tell. What the request has there is ignored.
+// whether it is permitted; the answer is a [Possibility]. That is Impossible only if no values at these places can be
+// permitted, as far as each policy by itself can tell. What the request has there is ignored.
 //
 // Make one with [UnknownAt]. One without places is not the same as none: all is known then, and the question
 // is still what is possible.

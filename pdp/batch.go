@@ -129,7 +129,12 @@ func (j *judging) decide(ctx context.Context) error {
 // done reports whether every item that is to be answered is.
 func (j *judging) done() bool {
 	n := len(j.items)
-	return n == len(j.all.Batch.Items) || n > 0 && j.all.Batch.Semantic.Decides(j.items[n-1].decision.Allow)
+	return n == len(j.all.Batch.Items) || n > 0 && j.decidedBy(&j.items[n-1].decision)
+}
+
+// decidedBy reports whether an answer is the last one of the batch.
+func (j *judging) decidedBy(d *evaluation.Decision) bool {
+	return j.all.Batch.Semantic.Decides(d.Allow, d.Possible)
 }
 
 // judge answers the items up to the one that decides the batch. What approvals they hang on is not

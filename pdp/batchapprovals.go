@@ -111,7 +111,7 @@ func (j *judging) reserve(ctx context.Context) error {
 		}
 	}
 	for n := range j.items {
-		if j.all.Batch.Semantic.Decides(j.items[n].decision.Allow) {
+		if j.decidedBy(&j.items[n].decision) {
 			j.items = j.items[:n+1]
 			break
 		}

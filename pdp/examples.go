@@ -21,8 +21,9 @@ type Example struct {
 	Name         string
 	Call         Call
 	// Body is the request as JSON, the way it would be sent.
-	Body        []byte
-	Allow       bool
+	Body []byte
+	// Decision is allow, deny, possible or impossible.
+	Decision    string
 	Reason      *string  // nil if the case asserts nothing about it
 	Determining []string // nil if the case asserts nothing about it
 	Obligations []string // nil if the case asserts nothing about it
@@ -76,7 +77,7 @@ func (f *exampleFile) example(n *yaml.Node) (Example, bool) {
 		"now":         func(v *yaml.Node) { e.Call.Now = f.time(v) },
 		"caller":      func(v *yaml.Node) { e.Call.Asker.Name = f.string(v) },
 		"request":     func(v *yaml.Node) { request = v },
-		"decision":    func(v *yaml.Node) { decision = v; e.Allow = m.OneOf(v, "allow", "deny") == "allow" },
+		"decision":    func(v *yaml.Node) { decision = v; e.Decision = m.OneOf(v, "allow", "deny", "possible", "impossible") },
 		"reason":      func(v *yaml.Node) { s := f.string(v); e.Reason = &s },
 		"determining": func(v *yaml.Node) { e.Determining = f.strings(v) },
 		"obligations": func(v *yaml.Node) { e.Obligations = f.strings(v) },

@@ -51,7 +51,7 @@ func TestExamples(t *testing.T) {
 	}
 	i := slices.IndexFunc(got, func(e pdp.Example) bool { return e.Name == "everything" })
 	e := got[i]
-	if e.File != "tests/a.yaml" || e.Line != 2 || e.Column != 3 || !e.Allow || e.Call.Asker.Name != "key:pep" || e.Call.Now.UTC().Hour() != 2 {
+	if e.File != "tests/a.yaml" || e.Line != 2 || e.Column != 3 || e.Decision != "allow" || e.Call.Asker.Name != "key:pep" || e.Call.Now.UTC().Hour() != 2 {
 		t.Errorf("got %+v", e)
 	}
 	if e.Reason == nil || *e.Reason != "" || e.Determining == nil || len(e.Determining) != 0 || !slices.Equal(e.Obligations, []string{"x", "y"}) {

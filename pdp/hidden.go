@@ -128,13 +128,14 @@ func answerOf(d *evaluation.Decision) string {
 	}
 	seen := struct {
 		Allow       bool
+		Possible    evaluation.Possibility
 		Reason      evaluation.Reason
 		ReasonUser  string
 		Obligations []obligation
 		Required    []string
 		LeftOut     []evaluation.LeftOut
 		Met         []evaluation.Met
-	}{d.Allow, d.Reason, d.ReasonUser, nil, d.Required, d.LeftOut, d.Met}
+	}{d.Allow, d.Possible, d.Reason, d.ReasonUser, nil, d.Required, d.LeftOut, d.Met}
 	for _, o := range d.Obligations {
 		seen.Obligations = append(seen.Obligations, obligation{o.ID, o.Type, o.Properties})
 	}

@@ -213,7 +213,7 @@ func (a *onRecord) check(id string, sent pdp.Call) string {
 	for kind, is := range map[string]bool{
 		"registered": was.Declared != nil, "native": was.Shape == "native", "masked": len(call.Hidden) > 0,
 		"approved allow": was.Approved && *was.Decision, "approved deny": was.Approved && !*was.Decision,
-		"possible": was.Unknown != nil && *was.Decision, "impossible": was.Unknown != nil && !*was.Decision, "possible, and masked": was.Unknown != nil && len(call.Hidden) > 0,
+		"possible": was.Answer() == decisionlog.Possible, "impossible": was.Answer() == decisionlog.Impossible, "possible, and masked": was.Unknown != nil && len(call.Hidden) > 0,
 		"continued": call.Continued.Round > 0, "continued, and masked": call.Continued.Round > 0 && call.Request.Continues().Round == 0,
 	} {
 		if is {

@@ -165,7 +165,7 @@ func whereDiffers(what, a, b string) string {
 
 // outcome is the part of a decision that the index could change.
 func outcome(d evaluation.Decision) string {
-	return fmt.Sprintf("allow=%t reason=%q determining=%q errors=%v", d.Allow, d.Reason, d.Determining, d.Errors)
+	return fmt.Sprintf("allow=%t possible=%d reason=%q determining=%q errors=%v", d.Allow, d.Possible, d.Reason, d.Determining, d.Errors)
 }
 
 // plainDiffers compares a decision with one made of nothing but cedar-go and the

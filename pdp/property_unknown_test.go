@@ -121,9 +121,9 @@ func (w possibleWorld) batchDiffers(t *testing.T, g *generator, a, b asked, seen
 			}
 			continue
 		}
-		seen.count("possible", item.Request.Unknown != nil && got.Allow)
-		seen.count("impossible", item.Request.Unknown != nil && !got.Allow)
-		seen.count("decided", item.Request.Unknown == nil)
+		seen.count("possible", got.Possible == evaluation.Possible)
+		seen.count("impossible", got.Possible == evaluation.Impossible)
+		seen.count("decided", got.Possible == evaluation.Decided)
 		got.ID, want.ID, got.Mismatch, want.Mismatch = "", "", nil, nil
 		got.Explain.Mismatch, want.Explain.Mismatch = nil, nil // their pointers are into the batch
 		if !reflect.DeepEqual(got, want) {
@@ -328,14 +328,17 @@ func (w possibleWorld) differs(t *testing.T, g *generator, a asked, unknown []st
 	}
 	found := w.found(g, p, call, unknown)
 	reads := w.reads(call, unknown)
-	seen.count("possible", got.Allow)
+	possible := got.Possible == evaluation.Possible
+	seen.count("possible", possible)
 	seen.count("found", found)
-	seen.count("denied although read", !got.Allow && reads)
-	seen.count("not found", got.Allow && !found)
+	seen.count("denied although read", !possible && reads)
+	seen.count("not found", possible && !found)
 	switch {
-	case found && !got.Allow:
-		return "denied, although a value is permitted: " + outcome(got)
-	case got.Allow && !found && !reads:
+	case got.Allow:
+		return "what is possible is an allow: " + outcome(got)
+	case found && !possible:
+		return "impossible, although a value is permitted: " + outcome(got)
+	case possible && !found && !reads:
 		return "possible, although no value is permitted, and no policy reads what is unknown"
 	}
 	return ""

@@ -38,8 +38,13 @@ func describeDecision(span trace.Span, d *evaluation.Decision) {
 		return
 	}
 	answer := "deny"
-	if d.Allow {
+	switch {
+	case d.Allow:
 		answer = "allow"
+	case d.Possible == evaluation.Possible:
+		answer = "possible"
+	case d.Possible == evaluation.Impossible:
+		answer = "impossible"
 	}
 	span.SetAttributes(
 		attribute.String("policy_service.decision", answer),

@@ -105,7 +105,7 @@ func TestMCPByTool(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.Reason == evaluation.SchemaMismatch && !e.Allow {
+		if d.Reason == evaluation.SchemaMismatch && e.Decision != "allow" {
 			refused++
 			continue
 		}

@@ -90,7 +90,7 @@ func asExpected(e pdp.Example, d evaluation.Decision) bool {
 	for _, o := range d.Obligations {
 		obligations = append(obligations, o.ID)
 	}
-	return e.Allow == d.Allow && (e.Reason == nil || *e.Reason == string(d.Reason)) &&
+	return e.Decision == map[bool]string{true: "allow", false: "deny"}[d.Allow] && (e.Reason == nil || *e.Reason == string(d.Reason)) &&
 		sameIfAsserted(e.Determining, d.Determining) && sameIfAsserted(e.Obligations, obligations)
 }
 

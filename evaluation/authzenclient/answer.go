@@ -83,6 +83,7 @@ type said struct {
 	Details     jsontext.Value `json:"obligation_details"`
 	Required    jsontext.Value `json:"required_obligations"`
 	Error       jsontext.Value `json:"error"`
+	Possible    jsontext.Value `json:"possible"`
 	Reason      jsontext.Value `json:"reason"`
 	ReasonUser  jsontext.Value `json:"reason_user"`
 }
@@ -96,9 +97,14 @@ func (d *Decision) add(place jsontext.Value) *Error {
 	d.reason, d.reasonUser = text(d.reason, s.Reason), text(d.reasonUser, s.ReasonUser)
 	owed, err := wanted(s)
 	d.obligations = append(d.obligations, owed...)
+	if k := s.Possible.Kind(); k == 't' || k == 'f' { // anything else is a member that is not known
+		d.possible = evaluation.PossibilityOf(k == 't')
+	}
 	switch {
 	case present(s.Error):
 		return itemError(s.Error)
+	case err == nil && d.allow && d.possible != evaluation.Decided:
+		return odd("it allows, and says what is possible")
 	case err == nil && d.allow && present(s.Required):
 		return odd("it allows, and names obligations it required in vain")
 	}

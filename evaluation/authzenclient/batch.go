@@ -23,7 +23,7 @@ func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic
 	body, err := c.encodeBatch(semantic, requests)
 	all := c.decideAll(ctx, len(requests), semantic, asking{body: body, repeat: repeatOf(requests...)}, err)
 	for n := range all {
-		all[n] = all[n].to(&requests[n])
+		all[n] = all[n].to("batch", &requests[n])
 	}
 	return all
 }
@@ -105,7 +105,7 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 			d.err.Op, d.err.Detail = "batch", r.secrets.printable(d.err.Detail)
 		}
 		decisions[n] = d
-		if len(items) < len(decisions) && semantic.Decides(d.allow) != (n == last) {
+		if len(items) < len(decisions) && semantic.Decides(d.allow, d.possible) != (n == last) {
 			return odd("there are fewer answers than requests, and no answer to stop at")
 		}
 	}

@@ -124,7 +124,7 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decis
 	if err != nil {
 		return denied("evaluate", err)
 	}
-	return c.decide(ctx, a, evaluation.AuthZEN).to(&request)
+	return c.decide(ctx, a, evaluation.AuthZEN).to("evaluate", &request)
 }
 
 // Authorize sends one request in the native shape (tenant, actor, resource),

@@ -11,8 +11,8 @@ import (
 // make one that permits; the zero Decision is a deny.
 type Decision struct {
 	permit      bool
-	possible    bool // the answer to a request that asks what is possible, and never beside permit
-	allow       bool // what the PDP said, obligations aside: never shown, it is not a permit
+	possible    evaluation.Possibility // what the PDP said to a request that asks what is possible
+	allow       bool                   // what the PDP said, obligations aside: never shown, it is not a permit
 	err         *Error
 	reason      string
 	reasonUser  string
@@ -27,14 +27,17 @@ func (d Decision) Permitted() bool { return d.permit }
 
 // Possible reports whether the PDP says that some values may be permitted, to a request with
 // [evaluation.Request.Unknown]. That permits nothing: Permitted is false then.
-func (d Decision) Possible() bool { return d.possible }
+func (d Decision) Possible() bool { return d.err == nil && d.possible == evaluation.Possible }
 
-// to makes what a request asked for of the answer to it.
-func (d Decision) to(q *evaluation.Request) Decision {
-	if q.Unknown != nil {
-		d.permit, d.possible = false, d.permit
+// to makes what a request asked for of the answer to it. A PDP that does not know the question answers another one.
+func (d Decision) to(op string, q *evaluation.Request) Decision {
+	if q.Unknown == nil || d.possible != evaluation.Decided || d.err != nil && d.err.Kind != Obligated {
+		return d
 	}
-	return d
+	err := &Error{Kind: Unsupported, Detail: "the request asks what is possible, and the answer has no context.possible"}
+	without := denied(op, err)
+	without.id, without.requestID, without.context = d.id, d.requestID, d.context
+	return without
 }
 
 // Err says why there is no answer, or none that can be enforced: always an
@@ -71,10 +74,12 @@ func (d Decision) String() string {
 	switch {
 	case d.permit:
 		return "permit"
-	case d.possible:
-		return "possible"
 	case d.err != nil:
 		return "deny: " + d.err.Error()
+	case d.possible == evaluation.Possible:
+		return "possible"
+	case d.possible == evaluation.Impossible:
+		return "impossible"
 	case d.reason != "":
 		return "deny: " + printable(d.reason)
 	}

@@ -1,8 +1,10 @@
 package authzenclient_test
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"policy-service/evaluation"
@@ -85,7 +87,7 @@ func TestUnknownIsAsked(t *testing.T) {
 		}
 	}
 	unknown := unknownAt(t, "/context/arguments")
-	if d := c.Evaluate(t.Context(), tool("pay", unknown)); !d.Possible() || d.Permitted() || d.String() != "possible" {
+	if d := c.Evaluate(t.Context(), tool("pay", unknown)); !d.Possible() || d.Permitted() || d.String() != "possible" || string(d.Context()) != `{"possible":true}` {
 		t.Errorf("got %v", d)
 	}
 	for n, d := range c.EvaluateBatch(t.Context(), "", tool("pay", unknown), tool("pay", nil), tool("other", unknown)) {
@@ -105,6 +107,57 @@ func TestUnknownIsAsked(t *testing.T) {
 	for n, e := range c.EnforceBatch(t.Context(), "", handlers, tool("pay", unknown)) {
 		if e.Permitted() {
 			t.Errorf("item %d: what is possible is enforced: %v", n, e)
+		}
+	}
+}
+
+// Only a PDP that says what is possible was asked what is possible: one that does not know the question answers another.
+func TestUnknownIsAnswered(t *testing.T) {
+	t.Parallel()
+	plain := evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "a"}, Action: evaluation.Action{Name: "read"}, Resource: evaluation.Entity{Type: "doc", ID: "1"}}
+	asks := plain
+	asks.Unknown = unknownAt(t, "/context/arguments")
+	for answer, want := range map[string]string{
+		`{"decision":false,"context":{"possible":true}}`:                                       "possible",
+		`{"decision":false,"context":{"possible":false}}`:                                      "impossible",
+		`{"decision":false,"context":{"possible":null}}`:                                       "not supported",
+		`{"decision":false,"context":{"possible":"true"}}`:                                     "not supported",
+		`{"decision":false}`:                                                                   "not supported",
+		`{"decision":true}`:                                                                    "not supported",
+		`{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`:                "not supported",
+		`{"decision":true,"context":{"possible":true}}`:                                        "not an answer",
+		`{"decision":true,"context":{"possible":false}}`:                                       "not an answer",
+		`{"decision":false,"context":{"possible":true,"error":{"status":400,"message":"no"}}}`: "item refused",
+		`{"decision":false,"context":{"possible":true,"possible":false}}`:                      "not an answer",
+		`{"decision":false,"context":{"possible":true,"obligations":7}}`:                       "not an answer",
+	} {
+		c := newClient(t, stub(t, func(w http.ResponseWriter, r *http.Request) {
+			body := answer
+			if strings.HasSuffix(r.URL.Path, "evaluations") {
+				body = `{"evaluations":[` + answer + `]}`
+			}
+			says(body)(w, r)
+		}))
+		all := append(c.EvaluateBatch(t.Context(), evaluation.DenyOnFirstDeny, asks), c.Evaluate(t.Context(), asks))
+		for n, d := range all {
+			var e *authzenclient.Error
+			got := d.String()
+			if errors.As(d.Err(), &e) {
+				got = string(e.Kind)
+			}
+			if got != want || d.Permitted() || d.Possible() != (want == "possible") {
+				t.Errorf("%s, %d: got %q, possible %t: %v", answer, n, got, d.Possible(), d)
+			}
+		}
+		if d := c.Evaluate(t.Context(), plain); d.Permitted() != (answer == `{"decision":true}`) {
+			t.Errorf("%s: of a call, %v", answer, d)
+		}
+	}
+	// What is possible never ends a batch: fewer answers than requests are none.
+	c := newClient(t, stub(t, says(`{"evaluations":[{"decision":false,"context":{"possible":false}}]}`)))
+	for _, d := range c.EvaluateBatch(t.Context(), evaluation.DenyOnFirstDeny, asks, asks) {
+		if d.Err() == nil || d.Possible() {
+			t.Errorf("got %v", d)
 		}
 	}
 }

@@ -49,6 +49,8 @@ const (
 	Unavailable Kind = "unavailable"
 	// Odd: something came back that is no answer.
 	Odd Kind = "not an answer"
+	// Unsupported: the PDP answers another question than the one that was asked.
+	Unsupported Kind = "not supported"
 	// BadItem: the PDP could not decide this item of a batch.
 	BadItem Kind = "item refused"
 	// Skipped: this item of a batch was not decided, because an earlier one was enough.

@@ -226,7 +226,7 @@ func (r *Recorded) misfits(shape evaluation.Shape, hidden []evaluation.Hidden) (
 	case evaluation.SchemaMismatch, evaluation.UnknownEntity:
 		complete = len(r.Mismatch) > 0
 	default:
-		complete = r.Kind == KindDecision
+		complete = r.Kind == KindDecision || r.Kind == KindPossible
 	}
 	most := 0 // that the places on record may stand for
 	for _, pointer := range r.Mismatch {

@@ -38,7 +38,7 @@ type Entry struct {
 	// supported_obligations, which a context of the item's own lacks.
 	Inherits []string
 	Search   *Search   // of kind search
-	Decision *Decision // of kind decision, and of later kinds if they have one
+	Decision *Decision // of kinds decision and possible, and of later kinds if they have one
 	// Event and Details, a JSON object, say what happened in kind admin and later ones.
 	Event   string
 	Details jsontext.Value
@@ -47,14 +47,14 @@ type Entry struct {
 // waits reports whether Append returns only when it is durable, in best effort too:
 // otherwise one approval could be spent twice.
 func (e *Entry) waits() bool {
-	return e.Kind != KindDecision && e.Kind != KindSearch && e.Kind != KindBatch || e.Decision != nil && len(e.Decision.Discharged) > 0
+	return !slices.Contains([]string{KindDecision, KindPossible, KindSearch, KindBatch}, e.Kind) || e.Decision != nil && len(e.Decision.Discharged) > 0
 }
 
 // refusable reports whether it may be refused if there is no room. Then nothing is answered.
 // There is always room for what people decide about approvals, and for what is done to the log.
 func (e *Entry) refusable() bool {
 	switch e.Kind {
-	case KindDecision, KindSearch, KindBatch, KindReceipt:
+	case KindDecision, KindPossible, KindSearch, KindBatch, KindReceipt:
 		return true
 	}
 	return e.Event == EventToolDrift
@@ -92,7 +92,8 @@ type Search struct {
 // Decision is the answer. The properties of its obligations are masked.
 type Decision struct {
 	Allow              bool
-	Approved           bool // the policies said so when they were asked with an approval
+	Possible           evaluation.Possibility // in the place of Allow, in a record of [KindPossible]
+	Approved           bool                   // the policies said so when they were asked with an approval
 	Reason, ReasonUser string
 	Determining        []string
 	Overruled          []string // policies whose allow the reason made a deny of
@@ -191,7 +192,7 @@ func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
 	if !slices.Contains(kinds, e.Kind) {
 		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
 	}
-	if e.Kind == KindDecision && e.Decision == nil || e.Kind == KindSearch && e.Search == nil {
+	if (e.Kind == KindDecision || e.Kind == KindPossible) && e.Decision == nil || e.Kind == KindSearch && e.Search == nil {
 		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
 	}
 	p = prepared{id: id, sheet: sheets.Get().(*sheet), room: headRoom + len(`\u0000`)*len(id)}
@@ -424,8 +425,13 @@ func (b *body) decision(d *Decision) {
 	if d == nil {
 		return
 	}
-	b.name("decision")
-	b.out = strconv.AppendBool(b.out, d.Allow)
+	if d.Possible == evaluation.Decided {
+		b.name("decision")
+		b.out = strconv.AppendBool(b.out, d.Allow)
+	} else {
+		b.name("possible")
+		b.out = strconv.AppendBool(b.out, d.Possible == evaluation.Possible)
+	}
 	if d.Approved {
 		b.name("approved")
 		b.out = append(b.out, "true"...)

@@ -22,7 +22,7 @@ type Filter struct {
 	// From is the first moment that counts, To the first that no longer does.
 	From time.Time `json:"from,omitzero"`
 	To   time.Time `json:"to,omitzero"`
-	// Tenant is the record's, Kind one of [KindDecision], [KindSearch], [KindAdmin], ….
+	// Tenant is the record's, Kind one of [KindDecision], [KindPossible], [KindSearch], [KindAdmin], ….
 	Tenant string `json:"tenant,omitzero"`
 	Kind   string `json:"kind,omitzero"`
 	// Decision is an answer, such as [Allow]; see [Recorded.Answer].
@@ -171,11 +171,13 @@ func (e *Entry) terms(into index.Terms) index.Terms {
 		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
 			return into
 		}
-		r.Unknown = q.Unknown
 		r.Names = e.names()
 	}
 	if d := e.Decision; d != nil {
-		r.Decision = &d.Allow
+		if r.Decision = &d.Allow; d.Possible != evaluation.Decided {
+			possible := d.Possible == evaluation.Possible
+			r.Decision, r.Possible = nil, &possible
+		}
 		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
 		for _, o := range d.Obligations {
 			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})

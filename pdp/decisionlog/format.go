@@ -128,9 +128,9 @@ import (
 //	clock_behind  true where it was repeated
 //	now           TimeLayout, UTC: the clock reading the decision was made with, where it has one
 //	tenant        "" for what belongs to none
-//	kind*         KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt, and those of Options.Kinds
+//	kind*         KindDecision, KindPossible, KindSearch, KindBatch, KindAdmin, KindReceipt, and those of Options.Kinds
 //	caller        "" for none
-//	declared      decision, search: array of the obligation types that the caller's registration declares. [] is a
+//	declared      decision, possible, search: array of the obligation types that the caller's registration declares. [] is a
 //	              registration that declares none; absent is a caller that declares its types itself, in its requests
 //	request_id, trace_id
 //	request       {"subject":…,"action":…,"resource":…,"context":…}, AuthZEN form, masked; absent ones left out
@@ -138,8 +138,8 @@ import (
 //	              AuthZEN
 //	masked        array of {"at","type","part","removed"}, in the order of the request: what of it, in this line, is not
 //	              what was sent. [] says that all of it is, although it holds a text like that of a mask. See Masked
-//	unknown       array of JSON Pointers into the request, masked: the request asked what is possible with any values there,
-//	              and the decision permits nothing. [] says that all was known. A pointer that is not whole ends in "/…"
+//	unknown       possible: array of JSON Pointers into the request, masked: it asked what is possible with any values
+//	              there. [] says that all was known. A pointer that is not whole ends in "/…"
 //	inherits      item of a batch: array of the members of request that stand in the record of kind KindBatch whose id is
 //	              the batch's, in the same segment: subject | action | resource (their properties), context, and
 //	              supported_obligations, which a context of the item's own lacks
@@ -147,6 +147,8 @@ import (
 //	found         search: array of the ids (or action names) returned
 //	examined      search: number of candidates decided; always there in a search
 //	decision      boolean; always there in a decision
+//	possible      boolean; always there in a record of kind KindPossible, and in no other: the question was what is
+//	              possible, and nothing was permitted
 //	approved      true: the decision, an allow or a deny, is what the policies said when they were asked with an approval.
 //	              An approval that turned out not to count leaves the answer to the question without it, and no approved
 //	reason, reason_user
@@ -276,6 +278,7 @@ const (
 
 	// The kinds of record there always are.
 	KindDecision = "decision"
+	KindPossible = "possible"
 	KindSearch   = "search"
 	KindBatch    = "batch"
 	KindAdmin    = "admin"

@@ -86,7 +86,11 @@ func formerLine(e Entry, sequence uint64, at time.Time, behind bool) (string, er
 		f.text("bundle", s.Bundle)
 	}
 	if d := e.Decision; d != nil {
-		f.made("decision", d.Allow)
+		if d.Possible == evaluation.Decided {
+			f.made("decision", d.Allow)
+		} else {
+			f.made("possible", d.Possible == evaluation.Possible)
+		}
 		if d.Approved {
 			f.made("approved", true)
 		}

@@ -143,7 +143,7 @@ var (
 // withDefaults fills in what is not set.
 func (o Options) withDefaults() Options {
 	o.Mode = cmp.Or(o.Mode, Strict)
-	o.Kinds = append([]string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt}, o.Kinds...)
+	o.Kinds = append([]string{KindDecision, KindPossible, KindSearch, KindBatch, KindAdmin, KindReceipt}, o.Kinds...)
 	orElse(&o.Now, time.Now)
 	orElse(&o.NewID, func() string { return uuid.Must(uuid.NewV7()).String() })
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)

@@ -41,6 +41,7 @@ type Recorded struct {
 	Found       []string                 `json:"found"`
 	Examined    int                      `json:"examined"`
 	Decision    *bool                    `json:"decision"`
+	Possible    *bool                    `json:"possible"`
 	Approved    bool                     `json:"approved"`
 	Reason      string                   `json:"reason"`
 	ReasonUser  string                   `json:"reason_user"`
@@ -108,12 +109,12 @@ const (
 func (r *Recorded) Answer() string {
 	approval := func(o RecordedObligation) bool { return o.Type == index.ApprovalRequired }
 	switch {
+	case r.Possible != nil && *r.Possible:
+		return Possible
+	case r.Possible != nil:
+		return Impossible
 	case r.Decision == nil:
 		return ""
-	case r.Unknown != nil && *r.Decision:
-		return Possible
-	case r.Unknown != nil:
-		return Impossible
 	case !*r.Decision:
 		return Deny
 	case slices.ContainsFunc(r.Obligations, approval):

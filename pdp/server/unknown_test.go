@@ -14,6 +14,12 @@ import (
 // lists are the places that a gateway does not know while it lists tools.
 const lists = `"options":{"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"]}`
 
+// The answers to what is possible.
+const (
+	possible   = `{"decision":false,"context":{"possible":true}}`
+	impossible = `{"decision":false,"context":{"possible":false}}`
+)
+
 // openList is a desk at which a gateway may list tools.
 func openList(t *testing.T) *counter {
 	t.Helper()
@@ -40,11 +46,11 @@ func TestWhatIsPossible(t *testing.T) {
 	t.Parallel()
 	c := openList(t)
 	for tool, want := range map[string]string{
-		"pay":  `{"decision":true}`,
-		"push": `{"decision":true}`, // an approval would be owed
-		"read": `{"decision":true}`, // and here an obligation that the gateway does not declare
-		"wipe": `{"decision":false}`,
-		"none": `{"decision":false}`,
+		"pay":  possible,
+		"push": possible, // an approval would be owed
+		"read": possible, // and here an obligation that the gateway does not declare
+		"wipe": impossible,
+		"none": impossible,
 	} {
 		for range 2 {
 			if status, got := c.do("gateway", "POST", evaluationPath, "{"+wants(tool, "")+","+lists+"}"); status != http.StatusOK || got != want {
@@ -71,15 +77,15 @@ func TestPossibleSpendsNothing(t *testing.T) {
 	approval, _ := gateway.granted(wants("push", push))
 	presenting := wants("push", push+","+approval)
 	for range 3 {
-		if _, got := c.do("gateway", "POST", evaluationPath, "{"+presenting+","+lists+"}"); got != `{"decision":true}` {
+		if _, got := c.do("gateway", "POST", evaluationPath, "{"+presenting+","+lists+"}"); got != possible {
 			t.Errorf("got %s", got)
 		}
 	}
 	denied := strings.Replace(presenting, `"push"`, `"wipe"`, 1) // of which nobody is told why the approval does not count
 	for body, want := range map[string]string{
-		presenting + "," + lists + `,"evaluations":[{},{}]`: `{"evaluations":[{"decision":true},{"decision":true}]}`,
-		denied + "," + lists + `,"evaluations":[{}]`:        `{"evaluations":[{"decision":false}]}`,
-		denied + "," + lists:                                `{"decision":false}`,
+		presenting + "," + lists + `,"evaluations":[{},{}]`: `{"evaluations":[` + possible + `,` + possible + `]}`,
+		denied + "," + lists + `,"evaluations":[{}]`:        `{"evaluations":[` + impossible + `]}`,
+		denied + "," + lists:                                impossible,
 	} {
 		if _, got := c.do("gateway", "POST", batchPath, "{"+body+"}"); got != want {
 			t.Errorf("%s: got %s, want %s", body, got, want)
@@ -114,14 +120,14 @@ func TestPossibleInABatch(t *testing.T) {
 	var got struct{ Evaluations []json.RawMessage }
 	must(t, json.NewDecoder(response.Body).Decode(&got))
 	want := []string{
-		`{"decision":true}`, `{"decision":false}`, `{"decision":false}`, `{"decision":true}`, `{"decision":false}`,
+		possible, `{"decision":false}`, impossible, possible, impossible,
 		`{"decision":false,"context":{"error":{"status":400,"message":"/evaluations/5/options/unknown/0: types, ids and names must be known, and are all that this is; name its properties, or one of them: /resource/properties/NAME"}}}`,
 	}
 	if len(got.Evaluations) != len(want) {
 		t.Fatalf("got %s", got.Evaluations)
 	}
-	unknown := []string{`"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"],"inherits":["context"],"decision":true,"determining":["small"]`, "", `"decision":false,"determining":["sent"],"bundle"`,
-		`"unknown":["/context/pdp/approved"]`, `"unknown":[],"inherits":["context"],"decision":false`, ""}
+	unknown := []string{`"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"],"inherits":["context"],"possible":true,"determining":["small"]`, "", `"possible":false,"determining":["sent"],"bundle"`,
+		`"unknown":["/context/pdp/approved"]`, `"unknown":[],"inherits":["context"],"possible":false`, ""}
 	for n, one := range want {
 		if string(got.Evaluations[n]) != one {
 			t.Errorf("item %d: got %s, want %s", n, got.Evaluations[n], one)
@@ -132,14 +138,14 @@ func TestPossibleInABatch(t *testing.T) {
 		}
 	}
 	for answer, want := range map[string]int{decisionlog.Possible: 2, decisionlog.Impossible: 2, decisionlog.Allow: 0, decisionlog.Deny: 2} {
-		if _, page := c.do("auditor", "GET", "/v1/decisions?decision="+answer, ""); strings.Count(page, `"kind":"decision"`) != want {
+		if _, page := c.do("auditor", "GET", "/v1/decisions?decision="+answer, ""); strings.Count(page, `"bundle":"`) != want {
 			t.Errorf("%s: got %s, want %d", answer, page, want)
 		}
 	}
 	if _, stats := c.do("auditor", "GET", "/v1/log/stats", ""); !strings.Contains(stats, `"allowed":0,"waiting":0,"possible":2,"impossible":2,"denied":2`) {
 		t.Errorf("got %s", stats)
 	}
-	if _, csv := c.do("auditor", "GET", "/v1/log/export?format=csv", ""); strings.Count(csv, ",possible,") != 2 || strings.Count(csv, ",impossible,") != 2 {
+	if _, csv := c.do("auditor", "GET", "/v1/log/export?format=csv", ""); strings.Count(csv, "gateway,possible,") != 2 || strings.Count(csv, "gateway,impossible,") != 2 {
 		t.Errorf("got %s", csv)
 	}
 	series := counted(t, c.Get("/metrics", "Authorization", c.key["gateway"]).Body)
@@ -172,7 +178,7 @@ func TestPossibleNeedsSearch(t *testing.T) {
 		"the id":         {"gateway", evaluationPath, "{" + wants("pay", "") + `,"options":{"unknown":["/context/a","/subject/id"]}}`, 400, `"pointer":"/options/unknown/1"`},
 		"the caller":     {"gateway", batchPath, "{" + wants("pay", "") + `,"options":{"unknown":["/context/pdp/caller"]},"evaluations":[{}]}`, 400, `"pointer":"/options/unknown/0"`},
 		"too many":       {"gateway", evaluationPath, "{" + wants("pay", "") + `,"options":{"unknown":["/context/a"` + strings.Repeat(`,"/context/b"`, 16) + `]}}`, 400, `"pointer":"/options/unknown"`},
-		"another tenant": {"gateway", "/tenants/acme" + evaluationPath, "{" + strings.Replace(wants("pay", ""), "tool.invoke", "read", 1) + "," + lists + "}", 200, `{"decision":true}`},
+		"another tenant": {"gateway", "/tenants/acme" + evaluationPath, "{" + strings.Replace(wants("pay", ""), "tool.invoke", "read", 1) + "," + lists + "}", 200, possible},
 	} {
 		if status, got := c.do(tt.who, "POST", tt.path, tt.body); status != tt.want || !strings.Contains(got, tt.says) {
 			t.Errorf("%s: got %d %s, want %d %s", name, status, got, tt.want, tt.says)

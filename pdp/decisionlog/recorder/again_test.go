@@ -118,7 +118,7 @@ func TestPropertyDecisionsAreMadeAgain(t *testing.T) {
 			t.Fatalf("%s: %v", record.Line, err)
 		}
 		known++
-		if got.Allow != d.Allow || got.Reason != d.Reason || !reflect.DeepEqual(got.Required, d.Required) || len(got.Obligations) != len(d.Obligations) {
+		if got.Allow != d.Allow || got.Possible != d.Possible || got.Reason != d.Reason || !reflect.DeepEqual(got.Required, d.Required) || len(got.Obligations) != len(d.Obligations) {
 			t.Errorf("%s\nagain %+v\nwas   %+v\nhidden %+v", record.Line, got, d, asked.Hidden)
 		}
 		if len(asked.Hidden) == 0 && (!reflect.DeepEqual(got.Determining, d.Determining) || !reflect.DeepEqual(got.Overruled, d.Overruled) || !reflect.DeepEqual(got.Errors, d.Errors)) {

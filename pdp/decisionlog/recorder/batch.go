@@ -94,7 +94,7 @@ func (l *batchLimit) add(e *decisionlog.Entry) error {
 	l.rest += lineFrame + len(e.Details) + l.quoted(e.Inherits...) +
 		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
 	if q := e.Request; q != nil {
-		if of := q.Asked; e.Kind == decisionlog.KindDecision {
+		if of := q.Asked; e.Kind != decisionlog.KindBatch {
 			l.names += l.quoted(of.Subject.Type, of.Subject.ID, of.Action.Name, of.Resource.Type, of.Resource.ID)
 			l.values += valuesOf(of)
 		} else {

@@ -17,12 +17,12 @@ import (
 // The record says whether a hidden value could be put to the policies that decided. If b is another bundle, that is not
 // known.
 func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (pdp.Call, error) {
-	if r.Kind != decisionlog.KindDecision {
-		return pdp.Call{}, fmt.Errorf("record %d is of kind %q: only a record of kind %s has one question",
-			r.Sequence, r.Kind, decisionlog.KindDecision)
+	if r.Kind != decisionlog.KindDecision && r.Kind != decisionlog.KindPossible {
+		return pdp.Call{}, fmt.Errorf("record %d is of kind %q: only a record of kind %s or %s has one question",
+			r.Sequence, r.Kind, decisionlog.KindDecision, decisionlog.KindPossible)
 	}
-	if r.Decision == nil {
-		return pdp.Call{}, fmt.Errorf("record %d has no decision", r.Sequence)
+	if r.Answer() == "" {
+		return pdp.Call{}, fmt.Errorf("record %d has no answer", r.Sequence)
 	}
 	request, hidden, err := r.Request(limits)
 	if err != nil {
@@ -80,9 +80,13 @@ func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
 	return ""
 }
 
-// AnswerOf is the word that a record of the decision has for the answer to a request; see [decisionlog.Recorded.Answer].
-func AnswerOf(request *evaluation.Request, d evaluation.Decision) string {
-	r := decisionlog.Recorded{Decision: &d.Allow, Unknown: request.Unknown.Pointers()}
+// AnswerOf is the word that a record of the decision has for the answer; see [decisionlog.Recorded.Answer].
+func AnswerOf(d evaluation.Decision) string {
+	r := decisionlog.Recorded{Decision: &d.Allow}
+	if d.Possible != evaluation.Decided {
+		possible := d.Possible == evaluation.Possible
+		r.Possible = &possible
+	}
 	for _, o := range d.Obligations {
 		r.Obligations = append(r.Obligations, decisionlog.RecordedObligation{ID: o.ID, Type: o.Type})
 	}

@@ -42,8 +42,11 @@ func entryOf(record *pdp.Record, masked *mask.Masking, on *page) (e decisionlog.
 		e.Search, e.Request = searchOf(record), on.putRequest(masked)
 		return e, nil
 	}
-	e = newEntry(record, record.ID, decisionlog.KindDecision)
-	d := &record.Decision
+	kind, d := decisionlog.KindDecision, &record.Decision
+	if d.Possible != evaluation.Decided {
+		kind = decisionlog.KindPossible
+	}
+	e = newEntry(record, record.ID, kind)
 	if d.Malformed == nil || !isEmpty(&record.Call.Request) { // else it never became a request
 		e.Request = on.putRequest(masked)
 	}
@@ -98,6 +101,7 @@ func (on *page) putDecision(d *evaluation.Decision, masked *mask.Masking) *decis
 	out := &on.decision
 	*out = decisionlog.Decision{
 		Allow:       d.Allow,
+		Possible:    d.Possible,
 		Reason:      string(d.Reason),
 		ReasonUser:  masked.Text(d.ReasonUser),
 		Determining: d.Determining,

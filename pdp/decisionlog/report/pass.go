@@ -100,7 +100,7 @@ func (p *reporting) count(s *decisionlog.Recorded) error {
 	all.First, all.Last = cmp.Or(all.First, s.Time), s.Time
 	p.clock(s)
 	switch s.Kind {
-	case decisionlog.KindDecision:
+	case decisionlog.KindDecision, decisionlog.KindPossible:
 		p.decision(s)
 	case decisionlog.KindAdmin:
 		return p.event(s)

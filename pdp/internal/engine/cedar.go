@@ -115,7 +115,8 @@ func (in *Inquiry) Judge(ctx context.Context, w *Verdict) (err error) {
 }
 
 // Answer makes the decision of a verdict. The decision is a deny if the PEP did not declare the
-// obligations that are owed. It is explained if the inquiry asks for an explanation.
+// obligations that are owed. It is explained if the inquiry asks for an explanation. It is no allow if
+// the request asks what is possible, whatever the verdict is.
 func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decision) (err error) {
 	*d = w.Decision
 	if u := w.question.unknown; u != nil {
@@ -124,15 +125,17 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 	if in.WantMismatch && (w.question.Reason != "" || len(w.question.Unusable) > 0) {
 		d.Mismatch = in.mismatch(w.view)
 	}
-	if w.question.Reason != "" {
+	switch {
+	case w.question.Reason == "":
+		in.denyUndeclared(d)
 		if in.Explain {
-			d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}
+			d.Explain, err = explain(ctx, w.view, w.question, d)
 		}
-		return nil
+	case in.Explain:
+		d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}
 	}
-	in.denyUndeclared(d)
-	if in.Explain {
-		d.Explain, err = explain(ctx, w.view, w.question, d)
+	if w.question.unknown != nil {
+		d.Allow, d.Possible = false, evaluation.PossibilityOf(d.Allow)
 	}
 	return err
 }

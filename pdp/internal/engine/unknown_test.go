@@ -159,13 +159,16 @@ func TestUnknown(t *testing.T) {
 
 // possibleOf is a decision in a word or two: "false never" is a deny by a forbid.
 func possibleOf(d evaluation.Decision) string {
+	possible := d.Possible == evaluation.Possible
 	switch {
+	case d.Allow || d.Possible == evaluation.Decided:
+		return "a decision"
 	case d.Reason != "":
-		return fmt.Sprintf("%t %s", d.Allow, d.Reason)
-	case !d.Allow && len(d.Determining) > 0:
+		return fmt.Sprintf("%t %s", possible, d.Reason)
+	case !possible && len(d.Determining) > 0:
 		return "false never"
 	}
-	return fmt.Sprint(d.Allow)
+	return fmt.Sprint(possible)
 }
 
 // TestUnknownDetermining: the record of an answer names the permits that apply whatever the values are, or else those
@@ -180,7 +183,7 @@ func TestUnknownDetermining(t *testing.T) {
 	} {
 		r := decoded(t, notKnowing(between(`{}`, `{}`, context), "/context/arguments"))
 		d, err := p.Evaluate(t.Context(), pdp.Call{Request: r})
-		if got := fmt.Sprint(d.Allow, d.Determining); err != nil || got != want {
+		if got := fmt.Sprint(d.Possible == evaluation.Possible, d.Determining); err != nil || got != want {
 			t.Errorf("%s: got %s, want %s, %v", context, got, want, err)
 		}
 	}
@@ -223,7 +226,7 @@ func TestUnknownInManyIfs(t *testing.T) {
 	r := decoded(t, notKnowing(between(`{}`, `{}`, `{}`), "/context/arguments"))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if d, err := p.Evaluate(ctx, pdp.Call{Request: r}); err != nil || !d.Allow {
+	if d, err := p.Evaluate(ctx, pdp.Call{Request: r}); err != nil || d.Possible != evaluation.Possible {
 		t.Errorf("got %+v, %v", d, err)
 	}
 }
@@ -235,7 +238,7 @@ func inAChain(t *testing.T, links int, op string) func() {
 	p := pdp.Of(hiddenBundle(t, permits+" unless { "+condition+" };", nil), pdp.Options{})
 	return func() {
 		t.Helper()
-		if d, err := p.Evaluate(t.Context(), pdp.Call{Request: r}); err != nil || !d.Allow {
+		if d, err := p.Evaluate(t.Context(), pdp.Call{Request: r}); err != nil || d.Possible != evaluation.Possible {
 			t.Errorf("got %+v, %v", d, err)
 		}
 	}

@@ -196,6 +196,10 @@ func Again(t *testing.T, b *pdp.Bundle, call pdp.Call) string {
 		return "deny " + string(d.Reason)
 	case d.Allow:
 		return "allow"
+	case d.Possible == evaluation.Possible:
+		return "possible"
+	case d.Possible == evaluation.Impossible:
+		return "impossible"
 	}
 	return "deny"
 }

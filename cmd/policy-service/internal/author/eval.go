@@ -55,15 +55,15 @@ func (c Eval) Run(s cli.Streams) error {
 	if c.JSON {
 		err = s.PrintJSON(evalOutput(&call.Request, decision))
 	} else {
-		printDecision(s, bundle, &call.Request, decision)
+		printDecision(s, bundle, decision)
 	}
 	if recorded != nil {
-		tellRecorded(s, recorded, &call.Request, decision)
+		tellRecorded(s, recorded, decision)
 	}
 	switch {
 	case err != nil:
 		return err
-	case !decision.Allow:
+	case !decision.Allow && decision.Possible != evaluation.Possible:
 		return cli.No
 	case len(decision.Obligations) > 0:
 		return cli.Owing
@@ -142,6 +142,7 @@ func noTenant(name string, tenants []string) error {
 // never renamed.
 type evalJSON struct {
 	Decision    bool                           `json:"decision"`
+	Possible    *bool                          `json:"possible,omitzero"` // the question was what is possible
 	Reason      evaluation.Reason              `json:"reason,omitzero"`
 	Determining []string                       `json:"determining"`
 	Overruled   []string                       `json:"overruled,omitzero"`
@@ -151,7 +152,7 @@ type evalJSON struct {
 	Required    []string                       `json:"required_obligations,omitzero"`
 	Mismatch    []evaluation.Mismatch          `json:"mismatch,omitzero"`
 	Policies    []evaluation.PolicyExplanation `json:"policies,omitzero"`
-	Unknown     []string                       `json:"unknown,omitzero"` // the decision says what is possible
+	Unknown     []string                       `json:"unknown,omitzero"`
 }
 
 func evalOutput(request *evaluation.Request, d evaluation.Decision) evalJSON {
@@ -166,6 +167,10 @@ func evalOutput(request *evaluation.Request, d evaluation.Decision) evalJSON {
 		Bundle:      d.Bundle,
 		Required:    d.Required,
 		Mismatch:    d.Mismatch,
+	}
+	if d.Possible != evaluation.Decided {
+		possible := d.Possible == evaluation.Possible
+		out.Possible = &possible
 	}
 	if d.Explain != nil {
 		out.Policies = append([]evaluation.PolicyExplanation{}, d.Explain.Policies...)

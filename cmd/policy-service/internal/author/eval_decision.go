@@ -6,12 +6,11 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
-	"policy-service/pdp/decisionlog/recorder"
 )
 
 // printDecision shows a decision to a person: the answer first, then why.
-func printDecision(s cli.Streams, bundle *pdp.Bundle, request *evaluation.Request, d evaluation.Decision) {
-	s.Print("%s", verdict(s, request, d.Allow))
+func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
+	s.Print("%s", verdict(s, d))
 	if d.Reason != "" {
 		s.Print("  reason       %s", d.Reason)
 	}
@@ -72,12 +71,11 @@ func printExplanation(s cli.Streams, e evaluation.Explanation, reason evaluation
 	}
 }
 
-func verdict(s cli.Streams, request *evaluation.Request, allow bool) cli.Shown {
-	word := recorder.AnswerOf(request, evaluation.Decision{Allow: allow})
-	if allow {
-		return s.Colour(cli.Green, word)
+func verdict(s cli.Streams, d evaluation.Decision) cli.Shown {
+	if d.Allow || d.Possible == evaluation.Possible {
+		return s.Colour(cli.Green, word(d))
 	}
-	return s.Colour(cli.Red, word)
+	return s.Colour(cli.Red, word(d))
 }
 
 // positionsOf maps ids of policies to " (file:line:column)".

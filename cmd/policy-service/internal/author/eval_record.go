@@ -52,13 +52,13 @@ func (c Eval) find(s cli.Streams) (*decisionlog.Recorded, error) {
 }
 
 // tellRecorded says how the record differs, so that nobody takes the one for the other.
-func tellRecorded(s cli.Streams, r *decisionlog.Recorded, request *evaluation.Request, d evaluation.Decision) {
+func tellRecorded(s cli.Streams, r *decisionlog.Recorded, d evaluation.Decision) {
 	if r.Bundle != d.Bundle {
 		s.Tell("the record was decided by another bundle, %s", cmp.Or(r.Bundle, "which it does not name"))
 	} else if open := withoutAll(slices.Concat(r.Determining, r.Overruled), slices.Concat(d.Determining, d.Overruled)); len(open) > 0 {
 		s.Tell("the record names policies too that read what is masked: %s", strings.Join(open, ", "))
 	}
-	if r.Answer() != recorder.AnswerOf(request, d) || r.Reason != string(d.Reason) {
+	if r.Answer() != recorder.AnswerOf(d) || r.Reason != string(d.Reason) {
 		s.Tell("the record says %s", strings.TrimSpace(r.Answer()+" "+r.Reason))
 	}
 }

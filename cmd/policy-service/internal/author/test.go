@@ -13,6 +13,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp"
+	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/plainfile"
 )
 
@@ -131,8 +132,8 @@ func notDecided(err error, e pdp.Example) string {
 // compare exactly, in any order.
 func differences(e pdp.Example, d evaluation.Decision) []string {
 	var differs []string
-	if e.Allow != d.Allow {
-		differs = append(differs, fmt.Sprintf("decision: expected %s, got %s", word(e.Allow), word(d.Allow)))
+	if got := word(d); e.Decision != got {
+		differs = append(differs, fmt.Sprintf("decision: expected %s, got %s", e.Decision, got))
 	}
 	if e.Reason != nil && *e.Reason != string(d.Reason) {
 		differs = append(differs, fmt.Sprintf("reason: expected %q, got %q", *e.Reason, d.Reason))
@@ -158,11 +159,10 @@ func differences(e pdp.Example, d evaluation.Decision) []string {
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
 
-func word(allow bool) string {
-	if allow {
-		return "allow"
-	}
-	return "deny"
+// word is the decision, obligations aside.
+func word(d evaluation.Decision) string {
+	d.Obligations = nil
+	return recorder.AnswerOf(d)
 }
 
 // cover notes the policies a test satisfied, whether or not they determined the

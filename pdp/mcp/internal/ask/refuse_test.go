@@ -362,21 +362,29 @@ func TestLies(t *testing.T) {
 // Items that the PDP answers oddly, in a list that is one otherwise.
 func TestListLies(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]string{
-		`{"evaluations":[{"decision":true},{"decision":false}]}`:                                                  "[true false]",
-		`{"evaluations":[{"decision":true},{"decision":false,"context":{"error":{"status":400,"message":"m"}}}]}`: "[true false]",
-		`{"evaluations":[{"decision":true},{"decision":true,"context":{"obligations":[{"id":"a","type":"x"}]}}]}`: "",
-		`{"evaluations":[{"decision":true},{"decision":"true"}]}`:                                                 "",
-		`{"evaluations":[{"decision":true}]}`:                                                                     "",
-		`{"evaluations":[{"decision":true},{"decision":true},{"decision":true}]}`:                                 "",
-		`{"decision":true}`: "",
+	const yes, no = `{"decision":false,"context":{"possible":true}}`, `{"decision":false,"context":{"possible":false}}`
+	for items, want := range map[string]string{
+		yes + `,` + no: "[true false]",
+		yes + `,{"decision":false,"context":{"error":{"status":400,"message":"m"}}}`: "[true false]",
+
+		yes + `,{"decision":true}`:                                                     "", // a PDP that takes the question for another
+		`{"decision":true},{"decision":true}`:                                          "",
+		yes + `,{"decision":false}`:                                                    "",
+		yes + `,{"decision":false,"context":{"possible":"false"}}`:                     "",
+		yes + `,{"decision":true,"context":{"possible":true}}`:                         "",
+		yes + `,{"decision":true,"context":{"obligations":[{"id":"a","type":"x"}]}}`:   "",
+		yes + `,{"decision":"false","context":{"possible":true}}`:                      "",
+		yes + `,{"decision":false,"context":{"possible":true,"error":{"status":500}}}`: "",
+		yes:                         "",
+		yes + `,` + yes + `,` + yes: "",
 	} {
+		body := `{"evaluations":[` + items + `]}`
 		s := stub(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, body)
 		})
-		items := []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}
-		keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
+		listed := []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}
+		keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), listed)
 		if got := fmt.Sprint(keep); want != "" && got != want || (refusal != nil) != (want == "") {
 			t.Errorf("%s: %v, %+v", body, keep, refusal)
 		}
