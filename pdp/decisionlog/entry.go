@@ -39,6 +39,8 @@ type Entry struct {
 	Inherits []string
 	Search   *Search   // of kind search
 	Decision *Decision // of kinds decision and possible, and of later kinds if they have one
+	// Questions is set, and Decision is not, in the record of kind possible of a batch.
+	Questions *Questions
 	// Event and Details, a JSON object, say what happened in kind admin and later ones.
 	Event   string
 	Details jsontext.Value
@@ -192,7 +194,7 @@ func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
 	if !slices.Contains(kinds, e.Kind) {
 		return p, fmt.Errorf("there is no kind of record %q", e.Kind)
 	}
-	if (e.Kind == KindDecision || e.Kind == KindPossible) && e.Decision == nil || e.Kind == KindSearch && e.Search == nil {
+	if e.Kind == KindDecision && e.Decision == nil || e.Kind == KindPossible && e.Decision == nil && e.Questions == nil || e.Kind == KindSearch && e.Search == nil {
 		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
 	}
 	p = prepared{id: id, sheet: sheets.Get().(*sheet), room: headRoom + len(`\u0000`)*len(id)}
@@ -291,6 +293,10 @@ func (b *body) entry(e *Entry) {
 	listOrEmpty(b, "declared", e.Declared, quote)
 	b.text("request_id", e.RequestID)
 	b.text("trace_id", e.TraceID)
+	if e.Questions != nil {
+		b.questions(e)
+		return
+	}
 	b.request(e)
 	b.asRequested(e.Request)
 	list(b, "inherits", e.Inherits, quote)
@@ -338,6 +344,8 @@ func (b *body) request(e *Entry) {
 		b.value("context", q.Context)
 	case e.Kind == KindBatch:
 		b.shared(q.Asked, q.Shared)
+	case e.Questions != nil:
+		b.sharedNamed(q.Asked, q.Shared, e.Questions)
 	default:
 		b.asked(q.Asked, e.searched())
 	}
@@ -365,6 +373,10 @@ func (b *body) asked(q *evaluation.Request, searched evaluation.SearchKind) {
 		b.out = q.Action.AppendJSON(b.out)
 	}
 	b.entity("resource", q.Resource, searched == evaluation.ResourceSearch)
+	b.context(q)
+}
+
+func (b *body) context(q *evaluation.Request) {
 	if q.Context.Len() > 0 {
 		b.name("context")
 		b.out = q.Context.AppendJSON(b.out)
@@ -392,6 +404,34 @@ func (b *body) shared(q *evaluation.Request, has evaluation.Inherited) {
 	properties("subject", has.Subject, q.Subject.Properties)
 	properties("action", has.Action, q.Action.Properties)
 	properties("resource", has.Resource, q.Resource.Properties)
+	if has.Context {
+		b.name("context")
+		b.out = q.Context.AppendJSON(b.out)
+	}
+}
+
+// sharedNamed is shared, with the names that all questions have.
+func (b *body) sharedNamed(q *evaluation.Request, has evaluation.Inherited, of *Questions) {
+	part := func(name string, named, has bool, names []byte, o evaluation.Object) {
+		if !named && !has {
+			return
+		}
+		b.name(name)
+		if b.out = append(b.out, '{'); named {
+			b.out = append(b.out, names[1:len(names)-1]...)
+		}
+		if named && has {
+			b.out = append(b.out, ',')
+		}
+		if has {
+			b.out = o.AppendJSON(append(b.out, `"properties":`...))
+		}
+		b.out = append(b.out, '}')
+	}
+	names := namesOf(q)
+	part("subject", of.Same.Subject, has.Subject, names.Subject.AppendJSON(nil), q.Subject.Properties)
+	part("action", of.Same.Action, has.Action, names.Action.AppendJSON(nil), q.Action.Properties)
+	part("resource", of.Same.Resource, has.Resource, names.Resource.AppendJSON(nil), q.Resource.Properties)
 	if has.Context {
 		b.name("context")
 		b.out = q.Context.AppendJSON(b.out)

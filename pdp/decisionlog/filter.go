@@ -72,8 +72,16 @@ func (f Filter) Matches(line []byte) (bool, error) {
 	return err == nil && f.Passes(r), err
 }
 
-// Passes reports whether a record passes.
+// Passes reports whether a record passes: if it is that of a batch of questions, whether one of them does.
 func (f Filter) Passes(r *Recorded) bool {
+	if r.Items == nil {
+		return f.passes(r)
+	}
+	questions, err := r.Questions()
+	return err == nil && (f.passes(r) || slices.ContainsFunc(questions, func(q Recorded) bool { return f.passes(&q) }))
+}
+
+func (f Filter) passes(r *Recorded) bool {
 	return (f.From.IsZero() || !r.Time.Before(f.From)) &&
 		(f.To.IsZero() || r.Time.Before(f.To)) &&
 		(f.Tenants == nil || slices.Contains(f.Tenants, r.Tenant)) &&
@@ -166,6 +174,9 @@ func termsOf(line []byte) index.Terms {
 // terms are those of the record that an entry becomes. They are empty if only its line tells them: values from elsewhere
 // are read there, and so is text that is mended in it.
 func (e *Entry) terms(into index.Terms) index.Terms {
+	if e.Questions != nil {
+		return into
+	}
 	r := Recorded{Tenant: e.Tenant, Kind: e.Kind, Event: e.Event, Details: e.Details}
 	if q := e.Request; q != nil {
 		if q.Asked == nil && len(q.Subject)+len(q.Action)+len(q.Resource) > 0 {
@@ -236,6 +247,13 @@ func (r *Recorded) terms(into index.Terms) index.Terms {
 	}
 	if !valid {
 		return into
+	}
+	for _, item := range r.Items {
+		q, err := r.question(item)
+		if err != nil {
+			return into
+		}
+		t = q.terms(t)
 	}
 	return t
 }

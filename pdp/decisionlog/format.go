@@ -147,8 +147,9 @@ import (
 //	found         search: array of the ids (or action names) returned
 //	examined      search: number of candidates decided; always there in a search
 //	decision      boolean; always there in a decision
-//	possible      boolean; always there in a record of kind KindPossible, and in no other: the question was what is
-//	              possible, and nothing was permitted
+//	possible      boolean; of one question of what is possible: nothing was permitted
+//	items         array of {"n","request","masked","unknown","inherits","possible",…}: see Possible
+//	rest          {"more","possible","sha256"}: see Possible
 //	approved      true: the decision, an allow or a deny, is what the policies said when they were asked with an approval.
 //	              An approval that turned out not to count leaves the answer to the question without it, and no approved
 //	reason, reason_user
@@ -213,6 +214,17 @@ import (
 //	batch's, its tenant and caller are theirs. request has of subject, action and resource "properties" alone, and
 //	context; of these what items inherit. Between it and an item stand other items only. It is redacted by itself, and
 //	what its items inherit is gone with it
+//
+// # Possible (kind possible)
+//
+//	What was asked with options.unknown. A single question has the members of a decision, with possible in the place
+//	of decision. The questions of a batch are one record. Its id is the batch's, or "<id>.possible" if the batch has
+//	other items, too. request has the names that all questions have, and what they inherit, masked the places in it,
+//	and unknown the places if all have the same. items has of each question n, its place in the batch, and what is its
+//	own: a member of request that it lacks is the record's, without the properties unless inherits names them. A record
+//	has MaxPossible bytes of request, masked, unknown and items. The questions behind that are counted in rest: more,
+//	how many of them were possible, and the SHA-256 (hex) of their texts, one behind the other. If what all share is
+//	longer, request has the names alone, and its text is in front of theirs in the hash
 //
 // # Receipts (kind receipt)
 //

@@ -276,8 +276,8 @@ func someValue(r *rand.Rand, depth int) any {
 // someEntry draws an entry of any kind with any members, and with such texts.
 func someEntry(r *rand.Rand, text func(*rand.Rand) string) (e Entry) {
 	filled(r, reflect.ValueOf(&e).Elem(), text)
-	e.Kind = []string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt}[r.IntN(5)]
-	if e.Kind == KindDecision && e.Decision == nil {
+	e.Kind, e.Questions = []string{KindDecision, KindSearch, KindBatch, KindAdmin, KindReceipt, KindPossible}[r.IntN(6)], nil
+	if (e.Kind == KindDecision || e.Kind == KindPossible) && e.Decision == nil {
 		e.Decision = &Decision{}
 	}
 	if e.Kind == KindSearch && e.Search == nil {
@@ -290,6 +290,20 @@ func someEntry(r *rand.Rand, text func(*rand.Rand) string) (e Entry) {
 		e.Search.Query = []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch}[r.IntN(3)]
 	}
 	return e
+}
+
+// asking makes of an entry one of questions about what is possible.
+func asking(r *rand.Rand, e *Entry, text func(*rand.Rand) string) {
+	e.Kind, e.Search, e.Decision, e.Questions = KindPossible, nil, nil, &Questions{Bundle: text(r)}
+	e.Request = &Request{Asked: &evaluation.Request{}}
+	filled(r, reflect.ValueOf(&e.Questions.Same).Elem(), text)
+	for n := range r.IntN(5) {
+		q := Question{N: n, Request: &Request{Asked: &evaluation.Request{}}, Decision: &Decision{}}
+		filled(r, reflect.ValueOf(q.Request.Asked).Elem(), text)
+		filled(r, reflect.ValueOf(q.Decision).Elem(), text)
+		q.Decision.Possible, q.Decision.Bundle = evaluation.PossibilityOf(r.IntN(2) == 0), ""
+		e.Questions.All = append(e.Questions.All, q)
+	}
 }
 
 var saltOfLine = regexp.MustCompile(`,"salt":"[A-Za-z0-9_-]{22}"}$`)

@@ -42,6 +42,8 @@ type Recorded struct {
 	Examined    int                      `json:"examined"`
 	Decision    *bool                    `json:"decision"`
 	Possible    *bool                    `json:"possible"`
+	Items       []jsontext.Value         `json:"items"` // of the record of a batch; see Questions
+	Rest        *Rest                    `json:"rest"`
 	Approved    bool                     `json:"approved"`
 	Reason      string                   `json:"reason"`
 	ReasonUser  string                   `json:"reason_user"`
@@ -197,10 +199,15 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 		own.Request = cmp.Or(own.Request, &Request{})
 		shared.Request = cmp.Or(shared.Request, &Request{})
 	}
+	return r, r.take(&own, &shared)
+}
+
+// take makes the request of its own parts and those that it inherits.
+func (r *Recorded) take(own, shared *parts) (err error) {
 	for _, member := range r.Inherits {
 		has, err := own.Request.inherit(member, shared.Request)
 		if err != nil {
-			return Recorded{}, fmt.Errorf("record %d: %w", r.Sequence, err)
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
 		hidden := shared.hiddenIn(member, has)
 		if r.Masked = append(r.Masked, hidden...); !has && len(hidden) == 0 {
@@ -214,7 +221,7 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 	if own.Request != nil {
 		r.Asked, err = json.Marshal(own.Request)
 	}
-	return r, err
+	return err
 }
 
 // inherit takes a member over, whole, and reports whether it is there.

@@ -196,6 +196,8 @@ type Shown struct {
 	// Record is the record as it is stored, with what it inherits.
 	Record   Recorded
 	LeafHash string
+	// OfBatch is set if Record is a question of the record of a batch, of which Line is.
+	OfBatch bool
 	// Files are the policies, by path. They are nil if the record names no bundle, or one
 	// that is not kept.
 	Files map[string][]byte
@@ -203,7 +205,7 @@ type Shown struct {
 
 // Show finds a record by its id.
 func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
-	r, err := s.ByID(id)
+	r, err := s.Find(id)
 	if err != nil {
 		return Shown{}, err
 	}
@@ -211,8 +213,24 @@ func (s *Snapshot) Show(_ context.Context, id string) (Shown, error) {
 	if shown.Record, err = s.Recorded(r.Line); err != nil || shown.Record.Bundle == "" {
 		return shown, err
 	}
+	if err := shown.Ask(id); err != nil {
+		return shown, err
+	}
 	shown.Files, err = s.Bundle(shown.Record.Bundle)
 	return shown, err
+}
+
+// Ask leaves of the record of a batch the question of an id, if it is that of one.
+func (s *Shown) Ask(id string) error {
+	if s.Record.Items == nil || s.Record.ID == id {
+		return nil
+	}
+	q, err := s.Record.Question(id)
+	if errors.Is(err, errNoQuestion) { // the record itself is all there is
+		return nil
+	}
+	s.Record, s.OfBatch = q, true
+	return err
 }
 
 // Bundle returns the files of a bundle, nil if they were never kept: a record stays

@@ -230,6 +230,9 @@ func TestTheIndexIsThatOfTheLines(t *testing.T) {
 					if e.Request != nil && e.Request.Asked == nil {
 						e.Request = nil
 					}
+					if r.IntN(5) == 0 {
+						asking(r, &e, valid)
+					}
 					if !refused(e) {
 						entries = append(entries, e)
 					}

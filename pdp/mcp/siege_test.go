@@ -80,6 +80,11 @@ func newSiege(t testing.TB, of camp) *siege {
 		now = of.now
 	}
 	s := &siege{t: t, data: mcptest.QuickDir(t), logs: &kept{}, rec: mcptest.NewRecorder(t, of.answers), issuer: mcptest.NewIssuer(t, siegeResource, now)}
+	t.Cleanup(func() {
+		if t.Failed() { // what refused, and why, is only in the log
+			t.Log(s.logs.warnings())
+		}
+	})
 	s.pdp = pdptest.Start(t, pdptest.Bundle(of.policies), open, func(c *pdpserver.Config) {
 		c.Data = s.data
 		if of.serve != nil {
@@ -96,7 +101,7 @@ func newSiege(t testing.TB, of camp) *siege {
 	}
 	c := mcp.Config{
 		Listen: "127.0.0.1:0", Resource: siegeResource,
-		PDP:       mcp.PDPConfig{URL: asked, Timeout: 10 * time.Second},
+		PDP:       mcp.PDPConfig{URL: asked, Timeout: time.Minute},
 		Identity:  mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: s.issuer.URL, Algorithms: []string{"ES256"}, JWKSFile: s.issuer.KeysFile(t)}}},
 		Upstreams: map[string]mcp.UpstreamConfig{"rec": server},
 	}
@@ -149,6 +154,14 @@ func (k *kept) String() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.all.String()
+}
+
+// warnings are the last lines that say why something was refused or failed.
+func (k *kept) warnings() string {
+	lines := slices.DeleteFunc(strings.SplitAfter(k.String(), "\n"), func(line string) bool {
+		return strings.Contains(line, `"level":"DEBUG"`)
+	})
+	return strings.Join(lines[max(0, len(lines)-20):], "")
 }
 
 // visitor is a client of one era, with one token.

@@ -126,20 +126,48 @@ func TestPossibleInABatch(t *testing.T) {
 	if len(got.Evaluations) != len(want) {
 		t.Fatalf("got %s", got.Evaluations)
 	}
-	unknown := []string{`"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"],"inherits":["context"],"possible":true,"determining":["small"]`, "", `"possible":false,"determining":["sent"],"bundle"`,
-		`"unknown":["/context/pdp/approved"]`, `"unknown":[],"inherits":["context"],"possible":false`, ""}
+	const unknown = `"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"],"inherits":["context"],`
+	questions := []string{ // all that is possible is one record
+		`{"n":0,"request":{"resource":{"type":"tool","id":"pay"}},` + unknown + `"possible":true,"determining":["small"]}`,
+		`{"n":2,"request":{"resource":{"type":"tool","id":"wipe"}},` + unknown + `"possible":false,"determining":["sent"]}`,
+		`{"n":3,"request":{"resource":{"type":"tool","id":"push"}},"unknown":["/context/pdp/approved"],"inherits":["context"],"possible":true,"determining":["ask"]}`,
+		`{"n":4,"request":{"resource":{"type":"tool","id":"pay"}},"unknown":[],"inherits":["context"],"possible":false,"errors":[{"policy":"small","position":"a.cedar:9:3","kind":"missing_attribute"}]}`,
+	}
+	id := response.Header.Get("X-Decision-Id")
+	whole := `"kind":"possible","caller":"key:gateway","request":{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"context":{"session":"s"}},"items":[` + strings.Join(questions, ",") + `],"bundle":"`
 	for n, one := range want {
 		if string(got.Evaluations[n]) != one {
 			t.Errorf("item %d: got %s, want %s", n, got.Evaluations[n], one)
 		}
-		record := c.record(fmt.Sprintf("%s.%d", response.Header.Get("X-Decision-Id"), n))
-		if !strings.Contains(record, unknown[n]) || (unknown[n] == "") == strings.Contains(record, `"unknown"`) {
-			t.Errorf("item %d: the record is %s, without %s", n, record, unknown[n])
+		record := c.record(fmt.Sprintf("%s.%d", id, n))
+		isPossible := one != `{"decision":false}` && n != 5
+		if strings.Contains(record, `"id":"`+id+`.possible"`) != isPossible || strings.Contains(record, whole) != isPossible || strings.Contains(record, `"unknown"`) != isPossible {
+			t.Errorf("item %d: the record is %s", n, record)
+		}
+		asked := `,"request":{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"` + []string{"pay", "pay", "wipe", "push", "pay"}[n%5] + `"},"context":{"session":"s"}},"receipts"`
+		if n != 5 && !strings.Contains(record, asked) {
+			t.Errorf("item %d: the record is %s, without %s", n, record, asked)
 		}
 	}
-	for answer, want := range map[string]int{decisionlog.Possible: 2, decisionlog.Impossible: 2, decisionlog.Allow: 0, decisionlog.Deny: 2} {
-		if _, page := c.do("auditor", "GET", "/v1/decisions?decision="+answer, ""); strings.Count(page, `"bundle":"`) != want {
-			t.Errorf("%s: got %s, want %d", answer, page, want)
+	for filter, want := range map[string]int{
+		"decision=" + decisionlog.Possible: 1, "decision=" + decisionlog.Impossible: 1, "decision=" + decisionlog.Allow: 0, "decision=" + decisionlog.Deny: 2,
+		"resource=wipe": 1, "resource=wipe&decision=possible": 0, "policy=sent": 1, "policy=sent&resource=push": 0, "kind=possible": 1, "subject=agent/bot": 2, "resource=tool/push&decision=possible": 1,
+	} {
+		if _, page := c.do("auditor", "GET", "/v1/decisions?"+filter, ""); strings.Count(page, `"bundle":"h1`) != want {
+			t.Errorf("%s: got %s, want %d", filter, page, want)
+		}
+	}
+	if status, text := c.do("auditor", "GET", "/v1/decisions/"+id+".2/proof", ""); status != http.StatusOK || !strings.Contains(text, whole) {
+		t.Errorf("the proof is %d %s", status, text)
+	}
+	for _, none := range []string{id + ".6", id + ".02", id + ".-1", id + ".possible.2", id + ".possible.possible", id + ".2.possible", id + "."} {
+		if status, text := c.do("auditor", "GET", "/v1/decisions/"+none, ""); status != http.StatusNotFound {
+			t.Errorf("%s: got %d %s", none, status, text)
+		}
+	}
+	for _, one := range []string{id + ".2", id + ".possible"} { // nothing is owed for what is possible
+		if status, text := c.do("gateway", "POST", "/v1/decisions/"+one+"/obligations", `{"obligations":[{"id":"x","status":"discharged"}]}`); status != http.StatusNotFound {
+			t.Errorf("a receipt of %s: got %d %s", one, status, text)
 		}
 	}
 	if _, stats := c.do("auditor", "GET", "/v1/log/stats", ""); !strings.Contains(stats, `"allowed":0,"waiting":0,"possible":2,"impossible":2,"denied":2`) {

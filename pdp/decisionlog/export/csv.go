@@ -91,10 +91,41 @@ func (t *table) resolved(r decisionlog.Record) (s decisionlog.Recorded, err erro
 
 func (t *table) record(r decisionlog.Record) error {
 	s, err := t.resolved(r)
-	var request []byte
-	if err == nil {
-		request, err = requestOf(s)
+	if err != nil {
+		return fmt.Errorf("record %d: %w", r.Sequence, err)
 	}
+	if s.Items == nil {
+		return t.answer(r, s)
+	}
+	return t.questions(r, s)
+}
+
+// questions writes a row for each question of the record of a batch, and one for those for which it has no room.
+func (t *table) questions(r decisionlog.Record, s decisionlog.Recorded) error {
+	all, err := s.Questions()
+	for n := range all {
+		if err == nil {
+			all[n], err = s.Question(all[n].ID)
+		}
+		if err == nil {
+			err = t.answer(r, all[n])
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("record %d: %w", r.Sequence, err)
+	}
+	if s.Rest == nil {
+		return nil
+	}
+	if s.Details, err = json.Marshal(s.Rest); err != nil {
+		return err
+	}
+	return t.answer(r, s)
+}
+
+// answer writes the row of one question, or of a record without one.
+func (t *table) answer(r decisionlog.Record, s decisionlog.Recorded) error {
+	request, err := requestOf(s)
 	if err != nil {
 		return fmt.Errorf("record %d: %w", r.Sequence, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,11 +14,11 @@ import (
 )
 
 // Find finds a record by its id in an export, or in any lines of records, and resolves it with the
-// record of its batch, which stands before it. It checks no proof: package verify does.
+// record of its batch, which stands before it, or in which it is a question. It checks no proof: package verify does.
 func Find(in io.Reader, id string) (decisionlog.Recorded, error) {
 	own := []byte(`"id":` + quoted(id))
 	batchID, _, isItem := cutLast(id)
-	shared := []byte(`"id":` + quoted(batchID))
+	shared := []byte(`"id":` + strings.TrimSuffix(quoted(batchID), `"`))
 	var batch decisionlog.Record
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, decisionlog.MaxLine+len("\r\n")+1)
@@ -32,6 +33,9 @@ func Find(in io.Reader, id string) (decisionlog.Recorded, error) {
 			return decisionlog.Recorded{}, fmt.Errorf("line %d: %w", n, err)
 		case r.ID == id:
 			return decisionlog.Resolve(bytes.Clone(line), batch)
+		case isItem && r.Kind == decisionlog.KindPossible && slices.Contains(decisionlog.PossibleIDsOf(id), r.ID):
+			r.Line = bytes.Clone(line)
+			return r.Question(id)
 		case r.ID == batchID && r.Kind == decisionlog.KindBatch:
 			batch = decisionlog.Record{Sequence: r.Sequence, Line: bytes.Clone(line)}
 		}

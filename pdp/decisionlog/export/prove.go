@@ -19,7 +19,7 @@ import (
 // Prove writes a record with the proof that it is in the log, which verify accepts
 // alone. If the record inherits from the record of its batch, it writes that as well.
 func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
-	r, err := l.ByID(id)
+	r, err := l.Find(id)
 	if err != nil {
 		return err
 	}

@@ -20,10 +20,11 @@ const (
 )
 
 // batchEntries are the entries of a batch's items. If they inherit anything, the entry of what they inherit comes
-// first. Every part is read for secrets once, and then masked once by the secrets of all parts.
+// first. What is possible is one entry, and comes last. Every part is read for secrets once, and then masked once by
+// the secrets of all parts.
 func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
 	var shared evaluation.Request
-	inherited, secrets := false, r.Mask(ctx).Gather()
+	inherited, possible, secrets := false, 0, r.Mask(ctx).Gather()
 	for n := range records {
 		record := &records[n]
 		if err := r.GoOn(ctx); err != nil {
@@ -31,10 +32,16 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 		}
 		inherits, request := record.Item.Inherits, record.Call.Request
 		secrets.Add(inherits.Own(request), obligationProperties(&record.Decision)...)
-		shared, inherited = inherits.Shared(request, shared), inherited || inherits.Any()
+		shared = inherits.Shared(request, shared)
+		if asksPossible(record) {
+			possible++
+		} else {
+			inherited = inherited || inherits.Any()
+		}
 	}
 	secrets.Add(shared)
 	masked := secrets.Of(shared)
+	questions := possibleEntry(records, possible, &shared, masked)
 	limit := batchLimit{size: records[0].Item.Size, items: len(records)}
 	entries := make([]decisionlog.Entry, 0, len(records)+1)
 	if inherited {
@@ -48,7 +55,12 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 		if err := r.GoOn(ctx); err != nil {
 			return nil, err
 		}
-		e, err := entryOf(record, masked.With(record.Item.Inherits.Own(record.Call.Request)), new(page))
+		own := masked.With(record.Item.Inherits.Own(record.Call.Request))
+		if asksPossible(record) {
+			questions.Questions.All = append(questions.Questions.All, questionOf(n, record, own))
+			continue
+		}
+		e, err := entryOf(record, own, new(page))
 		if err != nil {
 			return nil, err
 		}
@@ -58,6 +70,10 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 		}
 		entries = append(entries, e)
 	}
+	if possible > 0 {
+		foldUnknown(&questions)
+		entries = append(entries, questions)
+	}
 	return entries, nil
 }
 
@@ -65,13 +81,17 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 // even if masking left nothing of it.
 func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Masking) decisionlog.Entry {
 	e := newEntry(first, first.Item.Batch, decisionlog.KindBatch)
-	e.Request = &decisionlog.Request{Asked: masked.Request(), Masked: masked.Hidden(), Shared: evaluation.Inherited{
+	e.Request = sharedRequest(shared, masked)
+	return e
+}
+
+func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *decisionlog.Request {
+	return &decisionlog.Request{Asked: masked.Request(), Masked: masked.Hidden(), Shared: evaluation.Inherited{
 		Subject:  shared.Subject.Properties.Len() > 0,
 		Action:   shared.Action.Properties.Len() > 0,
 		Resource: shared.Resource.Properties.Len() > 0,
 		Context:  shared.Context.Len() > 0,
 	}}
-	return e
 }
 
 // batchLimit counts the bytes that a batch puts on record, by what the caller chose. What policies add is not counted:

@@ -21,6 +21,9 @@ func CallOf(r *decisionlog.Recorded, b *pdp.Bundle, limits evaluation.Limits) (p
 		return pdp.Call{}, fmt.Errorf("record %d is of kind %q: only a record of kind %s or %s has one question",
 			r.Sequence, r.Kind, decisionlog.KindDecision, decisionlog.KindPossible)
 	}
+	if r.Items != nil {
+		return pdp.Call{}, fmt.Errorf("record %d has the questions of a batch: name one, as ID.N", r.Sequence)
+	}
 	if r.Answer() == "" {
 		return pdp.Call{}, fmt.Errorf("record %d has no answer", r.Sequence)
 	}

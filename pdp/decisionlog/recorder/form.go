@@ -55,6 +55,9 @@ func entryOf(record *pdp.Record, masked *mask.Masking, on *page) (e decisionlog.
 	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
 	}
+	if kind == decisionlog.KindPossible && valuesOf(e.Request.Asked) > decisionlog.MaxPossible {
+		e = withoutRoom(e)
+	}
 	return e, err
 }
 

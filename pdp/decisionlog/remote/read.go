@@ -42,6 +42,9 @@ func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
 	if err == nil {
 		shown.Record, err = decisionlog.Resolve(record.Line, batch)
 	}
+	if err == nil {
+		err = shown.Ask(id)
+	}
 	if err != nil || shown.Record.Bundle == "" {
 		return shown, err
 	}

@@ -100,8 +100,10 @@ func (p *reporting) count(s *decisionlog.Recorded) error {
 	all.First, all.Last = cmp.Or(all.First, s.Time), s.Time
 	p.clock(s)
 	switch s.Kind {
-	case decisionlog.KindDecision, decisionlog.KindPossible:
+	case decisionlog.KindDecision:
 		p.decision(s)
+	case decisionlog.KindPossible:
+		return p.possible(s)
 	case decisionlog.KindAdmin:
 		return p.event(s)
 	case decisionlog.KindApproval:
@@ -131,14 +133,32 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 		p.report.Population.Allowed++
 	case decisionlog.Waiting:
 		p.report.Population.Waiting++
-	case decisionlog.Possible:
-		p.report.Population.Possible++
-	case decisionlog.Impossible:
-		p.report.Population.Impossible++
 	default:
 		p.report.Population.Denied++
 		p.report.Denies[whyDenied(s)]++
 	}
+	p.erring(s)
+}
+
+// possible takes in what was asked about what is possible.
+func (p *reporting) possible(s *decisionlog.Recorded) error {
+	p.days[dayOf(s.Time)] = true
+	possible, impossible, err := s.Counts()
+	all := &p.report.Population
+	all.Possible, all.Impossible = all.Possible+possible, all.Impossible+impossible
+	p.erring(s)
+	if err != nil || s.Items == nil {
+		return err
+	}
+	questions, err := s.Questions()
+	for n := range questions {
+		p.erring(&questions[n])
+	}
+	return err
+}
+
+// erring takes in the policies that failed.
+func (p *reporting) erring(s *decisionlog.Recorded) {
 	for _, e := range s.Errors {
 		erring := p.errors[e.Policy]
 		if erring == nil {

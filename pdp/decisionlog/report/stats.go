@@ -123,14 +123,16 @@ func (st *Statistics) add(l decisionlog.Record, missing *gaps, owed *ledger) err
 		st.Allowed++
 	case decisionlog.Waiting:
 		st.Waiting++
-	case decisionlog.Possible:
-		st.Possible++
-	case decisionlog.Impossible:
-		st.Impossible++
 	case decisionlog.Deny:
 		st.Denied++
 	}
 	switch s.Kind {
+	case decisionlog.KindPossible:
+		possible, impossible, err := s.Counts()
+		if err != nil {
+			return err
+		}
+		st.Possible, st.Impossible = st.Possible+possible, st.Impossible+impossible
 	case decisionlog.KindDecision:
 		owed.decided(s)
 	case decisionlog.KindReceipt:

@@ -50,9 +50,9 @@ func (who auditor) sees(line []byte) (bool, error) {
 	return decisionlog.Filter{Tenants: who.tenants}.Matches(line)
 }
 
-// record finds a record by its id, also one that no checkpoint covers yet.
+// record finds a record by its id, or that of a question in it, also one that no checkpoint covers yet.
 func (a *Audit) record(who auditor, id string) (decisionlog.Record, error) {
-	record, err := a.Log.ByID(id)
+	record, err := a.Log.Find(id)
 	if errors.Is(err, decisionlog.ErrGone) && who.tenants != nil {
 		return record, noSuchRecord() // the tenant is gone with the content
 	}

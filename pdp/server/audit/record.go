@@ -67,7 +67,7 @@ func (a *Audit) decisionRecord(ctx context.Context, c echo.Context, want asked) 
 	if err != nil {
 		return logProblem(err)
 	}
-	inherited, err := a.inherited(want.record.Line)
+	inherited, err := a.inherited(want.record.Line, want.id)
 	if err != nil {
 		return logProblem(err)
 	}
@@ -82,11 +82,15 @@ func proved(r decisionlog.Record) []byte {
 	return fmt.Appendf(members, `,"sequence":%d,"leaf_hash":%q`, r.Sequence, r.Leaf.String())
 }
 
-// inherited are the members of an answer that say what a record inherits, each with a comma before it. They are empty
-// if the record inherits nothing.
-func (a *Audit) inherited(line []byte) (members []byte, err error) {
-	r, err := a.Log.Recorded(line)
-	if err != nil || len(r.Inherits) == 0 {
+// inherited are the members of an answer that say what was asked with an id, each with a comma before it, if the record
+// does not say so by itself: it inherits, or is the record of a batch of questions. Else they are empty.
+func (a *Audit) inherited(line []byte, id string) (members []byte, err error) {
+	var one decisionlog.Shown
+	if one.Record, err = a.Log.Recorded(line); err == nil {
+		err = one.Ask(id)
+	}
+	r := one.Record
+	if err != nil || len(r.Inherits) == 0 && !one.OfBatch {
 		return nil, err
 	}
 	if r.Batch.Line != nil {
@@ -141,7 +145,7 @@ func (a *Audit) redaction(c echo.Context, who auditor) error {
 	reason = a.Mask(a.Door.Context(c)).After(reason, recorded.Line, recorded.Batch.Line)
 	// The client may go away: half a redaction would be on record, with the content still there.
 	ctx := context.WithoutCancel(a.Door.Context(c))
-	if err := a.Log.Redact(ctx, want.Caller.Name, want.id, reason); err != nil {
+	if err := a.Log.Redact(ctx, want.Caller.Name, recorded.ID, reason); err != nil {
 		return logProblem(err)
 	}
 	return c.NoContent(http.StatusNoContent)

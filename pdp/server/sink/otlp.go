@@ -101,6 +101,9 @@ func attributesOf(s *decisionlog.Recorded) []attribute.KeyValue {
 			all = append(all, attribute.String("policy_service."+a.name, a.value))
 		}
 	}
+	if possible, impossible, err := s.Counts(); s.Items != nil && err == nil {
+		all = append(all, attribute.Int64("policy_service.possible", possible), attribute.Int64("policy_service.impossible", impossible))
+	}
 	if len(s.Determining) > 0 {
 		all = append(all, attribute.StringSlice("policy_service.determining", s.Determining))
 	}

@@ -12,18 +12,54 @@ import (
 	"testing/fstest"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/decisionlog"
 )
 
 // A record must not be able to rewrite the screen it is read on.
 func TestLogLineIsHarmless(t *testing.T) {
-	l, err := parseRecordLine([]byte(`{"sequence":7,"id":"i","time":"2026-01-02T03:04:05.678Z","kind":"decision","tenant":"default",` +
-		`"request":{"subject":{"type":"user","id":"a\u001b[2J\u009b1m` + "\u202e\U000e0041" + `"},"action":{"name":"n"},"resource":{"type":"t","id":"é\n"}},"decision":true,"determining":["p"]}`))
+	lines, err := recordLines([]byte(`{"sequence":7,"id":"i","time":"2026-01-02T03:04:05.678Z","kind":"decision","tenant":"default",`+
+		`"request":{"subject":{"type":"user","id":"a\u001b[2J\u009b1m`+"\u202e\U000e0041"+`"},"action":{"name":"n"},"resource":{"type":"t","id":"é\n"}},"decision":true,"determining":["p"]}`), decisionlog.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := "     7  i  2026-01-02T03:04:05.678Z  allow    default  user/a\\u001b[2J\\u009b1m\\u202e\\udb40\\udc41 n t/é\\u000a  [p]"
-	if got := l.String(); got != want {
+	if got := lines[0].String(); len(lines) != 1 || got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// askedOfBatch is a record of what a batch asked, without its head.
+const askedOfBatch = `"kind":"possible","request":{"subject":{"type":"u","id":"x"},"action":{"name":"read"}},"items":[
+	{"n":0,"request":{"resource":{"type":"d","id":"0"}},"possible":true,"determining":["p"]},
+	{"n":2,"request":{"action":{"name":"write"},"resource":{"type":"d","id":"2"}},"possible":false,"determining":["q"]}],"rest":{"more":5,"possible":2,"sha256":"x"}}`
+
+// A filter that asks for some of the questions of a batch gets those, each in its line.
+func TestLogLinesOfABatch(t *testing.T) {
+	const head = `{"sequence":7,"id":"i","time":"2026-01-02T03:04:05Z","tenant":"default",`
+	zero, two := "     7  i.0  2026-01-02T03:04:05.000Z  possible  default  u/x read d/0  [p]", "     7  i.2  2026-01-02T03:04:05.000Z  impossible  default  u/x write d/2  [q]"
+	for name, tt := range map[string]struct {
+		only decisionlog.Filter
+		want []string
+	}{
+		"all":      {decisionlog.Filter{Kind: decisionlog.KindPossible}, []string{"     7  i  2026-01-02T03:04:05.000Z  3 of 7 possible  default  u/x read *"}},
+		"subject":  {decisionlog.Filter{Subject: "u/x"}, []string{zero, two}},
+		"resource": {decisionlog.Filter{Resource: "2"}, []string{two}},
+		"action":   {decisionlog.Filter{Action: "read"}, []string{zero}},
+		"policy":   {decisionlog.Filter{Policy: "q"}, []string{two}},
+		"answer":   {decisionlog.Filter{Decision: decisionlog.Possible, Subject: "x"}, []string{zero}},
+		"none":     {decisionlog.Filter{Decision: decisionlog.Possible, Resource: "2"}, nil},
+	} {
+		lines, err := recordLines([]byte(head+askedOfBatch), tt.only)
+		var got []string
+		for _, l := range lines {
+			got = append(got, l.String())
+		}
+		if err != nil || !slices.Equal(got, tt.want) {
+			t.Errorf("%s:\ngot  %q\nwant %q, %v", name, got, tt.want, err)
+		}
+		if r, err := decisionlog.Parse([]byte(head + askedOfBatch)); err != nil || tt.only.Passes(r) != (len(tt.want) > 0) {
+			t.Errorf("%s: the record passes, or not, %v", name, err)
+		}
 	}
 }
 
@@ -38,12 +74,14 @@ func TestLogLine(t *testing.T) {
 		`"kind":"decision","decision":false,"reason":"approval_required","overruled":["asks","b"]}`:         `deny     default  * * *  approval_required  [asks b]`,
 		`"kind":"decision","decision":true,"obligations":[{"id":"ask","type":"approval_required"}]}`:        `waiting  default  * * *`,
 		`"kind":"approval","request":{"subject":{"type":"u","id":"x"}},"something":"that will come later"}`: `approval  default  u/x * *`,
+		`"kind":"possible","possible":true,"determining":["p"]}`:                                            `possible  default  * * *  [p]`,
+		askedOfBatch: `3 of 7 possible  default  u/x read *`,
 	} {
-		l, err := parseRecordLine([]byte(head + record))
+		lines, err := recordLines([]byte(head+record), decisionlog.Filter{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := l.String(); !strings.HasSuffix(got, "Z  "+want) {
+		if got := lines[0].String(); len(lines) != 1 || !strings.HasSuffix(got, "Z  "+want) {
 			t.Errorf("%s:\ngot  %s\nwant %s", record, got, want)
 		}
 	}

@@ -14,9 +14,21 @@ import (
 // recordLine is a record as people read it, in one line.
 type recordLine decisionlog.Recorded
 
-func parseRecordLine(line []byte) (recordLine, error) {
+// recordLines are those of a record. Of the record of a batch of questions, a filter that asks for some of them gets those.
+func recordLines(line []byte, only decisionlog.Filter) ([]recordLine, error) {
 	r, err := decisionlog.Parse(line)
-	return recordLine(*r), err
+	asks := only.Decision + only.Subject + only.Resource + only.Action + only.Policy
+	if err != nil || r.Items == nil || asks == "" {
+		return []recordLine{recordLine(*r)}, err
+	}
+	questions, err := r.Questions()
+	var lines []recordLine
+	for n := range questions {
+		if only.Passes(&questions[n]) {
+			lines = append(lines, recordLine(questions[n]))
+		}
+	}
+	return lines, err
 }
 
 // policiesOf are the policies that the answer came from, those whose allow it overruled, and those that failed.
@@ -36,10 +48,10 @@ func (l recordLine) String() string {
 		words = append(words, visible.Text(l.Event), visible.Quoted(string(l.Details)))
 	case l.Kind == decisionlog.KindBatch: // what its items inherit: it asks nothing itself
 		words = append(words, visible.Text(l.Kind), visible.Text(cmp.Or(l.Tenant, "-")))
+	case l.Items != nil:
+		words = append(words, visible.Text(l.counts()), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(l.asked()))
 	default:
-		subject, resource := cli.Entity(l.Names.Subject), cli.Entity(l.Names.Resource)
-		asked := fmt.Sprintf("%s %s %s", subject, cmp.Or(l.Names.Action.Name, "*"), resource)
-		words = append(words, fmt.Sprintf("%-7s", visible.Text(l.outcome())), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(asked))
+		words = append(words, fmt.Sprintf("%-7s", visible.Text(l.outcome())), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(l.asked()))
 	}
 	if l.Reason != "" {
 		words = append(words, visible.Text(l.Reason))
@@ -48,6 +60,21 @@ func (l recordLine) String() string {
 		words = append(words, visible.Text("["+strings.Join(policies, " ")+"]"))
 	}
 	return strings.TrimRight(strings.Join(words, "  "), " ")
+}
+
+// asked are the names in a question, or those that all questions of a batch have.
+func (l recordLine) asked() string {
+	return fmt.Sprintf("%s %s %s", cli.Entity(l.Names.Subject), cmp.Or(l.Names.Action.Name, "*"), cli.Entity(l.Names.Resource))
+}
+
+// counts says how much of a batch is possible.
+func (l recordLine) counts() string {
+	r := decisionlog.Recorded(l)
+	possible, impossible, err := r.Counts()
+	if err != nil {
+		return l.Kind
+	}
+	return fmt.Sprintf("%d of %d possible", possible, possible+impossible)
 }
 
 // outcome is the answer to a question.

@@ -40,13 +40,13 @@ func (c showCommand) Run(s cli.Streams) error {
 			*inheritedJSON
 			Policies []policyThen `json:"policies"`
 			Note     string       `json:"note,omitempty"`
-		}{shown.Record.Line, shown.LeafHash, inheritedOf(shown.Record), then, note})
+		}{shown.Record.Line, shown.LeafHash, inheritedOf(shown), then, note})
 	}
 	return c.print(s, shown, then, note)
 }
 
-// inheritedJSON is what an item of a batch inherits: its whole request, without what is gone with the record of the
-// batch.
+// inheritedJSON is what an item of a batch inherits, or what a question of a batch was: its whole request, without what
+// is gone with the record of the batch.
 type inheritedJSON struct {
 	Batch   *batchJSON     `json:"batch,omitempty"`
 	Request jsontext.Value `json:"request"`
@@ -58,9 +58,10 @@ type batchJSON struct {
 	LeafHash string         `json:"leaf_hash"`
 }
 
-// inheritedOf is nil for a record that inherits nothing.
-func inheritedOf(r decisionlog.Recorded) *inheritedJSON {
-	if len(r.Inherits) == 0 {
+// inheritedOf is nil for a record that says by itself what was asked.
+func inheritedOf(shown decisionlog.Shown) *inheritedJSON {
+	r := shown.Record
+	if len(r.Inherits) == 0 && !shown.OfBatch {
 		return nil
 	}
 	inherited := &inheritedJSON{Request: r.Asked, Gone: r.Gone}
@@ -96,7 +97,7 @@ func (c showCommand) print(s cli.Streams, shown decisionlog.Shown, then []policy
 		return err
 	}
 	s.Print("leaf hash %s", shown.LeafHash)
-	if err := c.printInherited(s, shown.Record); err != nil {
+	if err := c.printInherited(s, shown); err != nil {
 		return err
 	}
 	for _, p := range then {
@@ -117,14 +118,17 @@ func (c showCommand) printJSONOf(s cli.Streams, text []byte) error {
 	return nil
 }
 
-// printInherited prints the request of an item that inherits from its batch, whole.
-func (c showCommand) printInherited(s cli.Streams, r decisionlog.Recorded) error {
-	if len(r.Inherits) == 0 {
+// printInherited prints the request of an item that inherits from its batch, whole, or of a question in it.
+func (c showCommand) printInherited(s cli.Streams, shown decisionlog.Shown) error {
+	r := shown.Record
+	switch {
+	case shown.OfBatch:
+		s.Print("\nthe request of %s, which is %s:", cli.Quoted(r.ID), r.Answer())
+	case len(r.Inherits) == 0:
 		return nil
-	}
-	if len(r.Gone) > 0 {
+	case len(r.Gone) > 0:
 		s.Print("\nthe request, without %s: gone with the record of its batch:", strings.Join(r.Gone, ", "))
-	} else {
+	default:
 		s.Print("\nthe request, with %s from the record of its batch:", strings.Join(r.Inherits, ", "))
 	}
 	if err := c.printJSONOf(s, r.Asked); err != nil {

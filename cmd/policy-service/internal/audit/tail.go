@@ -152,9 +152,11 @@ func (c tailCommand) printer(s cli.Streams) func(int64, []byte) error {
 			_, err := fmt.Fprintf(s.Out, "%s\n", line)
 			return err
 		}
-		l, err := parseRecordLine(line)
-		if err == nil {
-			_, err = fmt.Fprintln(s.Out, l)
+		lines, err := recordLines(line, c.only)
+		for _, l := range lines {
+			if err == nil {
+				_, err = fmt.Fprintln(s.Out, l)
+			}
 		}
 		return err
 	}

@@ -1,0 +1,290 @@
+package decisionlog
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation"
+)
+
+// MaxPossible is how much text a record of [KindPossible] has of the questions of a batch, in bytes: a list may ask
+// thousands, and shares whatever its caller sent.
+const MaxPossible = 64 << 10
+
+// Questions are those of a batch that asked what is possible. They are one record.
+type Questions struct {
+	// Same are the names that all questions have. The request of the entry has them.
+	Same struct{ Subject, Action, Resource bool }
+	// Questions stand in the order of the batch.
+	All    []Question
+	Bundle string
+}
+
+// Question is one of them.
+type Question struct {
+	N        int      // its place in the batch
+	Request  *Request // without what it inherits
+	Inherits []string
+	Decision *Decision
+}
+
+// Rest are the questions of a batch for which its record has no room.
+type Rest struct {
+	More     int `json:"more"`
+	Possible int `json:"possible"` // how many of them were possible
+	// SHA256 is the hash of their text, as it would stand in the record.
+	SHA256 string `json:"sha256"`
+}
+
+// questions appends what is asked in a batch, and the answers. If not even what the questions share has room, only the
+// names are left of it.
+func (b *body) questions(e *Entry) {
+	all, start := e.Questions, len(b.out)
+	b.request(e)
+	b.asRequested(e.Request)
+	rest, hash := Rest{}, sha256.New()
+	full := len(b.out)-start > MaxPossible
+	if full {
+		hash.Write(b.out[start:])
+		b.out = b.out[:start]
+		names := Entry{Questions: all, Request: &Request{Asked: namesOf(e.Request.Asked)}}
+		b.request(&names)
+	}
+	b.name("items")
+	b.out = append(b.out, '[')
+	for n := range all.All {
+		before, q := len(b.out), &all.All[n]
+		b.question(q, e)
+		if full = full || len(b.out)-start > MaxPossible; !full {
+			b.out = append(b.out, ',')
+			continue
+		}
+		hash.Write(b.out[before:])
+		b.out = b.out[:before]
+		if rest.More++; q.Decision.Possible == evaluation.Possible {
+			rest.Possible++
+		}
+	}
+	if last := len(b.out) - 1; b.out[last] == ',' {
+		b.out = b.out[:last]
+	}
+	b.out = append(b.out, ']')
+	if rest.More > 0 {
+		rest.SHA256 = hex.EncodeToString(hash.Sum(nil))
+		b.value("rest", details(rest))
+	}
+	b.text("bundle", all.Bundle)
+}
+
+// namesOf is a request of names alone.
+func namesOf(q *evaluation.Request) *evaluation.Request {
+	return &evaluation.Request{
+		Subject:  evaluation.Entity{Type: q.Subject.Type, ID: q.Subject.ID},
+		Action:   evaluation.Action{Name: q.Action.Name},
+		Resource: evaluation.Entity{Type: q.Resource.Type, ID: q.Resource.ID},
+	}
+}
+
+// question appends one question, without the names that all have.
+func (b *body) question(q *Question, of *Entry) {
+	same, asked := of.Questions.Same, q.Request.Asked
+	b.out = strconv.AppendInt(append(b.out, `{"n":`...), int64(q.N), 10)
+	var own body
+	if !same.Subject || asked.Subject.Properties.Len() > 0 {
+		own.entity("subject", asked.Subject, false)
+	}
+	if !same.Action || asked.Action.Properties.Len() > 0 {
+		own.name("action")
+		own.out = asked.Action.AppendJSON(own.out)
+	}
+	if !same.Resource || asked.Resource.Properties.Len() > 0 {
+		own.entity("resource", asked.Resource, false)
+	}
+	own.context(asked)
+	if len(own.out) > 0 {
+		own.out[0] = '{'
+		b.name("request")
+		b.out = append(append(b.out, own.out...), '}')
+	}
+	b.asRequested(q.Request)
+	list(b, "inherits", q.Inherits, quote)
+	b.decision(q.Decision)
+	b.out = append(b.out, '}')
+}
+
+// ofPossible ends the id of the record of such questions if their batch has other items, too.
+const ofPossible = ".possible"
+
+// PossibleID is the id of the record of what a batch asked about what is possible. It is that of the batch, unless the
+// batch has other items, too.
+func PossibleID(batch string, alone bool) string {
+	if alone {
+		return batch
+	}
+	return batch + ofPossible
+}
+
+// itemID is the id of the item n of a batch.
+func itemID(batch string, n int) string { return batch + "." + strconv.Itoa(n) }
+
+// place is what there is to read of a question before it is read whole.
+type place struct {
+	N int `json:"n"`
+}
+
+// Questions are those of a record of a batch, each as a record of its own would be, but for what it inherits.
+func (r *Recorded) Questions() ([]Recorded, error) {
+	all := make([]Recorded, len(r.Items))
+	for n := range r.Items {
+		var err error
+		if all[n], err = r.question(r.Items[n]); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func (r *Recorded) question(item jsontext.Value) (Recorded, error) {
+	var at place
+	if err := readInto(&at, item); err != nil {
+		return Recorded{}, err
+	}
+	q := *r
+	q.Items, q.Rest, q.Masked, q.Unknown = nil, nil, nil, nil // a list is read into the one that is there
+	if err := readInto(&q, item); err != nil {
+		return Recorded{}, err
+	}
+	if q.Unknown == nil {
+		q.Unknown = r.Unknown
+	}
+	q.ID = itemID(strings.TrimSuffix(r.ID, ofPossible), at.N)
+	return q, nil
+}
+
+// errNoQuestion is the error for a question that the record of its batch has not.
+var errNoQuestion = errors.New("the record of the batch has no such question")
+
+// Question is the question of an id in the record of a batch, resolved.
+func (r *Recorded) Question(id string) (Recorded, error) {
+	for _, item := range r.Items {
+		q, err := r.question(item)
+		if err != nil || q.ID != id {
+			if err != nil {
+				return Recorded{}, err
+			}
+			continue
+		}
+		return q, q.resolveIn(r, item)
+	}
+	if r.Rest != nil {
+		return Recorded{}, fmt.Errorf("%w; %d more were asked than it has room for", errNoQuestion, r.Rest.More)
+	}
+	return Recorded{}, errNoQuestion
+}
+
+// resolveIn resolves a question in the record of its batch.
+func (r *Recorded) resolveIn(batch *Recorded, item jsontext.Value) error {
+	var own, shared parts
+	if err := errors.Join(readInto(&own, item), readInto(&shared, batch.Line)); err != nil {
+		return err
+	}
+	if own.Request == nil {
+		own.Request = &Request{}
+	}
+	if shared.Request == nil {
+		shared.Request = &Request{}
+	}
+	for _, member := range []struct {
+		into *jsontext.Value
+		name any
+	}{{&own.Request.Subject, r.Names.Subject}, {&own.Request.Action, r.Names.Action}, {&own.Request.Resource, r.Names.Resource}} {
+		if *member.into == nil {
+			text, err := json.Marshal(member.name)
+			if err != nil {
+				return err
+			}
+			*member.into = text
+		}
+	}
+	return r.take(&own, &shared)
+}
+
+// Counts are how many questions of a record were possible, and how many impossible, with those for which it has no room.
+func (r *Recorded) Counts() (possible, impossible int64, err error) {
+	if r.Possible != nil {
+		if *r.Possible {
+			return 1, 0, nil
+		}
+		return 0, 1, nil
+	}
+	for _, item := range r.Items {
+		var q struct {
+			Possible bool `json:"possible"`
+		}
+		if err := readInto(&q, item); err != nil {
+			return 0, 0, err
+		}
+		if q.Possible {
+			possible++
+		} else {
+			impossible++
+		}
+	}
+	if r.Rest != nil {
+		possible, impossible = possible+int64(r.Rest.Possible), impossible+int64(r.Rest.More-r.Rest.Possible)
+	}
+	return possible, impossible, nil
+}
+
+// find finds the record of an id, or the one that has the question of that id.
+func find(id string, byID func(string) (Record, error)) (Record, error) {
+	found, err := byID(id)
+	if !errors.Is(err, ErrNotFound) {
+		return found, err
+	}
+	for _, of := range PossibleIDsOf(id) {
+		r, failed := byID(of)
+		if failed != nil {
+			continue
+		}
+		parsed, failed := Parse(r.Line)
+		if failed == nil && parsed.Kind == KindPossible && parsed.asks(id) {
+			return r, nil
+		}
+	}
+	return found, err
+}
+
+// asks reports whether a question is one of a record's, or may be one for which it has no room.
+func (r *Recorded) asks(id string) bool {
+	_, err := r.Question(id)
+	return err == nil || errors.Is(err, errNoQuestion) && r.Rest != nil
+}
+
+// PossibleIDsOf are the ids of records that may have the question of an id.
+func PossibleIDsOf(id string) []string {
+	dot := strings.LastIndexByte(id, '.')
+	if dot <= 0 {
+		return nil
+	}
+	if _, err := strconv.ParseUint(id[dot+1:], 10, 31); err != nil {
+		return nil
+	}
+	return []string{id[:dot], id[:dot] + ofPossible}
+}
+
+// Find is [Reader.ByID], which also finds the record that has the question of an id.
+func (r *Reader) Find(id string) (Record, error) { return find(id, r.ByID) }
+
+// Find is [Snapshot.ByID], which also finds the record that has the question of an id.
+func (s *Snapshot) Find(id string) (Record, error) { return find(id, s.ByID) }
+
+// Find is [Log.ByID], which also finds the record that has the question of an id.
+func (l *Log) Find(id string) (Record, error) { return find(id, l.ByID) }
