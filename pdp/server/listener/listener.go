@@ -37,8 +37,10 @@ func (c *Certificates) Serve(server *http.Server, on net.Listener) error {
 func HTTPServer(handler http.Handler, connections *Connections, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: handler,
-		// A client that dribbles its header holds a connection this long, no longer.
-		ReadHeaderTimeout: 5 * time.Second,
+		// A client that dribbles its header holds a connection this long, no longer. So does one that has opened a
+		// connection for later, as clients in Go do: a request that it sends at this very moment is lost. Five seconds
+		// was such a moment, because what waits for people says so every five.
+		ReadHeaderTimeout: 10 * time.Second,
 		// The same for its body: 1 MiB in this time is a very slow PEP.
 		ReadTimeout: 15 * time.Second,
 		// Runs from the end of the header, so it must outlast the body and the
