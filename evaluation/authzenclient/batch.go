@@ -1,7 +1,9 @@
 package authzenclient
 
 import (
+	"bytes"
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -48,7 +50,8 @@ func (c *Client) decideAll(ctx context.Context, n int, semantic evaluation.Seman
 }
 
 type batchOptions struct {
-	Semantic evaluation.Semantic `json:"evaluations_semantic"`
+	Semantic evaluation.Semantic `json:"evaluations_semantic,omitzero"`
+	Unknown  jsontext.Value      `json:"unknown,omitzero"`
 }
 
 func optionsOf(semantic evaluation.Semantic) (*batchOptions, *Error) {
@@ -56,28 +59,83 @@ func optionsOf(semantic evaluation.Semantic) (*batchOptions, *Error) {
 	case "", evaluation.ExecuteAll:
 		return nil, nil
 	case evaluation.DenyOnFirstDeny, evaluation.PermitOnFirstPermit:
-		return &batchOptions{semantic}, nil
+		return &batchOptions{Semantic: semantic}, nil
 	}
 	return nil, notAsked("there is no such semantic")
 }
 
+// batchParts are subject, action, resource, context and what is unknown of a request, as JSON. One that is nil is left out.
+type batchParts [5]jsontext.Value
+
+func partsOf(q *evaluation.Request) (p batchParts, err *Error) {
+	p = batchParts{q.Subject.AppendJSON(nil), q.Action.AppendJSON(nil), q.Resource.AppendJSON(nil)}
+	if q.Context.Len() > 0 {
+		p[3] = q.Context.AppendJSON(nil)
+	}
+	if q.Unknown != nil {
+		p[4], err = encode(q.Unknown.Pointers())
+	}
+	return p, err
+}
+
+// share takes from all of the items what they have in common, and returns it.
+func share(items []batchParts) (shared batchParts) {
+	first := items[0]
+	for part := range first {
+		differs := func(p batchParts) bool { return !bytes.Equal(p[part], first[part]) }
+		if len(items) == 1 || slices.ContainsFunc(items, differs) {
+			continue
+		}
+		shared[part] = first[part]
+		for n := range items {
+			items[n][part] = nil
+		}
+	}
+	return shared
+}
+
+// batchItem is an item as it is sent. What it leaves out is as beside the items.
+type batchItem struct {
+	Subject  jsontext.Value `json:"subject,omitzero"`
+	Action   jsontext.Value `json:"action,omitzero"`
+	Resource jsontext.Value `json:"resource,omitzero"`
+	Context  jsontext.Value `json:"context,omitzero"`
+	Options  *batchOptions  `json:"options,omitzero"`
+}
+
+func (p batchParts) item(options *batchOptions) batchItem {
+	if p[4] != nil {
+		options = &batchOptions{Unknown: p[4]}
+	}
+	return batchItem{p[0], p[1], p[2], p[3], options}
+}
+
+// encodeBatch writes what all requests have in common once, beside the evaluations.
 func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation.Request) ([]byte, *Error) {
 	options, err := optionsOf(semantic)
 	if err != nil {
 		return nil, err
 	}
-	items := make([]jsontext.Value, len(requests))
-	for n, q := range requests {
-		item, err := c.encodeAuthZEN(q)
+	parts, items := make([]batchParts, len(requests)), make([]batchItem, len(requests))
+	for n := range requests {
+		if err = sendable(c.tenant, requests[n]); err == nil {
+			parts[n], err = partsOf(&requests[n])
+		}
 		if err != nil {
 			return nil, err
 		}
-		items[n] = item
+	}
+	shared := share(parts).item(options)
+	if options != nil {
+		shared.Options.Semantic = options.Semantic
+	}
+	for n := range parts {
+		items[n] = parts[n].item(nil)
 	}
 	return encode(struct {
-		Evaluations []jsontext.Value `json:"evaluations"`
-		Options     *batchOptions    `json:"options,omitzero"`
-	}{items, options})
+		batchItem   `json:",inline"`
+		Evaluations []batchItem `json:"evaluations"`
+	}{shared, items})
 }
 
 // readBatch fills in the decisions. The member decision beside evaluations means

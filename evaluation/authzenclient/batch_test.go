@@ -3,6 +3,7 @@ package authzenclient_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -157,6 +158,66 @@ func TestBatchAsks(t *testing.T) {
 	}
 	if asked.asked.Load() != before {
 		t.Error("something was sent")
+	}
+}
+
+// What all requests have in common is sent once, and each is asked about as it would be alone.
+func TestBatchShares(t *testing.T) {
+	t.Parallel()
+	var sent, answers string
+	c, _ := scripted(t, []step{func(r *http.Request) (*http.Response, error) {
+		text, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		sent = string(text)
+		return answer(200, `{"evaluations":[`+answers+`]}`)(r)
+	}})
+	with := func(change func(*evaluation.Request)) evaluation.Request {
+		q := evaluation.Request{
+			Subject: evaluation.Entity{Type: "user", ID: "a", Properties: object(t, map[string]any{"n": 1})}, Action: evaluation.Action{Name: "read"},
+			Resource: evaluation.Entity{Type: "doc", ID: "1"}, Context: object(t, map[string]any{"x": []any{"y"}}),
+		}
+		change(&q)
+		return q
+	}
+	doc := func(id string) evaluation.Request { return with(func(q *evaluation.Request) { q.Resource.ID = id }) }
+	bare := with(func(q *evaluation.Request) { q.Context = evaluation.Object{} })
+	asks := func(pointers ...string) evaluation.Request {
+		return with(func(q *evaluation.Request) { q.Unknown = unknownAt(t, pointers...) })
+	}
+	const subject, all = `"subject":{"type":"user","id":"a","properties":{"n":1}},"action":{"name":"read"}`, `"subject":{"type":"user","id":"a","properties":{"n":1}},"action":{"name":"read"},"resource":{"type":"doc","id":"1"}`
+	for want, requests := range map[string][]evaluation.Request{
+		`{"evaluations":[{` + all + `,"context":{"x":["y"]}}]}`:                                                                             {doc("1")},
+		`{` + subject + `,"context":{"x":["y"]},"evaluations":[{"resource":{"type":"doc","id":"1"}},{"resource":{"type":"doc","id":"2"}}]}`: {doc("1"), doc("2")},
+		`{` + all + `,"context":{"x":["y"]},"evaluations":[{},{}]}`:                                                                         {doc("1"), doc("1")},
+		`{` + all + `,"evaluations":[{"context":{"x":["y"]}},{}]}`:                                                                          {doc("1"), bare},
+		`{` + all + `,"evaluations":[{},{}]}`:                                                                                               {bare, bare},
+		`{` + all + `,"context":{"x":["y"]},"options":{"unknown":["/context/x"]},"evaluations":[{},{}]}`:                                    {asks("/context/x"), asks("/context/x")},
+		`{` + all + `,"context":{"x":["y"]},"options":{"unknown":[]},"evaluations":[{},{}]}`:                                                {asks(), asks()},
+		`{` + all + `,"context":{"x":["y"]},"evaluations":[{"options":{"unknown":[]}},{}]}`:                                                 {asks(), doc("1")},
+		`{` + all + `,"context":{"x":["y"]},"evaluations":[{"options":{"unknown":[]}},{"options":{"unknown":["/context/x"]}}]}`:             {asks(), asks("/context/x")},
+	} {
+		answers = `{"decision":false}` + strings.Repeat(`,{"decision":false}`, len(requests)-1)
+		if c.EvaluateBatch(t.Context(), "", requests...); sent != want {
+			t.Errorf("got  %s\nwant %s", sent, want)
+		}
+		batch, err := evaluation.DecodeBatch([]byte(sent), "", evaluation.DefaultLimits())
+		if err != nil || len(batch.Items) != len(requests) {
+			t.Fatalf("%s: %v", sent, err)
+		}
+		for n, item := range batch.Items {
+			got, err1 := item.Request.MarshalJSON()
+			want, err2 := requests[n].MarshalJSON()
+			if string(got) != string(want) || item.Err != nil || err1 != nil || err2 != nil {
+				t.Errorf("%s: item %d is %s, want %s, %v", sent, n, got, want, item.Err)
+			}
+		}
+	}
+	answers = `{"decision":false},{"decision":false}`
+	c.EvaluateBatch(t.Context(), evaluation.DenyOnFirstDeny, asks(), asks())
+	if want := `{` + all + `,"context":{"x":["y"]},"options":{"evaluations_semantic":"deny_on_first_deny","unknown":[]},"evaluations":[{},{}]}`; sent != want {
+		t.Errorf("got  %s\nwant %s", sent, want)
 	}
 }
 
