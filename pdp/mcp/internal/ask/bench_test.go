@@ -20,7 +20,8 @@ func (yes) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	answer := `{"decision":true}`
-	if n := strings.Count(string(body), `"unknown":`); strings.HasSuffix(r.URL.Path, "/evaluations") {
+	if n := strings.Count(string(body), `"resource":`); strings.HasSuffix(r.URL.Path, "/evaluations") {
+		answer = `{"decision":false,"context":{"possible":true}}`
 		answer = `{"evaluations":[` + strings.Repeat(answer+",", n-1) + answer + `]}`
 	}
 	header := http.Header{"Content-Type": {"application/json"}, "X-Request-Id": r.Header["X-Request-Id"], "X-Decision-Id": {"d"}}

@@ -32,7 +32,7 @@ func TestFilter(t *testing.T) {
 		t.Errorf("%s, %+v", got, refusal)
 	}
 	bodies := s.taken()
-	if len(bodies) != 1 || strings.Count(bodies[0], `"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"]`) != len(items) {
+	if len(bodies) != 1 || strings.Count(bodies[0], `"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"]`) != 1 || strings.Count(bodies[0], `"subject":`) != 1 {
 		t.Errorf("asked %q", bodies)
 	}
 	for _, test := range []struct{ method, ids, want string }{

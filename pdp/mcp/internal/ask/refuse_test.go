@@ -139,6 +139,8 @@ func TestUnmapped(t *testing.T) {
 		"a task":           {call(`{}`, `,"task":{}`), "task"},
 		"purpose":          {meta(`"io.policy-service/purpose":["` + secret + `"]`), "/params/_meta/io.policy-service~1purpose"},
 		"context":          {meta(`"io.policy-service/context":"` + secret + `"`), "/params/_meta/io.policy-service~1context"},
+		"context, long":    {meta(`"io.policy-service/context":{"x":"` + secret + strings.Repeat("x", 4<<10) + `"}`), "/params/_meta/io.policy-service~1context: more than 4096 bytes"},
+		"purpose, long":    {meta(`"io.policy-service/purpose":"` + secret + strings.Repeat("x", 1<<10) + `"`), "/params/_meta/io.policy-service~1purpose: more than 1024 bytes"},
 		"context, deep":    {meta(`"io.policy-service/context":{"x":` + deep + `}`), "/params/_meta/io.policy-service~1context/x/a"},
 		"_meta":            {call(`{}`, `,"_meta":7`), "/params/_meta"},
 		"nobody":           {with(func(p *identity.Principal) { p.User, p.Agent = identity.Entity{}, identity.Entity{} }), "nobody"},

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -79,6 +80,12 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 	return s, err
 }
 
+// The most that a client may say beside a call, in bytes of JSON. It is on record with each question.
+const (
+	mostPurpose = 1 << 10
+	mostContext = 4 << 10
+)
+
 // told reads what the client says in _meta.
 func (s *speaker) told(params *parameters) error {
 	if params.members.Get("_meta") == nil {
@@ -92,9 +99,15 @@ func (s *speaker) told(params *parameters) error {
 		if purpose.Kind() != '"' {
 			return wrong(inMeta(metaPurpose), "not a string")
 		}
+		if len(purpose) > mostPurpose {
+			return wrong(inMeta(metaPurpose), fmt.Sprintf("more than %d bytes", mostPurpose))
+		}
 		s.said = s.said.With("purpose", purpose)
 	}
-	if isPresent(meta.Get(metaContext)) {
+	if said := meta.Get(metaContext); isPresent(said) {
+		if len(said) > mostContext {
+			return wrong(inMeta(metaContext), fmt.Sprintf("more than %d bytes", mostContext))
+		}
 		more, err := meta.Object(metaContext)
 		if err != nil {
 			return wrong(inMeta(metaContext), "not an object")

@@ -187,9 +187,15 @@ func (s *stage) records(kind string) (lines []map[string]any) {
 		s.must(err)
 		var line map[string]any
 		s.must(json.Unmarshal(record.Line, &line))
-		if line["kind"] == kind {
-			lines = append(lines, line)
+		if line["kind"] != kind {
+			continue
 		}
+		whole, err := r.Recorded(record.Line)
+		s.must(err)
+		if len(whole.Inherits) > 0 {
+			line["request"] = anyOf(s.t, string(whole.Asked))
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }
