@@ -1,10 +1,15 @@
 package decisionlog
 
 import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"strings"
 	"sync"
 	"time"
+
+	"policy-service/evaluation"
 )
 
 // accounts say how much each caller has put on record that retention may not drop yet. So no
@@ -74,6 +79,7 @@ type Bound string
 // The bounds of what may be put on record.
 const (
 	BoundShare  Bound = "log_share"  // of the caller
+	BoundPerson Bound = "log_person" // of a person for whom a caller asks that asks for many
 	BoundIssuer Bound = "log_issuer" // of all subjects of its issuer together
 	BoundAll    Bound = "log_full"   // of everybody
 )
@@ -103,13 +109,56 @@ func issuerOf(caller string) string {
 	return ""
 }
 
+// ofPersonsMark stands between the name of a caller that asks for many and the one for whom it asks. No caller has it
+// in its name.
+const ofPersonsMark = "\n"
+
+// ForPerson is the account of one for whom a caller asks that asks for many: a person, or else a subject. Without one it
+// is what all of them have together.
+func ForPerson(caller, one string) string { return caller + ofPersonsMark + one }
+
+// Anyone is the account, for [ForPerson], of those without one of their own. What they have together is bounded as a part
+// of what all have for whom the caller asks.
+const Anyone = "#"
+
+// PersonIn is the one for whom a request is, as accounts have it: the first person that it names, or else its subject.
+func PersonIn(person string, subject evaluation.Ref) string {
+	if first, _, _ := strings.Cut(person, " "); first != "" {
+		return first
+	}
+	one := subject.Type + "/" + subject.ID
+	if len(one) > longestSubject {
+		sum := sha256.Sum256([]byte(one))
+		one = hex.EncodeToString(sum[:])
+	}
+	return strings.ReplaceAll(one, ofPersonsMark, " ")
+}
+
+// longestSubject is how long the name of a subject is in an account.
+const longestSubject = 128
+
+// groupsOf are the accounts of what several accounts have together, of which a name is one: all for whom its caller
+// asks, and all subjects of its issuer.
+func groupsOf(name string) (all []string) {
+	if caller, _, ofPerson := strings.Cut(name, ofPersonsMark); ofPerson {
+		all = append(all, ForPerson(caller, ""))
+	}
+	if issuer := issuerOf(name); issuer != "" {
+		all = append(all, issuer)
+	}
+	return all
+}
+
 // name is the account that a caller's records count toward: its own, and where there is no
 // room for one that of all such subjects of its issuer, or of all others.
 func (a *accounts) name(caller string) string {
 	if caller == "" || a.of[caller] != nil {
 		return caller
 	}
+	by, _, ofPerson := strings.Cut(caller, ofPersonsMark)
 	switch issuer := issuerOf(caller); {
+	case ofPerson && len(a.of) >= mostAccounts/2:
+		return ForPerson(by, Anyone)
 	case issuer != "" && len(a.of) >= mostAccounts/2:
 		return issuer + "#"
 	case len(a.of) >= mostAccounts:
@@ -192,10 +241,10 @@ func (a *accounts) begin(c *charges, content int64) {
 	a.weight, a.active = c.weight, content
 }
 
-// issuerShare is what all subjects of one issuer may have together, unless one caller may
+// groupShare is what all subjects of one issuer may have together, or all for whom one caller asks, unless one caller may
 // have more. An issuer can name any number of subjects. It is one party all the same, and leaves
 // as much to others.
-const issuerShare = 0.5
+const groupShare = 0.5
 
 // limit sets the bounds, and what is in the sealed segments.
 func (a *accounts) limit(keep Retention, stretches []stretch) {
@@ -262,14 +311,16 @@ func (a *accounts) get(name string) *account {
 	return one
 }
 
-// each is for the account of a caller, and that of its issuer. Without a caller there is none.
+// each is for the account of a caller, and those of its groups. Without a caller there is none.
 func (a *accounts) each(name string, do func(*account)) {
 	if name == "" {
 		return
 	}
 	do(a.get(name))
-	if issuer := issuerOf(name); issuer != "" {
-		do(a.get(issuer))
+	for _, group := range groupsOf(name) {
+		if group != name {
+			do(a.get(group))
+		}
 	}
 }
 
@@ -302,14 +353,23 @@ func (a *accounts) room(name string) error {
 		return nil
 	}
 	a.age()
-	if name != "" && !strings.HasSuffix(name, "#") {
-		if over := a.used(name) - a.part(a.keep.Share); over >= 0 {
-			return a.refusal(BoundShare, over, func(s *stretch) int64 { return s.of[name] })
+	_, person, ofPerson := strings.Cut(name, ofPersonsMark)
+	share, bound := a.keep.Share, BoundShare
+	if ofPerson {
+		share, bound = cmp.Or(a.keep.SharePerson, share), BoundPerson
+	}
+	if name != "" && !strings.HasSuffix(name, "#") && (!ofPerson || person != "") {
+		if over := a.used(name) - a.part(share); over >= 0 {
+			return a.refusal(bound, over, func(s *stretch) int64 { return s.of[name] })
 		}
 	}
-	if issuer := issuerOf(name); issuer != "" {
-		if over := a.used(issuer) - a.part(max(a.keep.Share, issuerShare)); over >= 0 {
-			return a.refusal(BoundIssuer, over, func(s *stretch) int64 { return s.of[issuer] })
+	for _, group := range groupsOf(name) {
+		bound := BoundIssuer
+		if strings.HasSuffix(group, ofPersonsMark) {
+			bound = BoundShare
+		}
+		if over := a.used(group) - a.part(max(a.keep.Share, groupShare)); over >= 0 {
+			return a.refusal(bound, over, func(s *stretch) int64 { return s.of[group] })
 		}
 	}
 	if over := a.usedByAll() - a.keep.Bytes; over >= 0 {

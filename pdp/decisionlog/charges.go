@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"go.etcd.io/bbolt"
+
+	"policy-service/evaluation"
 )
 
 // charges say to which accounts the records of one segment belong: for each account where its
@@ -30,9 +33,11 @@ type charge struct {
 
 // Whose an account is, given the caller of its first record.
 const (
-	ofCaller byte = iota // the caller's, or no caller's
-	ofIssuer             // that of the subjects of the caller's issuer without an account of their own
-	ofOthers             // that of all others without one
+	ofCaller  byte = iota // the caller's, or no caller's
+	ofIssuer              // that of the subjects of the caller's issuer without an account of their own
+	ofOthers              // that of all others without one
+	ofPerson              // that of the one for whom the caller asks in its first record
+	ofPersons             // that of all for whom the caller asks, without an account of their own
 )
 
 func newCharges() *charges { return &charges{of: map[string]*charge{}} }
@@ -45,6 +50,10 @@ func (c *charges) add(name string, first uint64, weight int64) {
 		switch {
 		case name == others:
 			one.whose = ofOthers
+		case strings.HasSuffix(name, ofPersonsMark+Anyone):
+			one.whose = ofPersons
+		case strings.Contains(name, ofPersonsMark):
+			one.whose = ofPerson
 		case name != "" && issuerOf(name)+"#" == name:
 			one.whose = ofIssuer
 		}
@@ -110,6 +119,12 @@ func nameOf(line []byte, whose byte) string {
 		Kind    string         `json:"kind"`
 		Caller  string         `json:"caller"`
 		Details jsontext.Value `json:"details"`
+		Request struct {
+			Subject evaluation.Ref `json:"subject"`
+			Context struct {
+				Person jsontext.Value `json:"person"`
+			} `json:"context"`
+		} `json:"request"`
 	}
 	if line == nil || json.Unmarshal(line, &s) != nil {
 		return ""
@@ -126,8 +141,23 @@ func nameOf(line []byte, whose byte) string {
 		return issuerOf(s.Caller) + "#"
 	case ofOthers:
 		return others
+	case ofPersons:
+		return ForPerson(s.Caller, Anyone)
+	case ofPerson:
+		return ForPerson(s.Caller, PersonIn(personsIn(s.Request.Context.Person), s.Request.Subject))
 	}
 	return s.Caller
+}
+
+// personsIn are the persons that a context names, as [evaluation.Request.Person] has them.
+func personsIn(v jsontext.Value) string {
+	var one string
+	var several []string
+	if json.Unmarshal(v, &one) == nil {
+		return one
+	}
+	_ = json.Unmarshal(v, &several) // it names none then
+	return strings.Join(several, " ")
 }
 
 // activeCharges reads those of the segment that is written to, up to its end.
@@ -154,8 +184,8 @@ func (c *charges) stretch(until time.Time, content int64) stretch {
 		}
 		bytes := int64(float64(one.weight) * each)
 		s.of[name] += bytes
-		if issuer := issuerOf(name); issuer != "" {
-			s.of[issuer] += bytes
+		for _, group := range groupsOf(name) {
+			s.of[group] += bytes
 		}
 	}
 	return s

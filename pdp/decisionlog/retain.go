@@ -23,6 +23,8 @@ type Retention struct {
 	LeastAge time.Duration
 	// Share is the part of Bytes that one caller may fill within that time.
 	Share float64
+	// SharePerson is the part of Bytes that one may fill for whom a caller asks that asks for many. Zero is Share.
+	SharePerson float64
 }
 
 // Retired says what one run of retention dropped.

@@ -40,6 +40,8 @@ type RetainConfig struct {
 	LeastAge time.Duration `yaml:"least_age" min:"1m" doc:"The age that a record reaches before its content may be dropped for bytes. It needs bytes. 24h unless given, or age if that is less."`
 	// Share is how much of Bytes one caller may fill within that time.
 	Share float64 `yaml:"share" min:"0.01" max:"1" doc:"The part of bytes that one caller may fill within least_age. Beyond it, the caller gets 429. It needs bytes. 0.25 unless given."`
+	// SharePerson is how much of Bytes one may fill for whom a caller asks that has the permission relay.
+	SharePerson float64 `yaml:"share_person" min:"0.01" max:"1" doc:"The part of bytes that one person, or else one subject, may fill within least_age for whom a caller with the permission relay asks. Beyond it, what is asked for that one gets 429. All for whom such a caller asks have half of bytes. It needs bytes. 0.0625 unless given."`
 }
 
 // SinksConfig says where records go besides the decision log. No sink is the truth: it may lack records, and may have a
@@ -66,12 +68,14 @@ const (
 	KeyRetainBytes = "decision_log.retain.bytes"
 	keyRetainLeast = "decision_log.retain.least_age"
 	keyRetainShare = "decision_log.retain.share"
+	keyRetainOfOne = "decision_log.retain.share_person"
 )
 
 // The values of LeastAge and Share if only Bytes is given.
 const (
 	defaultLeastAge = 24 * time.Hour
 	defaultShare    = 0.25
+	defaultOfOne    = 0.0625
 )
 
 // bounds is the retention of the log. If Bytes limits it, no record younger than LeastAge is dropped for Bytes, and no
@@ -81,6 +85,7 @@ func (r RetainConfig) bounds() decisionlog.Retention {
 	if r.Bytes > 0 {
 		keep.LeastAge = cmp.Or(r.LeastAge, min(defaultLeastAge, cmp.Or(r.Age, defaultLeastAge)))
 		keep.Share = cmp.Or(r.Share, defaultShare)
+		keep.SharePerson = cmp.Or(r.SharePerson, min(defaultOfOne, keep.Share))
 	}
 	return keep
 }
@@ -88,11 +93,11 @@ func (r RetainConfig) bounds() decisionlog.Retention {
 // Unsaid is an error that names the limits that come with Bytes if the configuration names neither LeastAge nor Share.
 // Earlier releases had no such limits.
 func (r RetainConfig) Unsaid() error {
-	if r.Bytes == 0 || r.LeastAge > 0 || r.Share > 0 {
+	if r.Bytes == 0 || r.LeastAge > 0 || r.Share > 0 || r.SharePerson > 0 {
 		return nil
 	}
 	keep := r.bounds()
-	return fmt.Errorf("%s stands alone: no record younger than %v is dropped for it any more, one caller that fills %v of it within that time gets 429, and everybody 503 when such records fill all of it; write %s and %s as it should be, such as share: 1 where there is one caller",
+	return fmt.Errorf("%s stands alone: no record younger than %v is dropped for it any more, one caller that fills %v of it within that time gets 429, and everybody 503 when such records fill all of it; write %s and %s as they should be",
 		KeyRetainBytes, keep.LeastAge, keep.Share, keyRetainLeast, keyRetainShare)
 }
 
@@ -104,6 +109,12 @@ func (r RetainConfig) check() map[string]error {
 	}
 	if keep := r.bounds(); r.Bytes > 0 && keep.Share*float64(keep.Bytes) < leastShare {
 		wrong[keyRetainShare] = fmt.Errorf("%s is less than %d bytes of %s; write more of one of them: what one caller may fill has to be some segments, or it would not grow old", keyRetainShare, leastShare, KeyRetainBytes)
+	}
+	if keep := r.bounds(); r.Bytes > 0 && keep.SharePerson*float64(keep.Bytes) < leastShare {
+		wrong[keyRetainOfOne] = fmt.Errorf("%s is less than %d bytes of %s; write more of one of them: what one may fill has to be some segments, or it would not grow old", keyRetainOfOne, leastShare, KeyRetainBytes)
+	}
+	if r.Bytes == 0 && r.SharePerson > 0 {
+		wrong[keyRetainOfOne] = fmt.Errorf("%s is a part of %s, and there is none; write both, or leave it out", keyRetainOfOne, KeyRetainBytes)
 	}
 	if r.Bytes == 0 && r.Share > 0 {
 		wrong[keyRetainShare] = fmt.Errorf("%s is a part of %s, and there is none; write both, or leave it out", keyRetainShare, KeyRetainBytes)
@@ -140,7 +151,7 @@ func (r RetainConfig) segments() (s segments) {
 		s.age = min(s.age, r.Age/segmentsKept)
 	}
 	if r.Bytes > 0 { // a share must be some segments, too: a record grows old only once its segment is sealed
-		share := int64(r.bounds().Share * float64(r.Bytes))
+		share := int64(min(r.bounds().Share, r.bounds().SharePerson) * float64(r.Bytes))
 		s.bytes = max(1<<20, min(s.bytes, r.Bytes/segmentsKept, share/sharesKept))
 	}
 	return s

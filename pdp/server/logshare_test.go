@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
@@ -30,6 +31,7 @@ type shared struct {
 	t              *testing.T
 	data           string
 	victim, greedy string
+	gateway        string // asks for many
 	others         []string
 	watcher        string        // sees metrics and the state
 	later          *atomic.Int64 // since the start
@@ -48,6 +50,7 @@ func startShared(t *testing.T) *shared {
 	for n := range 4 {
 		s.others = append(s.others, addKey(t, s.data, fmt.Sprint("other", n), auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide}}))
 	}
+	s.gateway = addKey(t, s.data, "gateway", auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Relay}})
 	s.watcher = addKey(t, s.data, "watcher", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Explain}})
 	s.start(s.data)
 	return s
@@ -61,7 +64,7 @@ func (s *shared) start(data string) {
 		c.Program.PDP.NewID = nil
 		server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) {
 			o.SegmentBytes = 256 << 10
-			*keep = decisionlog.Retention{Bytes: sharedBytes, LeastAge: time.Hour, Share: 0.25}
+			*keep = decisionlog.Retention{Bytes: sharedBytes, LeastAge: time.Hour, Share: 0.25, SharePerson: 1. / 16}
 		})
 	})
 }
@@ -213,6 +216,93 @@ func TestOneCallerCannotRetireEverybodysRecords(t *testing.T) {
 	s.flood(s.greedy)
 	bounded()
 	whole()
+}
+
+// asksFor has the gateway ask for one, until it is refused or that would be too much. It returns how many bytes were put on
+// record, and the refusal.
+func (s *shared) asksFor(one string) (bytes int64, last pdptest.Response) {
+	s.t.Helper()
+	for bytes < sharedBytes {
+		last = s.Post(evaluationPath, one, "Authorization", s.gateway)
+		if last.Status != http.StatusOK {
+			return bytes, last
+		}
+		bytes += int64(len(one))
+	}
+	s.t.Fatal("it is never refused")
+	return bytes, last
+}
+
+// ofPerson is a question for a person, by a subject.
+func ofPerson(person, subject string) string {
+	question := strings.Replace(one(8<<10), `"alice"`, strconv.Quote(subject), 1)
+	if person == "" {
+		return question
+	}
+	return strings.Replace(question, `"context":{`, `"context":{"person":"`+evaluation.PersonOf("https://id.example", person)+`",`, 1)
+}
+
+// A person who asks through a gateway fills a share of their own, by however many agents, and keeps nobody else behind the
+// gateway from asking. All of them together leave as much to others as one party may.
+func TestOnePersonCannotFillTheShareOfAGateway(t *testing.T) {
+	t.Parallel()
+	const whose = "the one for whom this caller asks"
+	s := startShared(t)
+	n, filled := 0, int64(0)
+	mallory := func() {
+		t.Helper()
+		for ; filled < sharedBytes; filled += 8 << 10 {
+			n++
+			got := s.Post(evaluationPath, ofPerson("mallory", fmt.Sprint("agent-", n)), "Authorization", s.gateway)
+			if got.Status == http.StatusOK {
+				continue
+			}
+			if s.refused(got, http.StatusTooManyRequests); !strings.Contains(got.Body, whose) {
+				t.Errorf("it does not say whose: %s", got.Body)
+			}
+			break
+		}
+		if filled < sharedBytes/32 || filled > sharedBytes/16 {
+			t.Errorf("one person put %d bytes on record, of a share of %d", filled, sharedBytes/16)
+		}
+	}
+	mallory()
+	others := func(after string) {
+		t.Helper()
+		for name, body := range map[string]string{
+			"another person": ofPerson("alice", "agent-1"), "an agent of nobody": ofPerson("", "agent-1"),
+			"in a batch": `{"evaluations":[` + ofPerson("alice", "a") + `,` + ofPerson("alice", "b") + `]}`,
+		} {
+			path := evaluationPath
+			if strings.HasPrefix(body, `{"evaluations"`) {
+				path = "/access/v1/evaluations"
+			}
+			if got := s.Post(path, body, "Authorization", s.gateway); got.Status != http.StatusOK {
+				t.Errorf("after %s, %s gets %d %s", after, name, got.Status, got.Body)
+			}
+		}
+		mallory()
+		s.asks(http.StatusOK)
+	}
+	others("that")
+	s.again()
+	others("a restart")
+	s.limits("log_person", 1)
+
+	for person := 0; ; person++ { // until all of them have as much as one party may
+		if person > 40 {
+			t.Fatal("they are never refused")
+		}
+		_, last := s.asksFor(ofPerson(fmt.Sprint("p", person), "agent"))
+		if s.refused(last, http.StatusTooManyRequests); !strings.Contains(last.Body, whose) {
+			break
+		}
+	}
+	if _, bytes := s.recorded("key:gateway"); bytes < sharedBytes/4 || bytes > sharedBytes*11/20 {
+		t.Errorf("all for whom it asks put %d bytes on record, of %d", bytes, sharedBytes)
+	}
+	s.asks(http.StatusOK)
+	stopAndWait(t, s.Server)
 }
 
 // settle has others write until all that greedy has stands in sealed segments, and is still all that it may have. Only
@@ -380,7 +470,7 @@ func TestFullShareStopsAskingAndNoDecisionOfAPerson(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t, func(config *server.Config) {
 		server.TuneLog(config, func(_ *decisionlog.Options, keep *decisionlog.Retention) {
-			*keep = decisionlog.Retention{Bytes: 4 << 20, LeastAge: time.Hour, Share: 0.25}
+			*keep = decisionlog.Retention{Bytes: 4 << 20, LeastAge: time.Hour, Share: 0.25, SharePerson: 1. / 16}
 		})
 	})
 	c.welcome("everything", `user::"zoe"`, auth.Decide, auth.Search, auth.Request, auth.Approve, auth.LogAdmin, auth.LogRead)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -103,11 +104,15 @@ func (d *decisionLog) reconfigured(ctx context.Context) {
 }
 
 // room refuses a caller if nothing more of it can be put on record now. Without a log there is always room.
-func (d *decisionLog) room(caller string) error {
+func (d *decisionLog) room(caller *auth.Caller) error {
 	if d == nil {
 		return nil
 	}
-	err := d.log.Room(caller)
+	payer := caller.Name
+	if caller.May(auth.Relay) { // whom it asks for is not known yet
+		payer = decisionlog.ForPerson(payer, "")
+	}
+	err := d.log.Room(payer)
 	if err == nil {
 		return nil
 	}
@@ -122,6 +127,8 @@ func (d *decisionLog) room(caller string) error {
 func noRoom(none *decisionlog.RoomError) *door.Problem {
 	status, detail := http.StatusTooManyRequests, "this caller has put as much on record lately as one caller may; ask again after Retry-After seconds"
 	switch none.Bound {
+	case decisionlog.BoundPerson:
+		detail = "the one for whom this caller asks has put as much on record lately as one person may, and others have not; ask again for them after Retry-After seconds"
 	case decisionlog.BoundIssuer:
 		detail = "the subjects of this caller's issuer together have put as much on record lately as they may; ask again after Retry-After seconds"
 	case decisionlog.BoundAll:

@@ -22,6 +22,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/server/approvals"
 	"policy-service/pdp/server/audit"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
@@ -76,7 +77,7 @@ func New(config Config) (*Server, error) {
 		LogContext: telemetry.LogContext,
 		Callers:    func(ctx context.Context) door.Authenticator { return s.live.pinned(ctx).callers },
 		HasTenant:  s.hasTenant,
-		Room:       func(caller string) error { return s.decisions.room(caller) },
+		Room:       func(caller *auth.Caller) error { return s.decisions.room(caller) },
 		Explain:    explain,
 	})
 	s.audit, s.approvals = s.newAudit(), approvals.New(approvals.Options{Door: s.door})

@@ -28,11 +28,21 @@ func newEntry(record *pdp.Record, id, kind string) decisionlog.Entry {
 		Kind:      kind,
 		Tenant:    call.Request.Tenant,
 		Caller:    call.Asker.Name,
+		Payer:     payerOf(call),
 		Declared:  declared,
 		RequestID: call.RequestID,
 		TraceID:   call.TraceID,
 		Now:       record.Time,
 	}
+}
+
+// payerOf is whose account the record of a call counts toward, if that is not its caller's.
+func payerOf(call *pdp.Call) string {
+	if !call.Asker.Relays {
+		return ""
+	}
+	of := &call.Request
+	return decisionlog.ForPerson(call.Asker.Name, decisionlog.PersonIn(of.Person(), evaluation.Ref{Type: of.Subject.Type, ID: of.Subject.ID}))
 }
 
 // entryOf is the entry of a record without its secrets. Request and decision are on the page.

@@ -65,7 +65,7 @@ func (a *Approvals) asks(ask asker) func(echo.Context, door.Admitted, broker.See
 			return err
 		}
 		if relayed {
-			if err := a.Door.Options.Room(r.Caller.Name); err != nil {
+			if err := a.Door.Options.Room(&r.Caller); err != nil {
 				return err
 			}
 			if err := seen.Offer(a.Door.Context(c)); err != nil {

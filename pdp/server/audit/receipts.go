@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 	"policy-service/pdp/server/telemetry"
 )
@@ -66,7 +67,7 @@ func (a *Audit) receipts(c echo.Context) error {
 	if err := a.unreported(ctx, decision, receipt); err != nil {
 		return err
 	}
-	if err := a.file(c, decision, receipt); err != nil {
+	if err := a.file(c, &who.Caller, decision, receipt); err != nil {
 		return err
 	}
 	return c.NoContent(http.StatusNoContent)
@@ -111,8 +112,11 @@ func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisi
 
 // file puts a receipt on record. It waits for the write in best effort as well: no decision waits for it, and no record
 // would tell later that it was dropped.
-func (a *Audit) file(c echo.Context, d decisionlog.Recorded, r decisionlog.Receipt) error {
+func (a *Audit) file(c echo.Context, caller *auth.Caller, d decisionlog.Recorded, r decisionlog.Receipt) error {
 	ctx, entry := a.Door.Context(c), r.Entry(d.Tenant, d.Caller)
+	if caller.May(auth.Relay) { // a receipt does not say for whom; each decision has as many as obligations
+		entry.Payer = decisionlog.ForPerson(d.Caller, decisionlog.Anyone)
+	}
 	entry.RequestID, entry.TraceID = door.RequestID(c), telemetry.TraceID(ctx, c.Request().Header)
 	if err := a.Log.Append(context.WithoutCancel(ctx), []decisionlog.Entry{entry}); err != nil {
 		return fmt.Errorf("%w: %w", ErrReceipt, err)

@@ -180,7 +180,7 @@ func (d *Door) admitHeader(c echo.Context, n Need, a *Admitted) (err error) {
 			"this caller asks more often than it may; ask again after Retry-After seconds")
 	}
 	if n.Records {
-		if err := d.Options.Room(a.Caller.Name); err != nil {
+		if err := d.Options.Room(&a.Caller); err != nil {
 			return err
 		}
 	}

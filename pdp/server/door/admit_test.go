@@ -48,7 +48,7 @@ func TestTheOrderOfAdmission(t *testing.T) {
 		LogContext: (*http.Request).Context,
 		Callers:    func(context.Context) door.Authenticator { return credential{&caller} },
 		HasTenant:  func(name string) (bool, error) { return name == "acme", nil },
-		Room:       func(string) error { return room },
+		Room:       func(*auth.Caller) error { return room },
 		Explain:    func(error, evaluation.Shape) *door.Problem { return nil },
 	})
 	need := door.Need{

@@ -58,7 +58,7 @@ type Options struct {
 	// HasTenant reports whether there is a tenant of this legal name. The error says why that is not known.
 	HasTenant func(name string) (bool, error)
 	// Room is why nothing more of a caller can be put on record now; nil if there is room.
-	Room func(caller string) error
+	Room func(*auth.Caller) error
 	// Explain is the problem of an error that the door does not know; nil if the error is a failure of the service.
 	Explain func(err error, shape evaluation.Shape) *Problem
 }

@@ -73,7 +73,7 @@ func Limits() []string {
 	return []string{
 		"large_bodies", "slow_bodies", "console", "exports", "slow_readers", "log_reads", "rate", "concurrency", "connections",
 		"approvals", "approvals_share", "waiting", "waiting_share", "pages", "work",
-		string(decisionlog.BoundShare), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll),
+		string(decisionlog.BoundShare), string(decisionlog.BoundPerson), string(decisionlog.BoundIssuer), string(decisionlog.BoundAll),
 	}
 }
 
