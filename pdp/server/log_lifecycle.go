@@ -104,7 +104,7 @@ func (s *Server) openLog(ctx context.Context) error {
 	if err := d.limitCallers(ctx); err != nil {
 		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
 	}
-	if err := s.config.DecisionLog.Retain.Unsaid(); err != nil {
+	if err := s.config.DecisionLog.Retain.Doubtful(); err != nil {
 		s.log.Warn(err.Error())
 	}
 	sinks.Start(d.log)

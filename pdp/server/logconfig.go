@@ -90,9 +90,16 @@ func (r RetainConfig) bounds() decisionlog.Retention {
 	return keep
 }
 
-// Unsaid is an error that names the limits that come with Bytes if the configuration names neither LeastAge nor Share.
-// Earlier releases had no such limits.
-func (r RetainConfig) Unsaid() error {
+// mostShare is the greatest share of one caller that leaves others as much.
+const mostShare = 0.5
+
+// Doubtful is an error if the configuration may mean something else than it says. It names neither LeastAge nor a share,
+// which come with Bytes and did not in earlier releases; or one caller may fill so much that others have no room.
+func (r RetainConfig) Doubtful() error {
+	if r.Share > mostShare {
+		return fmt.Errorf("%s is %v: one caller can fill so much of %s, and when all of it is young everybody gets 503; write %v at most, and give a gateway the permission relay, with which each person for whom it asks has a share (%s)",
+			keyRetainShare, r.Share, KeyRetainBytes, mostShare, keyRetainOfOne)
+	}
 	if r.Bytes == 0 || r.LeastAge > 0 || r.Share > 0 || r.SharePerson > 0 {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (x *exam) disk() {
 		x.bites("disk", dir+" is mounted read-only, and nothing can be recorded", "mount it for writing, or see in the system's log why that ended")
 	}
 	x.findings = append(x.findings, space(v, x.used(), x.growth(), x.Config.DecisionLog.Retain))
-	if err := x.Config.DecisionLog.Retain.Unsaid(); err != nil {
+	if err := x.Config.DecisionLog.Retain.Doubtful(); err != nil {
 		x.wrong("disk", err)
 	}
 	if v.files > 0 && v.filesUnused < minFiles {

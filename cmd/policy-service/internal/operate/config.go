@@ -51,7 +51,7 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	if _, err := server.New(told); err != nil {
 		s.Print("%s", s.Colour(cli.Yellow, warning(c.File, err)))
 	}
-	if err := told.DecisionLog.Retain.Unsaid(); err != nil {
+	if err := told.DecisionLog.Retain.Doubtful(); err != nil {
 		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainBytes], err)))
 	}
 	if err := outlasted(told); err != nil {
