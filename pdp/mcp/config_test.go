@@ -80,6 +80,8 @@ limits:
   max_body: 2MiB
   max_arguments: 64KiB
   max_connections: 100
+  rate: 20/s
+  burst: 100
   per_principal: {rate: 10/s, burst: 50, concurrent: 8}
   per_tool: {rate: 30/m, burst: 5}
 list: {cache: 1s, ttl: 5s}

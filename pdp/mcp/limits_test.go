@@ -2,6 +2,8 @@ package mcp_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -21,5 +23,70 @@ func TestListenersAreInNobodysWay(t *testing.T) {
 	defer func() { _ = stream.Close() }()
 	if got := send(t, at, toolCall); !strings.Contains(got, `"ran"`) {
 		t.Error(got)
+	}
+}
+
+// A person may ask so often, by however many clients and in however many sessions, and keeps nobody else from asking. What
+// ends something is counted, and taken all the same.
+func TestOnePersonIsBoundedByWhateverClients(t *testing.T) {
+	t.Parallel()
+	const burst = 30
+	for _, era := range eras {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			s := newSiege(t, camp{change: func(c *mcp.Config) { c.Limits.Rate, c.Limits.Burst = 0.001, burst }})
+			mallory := s.visitor(era, mcptest.Claims{"sub": "mallory"})
+			refused, taken := echo{}, 0
+			for n := 0; refused.text == "" && n < 2*burst; n++ {
+				v := s.stranger(era, s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprint("client-", n)}))
+				if got, began := v.tryBegin(); !began {
+					refused = got
+					break
+				}
+				if got := v.call("look", `{}`); got.kind() == "rate_limited" {
+					refused = got
+				} else {
+					taken++
+				}
+			}
+			if taken == 0 || taken > burst || refused.code() != -32001 && refused.status != http.StatusTooManyRequests || !strings.Contains(refused.text, `"limit":"limits.rate"`) {
+				t.Errorf("after %d calls by as many clients: %s", taken, refused)
+			}
+			if got := mallory.call("look", `{}`); got.kind() != "rate_limited" || retryAfter(got) < 60 {
+				t.Errorf("by another client: %s", got)
+			}
+			if got := s.visitor(era, mcptest.Claims{"sub": "alice"}).call("look", `{}`); got.kind() == "rate_limited" || got.code() != 0 {
+				t.Errorf("another person: %s", got)
+			}
+			if era == "modern" {
+				return
+			}
+			for body, want := range map[string]int{
+				`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"1"}}`: http.StatusAccepted,
+				`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`:                   http.StatusTooManyRequests,
+			} {
+				if got := mallory.send(body, mallory.headers("notifications/cancelled", "")...); got.status != want {
+					t.Errorf("%s: %s", body, got)
+				}
+			}
+			if got, err := mallory.try(t.Context(), http.MethodDelete, "", mallory.headers("ping", "")...); err != nil || got.status != http.StatusNoContent {
+				t.Errorf("the end of a session: %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// Where there is one person, there is nobody else to protect.
+func TestFixedPersonIsNotBounded(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{change: func(c *mcp.Config) {
+		c.Limits.Rate, c.Limits.Burst = 0.001, 3
+		c.Identity = mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice"}}
+	}})
+	v := s.visitor("modern", nil)
+	for range 10 {
+		if got := v.call("look", `{}`); got.code() != 0 {
+			t.Fatalf("%s", got)
+		}
 	}
 }

@@ -119,6 +119,9 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Ring, err = newRing(c, d); err != nil {
 		return nil, err
 	}
+	if o.People, err = newPeople(c, d); err != nil {
+		return nil, err
+	}
 	if o.Rates, err = newRates(c, d); err != nil {
 		return nil, err
 	}
@@ -294,6 +297,14 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 
 // mostLarge is how many messages of one principal that are larger than usual are read at once.
 const mostLarge = 64
+
+// newPeople bounds how often one person asks, by whatever clients. Where there is one person there is no other to protect.
+func newPeople(c Config, d Deps) (*rates.Limiter, error) {
+	if c.Identity.Static != nil {
+		return nil, nil
+	}
+	return rates.New(rates.Options{Rate: rate.Limit(c.Limits.Rate), Burst: int(c.Limits.Burst), Now: d.Now})
+}
 
 // newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
 func newRates(c Config, d Deps) (*rates.Limiter, error) {

@@ -191,7 +191,7 @@ func TestRefusalsTooMany(t *testing.T) {
 	s := newSiege(t, refusalCamp(func(c *mcp.Config) { c.Limits.PerPrincipal.Rate, c.Limits.PerPrincipal.Burst = 0.001, 3 }))
 	for _, era := range eras {
 		v := s.visitor(era, mcptest.Claims{"sub": "of-" + era})
-		want := refusal{"tools/call", ofTool("look", `{}`), -32001, "too many requests", `{"type":"rate_limited","suggestion":"retry after","retry_after":N}`}
+		want := refusal{"tools/call", ofTool("look", `{}`), -32001, "too many requests", `{"type":"rate_limited","limit":"limits.per_principal","suggestion":"retry after","retry_after":N}`}
 		mcptest.Until(t, "it is too many", func() bool { return v.call("look", `{}`).code() != 0 })
 		refuses(t, v, "too many", want)
 		want.method, want.params = "prompts/get", `{"name":"greet"}`

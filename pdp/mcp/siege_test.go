@@ -104,6 +104,7 @@ func newSiege(t testing.TB, of camp) *siege {
 		PDP:       mcp.PDPConfig{URL: asked, Timeout: time.Minute},
 		Identity:  mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: s.issuer.URL, Algorithms: []string{"ES256"}, JWKSFile: s.issuer.KeysFile(t)}}},
 		Upstreams: map[string]mcp.UpstreamConfig{"rec": server},
+		Limits:    mcp.LimitsConfig{Rate: 1e6, Burst: 1e6}, // a test is one person
 	}
 	if of.change != nil {
 		of.change(&c)

@@ -159,6 +159,8 @@ func refusals(t *testing.T) map[string]refusal {
 		"least age alone":        {"decision_log: {retain: {age: 2h, least_age: 1h}}\n", `:1:45: decision_log.retain.least_age bounds decision_log.retain.bytes, and there is none; write both, or leave it out`},
 		"share alone":            {"decision_log: {retain: {share: 0.5}}\n", `:1:32: decision_log.retain.share is a part of decision_log.retain.bytes, and there is none; write both, or leave it out`},
 		"share of more than all": {"decision_log: {retain: {bytes: 67108864, share: 2}}\n", `:1:49: decision_log.retain.share is more than 1; write at most that`},
+		"share_person alone":     {"decision_log: {retain: {share_person: 0.5}}\n", `:1:39: decision_log.retain.share_person is a part of decision_log.retain.bytes, and there is none; write both, or leave it out`},
+		"share_person of little": {"decision_log: {retain: {bytes: 67108864, share_person: 0.02}}\n", `:1:56: decision_log.retain.share_person is less than 2097152 bytes of decision_log.retain.bytes`},
 		"share of nothing":       {"decision_log: {retain: {bytes: 67108864, share: 0}}\n", `:1:49: decision_log.retain.share is less than 0.01; write at least that`},
 		"share in percent":       {"decision_log: {retain: {bytes: 67108864, share: 25%}}\n", `:1:49: decision_log.retain.share must be a number`},
 		"least age too small":    {"decision_log: {retain: {bytes: 67108864, least_age: 1s}}\n", `:1:53: decision_log.retain.least_age is less than 1m`},

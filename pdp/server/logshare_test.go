@@ -451,7 +451,7 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 	if got := ask(); got.Status != http.StatusTooManyRequests {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
-	if err := take(0.1); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // smaller segments
+	if err := take(0.05); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // smaller segments
 		t.Errorf("got %v", err)
 	}
 	if strings.Contains(told.String(), "stands alone") {

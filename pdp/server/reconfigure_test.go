@@ -129,7 +129,7 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 	c := startChanging(t)
 	for _, k := range server.ConfigForm.Keys() {
 		switch k.Path {
-		case "rate_limit.burst", "decision_log.retain.least_age", "decision_log.retain.share": // which are refused without per_second and bytes
+		case "rate_limit.burst", "decision_log.retain.least_age", "decision_log.retain.share", "decision_log.retain.share_person": // which are refused without per_second and bytes
 			continue
 		}
 		if k.Variable == "" || strings.HasPrefix(k.Path, "console.oidc.") { // which says nothing without grants

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -228,16 +229,31 @@ func (v *visit) admit() *ask.Refusal {
 	if ask.OfTool(x.request.Method) {
 		name = x.params.GetString("name")
 	}
-	release, after, ok := x.g.o.Rates.Admit(x.who.Key, name)
-	if !ok {
-		refused := limited(after)
-		if x.request.IsNotification() { // whose status is all that anybody sees
-			refused.Status = http.StatusTooManyRequests
+	limit := "limits.rate"
+	after, ok := x.g.personMay(x.who)
+	if ok {
+		limit = "limits.per_principal"
+		var release func()
+		if release, after, ok = x.g.o.Rates.Admit(x.who.Key, name); ok {
+			v.release = sync.OnceFunc(release)
+			return nil
 		}
-		return refused
 	}
-	v.release = sync.OnceFunc(release)
-	return nil
+	refused := limitedBy(limit, after)
+	if x.request.IsNotification() { // whose status is all that anybody sees
+		refused.Status = http.StatusTooManyRequests
+	}
+	return refused
+}
+
+// personMay counts a message of a person, and says whether one more may be taken of them, or when.
+func (g *Gateway) personMay(who *identity.Principal) (after time.Duration, ok bool) {
+	if g.o.People == nil {
+		return 0, true
+	}
+	release, after, ok := g.o.People.Admit(cmp.Or(who.Person, who.Key), "")
+	release()
+	return after, ok
 }
 
 // do does what the request wants, and is the response, whoever made it, and the status that it has if nothing went before it.

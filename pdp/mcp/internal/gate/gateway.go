@@ -42,7 +42,9 @@ type Options struct {
 	Identity *identity.Identity
 	Asker    *ask.Asker
 	Rates    *rates.Limiter
-	Ring     *seal.Ring
+	// People bounds how often one person asks, by whatever clients. Nil is any number.
+	People *rates.Limiter
+	Ring   *seal.Ring
 	// Servers are those behind the gateway, sorted by their names.
 	Servers []*Server
 	Meters  *Meters

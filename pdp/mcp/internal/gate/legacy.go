@@ -32,6 +32,7 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 	}
 	switch {
 	case m.IsResponse():
+		_, _ = g.personMay(in.who)
 		g.takeAnswer(w, r, s, in)
 	case m.Method == rpc.Respond && m.IsNotification():
 		ctx, cancel := in.who.Context(r.Context())
@@ -41,12 +42,16 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 	case m.Method == wire.MethodAccess:
 		g.refuseAccess(w, in.who)
 	case m.IsNotification():
-		release, after, ok := g.o.Rates.Admit(in.who.Key, "")
+		after, ok := g.personMay(in.who)
+		if ok || m.Method == "notifications/cancelled" { // which frees what others wait for
+			var release func()
+			release, after, ok = g.o.Rates.Admit(in.who.Key, "")
+			defer release()
+		}
 		if !ok {
 			g.tooMany(w, after)
 			break
 		}
-		defer release()
 		g.notified(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
 	default:
@@ -215,6 +220,7 @@ func (g *Gateway) delete(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	_, _ = g.personMay(who)
 	g.sessions.end(s)
 	w.WriteHeader(http.StatusNoContent)
 }

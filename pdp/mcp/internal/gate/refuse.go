@@ -59,16 +59,22 @@ func unsealed(err error) *ask.Refusal {
 }
 
 // limited refuses who asks too often.
-func limited(after time.Duration) *ask.Refusal {
+func limited(after time.Duration) *ask.Refusal { return limitedBy("", after) }
+
+// limitedBy is limited, with the key of the limit.
+func limitedBy(limit string, after time.Duration) *ask.Refusal {
 	r := refusal(rateLimited, coazDenied, "too many requests", "too many requests")
-	r.Data = comeAgain(rateLimited, after)
+	r.Data = comeAgain(rateLimited, limit, after)
 	return r
 }
 
 // comeAgain are the data of a refusal of something that can be sent again after a while.
-func comeAgain(kind ask.Kind, after time.Duration) jsontext.Value {
-	return rpc.Object{}.With("type", rpc.String(string(kind))).
-		With("suggestion", rpc.String("retry after")).
+func comeAgain(kind ask.Kind, limit string, after time.Duration) jsontext.Value {
+	data := rpc.Object{}.With("type", rpc.String(string(kind)))
+	if limit != "" {
+		data = data.With("limit", rpc.String(limit))
+	}
+	return data.With("suggestion", rpc.String("retry after")).
 		With("retry_after", jsontext.Value(strconv.FormatInt(seconds(after), 10))).Value()
 }
 

@@ -109,7 +109,7 @@ func untold(err error) *ask.Refusal {
 		after = e.RetryAfter
 	}
 	r := refusal(ask.Unavailable, rpc.InternalError, "the authorization service did not answer: send this again", err.Error())
-	r.Data = comeAgain(ask.Unavailable, after)
+	r.Data = comeAgain(ask.Unavailable, "", after)
 	return r
 }
 
