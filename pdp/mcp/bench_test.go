@@ -37,6 +37,7 @@ func BenchmarkCall(b *testing.B) {
 		Identity:  mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: issuer.URL, Algorithms: []string{"ES256"}, JWKSFile: issuer.KeysFile(b)}}},
 		Upstreams: map[string]mcp.UpstreamConfig{"bench": {URL: server.URL, AllowNetworks: []string{"127.0.0.0/8"}}},
 		Lock:      mcp.LockConfig{File: locked},
+		Limits:    mcp.LimitsConfig{Rate: 1e6, Burst: 1e6},
 	}, mcp.Deps{Transport: benchYes{}})
 	if err != nil {
 		b.Fatal(err)

@@ -122,7 +122,7 @@ resource: %s
 pdp: {url: %q, timeout: 30s, key_file: %q}
 identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {rec: {url: %q, allow_networks: [127.0.0.0/8, "::1/128"]}}
-limits: {max_connections: 8192, per_principal: {concurrent: 1000}}
+limits: {rate: 1000000/s, burst: 1000000, max_connections: 8192, per_principal: {concurrent: 1000}}
 approvals: {per_principal: %d, waiting: %d}
 `, siegeResource, w.config.PDP.URL, w.config.PDP.KeyFile, w.issuer.URL, w.issuer.KeysFile(t), w.rec.URL, many, many))
 	s := *w.siege
