@@ -113,6 +113,7 @@ pdp: %s
 identity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}
 upstreams: {bench: {url: "http://%s/mcp", allow_networks: [127.0.0.0/8]}}
 lock: {file: %q, mode: enforce}
+limits: {rate: 1000000/s, burst: 1000000}
 `, mcpResource, pdp, s.issuer.URL, s.issuer.KeysFile(s.t), s.upstream, locked)
 	file, addr := filepath.Join(s.dir, "gateway.yaml"), filepath.Join(s.dir, "gateway.addr")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {

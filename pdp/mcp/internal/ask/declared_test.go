@@ -114,6 +114,35 @@ func TestDeclaredNarrows(t *testing.T) {
 	}
 }
 
+// What a server's mapping makes of one call is bounded, in number and in bytes.
+func TestDeclaredQuestionsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := open(t, anything)
+	asks := func(many int, context string) string {
+		item := `{"action":{"name":"read"},"resource":{"type":"public","id":"1"}` + context + `}`
+		return `{"evaluations":{"evaluations":[` + strings.TrimSuffix(strings.Repeat(item+",", many), ",") + `]}}`
+	}
+	const copies = `,"context":{"of":"$params.arguments.text"}`
+	for name, test := range map[string]struct {
+		mapping string
+		text    int // bytes of the argument
+		refused string
+	}{
+		"as many as may be":      {asks(16, ""), 1, ""},
+		"too many":               {asks(17, ""), 1, "asks 17 questions about a call, and 16 are the most"},
+		"an argument in each":    {asks(16, copies), 3 << 10, ""},
+		"a long one in each":     {asks(16, copies), 8 << 10, "and 65536 are the most"},
+		"a very long one in few": {asks(3, copies), 100 << 10, ""},
+		"and in more":            {asks(5, copies), 100 << 10, "are the most"},
+	} {
+		got, refusal := s.outcome(s.call(alice(t), s.tool(declares("look", test.mapping), nil), `{"text":"`+strings.Repeat("x", test.text)+`"}`))
+		asked := len(s.taken()) > 0
+		if test.refused == "" && (refusal != nil || !asked) || test.refused != "" && (refusal == nil || refusal.Code != -32602 || !strings.Contains(refusal.Why+got, test.refused) || asked) {
+			t.Errorf("%s: %.300s", name, got)
+		}
+	}
+}
+
 // What cannot be compiled is neither listed nor called, and says why; what is not read does no harm.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()

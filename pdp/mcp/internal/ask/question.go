@@ -2,6 +2,7 @@ package ask
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"policy-service/evaluation"
@@ -72,6 +73,9 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 		a.o.Logger.WarnContext(ctx, w.Detail, "server", op.Tool.Server, "tool", op.Tool.Name, "mapping", m.Digest(), "at", w.Pointer)
 	}
 	all := asWritten(Source{DeclaredMapping, m}, asked)
+	if err := bounded(all, len(op.Params.Value())); err != nil {
+		return nil, err
+	}
 	for n := range all {
 		if a.o.Declared == Instead {
 			break
@@ -86,6 +90,36 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 		}
 	}
 	return all, nil
+}
+
+// What a server's mapping may make of one call: so many questions, of so many bytes for each that was sent. Each is on
+// record, and a mapping can write the arguments into all of them.
+const (
+	mostDeclared     = 16
+	declaredPerByte  = 4
+	leastOfQuestions = 64 << 10
+)
+
+// bounded refuses questions that are too many, or too long for what was sent.
+func bounded(all []question, sent int) error {
+	many, bytes := 0, 0
+	for _, q := range all {
+		many += len(q.requests)
+		for _, r := range q.requests {
+			text, err := r.MarshalJSON()
+			if err != nil {
+				return err
+			}
+			bytes += len(text)
+		}
+	}
+	switch most := max(leastOfQuestions, declaredPerByte*sent); {
+	case many > mostDeclared:
+		return fmt.Errorf("the tool's mapping asks %d questions about a call, and %d are the most", many, mostDeclared)
+	case bytes > most:
+		return fmt.Errorf("the questions that the tool's mapping makes of the call have %d bytes, and %d are the most", bytes, most)
+	}
+	return nil
 }
 
 // trusted are the questions that the operator wrote, or we, or the binding. Who asks is known already where it is not nil.
