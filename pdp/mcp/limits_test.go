@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
@@ -87,6 +88,41 @@ func TestFixedPersonIsNotBounded(t *testing.T) {
 	for range 10 {
 		if got := v.call("look", `{}`); got.code() != 0 {
 			t.Fatalf("%s", got)
+		}
+	}
+}
+
+// A list costs two records: the question about the list, and one about all of its items, whatever the client says beside
+// it. It costs little room, too.
+func TestAListCostsLittle(t *testing.T) {
+	t.Parallel()
+	var tools []string
+	for n := range 100 {
+		tools = append(tools, fmt.Sprintf(`{"name":"tool-%d","inputSchema":{"type":"object"}}`, n))
+	}
+	for _, era := range eras {
+		s := newSiege(t, camp{answers: mcptest.Answers{Tools: "[" + strings.Join(tools, ",") + "]"}})
+		v := s.visitor(era, nil)
+		v.meta = `,"io.policy-service/context":{"note":"` + strings.Repeat("x", 4000) + `"}`
+		if got := v.ask("tools/list", `{}`); strings.Count(got.text, `"name":"tool-`) != len(tools) {
+			t.Fatalf("%s: %s", era, got)
+		}
+		orFail(t, s.pdp.Stop(t.Context()))
+		r, err := decisionlog.OpenReader(s.data)
+		orFail(t, err)
+		var kinds []string
+		bytes := 0
+		for line, err := range r.Records(t.Context(), 0, r.Size()) {
+			orFail(t, err)
+			one, err := decisionlog.Parse(line.Line)
+			orFail(t, err)
+			if one.Names.Action.Name == "tools/list" || one.Kind == decisionlog.KindPossible {
+				kinds, bytes = append(kinds, fmt.Sprint(one.Kind, " ", len(one.Items))), bytes+len(line.Line)
+			}
+		}
+		orFail(t, r.Close())
+		if got := strings.Join(kinds, ", "); got != "decision 0, possible 100" || bytes > 40<<10 {
+			t.Errorf("%s: %s: %d bytes", era, got, bytes)
 		}
 	}
 }
