@@ -168,14 +168,16 @@ func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
 			last = a
 		}
 	}
-	last := share("at first", "key:greedy", 3)
-	share("beside the greedy one", "key:other", 3)
+	last := share("at first", "key:greedy", 6)
+	for range 3 {
+		_, err := file("key:other")
+		must(t, err)
+	}
 	must(t, s.Close())
 	s = mustOpen(t, data, o)
 	share("after a restart", "key:greedy", 0)
 	mustDecide(t, s, last.ID, by("mia"))
 	share("after one was decided", "key:greedy", 1)
-	share("of a third", "key:third", 3)
 	if _, err := s.File(t.Context(), question("other tenant", func(q *approval.ApprovalRequest) { q.Tenant, q.Caller = "other", "key:greedy" })); err != nil {
 		t.Errorf("in another tenant: %v", err)
 	}
@@ -190,6 +192,39 @@ func TestACallerTakesNoMoreThanItsShare(t *testing.T) {
 	if _, err := file("key:greedy"); err == nil {
 		t.Error("there are more than the tenant may have")
 	}
+}
+
+// TestLimitsCountByPerson: whoever asks by many agents has no more filed than by one, and keeps nobody else from asking by
+// the same agent.
+func TestLimitsCountByPerson(t *testing.T) {
+	t.Parallel()
+	o := newRecord().options()
+	o.Limits.MaxPendingPerSubject, o.Limits.NewPerMinutePerSubject = 2, 4
+	data := quick(t)
+	s := mustOpen(t, data, o)
+	n := 0
+	file := func(person, agent string) error {
+		n++
+		_, err := s.File(t.Context(), question(fmt.Sprint(n), asked("key:gateway", agent), func(q *approval.ApprovalRequest) { q.Person = person }))
+		return err
+	}
+	wants := func(what string, err error, refused bool) {
+		t.Helper()
+		var limit *approval.LimitError
+		if refused != errors.As(err, &limit) || limit != nil && limit.OfCaller {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	wants("one", file("mallory", "desktop"), false)
+	wants("another agent", file("mallory", "phone"), false)
+	wants("more than waits of one", file("mallory", "laptop"), true)
+	wants("another person, by the same agent", file("alice", "desktop"), false)
+	wants("for another person", file("alice mallory", "desktop"), false)
+	wants("of nobody", file("", "desktop"), false)
+	must(t, s.Close())
+	s = mustOpen(t, data, o)
+	wants("after a restart", file("mallory", "desktop"), true)
+	wants("another, after a restart", file("bob", "desktop"), false)
 }
 
 // TestFilingAndCancellingHasARate: who cancels what it files has no more filed in a minute

@@ -4,6 +4,7 @@ import (
 	"crypto/hkdf"
 	"crypto/sha256"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -94,7 +95,12 @@ type owner struct {
 	subject evaluation.Ref
 }
 
-func (q *ApprovalRequest) owner() owner { return owner{q.Tenant, q.Subject} }
+func (q *ApprovalRequest) owner() owner {
+	if person, _, _ := strings.Cut(q.Person, " "); person != "" {
+		return owner{q.Tenant, evaluation.Ref{ID: person}}
+	}
+	return owner{q.Tenant, q.Subject}
+}
 
 // asker is the caller, for limits that hold whatever subjects it names. Its type is empty.
 func (q *ApprovalRequest) asker() owner { return owner{q.Tenant, evaluation.Ref{ID: q.Caller}} }

@@ -57,7 +57,7 @@ type Options struct {
 type Limits struct {
 	MaxPendingPerSubject   int // of a subject in a tenant: 200
 	MaxPendingPerTenant    int // 10,000
-	MaxPendingPerCaller    int // of a caller in a tenant: a quarter of those of the tenant
+	MaxPendingPerCaller    int // of a caller in a tenant: half of those of the tenant
 	NewPerMinutePerSubject int // 60
 	NewPerMinutePerCaller  int // of a caller in a tenant: ten times those of a subject
 	MaxShown               int // bytes of a request as it is shown: 64 KiB
@@ -83,7 +83,7 @@ func (o Options) withDefaults() Options {
 	o.Retain = cmp.Or(o.Retain, 30*24*time.Hour)
 	o.Limits.MaxPendingPerSubject = cmp.Or(o.Limits.MaxPendingPerSubject, 200)
 	o.Limits.MaxPendingPerTenant = cmp.Or(o.Limits.MaxPendingPerTenant, 10_000)
-	o.Limits.MaxPendingPerCaller = cmp.Or(o.Limits.MaxPendingPerCaller, max(1, o.Limits.MaxPendingPerTenant/4))
+	o.Limits.MaxPendingPerCaller = cmp.Or(o.Limits.MaxPendingPerCaller, max(1, o.Limits.MaxPendingPerTenant/2))
 	o.Limits.NewPerMinutePerSubject = cmp.Or(o.Limits.NewPerMinutePerSubject, 60)
 	o.Limits.NewPerMinutePerCaller = cmp.Or(o.Limits.NewPerMinutePerCaller, 10*o.Limits.NewPerMinutePerSubject)
 	o.Limits.MaxShown = cmp.Or(o.Limits.MaxShown, 64<<10)

@@ -733,3 +733,30 @@ func TestApproveModernNamesOfOurs(t *testing.T) {
 		}
 	}
 }
+
+// What one person has asked for keeps nobody else from asking, though both use the same agent; and by another agent the
+// person has no more. Whoever has asked too often is told so, and when to try again.
+func TestApprovalsAskedByOnePersonKeepNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t, land{
+		serve:  func(c *pdpserver.Config) { c.Approvals.MaxPendingPerSubject = 2 },
+		change: func(c *mcp.Config) { c.Approvals.Channels, c.Approvals.Wait = []string{"wait"}, 100*time.Millisecond },
+	})
+	for n := range 2 {
+		if got := w.visitor("modern", mcptest.Claims{"sub": "mallory"}).call("confirm", fmt.Sprintf(`{"n":%d}`, n)); got.kind() == "rate_limited" {
+			t.Fatalf("%s", got)
+		}
+	}
+	for _, era := range eras {
+		for _, client := range []string{"agent-1", "agent-2"} {
+			got := w.visitor(era, mcptest.Claims{"sub": "mallory", "client_id": client}).call("confirm", `{"n":"`+era+client+`"}`)
+			if got.kind() != "rate_limited" || got.code() != -32001 || retryAfter(got) < 1 {
+				t.Errorf("%s, %s: %s", era, client, got)
+			}
+		}
+	}
+	before := len(w.approvals("confirm"))
+	if got := w.visitor("modern", mcptest.Claims{"sub": "bob"}).call("confirm", `{"n":7}`); got.kind() == "rate_limited" || len(w.approvals("confirm")) != before+1 {
+		t.Errorf("another person: %s", got)
+	}
+}

@@ -15,12 +15,12 @@ import (
 
 // ApprovalsConfig bounds what people are asked.
 type ApprovalsConfig struct {
-	MaxPendingPerSubject int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many approval requests of one subject may wait at once in one tenant."`
+	MaxPendingPerSubject int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many approval requests of one person, or of one subject if the question names no person (context.person), may wait at once in one tenant."`
 	MaxPendingPerTenant  int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many approval requests of one tenant may wait at once."`
-	// MaxPendingPerCaller is a quarter of MaxPendingPerTenant unless it is given, so that one caller leaves room for
+	// MaxPendingPerCaller is half of MaxPendingPerTenant unless it is given, so that one caller leaves room for
 	// others.
-	MaxPendingPerCaller    int64 `yaml:"max_pending_per_caller" min:"1" max:"1000000" doc:"How many approval requests that one caller caused may wait at once in one tenant. A quarter of max_pending_per_tenant unless given. If one gateway asks for a whole tenant, give it as many as the tenant has."`
-	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new approval requests one subject may cause in one tenant in a minute."`
+	MaxPendingPerCaller    int64 `yaml:"max_pending_per_caller" min:"1" max:"1000000" doc:"How many approval requests that one caller caused may wait at once in one tenant. Half of max_pending_per_tenant unless given."`
+	NewPerMinutePerSubject int64 `yaml:"new_per_minute_per_subject" default:"60" min:"1" max:"1000000" doc:"How many new approval requests one person, or one subject if the question names no person, may cause in one tenant in a minute."`
 	// NewPerMinutePerCaller is ten times NewPerMinutePerSubject unless it is given.
 	NewPerMinutePerCaller int64 `yaml:"new_per_minute_per_caller" min:"1" max:"10000000" doc:"How many new approval requests one caller may cause in one tenant in a minute. Ten times new_per_minute_per_subject unless given."`
 	// Retain is how long approval requests are kept here after they have ended. decision_log.retain says how long the

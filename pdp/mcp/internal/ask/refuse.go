@@ -49,6 +49,7 @@ const (
 	Unavailable Kind = "authorization_unavailable"
 	Withheld    Kind = "withheld"
 	Unknown     Kind = "unknown" // no such method, or tool
+	RateLimited Kind = "rate_limited"
 )
 
 // What a client can do about a refusal. There is nothing else that it is told to do.
@@ -194,6 +195,9 @@ func (w refuser) failure(err error) *Refusal {
 		return nil
 	case over(e):
 		return w.denial("", e.Error())
+	case e.Op == "request" && e.Status == http.StatusTooManyRequests: // too many of a person's approval requests wait
+		d := data{Type: string(RateLimited), RetryAfter: seconds(cmp.Or(e.RetryAfter, again)), Suggestion: retryAfter}
+		return w.refuse(RateLimited, w.required(), "too many requests", d, e.Error())
 	case aboutQuestion(e):
 		return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), "COAZ mapping error: the authorization service does not take the question", data{}, e.Error())
 	}

@@ -31,7 +31,6 @@ const (
 	ambiguousUpstream ask.Kind = era.Ambiguous
 	absentUpstream    ask.Kind = "upstream_unavailable"
 	invalidParams     ask.Kind = "invalid_params"
-	rateLimited       ask.Kind = "rate_limited"
 	internalError     ask.Kind = "internal_error"
 )
 
@@ -63,8 +62,8 @@ func limited(after time.Duration) *ask.Refusal { return limitedBy("", after) }
 
 // limitedBy is limited, with the key of the limit.
 func limitedBy(limit string, after time.Duration) *ask.Refusal {
-	r := refusal(rateLimited, coazDenied, "too many requests", "too many requests")
-	r.Data = comeAgain(rateLimited, limit, after)
+	r := refusal(ask.RateLimited, coazDenied, "too many requests", "too many requests")
+	r.Data = comeAgain(ask.RateLimited, limit, after)
 	return r
 }
 
