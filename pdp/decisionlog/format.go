@@ -58,7 +58,8 @@ import (
 //	ids          id -> sequence, for the records above; of equal ids the first
 //	checkpoints  size, then time in Unix nanoseconds (16 bytes together) -> signed note
 //	charges      sequence of a caller's first record here, then a byte: 0 for that caller, 1 for those subjects of its
-//	             issuer, 2 for all those callers, that had no account of their own -> what their records up to the last
+//	             issuer, 2 for all those callers, that had no account of their own, 3 for the one for whom a caller asks that
+//	             asks for many, 4 for those of them without an account of their own -> what their records up to the last
 //	             checkpoint weigh: their bytes, and some for each. Gone with the records. Logs of the first releases
 //	             have none; nothing that is verified rests on it
 //

@@ -175,13 +175,13 @@ var errNoQuestion = errors.New("the record of the batch has no such question")
 func (r *Recorded) Question(id string) (Recorded, error) {
 	for _, item := range r.Items {
 		q, err := r.question(item)
-		if err != nil || q.ID != id {
-			if err != nil {
-				return Recorded{}, err
-			}
+		if err == nil && q.ID != id {
 			continue
 		}
-		return q, q.resolveIn(r, item)
+		if err == nil {
+			err = q.resolveIn(r, item)
+		}
+		return q, err
 	}
 	if r.Rest != nil {
 		return Recorded{}, fmt.Errorf("%w; %d more were asked than it has room for", errNoQuestion, r.Rest.More)
@@ -250,12 +250,11 @@ func find(id string, byID func(string) (Record, error)) (Record, error) {
 		return found, err
 	}
 	for _, of := range PossibleIDsOf(id) {
-		r, failed := byID(of)
-		if failed != nil {
+		r, none := byID(of)
+		if none != nil {
 			continue
 		}
-		parsed, failed := Parse(r.Line)
-		if failed == nil && parsed.Kind == KindPossible && parsed.asks(id) {
+		if parsed, wrong := Parse(r.Line); wrong == nil && parsed.Kind == KindPossible && parsed.asks(id) {
 			return r, nil
 		}
 	}

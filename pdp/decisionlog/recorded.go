@@ -199,7 +199,8 @@ func Resolve(line []byte, batch Record) (Recorded, error) {
 		own.Request = cmp.Or(own.Request, &Request{})
 		shared.Request = cmp.Or(shared.Request, &Request{})
 	}
-	return r, r.take(&own, &shared)
+	err = r.take(&own, &shared)
+	return r, err
 }
 
 // take makes the request of its own parts and those that it inherits.

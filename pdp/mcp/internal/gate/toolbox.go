@@ -49,6 +49,8 @@ type listing struct {
 	rest   rpc.Object       // the other members of the result
 	of     upstream.Session
 	locking
+	// nameless is how many tools are left out because they have no name.
+	nameless int
 }
 
 func (t *toolbox) forget() {
@@ -183,6 +185,9 @@ func (g *Gateway) fetch(ctx context.Context, l *link, who *identity.Principal, c
 		}
 		next := result.GetString("nextCursor")
 		if next == "" || next == cursor {
+			if all.nameless > 0 {
+				g.o.Logger.Warn("tools are left out: they have no name", "server", l.server.Name, "tools", all.nameless)
+			}
 			return all, nil
 		}
 		cursor = next
@@ -195,7 +200,7 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 	o, err := rpc.ParseObject(definition)
 	name := o.GetString("name")
 	if err != nil || name == "" {
-		g.o.Logger.Warn("a tool is left out: it has no name", "server", s.Name)
+		all.nameless++
 		return
 	}
 	if s.Hidden[name] { // it takes no other's name away
