@@ -10,6 +10,7 @@ import (
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/latency"
 )
@@ -76,9 +77,12 @@ type bench struct {
 type outcomes struct {
 	Allow int `json:"allow"`
 	// Obliging are the allows that come with obligations.
-	Obliging int            `json:"allow_with_obligations"`
-	Deny     int            `json:"deny"`
-	Reasons  map[string]int `json:"reasons"`
+	Obliging int `json:"allow_with_obligations"`
+	Deny     int `json:"deny"`
+	// Possible and Impossible are the answers to what is possible.
+	Possible   int            `json:"possible,omitzero"`
+	Impossible int            `json:"impossible,omitzero"`
+	Reasons    map[string]int `json:"reasons"`
 }
 
 // decideEach answers each request once, so that a request without an answer is found before anything is measured.
@@ -90,6 +94,10 @@ func (b *bench) decideEach(all []askedRequest) error {
 		}
 		b.calls = append(b.calls, a.call)
 		switch {
+		case d.Possible == evaluation.Possible:
+			b.outcomes.Possible++
+		case d.Possible == evaluation.Impossible:
+			b.outcomes.Impossible++
 		case !d.Allow:
 			b.outcomes.Deny++
 		case len(d.Obligations) > 0:

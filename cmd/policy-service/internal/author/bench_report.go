@@ -106,5 +106,9 @@ func (o outcomes) String() string {
 	if o.Obliging > 0 {
 		text += fmt.Sprintf(" (%d with obligations)", o.Obliging)
 	}
-	return text + fmt.Sprintf(", %d deny", o.Deny) + cli.Counts(" (", o.Reasons, ")")
+	text += fmt.Sprintf(", %d deny", o.Deny)
+	if o.Possible+o.Impossible > 0 {
+		text += fmt.Sprintf(", %d possible, %d impossible", o.Possible, o.Impossible)
+	}
+	return text + cli.Counts(" (", o.Reasons, ")")
 }
