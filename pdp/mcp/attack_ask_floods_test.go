@@ -93,7 +93,7 @@ func TestAskAttackD29Waiting(t *testing.T) {
 	}
 }
 
-// D29: what the PDP bounds of what one agent has people asked, the gateway refuses with when to come back; nobody is asked
+// D29: what the PDP bounds of what one person has people asked, the gateway refuses with when to come back; nobody is asked
 // beyond, and others go on.
 func TestAskAttackD29Filed(t *testing.T) {
 	t.Parallel()
@@ -118,8 +118,8 @@ func TestAskAttackD29Filed(t *testing.T) {
 			if got := alice.call("second-person", `{"n":1}`); owed(got) == "" {
 				t.Errorf("the same again: %s", got)
 			}
-			if got := w.visitor(era, mcptest.Claims{"client_id": "agent-2"}).call("second-person", `{"n":1}`); owed(got) == "" {
-				t.Errorf("another agent: %s", got)
+			if got := w.visitor(era, mcptest.Claims{"sub": "bob"}).call("second-person", `{"n":1}`); owed(got) == "" {
+				t.Errorf("another person: %s", got)
 			}
 			if got := alice.call("free", `{}`); !got.ran() {
 				t.Errorf("what needs nobody: %s", got)

@@ -246,12 +246,15 @@ func (v *visit) admit() *ask.Refusal {
 	return refused
 }
 
+// personOf is by whom shares are counted: the person, by all clients, or a client without one.
+func personOf(who principal) string { return cmp.Or(who.Person, who.Key) }
+
 // personMay counts a message of a person, and says whether one more may be taken of them, or when.
 func (g *Gateway) personMay(who *identity.Principal) (after time.Duration, ok bool) {
 	if g.o.People == nil {
 		return 0, true
 	}
-	release, after, ok := g.o.People.Admit(cmp.Or(who.Person, who.Key), "")
+	release, after, ok := g.o.People.Admit(personOf(who), "")
 	release()
 	return after, ok
 }

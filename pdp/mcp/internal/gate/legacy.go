@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -69,7 +70,11 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 // visit is that of a request.
 func (s *session) visit(g *Gateway, w http.ResponseWriter, in *incoming, ends ...func()) *visit {
 	back := reply.Over(w, in.streamFirst, true)
-	back.Begun = func() { g.sessions.add(s) }
+	back.Begun = func() {
+		if g.sessions.add(s) == nil {
+			go s.close()
+		}
+	}
 	x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header, reply: back}
 	return &visit{x: x, ends: ends}
 }
@@ -78,6 +83,10 @@ func (s *session) visit(g *Gateway, w http.ResponseWriter, in *incoming, ends ..
 func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in *incoming) (context.Context, *visit) {
 	if in.header.Get(sessionHeader) != "" {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidRequest, "a session begins without Mcp-Session-Id")
+		return nil, nil
+	}
+	if !g.sessions.hasRoom(in.who) {
+		g.tooMany(w, time.Second)
 		return nil, nil
 	}
 	s, err := g.sessions.make(g, in.who, greeted(in.params))

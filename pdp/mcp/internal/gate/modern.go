@@ -67,13 +67,13 @@ type reachKey struct{ principal, info, capabilities string }
 
 const (
 	reachIdle = 20 * time.Minute // longer than stateLife: an answer may be held
-	// mostReaches is how many there are, and mostReachesEach how many of one principal: its client may say of itself what it
-	// likes.
+	// mostReaches is how many there are, and mostReachesEach how many of one person, by all clients: a client may say of
+	// itself what it likes.
 	mostReaches     = 10000
 	mostReachesEach = 32
 )
 
-// of is the reach of a client, until done is called. It is not ok if its principal has too many that are in use.
+// of is the reach of a client, until done is called. It is not ok if its person has too many that are in use.
 func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,11 +81,11 @@ func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func()
 		if t.all == nil {
 			t.all = map[reachKey]*reach{}
 		}
-		if !t.makeRoom(who.Key) {
+		if !t.makeRoom(personOf(who)) {
 			return nil, nil, false
 		}
 		key := reachKey{who.Key, string(c.info), string(c.capabilities)}
-		r = newReach(g.o.Servers, who.Key, c)
+		r = newReach(g.o.Servers, who, c)
 		t.all[key] = r
 	}
 	r.use.by++
@@ -98,10 +98,10 @@ func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func()
 	}, true
 }
 
-// makeRoom closes the reach that nobody has used for longest, if its principal has too many, or all together have. It is not
+// makeRoom closes the reach that nobody has used for longest, if its person has too many, or all together have. It is not
 // ok if all of those are in use.
-func (t *reaches) makeRoom(principal string) bool {
-	own := func(r *reach) bool { return r.principal == principal }
+func (t *reaches) makeRoom(person string) bool {
+	own := func(r *reach) bool { return r.person == person }
 	unused := func(r *reach) (time.Time, bool) { return r.use.last, r.use.by == 0 }
 	key, r, full := leastUsed(t.all, mostReachesEach, own, unused)
 	if !full {

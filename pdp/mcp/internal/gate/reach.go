@@ -12,6 +12,7 @@ import (
 // reach is the ways from one client of one principal to all servers: a link to each, which is opened when it is needed.
 type reach struct {
 	principal string
+	person    string  // see [personOf]
 	links     []*link // in the order of the servers
 	use       use
 }
@@ -22,10 +23,10 @@ type use struct {
 	last time.Time
 }
 
-func newReach(servers []*Server, principal string, c client) *reach {
-	r := &reach{principal: principal, links: make([]*link, len(servers))}
+func newReach(servers []*Server, who principal, c client) *reach {
+	r := &reach{principal: who.Key, person: personOf(who), links: make([]*link, len(servers))}
 	for i, s := range servers {
-		r.links[i] = newLink(s, principal, c)
+		r.links[i] = newLink(s, who.Key, c)
 	}
 	return r
 }

@@ -47,7 +47,7 @@ type sealedSession struct {
 const (
 	sessionLife = 24 * time.Hour
 	sessionIdle = 30 * time.Minute
-	// mostSessions is how many this process has, and mostSessionsEach how many of one principal.
+	// mostSessions is how many this process has, and mostSessionsEach how many of one person, by all clients.
 	mostSessions     = 10000
 	mostSessionsEach = 64
 	// mostEnded bounds what is remembered of sessions that are over. Beyond it one that was deleted may go on: it is still
@@ -76,20 +76,20 @@ func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newSession(g, id, who.Key, c, ends), nil
+	return newSession(g, id, who, c, ends), nil
 }
 
-func newSession(g *Gateway, id, who string, c client, ends time.Time) *session {
+func newSession(g *Gateway, id string, who principal, c client, ends time.Time) *session {
 	return &session{
-		id: id, who: who, client: c.kept(), ends: ends, used: g.o.Now(),
+		id: id, who: who.Key, client: c.kept(), ends: ends, used: g.o.Now(),
 		reach:   newReach(g.o.Servers, who, c),
 		waiting: map[rpc.ID]chan rpc.Message{}, people: map[rpc.ID]*asking{},
 	}
 }
 
 // add has a session count, and is the one that counts: another, if somebody was faster, and none, if it was ended
-// meanwhile. If its principal has too many, or all together have, the one that was not used for longest makes place for it:
-// its client goes on by its id, and finds the server's side of it new.
+// meanwhile, or if there is no room. If its person has too many, or all together have, the one that was not used for longest makes place for it:
+// its client goes on by its id, and finds the server's side of it new. One that is busy never does.
 func (t *sessions) add(s *session) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,18 +102,39 @@ func (t *sessions) add(s *session) *session {
 	if !t.ended[sha256.Sum256([]byte(s.id))].IsZero() {
 		return nil
 	}
-	own := func(other *session) bool { return other.who == s.who }
-	used := func(other *session) (time.Time, bool) { return other.used, true }
-	id, oldest, full := leastUsed(t.all, mostSessionsEach, own, used)
-	if !full {
-		id, oldest, full = leastUsed(t.all, mostSessions, everybody, used)
+	id, oldest, ok := t.room(s.reach.person)
+	if !ok {
+		return nil
 	}
-	if full {
+	if oldest != nil {
 		delete(t.all, id)
 		go oldest.close()
 	}
 	t.all[s.id] = s
 	return s
+}
+
+// room is the session that has to make place for another one of a person, nil if none has to. It is not ok if all that
+// could are busy.
+func (t *sessions) room(person string) (id string, oldest *session, ok bool) {
+	own := func(s *session) bool { return s.reach.person == person }
+	unused := func(s *session) (time.Time, bool) { return s.used, !s.busy() }
+	id, oldest, full := leastUsed(t.all, mostSessionsEach, own, unused)
+	if !full {
+		id, oldest, full = leastUsed(t.all, mostSessions, everybody, unused)
+	}
+	if !full {
+		return "", nil, true
+	}
+	return id, oldest, oldest != nil
+}
+
+// hasRoom reports whether one more session of a person can begin.
+func (t *sessions) hasRoom(who principal) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, _, ok := t.room(personOf(who))
+	return ok
 }
 
 // leastUsed is of those that count the one that was not used for longest, if there are as many as may be: else they are not
@@ -153,7 +174,7 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 		return nil
 	}
 	c := client{era: era.Legacy, version: kept.Version, info: kept.Info, capabilities: kept.Capabilities}
-	return t.add(newSession(g, id, who.Key, c, ends))
+	return t.add(newSession(g, id, who, c, ends))
 }
 
 // end ends a session for good, as far as this process is concerned.

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -92,4 +93,47 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 		close(gone)
 	}()
 	g.sweepOnce(t.Context(), time.Now().Add(time.Hour))
+}
+
+// What one person has begun, by all clients, leaves room for others; and no session that is busy makes place for another.
+func TestSessionsAreSharedByPerson(t *testing.T) {
+	t.Parallel()
+	g := bareGateway(nil)
+	who := func(person string, n int) *identity.Principal {
+		return &identity.Principal{Key: fmt.Sprint(person, n), Person: person}
+	}
+	begin := func(person string, n int) *session {
+		t.Helper()
+		s, err := g.sessions.make(g, who(person, n), client{era: era.Legacy})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g.sessions.add(s)
+	}
+	var all []*session
+	for n := range mostSessionsEach {
+		if !g.sessions.hasRoom(who("mallory", n)) {
+			t.Fatalf("there is no room for session %d", n)
+		}
+		s := begin("mallory", n)
+		s.flights.Begin(rpc.StringID("1"), func() {})
+		all = append(all, s)
+	}
+	if g.sessions.hasRoom(who("mallory", 1000)) || !g.sessions.hasRoom(who("alice", 1)) {
+		t.Error("one person has more than a share, or another has no room")
+	}
+	begin("alice", 1)
+	if begin("mallory", 1001) != nil {
+		t.Error("one more began than there is room for")
+	}
+	all[7].flights.End(rpc.StringID("1"))
+	if !g.sessions.hasRoom(who("mallory", 1000)) {
+		t.Error("one is not busy, and there is no room")
+	}
+	begin("mallory", 1000)
+	for n, s := range all {
+		if _, there := g.sessions.all[s.id]; there != (n != 7) {
+			t.Errorf("session %d: there %t", n, there)
+		}
+	}
 }
