@@ -386,7 +386,9 @@ func TestWaitingForATask(t *testing.T) {
 // that, in whatever form they ask. A refusal allows nothing.
 func TestOnePEPDoesNotTakeAllThatMayWait(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t, func(config *server.Config) { config.Approvals.MaxPendingPerTenant, config.Approvals.MaxPendingPerCaller = 8, 2 })
+	c := openDesk(t, func(config *server.Config) {
+		config.Approvals.MaxPendingPerTenant, config.Approvals.MaxPendingPerCaller = 8, 2
+	})
 	n := 0
 	ask := func(who string) told {
 		n++
