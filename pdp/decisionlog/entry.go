@@ -343,9 +343,9 @@ func (b *body) request(e *Entry) {
 		b.value("resource", q.Resource)
 		b.value("context", q.Context)
 	case e.Kind == KindBatch:
-		b.shared(q.Asked, q.Shared)
+		b.shared(q.Asked, q.Shared, Same{})
 	case e.Questions != nil:
-		b.sharedNamed(q.Asked, q.Shared, e.Questions)
+		b.shared(q.Asked, q.Shared, e.Questions.Same)
 	default:
 		b.asked(q.Asked, e.searched())
 	}
@@ -393,25 +393,9 @@ func (b *body) entity(name string, e evaluation.Entity, searched bool) {
 	b.out = append(quote(append(b.out, `{"type":`...), e.Type), '}')
 }
 
-// shared appends what the items of a batch inherit, which has no type, id or name, because it is no question.
-func (b *body) shared(q *evaluation.Request, has evaluation.Inherited) {
-	properties := func(name string, has bool, o evaluation.Object) {
-		if has {
-			b.name(name)
-			b.out = append(o.AppendJSON(append(b.out, `{"properties":`...)), '}')
-		}
-	}
-	properties("subject", has.Subject, q.Subject.Properties)
-	properties("action", has.Action, q.Action.Properties)
-	properties("resource", has.Resource, q.Resource.Properties)
-	if has.Context {
-		b.name("context")
-		b.out = q.Context.AppendJSON(b.out)
-	}
-}
-
-// sharedNamed is shared, with the names that all questions have.
-func (b *body) sharedNamed(q *evaluation.Request, has evaluation.Inherited, of *Questions) {
+// shared appends what the items of a batch inherit, which has no type, id or name, because it is no question, but for the
+// names that all questions about what is possible have.
+func (b *body) shared(q *evaluation.Request, has evaluation.Inherited, same Same) {
 	part := func(name string, named, has bool, names []byte, o evaluation.Object) {
 		if !named && !has {
 			return
@@ -429,9 +413,9 @@ func (b *body) sharedNamed(q *evaluation.Request, has evaluation.Inherited, of *
 		b.out = append(b.out, '}')
 	}
 	names := namesOf(q)
-	part("subject", of.Same.Subject, has.Subject, names.Subject.AppendJSON(nil), q.Subject.Properties)
-	part("action", of.Same.Action, has.Action, names.Action.AppendJSON(nil), q.Action.Properties)
-	part("resource", of.Same.Resource, has.Resource, names.Resource.AppendJSON(nil), q.Resource.Properties)
+	part("subject", same.Subject, has.Subject, names.Subject.AppendJSON(nil), q.Subject.Properties)
+	part("action", same.Action, has.Action, names.Action.AppendJSON(nil), q.Action.Properties)
+	part("resource", same.Resource, has.Resource, names.Resource.AppendJSON(nil), q.Resource.Properties)
 	if has.Context {
 		b.name("context")
 		b.out = q.Context.AppendJSON(b.out)

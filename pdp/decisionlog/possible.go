@@ -21,11 +21,14 @@ const MaxPossible = 64 << 10
 // Questions are those of a batch that asked what is possible. They are one record.
 type Questions struct {
 	// Same are the names that all questions have. The request of the entry has them.
-	Same struct{ Subject, Action, Resource bool }
+	Same Same
 	// Questions stand in the order of the batch.
 	All    []Question
 	Bundle string
 }
+
+// Same says of which parts of their requests questions have the same names.
+type Same struct{ Subject, Action, Resource bool }
 
 // Question is one of them.
 type Question struct {
