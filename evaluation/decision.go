@@ -75,6 +75,15 @@ func PossibilityOf(possible bool) Possibility {
 	return Impossible
 }
 
+// Bool is whether it is possible, nil if the question was not what is possible.
+func (p Possibility) Bool() *bool {
+	possible := p == Possible
+	if p == Decided {
+		return nil
+	}
+	return &possible
+}
+
 // Deny turns an allow into a deny for a reason: nothing that came with the allow
 // comes with it. It is Overruled then.
 func (d *Decision) Deny(reason Reason) {

@@ -185,10 +185,7 @@ func (e *Entry) terms(into index.Terms) index.Terms {
 		r.Names = e.names()
 	}
 	if d := e.Decision; d != nil {
-		if r.Decision = &d.Allow; d.Possible != evaluation.Decided {
-			possible := d.Possible == evaluation.Possible
-			r.Decision, r.Possible = nil, &possible
-		}
+		r.Decision, r.Possible = &d.Allow, d.Possible.Bool()
 		r.Determining, r.Overruled, r.Errors, r.Discharged = d.Determining, d.Overruled, d.Errors, d.Discharged
 		for _, o := range d.Obligations {
 			r.Obligations = append(r.Obligations, RecordedObligation{ID: o.ID, Type: o.Type})

@@ -85,11 +85,7 @@ func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
 
 // AnswerOf is the word that a record of the decision has for the answer; see [decisionlog.Recorded.Answer].
 func AnswerOf(d evaluation.Decision) string {
-	r := decisionlog.Recorded{Decision: &d.Allow}
-	if d.Possible != evaluation.Decided {
-		possible := d.Possible == evaluation.Possible
-		r.Possible = &possible
-	}
+	r := decisionlog.Recorded{Decision: &d.Allow, Possible: d.Possible.Bool()}
 	for _, o := range d.Obligations {
 		r.Obligations = append(r.Obligations, decisionlog.RecordedObligation{ID: o.ID, Type: o.Type})
 	}

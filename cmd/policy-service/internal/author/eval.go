@@ -159,6 +159,7 @@ func evalOutput(request *evaluation.Request, d evaluation.Decision) evalJSON {
 	out := evalJSON{
 		Unknown:     request.Unknown.Pointers(),
 		Decision:    d.Allow,
+		Possible:    d.Possible.Bool(),
 		Reason:      d.Reason,
 		Determining: d.Determining,
 		Overruled:   d.Overruled,
@@ -167,10 +168,6 @@ func evalOutput(request *evaluation.Request, d evaluation.Decision) evalJSON {
 		Bundle:      d.Bundle,
 		Required:    d.Required,
 		Mismatch:    d.Mismatch,
-	}
-	if d.Possible != evaluation.Decided {
-		possible := d.Possible == evaluation.Possible
-		out.Possible = &possible
 	}
 	if d.Explain != nil {
 		out.Policies = append([]evaluation.PolicyExplanation{}, d.Explain.Policies...)
