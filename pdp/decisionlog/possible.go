@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -137,73 +138,94 @@ func PossibleID(batch string, alone bool) string {
 // itemID is the id of the item n of a batch.
 func itemID(batch string, n int) string { return batch + "." + strconv.Itoa(n) }
 
-// place is what there is to read of a question before it is read whole.
-type place struct {
-	N int `json:"n"`
-}
-
 // Questions are those of a record of a batch, each as a record of its own would be, but for what it inherits.
 func (r *Recorded) Questions() ([]Recorded, error) {
 	all := make([]Recorded, len(r.Items))
-	for n := range r.Items {
+	for n, item := range r.Items {
 		var err error
-		if all[n], err = r.question(r.Items[n]); err != nil {
+		if all[n], err = r.question(item); err != nil {
 			return nil, err
 		}
 	}
 	return all, nil
 }
 
-func (r *Recorded) question(item jsontext.Value) (Recorded, error) {
-	var at place
-	if err := readInto(&at, item); err != nil {
-		return Recorded{}, err
+// ResolvedQuestions are the same, with what they inherit.
+func (r *Recorded) ResolvedQuestions() ([]Recorded, error) {
+	all, err := r.Questions()
+	var shared parts
+	if err == nil {
+		err = readInto(&shared, r.Line)
 	}
+	for n := range all {
+		if err == nil {
+			err = all[n].resolveIn(&shared, r.Items[n])
+		}
+	}
+	return all, err
+}
+
+func (r *Recorded) question(item jsontext.Value) (Recorded, error) {
+	id, err := r.idOf(item)
 	q := *r
 	q.Items, q.Rest, q.Masked, q.Unknown = nil, nil, nil, nil // a list is read into the one that is there
-	if err := readInto(&q, item); err != nil {
-		return Recorded{}, err
+	if err == nil {
+		err = readInto(&q, item)
 	}
-	if q.Unknown == nil {
+	if q.ID = id; q.Unknown == nil {
 		q.Unknown = r.Unknown
 	}
-	q.ID = itemID(strings.TrimSuffix(r.ID, ofPossible), at.N)
-	return q, nil
+	return q, err
+}
+
+// idOf is the id of a question.
+func (r *Recorded) idOf(item jsontext.Value) (string, error) {
+	var at struct {
+		N int `json:"n"`
+	}
+	err := readInto(&at, item)
+	return itemID(strings.TrimSuffix(r.ID, ofPossible), at.N), err
 }
 
 // errNoQuestion is the error for a question that the record of its batch has not.
 var errNoQuestion = errors.New("the record of the batch has no such question")
 
-// Question is the question of an id in the record of a batch, resolved.
-func (r *Recorded) Question(id string) (Recorded, error) {
+// item is the question of an id as it stands in the record of a batch.
+func (r *Recorded) item(id string) (jsontext.Value, error) {
 	for _, item := range r.Items {
-		q, err := r.question(item)
-		if err == nil && q.ID != id {
-			continue
+		if at, err := r.idOf(item); err != nil || at == id {
+			return item, err
 		}
-		if err == nil {
-			err = q.resolveIn(r, item)
-		}
-		return q, err
 	}
 	if r.Rest != nil {
-		return Recorded{}, fmt.Errorf("%w; %d more were asked than it has room for", errNoQuestion, r.Rest.More)
+		return nil, fmt.Errorf("%w; %d more were asked than it has room for", errNoQuestion, r.Rest.More)
 	}
-	return Recorded{}, errNoQuestion
+	return nil, errNoQuestion
 }
 
-// resolveIn resolves a question in the record of its batch.
-func (r *Recorded) resolveIn(batch *Recorded, item jsontext.Value) error {
-	var own, shared parts
-	if err := errors.Join(readInto(&own, item), readInto(&shared, batch.Line)); err != nil {
+// Question is the question of an id in the record of a batch, resolved.
+func (r *Recorded) Question(id string) (q Recorded, err error) {
+	item, err := r.item(id)
+	var shared parts
+	if err == nil {
+		err = readInto(&shared, r.Line)
+	}
+	if err == nil {
+		q, err = r.question(item)
+	}
+	if err == nil {
+		err = q.resolveIn(&shared, item)
+	}
+	return q, err
+}
+
+// resolveIn resolves a question with what the record of its batch has of all.
+func (r *Recorded) resolveIn(shared *parts, item jsontext.Value) error {
+	var own parts
+	if err := readInto(&own, item); err != nil {
 		return err
 	}
-	if own.Request == nil {
-		own.Request = &Request{}
-	}
-	if shared.Request == nil {
-		shared.Request = &Request{}
-	}
+	own.Request, shared.Request = cmp.Or(own.Request, &Request{}), cmp.Or(shared.Request, &Request{})
 	for _, member := range []struct {
 		into *jsontext.Value
 		name any
@@ -216,7 +238,7 @@ func (r *Recorded) resolveIn(batch *Recorded, item jsontext.Value) error {
 			*member.into = text
 		}
 	}
-	return r.take(&own, &shared)
+	return r.take(&own, shared)
 }
 
 // Counts are how many questions of a record were possible, and how many impossible, with those for which it has no room.
@@ -266,7 +288,7 @@ func find(id string, byID func(string) (Record, error)) (Record, error) {
 
 // asks reports whether a question is one of a record's, or may be one for which it has no room.
 func (r *Recorded) asks(id string) bool {
-	_, err := r.Question(id)
+	_, err := r.item(id)
 	return err == nil || errors.Is(err, errNoQuestion) && r.Rest != nil
 }
 

@@ -102,11 +102,8 @@ func (t *table) record(r decisionlog.Record) error {
 
 // questions writes a row for each question of the record of a batch, and one for those for which it has no room.
 func (t *table) questions(r decisionlog.Record, s decisionlog.Recorded) error {
-	all, err := s.Questions()
+	all, err := s.ResolvedQuestions()
 	for n := range all {
-		if err == nil {
-			all[n], err = s.Question(all[n].ID)
-		}
 		if err == nil {
 			err = t.answer(r, all[n])
 		}
