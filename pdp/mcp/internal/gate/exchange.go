@@ -229,21 +229,29 @@ func (v *visit) admit() *ask.Refusal {
 	if ask.OfTool(x.request.Method) {
 		name = x.params.GetString("name")
 	}
-	limit := "limits.rate"
-	after, ok := x.g.personMay(x.who)
-	if ok {
-		limit = "limits.per_principal"
-		var release func()
-		if release, after, ok = x.g.o.Rates.Admit(x.who.Key, name); ok {
-			v.release = sync.OnceFunc(release)
-			return nil
-		}
+	release, limit, after := x.g.admit(x.who, name, false)
+	if limit == "" {
+		v.release = sync.OnceFunc(release)
+		return nil
 	}
 	refused := limitedBy(limit, after)
 	if x.request.IsNotification() { // whose status is all that anybody sees
 		refused.Status = http.StatusTooManyRequests
 	}
 	return refused
+}
+
+// admit takes one more message of a principal, with a tool if there is one, until release is called. Where it may not, limit
+// is the key of the limit. One that is always taken of a person is counted for them.
+func (g *Gateway) admit(who principal, tool string, always bool) (release func(), limit string, after time.Duration) {
+	if after, ok := g.personMay(who); !ok && !always {
+		return nil, "limits.rate", after
+	}
+	release, after, ok := g.o.Rates.Admit(who.Key, tool)
+	if !ok {
+		return nil, "limits.per_principal", after
+	}
+	return release, "", 0
 }
 
 // personOf is by whom shares are counted: the person, by all clients, or a client without one.

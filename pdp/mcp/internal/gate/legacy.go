@@ -43,16 +43,12 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 	case m.Method == wire.MethodAccess:
 		g.refuseAccess(w, in.who)
 	case m.IsNotification():
-		after, ok := g.personMay(in.who)
-		if ok || m.Method == "notifications/cancelled" { // which frees what others wait for
-			var release func()
-			release, after, ok = g.o.Rates.Admit(in.who.Key, "")
-			defer release()
-		}
-		if !ok {
+		release, limit, after := g.admit(in.who, "", m.Method == "notifications/cancelled") // which frees what others wait for
+		if limit != "" {
 			g.tooMany(w, after)
 			break
 		}
+		defer release()
 		g.notified(r.Context(), s, in)
 		w.WriteHeader(http.StatusAccepted)
 	default:
