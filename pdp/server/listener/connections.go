@@ -17,7 +17,8 @@ import (
 // the service waiting, in this order:
 //
 //  1. a connection without good credentials whose body does not arrive,
-//  2. one whose body has not gone on for a while, then one whose answer has not been read for a while,
+//  2. one whose body has not gone on for a while, then one whose answer has not been read for a while; if there are many
+//     such connections, the first of them at once,
 //  3. the one that has waited longest for a first request,
 //  4. the one on which nothing was asked for longest.
 //
@@ -31,6 +32,7 @@ type Connections struct {
 	mu     sync.Mutex
 	open   map[net.Conn]*connection
 	lines  [noLine]connection // each is the anchor of a ring, the longest wait first
+	waits  [noLine]int        // how many connections each line has
 	unsent int                // bodies that are waited for, on all connections
 	none   chan struct{}      // closed when the last connection goes; nil while that is of no interest
 	ending bool
@@ -49,6 +51,7 @@ type connection struct {
 	unsent   int       // bodies to arrive, of known callers
 	waitedOn time.Time // since when it has been in its line
 
+	line          int         // in which it waits
 	before, after *connection // in its line; nil while it is worked on
 }
 
@@ -86,7 +89,8 @@ func NewConnections(limit int, refused func()) *Connections {
 	return c
 }
 
-// connectionShares is how many shares there are of the connections, if all of them are worked on.
+// connectionShares is how many shares there are of the connections: a caller may have one if all of them are worked on, and
+// what is waited for may have one before it loses its time.
 const connectionShares = 4
 
 // keptDescriptors are for files that are not connections: segments of the log above all.
@@ -220,7 +224,7 @@ func (c *Connections) Moved(by Carrier) { c.update(by, func(*connection) {}) }
 
 // enlist puts a connection at the end of the line in which it waits now.
 func (c *Connections) enlist(one *connection) {
-	one.unlist()
+	c.unlist(one)
 	line := ofReaders
 	switch {
 	case one.strange > 0:
@@ -235,20 +239,22 @@ func (c *Connections) enlist(one *connection) {
 		line = ofIdlers
 	}
 	anchor := &c.lines[line]
-	one.before, one.after, one.waitedOn = anchor.before, anchor, time.Now()
+	one.line, one.before, one.after, one.waitedOn = line, anchor.before, anchor, time.Now()
+	c.waits[line]++
 	one.before.after, anchor.before = one, one
 }
 
-func (o *connection) unlist() {
-	if o.after != nil {
-		o.before.after, o.after.before = o.after, o.before
-		o.before, o.after = nil, nil
+func (c *Connections) unlist(one *connection) {
+	if one.after != nil {
+		one.before.after, one.after.before = one.after, one.before
+		one.before, one.after = nil, nil
+		c.waits[one.line]--
 	}
 }
 
 func (c *Connections) forget(one *connection) {
 	one.over = true
-	one.unlist()
+	c.unlist(one)
 	c.unsent -= one.strange + one.unsent
 	delete(c.open, one.conn)
 	if c.ending && len(c.open) == 0 {
@@ -262,7 +268,7 @@ func (c *Connections) forget(one *connection) {
 func (c *Connections) makeRoom() bool {
 	c.refused()
 	for line := range c.lines {
-		if one := c.lines[line].after; one != &c.lines[line] && one.makesWay(line) {
+		if one := c.lines[line].after; one != &c.lines[line] && c.makesWay(one) {
 			c.push(one)
 			return true
 		}
@@ -294,9 +300,10 @@ func (c *Connections) pushMost() bool {
 	return true
 }
 
-// makesWay reports whether a connection of this line has waited long enough. Callers and readers get some time.
-func (o *connection) makesWay(line int) bool {
-	return line != ofCallers && line != ofReaders || time.Since(o.waitedOn) >= notHeardOf
+// makesWay reports whether the first connection of a line has waited long enough. Callers and readers get some time, but not
+// if they are many: each could have a byte more in that time, over and over, and new connections would push out one another.
+func (c *Connections) makesWay(one *connection) bool {
+	return one.line != ofCallers && one.line != ofReaders || c.waits[one.line] > c.limit/connectionShares || time.Since(one.waitedOn) >= notHeardOf
 }
 
 func (c *Connections) push(one *connection) {
@@ -342,7 +349,7 @@ func (c *Connections) Counts() (open, unsent, makeWay int) {
 	defer c.mu.Unlock()
 	for line := range ofNewcomers {
 		for one := c.lines[line].after; one != &c.lines[line]; one = one.after {
-			if one.makesWay(line) {
+			if c.makesWay(one) {
 				makeWay++
 			}
 		}

@@ -133,6 +133,45 @@ func TestConnectionsOfWhoIsKnownStay(t *testing.T) {
 	}
 }
 
+// Bodies of which a byte comes now and then, and answers of which one is read, fill all there is: new connections push these
+// out, and not one another.
+func TestSlowBodiesKeepNoNewcomerOut(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(*Connections, Carrier){
+		"bodies":  func(c *Connections, by Carrier) { c.Works(by); c.Awaits(by, true) },
+		"answers": func(c *Connections, by Carrier) { c.Works(by); c.Answers(by) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := NewConnections(16, func() {})
+			come := func() (near, Carrier) {
+				one := newNear(t)
+				by := CarrierOf(c.ConnContext(t.Context(), one.Conn))
+				c.ConnState(one.Conn, http.StateNew)
+				return one, by
+			}
+			var slow []Carrier
+			for range 16 {
+				one, by := come()
+				c.ConnState(one.Conn, http.StateActive)
+				c.Knows(by, "key:slow")
+				begin(c, by)
+				slow = append(slow, by)
+			}
+			time.Sleep(notHeardOf / 2)
+			for _, by := range slow {
+				c.Moved(by)
+			}
+			first, _ := come()
+			for range 4 {
+				come()
+			}
+			if first.closed() {
+				t.Errorf("%s: a new connection was pushed out by the next ones", name)
+			}
+		})
+	}
+}
+
 // A request within another one is no second one of its connection, and says who asks there.
 func TestConnectionOfRequestsWithinOthers(t *testing.T) {
 	t.Parallel()
