@@ -110,7 +110,7 @@ func (s *driftScene) serve(before func(pdp http.Handler) http.Handler, change fu
 func driftConfig(pdp string) Config {
 	return Config{
 		Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp",
-		PDP:       PDPConfig{URL: pdp, Timeout: 20 * time.Second},
+		PDP:       PDPConfig{URL: pdp, Timeout: time.Minute}, // an answer that comes later is on record twice
 		Identity:  IdentityConfig{Static: &StaticConfig{Sub: "alice"}},
 		Upstreams: map[string]UpstreamConfig{"jira": {URL: "http://127.0.0.1:1/mcp", AllowNetworks: []string{"127.0.0.0/8"}}},
 	}

@@ -380,7 +380,7 @@ func TestOlderDialect(t *testing.T) {
 			{`{"case":"case-67890"}`, -32602, 0},
 		} {
 			got := p.ask(era, session, bearer, "tools/call", `{"name":"get_customer","arguments":`+call.arguments+`}`)
-			asked := p.taken()
+			asked := slices.DeleteFunc(p.taken(), func(q map[string]any) bool { return q["evaluations"] != nil }) // whether the server may be opened at all
 			code := 0
 			if got.Error != nil {
 				code = got.Error.Code

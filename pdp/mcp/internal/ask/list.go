@@ -24,6 +24,8 @@ type Item struct {
 	ID string
 	// Server is the name of the upstream.
 	Server string
+
+	method string // if it is none of a list, but something that is for no tool
 }
 
 // What is not known of a call when it is listed; if nobody knows of which tool; and, where an operator's mapping may make all else of arguments, that too.
@@ -78,7 +80,10 @@ func (a *Asker) filter(ctx context.Context, op Operation, use string, items []It
 	if err := l.prepare(items); err != nil {
 		return nil, w.unmapped(err)
 	}
-	return l.decide(ctx, w, pdp)
+	if _, refusal = l.decide(ctx, w, pdp, false); refusal != nil {
+		return nil, refusal
+	}
+	return l.keep, nil
 }
 
 // MayCall reports whether somebody may be permitted to call some tool of some servers, whatever that is: its name is *, and
@@ -86,25 +91,80 @@ func (a *Asker) filter(ctx context.Context, op Operation, use string, items []It
 func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []string) (may bool, refusal *Refusal) {
 	items := make([]Item, len(servers))
 	for n, server := range servers {
-		all := evaluation.Entity{Type: "tool", ID: server + ":*"}
-		items[n].Tool = &Tool{Server: server, Name: "*", Shown: "*", any: true, resource: all, operator: or(a.ofTools[all.ID], a.operator[toolsCall])}
+		items[n].Tool = a.Named(server, "*", "*")
 	}
 	keep, refusal := a.Filter(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, items)
 	return slices.Contains(keep, true), refusal
 }
 
-// decide asks the questions.
-func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Client) (keep []bool, refusal *Refusal) {
-	for from := 0; from < len(l.requests); {
-		n := fitting(l.requests[from:])
+// Named is a tool of which nothing is known but its names.
+func (a *Asker) Named(server, name, shown string) *Tool {
+	e := evaluation.Entity{Type: "tool", ID: server + ":" + name}
+	return &Tool{Server: server, Name: name, Shown: shown, any: true, resource: e, operator: or(a.ofTools[e.ID], a.operator[toolsCall])}
+}
+
+// MayUse reports whether the client may be permitted the use of one of some tools, asked about as [Asker.Filter] does, or a
+// method that is about nothing in particular. It asks no longer than until something may be.
+func (a *Asker) MayUse(ctx context.Context, op Operation, tools []*Tool, methods []string) (may bool, refusal *Refusal) {
+	w := a.refuser(&op)
+	pdp := a.PDP(op.Principal)
+	if pdp == nil {
+		return false, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	}
+	if a.o.Strict && a.o.Ask == COAZ {
+		return true, nil
+	}
+	items := make([]Item, len(tools), len(tools)+len(methods))
+	for n, t := range tools {
+		items[n].Tool = t
+	}
+	for _, m := range methods {
+		items = append(items, Item{method: m})
+	}
+	l := listing{asker: a, op: op, use: toolsCall, keep: make([]bool, len(items))}
+	if op.Method == toolsRequest {
+		l.use = toolsRequest
+	}
+	if err := l.prepare(items); err != nil {
+		return false, w.unmapped(err)
+	}
+	for n := range items {
+		if !slices.Contains(l.of, n) { // nobody is asked
+			return true, nil
+		}
+	}
+	return l.decide(ctx, w, pdp, true)
+}
+
+// firstAsked is how many questions are asked first where one that may be permitted is enough, and moreAsked how many times as
+// many then.
+const (
+	firstAsked = 16
+	moreAsked  = 4
+)
+
+// decide asks the questions. Enough is whether to ask no more once an item is kept, which is found then.
+func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Client, enough bool) (found bool, refusal *Refusal) {
+	most := len(l.requests)
+	if enough {
+		most = firstAsked
+	}
+	for from := 0; from < len(l.requests); most *= moreAsked {
+		n := fitting(l.requests[from:min(from+most, len(l.requests))])
 		for i, d := range pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
 			if err := l.answered(ctx, from+i, d); err != nil {
-				return nil, cmp.Or(w.failure(err), w.unavailable(0, err.Error()))
+				return false, cmp.Or(w.failure(err), w.unavailable(0, err.Error()))
 			}
 		}
-		from += n
+		for ; n > 0; n, from = n-1, from+1 {
+			last := from+1 == len(l.of) || l.of[from+1] != l.of[from] // of its item
+			found = found || last && l.keep[l.of[from]]
+		}
+		if enough && found {
+			break
+		}
 	}
-	return l.keep, nil
+	return found, nil
 }
 
 // listing is one list, and what is asked about its items.
@@ -145,9 +205,11 @@ func (l *listing) prepare(items []Item) error {
 // ask adds the questions about an item.
 func (l *listing) ask(n int, item Item, who *speaker) error {
 	op := l.op
-	op.Method, op.Server, op.Tool = l.use, item.Server, item.Tool
+	op.Method, op.Server, op.Tool = cmp.Or(item.method, l.use), item.Server, item.Tool
 	name, id := "name", item.ID
 	switch {
+	case item.method != "":
+		name, id = "protocolVersion", era.LegacyVersions[0] // only initialize says it
 	case l.use == resourcesRead:
 		name = "uri"
 	case OfTool(l.use):
@@ -169,7 +231,7 @@ func (l *listing) ask(n int, item Item, who *speaker) error {
 	for _, q := range questions {
 		for _, r := range q.requests {
 			switch r.Unknown = unknownOfCall; {
-			case mapped:
+			case mapped, item.method != "":
 				r.Unknown = unknownOfMapped
 			case item.Tool != nil && item.Tool.any:
 				r.Unknown = unknownOfAny

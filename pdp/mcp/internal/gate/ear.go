@@ -208,6 +208,9 @@ func (e *ear) once(ctx context.Context) (ended ending, heard bool) {
 // open opens a stream of what the server says by itself.
 func (e *ear) open(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
 	x := e.by
+	if err := x.mayOpen(ctx); err != nil {
+		return nil, nil, err
+	}
 	s, err := x.link.open(ctx, x.who)
 	if err != nil {
 		return nil, nil, err

@@ -37,7 +37,9 @@ type exchange struct {
 	reply   reply.Reply
 	tool    *tool
 	permit  *ask.Permit
-	brought brought
+	// unsettled is set if the tool is as others were shown it: see [exchange.settle].
+	unsettled bool
+	brought   brought
 	// outcome is how it ended.
 	outcome string
 	// waiting is set if the response is one that we made because the server waits for the client.
@@ -158,12 +160,8 @@ func (v *visit) enter(ctx context.Context) *conclusion {
 		if refused := x.route(ctx); refused != nil {
 			return concluded(x.refused(refused))
 		}
-		if fault := x.mirrored(); fault != nil {
-			x.outcome = outcomeInvalid
-			return concluded(rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest)
-		}
-		if response, status, is := x.misfit(ctx); is {
-			return concluded(response, status)
+		if end := x.fits(ctx); end != nil {
+			return end
 		}
 		if refused := v.bring(); refused != nil {
 			return concluded(x.refused(refused))
@@ -288,6 +286,9 @@ func (x *exchange) do(ctx context.Context) (rpc.Message, int) {
 	if x.link == nil { // the operator has a mapping for a method of his own
 		return x.refused(refusal(ask.Unknown, rpc.MethodNotFound, "unknown method", "with several servers nobody knows for which of them the method is"))
 	}
+	if end := x.settle(ctx); end != nil {
+		return end.response, end.status
+	}
 	if x.brought.fulfils != nil {
 		return x.brought.fulfils.do(ctx)
 	}
@@ -313,12 +314,43 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	if len(x.params.Get("arguments")) > x.g.o.Most.Arguments {
 		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Most.Arguments) + " bytes")
 	}
+	if s, _ := x.link.current(); s == nil && x.g.o.People != nil {
+		tools, _ := x.g.knownOf(x.link.server)
+		if x.tool = tools[name]; x.tool != nil {
+			x.unsettled = true
+			return nil
+		}
+	}
+	switch err := x.mayOpen(ctx).(type) {
+	case nil:
+		return x.findThere(ctx)
+	case refusedError:
+		return err.refusal
+	default:
+		return ask.UnknownTool()
+	}
+}
+
+// findThere finds the tool that is called among those that the server lists for the principal.
+func (x *exchange) findThere(ctx context.Context) *ask.Refusal {
 	listed, err := x.tools(ctx)
 	if err != nil { // what the server says of it is for nobody yet: nothing is decided
 		return silent(err)
 	}
-	if x.tool = listed.byName[name]; x.tool == nil {
+	if x.tool = listed.byName[x.params.GetString("name")]; x.tool == nil {
 		return ask.UnknownTool()
+	}
+	return nil
+}
+
+// fits concludes a call whose headers or arguments are not those of the tool.
+func (x *exchange) fits(ctx context.Context) *conclusion {
+	if fault := x.mirrored(); fault != nil {
+		x.outcome = outcomeInvalid
+		return concluded(rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest)
+	}
+	if response, status, is := x.misfit(ctx); is {
+		return concluded(response, status)
 	}
 	return nil
 }
@@ -400,7 +432,7 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 			return x.refused(ambiguous(err.Error()))
 		}
 		if x.tool != nil { // which may have become another while the client was asked
-			if refused := x.find(ctx); refused != nil {
+			if refused := x.findThere(ctx); refused != nil {
 				return x.refused(refused)
 			}
 		}

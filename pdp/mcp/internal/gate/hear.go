@@ -226,6 +226,12 @@ func (l *listener) join(ctx context.Context) (agreed wants, err error) {
 	}
 	x, w := l.x, l.wants
 	l.ear = nil
+	if err := x.mayOpen(ctx); err != nil {
+		if err == errClosed { // it is told of the server's lists once that is open
+			return w.lists(), nil
+		}
+		return agreed, err
+	}
 	s, err := x.opened(ctx)
 	if err != nil {
 		return agreed, err
@@ -262,7 +268,7 @@ func (l *listener) join(ctx context.Context) (agreed wants, err error) {
 // relay relays what the listener is told, until the server ends it or the client goes. If it stays, it listens again after a
 // while instead.
 func (l *listener) relay(ctx context.Context, w wants) {
-	over, pause := l.ends()
+	over, arrives, pause := l.ends()
 	for {
 		select {
 		case m := <-l.heard:
@@ -273,24 +279,27 @@ func (l *listener) relay(ctx context.Context, w wants) {
 			if !l.stays {
 				return
 			}
-			over, pause = nil, time.After(lastPause)
+			over, arrives, pause = nil, nil, time.After(lastPause)
+		case <-arrives:
+			_, _ = l.again(ctx)
+			over, arrives, pause = l.ends()
 		case <-pause:
 			_, _ = l.again(ctx)
-			over, pause = l.ends()
+			over, arrives, pause = l.ends()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// ends are when the server ends what it tells, and if it tells nothing when to ask it again.
-func (l *listener) ends() (over <-chan struct{}, pause <-chan time.Time) {
+// ends are when the server ends what it tells, and if it tells nothing when to ask it again: when it is back, or in a while.
+func (l *listener) ends() (over, arrives <-chan struct{}, pause <-chan time.Time) {
 	_ = l.joining.Take(context.Background()) // who has it is not waited for any longer
 	defer l.joining.Leave()
 	if l.ear == nil {
-		return nil, time.After(lastPause)
+		return nil, l.x.link.arrives(), time.After(lastPause)
 	}
-	return l.ear.over, nil
+	return l.ear.over, nil, nil
 }
 
 // again has the server tell once more, or in time.

@@ -21,18 +21,18 @@ type introduction struct {
 
 // introduction opens all links. Of one server it is the server's own; of several it is ours, and says what all of them can.
 func (x *exchange) introduction(ctx context.Context) (introduction, error) {
-	all := each(ctx, x, func(ctx context.Context, x *exchange) (upstream.Session, error) { return x.opened(ctx) })
+	all := each(ctx, x, func(ctx context.Context, x *exchange) (upstream.Session, error) { return x.meets(ctx) })
 	came, err := there(all)
 	if err != nil {
 		return introduction{}, err
 	}
-	if x.link != nil {
+	if x.link != nil && len(came) > 0 {
 		s := came[0].value
 		return introduction{x.g.introduces(x.link, s), s.Era()}, nil
 	}
 	can, words := abilities{}, []string{}
 	for _, p := range all {
-		if p.err != nil { // it may have all this when it is back
+		if p.err != nil { // it may have all this when it is back, or when something of it is permitted
 			can.add(p.of.link.server, rpc.Object{}.With("tools", jsontext.Value(`{}`)).With("prompts", jsontext.Value(`{}`)).With("resources", jsontext.Value(`{}`)))
 			continue
 		}
@@ -51,6 +51,20 @@ func (x *exchange) introduction(ctx context.Context) (introduction, error) {
 		o = o.With("instructions", rpc.String(strings.Join(words, "\n")))
 	}
 	return introduction{o.Value(), era.Legacy}, nil
+}
+
+// meets opens the session with a server. If nothing is known of the server, its tools are known to others from then on.
+func (x *exchange) meets(ctx context.Context) (upstream.Session, error) {
+	if err := x.mayOpen(ctx); err != nil {
+		return nil, err
+	}
+	s, err := x.opened(ctx)
+	if err == nil && x.g.o.People != nil && offers(s, "tools") {
+		if _, listed := x.g.knownOf(x.link.server); !listed {
+			_, _ = x.tools(ctx) // a failure is of the server's tools, and the client meets it when it wants them
+		}
+	}
+	return s, err
 }
 
 // What the gateway can beside its servers, as it says and as clients say that they know of it.
@@ -75,14 +89,16 @@ func (c client) knows(extension string) bool {
 	return o.GetObject("extensions").Get(extension).Kind() == '{' || o.GetObject("experimental").Get(extension).Kind() == '{'
 }
 
-// there are the parts that came. It is an error if none did, and also if the PDP could not decide about one: what cannot be
-// decided is no shorter list.
+// there are the parts that came. It is an error if none did, unless a server is closed, and also if the PDP could not decide
+// about one: what cannot be decided is no shorter list.
 func there[T any](all []part[T]) (came []part[T], err error) {
+	closed := false
 	for _, p := range all {
 		if p.err == nil {
 			came = append(came, p)
 			continue
 		}
+		closed = closed || p.err == errClosed
 		if r, ok := p.err.(refusedError); ok && r.refusal.Kind == ask.Unavailable {
 			return nil, p.err
 		}
@@ -90,7 +106,7 @@ func there[T any](all []part[T]) (came []part[T], err error) {
 			err = p.err
 		}
 	}
-	if len(came) > 0 {
+	if len(came) > 0 || closed {
 		return came, nil
 	}
 	return nil, err

@@ -279,6 +279,9 @@ func (x *exchange) setLevel(ctx context.Context) (rpc.Message, int) {
 	}
 	_, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
 		x.link.setLevel(level)
+		if err := x.mayOpen(ctx); err != nil {
+			return none{}, err
+		}
 		s, err := x.opened(ctx)
 		if err != nil || s.Era() == era.Modern || !offers(s, "logging") {
 			return none{}, err

@@ -33,6 +33,7 @@ type link struct {
 	mu      sync.Mutex
 	session upstream.Session
 	opening opening
+	arrival chan struct{} // closed when another session is there
 	closed  bool
 
 	tools         toolbox
@@ -106,7 +107,7 @@ func (c client) kept() client {
 func newLink(s *Server, principal string, c client) *link {
 	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities)}
 	return &link{
-		server: s, client: of, opening: opening{turn: turn.New()},
+		server: s, client: of, opening: opening{turn: turn.New()}, arrival: make(chan struct{}),
 		tools:         toolbox{loading: turn.New()},
 		subscriptions: subscriptions{of: map[string]int{}, changed: make(chan struct{})},
 		hearing:       hearing{hearers: map[*hearer]bool{}, deafen: func() {}},
@@ -173,8 +174,17 @@ func (l *link) keep(s upstream.Session) bool {
 	defer l.mu.Unlock()
 	if !l.closed {
 		l.session = s
+		close(l.arrival)
+		l.arrival = make(chan struct{})
 	}
 	return !l.closed
+}
+
+// arrives is closed when another session than the one there is has been opened.
+func (l *link) arrives() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.arrival
 }
 
 // lose forgets a session that is no more, unless another has taken its place already.
@@ -276,8 +286,9 @@ type Server struct {
 	// URIs are how the resources begin that are the server's; "" begins all.
 	URIs []string
 
-	away atomic.Bool // it did not answer when it was last asked
-	late lateness
+	away    atomic.Bool // it did not answer when it was last asked
+	late    lateness
+	catalog catalog
 }
 
 // sent notes how a request to the server ended.

@@ -127,6 +127,7 @@ func (x *exchange) hearAll(ctx context.Context, heard map[*link]<-chan said) {
 func (x *exchange) hear(ctx context.Context, heard <-chan said) {
 	e := x.link.attend(x)
 	var pause <-chan time.Time
+	var arrives <-chan struct{}
 	for {
 		select {
 		case m := <-heard:
@@ -136,9 +137,15 @@ func (x *exchange) hear(ctx context.Context, heard <-chan said) {
 				return
 			}
 			x.g.o.Logger.Info("the server has no stream of its own", "server", x.link.server.Name, "why", e.err)
-			e, pause = &ear{}, time.After(lastPause) // what comes beside answers goes on
+			was := e.err
+			e, pause, arrives = &ear{}, time.After(lastPause), x.link.arrives() // what comes beside answers goes on
+			if s, _ := x.link.current(); s != nil && was == errClosed {         // opened meanwhile
+				e = x.link.attend(x)
+			}
 		case <-pause:
-			e = x.link.attend(x)
+			e, arrives = x.link.attend(x), nil
+		case <-arrives:
+			e, arrives = x.link.attend(x), nil
 		case <-ctx.Done():
 			return
 		}

@@ -30,7 +30,7 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 		return x.refused(refused)
 	}
 	result := rpc.Object{}.With("tools", rpc.Array(shown))
-	if x.link == nil {
+	if x.link == nil || len(shelves) == 0 {
 		return x.listed(x.ours(result))
 	}
 	listed := shelves[0].value.listing
@@ -45,6 +45,9 @@ type shelf struct {
 }
 
 func (x *exchange) shelf(ctx context.Context) (*shelf, error) {
+	if err := x.mayOpen(ctx); err != nil {
+		return nil, err
+	}
 	listed, err := x.tools(ctx)
 	if err != nil {
 		return nil, err

@@ -107,6 +107,9 @@ var (
 func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *exchange) (T, error)) []part[T] {
 	if x.link != nil {
 		v, err := ask(ctx, x)
+		if err == errClosed {
+			x.link.account.owed.add(changes[x.request.Method])
+		}
 		return []part[T]{{x, v, err}}
 	}
 	all := make([]part[T], len(x.reach.links))
@@ -222,7 +225,9 @@ func (x *exchange) heardFrom(l *link, err error) {
 	l.server.late.note(l.waits(method), err == errLate)
 	l.account.owed.add(changes[method])
 	l.server.tried(context.Background(), err)
-	x.g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
+	if err != errClosed {
+		x.g.o.Logger.Warn("a server is left out", "server", l.server.Name, "method", method, "why", err)
+	}
 	if l.came(method, x.g.o.Now(), x.g.o.Lock.current()) { // just when nobody waited for it any longer, and before anything was owed
 		l.announce(changes[method])
 	}

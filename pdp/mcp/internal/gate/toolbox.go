@@ -116,6 +116,7 @@ func (g *Gateway) list(ctx context.Context, l *link, who *identity.Principal, c 
 	l.server.tried(ctx, err)
 	if err == nil {
 		g.compare(l, listed)
+		g.learn(l.server, listed)
 		t.keep(listed, version, g.o.Now().Add(g.o.Lists.Cache))
 	}
 	return listed, err
@@ -218,8 +219,11 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 		all.again(name, definition)
 		return
 	}
-	t := before.unchanged(name, definition, all)
-	if t == nil {
+	t := before.compiledTool(name)
+	if !t.is(definition, all) {
+		t = s.catalog.shown(shown)
+	}
+	if !t.is(definition, all) {
 		if t, err = g.compile(s, shown, o, definition, all); err != nil {
 			g.o.Logger.Warn("a tool is left out", "server", s.Name, "tool", name, "why", err)
 			all.taken[alike] = nil // and stays out, if another is listed by that name
@@ -235,15 +239,17 @@ func (g *Gateway) add(all *listing, s *Server, definition jsontext.Value, before
 	all.tools = append(all.tools, t)
 }
 
-// unchanged is a tool of a listing, if it is defined as it was, and locked or not as it was.
-func (l *listing) unchanged(name string, definition jsontext.Value, now *listing) *tool {
-	if l == nil || l.compiled[name] == nil || !bytes.Equal(l.compiled[name].Definition, definition) {
+// compiledTool is a tool of a listing by the server's name, nil if there is none.
+func (l *listing) compiledTool(name string) *tool {
+	if l == nil {
 		return nil
 	}
-	if t := l.compiled[name]; t.pinned == now.pins(t.Tool) {
-		return t
-	}
-	return nil
+	return l.compiled[name]
+}
+
+// is reports whether a tool is defined as it was, and locked or not as it was.
+func (t *tool) is(definition jsontext.Value, now *listing) bool {
+	return t != nil && bytes.Equal(t.Definition, definition) && t.pinned == now.pins(t.Tool)
 }
 
 func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition jsontext.Value, in *listing) (*tool, error) {
