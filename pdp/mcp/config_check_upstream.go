@@ -83,8 +83,8 @@ func (u UpstreamConfig) check(m *mistakes, path string) {
 		if err := checkUpstreamURL(u.URL, networks); err != nil {
 			m.add(path+".url", "%s.url %w", path, err)
 		}
-		if u.Env != nil || u.EnvFiles != nil || u.Dir != "" {
-			m.add(path, "%s has a url, and env, env_files and dir are for a command; leave them out", path)
+		if u.Env != nil || u.EnvFiles != nil || u.Secret != nil || u.Dir != "" {
+			m.add(path, "%s has a url, and env, env_files, secret and dir are for a command; leave them out", path)
 		}
 	default:
 		u.checkCommand(m, path)
@@ -120,6 +120,11 @@ func (u UpstreamConfig) checkCommand(m *mistakes, path string) {
 			m.add(at, "%s is in env as well; keep one of them", at)
 		}
 		checkVariable(m, at, name)
+	}
+	for n, name := range u.Secret {
+		if _, ok := u.EnvFiles[name]; !ok {
+			m.add(fmt.Sprintf("%s.secret[%d]", path, n), "%s.secret has %q, which is not in env_files; write the value into a file, and the file's name there", path, name)
+		}
 	}
 }
 

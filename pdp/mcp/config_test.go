@@ -135,7 +135,7 @@ func TestConfigIsRead(t *testing.T) {
 // full is held to the keys, so that no key is left without a word.
 func TestFullSaysEveryKey(t *testing.T) {
 	t.Parallel()
-	elsewhere := regexp.MustCompile(`^(pdp\.embedded|identity\.static|upstreams\.<name>\.(command|env|env_files|dir|auth\.header|auth\.header_file|auth\.client_credentials|tools\.<name>\.(labels|hidden))|obligations\.custom\.<name>\.key_file)`)
+	elsewhere := regexp.MustCompile(`^(pdp\.embedded|identity\.static|upstreams\.<name>\.(command|env|env_files|secret|dir|auth\.header|auth\.header_file|auth\.client_credentials|tools\.<name>\.(labels|hidden))|obligations\.custom\.<name>\.key_file)`)
 	_, from, _, err := read(t, full)
 	must(t, err)
 	for _, k := range mcp.Form.Keys() {
@@ -204,13 +204,15 @@ func TestConfigRefuses(t *testing.T) {
 		"metadata upstream":       {"command: [mcp-server-filesystem, /srv]", "url: https://169.254.169.254/, allow_networks: [10.0.0.0/8]", "upstreams.files.url is in a private network"},
 		"upstream with password":  {"command: [mcp-server-filesystem, /srv]", "url: https://a:hunter2@x/mcp", "upstreams.files.url has a name or password in it"},
 		"no network":              {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, allow_networks: [10.0.0.1/8]", ":4:58: upstreams.files.allow_networks[0] has bits beyond its mask; write 10.0.0.0/8"},
-		"env of a URL":            {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, env: {A: b}", "env, env_files and dir are for a command"},
+		"env of a URL":            {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, env: {A: b}", "env, env_files, secret and dir are for a command"},
+		"secret of a URL":         {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, secret: [A]", "env, env_files, secret and dir are for a command"},
 		"auth of a command":       {"/srv]", "/srv], auth: {header_file: f}", "auth, allow_networks and ca_file are for a url"},
 		"page":                    {"/srv]", "/srv], server_requests: {hosts: [a.example, https://b.example/]}", ":4:98: upstreams.files.server_requests.hosts has what is no host in small letters"},
 		"page in capitals":        {"/srv]", "/srv], server_requests: {hosts: [A.example]}", "upstreams.files.server_requests.hosts has what is no host in small letters"},
 		"secret in env":           {"/srv]", "/srv], env: {GITHUB_TOKEN: hunter2}", "upstreams.files.env.GITHUB_TOKEN looks like a secret"},
 		"variable":                {"/srv]", "/srv], env: {A B: x}", `"A B" is no name of an environment variable`},
 		"variable twice":          {"/srv]", "/srv], env: {A: x}, env_files: {A: f}", "upstreams.files.env_files.A is in env as well"},
+		"secret without a file":   {"/srv]", "/srv], env_files: {A: f}, secret: [A, B]", `:4:92: upstreams.files.secret has "B", which is not in env_files`},
 		"header of ours":          {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header: mcp-session-id, header_file: f}", "auth.header is no header that a credential can be in"},
 		"two credentials":         {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header_file: f, client_credentials: {token_url: https://t, client_id: i, client_secret_file: s}}", "auth says more than one credential"},
 		"token in the clear":      {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {client_credentials: {token_url: http://t, client_id: i, client_secret_file: s}}", "token_url is reached without TLS"},

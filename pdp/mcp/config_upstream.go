@@ -14,6 +14,7 @@ type UpstreamConfig struct {
 	// Env and EnvFiles are all of the process's environment.
 	Env      map[string]string `yaml:"env" doc:"The environment variables of the program. It gets no others but those of env_files."`
 	EnvFiles map[string]string `yaml:"env_files" path:"yes" doc:"Environment variables of the program whose values are in files, because they are secret."`
+	Secret   []string          `yaml:"secret" min:"1" doc:"Names of env_files whose values are masked in what the program says, besides those that look like a secret's, such as API_TOKEN. A value has 16 bytes or more."`
 	Dir      string            `yaml:"dir" path:"yes" doc:"The directory in which the program starts. The gateway's own unless given."`
 	// Auth is what the gateway shows the server.
 	Auth          UpstreamAuth          `yaml:"auth"`

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/upstream"
 	"policy-service/pdp/plainfile"
 )
@@ -65,4 +67,14 @@ func (u UpstreamConfig) environment() (map[string]string, error) {
 		env[name] = value
 	}
 	return env, nil
+}
+
+// secrets are the values of env that are masked in what the program says.
+func (u UpstreamConfig) secrets(env map[string]string) (values []string) {
+	for name := range u.EnvFiles {
+		if evaluation.SecretName(name) || slices.Contains(u.Secret, name) {
+			values = append(values, env[name])
+		}
+	}
+	return values
 }

@@ -3,6 +3,7 @@ package mcp
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,16 @@ func TestEnvironmentOfAProgram(t *testing.T) {
 	u.EnvFiles["GITHUB_TOKEN"] = open
 	if _, err := u.environment(); err == nil || !strings.Contains(err.Error(), "GITHUB_TOKEN cannot be had") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a file that everybody can read: %v", err)
+	}
+}
+
+// TestSecretsOfAProgramAreKnownByNameOrListed, and no other variable is masked.
+func TestSecretsOfAProgramAreKnownByNameOrListed(t *testing.T) {
+	t.Parallel()
+	u := UpstreamConfig{Env: map[string]string{"MODE": "a"}, EnvFiles: map[string]string{"GITHUB_TOKEN": "", "DATABASE_URL": "", "CONFIG": ""}, Secret: []string{"DATABASE_URL"}}
+	got := u.secrets(map[string]string{"MODE": "a", "GITHUB_TOKEN": "t", "DATABASE_URL": "u", "CONFIG": "c"})
+	if slices.Sort(got); !slices.Equal(got, []string{"t", "u"}) {
+		t.Error(got)
 	}
 }
 

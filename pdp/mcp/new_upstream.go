@@ -23,7 +23,7 @@ func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error
 		for tool, t := range u.Tools {
 			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
 		}
-		if s.Upstream, err = newUpstream(u, d, m); err != nil {
+		if s.Upstream, err = newUpstream(name, u, d, m); err != nil {
 			for _, made := range all {
 				_ = made.Upstream.Close()
 			}
@@ -51,23 +51,24 @@ func (c Config) ToolName(upstream, tool string) string {
 	return tool
 }
 
-func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {
+func newUpstream(name string, u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {
 	var eras []era.Era
-	for _, name := range u.Eras {
-		if name == "modern" {
+	for _, e := range u.Eras {
+		if e == "modern" {
 			eras = append(eras, era.Modern)
 		} else {
 			eras = append(eras, era.Legacy)
 		}
 	}
+	masked := func(places int) { m.Mask(name, places) }
 	if len(u.Command) > 0 {
 		env, err := u.environment()
 		if err != nil {
 			return nil, err
 		}
 		return upstream.NewCommand(upstream.CommandOptions{
-			Command: u.Command, Env: env, Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
-			Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop,
+			Command: u.Command, Env: env, Secrets: u.secrets(env), Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
+			Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
 		})
 	}
 	credentials, err := u.Auth.credentials(d.Now)
@@ -76,6 +77,6 @@ func newUpstream(u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, e
 	}
 	return upstream.NewHTTP(upstream.HTTPOptions{
 		URL: u.URL, Eras: eras, AllowNetworks: prefixes(u.AllowNetworks), Credentials: credentials, RootsFile: u.CAFile,
-		Timeout: u.Timeout, MaxResult: int(u.MaxResult), Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop,
+		Timeout: u.Timeout, MaxResult: int(u.MaxResult), Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
 	})
 }

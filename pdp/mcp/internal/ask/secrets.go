@@ -2,7 +2,6 @@ package ask
 
 import (
 	"cmp"
-	"encoding/base64"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/leak"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -73,26 +73,11 @@ func (s *secrets) known() {
 			continue
 		}
 		pieced = append(pieced, secret, mask)
-		for _, form := range inBase64(secret) {
+		for _, form := range leak.Base64(secret) {
 			encoded = append(encoded, form, mask)
 		}
 	}
 	s.masks, s.encoded, s.pieced = strings.NewReplacer(pairs...), strings.NewReplacer(encoded...), strings.NewReplacer(pieced...)
-}
-
-// inBase64 are the texts of which one stands in the Base64 of whatever has the secret in it.
-func inBase64(secret string) (forms []string) {
-	for before := range 3 { // bytes that share their digits with others are left out
-		digits := base64.RawStdEncoding.EncodeToString([]byte("xx"[:before] + secret))
-		if digits = digits[(4*before+2)/3:]; (before+len(secret))%3 > 0 {
-			digits = digits[:len(digits)-1]
-		}
-		forms = append(forms, digits)
-		if url := strings.NewReplacer("+", "-", "/", "_").Replace(digits); url != digits {
-			forms = append(forms, url)
-		}
-	}
-	return forms
 }
 
 // in masks what of a text is secret: all of it, if it has a secret in Base64.

@@ -39,6 +39,7 @@ const ScopeName = "policy-service/pdp/mcp"
 // Meters are what the gateway counts. No label is anything that somebody sent: a method that MCP does not have is "other".
 type Meters struct {
 	calls, dropped metric.Int64Counter
+	masked         metric.Int64Counter
 	fulfilments    metric.Int64Counter
 	pdp, upstream  metric.Float64Histogram
 	available      metric.Int64ObservableGauge
@@ -66,7 +67,7 @@ func labelled() map[howEnded]metric.MeasurementOption {
 func NewMeters(m metric.Meter) (*Meters, error) {
 	seconds := metric.WithExplicitBucketBoundaries(.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60)
 	t := Meters{meter: m, labels: labelled()}
-	var errs [9]error
+	var errs [10]error
 	t.calls, errs[0] = m.Int64Counter("policy_service.mcp.calls", metric.WithDescription("Requests of MCP clients, by method and how they ended."))
 	t.pdp, errs[1] = m.Float64Histogram("policy_service.mcp.pdp.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the PDP took to decide about a request."))
 	t.upstream, errs[2] = m.Float64Histogram("policy_service.mcp.upstream.duration", metric.WithUnit("s"), seconds, metric.WithDescription("How long the MCP server took to answer a request."))
@@ -76,6 +77,7 @@ func NewMeters(m metric.Meter) (*Meters, error) {
 	t.waiting, errs[6] = m.Int64ObservableGauge("policy_service.mcp.waiting", metric.WithDescription("Calls that wait for people to decide about them."))
 	t.requested, errs[7] = m.Int64ObservableGauge("policy_service.mcp.requested", metric.WithDescription("Requests for tools that somebody else may fulfil, or is just fulfilling."))
 	t.fulfilments, errs[8] = m.Int64Counter("policy_service.mcp.fulfilments", metric.WithDescription("Requests for tools that somebody else has fulfilled, by how that ended."))
+	t.masked, errs[9] = m.Int64Counter("policy_service.mcp.masked", metric.WithDescription("Secrets of the gateway that were masked in what an MCP server sent, by server."))
 	return &t, errors.Join(errs[:]...)
 }
 
@@ -105,6 +107,11 @@ func (t *Meters) watch(g *Gateway) (stop func()) {
 // Drop counts a message that went nowhere.
 func (t *Meters) Drop(reason string) {
 	t.dropped.Add(context.Background(), 1, metric.WithAttributes(attribute.String("reason", reason)))
+}
+
+// Mask counts secrets of the gateway that were masked in what a server sent.
+func (t *Meters) Mask(server string, places int) {
+	t.masked.Add(context.Background(), int64(places), metric.WithAttributes(attribute.String("server", server)))
 }
 
 // fulfilment counts a request for a tool that is over.

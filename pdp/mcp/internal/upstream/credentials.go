@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/pdp/mcp/internal/leak"
 	"policy-service/pdp/plainfile"
 )
 
@@ -66,6 +67,20 @@ func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _, _ string, _ 
 	}
 	h.Set(f.Header, line)
 	return nil
+}
+
+// learn has the credential in h masked in what the server sends: what stands behind the scheme, or all of it.
+func (u *httpUpstream) learn(h http.Header) {
+	for _, values := range h {
+		_, credential, _ := strings.Cut(values[0], " ")
+		if len(credential) < leak.Least {
+			credential = values[0]
+		}
+		u.masks.Learn(credential)
+	}
+	if _, password, ok := (&http.Request{Header: h}).BasicAuth(); ok {
+		u.masks.Learn(password)
+	}
 }
 
 // readLine reads a secret that stands in a file alone.

@@ -54,6 +54,9 @@ func (s *httpSession) do(ctx context.Context, method, accept string, body []byte
 		if err := c.Authorize(ctx, h, s.client.Principal, token, expires); err != nil {
 			return nil, &Error{NotSent: true, Detail: "there are no credentials for the upstream", Err: err}
 		}
+		if _, ofPrincipal := c.(*exchange); !ofPrincipal {
+			s.upstream.learn(h)
+		}
 	}
 	s.header(h, accept, r)
 	var connected atomic.Bool

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/leak"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -37,6 +38,8 @@ type HTTPOptions struct {
 	Logger        *slog.Logger
 	// Dropped is told why a message of the server went no further, in one of the words of Drop*. It may be nil.
 	Dropped func(reason string)
+	// Masked is told in how many places secrets of Credentials were masked. It may be nil.
+	Masked func(places int)
 }
 
 // Why a message of a server goes no further.
@@ -53,6 +56,7 @@ type httpUpstream struct {
 	transport *http.Transport
 	options   HTTPOptions
 	agent     string
+	masks     leak.Masks
 
 	// speaks is the server's era plus one, 0 as long as nobody knows; probing is held by who finds out.
 	speaks  atomic.Int32
@@ -183,6 +187,15 @@ func (u *httpUpstream) drop(reason string) {
 	if u.options.Dropped != nil {
 		u.options.Dropped(reason)
 	}
+}
+
+// mask masks the gateway's own credentials in what the server sent.
+func (u *httpUpstream) mask(text []byte) []byte {
+	text, places := u.masks.In(text)
+	if places > 0 && u.options.Masked != nil {
+		u.options.Masked(places)
+	}
+	return text
 }
 
 // limits are what rpc reads by.

@@ -114,15 +114,16 @@ func (t *httpStream) Next() (rpc.Message, error) {
 }
 
 // read reads the next text that should be a message.
-func (t *httpStream) read() ([]byte, error) {
+func (t *httpStream) read() (text []byte, err error) {
 	if cause := context.Cause(t.ctx); cause != nil {
 		return nil, cause
 	}
+	defer func() { text = t.session.upstream.mask(text) }()
 	if t.events != nil {
 		return t.pace.event(t.events)
 	}
 	most := t.session.upstream.options.MaxResult
-	text, err := io.ReadAll(io.LimitReader(t.body, int64(most)+1))
+	text, err = io.ReadAll(io.LimitReader(t.body, int64(most)+1))
 	if err == nil && len(text) > most {
 		err = rpc.ErrTooLarge
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/leak"
 )
 
 // CommandOptions are an MCP server that is a program, spoken to over its standard streams.
@@ -22,6 +23,8 @@ type CommandOptions struct {
 	Command []string
 	// Env is the whole environment of the program: it inherits nothing.
 	Env map[string]string
+	// Secrets are values of Env that are masked in all that the program says.
+	Secrets []string
 	// Dir is where it runs; "" is where the gateway does.
 	Dir string
 	// Eras are those that may be spoken; none are both.
@@ -42,6 +45,11 @@ type CommandOptions struct {
 	Logger        *slog.Logger
 	// Dropped is told of each message that nobody gets, by a word that says why. It must not wait for anything.
 	Dropped func(reason string)
+	// Masked is told in how many places secrets were masked. It must not wait for anything, and may be nil.
+	Masked func(places int)
+
+	// masks are for messages. A line of the standard error may have a line of a secret alone.
+	masks, errMasks *leak.Masks
 }
 
 // command starts a process for each session.
@@ -124,6 +132,15 @@ func (o *CommandOptions) setDefaults() {
 	if o.Dropped == nil {
 		o.Dropped = func(string) {}
 	}
+	if o.Masked == nil {
+		o.Masked = func(int) {}
+	}
+	o.masks = leak.New(o.Secrets...)
+	lines := slices.Clone(o.Secrets)
+	for _, secret := range o.Secrets {
+		lines = append(lines, strings.Fields(secret)...)
+	}
+	o.errMasks = leak.New(lines...)
 }
 
 // speaks reports whether an era may be spoken.

@@ -205,6 +205,15 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 	case "environ":
 		environ, _ := os.ReadFile("/proc/self/environ")
 		tell(id, string(environ))
+	case "leak":
+		secret := os.Getenv("API_TOKEN")
+		fmt.Fprintf(os.Stderr, "the token is %s\n%sthe key is %s\n", secret, strings.Repeat("z", 1000), os.Getenv("PRIVATE_KEY"))
+		say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1,"message":%q}}`, token, secret)
+		say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":%q}}`, base64.StdEncoding.EncodeToString([]byte("it is "+secret)))
+		_, _ = in.ReadString('\n')
+		tell(id, fmt.Sprintf("{\"API_TOKEN\":%q,\"PRIVATE_KEY\":%q}", secret, os.Getenv("PRIVATE_KEY")))
+	case "fail":
+		say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no %s","data":[ 1.0, "\u00e9" ]}}`, id, os.Getenv("API_TOKEN"))
 	case "descriptors":
 		entries, _ := os.ReadDir("/proc/self/fd")
 		var open []string

@@ -47,6 +47,10 @@ func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 	case len(bytes.TrimSpace(line)) == 0:
 		return len(line), nil
 	}
+	line, places := s.o.masks.In(line)
+	if places > 0 {
+		s.o.Masked(places)
+	}
 	m, fault := rpc.Parse(line, rpc.DefaultLimits())
 	if fault != nil {
 		s.unreadable(line, fault)

@@ -69,7 +69,7 @@ func (s *childSession) ended(otherwise string) *Error {
 func (s *childSession) run() {
 	var pipes sync.WaitGroup
 	pipes.Go(func() { s.end(s.read(), true) })
-	pipes.Go(func() { logErrors(s.p.err, s.o.Logger) })
+	pipes.Go(func() { logErrors(s.p.err, s.o) })
 	pipes.Go(func() {
 		if err := s.out.write(s.p.in, s.o.Timeout); err != nil {
 			s.end(s.ended("the server does not read what it is sent"), true)

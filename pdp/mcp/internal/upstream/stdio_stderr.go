@@ -21,25 +21,29 @@ const (
 )
 
 // logErrors reads all that a server writes to its standard error, so that it never waits for us, and logs a part of it: so
-// many lines a second, and the beginning of each.
-func logErrors(from io.Reader, to *slog.Logger) {
-	in := bufio.NewReaderSize(from, mostErrLine)
+// many lines a second, and the beginning of each, without the secrets that begin there.
+func logErrors(from io.Reader, o *CommandOptions) {
+	in := bufio.NewReaderSize(from, mostErrLine+2*o.errMasks.Longest())
 	allowed := rate.NewLimiter(errLineRate, errLineBurst)
 	left := 0
 	for {
 		line, err := in.ReadSlice('\n')
-		text := strings.TrimSpace(strings.ToValidUTF8(string(line), "�"))
+		begin, places := o.errMasks.Begin(line, mostErrLine)
+		text := strings.TrimSpace(strings.ToValidUTF8(string(begin), "�"))
 		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line
 			_, err = in.ReadSlice('\n')
 		}
 		switch {
 		case text == "":
 		case allowed.AllowN(time.Now(), 1):
+			if places > 0 {
+				o.Masked(places)
+			}
 			attrs := []slog.Attr{slog.String("line", visible.Quoted(text))}
 			if left > 0 {
 				attrs = append(attrs, slog.Int("left_out_before", left))
 			}
-			to.LogAttrs(context.Background(), slog.LevelInfo, "an MCP server says on its standard error", attrs...)
+			o.Logger.LogAttrs(context.Background(), slog.LevelInfo, "an MCP server says on its standard error", attrs...)
 			left = 0
 		default:
 			left++
