@@ -2,7 +2,7 @@
 // bundle and returns its problems together with these warnings.
 //
 // Each kind of warning has a file: access.go, approvals.go, escape.go, literals.go, missing.go,
-// names.go, obligations.go, overlap.go and trivial.go. They use what a request can send (sent.go),
+// names.go, obligations.go, overlap.go, trivial.go and uris.go. They use what a request can send (sent.go),
 // what the entity store holds (stored.go), the outcomes that a clause can have (outcome.go), what a
 // clause comes to in every request (fold.go), which numbers it wants (compare.go), and where in its
 // file an expression stands (place.go).
@@ -47,6 +47,7 @@ func Check(source bundle.Source, now time.Time) (*bundle.Bundle, bundle.Problems
 			}
 		}
 		l.trivial(v)
+		l.uris(v)
 	}
 	l.literals()
 	l.obligations()
