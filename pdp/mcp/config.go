@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"time"
+
 	"policy-service/pdp/server/config"
 )
 
@@ -65,8 +67,10 @@ type Config struct {
 	Lock LockConfig `yaml:"lock"`
 	// Limits bound what requests may cost.
 	Limits LimitsConfig `yaml:"limits"`
-	List   ListConfig   `yaml:"list"`
-	Seal   SealConfig   `yaml:"seal"`
+	// Sessions are of clients of the legacy era.
+	Sessions SessionsConfig `yaml:"sessions"`
+	List     ListConfig     `yaml:"list"`
+	Seal     SealConfig     `yaml:"seal"`
 	// Obligations say how obligations are discharged that need more than the gateway itself.
 	Obligations ObligationsConfig `yaml:"obligations"`
 	// Approvals say how people are asked.
@@ -75,6 +79,11 @@ type Config struct {
 	ToolRequests ToolRequestsConfig `yaml:"tool_requests"`
 	// Meta are members of _meta that go on to the upstream.
 	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
+}
+
+// SessionsConfig is how long sessions are kept.
+type SessionsConfig struct {
+	Idle time.Duration `yaml:"idle" default:"30m" min:"1m" max:"24h" doc:"How long a session of a client before MCP 2026-07-28 is kept that has no stream and no request under way. Afterwards a client that comes with its id finds it begun anew."`
 }
 
 // TLSConfig is the certificate that clients see.

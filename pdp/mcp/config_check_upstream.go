@@ -83,8 +83,8 @@ func (u UpstreamConfig) check(m *mistakes, path string) {
 		if err := checkUpstreamURL(u.URL, networks); err != nil {
 			m.add(path+".url", "%s.url %w", path, err)
 		}
-		if u.Env != nil || u.EnvFiles != nil || u.Secret != nil || u.Dir != "" {
-			m.add(path, "%s has a url, and env, env_files, secret and dir are for a command; leave them out", path)
+		if u.Env != nil || u.EnvFiles != nil || u.Secret != nil || u.Dir != "" || u.Stateful {
+			m.add(path, "%s has a url, and env, env_files, secret, dir and stateful are for a command; leave them out", path)
 		}
 	default:
 		u.checkCommand(m, path)

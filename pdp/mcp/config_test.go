@@ -84,6 +84,7 @@ limits:
   burst: 100
   per_principal: {rate: 10/s, burst: 50, concurrent: 8}
   per_tool: {rate: 30/m, burst: 5}
+sessions: {idle: 1h}
 list: {cache: 1s, ttl: 5s}
 seal: {key_files: [seal.key, old.key]}
 obligations:
@@ -135,7 +136,7 @@ func TestConfigIsRead(t *testing.T) {
 // full is held to the keys, so that no key is left without a word.
 func TestFullSaysEveryKey(t *testing.T) {
 	t.Parallel()
-	elsewhere := regexp.MustCompile(`^(pdp\.embedded|identity\.static|upstreams\.<name>\.(command|env|env_files|secret|dir|auth\.header|auth\.header_file|auth\.client_credentials|tools\.<name>\.(labels|hidden))|obligations\.custom\.<name>\.key_file)`)
+	elsewhere := regexp.MustCompile(`^(pdp\.embedded|identity\.static|upstreams\.<name>\.(command|env|env_files|secret|dir|idle|stateful|auth\.header|auth\.header_file|auth\.client_credentials|tools\.<name>\.(labels|hidden))|obligations\.custom\.<name>\.key_file)`)
 	_, from, _, err := read(t, full)
 	must(t, err)
 	for _, k := range mcp.Form.Keys() {

@@ -16,6 +16,8 @@ type UpstreamConfig struct {
 	EnvFiles map[string]string `yaml:"env_files" path:"yes" doc:"Environment variables of the program whose values are in files, because they are secret."`
 	Secret   []string          `yaml:"secret" min:"1" doc:"Names of env_files whose values are masked in what the program says, besides those that look like a secret's, such as API_TOKEN. A value has 16 bytes or more."`
 	Dir      string            `yaml:"dir" path:"yes" doc:"The directory in which the program starts. The gateway's own unless given."`
+	Idle     time.Duration     `yaml:"idle" default:"2m" min:"1s" max:"24h" doc:"How long the program runs on for a client before MCP 2026-07-28 that closed its stream and has nothing under way. The client's next message starts the program again."`
+	Stateful bool              `yaml:"stateful" doc:"Whether the program remembers what its client did. It then runs for as long as the client's session, whatever idle says."`
 	// Auth is what the gateway shows the server.
 	Auth          UpstreamAuth          `yaml:"auth"`
 	AllowNetworks []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`

@@ -20,6 +20,9 @@ func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error
 			},
 			URIs: c.uris(u),
 		}
+		if len(u.Command) > 0 && !u.Stateful {
+			s.Idle = u.Idle
+		}
 		for tool, t := range u.Tools {
 			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
 		}

@@ -64,6 +64,8 @@ type Settings struct {
 	Approvals Approvals
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
+	// SessionIdle is how long a session of the legacy era is kept that nobody uses.
+	SessionIdle time.Duration
 }
 
 // Sizes are what is not too large, in bytes, and how much may wait that somebody requests.
@@ -275,7 +277,13 @@ func sendOff[T any](ctx context.Context, x *exchange, e *turn.Errand[T], what fu
 
 // sweep ends, now and then, what nobody uses any longer.
 func (g *Gateway) sweep(ctx context.Context) {
-	ticker := time.NewTicker(time.Minute)
+	each := time.Minute
+	for _, s := range g.o.Servers {
+		if s.Idle > 0 { // no program runs for much longer than it need
+			each = min(each, s.Idle/5)
+		}
+	}
+	ticker := time.NewTicker(each)
 	defer ticker.Stop()
 	for {
 		select {
@@ -288,26 +296,26 @@ func (g *Gateway) sweep(ctx context.Context) {
 	}
 }
 
-// closer is a session of a client's, or a reach. A server may take its time to hear that it is over.
-type closer interface{ close() }
+// closing ends a session of a client's, or a reach, or one of its sessions. A server may take its time to hear that it is over.
+type closing func()
 
-// closing is how many are closed at a time.
-const closing = 64
+// mostClosing is how many are closed at a time.
+const mostClosing = 64
 
 func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
 	g.held.end(func(h *held) bool { return now.After(h.until) })
 	g.listeners.rest()
 	var all sync.WaitGroup
 	defer all.Wait()
-	atOnce := make(chan struct{}, closing)
-	for _, one := range append(g.sessions.idle(now), g.reaches.idle(now)...) {
+	atOnce := make(chan struct{}, mostClosing)
+	for _, end := range append(g.sessions.idle(now, g.o.SessionIdle), g.reaches.idle(now)...) {
 		select {
 		case atOnce <- struct{}{}:
 		case <-ctx.Done(): // the server ends the rest with all others
 			return
 		}
 		all.Go(func() {
-			one.close()
+			end()
 			<-atOnce
 		})
 	}

@@ -58,7 +58,10 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 			g.refuse(w, http.StatusBadRequest, m.ID, rpc.InvalidRequest, "a request with this id is under way")
 			break
 		}
-		return ctx, s.visit(g, w, in, cancel, func() { s.flights.End(m.ID) })
+		return ctx, s.visit(g, w, in, cancel, func() {
+			s.touch(g.o.Now())
+			s.flights.End(m.ID)
+		})
 	}
 	return nil, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -198,6 +199,17 @@ func (l *link) lose(s upstream.Session) {
 	l.tools.forget()
 }
 
+// rest takes the session from the link until something is sent again, and the ear with it. It is nil if there is none.
+func (l *link) rest() upstream.Session {
+	l.mu.Lock()
+	s := l.session
+	l.session, l.ear = nil, nil
+	l.deafen()
+	l.mu.Unlock()
+	l.tools.forget()
+	return s
+}
+
 // close ends the link. It may be called twice.
 func (l *link) close() {
 	l.mu.Lock()
@@ -285,6 +297,8 @@ type Server struct {
 	Dropped func(reason string)
 	// URIs are how the resources begin that are the server's; "" begins all.
 	URIs []string
+	// Idle is how long its program runs on for a session whose client closed its stream; 0 is for as long as the session.
+	Idle time.Duration
 
 	away    atomic.Bool // it did not answer when it was last asked
 	late    lateness

@@ -36,11 +36,11 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !s.listen(true) {
+	if !s.listen() {
 		g.refuse(w, http.StatusConflict, rpc.ID{}, rpc.InvalidRequest, "this session has a stream already")
 		return
 	}
-	defer s.listen(false)
+	defer func() { s.leave(g.o.Now()) }()
 	ctx, leave, ok := g.enter(r.Context())
 	if !ok {
 		g.refuse(w, http.StatusServiceUnavailable, rpc.ID{}, rpc.InternalError, errLinkClosed.Detail)
@@ -89,15 +89,20 @@ func (g *Gateway) lasting(principal string) (end func(), ok bool) {
 	return g.o.Rates.Hold(principal, Streams)
 }
 
-// listen notes that the session has a stream, or has none any longer. It is not ok if it has one.
-func (s *session) listen(on bool) bool {
+// listen notes that the session has a stream. It is not ok if it has one already.
+func (s *session) listen() (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if on && s.listening {
-		return false
-	}
-	s.listening = on
-	return true
+	ok = !s.listening
+	s.listening, s.left = true, false
+	return ok
+}
+
+// leave notes that the session's stream is closed.
+func (s *session) leave(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listening, s.left, s.used = false, true, now
 }
 
 // heard is what each server says by itself from now on, until stop is called.

@@ -116,12 +116,12 @@ func (t *reaches) makeRoom(person string) bool {
 }
 
 // idle are those that nobody uses any longer. They do not count any more.
-func (t *reaches) idle(now time.Time) (idle []closer) {
+func (t *reaches) idle(now time.Time) (idle []closing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for k, r := range t.all {
 		if r.use.by == 0 && now.Sub(r.use.last) > reachIdle {
-			idle = append(idle, r)
+			idle = append(idle, r.close)
 			delete(t.all, k)
 		}
 	}

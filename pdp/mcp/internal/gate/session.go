@@ -32,6 +32,7 @@ type session struct {
 	waiting   map[rpc.ID]chan rpc.Message // what servers ask
 	people    map[rpc.ID]*asking          // what we ask
 	listening bool
+	left      bool // its client had a stream, and closed it
 	used      time.Time
 }
 
@@ -46,7 +47,6 @@ type sealedSession struct {
 
 const (
 	sessionLife = 24 * time.Hour
-	sessionIdle = 30 * time.Minute
 	// mostSessions is how many this process has, and mostSessionsEach how many of one person, by all clients.
 	mostSessions     = 10000
 	mostSessionsEach = 64
@@ -118,7 +118,7 @@ func (t *sessions) add(s *session) *session {
 // could are busy.
 func (t *sessions) room(person string) (id string, oldest *session, ok bool) {
 	own := func(s *session) bool { return s.reach.person == person }
-	unused := func(s *session) (time.Time, bool) { return s.used, !s.busy() }
+	unused := func(s *session) (time.Time, bool) { return s.lastUse(), !s.busy() }
 	id, oldest, full := leastUsed(t.all, mostSessionsEach, own, unused)
 	if !full {
 		id, oldest, full = leastUsed(t.all, mostSessions, everybody, unused)
@@ -161,7 +161,7 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 	t.mu.Lock()
 	s, ended := t.all[id], t.ended[sha256.Sum256([]byte(id))]
 	if s != nil && s.who == who.Key && now.Before(s.ends) {
-		s.used = now
+		s.touch(now)
 		t.mu.Unlock()
 		return s
 	}
@@ -188,14 +188,18 @@ func (t *sessions) end(s *session) {
 	s.close()
 }
 
-// idle are those that nobody uses any longer. They do not count any more.
-func (t *sessions) idle(now time.Time) (idle []closer) {
+// idle closes sessions that were not used for longer than most, which do not count any more, and of those that are not used the
+// programs that need not run.
+func (t *sessions) idle(now time.Time, most time.Duration) (idle []closing) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, s := range t.all {
-		if now.After(s.ends) || now.Sub(s.used) > sessionIdle && !s.busy() {
-			idle = append(idle, s)
+		switch unused := now.Sub(s.lastUse()); {
+		case now.After(s.ends), unused > most && !s.busy():
+			idle = append(idle, s.close)
 			delete(t.all, id)
+		case !s.busy(): // nor does it become so before find
+			idle = append(idle, s.rest(unused)...)
 		}
 	}
 	for id, ends := range t.ended {
@@ -210,6 +214,33 @@ func (t *sessions) idle(now time.Time) (idle []closer) {
 func (s *session) close() {
 	s.flights.CancelAll()
 	s.reach.close()
+}
+
+// rest takes from a session whose client closed its stream what servers need not keep for it: its next message opens them again.
+func (s *session) rest(unused time.Duration) (idle []closing) {
+	s.mu.Lock()
+	left := s.left
+	s.mu.Unlock()
+	for _, l := range s.reach.links {
+		if left && l.server.Idle > 0 && unused > l.server.Idle {
+			if open := l.rest(); open != nil {
+				idle = append(idle, open.Close)
+			}
+		}
+	}
+	return idle
+}
+
+func (s *session) touch(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = now
+}
+
+func (s *session) lastUse() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.used
 }
 
 func (s *session) busy() bool {

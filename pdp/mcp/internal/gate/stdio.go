@@ -246,10 +246,10 @@ func (f *stdioFront) exchange(s *session, in *incoming) (*exchange, *rpc.Error) 
 
 // hear relays what the server says by itself.
 func (f *stdioFront) hear(ctx context.Context, s *session) {
-	if !s.listen(true) {
+	if !s.listen() {
 		return
 	}
-	defer s.listen(false)
+	defer func() { s.leave(f.g.o.Now()) }()
 	x := &exchange{g: f.g, who: f.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, reply: &stdioReply{f: f}}
 	heard, stop := x.heard()
 	defer stop()
