@@ -35,7 +35,9 @@ func (r *Recorder) serve(w http.ResponseWriter, q *http.Request) {
 	case q.Method == http.MethodDelete:
 		r.end(q.Header.Get("Mcp-Session-Id"))
 		w.WriteHeader(http.StatusNoContent)
-	case q.Method == http.MethodGet && r.told.Listen != nil && r.has(q.Header.Get("Mcp-Session-Id")):
+	case q.Method == http.MethodGet && r.told.Listen != nil && !r.has(q.Header.Get("Mcp-Session-Id")):
+		w.WriteHeader(http.StatusNotFound)
+	case q.Method == http.MethodGet && r.told.Listen != nil:
 		c.out = &toHTTP{w: w, streams: true}
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.WriteHeader(http.StatusOK)

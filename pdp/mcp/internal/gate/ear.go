@@ -134,6 +134,9 @@ func (e *ear) run(ctx context.Context) {
 			pause = firstPause / 2
 			continue
 		case over:
+			if e.settled >= 0 { // what it said meanwhile, nobody heard
+				e.link.account.owed.add(changes["initialize"])
+			}
 			return
 		}
 		if heard {
@@ -185,6 +188,12 @@ func (e *ear) once(ctx context.Context) (ended ending, heard bool) {
 	}
 	for {
 		m, err := stream.Next()
+		if isGone(err) {
+			e.link.lose(e.of)
+			if !e.link.isHeard() { // nobody has a program started again
+				return over, heard
+			}
+		}
 		switch {
 		case err != nil && ctx.Err() != nil, err != nil && !e.link.has(e.of):
 			return again, heard
@@ -205,8 +214,19 @@ func (e *ear) once(ctx context.Context) (ended ending, heard bool) {
 	}
 }
 
-// open opens a stream of what the server says by itself.
+// open opens a stream of what the server says by itself, in another session if the server forgot this one since somebody called.
 func (e *ear) open(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
+	s, stream, err := e.openOnce(ctx, uris)
+	if isGone(err) && s != nil {
+		e.link.lose(s)
+		if e.link.isHeard() {
+			s, stream, err = e.openOnce(ctx, uris)
+		}
+	}
+	return s, stream, err
+}
+
+func (e *ear) openOnce(ctx context.Context, uris []string) (upstream.Session, upstream.Stream, error) {
 	x := e.by
 	if err := x.mayOpen(ctx); err != nil {
 		return nil, nil, err

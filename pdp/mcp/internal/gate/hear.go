@@ -20,7 +20,7 @@ func (l *link) has(s upstream.Session) bool {
 
 // hear gives what the server says by itself, and beside the answers to requests, until stop is called.
 func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message)) (heard <-chan said, stop func()) {
-	h := &hearer{make(chan said, 64), answer}
+	h := &hearer{make(chan said, mostUnheard), answer}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hearers[h] = true
@@ -32,6 +32,13 @@ func (l *link) hear(answer func(context.Context, upstream.Session, rpc.Message))
 		defer l.mu.Unlock()
 		delete(l.hearers, h)
 	}
+}
+
+// isHeard reports whether anybody listens.
+func (l *link) isHeard() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.hearers) > 0
 }
 
 // answerer answers requests of the server that belong to none of the client's, nil if nobody does.
@@ -85,7 +92,13 @@ func (l *link) announceLocked(changes []string) {
 		return
 	}
 	for _, change := range l.account.owed.take(changes) {
-		l.passLocked(said{rpc.Message{Method: change}, era.Legacy})
+		if change != resourceUpdated {
+			l.passLocked(said{rpc.Message{Method: change}, era.Legacy})
+			continue
+		}
+		for _, uri := range sortedKeys(l.subscriptions.of) {
+			l.passLocked(said{rpc.Message{Method: change, Params: rpc.Object{}.With("uri", rpc.String(uri)).Value()}, era.Legacy})
+		}
 	}
 }
 
@@ -136,20 +149,30 @@ type subscriptions struct {
 	changed chan struct{}
 }
 
-// mostSubscriptions is how many resources one client may want to hear of.
-const mostSubscriptions = 64
+// How many resources one client may want to hear of, how long their URIs may be together, and how much waits for one that listens:
+// all that is owed, and some more.
+const (
+	mostSubscriptions = 64
+	mostSubscribed    = 64 << 10
+	mostUnheard       = 64 + mostSubscriptions
+)
 
 // want notes that one more wants to hear of resources, or one less. First are those that nobody wanted before, and last
 // those that nobody wants any more. It is not ok, and nothing is noted, if they are too many.
 func (l *link) want(uris []string, on bool) (first, last []string, version int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	size := 0
+	for uri := range l.subscriptions.of {
+		size += len(uri)
+	}
 	for _, uri := range uris {
 		if on && l.subscriptions.of[uri] == 0 {
 			first = append(first, uri)
+			size += len(uri)
 		}
 	}
-	if len(l.subscriptions.of)+len(first) > mostSubscriptions {
+	if len(first) > 0 && (len(l.subscriptions.of)+len(first) > mostSubscriptions || size > mostSubscribed) {
 		return nil, nil, 0, false
 	}
 	for _, uri := range uris {
@@ -166,6 +189,22 @@ func (l *link) want(uris []string, on bool) (first, last []string, version int, 
 		l.subscriptions.changed = make(chan struct{})
 	}
 	return first, last, l.subscriptions.version, true
+}
+
+// note keeps what the client told a server of the legacy era, so that its next session is told the same.
+func (l *link) note(method string, params rpc.Object) {
+	uri := params.GetString("uri")
+	switch on := method == "resources/subscribe"; {
+	case method == "logging/setLevel":
+		l.setLevel(params.GetString("level"))
+	case l.wanted(uri) == on:
+	default:
+		if _, _, _, ok := l.want([]string{uri}, on); !ok {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.resumed.short = true
+		}
+	}
 }
 
 // wanted reports whether anybody wants to hear of a resource.

@@ -235,18 +235,27 @@ func (g *Gateway) delete(w http.ResponseWriter, r *http.Request) {
 
 // remember takes what a client of the legacy era says once, and a server of the modern era wants said with each request.
 func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
+	switch err := x.mayOpen(ctx); err {
+	case nil:
+	case errClosed:
+		x.link.setLevel(x.params.GetString("level"))
+		return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
+	default:
+		return x.failed(err)
+	}
 	s, err := x.opened(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
 	if s.Era() == era.Legacy {
-		return x.call(ctx)
+		response, status := x.call(ctx)
+		if response.Error == nil {
+			x.link.note(x.request.Method, x.params)
+		}
+		return response, status
 	}
 	switch x.request.Method {
 	case "logging/setLevel":
-		if !slices.Contains(logLevels, x.params.GetString("level")) {
-			return x.refused(invalid("level is none of " + joined(logLevels)))
-		}
 		x.link.setLevel(x.params.GetString("level"))
 	default:
 		uri := x.params.GetString("uri")
@@ -271,17 +280,17 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 	return x.result(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 }
 
-// setLevel tells all servers how much of their logs the client wants. One that is away now may not be told.
+// setLevel tells all servers how much of their logs the client wants.
 func (x *exchange) setLevel(ctx context.Context) (rpc.Message, int) {
-	if x.link != nil {
-		return x.remember(ctx)
-	}
 	level := x.params.GetString("level")
 	if !slices.Contains(logLevels, level) {
 		return x.refused(invalid("level is none of " + joined(logLevels)))
 	}
+	if x.link != nil {
+		return x.remember(ctx)
+	}
 	_, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
-		x.link.setLevel(level)
+		defer x.link.setLevel(level) // which a session that is opened later is told
 		if err := x.mayOpen(ctx); err != nil {
 			return none{}, err
 		}

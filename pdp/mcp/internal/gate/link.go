@@ -13,6 +13,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
+	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/turn"
 	"policy-service/pdp/mcp/internal/upstream"
 )
@@ -36,6 +37,7 @@ type link struct {
 	opening opening
 	arrival chan struct{} // closed when another session is there
 	closed  bool
+	resumed resumed
 
 	tools         toolbox
 	account       account
@@ -49,6 +51,12 @@ type link struct {
 type opening struct {
 	turn   turn.Turn
 	errand turn.Errand[upstream.Session]
+}
+
+// resumed is how far a new session of the legacy era is told what the one before was.
+type resumed struct {
+	// short is set if less is kept than the client told the server, and stale once a session was told less.
+	short, stale bool
 }
 
 // account is how many things of the server's the client is asked, and what it is to be told.
@@ -136,6 +144,10 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	if err != nil {
 		return nil, err
 	}
+	if err := l.resume(ctx, who, s); err != nil {
+		s.Close()
+		return nil, err
+	}
 	if !l.keep(s) {
 		s.Close()
 		return nil, errLinkClosed
@@ -143,6 +155,69 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	l.server.late.note(toOpen, false)
 	l.announce(changes["initialize"])
 	return s, nil
+}
+
+// resume tells a new session of the legacy era what the client told the one before, which was permitted then. What the server
+// does not take leaves the link stale.
+func (l *link) resume(ctx context.Context, who *identity.Principal, s upstream.Session) error {
+	l.mu.Lock()
+	uris, level, short := sortedKeys(l.subscriptions.of), l.log.level, l.resumed.short
+	if l.log.told != nil { // the next request of the client says it
+		level = ""
+	}
+	l.mu.Unlock()
+	if s.Era() == era.Modern {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	tell := func(method, name, value string) (err error) {
+		r := upstream.Request{Method: method, Params: rpc.Object{}.With(name, rpc.String(value)), Token: who.Token, Expires: who.Expires}
+		if err = takes(ctx, s, r); isGone(err) {
+			return err
+		}
+		short = short || err != nil
+		return nil
+	}
+	if level != "" && offers(s, "logging") {
+		if err := tell("logging/setLevel", "level", level); err != nil {
+			return err
+		}
+	}
+	for _, uri := range uris {
+		if err := tell("resources/subscribe", "uri", uri); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.resumed.stale = l.resumed.stale || short
+	return nil
+}
+
+// takes has a server of the legacy era take a request, and is an error if it does not.
+func takes(ctx context.Context, s upstream.Session, r upstream.Request) error {
+	stream, err := s.Send(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	for {
+		switch m, err := stream.Next(); {
+		case err != nil:
+			return err
+		case m.IsResponse() && m.Error != nil:
+			return &upstream.Error{Detail: "the server refuses " + r.Method, Answer: m.Error}
+		case m.IsResponse():
+			return nil
+		}
+	}
+}
+
+// isGone reports whether an error says that a session is no more.
+func isGone(err error) bool {
+	e := (*upstream.Error)(nil)
+	return errors.As(err, &e) && e.Gone
 }
 
 // opened is the session with the server, opened if there is none. One of several servers goes on opening when whoever asks
@@ -193,6 +268,7 @@ func (l *link) lose(s upstream.Session) {
 	l.mu.Lock()
 	if l.session == s {
 		l.session = nil
+		l.account.owed.add(changes["initialize"])
 	}
 	l.mu.Unlock()
 	s.Close()
@@ -204,6 +280,7 @@ func (l *link) rest() upstream.Session {
 	l.mu.Lock()
 	s := l.session
 	l.session, l.ear = nil, nil
+	l.account.owed.add(changes["initialize"])
 	l.deafen()
 	l.mu.Unlock()
 	l.tools.forget()
@@ -245,8 +322,7 @@ func (l *link) sendOnce(ctx context.Context, who *identity.Principal, make func(
 	r := make(s)
 	r.Token, r.Expires = who.Token, who.Expires
 	stream, err := s.Send(ctx, r)
-	gone := (*upstream.Error)(nil)
-	if errors.As(err, &gone) && gone.Gone {
+	if isGone(err) {
 		l.lose(s)
 	}
 	return s, stream, err

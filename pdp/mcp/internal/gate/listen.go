@@ -130,7 +130,7 @@ func (x *exchange) hearAll(ctx context.Context, heard map[*link]<-chan said) {
 
 // hear relays what one server says until the client goes.
 func (x *exchange) hear(ctx context.Context, heard <-chan said) {
-	e := x.link.attend(x)
+	e, wait := x.link.attend(x), firstPause
 	var pause <-chan time.Time
 	var arrives <-chan struct{}
 	for {
@@ -142,9 +142,13 @@ func (x *exchange) hear(ctx context.Context, heard <-chan said) {
 				return
 			}
 			x.g.o.Logger.Info("the server has no stream of its own", "server", x.link.server.Name, "why", e.err)
+			if e.settled >= 0 {
+				wait = firstPause
+			}
 			was := e.err
-			e, pause, arrives = &ear{}, time.After(lastPause), x.link.arrives() // what comes beside answers goes on
-			if s, _ := x.link.current(); s != nil && was == errClosed {         // opened meanwhile
+			e, pause, wait = &ear{}, time.After(wait), min(2*wait, lastPause) // what comes beside answers goes on
+			arrives = x.link.arrives()
+			if s, _ := x.link.current(); s != nil && was == errClosed { // opened meanwhile
 				e = x.link.attend(x)
 			}
 		case <-pause:

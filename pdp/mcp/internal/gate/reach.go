@@ -49,6 +49,19 @@ func (r *reach) to(server string) *link {
 	return nil
 }
 
+// stale is the server, if there is one, of which a client of the legacy era hears less than it asked for.
+func (r *reach) stale() *Server {
+	for _, l := range r.links {
+		l.mu.Lock()
+		stale := l.resumed.stale
+		l.mu.Unlock()
+		if stale {
+			return l.server
+		}
+	}
+	return nil
+}
+
 // close ends all links. One server that takes its time to hear that it is over is in no other's way.
 func (r *reach) close() {
 	if l := r.only(); l != nil {
@@ -285,8 +298,8 @@ func (o *owed) take(changes []string) (due []string) {
 
 // changes are the notifications that say that what a method said is no longer so.
 var changes = map[string][]string{
-	"initialize":               {toolsChanged, promptsChanged, resourcesChanged},
-	"server/discover":          {toolsChanged, promptsChanged, resourcesChanged},
+	"initialize":               {toolsChanged, promptsChanged, resourcesChanged, resourceUpdated},
+	"server/discover":          {toolsChanged, promptsChanged, resourcesChanged, resourceUpdated},
 	"tools/list":               {toolsChanged},
 	"prompts/list":             {promptsChanged},
 	"resources/list":           {resourcesChanged},

@@ -163,6 +163,11 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 	if s != nil && s.who == who.Key && now.Before(s.ends) {
 		s.touch(now)
 		t.mu.Unlock()
+		if server := s.reach.stale(); server != nil && !s.flights.Any() {
+			g.o.Logger.Warn("a session ends: the server began anew, and does not take again what the client told it", "server", server.Name, "principal", who.Key)
+			go t.end(s)
+			return nil
+		}
 		return s
 	}
 	t.mu.Unlock()
@@ -195,6 +200,8 @@ func (t *sessions) idle(now time.Time, most time.Duration) (idle []closing) {
 	defer t.mu.Unlock()
 	for id, s := range t.all {
 		switch unused := now.Sub(s.lastUse()); {
+		case s.reach.stale() != nil && !s.flights.Any(): // its stream ends, and no other begins
+			idle = append(idle, func() { t.end(s) })
 		case now.After(s.ends), unused > most && !s.busy():
 			idle = append(idle, s.close)
 			delete(t.all, id)
