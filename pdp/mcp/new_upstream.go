@@ -6,6 +6,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/server/config"
 )
 
 // newServers are the servers behind the gateway, sorted by their names.
@@ -55,6 +56,7 @@ func (c Config) ToolName(upstream, tool string) string {
 }
 
 func newUpstream(name string, u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {
+	key := config.Entry("upstreams", name)
 	var eras []era.Era
 	for _, e := range u.Eras {
 		if e == "modern" {
@@ -70,7 +72,7 @@ func newUpstream(name string, u UpstreamConfig, d Deps, m *gate.Meters) (upstrea
 			return nil, err
 		}
 		return upstream.NewCommand(upstream.CommandOptions{
-			Command: u.Command, Env: env, Secrets: u.secrets(env), Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult),
+			Command: u.Command, Env: env, Secrets: u.secrets(env), Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Key: key,
 			Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
 		})
 	}
@@ -80,6 +82,6 @@ func newUpstream(name string, u UpstreamConfig, d Deps, m *gate.Meters) (upstrea
 	}
 	return upstream.NewHTTP(upstream.HTTPOptions{
 		URL: u.URL, Eras: eras, AllowNetworks: prefixes(u.AllowNetworks), Credentials: credentials, RootsFile: u.CAFile,
-		Timeout: u.Timeout, MaxResult: int(u.MaxResult), Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
+		Timeout: u.Timeout, MaxResult: int(u.MaxResult), Key: key, Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
 	})
 }

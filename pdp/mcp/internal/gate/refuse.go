@@ -2,6 +2,7 @@ package gate
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -30,6 +31,7 @@ func (answeredError) Error() string  { return "the server answered with an error
 const (
 	ambiguousUpstream ask.Kind = era.Ambiguous
 	absentUpstream    ask.Kind = "upstream_unavailable"
+	resultTooLarge    ask.Kind = "result_too_large"
 	invalidParams     ask.Kind = "invalid_params"
 	internalError     ask.Kind = "internal_error"
 )
@@ -123,6 +125,11 @@ func unavailable(err error) *ask.Refusal {
 func silent(err error) *ask.Refusal {
 	if errors.Is(err, upstream.ErrAmbiguous) {
 		return ambiguous(err.Error())
+	}
+	if large := (*upstream.TooLarge)(nil); errors.As(err, &large) {
+		r := refusal(resultTooLarge, rpc.InternalError, fmt.Sprintf("what the server answered has %d bytes or more, and %d are taken; ask for less", large.Size, large.Limit), err.Error())
+		r.Data = rpc.Object{}.With("type", rpc.String(string(resultTooLarge))).With("size", jsontext.Value(strconv.Itoa(large.Size))).With("limit", jsontext.Value(strconv.Itoa(large.Limit))).Value()
+		return r
 	}
 	return refusal(absentUpstream, rpc.InternalError, "upstream unavailable", err.Error())
 }

@@ -21,6 +21,7 @@ type Events struct {
 	// cut reports that the head lacks a part of its line.
 	cut    bool
 	failed error
+	size   int // of what was too large
 	// id and retry are those of the last event that has ended, and coming is the id of the one that has not.
 	id, coming []byte
 	retry      time.Duration
@@ -31,6 +32,24 @@ var ErrTooLarge = errors.New("an event is larger than is taken")
 
 // NewEvents reads from r. An event with more than most bytes of data is an error.
 func NewEvents(r io.Reader, most int) *Events { return &Events{in: bufio.NewReader(r), most: most} }
+
+// Size is how large the event was that was too large, at least.
+func (e *Events) Size() int { return e.size }
+
+// mostSkipped is how many times as large as it may be a line is read to find its size.
+const mostSkipped = 8
+
+// skip reads what is left of a line that is too large.
+func (e *Events) skip(ends bool) error {
+	for !ends && e.size < mostSkipped*e.most {
+		piece, end, err := e.piece()
+		if err != nil {
+			break
+		}
+		e.size, ends = e.size+len(piece), end
+	}
+	return e.fail(ErrTooLarge)
+}
 
 // mostWord is how long an id, or a time, may be that a stream gives for its resumption. A longer one is none.
 const mostWord = 1024
@@ -83,6 +102,7 @@ func (e *Events) Next() ([]byte, error) {
 			data = append(data, '\n')
 		}
 		if len(data)+len(value) > e.most {
+			e.size = len(data) + len(value)
 			return nil, e.fail(ErrTooLarge)
 		}
 		data, has = append(data, value...), true
@@ -102,7 +122,8 @@ func (e *Events) line() ([]byte, error) {
 			return nil, e.fail(err)
 		}
 		if !e.keep(piece) {
-			return nil, e.fail(ErrTooLarge)
+			e.size = len(e.head) + len(piece)
+			return nil, e.skip(ends)
 		}
 		if ends {
 			break

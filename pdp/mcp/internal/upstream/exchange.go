@@ -91,7 +91,7 @@ func reason(ctx context.Context, err error) error {
 		name        x509.HostnameError
 		certificate *tls.CertificateVerificationError
 	)
-	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, errAddress, errTooMuch, rpc.ErrTooLarge} {
+	for _, known := range []error{io.EOF, io.ErrUnexpectedEOF, errAddress, errTooMuch} {
 		if errors.Is(err, known) {
 			return err
 		}

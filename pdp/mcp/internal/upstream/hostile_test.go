@@ -241,7 +241,7 @@ func packed(w http.ResponseWriter, _ *http.Request, id string) {
 
 // A server that does not end costs no more than the limits have it.
 func TestEndless(t *testing.T) {
-	const tooLarge, slow, tooMuch = "an event is larger than is taken", "nothing came in time", "the server sends faster than is taken"
+	const tooLarge, slow, tooMuch = "bytes or more, and upstreams.x.max_result is 100000", "nothing came in time", "the server sends faster than is taken"
 	for _, c := range []struct {
 		name   string
 		answer func(http.ResponseWriter, *http.Request, string)
@@ -263,7 +263,7 @@ func TestEndless(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, reach(t, newStub(t, era.Modern, c.answer).URL, func(o *upstream.HTTPOptions) {
-				o.MaxResult = 100_000
+				o.MaxResult, o.Key = 100_000, "upstreams.x"
 				if c.want == slow {
 					o.Timeout = 2 * time.Second // the handshake must get through
 				}

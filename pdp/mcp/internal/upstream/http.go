@@ -33,6 +33,8 @@ type HTTPOptions struct {
 	Timeout time.Duration
 	// MaxResult is the greatest size of a message of the server in bytes; 0 means 4 MiB.
 	MaxResult int
+	// Key is what the server is called in the configuration, for errors.
+	Key string
 	// Name and Version are the gateway's, for servers and for handshakes of a client that says nothing of itself.
 	Name, Version string
 	Logger        *slog.Logger

@@ -20,6 +20,7 @@ type httpStream struct {
 	status  int
 	header  http.Header
 	body    io.ReadCloser
+	length  int64 // of the body, as far as it is known
 	// events is nil if the body is one message. What a body is called decides how it is read, and nothing else.
 	events *rpc.Events
 	pace   *pace
@@ -62,7 +63,7 @@ func (t *httpStream) bound() {
 
 // take takes over a response of HTTP.
 func (t *httpStream) take(response *http.Response) {
-	t.status, t.header, t.body = response.StatusCode, response.Header, response.Body
+	t.status, t.header, t.body, t.length = response.StatusCode, response.Header, response.Body, response.ContentLength
 	t.pace = newPace(t.body, t.session.upstream.options.MaxResult)
 	if isEventStream(t.header.Get("Content-Type")) {
 		t.events = rpc.NewEvents(t.pace, t.session.upstream.options.MaxResult)
@@ -96,6 +97,10 @@ func (t *httpStream) Next() (rpc.Message, error) {
 		if err == io.EOF && t.id.IsZero() {
 			return rpc.Message{}, io.EOF
 		}
+		if errors.Is(err, rpc.ErrTooLarge) {
+			o := t.session.upstream.options
+			return rpc.Message{}, tooLarge(int(t.length), o.MaxResult, o.Key)
+		}
 		if err != nil {
 			return rpc.Message{}, &Error{Detail: "the upstream's answer broke off", Err: reason(t.ctx, err)}
 		}
@@ -120,12 +125,17 @@ func (t *httpStream) read() (text []byte, err error) {
 	}
 	defer func() { text = t.session.upstream.mask(text) }()
 	if t.events != nil {
-		return t.pace.event(t.events)
+		text, err := t.pace.event(t.events)
+		t.length = int64(t.events.Size())
+		return text, err
 	}
 	most := t.session.upstream.options.MaxResult
 	text, err = io.ReadAll(io.LimitReader(t.body, int64(most)+1))
 	if err == nil && len(text) > most {
-		err = rpc.ErrTooLarge
+		if err = rpc.ErrTooLarge; t.length < 0 { // it is read on for its size
+			n, _ := io.Copy(io.Discard, io.LimitReader(t.body, int64(skipFactor*most)))
+			t.length = int64(len(text)) + n
+		}
 	}
 	return text, err
 }

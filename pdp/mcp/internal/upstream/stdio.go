@@ -36,6 +36,8 @@ type CommandOptions struct {
 	Probe time.Duration
 	// MaxResult bounds a message of the server, in bytes.
 	MaxResult int
+	// Key is what the server is called in the configuration, for errors.
+	Key string
 	// Stop is how long a program may take to end by itself, once its input has ended, and once more after SIGTERM.
 	Stop time.Duration
 	// Processes bounds how many run at once.

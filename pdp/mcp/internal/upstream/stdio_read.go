@@ -36,9 +36,10 @@ func (s *childSession) read() *Error {
 // says more of that than is taken is read more slowly, and waits.
 func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 	line, err := nextLine(in, s.o.MaxResult)
+	var long *longLine
 	switch {
-	case errors.Is(err, errLongLine):
-		s.drop(DropTooLarge, &Error{Detail: "a message of the server is larger than max_result"})
+	case errors.As(err, &long):
+		s.tooLarge(long)
 		return s.o.MaxResult, nil
 	case errors.Is(err, errEndless):
 		return 0, &Error{Gone: true, Detail: "a message of the server does not end"}
@@ -82,15 +83,27 @@ func (s *childSession) rest(d time.Duration) {
 	}
 }
 
-// drop counts what cannot be read. It may have been the answer to any call, so none of them waits for it any more.
-func (s *childSession) drop(reason string, why *Error) {
-	s.o.Dropped(reason)
+// tooLarge drops a line that is too large. The call that it answers waits no longer; if it does not say which that is, it may
+// have been any.
+func (s *childSession) tooLarge(long *longLine) {
+	s.o.Dropped(DropTooLarge)
+	why := tooLarge(long.size, s.o.MaxResult, s.o.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, c := range s.calls {
-		if !c.subscription {
-			s.cancel(c.id)
+	switch id, ok := long.head.answers(); {
+	case long.head.method && ok:
+		s.refuse(id, rpc.InternalError)
+	case long.head.method:
+	case ok:
+		if c := s.calls[id]; c != nil {
 			s.finish(c, why)
+		}
+	default:
+		for _, c := range s.calls {
+			if !c.subscription {
+				s.cancel(c.id)
+				s.finish(c, why)
+			}
 		}
 	}
 }

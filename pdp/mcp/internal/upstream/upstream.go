@@ -9,6 +9,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -103,6 +104,23 @@ func (nothing) Close()                     {}
 
 // ErrAmbiguous is of an answer that is not one message that everybody reads alike.
 var ErrAmbiguous = errors.New("the server answered ambiguously")
+
+// TooLarge is of a message of the server that is larger than its max_result.
+type TooLarge struct {
+	Size  int // at least
+	Limit int
+	// Key is what the limit is called in the configuration.
+	Key string
+}
+
+func (e *TooLarge) Error() string {
+	return fmt.Sprintf("it has %d bytes or more, and %s is %d", e.Size, e.Key, e.Limit)
+}
+
+// tooLarge is of a message of a server with those keys.
+func tooLarge(size, limit int, key string) *Error {
+	return &Error{Detail: "a message of the server is larger than max_result", Err: &TooLarge{size, limit, key + ".max_result"}}
+}
 
 // Error is why an upstream gave no answer.
 type Error struct {
