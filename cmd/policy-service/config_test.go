@@ -45,7 +45,7 @@ var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gat
 	{"PDP", []string{"pdp."}},
 	{"Identity", []string{"identity."}},
 	{"Questions", []string{"strict", "ask", "declared", "subject_override", "dialects", "mappings", "meta"}},
-	{"Refusals and obligations", []string{"errors", "deny_http_status", "obligations."}},
+	{"Refusals and obligations", []string{"errors", "denials", "deny_http_status", "obligations."}},
 	{"People who decide", []string{"approvals."}},
 	{"Requests for tools", []string{"tool_requests."}},
 	{"The server behind it", []string{"upstreams", "lock.", "arguments"}},

@@ -47,7 +47,7 @@ func endingOf(t testing.TB, got echo) ending {
 		return itRuns
 	case got.kind() == "authorization_denied":
 		return isDenied
-	case strings.Contains(got.text, `"authorizationRequest"`) && got.fault != nil && got.fault.Message == "Authorization required":
+	case strings.Contains(got.text, `"authorizationRequest"`) && got.fault != nil && strings.HasPrefix(got.fault.Message, "Authorization required: "):
 		return mustAsk
 	case got.code() == -32602:
 		return isInvalid

@@ -56,9 +56,10 @@ type Config struct {
 	Dialects        []string        `yaml:"dialects" enum:"authzen,sep" min:"1" doc:"The dialects of declared mappings that are read: authzen is x-authzen-mapping, sep is coaz with x-coaz-mapping. Both unless given."`
 	// Arguments says which arguments of locked tools fit.
 	Arguments Arguments `yaml:"arguments" default:"open" enum:"open,closed" doc:"Which arguments of a locked tool fit its inputSchema. open: as JSON Schema has it, so that members which the schema does not list are allowed unless it says otherwise. closed: they are refused, at the top and in each object of which the schema lists properties, unless it says what else may be there. The arguments of tools that are not locked are not held against anything."`
-	// Errors and DenyHTTPStatus say how a refusal is written.
-	Errors         ErrorCodes `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28."`
-	DenyHTTPStatus int64      `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403. With 403 common clients show neither code nor reason of the refusal."`
+	// Errors, Denials and DenyHTTPStatus say how a refusal is written.
+	Errors         ErrorCodes `yaml:"errors" default:"coaz" enum:"coaz,sep,mcpx" doc:"The codes of refusals. coaz: -32001, or -32401 for tools that declare in the dialect sep. sep: -32401 for all. mcpx: as coaz, and -32002 for a denied call, for clients before MCP 2026-07-28. The message of a call that a person must approve is then the two words Authorization required, and data.suggestion says the rest."`
+	Denials        Denials    `yaml:"denials" default:"error" enum:"error,result" doc:"How a client gets the refusal of a tools/call: an error of JSON-RPC, or a result with isError: true whose text says the reason that the policy gives, and of a missing approval what happens next and the id of the request. Some hosts show models no errors of the protocol. Methods other than tools/call, and calls that cannot be meant, are refused by errors in any case."`
+	DenyHTTPStatus int64      `yaml:"deny_http_status" default:"200" min:"200" max:"403" doc:"The status of the HTTP response to what is denied, 200 or 403; that of a result is 200. With 403 common clients show neither code nor reason of the refusal."`
 	// Mappings are the operator's own, by method, or of one tool by "tools/call NAME:TOOL".
 	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
 	// Upstreams are the servers behind the gateway, by names of the operator's.
@@ -129,6 +130,15 @@ type Arguments string
 const (
 	ArgumentsOpen   Arguments = "open"
 	ArgumentsClosed Arguments = "closed"
+)
+
+// Denials is how a refusal of a call is written.
+type Denials string
+
+// The ways to write it.
+const (
+	DenialsError  Denials = "error"
+	DenialsResult Denials = "result"
 )
 
 // ErrorCodes are which codes refusals have.

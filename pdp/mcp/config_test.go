@@ -57,6 +57,7 @@ dialects: [sep]
 arguments: closed
 lock: {file: tools.lock.json, mode: warn}
 errors: sep
+denials: result
 deny_http_status: 403
 mappings:
   resources/templates/list: {evaluation: {subject: {type: identity, id: $token.sub}, action: {name: resources/templates/list}, resource: {type: mcp_server, id: $server.resource}}}

@@ -78,7 +78,7 @@ func claimsOf(id string) mcptest.Claims {
 // joins has somebody come.
 func (w *topic) joins(era, id string) *peer {
 	w.t.Helper()
-	p := &peer{visitor: w.visitor(era, claimsOf(id)), id: id, page: w.page}
+	p := &peer{visitor: w.speaker(era, claimsOf(id)), id: id, page: w.page}
 	if era == "legacy" {
 		p.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, p.headers("notifications/initialized", "{}")...)
 	}

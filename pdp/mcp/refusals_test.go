@@ -3,8 +3,11 @@ package mcp_test
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -27,6 +30,8 @@ const (
 		@id("quiet") forbid(principal, action == Action::"tool.invoke", resource == tool::"rec:quiet");
 		@id("case") @reason_user("Case closed.") forbid(principal, action, resource == case::"closed");
 		@id("read") @reason_user("Not this one.") forbid(principal, action == Action::"resources/read", resource == resource::"mem://closed");`
+	nobodyAsked = "Authorization required: a person must approve this call. Nobody was asked: ask for approval"
+
 	refusalObligations = "mask: {type: redact, properties: {fields: [/ssn]}}\npage: {type: notification, properties: {to: ops, body: b}}\n"
 )
 
@@ -51,8 +56,8 @@ var refusals = map[string]refusal{
 	"denied, sep":                 {"tools/call", ofTool("sep", `{"case":"closed"}`), -32401, "Access denied: Case closed.", `{"type":"tool_call_blocked","reason":"Case closed."}`},
 	"denied, no call":             {"resources/read", `{"uri":"mem://closed"}`, -32001, "Access denied: Not this one.", `{"type":"authorization_denied","reason":"Not this one."}`},
 	"nobody can do what it owes":  {"tools/call", ofTool("owes", `{}`), -32001, "Access denied", `{"type":"tool_call_blocked"}`},
-	"a person must approve":       {"tools/call", ofTool("held", `{"n":1.0}`), -32001, "Authorization required", `{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"ask for approval","authorizationRequest":{"tool":"held","arguments":{"n":1.0},"requester":"agent-release","reason":"a person must approve this call"}}`},
-	"a person must approve, sep":  {"tools/call", ofTool("sep-held", `{"case":"open"}`), -32401, "Authorization required", `{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"ask for approval","authorizationRequest":{"tool":"sep-held","arguments":{"case":"open"},"requester":"agent-release","reason":"a person must approve this call"}}`},
+	"a person must approve":       {"tools/call", ofTool("held", `{"n":1.0}`), -32001, nobodyAsked, `{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"ask for approval","authorizationRequest":{"tool":"held","arguments":{"n":1.0},"requester":"agent-release","reason":"a person must approve this call"}}`},
+	"a person must approve, sep":  {"tools/call", ofTool("sep-held", `{"case":"open"}`), -32401, nobodyAsked, `{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"ask for approval","authorizationRequest":{"tool":"sep-held","arguments":{"case":"open"},"requester":"agent-release","reason":"a person must approve this call"}}`},
 	"nothing to ask":              {"tools/call", ofTool("declares", `{}`), -32602, "*", `{"type":"tool_call_blocked"}`},
 	"nothing to ask, sep":         {"tools/call", ofTool("sep", `{"case":7}`), -32602, "*", `{"type":"tool_call_blocked"}`},
 	"nothing to ask, no call":     {"completion/complete", `{}`, -32602, "*", `{"type":"mapping_error"}`},
@@ -124,7 +129,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := newSiege(t, refusalCamp(nil))
 	for _, era := range eras {
-		v := s.visitor(era, nil)
+		v := s.speaker(era, nil)
 		for name, want := range refusals {
 			refuses(t, v, name, want)
 		}
@@ -144,8 +149,12 @@ func TestRefusalsByChoice(t *testing.T) {
 	} {
 		s := newSiege(t, refusalCamp(change))
 		for _, era := range eras {
-			v := s.visitor(era, nil)
+			v := s.speaker(era, nil)
 			for name, want := range refusals {
+				if choice == "mcpx" && strings.HasPrefix(name, "a person") { // the message is as 000 prints it
+					message, says, _ := strings.Cut(want.message, ": ")
+					want.message, want.data = message, strings.Replace(want.data, "ask for approval", says, 1)
+				}
 				switch {
 				case !strings.HasPrefix(name, "denied") && !strings.HasPrefix(name, "a person") && !strings.HasPrefix(name, "nobody"):
 					continue
@@ -158,6 +167,56 @@ func TestRefusalsByChoice(t *testing.T) {
 			}
 		}
 		s.untouched(t)
+	}
+}
+
+// With denials: result a model reads the policy's sentence, and nothing that it could not do. What is no call, and what cannot be
+// meant, is an error as ever.
+func TestModelReadsDenial(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, refusalCamp(func(c *mcp.Config) { c.Denials, c.DenyHTTPStatus = mcp.DenialsResult, 403 }))
+	for _, era := range eras {
+		v := s.visitor(era, nil)
+		for name, want := range refusals {
+			if want.method != "tools/call" || !slices.Contains([]int{-32001, -32401}, want.code) && want.message != "the result is withheld" {
+				want.data = strings.Replace(want.data, `,"suggestion":"call tools/request"`, "", 1)
+				refuses(t, v, name, want)
+				continue
+			}
+			var result struct {
+				Content []struct {
+					Type string `json:"type"`
+					Text string `json:"text"`
+				} `json:"content"`
+				IsError bool `json:"isError"`
+			}
+			got := v.ask(want.method, want.params)
+			if got.result == nil || got.status != http.StatusOK || got.finals != 1 || json.Unmarshal(got.result, &result) != nil || !result.IsError ||
+				len(result.Content) != 1 || result.Content[0].Type != "text" || result.Content[0].Text != want.message {
+				t.Errorf("%s, %s: %s", era, name, got)
+			}
+		}
+	}
+}
+
+// A client that never spoke MCPx is not sent to a method that it does not have. It says that it speaks it by an extension, or
+// by a message.
+func TestNoSuggestionToStrangersOfMCPx(t *testing.T) {
+	t.Parallel()
+	const suggestion = `"suggestion":"call tools/request"`
+	s := newSiege(t, refusalCamp(nil))
+	for _, era := range eras {
+		v := s.visitor(era, mcptest.Claims{"sub": "of-" + era})
+		if got := v.call("change", `{}`); got.code() != -32001 || strings.Contains(got.text, suggestion) {
+			t.Errorf("%s: %s", era, got)
+		}
+		v.ask("tools/request", ofTool("quiet", `{}`))
+		if got := v.call("change", `{}`); !strings.Contains(got.text, suggestion) {
+			t.Errorf("%s, after a message: %s", era, got)
+		}
+		if got := s.speaker(era, nil).call("change", `{}`); !strings.Contains(got.text, suggestion) {
+			t.Errorf("%s, with the extension: %s", era, got)
+		}
 	}
 }
 

@@ -515,7 +515,7 @@ func TestRequestWithTheBundle(t *testing.T) {
 	s.gateway, s.url = s.beside()
 	const arguments = `{"path":"drafts/a.md","content":"x"}`
 	for _, era := range eras {
-		job := s.visitor(era, mcptest.Claims{"client_id": "ci", "sub": "ci"})
+		job := s.speaker(era, mcptest.Claims{"client_id": "ci", "sub": "ci"})
 		if got := job.call("write_file", arguments); got.code() != -32001 || !strings.Contains(got.text, `"suggestion":"call tools/request"`) {
 			t.Errorf("%s: %s", era, got)
 		}

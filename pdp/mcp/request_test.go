@@ -218,10 +218,10 @@ func TestRequestFulfilled(t *testing.T) {
 			of := other + " for " + one
 			requester, mia := a.restricted(one, "alice"), a.user(other, "mia")
 			arguments := `{"b": 1,  "a":["\u006e","` + one + other + `"]}`
+			id := requester.requests("free", arguments)
 			if got := requester.call("free", arguments); got.kind() != "tool_call_blocked" || !strings.Contains(got.text, `"suggestion":"call tools/request"`) {
 				t.Errorf("%s: %s", one, got)
 			}
-			id := requester.requests("free", arguments)
 			if pendingID(requester.fetches(id, "free", arguments)) != id {
 				t.Errorf("%s: it does not wait any longer", of)
 			}

@@ -190,6 +190,15 @@ func (s *siege) visitor(era string, claims mcptest.Claims) *visitor {
 	return v
 }
 
+// speaker is a visitor whose client says that it speaks MCPx.
+func (s *siege) speaker(era string, claims mcptest.Claims) *visitor {
+	s.t.Helper()
+	v := s.stranger(era, s.issuer.Token(s.t, claims))
+	v.capabilities = map[string]string{"legacy": `{"experimental":{"io.policy-service/tool-requests":{}}}`, "modern": `{"extensions":{"io.policy-service/tool-requests":{}}}`}[era]
+	v.begin()
+	return v
+}
+
 // stranger comes with a token, and has not begun.
 func (s *siege) stranger(era, token string) *visitor {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}

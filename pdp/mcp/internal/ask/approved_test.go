@@ -26,9 +26,11 @@ func TestApprovedCall(t *testing.T) {
 	if !s.Pending() || id == "" || id == task {
 		t.Fatalf("%v, %q", s, id)
 	}
-	want := `{"code":-32001,"message":"Authorization required","data":{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"send the call again",` +
+	ends := o.Now().Add(10 * time.Minute).Format(time.RFC3339)
+	want := `{"code":-32001,"message":"Authorization required: a person must approve this call. Send the same call again: it runs once the approval request ` +
+		id + ` is approved, which can be until ` + ends + `","data":{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"send the call again",` +
 		`"authorizationRequest":{"id":"` + id + `","tool":"shown__a","arguments":{"target":"production","n":null},"requester":"orchestrator",` +
-		`"reason":"a person must approve this call","expiresAt":"` + o.Now().Add(10*time.Minute).Format(time.RFC3339) + `"}}}`
+		`"reason":"a person must approve this call","expiresAt":"` + ends + `"}}}`
 	if got := w.Required(s); string(got.Failure(rpc.IntID(1)).Error) != want || got.Kind != ask.Denied || got.Wanted != nil {
 		t.Errorf("got  %s\nwant %s", got.Failure(rpc.IntID(1)).Error, want)
 	}
@@ -130,7 +132,11 @@ func TestApprovedNot(t *testing.T) {
 				}
 				message, typ, suggestion := "Authorization denied", "authorization_denied", ""
 				if test.again {
-					message, typ, suggestion = "Authorization required", "tool_call_blocked", "send the call again"
+					next := test.reason + ". Send the same call again to have people asked anew; the approval was " + id
+					message, typ, suggestion = "Authorization required: "+next, "tool_call_blocked", "send the call again"
+					if mode == ask.ErrorsMCPX {
+						message, suggestion = "Authorization required", next
+					}
 					if code == -32002 {
 						code = -32001
 					}

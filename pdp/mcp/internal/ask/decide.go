@@ -154,16 +154,17 @@ func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Pl
 	}
 	wanted := a.wanted(w, plan.pdp, op, last)
 	wanted.denied, wanted.of.Reason = &e, d.ReasonUser()
-	r := w.approval(wanted.of, askForApproval, e.String())
+	r := w.approval(wanted.of, "Nobody was asked: ask for approval", askForApproval, e.String())
 	if next, _ := e.Next(); ok && next == evaluation.NextRequest {
 		r.Wanted = wanted
 	}
 	return r
 }
 
-// instead is what a client can do that may not call a tool: request it, if it may be let. It is "" if there is nothing.
+// instead is what a client that speaks MCPx can do in place of a call that is denied: request it, if it may be let. It is "" if
+// there is nothing.
 func (a *Asker) instead(ctx context.Context, op Operation, e authzenclient.Enforcement) string {
-	if op.Method == toolsCall && e.Err() == nil && e.Decision().Reason() == "" && a.MayRequest(ctx, op) {
+	if op.MCPx && op.Method == toolsCall && e.Err() == nil && e.Decision().Reason() == "" && a.MayRequest(ctx, op) {
 		return callRequest
 	}
 	return ""

@@ -20,6 +20,8 @@ type Operation struct {
 	Params rpc.Object
 	// Tool is what tools/call and tools/request name, nil for all other methods.
 	Tool *Tool
+	// MCPx is set if the client speaks its messages, and can request a tool of others.
+	MCPx bool
 	// Requester is who has requested a call that somebody else makes for them, nil of every other.
 	Requester *identity.Principal
 	// Answered is what people said of the call before; zero if nobody was asked.

@@ -26,6 +26,8 @@ type Refusal struct {
 	Code    int
 	Message string
 	Data    jsontext.Value
+	// Words are what a model reads of it, "" if that is Message.
+	Words string
 	// Why is for the operator's log.
 	Why string
 	// Cause is why no question could be made, nil of every other refusal.
@@ -151,12 +153,25 @@ func (w refuser) forGood() (int, string) {
 // required is the code of a denial that people can change.
 func (w refuser) required() int { return coaz.Denied.Code(w.dialect) }
 
-// approval is the PDP's no to a call that people could approve, and what its client can do about that.
-func (w refuser) approval(wanted authorization, suggestion, why string) *Refusal {
+// approval is the PDP's no to a call that people could approve, what happens next, and what its client can do about that.
+func (w refuser) approval(wanted authorization, next, suggestion, why string) *Refusal {
 	wanted.Reason = cmp.Or(line(wanted.Reason, mostReason), "a person must approve this call")
-	d := data{Reason: wanted.Reason, Suggestion: suggestion, Request: &wanted}
-	r := w.refuse(Denied, w.required(), "Authorization required", d, why)
-	r.Status = w.status
+	return w.asks(data{Reason: wanted.Reason, Suggestion: suggestion, Request: &wanted}, next, why)
+}
+
+// asks refuses a call that lacks a person's yes. The message says why and what happens next; with [ErrorsMCPX] it is the two
+// words that 000 prints, and the suggestion says the same.
+func (w refuser) asks(d data, next, why string) *Refusal {
+	const message = "Authorization required"
+	says := strings.TrimRight(d.Reason, ". ") + ". " + next
+	words, shown := message+": "+says, message
+	if w.errors == ErrorsMCPX {
+		d.Suggestion = says
+	} else {
+		shown = words
+	}
+	r := w.refuse(Denied, w.required(), shown, d, why)
+	r.Status, r.Words = w.status, words
 	return r
 }
 

@@ -211,10 +211,11 @@ func TestApprovalRequired(t *testing.T) {
 		@id("said") @reason_user("x") forbid(principal == user::"mallory", action, resource);`})
 	strict := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource);`}, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
 	tool := s.tool(plainTool, nil)
-	for _, mode := range []ask.Errors{ask.ErrorsCOAZ, ask.ErrorsMCPX} {
+	const says = "a person must approve this call. Nobody was asked: ask for approval"
+	for mode, shown := range map[ask.Errors][2]string{ask.ErrorsCOAZ: {"Authorization required: " + says, "ask for approval"}, ask.ErrorsMCPX: {"Authorization required", says}} {
 		s.before(s.pdp.URL, func(o *ask.Options) { o.Errors = mode })
 		got, refusal := s.outcome(s.call(alice(t), tool, `{"target": "production","n":null}`))
-		want := `{"code":-32001,"message":"Authorization required","data":{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"ask for approval",` +
+		want := `{"code":-32001,"message":"` + shown[0] + `","data":{"type":"tool_call_blocked","reason":"a person must approve this call","suggestion":"` + shown[1] + `",` +
 			`"authorizationRequest":{"tool":"shown__a","arguments":{"target":"production","n":null},"requester":"orchestrator","reason":"a person must approve this call"}}}`
 		if got != want || refusal.Status != 200 {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -167,7 +167,9 @@ func TestRequestPossible(t *testing.T) {
 		permit (principal == user::"bob", action == Action::"tool.fulfil", resource) when { context.requester.id == "orchestrator" };`})
 	tool := s.tool(jira, nil)
 	for arguments, want := range map[string]string{`{"summary":"down"}`: "call tools/request", `{"summary":"up"}`: ""} {
-		_, refusal := s.outcome(s.call(alice(t), tool, arguments))
+		op := s.call(alice(t), tool, arguments)
+		op.MCPx = true
+		_, refusal := s.outcome(op)
 		if refusal == nil || strings.Contains(string(refusal.Data), "call tools/request") != (want != "") {
 			t.Errorf("%s: %+v", arguments, refusal)
 		}

@@ -70,7 +70,11 @@ func (w *Wanted) Again(t authzenclient.Task) (authzenclient.Handle, error) {
 func (w *Wanted) Required(s authzenclient.Standing) *Refusal {
 	of := w.of
 	of.ID, of.Expires = idOf(s), s.Ends().UTC()
-	return w.refuse.approval(of, callAgain, s.String())
+	next := "Send the same call again: it runs once the approval request " + of.ID + " is approved"
+	if !of.Expires.IsZero() {
+		next += ", which can be until " + of.Expires.Format(time.RFC3339)
+	}
+	return w.refuse.approval(of, next, callAgain, s.String())
 }
 
 // Denied refuses the call for good: people were asked, and it is over without their yes. An equal call may have taken back
@@ -177,8 +181,9 @@ const noMore = "the approval does not count any more: an equal call has used it,
 // spent is that what people were asked counts no more, as after an equal call: they would have to be asked anew, and no
 // request has them asked twice.
 func (w refuser) spent(id, reason, why string) *Refusal {
-	d := data{Authorization: id, Reason: reason, Suggestion: callAgain}
-	r := w.refuse(Denied, w.required(), "Authorization required", d, why)
-	r.Status = w.status
-	return r
+	next := "Send the same call again to have people asked anew"
+	if id != "" {
+		next += "; the approval was " + id
+	}
+	return w.asks(data{Authorization: id, Reason: reason, Suggestion: callAgain}, next, why)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -145,6 +146,9 @@ func (v *visit) enter(ctx context.Context) *conclusion {
 	}
 	if refused := v.admit(); refused != nil {
 		return concluded(x.refused(refused))
+	}
+	if speaksMCPx(x.request.Method, x.params) {
+		x.reach.mcpx.Store(true)
 	}
 	switch x.request.Method {
 	case rpc.Respond:
@@ -305,8 +309,15 @@ func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
 	if status == 0 {
 		status = http.StatusOK
 	}
+	if x.g.o.DenialsAsResults && x.request.Method == "tools/call" && slices.Contains(readable, r.Kind) {
+		result := rpc.Answer(rpc.ID{}, toolError(cmp.Or(r.Words, r.Message)).Value())
+		return era.Response(x.request.Method, result, era.Legacy, x.client.era), http.StatusOK
+	}
 	return r.Failure(rpc.ID{}), status
 }
+
+// readable are the refusals of a call that a model can read as its result. All others are errors of the protocol, or of a server.
+var readable = []ask.Kind{ask.Denied, ask.RateLimited, ask.Unavailable, ask.Withheld}
 
 // find finds the tool that is called.
 func (x *exchange) find(ctx context.Context) *ask.Refusal {
@@ -386,7 +397,7 @@ func (x *exchange) ask(ctx context.Context, answered ask.Answered) *ask.Refusal 
 }
 
 func (x *exchange) operation() ask.Operation {
-	op := ask.Operation{Principal: x.who, Era: x.client.era, Method: x.request.Method, Params: x.params}
+	op := ask.Operation{Principal: x.who, Era: x.client.era, Method: x.request.Method, Params: x.params, MCPx: x.reach.mcpx.Load()}
 	if x.link != nil {
 		op.Server = x.link.server.Name
 	}

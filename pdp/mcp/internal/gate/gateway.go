@@ -62,6 +62,8 @@ type Settings struct {
 	Lists Lists
 	// Approvals say how people are asked.
 	Approvals Approvals
+	// DenialsAsResults has what is refused of a call be a result that models read, and not an error.
+	DenialsAsResults bool
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
 	// SessionIdle is how long a session of the legacy era is kept that nobody uses.

@@ -11,6 +11,7 @@ import (
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/mcp/wire"
 )
 
 // introduction is what a server says of itself, in the form of an era: what [upstream.Session.Server] gives.
@@ -87,6 +88,15 @@ func (g *Gateway) extensions() []string {
 func (c client) knows(extension string) bool {
 	o, _ := rpc.ParseObject(c.capabilities)
 	return o.GetObject("extensions").Get(extension).Kind() == '{' || o.GetObject("experimental").Get(extension).Kind() == '{'
+}
+
+// speaksMCPx reports whether a message is one of those extensions.
+func speaksMCPx(method string, params rpc.Object) bool {
+	switch method {
+	case wire.MethodToolRequest, rpc.Respond:
+		return true
+	}
+	return method == "subscriptions/listen" && wantsAuthorizations(params)
 }
 
 // there are the parts that came. It is an error if none did, unless a server is closed, and also if the PDP could not decide

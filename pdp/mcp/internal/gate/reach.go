@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"policy-service/pdp/mcp/internal/upstream"
@@ -15,6 +16,8 @@ type reach struct {
 	person    string  // see [personOf]
 	links     []*link // in the order of the servers
 	use       use
+	// mcpx is set once the client has declared an extension of ours, or sent a message of one.
+	mcpx atomic.Bool
 }
 
 // use is by how many requests a reach is used, and when it was last.
@@ -28,6 +31,7 @@ func newReach(servers []*Server, who principal, c client) *reach {
 	for i, s := range servers {
 		r.links[i] = newLink(s, who.Key, c)
 	}
+	r.mcpx.Store(c.knows(authorizations) || c.knows(toolRequests))
 	return r
 }
 
