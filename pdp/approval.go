@@ -322,6 +322,13 @@ func approvalRequest(w *engine.Verdict, b *Bundle, call *Call) (a ApprovalReques
 	return a, ok
 }
 
+// Decidable reports whether the policies of a tenant may let any person decide about an approval. False is certain.
+func (p *PDP) Decidable(ctx context.Context, tenant string, a Reviewed) (bool, error) {
+	call := Call{Request: evaluation.Request{Tenant: tenant}}
+	p.setTime(&call)
+	return engine.Decidable(ctx, inquire(p.Bundle(), &call), a)
+}
+
 // Reviewer returns a [Reviewer] for a person in a tenant.
 func (p *PDP) Reviewer(tenant string, who Approver) (*Reviewer, error) {
 	call := Call{Request: evaluation.Request{Tenant: tenant}}

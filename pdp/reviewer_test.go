@@ -2,6 +2,7 @@ package pdp_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,10 @@ func TestWhoDecides(t *testing.T) {
 			got := review(t, test.bundle.Load(t), test.person, test.about)
 			if got.May != test.may || got.Own || got.May && len(got.Determining) != 1 {
 				t.Errorf("got %+v", got)
+			}
+			may, err := test.bundle.Load(t).Decidable(t.Context(), "default", test.about)
+			if impossible := slices.Contains([]string{"nobody", "another template", "another action", "no such type", "unknown to a schema"}, name); err != nil || may == impossible {
+				t.Errorf("that anybody may decide is %t, %v", may, err)
 			}
 		})
 	}

@@ -40,6 +40,38 @@ func TestHeardNotification(t *testing.T) {
 	}
 }
 
+// Nobody may decide only where the PDP says so in as many words: an error, or another answer, is that somebody may.
+func TestDecidableUnlessSaid(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		a       said
+		is, err bool
+	}{
+		"nobody":     {said{200, `{"items":[],"more":false}`, nil}, false, false},
+		"others":     {said{200, `{"items":[],"more":true}`, nil}, true, false},
+		"somebody":   {said{200, `{"items":["user::\"a\""],"more":false}`, nil}, true, false},
+		"no more":    {said{200, `{"items":[]}`, nil}, true, true},
+		"no items":   {said{200, `{"more":false}`, nil}, true, true},
+		"nothing":    {said{200, `{}`, nil}, true, true},
+		"null":       {said{200, `{"items":null,"more":null}`, nil}, true, true},
+		"not for us": {said{403, `{}`, nil}, true, true},
+		"not there":  {said{404, `{"items":[],"more":false}`, nil}, true, true},
+		"away":       {said{503, ``, nil}, true, true},
+	} {
+		h := fair()
+		h.before = func(w http.ResponseWriter, r *http.Request) bool {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(test.a.status)
+			_, _ = w.Write([]byte(test.a.body))
+			return true
+		}
+		may, err := h.client(t, authzenclient.WithRetries(0)).Decidable(t.Context(), "a1")
+		if may != test.is || (err != nil) != test.err {
+			t.Errorf("%s: %t, %v", name, may, err)
+		}
+	}
+}
+
 // What no notification can be is none, and the person's token is in no text.
 func TestHeardNotificationHostile(t *testing.T) {
 	t.Parallel()

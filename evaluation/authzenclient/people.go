@@ -52,6 +52,25 @@ func (c *Client) Notification(ctx context.Context, approval string, as Person) (
 	return tasks{c}.message(ctx, asking{op: "notification", url: at, person: as})
 }
 
+// Decidable reports whether somebody may decide about one of [Standing.Approvals]: false only if the PDP says that nobody
+// may, as its policies are now. It is an API of this service alone. With an error it is true.
+func (c *Client) Decidable(ctx context.Context, approval string) (may bool, err error) {
+	a := asking{op: "deciders", url: tasks{c}.approvalURL(approval, "/deciders"), method: http.MethodGet, repeat: unanswered}
+	may = true
+	err = tasks{c}.askFor(ctx, a, func(r reply) *Error {
+		var said struct {
+			Items *[]string `json:"items"`
+			More  *bool     `json:"more"`
+		}
+		if json.Unmarshal(r.body, &said) != nil || said.Items == nil || said.More == nil {
+			return odd("it does not say whether somebody may decide")
+		}
+		may = len(*said.Items) > 0 || *said.More
+		return nil
+	})
+	return may, err
+}
+
 // message gets a message that is for a person.
 func (c tasks) message(ctx context.Context, a asking) (body []byte, err error) {
 	a.method, a.repeat = http.MethodGet, unanswered

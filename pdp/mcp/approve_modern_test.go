@@ -114,6 +114,37 @@ func TestApproveModernAndLegacyWaitAgain(t *testing.T) {
 	}
 }
 
+// Where no policy lets anybody decide, nobody waits in vain, and nobody is told to come again. If the PDP does not say, somebody
+// may decide.
+func TestNoWaitForNobody(t *testing.T) {
+	t.Parallel()
+	lonely, _, _ := strings.Cut(peoplePolicies, `@id("the-person")`)
+	for name, test := range map[string]struct {
+		policies, says string
+		silent         bool
+	}{
+		"nobody may":        {lonely, "ask for approval", false},
+		"the PDP is silent": {lonely, "send the call again", true},
+		"somebody may":      {peoplePolicies, "send the call again", false},
+	} {
+		for _, ways := range [][]string{{"form", "wait"}, {"form"}} {
+			tap := newWiretap(t)
+			tap.silent(func(r *http.Request, _ []byte) bool { return test.silent && strings.HasSuffix(r.URL.Path, "/deciders") })
+			w := newPeople(t, land{before: tap.before, serve: tap.serve, change: askedBy(100*time.Millisecond, ways...), files: map[string]string{"people.cedar": test.policies}})
+			for _, era := range eras {
+				v := w.plain(era)
+				v.meta = `,"progressToken":"p"`
+				got := v.call("confirm", `{"of":"`+era+`"}`)
+				waits := test.says == "send the call again" && len(ways) > 1
+				if got.code() != -32001 || textOf(t, got.fault.Data, "suggestion") != test.says || !strings.Contains(got.fault.Message, textOf(t, got.fault.Data, "id")) || (len(got.before) > 0) != waits { // who waits hears so
+					t.Errorf("%s by %q, %s: %s, before that %d", name, ways, era, got, len(got.before))
+				}
+			}
+			w.untouched(t)
+		}
+	}
+}
+
 // What the person behind the token answers to a form is what they say: yes, no, or nothing.
 func TestApproveModernForms(t *testing.T) {
 	t.Parallel()

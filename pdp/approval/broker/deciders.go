@@ -26,11 +26,16 @@ type Deciders struct {
 }
 
 // Deciders finds who else may decide, by the way by which the caller would: holders of API keys, people who were named
-// by a delegation, and entities of the bundle. It is for people who may decide or have voted. Each time somebody was
-// looked at, goOn says whether there is time for more.
+// by a delegation, and entities of the bundle. It is for people who may decide or have voted. The program that asked is
+// named nobody, and More says whether somebody may decide, by any way. Each time somebody was looked at, goOn says
+// whether there is time for more.
 func (s *Seen) Deciders(ctx context.Context, goOn func(context.Context) error) (d Deciders, err error) {
 	d.Items = []string{}
 	if err := s.sharesView(); err != nil {
+		if !s.asked {
+			return d, err
+		}
+		d.More, err = s.decidable(ctx)
 		return d, err
 	}
 	if s.Approval.Status != approval.Pending {
@@ -64,6 +69,14 @@ func (s *Seen) Deciders(ctx context.Context, goOn func(context.Context) error) (
 	}
 	slices.Sort(d.Items)
 	return d, nil
+}
+
+// decidable reports whether somebody may decide. Whom a delegation names, no policy has to.
+func (s *Seen) decidable(ctx context.Context) (bool, error) {
+	if a := s.Approval; a.Status != approval.Pending || len(a.Votes) > 0 {
+		return a.Status == approval.Pending, nil
+	}
+	return s.by.options.PDP().Decidable(ctx, s.Approval.Tenant, reviewed(s.Approval))
 }
 
 // sharesView refuses those who see the approval request and are none of the people who decide about it.

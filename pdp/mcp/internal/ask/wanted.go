@@ -77,6 +77,14 @@ func (w *Wanted) Required(s authzenclient.Standing) *Refusal {
 	return w.refuse.approval(of, next, callAgain, s.String())
 }
 
+// Undecidable refuses the call for now: nobody may decide about what was filed, as policies are.
+func (w *Wanted) Undecidable(s authzenclient.Standing) *Refusal {
+	of := w.of
+	of.ID, of.Expires = idOf(s), s.Ends().UTC()
+	next := "Nobody can approve it: no policy lets anybody decide about the approval request " + of.ID + "; say so to who operates this gateway"
+	return w.refuse.approval(of, next, askForApproval, s.String()+", and nobody may decide")
+}
+
 // Denied refuses the call for good: people were asked, and it is over without their yes. An equal call may have taken back
 // what this one has joined, and people have said nothing then: it can be sent again.
 func (w *Wanted) Denied(s authzenclient.Standing) *Refusal {

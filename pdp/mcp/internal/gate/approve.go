@@ -162,20 +162,37 @@ func (a *approving) file(ctx context.Context) (way string, shown *rpc.Message, r
 		return "", nil, refused
 	}
 	a.follow(standing)
-	for _, way := range a.x.g.o.Approvals.Channels {
-		if way == ByWait || !standing.Pending() {
-			return ByWait, nil, nil
+	for _, one := range a.x.g.o.Approvals.Channels {
+		if one == ByWait || !standing.Pending() {
+			way = ByWait
+			break
 		}
-		shown, ok, refused := a.form(ctx, way)
+		shown, ok, refused := a.form(ctx, one)
 		switch {
 		case refused != nil:
-			return way, nil, refused
+			return one, nil, refused
 		case ok:
-			a.note("a person is asked", way)
-			return way, &shown, nil
+			a.note("a person is asked", one)
+			return one, &shown, nil
 		}
 	}
-	return "", nil, nil
+	if standing.Pending() && !a.decidable(ctx) {
+		return way, nil, a.wanted.Undecidable(standing)
+	}
+	return way, nil, nil
+}
+
+// decidable reports whether somebody may decide about what was filed. If the PDP does not say, somebody may: then the call
+// waits, and nothing more comes of it.
+func (a *approving) decidable(ctx context.Context) bool {
+	if a.approval == "" {
+		return true
+	}
+	may, err := a.wanted.PDP().Decidable(ctx, a.approval)
+	if err != nil {
+		a.note("the PDP does not say whether somebody may decide: "+err.Error(), ByWait)
+	}
+	return may || err != nil
 }
 
 // follow hears from now on what people say, until stop is called.
