@@ -49,7 +49,7 @@ var gatewayKeys = keysPage{root + "/pdp/mcp/REFERENCE.md", mcp.Form.Keys(), "gat
 	{"People who decide", []string{"approvals."}},
 	{"Requests for tools", []string{"tool_requests."}},
 	{"The server behind it", []string{"upstreams", "lock.", "arguments"}},
-	{"Limits, lists and seals", []string{"limits.", "sessions.", "list.", "seal."}},
+	{"Limits, lists and seals", []string{"limits.", "sessions.", "processes.", "list.", "seal."}},
 }}
 
 // flags are the flags of keys, by their paths.

@@ -69,9 +69,10 @@ type Config struct {
 	// Limits bound what requests may cost.
 	Limits LimitsConfig `yaml:"limits"`
 	// Sessions are of clients of the legacy era.
-	Sessions SessionsConfig `yaml:"sessions"`
-	List     ListConfig     `yaml:"list"`
-	Seal     SealConfig     `yaml:"seal"`
+	Sessions  SessionsConfig  `yaml:"sessions"`
+	Processes ProcessesConfig `yaml:"processes"`
+	List      ListConfig      `yaml:"list"`
+	Seal      SealConfig      `yaml:"seal"`
 	// Obligations say how obligations are discharged that need more than the gateway itself.
 	Obligations ObligationsConfig `yaml:"obligations"`
 	// Approvals say how people are asked.
@@ -82,9 +83,16 @@ type Config struct {
 	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
 }
 
-// SessionsConfig is how long sessions are kept.
+// SessionsConfig is how long sessions are kept, and how many.
 type SessionsConfig struct {
-	Idle time.Duration `yaml:"idle" default:"30m" min:"1m" max:"24h" doc:"How long a session of a client before MCP 2026-07-28 is kept that has no stream and no request under way. Afterwards a client that comes with its id finds it begun anew."`
+	PerPerson int64         `yaml:"per_person" default:"64" min:"1" max:"10000" doc:"How many sessions one person may have, by all clients, and how many clients of MCP 2026-07-28. Beyond it the one that was not used for longest makes place; if all are busy, no other begins."`
+	Idle      time.Duration `yaml:"idle" default:"30m" min:"1m" max:"24h" doc:"How long a session of a client before MCP 2026-07-28 is kept that has no stream and no request under way. Afterwards a client that comes with its id finds it begun anew."`
+}
+
+// ProcessesConfig is how many programs of a server run.
+type ProcessesConfig struct {
+	Most      int64 `yaml:"most" default:"256" min:"1" max:"100000" doc:"How many programs of one server run at once, of all sessions."`
+	PerPerson int64 `yaml:"per_person" default:"32" min:"1" max:"100000" doc:"How many of them run for one person, by all clients; without a person, for one client. With identity.static there is one person, and no share."`
 }
 
 // TLSConfig is the certificate that clients see.

@@ -85,7 +85,8 @@ limits:
   burst: 100
   per_principal: {rate: 10/s, burst: 50, concurrent: 8}
   per_tool: {rate: 30/m, burst: 5}
-sessions: {idle: 1h}
+sessions: {idle: 1h, per_person: 16}
+processes: {most: 64, per_person: 8}
 list: {cache: 1s, ttl: 5s}
 seal: {key_files: [seal.key, old.key]}
 obligations:
@@ -206,8 +207,8 @@ func TestConfigRefuses(t *testing.T) {
 		"metadata upstream":       {"command: [mcp-server-filesystem, /srv]", "url: https://169.254.169.254/, allow_networks: [10.0.0.0/8]", "upstreams.files.url is in a private network"},
 		"upstream with password":  {"command: [mcp-server-filesystem, /srv]", "url: https://a:hunter2@x/mcp", "upstreams.files.url has a name or password in it"},
 		"no network":              {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, allow_networks: [10.0.0.1/8]", ":4:58: upstreams.files.allow_networks[0] has bits beyond its mask; write 10.0.0.0/8"},
-		"env of a URL":            {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, env: {A: b}", "env, env_files, secret and dir are for a command"},
-		"secret of a URL":         {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, secret: [A]", "env, env_files, secret and dir are for a command"},
+		"env of a URL":            {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, env: {A: b}", "env, env_files, secret, dir and stateful are for a command"},
+		"secret of a URL":         {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, secret: [A]", "env, env_files, secret, dir and stateful are for a command"},
 		"auth of a command":       {"/srv]", "/srv], auth: {header_file: f}", "auth, allow_networks and ca_file are for a url"},
 		"page":                    {"/srv]", "/srv], server_requests: {hosts: [a.example, https://b.example/]}", ":4:98: upstreams.files.server_requests.hosts has what is no host in small letters"},
 		"page in capitals":        {"/srv]", "/srv], server_requests: {hosts: [A.example]}", "upstreams.files.server_requests.hosts has what is no host in small letters"},

@@ -27,7 +27,7 @@ func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error
 		for tool, t := range u.Tools {
 			s.Labels[tool], s.Hidden[tool] = t.Labels, t.Hidden
 		}
-		if s.Upstream, err = newUpstream(name, u, d, m); err != nil {
+		if s.Upstream, err = newUpstream(c, name, d, m); err != nil {
 			for _, made := range all {
 				_ = made.Upstream.Close()
 			}
@@ -55,7 +55,16 @@ func (c Config) ToolName(upstream, tool string) string {
 	return tool
 }
 
-func newUpstream(name string, u UpstreamConfig, d Deps, m *gate.Meters) (upstream.Upstream, error) {
+// processesEach is how many programs of a server run for one person. Where there is one alone, they are all theirs.
+func (c Config) processesEach() int {
+	if c.Identity.Static != nil {
+		return int(c.Processes.Most)
+	}
+	return int(c.Processes.PerPerson)
+}
+
+func newUpstream(c Config, name string, d Deps, m *gate.Meters) (upstream.Upstream, error) {
+	u := c.Upstreams[name]
 	key := config.Entry("upstreams", name)
 	var eras []era.Era
 	for _, e := range u.Eras {
@@ -72,6 +81,7 @@ func newUpstream(name string, u UpstreamConfig, d Deps, m *gate.Meters) (upstrea
 			return nil, err
 		}
 		return upstream.NewCommand(upstream.CommandOptions{
+			Processes: int(c.Processes.Most), PerPerson: c.processesEach(),
 			Command: u.Command, Env: env, Secrets: u.secrets(env), Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Key: key,
 			Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
 		})

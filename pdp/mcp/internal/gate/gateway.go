@@ -68,6 +68,8 @@ type Settings struct {
 	Meta []string
 	// SessionIdle is how long a session of the legacy era is kept that nobody uses.
 	SessionIdle time.Duration
+	// SessionsEach is how many sessions one person may have, and how many clients of the modern era.
+	SessionsEach int
 }
 
 // Sizes are what is not too large, in bytes, and how much may wait that somebody requests.
@@ -124,6 +126,7 @@ func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments}
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
+	g.sessions.each, g.reaches.each = o.SessionsEach, o.SessionsEach
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop, Now: o.Now, Background: g.background, Context: ctx})
 	g.listeners.g = g

@@ -58,8 +58,9 @@ func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 // reaches are the ways to the servers of clients of the modern era: requests of one principal that say the same of their
 // client share one, for as long as some come.
 type reaches struct {
-	mu  sync.Mutex
-	all map[reachKey]*reach
+	each int // how many may be of one person
+	mu   sync.Mutex
+	all  map[reachKey]*reach
 }
 
 // reachKey is who asks, and what its client says of itself.
@@ -67,10 +68,8 @@ type reachKey struct{ principal, info, capabilities string }
 
 const (
 	reachIdle = 20 * time.Minute // longer than stateLife: an answer may be held
-	// mostReaches is how many there are, and mostReachesEach how many of one person, by all clients: a client may say of
-	// itself what it likes.
-	mostReaches     = 10000
-	mostReachesEach = 32
+	// mostReaches is how many there are: a client may say of itself what it likes.
+	mostReaches = 10000
 )
 
 // of is the reach of a client, until done is called. It is not ok if its person has too many that are in use.
@@ -103,7 +102,7 @@ func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func()
 func (t *reaches) makeRoom(person string) bool {
 	own := func(r *reach) bool { return r.person == person }
 	unused := func(r *reach) (time.Time, bool) { return r.use.last, r.use.by == 0 }
-	key, r, full := leastUsed(t.all, mostReachesEach, own, unused)
+	key, r, full := leastUsed(t.all, t.each, own, unused)
 	if !full {
 		key, r, full = leastUsed(t.all, mostReaches, everybody, unused)
 	}

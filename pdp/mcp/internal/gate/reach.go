@@ -30,6 +30,7 @@ func newReach(servers []*Server, who principal, c client) *reach {
 	r := &reach{principal: who.Key, person: personOf(who), links: make([]*link, len(servers))}
 	for i, s := range servers {
 		r.links[i] = newLink(s, who.Key, c)
+		r.links[i].client.Person = r.person
 	}
 	r.mcpx.Store(c.knows(authorizations) || c.knows(toolRequests))
 	return r

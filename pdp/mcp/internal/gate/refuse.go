@@ -131,5 +131,8 @@ func silent(err error) *ask.Refusal {
 		r.Data = rpc.Object{}.With("type", rpc.String(string(resultTooLarge))).With("size", jsontext.Value(strconv.Itoa(large.Size))).With("limit", jsontext.Value(strconv.Itoa(large.Limit))).Value()
 		return r
 	}
+	if errors.Is(err, upstream.ErrManyOfPerson) {
+		return limitedBy("processes.per_person", time.Second)
+	}
 	return refusal(absentUpstream, rpc.InternalError, "upstream unavailable", err.Error())
 }

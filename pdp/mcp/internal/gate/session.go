@@ -47,9 +47,8 @@ type sealedSession struct {
 
 const (
 	sessionLife = 24 * time.Hour
-	// mostSessions is how many this process has, and mostSessionsEach how many of one person, by all clients.
-	mostSessions     = 10000
-	mostSessionsEach = 64
+	// mostSessions is how many this process has.
+	mostSessions = 10000
 	// mostEnded bounds what is remembered of sessions that are over. Beyond it one that was deleted may go on: it is still
 	// its own principal's, and all that it asks is decided.
 	mostEnded = 100000
@@ -59,8 +58,9 @@ const (
 
 // sessions are those that this process has something of.
 type sessions struct {
-	mu  sync.Mutex
-	all map[string]*session
+	each int // how many may be of one person
+	mu   sync.Mutex
+	all  map[string]*session
 	// ended are the digests of ids that were deleted, and until when they would open.
 	ended map[[sha256.Size]byte]time.Time
 }
@@ -119,7 +119,7 @@ func (t *sessions) add(s *session) *session {
 func (t *sessions) room(person string) (id string, oldest *session, ok bool) {
 	own := func(s *session) bool { return s.reach.person == person }
 	unused := func(s *session) (time.Time, bool) { return s.lastUse(), !s.busy() }
-	id, oldest, full := leastUsed(t.all, mostSessionsEach, own, unused)
+	id, oldest, full := leastUsed(t.all, t.each, own, unused)
 	if !full {
 		id, oldest, full = leastUsed(t.all, mostSessions, everybody, unused)
 	}

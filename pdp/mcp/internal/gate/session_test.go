@@ -17,7 +17,7 @@ import (
 
 // bareGateway has what sessions and links need.
 func bareGateway(u upstream.Upstream) *Gateway {
-	return &Gateway{ctx: context.Background(), o: Options{
+	return &Gateway{ctx: context.Background(), sessions: sessions{each: 64}, reaches: reaches{each: 64}, o: Options{
 		Ring: seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Servers: []*Server{{Upstream: u, Dropped: func(string) {}, URIs: []string{""}}},
 	}}
@@ -111,7 +111,7 @@ func TestSessionsAreSharedByPerson(t *testing.T) {
 		return g.sessions.add(s)
 	}
 	var all []*session
-	for n := range mostSessionsEach {
+	for n := range g.sessions.each {
 		if !g.sessions.hasRoom(who("mallory", n)) {
 			t.Fatalf("there is no room for session %d", n)
 		}

@@ -40,8 +40,8 @@ type CommandOptions struct {
 	Key string
 	// Stop is how long a program may take to end by itself, once its input has ended, and once more after SIGTERM.
 	Stop time.Duration
-	// Processes bounds how many run at once.
-	Processes int
+	// Processes bounds how many run at once, and PerPerson how many for one person; 0 is all.
+	Processes, PerPerson int
 	// Name and Version are the gateway's, for handshakes of a client that says nothing of itself.
 	Name, Version string
 	Logger        *slog.Logger
@@ -60,7 +60,7 @@ type command struct {
 	backoff backoff
 
 	mu       sync.Mutex
-	sessions map[*childSession]bool
+	sessions map[*childSession]string // for whom
 	closed   bool
 	legacy   bool // the server has been found to be of the legacy era
 	waiting  sync.WaitGroup
@@ -88,7 +88,7 @@ func NewCommand(o CommandOptions) (Upstream, error) {
 	return &command{
 		o:        o,
 		backoff:  backoff{now: time.Now},
-		sessions: map[*childSession]bool{},
+		sessions: map[*childSession]string{},
 	}, nil
 }
 
@@ -160,7 +160,7 @@ func (k *command) Open(ctx context.Context, c Client) (Session, error) {
 	}
 	s, err := k.greet(ctx, c)
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, ErrManyOfPerson) {
 			k.backoff.failed(c.Principal)
 		}
 		var e *Error
@@ -172,8 +172,8 @@ func (k *command) Open(ctx context.Context, c Client) (Session, error) {
 	return s, nil
 }
 
-// start starts a process for a principal.
-func (k *command) start(principal string) (*childSession, error) {
+// start starts a process for a client.
+func (k *command) start(c Client) (*childSession, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
@@ -182,12 +182,21 @@ func (k *command) start(principal string) (*childSession, error) {
 	case len(k.sessions) >= k.o.Processes:
 		return nil, &Error{NotSent: true, Detail: fmt.Sprintf("%d processes of the server run already", len(k.sessions))}
 	}
+	own := 0
+	for _, person := range k.sessions {
+		if person == c.Person {
+			own++
+		}
+	}
+	if k.o.PerPerson > 0 && own >= k.o.PerPerson {
+		return nil, &Error{NotSent: true, Detail: fmt.Sprintf("%d processes of the server run already for one person", own), Err: ErrManyOfPerson}
+	}
 	p, err := startProcess(&k.o)
 	if err != nil {
 		return nil, &Error{NotSent: true, Gone: true, Detail: "the server cannot be started", Err: err}
 	}
-	s := newChildSession(&k.o, p, func() { k.backoff.failed(principal) })
-	k.sessions[s] = true
+	s := newChildSession(&k.o, p, func() { k.backoff.failed(c.Principal) })
+	k.sessions[s] = c.Person
 	k.waiting.Add(1)
 	go func() {
 		defer k.waiting.Done()

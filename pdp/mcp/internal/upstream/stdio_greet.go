@@ -17,7 +17,7 @@ import (
 // other answer, and none, is that of a server of the legacy era, which then gets initialize. Some of those end because they
 // were asked, and are started again.
 func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
-	s, err := k.start(c.Principal)
+	s, err := k.start(c)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 		case err == nil:
 			err = &Error{Detail: "the server does not speak the modern era, and nothing else is allowed"}
 		case errors.As(err, &gone) && gone.Gone && ctx.Err() == nil && k.o.speaks(era.Legacy):
-			s, err = k.start(c.Principal)
+			s, err = k.start(c)
 		}
 		if modern || err != nil {
 			return greeted(s, err)

@@ -152,6 +152,32 @@ func TestCommandBoundsProcesses(t *testing.T) {
 	}
 }
 
+// One person cannot have all programs, and is not kept waiting once one has ended.
+func TestCommandSharesProcesses(t *testing.T) {
+	u := newChild(t, "raw", func(o *upstream.CommandOptions) { o.PerPerson = 2 })
+	mallory := func(n int) upstream.Client {
+		return upstream.Client{Principal: fmt.Sprint("mallory by client ", n), Person: "mallory"}
+	}
+	first, err := u.Open(t.Context(), mallory(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Open(t.Context(), mallory(2)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.Open(t.Context(), mallory(3)); !errors.Is(err, upstream.ErrManyOfPerson) {
+		t.Errorf("%+v", err)
+	}
+	if _, err := u.Open(t.Context(), upstream.Client{Principal: "bob", Person: "bob"}); err != nil {
+		t.Errorf("another person: %v", err)
+	}
+	first.Close()
+	mcptest.Until(t, "there is room again", func() bool {
+		_, err := u.Open(t.Context(), mallory(3))
+		return err == nil
+	})
+}
+
 func TestNewCommandRefuses(t *testing.T) {
 	for _, o := range []upstream.CommandOptions{
 		{},

@@ -33,6 +33,8 @@ type Upstream interface {
 type Client struct {
 	// Principal is who: a key of [identity.Principal]. Credentials that are made for a principal are cached by it.
 	Principal string
+	// Person is by whom programs are shared.
+	Person string
 	// Token is the principal's access token, and Expires its end. It is shown to the authorization server if the upstream's
 	// credentials are exchanged for it, and to nobody else. [Request.Token] takes its place if the session goes on for
 	// longer.
@@ -101,6 +103,9 @@ type nothing struct{}
 
 func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
 func (nothing) Close()                     {}
+
+// ErrManyOfPerson is of a person for whom as many programs run as may.
+var ErrManyOfPerson = errors.New("as many programs run for the person as may: see processes.per_person")
 
 // ErrAmbiguous is of an answer that is not one message that everybody reads alike.
 var ErrAmbiguous = errors.New("the server answered ambiguously")
