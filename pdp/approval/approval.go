@@ -74,8 +74,11 @@ type ApprovalRequest struct {
 	// member of the context; see [ApprovalRequest.Actors].
 	Agent *evaluation.Ref  `json:"agent,omitzero"`
 	Chain []evaluation.Ref `json:"chain,omitzero"`
-	// Shown is the request as approvers are shown it: in the AuthZEN form, masked.
+	// Shown is the request as records have it: in the AuthZEN form, masked.
 	Shown jsontext.Value `json:"shown,omitzero"`
+	// Drawn is the same with what is known of each masked value, such as how long it is; nil if nothing is masked. No record
+	// has it.
+	Drawn jsontext.Value `json:"drawn,omitzero"`
 	// Members are the members of the context that were part of the request.
 	Members []string `json:"members,omitzero"`
 	// Said is what the caller said to justify it, masked: an object, and no part of what is
@@ -105,6 +108,14 @@ func (q *ApprovalRequest) Actors() evaluation.Actors {
 		a.Chain, a.Requester = q.Chain[:last:last], &q.Chain[last]
 	}
 	return a
+}
+
+// ForPeople is the request as approvers are shown it.
+func (q *ApprovalRequest) ForPeople() jsontext.Value {
+	if q.Drawn != nil {
+		return q.Drawn
+	}
+	return q.Shown
 }
 
 // Approval is one approval request, and what became of it. It is a copy: changing

@@ -44,7 +44,11 @@ func (s *Store) File(ctx context.Context, q ApprovalRequest) (Approval, error) {
 // fits refuses a request that could not be shown to people, and terms that no person or any
 // person could meet.
 func (s *Store) fits(q *ApprovalRequest) error {
-	if size := len(q.Shown) + len(q.Said); size > s.options.Limits.MaxShown {
+	size := len(q.Shown) + len(q.Said)
+	if size+len(q.Drawn) > s.options.Limits.MaxShown {
+		q.Drawn = nil // Shown says less, and no other
+	}
+	if size > s.options.Limits.MaxShown {
 		return fmt.Errorf("%w: %d bytes, and %d are the most", ErrTooLarge, size, s.options.Limits.MaxShown)
 	}
 	if t := q.Terms; t.Quorum < 1 || t.Uses < 1 || t.Timeout <= 0 || t.ValidFor <= 0 {

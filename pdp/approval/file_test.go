@@ -136,6 +136,22 @@ func TestFileRefused(t *testing.T) {
 	}
 }
 
+// TestWhatIsDrawnKeepsNobodyFromAsking: if there is no room for it, people are shown what is on record.
+func TestWhatIsDrawnKeepsNobodyFromAsking(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t, quick(t), newRecord().options())
+	for size, drawn := range map[int]bool{100: true, 64 << 10: false} {
+		a := mustFile(t, s, question(fmt.Sprint(size), func(q *approval.ApprovalRequest) { q.Drawn = []byte(`"` + strings.Repeat("x", size) + `"`) }))
+		want := a.Shown
+		if drawn {
+			want = a.Drawn
+		}
+		if got := a.ForPeople(); a.Shown == nil || (a.Drawn != nil) != drawn || string(got) != string(want) {
+			t.Errorf("%d bytes: people are shown %.100s", size, got)
+		}
+	}
+}
+
 func asked(caller, subject string) func(*approval.ApprovalRequest) {
 	return func(q *approval.ApprovalRequest) { q.Tenant, q.Caller, q.Subject.ID = "acme", caller, subject }
 }

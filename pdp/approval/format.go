@@ -45,6 +45,8 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
+// An Approval of before its Drawn has none: people are shown its Shown.
+//
 // In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the names of the
 // file, the ways of votes, the persons for whom approvals were asked, and the forms of
 // obligations. No use could be continued: an Approval had no spendings and no continued, and a Step

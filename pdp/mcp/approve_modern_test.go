@@ -359,7 +359,7 @@ both: {type: approval_required, properties: {template: pair, message: "m", timeo
 	var masked string
 	if orFail(t, json.Unmarshal(d.form()["arguments.password"], &struct {
 		Default *string `json:"default"`
-	}{&masked})); !strings.HasPrefix(masked, "masked:") {
+	}{&masked})); !strings.HasPrefix(masked, "hidden: 7 bytes (masked:") {
 		t.Fatalf("it is shown %q", masked)
 	}
 	says := func(n string) string {

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -72,11 +73,11 @@ func TestNothingIsApprovedUnseen(t *testing.T) {
 	for name, test := range map[string]struct{ body, want string }{
 		"whole": {labelled("push", all), "bot wants push\n" +
 			`helper asks for tool.invoke on tool/push for agent/bot on behalf of user/eve, team/"x y" with {"a":1}` + "\n" +
-			`Besides: {"context":{"amount":7,"password":"MASKED","trace":"x"},"resource":{"labels":{"to":"prod"}},"subject":{"roles":["r"]}}` + "\n" +
+			`Besides: {"context":{"amount":7,"password":"hidden: 14 bytes (MASKED)","trace":"x"},"resource":{"labels":{"to":"prod"}},"subject":{"roles":["r"]}}` + "\n" +
 			`May be otherwise when it is done: context.trace`},
 		"in part": {labelled("some", all), "a person must approve this call\n" +
 			`helper asks for tool.invoke on tool/some for agent/bot on behalf of user/eve, team/"x y" with {"a":1}` + "\n" +
-			`Besides: {"context":{"amount":7,"password":"MASKED","trace":"x"},"resource":{"labels":{"to":"prod"}},"subject":{"roles":["r"]}}` + "\n" +
+			`Besides: {"context":{"amount":7,"password":"hidden: 14 bytes (MASKED)","trace":"x"},"resource":{"labels":{"to":"prod"}},"subject":{"roles":["r"]}}` + "\n" +
 			"May be otherwise when it is done: context.arguments, context.password, context.trace, subject.properties\nOnce approved it may be done 3 times"},
 		"a typed agent":        {tool("push", `"agent":{"type":"agent","id":"helper"}`), "bot wants push\nagent/helper asks for tool.invoke on tool/push for agent/bot"},
 		"in a tenant":          {inAcme(tool("push", push)), "bot wants push\n" + `agent/bot asks for tool.invoke on tool/push in tenant acme with {"branch":"main","n":7}`},
@@ -113,6 +114,42 @@ func TestNothingIsApprovedUnseen(t *testing.T) {
 		if want := "bot wants push\nagent/bot asks for tool.invoke on tool/push\n" + `Besides: {"action":{"force":true}}`; got.Message != want {
 			t.Errorf("%s: got %s", which, got.Message)
 		}
+	}
+}
+
+// TestWhatIsHiddenIsSaid: approvers see how long a secret is, and what is in an object that is secret by its name, wherever
+// they look. Records have neither.
+func TestWhatIsHiddenIsSaid(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t)
+	asked := c.asks("pep", tool("push", `"arguments":{"secretConfig":{"region":"eu-central","keys":["0123456789"],"on":true},"note":"with 0123456789"}`)).Approval
+	if asked == nil {
+		t.Fatal("nobody is asked")
+	}
+	const want = `{"note":"with MASKED","secretConfig":{"keys":["hidden: 10 bytes (MASKED)"],"on":"hidden: bool (MASKED)","region":"hidden: 10 bytes (MASKED)"}}`
+	_, view := c.do("mia", "GET", "/v1/approvals/"+asked.ID, "")
+	_, list := c.do("mia", "GET", "/v1/approvals", "")
+	all := map[string]string{"view": view, "list": list}
+	for which, got := range c.shownTexts(asked.ID) {
+		all[which] = string(got.Request)
+		if !strings.Contains(maskOfSecret.ReplaceAllString(got.Message, "MASKED"), want) {
+			t.Errorf("%s: got %s", which, got.Message)
+		}
+	}
+	for which, got := range all {
+		if !strings.Contains(maskOfSecret.ReplaceAllString(got, "MASKED"), want) {
+			t.Errorf("%s: got %s", which, got)
+		}
+	}
+	c.says("mia", asked.ID, "decision", `{"decision":"approve","reason":"0123456789 in eu-central is right"}`, http.StatusOK)
+	_, text := c.do("auditor", "GET", "/v1/log/export", "")
+	for _, no := range []string{"hidden:", "region", "0123456789", "eu-central"} {
+		if strings.Contains(text, no) {
+			t.Errorf("%s is on record: %s", no, text)
+		}
+	}
+	if !strings.Contains(text, " is right") {
+		t.Errorf("there is no vote on record: %s", text)
 	}
 }
 

@@ -19,6 +19,7 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -218,6 +219,7 @@ func (b *Broker) approvalRequest(
 ) (q approval.ApprovalRequest, err error) {
 	r := w.Call.Request
 	masked := b.options.Mask(ctx).Of(r, w.Obligation.Properties)
+	drawn := masked.ForPeople()
 	q = approval.ApprovalRequest{
 		Digest:     digest,
 		Tenant:     r.Tenant,
@@ -238,14 +240,24 @@ func (b *Broker) approvalRequest(
 	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which nobody vouches for: it only shortens
 		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)
 	}
-	// How a request is sent is no part of what is approved, and would look as if it were.
-	asked := *masked.Request()
-	why, said := asked.Context.Get("justification")
-	asked.Context = asked.Context.Without(evaluation.Protocol)
-	if q.Shown, err = asked.MarshalJSON(); err == nil && said && why.Text() != "approved" {
+	why, said := drawn.Request().Context.Get("justification")
+	if q.Shown, err = asShownOf(masked); err != nil {
+		return q, err
+	}
+	if q.Drawn, err = asShownOf(drawn); err != nil || bytes.Equal(q.Drawn, q.Shown) {
+		q.Drawn = nil
+	}
+	if err == nil && said && why.Text() != "approved" {
 		q.Said, err = evaluation.Object{}.With("justification", why).MarshalJSON()
 	}
 	return q, err
+}
+
+// asShownOf is a masked request without how it was sent, which is no part of what is approved, and would look as if it were.
+func asShownOf(masked *mask.Masking) (jsontext.Value, error) {
+	asked := *masked.Request()
+	asked.Context = asked.Context.Without(evaluation.Protocol)
+	return asked.MarshalJSON()
 }
 
 // recorded reports whether the log has a record of an id. While the log cannot be written that is not known: the record

@@ -105,7 +105,7 @@ func (s *Seen) delegate(ctx context.Context, to string) (string, error) {
 func (b *Broker) unsecret(ctx context.Context, text string, of ...approval.Approval) string {
 	var said [][]byte
 	for _, one := range of {
-		said = append(said, one.Shown, one.Said, []byte(one.Terms.Message))
+		said = append(said, one.Shown, one.Drawn, one.Said, []byte(one.Terms.Message))
 		for _, vote := range one.Votes {
 			said = append(said, []byte(vote.Reason))
 		}

@@ -65,7 +65,7 @@ func ViewOf(a approval.Approval) View {
 		Tenant:        a.Tenant,
 		Template:      a.Terms.Template,
 		Message:       a.Terms.Message,
-		Request:       a.Shown,
+		Request:       a.ForPeople(),
 		Unbound:       Unbound(a),
 		Decision:      a.Decision,
 		Justification: a.Said,

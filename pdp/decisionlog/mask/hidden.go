@@ -40,7 +40,7 @@ func (k *Masking) mask() {
 	}
 	var roots [len(places)]spot
 	for n, o := range objects(&k.request) {
-		*o, roots[n] = k.object(*o, k.masker.place(n))
+		*o, roots[n] = k.object(*o, k.masker.place(n), false)
 		roots[n].segment = strings.Join(places[n], "/")
 	}
 	room := maxHiddenBytes

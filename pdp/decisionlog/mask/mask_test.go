@@ -39,6 +39,30 @@ func context(t testing.TB, m *mask.Masker, text string) string {
 	return letters(string(b))
 }
 
+// TestPeopleAreToldWhatIsHidden: how long it is, and what is in an object that is secret by its name. Records say neither.
+func TestPeopleAreToldWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	m := masker(t, "/context/arguments/whole")
+	for name, test := range map[string]struct{ in, people, record string }{
+		"a text":             {`{"password":"hunter22é"}`, `{"password":"hidden: 10 bytes (<A>)"}`, `{"password":"<A>"}`},
+		"nothing":            {`{"region":"x"}`, `{"region":"x"}`, `{"region":"x"}`},
+		"other values":       {`{"token":[1,true,null,"",{}]}`, `{"token":["hidden: number (<A>)","hidden: bool (<B>)",null,"hidden: 0 bytes (<C>)",{}]}`, `{"token":"<A>"}`},
+		"an object by name":  {`{"secretConfig":{"region":"eu-central","keys":[{"key":"k"}]}}`, `{"secretConfig":{"keys":[{"key":"hidden: 1 bytes (<A>)"}],"region":"hidden: 10 bytes (<B>)"}}`, `{"secretConfig":"<A>"}`},
+		"a secret as a name": {`{"token":{"a":"hunter22","hunter22":1}}`, `{"token":{"a":"hidden: 8 bytes (<A>)","<A>":"hidden: number (<B>)"}}`, `{"token":"<A>"}`},
+		"by a pattern":       {`{"arguments":{"whole":{"region":"eu-central"}}}`, `{"arguments":{"whole":"hidden: object (<A>)"}}`, `{"arguments":{"whole":"<A>"}}`},
+		"in JSON in a text":  {`{"x":"{\"token\":{\"a\":\"hunter22\"}}"}`, `{"x":"{\"token\":{\"a\":\"hidden: 8 bytes (<A>)\"}}"}`, `{"x":"{\"token\":\"<A>\"}"}`},
+		"elsewhere":          {`{"token":"hunter22","note":"use hunter22"}`, `{"note":"use <A>","token":"hidden: 8 bytes (<A>)"}`, `{"note":"use <A>","token":"<A>"}`},
+		"words of ours":      {`{"token":["hidden: 8 bytes","abcdefgh"]}`, `{"token":["hidden: 15 bytes (<A>)","<B>"]}`, `{"token":"<A>"}`},
+	} {
+		k := m.Of(request(t, test.in))
+		for want, k := range map[string]*mask.Masking{test.people: k.ForPeople(), test.record: k} {
+			if got, err := k.Request().Context.MarshalJSON(); err != nil || letters(string(got)) != want {
+				t.Errorf("%s: got %s, want %s", name, letters(string(got)), want)
+			}
+		}
+	}
+}
+
 func letters(text string) string {
 	const length = len(mask.Prefix) + 22
 	seen := map[string]string{}

@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,6 +24,7 @@ type Masking struct {
 	find     *finder         // nil if there is nothing to seek
 	shown    map[string]bool // names of members on record, made when first needed; see Pointer
 	beside   *Masking        // of another part of the same record; see With
+	people   bool            // see ForPeople
 }
 
 // Of reads the secrets of a request and of what goes on record with it.
@@ -66,6 +68,15 @@ func (g *Gathering) Of(r evaluation.Request) *Masking {
 // With masks another request by the same secrets. k's request is a part of that request, recorded elsewhere.
 func (k *Masking) With(r evaluation.Request) *Masking {
 	return &Masking{masker: k.masker, request: r, any: k.any, prefixed: k.prefixed, find: k.find, beside: k}
+}
+
+// ForPeople masks the same request for approvers, who must know what they do not see: a masked value says how long it is,
+// or of which type, besides its digest. An object or array that is secret by its name has its members in it, each masked by
+// itself; one that a pattern addresses stays masked whole. It must be called before the request is masked for a record.
+func (k *Masking) ForPeople() *Masking {
+	p := *k
+	p.people = true
+	return &p
 }
 
 // objects are the four objects of a request that a caller fills freely, in the order of places.
@@ -144,7 +155,7 @@ func (k *Masking) Request() *evaluation.Request {
 
 // Object is an obligation's properties without secrets.
 func (k *Masking) Object(o evaluation.Object) evaluation.Object {
-	o, _ = k.object(o, nil)
+	o, _ = k.object(o, nil, false)
 	return o
 }
 
@@ -174,8 +185,9 @@ func (m *Masker) below(place string) int {
 	return 0
 }
 
-// object is an object without secrets, and where they were.
-func (k *Masking) object(o evaluation.Object, a at) (evaluation.Object, spot) {
+// object is an object without secrets, and where they were. Secret is set if its name, or that of what it is in, says that
+// it is one.
+func (k *Masking) object(o evaluation.Object, a at, secret bool) (evaluation.Object, spot) {
 	s := spot{kind: evaluation.Map}
 	if !k.any {
 		return o, s
@@ -183,7 +195,7 @@ func (k *Masking) object(o evaluation.Object, a at) (evaluation.Object, spot) {
 	var renamed []string
 	made := o.Rewrite(func(m evaluation.Member) (evaluation.Member, bool) {
 		inner, whole := a.in(m.Name)
-		value, at, kept := k.value(m.Value, inner, whole || evaluation.SecretName(m.Name))
+		value, at, kept := k.value(m.Value, inner, whole, secret || evaluation.SecretName(m.Name))
 		name, ok := k.text(m.Name)
 		switch {
 		case !ok:
@@ -200,22 +212,23 @@ func (k *Masking) object(o evaluation.Object, a at) (evaluation.Object, spot) {
 	return made, s
 }
 
-// value is a value without secrets, and where they were. If ok is false, the value must be left out.
-func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Value, _ spot, ok bool) {
+// value is a value without secrets, and where they were. Masked is set if a pattern addresses it, and secret as for object.
+// If ok is false, the value must be left out.
+func (k *Masking) value(v evaluation.Value, a at, masked, secret bool) (_ evaluation.Value, _ spot, ok bool) {
 	switch kind := v.Kind(); {
 	case kind == evaluation.Null:
 		return v, spot{}, true
-	case masked:
+	case masked, secret && !(k.people && (kind == evaluation.Map || kind == evaluation.Array)):
 		return k.whole(v)
 	case kind == evaluation.Map:
-		o, s := k.object(v.Object(), a)
+		o, s := k.object(v.Object(), a, secret)
 		return o.Value(), s, true
 	case kind == evaluation.Array:
 		s := spot{kind: kind}
 		made := v.RewriteElements(func(n int, e evaluation.Value) (evaluation.Value, bool) {
 			segment := strconv.Itoa(n)
 			inner, whole := a.in(segment)
-			made, at, kept := k.value(e, inner, whole)
+			made, at, kept := k.value(e, inner, whole, secret)
 			s.add(segment, at)
 			return made, kept
 		})
@@ -239,11 +252,25 @@ func (k *Masking) value(v evaluation.Value, a at, masked bool) (_ evaluation.Val
 // whole is the digest in a value's place.
 func (k *Masking) whole(v evaluation.Value) (evaluation.Value, spot, bool) {
 	digest := k.masker.digest(appendForm(nil, v))
-	made, err := evaluation.Text(digest)
+	text := digest
+	if k.people {
+		if text = says(v) + " (" + digest + ")"; k.found(text) {
+			text = digest
+		}
+	}
+	made, err := evaluation.Text(text)
 	if err != nil || k.found(digest) {
 		return made, spot{kind: v.Kind(), is: removed}, false
 	}
 	return made, spot{kind: v.Kind(), is: whole}, true
+}
+
+// says is what people are told of a value that is masked.
+func says(v evaluation.Value) string {
+	if v.Kind() == evaluation.String {
+		return fmt.Sprintf("hidden: %d bytes", len(v.Text()))
+	}
+	return "hidden: " + v.Kind().TypeName()
 }
 
 func (k *Masking) found(text string) bool { return k.find != nil && len(k.find.spans(text)) > 0 }
@@ -254,8 +281,8 @@ func (k *Masking) text(text string) (_ string, ok bool) { return k.textAt(text, 
 func (k *Masking) textAt(text string, a at) (_ string, ok bool) {
 	switch v, how := a.read(text); how {
 	case asValue:
-		within := Masking{masker: k.masker, any: true, find: k.find} // any: the text may have secrets that were never read
-		made, _, ok := within.value(v, a, false)
+		within := Masking{masker: k.masker, any: true, find: k.find, people: k.people} // any: the text may have secrets that were never read
+		made, _, ok := within.value(v, a, false, false)
 		if !ok {
 			return "", false
 		}

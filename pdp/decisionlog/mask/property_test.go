@@ -95,7 +95,8 @@ func holds(t *testing.T, m *mask.Masker, context evaluation.Object) {
 	found := map[string]bool{}
 	secrets(context.Value(), false, found)
 	k := m.Of(evaluation.Request{Context: context})
-	made := []evaluation.Object{k.Request().Context, k.Object(context)}
+	people := k.ForPeople()
+	made := []evaluation.Object{k.Request().Context, k.Object(context), people.Request().Context, people.Object(context)}
 	var all []string
 	for _, o := range made {
 		texts(o.Value(), func(s string) { all = append(all, s) })

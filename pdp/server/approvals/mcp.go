@@ -156,7 +156,7 @@ func toolCallOf(a approval.Approval) (wire.Call, error) {
 		Review:    a.Terms.Review,
 		Delegable: a.Terms.Delegable,
 		ExpiresAt: a.ExpiresAt,
-		Request:   a.Shown,
+		Request:   a.ForPeople(),
 		Unbound:   broker.Unbound(a),
 	})
 }
