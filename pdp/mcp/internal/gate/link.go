@@ -142,7 +142,7 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	s, err := l.server.Upstream.Open(ctx, c)
 	l.server.tried(ctx, err)
 	if err != nil {
-		return nil, err
+		return nil, l.plain("initialize", err)
 	}
 	if err := l.resume(ctx, who, s); err != nil {
 		s.Close()
@@ -325,7 +325,18 @@ func (l *link) sendOnce(ctx context.Context, who *identity.Principal, make func(
 	if isGone(err) {
 		l.lose(s)
 	}
-	return s, stream, err
+	return s, stream, l.plain(r.Method, err)
+}
+
+// plain is an error without what only the gateway says, if the server said one.
+func (l *link) plain(method string, err error) error {
+	var e *upstream.Error
+	if !errors.As(err, &e) || e.Answer == nil {
+		return err
+	}
+	said := *e
+	said.Answer = era.Relayed(method, l.server.Name, rpc.Message{Error: e.Answer}, era.Legacy, era.Legacy).Error
+	return &said
 }
 
 // mostAsking is how many things of a server's one client may be asked at a time.

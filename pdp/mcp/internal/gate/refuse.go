@@ -107,7 +107,10 @@ func (g *Gateway) noteAccess(who principal) {
 const coazDenied = -32001
 
 // mayLeave reports whether a server's code means the same to a client. MCP's own are of one message and one revision.
-func mayLeave(code int) bool { return code >= rpc.InternalError || code < rpc.ParseError }
+// Pages are shown with the answers of calls alone.
+func mayLeave(code int) bool {
+	return (code >= rpc.InternalError || code < rpc.ParseError) && code != era.URLRequired
+}
 
 // unavailable is the refusal if the server does not answer, or not clearly, or answers with an error where the gateway
 // wanted to know something: that is the answer then.
