@@ -89,6 +89,7 @@ func TestApproveLegacyForm(t *testing.T) {
 		{"no form", "confirm", `{"action":"accept","content":{"approve":"perhaps"}}`, isInvalid, "pending", ""},
 		{"no action", "confirm", `{}`, isInvalid, "pending", ""},
 		{"as it was", "review", `{"action":"accept","content":{"approve":true,"arguments.case":"as it was","arguments.n":7}}`, itRuns, "used_up", `approve user::"alice" form key:gateway`},
+		{"a lone yes", "review", `{"action":"accept","content":{"approve":true}}`, itRuns, "used_up", `approve user::"alice" form key:gateway`},
 		{"changed", "review", `{"action":"accept","content":{"approve":true,"arguments.case":"changed","arguments.n":8}}`, wasChanged, "cancelled", ""},
 	} {
 		t.Run(one.name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestMCPMessages(t *testing.T) {
 		"elicitation?form=approve": elicits(approve+`,`+reason, `"approve"`),
 		"elicitation?form=choose":  choose,
 		"elicitation?form=review": elicits(approve+`,"arguments.branch":{"type":"string","title":"branch","default":"main"},"arguments.n":{"type":"integer","title":"n","default":7},`+
-			`"arguments.password":{"type":"string","title":"password","default":"MASKED"},`+reason, `"approve","arguments.branch","arguments.n","arguments.password"`),
+			`"arguments.password":{"type":"string","title":"password","default":"MASKED"},`+reason, `"approve"`),
 		"authorization-request":                       `{"jsonrpc":"2.0","id":"ID","error":{"code":-32001,"message":"authorization required","data":{"authorizationRequest":` + authorization + `}}}`,
 		"authorization-request?call=7":                `{"jsonrpc":"2.0","id":7,"error":{"code":-32001,"message":"authorization required","data":{"authorizationRequest":` + authorization + `}}}`,
 		"authorization-request?call=%22call%5C%22%22": `{"jsonrpc":"2.0","id":"call\"","error":{"code":-32001,"message":"authorization required","data":{"authorizationRequest":` + authorization + `}}}`,

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -79,14 +78,13 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 	if choose {
 		f.choice(c.of.Delegable)
 	} else {
-		f.require("approve", Field{Type: "boolean", Title: "Approve"})
+		f.decide("approve", Field{Type: "boolean", Title: "Approve"})
 	}
 	if review { // what is null stands in the text alone: no field of MCP holds it
-		for argument, v := range c.arguments.Members {
-			f.require(evaluation.ArgumentPrefix+argument, argumentField(argument, v))
+		for argument, v := range c.arguments.Members { // none is required: a lone yes is to the call as it is
+			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
 		}
 	}
-	slices.Sort(f.Required)
 	return f, true
 }
 
@@ -101,13 +99,12 @@ func (f *Form) choice(delegable bool) {
 			Description: `Who decides instead, as policies name them, such as User::"mia".`,
 		}
 	}
-	f.require("action", Field{Type: "string", Title: "Decision", Enum: words})
+	f.decide("action", Field{Type: "string", Title: "Decision", Enum: words})
 }
 
-// require adds a field that must be filled in.
-func (f *Form) require(name string, field Field) {
-	f.Properties[name] = field
-	f.Required = append(f.Required, name)
+// decide adds the field that must be filled in.
+func (f *Form) decide(name string, field Field) {
+	f.Properties[name], f.Required = field, []string{name}
 }
 
 // Elicitation is a whole elicitation/create, for the MCP client of an approver.

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -50,7 +51,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// The obligation says which form is shown unless the client asks for one, and no form offers what is not possible.
+// The obligation says which form is shown unless the client asks for one, and no form offers what is not possible, or requires
+// more than the decision: a client that validates would refuse a lone yes.
 func TestForm(t *testing.T) {
 	for name, test := range map[string]struct {
 		review, delegable bool
@@ -77,7 +79,13 @@ func TestForm(t *testing.T) {
 		}
 		form, ok := call.Form(test.form, 10)
 		var fields []string
-		for _, field := range form.Required {
+		if ok && len(form.Required) != 1 {
+			t.Errorf("%s: a client wants more than a decision: %q", name, form.Required)
+		}
+		for _, field := range slices.Sorted(maps.Keys(form.Properties)) {
+			if field == "reason" || field == "delegateTo" {
+				continue
+			}
 			if words := form.Properties[field].Enum; len(words) > 0 {
 				field += ":" + strings.Join(words, ",")
 			}
