@@ -257,6 +257,9 @@ func (g *Gateway) compile(s *Server, shown string, o rpc.Object, definition json
 	if err != nil {
 		return nil, err
 	}
+	if o.GetObject("execution").GetString("taskSupport") == "required" { // no call of it could be passed on
+		return nil, errors.New("it can be called by tasks only, which the gateway does not pass on")
+	}
 	headers, err := era.HeaderParams(o.Get("inputSchema"))
 	if err != nil {
 		return nil, err
