@@ -55,6 +55,15 @@ func (c Config) ToolName(upstream, tool string) string {
 	return tool
 }
 
+// Program is the path of the program that a gateway starts for an upstream with a command.
+func (u UpstreamConfig) Program() (string, error) {
+	env, err := u.environment()
+	if err != nil {
+		return "", err
+	}
+	return upstream.FindProgram(u.Command[0], env)
+}
+
 // processesEach is how many programs of a server run for one person. Where there is one alone, they are all theirs.
 func (c Config) processesEach() int {
 	if c.Identity.Static != nil {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -101,7 +100,7 @@ func (x *exam) certificate() {
 
 // program is whether the program of an upstream is there.
 func (x *exam) program(name string, u mcp.UpstreamConfig) {
-	path, err := exec.LookPath(u.Command[0])
+	path, err := u.Program()
 	if err == nil && u.Dir != "" {
 		_, err = os.Stat(u.Dir)
 	}

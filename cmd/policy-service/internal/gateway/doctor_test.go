@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,6 +11,32 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 )
+
+// The program that doctor names is the one that the gateway starts: it is looked for in the PATH of the upstream.
+func TestDoctorNamesTheProgramThatRuns(t *testing.T) {
+	ours, theirs := t.TempDir(), t.TempDir()
+	for _, dir := range []string{ours, theirs} {
+		if err := os.WriteFile(filepath.Join(dir, "files-server"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", ours)
+	for name, test := range map[string]struct {
+		env  map[string]string
+		want string
+	}{
+		"its own PATH":      {map[string]string{"PATH": theirs}, filepath.Join(theirs, "files-server")},
+		"the gateway's":     {nil, filepath.Join(ours, "files-server")},
+		"a PATH without it": {map[string]string{"PATH": t.TempDir()}, "no program"},
+		"another variable":  {map[string]string{"HOME": theirs}, filepath.Join(ours, "files-server")},
+	} {
+		x := &exam{ctx: t.Context()}
+		x.program("files", mcp.UpstreamConfig{Command: []string{"files-server"}, Env: test.env})
+		if len(x.findings) != 1 || !strings.Contains(x.findings[0].Message, test.want) || x.findings[0].Bites != (test.want == "no program") {
+			t.Errorf("%s: %+v", name, x.findings)
+		}
+	}
+}
 
 // A PDP that calls itself otherwise than the gateway does names requests for approval by addresses that the gateway
 // does not ask.

@@ -27,7 +27,7 @@ type process struct {
 
 // startProcess starts a child with exactly this environment.
 func startProcess(o *CommandOptions) (*process, error) {
-	path, err := findProgram(o.Command[0], o.Env)
+	path, err := FindProgram(o.Command[0], o.Env)
 	if err != nil {
 		return nil, err
 	}
@@ -123,9 +123,9 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// findProgram is where a program is. A name without a slash is looked for in the PATH of the environment that the child
+// FindProgram is where a program is. A name without a slash is looked for in the PATH of the environment that the child
 // will have, or in the gateway's if that has none.
-func findProgram(name string, env map[string]string) (string, error) {
+func FindProgram(name string, env map[string]string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		return exec.LookPath(name)
 	}
