@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/mcp"
@@ -21,7 +23,7 @@ import (
 type Schema struct {
 	Config    cli.Given `required:"" placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway."`
 	Lock      cli.Given `placeholder:"FILE" help:"The lock that has the tools. The configuration's lock.file unless given; without one, the servers are asked."`
-	Whole     bool      `help:"Write a schema that loads alone, with all that the gateway asks about. Otherwise it is a part, for tools.cedarschema beside a schema.cedarschema of yours."`
+	Whole     bool      `help:"Write a schema that loads alone, with all that the gateway asks about. So it is for a bundle that has no other schema, if the file lies in one. Otherwise it is a part, for tools.cedarschema beside a schema.cedarschema of yours."`
 	Said      []string  `placeholder:"NAME" help:"Members that clients say in _meta, in io.policy-service/context, and policies read, each a text. Others are dropped before policies see them."`
 	Output    cli.Given `short:"o" xor:"to" placeholder:"FILE" help:"The file to write. Standard output unless given."`
 	Check     cli.Given `xor:"to" placeholder:"FILE" help:"Write nothing, and say if this file is other than what would be written."`
@@ -47,6 +49,10 @@ func (c Schema) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
+	if file := cmp.Or(string(c.Output), string(c.Check)); !c.Whole && file != "" && onlySchema(file) {
+		c.Whole = true
+		s.Tell("%s is the only schema of its bundle, so it has all that the gateway asks about, as by --whole", file)
+	}
 	made, err := toolschema.Generate(behind(told, known), c.options(told))
 	if err != nil {
 		return err
@@ -68,6 +74,19 @@ func (c Schema) Run(s cli.Streams) error {
 	}
 	_, err = s.Out.Write([]byte(made.Text))
 	return err
+}
+
+// onlySchema reports whether a file lies beside policies, and no other file there or below is a schema.
+func onlySchema(file string) bool {
+	dir, policies, others := filepath.Dir(file), false, false
+	err := filepath.WalkDir(dir, func(at string, e fs.DirEntry, err error) error {
+		name := filepath.Base(at)
+		schema := strings.HasSuffix(name, ".cedarschema") || strings.HasSuffix(name, ".cedarschema.json")
+		policies = policies || filepath.Dir(at) == dir && filepath.Ext(name) == ".cedar"
+		others = others || schema && at != filepath.Clean(file)
+		return err
+	})
+	return err == nil && policies && !others
 }
 
 func (c Schema) compare(s cli.Streams, text string) error {

@@ -1,0 +1,47 @@
+package tools_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/cmd/policy-service/internal/tools"
+	"policy-service/pdp"
+)
+
+// A bundle without a schema loads with the one that is written into it. Beside a schema, and elsewhere, a part is written.
+func TestSchemaLoadsAlone(t *testing.T) {
+	t.Parallel()
+	const whole = "entity mcp_server;"
+	dir := setup{config: with("ask: tool\n")}.write(t)
+	write := func(file string) (text, said string) {
+		t.Helper()
+		var err bytes.Buffer
+		c := tools.Schema{Config: cli.Given(filepath.Join(dir, "g.yaml")), Lock: cli.Given(filepath.Join(dir, "tools.lock.json")), Output: cli.Given(filepath.Join(dir, file))}
+		orFatal(t, c.Run(cli.Streams{Err: &err}))
+		c.Check, c.Output = c.Output, ""
+		orFatal(t, c.Run(cli.Streams{Err: &bytes.Buffer{}}))
+		made, failed := os.ReadFile(filepath.Join(dir, file))
+		orFatal(t, failed)
+		return string(made), err.String()
+	}
+	for range 2 { // also where it was written before
+		text, said := write("policies/tools.cedarschema")
+		if !strings.Contains(text, whole) || !strings.Contains(said, "only schema") {
+			t.Errorf("%s\n%s", said, text)
+		}
+		if b, problems := pdp.Load(pdp.Dir(filepath.Join(dir, "policies"))); b == nil {
+			t.Errorf("the bundle does not load: %+v", problems)
+		}
+	}
+	if text, said := write("tools.cedarschema"); strings.Contains(text, whole) || said != "" {
+		t.Errorf("beside no policies: %s\n%s", said, text)
+	}
+	orFatal(t, os.WriteFile(filepath.Join(dir, "policies", "schema.cedarschema"), []byte("entity user;"), 0o600))
+	if text, said := write("policies/tools.cedarschema"); strings.Contains(text, whole) || said != "" {
+		t.Errorf("beside a schema: %s\n%s", said, text)
+	}
+}
