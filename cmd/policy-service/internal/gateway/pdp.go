@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -89,7 +90,10 @@ func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writ
 	if err != nil {
 		return embedded{}, err
 	}
-	if err := srv.Start(ctx); err != nil {
+	if err := srv.Start(ctx); errors.Is(err, decisionlog.ErrLocked) {
+		return embedded{}, fmt.Errorf("pdp.embedded.data: %s is in use by another process, such as a gateway that another window of your client has started; "+
+			"to share it, run one policy-service serve with this directory and write pdp.url in place of pdp.embedded, or give this gateway a directory of its own", c.Data)
+	} else if err != nil {
 		return embedded{}, err
 	}
 	return embedded{transport: srv.Transport(), reload: srv.Reload, stop: srv.Stop}, nil

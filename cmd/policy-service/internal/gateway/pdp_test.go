@@ -26,6 +26,7 @@ type inside struct {
 	*authzenclient.Client
 	embedded
 	bundle string
+	data   string
 	log    *safeLog
 }
 
@@ -78,7 +79,7 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 		defer cancel()
 		orFail(t, pdp.stop(ctx))
 	})
-	return inside{embedded: pdp, bundle: dir, log: log}.of(t, "default")
+	return inside{embedded: pdp, bundle: dir, data: told.PDP.Embedded.Data, log: log}.of(t, "default")
 }
 
 // of is the same PDP as a tenant has it.
@@ -132,6 +133,21 @@ func (p inside) says(t *testing.T, approval, token, answer string) (status strin
 	}
 	orFail(t, err)
 	return status, 0
+}
+
+// A second gateway with the same data says what to do, and the first one goes on.
+func TestSecondGatewayOfOneDataSaysWhatToDo(t *testing.T) {
+	t.Parallel()
+	who := mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "bot"}}
+	p := startInside(t, mcp.Config{Identity: who}, "a-token")
+	told := mcp.Config{Identity: who, Resource: insideResource, Upstreams: map[string]mcp.UpstreamConfig{"wiki": {Command: []string{"true"}}}}
+	told.PDP.Embedded = &mcp.EmbeddedConfig{Policies: p.bundle, Data: p.data}
+	mcp.Form.SetDefaults(&told)
+	_, err := embed(t.Context(), told, mcp.Deps{FixedToken: "another", Logger: slog.New(slog.DiscardHandler)}, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), p.data) || !strings.Contains(err.Error(), "pdp.url") {
+		t.Errorf("got %v", err)
+	}
+	p.asks(t, "mail", "alice", insideResource, "alice")
 }
 
 // The person of identity.static is known by one secret, and by nothing else.
