@@ -41,7 +41,7 @@ func TestLinksInUseAreBounded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	listen, refused := 0, 0
-	for n := range 50 {
+	for n := range 70 {
 		info := `{"name":"c` + strconv.Itoa(n) + `","version":"1"}`
 		status, first, stream := boundsListen(ctx, t, at, info, `{"toolsListChanged":true}`)
 		defer func() { _ = stream.Close() }()
@@ -52,7 +52,7 @@ func TestLinksInUseAreBounded(t *testing.T) {
 			refused++
 		}
 	}
-	if listen != 32 || refused != 18 {
+	if listen != 64 || refused != 6 {
 		t.Errorf("%d listen, and %d were refused", listen, refused)
 	}
 }

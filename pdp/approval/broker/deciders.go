@@ -71,10 +71,11 @@ func (s *Seen) Deciders(ctx context.Context, goOn func(context.Context) error) (
 	return d, nil
 }
 
-// decidable reports whether somebody may decide. Whom a delegation names, no policy has to.
+// decidable reports whether somebody may decide, or just has: who asks may not know of it yet. Whom a delegation names, no
+// policy has to.
 func (s *Seen) decidable(ctx context.Context) (bool, error) {
 	if a := s.Approval; a.Status != approval.Pending || len(a.Votes) > 0 {
-		return a.Status == approval.Pending, nil
+		return true, nil
 	}
 	return s.by.options.PDP().Decidable(ctx, s.Approval.Tenant, reviewed(s.Approval))
 }

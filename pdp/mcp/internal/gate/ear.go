@@ -50,7 +50,7 @@ func (l *link) attend(x *exchange) *ear {
 	if l.ear != nil {
 		return l.ear
 	}
-	by := &exchange{g: x.g, who: x.who, client: x.client.kept(), link: l, session: x.session}
+	by := &exchange{g: x.g, who: x.who, client: x.client.kept(), reach: x.reach, link: l, session: x.session}
 	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
 	ctx, cancel := context.WithCancel(x.g.ctx)
 	run := func() {
