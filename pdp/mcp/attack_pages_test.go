@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -83,9 +84,11 @@ func (v *visitor) page(arguments string) (shown, answer string) {
 func refusesPage(t *testing.T, v *visitor, up, arguments string) {
 	t.Helper()
 	got := v.call("look", arguments)
-	refused := got.code() == -32603 && got.kind() == "upstream_ambiguous"
+	code := map[string]int{"legacy": -32603, "modern": -32021}[v.era]
+	refused := got.code() == code && got.kind() == "server_request_refused"
 	if up == "legacy" { // it is told that nobody takes its request, and answers
-		refused = got.ran() && strings.Contains(got.text, "-32601")
+		code := map[string]string{"legacy": "-32601", "modern": "-32021"}[v.era]
+		refused = got.ran() && strings.Contains(got.text, code)
 	}
 	if !refused || got.finals != 1 || len(got.before) > 0 || strings.Contains(got.text, "Open it") {
 		t.Errorf("%s to %s, %s: %s", v.era, up, arguments, got)
@@ -133,7 +136,17 @@ func TestPagesInErrors(t *testing.T) {
 						strings.Contains(got.text, `"theirs"`) || !strings.Contains(got.text, `"elicitationId"`) {
 						t.Errorf("%s: %s", name, got)
 					}
-				} else if got.code() != -32603 || got.kind() != "upstream_ambiguous" || strings.Contains(got.text, "example") || strings.Contains(got.text, "Open it") || got.finals != 1 {
+					continue
+				}
+				want := "upstream_ambiguous -32603"
+				switch {
+				case name == "a member twice":
+				case up == "legacy" && v.era == "modern":
+					want = "upstream_ambiguous -32021"
+				case up == "legacy" && (name == "one of two" || name == "another" || n == 2 && of.shown):
+					want = "server_request_refused -32603"
+				}
+				if fmt.Sprint(got.kind(), " ", got.code()) != want || strings.Contains(got.text, "example") || strings.Contains(got.text, "Open it") || got.finals != 1 {
 					t.Errorf("%s to %s, %s: %s", v.era, up, name, got)
 				}
 			}

@@ -276,7 +276,7 @@ func TestRequestServerAsks(t *testing.T) {
 		requester := a.restricted(era, "alice")
 		id := requester.requests("free", `{}`)
 		mia := a.takesForms(era, mcptest.Claims{"sub": "mia", "client_id": nil})
-		if got := mia.fulfils(id, "restricted", "free", `{}`); !got.ran() || !strings.Contains(got.text, "does not take this request") {
+		if got := mia.fulfils(id, "restricted", "free", `{}`); !got.ran() || !strings.Contains(got.text, "nothing is asked while a request of somebody else is fulfilled") {
 			t.Errorf("%s: %s", era, got)
 		}
 		names(t, era, requester.fetches(id, "free", `{}`), "user/mia", "agent/restricted")

@@ -123,7 +123,11 @@ func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
 	code := e.Code
 	switch {
 	case code == URLRequired && !(from == Legacy && to == Legacy): // of these two, ShowPages says which pages are shown
-		return instead("the server wants a page opened first, which it may not ask for here").Value()
+		e := instead("the server wants a page opened first, and says so by an error, which is not for clients of this revision")
+		if from == Legacy {
+			e.Code, e.Data = MissingCapability, jsontext.Value(`{"type":"`+Ambiguous+`","requiredCapabilities":{"elicitation":{"url":{}}}}`)
+		}
+		return e.Value()
 	case to == Modern && code == ResourceNotFound && method == "resources/read":
 		code = rpc.InvalidParams
 	case from == Modern && to == Legacy && code == rpc.InvalidParams && method == "resources/read":

@@ -259,7 +259,7 @@ func (e *ear) take(ctx context.Context, m rpc.Message) {
 		if answer := e.link.answerer(); answer != nil {
 			answer(ctx, e.of, m)
 		} else {
-			e.by.g.decline(ctx, e.of, m)
+			e.by.g.notPassed(ctx, e.link, e.of, m, e.by.client.era, &unasked{why: "nobody listens who can answer now"})
 		}
 	case isChange(m.Method) || m.Method == "notifications/message":
 		e.link.tell(said{e.by.signed(m), e.of.Era()})

@@ -29,22 +29,24 @@ func asksForSecret(text string) bool {
 
 // elicitation is a question to a person as it is shown: it names the server, leads only where the operator lets it, asks for no
 // secret, and has no character that hides another.
-func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
+func (s *Server) elicitation(params rpc.Object) (rpc.Object, *unasked) {
 	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
 	params = params.With("message", rpc.String("["+s.Name+" asks] "+visible.Lines(params.GetString("message"))))
 	if params.GetString("mode") == "url" {
 		params = params.Without(func(name string) bool { return name == "requestedSchema" })
-		u, err := url.Parse(params.GetString("url"))
-		return params, err == nil && u.Scheme == "https" && u.User == nil && slices.Contains(s.Asks.Hosts, strings.ToLower(u.Host))
+		switch u, err := url.Parse(params.GetString("url")); {
+		case err != nil || u.Scheme != "https" || u.User != nil:
+			return params, &unasked{why: "a page is opened by an https address without a name or password"}
+		case !slices.Contains(s.Asks.Hosts, strings.ToLower(u.Host)):
+			return params, byKey("server_requests.hosts", "pages of that host")
+		}
+		return params, nil
 	}
 	schema, err := rpc.ParseObject(params.Get("requestedSchema"))
 	if err != nil {
-		return params, false
+		return params, &unasked{why: "requestedSchema cannot be read"}
 	}
 	drawn, ok := drawnField("", schema)
-	if !ok {
-		return params, false
-	}
 	fields, _ := rpc.ParseObject(schema.Get("properties"))
 	fields = fields.Map(func(name string, v jsontext.Value) jsontext.Value {
 		field, err := rpc.ParseObject(v)
@@ -59,7 +61,10 @@ func (s *Server) elicitation(params rpc.Object) (rpc.Object, bool) {
 	if fields.Len() > 0 {
 		drawn = drawn.With("properties", fields.Value())
 	}
-	return params.With("requestedSchema", drawn.Value()), ok
+	if !ok {
+		return params, &unasked{why: "no form asks for a password, or for another secret"}
+	}
+	return params.With("requestedSchema", drawn.Value()), nil
 }
 
 // drawnField is a field of a form whose words are what they look like. It is not ok if it is one for a secret.

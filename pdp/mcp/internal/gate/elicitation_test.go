@@ -16,8 +16,8 @@ func TestNoFormAsksForASecret(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, ok := s.elicitation(o)
-		return string(got.Value()), ok
+		got, no := s.elicitation(o)
+		return string(got.Value()), no == nil
 	}
 	for _, field := range []string{
 		`"password":{"type":"string"}`, `"p.a.s.s_w-o r/d":{"type":"string"}`, `"ｐａｓｓｗｏｒｄ":{"type":"string"}`, `"PASSWORD":7`, `"𝐩𝐚𝐬𝐬𝐰𝐨𝐫𝐝":{}`, `"api_key_2":{}`, `"a":{"title":"Your pass\u00adword"}`,

@@ -494,8 +494,9 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 func (x *exchange) result(response rpc.Message) (rpc.Message, int) {
 	x.outcome = outcomeAnswered
 	if e, err := rpc.ReadError(response.Error); err == nil && response.Error != nil && e.Code == era.URLRequired {
-		if response.Error, err = x.pages(response.Error); err != nil {
-			return x.refused(ambiguous(err.Error()))
+		var refused *ask.Refusal
+		if response.Error, refused = x.pages(response.Error); refused != nil {
+			return x.refused(refused)
 		}
 	}
 	leaves, refused := x.permit.Result(response)

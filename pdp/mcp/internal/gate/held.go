@@ -107,7 +107,7 @@ func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message 
 	result, err := x.wait(r, shown, asked)
 	if err != nil {
 		x.g.o.Logger.Warn("a client cannot be asked", "server", x.link.server.Name, "why", err)
-		x.g.decline(context.Background(), r.session, rpc.Message{ID: asked, Method: shown.Method})
+		x.g.notPassed(context.Background(), x.link, r.session, rpc.Message{ID: asked, Method: shown.Method}, era.Modern, &unasked{why: "the client cannot be asked now"})
 		return nil
 	}
 	x.waiting = true

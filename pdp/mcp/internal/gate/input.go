@@ -61,9 +61,9 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
 		if err != nil {
 			return nil, ambiguous("what the server asks for cannot be read")
 		}
-		shown, ok := x.g.shown(x.link, rpc.Message{Method: r.GetString("method"), Params: r.Get("params")}, x.client.capabilities)
-		if !ok {
-			return nil, ambiguous("the server asks for what it may not ask")
+		shown, no := shown(x.link.server, rpc.Message{Method: r.GetString("method"), Params: r.Get("params")}, x.client.capabilities)
+		if no != nil {
+			return nil, x.unasked(r.GetString("method"), no)
 		}
 		if x.g.ours(x.binding(), key) {
 			return nil, ambiguous("the server asks by a name that is ours")
@@ -92,16 +92,19 @@ func (r Relays) allow(method string) bool {
 // any reports whether the server may ask anything.
 func (r Relays) any() bool { return r.Elicitation || r.Sampling || r.Roots }
 
-// shown is a request of a server as its client is shown it. It is not ok if the client is not to see it: because the
-// operator does not let it through, because the client cannot answer it, or because it asks a person for what no server
-// behind a gateway is to be told.
-func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (shown rpc.Message, ok bool) {
-	if !l.server.Asks.allow(m.Method) || !era.Takes(capabilities, m) {
-		return shown, false
+// shown is a request of a server as its client is shown it, or why the client is not to see it: because the operator does not
+// let it through, because the client cannot answer it, or because it asks a person for what no server behind a gateway is to be
+// told.
+func shown(s *Server, m rpc.Message, capabilities jsontext.Value) (shown rpc.Message, no *unasked) {
+	if no := s.refuses(m.Method); no != nil {
+		return shown, no
+	}
+	if !era.Takes(capabilities, m) {
+		return shown, &unasked{why: "the client does not take this request"}
 	}
 	params, err := m.ParamsObject()
 	if err != nil && m.Params != nil {
-		return shown, false
+		return shown, &unasked{why: "the params of the request cannot be read"}
 	}
 	if meta, err := rpc.ParseObject(params.Get("_meta")); err == nil { // ours are not theirs to write, and tokens are of one hop
 		params = withMeta(params, meta.Without(func(name string) bool {
@@ -109,15 +112,15 @@ func (g *Gateway) shown(l *link, m rpc.Message, capabilities jsontext.Value) (sh
 		}))
 	}
 	if m.Method == era.Elicit {
-		if params, ok = l.server.elicitation(params); !ok {
-			return shown, false
+		if params, no = s.elicitation(params); no != nil {
+			return shown, no
 		}
 	}
 	shown = rpc.Message{Method: m.Method}
 	if params.Len() > 0 {
 		shown.Params = params.Value()
 	}
-	return shown, true
+	return shown, nil
 }
 
 // ownMeta begins the members of _meta that are the gateway's.
@@ -133,19 +136,22 @@ func isOneOf(all []string, name string) bool {
 }
 
 // pages is an error that has a person open pages, as the client is shown it.
-func (x *exchange) pages(v jsontext.Value) (jsontext.Value, error) {
-	shown, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
-		m, ok := x.g.shown(x.link, m, x.client.capabilities)
-		if ok {
-			id, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), nil)
-			m, ok = era.Asked(m, era.Legacy, id), err == nil
+func (x *exchange) pages(v jsontext.Value) (jsontext.Value, *ask.Refusal) {
+	var no *unasked
+	pages, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
+		if m, no = shown(x.link.server, m, x.client.capabilities); no != nil {
+			return m, false
 		}
-		return m, ok
+		id, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), nil)
+		return era.Asked(m, era.Legacy, id), err == nil
 	})
-	if !ok || x.client.era == era.Modern {
-		return nil, errors.New("the server has a person open a page that it may not name")
+	switch {
+	case no != nil:
+		return nil, x.unasked(era.Elicit, no)
+	case !ok || x.client.era == era.Modern:
+		return nil, ambiguous("the server has a person open a page, and does not say which")
 	}
-	return shown, nil
+	return pages, nil
 }
 
 // stateLife is for how long a client may take to bring answers.

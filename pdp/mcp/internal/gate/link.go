@@ -374,6 +374,8 @@ func (l *link) setLevel(level string) {
 type Server struct {
 	Name     string
 	Upstream upstream.Upstream
+	// Key is what the server is called in the configuration.
+	Key string
 	// Labels are the operator's, of tools by their own names.
 	Labels map[string]map[string]string
 	// Hidden are tools that the gateway does not have.
@@ -390,6 +392,7 @@ type Server struct {
 	away    atomic.Bool // it did not answer when it was last asked
 	late    lateness
 	catalog catalog
+	noted   noted
 }
 
 // sent notes how a request to the server ended.

@@ -163,13 +163,16 @@ func (x *exchange) hear(ctx context.Context, heard <-chan said) {
 
 // answerBeside has a request of the server answered that belongs to no request of the client's.
 func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m rpc.Message) {
-	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
+	shown, no := shown(x.link.server, m, x.client.capabilities)
 	var done func()
-	if ok {
-		done, ok = x.link.mayAsk()
+	if no == nil {
+		var ok bool
+		if done, ok = x.link.mayAsk(); !ok {
+			no = &unasked{why: "the client is asked too much already"}
+		}
 	}
-	if !ok {
-		x.g.decline(ctx, session, m)
+	if no != nil {
+		x.g.notPassed(ctx, x.link, session, m, x.client.era, no)
 		return
 	}
 	x.g.background(func() { // the stream goes on meanwhile

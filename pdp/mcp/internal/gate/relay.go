@@ -133,11 +133,18 @@ func (x *exchange) signed(m rpc.Message) rpc.Message {
 // waits is the response that asks for it.
 func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	x := r.exchange
-	shown, ok := x.g.shown(x.link, m, x.client.capabilities)
-	// A client of the modern era brings answers for some methods alone. Who fulfils a request of somebody else's answers nothing:
-	// it would come back to the other, in the result.
-	if !ok || !x.permit.Passes() || x.client.era == era.Modern && !era.TakesInput(x.request.Method) || x.brought.fulfils != nil {
-		x.g.decline(ctx, r.session, m)
+	shown, no := shown(x.link.server, m, x.client.capabilities)
+	switch {
+	case no != nil:
+	case !x.permit.Passes():
+		no = &unasked{why: "nothing is asked while the result is to be changed"}
+	case x.client.era == era.Modern && !era.TakesInput(x.request.Method):
+		no = &unasked{why: "a client of its revision is asked nothing during " + x.request.Method}
+	case x.brought.fulfils != nil: // it would come back to the other, in the result
+		no = &unasked{why: "nothing is asked while a request of somebody else is fulfilled"}
+	}
+	if no != nil {
+		x.g.notPassed(ctx, x.link, r.session, m, x.client.era, no)
 		return nil
 	}
 	if x.client.era == era.Modern {
@@ -149,15 +156,4 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 		x.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", x.link.server.Name, "why", err)
 	}
 	return nil
-}
-
-// decline answers a request of a server that no client is to see.
-func (g *Gateway) decline(ctx context.Context, s upstream.Session, m rpc.Message) {
-	answer := rpc.Failure(m.ID, rpc.Error{Code: rpc.MethodNotFound, Message: "the client does not take this request"})
-	if m.Method == "ping" {
-		answer = rpc.Answer(m.ID, jsontext.Value(`{}`))
-	}
-	if err := s.Notify(ctx, answer); err != nil {
-		g.o.Logger.Warn("the answer to a request of the server did not reach it", "why", err)
-	}
 }

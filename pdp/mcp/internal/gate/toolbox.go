@@ -292,7 +292,7 @@ func (g *Gateway) request(ctx context.Context, l *link, who *identity.Principal,
 		case err != nil:
 			return m, of, err
 		case m.IsRequest():
-			g.decline(ctx, session, m)
+			g.notPassed(ctx, l, session, m, c.era, &unasked{why: "the gateway itself sent " + method + ", and answers nothing"})
 		case m.IsResponse():
 			if e := era.Relayed(method, l.server.Name, m, session.Era(), c.era).Error; e != nil {
 				return m, of, &upstream.Error{Detail: "the server answered " + method + " with an error, or with no result of that method", Answer: e}

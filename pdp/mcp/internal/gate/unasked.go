@@ -1,0 +1,106 @@
+package gate
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/pdp/mcp/internal/ask"
+	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/rpc"
+	"policy-service/pdp/mcp/internal/upstream"
+)
+
+// unasked is why a request of a server reaches no client.
+type unasked struct {
+	why string // in words for the server
+	key string // of the server's configuration, if that refuses it
+}
+
+// What clients say that they can, and what the configuration calls it, by the method that wants it.
+var capabilityOf = map[string]string{era.Elicit: "elicitation", era.Sample: "sampling", era.Roots: "roots"}
+
+// refuses is why the configuration refuses a request of the server by its method, nil if it does not.
+func (s *Server) refuses(method string) *unasked {
+	if capabilityOf[method] == "" || s.Asks.allow(method) {
+		return nil
+	}
+	return byKey("server_requests."+capabilityOf[method], method)
+}
+
+// byKey is a refusal by the configuration.
+func byKey(key, what string) *unasked {
+	return &unasked{"the configuration of the gateway refuses " + what + " (" + key + ")", key}
+}
+
+// notPassed answers a request of a server that no client is to see, and says why: the configuration, if that refuses it, and
+// otherwise what else does. In the modern era a client that cannot be asked has a code of its own; that of an unknown method
+// would make a 404 of the client's request if the server repeats it.
+func (g *Gateway) notPassed(ctx context.Context, l *link, s upstream.Session, m rpc.Message, client era.Era, otherwise *unasked) {
+	no := l.server.refuses(m.Method)
+	if no == nil {
+		no = otherwise
+	}
+	g.noteUnasked(l.server, m.Method, no)
+	e := rpc.Error{Code: rpc.MethodNotFound, Message: no.why}
+	if client == era.Modern {
+		e.Code, e.Data = era.MissingCapability, missing(m.Method).Value()
+	}
+	answer := rpc.Failure(m.ID, e)
+	if m.Method == "ping" {
+		answer = rpc.Answer(m.ID, jsontext.Value(`{}`))
+	}
+	if err := s.Notify(ctx, answer); err != nil {
+		g.o.Logger.Warn("the answer to a request of the server did not reach it", "why", err)
+	}
+}
+
+// missing are the data of the error that says which capability a request wants.
+func missing(method string) (data rpc.Object) {
+	var wants rpc.Object
+	if name := capabilityOf[method]; name != "" {
+		wants = wants.With(name, jsontext.Value(`{}`))
+	}
+	return data.With("requiredCapabilities", wants.Value())
+}
+
+// unasked refuses the request of a client whose server answers with a request that does not reach the client.
+func (x *exchange) unasked(method string, no *unasked) *ask.Refusal {
+	x.g.noteUnasked(x.link.server, method, no)
+	r := refusal(requestRefused, rpc.InternalError, "the server asks for something first: "+no.why, no.why)
+	if x.client.era == era.Modern {
+		r.Code, r.Status = era.MissingCapability, statusOf(era.MissingCapability)
+		r.Data = missing(method).With("type", rpc.String(string(requestRefused))).Value()
+	}
+	return r
+}
+
+const requestRefused ask.Kind = "server_request_refused"
+
+// unaskedEach is how often the log says that the configuration refuses what a server asks, of each key.
+const unaskedEach = time.Minute
+
+// noted are the keys of which the log said so, and when.
+type noted struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func (g *Gateway) noteUnasked(s *Server, method string, no *unasked) {
+	if no.key == "" {
+		return
+	}
+	s.noted.mu.Lock()
+	defer s.noted.mu.Unlock()
+	now := g.o.Now()
+	if last, ok := s.noted.last[no.key]; ok && now.Sub(last) < unaskedEach {
+		return
+	}
+	if s.noted.last == nil {
+		s.noted.last = map[string]time.Time{}
+	}
+	s.noted.last[no.key] = now
+	g.o.Logger.Warn("the configuration refuses what a server asks", "server", s.Name, "method", method, "key", s.Key+"."+no.key)
+}
