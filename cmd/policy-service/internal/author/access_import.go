@@ -8,6 +8,8 @@ import (
 	"path"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/mcp/wire"
@@ -106,6 +108,9 @@ func (c AccessImport) read(s cli.Streams) (*declaration, error) {
 	case len(text) > mostMessage:
 		return nil, fmt.Errorf("%s has more than %d bytes, and so is no message; try a file with one", c.File, mostMessage)
 	}
+	if syntax := (*jsontext.SyntacticError)(nil); errors.As(readJSON(text), &syntax) && !errors.Is(syntax, jsontext.ErrDuplicateName) {
+		return nil, c.noJSON(s, text, int(syntax.ByteOffset))
+	}
 	policy, err := wire.ReadAccessPolicy(text)
 	if err != nil {
 		return nil, c.refused(s, err)
@@ -133,6 +138,24 @@ func (c AccessImport) read(s cli.Streams) (*declaration, error) {
 
 // draftName stands for the file of a declaration whose owner is not known to be a name.
 const draftName = "access/new.yaml"
+
+// readJSON is the first fault of a text as JSON.
+func readJSON(text []byte) error {
+	_, err := jsontext.NewDecoder(bytes.NewBuffer(text)).ReadValue()
+	return err
+}
+
+// noJSON says from where on the message is none.
+func (c AccessImport) noJSON(s cli.Streams, text []byte, offset int) error {
+	what := "from here on it is no JSON in UTF-8"
+	if rest := text[offset:]; bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("#")) {
+		what = "JSON has no comments; take this one out"
+	}
+	line, column := cli.Position(text, offset)
+	s.Print("%s:%d:%d: %s", c.File, line, column, what)
+	s.Print("%s is refused: nothing is written", c.File)
+	return cli.No
+}
 
 // refused says where the message is wrong.
 func (c AccessImport) refused(s cli.Streams, err error) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -147,4 +148,9 @@ func Entity(e evaluation.Ref) string {
 		return "*"
 	}
 	return e.Type + "/" + e.ID
+}
+
+// Position is the line and the column of a byte of a text.
+func Position(text []byte, offset int) (line, column int) {
+	return 1 + bytes.Count(text[:offset], []byte("\n")), offset - bytes.LastIndexByte(text[:offset], '\n')
 }

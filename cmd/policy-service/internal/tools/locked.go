@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/spelling"
@@ -94,6 +95,6 @@ func (k *checker) place() {
 		}
 	}
 	for i, offset := range offsets(text, pointers) {
-		k.all[at[i]].line, k.all[at[i]].column = position(text, offset)
+		k.all[at[i]].line, k.all[at[i]].column = cli.Position(text, offset)
 	}
 }

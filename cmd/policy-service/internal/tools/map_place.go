@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/lock"
@@ -49,7 +50,7 @@ func (p placing) of(r refusedJSON, message []byte) string {
 	} else if strings.HasSuffix(r.Message, "ends too early") {
 		offset = len(text)
 	}
-	line, column := position(text, min(offset, len(text)))
+	line, column := cli.Position(text, min(offset, len(text)))
 	return fmt.Sprintf("%s:%d:%d", p.by.Message, line, column)
 }
 
@@ -143,7 +144,7 @@ func pointerOf(err error) string {
 
 // within is the place in a JSON text to which a pointer leads, as file:line:column, or to the nearest above it.
 func within(file string, text []byte, pointer string) string {
-	line, column := position(text, offsets(text, []string{pointer})[0])
+	line, column := cli.Position(text, offsets(text, []string{pointer})[0])
 	return fmt.Sprintf("%s:%d:%d", file, line, column)
 }
 

@@ -35,8 +35,3 @@ func offsets(text []byte, pointers []string) []int {
 		}
 	}
 }
-
-// position is the line and the column of a byte.
-func position(text []byte, offset int) (line, column int) {
-	return 1 + bytes.Count(text[:offset], []byte("\n")), offset - bytes.LastIndexByte(text[:offset], '\n')
-}
