@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -202,8 +203,10 @@ type Contents struct {
 	// one: otherwise the policy is false, whatever else stands in it.
 	Names  []evaluation.Ref
 	Tested []Tested
-	// Reads are the attributes that the policy reads, or asks for.
+	// Reads are the attributes that the policy reads, or asks for. Spares are those of them that it asks for to make an
+	// exception, by unless or !, and has nowhere else.
 	Reads       []AttributePath
+	Spares      []AttributePath
 	Obligations []*obligations.Definition
 }
 
@@ -309,12 +312,42 @@ func (b *Bundle) contents(p *Policy) Contents {
 		PolicyInfo: p.Info(), File: p.File, Line: p.Line, Column: p.Column, Names: b.refs(p.Facts.Uids),
 		Reads: slices.Clone(p.Facts.Reads), Obligations: slices.Clone(p.Obliges),
 	}
+	c.Spares = p.spares()
 	for _, t := range p.Tests() {
 		if t.Uids != nil {
 			c.Tested = append(c.Tested, Tested{Of: VariableNames[t.Of], Any: b.refs(t.Uids), Only: t.Eq})
 		}
 	}
 	return c
+}
+
+// spares are the attributes that a policy asks for to make an exception, and has nowhere else.
+func (p *Policy) spares() (all []AttributePath) {
+	in := map[bool]*Facts{}
+	for _, unless := range []bool{true, false} {
+		in[unless] = &Facts{HasNames: map[string]struct{}{}, ReadNames: map[string]struct{}{}, known: map[string]struct{}{}}
+	}
+	var gather func(n ast.IsNode, unless bool)
+	gather = func(n ast.IsNode, unless bool) {
+		switch op := OpOf(n); op {
+		case OpNot, OpAnd, OpOr:
+			for _, operand := range Children(n) {
+				gather(operand, unless != (op == OpNot))
+			}
+		default:
+			ast.Inspect(ast.NewNode(n), in[unless].visit)
+		}
+	}
+	for _, c := range p.Facts.Conjuncts {
+		gather(c.Body, c.Unless)
+	}
+	for _, path := range in[true].Reads {
+		elsewhere := func(other AttributePath) bool { return other.String() == path.String() }
+		if path.Has && !slices.ContainsFunc(in[false].Reads, elsewhere) {
+			all = append(all, path)
+		}
+	}
+	return all
 }
 
 // refs are entities as requests name them. Actions, and what no request can name, have the types that Cedar has for them.

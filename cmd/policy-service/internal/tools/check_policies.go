@@ -36,8 +36,12 @@ func (k *checker) checkPolicies() {
 
 // atPolicy is the place of a policy. What is wrong with a forbid is a problem, because it forbids less than it says.
 func (k *checker) atPolicy(p pdp.PolicyContents, warning bool, what, try string) {
+	k.found(p, warning || p.Effect != "forbid", what, try)
+}
+
+func (k *checker) found(p pdp.PolicyContents, warning bool, what, try string) {
 	what = fmt.Sprintf("%s %q %s", p.Effect, p.ID, what)
-	k.add(finding{file: inDir(k.dir, p.File), line: p.Line, column: p.Column, warning: warning || p.Effect != "forbid", what: what, try: try})
+	k.add(finding{file: inDir(k.dir, p.File), line: p.Line, column: p.Column, warning: warning, what: what, try: try})
 }
 
 // checkNamed looks for tools that a policy names and that are not locked.
@@ -113,7 +117,10 @@ func (k *checker) servers() []string {
 
 // checkArguments looks for arguments that a policy reads and that none of the tools has that it may be about.
 func (k *checker) checkArguments(p pdp.PolicyContents, of []*tool) {
-	asked, read := map[string]bool{}, map[string]bool{}
+	asked, read, spares := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, s := range p.Spares {
+		spares[s.String()] = true
+	}
 	for _, r := range p.Reads {
 		if r.Has {
 			asked[r.String()] = true
@@ -131,8 +138,14 @@ func (k *checker) checkArguments(p pdp.PolicyContents, of []*tool) {
 			continue
 		}
 		told[text] = true
-		what := "reads " + text + ", which " + named(of) + " does not have"
+		what, try := "reads "+text+", which "+named(of)+" does not have", meantArgument(of, missing)
 		switch {
+		case spares[text] && p.Effect == "permit":
+			k.found(p, false, what+": no exception is made by it, and it permits more", try)
+			continue
+		case spares[text]:
+			k.found(p, true, what+": no exception is made by it, and it forbids more", try)
+			continue
 		case p.Effect != "forbid":
 			what += ": it permits nothing by it"
 		case read[text] && !asked[text]:
@@ -140,7 +153,7 @@ func (k *checker) checkArguments(p pdp.PolicyContents, of []*tool) {
 		default:
 			what += ": the forbid never fires by it"
 		}
-		k.atPolicy(p, false, what, meantArgument(of, missing))
+		k.atPolicy(p, false, what, try)
 	}
 }
 
