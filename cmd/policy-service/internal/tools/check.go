@@ -29,7 +29,7 @@ func (Check) Help() string {
 
 // Run prints everything that is wrong or doubtful.
 func (c Check) Run(s cli.Streams) error {
-	k := &checker{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies)}
+	k := &checker{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies), absent: map[string][]finding{}}
 	if err := k.read(); err != nil {
 		return err
 	}
@@ -37,8 +37,9 @@ func (c Check) Run(s cli.Streams) error {
 		k.checkLock()
 		k.checkNames()
 		k.checkConfig()
-		k.checkPolicies()
 		k.checkAccess()
+		k.checkPolicies()
+		k.checkAbsent()
 		k.checkPeople()
 	}
 	return k.print(s)
@@ -54,6 +55,7 @@ type checker struct {
 	locked *tools
 	bundle *pdp.Bundle
 	shown  []shownName
+	absent map[string][]finding // by the servers that are named, and that are not in the lock
 
 	findings
 }

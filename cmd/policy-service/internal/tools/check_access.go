@@ -14,11 +14,11 @@ func (k *checker) checkAccess() {
 		return
 	}
 	for _, d := range k.bundle.Access() {
-		closes := func(what, try string) {
-			k.add(finding{file: inDir(k.dir, d.File), what: "declares who may use the tools of " + fmt.Sprintf("%q", d.Owner) + ", and " + what + ": it closes nothing here", try: try})
+		closes := func(what, try string) finding {
+			return finding{file: inDir(k.dir, d.File), what: "declares who may use the tools of " + fmt.Sprintf("%q", d.Owner) + ", and " + what + ": it closes nothing here", try: try}
 		}
 		if k.asks(byBinding) {
-			closes("ask: coaz has questions about calls that are not about the action tool.invoke", "set ask: "+string(mcp.AskToolInvoke))
+			k.add(closes("ask: coaz has questions about calls that are not about the action tool.invoke", "set ask: "+string(mcp.AskToolInvoke)))
 			continue
 		}
 		if k.locked == nil {
@@ -31,6 +31,6 @@ func (k *checker) checkAccess() {
 		if near, ok := spelling.Nearest(d.Owner, k.servers()); ok {
 			try = "did you mean " + near + "?"
 		}
-		closes(fmt.Sprintf("there is no server %q in the lock", d.Owner), try)
+		k.absent[d.Owner] = append(k.absent[d.Owner], closes(fmt.Sprintf("there is no server %q in the lock", d.Owner), try))
 	}
 }

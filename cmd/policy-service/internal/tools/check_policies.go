@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
@@ -36,12 +37,12 @@ func (k *checker) checkPolicies() {
 
 // atPolicy is the place of a policy. What is wrong with a forbid is a problem, because it forbids less than it says.
 func (k *checker) atPolicy(p pdp.PolicyContents, warning bool, what, try string) {
-	k.found(p, warning || p.Effect != "forbid", what, try)
+	k.add(k.found(p, warning || p.Effect != "forbid", what, try))
 }
 
-func (k *checker) found(p pdp.PolicyContents, warning bool, what, try string) {
+func (k *checker) found(p pdp.PolicyContents, warning bool, what, try string) finding {
 	what = fmt.Sprintf("%s %q %s", p.Effect, p.ID, what)
-	k.add(finding{file: inDir(k.dir, p.File), line: p.Line, column: p.Column, warning: warning, what: what, try: try})
+	return finding{file: inDir(k.dir, p.File), line: p.Line, column: p.Column, warning: warning, what: what, try: try}
 }
 
 // checkNamed looks for tools that a policy names and that are not locked.
@@ -54,16 +55,37 @@ func (k *checker) checkNamed(p pdp.PolicyContents) {
 	}
 	for _, ref := range slices.Compact(slices.SortedFunc(slices.Values(p.Names), byName)) {
 		only, leads := tested[ref]
-		what, try := k.deadName(ref, only)
+		what, try, absent := k.deadName(ref, only)
+		warning := true
 		switch {
 		case what == "":
+			continue
 		case !leads:
-			k.atPolicy(p, true, what, try)
 		case p.Effect == "forbid":
-			k.atPolicy(p, false, what+": the forbid never fires for it", try)
+			what, warning = what+": the forbid never fires for it", false
 		default:
-			k.atPolicy(p, true, what+": the permit permits nothing by it", try)
+			what += ": the permit permits nothing by it"
 		}
+		if f := k.found(p, warning, what, try); absent == "" {
+			k.add(f)
+		} else {
+			k.absent[absent] = append(k.absent[absent], f)
+		}
+	}
+}
+
+// checkAbsent has one line for each server that policies and declarations name and that is not in the lock. Of one that the
+// configuration has, [checker.checkConfig] says so.
+func (k *checker) checkAbsent() {
+	for server, all := range k.absent {
+		if _, known := k.told.Upstreams[server]; known {
+			continue
+		}
+		one := all[max(0, slices.IndexFunc(all, func(f finding) bool { return !f.warning }))]
+		if len(all) > 1 {
+			one.what += ", and so in " + cli.Plural(len(all)-1, "more place")
+		}
+		k.add(one)
 	}
 }
 
@@ -71,39 +93,40 @@ func byName(a, b evaluation.Ref) int {
 	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
 }
 
-// deadName says why no question names an entity, "" if one may. Only is that it is no group.
-func (k *checker) deadName(ref evaluation.Ref, only bool) (what, try string) {
+// deadName says why no question names an entity, "" if one may, and the server if it is that which is not there. Only is that
+// it is no group.
+func (k *checker) deadName(ref evaluation.Ref, only bool) (what, try, absent string) {
 	server, name, ofServer := strings.Cut(ref.ID, ":")
 	of := ref.Type + "::" + fmt.Sprintf("%q", ref.ID)
 	switch {
 	case ref.Type == "Action" && ref.ID == "tool.invoke" && only && k.asks(byTool):
-		return "wants the action to be " + of + ", and ask: tool has an action for each tool", "write action in " + of
+		return "wants the action to be " + of + ", and ask: tool has an action for each tool", "write action in " + of, ""
 	case ref.Type != "tool" && ref.Type != "Action":
-		return "", ""
+		return "", "", ""
 	case ref.Type == "tool" && only && !ofServer && k.asks(byTool, byInvoke):
-		return "names " + of + ", and in questions a tool is called server:name", k.locked.whose(ref.ID)
+		return "names " + of + ", and in questions a tool is called server:name", k.locked.whose(ref.ID), ""
 	case !ofServer || k.asks(byBinding):
-		return "", ""
+		return "", "", ""
 	}
 	if _, known := k.locked.file.Servers[server]; !known {
 		near, ok := spelling.Nearest(server, k.servers())
 		if ref.Type == "Action" && !ok { // it is of another application
-			return "", ""
+			return "", "", ""
 		}
 		if try = "correct the name of the upstream"; ok {
 			try = "did you mean " + near + "?"
 		}
-		return "names " + of + ", and there is no server " + fmt.Sprintf("%q", server) + " in the lock", try
+		return "names " + of + ", and there is no server " + fmt.Sprintf("%q", server) + " in the lock", try, server
 	}
 	switch {
 	case name == "*":
-		return "", ""
+		return "", "", ""
 	case k.locked.all[ref.ID] == nil:
-		return "names " + of + ", which is not locked", k.locked.meant(ref.ID, "correct the name, or take the rule out")
+		return "names " + of + ", which is not locked", k.locked.meant(ref.ID, "correct the name, or take the rule out"), ""
 	case ref.Type == "Action" && k.asks(byInvoke):
-		return "names " + of + ", and by ask: tool.invoke the action of every call is tool.invoke", "set ask: tool, or write resource == tool::" + fmt.Sprintf("%q", ref.ID)
+		return "names " + of + ", and by ask: tool.invoke the action of every call is tool.invoke", "set ask: tool, or write resource == tool::" + fmt.Sprintf("%q", ref.ID), ""
 	}
-	return "", ""
+	return "", "", ""
 }
 
 func (k *checker) servers() []string {
@@ -141,10 +164,10 @@ func (k *checker) checkArguments(p pdp.PolicyContents, of []*tool) {
 		what, try := "reads "+text+", which "+named(of)+" does not have", meantArgument(of, missing)
 		switch {
 		case spares[text] && p.Effect == "permit":
-			k.found(p, false, what+": no exception is made by it, and it permits more", try)
+			k.add(k.found(p, false, what+": no exception is made by it, and it permits more", try))
 			continue
 		case spares[text]:
-			k.found(p, true, what+": no exception is made by it, and it forbids more", try)
+			k.add(k.found(p, true, what+": no exception is made by it, and it forbids more", try))
 			continue
 		case p.Effect != "forbid":
 			what += ": it permits nothing by it"
