@@ -90,7 +90,9 @@ func TestWay(t *testing.T) {
 		`{"via":"api"}`:                          {},
 		`{"via":"console"}`:                      {Via: evaluation.ViaConsole},
 		`{"gateway":"key:gateway","via":"form"}`: {Via: evaluation.ViaForm, Gateway: "key:gateway"},
+		`{"gateway":"key:b","via":"form"}`:       {Via: evaluation.ViaForm, Gateway: "key:b", Client: evaluation.NoClient},
 		`{"gateway":"�","via":"form"}`:           {Via: evaluation.ViaForm, Gateway: "\xff"},
+		`{"client":{"id":"�","type":"agent"},"gateway":"key:gateway","via":"form"}`: {Via: evaluation.ViaForm, Gateway: "key:gateway", Client: evaluation.Ref{Type: "agent", ID: "\xff"}},
 	} {
 		if got, err := way.Context().MarshalJSON(); err != nil || string(got) != want {
 			t.Errorf("%+v: got %s, %v; want %s", way, got, err, want)

@@ -19,19 +19,26 @@ const (
 	ViaForm Via = "form"
 )
 
-// Way says how a vote came. Policies about approval.decide see it as context.via and
-// context.gateway. The zero value is a vote by the API.
+// Way says how a vote came. Policies about approval.decide see it as context.via, context.gateway and
+// context.client. The zero value is a vote by the API.
 type Way struct {
 	Via Via
 	// Gateway is the caller that relayed the vote, "" if none did.
 	Gateway string
+	// Client is the client of a person that answered a form, by the word of the gateway: the entity that it would be in a
+	// question of the gateway, or [NoClient]. It is the zero Ref if the gateway did not say, and for every other way.
+	Client Ref
 }
+
+// NoClient is the client of a form that was answered with a token which names no client.
+var NoClient = Ref{Type: "none"}
 
 // Members of the context of approval.decide. Only the PDP asks by which way a vote came, so they
 // are ordinary members in any other question.
 const (
 	ViaMember     = "via"
 	GatewayMember = "gateway"
+	ClientMember  = "client"
 )
 
 // Context has the way as policies see it.
@@ -40,6 +47,10 @@ func (w Way) Context() Object {
 	context := Object{}.With(ViaMember, text(string(cmp.Or(w.Via, ViaAPI))))
 	if w.Gateway != "" {
 		context = context.With(GatewayMember, text(w.Gateway))
+	}
+	if w.Client.ID != "" {
+		client := Object{}.With("type", text(w.Client.Type)).With("id", text(w.Client.ID))
+		context = context.With(ClientMember, client.Value())
 	}
 	return context
 }

@@ -28,6 +28,8 @@ type Terms struct {
 	Message string
 	// Delegable lets an approver name another in their place.
 	Delegable bool
+	// SameClient lets people vote through the very client that asks.
+	SameClient bool
 	// Review has an approver see each argument of a call as a field of its own. Otherwise the
 	// approver is asked for yes or no.
 	Review bool
@@ -77,7 +79,8 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 		t.Material = slices.Compact(t.Material)
 	}
 	delegable, _ := properties.Get("delegable")
-	t.Delegable = delegable.True()
+	sameClient, _ := properties.Get("same_client")
+	t.Delegable, t.SameClient = delegable.True(), sameClient.True()
 	form := text("form")
 	t.Review = form == FormReview
 	return t, ok1 && ok2 && ok3 && ok4 && (form == "" || form == FormApprove || t.Review)

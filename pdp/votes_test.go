@@ -23,23 +23,27 @@ func TestWayOfAVote(t *testing.T) {
 	t.Parallel()
 	api, form := evaluation.Way{}, evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:gw"}
 	console, other := evaluation.Way{Via: evaluation.ViaConsole, Gateway: "key:desk"}, evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:other"}
-	ways := map[string]evaluation.Way{"api": api, "form": form, "console": console, "other": other}
+	client := evaluation.Way{Via: evaluation.ViaForm, Gateway: "key:other", Client: evaluation.Ref{Type: "agent", ID: "desk"}}
+	ways := map[string]evaluation.Way{"api": api, "form": form, "console": console, "other": other, "client": client}
 	files := map[string][]string{
 		"no schema":        {},
 		"a schema":         {"schema.cedarschema", wayDeclared + ` };`},
-		"one with a way":   {"schema.cedarschema", wayDeclared + `, context: { gateway?: String, via: String } };`},
+		"one with a way":   {"schema.cedarschema", wayDeclared + `, context: { gateway?: String, via: String, client?: { id: String, type: String } } };`},
 		"in a namespace":   {"schema.cedarschema", `namespace N { ` + wayDeclared + ` }; }`, "bundle.yaml", "namespace: N"},
 		"unknown rejected": {"schema.cedarschema", wayDeclared + ` };`, "bundle.yaml", "unknown_properties: reject"},
 	}
 	for name, more := range files {
 		for _, test := range []struct{ condition, want string }{
 			{`context.via == "api"`, "api"},
-			{`context.via == "form"`, "form other"},
+			{`context.via == "form"`, "form other client"},
+			{`context has client && context.client == {type: "agent", id: "desk"}`, "client"},
+			{`context has client && context.client.type == "agent" && context.client.id like "d*"`, "client"},
+			{`!(context has client)`, "api console form other"},
 			{`context.via == "console"`, "console"},
 			{`["api", "console"].contains(context.via)`, "api console"},
 			{`context has gateway && context.gateway == "key:gw"`, "form"},
 			{`!(context has gateway)`, "api"},
-			{`context.pdp.caller == "key:k"`, "api console form other"},
+			{`context.pdp.caller == "key:k"`, "api console form other client"},
 		} {
 			policies := toolsOfAgents + decidesIf + test.condition + ` };`
 			if strings.Contains(name, "namespace") {
@@ -47,12 +51,12 @@ func TestWayOfAVote(t *testing.T) {
 			}
 			p := one(policies, more...).Load(t)
 			var may []string
-			for _, way := range []string{"api", "console", "form", "other"} {
+			for _, way := range []string{"api", "console", "form", "other", "client"} {
 				r, err := p.Reviewer("default", pdp.Approver{Entity: namedIn(name, "mia"), Caller: "key:k", Way: ways[way]})
 				if err != nil {
 					t.Fatal(err)
 				}
-				got, err := r.Review(t.Context(), reviewedIs())
+				got, err := r.Review(t.Context(), reviewedIs(func(a *pdp.Reviewed) { a.SameClient = true }))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -119,27 +123,94 @@ func TestWayOfAQuestion(t *testing.T) {
 func TestWayInASchema(t *testing.T) {
 	t.Parallel()
 	for context, loads := range map[string]bool{
-		``:                                       true,
-		`, context: {}`:                          true,
-		`, context: { via: String }`:             true,
-		`, context: { via?: String }`:            true,
-		`, context: { via: Long }`:               false,
-		`, context: { via: Set<String> }`:        false,
-		`, context: { gateway: String }`:         false,
-		`, context: { gateway?: user }`:          false,
-		`, context: { via: Long, gateway: Bool}`: false,
+		``:                                true,
+		`, context: {}`:                   true,
+		`, context: { via: String }`:      true,
+		`, context: { via?: String }`:     true,
+		`, context: { via: Long }`:        false,
+		`, context: { via: Set<String> }`: false,
+		`, context: { gateway: String }`:  false,
+		`, context: { gateway?: user }`:   false,
+
+		`, context: { client?: { type: String, id: String } }`:  true,
+		`, context: { client: { type: String, id: String } }`:   false,
+		`, context: { client?: { type: String, id?: String } }`: false,
+		`, context: { client?: { type: String } }`:              false,
+		`, context: { client?: agent }`:                         false,
+		`, context: { client?: Set<{ id: String }> }`:           false,
+		`, context: { via: Long, gateway: Bool}`:                false,
 	} {
 		_, problems := pdp.Load(one(toolsOfAgents+decidesIf+`true };`, "schema.cedarschema", wayDeclared+context+` };`).Source())
-		if problems.Refuse() == loads || !loads && !strings.Contains(problems[0].Message+problems[0].Try, "declare via: String and gateway?: String") {
+		if problems.Refuse() == loads || !loads && !strings.Contains(problems[0].Message+problems[0].Try, "declare via: String, gateway?: String and client?: {type: String, id: String}") {
 			t.Errorf("%s: %v", context, problems)
 		}
 	}
-	const forbids = ` @id("f") forbid(principal, action == Action::"approval.decide", resource) when { context.via == "form" && context has gateway && context.gateway == "key:gw" };`
+	const forbids = ` @id("f") forbid(principal, action == Action::"approval.decide", resource) when { context.via == "form" && context has gateway && context.gateway == "key:gw" && context has client && context.client.id == "desk" };`
 	for name, more := range map[string][]string{"no schema": {}, "a schema": {"schema.cedarschema", wayDeclared + ` };`}} {
 		_, problems := pdp.Check(one(toolsOfAgents+decidesIf+`true };`+forbids, more...).Source(), time.Now())
 		for _, p := range problems {
-			if strings.Contains(p.Message, "context.via") || strings.Contains(p.Message, "context.gateway") {
+			if strings.Contains(p.Message, "context.via") || strings.Contains(p.Message, "context.gateway") || strings.Contains(p.Message, "context.client") {
 				t.Errorf("%s: %v", name, p)
+			}
+		}
+	}
+}
+
+// No form counts that the client which asks has answered, by whatever name, and none of a client that may be any.
+func TestNoVoteThroughAClientThatAsks(t *testing.T) {
+	t.Parallel()
+	const policies = toolsOfAgents + decidesIf + `true };`
+	const entities = `[{"uid":{"type":"agent","id":"bot"},"attrs":{"identities":["bot.night"]},"parents":[]}]`
+	bySubject := func(typ, id string) func(*pdp.Reviewed) {
+		return func(a *pdp.Reviewed) { a.Subject = evaluation.Ref{Type: typ, ID: id} }
+	}
+	requesterIs := func(typ, id string) func(*pdp.Reviewed) {
+		return func(a *pdp.Reviewed) { a.Requester = &evaluation.Ref{Type: typ, ID: id} }
+	}
+	same := func(a *pdp.Reviewed) { a.SameClient = true }
+	agent := func(id string) evaluation.Ref { return evaluation.Ref{Type: "agent", ID: id} }
+	unnamed := evaluation.Ref{}
+	for name, test := range map[string]struct {
+		client evaluation.Ref
+		about  pdp.Reviewed
+		own    bool
+	}{
+		"the subject":                 {agent("bot"), reviewedIs(), true},
+		"its other name":              {agent("bot.night"), reviewedIs(), true},
+		"another client":              {agent("desk"), reviewedIs(), false},
+		"of another type":             {evaluation.Ref{Type: "user", ID: "bot"}, reviewedIs(), false},
+		"of no type there can be":     {evaluation.Ref{Type: "a b", ID: "bot"}, reviewedIs(), true},
+		"the agent":                   {agent("helper"), reviewedIs(agentIs("agent", "helper")), true},
+		"the agent, by its id alone":  {agent("helper"), reviewedIs(agentIs("", "helper")), true},
+		"one in the chain":            {agent("first"), reviewedIs(chainIs("agent", "first")), true},
+		"the requester":               {agent("asker"), reviewedIs(bySubject("user", "noah"), requesterIs("agent", "asker")), true},
+		"another of a requester":      {agent("desk"), reviewedIs(bySubject("user", "noah"), requesterIs("agent", "asker")), false},
+		"of a token that names none":  {evaluation.NoClient, reviewedIs(), false},
+		"unnamed":                     {unnamed, reviewedIs(), true},
+		"unnamed, a person asks":      {unnamed, reviewedIs(bySubject("user", "noah")), false},
+		"unnamed, by an agent":        {unnamed, reviewedIs(bySubject("user", "noah"), agentIs("agent", "helper")), true},
+		"unnamed, by an id":           {unnamed, reviewedIs(bySubject("user", "noah"), agentIs("", "helper")), true},
+		"unnamed, an agent requested": {unnamed, reviewedIs(bySubject("user", "noah"), requesterIs("agent", "asker")), true},
+		"unnamed, a person requested": {unnamed, reviewedIs(bySubject("user", "noah"), requesterIs("user", "zoe")), false},
+		"the subject, as terms let":   {agent("bot"), reviewedIs(same), false},
+		"unnamed, as terms let":       {unnamed, reviewedIs(same), false},
+	} {
+		for _, bundle := range []struct {
+			yaml string
+			lets bool
+		}{{"unknown_properties: drop", false}, {"allow_self_approval: [owner]", true}, {"allow_self_approval: [another]", false}} {
+			p := one(policies, "entities/e.json", entities, "bundle.yaml", bundle.yaml).Load(t)
+			for via, own := range map[evaluation.Via]bool{evaluation.ViaForm: test.own && !bundle.lets, evaluation.ViaConsole: false, evaluation.ViaAPI: false} {
+				r, err := p.Reviewer("default", pdp.Approver{
+					Entity: evaluation.Ref{Type: "user", ID: "mia"}, Caller: "jwt:i#mia",
+					Way: evaluation.Way{Via: via, Gateway: "key:gw", Client: test.client},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := r.Review(t.Context(), test.about); err != nil || got.Own != own || got.May == own {
+					t.Errorf("%s by %s, %s: got %+v, %v", name, via, bundle.yaml, got, err)
+				}
 			}
 		}
 	}

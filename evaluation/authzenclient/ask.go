@@ -109,6 +109,9 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	}
 	if person := a.person.secret(); person != "" {
 		r.Header.Set("Approver-Token", person)
+		if a.person.client != "" {
+			r.Header.Set("Approver-Client", a.person.client)
+		}
 	}
 	answer, err := send(&c.http, r, a)
 	if err != nil {

@@ -60,6 +60,7 @@ func TestPerson(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	person = person.WithClient("agent", "a/b é%")
 	for _, odd := range []string{"", "a b", "a\nb", "é"} {
 		if _, err := authzenclient.PersonWith(odd); err == nil {
 			t.Errorf("%q is a token", odd)
@@ -95,7 +96,7 @@ func TestPerson(t *testing.T) {
 	} {
 		h, asked := fair(), []string{}
 		h.before = func(w http.ResponseWriter, r *http.Request) bool {
-			asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Approver-Token")+" "+r.Header.Get("Authorization"))
+			asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Approver-Token")+" "+r.Header.Get("Approver-Client")+" "+r.Header.Get("Authorization"))
 			w.Header().Set("Content-Type", "application/json")
 			for n := 0; n+1 < len(test.a.headers); n += 2 {
 				w.Header().Set(test.a.headers[n], h.text(test.a.headers[n+1]))
@@ -107,12 +108,13 @@ func TestPerson(t *testing.T) {
 		c := h.client(t, authzenclient.WithRetries(1))
 		_, err1 := c.Form(t.Context(), "a1", person, "review")
 		asks := len(asked)
-		status, err2 := c.Respond(t.Context(), "a1", person, []byte(`{"action":"accept"}`))
+		status, err2 := c.Respond(t.Context(), "a1", person.WithClient("agent", ""), []byte(`{"action":"accept"}`))
 		if (err1 == nil) != test.form || (err2 == nil) != test.says || (status != "") != test.says {
 			t.Errorf("%s: %v, %q %v", name, err1, status, err2)
 		}
-		credentials := " " + token + " Bearer " + secret
-		if asked[0] != "GET /v1/approvals/a1/elicitation?form=review"+credentials || asked[asks] != "POST /v1/approvals/a1/response"+credentials || len(asked) != asks+1 {
+		credentials := " " + token + " %s Bearer " + secret
+		if asked[0] != "GET /v1/approvals/a1/elicitation?form=review"+fmt.Sprintf(credentials, "agent/a%2Fb%20%C3%A9%25") ||
+			asked[asks] != "POST /v1/approvals/a1/response"+fmt.Sprintf(credentials, "none") || len(asked) != asks+1 {
 			t.Errorf("%s: asked %v", name, asked)
 		}
 		if text := fmt.Sprint(err1, err2); strings.Contains(text, "person.token") || strings.Contains(text, secret) {

@@ -13,14 +13,27 @@ import (
 // Person is somebody for whom a gateway shows a form, and sends what they say: by a token of
 // their own, beside the gateway's key. The zero Person is whom the client's own credential names.
 // No verb of fmt prints the token, also where a Person is in a struct: none follows a pointer there.
-type Person struct{ token *string }
+type Person struct {
+	token  *string
+	client string // as the header has it; "" if nothing is said of it
+}
 
 // PersonWith is the person of a bearer token, which is sent to the PDP and nowhere else.
 func PersonWith(token string) (Person, error) {
 	if !isToken(token) {
 		return Person{}, errors.New("authzen: the person's token is empty, or has characters that no header can carry")
 	}
-	return Person{&token}, nil
+	return Person{token: &token}, nil
+}
+
+// WithClient is the person by the client that the token was given to: the entity that it is as the subject of a question.
+// The id "" says that the token names no client. A PDP counts no vote that comes through a client about what this client
+// asks, or about what any client asks if nothing says which one it is.
+func (p Person) WithClient(typ, id string) Person {
+	if p.client = "none"; id != "" {
+		p.client = url.PathEscape(typ) + "/" + url.PathEscape(id)
+	}
+	return p
 }
 
 // String is for logs: it has nothing of the token.

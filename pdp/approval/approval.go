@@ -172,10 +172,11 @@ type Vote struct {
 	// ValidUntil is the end of validity that By asked for; zero is none.
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	At         time.Time `json:"at"`
-	// Via is the way by which the vote came, and Gateway the caller that relayed it. A vote of
-	// before has none, or "mcp", which was its protocol; see [Vote.Way].
+	// Via is the way by which the vote came, Gateway the caller that relayed it, and Client the client of the person that
+	// answered. A vote of before has none, or "mcp", which was its protocol; see [Vote.Way].
 	Via     evaluation.Via `json:"via,omitzero"`
 	Gateway string         `json:"gateway,omitzero"`
+	Client  evaluation.Ref `json:"client,omitzero"`
 	// From is the person who named By in their place, if that is why By may speak.
 	From string `json:"from,omitzero"`
 	// Step is the id of the record of it.
@@ -190,7 +191,7 @@ func (v Vote) Way() evaluation.Way {
 	if v.Via == "" || v.Via == viaProtocol {
 		return evaluation.Way{Via: evaluation.ViaAPI}
 	}
-	return evaluation.Way{Via: v.Via, Gateway: v.Gateway}
+	return evaluation.Way{Via: v.Via, Gateway: v.Gateway, Client: v.Client}
 }
 
 // isOfOne reports whether the person of a vote is one of those of other votes. A credential has one

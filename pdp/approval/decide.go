@@ -38,6 +38,7 @@ func (s *Store) Decide(
 			From:       v.From,
 			Via:        v.Via,
 			Gateway:    v.Gateway,
+			Client:     v.Client,
 		})
 		switch until, enough := m.to.agreed(m.now, counts, same); {
 		case v.Kind == Deny:
@@ -148,7 +149,7 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 }
 
 // Offer puts on record that a gateway is given the form of a pending approval to show a person who
-// has not voted. It goes by By, Caller, Via and Gateway of the vote, and same is as in
+// has not voted. It goes by By, Caller, Via, Gateway and Client of the vote, and same is as in
 // [Store.Decide]. Nothing changes, so a failure leaves nothing.
 func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b string) bool) error {
 	a, release, err := s.ledger.Locked(ctx, id)
@@ -163,7 +164,7 @@ func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b str
 	if v.isOfOne(s.proof.counting(&a), same) {
 		return ErrVoted
 	}
-	m.step(Step{Name: StepOffered, By: v.By, Caller: v.Caller, Via: v.Via, Gateway: v.Gateway})
+	m.step(Step{Name: StepOffered, By: v.By, Caller: v.Caller, Via: v.Via, Gateway: v.Gateway, Client: v.Client})
 	if err := s.options.Record(context.WithoutCancel(ctx), m.steps[0]); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 	}

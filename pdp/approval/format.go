@@ -150,15 +150,16 @@ func form(data string, key []byte) ledger.Form {
 
 // terms are [obligations.Terms] as they are stored: the names in a file are its format's.
 type terms struct {
-	Template  string        `json:"template"`
-	Quorum    int           `json:"quorum"`
-	Timeout   time.Duration `json:"timeout"`
-	ValidFor  time.Duration `json:"valid_for"`
-	Uses      int           `json:"uses"`
-	Material  []string      `json:"material,omitzero"`
-	Message   string        `json:"message,omitzero"`
-	Delegable bool          `json:"delegable,omitzero"`
-	Review    bool          `json:"review,omitzero"`
+	Template   string        `json:"template"`
+	Quorum     int           `json:"quorum"`
+	Timeout    time.Duration `json:"timeout"`
+	ValidFor   time.Duration `json:"valid_for"`
+	Uses       int           `json:"uses"`
+	Material   []string      `json:"material,omitzero"`
+	Message    string        `json:"message,omitzero"`
+	Delegable  bool          `json:"delegable,omitzero"`
+	SameClient bool          `json:"same_client,omitzero"`
+	Review     bool          `json:"review,omitzero"`
 }
 
 // How values are stored: durations as 1h0m0s.

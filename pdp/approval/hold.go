@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"policy-service/evaluation"
 )
 
 // proof finds out which votes of an approval count. A vote counts if the log vouches for the
@@ -37,6 +39,9 @@ func (p proof) seal(step *Step, digest [32]byte) string {
 	switch { // the seal of every other step is as it was before; no vote goes on from a use
 	case step.Via != "" || step.Gateway != "":
 		sealed = append(sealed, step.Via, step.Gateway)
+		if step.Client != (evaluation.Ref{}) {
+			sealed = append(sealed, step.Client)
+		}
 	case step.Continues.Round > 0:
 		sealed = append(sealed, step.Continues.Decision, step.Continues.Round)
 	}
@@ -133,7 +138,7 @@ func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough b
 
 // saysOf reports whether a step on record says what a vote says.
 func (s *Step) saysOf(v Vote) bool {
-	way := Vote{Via: s.Via, Gateway: s.Gateway}.Way()
+	way := Vote{Via: s.Via, Gateway: s.Gateway, Client: s.Client}.Way()
 	return s.By == v.By && s.Caller == v.Caller && s.To == v.To && s.ValidUntil.Equal(v.ValidUntil) && way == v.Way()
 }
 

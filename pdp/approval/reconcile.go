@@ -130,6 +130,7 @@ func (a *Approval) take(step *Step) {
 			From:       step.From,
 			Via:        step.Via,
 			Gateway:    step.Gateway,
+			Client:     step.Client,
 			Step:       step.ID,
 		})
 	case StepLapsed:

@@ -24,10 +24,11 @@ type Step struct {
 	Continues evaluation.Continuation `json:"continues,omitzero"`
 	// From is the person who named By in their place, if the step is a vote.
 	From string `json:"from,omitzero"`
-	// Via is the way by which By said it, and Gateway the caller that relayed it. A step of before
-	// has neither.
+	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client
+	// of By that answered. A step of before has none of them.
 	Via     evaluation.Via `json:"via,omitzero"`
 	Gateway string         `json:"gateway,omitzero"`
+	Client  evaluation.Ref `json:"client,omitzero"`
 	// Seal is made with the key of approvals, of all that the step brings about. Without the
 	// key no program writes a step that counts.
 	Seal string `json:"seal,omitzero"`

@@ -28,7 +28,9 @@ func TestWayOfAVoteIsSealed(t *testing.T) {
 	t.Parallel()
 	own := by("mia")
 	own.Via = evaluation.ViaAPI
-	for _, v := range []approval.Vote{byForm("mia"), own} {
+	through := byForm("mia")
+	through.Client = evaluation.Ref{Type: "agent", ID: "desk"}
+	for _, v := range []approval.Vote{byForm("mia"), own, through} {
 		testSealed(t, v)
 	}
 }
@@ -42,12 +44,12 @@ func testSealed(t *testing.T, v approval.Vote) {
 	old, err := os.ReadFile(filepath.Join(data, approval.FileName))
 	must(t, err)
 	s = mustOpen(t, data, r.options())
-	got, want := mustDecide(t, s, a.ID, v), evaluation.Way{Via: v.Via, Gateway: v.Gateway}
+	got, want := mustDecide(t, s, a.ID, v), evaluation.Way{Via: v.Via, Gateway: v.Gateway, Client: v.Client}
 	if got.Votes[0].Way() != want {
 		t.Errorf("the vote came by %+v", got.Votes[0].Way())
 	}
 	step := r.log[len(r.log)-2]
-	if step.Name != approval.StepApprove || step.Via != v.Via || step.Gateway != v.Gateway {
+	if step.Name != approval.StepApprove || step.Via != v.Via || step.Gateway != v.Gateway || step.Client != v.Client {
 		t.Errorf("on record is %+v", step)
 	}
 	must(t, s.Close())
@@ -57,10 +59,12 @@ func testSealed(t *testing.T, v approval.Vote) {
 		"no way":          func(s *approval.Step) { s.Via, s.Gateway = "", "" },
 		"another gateway": func(s *approval.Step) { s.Gateway = "key:other" },
 		"no gateway":      func(s *approval.Step) { s.Gateway = "" },
+		"another client":  func(s *approval.Step) { s.Client.ID = "other" },
+		"no client":       func(s *approval.Step) { s.Client = evaluation.Ref{} },
 	} {
 		changed := step
 		change(&changed)
-		same := changed.Via == step.Via && changed.Gateway == step.Gateway
+		same := changed.Via == step.Via && changed.Gateway == step.Gateway && changed.Client == step.Client
 		for file, content := range map[string][]byte{"the file as it is": nil, "an older file": old} {
 			dir, r := quick(t), r.copy()
 			whole, err := os.ReadFile(filepath.Join(data, approval.FileName))

@@ -59,7 +59,7 @@ func TestHeardNotificationForWhoHasVoted(t *testing.T) {
 	r := openRelays(t, votesFiles("obligations.yaml", "\ntwice: {type: approval_required, properties: {template: any, quorum: 2}}\n",
 		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
 	id := r.asksFor("stop", "mia")
-	path, his := "/v1/approvals/"+id, r.beside("noah", forGateway)
+	path, his := "/v1/approvals/"+id, r.beside("noah", forGateway, "agent/desk")
 	if status, text := r.do("gw", "POST", path+"/response", accepts, his...); status != 200 {
 		t.Fatalf("he approves: %d %s", status, text)
 	}
@@ -74,7 +74,7 @@ func TestHeardNotificationForADelegate(t *testing.T) {
 	r := openRelays(t, votesFiles("obligations.yaml", "\nhanded: {type: approval_required, properties: {template: any, delegable: true}}\n",
 		"a.cedar", `@id("hand") @obligation("handed") permit(principal, action == Action::"tool.invoke", resource == tool::"hand");`))
 	id := r.asksFor("hand", "mia")
-	path, his, hers := "/v1/approvals/"+id, r.beside("noah", forGateway), r.beside("eve", forGateway)
+	path, his, hers := "/v1/approvals/"+id, r.beside("noah", forGateway, "agent/desk"), r.beside("eve", forGateway, "agent/desk")
 	told := func(whose []string, want int) {
 		t.Helper()
 		for _, message := range []string{"/authorization-notification", "/elicitation"} {

@@ -99,9 +99,13 @@ func (r relays) token(sub string, audience ...string) string {
 	})
 }
 
-// beside is what a gateway sends for somebody.
-func (r relays) beside(sub, audience string) []string {
-	return []string{auth.ApproverToken, r.token(sub, audience)}
+// beside is what a gateway sends for a person by a client of theirs; a console has no client.
+func (r relays) beside(sub, audience string, client ...string) []string {
+	header := []string{auth.ApproverToken, r.token(sub, audience)}
+	for _, c := range client {
+		header = append(header, auth.ApproverClient, c)
+	}
+	return header
 }
 
 // forPerson is a question of an agent of somebody, about a tool, that a gateway asks.
@@ -511,7 +515,7 @@ func TestFormsOfObligations(t *testing.T) {
 	}
 	// What the form of a delegable review sends back counts, and changed arguments do not.
 	r = openRelays(t, votesFiles("a.cedar", `permit(principal in team::"leads", action == Action::"approval.decide", resource is Approval) when { context.via == "form" };`))
-	id, his := r.asksFor("deploy", "zoe"), r.beside("noah", forGateway)
+	id, his := r.asksFor("deploy", "zoe"), r.beside("noah", forGateway, "agent/desk")
 	if status, text := r.do("gw", "POST", "/v1/approvals/"+id+"/response", `{"action":"accept","content":{"action":"approve","arguments.to":"some"}}`, his...); status != 409 {
 		t.Errorf("he approves something else: %d %s", status, text)
 	}

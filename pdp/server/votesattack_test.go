@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
@@ -64,10 +65,10 @@ func TestAFormForWhoHasVoted(t *testing.T) {
 	if status, text := r.do("desk", "POST", path+"/decision", yes, his...); status != 200 || !strings.Contains(text, `"status":"pending"`) {
 		t.Fatalf("he approves: %d %s", status, text)
 	}
-	if status, text := r.do("gw", "GET", path+"/elicitation", "", his...); status != 409 || !strings.Contains(text, "you have voted") {
+	if status, text := r.do("gw", "GET", path+"/elicitation", "", r.beside("noah", forGateway, "agent/desk")...); status != 409 || !strings.Contains(text, "you have voted") {
 		t.Errorf("he is shown %d %s", status, text)
 	}
-	if status, text := r.do("gw-b", "GET", path+"/elicitation", "", r.beside("zoe", forOther)...); status != 200 {
+	if status, text := r.do("gw-b", "GET", path+"/elicitation", "", r.beside("zoe", forOther, "agent/desk")...); status != 200 {
 		t.Errorf("another lead is shown %d %s", status, text)
 	}
 	if got := strings.Join(r.onRecord(id), ", "); got != `filed, approve user::"noah" console key:desk, offered user::"zoe" form key:gw-b` {
@@ -82,7 +83,8 @@ func TestOnePersonByEveryWayAtOnce(t *testing.T) {
 		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
 	id := r.asksFor("stop", "mia")
 	r.key["noah"] = "Bearer " + r.token("noah", "pdp")
-	path, his, other := "/v1/approvals/"+id, r.beside("noah", forGateway), r.beside("noah", forOther)
+	path, his, other := "/v1/approvals/"+id, r.beside("noah", forGateway), r.beside("noah", forOther, "agent/desk")
+	form := r.beside("noah", forGateway, "agent/phone")
 	var counted, refused atomic.Int32
 	var all sync.WaitGroup
 	for n := range 32 {
@@ -92,7 +94,7 @@ func TestOnePersonByEveryWayAtOnce(t *testing.T) {
 			case 0:
 				status, _ = r.do("noah", "POST", path+"/decision", yes)
 			case 1:
-				status, _ = r.do("gw", "POST", path+"/response", accepts, his...)
+				status, _ = r.do("gw", "POST", path+"/response", accepts, form...)
 			case 2:
 				status, _ = r.do("desk", "POST", path+"/decision", yes, his...)
 			case 3:
@@ -251,6 +253,16 @@ func TestApproverTokenAsItIsWritten(t *testing.T) {
 		"by a proxy's header":        {"X-Forwarded-Approver-Token: " + his, 403},
 		"a token with = behind it":   {"Approver-Token: " + his + "=", 401},
 		"a token with a fourth part": {"Approver-Token: " + his + "." + his[strings.LastIndexByte(his, '.')+1:], 401},
+		"a client alone":             {"Approver-Client: agent/desk", 403},
+		"a client of no type":        {"Approver-Token: " + his + "\r\nApprover-Client: /desk", 403},
+		"a client without a name":    {"Approver-Token: " + his + "\r\nApprover-Client: agent/", 403},
+		"a client in one word":       {"Approver-Token: " + his + "\r\nApprover-Client: agent", 403},
+		"no client, written so":      {"Approver-Token: " + his + "\r\nApprover-Client: none/", 403},
+		"no client in capitals":      {"Approver-Token: " + his + "\r\nApprover-Client: None", 403},
+		"an empty client":            {"Approver-Token: " + his + "\r\nApprover-Client:", 403},
+		"two clients":                {"Approver-Token: " + his + "\r\nApprover-Client: agent/a\r\nApprover-Client: agent/b", 403},
+		"a client that is no text":   {"Approver-Token: " + his + "\r\nApprover-Client: agent/%ff", 403},
+		"a client badly written":     {"Approver-Token: " + his + "\r\nApprover-Client: agent/%f", 403},
 	} {
 		if got := r.raw(id, test.header); !strings.HasPrefix(got, fmt.Sprintf("HTTP/1.1 %d ", test.want)) {
 			t.Errorf("%s: want %d, got %s", name, test.want, got)
@@ -259,8 +271,125 @@ func TestApproverTokenAsItIsWritten(t *testing.T) {
 	if got, _ := r.sees("gw", id); got.Version != 1 {
 		t.Errorf("somebody has voted: %+v", got)
 	}
-	if got := r.raw(id, "aPPROVER-tOKEN:  "+his+" "); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
+	if got := r.raw(id, "aPPROVER-tOKEN:  "+his+" \r\napprover-client: agent/%64esk"); !strings.HasPrefix(got, "HTTP/1.1 200 ") {
 		t.Errorf("as it should be: %s", got)
+	}
+}
+
+// The agent that asks is in the hands of the client that would answer: what a form of this client says is no vote, whose
+// ever token it has, unless the bundle lets it. Nothing tells the client what has become of the request.
+func TestNobodyVotesThroughTheAgentThatAsks(t *testing.T) {
+	t.Parallel()
+	question := strings.Replace(forPerson("push", "mia"), `"context":{`, `"context":{"requester":{"type":"agent","id":"asker"},`, 1)
+	for name, test := range map[string]struct {
+		files []string
+		lets  bool
+	}{
+		"by default":         {nil, false},
+		"self-approval":      {[]string{"bundle.yaml", "allow_self_approval: [any]\n"}, true},
+		"of another":         {[]string{"bundle.yaml", "allow_self_approval: [confirm]\n"}, false},
+		"same client":        {[]string{"obligations.yaml", strings.Replace(votesObligations, "template: any", "template: any, same_client: true", 1)}, true},
+		"not the same":       {[]string{"obligations.yaml", strings.Replace(votesObligations, "template: any", "template: any, same_client: false", 1)}, false},
+		"same, of the other": {[]string{"obligations.yaml", strings.Replace(votesObligations, "template: second", "template: second, same_client: true", 1)}, false},
+	} {
+		files := votesFiles()
+		for n := 0; n+1 < len(test.files); n += 2 {
+			files[test.files[n]] = test.files[n+1]
+		}
+		r := openRelays(t, files)
+		n := 0
+		asks := func() (id string) {
+			n++
+			asked := r.asks("gw", strings.Replace(question, `"all"`, fmt.Sprintf(`"%d"`, n), 1))
+			if asked.Approval == nil || asked.Approval.Status != "pending" {
+				t.Fatalf("%s: got %+v", name, asked)
+			}
+			return asked.Approval.ID
+		}
+		for client, lets := range map[string]bool{"agent/bot": test.lets, "agent/asker": test.lets, "": test.lets, "agent/desk": true, "agent/Bot": true, "user/bot": true, "none": true, "none/bot": true} {
+			id, his := asks(), r.beside("noah", forGateway)
+			if client != "" {
+				his = r.beside("noah", forGateway, client)
+			}
+			want := map[bool]int{true: 200, false: 404}[lets]
+			for _, one := range [][3]string{{"GET", "/elicitation"}, {"GET", "/authorization-notification"}, {"POST", "/response", accepts}} {
+				if status, text := r.do("gw", one[0], "/v1/approvals/"+id+one[1], one[2], his...); status != want {
+					t.Errorf("%s, by %q: %s: got %d %s, want %d", name, client, one[1], status, text, want)
+				}
+			}
+			wanted := map[bool]string{true: "approved", false: "pending"}[lets]
+			if got, _ := r.sees("gw", id); got.Status != wanted || len(got.Said) > 0 != lets {
+				t.Errorf("%s, by %q: it is %+v", name, client, got)
+			}
+		}
+		// A console has no client.
+		if status, text := r.do("desk", "POST", "/v1/approvals/"+asks()+"/decision", yes, r.beside("noah", forGateway)...); status != 200 {
+			t.Errorf("%s, by a console: %d %s", name, status, text)
+		}
+		if status, text := r.do("desk", "POST", "/v1/approvals/"+asks()+"/decision", yes, r.beside("noah", forGateway, "agent/desk")...); status != 403 {
+			t.Errorf("%s, by a console with a client: %d %s", name, status, text)
+		}
+	}
+}
+
+// Whoever has no vote is told the same of a request that waits, is decided, is over, or never was.
+func TestNobodyWithoutAVoteLearnsWhatBecameOfARequest(t *testing.T) {
+	t.Parallel()
+	files := votesFiles()
+	files["obligations.yaml"] = strings.Replace(votesObligations, "template: any", "template: any, timeout: 5m", 1)
+	r := openRelays(t, files)
+	ids := map[string]string{"unknown": "01a1fdc8-2f47-7a90-b3c1-9e8d7f6a5b41"}
+	for n, state := range []string{"expired", "approved", "denied", "revoked", "cancelled", "used_up", "pending"} {
+		question := strings.Replace(forPerson("push", "mia"), `"all"`, fmt.Sprintf(`"%d"`, n), 1)
+		id := r.asks("gw", question).Approval.ID
+		ids[state] = id
+		says := func(what, body string) {
+			t.Helper()
+			if status, text := r.do("desk", "POST", "/v1/approvals/"+id+what, body, r.beside("noah", forGateway)...); status != 200 {
+				t.Fatalf("%s: %d %s", state, status, text)
+			}
+		}
+		switch state {
+		case "expired":
+			r.Advance(6 * time.Minute)
+		case "denied":
+			says("/decision", `{"decision":"deny","reason":"no"}`)
+		case "approved":
+			says("/decision", yes)
+		case "used_up":
+			says("/decision", yes)
+			if !r.asks("gw", strings.Replace(question, `"arguments"`, `"justification":"approved","arguments"`, 1)).may() {
+				t.Fatal("what is approved does not go through")
+			}
+		case "revoked":
+			says("/decision", yes)
+			says("/revoke", `{}`)
+		case "cancelled":
+			if status, text := r.do("gw", "POST", "/v1/approvals/"+id+"/cancel", ""); status != 200 {
+				t.Fatalf("it is cancelled: %d %s", status, text)
+			}
+		}
+	}
+	for who, brings := range map[string][]string{
+		"a lead through the agent that asks": r.beside("noah", forGateway, "agent/bot"),
+		"another lead through it":            r.beside("zoe", forGateway, "agent/bot"),
+		"whom it is for":                     r.beside("mia", forGateway, "agent/desk"),
+		"somebody else":                      r.beside("eve", forGateway, "agent/desk"),
+	} {
+		for _, one := range [][3]string{
+			{"GET", "/elicitation"}, {"GET", "/elicitation?form=url"}, {"GET", "/authorization-notification"}, {"POST", "/response", accepts}, {"POST", "/response", `{"action":"cancel"}`},
+			{"POST", "/response", `{"action":"decline"}`}, {"POST", "/response", `{"action":"accept","content":{"approve":true,"arguments.to":"other"}}`}, {"POST", "/response", `{}`},
+		} {
+			wanted, of := "", ""
+			for state, id := range ids {
+				status, text := r.do("gw", one[0], "/v1/approvals/"+id+one[1], one[2], brings...)
+				if got := fmt.Sprint(status, " ", text); wanted == "" {
+					wanted, of = got, state
+				} else if got != wanted || status != 404 {
+					t.Errorf("%s: %s %s of what is %s: %s, and of what is %s: %s", who, one[1], one[2], state, got, of, wanted)
+				}
+			}
+		}
 	}
 }
 

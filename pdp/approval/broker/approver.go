@@ -30,8 +30,9 @@ type Seen struct {
 	standing
 }
 
-// See finds an approval request that a caller may see. To any other caller it does not exist. That a step is not on
-// record yet, only a caller learns that may see the approval request.
+// See finds an approval request that a caller may see. To any other caller it does not exist, whatever has become of it. That
+// a step is not on record yet, only a caller learns that may see the approval request. By a form people see what they may
+// decide about by this form, and nothing else.
 func (b *Broker) See(ctx context.Context, caller auth.Caller, id string) (Seen, error) {
 	a, found, unrecorded := b.Store.Get(ctx, id)
 	if unrecorded != nil && !errors.Is(unrecorded, approval.ErrUnrecorded) {
@@ -42,7 +43,7 @@ func (b *Broker) See(ctx context.Context, caller auth.Caller, id string) (Seen, 
 	}
 	v := b.approver(caller.In(a.Tenant))
 	s, err := v.standing(ctx, a)
-	if err == nil && !s.sees() {
+	if err == nil && (!s.sees() || caller.Way.Via == evaluation.ViaForm && !s.decides) {
 		err = approval.ErrNotFound
 	}
 	return Seen{Approval: a, by: v, standing: s}, cmp.Or(err, unrecorded)
@@ -189,6 +190,8 @@ func reviewed(a approval.Approval) pdp.Reviewed {
 		OfTenant: a.OfTenant,
 		Asker:    a.Caller,
 		Person:   a.Person,
+
+		SameClient: a.Terms.SameClient,
 	}
 }
 

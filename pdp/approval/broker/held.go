@@ -53,6 +53,7 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 			From:       d.From,
 			Via:        wayOf(d.Via),
 			Gateway:    d.Gateway,
+			Client:     d.Client,
 			ValidUntil: d.ValidUntil,
 			Decision:   d.UsedBy,
 			Continues:  d.Continues,

@@ -77,6 +77,7 @@ func (s *Seen) vote(ctx context.Context, said evaluation.Ruling) approval.Vote {
 		ValidUntil: said.ValidUntil,
 		Via:        cmp.Or(s.by.caller.Way.Via, evaluation.ViaAPI),
 		Gateway:    s.by.caller.Way.Gateway,
+		Client:     s.by.caller.Way.Client,
 	}
 	if s.by.caller.May(auth.Approve) {
 		v.By = s.by.caller.Principal.String()

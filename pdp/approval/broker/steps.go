@@ -28,10 +28,11 @@ type recordedStep struct {
 	Reason string `json:"reason,omitempty"`
 	To     string `json:"to,omitempty"`
 	From   string `json:"from,omitempty"`
-	// Via is the way by which By said it, and Gateway the caller that relayed it. In records of before it is "mcp" or
-	// missing.
+	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client of By that answered. In
+	// records of before it is "mcp" or missing.
 	Via        evaluation.Via `json:"via,omitempty"`
 	Gateway    string         `json:"gateway,omitempty"`
+	Client     evaluation.Ref `json:"client,omitzero"`
 	ValidUntil time.Time      `json:"valid_until,omitzero"`
 	Obligation string         `json:"obligation"`
 	Template   string         `json:"template"`
@@ -78,6 +79,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		From:       step.From,
 		Via:        step.Via,
 		Gateway:    step.Gateway,
+		Client:     step.Client,
 		ValidUntil: step.ValidUntil,
 		Obligation: one.Obligation,
 		Template:   one.Terms.Template,

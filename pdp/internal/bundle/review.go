@@ -45,7 +45,7 @@ func SuppliesVia(r *evaluation.Request) bool {
 // OfVote reports if the path is a member of the context that tells a policy about approval.decide
 // how a vote came. No request says that of a vote.
 func (c *Config) OfVote(p *Policy, path AttributePath) bool {
-	if path.Root != "context" || path.Names[0] != evaluation.ViaMember && path.Names[0] != evaluation.GatewayMember {
+	if path.Root != "context" || wayMembers[types.String(path.Names[0])].Type == nil {
 		return false
 	}
 	return slices.ContainsFunc(p.Tests(), func(t ScopeTest) bool {

@@ -153,11 +153,13 @@ var firstPDPMembers = resolved.RecordType{
 // FirstPDPMembers is how many members context.pdp had at first.
 const FirstPDPMembers = 4
 
+// whoMembers are the type and the id of an entity as requests name it.
+var whoMembers = resolved.RecordType{"type": {Type: resolved.StringType{}}, "id": {Type: resolved.StringType{}}}
+
 // pdpMembers are the members of context.pdp, which the PDP supplies.
 var pdpMembers = func() resolved.RecordType {
 	all := maps.Clone(firstPDPMembers)
-	who := resolved.RecordType{"type": {Type: resolved.StringType{}}, "id": {Type: resolved.StringType{}}}
-	all[subjectMember], all[resourceMember] = resolved.Attribute{Type: who}, resolved.Attribute{Type: who}
+	all[subjectMember], all[resourceMember] = resolved.Attribute{Type: whoMembers}, resolved.Attribute{Type: whoMembers}
 	all[capabilityMember] = resolved.Attribute{Type: resolved.RecordType{
 		"held":  {Type: resolved.BoolType{}},
 		"id":    {Type: resolved.StringType{}},
@@ -177,12 +179,17 @@ const (
 // declaresSame reports if a record is declared as the PDP supplies it, with nothing optional.
 func declaresSame(declared, supplied resolved.RecordType) bool {
 	return maps.EqualFunc(declared, supplied, func(a, b resolved.Attribute) bool {
-		if inner, ok := b.Type.(resolved.RecordType); ok {
-			own, ok := a.Type.(resolved.RecordType)
-			return ok && !a.Optional && declaresSame(own, inner)
-		}
-		return a.Type == b.Type && !a.Optional
+		return !a.Optional && sameType(a.Type, b.Type)
 	})
+}
+
+// sameType reports if a declared type is a supplied one: a String, or a record of which nothing is optional.
+func sameType(declared, supplied resolved.IsType) bool {
+	if inner, ok := supplied.(resolved.RecordType); ok {
+		own, ok := declared.(resolved.RecordType)
+		return ok && declaresSame(own, inner)
+	}
+	return declared == supplied
 }
 
 // supplies reports if names lead to something in a record.
@@ -205,6 +212,7 @@ func supplies(record resolved.RecordType, names []string) bool {
 var wayMembers = resolved.RecordType{
 	evaluation.ViaMember:     {Type: resolved.StringType{}},
 	evaluation.GatewayMember: {Type: resolved.StringType{}, Optional: true},
+	evaluation.ClientMember:  {Type: whoMembers, Optional: true},
 }
 
 // addWay adds the members that say how a vote comes. An author may declare each as what it is.
@@ -214,11 +222,11 @@ func addWay(context resolved.RecordType) *valueError {
 		supplied := wayMembers[name]
 		if !declared {
 			context[name] = supplied
-		} else if own.Type != supplied.Type || supplied.Optional && !own.Optional {
+		} else if supplied.Optional && !own.Optional || !sameType(own.Type, supplied.Type) {
 			return &valueError{
 				at:   string(name),
 				what: string(name) + " is declared otherwise than the PDP supplies it to approval.decide",
-				try:  "declare via: String and gateway?: String, or leave them out: they are added",
+				try:  "declare via: String, gateway?: String and client?: " + whoDeclared + ", or leave them out: they are added",
 			}
 		}
 	}

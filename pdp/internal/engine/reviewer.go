@@ -29,6 +29,8 @@ type Reviewed struct {
 	// Person is for whom the caller asked, as [evaluation.Request.Person] names persons; "" if the
 	// request named none.
 	Person string
+	// SameClient says that the terms let people vote through the client that asks.
+	SameClient bool
 }
 
 // Approver is a person who would decide about approvals, by a credential.
@@ -78,7 +80,7 @@ func (r *Reviewer) Now() time.Time { return r.inquiry.Now }
 // Review is the answer about one person and one approval.
 type Review struct {
 	// May is set if the person may decide by this way. Own is set if the person may not, because the
-	// request is the person's own.
+	// request is the person's own, or that of the client which brings the vote.
 	May, Own    bool
 	Determining []string
 	Bundle      string
@@ -89,7 +91,7 @@ type Review struct {
 func (r *Reviewer) Review(ctx context.Context, a Reviewed) (Review, error) {
 	b := r.inquiry.Bundle
 	out := Review{Bundle: b.Digest()}
-	if r.asks(&a) && !r.mayItself(&a) {
+	if r.asks(&a) && !r.mayItself(&a) || r.throughAsker(&a) {
 		out.Own = true
 		return out, nil
 	}
@@ -150,6 +152,29 @@ func (r *Reviewer) mayItself(a *Reviewed) bool {
 	// Whoever is called as the subject here may be the requester to the issuer: the first person is the subject's.
 	first, _, _ := strings.Cut(a.Person, " ")
 	return itself && (!evaluation.SaysPerson(a.Person, r.approver.Person) || r.approver.Person == first)
+}
+
+// throughAsker reports whether the client that answers the form is one of those who ask: it could say yes in the name of
+// its person. If the gateway does not say which client it is, it may be any, so it has no vote on what clients ask.
+func (r *Reviewer) throughAsker(a *Reviewed) bool {
+	c, way := &r.inquiry.Bundle.Config, &r.approver.Way
+	switch {
+	case way.Via != evaluation.ViaForm, way.Client == evaluation.NoClient, a.SameClient, slices.Contains(c.AllowSelfApproval, a.Template):
+		return false
+	case way.Client != evaluation.Ref{}:
+		typ, ok := c.EntityType(way.Client.Type)
+		return !ok || ownRequest(r.inquiry.Bundle, r.store, types.NewEntityUID(typ, types.String(way.Client.ID)), a)
+	}
+	return !r.isPerson(&a.Subject) || !r.isPerson(a.Agent) || !r.isPerson(a.Requester)
+}
+
+// isPerson reports whether an entity has the type of the approver; nil is nothing else.
+func (r *Reviewer) isPerson(e *evaluation.Ref) bool {
+	if e == nil {
+		return true
+	}
+	typ, ok := r.inquiry.Bundle.Config.EntityType(e.Type)
+	return ok && typ == r.entity.Type
 }
 
 // makeQuestion makes the question for the policies. It reports false for a person or a type that no

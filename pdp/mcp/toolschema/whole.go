@@ -76,7 +76,7 @@ func (w *writer) whole(o Options) {
 	w.line("action \"approval.decide\" appliesTo {")
 	w.line("  principal: [%s],", strings.Join(o.People, ", "))
 	w.line("  resource: Approval,")
-	w.line("  context: {pdp: ToolCallPdp, via: String, gateway?: String},")
+	w.line("  context: {pdp: ToolCallPdp, via: String, gateway?: String, client?: %s},", anybody)
 	w.line("};")
 }
 

@@ -48,14 +48,10 @@ func whyNot(a approval.Approval) string {
 // asker makes a message that asks a person about a call.
 type asker func(r door.Admitted, seen broker.Seen, call wire.Call) (wire.Message, error)
 
-// asks answers with a message that asks a person. If a gateway fetches it for that person, only who may decide by a form
-// gets it, and it goes on record before it is answered.
+// asks answers with a message that asks a person. If a gateway fetches it for that person, it goes on record before it is
+// answered.
 func (a *Approvals) asks(ask asker) func(echo.Context, door.Admitted, broker.Seen) error {
 	return func(c echo.Context, r door.Admitted, seen broker.Seen) error {
-		relayed := r.Caller.Way.Gateway != ""
-		if relayed && !seen.MayDecide() {
-			return approval.ErrNotFound
-		}
 		call, err := pendingCall(seen.Approval)
 		if err != nil {
 			return err
@@ -64,7 +60,7 @@ func (a *Approvals) asks(ask asker) func(echo.Context, door.Admitted, broker.See
 		if err != nil {
 			return err
 		}
-		if relayed {
+		if r.Caller.Way.Gateway != "" {
 			if err := a.Door.Options.Room(&r.Caller); err != nil {
 				return err
 			}

@@ -54,7 +54,7 @@ func (p *InProcess) Authenticate(r *http.Request) (Caller, error) {
 	if len(who.Principal.ID) <= maxClaim && who.Principal.check() == nil {
 		person.Principal = who.Principal
 	}
-	return person.through(p.Program), nil
+	return person.through(p.Program, r)
 }
 
 // InForce is [Authenticator.InForce]. Nobody votes here but through the program.

@@ -2,8 +2,10 @@ package auth
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"policy-service/evaluation"
 )
@@ -17,6 +19,11 @@ import (
 // The header is not for every route. A server refuses it wherever it does not take it, and also if
 // its authenticator passes the header over.
 const ApproverToken = "Approver-Token"
+
+// ApproverClient is the header in which a gateway that shows forms says, beside [ApproverToken], which client answered: the
+// entity that the client is in questions of the gateway, as TYPE/ID, each of the two percent-encoded, or none if the token
+// names no client.
+const ApproverClient = "Approver-Client"
 
 // relayed is the person whose token a gateway brought.
 func (a *Authenticator) relayed(r *http.Request, gateway Caller, tokens []string) (Caller, error) {
@@ -36,7 +43,10 @@ func (a *Authenticator) relayed(r *http.Request, gateway Caller, tokens []string
 	if refused, ok := err.(*Refusal); ok {
 		return Caller{}, ofApprover(refused)
 	}
-	return person.through(gateway), err
+	if err != nil {
+		return Caller{}, err
+	}
+	return person.through(gateway, r)
 }
 
 // oneToken is what stands in the header [ApproverToken], if that is a token.
@@ -59,19 +69,40 @@ func ofApprover(r *Refusal) *Refusal {
 	return r
 }
 
-// through is a person where a gateway speaks for them: neither may do more than the other.
-func (c Caller) through(gateway Caller) Caller {
-	c.Way = evaluation.Way{Via: gateway.Relays, Gateway: gateway.Name}
+// client is the client that a gateway names, the zero Ref if the gateway does not say.
+func client(gateway Caller, header []string) (c evaluation.Ref, err error) {
+	if header == nil {
+		return c, nil
+	}
+	typ, id, _ := strings.Cut(header[0], "/")
+	c.Type, err = url.PathUnescape(typ)
+	if err == nil {
+		c.ID, err = url.PathUnescape(id)
+	}
+	named := c.Type != "" && c.ID != "" && utf8.ValidString(c.Type+c.ID) || header[0] == evaluation.NoClient.Type
+	if err != nil || !named || len(header) > 1 || gateway.Relays != evaluation.ViaForm {
+		return c, forbidden("the header Approver-Client cannot be read here; send TYPE/ID once, each percent-encoded, or none, and only for a form")
+	}
+	return c, nil
+}
+
+// through is a person where a gateway speaks for them in a request: neither may do more than the other.
+func (c Caller) through(gateway Caller, r *http.Request) (Caller, error) {
+	of, err := client(gateway, r.Header[ApproverClient])
+	if err != nil {
+		return Caller{}, err
+	}
+	c.Way = evaluation.Way{Via: gateway.Relays, Gateway: gateway.Name, Client: of}
 	c.Apart = nil // it is always: such a person has one permission
 	if gateway.AllTenants {
-		return c
+		return c, nil
 	}
 	shared := gateway.Tenants
 	if !c.AllTenants {
 		shared = slices.DeleteFunc(slices.Clone(c.Tenants), func(tenant string) bool { return !gateway.Serves(tenant) })
 	}
 	c.AllTenants, c.Tenants = false, shared
-	return c
+	return c, nil
 }
 
 // RelayInForce reports whether what a person said through a gateway may still count in a tenant: the

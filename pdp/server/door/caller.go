@@ -47,14 +47,15 @@ func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
 	return caller, cmp.Or(err, checkRelayed(c.Request(), caller, ""))
 }
 
-// checkRelayed refuses a person's token beside a gateway's key on every route that does not take it by the gateway's way,
-// and whenever the authenticator did not look at it: nobody may believe that a header counted that was passed over.
+// checkRelayed refuses a person's token and client beside a gateway's key on every route that does not take them by the
+// gateway's way, and whenever the authenticator did not look at them: no header may seem to count that was passed over.
 func checkRelayed(r *http.Request, caller auth.Caller, by evaluation.Via) error {
-	_, brought := r.Header[auth.ApproverToken]
-	if brought && (caller.Way.Gateway == "" || caller.Way.Via != by) {
+	_, token := r.Header[auth.ApproverToken]
+	_, client := r.Header[auth.ApproverClient]
+	if (token || client) && (caller.Way.Gateway == "" || caller.Way.Via != by) {
 		return NewProblem(http.StatusForbidden,
-			"the header Approver-Token is not taken here from this credential; leave it out, "+
-				"and send it where this key relays what people say about approvals")
+			"the headers Approver-Token and Approver-Client are not taken here from this credential; leave them out, "+
+				"and send them where this key relays what people say about approvals")
 	}
 	return nil
 }

@@ -234,7 +234,7 @@ func (a *approving) form(ctx context.Context, way string) (shown rpc.Message, ok
 	if way == ByURL {
 		name, mode = "url", mode.With("mode", rpc.String("url"))
 	}
-	person, err := authzenclient.PersonWith(a.x.who.Token)
+	person, err := approver(a.x.who)
 	if err != nil || a.approval == "" || !era.Takes(a.x.client.capabilities, rpc.Message{Method: era.Elicit, Params: mode.Value()}) {
 		return shown, false, nil
 	}
@@ -278,6 +278,13 @@ type word struct {
 	err    error
 }
 
+// approver is a principal as the PDP knows voters: the person, by the client that the token was given to. Whether a vote
+// through that client counts the PDP says.
+func approver(who *identity.Principal) (authzenclient.Person, error) {
+	person, err := authzenclient.PersonWith(who.Token)
+	return person.WithClient(who.Agent.Type, who.Agent.ID), err
+}
+
 // respond brings the PDP what the client of somebody has answered to a form: who has sent the answer says it, whoever has
 // sent the call.
 func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Principal, approval string, answer rpc.Object) word {
@@ -286,7 +293,7 @@ func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Princ
 		return w
 	}
 	var person authzenclient.Person
-	if person, w.err = authzenclient.PersonWith(who.Token); w.err == nil {
+	if person, w.err = approver(who); w.err == nil {
 		said := answer.Without(func(name string) bool { return name != "action" && name != "content" })
 		w.status, w.err = pdp.Respond(ctx, approval, person, said.Value())
 	}

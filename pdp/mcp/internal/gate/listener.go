@@ -142,7 +142,7 @@ var saysNothing = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http
 // announce is what somebody is told of an approval that waits. It is not ok if it is not theirs to decide about: the PDP says
 // so, by their own token.
 func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, approval string, who *identity.Principal) (m rpc.Message, ok bool, err error) {
-	person, err := authzenclient.PersonWith(who.Token)
+	person, err := approver(who)
 	if err != nil || l.isStrange(who) {
 		return m, false, nil
 	}

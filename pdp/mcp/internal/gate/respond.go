@@ -59,7 +59,7 @@ func (v vote) bring(ctx context.Context, said wire.Respond) (status string, refu
 	if x.who.Token == "" {
 		return "", invalid("this gateway takes no tokens, and so nobody decides here: decide in the console, or by a key of your own")
 	}
-	person, err := authzenclient.PersonWith(x.who.Token)
+	person, err := approver(x.who)
 	if err != nil {
 		return "", invalid("the PDP takes no such token; nothing was decided")
 	}
