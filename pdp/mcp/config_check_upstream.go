@@ -123,7 +123,8 @@ func (u UpstreamConfig) checkCommand(m *mistakes, path string) {
 	}
 	for n, name := range u.Secret {
 		if _, ok := u.EnvFiles[name]; !ok {
-			m.add(fmt.Sprintf("%s.secret[%d]", path, n), "%s.secret has %q, which is not in env_files; write the value into a file, and the file's name there", path, name)
+			at := fmt.Sprintf("%s.secret[%d]", path, n) // which may be a secret itself, and is not repeated
+			m.add(at, "%s is no name in env_files; list names of variables, and have their values in files of their own", at)
 		}
 	}
 }

@@ -215,7 +215,7 @@ func TestConfigRefuses(t *testing.T) {
 		"secret in env":           {"/srv]", "/srv], env: {GITHUB_TOKEN: hunter2}", "upstreams.files.env.GITHUB_TOKEN looks like a secret"},
 		"variable":                {"/srv]", "/srv], env: {A B: x}", `"A B" is no name of an environment variable`},
 		"variable twice":          {"/srv]", "/srv], env: {A: x}, env_files: {A: f}", "upstreams.files.env_files.A is in env as well"},
-		"secret without a file":   {"/srv]", "/srv], env_files: {A: f}, secret: [A, B]", `:4:92: upstreams.files.secret has "B", which is not in env_files`},
+		"secret without a file":   {"/srv]", "/srv], env_files: {A: f}, secret: [A, B]", `:4:92: upstreams.files.secret[1] is no name in env_files`},
 		"header of ours":          {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header: mcp-session-id, header_file: f}", "auth.header is no header that a credential can be in"},
 		"two credentials":         {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {header_file: f, client_credentials: {token_url: https://t, client_id: i, client_secret_file: s}}", "auth says more than one credential"},
 		"token in the clear":      {"command: [mcp-server-filesystem, /srv]", "url: https://x/mcp, auth: {client_credentials: {token_url: http://t, client_id: i, client_secret_file: s}}", "token_url is reached without TLS"},
