@@ -79,7 +79,7 @@ func TestAskAttackAnAgentVotesOnItsOwnRequest(t *testing.T) {
 			responded(t, desk.ask(respondMethod, rules(id, "approve", "")), id, "approved")
 			tries()
 			if len(refused) != 1 {
-				t.Errorf("there are several answers: %q", refused)
+				t.Errorf("there are several answers: %v", refused)
 			}
 			if want := []string{votedByForm("approve", "mia")}; !slices.Equal(w.votes(id), want) {
 				t.Errorf("they say %q", w.votes(id))
