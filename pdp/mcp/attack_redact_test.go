@@ -121,7 +121,11 @@ func TestRedactionEvaded(t *testing.T) {
 					continue
 				}
 				got := v.call("look", `{"is":"`+name+`"}`)
-				if got.code() != e.code || got.finals != 1 || !strings.Contains(got.text, e.has) {
+				code := e.code
+				if name == "pages to open" && v.era == "modern" && up == "legacy" {
+					code = -32021
+				}
+				if got.code() != code || got.finals != 1 || !strings.Contains(got.text, e.has) {
 					t.Errorf("%s to %s, %s: %d answers, %s", v.era, up, name, got.finals, got)
 				}
 				if e.failed && got.kind() != "withheld" {
