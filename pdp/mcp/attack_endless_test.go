@@ -300,7 +300,7 @@ func TestProgressOfOthers(t *testing.T) {
 // D37: who asks for input where there is none to ask for, has answered ambiguously.
 func TestInputWhereNoneIs(t *testing.T) {
 	t.Parallel()
-	s := newSiege(t, camp{change: relays, answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+	s := newSiege(t, camp{change: relays, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
 		if c.Method == "server/discover" || c.Method == "initialize" {
 			return false
 		}
@@ -320,7 +320,7 @@ func TestInputWhereNoneIs(t *testing.T) {
 			}
 		}
 	}
-	list := newSiege(t, camp{change: relays, answers: mcptest.Answers{Results: map[string]string{
+	list := newSiege(t, camp{change: relays, answers: mcptest.Answers{Eras: []string{"modern"}, Results: map[string]string{
 		"tools/list": `{"resultType":"input_required","inputRequests":{"k":{"method":"elicitation/create",` + askedForm + `}},"tools":` + siegeTools + `}`,
 	}}})
 	for era, v := range map[string]*visitor{"modern": list.person(nil), "legacy": list.listener(nil)} {

@@ -21,7 +21,7 @@ type UpstreamConfig struct {
 	// Auth is what the gateway shows the server.
 	Auth          UpstreamAuth          `yaml:"auth"`
 	AllowNetworks []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`
-	Eras          []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given."`
+	Eras          []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given: a server that speaks both is spoken to in its client's."`
 	URIs          []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped or not. One server has all unless given; of several, a server without uris has none."`
 	Labels        map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
 	Tools         map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`

@@ -114,7 +114,7 @@ func (c client) kept() client {
 }
 
 func newLink(s *Server, principal string, c client) *link {
-	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities)}
+	of := upstream.Client{Principal: principal, Info: c.info.Clone(), Capabilities: s.able(c.capabilities), Legacy: c.era == era.Legacy}
 	return &link{
 		server: s, client: of, opening: opening{turn: turn.New()}, arrival: make(chan struct{}),
 		tools:         toolbox{loading: turn.New()},

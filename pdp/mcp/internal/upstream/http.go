@@ -60,8 +60,8 @@ type httpUpstream struct {
 	agent     string
 	masks     leak.Masks
 
-	// speaks is the server's era plus one, 0 as long as nobody knows; probing is held by who finds out.
-	speaks  atomic.Int32
+	// speaks says of each era whether the server speaks it; probing is held by who finds out.
+	speaks  [2]atomic.Int32
 	probing chan struct{}
 
 	// ctx ends with Close.

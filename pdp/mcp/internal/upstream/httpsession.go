@@ -69,24 +69,30 @@ func (s *httpSession) Send(ctx context.Context, r Request) (Stream, error) {
 }
 
 func (s *httpSession) Notify(ctx context.Context, m rpc.Message) error {
+	_, err := s.notify(ctx, m)
+	return err
+}
+
+// notify is [Session.Notify], and gives the status of the answer, 0 if there is none.
+func (s *httpSession) notify(ctx context.Context, m rpc.Message) (status int, _ error) {
 	if s.era == era.Modern {
-		return &Error{NotSent: true, Detail: "in the modern era a client sends requests alone"}
+		return 0, &Error{NotSent: true, Detail: "in the modern era a client sends requests alone"}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.upstream.options.Timeout, errSlow)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
 	response, err := s.do(ctx, http.MethodPost, both, m.Append(nil), Request{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	switch {
-	case response.StatusCode/100 == 2:
-		return nil
-	case response.StatusCode == http.StatusNotFound && s.id != "":
-		return gone()
+	switch status = response.StatusCode; {
+	case status/100 == 2:
+		return status, nil
+	case status == http.StatusNotFound && s.id != "":
+		return status, gone()
 	}
-	return &Error{Detail: "the server answers a notification with " + response.Status[:3]}
+	return status, &Error{Detail: "the server answers a notification with " + response.Status[:3]}
 }
 
 func (s *httpSession) Listen(ctx context.Context) (Stream, error) {

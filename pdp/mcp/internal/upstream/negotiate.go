@@ -17,23 +17,33 @@ import (
 // errOtherEra is of a handshake that the server does not know.
 var errOtherEra = errors.New("the server does not speak this era")
 
-// era is that of the server, if it is known. It is a property of the server: what one session has found out, all others use.
-func (u *httpUpstream) era() (e era.Era, known bool) {
-	n := u.speaks.Load()
-	return era.Era(n - 1), n > 0
+// What is known of an era. It is a property of the server: what one session has found out, all others use.
+const (
+	unknown int32 = iota
+	spoken
+	foreign
+)
+
+// era is the one to speak for a client that would rather have them in that order, if it is known.
+func (u *httpUpstream) era(order []era.Era) (e era.Era, known bool) {
+	first, second := u.speaks[order[0]].Load(), u.speaks[order[1]].Load()
+	if first == foreign {
+		return order[1], second == spoken
+	}
+	return order[0], first == spoken
 }
 
-func (u *httpUpstream) remember(e era.Era) { u.speaks.Store(int32(e) + 1) }
-
 // forget has the next session find out again, if nobody has done so meanwhile.
-func (u *httpUpstream) forget(e era.Era) { u.speaks.CompareAndSwap(int32(e)+1, 0) }
+func (u *httpUpstream) forget(e era.Era) { u.speaks[e].CompareAndSwap(spoken, unknown) }
 
-// agree opens a session in the era of the server, and finds out which it is if nobody knows; one session at a time does.
+// agree opens a session in an era of the server, the client's if there is a choice, and finds out which it speaks if nobody
+// knows; one session at a time does.
 func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 	if len(u.options.Eras) == 1 { // there is nothing to find out, and nobody waits for others
 		return s.shake(ctx, u.options.Eras[0])
 	}
-	if e, known := u.era(); known {
+	order := s.client.eras()
+	if e, known := u.era(order); known {
 		err := s.shake(ctx, e)
 		if !errors.Is(err, errOtherEra) {
 			return err
@@ -46,20 +56,25 @@ func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
 		return &Error{Detail: "the era of the server was not found out in time", Err: context.Cause(ctx)}
 	}
 	defer func() { <-u.probing }()
-	if e, known := u.era(); known {
+	if e, known := u.era(order); known {
 		return s.shake(ctx, e)
 	}
-	var err error
-	for _, e := range []era.Era{era.Modern, era.Legacy} {
-		if err = s.shake(ctx, e); err == nil {
-			u.remember(e)
+	var said error // by a server that takes neither handshake: the word of a legacy one is the clearer
+	for _, e := range order {
+		err := s.shake(ctx, e)
+		if err == nil {
+			u.speaks[e].Store(spoken)
 			return nil
 		}
 		if !errors.Is(err, errOtherEra) {
 			return err
 		}
+		u.speaks[e].Store(foreign)
+		if said == nil || e == era.Legacy {
+			said = err
+		}
 	}
-	return err
+	return said
 }
 
 // shake opens a session in one era.
@@ -124,7 +139,11 @@ func (s *httpSession) initialize(ctx context.Context) error {
 		return &Error{Detail: "the server's session id cannot stand in a header"}
 	}
 	s.version, s.id, s.server = version, id, m.Result
-	return s.Notify(ctx, rpc.Message{Method: "notifications/initialized"})
+	status, err := s.notify(ctx, rpc.Message{Method: "notifications/initialized"})
+	if status == http.StatusBadRequest { // there are servers of the modern era alone that answer initialize
+		return &Error{Detail: "the server takes initialize, and refuses what follows it", Err: errOtherEra}
+	}
+	return err
 }
 
 // says is what the server is told of the client: by the client, or else by the gateway.

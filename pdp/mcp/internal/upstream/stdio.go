@@ -62,7 +62,8 @@ type command struct {
 	mu       sync.Mutex
 	sessions map[*childSession]string // for whom
 	closed   bool
-	legacy   bool // the server has been found to be of the legacy era
+	legacy   bool // the server has been found to be of the legacy era alone
+	modern   bool // and of the modern era alone
 	waiting  sync.WaitGroup
 }
 

@@ -16,7 +16,19 @@ import (
 // greet starts a process and finds out its era. A server of the modern era is known by its answer to server/discover; every
 // other answer, and none, is that of a server of the legacy era, which then gets initialize. Some of those end because they
 // were asked, and are started again.
+//
+// For a client of the legacy era a server that takes initialize is one, whatever else it speaks.
 func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
+	if c.Legacy && k.o.speaks(era.Legacy) && k.o.speaks(era.Modern) && !k.foundModern() {
+		s, err := k.start(c)
+		if err == nil {
+			err = s.initialize(ctx, c)
+		}
+		if !errors.Is(err, errOtherEra) {
+			return greeted(s, err)
+		}
+		s.Close()
+	}
 	s, err := k.start(c)
 	if err != nil {
 		return nil, err
@@ -34,6 +46,9 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 			s, err = k.start(c)
 		}
 		if modern || err != nil {
+			if c.Legacy || !modern {
+				k.noteModern(modern)
+			}
 			return greeted(s, err)
 		}
 	}
@@ -52,6 +67,19 @@ func (k *command) foundLegacy() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.legacy
+}
+
+func (k *command) foundModern() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.modern
+}
+
+// noteModern remembers that a server has refused initialize and is of the modern era, until that turns out to be wrong.
+func (k *command) noteModern(is bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.modern = is
 }
 
 // noteLegacy remembers that a server is of the legacy era, until that turns out to be wrong.
@@ -169,11 +197,11 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 	case err != nil:
 		return err
 	case m.Error != nil:
-		return &Error{Gone: true, Answer: m.Error, Detail: "the server refuses initialize"}
+		return &Error{Gone: true, Answer: m.Error, Detail: "the server refuses initialize", Err: errOtherEra}
 	}
 	result, _ := m.ResultObject()
 	if !slices.Contains(era.LegacyVersions, result.GetString("protocolVersion")) {
-		return &Error{Gone: true, Detail: "the server speaks no revision of MCP that the gateway speaks"}
+		return &Error{Gone: true, Detail: "the server speaks no revision of MCP that the gateway speaks", Err: errOtherEra}
 	}
 	s.become(era.Legacy, m.Result)
 	return s.Notify(ctx, rpc.Message{Method: "notifications/initialized"})

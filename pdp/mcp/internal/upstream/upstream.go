@@ -40,9 +40,19 @@ type Client struct {
 	// longer.
 	Token   string
 	Expires time.Time
+	// Legacy is set of a client of the legacy era: that is spoken with a server that speaks both.
+	Legacy bool
 	// Info and Capabilities are what a server of the legacy era is told in its handshake. One of the modern era is told by
 	// each request, which whoever sends it has written.
 	Info, Capabilities jsontext.Value
+}
+
+// eras are both, that of the client first.
+func (c Client) eras() []era.Era {
+	if c.Legacy {
+		return []era.Era{era.Legacy, era.Modern}
+	}
+	return []era.Era{era.Modern, era.Legacy}
 }
 
 // Session is one client's connection with a server. Its methods may be called side by side.
