@@ -27,7 +27,7 @@ func retryAfter(got echo) (seconds float64) {
 	return data.RetryAfter
 }
 
-// D29: of a flood of calls that want people, as many wait as may, of one principal and of all; the others are refused at once,
+// D29: of a flood of calls that want people, as many wait as may, of one person and of all; the others are refused at once,
 // with when to come back, and nobody is asked about them.
 func TestAskAttackD29Waiting(t *testing.T) {
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestAskAttackD29Waiting(t *testing.T) {
 			}})
 			var visitors []*visitor
 			for n := range people {
-				visitors = append(visitors, w.takesForms(era, mcptest.Claims{"client_id": fmt.Sprintf("agent-%d", n)}))
+				visitors = append(visitors, w.takesForms(era, mcptest.Claims{"sub": fmt.Sprintf("person-%d", n)}))
 			}
 			var all sync.WaitGroup
 			var refused atomic.Int64
@@ -90,6 +90,50 @@ func TestAskAttackD29Waiting(t *testing.T) {
 				t.Errorf("%d are refused, and the server got %q", refused.Load(), w.forwarded("second-person"))
 			}
 		})
+	}
+}
+
+// D29: one person who comes by ever more clients takes no more of the places of those who wait, for people or for whoever
+// does what they request, than by one.
+func TestAskAttackD29OnePersonByManyClients(t *testing.T) {
+	t.Parallel()
+	const each, inAll = 2, 3
+	w := newPeople(t, land{change: func(c *mcp.Config) {
+		c.Approvals.Channels, c.Approvals.Wait, c.Approvals.PerPrincipal, c.Approvals.Waiting = []string{"wait"}, 25*time.Second, each, inAll
+	}})
+	a := newAgora(t, land{
+		files:  map[string]string{"more.cedar": `@id("any-agent") permit (principal is agent, action == Action::"tool.request", resource);`},
+		change: func(c *mcp.Config) { c.ToolRequests.PerPrincipal, c.ToolRequests.Pending = each, inAll },
+	})
+	tooMany := func(what string, got echo) {
+		t.Helper()
+		if got.kind() != "rate_limited" || retryAfter(got) < 1 {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	var over []<-chan echo
+	for n := range 8 {
+		arguments, claims := fmt.Sprintf(`{"n":%d}`, n), mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprintf("agent-%d", n)}
+		caller, requester := w.visitor("modern", claims), a.visitor("modern", claims)
+		if n < each {
+			over = append(over, caller.ahead("second-person", arguments))
+			mcptest.Until(t, "it waits", func() bool { return len(w.pending("second-person")) == n+1 })
+			requester.requests("free", arguments)
+			continue
+		}
+		tooMany("a call", caller.call("second-person", arguments))
+		tooMany("a request", requester.ask("tools/request", `{"name":"free","arguments":`+arguments+`}`))
+	}
+	over = append(over, w.visitor("modern", mcptest.Claims{"sub": "bob"}).ahead("second-person", `{}`))
+	mcptest.Until(t, "another person waits, too", func() bool { return len(w.pending("second-person")) == inAll })
+	a.visitor("modern", mcptest.Claims{"sub": "bob"}).requests("free", `{}`)
+	for _, id := range w.pending("second-person") {
+		w.deny("mia", id, "no")
+	}
+	for _, one := range over {
+		if got := <-one; got.ran() || got.kind() == "rate_limited" {
+			t.Errorf("%s", got)
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ type ApprovalsConfig struct {
 	Channels     []string      `yaml:"channels" enum:"form,url,wait" min:"1" doc:"How people are asked, in the order in which it is tried. form: the person behind the token, by a form in the client. Without it nobody decides through this gateway: authorization/respond is refused, and what waits is announced to nobody. url: the same person, by a page of the PDP's console that the client opens. wait: whoever may decide, by the console or elsewhere, while the call waits. The PDP says who may decide in which way. All three unless given."`
 	Wait         time.Duration `yaml:"wait" default:"25s" min:"100ms" max:"25s" doc:"How long a request waits for people. Then it is refused, or a client of MCP 2026-07-28 is told to send it again; the same call again goes on waiting, and nobody is asked twice."`
 	OnDisconnect OnDisconnect  `yaml:"on_disconnect" default:"keep" enum:"keep,cancel" doc:"What becomes of what people were asked if the client goes away. keep: they may decide, and the same call again finds what they said. cancel: it is taken back, unless another call of this process waits for the same."`
-	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many calls of one principal may wait for people at once. More are refused, and nobody is asked about them."`
-	Waiting      int64         `yaml:"waiting" default:"4096" min:"1" max:"1000000" doc:"How many calls may wait for people at once, of all principals together."`
+	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many calls of one person, by all their clients, may wait for people at once. More are refused, and nobody is asked about them."`
+	Waiting      int64         `yaml:"waiting" default:"4096" min:"1" max:"1000000" doc:"How many calls may wait for people at once, of all persons together."`
 }
 
 // OnDisconnect is what becomes of what people were asked if the client goes away.
@@ -33,7 +33,7 @@ func (a ApprovalsConfig) check(m *mistakes) {
 		}
 	}
 	if a.PerPrincipal > a.Waiting {
-		m.add("approvals.per_principal", "approvals.per_principal is more than waiting, which is for all principals together; write less, or more there")
+		m.add("approvals.per_principal", "approvals.per_principal is more than waiting, which is for all persons together; write less, or more there")
 	}
 }
 

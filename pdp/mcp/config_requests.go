@@ -9,13 +9,13 @@ import (
 // ToolRequestsConfig is how much may wait that somebody requests by tools/request, until somebody else calls it.
 type ToolRequestsConfig struct {
 	TTL          time.Duration `yaml:"ttl" default:"15m" min:"1s" max:"24h" doc:"How long a request for a tool (tools/request) waits for somebody to fulfil it, and how long what came of it is kept for who has requested it."`
-	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many requests for tools of one principal may wait. More are refused."`
-	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all principals together. They are kept in memory, with what came of them in 64 MiB at the most, and are gone after a restart."`
+	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many requests for tools of one person, by all their clients, may wait. More are refused."`
+	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all persons together. They are kept in memory, with what came of them in 64 MiB at the most, and are gone after a restart."`
 }
 
 func (r ToolRequestsConfig) check(m *mistakes) {
 	if r.PerPrincipal > r.Pending {
-		m.add("tool_requests.per_principal", "tool_requests.per_principal is more than pending, which is for all principals together; write less, or more there")
+		m.add("tool_requests.per_principal", "tool_requests.per_principal is more than pending, which is for all persons together; write less, or more there")
 	}
 }
 

@@ -43,7 +43,7 @@ const (
 	CancelTask = "cancel"
 )
 
-// What of those who wait there is a bounded number of: of one principal, and of all together by the one key "".
+// What of those who wait there is a bounded number of: of one person, and of all together by the one key "".
 const (
 	Waiting    = "waiting"
 	AllWaiting = "waiting for all"
@@ -120,7 +120,7 @@ func (a *approving) refuse(r *ask.Refusal) *conclusion {
 // takePlace takes a place among those who wait, before anybody is asked.
 func takePlace(x *exchange) (done func(), refused *ask.Refusal) {
 	const again = 5 * time.Second
-	own, ok := x.g.o.Rates.Hold(x.who.Key, Waiting)
+	own, ok := x.g.o.Rates.Hold(personOf(x.who), Waiting)
 	if !ok {
 		return nil, limited(again)
 	}

@@ -28,7 +28,7 @@ import (
 // Requests say how much of it may wait, and for how long.
 type Requests struct {
 	TTL time.Duration
-	// Most is how many wait at once, and Each how many of one principal.
+	// Most is how many wait at once, and Each how many of one person.
 	Most, Each int
 }
 
@@ -112,7 +112,7 @@ func findRequest(x *exchange, id string) (*entry, *ask.Refusal) {
 	}
 	owner, spent := x.g.requests.Spent(string(text))
 	switch {
-	case spent && owner == x.who.Key:
+	case spent && owner == personOf(x.who):
 		return nil, notKept()
 	case spent && x.request.Method == "tools/call":
 		return nil, fulfilledAlready()
@@ -153,7 +153,7 @@ func readRequest(x *exchange) (*requesting, *ask.Refusal) {
 	switch r.entry, refused = findRequest(x, r.id); {
 	case refused != nil:
 		return nil, refused
-	case r.entry.Owner != x.who.Key:
+	case r.entry.Asked.who.Key != x.who.Key:
 		return nil, noRequest()
 	case !r.entry.Asked.isFor(x.tool) || !bytes.Equal(r.entry.Asked.arguments, canonical(x.params)):
 		return nil, invalid("the request of that id is for another tool, or has other arguments")
@@ -189,7 +189,7 @@ func (r *requesting) file() *ask.Refusal {
 	if err != nil {
 		return invalid("params cannot be read")
 	}
-	r.entry, err = x.g.requests.File(x.who.Key, q, size)
+	r.entry, err = x.g.requests.File(personOf(x.who), q, size)
 	switch {
 	case errors.Is(err, requests.ErrOwn), errors.Is(err, requests.ErrFull):
 		x.g.o.Logger.Warn("a request for a tool is not taken", "why", err, "principal", x.who.Key)
