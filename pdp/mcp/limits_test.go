@@ -11,7 +11,38 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/server/doctor"
 )
+
+// The doctor of the PDP counts with the rate that one person has here, and with records as calls have them: a line takes half
+// as much again on disk.
+func TestTheDoctorKnowsWhatOnePersonRecords(t *testing.T) {
+	t.Parallel()
+	var c mcp.Config
+	mcp.Form.SetDefaults(&c)
+	if c.Limits.Rate != doctor.PersonRate {
+		t.Errorf("limits.rate is %v", c.Limits.Rate)
+	}
+	w := newPeople(t, land{})
+	for _, era := range eras {
+		if got := w.plain(era).call("free", `{"path":"docs/report.md"}`); !got.ran() {
+			t.Fatal(got)
+		}
+	}
+	calls := 0
+	for line := range strings.Lines(w.api("auditor", http.MethodGet, "/v1/log/export", "").Body) {
+		if !strings.Contains(line, `"tool.invoke"`) {
+			continue
+		}
+		calls++
+		if onDisk := len(line) * 3 / 2; onDisk < doctor.CallRecord*3/4 || onDisk > doctor.CallRecord*5/4 {
+			t.Errorf("it takes %d bytes: %s", onDisk, line)
+		}
+	}
+	if calls != len(eras) {
+		t.Errorf("%d calls are on record", calls)
+	}
+}
 
 // TestListenersAreInNobodysWay has somebody listen who may have one request under way, and call meanwhile.
 func TestListenersAreInNobodysWay(t *testing.T) {

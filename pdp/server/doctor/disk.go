@@ -54,6 +54,9 @@ func (x *exam) disk() {
 	if err := x.Config.DecisionLog.Retain.Doubtful(); err != nil {
 		x.wrong("disk", err)
 	}
+	if bytes := x.Config.DecisionLog.Retain.Bytes; bytes > 0 {
+		x.ok("disk", Lasts(bytes, x.record()))
+	}
 	if v.files > 0 && v.filesUnused < minFiles {
 		x.bites("disk", fmt.Sprintf("%d files can still be made on it, and the log makes one for each segment and each changed policy", v.filesUnused), "remove some, or make the file system anew with more inodes")
 	}
@@ -73,27 +76,63 @@ func (x *exam) used() (bytes int64) {
 	return bytes
 }
 
-// growth is how many bytes the log took a day, lately: 0 where there is too little
-// of it to say.
-func (x *exam) growth() float64 {
+// lately is what the last segments have: so many bytes, and so many records since a time.
+func (x *exam) lately() (bytes int64, records uint64, since time.Time) {
 	if x.reader == nil {
-		return 0
+		return 0, 0, since
 	}
-	var bytes int64
-	var since time.Time
 	all := x.reader.Segments()
 	for _, s := range slices.Backward(all[max(0, len(all)-8):]) {
 		first := recorded(x.reader, s.First)
 		if first.IsZero() {
 			break // retention took its content, and its size says nothing any more
 		}
-		since, bytes = first, bytes+s.Size
+		since, bytes, records = first, bytes+s.Size, records+s.Records
 	}
+	return bytes, records, since
+}
+
+// growth is how many bytes the log took a day, lately: 0 where there is too little
+// of it to say.
+func (x *exam) growth() float64 {
+	bytes, _, since := x.lately()
 	if since.IsZero() || x.newest.Sub(since) < time.Hour {
 		return 0
 	}
 	return float64(bytes) / (x.newest.Sub(since).Hours() / 24)
 }
+
+const (
+	// PersonRate is the default of limits.rate of an MCP gateway, in questions a second.
+	PersonRate = 50
+	// CallRecord is the size on disk of the record of a call behind an MCP gateway, with one short argument.
+	CallRecord = 1200
+	// fewRecords is below what an average means anything: a new segment has room for some thousand.
+	fewRecords = 10_000
+)
+
+// record is the size of a record of this log on disk, [CallRecord] where there are too few to say.
+func (x *exam) record() float64 {
+	bytes, records, _ := x.lately()
+	if records < fewRecords {
+		return CallRecord
+	}
+	return float64(bytes) / float64(records)
+}
+
+// Lasts says for how many days so many bytes of a decision log last if one person behind an MCP gateway does their worst.
+func Lasts(bytes int64, record float64) string {
+	days := float64(bytes) / (PersonRate * record * 24 * 60 * 60)
+	digits := "%.2g"
+	if days >= 10 {
+		digits = "%.0f"
+	}
+	return fmt.Sprintf("decision_log.retain.bytes (%s) lasts for "+digits+" days at the rate of one person behind an MCP gateway: %d a second (limits.rate), %.0f bytes a record",
+		size(float64(bytes)), days, PersonRate, record)
+}
+
+// Daily is how much of a decision log one person behind an MCP gateway fills in a day who asks so often a second.
+func Daily(rate float64) string { return size(rate * CallRecord * 24 * 60 * 60) }
 
 // space holds what is free against what the log will want, which is what retention
 // lets it have, or more every day.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"policy-service/pdp"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/crashedlog"
 	"policy-service/pdp/server"
@@ -102,6 +103,52 @@ func mustBite(t *testing.T, found []doctor.Finding, check, want string) {
 		if f.Bites && f.Try == "" {
 			t.Errorf("nothing to try is said: %+v", f)
 		}
+	}
+}
+
+// What bounds the log is said in days of one person's worst: by records as this log has them, or as calls usually have them
+// where there are too few.
+func TestHowLongTheLogLasts(t *testing.T) {
+	t.Parallel()
+	p := patient(t.TempDir())
+	p.Config.DecisionLog.Retain = server.RetainConfig{Bytes: 1 << 30, LeastAge: time.Hour}
+	said := func() string {
+		t.Helper()
+		for _, f := range doctor.Examine(t.Context(), p) {
+			if f.Check == "disk" && !f.Bites && strings.Contains(f.Message, "limits.rate") {
+				return f.Message
+			}
+		}
+		return ""
+	}
+	const few = "decision_log.retain.bytes (1 GiB) lasts for 0.21 days at the rate of one person behind an MCP gateway: 50 a second (limits.rate), 1200 bytes a record"
+	if got := said(); got != few {
+		t.Errorf("got %q, want %q", got, few)
+	}
+	log, err := decisionlog.Open(p.Config.Data, decisionlog.Options{Now: func() time.Time { return later.Add(-time.Hour) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 10 {
+		entries := make([]decisionlog.Entry, 1000)
+		for i := range entries {
+			entries[i] = decisionlog.Entry{ID: fmt.Sprint(n, ".", i), Kind: decisionlog.KindAdmin, Event: strings.Repeat("x", 3000)}
+		}
+		if err := log.Append(t.Context(), entries); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var days, record float64
+	if _, err := fmt.Sscanf(said(), "decision_log.retain.bytes (1 GiB) lasts for %g days at the rate of one person behind an MCP gateway: 50 a second (limits.rate), %g bytes a record", &days, &record); err != nil ||
+		record < 3000 || record > 9000 || days < 0.9*(1<<30)/(50*86400*record) || days > 1.1*(1<<30)/(50*86400*record) {
+		t.Errorf("got %q: %v", said(), err)
+	}
+	p.Config.DecisionLog.Retain = server.RetainConfig{Age: 24 * time.Hour}
+	if got := said(); got != "" {
+		t.Errorf("without bytes: %q", got)
 	}
 }
 

@@ -43,7 +43,7 @@ func (c Doctor) Run(s cli.Streams) error {
 		return process.PrintFindings(x.findings, c.JSON, s)
 	}
 	x.ok("configuration", "it can be used")
-	for _, look := range []func(){x.files, x.pdp, x.issuers, x.upstream} {
+	for _, look := range []func(){x.files, x.pdp, x.limits, x.issuers, x.upstream} {
 		look()
 	}
 	if ctx.Err() != nil {
@@ -77,6 +77,15 @@ func (x *exam) wrong(check string, err error) {
 
 // patience is how long the doctor waits for anybody.
 const patience = 5 * time.Second
+
+// limits is how much one person may fill of the PDP's decision log.
+func (x *exam) limits() {
+	if x.told.Identity.Static == nil {
+		rate := float64(x.told.Limits.Rate)
+		x.ok("limits", "one person at limits.rate (%g a second) fills %s of the PDP's decision log a day, at %d bytes a record: hold decision_log.retain.bytes of the PDP against it",
+			rate, doctor.Daily(rate), doctor.CallRecord)
+	}
+}
 
 // issuers is whether the keys are had by which tokens are verified.
 func (x *exam) issuers() {

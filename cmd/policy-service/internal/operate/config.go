@@ -12,6 +12,7 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
+	"policy-service/pdp/server/doctor"
 	"policy-service/schemas"
 )
 
@@ -53,6 +54,9 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	}
 	if err := told.DecisionLog.Retain.Doubtful(); err != nil {
 		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainBytes], err)))
+	}
+	if bytes := told.DecisionLog.Retain.Bytes; bytes > 0 {
+		s.Print("%s", doctor.Lasts(bytes, doctor.CallRecord))
 	}
 	if err := outlasted(told); err != nil {
 		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainAge], err)))
