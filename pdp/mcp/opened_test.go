@@ -169,6 +169,33 @@ func TestAToolIsCalledAsItIsNow(t *testing.T) {
 	}
 }
 
+// A call is not denied because the server showed somebody else another tool by that name.
+func TestACallIsNotDeniedForWhatAnotherWasShown(t *testing.T) {
+	t.Parallel()
+	var plain atomic.Bool
+	s := newSiege(t, camp{
+		policies: map[string]string{"all.cedar": `permit(principal, action, resource)
+			unless { action == Action::"tool.invoke" && resource has annotations && resource.annotations has destructiveHint && resource.annotations.destructiveHint };`},
+		answers: mcptest.Answers{Tools: `[{"name":"look","annotations":{"destructiveHint":true},"inputSchema":{"type":"object"}}]`, Handle: func(c *mcptest.Call) bool {
+			if c.Method != "tools/list" || !plain.Load() {
+				return false
+			}
+			c.Result(`{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[{"name":"look","inputSchema":{"type":"object"}}]}`)
+			return true
+		}},
+	})
+	if got := s.visitor("modern", as("alice")).call("look", `{}`); got.code() == 0 {
+		t.Fatal(got)
+	}
+	if got := s.visitor("modern", as("carol")).call("look", `{}`); got.code() == 0 {
+		t.Errorf("it is so for everybody: %s", got)
+	}
+	plain.Store(true)
+	if got := s.visitor("modern", as("bob")).call("look", `{}`); !got.ran() {
+		t.Error(got)
+	}
+}
+
 // A stream that a client opens while nothing of a server is permitted hears what the server says once something was.
 func TestAStreamHearsAServerOnceItIsOpen(t *testing.T) {
 	t.Parallel()

@@ -104,7 +104,7 @@ func (a *approving) ask(ctx context.Context) *ask.Refusal {
 	if a.x.brought.people != nil {
 		return nil
 	}
-	refused := a.x.ask(ctx, a.x.brought.answered())
+	refused := a.x.decideKnown(ctx, a.x.brought.answered())
 	if refused == nil || refused.Wanted == nil || a.x.brought.server { // people are asked about a whole call, and not about what goes on
 		return refused
 	}

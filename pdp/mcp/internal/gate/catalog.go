@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -47,7 +48,8 @@ func (g *Gateway) learn(s *Server, all *listing) {
 	}
 	g.relock(s)
 	k.until = now.Add(catalogLife)
-	maps.DeleteFunc(k.tools, func(_ string, t catalogTool) bool { return t.gone(now) })
+	many := len(k.tools)+len(all.byName) > 2*mostTools // a server that lists others each time has no more of them kept
+	maps.DeleteFunc(k.tools, func(_ string, t catalogTool) bool { return t.gone(now) || many && !t.until.IsZero() })
 	for name, t := range all.byName {
 		if old := k.tools[name]; old.tool == nil || !old.until.IsZero() {
 			k.tools[name] = catalogTool{t, k.until}
@@ -172,6 +174,38 @@ func (x *exchange) wanted() []string {
 	return slices.DeleteFunc(wantsOf(x.params).uris, func(uri string) bool { return !x.link.server.owns(uri) })
 }
 
+// decideKnown has the PDP decide about a call. A denial of a tool as others were shown it does not stand where the tool may be
+// another one for this principal: if some definition of it could be permitted, the server is asked which it is.
+func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *ask.Refusal {
+	refused := x.ask(ctx, answered)
+	if refused == nil || !x.unsettled || refused.Kind != ask.Denied || refused.Wanted != nil {
+		return refused
+	}
+	op := x.operation()
+	op.Tool = nil
+	may, unanswered := x.g.o.Asker.MayUse(ctx, op, []*ask.Tool{x.g.o.Asker.Named(x.tool.Server, x.tool.Name, x.tool.Shown)}, nil)
+	if !may {
+		return cmp.Or(unanswered, refused)
+	}
+	before := x.tool
+	x.unsettled = false
+	if refused := x.findThere(ctx); refused != nil {
+		return refused
+	}
+	if x.tool.same(before) {
+		return refused
+	}
+	if x.fits(ctx) != nil {
+		return invalid("the arguments do not fit the tool as the server has it now; list the tools again")
+	}
+	return x.ask(ctx, answered)
+}
+
+// same reports whether the PDP is asked the same about two tools.
+func (t *tool) same(other *tool) bool {
+	return t == other || t.Digest == other.Digest && t.pinned == other.pinned
+}
+
 // settle lists the tools of the server for the principal that may call one as it is known. If it is another one there, all is
 // looked at again, and the PDP decides again. It is nil if the call goes on.
 func (x *exchange) settle(ctx context.Context) *conclusion {
@@ -183,7 +217,7 @@ func (x *exchange) settle(ctx context.Context) *conclusion {
 	if refused := x.findThere(ctx); refused != nil {
 		return concluded(x.refused(refused))
 	}
-	if x.tool == before || x.tool.Digest == before.Digest && x.tool.pinned == before.pinned {
+	if x.tool.same(before) {
 		return nil
 	}
 	if x.brought.fulfils != nil {
