@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -493,18 +494,17 @@ func TestFormsOfObligations(t *testing.T) {
 			Params struct {
 				Schema struct {
 					Properties map[string]struct{ Enum []string }
-					Required   []string
 				} `json:"requestedSchema"`
 			}
 		}
 		_, text := r.do("gw", "GET", "/v1/approvals/"+id+"/elicitation"+query, "")
 		must(t, json.Unmarshal([]byte(text), &message, json.MatchCaseInsensitiveNames(true)))
-		return strings.Join(message.Params.Schema.Required, " ") + " " + strings.Join(message.Params.Schema.Properties["action"].Enum, "|")
+		return strings.Join(slices.Sorted(maps.Keys(message.Params.Schema.Properties)), " ") + " " + strings.Join(message.Params.Schema.Properties["action"].Enum, "|")
 	}
 	for tool, want := range map[string]map[string]string{
-		"mail":   {"": "approve ", "?form=approve": "approve ", "?form=choose": "action approve|deny", "?form=review": "approve arguments.to "},
-		"push":   {"": "approve arguments.to ", "?form=approve": "approve "},
-		"deploy": {"": "action arguments.to approve|deny|delegate", "?form=approve": "approve ", "?form=choose": "action approve|deny|delegate"},
+		"mail":   {"": "approve reason ", "?form=approve": "approve reason ", "?form=choose": "action reason approve|deny", "?form=review": "approve arguments.to reason "},
+		"push":   {"": "approve arguments.to reason ", "?form=approve": "approve reason "},
+		"deploy": {"": "action arguments.to delegateTo reason approve|deny|delegate", "?form=approve": "approve reason ", "?form=choose": "action delegateTo reason approve|deny|delegate"},
 	} {
 		id := r.asksFor(tool, "mia")
 		for query, fieldsOf := range want {

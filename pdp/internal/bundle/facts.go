@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
-	"github.com/cedar-policy/cedar-go/x/exp/ast"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -319,35 +318,6 @@ func (b *Bundle) contents(p *Policy) Contents {
 		}
 	}
 	return c
-}
-
-// spares are the attributes that a policy asks for to make an exception, and has nowhere else.
-func (p *Policy) spares() (all []AttributePath) {
-	in := map[bool]*Facts{}
-	for _, unless := range []bool{true, false} {
-		in[unless] = &Facts{HasNames: map[string]struct{}{}, ReadNames: map[string]struct{}{}, known: map[string]struct{}{}}
-	}
-	var gather func(n ast.IsNode, unless bool)
-	gather = func(n ast.IsNode, unless bool) {
-		switch op := OpOf(n); op {
-		case OpNot, OpAnd, OpOr:
-			for _, operand := range Children(n) {
-				gather(operand, unless != (op == OpNot))
-			}
-		default:
-			ast.Inspect(ast.NewNode(n), in[unless].visit)
-		}
-	}
-	for _, c := range p.Facts.Conjuncts {
-		gather(c.Body, c.Unless)
-	}
-	for _, path := range in[true].Reads {
-		elsewhere := func(other AttributePath) bool { return other.String() == path.String() }
-		if path.Has && !slices.ContainsFunc(in[false].Reads, elsewhere) {
-			all = append(all, path)
-		}
-	}
-	return all
 }
 
 // refs are entities as requests name them. Actions, and what no request can name, have the types that Cedar has for them.
