@@ -23,10 +23,13 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"golang.org/x/sys/unix"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/night"
+	pdpserver "policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 	"policy-service/pdp/server/listener"
 )
@@ -39,7 +42,7 @@ const gatewayChild = "MCP_TEST_GATEWAY"
 func init() { isChild(gatewayChild, serveGateway) }
 
 // serveGateway serves until its input ends. To each line of it, it says what it holds, and to "waiting" how many calls wait for
-// people.
+// people; by "later" its clock is an hour ahead.
 func serveGateway(file string) error {
 	var c mcp.Config
 	if _, err := mcp.Form.Read(config.Given{File: file}, &c); err != nil {
@@ -50,7 +53,20 @@ func serveGateway(file string) error {
 	connections := listener.NewConnections(int(c.Limits.MaxConnections), func() {})
 	counts := sdkmetric.NewManualReader()
 	toPDP := mcp.NewTransport()
-	g, err := mcp.New(context.Background(), c, mcp.Deps{Logger: log, Transport: toPDP, Known: func(ctx context.Context, who string) { connections.Knows(listener.CarrierOf(ctx), who) }, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts))})
+	var ahead atomic.Int64
+	deps := mcp.Deps{
+		Logger: log, Transport: toPDP, Known: func(ctx context.Context, who string) { connections.Knows(listener.CarrierOf(ctx), who) }, MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(counts)),
+		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
+	}
+	if c.PDP.Embedded != nil {
+		decides, err := embeddedPDP(c, deps)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = decides.Stop(context.Background()) }()
+		deps.Transport = decides.Transport()
+	}
+	g, err := mcp.New(context.Background(), c, deps)
 	if err != nil {
 		return err
 	}
@@ -63,8 +79,12 @@ func serveGateway(file string) error {
 	go func() { _ = server.Serve(on) }()
 	fmt.Println(on.Addr())
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		if lines.Text() == "waiting" {
+		switch lines.Text() {
+		case "waiting":
 			fmt.Println(waitingIn(counts))
+			continue
+		case "later":
+			ahead.Add(int64(time.Hour))
 			continue
 		}
 		var m runtime.MemStats
@@ -75,6 +95,21 @@ func serveGateway(file string) error {
 		fmt.Println(runtime.NumGoroutine(), open, m.HeapAlloc)
 	}
 	return errors.Join(server.Close(), g.Close())
+}
+
+// embeddedPDP is a PDP in the gateway's process, as the program has it.
+func embeddedPDP(c mcp.Config, d mcp.Deps) (*pdpserver.Server, error) {
+	people, err := mcp.NewPersons(c, d, func(wire string) (string, bool) { return wire, true })
+	if err != nil {
+		return nil, err
+	}
+	callers := &auth.InProcess{People: people, Program: auth.Caller{Name: "key:mcp-gateway", AllTenants: true, Relays: evaluation.ViaForm, Permissions: []auth.Permission{auth.Decide, auth.Search, auth.Request, auth.Relay}}}
+	config := pdpserver.Config{Policies: c.PDP.Embedded.Policies, Data: c.PDP.Embedded.Data, PublicURL: mcp.EmbeddedURL, Program: pdpserver.Program{InProcess: true, Authenticator: callers, Logger: d.Logger}}
+	s, err := pdpserver.New(config)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.Start(context.Background())
 }
 
 // floodPatience is how long anything may take before the test fails instead of hanging.

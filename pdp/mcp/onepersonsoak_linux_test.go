@@ -1,0 +1,575 @@
+package mcp_test
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"golang.org/x/sys/unix"
+
+	"policy-service/pdp"
+	"policy-service/pdp/mcp"
+	"policy-service/pdp/mcp/mcptest"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/night"
+	pdpserver "policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+)
+
+// TestSoakOnePerson has one person with 200 client ids and 8 connections of each do their worst, in each way, while another
+// person calls and lists. The other is never refused, and their p99 is at most three times what it is alone. Afterwards nothing
+// of the attack is left. The limits are those that a gateway has by default.
+//
+// SOAKATTACK is how long each attack lasts (60s).
+func TestSoakOnePerson(t *testing.T) {
+	night.Soaks(t)
+	span, err := time.ParseDuration(cmp.Or(os.Getenv("SOAKATTACK"), "60s"))
+	orFail(t, err)
+	table := []string{"attack, era, PDP | attacker's counts | p50/p99 alone, p99 beside (ratio) of n, refused | log, part of 4 MiB | goroutines/connections/descriptors/children/heap before; most waiting, children, memory meanwhile; after"}
+	defer func() { t.Log(strings.Join(table, "\n")) }()
+	for _, a := range assaults {
+		for _, where := range []string{"separate", "embedded"} {
+			for _, era := range eras {
+				t.Run(a.name+"/"+where+"/"+era, func(t *testing.T) {
+					table = append(table, fmt.Sprintf("%s, %s, %s | ", a.name, era, where)+newAttacked(t, a, where).run(era, span))
+				})
+			}
+		}
+	}
+}
+
+const (
+	attackIDs, attackEach = 200, 8
+	// attackMemory is what a gateway may have before it is ended: the machine is not its alone.
+	attackMemory = 4 << 30
+	// personLog is what one person may have of the smallest log that can be bounded.
+	personLog = 64 << 20 / 16
+)
+
+// An assault is a way to do one's worst.
+type assault struct {
+	name    string
+	program bool   // the server is a program
+	shows   string // what is among the attacker's counts if it has really happened
+	policy  string // in the bundle; "" is none
+	once    func(*intruder)
+}
+
+var assaults = []assault{
+	{"lists", false, "answered", "", func(c *intruder) { c.ask([]string{"tools/list", "prompts/list", "resources/list"}[c.n%3], `{}`) }},
+	{"large contexts", false, "answered", "", func(c *intruder) {
+		c.meta = `,"io.policy-service/context":{"x":"` + strings.Repeat("x", 4000) + `"}`
+		c.ask([]string{"tools/list", "tools/call"}[c.n%2], `{"name":"free","arguments":{}}`)
+	}},
+	{"approvals", false, "waiting", "", func(c *intruder) { c.call("second-person") }},
+	{"denied", true, "tool_call_blocked", mayNothing, func(c *intruder) {
+		c.info = fmt.Sprintf("%s-%d", c.token[len(c.token)-8:], c.id.Load())
+		c.newSession()
+		c.call("never")
+	}},
+	{"sessions", true, "answered", "", func(c *intruder) { c.newSession(); c.call("free") }},
+	{"notifications", false, "accepted", "", func(c *intruder) {
+		if c.begun() {
+			name := []string{"notifications/roots/list_changed", "notifications/progress", "notifications/cancelled", "notifications/custom"}[c.n%4]
+			c.post(`{"jsonrpc":"2.0","method":"`+name+`","params":`+c.params(`{"progressToken":1,"progress":1,"requestId":1}`)+`}`, name, "")
+		}
+	}},
+	{"streams", false, "stream open", "", (*intruder).listen},
+	{"tool requests", false, "waiting", "", func(c *intruder) {
+		c.ask("tools/request", fmt.Sprintf(`{"name":"never","arguments":{"n":%d},"reason":"why not"}`, c.id.Load()))
+	}},
+	{"forms", false, "form shown", "", func(c *intruder) {
+		c.capabilities = `{"elicitation":{"form":{}}}`
+		c.call("confirm")
+	}},
+	{"stalled bodies", false, "body stalled", "", (*intruder).stall},
+	{"unread results", false, "result unread", "", (*intruder).leaveUnread},
+}
+
+// mayNothing has all but the other person begin, and do nothing else.
+const mayNothing = `@id("nothing") forbid (principal, action, resource) unless { principal == agent::"agent-release" || action == Action::"initialize" };`
+
+const attackerChild = "MCP_TEST_ATTACKER"
+
+func init() { isChild(attackerChild, invade) }
+
+// attacker is the one person, in a process of its own that has the processor only when nobody else wants it: on a network its work
+// is not done by the gateway's machine.
+type attacker struct {
+	Addr, Era, Name string
+	For             int64 // nanoseconds
+	Tokens          []string
+
+	does   func(*intruder)
+	until  time.Time
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func invade(file string) error {
+	threads, err := os.ReadDir("/proc/self/task")
+	for _, thread := range threads { // of which all later ones have it
+		id, _ := strconv.Atoi(thread.Name())
+		err = errors.Join(err, unix.Setpriority(unix.PRIO_PROCESS, id, 19))
+	}
+	text, read := os.ReadFile(file)
+	a := &attacker{counts: map[string]int{}}
+	if err := errors.Join(err, read, json.Unmarshal(text, a)); err != nil {
+		return err
+	}
+	a.does = assaults[slices.IndexFunc(assaults, func(one assault) bool { return one.name == a.Name })].once
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	a.until = time.Now().Add(time.Duration(a.For))
+	var all sync.WaitGroup
+	for _, token := range a.Tokens {
+		session := new(atomic.Pointer[string])
+		for n := range attackEach {
+			c := &intruder{attacker: a, shared: session, info: "siege", visitor: visitor{era: a.Era, token: token, capabilities: `{}`}}
+			c.id.Store(int64(n) << 32) // all of one session differ
+			all.Go(c.run)
+		}
+	}
+	all.Wait()
+	return json.MarshalWrite(os.Stdout, a.counts, json.Deterministic(true))
+}
+
+func (a *attacker) count(what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.counts[what]++
+}
+
+func (a *attacker) over() bool { return !time.Now().Before(a.until) }
+
+// intruder is one of its connections.
+type intruder struct {
+	*attacker
+	visitor
+	shared *atomic.Pointer[string] // the session of this client id
+	info   string                  // its clientInfo's name
+	n      int
+	conn   net.Conn
+	r      *bufio.Reader
+}
+
+func (c *intruder) run() {
+	for ; !c.over(); c.n++ {
+		c.does(c)
+	}
+	c.drop()
+}
+
+func (c *intruder) drop() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+	}
+	c.conn = nil
+}
+
+// lost is a connection that was cut off, or is not to be had.
+func (c *intruder) lost(what string) {
+	if c.drop(); !c.over() {
+		c.count(what)
+	}
+}
+
+// write writes a request whose header says that its body has a size.
+func (c *intruder) write(verb, body string, size int, method, params string) bool {
+	if c.conn == nil {
+		conn, err := net.DialTimeout("tcp", c.Addr, time.Until(c.until))
+		if err != nil {
+			c.lost("no connection")
+			time.Sleep(100 * time.Millisecond)
+			return false
+		}
+		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+		c.conn, c.r = conn, bufio.NewReader(conn)
+	}
+	_ = c.conn.SetDeadline(c.until)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n", verb, mcp.Endpoint, size)
+	for h := c.headers(method, params); len(h) > 1; h = h[2:] {
+		b.WriteString(h[0] + ": " + h[1] + "\r\n")
+	}
+	if _, err := io.WriteString(c.conn, b.String()+"\r\n"+body); err != nil {
+		c.lost("lost")
+		return false
+	}
+	return true
+}
+
+// answer reads an answer to its end, and counts it.
+func (c *intruder) answer() (got echo) {
+	response, err := http.ReadResponse(c.r, nil)
+	if err != nil {
+		c.lost("lost")
+		return got
+	}
+	var text []byte
+	for lines := bufio.NewReader(response.Body); err == nil; {
+		var line []byte
+		line, err = lines.ReadBytes('\n')
+		if text = append(text, line...); bytes.Contains(line, []byte(`"elicitation/create"`)) {
+			c.count("form shown")
+		}
+	}
+	if err != io.EOF {
+		c.lost("lost")
+		return got
+	}
+	if response.Close {
+		c.drop()
+	}
+	switch got = readAnswer(response, text); {
+	case got.status == http.StatusAccepted:
+		c.count("accepted")
+	case got.ran():
+		c.count("answered")
+	case got.kind() != "":
+		c.count(got.kind())
+	case got.fault != nil && got.status == http.StatusOK:
+		c.count("error " + strconv.Itoa(got.code()))
+	default:
+		c.count(strconv.Itoa(got.status))
+	}
+	if got.status == http.StatusNotFound {
+		c.shared.Store(nil)
+	}
+	return got
+}
+
+func (c *intruder) post(body, method, params string) (got echo) {
+	if body = strings.Replace(body, `"siege"`, strconv.Quote(c.info), 1); !c.write(http.MethodPost, body, len(body), method, params) {
+		return got
+	}
+	return c.answer()
+}
+
+// newSession leaves a session of the legacy era behind, and begins another.
+func (c *intruder) newSession() {
+	c.session = ""
+	c.shared = new(atomic.Pointer[string])
+}
+
+// begun reports whether there is a session, where the era has them, and has one begin.
+func (c *intruder) begun() bool {
+	if c.era == "modern" {
+		return true
+	}
+	if id := c.shared.Load(); id != nil {
+		c.session = *id
+		return true
+	}
+	c.session = ""
+	id := c.post(c.text("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":`+c.capabilities+`}`), "initialize", `{}`).header.Get("Mcp-Session-Id")
+	if c.session = id; id != "" {
+		c.count("session")
+		c.shared.Store(&id)
+	}
+	return id != ""
+}
+
+func (c *intruder) ask(method, params string) {
+	if c.begun() {
+		c.post(c.text(method, params), method, params)
+	}
+}
+
+// call calls a tool with arguments that it had never before.
+func (c *intruder) call(tool string) {
+	c.ask("tools/call", fmt.Sprintf(`{"name":"%s","arguments":{"n":%d}}`, tool, c.id.Load()))
+}
+
+// listen has every other connection listen to the end, and the others open one stream after the other.
+func (c *intruder) listen() {
+	if !c.begun() {
+		return
+	}
+	const params = `{"notifications":{"toolsListChanged":true,"resourcesListChanged":true}}`
+	verb, body := http.MethodGet, ""
+	if c.era == "modern" {
+		verb, body = http.MethodPost, c.text("subscriptions/listen", params)
+	}
+	if !c.write(verb, body, len(body), "subscriptions/listen", params) {
+		return
+	}
+	if head, _ := c.r.Peek(600); !bytes.Contains(head, []byte("text/event-stream")) || !bytes.HasPrefix(head, []byte("HTTP/1.1 200")) {
+		c.answer()
+		return
+	}
+	c.count("stream open")
+	if c.id.Load()>>32%2 == 1 {
+		_ = c.conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+	}
+	if _, err := io.Copy(io.Discard, c.r); errors.Is(err, os.ErrDeadlineExceeded) {
+		c.drop()
+		return
+	}
+	c.lost("stream ended")
+}
+
+// stall begins a body, and waits.
+func (c *intruder) stall() {
+	if !c.write(http.MethodPost, `{"jsonrpc"`, 1000, "tools/list", `{}`) {
+		return
+	}
+	_ = c.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	_, err := c.r.Peek(1)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		c.count("body stalled")
+		_ = c.conn.SetReadDeadline(c.until)
+		_, err = c.r.Peek(1)
+	}
+	if err != nil {
+		c.lost("cut off")
+		return
+	}
+	c.answer()
+	c.drop()
+}
+
+// leaveUnread has a result of 4 MB come, and reads no more than its beginning.
+func (c *intruder) leaveUnread() {
+	const params = `{"name":"big","arguments":{}}`
+	if body := c.text("tools/call", params); !c.begun() || !c.write(http.MethodPost, body, len(body), "tools/call", params) {
+		return
+	}
+	if head, _ := c.r.Peek(1000); !bytes.Contains(head, []byte(bigText[:200])) {
+		c.answer()
+		return
+	}
+	c.count("result unread")
+	time.Sleep(min(time.Until(c.until), 30*time.Second)) // the gateway may cut it off before
+	c.drop()
+}
+
+var bigText = strings.Repeat("x", 4<<20-1024)
+
+// attacked is a gateway in a process of its own, and all that stands around it.
+type attacked struct {
+	*siege
+	*gatewayProcess
+	assault
+}
+
+func newAttacked(t *testing.T, of assault, where string) *attacked {
+	t.Helper()
+	var tools []string
+	for _, name := range append(slices.Clone(peopleTools), "big") {
+		tools = append(tools, `{"name":"`+name+`","inputSchema":{"type":"object"}}`)
+	}
+	rec := mcptest.NewRecorder(t, mcptest.Answers{Tools: "[" + strings.Join(tools, ",") + "]", Handle: func(c *mcptest.Call) bool {
+		big := c.Method == "tools/call" && bytes.Contains(c.Params, []byte(`"big"`))
+		if big {
+			c.Result(`{"resultType":"complete","content":[{"type":"text","text":"` + bigText + `"}]}`)
+		}
+		return big
+	}})
+	a := &attacked{assault: of, siege: &siege{t: t, rec: rec, issuer: mcptest.NewIssuer(t, siegeResource, time.Now), data: t.TempDir()}}
+	keys, policies, keyFile := a.issuer.KeysFile(t), t.TempDir(), filepath.Join(t.TempDir(), "gateway.key")
+	orFail(t, os.Mkdir(filepath.Join(policies, "entities"), 0o700))
+	for name, text := range map[string]string{
+		"people.cedar": peoplePolicies, "obligations.yaml": peopleObligations, "entities/people.json": peopleEntities, "bundle.yaml": "allow_trivial: true\nallow_self_approval: [confirm]\n",
+		"more.cedar": `@id("big") permit (principal, action == Action::"tool.invoke", resource == tool::"rec:big");
+@id("request") permit (principal, action == Action::"tool.request", resource);
+` + of.policy,
+	} {
+		orFail(t, os.WriteFile(filepath.Join(policies, name), []byte(text), 0o600))
+	}
+	decides := fmt.Sprintf(`{embedded: {policies: %q, data: %q}}`, policies, a.data)
+	if where == "separate" {
+		w := &world{keys: map[string]string{}}
+		w.addKey(a.siege, "gateway", "", auth.Decide, auth.Search, auth.Request, auth.Relay)
+		orFail(t, os.WriteFile(keyFile, []byte(w.keys["gateway"]), 0o600))
+		a.pdp = pdptest.Start(t, pdp.Dir(policies), func(c *pdpserver.Config) {
+			c.Data, c.Program.PDP.Now, c.Program.PDP.NewID = a.data, time.Now, nil
+			c.Auth.JWT = []auth.JWTIssuer{{
+				Issuer: a.issuer.URL, Audience: siegeResource, JWKSFile: keys, Algorithms: []string{"ES256"}, RelayedBy: []string{"gateway"},
+				Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"}, Grant: auth.Grant{Tenants: []string{"default"}, Permissions: []auth.Permission{auth.Approve}},
+			}}
+		})
+		decides = fmt.Sprintf(`{url: %q, key_file: %q}`, a.pdp.URL, keyFile)
+	}
+	server := fmt.Sprintf(`{url: %q, allow_networks: [127.0.0.0/8, "::1/128"]}`, rec.URL)
+	if of.program {
+		command, err := json.Marshal(rec.Command())
+		orFail(t, err)
+		server = fmt.Sprintf(`{command: %s}`, command)
+	}
+	a.gatewayProcess = startGateway(t, fmt.Appendf(nil, "listen: 127.0.0.1:0\nresource: %s\npdp: %s\nidentity: {issuers: [{issuer: %q, algorithms: [ES256], jwks_file: %q}]}\nupstreams: {rec: %s}\n",
+		siegeResource, decides, a.issuer.URL, keys, server))
+	a.url = "http://" + a.addr + mcp.Endpoint
+	return a
+}
+
+// run has the other person ask alone, and then beside the attack. It gives their line of the table.
+func (a *attacked) run(era string, span time.Duration) string {
+	t := a.t
+	t.Helper()
+	other := a.visitor(era, mcptest.Claims{"sub": "alice"})
+	other.client.Timeout = floodPatience
+	alone, _ := a.asks(other, min(span, 10*time.Second))
+	before, logged := a.left(), a.logged()
+	file := filepath.Join(t.TempDir(), "attacker.json")
+	told := attacker{Addr: a.addr, Era: era, Name: a.name, For: int64(span)}
+	for n := range attackIDs {
+		told.Tokens = append(told.Tokens, a.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprintf("client-%d", n)}))
+	}
+	text, err := json.Marshal(&told)
+	orFail(t, err)
+	orFail(t, os.WriteFile(file, text, 0o600))
+	said := &kept{}
+	command, in, out, _ := startSelf(t, said, attackerChild+"="+file)
+	ended, watched := make(chan struct{}), make(chan most)
+	go func() { watched <- a.watch(ended) }()
+	_, err = fmt.Fprintln(in)
+	orFail(t, err)
+	beside, refused := a.asks(other, span)
+	counted, _ := out.ReadBytes('\n') // to its end
+	if err := command.Wait(); err != nil {
+		t.Errorf("the attacker: %v\n%s", err, said)
+	}
+	close(ended)
+	meanwhile, log := <-watched, a.logged()-logged
+	counts := map[string]int{}
+	orFail(t, json.Unmarshal(counted, &counts))
+	if counts["waiting"] = meanwhile.waiting; counts[a.shows] == 0 {
+		t.Errorf("of the attack nothing is seen: %s", counted)
+	}
+	if a.policy == mayNothing && meanwhile.children > before.children+1 { // one lists in the gateway's own name
+		t.Errorf("%d programs run for who may do nothing there", meanwhile.children-before.children)
+	}
+	p99, was := beside[len(beside)*99/100], alone[len(alone)*99/100]
+	if p99 > 3*was {
+		t.Errorf("p99 of the other person is %v, and %v alone", p99, was)
+	}
+	for _, text := range refused[:min(5, len(refused))] {
+		t.Errorf("the other person is refused: %s", text)
+	}
+	after := a.settled(other, before)
+	return fmt.Sprintf("%s | %v/%v, %v (%.1f) of %d, %d refused | %d KiB, %d %% | %v; %v; %v", counted, alone[len(alone)/2], was, p99, float64(p99)/float64(was), len(beside), len(refused),
+		log>>10, log*100/personLog, before, meanwhile, after)
+}
+
+// asks has the other person call and list in turn. It gives how long each took, the shortest first, and what was no answer.
+func (a *attacked) asks(v *visitor, d time.Duration) (took []time.Duration, refused []string) {
+	for end := time.Now().Add(d); time.Now().Before(end) || len(took) < 2; time.Sleep(20 * time.Millisecond) {
+		method, params := "tools/call", `{"name":"free","arguments":{}}`
+		if len(took)%2 == 1 {
+			method, params = "tools/list", `{}`
+		}
+		begun := time.Now()
+		got, err := v.try(a.t.Context(), http.MethodPost, v.text(method, params), v.headers(method, params)...)
+		if took = append(took, time.Since(begun)); err != nil || !got.ran() {
+			refused = append(refused, fmt.Sprintf("%s: %s, %v", method, got, err))
+		}
+	}
+	slices.Sort(took)
+	return took, refused
+}
+
+// left is what the gateway holds, and what the PDP and the server do that are in the tests' process.
+type left struct {
+	floodHeld
+	descriptors, children, around int
+}
+
+func (l left) String() string {
+	return fmt.Sprintf("%d+%d/%d/%d/%d/%d MiB", l.goroutines, l.around, l.connections, l.descriptors, l.children, l.heap>>20)
+}
+
+func (a *attacked) left() left {
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", a.pid))
+	orFail(a.t, err)
+	return left{a.holds(), len(files), a.children(), runtime.NumGoroutine()}
+}
+
+func (p *gatewayProcess) children() (n int) {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.pid))
+	for _, file := range threads {
+		text, _ := os.ReadFile(file)
+		n += len(strings.Fields(string(text)))
+	}
+	return n
+}
+
+// settled is what is left once it is no more than before, but for some connections and what a run of the collector leaves. An hour
+// later sessions and what waits are over, and the gateway lets go of them in the next minute.
+func (a *attacked) settled(other *visitor, before left) (after left) {
+	a.t.Helper()
+	if _, refused := a.asks(other, 0); len(refused) > 0 {
+		a.t.Errorf("after the attack: %s", refused)
+	}
+	_, err := fmt.Fprintln(a.in, "later")
+	orFail(a.t, err)
+	for end := time.Now().Add(floodPatience + 10*time.Second); ; time.Sleep(200 * time.Millisecond) {
+		switch after = a.left(); {
+		case after.goroutines <= before.goroutines+16 && after.around <= before.around+64 && after.connections <= before.connections && after.descriptors <= before.descriptors+8 &&
+			after.children <= before.children && after.heap <= before.heap+before.heap/2+8<<20:
+			return after
+		case time.Now().After(end):
+			a.t.Errorf("of the attack something is left: %v, there was %v", after, before)
+			return after
+		}
+	}
+}
+
+// logged is how large the log is, and all that is beside it.
+func (a *attacked) logged() (bytes int64) {
+	_ = filepath.WalkDir(a.data, func(_ string, e fs.DirEntry, err error) error {
+		if info, gone := e.Info(); err == nil && gone == nil && info.Mode().IsRegular() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return bytes
+}
+
+// most is the most that was there at once.
+type most struct {
+	waiting, children int
+	memory            int64
+}
+
+func (m most) String() string {
+	return fmt.Sprintf("%d, %d, %d MiB", m.waiting, m.children, m.memory>>20)
+}
+
+func (a *attacked) watch(ended chan struct{}) (m most) {
+	for tick := time.NewTicker(200 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+		case <-ended:
+			return m
+		}
+		var all, resident int64
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", a.pid))
+		_, _ = fmt.Sscan(string(text), &all, &resident)
+		m = most{max(m.waiting, a.waiting()), max(m.children, a.children()), max(m.memory, resident*int64(os.Getpagesize()))}
+		if m.memory > attackMemory {
+			a.t.Errorf("the gateway takes %d MiB", m.memory>>20)
+			_ = unix.Kill(a.pid, unix.SIGKILL)
+			return m
+		}
+	}
+}
