@@ -101,6 +101,11 @@ func TestOnePersonIsBoundedByWhateverClients(t *testing.T) {
 					t.Errorf("%s: %s", body, got)
 				}
 			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a stream would last
+			defer cancel()
+			if got, err := mallory.try(ctx, http.MethodGet, "", mallory.headers("", "")...); err != nil || got.status != http.StatusTooManyRequests {
+				t.Errorf("a stream, of which the PDP is asked: %v, %v", got.status, err)
+			}
 			if got, err := mallory.try(t.Context(), http.MethodDelete, "", mallory.headers("ping", "")...); err != nil || got.status != http.StatusNoContent {
 				t.Errorf("the end of a session: %v, %v", got, err)
 			}

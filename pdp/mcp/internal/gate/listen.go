@@ -57,8 +57,8 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
 	x := &exchange{g: g, who: who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: params, header: r.Header, reply: back}
 	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
-	release, after, ok := g.o.Rates.Admit(who.Key, "")
-	if !ok {
+	release, limit, after := g.admit(who, "", false)
+	if limit != "" {
 		g.tooMany(w, after)
 		return
 	}

@@ -88,8 +88,8 @@ const noAccess = "the gateway takes no access policies, and nothing has changed;
 
 // refuseAccess refuses an access policy over HTTP. A notification has no answer, but its status may have an error in its body.
 func (g *Gateway) refuseAccess(w http.ResponseWriter, who principal) {
-	release, after, ok := g.o.Rates.Admit(who.Key, "")
-	if !ok {
+	release, limit, after := g.admit(who, "", false)
+	if limit != "" {
 		g.tooMany(w, after)
 		return
 	}
