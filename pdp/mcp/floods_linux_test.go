@@ -546,3 +546,21 @@ func (f *flooded) deepAndMany(t *testing.T) {
 		}
 	}
 }
+
+// One person who listens by many clients, and has all connections by it, makes room for others.
+func TestListenersOfOnePersonLeaveRoom(t *testing.T) {
+	t.Parallel()
+	f := newFlooded(t, 64, false)
+	for n := range f.most {
+		v := f.stranger("modern", f.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": strconv.Itoa(n)}))
+		if answer := f.listens(t, v, http.MethodPost); answer.Header.Get("Content-Type") != "text/event-stream" {
+			t.Fatalf("stream %d: %s", n, answer.Status)
+		}
+	}
+	v := f.comes("modern", "alice")
+	for range 3 {
+		if got, err := v.try(t.Context(), http.MethodPost, v.text("tools/list", `{}`), v.headers("tools/list", `{}`)...); err != nil || !got.ran() {
+			t.Errorf("another person: %v, %v", got, err)
+		}
+	}
+}

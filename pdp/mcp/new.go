@@ -40,8 +40,8 @@ type Deps struct {
 	Transport http.RoundTripper
 	// Now is the clock, nil is [time.Now].
 	Now func() time.Time
-	// Known is told of which principal a request is, once that is known and before its body is read. Nil is nobody.
-	Known func(ctx context.Context, principal string)
+	// Known is told of which person a request is, or of which client without one, before its body is read. Nil is nobody.
+	Known func(ctx context.Context, person string)
 	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
 	MeterProvider  metric.MeterProvider
 	TracerProvider trace.TracerProvider

@@ -97,7 +97,7 @@ func (g *Gateway) tooMany(w http.ResponseWriter, after time.Duration) {
 func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identity.Principal, bool) {
 	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
-		g.o.Front.Known(r.Context(), who.Key)
+		g.o.Front.Known(r.Context(), personOf(who))
 		return who, true
 	}
 	if challenge.Header != "" {
@@ -252,8 +252,8 @@ type Front struct {
 	Hosts Hosts
 	// Self is what the gateway is, as clients of several servers are told: an implementation of MCP.
 	Self jsontext.Value
-	// Known is told of which principal a request is, before its body is read.
-	Known func(ctx context.Context, principal string)
+	// Known is told of which person a request is, or of which client without one, before its body is read.
+	Known func(ctx context.Context, person string)
 }
 
 // Hosts are the names under which the gateway is spoken to, and the origins of pages that may.
