@@ -358,15 +358,18 @@ func (f *flooded) slowConnections(t *testing.T) (heads []net.Conn) {
 	return heads
 }
 
-// mostFloodLarge is how many large messages of one principal are read at once.
+// mostFloodLarge is how many large messages of one person are read at once.
 const mostFloodLarge = 64
 
-// largeBodies has one principal send large messages whose last byte never comes.
+// largeBodies has one person send large messages by four clients, whose last byte never comes.
 func (f *flooded) largeBodies(t *testing.T, before floodHeld) {
 	const size = 1 << 20
 	n := min(300, f.most/2)
 	body := bytes.Repeat([]byte(" "), size-1)
-	all := f.flood(n, f.head(f.token("large"), size))
+	var all []net.Conn
+	for client := range 4 {
+		all = append(all, f.flood(n/4, f.head(f.issuer.Token(f.t, mcptest.Claims{"sub": "large", "client_id": strconv.Itoa(client)}), size))...)
+	}
 	refused := make(chan string, n)
 	var sending sync.WaitGroup
 	for _, conn := range all {
@@ -563,4 +566,48 @@ func TestListenersOfOnePersonLeaveRoom(t *testing.T) {
 			t.Errorf("another person: %v, %v", got, err)
 		}
 	}
+}
+
+// One person who reads no results, by however many clients, has few large ones kept for them, and others have theirs.
+func TestUnreadResultsOfOnePersonAreFew(t *testing.T) {
+	t.Parallel()
+	const most = 64
+	s := newSiege(t, camp{answers: mcptest.Answers{Results: map[string]string{"tools/call": `{"resultType":"complete","content":[{"type":"text","text":"` + bigText + `"}]}`}}}) // more than sockets hold
+	var open []net.Conn
+	defer func() { closeAll(open) }()
+	const params = `{"name":"look","arguments":{}}`
+	mallory := func(n int) *visitor {
+		return s.stranger("modern", s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": strconv.Itoa(n % 8)}))
+	}
+	begins := func(n int) string {
+		v := mallory(n)
+		r, err := http.NewRequest(http.MethodPost, s.url, strings.NewReader(v.text("tools/call", params)))
+		orFail(t, err)
+		for h := v.headers("tools/call", params); len(h) > 1; h = h[2:] {
+			r.Header.Set(h[0], h[1])
+		}
+		conn, err := net.Dial("tcp", r.URL.Host)
+		orFail(t, err)
+		open = append(open, conn)
+		orFail(t, errors.Join(conn.(*net.TCPConn).SetReadBuffer(4096), conn.SetDeadline(time.Now().Add(floodPatience)), r.Write(conn)))
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		orFail(t, err)
+		beginning := make([]byte, 150)
+		_, err = io.ReadFull(answer.Body, beginning)
+		orFail(t, err)
+		return string(beginning)
+	}
+	for n := range most {
+		if got := begins(n); !strings.Contains(got, "xxx") {
+			t.Fatalf("result %d begins with %s", n, got)
+		}
+	}
+	if got := mallory(most).call("look", `{}`); got.kind() != "result_not_kept" {
+		t.Errorf("one more is %s", got)
+	}
+	if got := s.visitor("modern", mcptest.Claims{"sub": "alice"}).call("look", `{}`); !got.ran() {
+		t.Errorf("another person's: %s", got)
+	}
+	closeAll(open)
+	mcptest.Until(t, "there is room again", func() bool { return mallory(most).call("look", `{}`).ran() })
 }

@@ -296,7 +296,7 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 	return seal.Open(c.Seal.KeyFiles, o)
 }
 
-// mostLarge is how many messages of one principal that are larger than usual are read at once.
+// mostLarge is how many messages of one person that are larger than usual are read at once, and how many large answers may be unread.
 const mostLarge = 64
 
 // newPeople bounds how often one person asks, by whatever clients. Where there is one person there is no other to protect.
@@ -313,7 +313,7 @@ func newRates(c Config, d Deps) (*rates.Limiter, error) {
 	o := rates.Options{
 		Rate: rate.Limit(one.Rate), Burst: int(one.Burst), Concurrent: concurrent, ToolRate: rate.Limit(tool.Rate), ToolBurst: int(tool.Burst), Now: d.Now,
 		Holds: map[string]int{
-			gate.Streams: concurrent, gate.LargeMessages: mostLarge, gate.Errands: concurrent * len(c.Upstreams),
+			gate.Streams: concurrent, gate.LargeMessages: mostLarge, gate.LargeAnswers: mostLarge, gate.Errands: concurrent * len(c.Upstreams),
 			gate.Waiting: int(c.Approvals.PerPrincipal), gate.AllWaiting: int(c.Approvals.Waiting),
 		},
 	}

@@ -218,6 +218,14 @@ func (v *visit) respond(ctx context.Context, end *conclusion) {
 	x := v.x
 	v.makeWay() // whoever has an answer can ask again
 	response := end.response
+	if len(response.Result) > usualAnswer && x.g.o.People != nil {
+		if read, few := x.g.o.Rates.Hold(personOf(x.who), LargeAnswers); few {
+			defer read()
+		} else {
+			response = unreadResults().Failure(rpc.ID{})
+			x.g.o.Logger.Warn("a large result is not sent: too many of its person are not read", "method", x.request.Method, "principal", x.who.Key)
+		}
+	}
 	response.ID = x.request.ID
 	endStep(v.span, x.outcome)
 	x.g.o.Meters.call(ctx, x.request.Method, x.outcome)

@@ -150,7 +150,7 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Pri
 	b.Grow(int(max(0, min(r.ContentLength, usualBody))) + bytes.MinRead) // one that lies costs no more than usual messages have
 	_, err := b.ReadFrom(io.LimitReader(body, usualBody))
 	if err == nil && b.Len() == usualBody {
-		end, few := g.o.Rates.Hold(who.Key, LargeMessages)
+		end, few := g.o.Rates.Hold(personOf(who), LargeMessages)
 		if !few {
 			unread(w)
 			g.tooMany(w, time.Second)
@@ -175,10 +175,12 @@ func (g *Gateway) read(w http.ResponseWriter, r *http.Request, who *identity.Pri
 
 const usualBody = 16 << 10
 
-// What one principal has a bounded number of: streams to which it listens, and messages larger than usual that are read.
+// What is bounded of one principal, the streams to which it listens, and of one person: messages larger than usual that are read,
+// and large answers that are not.
 const (
 	Streams       = "stream"
 	LargeMessages = "large message"
+	LargeAnswers  = "large answer"
 )
 
 // incoming is a message of a client as it came in.

@@ -59,6 +59,15 @@ func unsealed(err error) *ask.Refusal {
 	return refusal(internalError, rpc.InternalError, "internal error", err.Error())
 }
 
+// usualAnswer is the size of a result of which one person may leave any number unread.
+const usualAnswer = 64 << 10
+
+// unreadResults is in place of a result for which there is no room. The server did what it was asked.
+func unreadResults() *ask.Refusal {
+	const message = "the server did what it was asked, and its result is not kept: too many large results of this person are not read; read those first, and call again only if it may be done twice"
+	return refusal(resultNotKept, rpc.InternalError, message, message)
+}
+
 // limited refuses who asks too often.
 func limited(after time.Duration) *ask.Refusal { return limitedBy("", after) }
 
