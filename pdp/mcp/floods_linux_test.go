@@ -572,7 +572,7 @@ func TestListenersOfOnePersonLeaveRoom(t *testing.T) {
 func TestUnreadResultsOfOnePersonAreFew(t *testing.T) {
 	t.Parallel()
 	const most = 64
-	s := newSiege(t, camp{answers: mcptest.Answers{Results: map[string]string{"tools/call": `{"resultType":"complete","content":[{"type":"text","text":"` + bigText + `"}]}`}}}) // more than sockets hold
+	s := newSiege(t, camp{answers: mcptest.Answers{Results: map[string]string{"tools/call": bigResult}}}) // more than sockets hold
 	var open []net.Conn
 	defer func() { closeAll(open) }()
 	const params = `{"name":"look","arguments":{}}`

@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,20 +133,22 @@ func invade(file string) error {
 	if err := errors.Join(err, read, json.Unmarshal(text, a)); err != nil {
 		return err
 	}
-	a.does = assaults[slices.IndexFunc(assaults, func(one assault) bool { return one.name == a.Name })].once
+	is := assaults[slices.IndexFunc(assaults, func(one assault) bool { return one.name == a.Name })]
+	if a.does = is.once; a.Era == "legacy" && !is.program { // more sessions would push each other out
+		a.Tokens = a.Tokens[:60]
+	}
 	fmt.Println("ready")
 	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
 		return err
 	}
 	a.until = time.Now().Add(time.Duration(a.For))
 	var all sync.WaitGroup
-	for _, token := range a.Tokens {
-		session := new(atomic.Pointer[string])
-		for n := range attackEach {
-			c := &intruder{attacker: a, shared: session, info: "siege", visitor: visitor{era: a.Era, token: token, capabilities: `{}`}}
-			c.id.Store(int64(n) << 32) // all of one session differ
-			all.Go(c.run)
-		}
+	sessions := make([]begunSession, len(a.Tokens))
+	for n := range attackIDs * attackEach {
+		of := n % len(a.Tokens)
+		c := &intruder{attacker: a, number: n, shared: &sessions[of], info: "siege", visitor: visitor{era: a.Era, token: a.Tokens[of], capabilities: `{}`}}
+		c.id.Store(int64(n) << 32) // all of one session differ
+		all.Go(c.run)
 	}
 	all.Wait()
 	return json.MarshalWrite(os.Stdout, a.counts, json.Deterministic(true))
@@ -165,11 +166,26 @@ func (a *attacker) over() bool { return !time.Now().Before(a.until) }
 type intruder struct {
 	*attacker
 	visitor
-	shared *atomic.Pointer[string] // the session of this client id
-	info   string                  // its clientInfo's name
+	number int
+	shared *begunSession // of this client id
+	info   string        // its clientInfo's name
 	n      int
 	conn   net.Conn
 	r      *bufio.Reader
+}
+
+// begunSession is a session that the connections of one client id share.
+type begunSession struct {
+	mu sync.Mutex
+	id string
+}
+
+func (s *begunSession) ends(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.id == id {
+		s.id = ""
+	}
 }
 
 func (c *intruder) run() {
@@ -218,11 +234,15 @@ func (c *intruder) write(verb, body string, size int, method, params string) boo
 	return true
 }
 
-// answer reads an answer to its end, and counts it.
-func (c *intruder) answer() (got echo) {
+// answer reads an answer to its end, and counts it. Unless it is nil, leaves has those that it reports not be read on.
+func (c *intruder) answer(leaves func(*http.Response) bool) (got echo) {
 	response, err := http.ReadResponse(c.r, nil)
 	if err != nil {
 		c.lost("lost")
+		return got
+	}
+	if leaves != nil && leaves(response) {
+		c.drop()
 		return got
 	}
 	var text []byte
@@ -243,6 +263,8 @@ func (c *intruder) answer() (got echo) {
 	switch got = readAnswer(response, text); {
 	case got.status == http.StatusAccepted:
 		c.count("accepted")
+	case got.ran() && got.header.Get("Mcp-Session-Id") != "":
+		c.count("session")
 	case got.ran():
 		c.count("answered")
 	case got.kind() != "":
@@ -252,9 +274,6 @@ func (c *intruder) answer() (got echo) {
 	default:
 		c.count(strconv.Itoa(got.status))
 	}
-	if got.status == http.StatusNotFound {
-		c.shared.Store(nil)
-	}
 	return got
 }
 
@@ -262,13 +281,12 @@ func (c *intruder) post(body, method, params string) (got echo) {
 	if body = strings.Replace(body, `"siege"`, strconv.Quote(c.info), 1); !c.write(http.MethodPost, body, len(body), method, params) {
 		return got
 	}
-	return c.answer()
+	return c.answer(nil)
 }
 
 // newSession leaves a session of the legacy era behind, and begins another.
 func (c *intruder) newSession() {
-	c.session = ""
-	c.shared = new(atomic.Pointer[string])
+	c.shared = &begunSession{}
 }
 
 // begun reports whether there is a session, where the era has them, and has one begin.
@@ -276,22 +294,19 @@ func (c *intruder) begun() bool {
 	if c.era == "modern" {
 		return true
 	}
-	if id := c.shared.Load(); id != nil {
-		c.session = *id
+	c.shared.mu.Lock()
+	defer c.shared.mu.Unlock()
+	if c.session = c.shared.id; c.session != "" {
 		return true
 	}
-	c.session = ""
-	id := c.post(c.text("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":`+c.capabilities+`}`), "initialize", `{}`).header.Get("Mcp-Session-Id")
-	if c.session = id; id != "" {
-		c.count("session")
-		c.shared.Store(&id)
-	}
-	return id != ""
+	c.shared.id = c.post(c.text("initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"siege","version":"1"},"capabilities":`+c.capabilities+`}`), "initialize", `{}`).header.Get("Mcp-Session-Id")
+	c.session = c.shared.id
+	return c.session != ""
 }
 
 func (c *intruder) ask(method, params string) {
-	if c.begun() {
-		c.post(c.text(method, params), method, params)
+	if c.begun() && c.post(c.text(method, params), method, params).status == http.StatusNotFound {
+		c.shared.ends(c.session)
 	}
 }
 
@@ -313,24 +328,28 @@ func (c *intruder) listen() {
 	if !c.write(verb, body, len(body), "subscriptions/listen", params) {
 		return
 	}
-	if head, _ := c.r.Peek(600); !bytes.Contains(head, []byte("text/event-stream")) || !bytes.HasPrefix(head, []byte("HTTP/1.1 200")) {
-		c.answer()
-		return
-	}
-	c.count("stream open")
-	if c.id.Load()>>32%2 == 1 {
-		_ = c.conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
-	}
-	if _, err := io.Copy(io.Discard, c.r); errors.Is(err, os.ErrDeadlineExceeded) {
-		c.drop()
-		return
-	}
-	c.lost("stream ended")
+	c.answer(func(r *http.Response) bool {
+		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "text/event-stream" {
+			return false
+		}
+		c.count("stream open")
+		if c.number%2 == 1 {
+			_ = c.conn.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+		}
+		if _, err := io.Copy(io.Discard, r.Body); !errors.Is(err, os.ErrDeadlineExceeded) {
+			c.count("stream ended")
+		}
+		return true
+	})
 }
 
-// stall begins a body, and waits.
+// stall begins a body, of every other connection a large one without its last byte, and waits.
 func (c *intruder) stall() {
-	if !c.write(http.MethodPost, `{"jsonrpc"`, 1000, "tools/list", `{}`) {
+	body := `{"jsonrpc"`
+	if c.number%2 == 1 {
+		body += strings.Repeat(" ", 1<<20-1-len(body))
+	}
+	if !c.write(http.MethodPost, body, max(1000, len(body)+1), "tools/list", `{}`) {
 		return
 	}
 	_ = c.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
@@ -344,7 +363,7 @@ func (c *intruder) stall() {
 		c.lost("cut off")
 		return
 	}
-	c.answer()
+	c.answer(nil)
 	c.drop()
 }
 
@@ -354,16 +373,20 @@ func (c *intruder) leaveUnread() {
 	if body := c.text("tools/call", params); !c.begun() || !c.write(http.MethodPost, body, len(body), "tools/call", params) {
 		return
 	}
-	if head, _ := c.r.Peek(1000); !bytes.Contains(head, []byte(bigText[:200])) {
-		c.answer()
-		return
-	}
-	c.count("result unread")
-	time.Sleep(min(time.Until(c.until), 30*time.Second)) // the gateway may cut it off before
-	c.drop()
+	c.answer(func(r *http.Response) bool {
+		if r.ContentLength < int64(len(bigText)) {
+			return false
+		}
+		c.count("result unread")
+		time.Sleep(min(time.Until(c.until), 30*time.Second)) // the gateway may cut it off before
+		return true
+	})
 }
 
-var bigText = strings.Repeat("x", 4<<20-1024)
+var (
+	bigText   = strings.Repeat("x", 4<<20-1024)
+	bigResult = `{"resultType":"complete","content":[{"type":"text","text":"` + bigText + `"}]}`
+)
 
 // attacked is a gateway in a process of its own, and all that stands around it.
 type attacked struct {
@@ -381,7 +404,7 @@ func newAttacked(t *testing.T, of assault, where string) *attacked {
 	rec := mcptest.NewRecorder(t, mcptest.Answers{Tools: "[" + strings.Join(tools, ",") + "]", Handle: func(c *mcptest.Call) bool {
 		big := c.Method == "tools/call" && bytes.Contains(c.Params, []byte(`"big"`))
 		if big {
-			c.Result(`{"resultType":"complete","content":[{"type":"text","text":"` + bigText + `"}]}`)
+			c.Result(bigResult)
 		}
 		return big
 	}})
