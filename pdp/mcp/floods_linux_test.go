@@ -41,8 +41,8 @@ const gatewayChild = "MCP_TEST_GATEWAY"
 
 func init() { isChild(gatewayChild, serveGateway) }
 
-// serveGateway serves until its input ends. To each line of it, it says what it holds, and to "waiting" how many calls wait for
-// people; by "later" its clock is an hour ahead.
+// serveGateway serves until its input ends. To each line of it, it says what it holds, and to "waiting" how many calls and
+// requests for tools wait for people; by "later" its clock is an hour ahead.
 func serveGateway(file string) error {
 	var c mcp.Config
 	if _, err := mcp.Form.Read(config.Given{File: file}, &c); err != nil {
@@ -81,7 +81,7 @@ func serveGateway(file string) error {
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		switch lines.Text() {
 		case "waiting":
-			fmt.Println(waitingIn(counts))
+			fmt.Println(waitingIn(counts) + gaugeIn(counts, "policy_service.mcp.requested"))
 			continue
 		case "later":
 			ahead.Add(int64(time.Hour))

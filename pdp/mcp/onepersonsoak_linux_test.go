@@ -83,7 +83,7 @@ var assaults = []assault{
 		c.newSession()
 		c.call("never")
 	}},
-	{"sessions", true, "answered", "", func(c *intruder) { c.newSession(); c.call("free") }},
+	{"sessions", true, "processes", "", func(c *intruder) { c.newSession(); c.call("free") }},
 	{"notifications", false, "accepted", "", func(c *intruder) {
 		if c.begun() {
 			name := []string{"notifications/roots/list_changed", "notifications/progress", "notifications/cancelled", "notifications/custom"}[c.n%4]
@@ -476,7 +476,8 @@ func (a *attacked) run(era string, span time.Duration) string {
 	meanwhile, log := <-watched, a.logged()-logged
 	counts := map[string]int{}
 	orFail(t, json.Unmarshal(counted, &counts))
-	if counts["waiting"] = meanwhile.waiting; counts[a.shows] == 0 {
+	counts["waiting"], counts["processes"] = meanwhile.waiting, meanwhile.children-before.children
+	if counts[a.shows] == 0 {
 		t.Errorf("of the attack nothing is seen: %s", counted)
 	}
 	if a.policy == mayNothing && meanwhile.children > before.children+1 { // one lists in the gateway's own name

@@ -17,13 +17,18 @@ import (
 
 // waitingIn is how many calls wait for people, as the gateway's metric has it.
 func waitingIn(counts *sdkmetric.ManualReader) int64 {
+	return gaugeIn(counts, "policy_service.mcp.waiting")
+}
+
+// gaugeIn is a gauge that has one value, -1 if it has none.
+func gaugeIn(counts *sdkmetric.ManualReader, name string) int64 {
 	var all metricdata.ResourceMetrics
 	if err := counts.Collect(context.Background(), &all); err != nil {
 		return -1
 	}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
-			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == "policy_service.mcp.waiting" && len(gauge.DataPoints) == 1 {
+			if gauge, ok := m.Data.(metricdata.Gauge[int64]); ok && m.Name == name && len(gauge.DataPoints) == 1 {
 				return gauge.DataPoints[0].Value
 			}
 		}
