@@ -58,6 +58,30 @@ func TestListenersAreInNobodysWay(t *testing.T) {
 	}
 }
 
+// A person who is refused over and over waits for each refusal: they cost the gateway no more than their connections.
+func TestRefusalsOfOnePersonWait(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{change: func(c *mcp.Config) { c.Limits.Rate, c.Limits.Burst = 0.01, 4 }})
+	by := func(n int) *visitor {
+		return s.stranger("modern", s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprint("client-", n)}))
+	}
+	for n := range 8 {
+		by(n).call("look", `{}`)
+	}
+	begun := time.Now()
+	for n := range 3 {
+		if got := by(n).call("look", `{}`); got.kind() != "rate_limited" {
+			t.Error(got)
+		}
+	}
+	if took := time.Since(begun); took < 3*time.Second {
+		t.Errorf("three refusals took %v", took)
+	}
+	if got := s.visitor("modern", mcptest.Claims{"sub": "alice"}).call("look", `{}`); !got.ran() {
+		t.Errorf("another person: %s", got)
+	}
+}
+
 // A person may ask so often, by however many clients and in however many sessions, and keeps nobody else from asking. What
 // ends something is counted, and taken all the same.
 func TestOnePersonIsBoundedByWhateverClients(t *testing.T) {

@@ -120,7 +120,10 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Ring, err = newRing(c, d); err != nil {
 		return nil, err
 	}
-	if o.People, err = newPeople(c, d); err != nil {
+	if o.Arrivals, err = newPeople(c, d, 2); err != nil {
+		return nil, err
+	}
+	if o.People, err = newPeople(c, d, 1); err != nil {
 		return nil, err
 	}
 	if o.Rates, err = newRates(c, d); err != nil {
@@ -299,12 +302,13 @@ func newRing(c Config, d Deps) (*seal.Ring, error) {
 // mostLarge is how many messages of one person that are larger than usual are read at once, and how many large answers may be unread.
 const mostLarge = 64
 
-// newPeople bounds how often one person asks, by whatever clients. Where there is one person there is no other to protect.
-func newPeople(c Config, d Deps) (*rates.Limiter, error) {
+// newPeople bounds how often one person comes, by whatever clients: so many times as often as one may ask. Where there is one
+// person there is no other to protect.
+func newPeople(c Config, d Deps, times int) (*rates.Limiter, error) {
 	if c.Identity.Static != nil {
 		return nil, nil
 	}
-	return rates.New(rates.Options{Rate: rate.Limit(c.Limits.Rate), Burst: int(c.Limits.Burst), Now: d.Now})
+	return rates.New(rates.Options{Rate: rate.Limit(c.Limits.Rate) * rate.Limit(times), Burst: int(c.Limits.Burst) * times, Now: d.Now})
 }
 
 // newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.

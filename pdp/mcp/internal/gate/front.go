@@ -98,6 +98,7 @@ func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identit
 	who, challenge := g.o.Identity.Authenticate(r)
 	if challenge == nil {
 		g.o.Front.Known(r.Context(), personOf(who))
+		g.pace(r.Context(), who)
 		return who, true
 	}
 	if challenge.Header != "" {
@@ -105,6 +106,29 @@ func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identit
 	}
 	g.turnAway(w, r, challenge.Status, challenge.Detail)
 	return nil, false
+}
+
+// paced is how long a message waits of a person who sends far more than may be asked: as long as the refusal of it says.
+const paced = time.Second
+
+// pace has a message wait, before its body is read, if its person sends more than all that may be asked and as much again. A
+// refusal costs its sender nothing, and others wait behind it.
+func (g *Gateway) pace(ctx context.Context, who principal) {
+	if g.o.Arrivals == nil {
+		return
+	}
+	release, _, ok := g.o.Arrivals.Admit(personOf(who), "")
+	if ok {
+		release()
+		return
+	}
+	wait := time.NewTimer(paced)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-ctx.Done():
+	case <-g.ctx.Done():
+	}
 }
 
 // post takes what is posted. It gives what is to be served, and nil if there is nothing more to do.

@@ -44,7 +44,9 @@ type Options struct {
 	Rates    *rates.Limiter
 	// People bounds how often one person asks, by whatever clients. Nil is any number.
 	People *rates.Limiter
-	Ring   *seal.Ring
+	// Arrivals bounds how often one person is answered at once, whatever the answer. Nil is any number.
+	Arrivals *rates.Limiter
+	Ring     *seal.Ring
 	// Servers are those behind the gateway, sorted by their names.
 	Servers []*Server
 	Meters  *Meters
