@@ -58,6 +58,31 @@ func TestListenersAreInNobodysWay(t *testing.T) {
 	}
 }
 
+// Large results count for more than one request of their person: a person who calls for nothing else has no more of them read.
+func TestLargeResultsCountForMore(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{
+		answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+			if c.Method != "tools/call" {
+				return false
+			}
+			c.Result(`{"resultType":"complete","content":[{"type":"text","text":"` + strings.Repeat("x", 1<<20) + `"}]}`)
+			return true
+		}},
+		change: func(c *mcp.Config) { c.Limits.Rate, c.Limits.Burst = 0.01, 20 },
+	})
+	taken := 0
+	for n := range 20 {
+		v := s.stranger("modern", s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprint("client-", n)}))
+		if got := v.call("look", `{}`); got.code() == 0 {
+			taken++
+		}
+	}
+	if taken != 4 {
+		t.Errorf("%d results of 1 MiB were taken of 20 requests, want 4", taken)
+	}
+}
+
 // A person who is refused over and over waits for each refusal: they cost the gateway no more than their connections.
 func TestRefusalsOfOnePersonWait(t *testing.T) {
 	t.Parallel()

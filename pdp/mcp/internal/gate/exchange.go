@@ -219,6 +219,7 @@ func (v *visit) respond(ctx context.Context, end *conclusion) {
 	v.makeWay() // whoever has an answer can ask again
 	response := end.response
 	if len(response.Result) > usualAnswer && x.g.o.People != nil {
+		x.g.o.People.Charge(personOf(x.who), len(response.Result)/eachOfLarge)
 		if read, few := x.g.o.Rates.Hold(personOf(x.who), LargeAnswers); few {
 			defer read()
 		} else {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"mime"
 	"net/http"
 	"slices"
@@ -108,7 +109,8 @@ func (g *Gateway) authenticate(w http.ResponseWriter, r *http.Request) (*identit
 	return nil, false
 }
 
-// paced is how long a message waits of a person who sends far more than may be asked: as long as the refusal of it says.
+// paced is how long a message waits of a person who sends far more than may be asked, and up to as long again: those that came
+// together do not go on together.
 const paced = time.Second
 
 // pace has a message wait, before its body is read, if its person sends more than all that may be asked and as much again. A
@@ -122,7 +124,7 @@ func (g *Gateway) pace(ctx context.Context, who principal) {
 		release()
 		return
 	}
-	wait := time.NewTimer(paced)
+	wait := time.NewTimer(paced + rand.N(paced))
 	defer wait.Stop()
 	select {
 	case <-wait.C:

@@ -62,6 +62,9 @@ func unsealed(err error) *ask.Refusal {
 // usualAnswer is the size of a result of which one person may leave any number unread.
 const usualAnswer = 64 << 10
 
+// eachOfLarge is how much of a result counts as one more request of its person.
+const eachOfLarge = 256 << 10
+
 // unreadResults is in place of a result for which there is no room. The server did what it was asked.
 func unreadResults() *ask.Refusal {
 	const message = "the server did what it was asked, and its result is not kept: too many large results of this person are not read; read those first, and call again only if it may be done twice"

@@ -135,6 +135,25 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 	return l.release(whole), 0, true
 }
 
+// mostOwed bounds for how long a key is kept waiting for what it was charged.
+const mostOwed = time.Minute
+
+// Charge takes more from a key's bucket than its admission did, once it is known what that came to. What is not there is owed,
+// and nothing is admitted until it is back.
+func (l *Limiter) Charge(key string, more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look()
+	m, _ := l.meter(name{key: key}, l.options.Rate, l.options.Burst)
+	if m == nil || l.options.Rate == rate.Inf {
+		return
+	}
+	most := int(m.bucket.TokensAt(l.now) + float64(l.options.Rate)*mostOwed.Seconds())
+	for more = min(more, most); more > 0; more -= l.options.Burst {
+		m.bucket.ReserveN(l.now, min(more, l.options.Burst))
+	}
+}
+
 // Hold asks if a key may hold one thing more of a kind. Such things count beside what is admitted, and take nothing from any
 // bucket. Release ends it, as that of [Limiter.Admit] does.
 func (l *Limiter) Hold(key, kind string) (release func(), ok bool) {
@@ -237,7 +256,7 @@ func (l *Limiter) forget(n int) {
 			return
 		}
 		m := last.Value.(*meter)
-		if l.now.Sub(m.used) < l.full {
+		if l.now.Sub(m.used) < l.full || m.bucket.Limit() != rate.Inf && m.bucket.TokensAt(l.now) < float64(m.bucket.Burst()) {
 			return
 		}
 		l.idle.Remove(last)

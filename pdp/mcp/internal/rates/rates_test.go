@@ -37,6 +37,32 @@ func admitted(l *rates.Limiter, n int, key, tool string) (got int) {
 	return got
 }
 
+// What is charged is owed, for a minute at most, and is not forgotten with its key.
+func TestCharge(t *testing.T) {
+	c := clock.New()
+	l := limiter(t, c, rates.Options{Rate: 10, Burst: 5, Keys: 3})
+	l.Charge("alice", 23)
+	if got := admitted(l, 1, "alice", ""); got != 0 {
+		t.Error("she owes, and is admitted")
+	}
+	c.Advance(time.Second)
+	for n := range 10 { // others come, and keys are few
+		admitted(l, 1, fmt.Sprint("other ", n), "")
+	}
+	if got := admitted(l, 1, "alice", ""); got != 0 {
+		t.Error("what she owes is forgotten")
+	}
+	c.Advance(time.Second)
+	if got := admitted(l, 9, "alice", ""); got != 2 {
+		t.Errorf("got %d once it is back, want 2", got)
+	}
+	l.Charge("alice", 1e9)
+	c.Advance(time.Minute + 200*time.Millisecond)
+	if got := admitted(l, 9, "alice", ""); got == 0 {
+		t.Error("she owes for more than a minute")
+	}
+}
+
 func TestRateAndBurst(t *testing.T) {
 	c := clock.New()
 	l := limiter(t, c, rates.Options{Rate: 10, Burst: 5})
