@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -193,6 +194,34 @@ func TestACallIsNotDeniedForWhatAnotherWasShown(t *testing.T) {
 	plain.Store(true)
 	if got := s.visitor("modern", as("bob")).call("look", `{}`); !got.ran() {
 		t.Error(got)
+	}
+}
+
+// People are asked about no call of a server that is away, though others have seen the tool.
+func TestNobodyIsAskedForAServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	w := newPeople(t, land{answers: mcptest.Answers{Handle: func(c *mcptest.Call) bool {
+		if away.Load() {
+			c.Raw(http.StatusServiceUnavailable, "text/plain", "away")
+		}
+		return away.Load()
+	}}})
+	if got := w.plain("modern").call("free", `{}`); !got.ran() {
+		t.Fatal(got)
+	}
+	away.Store(true)
+	for _, era := range eras {
+		v := w.replicas[0].stranger(era, w.issuer.Token(t, mcptest.Claims{"sub": "noah"}))
+		if _, began := v.tryBegin(); !began {
+			continue
+		}
+		if got := v.call("second-person", `{}`); !strings.HasPrefix(got.kind(), "upstream_") {
+			t.Errorf("%s: %s", era, got)
+		}
+	}
+	if all := w.approvals("second-person"); len(all) > 0 {
+		t.Errorf("people are asked: %+v", all)
 	}
 }
 

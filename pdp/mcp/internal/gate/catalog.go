@@ -66,7 +66,7 @@ func (g *Gateway) relock(s *Server) {
 	}
 }
 
-// knownOf is what is known of a server's tools, in the order of their names. Listed is set if somebody was shown its tools.
+// knownOf is what is known of a server's tools, by the names that clients use. Listed is set if somebody was shown its tools.
 func (g *Gateway) knownOf(s *Server) (tools map[string]*tool, listed bool) {
 	k, now := &s.catalog, g.o.Now()
 	k.mu.Lock()
@@ -175,17 +175,20 @@ func (x *exchange) wanted() []string {
 }
 
 // decideKnown has the PDP decide about a call. A denial of a tool as others were shown it does not stand where the tool may be
-// another one for this principal: if some definition of it could be permitted, the server is asked which it is.
+// another one for this principal: if some definition of it could be permitted, the server is asked which it is. So it is before
+// people are asked about the call: nobody approves a call of a server that is away.
 func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *ask.Refusal {
 	refused := x.ask(ctx, answered)
-	if refused == nil || !x.unsettled || refused.Kind != ask.Denied || refused.Wanted != nil {
+	if refused == nil || !x.unsettled || refused.Kind != ask.Denied {
 		return refused
 	}
-	op := x.operation()
-	op.Tool = nil
-	may, unanswered := x.g.o.Asker.MayUse(ctx, op, []*ask.Tool{x.g.o.Asker.Named(x.tool.Server, x.tool.Name, x.tool.Shown)}, nil)
-	if !may {
-		return cmp.Or(unanswered, refused)
+	if refused.Wanted == nil {
+		op := x.operation()
+		op.Tool = nil
+		may, unanswered := x.g.o.Asker.MayUse(ctx, op, []*ask.Tool{x.g.o.Asker.Named(x.tool.Server, x.tool.Name, x.tool.Shown)}, nil)
+		if !may {
+			return cmp.Or(unanswered, refused)
+		}
 	}
 	before := x.tool
 	x.unsettled = false
