@@ -243,6 +243,13 @@ func (m *terminal) compose(t *testing.T) {
 			enter("PORT=" + port + " sh -c 'cd " + demo + " && exec " + strings.Join(c.Services["tools"].Command, " ") + "' >tools.log 2>&1 &")
 			enter("policy-service " + at("gateway", strings.Join(c.Services["gateway"].Command, " ")) + " >gateway.log 2>&1 &")
 			m.await(t, m.address+":8443")
+			mcptest.Until(t, "the tools are there, which the gateway does not need to be", func() bool {
+				conn, err := net.Dial("tcp", loopback+":"+port)
+				if err == nil {
+					_ = conn.Close()
+				}
+				return err == nil
+			})
 			enter("policy-service " + at("gateway", strings.Join(c.Services["gateway"].Healthcheck.Test[2:], " ")))
 		case once:
 			enter("policy-service " + at("pdp", run))

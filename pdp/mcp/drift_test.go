@@ -330,7 +330,7 @@ func TestDriftNeedsThePermission(t *testing.T) {
 	if all := s.closed(); len(all) != 1 || all[0].Caller != "key:decide" {
 		t.Errorf("%+v", all)
 	}
-	if told := s.log.has("403"); len(told) != 1 || !strings.Contains(told[0], "permission decide") {
+	if told := s.log.has("permission decide"); len(told) != 1 || !strings.Contains(told[0], "403") {
 		t.Errorf("%q", told)
 	}
 }

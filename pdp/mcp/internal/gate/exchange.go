@@ -334,8 +334,8 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	if len(x.params.Get("arguments")) > x.g.o.Most.Arguments {
 		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Most.Arguments) + " bytes")
 	}
-	goesOn := x.params.Get("requestState") != nil || x.params.Get("inputResponses") != nil // by people's word, which is spent once
-	if s, _ := x.link.current(); s == nil && x.g.o.People != nil && !goesOn {
+	spends := x.params.Get("requestState") != nil || x.params.Get("inputResponses") != nil // by people's word, which is spent once
+	if s, _ := x.link.current(); s == nil && x.g.o.People != nil && !spends {
 		tools, _ := x.g.knownOf(x.link.server)
 		if x.tool = tools[name]; x.tool != nil {
 			x.unsettled = true
