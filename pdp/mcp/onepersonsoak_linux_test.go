@@ -36,10 +36,10 @@ import (
 // person calls and lists. The other is never refused, and their p99 is at most three times what it is alone. Afterwards nothing
 // of the attack is left. The limits are those that a gateway has by default.
 //
-// SOAKATTACK is how long each attack lasts (60s).
+// SOAKNEIGHBOURS is how long each attack lasts (10s).
 func TestSoakOnePerson(t *testing.T) {
 	night.Soaks(t)
-	span, err := time.ParseDuration(cmp.Or(os.Getenv("SOAKATTACK"), "60s"))
+	span, err := time.ParseDuration(cmp.Or(os.Getenv("SOAKNEIGHBOURS"), "10s"))
 	orFail(t, err)
 	table := []string{"attack, era, PDP | attacker's counts | p50/p99 alone, p99 beside (ratio) of n, refused | log, part of 4 MiB | goroutines/connections/descriptors/children/heap before; most waiting, children, memory meanwhile; after"}
 	defer func() { t.Log(strings.Join(table, "\n")) }()
