@@ -188,6 +188,8 @@ func TestDeskRetryAfter(t *testing.T) {
 	if s := decided(t, f); !s.Approved() {
 		t.Error(s)
 	}
+	mu.Lock() // the next watch may just begin
+	defer mu.Unlock()
 	for n := range 2 {
 		if d := at[n+1].Sub(at[n]); d < 2*time.Second {
 			t.Errorf("it was left alone for %v", d)
