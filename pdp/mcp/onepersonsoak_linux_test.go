@@ -172,6 +172,7 @@ type intruder struct {
 	n      int
 	conn   net.Conn
 	r      *bufio.Reader
+	unread []net.Conn // with results that are not read
 }
 
 // begunSession is a session that the connections of one client id share.
@@ -193,6 +194,7 @@ func (c *intruder) run() {
 		c.does(c)
 	}
 	c.drop()
+	closeAll(c.unread)
 }
 
 func (c *intruder) drop() {
@@ -215,7 +217,6 @@ func (c *intruder) write(verb, body string, size int, method, params string) boo
 		conn, err := net.DialTimeout("tcp", c.Addr, time.Until(c.until))
 		if err != nil {
 			c.lost("no connection")
-			time.Sleep(100 * time.Millisecond)
 			return false
 		}
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
@@ -378,7 +379,8 @@ func (c *intruder) leaveUnread() {
 			return false
 		}
 		c.count("result unread")
-		time.Sleep(min(time.Until(c.until), 30*time.Second)) // the gateway may cut it off before
+		c.unread = append(c.unread, c.conn) // open until all is over, and the next comes on another
+		c.conn = nil
 		return true
 	})
 }
@@ -497,7 +499,9 @@ func (a *attacked) run(era string, span time.Duration) string {
 
 // asks has the other person call and list in turn. It gives how long each took, the shortest first, and what was no answer.
 func (a *attacked) asks(v *visitor, d time.Duration) (took []time.Duration, refused []string) {
-	for end := time.Now().Add(d); time.Now().Before(end) || len(took) < 2; time.Sleep(20 * time.Millisecond) {
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end) || len(took) < 2; <-pace.C {
 		method, params := "tools/call", `{"name":"free","arguments":{}}`
 		if len(took)%2 == 1 {
 			method, params = "tools/list", `{}`
@@ -546,7 +550,9 @@ func (a *attacked) settled(other *visitor, before left) (after left) {
 	}
 	_, err := fmt.Fprintln(a.in, "later")
 	orFail(a.t, err)
-	for end := time.Now().Add(floodPatience + 10*time.Second); ; time.Sleep(200 * time.Millisecond) {
+	looks := time.NewTicker(200 * time.Millisecond)
+	defer looks.Stop()
+	for end := time.Now().Add(floodPatience + 10*time.Second); ; <-looks.C {
 		switch after = a.left(); {
 		case after.goroutines <= before.goroutines+16 && after.around <= before.around+64 && after.connections <= before.connections && after.descriptors <= before.descriptors+8 &&
 			after.children <= before.children && after.heap <= before.heap+before.heap/2+8<<20:
