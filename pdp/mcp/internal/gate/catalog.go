@@ -190,12 +190,11 @@ func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *ask.
 			return cmp.Or(unanswered, refused)
 		}
 	}
-	before := x.tool
-	x.unsettled = false
-	if refused := x.findThere(ctx); refused != nil {
-		return refused
+	another, gone := x.looksAgain(ctx)
+	if gone != nil {
+		return gone
 	}
-	if x.tool.same(before) {
+	if !another {
 		return refused
 	}
 	if x.fits(ctx) != nil {
@@ -204,9 +203,15 @@ func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *ask.
 	return x.ask(ctx, answered)
 }
 
-// same reports whether the PDP is asked the same about two tools.
-func (t *tool) same(other *tool) bool {
-	return t == other || t.Digest == other.Digest && t.pinned == other.pinned
+// looksAgain finds the tool as the server shows it to the principal, and reports whether the PDP is asked something else about
+// that.
+func (x *exchange) looksAgain(ctx context.Context) (another bool, refused *ask.Refusal) {
+	before := x.tool
+	x.unsettled = false
+	if refused := x.findThere(ctx); refused != nil {
+		return false, refused
+	}
+	return x.tool.Digest != before.Digest || x.tool.pinned != before.pinned, nil
 }
 
 // settle lists the tools of the server for the principal that may call one as it is known. If it is another one there, all is
@@ -215,12 +220,11 @@ func (x *exchange) settle(ctx context.Context) *conclusion {
 	if !x.unsettled {
 		return nil
 	}
-	x.unsettled = false
-	before := x.tool
-	if refused := x.findThere(ctx); refused != nil {
+	another, refused := x.looksAgain(ctx)
+	if refused != nil {
 		return concluded(x.refused(refused))
 	}
-	if x.tool.same(before) {
+	if !another {
 		return nil
 	}
 	if x.brought.fulfils != nil {
