@@ -124,7 +124,7 @@ func (x *exchange) mayOpen(ctx context.Context) error {
 	if s, err := x.link.current(); s != nil || err != nil {
 		return err
 	}
-	if x.g.o.People == nil || permitted && (!general[x.request.Method] || len(x.wanted()) > 0) {
+	if x.g.o.People == nil || permitted && (!general[x.request.Method] || x.wantsOwn()) {
 		return nil
 	}
 	tools, listed := x.g.knownOf(x.link.server)
@@ -166,12 +166,9 @@ func (x *exchange) mayOpen(ctx context.Context) error {
 	return nil
 }
 
-// wanted are the resources of the server of which a listener wants to hear, and may.
-func (x *exchange) wanted() []string {
-	if x.request.Method != "subscriptions/listen" {
-		return nil
-	}
-	return slices.DeleteFunc(wantsOf(x.params).uris, func(uri string) bool { return !x.link.server.owns(uri) })
+// wantsOwn reports whether a listener wants to hear of a resource of the server.
+func (x *exchange) wantsOwn() bool {
+	return x.request.Method == "subscriptions/listen" && slices.ContainsFunc(wantsOf(x.params).uris, x.link.server.owns)
 }
 
 // decideKnown has the PDP decide about a call. A denial of a tool as others were shown it does not stand where the tool may be
