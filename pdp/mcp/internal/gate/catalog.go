@@ -81,6 +81,18 @@ func (g *Gateway) knownOf(s *Server) (tools map[string]*tool, listed bool) {
 	return tools, len(tools) > 0 || now.Before(k.until)
 }
 
+// knownTool is what is known of one tool, nil if that is nothing.
+func (g *Gateway) knownTool(s *Server, name string) *tool {
+	k := &s.catalog
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	g.relock(s)
+	if t := k.tools[name]; t.tool != nil && !t.gone(g.o.Now()) {
+		return t.tool
+	}
+	return nil
+}
+
 // lockedTools are those of the lock.
 func (g *Gateway) lockedTools(s *Server, file *lock.File) map[string]catalogTool {
 	all := map[string]catalogTool{}

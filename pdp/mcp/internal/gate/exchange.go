@@ -336,8 +336,7 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	}
 	spends := x.params.Get("requestState") != nil || x.params.Get("inputResponses") != nil // by people's word, which is spent once
 	if s, _ := x.link.current(); s == nil && x.g.o.People != nil && !spends {
-		tools, _ := x.g.knownOf(x.link.server)
-		if x.tool = tools[name]; x.tool != nil {
+		if x.tool = x.g.knownTool(x.link.server, name); x.tool != nil {
 			x.unsettled = true
 			return nil
 		}
