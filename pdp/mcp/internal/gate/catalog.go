@@ -129,14 +129,12 @@ var general = map[string]bool{"initialize": true, "server/discover": true, "tool
 
 // mayOpen is nil if a session may be opened with the server: the request is permitted and names something of it, or something
 // of it may be permitted. Of a server of which nothing is known that is any permit, and without one that of a session.
-//
-// Where there is one person alone, the servers are theirs.
 func (x *exchange) mayOpen(ctx context.Context) error {
 	permitted := x.permit != nil
 	if s, err := x.link.current(); s != nil || err != nil {
 		return err
 	}
-	if x.g.o.People == nil || permitted && (!general[x.request.Method] || x.wantsOwn()) {
+	if x.g.ofOne() || permitted && (!general[x.request.Method] || x.wantsOwn()) {
 		return nil
 	}
 	tools, listed := x.g.knownOf(x.link.server)

@@ -218,7 +218,7 @@ func (v *visit) respond(ctx context.Context, end *conclusion) {
 	x := v.x
 	v.makeWay() // whoever has an answer can ask again
 	response := end.response
-	if len(response.Result) > usualAnswer && x.g.o.People != nil {
+	if len(response.Result) > usualAnswer && !x.g.ofOne() {
 		x.g.o.People.Charge(personOf(x.who), len(response.Result)/eachOfLarge)
 		if read, few := x.g.o.Rates.Hold(personOf(x.who), LargeAnswers); few {
 			defer read()
@@ -270,7 +270,7 @@ func personOf(who principal) string { return cmp.Or(who.Person, who.Key) }
 
 // personMay counts a message of a person, and says whether one more may be taken of them, or when.
 func (g *Gateway) personMay(who *identity.Principal) (after time.Duration, ok bool) {
-	if g.o.People == nil {
+	if g.ofOne() {
 		return 0, true
 	}
 	release, after, ok := g.o.People.Admit(personOf(who), "")
@@ -335,7 +335,7 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Most.Arguments) + " bytes")
 	}
 	spends := x.params.Get("requestState") != nil || x.params.Get("inputResponses") != nil // by people's word, which is spent once
-	if s, _ := x.link.current(); s == nil && x.g.o.People != nil && !spends {
+	if s, _ := x.link.current(); s == nil && !x.g.ofOne() && !spends {
 		if x.tool = x.g.knownTool(x.link.server, name); x.tool != nil {
 			x.unsettled = true
 			return nil

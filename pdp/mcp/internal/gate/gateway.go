@@ -162,6 +162,9 @@ func (g *Gateway) metadata(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(g.o.Identity.Metadata())
 }
 
+// ofOne reports whether the gateway is one person's: then there is nobody to share with, and all servers are theirs.
+func (g *Gateway) ofOne() bool { return g.o.People == nil }
+
 // Drain ends the streams of clients that only listen, which would last as long as the gateway, and has nobody wait for people
 // any longer. Requests go on.
 func (g *Gateway) Drain() { g.drain.end() }

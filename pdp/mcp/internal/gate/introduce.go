@@ -60,7 +60,7 @@ func (x *exchange) meets(ctx context.Context) (upstream.Session, error) {
 		return nil, err
 	}
 	s, err := x.opened(ctx)
-	if err == nil && x.g.o.People != nil && offers(s, "tools") {
+	if err == nil && !x.g.ofOne() && offers(s, "tools") {
 		if _, listed := x.g.knownOf(x.link.server); !listed {
 			_, _ = x.tools(ctx) // a failure is of the server's tools, and the client meets it when it wants them
 		}
