@@ -1,5 +1,7 @@
 package evaluation
 
+import "strconv"
+
 // Ref names an entity. The Type of an agent that the request names by its id alone
 // is empty: it stands for every entity with that id.
 type Ref struct {
@@ -24,13 +26,11 @@ const (
 )
 
 // Actors reads context.agent, context.on_behalf_of and context.requester. It fails where one of
-// them has another form than they have: then nobody can say who is behind the request.
+// them has another form than they have: then nobody can say who is behind the request. Of a request
+// that was decoded that can only be the agent, which policies may know in another form.
 func (r *Request) Actors() (a Actors, ok bool) {
 	if v, given := r.Context.Get(agentMember); given {
-		agent, ok := refOf(v)
-		if v.Kind() == String {
-			agent, ok = Ref{ID: v.Text()}, true
-		}
+		agent, ok := agentOf(v)
 		if !ok {
 			return a, false
 		}
@@ -44,14 +44,10 @@ func (r *Request) Actors() (a Actors, ok bool) {
 		a.Requester = &requester
 	}
 	v, given := r.Context.Get(chainMember)
-	for _, e := range v.Elements {
-		one, ok := refOf(e)
-		if !ok {
-			return a, false
-		}
-		a.Chain = append(a.Chain, one)
+	if given {
+		a.Chain, ok = chainOf(v)
 	}
-	return a, !given || v.Kind() == Array
+	return a, ok || !given
 }
 
 // NamesActors reports whether a member of the context says who acts, for whom, or who asked for it.
@@ -65,4 +61,53 @@ func refOf(v Value) (Ref, bool) {
 	id, ok2 := v.Object().Get("id")
 	ok := ok1 && ok2 && v.Len() == 2 && typ.Kind() == String && id.Kind() == String && typ.Text() != ""
 	return Ref{typ.Text(), id.Text()}, ok
+}
+
+// agentOf reads an agent: its id, or a list of that alone, or its type and id.
+func agentOf(v Value) (Ref, bool) {
+	if v.Kind() == Array && v.Len() == 1 {
+		for _, one := range v.Elements {
+			v = one
+		}
+		return Ref{ID: v.Text()}, v.Kind() == String
+	}
+	if v.Kind() == String {
+		return Ref{ID: v.Text()}, true
+	}
+	return refOf(v)
+}
+
+// chainOf reads those for whom somebody acts: a list, or one.
+func chainOf(v Value) (chain []Ref, ok bool) {
+	if one, ok := refOf(v); ok {
+		return []Ref{one}, true
+	}
+	for _, e := range v.Elements {
+		one, ok := refOf(e)
+		if !ok {
+			return nil, false
+		}
+		chain = append(chain, one)
+	}
+	return chain, v.Kind() == Array
+}
+
+// checkActors checks the members of a context that name actors. If one that cannot be read were
+// ignored, whoever is behind the request could decide about it.
+func (r *reader) checkActors(context Object) {
+	const form = "an object with type and id, which are texts, and nothing else"
+	if requester, given := context.Get(RequesterMember); given {
+		_, ok := refOf(requester)
+		r.want(ok, "not "+form, "context", RequesterMember)
+	}
+	chain, given := context.Get(chainMember)
+	if _, one := refOf(chain); !given || one {
+		return
+	}
+	if r.want(chain.Kind() == Array, "not an array of such objects, nor "+form, "context", chainMember) {
+		for n, v := range chain.Elements {
+			_, ok := refOf(v)
+			r.want(ok, "not "+form, "context", chainMember, strconv.Itoa(n))
+		}
+	}
 }

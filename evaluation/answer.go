@@ -63,6 +63,9 @@ func (d Decision) context(s Shape) ([]byte, error) {
 		var err error
 		access := *d.Access
 		reason, access.Reason = d.why()
+		if d.Refused != nil {
+			access.Request = nil
+		}
 		if b, err = access.append(b); err != nil {
 			return nil, err
 		}
@@ -79,6 +82,13 @@ func (d Decision) context(s Shape) ([]byte, error) {
 	}
 	if s == AuthZEN && len(d.Obligations) > 0 {
 		b = appendObligations(append(b, `,"obligations":`...), d.Obligations)
+	}
+	if d.Refused != nil {
+		text, err := json.Marshal(d.Refused, json.Deterministic(true))
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(append(b, `,"access_request":{"refused":`...), text...), '}')
 	}
 	if d.Malformed != nil {
 		b = appendString(append(b, `,"error":{"status":400,"message":`...), d.Malformed.Error())

@@ -42,6 +42,8 @@ type Decision struct {
 	// Access is what the profile for access requests says besides, to a caller that
 	// speaks it.
 	Access *Access
+	// Refused says, where an approval is owed, why nobody can be asked for it. Allow is false then.
+	Refused *Mismatch
 	// Mismatch says what of the request has no form that the policies could be asked
 	// with, by the places in the body that was sent: why it could not be put to them, or
 	// what of it counts as an error where they read it.
@@ -185,6 +187,8 @@ type Mismatch struct {
 type Explanation struct {
 	Policies []PolicyExplanation `json:"policies"`
 	Mismatch []Mismatch          `json:"mismatch,omitzero"`
+	// Ignored is the place of what the request was not decided by, although it looks as if it meant something.
+	Ignored string `json:"ignored,omitzero"`
 	// Omitted is set, and nothing else is, where there was no more room in the answer.
 	Omitted bool `json:"omitted,omitzero"`
 }

@@ -61,8 +61,13 @@ func authzen(o Object, tenant string) (Request, error) {
 		Context:  r.optional(o, "context"),
 		Unknown:  r.unknown(r.optional(o, "options"), "options"),
 	}
+	items, _ := o.Get(itemsMember)
+	q.PassesOver = items.Kind() == Array && items.Len() > 0
 	return r.done(q)
 }
+
+// itemsMember holds the items of a batch.
+const itemsMember = "evaluations"
 
 func native(o Object) (Request, error) {
 	var r reader
@@ -185,6 +190,7 @@ func (r *reader) checkContext(context Object) {
 		r.want(alone.Text() != "", "empty; it is the id of an approval", "context", approvalIDMember)
 		r.want(!given || alone.Text() == id, "another approval than that of context.approval; present one", "context", approvalIDMember)
 	}
+	r.checkActors(context)
 	// A person that could not be read and were ignored could approve what is asked for that person.
 	if person, ok := context.Get(personMember); ok {
 		r.want(arePersons(person),

@@ -17,6 +17,9 @@ type Request struct {
 	// Unknown is set if the request asks what is possible, while values of it are not known. The native
 	// shape has no place for it.
 	Unknown *Unknown
+	// PassesOver is set if the body has the items of a batch beside the request. They are not read: a
+	// member that is not known must be ignored.
+	PassesOver bool
 }
 
 // Entity names a subject or resource and carries what the caller says of it.

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"policy-service/evaluation"
 	"policy-service/pdp"
 )
@@ -67,6 +70,82 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 	}
 }
 
+// refusedAt is the native answer where nobody can be asked for an approval because of the actor at a place.
+func refusedAt(pointer string) string {
+	return `{"allow":false,"reason":"approval_required","access_request":{"refused":{"pointer":"` + pointer + `","detail":"nobody can tell who that is, ` +
+		`so nobody can be asked for the approval; say an id, or {type, id} of a type that there can be"}}}`
+}
+
+// TestNoApprovalIsOwedThatNobodyCanGive: an agent in a form that policies alone understand leaves nobody to ask. The answer is no allow then, with
+// whatever the PEP does besides, and says why; where no approval is owed the form changes nothing.
+func TestNoApprovalIsOwedThatNobodyCanGive(t *testing.T) {
+	t.Parallel()
+	for name, b := range map[string]bundle{
+		"a template":   one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst),
+		"by itself":    one(`@obligation("approval_required") permit(principal is agent, action, resource);`),
+		"permissively": one(`@obligation("approval_required") permit(principal is agent, action, resource);`, "bundle.yaml", "undeclared_obligations: allow\n"),
+		"and another":  one(`@obligation("approval_required,log") permit(principal is agent, action, resource);`),
+	} {
+		p, d := deskOf(t, b)
+		for _, form := range []string{`7`, `{}`, `{"id":"x"}`, `{"type":"agent"}`, `{"type":"agent","id":"x","more":1}`, `["x","y"]`, `[]`, `[7]`, `[{"type":"agent","id":"x"}]`, `{"type":"__cedar::x","id":"x"}`} {
+			for _, with := range [][]func(*pdp.Call){{filing}, {spending}, {}} {
+				request := native(`"supported_obligations":["log","approval_required"],"agent":` + form)
+				if got := ask(t, p, request, with...); got != refusedAt("/context/agent") || len(d.filed) > 0 {
+					t.Errorf("%s, %s: %s, filed %q", name, form, got, d.filed)
+				}
+			}
+		}
+		for _, form := range []string{`"x"`, `["x"]`, `""`, `{"type":"agent","id":"x"}`} {
+			if got := ask(t, p, native(`"supported_obligations":["log"],"agent":`+form)); !strings.HasPrefix(got, `{"allow":true`) {
+				t.Errorf("%s, %s: %s", name, form, got)
+			}
+		}
+	}
+	p := one(`permit(principal is agent, action, resource);`).Load(t)
+	if got := ask(t, p, native(`"agent":7`)); got != `{"allow":true}` {
+		t.Errorf("where nobody is to be asked: %s", got)
+	}
+	authzen := `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"t"},"context":{"agent":["a","b"]}}`
+	p = one(`@obligation("approval_required") permit(principal is agent, action, resource);`).Load(t)
+	if got := ask(t, p, authzen); !strings.HasPrefix(got, `{"decision":false,"context":{"reason":"approval_required","required_obligations":["approval_required"],"access_request":{"refused":{"pointer":"/context/agent",`) {
+		t.Error(got)
+	}
+	batch, err := evaluation.DecodeBatch([]byte(strings.TrimSuffix(authzen, "}")+`,"evaluations":[{},{"context":{"agent":7}},{"context":{}}]}`), "", evaluation.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	decided, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []string{"/context/agent", "/evaluations/1/context/agent", ""} {
+		if d := decided.Items[n]; d.Allow || (d.Refused == nil) != (want == "") || d.Refused != nil && d.Refused.Pointer != want {
+			t.Errorf("item %d: %+v", n, d)
+		}
+	}
+}
+
+// TestOneActorIsAListOfOne: an approval of the one form counts as it is, and shows who is behind the request.
+func TestOneActorIsAListOfOne(t *testing.T) {
+	t.Parallel()
+	for form, want := range map[string]evaluation.Actors{
+		`"agent":["x"]`: {Agent: &evaluation.Ref{ID: "x"}},
+		`"agent":[""]`:  {Agent: &evaluation.Ref{}},
+		`"on_behalf_of":{"type":"user","id":"a"}`:        {Chain: []evaluation.Ref{{Type: "user", ID: "a"}}},
+		`"on_behalf_of":[{"type":"user","id":"a"}]`:      {Chain: []evaluation.Ref{{Type: "user", ID: "a"}}},
+		`"on_behalf_of":[]`:                              {},
+		`"on_behalf_of":{"type":"a b","id":"a"}`:         {Chain: []evaluation.Ref{{Type: "a b", ID: "a"}}},
+		`"on_behalf_of":null,"agent":null`:               {},
+		`"requester":{"type":"user","id":""}`:            {Requester: &evaluation.Ref{Type: "user"}},
+		`"requester":null,"agent":{"type":"u","id":"1"}`: {Agent: &evaluation.Ref{Type: "u", ID: "1"}},
+	} {
+		r := decoded(t, native(form))
+		if got, ok := r.Actors(); !ok || cmp.Diff(want, got, cmpopts.EquateEmpty()) != "" {
+			t.Errorf("%s: %+v", form, got)
+		}
+	}
+}
+
 // A request whose requester nobody can name gets no approval, as with the other actors; nor does an approval for one
 // requester count for another, whatever the approval is bound to besides.
 func TestActorsRequesterIsBound(t *testing.T) {
@@ -79,7 +158,11 @@ func TestActorsRequesterIsBound(t *testing.T) {
 	for name, b := range bundles {
 		for _, form := range []string{`"bot"`, `7`, `[]`, `{}`, `{"id":"mia"}`, `{"type":"","id":"mia"}`, `{"type":"user"}`, `{"type":"user","id":"mia","more":1}`, `[{"type":"user","id":"mia"}]`, `{"type":"__cedar::x","id":"mia"}`} {
 			p, d := deskOf(t, b)
-			if got := ask(t, p, native(`"requester":`+form), filing); !strings.Contains(got, "approval_required") || strings.Contains(got, "pending") || len(d.filed) > 0 {
+			want := "400 /context/requester"
+			if strings.Contains(form, "__cedar") {
+				want = refusedAt("/context/requester")
+			}
+			if got := ask(t, p, native(`"requester":`+form), filing); got != want || len(d.filed) > 0 {
 				t.Errorf("%s: %s: %s, filed %q", name, form, got, d.filed)
 			}
 		}

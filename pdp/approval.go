@@ -315,7 +315,7 @@ func approvalRequest(w *engine.Verdict, b *Bundle, call *Call) (a ApprovalReques
 	a.Obligation, a.Terms, _ = w.ApprovalOwed()
 	a.Members, a.OfTenant = c.Members(call.Request.Context), w.DemandOfTenant(b)
 	nobody := call.Asker.Relays && call.Request.Person() == ""
-	if a.Actors, ok = call.Request.Actors(); !ok || !c.Knows(a.Actors) || nobody {
+	if a.Actors, ok = call.Request.Actors(); !ok || c.UnknownActor(a.Actors) != "" || nobody {
 		return a, false
 	}
 	a.Binding, ok = c.Binding(&call.Request, call.Asker.Name, a.Obligation.ID, a.Terms, a.OfTenant)

@@ -317,13 +317,13 @@ func TestBinding(t *testing.T) {
 	if of := bindingOf(t, all, atAll, change(`7`, `9007199254740992`)); of == bindingOf(t, all, atAll, change(`7`, `9007199254740993`)) || of == "" {
 		t.Error("two large numbers are one")
 	}
-	for _, member := range []string{`"agent":7`, `"agent":{"type":"user"}`, `"agent":{"type":"user","id":"a","x":1}`, `"agent":{"type":"__cedar::a","id":"a"}`, `"on_behalf_of":"a"`,
-		`"on_behalf_of":["a"]`, `"on_behalf_of":{"type":"user","id":"a"}`, `"on_behalf_of":[{"type":"a b","id":"a"}]`, `"arguments":1e99999999999999999`} {
+	for _, member := range []string{`"agent":7`, `"agent":{"type":"user"}`, `"agent":{"type":"user","id":"a","x":1}`, `"agent":{"type":"__cedar::a","id":"a"}`,
+		`"on_behalf_of":[{"type":"a b","id":"a"}]`, `"arguments":1e99999999999999999`} {
 		if bindingOf(t, all, atAll, native(member)) != "" {
 			t.Errorf("%s: nobody can say what would be approved", member)
 		}
 	}
-	for _, member := range []string{`"agent":"a"`, `"agent":{"type":"user","id":"a"}`, `"on_behalf_of":[]`, `"on_behalf_of":[{"type":"user","id":"a"}]`} {
+	for _, member := range []string{`"agent":"a"`, `"agent":{"type":"user","id":"a"}`, `"agent":["a"]`, `"on_behalf_of":[]`, `"on_behalf_of":{"type":"user","id":"a"}`, `"on_behalf_of":[{"type":"user","id":"a"}]`} {
 		if bindingOf(t, all, atAll, native(member)) == "" {
 			t.Errorf("%s cannot be approved", member)
 		}

@@ -262,6 +262,9 @@ func inBody(item *evaluation.Item, d *evaluation.Decision) {
 		d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
 	}
 	engine.SortMismatch(d.Mismatch)
+	if d.Refused != nil {
+		d.Refused.Pointer = item.Pointer(d.Refused.Pointer)
+	}
 }
 
 // maxFilled bounds the obligations of one answer, in bytes. If a thousand items inherit a

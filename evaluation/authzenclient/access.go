@@ -80,14 +80,19 @@ func readOffer(context []byte) (o offer, err *Error) {
 // read reads how an approval can be asked for.
 func (o *offer) read(request jsontext.Value) *Error {
 	var said struct {
-		Endpoint  string `json:"endpoint"`
-		Template  string `json:"template"`
-		ExpiresAt string `json:"expires_at"`
-		Token     string `json:"binding_token"`
-		Schema    string `json:"request_schema_url"`
+		Endpoint  string         `json:"endpoint"`
+		Template  string         `json:"template"`
+		ExpiresAt string         `json:"expires_at"`
+		Token     string         `json:"binding_token"`
+		Schema    string         `json:"request_schema_url"`
+		Refused   jsontext.Value `json:"refused"`
 	}
 	if json.Unmarshal(request, &said) != nil {
 		return odd("access_request cannot be read")
+	}
+	if present(said.Refused) { // nobody can be asked, and it says why
+		o.requested = false
+		return nil
 	}
 	o.endpoint, o.schema = said.Endpoint, said.Schema
 	o.denial.Template, o.denial.ExpiresAt, o.denial.BindingToken = said.Template, said.ExpiresAt, said.Token

@@ -183,9 +183,12 @@ func TestHostile(t *testing.T) {
 		"not requestable":          {func(h *hostile) { h.questions = ok(deny(`"reason":"approval_required","next_action":"request"`)) }, "", 1, 0},
 		"access_request is null":   {func(h *hostile) { h.questions = ok(deny(`"access_request":null`)) }, "", 1, 0},
 		"access_request, a string": {func(h *hostile) { h.questions = ok(deny(`"access_request":"BASE/access/v1/requests"`)) }, authzenclient.Odd, 1, 0},
-		"no expires_at":            {func(h *hostile) { h.questions = ok(deny(`"access_request":{"binding_token":"b"}`)) }, authzenclient.Odd, 1, 0},
-		"expires_at is no time":    {func(h *hostile) { h.questions = ok(deny(`"access_request":{"binding_token":"b","expires_at":"soon"}`)) }, authzenclient.Odd, 1, 0},
-		"nothing binds":            {func(h *hostile) { h.questions = ok(deny(`"access_request":{"expires_at":"2026-01-02T03:14:05Z"}`)) }, authzenclient.Odd, 1, 0},
+		"nobody can be asked": {func(h *hostile) {
+			h.questions = ok(deny(`"access_request":{"refused":{"pointer":"/context/agent","detail":"d"}}`))
+		}, "", 1, 0},
+		"no expires_at":         {func(h *hostile) { h.questions = ok(deny(`"access_request":{"binding_token":"b"}`)) }, authzenclient.Odd, 1, 0},
+		"expires_at is no time": {func(h *hostile) { h.questions = ok(deny(`"access_request":{"binding_token":"b","expires_at":"soon"}`)) }, authzenclient.Odd, 1, 0},
+		"nothing binds":         {func(h *hostile) { h.questions = ok(deny(`"access_request":{"expires_at":"2026-01-02T03:14:05Z"}`)) }, authzenclient.Odd, 1, 0},
 		"deny, and an error": {func(h *hostile) {
 			h.questions = ok(strings.Replace(requestable, `"reason"`, `"error":{"status":400},"reason"`, 1))
 		}, authzenclient.BadItem, 1, 0},

@@ -2,6 +2,7 @@ package console
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -32,12 +33,8 @@ func without(context map[string]jsontext.Value) jsontext.Value {
 	if requester, ok := context["requester"]; ok && inbox.ActorOf(requester, "").JSON == nil {
 		delete(rest, "requester")
 	}
-	var chain []jsontext.Value
-	shown := json.Unmarshal(context["on_behalf_of"], &chain) == nil
-	for _, one := range chain {
-		shown = shown && inbox.ActorOf(one, "").JSON == nil
-	}
-	if shown {
+	chain, shown := inbox.Behind(context)
+	if shown && !slices.ContainsFunc(chain, func(one inbox.Actor) bool { return one.JSON != nil }) {
 		delete(rest, "on_behalf_of")
 	}
 	if len(rest) == 0 {

@@ -121,7 +121,7 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 		if strings.Count(h.At, "/") > limits.Depth {
 			return nil, fmt.Errorf("a masked place lies more than %d deep", limits.Depth)
 		}
-		value, known := h.Some()
+		value, known := standIn(h)
 		switch {
 		case !known:
 			return nil, fmt.Errorf("what is masked at %q has type %q, which a later program wrote", h.At, h.Type)
@@ -139,11 +139,31 @@ func unhidden(asked jsontext.Value, masked []evaluation.Hidden, limits evaluatio
 	return presentable(v.Object(), masked).MarshalJSON()
 }
 
+// standIn is some value for a hidden place. Where the place names an actor or the persons that a
+// request is for, any value that is none could not be read.
+func standIn(h evaluation.Hidden) (evaluation.Value, bool) {
+	tokens := evaluation.Tokens(h.At)
+	if len(tokens) < 2 || tokens[0] != "context" || !evaluation.NamesActors(tokens[1]) || tokens[1] == "agent" {
+		return h.Some()
+	}
+	switch text, _ := evaluation.Text(evaluation.MaskPrefix); h.Type {
+	case "string":
+		return text, true
+	case "object":
+		return evaluation.Object{}.With("type", text).With("id", text).Value(), true
+	}
+	return h.Some()
+}
+
 // presentable mends what a request presents as its approval, if that is hidden: a request that
 // presents none, or two, could not be read. Which round of an approved call it is, is left out if
-// it is hidden: the record has it besides.
+// it is hidden: the record has it besides. So is a person that is hidden, whom no policy sees.
 func presentable(o evaluation.Object, masked []evaluation.Hidden) evaluation.Object {
-	const approvalAt, idAt, continues = "/context/approval", "/context/approval_id", "continues"
+	const approvalAt, idAt, continues, person = "/context/approval", "/context/approval_id", "continues", "person"
+	if slices.ContainsFunc(masked, func(h evaluation.Hidden) bool { return within(h.At, "/context/"+person) }) {
+		inContext, _ := o.Get("context")
+		o = o.With("context", inContext.Object().Without(func(name string) bool { return name == person }).Value())
+	}
 	hides := func(h evaluation.Hidden) bool { return within(h.At, approvalAt) || h.At == idAt }
 	if !slices.ContainsFunc(masked, hides) {
 		return o

@@ -133,6 +133,14 @@ func TestNoMaskMakesARequestUnreadable(t *testing.T) {
 		{`{"approval":{"id":"abc"},"approval_id":` + d + `}`, `{"at":"/context/approval_id","type":"string"}`, `{"approval":{"id":"abc"},"approval_id":"abc"}`},
 		{`{}`, `{"at":"/context/approval_id","type":"string","removed":true}`, `{"approval_id":"masked:"}`},
 		{`{"approval":{}}`, `{"at":"/context/approval/id","type":"string","removed":true}`, `{"approval":{"id":"masked:"}}`},
+		{`{"requester":` + d + `,"on_behalf_of":` + d + `}`, `{"at":"/context/requester","type":"object"},{"at":"/context/on_behalf_of","type":"object"}`,
+			`{"on_behalf_of":{"id":"masked:","type":"masked:"},"requester":{"id":"masked:","type":"masked:"}}`},
+		{`{"on_behalf_of":[` + d + `,{"type":"user"}],"requester":{"id":"a"}}`,
+			`{"at":"/context/on_behalf_of/0","type":"object"},{"at":"/context/on_behalf_of/1/id","type":"string","removed":true},{"at":"/context/requester/type","type":"string","removed":true}`,
+			`{"on_behalf_of":[{"id":"masked:","type":"masked:"},{"id":"masked:","type":"user"}],"requester":{"id":"a","type":"masked:"}}`},
+		{`{"on_behalf_of":` + d + `,"agent":` + d + `}`, `{"at":"/context/on_behalf_of","type":"array"},{"at":"/context/agent","type":"array"}`, `{"agent":[],"on_behalf_of":[]}`},
+		{`{"person":` + d + `,"x":1}`, `{"at":"/context/person","type":"string"}`, `{"x":1}`},
+		{`{"person":[` + d + `,"b"],"x":1}`, `{"at":"/context/person/0","type":"string"}`, `{"x":1}`},
 		{`{"note":"masked:sent"}`, ``, `{"note":"masked:sent"}`},
 	} {
 		for _, native := range []bool{false, true} {

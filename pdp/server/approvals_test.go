@@ -636,17 +636,21 @@ func TestNothingIsFiled(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t)
 	for name, got := range map[string]told{
-		"without a template":    c.asks("pep", tool("old", push)),
-		"not wanted":            c.asks("pep", tool("push", push), "X-Approval", "none"),
-		"to be explained":       c.asks("explainer", tool("push", push), "X-Explain", "true"),
-		"nobody knows who":      c.asks("pep", tool("push", `"agent":7`)),
-		"nobody knows for whom": c.asks("pep", tool("push", `"on_behalf_of":"eve"`)),
-		"nobody could read it":  c.asks("pep", tool("push", `"arguments":{"x":"`+strings.Repeat("x", 70<<10)+`"}`)),
-		"a deny":                c.asks("pep", tool("push", `"arguments":{"blocked":true}`)),
+		"without a template":   c.asks("pep", tool("old", push)),
+		"not wanted":           c.asks("pep", tool("push", push), "X-Approval", "none"),
+		"to be explained":      c.asks("explainer", tool("push", push), "X-Explain", "true"),
+		"nobody could read it": c.asks("pep", tool("push", `"arguments":{"x":"`+strings.Repeat("x", 70<<10)+`"}`)),
+		"a deny":               c.asks("pep", tool("push", `"arguments":{"blocked":true}`)),
 	} {
 		if got.may() || got.Approval != nil || !got.Obligations["approval_required"] && name != "a deny" {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+	if got := c.asks("pep", tool("push", `"agent":7`)); got.may() || got.Approval != nil || len(got.Obligations) > 0 {
+		t.Errorf("nobody knows who: %+v", got)
+	}
+	if status, text := c.do("pep", "POST", "/v1/authorize", tool("push", `"on_behalf_of":"eve"`)); status != http.StatusBadRequest || !strings.Contains(text, "/context/on_behalf_of") {
+		t.Errorf("nobody knows for whom: %d %s", status, text)
 	}
 	question := `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"}}`
 	c.do("pep", "POST", evaluationPath, question)

@@ -41,7 +41,7 @@ var claims = map[string]claim{
 	"a member with a dot":                {context: `"pdp.approved":true`},
 	"a context in the context":           {context: `"context":{"approved":true,"pdp":{"approved":true}}`},
 	"arguments":                          {context: `"arguments":{"approved":true,"justification":"approved"}`},
-	"an agent that is approved":          {context: `"agent":{"type":"agent","id":"a","approved":true}`},
+	"an agent of that name":              {context: `"agent":"approved"`},
 	"purpose":                            {context: `"purpose":"approved"`},
 	"pdp":                                {context: `"pdp":{"approved":true}`, refused: true},
 	"pdp, escaped":                       {context: `"\u0070dp":{"approved":true}`, refused: true},

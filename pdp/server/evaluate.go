@@ -114,6 +114,12 @@ func (d *decisionRoutes) answer(c echo.Context, a door.Admitted, request evaluat
 	if err != nil {
 		return d.door.Refuse(c, err, request.Shape)
 	}
+	if request.PassesOver {
+		c.Response().Header().Set("Warning", `299 - "the member evaluations was ignored; send it to /access/v1/evaluations"`)
+		if decision.Explain != nil {
+			decision.Explain.Ignored = "/evaluations"
+		}
+	}
 	body, err := request.Shape.Answer(decision)
 	if err != nil {
 		return err

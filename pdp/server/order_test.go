@@ -94,6 +94,23 @@ func TestUnknownAndForeignTenantsHaveOneAnswer(t *testing.T) {
 	}
 }
 
+// TestNoBatchIsAnsweredAsOneRequestInSilence: whoever sends items to the endpoint of one request is told that nobody read them. AuthZEN has
+// unknown members ignored, so the request beside the items is answered.
+func TestNoBatchIsAnsweredAsOneRequestInSilence(t *testing.T) {
+	t.Parallel()
+	s := pdptest.Start(t, bundle(t))
+	question := strings.TrimSuffix(readQuestion, "}")
+	for more, ignored := range map[string]bool{`}`: false, `,"evaluations":null}`: false, `,"evaluations":[]}`: false, `,"evaluations":{}}`: false, `,"evaluations":[{}]}`: true, `,"evaluations":[7]}`: true} {
+		got, explained := s.Post(evaluationPath, question+more), s.Post(evaluationPath, question+more, "X-Explain", "true")
+		if got.Body != `{"decision":true}` || (got.Header.Get("Warning") != "") != ignored || strings.Contains(explained.Body, `"ignored":"/evaluations"`) != ignored {
+			t.Errorf("%s: %s %q %s", more, got.Body, got.Header.Get("Warning"), explained.Body)
+		}
+		if got := s.Post(batchPath, question+more); got.Header.Get("Warning") != "" {
+			t.Errorf("a batch: %s: %s", more, got.Body)
+		}
+	}
+}
+
 func TestExplainNeedsPermission(t *testing.T) {
 	t.Parallel()
 	s := pdptest.Start(t, bundle(t), func(c *server.Config) { c.Program.Authenticator = asCaller{} })

@@ -79,12 +79,13 @@ func (b *Broker) alike(a approval.Approval) []Alike {
 	of("action", "name")
 	of("resource", "id")
 	context, _ := request["context"].(map[string]any)
-	if _, named := context["agent"].(string); named {
-		of("context", "agent")
-	} else {
+	if _, typed := context["agent"].(map[string]any); typed {
 		of("context", "agent", "id")
+	} else {
+		of("context", "agent")
 	}
 	chain, _ := context["on_behalf_of"].([]any)
+	of("context", "on_behalf_of", "id") // of one
 	for n, one := range chain {
 		object, _ := one.(map[string]any)
 		texts(jsontext.Pointer("/context/on_behalf_of").AppendToken(strconv.Itoa(n)).AppendToken("id"), object["id"], compare)

@@ -24,13 +24,26 @@ func (a Asked) Actors() (by Actor, others []Actor) {
 	if agent, ok := a.Context["agent"]; ok {
 		by, others = ActorOf(agent, "/context/agent"), append(others, by)
 	}
-	var chain []jsontext.Value
-	if json.Unmarshal(a.Context["on_behalf_of"], &chain) == nil {
-		for n, one := range chain {
-			others = append(others, ActorOf(one, fmt.Sprintf("/context/on_behalf_of/%d", n)))
-		}
+	behind, _ := Behind(a.Context)
+	return by, append(others, behind...)
+}
+
+// Behind are those for whom somebody acts, as a context names them: in a list, or one. It reports false if it names
+// none, or not so that it can be read.
+func Behind(context map[string]jsontext.Value) (all []Actor, ok bool) {
+	const at = "/context/on_behalf_of"
+	v := context["on_behalf_of"]
+	if v.Kind() == '{' {
+		return []Actor{ActorOf(v, at)}, true
 	}
-	return by, others
+	var chain []jsontext.Value
+	if json.Unmarshal(v, &chain) != nil {
+		return nil, false
+	}
+	for n, one := range chain {
+		all = append(all, ActorOf(one, fmt.Sprintf("%s/%d", at, n)))
+	}
+	return all, true
 }
 
 // Requester is who asked for it, if the question names somebody who did.
@@ -42,7 +55,7 @@ func (a Asked) Requester() (who Actor, named bool) {
 	return who, named
 }
 
-// ActorOf reads what a context has at a pointer: {"type", "id"}, or an id that is a string. An id with a slash would pass
+// ActorOf reads what a context has at a pointer: {"type", "id"}, or an id that is a string or the only one of a list. An id with a slash would pass
 // for a type and an id, and is no name.
 func ActorOf(v jsontext.Value, pointer string) Actor {
 	if v.Kind() == '{' {
@@ -60,8 +73,17 @@ func ActorOf(v jsontext.Value, pointer string) Actor {
 		if json.Unmarshal(v, &e, json.RejectUnknownMembers(true)) == nil {
 			a.JSON = nil
 		}
-	case json.Unmarshal(v, &id) == nil && id != "" && !strings.Contains(id, "/"):
+	case json.Unmarshal(only(v), &id) == nil && id != "" && !strings.Contains(id, "/"):
 		a.Name, a.JSON = id, nil
 	}
 	return a
+}
+
+// only is the element of a list of one; of anything else it is that.
+func only(v jsontext.Value) jsontext.Value {
+	var list []jsontext.Value
+	if json.Unmarshal(v, &list) == nil && len(list) == 1 {
+		return list[0]
+	}
+	return v
 }

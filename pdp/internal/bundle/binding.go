@@ -9,16 +9,19 @@ import (
 	"policy-service/obligations"
 )
 
-// Knows reports if every actor has a type that exists.
-func (c *Config) Knows(actors evaluation.Actors) bool {
+// UnknownActor is the place in a request of the actor whose type does not exist, or "".
+func (c *Config) UnknownActor(actors evaluation.Actors) string {
 	unknown := func(ref evaluation.Ref) bool { _, ok := c.EntityType(ref.Type); return !ok }
 	if agent := actors.Agent; agent != nil && agent.Type != "" && unknown(*agent) {
-		return false
+		return "/context/agent"
 	}
 	if actors.Requester != nil && unknown(*actors.Requester) {
-		return false
+		return "/context/requester"
 	}
-	return !slices.ContainsFunc(actors.Chain, unknown)
+	if slices.ContainsFunc(actors.Chain, unknown) {
+		return "/context/on_behalf_of"
+	}
+	return ""
 }
 
 // Members are the members of the context that an approval is bound to, or may be bound to. It is always bound to

@@ -127,6 +127,7 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 	}
 	switch {
 	case w.question.Reason == "":
+		in.denyUnaskable(d)
 		in.denyUndeclared(d)
 		if in.Explain {
 			d.Explain, err = explain(ctx, w.view, w.question, d)

@@ -39,6 +39,21 @@ func applyObligations(d *evaluation.Decision, out obligations.Resolution) {
 	}
 }
 
+// denyUnaskable denies if an approval is owed and the request names an actor that nobody can tell:
+// people would be asked to decide about a request of which they, or an agent of theirs, may be part.
+func (in *Inquiry) denyUnaskable(d *evaluation.Decision) {
+	owed := func(o evaluation.Obligation) bool { return o.Type == obligations.ApprovalRequired }
+	if !d.Allow || !slices.ContainsFunc(d.Obligations, owed) {
+		return
+	}
+	if at := in.unknownActor(); at != "" {
+		missing := obligations.Missing(d.Obligations, in.declared())
+		d.Deny(evaluation.ApprovalRequired)
+		d.Required = missing
+		d.Refused = &evaluation.Mismatch{Pointer: at, Place: at, Detail: "nobody can tell who that is, so nobody can be asked for the approval; say an id, or {type, id} of a type that there can be"}
+	}
+}
+
 // denyUndeclared denies if the PEP has not declared an obligation that is owed.
 func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 	if !d.Allow || len(d.Obligations) == 0 || in.Bundle.Config.AllowUndeclared {

@@ -59,8 +59,28 @@ func (in *Inquiry) isUnknown(member string) bool {
 	return slices.ContainsFunc(in.Request.Unknown.Pointers(), within) || slices.ContainsFunc(in.Hidden, hidden)
 }
 
-// saysWhose reports whether it may hang on the value at a place whose request is fulfilled.
-func (in *Inquiry) saysWhose(at string) bool {
+// unknownActor is the place of an actor that nobody can tell, or "". The agent may be unknown because
+// the question comes before it: then it may be one that is known.
+func (in *Inquiry) unknownActor() string {
+	actors, ok := in.Request.Actors()
+	switch {
+	case ok:
+		return in.Bundle.Config.UnknownActor(actors)
+	case in.isUnknown(agentMember):
+		return ""
+	}
+	return "/context/" + agentMember
+}
+
+const agentMember = "agent"
+
+// saysWhose reports whether it may hang on the hidden value at a place whose request is fulfilled, or
+// who acts: whether people can be asked for an approval hangs on the form of that.
+func (in *Inquiry) saysWhose(h evaluation.Hidden) bool {
+	at := h.At
+	if form := h.Type == "object" || h.Type == "array"; form && at == "/context/"+agentMember {
+		return true
+	}
 	if in.Request.Action.Name != fulfilAction {
 		return false
 	}

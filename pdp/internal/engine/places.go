@@ -101,7 +101,7 @@ func (h *hiding) findPlaces(hidden []evaluation.Hidden) {
 		}
 		p.shown, _ = h.in.Request.At(p.At)
 		h.locate(p, names, uids)
-		p.unknowable = p.unknowable || h.in.saysWhose(p.At)
+		p.unknowable = p.unknowable || h.in.saysWhose(p.Hidden)
 		h.settle(p)
 		h.places = append(h.places, p)
 	}

@@ -233,7 +233,7 @@ func (w *Verdict) Hangs() (paths, policies []string) {
 		own.spots = slices.DeleteFunc(slices.Clone(u.spots), func(s spot) bool { return s.mask != h.At })
 		whatever := w.Decision.Reason == "" || w.Decision.Reason == evaluation.OwnRequest || w.question.Reason != ""
 		denied := !w.Decision.Allow && whatever // with each of the values
-		if u.in.saysWhose(h.At) && !u.covers(h.At) {
+		if u.in.saysWhose(h) && !u.covers(h.At) {
 			paths = append(paths, h.At)
 			continue
 		}
