@@ -52,12 +52,69 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 // it may have named any of them: who can write to the files can also have it said, past
 // the last checkpoint, that it was redacted.
 func (l *Log) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
+	return l.signed(ctx, from, &walker{ids: ids, visit: visit})
+}
+
+// Events goes over the administrative records of some events, from the newest segment on in which one of them is the
+// first event named. It asks no index. If the log is not the one that was signed, the error is [ErrDamaged], after all
+// that is there was visited.
+func (l *Log) Events(ctx context.Context, visit func(*Recorded) error, first string, others ...string) error {
+	if err := l.barrier(ctx); err != nil {
+		return err
+	}
+	from, err := l.Reader.events(ctx, visit, first, others)
+	if err != nil {
+		return err
+	}
+	return l.signed(ctx, from, &walker{visit: func(Record) error { return nil }})
+}
+
+// Events is [Log.Events] for who only reads. Whether the log is the one that was signed is verify's to say.
+func (r *Reader) Events(ctx context.Context, visit func(*Recorded) error, first string, others ...string) error {
+	_, err := r.events(ctx, visit, first, others)
+	return err
+}
+
+// events returns from where on it went. Each time that it goes back it goes back twice as far, so a log without the
+// first event is read twice.
+func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first string, others []string) (from uint64, err error) {
+	names := append(slices.Clone(others), first)
+	all := r.all()
+	for back := 1; len(all) > 0; back *= 2 {
+		begin := max(0, len(all)-back)
+		found, begun := []*Recorded{}, begin == 0
+		for record, err := range r.Records(ctx, all[begin].first, r.Size()) {
+			if err != nil {
+				return 0, err
+			}
+			if !bytes.Contains(record.Line, []byte(`"kind":"`+KindAdmin+`"`)) {
+				continue
+			}
+			line, err := Parse(record.Line)
+			if err == nil && line.Kind == KindAdmin && slices.Contains(names, line.Event) {
+				found, begun = append(found, line), begun || line.Event == first
+			}
+		}
+		if !begun {
+			continue
+		}
+		for _, one := range found {
+			if err := visit(one); err != nil {
+				return 0, err
+			}
+		}
+		return all[begin].first, nil
+	}
+	return 0, nil
+}
+
+// signed goes over the records from a sequence on, and fails if they are not those that were signed.
+func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
 	var end edge
 	if err := l.writer.order(ctx, func() error { end = l.writer.tail.edge.clone(); return nil }); err != nil {
 		return err
 	}
-	w, err := l.walk(ctx, min(from, end.size), end.size, ids, visit)
-	if err != nil {
+	if err := l.walk(ctx, min(from, end.size), end.size, w); err != nil {
 		return err
 	}
 	if !slices.Equal(w.edge.hashes, end.hashes) {
@@ -69,19 +126,17 @@ func (l *Log) Approvals(ctx context.Context, from uint64, ids map[string]bool, v
 // Approvals is [Log.Approvals] for who only reads. Whether the tree is the one that was
 // signed is verify's to say.
 func (r *Reader) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
-	_, err := r.walk(ctx, min(from, r.Size()), r.Size(), ids, visit)
-	return err
+	return r.walk(ctx, min(from, r.Size()), r.Size(), &walker{ids: ids, visit: visit})
 }
 
-func (r *Reader) walk(ctx context.Context, from, to uint64, ids map[string]bool, visit func(Record) error) (w *walker, err error) {
-	w = &walker{ids: ids, visit: visit}
+func (r *Reader) walk(ctx context.Context, from, to uint64, w *walker) (err error) {
 	if w.edge, err = edgeAt(from, r); err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.walkTo(ctx, w, to); err != nil {
-		return nil, err
+		return err
 	}
-	return w, w.explained()
+	return w.explained()
 }
 
 func (r *Reader) walkTo(ctx context.Context, w *walker, to uint64) error {

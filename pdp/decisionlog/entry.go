@@ -143,6 +143,8 @@ const (
 	EventAPIKeys              = "api_keys"
 	EventAPIKeyAdded          = "api_key_added"
 	EventAPIKeyRevoked        = "api_key_revoked"
+	EventAPIKeyRestored       = "api_key_restored"
+	EventAPIKeyChanged        = "api_key_changed"
 	EventSigningKey           = "signing_key"
 	EventSigningKeyChanged    = "signing_key_changed"
 	// EventApprovalsUpgraded says that a file of approvals of format 1 counts no more.

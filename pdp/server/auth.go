@@ -1,6 +1,10 @@
 package server
 
-import "policy-service/pdp/server/auth"
+import (
+	"context"
+
+	"policy-service/pdp/server/auth"
+)
 
 // AuthConfig says who may ask besides those who hold an API key.
 type AuthConfig struct {
@@ -10,7 +14,7 @@ type AuthConfig struct {
 
 // openCallers makes the authenticator from the keys in the data directory and from what is configured, unless the
 // program brought one.
-func (s *Server) openCallers() error {
+func (s *Server) openCallers(ctx context.Context) error {
 	first := s.live.Load()
 	if first.callers != nil {
 		return nil
@@ -25,6 +29,11 @@ func (s *Server) openCallers() error {
 			return err
 		}
 		keys.LogTo(s.log)
+		if s.decisions != nil {
+			if err := s.decisions.followKeys(ctx, keys); err != nil {
+				return err
+			}
+		}
 		known.Keys = keys
 	}
 	known, err := newAuthenticator(s.config, known)

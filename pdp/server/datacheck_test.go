@@ -36,7 +36,7 @@ func TestPrivateFiles(t *testing.T) {
 		}
 		delete(named, e.Name())
 	}
-	if len(named) != 2 || !named["log.key.next"] || !named["api-keys.json"] { // made by a rotation, and by keys add
+	if len(named) != 3 || !named["log.key.next"] || !named["api-keys.json"] || !named["api-keys.revoked"] { // made by a rotation, and by keys
 		t.Errorf("also in the list: %v", named)
 	}
 }

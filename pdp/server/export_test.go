@@ -41,13 +41,16 @@ func TuneLog(c *Config, tune func(*decisionlog.Options, *decisionlog.Retention))
 }
 
 // Recorded reports whether there is a record of an event.
-func (s *Server) Recorded(event string) bool {
+func (s *Server) Recorded(event string) bool { return s.CountRecorded(event) > 0 }
+
+// CountRecorded is how many records of an event there are.
+func (s *Server) CountRecorded(event string) (n int) {
 	for r := range s.decisions.log.Records(context.Background(), 0, s.decisions.log.Size()) {
 		if strings.Contains(string(r.Line), `"event":"`+event+`"`) {
-			return true
+			n++
 		}
 	}
-	return false
+	return n
 }
 
 // Receipts is the number of receipts on record of a decision.

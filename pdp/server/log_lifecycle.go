@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"policy-service/evaluation"
@@ -29,6 +30,7 @@ type decisionLog struct {
 	mode      decisionlog.Mode
 	counts    *telemetry.Log
 	logger    *slog.Logger
+	rotated   atomic.Bool // a segment has begun, without the keys yet
 }
 
 // newAudit makes the routes of the decision log. They have no log and no bundles until [Server.openLog] opens them.
@@ -85,8 +87,12 @@ func (s *Server) openLog(ctx context.Context) error {
 			Failure:    d.failed,
 			Commit:     d.counts.Committed,
 			Fill:       d.counts.Filled,
-			Rotate:     d.counts.Rotated,
-			Replace:    d.counts.Replaced,
+			Rotate: func(segment uint64, kept time.Duration) { // the log's writer calls it, so it must not wait
+				d.counts.Rotated(segment, kept)
+				d.rotated.Store(true)
+				d.events.Wake()
+			},
+			Replace: d.counts.Replaced,
 		},
 		Index: true,
 		Kinds: []string{decisionlog.KindApproval},

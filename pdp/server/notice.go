@@ -2,6 +2,7 @@ package server
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
@@ -10,44 +11,23 @@ import (
 	"policy-service/pdp/signing"
 )
 
-// keyWatch records how other processes change the keys: they add, revoke and rotate them.
+// keyWatch records how other processes change the keys, and all API keys in each segment of the log.
 type keyWatch struct {
 	events  *recorder.Events
+	rotated *atomic.Bool
 	signing *signing.Keys
 	live    *inForce
-
-	// What it saw when it looked last; keys is nil before it looks for the first time.
-	keys map[string]auth.KeyInfo
-	kid  string
+	kid     string // that it saw last
 }
 
-// look compares the keys with those of the last time. The first time it records what there is, because much may have
-// happened while no server ran.
+// look reads the API keys, which record what has changed, and compares the signing key with that of the last time.
 func (w *keyWatch) look() {
-	first := w.keys == nil
-	if first {
-		w.keys = map[string]auth.KeyInfo{}
-	}
-	if known, ok := w.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil && known.Keys.Err() == nil {
-		all := known.Keys.List()
-		if first && len(all) > 0 {
-			w.events.Soon(recorder.Event{Name: decisionlog.EventAPIKeys, Details: map[string]any{"keys": all}})
-		}
-		for _, key := range all {
-			before, known := w.keys[key.ID]
-			w.keys[key.ID] = key
-			switch {
-			case first: // it is recorded with the others
-			case !known:
-				w.events.Soon(recorder.Event{Name: decisionlog.EventAPIKeyAdded, Details: key})
-			case before.Revoked.IsZero() && !key.Revoked.IsZero():
-				w.events.Soon(recorder.Event{Name: decisionlog.EventAPIKeyRevoked, Details: key})
-			}
-		}
+	if known, ok := w.live.Load().callers.(*auth.Authenticator); ok && known.Keys != nil && known.Keys.Err() == nil && w.rotated.Swap(false) {
+		w.events.Soon(allKeys(known.Keys))
 	}
 	if now := w.signing.Current().KeyID(); now != w.kid {
 		name := decisionlog.EventSigningKeyChanged
-		if first {
+		if w.kid == "" {
 			name = decisionlog.EventSigningKey
 		}
 		w.events.Soon(recorder.Event{Name: name, Details: map[string]any{"kid": now}})

@@ -113,7 +113,7 @@ func (s *Server) start(ctx context.Context) error {
 	if err := s.load(ctx); err != nil {
 		return err
 	}
-	for _, step := range []func() error{s.openCallers, s.listeners.loadCertificates, s.showState} {
+	for _, step := range []func() error{func() error { return s.openCallers(ctx) }, s.listeners.loadCertificates, s.showState} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (s *Server) start(ctx context.Context) error {
 		}
 	}
 	if d := s.decisions; d != nil {
-		d.events.Look = (&keyWatch{events: d.events, signing: s.keys.signing, live: &s.live}).look
+		d.events.Look = (&keyWatch{events: d.events, rotated: &d.rotated, signing: s.keys.signing, live: &s.live}).look
 		d.events.CatchUp() // what is there before the first request is no change
 		s.lifetime.background("events", d.events.Run)
 		s.lifetime.background("retention", d.retention.run)

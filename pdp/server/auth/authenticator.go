@@ -130,7 +130,7 @@ func (g Grant) serves(tenant string) bool {
 func (k *Keys) holds(tenant, name string, p Permission) bool {
 	view := k.current()
 	return view.err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {
-		return s.Name == name && s.Revoked.IsZero() && s.lets(tenant, p)
+		return s.Name == name && s.Revoked.IsZero() && !s.refused && s.lets(tenant, p)
 	})
 }
 

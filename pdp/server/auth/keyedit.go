@@ -71,7 +71,7 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 		secret = newKey(id)
 		hash := keyHash(secret)
 		info := KeyInfo{ID: id, Name: spec.Name, Principal: spec.Principal, Via: spec.Via, Grant: spec.Grant, Created: k.stamp()}
-		file.Keys = append(file.Keys, storedKey{info, hex.EncodeToString(hash[:])})
+		file.Keys = append(file.Keys, storedKey{KeyInfo: info, SHA256: hex.EncodeToString(hash[:])})
 		return nil
 	})
 	if err != nil {
@@ -116,7 +116,7 @@ func (k *Keys) Revoke(name string) error {
 				if stored.Revoked.IsZero() {
 					stored.Revoked = k.stamp()
 				}
-				return nil
+				return k.markRevoked(stored.ID, stored.Revoked)
 			}
 		}
 		return missing
@@ -134,12 +134,21 @@ func (k *Keys) List() []KeyInfo {
 
 func (k *Keys) stamp() time.Time { return k.now().UTC().Truncate(time.Second) }
 
+// takeLock takes the lock that every process takes that changes the file.
+func (k *Keys) takeLock() (*lockedfile.File, error) {
+	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, keyLockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
+	}
+	return lock, nil
+}
+
 // edit changes the file under a lock that every process takes, from what stands
 // there then: two at once lose nothing.
 func (k *Keys) edit(change func(*keyFile) error) error {
-	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, keyLockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := k.takeLock()
 	if err != nil {
-		return fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
+		return err
 	}
 	defer func() { _ = lock.Close() }()
 	k.mu.Lock()
@@ -180,9 +189,9 @@ func (k *Keys) Keep() error {
 	if k.current().info == nil {
 		return nil
 	}
-	lock, err := lockedfile.OpenFile(filepath.Join(k.dir, keyLockName), os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := k.takeLock()
 	if err != nil {
-		return fmt.Errorf("cannot lock the API keys: %w; try it as the user the service runs as", err)
+		return err
 	}
 	if err := errors.Join(mark(lock), lock.Close()); err != nil {
 		return fmt.Errorf("cannot note that there are API keys: %w; try it as the user the service runs as, and look for space on the disk", err)

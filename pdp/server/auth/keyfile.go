@@ -51,6 +51,8 @@ const maxKeyFile = 64 << 20
 type storedKey struct {
 	KeyInfo        // Principal is absent in format 1, and Via in format 2
 	SHA256  string `json:"sha256"`
+
+	refused bool // it is not in force, whatever the file says
 }
 
 // least is the first format that can say what the keys are.

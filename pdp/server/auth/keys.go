@@ -21,8 +21,13 @@ type Keys struct {
 	now func() time.Time
 	log atomic.Pointer[slog.Logger]
 
-	mu   sync.Mutex // is held while the file is looked at
-	view atomic.Pointer[keyView]
+	mu sync.Mutex // is held while the file is looked at
+	// known is what the decision log says, nil if there is none to follow; record puts changes there. refused are the keys
+	// of the file that are not in force by that, with the digests that it has of them.
+	known   KeysOnRecord
+	record  func([]KeyEvent) error
+	refused map[string]string
+	view    atomic.Pointer[keyView]
 }
 
 // A look at the file is due after checkEvery, and awaited after checkAtMost:
@@ -38,7 +43,8 @@ type keyView struct {
 	info   fs.FileInfo // nil while there was never a file
 	byID   map[string]*key
 	stored []storedKey
-	err    error // not nil: nobody knows which keys are good
+	marks  map[string]time.Time // when keys were revoked that may not be on record
+	err    error                // not nil: nobody knows which keys are good
 }
 
 type key struct {
@@ -132,17 +138,42 @@ func (k *Keys) look(before *keyView) *keyView {
 	case info == nil: // by an error, or there is no key yet, and perhaps no directory
 	case before.err == nil && sameFile(before.info, info):
 	default:
-		view.stored, view.byID, err = readKeyFile(k.dir)
 		view.info = info
+		if err = view.read(k.dir); err == nil {
+			if err = k.vouch(view); err != nil {
+				view.byID, view.err = nil, fmt.Errorf("nobody knows which of the API keys in %s count: %w; see to the disk of the data directory", k.dir, err)
+				k.report(before.err, view.err)
+				k.view.Store(view)
+				return view
+			}
+		}
 	}
 	if err != nil {
-		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup", k.dir, err, KeyFile)
+		err = fmt.Errorf("cannot read the API keys in %s: %w; try the data directory the keys were added to, as the user who did, or put its %s back from a backup: "+
+			"keys that were revoked since then stay revoked, and keys that were added since then are gone", k.dir, err, KeyFile)
 		view.byID = nil
 	}
 	view.err = err
 	k.report(before.err, err)
 	k.view.Store(view)
 	return view
+}
+
+// read reads the file and the marks beside it.
+func (v *keyView) read(dir string) (err error) {
+	if v.marks, err = readMarks(dir); err != nil {
+		return err
+	}
+	if v.stored, v.byID, err = readKeyFile(dir); err != nil {
+		return err
+	}
+	for n := range v.stored {
+		if _, revoked := v.marks[v.stored[n].ID]; revoked {
+			v.byID[v.stored[n].ID].revoked = true
+			v.stored[n].refused = v.stored[n].Revoked.IsZero()
+		}
+	}
+	return nil
 }
 
 // unlessLost looks again for a file that was not there, if lost says that there were keys: that is noted after the file

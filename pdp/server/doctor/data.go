@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,6 +109,24 @@ func (x *exam) owners(dir fs.FileInfo) {
 	if count > 0 {
 		x.bites("data", fmt.Sprintf("user %d, who owns %s, does not own all that is in it: %d files and directories belong to others, the first is %s", owner, x.data, count, filepath.Join(x.data, first)),
 			fmt.Sprintf("chown -R %d %s; run policy-service keys and log as the user that serve runs as", owner, x.data))
+	}
+}
+
+// keysOnRecord is whether the log says otherwise of a key than its file.
+func (x *exam) keysOnRecord() {
+	keys, err := auth.OpenKeys(x.data)
+	if err != nil || x.Config.Program.InProcess {
+		return
+	}
+	known, err := server.KeysOnRecord(x.ctx, x.reader)
+	if err != nil {
+		x.bites("keys", fmt.Sprintf("what the decision log says of the API keys cannot be read: %v", err), "policy-service log verify "+x.data)
+		return
+	}
+	wrong := known.Against(keys)
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		x.bites("keys", fmt.Sprintf("%q is not in force, whatever its file says: %s", name, wrong[name]),
+			"find out who changed "+auth.KeyFile+", and make a new key under another name if its holder needs one")
 	}
 }
 

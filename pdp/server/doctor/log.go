@@ -38,6 +38,7 @@ func (x *exam) log() {
 		return
 	}
 	x.ok("log", what+", and no server is running on it")
+	x.keysOnRecord()
 	switch left := reader.Unfilled(); {
 	case left == nil:
 	case left.Damage != "":

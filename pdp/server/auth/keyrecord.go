@@ -1,0 +1,289 @@
+package auth
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"policy-service/pdp/plainfile"
+)
+
+// A decision log outlives the file of keys: an older file can be put back, or an edited one. So what is on record of a
+// key counts before what its file says. A key that was revoked once stays revoked, and a key has one secret for good.
+
+// RecordedKey is a key as it is on record.
+type RecordedKey struct {
+	KeyInfo
+	// Digest is the SHA-256 of the hash that the file has of the key, in lower-case hex.
+	Digest string `json:"digest,omitzero"`
+	// Missing says that the file has no such key any more.
+	Missing bool `json:"missing,omitzero"`
+}
+
+// KeyChange says what became of a key.
+type KeyChange uint8
+
+// The changes.
+const (
+	KeyAdded   KeyChange = iota + 1
+	KeyRevoked           // by an edit of the file, or by the mark that says so beside it
+	KeyRestored
+	KeyChanged
+)
+
+// KeyEvent is a change that goes on record.
+type KeyEvent struct {
+	Change KeyChange
+	// Key is the key as its file has it now. Before is what was on record, if it was another.
+	Key, Before RecordedKey
+	// Refused says that the key is not in force because of the change.
+	Refused bool
+}
+
+// KeysOnRecord are the keys that a decision log knows, by their ids.
+type KeysOnRecord map[string]RecordedKey
+
+// Take adds what a record says of a key, in the order of the records.
+func (r KeysOnRecord) Take(key RecordedKey) {
+	before, known := r[key.ID]
+	if known && !before.Revoked.IsZero() {
+		key.Revoked = before.Revoked
+	}
+	if known {
+		key.Digest = cmp.Or(before.Digest, key.Digest)
+	}
+	key.Missing = false
+	r[key.ID] = key
+}
+
+// Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
+// force against the record, what is wrong with it.
+func (r KeysOnRecord) Against(k *Keys) map[string]string {
+	wrong := map[string]string{}
+	for _, stored := range k.current().stored {
+		if stored.refused {
+			wrong[stored.Name] = "it was revoked, and its file has it in force"
+			continue
+		}
+		switch change := r.compare(stored); change.Change {
+		case KeyRestored:
+			wrong[stored.Name] = "it was revoked at " + change.Before.Revoked.Format(time.RFC3339) + ", and its file has it in force"
+		case KeyChanged:
+			if change.Refused {
+				wrong[stored.Name] = "its secret is another than the one on record"
+			}
+		}
+	}
+	return wrong
+}
+
+// compare says what is new about a stored key; nothing if Change is 0.
+func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
+	is := stored.recorded()
+	was, known := r[stored.ID]
+	if !known {
+		return KeyEvent{Change: KeyAdded, Key: is}
+	}
+	e := KeyEvent{Key: is, Before: was}
+	switch {
+	case was.Digest != "" && was.Digest != is.Digest:
+		e.Change, e.Refused = KeyChanged, true
+	case was.Revoked.IsZero() && !is.Revoked.IsZero():
+		e.Change = KeyRevoked
+	case !was.Revoked.IsZero() && is.Revoked.IsZero():
+		e.Change, e.Refused = KeyRestored, true
+	case !is.sameHolder(was):
+		e.Change = KeyChanged
+	}
+	return e
+}
+
+// sameHolder reports whether nothing but the secret and its end can differ.
+func (k RecordedKey) sameHolder(other RecordedKey) bool {
+	a, b := k.Grant, other.Grant
+	return k.Name == other.Name && k.Principal == other.Principal && k.Via == other.Via && k.Created.Equal(other.Created) &&
+		slices.Equal(a.Tenants, b.Tenants) && slices.Equal(a.Permissions, b.Permissions) &&
+		(a.Obligations == nil) == (b.Obligations == nil) && slices.Equal(a.Obligations, b.Obligations)
+}
+
+func (s storedKey) recorded() RecordedKey {
+	hash, _ := s.hash() // it was checked as the file was read
+	digest := sha256.Sum256(hash[:])
+	return RecordedKey{KeyInfo: s.KeyInfo, Digest: hex.EncodeToString(digest[:])}
+}
+
+// Follow has the log vouch for each key from now on: known is what is on record, and record puts changes there, durably.
+// A change counts only after that. An error leaves no key in force.
+func (k *Keys) Follow(known KeysOnRecord, record func([]KeyEvent) error) error {
+	k.mu.Lock()
+	k.known, k.record, k.refused = known, record, map[string]string{}
+	again := *k.view.Load()
+	again.info = nil // so that it is read, and compared
+	err := k.look(&again).err
+	k.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return k.forgetMarks()
+}
+
+// OnRecord lists the keys that are on record, those first that the file has, in its order.
+func (k *Keys) OnRecord() []RecordedKey {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	all, listed := []RecordedKey{}, map[string]bool{}
+	for _, stored := range k.view.Load().stored {
+		if key, ok := k.known[stored.ID]; ok {
+			all, listed[stored.ID] = append(all, key), true
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(k.known)) {
+		if !listed[id] {
+			key := k.known[id]
+			key.Missing = true
+			all = append(all, key)
+		}
+	}
+	return all
+}
+
+// vouch compares a file that was just read with what is on record, puts on record what is new, and takes what may not be
+// in force out of it.
+func (k *Keys) vouch(view *keyView) error {
+	if k.known == nil {
+		return nil
+	}
+	var events []KeyEvent
+	refused := map[string]string{}
+	for n := range view.stored {
+		stored := &view.stored[n]
+		if at, marked := view.marks[stored.ID]; marked && stored.Revoked.IsZero() && k.known[stored.ID].Revoked.IsZero() {
+			// Nobody has recorded yet that it was revoked.
+			revoked := KeyEvent{Change: KeyRevoked, Key: stored.recorded(), Before: k.known[stored.ID]}
+			revoked.Key.Revoked = at
+			events = append(events, revoked)
+			k.known.Take(revoked.Key)
+		}
+		e := k.known.compare(*stored)
+		if !e.Refused {
+			if e.Change != 0 {
+				events = append(events, e)
+			}
+			continue
+		}
+		// Each file that has it so is reported once, and so is each start with it.
+		if refused[stored.ID] = e.Key.Digest; k.refused[stored.ID] != e.Key.Digest {
+			events = append(events, e)
+		}
+		view.byID[stored.ID].revoked, stored.refused = true, true
+		if e.Change == KeyRestored {
+			stored.Revoked = e.Before.Revoked
+		}
+	}
+	if len(events) > 0 {
+		if err := k.record(events); err != nil {
+			return fmt.Errorf("what has changed about the keys cannot be recorded: %w", err)
+		}
+	}
+	k.refused = refused
+	for _, e := range events {
+		if !e.Refused {
+			k.known.Take(e.Key)
+			continue
+		}
+		if was := e.Before; !e.Key.Revoked.IsZero() { // the secret is another one, and it is revoked, too
+			was.Revoked = e.Key.Revoked
+			k.known.Take(was)
+		}
+		k.log.Load().Error("a key is not in force, because the decision log says otherwise; make a new key, and find out who changed the file",
+			"key", e.Key.Name, "what", e.Change.String())
+	}
+	return nil
+}
+
+// String is what an operator reads.
+func (c KeyChange) String() string {
+	switch c {
+	case KeyAdded:
+		return "it was added"
+	case KeyRevoked:
+		return "it was revoked"
+	case KeyRestored:
+		return "it was revoked before, and its file has it in force again"
+	}
+	return "it was changed"
+}
+
+// KeyMarksFile is the name, in the data directory, of the file with marks. A mark says when a key was revoked, until a server has put that on record: by then an older file may be there.
+const KeyMarksFile = "api-keys.revoked"
+
+// maxMarks is room for some hundred thousand marks.
+const maxMarks = 8 << 20
+
+// readMarks reads when keys were revoked, by their ids. They stand in lines, id and time.
+func readMarks(dir string) (map[string]time.Time, error) {
+	text, err := plainfile.Read(filepath.Join(dir, KeyMarksFile), maxMarks)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	marks := map[string]time.Time{}
+	for line := range strings.Lines(string(text)) {
+		id, at, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		moment, odd := time.Parse(time.RFC3339, at)
+		if odd != nil || !isKeyID(id) {
+			return nil, fmt.Errorf("%s has a line that is not the id of a key and a time", KeyMarksFile)
+		}
+		marks[id] = moment
+	}
+	return marks, err
+}
+
+// writeMarks puts marks in place durably.
+func writeMarks(dir string, marks map[string]time.Time) error {
+	var text strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(marks)) {
+		fmt.Fprintf(&text, "%s %s\n", id, marks[id].UTC().Format(time.RFC3339))
+	}
+	return plainfile.Replace(filepath.Join(dir, KeyMarksFile), []byte(text.String()))
+}
+
+// markRevoked marks a key. It is called with the lock of the file held.
+func (k *Keys) markRevoked(id string, at time.Time) error {
+	marks, err := readMarks(k.dir)
+	if err != nil {
+		return err
+	}
+	if marks == nil {
+		marks = map[string]time.Time{}
+	}
+	marks[id] = at
+	return writeMarks(k.dir, marks)
+}
+
+// forgetMarks takes the marks away that are on record.
+func (k *Keys) forgetMarks() error {
+	if marks, err := readMarks(k.dir); err != nil || len(marks) == 0 {
+		return err
+	}
+	lock, err := k.takeLock()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	marks, err := readMarks(k.dir)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	maps.DeleteFunc(marks, func(id string, _ time.Time) bool { return !k.known[id].Revoked.IsZero() })
+	k.mu.Unlock()
+	return writeMarks(k.dir, marks)
+}

@@ -1,0 +1,184 @@
+package server_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
+	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/doctor"
+)
+
+// keyFile reads the file of API keys, or puts it back as it was: a backup, or what somebody else wrote.
+func keyFile(t *testing.T, data string, put ...string) string {
+	t.Helper()
+	name := filepath.Join(data, auth.KeyFile)
+	for _, text := range put {
+		must(t, os.WriteFile(name+".tmp", []byte(text), 0o600))
+		must(t, os.Rename(name+".tmp", name))
+	}
+	text, err := os.ReadFile(name)
+	must(t, err)
+	return string(text)
+}
+
+func revokeKey(t *testing.T, data, name string) {
+	t.Helper()
+	keys, err := auth.OpenKeys(data)
+	must(t, err)
+	must(t, keys.Revoke(name))
+}
+
+// TestNoRevokedKeyComesBack: whatever becomes of the file of keys, and whether a server ran or not as the key was revoked, what the log says of
+// it counts.
+func TestNoRevokedKeyComesBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		revokedWhileServing, againWhileServing bool
+		rotates                                bool
+	}{
+		"revoked and put back while a server runs":       {true, true, false},
+		"revoked while a server runs, put back after it": {true, false, false},
+		"revoked without a server":                       {false, false, false},
+		"revoked without a server, and put back later":   {false, true, false},
+		"segments later":                                 {true, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data := t.TempDir()
+			key := addKey(t, data, "pep", auth.Grant{})
+			other := addKey(t, data, "other", auth.Grant{})
+			start := func() *pdptest.Server {
+				return pdptest.Start(t, bundle(t), withData(data), func(c *server.Config) {
+					if test.rotates {
+						server.TuneLog(c, func(o *decisionlog.Options, keep *decisionlog.Retention) { o.SegmentBytes, keep.Bytes = 128<<10, 1<<20 })
+					}
+				})
+			}
+			asks := func(s *pdptest.Server, key string) int {
+				return s.Post(evaluationPath, readQuestion, "Authorization", key).Status
+			}
+			s := start()
+			if asks(s, key) != http.StatusOK {
+				t.Fatal("the key is not good")
+			}
+			old := keyFile(t, data)
+			if !test.revokedWhileServing {
+				stopAndWait(t, s)
+			}
+			revokeKey(t, data, "pep")
+			if test.revokedWhileServing {
+				eventually(t, "it is revoked", func() bool { return asks(s, key) == http.StatusUnauthorized })
+				eventually(t, "that is on record", func() bool { return s.Recorded("api_key_revoked") })
+				if large := strings.TrimSuffix(readQuestion, "}") + `,"context":{"note":"` + strings.Repeat("x", 16<<10) + `"}}`; test.rotates {
+					eventually(t, "the record of that is dropped", func() bool {
+						s.Post(evaluationPath, large, "Authorization", other)
+						return !s.Recorded("api_key_revoked")
+					})
+				}
+			}
+			if !test.againWhileServing {
+				if test.revokedWhileServing {
+					stopAndWait(t, s)
+				}
+				keyFile(t, data, old)
+			}
+			if test.againWhileServing != test.revokedWhileServing || !test.againWhileServing {
+				s = start()
+			}
+			if test.againWhileServing {
+				keyFile(t, data, old)
+			}
+			eventually(t, "it is on record that the key was put back", func() bool { return s.Recorded("api_key_restored") })
+			if got := asks(s, key); got != http.StatusUnauthorized {
+				t.Errorf("the revoked key is good again: %d", got)
+			}
+			if got := asks(s, other); got != http.StatusOK {
+				t.Errorf("the other key is good no more: %d", got)
+			}
+			stopAndWait(t, s)
+			all := lines(t, data)
+			if got := events(all, "api_key_restored"); len(got) != 1 || got[0].Details["in_force"] != false || !strings.Contains(fmt.Sprint(got[0].Details["after"]), "name:pep") {
+				t.Errorf("%+v", got)
+			}
+			if got := events(all, "api_key_revoked"); (len(got) != 1) != test.rotates {
+				t.Errorf("revoked: %+v", got)
+			}
+			bites := func(f doctor.Finding) bool {
+				return f.Check == "keys" && f.Bites && strings.Contains(f.Message, `"pep" is not in force`)
+			}
+			if got := doctor.Examine(t.Context(), doctor.Patient{Config: server.Config{Data: data}}); !slices.ContainsFunc(got, bites) {
+				t.Errorf("the doctor says %+v", got)
+			}
+		})
+	}
+}
+
+// TestNoKeyIsGoodForWhatTheLogDoesNotSay: a changed secret is no key's, every other change is on record before it counts, and it holds at the
+// next start as well.
+func TestNoKeyIsGoodForWhatTheLogDoesNotSay(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	key, forged := addKey(t, data, "pep", auth.Grant{}), addKey(t, data, "forger", auth.Grant{})
+	s := pdptest.Start(t, bundle(t), withData(data))
+	asks := func(key, path string) int { return s.Post(path, readQuestion, "Authorization", key).Status }
+	hash := func(name string) string {
+		_, rest, _ := strings.Cut(keyFile(t, data), `"name":"`+name+`"`)
+		_, rest, _ = strings.Cut(rest, `"sha256":"`)
+		return rest[:64]
+	}
+	mine, theirs := hash("pep"), hash("forger")
+	good := keyFile(t, data)
+	// A key of that id, whose hash anybody can make who can write the file.
+	forgery := strings.Replace(forged, idOf(forged), idOf(key), 1)
+	keyFile(t, data, strings.Replace(good, mine, hashOf(forgery), 1))
+	eventually(t, "the change is on record", func() bool { return s.Recorded("api_key_changed") })
+	for _, one := range []string{forgery, key} {
+		if got := asks(one, evaluationPath); got != http.StatusUnauthorized {
+			t.Errorf("a key is good whose secret changed: %d", got)
+		}
+	}
+	keyFile(t, data, good)
+	eventually(t, "the key is good again", func() bool { return asks(key, evaluationPath) == http.StatusOK })
+
+	more := strings.Replace(good, `"permissions":["decide"]`, `"permissions":["decide","explain"]`, 1)
+	if more == good {
+		t.Fatal(good)
+	}
+	keyFile(t, data, more)
+	eventually(t, "the other change is on record", func() bool { return s.CountRecorded("api_key_changed") == 2 })
+	stopAndWait(t, s)
+	keyFile(t, data, strings.Replace(more, theirs, mine, 1))
+	s = pdptest.Start(t, bundle(t), withData(data))
+	if got := asks(forged, evaluationPath); got != http.StatusUnauthorized {
+		t.Errorf("after a start a key is good whose secret changed: %d", got)
+	}
+	stopAndWait(t, s)
+	changed := events(lines(t, data), "api_key_changed")
+	var told []string
+	for _, one := range changed {
+		before, _ := one.Details["before"].(map[string]any)
+		after, _ := one.Details["after"].(map[string]any)
+		told = append(told, fmt.Sprint(before["name"], one.Details["in_force"], before["permissions"], after["permissions"], before["digest"] == after["digest"]))
+	}
+	want := []string{"pepfalse [decide] [decide] false", "pep<nil> [decide] [decide explain] true", "forgerfalse [decide] [decide] false"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func idOf(credential string) string { return strings.Split(credential, "_")[1] }
+
+func hashOf(credential string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.TrimPrefix(credential, "Bearer "))))
+}
