@@ -59,7 +59,7 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 	// The requester's issuer may call the requester as others call who does it.
 	zoe, ben := evaluation.PersonOf("i", "zoe"), evaluation.PersonOf("i", "ben")
 	for person, may := range map[string]bool{"": true, zoe: true, ben: false, evaluation.PersonOf("i", "mia"): true} {
-		r, err := p.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: "user", ID: "zoe"}, Caller: "jwt:i#x", Person: person})
+		r, err := p.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: "user", ID: "zoe"}, Caller: "jwt:i#x", Persons: []string{person}})
 		if err != nil {
 			t.Fatal(err)
 		}

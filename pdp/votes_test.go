@@ -244,7 +244,7 @@ func TestOnePersonByTwoNames(t *testing.T) {
 				files = append(files, "bundle.yaml", bundle.yaml)
 			}
 			r, err := one(policies, files...).Load(t).Reviewer("default", pdp.Approver{
-				Entity: evaluation.Ref{Type: "user", ID: "corp|mia"}, Caller: "jwt:x#mia", Person: test.approver,
+				Entity: evaluation.Ref{Type: "user", ID: "corp|mia"}, Caller: "jwt:x#mia", Persons: []string{test.approver},
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -39,7 +39,7 @@ func TestMCPApprovers(t *testing.T) {
 		var may []string
 		for _, who := range []string{"alice", "bob", "carol", "dave", "mallory", "carol.admin"} {
 			for _, via := range []evaluation.Via{evaluation.ViaForm, evaluation.ViaConsole, evaluation.ViaAPI} {
-				r, err := decider.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: "user", ID: who}, Person: hashOf(who), Way: evaluation.Way{Via: via}})
+				r, err := decider.Reviewer("default", pdp.Approver{Entity: evaluation.Ref{Type: "user", ID: who}, Persons: []string{hashOf(who)}, Way: evaluation.Way{Via: via}})
 				if err != nil {
 					t.Fatal(err)
 				}

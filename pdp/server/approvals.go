@@ -69,6 +69,7 @@ func (s *Server) openApprovals(kept *broker.Kept) (err error) {
 		Mask:       func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		IssuerURL:  s.issuerURL,
 		Approvers:  s.approvers,
+		Persons:    s.persons,
 		ConsoleURL: s.listeners.consoleURL,
 		Events:     s.decisions.events,
 		Meters:     broker.Meters{Count: s.telemetry.Approvals.Count, Refused: s.approvals.Refused},
@@ -97,6 +98,16 @@ func (s *Server) mayApprove(tenant, caller, gateway string) bool {
 		InForce(tenant, caller string) bool
 	})
 	return !says || known.InForce(tenant, caller)
+}
+
+// persons are what context.person may be of the holder of a credential. A program that embeds the server, and tells callers
+// apart itself, knows of no other names of theirs than that of a token.
+func (s *Server) persons(caller string, entity auth.Principal) []string {
+	known, says := s.live.Load().callers.(*auth.Authenticator)
+	if !says {
+		known = &auth.Authenticator{}
+	}
+	return known.Persons(caller, entity)
 }
 
 // approvers are those who may approve in a tenant. A program that embeds the server, and tells callers apart itself, says

@@ -152,6 +152,23 @@ func (r relays) onRecord(id string) (steps []string) {
 
 const accepts = `{"action":"accept","content":{"approve":true}}`
 
+// TestNobodyApprovesByAKeyWhatIsAskedForThem: a person has a key and a token, and the gateway calls them by another name than the key does. By the
+// issuer's name for them, who asks and who would decide are one.
+func TestNobodyApprovesByAKeyWhatIsAskedForThem(t *testing.T) {
+	t.Parallel()
+	r := openRelays(t, votesFiles())
+	byAnotherName := strings.Replace(forPerson("push", "zoe"), `"id":"zoe"`, `"id":"z.miller"`, 1)
+	id := r.asks("gw", byAnotherName).Approval.ID
+	r.says("zoe", id, "decision", yes, http.StatusNotFound)
+	if items, _ := r.inbox("zoe", ""); len(items) > 0 {
+		t.Errorf("it is offered: %+v", items)
+	}
+	other := strings.Replace(forPerson("push", "mia"), `"id":"mia"`, `"id":"m.miller"`, 1)
+	r.says("zoe", r.asks("gw", other).Approval.ID, "decision", yes, http.StatusOK)
+	r.key["noah"] = "Bearer " + r.token("noah", "pdp")
+	r.says("noah", id, "decision", yes, http.StatusOK)
+}
+
 // The person whose agent calls confirms it in a form of the gateway, where the bundle says so, and by no other way.
 func TestAPersonConfirmsByForm(t *testing.T) {
 	t.Parallel()

@@ -201,10 +201,10 @@ func (v *approver) reviewer(tenant string, who voter) (*pdp.Reviewer, error) {
 		return known, nil
 	}
 	r, err := v.options.PDP().Reviewer(tenant, pdp.Approver{
-		Entity: evaluation.Ref(who.person),
-		Caller: who.caller,
-		Person: auth.PersonOf(who.caller),
-		Way:    who.way,
+		Entity:  evaluation.Ref(who.person),
+		Caller:  who.caller,
+		Persons: v.options.Persons(who.caller, who.person),
+		Way:     who.way,
 	})
 	if err == nil {
 		v.reviewers[key] = r

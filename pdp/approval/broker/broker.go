@@ -66,6 +66,8 @@ type Options struct {
 	ConsoleURL func() string
 	// Approvers are those who may approve in a tenant, as [auth.Authenticator.Approvers] says.
 	Approvers func(tenant string) (keys []auth.Caller, types []string)
+	// Persons are what context.person may be of the holder of a credential, as [auth.Authenticator.Persons] says.
+	Persons func(caller string, entity auth.Principal) []string
 	// Events puts administrative events on record.
 	Events  *recorder.Events
 	Meters  Meters

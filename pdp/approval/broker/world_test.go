@@ -75,7 +75,8 @@ func open(t *testing.T) *world {
 		Approvers: func(string) ([]auth.Caller, []string) {
 			return []auth.Caller{person("mia"), person("ida"), person("zed")}, []string{"user"}
 		},
-		Meters: broker.Meters{Count: func(string) {}, Refused: func(*approval.LimitError) { w.limited.Add(1) }},
+		Persons: (&auth.Authenticator{}).Persons,
+		Meters:  broker.Meters{Count: func(string) {}, Refused: func(*approval.LimitError) { w.limited.Add(1) }},
 	})
 	w.must(err)
 	t.Cleanup(func() { w.must(w.Store.Close()) })

@@ -39,8 +39,9 @@ type Approver struct {
 	Entity evaluation.Ref
 	// Caller is the credential.
 	Caller string
-	// Person is what context.person is of the holder of the credential; "" if it is no token.
-	Person string
+	// Persons are what context.person may be of the holder of the credential: by each issuer that knows the
+	// entity, and by that of the credential itself if it is a token.
+	Persons []string
 	// Way is how the vote comes, or would.
 	Way evaluation.Way
 }
@@ -132,7 +133,7 @@ func (r *Reviewer) Candidates(ctx context.Context, a Reviewed, most int) (ids []
 // shows.
 func (r *Reviewer) asks(a *Reviewed) bool {
 	return a.Asker != "" && a.Asker == r.approver.Caller ||
-		evaluation.SaysPerson(a.Person, r.approver.Person) ||
+		slices.ContainsFunc(r.approver.Persons, func(one string) bool { return evaluation.SaysPerson(a.Person, one) }) ||
 		ownRequest(r.inquiry.Bundle, r.store, r.entity, a)
 }
 
@@ -151,7 +152,8 @@ func (r *Reviewer) mayItself(a *Reviewed) bool {
 	itself := ok && r.entity == types.NewEntityUID(typ, types.String(a.Subject.ID))
 	// Whoever is called as the subject here may be the requester to the issuer: the first person is the subject's.
 	first, _, _ := strings.Cut(a.Person, " ")
-	return itself && (!evaluation.SaysPerson(a.Person, r.approver.Person) || r.approver.Person == first)
+	isRequester := func(one string) bool { return one != first && evaluation.SaysPerson(a.Person, one) }
+	return itself && !slices.ContainsFunc(r.approver.Persons, isRequester)
 }
 
 // throughAsker reports whether the client that answers the form is one of those who ask: it could say yes in the name of

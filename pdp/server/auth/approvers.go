@@ -14,14 +14,7 @@ func (a *Authenticator) Approvers(tenant string) (keys []Caller, types []string)
 	for _, k := range keys {
 		types = append(types, k.Principal.Type)
 	}
-	tokens := []*JWT{a.JWT}
-	if a.Console != nil {
-		tokens = append(tokens, a.Console.tokens)
-	}
-	for _, j := range tokens {
-		if j == nil {
-			continue
-		}
+	for _, j := range a.tokens() {
 		for _, i := range j.issuers {
 			if i.Principal != nil && i.lets(tenant, Approve) {
 				types = append(types, i.Principal.Type)
@@ -30,6 +23,17 @@ func (a *Authenticator) Approvers(tenant string) (keys []Caller, types []string)
 	}
 	slices.Sort(types)
 	return keys, slices.Compact(types)
+}
+
+// tokens are those who know the holders of tokens.
+func (a *Authenticator) tokens() (all []*JWT) {
+	if a.JWT != nil {
+		all = append(all, a.JWT)
+	}
+	if a.Console != nil {
+		all = append(all, a.Console.tokens)
+	}
+	return all
 }
 
 // approvers are the holders of keys that may approve in a tenant, by their names. While nobody knows which keys are in

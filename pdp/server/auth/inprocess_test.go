@@ -62,7 +62,7 @@ func TestEmbeddedPersonBesideTheProgram(t *testing.T) {
 	if !slices.Equal(caller.Permissions, []Permission{Approve}) || caller.AllTenants || !caller.Serves("acme") || caller.Serves("default") {
 		t.Errorf("got %+v", caller)
 	}
-	if PersonOf(caller.Name) != evaluation.PersonOf(testIssuer, "alice") {
+	if got := (&Authenticator{}).Persons(caller.Name, caller.Principal); !slices.Equal(got, []string{evaluation.PersonOf(testIssuer, "alice")}) {
 		t.Error("nobody would know that it is the person who asks")
 	}
 	if again, err := p.ask("a"); err != nil || !again.Is(caller) {

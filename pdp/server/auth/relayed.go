@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -121,12 +122,32 @@ func holderOf(caller string) (issuer, subject string, is bool) {
 	return issuer, subject, isToken && both
 }
 
-// PersonOf is the value of context.person for a caller who holds a token, by the caller's name. It
-// is "" for any other caller: a key and a certificate name no person to an issuer.
-func PersonOf(caller string) string {
-	issuer, subject, is := holderOf(caller)
-	if !is {
-		return ""
+// Persons are what context.person may be of the holder of a credential, by the caller's name: by the issuer of the token,
+// if it is one, and by each issuer in force to which the entity, if it is theirs, has the subject that its id says. So
+// people who have two credentials do not decide by the one what is asked for them by the other.
+func (a *Authenticator) Persons(caller string, entity Principal) (all []string) {
+	if issuer, subject, is := holderOf(caller); is {
+		all = append(all, evaluation.PersonOf(issuer, subject))
 	}
-	return evaluation.PersonOf(issuer, subject)
+	for _, j := range a.tokens() {
+		for _, i := range j.issuers {
+			if p := i.Principal; p != nil && p.Type == entity.Type && p.Claim == subjectClaim {
+				all = append(all, evaluation.PersonOf(i.Issuer, entity.ID))
+			}
+		}
+	}
+	return all
+}
+
+// subjectClaim is the claim by which an issuer names persons.
+const subjectClaim = "sub"
+
+// Unbarred is an error if the holders of other credentials may decide about what is asked for them by a token of this
+// issuer, because nobody can tell which of its persons an entity is.
+func (i JWTIssuer) Unbarred() error {
+	if i.Principal == nil || i.Principal.Claim == subjectClaim || len(i.RelayedBy) == 0 && !i.approves() {
+		return nil
+	}
+	return fmt.Errorf("principal.claim is %q and not sub: whoever approves by an API key as a %s is not barred from what a gateway asks for them by a token of %s; "+
+		"write the names of one person into identities of the entity, or take sub", i.Principal.Claim, i.Principal.Type, i.Issuer)
 }

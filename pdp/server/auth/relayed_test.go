@@ -303,18 +303,54 @@ func TestRelayInForce(t *testing.T) {
 	}
 }
 
-func TestPersonOfACaller(t *testing.T) {
+func TestPersonsOfACaller(t *testing.T) {
 	t.Parallel()
-	want := evaluation.PersonOf(testIssuer, "alice#1")
-	for caller, person := range map[string]string{
-		"jwt:" + testIssuer + "#alice#1": want,
-		"key:" + testIssuer + "#alice#1": "",
-		"jwt:" + testIssuer:              "",
-		"mtls:alice":                     "",
-		"":                               "",
+	of := evaluation.PersonOf
+	entry := func(name, typ, claim string) issuer {
+		return issuer{JWTIssuer: JWTIssuer{Issuer: name, Principal: &PrincipalClaim{Type: typ, Claim: claim}}}
+	}
+	known := &Authenticator{
+		JWT:     &JWT{issuers: []issuer{entry("a", "User", "sub"), entry("b", "Agent", "sub"), entry("c", "User", "email"), {JWTIssuer: JWTIssuer{Issuer: "d"}}}},
+		Console: &Console{tokens: &JWT{issuers: []issuer{entry("e", "User", "sub")}}},
+	}
+	alice := Principal{"User", "alice"}
+	for _, test := range []struct {
+		by     *Authenticator
+		caller string
+		entity Principal
+		want   []string
+	}{
+		{&Authenticator{}, "jwt:" + testIssuer + "#alice#1", Principal{}, []string{of(testIssuer, "alice#1")}},
+		{&Authenticator{}, "key:" + testIssuer + "#alice#1", alice, nil},
+		{&Authenticator{}, "jwt:" + testIssuer, alice, nil},
+		{&Authenticator{}, "mtls:alice", alice, nil},
+		{&Authenticator{}, "", Principal{}, nil},
+		{known, "key:k", alice, []string{of("a", "alice"), of("e", "alice")}},
+		{known, "mtls:k", alice, []string{of("a", "alice"), of("e", "alice")}},
+		{known, "key:k", Principal{"Agent", "bot"}, []string{of("b", "bot")}},
+		{known, "jwt:c#1", alice, []string{of("c", "1"), of("a", "alice"), of("e", "alice")}},
+		{known, "key:k", Principal{}, nil},
 	} {
-		if got := PersonOf(caller); got != person {
-			t.Errorf("%s: got %s, want %s", caller, got, person)
+		if got := test.by.Persons(test.caller, test.entity); !slices.Equal(got, test.want) {
+			t.Errorf("%s %s: got %s, want %s", test.caller, test.entity, got, test.want)
+		}
+	}
+}
+
+func TestUnbarred(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		issuer JWTIssuer
+		want   bool
+	}{
+		{JWTIssuer{}, false},
+		{JWTIssuer{Principal: &PrincipalClaim{"User", "sub"}, RelayedBy: []string{"gw"}}, false},
+		{JWTIssuer{Principal: &PrincipalClaim{"User", "email"}, RelayedBy: []string{"gw"}}, true},
+		{JWTIssuer{Principal: &PrincipalClaim{"User", "email"}, Grant: Grant{Permissions: []Permission{Approve}}}, true},
+		{JWTIssuer{Principal: &PrincipalClaim{"User", "email"}, Grant: Grant{Permissions: []Permission{Decide}}}, false},
+	} {
+		if got := test.issuer.Unbarred(); (got != nil) != test.want {
+			t.Errorf("%+v: got %v", test.issuer, got)
 		}
 	}
 }

@@ -157,6 +157,7 @@ func (x *exam) keys() {
 		}
 	}
 	x.relayed(keys.List())
+	x.unbarred(keys.List())
 	switch configured := len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0; {
 	case inForce == 0 && keys.Configured() && !configured:
 		x.bites("keys", "every API key is revoked, and nobody can ask", "policy-service keys add --data "+x.data+" --name NAME")
@@ -164,6 +165,19 @@ func (x *exam) keys() {
 		x.ok("keys", fmt.Sprintf("API keys in force: %d of %d", inForce, len(keys.List())))
 	default:
 		x.ok("keys", "there are no credentials: everybody on this machine may ask, nobody else can")
+	}
+}
+
+// unbarred is whether people who approve by API keys may decide about what is asked for them by tokens.
+func (x *exam) unbarred(keys []auth.KeyInfo) {
+	for n, issuer := range x.Config.Auth.JWT {
+		err := issuer.Unbarred()
+		ofType := func(k auth.KeyInfo) bool {
+			return k.Revoked.IsZero() && slices.Contains(k.Permissions, auth.Approve) && k.Principal.Type == issuer.Principal.Type
+		}
+		if err != nil && slices.ContainsFunc(keys, ofType) {
+			x.wrong("keys", fmt.Errorf("auth.jwt[%d]: %w", n, err))
+		}
 	}
 }
 

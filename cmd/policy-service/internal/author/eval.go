@@ -29,7 +29,7 @@ type Eval struct {
 // Help ends the command's help.
 func (Eval) Help() string {
 	return "With --record, a value that is masked in the record is not known. If the decision depends on such a value, the " +
-		"command says on which one, and does not decide. The command checks no proof: policy-service log verify does.\n\nExit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations. What is possible (options.unknown) exits with 0, and what is not with 1: that permits nothing."
+		"command says on which one, and does not decide. The command checks no proof: policy-service log verify does.\n\nExit codes: 0 allow, 1 deny, 2 if it could not decide, 3 allow with obligations, 4 possible and 5 impossible (options.unknown), which permit nothing."
 }
 
 // Run answers one request.
@@ -63,7 +63,11 @@ func (c Eval) Run(s cli.Streams) error {
 	switch {
 	case err != nil:
 		return err
-	case !decision.Allow && decision.Possible != evaluation.Possible:
+	case decision.Possible == evaluation.Possible:
+		return cli.Possible
+	case decision.Possible == evaluation.Impossible:
+		return cli.Impossible
+	case !decision.Allow:
 		return cli.No
 	case len(decision.Obligations) > 0:
 		return cli.Owing
@@ -141,8 +145,7 @@ func noTenant(name string, tenants []string) error {
 // evalJSON is what eval --json prints. Programs read it: members may be added,
 // never renamed.
 type evalJSON struct {
-	Decision    bool                           `json:"decision"`
-	Possible    *bool                          `json:"possible,omitzero"` // the question was what is possible
+	Decision    any                            `json:"decision"` // true or false, or a word if the question was what is possible
 	Reason      evaluation.Reason              `json:"reason,omitzero"`
 	Determining []string                       `json:"determining"`
 	Overruled   []string                       `json:"overruled,omitzero"`
@@ -155,11 +158,20 @@ type evalJSON struct {
 	Unknown     []string                       `json:"unknown,omitzero"`
 }
 
+func answered(d evaluation.Decision) any {
+	switch d.Possible {
+	case evaluation.Possible:
+		return "possible"
+	case evaluation.Impossible:
+		return "impossible"
+	}
+	return d.Allow
+}
+
 func evalOutput(request *evaluation.Request, d evaluation.Decision) evalJSON {
 	out := evalJSON{
 		Unknown:     request.Unknown.Pointers(),
-		Decision:    d.Allow,
-		Possible:    d.Possible.Bool(),
+		Decision:    answered(d),
 		Reason:      d.Reason,
 		Determining: d.Determining,
 		Overruled:   d.Overruled,

@@ -23,12 +23,14 @@ import (
 // ExitCode ends a command that has said what there is to say.
 type ExitCode int
 
-// The exit codes that all commands share, but for Owing, which is of eval alone.
+// The exit codes that all commands share, but for those from Owing on, which are of eval alone.
 const (
-	OK     ExitCode = 0
-	No     ExitCode = 1 // a deny, a problem, a failed test
-	Failed ExitCode = 2 // it could not do what was asked
-	Owing  ExitCode = 3 // an allow with obligations
+	OK         ExitCode = 0
+	No         ExitCode = 1 // a deny, a problem, a failed test
+	Failed     ExitCode = 2 // it could not do what was asked
+	Owing      ExitCode = 3 // an allow with obligations
+	Possible   ExitCode = 4 // no allow, and some values may be permitted
+	Impossible ExitCode = 5
 )
 
 func (c ExitCode) Error() string { return fmt.Sprintf("exit %d", int(c)) }

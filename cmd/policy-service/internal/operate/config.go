@@ -61,6 +61,11 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	if err := outlasted(told); err != nil {
 		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainAge], err)))
 	}
+	for n, issuer := range told.Auth.JWT {
+		if err := issuer.Unbarred(); err != nil {
+			s.Print("%s", s.Colour(cli.Yellow, warning(c.File, fmt.Errorf("auth.jwt[%d]: %w", n, err))))
+		}
+	}
 	s.Print("%s has no mistakes", c.File)
 	return nil
 }

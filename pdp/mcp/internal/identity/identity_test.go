@@ -71,8 +71,8 @@ func TestThePersonIsThePDPs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, answer := g.bearer(token); got == nil || got.Person != auth.PersonOf(caller.Name) || got.Person == "" || got.User.ID != "corp:a@example.com" {
-			t.Errorf("%q: got %+v, %+v; the PDP has %s", sub, got, answer, auth.PersonOf(caller.Name))
+		if got, answer := g.bearer(token); got == nil || got.Person != (&auth.Authenticator{}).Persons(caller.Name, auth.Principal{})[0] || got.Person == "" || got.User.ID != "corp:a@example.com" {
+			t.Errorf("%q: got %+v, %+v; the PDP has %s", sub, got, answer, (&auth.Authenticator{}).Persons(caller.Name, auth.Principal{})[0])
 		}
 	}
 }
