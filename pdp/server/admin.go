@@ -45,6 +45,10 @@ func adminHandler(metrics http.Handler) http.Handler {
 			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
+		if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "none" && site != "same-origin" || r.Header.Get("Origin") != "" {
+			http.Error(w, "a page of another site asks for this; open it yourself", http.StatusForbidden)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
 }

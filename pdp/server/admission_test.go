@@ -323,6 +323,12 @@ func TestAdminListener(t *testing.T) {
 	if got := exchange(t, s.AdminAddr(), []byte("GET /debug/pprof/ HTTP/1.1\r\nHost: evil.example\r\n\r\n")); !strings.HasPrefix(got, "HTTP/1.1 403") {
 		t.Errorf("a foreign Host: got %.60s, want 403", got)
 	}
+	for name, want := range map[string]int{"Sec-Fetch-Site: cross-site": 403, "Sec-Fetch-Site: same-site": 403, "Origin: http://evil.example": 403, "Sec-Fetch-Site: none": 200, "Sec-Fetch-Site: same-origin": 200} {
+		header, value, _ := strings.Cut(name, ": ")
+		if got := admin.Get("/debug/pprof/cmdline", header, value); got.Status != want {
+			t.Errorf("%s: got %d, want %d", name, got.Status, want)
+		}
+	}
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/vars"} {
 		if got := s.Get(path); got.Status != http.StatusNotFound {
 			t.Errorf("%s where callers ask: got %d, want 404", path, got.Status)

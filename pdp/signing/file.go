@@ -34,9 +34,9 @@ func createFirst(name string) error {
 
 // lock keeps two processes from writing at once, which would lose what one of them wrote.
 func lock(name string) (unlock func(), err error) {
-	unlock, err = lockedfile.MutexAt(name + ".lock").Lock()
+	held, err := lockedfile.OpenFile(name+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the signing keys: %w; see to the permissions of the directory", err)
 	}
-	return unlock, nil
+	return func() { _ = held.Close() }, nil
 }

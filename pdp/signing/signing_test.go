@@ -44,6 +44,10 @@ func TestFirstStartMakesAKeyAndLaterOnesUseIt(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
 	}
+	lock, err := os.Stat(filepath.Join(dir, File+".lock"))
+	if err != nil || lock.Mode().Perm() != 0o600 {
+		t.Errorf("lock: mode %v, %v; want 0600", lock.Mode(), err)
+	}
 	if other := open(t, t.TempDir()); other.Current().KeyID() == first.Current().KeyID() {
 		t.Error("two directories have one key")
 	}

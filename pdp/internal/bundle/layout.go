@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/spelling"
 )
 
 // kind is a kind of file in a bundle, and how large such a file may be. Every file is measured
@@ -182,6 +183,11 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 		if strings.HasPrefix(path.Base(file), "schema.") && path.Ext(file) == ".json" {
 			try = "a schema in JSON is called " + strings.TrimSuffix(file, ".json") + ".cedarschema.json; " + try
 		}
+		if meant, ok := meantDirectory(file); ok && e.IsDir() {
+			r.problem(file, "unknown_directory", "there is no directory of this name in a bundle, so nothing of it would be loaded; did you mean "+meant+"?",
+				"rename it to "+meant+", or give it a name that is not like it")
+			return
+		}
 		r.files.Problems.Warn(file, 0, 0, "unknown_"+what,
 			"no rule of the layout names this "+what+", so nothing of it is loaded", try)
 		return
@@ -193,6 +199,24 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 	if data, ok := r.read(file, use.kind(k)); ok {
 		r.take(file, k, data)
 	}
+}
+
+// meantDirectory is the directory of a bundle, or of a tenant, that somebody may have meant by the name of another one
+// there: what would be in it may be forbids.
+func meantDirectory(file string) (meant string, ok bool) {
+	home := dirOf(file)
+	name := strings.TrimPrefix(file, home)
+	known := []string{"entities", path.Clean(accessDirectory), "tests"}
+	if home == "" {
+		known = append(known, "tenants")
+	}
+	if strings.Contains(name, "/") || slices.Contains(known, name) {
+		return "", false
+	}
+	if strings.EqualFold(name, "entity") {
+		return "entities", true
+	}
+	return spelling.Nearest(strings.ToLower(name), known)
 }
 
 // loadDrafts loads the drafts of some kinds in place of their files.

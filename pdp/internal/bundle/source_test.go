@@ -219,6 +219,23 @@ func TestReadWarns(t *testing.T) {
 	}
 }
 
+// TestNoDirectoryIsPassedOverForItsName: what stands in a directory of a name that is nearly right may be the forbids of somebody.
+func TestNoDirectoryIsPassedOverForItsName(t *testing.T) {
+	t.Parallel()
+	for name, meant := range map[string]string{
+		"tenant/acme/b.cedar": "tenants", "Tenants/acme/b.cedar": "", "entity/e.json": "entities", "entites/e.json": "entities", "test/a.yaml": "tests",
+		"acess/o.yaml": "access", "tenants/acme/entity/e.json": "entities", "tenants/acme/tests.d/a.yaml": "tests", "tenants/acme/tenant/b.cedar": "",
+		"old/b.cedar": "", "docs/a.md": "", "entities/tenant/b.json": "",
+	} {
+		dir := t.TempDir()
+		tree{"a.cedar": smallest, "tenants/acme/a.cedar": smallest, name: "x"}.Write(t, dir)
+		problems := pdp.Dir(dir).Read().Problems
+		if problems.Refuse() != (meant != "") || meant != "" && !strings.Contains(problems.Error(), "did you mean "+meant+"?") {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+}
+
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	sparse := func(name string, size int64) func(testing.TB, string) {

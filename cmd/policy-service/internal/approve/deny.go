@@ -1,6 +1,8 @@
 package approve
 
 import (
+	"errors"
+
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
@@ -9,6 +11,15 @@ type denyCommand struct {
 	serverFlags
 	approvalID
 	rulingReason
+	Version *int `placeholder:"N" help:"The version that you have seen. The server refuses the vote if the version is another one by now. Without the flag, the command denies any version."`
+}
+
+// Validate refuses a number that is no version: it would come to mean any version.
+func (c denyCommand) Validate() error {
+	if c.Version != nil && *c.Version < 1 {
+		return errors.New("--version is a whole number from 1; leave it out to deny any version")
+	}
+	return nil
 }
 
 // Help ends the command's help.
@@ -18,5 +29,9 @@ func (denyCommand) Help() string {
 
 // Run denies.
 func (c denyCommand) Run(s cli.Streams) error {
-	return c.change(s, "deny", (*inbox.Inbox).Decide, c.ID, inbox.Ruling{Decision: "deny", Reason: string(c.Reason)})
+	ruling := inbox.Ruling{Decision: "deny", Reason: string(c.Reason)}
+	if c.Version != nil {
+		ruling.Version = *c.Version
+	}
+	return c.change(s, "deny", (*inbox.Inbox).Decide, c.ID, ruling)
 }

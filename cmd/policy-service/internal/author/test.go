@@ -154,6 +154,11 @@ func differences(e pdp.Example, d evaluation.Decision) []string {
 		}
 		list("obligations", e.Obligations, ids)
 	}
+	if len(differs) > 0 {
+		for _, m := range d.Mismatch { // why, as a rule
+			differs = append(differs, fmt.Sprintf("mismatch: %s: %s", m.Pointer, m.Detail))
+		}
+	}
 	return differs
 }
 
