@@ -47,6 +47,7 @@ func Check(source bundle.Source, now time.Time) (*bundle.Bundle, bundle.Problems
 			}
 		}
 		l.trivial(v)
+		l.useless(v)
 		l.uris(v)
 	}
 	l.literals()
@@ -71,7 +72,6 @@ type linter struct {
 
 func (l *linter) lint(p *bundle.Policy) {
 	l.names(p)
-	l.never(p)
 	if tooLong(p) {
 		l.warn(p, "too_long_to_check",
 			"reads so many attributes that what it misses or lets escape is not looked for",

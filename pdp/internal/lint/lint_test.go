@@ -258,7 +258,7 @@ func TestCheckNames(t *testing.T) {
 		{"a group in another namespace", bundleOf(`@id("p") permit (principal, action in Other::Action::"all", resource);`, "entities/a.json", `[{"uid": {"type": "Action", "id": "read"}, "attrs": {}, "parents": [{"type": "Other::Action", "id": "all"}]}]`), ""},
 		{"a type in a condition", bundleOf(permit(`when { context.purpose == "x" || resource is Dok }`), schema...), "unknown_entity_type policy.cedar:2:1"},
 		{"a type that is declared", bundleOf(permit(`when { context.purpose == "x" || resource is Role }`), schema...), ""},
-		{"a type without a schema", bundleOf(permit(`when { resource is Dok }`)), ""},
+		{"a type without a schema", bundleOf(permit(`when { resource is Dok }`)), "never_applies policy.cedar:2:1"},
 		{"types in bundle.yaml", bundleOf(permit(""), append(schema, "bundle.yaml", yaml)...), "unknown_entity_type bundle.yaml:4:3\nunknown_entity_type bundle.yaml:5:15"},
 		{"a right-hand side of types", bundleOf(permit(""), append(schema, "bundle.yaml", "types: {user: Usr}")...), "unknown_entity_type bundle.yaml:1:15"},
 		{"types in bundle.yaml without a schema", bundleOf(permit(""), "bundle.yaml", yaml), ""},
