@@ -492,16 +492,22 @@ func (t *Term) Literal() (types.Value, bool) {
 	return nil, false
 }
 
-// looks reports if a node looks at the request or at an entity.
-func looks(n ast.IsNode) (found bool) {
+// looks reports if a node looks at the request or at an entity. To look into a record that is written out is neither.
+func looks(n ast.IsNode) bool {
+	var variable, entity, into bool
 	ast.Inspect(ast.NewNode(n), func(node ast.IsNode) bool {
-		switch node.(type) {
-		case ast.NodeTypeVariable, ast.NodeTypeHas, ast.NodeTypeAccess, ast.NodeTypeHasTag, ast.NodeTypeGetTag, ast.NodeTypeIn, ast.NodeTypeIsIn:
-			found = true
+		switch node := node.(type) {
+		case ast.NodeTypeVariable:
+			variable = true
+		case ast.NodeValue:
+			_, one := node.Value.(types.EntityUID)
+			entity = entity || one
+		case ast.NodeTypeHas, ast.NodeTypeAccess, ast.NodeTypeHasTag, ast.NodeTypeGetTag, ast.NodeTypeIn, ast.NodeTypeIsIn:
+			into = true
 		}
-		return !found
+		return !variable
 	})
-	return found
+	return variable || entity && into
 }
 
 // OpOf is the operator of a node, as far as terms tell them apart.

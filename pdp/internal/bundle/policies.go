@@ -218,6 +218,9 @@ func (c *policyCheck) explain(said string) {
 	if len(parts) == 0 {
 		c.misfit(noPlace, said, correct)
 	}
+	if said == decimalCompared {
+		parts = c.onceEach(parts)
+	}
 	for _, part := range parts {
 		what, try := said, correct
 		if m := noLiteral.FindStringSubmatch(said); m != nil {
@@ -229,8 +232,20 @@ func (c *policyCheck) explain(said string) {
 	}
 }
 
-// addUnguarded notes what is read without has. Of a chain of attributes that may all be absent it is the longest.
+// addUnguarded notes what is read without has. Of a chain of attributes that may all be absent it is the longest. Behind
+// another mistake the validator forgets what was asked with has, so then what is asked anywhere is left out.
 func (c *policyCheck) addUnguarded() {
+	other := func(said string) bool { return !mayBeAbsent.MatchString(said) }
+	if slices.ContainsFunc(slices.Collect(maps.Keys(c.found)), other) {
+		c.unguarded = slices.DeleteFunc(c.unguarded, func(part *places.Part) bool {
+			variable, names, ok := part.Path(c.text)
+			if !ok {
+				return false
+			}
+			at, _ := c.tested(AttributePath{Root: variable, Names: names}.String())
+			return at != noPlace
+		})
+	}
 	longest := map[int]*places.Part{}
 	for _, part := range c.unguarded {
 		if other := longest[part.From]; other == nil || other.To < part.To {
@@ -391,6 +406,26 @@ func badLiteral(typ, written string) (what, try string) {
 		try = `write it as in duration("1d2h30m")`
 	}
 	return what, try
+}
+
+// onceEach leaves out of the operands of a comparison all but the first.
+func (c *policyCheck) onceEach(operands []*places.Part) (first []*places.Part) {
+	done := map[*places.Part]bool{}
+	for _, part := range operands {
+		var of *places.Part
+		for _, condition := range c.parts().Conditions {
+			condition.Walk(func(outer *places.Part) {
+				if slices.Contains(outer.Parts, part) {
+					of = outer
+				}
+			})
+		}
+		if of == nil || !done[of] {
+			first = append(first, part)
+		}
+		done[of] = true
+	}
+	return first
 }
 
 // comparison says how decimals are compared.

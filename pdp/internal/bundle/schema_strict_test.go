@@ -75,3 +75,37 @@ func TestFirstPDPSaysWhatToAdd(t *testing.T) {
 		t.Errorf("got %v, want %v\n%v", got, want, problems)
 	}
 }
+
+// TestOneMistakeIsToldOnce: a mistake is no reason to tell of others that are none.
+func TestOneMistakeIsToldOnce(t *testing.T) {
+	t.Parallel()
+	const schema = `entity User = {level: Long, name?: String, amount: decimal}; entity Doc; action read appliesTo {principal: [User], resource: [Doc], context: {amount: decimal}};`
+	const head = "permit (principal is User, action == Action::\"read\", resource is Doc)\n"
+	for conditions, want := range map[string]string{
+		`when { context.amount > decimal("3.5") };`:                                                      "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)",
+		`when { decimal("3.5") <= context.amount };`:                                                     "a.cedar:2:8 a decimal is compared with <=; use .lessThanOrEqual(…)",
+		`when { context.amount > 3 };`:                                                                   "a.cedar:2:8 a decimal is compared with >; use .greaterThan(decimal(\"3.0\"))",
+		`when { context.amount > principal.amount && principal.amount < decimal("1.0") };`:               "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)\na.cedar:2:45 a decimal is compared with <; use .lessThan(…)",
+		"when { principal has name && principal.level == \"x\" &&\nprincipal.name like \"a*\" };":        "a.cedar:2:30 the types Long and String are not compatible",
+		"when { principal.level == \"x\" && principal has name }\nwhen { principal.name like \"a*\" };":  "a.cedar:2:8 the types Long and String are not compatible",
+		"when { principal.level == \"x\" }\nwhen { principal.name like \"a*\" };":                        "a.cedar:2:8 the types Long and String are not compatible\na.cedar:3:18 it reads principal.name without has",
+		"when { principal.name like \"a*\" } when { principal has name && principal.name like \"b*\" };": "a.cedar:2:18 it reads principal.name without has",
+	} {
+		_, problems := pdp.Load(pdp.FS(fstest.MapFS{"s.cedarschema": {Data: []byte(schema)}, "a.cedar": {Data: []byte(head + conditions)}}))
+		var got []string
+		for _, p := range problems {
+			if p.Severity == pdp.SeverityError {
+				_, message, _ := strings.Cut(p.Message, "does not fit the schema: ")
+				got = append(got, fmt.Sprintf("%s:%d:%d %s; %s", p.File, p.Line, p.Column, message, p.Try))
+			}
+		}
+		lines := strings.Split(want, "\n")
+		fits := len(got) == len(lines)
+		for n := range min(len(got), len(lines)) {
+			fits = fits && strings.HasPrefix(got[n], lines[n])
+		}
+		if !fits {
+			t.Errorf("%s:\ngot  %s\nwant %s", conditions, strings.Join(got, "\n     "), want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 // always are conditions that hold in every request, which their text alone proves.
 var always = []string{
+	`when { {a: 1}.a == 1 }`, `when { {a: {b: "x"}}.a has b }`,
 	`when { true }`, `unless { false }`, `when { !false }`, `when { true } when { true } unless { false }`,
 	`when { 1 == 1 }`, `when { "a" == "a" && 1 < 2 }`, `when { 1 + 1 == 2 }`, `when { "abc" like "a*" }`, `when { [1, 2].contains(2) }`, `when { 1 != "a" }`,
 	`when { decimal("1.0").lessThan(decimal("2.0")) }`, `when { ip("10.0.0.1").isInRange(ip("10.0.0.0/8")) }`, `when { [].isEmpty() }`, `when { User::"a" == User::"a" }`, `when { User::"a" is User }`,
@@ -26,7 +27,7 @@ var always = []string{
 // sometimes are conditions that some request does not satisfy, if only because they err, and others of which the text does
 // not prove that all do.
 var sometimes = []string{
-	`when { principal == resource }`, `when { principal is User }`, `when { context has a }`, `when { context.a == context.a }`, `when { principal.a == principal.a }`,
+	`when { {a: User::"a"}.a has b }`, `when { {a: context.x}.a == 1 }`, `when { principal == resource }`, `when { principal is User }`, `when { context has a }`, `when { context.a == context.a }`, `when { principal.a == principal.a }`,
 	`when { context.a || true }`, `when { context has a.b || true }`, `when { context.a like "*" || true }`, `when { true && context.pdp.approved }`,
 	`when { context.a > 1 || !(context.a > 1) }`, `when { if context.a then true else true }`, `when { if principal is User then true else false }`,
 	`when { context.pdp.weekday == context.pdp.weekday }`, `when { principal in principal.groups }`, `when { User::"a" in Group::"g" }`, `when { User::"a".x == 1 }`, `when { User::"a".hasTag("x") || true }`,
