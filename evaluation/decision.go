@@ -187,6 +187,8 @@ type Mismatch struct {
 type Explanation struct {
 	Policies []PolicyExplanation `json:"policies"`
 	Mismatch []Mismatch          `json:"mismatch,omitzero"`
+	// Dropped is what no policy can see, because the schema does not declare it.
+	Dropped []Mismatch `json:"dropped,omitzero"`
 	// Ignored is the place of what the request was not decided by, although it looks as if it meant something.
 	Ignored string `json:"ignored,omitzero"`
 	// Omitted is set, and nothing else is, where there was no more room in the answer.

@@ -262,6 +262,12 @@ func inBody(item *evaluation.Item, d *evaluation.Decision) {
 		d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
 	}
 	engine.SortMismatch(d.Mismatch)
+	if d.Explain != nil {
+		for n := range d.Explain.Dropped {
+			d.Explain.Dropped[n].Pointer = item.Pointer(d.Explain.Dropped[n].Pointer)
+		}
+		engine.SortMismatch(d.Explain.Dropped)
+	}
 	if d.Refused != nil {
 		d.Refused.Pointer = item.Pointer(d.Refused.Pointer)
 	}

@@ -130,7 +130,9 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 		in.denyUnaskable(d)
 		in.denyUndeclared(d)
 		if in.Explain {
-			d.Explain, err = explain(ctx, w.view, w.question, d)
+			if d.Explain, err = explain(ctx, w.view, w.question, d); err == nil {
+				d.Explain.Dropped = in.dropped(w.view)
+			}
 		}
 	case in.Explain:
 		d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}

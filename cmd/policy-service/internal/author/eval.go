@@ -154,7 +154,9 @@ type evalJSON struct {
 	Bundle      string                         `json:"bundle"`
 	Required    []string                       `json:"required_obligations,omitzero"`
 	Mismatch    []evaluation.Mismatch          `json:"mismatch,omitzero"`
+	Refused     *evaluation.Mismatch           `json:"refused,omitzero"` // why nobody can be asked for an approval
 	Policies    []evaluation.PolicyExplanation `json:"policies,omitzero"`
+	Dropped     []evaluation.Mismatch          `json:"dropped,omitzero"`
 	Unknown     []string                       `json:"unknown,omitzero"`
 }
 
@@ -180,8 +182,10 @@ func evalOutput(request *evaluation.Request, d evaluation.Decision) evalJSON {
 		Bundle:      d.Bundle,
 		Required:    d.Required,
 		Mismatch:    d.Mismatch,
+		Refused:     d.Refused,
 	}
 	if d.Explain != nil {
+		out.Dropped = d.Explain.Dropped
 		out.Policies = append([]evaluation.PolicyExplanation{}, d.Explain.Policies...)
 	}
 	return out

@@ -17,6 +17,9 @@ func printDecision(s cli.Streams, bundle *pdp.Bundle, d evaluation.Decision) {
 	for _, m := range d.Mismatch {
 		s.Print("  mismatch     %s: %s", m.Pointer, cli.Quoted(m.Detail))
 	}
+	if d.Refused != nil {
+		s.Print("  refused      %s: %s", d.Refused.Pointer, cli.Quoted(d.Refused.Detail))
+	}
 	if d.ReasonUser != "" {
 		s.Print("  to the user  %s", d.ReasonUser)
 	}
@@ -59,6 +62,9 @@ func printExplanation(s cli.Streams, e evaluation.Explanation, reason evaluation
 		default:
 			s.Print("  no policy's scope fits the request")
 		}
+	}
+	for _, m := range e.Dropped {
+		s.Print("  dropped      %s: %s", m.Pointer, cli.Quoted(m.Detail))
 	}
 	for _, p := range e.Policies {
 		s.Print("%-13s  %s %s (%s)", p.Verdict, p.Effect, p.ID, p.Position)
