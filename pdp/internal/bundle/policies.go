@@ -174,8 +174,18 @@ func (c *policyCheck) add(offset int, code, message, try string) {
 
 // misfit notes that something in the policy does not fit the schema.
 func (c *policyCheck) misfit(offset int, what, try string) {
-	c.add(offset, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", c.policy.Id, what), try)
+	c.add(offset, "schema_policy", fmt.Sprintf("policy %q does not fit the schema: %s", c.policy.Id, ourWords.Replace(what)), try)
 }
+
+// ourWords are for names of the validator that no author writes.
+var ourWords = strings.NewReplacer(
+	"Set<__cedar::internal::AnyEntity>, or __cedar::internal::AnyEntity", "an entity, or a set of entities",
+	"__cedar::internal::AnyEntity, or __cedar::internal::OpenRecord{}", "an entity, or a record",
+	"Set<__cedar::internal::AnyEntity>", "a set of entities",
+	"Set<__cedar::internal::Any>", "a set",
+	"__cedar::internal::AnyEntity", "an entity",
+	"__cedar::internal::OpenRecord{}", "a record",
+)
 
 // explain notes what the validator says, at each place that it says it of.
 func (c *policyCheck) explain(said string) {

@@ -84,6 +84,10 @@ func TestOneMistakeIsToldOnce(t *testing.T) {
 	for conditions, want := range map[string]string{
 		`when { context.amount > decimal("3.5") };`:                                                      "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)",
 		`when { decimal("3.5") <= context.amount };`:                                                     "a.cedar:2:8 a decimal is compared with <=; use .lessThanOrEqual(…)",
+		`when { principal.level in resource };`:                                                          "a.cedar:2:8 unexpected type: expected an entity but saw Long",
+		`when { principal in principal.level };`:                                                         "a.cedar:2:21 unexpected type: expected an entity, or a set of entities but saw Long",
+		`when { principal.level.contains(1) };`:                                                          "a.cedar:2:8 unexpected type: expected a set but saw Long",
+		`when { principal.level.x == 1 };`:                                                               "a.cedar:2:8 unexpected type: expected an entity, or a record but saw Long",
 		`when { context.amount > 3 };`:                                                                   "a.cedar:2:8 a decimal is compared with >; use .greaterThan(decimal(\"3.0\"))",
 		`when { context.amount > principal.amount && principal.amount < decimal("1.0") };`:               "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)\na.cedar:2:45 a decimal is compared with <; use .lessThan(…)",
 		"when { principal has name && principal.level == \"x\" &&\nprincipal.name like \"a*\" };":        "a.cedar:2:30 the types Long and String are not compatible",
