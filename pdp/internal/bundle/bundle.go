@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -190,11 +191,19 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 		for _, rule := range rules {
 			if !slices.Contains(b.Schema.entities[typ].parents, rule.Parent) {
 				problems.Add(ConfigFile, rule.line, rule.column, "parent_type",
-					fmt.Sprintf("the schema does not let %s have parents of type %s", typ, rule.Parent),
+					fmt.Sprintf("the schema does not let %s have parents of type %s%s", typ, rule.Parent, b.likeParent(typ, rule.Parent)),
 					"declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]")
 			}
 		}
 	}
+}
+
+// likeParent suggests what may be wrong with a rule about parents: the type of the children, or that of the parents.
+func (b *Bundle) likeParent(typ, parent types.EntityType) string {
+	if !b.Schema.Declares(typ) {
+		return b.Schema.LikeType(typ)
+	}
+	return DidYouMean(string(parent), slices.Values(textsOf(b.Schema.entities[typ].parents)))
 }
 
 // parseEverything adds the errors that the files have by themselves, if bundle.yaml or the

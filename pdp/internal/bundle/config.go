@@ -185,11 +185,21 @@ func typeNames(m *document.Map, n *yaml.Node) (map[string]types.EntityType, map[
 	return names, mapped
 }
 
+// likeWireName suggests a wire name that bundle.yaml lists: that of the type of this name, or one that is near.
+func (c *Config) likeWireName(name string) string {
+	for _, wire := range slices.Sorted(maps.Keys(c.Types)) {
+		if string(c.Types[wire]) == name {
+			return "; did you mean " + Quote(wire) + "?"
+		}
+	}
+	return DidYouMean(name, maps.Keys(c.Types))
+}
+
 // TypeIn reads the wire name of a type in a document and returns Cedar's name.
 func (c *Config) TypeIn(m *document.Map, n *yaml.Node) types.EntityType {
 	typ, ok := c.EntityType(n.Value)
 	if m.Text(n) && !ok {
-		m.Bad(n, "type_name", "this is no wire name of a type", "use the name that requests send, as types: lists it")
+		m.Bad(n, "type_name", "this is no wire name of a type"+c.likeWireName(n.Value), "use the name that requests send, as types: lists it")
 	}
 	return typ
 }

@@ -408,6 +408,11 @@ func (s *Schema) Declares(typ types.EntityType) bool {
 	return ok
 }
 
+// LikeType suggests a declared type in the place of one that is not.
+func (s *Schema) LikeType(typ types.EntityType) string {
+	return DidYouMean(string(typ), slices.Values(textsOf(slices.Collect(maps.Keys(s.entities)))))
+}
+
 // Allows reports if the type of an entity has an entity with that id.
 func (s *Schema) Allows(uid types.EntityUID) bool {
 	enum := s.entities[uid.Type].enum

@@ -331,3 +331,28 @@ func TestCheckOfLongPolicies(t *testing.T) {
 		}
 	}
 }
+
+// TestAMisspeltTypeIsSuggested: an author who misspells a type, or takes the wire's name for the policies' or the other way round, is told which
+// one may be meant, wherever it stands.
+func TestAMisspeltTypeIsSuggested(t *testing.T) {
+	t.Parallel()
+	const schema = `entity Role; entity User in [Role]; entity Document; action read appliesTo {principal: [User], resource: [Document]};`
+	for config, want := range map[string]string{
+		"parents: {Usr: {roles: Role}}":                   "User",
+		"parents: {User: {roles: Rol}}":                   "Role",
+		"known: [Documnt]":                                "Document",
+		"attributes: {Usr: store}":                        "User",
+		"types: {person: Usr, doc: Document, role: Role}": "User",
+		"types: {person: User}\nknown: [persn, User]":     "person",
+	} {
+		files := fstest.MapFS{"a.cedar": {Data: []byte(`permit (principal is User, action, resource);`)}, "s.cedarschema": {Data: []byte(schema)}, "bundle.yaml": {Data: []byte(config)}}
+		_, problems := pdp.Check(pdp.FS(files), lintNow)
+		var told strings.Builder
+		for _, p := range problems {
+			told.WriteString(p.String() + "\n")
+		}
+		if !strings.Contains(told.String(), `did you mean "`+want+`"?`) {
+			t.Errorf("%s: %s", config, told.String())
+		}
+	}
+}

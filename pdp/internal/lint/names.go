@@ -49,7 +49,7 @@ func (l *linter) names(p *bundle.Policy) {
 	for _, typ := range named {
 		if typ != "" && !bundle.IsActionType(typ) && l.undeclaredType(typ) {
 			l.warn(p, "unknown_entity_type",
-				"names the entity type "+string(typ)+", which the schema does not declare",
+				"names the entity type "+string(typ)+", which the schema does not declare"+l.b.Schema.LikeType(typ),
 				"declare it, or correct its name",
 			)
 		}
@@ -127,7 +127,7 @@ func (l *linter) configTypes(text []byte) {
 func (l *linter) configType(n *yaml.Node, typ types.EntityType) {
 	if l.undeclaredType(typ) {
 		l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entity_type",
-			"the schema does not declare the entity type "+string(typ),
+			"the schema does not declare the entity type "+string(typ)+l.b.Schema.LikeType(typ),
 			"declare it, or correct its name",
 		)
 	}
