@@ -296,6 +296,12 @@ func evaluated(b *Bundle, r evaluation.Request, seen tally) string {
 		d.Mismatch[n].Pointer = evaluation.Native.Pointer(d.Mismatch[n].Pointer)
 	}
 	engine.SortMismatch(d.Mismatch)
+	if d.Explain != nil {
+		for n := range d.Explain.Dropped {
+			d.Explain.Dropped[n].Pointer = evaluation.Native.Pointer(d.Explain.Dropped[n].Pointer)
+		}
+		engine.SortMismatch(d.Explain.Dropped)
+	}
 	seen.count("with a mismatch", len(d.Mismatch) > 0)
 	if slices.Contains(engine.ReasonOrder, d.Reason) && len(d.Mismatch) == 0 {
 		return fmt.Sprintf("%d: %s without saying where", r.Shape, d.Reason)

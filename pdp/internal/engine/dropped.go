@@ -31,10 +31,14 @@ func (in *Inquiry) dropped(v *bundle.View) []evaluation.Mismatch {
 		asParents := func(name string) bool { return b.Config.ParentsFrom(typ, name) }
 		of(b.AttributesOf(typ), e.of.Properties, "attribute of "+string(typ), asParents, e.name, "properties")
 	}
-	context := b.Schema.ContextOf(uids[bundle.ActionVar])
+	context := maps.Clone(b.Schema.ContextOf(uids[bundle.ActionVar]))
+	action := context["action"].Shape
+	for _, ours := range []string{"pdp", "action"} { // which no request may send
+		delete(context, ours)
+	}
 	of(context, r.Context, "member of the context", evaluation.Protocol, "context")
-	if shape := context["action"].Shape; shape != nil {
-		of(shape.Members, r.Action.Properties, "property of the action", func(string) bool { return false }, "action", "properties")
+	if action != nil {
+		of(action.Members, r.Action.Properties, "property of the action", func(string) bool { return false }, "action", "properties")
 	}
 	SortMismatch(m.found)
 	return m.found
