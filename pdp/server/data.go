@@ -34,7 +34,7 @@ var maskKey = datakey.Key{
 func PrivateFiles() []string {
 	return []string{
 		decisionlog.KeyFile, decisionlog.NextKeyFile, maskKey.File, pageKeyFile, broker.Key.File, approval.FileName,
-		signing.File, auth.KeyFile, auth.KeyMarksFile,
+		signing.File, signing.File + ".lock", auth.KeyFile, auth.KeyMarksFile,
 	}
 }
 

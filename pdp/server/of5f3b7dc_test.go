@@ -255,12 +255,13 @@ func TestBundleOf5f3b7dc(t *testing.T) {
 	s := pdptest.Start(t, bundleOf, func(c *server.Config) {
 		c.Program.PDP.Now = func() time.Time { return time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC) }
 	})
+	dropped := regexp.MustCompile(`,"dropped":\[[^]]*\]`) // which explanations did not have yet
 	for n, e := range all {
 		var header []string
 		for name, value := range e.Header {
 			header = append(header, name, value)
 		}
-		if got := s.Post(e.Path, e.Body, header...); got.Status != e.Status || got.Body != e.Answer {
+		if got := s.Post(e.Path, e.Body, header...); got.Status != e.Status || dropped.ReplaceAllString(got.Body, "") != e.Answer {
 			t.Errorf("%d: %s %s %v\ngot %d %s\nwas %d %s", n, e.Path, e.Body, e.Header, got.Status, got.Body, e.Status, e.Answer)
 		}
 	}
