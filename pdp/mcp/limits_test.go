@@ -83,6 +83,23 @@ func TestLargeResultsCountForMore(t *testing.T) {
 	}
 }
 
+// TestProgramsThatStartCountForMore: clients of one person that come and go cost everybody the start of a program each, which is the work of many
+// messages. They start no more of them than the person's rate pays for.
+func TestProgramsThatStartCountForMore(t *testing.T) {
+	t.Parallel()
+	s := newSiege(t, camp{program: true, change: func(c *mcp.Config) { c.Limits.Rate, c.Limits.Burst = 0.01, 100 }})
+	called := 0
+	for n := range 20 {
+		v := s.stranger("modern", s.issuer.Token(t, mcptest.Claims{"sub": "mallory", "client_id": fmt.Sprint("client-", n)}))
+		if got := v.call("look", `{}`); got.code() == 0 {
+			called++
+		}
+	}
+	if called != 5 {
+		t.Errorf("%d programs were started, want 5", called)
+	}
+}
+
 // A person who is refused over and over waits for each refusal: they cost the gateway no more than their connections.
 func TestRefusalsOfOnePersonWait(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,8 @@ func newServers(c Config, d Deps, m *gate.Meters) (all []*gate.Server, err error
 	for _, name := range sortedNames(c.Upstreams) {
 		u := c.Upstreams[name]
 		s := &gate.Server{
-			Name: name, Key: config.Entry("upstreams", name), Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
+			Program: len(c.Upstreams[name].Command) > 0,
+			Name:    name, Key: config.Entry("upstreams", name), Labels: map[string]map[string]string{}, Hidden: map[string]bool{}, Dropped: m.Drop,
 			Asks: gate.Relays{
 				Elicitation: u.ServerRequests.Elicitation == RelayOn, Sampling: u.ServerRequests.Sampling == RelayOn, Roots: u.ServerRequests.Roots == RelayOn,
 				Hosts: u.ServerRequests.Hosts,

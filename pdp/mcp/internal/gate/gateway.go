@@ -133,6 +133,11 @@ func New(o Options) *Gateway {
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop, Now: o.Now, Background: g.background, Context: ctx})
 	g.listeners.g = g
 	g.requests = newBoard(o, g.crowd)
+	for _, s := range o.Servers {
+		if s.Program && !g.ofOne() { // clients that come and go have programs come and go
+			s.starting = func(who *identity.Principal) { o.People.Charge(personOf(who), startCosts) }
+		}
+	}
 	g.drain.ctx, g.drain.end = context.WithCancel(ctx)
 	g.doors.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(g))
@@ -141,6 +146,9 @@ func New(o Options) *Gateway {
 	}
 	return g
 }
+
+// startCosts is how many messages the start of a program counts as, besides the one that wants it.
+const startCosts = 20
 
 // Endpoint is the path of the MCP endpoint.
 const Endpoint = "/mcp"

@@ -139,6 +139,9 @@ func (l *link) open(ctx context.Context, who *identity.Principal) (upstream.Sess
 	}
 	c := l.client
 	c.Token, c.Expires = who.Token, who.Expires
+	if l.server.starting != nil {
+		l.server.starting(who)
+	}
 	s, err := l.server.Upstream.Open(ctx, c)
 	l.server.tried(ctx, err)
 	if err != nil {
@@ -388,11 +391,14 @@ type Server struct {
 	URIs []string
 	// Idle is how long its program runs on for a session whose client closed its stream; 0 is for as long as the session.
 	Idle time.Duration
+	// Program is set if each session has a process of its own.
+	Program bool
 
-	away    atomic.Bool // it did not answer when it was last asked
-	late    lateness
-	catalog catalog
-	noted   noted
+	starting func(who *identity.Principal) // counts a process that is about to be started
+	away     atomic.Bool                   // it did not answer when it was last asked
+	late     lateness
+	catalog  catalog
+	noted    noted
 }
 
 // sent notes how a request to the server ended.
