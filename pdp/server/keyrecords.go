@@ -38,6 +38,7 @@ func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 		var details struct {
 			auth.RecordedKey
 			Keys    []auth.RecordedKey `json:"keys"`
+			Before  *auth.RecordedKey  `json:"before"`
 			After   *auth.RecordedKey  `json:"after"`
 			InForce *bool              `json:"in_force"`
 		}
@@ -50,9 +51,10 @@ func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 				known.Take(key)
 			}
 		case details.InForce != nil: // what the file had is not what counts, but that it was revoked
-			if was, ok := known[afterID(details.After)]; ok && !details.After.Revoked.IsZero() {
-				was.Revoked = details.After.Revoked
-				known.Take(was)
+			for _, said := range []*auth.RecordedKey{details.Before, details.After} {
+				if said != nil && !said.Revoked.IsZero() {
+					known.Revoke(said.ID, said.Revoked)
+				}
 			}
 		case details.After != nil:
 			known.Take(*details.After)
@@ -63,13 +65,6 @@ func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 	}
 	err := log.Events(ctx, visit, decisionlog.EventAPIKeys, decisionlog.EventAPIKeyAdded, decisionlog.EventAPIKeyRevoked, decisionlog.EventAPIKeyChanged)
 	return known, err
-}
-
-func afterID(key *auth.RecordedKey) string {
-	if key == nil {
-		return ""
-	}
-	return key.ID
 }
 
 // followKeys has the log vouch for the keys from now on.

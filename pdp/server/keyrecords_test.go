@@ -151,12 +151,21 @@ func TestNoKeyIsGoodForWhatTheLogDoesNotSay(t *testing.T) {
 	keyFile(t, data, good)
 	eventually(t, "the key is good again", func() bool { return asks(key, evaluationPath) == http.StatusOK })
 
+	// Nor does another key get the name, whoever has its secret: votes that were given by the name would be its own.
+	keyFile(t, data, strings.Replace(strings.Replace(good, mine, hashOf(strings.Replace(forged, idOf(forged), "other", 1)), 1), `"id":"`+idOf(key)+`"`, `"id":"other"`, 1))
+	eventually(t, "the taken name is on record", func() bool { return s.CountRecorded("api_key_changed") == 2 })
+	if got := asks(strings.Replace(forged, idOf(forged), "other", 1), evaluationPath); got != http.StatusUnauthorized {
+		t.Errorf("another key has the name: %d", got)
+	}
+	keyFile(t, data, good)
+	eventually(t, "the key is good once more", func() bool { return asks(key, evaluationPath) == http.StatusOK })
+
 	more := strings.Replace(good, `"permissions":["decide"]`, `"permissions":["decide","explain"]`, 1)
 	if more == good {
 		t.Fatal(good)
 	}
 	keyFile(t, data, more)
-	eventually(t, "the other change is on record", func() bool { return s.CountRecorded("api_key_changed") == 2 })
+	eventually(t, "the other change is on record", func() bool { return s.CountRecorded("api_key_changed") == 3 })
 	stopAndWait(t, s)
 	keyFile(t, data, strings.Replace(more, theirs, mine, 1))
 	s = pdptest.Start(t, bundle(t), withData(data))
@@ -171,7 +180,7 @@ func TestNoKeyIsGoodForWhatTheLogDoesNotSay(t *testing.T) {
 		after, _ := one.Details["after"].(map[string]any)
 		told = append(told, fmt.Sprint(before["name"], one.Details["in_force"], before["permissions"], after["permissions"], before["digest"] == after["digest"]))
 	}
-	want := []string{"pepfalse [decide] [decide] false", "pep<nil> [decide] [decide explain] true", "forgerfalse [decide] [decide] false"}
+	want := []string{"pepfalse [decide] [decide] false", "pepfalse [decide] [decide] false", "pep<nil> [decide] [decide explain] true", "forgerfalse [decide] [decide] false"}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Error(diff)
 	}

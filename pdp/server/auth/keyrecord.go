@@ -64,6 +64,14 @@ func (r KeysOnRecord) Take(key RecordedKey) {
 	r[key.ID] = key
 }
 
+// Revoke has a key that is known revoked, from a time on.
+func (r KeysOnRecord) Revoke(id string, at time.Time) {
+	if key, known := r[id]; known && key.Revoked.IsZero() {
+		key.Revoked = at
+		r[id] = key
+	}
+}
+
 // Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
 // force against the record, what is wrong with it.
 func (r KeysOnRecord) Against(k *Keys) map[string]string {
@@ -78,7 +86,7 @@ func (r KeysOnRecord) Against(k *Keys) map[string]string {
 			wrong[stored.Name] = "it was revoked at " + change.Before.Revoked.Format(time.RFC3339) + ", and its file has it in force"
 		case KeyChanged:
 			if change.Refused {
-				wrong[stored.Name] = "its secret is another than the one on record"
+				wrong[stored.Name] = "its secret is another than the one on record, or its name was another key's"
 			}
 		}
 	}
@@ -89,6 +97,14 @@ func (r KeysOnRecord) Against(k *Keys) map[string]string {
 func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
 	is := stored.recorded()
 	was, known := r[stored.ID]
+	if !known || was.Name != is.Name {
+		// Votes and records name keys, so nobody gets the name of another.
+		for id, other := range r {
+			if id != is.ID && other.Name == is.Name {
+				return KeyEvent{Change: KeyChanged, Key: is, Before: other, Refused: true}
+			}
+		}
+	}
 	if !known {
 		return KeyEvent{Change: KeyAdded, Key: is}
 	}
@@ -199,9 +215,8 @@ func (k *Keys) vouch(view *keyView) error {
 			k.known.Take(e.Key)
 			continue
 		}
-		if was := e.Before; !e.Key.Revoked.IsZero() { // the secret is another one, and it is revoked, too
-			was.Revoked = e.Key.Revoked
-			k.known.Take(was)
+		if !e.Key.Revoked.IsZero() { // the secret is another one, and it is revoked, too
+			k.known.Revoke(e.Key.ID, e.Key.Revoked)
 		}
 		k.log.Load().Error("a key is not in force, because the decision log says otherwise; make a new key, and find out who changed the file",
 			"key", e.Key.Name, "what", e.Change.String())
@@ -222,7 +237,8 @@ func (c KeyChange) String() string {
 	return "it was changed"
 }
 
-// KeyMarksFile is the name, in the data directory, of the file with marks. A mark says when a key was revoked, until a server has put that on record: by then an older file may be there.
+// KeyMarksFile is the name, in the data directory, of the file with marks. A mark says when a key was revoked, until a
+// server has put that on record: by then an older file may be there.
 const KeyMarksFile = "api-keys.revoked"
 
 // maxMarks is room for some hundred thousand marks.
