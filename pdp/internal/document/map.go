@@ -93,10 +93,7 @@ func misplaced(text []byte) (line, column int) {
 			at, rest = at+len(rest)-len(item), item
 		}
 		if blockText.MatchString(rest) {
-			inText = open[0]
-			if len(open) > 1 {
-				inText = open[len(open)-1]
-			}
+			inText = open[len(open)-1]
 		}
 	}
 	return 0, 0
