@@ -25,8 +25,13 @@ func (approveCommand) Help() string {
 
 // Validate refuses a number that is no version: it would come to mean any version.
 func (c approveCommand) Validate() error {
-	if c.Version != nil && *c.Version < 1 {
-		return errors.New("--version is a whole number from 1; leave it out to approve what is shown")
+	return checkVersion(c.Version, "approve what is shown")
+}
+
+// checkVersion refuses a number that is no version. Without one the command does something else.
+func checkVersion(version *int, without string) error {
+	if version != nil && *version < 1 {
+		return errors.New("--version is a whole number from 1; leave it out to " + without)
 	}
 	return nil
 }

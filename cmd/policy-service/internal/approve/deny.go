@@ -1,8 +1,6 @@
 package approve
 
 import (
-	"errors"
-
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/approval/inbox"
 )
@@ -16,10 +14,7 @@ type denyCommand struct {
 
 // Validate refuses a number that is no version: it would come to mean any version.
 func (c denyCommand) Validate() error {
-	if c.Version != nil && *c.Version < 1 {
-		return errors.New("--version is a whole number from 1; leave it out to deny any version")
-	}
-	return nil
+	return checkVersion(c.Version, "deny any version")
 }
 
 // Help ends the command's help.
