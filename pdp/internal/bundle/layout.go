@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/spelling"
 )
 
 // kind is a kind of file in a bundle, and how large such a file may be. Every file is measured
@@ -216,7 +215,7 @@ func meantDirectory(file string) (meant string, ok bool) {
 	if strings.EqualFold(name, "entity") {
 		return "entities", true
 	}
-	return spelling.Nearest(strings.ToLower(name), known)
+	return Nearest(name, slices.Values(known))
 }
 
 // loadDrafts loads the drafts of some kinds in place of their files.

@@ -223,7 +223,7 @@ func TestReadWarns(t *testing.T) {
 func TestNoDirectoryIsPassedOverForItsName(t *testing.T) {
 	t.Parallel()
 	for name, meant := range map[string]string{
-		"tenant/acme/b.cedar": "tenants", "Tenants/acme/b.cedar": "", "entity/e.json": "entities", "entites/e.json": "entities", "test/a.yaml": "tests",
+		"tenant/acme/b.cedar": "tenants", "Tenants/acme/b.cedar": "tenants", "entity/e.json": "entities", "entites/e.json": "entities", "test/a.yaml": "tests",
 		"acess/o.yaml": "access", "tenants/acme/entity/e.json": "entities", "tenants/acme/tests.d/a.yaml": "tests", "tenants/acme/tenant/b.cedar": "",
 		"old/b.cedar": "", "docs/a.md": "", "entities/tenant/b.json": "",
 	} {
