@@ -258,15 +258,15 @@ func (j *judging) judgeItem(ctx context.Context, call *Call, item *evaluation.It
 
 // inBody makes the pointers of a decision about an item those into the body of the batch.
 func inBody(item *evaluation.Item, d *evaluation.Decision) {
-	for n := range d.Mismatch { // the explanation holds the same slice
-		d.Mismatch[n].Pointer = item.Pointer(d.Mismatch[n].Pointer)
-	}
-	engine.SortMismatch(d.Mismatch)
-	if d.Explain != nil {
-		for n := range d.Explain.Dropped {
-			d.Explain.Dropped[n].Pointer = item.Pointer(d.Explain.Dropped[n].Pointer)
+	move := func(all []evaluation.Mismatch) {
+		for n := range all {
+			all[n].Pointer = item.Pointer(all[n].Pointer)
 		}
-		engine.SortMismatch(d.Explain.Dropped)
+		engine.SortMismatch(all)
+	}
+	move(d.Mismatch) // the explanation holds the same slice
+	if d.Explain != nil {
+		move(d.Explain.Dropped)
 	}
 	if d.Refused != nil {
 		d.Refused.Pointer = item.Pointer(d.Refused.Pointer)
