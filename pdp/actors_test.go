@@ -1,6 +1,7 @@
 package pdp_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -121,6 +122,21 @@ func TestNoApprovalIsOwedThatNobodyCanGive(t *testing.T) {
 	for n, want := range []string{"/context/agent", "/evaluations/1/context/agent", ""} {
 		if d := decided.Items[n]; d.Allow || (d.Refused == nil) != (want == "") || d.Refused != nil && d.Refused.Pointer != want {
 			t.Errorf("item %d: %+v", n, d)
+		}
+	}
+}
+
+// TestNoFormOfAMaskedAgentIsGuessed: whether people could be asked hangs on the form of the agent, so a record that hides it is not decided again. Of
+// a text the form is known.
+func TestNoFormOfAMaskedAgentIsGuessed(t *testing.T) {
+	t.Parallel()
+	p := one(`@obligation("approval_required") permit(principal is agent, action, resource);`).Load(t)
+	for typ, form := range map[string]string{"object": `{}`, "array": `[]`, "string": `"masked:x"`} {
+		call := pdp.Call{Request: decoded(t, native(`"agent":`+form)), Hidden: []evaluation.Hidden{{At: "/context/agent", Type: typ, Fit: evaluation.Fits}}}
+		d, err := p.Evaluate(t.Context(), call)
+		var unknown *pdp.Unknown
+		if hidden := errors.As(err, &unknown); hidden != (typ != "string") || hidden && strings.Join(unknown.Paths, " ") != "/context/agent" || !hidden && !d.Allow {
+			t.Errorf("%s: %+v, %v", typ, d, err)
 		}
 	}
 }
