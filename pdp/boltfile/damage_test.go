@@ -252,8 +252,8 @@ func change(tx *bbolt.Tx, random *rand.Rand, round int) error {
 			return err
 		}
 	}
-	if round%10 == 9 {
-		return tx.DeleteBucket(fmt.Append(nil, "bucket ", random.IntN(4)))
+	if name := fmt.Append(nil, "bucket ", random.IntN(4)); round%10 == 9 && tx.Bucket(name) != nil {
+		return tx.DeleteBucket(name)
 	}
 	return nil
 }

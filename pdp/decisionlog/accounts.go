@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"time"
@@ -139,14 +140,15 @@ const longestSubject = 128
 
 // groupsOf are the accounts of what several accounts have together, of which a name is one: all for whom its caller
 // asks, and all subjects of its issuer.
-func groupsOf(name string) (all []string) {
-	if caller, _, ofPerson := strings.Cut(name, ofPersonsMark); ofPerson {
-		all = append(all, ForPerson(caller, ""))
+func groupsOf(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if caller, _, ofPerson := strings.Cut(name, ofPersonsMark); ofPerson && !yield(name[:len(caller)+len(ofPersonsMark)]) {
+			return
+		}
+		if issuer := issuerOf(name); issuer != "" {
+			yield(issuer)
+		}
 	}
-	if issuer := issuerOf(name); issuer != "" {
-		all = append(all, issuer)
-	}
-	return all
 }
 
 // name is the account that a caller's records count toward: its own, and where there is no
@@ -317,7 +319,7 @@ func (a *accounts) each(name string, do func(*account)) {
 		return
 	}
 	do(a.get(name))
-	for _, group := range groupsOf(name) {
+	for group := range groupsOf(name) {
 		if group != name {
 			do(a.get(group))
 		}
@@ -363,7 +365,7 @@ func (a *accounts) room(name string) error {
 			return a.refusal(bound, over, func(s *stretch) int64 { return s.of[name] })
 		}
 	}
-	for _, group := range groupsOf(name) {
+	for group := range groupsOf(name) {
 		bound := BoundIssuer
 		if strings.HasSuffix(group, ofPersonsMark) {
 			bound = BoundShare

@@ -184,7 +184,7 @@ func (c *charges) stretch(until time.Time, content int64) stretch {
 		}
 		bytes := int64(float64(one.weight) * each)
 		s.of[name] += bytes
-		for _, group := range groupsOf(name) {
+		for group := range groupsOf(name) {
 			s.of[group] += bytes
 		}
 	}

@@ -34,7 +34,7 @@ func (l *linter) overlaps(v *bundle.View) {
 	if len(free) == 0 || len(obliging) == 0 {
 		return
 	}
-	o := overlap{l: l, v: v, rules: l.rulesOf(v), bits: map[settingKey]int{}}
+	o := overlap{l: l, v: v, rules: l.rulesOf(v), bits: map[settingKey]int{}, up: map[string]bundle.Lineage{}}
 	var others []*scoped
 	for _, p := range obliging {
 		s := o.scoped(p)
@@ -143,7 +143,8 @@ type overlap struct {
 	v     *bundle.View
 	rules map[string]*access.Rule // by the policies that are made of them; nil if there is no declaration
 	bits  map[settingKey]int
-	both  big.Int // memory for the settings that two permits share
+	both  big.Int                   // memory for the settings that two permits share
+	up    map[string]bundle.Lineage // of actions
 }
 
 // settingKey tells settings of two policies apart.
@@ -259,7 +260,11 @@ func (o *overlap) scoped(p *bundle.Policy) *scoped {
 
 // passes reports whether an action passes the tests of actions.
 func (o *overlap) passes(id string, tests []bundle.ScopeTest) bool {
-	up := bundle.LineageOf(types.EntityUID{Type: o.l.b.Config.ActionType, ID: types.String(id)}, o.v.Store)
+	up, known := o.up[id]
+	if !known {
+		up = bundle.LineageOf(types.EntityUID{Type: o.l.b.Config.ActionType, ID: types.String(id)}, o.v.Store)
+		o.up[id] = up
+	}
 	return !slices.ContainsFunc(tests, func(t bundle.ScopeTest) bool { return t.Of == bundle.ActionVar && !up.Holds(&t) })
 }
 

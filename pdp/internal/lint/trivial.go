@@ -42,7 +42,7 @@ func (l *linter) trivial(v *bundle.View) {
 // is false of each or because its tests contradict each other, and a permit that applies only where a forbid without
 // conditions does.
 func (l *linter) useless(v *bundle.View) {
-	o := overlap{l: l, v: v, bits: map[settingKey]int{}}
+	o := overlap{l: l, v: v, bits: map[settingKey]int{}, up: map[string]bundle.Lineage{}}
 	var forbids []*scoped
 	for _, p := range v.Policies {
 		if p.Forbids() && len(p.Facts.Conjuncts) == 0 {
