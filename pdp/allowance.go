@@ -56,10 +56,9 @@ func (a *allowance) spend(tenant string, size int64, now time.Time) {
 	a.good[tenant] = from.Add(time.Duration(max(size, a.least)) * time.Second / time.Duration(a.second))
 }
 
-// charge counts the bytes of a reading that are not in force and were not counted before. If the
-// reading is kept, a list of all files of all owners is kept with it, and the tenants that
-// edited something share the size of the list.
-func (a *allowance) charge(files *Files, read bundle.Reading, kept bool, before *loaded, now time.Time) {
+// charge counts the bytes of a reading that are not in force and were not counted before. If an edit is kept, a list of all files
+// of all owners is kept with it, and the tenants that edited something share the size of the list.
+func (a *allowance) charge(files *Files, read, kept bundle.Reading, before *loaded, now time.Time) {
 	brought := map[string]int64{}
 	for name, text := range files.Content {
 		if owner := files.Owner(name); owner != "" && !bytes.Equal(text, before.Files.Content[name]) {
@@ -68,17 +67,18 @@ func (a *allowance) charge(files *Files, read bundle.Reading, kept bool, before 
 	}
 	var payers []string
 	for _, tenant := range read.Others(before.read) {
-		if was, is := a.paid[tenant], read.Tenants[tenant]; !is.Equal(was.part) {
+		is := paid{read.Tenants[tenant], read.Tenants[tenant].Equal(kept.Tenants[tenant])}
+		if was := a.paid[tenant]; !is.part.Equal(was.part) {
 			payers = append(payers, tenant)
-		} else if kept && !was.kept {
+		} else if is.kept && !was.kept {
 			delete(brought, tenant) // only the list is new
 			payers = append(payers, tenant)
 		}
-		a.paid[tenant] = paid{read.Tenants[tenant], kept}
+		a.paid[tenant] = is
 	}
 	for _, tenant := range payers {
 		size := brought[tenant]
-		if kept {
+		if a.paid[tenant].kept {
 			size += listSize(files) / int64(len(payers))
 		}
 		a.spend(tenant, size, now)

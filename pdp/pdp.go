@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,7 +95,7 @@ type Incoming struct {
 	Bundle *Bundle
 	Files  map[string][]byte
 	// Later are the tenants whose own files are still those of the bundle before, because the
-	// new files did not lie still, or because they wait for their turn.
+	// new files did not lie still, wait for their turn, or have an error.
 	Later []string
 }
 
@@ -125,26 +126,37 @@ type Call struct {
 var (
 	ErrNoBundle      = engine.ErrNoBundle
 	ErrUnknownTenant = engine.ErrUnknownTenant
-	ErrNotRecorded   = errors.New("the decision could not be recorded")
+	// ErrTenantUnavailable says that the tenant is there and its files do not load.
+	ErrTenantUnavailable = engine.ErrTenantUnavailable
+	ErrNotRecorded       = errors.New("the decision could not be recorded")
 )
 
 // New loads the bundle of a source and returns a PDP that answers from it. If the bundle is at
-// fault, the error is of type [Problems].
+// fault, the error is of type [Problems]. If all errors are in the files of tenants, there is none, these tenants are unavailable,
+// and [PDP.Status] says so.
 func New(source Source, options Options) (*PDP, error) {
-	files := firstReading(source, cmp.Or(options.Quiet, defaultQuiet))
-	b, problems := bundle.Build(files)
-	if problems.Refuse() {
+	p := newPDP(source, loaded{}, options)
+	files, moving := firstReading(source, p.options.Quiet)
+	made, problems, _ := p.build(context.Background(), files, &loaded{})
+	if made.Bundle == nil {
 		return nil, problems
 	}
-	if err := options.askBeforeSwap(b, files, nil); err != nil {
+	if err := options.askBeforeSwap(made, slices.Clone(made.Bundle.Unavailable)); err != nil {
 		return nil, err
 	}
-	first := loaded{
-		InForce:  bundle.InForce{Bundle: b, Files: files},
-		read:     files.Reading(),
-		problems: problems,
+	first := &loaded{
+		InForce:  made,
+		read:     made.Files.Reading(),
+		onDisk:   files.Digest(),
+		later:    moving,
+		at:       p.options.Now(),
+		problems: only(SeverityWarning, problems),
 	}
-	return newPDP(source, first, options), nil
+	first.refused = first.refusalOf(only(SeverityError, problems), nil, first.at)
+	p.reloader.seen = files.Reading()
+	p.reloader.acted = p.reloader.seen
+	p.inForce.Store(first)
+	return p, nil
 }
 
 // Of returns a PDP that answers from a bundle that is already loaded, and never from another.
@@ -164,8 +176,6 @@ func newPDP(source Source, first loaded, options Options) *PDP {
 	p := &PDP{source: source, options: options}
 	p.reloader = reloader{
 		turn:        make(chan struct{}, 1),
-		seen:        first.read,
-		acted:       first.read,
 		allowance:   newAllowance(),
 		pollBlind:   pollBlind,
 		pollWatched: pollWatched,

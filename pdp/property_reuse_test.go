@@ -41,7 +41,7 @@ var pieces = map[string][]string{
 
 // TestPropertyReuse holds a bundle that was loaded by one edit after the other to the one
 // that is loaded of the last files from nothing: it says the same, warning for warning,
-// and decides the same.
+// and decides the same. Where tenants are kept apart, it is held to the bundle of the files that are left.
 func TestPropertyReuse(t *testing.T) {
 	t.Parallel()
 	seen := tally{}
@@ -49,7 +49,7 @@ func TestPropertyReuse(t *testing.T) {
 		g.prefixed = g.seed%3 == 1
 		names := slices.Sorted(maps.Keys(pieces))
 		texts := map[string]string{"bundle.yaml": pieces["bundle.yaml"][1], "a.cedar": pieces["a.cedar"][0]}
-		before := bundle.InForce{}
+		before, beforeApart := bundle.InForce{}, bundle.InForce{}
 		for step := range 40 {
 			kept := maps.Clone(texts)
 			for range 1 + g.IntN(2) {
@@ -64,28 +64,50 @@ func TestPropertyReuse(t *testing.T) {
 			}
 			files := FS(source).Read()
 			l := bundle.NewLoading(context.Background(), files, before)
-			got, said := l.Build()
+			made, said := l.Build()
+			got := made.Bundle
 			fresh := bundle.NewLoading(context.Background(), FS(source).Read(), bundle.InForce{})
-			want, problems := fresh.Build()
+			anew, problems := fresh.Build()
+			want := anew.Bundle
 			if what := bundlesDiffer(t, got, want, said, problems); what != "" {
 				t.Fatalf("seed %d, step %d: %s\n%v", g.seed, step, what, texts)
+			}
+			apart := bundle.NewLoading(context.Background(), files, beforeApart)
+			apart.Apart = true
+			left, said := apart.Build()
+			if left.Bundle != nil {
+				want, problems := bundle.Build(left.Files)
+				if out := len(left.Bundle.Unavailable); want != nil || out == 0 {
+					if what := bundlesDiffer(t, left.Bundle, want, only(SeverityWarning, said), problems); what != "" {
+						t.Fatalf("seed %d, step %d, apart: %s\n%v\n%v", g.seed, step, what, said, texts)
+					}
+					seen.count("a tenant unavailable", out > 0)
+				}
+				for _, tenant := range []string{"acme", "other"} {
+					broken := slices.ContainsFunc(only(SeverityError, said), func(p Problem) bool { return files.Owner(p.File) == tenant })
+					seen.count("a tenant as before", broken && left.Bundle.Views[tenant] != nil)
+				}
+				beforeApart = left
+			}
+			if said := only(SeverityError, said); (left.Bundle == nil) != slices.ContainsFunc(said, func(p Problem) bool { return files.Owner(p.File) == "" }) || said.Refuse() != (want == nil) {
+				t.Fatalf("seed %d, step %d: apart it is %v, and whole %v\n%v\n%v", g.seed, step, left.Bundle, want, said, texts)
 			}
 			seen.count("loads", want != nil)
 			seen.count("refusals", want == nil)
 			seen.count("declarations", want != nil && len(want.Access()) > 0)
 			seen.count("declarations taken over", want != nil && l.Did.AccessFiles < fresh.Did.AccessFiles)
 			seen.count("warnings", want != nil && len(problems) > 0)
-			seen.count("a tenant taken over by itself", want != nil && l.Did.PolicyFiles < fresh.Did.PolicyFiles && len(l.Fresh) == len(fresh.Fresh))
-			seen.count("a tenant taken over beside another", want != nil && len(l.Fresh) == 1)
+			seen.count("a tenant taken over by itself", want != nil && l.Did.PolicyFiles < fresh.Did.PolicyFiles && l.Did.Views == fresh.Did.Views)
+			seen.count("a tenant taken over beside another", want != nil && l.Did.Views == 1)
 			if got == nil && g.chance(80) {
 				texts = kept // whoever broke it mends it
 			}
 			if got != nil {
-				before = bundle.InForce{Bundle: got, Files: files}
+				before = made
 			}
 		}
 	})
-	for _, what := range []string{"loads", "refusals", "warnings", "declarations", "declarations taken over", "a tenant taken over by itself", "a tenant taken over beside another"} {
+	for _, what := range []string{"loads", "refusals", "warnings", "declarations", "declarations taken over", "a tenant taken over by itself", "a tenant taken over beside another", "a tenant unavailable", "a tenant as before"} {
 		seen.atLeast(t, what, 3)
 	}
 }
@@ -204,6 +226,7 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 		files.Write(t, dir)
 		before := p.Bundle()
 		must(t, p.Reload(t.Context()))
+		want.Views = views
 		if p.reloader.lastWork != want {
 			t.Errorf("%s: read %+v, want %+v", what, p.reloader.lastWork, want)
 		}

@@ -14,25 +14,29 @@ import (
 type loaded struct {
 	bundle.InForce
 	read     bundle.Reading // the reading of its files, which later readings are compared with
+	onDisk   string         // the digest of all files as they were read last
 	later    []string       // tenants whose edits wait
 	at       time.Time
 	problems Problems // warnings of the load
 	refused  *Refusal
-	// refusedOf is the reading that was refused.
-	refusedOf bundle.Reading
 }
 
-// Refusal is a load that failed. The bundle before it stays in force.
+// Refusal is a load that failed. The bundle before it stays in force. If all errors are in files of tenants, only these tenants'
+// files stay in force, and the others' are loaded.
 type Refusal struct {
 	At       time.Time `json:"at"`
 	Problems Problems  `json:"problems"`
+	// Tenants are those in whose files all errors are, if the whole bundle is not refused.
+	Tenants []string `json:"tenants,omitzero"`
 }
 
 // Status says which bundle is in force, and whether a later one was refused.
 type Status struct {
 	Digest   string
 	LoadedAt time.Time
-	Refused  *Refusal
+	// OnDisk is the digest of the files as they were read last. It differs from Digest if some were refused, or wait.
+	OnDisk  string
+	Refused *Refusal
 }
 
 // reloader makes loads happen one after the other.
@@ -71,7 +75,7 @@ var errOvertaken = errors.New("a later edit of the root overtook this load")
 // Status returns which bundle is in force, and whether a later one was refused.
 func (p *PDP) Status() Status {
 	now := p.inForce.Load()
-	status := Status{LoadedAt: now.at, Refused: now.refused}
+	status := Status{LoadedAt: now.at, OnDisk: now.onDisk, Refused: now.refused}
 	if now.Bundle != nil {
 		status.Digest = now.Bundle.Digest()
 	}
@@ -89,8 +93,9 @@ func (p *PDP) Later() []string { return slices.Clone(p.inForce.Load().later) }
 //
 // A tenant that goes on writing does not hold up the others. After a while, the others' files
 // are loaded together with all files that were loaded of that tenant before, and the error says
-// so. If the source has a MANIFEST, the MANIFEST lists the whole bundle, and anything else is
-// refused.
+// so. An error in a tenant's files does not hold up the others, either: what is in force of that tenant stays so, and if that does
+// not load any more, the tenant is unavailable. The error is then of type [Problems], too. If the source has a MANIFEST, the
+// MANIFEST lists the whole bundle, and anything else is refused.
 func (p *PDP) Reload(ctx context.Context) error { return p.reload(ctx, true) }
 
 // reload does the work of Reload. Without insist, it loads nothing if the source reads as it did
@@ -193,13 +198,13 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 	if len(from.moving) > 0 {
 		later = errLater
 	}
-	after.later = held
+	after.later, after.onDisk = held, from.files.Digest()
+	waiting := slices.Concat(held, from.moving)
 	p.reloader.forget(from.read, before.read, time.Now())
 	if read.Equal(before.read) {
 		p.reloader.seen, p.reloader.acted = read, read
-		if before.refused != nil && (later == nil || len(held) > 0 && !before.refusedFor(held)) {
-			// The files are again those in force, so the refusal no longer holds.
-			after.refused, after.refusedOf = nil, bundle.Reading{}
+		// The files are again those in force, so the refusal no longer holds.
+		if after.refused = before.refusalOf(nil, waiting, p.options.Now()); after.refused != before.refused {
 			p.swap(&after)
 		} else {
 			p.inForce.Store(&after)
@@ -210,70 +215,102 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 		p.inForce.Store(&after)
 		return later // it was refused already, and only files of held tenants change
 	}
-	b, problems, err := p.build(ctx, files, before)
+	made, problems, err := p.build(ctx, files, before)
 	if err != nil {
 		return err
 	}
-	if problems.Refuse() && !report {
+	if made.Bundle == nil && !report {
 		return problems
 	}
 	p.reloader.seen, p.reloader.acted = read, read
-	// The reading is charged whatever BeforeSwap answers, because the files are kept once it is called.
-	p.reloader.charge(files, read, !problems.Refuse(), before, time.Now())
-	now := p.options.Now()
-	var notAllowed error
-	if !problems.Refuse() {
-		notAllowed = p.options.askBeforeSwap(b, files, held)
+	kept := before.read
+	if made.Bundle != nil {
+		kept = made.Files.Reading()
 	}
-	if notAllowed != nil {
-		problems = notYet(notAllowed)
-		p.reloader.seen = bundle.Reading{} // nothing is wrong with the files, so they are read again
-		if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
-			return problems // the same refusal was reported before
+	// The reading is charged whatever BeforeSwap answers, because the files are kept once it is called.
+	p.reloader.charge(files, read, kept, before, time.Now())
+	now, isNew := p.options.Now(), !kept.Equal(before.read)
+	if isNew {
+		aside := read.Others(kept) // the tenants with errors
+		if err := p.options.askBeforeSwap(made, slices.Concat(held, aside)); err != nil {
+			made, problems = bundle.InForce{}, notYet(err)
+			p.reloader.seen = bundle.Reading{} // nothing is wrong with the files, so they are read again
+			if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
+				return problems // the same refusal was reported before
+			}
 		}
 	}
-	if problems.Refuse() {
-		after.refused, after.refusedOf = &Refusal{At: now, Problems: problems}, read
-		p.swap(&after)
-		return problems
-	}
-	after = loaded{
-		InForce:  bundle.InForce{Bundle: b, Files: files},
-		read:     read,
-		later:    held,
-		at:       now,
-		problems: problems,
+	switch {
+	case made.Bundle == nil:
+		after.refused = &Refusal{At: now, Problems: problems}
+	case isNew:
+		after.InForce, after.read, after.at, after.problems = made, kept, now, only(SeverityWarning, problems)
+		fallthrough
+	default:
+		var wrong Problems
+		if report {
+			wrong = only(SeverityError, problems)
+		}
+		after.refused = before.refusalOf(wrong, waiting, now)
 	}
 	// Nothing can fail from here on.
 	p.swap(&after)
+	if problems.Refuse() {
+		return problems
+	}
 	return later
 }
 
-// refusedFor reports whether the refused reading had an edit of one of the tenants. Such an edit
-// may be the cause of the refusal, and may come back unchanged.
-func (l *loaded) refusedFor(tenants []string) bool {
-	among := func(tenant string) bool { return slices.Contains(tenants, tenant) }
-	return slices.ContainsFunc(l.refusedOf.Others(l.read), among)
+// refusalOf returns the refusal of what is wrong in tenants' files, if anything is, together with what was wrong in those that wait
+// now: they may come back unchanged. If it is the refusal before, it is the same.
+func (l *loaded) refusalOf(wrong Problems, waiting []string, now time.Time) *Refusal {
+	if l.refused != nil {
+		for _, p := range l.refused.Problems {
+			if slices.Contains(waiting, bundle.TenantOf(p.File)) {
+				wrong = append(wrong, p)
+			}
+		}
+		if wrong = wrong.Sorted(); slices.Equal(wrong, l.refused.Problems) {
+			return l.refused
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	r := &Refusal{At: now, Problems: wrong}
+	for _, p := range wrong {
+		r.Tenants = append(r.Tenants, bundle.TenantOf(p.File))
+	}
+	slices.Sort(r.Tenants)
+	r.Tenants = slices.Compact(r.Tenants)
+	return r
+}
+
+// only returns the problems of one severity.
+func only(severity bundle.Severity, problems Problems) Problems {
+	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Severity != severity })
 }
 
 // build makes a bundle of files, and takes over what did not change since before. It is the long part of a load. The
 // problems are faults of the files. The error only says why ctx ended.
-func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (*Bundle, Problems, error) {
+func (p *PDP) build(ctx context.Context, files *Files, before *loaded) (bundle.InForce, Problems, error) {
 	if p.reloader.building != nil {
 		p.reloader.building(ctx)
 	}
 	l := bundle.NewLoading(ctx, files, before.InForce)
-	bundle, problems := l.Build()
+	l.Apart = true
+	made, problems := l.Build()
 	p.reloader.lastWork = l.Did
-	return bundle, problems, context.Cause(ctx)
+	return made, problems, context.Cause(ctx)
 }
 
 // askBeforeSwap asks whether a bundle may come into force.
-func (o Options) askBeforeSwap(bundle *Bundle, files *Files, later []string) error {
+func (o Options) askBeforeSwap(made bundle.InForce, later []string) error {
 	if o.BeforeSwap == nil {
 		return nil
 	}
-	return o.BeforeSwap(Incoming{Digest: bundle.Digest(), Bundle: bundle, Files: files.Content, Later: later})
+	slices.Sort(later)
+	return o.BeforeSwap(Incoming{Digest: made.Bundle.Digest(), Bundle: made.Bundle, Files: made.Files.Content, Later: slices.Compact(later)})
 }
 
 // notYet returns the problem of a bundle that has no mistake and cannot come into force yet.
@@ -298,7 +335,11 @@ func (p *PDP) swap(to *loaded) {
 // written may be cut behind a complete policy, and would load without the forbids that follow.
 // If ctx ends first, the problems of the returned files include an error.
 func Settled(ctx context.Context, source Source, quiet time.Duration) *Files {
-	s, err := settle(ctx, source, quiet, source.Read(), 0)
+	return settleAll(ctx, source, quiet, source.Read())
+}
+
+func settleAll(ctx context.Context, source Source, quiet time.Duration, files *Files) *Files {
+	s, err := settle(ctx, source, quiet, files, 0)
 	if err != nil {
 		s.files.Problems.Add("", 0, 0, "unsettled",
 			"the files did not lie still for "+quiet.String(),
@@ -346,13 +387,17 @@ func settle(ctx context.Context, source Source, quiet time.Duration, files *File
 	}
 }
 
-// firstReading returns the files from which a PDP starts. It waits for a directory to lie still.
-// Any other file system is taken to lie still.
-func firstReading(source Source, quiet time.Duration) *Files {
+// firstReading returns the files from which a PDP starts, and the tenants whose files do not lie still, which are left out. It waits
+// for the root of a directory to lie still, and for all of it if there is a MANIFEST. Any other file system is taken to lie still.
+func firstReading(source Source, quiet time.Duration) (files *Files, moving []string) {
 	if source.Dir == "" {
-		return source.Read()
+		return source.Read(), nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return Settled(ctx, source, quiet)
+	s, err := settle(ctx, source, quiet, source.Read(), aWhile)
+	if err == nil && !s.files.Manifest {
+		return s.files.Holding(s.moving, &Files{Unavailable: s.moving}), s.moving
+	}
+	return settleAll(ctx, source, quiet, s.files), nil
 }

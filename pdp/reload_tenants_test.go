@@ -519,17 +519,20 @@ func TestAnEditOfTheRootOvertakesTheLoadOfATenants(t *testing.T) {
 	w.sees("the tenant's edit")
 }
 
-// Where the root's edit does not load without the tenant's, they load together, and
-// nothing is refused.
+// Where the tenant's files in force do not load beside the root's edit, that is in force at once all the same, and nothing is
+// refused.
 func TestAnEditThatOvertakesMayNeedTheTenants(t *testing.T) {
 	t.Parallel()
 	w, begun := held(t)
 	tree{"tenants/acme/x.cedar": ofTenant("renamed", 1)}.Write(t, w.dir)
 	<-begun
 	tree{"x.cedar": ofTenant("x", 1)}.Write(t, w.dir) // the id that the tenant gave up
-	if first := <-w.loads; first.Refused != nil || first.Digest != digestOf(w.dir) {
+	dir := t.TempDir()
+	tree{"a.cedar": smallest, "x.cedar": ofTenant("x", 1), "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
+	if first := <-w.loads; first.Refused != nil || first.Digest != digestOf(dir) {
 		t.Errorf("got %+v", first)
 	}
+	w.sees("the tenant's edit")
 }
 
 // A tenant that is moved out is out at once, too.

@@ -28,9 +28,9 @@ func (s *Server) load(ctx context.Context) error {
 		s.pdp = p
 		var problems pdp.Problems
 		if err == nil {
-			s.telemetry.Loads.Count(telemetry.Loaded)
+			s.show(p.Status())
 		} else if errors.As(err, &problems) {
-			s.decisions.soon(refusedEvent("", problems))
+			s.decisions.soon(refusedEvent("", problems, nil))
 		}
 		return err
 	case <-ctx.Done():
@@ -49,11 +49,31 @@ func (s *Server) admitBundle(b pdp.Incoming) error {
 	return nil
 }
 
-// loaded logs the outcome of every load after the first.
+// loaded is called with the outcome of every load after the first.
 func (s *Server) loaded(status pdp.Status) {
-	if r := status.Refused; r != nil {
+	s.show(status)
+	if s.config.Program.PDP.OnLoad != nil {
+		s.config.Program.PDP.OnLoad(status)
+	}
+}
+
+// show logs, counts and records the outcome of a load. A refusal that a load leaves as it was is not shown again.
+func (s *Server) show(status pdp.Status) {
+	before := s.shown
+	s.shown = status
+	come := status.Digest != before.Digest
+	if come || status.Refused == nil {
+		s.telemetry.Loads.Count(telemetry.Loaded)
+		s.log.Info("bundle in force", "digest", status.Digest)
+	}
+	if r := status.Refused; r != nil && (!come || r != before.Refused) {
 		s.telemetry.Loads.Count(telemetry.Refused)
-		s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
+		if len(r.Tenants) > 0 {
+			s.log.Error("files of tenants refused; those before them stay in force, if they still load", "tenants", r.Tenants[:min(len(r.Tenants), mostProblems)],
+				"in_force", status.Digest, "problems", len(r.Problems))
+		} else {
+			s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))
+		}
 		first, more := firstOf(r.Problems)
 		for _, p := range first {
 			s.log.Error(p.String())
@@ -61,13 +81,7 @@ func (s *Server) loaded(status pdp.Status) {
 		if more > 0 {
 			s.log.Error("more problems than these were found; policy-service check tells of them", "more", more)
 		}
-		s.decisions.soon(refusedEvent(status.Digest, r.Problems))
-	} else {
-		s.telemetry.Loads.Count(telemetry.Loaded)
-		s.log.Info("bundle in force", "digest", status.Digest)
-	}
-	if s.config.Program.PDP.OnLoad != nil {
-		s.config.Program.PDP.OnLoad(status)
+		s.decisions.soon(refusedEvent(status.Digest, r.Problems, r.Tenants))
 	}
 }
 

@@ -30,14 +30,17 @@ type readiness struct {
 }
 
 type bundleState struct {
-	Digest   string    `json:"digest"`
-	LoadedAt time.Time `json:"loaded_at"`
-	Later    []string  `json:"later,omitzero"`
+	Digest      string    `json:"digest"`
+	LoadedAt    time.Time `json:"loaded_at"`
+	OnDisk      string    `json:"on_disk"`
+	Later       []string  `json:"later,omitzero"`
+	Unavailable []string  `json:"unavailable,omitzero"`
 }
 
 // refusedState is the bundle that was refused, with the first of its problems.
 type refusedState struct {
 	At       time.Time    `json:"at"`
+	Tenants  []string     `json:"tenants,omitzero"`
 	Problems pdp.Problems `json:"problems"`
 	// More is how many problems more there are.
 	More int `json:"more,omitzero"`
@@ -87,12 +90,15 @@ func (h *health) readiness() (int, readiness) {
 	status := h.pdp.Status()
 	state := readiness{
 		Status: "ready",
-		Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), h.pdp.Later()},
+		Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), status.OnDisk, h.pdp.Later(), h.pdp.Bundle().Unavailable},
+	}
+	if len(state.Bundle.Unavailable) > 0 {
+		state.Status = "degraded"
 	}
 	if r := status.Refused; r != nil {
 		state.Status = "degraded"
 		first, more := firstOf(r.Problems)
-		state.Refused = &refusedState{r.At.UTC(), first, more}
+		state.Refused = &refusedState{r.At.UTC(), r.Tenants, first, more}
 	}
 	unavailable := h.door.Stopping.Load()
 	if h.log != nil {

@@ -36,8 +36,9 @@ func (w *keyWatch) look() {
 }
 
 // refusedEvent is a bundle that was refused. One mistake can make thousands of problems, and a person who edits a
-// tenant's policies makes such a record as often as they like. So the record counts all problems and quotes the first.
-func refusedEvent(inForce string, problems pdp.Problems) recorder.Event {
+// tenant's policies makes such a record as often as they like. So the record counts all problems and quotes the first. Tenants
+// are those that are refused, if the whole bundle is not.
+func refusedEvent(inForce string, problems pdp.Problems, tenants []string) recorder.Event {
 	texts := []string{}
 	for n, room := 0, 2<<10; n < len(problems) && room > 0; n++ {
 		text := problems[n].String()
@@ -46,6 +47,6 @@ func refusedEvent(inForce string, problems pdp.Problems) recorder.Event {
 	}
 	return recorder.Event{
 		Name:    decisionlog.EventBundleRefused,
-		Details: map[string]any{"in_force": inForce, "count": len(problems), "problems": texts},
+		Details: map[string]any{"in_force": inForce, "count": len(problems), "problems": texts, "tenants": tenants[:min(len(tenants), mostProblems)]},
 	}
 }

@@ -13,6 +13,9 @@ import (
 	"policy-service/pdp/server/door"
 )
 
+// TenantUnavailable is the type of a [door.Problem]: the files of the tenant do not load, and nothing of them is in force.
+const TenantUnavailable = "urn:policy-service:tenant_unavailable"
+
 // explain is [door.Options.Explain]: what errors of routing, of the PDP and of the log are to the outside.
 func explain(err error, shape evaluation.Shape) *door.Problem {
 	var routing *echo.HTTPError
@@ -24,6 +27,11 @@ func explain(err error, shape evaluation.Shape) *door.Problem {
 		return noRoom(none)
 	case errors.Is(err, pdp.ErrUnknownTenant):
 		return door.UnknownTenant(shape)
+	case errors.Is(err, pdp.ErrTenantUnavailable):
+		p := door.NewProblem(http.StatusServiceUnavailable,
+			"the policies of this tenant do not load, so nothing is decided in it; have their author run policy-service check, which names the errors, as /readyz does")
+		p.Type = TenantUnavailable
+		return p
 	case errors.Is(err, pdp.ErrNoBundle):
 		return door.NewProblem(http.StatusServiceUnavailable, "no bundle is loaded; see /readyz")
 	case errors.Is(err, pdp.ErrNotRecorded):

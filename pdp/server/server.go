@@ -43,6 +43,7 @@ type Server struct {
 	listeners *listeners
 	live      inForce
 	lifetime  lifetime
+	shown     pdp.Status // the outcome of the last load that was logged
 }
 
 // New checks a configuration and returns a Server that has not started.

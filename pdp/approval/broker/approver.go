@@ -104,6 +104,9 @@ func (v *approver) standing(ctx context.Context, a approval.Approval) (s standin
 	if !caller.Serves(a.Tenant) {
 		return s, nil
 	}
+	if err := v.available(a.Tenant); err != nil {
+		return s, err
+	}
 	asked := caller.Name == a.Caller
 	if caller.May(auth.Approve) {
 		s, err = v.may(ctx, a, voter{v.caller.Principal, v.caller.Name, v.caller.Way})
@@ -111,6 +114,14 @@ func (v *approver) standing(ctx context.Context, a approval.Approval) (s standin
 	}
 	s.asked = asked
 	return s, err
+}
+
+// available says if a tenant's files do not load. Then nothing comes of its approval requests until they do.
+func (b *Broker) available(tenant string) error {
+	if b.options.PDP().Bundle().IsUnavailable(tenant) {
+		return pdp.ErrTenantUnavailable
+	}
+	return nil
 }
 
 // voted reports whether the caller, if it is a person, has voted on an approval request.

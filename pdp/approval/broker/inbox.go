@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"policy-service/evaluation"
+	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/server/auth"
 )
@@ -48,6 +49,12 @@ func (b *Broker) Inbox(
 	v := b.approver(caller)
 	page = Inbox{Items: []View{}, Next: q.Cursor}
 	bytes := 0
+	var hidden error // by a tenant that is unavailable
+	defer func() {
+		if err == nil && len(page.Items) == 0 && page.Next == "" {
+			err = hidden // not that nothing waits
+		}
+	}()
 	for looked := 0; looked < inboxLooked; {
 		most := min(inboxAtOnce, inboxLooked-looked)
 		some, next, err := b.Store.List(ctx, q.Tenants, q.Status, page.Next, most)
@@ -58,7 +65,10 @@ func (b *Broker) Inbox(
 		for n, a := range some {
 			var s standing
 			if q.picks(a) && (q.Voted == nil || *q.Voted == v.voted(a)) {
-				if s, err = v.standing(ctx, a); err != nil {
+				switch s, err = v.standing(ctx, a); {
+				case errors.Is(err, pdp.ErrTenantUnavailable):
+					s, hidden = standing{}, err
+				case err != nil:
 					return page, err
 				}
 			}

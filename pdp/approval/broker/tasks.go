@@ -18,6 +18,9 @@ type Followed struct {
 
 // Task finds a task of a caller in a tenant. No caller learns whether there is a task of another.
 func (b *Broker) Task(id, caller, tenant string) (approval.Task, error) {
+	if err := b.available(tenant); err != nil {
+		return approval.Task{}, err
+	}
 	t, found, err := b.Store.Task(id)
 	if err == nil && (!found || t.Caller != caller || t.Tenant != tenant) {
 		err = refused(evaluation.UnknownTask,

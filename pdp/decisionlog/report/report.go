@@ -168,6 +168,7 @@ type RefusedBundle struct {
 	InForce  string   `json:"in_force,omitzero"`
 	Count    int64    `json:"count"`
 	Problems []string `json:"problems"`
+	Tenants  []string `json:"tenants,omitzero"` // if only their files were refused
 }
 
 // RetentionRun is a run of retention: no record below has content any more.

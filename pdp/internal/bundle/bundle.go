@@ -34,6 +34,8 @@ type Bundle struct {
 	Config Config
 	Schema *Schema          // nil: there is no schema
 	Views  map[string]*View // by tenant, the default one included
+	// Unavailable are the tenants that are there and whose files do not load, sorted.
+	Unavailable []string
 	// problems are the warnings of bundle.yaml and the schema
 	problems Problems
 	// TypeNames are the names of types in requests. They are suggested if a name is misspelt.
@@ -108,40 +110,43 @@ func Load(source Source) (*Bundle, Problems) { return Build(source.Read()) }
 // Build makes a bundle from one reading. Everything that can fail happens here, before the
 // bundle can be asked anything.
 func Build(files *Files) (*Bundle, Problems) {
-	return NewLoading(context.Background(), files, InForce{}).Build()
+	made, problems := NewLoading(context.Background(), files, InForce{}).Build()
+	return made.Bundle, problems
 }
 
-// Build makes the bundle. If any problem is an error, or the context of the load ended, the
-// bundle is nil.
-func (l *Loading) Build() (*Bundle, Problems) {
-	problems := slices.Clone(l.files.Problems)
-	b := &Bundle{digest: l.files.Digest(), Views: map[string]*View{}}
+// Build makes the bundle, and returns it with the files that it was made from. If any problem is an error, or the context
+// of the load ended, the bundle is nil; where tenants are kept apart, only if the error is not of a tenant.
+func (l *Loading) Build() (InForce, Problems) {
+	b := &Bundle{Views: map[string]*View{}}
 	l.bundle = b
 	l.settings()
-	if problems = append(problems, b.problems...); problems.Refuse() {
+	if found := append(slices.Clone(l.files.Problems), b.problems...); l.refuse(found) {
 		// The rest would repeat what is wrong already.
-		l.parseEverything(&problems)
-		return nil, cut(problems.Sorted())
+		l.parseEverything(&found)
+		return InForce{}, cut(found.Sorted())
 	}
-
-	root := l.view(evaluation.DefaultTenant, "", nil, &problems)
+	root := l.view(evaluation.DefaultTenant, "", nil)
 	b.Views[root.Tenant] = root
-	for _, tenant := range l.files.Tenants {
-		if l.cancelled() {
-			return nil, nil
+	var refused Problems
+	problems := l.tenants(root)
+	for !l.cancelled() && problems.Refuse() && !l.refuse(problems) {
+		refused = append(refused, l.setAside(problems)...)
+		problems = l.tenants(root)
+	}
+	switch {
+	case l.cancelled():
+		return InForce{}, nil
+	case problems.Refuse():
+		return InForce{}, cut(append(problems, refused...).Sorted())
+	}
+	b.digest, b.Unavailable = l.files.Digest(), l.files.Unavailable
+	for _, tenant := range slices.Concat([]string{root.Tenant}, l.files.Tenants) {
+		v := b.Views[tenant]
+		if before := l.before.Bundle; before != nil && before.Views[tenant] == v {
+			continue
 		}
-		b.Views[tenant] = l.view(tenant, "tenants/"+tenant+"/", root, &problems)
-	}
-	// Only if all policies were read: one that was not may be the permit that seems to be missing.
-	if !problems.Refuse() {
-		b.refuseTrivial(&problems)
-	}
-	if problems.Refuse() {
-		return nil, cut(problems.Sorted())
-	}
-	for _, v := range l.Fresh {
 		if l.cancelled() {
-			return nil, nil
+			return InForce{}, nil
 		}
 		v.Index = NewIndex(v.Policies)
 		b.findActions(v)
@@ -152,7 +157,67 @@ func (l *Loading) Build() (*Bundle, Problems) {
 		}
 	}
 	b.findTypes()
-	return b, problems.Sorted()
+	return InForce{b, l.files}, cut(append(problems, refused...).Sorted())
+}
+
+// tenants makes the views that are missing, and returns all problems.
+func (l *Loading) tenants(root *View) Problems {
+	b := l.bundle
+	problems := slices.Concat(l.files.Problems, b.problems, root.problems)
+	for _, tenant := range l.files.Tenants {
+		if l.cancelled() {
+			return nil
+		}
+		if b.Views[tenant] == nil {
+			b.Views[tenant] = l.view(tenant, "tenants/"+tenant+"/", root)
+		}
+		problems = append(problems, b.Views[tenant].problems...)
+	}
+	// Only if all policies were read: one that was not may be the permit that seems to be missing.
+	if !problems.Refuse() {
+		b.refuseTrivial(len(l.files.Unavailable) == 0, &problems)
+	}
+	return problems
+}
+
+// refuse reports if problems refuse the whole load.
+func (l *Loading) refuse(problems Problems) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool {
+		return p.Severity == SeverityError && (!l.Apart || l.files.Manifest || l.files.Owner(p.File) == "")
+	})
+}
+
+// setAside has the tenants with an error go on with their files that are in force. If these have an error, or there are none, it makes
+// them unavailable. It returns the errors of the tenants that were not set aside before.
+func (l *Loading) setAside(problems Problems) (refused Problems) {
+	var back, out []string
+	seen := map[string]bool{}
+	for _, p := range problems {
+		tenant := l.files.Owner(p.File)
+		if p.Severity != SeverityError {
+			continue
+		}
+		if !l.aside[tenant] {
+			refused = append(refused, p)
+		}
+		if seen[tenant] {
+			continue
+		}
+		seen[tenant] = true
+		if l.before.Bundle != nil && !l.aside[tenant] && l.before.Bundle.Views[tenant] != nil {
+			back = append(back, tenant)
+		} else {
+			out = append(out, tenant)
+		}
+		delete(l.bundle.Views, tenant)
+	}
+	maps.Copy(l.aside, seen)
+	files := l.files
+	if len(back) > 0 {
+		files = files.Holding(back, l.before.Files)
+	}
+	l.take(files.Holding(out, &Files{Unavailable: out}))
+	return refused
 }
 
 // MostErrors is how many errors of one owner are reported. One small file can hold tens of
@@ -276,8 +341,9 @@ func (v *View) addPolicy(p *Policy, text []byte, problems *Problems) {
 	v.Policies = append(v.Policies, p)
 }
 
-// refuseTrivial refuses a bundle that would, by accident, give every request the same answer.
-func (b *Bundle) refuseTrivial(problems *Problems) {
+// refuseTrivial refuses a bundle that would, by accident, give every request the same answer. If it is not whole, a permit may be
+// missing.
+func (b *Bundle) refuseTrivial(whole bool, problems *Problems) {
 	if b.Config.AllowTrivial {
 		return
 	}
@@ -294,7 +360,7 @@ func (b *Bundle) refuseTrivial(problems *Problems) {
 			}
 		}
 	}
-	if !permits {
+	if !permits && whole {
 		problems.Add("", 0, 0, "no_permit", "no policy is a permit, so every answer would be a deny",
 			"add one, or set allow_trivial: true in bundle.yaml")
 	}
@@ -307,10 +373,16 @@ func (b *Bundle) Digest() string { return b.digest }
 // request still counts as the same.
 func (b *Bundle) Volatile(member string) bool { return slices.Contains(b.Config.volatile, member) }
 
-// HasTenant reports if the bundle can answer requests of a tenant.
-func (b *Bundle) HasTenant(name string) bool { _, ok := b.Views[name]; return ok }
+// HasTenant reports if there is a tenant, even an unavailable one.
+func (b *Bundle) HasTenant(name string) bool { return b.Views[name] != nil || b.IsUnavailable(name) }
 
-// Tenants are the names of the tenants that the bundle has, sorted.
+// IsUnavailable reports if a tenant is there and its files do not load, so that nothing can be decided about it.
+func (b *Bundle) IsUnavailable(name string) bool {
+	_, is := slices.BinarySearch(b.Unavailable, name)
+	return is
+}
+
+// Tenants are the names of the tenants whose requests the bundle can answer, sorted.
 func (b *Bundle) Tenants() []string { return slices.Sorted(maps.Keys(b.Views)) }
 
 // LongestApproval is how long the longest approval request that this bundle asks for can last:

@@ -331,12 +331,12 @@ func TestOneFileDoesNotMakeThousandsOfProblems(t *testing.T) {
 		files.Write(t, dir)
 		read := pdp.Dir(dir).Read()
 		l := bundle.NewLoading(t.Context(), read, bundle.InForce{})
-		b, problems := l.Build()
+		made, problems := l.Build()
 		count := map[string]int{}
 		for _, p := range problems {
 			count[p.Code]++
 		}
-		if b != nil || len(problems) > bundle.MostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p pdp.Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
+		if made.Bundle != nil || len(problems) > bundle.MostErrors+4 || count["many_errors"] != 1 || !slices.ContainsFunc(problems, func(p pdp.Problem) bool { return p.File == "tenants/other/bad.cedar" }) {
 			t.Errorf("%s: %d problems: %v", what, len(problems), count)
 		}
 	}

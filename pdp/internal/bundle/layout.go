@@ -149,6 +149,9 @@ func (r *Reader) findTenants() {
 		switch {
 		case err != nil:
 			r.unreadable(dir, err)
+			if name != evaluation.DefaultTenant && evaluation.IsTenantName(name) {
+				r.files.Tenants = append(r.files.Tenants, name) // whose error it is
+			}
 		case !info.IsDir():
 			r.files.Problems.Warn(dir, 0, 0, "unknown_file",
 				"only tenants' directories belong here; this is not loaded", "move it out")

@@ -31,6 +31,11 @@ import (
 // a load that failed. It does not write to what it takes over, because the bundle in force
 // answers requests with it.
 type Loading struct {
+	// Apart has what does not load of a tenant harm that tenant alone. Its files that are in force stay so; where these do
+	// not load either, or there are none, the tenant is unavailable. With a MANIFEST the whole bundle is refused.
+	Apart bool
+	aside map[string]bool // the tenants whose files were set aside
+
 	ctx    context.Context // if it ends, the load ends too and makes no bundle
 	files  *Files
 	before InForce // without a bundle in it, there is nothing to take over
@@ -46,7 +51,6 @@ type Loading struct {
 	// sameSettings is set if bundle.yaml and the schema have not changed.
 	sameSettings bool
 
-	Fresh  []*View                      // the views that the bundle in force does not have
 	byRoot map[types.EntityUID]struct{} // the entities that the root names
 }
 
@@ -59,25 +63,26 @@ type InForce struct {
 // NewLoading prepares to make a bundle from files. It may take over parts of the bundle in
 // force.
 func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
-	l := &Loading{
-		ctx:     ctx,
-		files:   files,
-		before:  before,
-		names:   files.names(),
-		inDir:   map[string][]string{},
-		changed: map[string]bool{},
-
-		redeclared: map[string]bool{},
+	l := &Loading{ctx: ctx, before: before, aside: map[string]bool{}}
+	if before.Bundle != nil {
+		l.pace = newPace()
 	}
+	l.take(files)
+	return l
+}
+
+// take has these be the files of the load.
+func (l *Loading) take(files *Files) {
+	l.files, l.names = files, files.names()
+	l.inDir, l.changed, l.redeclared = map[string][]string{}, map[string]bool{}, map[string]bool{}
 	for _, name := range l.names {
 		dir, _ := path.Split(name)
 		l.inDir[dir] = append(l.inDir[dir], name)
 	}
-	if before.Bundle == nil {
-		return l
+	if l.before.Bundle == nil {
+		return
 	}
-	l.pace = newPace()
-	for _, files := range []*Files{files, before.Files} {
+	for _, files := range []*Files{files, l.before.Files} {
 		for name := range files.Content {
 			if !l.same(name) {
 				l.changed[dirOf(name)] = true
@@ -88,10 +93,9 @@ func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
 		}
 	}
 	l.sameSettings = l.same(ConfigFile)
-	for _, f := range append(files.schema(), before.Files.schema()...) {
+	for _, f := range append(files.schema(), l.before.Files.schema()...) {
 		l.sameSettings = l.sameSettings && l.same(f.Name)
 	}
-	return l
 }
 
 // filesIn are the files of a directory whose names end in ext, sorted.
@@ -105,7 +109,7 @@ func (l *Loading) filesIn(dir, ext string) (names []string) {
 }
 
 // Work counts what a load read anew.
-type Work struct{ Settings, PolicyFiles, EntityFiles, ObligationFiles, AccessFiles int }
+type Work struct{ Settings, Views, PolicyFiles, EntityFiles, ObligationFiles, AccessFiles int }
 
 // own is what is made from a tenant's files by themselves.
 type own struct {
@@ -173,22 +177,20 @@ func (l *Loading) obligations(name string, above map[string]Definition, problems
 }
 
 // view makes the view of one tenant from the files below dir and the view of the root.
-func (l *Loading) view(tenant, dir string, root *View, problems *Problems) *View {
+func (l *Loading) view(tenant, dir string, root *View) *View {
 	var before, rootBefore *View
 	if l.sameSettings && l.sameOwner(dir) {
 		before, rootBefore = l.before.Bundle.Views[tenant], l.before.Bundle.Views[evaluation.DefaultTenant]
 	}
-	v := before
-	if v == nil || root != nil && root != rootBefore {
-		v = l.newView(tenant, dir, root, before)
-		l.Fresh = append(l.Fresh, v)
+	if before != nil && (root == nil || root == rootBefore) {
+		return before
 	}
-	*problems = append(*problems, v.problems...)
-	return v
+	return l.newView(tenant, dir, root, before)
 }
 
 // newView makes a view that cannot be taken over as a whole.
 func (l *Loading) newView(tenant, dir string, root, before *View) *View {
+	l.Did.Views++
 	v := &View{Tenant: tenant, ByID: map[string]*Policy{}}
 	if root != nil {
 		v.Policies = slices.Clone(root.Policies)

@@ -49,16 +49,16 @@ func TestReloadRests(t *testing.T) {
 	}
 	files := FS(fsys).Read()
 	first := NewLoading(context.Background(), files, InForce{})
-	b, problems := first.Build()
-	if b == nil {
+	made, problems := first.Build()
+	if made.Bundle == nil {
 		t.Fatal(problems)
 	}
 	if first.pace != nil {
 		t.Error("the first load rests")
 	}
 	fsys["a.cedar"].Data = append(fsys["a.cedar"].Data, "permit (principal == user::\"x\", action, resource);"...)
-	again := NewLoading(context.Background(), FS(fsys).Read(), InForce{Bundle: b, Files: files})
-	if b, problems = again.Build(); b == nil {
+	again := NewLoading(context.Background(), FS(fsys).Read(), made)
+	if made, problems = again.Build(); made.Bundle == nil {
 		t.Fatal(problems)
 	}
 	if again.pace.rests < 2 {

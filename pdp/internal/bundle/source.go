@@ -36,9 +36,11 @@ func (d drafts) of(owner string) bool {
 
 // Files is one reading of a bundle's files.
 type Files struct {
-	Content  map[string][]byte // every file that is loaded, by slash path
-	Tenants  []string          // every legally named directory in tenants/, even an empty one, sorted
-	Problems Problems
+	Content map[string][]byte // every file that is loaded, by slash path
+	Tenants []string          // every legally named directory in tenants/, even an empty one, sorted
+	// Unavailable are the tenants whose files were left out because they do not load, sorted.
+	Unavailable []string
+	Problems    Problems
 	// Manifest is set if a MANIFEST says what the files must be.
 	Manifest bool
 }
@@ -179,12 +181,18 @@ func (f *Files) Holding(tenants []string, before *Files) *Files {
 				held.Content[name] = text
 			}
 		}
+		for _, name := range of.Unavailable {
+			if isHeld[name] == of.theirs {
+				held.Unavailable = append(held.Unavailable, name)
+			}
+		}
 		for _, p := range of.Problems {
 			if isHeld[of.Owner(p.File)] == of.theirs {
 				held.Problems = append(held.Problems, p)
 			}
 		}
 	}
+	slices.Sort(held.Unavailable)
 	held.Problems = held.Problems.Sorted()
 	for _, name := range f.Tenants {
 		if !isHeld[name] || slices.Contains(before.Tenants, name) {
@@ -225,6 +233,9 @@ func (f *Files) Reading() Reading {
 	r := Reading{root: of(""), Tenants: map[string]Part{}}
 	for _, tenant := range f.Tenants {
 		r.Tenants[tenant] = of(tenant)
+	}
+	for _, tenant := range f.Unavailable {
+		r.Tenants[tenant] = Part{digest: "unavailable"} // as no files have
 	}
 	return r
 }

@@ -69,8 +69,9 @@ func (p *piece) add(more piece) {
 // The errors of [Inquiry.Judge], besides an [*evaluation.Error] and the error of a context that
 // ended.
 var (
-	ErrNoBundle      = errors.New("no bundle is loaded")
-	ErrUnknownTenant = errors.New("no such tenant")
+	ErrNoBundle          = errors.New("no bundle is loaded")
+	ErrUnknownTenant     = errors.New("no such tenant")
+	ErrTenantUnavailable = errors.New("the files of the tenant do not load")
 )
 
 // Verdict is the decision of the policies, before the obligations that the PEP declared are
@@ -158,6 +159,8 @@ func (in *Inquiry) view() (*bundle.View, error) {
 	}
 	v, ok := in.Bundle.Views[in.Request.Tenant]
 	switch {
+	case !ok && in.Bundle.IsUnavailable(in.Request.Tenant):
+		return nil, ErrTenantUnavailable
 	case !ok:
 		return nil, ErrUnknownTenant
 	case in.review != bundle.NoReview:

@@ -17,6 +17,10 @@ type State struct {
 	// Bundle is the digest of the bundle in force, and BundleAge how long it has been in force.
 	Bundle    string
 	BundleAge time.Duration
+	// OnDisk is the digest of the files as they were read last.
+	OnDisk string
+	// Unavailable is how many tenants there are whose files do not load.
+	Unavailable int
 	// BundleRefused is set while a later bundle is refused.
 	BundleRefused bool
 	// Log is the state of the decision log; nil without one.
@@ -29,6 +33,7 @@ type State struct {
 func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 	i := &instruments{meter: t.Meter}
 	bundle := i.gauge("policy_service.bundle.info", "", "1, with the digest of the bundle in force.")
+	onDisk := i.gauge("policy_service.bundle.on.disk", "", "1, with the digest of the bundle's files as they were read last.")
 	age := i.secondsGauge("policy_service.bundle.age", "How long the bundle has been in force.")
 	pending := i.gauge("policy_service.approvals.pending", "{request}", "Approval requests that wait for people.")
 	behind := i.secondsGauge("policy_service.log.journal.age", "The age of the oldest record that only the journal has; 0 if there is none.")
@@ -40,6 +45,8 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 			func(s State) int64 { return int64(s.Exports) }},
 		{i.gauge("policy_service.bundle.refused", "", "1 while a later bundle than the one in force is refused, else 0."),
 			func(s State) int64 { return oneIf(s.BundleRefused) }},
+		{i.gauge("policy_service.tenants.unavailable", "{tenant}", "Tenants whose files do not load, so that nothing is decided in them."),
+			func(s State) int64 { return int64(s.Unavailable) }},
 	}
 	ofLog := []observed[*decisionlog.Status]{
 		{i.gauge("policy_service.log.ok", "", "1 while the decision log can be written, else 0."),
@@ -75,6 +82,7 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 	return t.Meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		s := look()
 		o.ObserveInt64(bundle, 1, metric.WithAttributes(attribute.String("bundle", s.Bundle)))
+		o.ObserveInt64(onDisk, 1, metric.WithAttributes(attribute.String("bundle", s.OnDisk)))
 		o.ObserveFloat64(age, s.BundleAge.Seconds())
 		for _, one := range always {
 			o.ObserveInt64(one.instrument, one.value(s))

@@ -192,7 +192,11 @@ func (t reportTable) service(r *report.Service) {
 		if len(one.Problems) > 0 {
 			first = ", the first " + one.Problems[0]
 		}
-		t.row("refused bundle", "%s: %s%s", recordedAt(one.At), cli.Plural(int(one.Count), "problem"), first)
+		of := ""
+		if len(one.Tenants) > 0 {
+			of = " of " + strings.Join(one.Tenants, ", ")
+		}
+		t.row("refused bundle", "%s%s: %s%s", recordedAt(one.At), of, cli.Plural(int(one.Count), "problem"), first)
 	}
 	t.none("runs", len(r.Runs))
 	for _, one := range r.Runs {
