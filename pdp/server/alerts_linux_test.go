@@ -190,6 +190,17 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		}
 		return before, scrape(t, s.URL)
 	},
+	"PolicyServiceTenantUnavailable": func(t *testing.T) (before, after model.Vector) {
+		dir := t.TempDir()
+		writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);", "tenants/acme/b.cedar": "forbid("})
+		s := pdptest.Start(t, pdp.Dir(dir))
+		after = scrape(t, s.URL)
+		writeAll(t, dir, map[string]string{"tenants/acme/b.cedar": ""})
+		if err := s.Reload(t.Context()); err != nil {
+			t.Error(err)
+		}
+		return scrape(t, s.URL), after
+	},
 	"PolicyServiceBundlesDiffer": func(t *testing.T) (before, after model.Vector) {
 		one, same, other := pdptest.Start(t, telling()), pdptest.Start(t, telling()), pdptest.Start(t, obliging())
 		return scrape(t, one.URL, same.URL), scrape(t, one.URL, other.URL)

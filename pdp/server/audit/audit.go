@@ -39,6 +39,8 @@ type Options struct {
 	Mode    decisionlog.Mode
 	// Mask is the masker of the request that a context belongs to.
 	Mask func(context.Context) *mask.Masker
+	// InForce says which bundle answers.
+	InForce func() InForce
 	// Reported counts an obligation whose receipt came.
 	Reported func(obligation string, status evaluation.ReceiptStatus)
 }
@@ -104,5 +106,6 @@ func (a *Audit) Routes(route func(path string, handle echo.HandlerFunc, methods 
 	get("/v1/log/report", a.once(logReport), spanNames...)
 	get("/v1/log/sample", a.once(logSample), append([]string{"n", "seed"}, spanNames...)...)
 	get("/v1/log/export", a.logExport, exportParameters...)
+	get("/v1/bundles", a.inForce)
 	get("/v1/bundles/:digest", a.logBundle)
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -18,6 +19,28 @@ type keptBundle struct {
 	// Complete says if all files are here. The digest is that of all files in any case.
 	Complete bool         `json:"complete"`
 	Files    report.Files `json:"files"`
+}
+
+// InForce says which bundle answers, and which files are there.
+type InForce struct {
+	Digest string `json:"in_force"`
+	// OnDisk differs if files were refused, or wait.
+	OnDisk string `json:"on_disk"`
+	// Unavailable are the tenants whose files do not load.
+	Unavailable []string `json:"unavailable,omitzero"`
+}
+
+// inForce answers GET /v1/bundles.
+func (a *Audit) inForce(c echo.Context, who auditor) error {
+	now := a.InForce()
+	if who.tenants != nil {
+		now.Unavailable = slices.DeleteFunc(slices.Clone(now.Unavailable), func(tenant string) bool { return !slices.Contains(who.tenants, tenant) })
+	}
+	body, err := door.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, body)
 }
 
 // logBundle answers GET /v1/bundles/:digest.
