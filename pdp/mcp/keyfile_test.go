@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"policy-service/pdp/mcp"
 )
 
 // The log names a key file that is of no use, and what to do, once for all requests that it has refused.
@@ -37,4 +39,15 @@ func TestKeyFileOfNoUse(t *testing.T) {
 	orFail(t, os.Chmod(file, 0o600))
 	call(true)
 	said("pdp.key_file can be used again", 1)
+}
+
+// TestNoStartWithAKeyFileThatOthersMayRead: it would refuse every request, or have had its key read.
+func TestNoStartWithAKeyFileThatOthersMayRead(t *testing.T) {
+	t.Parallel()
+	w := newPeople(t, land{})
+	c := w.config
+	orFail(t, os.Chmod(c.PDP.KeyFile, 0o604))
+	if _, err := mcp.New(t.Context(), c, mcp.Deps{}); err == nil || !strings.Contains(err.Error(), "pdp.key_file: "+c.PDP.KeyFile+" is open to every user of this machine: chmod 600 it") {
+		t.Error(err)
+	}
 }

@@ -275,7 +275,11 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 			return nil, errors.New("pdp.embedded: nobody has made the PDP")
 		}
 	case c.KeyFile != "":
-		options = append(options, authzenclient.WithToken((&keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}).token))
+		key := &keyFile{path: c.KeyFile, now: d.Now, logger: d.Logger}
+		if _, err := key.read(); err != nil { // every request would be refused
+			return nil, fmt.Errorf("pdp.key_file: %w", err)
+		}
+		options = append(options, authzenclient.WithToken(key.token))
 	}
 	client, err := authzenclient.New(address, options...)
 	if err != nil {
