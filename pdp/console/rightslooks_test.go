@@ -92,7 +92,8 @@ func (w *rightsHostileWorld) requests(p *browsertest.Page) func(*testing.T) {
 	return func(t *testing.T) {
 		rightsResize(p, 1280, 800)
 		harmless := rightsLookAt(p, w.texts[1].id, true)
-		if len(harmless.DOM.Lines) < 50 || len(harmless.DOM.Wrong)+harmless.Marks.Marked > 0 || len(harmless.Buttons) != 4 {
+		others := harmless.Marks // in the names of those who may decide, which stand on each page
+		if len(harmless.DOM.Lines) < 50 || len(harmless.DOM.Wrong) > 0 || others.Marked > 1 || len(harmless.Buttons) != 4 {
 			t.Fatalf("the harmless page has %q, %+v and %d lines; within texts is %q", harmless.Buttons, harmless.Marks, len(harmless.DOM.Lines), harmless.DOM.Wrong)
 		}
 		if strings.Contains(strings.Join(harmless.Buttons, ""), "under") {
@@ -110,10 +111,10 @@ func (w *rightsHostileWorld) requests(p *browsertest.Page) func(*testing.T) {
 			if !slices.Equal(seen.Buttons, harmless.Buttons[:len(seen.Buttons)]) {
 				t.Errorf("%.60q: the buttons are %q, and were %q", text.text, seen.Buttons, harmless.Buttons)
 			}
-			if seen.Marks.Alike == 0 && rightsMixed(text.text) {
+			if seen.Marks.Alike <= others.Alike && rightsMixed(text.text) {
 				t.Errorf("%.60q: a letter of another alphabet is not marked", text.text)
 			}
-			if seen.Marks.Marked == 0 {
+			if seen.Marks.Marked <= others.Marked {
 				unmarked++
 			}
 		}

@@ -2,8 +2,10 @@ package visible
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/bidi"
 )
@@ -11,16 +13,27 @@ import (
 // drawer makes the pieces of one line after the other, and remembers what is odd in them.
 type drawer struct {
 	lines       []string
-	backslash   string
 	rightToLeft bool
 	escapedRTL  bool // a letter from right to left was escaped as one that is alike
+	plainText   bool // all of it is ASCII
+	read        bool // it is a text that is read, and no id, name or URL
+	json        bool // quotation marks end its texts
+	foreign     bool // it has words of another alphabet that look like none of ours
 	odd
 	pieces []Piece
 	run    strings.Builder // of plain characters, which become a piece
 }
 
-func newDrawer(text, backslash string) *drawer {
-	return &drawer{lines: strings.Split(text, "\n"), backslash: backslash, odd: odd{hidden: map[string]int{}}}
+func newDrawer(text string, inJSON bool) *drawer {
+	d := &drawer{lines: strings.Split(text, "\n"), odd: odd{hidden: map[string]int{}}}
+	if d.plainText = !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }); d.plainText {
+		return d
+	}
+	d.read, d.json = isRead(text), inJSON || isJSON(text)
+	for _, line := range d.lines {
+		d.foreign = d.foreign || slices.ContainsFunc(wordsIn(line), func(w word) bool { return w.kind == isForeign })
+	}
+	return d
 }
 
 // line draws one line, or several that are empty, and returns how many.
@@ -39,7 +52,7 @@ func (d *drawer) line(lines []string) (line []Piece, count int) {
 }
 
 func (d *drawer) draw(line string) {
-	alike := d.mixedWords(line)
+	alike := d.alike(line)
 	var on stack
 	for at := 0; at < len(line); {
 		c := first(line[at:])
@@ -83,7 +96,7 @@ func (d *drawer) flush() {
 // plain adds a character that is what it looks like.
 func (d *drawer) plain(c char) {
 	if c.rune == '\\' {
-		d.run.WriteString(d.backslash)
+		d.run.WriteString(`\\`)
 		return
 	}
 	d.rightToLeft = d.rightToLeft || rightToLeft(c)

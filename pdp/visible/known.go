@@ -1,8 +1,10 @@
 package visible
 
 import (
+	"cmp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -73,9 +75,9 @@ func plain(text string) string {
 	if isPlain(text) {
 		return text
 	}
-	text = norm.NFKC.String(strings.Map(toPlain, text)) // before, or it would take apart what looks like one
+	text = toPlain(norm.NFKC.String(toPlain(text))) // before, or it would take apart what looks like one
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch r = toPlain(r); {
+		switch {
 		case unicode.IsSpace(r):
 			return ' '
 		case !first(string(r)).seen():
@@ -85,11 +87,18 @@ func plain(text string) string {
 	}, text))
 }
 
-func toPlain(r rune) rune {
-	if plain, ok := plainOf[r]; ok {
-		return plain
+func toPlain(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		c := first(text)
+		text = text[len(c.bytes):]
+		plain, of := c.bytes, plainOf()
+		if c.rune >= utf8.RuneSelf { // м is no m, and yet М is an M
+			plain = cmp.Or(of[c.rune], of[unicode.ToUpper(c.rune)], plain)
+		}
+		b.WriteString(plain)
 	}
-	return r
+	return b.String()
 }
 
 func isPlain(text string) bool {

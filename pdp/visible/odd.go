@@ -9,8 +9,8 @@ import (
 
 // odd is what is not what it looks like in a text.
 type odd struct {
-	mixed     []string       // what is said of words, each once
-	mixedMore int            // words of which nothing is said
+	mixed     []string       // what is said of words and signs, each once
+	mixedMore int            // words and signs of which nothing is said
 	hidden    map[string]int // the names of what cannot be seen, and how often it is there
 	names     []string       // of hidden, in the order of the text
 	broken    int            // bytes that are no UTF-8
@@ -36,7 +36,7 @@ func (o *odd) escaped(c char, name string, count int) {
 	}
 }
 
-// wordNote keeps what there is to say about a word.
+// wordNote keeps what there is to say about a word or a sign.
 func (o *odd) wordNote(note string) {
 	switch {
 	case slices.Contains(o.mixed, note):
@@ -62,9 +62,9 @@ func (o *odd) all(cut, left int) []string {
 	return say(notes, left, "%s not shown", pluralVerb(left, "more line", "is", "are"))
 }
 
-// words are sentences about words of mixed letters.
+// words are sentences about words of mixed letters, and about words and signs that look like others.
 func (o *odd) words() []string {
-	return say(slices.Clone(o.mixed), o.mixedMore, "%s of mixed letters", plural(o.mixedMore, "more word"))
+	return say(slices.Clone(o.mixed), o.mixedMore, "%s of mixed letters, or like others", plural(o.mixedMore, "more word"))
 }
 
 func (o *odd) spacesInRow() []string {

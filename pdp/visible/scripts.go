@@ -11,43 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// letter is one of a word that mixes letters.
-type letter struct {
-	at   int
-	note string
-}
-
-// mixedWords are the letters, in their order, that stand in a word among letters of another script that have most of
-// it. Letters that are made like those of a script, such as mathematical ones, are a script of their own.
-func (o *odd) mixedWords(line string) (all []letter) {
-	for at := 0; at < len(line); {
-		end, plain := wordEnd(line, at)
-		switch {
-		case end == at:
-			at += len(first(line[at:]).bytes)
-			continue
-		case !plain:
-			all = append(all, o.mixedWord(line[at:end], at)...)
-		}
-		at = end
-	}
-	return all
-}
-
-// wordEnd is the end of the word that begins at a place, and reports if all of it is ASCII.
-func wordEnd(line string, at int) (end int, plain bool) {
-	plain = true
-	for end = at; end < len(line); {
-		c := first(line[end:])
-		if !c.inWord() {
-			return end, plain
-		}
-		plain = plain && c.rune < utf8.RuneSelf
-		end += len(c.bytes)
-	}
-	return end, plain
-}
-
 // inWord reports whether a character belongs to a word. One that cannot be seen parts no words, if it is no space.
 func (c char) inWord() bool {
 	switch {
@@ -55,6 +18,8 @@ func (c char) inWord() bool {
 		return isASCIIWord(c.rune)
 	case !c.seen():
 		return !unicode.In(c.rune, unicode.Z, unicode.Cc)
+	case c.sign():
+		return false
 	}
 	return unicode.In(c.rune, unicode.L, unicode.M, unicode.N, unicode.Pc) || scriptOf(c.rune) != ""
 }
@@ -63,42 +28,48 @@ func isASCIIWord(r rune) bool {
 	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_'
 }
 
-// mixedWord are the letters of the scripts that have less of a word, if it has several scripts. Of two that have as much,
-// Latin has the word, which our own names are in. Mathematical letters are always other letters in disguise.
-func (o *odd) mixedWord(word string, at int) (all []letter) {
+// mixedWord are the letters of a word that are marked. If it has several scripts, they are those of the scripts that have
+// less of it. Of two that have as much, Latin has the word, which our own names are in. Mathematical letters are always
+// other letters in disguise. Besides they are Latin ones that look like ASCII, or all that do.
+func (o *odd) mixedWord(w word, all bool) (marked []letter) {
 	counts := map[string]int{}
-	digits := strings.IndexFunc(word, foreignDigit) >= 0
-	for _, r := range word {
+	digits := strings.IndexFunc(w.text, foreignDigit) >= 0
+	for _, r := range w.text {
 		if script := scriptIn(r, digits); script != "" {
 			counts[script]++
 		}
 	}
-	if belongTogether(counts, digits) {
-		return nil
-	}
-	most := ""
+	most, mixes := "", !belongTogether(counts, digits)
 	for script := range counts {
 		if script != mathematical && (most == "" || better(script, most, counts)) {
 			most = script
 		}
 	}
 	others := map[string]bool{}
-	for n := 0; n < len(word); {
-		c := first(word[n:])
-		if script := scriptIn(c.rune, digits); script != "" && script != most && c.seen() {
+	for n := 0; n < len(w.text); {
+		c := first(w.text[n:])
+		looks := plainOf()[c.rune]
+		switch script := scriptIn(c.rune, digits); {
+		case !c.seen():
+		case mixes && script != "" && script != most:
 			note := script
 			if most != "" {
 				note += " among " + most
 			}
-			all = append(all, letter{at + n, note})
+			marked = append(marked, letter{w.at + n, note})
 			others[script] = true
+		case looks != "" && (all || script == latin):
+			marked = append(marked, letter{w.at + n, "looks like " + looks})
 		}
 		n += len(c.bytes)
 	}
-	if len(all) > 0 {
-		o.wordNote(mixedNote(word, slices.Sorted(maps.Keys(others)), most, all[0].at-at))
+	switch {
+	case len(others) > 0:
+		o.wordNote(mixedNote(w.text, slices.Sorted(maps.Keys(others)), most, marked[0].at-w.at))
+	case len(marked) > 0:
+		o.wordNote(likeNote(w.text, marked[0].at-w.at))
 	}
-	return all
+	return marked
 }
 
 // better reports whether a script has more of a word than another one.
@@ -123,6 +94,8 @@ const (
 // together are scripts that stand in one word in languages that have no spaces, or borrow words with their letters.
 var together = []string{"Han", "Hiragana", "Katakana", "Bopomofo", "Hangul", "Thai"}
 
+func standsTogether(script string) bool { return slices.Contains(together, script) }
+
 // belongTogether reports whether a word has letters of at most one script besides those that stand together. A digit of
 // these is no letter: there are some that look like Latin ones.
 func belongTogether(counts map[string]int, digits bool) bool {
@@ -133,7 +106,7 @@ func belongTogether(counts map[string]int, digits bool) bool {
 			return false
 		case digits && len(counts) > 1 && counts[latin] > 0:
 			return false
-		case !slices.Contains(together, script):
+		case !standsTogether(script):
 			others++
 		}
 	}
@@ -222,15 +195,23 @@ var scripts = sync.OnceValue(func() (all []scriptRange) {
 // mostOfWord is how much of a word a note has.
 const mostOfWord = 24
 
-// mixedNote is a sentence about a word, in which every letter that is not ASCII is escaped. A long word is shown from a
-// little before its first letter that is marked.
+// mixedNote is a sentence about a word of several scripts.
 func mixedNote(word string, others []string, most string, marked int) string {
+	scripts := strings.Join(others, " and ")
+	if most == "" {
+		return fmt.Sprintf(`"%s" has %s letters`, excerpt(word, marked, char.escape), scripts)
+	}
+	return fmt.Sprintf(`"%s" mixes %s with %s letters`, excerpt(word, marked, char.escape), scripts, most)
+}
+
+// excerpt is a word in which every letter that is not ASCII is written in some way. A long word is shown from a little
+// before its first letter that is marked.
+func excerpt(word string, marked int, write func(char) string) string {
 	var b strings.Builder
 	before := []rune(word[:marked])
 	if len(before) > mostOfWord/2 {
 		b.WriteString("...")
-		word, before = word[marked:], before[len(before)-mostOfWord/2:]
-		word = string(before) + word
+		word = string(before[len(before)-mostOfWord/2:]) + word[marked:]
 	}
 	n := 0
 	for len(word) > 0 {
@@ -242,11 +223,8 @@ func mixedNote(word string, others []string, most string, marked int) string {
 		if word = word[len(c.bytes):]; c.rune < utf8.RuneSelf {
 			b.WriteString(c.bytes)
 		} else {
-			b.WriteString(c.escape())
+			b.WriteString(write(c))
 		}
 	}
-	if most == "" {
-		return fmt.Sprintf(`"%s" has %s letters`, b.String(), strings.Join(others, " and "))
-	}
-	return fmt.Sprintf(`"%s" mixes %s with %s letters`, b.String(), strings.Join(others, " and "), most)
+	return b.String()
 }

@@ -1,9 +1,12 @@
 package visible
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Shown is a text in pieces. Whoever draws them can draw each kind in its own way, so that no text passes for another.
@@ -36,7 +39,7 @@ const (
 	Plain  Kind = iota
 	Escape      // stands for what cannot be seen, or for the rest of a line
 	Spaces      // counts spaces, tabs or empty lines, or draws a space that nobody would see
-	Alike       // stands for a letter that looks like one of another alphabet
+	Alike       // stands for a letter or sign that looks like another one
 )
 
 const (
@@ -48,15 +51,38 @@ const (
 )
 
 // Of is a text in pieces. It takes time and room in proportion to the text.
-func Of(text string) Shown { return of(text, `\\`) }
+func Of(text string) Shown { return of(text, false) }
 
-// OfQuoted is [Of] for what [Quoted] is for.
-func OfQuoted(text string) Shown { return of(text, `\`) }
+// InJSON is [Of] for a text within a JSON value, where a quotation mark seems to end it.
+func InJSON(text string) Shown { return of(text, true) }
 
-// Notes say what [Text] and [Lines] do not show of a text: words of mixed letters, letters that are written from right to
-// left, and long spaces. They are printable ASCII.
-func Notes(text string) []string {
-	d := newDrawer(text, "")
+// Notes say what [Text] and [Lines] do not show of a text: words and signs that look like others, letters that are written
+// from right to left, and long spaces. They are printable ASCII.
+func Notes(text string) []string { return notes(text, false) }
+
+// NotesInJSON are the [Notes] of each text and name in a JSON value, each once, as far as it is JSON.
+func NotesInJSON(v []byte) (all []string) {
+	in := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))
+	seen := map[string]bool{}
+	for {
+		token, err := in.ReadToken()
+		if err != nil {
+			return all
+		}
+		if token.Kind() != '"' {
+			continue
+		}
+		for _, note := range notes(token.String(), true) {
+			if !seen[note] {
+				seen[note] = true
+				all = append(all, note)
+			}
+		}
+	}
+}
+
+func notes(text string, inJSON bool) []string {
+	d := newDrawer(text, inJSON)
 	for n := 0; n < len(d.lines); {
 		_, count := d.line(d.lines[n:])
 		n += count
@@ -68,11 +94,11 @@ func Notes(text string) []string {
 	return notes
 }
 
-func of(text, backslash string) (s Shown) {
+func of(text string, inJSON bool) (s Shown) {
 	if text == "" {
 		return s
 	}
-	d := newDrawer(text, backslash)
+	d := newDrawer(text, inJSON)
 	cutLines, left := 0, 0
 	for n := 0; n < len(d.lines); {
 		line, count := d.line(d.lines[n:])

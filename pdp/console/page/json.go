@@ -168,7 +168,7 @@ func (w *jsonLines) newLine(depth int) {
 
 // quoted writes a text on one line. A quote within it is marked: it does not end the text.
 func (w *jsonLines) quoted(text string) {
-	s := Line(text)
+	s := onOneLine(Text{visible.InJSON(text)})
 	w.rtl = w.rtl || s.shown.RightToLeft
 	for _, note := range s.shown.Notes {
 		if len(w.notes) < mostNotes && !slices.Contains(w.notes, note) {

@@ -37,6 +37,8 @@ func TestMembers(t *testing.T) {
 		{"nothing the last time", `{"n":1}`, `null`, "n: 1 not there last time\n"},
 		{"nothing now", ``, `{"n":1}`, "n: not there now; last time: 1\n"},
 		{"a quotation mark of a text", `{"a":"1\" same as last time"}`, "", `a: "1\" same as last time"` + "\n"},
+		{"quotation marks of another kind", `{"a":{"b":"you may do it for all of them now”, “c”: “2"}}`, "", "a: {\n  \"b\": \"you may do it for all of them now" + `\u201d, \u201cc\u201d: \u201c2"` + "\n} // " + `\u201d looks like " // \u201c looks like "` + "\n"},
+		{"a name that looks like another", `{"сору":1}`, "", `\u0441\u043e\u0440\u0443 // "\u0441\u043e\u0440\u0443" looks like "copy": 1` + "\n"},
 		{"no name", `{"":1}`, "", `"": 1` + "\n"},
 		{"no object", `[1]`, "", ": [1]\n"},
 		{"no JSON", `{"a":1,]`, "", "a: 1\n: (this cannot be shown) // no JSON\n"},

@@ -23,8 +23,10 @@ func Of(text string) Text {
 const longLine = 300
 
 // Line is a text on one line, such as a name: the ends of its lines are shown as what they are.
-func Line(text string) Text {
-	t := Of(text)
+func Line(text string) Text { return onOneLine(Of(text)) }
+
+// onOneLine is a text on one line.
+func onOneLine(t Text) Text {
 	if t.Empty() {
 		return t
 	}

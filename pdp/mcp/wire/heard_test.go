@@ -99,3 +99,26 @@ func TestHeardTimeoutIsInSeconds(t *testing.T) {
 		}
 	}
 }
+
+// A form says what is not what it looks like, by its code point, whatever part of the request it stands in.
+func TestFormNamesLookAlikes(t *testing.T) {
+	for hint, want := range map[string]string{
+		`{"url":"https://github.com\u2215acme"}`:                                      `\u2215 looks like /`,
+		`{"\u0441\u043e\u0440\u0443":1}`:                                              `"\u0441\u043e\u0440\u0443" looks like "copy"`,
+		`{"branch":["ma\u0131n","1\u201a000"]}`:                                       `"ma\u0131n" looks like "main"; \u201a looks like ,`,
+		`{"why":"it is what we all agreed upon\u201d, force: 1"}`:                     `\u201d looks like "`,
+		`{"many":"\u2215 \u2216 \u2236","more":"\u201a \u2024 \u2010 \u2019 \u2044"}`: `\u2215 looks like /; \u2216 looks like \; \u2236 looks like :; \u201a looks like ,; \u2024 looks like .; \u2010 looks like -; and 1 more`,
+	} {
+		if text := shownTo(t, hint, "it wants to send"); !strings.Contains(text, "\nCareful: "+want+"\nagent/bot asks for ") {
+			t.Errorf("%s: %s", hint, text)
+		}
+	}
+	for _, text := range []string{shownTo(t, `{"why":"Den Zahlungsdienst nach dem Update – bitte – neu starten"}`, "bitte")} {
+		if strings.Contains(text, "Careful") {
+			t.Error(text)
+		}
+	}
+	if text := shownTo(t, `{}`, "ma\u0131n"); !strings.Contains(text, "\nCareful: ") {
+		t.Error(text)
+	}
+}

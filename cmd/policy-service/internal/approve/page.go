@@ -37,12 +37,12 @@ type notes []string
 
 // cut is a value as far as it is shown. There may be notes about all of it.
 func (n *notes) cut(text string, most int) cli.Shown {
-	n.add(text)
+	n.add(visible.Notes(text))
 	return cli.Cut(text, most)
 }
 
-func (n *notes) add(text string) {
-	for _, note := range visible.Notes(text) {
+func (n *notes) add(all []string) {
+	for _, note := range all {
 		if !slices.Contains(*n, note) {
 			*n = append(*n, note)
 		}
@@ -167,7 +167,8 @@ func (p *page) value(name string, v jsontext.Value) (short bool) {
 	if len(v) == 0 || string(v) == "{}" {
 		return false
 	}
-	text, short := p.notes.readable(v)
+	p.notes.add(visible.NotesInJSON(v))
+	text, short := readable(v)
 	lines := strings.Split(visible.QuotedLines(text), "\n")
 	if more := len(lines) - longestValue; more > 0 {
 		lines, short = append(lines[:longestValue], fmt.Sprintf("… (and %s)", cli.Plural(more, "more line"))), true
@@ -176,8 +177,8 @@ func (p *page) value(name string, v jsontext.Value) (short bool) {
 	return short
 }
 
-// readable is indented JSON, in which every text is short enough to be read. There may be notes about all of each.
-func (n *notes) readable(v jsontext.Value) (text string, short bool) {
+// readable is indented JSON, in which every text is short enough to be read.
+func readable(v jsontext.Value) (text string, short bool) {
 	var b bytes.Buffer
 	in := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))
 	// Names that are cut may be equal.
@@ -189,7 +190,6 @@ func (n *notes) readable(v jsontext.Value) (text string, short bool) {
 			return strings.TrimSuffix(b.String(), "\n"), short
 		}
 		if err == nil && token.Kind() == '"' {
-			n.add(token.String())
 			if beginning, left := cli.Shorten(token.String(), longestText); left > 0 {
 				token, short = jsontext.String(beginning+cli.More(left)), true
 			}
@@ -229,7 +229,7 @@ func (p *page) actor(a inbox.Actor) cli.Shown {
 		return p.cut(a.Name)
 	}
 	text, left := cli.Shorten(string(a.JSON), longestText)
-	p.notes.add(text)
+	p.notes.add(visible.NotesInJSON(a.JSON))
 	if shown := cli.Shown(visible.Quoted(text)); left == 0 {
 		return shown
 	} else {
