@@ -2,6 +2,7 @@ package visible
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -60,7 +61,8 @@ func InJSON(text string) Shown { return of(text, true) }
 // from right to left, and long spaces. They are printable ASCII.
 func Notes(text string) []string { return notes(text, false) }
 
-// NotesInJSON are the [Notes] of each text and name in a JSON value, each once, as far as it is JSON.
+// NotesInJSON are the [Notes] of each text and name in a JSON value, each once, as far as it is JSON. Quotation marks of
+// another kind are among them: they seem to end a text.
 func NotesInJSON(v []byte) (all []string) {
 	in := jsontext.NewDecoder(bytes.NewReader(v), jsontext.AllowDuplicateNames(true))
 	seen := map[string]bool{}
@@ -79,6 +81,28 @@ func NotesInJSON(v []byte) (all []string) {
 			}
 		}
 	}
+}
+
+// mostCareful is how many notes stand in one sentence.
+const mostCareful = 6
+
+// Careful is a sentence of notes, each once, and "" of none.
+func Careful(notes []string) string {
+	var all []string
+	more := 0
+	for _, note := range notes {
+		switch {
+		case slices.Contains(all, note):
+		case len(all) == mostCareful:
+			more++
+		default:
+			all = append(all, note)
+		}
+	}
+	if more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(all, "; ")
 }
 
 func notes(text string, inJSON bool) []string {

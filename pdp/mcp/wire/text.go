@@ -17,8 +17,9 @@ import (
 // name is in quotes. What the tool's server says stands behind what the policy says, and never in its place.
 func (c *Call) question() string {
 	lines := []string{visible.Text(c.reason())}
-	if notes := c.notes(); len(notes) > 0 { // before what may be long
-		lines = append(lines, "Careful: "+strings.Join(notes, "; "))
+	notes := slices.Concat(visible.NotesInJSON(c.of.Request), visible.Notes(c.reason()), visible.Notes(c.of.Tenant))
+	if careful := visible.Careful(notes); careful != "" { // before what may be long
+		lines = append(lines, "Careful: "+careful)
 	}
 	lines = append(lines, c.asks())
 	if strings.TrimSpace(c.server) != "" {
@@ -41,23 +42,6 @@ func (c *Call) question() string {
 		lines[n] = visible.Quoted(line)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// mostNotes is how many things are named that are not what they look like.
-const mostNotes = 6
-
-// notes say what is not what it looks like in all that was sent, and in what the policy says of it.
-func (c *Call) notes() []string {
-	notes := visible.NotesInJSON(c.of.Request)
-	for _, note := range slices.Concat(visible.Notes(c.reason()), visible.Notes(c.of.Tenant)) {
-		if !slices.Contains(notes, note) {
-			notes = append(notes, note)
-		}
-	}
-	if more := len(notes) - mostNotes; more > 0 {
-		notes = append(notes[:mostNotes], fmt.Sprintf("and %d more", more))
-	}
-	return notes
 }
 
 // asks is the sentence that names the caller, the action, the resource, the subject, who asked the caller, and the arguments.

@@ -28,10 +28,14 @@ func asksForSecret(text string) bool {
 }
 
 // elicitation is a question to a person as it is shown: it names the server, leads only where the operator lets it, asks for no
-// secret, and has no character that hides another.
+// secret, has no character that hides another, and says what only looks like something else.
 func (s *Server) elicitation(params rpc.Object) (rpc.Object, *unasked) {
 	params = params.Without(func(name string) bool { return strings.EqualFold(name, "metadata") }) // it repeats _meta, for some clients
-	params = params.With("message", rpc.String("["+s.Name+" asks] "+visible.Lines(params.GetString("message"))))
+	text, asks := params.GetString("message"), s.Name+" asks"
+	if careful := visible.Careful(slices.Concat(visible.Notes(text), visible.NotesInJSON(params.Get("requestedSchema")))); careful != "" {
+		asks += "; careful: " + careful
+	}
+	params = params.With("message", rpc.String("["+asks+"] "+visible.Lines(text)))
 	if params.GetString("mode") == "url" {
 		params = params.Without(func(name string) bool { return name == "requestedSchema" })
 		switch u, err := url.Parse(params.GetString("url")); {

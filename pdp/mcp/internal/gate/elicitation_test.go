@@ -38,6 +38,15 @@ func TestNoFormAsksForASecret(t *testing.T) {
 			t.Errorf("%s: %s, %t", params, got, ok)
 		}
 	}
+	for params, want := range map[string]string{
+		`{"message":"log in at https://github.com\u2215acme with the name that you have there","requestedSchema":{"type":"object","properties":{}}}`: `"[files asks; careful: \\u2215 looks like /] log in`,
+		`{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"title":"\u0441\u043e\u0440\u0443"}}}}`:                                `"[files asks; careful: \"\\u0441\\u043e\\u0440\\u0443\" looks like \"copy\"] m"`,
+		`{"message":"Wie heißt der Zweig – und wohin?","requestedSchema":{"type":"object","properties":{"a":{"title":"Zweig der Größe"}}}}`:          `"[files asks] Wie`,
+	} {
+		if got, ok := shown(params); !ok || !strings.Contains(got, want) {
+			t.Errorf("%s: %s, %t", params, got, ok)
+		}
+	}
 	const hidden = "approve \u202egnihton"
 	for _, params := range []string{
 		`{"message":"HIDDEN","requestedSchema":{"type":"object","properties":{}}}`,
