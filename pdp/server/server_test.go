@@ -1,10 +1,14 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -185,5 +189,27 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	}
 	if err := s.Reload(t.Context()); !errors.Is(err, pdp.ErrNoBundle) {
 		t.Errorf("reload before a bundle: got %v", err)
+	}
+}
+
+// TestAChunkedBodyEndsWithItsChunks: what the operator's page says to those who have a proxy that goes by the length.
+func TestAChunkedBodyEndsWithItsChunks(t *testing.T) {
+	t.Parallel()
+	s := pdptest.Start(t, telling())
+	conn, err := net.Dial("tcp", s.Addr())
+	must(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9999\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		evaluationPath, len(readQuestion), readQuestion)
+	must(t, err)
+	answers := bufio.NewReader(conn)
+	for _, want := range []string{`{"decision":true`, `{"status":"ok"}`} {
+		response, err := http.ReadResponse(answers, nil)
+		must(t, err)
+		body, err := io.ReadAll(response.Body)
+		must(t, err)
+		if response.StatusCode != http.StatusOK || !strings.HasPrefix(string(body), want) {
+			t.Errorf("got %d %s, want %s", response.StatusCode, body, want)
+		}
 	}
 }
