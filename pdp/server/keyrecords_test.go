@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/doctor"
@@ -190,4 +192,53 @@ func idOf(credential string) string { return strings.Split(credential, "_")[1] }
 
 func hashOf(credential string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.TrimPrefix(credential, "Bearer "))))
+}
+
+// TestNoKeyCountsWhileAChangeHasNoRecord: on a full disk, a key that was added is not good yet and one that was revoked is no longer,
+// also where decisions are answered without a record. Nor is any other: it is not known which of the file count.
+func TestNoKeyCountsWhileAChangeHasNoRecord(t *testing.T) {
+	t.Parallel()
+	data := memorydisk.New(t, "size=24m")
+	old := addKey(t, data, "old", auth.Grant{})
+	before := keyFile(t, data)
+	added := addKey(t, data, "added", auth.Grant{})
+	with := keyFile(t, data)
+	revokeKey(t, data, "old")
+	without := keyFile(t, data)
+	must(t, os.Remove(filepath.Join(data, auth.KeyMarksFile)))
+	keyFile(t, data, before)
+	s := pdptest.Start(t, bundle(t), withData(data), func(c *server.Config) {
+		c.DecisionLog.Mode = decisionlog.BestEffort
+		server.TuneLog(c, func(o *decisionlog.Options, _ *decisionlog.Retention) { o.RetryEvery = time.Millisecond })
+	})
+	asks := func(key string) int {
+		return s.Post(evaluationPath, readQuestion, "Authorization", key).Status
+	}
+	if asks(old) != http.StatusOK {
+		t.Fatal("the key is not good")
+	}
+	next := filepath.Join(data, auth.KeyFile+".tmp")
+	put := func(text string) {
+		t.Helper()
+		must(t, os.WriteFile(next, []byte(text), 0o600))
+		room := filled(t, data)
+		eventually(t, "the log cannot be written", func() bool {
+			asks(old)
+			return strings.Contains(s.Get("/readyz", "Authorization", old).Body, "degraded")
+		})
+		must(t, os.Rename(next, filepath.Join(data, auth.KeyFile)))
+		eventually(t, "no key is good", func() bool { return asks(old) == http.StatusUnauthorized && asks(added) == http.StatusUnauthorized })
+		room()
+		eventually(t, "the change is on record", func() bool { return asks(added) == http.StatusOK })
+	}
+	put(with)
+	put(without)
+	if asks(old) == http.StatusOK {
+		t.Error("a revoked key is good")
+	}
+	stopAndWait(t, s)
+	all := lines(t, data)
+	if added, revoked := len(events(all, "api_key_added")), len(events(all, "api_key_revoked")); added != 1 || revoked != 1 {
+		t.Errorf("on record are %d and %d", added, revoked)
+	}
 }
