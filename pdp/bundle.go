@@ -18,6 +18,8 @@ type (
 	PolicyInfo = bundle.PolicyInfo
 	// PolicyContents are what a policy names and reads.
 	PolicyContents = bundle.Contents
+	// OpenPolicy is a policy of the root that tenants' own entities come under.
+	OpenPolicy = bundle.OpenPolicy
 	// Demand is an approval that policies name.
 	Demand = bundle.Demand
 	// PolicyTest is a test that a policy makes before anything else.

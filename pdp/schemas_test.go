@@ -36,8 +36,9 @@ var described = map[string][]byte{
 // readerKnows are the faults that no schema can know and that chance may make, by the code and the beginning of the
 // reader's message.
 var readerKnows = []string{
-	"types_not_injective: ",                                                          // a schema cannot compare the values of two keys
-	"type_name: this is no wire name of a type",                                      // whether a name is one hangs on what stands in types:
+	"types_not_injective: ",                     // a schema cannot compare the values of two keys
+	"type_name: this is no wire name of a type", // whether a name is one hangs on what stands in types:
+	"tenant_approver: ",                         // as above: tenants: parents, and approvers
 	"malformed_request: the request is malformed: another approval than",             // a schema cannot compare the values of two keys
 	"malformed_request: the request is malformed: the request is for another tenant", // as above: tenant, and tenant_id of the request
 }
@@ -86,7 +87,7 @@ var rightDocuments = map[string][]string{
 		"{}", "namespace: Acme::Shop\ntypes: {a: A, 'b c': B::C}\nattributes: {a: fill, d: store, e: request}\nparents: {a: {roles: Role, '': A}}\nknown: [a, x::y]",
 		"unknown_entities: evaluate\nunknown_properties: reject\nforbid_errors: ignore\nundeclared_obligations: allow\nallow_trivial: true\nvolatile: [a, 7, true]\nallow_self_approval: [t]",
 		"unknown_entities: deny\nunknown_properties: drop\nforbid_errors: deny\nundeclared_obligations: deny\nallow_trivial: 'false'\nknown: []",
-		"types: {}\nattributes: {}\nparents: {a: {}}\nvolatile: []", "namespace: Actions::ActionIs", "types: {Action: Act}",
+		"types: {}\nattributes: {}\nparents: {a: {}}\nvolatile: []", "tenants: {}", "tenants: {parents: [role, 'role::\"admin\"', a::b], approvers: ['role::\"x\"']}", "namespace: Actions::ActionIs", "types: {Action: Act}",
 	},
 	"obligations.yaml": {
 		"{}", "log: {type: log}\napproval_required: {type: approval_required, properties: {template: t, quorum: 2, material: [subject, context.a.b]}}",
@@ -113,7 +114,7 @@ var wrongDocuments = map[string][]string{
 		"types: [a]", "types: {a: 7}", "types: {a: Action}", "types: {a: null}", "attributes: {a: some}", "attributes: {a: null}", "attributes: {'': fill}",
 		"parents: {a: Role}", "parents: {a: {roles: in}}", "parents: {a: {roles: [Role]}}", "parents: {'': {}}", "known: agent", "known: ['']", "known: [[a]]",
 		"unknown_entities: allow", "unknown_properties:", "forbid_errors: Deny", "undeclared_obligations: true", "allow_trivial: yes", "allow_trivial: 1",
-		"volatile: ['']", "volatile: [null]", "volatile: {a: b}", "allow_self_approval: t", "alow_trivial: true",
+		"volatile: ['']", "tenants: [role]", "tenants: {parents: role}", "tenants: {approver: []}", "tenants: {approvers: [null]}", "volatile: [null]", "volatile: {a: b}", "allow_self_approval: t", "alow_trivial: true",
 	},
 	"obligations.yaml": {
 		"[]", "a: log", "a: {}", "a: {type: logs}", "a: {type: log, on: always}", "a: {type: log, on: null}", "a: {type: log, properties: []}", "a: {type: log, more: 1}", "'a b': {type: log}",

@@ -62,7 +62,10 @@ type View struct {
 	ByID     map[string]*Policy
 	Index    Index
 	Store    *Store
-	Actions  []string // the candidates of an action search, sorted
+	// Demanding is the store without the parents that count only where the root demands nothing: see
+	// [Config.TenantApprovers]. It is nil if no entity has such a parent.
+	Demanding *Store
+	Actions   []string // the candidates of an action search, sorted
 	// Seen is what the policies can see. Nothing else is converted for them. With a schema everything is converted, because
 	// all of it has to fit.
 	Seen *Sight

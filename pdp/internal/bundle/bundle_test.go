@@ -9,6 +9,8 @@ import (
 	"policy-service/pdp"
 )
 
+const permitAdmins = "@id(\"p\") permit(principal in role::\"admin\", action, resource);\n"
+
 const permitUsers = "@id(\"p\") permit(principal is user, action, resource);\n"
 
 // Each broken bundle and its problem: place and code. All of a bundle's
@@ -107,7 +109,21 @@ func TestProblems(t *testing.T) {
 		"tenant below a root entity's parent":         {one(permitUsers, "entities/e.json", entities(entity("u", "a", "{}", "g:1")), "tenants/t/entities/e.json", entities(entity("u", "b", "{}", "g:1"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
 		"tenant below what a root entity's tag names": {one(permitUsers, "entities/e.json", `[{"uid":{"type":"d","id":"1"},"attrs":{},"parents":[],"tags":{"t":{"__entity":{"type":"g","id":"1"}}}}]`, "tenants/t/entities/e.json", entities(entity("u", "b", "{}", "g:1"))), []string{"tenants/t/entities/e.json:1:2 root_parent"}},
 		"tenant defines what the root names":          {one(permitUsers, "entities/e.json", entities(entity("d", "1", `{"owner":{"__entity":{"type":"u","id":"ghost"}}}`)), "tenants/t/entities/e.json", entities(entity("u", "ghost", `{"vetted":true}`))), []string{"tenants/t/entities/e.json:1:2 warning root_entity"}},
-		"tenant bundle.yaml":                          {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/bundle.yaml", "allow_trivial: true"), []string{"tenants/t/bundle.yaml unknown_file"}},
+		"tenant below a root that lets it":            {one(permitAdmins, "bundle.yaml", "tenants: {parents: [role]}", "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))), nil},
+		"by the wire name of the type":                {one(permitAdmins, "bundle.yaml", "types: {position: role}\ntenants: {parents: ['position::\"admin\"']}", "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))), nil},
+		"a root that lets it be below another": {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role::"adnim"]}`, "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))),
+			[]string{"bundle.yaml:1:21 warning tenant_parent_unnamed", "tenants/t/entities/e.json:1:2 root_parent"}},
+		"a tenant's own between": {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role::"staff"]}`, "entities/e.json", entities(entity("role", "staff", "{}")), "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:own"), entity("role", "own", "{}", "role:admin"))),
+			[]string{"tenants/t/entities/e.json:1:82 root_parent"}},
+		"tenants below more than is named":   {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role]}`, "entities/e.json", entities(entity("role", "admin", "{}", "group:operators"))), []string{"bundle.yaml:1:21 tenant_parent_above"}},
+		"approvers below more than is named": {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role], approvers: [role::"admin"]}`, "entities/e.json", entities(entity("role", "admin", "{}", "role:operators"))), []string{"bundle.yaml:1:40 tenant_parent_above"}},
+		"approvers that are no tenant's":     {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role::"admin"], approvers: [role]}`), []string{"bundle.yaml:1:49 tenant_approver"}},
+		"tenants below actions":              {one(permitAdmins, "bundle.yaml", `tenants: {parents: [Action]}`), []string{"bundle.yaml:1:21 type_name"}},
+		"tenants below no entity":            {one(permitAdmins, "bundle.yaml", `tenants: {parents: ['role::"admin']}`), []string{"bundle.yaml:1:21 type_name"}},
+		"an unknown key of tenants":          {one(permitAdmins, "bundle.yaml", `tenants: {parent: [role]}`), []string{"bundle.yaml:1:11 unknown_key"}},
+		"what the root names, below the root's": {one(permitAdmins, "bundle.yaml", "tenants: {parents: [role]}", "entities/e.json", entities(entity("u", "a", "{}", "team:red")), "tenants/t/entities/e.json", entities(entity("team", "red", "{}", "role:own"), entity("role", "own", "{}", "role:admin"))),
+			[]string{"tenants/t/entities/e.json:1:2 warning root_entity", "tenants/t/entities/e.json:1:2 root_parent"}},
+		"tenant bundle.yaml": {one(permitUsers, "tenants/t/p.cedar", permit("x"), "tenants/t/bundle.yaml", "allow_trivial: true"), []string{"tenants/t/bundle.yaml unknown_file"}},
 
 		"schema syntax":    {one(permitUsers, "schema.cedarschema", "entity User {"), []string{"schema.cedarschema:1:14 schema_syntax"}},
 		"schema reference": {one(permitUsers, "schema.cedarschema", "entity User in [Role];"), []string{"schema.cedarschema:1:17 schema_reference"}},

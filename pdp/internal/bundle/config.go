@@ -24,6 +24,9 @@ type Config struct {
 	Known             map[types.EntityType]bool
 	volatile          []string // members of the context that no approval is bound to
 	AllowSelfApproval []string // templates
+	// TenantParents are the entities that tenants' own entities may have as parents though the root names them. Where
+	// the root demands an approval, or grants a capability, only those that are TenantApprovers too count as parents.
+	TenantParents, TenantApprovers EntityList
 
 	EvaluateUnknown    bool // unknown_entities: evaluate
 	RejectUnknown      bool // unknown_properties: reject
@@ -119,7 +122,7 @@ func parseConfig(text []byte, problems *Problems) Config {
 	}
 	byKey := map[string]func(*yaml.Node){}
 	doc := document.Map{File: ConfigFile, Problems: problems, Known: byKey}
-	var attributes, parents, known *yaml.Node
+	var attributes, parents, known, tenants *yaml.Node
 	byKey["namespace"] = func(n *yaml.Node) { c.namespace = types.EntityType(pathOfType(&doc, n)) }
 	byKey["types"] = func(n *yaml.Node) { c.Types, c.mapped = typeNames(&doc, n) }
 	byKey["volatile"] = func(n *yaml.Node) { c.volatile = doc.Names(n) }
@@ -127,6 +130,7 @@ func parseConfig(text []byte, problems *Problems) Config {
 	byKey["attributes"] = func(n *yaml.Node) { attributes = n }
 	byKey["parents"] = func(n *yaml.Node) { parents = n }
 	byKey["known"] = func(n *yaml.Node) { known = n }
+	byKey["tenants"] = func(n *yaml.Node) { tenants = n }
 	either := func(off, on string, to *bool) func(*yaml.Node) {
 		return func(n *yaml.Node) { *to = doc.OneOf(n, off, on) == on }
 	}
@@ -159,6 +163,7 @@ func parseConfig(text []byte, problems *Problems) Config {
 	})
 	c.Known = map[types.EntityType]bool{}
 	doc.List(known, func(name *yaml.Node) { c.Known[c.TypeIn(&doc, name)] = true })
+	c.readTenants(&doc, tenants)
 	return c
 }
 

@@ -354,29 +354,6 @@ func typedEntity(e types.Entity, s entityShape) types.Entity {
 	return e
 }
 
-// refuseRootParents refuses a tenant's entity if the root names one of its parents. Through
-// such a parent a tenant would take part in what the root's policies decide. An entity that
-// the root names without defining it takes part too. It is only a warning, because the root
-// may mean it so.
-func (l *entityLoader) refuseRootParents(named map[types.EntityUID]struct{}) {
-	for uid, at := range l.own.places { // problems are sorted later
-		e := l.store.Entities[uid]
-		if _, ok := named[uid]; ok {
-			l.problems.Warn(at.file, at.line, at.column, "root_entity",
-				fmt.Sprintf("the root of the bundle names %s and does not define it, so what this tenant says of it counts in the root's policies, its forbids too",
-					uid),
-				"define it in the root, or see that no policy there relies on its attributes")
-		}
-		for parent := range e.Parents.All() {
-			if _, ok := named[parent]; ok {
-				l.bad(at, "root_parent",
-					fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent),
-					"a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there")
-			}
-		}
-	}
-}
-
 // named are the entities that the root's policies and entity files name.
 func (v *View) named() map[types.EntityUID]struct{} {
 	named := map[types.EntityUID]struct{}{}

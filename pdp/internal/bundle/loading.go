@@ -223,7 +223,9 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	if root != nil {
 		v.own, v.Store = o, o.store.above(root.Store)
 		loaded.store = v.Store
-		loaded.refuseRootParents(l.namedBy(root))
+		v.Demanding = loaded.placeBelowRoot(l.namedBy(root))
+	} else {
+		loaded.checkTenantParents(v)
 	}
 	loaded.checkPersons()
 	return v

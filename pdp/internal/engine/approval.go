@@ -41,6 +41,17 @@ func (w *Verdict) DemandOfTenant(b *bundle.Bundle) bool {
 // Unite adds the first verdict to this one, because both hold. It leaves out the obligation met,
 // which an approval has discharged, in the way that by says.
 func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, by evaluation.Met) {
+	out := w.join(first)
+	out.Obligations = slices.DeleteFunc(out.Obligations, func(o evaluation.Obligation) bool {
+		return o.Type == met.Type && o.Properties.Value().Equal(met.Properties.Value())
+	})
+	by.ID, by.Type = met.ID, met.Type
+	w.Decision.Met = []evaluation.Met{by}
+	applyObligations(&w.Decision, out)
+}
+
+// join adds the policies and errors of another verdict to this one, and returns the obligations of both.
+func (w *Verdict) join(first *Verdict) obligations.Resolution {
 	both := slices.Concat(first.Decision.Determining, w.Decision.Determining)
 	slices.Sort(both)
 	w.Decision.Determining = slices.Compact(both)
@@ -52,11 +63,5 @@ func (w *Verdict) Unite(first *Verdict, met evaluation.Obligation, by evaluation
 	slices.SortStableFunc(w.Decision.Errors, func(a, b evaluation.PolicyError) int {
 		return strings.Compare(a.Policy, b.Policy)
 	})
-	out := obligations.Unite(first.Decision.Obligations, w.Decision.Obligations)
-	out.Obligations = slices.DeleteFunc(out.Obligations, func(o evaluation.Obligation) bool {
-		return o.Type == met.Type && o.Properties.Value().Equal(met.Properties.Value())
-	})
-	by.ID, by.Type = met.ID, met.Type
-	w.Decision.Met = []evaluation.Met{by}
-	applyObligations(&w.Decision, out)
+	return obligations.Unite(first.Decision.Obligations, w.Decision.Obligations)
 }

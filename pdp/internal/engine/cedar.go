@@ -81,6 +81,8 @@ type Verdict struct {
 	Given    Given // of the inquiry
 	question *Question
 	view     *bundle.View
+	// beside is the verdict of the same question by all parents, where the root demands something.
+	beside *Verdict
 }
 
 // Judge puts the request to the policies. The verdict, which is empty before, is a function of call and bundle, and of
@@ -97,6 +99,49 @@ func (in *Inquiry) Judge(ctx context.Context, w *Verdict) (err error) {
 	if w.view, err = in.view(); err != nil {
 		return err
 	}
+	if err := in.judge(ctx, w); err != nil || !w.Decision.Allow || !in.demands(w.view) {
+		return err
+	}
+	return in.judgeDemand(ctx, w)
+}
+
+// demands reports whether there are parents that do not count in the question. They do not count for
+// approvers and holders of capabilities, unless the PDP asks about an approval that the tenant alone
+// demands.
+func (in *Inquiry) demands(v *bundle.View) bool {
+	action := in.Request.Action.Name
+	return v.Demanding != nil && !in.demanding && in.review != bundle.ReviewOfTenant &&
+		(action == bundle.ApprovalAction || strings.HasPrefix(action, "capability."))
+}
+
+// judgeDemand asks a second time what was allowed, without the parents that do not count. Both
+// verdicts must be an allow, and the obligations of both are owed: so such a parent can bar, and can
+// open nothing.
+func (in *Inquiry) judgeDemand(ctx context.Context, w *Verdict) error {
+	again := in.keeps.without
+	if again == nil {
+		again = new(Inquiry)
+		if in.keeps.up != nil {
+			again.Keep()
+		}
+		in.keeps.without = again
+	}
+	keeps := again.keeps
+	*again = *in
+	again.keeps, again.demanding, again.Converted, again.Renewed = keeps, true, 0, 0
+	first := *w
+	*w = Verdict{}
+	err := again.Judge(ctx, w)
+	in.Converted, in.Renewed = in.Converted+again.Converted, in.Renewed+again.Renewed
+	if err == nil && w.Decision.Allow {
+		w.beside = &first
+		applyObligations(&w.Decision, w.join(&first))
+	}
+	return err
+}
+
+// judge puts the request to the policies of the view.
+func (in *Inquiry) judge(ctx context.Context, w *Verdict) (err error) {
 	if in.Request.Unknown != nil {
 		return in.judgeUnknown(ctx, w)
 	}
@@ -163,9 +208,11 @@ func (in *Inquiry) view() (*bundle.View, error) {
 		return nil, ErrTenantUnavailable
 	case !ok:
 		return nil, ErrUnknownTenant
-	case in.review != bundle.NoReview:
+	case in.review != bundle.NoReview || in.demanding:
 		reviewed := *v
-		reviewed.Review = in.review
+		if reviewed.Review = in.review; in.demanding {
+			reviewed.Store = v.Demanding
+		}
 		return &reviewed, nil
 	}
 	return v, nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -233,17 +234,28 @@ func parentsOf(
 	if !sent {
 		return o.Stored.Parents, nil
 	}
-	uids := slices.Collect(v.Store.WrittenParents(o.Stored).All())
+	uids := o.storedParents(v.Store.WrittenParents(o.Stored).All())
 	for _, rule := range rules {
 		if value, ok := o.sent.Get(rule.Attribute); ok && !o.passesOver(rule.Attribute) {
 			more, _ := sentParents(value, rule.Parent)
 			uids = append(uids, more...)
 		} else if value, ok := o.Stored.Attributes.Get(types.String(rule.Attribute)); ok {
 			more, _ := bundle.StoredParents(value, rule.Parent)
-			uids = append(uids, more...)
+			uids = append(uids, o.storedParents(slices.Values(more))...)
 		}
 	}
 	return types.NewEntityUIDSet(uids...), nil
+}
+
+// storedParents are those of the parents that the entity has in the store: one of them may not count
+// there, and count in another store.
+func (o *origin) storedParents(from iter.Seq[types.EntityUID]) (uids []types.EntityUID) {
+	for uid := range from {
+		if o.Stored.Parents.Contains(uid) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
 }
 
 // sentParents returns the parents that a sent attribute gives. It reports false if the value is

@@ -165,7 +165,10 @@ func (h *hiding) candidates() bundle.PolicyList {
 // readPolicies finds what the policies compare the hidden values with, and which policies do more
 // with them.
 func (h *hiding) readPolicies(w *Worlds) {
-	candidates := h.candidates()
+	candidates, demands := h.candidates(), h.in.demands(h.v)
+	if demands { // some parents count in one of two verdicts
+		h.unsettleParents()
+	}
 	uses := make([][]use, len(candidates))
 	for n, p := range candidates {
 		uses[n] = usesOfPolicy(p)
@@ -192,6 +195,7 @@ func (h *hiding) readPolicies(w *Worlds) {
 					place.readers[p.Id] = true
 					if how == opens {
 						place.openIn[p.Id], open = true, true
+						place.unknowable = place.unknowable || demands // it may come to one thing and to another
 					}
 				}
 			}

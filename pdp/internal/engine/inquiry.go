@@ -51,6 +51,8 @@ type Inquiry struct {
 	Masked func(path []string) bool
 	// review is set if the question is who may decide about an approval.
 	review bundle.Review
+	// demanding is set if parents of [bundle.View.Demanding] alone count.
+	demanding bool
 	// WantMismatch is set if decisions name the places in the request that do not fit.
 	WantMismatch bool
 	// Inherits says which parts of the request the next questions have too. Such a part is kept
@@ -73,6 +75,8 @@ type Inquiry struct {
 		settled  *[4]kept[settledPart]
 		clauses  map[*bundle.Policy][]*condition
 		looked   int // how often a name was looked for that somebody may have meant
+		// without asks again where the root demands something: see [Inquiry.judgeDemand].
+		without *Inquiry
 	}
 }
 

@@ -228,6 +228,9 @@ func (w *Verdict) Hangs() (paths, policies []string) {
 	if w.question.Reason == evaluation.UnknownType { // then no value was looked at
 		return nil, nil
 	}
+	if w.beside != nil {
+		paths, policies = w.beside.Hangs()
+	}
 	for _, h := range u.in.Hidden {
 		own := *u
 		own.spots = slices.DeleteFunc(slices.Clone(u.spots), func(s spot) bool { return s.mask != h.At })
@@ -257,7 +260,7 @@ func (w *Verdict) Hangs() (paths, policies []string) {
 	}
 	slices.Sort(paths)
 	slices.Sort(policies)
-	return paths, slices.Compact(policies)
+	return slices.Compact(paths), slices.Compact(policies)
 }
 
 // covers reports whether a place is within one that was unknown when the question was asked.

@@ -111,7 +111,7 @@ func (u *unknowns) findParents() {
 // leastParents are the parents that an entity has whatever the unknown values are.
 func (u *unknowns) leastParents(of bundle.Variable) types.EntityUIDSet {
 	o := u.origin(of)
-	uids := slices.Collect(u.q.Entities.Store.WrittenParents(o.Stored).All())
+	uids := o.storedParents(u.q.Entities.Store.WrittenParents(o.Stored).All())
 	for _, rule := range u.in.Bundle.Config.Parents[u.q.Uids[of].Type] {
 		unknown := slices.ContainsFunc(u.spots, func(s spot) bool {
 			return (s.of == of || u.one() && s.of != bundle.ActionVar) && (len(s.names) == 0 || s.names[0] == rule.Attribute)
@@ -124,7 +124,7 @@ func (u *unknowns) leastParents(of bundle.Variable) types.EntityUIDSet {
 			uids = append(uids, more...)
 		case has && (!unknown || o.passesOver(rule.Attribute)):
 			more, _ := bundle.StoredParents(stored, rule.Parent)
-			uids = append(uids, more...)
+			uids = append(uids, o.storedParents(slices.Values(more))...)
 		}
 	}
 	return types.NewEntityUIDSet(uids...)

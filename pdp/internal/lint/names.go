@@ -120,6 +120,15 @@ func (l *linter) configTypes(text []byte) {
 			"types":      func(n *yaml.Node) { doc.Each(n, func(_, typ *yaml.Node) { right(typ) }) },
 			"attributes": func(n *yaml.Node) { doc.Each(n, func(typ, _ *yaml.Node) { wire(typ) }) },
 			"known":      func(n *yaml.Node) { doc.List(n, wire) },
+			"tenants": func(n *yaml.Node) {
+				doc.Each(n, func(_, list *yaml.Node) {
+					doc.List(list, func(item *yaml.Node) { // a type, or an entity
+						of := *item
+						of.Value, _, _ = strings.Cut(item.Value, `::"`)
+						wire(&of)
+					})
+				})
+			},
 		} // parents is not among them: a bundle with a rule for such a type does not load
 	})
 }

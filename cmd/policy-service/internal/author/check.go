@@ -7,6 +7,7 @@ package author
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -79,7 +80,12 @@ func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) e
 	document := struct {
 		BundleDir string       `json:"bundle_dir"` // as the command was given it: the files of problems are inside
 		Problems  pdp.Problems `json:"problems"`
-	}{c.Dir, problems}
+		// OpenToTenants are the policies of the root that tenants' entities come under by tenants: {parents: […]}.
+		OpenToTenants []pdp.OpenPolicy `json:"open_to_tenants,omitempty"`
+	}{BundleDir: c.Dir, Problems: problems}
+	if bundle != nil {
+		document.OpenToTenants = bundle.OpenToTenants()
+	}
 	lines := func() error { return c.printLines(bundle, problems, s) }
 	return s.Answer(c.JSON, document, lines, problems.Refuse() || c.Strict && len(problems) > 0)
 }
@@ -87,6 +93,16 @@ func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) e
 func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
 	count, warnings := printProblems(bundledir.Placed(c.Dir, problems), s)
 	errors, odd := cli.Plural(count, "error"), cli.Plural(warnings, "warning")
+	if bundle != nil {
+		for _, p := range bundle.OpenToTenants() {
+			below := strings.Join(p.Parents, ", ")
+			if below == "" {
+				below = "what a request or an entity names"
+			}
+			s.Print("%s", cli.Quoted(fmt.Sprintf("%s: %s %q is open to tenants, whose entities may be in %s",
+				filepath.Join(c.Dir, filepath.FromSlash(p.Position)), p.Effect, p.ID, below)))
+		}
+	}
 	switch {
 	case bundle == nil:
 		s.Print("%s does not load: %s, %s; mend the errors and try again", c.Dir, errors, odd)
