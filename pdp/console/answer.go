@@ -46,7 +46,7 @@ var problems = map[int]struct {
 }{
 	http.StatusBadRequest:            {"Not understood", "The form cannot be read. Nothing was changed. Open the page again."},
 	http.StatusUnauthorized:          {"Not logged in", "Nothing was changed. Log in, and do it again."},
-	http.StatusForbidden:             {"Refused", "The form was not sent from your own page of this console, or that page is out of date. Nothing was changed. Open the page again."},
+	http.StatusForbidden:             {"Refused", "The form was not sent from your own page of this console, or that page is out of date, or a page asks for it that is none of this console. Nothing was changed. Open the page again."},
 	http.StatusNotFound:              {"Not found", "There is no such page, or you may not see it."},
 	http.StatusMethodNotAllowed:      {"Not possible", "This address does not take such a request. Nothing was changed."},
 	http.StatusRequestEntityTooLarge: {"Too large", "The form is too large. Nothing was changed. Write less."},

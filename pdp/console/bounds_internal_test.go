@@ -85,7 +85,7 @@ func TestAddresses(t *testing.T) {
 func from(address string) netip.Prefix {
 	r := httptest.NewRequest("POST", "/", nil)
 	r.RemoteAddr = address
-	return addressOf(r)
+	return auth.AddressOf(r)
 }
 
 // Sessions begin, are used and end side by side.
@@ -117,5 +117,31 @@ func TestSessionsSideBySide(t *testing.T) {
 	wait.Wait()
 	if len(let) != mostTries || len(s.byID) != 0 {
 		t.Errorf("%d tries were let in, and %d sessions are left", len(let), len(s.byID))
+	}
+}
+
+// However many logins are answered, none is answered twice. Those that have waited longer than the answers are known are
+// as if they had been.
+func TestALoginIsAnsweredOnceInAFlood(t *testing.T) {
+	t.Parallel()
+	now := clock.New()
+	all := newAnswers(now.Now, 10)
+	began := []time.Time{}
+	answer := func(n int) bool { return all.first(fmt.Sprint(n), began[n].Add(loginFor)) }
+	for n := range 100 {
+		now.Advance(time.Second)
+		began = append(began, now.Now())
+		now.Advance(time.Second)
+		if !answer(n) {
+			t.Fatalf("login %d is refused", n)
+		}
+		for before := range began {
+			if answer(before) {
+				t.Fatalf("after %d, login %d is answered again", n, before)
+			}
+		}
+		if len(all.newer)+len(all.older) > 20 {
+			t.Fatalf("%d answers are known", len(all.newer)+len(all.older))
+		}
 	}
 }

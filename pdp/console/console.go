@@ -53,11 +53,13 @@ type Console struct {
 	inbox    *inbox.Inbox
 	mux      *http.ServeMux
 	sessions *sessions
-	tries    *tries
-	refusals *tries // that are logged
-	provider *provider
-	seal     *seal.Ring
-	secret   []byte // of this process
+	// tries are those with a wrong key, exchanges those of a code that come to nothing.
+	tries, exchanges *tries
+	refusals         *tries // that are logged
+	answers          *answers
+	provider         *provider
+	seal             *seal.Ring
+	secret           []byte // of this process
 }
 
 // nowhere is the address of the API, for the requests of the console alone. No name leads there, so that a transport
@@ -77,15 +79,17 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Console{
-		options:  o,
-		base:     strings.TrimSuffix(public.Path, "/"),
-		mux:      http.NewServeMux(),
-		sessions: newSessions(o),
-		tries:    newTries(o.Now, mostTries),
-		refusals: newTries(o.Now, mostRefusals),
-		provider: newProvider(o.Now),
-		seal:     seal.Fresh(seal.Options{Resource: o.PublicURL, Now: o.Now}), // a restart ends the logins that wait for a provider
-		secret:   randomBytes(sha256.Size),
+		options:   o,
+		base:      strings.TrimSuffix(public.Path, "/"),
+		mux:       http.NewServeMux(),
+		sessions:  newSessions(o),
+		tries:     newTries(o.Now, mostTries),
+		exchanges: newTries(o.Now, mostTries),
+		refusals:  newTries(o.Now, mostRefusals),
+		answers:   newAnswers(o.Now, mostAnswers),
+		provider:  newProvider(o.Now),
+		seal:      seal.Fresh(seal.Options{Resource: o.PublicURL, Now: o.Now}), // a restart ends the logins that wait for a provider
+		secret:    randomBytes(sha256.Size),
 	}
 	if c.inbox, err = inbox.New(nowhere, httpclient.Options{Transport: carrier{api}}); err != nil {
 		return nil, err
@@ -94,8 +98,12 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 	return c, nil
 }
 
-// root begins the paths that the handler is asked for.
-const root = "/console"
+// root begins the paths that the handler is asked for. What pages load holds nothing of anybody.
+const (
+	root       = "/console"
+	stylePath  = "/style.css"
+	scriptPath = "/console.js"
+)
 
 func (c *Console) routes() {
 	toInbox := func(w http.ResponseWriter, _ *http.Request) { c.redirect(w, approvalsPath) }
@@ -110,8 +118,8 @@ func (c *Console) routes() {
 	// Both change the browser's cookies, so a HEAD is no harmless GET.
 	c.take(oidcPath, map[string]http.HandlerFunc{http.MethodGet: c.toProvider})
 	c.take(callbackPath, map[string]http.HandlerFunc{http.MethodGet: c.fromProvider})
-	c.read("/style.css", file("text/css", page.Style))
-	c.read("/console.js", file("text/javascript", page.Script))
+	c.read(stylePath, file("text/css", page.Style))
+	c.read(scriptPath, file("text/javascript", page.Script))
 	c.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { c.problem(w, r, http.StatusNotFound) })
 }
 
@@ -124,6 +132,8 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The mux would send whoever asks for another path than the clean one to an address of its own making.
 	case r.URL.RawPath != "" || path.Clean(at) != at && at != root+"/":
 		c.problem(w, r, http.StatusNotFound)
+	case !navigates(r) && at != root+stylePath && at != root+scriptPath:
+		c.problem(w, r, http.StatusForbidden)
 	default:
 		c.mux.ServeHTTP(w, r)
 	}

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"html"
 	"net/http"
@@ -41,6 +42,18 @@ func (f flowForm) encoded() string {
 		values.Set(name, value)
 	}
 	return values.Encode()
+}
+
+// send has the page of the console that is open send the form.
+func (f flowForm) send(p *browsertest.Page) {
+	fields, _ := json.Marshal(f.fields)
+	browsertest.Eval[bool](p, fmt.Sprintf(`(() => {
+		const form = Object.assign(document.createElement("form"), {method: "post", action: %q});
+		for (const [name, value] of Object.entries(%s)) form.append(Object.assign(document.createElement("input"), {type: "hidden", name, value}));
+		document.body.append(form);
+		form.submit();
+		return true;
+	})()`, f.action, fields))
 }
 
 const flowPage = `<!doctype html><html lang=en><title>Prizes</title>`
@@ -179,4 +192,22 @@ func TestBrowserStale(t *testing.T) {
 		frank.Loads(func() { frank.Click("button", "Approve") }) // he has seen what is new
 		f.decided(id, "approved", first, byConsole("approve", "frank", flowReason))
 	})
+}
+
+// TestBrowserPageOfTheHostReadsNoPage has a script of the console's origin, as another program on the host could serve one,
+// ask for a page of alice's.
+func TestBrowserPageOfTheHostReadsNoPage(t *testing.T) {
+	t.Parallel()
+	f := openFlow(t)
+	id := f.push("agent-release")
+	p := f.open("alice")
+	p.Goto("/console/approvals/" + id)
+	p.Expect("load failed: Fetch 403")
+	for _, mode := range []string{"same-origin", "cors", "no-cors"} {
+		got := browsertest.Eval[string](p, fmt.Sprintf(`fetch(location.href, {mode: %q}).then(async r => r.status + await r.text())`, mode))
+		if !strings.HasPrefix(got, "403") || strings.Contains(got, "token") || strings.Contains(got, "agent-release") {
+			t.Errorf("%s: it reads %s", mode, got)
+		}
+	}
+	f.untouched(id)
 }

@@ -171,3 +171,50 @@ func TestForgedLoginAndLogout(t *testing.T) {
 		}
 	}
 }
+
+// A page of another program on the same host is of the same origin to a browser. Its scripts and frames get no page of the
+// console, with the tokens of its forms, and send no form.
+func TestAnotherPageOfTheHostReadsNoFormToken(t *testing.T) {
+	t.Parallel()
+	c := openCore(t, coreWith{oidc: true})
+	id := c.waits("deploy")
+	to := "/approvals/" + id + "/decision"
+	mia := c.browser()
+	mia.logIn("mia")
+	own := mia.fields("/approvals/"+id, to)
+	form := coreForm("decision", "approve", "reason", "r", "token", own["token"], "version", own["version"])
+	for name, sent := range map[string][]string{
+		"fetch":            {"Sec-Fetch-Dest", "empty", "Sec-Fetch-Mode", "cors"},
+		"fetch, no-cors":   {"Sec-Fetch-Dest", "empty", "Sec-Fetch-Mode", "no-cors"},
+		"frame":            {"Sec-Fetch-Dest", "iframe", "Sec-Fetch-Mode", "navigate"},
+		"object":           {"Sec-Fetch-Dest", "object", "Sec-Fetch-Mode", "navigate"},
+		"script":           {"Sec-Fetch-Dest", "script", "Sec-Fetch-Mode", "no-cors"},
+		"mode alone":       {"Sec-Fetch-Mode", "same-origin"},
+		"destination":      {"Sec-Fetch-Dest", "empty"},
+		"two of a kind":    {"Sec-Fetch-Dest", "document", "Sec-Fetch-Dest", "empty", "Sec-Fetch-Mode", "navigate"},
+		"nothing said":     {"Sec-Fetch-Dest", "", "Sec-Fetch-Mode", ""},
+		"of another case ": {"Sec-Fetch-Dest", "Document", "Sec-Fetch-Mode", "navigate"},
+	} {
+		sent = append(sent, "Sec-Fetch-Site", "same-origin")
+		for _, page := range []string{"", "/approvals", "/approvals/" + id, "/login", "/login/oidc", "/login/callback?state=x&code=y"} {
+			if got := mia.get(page, sent...); got.Status != http.StatusForbidden || strings.Contains(got.Body, "token") {
+				t.Errorf("%s gets %q: %d %s", name, page, got.Status, got.Body)
+			}
+		}
+		for _, action := range []string{to, "/login", "/logout"} {
+			if got := mia.do(http.MethodPost, action, form, append(sent, "Content-Type", coreFormType)...); got.Status != http.StatusForbidden {
+				t.Errorf("%s sends the form of %s: %d", name, action, got.Status)
+			}
+		}
+		for _, file := range []string{"/style.css", "/console.js"} { // pages load them so, and nobody's data is there
+			if got := mia.get(file, sent...); got.Status != http.StatusOK {
+				t.Errorf("%s gets %s: %d", name, file, got.Status)
+			}
+		}
+	}
+	c.undecided(id)
+	visit := []string{"Sec-Fetch-Dest", "document", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Site", "same-origin", "Content-Type", coreFormType}
+	if got := mia.do(http.MethodPost, to, form, visit...); got.Status != http.StatusSeeOther {
+		t.Errorf("one's own form: %d %s", got.Status, got.Body)
+	}
+}

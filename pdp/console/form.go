@@ -45,6 +45,16 @@ func sameOrigin(r *http.Request) bool {
 	return len(site) == 1 && site[0] == "same-origin"
 }
 
+// navigates reports if the browser goes to what it asks for, as far as it says. A script or a frame of another page of the
+// same host would read a page of ours, with the tokens of its forms.
+func navigates(r *http.Request) bool {
+	says := func(name, what string) bool {
+		sent := r.Header[name]
+		return len(sent) == 0 || len(sent) == 1 && sent[0] == what
+	}
+	return says("Sec-Fetch-Dest", "document") && says("Sec-Fetch-Mode", "navigate")
+}
+
 // readForm reads the form that was sent. If it is none of this person's own pages, readForm answers, and returns false.
 func (v *visit) readForm() bool {
 	form, status := readForm(v.w, v.r)

@@ -9,6 +9,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"policy-service/pdp/console/page"
 	"policy-service/pdp/server/auth"
@@ -62,21 +63,27 @@ func (c *Console) logInByKey(w http.ResponseWriter, r *http.Request) {
 		c.problem(w, r, status)
 		return
 	}
-	from, next := addressOf(r), safeNext(form.Get(nextField))
-	if wait := c.tries.take(from); wait > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-		c.refused(r, byKey, "too many tries from its address")
-		c.showLogin(w, r, http.StatusTooManyRequests, next, "There were too many attempts from your address. Wait a minute.")
-		return
-	}
+	next := safeNext(form.Get(nextField))
 	login, err := c.options.Logins().LogInByKey(strings.TrimSpace(form.Get(keyField)))
-	if err != nil {
-		c.refused(r, byKey, err.Error())
-		c.showLogin(w, r, http.StatusUnauthorized, next, "The API key is not valid here. Ask the operator for one.")
+	if err == nil { // whoever shares the address with somebody who tries waits for nobody
+		c.begin(w, r, login, byKey, next)
 		return
 	}
-	c.tries.succeeded(from)
-	c.begin(w, r, login, byKey, next)
+	if wait := c.tries.take(auth.AddressOf(r)); wait > 0 {
+		c.tooMany(w, r, byKey, wait)
+		c.showLogin(w, r, http.StatusTooManyRequests, next, tooManyTries)
+		return
+	}
+	c.refused(r, byKey, err.Error())
+	c.showLogin(w, r, http.StatusUnauthorized, next, "The API key is not valid here. Ask the operator for one.")
+}
+
+const tooManyTries = "There were too many attempts from your address. Wait a minute."
+
+// tooMany says that an address has no try left, before the page is shown.
+func (c *Console) tooMany(w http.ResponseWriter, r *http.Request, by string, wait time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	c.refused(r, by, "too many tries from its address")
 }
 
 // How people log in, as the log has it.
@@ -88,7 +95,7 @@ const (
 // refused logs an attempt to log in. Why is a text of ours, and holds nothing that was sent. Whoever is refused again and
 // again does not fill the log.
 func (c *Console) refused(r *http.Request, by, why string) {
-	if c.refusals.take(addressOf(r)) > 0 {
+	if c.refusals.take(auth.AddressOf(r)) > 0 {
 		return
 	}
 	c.options.Log.InfoContext(r.Context(), "a login to the console was refused", "by", by, "address", host(r), "why", why)

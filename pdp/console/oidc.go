@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -66,7 +67,7 @@ func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
 
 // fromProvider takes the answer of the provider, which the browser brings.
 func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
-	p, _, sealed := seal.OpenJSON[pending](c.seal, seal.Login, nil, c.sent(r, loginCookie))
+	p, until, sealed := seal.OpenJSON[pending](c.seal, seal.Login, nil, c.sent(r, loginCookie))
 	http.SetCookie(w, c.cookie(loginCookie, "", 0))
 	config := c.options.OIDC()
 	if config == nil {
@@ -76,7 +77,8 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 	said, err := answerOf(r.URL.RawQuery)
 	switch {
 	case err != nil || !sealed || p.Issuer != config.Issuer || p.Client != config.ClientID,
-		subtle.ConstantTimeCompare([]byte(said.state), []byte(p.State)) != 1:
+		subtle.ConstantTimeCompare([]byte(said.state), []byte(p.State)) != 1,
+		!c.answers.first(p.State, until): // a copy of the cookie is good for nothing
 		c.refused(r, byOIDC, "the answer is to no login that waits for one")
 		c.again(w, r, http.StatusBadRequest, page.Of("This is not the answer to the login that you began last here. Begin again."))
 		return
@@ -101,6 +103,12 @@ func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
 
 // exchange has the provider say who somebody is, for a code.
 func (c *Console) exchange(w http.ResponseWriter, r *http.Request, client *oauth2.Config, code string, p pending) {
+	from := auth.AddressOf(r)
+	if wait := c.exchanges.take(from); wait > 0 {
+		c.tooMany(w, r, byOIDC, wait)
+		c.again(w, r, http.StatusTooManyRequests, page.Of(tooManyTries))
+		return
+	}
 	ctx := context.WithValue(r.Context(), oauth2.HTTPClient, c.provider.client)
 	token, err := client.Exchange(ctx, code, oauth2.VerifierOption(p.Verifier))
 	if err != nil {
@@ -118,7 +126,42 @@ func (c *Console) exchange(w http.ResponseWriter, r *http.Request, client *oauth
 		c.again(w, r, http.StatusForbidden, page.Of("What the provider says of you is not accepted here. The operator finds the cause in the log."))
 		return
 	}
+	c.exchanges.succeeded(from)
 	c.begin(w, r, login, byOIDC, p.Next)
+}
+
+// answers are the logins that the provider has answered. Each is answered once: later the browser's cookie says no more
+// than what whoever has copied it knows.
+type answers struct {
+	now  func() time.Time
+	most int
+
+	mu           sync.Mutex // guards what follows
+	newer, older map[string]struct{}
+	turned       time.Time // since when newer is filled
+	forgotten    time.Time // answers of before may be forgotten, so logins that ended by then count as answered
+}
+
+// mostAnswers is how many answers are known at least. They are forgotten when the logins are over anyhow, but in a flood.
+const mostAnswers = 20_000
+
+func newAnswers(now func() time.Time, most int) *answers { return &answers{now: now, most: most} }
+
+// first takes the answer to a login that may be answered until a time. It reports false if it may be the second one.
+func (a *answers) first(state string, until time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now := a.now(); a.newer == nil || len(a.newer) >= a.most || now.Sub(a.turned) > loginFor {
+		a.older, a.newer = a.newer, map[string]struct{}{}
+		a.forgotten, a.turned = a.turned, now
+	}
+	_, newer := a.newer[state]
+	_, older := a.older[state]
+	if began := until.Add(-loginFor); newer || older || !began.After(a.forgotten) {
+		return false
+	}
+	a.newer[state] = struct{}{}
+	return true
 }
 
 // providerAnswer is what the provider has the browser bring.
@@ -198,7 +241,7 @@ func plainCode(code string) string {
 
 // providerFailed answers if the provider does not do its part.
 func (c *Console) providerFailed(w http.ResponseWriter, r *http.Request, err error) {
-	if c.refusals.take(addressOf(r)) == 0 { // anybody can ask for it
+	if c.refusals.take(auth.AddressOf(r)) == 0 { // anybody can ask for it
 		c.options.Log.WarnContext(r.Context(), "nobody can log in to the console at the provider", "address", host(r), "error", err.Error())
 	}
 	c.again(w, r, http.StatusBadGateway, page.Of("The provider cannot log you in at the moment. Try again in a minute; the operator finds the cause in the log."))

@@ -110,25 +110,16 @@ func TestCallbackIsOfThisLogin(t *testing.T) {
 		t.Errorf("the earlier after that: %d", got.Status)
 	}
 
-	// With the cookie of then, the code is used up at the provider.
 	b = c.browser()
-	callback := c.toCallback(b)
-	kept := b.cookie("__Host-login")
-	if got := b.get(callback); got.Status != http.StatusSeeOther {
-		t.Fatalf("got %d", got.Status)
-	}
-	b = c.browser()
-	c.refusesCallback("a code again", b, b.get(callback, "Cookie", "__Host-login="+kept), 502)
-
 	// A login waits for ten minutes.
-	callback = c.toCallback(b)
+	callback := c.toCallback(b)
 	c.clock.Advance(10*time.Minute - 1)
 	if got := b.get(callback); got.Status != http.StatusSeeOther {
 		t.Errorf("got %d", got.Status)
 	}
 	b = c.browser()
 	callback = c.toCallback(b)
-	kept = b.cookie("__Host-login")
+	kept := b.cookie("__Host-login")
 	c.clock.Advance(10 * time.Minute)
 	c.refusesCallback("after ten minutes", b, b.get(callback), 400)
 	c.refusesCallback("a changed cookie", b, b.get(callback, "Cookie", "__Host-login=A"+kept[1:]), 400)
@@ -142,6 +133,69 @@ func TestCallbackIsOfThisLogin(t *testing.T) {
 	config.ClientID = "other"
 	c.configure(config)
 	c.refusesCallback("another client", b, b.get(callback), 400)
+}
+
+// Whoever has copied the cookie of a login that waits has nothing of it once the login was answered, whatever the answer was:
+// the provider is not asked about another code.
+func TestAPendingLoginAnswersOnce(t *testing.T) {
+	t.Parallel()
+	c := openCore(t, coreWith{oidc: true})
+	for name, first := range map[string]func(q url.Values) int{
+		"a good code":  func(url.Values) int { return http.StatusSeeOther },
+		"a wrong code": func(q url.Values) int { q.Set("code", "x"); return http.StatusBadGateway },
+		"an error":     func(q url.Values) int { q.Set("error", "access_denied"); return http.StatusForbidden },
+	} {
+		b := c.browser()
+		callback, err := url.Parse(c.toCallback(b))
+		coreMust(t, err)
+		kept, q := b.cookie("__Host-login"), callback.Query()
+		want := first(q)
+		if got := b.get(c.URL + "/login/callback?" + q.Encode()); got.Status != want {
+			t.Fatalf("%s: got %d", name, got.Status)
+		}
+		asked := c.provider.Asked("/token")
+		thief := c.browser()
+		c.refusesCallback(name+", and again", thief, thief.get(callback.String(), "Cookie", "__Host-login="+kept), 400)
+		if c.provider.Asked("/token") != asked {
+			t.Errorf("%s: the provider is asked again", name)
+		}
+	}
+}
+
+// An address has five exchanges in a minute that come to nothing: each asks the provider. Other addresses, logins that
+// succeed and keys do not wait for them.
+func TestFailedExchangesAreBounded(t *testing.T) {
+	t.Parallel()
+	c := openCore(t, coreWith{oidc: true})
+	fails := func(want int) {
+		t.Helper()
+		b := c.browser()
+		u, err := url.Parse(c.toCallback(b))
+		coreMust(t, err)
+		q := u.Query()
+		q.Set("code", "x")
+		u.RawQuery = q.Encode()
+		got := b.get(u.String())
+		c.refusesCallback("a wrong code", b, got, want)
+		if want == http.StatusTooManyRequests && got.Header.Get("Retry-After") == "" {
+			t.Error("it does not say when to try again")
+		}
+	}
+	for range 4 {
+		fails(http.StatusBadGateway)
+		if got := c.come(c.browser()); got.Status != http.StatusSeeOther {
+			t.Errorf("a login between them: %d", got.Status)
+		}
+	}
+	fails(http.StatusBadGateway)
+	asked := c.provider.Asked("/token")
+	fails(http.StatusTooManyRequests)
+	if c.provider.Asked("/token") != asked {
+		t.Error("the provider is asked all the same")
+	}
+	c.browser().logIn("mia")
+	c.clock.Advance(time.Minute)
+	fails(http.StatusBadGateway)
 }
 
 // Parameters of the callback that are changed, doubled or left out.
@@ -194,20 +248,21 @@ func TestCallbackParameters(t *testing.T) {
 func TestForeignIDTokens(t *testing.T) {
 	t.Parallel()
 	c := openCore(t, coreWith{oidc: true})
-	now := c.clock.Now().Unix()
+	now := func() int64 { return c.clock.Now().Unix() }
 	for name, change := range map[string]func(map[string]any){
 		"another nonce":         func(m map[string]any) { m["nonce"] = strings.Repeat("n", 43) },
 		"no nonce":              func(m map[string]any) { delete(m, "nonce") },
 		"another client":        func(m map[string]any) { m["aud"] = "other" },
 		"another party":         func(m map[string]any) { m["azp"] = "other" },
 		"another issuer":        func(m map[string]any) { m["iss"] = "https://attacker.example" },
-		"expired":               func(m map[string]any) { m["exp"] = now - 61 },
+		"expired":               func(m map[string]any) { m["exp"] = now() - 61 },
 		"no end":                func(m map[string]any) { delete(m, "exp") },
-		"not valid yet":         func(m map[string]any) { m["nbf"] = now + 120 },
+		"not valid yet":         func(m map[string]any) { m["nbf"] = now() + 120 },
 		"nobody":                func(m map[string]any) { delete(m, "sub") },
 		"two audiences, no azp": func(m map[string]any) { m["aud"] = []string{"console", "other"} },
 	} {
 		c.provider.Change(func(p *oidctest.Provider) { p.Claims = change })
+		c.clock.Advance(time.Minute)
 		b := c.browser()
 		c.refusesCallback(name, b, c.come(b), 403)
 	}
@@ -253,6 +308,7 @@ func TestHostileTokenEndpoint(t *testing.T) {
 		"closed": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
 		c.provider.Change(func(p *oidctest.Provider) { p.Token = answer })
+		c.clock.Advance(time.Minute)
 		b := c.browser()
 		got := c.come(b)
 		c.refusesCallback(name, b, got, 502)
@@ -264,6 +320,7 @@ func TestHostileTokenEndpoint(t *testing.T) {
 	for name, text := range map[string]string{
 		"rubbish": "SECRET", "unsigned": "eyJhbGciOiJub25lIn0.e30.", "large": strings.Repeat("A", 100<<10), "an API key": c.key["mia"],
 	} {
+		c.clock.Advance(time.Minute)
 		c.provider.Change(func(p *oidctest.Provider) {
 			p.Token = answers(200, "application/json", fmt.Sprintf(`{"access_token":"SECRET","token_type":"Bearer","id_token":%q}`, text))
 		})

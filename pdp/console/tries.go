@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -9,7 +8,7 @@ import (
 )
 
 // tries bounds how often somebody does something who is not logged in, such as to fail to log in with an API key. An
-// address has so many tries in a minute. A home has 2^64 addresses of IPv6, which count as one.
+// address has so many tries in a minute.
 type tries struct {
 	now  func() time.Time
 	most int
@@ -73,18 +72,4 @@ func (t *tries) succeeded(from netip.Prefix) {
 	} else {
 		delete(t.made, from)
 	}
-}
-
-// addressOf is where a request comes from, as tries count it. What is no address is one address.
-func addressOf(r *http.Request) netip.Prefix {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	address, bits := at.Addr().Unmap().WithZone(""), 64
-	if address.Is4() {
-		bits = 32
-	}
-	from, _ := address.Prefix(bits)
-	return from
 }

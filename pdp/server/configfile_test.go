@@ -228,6 +228,8 @@ func refusals(t *testing.T) map[string]refusal {
 		"console by HTTP":        {"console: {public_url: 'http://pdp.example/console'}\n", `:1:23: console.public_url is plain HTTP`},
 		"console elsewhere":      {"console: {public_url: 'https://pdp.example/desk'}\n", `:1:23: console.public_url must end in /console`},
 		"console of no URL":      {"console: {public_url: pdp.example}\n", `:1:23: console.public_url must be absolute`},
+		"console, no proxy":      {"console: {trusted_proxies: [10.0.0.5/24]}\n", `:1:28: console.trusted_proxies has "10.0.0.5/24", which is no address and no range of them`},
+		"console, whose host":    {"console: {own_host: yes}\n", `:1:21: console.own_host is not one of: true, false`},
 		"console, too long":      {"console: {session: {max: 48h}}\n", `:1:26: console.session.max is more than 24h`},
 		"console, too short":     {"console: {session: {idle: 1s}}\n", `:1:27: console.session.idle is less than 1m`},
 		"console, no issuer":     {"console: {oidc: {}}\n", `:1:17: console.oidc: client_id is missing`},

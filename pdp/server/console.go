@@ -40,6 +40,10 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	if err != nil {
 		return err
 	}
+	proxies, err := c.proxies()
+	if err != nil {
+		return err
+	}
 	serve := s.door.Pages(pages)
 	at := func(prefix string) {
 		stripped := func(c echo.Context) error {
@@ -47,7 +51,7 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 			r := c.Request().WithContext(s.door.Context(c))
 			at := *r.URL
 			at.Path, at.RawPath = strings.TrimPrefix(at.Path, prefix), strings.TrimPrefix(at.RawPath, prefix)
-			r.URL = &at
+			r.URL, r.RemoteAddr = &at, proxies.Client(r)
 			c.SetRequest(r)
 			return serve(c)
 		}

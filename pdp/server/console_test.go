@@ -188,3 +188,52 @@ func TestConsoleThatCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// A stranger behind the same proxy has tries of their own, whatever addresses they name.
+func TestTriesBehindATrustedProxyAreOfTheClient(t *testing.T) {
+	t.Parallel()
+	for trusted, other := range map[string]int{"": http.StatusTooManyRequests, "127.0.0.0/8": http.StatusUnauthorized} {
+		config := server.ConsoleConfig{}
+		if trusted != "" {
+			config.TrustedProxies = []string{trusted}
+		}
+		c := openCounter(t, withConsole(config))
+		try := func(from string, want int) {
+			t.Helper()
+			got := consolePost(t, consoleBrowser(nil), c.ConsoleURL()+"/login", url.Values{"key": {"psk_wrong"}}, "X-Forwarded-For", from)
+			if got.status != want {
+				t.Errorf("trusted %q, from %s: %d, want %d", trusted, from, got.status, want)
+			}
+		}
+		for range 5 {
+			try("192.0.2.1", http.StatusUnauthorized)
+		}
+		try("192.0.2.1", http.StatusTooManyRequests)
+		try("192.0.2.2, 192.0.2.1", http.StatusTooManyRequests)
+		try("192.0.2.1, 192.0.2.2", other)
+	}
+}
+
+// A configuration that shows other pages on the console's host is warned of.
+func TestConsoleBesideOtherPages(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config server.Config
+		beside bool
+	}{
+		"off":                      {server.Config{PublicURL: "https://tools.example.com/pdp"}, false},
+		"a host of its own":        {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://approve.example.com/console"}}, false},
+		"of the service alone":     {server.Config{PublicURL: "https://pdp.example.com/", Console: &server.ConsoleConfig{}}, false},
+		"on loopback":              {server.Config{Console: &server.ConsoleConfig{}}, false},
+		"said":                     {server.Config{Console: &server.ConsoleConfig{OwnHost: "false"}}, true},
+		"a path":                   {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/pdp/console/"}}, true},
+		"a path, whatever is said": {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/pdp/console", OwnHost: "true"}}, true},
+		"the path of the service":  {server.Config{PublicURL: "https://tools.example.com/pdp", Console: &server.ConsoleConfig{}}, true},
+		"another place than that":  {server.Config{PublicURL: "https://tools.example.com/pdp", Console: &server.ConsoleConfig{Listen: "127.0.0.1:0"}}, false},
+		"a path of the same name":  {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/console/console"}}, true},
+	} {
+		if err := test.config.ConsoleBeside(); (err != nil) != test.beside {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

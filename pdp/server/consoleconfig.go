@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -19,7 +20,11 @@ type ConsoleConfig struct {
 	// Listen is an address of its own; "" is that of the server.
 	Listen string `yaml:"listen" doc:"An address of the console's own, as host:port. The console is then at no other address, and nothing else is at this one. Any address but loopback needs TLS and credentials. Without it the console is at listen."`
 	// PublicURL begins every link to the console.
-	PublicURL string `yaml:"public_url" doc:"The address by which people reach the console, as https://host[:port][/path]/console. It may be http on loopback. Every link to the console begins with it. A proxy may take off what stands before /console. Unless given, it is /console below public_url, or below the console's address if that is loopback."`
+	PublicURL string `yaml:"public_url" doc:"The address by which people reach the console, as https://host[:port]/console. The host should be the console's own. It may be http on loopback. Every link to the console begins with it. A proxy may take off what stands before /console, if anything does. Unless given, it is /console below public_url, or below the console's address if that is loopback."`
+	// OwnHost is "false" if other pages have the host of PublicURL, too.
+	OwnHost string `yaml:"own_host" default:"true" enum:"true,false" doc:"Whether nothing but the console is at the host and port of public_url. false: other pages are there, too. A browser takes them for the console's own, so they are in the way of whoever logs in, and config check and doctor warn of it."`
+	// TrustedProxies say where a request comes from.
+	TrustedProxies []string `yaml:"trusted_proxies" doc:"The addresses of proxies before the console, as 10.0.0.5 or 10.0.0.0/24. Of a request of theirs, the last address in X-Forwarded-For that is none of theirs counts as the one that it comes from: failed logins and pages are bounded by address. Without them, all people behind a proxy have one address."`
 	// OIDC is the issuer by which people log in; nil is none, and then they log in with API keys.
 	OIDC *auth.OIDC `yaml:"oidc" reload:"yes" doc:"The OpenID provider by which people log in. Without it they log in with API keys, or have client certificates."`
 	// Session bounds how long people stay logged in.
@@ -44,6 +49,11 @@ func (c *ConsoleConfig) checkRead(r *config.Reading) {
 	if r.Given("console.public_url") && r.Sound("console.public_url") {
 		if _, err := cleanConsoleURL(c.PublicURL); err != nil {
 			r.Add("console.public_url", err)
+		}
+	}
+	if r.Given("console.trusted_proxies") && r.Sound("console.trusted_proxies") {
+		if _, err := c.proxies(); err != nil {
+			r.Add("console.trusted_proxies", err)
 		}
 	}
 	if r.Given("console.listen") && r.Sound("console.listen") {
@@ -80,6 +90,41 @@ func (c *ConsoleConfig) checkListen() error {
 	return nil
 }
 
+// proxies are the trusted proxies.
+func (c *ConsoleConfig) proxies() (all auth.Proxies, err error) {
+	for _, text := range c.TrustedProxies {
+		of, err := netip.ParsePrefix(text)
+		if one, oneErr := netip.ParseAddr(text); oneErr == nil {
+			of, err = one.Prefix(one.BitLen())
+		}
+		if err != nil || of != of.Masked() {
+			return nil, fmt.Errorf("console.trusted_proxies has %q, which is no address and no range of them; try 10.0.0.5 or 10.0.0.0/24", text)
+		}
+		all = append(all, of)
+	}
+	return all, nil
+}
+
+// ConsoleBeside says that other pages have the host of the console, if the configuration shows it: a browser keeps them
+// apart from the console by nothing but what they may not do elsewhere. It is nil if the console is alone there, or off.
+func (c *Config) ConsoleBeside() error {
+	if c.Console == nil {
+		return nil
+	}
+	at := c.Console.PublicURL
+	if at == "" && c.Console.Listen == "" && c.PublicURL != "" {
+		at = strings.TrimSuffix(c.PublicURL, "/") + consolePath
+	}
+	const why = ", so the host has other pages, too, whose scripts can get between the console and the people who log in there; give it a host of its own, such as https://approve.example.com/console"
+	switch {
+	case strings.TrimSuffix(urlPath(strings.TrimSuffix(at, "/")), consolePath) != "":
+		return fmt.Errorf("the console is at %s%s", at, why)
+	case c.Console.OwnHost == "false":
+		return errors.New("console.own_host is false" + why)
+	}
+	return nil
+}
+
 // cleanConsoleURL returns a public_url of the console as links begin with it. A session's cookie would be everybody's on
 // the way if people came by plain HTTP.
 func cleanConsoleURL(given string) (string, error) {
@@ -110,7 +155,8 @@ func (c *Config) checkConsole() error {
 	case c.Data == "" || c.Program.PDP.Recorder != nil:
 		return errors.New("console shows approval requests, and there are none without a data directory; add --data or data, or leave console out")
 	}
-	if err := errors.Join(own.checkListen(), c.checkOIDC()); err != nil {
+	_, err := own.proxies()
+	if err := errors.Join(err, own.checkListen(), c.checkOIDC()); err != nil {
 		return err
 	}
 	if own.Listen != "" && !listener.IsLoopback(own.Listen) {

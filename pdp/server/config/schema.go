@@ -85,6 +85,10 @@ func (t keyTable) schema(k Key) map[string]any {
 	if len(k.Enum) > 0 && k.kind.Kind() == reflect.String {
 		schema["enum"] = k.Enum
 	}
+	if slices.Equal(k.Enum, []string{"true", "false"}) { // without quotes they are no strings
+		schema["type"], schema["enum"] = []string{"boolean", "string"}, []any{true, false, "true", "false"}
+		delete(schema, "minLength")
+	}
 	return schema
 }
 

@@ -31,6 +31,9 @@ func (x *exam) console() {
 	default:
 		x.ok("console", "people on this machine reach it, and nobody else does")
 	}
+	if err := x.Config.ConsoleBeside(); err != nil {
+		x.wrong("console", err)
+	}
 	x.consoleListen(c.Listen)
 	if c.OIDC != nil {
 		x.consoleIssuer(*c.OIDC)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -31,7 +30,7 @@ func (d *Door) Pages(pages http.Handler) echo.HandlerFunc {
 	large := &Places{Gate: Gate{Limit: mostPages, Share: pagesOfOne, Queue: LongQueue}}
 	return func(c echo.Context) error {
 		r := c.Request()
-		address, _, _ := net.SplitHostPort(r.RemoteAddr)
+		address := auth.AddressOf(r).String()
 		if r.ContentLength > mostForm {
 			return d.unread(c, tooLarge(mostForm))
 		}

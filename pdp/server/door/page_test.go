@@ -46,17 +46,17 @@ func TestPagesHavePlacesOfTheirOwn(t *testing.T) {
 			}
 		})
 	}
-	for n := range asked {
-		ask(fmt.Sprintf("192.0.2.1:%d", 1000+n))
+	for n := range asked { // all of one home
+		ask(fmt.Sprintf("[2001:db8::%x]:1000", n+1))
 	}
 	for range ofOne {
 		<-entered
 	}
 	for n := range asked {
-		ask(fmt.Sprintf("[2001:db8::1]:%d", 1000+n))
+		ask(fmt.Sprintf("192.0.2.1:%d", 1000+n))
 	}
 	for range most - ofOne {
-		if from := <-entered; !strings.HasPrefix(from, "[") {
+		if from := <-entered; strings.HasPrefix(from, "[") {
 			t.Errorf("%s has one more than its share", from)
 		}
 	}

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -60,6 +61,9 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	}
 	if err := outlasted(told); err != nil {
 		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainAge], err)))
+	}
+	if err := told.ConsoleBeside(); err != nil {
+		s.Print("%s", s.Colour(cli.Yellow, warning(cmp.Or(from["console.own_host"], from["console.public_url"], c.File), err)))
 	}
 	for n, issuer := range told.Auth.JWT {
 		if err := issuer.Unbarred(); err != nil {
