@@ -86,6 +86,10 @@ type ApprovalReference struct {
 	ApprovedAt    time.Time `json:"approved_at,omitzero"`
 	ApprovedUntil time.Time `json:"approved_until"`
 	State         string    `json:"state,omitzero"`
+	// Obligation is the one that an allow met by the approval, by its name. Rounds is how many rounds may go on from that use
+	// still; 0 if what was permitted may not come again. Neither is of the profile.
+	Obligation string `json:"obligation,omitzero"`
+	Rounds     int    `json:"rounds,omitzero"`
 }
 
 // append writes the members, each with a comma before it.

@@ -74,7 +74,7 @@ func (r *Request) Presented() string {
 	return id.Text()
 }
 
-// MostRounds is how many rounds may go on from one use of an approval.
+// MostRounds is how many rounds the use of an approval can have at the most. How many it has, its terms say.
 const MostRounds = 10
 
 // Continuation names a round of an approved call: after the call used its approval, the one who

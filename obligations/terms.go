@@ -21,6 +21,10 @@ type Terms struct {
 	Timeout  time.Duration
 	ValidFor time.Duration
 	Uses     int
+	// Rounds is how many follow-up questions of what was approved belong to one use of it, and
+	// RoundsWithin how long after the use they may come; 0 if there are none.
+	Rounds       int
+	RoundsWithin time.Duration
 	// Material are the members of the request that the approval is bound to, besides
 	// the types, ids and names that it is always bound to; sorted.
 	Material []string
@@ -43,8 +47,9 @@ const (
 
 // The terms of an obligation that does not say otherwise.
 const (
-	DefaultTimeout  = time.Hour
-	DefaultValidFor = 10 * time.Minute
+	DefaultTimeout      = time.Hour
+	DefaultValidFor     = 10 * time.Minute
+	DefaultRoundsWithin = 15 * time.Minute
 )
 
 // DefaultMaterial is all there is: what of the context is volatile, the bundle says.
@@ -65,11 +70,15 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 	if t.Template == "" {
 		return t, false
 	}
-	var ok1, ok2, ok3, ok4 bool
-	t.Quorum, ok1 = atLeastOne(properties, "quorum")
-	t.Uses, ok2 = atLeastOne(properties, "uses")
+	var ok1, ok2, ok3, ok4, ok5, ok6 bool
+	t.Quorum, ok1 = number(properties, "quorum", 1, 1, mostPeople)
+	t.Uses, ok2 = number(properties, "uses", 1, 1, mostPeople)
+	t.Rounds, ok5 = number(properties, "rounds", 0, 0, evaluation.MostRounds)
 	t.Timeout, ok3 = span(text("timeout"), DefaultTimeout)
 	t.ValidFor, ok4 = span(text("valid_for"), DefaultValidFor)
+	if t.RoundsWithin, ok6 = span(text("rounds_within"), DefaultRoundsWithin); t.Rounds == 0 {
+		t.RoundsWithin = 0
+	}
 	if v, given := properties.Get("material"); given {
 		t.Material = nil
 		for _, name := range v.Elements {
@@ -83,19 +92,23 @@ func TermsOf(o evaluation.Obligation) (t Terms, ok bool) {
 	t.Delegable, t.SameClient = delegable.True(), sameClient.True()
 	form := text("form")
 	t.Review = form == FormReview
-	return t, ok1 && ok2 && ok3 && ok4 && (form == "" || form == FormApprove || t.Review)
+	return t, ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && (form == "" || form == FormApprove || t.Review)
 }
 
 // mostPeople bounds quorum and uses: more is a slip of the pen.
 const mostPeople = 1000
 
-func atLeastOne(properties evaluation.Object, name string) (int, bool) {
+// number reads a whole number within bounds.
+func number(properties evaluation.Object, name string, absent, least, most int64) (int, bool) {
 	v, given := properties.Get(name)
 	if !given {
-		return 1, true
+		return int(absent), true
 	}
 	n, ok := v.Scaled(0)
-	return int(min(n, mostPeople)), ok && n >= 1 && n <= mostPeople
+	if !ok || n < least || n > most {
+		return int(least), false
+	}
+	return int(n), true
 }
 
 // longestSpan bounds how long anything here can wait, or hold.

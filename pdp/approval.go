@@ -80,7 +80,9 @@ type Reservation interface {
 type Found struct {
 	ID    string
 	Until time.Time
-	Why   evaluation.Reason
+	// Rounds is how many rounds may go on after this use, or after this round.
+	Rounds int
+	Why    evaluation.Reason
 }
 
 // ApprovalRequest is an allow that waits for a person: the request, its caller, and what exactly an
@@ -297,7 +299,9 @@ func answerByApproval(
 		return reply{decision: d, approved: true}, found, notRecorded(err)
 	}
 	if offers {
-		d.Access = &evaluation.Access{Approval: &evaluation.ApprovalReference{ID: found.ID, ApprovedUntil: found.Until}}
+		d.Access = &evaluation.Access{Approval: &evaluation.ApprovalReference{
+			ID: found.ID, ApprovedUntil: found.Until, Obligation: a.Obligation.ID, Rounds: found.Rounds,
+		}}
 	}
 	return reply{decision: d, claim: &claim{approvals: approvals, request: a, id: found.ID}, approved: true}, found, nil
 }

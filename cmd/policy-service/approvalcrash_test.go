@@ -98,7 +98,7 @@ func (c *approvalCrash) prepare() {
 	c.t.Helper()
 	for name, text := range map[string]string{
 		"policies/a.cedar":          `@obligation("ask") permit(principal is agent, action, resource); permit(principal is user, action == Action::"approval.decide", resource);`,
-		"policies/obligations.yaml": "ask: {type: approval_required, properties: {template: owner, valid_for: 1h}}\n",
+		"policies/obligations.yaml": "ask: {type: approval_required, properties: {template: owner, valid_for: 1h, rounds: 10}}\n",
 		"config.yaml":               "approvals: {max_pending_per_subject: 100000, max_pending_per_tenant: 100000, max_pending_per_caller: 100000, new_per_minute_per_subject: 1000000}\n",
 	} {
 		writeFile(c.t, c.path(name), text)

@@ -56,7 +56,7 @@ func ok(body string) []said { return []said{{200, body, nil}} }
 // fair is a PDP that does nothing wrong.
 func fair() *hostile {
 	return &hostile{
-		questions: []said{{200, requestable, nil}, {200, `{"decision":true,"context":{"approval":{"id":"a1","approved_until":"2026-01-02T03:30:00Z"}}}`, nil}},
+		questions: []said{{200, requestable, nil}, {200, `{"decision":true,"context":{"approval":{"id":"a1","approved_until":"2026-01-02T03:30:00Z","obligation":"ask","rounds":10}}}`, nil}},
 		submitted: []said{{202, pendingTask, nil}},
 		looked:    []said{{200, pendingTask, []string{"Retry-After", "120"}}, {200, approvedYes, nil}},
 		now:       pdptest.Now,

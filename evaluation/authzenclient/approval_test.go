@@ -46,7 +46,7 @@ var deskFiles = map[string]string{
 @id("look") permit(principal, action == Action::"look", resource);
 @id("frozen") forbid(principal, action == Action::"push", resource) when { context has frozen };
 @id("leads") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,
-	"obligations.yaml":     `ask: {type: approval_required, properties: {template: owner, message: "${principal.id} wants ${resource.id}", timeout: 10m, valid_for: 5m}}`,
+	"obligations.yaml":     `ask: {type: approval_required, properties: {template: owner, message: "${principal.id} wants ${resource.id}", timeout: 10m, valid_for: 5m, rounds: 10}}`,
 	"tenants/acme/a.cedar": `@id("acme") permit(principal, action == Action::"read", resource);`,
 	"entities/e.json":      `[{"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[]}]`,
 }

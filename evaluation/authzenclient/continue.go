@@ -12,7 +12,7 @@ import (
 // Continuation is a permit by an approval that has more than one round: what was permitted asks
 // for input before it is done, and comes back with it, when the approval's use is spent. It is
 // JSON, and permits nothing. The PDP takes each round once, from who spent the approval, for
-// the request that people approved, and for a while only.
+// the request that people approved, and as often and as long as they were told.
 type Continuation struct{ kept continued }
 
 // continued is a Continuation as it is written.
@@ -29,10 +29,19 @@ type continued struct {
 const continuationVersion = 1
 
 // Continuation is what [Client.Continue] goes on with. It is not ok where e permits nothing,
-// rests on no approval, or is of a PDP that does not name its decisions.
+// rests on no approval, or on one that has no round left, or is of a PDP that does not name its
+// decisions.
 func (e Enforcement) Continuation() (k Continuation, ok bool) {
 	k = e.of.by.next
-	return k, e.Permitted() && k.whole()
+	return k, e.Permitted() && e.of.by.rounds > 0 && k.whole()
+}
+
+// LastRound reports whether e permits by an approval from which nothing goes on, and names the
+// obligation that the approval met, whose property rounds says so. If what was permitted asks for
+// input before it is done, it is to be given up: asked anew, people would be asked anew.
+func (e Enforcement) LastRound() (obligation string, is bool) {
+	_, more := e.Continuation()
+	return e.of.by.obligation, e.Permitted() && e.of.by.rests && !more
 }
 
 func (k Continuation) whole() bool {

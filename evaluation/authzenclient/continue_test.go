@@ -50,9 +50,9 @@ func TestContinue(t *testing.T) {
 	h := fair()
 	h.questions[1].headers = []string{"X-Decision-Id", "d1"}
 	for n := range 3 {
-		h.questions = append(h.questions, said{200, `{"decision":true}`, []string{"X-Decision-Id", fmt.Sprint("round ", n+1)}})
+		h.questions = append(h.questions, said{200, `{"decision":true,"context":{"approval":{"id":"a1","rounds":3}}}`, []string{"X-Decision-Id", fmt.Sprint("round ", n+1)}})
 	}
-	h.questions = append(h.questions, said{200, `{"decision":true,"context":{"approval":{"approved_until":"2026-01-02T03:30:00Z"}}}`, nil}, said{200, `{"decision":false,"context":{"reason":"approval_expired"}}`, nil})
+	h.questions = append(h.questions, said{200, `{"decision":true,"context":{"approval":{"id":"a1","approved_until":"2026-01-02T03:30:00Z","rounds":1}}}`, nil}, said{200, `{"decision":false,"context":{"reason":"approval_expired"}}`, nil})
 	c := h.client(t)
 	e := used(t, c)
 	for n := range 4 {
@@ -115,5 +115,41 @@ func TestContinueRefuses(t *testing.T) {
 	}
 	if _, err := json.Marshal(authzenclient.Continuation{}); err == nil {
 		t.Error("nothing was written")
+	}
+}
+
+// Nothing goes on from a permit that says of no round: neither from one of a PDP of before, nor from one of which no round is
+// left. That is told apart from a permit that rests on no approval, which is asked for anew.
+func TestNoRoundThatThePDPDoesNotPromise(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		approval   string
+		more, last bool
+		obligation string
+	}{
+		"one is left":   {`{"id":"a1","obligation":"ask","rounds":1}`, true, false, "ask"},
+		"none is left":  {`{"id":"a1","obligation":"ask"}`, false, true, "ask"},
+		"zero":          {`{"id":"a1","obligation":"ask","rounds":0}`, false, true, "ask"},
+		"fewer":         {`{"id":"a1","obligation":"ask","rounds":-1}`, false, true, "ask"},
+		"of before":     {`{"id":"a1"}`, false, true, ""},
+		"of none":       {`{}`, false, false, ""},
+		"of no integer": {`{"id":"a1","rounds":"10"}`, false, false, ""},
+	} {
+		h := fair()
+		h.questions[1] = said{200, `{"decision":true,"context":{"approval":` + test.approval + `}}`, []string{"X-Decision-Id", "d1"}}
+		c := h.client(t)
+		s, err := c.Ask(t.Context(), c.Enforce(t.Context(), question, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for s.Pending() {
+			s = stands(t, c, s.Handle(), time.Second)
+		}
+		e := c.Use(t.Context(), s, nil).Discharge(t.Context(), nil)
+		_, more := e.Continuation()
+		obligation, last := e.LastRound()
+		if more != test.more || last != test.last || obligation != test.obligation || e.Permitted() != (name != "of no integer") {
+			t.Errorf("%s: more %t, last %t, of %q: %v", name, more, last, obligation, e)
+		}
 	}
 }

@@ -26,6 +26,11 @@ type approved struct {
 	until time.Time // zero is not known
 	now   func() time.Time
 	next  Continuation
+	// rests is set if the answer says that it was given by the approval, and obligation is the one that this met. Rounds are
+	// those that may go on from it still.
+	rests      bool
+	obligation string
+	rounds     int
 }
 
 // ended reports whether the approval is over.

@@ -48,7 +48,7 @@ func (c tasks) present(ctx context.Context, request evaluation.Request, types []
 		return Undischarged{decision: denied("evaluate", err)}
 	}
 	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unsent}, evaluation.AuthZEN)
-	given.by.until, err = d.end(given.by.until)
+	err = d.read(&given.by)
 	if err == nil && given.by.ended() {
 		err = notApproved("the approval has ended")
 	}
@@ -102,28 +102,32 @@ func (c tasks) encodeApproved(q evaluation.Request, given jsontext.Value) ([]byt
 	}{q.Subject, q.Action, q.Resource, append(members, context[1:]...)})
 }
 
-// end is until when an answer says that its approval holds; it never prolongs it. Zero is not known.
-func (d Decision) end(until time.Time) (time.Time, *Error) {
+// read reads what an answer says of the approval that it was given by. It never prolongs that.
+func (d Decision) read(by *approved) *Error {
 	var said struct {
 		Approval struct {
-			Until jsontext.Value `json:"approved_until"`
+			ID         string         `json:"id"`
+			Until      jsontext.Value `json:"approved_until"`
+			Obligation string         `json:"obligation"`
+			Rounds     int            `json:"rounds"`
 		} `json:"approval"`
 	}
 	if len(d.context) == 0 {
-		return until, nil
+		return nil
 	}
 	if json.Unmarshal(d.context, &said) != nil {
-		return until, odd("its approval cannot be read")
+		return odd("its approval cannot be read")
 	}
+	by.rests, by.obligation, by.rounds = said.Approval.ID != "", said.Approval.Obligation, said.Approval.Rounds
 	if !present(said.Approval.Until) {
-		return until, nil
+		return nil
 	}
 	end, err := time.Parse(time.RFC3339, text("", said.Approval.Until))
 	switch {
 	case err != nil:
-		return until, odd("the approved_until of its approval is no time")
-	case until.IsZero() || end.Before(until):
-		return end, nil
+		return odd("the approved_until of its approval is no time")
+	case by.until.IsZero() || end.Before(by.until):
+		by.until = end
 	}
-	return until, nil
+	return nil
 }

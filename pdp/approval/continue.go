@@ -11,11 +11,8 @@ import (
 
 // A call that used an approval may have to come again: the one who was called asks for input. The decision about it goes
 // on from the decision that used the approval, as the next round of that. A round is reserved and settled as a use is,
-// so that it is answered once. It uses nothing up.
-
-// continuesFor is how long decisions may go on from a use: from the reading of the clock with which the use was
-// reserved to that with which a round of it is.
-const continuesFor = 15 * time.Minute
+// so that it is answered once. It uses nothing up. The terms say how many rounds a use has, and within what time: from the
+// reading of the clock with which the use was reserved to that with which the round is.
 
 // Spending is a use of an approval, as long as a decision may go on from it.
 type Spending struct {
@@ -29,12 +26,19 @@ type Spending struct {
 	Reserved string `json:"reserved,omitzero"`
 }
 
-// end is when nothing goes on from a use any more.
-func (s *Spending) end() time.Time {
+// until is when nothing goes on from a use of the approval any more.
+func (a *Approval) until(s *Spending) time.Time {
 	if s.At.IsZero() {
 		return time.Time{}
 	}
-	return s.At.Add(continuesFor)
+	return s.At.Add(a.Terms.RoundsWithin)
+}
+
+// spend notes a use from which decisions may go on.
+func (a *Approval) spend(decision string, at time.Time) {
+	if a.Terms.Rounds > 0 && a.spending(decision) == nil {
+		a.Spendings = append(a.Spendings, Spending{Decision: decision, At: at})
+	}
 }
 
 // spending is the use by a decision, nil if nothing is known of it any more.
@@ -54,22 +58,22 @@ func (a *Approval) InDoubt(use string) bool {
 	return slices.Contains(a.Reserved, use) || s != nil && s.Reserved != ""
 }
 
-// next reports whether a round is the one that comes next in a use, and in time.
-func (s *Spending) next(round int, now time.Time) bool {
-	return now.Before(s.end()) && s.Reserved == "" && round == len(s.Rounds)+1 && round <= evaluation.MostRounds
+// nextRound reports whether a round is the one that comes next in a use, is one of those that were promised, and is in time.
+func (a *Approval) nextRound(s *Spending, round int, now time.Time) bool {
+	return now.Before(a.until(s)) && s.Reserved == "" && round == len(s.Rounds)+1 && round <= a.Terms.Rounds
 }
 
 // continues reports whether a decision can go on now from a use of an approval, for what a digest stands for.
 func (a *Approval) continues(now time.Time, digest [32]byte, c evaluation.Continuation) bool {
 	s := a.spending(c.Decision) // none is open if the approval was taken back, or if people are asked again
-	return a.Digest == digest && slices.Contains(a.Used, c.Decision) && s != nil && s.next(c.Round, now)
+	return a.Digest == digest && slices.Contains(a.Used, c.Decision) && s != nil && a.nextRound(s, c.Round, now)
 }
 
 // continuesUntil is when nothing goes on from any use any more. It is zero if nothing does.
 func (a *Approval) continuesUntil() (last time.Time) {
 	for n := range a.Spendings {
-		if end := a.Spendings[n].end(); end.After(last) {
-			last = end
+		if until := a.until(&a.Spendings[n]); until.After(last) {
+			last = until
 		}
 	}
 	return last
@@ -92,8 +96,8 @@ func (a *Approval) close(which func(*Spending) bool) {
 func every(*Spending) bool { return true }
 
 // over are the uses from which nothing goes on at a time.
-func over(now time.Time) func(*Spending) bool {
-	return func(s *Spending) bool { return !now.Before(s.end()) }
+func (a *Approval) over(now time.Time) func(*Spending) bool {
+	return func(s *Spending) bool { return !now.Before(a.until(s)) }
 }
 
 // Continuable reports whether a decision can go on now from a use of the approval with an id, and until when.
@@ -104,7 +108,7 @@ func (s *Store) Continuable(
 	err := s.ledger.View(func(tx *ledger.Tx) {
 		a, found := ledger.GetItem[Approval](tx, id)
 		if found && a.continues(now, digest, c) && s.ledger.Live(id) && !s.ledger.Unrecorded(id) {
-			until, is = a.spending(c.Decision).end(), true
+			until, is = a.until(a.spending(c.Decision)), true
 		}
 	})
 	if err != nil {

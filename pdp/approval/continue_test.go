@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
@@ -308,4 +311,44 @@ func TestUseThatTheLogLacksIsNotContinued(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNoRoundBeyondWhatWasApproved: an approval has as many rounds as its terms said, and for as long. One of before, whose
+// approvers were told of no rounds, has none, also if a use of it was still open.
+func TestNoRoundBeyondWhatWasApproved(t *testing.T) {
+	t.Parallel()
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	none := madeCall(t, s, r, "none", func(q *approval.ApprovalRequest) { q.Terms.Rounds, q.Terms.RoundsWithin = 0, 0 })
+	two := madeCall(t, s, r, "two", func(q *approval.ApprovalRequest) { q.Terms.Rounds = 2 })
+	before := madeCall(t, s, r, "before")
+	if got, _, _ := s.Get(t.Context(), none.ID); len(got.Spendings) > 0 {
+		t.Errorf("a use that nothing goes on from is kept: %+v", got.Spendings)
+	}
+	must(t, s.Close())
+	edit(t, data, func(tx *bbolt.Tx) error {
+		return approval.EditApproval(tx, key, before.ID, func(text string) string {
+			left := strings.Replace(text, `"rounds":10,"rounds_within":"15m0s",`, "", 1)
+			if left == text || !strings.Contains(left, `"spendings":[{`) {
+				t.Errorf("it is stored as %s", text)
+			}
+			return left
+		})
+	})
+	s = mustOpen(t, data, r.options())
+	asks := func(a approval.Approval, name string, round int, want bool) {
+		t.Helper()
+		if got := asksRound(t, s, r, a, "use of "+name, round, fmt.Sprint(name, round, r.size())); got != want {
+			t.Errorf("%s, round %d: answered %v", name, round, got)
+		}
+	}
+	asks(none, "none", 1, false)
+	asks(before, "before", 1, false)
+	asks(two, "two", 1, true)
+	asks(two, "two", 2, true)
+	asks(two, "two", 3, false)
+	soon := madeCall(t, s, r, "soon", func(q *approval.ApprovalRequest) { q.Terms.RoundsWithin = time.Minute })
+	asks(soon, "soon", 1, true)
+	r.pass(time.Minute)
+	asks(soon, "soon", 2, false)
 }

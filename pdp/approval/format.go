@@ -45,7 +45,8 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
-// An Approval of before its Drawn has none: people are shown its Shown.
+// An Approval of before its Drawn has none: people are shown its Shown. One of before its terms had
+// rounds has none: its approvers were told of the use alone.
 //
 // In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the names of the
 // file, the ways of votes, the persons for whom approvals were asked, and the forms of
@@ -150,16 +151,18 @@ func form(data string, key []byte) ledger.Form {
 
 // terms are [obligations.Terms] as they are stored: the names in a file are its format's.
 type terms struct {
-	Template   string        `json:"template"`
-	Quorum     int           `json:"quorum"`
-	Timeout    time.Duration `json:"timeout"`
-	ValidFor   time.Duration `json:"valid_for"`
-	Uses       int           `json:"uses"`
-	Material   []string      `json:"material,omitzero"`
-	Message    string        `json:"message,omitzero"`
-	Delegable  bool          `json:"delegable,omitzero"`
-	SameClient bool          `json:"same_client,omitzero"`
-	Review     bool          `json:"review,omitzero"`
+	Template     string        `json:"template"`
+	Quorum       int           `json:"quorum"`
+	Timeout      time.Duration `json:"timeout"`
+	ValidFor     time.Duration `json:"valid_for"`
+	Uses         int           `json:"uses"`
+	Rounds       int           `json:"rounds,omitzero"`
+	RoundsWithin time.Duration `json:"rounds_within,omitzero"`
+	Material     []string      `json:"material,omitzero"`
+	Message      string        `json:"message,omitzero"`
+	Delegable    bool          `json:"delegable,omitzero"`
+	SameClient   bool          `json:"same_client,omitzero"`
+	Review       bool          `json:"review,omitzero"`
 }
 
 // How values are stored: durations as 1h0m0s.

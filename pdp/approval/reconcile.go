@@ -109,9 +109,7 @@ func (a *Approval) use(step *Step) bool {
 	}
 	a.Used = append(a.Used, decision)
 	a.Reserved = slices.DeleteFunc(a.Reserved, func(d string) bool { return d == decision })
-	if a.spending(decision) == nil {
-		a.Spendings = append(a.Spendings, Spending{Decision: decision, At: step.At})
-	}
+	a.spend(decision, step.At)
 	return true
 }
 

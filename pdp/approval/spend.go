@@ -51,7 +51,7 @@ func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decisio
 // take reserves a use for a decision.
 func (m *move) take(decision string) {
 	m.to.Reserved = append(m.to.Reserved, decision)
-	m.to.Spendings = append(m.to.Spendings, Spending{Decision: decision, At: m.now})
+	m.to.spend(decision, m.now)
 }
 
 // claim is what a decision wants of an approval: whether it may have that, and what it takes. If it goes on from a use,

@@ -97,7 +97,7 @@ type move struct {
 
 func (s *Store) move(from Approval) *move {
 	m := &move{store: s, now: s.now(), from: from, to: from.next()}
-	m.to.close(over(m.now))
+	m.to.close(m.to.over(m.now))
 	return m
 }
 

@@ -235,7 +235,7 @@ func question(name string, change ...func(*approval.ApprovalRequest)) approval.A
 	q := approval.ApprovalRequest{
 		Digest: digest(name), Tenant: "acme", Caller: "key:gateway", Decision: "decision of " + name, Bundle: "h1:abc",
 		Obligation: "approval_required",
-		Terms: obligations.Terms{Template: "writes", Quorum: 1, Uses: 1, Timeout: time.Hour, ValidFor: 10 * time.Minute,
+		Terms: obligations.Terms{Template: "writes", Quorum: 1, Uses: 1, Timeout: time.Hour, ValidFor: 10 * time.Minute, Rounds: 10, RoundsWithin: 15 * time.Minute,
 			Material: obligations.DefaultMaterial},
 		Subject: evaluation.Ref{Type: "user", ID: "alice"}, Resource: evaluation.Ref{Type: "tool", ID: "tickets:create_ticket"}, Action: "tool.invoke",
 		Agent: &evaluation.Ref{ID: "bot"}, Chain: []evaluation.Ref{{Type: "agent", ID: "planner"}},

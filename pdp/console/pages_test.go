@@ -30,7 +30,7 @@ permit (principal, action, resource == Tool::"big");
 permit (principal is User, action == Action::"approval.decide", resource is Approval)
 when { [User::"alice", User::"frank", User::"mia"].contains(principal) };
 -- obligations.yaml --
-ask-lead: {type: approval_required, properties: {template: team-lead, timeout: 4h, valid_for: 15m, delegable: true,
+ask-lead: {type: approval_required, properties: {template: team-lead, timeout: 4h, valid_for: 15m, rounds: 3, delegable: true,
   message: "${principal.id} wants to use ${resource.id}."}}
 ask-two: {type: approval_required, properties: {template: production, timeout: 4h, valid_for: 15m, quorum: 2,
   message: "${principal.id} wants to use ${resource.id}."}}
@@ -229,7 +229,7 @@ func TestPageOfRequest(t *testing.T) {
 		"Does tool.invoke with tool/github.push_code",
 		`Arguments Name Value branch " main " repository " shop "`,
 		`Says " Release 1.4 " — written by whoever asks —`,
-		"Binds exactly this, once, for 15 min after it is approved", "Why asked ask-lead ( obligations.yaml:1:1 ), from production-who ( tools.cedar:1:1 )")
+		"Binds exactly this, once, and up to 3 follow-up questions within 15 min, for 15 min after it is approved", "Why asked ask-lead ( obligations.yaml:1:1 ), from production-who ( tools.cedar:1:1 )")
 	has(t, body, "<title>Request "+id, `<button name="decision" value="approve"`, `<button name="decision" value="deny"`, `<button name="decision" value="delegate">`)
 	hasNot(t, plain(body), "Revoke", "You cannot", "The last time")
 

@@ -13,7 +13,8 @@ import (
 
 func (s *sheet) terms() page.Terms {
 	r := &s.f.approval
-	t := page.Terms{Uses: r.Uses, Used: r.Used, Continued: r.Continued}
+	t := page.Terms{Uses: r.Uses, Used: r.Used, Rounds: r.Rounds, Continued: r.Continued}
+	t.Within, _ = time.ParseDuration(r.RoundsWithin)
 	if r.Pending() {
 		t.ValidFor, _ = time.ParseDuration(s.f.why.ValidFor) // what is none is not said
 	}

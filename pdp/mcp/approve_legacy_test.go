@@ -527,7 +527,7 @@ func TestApproveLegacyServerAsks(t *testing.T) {
 	server := new(asker)
 	answers := server.answers("legacy")
 	answers.Tools = `[{"name":"free","inputSchema":{"type":"object"}},{"name":"confirm","inputSchema":{"type":"object"}}]`
-	w := newPeople(t, land{answers: answers, change: relays})
+	w := newPeople(t, land{files: withRounds, answers: answers, change: relays})
 	v := w.client("legacy")
 	get := v.stream("") // what belongs to a call does not come there
 	ours, theirs := v.dialogue("confirm", `{}`), v.dialogue("free", `{}`)

@@ -474,7 +474,7 @@ func TestApproveModernContinues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			answers := new(asker).answers(up.era)
-			w := newPeople(t, land{replicas: 1, answers: answersOf(answers), change: func(c *mcp.Config) {
+			w := newPeople(t, land{files: withRounds, replicas: 1, answers: answersOf(answers), change: func(c *mcp.Config) {
 				relays(c)
 				c.Approvals.Channels = []string{"wait"}
 			}})
@@ -523,7 +523,7 @@ func TestApproveModernContinuesForLegacy(t *testing.T) {
 	for name, up := range askers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newPeople(t, land{answers: answersOf(new(asker).answers(up.era)), change: func(c *mcp.Config) {
+			w := newPeople(t, land{files: withRounds, answers: answersOf(new(asker).answers(up.era)), change: func(c *mcp.Config) {
 				relays(c)
 				c.Approvals.Channels = []string{"wait"}
 			}})
@@ -746,7 +746,7 @@ func TestApproveModernWithoutPDP(t *testing.T) {
 func TestApproveModernNamesOfOurs(t *testing.T) {
 	t.Parallel()
 	var ours atomic.Value
-	w := newPeople(t, land{change: relays, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
+	w := newPeople(t, land{files: withRounds, change: relays, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
 		if c.Method != "tools/call" {
 			return false
 		}

@@ -138,7 +138,7 @@ func TestAskAttackD26Modern(t *testing.T) {
 			t.Parallel()
 			p := newPhisher()
 			tap := newWiretap(t)
-			w := newPeople(t, land{change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
+			w := newPeople(t, land{files: withRounds, change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
 			alice, arguments := w.client("modern"), ""
 			send := func(state string, answers map[string]string) echo {
 				t.Helper()
@@ -221,7 +221,7 @@ func TestAskAttackD26Legacy(t *testing.T) {
 			t.Parallel()
 			p := newPhisher()
 			tap := newWiretap(t)
-			w := newPeople(t, land{change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
+			w := newPeople(t, land{files: withRounds, change: relaysToPeople, answers: p.answers(up), before: tap.before, serve: tap.serve})
 			alice := w.client("legacy")
 			ours := alice.asked("confirm", `{"n":1}`)
 			id := w.asks("confirm")
@@ -341,7 +341,7 @@ func TestAskAttackD24GoesOn(t *testing.T) {
 			answers, lists := p.answers("modern"), c.answers()
 			asks := answers.Handle
 			answers.Handle = func(call *mcptest.Call) bool { return lists.Handle(call) || asks(call) }
-			w := newPeople(t, land{answers: answers, change: func(c *mcp.Config) {
+			w := newPeople(t, land{files: withRounds, answers: answers, change: func(c *mcp.Config) {
 				relaysToPeople(c)
 				c.List.Cache = time.Millisecond
 			}})

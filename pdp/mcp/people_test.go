@@ -86,6 +86,9 @@ pair: {type: approval_required, properties: {template: pair, message: "${princip
 delegable: {type: approval_required, properties: {template: delegable, message: "${principal.id} wants ${resource.id}", timeout: 10m, delegable: true}}
 `
 
+// withRounds are obligations by which what people approve may ask for input, and go on with it.
+var withRounds = map[string]string{"obligations.yaml": strings.ReplaceAll(peopleObligations, "timeout: 10m", "timeout: 10m, rounds: 10")}
+
 const peopleEntities = `[
 {"uid":{"type":"user","id":"mia"},"attrs":{},"parents":[{"type":"team","id":"operators"}]},
 {"uid":{"type":"user","id":"noah"},"attrs":{},"parents":[{"type":"team","id":"operators"}]},

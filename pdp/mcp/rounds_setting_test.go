@@ -46,25 +46,31 @@ type setting struct {
 	waits map[string]chan struct{}
 	// answered is how often a legacy answer of the server got what it had asked for, by marker.
 	answered map[string]int
+	// cancelled is how often a legacy answer of the server was told that nobody answers.
+	cancelled int
 }
 
 const settingResource = "http://127.0.0.1:8181/mcp"
 
 var settingPolicies = map[string]string{
 	"bundle.yaml": "allow_trivial: true\nallow_self_approval: [once, twice, both]\n",
-	"obligations.yaml": `once: {type: approval_required, properties: {template: once, message: "once?"}}
-twice: {type: approval_required, properties: {template: twice, message: "twice?", uses: 2}}
-both: {type: approval_required, properties: {template: both, message: "both?", quorum: 2}}
+	"obligations.yaml": `once: {type: approval_required, properties: {template: once, message: "once?", rounds: 10}}
+twice: {type: approval_required, properties: {template: twice, message: "twice?", rounds: 10, uses: 2}}
+both: {type: approval_required, properties: {template: both, message: "both?", rounds: 10, quorum: 2}}
+none: {type: approval_required, properties: {template: once, message: "none?"}}
+few: {type: approval_required, properties: {template: once, message: "few?", rounds: 2}}
 `,
 	"all.cedar": `@id("plain") permit(principal, action, resource) unless { action == Action::"tool.invoke" || action == Action::"approval.decide" };
 @id("once") @obligation("once") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:once");
 @id("twice") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:twice");
 @id("both") @obligation("both") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:both");
+@id("none") @obligation("none") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:none");
+@id("few") @obligation("few") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:few");
 @id("decide") permit(principal is user, action == Action::"approval.decide", resource is Approval);
 `,
 }
 
-const settingTools = `[{"name":"once","inputSchema":{"type":"object"}},{"name":"twice","inputSchema":{"type":"object"}},{"name":"both","inputSchema":{"type":"object"}}]`
+const settingTools = `[{"name":"once","inputSchema":{"type":"object"}},{"name":"twice","inputSchema":{"type":"object"}},{"name":"both","inputSchema":{"type":"object"}},{"name":"none","inputSchema":{"type":"object"}},{"name":"few","inputSchema":{"type":"object"}}]`
 
 // newSetting has the PDP listen at an address, which may have the port 0. No gateway runs yet. ServerEra is that of the server.
 func newSetting(t testing.TB, pdpListen, serverEra string) *setting {
@@ -223,6 +229,10 @@ func (s *setting) heard(g mcptest.Got) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if bytes.Contains(g.Body, []byte(`"action":"cancel"`)) { // no client of these tests says so
+		s.cancelled++
+		return
+	}
 	if got := s.waits[id]; got != nil && bytes.Contains(g.Body, []byte(`"result"`)) {
 		delete(s.waits, id)
 		close(got)

@@ -623,3 +623,69 @@ func TestRoundsHeld(t *testing.T) {
 		}
 	}
 }
+
+// A server that asks for more than people have approved ends its call: its question reaches nobody, nobody is asked for an
+// approval again, and the client reads which obligation says so. In each pair of eras each answer to the server is a round of the
+// PDP.
+func TestNoRoundIsAskedThatNobodyApproved(t *testing.T) {
+	t.Parallel()
+	for tool, rounds := range map[string]int{"none": 0, "few": 2} {
+		for _, serverEra := range eras {
+			for _, era := range eras {
+				t.Run(tool+", "+era+" client, "+serverEra+" server", func(t *testing.T) {
+					t.Parallel()
+					w := newRoundsWorld(t, era, 1, serverEra)
+					got := w.beyond(tool, rounds)
+					if got.kind != roundsAway || !strings.Contains(got.text, "server_request_refused") || !strings.Contains(got.text, `rounds of the obligation \"`+tool+`\"`) {
+						t.Errorf("the call ends as %v", got)
+					}
+					if seen := w.seen("x"); seen != rounds+1 {
+						t.Errorf("the server has seen the call %d times", seen)
+					}
+					if _, err := w.open("x", ""); err == nil {
+						t.Error("people are asked again")
+					}
+					if serverEra == "legacy" {
+						mcptest.Until(t, "the server is told", func() bool {
+							w.mu.Lock()
+							defer w.mu.Unlock()
+							return w.cancelled == 1
+						})
+					}
+				})
+			}
+		}
+	}
+}
+
+// beyond is what comes of a call whose server asks once more than it may. Alice agrees, and answers what she is asked.
+func (w *roundsWorld) beyond(tool string, rounds int) wasAsked {
+	w.t.Helper()
+	arguments := fmt.Sprintf(`{"marker":"x","asks":%d}`, rounds+1)
+	client := w.gate[0].client
+	if w.era == "legacy" {
+		call := client.begins(tool, arguments)
+		defer call.cancel()
+		for range rounds + 1 {
+			q, err := call.next()
+			orFail(w.t, err)
+			if q.kind != roundsForm && q.kind != roundsInput {
+				return q
+			}
+			orFail(w.t, client.answer(w.t.Context(), q, "accept", 1))
+		}
+		got, err := call.next()
+		orFail(w.t, err)
+		return got
+	}
+	got, err := client.call(w.t.Context(), tool, arguments, nil, "")
+	orFail(w.t, err)
+	for range rounds + 1 {
+		if got.state == "" {
+			return got
+		}
+		got, err = client.call(w.t.Context(), tool, arguments, &got, "accept")
+		orFail(w.t, err)
+	}
+	return got
+}

@@ -214,7 +214,7 @@ func TestAccessRequest(t *testing.T) {
 		t.Errorf("who does not present it: %s", a.text)
 	}
 	presenting := wants("push", push+","+presents(done.Result))
-	if a := p.evaluates(presenting); a.text != fmt.Sprintf(`{"decision":true,"context":{"approval":{"id":%q,"approved_until":"2026-01-02T03:09:05Z"}}}`, id) {
+	if a := p.evaluates(presenting); a.text != fmt.Sprintf(`{"decision":true,"context":{"approval":{"id":%q,"approved_until":"2026-01-02T03:09:05Z","obligation":"ask"}}}`, id) {
 		t.Errorf("got %s", a.text)
 	}
 	again := p.evaluates(presenting)

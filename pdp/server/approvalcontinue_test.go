@@ -21,6 +21,13 @@ import (
 // Somebody was called with an approval, and asks for input before they answer: the call comes again, and again, and each
 // time once.
 
+// roundFiles are approvalFiles in which an approval of one person has as many rounds as there can be.
+func roundFiles(more ...string) map[string]string {
+	files := approvalFiles(more...)
+	files["obligations.yaml"] = strings.ReplaceAll(files["obligations.yaml"], "template: owner", "template: owner, rounds: 10")
+	return files
+}
+
 // shape is a way to ask about the same call.
 type shape struct {
 	name, pep, path string
@@ -92,7 +99,7 @@ func (d decided) denied(t *testing.T, what string, s shape, reason evaluation.Re
 // TestContinuation: ten rounds, each once, in their order, and nothing of it is a use.
 func TestContinuation(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	for _, s := range bothShapes {
 		context := push + `,"shape":"` + s.name + `"`
 		id, by := c.used(s, "push", context)
@@ -112,6 +119,50 @@ func TestContinuation(t *testing.T) {
 	}
 	if items, _ := c.inbox("mia", ""); len(items) > 0 {
 		t.Errorf("people are asked: %+v", items)
+	}
+}
+
+// TestNoRoundThatNobodyApproved: without rounds in the obligation nothing goes on from a use, and with some no more and no
+// longer than it says. People are shown both, and the PEP learns what is left.
+func TestNoRoundThatNobodyApproved(t *testing.T) {
+	t.Parallel()
+	for terms, rounds := range map[string]int{"template: owner": 0, "template: owner, rounds: 0, rounds_within: 1h": 0, "template: owner, rounds: 2, rounds_within: 2m": 2} {
+		files := approvalFiles()
+		files["obligations.yaml"] = strings.ReplaceAll(files["obligations.yaml"], "template: owner", terms)
+		c := openDeskOn(t, files)
+		for _, s := range bothShapes {
+			context := push + `,"shape":"` + s.name + `"`
+			id, by := c.used(s, "push", context)
+			left := func(got decided, left int) {
+				t.Helper()
+				says := fmt.Sprintf(`,"obligation":"ask","rounds":%d}`, left)
+				if left == 0 {
+					says = `,"obligation":"ask"}`
+				}
+				if s.name == "AuthZEN" && !strings.Contains(got.text, says) {
+					t.Errorf("%s: %d are left, and the answer is %s", terms, left, got.text)
+				}
+			}
+			left(by, rounds)
+			_, text := c.do("mia", http.MethodGet, "/v1/approvals/"+id, "")
+			if shown := fmt.Sprintf(`"rounds":%d,`, rounds); !strings.Contains(text, shown) || strings.Contains(text, `"rounds_within":"2m"`) != (rounds > 0) {
+				t.Errorf("%s: people see %s", terms, text)
+			}
+			for n := 1; n <= rounds; n++ {
+				got := c.goesOn(s, context, id, by.decision, n)
+				if !got.may {
+					t.Errorf("%s: round %d: %s", terms, n, got.text)
+				}
+				left(got, rounds-n)
+			}
+			c.goesOn(s, context, id, by.decision, rounds+1).denied(t, "one more", s, evaluation.ApprovalOutOfScope)
+			if rounds == 0 {
+				continue
+			}
+			id, by = c.used(s, "push", context+`,"late":true`)
+			c.Advance(2 * time.Minute)
+			c.goesOn(s, context+`,"late":true`, id, by.decision, 1).denied(t, "too late", s, evaluation.ApprovalExpired)
+		}
 	}
 }
 
@@ -168,7 +219,7 @@ func (c *counter) isOnRecord(s shape, id, decision string) {
 // TestNotContinued: what is no continuation of this very call, by this very caller, is none.
 func TestNotContinued(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	for _, s := range bothShapes {
 		context := push + `,"shape":"` + s.name + `"`
 		id, by := c.used(s, "push", context)
@@ -202,7 +253,7 @@ func TestNotContinued(t *testing.T) {
 // TestContinuationInABatch: of one approval an item may be one round, and beside that nothing else of it counts.
 func TestContinuationInABatch(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	s := bothShapes[1]
 	one, byOne := c.used(s, "list", push)
 	other, byOther := c.used(s, "list", push+`,"other":1`)
@@ -244,7 +295,7 @@ func TestContinuationInABatch(t *testing.T) {
 // TestContinuationIsNoUse: of an approval that has uses left, a round takes none, and a use no round.
 func TestContinuationIsNoUse(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	s := bothShapes[0]
 	id, first := c.used(s, "list", push)
 	ask := func(n int, by decided) decided {
@@ -270,7 +321,7 @@ func TestContinuationIsNoUse(t *testing.T) {
 // TestContinuationTakenBack: what was revoked, or what a revoked key approved, is continued no more.
 func TestContinuationTakenBack(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	s := bothShapes[0]
 	id, by := c.used(s, "list", push)
 	ask := func(tool_ string, n int, id string, by decided) decided {
@@ -293,7 +344,7 @@ func TestContinuationTakenBack(t *testing.T) {
 // or after it, and be the server started again or not.
 func TestContinuationInTime(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	s := bothShapes[0]
 	for _, test := range []struct {
 		after time.Duration
@@ -304,7 +355,8 @@ func TestContinuationInTime(t *testing.T) {
 			id, by := c.used(s, "push", context)
 			c.Advance(test.after)
 			if restarted {
-				c.restart(func() {})
+				must(t, c.Stop(t.Context()))
+				c.open(pdptest.Bundle(roundFiles()))
 			}
 			if got := c.goesOn(s, context, id, by.decision, 1); got.may != test.may {
 				t.Errorf("%v later, restarted %v: got %s", test.after, restarted, got.text)
@@ -320,7 +372,7 @@ func TestContinuationInTime(t *testing.T) {
 // TestContinuationIsDecidedAnew: policies may deny it, and then it took no round; an explained answer takes none either.
 func TestContinuationIsDecidedAnew(t *testing.T) {
 	t.Parallel()
-	c := openDeskOn(t, approvalFiles("a.cedar", `@id("late") forbid(principal, action, resource) when { context has trace && context.trace == "night" };`))
+	c := openDeskOn(t, roundFiles("a.cedar", `@id("late") forbid(principal, action, resource) when { context has trace && context.trace == "night" };`))
 	for _, s := range bothShapes {
 		context := push + `,"shape":"` + s.name + `"`
 		id, by := c.used(s, "push", context)
@@ -340,13 +392,13 @@ func TestContinuationIsDecidedAnew(t *testing.T) {
 // back, a round is answered once.
 func TestOneContinuationManyTimes(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	for n, s := range bothShapes {
 		context := fmt.Sprintf(`%s,"shape":%d`, push, n)
 		id, by := c.used(s, "push", context)
 		must(t, c.Stop(t.Context()))
 		older := c.file(approval.FileName)
-		c.open(pdptest.Bundle(approvalFiles()), public)
+		c.open(pdptest.Bundle(roundFiles()), public)
 		for round := 1; round <= 3; round++ {
 			var may atomic.Int32
 			var all sync.WaitGroup
@@ -366,7 +418,7 @@ func TestOneContinuationManyTimes(t *testing.T) {
 			if round == 2 {
 				c.write(approval.FileName, older)
 			}
-			c.open(pdptest.Bundle(approvalFiles()), public)
+			c.open(pdptest.Bundle(roundFiles()), public)
 			for one := 1; one <= round; one++ {
 				c.goesOn(s, context, id, by.decision, one).denied(t, "after a restart", s, evaluation.ApprovalExpired)
 			}
@@ -381,7 +433,7 @@ func TestOneContinuationManyTimes(t *testing.T) {
 // nothing.
 func TestNoContinuationIsPassedOver(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	id := c.approved()
 	p := c.program("asker")
 	denial := p.denied(wants("push", push)).denial()
@@ -425,7 +477,7 @@ func TestNoContinuationIsPassedOver(t *testing.T) {
 // TestContinuationWithState: the state that an approval came with is verified, and its end does not matter any more.
 func TestContinuationWithState(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	p := c.program("asker")
 	presenting, _ := p.granted(wants("push", push))
 	other, _ := p.granted(wants("push", push+`,"n":1`))
@@ -458,7 +510,7 @@ func TestContinuationWithState(t *testing.T) {
 // another definition of the tool under the same id, are another call.
 func TestContinuationOfTheVeryCall(t *testing.T) {
 	t.Parallel()
-	c := openDesk(t)
+	c := openDeskOn(t, roundFiles())
 	s := bothShapes[1]
 	ask := func(arguments, digest string, n int, by decided, id string) decided {
 		member := `"arguments":` + arguments

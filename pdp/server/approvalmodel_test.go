@@ -175,7 +175,7 @@ func (m *hostileModel) newKey(person string) {
 
 // start is of a server that may refuse to.
 func (m *hostileModel) start() error {
-	config := server.Config{Program: server.Program{Source: pdptest.Bundle(approvalFiles()), PDP: pdp.Options{Now: m.Now}}, Listen: "127.0.0.1:0", Data: m.data}
+	config := server.Config{Program: server.Program{Source: pdptest.Bundle(roundFiles()), PDP: pdp.Options{Now: m.Now}}, Listen: "127.0.0.1:0", Data: m.data}
 	config.DecisionLog.Retain.Age = 240 * time.Hour // and so more than one segment
 	config.Approvals.NewPerMinutePerSubject = 1_000_000
 	s, err := server.New(config)

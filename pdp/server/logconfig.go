@@ -138,7 +138,7 @@ func (r RetainConfig) Outlasted(longest time.Duration) error {
 	if r.Age == 0 || r.Age >= longest {
 		return nil
 	}
-	return fmt.Errorf("%s is %v, and an approval request of this bundle lasts up to %v: once its steps are dropped from the log it allows nothing; make the age %v at least, or timeout and valid_for in obligations.yaml shorter", KeyRetainAge, r.Age, longest, longest)
+	return fmt.Errorf("%s is %v, and an approval request of this bundle lasts up to %v: once its steps are dropped from the log it allows nothing; make the age %v at least, or timeout, valid_for and rounds_within in obligations.yaml shorter", KeyRetainAge, r.Age, longest, longest)
 }
 
 // A segment is dropped as a whole, so it holds at most this part of what is kept.

@@ -87,7 +87,8 @@ func TestWaysOfStepsOnRecord(t *testing.T) {
 // While it is in doubt whether a decision used an approval, its caller asks for the round again, and not people.
 func TestReasonOfARoundThatIsInDoubt(t *testing.T) {
 	t.Parallel()
-	known := approval.Approval{Status: approval.UsedUp, Used: []string{"used", "over"}, Reserved: []string{"in doubt"}, Spendings: []approval.Spending{
+	promised := approval.ApprovalRequest{Terms: obligations.Terms{Rounds: 1}}
+	known := approval.Approval{ApprovalRequest: promised, Status: approval.UsedUp, Used: []string{"used", "over"}, Reserved: []string{"in doubt"}, Spendings: []approval.Spending{
 		{Decision: "in doubt"}, {Decision: "used"}, {Decision: "used, and its round is in doubt", Reserved: "round"},
 	}}
 	for decision, want := range map[string]evaluation.Reason{
@@ -102,5 +103,9 @@ func TestReasonOfARoundThatIsInDoubt(t *testing.T) {
 		if got := reasonNotContinued(w, &known, known.Digest); got != want {
 			t.Errorf("%s: got %s, want %s", decision, got, want)
 		}
+	}
+	second := pdp.ApprovalRequest{Presented: "a", Continues: evaluation.Continuation{Decision: "used", Round: 2}}
+	if got := reasonNotContinued(second, &known, known.Digest); got != evaluation.ApprovalOutOfScope {
+		t.Errorf("a round that nobody approved: got %s", got)
 	}
 }

@@ -50,7 +50,7 @@ func (b *Broker) Find(ctx context.Context, w pdp.ApprovalRequest) (pdp.Found, er
 		return b.findRound(w, known, digest), nil
 	}
 	if live, ok := b.Store.Live(digest, w.Presented); ok {
-		return pdp.Found{ID: live.ID, Until: seconds(live.ExpiresAt)}, nil
+		return pdp.Found{ID: live.ID, Until: seconds(live.ExpiresAt), Rounds: live.Terms.Rounds}, nil
 	}
 	return pdp.Found{Why: reasonNotValid(w, known, digest)}, nil
 }
@@ -106,7 +106,7 @@ func reasonNotValid(w pdp.ApprovalRequest, known *approval.Approval, digest [32]
 func (b *Broker) findRound(w pdp.ApprovalRequest, known *approval.Approval, digest [32]byte) pdp.Found {
 	if known != nil {
 		if until, ok := b.Store.Continuable(known.ID, digest, w.Continues); ok {
-			return pdp.Found{ID: known.ID, Until: seconds(until)}
+			return pdp.Found{ID: known.ID, Until: seconds(until), Rounds: known.Terms.Rounds - w.Continues.Round}
 		}
 	}
 	return pdp.Found{Why: reasonNotContinued(w, known, digest)}
@@ -119,7 +119,8 @@ func reasonNotContinued(w pdp.ApprovalRequest, known *approval.Approval, digest 
 		return reasonNotValid(w, known, digest)
 	case known.InDoubt(w.Continues.Decision): // the log will tell what became of the use, or of the round
 		return evaluation.ApprovalPending
-	case !slices.Contains(known.Used, w.Continues.Decision): // another decision used it, or none did
+	case !slices.Contains(known.Used, w.Continues.Decision), // another decision used it, or none did
+		w.Continues.Round > known.Terms.Rounds: // nobody approved so many
 		return evaluation.ApprovalOutOfScope
 	case known.Status == approval.Approved: // it was that round's turn before, or is not yet, or it is too late
 		return evaluation.ApprovalExpired

@@ -32,13 +32,16 @@ type View struct {
 	Approvals     int            `json:"approvals"`
 	Uses          int            `json:"uses"`
 	Used          int            `json:"used"`
-	// Continued is how many rounds went on from its uses.
-	Continued int        `json:"continued,omitzero"`
-	Delegable bool       `json:"delegable"`
-	FiledAt   time.Time  `json:"filed_at"`
-	ExpiresAt time.Time  `json:"expires_at,omitzero"`
-	DecidedAt time.Time  `json:"decided_at,omitzero"`
-	Said      []VoteView `json:"said"`
+	// Rounds is how many follow-up questions belong to each use, and RoundsWithin how long after it they may come, as policies
+	// write it: 10m; "" if there are none. Continued is how many rounds went on from its uses.
+	Rounds       int        `json:"rounds"`
+	RoundsWithin string     `json:"rounds_within,omitzero"`
+	Continued    int        `json:"continued,omitzero"`
+	Delegable    bool       `json:"delegable"`
+	FiledAt      time.Time  `json:"filed_at"`
+	ExpiresAt    time.Time  `json:"expires_at,omitzero"`
+	DecidedAt    time.Time  `json:"decided_at,omitzero"`
+	Said         []VoteView `json:"said"`
 	// Link is where people decide, for those who may; "" if there is no console.
 	Link string `json:"link,omitempty"`
 }
@@ -74,12 +77,16 @@ func ViewOf(a approval.Approval) View {
 		Quorum:        a.Terms.Quorum,
 		Uses:          a.Terms.Uses,
 		Used:          len(a.Used) + len(a.Reserved),
+		Rounds:        a.Terms.Rounds,
 		Continued:     a.Continued,
 		Delegable:     a.Terms.Delegable,
 		FiledAt:       a.FiledAt,
 		ExpiresAt:     a.ExpiresAt,
 		DecidedAt:     a.DecidedAt,
 		Said:          []VoteView{},
+	}
+	if v.Rounds > 0 {
+		v.RoundsWithin = span(a.Terms.RoundsWithin)
 	}
 	for _, vote := range a.Votes {
 		way := vote.Way()

@@ -34,6 +34,8 @@ type Shown struct {
 	Approvals     int            `json:"approvals"`
 	Uses          int            `json:"uses"`
 	Used          int            `json:"used"`
+	Rounds        int            `json:"rounds"`
+	RoundsWithin  string         `json:"rounds_within"`
 	Continued     int            `json:"continued"`
 	Delegable     bool           `json:"delegable"`
 	FiledAt       time.Time      `json:"filed_at"`

@@ -69,7 +69,10 @@ type Last struct {
 // Terms are what a yes counts for.
 type Terms struct {
 	Uses, Used int
-	Continued  int
+	// Rounds is how many follow-up questions belong to each use, and Within how long after it they may come.
+	Rounds    int
+	Within    time.Duration
+	Continued int
 	// ValidFor is how long an approval counts that is to be given; 0 if nobody says.
 	ValidFor time.Duration
 	Unbound  []Text
@@ -77,6 +80,9 @@ type Terms struct {
 
 // Span is how long an approval counts, in words.
 func (t Terms) Span() string { return Span(t.ValidFor) }
+
+// InTime is within what time follow-up questions may come, in words.
+func (t Terms) InTime() string { return Span(t.Within) }
 
 // Why is why people are asked. It is not Known if the API did not say.
 type Why struct {

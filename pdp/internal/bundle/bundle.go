@@ -389,12 +389,12 @@ func (b *Bundle) IsUnavailable(name string) bool {
 func (b *Bundle) Tenants() []string { return slices.Sorted(maps.Keys(b.Views)) }
 
 // LongestApproval is how long the longest approval request that this bundle asks for can last:
-// its timeout, and then its valid_for. It is 0 if the bundle asks for no approval.
+// its timeout, then its valid_for, and then its rounds_within if it has rounds. It is 0 if the bundle asks for no approval.
 func (b *Bundle) LongestApproval() (longest time.Duration) {
 	for _, v := range b.Views {
 		for _, d := range v.Obligations {
 			if t, ok := obligations.TermsOf(evaluation.Obligation{Type: d.Type.Name, Properties: d.Properties}); ok {
-				longest = max(longest, t.Timeout+t.ValidFor)
+				longest = max(longest, t.Timeout+t.ValidFor+t.RoundsWithin)
 			}
 		}
 	}

@@ -172,7 +172,7 @@ func (r *obligationReader) terms(n *yaml.Node, properties evaluation.Object, fit
 	if _, ok := obligations.TermsOf(approval); ok {
 		return
 	}
-	for _, name := range []string{"timeout", "valid_for"} {
+	for _, name := range []string{"timeout", "valid_for", "rounds_within"} {
 		approval.Properties = properties.Without(func(member string) bool { return member != "template" && member != name })
 		if _, ok := obligations.TermsOf(approval); !ok {
 			r.Bad(document.NodeAt(n, "/"+name), "obligation_terms", name+" is longer than it can be", "keep it to 366 days, which are 8784h")

@@ -250,6 +250,20 @@ func TestCheckOverlapOnce(t *testing.T) {
 	}
 }
 
+// A time for follow-up questions alone lets none be asked.
+func TestCheckRoundsWithin(t *testing.T) {
+	t.Parallel()
+	const nobody = "approval_nobody policy.cedar:2:1" // who decides is of no interest here
+	for properties, want := range map[string]string{
+		"rounds_within: 5m":            "obligation_rounds obligations.yaml:1:1\n" + nobody,
+		"rounds: 0, rounds_within: 5m": "obligation_rounds obligations.yaml:1:1\n" + nobody,
+		"rounds: 1, rounds_within: 5m": nobody,
+		"rounds: 0":                    nobody,
+	} {
+		lintCase{properties, named(taggedPermit, "tell: {type: approval_required, properties: {template: t, "+properties+"}}"), want}.run(t)
+	}
+}
+
 // A text says … for a secret, and the warning stands where the obligation is defined.
 func TestCheckSecretsInTexts(t *testing.T) {
 	t.Parallel()

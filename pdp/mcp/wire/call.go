@@ -25,8 +25,11 @@ type ApprovalRequest struct {
 	Actors evaluation.Actors
 	// Message is what the author of the policies has people told.
 	Message string
-	// Uses is how often the request may be done once it is approved.
-	Uses int
+	// Uses is how often the request may be done once it is approved. Rounds is how many follow-up questions belong to each time,
+	// and RoundsWithin how long after it they may come.
+	Uses         int
+	Rounds       int
+	RoundsWithin time.Duration
 	// Review has approvers shown each argument, and Delegable lets them name another person in their place.
 	Review    bool
 	Delegable bool

@@ -122,3 +122,32 @@ func TestFormNamesLookAlikes(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// Whoever is asked reads how many follow-up questions a yes is for, on the last line, and nothing of any where there are none.
+func TestPeopleReadOfRounds(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		uses, rounds int
+		within       time.Duration
+		want         string
+	}{
+		{1, 0, 0, ""},
+		{3, 0, 0, "\nOnce approved it may be done 3 times"},
+		{1, 10, 15 * time.Minute, "\nOnce approved it may be done once, and up to 10 follow-up questions within 15 minutes"},
+		{1, 1, time.Hour, "\nOnce approved it may be done once, and up to 1 follow-up question within 1 hour"},
+		{2, 2, 90 * time.Second, "\nOnce approved it may be done 2 times, and each time up to 2 follow-up questions within 90 seconds"},
+	} {
+		call, err := wire.ReadCall(wire.ApprovalRequest{
+			Tenant: evaluation.DefaultTenant, Subject: evaluation.Ref{Type: "agent", ID: "bot"}, Action: "a", Resource: evaluation.Ref{Type: "tool", ID: "t"},
+			Request: jsontext.Value(`{}`), Uses: test.uses, Rounds: test.rounds, RoundsWithin: test.within,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(call.AtAddress("https://pdp.example"))
+		want, err2 := json.Marshal("a person must approve this call\nagent/bot asks for a on tool/t" + test.want)
+		if err != nil || err2 != nil || !strings.Contains(string(text), `"message":`+string(want)) {
+			t.Errorf("got %s, want %s", text, want)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,13 +36,43 @@ func (c *Call) question() string {
 		}
 		lines = append(lines, "May be otherwise when it is done: "+strings.Join(names, ", "))
 	}
-	if c.of.Uses > 1 {
-		lines = append(lines, fmt.Sprintf("Once approved it may be done %d times", c.of.Uses))
+	if c.of.Uses > 1 || c.of.Rounds > 0 {
+		lines = append(lines, "Once approved it may be done "+c.times())
 	}
 	for n, line := range lines {
 		lines[n] = visible.Quoted(line)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// times is how often it may be done, and how many follow-up questions belong to that.
+func (c *Call) times() string {
+	text, each := "once", ""
+	if c.of.Uses > 1 {
+		text, each = fmt.Sprintf("%d times", c.of.Uses), "each time "
+	}
+	if c.of.Rounds == 0 {
+		return text
+	}
+	return text + ", and " + each + "up to " + plural(c.of.Rounds, "follow-up question") + " within " + spell(c.of.RoundsWithin)
+}
+
+// spell is a length of time in words.
+func spell(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return plural(int(d/time.Hour), "hour")
+	case d%time.Minute == 0:
+		return plural(int(d/time.Minute), "minute")
+	}
+	return plural(int(d/time.Second), "second")
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }
 
 // asks is the sentence that names the caller, the action, the resource, the subject, who asked the caller, and the arguments.

@@ -58,12 +58,19 @@ func (p *page) print(r inbox.Request) {
 	}
 	p.who(r)
 	p.what(r)
-	continued := ""
+	each, continued := "", ""
+	if r.Uses > 1 {
+		each = "each time "
+	}
 	if r.Continued > 0 {
 		continued = ", continued " + times(r.Continued)
 	}
 	p.row("needs", "%s of template %s; can be used %s, used %s%s",
 		cli.Plural(r.Quorum, "approval"), p.cut(r.Template), times(r.Uses), times(r.Used), continued)
+	if r.Rounds > 0 {
+		p.row("counts", "%s, and %sup to %s within %s",
+			times(r.Uses), each, cli.Plural(r.Rounds, "follow-up question"), p.cut(r.RoundsWithin))
+	}
 	for _, said := range r.Said {
 		p.row("said", "%s", p.sentence(said))
 	}

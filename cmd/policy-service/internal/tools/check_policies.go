@@ -11,6 +11,7 @@ import (
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp"
+	"policy-service/pdp/mcp"
 	"policy-service/pdp/spelling"
 )
 
@@ -31,6 +32,7 @@ func (k *checker) checkPolicies() {
 			if o.Type.Name == "redact" {
 				k.checkRedact(p, o, of)
 			}
+			k.checkRounds(p, o, of)
 		}
 	}
 }
@@ -228,5 +230,19 @@ func (k *checker) checkRedact(p pdp.PolicyContents, o *obligations.Definition, o
 		if missing := undeclaredIn(of, path, func(t *tool) evaluation.Object { return t.output }); missing != "" {
 			k.atPolicy(p, true, fmt.Sprintf("obliges to redact %s (%s), which the outputSchema of %s does not have", f.Text(), o.Name, named(of)), "correct the field in obligations.yaml: without it nothing is taken out")
 		}
+	}
+}
+
+// checkRounds looks for an approval of a call alone, where the server of the tool may ask for something before it answers: the
+// call ends then. No server says beforehand that it will.
+func (k *checker) checkRounds(p pdp.PolicyContents, o *obligations.Definition, of []*tool) {
+	terms, ok := obligations.TermsOf(evaluation.Obligation{Type: o.Type.Name, Properties: o.Properties})
+	n := slices.IndexFunc(of, func(t *tool) bool {
+		r := k.told.Upstreams[t.server].ServerRequests
+		return slices.Contains([]mcp.Relay{r.Elicitation, r.Sampling, r.Roots}, mcp.RelayOn)
+	})
+	if ok && terms.Rounds == 0 && n >= 0 {
+		k.atPolicy(p, true, fmt.Sprintf("demands an approval without rounds (%s), and the server of %s may ask for something before it answers (server_requests): such a call ends", o.Name, of[n].id),
+			"set rounds in obligations.yaml if follow-up questions belong to what is approved")
 	}
 }

@@ -106,6 +106,15 @@ func instead(old, new string) string {
 	return strings.Replace(sound, old, new, 1)
 }
 
+// asksFirst are policies by which a tool needs an approval with such terms.
+func asksFirst(terms string) map[string]string {
+	return map[string]string{
+		"p.cedar":          `@id("p") @obligation("ask") permit (principal, action == Action::"tool.invoke", resource == tool::"jira:browse");` + "\n",
+		"bundle.yaml":      "allow_self_approval: [t]\n",
+		"obligations.yaml": "ask: {type: approval_required, properties: {template: t" + terms + "}}\n",
+	}
+}
+
 func policy(text string) map[string]string { return map[string]string{"p.cedar": text + "\n"} }
 
 func declares(mapping string) map[string][]string {
@@ -135,6 +144,7 @@ func operatorMapping(key, id string) string {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
+	kept := instead("{policies: policies}", "{policies: policies, data: data}")
 	for name, test := range map[string]struct {
 		setup
 		want []string
@@ -257,6 +267,10 @@ func TestMistakes(t *testing.T) {
 			[]string{`policies/p.cedar:1:1: warning: permit "p" reads context.arguments.amuont, which any of 2 tools does not have: it permits nothing by it; did you mean amount?`}},
 		"a part of an argument": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jira:create_ticket") when { context.arguments has to && context.arguments.to has taem };`)},
 			[]string{`policies/p.cedar:1:1: forbid "f" reads context.arguments.to.taem, which jira:create_ticket does not have: the forbid never fires by it; correct the name, or take it out`}},
+		"an approval without rounds": {setup{config: kept + "    server_requests: {elicitation: relay}\n", policies: asksFirst("")},
+			[]string{`policies/p.cedar:1:1: warning: permit "p" demands an approval without rounds (ask), and the server of jira:browse may ask for something before it answers (server_requests): such a call ends; set rounds in obligations.yaml if follow-up questions belong to what is approved`}},
+		"an approval with rounds":                        {setup{config: kept + "    server_requests: {elicitation: relay}\n", policies: asksFirst(", rounds: 1")}, nil},
+		"an approval, and a server that may ask nothing": {setup{config: kept, policies: asksFirst("")}, nil},
 		"a field that is in no result": {setup{policies: map[string]string{"p.cedar": `@id("p") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource == tool::"jira:browse");` + "\n",
 			"obligations.yaml": "mask: {type: redact, properties: {fields: [/owner/email, /owner/mail, /items/*/x]}}\n"}},
 			[]string{

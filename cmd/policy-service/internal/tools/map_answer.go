@@ -64,6 +64,8 @@ type approvalJSON struct {
 	Timeout    string   `json:"timeout,omitzero"`
 	ValidFor   string   `json:"valid_for,omitzero"`
 	Uses       int      `json:"uses,omitzero"`
+	Rounds     int      `json:"rounds,omitzero"`
+	Within     string   `json:"rounds_within,omitzero"`
 	// Asked says who is asked, and TakesPart who asks.
 	Asked     string   `json:"asked,omitzero"`
 	TakesPart []string `json:"takes_part,omitzero"`

@@ -109,10 +109,13 @@ func (j judge) missing(call pdp.Call) (*approvalJSON, error) {
 	}
 	m := &approvalJSON{
 		Obligation: a.Obligation.ID, Policies: a.Obligation.Policies, Template: a.Terms.Template, Message: a.Terms.Message, Quorum: a.Terms.Quorum,
-		Uses: a.Terms.Uses, TakesPart: []string{cli.Entity(evaluation.Ref{Type: call.Request.Subject.Type, ID: call.Request.Subject.ID})},
+		Uses: a.Terms.Uses, Rounds: a.Terms.Rounds, TakesPart: []string{cli.Entity(evaluation.Ref{Type: call.Request.Subject.Type, ID: call.Request.Subject.ID})},
 	}
 	if a.Obligation.ID != "" {
 		m.Timeout, m.ValidFor = a.Terms.Timeout.String(), a.Terms.ValidFor.String()
+	}
+	if m.Rounds > 0 {
+		m.Within = a.Terms.RoundsWithin.String()
 	}
 	m.Asked = "whom the policies permit approval.decide by the template, but nobody who takes part, unless allow_self_approval of bundle.yaml names the template"
 	if !ok {

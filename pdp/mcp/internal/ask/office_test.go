@@ -63,8 +63,8 @@ func people(t testing.TB, set ...func(*ask.Options)) *office {
 	o.must(err)
 	o.pdp = pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": officePolicies, "bundle.yaml": "allow_trivial: true\n",
-		"obligations.yaml": `ask: {type: approval_required, properties: {template: owner, message: "${principal.id} wants ${resource.id}", timeout: 10m, valid_for: 5m}}
-twice: {type: approval_required, properties: {template: owner, uses: 2, timeout: 10m, valid_for: 5m}}
+		"obligations.yaml": `ask: {type: approval_required, properties: {template: owner, message: "${principal.id} wants ${resource.id}", timeout: 10m, valid_for: 5m, rounds: 10}}
+twice: {type: approval_required, properties: {template: owner, uses: 2, timeout: 10m, valid_for: 5m, rounds: 10}}
 mask: {type: redact, properties: {fields: [/ssn]}}
 `,
 	}), func(c *server.Config) {

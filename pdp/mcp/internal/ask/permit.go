@@ -63,13 +63,20 @@ func (p *Permit) Result(m rpc.Message) (rpc.Message, *Refusal) {
 }
 
 // Continuation is what a repetition of the request brings in [Answered.Continues], if an upstream asks for input before it
-// is done. It is not ok where the permit rests on no approval.
+// is done. It is not ok where the permit rests on no approval, or on one that has no round left.
 func (p *Permit) Continuation() (k authzenclient.Continuation, ok bool) {
-	all := p.decided.All()
-	if len(all) == 0 {
-		return k, false
+	return p.last().Continuation()
+}
+
+// LastRound reports whether the permit rests on an approval that has no round left, and names the obligation that this met.
+func (p *Permit) LastRound() (obligation string, is bool) { return p.last().LastRound() }
+
+// last is the answer to the last question, which alone people's word is about; the zero value if nothing was asked.
+func (p *Permit) last() (e authzenclient.Enforcement) {
+	if all := p.decided.All(); len(all) > 0 {
+		e = all[len(all)-1]
 	}
-	return all[len(all)-1].Continuation()
+	return e
 }
 
 // Done tells the PDP what became of what it obliged to. It is called once, when the result has left or was withheld, or when

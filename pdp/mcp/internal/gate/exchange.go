@@ -442,6 +442,9 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 		if _, refused := x.permit.Result(response); refused != nil { // what it asks in words may be what is to be taken out
 			return x.refused(refused)
 		}
+		if refused := x.noRound(); refused != nil && !x.waiting { // what waits was asked while there was a round
+			return x.refused(refused)
+		}
 		switch {
 		case x.client.era == era.Modern:
 			return x.passOn(*asked)

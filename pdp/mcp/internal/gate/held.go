@@ -22,6 +22,7 @@ type held struct {
 	server    string
 	relay     *relay
 	asked     rpc.ID         // the server's
+	method    string         // of what the server asks
 	key       string         // by which the client answers
 	asks      jsontext.Value // the result that asks the client
 	until     time.Time
@@ -132,7 +133,7 @@ func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Val
 	asks := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", requests.Value()).With("requestState", rpc.String(state)).Value()
 	now := x.g.o.Now()
-	if !x.g.held.put(id, &held{principal: x.who.Key, server: x.link.server.Name, relay: r, asked: asked, key: key, asks: asks, until: now.Add(stateLife)}, now) {
+	if !x.g.held.put(id, &held{principal: x.who.Key, server: x.link.server.Name, relay: r, asked: asked, method: shown.Method, key: key, asks: asks, until: now.Add(stateLife)}, now) {
 		return nil, errTooMany
 	}
 	return asks, nil
@@ -153,10 +154,16 @@ func askAgain(x *exchange, h *held) (rpc.Message, error) {
 	return rpc.Answer(rpc.ID{}, asks.With("requestState", rpc.String(state)).Value()), err
 }
 
-// goOn gives the server the answer that it waits for, and relays what comes then. A client that brings none is asked again.
+// goOn gives the server the answer that it waits for, and relays what comes then. A client that brings none is asked again, if
+// its approval has a round left.
 func (x *exchange) goOn(ctx context.Context, h *held, params rpc.Object) (rpc.Message, error) {
 	answer := h.answer(params.GetObject("inputResponses"))
 	if answer == nil {
+		if refused := x.noRound(); refused != nil {
+			h.relay.cancels(ctx, rpc.Message{ID: h.asked, Method: h.method})
+			x.g.held.end(func(one *held) bool { return one == h })
+			return rpc.Message{}, refusedError{refused}
+		}
 		return askAgain(x, h)
 	}
 	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()

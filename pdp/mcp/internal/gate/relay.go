@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -57,7 +58,12 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 		case m.IsResponse():
 			return r.exchange.translated(m, r.session), nil
 		case m.IsRequest():
-			if waits := r.asked(ctx, m); waits != nil {
+			waits, refused := r.asked(ctx, m)
+			if refused != nil {
+				r.cancels(ctx, m)
+				return m, refusedError{refused}
+			}
+			if waits != nil {
 				held = true
 				return *waits, nil
 			}
@@ -130,8 +136,9 @@ func (x *exchange) signed(m rpc.Message) rpc.Message {
 }
 
 // asked has a request of a server of the legacy era answered. If only the next request of the client can bring the answer,
-// waits is the response that asks for it.
-func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
+// waits is the response that asks for it. Of a call that people have approved each answer is a round, which the PDP takes as
+// it takes one of a call that is sent again; if it refuses that, the call ends.
+func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, refused *ask.Refusal) {
 	x := r.exchange
 	shown, no := shown(x.link.server, m, x.client.capabilities)
 	switch {
@@ -145,15 +152,23 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message) {
 	}
 	if no != nil {
 		x.g.notPassed(ctx, x.link, r.session, m, x.client.era, no)
-		return nil
+		return nil, nil
+	}
+	if refused := x.noRound(); refused != nil {
+		return nil, refused
 	}
 	if x.client.era == era.Modern {
-		return x.hold(r, shown, m.ID)
+		return x.hold(r, shown, m.ID), nil
 	}
 	answer := x.session.ask(ctx, x.g, shown, x.reply.Interim)
+	if by := goesOn(x.permit); by.Continues != nil {
+		if refused := x.ask(ctx, by); refused != nil {
+			return nil, refused
+		}
+	}
 	answer.ID = m.ID
 	if err := r.session.Notify(ctx, answer); err != nil {
 		x.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", x.link.server.Name, "why", err)
 	}
-	return nil
+	return nil, nil
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -78,6 +79,32 @@ func (x *exchange) unasked(method string, no *unasked) *ask.Refusal {
 }
 
 const requestRefused ask.Kind = "server_request_refused"
+
+// noRound refuses a call whose server asks for something first, if people have approved the call and nothing that comes after
+// it. They are not asked again: what the server asks does not reach the client.
+func (x *exchange) noRound() *ask.Refusal {
+	obligation, is := x.permit.LastRound()
+	if !is {
+		return nil
+	}
+	why := "the approval of this call has no follow-up question left (rounds"
+	if obligation != "" {
+		why += " of the obligation " + strconv.Quote(obligation)
+	}
+	why += ")"
+	return refusal(requestRefused, rpc.InternalError, "the server asks for something first, and "+why+", so the call has ended; the server may have begun it", why)
+}
+
+// cancels answers a request of the server's in the place of a client: the person gives no answer.
+func (r *relay) cancels(ctx context.Context, m rpc.Message) {
+	answer := rpc.Failure(m.ID, rpc.Error{Code: rpc.InternalError, Message: "the call has ended: its approval has no follow-up question left"})
+	if m.Method == era.Elicit {
+		answer = rpc.Answer(m.ID, cancels().Value())
+	}
+	if err := r.session.Notify(ctx, answer); err != nil {
+		r.exchange.g.o.Logger.Warn("the answer to a request of the server did not reach it", "server", r.exchange.link.server.Name, "why", err)
+	}
+}
 
 // unaskedEach is how often the log says that the configuration refuses what a server asks, of each key.
 const unaskedEach = time.Minute
