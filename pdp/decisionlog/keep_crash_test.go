@@ -252,3 +252,43 @@ func TestAnOldFileIsNotTheNewOne(t *testing.T) {
 	}
 	k.afterCrash("content-of-a-2", true)
 }
+
+// Records that are redacted together go in one new file of their segment, each with a record of its own. What is gone
+// already is passed over, and a redaction that is refused takes nothing.
+func TestRedactionOfSeveralRecords(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.append("a-1", "a-2", "a-3")
+	k.ok(k.log.Rotate(t.Context()))
+	k.append("b-1", "b-2")
+	k.ok(k.log.Redact(t.Context(), "", "a-1", "on request"))
+	before := len(k.log.Segments())
+	done, err := k.log.RedactAll(t.Context(), "key:operator", "on request", "a-1", "a-2", "a-3", "b-2")
+	if k.ok(err); done != 3 {
+		t.Errorf("%d records", done)
+	}
+	k.look()
+	redacted := map[string]int{} // the digests of new files, and how many records name them
+	for n, line := range k.lines {
+		for _, id := range []string{"a-1", "a-2", "a-3", "b-2"} {
+			if strings.Contains(string(line), `"id":"`+id+`","time"`) {
+				k.gone[int64(n)] = WhyRedacted
+			}
+		}
+		if strings.Contains(string(line), `"caller":"key:operator"`) {
+			redacted[newFiles(line)[0].Digest]++
+		}
+	}
+	if len(redacted) != 2 || len(k.log.Segments()) > before+2 {
+		t.Errorf("the new files are %v, and there are %d segments after %d", redacted, len(k.log.Segments()), before)
+	}
+	for id, gone := range map[string]bool{"a-1": true, "a-2": true, "a-3": true, "b-1": false, "b-2": true} {
+		k.afterCrash("content-of-"+id, gone)
+	}
+	if done, err := k.log.RedactAll(t.Context(), "", "on request", "b-1", "nosuch"); !errors.Is(err, ErrNotFound) || done != 0 {
+		t.Errorf("%d, %v", done, err)
+	}
+	k.afterCrash("content-of-b-1", false)
+	k.reopen()
+	k.check()
+}

@@ -43,7 +43,7 @@ import (
 // could not be distinguished from what is done now. The steps, each durable before the next:
 //
 //	1  the new file is written as log/00000001.db.<size>.next, <size> being the number of records then
-//	2  the admin record is appended
+//	2  the admin record is appended, or that of each record that is redacted with it
 //	3  the active segment is sealed, with a checkpoint: that content is gone is believed of a signed record only,
 //	   and a reader beside a server reads sealed segments only
 //	4  the new file takes the segment's name
@@ -86,8 +86,8 @@ type keeping func(bucket, key, value []byte) []byte
 type removal struct {
 	log   *Log
 	event string
-	// details make the admin record's, given the new files.
-	details func([]SegmentFile) any
+	// details make those of the admin records, given the new files.
+	details func([]SegmentFile) []any
 	tenant  string
 	caller  string
 	files   []SegmentFile
@@ -158,11 +158,14 @@ func (r *removal) writeOne(segment Segment, keep keeping) error {
 
 // record puts on record what is about to go, and which files will be there.
 func (r *removal) record(ctx context.Context) error {
-	details, err := stdjson.Marshal(r.details(r.files))
-	if err != nil {
-		return err
+	var entries []Entry
+	for _, one := range r.details(r.files) {
+		details, err := stdjson.Marshal(one)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, Entry{Kind: KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details})
 	}
-	entry := Entry{Kind: KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details}
 	// What is about to go may stand in the journal, too, which is filled and overwritten first, and in one that was
 	// moved aside.
 	if err := r.log.writer.order(ctx, r.log.writer.eraseJournal); err != nil {
@@ -174,7 +177,7 @@ func (r *removal) record(ctx context.Context) error {
 	// If this fails the record may be there all the same, so the new files stay
 	// for finishAll to judge. It must not be given up while it is in the queue:
 	// then it could come after that judgement.
-	return r.log.Append(context.WithoutCancel(ctx), []Entry{entry})
+	return r.log.Append(context.WithoutCancel(ctx), entries) // together or not at all
 }
 
 // replace is the moment the content goes. Any part of it can be done again.

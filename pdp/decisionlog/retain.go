@@ -73,12 +73,12 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 
 func (l *Log) retirement(segments []Segment, reason string) *removal {
 	last := segments[len(segments)-1]
-	return &removal{log: l, event: EventRetired, details: func(files []SegmentFile) any {
-		return struct {
+	return &removal{log: l, event: EventRetired, details: func(files []SegmentFile) []any {
+		return []any{struct {
 			Below  uint64        `json:"below"`
 			Reason string        `json:"reason"`
 			Files  []SegmentFile `json:"files"`
-		}{last.First + last.Records, reason, files}
+		}{last.First + last.Records, reason, files}}
 	}}
 }
 
