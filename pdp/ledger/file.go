@@ -20,6 +20,7 @@ import (
 const (
 	BucketMeta = "meta" // KeyFormat → the number of the format
 	KeyFormat  = "format"
+	keyErase   = "erase" // → true, if the file is to be written anew
 
 	BucketDue      = "due"      // Ends, id → true, of each open item
 	bucketEnded    = "ended"    // Ends, id → true, of each item that ended
@@ -258,6 +259,62 @@ func (f *file) update(write func(*Tx), committed func()) error {
 	boltfile.DropCache(f.form.Path)
 	_ = f.usable() // or the next one opens it
 	return err
+}
+
+// NewSuffix ends the name of a file that is to take the place of a ledger's.
+const NewSuffix = ".new"
+
+// erase writes the file anew if [Change.Erase] asked for that: bbolt keeps the bytes of what is gone in pages that it
+// calls free, and only a file that they were never written to is without them. After a crash either file is there,
+// whole, and the old one still says that it is to be written anew.
+func (f *file) erase() error {
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if err := f.usable(); err != nil {
+		return err
+	}
+	wanted := false
+	err := f.form.view(f.db, func(tx *Tx) { tx.Get(BucketMeta, []byte(keyErase), &wanted) })
+	if err != nil || !wanted {
+		return err
+	}
+	if err := f.form.guard(f.replace); err != nil {
+		return fmt.Errorf("%w: %s cannot be written anew, and has what was to go: %w", f.form.Errors.Unavailable, f.form.Path, err)
+	}
+	return nil
+}
+
+// replace puts a copy in the place of the file. The copy is locked before it has the file's name.
+func (f *file) replace() (err error) {
+	name := f.form.Path + NewSuffix
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, err := boltfile.Open(name, f.form.Errors.Damaged, boltfile.ToWrite,
+		bbolt.Options{NoSync: true, PageSize: f.db.Info().PageSize})
+	if err != nil {
+		return err
+	}
+	if err = bbolt.Compact(db, f.db, 1<<20); err == nil {
+		err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(BucketMeta)).Delete([]byte(keyErase)) })
+	}
+	if err == nil {
+		err = db.Sync()
+	}
+	if db.NoSync = false; err == nil {
+		err = os.Rename(name, f.form.Path)
+	}
+	if err != nil {
+		return errors.Join(err, boltfile.Close(db, f.form.Errors.Damaged), os.Remove(name))
+	}
+	f.mu.Lock()
+	old := f.db
+	f.db = db
+	f.mu.Unlock()
+	return errors.Join(
+		f.form.view(db, func(tx *Tx) { f.committed = tx.bolt.ID() }),
+		boltfile.Close(old, f.form.Errors.Damaged),
+		plainfile.SyncDir(filepath.Dir(f.form.Path)))
 }
 
 // ready opens the file again if that did not go well before.

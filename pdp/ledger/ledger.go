@@ -147,7 +147,7 @@ func (l *Ledger[I, S]) Open(ctx context.Context) error {
 	if err != nil {
 		return l.options.Form.opening(errors.Join(err, l.file.letGo(err)))
 	}
-	if err := l.catchUp(ctx); err != nil {
+	if err := errors.Join(l.file.erase(), l.catchUp(ctx)); err != nil {
 		l.options.OnError(err)
 	}
 	return nil
@@ -161,6 +161,9 @@ func (l *Ledger[I, S]) Close() error {
 	}
 	return l.file.close()
 }
+
+// Erase writes the file anew if a change asked for that. Others read and write meanwhile as ever.
+func (l *Ledger[I, S]) Erase() error { return l.file.erase() }
 
 // Begun reports whether there was no file, or nothing in it, when the ledger was opened.
 func (l *Ledger[I, S]) Begun() bool { return l.file.begun }

@@ -455,3 +455,61 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("what is not kept is there: %v", err)
 	}
 }
+
+// TestErase: a file that is to be written anew has no byte of what was taken away, is as it was else, and goes on. After a
+// crash before that the next opening writes it anew.
+func TestErase(t *testing.T) {
+	t.Parallel()
+	for _, crash := range []bool{false, true} {
+		l, data := newLog(), t.TempDir()
+		a := open(t, data, l)
+		name := filepath.Join(data, "tickets.db")
+		has := func(text string) bool {
+			t.Helper()
+			content, err := os.ReadFile(name)
+			must(t, err)
+			return strings.Contains(string(content), text)
+		}
+		kept := a.sell(t, "kept", 2)
+		a.reserve(t, "kept", "d1").InDoubt()
+		is := a.sell(t, "t", 1)
+		is.Used = []string{"a-secret"}
+		must(t, a.Commit(t.Context(), "t", a.save(is, is)))
+		gone := is
+		gone.Used = nil
+		must(t, a.Commit(t.Context(), "t", func(c *change) {
+			a.save(is, gone, "painted")(c)
+			c.Erase()
+		}))
+		if !has("a-secret") {
+			t.Fatal("nothing is left of what was deleted, so this test finds nothing")
+		}
+		if crash {
+			must(t, a.Close())
+			must(t, os.WriteFile(name+ledger.NewSuffix, []byte("half"), 0o600))
+			a = open(t, data, l)
+		} else {
+			must(t, a.Erase())
+		}
+		if has("a-secret") {
+			t.Errorf("crash %v: it is in the file", crash)
+		}
+		if _, err := os.Stat(name + ledger.NewSuffix); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("crash %v: the new file is beside it: %v", crash, err)
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("crash %v: it is %v, %v", crash, info, err)
+		}
+		must(t, a.Erase())
+		must(t, a.Commit(t.Context(), "t", a.save(gone, gone, "moved")))
+		a.sell(t, "new", 1)
+		must(t, a.Close())
+		a = open(t, data, l)
+		if got := a.read(t, "kept"); got.Uses != kept.Uses {
+			t.Errorf("crash %v: it is %+v", crash, got)
+		}
+		if len(a.read(t, "t").Used) > 0 || !a.Live("t") || !a.Live("new") {
+			t.Errorf("crash %v: what was written after it is not there", crash)
+		}
+	}
+}

@@ -263,6 +263,10 @@ func (c *Change[S]) Tell(item Item) { c.news = append(c.news, item.Standing().no
 // Then has a function run when the change is durable, before the next change begins.
 func (c *Change[S]) Then(f func()) { c.then = append(c.then, f) }
 
+// Erase has the file written anew by [Ledger.Erase], or at the next opening, so that no page of it has the bytes of what
+// the change takes away.
+func (c *Change[S]) Erase() { c.Put(BucketMeta, []byte(keyErase), true) }
+
 // Begin removes all that the file has, so that it is as a new one.
 func (c *Change[S]) Begin() { c.begin() }
 
