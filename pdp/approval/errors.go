@@ -28,6 +28,8 @@ var (
 	ErrVoted    = errors.New("this person has already voted, or named another in their place")
 	// ErrNotDelegable: the terms do not let an approver name another, or not this one.
 	ErrNotDelegable = errors.New("this vote cannot be delegated")
+	// ErrInUse: the approval waits for a person or can be used, so it cannot be redacted.
+	ErrInUse = errors.New("the approval waits or can be used: cancel, deny or revoke it first")
 	// ErrInvalid: what was handed over can never be done, whenever it is tried.
 	ErrInvalid = ledger.ErrInvalid
 )

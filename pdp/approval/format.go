@@ -46,7 +46,8 @@ import (
 // part, is found by holding it against the log.
 //
 // An Approval of before its Drawn has none: people are shown its Shown. One of before its terms had
-// rounds has none: its approvers were told of the use alone.
+// rounds has none: its approvers were told of the use alone. One that was redacted has neither Drawn
+// nor Shown, and a redacted_at.
 //
 // In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the names of the
 // file, the ways of votes, the persons for whom approvals were asked, and the forms of

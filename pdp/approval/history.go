@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -99,11 +100,12 @@ func (s *Store) recallSome(tx *ledger.Tx) {
 			Resource evaluation.Ref    `json:"resource"`
 			Action   string            `json:"action"`
 			Status   Status            `json:"status"`
+			Redacted time.Time         `json:"redacted_at"`
 		}
 		err := tx.Try(func(tx *ledger.Tx) {
 			tx.Get(bucketApprovals, key, &a, json.RejectUnknownMembers(false))
 		})
-		if err == nil && a.Status != Pending {
+		if err == nil && a.Status != Pending && a.Redacted.IsZero() { // a redacted one does not say for what it was
 			r := ApprovalRequest{Tenant: a.Tenant, Terms: a.Terms, Subject: a.Subject, Resource: a.Resource, Action: a.Action}
 			h.note(r.purpose(), string(key), true)
 		}

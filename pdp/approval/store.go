@@ -147,8 +147,11 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 		s.changeTasks(c, to.ID)
 	}
 	if to.Status != Pending {
-		of, id := to.purpose(), to.ID
-		c.Then(func() { s.history.note(of, id, true) })
+		of, id, in := to.purpose(), to.ID, to.RedactedAt.IsZero()
+		if !in {
+			of = from.purpose()
+		}
+		c.Then(func() { s.history.note(of, id, in) })
 	}
 	switch was, is := from.Status == Pending, to.Status == Pending; {
 	case is && !was:
@@ -156,7 +159,7 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 		s.queued(c, to, Filed)
 	case was && !is:
 		c.Delete(bucketPending, []byte(to.ID))
-		s.queued(c, to, Completed)
+		s.queued(c, &from, Completed) // to may not say any more whose it was
 	}
 }
 

@@ -169,6 +169,7 @@ func (v *visit) entry(r inbox.Request) page.Entry {
 	brief := func(text string) page.Text { return page.Word(text).Brief(briefName) }
 	return page.Entry{
 		Link:     v.linkOf(r.ID),
+		Redacted: r.Redacted(),
 		Who:      brief(word(who)),
 		Does:     brief(r.Request.Action.Name),
 		With:     brief(named(r.Request.Resource)),

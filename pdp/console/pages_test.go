@@ -55,6 +55,7 @@ func openPages(t *testing.T, more ...string) *pages {
 	p.keys, err = auth.OpenKeys(data)
 	p.must(err)
 	p.key("gateway", auth.Principal{}, auth.Decide)
+	p.key("operator", auth.Principal{}, auth.LogAdmin)
 	p.key("asker", auth.Principal{}, auth.Decide, auth.Request)
 	for _, who := range []string{"alice", "frank", "mia", "eve", "lena"} {
 		p.key(who, auth.Principal{Type: "User", ID: who}, auth.Approve)

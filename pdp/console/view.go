@@ -118,6 +118,15 @@ func (s *sheet) done() page.Label {
 func (s *sheet) asks() page.Asks {
 	r := &s.f.approval
 	by, others := r.Request.Actors()
+	if r.Redacted() {
+		return page.Asks{
+			Redacted:   true,
+			RedactedAt: s.v.moment(r.RedactedAt),
+			Through:    s.line(r.Requester),
+			Tenant:     s.line(r.Tenant),
+			Template:   s.line(r.Template),
+		}
+	}
 	a := page.Asks{
 		Message:  s.counted(page.Line(r.Message)), // one of several lines could pass for a row of ours
 		Who:      s.name(word(by), by.Pointer),

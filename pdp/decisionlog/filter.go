@@ -94,7 +94,7 @@ func (f Filter) passes(r *Recorded) bool {
 		(f.Policy == "" || r.decidedBy(f.Policy)) &&
 		(f.Event == "" || f.Event == r.Event) &&
 		(f.Of == "" || r.Receipt().Decision == f.Of) &&
-		(f.Approval == "" || r.goesBy(f.Approval))
+		(f.Approval == "" || slices.Contains(r.Approvals(), f.Approval))
 }
 
 func (r *Recorded) decidedBy(policy string) bool {
@@ -103,13 +103,15 @@ func (r *Recorded) decidedBy(policy string) bool {
 		slices.ContainsFunc(r.Errors, erred)
 }
 
-// goesBy reports whether a record is a step of an approval request, or of a decision
-// that went by it.
-func (r *Recorded) goesBy(approval string) bool {
-	if slices.ContainsFunc(r.Discharged, func(d evaluation.Met) bool { return d.Approval == approval }) {
-		return true
+// Approvals are the ids of the approval requests that a record is a step of, or that its decision went by.
+func (r *Recorded) Approvals() (ids []string) {
+	for _, d := range r.Discharged {
+		ids = append(ids, d.Approval)
 	}
-	return r.stepOf() == approval
+	if id := r.stepOf(); id != "" {
+		ids = append(ids, id)
+	}
+	return ids
 }
 
 // stepOf is the approval request that a record is a step of, or "".
@@ -230,9 +232,8 @@ func (r *Recorded) terms(into index.Terms) index.Terms {
 	if r.Kind == KindReceipt {
 		add(index.TermOf, r.Receipt().Decision)
 	}
-	add(index.TermApproval, r.stepOf())
-	for _, d := range r.Discharged {
-		add(index.TermApproval, d.Approval)
+	for _, id := range r.Approvals() {
+		add(index.TermApproval, id)
 	}
 	for _, policies := range [...][]string{r.Determining, r.Overruled} {
 		for _, policy := range policies {

@@ -122,10 +122,16 @@ func Open(options Options) (*Broker, error) {
 // Run does what time does, and tells other systems, until its context ends.
 func (b *Broker) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.Remark, b.teller.run} {
+	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.Remark, b.tell} {
 		all.Go(func() { run(ctx) })
 	}
 	all.Wait()
+}
+
+// tell tells other systems, but nothing of what is to be redacted.
+func (b *Broker) tell(ctx context.Context) {
+	b.Redo(ctx)
+	b.teller.run(ctx)
 }
 
 func (b *Broker) failed(err error) {

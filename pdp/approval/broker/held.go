@@ -35,6 +35,7 @@ type recordedLine struct {
 	Obligations jsontext.Value   `json:"obligations"`
 	Request     jsontext.Value   `json:"request"`
 	Details     recordedStep     `json:"details"`
+	line        []byte           // where it is needed
 }
 
 // stepsOf reads the steps of a line: a step of an approval, or one without a name for each approval that a decision

@@ -108,7 +108,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 	if step.Caller == "" {
 		entry.Payer = one.Caller
 	}
-	if step.Caller != "" || step.Name == approval.StepFiled {
+	if (step.Caller != "" || step.Name == approval.StepFiled) && one.RedactedAt.IsZero() {
 		entry.Request, err = shownRequest(one.Shown)
 	}
 	return entry, err

@@ -138,7 +138,10 @@ func (b *Broker) handle(f Followed) (h evaluation.TaskHandle, err error) {
 	}
 	for _, one := range f.approvals {
 		var item evaluation.TaskItem
-		if err = json.Unmarshal(one.Shown, &item); err != nil { // its resource and its action
+		if one.RedactedAt.IsZero() {
+			err = json.Unmarshal(one.Shown, &item) // its resource and its action
+		}
+		if err != nil {
 			return h, err
 		}
 		item.Status = taskStatus(one)

@@ -17,7 +17,7 @@ import (
 type teller struct {
 	broker *Broker
 	sender *webhook.Sender // nil if there is no system to tell
-	under  sync.Map        // the [approval.Told] that are being told
+	under  sync.Map        // the [approval.Told] that are being told, with what stops that
 }
 
 const (
@@ -38,10 +38,13 @@ func (t *teller) run(ctx context.Context) {
 	defer news.Close()
 	for {
 		for _, one := range t.broker.Store.Untold(mostTelling, ofOneAsker) {
-			if _, under := t.under.LoadOrStore(one, true); under {
+			while, stop := context.WithCancel(ctx)
+			if _, under := t.under.LoadOrStore(one, stop); under {
+				stop()
 				continue
 			}
-			if !telling.TryGo(func() error { t.tell(ctx, one); return nil }) {
+			if !telling.TryGo(func() error { defer stop(); t.tell(while, one); return nil }) {
+				stop()
 				t.under.Delete(one)
 			}
 		}
@@ -50,6 +53,15 @@ func (t *teller) run(ctx context.Context) {
 			return
 		case <-news.C:
 		case <-time.After(tellAgain):
+		}
+	}
+}
+
+// stop has what is told of an approval request told again, as it is then.
+func (t *teller) stop(id string) {
+	for _, e := range []approval.Event{approval.Filed, approval.Completed} {
+		if stop, under := t.under.Load(approval.Told{Approval: id, Event: e}); under {
+			stop.(context.CancelFunc)()
 		}
 	}
 }

@@ -13,6 +13,9 @@ import (
 // Unbound names the parts of a request that people are shown and that may differ when it is done: the author of the
 // policies did not bind the approval to them.
 func Unbound(a approval.Approval) (names []string) {
+	if !a.RedactedAt.IsZero() { // people are shown nothing of it
+		return nil
+	}
 	bound := func(name string) bool { return slices.Contains(a.Terms.Material, name) }
 	type part struct {
 		Properties map[string]jsontext.Value `json:"properties"`

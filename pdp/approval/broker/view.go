@@ -18,8 +18,8 @@ type View struct {
 	Tenant   string          `json:"tenant"`
 	Template string          `json:"template"`
 	Message  string          `json:"message,omitempty"`
-	// Request is the masked request, and Decision the id of its record.
-	Request jsontext.Value `json:"request"`
+	// Request is the masked request, and Decision the id of its record. It is nil once it was redacted.
+	Request jsontext.Value `json:"request,omitzero"`
 	// Unbound names the parts of the request that may differ when it is done.
 	Unbound  []string `json:"unbound,omitempty"`
 	Decision string   `json:"decision"`
@@ -34,14 +34,16 @@ type View struct {
 	Used          int            `json:"used"`
 	// Rounds is how many follow-up questions belong to each use, and RoundsWithin how long after it they may come, as policies
 	// write it: 10m; "" if there are none. Continued is how many rounds went on from its uses.
-	Rounds       int        `json:"rounds"`
-	RoundsWithin string     `json:"rounds_within,omitzero"`
-	Continued    int        `json:"continued,omitzero"`
-	Delegable    bool       `json:"delegable"`
-	FiledAt      time.Time  `json:"filed_at"`
-	ExpiresAt    time.Time  `json:"expires_at,omitzero"`
-	DecidedAt    time.Time  `json:"decided_at,omitzero"`
-	Said         []VoteView `json:"said"`
+	Rounds       int       `json:"rounds"`
+	RoundsWithin string    `json:"rounds_within,omitzero"`
+	Continued    int       `json:"continued,omitzero"`
+	Delegable    bool      `json:"delegable"`
+	FiledAt      time.Time `json:"filed_at"`
+	ExpiresAt    time.Time `json:"expires_at,omitzero"`
+	DecidedAt    time.Time `json:"decided_at,omitzero"`
+	// RedactedAt is when what was asked and said was removed for good.
+	RedactedAt time.Time  `json:"redacted_at,omitzero"`
+	Said       []VoteView `json:"said"`
 	// Link is where people decide, for those who may; "" if there is no console.
 	Link string `json:"link,omitempty"`
 }
@@ -83,6 +85,7 @@ func ViewOf(a approval.Approval) View {
 		FiledAt:       a.FiledAt,
 		ExpiresAt:     a.ExpiresAt,
 		DecidedAt:     a.DecidedAt,
+		RedactedAt:    a.RedactedAt,
 		Said:          []VoteView{},
 	}
 	if v.Rounds > 0 {

@@ -40,7 +40,9 @@ type Shown struct {
 	Delegable     bool           `json:"delegable"`
 	FiledAt       time.Time      `json:"filed_at"`
 	ExpiresAt     time.Time      `json:"expires_at"`
-	Said          []Said         `json:"said"`
+	// RedactedAt is when what was asked and said was removed for good. Request is empty then.
+	RedactedAt time.Time `json:"redacted_at"`
+	Said       []Said    `json:"said"`
 	// Link is where people decide about it in the server's console; "" if there is none.
 	Link string `json:"link"`
 }
@@ -90,6 +92,9 @@ func (a Asked) ServerSays() string {
 	}
 	return message
 }
+
+// Redacted reports if what was asked and said is gone.
+func (s *Shown) Redacted() bool { return !s.RedactedAt.IsZero() }
 
 // Pending reports if people have yet to decide.
 func (s *Shown) Pending() bool { return s.Status == "pending" }

@@ -42,6 +42,7 @@ type Choice struct {
 type Entry struct {
 	Link             Href
 	ID               ID
+	Redacted         bool // Who, Does, With and Message are empty then
 	Who, Does, With  Text
 	Message          Text
 	Tenant, Template Text

@@ -40,10 +40,14 @@ type State struct {
 
 // Asks is who wants to do what.
 type Asks struct {
-	Message Text
-	Who     Name
-	Through Text
-	For     []Name
+	// Redacted is set if what was asked and said was removed for good, and there is nothing else but who is asked, and through
+	// whom it came.
+	Redacted   bool
+	RedactedAt Moment
+	Message    Text
+	Who        Name
+	Through    Text
+	For        []Name
 	// RequestedBy is who asked the one who acts; nobody or one.
 	RequestedBy []Name
 	Does, With  Name

@@ -186,3 +186,31 @@ func (l *Log) Redact(ctx context.Context, id, reason string) error {
 	})
 	return err
 }
+
+// Redacted says what the redaction of an approval request removed: Records lost their content, Batches have what items
+// inherit, and stay, and the words may stand Elsewhere.
+type Redacted struct {
+	Records   int      `json:"records"`
+	Batches   []string `json:"batches"`
+	Elsewhere []string `json:"elsewhere"`
+}
+
+// RedactApproval removes what was asked and said of an approval request, wherever the server keeps it. If end is set, one
+// that waits or can be used is cancelled or revoked first.
+func (l *Log) RedactApproval(ctx context.Context, id, reason string, end bool) (done Redacted, err error) {
+	body, err := json.Marshal(struct {
+		Reason string `json:"reason"`
+		End    bool   `json:"end"`
+	}{reason, end})
+	if err != nil {
+		return done, err
+	}
+	answer, err := l.server.Call(ctx, httpclient.Call{
+		Method: http.MethodPost, Path: "/v1/approvals/" + url.PathEscape(id) + "/redaction", Sends: "application/json", Body: body,
+		Most: smallBody, Want: http.StatusOK,
+	})
+	if err == nil {
+		err = json.Unmarshal(answer, &done)
+	}
+	return done, err
+}

@@ -89,6 +89,8 @@ var problems = []struct {
 		"only the caller that filed an approval request can cancel it; an approver can deny it"},
 	{approval.ErrVoted, http.StatusConflict,
 		"you have voted on this approval request already, perhaps by another name of yours; each person counts once"},
+	{approval.ErrInUse, http.StatusConflict,
+		`this approval request waits, or what it allows can be done; cancel, deny or revoke it first, or send "end": true`},
 	{approval.ErrNotDelegable, http.StatusConflict,
 		"this approval request cannot be delegated; approve or deny it"},
 	{approval.ErrNotFound, http.StatusNotFound,
@@ -106,6 +108,9 @@ var problems = []struct {
 	{approval.ErrClosed, http.StatusServiceUnavailable, notStored},
 	{approval.ErrUnrecorded, http.StatusServiceUnavailable,
 		"this could not be recorded, and does not count until it is; look at the approval request again later"},
+	{broker.ErrHalf, http.StatusServiceUnavailable,
+		"this approval request has no words any more, and not all of its records could be redacted; ask again later, or " +
+			"the next start goes on"},
 	{context.Canceled, http.StatusServiceUnavailable, noTime},
 	{context.DeadlineExceeded, http.StatusServiceUnavailable, noTime},
 }

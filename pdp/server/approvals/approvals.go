@@ -2,7 +2,7 @@
 // Start with [Approvals.Routes], which says of each route what it needs.
 //
 // People list what they may decide about, and approve, deny, delegate or revoke (people.go). They read why they are
-// asked, and what they may do (why.go). Clients of MCP get the
+// asked, and what they may do (why.go). Operators redact them (redact.go). Clients of MCP get the
 // same in messages of JSON-RPC (mcp.go). Programs ask for an approval of what they were denied, and follow their tasks,
 // by AuthZEN's profile for access requests (access.go). A request of either may wait until there is something to answer
 // (waiting.go). Errors become problems in one place (admit.go).
@@ -90,6 +90,7 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	post(one+"/response", byForm, a.see(a.respond))
 	post(one+"/revoke", inConsole, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Revoke))
 	post(one+"/cancel", withdraws, a.ruling(evaluation.DecodeWithdrawal, (*broker.Seen).Cancel))
+	post(one+"/redaction", door.Need{Permission: auth.LogAdmin, Parameters: door.NoParameters, Body: door.JSON}, a.redaction)
 }
 
 // write answers with a value as JSON.

@@ -5,12 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
 	"policy-service/pdp/server/door"
@@ -125,9 +123,6 @@ func (a *Audit) decisionProof(ctx context.Context, c echo.Context, want asked) e
 	return c.Blob(http.StatusOK, ndjsonType, proof.Bytes())
 }
 
-// maxReason bounds what is written into the log for good.
-const maxReason = 1000
-
 // redaction answers POST /v1/decisions/:id/redaction.
 func (a *Audit) redaction(c echo.Context, who auditor) error {
 	want, err := a.recordOfPath(c, who)
@@ -158,11 +153,5 @@ func reasonOf(body []byte) (string, error) {
 	if err := json.Unmarshal(body, &asked); err != nil {
 		return "", door.NewProblem(http.StatusBadRequest, `the body cannot be read; send {"reason": "…"}`)
 	}
-	if strings.TrimSpace(asked.Reason) == "" || len(asked.Reason) > maxReason {
-		return "", &evaluation.Error{
-			Pointer: "/reason", Detail: fmt.Sprintf("missing, or of more than %d bytes", maxReason),
-			Try: "say why: it stays on record in the content's place, and must not repeat it",
-		}
-	}
-	return asked.Reason, nil
+	return asked.Reason, door.CheckReason(asked.Reason)
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -51,6 +52,20 @@ func NewProblem(status int, detail string) *Problem {
 		p.retry = "1" // each of them may be over in a moment
 	}
 	return p
+}
+
+// maxReason bounds what is written into the log for good.
+const maxReason = 1000
+
+// CheckReason refuses the reason of a redaction that cannot stay on record.
+func CheckReason(reason string) error {
+	if strings.TrimSpace(reason) != "" && len(reason) <= maxReason {
+		return nil
+	}
+	return &evaluation.Error{
+		Pointer: "/reason", Detail: fmt.Sprintf("missing, or of more than %d bytes", maxReason),
+		Try: "say why: it stays on record in the content's place, and must not repeat it",
+	}
 }
 
 // Beyond is the problem of something that exceeds a bound.

@@ -76,6 +76,9 @@ func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), cli.TimeOr(r.ExpiresAt, "-"),
 			r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource),
 		}
+		if r.Redacted() {
+			cells[5], cells[6], cells[7] = "(redacted)", "-", "-"
+		}
 		if len(tells) > 0 {
 			cells = append(cells, tells[n])
 		}

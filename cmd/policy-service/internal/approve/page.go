@@ -56,8 +56,12 @@ func (p *page) print(r inbox.Request) {
 	if r.Message != "" {
 		p.row("message", "%s", p.cut(r.Message))
 	}
-	p.who(r)
-	p.what(r)
+	if r.Redacted() {
+		p.row("redacted", "%s; it came through %s", cli.Time(r.RedactedAt), p.cut(cmp.Or(r.Requester, "-")))
+	} else {
+		p.who(r)
+		p.what(r)
+	}
 	each, continued := "", ""
 	if r.Uses > 1 {
 		each = "each time "

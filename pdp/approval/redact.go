@@ -1,0 +1,77 @@
+package approval
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Redact removes for good what was asked and what was said of an approval: the request, its message, and all reasons. What
+// stays is whose it is, what it is bound to, on which terms, who voted and when, and what became of it. The log has a step
+// of it with the reason, for a caller who may be "".
+//
+// While the approval waits or can be used the error is [ErrInUse], unless end is set: then it is cancelled or revoked in the
+// same step. Of one that was redacted before, an older copy has it all again; there is nothing to do for any other.
+func (s *Store) Redact(ctx context.Context, id, caller, reason string, end bool) error {
+	a, release, err := s.ledger.Locked(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !a.RedactedAt.IsZero() {
+		return s.ledger.Erase()
+	}
+	if len(a.reserved()) > 0 { // what is yet to be recorded of it has the request
+		return fmt.Errorf("%w: whether a decision used it, the log will say", ErrUnavailable)
+	}
+	m := s.move(a)
+	m.to = m.to.at(m.now)
+	switch status := m.to.Status; {
+	case status.Final():
+	case !end:
+		return ErrInUse
+	case status == Pending:
+		m.to.end(Cancelled, m.now)
+	default:
+		m.to.end(Revoked, m.now)
+	}
+	m.to.close(every)
+	m.to.redact(m.now)
+	if m.to.Status != a.Status {
+		by := caller
+		if m.to.Status == Expired {
+			by = ""
+		}
+		m.step(Step{Name: string(m.to.Status), Caller: by, Reason: reason})
+	}
+	m.step(Step{Name: StepRedacted, Caller: caller, Reason: reason})
+	err = s.ledger.Commit(ctx, id, func(c *change) {
+		m.write(c)
+		c.Erase()
+	})
+	if err != nil {
+		return err
+	}
+	return s.ledger.Erase()
+}
+
+// redact keeps what does not say what was asked. The digest was made with a key, and says nothing without it.
+func (a *Approval) redact(now time.Time) {
+	q := a.ApprovalRequest
+	q.Terms.Message = ""
+	a.ApprovalRequest = ApprovalRequest{
+		Digest:     q.Digest,
+		Tenant:     q.Tenant,
+		Caller:     q.Caller,
+		Decision:   q.Decision,
+		Bundle:     q.Bundle,
+		Obligation: q.Obligation,
+		Terms:      q.Terms,
+		OfTenant:   q.OfTenant,
+		Asked:      q.Asked,
+	}
+	for n := range a.Votes { // no other copy has them: see next
+		a.Votes[n].Reason = ""
+	}
+	a.RedactedAt = now
+}
