@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"go.etcd.io/bbolt"
+
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest/crashedlog"
 )
 
@@ -50,7 +54,43 @@ func TestJournalOfACrash(t *testing.T) {
 		t.Errorf("%v\n%s", err, server.Stderr)
 	}
 	says(t, 0, "log show --data "+data+" "+crashedlog.ID(2), crashedlog.Secret(2))
-	says(t, 0, "log tail --json --last 1000 --event log_opened_after_crash --data "+data, `"details":{"replayed":3,"size":2}`)
+	says(t, 0, "log tail --json --last 1000 --event log_opened_after_crash --data "+data, `"details":{"cut_bytes":34603008,"cut_seconds":60,"replayed":3,"signed":2,"size":2}`)
+}
+
+// What the service cannot know to be its own is named by verify, report and doctor for ever, and is a finding strictly.
+func TestUnsignedTailIsNamed(t *testing.T) {
+	t.Parallel()
+	data := crashedlog.Make(t, 2)
+	db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000001.db"), 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { // without the last checkpoint, one record has nothing but the MAC
+		c := tx.Bucket([]byte(decisionlog.BucketCheckpoints)).Cursor()
+		_, _ = c.Last()
+		return errors.Join(c.Delete(), tx.Bucket([]byte(decisionlog.BucketMeta)).Delete([]byte(decisionlog.MetaHead)))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	says(t, 10, "log verify --strict "+data, "unsigned not excluded: the last 1 records are covered by no checkpoint", "try: ")
+	for range 2 {
+		c := crash{data: data}
+		server, _ := c.serve(t)
+		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Wait(); err != nil {
+			t.Errorf("%v\n%s", err, server.Stderr)
+		}
+		says(t, 0, "log verify "+data, "verified "+data, "not excluded: records 1 to 3 are somebody else's: a start found them without a checkpoint and without a MAC (missing)")
+		says(t, 0, "log verify --json "+data, `"unsigned_tails":[{"from":1,"to":3,"cause":"missing"}]`)
+		says(t, 10, "log verify --strict "+data, "unsigned not excluded: records 1 to 3")
+		says(t, 10, "log verify --json --strict "+data, `"result":"unsigned","exit":10`)
+		says(t, 0, "log report --data "+data, "unsigned tail", "record 4: records 1 to 3 may be anybody's")
+		says(t, 0, "log report --json --data "+data, `"from":1,"to":3,"cause":"missing"}]`)
+		says(t, 1, "doctor --policies "+starter(t)+" --data "+data, "records 1 to 3 may be anybody's")
+	}
 }
 
 // A damaged journal keeps everything from writing until its loss is accepted; then the loss is on record.

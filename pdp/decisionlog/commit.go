@@ -21,8 +21,11 @@ type tail struct {
 	note []byte    // the last checkpoint
 	// journal is what may have records that the segment has not.
 	journal journaled
+	// doubt is why nothing says that the records behind the last checkpoint are the writer's, "" if something does.
+	doubt string
 
 	checkpointed   uint64 // its size
+	unsigned       int64  // bytes of the lines behind it
 	checkpointedAt time.Time
 	appended       time.Time
 }
@@ -119,7 +122,7 @@ func (w *writer) transact(o order) error {
 }
 
 // fill does the writing of a transaction.
-func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, o order, commit *Commit) error {
+func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, o order, commit *Commit) (err error) {
 	if o.begin != nil {
 		if err := beginSegment(tx, s, next.edge, w.key.public); err != nil {
 			return err
@@ -157,16 +160,21 @@ func (w *writer) fill(tx *bbolt.Tx, s *segment, next *tail, o order, commit *Com
 		}
 	}
 	b := f.buckets
-	due := next.edge.size-next.checkpointed >= uint64(w.options.Checkpoints.Records)
-	if o.checkpoint || due || o.clean {
+	if (o.checkpoint || w.signs(next) || o.clean) && next.doubt == "" {
 		if err := errors.Join(w.checkpoint(b, next, now(), o.nextKey), s.charged.put(tx)); err != nil {
 			return err
 		}
 	}
 	if o.clean {
-		return b.meta.Put([]byte(MetaClean), number(next.edge.size))
+		err = b.meta.Put([]byte(MetaClean), number(next.edge.size))
 	}
-	return nil
+	return errors.Join(err, w.putHead(b.meta, s, next, o))
+}
+
+// signs reports whether the tree is to be signed, because so much or so long ago was written that is not.
+func (w *writer) signs(t *tail) bool {
+	c := &w.options.Checkpoints
+	return t.edge.size-t.checkpointed >= uint64(c.Records) || t.unsigned >= c.Bytes || time.Since(t.checkpointedAt) >= c.Every
 }
 
 // filling is a transaction that is being filled.
@@ -187,6 +195,7 @@ func (f *filling) put(c *call, now time.Time) error {
 			return err
 		}
 		f.commit.Bytes += len(p.line)
+		f.next.unsigned += int64(len(p.line))
 	}
 	f.segment.charged.add(c.payer, c.first, c.weight)
 	f.commit.Records += len(c.entries)
@@ -265,7 +274,7 @@ func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *key) 
 	if err := c.sign(signers...); err != nil {
 		return err
 	}
-	next.note, next.checkpointed, next.checkpointedAt = c.Note, c.Size, time.Now()
+	next.note, next.checkpointed, next.checkpointedAt, next.unsigned = c.Note, c.Size, time.Now(), 0
 	return b.checkpoints.Put(c.key(), c.Note)
 }
 

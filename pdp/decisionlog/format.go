@@ -47,6 +47,7 @@ import (
 //	                        each: what tlog.TreeHash(first) asks for. A segment can be continued on its own.
 //	             "key"      the public key in force, as in log.pub
 //	             "clean"    size of the tree at an orderly close; equal to the size now, or the writer crashed
+//	             "head"     MAC of what the segment is after each transaction: see Journal
 //	             "journal"  in the last segment, from the start of the writer to its end: the id of its journal, 16
 //	                        bytes, and the number of the last frame that is in the segment. A third number is there
 //	                        if the loss of a damaged journal is on record: the time, in Unix nanoseconds, that the
@@ -83,6 +84,21 @@ import (
 // counts are not there, records may be lost, and nobody can tell how many: that is damage, as frames that cannot be
 // read are.
 //
+// # MACs
+//
+// Until a checkpoint covers a record, a MAC says that the writer wrote it. Its keys are HKDF-SHA256 of the seed of log.key,
+// without salt, and a label. A frame has its own (see package journal). Each transaction puts meta "head": HMAC-SHA256 of
+// the number of the segment, the size and the root of the tree, meta "format" and "journal", each as a number of its bytes
+// and the bytes, and a byte that is 1 if "clean" is the size. A new log.key counts from the transaction that signs it in.
+//
+// The next writer compares "head". If it is not that of the segment, the records behind the last checkpoint, and those
+// that the journal has still, may be anybody's. They are kept, no MAC and no signature is made, and then the record
+// unsigned_tail names them, before anything else is written. A frame without its MAC is damage to the journal, and is
+// never taken into a segment.
+//
+// Segments whose first record has no "head" are of a version that made no MACs, and so may their journal be: what is found
+// behind the last checkpoint of such a segment, without "head", is named as that.
+//
 // # Digest of a sealed segment
 //
 // A segment that is sealed is not written to any more, so its file has a digest. The digest is computed beside the
@@ -103,8 +119,8 @@ import (
 //	records, hashes, meta "edge"    any change is found: by this check, and by verify at any time, digest or not
 //	checkpoints                     verify finds any change: each is signed, and of a tree that is known
 //	meta "format" "segment" "first" opening the log and verify find any change
-//	ids, charges, meta "key" and    nobody finds it: what is not covered by a signature counts as the file's once its
-//	"clean", what is unknown,       digest is on record. The same holds of a segment that is still written to. An entry
+//	ids, charges, meta "key",       nobody finds it: what is not covered by a signature counts as the file's once its
+//	"clean", "head", the unknown,   digest is on record. The same holds of a segment that is still written to. An entry
 //	free pages, the rest of a page  of ids that is wrong makes a record hard to find by its id, not by its sequence
 //
 // So a digest adds what no hash covers, from the moment of its record on. Who removes or changes a record
@@ -192,13 +208,20 @@ import (
 //
 // # Records the log makes itself (kind admin)
 //
-//	log_created            sequence 0. details {"format","origin","key"}
-//	segment_opened         first record of every segment but the first. details {"segment","undigested":[SEGMENT,…]};
+//	log_created            sequence 0. details {"format","origin","key","head"}
+//	segment_opened         first record of every segment but the first. details {"segment","undigested":[SEGMENT,…],
+//	                       "head","unsigned_tails"}. "head" is true: the segment has one from its beginning (see MACs).
+//	                       The last are the details of the first 100 records unsigned_tail before it, absent is none;
 //	                       in logs of the first release {"segment","previous":{"segment","file","first","records",
 //	                       "size","digest"}}
 //	segment_sealed         details {"segment","first","records","size","digest"}, of a sealed segment and its file
-//	log_opened_after_crash details {"size","replayed"}: records that were there, and how many records in front of this
-//	                       one, from "size" on, were in the journal only; absent is 0
+//	log_opened_after_crash details {"size","replayed","signed","cut_bytes","cut_seconds"}: records that were there, and
+//	                       how many records in front of this one, from "size" on, were in the journal only; absent is 0.
+//	                       Signed is how many the last checkpoint that was there covers, absent is 0. If no checkpoint
+//	                       covers more, then no more than so many bytes, and nothing older than so many seconds, can
+//	                       have been taken from the end
+//	unsigned_tail          records that no checkpoint covered, and no MAC. details {"from","to","cause"}: the first and
+//	                       the last of them. cause is old (a version wrote them that made no MACs), missing or wrong
 //	loss_accepted          a damaged journal has lost records. details {"file","offset","reason","frames","lost","kept",
 //	                       "files"}: where the damage begins, the numbers of the frames that cannot be read, in pairs of
 //	                       the first and the last, how many records they have (absent if nobody knows), how many records
@@ -288,6 +311,7 @@ const (
 	MetaKey     = "key"
 	MetaClean   = "clean"
 	MetaJournal = "journal"
+	MetaHead    = "head"
 
 	// The kinds of record there always are.
 	KindDecision = "decision"
@@ -301,6 +325,7 @@ const (
 	EventSegment       = "segment_opened"
 	EventSealed        = "segment_sealed"
 	EventCrash         = "log_opened_after_crash"
+	EventUnsigned      = "unsigned_tail"
 	EventLoss          = "loss_accepted"
 	EventResumed       = "writes_resumed"
 	EventDropped       = "records_dropped"

@@ -402,6 +402,13 @@ func (f *frames) resume(j *journal.Journal) {
 	}
 }
 
+// rekey authenticates what is written from now on with another key. It is an order: all is filled then.
+func (f *frames) rekey(key journal.Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.journal.Rekey(key)
+}
+
 // erase overwrites what was filled, when no frame flies and none is left to fill.
 func (f *frames) erase() error {
 	f.mu.Lock()

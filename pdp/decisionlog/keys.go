@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/hkdf"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -17,25 +19,57 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/plainfile"
 )
 
 // maxKeyFile bounds a file of keys; a rotation adds a hundred bytes.
 const maxKeyFile = 16 << 20
 
-// key is a private key, with its public half as log.pub writes it.
+// key is a private key, with its public half as log.pub writes it, and the keys of MACs that are made of it.
 type key struct {
 	note.Signer
 	private, public string
+	head            [sha256.Size]byte // of a segment: see [mark]
+	frames          journal.Key
 }
 
 func newKey(origin string) (key, error) {
-	private, public, err := note.GenerateKey(rand.Reader, origin)
+	private, _, err := note.GenerateKey(rand.Reader, origin)
 	if err != nil {
 		return key{}, fmt.Errorf("making a key for %q: %w", origin, err)
 	}
-	signer, err := note.NewSigner(private)
-	return key{signer, private, public}, err
+	return parseKey(private)
+}
+
+// errNoKey has no cause, which would quote the key.
+var errNoKey = errors.New("no private key of a log")
+
+// The labels of the keys that are made of a private key.
+const (
+	headLabel   = "policy-service decision log: head of a segment"
+	framesLabel = "policy-service decision log: frames of the journal"
+)
+
+func parseKey(private string) (key, error) {
+	k := key{private: private}
+	var err error
+	if k.Signer, err = note.NewSigner(private); err != nil {
+		return key{}, errNoKey
+	}
+	parts := strings.SplitN(private, "+", 5)
+	seed, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
+	if err != nil || len(seed) != 1+ed25519.SeedSize {
+		return key{}, errNoKey
+	}
+	seed = seed[1:]
+	public := ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+	k.public, err = note.NewEd25519VerifierKey(k.Name(), public)
+	head, err2 := hkdf.Key(sha256.New, seed, nil, headLabel, len(k.head))
+	frames, err3 := hkdf.Key(sha256.New, seed, nil, framesLabel, len(k.frames))
+	copy(k.head[:], head)
+	copy(k.frames[:], frames)
+	return k, errors.Join(err, err2, err3)
 }
 
 func randomOrigin() string {
@@ -50,18 +84,11 @@ func readKey(name string) (key, error) {
 	if err != nil {
 		return key{}, err
 	}
-	k := key{private: strings.TrimSpace(string(content))}
-	if k.Signer, err = note.NewSigner(k.private); err != nil {
-		return key{}, fmt.Errorf("%s is no private key of a log", name) // the cause would quote it
+	k, err := parseKey(strings.TrimSpace(string(content)))
+	if err != nil {
+		return key{}, fmt.Errorf("%s is %w", name, err)
 	}
-	parts := strings.SplitN(k.private, "+", 5)
-	seed, err := base64.StdEncoding.DecodeString(parts[len(parts)-1])
-	if err != nil || len(seed) != 1+ed25519.SeedSize {
-		return key{}, fmt.Errorf("%s is no private key of a log", name)
-	}
-	public := ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey)
-	k.public, err = note.NewEd25519VerifierKey(k.Name(), public)
-	return k, err
+	return k, nil
 }
 
 // openKey reads the key in force. inForce is what the log says it is, "" if
@@ -190,6 +217,7 @@ func (w *writer) rotateKey(caller string) (string, error) {
 		return "", w.fail(err)
 	}
 	w.key, w.active.key = next, next.public
+	w.frames.rekey(next.frames)
 	err = errors.Join(rename(name, filepath.Join(w.reader.data, KeyFile)), publish(w.reader.data, next.public))
 	if err != nil {
 		return "", fmt.Errorf("the new key is in force, but not yet in its file; it is put there at the next start: %w", err)

@@ -26,7 +26,11 @@ type Log struct {
 	index    *index.Index
 	removals removals
 	lock     *os.File
+	found    []UnsignedTail
 }
+
+// Unsigned are the records that this start found without a checkpoint and without a MAC, which are named now.
+func (l *Log) Unsigned() []UnsignedTail { return l.found }
 
 // Open opens the log in a data directory, or creates it. If its journal is damaged, the error is [ErrLost].
 func Open(data string, options Options) (*Log, error) {
@@ -73,19 +77,24 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 	if err != nil {
 		return err
 	}
-	had := l.writer.tail.edge.size
+	l.writer.checkOld()
+	doubt, had := l.writer.tail.doubt, l.writer.tail.edge.size
 	replayed, err := replay(l.writer)
-	if err == nil && (crashed || replayed > 0) { // all that a crash left may be in the journal
-		about := map[string]any{"size": had}
-		if replayed > 0 {
-			about["replayed"] = replayed
+	if err != nil {
+		return err
+	}
+	named := len(l.writer.tails)
+	calls := l.writer.settle()
+	l.found = l.writer.tails[named:]
+	if crashed || replayed > 0 || doubt != "" && doubt != unsignedOld { // all that a crash left may be in the journal
+		calls = append(calls, l.writer.crashed(had, replayed))
+	}
+	if len(calls) > 0 {
+		if err := l.writer.transact(order{calls: calls}); err != nil {
+			return err
 		}
-		err = l.writer.record(EventCrash, about)
 	}
-	if err == nil {
-		err = l.writer.startJournal(order{})
-	}
-	return err
+	return l.writer.startJournal(order{})
 }
 
 // takeLock takes the lock of the log's directory. bbolt's own is on the active segment, and

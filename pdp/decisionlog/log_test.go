@@ -97,6 +97,9 @@ func verify(t testing.TB, data string) (lines [][]byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if bytes.Contains(record.Line, []byte(EventUnsigned)) {
+			t.Errorf("nobody but the writer wrote, and it says otherwise: %s", record.Line)
+		}
 		var line struct {
 			Sequence uint64
 			Time     string

@@ -56,6 +56,7 @@ type Options struct {
 // Checkpoints say when a checkpoint is made.
 type Checkpoints struct {
 	Records int           // after so many records: 1,000
+	Bytes   int64         // and after so many bytes of them: 1 MiB
 	Every   time.Duration // and so often, also in silence: 1 min
 	Idle    time.Duration // and if records wait for one for so long without another record: 1 s
 }
@@ -149,6 +150,7 @@ func (o Options) withDefaults() Options {
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
 	o.SegmentAge = cmp.Or(o.SegmentAge, 24*time.Hour)
 	o.Checkpoints.Records = cmp.Or(o.Checkpoints.Records, 1000)
+	o.Checkpoints.Bytes = cmp.Or(o.Checkpoints.Bytes, 1<<20)
 	o.Checkpoints.Every = cmp.Or(o.Checkpoints.Every, time.Minute)
 	o.Checkpoints.Idle = cmp.Or(o.Checkpoints.Idle, time.Second)
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)

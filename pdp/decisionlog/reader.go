@@ -107,7 +107,7 @@ func follows(found []*segment, size uint64, s *segment) error {
 func (r *Reader) look(s *segment) (end uint64, err error) {
 	err = boltfile.Look(s.path, ErrDamaged, readerWait, func(f *pages.File) (err error) {
 		if end, err = s.readMeta(f); err == nil && end > 0 && r.unfilled != nil { // while no server can start
-			err = r.unfilled.look(r.data, s.journal)
+			err = r.unfilled.look(r.data, s)
 		}
 		return err
 	})
@@ -121,12 +121,17 @@ type Unfilled struct {
 	Damage  string `json:"damage,omitempty"` // what is damaged; then more records may be lost, and no server starts
 }
 
-// look asks the journal of a segment.
-func (u *Unfilled) look(data string, on journaled) error {
+// look asks the journal of a segment. Without the private key it does not say who wrote the frames.
+func (u *Unfilled) look(data string, s *segment) error {
+	on := s.journal
 	if *u = (Unfilled{}); on == (journaled{}) || on.aside != 0 {
 		return nil
 	}
-	read, err := journal.Read(filepath.Join(data, LogDir), on.id, on.number)
+	var key *journal.Key
+	if k, _, err := keyInForce(data, s.key); err == nil && s.headed {
+		key = &k.frames
+	}
+	read, err := journal.Read(filepath.Join(data, LogDir), on.id, on.number, key)
 	if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
 		u.Damage = damage.Error()
 	} else if err != nil {

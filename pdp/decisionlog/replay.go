@@ -21,7 +21,7 @@ func (w *writer) replay() (records int, err error) {
 		return 0, w.setAside()
 	}
 	w.options.On.Step(StepReplay)
-	read, err := journal.Read(w.journalDir(), on.id, on.number)
+	read, err := journal.Read(w.journalDir(), on.id, on.number, w.framesKey())
 	if err != nil {
 		return 0, unreadable(err)
 	}
@@ -105,7 +105,7 @@ func (w *writer) acceptLoss() (Loss, error) {
 	if on == (journaled{}) || on.aside != 0 {
 		return Loss{}, ErrNoLoss
 	}
-	read, err := journal.Read(w.journalDir(), on.id, on.number)
+	read, err := journal.Read(w.journalDir(), on.id, on.number, w.framesKey())
 	var damage *journal.Damage
 	switch {
 	case err == nil:
@@ -183,7 +183,9 @@ func (w *writer) fillAgain() error {
 // startJournal makes a journal, and names it in the active segment, together with what o says, before anything is
 // written to it. What any other had is filled by then, and no other counts.
 func (w *writer) startJournal(o order) error {
-	j, err := journal.Create(w.journalDir(), w.options.Journal)
+	options := w.options.Journal
+	options.Key = w.key.frames
+	j, err := journal.Create(w.journalDir(), options)
 	if err != nil {
 		return err
 	}

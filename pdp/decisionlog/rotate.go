@@ -104,7 +104,10 @@ func (w *writer) seal(old, next *segment) error {
 	w.options.On.Step(StepSealed)
 	left, _ := w.digests.list()
 	left = append(left, old.number)
-	about := map[string]any{"segment": next.number, "undigested": w.digests.undoubted(left)}
+	about := map[string]any{"segment": next.number, "undigested": w.digests.undoubted(left), MetaHead: true}
+	if len(w.tails) > 0 {
+		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
+	}
 	if err := w.begin(next, EventSegment, about, &on); err != nil {
 		return err
 	}

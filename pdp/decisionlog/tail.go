@@ -50,11 +50,11 @@ func (w *writer) openTail() (crashed bool, err error) {
 	s.db, s.active = db, true
 	s.mu.Unlock()
 	w.active, s.opened = s, w.options.Now()
-	clean := uint64(0)
+	clean := false
 	var undigested []uint64
 	var doubt error
 	err = s.view(func(tx *bbolt.Tx) (err error) {
-		clean, _ = readNumber(tx.Bucket([]byte(BucketMeta)).Get([]byte(MetaClean)))
+		clean = isClean(tx.Bucket([]byte(BucketMeta)), w.reader.Size())
 		if at, ok := timeOf(tx.Bucket([]byte(BucketRecords)).Get(number(s.first))); ok {
 			s.opened = at
 		}
@@ -63,6 +63,11 @@ func (w *writer) openTail() (crashed bool, err error) {
 		}
 		meta := tx.Bucket([]byte(BucketMeta))
 		if w.tail.journal, err = readJournaled(meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))); err != nil {
+			return err
+		}
+		w.tails = readTails(tx)
+		w.tail.doubt, err = w.doubt(tx, s)
+		if err != nil {
 			return err
 		}
 		var sealed []uint64
@@ -80,7 +85,7 @@ func (w *writer) openTail() (crashed bool, err error) {
 	} else if err == nil {
 		w.digests.set(undigested)
 	}
-	return clean != w.reader.Size(), err
+	return !clean, err
 }
 
 // checkEdge holds the edge of a segment that has no checkpoint yet against the last one
@@ -127,7 +132,7 @@ func (w *writer) create() (err error) {
 		return err
 	}
 	w.tail = tail{}
-	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public}
+	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public, MetaHead: true}
 	return w.begin(first, EventCreated, about, nil)
 }
 
@@ -178,6 +183,9 @@ func (t *tail) replay(tx *bbolt.Tx, size uint64) error {
 		}
 		if !t.edge.extend(leaf, stored) {
 			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, t.edge.size-1)
+		}
+		if t.edge.size > t.checkpointed {
+			t.unsigned += int64(len(line))
 		}
 		if at, ok := timeOf(line); ok && at.After(t.time) {
 			t.time = at
@@ -273,7 +281,7 @@ func (w *writer) reopen() error {
 		"refused":    refused,
 	})
 	// Nothing says that it resumed before there is a journal to answer with.
-	err := w.startJournal(order{calls: []*call{w.own("", EventResumed, about)}, checkpoint: true})
+	err := w.startJournal(order{calls: append(w.settle(), w.own("", EventResumed, about)), checkpoint: true})
 	if err != nil {
 		w.state.giveBack(lost)
 	}

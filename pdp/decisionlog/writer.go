@@ -27,6 +27,7 @@ type writer struct {
 	// The writer's goroutine alone touches the rest.
 	active *segment // nil while the log cannot be written
 	tail   tail
+	tails  []UnsignedTail // that are on record
 	key    key
 	failed error
 	next   *nextSegment

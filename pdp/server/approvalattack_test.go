@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"maps"
@@ -17,6 +19,8 @@ import (
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/journal"
+	"policy-service/pdp/server/auth"
 )
 
 // attack does something to the files that needs no key, and says what.
@@ -25,6 +29,7 @@ func (m *hostileModel) attack() string {
 		m.olderFile, m.olderFiles, m.olderLog, m.olderApprovals, m.olderApprovals, m.olderApprovals, m.reservedApprovals, m.reservedApprovals,
 		m.flippedBytes, m.otherKey, m.strangersApprovals, m.deletedFile, m.format1, m.editedApprovals, m.editedApprovals, m.unlisted, m.unlisted,
 		m.usesEdited, m.usesEdited, m.usesEdited, m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
+		m.olderKeys, m.editedKeys, m.editedKeys, m.editedJournal, m.editedJournal, m.editedJournal,
 	}
 	return all[m.rng.IntN(len(all))]()
 }
@@ -391,7 +396,120 @@ func with(line string, members ...string) string {
 func (m *hostileModel) newID() string {
 	b := make([]byte, 8)
 	binary.BigEndian.PutUint64(b, m.rng.Uint64())
-	return "01900000-0000-7000-8000-" + hex.EncodeToString(b)[:12]
+	id := "01900000-0000-7000-8000-" + hex.EncodeToString(b)[:12]
+	m.forged[id] = true
+	return id
+}
+
+// The keys.
+
+// olderKeys puts an older file of keys back, and the marks of then with it.
+func (m *hostileModel) olderKeys() string {
+	from := m.rng.IntN(len(m.past))
+	for _, name := range []string{auth.KeyFile, auth.KeyMarksFile} {
+		if _, is := m.past[from][name]; is {
+			m.putBack(from, name)
+		} else {
+			_ = os.Remove(filepath.Join(m.data, name))
+		}
+	}
+	return fmt.Sprintf("the keys of stop %d", from)
+}
+
+// editedKeys has the file say that revoked keys are not, or gives a person's key a secret that somebody else knows.
+func (m *hostileModel) editedKeys() string {
+	text, err := os.ReadFile(filepath.Join(m.data, auth.KeyFile))
+	if err != nil {
+		return "nothing"
+	}
+	if m.chance(2) {
+		m.put(auth.KeyFile, regexp.MustCompile(`,"revoked":"[^"]*"`).ReplaceAll(text, nil))
+		return "no key revoked"
+	}
+	person := m.holder[oneOf(m, []string{"noah", "zoe"})]
+	key := m.key[person]
+	forged := "Bearer psk_" + idOf(key) + "_" + strings.Repeat("A", 43)
+	m.put(auth.KeyFile, bytes.ReplaceAll(text, []byte(hashOf(key)), []byte(hashOf(forged))))
+	name := "forged " + person
+	m.key[name], m.forgeries = forged, append(m.forgeries, name)
+	return "another secret of " + person
+}
+
+// The journal.
+
+// editedJournal changes frames, with checksums that are right, and may have the segment fill itself again with what it has.
+func (m *hostileModel) editedJournal() string {
+	l := readEvilLog(m.data)
+	name, _ := l.last()
+	_ = os.Chmod(name, 0o600)
+	kind, back := m.rng.IntN(4), uint64(m.rng.IntN(4))
+	filled := uint64(0)
+	err := editFile(name, func(tx *bbolt.Tx) error {
+		meta := tx.Bucket([]byte(decisionlog.BucketMeta))
+		value := slices.Clone(meta.Get([]byte(decisionlog.MetaJournal)))
+		if len(value) != 24 {
+			return errors.New("no journal counts")
+		}
+		filled = binary.BigEndian.Uint64(value[16:])
+		binary.BigEndian.PutUint64(value[16:], filled-min(back, filled))
+		return meta.Put([]byte(decisionlog.MetaJournal), value)
+	})
+	changed := 0
+	for _, path := range journal.Paths(filepath.Join(m.data, decisionlog.LogDir)) {
+		if b, readErr := os.ReadFile(path); readErr == nil && len(b) > 8192 {
+			changed += m.editFrames(b, kind, filled-min(back, filled))
+			must(m.t, os.WriteFile(path, b, 0o600))
+		}
+	}
+	return fmt.Sprintf("%d frames edited %d, %d back of %d: %v", changed, kind, back, filled, err)
+}
+
+// editFrames alters the frames behind one, or takes them away, or adds one behind the last.
+func (m *hostileModel) editFrames(b []byte, kind int, after uint64) (changed int) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	seed := crc32.Checksum(b[16:48], table)
+	ids := regexp.MustCompile(`01[0-9a-f]{6}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	sum := func(frame []byte) {
+		content := frame[96:][:binary.BigEndian.Uint32(frame[48:])]
+		binary.BigEndian.PutUint32(frame[20:], crc32.Update(seed, table, content))
+		binary.BigEndian.PutUint32(frame[16:], crc32.Update(seed, table, frame[20:64]))
+		changed++
+	}
+	lies := func(frame []byte) { // its records are of somebody else from here on
+		content := frame[96:][:binary.BigEndian.Uint32(frame[48:])]
+		copy(content, ids.ReplaceAllStringFunc(string(content), func(string) string { return m.newID() }))
+	}
+	last := []byte(nil)
+	for at := 8192; at+4096 <= len(b); at += 4096 {
+		frame := b[at:]
+		if string(frame[:16]) != string(b[32:48]) || 96+int(binary.BigEndian.Uint32(frame[48:])) > len(frame) {
+			continue
+		}
+		last = frame
+		switch number := binary.BigEndian.Uint64(frame[32:]); {
+		case number <= after || !m.chance(2):
+		case kind == 0:
+			lies(frame)
+			sum(frame)
+		case kind == 1:
+			clear(frame[:4096])
+			changed++
+		}
+	}
+	if last == nil || kind < 2 {
+		return changed
+	}
+	size := (96 + int(binary.BigEndian.Uint32(last[48:])) + 4095) / 4096 * 4096
+	if len(last) < 2*size {
+		return changed
+	}
+	next := last[size:]
+	copy(next[:size], last[:size])
+	binary.BigEndian.PutUint64(next[24:], uint64(len(b)-len(next)))
+	binary.BigEndian.PutUint64(next[32:], binary.BigEndian.Uint64(last[32:])+1)
+	lies(next)
+	sum(next)
+	return changed
 }
 
 // editedIDs changes where the log finds records by their ids.

@@ -41,9 +41,7 @@ import (
 //
 // What is left out, as nothing in the directory can tell: approvals.db and the log older
 // together, be it at one start or at two. That is for a checkpoint that was kept elsewhere.
-// An older api-keys.json brings a revoked key back, and then it is in force again. And who
-// puts a key of approvals of their own in place can seal steps at the unsigned end of a log
-// after a crash: those are in the log, signed at the next start.
+// No record that somebody else wrote is in the log unless verify names it.
 //
 // It takes seconds: each round starts a server nine times, and a hundred requests are made of it.
 func TestNoYesThatTheLogDoesNotCarry(t *testing.T) {
@@ -124,6 +122,9 @@ type hostileModel struct {
 	// cut says that the log was put back: what it lost it cannot carry, and is judged by
 	// its records as they then are.
 	cut bool
+
+	forged    map[string]bool // ids of records that somebody else wrote
+	forgeries []string        // names of keys that somebody else made
 }
 
 type question struct {
@@ -157,7 +158,7 @@ func newHostileModel(t *testing.T, seed uint64, stranger files) *hostileModel {
 	m := &hostileModel{
 		counter: &counter{t: t, data: data, key: map[string]string{}, Clock: clock.At(pdptest.Now)}, seed: seed, rng: rand.New(rand.NewPCG(seed, 5)), stranger: stranger,
 		holder: map[string]string{}, asked: map[string]question{}, said: map[string]map[string]bool{}, taken: map[string]string{}, spent: map[string]int{},
-		went: map[evaluation.Continuation]bool{},
+		went: map[evaluation.Continuation]bool{}, forged: map[string]bool{},
 	}
 	m.grant("pep", []string{"*"}, "", auth.Decide)
 	for _, person := range []string{"mia", "mia.admin", "noah", "zoe", "eve"} {
@@ -230,8 +231,11 @@ func (m *hostileModel) run() {
 			q.n = nobodys
 		}
 		switch m.rng.IntN(20) {
-		case 0, 1:
+		case 0:
 			m.ask(q)
+		case 1:
+			m.ask(q)
+			m.forgery()
 		case 2, 3, 4, 5:
 			m.vote()
 		case 6, 7, 8, 9, 10:
@@ -520,6 +524,8 @@ type logged struct {
 		From      string    `json:"from"`
 		To        string    `json:"to"`
 		ExpiresAt time.Time `json:"expires_at"`
+		auth.RecordedKey
+		Keys []auth.RecordedKey `json:"keys"`
 	} `json:"details"`
 }
 
@@ -537,6 +543,7 @@ func (m *hostileModel) judge() {
 		}
 	}
 	report := verify.Directory(m.data, verify.Options{})
+	m.unnamed(&report)
 	for _, y := range m.yeses {
 		m.tally.yes++
 		if m.attacked {
@@ -552,6 +559,33 @@ func (m *hostileModel) judge() {
 		}
 	}
 	m.yeses = nil
+}
+
+// unnamed finds the records of somebody else that verify says nothing of.
+func (m *hostileModel) unnamed(report *verify.Report) {
+	if !report.Verified() {
+		return
+	}
+	l := readEvilLog(m.data)
+	for n, line := range l.lines {
+		named := func(t verify.Tail) bool { return t.From <= int64(n) && int64(n) <= t.To }
+		if m.forged[field(line, "id")] && !slices.ContainsFunc(report.UnsignedTails, named) && int64(n) < report.Size {
+			m.t.Errorf("seed %d: somebody else wrote record %d, and verify does not say so: %s\nattacks: %s", m.seed, n, line, strings.Join(m.attacks, "; "))
+		}
+	}
+	if !m.attacked && (len(report.UnsignedTails) > 0 || report.OutsideStart != nil || report.UnknownBundle != nil) {
+		m.t.Errorf("seed %d: nobody touched the log, and verify says %q", m.seed, report.NotExcluded)
+	}
+}
+
+// forgery votes with a key whose secret is not its holder's. Of a key that the log has lost nothing says whose it was.
+func (m *hostileModel) forgery() {
+	if id := m.anID(); id != "" && len(m.forgeries) > 0 && !m.cut {
+		name := oneOf(m, m.forgeries)
+		if status, _ := m.do(name, "POST", "/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"forged"}`); status != http.StatusUnauthorized {
+			m.t.Errorf("seed %d: a forged key votes: %d\nattacks: %s", m.seed, status, strings.Join(m.attacks, "; "))
+		}
+	}
 }
 
 // refuted says why a yes should not have been, "" if it is right.
@@ -605,7 +639,13 @@ func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[st
 	var use logged
 	went := map[evaluation.Continuation]bool{}
 	named, delegates := map[string]string{}, map[string]string{}
+	revoked := map[string]bool{} // by what is on record
 	for _, l := range lines {
+		for _, key := range append(l.Details.Keys, l.Details.RecordedKey) {
+			if strings.HasPrefix(l.Event, "api_key") && !key.Revoked.IsZero() {
+				revoked[key.Name] = true
+			}
+		}
 		if l.Kind == decisionlog.KindDecision && l.Decision && len(l.Discharged) == 1 && l.Discharged[0].Approval == id {
 			if round := l.Discharged[0].Continues; round.Round > 0 {
 				went[round] = true
@@ -640,7 +680,10 @@ func carried(lines []logged, id string, y yesSaid, quorum, uses int, said map[st
 		}
 	}
 	people := map[string]bool{}
-	inForce := func(caller string) bool { return !y.revoked[strings.TrimPrefix(caller, "key:")] }
+	inForce := func(caller string) bool {
+		name := strings.TrimPrefix(caller, "key:")
+		return !y.revoked[name] && !revoked[name]
+	}
 	for by, caller := range votes {
 		name := strings.TrimSuffix(strings.TrimPrefix(by, `user::"`), `"`)
 		from := named[by]

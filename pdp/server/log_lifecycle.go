@@ -111,6 +111,11 @@ func (s *Server) openLog(ctx context.Context) error {
 		return fmt.Errorf("cannot open the decision log: %w; another process may serve from this data directory, or the disk be full", err)
 	}
 	s.lifetime.add("decision log", closing(d.close))
+	for _, tail := range d.log.Unsigned() {
+		s.log.Error("nothing says that the service wrote the last records of the decision log; they stay, and unsigned_tail names them; "+
+			"if no older version and no restored file explains them, find out who can write to the data directory",
+			"from", tail.From, "to", tail.To, "cause", tail.Cause)
+	}
 	if err := d.limitCallers(ctx); err != nil {
 		return fmt.Errorf("cannot read whose the records of the decision log are: %w; see to the disk of the data directory", err)
 	}

@@ -166,7 +166,7 @@ func TestDamage(t *testing.T) {
 			b := files[p.which]
 			copy(b[at:], b[p.at:][:p.count*block])
 			h := header{id: w.id, mark: mark(b[32:])}
-			frame, _ := decodeHead(b[p.at:], &h.mark, h.seed())
+			frame, _ := decodeHead(b[p.at:], &h, h.seed())
 			frame.offset, frame.number = at, as
 			frame.put(b[at:][:headSize], &h.mark, h.seed())
 		}
@@ -249,7 +249,7 @@ func TestANewerFormat(t *testing.T) {
 	order.PutUint32(b[80:], checksum(b[:80]))
 	must(t, os.WriteFile(Paths(w.dir)[0], b, 0o600))
 	var d *Damage
-	if p, err := Read(w.dir, w.id, 1); p != nil || !errors.Is(err, errVersion) || errors.As(err, &d) {
+	if p, err := Read(w.dir, w.id, 1, nil); p != nil || !errors.Is(err, errVersion) || errors.As(err, &d) {
 		t.Error(err)
 	}
 }
@@ -280,7 +280,7 @@ func TestHostileBodies(t *testing.T) {
 		start := j.files[0].at
 		body := len(encoded(c)[0]) - len(c.Records[0].Body) + headSize // where the body begins in the frame
 		for i := 1; i < 5; i++ {
-			h, _ := decodeHead(real, &j.files[0].header.mark, j.files[0].seed)
+			h, _ := decodeHead(real, &j.files[0].header, j.files[0].seed)
 			h.offset, h.number = start+int64(i)*block, number+uint64(i)
 			seed := (&header{id: j.id, mark: m}).seed()
 			h.content = seed
@@ -368,13 +368,13 @@ func FuzzRead(f *testing.F) {
 		for _, p := range w.heads {
 			if p.which == which && good {
 				h := (&header{id: w.id, mark: mark(b[32:])}).seed()
-				order.PutUint32(b[p.at+16:], update(h, b[p.at+20:][:headSize-20]))
+				order.PutUint32(b[p.at+16:], update(h, b[p.at+20:][:summedSize-20]))
 			}
 		}
 		for i, path := range Paths(w.dir) {
 			must(t, os.WriteFile(path, w.files[i], 0o600))
 		}
-		p, err := Read(w.dir, w.id, uint64(after))
+		p, err := Read(w.dir, w.id, uint64(after), nil)
 		if p == nil {
 			return // another version
 		}
@@ -412,10 +412,10 @@ func TestUnreadableFiles(t *testing.T) {
 	must(t, os.Remove(path))
 	must(t, os.Mkdir(path, 0o700))
 	var d *Damage
-	if p, err := Read(w.dir, w.id, 1); p != nil || err == nil || errors.As(err, &d) {
+	if p, err := Read(w.dir, w.id, 1, nil); p != nil || err == nil || errors.As(err, &d) {
 		t.Error(err)
 	}
-	if p, err := Read(filepath.Join(w.dir, "none"), w.id, 1); p == nil || !errors.As(err, &d) || p.Len() != 0 {
+	if p, err := Read(filepath.Join(w.dir, "none"), w.id, 1, nil); p == nil || !errors.As(err, &d) || p.Len() != 0 {
 		t.Error(err)
 	}
 }
@@ -464,7 +464,7 @@ func TestUnreadableBlocks(t *testing.T) {
 		for i := range files {
 			files[i] = &scanned{path: Paths(w.dir)[i]}
 			u := &unreadable{*bytes.NewReader(w.files[i]), c.bad[i]}
-			must(t, files[i].read(u, int64(len(w.files[i])), i, w.id))
+			must(t, files[i].read(u, int64(len(w.files[i])), i, w.id, auth{&Key{}, c.after}))
 		}
 		p, err := pendingIn(files[0], files[1], c.after)
 		var found []uint64

@@ -14,10 +14,13 @@ package journal
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"math"
 	"path/filepath"
@@ -64,7 +67,8 @@ import (
 //	52   4  how many calls the content has, at least 1
 //	56   4  how many records they have together
 //	60   4  0
-//	64      content: the calls, one after the other
+//	64  32  MAC: HMAC-SHA256 by the journal's key of the id, bytes 20 to 63, and the content
+//	96      content: the calls, one after the other
 //
 // A call:
 //
@@ -85,7 +89,10 @@ import (
 //
 // The mark is what a frame is known by. It is new in each round and nobody learns it, so neither a frame of an earlier
 // round nor bytes that a caller chose can pass for a frame. The checksums find what a disk did to one; the offset finds
-// a frame that was written to the wrong place.
+// a frame that was written to the wrong place. The MAC finds what somebody did who can write to the files and does not
+// have the key: with id and number in it, no frame can be altered, added, moved, or taken from between two others.
+//
+// Files of version 1 have frames without a MAC, whose content begins at byte 64. They are read, and not written.
 //
 // # Order of writes
 //
@@ -109,7 +116,8 @@ import (
 //	pending   the frames with numbers above after
 //	synced    the highest number that was certainly durable: that of a frame that is whole; one less than that of a
 //	          frame whose first 64 bytes are whole; "frames" of a header
-//	damage    a frame from after+1 up to synced that is not whole
+//	damage    a frame from after+1 up to synced that is not whole; a frame with good checksums and a wrong MAC, which no
+//	          disk and no crash makes, if no good one comes after it
 //
 // Why is nothing lost, if there is no damage? Let N be the last frame somebody was answered for. Its write was synced, and
 // so was the header before it, both times, so that the reader knows the mark. Frames up to N that are pending are
@@ -135,11 +143,14 @@ import (
 // nobody knows of how many records. The same holds of a file that is shorter than its header says, and of a part that
 // the disk does not read, unless there is a later frame: then the numbers tell.
 //
-// What is never found? If the very last frame is altered after it was synced, it looks like one that was torn. If both
-// files are put back to what they were, they are what they were.
+// What is never found? If the very last frame is altered after it was synced, it looks like one that was torn, unless its
+// checksums are right. Frames can be taken from the end. If both files are put back to what they were, they are what they
+// were.
 const (
 	// FormatVersion is the version of all of this.
-	FormatVersion = 1
+	FormatVersion = 2
+	// unsealed is the version without MACs.
+	unsealed = 1
 
 	block    = 4096
 	copies   = 2 // of the header
@@ -147,7 +158,8 @@ const (
 
 	magic      = "pdpjrnl\n"
 	headerSize = 84
-	headSize   = 64
+	summedSize = 64 // of the part of a head that has a checksum; all of it in version 1
+	headSize   = summedSize + sha256.Size
 	callSize   = 32 // of a call without payer and records
 	recordSize = 8  // of a record without id and body
 )
@@ -165,6 +177,23 @@ type ID [16]byte
 
 // String is the name in hexadecimal.
 func (i ID) String() string { return hex.EncodeToString(i[:]) }
+
+// Key is what the frames of a journal are authenticated with.
+type Key [32]byte
+
+// mac is a MAC that is made or compared many times.
+type mac struct{ hash.Hash }
+
+func (k *Key) mac() mac { return mac{hmac.New(sha256.New, k[:])} }
+
+// of appends the MAC of a frame to b.
+func (m mac) of(b []byte, id *ID, head, content []byte) []byte {
+	m.Reset()
+	_, _ = m.Write(id[:])
+	_, _ = m.Write(head[20:summedSize])
+	_, _ = m.Write(content)
+	return m.Sum(b)
+}
 
 // mark tells the frames of one round from all other bytes.
 type mark [16]byte
@@ -202,6 +231,7 @@ var (
 
 // header is what the first two blocks of a file say.
 type header struct {
+	version uint32
 	which   uint32
 	id      ID
 	mark    mark
@@ -234,11 +264,12 @@ func decodeHeader(b []byte) (h header, whole bool, err error) {
 	if string(b[:len(magic)]) != magic || order.Uint32(b[80:]) != crc32.Checksum(b[:80], castagnoli) {
 		return header{}, false, nil
 	}
-	if v := order.Uint32(b[8:]); v != FormatVersion {
+	v := order.Uint32(b[8:])
+	if v != FormatVersion && v != unsealed {
 		return header{}, false, fmt.Errorf("%w: version %d", errVersion, v)
 	}
 	h = header{
-		which: order.Uint32(b[12:]), id: ID(b[16:]), mark: mark(b[32:]), round: order.Uint64(b[48:]),
+		version: v, which: order.Uint32(b[12:]), id: ID(b[16:]), mark: mark(b[32:]), round: order.Uint64(b[48:]),
 		frames: order.Uint64(b[56:]), records: order.Uint64(b[64:]), size: int64(order.Uint64(b[72:])),
 	}
 	return h, h.size >= framesAt && h.size%block == 0, nil
@@ -249,8 +280,17 @@ func (h *header) seed() uint32 {
 	return crc32.Update(crc32.Checksum(h.id[:], castagnoli), castagnoli, h.mark[:])
 }
 
+// headSize is the size of the heads of a round's frames.
+func (h *header) headSize() int64 {
+	if h.version == unsealed {
+		return summedSize
+	}
+	return headSize
+}
+
 // head is the first bytes of a frame.
 type head struct {
+	size    int64  // of the head itself
 	content uint32 // its checksum
 	offset  int64
 	number  uint64
@@ -260,7 +300,7 @@ type head struct {
 	records uint32
 }
 
-// put writes a head to b, which has headSize bytes.
+// put writes a head to b, but not its MAC.
 func (h *head) put(b []byte, m *mark, seed uint32) {
 	copy(b, m[:])
 	order.PutUint32(b[20:], h.content)
@@ -271,26 +311,29 @@ func (h *head) put(b []byte, m *mark, seed uint32) {
 	order.PutUint32(b[52:], h.calls)
 	order.PutUint32(b[56:], h.records)
 	order.PutUint32(b[60:], 0)
-	order.PutUint32(b[16:], crc32.Update(seed, castagnoli, b[20:headSize]))
+	order.PutUint32(b[16:], crc32.Update(seed, castagnoli, b[20:summedSize]))
 }
 
 // decodeHead returns false if b is not the beginning of a frame of this round.
-func decodeHead(b []byte, m *mark, seed uint32) (head, bool) {
-	if !bytes.Equal(b[:len(m)], m[:]) || order.Uint32(b[16:]) != crc32.Update(seed, castagnoli, b[20:headSize]) {
+func decodeHead(b []byte, of *header, seed uint32) (head, bool) {
+	if !bytes.Equal(b[:len(of.mark)], of.mark[:]) || order.Uint32(b[16:]) != crc32.Update(seed, castagnoli, b[20:summedSize]) {
 		return head{}, false
 	}
 	h := head{
-		content: order.Uint32(b[20:]), offset: int64(order.Uint64(b[24:])), number: order.Uint64(b[32:]),
+		size: of.headSize(), content: order.Uint32(b[20:]), offset: int64(order.Uint64(b[24:])), number: order.Uint64(b[32:]),
 		first: order.Uint64(b[40:]), length: order.Uint32(b[48:]), calls: order.Uint32(b[52:]), records: order.Uint32(b[56:]),
 	}
 	return h, h.number > 0 && order.Uint32(b[60:]) == 0
 }
 
 // end is where the next frame begins.
-func (h *head) end() int64 { return h.offset + extent(int64(h.length)) }
+func (h *head) end() int64 { return h.offset + roundUp(h.size+int64(h.length)) }
 
 // extent is how many bytes of a file a frame takes whose content has so many.
-func extent(content int64) int64 { return (headSize + content + block - 1) / block * block }
+func extent(content int64) int64 { return roundUp(headSize + content) }
+
+// roundUp is how many bytes the blocks have that hold so many.
+func roundUp(n int64) int64 { return (n + block - 1) / block * block }
 
 // AppendCall appends a call as [Journal.Write] takes it. A call that is too large for any file becomes one that Write
 // refuses.

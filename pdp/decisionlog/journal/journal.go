@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -35,11 +36,16 @@ var (
 type Options struct {
 	// Size is the largest size of each of the two files: DefaultSize unless set, at least MinSize and at most MaxSize.
 	Size int64
+	// Key authenticates the frames.
+	Key Key
 	// OpenFile takes the place of [plainfile.OpenFile], for a test whose disk fails.
 	OpenFile func(name string, flag int, mode fs.FileMode) (File, error)
 	// Step is called at each of the steps below, by whoever takes it. It is for tests that end the process there.
 	Step func(step string)
 }
+
+// Limit is how large each of the two files can become.
+func (o *Options) Limit() int64 { return cmp.Or(o.Size, DefaultSize) }
 
 // File is what the journal asks of a file it writes to.
 type File interface {
@@ -90,6 +96,7 @@ type Journal struct {
 	other   sync.Mutex // guards the other file; taken after frames
 	current int        // which file is the current one; guarded by frames and other: whoever has one may read it
 	buffer  []byte
+	mac     mac // guarded by frames
 
 	mu    sync.Mutex // guards what follows; taken last
 	state state
@@ -122,9 +129,7 @@ var zeros [256 << 10]byte
 // Create makes both files anew, with a new id. What journal there was counts no more: all of it must be filled. If there
 // is an error, there is no journal.
 func Create(dir string, o Options) (*Journal, error) {
-	if o.Size == 0 {
-		o.Size = DefaultSize
-	}
+	o.Size = o.Limit()
 	if o.Size < MinSize || o.Size > MaxSize {
 		return nil, fmt.Errorf("a file of the journal must have %d to %d bytes", MinSize, MaxSize)
 	}
@@ -135,7 +140,7 @@ func Create(dir string, o Options) (*Journal, error) {
 	if o.Step == nil {
 		o.Step = func(string) {}
 	}
-	j := &Journal{dir: dir, options: o}
+	j := &Journal{dir: dir, options: o, mac: o.Key.mac()}
 	_, _ = rand.Read(j.id[:]) // which never fails
 	if err := j.create(); err != nil {
 		return nil, fmt.Errorf("creating the journal: %w", err)
@@ -239,7 +244,7 @@ func (j *Journal) Write(calls [][]byte) (number uint64, err error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	h := head{number: s.last + 1, first: s.records}
+	h := head{size: headSize, number: s.last + 1, first: s.records}
 	size := int64(0)
 	for _, c := range calls {
 		size += int64(len(c))
@@ -303,7 +308,15 @@ func (j *Journal) frame(f *file, h *head, calls [][]byte) []byte {
 	clear(b[end:])
 	h.content = crc32.Update(f.seed, castagnoli, b[headSize:end])
 	h.put(b, &f.header.mark, f.seed)
+	j.mac.of(b[summedSize:summedSize], &j.id, b, b[headSize:end])
 	return b
+}
+
+// Rekey authenticates all frames from now on with another key. The frames before must be filled.
+func (j *Journal) Rekey(key Key) {
+	j.frames.Lock()
+	defer j.frames.Unlock()
+	j.mac = key.mac()
 }
 
 // room returns the file that a frame goes into which takes so many bytes of it.

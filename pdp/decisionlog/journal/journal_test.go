@@ -63,7 +63,7 @@ func blocks(n, count int) Call {
 // pending reads all that is pending.
 func pending(t testing.TB, dir string, id ID, after uint64) ([]Frame, error) {
 	t.Helper()
-	p, damage := Read(dir, id, after)
+	p, damage := Read(dir, id, after, &Key{})
 	if p == nil {
 		t.Fatal(damage)
 	}
@@ -451,7 +451,7 @@ func TestLinks(t *testing.T) {
 	must(t, j.Close())
 	must(t, os.Rename(Paths(dir)[1], Paths(dir)[1]+".real"))
 	must(t, os.Symlink(Paths(dir)[1]+".real", Paths(dir)[1]))
-	if p, err := Read(dir, j.ID(), 0); p != nil || err == nil {
+	if p, err := Read(dir, j.ID(), 0, nil); p != nil || err == nil {
 		t.Errorf("it reads where a link leads to: %v", err)
 	}
 }

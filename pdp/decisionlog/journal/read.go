@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -42,20 +43,27 @@ func (d *Damage) Error() string {
 }
 
 // Pending are the frames of a journal that are not filled.
-type Pending struct{ frames []found }
+type Pending struct {
+	frames []found
+	key    *Key
+}
 
 // Read looks for the frames after the one with this number, which was the last that was filled. It changes nothing. The
 // log must keep writers away. If the error is a [*Damage], Pending has the frames that can be read all the same.
-func Read(dir string, id ID, after uint64) (*Pending, error) {
+//
+// With a key no frame counts that was not written with it. Without one nothing says who wrote the frames.
+func Read(dir string, id ID, after uint64, key *Key) (*Pending, error) {
 	var files [2]*scanned
 	for which, path := range Paths(dir) {
-		s, err := scan(path, which, id)
+		s, err := scan(path, which, id, auth{key, after})
 		if err != nil {
 			return nil, fmt.Errorf("reading the journal: %w", err)
 		}
 		files[which] = s
 	}
-	return pendingIn(files[0], files[1], after)
+	p, err := pendingIn(files[0], files[1], after)
+	p.key = key
+	return p, err
 }
 
 // pendingIn returns the frames after this one of two files.
@@ -189,6 +197,20 @@ func (s *scanned) goesOn(offset int64) bool {
 
 func (s *scanned) name() string { return filepath.Base(s.path) }
 
+// auth says which frames must have been written with the key: those that are not filled. Others may have been written
+// with a key of before.
+type auth struct {
+	key   *Key // nil is any
+	after uint64
+}
+
+func (a auth) of(number uint64) *Key {
+	if number <= a.after {
+		return nil
+	}
+	return a.key
+}
+
 // found is a frame in a file.
 type found struct {
 	head
@@ -197,7 +219,7 @@ type found struct {
 }
 
 // scan reads a file. What is wrong with what it finds is no error.
-func scan(path string, which int, id ID) (*scanned, error) {
+func scan(path string, which int, id ID, by auth) (*scanned, error) {
 	s := &scanned{path: path}
 	f, err := openRegular(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -213,17 +235,21 @@ func scan(path string, which int, id ID) (*scanned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.read(f, info.Size(), which, id); err != nil {
+	if err := s.read(f, info.Size(), which, id, by); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return s, nil
 }
 
 // read reads what stands in a file.
-func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID) error {
+func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID, by auth) error {
 	w := &window{file: f, size: size, lost: s.lost}
 	if err := s.readHeader(w, which, id); err != nil {
 		return err
+	}
+	if by.key != nil && s.header.version == unsealed {
+		s.header = header{}
+		s.lost(0, "its frames have no MAC, and those of this log have one")
 	}
 	if s.header.round == 0 {
 		s.unknown = true
@@ -234,7 +260,7 @@ func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID) error {
 		s.lost(size, fmt.Sprintf("the file ends here, and had %d bytes", s.header.size))
 	}
 	w.size = min(size, s.header.size)
-	s.readFrames(w)
+	s.readFrames(w, by)
 	return nil
 }
 
@@ -285,36 +311,50 @@ func (s *scanned) readHeader(w *window, which int, id ID) error {
 }
 
 // readFrames looks for frames at the beginning of each block.
-func (s *scanned) readFrames(w *window) {
+func (s *scanned) readFrames(w *window, by auth) {
 	seed, number := s.header.seed(), s.header.frames
 	for at := int64(framesAt); at+block <= w.size; {
 		h, is := head{}, false
 		if b := w.at(at, headSize); b != nil {
-			h, is = decodeHead(b, &s.header.mark, seed)
+			h, is = decodeHead(b, &s.header, seed)
 		}
 		if !is || h.offset != at || h.number <= number || h.end() > s.header.size {
 			at += block
 			continue
 		}
-		_, err := content(w, h, seed)
+		_, err := s.content(w, h, by.of(h.number))
+		if errors.Is(err, errMAC) {
+			s.lost(at, err.Error())
+			at += block
+			continue
+		}
 		s.frames = append(s.frames, found{h, s, err == nil})
 		number, at = h.number, h.end()
 	}
 }
 
+// errMAC: the checksums of a frame are good, and it was not written with the key.
+var errMAC = errors.New("a frame was written without the log.key that is in force")
+
 // content reads the calls of a frame.
-func content(w *window, h head, seed uint32) ([]Call, error) {
+func (s *scanned) content(w *window, h head, key *Key) ([]Call, error) {
 	if h.end() > w.size {
 		return nil, errEncoded
 	}
-	b := make([]byte, h.length)
-	if err := w.read(b, h.offset+headSize); err != nil {
+	content := make([]byte, h.length)
+	if err := w.read(content, h.offset+h.size); err != nil {
 		return nil, err
 	}
-	if crc32.Update(seed, castagnoli, b) != h.content {
+	if crc32.Update(s.header.seed(), castagnoli, content) != h.content {
 		return nil, errEncoded
 	}
-	return decodeCalls(b, h.calls, h.records)
+	if key != nil {
+		b := w.at(h.offset, headSize)
+		if b == nil || !hmac.Equal(key.mac().of(nil, &s.header.id, b, content), b[summedSize:]) {
+			return nil, errMAC
+		}
+	}
+	return decodeCalls(content, h.calls, h.records)
 }
 
 // window reads a file piece by piece.
@@ -384,7 +424,7 @@ func (p *Pending) Frames() iter.Seq2[Frame, error] {
 			var calls []Call
 			if err == nil {
 				w := &window{file: file, size: open.header.size, lost: func(int64, string) {}}
-				calls, err = content(w, f.head, open.header.seed())
+				calls, err = open.content(w, f.head, p.key)
 			}
 			if err != nil {
 				yield(Frame{}, fmt.Errorf("reading frame %d of the journal again: %w", f.number, err))

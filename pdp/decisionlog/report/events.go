@@ -2,6 +2,7 @@ package report
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -31,6 +32,13 @@ func (p *reporting) event(s *decisionlog.Recorded) error {
 		return addEvent(&p.service.Retention, s, func(r *RetentionRun) { r.At = moment(s) })
 	case decisionlog.EventKeyRotated:
 		return addEvent(&p.service.Keys, s, func(k *KeyRotation) { k.At = moment(s) })
+	case decisionlog.EventUnsigned, decisionlog.EventSegment:
+		for _, tail := range s.UnsignedTails() {
+			if !slices.ContainsFunc(p.service.UnsignedTails, func(u UnsignedTail) bool { return u.UnsignedTail == tail }) {
+				p.service.UnsignedTails = append(p.service.UnsignedTails, UnsignedTail{moment(s), tail})
+			}
+		}
+		return nil
 	case decisionlog.EventDropped, decisionlog.EventResumed, decisionlog.EventLoss:
 		return addEvent(&p.service.Losses, s, func(l *Loss) { l.At = moment(s) })
 	case decisionlog.EventRedacted:

@@ -148,7 +148,12 @@ type Service struct {
 	Refused   []RefusedBundle `json:"refused_bundles"`
 	Retention []RetentionRun  `json:"retention"`
 	Losses    []Loss          `json:"losses"`
-	Keys      []KeyRotation   `json:"key_rotations"`
+	// UnsignedTails were named when a start found them: anybody may have written them.
+	UnsignedTails []UnsignedTail `json:"unsigned_tails"`
+	// OutsideStart are decisions while no service ran, by the records. It is not there if there are none, or if the log
+	// has no starts at all.
+	OutsideStart *OutsideStart `json:"outside_start,omitzero"`
+	Keys         []KeyRotation `json:"key_rotations"`
 	// Live, Uncovered and Unfilled say what was not read: see [decisionlog.Head].
 	Live      bool                  `json:"live,omitzero"`
 	Uncovered int64                 `json:"uncovered,omitzero"`
@@ -191,6 +196,19 @@ type Loss struct {
 	Error   string    `json:"error,omitzero"`
 	// Damage is of a journal that was damaged when its loss was accepted.
 	*Damage
+}
+
+// UnsignedTail is where records were named, or named again, that had neither a checkpoint nor a MAC when a start found
+// them.
+type UnsignedTail struct {
+	At Instant `json:"at"`
+	decisionlog.UnsignedTail
+}
+
+// OutsideStart counts decisions that no start of the service stands before, or a stop or a crash does.
+type OutsideStart struct {
+	Decisions int64   `json:"decisions"`
+	First     Instant `json:"first"`
 }
 
 // Damage is what was lost with a journal: Lost records, or nobody knows how many.

@@ -23,6 +23,7 @@ type checker struct {
 	cut     *Problem // a checkpoint covers more than its segment has
 	gone    spans    // sequences without content
 	batches batches
+	runs    runs
 	digests map[int64][]string // by segment, as records give them, signed or not
 	// Until a checkpoint covers a record, anybody could have written what the record claims.
 	signed, unsigned claims
@@ -90,6 +91,7 @@ func (c *checker) noteEvent(r *record) error {
 	var files []segmentFile
 	switch u := &c.unsigned; r.event {
 	case decisionlog.EventSegment:
+		c.report.name(r.details.UnsignedTails...)
 		if r.details.Previous.Digest != "" {
 			files = []segmentFile{r.details.Previous}
 		}
@@ -101,6 +103,8 @@ func (c *checker) noteEvent(r *record) error {
 		files = []segmentFile{file}
 	case decisionlog.EventRedacted:
 		files, u.redacted = []segmentFile{r.details.File}, append(u.redacted, r.details.Sequence)
+	case decisionlog.EventUnsigned:
+		c.report.name(r.details.Tail)
 	case decisionlog.EventRetired:
 		files, u.below = r.details.Files, max(u.below, min(r.details.Below, r.sequence))
 	}
@@ -108,9 +112,10 @@ func (c *checker) noteEvent(r *record) error {
 	for _, f := range files {
 		c.digests[f.Segment] = append(c.digests[f.Segment], f.Digest)
 	}
-	if len(c.signed.files)+len(c.unsigned.files) > maxSpans {
+	if len(c.signed.files)+len(c.unsigned.files)+len(c.report.UnsignedTails) > maxSpans {
 		return problem(Unreadable, r.sequence, "more than %d redactions", maxSpans)
 	}
+	c.runs.take(r)
 	return nil
 }
 
@@ -129,6 +134,7 @@ func (c *checker) leaf(hash tlog.Hash) {
 // missing takes a record whose content is gone.
 func (c *checker) missing(hash tlog.Hash) error {
 	c.batches.gone = true
+	c.runs.lost()
 	if !c.gone.add(c.tree.size) {
 		return problem(Unreadable, c.tree.size, "more than %d gaps", maxSpans)
 	}

@@ -121,6 +121,7 @@ func (x *exported) hashOnly(hash tlog.Hash, why string) error {
 		return x.log.missing(hash)
 	}
 	x.log.batches.gone = x.log.batches.gone || why != decisionlog.WhyFiltered || x.ofTenants
+	x.log.runs.lost()
 	x.log.report.Skipped++
 	x.log.leaf(hash)
 	return nil

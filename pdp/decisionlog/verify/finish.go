@@ -7,6 +7,7 @@ import "fmt"
 func (c *checker) finish() error {
 	c.report.Unsigned = c.tree.size - c.report.Size
 	c.report.Key = c.keys.inForce.text
+	c.unnamed()
 	if c.cut != nil {
 		return c.cut
 	}
@@ -96,9 +97,7 @@ func (c *checker) doubts() {
 	if r.Live {
 		r.doubt("anything about what a server wrote since its last sealed segment, such as the digest of that segment: it was not to be read beside it")
 	}
-	if r.Unsigned > 0 {
-		r.doubt("the last %d records are covered by no checkpoint: anybody could have written or changed them", r.Unsigned)
-	}
+	r.NotExcluded = append(r.NotExcluded, r.findings()...)
 	switch {
 	case c.outside == nil:
 		r.doubt("records cut off the end, or the whole put back to an older copy: give a checkpoint that was kept elsewhere")

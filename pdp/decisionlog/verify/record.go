@@ -20,8 +20,11 @@ type record struct {
 	time     string
 	event    string
 	details  details
-	// id is as it stands, without its quotes, and valid until the next line is read.
-	id       []byte
+	loaded   loaded
+	// These are as they stand, without their quotes, and valid until the next line is read.
+	id     []byte
+	bundle []byte // that decided, empty if it is no decision
+
 	batch    bool // of kind batch
 	inherits bool // from the record of its batch
 }
@@ -42,6 +45,14 @@ type details struct {
 	Files       []segmentFile `json:"files"`    // segments_retired
 	Sequence    int64         `json:"sequence"` // record_redacted
 	Below       int64         `json:"below"`    // segments_retired
+	Tail                      // unsigned_tail
+	// segment_opened: those of before
+	UnsignedTails []Tail `json:"unsigned_tails"`
+}
+
+// loaded are the details of bundle_loaded.
+type loaded struct {
+	Bundle string `json:"bundle"`
 }
 
 // segmentFile says what a segment's file is from this record on.
@@ -56,6 +67,7 @@ var reads = map[string]bool{
 	decisionlog.EventSealed:   true,
 	decisionlog.EventRedacted: true,
 	decisionlog.EventRetired:  true,
+	decisionlog.EventUnsigned: true,
 }
 
 // recordStart is how every record line begins, and no line of an export's envelope does.
@@ -99,14 +111,21 @@ func (s *scanner) record(line []byte) (r record, err error) {
 	if string(m.kind) == `"`+decisionlog.KindAdmin+`"` && len(m.event) > 2 {
 		r.event = string(m.event[1 : len(m.event)-1])
 	}
-	if m.details != nil && reads[r.event] {
+	if len(m.bundle) > 2 {
+		r.bundle = m.bundle[1 : len(m.bundle)-1]
+	}
+	switch {
+	case m.details == nil:
+	case r.event == decisionlog.EventBundleLoaded: // whose "files" is a number
+		err = json.Unmarshal(m.details, &r.loaded)
+	case reads[r.event]:
 		err = json.Unmarshal(m.details, &r.details)
 	}
 	return r, err
 }
 
 // members are the values of a line that verify reads, as they stand.
-type members struct{ sequence, id, time, kind, inherits, salt, event, details []byte }
+type members struct{ sequence, id, time, kind, inherits, bundle, salt, event, details []byte }
 
 func (s *scanner) members(line []byte) (m members, err error) {
 	s.reader.Reset(line)
@@ -149,6 +168,8 @@ func (m *members) of(name string) *[]byte {
 		return &m.kind
 	case "inherits":
 		return &m.inherits
+	case "bundle":
+		return &m.bundle
 	case "salt":
 		return &m.salt
 	case "event":

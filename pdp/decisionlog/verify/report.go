@@ -14,19 +14,20 @@ type Code int
 // Outsiders rely on these numbers: scripts of auditors branch on them.
 const (
 	Verified     Code = 0
-	Usage        Code = 2 // verify was asked wrongly: a key that is none, a directory that is not there
-	Altered      Code = 3 // a record, a checkpoint or a file is not what was signed
-	Missing      Code = 4 // a record or a file is not there, and what stands after it is
-	Truncated    Code = 5 // the end is not there
-	Forked       Code = 6 // two histories that cannot both be this log's
-	TimeReversed Code = 7 // a record is dated before the one in front of it, and not marked so
-	Unreadable   Code = 8 // not a log, or damaged so that its records cannot be found
-	OtherKey     Code = 9 // signed, but not by the key that was to sign it
+	Usage        Code = 2  // verify was asked wrongly: a key that is none, a directory that is not there
+	Altered      Code = 3  // a record, a checkpoint or a file is not what was signed
+	Missing      Code = 4  // a record or a file is not there, and what stands after it is
+	Truncated    Code = 5  // the end is not there
+	Forked       Code = 6  // two histories that cannot both be this log's
+	TimeReversed Code = 7  // a record is dated before the one in front of it, and not marked so
+	Unreadable   Code = 8  // not a log, or damaged so that its records cannot be found
+	OtherKey     Code = 9  // signed, but not by the key that was to sign it
+	Unsigned     Code = 10 // with Options.Strict: signed, and nothing proves that the service wrote all of it
 )
 
 var codeNames = map[Code]string{
 	Verified: "verified", Usage: "usage", Altered: "altered", Missing: "missing", Truncated: "truncated",
-	Forked: "forked", TimeReversed: "time_reversed", Unreadable: "unreadable", OtherKey: "other_key",
+	Forked: "forked", TimeReversed: "time_reversed", Unreadable: "unreadable", OtherKey: "other_key", Unsigned: "unsigned",
 }
 
 // advice is what to try, by what was found.
@@ -37,6 +38,7 @@ var advice = map[Code]string{
 	Forked:       "keep both histories as evidence, and trust what the checkpoint kept elsewhere signs",
 	TimeReversed: "keep the directory as it is, as evidence, and see what the clock of that machine did then",
 	Unreadable:   "verify a copy or an export; where the disk is at fault, restore the last copy that verifies",
+	Unsigned:     "see what was done by these records; if no crash, no restored file and no older version explains them, look for who can write to the directory",
 	OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
 }
 
@@ -50,25 +52,29 @@ func (c Code) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 // members may be added, never renamed. Proved is empty unless Code is Verified. NotExcluded is there in any case,
 // because an auditor who reads "verified" must know what else could have happened.
 type Report struct {
-	Code        Code     `json:"result"`
-	Exit        int      `json:"exit"`                 // the number of Code
-	Problem     *Problem `json:"problem,omitempty"`    // the first one; nil if Code is Verified
-	Origin      string   `json:"origin,omitempty"`     // the name of the log
-	Key         string   `json:"key,omitempty"`        // the verifier key that the last checkpoint was checked with
-	KeyGiven    bool     `json:"key_given"`            // the key was given, and not taken from the log itself
-	Size        int64    `json:"size"`                 // records that the last checkpoint covers
-	Root        string   `json:"root,omitempty"`       // its Merkle root, base64
-	Checkpoint  string   `json:"checkpoint,omitempty"` // the last checkpoint, unchanged
-	Records     int64    `json:"records"`              // records whose content was read and checked
-	Redacted    int64    `json:"redacted"`             // records whose content was removed, each by a recorded redaction
-	Retired     int64    `json:"retired"`              // records in segments that retention dropped, each recorded
-	Skipped     int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
-	Unsigned    int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
-	Live        bool     `json:"live,omitempty"`       // a server holds the log: its active segment was not read
-	Files       Files    `json:",embed"`
-	Proved      []string `json:"proved"`
-	NotExcluded []string `json:"not_excluded"`
-	checkpoints int64    // checkpoints whose signature and root were checked
+	Code       Code     `json:"result"`
+	Exit       int      `json:"exit"`                 // the number of Code
+	Problem    *Problem `json:"problem,omitempty"`    // the first one; nil if Code is Verified
+	Origin     string   `json:"origin,omitempty"`     // the name of the log
+	Key        string   `json:"key,omitempty"`        // the verifier key that the last checkpoint was checked with
+	KeyGiven   bool     `json:"key_given"`            // the key was given, and not taken from the log itself
+	Size       int64    `json:"size"`                 // records that the last checkpoint covers
+	Root       string   `json:"root,omitempty"`       // its Merkle root, base64
+	Checkpoint string   `json:"checkpoint,omitempty"` // the last checkpoint, unchanged
+	Records    int64    `json:"records"`              // records whose content was read and checked
+	Redacted   int64    `json:"redacted"`             // records whose content was removed, each by a recorded redaction
+	Retired    int64    `json:"retired"`              // records in segments that retention dropped, each recorded
+	Skipped    int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
+	Unsigned   int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
+	Live       bool     `json:"live,omitempty"`       // a server holds the log: its active segment was not read
+	Files      Files    `json:",embed"`
+	// UnsignedTails were named when a start found them.
+	UnsignedTails []Tail   `json:"unsigned_tails,omitempty"`
+	OutsideStart  *Unnamed `json:"outside_start,omitzero"`  // decisions while no service ran, by the records
+	UnknownBundle *Unnamed `json:"unknown_bundle,omitzero"` // decisions by a bundle that no record says was loaded
+	Proved        []string `json:"proved"`
+	NotExcluded   []string `json:"not_excluded"`
+	checkpoints   int64    // checkpoints whose signature and root were checked
 }
 
 // Files are the segments of a data directory.

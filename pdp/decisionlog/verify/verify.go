@@ -30,6 +30,8 @@ type Options struct {
 	Key string
 	// Checkpoint is a signed checkpoint of this log that was kept elsewhere.
 	Checkpoint string
+	// Strict has records that nothing proves to be the service's be a problem, with the code Unsigned.
+	Strict bool
 	// Record, where set, is called with each record in order. A record is proved only
 	// once the report is there, is Verified, and its Size is above the sequence. The line
 	// is valid until the call returns.
@@ -51,7 +53,7 @@ func Export(r io.Reader, o Options) Report {
 
 // run is the one place where an error becomes a report.
 func run(o Options, read func(*checker) error) (report Report) {
-	c := &checker{options: o, scanner: newScanner(), digests: map[int64][]string{}}
+	c := &checker{options: o, scanner: newScanner(), digests: map[int64][]string{}, runs: runs{bundles: map[string]bool{}}}
 	defer func() {
 		if p := recover(); p != nil {
 			c.fail(problem(Unreadable, -1, "verify itself failed, which it should on no input: %v", p))
@@ -64,6 +66,9 @@ func run(o Options, read func(*checker) error) (report Report) {
 	}
 	if err == nil {
 		err = c.late
+	}
+	if err == nil {
+		err = c.strict()
 	}
 	if err != nil {
 		c.fail(asProblem(err))

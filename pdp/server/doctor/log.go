@@ -39,12 +39,26 @@ func (x *exam) log() {
 	}
 	x.ok("log", what+", and no server is running on it")
 	x.keysOnRecord()
+	x.unsignedTails()
 	switch left := reader.Unfilled(); {
 	case left == nil:
 	case left.Damage != "":
 		x.bites("log", fmt.Sprintf("no server starts with it: %s", left.Damage), "put the files of the journal back, or a good disk; or copy the directory, and accept the loss with policy-service log recover --accept-loss --data "+x.data)
 	default:
 		x.ok("log", fmt.Sprintf("a crash left %d records in its journal; serve puts them into the log", left.Records))
+	}
+}
+
+// unsignedTails are named for as long as they are on record. Nothing can be done about them but to know of them.
+func (x *exam) unsignedTails() {
+	about := func(r *decisionlog.Recorded) error {
+		for _, tail := range r.UnsignedTails() {
+			x.ok("log", fmt.Sprintf("records %d to %d may be anybody's: a start found them without a checkpoint and without a MAC (%s)", tail.From, tail.To, tail.Cause))
+		}
+		return nil
+	}
+	if err := x.reader.Events(x.ctx, about, decisionlog.EventSegment, decisionlog.EventUnsigned); err != nil {
+		x.bites("log", fmt.Sprintf("it cannot be read: %v", err), "policy-service log verify "+x.data)
 	}
 }
 

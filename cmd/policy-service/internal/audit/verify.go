@@ -16,6 +16,7 @@ type verifyCommand struct {
 	Path       string    `arg:"" placeholder:"DIR|FILE" help:"A data directory, or the output of log export, log prove or log consistency. - is standard input."`
 	Key        cli.Given `placeholder:"FILE" help:"The public key of the decision log, as log key prints it. Without the flag, the key comes from the decision log itself."`
 	Checkpoint cli.Given `placeholder:"FILE" help:"A checkpoint of this decision log that you kept elsewhere."`
+	Strict     bool      `help:"Exit with 10 if nothing proves that the service wrote all of it: an unsigned tail, records after the last checkpoint, decisions outside of a start or by a bundle that was never loaded."`
 	JSON       bool      `name:"json" help:"Print JSON, for programs."`
 }
 
@@ -27,7 +28,7 @@ func (verifyCommand) Help() string {
 		"digest is not on record yet, as after a crash, the command names the file, and that is no failure. Nor is it one " +
 		"that a crash left records in the journal: the command says how many.\n\n" +
 		"Exit codes: 0 verified, 2 usage, 3 altered, 4 missing, 5 truncated, 6 forked, 7 time reversed, 8 " +
-		"unreadable, 9 other key."
+		"unreadable, 9 other key; with --strict also 10 unsigned."
 }
 
 // Run prints first what was found, then what that proves, then what it cannot exclude.
@@ -64,6 +65,7 @@ func (c verifyCommand) Run(s cli.Streams) error {
 
 // options are what verify may trust, because the auditor has it from elsewhere.
 func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
+	o.Strict = c.Strict
 	if o.Key, err = trusted(c.Key, "log key", s); err != nil {
 		return o, err
 	}

@@ -1,0 +1,113 @@
+package verify
+
+import (
+	"fmt"
+	"slices"
+
+	"policy-service/pdp/decisionlog"
+)
+
+// Unnamed are decisions that no other record accounts for.
+type Unnamed struct {
+	Decisions int64 `json:"decisions"`
+	First     int64 `json:"first"` // the sequence of the first of them
+}
+
+func (u *Unnamed) add(sequence int64) *Unnamed {
+	if u == nil {
+		u = &Unnamed{First: sequence}
+	}
+	u.Decisions++
+	return u
+}
+
+// Tail are records that no checkpoint and no MAC covered when a start found them.
+type Tail struct {
+	From  int64  `json:"from"`
+	To    int64  `json:"to"`
+	Cause string `json:"cause"` // old, missing or wrong
+}
+
+// name adds tails that are not there yet.
+func (r *Report) name(tails ...Tail) {
+	for _, t := range tails {
+		if !slices.Contains(r.UnsignedTails, t) {
+			r.UnsignedTails = append(r.UnsignedTails, t)
+		}
+	}
+}
+
+// runs are the starts and stops of the service, and the bundles that it loaded. What decides without a start is no service.
+type runs struct {
+	starts   int64
+	running  bool // or nobody knows, because content is gone
+	bundles  map[string]bool
+	gone     bool // content that may have been the loading of a bundle
+	outside  *Unnamed
+	unloaded *Unnamed
+}
+
+// lost takes a record without content.
+func (r *runs) lost() { r.running, r.gone = true, true }
+
+func (r *runs) take(one *record) {
+	switch one.event {
+	case decisionlog.EventStart:
+		r.starts, r.running = r.starts+1, true
+	case decisionlog.EventStop, decisionlog.EventCrash:
+		r.running = false
+	case decisionlog.EventBundleLoaded:
+		if len(r.bundles) < maxSpans {
+			r.bundles[one.loaded.Bundle] = true
+		} else {
+			r.gone = true
+		}
+	}
+	if len(one.bundle) == 0 {
+		return
+	}
+	if !r.running {
+		r.outside = r.outside.add(one.sequence)
+	}
+	if !r.gone && !r.bundles[string(one.bundle)] {
+		r.unloaded = r.unloaded.add(one.sequence)
+	}
+}
+
+// unnamed puts into the report what the records do not account for. A log without any start, or without any bundle, is of
+// a program that records none.
+func (c *checker) unnamed() {
+	if c.runs.starts > 0 {
+		c.report.OutsideStart = c.runs.outside
+	}
+	if len(c.runs.bundles) > 0 {
+		c.report.UnknownBundle = c.runs.unloaded
+	}
+}
+
+// findings are sentences about what nothing proves to be the service's.
+func (r *Report) findings() (all []string) {
+	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
+	for _, t := range r.UnsignedTails {
+		say("records %d to %d are somebody else's: a start found them without a checkpoint and without a MAC (%s), and signed them as such", t.From, t.To, t.Cause)
+	}
+	if u := r.OutsideStart; u != nil {
+		say("%d decisions, the first of them record %d, are somebody else's: no start of the service is on record before them, or a stop or a crash is", u.Decisions, u.First)
+	}
+	if u := r.UnknownBundle; u != nil {
+		say("%d decisions, the first of them record %d, are somebody else's: no record before them says that their bundle was loaded", u.Decisions, u.First)
+	}
+	if r.Unsigned > 0 {
+		say("the last %d records are covered by no checkpoint: anybody could have written or changed them", r.Unsigned)
+	}
+	return all
+}
+
+// strict is the problem of a log of which something is not proved to be the service's.
+func (c *checker) strict() error {
+	all := c.report.findings()
+	if !c.options.Strict || len(all) == 0 {
+		return nil
+	}
+	return problem(Unsigned, -1, "not excluded: %s", all[0])
+}
