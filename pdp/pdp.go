@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,7 +140,7 @@ func New(source Source, options Options) (*PDP, error) {
 	if made.Bundle == nil {
 		return nil, problems
 	}
-	if err := options.askBeforeSwap(made, slices.Clone(made.Bundle.Unavailable)); err != nil {
+	if err := options.askBeforeSwap(made, made.Bundle.Unavailable()); err != nil {
 		return nil, err
 	}
 	first := &loaded{

@@ -77,7 +77,7 @@ func TestPropertyReuse(t *testing.T) {
 			left, said := apart.Build()
 			if left.Bundle != nil {
 				want, problems := bundle.Build(left.Files)
-				if out := len(left.Bundle.Unavailable); want != nil || out == 0 {
+				if out := len(left.Bundle.Unavailable()); want != nil || out == 0 {
 					if what := bundlesDiffer(t, left.Bundle, want, only(SeverityWarning, said), problems); what != "" {
 						t.Fatalf("seed %d, step %d, apart: %s\n%v\n%v", g.seed, step, what, said, texts)
 					}

@@ -90,8 +90,8 @@ func TestATenantWhoseOldFilesDoNotLoadEitherIsUnavailable(t *testing.T) {
 	_ = w.Reload(t.Context())
 	const broken = "acme: tenants/acme/all.cedar policy_syntax, tenants/acme/x.cedar duplicate_id"
 	w.stands("neither loads", false, ErrTenantUnavailable, broken)
-	if _, err := w.asks("other"); err != nil || !slices.Equal(w.Bundle().Unavailable, []string{"acme"}) || !w.Bundle().HasTenant("acme") || slices.Contains(w.Bundle().Tenants(), "acme") {
-		t.Errorf("other: %v; unavailable are %v", err, w.Bundle().Unavailable)
+	if _, err := w.asks("other"); err != nil || !slices.Equal(w.Bundle().Unavailable(), []string{"acme"}) || !w.Bundle().HasTenant("acme") || slices.Contains(w.Bundle().Tenants(), "acme") {
+		t.Errorf("other: %v; unavailable are %v", err, w.Bundle().Unavailable())
 	}
 	if _, err := w.asks("never"); !errors.Is(err, ErrUnknownTenant) {
 		t.Error(err)

@@ -90,7 +90,7 @@ func (h *health) readiness() (int, readiness) {
 	status := h.pdp.Status()
 	state := readiness{
 		Status: "ready",
-		Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), status.OnDisk, h.pdp.Later(), h.pdp.Bundle().Unavailable},
+		Bundle: &bundleState{status.Digest, status.LoadedAt.UTC(), status.OnDisk, h.pdp.Later(), h.pdp.Bundle().Unavailable()},
 	}
 	if len(state.Bundle.Unavailable) > 0 {
 		state.Status = "degraded"

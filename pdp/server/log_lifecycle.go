@@ -42,7 +42,7 @@ func (s *Server) newAudit() *audit.Audit {
 		Mask: func(ctx context.Context) *mask.Masker { return s.live.pinned(ctx).mask },
 		InForce: func() audit.InForce {
 			now := s.pdp.Status()
-			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.pdp.Bundle().Unavailable}
+			return audit.InForce{Digest: now.Digest, OnDisk: now.OnDisk, Unavailable: s.pdp.Bundle().Unavailable()}
 		},
 		Reported: func(obligation string, status evaluation.ReceiptStatus) {
 			s.telemetry.Decisions.Reported(obligation, status)

@@ -50,7 +50,7 @@ func (s *Server) state() telemetry.State {
 		Exports:       s.audit.Exports.Inside(),
 		Bundle:        bundle.Digest,
 		OnDisk:        bundle.OnDisk,
-		Unavailable:   len(s.pdp.Bundle().Unavailable),
+		Unavailable:   len(s.pdp.Bundle().Unavailable()),
 		BundleAge:     s.now().Sub(bundle.LoadedAt),
 		BundleRefused: bundle.Refused != nil,
 	}

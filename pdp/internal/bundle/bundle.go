@@ -30,12 +30,11 @@ import (
 
 // Bundle is everything that decides, loaded and checked together. It is immutable.
 type Bundle struct {
-	digest string
-	Config Config
-	Schema *Schema          // nil: there is no schema
-	Views  map[string]*View // by tenant, the default one included
-	// Unavailable are the tenants that are there and whose files do not load, sorted.
-	Unavailable []string
+	digest      string
+	Config      Config
+	Schema      *Schema          // nil: there is no schema
+	Views       map[string]*View // by tenant, the default one included
+	unavailable []string         // sorted
 	// problems are the warnings of bundle.yaml and the schema
 	problems Problems
 	// TypeNames are the names of types in requests. They are suggested if a name is misspelt.
@@ -142,7 +141,7 @@ func (l *Loading) Build() (InForce, Problems) {
 	case problems.Refuse():
 		return InForce{}, cut(append(problems, refused...).Sorted())
 	}
-	b.digest, b.Unavailable = l.files.Digest(), l.files.Unavailable
+	b.digest, b.unavailable = l.files.Digest(), l.files.Unavailable
 	for _, tenant := range slices.Concat([]string{root.Tenant}, l.files.Tenants) {
 		v := b.Views[tenant]
 		if before := l.before.Bundle; before != nil && before.Views[tenant] == v {
@@ -381,9 +380,12 @@ func (b *Bundle) HasTenant(name string) bool { return b.Views[name] != nil || b.
 
 // IsUnavailable reports if a tenant is there and its files do not load, so that nothing can be decided about it.
 func (b *Bundle) IsUnavailable(name string) bool {
-	_, is := slices.BinarySearch(b.Unavailable, name)
+	_, is := slices.BinarySearch(b.unavailable, name)
 	return is
 }
+
+// Unavailable are the tenants that are there and whose files do not load, sorted.
+func (b *Bundle) Unavailable() []string { return slices.Clone(b.unavailable) }
 
 // Tenants are the names of the tenants whose requests the bundle can answer, sorted.
 func (b *Bundle) Tenants() []string { return slices.Sorted(maps.Keys(b.Views)) }
