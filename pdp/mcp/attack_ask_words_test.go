@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -49,7 +50,7 @@ func hostileWords() map[string]string {
 	return words
 }
 
-// D27: whatever stands in the arguments, the text of a form has two lines, nothing that moves, hides or reverses, and at its
+// D27: whatever stands in the arguments, the text of a form has two lines and what is not what it looks like, nothing that moves, hides or reverses, and at its
 // end all arguments as JSON; the fields of a review are the arguments; and what is agreed to is what is forwarded, byte for
 // byte. Where a form cannot show something, nobody is asked by it.
 func TestAskAttackD27Words(t *testing.T) {
@@ -120,6 +121,9 @@ func checkShown(t testing.TB, name string, request jsontext.Value, tool, argumen
 		return err == nil && v.Value().Equal(wanted.Value())
 	}
 	lines := strings.Split(form.Params.Message, "\n")
+	if len(lines) > 2 && strings.HasPrefix(lines[1], "Careful: ") && !strings.ContainsFunc(lines[1], func(r rune) bool { return r >= utf8.RuneSelf }) {
+		lines = slices.Delete(lines, 1, 2)
+	}
 	if len(lines) < 2 || len(lines) > 3 || len(lines) == 3 && !strings.HasPrefix(lines[2], "Besides: ") {
 		t.Errorf("%s: the text has %d lines: %.600q", name, len(lines), form.Params.Message)
 		return

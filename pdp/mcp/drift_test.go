@@ -309,6 +309,7 @@ func TestDriftNeedsThePermission(t *testing.T) {
 		key[may], err = keys.Add(auth.KeySpec{Name: string(may), Grant: auth.Grant{Permissions: []auth.Permission{may}}})
 		driftMust(t, err)
 	}
+	driftMust(t, os.WriteFile(file, []byte(key[auth.Search]), 0o600))
 	taken := make(chan struct{})
 	s := &driftScene{t: t, data: data}
 	s.serve(func(pdp http.Handler) http.Handler {
@@ -319,6 +320,7 @@ func TestDriftNeedsThePermission(t *testing.T) {
 			}
 		})
 	}, func(c *Config) { c.PDP.KeyFile = file })
+	driftMust(t, os.Remove(file))
 	s.gateway.drifts.noticed(driftFinding(1))
 	s.pauses(1) // there is no file
 	driftMust(t, os.WriteFile(file, []byte(key[auth.Search]+"\n"), 0o600))

@@ -195,7 +195,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		writeAll(t, dir, map[string]string{"a.cedar": "permit(principal is user, action, resource);", "tenants/acme/b.cedar": "forbid("})
 		s := pdptest.Start(t, pdp.Dir(dir))
 		after = scrape(t, s.URL)
-		writeAll(t, dir, map[string]string{"tenants/acme/b.cedar": ""})
+		writeAll(t, dir, map[string]string{"tenants/acme/b.cedar": "forbid(principal, action, resource);"})
 		if err := s.Reload(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -188,7 +188,7 @@ func TestNothingOfAnotherTenantIsReached(t *testing.T) {
 			all = append(all, question{"POST", "/v1/decisions/" + id + "/redaction", `{"reason":"r"}`}, question{"POST", "/v1/decisions/" + id + "/redaction", `{`},
 				question{"POST", "/v1/decisions/" + id + "/obligations", `{"obligations":[{"id":"` + other + `-tell","status":"discharged"}]}`})
 		}
-		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/sample?seed=s&n=100", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0])
+		get("/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/report?from=2020-01-01T00:00:00Z", "/v1/log/sample?seed=s&n=100", "/v1/bundles", "/v1/bundles/"+digest, "/v1/bundles/h1:nosuch", "/v1/decisions?cursor=99999", "/v1/decisions?order=x", "/v1/decisions/"+ids[tenant][0])
 		all = append(all, question{"POST", "/v1/log/consistency", checkpoint}, question{"POST", "/v1/log/consistency", "x"}, question{"POST", "/v1/log/keys", ""})
 		asked := map[string]bool{}
 		for _, q := range all {
@@ -291,7 +291,7 @@ func TestPermissionsOfTheLog(t *testing.T) {
 func TestNoLogIsSaid(t *testing.T) {
 	t.Parallel()
 	s := pdptest.Start(t, telling(), asking(auth.Caller{AllTenants: true, Permissions: []auth.Permission{auth.LogRead, auth.LogAdmin}}))
-	for _, path := range []string{"/v1/decisions", "/v1/decisions/x", "/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/sample?seed=s", "/v1/log/export", "/v1/bundles/h1:x"} {
+	for _, path := range []string{"/v1/decisions", "/v1/decisions/x", "/v1/log/checkpoint", "/v1/log/keys", "/v1/log/stats", "/v1/log/report", "/v1/log/sample?seed=s", "/v1/log/export", "/v1/bundles", "/v1/bundles/h1:x"} {
 		if got := s.Get(path); got.Status != 404 || !strings.Contains(got.Body, "no decision log is kept here") {
 			t.Errorf("%s: got %d %s", path, got.Status, got.Body)
 		}

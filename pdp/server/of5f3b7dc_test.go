@@ -120,6 +120,7 @@ func reads5f3b7dc(t *testing.T, c *counter, made made5f3b7dc) {
 	if now = strings.ReplaceAll(now, `"via":"api",`, ""); strings.Contains(now, `"via"`) { // no vote of then said how it came
 		t.Errorf("a vote came by another way: %s", now)
 	}
+	now = strings.ReplaceAll(now, `"rounds":0,`, "") // no approver of then was promised any
 	was := version.ReplaceAllString(waiting.Answer, "")
 	if rest, same := strings.CutPrefix(was, now); !same || strings.Count(rest, `"via":"authzen"`) != 1 || strings.Count(now, `"expires_at"`) != 2 {
 		t.Errorf("approval requests: got %s\nwas %s", now, was)
