@@ -126,6 +126,25 @@ func TestAStartWithoutATenantThatDoesNotLoad(t *testing.T) {
 	w.sees("the mended file")
 	(&tenants{PDP: w.PDP, t: t}).stands("mended", true, nil, "")
 
+	// What is wrong below a tenant's entity is the tenant's, whoever defines it.
+	dir = t.TempDir()
+	entity := func(uid, parent string) string {
+		id := func(text string) string {
+			typ, id, _ := strings.Cut(text, ":")
+			return `{"type":"` + typ + `","id":"` + id + `"}`
+		}
+		return `{"uid":` + id(uid) + `,"attrs":{},"parents":[` + id(parent) + `]}`
+	}
+	tree{
+		"a.cedar": `@id("a") permit (principal in role::"admin", action, resource);`, "bundle.yaml": "tenants: {parents: [role]}\n",
+		"entities/e.json":              "[" + entity("user:1", "user:2") + "," + entity("user:2", "team:red") + "]",
+		"tenants/acme/entities/e.json": "[" + entity("team:red", "role:own") + "," + entity("role:own", "role:admin") + "]",
+	}.Write(t, dir)
+	p, err := New(Dir(dir), Options{Quiet: time.Millisecond})
+	if err != nil || !slices.Equal(p.Bundle().Unavailable(), []string{"acme"}) {
+		t.Errorf("got %v", err)
+	}
+
 	dir = t.TempDir()
 	tree{"a.cedar": "permit (", "tenants/acme/x.cedar": permitAll}.Write(t, dir)
 	if _, err := New(Dir(dir), Options{}); !errors.As(err, new(Problems)) {
