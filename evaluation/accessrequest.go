@@ -319,7 +319,7 @@ type TaskApproval struct {
 
 // TaskItem is one of the requests of a task that holds several.
 type TaskItem struct {
-	Resource jsontext.Value `json:"resource,omitzero"` // absent, as is Action, once what was asked is redacted
+	Resource jsontext.Value `json:"resource,omitzero"` // absent, as is Action, once the request is redacted
 	Action   jsontext.Value `json:"action,omitzero"`
 	Status   string         `json:"status"`
 	Result   *TaskResult    `json:"result,omitzero"`

@@ -21,7 +21,7 @@ type Terms struct {
 	Timeout  time.Duration
 	ValidFor time.Duration
 	Uses     int
-	// Rounds is how many follow-up questions of what was approved belong to one use of it, and
+	// Rounds is how many follow-up questions belong to one use of an approval, and
 	// RoundsWithin how long after the use they may come; 0 if there are none.
 	Rounds       int
 	RoundsWithin time.Duration

@@ -12,7 +12,7 @@ import (
 // Continuation is a permit by an approval that has more than one round: what was permitted asks
 // for input before it is done, and comes back with it, when the approval's use is spent. It is
 // JSON, and permits nothing. The PDP takes each round once, from who spent the approval, for
-// the request that people approved, and as often and as long as they were told.
+// the request that people approved, and as often and as long as they were shown.
 type Continuation struct{ kept continued }
 
 // continued is a Continuation as it is written.

@@ -140,7 +140,7 @@ type Approval struct {
 	// Spendings are the uses from which decisions may go on, and Continued is how many rounds did.
 	Spendings []Spending `json:"spendings,omitzero"`
 	Continued int        `json:"continued,omitzero"`
-	// RedactedAt is when what was asked and said was removed for good; see [Store.Redact].
+	// RedactedAt is when the words were removed for good; see [Store.Redact].
 	RedactedAt time.Time `json:"redacted_at,omitzero"`
 	// Agreed is the id of the record that says that enough people approved.
 	Agreed string `json:"agreed,omitzero"`

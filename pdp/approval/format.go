@@ -46,7 +46,7 @@ import (
 // part, is found by holding it against the log.
 //
 // An Approval of before its Drawn has none: people are shown its Shown. One of before its terms had
-// rounds has none: its approvers were told of the use alone. One that was redacted has neither Drawn
+// rounds has none: its approvers were shown the use alone. One that was redacted has neither Drawn
 // nor Shown, and a redacted_at.
 //
 // In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the names of the

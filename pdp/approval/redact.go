@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Redact removes for good what was asked and what was said of an approval: the request, its message, and all reasons. What
+// Redact removes the words of an approval for good: the request, its message, and all reasons. What
 // stays is whose it is, what it is bound to, on which terms, who voted and when, and what became of it. The log has a step
 // of it with the reason, for a caller who may be "".
 //
@@ -21,7 +21,7 @@ func (s *Store) Redact(ctx context.Context, id, caller, reason string, end bool)
 	if !a.RedactedAt.IsZero() {
 		return s.ledger.Erase()
 	}
-	if len(a.reserved()) > 0 { // what is yet to be recorded of it has the request
+	if len(a.reserved()) > 0 { // records of it that are yet to come have the request
 		return fmt.Errorf("%w: whether a decision used it, the log will say", ErrUnavailable)
 	}
 	m := s.move(a)
@@ -55,7 +55,7 @@ func (s *Store) Redact(ctx context.Context, id, caller, reason string, end bool)
 	return s.ledger.Erase()
 }
 
-// redact keeps what does not say what was asked. The digest was made with a key, and says nothing without it.
+// redact keeps all but the words. The digest was made with a key, and says nothing without it.
 func (a *Approval) redact(now time.Time) {
 	q := a.ApprovalRequest
 	q.Terms.Message = ""

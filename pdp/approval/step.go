@@ -57,7 +57,7 @@ const (
 	StepCaughtUp  = "caught_up" // the file was behind the log, and is not any more
 	StepReleased  = "released"  // a decision that was to use it is not on record: the use, or the round, is there again
 	StepContinued = "continued" // a decision went on from a use: a round of it
-	StepRedacted  = "redacted"  // what was asked and said was removed for good; it changes nothing else
+	StepRedacted  = "redacted"  // the words were removed for good; it changes nothing else
 )
 
 // StepGone stands among the steps of [Options].Steps for a record without content, which may

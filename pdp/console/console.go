@@ -98,7 +98,7 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 	return c, nil
 }
 
-// root begins the paths that the handler is asked for. What pages load holds nothing of anybody.
+// root begins the paths that the handler is asked for. The files that pages load hold nothing of a person.
 const (
 	root       = "/console"
 	stylePath  = "/style.css"

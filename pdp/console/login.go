@@ -65,7 +65,7 @@ func (c *Console) logInByKey(w http.ResponseWriter, r *http.Request) {
 	}
 	next := safeNext(form.Get(nextField))
 	login, err := c.options.Logins().LogInByKey(strings.TrimSpace(form.Get(keyField)))
-	if err == nil { // whoever shares the address with somebody who tries waits for nobody
+	if err == nil { // a stranger's tries at the same address delay no right key
 		c.begin(w, r, login, byKey, next)
 		return
 	}

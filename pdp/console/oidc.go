@@ -136,7 +136,7 @@ type answers struct {
 	now  func() time.Time
 	most int
 
-	mu           sync.Mutex // guards what follows
+	mu           sync.Mutex // guards the rest
 	newer, older map[string]struct{}
 	turned       time.Time // since when newer is filled
 	forgotten    time.Time // answers of before may be forgotten, so logins that ended by then count as answered

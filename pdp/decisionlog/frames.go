@@ -402,7 +402,7 @@ func (f *frames) resume(j *journal.Journal) {
 	}
 }
 
-// rekey authenticates what is written from now on with another key. It is an order: all is filled then.
+// rekey authenticates all later frames with another key. It is an order: all is filled then.
 func (f *frames) rekey(key journal.Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

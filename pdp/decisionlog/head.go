@@ -47,7 +47,7 @@ func (r *Recorded) UnsignedTails() []UnsignedTail {
 // maxTails is how many a new segment names.
 const maxTails = 100
 
-// readTails reads what a segment and those before it name.
+// readTails reads the tails that a segment names, and those before it.
 func readTails(tx *bbolt.Tx) (all []UnsignedTail) {
 	c := tx.Bucket([]byte(BucketRecords)).Cursor()
 	for k, line := c.First(); k != nil; k, line = c.Next() {
@@ -61,7 +61,7 @@ func readTails(tx *bbolt.Tx) (all []UnsignedTail) {
 	return all
 }
 
-// headOf is the MAC of what a segment is, as format.go specifies it.
+// headOf is the MAC of a segment, as format.go specifies it.
 func (k *key) headOf(segment uint64, e edge, meta *bbolt.Bucket) ([]byte, error) {
 	root, err := e.root()
 	format, journal := meta.Get([]byte(MetaFormat)), meta.Get([]byte(MetaJournal))

@@ -120,7 +120,7 @@ func reasonNotContinued(w pdp.ApprovalRequest, known *approval.Approval, digest 
 	case known.InDoubt(w.Continues.Decision): // the log will tell what became of the use, or of the round
 		return evaluation.ApprovalPending
 	case !slices.Contains(known.Used, w.Continues.Decision), // another decision used it, or none did
-		w.Continues.Round > known.Terms.Rounds: // nobody approved so many
+		w.Continues.Round > known.Terms.Rounds: // more than were approved
 		return evaluation.ApprovalOutOfScope
 	case known.Status == approval.Approved: // it was that round's turn before, or is not yet, or it is too late
 		return evaluation.ApprovalExpired

@@ -16,7 +16,7 @@ import (
 // A redaction of an approval request is on record as a step of it, [approval.StepRedacted], before the content of any
 // record goes. So a start finds what a crash interrupted, and what an older copy of the file of approvals brings back.
 
-// Redaction is the wish that what was asked and said of an approval request is removed for good, wherever it is kept here.
+// Redaction is the wish that the words of an approval request are removed for good, wherever it is kept here.
 type Redaction struct {
 	Approval string
 	// Reason stays on record.
@@ -30,7 +30,7 @@ type Redacted struct {
 	Approval string `json:"approval"`
 	// Records is how many records have lost their content now.
 	Records int `json:"records"`
-	// Batches are the records that have what decisions of batches inherit. Other items inherit it, too, so they stay.
+	// Batches are the records from which decisions of batches inherit. Other items inherit it, too, so they stay.
 	Batches   []string `json:"batches,omitempty"`
 	Elsewhere []string `json:"elsewhere"`
 }
@@ -49,7 +49,7 @@ var elsewhere = []string{
 	"unused blocks of the disk",
 }
 
-// Redact removes what was asked and said of an approval request: in the file of approvals, in what other systems are yet
+// Redact removes the words of an approval request: in the file of approvals, in what other systems are yet
 // to be told, and in all its records, with those of the decisions that waited for it and used it. It can be asked for again
 // after an error; the next start completes it, too. For a caller that does not serve its tenant there is no such approval
 // request. One that was forgotten has its records.
@@ -86,7 +86,7 @@ func (b *Broker) redactKept(ctx context.Context, caller, reason string, r Redact
 	tasks, err := b.Store.TasksOf(r.Approval)
 	of := []string{r.Approval}
 	for _, t := range tasks {
-		of = append(of, t.Items...) // each is told with the others
+		of = append(of, t.Items...) // each goes out with the others
 	}
 	for _, id := range of {
 		b.teller.stop(id)

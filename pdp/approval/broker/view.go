@@ -41,7 +41,7 @@ type View struct {
 	FiledAt      time.Time `json:"filed_at"`
 	ExpiresAt    time.Time `json:"expires_at,omitzero"`
 	DecidedAt    time.Time `json:"decided_at,omitzero"`
-	// RedactedAt is when what was asked and said was removed for good.
+	// RedactedAt is when the words were removed for good.
 	RedactedAt time.Time  `json:"redacted_at,omitzero"`
 	Said       []VoteView `json:"said"`
 	// Link is where people decide, for those who may; "" if there is no console.

@@ -40,7 +40,7 @@ type Shown struct {
 	Delegable     bool           `json:"delegable"`
 	FiledAt       time.Time      `json:"filed_at"`
 	ExpiresAt     time.Time      `json:"expires_at"`
-	// RedactedAt is when what was asked and said was removed for good. Request is empty then.
+	// RedactedAt is when the words were removed for good. Request is empty then.
 	RedactedAt time.Time `json:"redacted_at"`
 	Said       []Said    `json:"said"`
 	// Link is where people decide about it in the server's console; "" if there is none.
@@ -93,7 +93,7 @@ func (a Asked) ServerSays() string {
 	return message
 }
 
-// Redacted reports if what was asked and said is gone.
+// Redacted reports if the words are gone.
 func (s *Shown) Redacted() bool { return !s.RedactedAt.IsZero() }
 
 // Pending reports if people have yet to decide.

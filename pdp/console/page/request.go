@@ -40,7 +40,7 @@ type State struct {
 
 // Asks is who wants to do what.
 type Asks struct {
-	// Redacted is set if what was asked and said was removed for good, and there is nothing else but who is asked, and through
+	// Redacted is set if the words were removed for good, and there is nothing else but who is asked, and through
 	// whom it came.
 	Redacted   bool
 	RedactedAt Moment

@@ -178,7 +178,7 @@ type ID [16]byte
 // String is the name in hexadecimal.
 func (i ID) String() string { return hex.EncodeToString(i[:]) }
 
-// Key is what the frames of a journal are authenticated with.
+// Key authenticates the frames of a journal.
 type Key [32]byte
 
 // mac is a MAC that is made or compared many times.

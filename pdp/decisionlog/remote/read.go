@@ -195,7 +195,7 @@ type Redacted struct {
 	Elsewhere []string `json:"elsewhere"`
 }
 
-// RedactApproval removes what was asked and said of an approval request, wherever the server keeps it. If end is set, one
+// RedactApproval removes the words of an approval request, wherever the server keeps it. If end is set, one
 // that waits or can be used is cancelled or revoked first.
 func (l *Log) RedactApproval(ctx context.Context, id, reason string, end bool) (done Redacted, err error) {
 	body, err := json.Marshal(struct {

@@ -28,7 +28,7 @@ type reporting struct {
 	days      map[int64]bool // with decisions
 	first     time.Time      // of all records that are there
 	started   bool           // there was a start
-	running   bool           // by the records, or nobody knows
+	running   bool           // by the records, or it is not known
 	outside   *OutsideStart
 }
 

@@ -40,7 +40,7 @@ func (r *Report) name(tails ...Tail) {
 // runs are the starts and stops of the service, and the bundles that it loaded. What decides without a start is no service.
 type runs struct {
 	starts   int64
-	running  bool // or nobody knows, because content is gone
+	running  bool // or it is not known, because content is gone
 	bundles  map[string]bool
 	gone     bool // content that may have been the loading of a bundle
 	outside  *Unnamed

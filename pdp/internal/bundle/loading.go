@@ -31,7 +31,7 @@ import (
 // a load that failed. It does not write to what it takes over, because the bundle in force
 // answers requests with it.
 type Loading struct {
-	// Apart has what does not load of a tenant harm that tenant alone. Its files that are in force stay so; where these do
+	// Apart has a tenant's error harm that tenant alone. Its files that are in force stay so; where these do
 	// not load either, or there are none, the tenant is unavailable. With a MANIFEST the whole bundle is refused.
 	Apart bool
 	aside map[string]bool // the tenants whose files were set aside

@@ -181,7 +181,7 @@ func (l *entityLoader) placeBelowRoot(named map[types.EntityUID]struct{}) *Store
 	return &Store{Entities: without, Root: l.store}
 }
 
-// refuseParent says that a tenant's entity may not have a parent, and what would let it.
+// refuseParent refuses a parent of a tenant's entity, and names the key that would let it.
 func (l *entityLoader) refuseParent(uid, parent types.EntityUID, at entityPlace) {
 	try := "a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there"
 	if typ, ok := l.bundle.Config.WireType(parent.Type); ok {
