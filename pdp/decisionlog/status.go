@@ -23,8 +23,10 @@ type Status struct {
 	Behind   time.Duration
 	// Altered are the sealed segments that were altered, or cannot be read, and have no digest on record.
 	Altered int
-	Recent  int64 // bytes that retention may not drop yet; 0 without a Limit
-	Full    bool  // and that is all there may be
+	// Unsigned is how many records the start found that had neither a checkpoint nor a MAC.
+	Unsigned uint64
+	Recent   int64 // bytes that retention may not drop yet; 0 without a Limit
+	Full     bool  // and that is all there may be
 }
 
 // Status says how the log is.
@@ -37,6 +39,9 @@ func (l *Log) Status() Status {
 	s.Recent, s.Full = w.accounts.state()
 	all, open := w.digests.list()
 	s.Altered = len(all) - len(open)
+	for _, tail := range l.found {
+		s.Unsigned += tail.To - tail.From + 1
+	}
 	for _, segment := range l.Segments() {
 		s.Segments, s.Bytes = s.Segments+1, s.Bytes+segment.Size
 	}

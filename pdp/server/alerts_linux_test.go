@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	"go.etcd.io/bbolt"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/sys/unix"
 
@@ -221,6 +223,39 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		eventually(t, "the altered segment is found", func() bool {
 			after = scrape(t, s.URL)
 			return value(after, "policy_service_log_altered") > 0
+		})
+		return before, after
+	},
+	"PolicyServiceLogUnsigned": func(t *testing.T) (before, after model.Vector) {
+		data := t.TempDir()
+		s := pdptest.Start(t, telling(), withData(data))
+		before = scrape(t, s.URL)
+		stopAndWait(t, s)
+		db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000001.db"), 0o600, nil)
+		must(t, err)
+		must(t, db.Update(func(tx *bbolt.Tx) error { // the last checkpoint is gone, and with it what vouches for the records
+			signed := tx.Bucket([]byte(decisionlog.BucketCheckpoints)).Cursor()
+			if k, _ := signed.Last(); k == nil {
+				t.Error("there is no checkpoint")
+			}
+			return errors.Join(signed.Delete(), tx.Bucket([]byte(decisionlog.BucketMeta)).Put([]byte(decisionlog.MetaHead), []byte("no head")))
+		}))
+		must(t, db.Close())
+		return before, scrape(t, pdptest.Start(t, telling(), withData(data)).URL)
+	},
+	"PolicyServiceKeyRefused": func(t *testing.T) (before, after model.Vector) {
+		data := t.TempDir()
+		addKey(t, data, "pep", auth.Grant{})
+		prometheus := addKey(t, data, "prometheus", auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Explain}})
+		old := keyFile(t, data)
+		s := pdptest.Start(t, telling(), withData(data))
+		before = scrapeAs(t, prometheus, s.URL)
+		revokeKey(t, data, "pep")
+		eventually(t, "it is on record", func() bool { scrapeAs(t, prometheus, s.URL); return s.Recorded("api_key_revoked") })
+		keyFile(t, data, old)
+		eventually(t, "it is refused", func() bool {
+			after = scrapeAs(t, prometheus, s.URL)
+			return value(after, "policy_service_keys_refused") > 0
 		})
 		return before, after
 	},

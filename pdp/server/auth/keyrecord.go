@@ -171,6 +171,13 @@ func (k *Keys) OnRecord() []RecordedKey {
 	return all
 }
 
+// Refused is how many keys the file has in force that are not, because the log says otherwise.
+func (k *Keys) Refused() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.refused)
+}
+
 // vouch compares a file that was just read with what is on record, puts on record what is new, and takes what may not be
 // in force out of it.
 func (k *Keys) vouch(view *keyView) error {

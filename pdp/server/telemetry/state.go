@@ -23,6 +23,8 @@ type State struct {
 	Unavailable int
 	// BundleRefused is set while a later bundle is refused.
 	BundleRefused bool
+	// KeysRefused is how many API keys the file has in force that are not, because the decision log says otherwise.
+	KeysRefused int
 	// Log is the state of the decision log; nil without one.
 	Log *decisionlog.Status
 	// Pending is how many approval requests wait for people; nil if people are not asked.
@@ -45,6 +47,8 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 			func(s State) int64 { return int64(s.Exports) }},
 		{i.gauge("policy_service.bundle.refused", "", "1 while a later bundle than the one in force is refused, else 0."),
 			func(s State) int64 { return oneIf(s.BundleRefused) }},
+		{i.gauge("policy_service.keys.refused", "{key}", "API keys that their file has in force and that are not, because the decision log says otherwise."),
+			func(s State) int64 { return int64(s.KeysRefused) }},
 		{i.gauge("policy_service.tenants.unavailable", "{tenant}", "Tenants whose files do not load, so that nothing is decided in them."),
 			func(s State) int64 { return int64(s.Unavailable) }},
 	}
@@ -69,6 +73,9 @@ func (t *Telemetry) Observe(look func() State) (metric.Registration, error) {
 		{i.gauge("policy_service.log.altered", "{segment}",
 			"Sealed segments that were altered, or cannot be read, and have no digest on record."),
 			func(l *decisionlog.Status) int64 { return int64(l.Altered) }},
+		{i.gauge("policy_service.log.unsigned", "{record}",
+			"Records that the start found without a checkpoint and without a MAC: anybody may have written them."),
+			func(l *decisionlog.Status) int64 { return int64(l.Unsigned) }},
 		{i.total("policy_service.log.dropped",
 			"Records of decisions that were answered and are not on record; best effort only."),
 			func(l *decisionlog.Status) int64 { return int64(l.Dropped) }},
