@@ -149,9 +149,9 @@ func New(source Source, options Options) (*PDP, error) {
 		onDisk:   files.Digest(),
 		later:    moving,
 		at:       p.options.Now(),
-		problems: only(SeverityWarning, problems),
+		problems: problems.Only(SeverityWarning),
 	}
-	first.refused = first.refusalOf(only(SeverityError, problems), nil, first.at)
+	first.refused = first.refusalOf(problems.Only(SeverityError), nil, first.at)
 	p.reloader.seen = files.Reading()
 	p.reloader.acted = p.reloader.seen
 	p.inForce.Store(first)

@@ -78,18 +78,18 @@ func TestPropertyReuse(t *testing.T) {
 			if left.Bundle != nil {
 				want, problems := bundle.Build(left.Files)
 				if out := len(left.Bundle.Unavailable()); want != nil || out == 0 {
-					if what := bundlesDiffer(t, left.Bundle, want, only(SeverityWarning, said), problems); what != "" {
+					if what := bundlesDiffer(t, left.Bundle, want, said.Only(SeverityWarning), problems); what != "" {
 						t.Fatalf("seed %d, step %d, apart: %s\n%v\n%v", g.seed, step, what, said, texts)
 					}
 					seen.count("a tenant unavailable", out > 0)
 				}
 				for _, tenant := range []string{"acme", "other"} {
-					broken := slices.ContainsFunc(only(SeverityError, said), func(p Problem) bool { return files.Owner(p.File) == tenant })
+					broken := slices.ContainsFunc(said.Only(SeverityError), func(p Problem) bool { return files.Owner(p.File) == tenant })
 					seen.count("a tenant as before", broken && left.Bundle.Views[tenant] != nil)
 				}
 				beforeApart = left
 			}
-			if said := only(SeverityError, said); (left.Bundle == nil) != slices.ContainsFunc(said, func(p Problem) bool { return files.Owner(p.File) == "" }) || said.Refuse() != (want == nil) {
+			if said := said.Only(SeverityError); (left.Bundle == nil) != slices.ContainsFunc(said, func(p Problem) bool { return files.Owner(p.File) == "" }) || said.Refuse() != (want == nil) {
 				t.Fatalf("seed %d, step %d: apart it is %v, and whole %v\n%v\n%v", g.seed, step, left.Bundle, want, said, texts)
 			}
 			seen.count("loads", want != nil)

@@ -244,12 +244,12 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 	case made.Bundle == nil:
 		after.refused = &Refusal{At: now, Problems: problems}
 	case isNew:
-		after.InForce, after.read, after.at, after.problems = made, kept, now, only(SeverityWarning, problems)
+		after.InForce, after.read, after.at, after.problems = made, kept, now, problems.Only(SeverityWarning)
 		fallthrough
 	default:
 		var wrong Problems
 		if report {
-			wrong = only(SeverityError, problems)
+			wrong = problems.Only(SeverityError)
 		}
 		after.refused = before.refusalOf(wrong, waiting, now)
 	}
@@ -284,11 +284,6 @@ func (l *loaded) refusalOf(wrong Problems, waiting []string, now time.Time) *Ref
 	slices.Sort(r.Tenants)
 	r.Tenants = slices.Compact(r.Tenants)
 	return r
-}
-
-// only returns the problems of one severity.
-func only(severity bundle.Severity, problems Problems) Problems {
-	return slices.DeleteFunc(slices.Clone(problems), func(p Problem) bool { return p.Severity != severity })
 }
 
 // build makes a bundle of files, and takes over what did not change since before. It is the long part of a load. The

@@ -194,11 +194,8 @@ func (l *Loading) refuse(problems Problems) bool {
 func (l *Loading) setAside(problems Problems) (refused Problems) {
 	var back, out []string
 	seen := map[string]bool{}
-	for _, p := range problems {
+	for _, p := range problems.Only(SeverityError) {
 		tenant := l.files.Owner(p.File)
-		if p.Severity != SeverityError {
-			continue
-		}
 		if !l.aside[tenant] {
 			refused = append(refused, p)
 		}
@@ -299,8 +296,7 @@ func (l *Loading) parseEverything(problems *Problems) {
 			l.obligations(name, builtinObligations(), &found)
 		}
 	}
-	noError := func(p Problem) bool { return p.Severity != SeverityError }
-	*problems = append(*problems, slices.DeleteFunc(found, noError)...)
+	*problems = append(*problems, found.Only(SeverityError)...)
 }
 
 // builtinObligations are the obligations that every bundle has.

@@ -64,6 +64,11 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// Only returns the problems of one severity.
+func (ps Problems) Only(severity Severity) Problems {
+	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Severity != severity })
+}
+
 // Refuse reports if one of the problems keeps the bundle from loading.
 func (ps Problems) Refuse() bool {
 	return slices.ContainsFunc(ps, func(p Problem) bool { return p.Severity == SeverityError })
