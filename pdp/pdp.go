@@ -143,17 +143,17 @@ func New(source Source, options Options) (*PDP, error) {
 	if err := options.askBeforeSwap(made, made.Bundle.Unavailable()); err != nil {
 		return nil, err
 	}
+	read := files.Reading()
 	first := &loaded{
 		InForce:  made,
-		read:     made.Files.Reading(),
+		read:     readingOf(made, files, read),
 		onDisk:   files.Digest(),
 		later:    moving,
 		at:       p.options.Now(),
 		problems: problems.Only(SeverityWarning),
 	}
 	first.refused = first.refusalOf(problems.Only(SeverityError), nil, first.at)
-	p.reloader.seen = files.Reading()
-	p.reloader.acted = p.reloader.seen
+	p.reloader.seen, p.reloader.acted = read, read
 	p.inForce.Store(first)
 	return p, nil
 }

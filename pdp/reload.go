@@ -225,7 +225,7 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 	p.reloader.seen, p.reloader.acted = read, read
 	kept := before.read
 	if made.Bundle != nil {
-		kept = made.Files.Reading()
+		kept = readingOf(made, files, read)
 	}
 	// The reading is charged whatever BeforeSwap answers, because the files are kept once it is called.
 	p.reloader.charge(files, read, kept, before, time.Now())
@@ -259,6 +259,15 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 		return problems
 	}
 	return later
+}
+
+// readingOf returns the reading of the files of a bundle that was made from files with this reading. It is the same, and not made
+// again, if nothing was set aside.
+func readingOf(made bundle.InForce, files *Files, read bundle.Reading) bundle.Reading {
+	if made.Files == files {
+		return read
+	}
+	return made.Files.Reading()
 }
 
 // refusalOf returns the refusal of what is wrong in tenants' files, if anything is, together with what was wrong in those that wait
