@@ -68,8 +68,8 @@ func (s *Server) show(status pdp.Status) {
 	}
 	if r := status.Refused; r != nil && (!come || r != before.Refused) {
 		s.telemetry.Loads.Count(telemetry.Refused)
-		if len(r.Tenants) > 0 {
-			s.log.Error("files of tenants refused; those before them stay in force, if they still load", "tenants", r.Tenants[:min(len(r.Tenants), mostProblems)],
+		if tenants, _ := firstOf(r.Tenants); len(tenants) > 0 {
+			s.log.Error("files of tenants refused; those before them stay in force, if they still load", "tenants", tenants,
 				"in_force", status.Digest, "problems", len(r.Problems))
 		} else {
 			s.log.Error("bundle refused; the one before it stays in force", "in_force", status.Digest, "problems", len(r.Problems))

@@ -50,9 +50,9 @@ type refusedState struct {
 // line.
 const mostProblems = 100
 
-func firstOf(problems pdp.Problems) (first pdp.Problems, more int) {
-	first = problems[:min(len(problems), mostProblems)]
-	return first, len(problems) - len(first)
+func firstOf[T any](all []T) (first []T, more int) {
+	first = all[:min(len(all), mostProblems)]
+	return first, len(all) - len(first)
 }
 
 // livez says that the process runs and answers, nothing about what it answers.
@@ -98,7 +98,8 @@ func (h *health) readiness() (int, readiness) {
 	if r := status.Refused; r != nil {
 		state.Status = "degraded"
 		first, more := firstOf(r.Problems)
-		state.Refused = &refusedState{r.At.UTC(), r.Tenants, first, more}
+		tenants, _ := firstOf(r.Tenants)
+		state.Refused = &refusedState{r.At.UTC(), tenants, first, more}
 	}
 	unavailable := h.door.Stopping.Load()
 	if h.log != nil {

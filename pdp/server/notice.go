@@ -45,8 +45,9 @@ func refusedEvent(inForce string, problems pdp.Problems, tenants []string) recor
 		text = strings.ToValidUTF8(text[:min(len(text), room)], "")
 		texts, room = append(texts, text), room-len(text)
 	}
+	tenants, _ = firstOf(tenants)
 	return recorder.Event{
 		Name:    decisionlog.EventBundleRefused,
-		Details: map[string]any{"in_force": inForce, "count": len(problems), "problems": texts, "tenants": tenants[:min(len(tenants), mostProblems)]},
+		Details: map[string]any{"in_force": inForce, "count": len(problems), "problems": texts, "tenants": tenants},
 	}
 }
