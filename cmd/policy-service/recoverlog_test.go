@@ -45,6 +45,14 @@ func TestJournalOfACrash(t *testing.T) {
 	says(t, 2, "log show --data "+data+" "+crashedlog.ID(2), "no such record", left)
 	says(t, 2, "log recover --data "+data, "--accept-loss")
 	says(t, 2, "log recover --accept-loss --data "+data, "the journal is not damaged; there is no loss to accept")
+	startAndStop(t, data)
+	says(t, 0, "log show --data "+data+" "+crashedlog.ID(2), crashedlog.Secret(2))
+	says(t, 0, "log tail --json --last 1000 --event log_opened_after_crash --data "+data, `"details":{"cut_bytes":34603008,"cut_seconds":60,"replayed":3,"signed":2,"size":2}`)
+}
+
+// startAndStop has a server open a data directory, and end in good order.
+func startAndStop(t *testing.T, data string) {
+	t.Helper()
 	c := crash{data: data}
 	server, _ := c.serve(t)
 	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
@@ -53,8 +61,6 @@ func TestJournalOfACrash(t *testing.T) {
 	if err := server.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, server.Stderr)
 	}
-	says(t, 0, "log show --data "+data+" "+crashedlog.ID(2), crashedlog.Secret(2))
-	says(t, 0, "log tail --json --last 1000 --event log_opened_after_crash --data "+data, `"details":{"cut_bytes":34603008,"cut_seconds":60,"replayed":3,"signed":2,"size":2}`)
 }
 
 // What the service cannot know to be its own is named by verify, report and doctor for ever, and is a finding strictly.
@@ -75,14 +81,7 @@ func TestUnsignedTailIsNamed(t *testing.T) {
 	}
 	says(t, 10, "log verify --strict "+data, "unsigned not excluded: the last 1 records are covered by no checkpoint", "try: ")
 	for range 2 {
-		c := crash{data: data}
-		server, _ := c.serve(t)
-		if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		if err := server.Wait(); err != nil {
-			t.Errorf("%v\n%s", err, server.Stderr)
-		}
+		startAndStop(t, data)
 		says(t, 0, "log verify "+data, "verified "+data, "not excluded: records 1 to 3 are somebody else's: a start found them without a checkpoint and without a MAC (missing)")
 		says(t, 0, "log verify --json "+data, `"unsigned_tails":[{"from":1,"to":3,"cause":"missing"}]`)
 		says(t, 10, "log verify --strict "+data, "unsigned not excluded: records 1 to 3")

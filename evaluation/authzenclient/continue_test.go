@@ -13,6 +13,16 @@ import (
 // used is what a fair PDP permitted by an approval, as decision d1.
 func used(t *testing.T, c *authzenclient.Client) authzenclient.Enforcement {
 	t.Helper()
+	e := uses(t, c)
+	if !e.Permitted() || e.Decision().ID() != "d1" {
+		t.Fatal(e)
+	}
+	return e
+}
+
+// uses asks for an approval, waits for it, and uses it.
+func uses(t *testing.T, c *authzenclient.Client) authzenclient.Enforcement {
+	t.Helper()
 	s, err := c.Ask(t.Context(), c.Enforce(t.Context(), question, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -20,11 +30,7 @@ func used(t *testing.T, c *authzenclient.Client) authzenclient.Enforcement {
 	for s.Pending() {
 		s = stands(t, c, s.Handle(), time.Second)
 	}
-	e := c.Use(t.Context(), s, nil).Discharge(t.Context(), nil)
-	if !e.Permitted() || e.Decision().ID() != "d1" {
-		t.Fatal(e)
-	}
-	return e
+	return c.Use(t.Context(), s, nil).Discharge(t.Context(), nil)
 }
 
 func continued(t *testing.T, e authzenclient.Enforcement) (k authzenclient.Continuation) {
@@ -137,15 +143,7 @@ func TestNoRoundThatThePDPDoesNotPromise(t *testing.T) {
 	} {
 		h := fair()
 		h.questions[1] = said{200, `{"decision":true,"context":{"approval":` + test.approval + `}}`, []string{"X-Decision-Id", "d1"}}
-		c := h.client(t)
-		s, err := c.Ask(t.Context(), c.Enforce(t.Context(), question, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for s.Pending() {
-			s = stands(t, c, s.Handle(), time.Second)
-		}
-		e := c.Use(t.Context(), s, nil).Discharge(t.Context(), nil)
+		e := uses(t, h.client(t))
 		_, more := e.Continuation()
 		obligation, last := e.LastRound()
 		if more != test.more || last != test.last || obligation != test.obligation || e.Permitted() != (name != "of no integer") {
