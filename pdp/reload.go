@@ -401,7 +401,7 @@ func firstReading(source Source, quiet time.Duration) (files *Files, moving []st
 	defer cancel()
 	s, err := settle(ctx, source, quiet, source.Read(), aWhile)
 	if err == nil && !s.files.Manifest {
-		return s.files.Holding(s.moving, &Files{Unavailable: s.moving}), s.moving
+		return s.files.Without(s.moving), s.moving
 	}
 	return settleAll(ctx, source, quiet, s.files), nil
 }

@@ -211,11 +211,7 @@ func (l *Loading) setAside(problems Problems) (refused Problems) {
 		delete(l.bundle.Views, tenant)
 	}
 	maps.Copy(l.aside, seen)
-	files := l.files
-	if len(back) > 0 {
-		files = files.Holding(back, l.before.Files)
-	}
-	l.take(files.Holding(out, &Files{Unavailable: out}))
+	l.take(l.files.Holding(back, l.before.Files).Without(out))
 	return refused
 }
 

@@ -202,6 +202,11 @@ func (f *Files) Holding(tenants []string, before *Files) *Files {
 	return held
 }
 
+// Without returns the files without those of some tenants, which are unavailable then.
+func (f *Files) Without(tenants []string) *Files {
+	return f.Holding(tenants, &Files{Unavailable: tenants})
+}
+
 // Reading is the part of [Files] that is kept after a load. It is enough to tell which owner's
 // files are new in a later reading.
 type Reading struct {
