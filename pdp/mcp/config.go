@@ -9,20 +9,12 @@ import (
 // ConfigVariable names the configuration file, as --config does.
 const ConfigVariable = "MCP_GATEWAY_CONFIG"
 
-// Form is how a [Config] is written: in a file, in the environment and as flags.
-var Form = checkedForm()
-
-// form is Form without its check, which uses it.
-var form = config.Form[Config]{
+// Form describes how a [Config] is written: in a file, in the environment and as flags.
+var Form = config.Form[Config]{
 	Title:        "The configuration of policy-service mcp-gateway",
 	Prefix:       "MCP_GATEWAY_",
 	FileVariable: ConfigVariable,
-}
-
-func checkedForm() config.Form[Config] {
-	f := form
-	f.Check = (*Config).checkRead
-	return f
+	Check:        (*Config).check,
 }
 
 // DefaultListen is where a gateway listens unless told otherwise.

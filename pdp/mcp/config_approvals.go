@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/gate"
+
+	"policy-service/pdp/server/config"
 )
 
 // ApprovalsConfig is how people are asked about a call that needs them.
@@ -26,14 +28,14 @@ const (
 	DisconnectCancel OnDisconnect = gate.CancelTask
 )
 
-func (a ApprovalsConfig) check(m *mistakes) {
+func (a ApprovalsConfig) check(m *config.Reading) {
 	for n, channel := range a.Channels {
 		if slices.Contains(a.Channels[:n], channel) {
-			m.add(fmt.Sprintf("approvals.channels[%d]", n), "approvals.channels has %s twice; write each way once", channel)
+			m.Addf(fmt.Sprintf("approvals.channels[%d]", n), "approvals.channels has %s twice; write each way once", channel)
 		}
 	}
 	if a.PerPrincipal > a.Waiting {
-		m.add("approvals.per_principal", "approvals.per_principal is more than waiting, which is for all persons together; write less, or more there")
+		m.Addf("approvals.per_principal", "approvals.per_principal is more than waiting, which is for all persons together; write less, or more there")
 	}
 }
 

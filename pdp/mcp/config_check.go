@@ -13,83 +13,46 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// mistakes are what is wrong with a configuration beyond the form of its values.
-type mistakes []mistake
-
-// mistake is at a key, and for an [config.Object] at a JSON Pointer in it.
-type mistake struct {
-	path, pointer string
-	err           error
-}
-
-func (m *mistakes) add(path, format string, args ...any) {
-	*m = append(*m, mistake{path: path, err: fmt.Errorf(format, args...)})
-}
-
-// checkRead adds what is wrong at its place. It passes over a value that is not sound, because that may be the reason.
-func (c *Config) checkRead(r *config.Reading) {
-	defaulted := *c
-	form.SetDefaults(&defaulted)
-	for _, m := range defaulted.mistakes() {
-		if r.Sound(m.path) {
-			r.Add(nearestGiven(r, r.Below(m.path, m.pointer)), m.err)
-		}
-	}
-}
-
-// nearestGiven is the nearest key above a path that was given, so that what is missing has a place.
-func nearestGiven(r *config.Reading, path string) string {
-	for path != "" && !r.Given(path) {
-		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
-	}
-	return path
-}
-
-// Check finds what cannot work. [Form.Read] has done so for what it read, and says where.
+// Check looks for mistakes. [Form.Read] has done so for the values that it read, and names their places.
 func (c Config) Check() error {
-	form.SetDefaults(&c)
-	err := form.CheckBounds(&c)
-	for _, m := range c.mistakes() {
-		err = errors.Join(err, m.err)
-	}
-	return err
+	Form.SetDefaults(&c)
+	return Form.Verify(&c)
 }
 
-// mistakes wants the defaults to be set.
-func (c *Config) mistakes() (all mistakes) {
-	c.checkListener(&all)
-	c.PDP.check(&all)
-	c.Identity.check(&all, c)
-	c.checkQuestions(&all)
-	c.checkUpstreams(&all)
-	c.Lock.check(&all)
-	c.Limits.check(&all)
-	c.Obligations.check(&all)
-	c.Approvals.check(&all)
-	c.ToolRequests.check(&all)
-	return all
+// check looks for mistakes beyond the form of each value, section by section.
+func (c *Config) check(m *config.Reading) {
+	c.checkListener(m)
+	c.PDP.check(m)
+	c.Identity.check(m, c)
+	c.checkQuestions(m)
+	c.checkUpstreams(m)
+	c.Lock.check(m)
+	c.Limits.check(m)
+	c.Obligations.check(m)
+	c.Approvals.check(m)
+	c.ToolRequests.check(m)
 }
 
-func (c *Config) checkListener(m *mistakes) {
+func (c *Config) checkListener(m *config.Reading) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	switch {
 	case err != nil:
-		m.add("listen", "%q is no address to listen on; try host:port, such as %s", c.Listen, DefaultListen)
+		m.Addf("listen", "%q is no address to listen on; try host:port, such as %s", c.Listen, DefaultListen)
 	case !auth.IsLoopbackName(host) && c.TLS.CertFile == "":
-		m.add("listen", "refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add tls.cert_file and tls.key_file", c.Listen, DefaultListen)
+		m.Addf("listen", "refusing to listen on %q: without TLS only loopback is safe; try %s behind a proxy that speaks TLS, or add tls.cert_file and tls.key_file", c.Listen, DefaultListen)
 	}
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		m.add("tls", "tls has a certificate without its key, or a key without its certificate; write both cert_file and key_file")
+		m.Addf("tls", "tls has a certificate without its key, or a key without its certificate; write both cert_file and key_file")
 	}
 	switch u, err := url.Parse(c.Resource); {
 	case c.Resource == "":
-		m.add("resource", "resource is missing; write the address by which clients reach the gateway, such as https://mcp.example.com/mcp or http://%s/mcp", DefaultListen)
+		m.Addf("resource", "resource is missing; write the address by which clients reach the gateway, such as https://mcp.example.com/mcp or http://%s/mcp", DefaultListen)
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
-		m.add("resource", "resource is no absolute URL; write it like https://mcp.example.com/mcp")
+		m.Addf("resource", "resource is no absolute URL; write it like https://mcp.example.com/mcp")
 	case strings.Contains(c.Resource, "#"):
-		m.add("resource", "resource has a fragment, which no token's audience has; write it without")
+		m.Addf("resource", "resource has a fragment, which no token's audience has; write it without")
 	case u.Scheme == "http" && !auth.IsLoopbackName(u.Hostname()):
-		m.add("resource", "resource is plain HTTP on another host than loopback; clients would send tokens in the clear; write https")
+		m.Addf("resource", "resource is plain HTTP on another host than loopback; clients would send tokens in the clear; write https")
 	}
 	c.checkBrowsers(m)
 }
@@ -100,41 +63,41 @@ func isHost(text string) bool {
 	return err == nil && u.Host == text && u.Hostname() != ""
 }
 
-func (c *Config) checkBrowsers(m *mistakes) {
+func (c *Config) checkBrowsers(m *config.Reading) {
 	for n, host := range c.AllowedHosts {
 		if !isHost(host) {
-			m.add(fmt.Sprintf("allowed_hosts[%d]", n), "allowed_hosts has what is no host; write a name, with its port if it has one")
+			m.Addf(fmt.Sprintf("allowed_hosts[%d]", n), "allowed_hosts has what is no host; write a name, with its port if it has one")
 		}
 	}
 	for n, origin := range c.AllowedOrigins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
-			m.add(fmt.Sprintf("allowed_origins[%d]", n), "allowed_origins has what is no origin; write https://host or https://host:port, without a slash at the end")
+			m.Addf(fmt.Sprintf("allowed_origins[%d]", n), "allowed_origins has what is no origin; write https://host or https://host:port, without a slash at the end")
 		}
 	}
 	if c.DenyHTTPStatus != 200 && c.DenyHTTPStatus != 403 {
-		m.add("deny_http_status", "deny_http_status is neither 200 nor 403; write one of them")
+		m.Addf("deny_http_status", "deny_http_status is neither 200 nor 403; write one of them")
 	}
 }
 
-func (p PDPConfig) check(m *mistakes) {
+func (p PDPConfig) check(m *config.Reading) {
 	switch {
 	case p.URL == "" && p.Embedded == nil:
-		m.add("pdp", "there is nobody to ask; add pdp.url with the address of a PDP, or pdp.embedded with the directory of a bundle")
+		m.Addf("pdp", "there is nobody to ask; add pdp.url with the address of a PDP, or pdp.embedded with the directory of a bundle")
 	case p.URL != "" && p.Embedded != nil:
-		m.add("pdp.url", "pdp has a url and a PDP in this process; keep one of them")
+		m.Addf("pdp.url", "pdp has a url and a PDP in this process; keep one of them")
 	case p.URL != "":
 		if err := overTLS(p.URL); err != nil {
-			m.add("pdp.url", "pdp.url %w", err)
+			m.Addf("pdp.url", "pdp.url %w", err)
 		}
 	case p.Embedded.Policies == "":
-		m.add("pdp.embedded", "pdp.embedded has no policies; write the directory of the bundle")
+		m.Addf("pdp.embedded", "pdp.embedded has no policies; write the directory of the bundle")
 	}
 	if p.Embedded != nil && (p.KeyFile != "" || p.CAFile != "") {
-		m.add("pdp.embedded", "the PDP in this process needs neither key_file nor ca_file; leave them out")
+		m.Addf("pdp.embedded", "the PDP in this process needs neither key_file nor ca_file; leave them out")
 	}
 	if !evaluation.IsTenantName(p.Tenant) {
-		m.add("pdp.tenant", "pdp.tenant is no name of a tenant; write lower-case letters, digits and - as the directory is called")
+		m.Addf("pdp.tenant", "pdp.tenant is no name of a tenant; write lower-case letters, digits and - as the directory is called")
 	}
 }
 
@@ -152,31 +115,31 @@ func overTLS(address string) error {
 	return errors.New("is reached without TLS, which is safe on loopback only; write https")
 }
 
-func (l LimitsConfig) check(m *mistakes) {
+func (l LimitsConfig) check(m *config.Reading) {
 	if l.PerPrincipal.Burst > 0 && l.PerPrincipal.Rate == 0 {
-		m.add("limits.per_principal.burst", "limits.per_principal has a burst and no rate; write both, or leave both out")
+		m.Addf("limits.per_principal.burst", "limits.per_principal has a burst and no rate; write both, or leave both out")
 	}
 	if l.PerTool.Burst > 0 && l.PerTool.Rate == 0 {
-		m.add("limits.per_tool.burst", "limits.per_tool has a burst and no rate; write both, or leave both out")
+		m.Addf("limits.per_tool.burst", "limits.per_tool has a burst and no rate; write both, or leave both out")
 	}
 	if l.MaxArguments > l.MaxBody {
-		m.add("limits.max_arguments", "limits.max_arguments is more than max_body, in which the arguments stand; write less, or more there")
+		m.Addf("limits.max_arguments", "limits.max_arguments is more than max_body, in which the arguments stand; write less, or more there")
 	}
 }
 
-func (o ObligationsConfig) check(m *mistakes) {
+func (o ObligationsConfig) check(m *config.Reading) {
 	hook := func(path, address string) {
 		if address == "" {
-			m.add(path, "%s has no webhook; write the URL that gets it", path)
+			m.Addf(path, "%s has no webhook; write the URL that gets it", path)
 		} else if err := overTLS(address); err != nil {
-			m.add(path+".webhook", "%s.webhook %w", path, err)
+			m.Addf(path+".webhook", "%s.webhook %w", path, err)
 		}
 	}
 	if o.Notification != nil {
 		hook("obligations.notification", o.Notification.Webhook)
 	}
 	if o.Log != nil && o.Log.File == "" {
-		m.add("obligations.log", "obligations.log has no file; write the file to which entries are added")
+		m.Addf("obligations.log", "obligations.log has no file; write the file to which entries are added")
 	}
 	for _, name := range sortedNames(o.Custom) {
 		hook(config.Entry("obligations.custom", name), o.Custom[name].Webhook)
@@ -186,11 +149,11 @@ func (o ObligationsConfig) check(m *mistakes) {
 // reservedMeta are the beginnings of members of _meta that the gateway itself writes, reads or takes out.
 var reservedMeta = []string{"io.modelcontextprotocol/", "io.policy-service/"}
 
-func (c *Config) checkMeta(m *mistakes) {
+func (c *Config) checkMeta(m *config.Reading) {
 	for n, name := range c.Meta {
 		reserved := slices.ContainsFunc(reservedMeta, func(begin string) bool { return strings.HasPrefix(name, begin) })
 		if reserved || slices.Contains([]string{"capability", "proof", "onBehalfOf", "requestId"}, name) {
-			m.add(fmt.Sprintf("meta[%d]", n), "meta has %q, which is between client and gateway or the protocol's own; take it out", name)
+			m.Addf(fmt.Sprintf("meta[%d]", n), "meta has %q, which is between client and gateway or the protocol's own; take it out", name)
 		}
 	}
 }

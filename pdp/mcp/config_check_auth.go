@@ -3,6 +3,8 @@ package mcp
 import (
 	"net/http"
 	"regexp"
+
+	"policy-service/pdp/server/config"
 )
 
 // ownHeaders are those that the gateway itself writes, or that HTTP does.
@@ -10,22 +12,22 @@ var ownHeaders = regexp.MustCompile(`^(Host|Connection|Keep-Alive|Upgrade|Te|Tra
 
 var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-func (a UpstreamAuth) check(m *mistakes, path string) {
+func (a UpstreamAuth) check(m *config.Reading, path string) {
 	kinds := 0
 	if a.HeaderFile != "" {
 		kinds++
 	}
 	switch {
 	case a.Header != "" && a.HeaderFile == "":
-		m.add(path+".header", "%s has a header without its value; write header_file, or leave it out", path)
+		m.Addf(path+".header", "%s has a header without its value; write header_file, or leave it out", path)
 	case a.Header != "" && (!headerName.MatchString(a.Header) || ownHeaders.MatchString(http.CanonicalHeaderKey(a.Header))):
-		m.add(path+".header", "%s.header is no header that a credential can be in; write one such as Authorization or X-Api-Key", path)
+		m.Addf(path+".header", "%s.header is no header that a credential can be in; write one such as Authorization or X-Api-Key", path)
 	}
 	if t := a.TokenExchange; t != nil {
 		kinds++
 		t.check(m, path+".token_exchange")
 		if t.Audience == "" && t.Resource == "" {
-			m.add(path+".token_exchange", "%s.token_exchange says not for whom the token is to be; write audience or resource", path)
+			m.Addf(path+".token_exchange", "%s.token_exchange says not for whom the token is to be; write audience or resource", path)
 		}
 	}
 	if t := a.ClientCredentials; t != nil {
@@ -33,16 +35,16 @@ func (a UpstreamAuth) check(m *mistakes, path string) {
 		t.check(m, path+".client_credentials")
 	}
 	if kinds > 1 {
-		m.add(path, "%s says more than one credential; keep one of header_file, token_exchange and client_credentials", path)
+		m.Addf(path, "%s says more than one credential; keep one of header_file, token_exchange and client_credentials", path)
 	}
 }
 
-func (t TokenEndpoint) check(m *mistakes, path string) {
+func (t TokenEndpoint) check(m *config.Reading, path string) {
 	checkNetworks(m, path, t.AllowNetworks)
 	switch err := overTLS(t.TokenURL); {
 	case t.TokenURL == "" || t.ClientID == "" || t.ClientSecretFile == "":
-		m.add(path, "%s lacks token_url, client_id or client_secret_file; write all of them", path)
+		m.Addf(path, "%s lacks token_url, client_id or client_secret_file; write all of them", path)
 	case err != nil:
-		m.add(path+".token_url", "%s.token_url %w", path, err)
+		m.Addf(path+".token_url", "%s.token_url %w", path, err)
 	}
 }

@@ -10,27 +10,29 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/server/auth"
+
+	"policy-service/pdp/server/config"
 )
 
-func (i IdentityConfig) check(m *mistakes, c *Config) {
+func (i IdentityConfig) check(m *config.Reading, c *Config) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	switch {
 	case i.Static == nil && len(i.Issuers) == 0:
-		m.add("identity", "identity says nothing of who may come; list issuers of tokens, or write static: {sub: NAME} if only you can come")
+		m.Addf("identity", "identity says nothing of who may come; list issuers of tokens, or write static: {sub: NAME} if only you can come")
 	case i.Static != nil && len(i.Issuers) > 0:
-		m.add("identity.static", "identity has both static and issuers; keep one of them")
+		m.Addf("identity.static", "identity has both static and issuers; keep one of them")
 	case i.Static != nil && i.Static.Sub == "":
-		m.add("identity.static", "identity.static has no sub; write who the person is")
+		m.Addf("identity.static", "identity.static has no sub; write who the person is")
 	case i.Static != nil && err == nil && !auth.IsLoopbackName(host):
-		m.add("identity.static", "identity.static would make everybody who reaches %q the same person; listen on loopback, or list issuers instead", c.Listen)
+		m.Addf("identity.static", "identity.static would make everybody who reaches %q the same person; listen on loopback, or list issuers instead", c.Listen)
 	}
 	for n, issuer := range i.Issuers {
 		if err := issuer.check(); err != nil {
-			m.add(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
+			m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 		}
 	}
 	if n, err := identity.Apart(c.identityOptions()); err != nil {
-		m.add(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
+		m.Addf(fmt.Sprintf("identity.issuers[%d]", n), "identity.issuers[%d]: %w", n, err)
 	}
 }
 

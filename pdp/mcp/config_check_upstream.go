@@ -20,12 +20,12 @@ var upstreamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 // mostUpstreams is how many there may be: each client has a session with each that it uses.
 const mostUpstreams = 32
 
-func (c *Config) checkUpstreams(m *mistakes) {
+func (c *Config) checkUpstreams(m *config.Reading) {
 	switch n := len(c.Upstreams); {
 	case n == 0:
-		m.add("upstreams", "upstreams is missing; write the MCP server behind the gateway: upstreams: {NAME: {url: …}} or {NAME: {command: [PROGRAM, ARGUMENT]}}")
+		m.Addf("upstreams", "upstreams is missing; write the MCP server behind the gateway: upstreams: {NAME: {url: …}} or {NAME: {command: [PROGRAM, ARGUMENT]}}")
 	case n > mostUpstreams:
-		m.add("upstreams", "there are %d upstreams, and a gateway takes %d; start another gateway for the others", n, mostUpstreams)
+		m.Addf("upstreams", "there are %d upstreams, and a gateway takes %d; start another gateway for the others", n, mostUpstreams)
 	}
 	names := map[string]string{} // by what is the same for those that differ in case alone
 	var begins []ownURI
@@ -33,17 +33,17 @@ func (c *Config) checkUpstreams(m *mistakes) {
 		path := config.Entry("upstreams", name)
 		switch other := names[strings.ToLower(name)]; {
 		case !upstreamName.MatchString(name) || strings.Contains(name, "__"):
-			m.add(path, "%q is no name of an upstream; write up to 32 letters, digits, - and _, without two _ in a row", name)
+			m.Addf(path, "%q is no name of an upstream; write up to 32 letters, digits, - and _, without two _ in a row", name)
 		case len(c.Upstreams) > 1 && strings.HasSuffix(name, "_"):
-			m.add(path, "%q ends with _, and with several upstreams nobody could tell where it ends in the names of tools; write %q", name, strings.TrimRight(name, "_"))
+			m.Addf(path, "%q ends with _, and with several upstreams nobody could tell where it ends in the names of tools; write %q", name, strings.TrimRight(name, "_"))
 		case other != "":
-			m.add(path, "%q and %q are upstreams that differ in case alone, and people would take them for one; rename one of them", name, other)
+			m.Addf(path, "%q and %q are upstreams that differ in case alone, and people would take them for one; rename one of them", name, other)
 		}
 		names[strings.ToLower(name)] = name
 		u := c.Upstreams[name]
 		begins = u.checkURIs(m, name, begins)
 		if u.check(m, path); u.Auth.TokenExchange != nil && c.Identity.Static != nil {
-			m.add(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
+			m.Addf(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
 		}
 	}
 }
@@ -52,16 +52,16 @@ func (c *Config) checkUpstreams(m *mistakes) {
 type ownURI struct{ upstream, begin string }
 
 // checkURIs adds the upstream's to those of the upstreams before it. Each resource is of one upstream at the most.
-func (u UpstreamConfig) checkURIs(m *mistakes, name string, begins []ownURI) []ownURI {
+func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins []ownURI) []ownURI {
 	for n, begin := range u.URIs {
 		at := fmt.Sprintf("%s.uris[%d]", config.Entry("upstreams", name), n)
 		if !uriBegin.MatchString(begin) {
-			m.add(at, "%s is not how a URI begins; write the scheme, a colon and as much as all of the server's resources have, such as file:///docs/", at)
+			m.Addf(at, "%s is not how a URI begins; write the scheme, a colon and as much as all of the server's resources have, such as file:///docs/", at)
 			continue
 		}
 		for _, other := range begins {
 			if other.upstream != name && (strings.HasPrefix(begin, other.begin) || strings.HasPrefix(other.begin, begin)) {
-				m.add(at, "%s is %q, and upstreams.%s.uris has %q: some resources would be of both; write more of one of them, so that neither begins with the other", at, begin, other.upstream, other.begin)
+				m.Addf(at, "%s is %q, and upstreams.%s.uris has %q: some resources would be of both; write more of one of them, so that neither begins with the other", at, begin, other.upstream, other.begin)
 			}
 		}
 		begins = append(begins, ownURI{name, begin})
@@ -72,19 +72,19 @@ func (u UpstreamConfig) checkURIs(m *mistakes, name string, begins []ownURI) []o
 // uriBegin is a scheme and a colon, and what URIs have behind it.
 var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)
 
-func (u UpstreamConfig) check(m *mistakes, path string) {
+func (u UpstreamConfig) check(m *config.Reading, path string) {
 	networks := checkNetworks(m, path, u.AllowNetworks)
 	switch {
 	case u.URL == "" && len(u.Command) == 0:
-		m.add(path, "%s has neither url nor command; write where the server is, or which program it is", path)
+		m.Addf(path, "%s has neither url nor command; write where the server is, or which program it is", path)
 	case u.URL != "" && len(u.Command) > 0:
-		m.add(path+".url", "%s has a url and a command; keep one of them", path)
+		m.Addf(path+".url", "%s has a url and a command; keep one of them", path)
 	case u.URL != "":
 		if err := checkUpstreamURL(u.URL, networks); err != nil {
-			m.add(path+".url", "%s.url %w", path, err)
+			m.Addf(path+".url", "%s.url %w", path, err)
 		}
 		if u.Env != nil || u.EnvFiles != nil || u.Secret != nil || u.Dir != "" || u.Stateful {
-			m.add(path, "%s has a url, and env, env_files, secret, dir and stateful are for a command; leave them out", path)
+			m.Addf(path, "%s has a url, and env, env_files, secret, dir and stateful are for a command; leave them out", path)
 		}
 	default:
 		u.checkCommand(m, path)
@@ -92,39 +92,39 @@ func (u UpstreamConfig) check(m *mistakes, path string) {
 	u.Auth.check(m, path+".auth")
 	for n, host := range u.ServerRequests.Hosts {
 		if !isHost(host) || host != strings.ToLower(host) {
-			m.add(fmt.Sprintf("%s.server_requests.hosts[%d]", path, n), "%s.server_requests.hosts has what is no host in small letters; write it like pay.example.com or pay.example.com:8443", path)
+			m.Addf(fmt.Sprintf("%s.server_requests.hosts[%d]", path, n), "%s.server_requests.hosts has what is no host in small letters; write it like pay.example.com or pay.example.com:8443", path)
 		}
 	}
 }
 
 // checkCommand looks at what is for a process alone.
-func (u UpstreamConfig) checkCommand(m *mistakes, path string) {
+func (u UpstreamConfig) checkCommand(m *config.Reading, path string) {
 	if u.Auth != (UpstreamAuth{}) || u.AllowNetworks != nil || u.CAFile != "" {
-		m.add(path, "%s has a command, and auth, allow_networks and ca_file are for a url; leave them out (a program takes its secrets by env_files)", path)
+		m.Addf(path, "%s has a command, and auth, allow_networks and ca_file are for a url; leave them out (a program takes its secrets by env_files)", path)
 	}
 	for n, argument := range u.Command {
 		if strings.ContainsRune(argument, 0) {
-			m.add(fmt.Sprintf("%s.command[%d]", path, n), "%s.command has a NUL in it; take it out", path)
+			m.Addf(fmt.Sprintf("%s.command[%d]", path, n), "%s.command has a NUL in it; take it out", path)
 		}
 	}
 	for _, name := range sortedNames(u.Env) {
 		at := config.Entry(path+".env", name)
 		if secretName.MatchString(name) {
-			m.add(at, "%s looks like a secret, and this file is not the place for one; write it into a file of its own, and the file's name into env_files", at)
+			m.Addf(at, "%s looks like a secret, and this file is not the place for one; write it into a file of its own, and the file's name into env_files", at)
 		}
 		checkVariable(m, at, name)
 	}
 	for _, name := range sortedNames(u.EnvFiles) {
 		at := config.Entry(path+".env_files", name)
 		if _, twice := u.Env[name]; twice {
-			m.add(at, "%s is in env as well; keep one of them", at)
+			m.Addf(at, "%s is in env as well; keep one of them", at)
 		}
 		checkVariable(m, at, name)
 	}
 	for n, name := range u.Secret {
 		if _, ok := u.EnvFiles[name]; !ok {
 			at := fmt.Sprintf("%s.secret[%d]", path, n) // which may be a secret itself, and is not repeated
-			m.add(at, "%s is no name in env_files; list names of variables, and have their values in files of their own", at)
+			m.Addf(at, "%s is no name in env_files; list names of variables, and have their values in files of their own", at)
 		}
 	}
 }
@@ -134,22 +134,22 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-func checkVariable(m *mistakes, path, name string) {
+func checkVariable(m *config.Reading, path, name string) {
 	if !variableName.MatchString(name) {
-		m.add(path, "%q is no name of an environment variable; write letters, digits and _", name)
+		m.Addf(path, "%q is no name of an environment variable; write letters, digits and _", name)
 	}
 }
 
 // checkNetworks are the networks that are allowed.
-func checkNetworks(m *mistakes, path string, texts []string) (all []netip.Prefix) {
+func checkNetworks(m *config.Reading, path string, texts []string) (all []netip.Prefix) {
 	for n, text := range texts {
 		network, err := netip.ParsePrefix(text)
 		at := fmt.Sprintf("%s.allow_networks[%d]", path, n)
 		switch {
 		case err != nil:
-			m.add(at, "%s is no network; write it like 10.1.0.0/16 or 127.0.0.0/8", at)
+			m.Addf(at, "%s is no network; write it like 10.1.0.0/16 or 127.0.0.0/8", at)
 		case network != network.Masked():
-			m.add(at, "%s has bits beyond its mask; write %s", at, network.Masked())
+			m.Addf(at, "%s has bits beyond its mask; write %s", at, network.Masked())
 		default:
 			all = append(all, network)
 		}

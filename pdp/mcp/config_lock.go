@@ -8,6 +8,8 @@ import (
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/lock"
+
+	"policy-service/pdp/server/config"
 )
 
 // LockConfig is what tools are compared with: their definitions as somebody has accepted them.
@@ -26,9 +28,9 @@ const (
 	LockOff     LockMode = "off"
 )
 
-func (l LockConfig) check(m *mistakes) {
+func (l LockConfig) check(m *config.Reading) {
 	if l.File == "" && l.Mode != "" && l.Mode != LockOff {
-		m.add("lock.mode", "lock has a mode and no file, so that nothing would be locked; write lock.file, and make the file with: policy-service mcp lock --accept")
+		m.Addf("lock.mode", "lock has a mode and no file, so that nothing would be locked; write lock.file, and make the file with: policy-service mcp lock --accept")
 	}
 }
 

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -41,11 +40,11 @@ func compileMapping(b *coaz.Binding, text config.Object) (*coaz.Mapping, error) 
 	return b.Compile(o, coaz.AuthZEN)
 }
 
-func (c *Config) checkQuestions(m *mistakes) {
+func (c *Config) checkQuestions(m *config.Reading) {
 	c.checkMeta(m)
 	b, err := c.Binding()
 	if err != nil {
-		m.add("identity.subject_claim", "identity.subject_claim is no claim: %w; write a name, or a JSON Pointer such as /act/sub", err)
+		m.Addf("identity.subject_claim", "identity.subject_claim is no claim: %w; write a name, or a JSON Pointer such as /act/sub", err)
 		return
 	}
 	for _, method := range sortedNames(c.Mappings) {
@@ -53,27 +52,27 @@ func (c *Config) checkQuestions(m *mistakes) {
 		c.checkMethod(m, path, method)
 		var wrong *coaz.Error
 		if _, err := compileMapping(b, c.Mappings[method]); errors.As(err, &wrong) {
-			*m = append(*m, mistake{path, wrong.Pointer, fmt.Errorf("%s: %w; mend the mapping", path, wrong)})
+			m.Addf(path+wrong.Pointer, "%s: %w; mend the mapping", path, wrong)
 		} else if err != nil {
-			m.add(path, "%s: %w; mend the mapping", path, err)
+			m.Addf(path, "%s: %w; mend the mapping", path, err)
 		}
 	}
 }
 
 // checkMethod looks for names that would have a mapping never be used.
-func (c *Config) checkMethod(m *mistakes, path, name string) {
+func (c *Config) checkMethod(m *config.Reading, path, name string) {
 	method, tool, ofTool := strings.Cut(name, " ")
 	upstream, _, whole := strings.Cut(tool, ":")
 	if _, known := c.Upstreams[upstream]; ofTool && (method != "tools/call" || !whole || !known) {
-		m.add(path, "%q is no method, and no tool of an upstream; write a method, or \"tools/call NAME:TOOL\" with the NAME of upstreams", name)
+		m.Addf(path, "%q is no method, and no tool of an upstream; write a method, or \"tools/call NAME:TOOL\" with the NAME of upstreams", name)
 		return
 	}
 	if method == rpc.Respond {
-		m.add(path, "%s is for nobody to map: the PDP decides who may decide, by the policies about approval.decide; write it there", method)
+		m.Addf(path, "%s is for nobody to map: the PDP decides who may decide, by the policies about approval.decide; write it there", method)
 		return
 	}
 	if near := nearestMethod(method); near != method && spelling.Distance(near, method) <= 2 {
-		m.add(path, "there is no method %q; did you mean %s?", method, near)
+		m.Addf(path, "there is no method %q; did you mean %s?", method, near)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"policy-service/pdp/mcp/internal/gate"
+
+	"policy-service/pdp/server/config"
 )
 
 // ToolRequestsConfig is how much may wait that somebody requests by tools/request, until somebody else calls it.
@@ -13,9 +15,9 @@ type ToolRequestsConfig struct {
 	Pending      int64         `yaml:"pending" default:"1024" min:"1" max:"100000" doc:"How many requests for tools may wait, of all persons together. They are kept in memory, with what came of them in 64 MiB at the most, and are gone after a restart."`
 }
 
-func (r ToolRequestsConfig) check(m *mistakes) {
+func (r ToolRequestsConfig) check(m *config.Reading) {
 	if r.PerPrincipal > r.Pending {
-		m.add("tool_requests.per_principal", "tool_requests.per_principal is more than pending, which is for all persons together; write less, or more there")
+		m.Addf("tool_requests.per_principal", "tool_requests.per_principal is more than pending, which is for all persons together; write less, or more there")
 	}
 }
 

@@ -98,7 +98,7 @@ const (
 // and forwards nothing. If d has a transport the questions are asked by it, and are on the PDP's record; otherwise nobody is
 // asked anything.
 func Explain(ctx context.Context, c Config, d Deps, a Asked) (Explanation, error) {
-	form.SetDefaults(&c)
+	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {
 		return Explanation{}, err
 	}
@@ -141,7 +141,7 @@ func Explain(ctx context.Context, c Config, d Deps, a Asked) (Explanation, error
 
 // Compile says of each tool why a gateway of this configuration neither lists nor calls it; nil if it does.
 func Compile(c Config, tools []Tool) ([]error, error) {
-	form.SetDefaults(&c)
+	Form.SetDefaults(&c)
 	c.PDP = PDPConfig{Embedded: &EmbeddedConfig{}, Tenant: c.PDP.Tenant, Timeout: c.PDP.Timeout, Breaker: c.PDP.Breaker}
 	d := Deps{Transport: &watched{}}.withDefaults()
 	asker, err := c.asker(d, c.Obligations.promised())

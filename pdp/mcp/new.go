@@ -90,7 +90,7 @@ func (g *Gateway) Close() error {
 
 // New makes a gateway. It asks nobody yet: a PDP, an issuer or a server that is away now may come back.
 func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
-	form.SetDefaults(&c)
+	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ type Persons struct {
 // NewPersons knows them by the configuration and d.FixedToken. typeOf is what the policies in force call a type of
 // questions.
 func NewPersons(c Config, d Deps, typeOf func(wire string) (string, bool)) (*Persons, error) {
-	form.SetDefaults(&c)
+	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ const surveyLasts = time.Minute
 // it would for a client. Token is what upstreams with token_exchange get theirs for. The servers that cannot be asked are
 // missing in the file, and the error says why. Neither a PDP nor a client is needed for it.
 func Survey(ctx context.Context, c Config, d Deps, token string) (lock.File, error) {
-	form.SetDefaults(&c)
+	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {
 		return lock.File{}, err
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"maps"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +22,7 @@ import (
 	"policy-service/pdp/server/telemetry"
 )
 
-// DefaultListen is where a server listens unless told otherwise.
+// DefaultListen is the address of a server whose configuration has none.
 const DefaultListen = "127.0.0.1:8180"
 
 // The environment variables that are not keys and begin like those that are.
@@ -36,13 +34,13 @@ const (
 	CredentialVariable = "POLICY_SERVICE_KEY"
 )
 
-// ConfigForm is how a [Config] is written: in a file, in the environment and as flags.
+// ConfigForm describes how a [Config] is written: in a file, in the environment and as flags.
 var ConfigForm = config.Form[Config]{
 	Title:          "The configuration of policy-service",
 	Prefix:         "POLICY_SERVICE_",
 	FileVariable:   ConfigVariable,
 	OtherVariables: []string{CredentialVariable},
-	Check:          (*Config).checkRead,
+	Check:          (*Config).checkValues,
 }
 
 // Config is what a [Server] is told. Nothing in it can change an answer: every switch that changes an answer is in the
@@ -146,16 +144,14 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// check finds what cannot work, whatever is in the files that the configuration names. It also writes PublicURL in its
+// check refuses a configuration that cannot work, whatever is in the files that it names. It also writes PublicURL in its
 // one form.
-func (c *Config) check() (err error) {
-	if err := ConfigForm.CheckBounds(c); err != nil {
+func (c *Config) check() error {
+	if err := ConfigForm.Verify(c); err != nil {
 		return err
 	}
 	if c.PublicURL != "" {
-		if c.PublicURL, err = cleanPublicURL(c.PublicURL); err != nil {
-			return err
-		}
+		c.PublicURL, _ = cleanPublicURL(c.PublicURL)
 	}
 	if err := c.TLS.Check(); err != nil {
 		return err
@@ -163,65 +159,39 @@ func (c *Config) check() (err error) {
 	if len(c.Auth.MTLS) > 0 && c.TLS.ClientCAFile == "" {
 		return errors.New("auth.mtls needs the authority of the clients' certificates; add --client-ca, or tls.client_ca_file")
 	}
-	if err := errors.Join(c.checkLog(), joined(c.Load.RateLimit.Check()), c.checkAdmin(), c.checkConsole(), c.checkPublished()); err != nil {
+	if err := errors.Join(c.checkSinks(), c.checkConsole(), c.checkPublished()); err != nil {
 		return err
 	}
 	return c.checkListen()
 }
 
-// checkRead finds what is wrong with values that were read, while their places in the file are known. It passes over a
-// value that is not sound, because that may be the reason.
-func (c *Config) checkRead(r *config.Reading) {
-	if r.Given("public_url") && r.Sound("public_url") {
-		if _, err := cleanPublicURL(c.PublicURL); err != nil {
-			r.Add("public_url", err)
-		}
+// checkValues looks for mistakes in the values of each section. A flag or a variable cannot mend them.
+func (c *Config) checkValues(r *config.Reading) {
+	if c.PublicURL != "" {
+		_, err := cleanPublicURL(c.PublicURL)
+		r.Add("public_url", err)
 	}
-	c.DecisionLog.checkRead(r)
-	if r.Sound("auth") {
-		c.Auth.checkRead(r)
-	}
-	if c.Console != nil {
-		c.Console.checkRead(r)
-	}
-	if err := c.checkOIDC(); err != nil && r.Sound("console") && r.Sound("auth") {
-		r.Add("console.oidc", err)
-	}
-	if r.Sound("rate_limit") {
-		addAll(r, c.Load.RateLimit.Check())
-	}
-	if err := c.checkAdmin(); err != nil {
-		r.Add("admin_listen", err)
-	}
+	c.DecisionLog.check(r)
+	c.Auth.check(r)
+	c.Console.check(r, c.Auth)
+	c.Load.RateLimit.Check(r.Add)
+	r.Add("admin_listen", c.checkAdmin())
 }
 
-// addAll adds mistakes that are listed by their keys.
-func addAll(r *config.Reading, wrong map[string]error) {
-	for _, key := range slices.Sorted(maps.Keys(wrong)) {
-		r.Add(key, wrong[key])
-	}
-}
-
-func (c AuthConfig) checkRead(r *config.Reading) {
+func (c AuthConfig) check(r *config.Reading) {
 	for _, key := range []string{"auth", "auth.jwt", "auth.mtls"} {
 		if r.Empty(key) {
-			r.Add(key, errors.New(key+" is empty, and would let nobody in; list who may ask, or leave it out"))
+			r.Addf(key, "%s is empty, and would let nobody in; list the callers, or leave it out", key)
 		}
 	}
-	_, err := auth.NewJWT(c.JWT, auth.JWTOptions{})
-	addEntries(r, err)
-	_, err = auth.NewMTLS(c.MTLS, nil)
-	addEntries(r, err)
+	_, ofTokens := auth.NewJWT(c.JWT, auth.JWTOptions{})
+	_, ofCertificates := auth.NewMTLS(c.MTLS, nil)
+	if err := errors.Join(ofTokens, ofCertificates); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			r.Add(authEntry.FindString(line), errors.New(line))
+		}
+	}
 }
 
+// authEntry is the entry at the beginning of a mistake of it.
 var authEntry = regexp.MustCompile(`^auth\.\w+\[\d+\]`)
-
-// addEntries adds each line of an error at the place of the entry that the line begins with.
-func addEntries(r *config.Reading, err error) {
-	if err == nil {
-		return
-	}
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		r.Add(authEntry.FindString(line), errors.New(line))
-	}
-}

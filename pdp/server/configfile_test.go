@@ -194,7 +194,7 @@ func refusals(t *testing.T) map[string]refusal {
 		"rate of who":            {"rate_limit: {callers: [{caller: gateway, per_second: 5}]}\n", `:1:24: rate_limit.callers[0]: caller is none; `},
 		"no rate of a caller":    {"rate_limit: {callers: [{caller: 'key:a'}]}\n", `:1:24: rate_limit.callers[0]: per_second is missing; `},
 		"two rates of one":       {"rate_limit: {callers: [{caller: 'key:a', per_second: 1}, {caller: 'key:a', per_second: 2}]}\n", `:1:58: rate_limit.callers[1]: one before has the same caller; `},
-		"burst of a caller":      {"rate_limit: {callers: [{caller: 'key:a', per_second: 1, burst: -1}]}\n", `:1:64: rate_limit.callers[].burst is less than 1; `},
+		"burst of a caller":      {"rate_limit: {callers: [{caller: 'key:a', per_second: 1, burst: -1}]}\n", `:1:64: rate_limit.callers[0].burst is less than 1; `},
 		"TLS too old":            {"tls: {min_version: '1.1'}\n", `:1:20: tls.min_version is not one of: 1.2, 1.3; write one of them`},
 		"admin for all":          {"admin_listen: 0.0.0.0:8181\n", `:1:15: admin_listen is "0.0.0.0:8181", and what it shows is for this machine alone; `},
 		"nobody is asked":        {"approvals: {max_pending_per_subject: 0}\n", `:1:38: approvals.max_pending_per_subject is less than 1; `},

@@ -44,23 +44,29 @@ const (
 	safeConsole = "127.0.0.1:8182"
 )
 
-// checkRead finds what is wrong with values that were read.
-func (c *ConsoleConfig) checkRead(r *config.Reading) {
-	if r.Given("console.public_url") && r.Sound("console.public_url") {
-		if _, err := cleanConsoleURL(c.PublicURL); err != nil {
-			r.Add("console.public_url", err)
+// check looks for mistakes in the values of the section; there are none if there is no console.
+func (c *ConsoleConfig) check(r *config.Reading, others AuthConfig) {
+	if c == nil {
+		return
+	}
+	if c.PublicURL != "" {
+		_, err := cleanConsoleURL(c.PublicURL)
+		r.Add("console.public_url", err)
+	}
+	if c.Listen != "" {
+		if _, _, err := net.SplitHostPort(c.Listen); err != nil {
+			r.Addf("console.listen", "console.listen is %q, which is no address to listen on; try host:port, such as %s", c.Listen, safeConsole)
 		}
 	}
-	if r.Given("console.trusted_proxies") && r.Sound("console.trusted_proxies") {
-		if _, err := c.proxies(); err != nil {
-			r.Add("console.trusted_proxies", err)
-		}
+	_, err := c.proxies()
+	r.Add("console.trusted_proxies", err)
+	if c.OIDC == nil {
+		return
 	}
-	if r.Given("console.listen") && r.Sound("console.listen") {
-		if err := c.checkListen(); err != nil {
-			r.Add("console.listen", err)
-		}
+	if _, err = auth.NewConsole(*c.OIDC, nil, auth.JWTOptions{}); err == nil {
+		err = c.OIDC.CheckBeside(others.JWT)
 	}
+	r.Add("console.oidc", err)
 }
 
 // oidc is the issuer by which people log in; nil if there is none.
@@ -69,25 +75,6 @@ func (c *Config) oidc() *auth.OIDC {
 		return nil
 	}
 	return c.Console.OIDC
-}
-
-// checkOIDC finds what is wrong with the issuer by which people log in.
-func (c *Config) checkOIDC() error {
-	entry := c.oidc()
-	if entry == nil {
-		return nil
-	}
-	if _, err := auth.NewConsole(*entry, nil, auth.JWTOptions{}); err != nil {
-		return err
-	}
-	return entry.CheckBeside(c.Auth.JWT)
-}
-
-func (c *ConsoleConfig) checkListen() error {
-	if _, _, err := net.SplitHostPort(c.Listen); c.Listen != "" && err != nil {
-		return fmt.Errorf("console.listen is %q, which is no address to listen on; try host:port, such as %s", c.Listen, safeConsole)
-	}
-	return nil
 }
 
 // proxies are the trusted proxies.
@@ -155,10 +142,6 @@ func (c *Config) checkConsole() error {
 	case c.Data == "" || c.Program.PDP.Recorder != nil:
 		return errors.New("console shows approval requests, and there are none without a data directory; add --data or data, or leave console out")
 	}
-	_, err := own.proxies()
-	if err := errors.Join(err, own.checkListen(), c.checkOIDC()); err != nil {
-		return err
-	}
 	if own.Listen != "" && !listener.IsLoopback(own.Listen) {
 		if err := c.exposable(own.Listen, safeConsole); err != nil {
 			return err
@@ -166,9 +149,7 @@ func (c *Config) checkConsole() error {
 	}
 	switch {
 	case own.PublicURL != "":
-		clean, err := cleanConsoleURL(own.PublicURL)
-		c.Console.PublicURL = clean
-		return err
+		own.PublicURL, _ = cleanConsoleURL(own.PublicURL)
 	case own.Listen == "" && c.PublicURL != "":
 		if _, err := cleanConsoleURL(c.PublicURL + consolePath); err != nil {
 			return fmt.Errorf("%w; it is made from public_url, so write console.public_url, or another public_url", err)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
-	"slices"
 	"time"
 
 	"policy-service/pdp/decisionlog"
@@ -62,12 +60,12 @@ type SinkConfig struct {
 	Queue int64 `yaml:"queue" default:"10000" min:"1000" doc:"How many records may wait for the sink. If more wait, the sink leaves out the oldest."`
 }
 
-// The paths of [RetainConfig.Age], Bytes, LeastAge and Share.
+// The paths of the keys of [RetainConfig].
 const (
 	KeyRetainAge   = "decision_log.retain.age"
-	KeyRetainBytes = "decision_log.retain.bytes"
+	KeyRetainShare = "decision_log.retain.share"
+	keyRetainBytes = "decision_log.retain.bytes"
 	keyRetainLeast = "decision_log.retain.least_age"
-	keyRetainShare = "decision_log.retain.share"
 	keyRetainOfOne = "decision_log.retain.share_person"
 )
 
@@ -93,43 +91,39 @@ func (r RetainConfig) bounds() decisionlog.Retention {
 // mostShare is the greatest share of one caller that leaves others as much.
 const mostShare = 0.5
 
-// Doubtful is an error if the configuration may mean something else than it says. It names neither LeastAge nor a share,
-// which come with Bytes and did not in earlier releases; or one caller may fill so much that others have no room.
+// Doubtful is an error if one caller may fill so much that others have no room.
 func (r RetainConfig) Doubtful() error {
-	if r.Share > mostShare {
-		return fmt.Errorf("%s is %v: one caller can fill so much of %s, and when all of it is young everybody gets 503; write %v at most, and give a gateway the permission relay, with which each person for whom it asks has a share (%s)",
-			keyRetainShare, r.Share, KeyRetainBytes, mostShare, keyRetainOfOne)
-	}
-	if r.Bytes == 0 || r.LeastAge > 0 || r.Share > 0 || r.SharePerson > 0 {
+	if r.Share <= mostShare {
 		return nil
 	}
-	keep := r.bounds()
-	return fmt.Errorf("%s stands alone: no record younger than %v is dropped for it any more, one caller that fills %v of it within that time gets 429, and everybody 503 when such records fill all of it; write %s and %s as they should be",
-		KeyRetainBytes, keep.LeastAge, keep.Share, keyRetainLeast, keyRetainShare)
+	return fmt.Errorf("%s is %v: one caller can fill so much of %s, and when all of it is young everybody gets 503; write %v at most, and give a gateway the permission relay, with which each person for whom it asks has a share (%s)",
+		KeyRetainShare, r.Share, keyRetainBytes, mostShare, keyRetainOfOne)
 }
 
-// check finds what is wrong besides the bounds of each key. Each error is listed by its key.
-func (r RetainConfig) check() map[string]error {
-	wrong := map[string]error{}
-	if r.Bytes == 0 && r.LeastAge > 0 {
-		wrong[keyRetainLeast] = fmt.Errorf("%s bounds %s, and there is none; write both, or leave it out", keyRetainLeast, KeyRetainBytes)
+// check looks for mistakes in the values of the section.
+func (c DecisionLogConfig) check(r *config.Reading) {
+	for n, pattern := range c.Mask {
+		r.Add(fmt.Sprintf("decision_log.mask[%d]", n), mask.Check([]string{pattern}))
 	}
-	if keep := r.bounds(); r.Bytes > 0 && keep.Share*float64(keep.Bytes) < leastShare {
-		wrong[keyRetainShare] = fmt.Errorf("%s is less than %d bytes of %s; write more of one of them: what one caller may fill has to be some segments, or it would not grow old", keyRetainShare, leastShare, KeyRetainBytes)
+	keep := c.Retain
+	if keep.Age > 0 && keep.Age < keep.LeastAge {
+		r.Addf(keyRetainLeast, "%s is %v, and records go at %v by %s; write no more than that", keyRetainLeast, keep.LeastAge, keep.Age, KeyRetainAge)
 	}
-	if keep := r.bounds(); r.Bytes > 0 && keep.SharePerson*float64(keep.Bytes) < leastShare {
-		wrong[keyRetainOfOne] = fmt.Errorf("%s is less than %d bytes of %s; write more of one of them: what one may fill has to be some segments, or it would not grow old", keyRetainOfOne, leastShare, KeyRetainBytes)
+	bounds := keep.bounds()
+	for _, one := range []struct {
+		key          string
+		given, share float64
+	}{{KeyRetainShare, keep.Share, bounds.Share}, {keyRetainOfOne, keep.SharePerson, bounds.SharePerson}} {
+		switch {
+		case keep.Bytes == 0 && one.given > 0:
+			r.Addf(one.key, "%s is a part of %s, and there is none; write both, or leave it out", one.key, keyRetainBytes)
+		case keep.Bytes > 0 && one.share*float64(keep.Bytes) < leastShare:
+			r.Addf(one.key, "%s is less than %d bytes of %s; write more of one of them: a share has to be some segments, or it would not grow old", one.key, leastShare, keyRetainBytes)
+		}
 	}
-	if r.Bytes == 0 && r.SharePerson > 0 {
-		wrong[keyRetainOfOne] = fmt.Errorf("%s is a part of %s, and there is none; write both, or leave it out", keyRetainOfOne, KeyRetainBytes)
+	if keep.Bytes == 0 && keep.LeastAge > 0 {
+		r.Addf(keyRetainLeast, "%s bounds %s, and there is none; write both, or leave it out", keyRetainLeast, keyRetainBytes)
 	}
-	if r.Bytes == 0 && r.Share > 0 {
-		wrong[keyRetainShare] = fmt.Errorf("%s is a part of %s, and there is none; write both, or leave it out", keyRetainShare, KeyRetainBytes)
-	}
-	if r.Age > 0 && r.Age < r.LeastAge {
-		wrong[keyRetainLeast] = fmt.Errorf("%s is %v, and records go at %v by %s; write no more than that", keyRetainLeast, r.LeastAge, r.Age, KeyRetainAge)
-	}
-	return wrong
 }
 
 // Outlasted is an error if records may be dropped before approvals end that last so long: see
@@ -169,11 +163,6 @@ type segments struct {
 	bytes int64
 }
 
-// checkLog refuses a configuration of the log that could not be followed.
-func (c *Config) checkLog() error {
-	return errors.Join(mask.Check(c.DecisionLog.Mask), joined(c.DecisionLog.Retain.check()), c.checkSinks())
-}
-
 // checkSinks refuses sinks that would never get a record.
 func (c *Config) checkSinks() error {
 	sinks := c.DecisionLog.Sinks
@@ -192,27 +181,4 @@ func (c *Config) checkData() error {
 		return errors.New("a decision log needs a directory to be kept in; add --data, or data in the configuration")
 	}
 	return nil
-}
-
-// checkRead finds what is wrong with values that were read; see [Config.checkRead].
-func (c DecisionLogConfig) checkRead(r *config.Reading) {
-	if r.Sound("decision_log.mask") {
-		for n, pattern := range c.Mask {
-			if err := mask.Check([]string{pattern}); err != nil {
-				r.Add(fmt.Sprintf("decision_log.mask[%d]", n), err)
-			}
-		}
-	}
-	if r.Sound("decision_log.retain") {
-		addAll(r, c.Retain.check())
-	}
-}
-
-// joined is all errors, ordered by their keys.
-func joined(wrong map[string]error) error {
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(wrong)) {
-		errs = append(errs, wrong[key])
-	}
-	return errors.Join(errs...)
 }

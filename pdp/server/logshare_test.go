@@ -454,12 +454,12 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 	if err := take(0.05); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // smaller segments
 		t.Errorf("got %v", err)
 	}
-	if strings.Contains(told.String(), "stands alone") {
+	if strings.Contains(told.String(), "one caller can fill so much") {
 		t.Errorf("got %s", told.String())
 	}
 	stopAndWait(t, s)
-	pdptest.Start(t, telling(), with(0), logTo(&told))
-	if !strings.Contains(told.String(), "level=WARN msg=\"decision_log.retain.bytes stands alone: no record younger than 24h0m0s is dropped for it any more, one caller that fills 0.25 of it") {
+	pdptest.Start(t, telling(), with(0.6), logTo(&told))
+	if !strings.Contains(told.String(), "level=WARN msg=\"decision_log.retain.share is 0.6: one caller can fill so much of decision_log.retain.bytes") {
 		t.Errorf("got %s", told.String())
 	}
 }

@@ -1,31 +1,25 @@
-// Package config reads the configuration of a program into a struct of that program. The
-// fields of the struct are the keys of the configuration, and the tags of a field say all
-// that is true of its key: see [Key]. From these tags alone come the reader of the file, of
-// the environment and of flags, the JSON Schema, the printed form and the tables of the
-// documentation, so they cannot disagree.
+// Package config reads the configuration of a program into a struct of that program. The fields of the struct are the
+// keys of the configuration. The tags of a field describe its key: see [Key]. The reader of the file, of the environment
+// and of flags, the JSON Schema, the printed form and the tables of the documentation all come from these tags, so they
+// cannot disagree.
 //
-// Begin with [Form], which is the whole of the package: a program has one value of it, for
-// its struct. [Form.Read] reads, and returns every [Mistakes] with the place of each and what
-// to try. [Form.Write] prints what is in force and the origin of each value.
+// Begin with [Form]: a program has one value of it, for its struct. [Form.Read] reads, and returns all [Mistakes], each
+// with its place and a remedy. [Form.Write] prints the configuration in force and the origin of each value.
 //
-// The package does not know what any key means. It refuses to guess: an unknown key, a key
-// that occurs twice, an alias, and a value that other readers of YAML take for something
-// else are mistakes.
+// The package does not know the meaning of any key. It refuses to guess: an unknown key, a key that occurs twice, an
+// alias, and a value that other readers of YAML read differently are mistakes.
 package config
 
 import (
 	"cmp"
-	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
-	"time"
-
-	"go.yaml.in/yaml/v3"
 )
 
-// Form is how a configuration of type T is written. T is a struct; a field with a yaml tag
-// is a key. A form is not changed once it is in use.
+// Form describes how a configuration of type T is written. T is a struct; a field with a yaml tag is a key. A form is
+// not changed once it is in use.
 type Form[T any] struct {
 	// Title is the title of the JSON Schema.
 	Title string
@@ -35,18 +29,18 @@ type Form[T any] struct {
 	FileVariable string
 	// OtherVariables begin with the prefix, and are neither keys nor mistakes.
 	OtherVariables []string
-	// Check looks for mistakes beyond the form of each value, once everything is read.
+	// Check looks for mistakes beyond the form of each value. The defaults are set.
 	Check func(*T, *Reading)
 }
 
-// Key is a key of the configuration, as the tags of its field say it. The tags yaml and doc
-// must be there; the others say what else is true of the key:
+// Key is a key of the configuration, as the tags of its field describe it. The tags yaml and doc must be there; the
+// others are optional:
 //
 //	yaml:"age"        its name below the name of the struct around it
-//	doc:"…"           what it means, for help, schema and the documentation
-//	default:"10000"   its value if nobody gives one, as it would be written. A zero in the
-//	                  struct means that nobody gave one, so a number with a default needs a
-//	                  min above zero, and a switch is off by default
+//	doc:"…"           its meaning, for help, schema and the documentation
+//	default:"10000"   its value if none is given, as a file would have it. A zero in the struct means
+//	                  that none was given, so a number with a default needs a min above zero, and
+//	                  a switch is off by default
 //	min:"1h" max:"…"  the bounds of a number, duration, [Size] or [Rate]; for a list, how many items
 //	enum:"a,b"        all values that are allowed; for a list, of its items
 //	required:"yes"    it has no default and must be there, in the items of a list
@@ -55,12 +49,11 @@ type Form[T any] struct {
 //	secret:"path"     a URL of which only scheme and host are shown: the rest may give access
 //	reload:"yes"      a running program takes a new value, with all below it
 type Key struct {
-	// Path is the key with those above it, as decision_log.mode; [] stands for each
-	// item of a list, as in auth.jwt[].issuer, and <name> for each name of a map, as in
-	// upstreams.<name>.url.
+	// Path is the key with those above it, as decision_log.mode; [] stands for each item of a list, as in
+	// auth.jwt[].issuer, and <name> for each name of a map, as in upstreams.<name>.url.
 	Path string
 	Doc  string
-	// Default, Min, Max and Enum are as they would be written.
+	// Default, Min, Max and Enum are as a file would have them.
 	Default, Min, Max string
 	Enum              []string
 	Required          bool
@@ -68,204 +61,181 @@ type Key struct {
 	Unless string
 	// Reloads is set if a running program takes a new value.
 	Reloads bool
-	// Variable is the environment variable that sets the key. It is "" if only the file can
-	// set the key: it is a list or a map, in one of them, a section, or an [Object].
+	// Variable is the environment variable that sets the key. It is "" if only the file can set the key: it is a list or a
+	// map, in one of them, a section, or an [Object].
 	Variable string
 
-	kind   reflect.Type
-	path   bool
-	secret bool
+	name         string
+	index        []int        // of its field, in the struct around it
+	of           reflect.Type // of its values; a pointer counts as the section that it leads to
+	optional     bool         // a section behind a pointer, which is on if it is there
+	path, secret bool
+	scalar       *scalar // nil if it is no scalar
+	keys         []*Key  // of a section, in the order of the fields
+	item         *Key    // an item of a list, or a value of a map
 }
 
-// Keys are all keys, in the order of the fields of T. A section is a key only if its presence
-// alone means something, which is so if its field is a pointer.
-func (f Form[T]) Keys() []Key {
-	return slices.DeleteFunc(f.everyKey(), func(k Key) bool { return k.kind.Kind() == reflect.Struct })
-}
+// anyName stands in the path of a [Key] for each name of a map.
+const anyName = "<name>"
 
-// everyKey are the keys and the sections.
-func (f Form[T]) everyKey() []Key {
-	var all []Key
-	collectKeys(reflect.TypeFor[T](), "", f.Prefix, false, &all)
-	return all
-}
+// root is the section that holds all keys.
+func (f Form[T]) root() *Key { return newKey(reflect.TypeFor[T](), "", Key{}, f.Prefix) }
 
-func collectKeys(t reflect.Type, above, prefix string, reloads bool, all *[]Key) {
-	unless := map[string]string{}
-	for _, f := range fields(t) {
-		for name := range strings.SplitSeq(f.field.Tag.Get("instead"), ",") {
-			unless[name] = f.name
-		}
-	}
-	for _, f := range fields(t) {
-		k := newKey(f.field, join(above, f.name), prefix)
-		k.Reloads, k.Unless = reloads || k.Reloads, unless[f.name]
-		*all = append(*all, k)
-		below := k.kind
-		if below.Kind() == reflect.Pointer {
-			below = below.Elem()
-		}
-		switch {
-		case below.Kind() == reflect.Struct:
-			collectKeys(below, k.Path, prefix, k.Reloads, all)
-		case below.Kind() == reflect.Slice && below.Elem().Kind() == reflect.Struct:
-			collectKeys(below.Elem(), k.Path+"[]", prefix, k.Reloads, all)
-		case below.Kind() == reflect.Map && below.Elem().Kind() == reflect.Struct:
-			collectKeys(below.Elem(), join(k.Path, anyName), prefix, k.Reloads, all)
-		}
-	}
-}
-
-func newKey(field reflect.StructField, path, prefix string) Key {
-	tag := field.Tag
-	k := Key{
-		Path:     path,
-		Doc:      tag.Get("doc"),
-		Default:  tag.Get("default"),
-		Min:      tag.Get("min"),
-		Max:      tag.Get("max"),
-		Required: tag.Get("required") != "",
-		Reloads:  tag.Get("reload") != "",
-		kind:     field.Type,
-		path:     tag.Get("path") != "" || strings.HasSuffix(path, "_file"),
-		secret:   tag.Get("secret") == "path",
-	}
+// newKey makes a key with all below it. above is the section, list or map around it.
+func newKey(t reflect.Type, tag reflect.StructTag, k Key, prefix string) *Key {
+	k.Doc, k.Default, k.Min, k.Max = tag.Get("doc"), tag.Get("default"), tag.Get("min"), tag.Get("max")
+	k.Required, k.Reloads = tag.Get("required") != "", k.Reloads || tag.Get("reload") != ""
+	k.path = k.path || tag.Get("path") != "" || strings.HasSuffix(k.Path, "_file")
+	k.secret = k.secret || tag.Get("secret") == "path"
 	if list := tag.Get("enum"); list != "" {
 		k.Enum = strings.Split(list, ",")
 	}
-	if isScalar(k.kind) && !inContainer(path) {
-		k.Variable = variable(prefix, path)
+	if k.of = t; t.Kind() == reflect.Pointer {
+		k.of, k.optional = t.Elem(), true
 	}
-	return k
-}
-
-func isScalar(t reflect.Type) bool {
-	switch t.Kind() {
-	case reflect.String, reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
-		return true
+	// An item has no bounds of its own.
+	item := Key{Enum: k.Enum, Reloads: k.Reloads, path: k.path, secret: k.secret}
+	switch k.scalar = scalarOf(k.of); {
+	case k.scalar != nil:
+		if !strings.Contains(k.Path, "[]") && !strings.Contains(k.Path, anyName) {
+			k.Variable = prefix + strings.ToUpper(strings.ReplaceAll(k.Path, ".", "_"))
+		}
+	case k.of.Kind() == reflect.Struct:
+		k.addFields(k.of, nil, prefix)
+	case k.of == reflect.TypeFor[Object]():
+	case k.of.Kind() == reflect.Slice:
+		item.Path = k.Path + "[]"
+		k.item = newKey(k.of.Elem(), "", item, prefix)
+	case k.of.Kind() == reflect.Map:
+		item.Path = join(k.Path, anyName)
+		k.item = newKey(k.of.Elem(), "", item, prefix)
 	}
-	return false
+	return &k
 }
 
-// keyField is a field that is a key, with the way to it.
-type keyField struct {
-	name  string
-	index []int
-	field reflect.StructField
-}
-
-// fields are the keys of a mapping.
-func fields(t reflect.Type) (all []keyField) {
+// addFields adds the keys of a struct, and of the structs that are inline in it.
+func (k *Key) addFields(t reflect.Type, above []int, prefix string) {
 	for i := range t.NumField() {
 		field := t.Field(i)
+		index := append(slices.Clone(above), i)
 		switch name := field.Tag.Get("yaml"); name {
 		case "", "-":
 		case ",inline":
-			for _, inner := range fields(field.Type) {
-				inner.index = append([]int{i}, inner.index...)
-				all = append(all, inner)
-			}
+			k.addFields(field.Type, index, prefix)
 		default:
-			all = append(all, keyField{name, []int{i}, field})
+			one := Key{Path: join(k.Path, name), name: name, index: index, Reloads: k.Reloads}
+			k.keys = append(k.keys, newKey(field.Type, field.Tag, one, prefix))
 		}
 	}
-	return all
-}
-
-// keyTable has the keys and the sections by their paths.
-type keyTable map[string]Key
-
-func (f Form[T]) table() keyTable {
-	table := keyTable{}
-	for _, k := range f.everyKey() {
-		table[k.Path] = k
-	}
-	return table
-}
-
-// eachKey visits the values of a configuration with the paths of their keys, a section before its keys and a map before
-// what it holds. It does not visit the keys in lists.
-func eachKey(v reflect.Value, above string, visit func(path string, v reflect.Value)) {
-	for _, f := range fields(v.Type()) {
-		field, path := v.FieldByIndex(f.index), join(above, f.name)
-		visit(path, field)
-		if field.Kind() == reflect.Pointer {
-			field = field.Elem()
-		}
-		switch {
-		case field.Kind() == reflect.Struct:
-			eachKey(field, path, visit)
-		case field.Kind() == reflect.Map && field.Type().Elem().Kind() == reflect.Struct:
-			for _, name := range names(field) {
-				eachKey(field.MapIndex(reflect.ValueOf(name)), Entry(path, name), visit)
+	for i := range t.NumField() {
+		for name := range strings.SplitSeq(t.Field(i).Tag.Get("instead"), ",") {
+			if other := k.key(name); other != nil {
+				other.Unless = t.Field(i).Tag.Get("yaml")
 			}
 		}
 	}
 }
 
-// SetDefaults sets every scalar that is not set and has a default. It first copies what a
-// pointer leads to, and the maps, which other configurations may share.
-func (f Form[T]) SetDefaults(c *T) {
-	r := newReading("", f.table())
-	r.defaults(reflect.ValueOf(c).Elem(), "")
-}
-
-func (r *Reading) defaults(v reflect.Value, above string) {
-	for _, f := range fields(v.Type()) {
-		field, path := v.FieldByIndex(f.index), join(above, f.name)
-		switch k := r.keys.at(path); {
-		case field.Kind() == reflect.Struct:
-			r.defaults(field, path)
-		case field.Kind() == reflect.Pointer && !field.IsNil():
-			own := reflect.New(field.Type().Elem())
-			own.Elem().Set(field.Elem())
-			r.defaults(own.Elem(), path)
-			field.Set(own)
-		case field.Kind() == reflect.Map && field.Type().Elem().Kind() == reflect.Struct && !field.IsNil():
-			own := reflect.MakeMapWithSize(field.Type(), field.Len())
-			for _, name := range names(field) {
-				one := reflect.New(field.Type().Elem()).Elem()
-				one.Set(field.MapIndex(reflect.ValueOf(name)))
-				r.defaults(one, Entry(path, name))
-				own.SetMapIndex(reflect.ValueOf(name), one)
-			}
-			field.Set(own)
-		case k.Default != "" && field.IsZero():
-			r.value(k.node(k.Default), field, path)
-		}
-	}
-}
-
-// CheckBounds holds to the bounds of the keys the values that a program set. [Form.Read]
-// does so for the values that it reads.
-func (f Form[T]) CheckBounds(c *T) error {
-	keys := f.table()
-	var found Mistakes
-	eachKey(reflect.ValueOf(c).Elem(), "", func(path string, v reflect.Value) {
-		if v.IsZero() {
-			return
-		}
-		if what, try := keys.at(path).misfit(v); what != "" {
-			found = append(found, what+"; "+try)
-		}
-	})
-	if len(found) > 0 {
-		return found
+// key is the key of a section by this name, or nil.
+func (k *Key) key(name string) *Key {
+	if i := slices.IndexFunc(k.keys, func(one *Key) bool { return one.name == name }); i >= 0 {
+		return k.keys[i]
 	}
 	return nil
 }
 
-// Changed are the keys, outside lists and maps, whose values differ.
+// Keys are all keys, in the order of the fields of T. A section is a key only if its presence alone means something,
+// which is so if its field is a pointer.
+func (f Form[T]) Keys() (all []Key) {
+	var add func(*Key)
+	add = func(k *Key) {
+		for _, one := range k.keys {
+			if one.of.Kind() != reflect.Struct || one.optional {
+				all = append(all, *one)
+			}
+			add(one)
+		}
+		if k.item != nil {
+			add(k.item)
+		}
+	}
+	add(f.root())
+	return all
+}
+
+// walk visits the values of a configuration with their paths, a section before its keys and a map before its values. It
+// does not visit the items of lists.
+func (k *Key) walk(v reflect.Value, path string, visit func(k *Key, v reflect.Value, path string)) {
+	visit(k, v, path)
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for _, one := range k.keys {
+			one.walk(v.FieldByIndex(one.index), join(path, one.name), visit)
+		}
+	case reflect.Map:
+		for _, name := range names(v) {
+			k.item.walk(v.MapIndex(name), Entry(path, name.String()), visit)
+		}
+	}
+}
+
+// SetDefaults sets every scalar that is not set and has a default. It first copies the sections behind pointers, and the
+// maps, which other configurations may share.
+func (f Form[T]) SetDefaults(c *T) { f.root().setDefaults(reflect.ValueOf(c).Elem()) }
+
+func (k *Key) setDefaults(v reflect.Value) {
+	switch {
+	case v.Kind() == reflect.Struct:
+		for _, one := range k.keys {
+			one.setDefaults(v.FieldByIndex(one.index))
+		}
+	case v.Kind() == reflect.Pointer && !v.IsNil():
+		own := reflect.New(k.of)
+		own.Elem().Set(v.Elem())
+		k.setDefaults(own.Elem())
+		v.Set(own)
+	case v.Kind() == reflect.Map && !v.IsNil():
+		own := reflect.MakeMapWithSize(k.of, v.Len())
+		for name, value := range v.Seq2() {
+			one := reflect.New(k.of.Elem()).Elem()
+			one.Set(value)
+			k.item.setDefaults(one)
+			own.SetMapIndex(name, one)
+		}
+		v.Set(own)
+	case k.Default != "" && v.IsZero():
+		_ = k.scalar.set(v, k.Default) // a test sets every default
+	}
+}
+
+// Verify looks for mistakes in values that a program set: bounds, and the rest by Check. [Form.Read] does so for the
+// values that it reads. The defaults must be set.
+func (f Form[T]) Verify(c *T) error {
+	r := newReading("")
+	f.root().walk(reflect.ValueOf(c).Elem(), "", func(k *Key, v reflect.Value, path string) {
+		if what, try := k.misfit(v, path); what != "" && !v.IsZero() {
+			r.add("", what, try)
+		}
+	})
+	if len(r.mistakes) == 0 && f.Check != nil {
+		f.Check(c, r)
+	}
+	return r.err()
+}
+
+// Changed are the keys, outside lists and maps, whose values differ. If a section behind a pointer is only in one of the
+// two, its keys are among them.
 func (f Form[T]) Changed(a, b T) []Key {
-	before, after := values(a), values(b)
+	before, after := f.values(a), f.values(b)
 	return slices.DeleteFunc(f.Keys(), func(k Key) bool { return reflect.DeepEqual(before[k.Path], after[k.Path]) })
 }
 
-// values are what keys outside lists come to, by their paths. A section behind a pointer has
-// only whether it is absent: its keys are there by themselves.
-func values(c any) map[string]any {
+func (f Form[T]) values(c T) map[string]any {
 	all := map[string]any{}
-	eachKey(reflect.ValueOf(c), "", func(path string, v reflect.Value) {
+	f.root().walk(reflect.ValueOf(c), "", func(_ *Key, v reflect.Value, path string) {
 		switch v.Kind() {
 		case reflect.Struct:
 		case reflect.Pointer:
@@ -277,61 +247,17 @@ func values(c any) map[string]any {
 	return all
 }
 
-// node is a scalar that is written as text, read as what the key is.
-func (k Key) node(text string) *yaml.Node {
-	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-	switch k.kind.Kind() {
-	case reflect.Int, reflect.Int64:
-		if k.kind != reflect.TypeFor[time.Duration]() && k.kind != reflect.TypeFor[Size]() {
-			n.Tag = "!!int"
-		}
-	case reflect.Float64:
-		if k.kind != reflect.TypeFor[Rate]() {
-			n.Tag = "!!float"
-		}
-	case reflect.Bool:
-		n.Tag = "!!bool"
+func join(above, name string) string { return strings.TrimPrefix(above+"."+name, ".") }
+
+// Entry is the path of a map's value with this name. A name of more than letters and digits is in quotes.
+func Entry(path, name string) string {
+	if strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_/-") != "" || name == "" {
+		name = strconv.Quote(name)
 	}
-	return n
+	return join(path, name)
 }
 
-// misfit says why a value cannot be the key's, and what to try; "" if it can.
-func (k Key) misfit(v reflect.Value) (what, try string) {
-	if len(k.Enum) > 0 && v.Kind() == reflect.String && !slices.Contains(k.Enum, v.String()) {
-		return fmt.Sprintf("%s is not one of: %s", k.Path, strings.Join(k.Enum, ", ")), "write one of them"
-	}
-	if v.Type() != k.kind {
-		return "", "" // an item of the key's list has no bounds
-	}
-	if k.Min != "" && k.compare(v, k.Min) < 0 {
-		return fmt.Sprintf("%s is less than %s", k.Path, k.Min), "write at least that, or leave the key out"
-	}
-	if k.Max != "" && k.compare(v, k.Max) > 0 {
-		return fmt.Sprintf("%s is more than %s", k.Path, k.Max), "write at most that, or leave the key out"
-	}
-	return "", ""
-}
-
-// compare compares a number or duration with a bound as it is written. The number of items
-// of a list is equal to every bound: the program that uses the list checks it.
-func (k Key) compare(v reflect.Value, bound string) int {
-	other := reflect.New(k.kind).Elem()
-	r := newReading("", nil)
-	switch {
-	case k.kind == reflect.TypeFor[Rate]():
-		r.rate(k.node(bound), other, k.Path)
-		return cmp.Compare(v.Float(), other.Float())
-	case v.Kind() == reflect.Float64:
-		r.number(k.node(bound), other, k.Path)
-		return cmp.Compare(v.Float(), other.Float())
-	case k.kind == reflect.TypeFor[time.Duration]():
-		r.duration(k.node(bound), other, k.Path)
-	case k.kind == reflect.TypeFor[Size]():
-		r.size(k.node(bound), other, k.Path)
-	case v.CanInt():
-		r.integer(k.node(bound), other, k.Path)
-	default:
-		return 0
-	}
-	return cmp.Compare(v.Int(), other.Int())
+// names are those of a map, in order.
+func names(of reflect.Value) []reflect.Value {
+	return slices.SortedFunc(slices.Values(of.MapKeys()), func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
 }

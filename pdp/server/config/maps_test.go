@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -100,7 +99,7 @@ func TestMapsAreRead(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		`boxes.jira.inner."create.ticket".hidden`: ":12:31", `boxes.jira.labels."app.example/name"`: ":10:51",
-		"notes.resources/templates/list": ":5:29", "free.l[1].b": ":3:83",
+		"notes.resources/templates/list": ":5:29", "free/l/1/b": ":3:83",
 	} {
 		if from[path] != file+want {
 			t.Errorf("%s is from %q, want %s", path, from[path], want)
@@ -111,7 +110,7 @@ func TestMapsAreRead(t *testing.T) {
 func TestMistakesInMaps(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"boxes: [a]":                           ":1:8: boxes must be a mapping; write name: value lines",
+		"boxes: [a]":                           ":1:8: boxes must be a mapping; write key: value lines",
 		"boxes: {a: 1}":                        ":1:12: boxes.a must be a mapping; write key: value lines",
 		"boxes: {a: }":                         "boxes.a has no value; ",
 		"boxes: {a: {}, a: {}}":                `:1:16: the key "a" occurs twice; keep one`,
@@ -127,12 +126,12 @@ func TestMistakesInMaps(t *testing.T) {
 		"boxes: {a: &x {}, b: *x}":             ":1:22: aliases are not read here; ",
 		"free: [1]":                            ":1:7: free must be a mapping; ",
 		"free: {a: {b: 1, b: 2}}":              `:1:18: the key "b" occurs twice; keep one`,
-		"free: {a: 2020-01-01}":                ":1:11: free.a is not a value that JSON has; ",
-		"free: {a: [0x10]}":                    ":1:12: free.a[0] is not a value that JSON has; ",
-		"free: {a: .inf}":                      "free.a is not a value that JSON has; ",
-		"free: {a: !!binary aGk=}":             "free.a is not a value that JSON has; ",
-		"free: {a: True}":                      "free.a is not a value that JSON has; ",
-		"free: {a: ~}":                         "free.a has no value; ",
+		"free: {a: 2020-01-01}":                ":1:11: free/a is not a value that JSON has; ",
+		"free: {a: [0x10]}":                    ":1:12: free/a/0 is not a value that JSON has; ",
+		"free: {a: .inf}":                      "free/a is not a value that JSON has; ",
+		"free: {a: !!binary aGk=}":             "free/a is not a value that JSON has; ",
+		"free: {a: True}":                      "free/a is not a value that JSON has; ",
+		"free: {a: ~}":                         "free/a has no value; ",
 		"free: {a: &x {}, b: [*x]}":            ":1:22: aliases are not read here; ",
 		"notes: {a: {<<: {}}}":                 "a key must be a plain name; ",
 		"most: 12":                             ":1:7: most must be a size; write it like 512B, 64KiB or 4MiB",
@@ -194,7 +193,7 @@ func TestDefaultsInMaps(t *testing.T) {
 		t.Error("the caller's own changed:", diff)
 	}
 	filled.Boxes["a"].Inner["b"] = inner{Count: -1}
-	if err := shelfForm.CheckBounds(&filled); err == nil || !strings.Contains(err.Error(), "boxes.a.inner.b.count is less than 1") {
+	if err := shelfForm.Verify(&filled); err == nil || !strings.Contains(err.Error(), "boxes.a.inner.b.count is less than 1") {
 		t.Errorf("got %v", err)
 	}
 	if changed := shelfForm.Changed(given, filled); len(changed) == 0 || changed[0].Path != "boxes" {
@@ -242,16 +241,14 @@ func TestMapsAreWritten(t *testing.T) {
 
 func TestBelow(t *testing.T) {
 	t.Parallel()
-	r := newReading("f", shelfForm.table())
-	var s shelf
-	r.value(r.document([]byte("notes: {a/b: {x.y: [{'0': c}], '0': d}}")), reflect.ValueOf(&s).Elem(), "")
-	if len(r.mistakes) > 0 {
-		t.Fatal(r.mistakes)
+	_, from, _, err := readShelf(t, "notes: {a/b: {x.y: [{'0': c}], '0': d, e/f: g}}")
+	if err != nil {
+		t.Fatal(err)
 	}
 	for pointer, want := range map[string]string{
-		"": "notes.a/b", "/x.y/0/0": `notes.a/b."x.y"[0].0`, "/0": "notes.a/b.0", "/x.y/7": `notes.a/b."x.y"`, "/nothing/0": "notes.a/b",
+		"": "notes.a/b", "/x.y/0/0": "notes.a/b/x.y/0/0", "/0": "notes.a/b/0", "/x.y/7": "notes.a/b/x.y", "/e~1f": "notes.a/b/e~1f", "/nothing/0": "notes.a/b",
 	} {
-		if got := r.Below(Entry("notes", "a/b"), pointer); got != want {
+		if got := from.Below(Entry("notes", "a/b"), pointer); got != want {
 			t.Errorf("%q: got %s, want %s", pointer, got, want)
 		}
 	}

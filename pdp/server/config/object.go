@@ -3,24 +3,24 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"regexp"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Object is a JSON object that may have any members: what they mean, another standard says. It is the object's text.
+// Object is a JSON object that may have any members: another standard gives them their meaning. It is the object's text.
 type Object []byte
 
 // jsonNumber is a number that YAML and JSON read alike.
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// object makes JSON of what is written as YAML. What YAML alone can say is a mistake, with its place.
+var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")
+
+// object makes JSON of YAML. A value that only YAML has is a mistake, with its place.
 func (r *Reading) object(n *yaml.Node, v reflect.Value, path string) {
-	if n.Kind != yaml.MappingNode {
-		r.addAt(n, named(path)+" must be a mapping", "write key: value lines")
-		return
-	}
 	before := len(r.mistakes)
 	text := r.json(nil, n, path)
 	if len(r.mistakes) == before {
@@ -30,8 +30,8 @@ func (r *Reading) object(n *yaml.Node, v reflect.Value, path string) {
 
 func (r *Reading) json(b []byte, n *yaml.Node, path string) []byte {
 	r.at[path] = n
-	switch n.Kind {
-	case yaml.MappingNode:
+	switch tag := n.ShortTag(); {
+	case n.Kind == yaml.MappingNode:
 		b = append(b, '{')
 		first := true
 		r.members(n, func(key, value *yaml.Node) {
@@ -39,36 +39,29 @@ func (r *Reading) json(b []byte, n *yaml.Node, path string) []byte {
 				b = append(b, ',')
 			}
 			first = false
-			b = r.json(append(appendJSON(b, key.Value), ':'), value, Entry(path, key.Value))
+			b = r.json(append(appendJSON(b, key.Value), ':'), value, path+"/"+pointerEscape.Replace(key.Value))
 		})
 		return append(b, '}')
-	case yaml.SequenceNode:
+	case n.Kind == yaml.SequenceNode:
 		b = append(b, '[')
 		for i, one := range n.Content {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = r.json(b, one, nth(path, i))
+			b = r.json(b, one, fmt.Sprintf("%s/%d", path, i))
 		}
 		return append(b, ']')
-	case yaml.AliasNode:
+	case n.Kind == yaml.AliasNode:
 		r.addAt(n, "aliases are not read here", "write the value out")
-		return b
-	}
-	return r.jsonScalar(b, n, path)
-}
-
-func (r *Reading) jsonScalar(b []byte, n *yaml.Node, path string) []byte {
-	switch tag := n.ShortTag(); {
 	case tag == "!!str":
 		return appendJSON(b, n.Value)
 	case tag == "!!null" && n.Value == "null", tag == "!!bool" && (n.Value == "true" || n.Value == "false"),
 		(tag == "!!int" || tag == "!!float") && jsonNumber.MatchString(n.Value):
 		return append(b, n.Value...)
 	case tag == "!!null":
-		r.addAt(n, named(path)+" has no value", "write one, which may be null")
+		r.addAt(n, path+" has no value", "write one, which may be null")
 	default:
-		r.addAt(n, named(path)+" is not a value that JSON has", "write it in quotes, or as JSON has it")
+		r.addAt(n, path+" is not a value that JSON has", "write it in quotes, or as JSON has it")
 	}
 	return b
 }
@@ -81,18 +74,4 @@ func appendJSON(b []byte, text string) []byte {
 		panic(err) // a text can always be encoded
 	}
 	return append(b, bytes.TrimSuffix(quoted.Bytes(), []byte("\n"))...)
-}
-
-// object is nil if there is none. It is printed as JSON, on one line.
-func (p printer) object(v reflect.Value, path string) *yaml.Node {
-	if v.IsNil() {
-		return nil
-	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(v.Bytes(), &document); err != nil || len(document.Content) == 0 {
-		return nil // it is no JSON: no file can have said it
-	}
-	n := document.Content[0]
-	p.comment(n, path)
-	return n
 }

@@ -17,87 +17,93 @@ import (
 // maxFile bounds a configuration file.
 const maxFile = 1 << 20
 
-// Given is everything that a configuration is read from. The environment wins over the file,
-// and a flag over both.
+// Given is everything that a configuration is read from. The environment wins over the file, and a flag over both.
 type Given struct {
-	// File is the configuration file; "" is none. It is YAML, of which JSON is a part,
-	// and is read strictly: a value that is probably not what was meant is a mistake, with
-	// its place. Paths in it are relative to its directory.
+	// File is the configuration file; "" is none. It is YAML, of which JSON is a part, and is read strictly: a value that
+	// is probably not meant is a mistake, with its place. Paths in it are relative to its directory.
 	File string
-	// Environ are variables, as [os.Environ] has them. Those that begin with the prefix of
-	// the form set the scalar keys; see [Key.Variable].
+	// Environ are variables, as [os.Environ] has them. Those that begin with the prefix of the form set the scalar keys;
+	// see [Key.Variable].
 	Environ []string
 	// Flags are those given on a command line.
 	Flags []Flag
 }
 
-// Flag is a flag that sets a key. Name is how people write it.
+// Flag is a flag that sets a key. Name is the flag as people write it.
 type Flag struct{ Key, Name, Value string }
 
-// Mistakes are all that is wrong with a configuration, a line each: where it is, what it
-// is, and what to try.
+// Mistakes are all mistakes of a configuration, a line each: place, mistake, remedy.
 type Mistakes []string
 
 func (m Mistakes) Error() string { return strings.Join(m, "\n") }
 
-// Origins say where each value was given: file:line:column, a variable or a flag, by the
-// path of the key. A key that is not there has its default.
+// Origins are the places where values were given: file:line:column, a variable or a flag, by the path of the key. A key
+// that is not there has its default. The path of a value in an [Object] ends with its JSON Pointer.
 type Origins map[string]string
 
-// Read sets in c what is given. Its error is of type [Mistakes], unless the file cannot be
-// read at all.
+// Below is the path of the value at a JSON Pointer in an [Object], or of the nearest place above it that was given.
+func (o Origins) Below(path, pointer string) string {
+	return nearest(path+pointer, func(path string) bool { return o[path] != "" })
+}
+
+// nearest is the nearest path upwards that was given; "" if none was.
+func nearest(path string, given func(string) bool) string {
+	for path != "" && !given(path) {
+		path = path[:max(strings.LastIndexAny(path, "/.["), 0)]
+	}
+	return path
+}
+
+// Read sets in c all that is given. Its error is of type [Mistakes], unless the file cannot be read at all.
 func (f Form[T]) Read(given Given, c *T) (Origins, error) {
-	r := newReading(given.File, f.table())
-	root := reflect.ValueOf(c).Elem()
+	r, keys, root := newReading(given.File), f.root(), reflect.ValueOf(c).Elem()
 	if given.File != "" {
 		text, err := plainfile.Read(given.File, maxFile)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the configuration: %w; try another --config", err)
 		}
 		if document := r.document(text); document != nil {
-			r.value(document, root, "")
+			r.value(document, keys, root, "")
 		}
 	}
-	f.environment(given.Environ, r, root)
-	for _, flag := range given.Flags {
-		r.set(flag, root)
+	for _, flag := range append(f.environment(given.Environ, r), given.Flags...) {
+		r.set(flag, keys, root)
 	}
 	if f.Check != nil {
-		f.Check(c, r)
+		checked := *c
+		f.SetDefaults(&checked)
+		f.Check(&checked, r)
 	}
-	if len(r.mistakes) > 0 {
-		return nil, r.mistakes
+	if err := r.err(); err != nil {
+		return nil, err
 	}
-	return r.origins(), nil
+	from := Origins{}
+	for path, n := range r.at {
+		from[path] = r.place(n)
+	}
+	return from, nil
 }
 
-// Reading is one configuration while it is read. It collects all mistakes, and knows the
-// place of every value.
+// Reading is one configuration while it is read or verified. It collects all mistakes, and knows the place of every value
+// that was read.
 type Reading struct {
 	file      string
-	keys      keyTable
 	mistakes  Mistakes
 	at        map[string]*yaml.Node // the value of each key that was given, by paths as a.b[0].c
 	elsewhere map[*yaml.Node]string // the names of variables and flags, by the values they gave
-	wrong     map[string]bool       // the keys with a mistake in their value, or below it
+	wrong     map[string]bool       // the paths with a mistake in their value, or below it
 }
 
-func newReading(file string, keys keyTable) *Reading {
-	return &Reading{
-		file:      file,
-		keys:      keys,
-		at:        map[string]*yaml.Node{},
-		elsewhere: map[*yaml.Node]string{},
-		wrong:     map[string]bool{},
+func newReading(file string) *Reading {
+	return &Reading{file: file, at: map[string]*yaml.Node{}, elsewhere: map[*yaml.Node]string{}, wrong: map[string]bool{}}
+}
+
+func (r *Reading) err() error {
+	if len(r.mistakes) > 0 {
+		return r.mistakes
 	}
+	return nil
 }
-
-// Sound reports whether there is no mistake in the value of a key or below it. A further
-// check of a value that is not sound would find the same mistake again.
-func (r *Reading) Sound(path string) bool { return !r.wrong[path] }
-
-// Given reports whether a key was given a value.
-func (r *Reading) Given(path string) bool { return r.at[path] != nil }
 
 // Empty reports whether a key was given a list or a section with nothing in it.
 func (r *Reading) Empty(path string) bool {
@@ -105,14 +111,28 @@ func (r *Reading) Empty(path string) bool {
 	return n != nil && len(n.Content) == 0
 }
 
-// Add adds a mistake at the place of a key. The error also says what to try.
+// Add adds a mistake at the place of a key, or of the nearest key above it that was given. The error includes a remedy. It
+// is left out if the value there has a mistake already, which may be the reason for it.
 func (r *Reading) Add(path string, err error) {
-	r.mistakes = append(r.mistakes, fmt.Sprintf("%s: %v", r.place(r.at[path]), err))
+	given := nearest(path, func(path string) bool { return r.at[path] != nil })
+	if err != nil && (given == "" || !r.wrong[given]) {
+		r.mistakes = append(r.mistakes, at(r.place(r.at[given]))+err.Error())
+	}
 }
+
+// Addf is [Reading.Add] of an error that it makes.
+func (r *Reading) Addf(path, format string, args ...any) { r.Add(path, fmt.Errorf(format, args...)) }
 
 // add adds a mistake at a place that has a name: a variable, a flag or file:line:column.
 func (r *Reading) add(place, what, try string) {
-	r.mistakes = append(r.mistakes, fmt.Sprintf("%s: %s; %s", place, what, try))
+	r.mistakes = append(r.mistakes, at(place)+what+"; "+try)
+}
+
+func at(place string) string {
+	if place == "" {
+		return ""
+	}
+	return place + ": "
 }
 
 func (r *Reading) addAt(n *yaml.Node, what, try string) { r.add(r.place(n), what, try) }
@@ -131,18 +151,10 @@ func (r *Reading) position(line, column int) string {
 	return fmt.Sprintf("%s:%d:%d", r.file, max(line, 1), max(column, 1))
 }
 
-func (r *Reading) origins() Origins {
-	all := Origins{}
-	for path, n := range r.at {
-		all[path] = r.place(n)
-	}
-	return all
-}
-
 var yamlLine = regexp.MustCompile(`line (\d+)`)
 
-// document returns the root of the only document. It returns nil if there is none, which is
-// no mistake: a file may be empty or hold comments alone.
+// document returns the root of the only document. It returns nil if there is none, which is no mistake: a file may be
+// empty or hold comments alone.
 func (r *Reading) document(text []byte) *yaml.Node {
 	var doc, more yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(text))

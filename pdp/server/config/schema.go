@@ -6,16 +6,12 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"time"
 )
 
-// durationPattern is the form of a duration; see [when.ParseDuration].
-const durationPattern = `^([0-9]+d)?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h))*$`
-
-// Schema is the JSON Schema of the configuration file, for editors. It knows the keys and the
-// form of their values. What the program checks beyond the form it does not know.
+// Schema is the JSON Schema of the configuration file, for editors. It knows the keys and the form of their values, not
+// the checks of the program beyond the form.
 func (f Form[T]) Schema() []byte {
-	schema := f.table().section(reflect.TypeFor[T](), "")
+	schema := f.root().section()
 	schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	schema["title"] = f.Title
 	var text bytes.Buffer
@@ -28,40 +24,36 @@ func (f Form[T]) Schema() []byte {
 	return text.Bytes()
 }
 
-func (t keyTable) section(of reflect.Type, path string) map[string]any {
-	properties, required, unless := map[string]any{}, []string{}, map[string][]string{}
-	for _, f := range fields(of) {
-		k := t[join(path, f.name)]
-		properties[f.name] = t.schema(k)
+func (k *Key) section() map[string]any {
+	properties, required, unless := map[string]any{}, []string{}, map[string][]*Key{}
+	for _, one := range k.keys {
+		properties[one.name] = one.schema()
 		switch {
-		case k.Unless != "":
-			unless[k.Unless] = append(unless[k.Unless], f.name)
-		case k.Required:
-			required = append(required, f.name)
+		case one.Unless != "":
+			unless[one.Unless] = append(unless[one.Unless], one)
+		case one.Required:
+			required = append(required, one.name)
 		}
 	}
 	schema := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
 	if len(required) > 0 {
 		schema["required"] = required
 	}
+	rules := []any{}
 	for _, name := range slices.Sorted(maps.Keys(unless)) {
-		schema["allOf"] = append(rules(schema), t.instead(path, name, unless[name]))
+		rules = append(rules, instead(name, unless[name]))
+		schema["allOf"] = rules
 	}
 	return schema
 }
 
-func rules(schema map[string]any) []any {
-	all, _ := schema["allOf"].([]any)
-	return all
-}
-
 // instead is the rule of a key that stands in place of others: either it is there, or those are that must be.
-func (t keyTable) instead(path, name string, others []string) map[string]any {
+func instead(name string, others []*Key) map[string]any {
 	none, required := map[string]any{}, []string{}
 	for _, other := range others {
-		none[other] = false
-		if t[join(path, other)].Required {
-			required = append(required, other)
+		none[other.name] = false
+		if other.Required {
+			required = append(required, other.name)
 		}
 	}
 	rule := map[string]any{"if": map[string]any{"required": []string{name}}, "then": map[string]any{"properties": none}}
@@ -71,8 +63,8 @@ func (t keyTable) instead(path, name string, others []string) map[string]any {
 	return rule
 }
 
-func (t keyTable) schema(k Key) map[string]any {
-	schema := t.form(k, k.kind)
+func (k *Key) schema() map[string]any {
+	schema := k.form()
 	if k.Doc != "" {
 		schema["description"] = k.Doc
 	}
@@ -80,9 +72,12 @@ func (t keyTable) schema(k Key) map[string]any {
 		schema["description"] = k.Doc + " The environment variable " + k.Variable + " wins over it."
 	}
 	if k.Default != "" {
-		schema["default"] = k.written(k.Default)
+		schema["default"] = k.Default
+		if schema["type"] != "string" {
+			schema["default"] = json.RawMessage(k.Default)
+		}
 	}
-	if len(k.Enum) > 0 && k.kind.Kind() == reflect.String {
+	if len(k.Enum) > 0 && k.scalar != nil {
 		schema["enum"] = k.Enum
 	}
 	if slices.Equal(k.Enum, []string{"true", "false"}) { // without quotes they are no strings
@@ -92,38 +87,24 @@ func (t keyTable) schema(k Key) map[string]any {
 	return schema
 }
 
-// form is the schema of the values of a type that a key takes.
-func (t keyTable) form(k Key, of reflect.Type) map[string]any {
+// form is the schema of the key's values, whatever the key is called.
+func (k *Key) form() map[string]any {
 	switch {
-	case of.Kind() == reflect.Pointer:
-		return t.form(k, of.Elem())
-	case of.Kind() == reflect.Struct:
-		return t.section(of, k.Path)
-	case of == reflect.TypeFor[Object]():
-		return map[string]any{"type": "object"}
-	case of.Kind() == reflect.Map:
-		entry := Key{Path: join(k.Path, anyName), kind: of.Elem()}
-		return map[string]any{"type": "object", "additionalProperties": t.schema(entry), "propertyNames": map[string]any{"minLength": 1}}
-	case of.Kind() == reflect.Slice:
-		item := Key{Path: k.Path + "[]", kind: of.Elem(), Enum: k.Enum}
-		return k.bounded(map[string]any{"type": "array", "items": t.schema(item)}, "minItems", "maxItems")
-	case of == reflect.TypeFor[time.Duration]():
-		return map[string]any{"type": "string", "minLength": 2, "pattern": durationPattern}
-	case of == reflect.TypeFor[Size]():
-		return map[string]any{"type": "string", "pattern": sizePattern}
-	case of == reflect.TypeFor[Rate]():
-		return map[string]any{"type": "string", "pattern": ratePattern}
-	case of.Kind() == reflect.Float64:
-		return k.bounded(map[string]any{"type": "number"}, "minimum", "maximum")
-	case of.Kind() == reflect.Bool:
-		return map[string]any{"type": "boolean"}
-	case of.Kind() == reflect.String:
-		return map[string]any{"type": "string", "minLength": 1}
+	case k.scalar == whole, k.scalar == number:
+		return k.bounded(maps.Clone(k.scalar.schema), "minimum", "maximum")
+	case k.scalar != nil:
+		return maps.Clone(k.scalar.schema)
+	case k.of.Kind() == reflect.Struct:
+		return k.section()
+	case k.of.Kind() == reflect.Map:
+		return map[string]any{"type": "object", "additionalProperties": k.item.schema(), "propertyNames": map[string]any{"minLength": 1}}
+	case k.item != nil:
+		return k.bounded(map[string]any{"type": "array", "items": k.item.schema()}, "minItems", "maxItems")
 	}
-	return k.bounded(map[string]any{"type": "integer"}, "minimum", "maximum")
+	return map[string]any{"type": "object"} // an Object
 }
 
-func (k Key) bounded(schema map[string]any, least, most string) map[string]any {
+func (k *Key) bounded(schema map[string]any, least, most string) map[string]any {
 	if k.Min != "" {
 		schema[least] = json.Number(k.Min)
 	}
@@ -131,13 +112,4 @@ func (k Key) bounded(schema map[string]any, least, most string) map[string]any {
 		schema[most] = json.Number(k.Max)
 	}
 	return schema
-}
-
-// written is a default as JSON has it.
-func (k Key) written(text string) any {
-	switch {
-	case k.kind == reflect.TypeFor[time.Duration](), k.kind == reflect.TypeFor[Size](), k.kind == reflect.TypeFor[Rate](), k.kind.Kind() == reflect.String:
-		return text
-	}
-	return json.RawMessage(text)
 }

@@ -2,158 +2,86 @@ package config
 
 import (
 	"fmt"
-	"maps"
-	"math"
 	"path/filepath"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"policy-service/pdp/when"
 )
 
-// value sets v to the value of a node; path is the key of the node.
-func (r *Reading) value(n *yaml.Node, v reflect.Value, path string) {
+// value sets v to the value of a node.
+func (r *Reading) value(n *yaml.Node, k *Key, v reflect.Value, path string) {
 	r.at[path] = n
 	before := len(r.mistakes)
-	r.valueOf(n, v, path)
-	if what, try := r.keys.of(path).misfit(v); what != "" && len(r.mistakes) == before {
-		r.addAt(n, what, try)
-	}
-	if len(r.mistakes) > before {
-		r.wrong[path] = true
-	}
+	r.valueOf(n, k, v, path)
+	r.wrong[path] = len(r.mistakes) > before
 }
 
-func (r *Reading) valueOf(n *yaml.Node, v reflect.Value, path string) {
+func (r *Reading) valueOf(n *yaml.Node, k *Key, v reflect.Value, path string) {
+	name := path
+	if path == "" {
+		name = "the configuration"
+	}
+	if k.optional { // it is on if its key is there
+		v.Set(reflect.New(k.of))
+		v = v.Elem()
+	}
 	switch {
 	case n.Kind == yaml.AliasNode:
 		r.addAt(n, "aliases are not read here", "write the value out")
 	case n.ShortTag() == "!!null":
-		r.addAt(n, named(path)+" has no value", "write one, or leave the key out")
-	case v.Kind() == reflect.Pointer: // a section that is on if its key is there
-		v.Set(reflect.New(v.Type().Elem()))
-		r.valueOf(n, v.Elem(), path)
-	case v.Kind() == reflect.Struct:
-		r.mapping(n, v, path)
-	case v.Type() == reflect.TypeFor[Object]():
-		r.object(n, v, path)
-	case v.Kind() == reflect.Map:
-		r.entries(n, v, path)
-	case v.Kind() == reflect.Slice:
-		r.list(n, v, path)
-	case v.Type() == reflect.TypeFor[time.Duration]():
-		r.duration(n, v, path)
-	case v.Type() == reflect.TypeFor[Size]():
-		r.size(n, v, path)
-	case v.Type() == reflect.TypeFor[Rate]():
-		r.rate(n, v, path)
-	case v.CanInt():
-		r.integer(n, v, path)
-	case v.CanFloat():
-		r.number(n, v, path)
-	case v.Kind() == reflect.Bool:
-		r.truth(n, v, path)
-	case n.Kind == yaml.ScalarNode && slices.Contains(r.keys.of(path).Enum, n.Value): // 1.3 need not be in quotes
-		v.SetString(n.Value)
-	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str":
-		r.addAt(n, named(path)+" must be a string", "write it in quotes")
-	case n.Value == "":
-		r.addAt(n, named(path)+" is empty", "write a value, or leave the key out")
-	default:
-		v.SetString(r.resolve(n, path))
-	}
-}
-
-// duration reads a duration as Go writes it, with days before it or without.
-func (r *Reading) duration(n *yaml.Node, v reflect.Value, path string) {
-	d, err := when.ParseDuration(n.Value)
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str" || err != nil {
-		r.addAt(n, named(path)+" must be a duration", "write it like 90d, 2160h or 1d12h")
-		return
-	}
-	v.SetInt(int64(d))
-}
-
-func (r *Reading) integer(n *yaml.Node, v reflect.Value, path string) {
-	i, err := strconv.ParseInt(n.Value, 10, 64)
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil || v.OverflowInt(i) {
-		r.addAt(n, named(path)+" must be a whole number", "write digits alone, without quotes and units")
-		return
-	}
-	v.SetInt(i)
-}
-
-func (r *Reading) number(n *yaml.Node, v reflect.Value, path string) {
-	f, err := strconv.ParseFloat(n.Value, 64)
-	tag := n.ShortTag()
-	isNumber := n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float")
-	if !isNumber || err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
-		r.addAt(n, named(path)+" must be a number", "write it like 0.25, without quotes")
-		return
-	}
-	v.SetFloat(f)
-}
-
-// truth takes only the two words that every reader of YAML understands alike.
-func (r *Reading) truth(n *yaml.Node, v reflect.Value, path string) {
-	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool" || n.Value != "true" && n.Value != "false" {
-		r.addAt(n, named(path)+" must be true or false", "write one of them, without quotes")
-		return
-	}
-	v.SetBool(n.Value == "true")
-}
-
-// named is how a mistake names a value.
-func named(path string) string {
-	if path == "" {
-		return "the configuration"
-	}
-	return path
-}
-
-// resolve makes a path in the file, which is relative to the file, relative to the working
-// directory. A path in a variable or flag is that already.
-func (r *Reading) resolve(n *yaml.Node, path string) string {
-	if _, elsewhere := r.elsewhere[n]; !elsewhere && r.keys.of(path).path && !filepath.IsAbs(n.Value) {
-		return filepath.Join(filepath.Dir(r.file), n.Value)
-	}
-	return n.Value
-}
-
-func (r *Reading) list(n *yaml.Node, v reflect.Value, path string) {
-	if n.Kind != yaml.SequenceNode {
-		r.addAt(n, named(path)+" must be a list", "write - item lines, or [item, item]")
-		return
-	}
-	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
-	for i, item := range n.Content {
-		r.value(item, v.Index(i), nth(path, i))
-	}
-}
-
-// mapping reads a section into the struct v. It notes each mistake and goes on.
-func (r *Reading) mapping(n *yaml.Node, v reflect.Value, path string) {
-	if n.Kind != yaml.MappingNode {
-		r.addAt(n, named(path)+" must be a mapping", "write key: value lines")
-		return
-	}
-	index := map[string][]int{}
-	for _, f := range fields(v.Type()) {
-		index[f.name] = f.index
-	}
-	r.members(n, func(key, value *yaml.Node) {
-		field, known := index[key.Value]
-		if !known {
-			names := strings.Join(slices.Sorted(maps.Keys(index)), ", ")
-			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+names)
+		r.addAt(n, name+" has no value", "write one, or leave the key out")
+	case k.scalar != nil:
+		r.scalar(n, k, v, path)
+	case k.of.Kind() == reflect.Slice && k.item != nil:
+		if n.Kind != yaml.SequenceNode {
+			r.addAt(n, name+" must be a list", "write - item lines, or [item, item]")
 			return
 		}
-		r.value(value, v.FieldByIndex(field), join(path, key.Value))
+		v.Set(reflect.MakeSlice(k.of, len(n.Content), len(n.Content)))
+		for i, item := range n.Content {
+			r.value(item, k.item, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		}
+	case n.Kind != yaml.MappingNode:
+		r.addAt(n, name+" must be a mapping", "write key: value lines")
+	case k.of.Kind() == reflect.Struct:
+		r.section(n, k, v, path)
+	case k.of.Kind() == reflect.Map:
+		r.entries(n, k, v, path)
+	default:
+		r.object(n, v, path)
+	}
+}
+
+// section reads a mapping into the struct v. It notes each mistake and goes on.
+func (r *Reading) section(n *yaml.Node, k *Key, v reflect.Value, path string) {
+	r.members(n, func(key, value *yaml.Node) {
+		one := k.key(key.Value)
+		if one == nil {
+			known := []string{}
+			for _, k := range k.keys {
+				known = append(known, k.name)
+			}
+			slices.Sort(known)
+			r.addAt(key, fmt.Sprintf("unknown key %q", key.Value), "use one of "+strings.Join(known, ", "))
+			return
+		}
+		r.value(value, one, v.FieldByIndex(one.index), join(path, one.name))
+	})
+}
+
+// entries reads a mapping whose keys are names of the operator's.
+func (r *Reading) entries(n *yaml.Node, k *Key, v reflect.Value, path string) {
+	v.Set(reflect.MakeMapWithSize(k.of, len(n.Content)/2))
+	r.members(n, func(key, value *yaml.Node) {
+		if key.Value == "" {
+			r.addAt(key, fmt.Sprintf("a name below %s is empty", path), "write one")
+			return
+		}
+		one := reflect.New(k.of.Elem()).Elem()
+		r.value(value, k.item, one, Entry(path, key.Value))
+		v.SetMapIndex(reflect.ValueOf(key.Value), one)
 	})
 }
 
@@ -171,5 +99,28 @@ func (r *Reading) members(n *yaml.Node, take func(key, value *yaml.Node)) {
 			take(key, value)
 		}
 		seen[key.Value] = true
+	}
+}
+
+func (r *Reading) scalar(n *yaml.Node, k *Key, v reflect.Value, path string) {
+	text := n.Value
+	// A value that the key lists need not be in quotes, as 1.3.
+	listed := k.of.Kind() == reflect.String && n.Kind == yaml.ScalarNode && slices.Contains(k.Enum, text)
+	if !listed && (n.Kind != yaml.ScalarNode || !slices.Contains(k.scalar.tags, n.ShortTag())) {
+		r.addAt(n, fmt.Sprintf("%s must be %s", path, k.scalar.is), k.scalar.try)
+		return
+	}
+	if text == "" && k.of.Kind() == reflect.String {
+		r.addAt(n, path+" is empty", "write a value, or leave the key out")
+		return
+	}
+	// A path in the file is relative to it. A path in a variable or flag is relative to the working directory.
+	if _, elsewhere := r.elsewhere[n]; k.path && !elsewhere && !filepath.IsAbs(text) {
+		text = filepath.Join(filepath.Dir(r.file), text)
+	}
+	if k.scalar.set(v, text) != nil {
+		r.addAt(n, fmt.Sprintf("%s must be %s", path, k.scalar.is), k.scalar.try)
+	} else if what, try := k.misfit(v, path); what != "" {
+		r.addAt(n, what, try)
 	}
 }

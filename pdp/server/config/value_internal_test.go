@@ -37,9 +37,9 @@ func TestEveryFormOfAScalar(t *testing.T) {
 		"{number: 9223372036854775808}":                                      "number must be a whole number; ",
 		"{while: 90}":                                                        "while must be a duration; ",
 	} {
-		r := newReading("f", nil)
+		r := newReading("f")
 		var got forms
-		r.value(r.document([]byte(text)), reflect.ValueOf(&got).Elem(), "")
+		r.value(r.document([]byte(text)), Form[forms]{}.root(), reflect.ValueOf(&got).Elem(), "")
 		if text := r.mistakes.Error(); (text == "") != (want == "") || !strings.Contains(text, want) {
 			t.Errorf("%s: got %q, want %q", text, r.mistakes, want)
 		}
@@ -61,8 +61,8 @@ func TestBoundsOfEveryForm(t *testing.T) {
 		{Key{Min: "1h", Max: "2d"}, time.Minute, "k is less than 1h"}, {Key{Min: "1h", Max: "2d"}, 48 * time.Hour, ""}, {Key{Min: "1h", Max: "2d"}, 49 * time.Hour, "k is more than 2d"},
 		{Key{Enum: []string{"a", "b"}}, "b", ""}, {Key{Enum: []string{"a", "b"}}, "c", "k is not one of: a, b"},
 	} {
-		test.key.Path, test.key.kind = "k", reflect.TypeOf(test.v)
-		if got, _ := test.key.misfit(reflect.ValueOf(test.v)); got != test.want {
+		test.key.scalar = scalarOf(reflect.TypeOf(test.v))
+		if got, _ := test.key.misfit(reflect.ValueOf(test.v), "k"); got != test.want {
 			t.Errorf("%v: got %q, want %q", test.v, got, test.want)
 		}
 	}

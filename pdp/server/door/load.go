@@ -49,23 +49,20 @@ type CallerRate struct {
 	Rate   `yaml:",inline"`
 }
 
-// Check finds what is wrong besides the bounds of each key, by the path of the key.
-func (r RateLimit) Check() map[string]error {
-	wrong := map[string]error{}
-	burst := func(key string, r Rate) {
+// Check adds each mistake besides the bounds of each key, with the path of the key.
+func (r RateLimit) Check(add func(path string, err error)) {
+	burst := func(path string, r Rate) {
 		if r.Burst > 0 && r.PerSecond == 0 {
-			wrong[key] = fmt.Errorf("%s has a burst and no per_second; write both, or leave both out", key)
+			add(path, fmt.Errorf("%s has a burst and no per_second; write both, or leave both out", path))
 		}
 	}
 	burst("rate_limit", r.Rate)
 	for n := range r.Callers {
-		key := fmt.Sprintf("rate_limit.callers[%d]", n)
-		burst(key, r.Callers[n].Rate)
+		path := fmt.Sprintf("rate_limit.callers[%d]", n)
 		if err := r.checkCaller(n); err != nil {
-			wrong[key] = fmt.Errorf("%s: %w", key, err)
+			add(path, fmt.Errorf("%s: %w", path, err))
 		}
 	}
-	return wrong
 }
 
 func (r RateLimit) checkCaller(n int) error {

@@ -1,10 +1,7 @@
 package gateway
 
 import (
-	"bytes"
-	"errors"
 	"os"
-	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
@@ -53,18 +50,9 @@ func (configCheck) Help() string {
 
 // Run prints every mistake.
 func (c configCheck) Run(s cli.Streams) error {
-	var told mcp.Config
-	var mistakes config.Mistakes
-	from, err := mcp.Form.Read(config.Given{File: c.File}, &told)
-	if err != nil && !errors.As(err, &mistakes) {
+	told, from, err := process.CheckConfig(mcp.Form, c.File, s)
+	if err != nil {
 		return err
-	}
-	for _, mistake := range mistakes {
-		s.Print("%s", s.Colour(cli.Red, cli.Quoted(mistake)))
-	}
-	if len(mistakes) > 0 {
-		s.Print("the gateway does not start with %s: %s; mend it and try again", c.File, cli.Plural(len(mistakes), "mistake"))
-		return cli.No
 	}
 	if e := told.PDP.Embedded; e != nil && e.Data == "" {
 		s.Print("%s", s.Colour(cli.Yellow, from["pdp.embedded"]+": warning: "+NoData))
@@ -89,12 +77,7 @@ func (c configPrint) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	if err := mcp.Form.Write(&text, told, from); err != nil {
-		return err
-	}
-	s.Print("%s", cli.Lines(strings.TrimSuffix(text.String(), "\n")))
-	return nil
+	return process.PrintConfig(mcp.Form, told, from, s)
 }
 
 type configSchema struct{}

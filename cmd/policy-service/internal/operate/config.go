@@ -1,19 +1,16 @@
 package operate
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
-	"policy-service/pdp/server/doctor"
 	"policy-service/schemas"
 )
 
@@ -34,51 +31,33 @@ func (configCheckCommand) Help() string {
 		"Exit codes: 0 if there are no mistakes (there may be warnings), 1 if there are mistakes, 2 if it cannot read the file."
 }
 
-// Run prints every mistake. What a flag or a variable may still correct is a warning.
+// Run prints every mistake. A mistake that a flag or a variable may still mend is a warning.
 func (c configCheckCommand) Run(s cli.Streams) error {
-	var told server.Config
-	var mistakes config.Mistakes
-	from, err := server.ConfigForm.Read(config.Given{File: c.File}, &told)
-	if err != nil && !errors.As(err, &mistakes) {
+	told, from, err := process.CheckConfig(server.ConfigForm, c.File, s)
+	if err != nil {
 		return err
 	}
-	for _, mistake := range mistakes {
-		s.Print("%s", s.Colour(cli.Red, cli.Quoted(mistake)))
-	}
-	if len(mistakes) > 0 {
-		s.Print("%s cannot be served: %s; mend it and try again", c.File, cli.Plural(len(mistakes), "mistake"))
-		return cli.No
+	warn := func(place string, err error) {
+		if err != nil {
+			s.Print("%s", s.Colour(cli.Yellow, cli.Quoted(fmt.Sprintf("%s: warning: %v", place, err))))
+		}
 	}
 	told.Program.Checkpoints = s.Out
-	if _, err := server.New(told); err != nil {
-		s.Print("%s", s.Colour(cli.Yellow, warning(c.File, err)))
-	}
-	if err := told.DecisionLog.Retain.Doubtful(); err != nil {
-		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainBytes], err)))
-	}
-	if bytes := told.DecisionLog.Retain.Bytes; bytes > 0 {
-		s.Print("%s", doctor.Lasts(bytes, doctor.CallRecord))
-	}
-	if err := outlasted(told); err != nil {
-		s.Print("%s", s.Colour(cli.Yellow, warning(from[server.KeyRetainAge], err)))
-	}
-	if err := told.ConsoleBeside(); err != nil {
-		s.Print("%s", s.Colour(cli.Yellow, warning(cmp.Or(from["console.own_host"], from["console.public_url"], c.File), err)))
-	}
+	_, err = server.New(told)
+	warn(c.File, err)
+	warn(from[server.KeyRetainShare], told.DecisionLog.Retain.Doubtful())
+	warn(from[server.KeyRetainAge], outlasted(told))
+	warn(cmp.Or(from["console.own_host"], from["console.public_url"], c.File), told.ConsoleBeside())
 	for n, issuer := range told.Auth.JWT {
 		if err := issuer.Unbarred(); err != nil {
-			s.Print("%s", s.Colour(cli.Yellow, warning(c.File, fmt.Errorf("auth.jwt[%d]: %w", n, err))))
+			warn(c.File, fmt.Errorf("auth.jwt[%d]: %w", n, err))
 		}
 	}
 	s.Print("%s has no mistakes", c.File)
 	return nil
 }
 
-func warning(place string, err error) cli.Quoted {
-	return cli.Quoted(fmt.Sprintf("%s: warning: %v", place, err))
-}
-
-// outlasted is what is wrong with retention for the bundle of a configuration. A bundle that does not load is no
+// outlasted is an error if retention is too short for the bundle of a configuration. A bundle that does not load is no
 // mistake of the configuration: the command check is for that.
 func outlasted(told server.Config) error {
 	if told.Policies == "" {
@@ -111,12 +90,7 @@ func (c configPrintCommand) Run(s cli.Streams) error {
 	if _, err := server.New(told); err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	if err := server.ConfigForm.Write(&text, told, from); err != nil {
-		return err
-	}
-	s.Print("%s", cli.Lines(strings.TrimSuffix(text.String(), "\n")))
-	return nil
+	return process.PrintConfig(server.ConfigForm, told, from, s)
 }
 
 type configSchemaCommand struct {

@@ -1,11 +1,14 @@
 package process
 
 import (
+	"bytes"
+	"errors"
 	"reflect"
 	"strings"
 
 	"github.com/alecthomas/kong"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/server/config"
 )
 
@@ -44,4 +47,27 @@ func HelpOfKeys(tag string, keys []config.Key) func(*kong.Kong) error {
 			return next(nil)
 		})
 	}
+}
+
+// CheckConfig reads a configuration file alone, and prints every mistake. Its error is [cli.No] if there are any.
+func CheckConfig[T any](form config.Form[T], file string, s cli.Streams) (c T, from config.Origins, err error) {
+	var mistakes config.Mistakes
+	if from, err = form.Read(config.Given{File: file}, &c); !errors.As(err, &mistakes) {
+		return c, from, err
+	}
+	for _, mistake := range mistakes {
+		s.Print("%s", s.Colour(cli.Red, cli.Quoted(mistake)))
+	}
+	s.Print("%s cannot be served: %s; mend it and try again", file, cli.Plural(len(mistakes), "mistake"))
+	return c, from, cli.No
+}
+
+// PrintConfig prints a configuration as a file, with the origin of each value.
+func PrintConfig[T any](form config.Form[T], c T, from config.Origins, s cli.Streams) error {
+	var text bytes.Buffer
+	if err := form.Write(&text, c, from); err != nil {
+		return err
+	}
+	s.Print("%s", cli.Lines(strings.TrimSuffix(text.String(), "\n")))
+	return nil
 }
