@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -9,23 +8,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/go-jose/go-jose/v4"
 )
-
-// keySource has the keys of an issuer. It gives those that fit; where none does
-// it may look whether there are new ones. An error means that nobody knows.
-type keySource interface {
-	keys(ctx context.Context, fits func(jose.JSONWebKey) bool) ([]jose.JSONWebKey, error)
-}
-
-func newKeySource(config JWTIssuer, client *http.Client, options JWTOptions) (keySource, error) {
-	if config.JWKSFile == "" {
-		return newDiscovered(config, client, options), nil
-	}
-	return newKeysFromFile(config.JWKSFile, options)
-}
 
 // maxKeys bounds what one token without a key id can make us try.
 const maxKeys = 100
@@ -51,8 +36,8 @@ func parseKeys(content []byte) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// parseKey takes public keys alone: what is no secret must not verify as one,
-// and a private key that is shown to us is nobody's any more.
+// parseKey takes public keys alone: a shared secret must not verify, and a private key that is shown to us proves nothing
+// any more.
 func parseKey(raw json.RawMessage) (key jose.JSONWebKey, ok bool) {
 	var secret struct{ D, K, Priv json.RawMessage }
 	if json.Unmarshal(raw, &secret) != nil || secret.D != nil || secret.K != nil || secret.Priv != nil {
@@ -91,13 +76,4 @@ func kindFits(key any, algorithm string) bool {
 
 var curveAlgorithms = map[elliptic.Curve]jose.SignatureAlgorithm{
 	elliptic.P256(): jose.ES256, elliptic.P384(): jose.ES384, elliptic.P521(): jose.ES512,
-}
-
-func choose(keys []jose.JSONWebKey, fits func(jose.JSONWebKey) bool) (chosen []jose.JSONWebKey) {
-	for _, key := range keys {
-		if fits(key) {
-			chosen = append(chosen, key)
-		}
-	}
-	return chosen
 }

@@ -26,7 +26,7 @@ type JWT struct {
 
 type issuer struct {
 	JWTIssuer
-	source keySource
+	source *keySet
 	signed *signatures
 }
 
@@ -67,7 +67,7 @@ func NewJWT(issuers []JWTIssuer, options JWTOptions) (*JWT, error) {
 		if err == nil && slices.ContainsFunc(issuers[:i], config.same) {
 			err = errors.New("one before has the same issuer and audience; delete one of them")
 		}
-		var source keySource
+		var source *keySet
 		if err == nil {
 			source, err = options.Before.source(config, client, options)
 		}
@@ -83,7 +83,7 @@ func NewJWT(issuers []JWTIssuer, options JWTOptions) (*JWT, error) {
 	return j, nil
 }
 
-func (j *JWT) add(config JWTIssuer, source keySource) {
+func (j *JWT) add(config JWTIssuer, source *keySet) {
 	j.issuers = append(j.issuers, issuer{config, source, &signatures{}})
 	for _, name := range config.Algorithms {
 		j.algorithms = append(j.algorithms, jose.SignatureAlgorithm(name))
@@ -91,32 +91,47 @@ func (j *JWT) add(config JWTIssuer, source keySource) {
 }
 
 // source has the keys of an issuer: those known already, where it is there already.
-func (j *JWT) source(config JWTIssuer, client *http.Client, options JWTOptions) (keySource, error) {
+func (j *JWT) source(config JWTIssuer, client *http.Client, options JWTOptions) (*keySet, error) {
 	if j == nil {
-		return newKeySource(config, client, options)
+		return newKeySet(config, client, options)
 	}
 	for _, known := range j.issuers {
 		if known.Issuer != config.Issuer || known.JWKSFile != config.JWKSFile {
 			continue
 		}
-		if before, ok := known.source.(*discovered); ok && known.JWKSRefresh != config.JWKSRefresh {
-			return newDiscovered(config, client, options).knows(before), nil
+		if known.JWKSRefresh != config.JWKSRefresh {
+			next, err := newKeySet(config, client, options)
+			if err != nil {
+				return nil, err
+			}
+			return next.knows(known.source), nil
 		}
 		return known.source, nil
 	}
-	return newKeySource(config, client, options)
+	return newKeySet(config, client, options)
 }
 
-// Warm gets the keys of all issuers now, so that a mistake shows in the log at
-// start and the first caller does not wait. A failure is not an error: an issuer
-// that is down comes back.
-func (j *JWT) Warm(ctx context.Context) {
+// HaveKeys loads the keys of all issuers, and returns for each the reason why none of its tokens could be verified; nil if
+// they can. It is for a look before anything depends on it.
+func (j *JWT) HaveKeys(ctx context.Context) []error {
+	errs := make([]error, len(j.issuers))
 	var all sync.WaitGroup
-	for _, issuer := range j.issuers {
-		all.Go(func() { _, _ = issuer.source.keys(ctx, func(jose.JSONWebKey) bool { return true }) })
+	for n, issuer := range j.issuers {
+		all.Go(func() {
+			keys, err := issuer.source.keys(ctx, func(jose.JSONWebKey) bool { return true })
+			if err == nil && len(keys) == 0 {
+				err = errors.New("the issuer has no key that can be used")
+			}
+			errs[n] = err
+		})
 	}
 	all.Wait()
+	return errs
 }
+
+// Warm loads the keys of all issuers, so that a mistake shows in the log at the start and the first caller does not wait. A
+// failure is not an error: an issuer that is down comes back.
+func (j *JWT) Warm(ctx context.Context) { j.HaveKeys(ctx) }
 
 // bearer says who a bearer token is of, which came by itself or beside the key of that name. Its error is a [*Refusal],
 // and tells only the issuer's own callers what is wrong: others see one text. console's tokens are no bearer tokens.

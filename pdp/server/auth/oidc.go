@@ -72,7 +72,7 @@ func NewConsole(config OIDC, before *Console, options JWTOptions) (*Console, err
 		options.Before = before.tokens
 	}
 	err := config.check()
-	var source keySource
+	var source *keySet
 	if err == nil {
 		source, err = options.Before.source(config.entry(), keyClient(options.Transport), options)
 	}
