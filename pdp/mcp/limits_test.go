@@ -11,16 +11,15 @@ import (
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/pdp/server/doctor"
 )
 
-// The doctor of the PDP counts with the rate that one person has here, and with records as calls have them: a line takes half
-// as much again on disk.
-func TestTheDoctorKnowsWhatOnePersonRecords(t *testing.T) {
+// LIMITS.md of the server counts with 50 questions a second of one person, and with 1,200 bytes on disk for the record of a
+// call. A line takes half as much again on disk.
+func TestThePageKnowsWhatOnePersonRecords(t *testing.T) {
 	t.Parallel()
 	var c mcp.Config
 	mcp.Form.SetDefaults(&c)
-	if c.Limits.Rate != doctor.PersonRate {
+	if c.Limits.Rate != 50 {
 		t.Errorf("limits.rate is %v", c.Limits.Rate)
 	}
 	w := newPeople(t, land{})
@@ -35,7 +34,7 @@ func TestTheDoctorKnowsWhatOnePersonRecords(t *testing.T) {
 			continue
 		}
 		calls++
-		if onDisk := len(line) * 3 / 2; onDisk < doctor.CallRecord*3/4 || onDisk > doctor.CallRecord*5/4 {
+		if onDisk := len(line) * 3 / 2; onDisk < 900 || onDisk > 1500 {
 			t.Errorf("it takes %d bytes: %s", onDisk, line)
 		}
 	}

@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -14,35 +13,28 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// issuerPatience is how long the doctor waits for the issuer by which people log in.
+// issuerPatience is how long the doctor waits for the issuer of the console.
 const issuerPatience = 5 * time.Second
 
-// console is whether people could log in, if there is a console.
+// console looks whether people could log in, if there is a console.
 func (x *exam) console() {
 	c := x.Config.Console
 	if c == nil {
 		return
 	}
-	switch {
-	case c.PublicURL != "":
-		x.ok("console", "people reach it at "+strings.TrimSuffix(c.PublicURL, "/"))
-	case c.Listen == "" && x.Config.PublicURL != "":
-		x.ok("console", "people reach it at "+strings.TrimSuffix(x.Config.PublicURL, "/")+"/console")
-	default:
-		x.ok("console", "people on this machine reach it, and nobody else does")
-	}
 	if err := x.Config.ConsoleBeside(); err != nil {
-		x.wrong("console", err)
+		x.Wrong("console", err)
 	}
 	x.consoleListen(c.Listen)
 	if c.OIDC != nil {
 		x.consoleIssuer(*c.OIDC)
 	} else if !x.credentials() {
-		x.bites("console", "nobody can log in: there are neither API keys nor console.oidc", `policy-service keys add --data DIR --name NAME --permission approve --principal 'User::"NAME"', or set console.oidc`)
+		x.Bites("console", `policy-service keys add --data DIR --name NAME --permission approve --principal 'User::"NAME"', or set console.oidc`, "nobody can log in: there are neither API keys nor console.oidc")
 	}
 }
 
-// consoleListen is whether the console's own address can be had. If both addresses are in use, [exam.listen] says by whom.
+// consoleListen looks whether the console's own address can be had. If both addresses are in use, [exam.listen] names the
+// holder.
 func (x *exam) consoleListen(listen string) {
 	if listen == "" {
 		return
@@ -52,7 +44,7 @@ func (x *exam) consoleListen(listen string) {
 		return
 	}
 	if err != nil {
-		x.bites("console", fmt.Sprintf("%s cannot be listened on: %v", listen, err), "give console.listen an address of this machine that nothing else has")
+		x.Bites("console", "give console.listen an address of this machine that nothing else has", "%s cannot be listened on: %v", listen, err)
 	}
 }
 
@@ -64,7 +56,7 @@ func (x *exam) canListen(at string) error {
 	return err
 }
 
-// consoleIssuer is whether the issuer is there, and its secret for the console.
+// consoleIssuer looks for the issuer, and for its secret for the console.
 func (x *exam) consoleIssuer(o auth.OIDC) {
 	known, err := auth.NewConsole(o, nil, auth.JWTOptions{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -73,9 +65,9 @@ func (x *exam) consoleIssuer(o auth.OIDC) {
 	ctx, cancel := context.WithTimeout(x.ctx, issuerPatience)
 	defer cancel()
 	if known.HaveKeys(ctx) != nil {
-		x.bites("console", "nobody can log in by "+o.Issuer+": its keys cannot be fetched", "see that "+strings.TrimSuffix(o.Issuer, "/")+"/.well-known/openid-configuration can be fetched from here")
+		x.Bites("console", "see that "+strings.TrimSuffix(o.Issuer, "/")+"/.well-known/openid-configuration can be fetched from here", "nobody can log in by %s: its keys cannot be fetched", o.Issuer)
 	} else {
-		x.ok("console", "the keys of "+o.Issuer+" are there")
+		x.OK("console", "the keys of %s are there", o.Issuer)
 	}
 	if o.ClientSecretFile == "" {
 		return
@@ -85,6 +77,6 @@ func (x *exam) consoleIssuer(o auth.OIDC) {
 		err = errors.New("it is empty")
 	}
 	if err != nil {
-		x.bites("console", fmt.Sprintf("nobody can log in by %s: %s cannot be read: %v", o.Issuer, o.ClientSecretFile, err), "put the secret that the issuer has given the console there, for the user that serve runs as alone")
+		x.Bites("console", "put the secret that the issuer has given the console there, for the user that serve runs as alone", "nobody can log in by %s: %s cannot be read: %v", o.Issuer, o.ClientSecretFile, err)
 	}
 }

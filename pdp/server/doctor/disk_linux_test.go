@@ -5,13 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server/doctor"
 )
@@ -38,9 +35,18 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-func TestDiskWithoutInodes(t *testing.T) {
+// What the log may take by the configuration is held against what is free.
+func TestDiskOfARetention(t *testing.T) {
 	t.Parallel()
-	mustBite(t, doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=1g,nr_inodes=20,mode=0700"))), "disk", "files can still be made on it")
+	p := patient(memorydisk.New(t, "size=200m,mode=0700"))
+	for bytes, want := range map[int64]string{64 << 20: "", 1 << 30: "MiB are free, and the log may take 1 GiB more by decision_log.retain.bytes; free as much, or lower it"} {
+		p.Config.DecisionLog.Retain.Bytes = bytes
+		if got := biting(doctor.Examine(t.Context(), p), "disk"); !strings.Contains(got, want) || strings.Contains(got, "may take") != (want != "") {
+			t.Errorf("%d: got %q, want %q", bytes, got, want)
+		}
+	}
+	p.Config.DecisionLog.Retain.Share = 0.6
+	mustBite(t, doctor.Examine(t.Context(), p), "disk", "decision_log.retain.share is 0.6: one caller can fill so much")
 }
 
 func TestDiskReadOnly(t *testing.T) {
@@ -69,34 +75,4 @@ func TestBundleReadOnly(t *testing.T) {
 	if bites := biting(doctor.Examine(t.Context(), p), "bundle"); bites != "" {
 		t.Error(bites)
 	}
-}
-
-// TestDiskFills: a log of two hours with 2 MB an hour says when 200 MB are full.
-func TestDiskFills(t *testing.T) {
-	t.Parallel()
-	dir := memorydisk.New(t, "size=200m,mode=0700")
-	var passed atomic.Int64
-	now := func() time.Time { return later.Add(-2*time.Hour + time.Duration(passed.Load())) }
-	log, err := decisionlog.Open(dir, decisionlog.Options{Now: now})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range 40 {
-		passed.Add(int64(3 * time.Minute))
-		hundred := make([]decisionlog.Entry, 100)
-		for i := range hundred {
-			hundred[i] = decisionlog.Entry{ID: fmt.Sprint(n, ".", i), Kind: decisionlog.KindAdmin, Event: strings.Repeat("x", 600)}
-		}
-		if err := log.Append(t.Context(), hundred); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	mustBite(t, doctor.Examine(t.Context(), patient(dir)), "disk", " days: nothing is answered then in strict mode; set decision_log.retain")
-	kept := patient(dir)
-	kept.Config.DecisionLog.Retain.Bytes = 1 << 30
-	mustBite(t, doctor.Examine(t.Context(), kept), "disk", " more before anything of it is dropped: decision_log.retain.bytes is 1 GiB")
-	mustBite(t, doctor.Examine(t.Context(), kept), "disk", "decision_log.retain.bytes stands alone: no record younger than 24h0m0s is dropped for it any more, ")
 }

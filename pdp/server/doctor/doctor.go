@@ -1,14 +1,15 @@
-// Package doctor looks at a machine as a server will meet it, and says what would
-// bite: call [Examine] with what serve is given. It knows the places where a
-// service fails weeks after it was set up, at night: a key nobody can read, a disk
-// that is full on Sunday, a log in memory, a clock that was set back.
+// Package doctor looks at a machine as a server will meet it, and names the dangers: call [Examine] with the arguments of
+// serve. It asks the same functions as the start of a server, and looks for the places where a service fails weeks after
+// it was set up, at night: a key that cannot be read, a full disk, a log in memory, a clock that was set back.
 //
-// It mends nothing. All it ever writes is one file into the data directory, which
-// it removes; and it asks nobody but the address that the server is to listen on.
+// It mends nothing. It writes one file into the data directory, which it removes, and asks only the address that the
+// server is to listen on and the issuer of the console.
 package doctor
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -16,72 +17,98 @@ import (
 	"policy-service/pdp/server"
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one look.
 type Finding struct {
-	// Check says what: configuration, bundle, data, keys, log, approvals, clock, disk, listen,
-	// files, memory, processors. More may come.
+	// Check is configuration, bundle, data, keys, log, approvals, clock, disk, listen or console. More may come.
 	Check string `json:"check"`
-	// Bites is whether something is to be done.
+	// Bites is set if something is to be done.
 	Bites bool `json:"bites"`
-	// Message is what was found, and where it bites, what will come of it.
+	// Message is the result, and if it bites, its consequence.
 	Message string `json:"message"`
-	// Try is what to do; empty where nothing bites.
+	// Try is the remedy; empty if nothing bites.
 	Try string `json:"try,omitzero"`
+}
+
+// Report gathers findings.
+type Report struct{ Findings []Finding }
+
+// OK adds a finding that is good.
+func (r *Report) OK(check, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{Check: check, Message: fmt.Sprintf(format, args...)})
+}
+
+// Bites adds a finding with its remedy.
+func (r *Report) Bites(check, try, format string, args ...any) {
+	r.Findings = append(r.Findings, Finding{check, true, fmt.Sprintf(format, args...), try})
+}
+
+// Wrong adds a finding for each line of an error, which is "mistake; remedy".
+func (r *Report) Wrong(check string, err error) {
+	for line := range strings.Lines(err.Error()) {
+		message, try, _ := strings.Cut(strings.TrimSpace(line), "; ")
+		r.Bites(check, try, "%s", message)
+	}
+}
+
+// renewWithin is how long before its end a certificate should have been renewed.
+const renewWithin = 14 * 24 * time.Hour
+
+// Certificate looks at the certificate of a listener and its key. Without one there is nothing to look at.
+func (r *Report) Certificate(files server.TLSFiles, now time.Time) {
+	const check = "configuration"
+	if files.CertFile == "" {
+		return
+	}
+	leaf, err := files.Leaf()
+	if err != nil {
+		r.Wrong(check, err)
+		return
+	}
+	end := leaf.NotAfter.UTC().Format(time.RFC3339)
+	switch left := leaf.NotAfter.Sub(now); {
+	case left <= 0:
+		r.Bites(check, "renew it; a changed file counts without a restart", "the certificate %s ended on %s, and clients refuse it", files.CertFile, end)
+	case left < renewWithin:
+		r.Bites(check, "renew it, and see why that did not happen by itself; a changed file counts without a restart", "the certificate %s ends on %s, and clients will refuse it then", files.CertFile, end)
+	default:
+		r.OK(check, "the certificate %s is good until %s", files.CertFile, end)
+	}
+	if info, err := os.Stat(files.KeyFile); err == nil && info.Mode().Perm()&0o007 != 0 {
+		r.Bites(check, "chmod 600 it, and get another if anybody may have read it", "the key %s is open to every user of this machine (mode %#o)", files.KeyFile, info.Mode().Perm())
+	}
 }
 
 // Patient is a server that is to run, or runs already.
 type Patient struct {
 	// Policies is the directory of the bundle.
 	Policies string
-	// Config is what the server is told; Source is not looked at.
+	// Config is the configuration of the server; Source is not looked at.
 	Config server.Config
-	// ConfigErr is why Config is not whole.
+	// ConfigErr is the reason why Config is not whole.
 	ConfigErr error
-	// Built is when the program was, as far as that is known: no clock can be before it.
-	Built time.Time
 }
 
-// Examine looks at everything, always in the same order. It takes as long as a
-// bundle takes to load, and a second or two.
+// Examine looks at everything, always in the same order. It takes as long as a bundle takes to load, and a second or two.
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
-	for _, look := range []func(){
-		x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.clock, x.disk, x.listen, x.console, x.files, x.memory, x.processors,
-	} {
+	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.clock, x.disk, x.listen, x.console} {
 		look()
 	}
 	if x.reader != nil {
 		_ = x.reader.Close()
 	}
-	return x.findings
+	return x.Findings
 }
 
 // exam is one examination.
 type exam struct {
 	Patient
-	ctx      context.Context
-	data     string // "" without a data directory
-	exists   bool   // the data directory does
-	reader   *decisionlog.Reader
-	newest   time.Time // the last that the log knows; zero where it knows nothing
-	findings []Finding
-}
-
-func (x *exam) ok(check, message string) {
-	x.findings = append(x.findings, Finding{Check: check, Message: message})
-}
-
-func (x *exam) bites(check, message, try string) {
-	x.findings = append(x.findings, Finding{check, true, message, try})
-}
-
-// wrong takes an error apart that says "what; what to try", as all of ours do. One
-// that is several is a finding each.
-func (x *exam) wrong(check string, err error) {
-	for line := range strings.Lines(err.Error()) {
-		message, try, _ := strings.Cut(strings.TrimSpace(line), "; ")
-		x.bites(check, message, try)
-	}
+	Report
+	ctx    context.Context
+	data   string // "" without a data directory
+	exists bool   // the data directory does
+	reader *decisionlog.Reader
+	newest time.Time // the last time that the log knows; zero if it knows none
 }
 
 // now is the clock that the server would read.

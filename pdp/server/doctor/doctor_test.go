@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"policy-service/pdp"
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/crashedlog"
 	"policy-service/pdp/server"
@@ -106,59 +105,10 @@ func mustBite(t *testing.T, found []doctor.Finding, check, want string) {
 	}
 }
 
-// What bounds the log is said in days of one person's worst: by records as this log has them, or as calls usually have them
-// where there are too few.
-func TestHowLongTheLogLasts(t *testing.T) {
-	t.Parallel()
-	p := patient(t.TempDir())
-	p.Config.DecisionLog.Retain = server.RetainConfig{Bytes: 1 << 30, LeastAge: time.Hour}
-	said := func() string {
-		t.Helper()
-		for _, f := range doctor.Examine(t.Context(), p) {
-			if f.Check == "disk" && !f.Bites && strings.Contains(f.Message, "limits.rate") {
-				return f.Message
-			}
-		}
-		return ""
-	}
-	const few = "decision_log.retain.bytes (1 GiB) lasts for 0.21 days at the rate of one person behind an MCP gateway: 50 a second (limits.rate), 1200 bytes a record"
-	if got := said(); got != few {
-		t.Errorf("got %q, want %q", got, few)
-	}
-	log, err := decisionlog.Open(p.Config.Data, decisionlog.Options{Now: func() time.Time { return later.Add(-time.Hour) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range 10 {
-		entries := make([]decisionlog.Entry, 1000)
-		for i := range entries {
-			entries[i] = decisionlog.Entry{ID: fmt.Sprint(n, ".", i), Kind: decisionlog.KindAdmin, Event: strings.Repeat("x", 3000)}
-		}
-		if err := log.Append(t.Context(), entries); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var days, record float64
-	if _, err := fmt.Sscanf(said(), "decision_log.retain.bytes (1 GiB) lasts for %g days at the rate of one person behind an MCP gateway: 50 a second (limits.rate), %g bytes a record", &days, &record); err != nil ||
-		record < 3000 || record > 9000 || days < 0.9*(1<<30)/(50*86400*record) || days > 1.1*(1<<30)/(50*86400*record) {
-		t.Errorf("got %q: %v", said(), err)
-	}
-	p.Config.DecisionLog.Retain = server.RetainConfig{Age: 24 * time.Hour}
-	if got := said(); got != "" {
-		t.Errorf("without bytes: %q", got)
-	}
-}
-
-// of this machine, and not of what a test arranges: where tests run may be anything.
-var ofMachine = []string{"disk", "files", "memory", "processors"}
-
 func mustBeWell(t *testing.T, found []doctor.Finding) {
 	t.Helper()
 	for _, f := range found {
-		if f.Bites && !slices.Contains(ofMachine, f.Check) {
+		if f.Bites && f.Check != "disk" { // which depends on the machine
 			t.Errorf("%+v", f)
 		}
 	}
@@ -179,7 +129,7 @@ func TestWell(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log approvals clock disk listen files memory processors" {
+	if got := strings.Join(slices.Compact(order), " "); got != "configuration bundle data keys log approvals clock disk listen" {
 		t.Error(got)
 	}
 	if after := listing(t, data); after != before {
@@ -305,41 +255,20 @@ func TestDataIsNoDirectory(t *testing.T) {
 	mustBite(t, doctor.Examine(t.Context(), patient(file)), "data", "is no directory")
 }
 
-func TestOwner(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("CI must be root, or this is never tested")
-		}
-		t.Skip("only root gives files away; run it as root")
-	}
-	data := lived(t)
-	if err := filepath.WalkDir(data, func(name string, _ fs.DirEntry, _ error) error { return os.Chown(name, 65534, 65534) }); err != nil {
-		t.Fatal(err)
-	}
-	mustBeWell(t, doctor.Examine(t.Context(), patient(data))) // root looks at what is another's, and all of it is
-	if err := os.Chown(filepath.Join(data, "api-keys.json"), 0, 0); err != nil {
-		t.Fatal(err)
-	}
-	mustBite(t, doctor.Examine(t.Context(), patient(data)), "data",
-		"does not own all that is in it: 1 files and directories belong to others, the first is "+data+"/api-keys.json; chown -R 65534 "+data)
-}
-
 func TestClock(t *testing.T) {
 	t.Parallel()
 	data := lived(t)
 	for _, c := range []struct {
-		now, built time.Time
-		want       string // "" is nothing
+		now  time.Time
+		want string // "" is nothing
 	}{
 		{now: later},
 		{now: pdptest.Now.Add(300 * 24 * time.Hour)},
 		{now: pdptest.Now.Add(-time.Hour), want: "until then every record repeats that time"},
 		{now: pdptest.Now.Add(400 * 24 * time.Hour), want: "400 days before: if it is ahead, a retention by age drops everything"},
-		{now: later, built: later.Add(time.Hour), want: "and this program is of 2026-01-02T04:05:05Z"},
 	} {
 		p := patient(data)
-		p.Built, p.Config.Program.PDP.Now = c.built, func() time.Time { return c.now }
+		p.Config.Program.PDP.Now = func() time.Time { return c.now }
 		found := doctor.Examine(t.Context(), p)
 		if mustBite(t, found, "clock", c.want); c.want == "" && biting(found, "clock") != "" {
 			t.Errorf("%v: %s", c.now, biting(found, "clock"))
@@ -421,11 +350,14 @@ func TestTLS(t *testing.T) {
 func TestConfiguration(t *testing.T) {
 	t.Parallel()
 	p := patient(lived(t))
-	p.Config.Auth.MTLS = []auth.MTLSRule{{SAN: "gateway.example.com"}}
+	decide := auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}}
+	p.Config.Auth.MTLS = []auth.MTLSRule{{SAN: "gateway.example.com", Grant: decide}}
 	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "auth.mtls needs the authority")
 	p.Config.Auth.MTLS = nil
-	p.Config.Auth.JWT = []auth.JWTIssuer{{Issuer: "https://issuer.example.com", JWKSFile: "no/such/file"}}
-	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "the keys of https://issuer.example.com cannot be read")
+	p.Config.Auth.JWT = []auth.JWTIssuer{{
+		Issuer: "https://issuer.example.com", Audience: "pdp", Algorithms: []string{"RS256"}, JWKSFile: "no/such/file", Grant: decide,
+	}}
+	mustBite(t, doctor.Examine(t.Context(), p), "configuration", "auth.jwt[0]: jwks_file no/such/file: ")
 }
 
 // People answer a gateway, and nobody hears it: the key that brings their tokens is not there, or may not.

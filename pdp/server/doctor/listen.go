@@ -17,32 +17,35 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// listen is whether the address can be had, or is a running server's already.
+// listen looks whether the address can be had, or is a running server's already.
 func (x *exam) listen() {
+	if x.Config.Program.InProcess {
+		return
+	}
 	listen := cmp.Or(x.Config.Listen, server.DefaultListen)
-	listener, err := new(net.ListenConfig).Listen(x.ctx, "tcp", listen)
+	on, err := new(net.ListenConfig).Listen(x.ctx, "tcp", listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		x.inUse(listen)
 		return
 	}
 	if err != nil {
-		x.bites("listen", fmt.Sprintf("%s cannot be listened on: %v", listen, err), "give --listen an address of this machine, and a port above 1023 unless the process may have a lower one")
+		x.Bites("listen", "give --listen an address of this machine, and a port above 1023 unless the process may have a lower one", "%s cannot be listened on: %v", listen, err)
 		return
 	}
-	loopback := listener.Addr().(*net.TCPAddr).IP.IsLoopback()
-	_ = listener.Close()
-	if !loopback && !x.credentials() {
-		x.bites("listen", listen+" is more than this machine, and there are no credentials: serve will not start", "policy-service keys add --data DIR --name NAME first, or set auth.jwt or auth.mtls")
-		return
+	loopback := on.Addr().(*net.TCPAddr).IP.IsLoopback()
+	_ = on.Close()
+	const add = "policy-service keys add --data DIR --name NAME first, or set auth.jwt or auth.mtls"
+	switch url := x.Config.Published(); {
+	case !loopback && !x.credentials():
+		x.Bites("listen", add, "%s is more than this machine, and there are no credentials: serve will not start", listen)
+	case url != "" && !x.credentials():
+		x.Bites("listen", add, "%s leads here from other machines, and there are no credentials: serve will not start", url)
+	default:
+		x.OK("listen", "%s is free", listen)
 	}
-	if url := x.Config.Published(); url != "" && !x.credentials() {
-		x.bites("listen", url+" leads here from other machines, and there are no credentials: serve will not start", "policy-service keys add --data DIR --name NAME first, or set auth.jwt or auth.mtls")
-		return
-	}
-	x.ok("listen", listen+" is free")
 }
 
-// credentials is whether the server would tell callers apart.
+// credentials reports whether the server would tell callers apart.
 func (x *exam) credentials() bool {
 	if len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0 || x.Config.Console != nil && x.Config.Console.OIDC != nil {
 		return true
@@ -54,7 +57,7 @@ func (x *exam) credentials() bool {
 	return keys.Configured()
 }
 
-// inUse asks whoever has the address.
+// inUse asks the holder of the address.
 func (x *exam) inUse(listen string) {
 	ctx, cancel := context.WithTimeout(x.ctx, 10*time.Second)
 	defer cancel()
@@ -64,14 +67,14 @@ func (x *exam) inUse(listen string) {
 	}
 	probe := Probe{URL: scheme + reachable(listen), CertFile: x.Config.TLS.CertFile}
 	if _, err := probe.Live(ctx); err != nil {
-		x.bites("listen", fmt.Sprintf("%s is in use, and not by a policy-service that answers: %v", listen, err), "give --listen another address, or end what has this one")
+		x.Bites("listen", "give --listen another address, or end what has this one", "%s is in use, and not by a policy-service that answers: %v", listen, err)
 		return
 	}
 	if x.reader != nil && !x.reader.Partial() {
-		x.bites("listen", listen+" is in use by a policy-service, and not by one that writes to the log of "+x.data, "stop that one, or give --listen another address")
+		x.Bites("listen", "stop that one, or give --listen another address", "%s is in use by a policy-service, and not by one that writes to the log of %s", listen, x.data)
 		return
 	}
-	x.ok("listen", listen+" is in use by a policy-service that answers")
+	x.OK("listen", "%s is in use by a policy-service that answers", listen)
 }
 
 // reachable is an address by which a listener on this machine can be asked.

@@ -19,13 +19,12 @@ import (
 type Probe struct {
 	// URL is the server's, without a path.
 	URL string
-	// CertFile is the certificate that the server is given. Where it is set, the one
-	// who shows exactly this is believed, whatever names are in it: who asks on the
-	// same machine asks for 127.0.0.1, for which nobody has a certificate.
+	// CertFile is the certificate of the server. If it is set, exactly this certificate is believed, whatever names are in
+	// it: a probe on the same machine asks 127.0.0.1, for which there is no certificate.
 	CertFile string
 }
 
-// Check says why nothing can be asked.
+// Check is an error if the server cannot be asked.
 func (p Probe) Check() error {
 	if u, err := url.Parse(p.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return fmt.Errorf("%q is no address of a server; try http://%s", p.URL, server.DefaultListen)
@@ -55,12 +54,12 @@ func (p Probe) ask(ctx context.Context, path string) (string, error) {
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return "", fmt.Errorf("no answer: %w; see whether it runs, and what its log says", err)
+		return "", fmt.Errorf("no answer: %w; see whether it runs, and its log", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if err != nil {
-		return "", fmt.Errorf("its answer ends in the middle: %w; see what its log says", err)
+		return "", fmt.Errorf("its answer ends in the middle: %w; see its log", err)
 	}
 	var said struct {
 		Status string `json:"status"`

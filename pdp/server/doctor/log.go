@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -13,7 +12,9 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// log is whether the decision log can be read, and whether a server writes to it.
+const asServe = "do this as the user that serve runs as, or chown the directory"
+
+// log looks whether the decision log can be read, and whether a server writes to it.
 func (x *exam) log() {
 	if !x.exists {
 		return
@@ -21,52 +22,54 @@ func (x *exam) log() {
 	reader, err := decisionlog.OpenReader(x.data)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		x.ok("log", "there is none yet; serve begins it")
+		x.OK("log", "there is none yet; serve begins it")
 		return
 	case errors.Is(err, fs.ErrPermission):
-		x.bites("log", fmt.Sprintf("it cannot be read: %v", err), "do this as the user that serve runs as, or chown the directory")
+		x.Bites("log", asServe, "it cannot be read: %v", err)
 		return
 	case err != nil:
-		x.bites("log", fmt.Sprintf("it cannot be read: %v", err), "copy the directory before anything else; then policy-service log verify "+x.data)
+		x.Bites("log", "copy the directory before anything else; then policy-service log verify "+x.data, "it cannot be read: %v", err)
 		return
 	}
 	x.reader = reader
 	x.newest = newest(reader)
-	what := fmt.Sprintf("%d records in %d segments", reader.Size(), len(reader.Segments()))
 	if reader.Partial() {
-		x.ok("log", "it is locked: a server is running on it. Without the segment it writes to there are "+what)
+		x.OK("log", "it is locked: a server is running on it. Without the segment it writes to there are %d records in %d segments", reader.Size(), len(reader.Segments()))
 		return
 	}
-	x.ok("log", what+", and no server is running on it")
+	x.OK("log", "%d records in %d segments, and no server is running on it", reader.Size(), len(reader.Segments()))
 	x.keysOnRecord()
 	x.unsignedTails()
 	switch left := reader.Unfilled(); {
 	case left == nil:
 	case left.Damage != "":
-		x.bites("log", fmt.Sprintf("no server starts with it: %s", left.Damage), "put the files of the journal back, or a good disk; or copy the directory, and accept the loss with policy-service log recover --accept-loss --data "+x.data)
+		x.Bites("log", "put the files of the journal back, or a good disk; or copy the directory, and accept the loss with policy-service log recover --accept-loss --data "+x.data,
+			"no server starts with it: %s", left.Damage)
 	default:
-		x.ok("log", fmt.Sprintf("a crash left %d records in its journal; serve puts them into the log", left.Records))
+		x.OK("log", "a crash left %d records in its journal; serve puts them into the log", left.Records)
 	}
 }
 
-// unsignedTails are named for as long as they are on record. Nothing can be done about them but to know of them.
+// unsignedTails names them for as long as they are on record. There is no remedy, only the knowledge.
 func (x *exam) unsignedTails() {
 	about := func(r *decisionlog.Recorded) error {
 		for _, tail := range r.UnsignedTails() {
-			x.ok("log", fmt.Sprintf("records %d to %d may be anybody's: a start found them without a checkpoint and without a MAC (%s)", tail.From, tail.To, tail.Cause))
+			x.OK("log", "records %d to %d may be anybody's: a start found them without a checkpoint and without a MAC (%s)", tail.From, tail.To, tail.Cause)
 		}
 		return nil
 	}
 	if err := x.reader.Events(x.ctx, about, decisionlog.EventSegment, decisionlog.EventUnsigned); err != nil {
-		x.bites("log", fmt.Sprintf("it cannot be read: %v", err), "policy-service log verify "+x.data)
+		x.Bites("log", "policy-service log verify "+x.data, "it cannot be read: %v", err)
 	}
 }
 
 // newest is the last time that a log knows, of a record or a checkpoint.
-func newest(r *decisionlog.Reader) time.Time {
-	var last time.Time
+func newest(r *decisionlog.Reader) (last time.Time) {
 	if r.Size() > 0 {
-		last = recorded(r, r.Size()-1) // zero where its content is gone
+		if record, err := r.Get(r.Size() - 1); err == nil { // else retention took its content
+			line, _ := decisionlog.Parse(record.Line)
+			last = line.Time
+		}
 	}
 	if c, err := r.LastCheckpoint(); err == nil && c.Time.After(last) {
 		last = c.Time
@@ -74,64 +77,50 @@ func newest(r *decisionlog.Reader) time.Time {
 	return last
 }
 
-// recorded is when a record was made, the zero time where that is not known any more.
-func recorded(r *decisionlog.Reader, sequence uint64) time.Time {
-	record, err := r.Get(sequence)
-	if err != nil {
-		return time.Time{}
-	}
-	line, _ := decisionlog.Parse(record.Line)
-	return line.Time
-}
-
-// A clock may be so far behind the newest record, and so far ahead of it, before
-// something must be wrong.
+// The clock may be so far behind the newest record, and so far ahead of it, before something must be wrong.
 const (
 	behindAtMost = time.Second
 	aheadAtMost  = 366 * 24 * time.Hour
 )
 
-// clock holds the clock against what is known to have been.
+// clock compares the clock with the log.
 func (x *exam) clock() {
 	now := x.now().UTC()
 	ahead := now.Sub(x.newest)
+	at, last := now.Format(time.RFC3339), x.newest.UTC().Format(time.RFC3339)
 	switch {
-	case now.Before(x.Built):
-		x.bites("clock", fmt.Sprintf("it says %s, and this program is of %s", stamp(now), stamp(x.Built)), "set it, before anything is recorded with that time")
 	case x.newest.IsZero():
-		x.ok("clock", "it says "+stamp(now)+"; there is no record yet to hold it against")
+		x.OK("clock", "it says %s; there is no record yet to hold it against", at)
 	case -ahead > behindAtMost:
-		x.bites("clock", fmt.Sprintf("it says %s, and the newest record is of %s: until then every record repeats that time, marked clock_behind", stamp(now), stamp(x.newest)),
-			"find out whether it is behind now or was ahead then, and set it")
+		x.Bites("clock", "find out whether it is behind now or was ahead then, and set it",
+			"it says %s, and the newest record is of %s: until then every record repeats that time, marked clock_behind", at, last)
 	case ahead > aheadAtMost:
-		x.bites("clock", fmt.Sprintf("it says %s, and the newest record is of %s, %d days before: if it is ahead, a retention by age drops everything", stamp(now), stamp(x.newest), int(ahead.Hours())/24),
-			"set it, or, if nothing was asked for so long, start the server and see the clock's first record")
+		x.Bites("clock", "set it, or, if nothing was asked for so long, start the server and see the clock's first record",
+			"it says %s, and the newest record is of %s, %d days before: if it is ahead, a retention by age drops everything", at, last, int(ahead.Hours())/24)
 	default:
-		x.ok("clock", fmt.Sprintf("it says %s, and the newest record is of %s", stamp(now), stamp(x.newest)))
+		x.OK("clock", "it says %s, and the newest record is of %s", at, last)
 	}
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// approvals is whether the approval requests can be read, and how many wait.
+// approvals looks whether the approval requests can be read, and how many wait.
 func (x *exam) approvals() {
 	if !x.exists {
 		return
 	}
 	switch pending, behind, err := broker.Look(x.ctx, x.data, x.reader); {
 	case errors.Is(err, fs.ErrNotExist):
-		x.ok("approvals", "there are none yet; serve makes their file")
+		x.OK("approvals", "there are none yet; serve makes their file")
 	case errors.Is(err, approval.ErrLocked):
-		x.ok("approvals", "their file is locked: a server is running on it")
+		x.OK("approvals", "their file is locked: a server is running on it")
 	case errors.Is(err, fs.ErrPermission):
-		x.bites("approvals", fmt.Sprintf("they cannot be read: %v", err), "do this as the user that serve runs as, or chown the directory")
+		x.Bites("approvals", asServe, "they cannot be read: %v", err)
 	case err != nil:
-		x.bites("approvals", fmt.Sprintf("no server starts with them: %v", err), "copy the directory before anything else")
+		x.Bites("approvals", "copy the directory before anything else", "no server starts with them: %v", err)
 	case len(behind) > 0:
 		for _, id := range slices.Sorted(maps.Keys(behind)) {
-			x.bites("approvals", fmt.Sprintf("their file is older than the log: by that, %s is %s", id, behind[id]), "serve goes by the log, and says so there; find out who put an older approvals.db back")
+			x.Bites("approvals", "serve goes by the log, and says so there; find out who put an older approvals.db back", "their file is older than the log: by that, %s is %s", id, behind[id])
 		}
 	default:
-		x.ok("approvals", fmt.Sprintf("%d wait for a person, and no server is running on their file", pending))
+		x.OK("approvals", "%d wait for a person, and no server is running on their file", pending)
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Why a file system is doubtful.
+// The dangers of file systems for a log.
 const (
 	inMemory  = "it is memory, and the log is gone when the machine restarts"
 	layered   = "it is a container's own layer, and the log is gone with the container"
 	remote    = "locks, memory maps and syncs over a network do not always hold what they promise, and the log rests on all three"
-	elsewhere = "whether locks, memory maps and syncs hold what they promise is up to the program behind it, and the log rests on all three"
+	elsewhere = "whether locks, memory maps and syncs hold what they promise depends on the program behind it, and the log rests on all three"
 )
 
 // volumes are the file systems that are known, by the number that statfs gives.
@@ -43,7 +43,6 @@ func volumeOf(dir string) (volume, error) {
 		kind:     fmt.Sprintf("a file system of kind %#x", uint32(s.Type)),
 		readOnly: s.Flags&unix.ST_RDONLY != 0,
 		free:     int64(s.Bavail) * int64(s.Bsize),
-		files:    int64(s.Files), filesUnused: int64(s.Ffree),
 	}
 	if known, ok := volumes[int64(uint32(s.Type))]; ok {
 		v.kind, v.doubt = known.kind, known.doubt

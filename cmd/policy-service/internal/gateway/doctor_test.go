@@ -32,8 +32,8 @@ func TestDoctorNamesTheProgramThatRuns(t *testing.T) {
 	} {
 		x := &exam{ctx: t.Context()}
 		x.program("files", mcp.UpstreamConfig{Command: []string{"files-server"}, Env: test.env})
-		if len(x.findings) != 1 || !strings.Contains(x.findings[0].Message, test.want) || x.findings[0].Bites != (test.want == "no program") {
-			t.Errorf("%s: %+v", name, x.findings)
+		if len(x.Findings) != 1 || !strings.Contains(x.Findings[0].Message, test.want) || x.Findings[0].Bites != (test.want == "no program") {
+			t.Errorf("%s: %+v", name, x.Findings)
 		}
 	}
 }
@@ -56,9 +56,9 @@ func TestDoctorComparesAddresses(t *testing.T) {
 		x := &exam{ctx: t.Context(), told: mcp.Config{PDP: mcp.PDPConfig{URL: test.url}}}
 		x.addresses(http.DefaultClient)
 		switch {
-		case test.want == "" && len(x.findings) == 0:
-		case test.want == "" || len(x.findings) != 1 || !x.findings[0].Bites || !strings.Contains(x.findings[0].Message, test.want):
-			t.Errorf("%s: %+v", name, x.findings)
+		case test.want == "" && len(x.Findings) == 0:
+		case test.want == "" || len(x.Findings) != 1 || !x.Findings[0].Bites || !strings.Contains(x.Findings[0].Message, test.want):
+			t.Errorf("%s: %+v", name, x.Findings)
 		}
 	}
 }

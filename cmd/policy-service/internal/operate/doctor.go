@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
@@ -22,7 +21,7 @@ type Doctor struct {
 // Help is the text at the end of the command's help.
 func (Doctor) Help() string {
 	return "doctor takes the flags of serve. It changes nothing: it writes one file into the data directory to measure the disk, " +
-		"and removes it. It sees the limits and permissions of the user and the place it runs in, so run it where serve runs, " +
+		"and removes it. It sees the permissions of the user and the disk of the place it runs in, so run it where serve runs, " +
 		"as the same user. A server may be running meanwhile.\n\n" +
 		"Exit codes: 0 if nothing bites, 1 if something does, 2 if it cannot run."
 }
@@ -37,13 +36,7 @@ func (c Doctor) Run(s cli.Streams) error {
 		return err // there is nothing to examine
 	}
 	config.Program.Checkpoints, config.Program.Logger = io.Discard, slog.New(slog.DiscardHandler)
-	built, _ := time.Parse(time.RFC3339, thisBuild().Time) // the zero time if it is not known
-	found := doctor.Examine(ctx, doctor.Patient{
-		Policies:  config.Policies,
-		Config:    config,
-		ConfigErr: err,
-		Built:     built,
-	})
+	found := doctor.Examine(ctx, doctor.Patient{Policies: config.Policies, Config: config, ConfigErr: err})
 	if ctx.Err() != nil {
 		return fmt.Errorf("it was interrupted, run it again")
 	}

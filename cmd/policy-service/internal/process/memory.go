@@ -3,11 +3,11 @@ package process
 import (
 	"io/fs"
 	"log/slog"
-	"math"
 	"os"
+	"path"
 	"runtime/debug"
-
-	"policy-service/pdp/server/doctor"
+	"strconv"
+	"strings"
 )
 
 // memoryShare is the part of a container's memory that the heap may take. The rest is for stacks, for the pages of the
@@ -27,10 +27,20 @@ func LimitMemory(log *slog.Logger) {
 	}
 }
 
-// containerMemory is the limit of the control group that the process is in, or 0 if there is none.
-func containerMemory(root fs.FS) int64 {
-	if limit := doctor.ReadGroup(root).Memory; limit < math.MaxInt64 {
-		return limit
+// containerMemory is the lowest limit of the control group (version 2) that the process is in and of those above it, or 0
+// if there is none. root is the directory that proc and sys are in. A group that names a way out of the hierarchy stays
+// in it.
+func containerMemory(root fs.FS) (limit int64) {
+	content, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for line := range strings.Lines(string(content)) {
+		name, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/")
+		for name = path.Clean("/" + name); ok; name = path.Dir(name) {
+			memory, _ := fs.ReadFile(root, path.Join("sys/fs/cgroup", name, "memory.max")) // "max" or bytes
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(memory)), 10, 64); err == nil && (limit == 0 || n < limit) {
+				limit = n
+			}
+			ok = name != "/"
+		}
 	}
-	return 0
+	return limit
 }
