@@ -19,54 +19,49 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// wanted is the receiver of a signal. It is "" if there is none: the environment names none or
-// switches the signal off, or the embedding program takes it.
+// wanted is the receiver of a signal. It is "" if there is none: the environment names none or switches the signal off, or
+// the embedding program takes it. The exporters read the rest from their variables.
 func wanted(signal string, taken bool) (string, error) {
-	if taken || strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") {
+	name := "OTEL_" + signal + "_EXPORTER"
+	exporter := os.Getenv(name)
+	switch {
+	case taken, strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), exporter == "none":
 		return "", nil
-	}
-	switch name := "OTEL_" + signal + "_EXPORTER"; os.Getenv(name) {
-	case "none":
-		return "", nil
-	case "", "otlp":
-	default:
-		const text = "the environment variable %s names an exporter that there is not; set it to otlp or none"
-		return "", fmt.Errorf(text, name)
+	case exporter != "" && exporter != "otlp":
+		return "", fmt.Errorf("the environment variable %s names an exporter that there is not; set it to otlp or none", name)
 	}
 	return receiver(signal)
 }
 
-// receiver is the host that the variables name for a signal, which is LOGS, METRICS or TRACES;
-// "" if they name none.
+// receiver is the host that the variables name for a signal, which is LOGS, METRICS or TRACES; "" if they name none. An
+// exporter would take localhost for none, pass over an address that is none, and speak HTTP for gRPC.
 func receiver(signal string) (string, error) {
-	endpoint := ""
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
-		v := os.Getenv(name)
-		if v == "" || endpoint != "" {
-			continue
-		}
-		u, err := url.Parse(v)
-		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			const text = "the environment variable %s is no address; write it like https://collector.example:4318"
-			return "", fmt.Errorf(text, name)
-		}
-		endpoint = u.Scheme + "://" + u.Host
-	}
+	name, endpoint := variable(signal, "ENDPOINT")
 	if endpoint == "" {
 		return "", nil
 	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
-		if v := os.Getenv(name); v != "" && v != "http/protobuf" {
-			const text = "only http/protobuf is spoken, and the environment variable %s says otherwise; " +
-				"set it to that, with the endpoint for it"
-			return "", fmt.Errorf(text, name)
-		}
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("the environment variable %s is no address; write it like https://collector.example:4318", name)
 	}
-	return endpoint, nil
+	if name, protocol := variable(signal, "PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		return "", fmt.Errorf("only http/protobuf is spoken, and the environment variable %s says otherwise; set it to that, with the endpoint for it", name)
+	}
+	return u.Scheme + "://" + u.Host, nil
 }
 
-// spans and points are exporters whose errors are logged in words of ours. The words of a
-// receiver may quote what it was sent, a key too.
+// variable is the variable that counts for a signal, with its value.
+func variable(signal, of string) (name, value string) {
+	for _, name = range []string{"OTEL_EXPORTER_OTLP_" + signal + "_" + of, "OTEL_EXPORTER_OTLP_" + of} {
+		if value = os.Getenv(name); value != "" {
+			break
+		}
+	}
+	return name, value
+}
+
+// spans and points are exporters whose errors are logged in our words. The words of a receiver may quote the request, a
+// key too.
 type (
 	spans struct {
 		sdktrace.SpanExporter
@@ -114,7 +109,7 @@ func (r *receiverState) took(err error) {
 	}
 }
 
-// seldom is how often the operator is told of the same trouble at most.
+// seldom is how often the same trouble is logged at most.
 const seldom = time.Minute
 
 // Seldom keeps the same trouble from being logged again and again. The zero value is ready.
@@ -146,8 +141,8 @@ var (
 	partialSuccess = regexp.MustCompile(`(?s)OTLP partial success: .* \((\d+) [a-z ]+ rejected\)$`)
 )
 
-// sendError sorts what an exporter says: nothing, to be tried again, or a [Refusal]. It leaves
-// the words of the receiver out: they may quote what it was sent, a key too.
+// sendError sorts the errors of an exporter: none, one to be tried again, or a [Refusal]. It leaves the words of the
+// receiver out: they may quote the request, a key too.
 func sendError(err error, records int) error {
 	var transport *url.Error
 	var network net.Error
