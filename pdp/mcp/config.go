@@ -17,31 +17,31 @@ var Form = config.Form[Config]{
 	Check:        (*Config).check,
 }
 
-// DefaultListen is where a gateway listens unless told otherwise.
+// DefaultListen is the address of a gateway whose configuration has none.
 const DefaultListen = "127.0.0.1:8181"
 
-// Config is what a [Gateway] is told. A field with a yaml tag is a key: the file, the environment, the JSON Schema, the
+// Config configures a [Gateway]. A field with a yaml tag is a key: the file, the environment, the JSON Schema, the
 // help and the page REFERENCE.md take it from its tags, which [config.Key] explains. To add a key, add a field.
 //
-// The zero value of a field is that nobody gave it. [Form] sets the defaults.
+// A zero field was not given. [Form] sets the defaults.
 type Config struct {
 	// Listen is the address, host:port. The program listens there; a gateway over the standard streams has none.
 	Listen string `yaml:"listen" default:"127.0.0.1:8181" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS, and issuers of tokens."`
 	// TLS is the program's as well.
 	TLS TLSConfig `yaml:"tls"`
-	// Resource is the audience of tokens, and what metadata and mappings call the server behind the gateway.
+	// Resource is the audience of tokens, and the name of the server behind the gateway in metadata and mappings.
 	Resource string `yaml:"resource" doc:"The address by which clients reach the gateway, as https://host[:port]/mcp. Tokens must be made for it. It must be given."`
 	// AllowedHosts and AllowedOrigins are compared with headers of requests, so that no page in a browser asks here by a
 	// name of its own.
 	AllowedHosts   []string `yaml:"allowed_hosts" doc:"Further values of the header Host that the gateway answers to, as host or host:port. Loopback names and the host of resource are always taken."`
 	AllowedOrigins []string `yaml:"allowed_origins" doc:"Web pages that may ask from a browser, by the header Origin, as https://host[:port]. Others are pages that this very host serves, and on loopback any page of this machine unless identity is static; clients that are no browsers send no such header."`
-	// Strict leaves out what the binding does not have: operator mappings that are built in, and arguments in questions.
+	// Strict leaves out additions to the binding: operator mappings that are built in, and arguments in questions.
 	Strict bool `yaml:"strict" doc:"Asks by the letter of the COAZ binding: methods for which it has no default mapping are denied, and with ask: coaz the question has no arguments. A client of MCP 2026-07-28 then cannot connect without mappings of yours."`
-	// PDP is who is asked.
+	// PDP is the PDP that is asked.
 	PDP PDPConfig `yaml:"pdp"`
 	// Identity says for whom requests are.
 	Identity IdentityConfig `yaml:"identity"`
-	// Ask, Declared, SubjectOverride and Dialects say what is asked.
+	// Ask, Declared, SubjectOverride and Dialects shape the question.
 	Ask             Ask             `yaml:"ask" default:"tool.invoke" enum:"tool.invoke,tool,coaz" doc:"The question about a call of a tool. tool.invoke: may this agent invoke this tool with these arguments. tool: the same, but the action is called as the tool is, SERVER:TOOL, so that a Cedar schema can type the arguments of each tool; policy-service mcp schema writes it. Policies about all tools then need that schema, and say action in, not ==. coaz: the default mapping of the COAZ binding."`
 	Declared        Declared        `yaml:"declared" default:"also" enum:"also,instead,ignore" doc:"What a mapping counts that the server declares with a tool. also: both questions are asked, and both must be permitted. instead: only the declared one, as the COAZ binding has it; then the server decides what is asked about it. ignore: it is not read."`
 	SubjectOverride SubjectOverride `yaml:"subject_override" default:"refuse" enum:"refuse,warn" doc:"What becomes of a call if a declared mapping names another subject than the token does. refuse: it is refused. warn: it is asked, and logged."`
@@ -56,9 +56,9 @@ type Config struct {
 	Mappings map[string]config.Object `yaml:"mappings" doc:"Your own mappings, by the method of the request, in the dialect authzen. Besides params and token they may use server, tool and client. For tools/call a mapping takes the place of ask, and \"tools/call NAME:TOOL\" is for one tool of the upstream NAME."`
 	// Upstreams are the servers behind the gateway, by names of the operator's.
 	Upstreams map[string]UpstreamConfig `yaml:"upstreams" min:"1" doc:"The MCP servers behind the gateway, up to 32, by names of letters, digits, - and _. Policies see a tool as name:tool. Clients see tools and prompts by their own names if there is one server, and as name__tool if there are several."`
-	// Lock is what tools are compared with.
+	// Lock has the definitions with which tools are compared.
 	Lock LockConfig `yaml:"lock"`
-	// Limits bound what requests may cost.
+	// Limits bound the cost of requests.
 	Limits LimitsConfig `yaml:"limits"`
 	// Sessions are of clients of the legacy era.
 	Sessions  SessionsConfig  `yaml:"sessions"`
@@ -69,7 +69,7 @@ type Config struct {
 	Obligations ObligationsConfig `yaml:"obligations"`
 	// Approvals say how people are asked.
 	Approvals ApprovalsConfig `yaml:"approvals"`
-	// ToolRequests say how much may wait that somebody requests.
+	// ToolRequests bound the requests for tools that wait.
 	ToolRequests ToolRequestsConfig `yaml:"tool_requests"`
 	// Meta are members of _meta that go on to the upstream.
 	Meta []string `yaml:"meta" doc:"Members of _meta in requests that go on to the upstream, besides progressToken, the trace and what the protocol has there. All others are taken out."`
@@ -104,20 +104,20 @@ const (
 	AskCOAZ       Ask = "coaz"
 )
 
-// Declared is what a declared mapping counts.
+// Declared is the effect of a declared mapping.
 type Declared string
 
-// What it may count.
+// The effects.
 const (
 	DeclaredAlso    Declared = "also"
 	DeclaredInstead Declared = "instead"
 	DeclaredIgnore  Declared = "ignore"
 )
 
-// SubjectOverride is what becomes of a declared mapping with another subject.
+// SubjectOverride is the treatment of a declared mapping with another subject.
 type SubjectOverride string
 
-// What may become of it.
+// The treatments.
 const (
 	OverrideRefuse SubjectOverride = "refuse"
 	OverrideWarn   SubjectOverride = "warn"

@@ -19,10 +19,10 @@ type ApprovalsConfig struct {
 	Waiting      int64         `yaml:"waiting" default:"4096" min:"1" max:"1000000" doc:"How many calls may wait for people at once, of all persons together."`
 }
 
-// OnDisconnect is what becomes of what people were asked if the client goes away.
+// OnDisconnect is the treatment of a question to people if the client goes away.
 type OnDisconnect string
 
-// What may become of it.
+// The treatments.
 const (
 	DisconnectKeep   OnDisconnect = gate.KeepAsking
 	DisconnectCancel OnDisconnect = gate.CancelTask

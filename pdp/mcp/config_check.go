@@ -101,7 +101,7 @@ func (p PDPConfig) check(m *config.Reading) {
 	}
 }
 
-// overTLS is an error for an address at which somebody on the way could read along.
+// overTLS is an error for an address at which a machine on the way could read along.
 func overTLS(address string) error {
 	u, err := url.Parse(address)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// upstreamName is legal if a tool's name behind it can be told from it: a colon ends it in policies, and two underscores
+// upstreamName is legal if it can be separated from a tool's name behind it: a colon ends it in policies, and two underscores
 // where several upstreams are.
 var upstreamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
 
@@ -27,7 +27,7 @@ func (c *Config) checkUpstreams(m *config.Reading) {
 	case n > mostUpstreams:
 		m.Addf("upstreams", "there are %d upstreams, and a gateway takes %d; start another gateway for the others", n, mostUpstreams)
 	}
-	names := map[string]string{} // by what is the same for those that differ in case alone
+	names := map[string]string{} // by the name in small letters
 	var begins []ownURI
 	for _, name := range sortedNames(c.Upstreams) {
 		path := config.Entry("upstreams", name)
@@ -69,7 +69,7 @@ func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins []ownUR
 	return begins
 }
 
-// uriBegin is a scheme and a colon, and what URIs have behind it.
+// uriBegin is a scheme, a colon, and characters of URIs.
 var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)
 
 func (u UpstreamConfig) check(m *config.Reading, path string) {
@@ -97,7 +97,7 @@ func (u UpstreamConfig) check(m *config.Reading, path string) {
 	}
 }
 
-// checkCommand looks at what is for a process alone.
+// checkCommand looks at the keys for a process alone.
 func (u UpstreamConfig) checkCommand(m *config.Reading, path string) {
 	if u.Auth != (UpstreamAuth{}) || u.AllowNetworks != nil || u.CAFile != "" {
 		m.Addf(path, "%s has a command, and auth, allow_networks and ca_file are for a url; leave them out (a program takes its secrets by env_files)", path)
@@ -157,7 +157,7 @@ func checkNetworks(m *config.Reading, path string, texts []string) (all []netip.
 	return all
 }
 
-// checkUpstreamURL refuses what would be refused later, when the address is known. Its errors quote nothing of the URL,
+// checkUpstreamURL refuses an URL that would be refused later, when the address is known. Its errors quote nothing of the URL,
 // in which there may be a secret.
 func checkUpstreamURL(address string, networks []netip.Prefix) error {
 	u, err := url.Parse(address)

@@ -12,16 +12,16 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// LockConfig is what tools are compared with: their definitions as somebody has accepted them.
+// LockConfig has the definitions of tools that were accepted, with which tools are compared.
 type LockConfig struct {
 	File string   `yaml:"file" path:"yes" doc:"The file with the definitions of tools that were accepted. policy-service mcp lock --accept writes it. A changed file takes effect without a restart. Nothing is locked unless given."`
 	Mode LockMode `yaml:"mode" enum:"enforce,warn,off" doc:"What becomes of what is not as it is locked; enforce unless given. enforce: a tool that is new or changed is neither listed nor callable, as if it did not exist, and clients are told the instructions that are locked. warn: policies see pinned: false with such a tool. off: nothing is compared."`
 }
 
-// LockMode is what becomes of what is not as it is locked.
+// LockMode is the treatment of tools that differ from the lock.
 type LockMode string
 
-// What may become of it.
+// The treatments.
 const (
 	LockEnforce LockMode = "enforce"
 	LockWarn    LockMode = "warn"
@@ -34,7 +34,7 @@ func (l LockConfig) check(m *config.Reading) {
 	}
 }
 
-// newLock reads what is locked. Nothing is if there is no file.
+// newLock reads the lock. Nothing is locked if there is no file.
 func newLock(c Config, d Deps) (gate.Lock, error) {
 	if c.Lock.File == "" || c.Lock.Mode == LockOff {
 		return gate.Lock{}, nil

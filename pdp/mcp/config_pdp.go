@@ -31,7 +31,7 @@ type BreakerConfig struct {
 	CoolDown time.Duration `yaml:"cool_down" default:"10s" min:"100ms" max:"10m" doc:"After how long the gateway asks one question again."`
 }
 
-// LimitsConfig bounds what requests may cost, before the PDP is asked.
+// LimitsConfig bounds the cost of requests, before the PDP is asked.
 type LimitsConfig struct {
 	MaxBody        config.Size   `yaml:"max_body" default:"1MiB" min:"1KiB" max:"16MiB" doc:"The size of a request."`
 	MaxArguments   config.Size   `yaml:"max_arguments" default:"512KiB" min:"1KiB" max:"960KiB" doc:"The size of the arguments of a call. They stand in the question, and a PDP takes 1 MiB."`
@@ -61,7 +61,7 @@ type ListConfig struct {
 	TTL   time.Duration `yaml:"ttl" max:"1h" doc:"How long clients may keep a list. They do not keep it unless given."`
 }
 
-// SealConfig has the keys of what clients keep for the gateway.
+// SealConfig has the keys of the state that clients keep for the gateway.
 type SealConfig struct {
 	KeyFiles []string `yaml:"key_files" path:"yes" min:"1" doc:"Files with the keys of sessions and cursors that clients hold: 32 random bytes each, or their base64url. The first one seals, all of them open. Gateways with the same files are replicas of each other. Without it a key is made at each start."`
 }

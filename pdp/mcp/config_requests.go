@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// ToolRequestsConfig is how much may wait that somebody requests by tools/request, until somebody else calls it.
+// ToolRequestsConfig bounds the requests for tools (tools/request) that wait until another caller fulfils them.
 type ToolRequestsConfig struct {
 	TTL          time.Duration `yaml:"ttl" default:"15m" min:"1s" max:"24h" doc:"How long a request for a tool (tools/request) waits for somebody to fulfil it, and how long what came of it is kept for who has requested it."`
 	PerPrincipal int64         `yaml:"per_principal" default:"32" min:"1" max:"100000" doc:"How many requests for tools of one person, by all their clients, may wait. More are refused."`

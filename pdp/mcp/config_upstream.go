@@ -18,14 +18,14 @@ type UpstreamConfig struct {
 	Dir      string            `yaml:"dir" path:"yes" doc:"The directory in which the program starts. The gateway's own unless given."`
 	Idle     time.Duration     `yaml:"idle" default:"2m" min:"1s" max:"24h" doc:"How long the program runs on for a client before MCP 2026-07-28 that closed its stream and has nothing under way. The client's next message starts the program again."`
 	Stateful bool              `yaml:"stateful" doc:"Whether the program remembers what its client did. It then runs for as long as the client's session, whatever idle says."`
-	// Auth is what the gateway shows the server.
+	// Auth is the credential of the gateway at the server.
 	Auth          UpstreamAuth          `yaml:"auth"`
 	AllowNetworks []string              `yaml:"allow_networks" doc:"Private networks in which the server may stand, such as 10.1.0.0/16, or 127.0.0.0/8 for this machine. Addresses of no other private network are reached."`
 	Eras          []string              `yaml:"eras" enum:"modern,legacy" min:"1" doc:"The eras of MCP that the server may be spoken to in: modern is 2026-07-28, legacy what was before. Both unless given: a server that speaks both is spoken to in its client's."`
 	URIs          []string              `yaml:"uris" min:"1" doc:"How the URIs of the resources begin that are the server's, such as file:///docs/. Clients see and read no others of it, and none with a segment of dots or a backslash, escaped or not. One server has all unless given; of several, a server without uris has none."`
 	Labels        map[string]string     `yaml:"labels" doc:"Labels that policies see with every tool of the server."`
 	Tools         map[string]ToolConfig `yaml:"tools" doc:"What you say of single tools, by their names."`
-	// ServerRequests are what the server may ask of clients.
+	// ServerRequests are the kinds of requests of the server to clients.
 	ServerRequests ServerRequests `yaml:"server_requests"`
 	Timeout        time.Duration  `yaml:"timeout" default:"60s" min:"100ms" max:"1h" doc:"How long the server may be silent about a request."`
 	MaxResult      config.Size    `yaml:"max_result" default:"4MiB" min:"1KiB" max:"64MiB" doc:"The size of a message of the server."`
@@ -50,7 +50,7 @@ type ClientCredentials struct {
 	TokenEndpoint `yaml:",inline"`
 }
 
-// TokenEndpoint is where tokens are made, and what the gateway is there.
+// TokenEndpoint is the address at which tokens are made, with the identity of the gateway there.
 type TokenEndpoint struct {
 	TokenURL         string   `yaml:"token_url" required:"yes" doc:"The token endpoint of the authorization server. It is https, or http on loopback."`
 	ClientID         string   `yaml:"client_id" required:"yes" doc:"The gateway's own client id there."`
@@ -62,13 +62,13 @@ type TokenEndpoint struct {
 	Scopes           []string `yaml:"scopes" min:"1" doc:"The scopes of the token to ask for."`
 }
 
-// ToolConfig is what an operator says of one tool.
+// ToolConfig is the configuration of one tool.
 type ToolConfig struct {
 	Labels map[string]string `yaml:"labels" doc:"Labels that policies see with the tool, besides those of the server. The tool's own win."`
 	Hidden bool              `yaml:"hidden" doc:"Whether the tool is neither listed nor callable, as if the server did not have it."`
 }
 
-// ServerRequests are what a server may ask of a client, kind by kind.
+// ServerRequests permit requests of a server to a client, kind by kind.
 type ServerRequests struct {
 	Elicitation Relay `yaml:"elicitation" default:"deny" enum:"deny,relay" doc:"Whether the server may ask the person something through the client."`
 	Sampling    Relay `yaml:"sampling" default:"deny" enum:"deny,relay" doc:"Whether the server may have the client's model generate something."`
@@ -80,7 +80,7 @@ type ServerRequests struct {
 // Relay is whether requests of a kind are relayed.
 type Relay string
 
-// What becomes of such a request.
+// The treatments of such a request.
 const (
 	RelayDeny Relay = "deny"
 	RelayOn   Relay = "relay"

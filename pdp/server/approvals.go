@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// ApprovalsConfig bounds what people are asked.
+// ApprovalsConfig bounds the questions to people.
 type ApprovalsConfig struct {
 	MaxPendingPerSubject int64 `yaml:"max_pending_per_subject" default:"200" min:"1" max:"1000000" doc:"How many approval requests of one person, or of one subject if the question names no person (context.person), may wait at once in one tenant."`
 	MaxPendingPerTenant  int64 `yaml:"max_pending_per_tenant" default:"10000" min:"1" max:"1000000" doc:"How many approval requests of one tenant may wait at once."`
@@ -26,13 +26,13 @@ type ApprovalsConfig struct {
 	// Retain is how long approval requests are kept here after they have ended. decision_log.retain says how long the
 	// decision log keeps its records of them.
 	Retain time.Duration `yaml:"retain" default:"720h" min:"1h" doc:"How long the service keeps approval requests that have ended, like 30d. The decision log keeps its records of them."`
-	// Callbacks are the addresses at which programs may be told what became of their approval requests.
+	// Callbacks are the addresses at which programs may receive the outcome of their approval requests.
 	Callbacks []broker.CallbackConfig `yaml:"callbacks" doc:"Where callers that file approval requests may be told of the outcome, by signed POSTs. The service accepts no other callback."`
-	// Webhooks are the systems that are told of each approval request that is filed, and of each that waits no longer.
+	// Webhooks are the systems that receive each approval request that is filed, and each that waits no longer.
 	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of every approval request, by signed POSTs."`
 }
 
-// openApprovalKey reads what is kept of the approvals, if the server will record decisions.
+// openApprovalKey reads the file of the approvals, if the server will record decisions.
 func (s *Server) openApprovalKey() (*broker.Kept, error) {
 	if s.config.Data == "" || s.config.Program.PDP.Recorder != nil {
 		return nil, nil

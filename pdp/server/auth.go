@@ -6,7 +6,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// AuthConfig says who may ask besides those who hold an API key.
+// AuthConfig has the callers besides the holders of API keys.
 type AuthConfig struct {
 	JWT  []auth.JWTIssuer `yaml:"jwt" min:"1" doc:"Issuers whose bearer tokens the service accepts."`
 	MTLS []auth.MTLSRule  `yaml:"mtls" min:"1" doc:"Client certificates that the service accepts. The first entry that fits a certificate counts."`

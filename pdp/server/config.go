@@ -43,7 +43,7 @@ var ConfigForm = config.Form[Config]{
 	Check:          (*Config).checkValues,
 }
 
-// Config is what a [Server] is told. Nothing in it can change an answer: every switch that changes an answer is in the
+// Config configures a [Server]. Nothing in it can change an answer: every switch that changes an answer is in the
 // bundle, so that all commands agree.
 //
 // A field with a yaml tag is a key of the configuration: the file, the environment,
@@ -56,11 +56,11 @@ type Config struct {
 	// Listen is the address, host:port; port 0 takes any free one. Other than
 	// loopback needs TLS and credentials.
 	Listen string `yaml:"listen" default:"127.0.0.1:8180" doc:"The address to listen on, as host:port. Port 0 takes a free port. An address other than loopback needs TLS and credentials."`
-	// Data is the directory for what the service keeps, made if it does not
+	// Data is the directory for the files that the service keeps, made if it does not
 	// exist; without one there are no API keys and the signing key is not kept.
 	Data string `yaml:"data" path:"yes" doc:"The directory for what the service keeps: the decision log, approvals, API keys and signing keys. The service makes it if it does not exist. Without it the service keeps nothing, and there are no API keys."`
-	// PublicURL is the address by which clients reach the service. What it publishes
-	// about itself is made from this, never from a request's Host.
+	// PublicURL is the address by which clients reach the service. Its metadata is made from this, never from a
+	// request's Host.
 	PublicURL string `yaml:"public_url" doc:"The address by which clients reach the service, as https://host[:port][/path]. The service makes what it publishes about itself from it. A slash at its end is dropped. A host other than loopback needs credentials."`
 	// TLS turns TLS on; the zero value is plain HTTP.
 	TLS TLSFiles `yaml:"tls"`
@@ -68,16 +68,16 @@ type Config struct {
 	Auth AuthConfig `yaml:"auth" reload:"yes"`
 	// DecisionLog is how decisions are recorded. There is a log if there is Data.
 	DecisionLog DecisionLogConfig `yaml:"decision_log"`
-	// Approvals bounds what people are asked. They are asked if there is a log.
+	// Approvals bounds the questions to people. They are asked if there is a log.
 	Approvals ApprovalsConfig `yaml:"approvals"`
 	// Console turns the console on; nil is none.
 	Console *ConsoleConfig `yaml:"console" doc:"Pages at /console/ where people decide about approval requests. There are none unless it is given; {} is enough."`
-	// Load bounds what all requests together may cost.
+	// Load bounds the cost of all requests together.
 	Load door.LoadConfig `yaml:",inline"`
 	// AdminListen is the address of a second listener, for profiles of the process; ""
 	// is none. It must be loopback.
 	AdminListen string `yaml:"admin_listen" doc:"A second address to listen on, as host:port on loopback, for profiles of the process (/debug/pprof) and its metrics. It takes no credentials. None unless given."`
-	// Program has what only a program can give; it is no key.
+	// Program has the values that only a program can give; it is no key.
 	Program Program `yaml:"-"`
 }
 
@@ -90,40 +90,40 @@ type Program struct {
 	// kept elsewhere; the default discards them. With the sink stdout it takes the records,
 	// too; see [SinksConfig]. One call takes whole lines.
 	Checkpoints io.Writer
-	// MeterProvider takes what the service counts. Without one it is at /metrics, and sent
+	// MeterProvider takes the metrics of the service. Without one they are at /metrics, and sent
 	// where the environment variables of OpenTelemetry say.
 	MeterProvider metric.MeterProvider
 	// TracerProvider takes the traces of requests. Without one they are sent where the
 	// environment variables of OpenTelemetry say. If these say nothing there are no traces.
 	TracerProvider trace.TracerProvider
-	// Logger takes what the operator should know; the default discards it.
+	// Logger takes the messages for the operator; the default discards them.
 	Logger *slog.Logger
 	// Limits bound requests; the zero value is [evaluation.DefaultLimits].
 	Limits evaluation.Limits
 	// Authenticator takes the place of the one that Data and Auth make.
 	Authenticator door.Authenticator
-	// InProcess has the server open no address: only [Server.Transport] reaches it. Its program ends what it asks
+	// InProcess has the server open no address: only [Server.Transport] reaches it. Its program ends its requests
 	// before it stops the server.
 	InProcess bool
 	// PDP is passed on. Its BeforeSwap and OnLoad are called after the server's own;
 	// its Recorder takes the place of the decision log.
 	PDP pdp.Options
 
-	// tuneLog is for tests of what takes hours and gigabytes otherwise.
+	// tuneLog is for tests that would take hours and gigabytes otherwise.
 	tuneLog func(*decisionlog.Options, *decisionlog.Retention)
-	// tuneHTTP is for tests of what takes minutes otherwise.
+	// tuneHTTP is for tests that would take minutes otherwise.
 	tuneHTTP func(*http.Server)
-	// handsOnWithin is for tests of what a stop hands on: a minute on a machine that may be slow, and a moment if the
+	// handsOnWithin is for tests of the last records of a stop: a minute on a machine that may be slow, and a moment if the
 	// receiver hangs. 0 is the usual time.
 	handsOnWithin time.Duration
 }
 
-// stopsWithin is how long a stop waits for the receivers of what it hands on.
+// stopsWithin is how long a stop waits for the receivers of its last records.
 func (p *Program) stopsWithin(usual time.Duration) time.Duration {
 	return cmp.Or(p.handsOnWithin, usual)
 }
 
-// withDefaults sets what is not set. The defaults of keys are in their tags.
+// withDefaults sets the values that are not set. The defaults of keys are in their tags.
 func (c Config) withDefaults() Config {
 	ConfigForm.SetDefaults(&c)
 	p := &c.Program

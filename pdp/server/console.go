@@ -11,15 +11,15 @@ import (
 	"policy-service/pdp/server/listener"
 )
 
-// fromConsole brings what the console asks to the routes of the API. Each of its requests is one like any other: it is
+// fromConsole brings the requests of the console to the routes of the API. Each of its requests is one like any other: it is
 // measured, logged and let in by itself, by the configuration that is in force when it is made.
 type fromConsole struct{ api http.Handler }
 
 // RoundTrip implements [http.RoundTripper]. The request has no header of the browser's but what the console gave it.
 func (t fromConsole) RoundTrip(sent *http.Request) (*http.Response, error) {
 	own := sent.WithContext(listener.Within(sent.Context()))
-	// A server without credentials answers whoever is on its machine, by names of that machine alone. This is none: who
-	// reaches the console may be anywhere, and without a login is nobody.
+	// A server without credentials answers every program on its machine, by names of that machine alone. This is none: a
+	// browser of the console may be anywhere, and without a login it has no identity.
 	own.Host = "console.invalid"
 	return answered(own.Context(), t.api, own)
 }

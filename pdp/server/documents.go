@@ -17,8 +17,8 @@ import (
 	"policy-service/schemas"
 )
 
-// documents are what a client reads before it has credentials, or to check signatures. They say what the configuration
-// says, never what the Host of a request says.
+// documents are for clients without credentials, or that check signatures. They come from the configuration, never from
+// the Host of a request.
 type documents struct {
 	door *door.Door
 	keys *signing.Keys
@@ -43,7 +43,7 @@ const (
 	metadataType = "JWT"
 )
 
-// metadata is what a PDP says about itself, as in AuthZEN 1.0, section 9. It has capabilities only if there are some.
+// metadata describes the PDP, as in AuthZEN 1.0, section 9. It has capabilities only if there are some.
 type metadata struct {
 	PolicyDecisionPoint       string `json:"policy_decision_point"`
 	AccessEvaluationEndpoint  string `json:"access_evaluation_endpoint"`
@@ -161,7 +161,7 @@ func (d *documents) signed(point string) (body []byte, tag string, err error) {
 	return body, entityTag(form), err
 }
 
-// document answers what a client may keep, or 304 if the client has it already.
+// document answers a document that a client may keep, or 304 if the client has it already.
 func document(c echo.Context, contentType, tag string, body []byte) error {
 	header := c.Response().Header()
 	header.Set("Cache-Control", maxAge)

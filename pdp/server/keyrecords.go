@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// What the decision log says of the API keys counts before their file: see [auth.Keys.Follow]. So that no retention takes
+// The records of the API keys in the decision log count before their file: see [auth.Keys.Follow]. So that no retention takes
 // it away, each start and each segment has a record of all keys, api_keys.
 
 // keyEvents are the names that changes have on record.
@@ -28,7 +28,7 @@ type keyLog interface {
 	Events(ctx context.Context, visit func(*decisionlog.Recorded) error, first string, others ...string) error
 }
 
-// KeysOnRecord reads what a decision log says of the API keys.
+// KeysOnRecord reads the records of the API keys in a decision log.
 func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 	known := auth.KeysOnRecord{}
 	visit := func(r *decisionlog.Recorded) error {
@@ -50,7 +50,7 @@ func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 			for _, key := range details.Keys {
 				known.Take(key)
 			}
-		case details.InForce != nil: // what the file had is not what counts, but that it was revoked
+		case details.InForce != nil: // the file does not count, but the revocation does
 			for _, said := range []*auth.RecordedKey{details.Before, details.After} {
 				if said != nil && !said.Revoked.IsZero() {
 					known.Revoke(said.ID, said.Revoked)
@@ -71,7 +71,7 @@ func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 func (d *decisionLog) followKeys(ctx context.Context, keys *auth.Keys) error {
 	known, err := KeysOnRecord(ctx, d.log)
 	switch {
-	case errors.Is(err, decisionlog.ErrDamaged): // as with all of an altered log, who is there is answered, and it is told
+	case errors.Is(err, decisionlog.ErrDamaged): // as with all of an altered log, callers are answered, and the operator is warned
 		d.logger.Error("the decision log was altered: it may hide that an API key was revoked; run policy-service log verify", "error", err)
 	case err != nil:
 		return fmt.Errorf("what the decision log says of the API keys cannot be read: %w", err)

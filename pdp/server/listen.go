@@ -87,7 +87,7 @@ type listeners struct {
 	inProcess atomic.Pointer[http.Handler] // nil if the server listens, or does not run
 }
 
-// serveInProcess answers what comes by [Server.Transport], until the stop.
+// serveInProcess answers the requests by [Server.Transport], until the stop.
 func (l *listeners) serveInProcess(handler http.Handler, undo *lifetime) {
 	l.inProcess.Store(&handler)
 	undo.add("requests of the process", closing(func() error { l.inProcess.Store(nil); return nil }))
@@ -124,7 +124,7 @@ func (l *listeners) listen(ctx context.Context, at, option string, credentials b
 		}
 		return nil // the drain closed it
 	})
-	// A name was checked as a name; what counts is the address it led to.
+	// A name was checked as a name; the address it led to counts.
 	return on, l.checkExposure(on.Addr(), at, credentials)
 }
 
@@ -210,7 +210,7 @@ func (l *listeners) drain(ctx context.Context, servers []*http.Server, d *door.D
 	if err == nil {
 		return nil
 	}
-	// There is no time left: what still runs is cut off.
+	// There is no time left: requests that still run are cut off.
 	undecided := d.Busy()
 	for _, server := range servers {
 		if closing := server.Close(); undecided {

@@ -151,7 +151,7 @@ func (s *Server) recordWith(ctx context.Context, d *decisionLog) error {
 	return nil
 }
 
-// sinksStopWithin is how long sinks may take at a stop to hand on what is left.
+// sinksStopWithin is how long sinks may take at a stop to hand on the last records.
 const sinksStopWithin = 5 * time.Second
 
 // newSinks makes the sinks that are configured, and starts none.
@@ -180,7 +180,7 @@ const stopWithin = 5 * time.Second
 // recordStop records the stop as the last thing that happens. A disk that fails keeps no server from stopping as it was
 // told to: the next start says that this one ended without a word.
 func (d *decisionLog) recordStop(ctx context.Context) error {
-	recorded := make(chan error, 1) // so that nothing waits if nobody receives
+	recorded := make(chan error, 1) // so that nothing waits if there is no receiver
 	go func() { recorded <- d.events.Record(ctx, recorder.Event{Name: decisionlog.EventStop}) }()
 	err := context.DeadlineExceeded
 	select {
@@ -228,7 +228,7 @@ func (d *decisionLog) admit(b pdp.Incoming) error {
 	return nil
 }
 
-// stateChanged tells the operator. The log's writer calls it, so it must not wait.
+// stateChanged logs for the operator. The log's writer calls it, so it must not wait.
 func (d *decisionLog) stateChanged(err error) {
 	switch {
 	case err == nil:
@@ -242,7 +242,7 @@ func (d *decisionLog) stateChanged(err error) {
 	}
 }
 
-// failed tells the operator what failed beside the log's writer.
+// failed logs a failure beside the log's writer.
 func (d *decisionLog) failed(err error) {
 	if errors.Is(err, decisionlog.ErrUndigested) {
 		d.logger.Error("a segment of the decision log was altered before its digest was on record, or cannot be read; nothing is redacted or retired in it; "+

@@ -12,10 +12,10 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// me is what a caller is told of itself.
+// me is the answer to a caller that asks about itself.
 type me struct {
 	Caller string `json:"caller"`
-	// Principal is who the caller is to policies about approvals, "" if the credential says nobody.
+	// Principal is the entity of the caller in policies about approvals, "" if the credential names none.
 	Principal   string            `json:"principal,omitempty"`
 	Tenants     []string          `json:"tenants"`
 	Permissions []auth.Permission `json:"permissions"`
@@ -29,7 +29,7 @@ type meGrant struct {
 	Permissions []auth.Permission `json:"permissions"`
 }
 
-// registerMe registers the route by which a caller asks who it is here.
+// registerMe registers the route by which a caller asks about itself.
 func registerMe(d *door.Door, route registrar) {
 	need := door.Need{Relayed: evaluation.ViaConsole, Parameters: door.NoParameters, Work: door.ShortWork}
 	route("/v1/me", func(c echo.Context) error {
@@ -46,7 +46,7 @@ func registerMe(d *door.Door, route registrar) {
 	}, http.MethodGet)
 }
 
-// meOf says what a caller may do, be it in some of the tenants: a permission that counts for nothing is none.
+// meOf has the permissions of a caller, be it in some of the tenants: a permission that counts for nothing is none.
 func meOf(caller auth.Caller) me {
 	tenants, permissions := caller.Anywhere()
 	m := me{

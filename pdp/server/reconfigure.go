@@ -19,7 +19,7 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// live is what a new configuration replaces, all of it by one pointer. It does not change once the server runs.
+// live are the parts that a new configuration replaces, all of them by one pointer. It does not change once the server runs.
 type live struct {
 	// config is the configuration in force. A key that does not reload has the value of the start.
 	config  Config
@@ -38,7 +38,8 @@ type liveKey struct{}
 // pin makes a request keep, to its end, the configuration that it began with.
 func (f *inForce) pin(c echo.Context, at *door.Door) { at.Keep(c, liveKey{}, f.Load()) }
 
-// pinned is what the request of a context began with. If the context belongs to no request, it is what is in force.
+// pinned is the configuration with which the request of a context began. If the context belongs to no request, it is the
+// one in force.
 func (f *inForce) pinned(ctx context.Context) *live {
 	if l, ok := ctx.Value(liveKey{}).(*live); ok {
 		return l
@@ -59,7 +60,7 @@ func (e *RestartError) Error() string {
 // Reconfigure takes a new configuration while the server runs, all of it or nothing. It calls read, which makes the
 // configuration from the sources of the one at the start. Everything stays as it is if the configuration cannot be
 // read, if it cannot work, or if a key has changed that does not reload; that is logged, put on record, and returned.
-// Requests under way keep what they began with. [Config.Program] stays as it was at the start.
+// Requests under way keep the configuration of their beginning. [Config.Program] stays as it was at the start.
 func (s *Server) Reconfigure(ctx context.Context, read func() (Config, error)) error {
 	s.live.changing.Lock()
 	defer s.live.changing.Unlock()
@@ -138,8 +139,7 @@ func (l *live) merged(next Config) (Config, []string, error) {
 	return next, changed, nil
 }
 
-// newCallers knows who may ask from now on. If nothing of it has changed it is the authenticator of before, with what
-// that has learned.
+// newCallers is the authenticator from now on. If nothing of it has changed it is the one of before, with its caches.
 func (l *live) newCallers(ctx context.Context, config Config) (door.Authenticator, error) {
 	known, ours := l.callers.(*auth.Authenticator)
 	if !ours || reflect.DeepEqual(config.Auth, l.config.Auth) && reflect.DeepEqual(config.oidc(), l.config.oidc()) {

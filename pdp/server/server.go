@@ -3,7 +3,7 @@
 // no field for the Server: what it needs of other parts, the Server gives it as values and functions. What one request
 // for a decision goes through reads from top to bottom in evaluate.go.
 //
-// The package decides nothing. It refuses what it cannot read, asks the PDP, and writes an answer only if the PDP gave
+// The package decides nothing. It refuses requests that it cannot read, asks the PDP, and writes an answer only if the PDP gave
 // one without an error: no failure of any kind turns into an allow.
 //
 // Only this package and its rooms import echo, so that a move to its next version touches nothing else. A request
@@ -129,7 +129,7 @@ func (s *Server) start(ctx context.Context) error {
 	}
 	if d := s.decisions; d != nil {
 		d.events.Look = (&keyWatch{events: d.events, rotated: &d.rotated, signing: s.keys.signing, live: &s.live}).look
-		d.events.CatchUp() // what is there before the first request is no change
+		d.events.CatchUp() // the state before the first request is no change
 		s.lifetime.background("events", d.events.Run)
 		s.lifetime.background("retention", d.retention.run)
 	}
@@ -213,7 +213,7 @@ func (s *Server) Reload(ctx context.Context) error {
 	return s.pdp.Reload(ctx)
 }
 
-// Stop answers what was asked, takes nothing new, and undoes what [Server.Start] did. If ctx ends first, what still
+// Stop answers the requests that came, takes no new ones, and undoes [Server.Start]. If ctx ends first, what still
 // runs is cut off.
 func (s *Server) Stop(ctx context.Context) error {
 	s.door.Stopping.Store(true)

@@ -1,10 +1,8 @@
-// Package auth says who a request comes from. Start with [Authenticator],
-// which puts the kinds of credentials together, and [Caller], which is what it
-// finds out.
+// Package auth finds the caller of a request. Start with [Authenticator], which puts the kinds of credentials together,
+// and [Caller], which is its result.
 //
-// There are three kinds: API keys, kept in the data directory ([Keys]); bearer
-// tokens that an issuer signs ([JWT]); and client certificates ([MTLS]). A
-// server that has none of them answers whoever is on its machine ([Loopback]).
+// There are three kinds: API keys, kept in the data directory ([Keys]); bearer tokens that an issuer signs ([JWT]); and
+// client certificates ([MTLS]). A server that has none of them answers every program on its machine ([Loopback]).
 // A gateway with a key brings the token of a person beside it ([ApproverToken]).
 //
 // The package refuses to guess. A credential that is not good is refused, never
@@ -18,7 +16,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// Via is by which way votes come that a key relays, for those who make keys.
+// Via is the way by which votes come that a key relays, for programs that make keys.
 type Via = evaluation.Via
 
 // How the names of callers begin.
@@ -30,18 +28,18 @@ const (
 // Caller is a PEP as authentication knows it. Its slices are shared between
 // requests, and not to be changed.
 type Caller struct {
-	// Name is what policies see as context.pdp.caller: key:NAME, jwt:ISSUER#SUB
+	// Name is context.pdp.caller in policies: key:NAME, jwt:ISSUER#SUB
 	// or mtls:SAN; "" is none.
 	Name string
 	// AllTenants allows every tenant; Tenants names the ones allowed otherwise.
 	AllTenants  bool
 	Tenants     []string
 	Permissions []Permission
-	// Apart is what the caller may do if not every permission is in every tenant: one permission each, with its tenants.
-	// AllTenants, Tenants and Permissions are empty then, and the caller may do nothing, until [Caller.In] or
-	// [Caller.Where] says what it is about. So whoever forgets to say it permits nothing.
+	// Apart are the permissions of the caller if not every one is in every tenant: one permission each, with its tenants.
+	// AllTenants, Tenants and Permissions are empty then, and the caller has no permission, until [Caller.In] or
+	// [Caller.Where] names the tenant or the permission. So code that forgets to name it permits nothing.
 	Apart []Grant
-	// Principal is who the caller is to policies, where the credential says it.
+	// Principal is the entity of the caller in policies, if the credential names one.
 	Principal Principal
 	// Registered says that the caller has declared, once and for all, the
 	// obligation types it discharges; they are Obligations, and may be none.
@@ -70,14 +68,15 @@ const (
 	Approve Permission = "approve"
 	// Request is to ask for an approval where a decision is denied for want of one.
 	Request Permission = "request"
-	// Relay is to bring what people say about approvals, each with a token of their own. Who may
-	// relay says nothing itself. Only API keys have it.
+	// Relay is to bring the votes of people about approvals, each with a token of their own. Its holder
+	// has no vote itself. Only API keys have it.
 	Relay Permission = "relay"
 )
 
 var permissions = []Permission{Decide, Search, Explain, LogRead, LogAdmin, Request, Approve, Relay}
 
-// May reports whether the caller has a permission, in all tenants that it serves. Who is nobody approves nothing.
+// May reports whether the caller has a permission, in all tenants that it serves. A caller without a principal approves
+// nothing.
 func (c Caller) May(p Permission) bool {
 	return slices.Contains(c.Permissions, p) && (p != Approve || c.Principal != Principal{})
 }

@@ -13,7 +13,7 @@ type Authenticator struct {
 	Keys *Keys
 	JWT  *JWT
 	MTLS *MTLS
-	// Console knows those who log in to the console by an issuer.
+	// Console verifies logins to the console by an issuer.
 	Console *Console
 }
 
@@ -23,9 +23,8 @@ func (a *Authenticator) Configured() bool {
 	return a.JWT != nil || a.MTLS != nil || a.Console != nil || a.Keys != nil && a.Keys.Configured()
 }
 
-// Authenticate says who a request comes from. Its error is a [*Refusal]. If a gateway sends it for a
-// person, it comes from the person; see [ApproverToken]. If its context has a login, it comes from whoever logged in and
-// from nobody else; see [Login.Context].
+// Authenticate finds the caller of a request. Its error is a [*Refusal]. If a gateway sends it for a person, the person is
+// the caller; see [ApproverToken]. If its context has a login, only the person of the login is; see [Login.Context].
 func (a *Authenticator) Authenticate(r *http.Request) (Caller, error) {
 	if login, ok := r.Context().Value(loginKey{}).(Login); ok {
 		return a.loggedIn(r, login)
@@ -59,8 +58,8 @@ func (a *Authenticator) authorization(r *http.Request) (Caller, error) {
 	return Caller{}, missing()
 }
 
-// header decides by the form of the header alone who checks it, so that nothing
-// sent can be tried against one kind and then another.
+// header chooses the check by the form of the header alone, so that no credential can be tried against one kind and then
+// another.
 func (a *Authenticator) header(r *http.Request, header string) (Caller, error) {
 	scheme, credential, _ := strings.Cut(header, " ")
 	credential = strings.TrimLeft(credential, " ")
@@ -86,7 +85,7 @@ func (a *Authenticator) key(secret string) (Caller, error) {
 			return caller, nil
 		}
 	}
-	// One text for all that can be wrong: nobody learns which ids there are.
+	// One text for every reason: a caller does not learn which ids there are.
 	return as(ByKey, Caller{}, invalid("the API key is not valid here; ask the operator for one"))
 }
 
@@ -103,7 +102,7 @@ func (a *Authenticator) basic(credential string) (Caller, error) {
 // InForce reports whether a credential, by the name of its caller, may still approve in
 // a tenant: the key is not revoked; the issuer of the token, or the name of the
 // certificate, is configured with the permission and the tenant. A token's own time is
-// that of the request it came with. [Authenticator.RelayInForce] says it of what a gateway brought.
+// that of the request it came with. [Authenticator.RelayInForce] is for votes that a gateway brought.
 func (a *Authenticator) InForce(tenant, caller string) bool {
 	kind, name, _ := strings.Cut(caller, ":")
 	switch kind {
@@ -117,7 +116,7 @@ func (a *Authenticator) InForce(tenant, caller string) bool {
 	return false
 }
 
-// lets reports whether whoever has a grant has a permission in a tenant.
+// lets reports whether a grant has a permission in a tenant.
 func (g Grant) lets(tenant string, p Permission) bool {
 	return slices.Contains(g.Permissions, p) && g.serves(tenant)
 }
@@ -126,7 +125,7 @@ func (g Grant) serves(tenant string) bool {
 	return slices.Contains(g.Tenants, allTenants) || slices.Contains(g.Tenants, tenant)
 }
 
-// holds says it of a key that is not revoked. While nobody knows which are, none is.
+// holds is for a key that is not revoked. While it is not known which are, none is.
 func (k *Keys) holds(tenant, name string, p Permission) bool {
 	view := k.current()
 	return view.err == nil && slices.ContainsFunc(view.stored, func(s storedKey) bool {

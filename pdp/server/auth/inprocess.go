@@ -5,35 +5,35 @@ import (
 	"net/http"
 )
 
-// InProcess says who a request comes from, on a server that one program alone reaches: the program in whose process it is.
+// InProcess finds the caller of a request on a server that one program alone reaches: the program in whose process it is.
 // No credential of the program is checked. If it has the permission [Relay], it brings tokens of people, as a gateway does
 // with a key; see [ApproverToken].
 type InProcess struct {
 	// Program is the caller.
 	Program Caller
-	// People are those whose tokens the program brings. Nil is nobody.
+	// People verifies the tokens of people that the program brings. Nil is none.
 	People People
 }
 
 // People are known by tokens.
 type People interface {
-	// Person is whose token it is. What the error says is sent to the program, so it has nothing of the token.
+	// Person is the holder of a token. The error is sent to the program, so it has nothing of the token.
 	Person(ctx context.Context, token string) (Person, error)
-	// Believed reports whether what somebody of an issuer said before may still count in a tenant.
+	// Believed reports whether an earlier vote of a person of an issuer may still count in a tenant.
 	Believed(tenant, issuer, subject string) bool
 }
 
-// Person is somebody with a token.
+// Person is the holder of a token.
 type Person struct {
 	// Issuer and Subject are the claims iss and sub of the token, Tenant is where the person may approve.
 	Issuer, Subject, Tenant string
-	// Principal is who the person is to policies. The zero Principal is nobody, and approves nothing.
+	// Principal is the entity of the person in policies. The zero Principal approves nothing.
 	Principal Principal
 }
 
 var approves = []Permission{Approve}
 
-// Authenticate says who a request comes from. Its error is a [*Refusal].
+// Authenticate finds the caller of a request. Its error is a [*Refusal].
 func (p *InProcess) Authenticate(r *http.Request) (Caller, error) {
 	tokens, brought := r.Header[ApproverToken]
 	if !brought {
@@ -57,7 +57,7 @@ func (p *InProcess) Authenticate(r *http.Request) (Caller, error) {
 	return person.through(p.Program, r)
 }
 
-// InForce is [Authenticator.InForce]. Nobody votes here but through the program.
+// InForce is [Authenticator.InForce]. Votes come only through the program.
 func (p *InProcess) InForce(string, string) bool { return false }
 
 // RelayInForce is [Authenticator.RelayInForce].

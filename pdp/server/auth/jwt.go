@@ -30,7 +30,7 @@ type issuer struct {
 	signed *signatures
 }
 
-// JWTOptions are what tests and the server put into [NewJWT]; the zero value works.
+// JWTOptions are the options of tests and of the server; the zero value works.
 type JWTOptions struct {
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -38,8 +38,8 @@ type JWTOptions struct {
 	Logger *slog.Logger
 	// Transport carries discovery; nil is that of net/http.
 	Transport http.RoundTripper
-	// Before is what the new one takes the place of: of an issuer that stays, keys that
-	// are known stay known, so that one that is down just now shuts nobody out.
+	// Before is the JWT that the new one replaces: of an issuer that stays, keys that are known stay known, so that
+	// callers get in also while it is down.
 	Before *JWT
 	// Place is where the configuration has the issuers, for errors; "" is auth.jwt.
 	Place string
@@ -133,8 +133,8 @@ func (j *JWT) HaveKeys(ctx context.Context) []error {
 // failure is not an error: an issuer that is down comes back.
 func (j *JWT) Warm(ctx context.Context) { j.HaveKeys(ctx) }
 
-// bearer says who a bearer token is of, which came by itself or beside the key of that name. Its error is a [*Refusal],
-// and tells only the issuer's own callers what is wrong: others see one text. console's tokens are no bearer tokens.
+// bearer is the caller of a bearer token, which came by itself or beside the key of that name. Its error is a [*Refusal],
+// and gives the reason only to the issuer's own callers: others see one text. console's tokens are no bearer tokens.
 func (j *JWT) bearer(ctx context.Context, token, key string, console *Console) (Caller, error) {
 	v, err := j.verified(ctx, token, key)
 	if err == nil {
@@ -184,7 +184,7 @@ func plainHeader(h jose.Header) bool {
 // audience the first with the issuer, which will refuse it.
 //
 // A token may have several audiences. One that came by itself, and has that of a gateway, goes to
-// the entry that refuses it: it was given to somebody else's program, whatever else it is for. One
+// the entry that refuses it: it was given to the program of another, whatever else it is for. One
 // that a key brought goes to an entry that names the key, if there is one.
 func (j *JWT) issuer(claims jwt.Claims, key string) (found *issuer) {
 	const ours, audience, wanted = 1, 2, 3
@@ -237,7 +237,7 @@ func (i *issuer) verify(ctx context.Context, sum Digest, token *jwt.JSONWebToken
 	return notOurs()
 }
 
-// accept checks what a verified token says.
+// accept checks the claims of a verified token.
 func (i *issuer) accept(claims jwt.Claims, now time.Time) error {
 	if claims.Expiry == nil {
 		return invalid("the token never expires; have its issuer set exp")

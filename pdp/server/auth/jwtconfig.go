@@ -12,37 +12,34 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// JWTIssuer is an issuer of bearer tokens that is believed, and what the holders
-// of its tokens may do.
+// JWTIssuer is an issuer of bearer tokens that is believed, with the permissions of the holders of its tokens.
 type JWTIssuer struct {
 	// Issuer is the claim iss, byte for byte, and where discovery begins.
 	Issuer string `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
-	// Audience is what must be in the claim aud: a token made for somebody else
-	// is no token for us.
+	// Audience must be in the claim aud: a token made for another service is no token for us.
 	Audience string `yaml:"audience" required:"yes" doc:"What the claim aud of the tokens must contain."`
 	// JWKSFile holds the keys; without it they come by OIDC discovery.
 	JWKSFile string `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
 	// JWKSRefresh is for how long a key that the issuer has withdrawn may still count,
 	// where its keys come by discovery and it answers; 0 is five minutes.
 	JWKSRefresh time.Duration `yaml:"jwks_refresh" min:"30s" max:"1h" doc:"How long a key may still count after the issuer has withdrawn it, if keys come by discovery and the issuer answers. 5m unless given. If tokens come often, it is a fifth of that."`
-	// Algorithms are the signatures taken. There is no default: what the token
-	// names must never be all that decides.
+	// Algorithms are the signatures taken. There is no default: the token alone must never choose.
 	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" doc:"The signature algorithms that the service accepts: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA."`
-	// Principal says who the holder of a token is to policies; nil is nobody.
+	// Principal is the claim that names the entity of a token's holder; nil is none.
 	Principal *PrincipalClaim `yaml:"principal" doc:"Which entity the holder of a token is to policies. The permission approve needs it."`
 	// RelayedBy are the keys beside which alone a token counts. People give such tokens to programs
 	// that are not theirs, so by itself one is good for nothing here.
 	RelayedBy []string `yaml:"relayed_by" min:"1" doc:"The names of the API keys with the permission relay that bring such tokens, if audience is that of a gateway. The token counts in Approver-Token beside one of these keys, and nowhere else. permissions is [approve] then."`
 	Grant     `yaml:",inline"`
-	// Grants stand in place of Permissions and Tenants: what the holder of a token may do if claims say so.
+	// Grants stand in place of Permissions and Tenants: permissions that depend on claims.
 	Grants []ClaimGrant `yaml:"grants" min:"1" instead:"permissions,tenants" doc:"What the holder of a token may do, by what its claims say, in place of permissions and tenants. All that match count, each in its own tenants. Whom none matches may do nothing."`
 }
 
 // leastRefresh is more than fetchEvery: the one fetch that must be is never one too many.
 const leastRefresh = 30 * time.Second
 
-// publicKeyAlgorithms are those whose verifier cannot sign. With the others
-// everybody who can read the key, which is public, can make tokens.
+// publicKeyAlgorithms are those whose verifier cannot sign. With the others every reader of the key, which is public, can
+// make tokens.
 var publicKeyAlgorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -87,7 +84,7 @@ func (i JWTIssuer) check() error {
 	return cmp.Or(i.Grant.check(), i.onlyKeysRelay(), i.checkRelayed())
 }
 
-// checkGrants checks an entry in which claims say what the holders of tokens may do.
+// checkGrants checks an entry whose permissions depend on claims.
 func (i JWTIssuer) checkGrants() error {
 	switch {
 	case len(i.Grants) == 0:
@@ -103,8 +100,8 @@ func (i JWTIssuer) lets(tenant string, p Permission) bool {
 	return i.Grant.lets(tenant, p) || slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return g.grant().lets(tenant, p) })
 }
 
-// checkRelayed checks an entry whose tokens only a gateway brings. Such a token is good for what a person says through
-// that gateway, and a permission that never counts is a mistake.
+// checkRelayed checks an entry whose tokens only a gateway brings. Such a token is good for votes through that gateway, and
+// a permission that never counts is a mistake.
 func (i JWTIssuer) checkRelayed() error {
 	if i.RelayedBy == nil {
 		return nil
@@ -135,7 +132,7 @@ func (i JWTIssuer) same(other JWTIssuer) bool {
 	return i.Issuer == other.Issuer && i.Audience == other.Audience
 }
 
-// checkFetchable refuses addresses that somebody on the way could answer for.
+// checkFetchable refuses addresses for which a machine on the way could answer.
 func checkFetchable(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err == nil && u.Host != "" && u.User == nil && u.Fragment == "" &&

@@ -20,7 +20,7 @@ import (
 type KeySpec struct {
 	// Name says whose key it is; a name is used once.
 	Name string
-	// Principal is who its holder is to policies; the zero value is nobody.
+	// Principal is the entity of its holder in policies; the zero value is none.
 	Principal Principal
 	// Via is by which way votes come that the holder relays: the console, or nothing for the form
 	// of a gateway.
@@ -33,9 +33,9 @@ type KeySpec struct {
 type KeyInfo struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// Principal is who its holder is to policies, and left out where that is nobody.
+	// Principal is the entity of its holder in policies, and left out if there is none.
 	Principal Principal `json:"principal,omitzero"`
-	// Via is console for a key that relays what people say in a console for approvers.
+	// Via is console for a key that relays votes of people in a console for approvers.
 	Via evaluation.Via `json:"via,omitzero"`
 	Grant
 	Created time.Time `json:"created"`
@@ -43,7 +43,7 @@ type KeyInfo struct {
 	Revoked time.Time `json:"revoked,omitzero"`
 }
 
-// Add makes a key. It is told once, here: only its hash is stored.
+// Add makes a key. It is returned once, here: only its hash is stored.
 func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 	if len(spec.Tenants) == 0 {
 		spec.Tenants = []string{evaluation.DefaultTenant}
@@ -80,7 +80,7 @@ func (k *Keys) Add(spec KeySpec) (secret string, err error) {
 	return secret, nil
 }
 
-// checkHolder checks what the holder of a key may do, as whom, and by which way.
+// checkHolder checks the permissions, the principal and the way of a key.
 func checkHolder(g Grant, p Principal, via evaluation.Via) error {
 	if err := g.check(); err != nil {
 		return err
@@ -143,8 +143,7 @@ func (k *Keys) takeLock() (*lockedfile.File, error) {
 	return lock, nil
 }
 
-// edit changes the file under a lock that every process takes, from what stands
-// there then: two at once lose nothing.
+// edit changes the file under a lock that every process takes, from its content then: two at once lose nothing.
 func (k *Keys) edit(change func(*keyFile) error) error {
 	lock, err := k.takeLock()
 	if err != nil {
@@ -169,8 +168,8 @@ func (k *Keys) edit(change func(*keyFile) error) error {
 	return k.look(k.view.Load()).err
 }
 
-// The lock's file is empty until there are keys. What stands in it from then on says that there were some, so that a
-// server that starts without the file of keys does not take that for a directory without any, and open the door.
+// The lock's file is empty until there are keys. From then on it has a mark that there were some, so that a server that
+// starts without the file of keys does not take that for a directory without any, and open the door.
 const keysWereHere = "There are API keys in this directory. Without their file nobody is let in.\n"
 
 // mark notes, durably, that there are keys. It is called with the lock held.
@@ -184,7 +183,7 @@ func mark(lock *lockedfile.File) error {
 	return lock.Sync()
 }
 
-// Keep notes that there are keys, if nobody has. A server calls it before it lets anybody in.
+// Keep notes that there are keys, unless that is noted. A server calls it before it lets callers in.
 func (k *Keys) Keep() error {
 	if k.current().info == nil {
 		return nil

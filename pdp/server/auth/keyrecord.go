@@ -16,8 +16,8 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// A decision log outlives the file of keys: an older file can be put back, or an edited one. So what is on record of a
-// key counts before what its file says. A key that was revoked once stays revoked, and a key has one secret for good.
+// A decision log outlives the file of keys: an older file can be put back, or an edited one. So the record of a key counts
+// before its file. A key that was revoked once stays revoked, and a key has one secret for good.
 
 // RecordedKey is a key as it is on record.
 type RecordedKey struct {
@@ -28,7 +28,7 @@ type RecordedKey struct {
 	Missing bool `json:"missing,omitzero"`
 }
 
-// KeyChange says what became of a key.
+// KeyChange is a kind of change of a key.
 type KeyChange uint8
 
 // The changes.
@@ -42,7 +42,7 @@ const (
 // KeyEvent is a change that goes on record.
 type KeyEvent struct {
 	Change KeyChange
-	// Key is the key as its file has it now. Before is what was on record, if it was another.
+	// Key is the key as its file has it now. Before is the key on record, if it differs.
 	Key, Before RecordedKey
 	// Refused says that the key is not in force because of the change.
 	Refused bool
@@ -51,7 +51,7 @@ type KeyEvent struct {
 // KeysOnRecord are the keys that a decision log knows, by their ids.
 type KeysOnRecord map[string]RecordedKey
 
-// Take adds what a record says of a key, in the order of the records.
+// Take adds a key of a record, in the order of the records.
 func (r KeysOnRecord) Take(key RecordedKey) {
 	before, known := r[key.ID]
 	if known && !before.Revoked.IsZero() {
@@ -73,7 +73,7 @@ func (r KeysOnRecord) Revoke(id string, at time.Time) {
 }
 
 // Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
-// force against the record, what is wrong with it.
+// force against the record, the reason why it is not.
 func (r KeysOnRecord) Against(k *Keys) map[string]string {
 	wrong := map[string]string{}
 	for _, stored := range k.current().stored {
@@ -93,12 +93,12 @@ func (r KeysOnRecord) Against(k *Keys) map[string]string {
 	return wrong
 }
 
-// compare says what is new about a stored key; nothing if Change is 0.
+// compare finds the change of a stored key; there is none if Change is 0.
 func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
 	is := stored.recorded()
 	was, known := r[stored.ID]
 	if !known || was.Name != is.Name {
-		// Votes and records name keys, so nobody gets the name of another.
+		// Votes and records name keys, so no key gets the name of another.
 		for id, other := range r {
 			if id != is.ID && other.Name == is.Name {
 				return KeyEvent{Change: KeyChanged, Key: is, Before: other, Refused: true}
@@ -136,7 +136,7 @@ func (s storedKey) recorded() RecordedKey {
 	return RecordedKey{KeyInfo: s.KeyInfo, Digest: hex.EncodeToString(digest[:])}
 }
 
-// Follow has the log vouch for each key from now on: known is what is on record, and record puts changes there, durably.
+// Follow has the log vouch for each key from now on: known are the keys on record, and record puts changes there, durably.
 // A change counts only after that. An error leaves no key in force.
 func (k *Keys) Follow(known KeysOnRecord, record func([]KeyEvent) error) error {
 	k.mu.Lock()
@@ -178,8 +178,8 @@ func (k *Keys) Refused() int {
 	return len(k.refused)
 }
 
-// vouch compares a file that was just read with what is on record, puts on record what is new, and takes what may not be
-// in force out of it.
+// vouch compares a file that was just read with the record, puts the changes on record, and takes the keys out of it that
+// may not be in force.
 func (k *Keys) vouch(view *keyView) error {
 	if k.known == nil {
 		return nil
@@ -189,7 +189,7 @@ func (k *Keys) vouch(view *keyView) error {
 	for n := range view.stored {
 		stored := &view.stored[n]
 		if at, marked := view.marks[stored.ID]; marked && stored.Revoked.IsZero() && k.known[stored.ID].Revoked.IsZero() {
-			// Nobody has recorded yet that it was revoked.
+			// Its revocation is not on record yet.
 			revoked := KeyEvent{Change: KeyRevoked, Key: stored.recorded(), Before: k.known[stored.ID]}
 			revoked.Key.Revoked = at
 			events = append(events, revoked)
@@ -231,7 +231,7 @@ func (k *Keys) vouch(view *keyView) error {
 	return nil
 }
 
-// String is what an operator reads.
+// String is the change in words for an operator.
 func (c KeyChange) String() string {
 	switch c {
 	case KeyAdded:

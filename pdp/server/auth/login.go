@@ -10,9 +10,9 @@ import (
 	"policy-service/evaluation"
 )
 
-// Login is somebody who logged in to the console of this server. It has no secret: of a key it keeps the hash, of a
-// token what the token said. It says who somebody is, and never what they may do: that is worked out again at each
-// request, from the keys and the configuration in force then. The zero Login is nobody's.
+// Login is a person who logged in to the console of this server. It has no secret: of a key it keeps the hash, of a token
+// the claims. It identifies the person, and never has permissions: these are found again at each request, from the keys
+// and the configuration in force then. The zero Login belongs to no person.
 type Login struct {
 	// of a key
 	keyID   string
@@ -23,7 +23,7 @@ type Login struct {
 	ends                    time.Time
 }
 
-// longestLogin is for how long what an ID token said of somebody is believed. Nobody asks the issuer again.
+// longestLogin is for how long the claims of an ID token are believed. The issuer is not asked again.
 const longestLogin = time.Hour
 
 // Ends is when the login ends in any case. It is the zero time if the login ends with its key alone.
@@ -31,8 +31,8 @@ func (l Login) Ends() time.Time { return l.ends }
 
 type loginKey struct{}
 
-// Context makes a request come from whoever logged in, if it has the context and never leaves the process: a context
-// does not come over a network.
+// Context makes a request come from the person of the login, if it has the context and never leaves the process: a
+// context does not come over a network.
 func (l Login) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, loginKey{}, l)
 }
@@ -79,7 +79,7 @@ func ofToken(r *Refusal) *Refusal {
 	return r
 }
 
-// loggedIn says who somebody is who logged in, now.
+// loggedIn is the caller that a login is now.
 func (a *Authenticator) loggedIn(r *http.Request, l Login) (Caller, error) {
 	_, authorized := r.Header["Authorization"]
 	_, relayed := r.Header[ApproverToken]
@@ -116,7 +116,7 @@ func (a *Authenticator) byKeyOf(l Login) (Caller, error) {
 	return as(ByKey, Caller{}, loginOver())
 }
 
-// noGateway refuses a key that brings what other people say: nobody is behind it who could log in.
+// noGateway refuses a key that brings the votes of other people: no person holds it who could log in.
 func noGateway(caller Caller) (Caller, error) {
 	if caller.May(Relay) {
 		return as(ByKey, Caller{}, invalid("the API key is a gateway's, and logs nobody in; log in with a key of your own"))
@@ -124,7 +124,7 @@ func noGateway(caller Caller) (Caller, error) {
 	return caller, nil
 }
 
-// still is [Keys.Find] for who had shown the key with that hash.
+// still is [Keys.Find] for a login by the key with that hash.
 func (k *Keys) still(id string, hash [sha256.Size]byte) (Caller, bool) {
 	found, known := k.current().byID[id]
 	if !known || found.revoked || subtle.ConstantTimeCompare(hash[:], found.hash[:]) != 1 {
@@ -135,7 +135,7 @@ func (k *Keys) still(id string, hash [sha256.Size]byte) (Caller, bool) {
 
 func loginOver() *Refusal { return invalid("the login counts no longer; log in again") }
 
-// unchecked refuses everybody while nobody knows which keys were revoked.
+// unchecked refuses everybody while it is not known which keys were revoked.
 func (a *Authenticator) unchecked() error {
 	if a.Keys != nil && a.Keys.Err() != nil {
 		return invalid("credentials cannot be checked at the moment; the operator finds the cause in the log")

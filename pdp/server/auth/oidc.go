@@ -15,19 +15,19 @@ import (
 	"policy-service/evaluation"
 )
 
-// OIDC is the issuer by which people log in to the console, and what they may do.
+// OIDC is the issuer by which people log in to the console, with their permissions.
 type OIDC struct {
 	// Issuer is the claim iss, byte for byte, and where discovery begins.
 	Issuer string `yaml:"issuer" required:"yes" doc:"The issuer by which people log in: the claim iss of its tokens, byte for byte. OIDC discovery begins at this address."`
-	// ClientID is what the claim aud of the ID tokens must contain.
+	// ClientID must be in the claim aud of the ID tokens.
 	ClientID string `yaml:"client_id" required:"yes" doc:"The name that the issuer has for the console. An ID token must be for it, and is no credential anywhere else."`
 	// ClientSecretFile is of a client that has a secret. All clients prove by PKCE that it was they who asked.
 	ClientSecretFile string `yaml:"client_secret_file" doc:"The file with the secret that the issuer has given the console. Without it, the console is a public client. PKCE is used in any case."`
 	// Algorithms are the signatures taken; nil is RS256, which every issuer must have.
 	Algorithms []string `yaml:"algorithms" min:"1" doc:"The signature algorithms that the service accepts, as in auth.jwt. RS256 unless given."`
-	// Principal says who somebody is to policies; nil is nobody.
+	// Principal is the claim that names a person's entity; nil is none.
 	Principal *PrincipalClaim `yaml:"principal" doc:"Which entity the person is to policies. The permission approve needs it."`
-	// Grants are all that people may do; whom none matches may do nothing.
+	// Grants are all permissions of people; a person that none matches has none.
 	Grants []ClaimGrant `yaml:"grants" required:"yes" min:"1" doc:"What people may do, by what the claims of the ID token say. All that match count, each in its own tenants. Whom none matches may log in and do nothing."`
 }
 
@@ -60,11 +60,11 @@ func (o OIDC) CheckBeside(issuers []JWTIssuer) error {
 	return nil
 }
 
-// Console knows the people who log in to the console by an issuer.
+// Console verifies the logins of people by an issuer.
 type Console struct{ tokens *JWT }
 
-// NewConsole checks a configuration. Discovery comes with the first login, or with [Console.Warm]. before is what the
-// new one takes the place of, or nil: keys that are known of an issuer that stays, stay known.
+// NewConsole checks a configuration. Discovery comes with the first login, or with [Console.Warm]. before is the Console
+// that it replaces, or nil: keys that are known of an issuer that stays, stay known.
 func NewConsole(config OIDC, before *Console, options JWTOptions) (*Console, error) {
 	options.Place = cmp.Or(options.Place, "console.oidc")
 	options = options.withDefaults()
@@ -92,7 +92,7 @@ func (c *Console) HaveKeys(ctx context.Context) error { return c.tokens.HaveKeys
 
 func (c *Console) entry() *issuer { return &c.tokens.issuers[0] }
 
-// maxIDToken bounds what is read and kept of what an issuer says of somebody.
+// maxIDToken bounds the ID token of a person, which is read and partly kept.
 const maxIDToken = 64 << 10
 
 // logIn verifies an ID token as OpenID Connect Core 1.0, 3.1.3.7 has it.
@@ -128,7 +128,7 @@ func (c *Console) logIn(ctx context.Context, text, nonce string) (Login, error) 
 	}, nil
 }
 
-// of is who logged in, as the entry in force has it.
+// of is the caller of a login, as the entry in force has it.
 func (c *Console) of(l Login) (Caller, error) {
 	now, entry := c.tokens.now(), c.entry()
 	if l.issuer != entry.Issuer || l.client != entry.Audience || !now.Before(l.ends) || now.Before(l.ends.Add(-longestLogin-clockSkew)) {
@@ -137,8 +137,8 @@ func (c *Console) of(l Login) (Caller, error) {
 	return entry.holder(l.issuer, l.subject, l.claims), nil
 }
 
-// owns refuses a bearer token that is one of the console's, whatever else it is for: a person got it to log in, and
-// gave it to nobody to ask with.
+// owns refuses a bearer token that is one of the console's, whatever else it is for: a person got it to log in, and not
+// for a program that asks with it.
 func (c *Console) owns(claims jwt.Claims) error {
 	if c != nil && claims.Issuer == c.entry().Issuer && claims.Audience.Contains(c.entry().Audience) {
 		return invalid("the token is one by which people log in to the console, and no bearer token; get one for this service")
@@ -146,18 +146,18 @@ func (c *Console) owns(claims jwt.Claims) error {
 	return nil
 }
 
-// lets is [JWT.lets] for those who log in to the console.
+// lets is [JWT.lets] for people who log in to the console.
 func (c *Console) lets(tenant, holder string) bool {
 	return c != nil && c.tokens.lets(tenant, holder, "")
 }
 
-// reads reports whether what somebody is and may do depends on a claim.
+// reads reports whether a person's entity or permissions depend on a claim.
 func (i JWTIssuer) reads(claim string) bool {
 	return i.Principal != nil && i.Principal.Claim == claim ||
 		slices.ContainsFunc(i.Grants, func(g ClaimGrant) bool { return g.Claim == claim })
 }
 
-// holder is whoever an issuer says those claims of.
+// holder is the caller with these claims of an issuer.
 func (i JWTIssuer) holder(issuer, subject string, claims evaluation.Object) Caller {
 	caller := i.caller(tokenCaller + issuer + "#" + subject)
 	caller.Principal = i.Principal.in(claims)

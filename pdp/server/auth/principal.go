@@ -18,22 +18,20 @@ import (
 )
 
 // Principal is the entity that a caller is to policies, such as a person who
-// approves; the zero value is none. Only the credential says it: what a request
-// says of its sender is a claim of the PEP's.
+// approves; the zero value is none. It comes from the credential alone: the subject of a request is a claim of the PEP's.
 type Principal struct{ Type, ID string }
 
 // maxPrincipal bounds the text of a principal, as it is read and as it is printed.
 const maxPrincipal = 512
 
 // ParsePrincipal reads an entity as policies write it, User::"mia", with nothing
-// before, between and after. An empty id is refused, though Cedar knows it: it is
-// what a variable that was never set becomes.
+// before, between and after. An empty id is refused, though Cedar knows it: a variable that was never set becomes one.
 func ParsePrincipal(text string) (Principal, error) {
 	typ, rest, _ := strings.Cut(text, `::"`)
 	quoted, closed := strings.CutSuffix(rest, `"`)
 	id, legal := unescape(quoted)
 	p := Principal{typ, id}
-	// What is printed is read again, so it is bounded as well: escapes can make it longer.
+	// The printed form is read again, so it is bounded as well: escapes can make it longer.
 	if max(len(text), len(p.String())) > maxPrincipal || !utf8.ValidString(text) || !isTypeName(typ) || !closed || !legal || id == "" {
 		return Principal{}, fmt.Errorf("a principal is up to %d bytes of an entity as policies write it; try one such as User::\"mia\", with its quotes", maxPrincipal)
 	}
@@ -76,12 +74,12 @@ func (p Principal) check() error {
 	return nil
 }
 
-// What stands behind a backslash, and what it stands for.
+// The characters behind a backslash, and their meanings.
 const escapes = `"\ntr0'`
 
 var escaped = []rune("\"\\\n\t\r\x00'")
 
-// unescape reads what stands between the quotes.
+// unescape reads the text between the quotes.
 func unescape(text string) (string, bool) {
 	var b strings.Builder
 	for text != "" {
@@ -101,7 +99,7 @@ func unescape(text string) (string, bool) {
 	return b.String(), true
 }
 
-// unescapeOne reads what stands behind a backslash.
+// unescapeOne reads the escape behind a backslash.
 func unescapeOne(text string) (r rune, rest string, legal bool) {
 	if text == "" {
 		return 0, "", false
@@ -131,8 +129,8 @@ func notIdentifier(word string) bool {
 	return !identifier.MatchString(word) || slices.Contains(reserved, word)
 }
 
-// PrincipalClaim says which entity the holder of an issuer's token is to policies.
-// Whoever can have the issuer write the claim can be every entity of the type.
+// PrincipalClaim is the claim that names the entity of a token's holder. A person that can have the issuer write the claim
+// can be every entity of the type.
 type PrincipalClaim struct {
 	Type  string `yaml:"type" required:"yes" doc:"The type of the entity, as policies write it, with the namespace of the bundle if it has one."`
 	Claim string `yaml:"claim" required:"yes" doc:"The claim that is the id of the entity, such as sub: text of 1 to 256 bytes. If a token has anything else there, its holder is no entity and approves nothing."`

@@ -7,9 +7,9 @@ import (
 
 // The kinds of a [Refusal], for errors.Is.
 var (
-	// ErrUnauthenticated is 401: nobody knows who asks.
+	// ErrUnauthenticated is 401: the caller is not known.
 	ErrUnauthenticated = errors.New("not authenticated")
-	// ErrForbidden is 403: whoever asks, not in this way.
+	// ErrForbidden is 403: no caller may ask in this way.
 	ErrForbidden = errors.New("forbidden")
 	// ErrForwarded is an [ErrForbidden]: it came by a proxy, to a server without credentials.
 	ErrForwarded = fmt.Errorf("%w: forwarded", ErrForbidden)
@@ -20,19 +20,18 @@ var (
 type Refusal struct {
 	// Kind is ErrUnauthenticated, ErrForbidden or ErrForwarded.
 	Kind error
-	// Detail says what is wrong and what to try.
+	// Detail is the reason and the remedy.
 	Detail string
 	// Challenge is the value of WWW-Authenticate; "" where Kind is another.
 	Challenge string
-	// Credential is what was sent and is not good.
+	// Credential is the kind that was sent and is not good.
 	Credential Credential
 }
 
 // Credential is a kind of credential, for counting.
 type Credential string
 
-// The kinds there are. ByNone is a request that brought none, ByOther what is of no
-// kind that is known here.
+// The kinds there are. ByNone is a request that brought none, ByOther a credential of an unknown kind.
 const (
 	ByNone        Credential = "none"
 	ByKey         Credential = "key"
@@ -61,7 +60,7 @@ func (r *Refusal) Unwrap() error { return r.Kind }
 const (
 	challenge        = `Bearer realm="policy-service"`
 	challengeInvalid = challenge + `, error="invalid_token"`
-	// challengeApprover tells a gateway that it is the person's token that is not good.
+	// challengeApprover is for a gateway: the person's token is not good.
 	challengeApprover = `Bearer realm="Approver-Token", error="invalid_token"`
 )
 

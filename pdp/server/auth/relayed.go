@@ -11,10 +11,10 @@ import (
 	"policy-service/evaluation"
 )
 
-// ApproverToken is the header in which a gateway brings a token of the person who says something
+// ApproverToken is the header in which a gateway brings a token of the person that votes
 // about an approval. Authorization has the gateway's own key, which must have the permission
 // [Relay], and the token must be of an entry of the configuration that names that key (see
-// [JWTIssuer]). The two say it together: without the person's token the gateway says nothing, and
+// [JWTIssuer]). Only both together are a vote: without the person's token the gateway has none, and
 // the token alone is no credential, so that no program to which people give one approves with it.
 //
 // The header is not for every route. A server refuses it wherever it does not take it, and also if
@@ -50,7 +50,7 @@ func (a *Authenticator) relayed(r *http.Request, gateway Caller, tokens []string
 	return person.through(gateway, r)
 }
 
-// oneToken is what stands in the header [ApproverToken], if that is a token.
+// oneToken is the value of the header [ApproverToken], if that is a token.
 func oneToken(header []string) (string, error) {
 	switch {
 	case len(header) > 1:
@@ -106,7 +106,7 @@ func (c Caller) through(gateway Caller, r *http.Request) (Caller, error) {
 	return c, nil
 }
 
-// RelayInForce reports whether what a person said through a gateway may still count in a tenant: the
+// RelayInForce reports whether the vote of a person through a gateway may still count in a tenant: the
 // gateway's key is in force and relays, and the issuer of the person's token is configured with that
 // key and lets its people approve.
 func (a *Authenticator) RelayInForce(tenant, caller, gateway string) bool {
@@ -115,16 +115,16 @@ func (a *Authenticator) RelayInForce(tenant, caller, gateway string) bool {
 	return isKey && isToken && key != "" && a.Keys != nil && a.Keys.holds(tenant, key, Relay) && a.JWT.lets(tenant, holder, key)
 }
 
-// holderOf are the issuer and the subject in the name of a caller who holds a token.
+// holderOf are the issuer and the subject in the name of a caller with a token.
 func holderOf(caller string) (issuer, subject string, is bool) {
 	holder, isToken := strings.CutPrefix(caller, tokenCaller)
 	issuer, subject, both := strings.Cut(holder, "#") // which no issuer has
 	return issuer, subject, isToken && both
 }
 
-// Persons are what context.person may be of the holder of a credential, by the caller's name: by the issuer of the token,
-// if it is one, and by each issuer in force to which the entity, if it is theirs, has the subject that its id says. So
-// people who have two credentials do not decide by the one what is asked for them by the other.
+// Persons are the values that context.person may have for the holder of a credential, by the caller's name: by the issuer
+// of the token, if it is one, and by each issuer in force of whose persons the entity is one, with its id as the subject.
+// So people with two credentials do not decide by the one about a question that is asked for them by the other.
 func (a *Authenticator) Persons(caller string, entity Principal) (all []string) {
 	if issuer, subject, is := holderOf(caller); is {
 		all = append(all, evaluation.PersonOf(issuer, subject))
@@ -142,8 +142,8 @@ func (a *Authenticator) Persons(caller string, entity Principal) (all []string) 
 // subjectClaim is the claim by which an issuer names persons.
 const subjectClaim = "sub"
 
-// Unbarred is an error if the holders of other credentials may decide about what is asked for them by a token of this
-// issuer, because nobody can tell which of its persons an entity is.
+// Unbarred is an error if the holders of other credentials may decide about questions that are asked for them by a token
+// of this issuer, because an entity does not show which of its persons it is.
 func (i JWTIssuer) Unbarred() error {
 	if i.Principal == nil || i.Principal.Claim == subjectClaim || len(i.RelayedBy) == 0 && !i.approves() {
 		return nil

@@ -15,13 +15,13 @@ import (
 	"policy-service/evaluation"
 )
 
-// Token is what a verified token says.
+// Token are the claims of a verified token.
 type Token struct {
 	// Issuer and Subject are the claims iss and sub.
 	Issuer, Subject string
 	// Expires is the claim exp. Clocks may be apart, so a token is verified for a minute longer.
 	Expires time.Time
-	// Login reports that it is an ID token: it tells a client that somebody logged in, and nobody meant it to give access.
+	// Login reports that it is an ID token, which informs a client of a login and is not meant to give access.
 	Login bool
 	// Claims are all claims as they stand in the token, those that are null among them.
 	Claims evaluation.Object
@@ -29,8 +29,8 @@ type Token struct {
 	Digest Digest
 }
 
-// Claims verifies a token that came by itself, for who wants to know all that it says. What a token says it says for ever, so that is read
-// once; its key and its time are looked at each time.
+// Claims verifies a token that came by itself, for callers that need all its claims. The claims of a token never change, so
+// they are read once; its key and its time are looked at each time.
 func (j *JWT) Claims(ctx context.Context, text string) (Token, error) {
 	sum := Digest(sha256.Sum256([]byte(text)))
 	if known, ok := j.read.Get(sum); ok {
@@ -57,7 +57,7 @@ type readToken struct {
 }
 
 // maxRead is how many are kept of each of two generations, and maxRemembered how large one may be: read, it is some times
-// as large. Nobody fills it but those for whom an issuer signs.
+// as large. Only tokens that an issuer signs fill it.
 const (
 	maxRead       = 1024
 	maxRemembered = 4 << 10
@@ -79,9 +79,9 @@ func (v verified) read() (Token, error) {
 	}, nil
 }
 
-// isLogin tells ID tokens from access tokens. RFC 9068 gives access tokens a typ of their own. Without it, some issuers say
-// it in a claim: Keycloak in typ, Cognito in token_use. If nothing says it, a claim does that OpenID Connect has for ID
-// tokens alone. An ID token with none of these looks like an access token, and its audience refuses it: that is a client.
+// isLogin separates ID tokens from access tokens. RFC 9068 gives access tokens a typ of their own. Without it, some issuers
+// have a claim for it: Keycloak typ, Cognito token_use. Without that, a claim decides that OpenID Connect has for ID tokens
+// alone. An ID token with none of these looks like an access token, and its audience refuses it: that is a client.
 func isLogin(h jose.Header, claims evaluation.Object) bool {
 	if typ, _ := h.ExtraHeaders[jose.HeaderType].(string); isAccessTyp(typ) {
 		return false
@@ -106,7 +106,7 @@ func isAccessTyp(typ string) bool {
 	return strings.TrimPrefix(strings.ToLower(typ), "application/") == "at+jwt"
 }
 
-// verified is a token that an issuer's entry claims, with what it says.
+// verified is a token that an issuer's entry claims, with its claims.
 type verified struct {
 	issuer *issuer
 	token  *jwt.JSONWebToken
@@ -120,7 +120,7 @@ func (j *JWT) verified(ctx context.Context, token, key string) (v verified, err 
 	if err != nil || len(v.token.Headers) != 1 || !plainHeader(v.token.Headers[0]) {
 		return v, notOurs()
 	}
-	// The claims are believed by nobody before the signature is verified.
+	// The claims are not believed before the signature is verified.
 	if err := v.token.UnsafeClaimsWithoutVerification(&v.claims); err != nil {
 		return v, notOurs()
 	}

@@ -18,12 +18,12 @@ type Decisions struct {
 }
 
 type (
-	// outcome is what was decided for whom, and by what.
+	// outcome is a decision, its tenant and its reason.
 	outcome struct {
 		tenant, reason string
 		allow          bool
 	}
-	// discharge is what became of an obligation.
+	// discharge is the outcome of an obligation.
 	discharge struct {
 		obligation string
 		status     evaluation.ReceiptStatus

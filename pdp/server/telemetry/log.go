@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// Log counts what the decision log does. Its methods have the form of the callbacks of the log.
+// Log counts the work of the decision log. Its methods have the form of the callbacks of the log.
 type Log struct {
 	records, rotations, replacements metric.Int64Counter
 	indexFailures                    metric.Int64Counter
@@ -55,7 +55,7 @@ func (l *Log) make(i *instruments) {
 	l.pauses.series.attributes = named[string]("cause")
 }
 
-// Committed counts what was made durable together.
+// Committed counts records that were made durable together.
 func (l *Log) Committed(c decisionlog.Commit) {
 	ctx := context.Background()
 	l.records.Add(ctx, int64(c.Records))

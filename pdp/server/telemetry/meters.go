@@ -49,7 +49,7 @@ func NewMeters(meter metric.Meter) (*Meters, error) {
 	return m, nil
 }
 
-// instruments makes instruments, and keeps what goes wrong with it.
+// instruments makes instruments, and keeps the errors.
 type instruments struct {
 	meter      metric.Meter
 	observable []metric.Observable // those that show a state
@@ -62,7 +62,7 @@ func (i *instruments) counter(name, unit, about string) metric.Int64Counter {
 	return c
 }
 
-// tally makes an instrument of what is counted by kinds.
+// tally makes an instrument of a count by kinds.
 func (i *instruments) tally(name, unit, about string, counted metric.Int64Callback) {
 	_, err := i.meter.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about), metric.WithInt64Callback(counted))
 	i.err = errors.Join(i.err, err)

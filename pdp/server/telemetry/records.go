@@ -66,7 +66,7 @@ func (t *Telemetry) OpenRecords(ctx context.Context, again time.Duration) (*Reco
 	return r, nil
 }
 
-// Send sends what was gathered, all in one request, and gathers anew. Its error is a [Refusal] if
+// Send sends the records that were gathered, all in one request, and gathers anew. Its error is a [Refusal] if
 // it is no use to try again.
 func (r *Records) Send(ctx context.Context) error {
 	err := r.exporter.Export(ctx, r.batch)

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Requests counts requests and what was refused of them. The door of the server counts with it.
+// Requests counts requests and refusals. The door of the server counts with it.
 type Requests struct {
 	active      atomic.Int64 // being answered
 	durations   histogram[answered]
@@ -62,7 +62,7 @@ func (r *Requests) End(ctx context.Context, route string, status int, took time.
 	r.durations.record(ctx, took.Seconds(), answered{route, status / 100})
 }
 
-// Limit counts what was refused for being one too many. The limit is one of [Limits].
+// Limit counts a refusal of one request too many. The limit is one of [Limits].
 func (r *Requests) Limit(limit string) { r.limited.Count(limit) }
 
 // Credential counts a credential that was not good.

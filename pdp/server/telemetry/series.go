@@ -16,7 +16,7 @@ type series[K comparable] struct {
 	made       sync.Map // of attributeSet by K
 }
 
-// attributeSet is a set of attributes in the forms that instruments take, with what a [Tally] has counted of it.
+// attributeSet is a set of attributes in the forms that instruments take, with the count of a [Tally].
 type attributeSet struct {
 	counted atomic.Int64
 	observe []metric.ObserveOption
@@ -47,7 +47,7 @@ func (c *Tally[K]) begin(kinds ...K) {
 	}
 }
 
-// observe tells an instrument what was counted.
+// observe gives an instrument the counts.
 func (c *Tally[K]) observe(_ context.Context, to metric.Int64Observer) error {
 	c.series.made.Range(func(_, made any) bool {
 		set := made.(*attributeSet)
@@ -88,7 +88,7 @@ const (
 	otherTenants = "other"
 )
 
-// name is what a tenant of the bundle is counted as.
+// name is the name under which a tenant of the bundle is counted.
 func (t *tenantNames) name(tenant string) string {
 	t.mu.RLock()
 	known, full := t.named[tenant], len(t.named) >= maxTenantsNamed

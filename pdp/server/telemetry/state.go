@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// State is what the service looks up when its metrics are read.
+// State are the values that the service looks up when its metrics are read.
 type State struct {
 	// Exports is how many read the whole decision log.
 	Exports int

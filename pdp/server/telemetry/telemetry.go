@@ -41,24 +41,24 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// scopeName is the name in telemetry of what this service makes.
+// scopeName is the name of this service in telemetry.
 const scopeName = "policy-service"
 
-// StopsWithin is what [Telemetry.Close] usually waits for a receiver to take what was not yet sent.
+// StopsWithin is how long [Telemetry.Close] usually waits for a receiver to take the rest.
 const StopsWithin = 3 * time.Second
 
-// Options are what a [Telemetry] is made of.
+// Options are the parts of a [Telemetry].
 type Options struct {
 	// Version and Instance say which program this is, and which run of it.
 	Version, Instance string
-	// MeterProvider takes what is counted. If it is nil the package makes one.
+	// MeterProvider takes the metrics. If it is nil the package makes one.
 	MeterProvider metric.MeterProvider
 	// TracerProvider takes the traces. If it is nil the package makes one, if the environment
 	// names a receiver.
 	TracerProvider trace.TracerProvider
 	// Untraced are paths whose requests have no span: machines ask for them again and again.
 	Untraced []string
-	// Log takes what the operator should know.
+	// Log takes the messages for the operator.
 	Log *slog.Logger
 	// StopsWithin bounds [Telemetry.Close].
 	StopsWithin time.Duration
@@ -78,7 +78,7 @@ type Telemetry struct {
 	providers []interface{ Shutdown(context.Context) error }
 }
 
-// Silent is a telemetry that nobody reads, for the time before a start.
+// Silent is a telemetry without readers, for the time before a start.
 func Silent() (*Telemetry, error) {
 	meter := noop.NewMeterProvider().Meter(scopeName)
 	meters, err := NewMeters(meter)
@@ -154,7 +154,7 @@ func (t *Telemetry) openTraces(ctx context.Context, from *resource.Resource) err
 // openMetrics makes a provider of meters, whose metrics can be scraped, and sends them if that
 // is wanted.
 func (t *Telemetry) openMetrics(ctx context.Context, from *resource.Resource, send bool) error {
-	// A registry of our own: what else the process counts is not ours to show.
+	// A registry of our own: other metrics of the process are not ours to show.
 	registry := prometheus.NewRegistry()
 	pull, err := otelprometheus.New(
 		otelprometheus.WithRegisterer(registry),
@@ -193,8 +193,8 @@ func (t *Telemetry) Providers() (metric.MeterProvider, trace.TracerProvider) {
 	return t.options.MeterProvider, t.options.TracerProvider
 }
 
-// Close sends what was not yet sent. No receiver can hold the stop up for long, or make it fail:
-// what the receiver was to get is lost, and nothing else.
+// Close sends the rest. No receiver can hold the stop up for long, or make it fail: the rest is lost then, and nothing
+// else.
 func (t *Telemetry) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.options.StopsWithin)
 	defer cancel()

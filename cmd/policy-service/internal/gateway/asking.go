@@ -8,13 +8,13 @@ import (
 	"policy-service/pdp/mcp"
 )
 
-// What is said of a configuration by which some people cannot be asked, with what to try.
+// Warnings about a configuration by which some people cannot be asked, with a remedy.
 const (
 	// NoData is said where the PDP in this process keeps nothing.
 	NoData = "the PDP in this process keeps nothing: there is no decision log, and nobody is asked for an approval; write pdp.embedded.data, or --pdp-data DIR, to have both"
 
-	// NobodyElse is said where approvals take other people than the person of the call, who alone reaches a PDP in this
-	// process.
+	// NobodyElse is for approvals that take other people than the person of the call. Only that person reaches a PDP in
+	// this process.
 	NobodyElse = "nobody can give an approval that takes a second person: the PDP in this process hears only the person of the call, by a form, and so the call is never made; " +
 		"run the PDP as a server of its own, with a console, and write pdp.url"
 
@@ -22,7 +22,8 @@ const (
 		"decide in its console, or by policy-service approvals, or write identity.issuers or pdp.embedded, with which there are forms"
 )
 
-// NoForm is why nobody is ever shown a form, with what to try; "" if that is not so, or if the operator wants none.
+// NoForm is the reason why no person is ever shown a form, with a remedy; "" if there is none, or if the operator wants no
+// forms.
 func NoForm(told mcp.Config) string {
 	if asksTheirClients(told) && told.Identity.Static != nil && told.PDP.Embedded == nil {
 		return noForm

@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// handler has what a proxy and monitoring ask, and the gateway for all else.
+// handler has the routes of proxies and monitoring, and the gateway for all else.
 func (r *running) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok") })

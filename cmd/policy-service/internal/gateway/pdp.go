@@ -46,10 +46,11 @@ type embedded struct {
 	reload, stop func(context.Context) error
 }
 
-// CallerName is what policies of a PDP in this process know the gateway by.
+// CallerName is the name of the gateway in policies of a PDP in this process.
 const CallerName = "key:mcp-gateway"
 
-// embeddedCaller is who the gateway is to the PDP in its process. No credential is checked: nobody else reaches that PDP.
+// embeddedCaller is the gateway as the PDP in its process knows it. No credential is checked: only the gateway reaches that
+// PDP.
 var embeddedCaller = auth.Caller{
 	Name:        CallerName,
 	AllTenants:  true,
@@ -104,7 +105,7 @@ type policies struct {
 	log     *slog.Logger
 	asks    bool // people are asked
 	inForce atomic.Pointer[pdp.Bundle]
-	told    string // what was last said of them
+	told    string // the last warning about them
 }
 
 // come is called for each bundle that comes into force, one after the other.
@@ -118,5 +119,5 @@ func (p *policies) come(b pdp.Incoming) error {
 	return nil
 }
 
-// typeOf is what the policies call a type of questions.
+// typeOf is the name in policies of a type of questions.
 func (p *policies) typeOf(wire string) (string, bool) { return p.inForce.Load().PolicyType(wire) }

@@ -95,13 +95,13 @@ func (r *running) undo(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reload is what a SIGHUP does.
+// reload is the effect of a SIGHUP.
 func (r *running) reload(ctx context.Context) {
 	if r.pdp.reload == nil {
 		r.log.Info("nothing is read again at SIGHUP: files are followed by themselves, and a changed configuration counts after a restart")
 		return
 	}
-	_ = r.pdp.reload(ctx) // the PDP logs what came of it
+	_ = r.pdp.reload(ctx) // the PDP logs the result
 }
 
 // listen opens the address of the configuration, and serves.
@@ -115,7 +115,7 @@ func (r *running) listen(ctx context.Context) (addr string, err error) {
 		return "", fmt.Errorf("cannot listen on %s: %w; try another --listen address, or port 0 for any free one", r.told.Listen, err)
 	}
 	addr = on.Addr().String()
-	// A name was checked as a name; what counts is the address it led to.
+	// A name was checked as a name; the address it led to counts.
 	if !listener.IsLoopback(addr) && (certificates == nil || r.told.Identity.Static != nil) {
 		return "", errors.Join(fmt.Errorf("refusing to listen on %s, to which %q leads: it is not on loopback; try %s", addr, r.told.Listen, mcp.DefaultListen), on.Close())
 	}

@@ -1,7 +1,7 @@
 // Package gateway has the commands of people who run the gateway in front of MCP servers: mcp-gateway itself, its doctor,
-// and what there is about its configuration.
+// and the commands about its configuration.
 //
-// What the gateway does is not here: package mcp has that. Here are its flags and signals, the address it listens on, its
+// The work of the gateway is in package mcp. Here are its flags and signals, the address it listens on, its
 // telemetry, and the PDP that it may have in its own process. Read serve.go first.
 package gateway
 
@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/mcp"
 )
 
-// Command is the gateway, and what there is about it.
+// Command is the gateway, with the commands about it.
 type Command struct {
 	Serve  Serve  `cmd:"" default:"withargs" help:"Stand in front of an MCP server. The word serve may be left out."`
 	Config Config `cmd:"" help:"Check, print and describe the configuration of the gateway."`
