@@ -5,22 +5,15 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/signing"
 )
-
-// pageKeyFile is the key of page tokens, below the data directory.
-const pageKeyFile = "page.key"
 
 // maskKey makes the hashes of masked values. With it a person could try values against the log; without it new records
 // cannot be joined with earlier ones.
@@ -30,10 +23,17 @@ var maskKey = datakey.Key{
 	Moved: "to begin with a new key",
 }
 
+// pageKey seals page tokens. It is kept so that a search goes on after a restart.
+var pageKey = datakey.Key{
+	File:  "page.key",
+	Of:    "page tokens",
+	Moved: "to begin with a new key, by which searches of the last hour cannot go on",
+}
+
 // PrivateFiles are the files of a data directory that only the service may read. Not all of them need be there.
 func PrivateFiles() []string {
 	return []string{
-		decisionlog.KeyFile, decisionlog.NextKeyFile, maskKey.File, pageKeyFile, broker.Key.File, approval.FileName,
+		decisionlog.KeyFile, decisionlog.NextKeyFile, maskKey.File, pageKey.File, broker.Key.File, approval.FileName,
 		signing.File, signing.File + ".lock", auth.KeyFile, auth.KeyMarksFile,
 	}
 }
@@ -42,8 +42,9 @@ func PrivateFiles() []string {
 // key that does not exist yet is no error: Start makes it.
 func CheckKeys(data string) []error {
 	_, ofMasks := maskKey.Read(data)
+	_, ofPages := pageKey.Read(data)
 	_, ofApprovals := broker.Key.Read(data)
-	errs := []error{decisionlog.CheckKey(data), ofMasks, ofApprovals, signing.Check(data)}
+	errs := []error{decisionlog.CheckKey(data), ofMasks, ofPages, ofApprovals, signing.Check(data)}
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
@@ -56,7 +57,8 @@ type keys struct {
 // openKeys makes the data directory if it does not exist, and opens the keys in it. Without a data directory the keys
 // last as long as the process.
 func openKeys(data string, log *slog.Logger) (k keys, err error) {
-	sealing := newPageKey()
+	sealing := make([]byte, 32)
+	_, _ = rand.Read(sealing) // never fails: it ends the program instead
 	if data == "" {
 		if k.signing, err = signing.Ephemeral(); err != nil {
 			return k, err
@@ -69,35 +71,10 @@ func openKeys(data string, log *slog.Logger) (k keys, err error) {
 		if k.signing, err = signing.Open(data, log); err != nil {
 			return k, err
 		}
-		if sealing, err = pageKey(filepath.Join(data, pageKeyFile)); err != nil {
-			return k, fmt.Errorf("cannot read or make the key of page tokens: %w; see to the permissions of the data directory", err)
+		if sealing, err = pageKey.Open(data); err != nil {
+			return k, err
 		}
 	}
 	k.pages, err = newPager(sealing)
 	return k, err
-}
-
-// pageKey is the key of page tokens, which is kept so that a search goes on after a restart. The file holds its 32
-// bytes and nothing else. A file of another length is written anew: only searches of the last hour are lost.
-func pageKey(name string) (key []byte, err error) {
-	f, err := plainfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.Close(); err != nil {
-		return nil, err
-	}
-	err = lockedfile.Transform(name, func(kept []byte) ([]byte, error) {
-		if key = kept; len(key) != 32 {
-			key = newPageKey()
-		}
-		return key, nil
-	})
-	return key, err
-}
-
-func newPageKey() []byte {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // never fails: it ends the program instead
-	return key
 }

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"policy-service/pdp/pdptest"
+	"policy-service/pdp/server"
 )
 
 // A search goes on after a restart with the same data directory, and nowhere else.
@@ -31,9 +33,13 @@ func TestPageTokensOutliveTheServerInItsDataDirectory(t *testing.T) {
 		t.Errorf("the key: %v, %v", info, err)
 	}
 	stopAndWait(t, second)
-	if err := os.WriteFile(filepath.Join(dir, "page.key"), []byte("cut"), 0o600); err != nil {
-		t.Fatal(err)
+	must(t, os.WriteFile(filepath.Join(dir, "page.key"), []byte("cut"), 0o600))
+	s, err := server.New(server.Config{Data: dir, Listen: "127.0.0.1:0", Program: server.Program{Source: library(10)}})
+	must(t, err)
+	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "the key of page tokens cannot be used: ") || !strings.Contains(err.Error(), "; put the file back from a backup, or move it away ") {
+		t.Errorf("with a key that was cut: got %v", err)
 	}
+	must(t, os.Remove(filepath.Join(dir, "page.key")))
 	if _, status := search(t, pdptest.Start(t, library(10), withData(dir)), resources, next); status != 400 {
 		t.Errorf("with a new key: got %d, want 400", status)
 	}
