@@ -67,8 +67,8 @@ func (c Config) readLock() (*lock.File, error) {
 	return &f, nil
 }
 
-// Locked are the tools of a lock, or of a survey.
-func Locked(f lock.File) (all []Tool) {
+// toolsOf are the tools of a lock.
+func toolsOf(f lock.File) (all []Tool) {
 	for _, server := range sortedNames(f.Servers) {
 		for _, name := range sortedNames(f.Servers[server].Tools) {
 			all = append(all, Tool{server, f.Servers[server].Tools[name].Text()})
@@ -106,21 +106,15 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 	case len(all) == 1:
 		op.Server = all[0].Name
 	case what != "" && what != "tool":
-		r := refusedBy(&ask.Refusal{Kind: ask.Unknown, Code: rpc.InvalidParams, Message: "unknown " + what})
-		r.Pointer, r.Try = "/params", "write a name that begins with that of an upstream and two underscores, or a URI that begins as uris of an upstream do"
-		return r
+		return unknown(what, "/params", "write a name that begins with that of an upstream and two underscores, or a URI that begins as uris of an upstream do")
 	}
 	if what != "tool" {
 		return nil
 	}
-	name := op.Params.GetString("name")
 	if size := len(op.Params.Get("arguments")); size > int(c.Limits.MaxArguments) {
-		return &Refused{
-			Kind: "invalid_params", In: InMessage, Code: rpc.InvalidParams, Pointer: "/params/arguments",
-			Message: fmt.Sprintf("the arguments are larger than %d bytes (limits.max_arguments)", c.Limits.MaxArguments), Try: "send less, or allow more there",
-		}
+		return inArguments("invalid_params", rpc.InvalidParams, fmt.Sprintf("the arguments are larger than %d bytes (limits.max_arguments)", c.Limits.MaxArguments), "send less, or allow more there")
 	}
-	var shown []string
+	name, shown := op.Params.GetString("name"), []string(nil)
 	for _, t := range tools {
 		definition, err := rpc.ParseObject(t.Definition)
 		own := definition.GetString("name")
@@ -128,40 +122,51 @@ func (c Config) place(asker *ask.Asker, op *ask.Operation, tools []Tool, locked 
 			continue
 		}
 		as := c.ToolName(t.Server, own)
-		if shown = append(shown, as); as != name {
-			continue
+		if as == name {
+			return c.called(asker, op, t, own, locked)
 		}
-		tool, err := asker.Tool(t.Server, as, t.Definition, c.Upstreams[t.Server].Tools[own].Labels)
-		if err != nil {
-			return badTool(err)
-		}
-		if op.Server, op.Tool = t.Server, tool; locked == nil {
-			return nil
-		}
-		pinned := locked.Servers[t.Server].Tools[own].Digest() == tool.Digest
-		if !pinned && c.Lock.Mode != LockWarn {
-			r := refusedBy(ask.UnknownTool())
-			r.Pointer, r.Try = "/params/name", "the tool is not as it is locked: see policy-service mcp lock --diff"
-			return r
-		}
-		if op.Tool = tool.Pinned(pinned); !pinned {
-			return nil
-		}
-		return c.misfit(locked.Servers[t.Server].Tools[own], op.Params.Get("arguments"))
+		shown = append(shown, as)
 	}
-	r := refusedBy(ask.UnknownTool())
-	r.Pointer, r.Try = "/params/name", "write the name of a tool that is locked, or give the definition of the tool"
+	try := "write the name of a tool that is locked, or give the definition of the tool"
 	if near, ok := spelling.Nearest(name, shown); ok {
-		r.Try = "did you mean " + near + "?"
+		try = "did you mean " + near + "?"
 	}
-	return r
+	return unknown("tool", "/params/name", try)
 }
 
-// misfit is what is wrong with the arguments of a call of a locked tool. Clients are told it as the result of the tool.
+// called sets the tool of an operation.
+func (c Config) called(asker *ask.Asker, op *ask.Operation, t Tool, own string, locked *lock.File) *Refused {
+	tool, err := asker.Tool(t.Server, c.ToolName(t.Server, own), t.Definition, c.Upstreams[t.Server].Tools[own].Labels)
+	if err != nil {
+		return badTool(err)
+	}
+	if op.Server, op.Tool = t.Server, tool; locked == nil {
+		return nil
+	}
+	pinned := locked.Servers[t.Server].Tools[own].Digest() == tool.Digest
+	if !pinned && c.Lock.Mode != LockWarn {
+		return unknown("tool", "/params/name", "the tool is not as it is locked: see policy-service mcp lock --diff")
+	}
+	if op.Tool = tool.Pinned(pinned); !pinned {
+		return nil
+	}
+	return c.misfit(locked.Servers[t.Server].Tools[own], op.Params.Get("arguments"))
+}
+
+// unknown is the refusal of a name that is no server's.
+func unknown(what, pointer, try string) *Refused {
+	return &Refused{Kind: string(ask.Unknown), Code: rpc.InvalidParams, Message: "unknown " + what, In: InMessage, Pointer: pointer, Try: try}
+}
+
+func inArguments(kind string, code int, message, try string) *Refused {
+	return &Refused{Kind: kind, Code: code, Message: message, In: InMessage, Pointer: "/params/arguments", Try: try}
+}
+
+// misfit is the refusal of arguments that the inputSchema of a locked tool does not allow. Clients get it as the result of
+// the tool.
 func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
-	const at = "/params/arguments"
 	if given != nil && given.Kind() != '{' {
-		return &Refused{Kind: "invalid_params", In: InMessage, Code: rpc.InvalidParams, Message: "the arguments are not an object", Pointer: at, Try: "write an object"}
+		return inArguments("invalid_params", rpc.InvalidParams, "the arguments are not an object", "write an object")
 	}
 	schema, err := gate.Schema(t, c.members())
 	if err != nil {
@@ -170,9 +175,11 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	problems, err := schema.Check(given)
 	switch {
 	case err != nil:
-		return &Refused{Kind: "misfit", In: InMessage, Message: err.Error(), Pointer: at, Try: "send less"}
+		return inArguments("misfit", 0, err.Error(), "send less")
 	case len(problems) > 0:
-		return &Refused{Kind: "misfit", In: InMessage, Message: arguments.Text(problems), Pointer: at + problems[0].Pointer, Try: "write the arguments as the inputSchema of the tool has them"}
+		r := inArguments("misfit", 0, arguments.Text(problems), "write the arguments as the inputSchema of the tool has them")
+		r.Pointer += problems[0].Pointer
+		return r
 	}
 	return nil
 }

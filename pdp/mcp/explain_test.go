@@ -179,7 +179,7 @@ func TestExplainIsWhatIsAsked(t *testing.T) {
 					if of.name != "locked" { // whose tools are those of the lock
 						wanted.Tools = explainDefinitions(t, "rec", explainTools)
 					}
-					x, err := mcp.Explain(t.Context(), s.config, mcp.Deps{}, wanted)
+					x, err := mcp.Explain(t.Context(), s.config, wanted)
 					if err != nil || x.Refused != nil {
 						t.Fatalf("%s: %v, %+v", text, err, x.Refused)
 					}
@@ -211,7 +211,7 @@ func TestExplainUnknownTools(t *testing.T) {
 		"mappd":  "did you mean mapped?",
 	} {
 		message := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `"}}`)
-		x, err := mcp.Explain(t.Context(), c, mcp.Deps{}, mcp.Asked{Message: message, Tools: explainDefinitions(t, "rec", explainTools)})
+		x, err := mcp.Explain(t.Context(), c, mcp.Asked{Message: message, Tools: explainDefinitions(t, "rec", explainTools)})
 		if err != nil || x.Refused == nil || x.Refused.Message != "unknown tool" || x.Refused.Try != try || len(x.Questions) > 0 {
 			t.Errorf("%s: %v, %+v", tool, err, x.Refused)
 		}

@@ -516,7 +516,7 @@ func TestRespondMapping(t *testing.T) {
 	}
 	claims, err := evaluation.NewObject(map[string]any{"iss": s.issuer.URL, "sub": "alice"})
 	orFail(t, err)
-	x, err := mcp.Explain(t.Context(), s.config, mcp.Deps{}, mcp.Asked{Claims: claims, Message: []byte(`{"jsonrpc":"2.0","id":1,"method":"` + respondMethod + `","params":` + rules("a", "approve", "") + `}`)})
+	x, err := mcp.Explain(t.Context(), s.config, mcp.Asked{Claims: claims, Message: []byte(`{"jsonrpc":"2.0","id":1,"method":"` + respondMethod + `","params":` + rules("a", "approve", "") + `}`)})
 	if err != nil || x.Refused != nil || len(x.Questions) > 0 {
 		t.Errorf("%+v, %v", x, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/plainfile"
@@ -48,7 +49,7 @@ func (c AccessCheck) Run(s cli.Streams) error {
 		Problems pdp.Problems `json:"problems"`
 	}{problems}
 	lines := func() error {
-		errors, odd := printProblems(problems, s)
+		errors, odd := bundledir.Print(problems, s)
 		if problems.Refuse() {
 			s.Print("%s does not load: %s, %s; mend the errors and try again", where, cli.Plural(errors, "error"), cli.Plural(odd, "warning"))
 		} else {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 	"policy-service/pdp/mcp/wire"
@@ -59,7 +60,7 @@ func (c AccessImport) Run(s cli.Streams) error {
 	bundle, problems := pdp.Check(pdp.Dir(shelf.bundle).With(file, d.text), time.Now())
 	switch {
 	case bundle == nil:
-		printProblems(d.inMessage(about(file, file, problems), c.File, file), s)
+		bundledir.Print(d.inMessage(about(file, file, problems), c.File, file), s)
 		s.Print("%s would not load with it: nothing is written", shelf.bundle)
 		return cli.No
 	case there != nil && !c.Replace:
@@ -72,7 +73,7 @@ func (c AccessImport) Run(s cli.Streams) error {
 	if err := c.write(shelf, name, d.text, there); err != nil {
 		return err
 	}
-	printProblems(about(file, file, problems), s)
+	bundledir.Print(about(file, file, problems), s)
 	s.Print("%s is written; %s loads: %s", shelf.at(file), shelf.bundle, bundle.Digest())
 	return nil
 }
@@ -129,7 +130,7 @@ func (c AccessImport) read(s cli.Streams) (*declaration, error) {
 		return nil, c.refused(s, err)
 	}
 	if problems := pdp.ReadAccess(draftName, d.text); problems.Refuse() {
-		printProblems(d.inMessage(problems, c.File, draftName), s)
+		bundledir.Print(d.inMessage(problems, c.File, draftName), s)
 		s.Print("%s is refused: nothing is written", c.File)
 		return nil, cli.No
 	}

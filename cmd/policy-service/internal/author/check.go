@@ -91,7 +91,7 @@ func (c Check) print(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) e
 }
 
 func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Streams) error {
-	count, warnings := printProblems(bundledir.Placed(c.Dir, problems), s)
+	count, warnings := bundledir.Print(bundledir.Placed(c.Dir, problems), s)
 	errors, odd := cli.Plural(count, "error"), cli.Plural(warnings, "warning")
 	if bundle != nil {
 		for _, p := range bundle.OpenToTenants() {
@@ -112,17 +112,4 @@ func (c Check) printLines(bundle *pdp.Bundle, problems pdp.Problems, s cli.Strea
 		s.Print("%s loads: %s, %s", c.Dir, odd, bundle.Digest())
 	}
 	return nil
-}
-
-// printProblems prints problems, a line each, and counts them.
-func printProblems(problems pdp.Problems, s cli.Streams) (errors, warnings int) {
-	for _, p := range problems {
-		hue := cli.Red
-		if p.Severity == pdp.SeverityWarning {
-			hue = cli.Yellow
-			warnings++
-		}
-		s.Print("%s", s.Colour(hue, cli.Quoted(p.String())))
-	}
-	return len(problems) - warnings, warnings
 }

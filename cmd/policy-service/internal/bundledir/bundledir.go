@@ -59,3 +59,16 @@ func Placed(dir string, problems pdp.Problems) pdp.Problems {
 	}
 	return placed
 }
+
+// Print prints problems, a line each, and counts them.
+func Print(problems pdp.Problems, s cli.Streams) (errors, warnings int) {
+	for _, p := range problems {
+		hue := cli.Red
+		if p.Severity == pdp.SeverityWarning {
+			hue = cli.Yellow
+			warnings++
+		}
+		s.Print("%s", s.Colour(hue, cli.Quoted(p.String())))
+	}
+	return len(problems) - warnings, warnings
+}

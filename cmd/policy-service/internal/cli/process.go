@@ -26,14 +26,17 @@ func Open(name string, in io.Reader) (io.ReadCloser, error) {
 }
 
 // ReadSmall reads a credential, a key or a checkpoint; - is in. A mistyped name may be that of a whole export.
-func ReadSmall(name string, in io.Reader) ([]byte, error) {
+func ReadSmall(name string, in io.Reader) ([]byte, error) { return Read(name, in, small) }
+
+// Read reads a file of at most so many bytes; - is in.
+func Read(name string, in io.Reader, most int64) ([]byte, error) {
 	f, err := Open(name, in)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, small+1))
-	if err == nil && len(content) > small {
+	content, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(content)) > most {
 		err = fmt.Errorf("%s is too large to be one", name)
 	}
 	return content, err

@@ -29,131 +29,112 @@ func (Check) Help() string {
 
 // Run prints everything that is wrong or doubtful.
 func (c Check) Run(s cli.Streams) error {
-	k := &checker{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies), absent: map[string][]finding{}}
-	if err := k.read(); err != nil {
+	in, err := c.read()
+	if err != nil {
 		return err
 	}
-	if k.sound {
-		k.checkLock()
-		k.checkNames()
-		k.checkConfig()
-		k.checkAccess()
-		k.checkPolicies()
-		k.checkAbsent()
-		k.checkPeople()
-	}
-	return k.print(s)
-}
-
-// checker has what is held against each other, and what was found.
-type checker struct {
-	file, lockFile, dir string
-
-	told   mcp.Config
-	from   config.Origins
-	sound  bool // the configuration has no mistakes
-	locked *tools
-	bundle *pdp.Bundle
-	shown  []shownName
-	absent map[string][]finding // by the servers that are named, and that are not in the lock
-
-	findings
-}
-
-// read reads all files, and finds what keeps one from being read as what it is.
-func (k *checker) read() error {
-	var mistakes config.Mistakes
-	from, err := mcp.Form.Read(config.Given{File: k.file}, &k.told)
-	if err != nil && !errors.As(err, &mistakes) {
-		return err
-	}
-	mcp.Form.SetDefaults(&k.told)
-	k.from, k.sound = from, len(mistakes) == 0
-	for _, m := range mistakes {
-		k.line(m, false)
-	}
-	if e := k.told.PDP.Embedded; k.dir == "" && e != nil {
-		k.dir = e.Policies
-	}
-	if k.lockFile == "" {
-		k.lockFile = k.told.Lock.File
-	}
-	if err := k.readLock(); err != nil {
-		return err
-	}
-	return k.readPolicies()
-}
-
-func (k *checker) readLock() error {
-	if k.lockFile == "" {
-		return nil
-	}
-	f, err := lock.Read(k.lockFile)
-	var wrong *lock.Error
-	switch {
-	case errors.As(err, &wrong):
-		k.line(wrong.Error(), false)
-		return nil
-	case err != nil:
-		return fmt.Errorf("cannot read the lock: %w; write one with policy-service mcp lock --config %s, or take the lock out of the configuration", err, cli.Shell(k.file))
-	}
-	k.locked = newTools(f)
-	return nil
-}
-
-func (k *checker) readPolicies() error {
-	if k.dir == "" {
-		return nil
-	}
-	if err := bundledir.Exists(k.dir); err != nil {
-		return err
-	}
-	bundle, problems := pdp.Load(pdp.Dir(k.dir))
-	for _, p := range problems {
-		if p.Severity == pdp.SeverityError {
-			k.add(finding{file: inDir(k.dir, p.File), line: p.Line, column: p.Column, what: p.Message, try: p.Try})
+	if in.sound {
+		for _, rule := range rules {
+			rule(in)
 		}
 	}
-	k.bundle = bundle
-	return nil
-}
-
-// print prints what was found, and ends the command.
-func (k *checker) print(s cli.Streams) error {
-	k.place()
-	problems, warnings := 0, 0
-	for _, f := range k.sorted() {
-		hue := cli.Red
-		if f.warning {
-			hue = cli.Yellow
-			warnings++
-		} else {
-			problems++
-		}
-		s.Print("%s", s.Colour(hue, cli.Quoted(f.String())))
+	problems, warnings := bundledir.Print(in.found.Sorted(), s)
+	for _, t := range in.renamed {
+		s.Print("clients call %s %s", t.id, in.config.ToolName(t.server, t.name))
 	}
-	for _, n := range k.shown {
-		s.Print("clients call %s:%s %s", n.server, n.tool, n.shown)
-	}
-	s.Print("%s: %s, %s", k.looked(), cli.Plural(problems, "problem"), cli.Plural(warnings, "warning"))
+	s.Print("%s: %s, %s", in.read(), cli.Plural(problems, "problem"), cli.Plural(warnings, "warning"))
 	if problems > 0 {
 		return cli.No
 	}
 	return nil
 }
 
-// looked is what was looked at.
-func (k *checker) looked() string {
-	text := k.file
-	if k.locked != nil {
-		text += ", " + cli.Plural(len(k.locked.all), "locked tool")
+// rules are the checks, each of one kind of mistake. A rule passes if its part of the input is not there.
+var rules = []func(*input){(*input).servers, (*input).definitions, (*input).names, (*input).mappings, (*input).access, (*input).policies, (*input).people}
+
+// input is what the rules hold against each other, and what they find.
+type input struct {
+	file, lockFile, dir string
+
+	config  mcp.Config
+	origins config.Origins
+	sound   bool // the configuration has no mistakes
+	locked  *tools
+	bundle  *pdp.Bundle
+
+	found   pdp.Problems
+	absent  map[string]pdp.Problems // by a server that policies or declarations name, and that is not in the lock
+	renamed []*tool                 // tools that clients call by another name than SERVER__NAME
+}
+
+// read reads all files. What keeps a file from being read as what it is, is a problem, and no error.
+func (c Check) read() (*input, error) {
+	in := &input{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies), absent: map[string]pdp.Problems{}}
+	var mistakes config.Mistakes
+	var err error
+	in.origins, err = mcp.Form.Read(config.Given{File: in.file}, &in.config)
+	if err != nil && !errors.As(err, &mistakes) {
+		return nil, err
 	}
-	if k.bundle != nil {
-		n := len(k.bundle.Policies())
-		if n == 1 {
-			return text + ", 1 policy"
-		}
-		text += fmt.Sprintf(", %d policies", n)
+	mcp.Form.SetDefaults(&in.config)
+	in.sound = len(mistakes) == 0
+	for _, m := range mistakes {
+		in.mistake(m)
 	}
-	return text
+	if e := in.config.PDP.Embedded; in.dir == "" && e != nil {
+		in.dir = e.Policies
+	}
+	if in.lockFile == "" {
+		in.lockFile = in.config.Lock.File
+	}
+	if err := in.readLock(); err != nil {
+		return nil, err
+	}
+	return in, in.readPolicies()
+}
+
+func (in *input) readLock() error {
+	if in.lockFile == "" {
+		in.warn(in.file, "nothing is locked, so mappings and policies are held against no tools", "write a lock with policy-service mcp lock, and name it by lock.file or --lock")
+		return nil
+	}
+	f, err := lock.Read(in.lockFile)
+	var wrong *lock.Error
+	switch {
+	case errors.As(err, &wrong):
+		in.mistake(wrong.Error())
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot read the lock: %w; write one with policy-service mcp lock --config %s, or take the lock out of the configuration", err, cli.Shell(in.file))
+	}
+	in.locked = newTools(f)
+	return nil
+}
+
+func (in *input) readPolicies() error {
+	if in.dir == "" {
+		return nil
+	}
+	if err := bundledir.Exists(in.dir); err != nil {
+		return err
+	}
+	bundle, problems := pdp.Load(pdp.Dir(in.dir))
+	in.bundle = bundle
+	in.found = append(in.found, bundledir.Placed(in.dir, problems.Only(pdp.SeverityError))...)
+	return nil
+}
+
+// read says which files were read, and how much is in them.
+func (in *input) read() string {
+	text := in.file
+	if in.locked != nil {
+		text += ", " + cli.Plural(len(in.locked.all), "locked tool")
+	}
+	if in.bundle == nil {
+		return text
+	}
+	if n := len(in.bundle.Policies()); n != 1 {
+		return text + fmt.Sprintf(", %d policies", n)
+	}
+	return text + ", 1 policy"
 }

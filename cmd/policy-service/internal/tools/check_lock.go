@@ -4,91 +4,153 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
+	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
+	"policy-service/obligations"
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/server/config"
 )
 
-// checkLock holds the lock against the configuration, and looks for what is doubtful in what servers declare.
-func (k *checker) checkLock() {
-	if k.locked == nil {
-		if k.lockFile == "" {
-			k.add(finding{file: k.file, warning: true, what: "nothing is locked, so mappings and policies are held against no tools", try: "write a lock with policy-service mcp lock, and name it by lock.file or --lock"})
-		}
+const (
+	toAuthor = "have the server's author mend it"
+	unlisted = "the tool is neither listed nor callable: "
+)
+
+// servers finds servers and tools that stand in the configuration or in the lock alone.
+func (in *input) servers() {
+	if in.locked == nil {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(k.locked.file.Servers)) {
-		if _, known := k.told.Upstreams[name]; !known {
-			k.add(finding{
-				file: k.lockFile, pointer: pointerTo("servers", name), warning: true, what: fmt.Sprintf("the configuration has no upstream %q", name),
-				try: "lock again without it, or correct the name",
-			})
+	for _, name := range in.locked.servers {
+		if _, known := in.config.Upstreams[name]; !known {
+			in.warn(in.inLock(pointerTo("servers", name)), fmt.Sprintf("the configuration has no upstream %q", name), "lock again without it, or correct the name")
 		}
 	}
-	all := k.locked.sorted()
-	k.checkCompiled(all)
-	if binding, err := k.told.Binding(); err == nil && k.told.Declared != mcp.DeclaredIgnore {
-		for _, t := range all {
-			k.checkDeclared(binding, t)
-		}
-	}
-	for _, t := range all {
-		k.checkHint(t)
-	}
-}
-
-// checkCompiled finds tools that the gateway would leave out.
-func (k *checker) checkCompiled(all []*tool) {
-	defined := make([]mcp.Tool, len(all))
-	for n, t := range all {
-		defined[n] = mcp.Tool{Server: t.server, Definition: k.locked.file.Servers[t.server].Tools[t.name].Text()}
-	}
-	left, err := mcp.Compile(k.told, defined)
-	if err != nil {
-		k.add(finding{file: k.file, what: err.Error(), try: "mend the configuration"})
-		return
-	}
-	for n, err := range left {
-		var ofMapping *coaz.Error
-		if err != nil && !errors.As(err, &ofMapping) { // which is told at its place
-			k.atTool(all[n], "", false, "the tool is neither listed nor callable: "+err.Error(), "have the server's author mend the definition")
-		}
-	}
-}
-
-// checkDeclared looks at the mapping that a tool declares.
-func (k *checker) checkDeclared(binding *coaz.Binding, t *tool) {
-	_, err := binding.Parse(t.definition)
-	for _, p := range binding.Lint(t.definition) {
-		if !k.reads(p.Pointer) {
+	for _, server := range slices.Sorted(maps.Keys(in.config.Upstreams)) {
+		path := config.Entry("upstreams", server)
+		if !in.locked.has(server) {
+			report := in.refuse
+			if mode := in.config.Lock.Mode; mode != "" && mode != mcp.LockEnforce {
+				report = in.warn
+			}
+			report(in.atKey(path, ""), path+" is not in the lock", "look at its tools, and accept them with policy-service mcp lock --accept")
 			continue
 		}
-		what, try := "the mapping that the tool declares: "+expression(p)+p.Detail, "have the server's author mend it, or set declared: ignore"
-		warning := !p.Undeclared
-		if refused := (*coaz.Error)(nil); errors.As(err, &refused) && strings.HasSuffix(p.Pointer, refused.Pointer) && p.Detail == refused.Detail {
-			warning, what = false, what+", so the tool is neither listed nor callable"
+		for _, name := range slices.Sorted(maps.Keys(in.config.Upstreams[server].Tools)) {
+			in.known(config.Entry(path+".tools", name), server, name)
 		}
-		k.atTool(t, p.Pointer, warning, what, try)
 	}
 }
 
-// reads reports whether mappings are read in the dialect of a place in a definition.
-func (k *checker) reads(pointer string) bool {
-	of := func(member, dialect string) bool {
-		return strings.Contains(pointer, member) && k.told.Dialects != nil && !slices.Contains(k.told.Dialects, dialect)
+// known finds a tool that a key of the configuration names, and that is not locked.
+func (in *input) known(path, server, name string) {
+	if in.locked.all[server+":"+name] == nil && in.locked.has(server) {
+		in.refuse(in.atKey(path, ""), path+": the server has no such tool in the lock", meant(name, in.locked.namesOf(server), "correct the name, or take it out"))
 	}
-	return !of("x-authzen-mapping", "authzen") && !of("coaz", "sep")
 }
 
-// expression is where in an expression a problem is.
-func expression(p coaz.Problem) string {
-	switch {
-	case p.Expression == "":
-		return ""
-	case p.Offset > 0:
-		return fmt.Sprintf("%q at byte %d: ", p.Expression, p.Offset)
+// definitions finds tools that the gateway would leave out, and what is doubtful in what servers declare.
+func (in *input) definitions() {
+	if in.locked == nil {
+		return
 	}
-	return fmt.Sprintf("%q: ", p.Expression)
+	all := in.locked.sorted()
+	defined := make([]mcp.Tool, len(all))
+	for n, t := range all {
+		defined[n] = mcp.Tool{Server: t.server, Definition: in.locked.file.Servers[t.server].Tools[t.name].Text()}
+	}
+	left, err := mcp.Compile(in.config, defined)
+	if err != nil {
+		in.refuse(in.file, err.Error(), "mend the configuration")
+		return
+	}
+	for n, t := range all {
+		if ofMapping := (*coaz.Error)(nil); left[n] != nil && !errors.As(left[n], &ofMapping) { // [input.declared] has those
+			in.refuse(in.atTool(t, ""), unlisted+left[n].Error(), "have the server's author mend the definition")
+		}
+		in.declared(t)
+		in.hint(t)
+	}
+}
+
+// plainName is a name that common clients take.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// names finds tools that clients would take for one another, or cannot call.
+func (in *input) names() {
+	if in.locked == nil {
+		return
+	}
+	before := map[string]*tool{}
+	for _, t := range in.locked.sorted() {
+		u, known := in.config.Upstreams[t.server]
+		if !known || u.Tools[t.name].Hidden {
+			continue
+		}
+		shown := in.config.ToolName(t.server, t.name)
+		switch {
+		case len(in.config.Upstreams) > 1 && shown != t.server+"__"+t.name:
+			in.renamed = append(in.renamed, t)
+		case !plainName.MatchString(shown):
+			in.warn(in.atTool(t, "/name"), fmt.Sprintf("common clients take no tool that is called %q", t.name), "have the server's author choose a name of up to 64 letters, digits, _ and -")
+		}
+		alike := strings.ToLower(shown)
+		if other := before[alike]; other != nil {
+			in.refuse(in.atTool(t, "/name"), fmt.Sprintf("clients would call it %s, and %s %s, which people take for one: neither is listed nor callable", shown, other.id, in.config.ToolName(other.server, other.name)),
+				fmt.Sprintf("hide one: %s: {hidden: true}", config.Entry(config.Entry("upstreams", t.server)+".tools", t.name)))
+			continue
+		}
+		before[alike] = t
+	}
+}
+
+// hint finds a wish of a server for approvals that is malformed, or that no policy fulfils.
+func (in *input) hint(t *tool) {
+	hint, given := t.definition.Lookup("authorization")
+	if !given {
+		return
+	}
+	if pointer, detail := malformed(hint); detail != "" {
+		in.warn(in.atTool(t, "/authorization"+pointer), "authorization "+detail+", so it counts as required: true", toAuthor)
+		return
+	}
+	if required, _ := hint.Object().Get("required"); required.True() && in.bundle != nil && !in.demanded(t) {
+		in.warn(in.atTool(t, "/authorization/required"), "the server says that an approval is required, and no policy about "+t.id+" demands one",
+			"write a permit with an @obligation of type approval_required, or one that reads resource.approval_hint.required")
+	}
+}
+
+// malformed is the first fault in the authorization of a definition, and its place there.
+func malformed(hint evaluation.Value) (pointer, detail string) {
+	if hint.Kind() != evaluation.Map {
+		return "", "is no object"
+	}
+	if mode, ok := hint.Object().Get("mode"); ok && !slices.Contains([]string{"user_approval", "automatic", "delegated"}, mode.Text()) {
+		return "/mode", "has a mode other than user_approval, automatic and delegated"
+	}
+	if timeout, ok := hint.Object().Get("timeout"); ok {
+		if n, whole := timeout.Scaled(0); !whole || n <= 0 {
+			return "/timeout", "has a timeout that is no number of seconds above 0"
+		}
+	}
+	if required, ok := hint.Object().Get("required"); ok && required.Kind() != evaluation.Bool {
+		return "/required", "has a required that is neither true nor false"
+	}
+	return "", ""
+}
+
+// demanded reports whether a policy could demand an approval of a tool's calls.
+func (in *input) demanded(t *tool) bool {
+	for _, p := range in.bundle.Contents() {
+		for _, o := range p.Obligations {
+			if o.Type.Name == obligations.ApprovalRequired && in.mayBeAbout(p, t) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -2,22 +2,22 @@ package tools
 
 import "policy-service/cmd/policy-service/internal/gateway"
 
-// checkPeople looks for approvals that nobody could give, and for people who cannot be asked.
-func (k *checker) checkPeople() {
-	if why := gateway.NoForm(k.told); why != "" && (k.bundle == nil || len(k.bundle.Approvals()) > 0) {
-		k.line(k.placeOf("identity.static", "")+": "+why, true)
+// people finds approvals that no person can give, and persons who cannot be asked.
+func (in *input) people() {
+	if why := gateway.NoForm(in.config); why != "" && (in.bundle == nil || len(in.bundle.Approvals()) > 0) {
+		in.warn(in.atKey("identity.static", ""), why, "")
 	}
-	if k.bundle == nil || k.told.PDP.Embedded == nil {
+	if in.bundle == nil || in.config.PDP.Embedded == nil {
 		return
 	}
-	asks := k.bundle.Approvals()
-	if k.told.PDP.Embedded.Data == "" && len(asks) > 0 {
-		k.line(k.placeOf("pdp.embedded", "")+": "+gateway.NoData, true)
+	demands := in.bundle.Approvals()
+	if in.config.PDP.Embedded.Data == "" && len(demands) > 0 {
+		in.warn(in.atKey("pdp.embedded", ""), gateway.NoData, "")
 		return
 	}
-	for _, d := range asks {
+	for _, d := range demands {
 		if d.Others && d.File != "" {
-			k.add(finding{file: inDir(k.dir, d.File), line: d.Line, column: d.Column, warning: true, what: d.Name + ": " + gateway.NobodyElse})
+			in.warn(in.inBundle(d.File, d.Line, d.Column), d.Name+": "+gateway.NobodyElse, "")
 		}
 	}
 }

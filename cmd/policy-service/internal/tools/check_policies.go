@@ -8,241 +8,315 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
-	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/spelling"
 )
 
-// checkPolicies holds the policies against the locked tools: by what each names, and by what it reads of calls.
-func (k *checker) checkPolicies() {
-	if k.locked == nil || k.bundle == nil || k.told.Mappings[toolsCall] != nil { // which asks as nobody but its author knows
+// access finds declarations of access that no question of the gateway is about. They close nothing.
+func (in *input) access() {
+	if in.bundle == nil || in.config.Mappings[toolsCall] != nil { // then only the author of the mapping knows what is asked
 		return
 	}
-	for _, p := range k.bundle.Contents() {
-		k.checkNamed(p)
-		k.checkGroups(p)
-		of := slices.DeleteFunc(k.locked.sorted(), func(t *tool) bool { return !k.mayBeAbout(p, t) })
-		if len(of) == 0 {
-			continue
+	for _, d := range in.bundle.Access() {
+		place := in.inBundle(d.File, 0, 0)
+		message := func(why string) string {
+			return fmt.Sprintf("declares who may use the tools of %q, and %s: it closes nothing here", d.Owner, why)
 		}
-		k.checkArguments(p, of)
-		for _, o := range p.Obligations {
-			if o.Type.Name == "redact" {
-				k.checkRedact(p, o, of)
-			}
-			k.checkRounds(p, o, of)
+		if in.asks(byBinding) {
+			in.refuse(place, message("ask: coaz has questions about calls that are not about the action tool.invoke"), "set ask: "+string(byInvoke))
+		} else if in.locked != nil && !in.locked.has(d.Owner) {
+			in.absent[d.Owner] = append(in.absent[d.Owner], problemAt(pdp.SeverityError, place, message(fmt.Sprintf("there is no server %q in the lock", d.Owner)),
+				meant(d.Owner, in.locked.servers, "correct the owner, or the name of the upstream")))
 		}
 	}
 }
 
-// atPolicy is the place of a policy. What is wrong with a forbid is a problem, because it forbids less than it says.
-func (k *checker) atPolicy(p pdp.PolicyContents, warning bool, what, try string) {
-	k.add(k.found(p, warning || p.Effect != "forbid", what, try))
+// policies holds the policies against the locked tools: by the names in each, and by what it reads of calls.
+func (in *input) policies() {
+	if in.locked != nil && in.bundle != nil && in.config.Mappings[toolsCall] == nil {
+		for _, p := range in.bundle.Contents() {
+			in.policy(p)
+		}
+	}
+	in.summed()
 }
 
-func (k *checker) found(p pdp.PolicyContents, warning bool, what, try string) finding {
-	what = fmt.Sprintf("%s %q %s", p.Effect, p.ID, what)
-	return finding{file: inDir(k.dir, p.File), line: p.Line, column: p.Column, warning: warning, what: what, try: try}
+func (in *input) policy(p pdp.PolicyContents) {
+	in.dead(p)
+	in.outside(p)
+	about := slices.DeleteFunc(in.locked.sorted(), func(t *tool) bool { return !in.mayBeAbout(p, t) })
+	if len(about) == 0 {
+		return
+	}
+	in.arguments(p, about)
+	for _, o := range p.Obligations {
+		in.redacted(p, o, about)
+		in.rounds(p, o, about)
+	}
 }
 
-// checkNamed looks for tools that a policy names and that are not locked.
-func (k *checker) checkNamed(p pdp.PolicyContents) {
+// of is a problem with a policy, at its place.
+func (in *input) of(p pdp.PolicyContents, severity pdp.Severity, message, try string) pdp.Problem {
+	return problemAt(severity, in.inBundle(p.File, p.Line, p.Column), fmt.Sprintf("%s %q %s", p.Effect, p.ID, message), try)
+}
+
+// dead finds entities that a policy names, and that no question has.
+func (in *input) dead(p pdp.PolicyContents) {
 	tested := map[evaluation.Ref]bool{} // by whether the entity itself must be it
 	for _, t := range p.Tested {
 		for _, ref := range t.Any {
 			tested[ref] = tested[ref] || t.Only
 		}
 	}
+	byName := func(a, b evaluation.Ref) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID)) }
 	for _, ref := range slices.Compact(slices.SortedFunc(slices.Values(p.Names), byName)) {
 		only, leads := tested[ref]
-		what, try, absent := k.deadName(ref, only)
-		warning := true
+		message, try, absent := in.deadName(ref, only)
+		severity := pdp.SeverityWarning
 		switch {
-		case what == "":
+		case message == "":
 			continue
 		case !leads:
 		case p.Effect == "forbid":
-			what, warning = what+": the forbid never fires for it", false
+			message, severity = message+": the forbid never fires for it", pdp.SeverityError
 		default:
-			what += ": the permit permits nothing by it"
+			message += ": the permit permits nothing by it"
 		}
-		if f := k.found(p, warning, what, try); absent == "" {
-			k.add(f)
+		if found := in.of(p, severity, message, try); absent == "" {
+			in.add(found)
 		} else {
-			k.absent[absent] = append(k.absent[absent], f)
+			in.absent[absent] = append(in.absent[absent], found)
 		}
 	}
 }
 
-// checkAbsent has one line for each server that policies and declarations name and that is not in the lock. Of one that the
-// configuration has, [checker.checkConfig] says so.
-func (k *checker) checkAbsent() {
-	for server, all := range k.absent {
-		if _, known := k.told.Upstreams[server]; known {
-			continue
-		}
-		one := all[max(0, slices.IndexFunc(all, func(f finding) bool { return !f.warning }))]
-		if len(all) > 1 {
-			one.what += ", and so in " + cli.Plural(len(all)-1, "more place")
-		}
-		k.add(one)
-	}
-}
-
-func byName(a, b evaluation.Ref) int {
-	return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID))
-}
-
-// deadName says why no question names an entity, "" if one may, and the server if it is that which is not there. Only is that
-// it is no group.
-func (k *checker) deadName(ref evaluation.Ref, only bool) (what, try, absent string) {
+// deadName says why no question names an entity; "" if one may. Only excludes groups. A server that is not in the lock is
+// absent.
+func (in *input) deadName(ref evaluation.Ref, only bool) (message, try, absent string) {
 	server, name, ofServer := strings.Cut(ref.ID, ":")
-	of := ref.Type + "::" + fmt.Sprintf("%q", ref.ID)
+	entity := fmt.Sprintf("%s::%q", ref.Type, ref.ID)
 	switch {
-	case ref.Type == "Action" && ref.ID == "tool.invoke" && only && k.asks(byTool):
-		return "wants the action to be " + of + ", and ask: tool has an action for each tool", "write action in " + of, ""
+	case ref.Type == "Action" && ref.ID == string(byInvoke) && only && in.asks(byTool):
+		return "wants the action to be " + entity + ", and ask: tool has an action for each tool", "write action in " + entity, ""
 	case ref.Type != "tool" && ref.Type != "Action":
 		return "", "", ""
-	case ref.Type == "tool" && only && !ofServer && k.asks(byTool, byInvoke):
-		return "names " + of + ", and in questions a tool is called server:name", k.locked.whose(ref.ID), ""
-	case !ofServer || k.asks(byBinding):
+	case ref.Type == "tool" && only && !ofServer && in.asks(byTool, byInvoke):
+		of := slices.DeleteFunc(in.locked.sorted(), func(t *tool) bool { return t.name != ref.ID })
+		if try = "write the name of its upstream in front"; len(of) == 1 {
+			try = "did you mean " + of[0].id + "?"
+		}
+		return "names " + entity + ", and in questions a tool is called server:name", try, ""
+	case !ofServer || in.asks(byBinding):
 		return "", "", ""
-	}
-	if _, known := k.locked.file.Servers[server]; !known {
-		near, ok := spelling.Nearest(server, k.servers())
-		if ref.Type == "Action" && !ok { // it is of another application
+	case !in.locked.has(server):
+		try = meant(server, in.locked.servers, "")
+		if ref.Type == "Action" && try == "" { // it is of another application
 			return "", "", ""
 		}
-		if try = "correct the name of the upstream"; ok {
-			try = "did you mean " + near + "?"
-		}
-		return "names " + of + ", and there is no server " + fmt.Sprintf("%q", server) + " in the lock", try, server
-	}
-	switch {
+		return fmt.Sprintf("names %s, and there is no server %q in the lock", entity, server), cmp.Or(try, "correct the name of the upstream"), server
 	case name == "*":
 		return "", "", ""
-	case k.locked.all[ref.ID] == nil:
-		return "names " + of + ", which is not locked", k.locked.meant(ref.ID, "correct the name, or take the rule out"), ""
-	case ref.Type == "Action" && k.asks(byInvoke):
-		return "names " + of + ", and by ask: tool.invoke the action of every call is tool.invoke", "set ask: tool, or write resource == tool::" + fmt.Sprintf("%q", ref.ID), ""
+	case in.locked.all[ref.ID] == nil:
+		return "names " + entity + ", which is not locked", meant(ref.ID, in.locked.ids, "correct the name, or take the rule out"), ""
+	case ref.Type == "Action" && in.asks(byInvoke):
+		return "names " + entity + ", and by ask: tool.invoke the action of every call is tool.invoke", fmt.Sprintf("set ask: tool, or write resource == tool::%q", ref.ID), ""
 	}
 	return "", "", ""
 }
 
-func (k *checker) servers() []string {
-	var all []string
-	for name := range k.locked.file.Servers {
-		all = append(all, name)
+// summed adds one line for each server that is not in the lock. [input.servers] has those of the configuration.
+func (in *input) summed() {
+	for server, all := range in.absent {
+		if _, known := in.config.Upstreams[server]; known {
+			continue
+		}
+		one := all[max(0, slices.IndexFunc(all, func(p pdp.Problem) bool { return p.Severity == pdp.SeverityError }))]
+		if len(all) > 1 {
+			one.Message += ", and so in " + cli.Plural(len(all)-1, "more place")
+		}
+		in.add(one)
 	}
-	slices.Sort(all)
-	return all
 }
 
-// checkArguments looks for arguments that a policy reads and that none of the tools has that it may be about.
-func (k *checker) checkArguments(p pdp.PolicyContents, of []*tool) {
-	asked, read, spares := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, s := range p.Spares {
-		spares[s.String()] = true
+// outside finds tools that a forbid is about by a group of actions, and whose own action is not in the group: with
+// ask: tool, only a schema puts it there. A permit of this kind permits less than it says, which shows.
+func (in *input) outside(p pdp.PolicyContents) {
+	if p.Effect != "forbid" || !in.asks(byTool) {
+		return
 	}
-	for _, r := range p.Reads {
-		if r.Has {
-			asked[r.String()] = true
-		} else {
-			read[r.String()] = true
+	for _, test := range p.Tested {
+		if test.Of != "action" || test.Only {
+			continue
+		}
+		out := slices.DeleteFunc(in.locked.sorted(), func(t *tool) bool { return !in.escapes(p, test.Any, t) })
+		if len(out) > 0 {
+			in.add(in.of(p, pdp.SeverityError, fmt.Sprintf("is about a group of actions in which that of %s is not, as far as the bundle says: the forbid never fires for it", out[0].id),
+				"write the schema of the tools into the bundle, with policy-service mcp schema -o tools.cedarschema"))
 		}
 	}
-	told := map[string]bool{}
+}
+
+// escapes reports whether groups are meant to have a tool's action, and none of them has it.
+func (in *input) escapes(p pdp.PolicyContents, groups []evaluation.Ref, t *tool) bool {
+	intended := false
+	for _, group := range groups {
+		switch {
+		case group.Type != "Action":
+		case !in.bundle.Escapes(p.Tenant, in.actionOf(t), group.ID):
+			return false
+		case group.ID == string(byInvoke), group.ID == t.server+":*":
+			intended = true
+		}
+	}
+	return intended && in.mayBeAbout(p, t)
+}
+
+// arguments finds arguments that a policy reads, and that none of its tools has.
+func (in *input) arguments(p pdp.PolicyContents, about []*tool) {
+	reported := map[string]bool{}
 	for _, r := range p.Reads {
 		if r.Root != "context" || len(r.Names) < 2 || r.Names[0] != "arguments" {
 			continue
 		}
-		text, missing := r.String(), undeclaredIn(of, r.Names[1:], func(t *tool) evaluation.Object { return t.input })
-		if missing == "" || told[text] {
+		text := r.String()
+		missing := undeclaredIn(about, r.Names[1:], func(t *tool) evaluation.Object { return t.input })
+		if missing == "" || reported[text] {
 			continue
 		}
-		told[text] = true
-		what, try := "reads "+text+", which "+named(of)+" does not have", meantArgument(of, missing)
-		switch {
-		case spares[text] && p.Effect == "permit":
-			k.add(k.found(p, false, what+": no exception is made by it, and it permits more", try))
-			continue
-		case spares[text]:
-			k.add(k.found(p, true, what+": no exception is made by it, and it forbids more", try))
-			continue
-		case p.Effect != "forbid":
-			what += ": it permits nothing by it"
-		case read[text] && !asked[text]:
-			what += ": the forbid fails on each call"
-		default:
-			what += ": the forbid never fires by it"
-		}
-		k.atPolicy(p, false, what, try)
+		reported[text] = true
+		severity, effect := effectOf(p, text)
+		in.add(in.of(p, severity, "reads "+text+", which "+named(about)+" does not have: "+effect, meant(missing, argumentsOf(about), "correct the name, or take it out")))
 	}
 }
 
-// named are the tools of a finding.
-func named(of []*tool) string {
-	if len(of) == 1 {
-		return of[0].id
+// effectOf says what a policy does because an attribute that it reads is never there. A policy that permits more or
+// forbids less than it says is an error.
+func effectOf(p pdp.PolicyContents, text string) (severity pdp.Severity, effect string) {
+	spared, asked, read := false, false, false
+	for _, s := range p.Spares {
+		spared = spared || s.String() == text
 	}
-	return fmt.Sprintf("any of %d tools", len(of))
+	for _, r := range p.Reads {
+		same := r.String() == text
+		asked, read = asked || same && r.Has, read || same && !r.Has
+	}
+	switch permit := p.Effect == "permit"; {
+	case spared && permit:
+		return pdp.SeverityError, "no exception is made by it, and it permits more"
+	case spared:
+		return pdp.SeverityWarning, "no exception is made by it, and it forbids more"
+	case permit:
+		return pdp.SeverityWarning, "it permits nothing by it"
+	case read && !asked:
+		return pdp.SeverityError, "the forbid fails on each call"
+	}
+	return pdp.SeverityError, "the forbid never fires by it"
 }
 
-// undeclaredIn is what none of the tools declares along a path, "" if one may.
-func undeclaredIn(of []*tool, path []string, schema func(*tool) evaluation.Object) (missing string) {
-	for _, t := range of {
-		if missing = coaz.Undeclared(schema(t), path); missing == "" {
-			return ""
-		}
+// named are the tools of a problem.
+func named(all []*tool) string {
+	if len(all) == 1 {
+		return all[0].id
 	}
-	return missing
+	return fmt.Sprintf("any of %d tools", len(all))
 }
 
-func meantArgument(of []*tool, missing string) string {
-	var all []string
-	for _, t := range of {
+// argumentsOf are the names of the arguments of tools.
+func argumentsOf(all []*tool) (names []string) {
+	for _, t := range all {
 		properties, _ := t.input.Get("properties")
 		for name := range properties.Object().All {
-			all = append(all, name)
+			names = append(names, name)
 		}
 	}
-	slices.Sort(all)
-	if near, ok := spelling.Nearest(missing, slices.Compact(all)); ok {
-		return "did you mean " + near + "?"
-	}
-	return "correct the name, or take it out"
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
-// checkRedact looks for fields that are to be taken out of results, and that no tool says that its results have.
-func (k *checker) checkRedact(p pdp.PolicyContents, o *obligations.Definition, of []*tool) {
-	of = slices.DeleteFunc(slices.Clone(of), func(t *tool) bool { return t.output.Len() == 0 })
+// redacted finds fields that are to be taken out of results, and that no tool declares in its results.
+func (in *input) redacted(p pdp.PolicyContents, o *obligations.Definition, about []*tool) {
+	about = slices.DeleteFunc(slices.Clone(about), func(t *tool) bool { return t.output.Len() == 0 })
+	if o.Type.Name != "redact" || len(about) == 0 {
+		return
+	}
 	fields, _ := o.Properties.Get("fields")
 	for _, f := range fields.Elements {
 		path := evaluation.Tokens(f.Text())
 		if n := slices.Index(path, "*"); n >= 0 {
 			path = path[:n]
 		}
-		if len(of) == 0 || strings.Contains(f.Text(), "${") {
+		if strings.Contains(f.Text(), "${") || undeclaredIn(about, path, func(t *tool) evaluation.Object { return t.output }) == "" {
 			continue
 		}
-		if missing := undeclaredIn(of, path, func(t *tool) evaluation.Object { return t.output }); missing != "" {
-			k.atPolicy(p, true, fmt.Sprintf("obliges to redact %s (%s), which the outputSchema of %s does not have", f.Text(), o.Name, named(of)), "correct the field in obligations.yaml: without it nothing is taken out")
-		}
+		in.add(in.of(p, pdp.SeverityWarning, fmt.Sprintf("obliges to redact %s (%s), which the outputSchema of %s does not have", f.Text(), o.Name, named(about)),
+			"correct the field in obligations.yaml: without it nothing is taken out"))
 	}
 }
 
-// checkRounds looks for an approval of a call alone, where the server of the tool may ask for something before it answers: the
-// call ends then. No server says beforehand that it will.
-func (k *checker) checkRounds(p pdp.PolicyContents, o *obligations.Definition, of []*tool) {
+// rounds finds an approval of a single call, where the server of the tool may ask for more before it answers. The call ends
+// then. No server announces it.
+func (in *input) rounds(p pdp.PolicyContents, o *obligations.Definition, about []*tool) {
 	terms, ok := obligations.TermsOf(evaluation.Obligation{Type: o.Type.Name, Properties: o.Properties})
-	n := slices.IndexFunc(of, func(t *tool) bool {
-		r := k.told.Upstreams[t.server].ServerRequests
+	n := slices.IndexFunc(about, func(t *tool) bool {
+		r := in.config.Upstreams[t.server].ServerRequests
 		return slices.Contains([]mcp.Relay{r.Elicitation, r.Sampling, r.Roots}, mcp.RelayOn)
 	})
 	if ok && terms.Rounds == 0 && n >= 0 {
-		k.atPolicy(p, true, fmt.Sprintf("demands an approval without rounds (%s), and the server of %s may ask for something before it answers (server_requests): such a call ends", o.Name, of[n].id),
-			"set rounds in obligations.yaml if follow-up questions belong to what is approved")
+		in.add(in.of(p, pdp.SeverityWarning, fmt.Sprintf("demands an approval without rounds (%s), and the server of %s may ask for something before it answers (server_requests): such a call ends", o.Name, about[n].id),
+			"set rounds in obligations.yaml if follow-up questions belong to what is approved"))
 	}
+}
+
+// How calls are asked about.
+const (
+	byInvoke  = mcp.AskToolInvoke // by one action, of a tool that is called server:name
+	byTool    = mcp.AskTool       // by an action for each tool
+	byBinding = mcp.AskCOAZ       // as the binding has it, of a tool by the clients' name
+)
+
+func (in *input) asks(ways ...mcp.Ask) bool { return slices.Contains(ways, in.config.Ask) }
+
+// mayBeAbout reports whether a policy could hold for calls of a tool, by the tests that it makes before all else.
+func (in *input) mayBeAbout(p pdp.PolicyContents, t *tool) bool {
+	return !slices.ContainsFunc(p.Tested, func(test pdp.PolicyTest) bool {
+		return test.Of != "principal" && !slices.ContainsFunc(test.Any, func(ref evaluation.Ref) bool {
+			if test.Of == "action" {
+				return in.mayBeAction(ref.ID, test.Only, t)
+			}
+			return in.mayBeTool(ref, test.Only, t)
+		})
+	})
+}
+
+// mayBeAction reports whether an action is that of a tool's calls, or a group that could have it. Only excludes groups.
+func (in *input) mayBeAction(id string, only bool, t *tool) bool {
+	switch {
+	case id == in.actionOf(t):
+		return true
+	case only, strings.Contains(id, "/"): // a method
+		return false
+	case in.asks(byTool) && (id == string(byInvoke) || id == t.server+":*"):
+		return true
+	}
+	return !strings.Contains(id, ":") && id != string(byInvoke) // a group of the author's
+}
+
+// mayBeTool reports whether an entity is a tool, or a group that could have it. Only excludes groups.
+func (in *input) mayBeTool(ref evaluation.Ref, only bool, t *tool) bool {
+	if ref.Type == "tool" && (ref.ID == t.id || in.asks(byBinding)) {
+		return true
+	}
+	return !only && (ref.Type != "tool" || in.locked.all[ref.ID] == nil)
+}
+
+// actionOf is the action of questions about a tool's calls.
+func (in *input) actionOf(t *tool) string {
+	switch {
+	case in.asks(byTool):
+		return t.id
+	case in.asks(byBinding):
+		return toolsCall
+	}
+	return string(byInvoke)
 }

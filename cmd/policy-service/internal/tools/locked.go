@@ -1,23 +1,26 @@
 package tools
 
 import (
+	"bytes"
 	"maps"
-	"os"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/spelling"
 )
 
-// tools are those that are locked.
+// tools are those of a lock.
 type tools struct {
-	file lock.File
-	all  map[string]*tool // by server:name
-	ids  []string         // sorted
+	file    lock.File
+	servers []string         // sorted
+	all     map[string]*tool // by server:name
+	ids     []string         // sorted
+	text    []byte           // of the file
+	places  map[string]int   // where values begin in the text, by their pointers
 }
 
 // tool is a locked tool.
@@ -26,11 +29,11 @@ type tool struct {
 	id            string // server:name, as questions have it
 	pointer       string // of its definition in the lock
 	definition    evaluation.Object
-	input, output evaluation.Object
+	input, output evaluation.Object // the schemas
 }
 
 func newTools(f lock.File) *tools {
-	all := &tools{file: f, all: map[string]*tool{}}
+	all := &tools{file: f, servers: slices.Sorted(maps.Keys(f.Servers)), all: map[string]*tool{}, text: f.Text()}
 	for server, s := range f.Servers {
 		for name, locked := range s.Tools {
 			d := locked.Definition()
@@ -44,6 +47,7 @@ func newTools(f lock.File) *tools {
 		}
 	}
 	all.ids = slices.Sorted(maps.Keys(all.all))
+	all.places = places(all.text)
 	return all
 }
 
@@ -56,21 +60,38 @@ func (t *tools) sorted() []*tool {
 	return all
 }
 
-// meant is what to try if there is no tool of an id.
-func (t *tools) meant(id, otherwise string) string {
-	if near, ok := spelling.Nearest(id, t.ids); ok {
-		return "did you mean " + near + "?"
-	}
-	return otherwise
+// has reports whether tools of a server are locked.
+func (t *tools) has(server string) bool { return slices.Contains(t.servers, server) }
+
+// namesOf are the names of the tools of a server.
+func (t *tools) namesOf(server string) []string {
+	return slices.Sorted(maps.Keys(t.file.Servers[server].Tools))
 }
 
-// whose is what to try if a tool is named without its server.
-func (t *tools) whose(name string) string {
-	of := slices.DeleteFunc(t.sorted(), func(t *tool) bool { return t.name != name })
-	if len(of) == 1 {
-		return "did you mean " + of[0].id + "?"
+// offset is where the value of a pointer begins, or the nearest value above it.
+func (t *tools) offset(pointer string) int {
+	for {
+		if at, ok := t.places[pointer]; ok || pointer == "" {
+			return at
+		}
+		pointer = pointer[:strings.LastIndexByte(pointer, '/')]
 	}
-	return "write the name of its upstream in front"
+}
+
+// places are the offsets of the values of a JSON text. A member begins with its name.
+func places(text []byte) map[string]int {
+	all, before := map[string]int{}, 0
+	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
+		if _, err := d.ReadToken(); err != nil {
+			return all
+		}
+		after := int(d.InputOffset())
+		pointer := string(d.StackPointer())
+		if _, known := all[pointer]; !known {
+			all[pointer] = after - len(bytes.TrimLeft(text[before:after], " \t\r\n,:"))
+		}
+		before = after
+	}
 }
 
 func pointerTo(tokens ...string) string {
@@ -81,20 +102,10 @@ func pointerTo(tokens ...string) string {
 	return string(p)
 }
 
-// place gives every finding in the lock its line: that of its pointer, or of the nearest above it.
-func (k *checker) place() {
-	text, err := os.ReadFile(k.lockFile)
-	if err != nil {
-		return // it has been read before: whoever took it away since learns no lines
+// meant is advice about a name that does not exist: the nearest one, or otherwise.
+func meant(name string, among []string, otherwise string) string {
+	if near, ok := spelling.Nearest(name, among); ok {
+		return "did you mean " + near + "?"
 	}
-	var at []int // in k.all
-	var pointers []string
-	for n, f := range k.all {
-		if f.pointer != "" {
-			at, pointers = append(at, n), append(pointers, f.pointer)
-		}
-	}
-	for i, offset := range offsets(text, pointers) {
-		k.all[at[i]].line, k.all[at[i]].column = cli.Position(text, offset)
-	}
+	return otherwise
 }

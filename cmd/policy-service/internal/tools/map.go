@@ -2,16 +2,17 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/cmd/policy-service/internal/gateway"
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp"
@@ -22,21 +23,19 @@ import (
 type Map struct {
 	Config     cli.Given `placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway."`
 	Claims     cli.Given `placeholder:"FILE" help:"The claims of a token, as a JSON object. Nothing about them is verified. identity.static needs none."`
-	Definition cli.Given `placeholder:"FILE" xor:"tools" help:"The definition of the tool that is called, as its server lists it, in JSON. The tools are those of lock.file unless given."`
-	Live       bool      `xor:"tools" help:"Ask the servers which tools they have now."`
+	Definition cli.Given `placeholder:"FILE" help:"The definition of the tool that is called, as its server lists it, in JSON. The tools are those of lock.file unless given."`
 	Server     cli.Given `placeholder:"NAME" help:"The upstream whose tool --definition is, if there are several."`
 	Policies   cli.Given `placeholder:"DIR" help:"The bundle that decides. pdp.embedded.policies unless given."`
-	Ask        bool      `help:"Ask the PDP at pdp.url. Then the questions and its answers are on its record."`
 	Defaults   bool      `help:"Print the mappings that are built in, by method, and nothing else."`
 	Message    string    `arg:"" optional:"" help:"A file with one JSON-RPC request, as a client sends it. - is standard input."`
 }
 
 // Help ends the command's help.
 func (Map) Help() string {
-	return "The command prints JSON: mapping, questions (each with the API and the body that the PDP gets), verdict if there are " +
-		"policies to decide or a PDP to ask, and missing_approval if the request waits for a person. It forwards nothing, does nothing " +
-		"that the PDP obliges to, and without --ask writes no record.\n\n" +
-		"Exit codes: 0 if the request is allowed, or nobody was asked; 1 if it is denied, or no question can be made; 2 if it cannot run."
+	return "The command prints JSON: questions (each with the author of its mapping, and the API and the body that the PDP gets), verdict if " +
+		"there are policies to decide, and missing_approval if the request waits for a person. It forwards nothing, does nothing that the " +
+		"policies oblige to, asks no PDP, and writes no record.\n\n" +
+		"Exit codes: 0 if the request is allowed, or no question is asked; 1 if it is denied, or no question can be made; 2 if it cannot run."
 }
 
 // largest bounds a message: it is the most that limits.max_body can be.
@@ -50,14 +49,11 @@ func (c Map) Run(s cli.Streams) error {
 		return nil
 	case c.Config == "" || c.Message == "":
 		return errors.New("there is no --config, or no message; give the configuration of the gateway, and a file with one request")
-	case c.Ask && c.Policies != "":
-		return errors.New("--ask and --policies: one of them decides; leave one out")
 	case c.Message == "-" && c.Claims == "-":
 		return errors.New("the message and the claims are both standard input; write one of them into a file")
 	}
 	var told mcp.Config
-	from, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &told)
-	if err != nil {
+	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &told); err != nil {
 		return err
 	}
 	mcp.Form.SetDefaults(&told)
@@ -65,81 +61,57 @@ func (c Map) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	var deps mcp.Deps
-	if c.Ask {
-		if told.PDP.URL == "" {
-			return errors.New("--ask: the configuration has no pdp.url; leave --ask out, and the policies of pdp.embedded decide")
-		}
-		if deps.Transport, err = gateway.ToPDP(told.PDP); err != nil {
-			return err
-		}
-	}
-	x, err := mcp.Explain(context.Background(), told, deps, asked)
+	x, err := mcp.Explain(context.Background(), told, asked)
 	if err != nil {
 		return err
 	}
 	out := explained(x)
-	if out.Refused != nil {
-		out.Refused.At = placing{c, told, from}.of(*out.Refused, asked.Message)
-	}
-	return c.answer(told, x, out, s)
-}
-
-// answer prints the explanation, with the verdict if somebody decides.
-func (c Map) answer(told mcp.Config, x mcp.Explanation, out *mapJSON, s cli.Streams) error {
-	dir := string(c.Policies)
-	if e := told.PDP.Embedded; dir == "" && e != nil && !c.Ask {
-		dir = e.Policies
-	}
-	switch {
-	case x.Refused != nil:
-	case len(x.Questions) == 0:
-		out.Verdict = &verdictJSON{Decision: true, Reason: "nobody is asked about this method"}
-	case c.Ask:
-		if err := out.byAnswers(x); err != nil {
-			return err
-		}
-	case dir != "":
+	if dir := cmp.Or(string(c.Policies), embedded(told)); len(x.Questions) > 0 && dir != "" {
 		bundle, err := bundledir.Load(dir, s)
 		if err != nil {
 			return err
 		}
-		if err := out.byPolicies(bundle, x); err != nil {
+		if err := out.decide(bundle, x); err != nil {
 			return err
 		}
 	}
-	if err := out.print(s); err != nil {
-		return err
+	text, err := json.Marshal(out, json.Deterministic(true), jsontext.WithIndent("  "), jsontext.PreserveRawStrings(true))
+	if err != nil {
+		return fmt.Errorf("cannot write the answer as JSON: %w; try another message", err)
 	}
+	s.Print("%s", cli.Lines(text))
 	if x.Refused != nil || out.Verdict != nil && !out.Verdict.Decision {
 		return cli.No
 	}
 	return nil
 }
 
-// asked is the message, and all that is said about it.
+// embedded is the bundle of a PDP in the gateway's process, "" without one.
+func embedded(c mcp.Config) string {
+	if c.PDP.Embedded == nil {
+		return ""
+	}
+	return c.PDP.Embedded.Policies
+}
+
+// asked is the message, for whom it is, and the tools.
 func (c Map) asked(told mcp.Config, s cli.Streams) (a mcp.Asked, err error) {
 	if a.Message, err = read(c.Message, s.In); err != nil {
 		return a, fmt.Errorf("cannot read the message: %w; try a file with one request, or - for standard input", err)
 	}
-	a.Message = bytes.TrimSpace(a.Message) // as an editor leaves it
-	switch {
-	case c.Claims != "":
-		text, err := cli.ReadSmall(string(c.Claims), s.In)
+	if c.Claims != "" {
+		text, err := read(string(c.Claims), s.In)
 		if err != nil {
 			return a, fmt.Errorf("cannot read the claims: %w; try a file with a JSON object", err)
 		}
 		if a.Claims, err = evaluation.ParseWithNulls(text, evaluation.DefaultLimits()); err != nil {
-			return a, fmt.Errorf("%s: the claims are no JSON object that every reader reads alike: %w; write the payload of a token, and not the token", within(string(c.Claims), text, pointerOf(err)), err)
+			return a, fmt.Errorf("%s: the claims are no JSON object that every reader reads alike: %w; write the payload of a token, and not the token", c.Claims, err)
 		}
-	case told.Identity.Static == nil:
-		return a, errors.New("for whom the request is, tokens say; give --claims FILE with the claims of one, as a JSON object")
+	} else if told.Identity.Static == nil {
+		return a, errors.New("tokens name the person of a request; give --claims FILE with the claims of one, as a JSON object")
 	}
-	switch {
-	case c.Definition != "":
+	if c.Definition != "" {
 		a.Tools, err = c.definition(told, s)
-	case c.Live:
-		a.Tools, err = survey(told, s)
 	}
 	return a, err
 }
@@ -150,9 +122,9 @@ func (c Map) definition(told mcp.Config, s cli.Streams) ([]mcp.Tool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the definition: %w; try a file with one tool, as tools/list has it", err)
 	}
-	t := mcp.Tool{Server: string(c.Server), Definition: jsontext.Value(bytes.TrimSpace(text))}
+	t := mcp.Tool{Server: string(c.Server), Definition: jsontext.Value(text)}
 	if _, err := evaluation.ParseWithNulls(t.Definition, evaluation.DefaultLimits()); err != nil {
-		return nil, fmt.Errorf("%s: the definition is no JSON object that every reader reads alike: %w; write one tool, as tools/list has it", within(string(c.Definition), text, pointerOf(err)), err)
+		return nil, fmt.Errorf("%s: the definition is no JSON object that every reader reads alike: %w; write one tool, as tools/list has it", c.Definition, err)
 	}
 	if t.Server == "" {
 		if len(told.Upstreams) > 1 {
@@ -168,27 +140,8 @@ func (c Map) definition(told mcp.Config, s cli.Streams) ([]mcp.Tool, error) {
 	return []mcp.Tool{t}, nil
 }
 
-// survey are the tools that the servers have now.
-func survey(told mcp.Config, s cli.Streams) (all []mcp.Tool, err error) {
-	ctx, stop := cli.UntilSignal()
-	defer stop()
-	found, err := mcp.Survey(ctx, told, mcp.Deps{Logger: warnings(s.Err)}, "")
-	if err != nil {
-		return nil, fmt.Errorf("%w; see that the servers run, or leave --live out", err)
-	}
-	return mcp.Locked(found), nil
-}
-
-// read reads a file; - is in.
+// read reads a text without the blanks that editors leave around it; - is in.
 func read(name string, in io.Reader) ([]byte, error) {
-	f, err := cli.Open(name, in)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	text, err := io.ReadAll(io.LimitReader(f, largest+1))
-	if err == nil && len(text) > largest {
-		err = fmt.Errorf("%s is too large to be one", name)
-	}
-	return text, err
+	text, err := cli.Read(name, in, largest)
+	return bytes.TrimSpace(text), err
 }

@@ -14,8 +14,8 @@ import (
 	"policy-service/pdp/mcp"
 )
 
-// byPolicies takes the verdicts of a bundle, which is asked in this process. Nothing goes on record.
-func (o *mapJSON) byPolicies(bundle *pdp.Bundle, x mcp.Explanation) error {
+// decide takes the verdicts of a bundle, which is asked in this process. Nothing goes on record.
+func (o *mapJSON) decide(bundle *pdp.Bundle, x mcp.Explanation) error {
 	j := judge{pdp: pdp.Of(bundle, pdp.Options{Approvals: nobody{}}), tenant: x.Tenant, positions: map[string]string{}}
 	for _, p := range bundle.Policies() {
 		j.positions[p.ID] = p.Position
@@ -29,14 +29,13 @@ func (o *mapJSON) byPolicies(bundle *pdp.Bundle, x mcp.Explanation) error {
 		for i, d := range decisions {
 			all[i] = j.verdict(d)
 		}
-		if deny := o.decided(n, all); deny == nil || deny.Reason != string(evaluation.ApprovalRequired) {
+		i := o.decided(n, all)
+		if i < 0 || all[i].Reason != string(evaluation.ApprovalRequired) {
 			continue
 		}
-		i := slices.IndexFunc(all, func(v verdictJSON) bool { return !v.Decision })
-		if o.Missing, err = j.missing(calls[i]); err != nil {
+		if o.Missing, err = j.missing(calls[i], q.Whole); err != nil {
 			return err
 		}
-		o.Missing.unlessWhole(x, n)
 	}
 	return nil
 }
@@ -48,7 +47,7 @@ type judge struct {
 	positions map[string]string
 }
 
-// caller is who the gateway is to the PDP in its process.
+// caller is the gateway, as a PDP in its process knows it.
 var caller = evaluation.Asker{Name: gateway.CallerName, Relays: true}
 
 // decide asks for explanations because of the names that are near: only then are they suggested.
@@ -101,38 +100,29 @@ func (j judge) verdict(d evaluation.Decision) verdictJSON {
 	return v
 }
 
-// missing is the approval that a call waits for.
-func (j judge) missing(call pdp.Call) (*approvalJSON, error) {
+// missing is the approval that a call waits for. People approve whole calls, in the gateway's own words.
+func (j judge) missing(call pdp.Call, whole bool) (*approvalJSON, error) {
 	a, ok, err := j.pdp.Requestable(context.Background(), call)
 	if err != nil {
 		return nil, undecided(err, j.tenant)
 	}
-	m := &approvalJSON{
-		Obligation: a.Obligation.ID, Policies: a.Obligation.Policies, Template: a.Terms.Template, Message: a.Terms.Message, Quorum: a.Terms.Quorum,
-		Uses: a.Terms.Uses, Rounds: a.Terms.Rounds, TakesPart: []string{cli.Entity(evaluation.Ref{Type: call.Request.Subject.Type, ID: call.Request.Subject.ID})},
-	}
-	if a.Obligation.ID != "" {
-		m.Timeout, m.ValidFor = a.Terms.Timeout.String(), a.Terms.ValidFor.String()
-	}
-	if m.Rounds > 0 {
-		m.Within = a.Terms.RoundsWithin.String()
-	}
-	m.Asked = "whom the policies permit approval.decide by the template, but nobody who takes part, unless allow_self_approval of bundle.yaml names the template"
-	if !ok {
-		m.Asked, m.Try = "nobody", whyNobody(a)
-	}
-	for _, one := range a.Actors.Chain {
-		m.TakesPart = append(m.TakesPart, cli.Entity(one))
+	m := &approvalJSON{Obligation: a.Obligation.ID, Policies: a.Obligation.Policies, Template: a.Terms.Template, Message: a.Terms.Message, Quorum: a.Terms.Quorum}
+	switch {
+	case !whole:
+		m.Asked = "nobody: a mapping makes the question, or strict leaves the arguments out, and people approve whole calls in the gateway's own words"
+		m.Try = "demand the approval of what the gateway asks without a mapping, strict and declared: instead"
+	case ok:
+		m.Asked = "whom the policies permit approval.decide by the template, but nobody who takes part, unless allow_self_approval of bundle.yaml names the template"
+		for _, one := range append([]evaluation.Ref{{Type: call.Request.Subject.Type, ID: call.Request.Subject.ID}}, a.Actors.Chain...) {
+			m.TakesPart = append(m.TakesPart, cli.Entity(one))
+		}
+	case m.Obligation == "":
+		m.Asked = "nobody"
+		m.Try = "see required_obligations: an approval is not all that is missing; configure obligations of the gateway, or have the obligation name a template"
+	default:
+		m.Asked, m.Try = "nobody", "have the entities of who acts known to the bundle"
 	}
 	return m, nil
-}
-
-// whyNobody is what to try if people cannot be asked.
-func whyNobody(a pdp.ApprovalRequest) string {
-	if a.Obligation.ID == "" {
-		return "see required_obligations: an approval is not all that is missing; configure obligations of the gateway, or have the obligation name a template"
-	}
-	return "have the entities of who acts known to the bundle"
 }
 
 // nobody keeps no approvals: none is filed, and none is found.

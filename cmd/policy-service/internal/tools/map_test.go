@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,18 +14,15 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/tools"
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/mcp/lock"
-	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server/config"
 )
 
 // mapped is what map prints, as far as it is looked at.
 type mapped struct {
-	Mapping   struct{ Author, Digest string } `json:"mapping"`
 	Questions []struct {
-		Mapping   struct{ Author string } `json:"mapping"`
-		API       string                  `json:"api"`
-		Body      jsontext.Value          `json:"body"`
+		Mapping   struct{ Author, Digest string } `json:"mapping"`
+		API       string                          `json:"api"`
+		Body      jsontext.Value                  `json:"body"`
 		Decisions []struct{ Decision bool }
 	} `json:"questions"`
 	Verdict *struct {
@@ -35,7 +31,6 @@ type mapped struct {
 		Determining []string          `json:"determining"`
 		Overruled   []string          `json:"overruled"`
 		Positions   map[string]string `json:"positions"`
-		Record      string            `json:"record"`
 	} `json:"verdict"`
 	Missing *struct {
 		Obligation string   `json:"obligation"`
@@ -46,9 +41,9 @@ type mapped struct {
 		Try        string   `json:"try"`
 	} `json:"missing_approval"`
 	Refused *struct {
-		Code                                            int
-		Kind, Message, At, In, Pointer, Expression, Try string
-		Offset                                          int
+		Code                                        int
+		Kind, Message, In, Pointer, Expression, Try string
+		Offset                                      int
 	} `json:"refused"`
 }
 
@@ -132,11 +127,10 @@ func TestMapAuthors(t *testing.T) {
 			m, text, code, err := mapping(t, test.config, test.tool, test.message, nil)
 			orFatal(t, err)
 			var wrote []string
-			for n, q := range m.Questions {
-				if n == len(m.Questions)-1 {
-					q.Mapping.Author = m.Mapping.Author
+			for _, q := range m.Questions {
+				if wrote = append(wrote, q.Mapping.Author); (q.Mapping.Digest == "") != (q.Mapping.Author == "built-in") {
+					t.Errorf("the mapping of %s has the digest %q", q.Mapping.Author, q.Mapping.Digest)
 				}
-				wrote = append(wrote, q.Mapping.Author)
 			}
 			if got := strings.Join(wrote, " "); got != test.authors || code != cli.OK || m.Verdict == nil || !m.Verdict.Decision {
 				t.Fatalf("%s, exit %d:\n%s", got, code, text)
@@ -154,7 +148,7 @@ func TestMapAuthors(t *testing.T) {
 			orFatal(t, os.WriteFile(at, []byte(test.config), 0o600))
 			_, err = mcp.Form.Read(config.Given{File: at}, &told)
 			orFatal(t, err)
-			x, err := mcp.Explain(t.Context(), told, mcp.Deps{}, mcp.Asked{Message: []byte(test.message), Tools: []mcp.Tool{{Server: "jira", Definition: jsontext.Value(authors[test.tool])}}})
+			x, err := mcp.Explain(t.Context(), told, mcp.Asked{Message: []byte(test.message), Tools: []mcp.Tool{{Server: "jira", Definition: jsontext.Value(authors[test.tool])}}})
 			orFatal(t, err)
 			for n, q := range m.Questions {
 				if string(q.Body) != string(x.Questions[n].Body) {
@@ -208,20 +202,20 @@ func TestMapRefusals(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		config, tool, message string
-		want                  string // file:line:column, code, in, pointer, message; try
+		want                  string // code, in, pointer, message; try
 	}{
-		"twice":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"x"}`, `message.json:1:47 -32700   at byte 46: a member stands in one object twice; write the message as a client sends it`},
-		"no id":         {sound, "", `{"jsonrpc":"2.0","method":"tools/list"}`, `message.json:1:1 -32600   a request has an id; write the message as a client sends it`},
-		"a method":      {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/lst"}`, `message.json:1:25 -32601 message /method unknown method; write the method as MCP has it in the era of the message`},
-		"the other era": {sound, "", `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, `message.json:1:25 -32601 message /method unknown method; write the method as MCP has it in the era of the message`},
-		"tasks":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"1"}}`, `message.json:1:25 -32001 message /method Access denied; tasks are not offered, and with strict: true a method needs a mapping: write one into mappings`},
-		"a tool":        {sound, "create_ticket", call("creat_ticket", `{}`, ""), `message.json:1:57 -32602 message /params/name unknown tool; did you mean create_ticket?`},
-		"arguments":     {sound, "create_ticket", call("create_ticket", `[]`, ""), `message.json:1:80 -32602 message /params/arguments COAZ mapping error: /params/arguments: not an object; mend the message`},
-		"reserved":      {sound, "create_ticket", call("create_ticket", `{}`, `,"_meta":{"io.policy-service/context":{"person":"p"}}`), `message.json:1:133 -32602 message /params/_meta/io.policy-service~1context/person COAZ mapping error: /params/_meta/io.policy-service~1context/person: no client sets this member of the context; mend the message`},
+		"twice":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list","method":"x"}`, `-32700   at byte 46: a member stands in one object twice; write the message as a client sends it`},
+		"no id":         {sound, "", `{"jsonrpc":"2.0","method":"tools/list"}`, `-32600   a request has an id; write the message as a client sends it`},
+		"a method":      {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tools/lst"}`, `-32601 message /method unknown method; write the method as MCP has it in the era of the message`},
+		"the other era": {sound, "", `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, `-32601 message /method unknown method; write the method as MCP has it in the era of the message`},
+		"tasks":         {sound, "", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskId":"1"}}`, `-32001 message /method Access denied; tasks are not offered, and with strict: true a method needs a mapping: write one into mappings`},
+		"a tool":        {sound, "create_ticket", call("creat_ticket", `{}`, ""), `-32602 message /params/name unknown tool; did you mean create_ticket?`},
+		"arguments":     {sound, "create_ticket", call("create_ticket", `[]`, ""), `-32602 message /params/arguments COAZ mapping error: /params/arguments: not an object; mend the message`},
+		"reserved":      {sound, "create_ticket", call("create_ticket", `{}`, `,"_meta":{"io.policy-service/context":{"person":"p"}}`), `-32602 message /params/_meta/io.policy-service~1context/person COAZ mapping error: /params/_meta/io.policy-service~1context/person: no client sets this member of the context; mend the message`},
 		"an operator's mapping": {operatorMapping("tools/call", "$params.arguments.summary"), "create_ticket", call("create_ticket", `{"summary":7}`, ""),
-			`g.yaml:15:33 -32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: not a string; mend the mapping, or send what it reads`},
+			`-32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: not a string; mend the mapping, or send what it reads`},
 		"a declared mapping": {sound, "own", call("own", `{}`, ""),
-			`tool.json:1:230 -32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: the expression fails at byte 17: a member that is read is missing; mend the mapping, or send what it reads`},
+			`-32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: the expression fails at byte 17: a member that is read is missing; mend the mapping, or send what it reads`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -231,7 +225,7 @@ func TestMapRefusals(t *testing.T) {
 				t.Fatalf("exit %d\n%s", code, text)
 			}
 			r := m.Refused
-			if got := strings.Join([]string{filepath.Base(r.At), jsonNumber(r.Code), r.In, r.Pointer, r.Message}, " ") + "; " + r.Try; got != test.want {
+			if got := strings.Join([]string{jsonNumber(r.Code), r.In, r.Pointer, r.Message}, " ") + "; " + r.Try; got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
@@ -274,24 +268,6 @@ func TestMapIsEscaped(t *testing.T) {
 	}
 }
 
-// With --ask the PDP decides, and it alone has a record of it.
-func TestMapAsks(t *testing.T) {
-	t.Parallel()
-	asked := pdptest.Start(t, pdptest.Bundle(map[string]string{"p.cedar": mapPolicies, "bundle.yaml": "unknown_entities: evaluate\n",
-		"obligations.yaml": "second: {type: approval_required, properties: {template: tickets, message: look}}\n"}))
-	configured := instead("embedded: {policies: policies}", "url: "+asked.URL)
-	for arguments, want := range map[string]bool{`{"amount":1}`: true, `{"amount":20}`: false} {
-		m, text, code, err := mapping(t, configured, "create_ticket", call("create_ticket", arguments, ""), func(c *tools.Map) { c.Ask = true })
-		if orFatal(t, err); m.Verdict == nil || m.Verdict.Decision != want || (code == cli.OK) != want || m.Verdict.Record == "" || (m.Missing != nil) == want {
-			t.Errorf("exit %d\n%s", code, text)
-		}
-	}
-	_, _, _, err := mapping(t, instead("embedded: {policies: policies}", "url: http://127.0.0.1:1"), "create_ticket", call("create_ticket", `{}`, ""), func(c *tools.Map) { c.Ask = true })
-	if err == nil || !strings.Contains(err.Error(), "the PDP gives no answer") {
-		t.Errorf("%v", err)
-	}
-}
-
 func TestMapCannot(t *testing.T) {
 	t.Parallel()
 	configured := strings.Replace(sound, "static: {sub: alice, client_id: agent-1}", "issuers: [{issuer: https://i.example, algorithms: [ES256]}]", 1)
@@ -302,8 +278,6 @@ func TestMapCannot(t *testing.T) {
 	}{
 		"no claims":       {configured, nil, "give --claims FILE"},
 		"no message":      {sound, func(c *tools.Map) { c.Message = "" }, "give the configuration of the gateway, and a file with one request"},
-		"two that decide": {sound, func(c *tools.Map) { c.Ask, c.Policies = true, "x" }, "leave one out"},
-		"nobody to ask":   {sound, func(c *tools.Map) { c.Ask = true }, "has no pdp.url"},
 		"no such server":  {sound, func(c *tools.Map) { c.Server = "mail" }, `there is no upstream "mail"`},
 		"claims are said": {sound, func(c *tools.Map) { c.Claims, c.Message = c.Config, "-" }, "write the payload of a token"},
 	} {
@@ -311,25 +285,5 @@ func TestMapCannot(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-// What a locked tool declares stands in the lock.
-func TestMapPlacesInLock(t *testing.T) {
-	t.Parallel()
-	own, err := lock.ParseTool([]byte(strings.Replace(authors["own"], `"required":["id"],`, "", 1)))
-	orFatal(t, err)
-	text := lock.File{Servers: map[string]lock.Server{"jira": {Tools: map[string]lock.Tool{"own": own}}}}.Text()
-	file := filepath.Join(t.TempDir(), "tools.lock.json")
-	orFatal(t, os.WriteFile(file, text, 0o600))
-	m, out, _, err := mapping(t, sound+"\nlock: {file: "+file+"}\n", "", call("own", `{}`, ""), nil)
-	if orFatal(t, err); m.Refused == nil || m.Refused.In != "mapping" {
-		t.Fatalf("%s", out)
-	}
-	at := strings.Split(strings.TrimPrefix(m.Refused.At, file+":"), ":")
-	line, err := strconv.Atoi(at[0])
-	orFatal(t, err)
-	if got := strings.Split(string(text), "\n")[line-1]; !strings.Contains(got, m.Refused.Expression) || m.Refused.Expression == "" {
-		t.Errorf("%s has %s, and %q is wrong", m.Refused.At, got, m.Refused.Expression)
 	}
 }
