@@ -98,7 +98,7 @@ func ExampleBinding_Compile() {
 	// {"subject":{"type":"identity","id":"alice"},"action":{"name":"resources/templates/list"},"resource":{"type":"mcp_server","id":"https://mcp.example.com/mcp"}}
 }
 
-func ExampleBinding_Lint() {
+func ExampleMapping_Reads() {
 	binding, err := coaz.New(coaz.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -113,10 +113,14 @@ func ExampleBinding_Lint() {
 		fmt.Println(err)
 		return
 	}
-	for _, problem := range binding.Lint(tool) {
-		fmt.Println(problem.Pointer, problem.Detail)
+	mapping, err := binding.Parse(tool)
+	if err != nil {
+		fmt.Println("refused:", err)
+		return
+	}
+	for _, read := range mapping.Reads() {
+		fmt.Println(read.Pointer, read.Root, read.Names, read.Needed)
 	}
 	// Output:
-	// /inputSchema/x-authzen-mapping/evaluation/resource/id the inputSchema declares no file
-	// /inputSchema/x-authzen-mapping/evaluation/context the context does not say which agent acts, which it must where agents act by themselves
+	// /evaluation/resource/id params [arguments file] 2
 }

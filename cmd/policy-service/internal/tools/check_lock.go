@@ -72,7 +72,7 @@ func (in *input) definitions() {
 		if ofMapping := (*coaz.Error)(nil); left[n] != nil && !errors.As(left[n], &ofMapping) { // [input.declared] has those
 			in.refuse(in.atTool(t, ""), unlisted+left[n].Error(), "have the server's author mend the definition")
 		}
-		in.declared(t)
+		in.declared(t, left[n])
 		in.hint(t)
 	}
 }

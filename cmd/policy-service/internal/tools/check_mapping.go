@@ -48,77 +48,177 @@ func (in *input) mapping(binding *coaz.Binding, key string, about []*tool) {
 	if err != nil {
 		return
 	}
-	for _, p := range ofAll(m, about) {
-		message := path + p.Pointer + ": " + expression(p) + p.Detail
-		if p.Undeclared {
-			in.refuse(in.atKey(path, p.Pointer), message, "correct the name; without the argument the mapping fails, or asks the same whatever is called")
+	for _, d := range ofAll(m, about) {
+		message := path + d.pointer + ": " + d.detail
+		if d.undeclared {
+			in.refuse(in.atKey(path, d.pointer), message, "correct the name; without the argument the mapping fails, or asks the same whatever is called")
 		} else {
-			in.warn(in.atKey(path, p.Pointer), message, "mend the mapping")
+			in.warn(in.atKey(path, d.pointer), message, "mend the mapping")
 		}
 	}
 }
 
-// ofAll are the problems that a mapping has with each of several tools.
-func ofAll(m *coaz.Mapping, of []*tool) (all []coaz.Problem) {
-	for n, t := range of {
-		problems := m.Problems(t.input)
-		if n == 0 {
-			all = problems
-			continue
-		}
-		all = slices.DeleteFunc(all, func(p coaz.Problem) bool { return !slices.Contains(problems, p) })
-	}
-	return all
-}
-
-// declared looks at the mapping that a tool declares.
-func (in *input) declared(t *tool) {
+// declared checks the mapping that a tool declares. Left is why the gateway leaves the tool out, nil if it does not.
+func (in *input) declared(t *tool, left error) {
 	binding, err := in.config.Binding()
 	if err != nil || in.config.Declared == mcp.DeclaredIgnore {
 		return
 	}
-	_, err = binding.Parse(t.definition)
-	for _, p := range binding.Lint(t.definition) {
-		if !in.reads(p.Pointer) {
+	const of, try = "the mapping that the tool declares: ", toAuthor + ", or set declared: ignore"
+	if wrong := (*coaz.Error)(nil); errors.As(left, &wrong) {
+		in.refuse(in.atTool(t, members[wrong.Dialect]+wrong.Pointer), of+expression(wrong.Expression, wrong.Offset)+wrong.Detail+", so the tool is neither listed nor callable", try)
+	}
+	in.ignored(t)
+	m, err := binding.Parse(t.definition)
+	if m == nil || err != nil { // that of another dialect than those that are read is no matter
+		return
+	}
+	for _, d := range doubts(m, t.input) {
+		if !in.reads(d.dialect) {
 			continue
 		}
-		message, try := "the mapping that the tool declares: "+expression(p)+p.Detail, toAuthor+", or set declared: ignore"
 		report := in.warn
-		if p.Undeclared {
+		if d.undeclared {
 			report = in.refuse
 		}
-		if refused := (*coaz.Error)(nil); errors.As(err, &refused) && strings.HasSuffix(p.Pointer, refused.Pointer) && p.Detail == refused.Detail {
-			report, message = in.refuse, message+", so the tool is neither listed nor callable"
-		}
-		report(in.atTool(t, p.Pointer), message, try)
+		report(in.atTool(t, members[d.dialect]+d.pointer), of+d.detail, try)
 	}
 }
 
-// reads reports whether mappings are read in the dialect of a place in a definition.
-func (in *input) reads(pointer string) bool {
-	of := func(member, dialect string) bool {
-		return strings.Contains(pointer, member) && in.config.Dialects != nil && !slices.Contains(in.config.Dialects, dialect)
+// members are the places of mappings in a definition.
+var members = map[coaz.Dialect]string{coaz.AuthZEN: "/inputSchema/x-authzen-mapping", coaz.SEP: "/inputSchema/x-coaz-mapping"}
+
+// reads reports whether the gateway reads mappings of a dialect.
+func (in *input) reads(d coaz.Dialect) bool {
+	return in.config.Dialects == nil || slices.Contains(in.config.Dialects, d.String())
+}
+
+// ignored finds members that look like a mapping, and count for nothing. The default mapping is asked then.
+func (in *input) ignored(t *tool) {
+	mark, _ := t.definition.Get("coaz")
+	look := func(pointer string, o evaluation.Object, counts func(name string) bool) {
+		for name := range o.All {
+			dialect := coaz.SEP
+			switch strings.ToLower(name) {
+			case "x-authzen-mapping":
+				dialect = coaz.AuthZEN
+			case "x-coaz-mapping", "coaz":
+			default:
+				continue
+			}
+			if in.reads(dialect) && !counts(name) {
+				in.warn(in.atTool(t, pointer+pointerTo(name)), name+" counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz: true beside it if the latter is to count", toAuthor)
+			}
+		}
 	}
-	return !of("x-authzen-mapping", "authzen") && !of("coaz", "sep")
+	look("", t.definition, func(name string) bool { return name == "coaz" && mark.True() })
+	look("/inputSchema", t.input, func(name string) bool {
+		return name == "x-authzen-mapping" || name == "x-coaz-mapping" && mark.True()
+	})
+}
+
+// doubt is a part of a mapping that its author probably does not mean.
+type doubt struct {
+	dialect         coaz.Dialect
+	pointer, detail string
+	undeclared      bool // it reads an argument that the tool does not have
+}
+
+// ofAll are the doubts about a mapping that hold for each of several tools.
+func ofAll(m *coaz.Mapping, of []*tool) []doubt {
+	all := doubts(m, of[0].input)
+	for _, t := range of[1:] {
+		more := doubts(m, t.input)
+		all = slices.DeleteFunc(all, func(d doubt) bool { return !slices.Contains(more, d) })
+	}
+	return all
+}
+
+// paramsOfCall are the members that the params of tools/call may have.
+var paramsOfCall = []string{"_meta", "arguments", "name", "task", "inputResponses", "requestState"}
+
+// doubts holds a mapping against the inputSchema of a tool.
+func doubts(m *coaz.Mapping, schema evaluation.Object) (all []doubt) {
+	same := true
+	for _, r := range m.Reads() {
+		if r.Root != "params" {
+			continue
+		}
+		same = same && slices.Equal(r.Names, []string{"name"})
+		d := doubt{dialect: r.Dialect, pointer: r.Pointer}
+		if len(r.Names) == 0 {
+			continue
+		} else if r.Names[0] != "arguments" {
+			if d.undeclared = !slices.Contains(paramsOfCall, r.Names[0]); d.undeclared {
+				d.detail = "a call of a tool has no " + r.Names[0]
+			}
+		} else if missing, _ := along(schema, r.Names[1:]); missing != "" {
+			d.detail, d.undeclared = "the inputSchema declares no "+missing, true
+		} else if _, optional := along(schema, r.Names[1:max(r.Needed, 1)]); optional != "" {
+			d.detail = "by the inputSchema " + optional + " may be missing, and then the mapping fails: require it, or read it with .? or after has() where it can be left out"
+		}
+		if d.detail != "" {
+			d.detail = expression(r.Expression, r.Offset) + d.detail
+			all = append(all, d)
+		}
+	}
+	if same {
+		all = append(all, doubt{dialect: m.Dialect(), detail: "nothing of a call is in the question: the PDP is asked the same whatever the arguments are"})
+	}
+	return all
+}
+
+// along goes down a schema. Missing is the first name that the schema does not declare, and optional the first that it does
+// not require; "" for none. The way ends where the schema does not say more.
+func along(schema evaluation.Object, names []string) (missing, optional string) {
+	for _, name := range names {
+		properties, given := schema.Get("properties")
+		if !given || slices.ContainsFunc(combining, func(name string) bool { _, ok := schema.Get(name); return ok }) {
+			return "", optional
+		}
+		declared, ok := properties.Object().Get(name)
+		if more, _ := schema.Get("additionalProperties"); !ok && (more.Kind() == evaluation.Map || more.True()) {
+			return "", optional
+		} else if !ok {
+			return name, optional
+		}
+		if required, _ := schema.Get("required"); optional == "" && !hasText(required, name) {
+			optional = name
+		}
+		schema = declared.Object()
+	}
+	return "", optional
+}
+
+// combining are the members of a schema that say more about its properties than properties does.
+var combining = strings.Fields("$ref $dynamicRef allOf anyOf oneOf if patternProperties")
+
+func hasText(list evaluation.Value, text string) bool {
+	for _, v := range list.Elements {
+		if v.Kind() == evaluation.String && v.Text() == text {
+			return true
+		}
+	}
+	return false
 }
 
 // undeclaredIn is the first name along a path that none of the tools declares; "" if one may have it.
 func undeclaredIn(of []*tool, path []string, schema func(*tool) evaluation.Object) (missing string) {
 	for _, t := range of {
-		if missing = coaz.Undeclared(schema(t), path); missing == "" {
+		if missing, _ = along(schema(t), path); missing == "" {
 			return ""
 		}
 	}
 	return missing
 }
 
-// expression is where in an expression a problem is.
-func expression(p coaz.Problem) string {
+// expression is an expression as a prefix of the problem in it.
+func expression(text string, offset int) string {
 	switch {
-	case p.Expression == "":
+	case text == "":
 		return ""
-	case p.Offset > 0:
-		return fmt.Sprintf("%q at byte %d: ", p.Expression, p.Offset)
+	case offset > 0:
+		return fmt.Sprintf("%q at byte %d: ", text, offset)
 	}
-	return fmt.Sprintf("%q: ", p.Expression)
+	return fmt.Sprintf("%q: ", text)
 }
