@@ -59,7 +59,7 @@ var embeddedCaller = auth.Caller{
 }
 
 // embed starts a PDP that only this process reaches.
-func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writer, collector *process.Collector) (embedded, error) {
+func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writer) (embedded, error) {
 	c := told.PDP.Embedded
 	if err := bundledir.Exists(c.Policies); err != nil {
 		return embedded{}, err
@@ -82,7 +82,7 @@ func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writ
 		MeterProvider:  d.MeterProvider,
 		TracerProvider: d.TracerProvider,
 		Logger:         d.Logger,
-		PDP:            pdp.Options{BeforeSwap: of.come, OnLoad: func(pdp.Status) { collector.Loaded() }},
+		PDP:            pdp.Options{BeforeSwap: of.come, OnLoad: func(pdp.Status) { process.Loaded() }},
 	}}
 	if c.Data != "" {
 		config.DecisionLog.Mode = decisionlog.Mode(c.LogMode)

@@ -72,7 +72,7 @@ func startInside(t *testing.T, told mcp.Config, fixed string) inside {
 	told.PDP.Embedded = &mcp.EmbeddedConfig{Policies: dir, Data: t.TempDir()}
 	mcp.Form.SetDefaults(&told)
 	log := &safeLog{}
-	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil, nil)
+	pdp, err := embed(t.Context(), told, mcp.Deps{Logger: slog.New(slog.NewTextHandler(log, nil)), FixedToken: fixed}, nil)
 	orFail(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -143,7 +143,7 @@ func TestSecondGatewayOfOneDataSaysWhatToDo(t *testing.T) {
 	told := mcp.Config{Identity: who, Resource: insideResource, Upstreams: map[string]mcp.UpstreamConfig{"wiki": {Command: []string{"true"}}}}
 	told.PDP.Embedded = &mcp.EmbeddedConfig{Policies: p.bundle, Data: p.data}
 	mcp.Form.SetDefaults(&told)
-	_, err := embed(t.Context(), told, mcp.Deps{FixedToken: "another", Logger: slog.New(slog.DiscardHandler)}, nil, nil)
+	_, err := embed(t.Context(), told, mcp.Deps{FixedToken: "another", Logger: slog.New(slog.DiscardHandler)}, nil)
 	if err == nil || !strings.Contains(err.Error(), p.data) || !strings.Contains(err.Error(), "pdp.url") {
 		t.Errorf("got %v", err)
 	}

@@ -17,7 +17,6 @@ import (
 
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
-	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/server/listener"
 	"policy-service/pdp/server/telemetry"
@@ -38,16 +37,16 @@ type running struct {
 }
 
 // start makes the gateway. On an error it leaves nothing behind.
-func start(ctx context.Context, told mcp.Config, log *slog.Logger, checkpoints io.Writer, collector *process.Collector) (*running, error) {
+func start(ctx context.Context, told mcp.Config, log *slog.Logger, checkpoints io.Writer) (*running, error) {
 	log = slog.New(telemetry.Correlated{Handler: log.Handler()})
 	run := &running{told: told, log: log, failed: make(chan error, 1), connections: listener.NewConnections(int(told.Limits.MaxConnections), func() {})}
-	if err := run.open(ctx, checkpoints, collector); err != nil {
+	if err := run.open(ctx, checkpoints); err != nil {
 		return nil, errors.Join(err, run.undo(context.WithoutCancel(ctx)))
 	}
 	return run, nil
 }
 
-func (r *running) open(ctx context.Context, checkpoints io.Writer, collector *process.Collector) (err error) {
+func (r *running) open(ctx context.Context, checkpoints io.Writer) (err error) {
 	r.telemetry, err = telemetry.Open(ctx, telemetry.Options{
 		Version:     telemetry.Version(),
 		Instance:    uuid.NewString(),
@@ -64,7 +63,7 @@ func (r *running) open(ctx context.Context, checkpoints io.Writer, collector *pr
 		if r.told.Identity.Static != nil && e.Data != "" {
 			deps.FixedToken = "static_" + rand.Text() // it never leaves the process; by how it begins it would be found elsewhere
 		}
-		if r.pdp, err = embed(ctx, r.told, deps, checkpoints, collector); err != nil {
+		if r.pdp, err = embed(ctx, r.told, deps, checkpoints); err != nil {
 			return err
 		}
 		r.steps = append(r.steps, r.pdp.stop)

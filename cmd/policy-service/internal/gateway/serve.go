@@ -47,8 +47,6 @@ func (c Serve) Run(s cli.Streams) error {
 	}
 	log := process.Logger(s.Err)
 	process.LimitMemory(log)
-	collector := process.StartCollector()
-	defer collector.Stop()
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
@@ -59,11 +57,11 @@ func (c Serve) Run(s cli.Streams) error {
 	if c.Stdio {
 		checkpoints = nil // standard output is the client's
 	}
-	run, err := start(ctx, told, log, checkpoints, collector)
+	run, err := start(ctx, told, log, checkpoints)
 	if err != nil {
 		return refused(told, err, s)
 	}
-	collector.Loaded()
+	process.Loaded()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if c.Stdio {
 		err = overStdio(ctx, run, hup, s)

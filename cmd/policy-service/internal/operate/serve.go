@@ -39,12 +39,10 @@ func (c Serve) Run(s cli.Streams) error {
 		return err
 	}
 	process.LimitMemory(config.Program.Logger)
-	collector := process.StartCollector()
-	defer collector.Stop()
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
-	config.Program.PDP.OnLoad = func(pdp.Status) { collector.Loaded() }
+	config.Program.PDP.OnLoad = func(pdp.Status) { process.Loaded() }
 	srv, err := server.New(config)
 	if err != nil {
 		return err
@@ -52,7 +50,7 @@ func (c Serve) Run(s cli.Streams) error {
 	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
 		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
-	collector.Loaded()
+	process.Loaded()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
 	err = wait(ctx, srv, hup, read)
 	stop()

@@ -6,8 +6,11 @@ import (
 	"os"
 	"path"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // memoryShare is the part of a container's memory that the heap may take. The rest is for stacks, for the pages of the
@@ -44,3 +47,27 @@ func containerMemory(root fs.FS) (limit int64) {
 	}
 	return limit
 }
+
+// room is allocated before the next garbage collection, unless more than that lives. By itself Go collects when the heap
+// has doubled: with a small bundle that is every hundred requests.
+const room = 32 << 20
+
+var loading atomic.Bool
+
+// Loaded leaves room for the bundle that came into force, and gives the memory of the one before back, which may be in use
+// for a moment. Loads within a second count as one. If GOGC is set, it decides.
+func Loaded() {
+	if os.Getenv("GOGC") != "" || !loading.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(time.Second, func() {
+		loading.Store(false)
+		debug.FreeOSMemory()
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		debug.SetGCPercent(percentFor(live[0].Value.Uint64()))
+	})
+}
+
+// percentFor is the GOGC that leaves room. The heap may always double.
+func percentFor(live uint64) int { return max(100, int(100*room/max(live, 1<<20))) }

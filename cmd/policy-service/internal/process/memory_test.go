@@ -1,6 +1,9 @@
 package process
 
 import (
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"testing/fstest"
 )
@@ -25,5 +28,35 @@ func TestContainerMemory(t *testing.T) {
 		if got := containerMemory(root); got != test.want {
 			t.Errorf("%s: got %d, want %d", name, got, test.want)
 		}
+	}
+}
+
+func TestPercentFor(t *testing.T) {
+	for live, want := range map[uint64]int{0: 3200, 4 << 20: 800, 32 << 20: 100, 150 << 20: 100} {
+		if got := percentFor(live); got != want {
+			t.Errorf("%d: got %d, want %d", live, got, want)
+		}
+	}
+}
+
+// A load sets when the collector runs next, unless the operator has set it.
+func TestLoaded(t *testing.T) {
+	gogc := func() uint64 {
+		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	before := debug.SetGCPercent(99)
+	defer debug.SetGCPercent(before)
+	t.Setenv("GOGC", "99")
+	if Loaded(); loading.Load() {
+		t.Error("GOGC is set, and a load changes it")
+	}
+	t.Setenv("GOGC", "")
+	for Loaded(); loading.Load() || gogc() == 99; {
+		runtime.Gosched()
+	}
+	if got := gogc(); got < 100 {
+		t.Errorf("GOGC is %d after a load", got)
 	}
 }
