@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,43 +88,5 @@ func TestShownAccessDecidesTheSame(t *testing.T) {
 	ask("t", "wait", "p:x")
 	if len(seen) < 5 || seen["waits"] < 2 {
 		t.Errorf("there are few answers: %v", seen)
-	}
-}
-
-// What is printed says of itself when one file cannot take it, and when no file can.
-func TestShownAccessSaysThatItIsLong(t *testing.T) {
-	t.Parallel()
-	for rules, want := range map[int]string{
-		1:     "",
-		700:   "bytes, and a file of policies may have 262144: put them into several",
-		1_000: "no file of policies can take the place of access/o.yaml: one policy of it has more than the 262144 bytes",
-	} {
-		dir := t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, "access"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		text := "mode: allowlist\nrules:\n"
-		for n := range rules {
-			text += fmt.Sprintf("- {agent: a%d, tools: %s}\n", n, strings.Repeat("x", 230))
-		}
-		if err := os.WriteFile(filepath.Join(dir, "access", "o.yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		var out, told strings.Builder
-		if code := run([]string{"access", "show", dir}, cli.Streams{Out: &out, Err: &told}); code != cli.OK {
-			t.Fatal(code, told.String())
-		}
-		if !strings.Contains(told.String(), want) || want == "" && told.Len() > 0 {
-			t.Errorf("%d rules: %q", rules, told.String())
-		}
-		if err := os.RemoveAll(filepath.Join(dir, "access")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "shown.cedar"), []byte(out.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if code := run([]string{"check", dir}, cli.Streams{Out: &out, Err: &told}); (code == cli.OK) != (want == "") {
-			t.Errorf("%d rules: exit %d of check", rules, code)
-		}
 	}
 }

@@ -19,7 +19,7 @@ func claimOf(s string) (evaluation.ClaimPath, error) {
 	return path, nil
 }
 
-// identity is who the token's subject claim names: a string that is not empty.
+// identity is the value of the token's subject claim: a string that is not empty.
 func (r *resolution) identity() (string, bool) {
 	v, _ := r.mapping.binding.claim.In(r.op.Token)
 	return v.Text(), v.Kind() == evaluation.String && v.Text() != ""

@@ -14,7 +14,7 @@ import (
 )
 
 // language is CEL as mappings are written in it: the standard library and optional values, over the variables that
-// there are and nothing else. What depends on the machine is not in it: the time zones by name.
+// there are and nothing else. Time zones by name are not in it, because they depend on the machine.
 type language struct {
 	env    *cel.Env
 	limits Limits
@@ -66,7 +66,7 @@ func byTimeZone() []*env.Function {
 	return functions
 }
 
-// result is what an expression must yield at its place.
+// result is the type that an expression must yield at its place.
 type result uint8
 
 const (
@@ -85,7 +85,7 @@ type expression struct {
 	copies   *selection // what it reads, if it does nothing else
 }
 
-// expression compiles what stands behind a $.
+// expression compiles the text behind a $.
 func (c *compiler) expression(l *leaf) (node, *Error) {
 	source, language := l.text[1:], c.language
 	fail := func(offset int, detail string) (node, *Error) {
@@ -130,7 +130,7 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 	return e, nil
 }
 
-// account adds an expression to what all of the mapping make work: compiling thousands would take seconds.
+// account adds the work of an expression to that of the mapping: compiling thousands would take seconds.
 func (c *compiler) account(seen *inspector) (problem string) {
 	c.nodes += seen.nodes
 	c.patterns += seen.patterns
@@ -183,7 +183,7 @@ func unwrapped(t *cel.Type) *cel.Type {
 	return t
 }
 
-// optionalHasValue is what the library calls hasValue with a value, which compares.
+// optionalHasValue is the library's name of hasValue with a value, which compares.
 const optionalHasValue = "optional_hasValue_value"
 
 func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, error) {
@@ -211,7 +211,7 @@ func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, erro
 	return l.env.Program(checked, options...)
 }
 
-// append evaluates the expression. What all expressions of a mapping cost counts together.
+// append evaluates the expression. The costs of all expressions of a mapping are added up.
 func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	r.vars.op = r.op
 	value, details, err := e.program.Eval(&r.vars)

@@ -37,7 +37,7 @@ func (e *expression) failed(r *resolution, err error) *Error {
 	return e.fail(r, offset, "the evaluation fails")
 }
 
-// failures are what evaluations fail with: how the library's text begins, and what we say.
+// failures are the errors of evaluations: the beginning of the library's text, and ours.
 var failures = []struct{ begins, detail string }{
 	{"no such key", "a member that is read is missing"},
 	{"no such attribute", "a variable that is read has no value"},
@@ -71,7 +71,7 @@ func offsetsIn(source string, tree *ast.AST) map[int64]int {
 	return offsets
 }
 
-// mistakes are what the parser or the type checker found, in the order of their places. The library has them in one
+// mistakes are the errors of the parser or the type checker, in the order of their places. The library has them in one
 // text, too, which quotes the expression for each of them.
 func mistakes(issues *cel.Issues) []*cel.Error {
 	return slices.SortedStableFunc(slices.Values(issues.Errors()), func(a, b *cel.Error) int {
@@ -100,7 +100,7 @@ func offsetOf(source string, mistake *cel.Error) int {
 	return len(source) + 1
 }
 
-// found is what was found, in the library's words: they speak of the expression alone, which has not met an argument or a
+// found has the errors in the library's words: they speak of the expression alone, which has not met an argument or a
 // claim yet.
 func found(what string, all []*cel.Error) string {
 	const most = 160

@@ -97,18 +97,18 @@ func (o *inOrder) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, o.Exec)
 }
 
-// comparisonCost is what comparing costs: the smaller of the two values, and what looking through them takes before.
+// comparisonCost is the cost of comparing: the smaller of the two values, and the search in both before.
 func (l *language) comparisonCost(args []ref.Val, _ ref.Val) *uint64 {
 	return charge(1 + min(l.weight(args[0]), l.weight(args[1])) + l.search(args[0]) + l.search(args[1]))
 }
 
-// membershipCost is what looking for a value in a list costs: the list, and what looking through the value takes before.
+// membershipCost is the cost of looking for a value in a list: the list, and the search in the value before.
 func (l *language) membershipCost(args []ref.Val, _ ref.Val) *uint64 {
 	return charge(1 + l.weight(args[1]) + l.search(args[0]))
 }
 
-// search is what looking through a value for numbers that CEL cannot hold costs. What was sent is looked through once,
-// what an expression makes of it each time.
+// search is the cost of looking through a value for numbers that CEL cannot hold. Values of the request are looked through
+// once, values that an expression builds each time.
 func (l *language) search(v ref.Val) uint64 {
 	switch v.(type) {
 	case *jsonMap, *list:
@@ -127,7 +127,7 @@ func charge(units uint64) *uint64 { return &units }
 // as one step, however long that is.
 type textCost struct{}
 
-// CallCost is what a call costs.
+// CallCost is the cost of a call.
 func (textCost) CallCost(_, overload string, args []ref.Val, _ ref.Val) *uint64 {
 	if slices.Contains(chargedFor, overload) {
 		return nil
@@ -184,7 +184,7 @@ func boundedMatches(programs map[string]int) *interpreter.RegexOptimization {
 	}
 }
 
-// matchingCost is what matching costs: a unit for each 250 steps that it could take.
+// matchingCost is the cost of matching: a unit for each 250 steps that it could take.
 func matchingCost(programs map[string]int) cost.FunctionTracker {
 	return func(args []ref.Val, _ ref.Val) *uint64 {
 		text, _ := args[0].(types.String)

@@ -117,7 +117,7 @@ func (m *jsonMap) sorted() traits.Lister {
 	return m.names
 }
 
-// AggregateSize counts what is in the map.
+// AggregateSize counts the members.
 func (m *jsonMap) AggregateSize(types.AggregateSizer) uint32 {
 	if m.size == 0 {
 		m.size = weigh(m.object.Value())
@@ -167,7 +167,7 @@ func (s *sorted) Iterator() traits.Iterator {
 	return types.NewRefValList(adapter{}, keys).Iterator()
 }
 
-// Equal hides the order of the map from nobody else: the map itself compares.
+// Equal leaves the comparison to the map itself.
 func (s *sorted) Equal(other ref.Val) ref.Val {
 	if o, ok := other.(*sorted); ok {
 		return s.Mapper.Equal(o.Mapper)
@@ -178,7 +178,7 @@ func (s *sorted) Equal(other ref.Val) ref.Val {
 // IsZeroValue reports whether the map is empty.
 func (s *sorted) IsZeroValue() bool { return s.Size() == types.IntZero }
 
-// AggregateSize counts what is in the map.
+// AggregateSize counts the members.
 func (s *sorted) AggregateSize(sizer types.AggregateSizer) uint32 {
 	return sizer.AggregateSize(s.Mapper)
 }

@@ -14,7 +14,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// resultWriter writes what an expression yields as JSON. What JSON does not have is refused, and so is what would
+// resultWriter writes the result of an expression as JSON. Values that JSON does not have are refused, and so is what would
 // become longer or deeper than any request may be.
 type resultWriter struct {
 	limits evaluation.Limits

@@ -85,7 +85,7 @@ type list struct {
 	inexact finding
 }
 
-// elements makes the values once, when somebody looks at them.
+// elements makes the values once, at the first use.
 func (l *list) elements() traits.Lister {
 	if l.made == nil {
 		values := make([]ref.Val, 0, l.value.Len())
@@ -109,7 +109,7 @@ func (l *list) Size() ref.Val                               { return types.Int(l
 func (l *list) Type() ref.Type                              { return types.ListType }
 func (l *list) Value() any                                  { return l.elements().Value() }
 
-// AggregateSize counts what is in the list.
+// AggregateSize counts the elements.
 func (l *list) AggregateSize(types.AggregateSizer) uint32 {
 	if l.size == 0 {
 		l.size = weigh(l.value)

@@ -13,7 +13,7 @@ type compiler struct {
 	author   author
 	dialect  Dialect
 	language *language
-	limits   Limits // of what is written; what is evaluated is bounded by those of the binding
+	limits   Limits // of the text; evaluation is bounded by those of the binding
 	tool     string // the tool that declares the mapping, for the dialect that needs its name
 	envelope envelope
 
@@ -24,7 +24,7 @@ func (c *compiler) fail(at, detail string) *Error {
 	return &Error{Dialect: c.dialect, Pointer: at, Detail: detail}
 }
 
-// compile makes a Mapping of an object. What a Mapping holds is checked here or by nobody.
+// compile makes a Mapping of an object. Nothing checks a Mapping later.
 func (c *compiler) compile(mapping evaluation.Object) (*Mapping, error) {
 	if mapping.Size() > c.limits.Mapping {
 		return nil, c.fail("", tooMany("bytes", c.limits.Mapping))

@@ -8,7 +8,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// envelope is one compiled envelope: what is sent to one API.
+// envelope is one compiled envelope: the message to one API.
 type envelope struct {
 	api     API
 	dialect Dialect
@@ -18,7 +18,7 @@ type envelope struct {
 	leaves  []leaf     // the expressions, in the order of their pointers
 }
 
-// leaf is an expression of a mapping, and what is known of it without evaluating it.
+// leaf is an expression of a mapping, with the facts that are known without evaluating it.
 type leaf struct {
 	at, text string
 	want     result
@@ -46,7 +46,7 @@ func (r *resolution) fail(at, detail string) *Error {
 	return &Error{Dialect: r.envelope.dialect, Pointer: at, Detail: detail}
 }
 
-// within ends what an expression appends. Each can copy all that was sent, and a mapping has room for thousands of them.
+// within bounds the text that an expression appends. Each can copy the whole request, and a mapping has room for thousands of them.
 func (r *resolution) within(b []byte, at string) ([]byte, bool, *Error) {
 	if limits := r.mapping.binding.limits.Request; len(b) > limits.Body {
 		return nil, false, r.fail(at, tooLong(limits))
@@ -95,7 +95,7 @@ func (e *envelope) body(r *resolution) ([]byte, *Error) {
 	return append(b, "]}"...), nil
 }
 
-// decode reads a body as the PDP will: strictly, within the limits, and entries with what they inherit.
+// decode reads a body as the PDP will: strictly, within the limits, and entries with the members that they inherit.
 func (e *envelope) decode(r *resolution, body []byte) ([]evaluation.Request, *Error) {
 	limits := r.mapping.binding.limits.Request
 	if e.api == Evaluation {
@@ -128,7 +128,7 @@ func (e *envelope) refused(r *resolution, err error) *Error {
 	return r.fail(e.at+wrong.Pointer, wrong.Detail)
 }
 
-// check refuses what a request may hold, but not one that a mapping made.
+// check refuses members that a request may have, but not one that a mapping made.
 func (e *envelope) check(r *resolution, q *evaluation.Request, n int) *Error {
 	for _, name := range [...]struct{ member, value string }{
 		{"/subject/type", q.Subject.Type}, {"/subject/id", q.Subject.ID}, {"/action/name", q.Action.Name},
@@ -138,7 +138,7 @@ func (e *envelope) check(r *resolution, q *evaluation.Request, n int) *Error {
 			return r.fail(e.place(name.member, n), "empty")
 		}
 	}
-	// An operator may name such a member in a mapping. No caller may name it in what an expression copies.
+	// An operator may name such a member in a mapping. No caller may name it in a value that an expression copies.
 	for name := range q.Context.Members {
 		if evaluation.Protocol(name) && (r.mapping.author != operator || !e.names(name, n)) {
 			return r.fail(e.place("/context"+escaped(name), n), betweenPEPAndPDP)
@@ -158,7 +158,7 @@ func (e *envelope) names(name string, n int) bool {
 
 const betweenPEPAndPDP = "only the PEP sets this member of the context: it is between PEP and PDP"
 
-// place is where a member of the request n comes from: of its entry, or of what entries share.
+// place is where a member of the request n comes from: of its entry, or of the part that entries share.
 func (e *envelope) place(member string, n int) string {
 	if e.api == Evaluation || !e.entries[n].has(member) {
 		return e.at + member

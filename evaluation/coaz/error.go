@@ -14,7 +14,7 @@ type Kind uint8
 const (
 	// MappingError: no valid question can be made of the mapping and the request.
 	MappingError Kind = iota
-	// Denied: the PDP denied, or nobody could be asked because the method is unknown.
+	// Denied: the PDP denied, or no question could be asked because the method is unknown.
 	Denied
 	// Unreachable: the PDP gave no answer, or none that can be read.
 	Unreachable
@@ -63,7 +63,7 @@ type Error struct {
 	// which it fails, 0 if none is meant. A mapping that an operator wrote may not be for everybody's eyes.
 	Expression string
 	Offset     int
-	// Detail says what is wrong.
+	// Detail says why.
 	Detail string
 }
 

@@ -79,7 +79,7 @@ type inspector struct {
 	where   int64
 }
 
-// inspected is what there is of what makes work.
+// inspected counts the parts that make work.
 type inspected struct {
 	nodes    int
 	macros   int

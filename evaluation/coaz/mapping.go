@@ -19,7 +19,7 @@ type Mapping struct {
 	envelopes []*envelope
 }
 
-// author is who wrote a mapping; see the package's comment.
+// author is the party that wrote a mapping; see the package's comment.
 type author uint8
 
 const (
@@ -82,7 +82,7 @@ const (
 	Evaluations API = "evaluations" // POST /access/v1/evaluations
 )
 
-// Warning says what a PEP should know of a question that it may ask all the same.
+// Warning is a doubt about a question that a PEP may ask all the same.
 type Warning struct {
 	Pointer string // into the mapping
 	Detail  string

@@ -8,16 +8,16 @@ type Operation struct {
 	Method string
 	// Params are the request's, as they were received; for tools/call with name and arguments.
 	Params evaluation.Object
-	// Token holds the claims of the access token. Whoever makes an Operation has validated it.
+	// Token holds the claims of the access token. The maker of an Operation has validated it.
 	Token evaluation.Object
 	// Inputs are the values of [Options.Inputs], for mappings that an operator wrote. No other mapping can read them.
 	Inputs evaluation.Object
 }
 
-// Verdict says what applies to a method.
+// Verdict says whether a mapping applies to a method.
 type Verdict uint8
 
-// The verdicts. The zero Verdict is Unknown: whoever forgets to look refuses.
+// The verdicts. The zero Verdict is Unknown: a caller that forgets to look refuses.
 const (
 	// Unknown: no default mapping. Unless another mapping applies, the request is refused with [Denied].
 	Unknown Verdict = iota
@@ -38,7 +38,7 @@ const (
 	WarnOverride
 )
 
-// Options are what a [Binding] is made with. The zero Options are usable.
+// Options of a [Binding]. The zero Options are usable.
 type Options struct {
 	// Resource is the server's own resource identifier (RFC 8707). If it is set, default mappings use it where they
 	// name the server, and a token that has an audience but not this one is a mapping error. If it is "", they use the

@@ -177,7 +177,7 @@ func (c *compiler) leaf(text, at string, want result) (node, *Error) {
 	return n, nil
 }
 
-// supply adds to a declared mapping what it leaves out of its subject.
+// supply adds to a declared mapping the members that its subject lacks.
 func (c *compiler) supply(t *template) {
 	if c.author == operator {
 		return

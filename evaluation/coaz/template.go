@@ -102,7 +102,7 @@ type whole struct {
 	at       string
 	names    []string
 	node     node
-	supplied object // what a subject gets that it does not have
+	supplied object // the members that a subject gets if it lacks them
 }
 
 func (w whole) append(b []byte, r *resolution) ([]byte, bool, *Error) {

@@ -1,12 +1,10 @@
 // Package latency measures how long calls take. [Measure] is the loop: it makes the calls, from several goroutines at
 // once ([Together]), and counts each in a [Histogram]. A Histogram has room for any duration in a fixed 15 kB, takes one
-// in a few nanoseconds, and tells quantiles to within 3 percent. [Quantiles] and [Chart] report what it counted. The
-// bench command measures decisions so, and conformance/load measures answers over HTTP. The package does not know what
-// is called.
+// in a few nanoseconds, and gives quantiles to within 3 percent. [Quantiles] report them. The bench command measures
+// decisions so, and conformance/load measures answers over HTTP. The package does not know the calls.
 package latency
 
 import (
-	"iter"
 	"math"
 	"math/bits"
 	"time"
@@ -61,37 +59,6 @@ func (h *Histogram) Quantile(q float64) time.Duration {
 		}
 	}
 	return h.max
-}
-
-// Bar is how many durations lay between two powers of two: from From, and before To. As JSON, both are numbers of
-// nanoseconds.
-type Bar struct {
-	From  time.Duration `json:"from_ns"`
-	To    time.Duration `json:"to_ns"`
-	Count uint64        `json:"count"`
-}
-
-// Bars are the doublings from the shortest duration to the longest, empty ones
-// between them too.
-func (h *Histogram) Bars() iter.Seq[Bar] {
-	return func(yield func(Bar) bool) {
-		seen := uint64(0)
-		for to := time.Duration(1); seen < h.count && to > 0; to *= 2 {
-			bar := Bar{to / 2, to, h.between(to/2, to)}
-			if seen += bar.Count; seen > 0 && !yield(bar) {
-				return
-			}
-		}
-	}
-}
-
-// between counts those from one power of two on, and before another: where these
-// lie, buckets begin.
-func (h *Histogram) between(from, to time.Duration) (n uint64) {
-	for i := bucketOf(from); i < bucketOf(to); i++ {
-		n += h.counts[i]
-	}
-	return n
 }
 
 func bucketOf(d time.Duration) int {

@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp"
 )
 
-// under is what stands under the cursor in an open document of policies, and the outline of its bundle. It is not ok if
+// under is the word under the cursor in an open document of policies, and the outline of its bundle. It is not ok if
 // there is nothing to say.
 func (w *workspace) under(uri string, p position) (d document, c cursor, o *pdp.Outline, ok bool) {
 	d, o, ok = w.at(uri)
@@ -25,7 +25,7 @@ func (w *workspace) under(uri string, p position) (d document, c cursor, o *pdp.
 	return d, c, o, c.is != nothing
 }
 
-// hover says what is known of the word under the cursor; nil if that is nothing.
+// hover describes the word under the cursor; nil if it is unknown.
 func (w *workspace) hover(uri string, p position) *hover {
 	d, c, o, ok := w.under(uri, p)
 	if !ok {
@@ -148,7 +148,7 @@ var annotations = []string{"id", "obligation", "reason_user"}
 // words are those of the language that can begin something.
 var words = []string{"action", "context", "forbid", "permit", "principal", "resource", "unless", "when"}
 
-// complete lists what can stand under the cursor.
+// complete lists the words that can stand under the cursor.
 func (w *workspace) complete(uri string, p position) []completion {
 	all := []completion{}
 	d, c, o, ok := w.under(uri, p)
@@ -285,7 +285,7 @@ func (w *workspace) entityIn(d document, c cursor) *location {
 	return nil
 }
 
-// seenFrom reports whether the policies of one file see what another one holds: that of the same tenant, and of the root.
+// seenFrom reports whether the policies of one file see the content of another one: that of the same tenant, and of the root.
 func seenFrom(file, other string) bool {
 	home := strings.TrimSuffix(other, inHome(other))
 	return strings.HasPrefix(file, home)

@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/cedartext"
 )
 
-// cursor is what stands under the cursor in a text of policies, whole or not.
+// cursor is the word under the cursor in a text of policies, whole or not.
 type cursor struct {
 	is       thing
 	from, to int // the word itself, in bytes
@@ -31,10 +31,10 @@ const (
 	word // a type, a variable or a word of the language
 )
 
-// scope is what the head of a policy says of its variables. Where it says nothing, there is "".
+// scope has the variables that the head of a policy fixes, "" for others.
 type scope struct{ principal, action, resource string }
 
-// lookAt finds what stands at a byte of a text, or ends there.
+// lookAt finds the word at a byte of a text, or the one that ends there.
 func lookAt(text string, at int) cursor {
 	var tokens []cedartext.Token
 	for _, t := range cedartext.Lex(text) {
@@ -61,7 +61,7 @@ func lookAt(text string, at int) cursor {
 	return look(tokens, at)
 }
 
-// look says what the last token is.
+// look gives the last token its kind.
 func look(tokens []cedartext.Token, at int) (c cursor) {
 	n := len(tokens) - 1
 	last := tokens[n]
@@ -171,7 +171,7 @@ func scopeOf(tokens []cedartext.Token) (s scope) {
 	return s
 }
 
-// pathAfter is the name of a type that tokens begin with, and what follows it.
+// pathAfter is the name of a type that tokens begin with, and the rest.
 func pathAfter(tokens []cedartext.Token) (string, []cedartext.Token) {
 	var names []string
 	for len(tokens) > 0 && tokens[0].Kind == cedartext.Name {

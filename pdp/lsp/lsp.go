@@ -1,16 +1,15 @@
 // Package lsp is a language server for the files of a bundle. [Serve] speaks with one editor.
 //
-//	wire.go       frames of JSON-RPC; what is none is passed over
+//	wire.go       frames of JSON-RPC; other bytes are passed over
 //	protocol.go   the parts of the protocol that are used
-//	lsp.go        which message is answered by what
-//	workspace.go  the open documents, the bundles that they belong to, and what is wrong with those
-//	cursor.go     what stands under the cursor
-//	answers.go    what an editor can ask about it
+//	lsp.go        the answers to messages
+//	workspace.go  the open documents, their bundles, and the problems of those
+//	cursor.go     the word under the cursor
+//	answers.go    the answers about it
 //	text.go       places in a text, as each side counts them
 //
-// What is wrong with a bundle is what [pdp.Check] and [pdp.Examples] say of it, with the texts that the editor has not saved
-// yet. Nothing is found here that policy-service check would not find, and nothing is written: what the editor is to change,
-// it is told.
+// The problems of a bundle are those of [pdp.Check] and [pdp.Examples], with the texts that the editor has not saved yet, so
+// policy-service check finds the same. Nothing is written: the editor gets the edits.
 package lsp
 
 import (
@@ -25,7 +24,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Options are what a server takes from outside. The zero value is ready to use.
+// Options of a server. The zero value is ready to use.
 type Options struct {
 	// Now is the clock of [pdp.Check]; the default is time.Now.
 	Now func() time.Time
@@ -96,12 +95,12 @@ func (s *server) take(m *message) error {
 	}
 	result, err := s.handle(m)
 	if len(m.ID) == 0 {
-		return nil // nobody waits for what becomes of a notification
+		return nil // a notification has no answer
 	}
 	return s.wire.answer(m.ID, result, err)
 }
 
-// handle does what a message says. The result nil is the null of JSON: there is nothing to say.
+// handle executes a message. The result nil is the null of JSON.
 func (s *server) handle(m *message) (any, error) {
 	switch {
 	case m.Method == "initialize":
@@ -162,7 +161,7 @@ func found[T any](one *T) any {
 	return one
 }
 
-// greet says what the server can do.
+// greet lists the abilities of the server.
 func greet() (r initializeResult) {
 	c := &r.Capabilities
 	c.PositionEncoding = "utf-16"

@@ -57,10 +57,10 @@ type wire struct {
 	out io.Writer
 }
 
-// errNoFrame: what was read is no frame, and more can follow.
+// errNoFrame: the bytes are no frame, and more can follow.
 var errNoFrame = errors.New("no frame")
 
-// read reads the next message. What is no frame is passed over, up to the next line that begins one. A frame that holds
+// read reads the next message. It passes over bytes up to the next line that begins a frame. A frame that holds
 // no message is a *fault.
 func (w *wire) read() (*message, error) {
 	length, err := w.header()

@@ -101,7 +101,7 @@ func (w *workspace) set(uri, text string) {
 	w.touch(uri)
 }
 
-// forget closes a document: what is on disk counts again.
+// forget closes a document: the file on disk counts again.
 func (w *workspace) forget(uri string) {
 	w.mu.Lock()
 	delete(w.open, uri)
@@ -124,7 +124,7 @@ func (w *workspace) touch(uri string) {
 	}
 }
 
-// run checks what has changed, once its author rests.
+// run checks changed bundles, once the author rests.
 func (w *workspace) run(ctx context.Context) {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -183,7 +183,7 @@ func (w *workspace) source(dir string) (source pdp.Source, texts map[string]stri
 	return source, texts
 }
 
-// check tells the editor what is wrong with a bundle. The error is that of the wire. What is open need not be in a bundle:
+// check sends the problems of a bundle to the editor. The error is that of the wire. A document need not be in a bundle:
 // editors bring every YAML and JSON file.
 func (w *workspace) check(dir string) error {
 	source, texts := w.source(dir)
@@ -236,7 +236,7 @@ func (w *workspace) uriOf(dir, file string) string {
 	return uriOf(dir, file)
 }
 
-// textOf is the text of a file: what is not saved, or else what is on disk, or "" if that cannot be read.
+// textOf is the text of a file: the one that is not saved, or else the one on disk, or "" if that cannot be read.
 func (w *workspace) textOf(dir, file string, texts map[string]string) string {
 	if text, ok := texts[file]; ok {
 		return text

@@ -35,7 +35,7 @@ type Tool struct {
 	Definition jsontext.Value
 }
 
-// Explanation is what a gateway asks about a message before it lets it go on.
+// Explanation has the questions of a gateway about a message, before it lets it go on.
 type Explanation struct {
 	Method, Tenant string
 	// Questions are in the order in which they are asked. There are none if the message goes on unasked, or is refused.
@@ -58,7 +58,7 @@ type Question struct {
 	Body jsontext.Value
 }
 
-// Refused is why a gateway refuses a message and asks nobody.
+// Refused is why a gateway refuses a message without a question.
 type Refused struct {
 	Kind    string
 	Code    int // of JSON-RPC, 0 if clients get the result of the tool instead
@@ -76,7 +76,7 @@ const (
 	InDefinition = "definition" // of the tool
 )
 
-// Explain says what a gateway of this configuration asks about a message, by the same code that asks. It verifies no token,
+// Explain makes the questions of a gateway of this configuration about a message, by the same code that asks. It verifies no token,
 // forwards nothing and sends nothing.
 func Explain(ctx context.Context, c Config, a Asked) (Explanation, error) {
 	Form.SetDefaults(&c)
@@ -133,7 +133,7 @@ func (c Config) dry(to http.RoundTripper) (*ask.Asker, error) {
 // mostQuestions is more than are asked about one message.
 const mostQuestions = 1000
 
-// caught is a transport that keeps what is sent last, and sends nothing.
+// caught is a transport that keeps the last request, and sends nothing.
 type caught struct {
 	path string
 	body []byte

@@ -21,7 +21,7 @@ import (
 	"policy-service/pdp/spelling"
 )
 
-// operation is what a message asks for, and who.
+// operation is the operation of a message, with its principal.
 func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.Operation, refused *Refused, err error) {
 	who, err := c.whoAsks()
 	if err != nil {
@@ -55,7 +55,7 @@ func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.
 	return op, c.place(asker, &op, a.Tools, locked), nil
 }
 
-// readLock is what is locked, nil if nothing is.
+// readLock reads the lock, nil if nothing is locked.
 func (c Config) readLock() (*lock.File, error) {
 	if c.Lock.File == "" || c.Lock.Mode == LockOff {
 		return nil, nil
@@ -88,7 +88,7 @@ func unread(code int, what string) *Refused {
 	return &Refused{Kind: "unreadable", Code: code, Message: what, Try: "write the message as a client sends it"}
 }
 
-// servers are the upstreams as far as requests are told apart by them.
+// servers are the upstreams as far as they distinguish requests.
 func (c Config) servers() (all []*gate.Server) {
 	for _, name := range sortedNames(c.Upstreams) {
 		all = append(all, &gate.Server{Name: name, URIs: c.uris(c.Upstreams[name])})

@@ -2,7 +2,7 @@
 // in a data directory or of a running server. redact, recover and key rotate change the log, and each change is itself a record.
 //
 // Here are the flags and the output: packages decisionlog, remote, report and verify do the work, and verify shares
-// nothing with the writer of the log. Read command.go first: it has what all commands share.
+// nothing with the writer of the log. Read command.go first: it has the flags and errors that all commands share.
 package audit
 
 import (
@@ -51,7 +51,7 @@ type logFlags struct {
 	CA         cli.Given `name:"ca" placeholder:"FILE" help:"With --server: the root certificates to trust instead of the system's, in PEM."`
 }
 
-// auditLog is what these commands read of a log, whether it is in a directory or behind a server.
+// auditLog is a log as these commands read it, in a directory or behind a server.
 type auditLog interface {
 	Export(context.Context, io.Writer, export.Options) (export.Result, error)
 	Show(ctx context.Context, id string) (decisionlog.Shown, error)
@@ -63,7 +63,7 @@ type auditLog interface {
 	Report(context.Context, report.Options) (report.Report, error)
 }
 
-// read calls f with the log. what names in an error what could not be done.
+// read calls f with the log. An error says that the task could not be done.
 func (a logFlags) read(what string, f func(context.Context, auditLog) error) (err error) {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
@@ -80,7 +80,7 @@ func (a logFlags) read(what string, f func(context.Context, auditLog) error) (er
 	return nil
 }
 
-// find is [logFlags.read] for what f finds in the log.
+// find is [logFlags.read] for a value that f finds in the log.
 func find[T any](a logFlags, what string, f func(auditLog, context.Context) (T, error)) (found T, err error) {
 	err = a.read(what, func(ctx context.Context, log auditLog) (err error) {
 		found, err = f(log, ctx)
@@ -109,7 +109,7 @@ func (l logHere) Sample(ctx context.Context, o report.SampleOptions) (report.Sam
 	return report.Choose(ctx, l.Snapshot, o)
 }
 
-// Report says what an auditor asks first.
+// Report answers the first questions of an auditor.
 func (l logHere) Report(ctx context.Context, o report.Options) (report.Report, error) {
 	return report.Make(ctx, l.Snapshot, o)
 }
@@ -156,7 +156,7 @@ func (d *answer) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no decision; write allow, waiting, deny, possible or impossible", text)
 }
 
-// answersOf are numbers of answers. Those that say what is possible are named if there are any.
+// answersOf are numbers of answers. Possible and impossible are named if there are any.
 func answersOf(allowed, waiting, denied, possible, impossible int64) string {
 	text := fmt.Sprintf("%d allow, %d waiting, %d deny", allowed, waiting, denied)
 	if possible+impossible > 0 {
@@ -186,7 +186,7 @@ func (f filterFlags) filter() (decisionlog.Filter, error) {
 	return filter, filter.Check()
 }
 
-// failed says in one line what could not be done, and what to try.
+// failed says in one line that a task could not be done, and what to try.
 func (a logFlags) failed(what string, err error) error {
 	if a.nothingYet(err) {
 		return fmt.Errorf("cannot %s: a server is running on %s and has sealed no segment yet; ask it with --server, "+
@@ -256,11 +256,11 @@ func (a logFlags) exists() error {
 	return err
 }
 
-// partly says what cannot be read while a server runs on the directory.
+// partly names the records that cannot be read while a server runs on the directory.
 const partly = "a server is running on this directory: what it recorded since it sealed its last segment cannot be " +
 	"read here; --server reads all of it"
 
-// sayPartial tells so, if it is so.
+// sayPartial warns of records that cannot be read now.
 func (a logFlags) sayPartial(s cli.Streams) error {
 	if a.Server != "" {
 		return nil
@@ -308,7 +308,7 @@ func (a logFlags) where() string {
 	return "--data " + cli.Shell(a.Data)
 }
 
-// tryServer says what to do about an error of a server's log.
+// tryServer is advice about an error of a server's log.
 func (a logFlags) tryServer(err error) string {
 	switch status := httpclient.StatusOf(err); {
 	case errors.Is(err, decisionlog.ErrChanged), errors.Is(err, remote.ErrOtherExport):

@@ -29,7 +29,7 @@ func (exportCommand) Help() string {
 		"sealed segments."
 }
 
-// Run writes the export, and tells on standard error what it holds.
+// Run writes the export, and a summary to standard error.
 func (c exportCommand) Run(s cli.Streams) error {
 	if c.Proofs && c.Format == "csv" {
 		return errors.New("a csv holds no proofs; leave out --proofs, or try --format ndjson")
@@ -63,7 +63,7 @@ func (c exportCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// outcome tells a disk that is full from a log that cannot be read.
+// outcome distinguishes a full disk from a log that cannot be read.
 type outcome struct {
 	io.Writer
 	err error
@@ -125,14 +125,14 @@ func progress(w io.Writer) func(done, size int64) {
 	}
 }
 
-// clearProgress makes room for what is said at the end.
+// clearProgress makes room for the summary at the end.
 func clearProgress(w io.Writer) {
 	if cli.IsTerminal(w) {
 		_, _ = fmt.Fprint(w, "\r\x1b[K")
 	}
 }
 
-// exported is a line on what an export holds, and further lines on what it lacks.
+// exported is a line about the records of an export, and further lines about missing ones.
 func exported(e export.Result) string {
 	text := fmt.Sprintf("exported %s of %d", cli.Plural(int(e.Records), "record"), e.Size)
 	for _, less := range []struct {

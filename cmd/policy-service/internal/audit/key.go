@@ -16,7 +16,7 @@ type keyCommand struct {
 
 type keyPrintCommand struct{ logFlags }
 
-// Run prints what verify --key reads: all keys, old ones too, because each signed the checkpoints of its time.
+// Run prints the input of verify --key: all keys, old ones too, because each signed the checkpoints of its time.
 func (c keyPrintCommand) Run(s cli.Streams) error {
 	keys, err := c.keys()
 	if err != nil {

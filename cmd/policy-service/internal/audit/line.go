@@ -40,13 +40,13 @@ func policiesOf(r decisionlog.Recorded) []string {
 	return all
 }
 
-// String is the record without what could act on a terminal: ids are whatever a caller sent.
+// String is the record, and nothing in it acts on a terminal: callers choose ids.
 func (l recordLine) String() string {
 	words := []string{fmt.Sprintf("%6d", l.Sequence), visible.Text(l.ID), l.Time.UTC().Format("2006-01-02T15:04:05.000Z")}
 	switch {
 	case l.Event != "":
 		words = append(words, visible.Text(l.Event), visible.Quoted(string(l.Details)))
-	case l.Kind == decisionlog.KindBatch: // what its items inherit: it asks nothing itself
+	case l.Kind == decisionlog.KindBatch: // its items inherit from it: it asks nothing itself
 		words = append(words, visible.Text(l.Kind), visible.Text(cmp.Or(l.Tenant, "-")))
 	case l.Items != nil:
 		words = append(words, visible.Text(l.counts()), visible.Text(cmp.Or(l.Tenant, "-")), visible.Text(l.asked()))

@@ -47,7 +47,7 @@ func (c recoverCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// unfilled says what only the journal of a log has, "" if there is no such thing.
+// unfilled names the records that only the journal of a log has, "" if there are none.
 func unfilled(u *decisionlog.Unfilled) string {
 	if u == nil {
 		return ""
@@ -63,7 +63,7 @@ func unfilled(u *decisionlog.Unfilled) string {
 	return text + "the next start of the server puts what is there into the decision log"
 }
 
-// unfilled is what only the journal of the directory has.
+// unfilled are the records that only the journal of the directory has.
 func (a logFlags) unfilled() *decisionlog.Unfilled {
 	if a.Server != "" {
 		return nil

@@ -30,7 +30,7 @@ func (redactCommand) Help() string {
 		"If a server is running, use --server. With --data, no server may be running."
 }
 
-// Validate refuses what says of nothing, or of two things, that they are to be redacted.
+// Validate refuses flags that choose nothing, or two things, for redaction.
 func (c redactCommand) Validate() error {
 	switch {
 	case (c.ID == "") == (c.Approval == ""):

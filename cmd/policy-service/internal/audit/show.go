@@ -45,8 +45,8 @@ func (c showCommand) Run(s cli.Streams) error {
 	return c.print(s, shown, then, note)
 }
 
-// inheritedJSON is what an item of a batch inherits, or what a question of a batch was: its whole request, without what
-// is gone with the record of the batch.
+// inheritedJSON is the whole request of an item or a question of a batch, without the parts that are gone with the record
+// of the batch.
 type inheritedJSON struct {
 	Batch   *batchJSON     `json:"batch,omitempty"`
 	Request jsontext.Value `json:"request"`
@@ -58,7 +58,7 @@ type batchJSON struct {
 	LeafHash string         `json:"leaf_hash"`
 }
 
-// inheritedOf is nil for a record that says by itself what was asked.
+// inheritedOf is nil for a record that has its whole request.
 func inheritedOf(shown decisionlog.Shown) *inheritedJSON {
 	r := shown.Record
 	if len(r.Inherits) == 0 && !shown.OfBatch {

@@ -63,7 +63,7 @@ func printStats(s cli.Streams, st report.Statistics) error {
 	return table.Flush()
 }
 
-// owed says what became of obligations.
+// owed counts the outcomes of obligations.
 func owed(o report.Obligations) string {
 	text := fmt.Sprintf("%d owed, %d discharged, %d failed, %d never reported", o.Owed, o.Discharged, o.Failed,
 		o.Unreported)

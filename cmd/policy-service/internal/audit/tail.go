@@ -69,7 +69,7 @@ func (c tailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err
 }
 
 // options are the same for a tail of a directory and of a server. With --json an item of a batch is printed as it is
-// stored, without what all items of the batch share; so the record of the batch is printed before it.
+// stored, without the parts that all items of the batch share; so the record of the batch is printed before it.
 func (c tailCommand) options(s cli.Streams) export.TailOptions {
 	o := export.TailOptions{Filter: c.only}
 	if c.JSON {
@@ -123,7 +123,7 @@ func (c tailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64, er
 	}
 }
 
-// first prints what is there already. The last N that pass a filter are only known at the end.
+// first prints the records that are there already. The last N that pass a filter are only known at the end.
 func (c tailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	o := c.options(s)
 	if c.After != nil {

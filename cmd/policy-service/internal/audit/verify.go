@@ -31,7 +31,7 @@ func (verifyCommand) Help() string {
 		"unreadable, 9 other key; with --strict also 10 unsigned."
 }
 
-// Run prints first what was found, then what that proves, then what it cannot exclude.
+// Run prints the findings, then the proofs that they give, then the attacks that they cannot exclude.
 func (c verifyCommand) Run(s cli.Streams) error {
 	options, err := c.options(s)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c verifyCommand) Run(s cli.Streams) error {
 	return cli.ExitCode(report.Code)
 }
 
-// options are what verify may trust, because the auditor has it from elsewhere.
+// options are the keys and checkpoints that verify may trust, because the auditor has them from elsewhere.
 func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 	o.Strict = c.Strict
 	if o.Key, err = trusted(c.Key, "log key", s); err != nil {
@@ -111,8 +111,8 @@ func (c verifyCommand) verify(s cli.Streams, o verify.Options) (verify.Report, e
 	return verify.Export(f, o), nil
 }
 
-// unfilled is what only the journal of a directory that verifies has. What verified it knows no journal: nothing signs
-// what stands there.
+// unfilled are the records that only the journal of a verified directory has. Package verify knows no journal: nothing
+// signs its records.
 func (c verifyCommand) unfilled(r verify.Report) *decisionlog.Unfilled {
 	if info, err := os.Stat(c.Path); err != nil || !info.IsDir() || r.Live || !r.Verified() {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp"
 )
 
-// Access is what there is about declarations of access: who may use the tools of an owner.
+// Access has the commands for declarations of access, which open the tools of an owner to subjects.
 type Access struct {
 	Show   AccessShow   `cmd:"" help:"Print the policies that declarations of access become."`
 	Check  AccessCheck  `cmd:"" help:"List what is wrong with a declaration of access."`
@@ -57,28 +57,10 @@ func (c AccessShow) Run(s cli.Streams) error {
 		}
 		fmt.Fprintf(&out, "%s %s: the tools of %s\n%s", comment, a.File, a.Owner, text)
 	}
-	switch {
-	case out.Len() == 0:
+	if out.Len() == 0 {
 		s.Tell("nothing: no rule there demands an approval")
-	case !c.Obligations && out.Len() > mostPolicies:
-		s.Tell("%s", tooLong(wanted, out.Len()))
 	}
-	return printFile(s, out.String())
-}
-
-// mostPolicies is how many bytes a file of policies can have in a bundle.
-const mostPolicies = 256 << 10
-
-// tooLong says that one file cannot take all that is printed.
-func tooLong(all []pdp.AccessPolicies, size int) string {
-	for _, a := range all {
-		for policy := range strings.SplitSeq(a.Cedar, "\n\n") { // no policy has an empty line in it
-			if len(policy) > mostPolicies {
-				return fmt.Sprintf("no file of policies can take the place of %s: one policy of it has more than the %d bytes that a file may have", a.File, mostPolicies)
-			}
-		}
-	}
-	return fmt.Sprintf("these are %d bytes, and a file of policies may have %d: put them into several", size, mostPolicies)
+	return printFile(s, []byte(out.String()))
 }
 
 // nothing says why there is nothing to print.
@@ -93,13 +75,13 @@ func (c AccessShow) nothing(all []pdp.AccessPolicies) error {
 	return fmt.Errorf("the bundle in %s has no such declaration of access; it has %s", c.Dir, strings.Join(files, ", "))
 }
 
-// printFile prints what is for a file: as it is, unless a person looks at it.
-func printFile(s cli.Streams, text string) error {
+// printFile prints text for a file: as it is, unless a person looks at it. Nothing in it can act on a terminal.
+func printFile(s cli.Streams, text []byte) error {
 	if cli.IsTerminal(s.Out) {
-		s.Print("%s", cli.Lines(strings.TrimSuffix(text, "\n")))
+		s.Print("%s", cli.Lines(strings.TrimSuffix(string(text), "\n")))
 		return nil
 	}
-	if _, err := s.Out.Write([]byte(text)); err != nil {
+	if _, err := s.Out.Write(text); err != nil {
 		return fmt.Errorf("cannot write the output: %w; try it where it can be written", err)
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// AccessCheck lists what is wrong with one declaration.
+// AccessCheck lists the problems of one declaration.
 type AccessCheck struct {
 	File     string    `arg:"" help:"The declaration, a YAML file."`
 	Policies cli.Given `placeholder:"DIR" help:"The directory of a bundle: say what is wrong with the declaration there. It stands in the place of the file that has the tools of the same owner."`
@@ -60,7 +60,7 @@ func (c AccessCheck) Run(s cli.Streams) error {
 	return s.Answer(c.JSON, document, lines, problems.Refuse())
 }
 
-// inBundle is what is wrong with the bundle if the declaration is a part of it, and what is odd in the declaration.
+// inBundle has the errors of the bundle with the declaration in it, and the warnings of the declaration.
 func (c AccessCheck) inBundle(text []byte) (pdp.Problems, error) {
 	shelf, err := openShelf(string(c.Policies), string(c.Tenant))
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// declaration is what a message becomes.
+// declaration is made of a message.
 type declaration struct {
 	owner string
 	text  []byte
-	// at is where in the message that stands which a line is made of.
+	// at has the place in the message, by the line that is made of it.
 	at map[int]string
 }
 
@@ -79,7 +79,7 @@ func origin(p wire.AccessPolicy, owner string) string {
 // shown is a name in a comment.
 func shown(name string) string { return string(cli.Cut(name, 128)) }
 
-// writer makes the nodes of a declaration, and keeps of what they are made.
+// writer makes the nodes of a declaration, and keeps their places in the message.
 type writer struct{ at map[*yaml.Node]string }
 
 func (writer) mapping(style yaml.Style) *yaml.Node {
@@ -154,7 +154,7 @@ func (w writer) written(root *yaml.Node, comment, owner string) (*declaration, e
 	return d, nil
 }
 
-// seen is a declaration in which what nobody would see is escaped. It can only stand in a text in double quotes.
+// seen escapes invisible characters of a declaration. They can only stand in a text in double quotes.
 func seen(text string) (b []byte) {
 	for _, r := range text {
 		if r != '\n' && !strconv.IsPrint(r) {
@@ -166,7 +166,7 @@ func seen(text string) (b []byte) {
 	return b
 }
 
-// places notes for each line of what it is made.
+// places notes the place in the message for each line.
 func (w writer) places(d *declaration, made, read *yaml.Node) {
 	if at := w.at[made]; at != "" {
 		d.at[read.Line] = at

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"path"
 	"time"
 
@@ -78,7 +77,7 @@ func (c AccessImport) Run(s cli.Streams) error {
 	return nil
 }
 
-// write writes the declaration, and then the MANIFEST. Until that is written a server keeps what it has.
+// write writes the declaration, and then the MANIFEST. Until that is written a server keeps its bundle.
 func (c AccessImport) write(shelf *shelf, name string, text []byte, there *held) error {
 	switch err := shelf.write(name, text, there); {
 	case errors.Is(err, errMeanwhile):
@@ -97,17 +96,9 @@ func (c AccessImport) write(shelf *shelf, name string, text []byte, there *held)
 
 // read reads the message, and makes a declaration of it that is well by itself.
 func (c AccessImport) read(s cli.Streams) (*declaration, error) {
-	in, err := cli.Open(c.File, s.In)
-	var text []byte
-	if err == nil {
-		defer func() { _ = in.Close() }()
-		text, err = io.ReadAll(io.LimitReader(in, mostMessage+1))
-	}
-	switch {
-	case err != nil:
+	text, err := cli.Read(c.File, s.In, mostMessage)
+	if err != nil {
 		return nil, fmt.Errorf("cannot read the message: %w; try a file with one message, or - for standard input", err)
-	case len(text) > mostMessage:
-		return nil, fmt.Errorf("%s has more than %d bytes, and so is no message; try a file with one", c.File, mostMessage)
 	}
 	if syntax := (*jsontext.SyntacticError)(nil); errors.As(readJSON(text), &syntax) && !errors.Is(syntax, jsontext.ErrDuplicateName) {
 		return nil, c.noJSON(s, text, int(syntax.ByteOffset))

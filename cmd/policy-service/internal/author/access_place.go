@@ -93,7 +93,7 @@ func (s *shelf) find(is func(held) bool) *held {
 	return nil
 }
 
-// fixed refuses to write where links lead: what a link leads to is made elsewhere, and what makes it would undo the edit, or
+// fixed refuses to write where links lead: the target of a link is made elsewhere, and its maker would undo the edit, or
 // never see it.
 func (s *shelf) fixed(file string) error {
 	for part := file; ; part = path.Dir(part) {
@@ -117,7 +117,7 @@ func (s *shelf) fixed(file string) error {
 // errMeanwhile says that there is another declaration than the one that was looked at.
 var errMeanwhile = errors.New("somebody else has written it meanwhile: nothing is written; try again")
 
-// write writes a file of the shelf as a whole, in the place of what was there, if something was. Everybody can read it, because
+// write writes a file of the shelf as a whole, in the place of an earlier one. Everybody can read it, because
 // the service may run as another user.
 func (s *shelf) write(name string, text []byte, there *held) error {
 	dir := s.at(s.dir)
@@ -161,7 +161,7 @@ func ownerOf(name string, text []byte) string {
 	return strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))
 }
 
-// withManifest reports whether a MANIFEST says what the files of the bundle are.
+// withManifest reports whether the bundle has a MANIFEST.
 func (s *shelf) withManifest() bool {
 	_, err := os.Lstat(s.at("MANIFEST"))
 	return !errors.Is(err, fs.ErrNotExist)

@@ -32,7 +32,7 @@ func (Bench) Help() string {
 		"Exit codes: 0, or 2 if it cannot run: the bundle does not load, a request is malformed, or there is no request."
 }
 
-// Run measures, and prints what it found.
+// Run measures, and prints the results.
 func (c Bench) Run(s cli.Streams) error {
 	c.Concurrency = cmp.Or(c.Concurrency, runtime.GOMAXPROCS(0))
 	if c.Duration <= 0 || c.Concurrency < 0 {
@@ -62,7 +62,7 @@ func (c Bench) Run(s cli.Streams) error {
 	return nil
 }
 
-// bench is what is measured, and what was found.
+// bench has the requests that are measured, and the results.
 type bench struct {
 	decider  *pdp.PDP
 	calls    []pdp.Call
@@ -73,13 +73,13 @@ type bench struct {
 	costs    []pdp.PolicyCost
 }
 
-// outcomes count what the requests are answered, each once.
+// outcomes count the answers, one for each request.
 type outcomes struct {
 	Allow int `json:"allow"`
 	// Obliging are the allows that come with obligations.
 	Obliging int `json:"allow_with_obligations"`
 	Deny     int `json:"deny"`
-	// Possible and Impossible are the answers to what is possible.
+	// Possible and Impossible are the answers to requests with unknown values.
 	Possible   int            `json:"possible,omitzero"`
 	Impossible int            `json:"impossible,omitzero"`
 	Reasons    map[string]int `json:"reasons"`

@@ -2,7 +2,6 @@ package author
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
@@ -10,7 +9,7 @@ import (
 	"policy-service/pdp/latency"
 )
 
-// benchReport is what bench --json prints. Programs read it: members may be added, never renamed. Times are in
+// benchReport is the output of bench --json. Programs read it: members may be added, never renamed. Times are in
 // nanoseconds.
 type benchReport struct {
 	Bundle      string            `json:"bundle"`
@@ -24,7 +23,6 @@ type benchReport struct {
 	Allocations float64           `json:"allocations_per_decision"`
 	Bytes       float64           `json:"bytes_per_decision"`
 	Latency     latency.Quantiles `json:"latency_ns"`
-	Histogram   []latency.Bar     `json:"histogram"`
 	Costs       []benchPolicyCost `json:"policy_costs"`
 }
 
@@ -52,7 +50,6 @@ func (b *bench) report(bundle *pdp.Bundle, c Bench) benchReport {
 		Allocations: per(b.memory[0].Mallocs, b.memory[1].Mallocs),
 		Bytes:       per(b.memory[0].TotalAlloc, b.memory[1].TotalAlloc),
 		Latency:     b.times.Quantiles(),
-		Histogram:   slices.Collect(b.times.Bars()),
 		Costs:       []benchPolicyCost{},
 	}
 	var all time.Duration
@@ -70,7 +67,7 @@ func (b *bench) report(bundle *pdp.Bundle, c Bench) benchReport {
 	return r
 }
 
-// print is the report for people. It has the same lines, whatever was measured.
+// print is the report for people.
 func (r benchReport) print(s cli.Streams, dir string) {
 	s.Print("bundle     %s, policies: %d", dir, r.Policies)
 	s.Print("requests   %d: %s", r.Requests, r.Outcomes)
@@ -78,11 +75,6 @@ func (r benchReport) print(s cli.Streams, dir string) {
 	s.Print("decisions  %.0f a second, each with %.0f allocations of %.0f bytes together",
 		r.PerSecond, r.Allocations, r.Bytes)
 	s.Print("latency    %s", r.Latency)
-	s.Print("")
-	s.Print("took from  decisions")
-	for _, line := range latency.Chart(r.Histogram) {
-		s.Print("%s", line)
-	}
 	s.Print("")
 	s.Print("policies that cost most, each evaluated by itself")
 	s.Print("%7s  %9s  %9s  policy", "share", "each", "requests")

@@ -1,4 +1,4 @@
-// Package author has the commands of people who write policies: eval, check, test, fmt, bench and access. Each but
+// Package author has the commands of authors of policies: eval, check, test, fmt, bench and access. Each but
 // fmt reads a bundle from its directory, as serve would, and answers from it in this process.
 //
 // None of them needs a server, and none records a decision. Read check.go first: it is the shortest.
@@ -28,7 +28,7 @@ type Commands struct {
 	Access Access `cmd:"" help:"Look at declarations of who may use which tools, check them, and import them."`
 }
 
-// Check lists what is wrong or odd in a bundle.
+// Check lists the errors and warnings of a bundle.
 type Check struct {
 	Dir           string `arg:"" help:"The directory of the bundle."`
 	JSON          bool   `name:"json" help:"Print JSON, for programs."`

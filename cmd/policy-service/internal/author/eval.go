@@ -75,7 +75,7 @@ func (c Eval) Run(s cli.Streams) error {
 	return nil
 }
 
-// call is what is asked of which bundle, and the record that it comes from, nil if it comes from none.
+// call is a request and its bundle, and the record that it comes from, nil if it comes from none.
 func (c Eval) call(s cli.Streams) (call pdp.Call, recorded *decisionlog.Recorded, bundle *pdp.Bundle, err error) {
 	limits := evaluation.DefaultLimits()
 	if c.Record != "" {
@@ -142,10 +142,10 @@ func noTenant(name string, tenants []string) error {
 	return fmt.Errorf("there is no tenant %q; try default, or a directory below tenants/", name)
 }
 
-// evalJSON is what eval --json prints. Programs read it: members may be added,
+// evalJSON is the output of eval --json. Programs read it: members may be added,
 // never renamed.
 type evalJSON struct {
-	Decision    any                            `json:"decision"` // true or false, or a word if the question was what is possible
+	Decision    any                            `json:"decision"` // true or false, or a word if the request has unknown values
 	Reason      evaluation.Reason              `json:"reason,omitzero"`
 	Determining []string                       `json:"determining"`
 	Overruled   []string                       `json:"overruled,omitzero"`
@@ -154,7 +154,7 @@ type evalJSON struct {
 	Bundle      string                         `json:"bundle"`
 	Required    []string                       `json:"required_obligations,omitzero"`
 	Mismatch    []evaluation.Mismatch          `json:"mismatch,omitzero"`
-	Refused     *evaluation.Mismatch           `json:"refused,omitzero"` // why nobody can be asked for an approval
+	Refused     *evaluation.Mismatch           `json:"refused,omitzero"` // why no person can be asked for an approval
 	Policies    []evaluation.PolicyExplanation `json:"policies,omitzero"`
 	Dropped     []evaluation.Mismatch          `json:"dropped,omitzero"`
 	Unknown     []string                       `json:"unknown,omitzero"`

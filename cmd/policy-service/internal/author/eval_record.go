@@ -51,7 +51,7 @@ func (c Eval) find(s cli.Streams) (*decisionlog.Recorded, error) {
 	return &recorded, nil
 }
 
-// tellRecorded says how the record differs, so that nobody takes the one for the other.
+// tellRecorded says how the record differs from the answer of today.
 func tellRecorded(s cli.Streams, r *decisionlog.Recorded, d evaluation.Decision) {
 	if r.Bundle != d.Bundle {
 		s.Tell("the record was decided by another bundle, %s", cmp.Or(r.Bundle, "which it does not name"))

@@ -77,13 +77,12 @@ func (c Fmt) Run(s cli.Streams) error {
 	return nil
 }
 
-// tell does with a file what was asked for.
+// tell prints, compares or writes a file.
 func (c Fmt) tell(f policyText, s cli.Streams) error {
 	same := string(f.text) == string(f.now)
 	switch {
 	case !c.Check && !c.Diff && !c.Write:
-		print(f.now, s)
-		return nil
+		return printFile(s, f.now)
 	case same:
 		return nil
 	case c.Write:
@@ -92,23 +91,13 @@ func (c Fmt) tell(f policyText, s cli.Streams) error {
 		}
 	}
 	if c.Diff {
-		print(diff.Diff(f.name, f.text, f.name, f.now), s)
-	} else {
-		s.Print("%s", f.name)
+		return printFile(s, diff.Diff(f.name, f.text, f.name, f.now))
 	}
+	s.Print("%s", f.name)
 	return nil
 }
 
-// print writes text as it is, because a program or a file may take it; what is in it can act on no terminal.
-func print(text []byte, s cli.Streams) {
-	if cli.IsTerminal(s.Out) {
-		s.Print("%s", cli.Lines(strings.TrimSuffix(string(text), "\n")))
-		return
-	}
-	_, _ = s.Out.Write(text)
-}
-
-// mostText is where reading ends. What a policy file may have is less, and for package pdp to say.
+// mostText is where reading ends. A policy file may have less, by package pdp.
 const mostText = 1 << 20
 
 // layOut reads a file, and lays it out.
@@ -146,7 +135,7 @@ func policyFiles(name string, s cli.Streams) (names []string, err error) {
 }
 
 // filesBelow looks for policy files. As in a bundle, names that begin with a dot are passed over. A link to a file is that
-// file, if it is below the directory as well: whoever names a directory does not mean what is elsewhere.
+// file, if it is below the directory as well: files elsewhere are not meant.
 func filesBelow(dir string, s cli.Streams) (names []string, err error) {
 	top, err := filepath.EvalSymlinks(dir)
 	if err != nil {

@@ -56,7 +56,7 @@ func (c Test) Run(s cli.Streams) error {
 	return s.Answer(c.JSON, r.json(), func() error { return r.print(s) }, r.failed() > 0)
 }
 
-// examples are the tests to run. No test at all is an error, because a person who runs tests believes that there are
+// examples are the tests to run. No test at all is an error, because a person that runs tests believes that there are
 // some.
 func (c Test) examples(s cli.Streams) ([]pdp.Example, error) {
 	match, err := regexp.Compile(c.Match)
@@ -128,7 +128,7 @@ func notDecided(err error, e pdp.Example) string {
 	return "expected a decision, got none: " + undecided(err, e.Call.Request).Error()
 }
 
-// differences compares what the test asserts with what was decided. Lists
+// differences compares the assertions of a test with the decision. Lists
 // compare exactly, in any order.
 func differences(e pdp.Example, d evaluation.Decision) []string {
 	var differs []string

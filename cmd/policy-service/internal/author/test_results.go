@@ -59,7 +59,7 @@ func (c result) reproduce(dir string) string {
 	return command
 }
 
-// testJSON is what test --json prints. Programs read it: members may be added,
+// testJSON is the output of test --json. Programs read it: members may be added,
 // never renamed.
 type testJSON struct {
 	Bundle    string           `json:"bundle"`

@@ -1,5 +1,5 @@
-// Package bundledir is the directory of a bundle as commands take it: whether it is one, what it loads to, and why it
-// does not load. It does not say what a bundle is: package pdp does.
+// Package bundledir is the directory of a bundle as commands take it: whether it is one, the bundle in it, and why it
+// does not load. Package pdp defines bundles.
 package bundledir
 
 import (
@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp"
 )
 
-// Exists refuses what is no directory, so that a slip of the pen is told from a bundle that is at fault.
+// Exists refuses a path that is no directory, so that a typing error is not taken for a fault of a bundle.
 func Exists(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -37,7 +37,7 @@ func Load(dir string, s cli.Streams) (*pdp.Bundle, error) {
 	return bundle, nil
 }
 
-// Refused prints the problems of a bundle, a line each, if err is those; any other error stays what it is.
+// Refused prints the problems of a bundle, a line each, if err is those; any other error stays as it is.
 func Refused(dir string, err error, s cli.Streams) error {
 	var problems pdp.Problems
 	if !errors.As(err, &problems) {
@@ -49,7 +49,7 @@ func Refused(dir string, err error, s cli.Streams) error {
 }
 
 // Placed has the files of problems by their paths from where the command was started, so that a terminal, an editor or CI can
-// go there. What stands in a message keeps its path inside the bundle.
+// go there. Paths in a message stay inside the bundle.
 func Placed(dir string, problems pdp.Problems) pdp.Problems {
 	placed := slices.Clone(problems)
 	for n, p := range placed {

@@ -2,9 +2,9 @@
 // ([Given]), the lines, tables and JSON that it prints ([Streams]), and how it ends ([ExitCode]).
 //
 // Nothing that is printed can act on a terminal: every value of a line is made visible by itself, and once, so that no
-// value can begin a line that looks like one of ours. A string is taken for the words of somebody else, in which a
-// backslash is doubled. What has such words in quotes already is [Quoted], or [Lines]; so is an error, and whatever has
-// a String of its own. What is visible already is [Shown]. The package knows no command.
+// value can begin a line that looks like one of ours. A string is taken for foreign words, in which a
+// backslash is doubled. A text with such words in quotes is [Quoted], or [Lines]; so is an error, and any value with a
+// String of its own. A text that is visible already is [Shown]. The package knows no command.
 package cli
 
 import (
@@ -20,14 +20,14 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// ExitCode ends a command that has said what there is to say.
+// ExitCode ends a command without a further message.
 type ExitCode int
 
 // The exit codes that all commands share, but for those from Owing on, which are of eval alone.
 const (
 	OK         ExitCode = 0
 	No         ExitCode = 1 // a deny, a problem, a failed test
-	Failed     ExitCode = 2 // it could not do what was asked
+	Failed     ExitCode = 2 // it could not do its task
 	Owing      ExitCode = 3 // an allow with obligations
 	Possible   ExitCode = 4 // no allow, and some values may be permitted
 	Impossible ExitCode = 5
@@ -47,7 +47,7 @@ func (s Streams) Fail(err error) ExitCode {
 	return Failed
 }
 
-// Print writes a line of output, with its values made visible. It is no error of ours if nobody reads it any more.
+// Print writes a line of output, with its values made visible. A reader that has gone is no error.
 func (s Streams) Print(format string, args ...any) {
 	_, _ = fmt.Fprintf(s.Out, format+"\n", visibleValues(args)...)
 }
@@ -70,7 +70,7 @@ func (s Streams) PrintJSON(v any) error {
 	return nil
 }
 
-// Answer prints what a command found, as JSON or by print, and ends the command: with No if what it found is bad.
+// Answer prints the result of a command, as JSON or by print, and ends the command: with No if the result is bad.
 func (s Streams) Answer(asJSON bool, document any, print func() error, bad bool) error {
 	if asJSON {
 		print = func() error { return s.PrintJSON(document) }

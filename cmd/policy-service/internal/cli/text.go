@@ -50,8 +50,7 @@ func IsTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// visibleValues escapes what cannot be seen in what Printf is given, so that a text of somebody else's cannot steer the
-// terminal.
+// visibleValues escapes invisible characters in the values of Printf, so that foreign text cannot steer the terminal.
 func visibleValues(values []any) []any {
 	all := make([]any, len(values))
 	for n, v := range values {
@@ -80,7 +79,7 @@ func visibleValue(v any) any {
 	return visible.Quoted(fmt.Sprint(v))
 }
 
-// Cut is the beginning of a text that somebody else wrote, made visible, with a note of how much is left out.
+// Cut is the beginning of a foreign text, made visible, with a note of how much is left out.
 func Cut(text string, most int) Shown {
 	short, left := Shorten(text, most)
 	if left == 0 {
@@ -134,7 +133,7 @@ func Counts[N int | int64](before string, of map[string]N, after string) string 
 // Time is a time for people.
 func Time(at time.Time) string { return at.UTC().Format("2006-01-02T15:04:05Z") }
 
-// TimeOr is a time for people, or what stands for none.
+// TimeOr is a time for people, or none in its place.
 func TimeOr(at time.Time, none string) string {
 	if at.IsZero() {
 		return none
@@ -142,7 +141,7 @@ func TimeOr(at time.Time, none string) string {
 	return Time(at)
 }
 
-// Entity is an entity as people read it, and * for what a search looked for.
+// Entity is an entity as people read it, and * for the unknown of a search.
 func Entity(e evaluation.Ref) string {
 	if e.Type == "" {
 		return "*"

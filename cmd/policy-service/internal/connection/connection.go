@@ -1,4 +1,4 @@
-// Package connection is how a command reaches a running server: what --credential and --ca mean, and what to try if the
+// Package connection is how a command reaches a running server: the meaning of --credential and --ca, and advice if the
 // server cannot be asked. It asks nothing itself.
 package connection
 
@@ -44,7 +44,7 @@ func Options(credential, ca cli.Given) (o httpclient.Options, err error) {
 	return o, nil
 }
 
-// Try says what to do about an error of a server, whatever it was asked.
+// Try is advice about an error of a server, whatever the request was.
 func Try(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "it was interrupted, run it again"

@@ -5,7 +5,7 @@ import (
 	"policy-service/pdp/server/doctor"
 )
 
-// PrintFindings prints what a doctor found, and ends the command: with No if something bites.
+// PrintFindings prints the findings of a doctor, and ends the command: with No if something bites.
 func PrintFindings(found []doctor.Finding, asJSON bool, s cli.Streams) error {
 	biting := 0
 	for _, f := range found {

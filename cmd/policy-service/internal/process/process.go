@@ -1,4 +1,4 @@
-// Package process is what every command that runs until a signal has in common: its memory ([LimitMemory]), its log
+// Package process has the parts that commands share which run until a signal: memory ([LimitMemory]), its log
 // ([Logger]), the file with its address ([AddrFile]), and the flags that set keys of its configuration ([Flags]).
 //
 // It knows no server and no gateway.

@@ -52,7 +52,7 @@ func (c Check) Run(s cli.Streams) error {
 // rules are the checks, each of one kind of mistake. A rule passes if its part of the input is not there.
 var rules = []func(*input){(*input).servers, (*input).definitions, (*input).names, (*input).mappings, (*input).access, (*input).policies, (*input).people}
 
-// input is what the rules hold against each other, and what they find.
+// input has the files that the rules hold against each other, and the problems that they find.
 type input struct {
 	file, lockFile, dir string
 
@@ -67,7 +67,7 @@ type input struct {
 	renamed []*tool                 // tools that clients call by another name than SERVER__NAME
 }
 
-// read reads all files. What keeps a file from being read as what it is, is a problem, and no error.
+// read reads all files. A malformed file is a problem, and no error.
 func (c Check) read() (*input, error) {
 	in := &input{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies), absent: map[string]pdp.Problems{}}
 	var mistakes config.Mistakes

@@ -35,7 +35,7 @@ func (in *input) refuse(place, message, try string) {
 	in.add(problemAt(pdp.SeverityError, place, message, try))
 }
 
-// mistake adds a line of another package: a place, and what is wrong there.
+// mistake adds a line of another package: a place, and the fault there.
 func (in *input) mistake(line string) {
 	place, message, _ := strings.Cut(line, ": ")
 	in.refuse(place, message, "")

@@ -53,7 +53,7 @@ func (in *input) known(path, server, name string) {
 	}
 }
 
-// definitions finds tools that the gateway would leave out, and what is doubtful in what servers declare.
+// definitions finds tools that the gateway would leave out, and doubtful declarations of servers.
 func (in *input) definitions() {
 	if in.locked == nil {
 		return

@@ -2,7 +2,7 @@ package tools
 
 import "policy-service/cmd/policy-service/internal/gateway"
 
-// people finds approvals that no person can give, and persons who cannot be asked.
+// people finds approvals that no person can give, and persons that no form reaches.
 func (in *input) people() {
 	if why := gateway.NoForm(in.config); why != "" && (in.bundle == nil || len(in.bundle.Approvals()) > 0) {
 		in.warn(in.atKey("identity.static", ""), why, "")

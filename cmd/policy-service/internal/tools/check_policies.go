@@ -15,7 +15,7 @@ import (
 
 // access finds declarations of access that no question of the gateway is about. They close nothing.
 func (in *input) access() {
-	if in.bundle == nil || in.config.Mappings[toolsCall] != nil { // then only the author of the mapping knows what is asked
+	if in.bundle == nil || in.config.Mappings[toolsCall] != nil { // then only the author of the mapping knows the questions
 		return
 	}
 	for _, d := range in.bundle.Access() {
@@ -32,7 +32,7 @@ func (in *input) access() {
 	}
 }
 
-// policies holds the policies against the locked tools: by the names in each, and by what it reads of calls.
+// policies holds the policies against the locked tools: by the names in each, and by the arguments that it reads.
 func (in *input) policies() {
 	if in.locked != nil && in.bundle != nil && in.config.Mappings[toolsCall] == nil {
 		for _, p := range in.bundle.Contents() {
@@ -190,7 +190,7 @@ func (in *input) arguments(p pdp.PolicyContents, about []*tool) {
 	}
 }
 
-// effectOf says what a policy does because an attribute that it reads is never there. A policy that permits more or
+// effectOf is the effect of a policy that reads an attribute which is never there. A policy that permits more or
 // forbids less than it says is an error.
 func effectOf(p pdp.PolicyContents, text string) (severity pdp.Severity, effect string) {
 	spared, asked, read := false, false, false

@@ -1,10 +1,10 @@
-// Package tools has the commands of people who put tools behind the gateway: what is accepted of them, what would be asked
-// about a message, and what is wrong before traffic shows it.
+// Package tools has the commands for the tools behind a gateway: lock accepts their definitions, schema makes Cedar of them,
+// map prints the questions about a message, and check finds mistakes before traffic shows them.
 //
-// What the gateway asks is not here: package mcp has that, and these commands use it. Read lock.go first.
+// Package mcp makes the questions, and these commands use it. Read lock.go first.
 package tools
 
-// Command is what there is about the tools behind a gateway.
+// Command has the commands for the tools behind a gateway.
 type Command struct {
 	Lock   Lock   `cmd:"" help:"Say what the servers behind a gateway have now, and accept it."`
 	Schema Schema `cmd:"" help:"Write a Cedar schema of the tools, for policies over their arguments."`

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// Lock compares what servers have with what was accepted.
+// Lock compares the tools of servers with those that were accepted.
 type Lock struct {
 	Config    cli.Given `required:"" placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway. Its lock.file is the lock."`
 	Diff      bool      `xor:"what" help:"Say what is not as it is locked, line by line."`
@@ -27,28 +27,28 @@ type Lock struct {
 // Help ends the command's help.
 func (Lock) Help() string {
 	return "The command connects with each upstream as the gateway does, and lists its tools. Without --diff and --accept it prints the " +
-		"lock that --accept would write. Read what you accept: a definition is what a model is told.\n\n" +
+		"lock that --accept would write. Read what you accept: a definition is what a model is settings.\n\n" +
 		"Exit codes: 0 if nothing has changed, or it is accepted; 1 if --diff finds a change; 2 if it cannot run, or an upstream cannot be " +
 		"asked. Of that one nothing is written."
 }
 
-// Run asks the servers, and says or writes what they answer.
+// Run asks the servers, and prints or writes their answers.
 func (c Lock) Run(s cli.Streams) error {
-	told, token, err := c.read(s)
+	settings, token, err := c.read(s)
 	if err != nil {
 		return err
 	}
-	locked, mended, err := c.locked(told)
+	locked, mended, err := c.locked(settings)
 	if err != nil {
 		return err
 	}
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	found, away := mcp.Survey(ctx, told, mcp.Deps{Logger: warnings(s.Err)}, token)
+	found, away := mcp.Survey(ctx, settings, mcp.Deps{Logger: warnings(s.Err)}, token)
 	if ctx.Err() != nil {
 		return errors.New("it was interrupted, and nothing is written; run it again")
 	}
-	now := c.merged(locked, found, told)
+	now := c.merged(locked, found, settings)
 	changed := false
 	switch {
 	case c.Diff:
@@ -57,7 +57,7 @@ func (c Lock) Run(s cli.Streams) error {
 		if away != nil && (mended || len(found.Servers) == 0) {
 			return fmt.Errorf("%w; nothing is written: what is locked of it is not known", away)
 		}
-		if err := accept(s, told.Lock.File, locked, now); err != nil {
+		if err := accept(s, settings.Lock.File, locked, now); err != nil {
 			return err
 		}
 	default:
@@ -73,23 +73,23 @@ func (c Lock) Run(s cli.Streams) error {
 }
 
 // read is the configuration, of one server alone if only that is asked for, and the token.
-func (c Lock) read(s cli.Streams) (told mcp.Config, token string, err error) {
-	if _, err = mcp.Form.Read(config.Given{File: string(c.Config)}, &told); err != nil {
-		return told, "", err
+func (c Lock) read(s cli.Streams) (settings mcp.Config, token string, err error) {
+	if _, err = mcp.Form.Read(config.Given{File: string(c.Config)}, &settings); err != nil {
+		return settings, "", err
 	}
-	mcp.Form.SetDefaults(&told)
-	if told.Lock.File == "" {
-		return told, "", fmt.Errorf("%s has no lock.file; add lock: {file: tools.lock.json}", c.Config)
+	mcp.Form.SetDefaults(&settings)
+	if settings.Lock.File == "" {
+		return settings, "", fmt.Errorf("%s has no lock.file; add lock: {file: tools.lock.json}", c.Config)
 	}
 	if name := string(c.Server); name != "" {
-		u, known := told.Upstreams[name]
+		u, known := settings.Upstreams[name]
 		if !known {
-			return told, "", fmt.Errorf("--server: there is no upstream %q; write a name of upstreams in the configuration", name)
+			return settings, "", fmt.Errorf("--server: there is no upstream %q; write a name of upstreams in the configuration", name)
 		}
-		told.Upstreams = map[string]mcp.UpstreamConfig{name: u}
+		settings.Upstreams = map[string]mcp.UpstreamConfig{name: u}
 	}
 	token, err = tokenIn(c.TokenFile, s.In)
-	return told, token, err
+	return settings, token, err
 }
 
 // tokenIn is the access token in a file. There is none if no file is given.
@@ -107,9 +107,9 @@ func tokenIn(file cli.Given, in io.Reader) (token string, err error) {
 	return token, nil
 }
 
-// locked is what the file has; nothing if there is none yet, or if it is broken and to be mended.
-func (c Lock) locked(told mcp.Config) (f lock.File, mended bool, err error) {
-	f, err = lock.Read(told.Lock.File)
+// locked reads the file; it is empty if there is none yet, or if it is broken and to be mended.
+func (c Lock) locked(settings mcp.Config) (f lock.File, mended bool, err error) {
+	f, err = lock.Read(settings.Lock.File)
 	wrong := (*lock.Error)(nil)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -122,14 +122,14 @@ func (c Lock) locked(told mcp.Config) (f lock.File, mended bool, err error) {
 	return f, false, err
 }
 
-// merged is what was found, and what was locked of servers that nobody has looked at.
-func (c Lock) merged(locked, found lock.File, told mcp.Config) lock.File {
+// merged has the servers that were asked, and the locked tools of all others.
+func (c Lock) merged(locked, found lock.File, settings mcp.Config) lock.File {
 	now := lock.File{Servers: maps.Clone(found.Servers)}
 	if now.Servers == nil {
 		now.Servers = map[string]lock.Server{}
 	}
 	for name, server := range locked.Servers {
-		_, asked := told.Upstreams[name]
+		_, asked := settings.Upstreams[name]
 		if _, answered := found.Servers[name]; !answered && (asked || c.Server != "") {
 			now.Servers[name] = server
 		}
@@ -146,12 +146,12 @@ func accept(s cli.Streams, file string, locked, now lock.File) error {
 	return nil
 }
 
-// warnings logs what somebody should look at, and not what goes well.
+// warnings logs warnings and errors only.
 func warnings(to io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// printChanges prints what is changed, and reports whether anything is.
+// printChanges prints changes, and reports whether there are any.
 func printChanges(s cli.Streams, changes []lock.Change, none string) bool {
 	for _, c := range changes {
 		s.Print("%s", cli.Shown(c.Title()))

@@ -19,7 +19,7 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// Map shows what the gateway asks about a message.
+// Map shows the questions of the gateway about a message.
 type Map struct {
 	Config     cli.Given `placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway."`
 	Claims     cli.Given `placeholder:"FILE" help:"The claims of a token, as a JSON object. Nothing about them is verified. identity.static needs none."`
@@ -52,21 +52,21 @@ func (c Map) Run(s cli.Streams) error {
 	case c.Message == "-" && c.Claims == "-":
 		return errors.New("the message and the claims are both standard input; write one of them into a file")
 	}
-	var told mcp.Config
-	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &told); err != nil {
+	var settings mcp.Config
+	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &settings); err != nil {
 		return err
 	}
-	mcp.Form.SetDefaults(&told)
-	asked, err := c.asked(told, s)
+	mcp.Form.SetDefaults(&settings)
+	asked, err := c.asked(settings, s)
 	if err != nil {
 		return err
 	}
-	x, err := mcp.Explain(context.Background(), told, asked)
+	x, err := mcp.Explain(context.Background(), settings, asked)
 	if err != nil {
 		return err
 	}
 	out := explained(x)
-	if dir := cmp.Or(string(c.Policies), embedded(told)); len(x.Questions) > 0 && dir != "" {
+	if dir := cmp.Or(string(c.Policies), embedded(settings)); len(x.Questions) > 0 && dir != "" {
 		bundle, err := bundledir.Load(dir, s)
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func embedded(c mcp.Config) string {
 }
 
 // asked is the message, for whom it is, and the tools.
-func (c Map) asked(told mcp.Config, s cli.Streams) (a mcp.Asked, err error) {
+func (c Map) asked(settings mcp.Config, s cli.Streams) (a mcp.Asked, err error) {
 	if a.Message, err = read(c.Message, s.In); err != nil {
 		return a, fmt.Errorf("cannot read the message: %w; try a file with one request, or - for standard input", err)
 	}
@@ -107,17 +107,17 @@ func (c Map) asked(told mcp.Config, s cli.Streams) (a mcp.Asked, err error) {
 		if a.Claims, err = evaluation.ParseWithNulls(text, evaluation.DefaultLimits()); err != nil {
 			return a, fmt.Errorf("%s: the claims are no JSON object that every reader reads alike: %w; write the payload of a token, and not the token", c.Claims, err)
 		}
-	} else if told.Identity.Static == nil {
+	} else if settings.Identity.Static == nil {
 		return a, errors.New("tokens name the person of a request; give --claims FILE with the claims of one, as a JSON object")
 	}
 	if c.Definition != "" {
-		a.Tools, err = c.definition(told, s)
+		a.Tools, err = c.definition(settings, s)
 	}
 	return a, err
 }
 
 // definition is the one tool of --definition.
-func (c Map) definition(told mcp.Config, s cli.Streams) ([]mcp.Tool, error) {
+func (c Map) definition(settings mcp.Config, s cli.Streams) ([]mcp.Tool, error) {
 	text, err := read(string(c.Definition), s.In)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the definition: %w; try a file with one tool, as tools/list has it", err)
@@ -127,14 +127,14 @@ func (c Map) definition(told mcp.Config, s cli.Streams) ([]mcp.Tool, error) {
 		return nil, fmt.Errorf("%s: the definition is no JSON object that every reader reads alike: %w; write one tool, as tools/list has it", c.Definition, err)
 	}
 	if t.Server == "" {
-		if len(told.Upstreams) > 1 {
+		if len(settings.Upstreams) > 1 {
 			return nil, errors.New("--definition: there are several upstreams; say whose tool it is by --server NAME")
 		}
-		for name := range told.Upstreams {
+		for name := range settings.Upstreams {
 			t.Server = name
 		}
 	}
-	if _, known := told.Upstreams[t.Server]; !known {
+	if _, known := settings.Upstreams[t.Server]; !known {
 		return nil, fmt.Errorf("--server: there is no upstream %q; write a name of upstreams in the configuration", t.Server)
 	}
 	return []mcp.Tool{t}, nil

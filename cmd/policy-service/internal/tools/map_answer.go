@@ -7,7 +7,7 @@ import (
 	"policy-service/pdp/mcp"
 )
 
-// mapJSON is what map prints. Programs read it: members may be added, never renamed.
+// mapJSON is the output of map. Programs read it: members may be added, never renamed.
 type mapJSON struct {
 	Questions []questionJSON `json:"questions"`
 	Verdict   *verdictJSON   `json:"verdict,omitzero"`

@@ -16,7 +16,7 @@ import (
 
 // decide takes the verdicts of a bundle, which is asked in this process. Nothing goes on record.
 func (o *mapJSON) decide(bundle *pdp.Bundle, x mcp.Explanation) error {
-	j := judge{pdp: pdp.Of(bundle, pdp.Options{Approvals: nobody{}}), tenant: x.Tenant, positions: map[string]string{}}
+	j := judge{pdp: pdp.Of(bundle, pdp.Options{Approvals: noApprovals{}}), tenant: x.Tenant, positions: map[string]string{}}
 	for _, p := range bundle.Policies() {
 		j.positions[p.ID] = p.Position
 	}
@@ -125,19 +125,21 @@ func (j judge) missing(call pdp.Call, whole bool) (*approvalJSON, error) {
 	return m, nil
 }
 
-// nobody keeps no approvals: none is filed, and none is found.
-type nobody struct{}
+// noApprovals keeps no approvals: none is filed, and none is found.
+type noApprovals struct{}
 
-func (nobody) Find(context.Context, pdp.ApprovalRequest) (pdp.Found, error) { return pdp.Found{}, nil }
+func (noApprovals) Find(context.Context, pdp.ApprovalRequest) (pdp.Found, error) {
+	return pdp.Found{}, nil
+}
 
-func (nobody) Reserve(context.Context, pdp.ApprovalRequest, string) (pdp.Reservation, error) {
+func (noApprovals) Reserve(context.Context, pdp.ApprovalRequest, string) (pdp.Reservation, error) {
 	return nil, nil
 }
 
-func (nobody) File(context.Context, pdp.ApprovalRequest) (*evaluation.Approval, error) {
+func (noApprovals) File(context.Context, pdp.ApprovalRequest) (*evaluation.Approval, error) {
 	return nil, nil
 }
 
-func (nobody) Offer(context.Context, pdp.ApprovalRequest, evaluation.Reason) (*evaluation.Access, error) {
+func (noApprovals) Offer(context.Context, pdp.ApprovalRequest, evaluation.Reason) (*evaluation.Access, error) {
 	return nil, nil
 }

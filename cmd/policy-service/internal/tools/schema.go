@@ -19,7 +19,7 @@ import (
 	"policy-service/pdp/server/config"
 )
 
-// Schema writes what a gateway asks about tools as Cedar reads it.
+// Schema writes a Cedar schema of the questions of a gateway about tools.
 type Schema struct {
 	Config    cli.Given `required:"" placeholder:"FILE" env:"MCP_GATEWAY_CONFIG" help:"The configuration file of the gateway."`
 	Lock      cli.Given `placeholder:"FILE" help:"The lock that has the tools. The configuration's lock.file unless given; without one, the servers are asked."`
@@ -33,19 +33,19 @@ type Schema struct {
 // Help ends the command's help.
 func (Schema) Help() string {
 	return "The gateway asks by the actions of this schema with ask: tool. What a tool's inputSchema says and Cedar cannot is left out, and " +
-		"told on standard error: policies do not see such an argument.\n\n" +
+		"settings on standard error: policies do not see such an argument.\n\n" +
 		"Exit codes: 0 if it is written, or the file of --check is as it would be; 1 if that is not; 2 if it cannot run, or an upstream cannot " +
 		"be asked."
 }
 
 // Run makes the schema, and writes or compares it.
 func (c Schema) Run(s cli.Streams) error {
-	var told mcp.Config
-	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &told); err != nil {
+	var settings mcp.Config
+	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &settings); err != nil {
 		return err
 	}
-	mcp.Form.SetDefaults(&told)
-	known, err := c.known(told, s)
+	mcp.Form.SetDefaults(&settings)
+	known, err := c.known(settings, s)
 	if err != nil {
 		return err
 	}
@@ -53,15 +53,15 @@ func (c Schema) Run(s cli.Streams) error {
 		c.Whole = true
 		s.Tell("%s is the only schema of its bundle, so it has all that the gateway asks about, as by --whole", file)
 	}
-	made, err := toolschema.Generate(behind(told, known), c.options(told))
+	made, err := toolschema.Generate(behind(settings, known), c.options(settings))
 	if err != nil {
 		return err
 	}
 	for _, n := range made.Notes {
 		s.Tell("%s", n)
 	}
-	if told.Ask != mcp.AskTool {
-		s.Tell("%s has ask: %s, which asks about all tools by one action; with ask: tool it asks by those of this schema", c.Config, told.Ask)
+	if settings.Ask != mcp.AskTool {
+		s.Tell("%s has ask: %s, which asks about all tools by one action; with ask: tool it asks by those of this schema", c.Config, settings.Ask)
 	}
 	switch {
 	case c.Check != "":
@@ -102,8 +102,8 @@ func (c Schema) compare(s cli.Streams, text string) error {
 }
 
 // known are the tools: those that are locked, or those that the servers have now.
-func (c Schema) known(told mcp.Config, s cli.Streams) (lock.File, error) {
-	if file := cmp.Or(string(c.Lock), told.Lock.File); file != "" {
+func (c Schema) known(settings mcp.Config, s cli.Streams) (lock.File, error) {
+	if file := cmp.Or(string(c.Lock), settings.Lock.File); file != "" {
 		f, err := lock.Read(file)
 		if err == nil || c.Lock != "" || !errors.Is(err, fs.ErrNotExist) {
 			return f, err
@@ -115,7 +115,7 @@ func (c Schema) known(told mcp.Config, s cli.Streams) (lock.File, error) {
 	}
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	found, err := mcp.Survey(ctx, told, mcp.Deps{Logger: warnings(s.Err)}, token)
+	found, err := mcp.Survey(ctx, settings, mcp.Deps{Logger: warnings(s.Err)}, token)
 	if ctx.Err() != nil {
 		return found, errors.New("it was interrupted, and nothing is written; run it again")
 	}
@@ -126,8 +126,8 @@ func (c Schema) known(told mcp.Config, s cli.Streams) (lock.File, error) {
 }
 
 // behind are the tools that can be called through the gateway.
-func behind(told mcp.Config, known lock.File) (all []toolschema.Tool) {
-	for server, u := range told.Upstreams {
+func behind(settings mcp.Config, known lock.File) (all []toolschema.Tool) {
+	for server, u := range settings.Upstreams {
 		for name, t := range known.Servers[server].Tools {
 			if !u.Tools[name].Hidden {
 				all = append(all, toolschema.Tool{Server: server, Name: name, Definition: t.Definition()})
@@ -137,14 +137,14 @@ func behind(told mcp.Config, known lock.File) (all []toolschema.Tool) {
 	return all
 }
 
-// options are what the questions of the gateway have besides the arguments.
-func (c Schema) options(told mcp.Config) toolschema.Options {
-	o := toolschema.Options{Whole: c.Whole, Properties: told.Identity.Properties, Said: c.Said}
-	for _, i := range told.Identity.Issuers {
+// options are the parts of questions besides the arguments.
+func (c Schema) options(settings mcp.Config) toolschema.Options {
+	o := toolschema.Options{Whole: c.Whole, Properties: settings.Identity.Properties, Said: c.Said}
+	for _, i := range settings.Identity.Issuers {
 		o.People = append(o.People, cmp.Or(i.SubjectType, "user"))
 		o.Agents = append(o.Agents, cmp.Or(i.AgentType, "agent"))
 	}
-	for _, u := range told.Upstreams {
+	for _, u := range settings.Upstreams {
 		o.Labels = slices.AppendSeq(o.Labels, maps.Keys(u.Labels))
 		for _, t := range u.Tools {
 			o.Labels = slices.AppendSeq(o.Labels, maps.Keys(t.Labels))
