@@ -84,7 +84,6 @@ func newWord(text string, at int) word {
 	if isPlain(text) {
 		return w
 	}
-	letters, digits := w.letters, false // that it looks like, and in place of letters
 	for n := 0; n < len(text); {
 		c := first(text[n:])
 		n += len(c.bytes)
@@ -95,16 +94,11 @@ func newWord(text string, at int) word {
 			if script != latin && w.kind == isLatin {
 				w.kind = isDoubted
 			}
-			letters = letters || strings.ContainsFunc(looks, isASCIILetter)
-			digits = digits || unicode.IsLetter(c.rune) && '0' <= looks[0] && looks[0] <= '9'
 		case script != latin && (script != "" || foreignDigit(c.rune)):
 			w.kind = isForeign
 		}
 	}
-	switch {
-	case w.kind == isDoubted && digits && letters: // a word such as руб
-		w.kind = isForeign
-	case w.kind == isForeign && w.letters:
+	if w.kind == isForeign && w.letters {
 		w.kind = isMixed
 	}
 	return w
@@ -166,7 +160,7 @@ const (
 	parting = `/\:@.#`
 )
 
-// marksSign reports whether a sign is marked. In a text that is read, typography is what it looks like.
+// marksSign reports whether a sign is marked. In a text that is read, typography is meant as such.
 func (d *drawer) marksSign(line string, w word) bool {
 	before, _ := utf8.DecodeLastRuneInString(line[:w.at])
 	after, _ := utf8.DecodeRuneInString(line[w.end():])
@@ -177,7 +171,7 @@ func (d *drawer) marksSign(line string, w word) bool {
 	case d.json && w.looks == `"`:
 		return true
 	case strings.ContainsFunc(w.looks, other) || w.looks == ":":
-		if isWide(first(w.text).rune) && (isEastAsian(before) || isEastAsian(after)) {
+		if isWide(first(w.text).rune) && (standsTogether(scriptOf(before)) || standsTogether(scriptOf(after))) {
 			return false
 		}
 	}
@@ -186,11 +180,6 @@ func (d *drawer) marksSign(line string, w word) bool {
 
 // isWide reports whether a sign is one of East Asian typography.
 func isWide(r rune) bool { return 0x3000 <= r && r <= 0x303f || 0xfe30 <= r && r <= 0xff5e }
-
-// isEastAsian reports whether a character is of an East Asian text: a letter, a stop or a bracket.
-func isEastAsian(r rune) bool {
-	return standsTogether(scriptOf(r)) || 0x3001 <= r && r <= 0x301b || r == '（' || r == '）'
-}
 
 // isRead reports whether a text has more words than an id, a name or a URL. Each letter of an alphabet that needs no
 // blanks counts as one.

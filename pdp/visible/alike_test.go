@@ -71,6 +71,9 @@ func TestLookAlikesAreMarked(t *testing.T) {
 		"\u0431\u0435\u0437 \u0441\u043e\u0440\u0430":         "\u0431\u0435\u0437 \u0441\u043e\u0440\u0430",
 		"\u0434\u0430: push \u0441\u043e\u0440\u0443 to main": "\u0434\u0430: push " + `[\u0441|looks like c][\u043e|looks like o][\u0440|looks like p][\u0443|looks like y] to main` + "\n=> \"\\u0441\\u043e\\u0440\\u0443\" looks like \"copy\"",
 		"\u0434\u0430: acme/\u0441\u043e\u0440\u0443":         "\u0434\u0430: acme/" + `[\u0441|looks like c][\u043e|looks like o][\u0440|looks like p][\u0443|looks like y]` + "\n=> \"\\u0441\\u043e\\u0440\\u0443\" looks like \"copy\"",
+		// A word of mixed letters does not make a text one of another alphabet.
+		"w\u0436 \u0441\u043e\u0440\u0443": `w[\u0436|Cyrillic among Latin] [\u0441|looks like c][\u043e|looks like o][\u0440|looks like p][\u0443|looks like y]` +
+			"\n=> \"w\\u0436\" mixes Cyrillic with Latin letters\n=> \"\\u0441\\u043e\\u0440\\u0443\" looks like \"copy\"",
 		// What parts a URL is marked in a text that is read, and typography is not.
 		"see https://github.com\u2215acme, it\u2019s one two three four \u201cfive\u201d": `see https://github.com[\u2215|looks like /]acme, it` + "\u2019s one two three four \u201cfive\u201d\n=> \\u2215 looks like /",
 		"\u0441 \u0435 \u0440 \u043e \u0430": `[\u0441|looks like c] [\u0435|looks like e] [\u0440|looks like p] [\u043e|looks like o] [\u0430|looks like a]` +

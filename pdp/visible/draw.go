@@ -10,7 +10,7 @@ import (
 	"golang.org/x/text/unicode/bidi"
 )
 
-// drawer makes the pieces of one line after the other, and remembers what is odd in them.
+// drawer makes the pieces of one line after the other, and remembers odd ones.
 type drawer struct {
 	lines       []string
 	rightToLeft bool
@@ -93,7 +93,7 @@ func (d *drawer) flush() {
 	}
 }
 
-// plain adds a character that is what it looks like.
+// plain adds a character that needs no mark.
 func (d *drawer) plain(c char) {
 	if c.rune == '\\' {
 		d.run.WriteString(`\\`)
@@ -133,7 +133,7 @@ func (d *drawer) space(text string, begins bool) int {
 	case len(all) > mostSpaces:
 		d.spaces = max(d.spaces, len(all))
 		d.add(Piece{counted(spaces, tabs), Spaces, spacesInWords(spaces, tabs)})
-	case len(all) == len(text) || begins && len(d.lines) == 1: // nobody would see them
+	case len(all) == len(text) || begins && len(d.lines) == 1: // they would be invisible
 		d.add(Piece{strings.NewReplacer(" ", "␣", "\t", indent).Replace(all), Spaces, spacesInWords(spaces, tabs)})
 	default:
 		for _, r := range all {

@@ -33,7 +33,7 @@ func NewKnown(ids []string) *Known {
 	return k
 }
 
-// Like reports whether an id looks like a known one and is not known itself, and like which one. Case makes no
+// Like reports whether an id that is not known looks like a known one, and like which one. Case makes no
 // difference, nor do characters that cannot be seen, letters of other alphabets that look like ours, and letters and
 // digits of ours that look like each other.
 func (k *Known) Like(id string) (known string, alike bool) {
@@ -70,12 +70,12 @@ func folds(id string) []string {
 	return keys
 }
 
-// plain is a text in ASCII, as far as its characters look like that, without what cannot be seen.
+// plain is a text in ASCII, as far as its characters look like that, without invisible ones.
 func plain(text string) string {
 	if isPlain(text) {
 		return text
 	}
-	text = toPlain(norm.NFKC.String(toPlain(text))) // before, or it would take apart what looks like one
+	text = toPlain(norm.NFKC.String(toPlain(text))) // before, or it would take apart a look-alike
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		switch {
 		case unicode.IsSpace(r):

@@ -3,15 +3,14 @@ package visible
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-// odd is what is not what it looks like in a text.
+// odd counts the characters and words of a text that deceive.
 type odd struct {
-	mixed     []string       // what is said of words and signs, each once
+	mixed     []string       // notes about words and signs, each once
 	mixedMore int            // words and signs of which nothing is said
-	hidden    map[string]int // the names of what cannot be seen, and how often it is there
+	hidden    map[string]int // invisible characters by name
 	names     []string       // of hidden, in the order of the text
 	broken    int            // bytes that are no UTF-8
 	marks     int            // marks that are too many on a letter, or on nothing
@@ -36,7 +35,7 @@ func (o *odd) escaped(c char, name string, count int) {
 	}
 }
 
-// wordNote keeps what there is to say about a word or a sign.
+// wordNote keeps a note about a word or a sign.
 func (o *odd) wordNote(note string) {
 	switch {
 	case slices.Contains(o.mixed, note):
@@ -55,11 +54,11 @@ func (o *odd) all(cut, left int) []string {
 		hidden += n
 	}
 	notes = say(notes, hidden, "%s that cannot be seen: %s", plural(hidden, "character"), o.namesInWords())
-	notes = say(notes, o.broken, "%s no UTF-8", pluralVerb(o.broken, "byte", "is", "are"))
-	notes = say(notes, o.marks, "%s on a letter that has enough of them, or on none", pluralVerb(o.marks, "mark", "stands", "stand"))
+	notes = say(notes, o.broken, "%s of no UTF-8", plural(o.broken, "byte"))
+	notes = say(notes, o.marks, "%s too many on a letter, or on none", plural(o.marks, "mark"))
 	notes = append(notes, o.spacesInRow()...)
-	notes = say(notes, cut, "%s too long and cut", pluralVerb(cut, "line", "is", "are"))
-	return say(notes, left, "%s not shown", pluralVerb(left, "more line", "is", "are"))
+	notes = say(notes, cut, "%s too long and cut", plural(cut, "line"))
+	return say(notes, left, "%s not shown", plural(left, "more line"))
 }
 
 // words are sentences about words of mixed letters, and about words and signs that look like others.
@@ -99,21 +98,5 @@ func plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
-	return thousands(n) + " " + what + "s"
-}
-
-func pluralVerb(n int, what, one, many string) string {
-	if n == 1 {
-		return plural(n, what) + " " + one
-	}
-	return plural(n, what) + " " + many
-}
-
-// thousands writes a number with commas.
-func thousands(n int) string {
-	digits := strconv.Itoa(n)
-	for at := len(digits) - 3; at > 0; at -= 3 {
-		digits = digits[:at] + "," + digits[at:]
-	}
-	return digits
+	return fmt.Sprintf("%d %ss", n, what)
 }

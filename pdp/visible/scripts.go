@@ -126,7 +126,7 @@ func scriptIn(r rune, digits bool) string {
 	return scriptOf(r)
 }
 
-// scriptOf is the script of a letter, and "" for what any script may have.
+// scriptOf is the script of a letter, and "" of a character that any script may have.
 func scriptOf(r rune) string {
 	switch {
 	case 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z':

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Shown is a text in pieces. Whoever draws them can draw each kind in its own way, so that no text passes for another.
+// Shown is a text in pieces. A page draws each kind of piece in its own way, so that no text passes for another.
 // Every rune of a piece can be seen.
 type Shown struct {
 	// Lines are at most 100 lines, of at most 300 characters each; behind those of a longer line stands an ellipsis.
@@ -20,7 +20,7 @@ type Shown struct {
 	// RightToLeft is set if there are letters that are written from right to left: they and the digits beside them are
 	// read in another order than they stand in.
 	RightToLeft bool
-	// Notes say in words what is not what it looks like, and what is not in Lines. They are printable ASCII.
+	// Notes name deceiving parts, and parts that are not in Lines. They are printable ASCII.
 	Notes []string
 }
 
@@ -28,7 +28,7 @@ type Shown struct {
 type Piece struct {
 	Text string
 	Kind Kind
-	// Note says what a piece is that is not Plain, such as RIGHT-TO-LEFT OVERRIDE.
+	// Note names a piece that is not Plain, such as RIGHT-TO-LEFT OVERRIDE.
 	Note string
 }
 
@@ -38,8 +38,8 @@ type Kind int
 // The kinds of pieces. Only Plain is the text itself, but that a backslash is doubled.
 const (
 	Plain  Kind = iota
-	Escape      // stands for what cannot be seen, or for the rest of a line
-	Spaces      // counts spaces, tabs or empty lines, or draws a space that nobody would see
+	Escape      // stands for an invisible character, or for the rest of a line
+	Spaces      // counts spaces, tabs or empty lines, or draws a space that would be invisible
 	Alike       // stands for a letter or sign that looks like another one
 )
 
@@ -57,7 +57,7 @@ func Of(text string) Shown { return of(text, false) }
 // InJSON is [Of] for a text within a JSON value, where a quotation mark seems to end it.
 func InJSON(text string) Shown { return of(text, true) }
 
-// Notes say what [Text] and [Lines] do not show of a text: words and signs that look like others, letters that are written
+// Notes name the parts of a text that [Text] and [Lines] do not show: words and signs that look like others, letters that are written
 // from right to left, and long spaces. They are printable ASCII.
 func Notes(text string) []string { return notes(text, false) }
 

@@ -70,27 +70,27 @@ func TestOfDrawsWhatIsThere(t *testing.T) {
 		"a\u200b\u200bb":  `a[\u200b|ZERO WIDTH SPACE][\u200b|ZERO WIDTH SPACE]b` + "\n=> 2 characters that cannot be seen: ZERO WIDTH SPACE (2 times)",
 		"a\r\n\x1b[2J": `a[\u000d|CARRIAGE RETURN]` + "\n" + `[\u001b|ESCAPE][2J` +
 			"\n=> 2 characters that cannot be seen: CARRIAGE RETURN, ESCAPE",
-		"\U000e0041\ufe0f\ue000\u0378\ufdd0": `[\udb40\udc41|TAG A][\ufe0f|VARIATION SELECTOR-16][\ue000|PRIVATE USE U+E000]` +
+		"\U000e0041\ufe0f\ue000\u0378\ufdd0": `[\udb40\udc41|TAG A][\ufe0f|VARIATION SELECTOR U+FE0F][\ue000|PRIVATE USE U+E000]` +
 			`[\u0378|UNASSIGNED U+0378][\ufdd0|NONCHARACTER U+FDD0]` +
-			"\n=> 5 characters that cannot be seen: TAG A, VARIATION SELECTOR-16, PRIVATE USE U+E000, 2 more",
-		"a\xff\xed\xa0\x80": `a[\xff|NO UTF-8][\xed|NO UTF-8][\xa0|NO UTF-8][\x80|NO UTF-8]` + "\n=> 4 bytes are no UTF-8",
+			"\n=> 5 characters that cannot be seen: TAG A, VARIATION SELECTOR U+FE0F, PRIVATE USE U+E000, 2 more",
+		"a\xff\xed\xa0\x80": `a[\xff|NO UTF-8][\xed|NO UTF-8][\xa0|NO UTF-8][\x80|NO UTF-8]` + "\n=> 4 bytes of no UTF-8",
 		"\ufffd":            "\ufffd",
-		"x" + strings.Repeat("\u200b", 2000) + "y": `x[\u200b×2000|ZERO WIDTH SPACE, 2,000 times]y` +
-			"\n=> 2,000 characters that cannot be seen: ZERO WIDTH SPACE (2,000 times)",
+		"x" + strings.Repeat("\u200b", 2000) + "y": `x[\u200b×2000|ZERO WIDTH SPACE, 2000 times]y` +
+			"\n=> 2000 characters that cannot be seen: ZERO WIDTH SPACE (2000 times)",
 		"a        b": "a        b",
 		"main" + strings.Repeat(" ", 120) + "--force": "main[␣×120|120 spaces]--force\n=> 120 spaces in a row",
 		"a" + strings.Repeat(" \t", 5) + "b":          "a[␣×5 →×5|5 spaces and 5 tabs]b\n=> 10 spaces in a row",
 		"a\n\n\n\nb":                                  "a\n\n\n\nb",
 		"a" + strings.Repeat("\n \t", 7) + "\nb":      "a\n[⏎×7|7 empty lines]\nb\n=> 7 empty lines in a row",
-		"e\u0301\u0302\u0303x":                        "e\u0301\u0302" + `[\u0303|COMBINING MARK U+0303]x` + "\n=> 1 mark stands on a letter that has enough of them, or on none",
-		"\u0301":                                      `[\u0301|COMBINING MARK U+0301]` + "\n=> 1 mark stands on a letter that has enough of them, or on none",
+		"e\u0301\u0302\u0303x":                        "e\u0301\u0302" + `[\u0303|COMBINING MARK U+0303]x` + "\n=> 1 mark too many on a letter, or on none",
+		"\u0301":                                      `[\u0301|COMBINING MARK U+0301]` + "\n=> 1 mark too many on a letter, or on none",
 		"\u1000\u103b\u102d\u102f\u1037":              "\u1000\u103b\u102d\u102f\u1037", // a Burmese word
 		"\u05e9\u05dc 12":                             "\u05e9\u05dc 12\n=> right to left",
-		x + "yz":                                      x + "[…|2 more characters]\n---\n" + x + "yz\n=> 1 line is too long and cut",
+		x + "yz":                                      x + "[…|2 more characters]\n---\n" + x + "yz\n=> 1 line too long and cut",
 		x[:299] + "\u202ez": x[:299] + "[…|7 more characters]\n---\n" + x[:299] + `[\u202e|RIGHT-TO-LEFT OVERRIDE]z` +
-			"\n=> 1 character that cannot be seen: RIGHT-TO-LEFT OVERRIDE\n=> 1 line is too long and cut",
-		x[:299] + `\z`:                   x[:299] + "[…|3 more characters]\n---\n" + x[:299] + `\\z` + "\n=> 1 line is too long and cut",
-		strings.Repeat("y\n", 101) + "z": strings.Repeat("y\n", 99) + "y\n---\ny\nz\n=> 2 more lines are not shown",
+			"\n=> 1 character that cannot be seen: RIGHT-TO-LEFT OVERRIDE\n=> 1 line too long and cut",
+		x[:299] + `\z`:                   x[:299] + "[…|3 more characters]\n---\n" + x[:299] + `\\z` + "\n=> 1 line too long and cut",
+		strings.Repeat("y\n", 101) + "z": strings.Repeat("y\n", 99) + "y\n---\ny\nz\n=> 2 more lines not shown",
 	} {
 		if diff := cmp.Diff(want, drawn(text)); diff != "" {
 			t.Errorf("%.60q (-want +got):\n%s", text, diff)

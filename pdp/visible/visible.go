@@ -1,10 +1,9 @@
-// Package visible writes text that somebody else wrote so that it is what it looks like. It knows nothing of where the
-// text is shown.
+// Package visible writes foreign text so that it looks like nothing else. It knows nothing of where the text is shown.
 //
-// [Text] is for one line, and [Lines] for several: what cannot be seen is escaped, and a backslash is doubled, so that
+// [Text] is for one line, and [Lines] for several: invisible characters are escaped, and a backslash is doubled, so that
 // an escape is never taken for a text that has one in it. [Quoted] is for a text whose quotes and escapes are there
-// already. [Of] is for what can draw an escape otherwise than text, such as a page: it also says what looks like
-// something else. [Known] finds the ids that look like one that is known.
+// already. [Of] is for output that draws escapes in another way than text, such as a page: it also marks look-alikes.
+// [Known] finds the ids that look like one that is known.
 package visible
 
 import (
@@ -15,9 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text writes what cannot be seen as JSON would escape it, a byte that is no UTF-8 as \xff, and a backslash as two. An id
-// may hold what moves a cursor, reverses text or hides it, and what is read must not be able to rewrite the screen it is
-// read on.
+// Text writes invisible characters as JSON would escape them, a byte that is no UTF-8 as \xff, and a backslash as two. An
+// id may hold characters that move a cursor, reverse text or hide it, and must not rewrite the screen that it is read on.
 func Text(text string) string { return but(text, "", `\\`) }
 
 // Lines leaves a text its lines and tabs.
@@ -77,8 +75,8 @@ func (c char) escape() string {
 	return fmt.Sprintf(`\u%04x`, c.rune)
 }
 
-// seen reports whether a character is what it looks like, where marks may stand. Of the spaces only one is; controls and
-// what directs text (U+202E, U+2066) or has no width (U+200B) are not printable at all.
+// seen reports whether a character is visible, where marks may stand. Of the spaces only one is; controls and characters
+// that direct text (U+202E, U+2066) or have no width (U+200B) are not printable at all.
 func (c char) seen() bool {
 	if c.rune < utf8.RuneSelf {
 		return ' ' <= c.rune && c.rune <= '~'
@@ -86,8 +84,8 @@ func (c char) seen() bool {
 	return !c.broken() && unicode.IsPrint(c.rune) && !unicode.In(c.rune, blank...)
 }
 
-// blank are what leaves no ink though Unicode counts it as letters, marks and symbols: Hangul fillers, variation
-// selectors and the like, the empty pattern of Braille, what stands for an object that is not there, and joiners,
+// blank are characters without ink that Unicode counts as letters, marks and symbols: Hangul fillers, variation
+// selectors and the like, the empty pattern of Braille, the sign for an object that is not there, and joiners,
 // fillers and blanks of single scripts.
 var blank = []*unicode.RangeTable{
 	unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector,
