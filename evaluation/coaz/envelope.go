@@ -46,7 +46,8 @@ func (r *resolution) fail(at, detail string) *Error {
 	return &Error{Dialect: r.envelope.dialect, Pointer: at, Detail: detail}
 }
 
-// within bounds the text that an expression appends. Each can copy the whole request, and a mapping has room for thousands of them.
+// within bounds the text that an expression appends. Each can copy the whole request, and a mapping has room for thousands
+// of them.
 func (r *resolution) within(b []byte, at string) ([]byte, bool, *Error) {
 	if limits := r.mapping.binding.limits.Request; len(b) > limits.Body {
 		return nil, false, r.fail(at, tooLong(limits))

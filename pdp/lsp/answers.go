@@ -285,7 +285,8 @@ func (w *workspace) entityIn(d document, c cursor) *location {
 	return nil
 }
 
-// seenFrom reports whether the policies of one file see the content of another one: that of the same tenant, and of the root.
+// seenFrom reports whether the policies of one file see the content of another one: that of the same tenant, and of the
+// root.
 func seenFrom(file, other string) bool {
 	home := strings.TrimSuffix(other, inHome(other))
 	return strings.HasPrefix(file, home)

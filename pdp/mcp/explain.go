@@ -76,8 +76,8 @@ const (
 	InDefinition = "definition" // of the tool
 )
 
-// Explain makes the questions of a gateway of this configuration about a message, by the same code that asks. It verifies no token,
-// forwards nothing and sends nothing.
+// Explain makes the questions of a gateway of this configuration about a message, by the same code that asks. It verifies
+// no token, forwards nothing and sends nothing.
 func Explain(ctx context.Context, c Config, a Asked) (Explanation, error) {
 	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {

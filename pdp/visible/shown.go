@@ -57,8 +57,8 @@ func Of(text string) Shown { return of(text, false) }
 // InJSON is [Of] for a text within a JSON value, where a quotation mark seems to end it.
 func InJSON(text string) Shown { return of(text, true) }
 
-// Notes name the parts of a text that [Text] and [Lines] do not show: words and signs that look like others, letters that are written
-// from right to left, and long spaces. They are printable ASCII.
+// Notes name the parts of a text that [Text] and [Lines] do not show: words and signs that look like others, letters that
+// are written from right to left, and long spaces. They are printable ASCII.
 func Notes(text string) []string { return notes(text, false) }
 
 // NotesInJSON are the [Notes] of each text and name in a JSON value, each once, as far as it is JSON. Quotation marks of

@@ -13,7 +13,7 @@ const claimsKey = "policy-service/evaluation/coaz/sdkpep.claims"
 // [evaluation.ParseWithNulls]. It is for the server's [auth.TokenVerifier], after it has validated the token.
 //
 // An info that names no user is of issuer, subject and client: by the user the SDK keeps everybody else out of a session,
-// and of an info without one it keeps nobody out.
+// and of an info without one it keeps no caller out.
 func WithClaims(info auth.TokenInfo, claims evaluation.Object) *auth.TokenInfo {
 	if info.UserID == "" {
 		info.UserID = principal(claims)
@@ -27,7 +27,7 @@ func WithClaims(info auth.TokenInfo, claims evaluation.Object) *auth.TokenInfo {
 	return &info
 }
 
-// principal is who a token is for.
+// principal is the subject of a token.
 func principal(claims evaluation.Object) string {
 	var who []byte
 	for _, name := range [...]string{"iss", "sub", "client_id"} {
@@ -38,7 +38,7 @@ func principal(claims evaluation.Object) string {
 	return string(who)
 }
 
-// claimsOf are the claims of the token of a request, none if nobody kept them.
+// claimsOf are the claims of the token of a request, none if they were not kept.
 func claimsOf(info *auth.TokenInfo) evaluation.Object {
 	if info == nil {
 		return evaluation.Object{}

@@ -17,7 +17,7 @@ import (
 // Middleware is the PEP of an MCP server. It asks the PDP by the mappings of b: that which the called tool declares, or
 // the default of the method. Tools gives the definition of a tool as tools/list shows it, and more, where the SDK has no
 // place for it ([Definition]); a tool that it does not have is asked about by the default. Nil takes the server's own list
-// as the caller sees it, and refuses what is not in it.
+// as the caller sees it, and refuses all that is not in it.
 //
 // Add it to the server last, so that it stands before all other middleware.
 func Middleware(b *coaz.Binding, pdp *authzenclient.Client, tools func(name string) (evaluation.Object, bool), options ...Option) mcp.Middleware {
@@ -35,18 +35,18 @@ func Middleware(b *coaz.Binding, pdp *authzenclient.Client, tools func(name stri
 // Option sets something of a [Middleware].
 type Option func(*pep)
 
-// WithHandlers gives what the server can do of what the PDP obliges to. Without a handler for it, an allow that obliges
-// to something is a deny.
+// WithHandlers gives handlers of obligations, by type. Without a handler for it, an allow that obliges to something is a
+// deny.
 func WithHandlers(handlers obligations.Handlers) Option {
 	return func(p *pep) { p.handlers = handlers }
 }
 
-// ResultHandler discharges an obligation on what a request resulted in, such as redact. It returns what leaves instead.
+// ResultHandler discharges an obligation on the result of a request, such as redact. It returns the result that leaves.
 type ResultHandler func(ctx context.Context, o evaluation.Obligation, result mcp.Result) (mcp.Result, error)
 
-// WithResultHandler gives what the server can do of an obligation type when it has the result. If h fails or panics, or
-// the request itself fails, the result is withheld. What a tool sends before its result (progress, logs, questions to the
-// user) does not come by h.
+// WithResultHandler gives the handler of an obligation type that needs the result. If h fails or panics, or the request
+// itself fails, the result is withheld. Messages of a tool before its result (progress, logs, questions to the user) do
+// not come by h.
 func WithResultHandler(obligationType string, h ResultHandler) Option {
 	return func(p *pep) { p.results[obligationType] = h }
 }
@@ -63,7 +63,7 @@ func WithMapping(method string, m *coaz.Mapping) Option {
 // not connect without the first.
 func ToTheLetter() Option { return func(p *pep) { p.letter = true } }
 
-// WithLogger logs why requests are refused, for the operator's eyes, and what declared mappings assert.
+// WithLogger logs why requests are refused, for the operator's eyes, and the assertions of declared mappings.
 func WithLogger(l *slog.Logger) Option { return func(p *pep) { p.log = l } }
 
 // pep is one PEP.
@@ -110,7 +110,7 @@ func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
 	if len(*owed) == 0 {
 		return result, err
 	}
-	if err != nil { // its text may hold what is to be taken out, and goes nowhere
+	if err != nil { // its text may hold redacted values, and goes nowhere
 		p.log.InfoContext(ctx, "withheld", "method", c.method, "why", "the request failed, and no handler changes an error")
 		return nil, withheld()
 	}
@@ -124,14 +124,14 @@ func (p *pep) handle(ctx context.Context, c call) (mcp.Result, error) {
 	return result, nil
 }
 
-// passes reports whether nobody is asked about a method.
+// passes reports whether a method needs no question.
 func (p *pep) passes(method string) bool {
 	_, verdict := p.binding.Default(method)
 	return verdict == coaz.PassThrough && (method == "ping" || notifications[method]) && p.methods[method] == nil
 }
 
 // change has h change a result. As with other handlers, one that panics has failed, and so has one whose context has
-// ended, whatever it returns.
+// ended, also if it returns a result.
 func (h ResultHandler) change(ctx context.Context, o evaluation.Obligation, result mcp.Result) (changed mcp.Result, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -163,8 +163,8 @@ func tokenOf(r mcp.Request) *auth.TokenInfo {
 	return nil
 }
 
-// decide asks the PDP, and discharges what it obliges to. What is owed on the result is in owed. The enforcements are
-// of what was asked, be it permitted or not.
+// decide asks the PDP, and discharges its obligations. Those on the result are in owed. The enforcements are of all
+// questions, permitted or not.
 func (p *pep) decide(ctx context.Context, c call) (e authzenclient.Enforcements, owed *[]evaluation.Obligation, refused *refusal) {
 	questions, dialect, refused := p.questions(ctx, c)
 	if refused != nil {
@@ -187,7 +187,7 @@ func (p *pep) decide(ctx context.Context, c call) (e authzenclient.Enforcements,
 	return e, owed, nil
 }
 
-// promises are the handlers, and for what is done to the result one that remembers it.
+// promises are the handlers, and for obligations on the result one that remembers them.
 func (p *pep) promises(owed *[]evaluation.Obligation) obligations.Handlers {
 	all := obligations.Handlers{}
 	for name, h := range p.handlers {

@@ -27,7 +27,7 @@ func denied(answers []authzenclient.Undischarged) bool {
 // forgotten are methods of MCP that the binding has no default for.
 var forgotten = map[string]bool{"server/discover": true, "resources/templates/list": true, "subscriptions/listen": true}
 
-// questions are what the PDP is to be asked about a message.
+// questions are those to the PDP about a message.
 func (p *pep) questions(ctx context.Context, c call) ([]question, coaz.Dialect, *refusal) {
 	op, err := operationOf(c)
 	if err != nil {
@@ -64,8 +64,8 @@ func questionsOf(asked coaz.Questions) (all []question) {
 	return all
 }
 
-// likeList asks about a method that the binding forgot what it asks about a list, by another action. What a listener
-// wants to hear of a resource is what it could subscribe to, and is asked about like that.
+// likeList asks about a method that the binding forgot as about a list, by another action. A listener hears of resources
+// that it could subscribe to, and is asked about like a subscriber.
 func (p *pep) likeList(c call, op coaz.Operation) ([]question, coaz.Dialect, *refusal) {
 	list, _ := p.binding.Default("tools/list")
 	asked, err := list.Questions(coaz.Operation{Method: "tools/list", Token: op.Token})
@@ -105,8 +105,8 @@ func (p *pep) likeList(c call, op coaz.Operation) ([]question, coaz.Dialect, *re
 // operationOf is a message as its handler gets it.
 func operationOf(c call) (op coaz.Operation, err error) {
 	op.Method, op.Token = c.method, claimsOf(tokenOf(c.request))
-	// Strictly: what no reader can misread, or nothing. A member twice in a tool's arguments, or bytes that are no UTF-8,
-	// are refused here. Only what the handler cannot tell from absent is left out, and empty arguments it can.
+	// Strictly: a member twice in a tool's arguments, or bytes that are no UTF-8, are refused here. Only members that are the
+	// same as absent to the handler are left out, and empty arguments are not.
 	text, err := json.Marshal(c.request.GetParams(), jsonv1.OmitEmptyWithLegacySemantics(true))
 	if err != nil {
 		return op, errors.New("the parameters are ambiguous: a member comes twice in them, or they are not valid UTF-8")
@@ -118,7 +118,7 @@ func operationOf(c call) (op coaz.Operation, err error) {
 	return op, err
 }
 
-// mapping is what applies to a message, nil if there is none.
+// mapping is the one that applies to a message, nil if there is none.
 func (p *pep) mapping(ctx context.Context, c call) (*coaz.Mapping, error) {
 	if params, ok := c.request.GetParams().(*mcp.CallToolParamsRaw); ok && params != nil {
 		if m, err := p.declaredBy(ctx, c, params.Name); m != nil || err != nil {
@@ -149,7 +149,7 @@ func (p *pep) declaredBy(ctx context.Context, c call, name string) (*coaz.Mappin
 }
 
 // listed looks for a tool in the server's own list, as the caller would. It is an error if it is not there: another
-// middleware may hide a tool from the caller that can be called, and what it declares nobody would know.
+// middleware may hide a tool from the caller that can be called, and its declaration would be unknown.
 func listed(ctx context.Context, c call, name string) (o evaluation.Object, err error) {
 	session, is := c.request.GetSession().(*mcp.ServerSession)
 	if !is {
@@ -174,7 +174,7 @@ func listed(ctx context.Context, c call, name string) (o evaluation.Object, err 
 	}
 }
 
-// Definition is what of a tool's definition, a [mcp.Tool] or its JSON, says how its calls are mapped.
+// Definition is the part of a tool's definition, a [mcp.Tool] or its JSON, that maps its calls.
 func Definition(tool any) (evaluation.Object, error) {
 	text, err := json.Marshal(tool)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"policy-service/evaluation/coaz"
 )
 
-// refusal is why a message does not go on: what the client is told, and what the operator is.
+// refusal is why a message does not go on, in words for the client and for the operator.
 type refusal struct {
 	wire *jsonrpc.Error
 	why  string
 }
 
-// What the data of an error say of it.
+// Values of the data of an error.
 type data struct {
 	Type       string `json:"type"`
 	Reason     string `json:"reason,omitzero"`
@@ -36,7 +36,7 @@ func refuse(code int, message string, d data, why string) *refusal {
 	return &refusal{&jsonrpc.Error{Code: int64(code), Message: message, Data: text}, why}
 }
 
-// mappingError is that no question could be made. What of the mapping failed is told, and no value.
+// mappingError is that no question could be made. It names the part of the mapping that failed, and no value.
 func mappingError(err error) *refusal {
 	code, text := coaz.MappingError.Code(coaz.AuthZEN), "COAZ mapping error: "+err.Error()
 	if e := (*coaz.Error)(nil); errors.As(err, &e) {
@@ -65,7 +65,7 @@ func refusalOf(e authzenclient.Enforcement, d coaz.Dialect) *refusal {
 	return refuse(coaz.Unreachable.Code(d), "Authorization service unavailable", data{Type: "authorization_unavailable", RetryAfter: int(failure.RetryAfter / time.Second)}, e.String())
 }
 
-// aboutQuestion reports whether the PDP finds fault with what it is asked.
+// aboutQuestion reports whether the PDP finds fault with the question.
 func aboutQuestion(e *authzenclient.Error) bool {
 	of := e.Kind == authzenclient.Refused || e.Kind == authzenclient.BadItem
 	return of && slices.Contains([]int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, e.Status)

@@ -15,12 +15,12 @@ import (
 )
 
 // Strict stands before the SDK's handler for HTTP, and refuses messages that two readers could read differently: with a
-// member twice, at any depth, or in another case than JSON-RPC has it, or MCP for what a request is about; with bytes that
+// member twice, at any depth, or in another case than JSON-RPC has it, or MCP for the object of a request; with bytes that
 // are no UTF-8, or that are said to be none; with something after the message; a batch; an id that a float64 cannot hold,
-// or null; a request without an id; with a header twice that says what the message is, or whose. All else it hands on as
+// or null; a request without an id; with a header twice that identifies the message or its sender. All else it hands on as
 // it came. Most is the size of a message in bytes; 0 is 4 MiB, as the SDK has it.
 //
-// A stream that a client opens for what the server says of itself (GET) ends when the token does.
+// A stream that a client opens for messages of the server (GET) ends when the token does.
 func Strict(next http.Handler, most int64) http.Handler {
 	if most == 0 {
 		most = 4 << 20
@@ -59,7 +59,7 @@ func Strict(next http.Handler, most int64) http.Handler {
 	})
 }
 
-// plain reports whether the headers leave no doubt about what the body is.
+// plain reports whether the headers leave no doubt about the form of the body.
 func plain(h http.Header) bool {
 	for name, values := range h {
 		if len(values) > 1 && (name == "Content-Type" || strings.HasPrefix(name, "Mcp-")) {
@@ -76,7 +76,7 @@ const (
 	invalidRequest = -32600
 )
 
-// check says what is wrong with a message; code 0 is nothing.
+// check finds the fault of a message; code 0 is none.
 func check(body []byte) (code int, detail string) {
 	var message map[string]jsontext.Value
 	switch kind := jsontext.Value(bytes.TrimLeft(body, " \t\r\n")).Kind(); {
@@ -107,7 +107,7 @@ func check(body []byte) (code int, detail string) {
 	return 0, ""
 }
 
-// What says which request a message is. A reader that does not tell cases apart finds it under other names too.
+// The members that identify a request. A reader that ignores case finds them under other names too.
 var (
 	ofMessages = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	ofParams   = []string{"name", "arguments", "uri", "ref", "argument", "type", "_meta"}

@@ -1,5 +1,5 @@
 // Command example is an MCP server that is its own PEP: it validates access tokens, asks a PDP about each request, and
-// executes only what is permitted. It shows how the parts go together, and is what the conformance plan coaz judges.
+// executes only what is permitted. It shows how the parts go together, and the conformance plan coaz judges it.
 //
 //	go run ./evaluation/coaz/sdkpep/example --pdp http://127.0.0.1:8180 --issuer https://idp.example.com
 //
@@ -109,7 +109,7 @@ func serve(ctx context.Context, s settings, log *slog.Logger, ready func(addr st
 	}
 }
 
-// writeWhole writes a file that nobody sees half of.
+// writeWhole writes a file that readers see as a whole or not at all.
 func writeWhole(name, text string) error {
 	if err := os.WriteFile(name+".new", []byte(text), 0o644); err != nil {
 		return err

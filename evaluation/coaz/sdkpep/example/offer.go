@@ -14,12 +14,12 @@ import (
 	"policy-service/evaluation/coaz/sdkpep"
 )
 
-// sample is what is offered without --offer: the tools of the binding's figures.
+// sample is the offer without --offer: the tools of the binding's figures.
 //
 //go:embed offer.json
 var sample []byte
 
-// offer is what the server offers, as MCP lists it.
+// offer has the tools of the server, as MCP lists them.
 type offer struct {
 	Tools             []jsontext.Value        `json:"tools"`
 	Resources         []*mcp.Resource         `json:"resources"`
@@ -59,7 +59,7 @@ func readOffer(file string) (o *offer, err error) {
 	return o, nil
 }
 
-// definition is what a tool declares, also what the SDK has no place for in a list.
+// definition is the declaration of a tool, also of members that the SDK does not list.
 func (o *offer) definition(name string) (evaluation.Object, bool) {
 	d, ok := o.definitions[name]
 	return d, ok

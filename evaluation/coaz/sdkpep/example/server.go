@@ -20,7 +20,7 @@ import (
 	"policy-service/evaluation/coaz/sdkpep"
 )
 
-// handler is the whole server: what a request meets, from the outside to the tool.
+// handler is the whole server, from the outside to the tool.
 func (s settings) handler(log *slog.Logger) (http.Handler, error) {
 	server, err := s.server(log)
 	if err != nil {
@@ -107,7 +107,7 @@ var effects = map[string]bool{
 	"prompts/get": true, "completion/complete": true, "logging/setLevel": true,
 }
 
-// reporting tells somebody what is executed, before it is: nothing is executed that could not be told.
+// reporting reports each execution before it begins: nothing is executed that could not be reported.
 func reporting(to string) mcp.Middleware {
 	client := &http.Client{Timeout: 5 * time.Second}
 	return func(next mcp.MethodHandler) mcp.MethodHandler {

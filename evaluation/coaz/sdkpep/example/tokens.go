@@ -31,7 +31,7 @@ type tokens struct {
 	verifier *oidc.IDTokenVerifier
 }
 
-// verify is an [auth.TokenVerifier]. What is wrong with a token is for its issuer to say, and not for who sends it.
+// verify is an [auth.TokenVerifier]. Its sender does not learn the fault of a token.
 func (t *tokens) verify(ctx context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
 	verifier, err := t.keys()
 	if err != nil {
