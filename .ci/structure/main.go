@@ -29,6 +29,7 @@ var heavy = []struct{ room, not, because string }{
 	{"evaluation", "net/http github.com/cedar-policy go.etcd.io/bbolt go.opentelemetry.io github.com/fsnotify/fsnotify cel.dev/cel-go", "PEPs import the vocabulary, and would carry a part of the server"},
 	{"evaluation/coaz", "net/http", "a PEP that asks in process would carry HTTP"},
 	{"evaluation/authzenclient", "github.com/cedar-policy go.etcd.io/bbolt", "a PEP that asks would carry a PDP"},
+	{"evaluation/authzenclient/approvals", "github.com/cedar-policy go.etcd.io/bbolt github.com/labstack", "a PEP that asks people would carry a PDP"},
 	{"evaluation/authzenclient", "github.com/labstack go.opentelemetry.io", "a PEP has a web framework and telemetry of its own"},
 	{"evaluation/authzenclient", "cel.dev/cel-go", "a PEP without mappings would carry 10 MB that read them"},
 	{"evaluation/coaz/sdkpep", "github.com/cedar-policy go.etcd.io/bbolt github.com/labstack", "an MCP server that is its own PEP would carry a PDP"},

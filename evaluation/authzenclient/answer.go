@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // An answer is AuthZEN's {"decision": bool, "context": {…}} or the native
@@ -94,18 +95,18 @@ func (d *Decision) add(place jsontext.Value) *Error {
 		return odd("the answer cannot be read")
 	}
 	// Texts only: other PDPs put objects there, which stay in the context.
-	d.reason, d.reasonUser = text(d.reason, s.Reason), text(d.reasonUser, s.ReasonUser)
+	d.reason, d.reasonUser = link.Text(d.reason, s.Reason), link.Text(d.reasonUser, s.ReasonUser)
 	owed, err := wanted(s)
 	d.obligations = append(d.obligations, owed...)
 	if k := s.Possible.Kind(); k == 't' || k == 'f' { // anything else is a member that is not known
 		d.possible = evaluation.PossibilityOf(k == 't')
 	}
 	switch {
-	case present(s.Error):
+	case link.Present(s.Error):
 		return itemError(s.Error)
 	case err == nil && d.allow && d.possible != evaluation.Decided:
 		return odd("it allows, and says what is possible")
-	case err == nil && d.allow && present(s.Required):
+	case err == nil && d.allow && link.Present(s.Required):
 		return odd("it allows, and names obligations it required in vain")
 	}
 	return err
@@ -120,18 +121,7 @@ func itemError(v jsontext.Value) *Error {
 	}
 	if json.Unmarshal(v, &said) == nil {
 		e.Status, _ = strconv.Atoi(string(said.Status)) // anything but an integer is 0
-		e.Detail = text("", said.Message)               // whoever knows what was sent makes it printable
+		e.Detail = link.Text("", said.Message)          // whoever knows what was sent makes it printable
 	}
 	return e
-}
-
-func present(v jsontext.Value) bool { return len(v) > 0 && v.Kind() != 'n' }
-
-// text is the string v holds, and otherwise is what it was.
-func text(otherwise string, v jsontext.Value) string {
-	var s string
-	if v.Kind() != '"' || json.Unmarshal(v, &s) != nil {
-		return otherwise
-	}
-	return s
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -16,6 +17,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // asking is one request to the PDP.
@@ -28,14 +30,12 @@ type asking struct {
 	// In place of body: the request itself, and what takes it.
 	request evaluation.Request
 	direct  Direct
-	key     string     // the Idempotency-Key, "" is none
-	person  Person     // for whom it is sent
-	repeat  repeatable // the failures after which it may be asked again
-	// The statuses of an answer, nil is 200, and who decides whether it is asked at all,
-	// nil is the client's own breaker: they are others for receipts and approvals.
+	header  http.Header // beside the client's own
+	secret  string      // a credential in header
+	repeat  repeatable  // the failures after which it may be asked again
+	// The statuses of an answer, nil is 200, and the breaker, nil is the client's own. Receipts and approvals have others.
 	statuses []int
 	breaker  *breaker
-	schema   bool // the answer is a JSON Schema, which may say so
 	// How long the PDP was asked to hold its answer back: the call may take so much longer.
 	wait time.Duration
 }
@@ -96,22 +96,14 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	if failure != nil {
 		return failure
 	}
-	hidden := secrets{token, a.person.secret()}
+	hidden := secrets{token, a.secret}
+	maps.Copy(r.Header, a.header)
 	r.Header.Set("Accept", "application/json")
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	if id != "" {
 		r.Header.Set("X-Request-ID", id)
-	}
-	if a.key != "" {
-		r.Header.Set("Idempotency-Key", a.key)
-	}
-	if person := a.person.secret(); person != "" {
-		r.Header.Set("Approver-Token", person)
-		if a.person.client != "" {
-			r.Header.Set("Approver-Client", a.person.client)
-		}
 	}
 	answer, err := send(&c.http, r, a)
 	if err != nil {
@@ -188,7 +180,7 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 		return odd("it has no Content-Type, or several")
 	}
 	if types[0] != "application/json" { // nearly every PDP sends just this, which need not be parsed
-		if t, _, err := mime.ParseMediaType(types[0]); err != nil || t != "application/json" && !(a.schema && t == "application/schema+json") {
+		if t, _, err := mime.ParseMediaType(types[0]); err != nil || t != "application/json" {
 			return odd("its Content-Type is not application/json")
 		}
 	}
@@ -201,7 +193,7 @@ func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, i
 	if int64(body.Len()) > c.maxBody {
 		return odd("its body is too large; see WithMaxBody")
 	}
-	failure := read(reply{body.Bytes(), printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header)})
+	failure := read(reply{body.Bytes(), link.Printable(answer.Header.Get("X-Decision-Id")), hidden, c.retryAfter(answer.Header)})
 	if failure != nil {
 		failure.Detail = hidden.printable(failure.Detail)
 	}
@@ -221,7 +213,7 @@ func (c *Client) refusal(answer *http.Response, hidden secrets) *Error {
 		e.Kind = Refused
 	}
 	if e.Status == http.StatusUnauthorized && strings.Contains(answer.Header.Get("WWW-Authenticate"), `realm="Approver-Token"`) {
-		e.cause = ErrPerson
+		e.Cause = ErrPerson
 	}
 	if e.RetryAfter > 0 && (e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable) {
 		e.again = askedToWait
@@ -237,26 +229,26 @@ func (c *Client) refusal(answer *http.Response, hidden secrets) *Error {
 
 // broken is the error of an exchange that did not come to its end.
 func broken(ctx context.Context, err error, hidden secrets, beforeAnswer bool) *Error {
-	e := &Error{Kind: Unreachable, cause: err}
+	e := &Error{Kind: Unreachable, Cause: err}
 	var u *url.Error
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		e.Kind, e.cause = Cancelled, context.Canceled
+		e.Kind, e.Cause = Cancelled, context.Canceled
 	case ctx.Err() != nil:
-		e.Kind, e.cause = TimedOut, context.DeadlineExceeded
+		e.Kind, e.Cause = TimedOut, context.DeadlineExceeded
 	case errors.As(err, &timeout) && timeout.Timeout():
 		e.Kind = TimedOut
 	case beforeAnswer:
 		e.again = failureOf(err)
 	}
-	if errors.As(e.cause, &u) {
-		e.cause = u.Err // without the URL, which the caller knows
+	if errors.As(e.Cause, &u) {
+		e.Cause = u.Err // without the URL, which the caller knows
 	}
-	if text := e.cause.Error(); text != hidden.without(text) {
-		e.cause = errors.New(hidden.without(text))
+	if text := e.Cause.Error(); text != hidden.without(text) {
+		e.Cause = errors.New(hidden.without(text))
 	}
-	e.Detail = printable(e.cause.Error())
+	e.Detail = link.Printable(e.Cause.Error())
 	return e
 }
 
@@ -273,4 +265,4 @@ func (s secrets) without(text string) string {
 }
 
 // printable is a text from elsewhere for an error. It is cut last: what is cut in two is not found.
-func (s secrets) printable(text string) string { return printable(s.without(text)) }
+func (s secrets) printable(text string) string { return link.Printable(s.without(text)) }

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // DecideBody is [Client.Decide] of a request that somebody else wrote, as the body that AuthZEN
@@ -20,7 +21,7 @@ func (c *Client) DecideBody(ctx context.Context, body []byte, types []string) Un
 	case err != nil:
 	case q.Evaluations != nil:
 		err = notAsked("the body has evaluations, which are a batch; use DecideBatchBody")
-	case present(q.Options):
+	case link.Present(q.Options):
 		err = onlyPossible()
 	}
 	if err == nil {
@@ -63,10 +64,10 @@ func batchBody(semantic evaluation.Semantic, body []byte, types []string) (text 
 	repeat = q.repeat()
 	for i := range items {
 		item, failure := written(items[i])
-		if failure == nil && present(item.Options) {
+		if failure == nil && link.Present(item.Options) {
 			failure = onlyPossible()
 		}
-		if failure == nil && present(item.Context) { // it takes the place of what is shared; null does not
+		if failure == nil && link.Present(item.Context) { // it takes the place of what is shared; null does not
 			repeat = min(repeat, item.repeat())
 			items[i], failure = item.declaring(types)
 		}
@@ -109,7 +110,7 @@ func (q asWritten) declaring(types []string) ([]byte, *Error) {
 		return nil, err
 	}
 	members := map[string]jsontext.Value{}
-	if present(q.Context) && json.Unmarshal(q.Context, &members) != nil {
+	if link.Present(q.Context) && json.Unmarshal(q.Context, &members) != nil {
 		return nil, notAsked("the context in the body is not an object")
 	}
 	for name, v := range declared.Context.Members {

@@ -7,12 +7,15 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // Client asks one PDP about one tenant. It is safe for concurrent use; a PEP
@@ -31,14 +34,7 @@ type Client struct {
 	clock    clock
 	breaker  *breaker
 	receipts reporting
-	known    known
 	endpoint atomic.Pointer[endpoints]
-}
-
-// known is what the PDP has shown of itself, for a while.
-type known struct {
-	waits   waits
-	schemas schemas
 }
 
 // address is where the PDP is.
@@ -151,4 +147,67 @@ func (c *Client) decide(ctx context.Context, a asking, shape evaluation.Shape) (
 	}
 	d.requestID = id
 	return d
+}
+
+// Link is the client as package approvals sees it. No other program has a use for it.
+func (c *Client) Link() link.Link {
+	return link.Link{
+		Base:     c.at.base.String(),
+		PDP:      c.pdp(),
+		Requests: c.endpoint.Load().requests,
+		Now:      c.clock.now,
+		Wait:     c.clock.wait,
+		Jitter:   c.clock.jitter,
+		Send:     c.send,
+	}
+}
+
+func (c *Client) send(ctx context.Context, r link.Request, read func(link.Answer) error) error {
+	a := asking{
+		op: r.Op, url: r.URL, method: r.Method, header: r.Header, secret: r.Secret, body: r.Body, statuses: r.Statuses,
+		wait: r.Wait, repeat: unanswered, breaker: &breaker{},
+	}
+	if r.Once {
+		a.repeat = unsent
+	}
+	if c.http.Timeout > 0 {
+		a.wait = min(a.wait, c.http.Timeout-c.timeout)
+	}
+	a.wait = max(a.wait, 0)
+	err := c.near(a.url)
+	if err == nil {
+		a.url = within(a.url, a.wait)
+		_, err = c.ask(ctx, a, func(r reply) *Error {
+			err, _ := read(link.Answer{Body: r.body, RetryAfter: r.retryAfter}).(*Error)
+			return err
+		})
+	}
+	if err == nil {
+		return nil
+	}
+	err.Op = r.Op
+	return err
+}
+
+// near refuses URLs elsewhere, which an answer or a stored task may hold.
+func (c *Client) near(url string) *Error {
+	if url == "" {
+		return notAsked("the PDP does not offer this")
+	}
+	if err := c.at.near(url); err != nil {
+		return notAsked("a URL of the answer " + err.Error())
+	}
+	return nil
+}
+
+// within adds the time that a PDP is to wait to a URL. Its query stays as it is: it may be signed.
+func within(url string, wait time.Duration) string {
+	if wait < time.Second {
+		return url
+	}
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	return url + separator + "wait=" + strconv.Itoa(int(wait/time.Second)) + "s"
 }

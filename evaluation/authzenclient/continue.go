@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // Continuation is a permit by an approval that has more than one round: what was permitted asks
@@ -52,31 +53,22 @@ func (k Continuation) whole() bool {
 // [Client.Decide] does. The request is the one that was permitted. It is sent again only where
 // no connection was made: the PDP takes a round once.
 func (c *Client) Continue(ctx context.Context, k Continuation, request evaluation.Request, types []string) Undischarged {
-	switch {
-	case !k.whole() || k.kept.PDP != c.pdp():
+	if !k.whole() || k.kept.PDP != c.pdp() {
 		return Undischarged{decision: denied("continue", notAsked("the continuation is of another PDP or tenant, or of none"))}
-	case presents(request):
-		return Undischarged{decision: denied("continue", notAsked("the request presents an approval already; leave context.approval and context.approval_id out"))}
 	}
-	k.kept.Round++
-	var said struct {
-		ID        string `json:"id"`
-		Continues struct {
-			Decision string `json:"decision"`
-			Round    int    `json:"round"`
-		} `json:"continues"`
-	}
-	said.ID, said.Continues.Decision, said.Continues.Round = k.kept.Approval, k.kept.Decision, k.kept.Round
-	text, err := encode(said)
+	text, err := encode(struct {
+		ID        string                  `json:"id"`
+		Continues evaluation.Continuation `json:"continues"`
+	}{k.kept.Approval, evaluation.Continuation{Decision: k.kept.Decision, Round: k.kept.Round + 1}})
 	if err != nil {
 		return Undischarged{decision: denied("continue", err)}
 	}
-	return tasks{c}.present(ctx, request, types, presented{text, approved{asked: true, now: c.clock.now, next: k}})
+	return c.Present(ctx, request, types, text)
 }
 
 // String is for logs.
 func (k Continuation) String() string {
-	return "continuation of decision " + printable(k.kept.Decision)
+	return "continuation of decision " + link.Printable(k.kept.Decision)
 }
 
 // MarshalJSON writes k; the zero Continuation cannot be.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 const secret = "psk_abc_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
@@ -72,7 +73,7 @@ func TestNoErrorHoldsTheKey(t *testing.T) {
 func TestNoErrorHoldsHalfAKey(t *testing.T) {
 	t.Parallel()
 	const person = "eyJhbGciOi.0123456789.person.token"
-	as, err := authzenclient.PersonWith(person)
+	as, err := approvals.PersonWith(person)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +87,9 @@ func TestNoErrorHoldsHalfAKey(t *testing.T) {
 		breaks, _ := scripted(t, []step{func(r *http.Request) (*http.Response, error) {
 			return nil, errors.New(strings.Repeat("x", pad) + fmt.Sprint(r.Header))
 		}}, authzenclient.WithKey(secret))
-		_, shown := refuses.Form(t.Context(), "a1", as, "")
-		_, voted := refuses.Respond(t.Context(), "a1", as, []byte(`{}`))
-		_, broken := breaks.Form(t.Context(), "a1", as, "")
+		_, shown := approvals.Form(t.Context(), refuses, "a1", as, "")
+		_, voted := approvals.Respond(t.Context(), refuses, "a1", as, []byte(`{}`))
+		_, broken := approvals.Form(t.Context(), breaks, "a1", as, "")
 		for name, err := range map[string]error{
 			"refused": refuses.Evaluate(t.Context(), question).Err(), "decided": decides.Evaluate(t.Context(), question).Err(),
 			"item": batches.EvaluateBatch(t.Context(), "", question)[0].Err(), "network": breaks.Evaluate(t.Context(), question).Err(),

@@ -3,7 +3,6 @@ package authzenclient
 import (
 	"context"
 	"slices"
-	"time"
 
 	"policy-service/evaluation"
 	"policy-service/obligations"
@@ -19,22 +18,6 @@ type Undischarged struct {
 	question *evaluation.Request // as it was asked; nil where people cannot be asked about it
 	by       approved
 }
-
-// approved is the approval that a question was asked with, zero if it was asked with none.
-type approved struct {
-	asked bool      // people were asked about it: they are asked once more at most
-	until time.Time // zero is not known
-	now   func() time.Time
-	next  Continuation
-	// rests is set if the answer says that it was given by the approval, and obligation is the one that this met. Rounds are
-	// those that may go on from it still.
-	rests      bool
-	obligation string
-	rounds     int
-}
-
-// ended reports whether the approval is over.
-func (a approved) ended() bool { return !a.until.IsZero() && !a.now().Before(a.until) }
 
 // Decide asks as [Client.Evaluate] does, and declares the obligation types that the PEP can
 // discharge (context.supported_obligations) in place of any that the request declares. It is
@@ -99,6 +82,12 @@ func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) 
 func onlyPossible() *Error {
 	return notAsked("the request has options, which may ask what is possible, and such an answer permits nothing; " +
 		"leave them out, or use Evaluate")
+}
+
+// Deny is u as a deny, for the reason err.
+func (u Undischarged) Deny(err *Error) Undischarged {
+	u.decision.permit, u.decision.allow, u.decision.err = false, false, err
+	return u
 }
 
 // Denied reports whether u stays a deny whatever is discharged. That it is not denied

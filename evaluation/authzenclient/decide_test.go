@@ -98,8 +98,8 @@ func TestDecideDeclares(t *testing.T) {
 }
 
 // bodies is a transport that keeps what was sent.
-func bodies(asked *[]string) roundTripper {
-	return func(r *http.Request) (*http.Response, error) {
+func bodies(asked *[]string) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		body, err := r.GetBody()
 		if err != nil {
 			return nil, err
@@ -110,8 +110,12 @@ func bodies(asked *[]string) roundTripper {
 		}
 		*asked = append(*asked, string(text))
 		return http.DefaultTransport.RoundTrip(r)
-	}
+	})
 }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Several questions are one permit only if each is answered, and with yes.
 func TestDischargeAll(t *testing.T) {
@@ -282,7 +286,11 @@ func TestPresentedIsNotRepeated(t *testing.T) {
 	t.Parallel()
 	for _, member := range []string{"approval", "approval_id"} {
 		q := question
-		q.Context = push(map[string]any{member: "x"}).Context
+		v, err := evaluation.Text("x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Context = q.Context.With(member, v)
 		c, s := scripted(t, []step{reset, yes})
 		wantDeny(t, c.Evaluate(t.Context(), q), authzenclient.Unreachable)
 		wantDeny(t, c.EvaluateBatch(t.Context(), "", question, q)[0], authzenclient.Odd) // the second answer is no batch's

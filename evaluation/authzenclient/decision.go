@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // Decision is what the PDP said, or why it said nothing. Only this package can
@@ -81,7 +82,7 @@ func (d Decision) String() string {
 	case d.possible == evaluation.Impossible:
 		return "impossible"
 	case d.reason != "":
-		return "deny: " + printable(d.reason)
+		return "deny: " + link.Printable(d.reason)
 	}
 	return "deny"
 }

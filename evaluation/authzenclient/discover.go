@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // endpoints are the URLs of the calls; "" is a call that cannot be made.
@@ -91,7 +93,7 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 		return nil, odd("the metadata are not one JSON object without ambiguities")
 	}
 	// The slash at the end is the one difference that cannot mean another PDP.
-	if strings.TrimSuffix(text("", metadata["policy_decision_point"]), "/") != c.pdp() {
+	if strings.TrimSuffix(link.Text("", metadata["policy_decision_point"]), "/") != c.pdp() {
 		return nil, odd("the metadata are of another policy_decision_point")
 	}
 	found := &endpoints{native: c.native(), discovered: true}
@@ -106,8 +108,8 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 		{"search_action_endpoint", &found.action},
 		{"access_request_endpoint", &found.requests},
 	} {
-		*e.to = text("", metadata[e.name])
-		if err := c.at.trusted(*e.to); err != nil && present(metadata[e.name]) {
+		*e.to = link.Text("", metadata[e.name])
+		if err := c.at.trusted(*e.to); err != nil && link.Present(metadata[e.name]) {
 			return nil, odd("an endpoint of the metadata " + err.Error())
 		}
 	}

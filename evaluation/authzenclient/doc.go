@@ -31,12 +31,8 @@
 //	Decide, DecideNative, DecideBatch, Discharge, DischargeAll, Report, ReportAll
 //	                the same, and the PEP does something between these steps
 //
-//	EnforceWithApproval, Resume, Cancel
-//	                one request, and people are asked if they must approve it
-//
-//	Ask, Look, Watch, Use, Continue
-//	                the same, and nobody waits longer than they want
-//	Form, Respond   what an approver is shown, and what they say
+//	Present, Continue
+//	                one request with an approval, and the next round of a call that has one
 //
 // Searches are iterators over all pages and end at the first error. Without
 // [Client.Discover] the paths are the ones above, below /tenants/NAME for a
@@ -73,11 +69,6 @@
 //
 // # Approvals
 //
-// A deny can say that only an approval is missing, by AuthZEN's Access Request and
-// Approval Profile. [Client.EnforceWithApproval] then files an approval request, waits, and
-// asks the PDP again with what people approved; only that answer can permit. The wait is a
-// [Handle], which another process can continue. It is made of [Client.Ask], [Client.Look] and
-// [Client.Use], for who cannot wait where they ask. The client uses URLs that the PDP names for
-// this at the PDP's own origin, and at those of [WithEndpointOrigin], which get no
-// credentials.
+// A deny can offer an approval request, by AuthZEN's Access Request and Approval Profile.
+// Package approvals files it, waits for people, and asks the PDP again with their approval.
 package authzenclient

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 	"policy-service/obligations"
 )
 
@@ -77,17 +78,15 @@ func (e Enforcement) Err() error {
 	if len(e.report.Outcomes()) == 0 { // it obliged to nothing: only the context can have ended
 		kind = Cancelled
 	}
-	return &Error{Op: "enforce", Kind: kind, Detail: printable(undone.Error()), cause: undone}
+	return &Error{Op: "enforce", Kind: kind, Detail: link.Printable(undone.Error()), Cause: undone}
 }
 
-// Next is what may follow on a deny, and after how long: [evaluation.NextRequest] has people
-// asked ([Client.Ask]), [evaluation.NextRetry] asks the PDP again, [evaluation.NextNone] is all else.
-func (e Enforcement) Next() (next string, after time.Duration) {
-	o, ok := offered(&e)
-	if !ok {
-		return evaluation.NextNone, 0
+// Question is the request as the PDP was asked it. It is not ok where the PDP was asked in another shape, or not at all.
+func (e Enforcement) Question() (q evaluation.Request, ok bool) {
+	if e.of.question == nil {
+		return q, false
 	}
-	return o.next(), o.retryAfter
+	return *e.of.question, true
 }
 
 // String is for logs.
@@ -101,10 +100,10 @@ func (e Enforcement) String() string {
 	return e.Decision().String()
 }
 
-// fail makes an error of a deny.
-func (e *Enforcement) fail(op string, err *Error) {
-	err.Op = op
-	e.of.decision.permit, e.of.decision.err = false, err
+// Deny is e as a deny, for the reason err.
+func (e Enforcement) Deny(err *Error) Enforcement {
+	e.of, e.ended = e.of.Deny(err), true
+	return e
 }
 
 // Enforcements are several decisions after their obligations, which are one permit together

@@ -23,7 +23,9 @@ type Error struct {
 	// RetryAfter is how long the PDP asked to be left alone; 0 if it did not.
 	RetryAfter time.Duration
 
-	cause error
+	// Cause is what the network, the context or a function of the caller's said; it may be nil.
+	Cause error
+
 	again repeatable
 }
 
@@ -76,10 +78,10 @@ func (e *Error) Error() string {
 
 // Unwrap returns what the network or the context said, so that errors.Is finds
 // context.DeadlineExceeded.
-func (e *Error) Unwrap() error { return e.cause }
+func (e *Error) Unwrap() error { return e.Cause }
 
-// ErrPerson is what an [Error] wraps if the PDP does not take the token of a [Person], whatever it
-// is about: the client's own credential is not at fault.
+// ErrPerson is what an [Error] wraps if the PDP does not take the token of a person of package approvals. The client's own
+// credential is not at fault then.
 var ErrPerson = errors.New("the PDP does not take the person's token")
 
 // ofCaller reports whether the PDP refuses its caller, whatever is asked: then there is nothing to be had from it.
@@ -87,25 +89,6 @@ func (e *Error) ofCaller() bool {
 	return e != nil && e.Kind == Refused && slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, e.Status)
 }
 
-// maxDetail bounds what is repeated of a text from elsewhere.
-const maxDetail = 512
-
-// printable makes a text from elsewhere fit for one line of a log.
-func printable(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || 0x7f <= r && r < 0xa0 {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD"))
-	if len(s) > maxDetail {
-		s = strings.ToValidUTF8(s[:maxDetail], "") + "…"
-	}
-	return s
-}
-
 func notAsked(detail string) *Error { return &Error{Kind: NotAsked, Detail: detail} }
-
-func notApproved(detail string) *Error { return &Error{Kind: NotApproved, Detail: detail} }
 
 func odd(detail string) *Error { return &Error{Kind: Odd, Detail: detail} }

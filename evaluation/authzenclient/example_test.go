@@ -2,14 +2,12 @@ package authzenclient_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"testing"
-	"time"
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
@@ -119,101 +117,12 @@ func ExampleClient_Decide() {
 	// bob reads map[/name:Ada]
 }
 
-func ExampleClient_EnforceWithApproval() {
-	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	keep := func(ctx context.Context, handle authzenclient.Handle) error {
-		text, err := json.Marshal(handle)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(os.Getenv("STATE_DIRECTORY")+"/push.json", text, 0o600)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Hour)
-	defer cancel()
-	enforcement := client.EnforceWithApproval(ctx, evaluation.Request{
-		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
-		Action:   evaluation.Action{Name: "tool.invoke"},
-		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
-	}, obligations.Handlers{}, authzenclient.WithJustification("the fix for the outage"), authzenclient.KeepHandle(keep))
-	if !enforcement.Permitted() {
-		fmt.Println("alice may not use github.push_code", enforcement.Err())
-		return
-	}
-	fmt.Println("alice may use github.push_code")
-	// Output:
-	// alice may use github.push_code
-}
-
-func ExampleClient_Resume() {
-	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	var handle authzenclient.Handle
-	text, err := os.ReadFile(os.Getenv("STATE_DIRECTORY") + "/push.json")
-	if err == nil {
-		err = json.Unmarshal(text, &handle)
-	}
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	request := handle.Request()
-	if client.Resume(context.Background(), handle, obligations.Handlers{}).Permitted() {
-		fmt.Println(request.Subject.ID, "may use", request.Resource.ID)
-	}
-	// Output:
-	// alice may use github.push_code
-}
-
-func ExampleClient_Ask() {
-	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx := context.Background()
-	enforcement := client.Enforce(ctx, evaluation.Request{
-		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
-		Action:   evaluation.Action{Name: "tool.invoke"},
-		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
-	}, obligations.Handlers{})
-	if next, _ := enforcement.Next(); next == evaluation.NextRequest {
-		standing, err := client.Ask(ctx, enforcement, authzenclient.JoinEqual())
-		for err == nil && standing.Pending() {
-			standing, err = client.Look(ctx, standing.Handle(), 30*time.Second)
-		}
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		enforcement = client.Use(ctx, standing, nil).Discharge(ctx, obligations.Handlers{})
-		client.Report(ctx, &enforcement)
-	}
-	if !enforcement.Permitted() {
-		fmt.Println("alice may not use github.push_code", enforcement.Err())
-		return
-	}
-	fmt.Println("alice may use github.push_code")
-	// Output:
-	// alice may use github.push_code
-}
-
 // TestMain puts a server on the starter bundle at the address that README.md names, as `make run` does: the examples
-// are run as they stand there. What waits for people has a server of its own.
+// are run as they stand there.
 func TestMain(m *testing.M) {
 	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(policies.Starter())}, Listen: "127.0.0.1:0"})
 	if err == nil {
 		err = s.Start(context.Background())
-	}
-	stop := func() {}
-	if err == nil {
-		stop, err = withPeople()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -230,6 +139,5 @@ func TestMain(m *testing.M) {
 	http.DefaultTransport = transport
 	code := m.Run()
 	_ = s.Stop(context.Background())
-	stop()
 	os.Exit(code)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // wanted reads what one place of an answer wants done: AuthZEN's array of
@@ -74,7 +75,7 @@ func types(v jsontext.Value) (all []string, err *Error) {
 }
 
 func array(v jsontext.Value) (all []evaluation.Obligation, err *Error) {
-	if !present(v) {
+	if !link.Present(v) {
 		return nil, nil
 	}
 	var items []jsontext.Value
@@ -101,7 +102,7 @@ func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
 	if v.Kind() != '{' || json.Unmarshal(v, &i) != nil {
 		return evaluation.Obligation{}, odd("an obligation is not an object")
 	}
-	o := evaluation.Obligation{ID: text("", i.ID), Type: text("", i.Type)}
+	o := evaluation.Obligation{ID: link.Text("", i.ID), Type: link.Text("", i.Type)}
 	if o.Type == "" {
 		return o, odd("an obligation has no type")
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient/internal/link"
 )
 
 // searchBody is a request with a gap. It is not an [evaluation.Request], which
@@ -74,7 +75,7 @@ func readResult(v jsontext.Value, s sought) (item, *Error) {
 	if v.Kind() != '{' || json.Unmarshal(v, &r) != nil {
 		return item{}, odd("a result is not an object")
 	}
-	i := item{Result{Type: s.typ, ID: text("", r.ID)}, Decision{allow: true}}
+	i := item{Result{Type: s.typ, ID: link.Text("", r.ID)}, Decision{allow: true}}
 	if i.decision.qualify(v, r.Context); s.keep == nil && i.decision.err != nil {
 		return item{}, i.decision.err
 	}
@@ -82,13 +83,13 @@ func readResult(v jsontext.Value, s sought) (item, *Error) {
 		if r.Name.Kind() != '"' {
 			return item{}, odd("an action that was found has no name")
 		}
-		i.Result = Result{Name: text("", r.Name)}
+		i.Result = Result{Name: link.Text("", r.Name)}
 		return i, nil
 	}
 	if r.Type.Kind() != '"' || r.ID.Kind() != '"' {
 		return item{}, odd("an entity that was found has no type or no id")
 	}
-	if text("", r.Type) != s.typ {
+	if link.Text("", r.Type) != s.typ {
 		return item{}, odd("an entity that was found is of another type")
 	}
 	return i, nil
@@ -135,14 +136,14 @@ func readPage(body []byte, s sought) (found []item, next string, err *Error) {
 
 // nextToken reads the page member; none, or an empty token, is the end.
 func nextToken(page jsontext.Value) (string, *Error) {
-	if !present(page) {
+	if !link.Present(page) {
 		return "", nil
 	}
 	var p struct {
 		Next jsontext.Value `json:"next_token"`
 	}
-	if page.Kind() != '{' || json.Unmarshal(page, &p) != nil || present(p.Next) && p.Next.Kind() != '"' {
+	if page.Kind() != '{' || json.Unmarshal(page, &p) != nil || link.Present(p.Next) && p.Next.Kind() != '"' {
 		return "", odd("the page of the answer cannot be read")
 	}
-	return text("", p.Next), nil
+	return link.Text("", p.Next), nil
 }

@@ -7,6 +7,7 @@ package httpclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -103,6 +104,21 @@ func wait(ctx context.Context, d time.Duration) error {
 // Wait waits before another attempt, or until ctx ends.
 func (s *Server) Wait(ctx context.Context, d time.Duration) error { return s.wait(ctx, d) }
 
+// longestPause is the longest pause between attempts to reach a server that is away.
+const longestPause = 5 * time.Second
+
+// Again waits before another attempt after a number of failures in a row, longer after each. Its error is the one to
+// give up with: err, if another attempt is of no use, or that of ctx.
+func (s *Server) Again(ctx context.Context, failures int, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !Passing(err) {
+		return err
+	}
+	return s.wait(ctx, min(50*time.Millisecond<<min(failures, 10), longestPause))
+}
+
 // Close closes idle connections.
 func (s *Server) Close() { s.http.CloseIdleConnections() }
 
@@ -141,7 +157,7 @@ type Call struct {
 	// Sends is the media type of Body.
 	Sends string
 	Body  []byte
-	// Most bounds the answer in bytes. Any status but Want is an error.
+	// Most bounds the answer in bytes. Any status but Want is an error; 0 is 200.
 	Most int64
 	Want int
 }
@@ -158,7 +174,7 @@ func (s *Server) Call(ctx context.Context, c Call) ([]byte, error) {
 	if c.Sends != "" {
 		header.Set("Content-Type", c.Sends)
 	}
-	answer, err := s.Ask(ctx, c.Method, path, header, c.Body, c.Want)
+	answer, err := s.Ask(ctx, c.Method, path, header, c.Body, cmp.Or(c.Want, http.StatusOK))
 	if err != nil {
 		return nil, err
 	}
@@ -172,24 +188,32 @@ func (s *Server) Call(ctx context.Context, c Call) ([]byte, error) {
 
 // Get reads what is at a path, of at most so many bytes.
 func (s *Server) Get(ctx context.Context, path string, query url.Values, most int64) ([]byte, error) {
-	return s.Call(ctx, Call{Method: http.MethodGet, Path: path, Query: query, Most: most, Want: http.StatusOK})
+	return s.Call(ctx, Call{Method: http.MethodGet, Path: path, Query: query, Most: most})
 }
 
 // GetJSON is [Server.Get] of JSON, which becomes a T. what names the answer in an error.
 func GetJSON[T any](ctx context.Context, s *Server, path string, query url.Values, most int64, what string) (T, error) {
-	body, err := s.Get(ctx, path, query, most)
-	return Decoded[T](what)(body, err)
+	return CallJSON[T](ctx, s, Call{Method: http.MethodGet, Path: path, Query: query, Most: most}, what)
 }
 
-// Decoded returns a function that makes a T of an answer in JSON. what names the answer in an error.
-func Decoded[T any](what string) func(body []byte, err error) (T, error) {
-	return func(body []byte, err error) (got T, _ error) {
-		if err != nil {
-			return got, err
-		}
-		if err := json.Unmarshal(body, &got); err != nil {
-			return got, fmt.Errorf("the server's answer is no %s: %w", what, err)
-		}
-		return got, nil
+// PostJSON sends a value as JSON, and makes a T of the answer. what names the answer in an error.
+func PostJSON[T any](ctx context.Context, s *Server, path string, value any, most int64, what string) (got T, err error) {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return got, err
 	}
+	c := Call{Method: http.MethodPost, Path: path, Sends: "application/json", Body: body, Most: most}
+	return CallJSON[T](ctx, s, c, what)
+}
+
+// CallJSON is [Server.Call] with an answer in JSON, which becomes a T. what names the answer in an error.
+func CallJSON[T any](ctx context.Context, s *Server, c Call, what string) (got T, err error) {
+	body, err := s.Call(ctx, c)
+	if err != nil {
+		return got, err
+	}
+	if err := json.Unmarshal(body, &got); err != nil {
+		return got, fmt.Errorf("the server's answer is no %s: %w", what, err)
+	}
+	return got, nil
 }

@@ -11,12 +11,9 @@ package inbox
 import (
 	"context"
 	"errors"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"policy-service/pdp/httpclient"
 )
@@ -131,7 +128,7 @@ func (i *Inbox) Get(ctx context.Context, id string, wait time.Duration) (Request
 			query.Set("wait", poll.String())
 		}
 		began := time.Now()
-		r, err := decoded(i.server.Get(ctx, pathOf(id), query, requestBody))
+		r, err := httpclient.GetJSON[Request](ctx, i.server, pathOf(id), query, requestBody, aRequest)
 		wait = time.Until(end)
 		if err != nil || !r.Pending() || wait <= 0 {
 			return r, err
@@ -178,20 +175,10 @@ func (i *Inbox) Cancel(ctx context.Context, id string, r Ruling) (Request, error
 }
 
 func (i *Inbox) post(ctx context.Context, id, what string, r Ruling) (Request, error) {
-	body, err := json.Marshal(r)
-	if err != nil {
-		return Request{}, err
-	}
-	return decoded(i.server.Call(ctx, httpclient.Call{
-		Method: http.MethodPost,
-		Path:   pathOf(id) + what,
-		Sends:  "application/json",
-		Body:   body,
-		Most:   requestBody,
-		Want:   http.StatusOK,
-	}))
+	return httpclient.PostJSON[Request](ctx, i.server, pathOf(id)+what, r, requestBody, aRequest)
 }
 
 func pathOf(id string) string { return path + "/" + url.PathEscape(id) }
 
-var decoded = httpclient.Decoded[Request]("approval request")
+// aRequest names an answer in errors.
+const aRequest = "approval request"

@@ -21,30 +21,26 @@ func (i *Inbox) Watch(ctx context.Context, f Filter, trouble Trouble, yield func
 	if err := w.round(ctx); err != nil {
 		return err
 	}
-	for failures := 0; ctx.Err() == nil; {
+	for failures := 0; ; {
 		err := w.next(ctx)
-		switch {
-		case err == nil:
+		if err == nil {
 			failures = 0
-		case ctx.Err() != nil:
-		case w.failed != nil || !httpclient.Passing(err):
+			continue
+		}
+		if w.failed != nil {
 			return err
-		default:
-			if failures++; failures == 1 {
-				trouble(err)
-			}
-			_ = i.server.Wait(ctx, min(100*time.Millisecond<<min(failures, 10), longestPause)) // the loop looks at ctx
+		}
+		if failures++; failures == 1 && ctx.Err() == nil && httpclient.Passing(err) {
+			trouble(err)
+		}
+		if err := i.server.Again(ctx, failures, err); err != nil {
+			return err
 		}
 	}
-	return ctx.Err()
 }
 
-const (
-	// watchPoll is the longest time between two rounds.
-	watchPoll = 10 * time.Second
-	// longestPause is the longest pause between attempts to reach a server that is away.
-	longestPause = 5 * time.Second
-)
+// watchPoll is the longest time between two rounds.
+const watchPoll = 10 * time.Second
 
 type watch struct {
 	inbox  *Inbox
@@ -61,10 +57,6 @@ func (w *watch) next(ctx context.Context) error {
 	p, err := w.inbox.page(ctx, w.filter, w.cursor, pageSize, watchPoll)
 	if err != nil {
 		return err
-	}
-	if len(p.Items) == 0 && p.Next > w.cursor { // a page full of requests of others; new requests come behind it
-		w.cursor = p.Next
-		return nil
 	}
 	if err := w.round(ctx); err != nil || len(p.Items) > 0 {
 		return err

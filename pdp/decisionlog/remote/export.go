@@ -47,17 +47,15 @@ func (l *Log) Export(ctx context.Context, w io.Writer, o export.Options) (export
 		switch {
 		case err == nil:
 			return done, nil
-		case ctx.Err() != nil:
-			return done, ctx.Err()
-		case !errors.As(err, &broke):
+		case ctx.Err() == nil && !errors.As(err, &broke):
 			return done, err
 		case d.last > last:
 			failures = 0
 		}
-		if failures++; failures > attempts || d.checkpoint == "" {
+		if failures++; ctx.Err() == nil && (failures > attempts || d.checkpoint == "") {
 			return done, fmt.Errorf("the export broke off: %w", err)
 		}
-		if err := l.server.Wait(ctx, 50*time.Millisecond<<failures); err != nil {
+		if err := l.server.Again(ctx, failures, err); err != nil {
 			return done, err
 		}
 	}

@@ -113,7 +113,7 @@ func (l *Log) Checkpoint(ctx context.Context) ([]byte, error) {
 // older checkpoint was signed for.
 func (l *Log) Consistency(ctx context.Context, w io.Writer, old []byte) error {
 	return passed(w)(l.server.Call(ctx, httpclient.Call{
-		Method: http.MethodPost, Path: "/v1/log/consistency", Sends: "text/plain", Body: old, Most: smallBody, Want: http.StatusOK,
+		Method: http.MethodPost, Path: "/v1/log/consistency", Sends: "text/plain", Body: old, Most: smallBody,
 	}))
 }
 
@@ -169,7 +169,7 @@ func (l *Log) Keys(ctx context.Context) ([]string, error) {
 
 // RotateKey has checkpoints signed with a new key, and returns its public half.
 func (l *Log) RotateKey(ctx context.Context) (string, error) {
-	body, err := l.server.Call(ctx, httpclient.Call{Method: http.MethodPost, Path: "/v1/log/keys", Most: smallBody, Want: http.StatusOK})
+	body, err := l.server.Call(ctx, httpclient.Call{Method: http.MethodPost, Path: "/v1/log/keys", Most: smallBody})
 	return strings.TrimSpace(string(body)), err
 }
 
@@ -197,20 +197,9 @@ type Redacted struct {
 
 // RedactApproval removes the words of an approval request, wherever the server keeps it. If end is set, one
 // that waits or can be used is cancelled or revoked first.
-func (l *Log) RedactApproval(ctx context.Context, id, reason string, end bool) (done Redacted, err error) {
-	body, err := json.Marshal(struct {
+func (l *Log) RedactApproval(ctx context.Context, id, reason string, end bool) (Redacted, error) {
+	return httpclient.PostJSON[Redacted](ctx, l.server, "/v1/approvals/"+url.PathEscape(id)+"/redaction", struct {
 		Reason string `json:"reason"`
 		End    bool   `json:"end"`
-	}{reason, end})
-	if err != nil {
-		return done, err
-	}
-	answer, err := l.server.Call(ctx, httpclient.Call{
-		Method: http.MethodPost, Path: "/v1/approvals/" + url.PathEscape(id) + "/redaction", Sends: "application/json", Body: body,
-		Most: smallBody, Want: http.StatusOK,
-	})
-	if err == nil {
-		err = json.Unmarshal(answer, &done)
-	}
-	return done, err
+	}{reason, end}, smallBody, "account of a redaction")
 }

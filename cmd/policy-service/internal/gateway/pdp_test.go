@@ -16,6 +16,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
@@ -111,7 +112,7 @@ func (p inside) asks(t *testing.T, tool, id, issuer, sub string) (approval strin
 		Subject: evaluation.Entity{Type: "agent", ID: "bot"}, Action: evaluation.Action{Name: "tool.invoke"},
 		Resource: evaluation.Entity{Type: "tool", ID: "wiki:" + tool}, Context: members,
 	}, obligations.Handlers{})
-	standing, err := p.Ask(t.Context(), denied, authzenclient.JoinEqual())
+	standing, err := approvals.Ask(t.Context(), p.Client, denied, approvals.JoinEqual())
 	orFail(t, err)
 	return standing.Approvals()[0]
 }
@@ -121,9 +122,9 @@ const yes = `{"action":"accept","content":{"approve":true}}`
 // says has somebody answer with a token. It says what the approval request is then, or the status of the refusal.
 func (p inside) says(t *testing.T, approval, token, answer string) (status string, refused int) {
 	t.Helper()
-	as, err := authzenclient.PersonWith(token)
+	as, err := approvals.PersonWith(token)
 	orFail(t, err)
-	status, err = p.Respond(t.Context(), approval, as, []byte(answer))
+	status, err = approvals.Respond(t.Context(), p.Client, approval, as, []byte(answer))
 	var failure *authzenclient.Error
 	if errors.As(err, &failure) {
 		if strings.Contains(err.Error(), token) {
@@ -161,9 +162,9 @@ func TestEmbeddedFixedPerson(t *testing.T) {
 			t.Errorf("%q: %s, %d", token, status, refused)
 		}
 	}
-	as, err := authzenclient.PersonWith(secret)
+	as, err := approvals.PersonWith(secret)
 	orFail(t, err)
-	if form, err := p.Form(t.Context(), mail, as, ""); err != nil || !strings.Contains(string(form), "as bot") {
+	if form, err := approvals.Form(t.Context(), p.Client, mail, as, ""); err != nil || !strings.Contains(string(form), "as bot") {
 		t.Errorf("%s, %v", form, err)
 	}
 	if status, refused := p.says(t, mail, secret, yes); status != "approved" {
@@ -171,7 +172,7 @@ func TestEmbeddedFixedPerson(t *testing.T) {
 	}
 	// It is her own agent's request, so she is not a second person.
 	wipe := p.asks(t, "wipe", "alice", insideResource, "alice")
-	if form, err := p.Form(t.Context(), wipe, as, ""); err == nil {
+	if form, err := approvals.Form(t.Context(), p.Client, wipe, as, ""); err == nil {
 		t.Errorf("she is shown %s", form)
 	}
 	if status, refused := p.says(t, wipe, secret, yes); refused != http.StatusNotFound {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest/night"
@@ -32,7 +32,7 @@ type walk struct {
 type filed struct {
 	call     int
 	wanted   *ask.Wanted
-	standing authzenclient.Standing
+	standing approvals.Standing
 	looked   bool // the standing says that it is approved
 	status   string
 	left     int
@@ -101,13 +101,13 @@ func (w *walk) file(call int) {
 	live := w.live(call)
 	wanted, s := w.files(w.calls[call])
 	if live != nil {
-		if live.standing.Handle().TaskID() != s.Handle().TaskID() {
+		if live.standing.Task().ID() != s.Task().ID() {
 			w.t.Errorf("a call does not join the one that is %s", live.status)
 		}
 		return
 	}
 	for _, f := range w.asked {
-		if f.standing.Handle().TaskID() == s.Handle().TaskID() {
+		if f.standing.Task().ID() == s.Task().ID() {
 			w.t.Errorf("a call joins one that is %s, with %d uses left", f.status, f.left)
 		}
 	}
@@ -129,7 +129,7 @@ func (w *walk) decide(f *filed, c byte) {
 		f.status = "revoked"
 	}
 	if c%16 < 12 && f.status != "pending" {
-		s, err := f.wanted.PDP().Look(w.t.Context(), f.standing.Handle(), 0)
+		s, err := approvals.Look(w.t.Context(), f.wanted.PDP(), f.standing.Task())
 		w.must(err)
 		f.standing, f.looked = s, s.Approved()
 	}
@@ -266,7 +266,7 @@ func TestApprovedLies(t *testing.T) {
 		if _, refusal := w.Ask(t.Context()); refusal == nil || refusal.Kind != ask.Unavailable && refusal.Kind != ask.Unmapped {
 			t.Errorf("%s: asked: %+v", l, refusal)
 		}
-		if s, err := w.PDP().Look(t.Context(), pending.Handle(), 0); err == nil {
+		if s, err := approvals.Look(t.Context(), w.PDP(), pending.Task()); err == nil {
 			t.Errorf("%s: looked: %v", l, s)
 		} else if r := w.Failed(err); r.Kind != ask.Unavailable && r.Kind != ask.Unmapped {
 			t.Errorf("%s: %+v", l, r)
@@ -300,7 +300,7 @@ func TestApprovedForged(t *testing.T) {
 	}
 	task := func(status, approval string) string {
 		return fmt.Sprintf(`{"task":{"id":%q,"status":%q,"status_endpoint":%q,"approvals":[{"id":%q}]},"result":{"mode":"reevaluate","approval":%s}}`,
-			s.Handle().TaskID(), status, o.pdp.URL+"/access/v1/requests/"+s.Handle().TaskID(), id, approval)
+			s.Task().ID(), status, o.pdp.URL+"/access/v1/requests/"+s.Task().ID(), id, approval)
 	}
 	for name, test := range map[string]struct{ status, approval, until string }{
 		"not yet":     {"approved", id, "2030-01-01T00:00:00Z"},

@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -22,7 +23,7 @@ func TestApprovedCall(t *testing.T) {
 	o := people(t)
 	op := o.call(alice(t), o.a, `{"target":"production","n":null}`)
 	w, s := o.files(op)
-	id, task := s.Approvals()[0], s.Handle().TaskID()
+	id, task := s.Approvals()[0], s.Task().ID()
 	if !s.Pending() || id == "" || id == task {
 		t.Fatalf("%v, %q", s, id)
 	}
@@ -35,10 +36,10 @@ func TestApprovedCall(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got.Failure(rpc.IntID(1)).Error, want)
 	}
 	// An equal call joins, and so does another gateway; with other members in another order it is equal.
-	if _, other := o.files(o.call(alice(t), o.a, `{"n":null,"target":"\u0070roduction"}`)); other.Handle().TaskID() != task {
-		t.Errorf("%s does not join %s", other.Handle().TaskID(), task)
+	if _, other := o.files(o.call(alice(t), o.a, `{"n":null,"target":"\u0070roduction"}`)); other.Task().ID() != task {
+		t.Errorf("%s does not join %s", other.Task().ID(), task)
 	}
-	if _, other := o.files(o.call(alice(t), o.a, `{"target":"production"}`)); other.Handle().TaskID() == task {
+	if _, other := o.files(o.call(alice(t), o.a, `{"target":"production"}`)); other.Task().ID() == task {
 		t.Error("another call joins") // null is not absent
 	}
 	o.says("approve", s)
@@ -50,14 +51,12 @@ func TestApprovedCall(t *testing.T) {
 	if _, refusal := repeated.Ask(t.Context()); refusal == nil || refusal.Kind != ask.Unavailable {
 		t.Errorf("of a repetition people are asked by what nobody denied: %+v", refusal)
 	}
-	h, err := repeated.Again(moved(t, s))
-	o.must(err)
-	s, err = repeated.PDP().Look(t.Context(), h, 0)
+	s, err := approvals.Look(t.Context(), repeated.PDP(), moved(t, s))
 	o.must(err)
 	if !s.Approved() || s.Approvals()[0] != id {
 		t.Fatalf("%v, %v", s, s.Approvals())
 	}
-	if _, again := o.files(op); !again.Approved() || again.Handle().TaskID() != task {
+	if _, again := o.files(op); !again.Approved() || again.Task().ID() != task {
 		t.Errorf("an equal call does not find the approval: %v", again)
 	}
 	o.taken()
@@ -86,10 +85,9 @@ func TestApprovedCall(t *testing.T) {
 }
 
 // moved is the task of s, after it was written and read.
-func moved(t *testing.T, s authzenclient.Standing) (task authzenclient.Task) {
+func moved(t *testing.T, s approvals.Standing) (task approvals.Task) {
 	t.Helper()
-	kept, _ := s.Handle().Task()
-	text, err := json.Marshal(kept)
+	text, err := json.Marshal(s.Task())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,16 +103,16 @@ func TestApprovedNot(t *testing.T) {
 	for _, mode := range []ask.Errors{ask.ErrorsCOAZ, ask.ErrorsSEP, ask.ErrorsMCPX} {
 		o := people(t, func(options *ask.Options) { options.Errors, options.DenyStatus = mode, 403 })
 		for name, test := range map[string]struct {
-			ends   func(w *ask.Wanted, s authzenclient.Standing)
+			ends   func(w *ask.Wanted, s approvals.Standing)
 			reason string
 			again  bool // whether people have said nothing, so that the call can be sent again
 		}{
-			"denied": {func(_ *ask.Wanted, s authzenclient.Standing) { o.says("deny", s) }, "not on a Sunday", false},
-			"no reason": {func(_ *ask.Wanted, s authzenclient.Standing) {
+			"denied": {func(_ *ask.Wanted, s approvals.Standing) { o.says("deny", s) }, "not on a Sunday", false},
+			"no reason": {func(_ *ask.Wanted, s approvals.Standing) {
 				o.does("decision", `{"decision":"deny","reason":"\u202e \u200b"}`, s)
 			}, "a person said no", false},
-			"expired":   {func(*ask.Wanted, authzenclient.Standing) { o.Advance(10 * time.Minute) }, "nobody decided in time", false},
-			"cancelled": {func(w *ask.Wanted, s authzenclient.Standing) { o.must(w.PDP().Cancel(t.Context(), s.Handle())) }, "an equal call that has ended took back what people were asked", true},
+			"expired":   {func(*ask.Wanted, approvals.Standing) { o.Advance(10 * time.Minute) }, "nobody decided in time", false},
+			"cancelled": {func(w *ask.Wanted, s approvals.Standing) { o.must(approvals.Cancel(t.Context(), w.PDP(), s.Task())) }, "an equal call that has ended took back what people were asked", true},
 		} {
 			for _, e := range []era.Era{era.Legacy, era.Modern} {
 				op := o.call(alice(t), o.a, `{"case":"`+name+" "+e.String()+`"}`)
@@ -221,7 +219,7 @@ func TestApprovedNobody(t *testing.T) {
 	both := approved
 	both.Answered.Continues = after.Answered.Continues
 	zero, none := approved, approved
-	zero.Answered = ask.Answered{Standing: &authzenclient.Standing{}}
+	zero.Answered = ask.Answered{Standing: &approvals.Standing{}}
 	none.Answered = ask.Answered{Continues: &authzenclient.Continuation{}}
 	ping := request(alice(t), "ping", `{}`)
 	ping.Answered = approved.Answered
@@ -429,7 +427,7 @@ func TestApprovedAway(t *testing.T) {
 	back := o.meanwhile(func(*http.Request, func() (*http.Response, error)) (*http.Response, error) { return nil, errCut })
 	_, refusal := o.outcome(op)
 	away("use", refusal)
-	_, err := w.PDP().Look(t.Context(), s.Handle(), 0)
+	_, err := approvals.Look(t.Context(), w.PDP(), s.Task())
 	away("look", w.Failed(err))
 	_, refusal = w.Ask(t.Context())
 	away("ask", refusal)

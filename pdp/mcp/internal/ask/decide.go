@@ -6,6 +6,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp/internal/rpc"
 )
@@ -18,7 +19,7 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	if refusal != nil {
 		return nil, refusal
 	}
-	if op.Answered, refusal = plan.answerable(w, op.Answered); refusal != nil {
+	if refusal := plan.answerable(w, op.Answered); refusal != nil {
 		return nil, refusal
 	}
 	if len(plan.questions) == 0 {
@@ -35,26 +36,18 @@ func (a *Asker) Ask(ctx context.Context, op Operation) (*Permit, *Refusal) {
 	return nil, a.refusalOf(ctx, w, &op, plan, denied, p.decided.First())
 }
 
-// answerable is people's word about the last question, whatever it was about before. Of what they cannot have been asked
-// about there is none, and nothing is asked.
-func (p Plan) answerable(w refuser, by Answered) (Answered, *Refusal) {
+// answerable refuses an approval that cannot be for the last question, before the PDP is asked.
+func (p Plan) answerable(w refuser, by Answered) *Refusal {
 	if !by.given() {
-		return by, nil
+		return nil
 	}
-	last, ok := p.last()
-	switch {
+	switch _, ok := p.last(); {
 	case !ok:
-		return by, w.denial("", "people cannot have been asked about the request")
+		return w.denial("", "people cannot have been asked about the request")
 	case by.Standing != nil && by.Continues != nil:
-		return by, w.denial("", "the request brings people's word twice")
-	case by.Standing != nil:
-		s, err := by.Standing.With(last.requests[0])
-		if err != nil {
-			return by, w.denial("", err.Error())
-		}
-		by.Standing = &s
+		return w.denial("", "the request brings people's word twice")
 	}
-	return by, nil
+	return nil
 }
 
 // ask asks one question after the other until one is denied, the last with people's word if there is some. Denied is the
@@ -155,7 +148,7 @@ func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Pl
 	wanted := a.wanted(w, plan.pdp, op, last)
 	wanted.denied, wanted.of.Reason = &e, d.ReasonUser()
 	r := w.approval(wanted.of, "Nobody was asked: ask for approval", askForApproval, e.String())
-	if next, _ := e.Next(); ok && next == evaluation.NextRequest {
+	if next, _ := approvals.Next(e); ok && next == evaluation.NextRequest {
 		r.Wanted = wanted
 	}
 	return r

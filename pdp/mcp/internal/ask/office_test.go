@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
@@ -141,7 +142,7 @@ func (o *office) asks(op ask.Operation) *ask.Wanted {
 }
 
 // files asks, and has people asked.
-func (o *office) files(op ask.Operation) (*ask.Wanted, authzenclient.Standing) {
+func (o *office) files(op ask.Operation) (*ask.Wanted, approvals.Standing) {
 	o.t.Helper()
 	w := o.asks(op)
 	s, refusal := w.Ask(o.t.Context())
@@ -160,16 +161,16 @@ func (o *office) approved(op ask.Operation) ask.Operation {
 }
 
 // brings is op with what has become of what people were asked.
-func (o *office) brings(w *ask.Wanted, s authzenclient.Standing, op ask.Operation) ask.Operation {
+func (o *office) brings(w *ask.Wanted, s approvals.Standing, op ask.Operation) ask.Operation {
 	o.t.Helper()
 	s = o.look(w, s)
 	op.Answered = ask.Answered{Standing: &s}
 	return op
 }
 
-func (o *office) look(w *ask.Wanted, s authzenclient.Standing) authzenclient.Standing {
+func (o *office) look(w *ask.Wanted, s approvals.Standing) approvals.Standing {
 	o.t.Helper()
-	s, err := w.PDP().Look(o.t.Context(), s.Handle(), 0)
+	s, err := approvals.Look(o.t.Context(), w.PDP(), s.Task())
 	o.must(err)
 	return s
 }
@@ -186,12 +187,12 @@ func goesOn(t testing.TB, p *ask.Permit, op ask.Operation) ask.Operation {
 }
 
 // says is mia about what is asked for.
-func (o *office) says(what string, s authzenclient.Standing) {
+func (o *office) says(what string, s approvals.Standing) {
 	o.t.Helper()
 	o.does("decision", `{"decision":"`+what+`","reason":"not on a\n Sunday\u202e"}`, s)
 }
 
-func (o *office) does(what, body string, s authzenclient.Standing) {
+func (o *office) does(what, body string, s approvals.Standing) {
 	o.t.Helper()
 	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodPost, o.pdp.URL+"/v1/approvals/"+s.Approvals()[0]+"/"+what, strings.NewReader(body))
 	o.must(err)

@@ -3,6 +3,7 @@ package ask
 import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -30,7 +31,7 @@ type Operation struct {
 
 // Answered is what of people's word the last question brings: one of the two at the most. What comes of it the PDP says.
 type Answered struct {
-	Standing  *authzenclient.Standing     // that people approved the call
+	Standing  *approvals.Standing         // that people approved the call
 	Continues *authzenclient.Continuation // that they did before, and that it goes on
 }
 

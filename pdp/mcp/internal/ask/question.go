@@ -7,6 +7,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/evaluation/coaz"
 )
 
@@ -30,7 +31,7 @@ func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types
 	if by.Continues != nil {
 		return pdp.Continue(ctx, *by.Continues, q.requests[0], types)
 	}
-	return pdp.Use(ctx, *by.Standing, types)
+	return approvals.Use(ctx, pdp, *by.Standing, q.requests[0], types)
 }
 
 // ask asks, and declares what can be done of what the PDP obliges to.

@@ -10,16 +10,16 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // Wanted is a call that people can approve: one that the PDP denied for no other reason, or one that is repeated while they
 // are asked. It permits nothing. [Asker.Ask] with [Answered.Standing] has the PDP decide once they have said something.
 type Wanted struct {
-	pdp     *authzenclient.Client
-	refuse  refuser
-	request evaluation.Request // of the last question
-	of      authorization
-	denied  *authzenclient.Enforcement // nothing if it was not asked about just now
+	pdp    *authzenclient.Client
+	refuse refuser
+	of     authorization
+	denied *authzenclient.Enforcement // nothing if it was not asked about just now
 }
 
 // nothing is no denial.
@@ -44,7 +44,7 @@ func (a *Asker) wanted(w refuser, pdp *authzenclient.Client, op *Operation, last
 	if of.Arguments == nil {
 		of.Arguments = jsontext.Value("{}")
 	}
-	return &Wanted{pdp: pdp, refuse: w, request: last.requests[0], of: of, denied: nothing}
+	return &Wanted{pdp: pdp, refuse: w, of: of, denied: nothing}
 }
 
 // PDP is the client that asked, and that follows what people say.
@@ -52,8 +52,8 @@ func (w *Wanted) PDP() *authzenclient.Client { return w.pdp }
 
 // Ask has people asked, and does not wait for them. Whoever asks for the same joins who asks already, also at another
 // gateway. A Wanted of [Asker.Wanted] has nothing to ask about: that was done before.
-func (w *Wanted) Ask(ctx context.Context) (authzenclient.Standing, *Refusal) {
-	s, err := w.pdp.Ask(ctx, *w.denied, authzenclient.JoinEqual())
+func (w *Wanted) Ask(ctx context.Context) (approvals.Standing, *Refusal) {
+	s, err := approvals.Ask(ctx, w.pdp, *w.denied, approvals.JoinEqual())
 	if err != nil {
 		return s, w.Failed(err)
 	}
@@ -61,13 +61,8 @@ func (w *Wanted) Ask(ctx context.Context) (authzenclient.Standing, *Refusal) {
 	return s, nil
 }
 
-// Again is what to look at for what people said, where it was kept as a task.
-func (w *Wanted) Again(t authzenclient.Task) (authzenclient.Handle, error) {
-	return t.Handle(w.request)
-}
-
 // Required refuses the call for now: people are asked, and have not decided. The same call again goes on from there.
-func (w *Wanted) Required(s authzenclient.Standing) *Refusal {
+func (w *Wanted) Required(s approvals.Standing) *Refusal {
 	of := w.of
 	of.ID, of.Expires = idOf(s), s.Ends().UTC()
 	next := "Send the same call again: it runs once the approval request " + of.ID + " is approved"
@@ -78,7 +73,7 @@ func (w *Wanted) Required(s authzenclient.Standing) *Refusal {
 }
 
 // Undecidable refuses the call for now: nobody may decide about what was filed, as policies are.
-func (w *Wanted) Undecidable(s authzenclient.Standing) *Refusal {
+func (w *Wanted) Undecidable(s approvals.Standing) *Refusal {
 	of := w.of
 	of.ID, of.Expires = idOf(s), s.Ends().UTC()
 	next := "Nobody can approve it: no policy lets anybody decide about the approval request " + of.ID + "; say so to who operates this gateway"
@@ -87,7 +82,7 @@ func (w *Wanted) Undecidable(s authzenclient.Standing) *Refusal {
 
 // Denied refuses the call for good: people were asked, and it is over without their yes. An equal call may have taken back
 // what this one has joined, and people have said nothing then: it can be sent again.
-func (w *Wanted) Denied(s authzenclient.Standing) *Refusal {
+func (w *Wanted) Denied(s approvals.Standing) *Refusal {
 	if err := s.Err(); err != nil && !over(err) {
 		return w.Failed(err)
 	}
@@ -106,15 +101,15 @@ func (w *Wanted) Failed(err error) *Refusal {
 }
 
 // idOf is by what people and clients call what is waited for.
-func idOf(s authzenclient.Standing) string {
+func idOf(s approvals.Standing) string {
 	for _, id := range s.Approvals() {
 		return id
 	}
-	return s.Handle().TaskID()
+	return s.Task().ID()
 }
 
 // whyNot is why people's word is no yes.
-func whyNot(s authzenclient.Standing) string {
+func whyNot(s approvals.Standing) string {
 	switch s.Status() {
 	case "denied":
 		return cmp.Or(line(s.Reason(), mostReason), "a person said no")
@@ -147,7 +142,7 @@ func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
 		return r
 	}
 	d := e.Decision()
-	next, after := e.Next()
+	next, after := approvals.Next(e)
 	switch reason := evaluation.Reason(d.Reason()); {
 	case next == evaluation.NextRetry: // it is about to count
 		return w.unavailable(after, e.String())

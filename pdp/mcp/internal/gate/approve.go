@@ -12,6 +12,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
@@ -188,7 +189,7 @@ func (a *approving) decidable(ctx context.Context) bool {
 	if a.approval == "" {
 		return true
 	}
-	may, err := a.wanted.PDP().Decidable(ctx, a.approval)
+	may, err := approvals.Decidable(ctx, a.wanted.PDP(), a.approval)
 	if err != nil {
 		a.note("the PDP does not say whether somebody may decide: "+err.Error(), ByWait)
 	}
@@ -196,7 +197,7 @@ func (a *approving) decidable(ctx context.Context) bool {
 }
 
 // follow hears from now on what people say, until stop is called.
-func (a *approving) follow(s authzenclient.Standing) {
+func (a *approving) follow(s approvals.Standing) {
 	if ids := s.Approvals(); len(ids) == 1 {
 		a.approval = ids[0]
 	}
@@ -223,7 +224,7 @@ func (a *approving) pending() bool {
 }
 
 func (a *approving) note(what, way string) {
-	a.x.g.o.Logger.Info(what, "way", way, "approval", a.approval, "task", a.follower.Standing().Handle().TaskID(), "status", a.follower.Standing().Status(), "principal", a.x.who.Key)
+	a.x.g.o.Logger.Info(what, "way", way, "approval", a.approval, "task", a.follower.Standing().Task().ID(), "status", a.follower.Standing().Status(), "principal", a.x.who.Key)
 }
 
 // form is what the person behind the token is shown in a way. It is not ok if that way is none for them, or for their client:
@@ -238,7 +239,7 @@ func (a *approving) form(ctx context.Context, way string) (shown rpc.Message, ok
 	if err != nil || a.approval == "" || !era.Takes(a.x.client.capabilities, rpc.Message{Method: era.Elicit, Params: mode.Value()}) {
 		return shown, false, nil
 	}
-	text, err := a.wanted.PDP().Form(ctx, a.approval, person, name)
+	text, err := approvals.Form(ctx, a.wanted.PDP(), a.approval, person, name)
 	var e *authzenclient.Error
 	switch {
 	case errors.As(err, &e) && e.Kind == authzenclient.Refused:
@@ -280,8 +281,8 @@ type word struct {
 
 // approver is a principal as the PDP knows voters: the person, by the client that the token was given to. Whether a vote
 // through that client counts the PDP says.
-func approver(who *identity.Principal) (authzenclient.Person, error) {
-	person, err := authzenclient.PersonWith(who.Token)
+func approver(who *identity.Principal) (approvals.Person, error) {
+	person, err := approvals.PersonWith(who.Token)
 	return person.WithClient(who.Agent.Type, who.Agent.ID), err
 }
 
@@ -292,10 +293,10 @@ func respond(ctx context.Context, pdp *authzenclient.Client, who *identity.Princ
 	if cancelled(answer) { // nobody has said anything
 		return w
 	}
-	var person authzenclient.Person
+	var person approvals.Person
 	if person, w.err = approver(who); w.err == nil {
 		said := answer.Without(func(name string) bool { return name != "action" && name != "content" })
-		w.status, w.err = pdp.Respond(ctx, approval, person, said.Value())
+		w.status, w.err = approvals.Respond(ctx, pdp, approval, person, said.Value())
 	}
 	return w
 }
@@ -332,7 +333,7 @@ func (a *approving) reacted(ctx context.Context, w word) (r reaction) {
 // contradicted is what comes of an answer that the PDP did not take, as things are: because people have decided meanwhile, or
 // this one has before, or because it is about other arguments.
 func (a *approving) contradicted(ctx context.Context, answer rpc.Object) (r reaction) {
-	now, err := a.wanted.PDP().Look(ctx, a.follower.Standing().Handle(), 0)
+	now, err := approvals.Look(ctx, a.wanted.PDP(), a.follower.Standing().Task())
 	if err != nil {
 		return reaction{refused: a.wanted.Failed(err)}
 	}
@@ -473,7 +474,7 @@ func (a *approving) cancel(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 	defer cancel()
-	if err := a.wanted.PDP().Cancel(ctx, a.follower.Standing().Handle()); err != nil {
+	if err := approvals.Cancel(ctx, a.wanted.PDP(), a.follower.Standing().Task()); err != nil {
 		a.note("what people are asked was not taken back: "+err.Error(), "")
 	}
 }

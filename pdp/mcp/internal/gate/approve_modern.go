@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -17,8 +17,8 @@ import (
 // sealedApproval is what the requestState of a client holds while people decide about its call.
 type sealedApproval struct {
 	// Task is what people are asked, and Approval the id of it.
-	Task     authzenclient.Task `json:"task"`
-	Approval string             `json:"approval"`
+	Task     approvals.Task `json:"task"`
+	Approval string         `json:"approval"`
 	// Digest is that of the tool's definition when people were asked.
 	Digest string `json:"digest"`
 	// Way is how the person behind the token is asked, and Key the name by which their client answers.
@@ -54,7 +54,7 @@ func (a *approving) show(way string, shown *rpc.Message) *conclusion {
 // require is the response that has the client send its call again, with the answers to what is asked.
 func (a *approving) require(asks rpc.Object, s *sealedApproval) *conclusion {
 	standing := a.follower.Standing()
-	s.Task, _ = standing.Handle().Task() // there is one of all that was filed
+	s.Task = standing.Task()
 	ends := standing.Ends()
 	if ends.IsZero() {
 		ends = a.x.g.o.Now()
@@ -108,11 +108,7 @@ func (a *approving) resume(ctx context.Context, s *sealedApproval) (refused *ask
 	if a.wanted, refused = a.x.g.o.Asker.Wanted(ctx, a.x.operation()); refused != nil {
 		return refused
 	}
-	handle, err := a.wanted.Again(s.Task)
-	if err != nil {
-		return a.wanted.Failed(err)
-	}
-	standing, err := a.wanted.PDP().Look(ctx, handle, 0)
+	standing, err := approvals.Look(ctx, a.wanted.PDP(), s.Task)
 	if err != nil {
 		return a.wanted.Failed(err)
 	}

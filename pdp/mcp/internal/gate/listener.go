@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/crowd"
 	"policy-service/pdp/mcp/internal/era"
@@ -146,7 +147,7 @@ func (l *listeners) announce(ctx context.Context, pdp *authzenclient.Client, app
 	if err != nil || l.isStrange(who) {
 		return m, false, nil
 	}
-	text, err := pdp.Notification(ctx, approval, person)
+	text, err := approvals.Notification(ctx, pdp, approval, person)
 	var e *authzenclient.Error
 	switch {
 	case errors.Is(err, authzenclient.ErrPerson):

@@ -9,6 +9,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -72,7 +73,7 @@ func (v vote) bring(ctx context.Context, said wire.Respond) (status string, refu
 		return "", untold(errLinkClosed)
 	}
 	defer leave()
-	if status, err = pdp.Respond(ctx, said.AuthorizationID, person, said.Answer); err != nil {
+	if status, err = approvals.Respond(ctx, pdp, said.AuthorizationID, person, said.Answer); err != nil {
 		return "", notTaken(err)
 	}
 	return status, nil

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/mcptest"
 )
@@ -208,7 +208,7 @@ func TestDeskWithoutWatch(t *testing.T) {
 			o.answers(refuses("watch", status))
 			d, c := o.desk(), o.client()
 			d.Turn(1600 * time.Millisecond)
-			var asked []authzenclient.Standing
+			var asked []approvals.Standing
 			for n := range many {
 				asked = append(asked, o.asks(c, n))
 			}

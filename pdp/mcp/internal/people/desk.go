@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // Options are what a [Desk] is made with.
@@ -54,11 +55,11 @@ func New(o Options) *Desk {
 
 // Follow waits for what people say. S is what pdp said of it last: nothing is missed that has happened since. After
 // [Desk.Close] nobody is heard any more, and Decided never closes unless s is decided.
-func (d *Desk) Follow(pdp *authzenclient.Client, s authzenclient.Standing) *Follower {
+func (d *Desk) Follow(pdp *authzenclient.Client, s approvals.Standing) *Follower {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.watch(pdp)
-	f := &Follower{watch: w, standing: slim(s), decided: make(chan struct{})}
+	f := &Follower{watch: w, standing: s, decided: make(chan struct{})}
 	w.add(f)
 	return f
 }
@@ -71,14 +72,6 @@ func (d *Desk) watch(pdp *authzenclient.Client) *watch {
 		d.watches[pdp] = w
 	}
 	return w
-}
-
-// slim is s without what only the question needed: thousands may be followed.
-func slim(s authzenclient.Standing) authzenclient.Standing {
-	if slim, err := s.With(s.Handle().Request()); err == nil {
-		return slim
-	}
-	return s
 }
 
 // Waiting is how many wait.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/mcptest"
 )
@@ -20,12 +21,12 @@ func TestDeskHears(t *testing.T) {
 	for n, test := range []struct {
 		what, status string
 		approved     bool
-		happens      func(authzenclient.Standing)
+		happens      func(approvals.Standing)
 	}{
-		{"approve", "approved", true, func(s authzenclient.Standing) { o.says("approve", s) }},
-		{"deny", "denied", false, func(s authzenclient.Standing) { o.says("deny", s) }},
-		{"cancel", "cancelled", false, func(s authzenclient.Standing) { o.must(c.Cancel(t.Context(), s.Handle())) }},
-		{"expiry", "expired", false, func(authzenclient.Standing) { o.clock.Advance(askedFor) }},
+		{"approve", "approved", true, func(s approvals.Standing) { o.says("approve", s) }},
+		{"deny", "denied", false, func(s approvals.Standing) { o.says("deny", s) }},
+		{"cancel", "cancelled", false, func(s approvals.Standing) { o.must(approvals.Cancel(t.Context(), c, s.Task())) }},
+		{"expiry", "expired", false, func(approvals.Standing) { o.clock.Advance(askedFor) }},
 	} {
 		s, other := o.asks(c, n), o.asks(c, n+100)
 		f, stays := d.Follow(c, s), d.Follow(c, other)
@@ -63,7 +64,7 @@ func TestDeskRevoked(t *testing.T) {
 				t.Fatal(got)
 			}
 		}
-		if e := c.Use(t.Context(), s, nil).Discharge(t.Context(), nil); e.Permitted() == revoked {
+		if e := approvals.Use(t.Context(), c, s, pushes("push", n), nil).Discharge(t.Context(), nil); e.Permitted() == revoked {
 			t.Errorf("revoked %t: %v", revoked, e)
 		}
 		f.Stop()
@@ -140,7 +141,7 @@ func TestDeskTogether(t *testing.T) {
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	s, twice, two := o.asks(c, 1), o.asks(c, 1), o.asksAnew(c, 1)
-	if s.Handle().TaskID() != twice.Handle().TaskID() || s.Handle().TaskID() == two.Handle().TaskID() || s.Approvals()[0] != two.Approvals()[0] {
+	if s.Task().ID() != twice.Task().ID() || s.Task().ID() == two.Task().ID() || s.Approvals()[0] != two.Approvals()[0] {
 		t.Fatal(s, twice, two)
 	}
 	one, equal, other := d.Follow(c, s), d.Follow(c, twice), d.Follow(c, two)
@@ -290,7 +291,7 @@ func TestDeskComeAndGo(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
-	var standings []authzenclient.Standing
+	var standings []approvals.Standing
 	const tasks, visitors = 40, 8
 	for n := range tasks {
 		standings = append(standings, o.asks(c, n))
@@ -355,7 +356,7 @@ func TestDeskCloses(t *testing.T) {
 		}
 		f.Stop()
 	}
-	s, err := c.Look(t.Context(), f.Standing().Handle(), 0)
+	s, err := approvals.Look(t.Context(), c, f.Standing().Task())
 	o.must(err)
 	if s := decided(t, d.Follow(c, s)); !s.Approved() {
 		t.Error(s)

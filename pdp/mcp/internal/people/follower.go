@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // Follower waits for one task. [Desk.Follow] makes it.
 type Follower struct {
 	watch    *watch
-	standing authzenclient.Standing
+	standing approvals.Standing
 	decided  chan struct{}
 	// due is its place among those that are to be looked at, nil if it is not among them.
 	due *list.Element
@@ -23,7 +24,7 @@ type Follower struct {
 func (f *Follower) Decided() <-chan struct{} { return f.decided }
 
 // Standing is how far it is.
-func (f *Follower) Standing() authzenclient.Standing {
+func (f *Follower) Standing() approvals.Standing {
 	d := f.watch.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -32,7 +33,7 @@ func (f *Follower) Standing() authzenclient.Standing {
 
 // Look looks at once how far it is, for who knows that people have said something. If that fails, it is heard later.
 func (f *Follower) Look(ctx context.Context) {
-	s, err := f.watch.pdp.Look(ctx, f.Standing().Handle(), 0)
+	s, err := approvals.Look(ctx, f.watch.pdp, f.Standing().Task())
 	if err != nil {
 		return
 	}
@@ -74,7 +75,7 @@ func (f *Follower) Alone() bool {
 	d := f.watch.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := f.watch.followers[f.standing.Handle().TaskID()]
+	all := f.watch.followers[f.standing.Task().ID()]
 	others := len(all)
 	if all[f] {
 		others--
@@ -91,7 +92,7 @@ func (f *Follower) Stop() {
 }
 
 // hears takes what is said of its task. What is decided stays so: an older word may come later.
-func (f *Follower) hears(s authzenclient.Standing) {
+func (f *Follower) hears(s approvals.Standing) {
 	if !f.standing.Pending() {
 		return
 	}

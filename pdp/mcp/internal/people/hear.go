@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // mostHeard is how many approvals are known to wait, at one client of a PDP.
@@ -100,7 +101,7 @@ func (w *watch) tell(id string, waits bool) {
 }
 
 // lists takes a page of what waits. What is not in the last one, and was known to wait, does not any longer.
-func (w *watch) lists(r *round, q question, changes authzenclient.Changes) {
+func (w *watch) lists(r *round, q question, changes approvals.Changes) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
 	h := &w.hearing

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/mcptest"
 )
@@ -36,16 +37,16 @@ func (o *office) hears(d *people.Desk, c *authzenclient.Client) *hears {
 }
 
 // until waits until just these wait, as far as it hears.
-func (h *hears) until(t *testing.T, what string, all ...authzenclient.Standing) {
+func (h *hears) until(t *testing.T, what string, all ...approvals.Standing) {
 	t.Helper()
 	mcptest.Until(t, what, func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return len(h.waits) == len(all) && !slices.ContainsFunc(all, func(s authzenclient.Standing) bool { return !h.waits[s.Approvals()[0]] })
+		return len(h.waits) == len(all) && !slices.ContainsFunc(all, func(s approvals.Standing) bool { return !h.waits[s.Approvals()[0]] })
 	})
 }
 
-func (h *hears) told(s authzenclient.Standing) int {
+func (h *hears) told(s approvals.Standing) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.times[s.Approvals()[0]]
@@ -90,7 +91,7 @@ func TestListenDeskDisturbsNobody(t *testing.T) {
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
 	const many = 250 // more than a page
-	var asked []authzenclient.Standing
+	var asked []approvals.Standing
 	var followers []*people.Follower
 	for n := range many {
 		asked = append(asked, o.asks(c, n))
@@ -130,7 +131,7 @@ func TestListenDeskTellsOnce(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	d, c := o.desk(), o.client()
-	asked := []authzenclient.Standing{o.asks(c, 0)}
+	asked := []approvals.Standing{o.asks(c, 0)}
 	d.Follow(c, asked[0])
 	o.watched()
 	for n := range 8 {
@@ -192,7 +193,7 @@ func TestListenDeskAnew(t *testing.T) {
 			t.Error(got)
 		}
 		h.until(t, "the rest", second, fourth)
-		for _, one := range []authzenclient.Standing{second, fourth} {
+		for _, one := range []approvals.Standing{second, fourth} {
 			if got := h.told(one); got != 1 {
 				t.Errorf("what is listed anew is told %d times", got)
 			}

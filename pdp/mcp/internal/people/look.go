@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 const (
 	// mostLooks is how many are looked at at a time.
 	mostLooks = 16
-	// turn is how long it takes until each was looked at that is looked at by itself, if they are many.
+	// turn is how long it takes until each was looked at that is looked at by itself.
 	turn = 10 * time.Second
-	// shortest is what a PDP can be asked to wait at least.
-	shortest = time.Second
 )
 
 // staff has as many look as there are to be looked at, and no more than may.
@@ -34,11 +33,8 @@ func (w *watch) staff() {
 func (w *watch) look(r *round) {
 	var p pause
 	for f, wait := w.next(r); f != nil; f, wait = w.next(r) {
-		if wait < shortest {
-			sleep(r.ctx, wait)
-			wait = 0
-		}
-		s, err := w.pdp.Look(r.ctx, f.Standing().Handle(), wait)
+		sleep(r.ctx, wait)
+		s, err := approvals.Look(r.ctx, w.pdp, f.Standing().Task())
 		w.saw(r, f, s, err)
 		if err == nil {
 			p.ended()
@@ -52,7 +48,7 @@ func (w *watch) look(r *round) {
 	}
 }
 
-// next is who is to be looked at, and for how long at most. If it is nobody, one looks less.
+// next is who is to be looked at, and after how long. If it is nobody, one looks less.
 func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
@@ -64,13 +60,14 @@ func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	f = first.Value.(*Follower)
 	w.clear(f)
 	if w.alone {
-		wait = min(longest, w.desk.turn*mostLooks/time.Duration(w.waiting))
+		wait = min(w.desk.turn, w.desk.turn*mostLooks/time.Duration(w.waiting))
+		wait = max(wait, min(f.standing.RetryAfter(), apart))
 	}
 	return f, wait
 }
 
 // saw takes what a look has shown.
-func (w *watch) saw(r *round, f *Follower, s authzenclient.Standing, err error) {
+func (w *watch) saw(r *round, f *Follower, s approvals.Standing, err error) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
 	switch {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 const (
@@ -51,7 +52,7 @@ type round struct {
 
 // add has f wait. The caller holds the lock, as that of every method here that takes no context.
 func (w *watch) add(f *Follower) {
-	task := f.standing.Handle().TaskID()
+	task := f.standing.Task().ID()
 	of := w.followers[task]
 	if of == nil {
 		of = map[*Follower]bool{}
@@ -106,7 +107,7 @@ func (w *watch) rest(f *Follower) {
 
 func (w *watch) remove(f *Follower) {
 	w.rest(f)
-	task := f.standing.Handle().TaskID()
+	task := f.standing.Task().ID()
 	delete(w.followers[task], f)
 	if len(w.followers[task]) == 0 {
 		delete(w.followers, task)
@@ -140,7 +141,7 @@ func (w *watch) once(r *round) {
 	began := w.desk.o.Now()
 	q, done := w.question(r)
 	defer done()
-	changes, err := w.pdp.Watch(q.ctx, q.after, q.wait)
+	changes, err := approvals.Watch(q.ctx, w.pdp, q.after, q.wait)
 	switch {
 	case q.ctx.Err() != nil: // it is over, or there is something else to ask
 	case err != nil:
@@ -164,7 +165,7 @@ func (w *watch) resume(ctx context.Context) {
 }
 
 // heard takes what the PDP says that has changed.
-func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
+func (w *watch) heard(r *round, after string, changes approvals.Changes) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
 	if w.round != r {
@@ -176,7 +177,7 @@ func (w *watch) heard(r *round, after string, changes authzenclient.Changes) {
 	}
 	for _, id := range changes.TaskIDs() {
 		for f := range w.followers[id] {
-			if s, ok := changes.Of(f.standing.Handle()); ok {
+			if s, ok := changes.Of(f.standing.Task()); ok {
 				w.clear(f)
 				f.hears(s)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
@@ -237,31 +238,35 @@ func (o *office) desk() *people.Desk {
 }
 
 // asks has people asked for a push, and joins who has asked for the same before.
-func (o *office) asks(c *authzenclient.Client, n int) authzenclient.Standing {
+func (o *office) asks(c *authzenclient.Client, n int) approvals.Standing {
 	o.t.Helper()
 	return o.asksOf(c, "push", n)
 }
 
-func (o *office) asksOf(c *authzenclient.Client, action string, n int) authzenclient.Standing {
+func (o *office) asksOf(c *authzenclient.Client, action string, n int) approvals.Standing {
 	o.t.Helper()
-	return o.asksBy(c, action, n, authzenclient.JoinEqual())
+	return o.asksBy(c, action, n, approvals.JoinEqual())
 }
 
 // asksAnew makes a task of its own of it.
-func (o *office) asksAnew(c *authzenclient.Client, n int) authzenclient.Standing {
+func (o *office) asksAnew(c *authzenclient.Client, n int) approvals.Standing {
 	o.t.Helper()
 	return o.asksBy(c, "push", n)
 }
 
-func (o *office) asksBy(c *authzenclient.Client, action string, n int, options ...authzenclient.ApprovalOption) authzenclient.Standing {
+func (o *office) asksBy(c *authzenclient.Client, action string, n int, options ...approvals.Option) approvals.Standing {
 	o.t.Helper()
-	q := evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "noah"}, Action: evaluation.Action{Name: action}, Resource: evaluation.Entity{Type: "repo", ID: fmt.Sprint(n)}}
-	s, err := c.Ask(o.t.Context(), c.Enforce(o.t.Context(), q, nil), options...)
+	s, err := approvals.Ask(o.t.Context(), c, c.Enforce(o.t.Context(), pushes(action, n), nil), options...)
 	o.must(err)
 	if !s.Pending() {
 		o.t.Fatal(s)
 	}
 	return s
+}
+
+// pushes is what people are asked about.
+func pushes(action string, n int) evaluation.Request {
+	return evaluation.Request{Subject: evaluation.Entity{Type: "user", ID: "noah"}, Action: evaluation.Action{Name: action}, Resource: evaluation.Entity{Type: "repo", ID: fmt.Sprint(n)}}
 }
 
 // watched waits until the PDP is asked to wait for changes.
@@ -288,12 +293,12 @@ func (o *office) post(who, path, body string) pdptest.Response {
 }
 
 // says has mia say approve or deny.
-func (o *office) says(what string, about authzenclient.Standing) {
+func (o *office) says(what string, about approvals.Standing) {
 	o.t.Helper()
 	o.saysAs("mia", what, about)
 }
 
-func (o *office) saysAs(who, what string, about authzenclient.Standing) {
+func (o *office) saysAs(who, what string, about approvals.Standing) {
 	o.t.Helper()
 	path := "/v1/approvals/" + about.Approvals()[0] + "/decision"
 	if got := o.post(who, path, `{"decision":"`+what+`","reason":"because"}`); got.Status != http.StatusOK {
@@ -302,7 +307,7 @@ func (o *office) saysAs(who, what string, about authzenclient.Standing) {
 }
 
 // decided waits until people are not waited for any more.
-func decided(t *testing.T, f *people.Follower) authzenclient.Standing {
+func decided(t *testing.T, f *people.Follower) approvals.Standing {
 	t.Helper()
 	select {
 	case <-f.Decided():

@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/pdptest"
 )
 
@@ -73,25 +74,25 @@ func FuzzApproval(f *testing.F) {
 	f.Add(yes, no, yes, no)
 	f.Fuzz(func(t *testing.T, first, submit, look, again []byte) {
 		p := &played{t: t, first: first, submit: submit, look: look, again: again}
-		e := p.client().EnforceWithApproval(t.Context(), question, nil)
+		e := approvals.Enforce(t.Context(), p.client(), question, nil)
 		if last := p.asked > 1 && permits(again, "decision", "allow"); e.Permitted() && !last && (p.asked > 1 || !permits(first, "decision", "allow")) {
 			t.Errorf("permit of %q, %q, %q, %q", first, submit, look, again)
 		}
 	})
 }
 
-// FuzzHandle reads handles that anybody may have written: they permit nothing by
-// themselves, are about what they say, and send nothing elsewhere.
-func FuzzHandle(f *testing.F) {
+// FuzzTask reads tasks that anybody may have written: they permit nothing by
+// themselves, and send nothing elsewhere.
+func FuzzTask(f *testing.F) {
 	p := &played{first: atPDP(requestable), submit: atPDP(pendingTask), look: atPDP(approvedYes), again: []byte(`{"decision":false}`)}
-	p.client().EnforceWithApproval(context.Background(), question, nil, authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+	approvals.Enforce(context.Background(), p.client(), question, nil, approvals.KeepTask(func(_ context.Context, h approvals.Task) error {
 		text, err := json.Marshal(h)
 		f.Add(text)
 		f.Add(bytes.ReplaceAll(text, []byte("https://pdp/"), []byte("https://evil/")))
 		return err
 	}))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var h authzenclient.Handle
+		var h approvals.Task
 		if json.Unmarshal(text, &h) != nil {
 			return
 		}
@@ -104,10 +105,42 @@ func FuzzHandle(f *testing.F) {
 		}
 		for _, look := range [][]byte{p.look, p.submit} {
 			q := &played{t: t, first: p.again, submit: p.submit, look: look, again: p.again}
-			if e := q.client().Resume(t.Context(), h, nil); e.Permitted() {
+			if e := approvals.Resume(t.Context(), q.client(), h, question, nil); e.Permitted() {
 				t.Errorf("permit of %s", written)
 			}
-			_ = q.client().Cancel(t.Context(), h) // where it went is checked
+			_ = approvals.Cancel(t.Context(), q.client(), h) // where it went is checked
 		}
 	})
+}
+
+// permits reports whether an answer permits, to the standard library's reader.
+func permits(body []byte, verdict, other string) bool {
+	var o map[string]any
+	if !json.Valid(body) || json.Unmarshal(body, &o) != nil || o[verdict] != true || o[other] == false {
+		return false
+	}
+	context, _ := o["context"].(map[string]any)
+	if o["context"] != nil && context == nil {
+		return false
+	}
+	for _, place := range []map[string]any{o, context} {
+		for _, name := range []string{"obligations", "obligation_details", "required_obligations", "error"} {
+			if owes(place[name]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func owes(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return false
+	case []any:
+		return len(v) > 0
+	case map[string]any:
+		return len(v) > 0
+	}
+	return true
 }

@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // What was approved once has rounds, each of which the real PDP takes once, and only for what was approved.
@@ -14,11 +15,11 @@ func TestContinueAtRealServer(t *testing.T) {
 	d := openDesk(t)
 	c := d.pep()
 	q := push(map[string]any{"arguments": map[string]any{"branch": "main", "force": nil}})
-	s, err := c.Ask(t.Context(), denies(t, c, q))
+	s, err := approvals.Ask(t.Context(), c, denies(t, c, q))
 	d.must(err)
 	d.says("approve")()
-	s = stands(t, c, s.Handle(), 0)
-	e := c.Use(t.Context(), s, nil).Discharge(t.Context(), nil)
+	s = stands(t, c, s.Task())
+	e := approvals.Use(t.Context(), c, s, q, nil).Discharge(t.Context(), nil)
 	if !e.Permitted() {
 		t.Fatal(e)
 	}
@@ -59,10 +60,10 @@ func TestContinueToTheEnd(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	c := d.pep()
-	s, err := c.Ask(t.Context(), denies(t, c, push(nil)))
+	s, err := approvals.Ask(t.Context(), c, denies(t, c, push(nil)))
 	d.must(err)
 	d.says("approve")()
-	e := c.Use(t.Context(), stands(t, c, s.Handle(), 0), nil).Discharge(t.Context(), nil)
+	e := approvals.Use(t.Context(), c, stands(t, c, s.Task()), push(nil), nil).Discharge(t.Context(), nil)
 	rounds := 0
 	for ; e.Permitted() && rounds < 10; rounds++ {
 		e = d.pep().Continue(t.Context(), continued(t, e), push(nil), nil).Discharge(t.Context(), nil)

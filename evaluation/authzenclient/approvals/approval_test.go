@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
@@ -34,7 +35,7 @@ type desk struct {
 	addr  string
 	waits []time.Duration
 	on    []func() // what happens in each wait
-	kept  []authzenclient.Handle
+	kept  []approvals.Task
 	asked []string // what was sent, method and path
 }
 
@@ -139,14 +140,14 @@ func (d *desk) pep(options ...authzenclient.Option) *authzenclient.Client {
 	d.t.Helper()
 	c, err := authzenclient.New(deskURL, append([]authzenclient.Option{
 		authzenclient.WithPlainHTTP(), authzenclient.WithHTTPClient(&http.Client{Transport: d}), authzenclient.WithKey(d.key["pep"]),
-		authzenclient.WithClock(d.clock, d.wait), authzenclient.WithRequestIDs(nil, false), authzenclient.WithRetries(0), authzenclient.Patiently(),
+		authzenclient.WithClock(d.clock, d.wait), authzenclient.WithRequestIDs(nil, false), authzenclient.WithRetries(0), authzenclient.WithTimeout(time.Minute),
 	}, options...)...)
 	d.must(err)
 	return c
 }
 
-func (d *desk) keep() authzenclient.ApprovalOption {
-	return authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+func (d *desk) keep() approvals.Option {
+	return approvals.KeepTask(func(_ context.Context, h approvals.Task) error {
 		d.kept = append(d.kept, h)
 		return nil
 	})
@@ -230,7 +231,7 @@ func TestApproved(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){nil, d.says("approve")}
-	e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"branch": "main", "n": 7}), nil, d.keep(), authzenclient.WithJustification("release 1.4"))
+	e := approvals.Enforce(t.Context(), d.pep(), push(map[string]any{"branch": "main", "n": 7}), nil, d.keep(), approvals.WithJustification("release 1.4"))
 	if !e.Permitted() || e.Err() != nil {
 		t.Fatal(e)
 	}
@@ -243,7 +244,7 @@ func TestApproved(t *testing.T) {
 	if text := fmt.Sprintf("%+v", d.kept); strings.Contains(text, "branch") || strings.Contains(text, "eyJ") {
 		t.Errorf("a log would say %s", text)
 	}
-	if len(d.kept) != 2 || d.kept[0].TaskID() != "" || d.kept[1].TaskID() == "" || d.kept[0].Request().Resource.ID != "main" {
+	if len(d.kept) != 1 || d.kept[0].ID() == "" {
 		t.Errorf("kept %v", d.kept)
 	}
 	for n, by := range d.waits {
@@ -262,13 +263,13 @@ func TestNoApprovalNeeded(t *testing.T) {
 	d := openDesk(t)
 	look := push(nil)
 	look.Action.Name = "look"
-	if e := d.pep().EnforceWithApproval(t.Context(), look, nil, d.keep()); !e.Permitted() || !e.ApprovedUntil().IsZero() {
+	if e := approvals.Enforce(t.Context(), d.pep(), look, nil, d.keep()); !e.Permitted() || !e.ApprovedUntil().IsZero() {
 		t.Error(e)
 	}
-	if e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"frozen": true}), nil, d.keep()); e.Permitted() || e.Err() != nil {
+	if e := approvals.Enforce(t.Context(), d.pep(), push(map[string]any{"frozen": true}), nil, d.keep()); e.Permitted() || e.Err() != nil {
 		t.Error(e)
 	}
-	if e := d.pep(authzenclient.WithKey(d.key["decides"])).EnforceWithApproval(t.Context(), push(nil), nil, d.keep()); e.Permitted() || e.Err() != nil {
+	if e := approvals.Enforce(t.Context(), d.pep(authzenclient.WithKey(d.key["decides"])), push(nil), nil, d.keep()); e.Permitted() || e.Err() != nil {
 		t.Errorf("who may not ask people: %v", e)
 	}
 	if n := d.count("POST /access/v1/requests"); n+len(d.kept)+len(d.waits) != 0 {
@@ -284,9 +285,9 @@ func TestApprovedWithObligations(t *testing.T) {
 		d.on = []func(){d.says("approve")}
 		done := 0
 		handlers := obligations.Handlers{"log": func(context.Context, evaluation.Obligation) error { done++; return fails }}
-		e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"logged": true}), handlers)
-		if e.Permitted() != (fails == nil) || done != 1 || e.ReceiptErr() != nil {
-			t.Errorf("%s: %v, %d times, %v", name, e, done, e.ReceiptErr())
+		e := approvals.Enforce(t.Context(), d.pep(), push(map[string]any{"logged": true}), handlers)
+		if e.Permitted() != (fails == nil) || done != 1 {
+			t.Errorf("%s: %v, %d times", name, e, done)
 		}
 	}
 }
@@ -296,7 +297,7 @@ func TestApprovalEndsMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.says("approve")}
-	e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"logged": true}), obligations.Handlers{
+	e := approvals.Enforce(t.Context(), d.pep(), push(map[string]any{"logged": true}), obligations.Handlers{
 		"log": func(context.Context, evaluation.Obligation) error { d.pass(5 * time.Minute); return nil },
 	})
 	wantNone(t, e, authzenclient.NotApproved, "ended before")
@@ -306,32 +307,32 @@ func TestNotApproved(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.says("deny")}
-	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"denied"`)
-	wantNone(t, d.pep().Resume(t.Context(), d.kept[1], nil), authzenclient.NotApproved, `"denied"`)
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"denied"`)
+	wantNone(t, approvals.Resume(t.Context(), d.pep(), d.kept[0], push(nil), nil), authzenclient.NotApproved, `"denied"`)
 	t.Run("by nobody in time", func(t *testing.T) {
 		t.Parallel()
 		d := openDesk(t)
-		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, "in time")
+		wantNone(t, approvals.Enforce(t.Context(), d.pep(), push(nil), nil, d.keep()), authzenclient.NotApproved, "in time")
 		if n := d.count("GET /access/v1/requests/"); n < 10 || n > 25 {
 			t.Errorf("looked %d times in ten minutes", n)
 		}
 		d.pass(10 * time.Minute)
-		wantNone(t, d.pep().Resume(t.Context(), d.kept[1], nil), authzenclient.NotApproved, `"expired"`)
+		wantNone(t, approvals.Resume(t.Context(), d.pep(), d.kept[0], push(nil), nil), authzenclient.NotApproved, `"expired"`)
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		t.Parallel()
 		d := openDesk(t)
-		d.on = []func(){func() { d.must(d.pep().Cancel(t.Context(), d.kept[1])) }}
-		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"cancelled"`)
+		d.on = []func(){func() { d.must(approvals.Cancel(t.Context(), d.pep(), d.kept[0])) }}
+		wantNone(t, approvals.Enforce(t.Context(), d.pep(), push(nil), nil, d.keep()), authzenclient.NotApproved, `"cancelled"`)
 		if len(d.inbox()) != 0 {
 			t.Error("mia is still asked")
 		}
-		for what, h := range map[string]authzenclient.Handle{"again": d.kept[1], "before there was a task": d.kept[0], "nothing": {}} {
-			if d.pep().Cancel(t.Context(), h) == nil {
+		for what, h := range map[string]approvals.Task{"again": d.kept[0], "nothing": {}} {
+			if approvals.Cancel(t.Context(), d.pep(), h) == nil {
 				t.Errorf("cancelled %s", what)
 			}
 		}
-		if err := d.pep(authzenclient.WithKey(d.key["other"])).Cancel(t.Context(), d.kept[1]); err == nil {
+		if err := approvals.Cancel(t.Context(), d.pep(authzenclient.WithKey(d.key["other"])), d.kept[0]); err == nil {
 			t.Error("another cancelled it")
 		}
 	})
@@ -340,9 +341,9 @@ func TestNotApproved(t *testing.T) {
 		d := openDesk(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		d.on = []func(){nil, cancel}
-		wantNone(t, d.pep().EnforceWithApproval(ctx, push(nil), nil, d.keep()), authzenclient.Cancelled, "given up")
+		wantNone(t, approvals.Enforce(ctx, d.pep(), push(nil), nil, d.keep()), authzenclient.Cancelled, "given up")
 		d.says("approve")()
-		if e := d.pep().Resume(t.Context(), d.kept[1], nil); !e.Permitted() {
+		if e := approvals.Resume(t.Context(), d.pep(), d.kept[0], push(nil), nil); !e.Permitted() {
 			t.Errorf("resumed: %v", e)
 		}
 	})
@@ -376,11 +377,11 @@ func TestRevoked(t *testing.T) {
 	for name, last := range map[string]string{"approve": "permit", "deny": `"denied"`} {
 		d := openDesk(t)
 		d.on = []func(){d.says("approve"), d.says(name)}
-		e := d.pep(d.before(d.revoke)).EnforceWithApproval(t.Context(), push(nil), nil, d.keep(), authzenclient.WithJustification("why"))
+		e := approvals.Enforce(t.Context(), d.pep(d.before(d.revoke)), push(nil), nil, d.keep(), approvals.WithJustification("why"))
 		if e.Permitted() != (name == "approve") || !strings.Contains(e.String(), last) {
 			t.Errorf("%s: %v", name, e)
 		}
-		if n := d.count("POST /access/v1/requests"); n != 2 || len(d.kept) != 4 || d.kept[1].TaskID() == d.kept[3].TaskID() {
+		if n := d.count("POST /access/v1/requests"); n != 2 || len(d.kept) != 2 || d.kept[0].ID() == d.kept[1].ID() {
 			t.Errorf("%s: people were asked %d times", name, n)
 		}
 	}
@@ -389,16 +390,16 @@ func TestRevoked(t *testing.T) {
 		d := openDesk(t)
 		d.on = []func(){d.says("approve"), d.says("approve")}
 		again := d.before(d.revoke)
-		e := d.pep(again).EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+		e := approvals.Enforce(t.Context(), d.pep(again), push(nil), nil, approvals.KeepTask(func(_ context.Context, h approvals.Task) error {
 			d.kept = append(d.kept, h)
-			if len(d.kept) == 4 {
+			if len(d.kept) == 2 {
 				return errors.New("elsewhere")
 			}
 			return nil
 		}))
 		wantNone(t, e, authzenclient.Cancelled, "elsewhere")
 		d.says("approve")()
-		e = d.pep(d.before(d.revoke)).Resume(t.Context(), moved(t, d.kept[3]), nil)
+		e = approvals.Resume(t.Context(), d.pep(d.before(d.revoke)), moved(t, d.kept[1]), push(nil), nil)
 		if e.Permitted() || e.Decision().Reason() != "approval_revoked" || len(d.inbox()) != 0 {
 			t.Errorf("got %v, and mia is asked %d times", e, len(d.inbox()))
 		}
@@ -407,36 +408,35 @@ func TestRevoked(t *testing.T) {
 		t.Parallel()
 		d := openDesk(t)
 		d.on = []func(){func() { d.says("approve")(); d.revoke() }}
-		wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil), authzenclient.NotApproved, "has ended")
+		wantNone(t, approvals.Enforce(t.Context(), d.pep(), push(nil), nil), authzenclient.NotApproved, "has ended")
 		if n := d.count("POST /access/v1/evaluation"); n != 1 {
 			t.Errorf("an approval that had ended was presented: %v", d.asked)
 		}
 	})
 }
 
-// A handle that was used gives nothing a second time, and nobody is asked because of it.
+// A task that was used gives nothing a second time, and nobody is asked because of it.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	d.on = []func(){d.says("approve")}
-	if e := d.pep().EnforceWithApproval(t.Context(), push(nil), nil, d.keep()); !e.Permitted() {
+	if e := approvals.Enforce(t.Context(), d.pep(), push(nil), nil, d.keep()); !e.Permitted() {
 		t.Fatal(e)
 	}
 	for _, h := range d.kept {
-		wantNone(t, d.pep().Resume(t.Context(), h, nil), authzenclient.NotApproved, "has ended")
+		wantNone(t, approvals.Resume(t.Context(), d.pep(), h, push(nil), nil), authzenclient.NotApproved, "has ended")
 	}
-	h := d.kept[1]
-	wantNone(t, d.pep(authzenclient.WithKey(d.key["other"])).Resume(t.Context(), h, nil), authzenclient.Refused, "no such task")
-	wantNone(t, d.pep(authzenclient.WithTenant("acme")).Resume(t.Context(), h, nil), authzenclient.NotAsked, "another PDP or tenant")
-	wantNone(t, d.pep().Resume(t.Context(), authzenclient.Handle{}, nil), authzenclient.NotAsked, "or of none")
-	wantNone(t, d.pep().Resume(t.Context(), h, nil, authzenclient.WithJustification("x")), authzenclient.NotAsked, "justification")
+	h := d.kept[0]
+	wantNone(t, approvals.Resume(t.Context(), d.pep(authzenclient.WithKey(d.key["other"])), h, push(nil), nil), authzenclient.Refused, "no such task")
+	wantNone(t, approvals.Resume(t.Context(), d.pep(authzenclient.WithTenant("acme")), h, push(nil), nil), authzenclient.NotAsked, "another PDP or tenant")
+	wantNone(t, approvals.Resume(t.Context(), d.pep(), approvals.Task{}, push(nil), nil), authzenclient.NotAsked, "or of none")
 	if n := len(d.inbox()); n != 0 {
 		t.Errorf("mia is asked %d times", n)
 	}
 }
 
-// moved is a handle as another process reads it.
-func moved(t testing.TB, h authzenclient.Handle) (read authzenclient.Handle) {
+// moved is a task as another process reads it.
+func moved(t testing.TB, h approvals.Task) (read approvals.Task) {
 	t.Helper()
 	text, err := json.Marshal(h)
 	if err == nil {
@@ -448,42 +448,36 @@ func moved(t testing.TB, h authzenclient.Handle) (read authzenclient.Handle) {
 	return read
 }
 
-// The program ends at any of the moments at which it keeps its handle, and the server is
-// started anew too; mia is asked once, and her answer found.
+// The program ends when it has kept its task, and the server is started anew too; mia is asked once, and her answer found.
 func TestRestartInTheMiddle(t *testing.T) {
 	t.Parallel()
 	crash := errors.New("crash")
-	for stop := range 2 {
-		for _, restarts := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d, server too %v", stop, restarts), func(t *testing.T) {
-				t.Parallel()
-				d := openDesk(t)
-				var last authzenclient.Handle
-				kept := 0
-				e := d.pep().EnforceWithApproval(t.Context(), push(map[string]any{"n": int64(9007199254740993), "branch": "main"}), nil, authzenclient.WithJustification("why"),
-					authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
-						last = h
-						if kept++; kept > stop {
-							return crash
-						}
-						return nil
-					}))
-				if wantNone(t, e, authzenclient.Cancelled, "not kept: crash"); !errors.Is(e.Err(), crash) {
-					t.Errorf("got %v", e.Err())
-				}
-				if asked := len(d.inbox()); asked != stop {
-					t.Errorf("mia was asked %d times", asked)
-				}
-				if restarts {
-					d.close()
-					d.open(pdptest.Bundle(deskFiles))
-				}
-				d.on = []func(){d.says("approve")}
-				if e := d.pep().Resume(t.Context(), moved(t, last), nil, d.keep()); !e.Permitted() {
-					t.Error(e)
-				}
-			})
-		}
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("server too %v", restarts), func(t *testing.T) {
+			t.Parallel()
+			d := openDesk(t)
+			q := push(map[string]any{"n": int64(9007199254740993), "branch": "main"})
+			var last approvals.Task
+			e := approvals.Enforce(t.Context(), d.pep(), q, nil, approvals.WithJustification("why"),
+				approvals.KeepTask(func(_ context.Context, task approvals.Task) error {
+					last = task
+					return crash
+				}))
+			if wantNone(t, e, authzenclient.Cancelled, "not kept: crash"); !errors.Is(e.Err(), crash) {
+				t.Errorf("got %v", e.Err())
+			}
+			if asked := len(d.inbox()); asked != 1 {
+				t.Errorf("mia was asked %d times", asked)
+			}
+			if restarts {
+				d.close()
+				d.open(pdptest.Bundle(deskFiles))
+			}
+			d.on = []func(){d.says("approve")}
+			if e := approvals.Resume(t.Context(), d.pep(), moved(t, last), q, nil); !e.Permitted() {
+				t.Error(e)
+			}
+		})
 	}
 }
 
@@ -502,14 +496,10 @@ func TestAnswerToSubmissionIsLost(t *testing.T) {
 		return answer, err
 	})})
 	d.on = []func(){nil, nil, d.says("approve")}
-	if e := d.pep(lossy).EnforceWithApproval(t.Context(), push(nil), nil, d.keep()); !e.Permitted() || lost != 2 {
+	if e := approvals.Enforce(t.Context(), d.pep(lossy), push(nil), nil, d.keep()); !e.Permitted() || lost != 2 {
 		t.Errorf("%v, lost %d", e, lost)
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // While people are waited for the PDP may be away.
 func TestPDPIsDownForAWhile(t *testing.T) {
@@ -517,7 +507,7 @@ func TestPDPIsDownForAWhile(t *testing.T) {
 	d := openDesk(t)
 	d.on = []func(){d.close, nil, nil, nil, nil, nil, func() { d.open(pdptest.Bundle(deskFiles)) }, d.says("approve")}
 	c := d.pep()
-	if e := c.EnforceWithApproval(t.Context(), push(nil), nil); !e.Permitted() {
+	if e := approvals.Enforce(t.Context(), c, push(nil), nil); !e.Permitted() {
 		t.Error(e)
 	}
 	t.Run("when it is asked with the approval", func(t *testing.T) {
@@ -530,9 +520,9 @@ func TestPDPIsDownForAWhile(t *testing.T) {
 			}
 			return d.RoundTrip(r)
 		})})
-		wantNone(t, d.pep(down).EnforceWithApproval(t.Context(), push(nil), nil, d.keep()), authzenclient.Unreachable, "")
+		wantNone(t, approvals.Enforce(t.Context(), d.pep(down), push(nil), nil, d.keep()), authzenclient.Unreachable, "")
 		d.reach(d.server.Addr())
-		if e := d.pep().Resume(t.Context(), d.kept[1], nil); !e.Permitted() {
+		if e := approvals.Resume(t.Context(), d.pep(), d.kept[0], push(nil), nil); !e.Permitted() {
 			t.Errorf("resumed: %v", e)
 		}
 	})
@@ -543,8 +533,8 @@ func TestApprovalOfTenant(t *testing.T) {
 	d := openDesk(t)
 	d.on = []func(){d.says("approve")}
 	acme := authzenclient.WithTenant("acme")
-	var last authzenclient.Handle
-	e := d.pep(acme).EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
+	var last approvals.Task
+	e := approvals.Enforce(t.Context(), d.pep(acme), push(nil), nil, approvals.KeepTask(func(_ context.Context, h approvals.Task) error {
 		last = h
 		return nil
 	}))
@@ -554,26 +544,26 @@ func TestApprovalOfTenant(t *testing.T) {
 	c := d.pep(acme)
 	d.must(c.Discover(t.Context()))
 	d.waits, d.on = nil, []func(){d.says("approve")}
-	if e := c.EnforceWithApproval(t.Context(), push(nil), nil); !e.Permitted() {
+	if e := approvals.Enforce(t.Context(), c, push(nil), nil); !e.Permitted() {
 		t.Error(e)
 	}
-	wantNone(t, d.pep().Resume(t.Context(), moved(t, last), nil), authzenclient.NotAsked, "tenant")
+	wantNone(t, approvals.Resume(t.Context(), d.pep(), moved(t, last), push(nil), nil), authzenclient.NotAsked, "tenant")
 }
 
 func TestApprovalIsNotAskedFor(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	handled := obligations.Handlers{"approval_required": func(context.Context, evaluation.Obligation) error { return nil }}
-	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), handled), authzenclient.NotAsked, "approval_required")
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(), push(nil), handled), authzenclient.NotAsked, "approval_required")
 	presented := push(map[string]any{"approval": map[string]any{"id": "x"}})
-	wantNone(t, d.pep().EnforceWithApproval(t.Context(), presented, nil), authzenclient.NotAsked, "context.approval")
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(), presented, nil), authzenclient.NotAsked, "context.approval")
 	byID := push(map[string]any{"approval_id": "x"})
-	wantNone(t, d.pep().EnforceWithApproval(t.Context(), byID, nil), authzenclient.NotAsked, "context.approval_id")
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(), byID, nil), authzenclient.NotAsked, "context.approval_id")
 	said := push(map[string]any{"business_justification": "x"})
-	wantNone(t, d.pep().EnforceWithApproval(t.Context(), said, nil, authzenclient.WithJustification("y")), authzenclient.NotAsked, "business_justification")
-	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.WithJustification("\xff")), authzenclient.NotAsked, "UTF-8")
-	wantNone(t, d.pep().EnforceWithApproval(t.Context(), push(nil), nil, authzenclient.KeepHandle(nil)), authzenclient.NotAsked, "KeepHandle")
-	wantNone(t, d.pep(authzenclient.WithTenant("acme")).EnforceWithApproval(t.Context(), evaluation.Request{Tenant: "default"}, nil), authzenclient.NotAsked, "tenant")
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(), said, nil, approvals.WithJustification("y")), authzenclient.NotAsked, "business_justification")
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(), push(nil), nil, approvals.WithJustification("\xff")), authzenclient.NotAsked, "UTF-8")
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(), push(nil), nil, approvals.KeepTask(nil)), authzenclient.NotAsked, "KeepTask")
+	wantNone(t, approvals.Enforce(t.Context(), d.pep(authzenclient.WithTenant("acme")), evaluation.Request{Tenant: "default"}, nil), authzenclient.NotAsked, "tenant")
 	if len(d.asked) > 0 {
 		t.Errorf("asked %v", d.asked)
 	}

@@ -1,9 +1,7 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +11,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/pdptest"
 )
 
@@ -29,7 +28,6 @@ type hostile struct {
 	questions []said // one after the other, the last for ever
 	submitted []said
 	looked    []said
-	schema    []said
 	before    func(http.ResponseWriter, *http.Request) bool // answers what it reports true for
 
 	mu   sync.Mutex
@@ -76,8 +74,6 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		what, answers = "ask", h.questions
 	case strings.HasSuffix(r.URL.Path, "/requests"):
 		what, answers = "submit", h.submitted
-	case strings.HasSuffix(r.URL.Path, "/schema"):
-		what, answers = "read", h.schema
 	}
 	n := 0
 	for _, g := range h.got {
@@ -134,7 +130,7 @@ func (h *hostile) again(t testing.TB, options ...authzenclient.Option) *authzenc
 			h.now, h.most = h.now.Add(by), max(h.most, by)
 			return ctx.Err()
 		})
-	c, err := authzenclient.New(h.base, append([]authzenclient.Option{clock, authzenclient.Patiently(), authzenclient.WithKey(secret), authzenclient.WithRetries(0), authzenclient.WithMaxBody(1 << 16)}, options...)...)
+	c, err := authzenclient.New(h.base, append([]authzenclient.Option{clock, authzenclient.WithTimeout(time.Minute), authzenclient.WithKey(secret), authzenclient.WithRetries(0), authzenclient.WithMaxBody(1 << 16)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +145,7 @@ func TestWhatIsSent(t *testing.T) {
 	c := h.client(t)
 	q := question
 	q.Context = push(map[string]any{"n": 7}).Context
-	e := c.EnforceWithApproval(t.Context(), q, nil, authzenclient.WithJustification("why"))
+	e := approvals.Enforce(t.Context(), c, q, nil, approvals.WithJustification("why"))
 	if !e.Permitted() || !e.ApprovedUntil().Equal(time.Date(2026, 1, 2, 3, 30, 0, 0, time.UTC)) {
 		t.Fatalf("%v, until %v", e, e.ApprovedUntil())
 	}
@@ -282,7 +278,7 @@ func TestHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := fair()
 			test.change(h)
-			e := h.client(t).EnforceWithApproval(t.Context(), question, nil)
+			e := approvals.Enforce(t.Context(), h.client(t), question, nil)
 			if test.kind != "" {
 				wantNone(t, e, test.kind, "")
 			} else if e.Permitted() || e.Err() != nil {
@@ -306,7 +302,7 @@ func TestRetry(t *testing.T) {
 	} {
 		h := fair()
 		h.questions = []said{h.questions[0], {200, body, nil}, {200, `{"decision":true}`, nil}}
-		if e := h.client(t).EnforceWithApproval(t.Context(), question, nil); !e.Permitted() || h.most != 5*time.Minute || h.count("submit") != 1 {
+		if e := approvals.Enforce(t.Context(), h.client(t), question, nil); !e.Permitted() || h.most != 5*time.Minute || h.count("submit") != 1 {
 			t.Errorf("%s: %v, waited %v", name, e, h.most)
 		}
 	}
@@ -317,12 +313,12 @@ func TestShortWays(t *testing.T) {
 	t.Parallel()
 	h := fair()
 	h.submitted = []said{{201, strings.Replace(approvedYes, `"status"`, `"status_endpoint":"BASE/tasks?id=t1","status"`, 1), nil}}
-	if e := h.client(t).EnforceWithApproval(t.Context(), question, nil); !e.Permitted() || h.count("look") != 0 {
+	if e := approvals.Enforce(t.Context(), h.client(t), question, nil); !e.Permitted() || h.count("look") != 0 {
 		t.Errorf("decided at once: %v", e)
 	}
 	h = fair()
 	h.questions[0].body = strings.Replace(requestable, `"endpoint":"BASE/access/v1/requests",`, "", 1)
-	if e := h.client(t).EnforceWithApproval(t.Context(), question, nil); !e.Permitted() {
+	if e := approvals.Enforce(t.Context(), h.client(t), question, nil); !e.Permitted() {
 		t.Errorf("the usual endpoint: %v", e)
 	}
 }
@@ -336,7 +332,7 @@ func TestTaskAtAllowedOrigin(t *testing.T) {
 	elsewhere := strings.NewReplacer("BASE", desk.base)
 	h.questions[0].body = elsewhere.Replace(requestable)
 	c := h.client(t, authzenclient.WithEndpointOrigin(desk.base))
-	if e := c.EnforceWithApproval(t.Context(), question, nil); !e.Permitted() || desk.count("submit") != 1 || desk.count("look") != 2 {
+	if e := approvals.Enforce(t.Context(), c, question, nil); !e.Permitted() || desk.count("submit") != 1 || desk.count("look") != 2 {
 		t.Errorf("%v, %+v", e, desk.got)
 	}
 	for _, g := range desk.got {
@@ -364,143 +360,13 @@ func TestCancelHostile(t *testing.T) {
 		h := fair()
 		h.submitted, h.looked = []said{{202, test.task, nil}}, []said{{test.status, test.answer, nil}}
 		c := h.client(t)
-		var last authzenclient.Handle
-		c.EnforceWithApproval(t.Context(), question, nil, authzenclient.KeepHandle(func(ctx context.Context, handle authzenclient.Handle) error {
-			if last = handle; handle.TaskID() != "" {
-				return context.Canceled
-			}
-			return nil
+		var last approvals.Task
+		approvals.Enforce(t.Context(), c, question, nil, approvals.KeepTask(func(ctx context.Context, handle approvals.Task) error {
+			last = handle
+			return context.Canceled
 		}))
-		if err := c.Cancel(t.Context(), moved(t, last)); (err == nil) != test.ok {
+		if err := approvals.Cancel(t.Context(), c, moved(t, last)); (err == nil) != test.ok {
 			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-// A handle is read whole, or not at all.
-func TestHandleRefuses(t *testing.T) {
-	t.Parallel()
-	h := fair()
-	var last authzenclient.Handle
-	h.client(t).EnforceWithApproval(t.Context(), question, nil, authzenclient.KeepHandle(func(_ context.Context, handle authzenclient.Handle) error {
-		last = handle
-		return nil
-	}))
-	text, err := json.Marshal(last)
-	if err != nil || strings.Contains(string(text), secret) {
-		t.Fatalf("%s, %v", text, err)
-	}
-	if again, err := json.Marshal(moved(t, last)); err != nil || string(again) != string(text) {
-		t.Errorf("%s is read as %s", text, again)
-	}
-	if moved(t, last).Request().Resource.ID != question.Resource.ID {
-		t.Error("the request is lost")
-	}
-	for old, changed := range map[string]string{
-		`"version":1`: `"version":2`, `"version":1,`: ``, `{"version"`: `{"more":1,"version"`, `"request":{`: `"request":{"subject":1,`, `"pdp":`: `"PDP":`,
-		`"status_endpoint":`: `"status":`, `"denial":{`: `"denial":{"x":1,`, `"id":"t1"`: `"id":""`, `"expires_at":"2026-01-02T04`: `"expires_at":"later`,
-		`"expires_at":"2026-01-02T03`: `"expires_at":"later`, `"key":"`: `"key":" `, `"context":{`: `"context":{"approval":{"id":"x"},`, `"id":"alice"`: `"id":7`,
-	} {
-		var read authzenclient.Handle
-		damaged := strings.Replace(string(text), old, changed, 1)
-		if damaged == string(text) {
-			t.Errorf("%s is not in %s", old, text)
-		}
-		if err := json.Unmarshal([]byte(damaged), &read); err == nil || read.TaskID() != "" {
-			t.Errorf("%s for %s was read: %s", changed, old, damaged)
-		}
-	}
-	if _, err := json.Marshal(authzenclient.Handle{}); err == nil {
-		t.Error("a handle of nothing was written")
-	}
-}
-
-// People are asked where all is said that the PDP wants to know, and only there.
-func TestRequestSchema(t *testing.T) {
-	t.Parallel()
-	context := func(schema string) string { return `{"properties":{"context":` + schema + `}}` }
-	reason := func(schema string) string {
-		return context(`{"type":"object","required":["business_justification"],"properties":{"business_justification":` + schema + `}}`)
-	}
-	for name, test := range map[string]struct {
-		schema  string
-		fills   bool
-		headers []string
-	}{
-		"nothing":                {`{}`, true, nil},
-		"a JSON Schema":          {`{"$schema":"x","type":"object"}`, true, []string{"Content-Type", "application/schema+json"}},
-		"why":                    {reason(`{"type":"string","minLength":4,"maxLength":4}`), true, nil},
-		"what the request says":  {context(`{"required":["n"]}`), true, nil},
-		"what it does not say":   {context(`{"required":["ticket"]}`), false, nil},
-		"requested_access":       {`{"required":["context","requested_access"]}`, false, nil},
-		"of it, where there is":  {`{"properties":{"requested_access":{"required":["requested_until"]}}}`, true, nil},
-		"a longer why":           {reason(`{"minLength":5}`), false, nil},
-		"a shorter why":          {reason(`{"maxLength":3}`), false, nil},
-		"another why":            {reason(`{"type":"object"}`), false, nil},
-		"one of several":         {reason(`{"enum":["a","b"]}`), false, nil},
-		"a rule":                 {`{"allOf":[{"required":["x"]}]}`, false, nil},
-		"a rule about context":   {context(`{"$ref":"#/x"}`), false, nil},
-		"another type":           {`{"type":"array"}`, false, nil},
-		"a rule for a type":      {`{"type":["object"]}`, false, nil},
-		"no schema":              {`[]`, false, nil},
-		"HTML":                   {`{}`, false, []string{"Content-Type", "text/html"}},
-		"somewhere else":         {``, false, []string{"Location", "EVIL/schema"}},
-		"required, not as it is": {`{"required":"context"}`, false, nil},
-	} {
-		h := fair()
-		h.questions[0].body = strings.Replace(requestable, `"template"`, `"request_schema_url":"BASE/schema","template"`, 1)
-		h.schema = []said{{200, test.schema, test.headers}}
-		if test.schema == "" {
-			h.schema[0].status = 302
-		}
-		q := question
-		q.Context = push(map[string]any{"n": 7}).Context
-		e := h.client(t).EnforceWithApproval(t.Context(), q, nil, authzenclient.WithJustification("four"))
-		if e.Permitted() != test.fills || (h.count("submit") == 1) != test.fills || (e.Err() == nil) != test.fills {
-			t.Errorf("%s: %v, people were asked %d times", name, e, h.count("submit"))
-		}
-	}
-	h := fair()
-	h.questions[0].body = strings.Replace(requestable, `"template"`, `"request_schema_url":"EVIL/schema","template"`, 1)
-	wantNone(t, h.client(t).EnforceWithApproval(t.Context(), question, nil), authzenclient.NotAsked, "another origin")
-	h = fair()
-	h.questions[0].body = strings.Replace(requestable, `"template"`, `"request_schema_url":"BASE/schema","template"`, 1)
-	h.schema = []said{{200, reason(`{"type":"string"}`), nil}}
-	wantNone(t, h.client(t).EnforceWithApproval(t.Context(), question, nil), authzenclient.NotAsked, "more")
-}
-
-// A schema that was filled is read again after a minute, and one that was not each time: the PDP may want less by then.
-func TestRequestSchemaIsKept(t *testing.T) {
-	t.Parallel()
-	schema := func(longest int) said {
-		return said{200, fmt.Sprintf(`{"properties":{"context":{"properties":{"business_justification":{"maxLength":%d}}}}}`, longest), nil}
-	}
-	h := fair()
-	asks := strings.Replace(requestable, `"template"`, `"request_schema_url":"BASE/schema","template"`, 1)
-	h.questions = []said{{200, asks, nil}}
-	h.schema = []said{schema(4), schema(3), schema(3), schema(5)}
-	c := h.client(t)
-	for n, step := range []struct {
-		why   string
-		later time.Duration
-		fills bool
-		read  int
-	}{
-		{"four", 0, true, 1},
-		{"four", 59 * time.Second, true, 1},
-		{"longer", 0, false, 2}, // what is kept refuses nothing
-		{"four", 0, true, 2},
-		{"four", time.Second, false, 3},
-		{"four", 0, true, 4},
-		{"longer", 0, false, 5},
-	} {
-		h.mu.Lock()
-		h.now = h.now.Add(step.later)
-		h.mu.Unlock()
-		denied := c.Enforce(t.Context(), question, nil)
-		_, err := c.Ask(t.Context(), denied, authzenclient.WithJustification(step.why))
-		if read := h.count("read"); (err == nil) != step.fills || read != step.read {
-			t.Errorf("step %d: %v, read %d times", n, err, read)
 		}
 	}
 }
@@ -510,7 +376,7 @@ func TestPresentedOnce(t *testing.T) {
 	t.Parallel()
 	h := fair()
 	h.questions[1] = said{503, `{}`, []string{"Retry-After", "1"}}
-	wantNone(t, h.client(t, authzenclient.WithRetries(2)).EnforceWithApproval(t.Context(), question, nil), authzenclient.Unavailable, "")
+	wantNone(t, approvals.Enforce(t.Context(), h.client(t, authzenclient.WithRetries(2)), question, nil), authzenclient.Unavailable, "")
 	if n := h.count("ask"); n != 2 {
 		t.Errorf("asked %d times", n)
 	}

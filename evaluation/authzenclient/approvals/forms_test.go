@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"errors"
@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // An approver is shown the form of what waits, and what they answer is their vote; whoever has no
@@ -17,37 +17,37 @@ func TestFormAndRespond(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	gateway, mia := d.pep(), d.pep(authzenclient.WithKey(d.key["mia"]))
-	s, err := gateway.Ask(t.Context(), denies(t, gateway, push(nil)))
+	s, err := approvals.Ask(t.Context(), gateway, denies(t, gateway, push(nil)))
 	d.must(err)
 	id := s.Approvals()[0]
-	var nobody authzenclient.Person
-	message, err := gateway.Form(t.Context(), id, nobody, "approve")
+	var nobody approvals.Person
+	message, err := approvals.Form(t.Context(), gateway, id, nobody, "approve")
 	if err != nil || !strings.Contains(string(message), `"method":"elicitation/create"`) {
 		t.Fatalf("%s, %v", message, err)
 	}
 	accept := []byte(`{"action":"accept","content":{"approve":true,"reason":"fine"}}`)
-	if status, err := gateway.Respond(t.Context(), id, nobody, accept); err == nil {
+	if status, err := approvals.Respond(t.Context(), gateway, id, nobody, accept); err == nil {
 		t.Errorf("the gateway itself approves: %s", status)
 	}
 	for _, odd := range []string{"", ".", "..", "../../x", "none"} {
-		if _, err := mia.Respond(t.Context(), odd, nobody, accept); err == nil {
+		if _, err := approvals.Respond(t.Context(), mia, odd, nobody, accept); err == nil {
 			t.Errorf("%q was answered", odd)
 		}
-		if message, err := mia.Form(t.Context(), odd, nobody, ""); err == nil {
+		if message, err := approvals.Form(t.Context(), mia, odd, nobody, ""); err == nil {
 			t.Errorf("%q is %s", odd, message)
 		}
 	}
-	if status, err := mia.Respond(t.Context(), id, nobody, []byte(`{"action":"cancel"}`)); err != nil || status != "pending" {
+	if status, err := approvals.Respond(t.Context(), mia, id, nobody, []byte(`{"action":"cancel"}`)); err != nil || status != "pending" {
 		t.Errorf("cancelled: %s, %v", status, err)
 	}
-	if status, err := mia.Respond(t.Context(), id, nobody, accept); err != nil || status != "approved" {
+	if status, err := approvals.Respond(t.Context(), mia, id, nobody, accept); err != nil || status != "approved" {
 		t.Errorf("%s, %v", status, err)
 	}
-	if e := gateway.Use(t.Context(), stands(t, gateway, s.Handle(), 30*time.Second), nil).Discharge(t.Context(), nil); !e.Permitted() {
+	if e := approvals.Use(t.Context(), gateway, stands(t, gateway, s.Task()), push(nil), nil).Discharge(t.Context(), nil); !e.Permitted() {
 		t.Errorf("used: %v", e)
 	}
 	var failure *authzenclient.Error
-	if _, err := mia.Respond(t.Context(), id, nobody, accept); !errors.As(err, &failure) || failure.Status != 409 || failure.Op != "respond" {
+	if _, err := approvals.Respond(t.Context(), mia, id, nobody, accept); !errors.As(err, &failure) || failure.Status != 409 || failure.Op != "respond" {
 		t.Errorf("once more: %v", err)
 	}
 }
@@ -56,13 +56,13 @@ func TestFormAndRespond(t *testing.T) {
 func TestPerson(t *testing.T) {
 	t.Parallel()
 	const token = "eyJhbGciOi.person.token"
-	person, err := authzenclient.PersonWith(token)
+	person, err := approvals.PersonWith(token)
 	if err != nil {
 		t.Fatal(err)
 	}
 	person = person.WithClient("agent", "a/b é%")
 	for _, odd := range []string{"", "a b", "a\nb", "é"} {
-		if _, err := authzenclient.PersonWith(odd); err == nil {
+		if _, err := approvals.PersonWith(odd); err == nil {
 			t.Errorf("%q is a token", odd)
 		}
 	}
@@ -70,7 +70,7 @@ func TestPerson(t *testing.T) {
 	for _, verb := range "bcdeEfFgGopqstTuUvwxX" {
 		for _, flag := range []string{"", "+", "#"} {
 			format := "%" + flag + string(verb)
-			for _, v := range []any{person, &person, struct{ p authzenclient.Person }{person}, []authzenclient.Person{person}} {
+			for _, v := range []any{person, &person, struct{ p approvals.Person }{person}, []approvals.Person{person}} {
 				if text := strings.ToLower(fmt.Sprintf(format, v)); strings.Contains(text, "person.token") || strings.Contains(text, hex) {
 					t.Errorf("%s prints %s", format, text)
 				}
@@ -106,9 +106,9 @@ func TestPerson(t *testing.T) {
 			return true
 		}
 		c := h.client(t, authzenclient.WithRetries(1))
-		_, err1 := c.Form(t.Context(), "a1", person, "review")
+		_, err1 := approvals.Form(t.Context(), c, "a1", person, "review")
 		asks := len(asked)
-		status, err2 := c.Respond(t.Context(), "a1", person.WithClient("agent", ""), []byte(`{"action":"accept"}`))
+		status, err2 := approvals.Respond(t.Context(), c, "a1", person.WithClient("agent", ""), []byte(`{"action":"accept"}`))
 		if (err1 == nil) != test.form || (err2 == nil) != test.says || (status != "") != test.says {
 			t.Errorf("%s: %v, %q %v", name, err1, status, err2)
 		}

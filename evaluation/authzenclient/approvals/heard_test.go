@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // A person is told what waits by a notification, and answers it; whoever has no say is told nothing.
@@ -16,26 +17,26 @@ func TestHeardNotification(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	gateway, mia := d.pep(), d.pep(authzenclient.WithKey(d.key["mia"]))
-	s, err := gateway.Ask(t.Context(), denies(t, gateway, push(nil)))
+	s, err := approvals.Ask(t.Context(), gateway, denies(t, gateway, push(nil)))
 	d.must(err)
 	id := s.Approvals()[0]
-	var nobody authzenclient.Person
-	message, err := mia.Notification(t.Context(), id, nobody)
+	var nobody approvals.Person
+	message, err := approvals.Notification(t.Context(), mia, id, nobody)
 	if err != nil || !strings.Contains(string(message), `"method":"notifications/authorization/request","params":{"id":"`+id+`"`) {
 		t.Fatalf("%s, %v", message, err)
 	}
 	for _, odd := range []string{"", ".", "..", "../../x", "none"} {
-		if message, err := mia.Notification(t.Context(), odd, nobody); err == nil {
+		if message, err := approvals.Notification(t.Context(), mia, odd, nobody); err == nil {
 			t.Errorf("%q is %s", odd, message)
 		}
 	}
-	if message, err := d.pep(authzenclient.WithKey(d.key["other"])).Notification(t.Context(), id, nobody); err == nil {
+	if message, err := approvals.Notification(t.Context(), d.pep(authzenclient.WithKey(d.key["other"])), id, nobody); err == nil {
 		t.Errorf("another is told %s", message)
 	}
-	if status, err := mia.Respond(t.Context(), id, nobody, []byte(`{"authorizationId":"`+id+`","decision":"approve"}`)); err != nil || status != "approved" {
+	if status, err := approvals.Respond(t.Context(), mia, id, nobody, []byte(`{"authorizationId":"`+id+`","decision":"approve"}`)); err != nil || status != "approved" {
 		t.Errorf("%s, %v", status, err)
 	}
-	if message, err := mia.Notification(t.Context(), id, nobody); err == nil {
+	if message, err := approvals.Notification(t.Context(), mia, id, nobody); err == nil {
 		t.Errorf("what is approved is told: %s", message)
 	}
 }
@@ -65,7 +66,7 @@ func TestDecidableUnlessSaid(t *testing.T) {
 			_, _ = w.Write([]byte(test.a.body))
 			return true
 		}
-		may, err := h.client(t, authzenclient.WithRetries(0)).Decidable(t.Context(), "a1")
+		may, err := approvals.Decidable(t.Context(), h.client(t, authzenclient.WithRetries(0)), "a1")
 		if may != test.is || (err != nil) != test.err {
 			t.Errorf("%s: %t, %v", name, may, err)
 		}
@@ -76,7 +77,7 @@ func TestDecidableUnlessSaid(t *testing.T) {
 func TestHeardNotificationHostile(t *testing.T) {
 	t.Parallel()
 	const token = "eyJhbGciOi.person.token"
-	person, err := authzenclient.PersonWith(token)
+	person, err := approvals.PersonWith(token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ func TestHeardNotificationHostile(t *testing.T) {
 			_, _ = w.Write([]byte(test.a.body))
 			return true
 		}
-		message, err := h.client(t, authzenclient.WithRetries(0)).Notification(t.Context(), "a1", person)
+		message, err := approvals.Notification(t.Context(), h.client(t, authzenclient.WithRetries(0)), "a1", person)
 		if (err == nil) != test.is || (message != nil) != test.is {
 			t.Errorf("%s: %s, %v", name, message, err)
 		}
@@ -120,14 +121,14 @@ func TestHeardWaiting(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
 	asks, watcher := d.pep(), d.pep()
-	said := func(changes authzenclient.Changes) map[string]bool { return maps.Collect(changes.Waiting()) }
-	ask := func(n int) authzenclient.Standing {
-		s, err := asks.Ask(t.Context(), denies(t, asks, push(map[string]any{"n": n})))
+	said := func(changes approvals.Changes) map[string]bool { return maps.Collect(changes.Waiting()) }
+	ask := func(n int) approvals.Standing {
+		s, err := approvals.Ask(t.Context(), asks, denies(t, asks, push(map[string]any{"n": n})))
 		d.must(err)
 		return s
 	}
 	first, second, third := ask(1), ask(2), ask(3)
-	id := func(s authzenclient.Standing) string { return s.Approvals()[0] }
+	id := func(s approvals.Standing) string { return s.Approvals()[0] }
 	changes := watches(t, watcher, "", 0)
 	if got, want := said(changes), map[string]bool{id(first): true, id(second): true, id(third): true}; !maps.Equal(got, want) {
 		t.Fatalf("at first: %v, want %v", got, want)
@@ -140,7 +141,7 @@ func TestHeardWaiting(t *testing.T) {
 	}
 	d.decides("approve", id(first))
 	d.decides("deny", id(second))
-	d.must(asks.Cancel(t.Context(), third.Handle()))
+	d.must(approvals.Cancel(t.Context(), asks, third.Task()))
 	fourth := ask(4)
 	changes = watches(t, watcher, changes.Cursor(), time.Second)
 	if got, want := said(changes), map[string]bool{id(first): false, id(second): false, id(third): false, id(fourth): true}; !maps.Equal(got, want) {
@@ -149,7 +150,7 @@ func TestHeardWaiting(t *testing.T) {
 	if got := said(watches(t, d.pep(authzenclient.WithKey(d.key["other"])), "", 0)); len(got) != 0 {
 		t.Errorf("another hears %v", got)
 	}
-	if got := said(authzenclient.Changes{}); len(got) != 0 {
+	if got := said(approvals.Changes{}); len(got) != 0 {
 		t.Errorf("of nothing: %v", got)
 	}
 }

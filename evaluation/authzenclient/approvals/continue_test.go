@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 )
 
 // used is what a fair PDP permitted by an approval, as decision d1.
@@ -23,14 +24,14 @@ func used(t *testing.T, c *authzenclient.Client) authzenclient.Enforcement {
 // uses asks for an approval, waits for it, and uses it.
 func uses(t *testing.T, c *authzenclient.Client) authzenclient.Enforcement {
 	t.Helper()
-	s, err := c.Ask(t.Context(), c.Enforce(t.Context(), question, nil))
+	s, err := approvals.Ask(t.Context(), c, c.Enforce(t.Context(), question, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for s.Pending() {
-		s = stands(t, c, s.Handle(), time.Second)
+		s = stands(t, c, s.Task())
 	}
-	return c.Use(t.Context(), s, nil).Discharge(t.Context(), nil)
+	return approvals.Use(t.Context(), c, s, question, nil).Discharge(t.Context(), nil)
 }
 
 func continued(t *testing.T, e authzenclient.Enforcement) (k authzenclient.Continuation) {
@@ -91,7 +92,7 @@ func TestContinueRefuses(t *testing.T) {
 	c := h.client(t, authzenclient.WithRetries(2))
 	k := continued(t, used(t, c))
 	denied := fair().client(t).Enforce(t.Context(), question, nil)
-	plain := newClient(t, stub(t, says(`{"decision":true}`))).Enforce(t.Context(), question, nil)
+	plain := answering(t, `{"decision":true}`).Enforce(t.Context(), question, nil)
 	for name, e := range map[string]authzenclient.Enforcement{"nothing": {}, "a deny": denied, "no approval": plain} {
 		if k, ok := e.Continuation(); ok {
 			t.Errorf("%s: %v", name, k)

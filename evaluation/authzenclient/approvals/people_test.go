@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"bytes"
@@ -14,6 +14,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -95,23 +96,21 @@ func asked(frank string) error {
 	if err != nil {
 		return err
 	}
-	wait := errors.New("frank is asked")
-	e := client.EnforceWithApproval(context.Background(), evaluation.Request{
+	denied := client.Enforce(context.Background(), evaluation.Request{
 		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
 		Action:   evaluation.Action{Name: "tool.invoke"},
 		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
-	}, nil, authzenclient.KeepHandle(func(_ context.Context, h authzenclient.Handle) error {
-		text, err := h.MarshalJSON()
-		if err == nil {
-			err = os.WriteFile(os.Getenv("STATE_DIRECTORY")+"/push.json", text, 0o600)
-		}
-		if err == nil && h.TaskID() != "" {
-			err = wait
-		}
+	}, nil)
+	standing, err := approvals.Ask(context.Background(), client, denied)
+	if err != nil {
 		return err
-	}))
-	if !errors.Is(e.Err(), wait) {
-		return fmt.Errorf("frank is not asked: %v", e)
+	}
+	text, err := standing.Task().MarshalJSON()
+	if err == nil {
+		err = os.WriteFile(os.Getenv("STATE_DIRECTORY")+"/push.json", text, 0o600)
+	}
+	if err != nil {
+		return err
 	}
 	inbox, err := by(frank, http.MethodGet, "/v1/approvals", "")
 	if err != nil {

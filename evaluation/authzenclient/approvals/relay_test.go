@@ -1,4 +1,4 @@
-package authzenclient_test
+package approvals_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
@@ -49,11 +50,11 @@ func TestGatewayRelays(t *testing.T) {
 			Principal: &auth.PrincipalClaim{Type: "user", Claim: "sub"}, Grant: auth.Grant{Tenants: all, Permissions: []auth.Permission{auth.Approve}},
 		}}
 	})
-	gateway, err := authzenclient.New(s.URL, authzenclient.WithKey(key), authzenclient.Patiently(), authzenclient.WithRetries(0),
+	gateway, err := authzenclient.New(s.URL, authzenclient.WithKey(key), authzenclient.WithTimeout(time.Minute), authzenclient.WithRetries(0),
 		authzenclient.WithClock(func() time.Time { return pdptest.Now }, nil))
 	must(err)
-	person := func(sub string) authzenclient.Person {
-		p, err := authzenclient.PersonWith(issuer.Token(jwt.Claims{Issuer: issuerOfPeople, Subject: sub, Audience: []string{audienceOfGateway}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))}))
+	person := func(sub string) approvals.Person {
+		p, err := approvals.PersonWith(issuer.Token(jwt.Claims{Issuer: issuerOfPeople, Subject: sub, Audience: []string{audienceOfGateway}, Expiry: jwt.NewNumericDate(pdptest.Now.Add(time.Hour))}))
 		must(err)
 		return p
 	}
@@ -63,36 +64,33 @@ func TestGatewayRelays(t *testing.T) {
 	must(err)
 	q := evaluation.Request{Subject: evaluation.Entity{Type: "agent", ID: "bot"}, Action: evaluation.Action{Name: "tool.invoke"}, Resource: evaluation.Entity{Type: "tool", ID: "mail"}, Context: context}
 
-	standing, err := gateway.Ask(t.Context(), denies(t, gateway, q), authzenclient.JoinEqual())
+	standing, err := approvals.Ask(t.Context(), gateway, denies(t, gateway, q), approvals.JoinEqual())
 	must(err)
 	id := standing.Approvals()[0]
 	accept := []byte(`{"action":"accept","content":{"approve":true}}`)
 	var failure *authzenclient.Error
-	if form, err := gateway.Form(t.Context(), id, person("noah"), ""); !errors.As(err, &failure) || failure.Status != 404 {
+	if form, err := approvals.Form(t.Context(), gateway, id, person("noah"), ""); !errors.As(err, &failure) || failure.Status != 404 {
 		t.Errorf("noah is shown %s, %v", form, err)
 	}
-	if told, err := gateway.Notification(t.Context(), id, person("noah")); !errors.As(err, &failure) || failure.Status != 404 || failure.Op != "notification" {
+	if told, err := approvals.Notification(t.Context(), gateway, id, person("noah")); !errors.As(err, &failure) || failure.Status != 404 || failure.Op != "notification" {
 		t.Errorf("noah is told %s, %v", told, err)
 	}
-	for name, p := range map[string]authzenclient.Person{"nobody": {}, "noah": person("noah")} {
-		if status, err := gateway.Respond(t.Context(), id, p, accept); err == nil {
+	for name, p := range map[string]approvals.Person{"nobody": {}, "noah": person("noah")} {
+		if status, err := approvals.Respond(t.Context(), gateway, id, p, accept); err == nil {
 			t.Errorf("%s: %s", name, status)
 		}
 	}
-	if _, err := gateway.Form(t.Context(), id, person("mia"), ""); err != nil {
+	if _, err := approvals.Form(t.Context(), gateway, id, person("mia"), ""); err != nil {
 		t.Error(err)
 	}
-	if told, err := gateway.Notification(t.Context(), id, person("mia")); err != nil || !strings.Contains(string(told), `"method":"notifications/authorization/request","params":{"id":"`+id+`"`) {
+	if told, err := approvals.Notification(t.Context(), gateway, id, person("mia")); err != nil || !strings.Contains(string(told), `"method":"notifications/authorization/request","params":{"id":"`+id+`"`) {
 		t.Errorf("mia is told %s, %v", told, err)
 	}
-	status, err := gateway.Respond(t.Context(), id, person("mia"), accept)
+	status, err := approvals.Respond(t.Context(), gateway, id, person("mia"), accept)
 	if err != nil || status != "approved" {
 		t.Fatalf("mia: %s, %v", status, err)
 	}
-	task, _ := standing.Handle().Task()
-	h, err := task.Handle(q)
-	must(err)
-	if e := gateway.Use(t.Context(), stands(t, gateway, h, 0), nil).Discharge(t.Context(), nil); !e.Permitted() {
+	if e := approvals.Use(t.Context(), gateway, stands(t, gateway, standing.Task()), q, nil).Discharge(t.Context(), nil); !e.Permitted() {
 		t.Errorf("used: %v", e)
 	}
 }

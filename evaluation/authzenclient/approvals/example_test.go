@@ -1,0 +1,118 @@
+package approvals_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"policy-service/evaluation"
+	"policy-service/evaluation/authzenclient"
+	"policy-service/evaluation/authzenclient/approvals"
+	"policy-service/obligations"
+)
+
+func ExampleEnforce() {
+	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	keep := func(ctx context.Context, task approvals.Task) error {
+		text, err := json.Marshal(task)
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(os.Getenv("STATE_DIRECTORY")+"/push.json", text, 0o600)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Hour)
+	defer cancel()
+	enforcement := approvals.Enforce(ctx, client, evaluation.Request{
+		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
+	}, obligations.Handlers{}, approvals.WithJustification("the fix for the outage"), approvals.KeepTask(keep))
+	if !enforcement.Permitted() {
+		fmt.Println("alice may not use github.push_code", enforcement.Err())
+		return
+	}
+	fmt.Println("alice may use github.push_code")
+	// Output:
+	// alice may use github.push_code
+}
+
+func ExampleResume() {
+	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	var task approvals.Task
+	text, err := os.ReadFile(os.Getenv("STATE_DIRECTORY") + "/push.json")
+	if err == nil {
+		err = json.Unmarshal(text, &task)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	request := evaluation.Request{
+		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
+	}
+	if approvals.Resume(context.Background(), client, task, request, obligations.Handlers{}).Permitted() {
+		fmt.Println("alice may use github.push_code")
+	}
+	// Output:
+	// alice may use github.push_code
+}
+
+func ExampleAsk() {
+	client, err := authzenclient.New(os.Getenv("PDP_URL"), authzenclient.WithKey(os.Getenv("PDP_KEY")))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	request := evaluation.Request{
+		Subject:  evaluation.Entity{Type: "user", ID: "alice"},
+		Action:   evaluation.Action{Name: "tool.invoke"},
+		Resource: evaluation.Entity{Type: "tool", ID: "github.push_code"},
+	}
+	enforcement := client.Enforce(ctx, request, obligations.Handlers{})
+	if next, _ := approvals.Next(enforcement); next == evaluation.NextRequest {
+		standing, err := approvals.Ask(ctx, client, enforcement, approvals.JoinEqual())
+		for err == nil && standing.Pending() {
+			time.Sleep(5 * time.Second)
+			standing, err = approvals.Look(ctx, client, standing.Task())
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		enforcement = approvals.Use(ctx, client, standing, request, nil).Discharge(ctx, obligations.Handlers{})
+		client.Report(ctx, &enforcement)
+	}
+	if !enforcement.Permitted() {
+		fmt.Println("alice may not use github.push_code", enforcement.Err())
+		return
+	}
+	fmt.Println("alice may use github.push_code")
+	// Output:
+	// alice may use github.push_code
+}
+
+// TestMain starts the server of the examples.
+func TestMain(m *testing.M) {
+	stop, err := withPeople()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	stop()
+	os.Exit(code)
+}
