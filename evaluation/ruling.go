@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// Ruling is what an approver says of an approval request.
+// Ruling is the decision of an approver about an approval request, as the API takes it.
 type Ruling struct {
-	// Decision is approve, deny or delegate.
-	Decision string
-	Reason   string
-	// Version is what the approver has seen; 0 is any.
-	Version int
-	// To is who is named in the approver's place, where that is the decision.
-	To string
+	// Decision is approve, deny or delegate. It is empty in a revocation and in a cancellation.
+	Decision string `json:"decision,omitempty"`
+	Reason   string `json:"reason,omitempty"`
+	// Version is the version that the approver has seen; 0 is any.
+	Version int `json:"version,omitzero"`
+	// To is the person of a delegation.
+	To string `json:"to,omitempty"`
 	// ValidUntil ends an approval before its time; zero does not.
-	ValidUntil time.Time
+	ValidUntil time.Time `json:"valid_until,omitzero"`
 }
 
 // DecodeRuling reads the body of a decision about an approval request.

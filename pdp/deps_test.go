@@ -66,7 +66,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/approval/broker", "pdp/server/... pdp/mcp/... pdp/console/... pdp/approval/inbox pdp/httpclient but pdp/server/auth", "the rules of approving would be spread over HTTP handlers"},
 	{"pdp/approval/broker", "pdp/internal/... pdp/ledger pdp/boltfile/...", "an approval would be decided beside pdp, or kept beside pdp/approval"},
 	{"pdp/approval/webhook", "anything of ours but pdp/plainfile", "receivers import it to verify a delivery, and would carry the store of approvals"},
-	{"pdp/approval/inbox", "anything of ours but pdp/httpclient", "a server may be of another version, and shared types would hide what differs on the wire"},
+	{"pdp/approval/inbox", "anything of ours but evaluation pdp/httpclient", "a server may be of another version, and the client would know more of it than the wire says"},
 
 	// The gateway in front of MCP servers.
 	{"pdp/mcp", "pdp pdp/internal/... pdp/decisionlog/... pdp/ledger pdp/boltfile/... pdp/approval/... pdp/console/... pdp/server/... but pdp/approval/webhook pdp/server/auth pdp/server/config", "a gateway asks any PDP over HTTP, and would carry ours and work with no other"},

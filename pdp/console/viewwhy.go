@@ -52,7 +52,7 @@ func (s *sheet) vote(said inbox.Said) page.Vote {
 		Decision: decisionOf(said.Decision),
 		To:       s.person(said.To),
 		Reason:   s.of(said.Reason),
-		Via:      cmp.Or(vias[said.Via], "a way that this page does not know"),
+		Via:      cmp.Or(vias[string(said.Via)], "a way that this page does not know"),
 		Gateway:  s.line(said.Gateway),
 		At:       s.v.moment(said.At),
 		Until:    s.v.moment(said.ValidUntil),

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/visible"
@@ -23,13 +24,6 @@ const (
 	// mostKnown is how many tenants' ids are kept.
 	mostKnown = 16
 )
-
-// Alike is a text in a request that looks like a known id and is another. Pointer is its place in the request as people
-// are shown it.
-type Alike struct {
-	Pointer string `json:"pointer"`
-	Known   string `json:"known"`
-}
 
 // knownIDs are the ids that tenants' parts of the bundle know.
 type knownIDs struct {
@@ -51,8 +45,8 @@ func (k *knownIDs) of(b *pdp.Bundle, tenant string) *visible.Known {
 }
 
 // alike are the names and the arguments in a request that look like an id that its tenant's part of the bundle knows.
-func (b *Broker) alike(a approval.Approval) []Alike {
-	found := []Alike{}
+func (b *Broker) alike(a approval.Approval) []evaluation.AlikeText {
+	found := []evaluation.AlikeText{}
 	bundle := b.options.PDP().Bundle()
 	var request map[string]any
 	if bundle == nil || json.Unmarshal(a.Shown, &request) != nil {
@@ -64,7 +58,7 @@ func (b *Broker) alike(a approval.Approval) []Alike {
 			return
 		}
 		if id, is := known.Like(text); is {
-			found = append(found, Alike{string(at), id})
+			found = append(found, evaluation.AlikeText{Pointer: string(at), Known: id})
 		}
 	}
 	of := func(path ...string) {

@@ -18,18 +18,11 @@ const (
 	mostDeciders  = 20
 )
 
-// Deciders are people who may decide about an approval request and have not voted, as policies name them, in order. The
-// one who asks for them is not among them. More says that there may be others.
-type Deciders struct {
-	Items []string `json:"items"`
-	More  bool     `json:"more"`
-}
-
 // Deciders finds who else may decide, by the way by which the caller would: holders of API keys, people who were named
 // by a delegation, and entities of the bundle. It is for people who may decide or have voted. The program that asked is
 // named nobody, and More says whether somebody may decide, by any way. Each time somebody was looked at, goOn says
 // whether there is time for more.
-func (s *Seen) Deciders(ctx context.Context, goOn func(context.Context) error) (d Deciders, err error) {
+func (s *Seen) Deciders(ctx context.Context, goOn func(context.Context) error) (d evaluation.Deciders, err error) {
 	d.Items = []string{}
 	if err := s.sharesView(); err != nil {
 		if !s.asked {
@@ -155,7 +148,7 @@ func (s *Seen) entities(ctx context.Context, typ string) (ids []string, more boo
 
 // Previous is the newest approval request before this one that was for the same, is pending no longer, and that the
 // caller as a person may see. It is for people who may decide or have voted.
-func (s *Seen) Previous(ctx context.Context) (v View, found bool, err error) {
+func (s *Seen) Previous(ctx context.Context) (v evaluation.ApprovalView, found bool, err error) {
 	if err := s.sharesView(); err != nil {
 		return v, false, err
 	}

@@ -36,7 +36,7 @@ type Query struct {
 
 // Inbox is a page of the approval requests that an approver may decide about, or has voted on.
 type Inbox struct {
-	Items []View `json:"items"`
+	Items []evaluation.ApprovalView `json:"items"`
 	// Next is where the next page begins, "" if there is none.
 	Next string `json:"next"`
 }
@@ -47,7 +47,7 @@ func (b *Broker) Inbox(
 	ctx context.Context, caller auth.Caller, q Query, goOn func(context.Context) error,
 ) (page Inbox, err error) {
 	v := b.approver(caller)
-	page = Inbox{Items: []View{}, Next: q.Cursor}
+	page = Inbox{Items: []evaluation.ApprovalView{}, Next: q.Cursor}
 	bytes := 0
 	var hidden error // by a tenant that is unavailable
 	defer func() {

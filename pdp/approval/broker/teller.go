@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/webhook"
 )
@@ -68,9 +69,9 @@ func (t *teller) stop(id string) {
 
 // message is what a receiver is sent.
 type message struct {
-	Type      string    `json:"type"`
-	Timestamp time.Time `json:"timestamp"`
-	Data      View      `json:"data"`
+	Type      string                  `json:"type"`
+	Timestamp time.Time               `json:"timestamp"`
+	Data      evaluation.ApprovalView `json:"data"`
 }
 
 // tell tells one event. If the server stops before that, the event is told again. The programs that asked for an

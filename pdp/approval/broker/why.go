@@ -5,43 +5,19 @@ import (
 	"strings"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server/auth"
 )
 
-// Why says why people are asked.
-type Why struct {
-	// Obligation is the one that demands the approval.
-	Obligation WhyObligation `json:"obligation"`
-	// Policies determined the decision that waits. They are nil if the caller may not know them, or if the record of the
-	// decision is gone or cannot be read.
-	Policies []WhyPolicy `json:"policies,omitzero"`
-	Decision string      `json:"decision"`
-	// ValidFor is how long an approval counts, from the vote that makes it one, as policies write it: 10m.
-	ValidFor string `json:"valid_for"`
-	// Alike are texts in the request that look like a known id. There are none if the caller may not know such ids.
-	Alike []Alike `json:"alike"`
-}
-
-// WhyObligation is an obligation by its name. At is its place, file:line:column, "" if nobody knows it any more.
-type WhyObligation struct {
-	Name string `json:"name"`
-	At   string `json:"at,omitempty"`
-}
-
-// WhyPolicy is a policy by its id. At is its place, as that of an obligation.
-type WhyPolicy struct {
-	ID string `json:"id"`
-	At string `json:"at,omitempty"`
-}
-
 // Why says why people are asked. Policies, places in files and known ids are for people who decide and for callers that
 // may have decisions explained. Whoever asks for something could otherwise guess which ids there are.
-func (s *Seen) Why() Why {
+func (s *Seen) Why() evaluation.ApprovalWhy {
 	a := s.Approval
-	w := Why{Obligation: WhyObligation{Name: a.Obligation}, Decision: a.Decision, ValidFor: span(a.Terms.ValidFor), Alike: []Alike{}}
+	w := evaluation.ApprovalWhy{Decision: a.Decision, ValidFor: span(a.Terms.ValidFor), Alike: []evaluation.AlikeText{}}
+	w.Obligation.Name = a.Obligation
 	if !s.decides && !s.voted && !s.by.caller.May(auth.Explain) {
 		return w
 	}
@@ -54,11 +30,11 @@ func (s *Seen) Why() Why {
 	if r == nil {
 		return w
 	}
-	w.Policies = []WhyPolicy{}
+	w.Policies = []evaluation.PolicyPlace{}
 	determined := slices.Concat(r.Determining, r.Overruled)
 	slices.Sort(determined)
 	for _, id := range slices.Compact(determined) {
-		w.Policies = append(w.Policies, WhyPolicy{id, positionIn(b, r.Bundle, a.Tenant, id)})
+		w.Policies = append(w.Policies, evaluation.PolicyPlace{ID: id, At: positionIn(b, r.Bundle, a.Tenant, id)})
 	}
 	return w
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/httpclient"
 )
 
@@ -32,58 +33,15 @@ func (i *Inbox) Me(ctx context.Context) (Me, error) {
 	return httpclient.GetJSON[Me](ctx, i.server, "/v1/me", nil, requestBody, "description of a caller")
 }
 
-// Why says why people are asked, and what the caller may do. It ignores the members that later servers add.
-type Why struct {
-	Obligation struct {
-		Name string `json:"name"`
-		// At is the place as file:line:column, "" if it is not known.
-		At string `json:"at"`
-	} `json:"obligation"`
-	// Policies determined the decision that waits; nil if the caller may not know them, or nobody knows them any more.
-	Policies []WhyPolicy `json:"policies"`
-	Decision string      `json:"decision"`
-	// ValidFor is how long an approval counts, such as 10m; "" if the server does not say.
-	ValidFor string  `json:"valid_for"`
-	You      You     `json:"you"`
-	Alike    []Alike `json:"alike"`
-}
-
-// WhyPolicy is a policy, and its place as file:line:column, "" if it is not known.
-type WhyPolicy struct {
-	ID string `json:"id"`
-	At string `json:"at"`
-}
-
-// You is what the caller may do with a request now: some of approve, deny, delegate, revoke and cancel. Not has the
-// others.
-type You struct {
-	May []string `json:"may"`
-	Not []MayNot `json:"not"`
-}
-
-// MayNot is what the caller may not do now, and why not.
-type MayNot struct {
-	Decision string `json:"decision"`
-	Detail   string `json:"detail"`
-}
-
-// Alike is an id in a request that looks like a known one and is another. Pointer is its place in the request, as a JSON
-// Pointer.
-type Alike struct {
-	Pointer string `json:"pointer"`
-	Known   string `json:"known"`
-}
+// The answers of the server beside a request.
+type (
+	Why      = evaluation.ApprovalWhy
+	Deciders = evaluation.Deciders
+)
 
 // Why asks why people are asked.
 func (i *Inbox) Why(ctx context.Context, id string) (Why, error) {
 	return beside[Why](ctx, i, id, "/why")
-}
-
-// Deciders are people who may decide about a request and have not, as policies name them. More is set if there may be
-// others.
-type Deciders struct {
-	Items []string `json:"items"`
-	More  bool     `json:"more"`
 }
 
 // Deciders asks who may decide about a request.

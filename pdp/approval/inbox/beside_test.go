@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval/inbox"
 )
 
@@ -22,7 +23,7 @@ func TestBesideARequest(t *testing.T) {
 	}
 	why, err := mia.Why(t.Context(), id)
 	must(t, err)
-	if why.Obligation.Name != "ask" || why.Obligation.At != "obligations.yaml:1:1" || len(why.Policies) != 1 || why.Policies[0] != (inbox.WhyPolicy{ID: "ask", At: "a.cedar:1:1"}) ||
+	if why.Obligation.Name != "ask" || why.Obligation.At != "obligations.yaml:1:1" || len(why.Policies) != 1 || why.Policies[0] != (evaluation.PolicyPlace{ID: "ask", At: "a.cedar:1:1"}) ||
 		!slices.Equal(why.You.May, []string{"approve", "deny", "delegate"}) || len(why.You.Not) != 2 || why.You.Not[0].Decision != "revoke" || why.You.Not[0].Detail == "" {
 		t.Errorf("got %+v", why)
 	}

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/httpclient"
 )
 
@@ -148,16 +149,8 @@ func (i *Inbox) pace(ctx context.Context, began time.Time, poll time.Duration) e
 	return i.server.Wait(ctx, time.Second)
 }
 
-// Ruling is what a person decides about a request, and why.
-type Ruling struct {
-	// Decision is approve, deny or delegate. It is empty for a revocation or a cancellation.
-	Decision string `json:"decision,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-	// Version is the version of the request that the person has seen; 0 is any.
-	Version    int       `json:"version,omitzero"`
-	To         string    `json:"to,omitempty"`
-	ValidUntil time.Time `json:"valid_until,omitzero"`
-}
+// Ruling is the decision of a person about a request.
+type Ruling = evaluation.Ruling
 
 // Decide approves, denies or delegates, and returns the request as it is after that.
 func (i *Inbox) Decide(ctx context.Context, id string, r Ruling) (Request, error) {

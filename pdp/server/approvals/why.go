@@ -6,37 +6,25 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"policy-service/evaluation"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/server/door"
 )
 
-// whyView is the answer to why people are asked, and what the caller may do.
-type whyView struct {
-	broker.Why
-	You youView `json:"you"`
-}
-
-type youView struct {
-	May []broker.Act  `json:"may"`
-	Not []refusedView `json:"not"`
-}
-
-type refusedView struct {
-	Decision broker.Act `json:"decision"`
-	Detail   string     `json:"detail"`
-}
-
 // why answers GET /v1/approvals/:id/why.
 func (a *Approvals) why(c echo.Context, _ door.Admitted, seen broker.Seen) error {
-	you := seen.You()
-	view := whyView{Why: seen.Why(), You: youView{May: append([]broker.Act{}, you.May...), Not: []refusedView{}}}
+	view, you := seen.Why(), seen.You()
+	view.You = evaluation.ApprovalActs{May: []string{}, Not: []evaluation.ActRefused{}}
+	for _, act := range you.May {
+		view.You.May = append(view.You.May, string(act))
+	}
 	for _, not := range you.Not {
 		detail, err := refusal(not)
 		if err != nil {
 			return err
 		}
-		view.You.Not = append(view.You.Not, refusedView{not.Act, detail})
+		view.You.Not = append(view.You.Not, evaluation.ActRefused{Decision: string(not.Act), Detail: detail})
 	}
 	return write(c, view)
 }
@@ -65,12 +53,12 @@ func (a *Approvals) previous(c echo.Context, _ door.Admitted, seen broker.Seen) 
 	if err != nil {
 		return err
 	}
-	items := []broker.View{}
+	items := []evaluation.ApprovalView{}
 	if found {
 		items = append(items, before)
 	}
 	return write(c, struct {
-		Items []broker.View `json:"items"`
+		Items []evaluation.ApprovalView `json:"items"`
 	}{items})
 }
 

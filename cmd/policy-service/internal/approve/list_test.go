@@ -18,7 +18,7 @@ func TestRowsAreToldApart(t *testing.T) {
 		var all []inbox.Request
 		for _, text := range of {
 			var r inbox.Request
-			if err := json.Unmarshal([]byte(`{"id":"a1","status":"pending","tenant":"default","message":"m","request":{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},`+text+`}}`), &r.Shown); err != nil {
+			if err := json.Unmarshal([]byte(`{"id":"a1","status":"pending","tenant":"default","message":"m","request":{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},`+text+`}}`), &r); err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, r)

@@ -255,7 +255,7 @@ func (p *page) sentence(said inbox.Said) cli.Shown {
 	}
 	switch {
 	case said.Gateway != "":
-		line += ", by " + p.notes.cut(said.Via, longestCell) + " through " + p.cut(said.Gateway)
+		line += ", by " + p.notes.cut(string(said.Via), longestCell) + " through " + p.cut(said.Gateway)
 	case said.Via == "console":
 		line += ", by console"
 	}
