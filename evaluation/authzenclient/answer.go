@@ -11,15 +11,12 @@ import (
 	"policy-service/evaluation/authzenclient/internal/link"
 )
 
-// An answer is AuthZEN's {"decision": bool, "context": {…}} or the native
-// {"allow": bool, …} with the same members beside it. Members that are not
-// known are ignored, null is absent, and names are compared byte for byte.
-// Reading stops at the first thing that two readers could see differently
-// (duplicate names, invalid UTF-8), wherever in the body it stands.
+// An answer is {"decision": bool, "context": {…}}. Unknown members are ignored, null is absent, and names are compared byte
+// for byte. Reading stops at the first thing that two readers could read differently (duplicate names, invalid UTF-8),
+// wherever in the body it stands.
 //
-// Obligations are looked for at both places in both shapes: a PDP that puts
-// them where the other shape has them still means them.
-func read(body []byte, shape evaluation.Shape) Decision {
+// The members of a context count beside the decision, too: a PDP that puts obligations there still means them.
+func read(body []byte) Decision {
 	var top struct {
 		Decision jsontext.Value `json:"decision"`
 		Allow    jsontext.Value `json:"allow"`
@@ -28,28 +25,23 @@ func read(body []byte, shape evaluation.Shape) Decision {
 	if err := json.Unmarshal(body, &top); err != nil {
 		return Decision{err: odd("the body is not one JSON object without ambiguities")}
 	}
-	verdict, other, name := top.Decision, top.Allow, "decision"
-	if shape == evaluation.Native {
-		verdict, other, name = top.Allow, top.Decision, "allow"
-	}
-	if k := verdict.Kind(); k != 't' && k != 'f' {
-		return Decision{err: odd(name + " is missing or not a boolean")}
-	}
-	if verdict.Kind() == 't' && other.Kind() == 'f' {
+	verdict := top.Decision.Kind()
+	switch {
+	case verdict != 't' && verdict != 'f':
+		return Decision{err: odd("decision is missing or not a boolean")}
+	case verdict == 't' && top.Allow.Kind() == 'f':
 		return Decision{err: odd("it says both yes and no")}
 	}
-	d := Decision{allow: verdict.Kind() == 't'}
+	d := Decision{allow: verdict == 't'}
 	d.qualify(body, top.Context)
-	if shape == evaluation.Native {
-		d.context = body
-	} else if top.Context.Kind() == '{' {
+	if top.Context.Kind() == '{' {
 		d.context = top.Context
 	}
 	return d
 }
 
-// qualify reads what stands beside a verdict and in its context. All of it is
-// read, also where some of it is odd: what can be done of it must be.
+// qualify reads the members beside a verdict and in its context. All of them are
+// read, also where some are odd: the readable obligations are to be discharged.
 func (d *Decision) qualify(body, context jsontext.Value) {
 	d.err = d.add(body)
 	switch context.Kind() {
@@ -65,7 +57,7 @@ func (d *Decision) qualify(body, context jsontext.Value) {
 	d.permit = d.allow && d.err == nil
 }
 
-// ofAll refuses what qualifies several answers together: nobody knows which of them it is for.
+// ofAll refuses members that qualify several answers together: it is not known which of them they are for.
 func ofAll(body, context jsontext.Value, what string) *Error {
 	all := Decision{allow: true}
 	if all.qualify(body, context); all.conditional() {
@@ -121,7 +113,7 @@ func itemError(v jsontext.Value) *Error {
 	}
 	if json.Unmarshal(v, &said) == nil {
 		e.Status, _ = strconv.Atoi(string(said.Status)) // anything but an integer is 0
-		e.Detail = link.Text("", said.Message)          // whoever knows what was sent makes it printable
+		e.Detail = link.Text("", said.Message)          // the caller, which knows the secrets, makes it printable
 	}
 	return e
 }

@@ -55,7 +55,7 @@ func (c *Client) Present(ctx context.Context, request evaluation.Request, types 
 	if err != nil {
 		return Undischarged{decision: denied("evaluate", err)}
 	}
-	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unsent}, evaluation.AuthZEN)
+	d := c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: unsent})
 	err = d.read(&by)
 	if err == nil && by.ended() {
 		err = &Error{Kind: NotApproved, Detail: "the approval has ended"}
@@ -102,7 +102,7 @@ func (c *Client) encodeApproved(q evaluation.Request, given jsontext.Value) ([]b
 	}{q.Subject, q.Action, q.Resource, append(members, context[1:]...)})
 }
 
-// read reads what an answer says of the approval that it was given by. It never prolongs that.
+// read reads the approval that an answer rests on. It never prolongs that.
 func (d Decision) read(by *approved) *Error {
 	var said struct {
 		Approval struct {

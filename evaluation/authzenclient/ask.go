@@ -27,7 +27,7 @@ type asking struct {
 	method string // "" is POST
 	public bool   // readable by anybody: it gets no credentials
 	body   []byte
-	// In place of body: the request itself, and what takes it.
+	// In place of body: the request itself, and its transport.
 	request evaluation.Request
 	direct  Direct
 	header  http.Header // beside the client's own
@@ -40,7 +40,7 @@ type asking struct {
 	wait time.Duration
 }
 
-// reply is an answer that came as it should; what it says is still to be read.
+// reply is an answer that came as it should, and is still to be read.
 type reply struct {
 	body       []byte
 	decisionID string
@@ -155,7 +155,7 @@ func (c *Client) credentials(r *http.Request, a asking) (token string, err *Erro
 	return token, nil
 }
 
-// receive judges what came back by everything but what it says.
+// receive judges an answer by everything but its body.
 func (c *Client) receive(ctx context.Context, answer *http.Response, a asking, id string, hidden secrets, read func(reply) *Error) *Error {
 	if a.statuses == nil {
 		a.statuses = []int{http.StatusOK}
@@ -264,5 +264,5 @@ func (s secrets) without(text string) string {
 	return text
 }
 
-// printable is a text from elsewhere for an error. It is cut last: what is cut in two is not found.
+// printable is a text from elsewhere for an error. It is cut last: a secret that is cut in two is not found.
 func (s secrets) printable(text string) string { return link.Printable(s.without(text)) }

@@ -15,7 +15,7 @@ import (
 // EvaluateBatch sends a batch: many requests at once. There is always one Decision per
 // request, in order: what the PDP did not decide, because a semantic stopped it
 // or it refused the item, is a deny that says so. An answer with the wrong
-// number of items denies all: nobody can say which is missing.
+// number of items denies all: it is not known which is missing.
 //
 // The zero semantic is [evaluation.ExecuteAll].
 func (c *Client) EvaluateBatch(ctx context.Context, semantic evaluation.Semantic, requests ...evaluation.Request) []Decision {
@@ -64,7 +64,7 @@ func optionsOf(semantic evaluation.Semantic) (*batchOptions, *Error) {
 	return nil, notAsked("there is no such semantic")
 }
 
-// batchParts are subject, action, resource, context and what is unknown of a request, as JSON. One that is nil is left out.
+// batchParts are subject, action, resource, context and options of a request, as JSON. One that is nil is left out.
 type batchParts [5]jsontext.Value
 
 func partsOf(q *evaluation.Request) (p batchParts, err *Error) {
@@ -78,7 +78,7 @@ func partsOf(q *evaluation.Request) (p batchParts, err *Error) {
 	return p, err
 }
 
-// share takes from all of the items what they have in common, and returns it.
+// share takes the common parts out of all items, and returns them.
 func share(items []batchParts) (shared batchParts) {
 	first := items[0]
 	for part := range first {
@@ -94,7 +94,7 @@ func share(items []batchParts) (shared batchParts) {
 	return shared
 }
 
-// batchItem is an item as it is sent. What it leaves out is as beside the items.
+// batchItem is an item as it is sent. A part that it leaves out stands beside the items.
 type batchItem struct {
 	Subject  jsontext.Value `json:"subject,omitzero"`
 	Action   jsontext.Value `json:"action,omitzero"`
@@ -110,7 +110,7 @@ func (p batchParts) item(options *batchOptions) batchItem {
 	return batchItem{p[0], p[1], p[2], p[3], options}
 }
 
-// encodeBatch writes what all requests have in common once, beside the evaluations.
+// encodeBatch writes the common parts of all requests once, beside the evaluations.
 func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation.Request) ([]byte, *Error) {
 	options, err := optionsOf(semantic)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation
 
 // readBatch fills in the decisions. The member decision beside evaluations means
 // nothing, as AuthZEN says, and an answer without evaluations is none. Obligations
-// beside them mean something, and nobody can say of which item.
+// beside them mean something, and it is not known of which item.
 func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Error {
 	var top struct {
 		Evaluations jsontext.Value `json:"evaluations"`
@@ -158,7 +158,7 @@ func readBatch(decisions []Decision, r reply, semantic evaluation.Semantic) *Err
 	}
 	last := len(items) - 1
 	for n, item := range items {
-		d := read(item, evaluation.AuthZEN)
+		d := read(item)
 		if d.err != nil {
 			d.err.Op, d.err.Detail = "batch", r.secrets.printable(d.err.Detail)
 		}

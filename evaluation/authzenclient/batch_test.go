@@ -231,7 +231,7 @@ func TestObligations(t *testing.T) {
 	const details = `[{"id":"tell","type":"notification","properties":{"to":"a@b","n":9007199254740993,"f":1.5,"l":[true],"gone":null}}]`
 	for name, d := range map[string]authzenclient.Decision{
 		"AuthZEN":         newClient(t, stub(t, says(`{"decision":true,"context":{"obligations":`+details+`}}`))).Evaluate(t.Context(), question),
-		"native":          newClient(t, stub(t, says(`{"allow":true,"obligations":{"notification":true},"obligation_details":`+details+`}`))).Authorize(t.Context(), question),
+		"details":         newClient(t, stub(t, says(`{"decision":true,"obligations":{"notification":true},"obligation_details":`+details+`}`))).Evaluate(t.Context(), question),
 		"deny, as a duty": newClient(t, stub(t, says(`{"decision":false,"context":{"obligations":`+details+`}}`))).Evaluate(t.Context(), question),
 	} {
 		got := d.Obligations()
@@ -244,7 +244,7 @@ func TestObligations(t *testing.T) {
 			t.Errorf("%s: %v", name, d.Err())
 		}
 	}
-	d := newClient(t, stub(t, says(`{"allow":true,"obligations":{"b":true,"a":true}}`))).Authorize(t.Context(), question)
+	d := newClient(t, stub(t, says(`{"decision":true,"obligations":{"b":true,"a":true}}`))).Evaluate(t.Context(), question)
 	if got := d.Obligations(); len(got) != 2 || got[0].Type != "a" || got[1].Type != "b" {
 		t.Errorf("%v", got)
 	}

@@ -10,7 +10,7 @@ import (
 	"policy-service/evaluation/authzenclient/internal/link"
 )
 
-// DecideBody is [Client.Decide] of a request that somebody else wrote, as the body that AuthZEN
+// DecideBody is [Client.Decide] of a request that another program wrote, as the body that AuthZEN
 // has for it. It is sent as it is, null members included, with nothing but the declaration
 // added. A body with evaluations is not sent: see [Client.DecideBatchBody]. People cannot be
 // asked about what it denies.
@@ -30,10 +30,10 @@ func (c *Client) DecideBody(ctx context.Context, body []byte, types []string) Un
 	if err != nil {
 		return Undischarged{decision: denied("evaluate", err)}
 	}
-	return Undischarged{decision: c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: text, repeat: q.repeat()}, evaluation.AuthZEN)}
+	return Undischarged{decision: c.decide(ctx, asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: text, repeat: q.repeat()})}
 }
 
-// DecideBatchBody is [Client.DecideBatch] of a batch that somebody else wrote, with what its
+// DecideBatchBody is [Client.DecideBatch] of a batch that another program wrote, with what its
 // evaluations share beside them, as [Client.DecideBody] is of one request. There is one result
 // per evaluation, in order; a body without evaluations, or with options of its own, is not
 // sent, and the one result says so.
@@ -67,7 +67,7 @@ func batchBody(semantic evaluation.Semantic, body []byte, types []string) (text 
 		if failure == nil && link.Present(item.Options) {
 			failure = onlyPossible()
 		}
-		if failure == nil && link.Present(item.Context) { // it takes the place of what is shared; null does not
+		if failure == nil && link.Present(item.Context) { // it replaces the shared context; null does not
 			repeat = min(repeat, item.repeat())
 			items[i], failure = item.declaring(types)
 		}
@@ -126,10 +126,10 @@ func (q asWritten) declaring(types []string) ([]byte, *Error) {
 	return encode(q)
 }
 
-// repeat is what the request allows: one that presents an approval may use it up.
+// repeat is the failures after which the request may be sent again: one that presents an approval may use it up.
 func (q asWritten) repeat() repeatable {
 	var context map[string]jsontext.Value
-	_ = json.Unmarshal(q.Context, &context) // what is no object presents nothing
+	_ = json.Unmarshal(q.Context, &context) // a value that is no object presents nothing
 	if _, ok := context[approvalMember]; ok {
 		return unsent
 	}

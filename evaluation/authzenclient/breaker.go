@@ -54,7 +54,7 @@ func outcomeOf(err *Error) outcome {
 	return failed
 }
 
-// enter asks for leave to call. Whoever gets it calls leave, once.
+// enter asks for leave to call. With leave the caller calls leave, once.
 func (b *breaker) enter() (leave func(outcome), err *Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *breaker) leave(turn uint, o outcome) {
 	}
 }
 
-// repeatable orders failures by what may have happened at the PDP. A call can be
+// repeatable orders failures by the possible effect at the PDP. A call can be
 // asked again after a failure that is no worse than the call allows.
 type repeatable uint8
 
@@ -102,7 +102,7 @@ const (
 	askedToWait            // the PDP said: later
 )
 
-// repeatOf is what questions allow: one that presents an approval may use it up.
+// repeatOf is the failures after which a question may be sent again: one that presents an approval may use it up.
 func repeatOf(requests ...evaluation.Request) repeatable {
 	if slices.ContainsFunc(requests, presents) {
 		return unsent
@@ -115,7 +115,7 @@ func (r repeatable) within(most repeatable) bool {
 	return r != never && (r == unsent || most == unanswered)
 }
 
-// failureOf classifies what http.Client.Do failed with: until then no answer began.
+// failureOf classifies an error of http.Client.Do: until then no answer began.
 func failureOf(err error) repeatable {
 	var op *net.OpError
 	switch {

@@ -26,7 +26,6 @@ func TestBreaker(t *testing.T) {
 			wantDeny(t, c.Evaluate(t.Context(), question), authzenclient.Unavailable)
 		}
 		wantDeny(t, c.Evaluate(t.Context(), question), authzenclient.Open)
-		wantDeny(t, c.Authorize(t.Context(), question), authzenclient.Open)
 		wantDeny(t, c.EvaluateBatch(t.Context(), "", question)[0], authzenclient.Open)
 		for _, err := range c.SearchActions(t.Context(), question) {
 			if err == nil {

@@ -52,8 +52,8 @@ type clock struct {
 	jitter func() float64
 }
 
-// New makes a client of the PDP at a base URL, which is what AuthZEN calls its
-// identifier: https, or http on loopback, without query and fragment. Nothing is
+// New makes a client of the PDP at a base URL, AuthZEN's
+// identifier of a PDP: https, or http on loopback, without query and fragment. Nothing is
 // sent yet; [Client.Discover] is for PDPs whose paths are not the usual ones.
 func New(baseURL string, options ...Option) (*Client, error) {
 	base, err := parseBase(baseURL)
@@ -120,29 +120,17 @@ func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decis
 	if err != nil {
 		return denied("evaluate", err)
 	}
-	return c.decide(ctx, a, evaluation.AuthZEN).to("evaluate", &request)
+	return c.decide(ctx, a).to("evaluate", &request)
 }
 
-// Authorize sends one request in the native shape (tenant, actor, resource),
-// which is refused where that shape has no place for something the request
-// says. It may file an approval, and so is repeated only where no connection
-// was made. The tenant is the request's or the client's; one of them must say.
-func (c *Client) Authorize(ctx context.Context, request evaluation.Request) Decision {
-	body, err := c.encodeNative(request)
-	if err != nil {
-		return denied("authorize", err)
-	}
-	return c.decide(ctx, asking{op: "authorize", url: c.endpoint.Load().native, body: body, repeat: unsent}, evaluation.Native)
-}
-
-func (c *Client) decide(ctx context.Context, a asking, shape evaluation.Shape) (d Decision) {
+func (c *Client) decide(ctx context.Context, a asking) (d Decision) {
 	id, err := c.ask(ctx, a, func(r reply) *Error {
-		d = read(r.body, shape)
+		d = read(r.body)
 		d.id = r.decisionID
 		return d.err
 	})
 	if err != nil {
-		d.permit, d.err = false, err // d keeps what was read, for Obligations
+		d.permit, d.err = false, err // d keeps the rest, for Obligations
 		err.Op = a.op
 	}
 	d.requestID = id

@@ -10,9 +10,9 @@ import (
 	"policy-service/evaluation/authzenclient/internal/link"
 )
 
-// Continuation is a permit by an approval that has more than one round: what was permitted asks
+// Continuation is a permit by an approval that has more than one round: the permitted call asks
 // for input before it is done, and comes back with it, when the approval's use is spent. It is
-// JSON, and permits nothing. The PDP takes each round once, from who spent the approval, for
+// JSON, and permits nothing. The PDP takes each round once, from the caller that spent the approval, for
 // the request that people approved, and as often and as long as they were shown.
 type Continuation struct{ kept continued }
 
@@ -29,7 +29,7 @@ type continued struct {
 // continuationVersion goes up with whatever older programs would misread.
 const continuationVersion = 1
 
-// Continuation is what [Client.Continue] goes on with. It is not ok where e permits nothing,
+// Continuation is the argument of [Client.Continue]. It is not ok where e permits nothing,
 // rests on no approval, or on one that has no round left, or is of a PDP that does not name its
 // decisions.
 func (e Enforcement) Continuation() (k Continuation, ok bool) {
@@ -38,7 +38,7 @@ func (e Enforcement) Continuation() (k Continuation, ok bool) {
 }
 
 // LastRound reports whether e permits by an approval from which nothing goes on, and names the
-// obligation that the approval met, whose property rounds says so. If what was permitted asks for
+// obligation that the approval met, whose property rounds says so. If the permitted call asks for
 // input before it is done, it is to be given up: asked anew, people would be asked anew.
 func (e Enforcement) LastRound() (obligation string, is bool) {
 	_, more := e.Continuation()
@@ -49,7 +49,7 @@ func (k Continuation) whole() bool {
 	return k.kept.PDP != "" && k.kept.Approval != "" && k.kept.Decision != "" && k.kept.Round >= 0
 }
 
-// Continue asks for the next round of what was permitted by an approval, and declares as
+// Continue asks for the next round of a call that was permitted by an approval, and declares as
 // [Client.Decide] does. The request is the one that was permitted. It is sent again only where
 // no connection was made: the PDP takes a round once.
 func (c *Client) Continue(ctx context.Context, k Continuation, request evaluation.Request, types []string) Undischarged {
@@ -80,7 +80,7 @@ func (k Continuation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(k.kept)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote, and nothing that it does not understand all of.
+// UnmarshalJSON reads the JSON of MarshalJSON, and refuses members that it does not know.
 func (k *Continuation) UnmarshalJSON(b []byte) error {
 	var read Continuation
 	err := json.Unmarshal(b, &read.kept, json.RejectUnknownMembers(true))

@@ -54,7 +54,7 @@ func TestNoErrorHoldsTheKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := scripted(t, []step{s}, authzenclient.WithKey(secret))
-			decisions := append(c.EvaluateBatch(t.Context(), "", question), c.Evaluate(t.Context(), question), c.Authorize(t.Context(), question))
+			decisions := append(c.EvaluateBatch(t.Context(), "", question), c.Evaluate(t.Context(), question))
 			for _, d := range decisions {
 				if d.Err() == nil {
 					t.Fatal("no error")
@@ -143,7 +143,6 @@ func TestNoRedirect(t *testing.T) {
 		follows := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return nil }}
 		c := newClient(t, url, authzenclient.WithHTTPClient(follows), authzenclient.WithKey(secret))
 		wantDeny(t, c.Evaluate(t.Context(), question), authzenclient.Odd)
-		wantDeny(t, c.Authorize(t.Context(), question), authzenclient.Odd)
 		if err := c.Discover(t.Context()); err == nil {
 			t.Error("discovery followed a redirect")
 		}

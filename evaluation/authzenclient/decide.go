@@ -8,7 +8,7 @@ import (
 	"policy-service/obligations"
 )
 
-// Undischarged is what the PDP said, before what it obliges to was done. It permits nothing
+// Undischarged is the PDP's answer, before its obligations are discharged. It permits nothing
 // and cannot be asked whether it does: [Undischarged.Discharge] makes an [Enforcement] of it,
 // and so does [DischargeAll] of several; only those can permit. The zero Undischarged is a deny.
 //
@@ -29,16 +29,6 @@ func (c *Client) Decide(ctx context.Context, request evaluation.Request, types [
 		return Undischarged{decision: denied("evaluate", err)}
 	}
 	return Undischarged{decision: c.Evaluate(ctx, q), question: &q}
-}
-
-// DecideNative is Decide in the native shape, as [Client.Authorize] asks. People cannot be
-// asked about what it denies.
-func (c *Client) DecideNative(ctx context.Context, request evaluation.Request, types []string) Undischarged {
-	q, err := declare(request, types)
-	if err != nil {
-		return Undischarged{decision: denied("authorize", err)}
-	}
-	return Undischarged{decision: c.Authorize(ctx, q)}
 }
 
 // DecideBatch asks as [Client.EvaluateBatch] does, and declares as Decide does. There is
@@ -62,7 +52,7 @@ func (c *Client) DecideBatch(ctx context.Context, semantic evaluation.Semantic, 
 	return all
 }
 
-// declare says in the request what can be discharged, nothing more and nothing less.
+// declare puts the obligation types into the request, in place of any others.
 func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) {
 	if q.Unknown != nil {
 		return q, onlyPossible()
@@ -78,7 +68,7 @@ func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) 
 	return q, nil
 }
 
-// onlyPossible refuses to enforce an answer on which nobody may act.
+// onlyPossible refuses to enforce an answer that permits nothing.
 func onlyPossible() *Error {
 	return notAsked("the request has options, which may ask what is possible, and such an answer permits nothing; " +
 		"leave them out, or use Evaluate")
@@ -112,7 +102,7 @@ func (u Undischarged) ReasonUser() string { return u.decision.ReasonUser() }
 // Context is the context of the answer as JSON: see [Decision.Context].
 func (u Undischarged) Context() []byte { return u.decision.Context() }
 
-// Obligations are what is to be discharged.
+// Obligations are to be discharged.
 func (u Undischarged) Obligations() []evaluation.Obligation { return u.decision.Obligations() }
 
 // ID names the decision's record, where the PDP says so (X-Decision-Id).
@@ -129,9 +119,9 @@ func (u Undischarged) String() string {
 	return "allow, not discharged"
 }
 
-// Discharge calls the handlers for what u obliges to, be it an allow or a deny, as
+// Discharge calls the handlers for the obligations of u, be it an allow or a deny, as
 // [obligations.Discharge] does. It is the second of the three steps of [Client.Enforce]; the
-// third is [Client.Report]. A decision is for one act: who discharges it twice has the handlers
+// third is [Client.Report]. A decision is for one act: a second discharge has the handlers
 // called twice.
 func (u Undischarged) Discharge(ctx context.Context, handlers obligations.Handlers) Enforcement {
 	e := Enforcement{of: u, report: obligations.Discharge(ctx, !u.Denied(), u.decision.obligations, handlers)}
@@ -141,7 +131,7 @@ func (u Undischarged) Discharge(ctx context.Context, handlers obligations.Handle
 
 // DischargeAll discharges several decisions that are one permit together: where the PEP may
 // act only if each of them permits, be they of a batch or asked one after the other. If one of
-// them denies, what the allows oblige to is not tried, and is reported as not discharged.
+// them denies, the obligations of the allows are not tried, and are reported as not discharged.
 func DischargeAll(ctx context.Context, handlers obligations.Handlers, all ...Undischarged) Enforcements {
 	stays := slices.ContainsFunc(all, Undischarged.Denied)
 	e := Enforcements{all: make([]Enforcement, len(all))}

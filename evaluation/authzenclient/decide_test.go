@@ -23,35 +23,26 @@ func TestDecide(t *testing.T) {
 	t.Parallel()
 	for name, test := range obliging {
 		t.Run(name, func(t *testing.T) {
-			for verdict, decide := range map[string]func(*authzenclient.Client, []string) authzenclient.Undischarged{
-				"decision": func(c *authzenclient.Client, types []string) authzenclient.Undischarged {
-					return c.Decide(t.Context(), question, types)
-				},
-				"allow": func(c *authzenclient.Client, types []string) authzenclient.Undischarged {
-					return c.DecideNative(t.Context(), question, types)
-				},
-			} {
-				var p pep
-				c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"`+verdict+`"`))))
-				u := decide(c, p.handlers().Types())
-				if denied := test.want != "P" && (test.want != "O" || strings.Contains(test.body, `"V":false`)); u.Denied() != denied || len(p.done) > 0 {
-					t.Errorf("%s: denied %v, done %v", verdict, u.Denied(), p.done)
-				}
-				if u.String() == "permit" || u.Denied() && strings.HasPrefix(u.String(), "allow") {
-					t.Errorf("%s reads as a permit", u)
-				}
-				answered := test.want == "P" || test.want == "D" || test.want == "O"
-				if (u.Err() == nil) != answered {
-					t.Errorf("%s: the error is %v", verdict, u.Err())
-				}
-				if e := authzenclient.DischargeAll(t.Context(), p.handlers(), u); e.Permitted() != (test.want == "P") || outcome(t, e.First()) != test.want {
-					t.Errorf("%s: %v", verdict, e.First())
-				}
-				p.done = nil
-				e := u.Discharge(t.Context(), p.handlers())
-				if got, done := outcome(t, e), strings.Join(p.done, " "); got != test.want || done != test.done {
-					t.Errorf("%s: %s, done %s: %v", verdict, got, done, e)
-				}
+			var p pep
+			c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"decision"`))))
+			u := c.Decide(t.Context(), question, p.handlers().Types())
+			if denied := test.want != "P" && (test.want != "O" || strings.Contains(test.body, `"V":false`)); u.Denied() != denied || len(p.done) > 0 {
+				t.Errorf("denied %v, done %v", u.Denied(), p.done)
+			}
+			if u.String() == "permit" || u.Denied() && strings.HasPrefix(u.String(), "allow") {
+				t.Errorf("%s reads as a permit", u)
+			}
+			answered := test.want == "P" || test.want == "D" || test.want == "O"
+			if (u.Err() == nil) != answered {
+				t.Errorf("the error is %v", u.Err())
+			}
+			if e := authzenclient.DischargeAll(t.Context(), p.handlers(), u); e.Permitted() != (test.want == "P") || outcome(t, e.First()) != test.want {
+				t.Errorf("%v", e.First())
+			}
+			p.done = nil
+			e := u.Discharge(t.Context(), p.handlers())
+			if got, done := outcome(t, e), strings.Join(p.done, " "); got != test.want || done != test.done {
+				t.Errorf("%s, done %s: %v", got, done, e)
 			}
 		})
 	}
@@ -80,7 +71,7 @@ func TestDecideDeclares(t *testing.T) {
 		authzenclient.WithHTTPClient(&http.Client{Transport: bodies(&asked)}))
 	types := []string{"redact", "", "log", "redact"}
 	c.Decide(t.Context(), question, types)
-	c.DecideNative(t.Context(), question, nil)
+	c.Decide(t.Context(), question, nil)
 	c.DecideBatch(t.Context(), "", types, question)
 	for n, want := range []string{`["log","redact"]`, `[]`, `["log","redact"]`} {
 		if !strings.Contains(asked[n], `"context":{"supported_obligations":`+want+`}`) {
@@ -90,7 +81,7 @@ func TestDecideDeclares(t *testing.T) {
 	if types[0] != "redact" || types[1] != "" {
 		t.Errorf("the caller's types are %v now", types)
 	}
-	for _, u := range append(c.DecideBatch(t.Context(), "", []string{"\xff"}, question), c.Decide(t.Context(), question, []string{"\xff"}), c.DecideNative(t.Context(), question, []string{"\xff"})) {
+	for _, u := range append(c.DecideBatch(t.Context(), "", []string{"\xff"}, question), c.Decide(t.Context(), question, []string{"\xff"})) {
 		if !u.Denied() || u.Err() == nil || len(asked) != 3 {
 			t.Errorf("%v, asked %v", u, asked)
 		}

@@ -8,12 +8,12 @@ import (
 	"policy-service/evaluation/authzenclient/internal/link"
 )
 
-// Decision is what the PDP said, or why it said nothing. Only this package can
+// Decision is the PDP's answer, or the reason why there is none. Only this package can
 // make one that permits; the zero Decision is a deny.
 type Decision struct {
 	permit      bool
-	possible    evaluation.Possibility // what the PDP said to a request that asks what is possible
-	allow       bool                   // what the PDP said, obligations aside: never shown, it is not a permit
+	possible    evaluation.Possibility // of a request with options.unknown
+	allow       bool                   // the verdict, obligations aside: never shown, it is not a permit
 	err         *Error
 	reason      string
 	reasonUser  string
@@ -30,7 +30,7 @@ func (d Decision) Permitted() bool { return d.permit }
 // [evaluation.Request.Unknown]. That permits nothing: Permitted is false then.
 func (d Decision) Possible() bool { return d.err == nil && d.possible == evaluation.Possible }
 
-// to makes what a request asked for of the answer to it. A PDP that does not know the question answers another one.
+// to refuses an answer to another question than q: a PDP that does not know options.unknown ignores it.
 func (d Decision) to(op string, q *evaluation.Request) Decision {
 	if q.Unknown == nil || d.possible != evaluation.Decided || d.err != nil && d.err.Kind != Obligated {
 		return d
@@ -56,11 +56,10 @@ func (d Decision) Reason() string { return d.reason }
 // ReasonUser is the sentence for the user that the policy's author wrote.
 func (d Decision) ReasonUser() string { return d.reasonUser }
 
-// Context is the context of the answer as JSON, nil if there was none; of a
-// native answer, which has its context beside allow, it is the whole body.
+// Context is the context of the answer as JSON, nil if there was none.
 func (d Decision) Context() []byte { return bytes.Clone(d.context) }
 
-// Obligations are what the PDP wants done besides. A Decision that has some
+// Obligations are the acts that the PDP wants done besides. A Decision that has some
 // never permits: they were not discharged. [Client.Enforce] does that.
 func (d Decision) Obligations() []evaluation.Obligation { return slices.Clone(d.obligations) }
 

@@ -16,12 +16,11 @@ import (
 type endpoints struct {
 	evaluation, evaluations   string
 	subject, resource, action string
-	native                    string
 	requests                  string // for approvals
 	discovered                bool
 }
 
-// pdp is what AuthZEN calls policy_decision_point: the base of its paths.
+// pdp is AuthZEN's policy_decision_point: the base of its paths.
 func (c *Client) pdp() string {
 	if c.tenant == "" || c.tenant == "default" {
 		return c.at.base.String()
@@ -38,13 +37,9 @@ func (c *Client) usual() *endpoints {
 		subject:     access + "search/subject",
 		resource:    access + "search/resource",
 		action:      access + "search/action",
-		native:      c.native(),
 		requests:    access + "requests",
 	}
 }
-
-// native is in no metadata, and its tenant is in the body.
-func (c *Client) native() string { return c.at.base.String() + "/v1/authorize" }
 
 // Discover asks the PDP for its metadata and uses the endpoints it names. A call
 // whose endpoint it does not name is one it does not offer, and is denied.
@@ -53,7 +48,7 @@ func (c *Client) native() string { return c.at.base.String() + "/v1/authorize" }
 // failure nothing is guessed: the endpoints discovered before stay, and where
 // there are none every call is denied until Discover succeeds. Metadata are
 // readable by anybody, so no credentials are sent. signed_metadata is ignored,
-// which AuthZEN permits: what protects the answer is TLS.
+// which AuthZEN permits: TLS protects the answer.
 func (c *Client) Discover(ctx context.Context) error {
 	var found *endpoints
 	a := asking{op: "discover", url: c.metadataURL(), method: http.MethodGet, public: true, repeat: unanswered}
@@ -96,7 +91,7 @@ func (c *Client) readMetadata(body []byte) (*endpoints, *Error) {
 	if strings.TrimSuffix(link.Text("", metadata["policy_decision_point"]), "/") != c.pdp() {
 		return nil, odd("the metadata are of another policy_decision_point")
 	}
-	found := &endpoints{native: c.native(), discovered: true}
+	found := &endpoints{discovered: true}
 	for _, e := range []struct {
 		name string
 		to   *string

@@ -26,7 +26,7 @@ func seen(paths *[]string, metadata step) step {
 
 func askAll(t *testing.T, c *authzenclient.Client) (permits int) {
 	t.Helper()
-	for _, d := range append(c.EvaluateBatch(t.Context(), "", question), c.Evaluate(t.Context(), question), c.Authorize(t.Context(), question)) {
+	for _, d := range append(c.EvaluateBatch(t.Context(), "", question), c.Evaluate(t.Context(), question)) {
 		if d.Permitted() {
 			permits++
 		}
@@ -42,16 +42,16 @@ func askAll(t *testing.T, c *authzenclient.Client) (permits int) {
 
 func TestDiscover(t *testing.T) {
 	t.Parallel()
-	const usual = "POST BASE/access/v1/evaluations POST BASE/access/v1/evaluation POST https://pdp/v1/authorize POST BASE/access/v1/search/subject POST BASE/access/v1/search/resource POST BASE/access/v1/search/action"
+	const usual = "POST BASE/access/v1/evaluations POST BASE/access/v1/evaluation POST BASE/access/v1/search/subject POST BASE/access/v1/search/resource POST BASE/access/v1/search/action"
 	for name, test := range map[string]struct {
 		tenant   string
 		metadata step
 		want     string
 	}{
 		"all": {"default", answer(200, metadata),
-			"GET https://pdp/.well-known/authzen-configuration POST https://pdp/many POST https://pdp/one POST https://pdp/v1/authorize POST https://pdp/who POST https://pdp/what POST https://pdp/how"},
+			"GET https://pdp/.well-known/authzen-configuration POST https://pdp/many POST https://pdp/one POST https://pdp/who POST https://pdp/what POST https://pdp/how"},
 		"evaluation only": {"default", answer(200, `{"policy_decision_point":"https://pdp/","access_evaluation_endpoint":"https://pdp:443/one","capabilities":[],"x":1}`),
-			"GET https://pdp/.well-known/authzen-configuration POST https://pdp:443/one POST https://pdp/v1/authorize"},
+			"GET https://pdp/.well-known/authzen-configuration POST https://pdp:443/one"},
 		"none": {"default", answer(404, ``), "GET https://pdp/.well-known/authzen-configuration " + strings.ReplaceAll(usual, "BASE", "https://pdp")},
 		"none, tenant": {"t1", answer(404, ``),
 			"GET https://pdp/.well-known/authzen-configuration/tenants/t1 " + strings.ReplaceAll(usual, "BASE", "https://pdp/tenants/t1")},

@@ -12,8 +12,8 @@
 // There is no error to forget. [Decision] has no exported field and its zero
 // value is a deny; [Decision.Permitted] is true only for an answer with status
 // 200, type application/json, a body that is one unambiguous JSON object of
-// bounded size, the boolean true, and no obligations. [Decision.Err] says what
-// was wrong, for the log. Nobody has to look at it to be safe.
+// bounded size, the boolean true, and no obligations. [Decision.Err] is the
+// error, for the log. A PEP is safe without looking at it.
 //
 // # The calls
 //
@@ -22,13 +22,12 @@
 //	SearchSubjects  POST /access/v1/search/subject       who may do this?
 //	SearchResources POST /access/v1/search/resource      to what may they do it?
 //	SearchActions   POST /access/v1/search/action        what may they do to it?
-//	Authorize       POST /v1/authorize                   one request, native shape
 //	Discover        GET  /.well-known/authzen-configuration
 //
-//	Enforce, EnforceNative, EnforceBatch, EnforceSubjects, EnforceResources,
-//	EnforceActions  the same requests, and the obligations of the answers are discharged
+//	Enforce, EnforceBatch, EnforceSubjects, EnforceResources, EnforceActions
+//	                the same requests, and the obligations of the answers are discharged
 //
-//	Decide, DecideNative, DecideBatch, Discharge, DischargeAll, Report, ReportAll
+//	Decide, DecideBatch, Discharge, DischargeAll, Report, ReportAll
 //	                the same, and the PEP does something between these steps
 //
 //	Present, Continue
@@ -36,10 +35,10 @@
 //
 // Searches are iterators over all pages and end at the first error. Without
 // [Client.Discover] the paths are the ones above, below /tenants/NAME for a
-// client of another tenant than default. With it they are what the PDP says,
+// client of another tenant than default. With it they are the PDP's,
 // as long as it says so of itself and of its own origin.
 //
-// # What it does not do
+// # Limits
 //
 // It follows no redirect: a decision that was moved is not a decision. It sends
 // credentials to the origin of its base URL and nowhere else, and puts them
@@ -59,7 +58,7 @@
 //
 // Enforce is three steps. A gateway takes them one by one: [Client.Decide] gives an
 // [Undischarged], which cannot permit, [Undischarged.Discharge] an [Enforcement], which can, and
-// [Client.Report] comes when it is certain that what the handlers promised was done.
+// [Client.Report] comes when it is certain that the handlers' promises were kept.
 //
 // The client reports receipts to the PDP that the answer came from, if that PDP names its
 // decisions (X-Decision-Id): POST /v1/decisions/{id}/obligations at the base URL, with the

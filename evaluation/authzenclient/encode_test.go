@@ -48,17 +48,10 @@ func TestEncoding(t *testing.T) {
 				return yes(r)
 			}
 			c, _ := scripted(t, []step{s}, authzenclient.WithTenant("acme"))
-			if d := c.Authorize(t.Context(), want); !d.Permitted() {
-				t.Fatal(d)
-			}
-			got, err := evaluation.DecodeNative(body, evaluation.DefaultLimits())
-			if err != nil || !same(got, want) {
-				t.Errorf("native: %s\n%v", body, err)
-			}
 			if d := c.Evaluate(t.Context(), want); !d.Permitted() {
 				t.Fatal(d)
 			}
-			got, err = evaluation.DecodeAuthZEN(body, "acme", evaluation.DefaultLimits())
+			got, err := evaluation.DecodeAuthZEN(body, "acme", evaluation.DefaultLimits())
 			if err != nil || !same(got, want) {
 				t.Errorf("AuthZEN: %s\n%v", body, err)
 			}
@@ -178,7 +171,7 @@ func TestNotAsked(t *testing.T) {
 		change(&q)
 		return q
 	}
-	both := map[string]evaluation.Request{
+	all := map[string]evaluation.Request{
 		"subject id":    edit(func(q *evaluation.Request) { q.Subject.ID = "a\xff" }),
 		"subject type":  edit(func(q *evaluation.Request) { q.Subject.Type = "\xff" }),
 		"action":        edit(func(q *evaluation.Request) { q.Action.Name = "\xc3" }),
@@ -186,34 +179,18 @@ func TestNotAsked(t *testing.T) {
 		"resource type": edit(func(q *evaluation.Request) { q.Resource.Type = "\xff" }),
 		"tenant":        edit(func(q *evaluation.Request) { q.Tenant = "other" }),
 	}
-	native := map[string]evaluation.Request{
-		"action properties":   edit(func(q *evaluation.Request) { q.Action.Properties = object(t, map[string]any{"soft": true}) }),
-		"resource properties": edit(func(q *evaluation.Request) { q.Resource.Properties = object(t, map[string]any{"status": "x"}) }),
-		"labels, no object":   edit(func(q *evaluation.Request) { q.Resource.Properties = object(t, map[string]any{"labels": "x"}) }),
-		"actor_id":            edit(func(q *evaluation.Request) { q.Subject.Properties = object(t, map[string]any{"actor_id": "x"}) }),
-		"unknown":             edit(func(q *evaluation.Request) { q.Unknown = unknownAt(t, "/context/arguments") }),
-		"actor_type":          edit(func(q *evaluation.Request) { q.Subject.Properties = object(t, map[string]any{"actor_type": "x"}) }),
-	}
 	c, s := scripted(t, []step{yes})
-	for name, q := range both {
+	for name, q := range all {
 		t.Run(name, func(t *testing.T) {
 			wantDeny(t, c.Evaluate(t.Context(), q), authzenclient.NotAsked)
-			wantDeny(t, c.Authorize(t.Context(), q), authzenclient.NotAsked)
 		})
-	}
-	for name, q := range native {
-		t.Run(name, func(t *testing.T) { wantDeny(t, c.Authorize(t.Context(), q), authzenclient.NotAsked) })
 	}
 	nobodys, err := authzenclient.New("https://pdp", authzenclient.WithHTTPClient(&http.Client{Transport: s}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantDeny(t, nobodys.Authorize(t.Context(), question), authzenclient.NotAsked)
 	wantDeny(t, nobodys.Evaluate(t.Context(), edit(func(q *evaluation.Request) { q.Tenant = "acme" })), authzenclient.NotAsked)
 	if s.asked.Load() != 0 {
 		t.Error("something was sent")
-	}
-	if d := nobodys.Authorize(t.Context(), edit(func(q *evaluation.Request) { q.Tenant = "acme" })); !d.Permitted() {
-		t.Errorf("a client of no tenant asks for the request's: %v", d)
 	}
 }

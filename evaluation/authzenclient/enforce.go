@@ -8,8 +8,8 @@ import (
 	"policy-service/obligations"
 )
 
-// Enforce sends one request as [Client.Evaluate] does, discharges what the
-// answer obliges to, and is all of a policy enforcement point:
+// Enforce sends one request as [Client.Evaluate] does, discharges the
+// obligations of the answer, and is all of a policy enforcement point:
 //
 //	e := client.Enforce(ctx, request, handlers)
 //	if !e.Permitted() {
@@ -18,15 +18,15 @@ import (
 //	}
 //
 // It declares the types of the handlers to the PDP (context.supported_obligations)
-// in place of any that the request declares: a PDP must not rely on what nobody
-// does. The obligations of a deny are discharged as well, and so are those that
+// in place of any that the request declares: a PDP must not rely on an obligation without a
+// handler. The obligations of a deny are discharged as well, and so are those that
 // can be read in an answer that is odd for another reason; neither permits.
 //
 // The client's timeout is for the request only; the handlers have all the time
 // that ctx gives, and [obligations.Within] bounds one of them.
 //
-// Then it tells the PDP what became of the obligations, unless [WithoutReceipts] says
-// otherwise. That takes two seconds at most, also where ctx has ended, and changes
+// Then it reports to the PDP whether the obligations were discharged, unless
+// [WithoutReceipts] is given. That takes two seconds at most, also where ctx has ended, and changes
 // nothing about e; [Enforcement.ReceiptErr] says whether it went well.
 //
 // It is [Client.Decide], [Undischarged.Discharge] and [Client.Report], one after the other.
@@ -34,14 +34,7 @@ func (c *Client) Enforce(ctx context.Context, request evaluation.Request, handle
 	return c.enforce(ctx, c.Decide(ctx, request, handlers.Types()), handlers)
 }
 
-// EnforceNative is Enforce in the native shape, as [Client.Authorize] asks.
-// Every type that its answer names must be discharged, and one without details
-// is an obligation whose id is its type.
-func (c *Client) EnforceNative(ctx context.Context, request evaluation.Request, handlers obligations.Handlers) Enforcement {
-	return c.enforce(ctx, c.DecideNative(ctx, request, handlers.Types()), handlers)
-}
-
-// enforce does what follows on an answer.
+// enforce discharges the obligations of an answer, and reports.
 func (c *Client) enforce(ctx context.Context, u Undischarged, handlers obligations.Handlers) Enforcement {
 	e := u.Discharge(ctx, handlers)
 	c.Report(ctx, &e)
@@ -49,7 +42,7 @@ func (c *Client) enforce(ctx context.Context, u Undischarged, handlers obligatio
 }
 
 // EnforceBatch asks as [Client.EvaluateBatch] does, and discharges item after
-// item, each for itself. A semantic ends a batch by what the PDP decided: an
+// item, each for itself. A semantic ends a batch by the PDP's decisions: an
 // item that was enough for it can still be a deny here.
 func (c *Client) EnforceBatch(ctx context.Context, semantic evaluation.Semantic, handlers obligations.Handlers, requests ...evaluation.Request) []Enforcement {
 	all := make([]Enforcement, len(requests))

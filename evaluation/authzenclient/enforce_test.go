@@ -122,24 +122,15 @@ func TestEnforce(t *testing.T) {
 	t.Parallel()
 	for name, test := range obliging {
 		t.Run(name, func(t *testing.T) {
-			for verdict, enforce := range map[string]func(*authzenclient.Client, obligations.Handlers) authzenclient.Enforcement{
-				"decision": func(c *authzenclient.Client, h obligations.Handlers) authzenclient.Enforcement {
-					return c.Enforce(t.Context(), question, h)
-				},
-				"allow": func(c *authzenclient.Client, h obligations.Handlers) authzenclient.Enforcement {
-					return c.EnforceNative(t.Context(), question, h)
-				},
-			} {
-				var p pep
-				c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"`+verdict+`"`))))
-				e := enforce(c, p.handlers())
-				if got, done := outcome(t, e), strings.Join(p.done, " "); got != test.want || done != test.done {
-					t.Errorf("%s: %s, done %s: %v", verdict, got, done, e)
-				}
-			}
 			var p pep
+			c := newClient(t, stub(t, says(strings.ReplaceAll(test.body, `"V"`, `"decision"`))))
+			e := c.Enforce(t.Context(), question, p.handlers())
+			if got, done := outcome(t, e), strings.Join(p.done, " "); got != test.want || done != test.done {
+				t.Errorf("%s, done %s: %v", got, done, e)
+			}
+			p = pep{}
 			item := strings.ReplaceAll(test.body, `"V"`, `"decision"`)
-			c := newClient(t, stub(t, says(`{"evaluations":[`+item+`,{"decision":true}]}`)))
+			c = newClient(t, stub(t, says(`{"evaluations":[`+item+`,{"decision":true}]}`)))
 			both := c.EnforceBatch(t.Context(), "", p.handlers(), question, question)
 			got, done := outcome(t, both[0]), strings.Join(p.done, " ")
 			// Names that come twice make the whole batch unreadable.
@@ -208,7 +199,7 @@ func TestEnforceDeclares(t *testing.T) {
 	q := question
 	q.Context, _ = evaluation.NewObject(map[string]any{"supported_obligations": []string{"x"}, "ip": "::1"})
 	c.Enforce(t.Context(), question, p.handlers())
-	c.EnforceNative(t.Context(), question, p.handlers())
+	c.Enforce(t.Context(), question, p.handlers())
 	c.EnforceBatch(t.Context(), "", p.handlers(), question, q)
 	c.Enforce(t.Context(), q, nil)
 	for range c.EnforceActions(t.Context(), question, p.handlers()) {
@@ -219,7 +210,7 @@ func TestEnforceDeclares(t *testing.T) {
 	}
 	n := len(asked)
 	odd := obligations.Handlers{"\xff": func(context.Context, evaluation.Obligation) error { return nil }}
-	all := append(c.EnforceBatch(t.Context(), "", odd, question, question), c.Enforce(t.Context(), question, odd), c.EnforceNative(t.Context(), question, odd))
+	all := append(c.EnforceBatch(t.Context(), "", odd, question, question), c.Enforce(t.Context(), question, odd))
 	for _, e := range all {
 		if outcome(t, e) != "E" || len(asked) != n {
 			t.Errorf("%v", e)
@@ -248,10 +239,8 @@ func TestEnforceUnanswered(t *testing.T) {
 	} {
 		var p pep
 		c := newClient(t, stub(t, handle))
-		for _, e := range []authzenclient.Enforcement{c.Enforce(t.Context(), question, p.handlers()), c.EnforceNative(t.Context(), question, p.handlers())} {
-			if outcome(t, e) != "E" || len(p.done) > 0 {
-				t.Errorf("%s: %v, done %v", name, e, p.done)
-			}
+		if e := c.Enforce(t.Context(), question, p.handlers()); outcome(t, e) != "E" || len(p.done) > 0 {
+			t.Errorf("%s: %v, done %v", name, e, p.done)
 		}
 	}
 }

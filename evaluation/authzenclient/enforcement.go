@@ -15,7 +15,7 @@ type Enforcement struct {
 	of         Undischarged
 	report     obligations.Report
 	ended      bool // the approval was over when the obligations were discharged
-	reported   bool // the PDP knows what became of them
+	reported   bool // the PDP has the receipts
 	unreported *Error
 }
 
@@ -33,7 +33,7 @@ func (e Enforcement) ApprovedUntil() time.Time {
 	return e.of.by.until
 }
 
-// Decision is what the PDP said. It permits nothing that e does not, and with
+// Decision is the PDP's answer. It permits nothing that e does not, and with
 // obligations it never permits.
 func (e Enforcement) Decision() Decision {
 	d := e.of.decision
@@ -41,19 +41,19 @@ func (e Enforcement) Decision() Decision {
 	return d
 }
 
-// Report says what became of each obligation.
+// Report has the outcome of each obligation.
 func (e Enforcement) Report() obligations.Report { return e.report }
 
-// Break takes a handler's promise back: what it said would be done was not, as where a result
+// Break takes a handler's promise back: the act that it promised was not done, as where a result
 // that was to be redacted could not be. From then on e is a deny, and [Client.Report] says
 // that the obligation was not discharged.
 func (e *Enforcement) Break(o evaluation.Obligation, why error) {
 	e.report = e.report.Break(o, why)
 }
 
-// ReceiptErr says why the PDP could not be told what became of the obligations: always
-// an [*Error]. It is nil where it was told, where there is nothing to tell, and where it
-// does not take receipts. It has no part in what e permits.
+// ReceiptErr is the reason why a receipt could not be sent: always an [*Error]. It is nil
+// if it was sent, if there is none, and if the PDP does not take receipts. It has no part in
+// the permit.
 func (e Enforcement) ReceiptErr() error {
 	if e.unreported == nil {
 		return nil
@@ -61,7 +61,7 @@ func (e Enforcement) ReceiptErr() error {
 	return e.unreported
 }
 
-// Err says why there is no answer, or what of it was not done: always an
+// Err says why there is no answer, or which obligation was not discharged: always an
 // [*Error]. It is nil for a permit, and for a deny that was enforced in full.
 func (e Enforcement) Err() error {
 	if err := e.of.Err(); err != nil {

@@ -11,10 +11,10 @@ import (
 
 // Error says why there is no answer that permits. It never holds a credential.
 type Error struct {
-	// Op is the call: "evaluate", "batch", "authorize", "search", "discover", "enforce", "report",
+	// Op is the call: "evaluate", "batch", "search", "discover", "enforce", "report",
 	// "request", "await", "watch", "resume", "continue", "cancel", "form", "respond".
 	Op string
-	// Kind says what went wrong.
+	// Kind is the class of the error.
 	Kind Kind
 	// Status is the HTTP status, or that of an item of a batch; 0 if there was none.
 	Status int
@@ -23,7 +23,7 @@ type Error struct {
 	// RetryAfter is how long the PDP asked to be left alone; 0 if it did not.
 	RetryAfter time.Duration
 
-	// Cause is what the network, the context or a function of the caller's said; it may be nil.
+	// Cause is the error of the network, the context or a function of the caller's; it may be nil.
 	Cause error
 
 	again repeatable
@@ -59,7 +59,7 @@ const (
 	Skipped Kind = "not decided"
 	// Obligated: the PDP obliges to something that was not discharged.
 	Obligated Kind = "obligations not discharged"
-	// NotApproved: nobody approved, or not in time, or what they approved has ended.
+	// NotApproved: people did not approve, or not in time, or the approval has ended.
 	NotApproved Kind = "not approved"
 )
 
@@ -76,11 +76,11 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns what the network or the context said, so that errors.Is finds
+// Unwrap returns the error of the network or the context, so that errors.Is finds
 // context.DeadlineExceeded.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// ErrPerson is what an [Error] wraps if the PDP does not take the token of a person of package approvals. The client's own
+// ErrPerson is the cause of an [Error] if the PDP does not take the token of a person of package approvals. The client's own
 // credential is not at fault then.
 var ErrPerson = errors.New("the PDP does not take the person's token")
 

@@ -14,11 +14,11 @@ import (
 	"policy-service/evaluation/authzenclient/internal/link"
 )
 
-// wanted reads what one place of an answer wants done: AuthZEN's array of
+// wanted reads the obligations of one place of an answer: AuthZEN's array of
 // obligations, or the native object that maps each type to true, beside which
-// obligation_details is such an array. An empty one is none. What is neither is
-// an error, and so never lost; what can be read beside it is returned as well,
-// because a PEP does what it can of an answer it must deny.
+// obligation_details is such an array. An empty one is none. Any other form is
+// an error, and so never lost; readable obligations beside it are returned as well,
+// because a PEP discharges them also for an answer that it must deny.
 func wanted(s said) ([]evaluation.Obligation, *Error) {
 	details, err := array(s.Details)
 	switch s.Obligations.Kind() {
@@ -91,7 +91,7 @@ func array(v jsontext.Value) (all []evaluation.Obligation, err *Error) {
 }
 
 // obligation reads {id, type, properties}. In AuthZEN's profile for obligations
-// there are no properties, and what a type needs to know (acr_value, to) stands
+// there are no properties, and the parameters of a type (acr_value, to) stand
 // beside its id. Both are read as properties, so that a handler sees one form
 // and nothing is lost; a name that has two values is an error.
 func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
@@ -106,7 +106,7 @@ func obligation(v jsontext.Value) (evaluation.Obligation, *Error) {
 	if o.Type == "" {
 		return o, odd("an obligation has no type")
 	}
-	// What the rules of evaluation refuse cannot be given to a handler.
+	// Members that the rules of evaluation refuse cannot be given to a handler.
 	var members map[string]any
 	err := json.Unmarshal(v, &members, json.WithUnmarshalers(json.UnmarshalFromFunc(number)))
 	all, refused := evaluation.NewObject(members)

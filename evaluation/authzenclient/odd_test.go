@@ -21,8 +21,6 @@ func TestOddBodies(t *testing.T) {
 			}
 			c = newClient(t, stub(t, says(`{"evaluations":[`+lies.InShape(body, "decision", "allow")+`]}`)), small)
 			wantNo(t, c.EvaluateBatch(t.Context(), "", question)[0], decided)
-			c = newClient(t, stub(t, says(lies.InShape(body, "allow", "decision"))), small)
-			wantNo(t, c.Authorize(t.Context(), question), decided)
 		})
 	}
 }
@@ -47,7 +45,6 @@ func TestOddEnvelopes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := newClient(t, stub(t, test.Handle))
 			wantDeny(t, c.Evaluate(t.Context(), question), kinds[test.Kind])
-			wantDeny(t, c.Authorize(t.Context(), question), kinds[test.Kind])
 			wantDeny(t, c.EvaluateBatch(t.Context(), "", question)[0], kinds[test.Kind])
 			for r, err := range c.SearchSubjects(t.Context(), question) {
 				if err == nil {

@@ -45,8 +45,8 @@ func WithToken(source TokenSource) Option {
 	return func(c *Client) error { c.token = source; return nil }
 }
 
-// WithTenant makes a client of one tenant: AuthZEN's paths are below
-// /tenants/NAME, but for default, and native requests that name none get it.
+// WithTenant makes a client of one tenant: the paths are below /tenants/NAME,
+// but for default.
 func WithTenant(name string) Option {
 	return func(c *Client) error {
 		if !evaluation.IsTenantName(name) {
@@ -66,8 +66,8 @@ func WithTimeout(d time.Duration) Option {
 
 // WithRetries is how often a request is sent again at most, 2 by default. That
 // happens where the connection was refused or reset before any answer, and after
-// 429 and 503 with Retry-After. Native calls may have effects: they are asked
-// again only where no connection was made.
+// 429 and 503 with Retry-After. A request that presents an approval may use it up:
+// it is sent again only if no connection was made.
 func WithRetries(n int) Option {
 	return positive(n >= 0, func(c *Client) { c.retries = n })
 }
@@ -86,14 +86,14 @@ func WithBreaker(failures int, coolDown time.Duration) Option {
 	})
 }
 
-// WithoutReceipts keeps the PDP from being told what became of obligations. Otherwise
-// Enforce, EnforceNative and EnforceBatch send it a receipt after an answer that obliged to
+// WithoutReceipts sends no receipts about obligations. Otherwise
+// Enforce and EnforceBatch send it a receipt after an answer that obliged to
 // something and has an X-Decision-Id; see [Enforcement.ReceiptErr].
 func WithoutReceipts() Option {
 	return func(c *Client) error { c.receipts.off = true; return nil }
 }
 
-// WithClock replaces the clock, and what waits between attempts. Nil leaves that as it is.
+// WithClock replaces the clock, and the wait between attempts. Nil keeps the usual one.
 func WithClock(now func() time.Time, wait func(context.Context, time.Duration) error) Option {
 	return func(c *Client) error {
 		if now != nil {
@@ -150,7 +150,7 @@ func WithEndpointOrigin(origin string) Option {
 }
 
 // WithPlainHTTP allows http to another machine than this one, for networks that
-// encrypt by themselves. Otherwise whoever is on the way decides.
+// encrypt by themselves. Otherwise anybody on the way decides.
 func WithPlainHTTP() Option {
 	return func(c *Client) error { c.at.plain = true; return nil }
 }

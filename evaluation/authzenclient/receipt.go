@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// receiptTime bounds what reporting takes of an Enforce, or of a whole
+	// receiptTime bounds the time for the reports of an Enforce, or of a whole
 	// EnforceBatch: the PEP waits for it, and has its answer already.
 	receiptTime = 2 * time.Second
 	// receiptsAtOnce is how many receipts of a batch are on their way together.
@@ -23,7 +23,7 @@ const (
 	unknownFor = time.Minute
 )
 
-// reporting is what a client knows of the PDP's endpoint for receipts. It has a
+// reporting is the client's knowledge of the PDP's endpoint for receipts. It has a
 // breaker of its own: where only receipts fail, requests go on.
 type reporting struct {
 	off     bool
@@ -35,11 +35,11 @@ type reporting struct {
 	silent time.Time // until then nothing is sent
 }
 
-// Report tells the PDP what became of the obligations of e: the last of the three steps of
+// Report sends the PDP the outcomes of the obligations of e: the last of the three steps of
 // [Client.Enforce]. A PEP that still has to keep a promise of a handler's, such as redact,
-// reports after it did, or after [Enforcement.Break]. What was reported is not reported again.
+// reports after it did, or after [Enforcement.Break]. An outcome is not reported twice.
 //
-// It takes two seconds at most, also where ctx has ended, and changes nothing about what e
+// It takes two seconds at most, also where ctx has ended, and changes nothing about whether e
 // permits; [Enforcement.ReceiptErr] says whether it went well. [WithoutReceipts] turns it off.
 func (c *Client) Report(ctx context.Context, e *Enforcement) {
 	one := []Enforcement{*e}
@@ -53,8 +53,8 @@ func (c *Client) ReportAll(ctx context.Context, e *Enforcements) {
 	c.report(ctx, e.all)
 }
 
-// report tells the PDP, and each Enforcement whether that went well. Only a PDP that names
-// its decisions can be told.
+// report sends the receipts, and notes in each Enforcement whether that went well. Only a PDP
+// that names its decisions takes receipts.
 //
 // The caller's context may have ended: that is one of the things to report.
 func (c *Client) report(ctx context.Context, all []Enforcement) {

@@ -39,7 +39,7 @@ func TestReceiptsAreOnRecord(t *testing.T) {
 	handlers["approval_required"] = func(context.Context, evaluation.Obligation) error { return errors.New("hunter2") }
 	without := obligations.Handlers{"log": handlers["log"]}
 	batch := c.EnforceBatch(t.Context(), "", handlers, ask("u", "read", "d"), ask("u", "look", "d"), ask("u", "delete", "d"))
-	all := append(batch, c.Enforce(t.Context(), ask("u", "read", "d"), handlers), c.EnforceNative(t.Context(), ask("u", "push", "d"), handlers),
+	all := append(batch, c.Enforce(t.Context(), ask("u", "read", "d"), handlers), c.Enforce(t.Context(), ask("u", "push", "d"), handlers),
 		c.Enforce(t.Context(), ask("u", "delete", "d"), without), c.Enforce(t.Context(), ask("u", "look", "d"), handlers))
 	want := map[string]string{}
 	for n, receipt := range []string{
@@ -215,7 +215,6 @@ func TestNothingToReport(t *testing.T) {
 	pdp := &receiving{id: "d", receipt: answer(204, "")}
 	silent := pdp.client(t, authzenclient.WithoutReceipts())
 	silent.Enforce(t.Context(), question, p.handlers())
-	silent.EnforceNative(t.Context(), question, p.handlers())
 	silent.EnforceBatch(t.Context(), "", p.handlers(), question)
 	unnamed := &receiving{receipt: answer(204, "")}
 	unnamed.client(t).Enforce(t.Context(), question, p.handlers())

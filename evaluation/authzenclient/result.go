@@ -37,7 +37,7 @@ type typed struct {
 	Type string `json:"type"`
 }
 
-// encodeSearch leaves out what is sought.
+// encodeSearch leaves out the entity or action that is sought.
 func (c *Client) encodeSearch(q evaluation.Request, what gap) (searchBody, *Error) {
 	if _, err := c.encodeAuthZEN(q); err != nil { // the rules of names and tenants are the same
 		return searchBody{}, err
@@ -57,7 +57,7 @@ func (c *Client) encodeSearch(q evaluation.Request, what gap) (searchBody, *Erro
 	return b, nil
 }
 
-// item is a result before what it obliges to was done.
+// item is a result before its obligations are discharged.
 type item struct {
 	Result
 	decision Decision

@@ -41,7 +41,7 @@ func (c *Client) SearchActions(ctx context.Context, request evaluation.Request) 
 // pageLimits keep a search from going on for ever.
 type pageLimits struct{ size, most, idle int }
 
-// sought is what a search is for: subjects or resources of a type, or actions.
+// sought is the goal of a search: subjects or resources of a type, or actions.
 type sought struct {
 	what gap
 	typ  string
@@ -50,7 +50,7 @@ type sought struct {
 	keep func(context.Context, Decision) bool
 }
 
-// of takes what is sought out of the request, but for its type.
+// of takes the sought entity or action out of the request, but for its type.
 func (s sought) of(q evaluation.Request) (sought, evaluation.Request) {
 	switch s.what {
 	case subject:

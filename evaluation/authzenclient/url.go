@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// parseBase never repeats what it was given: a URL may hold a password.
+// parseBase never repeats the text in an error: a URL may hold a password.
 func parseBase(s string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(s, "/"))
 	switch {

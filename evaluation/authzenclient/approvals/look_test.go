@@ -206,7 +206,6 @@ func TestAskRefuses(t *testing.T) {
 		"zero":               {authzenclient.Enforcement{}, nil, "no deny"},
 		"permitted":          {c.Enforce(t.Context(), look, nil), nil, "no deny"},
 		"denied for good":    {c.Enforce(t.Context(), push(map[string]any{"frozen": true}), nil), nil, "no deny"},
-		"native":             {c.EnforceNative(t.Context(), push(nil), nil), nil, "tenant"},
 		"not discharged":     {owes.Enforce(t.Context(), question, nil), nil, "no handler"},
 		"a written body":     {written, nil, "no deny"},
 		"no function":        {denies(t, c, push(nil)), handled, "KeepTask"},
