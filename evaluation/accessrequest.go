@@ -45,7 +45,7 @@ const (
 	ApprovalRevoked Reason = "approval_revoked"
 )
 
-// What a PEP does next.
+// The next actions of a PEP.
 const (
 	NextRequest = "request"
 	NextRetry   = "retry"
@@ -55,7 +55,7 @@ const (
 // ReevaluateMode is the only way in which an approval is used: the PEP sends the request again.
 const ReevaluateMode = "reevaluate"
 
-// Access is what the profile adds to the context of an answer.
+// Access has the members that the profile adds to the context of an answer.
 type Access struct {
 	// EvaluationID names the evaluation, and when it was.
 	EvaluationID string    `json:"evaluation_id,omitzero"`
@@ -87,7 +87,7 @@ type ApprovalReference struct {
 	ApprovedUntil time.Time `json:"approved_until"`
 	State         string    `json:"state,omitzero"`
 	// Obligation is the one that an allow met by the approval, by its name. Rounds is how many rounds may go on from that use
-	// still; 0 if what was permitted may not come again. Neither is of the profile.
+	// still; 0 if the permitted call may not come again. Neither is of the profile.
 	Obligation string `json:"obligation,omitzero"`
 	Rounds     int    `json:"rounds,omitzero"`
 }
@@ -101,7 +101,7 @@ func (a *Access) append(b []byte) ([]byte, error) {
 	return append(append(b, ','), text[1:len(text)-1]...), nil
 }
 
-// BindingClaims are what a binding token says, signed by the PDP.
+// BindingClaims are the claims of a binding token, signed by the PDP.
 type BindingClaims struct {
 	Issuer          string    `json:"iss"`
 	Audience        string    `json:"aud"`
@@ -112,11 +112,11 @@ type BindingClaims struct {
 	EvaluationID    string    `json:"evaluation_id"`
 	// Members are those of the context that the denial was about.
 	Members []string `json:"binding_context_members"`
-	// Binding is what the denial was about, by a keyed hash that the PDP alone can make.
+	// Binding is the denied request, as a keyed hash that the PDP alone can make.
 	Binding string `json:"binding"`
 }
 
-// StateClaims are what an approval's state says, signed by the PDP.
+// StateClaims are the claims of an approval's state, signed by the PDP.
 type StateClaims struct {
 	Issuer       string   `json:"iss"`
 	Audience     string   `json:"aud"`
@@ -134,9 +134,9 @@ type Submission struct {
 	// Bulk is set where they came as items, be it one.
 	Bulk     bool
 	Callback *Callback
-	// Said is what is said for it besides the request: it is shown, and not approved.
+	// Said is the justification beside the request: it is shown, and not approved.
 	Said Object
-	// Actor is who the submission says acts, "" where it says nothing.
+	// Actor is the actor that the submission names, "" if it names none.
 	Actor string
 	// Hash is of the body, however it is written.
 	Hash [sha256.Size]byte
@@ -148,7 +148,7 @@ type SubmissionItem struct {
 	Denial  Denial
 }
 
-// Denial is what a submission says of the answer that it follows.
+// Denial names, in a submission, the answer that it follows.
 type Denial struct {
 	// Given is whether there is any.
 	Given        bool
@@ -157,7 +157,7 @@ type Denial struct {
 	BindingToken string
 }
 
-// Callback is where a program wants to be told, and of what.
+// Callback is the address to which a program wants messages, and the events.
 type Callback struct {
 	Endpoint, State string
 	Events          []string // nil is all
@@ -232,7 +232,7 @@ func (r *reader) moment(text string, at ...string) time.Time {
 	return t
 }
 
-// A callback is kept with what it follows, so its events are few and short; there are
+// A callback is kept with its task, so its events are few and short; there are
 // not many states that a task can end in.
 const (
 	mostEvents   = 16
@@ -261,7 +261,7 @@ func (r *reader) callback(o Object) *Callback {
 	return c
 }
 
-// said is what stands beside the request.
+// said is the members beside the request.
 func (r *reader) said(o Object) (said Object, actor string) {
 	access := r.optional(o, "requested_access")
 	if until, ok := r.member(access, []string{"requested_access", "requested_until"}, false, String, "a string"); ok {
@@ -283,7 +283,7 @@ func (r *reader) said(o Object) (said Object, actor string) {
 	return said, actor
 }
 
-// TaskAnswer is a task as its program is told of it.
+// TaskAnswer is a task as its program sees it.
 type TaskAnswer struct {
 	Task   TaskHandle  `json:"task"`
 	Result *TaskResult `json:"result,omitzero"`
@@ -310,7 +310,7 @@ type TaskHandle struct {
 }
 
 // TaskApproval names an approval request of a task, by the id that it has below /v1/approvals. Item is which of the task's
-// items it is for, from 0; nil if the task has none. Reason is what the person gave who denied it, "" if nobody did.
+// items it is for, from 0; nil if the task has none. Reason is that of the person who denied it, "" if it was not denied.
 type TaskApproval struct {
 	ID     string `json:"id"`
 	Item   *int   `json:"item,omitzero"`
@@ -337,7 +337,7 @@ const (
 	TaskPartial = "partial"
 )
 
-// CallbackBody is what a program is sent.
+// CallbackBody is the body of a callback.
 type CallbackBody struct {
 	State string     `json:"state,omitzero"`
 	Task  TaskHandle `json:"task"`

@@ -9,24 +9,24 @@ type Ref struct {
 	ID   string `json:"id"`
 }
 
-// Actors are those who act besides the subject of a request, or for whom.
+// Actors act beside the subject of a request, or have it act for them.
 type Actors struct {
 	Agent *Ref // nil is none
 	Chain []Ref
-	// Requester asked for what the subject does now; nil is nobody. The two are never one person where
-	// the subject fulfils a request for a tool: that would be nobody's consent but its own.
+	// Requester asked for the act of the subject; nil is none. The two are never one person where
+	// the subject fulfils a request for a tool: that would be its own consent alone.
 	Requester *Ref
 }
 
 const (
 	agentMember = "agent"
 	chainMember = "on_behalf_of"
-	// RequesterMember says who asked for what the subject does.
+	// RequesterMember names the requester of the subject's act.
 	RequesterMember = "requester"
 )
 
 // Actors reads context.agent, context.on_behalf_of and context.requester. It fails where one of
-// them has another form than they have: then nobody can say who is behind the request. Of a request
+// them has another form than they have: then it is not known who is behind the request. Of a request
 // that was decoded that can only be the agent, which policies may know in another form.
 func (r *Request) Actors() (a Actors, ok bool) {
 	if v, given := r.Context.Get(agentMember); given {
@@ -50,7 +50,7 @@ func (r *Request) Actors() (a Actors, ok bool) {
 	return a, ok || !given
 }
 
-// NamesActors reports whether a member of the context says who acts, for whom, or who asked for it.
+// NamesActors reports whether a member of the context names an actor, one that it acts for, or the requester.
 func NamesActors(member string) bool {
 	return member == agentMember || member == chainMember || member == RequesterMember
 }
@@ -77,7 +77,7 @@ func agentOf(v Value) (Ref, bool) {
 	return refOf(v)
 }
 
-// chainOf reads those for whom somebody acts: a list, or one.
+// chainOf reads the entities that the subject acts for: a list, or one.
 func chainOf(v Value) (chain []Ref, ok bool) {
 	if one, ok := refOf(v); ok {
 		return []Ref{one}, true
@@ -93,7 +93,7 @@ func chainOf(v Value) (chain []Ref, ok bool) {
 }
 
 // checkActors checks the members of a context that name actors. If one that cannot be read were
-// ignored, whoever is behind the request could decide about it.
+// ignored, the person behind the request could decide about it.
 func (r *reader) checkActors(context Object) {
 	const form = "an object with type and id, which are texts, and nothing else"
 	if requester, given := context.Get(RequesterMember); given {

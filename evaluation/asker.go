@@ -3,7 +3,7 @@ package evaluation
 // Asker is the caller behind a question, as authentication knows it, and what others know the
 // question by. It stands beside a [Request] because no request can say it of itself.
 type Asker struct {
-	// Name is what policies see as context.pdp.caller; "" is an unknown caller.
+	// Name is context.pdp.caller to policies; "" is an unknown caller.
 	Name string
 	// Registered is set if the caller's registration declares obligation types: those in
 	// Obligations, which may be none. Then a request cannot declare others.

@@ -18,7 +18,7 @@ type Batch struct {
 	Size int
 }
 
-// Item is one request of a batch, or what is wrong with it.
+// Item is one request of a batch, or its error.
 type Item struct {
 	Request Request
 	Err     *Error
@@ -28,11 +28,11 @@ type Item struct {
 	inherits Inherited
 }
 
-// Inherits says what of the item's request is the batch's.
+// Inherits says which parts of the item's request are the batch's.
 func (i Item) Inherits() Inherited { return i.inherits }
 
 // InBody is an error of the item's request with the pointer into the body of the
-// batch: what the item does not have itself stands beside the items.
+// batch: a part that the item does not have itself stands beside the items.
 func (i Item) InBody(err *Error) *Error {
 	moved := *err
 	moved.Pointer = i.Pointer(err.Pointer)
@@ -63,13 +63,13 @@ const (
 	PermitOnFirstPermit Semantic = "permit_on_first_permit"
 )
 
-// Decides reports whether an answer is the last one of a batch. What is possible never is.
+// Decides reports whether an answer is the last one of a batch. A possible item never is.
 func (s Semantic) Decides(allow bool, possible Possibility) bool {
 	return possible == Decided && (s == DenyOnFirstDeny && !allow || s == PermitOnFirstPermit && allow)
 }
 
 // DecodeBatch reads the body of an AuthZEN Access Evaluations request. An error
-// is one of the body as a whole; what is wrong with an item stands in the item.
+// is one of the body as a whole; the error of an item stands in the item.
 func DecodeBatch(body []byte, tenant string, limits Limits) (Batch, error) {
 	o, reserved, err := parseBody(body, limits, true, inBody)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r *reader) semantic(o Object) Semantic {
 	return s
 }
 
-// defaults are the members beside evaluations: what items inherit.
+// defaults are the members beside evaluations, which items inherit.
 type defaults struct {
 	tenant   string
 	reserved bool
@@ -147,7 +147,7 @@ type defaults struct {
 	options  *Unknown
 }
 
-// item makes a request of an item and what it inherits. An entity of its own
+// item makes a request of an item and its inheritance. An entity of its own
 // replaces the default one whole, but for a type, id or name it leaves out.
 func (d *defaults) item(v Value, at ...string) Item {
 	if v.Kind() != Map {
@@ -258,7 +258,7 @@ func (i *inheriting) ownOptions() *Unknown {
 	return i.unknown(i.reader.optional(i.item, at...), at...)
 }
 
-// legal makes a reserved name in a default the error of whoever inherits it.
+// legal makes a reserved name in a default the error of the item that inherits it.
 func (i *inheriting) legal(inherited Object, name string) {
 	if !i.reserved || i.err != nil {
 		return

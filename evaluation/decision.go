@@ -26,7 +26,7 @@ type Decision struct {
 	Overruled []string
 	// Errors holds the considered policies that could not be evaluated, sorted.
 	Errors []PolicyError
-	// Obligations are what the PEP must do besides.
+	// Obligations are the acts that the PEP must do besides.
 	Obligations []Obligation
 	// Required are the types of obligations that an allow would have come with,
 	// had the PEP declared them.
@@ -36,13 +36,13 @@ type Decision struct {
 	LeftOut []LeftOut
 	// Met are obligations of an allow that an approval has met: they are not owed.
 	Met []Met
-	// Approval is what became of asking for the approval that is owed, where it was
+	// Approval is the result of asking for the approval that is owed, where it was
 	// asked for.
 	Approval *Approval
-	// Access is what the profile for access requests says besides, to a caller that
+	// Access has the members of the profile for access requests, for a caller that
 	// speaks it.
 	Access *Access
-	// Refused says, where an approval is owed, why nobody can be asked for it. Allow is false then.
+	// Refused says, where an approval is owed, why people cannot be asked for it. Allow is false then.
 	Refused *Mismatch
 	// Mismatch says what of the request has no form that the policies could be asked
 	// with, by the places in the body that was sent: why it could not be put to them, or
@@ -56,12 +56,12 @@ type Decision struct {
 	Explain *Explanation
 }
 
-// Possibility is the answer to a question of what is possible: see [Unknown]. It permits nothing.
+// Possibility is the answer to a question with unknown places: see [Unknown]. It permits nothing.
 type Possibility uint8
 
 // The possibilities.
 const (
-	// Decided: the question was not what is possible.
+	// Decided: the question had no unknown places.
 	Decided Possibility = iota
 	// Impossible: no values are permitted.
 	Impossible
@@ -77,7 +77,7 @@ func PossibilityOf(possible bool) Possibility {
 	return Impossible
 }
 
-// Bool is whether it is possible, nil if the question was not what is possible.
+// Bool is whether it is possible, nil if the question had no unknown places.
 func (p Possibility) Bool() *bool {
 	possible := p == Possible
 	if p == Decided {
@@ -95,7 +95,7 @@ func (d *Decision) Deny(reason Reason) {
 	d.Allow, d.Reason, d.ReasonUser, d.Determining, d.Obligations, d.Met = false, reason, "", nil, nil, nil
 }
 
-// Reason is why an answer is what it is, where no policy alone says so.
+// Reason is the reason of an answer, where no policy alone has it.
 type Reason string
 
 // The reasons a decision can carry.
@@ -161,7 +161,7 @@ type Met struct {
 	Continues Continuation `json:"continues,omitzero"`
 }
 
-// Approval is a request for a person's approval, as whoever asked is told of it.
+// Approval is a request for a person's approval, as its caller sees it.
 type Approval struct {
 	// ID is empty where there was no asking: then RetryAfter says when there can be.
 	ID        string
@@ -187,7 +187,7 @@ type Mismatch struct {
 type Explanation struct {
 	Policies []PolicyExplanation `json:"policies"`
 	Mismatch []Mismatch          `json:"mismatch,omitzero"`
-	// Dropped is what no policy can see, because the schema does not declare it.
+	// Dropped are places that no policy can see, because the schema does not declare them.
 	Dropped []Mismatch `json:"dropped,omitzero"`
 	// Ignored is the place of what the request was not decided by, although it looks as if it meant something.
 	Ignored string `json:"ignored,omitzero"`
@@ -216,7 +216,7 @@ type PolicyExplanation struct {
 	Attributes []AttributeRead `json:"attributes"`
 }
 
-// Verdict is what a policy said of a request.
+// Verdict is the verdict of a policy about a request.
 type Verdict string
 
 // The verdicts of a policy.
@@ -224,7 +224,7 @@ const (
 	Satisfied    Verdict = "satisfied"
 	NotSatisfied Verdict = "not_satisfied"
 	Errored      Verdict = "error"
-	// UnknownVerdict is that of a policy that reads what is unknown; see [Unknown].
+	// UnknownVerdict is that of a policy that reads an unknown place; see [Unknown].
 	UnknownVerdict Verdict = "unknown"
 )
 
@@ -253,6 +253,6 @@ const (
 	Unusable Source = "unusable"
 	// Missing: there is no such attribute.
 	Missing Source = "missing"
-	// UnknownSource: nobody knows it yet; see [Unknown].
+	// UnknownSource: the value is not known yet; see [Unknown].
 	UnknownSource Source = "unknown"
 )

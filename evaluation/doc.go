@@ -1,5 +1,5 @@
-// Package evaluation is the vocabulary of the service: what a request is, what
-// an answer is, and how both look on the wire. Start with [Request] and
+// Package evaluation is the vocabulary of the service: requests,
+// answers, and how both look on the wire. Start with [Request] and
 // [Decision]; bodies become Requests through [DecodeAuthZEN] and
 // [DecodeNative], and Decisions become bodies through [Shape.Answer].
 //
@@ -17,11 +17,11 @@
 //	purpose                         context.purpose
 //
 // Decoding is strict where two readers could differ (duplicate members, invalid
-// UTF-8, lone surrogates, wrong types) and deaf to what it does not know:
+// UTF-8, lone surrogates, wrong types) and lenient with unknown members:
 // unknown members are ignored, and null is absent. Everything is bounded by
 // [Limits], and every refusal is an [*Error] with a JSON Pointer.
 //
-// A [Receipt] is what a PEP reports about the obligations of a decision.
+// A [Receipt] is a PEP's report about the obligations of a decision.
 // [DecodeReceipts] reads the body that holds it.
 //
 // The package does no work: it knows no HTTP, no Cedar, no storage and no

@@ -2,8 +2,8 @@ package evaluation
 
 import "strings"
 
-// Error says what is wrong with a request, as facts: where (a JSON Pointer into
-// the body that was sent), what, and what to try. It never quotes a value.
+// Error is the fault of a request, as facts: the place (a JSON Pointer into the
+// body that was sent), the fault, and a remedy. It never quotes a value.
 type Error struct {
 	// TooLarge is set where the body as a whole exceeds its limit (HTTP 413);
 	// every other Error is a malformed request (HTTP 400).
@@ -13,9 +13,9 @@ type Error struct {
 	// Pointer is the JSON Pointer (RFC 6901) of the offending value; "" is the
 	// whole body.
 	Pointer string
-	// Detail says what is wrong there.
+	// Detail is the fault there.
 	Detail string
-	// Try says what to do about it; it may be empty.
+	// Try is the remedy; it may be empty.
 	Try string
 }
 

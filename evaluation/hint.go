@@ -2,15 +2,15 @@ package evaluation
 
 import "time"
 
-// HintMember is the member of a resource's properties that has what the server of a tool says about approvals of it, in
-// the form that gateways give it. Nobody vouches for what a server says.
+// HintMember is the member of a resource's properties with the words of a tool's server about approvals of it, in
+// the form that gateways give it. The words of a server are not vouched for.
 const HintMember = "approval_hint"
 
-// Hint is what of [HintMember] a PDP goes by.
+// Hint is the part of [HintMember] that a PDP goes by.
 type Hint struct {
 	// Timeout is how long an approval is to wait for people, in whole seconds; zero says nothing about it.
 	Timeout time.Duration
-	// Message is what the server says to people, "" is nothing.
+	// Message is the server's text for people, "" is none.
 	Message string
 }
 

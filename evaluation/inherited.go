@@ -1,7 +1,7 @@
 package evaluation
 
 // Inherited says which members of the request of a batch's item stand beside the items,
-// and are the same in every item that inherits them. What is empty is not inherited.
+// and are the same in every item that inherits them. An empty part is not inherited.
 type Inherited struct {
 	// Subject, Action and Resource are the properties: the item has no entity, or action,
 	// of its own.
@@ -15,7 +15,7 @@ type Inherited struct {
 // Any reports whether anything was inherited.
 func (i Inherited) Any() bool { return i != Inherited{} }
 
-// Members are the names of what was inherited, in the order of a request.
+// Members are the names of the inherited parts, in the order of a request.
 func (i Inherited) Members() []string {
 	var all []string
 	for n, inherited := range [...]bool{i.Subject, i.Action, i.Resource, i.Context} {
@@ -29,7 +29,7 @@ func (i Inherited) Members() []string {
 	return all
 }
 
-// Own is a request without what it inherited.
+// Own is a request without its inheritance.
 func (i Inherited) Own(r Request) Request {
 	for _, part := range i.parts(&r) {
 		*part = Object{}
@@ -40,7 +40,7 @@ func (i Inherited) Own(r Request) Request {
 	return r
 }
 
-// Shared is what a request inherited together with what others of its batch did: a
+// Shared is the inheritance of a request and of others of its batch: a
 // request of properties and context alone.
 func (i Inherited) Shared(r, others Request) Request {
 	to := i.parts(&others)
@@ -53,7 +53,7 @@ func (i Inherited) Shared(r, others Request) Request {
 	return others
 }
 
-// parts are what was inherited whole.
+// parts are the parts that were inherited whole.
 func (i Inherited) parts(r *Request) []*Object {
 	all := make([]*Object, 0, len(tuple))
 	for n, part := range [...]*Object{&r.Subject.Properties, &r.Action.Properties, &r.Resource.Properties, &r.Context} {

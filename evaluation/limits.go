@@ -1,8 +1,8 @@
 package evaluation
 
-// Limits bound what a request may cost, all in this one place. A body over
+// Limits bound the cost of a request, all in this one place. A body over
 // Body is refused with 413, every other excess with 400, each with the bound
-// and the JSON Pointer of what exceeded it.
+// and the JSON Pointer of the part that exceeded it.
 type Limits struct {
 	// Body is the greatest size of a body in bytes.
 	Body int

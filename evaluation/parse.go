@@ -72,12 +72,12 @@ func (p *parser) release() {
 	p.in = bytes.Buffer{}
 	p.dec.Reset(&p.in)
 	clear(p.stack[:cap(p.stack)])
-	if p.stack = p.stack[:0]; cap(p.stack) <= 4096 { // do not keep what one large body needed
+	if p.stack = p.stack[:0]; cap(p.stack) <= 4096 { // do not keep the room of one large body
 		parsers.Put(p)
 	}
 }
 
-// place says what a value is part of, as far as that decides what becomes of null members.
+// place says what a value is part of, as far as that decides whether null members stay.
 type place uint8
 
 const (

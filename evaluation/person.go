@@ -19,7 +19,7 @@ func PersonOf(issuer, subject string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// isPerson reports whether text is what [PersonOf] could have made. Of the characters that stand
+// isPerson reports whether text can be a result of [PersonOf]. Of the characters that stand
 // for the same bytes one only is legal: two texts for one person would be two persons.
 func isPerson(text string) bool {
 	sum, err := base64.RawURLEncoding.Strict().DecodeString(text)

@@ -27,7 +27,7 @@ func (r *Request) Plain(limits Limits) bool {
 	return p.context(r.Context) && p.text <= plainText && 6*p.text+1024 <= limits.Body && p.values+16 <= limits.Values
 }
 
-// plain counts what a request has.
+// plain counts the values of a request.
 type plain struct {
 	limits       Limits
 	text, values int

@@ -5,20 +5,20 @@ import (
 	"strconv"
 )
 
-// Receipt is what a PEP says became of one obligation of a decision.
+// Receipt is a PEP's report of the outcome of one obligation of a decision.
 type Receipt struct {
 	// ID is the obligation's. Where the native answer names a type and no id, the
 	// type stands for it.
 	ID     string        `json:"id"`
 	Status ReceiptStatus `json:"status"`
-	// Detail says more to whoever reads the log. It must hold no secret.
+	// Detail says more, to readers of the log. It must hold no secret.
 	Detail string `json:"detail,omitempty"`
 }
 
 // ReceiptStatus is [Discharged] or [NotDischarged].
 type ReceiptStatus string
 
-// What may have become of an obligation.
+// The outcomes of an obligation.
 const (
 	Discharged    ReceiptStatus = "discharged"
 	NotDischarged ReceiptStatus = "failed"

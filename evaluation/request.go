@@ -22,13 +22,13 @@ type Request struct {
 	PassesOver bool
 }
 
-// Entity names a subject or resource and carries what the caller says of it.
+// Entity names a subject or resource and carries the caller's attributes of it.
 type Entity struct {
 	Type, ID   string
 	Properties Object
 }
 
-// Action names what the subject wants to do.
+// Action names the act that the subject wants to do.
 type Action struct {
 	Name       string
 	Properties Object
@@ -129,14 +129,14 @@ func (e Entity) MarshalJSON() ([]byte, error) { return e.AppendJSON(make([]byte,
 // MarshalJSON writes a in the AuthZEN shape.
 func (a Action) MarshalJSON() ([]byte, error) { return a.AppendJSON(make([]byte, 0, usualSize)), nil }
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the JSON of MarshalJSON.
 func (e Entity) AppendJSON(b []byte) []byte {
 	b = appendString(append(b, `{"type":`...), e.Type)
 	b = appendString(append(b, `,"id":`...), e.ID)
 	return append(appendProperties(b, e.Properties), '}')
 }
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the JSON of MarshalJSON.
 func (a Action) AppendJSON(b []byte) []byte {
 	b = appendString(append(b, `{"name":`...), a.Name)
 	return append(appendProperties(b, a.Properties), '}')

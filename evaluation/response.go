@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Response is what an approver says of an approval request in the words of MCP: the
+// Response is an approver's answer to an approval request in the words of MCP: the
 // result of an elicitation, or the answer to a request for authorization.
 type Response struct {
-	// Ruling is what it comes to. Its Decision is empty where the person put the
+	// Ruling is the ruling that it means. Its Decision is empty where the person put the
 	// message away and said nothing.
 	Ruling Ruling
 	// Reviewed are the values that came back beside the ruling, some of which may be
@@ -18,14 +18,14 @@ type Response struct {
 	Reviewed Object
 }
 
-// ArgumentPrefix is what the name of a field begins with that is an argument of the
+// ArgumentPrefix begins the name of a field for an argument of the
 // call: an argument may be called approve.
 const ArgumentPrefix = "arguments."
 
 // DecodeResponse reads an answer to the approval request of that id. Only accept with
 // approve true or with the action approve, and the decision approve with that id,
-// approve; what can be read in two ways denies, or is refused. Only the word delegate, with
-// somebody to delegate to, delegates.
+// approve; an answer that can be read in two ways denies, or is refused. Only the word delegate, with
+// a person to delegate to, delegates.
 func DecodeResponse(body []byte, id string, limits Limits) (Response, error) {
 	return decode(body, limits, func(r *reader, o Object) Response {
 		elicited := has(o, "action") || has(o, "content")
@@ -67,7 +67,7 @@ func ofForm(name string) bool {
 	return name == "approve" || name == "action" || name == "delegateTo" || name == "reason"
 }
 
-// form reads what an approver filled into the form: approve, or action and, for a delegation, delegateTo.
+// form reads the fields that an approver filled in: approve, or action and, for a delegation, delegateTo.
 func (r *reader) form(content Object, limits Limits) Ruling {
 	approve, _ := r.member(content, []string{"content", "approve"}, false, Bool, "true or false")
 	chosen, given := r.member(content, []string{"content", "action"}, false, String, "a string")
@@ -77,14 +77,14 @@ func (r *reader) form(content Object, limits Limits) Ruling {
 	return Ruling{Decision: decisionOf(approve, action), Reason: r.reason(content, false, limits, "content"), To: to}
 }
 
-// delegateTo reads who decides instead, which nobody does unless the approver chose to delegate.
+// delegateTo reads the person of a delegation. There is none unless the approver chose to delegate.
 func (r *reader) delegateTo(o Object, chosen string, at ...string) string {
 	to, _ := r.member(o, at, false, String, "a string")
 	r.want(to.Text() == "" || chosen == "delegate", "there is somebody to delegate to, and this is no delegation", at...)
 	return to.Text()
 }
 
-// named refuses a delegation to nobody.
+// named refuses a delegation without a person.
 func (r *reader) named(v Ruling, at ...string) {
 	r.want(v.Decision != "delegate" || v.To != "", "missing; it must be a string", at...)
 }
@@ -118,7 +118,7 @@ func (r *reader) authorized(o Object, id string, limits Limits) Response {
 	return Response{Ruling: v, Reviewed: o.Without(func(name string) bool { return name != "arguments" })}
 }
 
-// reasonOr is the reason, or the plain fact: whoever reads the record finds something.
+// reasonOr is the reason, or the plain fact: the record is never empty.
 func reasonOr(v Ruling) string {
 	return cmp.Or(strings.TrimSpace(v.Reason), map[string]string{"approve": "approved", "deny": "declined", "delegate": "delegated"}[v.Decision])
 }

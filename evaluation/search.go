@@ -18,7 +18,7 @@ type Search struct {
 	Hash [sha256.Size]byte
 }
 
-// SearchKind is what a search looks for.
+// SearchKind is the kind of the results of a search.
 type SearchKind string
 
 // The kinds of a [Search].
@@ -108,7 +108,7 @@ func (r *reader) page(o Object) Page {
 // asked for, and none is needed.
 func AnswerSearch(kind SearchKind, found []Found, page *string) []byte {
 	b := append(make([]byte, 0, 48*len(found)+96), '{')
-	if page != nil { // first, as the specification recommends: who reads a stream knows at once
+	if page != nil { // first, as the specification recommends: a reader of a stream knows at once
 		b = appendString(append(b, `"page":{"next_token":`...), *page)
 		b = append(b, "},"...)
 	}

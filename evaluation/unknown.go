@@ -50,7 +50,7 @@ func (u *Unknown) Size() (n int) {
 	return n
 }
 
-// checkUnknown finds what is wrong with the pointers of the list at a place.
+// checkUnknown finds faults of the pointers of the list at a place.
 func checkUnknown(pointers []string, at ...string) *Error {
 	if len(pointers) > MaxUnknown {
 		return beyond(pointerTo(at...), fmt.Sprintf("more than %d places are unknown", MaxUnknown), "name what lies above them")

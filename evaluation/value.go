@@ -45,10 +45,10 @@ type Member struct {
 //
 // Below the arguments of a call null members stay, because a tool may tell null from
 // absent, and people approve the very call. Policies do not see them: Get, Members and Len
-// pass them over. All, Equal and what writes an object have them.
+// pass them over. All, Equal and the writers of an object have them.
 //
 // Objects come from [Decode] and its siblings or from [NewObject]; there is no
-// other way to make one, which is why nobody has to check one.
+// other way to make one, so that no reader has to check one.
 type Object struct{ members []Member }
 
 // Kind returns the form of v.
@@ -245,7 +245,7 @@ func (v Value) room() int {
 	return n
 }
 
-// quotedSize is the length of what appendString makes of s.
+// quotedSize is the length of s as appendString writes it.
 func quotedSize(s string) int {
 	n := len(s) + 2
 	for i := range len(s) {
@@ -406,7 +406,7 @@ func (v Value) MarshalJSON() ([]byte, error) { return v.append(make([]byte, 0, v
 // MarshalJSON writes o with members in order of their names.
 func (o Object) MarshalJSON() ([]byte, error) { return o.Value().MarshalJSON() }
 
-// AppendJSON appends what MarshalJSON writes.
+// AppendJSON appends the JSON of MarshalJSON.
 func (o Object) AppendJSON(b []byte) []byte { return o.Value().append(b) }
 
 func (v Value) append(b []byte) []byte { return new(valueWriter).append(b, v) }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Via is the way by which a vote on an approval request came. It is what the PDP knows by the
-// credentials that came with the vote, and never what a request says.
+// Via is the way by which a vote on an approval request came. The PDP knows it by the
+// credentials that came with the vote, and never by a request.
 type Via string
 
 // The ways by which votes come.

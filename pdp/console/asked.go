@@ -42,7 +42,7 @@ func without(context map[string]jsontext.Value) jsontext.Value {
 	}
 	object, err := json.Marshal(rest, json.Deterministic(true))
 	if err != nil {
-		return jsontext.Value(err.Error()) // which is shown as what it is: no JSON
+		return jsontext.Value(err.Error()) // which is shown as text
 	}
 	return object
 }

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// facts are what the API says of one approval request. What could not be had has an error; without the request there
+// facts are the answers of the API about one approval request. A failed one has an error; without the request there
 // is no page, and without the reasons for it there are no buttons.
 type facts struct {
 	approval inbox.Request
@@ -44,10 +44,10 @@ func (f *facts) ask(ctx context.Context, api *inbox.Inbox, id string) {
 	_ = g.Wait() // each error has its place
 }
 
-// mine picks what waits for the person.
+// mine picks the approval requests that wait for the person.
 var mine = inbox.Filter{Status: "pending", Voted: new(bool)}
 
-// failed is why there is no page: the request is not to be had, or the person is nobody any more.
+// failed is the reason why there is no page: the request is not to be had, or the person is not logged in any more.
 func (f *facts) failed() error {
 	for _, err := range []error{f.noWhy, f.noDeciders, f.noLast, f.noWaiting} {
 		if httpclient.StatusOf(err) == http.StatusUnauthorized {
@@ -57,7 +57,7 @@ func (f *facts) failed() error {
 	return f.noApproval
 }
 
-// attempt is what a person tried, if it did not count: what they typed, and what was wrong with it.
+// attempt is a ruling that did not count: the words that the person typed, and the fault.
 type attempt struct {
 	decision, reason, to string
 	missing              page.Field
@@ -110,8 +110,8 @@ func (v *visit) revoke() {
 	v.rule(inbox.Ruling{Reason: strings.TrimSpace(v.form.Get("reason")), Version: v.version}, v.api.Revoke)
 }
 
-// rule has a ruling count, and shows what became of it. If it does not count, the page of the approval request as it is
-// now says why, and keeps what was typed.
+// rule has a ruling count, and shows the result. If it does not count, the page of the approval request as it is
+// now says why, and keeps the words that were typed.
 func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbox.Ruling) (inbox.Request, error)) {
 	id := v.r.PathValue("id")
 	tried := attempt{decision: said.Decision, reason: v.form.Get("reason"), to: v.form.Get("to")}
@@ -134,14 +134,14 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	v.showRequest(status, tried)
 }
 
-// saidAlready reports if the very same was the next thing that happened, said by this person: whoever clicks twice sends
+// saidAlready reports if the very same was the next thing that happened, said by this person: a person who clicks twice sends
 // a form twice, and sees the answer to the second.
 func (v *visit) saidAlready(id string, said inbox.Ruling) bool {
 	now, err := v.api.Get(v.r.Context(), id, 0)
 	if err != nil || now.Version != said.Version+1 {
 		return false
 	}
-	if said.Decision == "" { // a revocation is no vote, and the page says of nobody that it was theirs
+	if said.Decision == "" { // a revocation is no vote, and the page names no person for it
 		return now.Status == "revoked"
 	}
 	if len(now.Said) == 0 {
@@ -161,7 +161,7 @@ var mistakes = map[int]page.Label{
 	http.StatusServiceUnavailable:  "It could not be put on record, and does not count until it is. Look again in a moment.",
 }
 
-// detailOf is what the API says.
+// detailOf is the detail of the API's refusal.
 func detailOf(err error) string {
 	var refused *httpclient.Error
 	if errors.As(err, &refused) {
@@ -170,7 +170,7 @@ func detailOf(err error) string {
 	return ""
 }
 
-// missing is what a ruling lacks.
+// missing is the field that a ruling lacks.
 func missing(said inbox.Ruling) page.Field {
 	inReason := page.ReasonField
 	switch {

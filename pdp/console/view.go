@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/console/page"
 )
 
-// sheet makes the page of one approval request, and counts what a person should heed.
+// sheet makes the page of one approval request, and counts the parts that a person should heed.
 type sheet struct {
 	v    *visit
 	f    *facts
@@ -91,7 +91,7 @@ func (s *sheet) state(forms page.Forms, tried attempt) page.State {
 	return state
 }
 
-// done says what the person has just done. The address of the page says it, and anybody can write that: so it is said
+// done names the act of the person that led to this page. The address of the page says it, and anybody can write that: so it is said
 // only if the approval request says it, too.
 func (s *sheet) done() page.Label {
 	what, r := s.v.r.URL.Query().Get("done"), &s.f.approval
@@ -114,7 +114,7 @@ func (s *sheet) done() page.Label {
 	return ""
 }
 
-// asks is who wants to do what.
+// asks is the question: subject, action and resource.
 func (s *sheet) asks() page.Asks {
 	r := &s.f.approval
 	by, others := r.Request.Actors()
@@ -150,7 +150,7 @@ func (s *sheet) name(text, pointer string) page.Name {
 	return page.Name{Text: s.line(text), Like: s.like[pointer]}
 }
 
-// parts is what came with the question, compared with the last one like it.
+// parts are the arguments and properties of the question, compared with the last one like it.
 func (s *sheet) parts() (all []page.Table) {
 	parts := []struct {
 		caption page.Label
@@ -177,7 +177,7 @@ func (s *sheet) parts() (all []page.Table) {
 	return all
 }
 
-// agreed reports if people agreed to the last request like this one, and what became of it.
+// agreed reports if people agreed to the last request like this one, and the status of that request.
 func (s *sheet) agreed() (bool, page.Status) {
 	r := s.f.last
 	if r == nil {

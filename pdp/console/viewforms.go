@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/console/page"
 )
 
-// forms are what the person may do. Only what the API lets them do has a button.
+// forms are the buttons of the person, one for each act that the API allows.
 func (s *sheet) forms(tried attempt) page.Forms {
 	r := &s.f.approval
 	below := approvalsPath + "/" + r.ID
@@ -58,7 +58,7 @@ func (s *sheet) not() (all []page.Not) {
 	return all
 }
 
-// acts are what cannot be done, in words.
+// acts are acts that cannot be done, in words.
 var acts = map[string]page.Label{
 	"approve": "approve", "deny": "deny", "delegate": "delegate", "revoke": "revoke",
 	"approve deny": "approve or deny", "approve delegate": "approve or delegate", "deny delegate": "deny or delegate",

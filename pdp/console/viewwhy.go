@@ -16,7 +16,7 @@ func (s *sheet) terms() page.Terms {
 	t := page.Terms{Uses: r.Uses, Used: r.Used, Rounds: r.Rounds, Continued: r.Continued}
 	t.Within, _ = time.ParseDuration(r.RoundsWithin)
 	if r.Pending() {
-		t.ValidFor, _ = time.ParseDuration(s.f.why.ValidFor) // what is none is not said
+		t.ValidFor, _ = time.ParseDuration(s.f.why.ValidFor) // a text that is no duration is not shown
 	}
 	for _, pointer := range r.Unbound {
 		t.Unbound = append(t.Unbound, s.line(pointer))
@@ -39,7 +39,7 @@ func (s *sheet) reasons() page.Why {
 // vias are the ways by which votes come, in words.
 var vias = map[string]page.Label{"api": "API", "console": "console", "form": "form"}
 
-// decisions are what people say, in words.
+// decisions are the rulings of people, in words.
 var decisions = map[string]page.Label{approve: "approved", deny: "denied", delegate: "delegated", revoke: "revoked"}
 
 func decisionOf(name string) page.Label {
@@ -59,7 +59,7 @@ func (s *sheet) vote(said inbox.Said) page.Vote {
 	}
 }
 
-// others are who else may decide.
+// others are the other people who may decide.
 func (s *sheet) others() page.Deciders {
 	d := page.Deciders{Known: s.f.noDeciders == nil && s.f.approval.Pending(), More: s.f.deciders.More}
 	for _, person := range s.f.deciders.Items {

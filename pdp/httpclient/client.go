@@ -186,7 +186,7 @@ func (s *Server) Call(ctx context.Context, c Call) ([]byte, error) {
 	return body, err
 }
 
-// Get reads what is at a path, of at most so many bytes.
+// Get reads the content of a path, of at most so many bytes.
 func (s *Server) Get(ctx context.Context, path string, query url.Values, most int64) ([]byte, error) {
 	return s.Call(ctx, Call{Method: http.MethodGet, Path: path, Query: query, Most: most})
 }

@@ -12,9 +12,9 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// The errors of a caller that sees an approval request, and may not do with it what it wants to.
+// The errors of a caller that sees an approval request, and may not do the act that it asks for.
 var (
-	// ErrOwn: it is the request of the person who would decide, or of somebody who acts for that person.
+	// ErrOwn: it is the request of the person who would decide, or of an agent of that person.
 	ErrOwn = errors.New("the approval request is the approver's own")
 	// ErrNoVote: the person sees the approval request, and neither the policies nor a delegation let them decide.
 	ErrNoVote = errors.New("the person has no vote on the approval request")
@@ -62,7 +62,7 @@ type reviewerOf struct {
 	voter
 }
 
-// voter is a person who votes, or would: as policies name them, by which credential, and how. Nobody has voted yet as a
+// voter is a person who votes, or would: as policies name them, by which credential, and how. No person has voted yet as a
 // person without a credential.
 type voter struct {
 	person auth.Principal
@@ -85,20 +85,20 @@ func (b *Broker) samePerson(tenant, one, other string) bool {
 	return b.approver(auth.Caller{}).same(tenant, one, other)
 }
 
-// standing is what somebody is to an approval request.
+// standing is the part that a person or a program has in an approval request.
 type standing struct {
 	// decides is set if the person may decide, and own if they may not because they would decide about themselves.
 	decides, own bool
-	// from is who named the person, if that is the only reason why they decide.
+	// from is the person who delegated, if that is the only reason why this one decides.
 	from string
-	// asked is set for the program that asked, and voted for a person who has voted.
+	// asked is set for the program that asked, and voted for a person with a vote.
 	asked, voted bool
 }
 
 // sees reports whether the approval request exists for them.
 func (s standing) sees() bool { return s.decides || s.asked || s.voted }
 
-// standing is what the caller is to an approval request.
+// standing is the part of the caller in an approval request.
 func (v *approver) standing(ctx context.Context, a approval.Approval) (s standing, err error) {
 	caller := v.caller.In(a.Tenant)
 	if !caller.Serves(a.Tenant) {
@@ -135,7 +135,7 @@ func (v *approver) voted(a approval.Approval) bool {
 
 // may says whether a person may decide: because the policies let them, and they named no other person in their place;
 // or because a person whom the policies let named them, by a credential that is in force, and could vote as they do.
-// Nobody decides about their own request.
+// No person decides about their own request.
 func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s standing, err error) {
 	review, err := v.review(ctx, a, who)
 	if err != nil || review.Own {
@@ -167,7 +167,7 @@ func (v *approver) may(ctx context.Context, a approval.Approval, who voter) (s s
 }
 
 // letsInPlace says whether the policies let a person decide, by the way by which that person named another, and by the
-// way by which the other one votes: who stands in for somebody has no way that they have not.
+// way by which the other one votes: a stand-in has no other way than the person whom it stands in for.
 func (v *approver) letsInPlace(ctx context.Context, a approval.Approval, by voter, way evaluation.Way) (bool, error) {
 	review, err := v.review(ctx, a, by)
 	if err != nil || !review.May || by.way == way {
@@ -178,7 +178,7 @@ func (v *approver) letsInPlace(ctx context.Context, a approval.Approval, by vote
 	return review.May, err
 }
 
-// review asks the policies in force. If a tenant does not exist any more, nobody decides about its approval requests;
+// review asks the policies in force. If a tenant does not exist any more, its approval requests have no approvers;
 // those of other tenants go on.
 func (v *approver) review(ctx context.Context, a approval.Approval, who voter) (pdp.Review, error) {
 	reviewer, err := v.reviewer(a.Tenant, who)

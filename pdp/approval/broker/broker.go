@@ -6,16 +6,17 @@
 // which has no key of its own, the log is read and verified whole.
 //
 // A caller meets an approval request in one of three ways. [Broker.See] finds one that the caller may see, and a [Seen]
-// takes what the caller says about it: an approver approves, denies, delegates or revokes, and the program that asked
+// takes the ruling of the caller: an approver approves, denies, delegates or revokes, and the program that asked
 // cancels. [Broker.Inbox] lists those that an approver may decide about. By [Broker.Submit] a program asks for an
-// approval of what it was denied, as AuthZEN's profile for access requests says, [Broker.Follow] says what became of
-// that task, and [Broker.Tasks] what has changed among all tasks of the program. Both tokens of the profile are made and verified here: the binding token names the denial that an
-// approval can be asked for after, and the state token names what was approved.
+// approval of a request that was denied, as AuthZEN's profile for access requests says, [Broker.Follow] has the state of
+// that task, and [Broker.Tasks] the changes among all tasks of the program. Both tokens of the profile are made and
+// verified here: the binding token names the denial that an approval can be asked for after, and the state token names the
+// approved request.
 //
-// [Broker.Run] tells other systems of approval requests, and the programs that asked of their tasks.
+// [Broker.Run] sends approval requests to other systems, and tasks to the programs that asked.
 //
-// The package serves nothing and knows no HTTP. What it refuses it says by errors of its own and of the store, and the
-// server makes problems of them. Who the caller is, what is masked, and which URL is the issuer's, it is told.
+// The package serves nothing and knows no HTTP. It refuses by errors of its own and of the store, and the server makes
+// problems of them. The caller, the masks and the URL of the issuer are given to it.
 package broker
 
 import (
@@ -43,9 +44,9 @@ import (
 	"policy-service/pdp/signing"
 )
 
-// Options are what a [Broker] is given. All must be there, but for Systems.
+// Options are the parts of a [Broker]. All must be there, but for Systems.
 type Options struct {
-	// Data is the data directory, and Kept is what [OpenKey] read in it.
+	// Data is the data directory, and Kept is the result of [OpenKey] there.
 	Data string
 	Kept *Kept
 	// Store are the clock, InForce and the bounds of the store. [Open] sets the rest.
@@ -53,7 +54,7 @@ type Options struct {
 	Log   *decisionlog.Log
 	// Keys sign the tokens.
 	Keys *signing.Keys
-	// Sealer seals the cursors of those who follow their tasks.
+	// Sealer seals the cursors of programs that follow their tasks.
 	Sealer Sealer
 	// PDP is the PDP whose approvals these are. It is made after the Broker.
 	PDP func() *pdp.PDP
@@ -64,9 +65,9 @@ type Options struct {
 	IssuerURL func(tenant string) string
 	// ConsoleURL is the address of the console, with which links begin; "" if there is none.
 	ConsoleURL func() string
-	// Approvers are those who may approve in a tenant, as [auth.Authenticator.Approvers] says.
+	// Approvers are the callers that may approve in a tenant, as [auth.Authenticator.Approvers] says.
 	Approvers func(tenant string) (keys []auth.Caller, types []string)
-	// Persons are what context.person may be of the holder of a credential, as [auth.Authenticator.Persons] says.
+	// Persons are the values of context.person for the holder of a credential, as [auth.Authenticator.Persons] says.
 	Persons func(caller string, entity auth.Principal) []string
 	// Events puts administrative events on record.
 	Events  *recorder.Events
@@ -75,14 +76,14 @@ type Options struct {
 	Logger  *slog.Logger
 }
 
-// Systems are those that are told something: Webhooks of every approval request, and Callbacks of what the programs that
-// ask asked for.
+// Systems receive messages: Webhooks about every approval request, and Callbacks about the tasks of the programs that
+// ask.
 type Systems struct {
 	Webhooks  []webhook.Config
 	Callbacks []CallbackConfig
 }
 
-// Meters count what happens: Count a step that is on record, and Refused an approval request that a limit refused.
+// Meters count: Count a step that is on record, and Refused an approval request that a limit refused.
 type Meters struct {
 	Count   func(step string)
 	Refused func(*approval.LimitError)
@@ -119,7 +120,7 @@ func Open(options Options) (*Broker, error) {
 	return b, nil
 }
 
-// Run does what time does, and tells other systems, until its context ends.
+// Run expires approval requests and sends messages to other systems, until its context ends.
 func (b *Broker) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.Remark, b.tell} {
@@ -128,7 +129,7 @@ func (b *Broker) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// tell tells other systems, but nothing of what is to be redacted.
+// tell sends messages to other systems, once pending redactions are complete.
 func (b *Broker) tell(ctx context.Context) {
 	b.Redo(ctx)
 	b.teller.run(ctx)
@@ -143,7 +144,7 @@ func marshal(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// digest is what an approval is bound to.
+// digest is the digest that an approval is bound to.
 func (b *Broker) digest(w pdp.ApprovalRequest) [sha256.Size]byte {
 	mac := hmac.New(sha256.New, b.options.Store.Key)
 	_, _ = mac.Write(w.Binding) // never fails
@@ -221,7 +222,7 @@ func (b *Broker) answerFor(one approval.Approval) *evaluation.Approval {
 	}
 }
 
-// approvalRequest is the approval request that people are shown, without secrets; digest is what it is bound to.
+// approvalRequest is the approval request that people are shown, without secrets. The approval is bound to digest.
 func (b *Broker) approvalRequest(
 	ctx context.Context, w pdp.ApprovalRequest, digest [sha256.Size]byte,
 ) (q approval.ApprovalRequest, err error) {
@@ -245,7 +246,7 @@ func (b *Broker) approvalRequest(
 	}
 	q.SetActors(w.Actors)
 	q.Terms.Message = masked.Text(q.Terms.Message)
-	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which nobody vouches for: it only shortens
+	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which is not vouched for: it only shortens
 		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)
 	}
 	why, said := drawn.Request().Context.Get("justification")
@@ -261,7 +262,8 @@ func (b *Broker) approvalRequest(
 	return q, err
 }
 
-// asShownOf is a masked request without how it was sent, which is no part of what is approved, and would look as if it were.
+// asShownOf is a masked request without the protocol members, which are no part of the approval and would look as if they
+// were.
 func asShownOf(masked *mask.Masking) (jsontext.Value, error) {
 	asked := *masked.Request()
 	asked.Context = asked.Context.Without(evaluation.Protocol)

@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/approval/webhook"
 )
 
-// CallbackConfig is an address at which a caller may be told what became of its tasks.
+// CallbackConfig is an address that a caller may have its tasks sent to.
 type CallbackConfig struct {
 	Caller         string `yaml:"caller" required:"yes" doc:"The caller that may use this callback, as records name it, such as key:NAME."`
 	webhook.Config `yaml:",inline"`
@@ -20,10 +20,10 @@ type CallbackConfig struct {
 type callbackOf struct{ caller, endpoint string }
 
 // mostCallbacks is how many messages wait to be taken at one address: a program that takes none keeps no other program
-// from being told.
+// from its messages.
 const mostCallbacks = 100
 
-// openWebhooks makes the senders to the programs that ask, and to the systems that are told of every approval request.
+// openWebhooks makes the senders to the programs that ask, and to the systems that receive every approval request.
 func (b *Broker) openWebhooks() error {
 	b.callbacks = map[callbackOf]*webhook.Sender{}
 	for n, c := range b.options.Systems.Callbacks {
@@ -51,7 +51,7 @@ func (b *Broker) openWebhooks() error {
 	return nil
 }
 
-// callBack tells the program that asked what became of its task.
+// callBack sends an ended task to the program that asked.
 func (b *Broker) callBack(ctx context.Context, t approval.Task) error {
 	sender := b.callbacks[callbackOf{t.Caller, t.Callback}]
 	if sender == nil { // not listed any more
@@ -77,7 +77,7 @@ func (b *Broker) callBack(ctx context.Context, t approval.Task) error {
 		return err
 	}
 	for n := range handle.Items {
-		handle.Items[n].Result = nil // a notice: the program fetches what it can use by its own credential
+		handle.Items[n].Result = nil // a notice: the program fetches the results by its own credential
 	}
 	body, err := marshal(evaluation.CallbackBody{State: t.CallbackState, Task: handle})
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/approval"
 )
 
-// A cursor is the JSON of [cursor], sealed with what it is bound to: a caller in a tenant. A member may be added to the
+// A cursor is the JSON of [cursor], sealed with its binding: a caller in a tenant. A member may be added to the
 // JSON: a cursor lives half a day, so none is older than a release.
 
 // cursor is where a program is that follows its tasks.
@@ -20,7 +20,7 @@ type cursor struct {
 	File    string `json:"file"`
 	Number  uint64 `json:"number"`
 	Waiting string `json:"waiting,omitzero"`
-	// Given is when the program was last told all that there was.
+	// Given is the last time at which the program had all changes.
 	Given int64 `json:"given"`
 }
 
@@ -28,22 +28,22 @@ type cursor struct {
 var (
 	// ErrCursor: it is no cursor of this caller in this tenant.
 	ErrCursor = errors.New("the cursor is none of this caller's")
-	// ErrBeginAgain: it was one, and from there nobody can tell any more what has changed since.
+	// ErrBeginAgain: it was one, and the changes since are not known any more.
 	ErrBeginAgain = errors.New("the cursor is too old, or of another file")
 )
 
-// Sealer seals what callers are given and send back.
+// Sealer seals texts that callers are given and send back.
 type Sealer interface {
 	// Seal makes a token of a text. The token opens with the same binding only.
 	Seal(text, binding []byte) (token string)
 	Open(token string, binding []byte) (text []byte, ok bool)
 }
 
-// taskBytes is what a task takes in an answer beside its items, at least.
+// taskBytes is the size of a task in an answer without its items, at least.
 const taskBytes = 1 << 10
 
-// Tasks tells a caller in a tenant of its tasks: without a cursor (after) of those that wait, and with one of those that
-// have changed since. Each time a task was looked at, goOn says whether there is time for more. If there is none the
+// Tasks lists the tasks of a caller in a tenant: without a cursor (after) those that wait, and with one those that changed
+// since. Each time a task was looked at, goOn says whether there is time for more. If there is none the
 // list ends, unless it would be where it began: then the error is [ErrNoTurn].
 func (b *Broker) Tasks(
 	ctx context.Context, caller, tenant, after string, limit int, goOn func(context.Context) error,
@@ -64,7 +64,7 @@ func (b *Broker) Tasks(
 	bytes, whole := 0, !more
 	for n, one := range found {
 		answer, size, err := b.told(ctx, one)
-		if errors.Is(err, approval.ErrUnrecorded) { // what comes behind it waits, too
+		if errors.Is(err, approval.ErrUnrecorded) { // the changes behind it wait, too
 			end, more, whole = at, false, false
 			break
 		}
@@ -92,11 +92,11 @@ func (b *Broker) Tasks(
 	return list, err
 }
 
-// told is the answer about a task that has changed, and about how long it is. If the change is not on record yet, the
+// told is the answer about a task that has changed, and about its size. If the change is not on record yet, the
 // error is [approval.ErrUnrecorded].
 func (b *Broker) told(ctx context.Context, one approval.Followed) (answer evaluation.TaskAnswer, size int, err error) {
 	f, err := b.Follow(ctx, one.Task)
-	if refusal := (*AccessError)(nil); errors.As(err, &refusal) { // what it asked for ended long ago
+	if refusal := (*AccessError)(nil); errors.As(err, &refusal) { // its approvals ended long ago
 		return evaluation.TaskAnswer{Task: evaluation.TaskHandle{
 			ID:             one.ID,
 			Status:         string(approval.Expired),
@@ -119,7 +119,7 @@ func (b *Broker) told(ctx context.Context, one approval.Followed) (answer evalua
 	return answer, size, err
 }
 
-// position reads a cursor, "" for the beginning, and when it says that all was told.
+// position reads a cursor, "" for the beginning, and the time at which the program had all changes.
 func (b *Broker) position(caller, tenant, after string, now int64) (at approval.Position, given int64, err error) {
 	if after == "" {
 		at, err = b.Store.Start(tenant, caller)

@@ -18,10 +18,10 @@ const (
 	mostDeciders  = 20
 )
 
-// Deciders finds who else may decide, by the way by which the caller would: holders of API keys, people who were named
-// by a delegation, and entities of the bundle. It is for people who may decide or have voted. The program that asked is
-// named nobody, and More says whether somebody may decide, by any way. Each time somebody was looked at, goOn says
-// whether there is time for more.
+// Deciders finds other people who may decide, by the way by which the caller would: holders of API keys, people who were named
+// by a delegation, and entities of the bundle. It is for people who may decide or have voted. The program that asked
+// learns no names, and More says whether any person may decide, by any way. After each person, goOn says whether there is
+// time for more.
 func (s *Seen) Deciders(ctx context.Context, goOn func(context.Context) error) (d evaluation.Deciders, err error) {
 	d.Items = []string{}
 	if err := s.sharesView(); err != nil {
@@ -64,7 +64,7 @@ func (s *Seen) Deciders(ctx context.Context, goOn func(context.Context) error) (
 	return d, nil
 }
 
-// decidable reports whether somebody may decide, or just has: who asks may not know of it yet. Whom a delegation names, no
+// decidable reports whether any person may decide, or just has: the program may not know of it yet. Whom a delegation names, no
 // policy has to.
 func (s *Seen) decidable(ctx context.Context) (bool, error) {
 	if a := s.Approval; a.Status != approval.Pending || len(a.Votes) > 0 {
@@ -73,7 +73,7 @@ func (s *Seen) decidable(ctx context.Context) (bool, error) {
 	return s.by.options.PDP().Decidable(ctx, s.Approval.Tenant, reviewed(s.Approval))
 }
 
-// sharesView refuses those who see the approval request and are none of the people who decide about it.
+// sharesView refuses callers that see the approval request and are no deciders of it.
 func (s *Seen) sharesView() error {
 	if s.decides || s.voted {
 		return nil
@@ -81,7 +81,7 @@ func (s *Seen) sharesView() error {
 	return s.mayDecide()
 }
 
-// mayToo reports whether a person may decide, and is none of those who are known already.
+// mayToo reports whether a person may decide, and is not among the known ones.
 func (s *Seen) mayToo(ctx context.Context, who voter, known []auth.Principal) (bool, error) {
 	is := func(other auth.Principal) bool { return s.same(other.String(), who.person.String()) }
 	if slices.ContainsFunc(known, is) {
@@ -96,7 +96,7 @@ func (s *Seen) mayToo(ctx context.Context, who voter, known []auth.Principal) (b
 }
 
 // candidates are the people about whom the policies are asked, and whether there are more. Those of whom it is known that
-// they can vote come first. Who holds a key votes by it.
+// they can vote come first. The holder of a key votes by it.
 func (s *Seen) candidates(ctx context.Context) (people []voter, more bool, err error) {
 	way, seen := s.by.caller.Way, map[auth.Principal]bool{}
 	add := func(person auth.Principal, caller string) {
@@ -140,7 +140,7 @@ func (s *Seen) entities(ctx context.Context, typ string) (ids []string, more boo
 		return nil, false, err
 	}
 	ids, more, err = r.Candidates(ctx, reviewed(s.Approval), decidersAsked)
-	if malformed := (*evaluation.Error)(nil); errors.As(err, &malformed) { // nobody could be asked about
+	if malformed := (*evaluation.Error)(nil); errors.As(err, &malformed) { // no person can have this name
 		return nil, false, nil
 	}
 	return ids, more, err

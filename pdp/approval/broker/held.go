@@ -19,10 +19,10 @@ import (
 	"policy-service/pdp/decisionlog/verify"
 )
 
-// This file has what an approval is compared with before it counts: what the log says, and what people were shown. The
+// This file compares an approval, before it counts, with the log and with the request that people were shown. The
 // file of approvals alone is no reason to allow anything.
 
-// recordedLine is what is read back of a step's record, or of a decision's.
+// recordedLine is a record of a step or of a decision, as it is read back.
 type recordedLine struct {
 	ID          string           `json:"id"`
 	Now         time.Time        `json:"now"`
@@ -126,7 +126,7 @@ func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, fou
 	return step, false, err
 }
 
-// stepsIn returns what reads the steps that a log has of some approvals, by [decisionlog.Log.Approvals] or
+// stepsIn returns a reader of the steps that a log has of some approvals, by [decisionlog.Log.Approvals] or
 // [decisionlog.Reader.Approvals].
 func stepsIn(
 	read func(context.Context, uint64, map[string]bool, func(decisionlog.Record) error) error,
@@ -160,7 +160,7 @@ func stepsIn(
 	}
 }
 
-// evidence is what the log has of the open approvals of a file of format 1. The log is read once, whole, and verified,
+// evidence is the steps in the log of the open approvals of a file of format 1. The log is read once, whole, and verified,
 // because nothing keeps others from writing such a file.
 type evidence struct {
 	steps map[string][]approval.Step
@@ -243,7 +243,7 @@ func (e *evidence) of(_ context.Context, open []approval.Approval) (map[string][
 	return known, nil
 }
 
-// confirms reports whether the log has what an approval is for: the request as people were shown it, and the terms in
+// confirms reports whether the log has the request of an approval: the request as people were shown it, and the terms in
 // the decision that waits.
 func (e *evidence) confirms(a approval.Approval) bool {
 	l, filed := e.filed[a.ID]

@@ -20,7 +20,7 @@ var Key = datakey.Key{
 	Moved: "and nothing counts that was approved before",
 }
 
-// Kept is what is read of the approvals before the decision log is opened: their key, and what the log says of a file
+// Kept is read before the decision log is opened: the key of the approvals, and the steps in the log of a file
 // of format 1.
 type Kept struct {
 	key      []byte
@@ -68,7 +68,7 @@ func keyWithFile(data string) error {
 	return nil
 }
 
-// Look says what a server would find in a data directory: how many approval requests wait, and the status in the log of
+// Look counts the approvals of a data directory: how many approval requests wait, and the status in the log of
 // each that the file is behind with. It touches nothing. The error says why [OpenKey] or [Open] would refuse.
 func Look(
 	ctx context.Context, data string, log *decisionlog.Reader,

@@ -8,7 +8,7 @@ import (
 // Act is something that a caller may do with an approval request.
 type Act string
 
-// The acts there are: the votes, and what ends an approval request by one word.
+// The acts: the votes, and the two that end an approval request.
 const (
 	ActApprove  = Act(approval.Approve)
 	ActDeny     = Act(approval.Deny)
@@ -17,7 +17,7 @@ const (
 	ActCancel   = Act("cancel")
 )
 
-// acts are all of them, in the order in which people are told of them.
+// acts are all of them, in the order of the answer.
 var acts = []Act{ActApprove, ActDeny, ActDelegate, ActRevoke, ActCancel}
 
 // LacksError says that a caller lacks the permission that an act needs.
@@ -25,19 +25,19 @@ type LacksError struct{ Permission auth.Permission }
 
 func (e *LacksError) Error() string { return "the caller lacks the permission " + string(e.Permission) }
 
-// You is what a caller may do with an approval request now, and what not.
+// You is the acts that a caller may do with an approval request now, and the others.
 type You struct {
 	May []Act
 	Not []Refused
 }
 
-// Refused is what a caller may not do, and why not.
+// Refused is an act that a caller may not do, and the reason.
 type Refused struct {
 	Act Act
 	Err error
 }
 
-// You says what the caller may do now. Whatever a caller does is refused by the same method first.
+// You lists the acts of the caller. The same method refuses them when the caller does them.
 func (s *Seen) You() (you You) {
 	for _, act := range acts {
 		if err := s.refusal(act); err != nil {
@@ -53,7 +53,7 @@ func (s *Seen) You() (you You) {
 // with it; nil if the caller may.
 func (s *Seen) refusal(act Act) error {
 	if act == ActCancel {
-		if !s.asked || s.by.caller.Way.Gateway != "" { // no gateway brings what a program wants
+		if !s.asked || s.by.caller.Way.Gateway != "" { // no gateway cancels for a program
 			return ErrNotAsker
 		}
 		return s.by.Store.MayEnd(s.Approval, approval.Cancelled)

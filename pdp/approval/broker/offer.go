@@ -55,7 +55,7 @@ func (b *Broker) Find(ctx context.Context, w pdp.ApprovalRequest) (pdp.Found, er
 	return pdp.Found{Why: reasonNotValid(w, known, digest)}, nil
 }
 
-// stateProblem is what is wrong with the state token that an approval is presented with, "" if nothing is or there is
+// stateProblem is the fault of the state token that an approval is presented with, "" if nothing is or there is
 // no token. The store is asked in every case: it knows whether the approval is for this very request.
 func (b *Broker) stateProblem(w pdp.ApprovalRequest, known *approval.Approval) evaluation.Reason {
 	reference, _ := w.Call.Request.Context.Get("approval")
@@ -117,7 +117,7 @@ func reasonNotContinued(w pdp.ApprovalRequest, known *approval.Approval, digest 
 	switch {
 	case known == nil, known.Digest != digest, known.Unrecorded:
 		return reasonNotValid(w, known, digest)
-	case known.InDoubt(w.Continues.Decision): // the log will tell what became of the use, or of the round
+	case known.InDoubt(w.Continues.Decision): // the log will have the use, or the round
 		return evaluation.ApprovalPending
 	case !slices.Contains(known.Used, w.Continues.Decision), // another decision used it, or none did
 		w.Continues.Round > known.Terms.Rounds: // more than were approved
@@ -132,7 +132,7 @@ func reasonNotContinued(w pdp.ApprovalRequest, known *approval.Approval, digest 
 func (b *Broker) presentedBy(ctx context.Context, w pdp.ApprovalRequest) (*approval.Approval, error) {
 	known, ok, err := b.Store.Get(ctx, w.Presented)
 	if errors.Is(err, approval.ErrUnrecorded) {
-		err = nil // reasonNotValid tells its own caller
+		err = nil // reasonNotValid returns it
 	}
 	if err != nil || !ok || known.Caller != w.Call.Asker.Name || known.Tenant != w.Call.Request.Tenant {
 		return nil, err
@@ -186,7 +186,7 @@ func (b *Broker) binding(w pdp.ApprovalRequest, issuer string, expires time.Time
 	}, bindingType)
 }
 
-// state is a token that names what was approved.
+// state is a token that names the approved request.
 func (b *Broker) state(one approval.Approval, until time.Time) (string, error) {
 	issuer := b.options.IssuerURL(one.Tenant)
 	return b.sign(evaluation.StateClaims{

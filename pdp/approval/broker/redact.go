@@ -14,7 +14,7 @@ import (
 )
 
 // A redaction of an approval request is on record as a step of it, [approval.StepRedacted], before the content of any
-// record goes. So a start finds what a crash interrupted, and what an older copy of the file of approvals brings back.
+// record goes. So a start completes a redaction that a crash interrupted, and repeats one that an older file of approvals undid.
 
 // Redaction is the wish that the words of an approval request are removed for good, wherever it is kept here.
 type Redaction struct {
@@ -25,7 +25,7 @@ type Redaction struct {
 	End bool
 }
 
-// Redacted says what a redaction removed, and where the same words may stand all the same.
+// Redacted is the result of a redaction, and where the same words may stand all the same.
 type Redacted struct {
 	Approval string `json:"approval"`
 	// Records is how many records have lost their content now.
@@ -49,8 +49,8 @@ var elsewhere = []string{
 	"unused blocks of the disk",
 }
 
-// Redact removes the words of an approval request: in the file of approvals, in what other systems are yet
-// to be told, and in all its records, with those of the decisions that waited for it and used it. It can be asked for again
+// Redact removes the words of an approval request: in the file of approvals, in messages that other systems
+// are yet to receive, and in all its records, with those of the decisions that waited for it and used it. It can be asked for again
 // after an error; the next start completes it, too. For a caller that does not serve its tenant there is no such approval
 // request. One that was forgotten has its records.
 func (b *Broker) Redact(ctx context.Context, caller auth.Caller, r Redaction) (done Redacted, err error) {
@@ -76,7 +76,7 @@ func (b *Broker) Redact(ctx context.Context, caller auth.Caller, r Redaction) (d
 	return done, err
 }
 
-// redactKept redacts an approval request in the file of approvals, and what is on its way to other systems: that is told
+// redactKept redacts an approval request in the file of approvals, and its messages to other systems: these are told
 // again, as it is now.
 func (b *Broker) redactKept(ctx context.Context, caller, reason string, r Redaction) error {
 	err := b.Store.Redact(ctx, r.Approval, caller, reason, r.End)

@@ -9,9 +9,9 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// The methods of this file go on if the caller goes away: what was said counts or does not, and is never half said. What
-// may not be done as the approval request stands now is refused by [Seen.refusal]; the store, which nothing else can
-// change meanwhile, has the last word.
+// The methods of this file go on if the caller goes away: a ruling counts whole or not at all. [Seen.refusal] refuses an
+// act that the approval request does not allow as it stands now; the store, which nothing else can change meanwhile, has
+// the last word.
 
 // Decide has a ruling of an approver count.
 func (s *Seen) Decide(ctx context.Context, said evaluation.Ruling) (a approval.Approval, err error) {
@@ -49,7 +49,7 @@ func (s *Seen) Offer(ctx context.Context) error {
 	return s.by.Store.Offer(ctx, s.Approval.ID, s.vote(ctx, evaluation.Ruling{}), s.same)
 }
 
-// Revoke has an approver take back what was approved.
+// Revoke has an approver take an approval back.
 func (s *Seen) Revoke(ctx context.Context, said evaluation.Ruling) (a approval.Approval, err error) {
 	if err := s.refusal(ActRevoke); err != nil {
 		return a, err
@@ -85,7 +85,7 @@ func (s *Seen) vote(ctx context.Context, said evaluation.Ruling) approval.Vote {
 	return v
 }
 
-// delegate is the person whom the approver names in their own place: not one of those who ask.
+// delegate is the person whom the approver names in their own place: not one of the people who ask.
 func (s *Seen) delegate(ctx context.Context, to string) (string, error) {
 	person, err := auth.ParsePrincipal(to)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Seen) delegate(ctx context.Context, to string) (string, error) {
 	return person.String(), nil
 }
 
-// unsecret is a text about approval requests, without what is masked in anything that was said in them or about them,
+// unsecret is a text about approval requests, without the values that are masked in their words or in rulings about them,
 // or in the records of the decisions that wait.
 func (b *Broker) unsecret(ctx context.Context, text string, of ...approval.Approval) string {
 	var said [][]byte
@@ -110,7 +110,7 @@ func (b *Broker) unsecret(ctx context.Context, text string, of ...approval.Appro
 		for _, vote := range one.Votes {
 			said = append(said, []byte(vote.Reason))
 		}
-		// If the record is gone, what people were shown is still there.
+		// If the record is gone, the request that people were shown is still there.
 		if record, err := b.options.Log.ByID(one.Decision); err == nil {
 			decided, _ := b.options.Log.Recorded(record.Line) // a batch that cannot be read counts as gone
 			said = append(said, record.Line, decided.Batch.Line)

@@ -17,16 +17,16 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// askedByAuthZEN marks what was asked for by AuthZEN's profile for access requests.
+// askedByAuthZEN marks approvals that were asked for by AuthZEN's profile for access requests.
 const askedByAuthZEN = "authzen"
 
-// AccessError says why an access request is refused, or what its program wants of its task.
+// AccessError says why an access request is refused, or an act on a task.
 type AccessError struct {
 	// Name is the profile's name for the reason, as package evaluation has it. It is "" for the reason that has none:
 	// the submission names an actor whom the denied request does not know.
 	Name   string
 	Detail string
-	// Pointer is the JSON Pointer of what is wrong in the body.
+	// Pointer is the JSON Pointer of the fault in the body.
 	Pointer string
 }
 
@@ -34,7 +34,7 @@ func (e *AccessError) Error() string { return e.Detail }
 
 func refused(name, detail string) error { return &AccessError{Name: name, Detail: detail} }
 
-// Submit takes an access request: a program asks for an approval of what it was denied, in a tenant. Key is the
+// Submit takes an access request: a program asks for an approval of a request that was denied, in a tenant. Key is the
 // program's own name for the request, "" if it gives none. If the same request came before by that name, Submit finds
 // its task.
 func (b *Broker) Submit(
@@ -78,7 +78,7 @@ func (b *Broker) Submit(
 	for _, q := range requests {
 		filed, err := b.Store.File(context.WithoutCancel(ctx), q)
 		if err != nil {
-			return t, err // what was filed before waits, and is joined when it is asked for again
+			return t, err // the ones filed before wait, and the next submission joins them
 		}
 		t.Items = append(t.Items, filed.ID)
 	}
@@ -86,7 +86,7 @@ func (b *Broker) Submit(
 	return b.Store.Begin(t)
 }
 
-// requested is what people are asked, if the item follows a denial of ours that would be the answer now as well.
+// requested is the approval request of an item, if the item follows a denial of ours that would be the answer now as well.
 func (b *Broker) requested(
 	ctx context.Context, caller auth.Caller, submission evaluation.Submission, item evaluation.SubmissionItem,
 ) (q approval.ApprovalRequest, err error) {
@@ -134,7 +134,7 @@ func (b *Broker) requested(
 	return q, err
 }
 
-// shownBeside is what was said for a request, in its context and beside it, without secrets: neither its own, nor
+// shownBeside is the justification of a request, in its context and beside it, without secrets: neither its own, nor
 // the request's.
 func (b *Broker) shownBeside(
 	ctx context.Context, r evaluation.Request, within, beside evaluation.Object,
@@ -149,7 +149,7 @@ func (b *Broker) shownBeside(
 	return added.Beside(masked.Object(beside))
 }
 
-// denial is what the binding token of an item says, if the token is ours, of this tenant, and fresh.
+// denial is the content of the binding token of an item, if the token is ours, of this tenant, and fresh.
 func (b *Broker) denial(item evaluation.SubmissionItem) (claims evaluation.BindingClaims, err error) {
 	d, issuer := item.Denial, b.options.IssuerURL(item.Request.Tenant)
 	wrong := ""
@@ -172,8 +172,8 @@ func (b *Broker) denial(item evaluation.SubmissionItem) (claims evaluation.Bindi
 	return claims, nil
 }
 
-// asDenied is a submitted request as it was when it was denied, and what was added since. The obligations that the
-// program can meet decide what is missing, so they are part of the request.
+// asDenied is a submitted request as it was when it was denied, with the members that were added since. The obligations that the
+// program can meet decide whether one is missing, so they are part of the request.
 func (b *Broker) asDenied(
 	r evaluation.Request, claims evaluation.BindingClaims,
 ) (evaluation.Request, evaluation.Object) {

@@ -29,7 +29,7 @@ func (b *Broker) Task(id, caller, tenant string) (approval.Task, error) {
 	return t, err
 }
 
-// Follow reads what a task asked for.
+// Follow reads the approvals of a task.
 func (b *Broker) Follow(ctx context.Context, t approval.Task) (f Followed, err error) {
 	f.Task = t
 	if f.approvals, err = b.Store.Of(ctx, t); errors.Is(err, approval.ErrNotFound) {
@@ -39,7 +39,7 @@ func (b *Broker) Follow(ctx context.Context, t approval.Task) (f Followed, err e
 	return f, err
 }
 
-// CancelTask gives up whatever of a task waits. Reason is what the caller says about that.
+// CancelTask cancels the approvals of a task that wait. Reason is the caller's.
 func (b *Broker) CancelTask(ctx context.Context, f Followed, reason string) (answer evaluation.TaskAnswer, err error) {
 	reason = b.unsecret(ctx, reason, f.approvals...)
 	cancelled := false
@@ -47,7 +47,7 @@ func (b *Broker) CancelTask(ctx context.Context, f Followed, reason string) (ans
 		if taskStatus(one) != string(approval.Pending) {
 			continue
 		}
-		// The caller may go away: what waits is given up or it is not.
+		// The caller may go away: an approval is cancelled whole or not at all.
 		_, err := b.Store.Cancel(context.WithoutCancel(ctx), one.ID, 0, "", f.Caller, reason)
 		var state *approval.StateError
 		if err != nil && !errors.As(err, &state) {
@@ -62,7 +62,7 @@ func (b *Broker) CancelTask(ctx context.Context, f Followed, reason string) (ans
 	return b.Answer(ctx, f.Task)
 }
 
-// taskStatus is what an approval is to the task that asked for it. A task ends once, and what becomes of an approval
+// taskStatus is the status of an approval in the task that asked for it. A task ends once, and what becomes of an approval
 // after that is said when the approval is used. A task has not ended before its end is on record.
 func taskStatus(a approval.Approval) string {
 	switch {

@@ -13,16 +13,16 @@ import (
 	"policy-service/pdp/approval/webhook"
 )
 
-// teller tells other systems of approval requests: of each that was filed, and of each that waits no longer. What they
-// were not told before a restart they are told after it.
+// teller sends approval requests to other systems: each that was filed, and each that waits no longer. A message that was
+// not sent before a restart is sent after it.
 type teller struct {
 	broker *Broker
 	sender *webhook.Sender // nil if there is no system to tell
-	under  sync.Map        // the [approval.Told] that are being told, with what stops that
+	under  sync.Map        // the [approval.Told] on their way, each with its cancel function
 }
 
 const (
-	// mostTelling bounds what is told at once: receivers may be away for an hour.
+	// mostTelling bounds the messages on their way: receivers may be away for an hour.
 	mostTelling = 1000
 	// ofOneAsker bounds how many of these one caller asked for in a tenant.
 	ofOneAsker = mostTelling / 4
@@ -30,7 +30,7 @@ const (
 	tellAgain = 10 * time.Second
 )
 
-// run tells until its context ends.
+// run sends until its context ends.
 func (t *teller) run(ctx context.Context) {
 	var telling errgroup.Group
 	telling.SetLimit(mostTelling)
@@ -58,7 +58,7 @@ func (t *teller) run(ctx context.Context) {
 	}
 }
 
-// stop has what is told of an approval request told again, as it is then.
+// stop has the messages about an approval request sent again, as it is then.
 func (t *teller) stop(id string) {
 	for _, e := range []approval.Event{approval.Filed, approval.Completed} {
 		if stop, under := t.under.Load(approval.Told{Approval: id, Event: e}); under {
@@ -67,14 +67,14 @@ func (t *teller) stop(id string) {
 	}
 }
 
-// message is what a receiver is sent.
+// message is the body of a webhook.
 type message struct {
 	Type      string                  `json:"type"`
 	Timestamp time.Time               `json:"timestamp"`
 	Data      evaluation.ApprovalView `json:"data"`
 }
 
-// tell tells one event. If the server stops before that, the event is told again. The programs that asked for an
+// tell sends one event. If the server stops before that, the event is sent again. The programs that asked for an
 // approval do not wait for a system that is away.
 func (t *teller) tell(ctx context.Context, one approval.Told) {
 	defer t.under.Delete(one)
@@ -89,7 +89,7 @@ func (t *teller) tell(ctx context.Context, one approval.Told) {
 		all.Go(func() error { return t.broker.callBack(ctx, task) })
 	}
 	if errors.Join(err, all.Wait()) == nil {
-		_ = t.broker.Store.Told(one) // if that fails it is told once more
+		_ = t.broker.Store.Told(one) // if that fails the event is sent once more
 	}
 }
 

@@ -27,7 +27,7 @@ func Unbound(a approval.Approval) (names []string) {
 		Context  map[string]jsontext.Value `json:"context"`
 	}
 	if json.Unmarshal(a.Shown, &shown) != nil {
-		return []string{"request"} // what cannot be read is not what was bound
+		return []string{"request"} // a request that cannot be read is not the bound one
 	}
 	delete(shown.Resource.Properties, "digest") // which is bound in any case
 	for name, p := range map[string]part{"action": shown.Action, "resource": shown.Resource, "subject": shown.Subject} {

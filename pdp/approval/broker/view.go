@@ -56,8 +56,8 @@ func ViewOf(a approval.Approval) evaluation.ApprovalView {
 	return v
 }
 
-// ViewOf is the view of an approval for the caller, who sees it. Only people are shown where people decide: a program
-// could have somebody else follow the link.
+// ViewOf is the view of an approval for the caller, who sees it. The link is for people who decide: a program
+// could have another person follow it.
 func (s *Seen) ViewOf(a approval.Approval) evaluation.ApprovalView {
 	if s.decides || s.voted {
 		return s.by.linked(a)

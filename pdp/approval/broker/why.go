@@ -12,8 +12,8 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Why says why people are asked. Policies, places in files and known ids are for people who decide and for callers that
-// may have decisions explained. Whoever asks for something could otherwise guess which ids there are.
+// Why is the reason why people are asked. Policies, places in files and known ids are for deciders and for callers that may have
+// decisions explained. A program that asks could otherwise guess which ids exist.
 func (s *Seen) Why() evaluation.ApprovalWhy {
 	a := s.Approval
 	w := evaluation.ApprovalWhy{Decision: a.Decision, ValidFor: span(a.Terms.ValidFor), Alike: []evaluation.AlikeText{}}

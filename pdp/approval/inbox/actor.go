@@ -8,17 +8,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Actor is somebody who acts, or for whom somebody acts, as a question names them.
+// Actor is a person or program that acts, or for whom another one acts, as a question names them.
 type Actor struct {
-	// Name is type/id, or the id if the question says no type. It is "" if what stands there is no name.
+	// Name is type/id, or the id if the question says no type. It is "" if the value is no name.
 	Name string
-	// JSON is what stands there, if that is more than the name, or another thing; nil if the name is all of it.
+	// JSON is the value, if it is more than the name, or no name; nil if the name is all of it.
 	JSON jsontext.Value
 	// Pointer is where the question says it: a JSON Pointer.
 	Pointer string
 }
 
-// Actors are the one who acts, and those it acts for. If an agent is named, it acts for the subject.
+// Actors are the actor, and those it acts for. If an agent is named, it acts for the subject.
 func (a Asked) Actors() (by Actor, others []Actor) {
 	by = Actor{Name: a.Subject.Type + "/" + a.Subject.ID, Pointer: "/subject/id"}
 	if agent, ok := a.Context["agent"]; ok {
@@ -28,7 +28,7 @@ func (a Asked) Actors() (by Actor, others []Actor) {
 	return by, append(others, behind...)
 }
 
-// Behind are those for whom somebody acts, as a context names them: in a list, or one. It reports false if it names
+// Behind are those for whom the actor acts, as a context names them: in a list, or one. It reports false if it names
 // none, or not so that it can be read.
 func Behind(context map[string]jsontext.Value) (all []Actor, ok bool) {
 	const at = "/context/on_behalf_of"
@@ -46,7 +46,7 @@ func Behind(context map[string]jsontext.Value) (all []Actor, ok bool) {
 	return all, true
 }
 
-// Requester is who asked for it, if the question names somebody who did.
+// Requester is the requester that the question names, if it names one.
 func (a Asked) Requester() (who Actor, named bool) {
 	v, named := a.Context["requester"]
 	if named {
@@ -55,8 +55,8 @@ func (a Asked) Requester() (who Actor, named bool) {
 	return who, named
 }
 
-// ActorOf reads what a context has at a pointer: {"type", "id"}, or an id that is a string or the only one of a list. An id with a slash would pass
-// for a type and an id, and is no name.
+// ActorOf reads the value of a context at a pointer: {"type", "id"}, or an id that is a string or the only one of a list.
+// An id with a slash would pass for a type and an id, and is no name.
 func ActorOf(v jsontext.Value, pointer string) Actor {
 	if v.Kind() == '{' {
 		pointer += "/id"

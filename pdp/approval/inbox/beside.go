@@ -11,7 +11,7 @@ import (
 // Me is the caller, as the server knows it.
 type Me struct {
 	Caller string `json:"caller"`
-	// Principal is who the caller is to policies about approvals, "" if nobody.
+	// Principal is the entity of the caller in policies about approvals, "" if there is none.
 	Principal string `json:"principal"`
 	// Tenants are names, or "*" for all.
 	Tenants     []string `json:"tenants"`
@@ -28,7 +28,7 @@ type MeGrant struct {
 	Permissions []string `json:"permissions"`
 }
 
-// Me asks the server who the caller is.
+// Me asks the server for its view of the caller.
 func (i *Inbox) Me(ctx context.Context) (Me, error) {
 	return httpclient.GetJSON[Me](ctx, i.server, "/v1/me", nil, requestBody, "description of a caller")
 }
@@ -44,7 +44,7 @@ func (i *Inbox) Why(ctx context.Context, id string) (Why, error) {
 	return beside[Why](ctx, i, id, "/why")
 }
 
-// Deciders asks who may decide about a request.
+// Deciders asks for the people who may decide about a request.
 func (i *Inbox) Deciders(ctx context.Context, id string) (Deciders, error) {
 	return beside[Deciders](ctx, i, id, "/deciders")
 }
@@ -59,7 +59,7 @@ func (i *Inbox) Previous(ctx context.Context, id string) (previous Request, foun
 	return page.Items[0], true, nil
 }
 
-// beside reads what the server has beside a request.
+// beside reads an answer of the server beside a request.
 func beside[T any](ctx context.Context, i *Inbox, id, what string) (T, error) {
 	return httpclient.GetJSON[T](ctx, i.server, pathOf(id)+what, url.Values{}, requestBody, "answer about a request")
 }

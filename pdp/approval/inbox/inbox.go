@@ -2,8 +2,8 @@
 // and the callers that filed them see them. Start with [New]; [Inbox.Pages], [Inbox.List]
 // and [Inbox.Get] read, [Inbox.Decide], [Inbox.Revoke] and [Inbox.Cancel] change something,
 // and [Inbox.Watch] yields each new one. Beside a request, [Inbox.Why], [Inbox.Deciders] and
-// [Inbox.Previous] read what a person wants to know before deciding, and [Inbox.Me] says who
-// the caller is to the server.
+// [Inbox.Previous] read facts for a decision, and [Inbox.Me] is the
+// caller as the server knows it.
 //
 // The package makes nothing harmless for a terminal: the program that shows an approval request must do that.
 package inbox

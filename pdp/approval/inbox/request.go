@@ -38,7 +38,7 @@ type Entity struct {
 	Properties jsontext.Value `json:"properties"`
 }
 
-// ServerSays is what the server of a tool says to people about approvals of it, "" if nothing. Nobody vouches for it.
+// ServerSays is the text of a tool's server for approvers, "" if there is none. It is not vouched for.
 func (a Asked) ServerSays() string {
 	var properties struct {
 		Hint jsontext.Value `json:"approval_hint"`

@@ -21,11 +21,11 @@ type Tab struct {
 	Current bool
 }
 
-// Filter is what the entries of the page have in common.
+// Filter is the filter of the entries.
 type Filter struct {
 	// Tab is the value of the parameter tab.
 	Tab Label
-	// Statuses are what may be chosen, if anything.
+	// Statuses are the choices, if any.
 	Statuses                                    []Choice
 	Tenant, Template, Subject, Resource, Action Typed
 	// Clear is the page without a filter. It is empty if there is none.
@@ -54,7 +54,7 @@ type Entry struct {
 // Votes is how many people approved, and how many have to.
 type Votes struct{ Given, Needed int }
 
-// Status is what became of an approval request.
+// Status is the status of an approval request.
 type Status int
 
 // The statuses. Unknown is one that this console does not know.

@@ -63,7 +63,7 @@ func (w *jsonLines) put(text string) { w.line = append(w.line, visible.Piece{Tex
 
 func (w *jsonLines) end() { w.lines, w.line = append(w.lines, w.line), nil }
 
-// text is what was written, the beginning of it if it is long.
+// text is the text, the beginning of it if it is long.
 func (w *jsonLines) text() Text {
 	t := Text{visible.Shown{RightToLeft: w.rtl, Notes: w.notes}}
 	for n, line := range w.lines {

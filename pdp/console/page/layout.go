@@ -1,13 +1,13 @@
 package page
 
-// Layout is what every page has.
+// Layout is the part that every page has.
 type Layout struct {
 	// Title is the title of the page. If it is the page of one approval request, About is its id.
 	Title Label
 	About ID
 	// Home is where the console is, without a slash at its end.
 	Home Href
-	// Who is the person who is logged in, and Tenants those that they serve; AllTenants stands for all.
+	// Who is the person of the session, and Tenants those that they serve; AllTenants stands for all.
 	Who        Text
 	Tenants    []Text
 	AllTenants bool

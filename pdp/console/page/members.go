@@ -8,14 +8,14 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// Table is the members of an object that somebody sent.
+// Table is the members of an object that came with a question.
 type Table struct {
 	Caption Label
 	Rows    []Row
 	// Scrolls is set if the table is long, so that it has a box of its own.
 	Scrolls bool
 	// Agreed is set if people agreed the last time, and Then is what became of it: what is the same as something that
-	// nobody agreed to is no less to read.
+	// was not agreed to is no less to read.
 	Agreed bool
 	Then   Status
 }

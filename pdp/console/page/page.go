@@ -1,7 +1,7 @@
 // Package page draws the pages of the console: a view goes in, HTML comes out. Start with [Render], and with the views:
-// [Login], [Inbox], [Request], [Message]. [Style] and [Script] are what the pages load.
+// [Login], [Inbox], [Request], [Message]. The pages load [Style] and [Script].
 //
-// What a request, a policy or a person wrote enters a view only as [Text], which is harmless and is what it looks like.
+// Words of a request, a policy or a person enter a view only as [Text], which is harmless and is no other than it looks.
 // All that is not Text is ours, and has a type that says why it is safe. No type of html/template that switches its
 // escaping off is in this package, and no page has a style or a script of its own.
 //
@@ -14,7 +14,7 @@ import (
 	"html/template"
 )
 
-// Style is the style sheet of every page, and Script what makes pages more convenient. No page needs Script.
+// Style is the style sheet of every page, and Script makes pages more convenient. No page needs Script.
 var (
 	//go:embed style.css
 	Style string
@@ -27,7 +27,7 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{"class": classOf}).ParseFS(files, "templates/*.html"))
 
-// View is what a page shows.
+// View is the content of a page.
 type View interface{ template() string }
 
 // Render draws a view. It returns all of the page or an error, never a half of it.
@@ -39,7 +39,7 @@ func Render(v View) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Label is words of ours: a constant of the console, never what came from elsewhere.
+// Label is words of ours: a constant of the console, never a text from elsewhere.
 type Label string
 
 // Href is a link within the console. It is made of paths of the console, of ids ([ID]) and of encoded queries.
@@ -48,7 +48,7 @@ type Href string
 // Token is a secret of a form, made by the console.
 type Token string
 
-// Typed is what the person at the page typed, or has in the address of the page. It stands only in the form field that
+// Typed is a text that the person at the page typed, or has in the address of the page. It stands only in the form field that
 // it was typed into, where a browser shows it and does nothing else with it.
 type Typed string
 

@@ -7,14 +7,14 @@ type Request struct {
 	Layout Layout
 	State  State
 	Asks   Asks
-	// Sent is what was sent with the question, the arguments first, and Says what is said for it.
+	// Sent is the members of the question, the arguments first, and Says the justification.
 	Sent  []Table
 	Says  Table
 	Last  Last
 	Terms Terms
 	Why   Why
 	Said  []Vote
-	// Deciders are who else may decide.
+	// Deciders are the other people who may decide.
 	Deciders Deciders
 	Heed     Heed
 	Forms    Forms
@@ -32,13 +32,13 @@ type State struct {
 	Votes   Votes
 	Until   Moment
 	Filed   Moment
-	// Done is what the person has just done, and Mistake what went wrong with it.
+	// Done is the act of the person that led here, and Mistake the reason why it failed.
 	Done    Label
 	Mistake Label
 	Detail  Text // of the mistake, by the API
 }
 
-// Asks is who wants to do what.
+// Asks is the question: subject, action and resource.
 type Asks struct {
 	// Redacted is set if the words were removed for good, and there is nothing else but who is asked, and through
 	// whom it came.
@@ -48,10 +48,10 @@ type Asks struct {
 	Who        Name
 	Through    Text
 	For        []Name
-	// RequestedBy is who asked the one who acts; nobody or one.
+	// RequestedBy is the requester of the subject's act: none or one.
 	RequestedBy []Name
 	Does, With  Name
-	Server      Text // what the server of the tool says
+	Server      Text // the words of the tool's server
 	Tenant      Text
 	Template    Text
 }
@@ -67,17 +67,17 @@ type Last struct {
 	By       Text
 	Decision Label
 	Reason   Text
-	Failed   bool // nobody can say if there is one
+	Failed   bool // it is not known if there is one
 }
 
-// Terms are what a yes counts for.
+// Terms are the terms of an approval.
 type Terms struct {
 	Uses, Used int
 	// Rounds is how many follow-up questions belong to each use, and Within how long after it they may come.
 	Rounds    int
 	Within    time.Duration
 	Continued int
-	// ValidFor is how long an approval counts that is to be given; 0 if nobody says.
+	// ValidFor is how long an approval counts that is to be given; 0 if it is not known.
 	ValidFor time.Duration
 	Unbound  []Text
 }
@@ -85,7 +85,7 @@ type Terms struct {
 // Span is how long an approval counts, in words.
 func (t Terms) Span() string { return Span(t.ValidFor) }
 
-// InTime is within what time follow-up questions may come, in words.
+// InTime is the time for follow-up questions, in words.
 func (t Terms) InTime() string { return Span(t.Within) }
 
 // Why is why people are asked. It is not Known if the API did not say.
@@ -99,7 +99,7 @@ type Why struct {
 // Place is something in a policy bundle, and where.
 type Place struct{ Name, At Text }
 
-// Vote is what somebody said.
+// Vote is the ruling of a person.
 type Vote struct {
 	By       Text
 	Decision Label
@@ -118,9 +118,9 @@ type Deciders struct {
 	More   bool
 }
 
-// Heed is what a person should know before they decide. It stands beside the buttons.
+// Heed is a warning to read before deciding. It stands beside the buttons.
 type Heed struct {
-	// Odd is how many texts are not what they look like, Cut how many are not shown whole.
+	// Odd counts texts that look like others, Cut those that are not shown whole.
 	Odd, Cut int
 	// Alike are the parts of the request that look like something known, and are not.
 	Alike []Alike
@@ -132,7 +132,7 @@ func (h Heed) Any() bool { return h.Odd > 0 || h.Cut > 0 || len(h.Alike) > 0 }
 // Alike is a part of the request, by its JSON Pointer, and the known id that it looks like.
 type Alike struct{ Pointer, Known Text }
 
-// Forms are what the person may do, by the version of the approval request that is shown.
+// Forms are the acts of the person, by the version of the approval request that is shown.
 type Forms struct {
 	Decision, Revocation     Form
 	Approve, Deny, Delegate  bool
@@ -140,7 +140,7 @@ type Forms struct {
 	Not                      []Not
 	Version                  int
 	Offer                    []Typed // people to delegate to
-	Reason, ToReason, Person Typed   // what was typed into forms that did not count
+	Reason, ToReason, Person Typed   // typed into forms that did not count
 	Missing                  Field
 	Delegating               bool // the person is at the form that delegates
 }
@@ -151,7 +151,7 @@ type Form struct {
 	Token  Token
 }
 
-// Not is what a person may not do, and why.
+// Not is an act that a person may not do, and the reason.
 type Not struct {
 	What Label
 	Why  Text

@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// Text is what somebody else wrote, made harmless. Make it with [Of], [Line] or [JSON]. The zero Text is empty.
+// Text is a text from elsewhere, made harmless. Make it with [Of], [Line] or [JSON]. The zero Text is empty.
 type Text struct{ shown visible.Shown }
 
 // Of is a text with its lines.
@@ -22,7 +22,7 @@ func Of(text string) Text {
 // longLine is how many characters of a line are shown, until all of it is asked for.
 const longLine = 300
 
-// Line is a text on one line, such as a name: the ends of its lines are shown as what they are.
+// Line is a text on one line, such as a name: the ends of its lines are shown as marks.
 func Line(text string) Text { return onOneLine(Of(text)) }
 
 // onOneLine is a text on one line.
@@ -50,13 +50,13 @@ func whole(s visible.Shown) (lines [][]visible.Piece) {
 	return append(lines, left...)
 }
 
-// more stands for what is left of a line.
+// more stands for the rest of a line.
 var more = visible.Piece{Text: "…", Kind: visible.Escape, Note: "there is more"}
 
-// isRest reports if a piece stands for what is left of a line.
+// isRest reports if a piece stands for the rest of a line.
 func isRest(p visible.Piece) bool { return p.Kind == visible.Escape && p.Text == more.Text }
 
-// lineEnd is the end of a line within what must stay on one line.
+// lineEnd is the end of a line within a text that stays on one line.
 var lineEnd = visible.Piece{Text: `\n`, Kind: visible.Spaces, Note: "the end of a line"}
 
 // joined has lines on one line.
@@ -79,10 +79,10 @@ func (t Text) Notes() []string          { return t.shown.Notes }
 // Empty reports if there is no text.
 func (t Text) Empty() bool { return len(t.shown.Lines) == 0 }
 
-// Cut reports if a part of the text is shown only to who asks for it.
+// Cut reports if a part of the text is shown on demand only.
 func (t Text) Cut() bool { return len(t.shown.More) > 0 }
 
-// Odd reports if something in the text is not what it looks like, or could not be seen.
+// Odd reports if something in the text looks like another one, or could not be seen.
 func (t Text) Odd() bool {
 	return t.shown.RightToLeft || has(append(slices.Clone(t.shown.Lines), t.shown.More...), func(p visible.Piece) bool {
 		return p.Kind == visible.Alike || p.Kind == visible.Escape && !isRest(p)
@@ -141,7 +141,7 @@ func Word(text string) Text {
 	return marked(Line(text), " ", visible.Piece{Text: "␣", Kind: visible.Spaces, Note: "a space"})
 }
 
-// quotation is what a quotation mark is within quotation marks: it does not end the text.
+// quotation stands for a quotation mark within quotation marks: it does not end the text.
 var quotation = visible.Piece{Text: `\"`, Kind: visible.Spaces, Note: "a quotation mark of the text"}
 
 // marked is a text with a mark in place of each character of a kind.

@@ -80,7 +80,7 @@ type download struct {
 
 	checkpoint string // names the export, "" before the first answer
 	to         *bufio.Writer
-	digest     hash.Hash // of what was written
+	digest     hash.Hash // of all that was written
 	last       int64     // the last record that was written
 	written    int       // how many times
 	resumed    bool      // another connection went on with it
@@ -107,7 +107,7 @@ const (
 	progressEvery = 1 << 12
 )
 
-// piece reads what one connection brings.
+// piece reads one connection.
 func (d *download) piece(ctx context.Context) (done export.Result, err error) {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
@@ -179,7 +179,7 @@ func cannotGoOn() error {
 	return fmt.Errorf("the export broke off and cannot go on: %w", ErrOtherExport)
 }
 
-// line reads a line. If the line is the last one of its record, line writes what is held.
+// line reads a line. If the line is the last one of its record, line writes the held lines.
 // A line of CSV does not end within quotes. The error is [io.EOF] at the end of the
 // answer.
 func (d *download) line(content *bufio.Reader) error {
@@ -249,7 +249,7 @@ func (d *download) place(line []byte) (int64, error) {
 	return -1, nil
 }
 
-// write writes what is held.
+// write writes the held lines.
 func (d *download) write() error {
 	d.digest.Write(d.held)
 	_, err := d.to.Write(d.held)

@@ -117,7 +117,7 @@ func (l *Log) Consistency(ctx context.Context, w io.Writer, old []byte) error {
 	}))
 }
 
-// passed writes what came without an error.
+// passed writes an answer that came without an error.
 func passed(w io.Writer) func([]byte, error) error {
 	return func(body []byte, err error) error {
 		if err == nil {
@@ -132,7 +132,7 @@ func (l *Log) Stats(ctx context.Context) (report.Statistics, error) {
 	return httpclient.GetJSON[report.Statistics](ctx, l.server, "/v1/log/stats", nil, recordBody, "count of records")
 }
 
-// Report says what an auditor asks first, of the records that the caller sees.
+// Report is the answer to an auditor's first questions, of the records that the caller sees.
 func (l *Log) Report(ctx context.Context, o report.Options) (report.Report, error) {
 	query := timesOf(o.From, o.To)
 	return httpclient.GetJSON[report.Report](ctx, l.server, "/v1/log/report", query, bundleBody, "report")

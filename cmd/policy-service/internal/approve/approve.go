@@ -57,7 +57,7 @@ func (c approveCommand) Run(s cli.Streams) error {
 	return c.change(s, "approve", shown, c.ID, ruling)
 }
 
-// preview shows what is about to be approved. For programs, standard output has the answer alone.
+// preview shows the approval request before the vote. For programs, standard output has the answer alone.
 func (c approveCommand) preview(s cli.Streams, r inbox.Request) {
 	if c.JSON {
 		s.Out = s.Err

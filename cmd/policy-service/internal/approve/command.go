@@ -1,5 +1,5 @@
-// Package approve has the commands of approvers, policy-service approvals. They list and show what programs ask
-// approval for, and decide about it. Each asks a running server, which knows the approver by the credential alone.
+// Package approve has the commands of approvers, policy-service approvals. They list and show approval
+// requests, and decide about them. Each asks a running server, which knows the approver by the credential alone.
 //
 // The server says who may decide: nothing here checks it. Most of an approval request was written by the program that
 // wants a yes, so page.go shows it in a way that this program cannot abuse.
@@ -29,7 +29,7 @@ type Command struct {
 	Watch    watchCommand    `cmd:"" help:"Print the pending approval requests, and each new one until you interrupt it."`
 }
 
-// serverFlags say which server is meant, and who asks.
+// serverFlags are the server and the credential of the caller.
 type serverFlags struct {
 	Server     string    `required:"" placeholder:"URL" help:"The URL of a running server. It must be https, or http on this machine."`
 	Credential cli.Given `placeholder:"FILE" help:"The file with an API key or a token, which tells the server who you are. An approver needs one that has the permission approve. Without the flag, $$POLICY_SERVICE_KEY is used."`
@@ -47,7 +47,7 @@ const refusing = "\n\nExit codes: 0 if it is done, " +
 	"1 if the server refuses it (the approval request is decided, has changed, or is not yours), " +
 	"2 if the command is wrong or the server could not be asked."
 
-// open calls f with the approval requests of the server. what names in an error what could not be done.
+// open calls f with the approval requests of the server. what names the failed act in an error.
 func (at serverFlags) open(s cli.Streams, what string, f func(context.Context, *inbox.Inbox) error) error {
 	options, err := connection.Options(at.Credential, at.CA)
 	if err != nil {
@@ -66,7 +66,7 @@ func (at serverFlags) open(s cli.Streams, what string, f func(context.Context, *
 	return nil
 }
 
-// failed tells a refusal, which is an answer and exits 1, from an error.
+// failed prints a refusal, which is an answer and exits 1, and returns every other error.
 func (at serverFlags) failed(s cli.Streams, what string, err error) error {
 	message := fmt.Errorf("cannot %s: %s; %s", what, err, at.try(err))
 	switch httpclient.StatusOf(err) {

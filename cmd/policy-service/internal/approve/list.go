@@ -107,7 +107,7 @@ func tellApart(all []inbox.Request) (tells []string) {
 	type call struct{ tenant, subject, action, resource string }
 	arguments, alike := make([]map[string]jsontext.Value, len(all)), map[call][]int{}
 	for n, r := range all {
-		_ = json.Unmarshal(r.Request.Context["arguments"], &arguments[n]) // what is no object has no members
+		_ = json.Unmarshal(r.Request.Context["arguments"], &arguments[n]) // a value that is no object has no members
 		of := call{r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource)}
 		alike[of] = append(alike[of], n)
 	}

@@ -20,11 +20,11 @@ import (
 
 // page shows an approval request to the person who decides about it. Nearly all of it was written by the program that
 // wants a yes. So none of it can act on the terminal, each value stays on its line, and a value that is too long is
-// cut, with a note there and at the end. What is not what it looks like is said in a note below it.
+// cut, with a note there and at the end. A note below a text says that it looks like another one.
 type page struct {
 	cli.Streams
 	flags serverFlags // of the commands at the end; without a server there are none
-	notes notes       // of what is in the row that comes next
+	notes notes       // for the row that comes next
 }
 
 const (
@@ -32,7 +32,7 @@ const (
 	longestValue = 100 // lines of the arguments, of the properties, …
 )
 
-// notes are sentences about what is not what it looks like, each once.
+// notes are sentences about texts that look like others, each once.
 type notes []string
 
 // cut is a value as far as it is shown. There may be notes about all of it.
@@ -91,7 +91,7 @@ func (p *page) line(name, format string, args ...any) {
 	p.Print("%-10s  %s", name, cli.Lines(fmt.Sprintf(format, args...)))
 }
 
-// row prints what others wrote, and the notes about it. None of it may stand below our names, not even if the terminal
+// row prints a text from elsewhere, and the notes about it. None of it may stand below our names, not even if the terminal
 // breaks a line.
 func (p *page) row(name, format string, args ...any) {
 	p.line(name, "%s", fold(fmt.Sprintf(format, args...)))
@@ -129,7 +129,7 @@ func fold(text string) string {
 	return b.String()
 }
 
-// who shows who wants to do what, with what, and for whom.
+// who shows the subject, the action, the resource, and those for whom the subject acts.
 func (p *page) who(r inbox.Request) {
 	by, others := r.Request.Actors()
 	p.row("asked by", "%s, through %s", p.actor(by), p.cut(cmp.Or(r.Requester, "-")))
@@ -146,7 +146,7 @@ func (p *page) who(r inbox.Request) {
 	}
 }
 
-// what shows the rest of what was sent, the arguments first.
+// what shows the rest of the question, the arguments first.
 func (p *page) what(r inbox.Request) {
 	short := p.value("arguments", r.Request.Context["arguments"])
 	short = p.value("context", without(r.Request.Context, "arguments")) || short
@@ -234,7 +234,7 @@ func (p *page) commands(r inbox.Request) {
 	}
 }
 
-// actor is somebody by name, or the JSON that stands in place of a name.
+// actor is an actor by name, or the JSON that stands in place of a name.
 func (p *page) actor(a inbox.Actor) cli.Shown {
 	if a.Name != "" {
 		return p.cut(a.Name)
