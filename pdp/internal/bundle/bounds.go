@@ -118,7 +118,6 @@ type Usage struct {
 	bounds   *Bounds
 	owner    string
 	exceeded bool
-	pace     *pace // of the load that counts
 	// The counts so far.
 	EntityCount                                                           int
 	fileCount, wordCount, valueCount, parentCount, checkCount, errorCount int

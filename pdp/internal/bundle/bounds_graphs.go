@@ -16,7 +16,6 @@ func (l *entityLoader) checkAncestors() {
 	above, waits := make(map[types.EntityUID]int, len(s.Entities)), make(map[types.EntityUID]int, len(s.Entities))
 	var next []types.EntityUID
 	for uid, e := range s.Entities {
-		l.use.pace.step()
 		for parent := range e.Parents.All() {
 			if _, here := s.Entities[parent]; here {
 				waits[uid]++
@@ -27,7 +26,6 @@ func (l *entityLoader) checkAncestors() {
 		}
 	}
 	for len(next) > 0 {
-		l.use.pace.step()
 		uid := next[len(next)-1]
 		next = next[:len(next)-1]
 		n := 0
@@ -43,7 +41,6 @@ func (l *entityLoader) checkAncestors() {
 	}
 	left := l.use.bounds.Walked
 	for _, uid := range l.own.order {
-		l.use.pace.step()
 		if n, ok := above[uid]; ok && n <= l.use.bounds.Ancestors {
 			continue
 		}

@@ -44,7 +44,6 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 	}
 	entities := make([]ParsedEntity, 0, min(bytes.Count(text, []byte(`"uid"`)), use.bounds.Entities))
 	for dec.PeekKind() != ']' {
-		use.pace.step()
 		value, err := dec.ReadValue()
 		if err != nil {
 			return fail(offsetOf(err, dec), jsonFault(err))
@@ -236,7 +235,6 @@ type entityPlace struct {
 
 func (l *entityLoader) load(file string, entities []ParsedEntity) {
 	for _, e := range entities {
-		l.use.pace.step()
 		if l.use.errorCount > MostErrors {
 			return
 		}

@@ -41,7 +41,6 @@ type Loading struct {
 	before InForce // without a bundle in it, there is nothing to take over
 	bundle *Bundle
 	Did    Work
-	pace   *pace // nil if nobody is answered meanwhile
 
 	names   []string            // the names of all files, sorted
 	inDir   map[string][]string // names by directory, which ends in a slash; the root is ""
@@ -64,9 +63,6 @@ type InForce struct {
 // force.
 func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
 	l := &Loading{ctx: ctx, before: before, aside: map[string]bool{}}
-	if before.Bundle != nil {
-		l.pace = newPace()
-	}
 	l.take(files)
 	return l
 }
@@ -273,7 +269,6 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 		places: map[types.EntityUID]entityPlace{},
 	}
 	schema, use := l.bundle.Schema, UsageOf(tenant)
-	use.pace = l.pace
 	if root != nil {
 		o.store.Root = root.Store
 	} else if schema != nil {
@@ -314,7 +309,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 		}
 	}
 	o.store.Root = nil // otherwise the old root stays in memory until the tenant's files change
-	o.store.prepareSearch(l.pace)
+	o.store.prepareSearch()
 	if !use.exceeded {
 		into.checkAncestors()
 	}

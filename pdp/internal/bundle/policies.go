@@ -27,7 +27,6 @@ func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*
 	}
 	policies := make([]*Policy, 0, len(list))
 	for n, c := range list {
-		use.pace.step()
 		at := entityPlace{file, c.Position().Line, c.Position().Column}
 		p := newPolicy(c, fmt.Sprintf("%s#%d", file, n), use.owner, at)
 		if p.Id == "" {

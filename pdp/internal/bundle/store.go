@@ -98,13 +98,12 @@ func (s *Store) above(root *Store) *Store {
 }
 
 // prepareSearch makes the maps that searches find candidates in.
-func (s *Store) prepareSearch(pace *pace) {
+func (s *Store) prepareSearch() {
 	s.Ids = map[types.EntityType][]string{}
 	s.Children = map[types.EntityUID][]types.EntityUID{}
 	s.Identified, s.Naming = map[types.String][]types.Entity{}, map[types.String][]types.Entity{}
 	s.below = map[types.EntityType]bool{}
 	for uid, e := range s.Entities {
-		pace.step()
 		if _, ok := e.Attributes.Get(identities); ok {
 			s.Identified[uid.ID] = append(s.Identified[uid.ID], e)
 			for _, id := range identityIDs(e) {
@@ -120,7 +119,6 @@ func (s *Store) prepareSearch(pace *pace) {
 		}
 	}
 	for _, ids := range s.Ids {
-		pace.step()
 		slices.Sort(ids)
 	}
 }
