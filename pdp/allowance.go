@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 // An allowance bounds the bytes that each tenant's own edits add to the disk. Every bundle that
@@ -25,7 +25,7 @@ type allowance struct {
 
 // paid is an edit that was counted: what the tenant's files were, and whether they were kept.
 type paid struct {
-	part bundle.Part
+	part source.Part
 	kept bool
 }
 
@@ -58,7 +58,7 @@ func (a *allowance) spend(tenant string, size int64, now time.Time) {
 
 // charge counts the bytes of a reading that are not in force and were not counted before. If an edit is kept, a list of all files
 // of all owners is kept with it, and the tenants that edited something share the size of the list.
-func (a *allowance) charge(files *Files, read, kept bundle.Reading, before *loaded, now time.Time) {
+func (a *allowance) charge(files *Files, read, kept source.Reading, before *loaded, now time.Time) {
 	brought := map[string]int64{}
 	for name, text := range files.Content {
 		if owner := files.Owner(name); owner != "" && !bytes.Equal(text, before.Files.Content[name]) {
@@ -87,7 +87,7 @@ func (a *allowance) charge(files *Files, read, kept bundle.Reading, before *load
 
 // forget drops the entries that are of no use any more: those of tenants that are gone, that have
 // made good what they spent, or whose files on disk are the files in force.
-func (a *allowance) forget(read, inForce bundle.Reading, now time.Time) {
+func (a *allowance) forget(read, inForce source.Reading, now time.Time) {
 	for tenant, good := range a.good {
 		if _, there := read.Tenants[tenant]; !there || good.Before(now) {
 			delete(a.good, tenant)
@@ -102,7 +102,7 @@ func (a *allowance) forget(read, inForce bundle.Reading, now time.Time) {
 
 // isKept reports whether a tenant's files were kept exactly as they are. To load such files again
 // adds nothing to the disk.
-func (a *allowance) isKept(tenant string, is bundle.Part) bool {
+func (a *allowance) isKept(tenant string, is source.Part) bool {
 	was, ever := a.paid[tenant]
 	return ever && was.kept && was.part.Equal(is)
 }

@@ -8,6 +8,7 @@ import (
 	"policy-service/pdp/internal/engine"
 	"policy-service/pdp/internal/lint"
 	"policy-service/pdp/internal/outline"
+	"policy-service/pdp/internal/source"
 )
 
 // The types of a bundle, and of the problems that it can have.
@@ -27,9 +28,9 @@ type (
 	// AccessPolicies is what a tool access declaration is made into.
 	AccessPolicies = bundle.AccessPolicies
 	// Source is the place where the files of a bundle are.
-	Source = bundle.Source
+	Source = source.Source
 	// Files are the files of a bundle, as one reading found them.
-	Files = bundle.Files
+	Files = source.Files
 	// Problem is one thing that is wrong with a bundle.
 	Problem = bundle.Problem
 	// Problems are all things that are wrong with a bundle. They keep it from loading if the
@@ -65,10 +66,10 @@ type (
 )
 
 // Dir returns the source of a bundle in a directory.
-func Dir(path string) Source { return bundle.Dir(path) }
+func Dir(path string) Source { return source.Dir(path) }
 
 // FS returns the source of a bundle in a file system.
-func FS(fsys fs.FS) Source { return bundle.FS(fsys) }
+func FS(fsys fs.FS) Source { return source.FS(fsys) }
 
 // Load reads a bundle. The bundle is nil if one of the problems is an error.
 func Load(source Source) (*Bundle, Problems) { return bundle.Load(source) }

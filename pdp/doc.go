@@ -6,10 +6,10 @@
 //   - batch.go and search.go: many questions of one call;
 //   - reload.go, with watch.go, lookout.go and overtake.go: how the next bundle comes into force.
 //
-// Four packages below internal do the work. Package bundle makes a [Bundle] of files, and finds
-// everything that can be wrong with a bundle before it decides anything. Package engine puts one
-// question to one Bundle. Package lint warns of what is legal and probably not meant. Package
-// outline says what policies can name.
+// Five packages below internal do the work. Package source reads the files of a bundle. Package
+// bundle makes a [Bundle] of them, and finds everything that can be wrong with it before it decides
+// anything. Package engine puts one question to one Bundle. Package lint warns of what is legal and
+// probably not meant. Package outline lists the names that policies can use.
 //
 // Three rules hold everywhere.
 //   - A decision is a function of request, caller, clock reading and bundle, and of the approval

@@ -9,8 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/source"
 )
 
 // Example is one case of a bundle's tests directory: a request and the answer
@@ -31,12 +31,12 @@ type Example struct {
 
 // Examples reads the cases of a source's tests directories. It returns the problems of all cases
 // at once, and leaves out the cases that have a problem.
-func Examples(source Source) ([]Example, Problems) {
-	files := source.ReadTests()
+func Examples(from Source) ([]Example, Problems) {
+	files := from.ReadTests()
 	problems := slices.Clone(files.Problems)
 	var all []Example
 	for _, name := range slices.Sorted(maps.Keys(files.Content)) {
-		r := exampleFile{document.Map{File: name, Problems: &problems}, bundle.TenantOf(name)}
+		r := exampleFile{document.Map{File: name, Problems: &problems}, source.TenantOf(name)}
 		all = append(all, r.read(files.Content[name])...)
 	}
 	return all, problems.Sorted()

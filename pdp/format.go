@@ -4,6 +4,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/cedartext"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 // Format lays out the policies of one file, as [cedartext.Format] does. It changes nothing of what they mean: cedar-go must
@@ -11,7 +12,7 @@ import (
 // policy file, because cedar-go is not safe with more.
 func Format(file string, text []byte) ([]byte, Problems) {
 	var problems Problems
-	if len(text) > bundle.MaxPolicyFile {
+	if len(text) > source.MaxPolicyFile {
 		problems.Add(file, 0, 0, "too_large", "the file has more than 256 KiB", "make several of it")
 		return nil, problems
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 // lookout watches all directories that one reading of a bundle directory depends on: the bundle's
@@ -33,7 +33,7 @@ type lookout struct {
 	// bounds are those of the owner whose directories are watched now. steps and armed are how
 	// much of them the owner has used up: names that were followed, and newly watched
 	// directories.
-	bounds       *bundle.Bounds
+	bounds       *source.Bounds
 	steps, armed int
 	// blind is set if a directory could not be watched.
 	blind bool
@@ -63,7 +63,7 @@ func newLookout(root string) (*lookout, error) {
 		names:   map[string]map[string]bool{},
 		whole:   map[string]bool{},
 		roots:   map[string]rootNames{},
-		bounds:  bundle.RootBounds,
+		bounds:  source.RootBounds,
 	}
 	real, ok := l.follow(root)
 	if !ok {
@@ -79,7 +79,7 @@ func newLookout(root string) (*lookout, error) {
 			l.roots[dir] = rootNames{l.whole[dir], maps.Clone(names)}
 		}
 	}
-	l.bounds = bundle.TenantBounds
+	l.bounds = source.TenantBounds
 	for _, name := range names {
 		l.steps, l.armed = 0, 0
 		l.watchOwner(filepath.Join(tenants, name))
@@ -128,12 +128,12 @@ func (l *lookout) watchDirectory(dir string) (names []string) {
 
 // readSome reads at most so many names of a directory.
 func readSome(dir string, most int) ([]fs.DirEntry, error) {
-	root, err := bundle.OpenDirectory(dir)
+	root, err := source.OpenDirectory(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	return bundle.ReadDirectory(root, ".", most)
+	return source.ReadDirectory(root, ".", most)
 }
 
 // follow resolves a path as the operating system does. It watches each name on the way before it
@@ -148,8 +148,8 @@ func (l *lookout) follow(path string) (real string, isDirectory bool) {
 // reader refuses it.
 func (l *lookout) followFrom(dir string, todo []string) (real string, isDirectory bool) {
 	for steps := 0; len(todo) > 0; steps++ {
-		used := l.steps >= l.bounds.Watch.Followed || l.armed >= l.bounds.Watch.Armed
-		if used || steps+len(todo) > bundle.MaxSteps {
+		used := l.steps >= l.bounds.Followed || l.armed >= l.bounds.Armed
+		if used || steps+len(todo) > source.MaxSteps {
 			l.blind = true
 			return dir, false
 		}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 // loaded is a bundle in force and how it came to be.
 type loaded struct {
 	bundle.InForce
-	read     bundle.Reading // the reading of its files, which later readings are compared with
+	read     source.Reading // the reading of its files, which later readings are compared with
 	onDisk   string         // the digest of all files as they were read last
 	later    []string       // tenants whose edits wait
 	at       time.Time
@@ -44,7 +45,7 @@ type reloader struct {
 	turn chan struct{} // holds one element while a load is going on
 	// acted is the last reading that was acted on, in force or refused. seen is the same
 	// reading, but it is empty if the reading is to be tried again.
-	seen, acted bundle.Reading
+	seen, acted source.Reading
 	// pollBlind is the time until a directory is read again if its changes may send no events.
 	// pollWatched is the time if they send events.
 	pollBlind, pollWatched time.Duration
@@ -234,7 +235,7 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 		aside := read.Others(kept) // the tenants with errors
 		if err := p.options.askBeforeSwap(made, slices.Concat(held, aside)); err != nil {
 			made, problems = bundle.InForce{}, notYet(err)
-			p.reloader.seen = bundle.Reading{} // nothing is wrong with the files, so they are read again
+			p.reloader.seen = source.Reading{} // nothing is wrong with the files, so they are read again
 			if before.refused != nil && slices.Equal(before.refused.Problems, problems) {
 				return problems // the same refusal was reported before
 			}
@@ -263,7 +264,7 @@ func (p *PDP) loadHolding(ctx context.Context, from selection, held []string, re
 
 // readingOf returns the reading of the files of a bundle that was made from files with this reading. It is the same, and not made
 // again, if nothing was set aside.
-func readingOf(made bundle.InForce, files *Files, read bundle.Reading) bundle.Reading {
+func readingOf(made bundle.InForce, files *Files, read source.Reading) source.Reading {
 	if made.Files == files {
 		return read
 	}
@@ -275,7 +276,7 @@ func readingOf(made bundle.InForce, files *Files, read bundle.Reading) bundle.Re
 func (l *loaded) refusalOf(wrong Problems, waiting []string, now time.Time) *Refusal {
 	if l.refused != nil {
 		for _, p := range l.refused.Problems {
-			if slices.Contains(waiting, bundle.TenantOf(p.File)) {
+			if slices.Contains(waiting, source.TenantOf(p.File)) {
 				wrong = append(wrong, p)
 			}
 		}
@@ -288,7 +289,7 @@ func (l *loaded) refusalOf(wrong Problems, waiting []string, now time.Time) *Ref
 	}
 	r := &Refusal{At: now, Problems: wrong}
 	for _, p := range wrong {
-		r.Tenants = append(r.Tenants, bundle.TenantOf(p.File))
+		r.Tenants = append(r.Tenants, source.TenantOf(p.File))
 	}
 	slices.Sort(r.Tenants)
 	r.Tenants = slices.Compact(r.Tenants)
@@ -357,7 +358,7 @@ func settleAll(ctx context.Context, source Source, quiet time.Duration, files *F
 // a quiet period earlier.
 type stable struct {
 	files  *Files
-	read   bundle.Reading
+	read   source.Reading
 	moving []string // tenants whose files differ from the reading before
 }
 

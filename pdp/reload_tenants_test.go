@@ -15,7 +15,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 const forbidAll = "@id(\"stop\")\nforbid (principal, action, resource);\n"
@@ -587,7 +587,7 @@ func TestATenantsLinksDoNotTakeAllWatches(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tree{"a.cedar": smallest, "tenants/acme/x.cedar": ofTenant("x", 0), "tenants/other/y.cedar": ofTenant("y", 0)}.Write(t, dir)
-	for n := range bundle.TenantBounds.Names {
+	for n := range source.TenantBounds.Names {
 		target := filepath.Join(dir, "tenants/acme/.far", fmt.Sprint(n%300))
 		must(t, os.MkdirAll(target, 0o755))
 		must(t, os.Symlink(target+"/x", filepath.Join(dir, "tenants/acme", fmt.Sprintf("l%d.cedar", n))))
@@ -617,17 +617,17 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 		if all := len(out.names) - before; all > mostDirectories || out.blind != blind || !out.whole[at("other")] || !out.whole[at("acme")] {
 			t.Errorf("%s: %d directories are watched, blind: %v", what, all, out.blind)
 		}
-		out.steps, out.armed, out.bounds = 0, 0, bundle.TenantBounds
+		out.steps, out.armed, out.bounds = 0, 0, source.TenantBounds
 		out.watchOwner(at("acme"))
 		if out.steps > mostSteps {
 			t.Errorf("%s: %d names are followed", what, out.steps)
 		}
 	}
-	for n := range bundle.TenantBounds.Names - 3 { // as in a volume
+	for n := range source.TenantBounds.Names - 3 { // as in a volume
 		must(t, os.Symlink("..data/x", at(fmt.Sprintf("acme/l%d.cedar", n))))
 	}
 	tree{"tenants/acme/..1/x": "// nothing", "tenants/acme/..data": "-> ..1"}.Write(t, dir)
-	look("a volume", bundle.TenantBounds.Watch.Followed, 2, false)
+	look("a volume", source.TenantBounds.Followed, 2, false)
 
 	const links = 250 // more than directories that may be watched
 	relink := func(target func(n int) string) {
@@ -637,14 +637,14 @@ func TestATenantsWindingLinksTakeFewWatches(t *testing.T) {
 		}
 	}
 	relink(func(int) string { return strings.Repeat("e/../", 120) + "e" })
-	look("winding links", bundle.TenantBounds.Watch.Followed, 3, true)
+	look("winding links", source.TenantBounds.Followed, 3, true)
 	relink(func(int) string { return strings.Repeat("e/../", 800) + "e" })
-	look("links that are too long", bundle.TenantBounds.Watch.Followed, 2, true)
+	look("links that are too long", source.TenantBounds.Followed, 2, true)
 	for n := range links {
 		must(t, os.Mkdir(at(fmt.Sprintf("acme/e/%d", n)), 0o755))
 	}
 	relink(func(n int) string { return fmt.Sprintf("e/%d/x", n) })
-	look("links to many directories", bundle.TenantBounds.Watch.Followed, bundle.TenantBounds.Watch.Armed, true)
+	look("links to many directories", source.TenantBounds.Followed, source.TenantBounds.Armed, true)
 }
 
 // A directory that is really watched, and a tenant that really does not stop.

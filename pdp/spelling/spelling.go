@@ -1,6 +1,8 @@
 // Package spelling says how far apart two names are, for "did you mean".
 package spelling
 
+import "strings"
+
 // Distance is Levenshtein's, over bytes: how many are to be changed, added or taken away.
 func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
@@ -21,17 +23,29 @@ func Distance(a, b string) int {
 	return row[len(b)]
 }
 
-// Nearest is the name that somebody may have meant: the first of those that are nearest. It is not ok if none is near. Names
-// that are long are not compared: each comparison costs the product of their lengths.
+// longest is the length of a name from which on it is not compared: a comparison costs the product of two lengths.
+const longest = 64
+
+// Nearest is the name among others that may be meant. It is not ok if none is near. Of several that are equally near it is
+// the first in the order of names. Two names that differ only in case are as near as can be.
 func Nearest(name string, among []string) (near string, ok bool) {
-	const most = 256
-	least := 1 + max(2, len(name)/3)
+	if len(name) > longest {
+		return "", false
+	}
+	distance := len(name)/3 + 2
 	for _, other := range among {
-		if len(name) > most || len(other) > most || other == name {
-			continue
+		if other == name {
+			continue // that is written there
 		}
-		if d := Distance(name, other); d < least {
-			near, least, ok = other, d, true
+		d := 0
+		if !strings.EqualFold(name, other) {
+			if apart := max(len(other)-len(name), len(name)-len(other)); apart > distance {
+				continue // at least as many letters are to be changed
+			}
+			d = Distance(name, other)
+		}
+		if d < distance || d == distance && ok && other < near {
+			near, distance, ok = other, d, true
 		}
 	}
 	return near, ok

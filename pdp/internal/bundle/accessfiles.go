@@ -15,10 +15,8 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/internal/access"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/source"
 )
-
-// accessDirectory is where tool access declarations are, in the root and in a tenant's directory.
-const accessDirectory = "access/"
 
 // What declarations are about: the wire type of tools, and the actions.
 const (
@@ -38,7 +36,7 @@ type Declared struct {
 
 // declaration reads an access declaration. It is nil if the file has an error.
 func (l *Loading) declaration(name string, use *Usage, problems *Problems) *access.Declaration {
-	if use.exceeded {
+	if use.Exceeded {
 		return nil
 	}
 	l.Did.AccessFiles++
@@ -66,7 +64,7 @@ func (o *own) declare(d *Declared, problems *Problems) {
 // policiesOf makes the policies of a declaration of one owner of files. From here on they are
 // policies as any others.
 func (b *Bundle) policiesOf(d *access.Declaration, use *Usage, problems *Problems) *Declared {
-	made := newDeclared(d, use.owner)
+	made := newDeclared(d, use.Owner)
 	if b.lacks(d, problems) {
 		return made
 	}
@@ -95,7 +93,7 @@ func (d *Declared) make(names access.Names, use *Usage, problems *Problems) {
 			*problems = append(*problems, found...)
 			return
 		}
-		p := newPolicy(m.Cedar, m.ID, use.owner, at)
+		p := newPolicy(m.Cedar, m.ID, use.Owner, at)
 		p.Access = d.Owner
 		d.Policies = append(d.Policies, p)
 	}
@@ -127,7 +125,7 @@ func (b *Bundle) lacks(d *access.Declaration, problems *Problems) bool {
 	tool, ok := b.declaredType(toolType)
 	if !ok {
 		return bad("the schema declares no entity type for the wire type tool, whose access this file declares",
-			"declare entity Tool in the schema, and write types: {tool: Tool} into "+ConfigFile)
+			"declare entity Tool in the schema, and write types: {tool: Tool} into "+source.ConfigFile)
 	}
 	if b.Schema == nil {
 		return false
@@ -266,7 +264,7 @@ func (v *View) refuseReserved(o *own, root *View) {
 	reserved := func(name string) bool { return strings.HasPrefix(name, access.ReservedPrefix) }
 	named := func(p *Policy) bool { return p.Named && reserved(p.Id) } // the policies of access.cedar are called access.cedar#0
 	byHand := func(d Definition) bool {
-		return d.Definition != nil && reserved(d.Name) && kindOf(d.File) != accessKind
+		return d.Definition != nil && reserved(d.Name) && !source.IsAccess(d.File)
 	}
 	above := root != nil && len(root.Declared) > 0
 	if len(o.declared) == 0 && !above {
@@ -371,8 +369,8 @@ func bare(n *yaml.Node) *yaml.Node {
 func ReadAccess(file string, text []byte) (problems Problems) {
 	d, ok := access.Read(file, text, &problems)
 	if ok {
-		use := UsageOf(ownerOfFile(file))
-		made := newDeclared(d, use.owner)
+		use := UsageOf(source.OwnerOf(file))
+		made := newDeclared(d, use.Owner)
 		_, _ = approvalOf(d, made.Name, &problems)
 		// Which types there are, the bundle says.
 		anyType := func(string) (types.EntityType, bool) { return "Any", true }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/pdp/internal/source"
 )
 
 // checkAncestors bounds the ancestors of every entity. Most entities need no walk: an entity
@@ -53,7 +55,7 @@ func (l *entityLoader) checkAncestors() {
 		if left < 0 {
 			l.bad(l.own.places[uid], "many_ways_up",
 				fmt.Sprintf("from the entities of %s so many ways lead up that following them takes more than %d steps, here at last",
-					l.use.ownerName(), l.use.bounds.Walked),
+					source.OwnerName(l.use.Owner), l.use.bounds.Walked),
 				tryFlatly)
 			return
 		}
@@ -114,7 +116,7 @@ func (l *entityLoader) checkPersons() {
 		if p.steps > l.use.bounds.People.One || left <= 0 {
 			l.bad(l.own.places[uid], "many_identities",
 				fmt.Sprintf("looking for all names of the person %s, from one to the next, takes more than %d steps, or it takes more than %d for all of %s",
-					uid, l.use.bounds.People.One, l.use.bounds.People.All, l.use.ownerName()),
+					uid, l.use.bounds.People.One, l.use.bounds.People.All, source.OwnerName(l.use.Owner)),
 				"let attribute "+identities+" name a person's own other entities only, and ids that no others have")
 			return
 		}

@@ -1,8 +1,7 @@
 // Package bundle makes a [Bundle] from the files of a bundle: policies, schema, entities,
 // obligations and settings, loaded and checked together. Begin at [Load].
 //
-// source.go and confined.go read the files, and layout.go knows which files a bundle has.
-// loading.go makes a bundle from them. It takes over the parts that have not changed since
+// Package source reads the files. loading.go makes a bundle from them. It takes over the parts that have not changed since
 // the bundle in force. The texts of authors are parsed in policies.go, schema.go, entities.go,
 // obligations.go and config.go. accessfiles.go makes policies from tool access declarations. bounds.go and the files beside it refuse what would take too
 // long. A [View] is the bundle as one tenant sees it, with a [Store] of entities and an
@@ -26,6 +25,7 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/source"
 )
 
 // Bundle is everything that decides, loaded and checked together. It is immutable.
@@ -107,11 +107,11 @@ func (p *Policy) OfTenant() bool { return p.Tenant != evaluation.DefaultTenant }
 
 // Load reads and builds the bundle of a source. It reports all problems at once. If any of
 // them is an error, the bundle is nil.
-func Load(source Source) (*Bundle, Problems) { return Build(source.Read()) }
+func Load(from source.Source) (*Bundle, Problems) { return Build(from.Read()) }
 
 // Build makes a bundle from one reading. Everything that can fail happens here, before the
 // bundle can be asked anything.
-func Build(files *Files) (*Bundle, Problems) {
+func Build(files *source.Files) (*Bundle, Problems) {
 	made, problems := NewLoading(context.Background(), files, InForce{}).Build()
 	return made.Bundle, problems
 }
@@ -224,7 +224,7 @@ func cut(ps Problems) Problems {
 	errors := map[string]int{}
 	var kept Problems
 	for _, p := range ps {
-		owner := ownerOfFile(p.File)
+		owner := source.OwnerOf(p.File)
 		if p.Severity == SeverityError {
 			if errors[owner]++; errors[owner] > MostErrors+1 {
 				continue
@@ -232,7 +232,7 @@ func cut(ps Problems) Problems {
 			if errors[owner] > MostErrors {
 				p.Code = "many_errors"
 				p.Message = fmt.Sprintf("%s has more errors than the %d that are told, from here on",
-					UsageOf(owner).ownerName(), MostErrors)
+					source.OwnerName(owner), MostErrors)
 				p.Try = "mend those, then try again"
 			}
 		}
@@ -250,7 +250,7 @@ func (b *Bundle) checkParentRules(problems *Problems) {
 	for typ, rules := range b.Config.Parents {
 		for _, rule := range rules {
 			if !slices.Contains(b.Schema.entities[typ].parents, rule.Parent) {
-				problems.Add(ConfigFile, rule.line, rule.column, "parent_type",
+				problems.Add(source.ConfigFile, rule.line, rule.column, "parent_type",
 					fmt.Sprintf("the schema does not let %s have parents of type %s%s", typ, rule.Parent, b.likeParent(typ, rule.Parent)),
 					"declare it: entity "+string(typ)+" in ["+string(rule.Parent)+"]")
 			}
@@ -273,22 +273,22 @@ func (l *Loading) parseEverything(problems *Problems) {
 	var found Problems
 	uses := map[string]*Usage{}
 	for _, name := range l.names {
-		if l.cancelled() || l.sameOwner(dirOf(name)) {
+		if l.cancelled() || l.sameOwner(source.DirOf(name)) {
 			continue
 		}
-		use := uses[ownerOfFile(name)]
+		use := uses[source.OwnerOf(name)]
 		if use == nil {
-			use = UsageOf(ownerOfFile(name))
-			uses[use.owner] = use
+			use = UsageOf(source.OwnerOf(name))
+			uses[use.Owner] = use
 		}
 		switch {
 		case path.Ext(name) == ".cedar":
 			l.policies(name, use, &found)
 		case path.Base(path.Dir(name)) == "entities":
 			l.entities(name, use, &found)
-		case kindOf(name) == accessKind:
+		case source.IsAccess(name):
 			l.declaration(name, use, &found)
-		case path.Base(name) == obligationsFile:
+		case path.Base(name) == source.ObligationsFile:
 			l.obligations(name, builtinObligations(), &found)
 		}
 	}
@@ -304,13 +304,10 @@ func builtinObligations() map[string]Definition {
 	return known
 }
 
-// names are the loaded files in order of their paths.
-func (f *Files) names() []string { return slices.Sorted(maps.Keys(f.Content)) }
-
-// schema are the files of the schema. There are none if the bundle has no schema.
-func (f *Files) schema() (files []SchemaFile) {
-	for name, content := range f.Content {
-		if kindOf(name) == schemaKind {
+// schemaOf are the files of the schema. There are none if the bundle has no schema.
+func schemaOf(of *source.Files) (files []SchemaFile) {
+	for name, content := range of.Content {
+		if source.IsSchema(name) {
 			files = append(files, SchemaFile{Name: name, Text: content})
 		}
 	}

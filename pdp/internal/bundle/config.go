@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/source"
 )
 
 // Config is bundle.yaml: every switch that changes an answer.
@@ -108,20 +109,17 @@ func IsActionType(typ types.EntityType) bool {
 	return typ == "Action" || strings.HasSuffix(string(typ), "::Action")
 }
 
-// ConfigFile is the file with the settings of a bundle.
-const ConfigFile = "bundle.yaml"
-
 func parseConfig(text []byte, problems *Problems) Config {
 	c := Config{ActionType: "Action", ApprovalType: approvalType}
 	if text == nil {
 		return c
 	}
-	root, ok := document.Read(ConfigFile, text, problems)
+	root, ok := document.Read(source.ConfigFile, text, problems)
 	if !ok {
 		return c
 	}
 	byKey := map[string]func(*yaml.Node){}
-	doc := document.Map{File: ConfigFile, Problems: problems, Known: byKey}
+	doc := document.Map{File: source.ConfigFile, Problems: problems, Known: byKey}
 	var attributes, parents, known, tenants *yaml.Node
 	byKey["namespace"] = func(n *yaml.Node) { c.namespace = types.EntityType(pathOfType(&doc, n)) }
 	byKey["types"] = func(n *yaml.Node) { c.Types, c.mapped = typeNames(&doc, n) }

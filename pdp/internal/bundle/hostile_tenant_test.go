@@ -12,6 +12,7 @@ import (
 
 	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 	"policy-service/pdp/pdptest/bound"
 	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/worst"
@@ -100,12 +101,12 @@ func tenantsAtTheirBounds() map[string][]string {
 			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"n","id":"%d"}}]`, i^1))
 		})},
 		"a crowd":                     {"entities/e.json", manyEntities(2_000, func(i int) string { return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":["g%d"]`, i/25)) })},
-		"obligations":                 {"obligations.yaml", manyNames(int(b.YAML.Obligations))},
-		"bytes":                       {"entities/e.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`},
-		"nulls":                       {"entities/e.json", `[` + strings.TrimSuffix(entityOf("e", "1", ""), "}") + `,"more":[` + strings.Repeat("1,", int(b.Bytes)/2-200) + `1]}]`},
-		"files":                       filesOf(b.Files - 1),
+		"obligations":                 {"obligations.yaml", manyNames(int(source.TenantBounds.Obligations))},
+		"bytes":                       {"entities/e.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(source.TenantBounds.Bytes)-200)+`"`) + `]`},
+		"nulls":                       {"entities/e.json", `[` + strings.TrimSuffix(entityOf("e", "1", ""), "}") + `,"more":[` + strings.Repeat("1,", int(source.TenantBounds.Bytes)/2-200) + `1]}]`},
+		"files":                       filesOf(source.TenantBounds.Files - 1),
 		"declarations of short rules": {"access/a.yaml", denials(1_000, denial), "access/b.yaml", denials(1_000, denial), "access/c.yaml", denials(1_000, denial)},
-		"all at once": append(manyPolicies(b.Words-3_000), "obligations.yaml", manyNames(int(b.YAML.Obligations)),
+		"all at once": append(manyPolicies(b.Words-3_000), "obligations.yaml", manyNames(int(source.TenantBounds.Obligations)),
 			"entities/a.json", manyEntities(190, tangled(10, 18)),
 			"entities/b.json", manyEntities(450, func(i int) string {
 				return entityOf("v", strconv.Itoa(i), `"a":`+worst.Object(90, `"k%d":{"__entity":{"type":"e","id":"%d"}}`))
@@ -196,10 +197,10 @@ func tenantsBeyondABound() map[string]beyondABound {
 		return "permit(principal == user::\"a\", action, resource)\nwhen { " + condition + " };"
 	}
 	return map[string]beyondABound{
-		"files":                       {"many_files", "", 0, filesOf(b.Files + 1)},
-		"bytes":                       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(b.Bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
-		"a file":                      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(b.EntityFile)+1)}},
-		"obligations":                 {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(b.YAML.Obligations)) + strings.Repeat("#", 100)}},
+		"files":                       {"many_files", "", 0, filesOf(source.TenantBounds.Files + 1)},
+		"bytes":                       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(source.TenantBounds.Bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
+		"a file":                      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(source.TenantBounds.EntityFile)+1)}},
+		"obligations":                 {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(source.TenantBounds.Obligations)) + strings.Repeat("#", 100)}},
 		"words":                       {"many_words", "", -1, manyPolicies(b.Words + 3_000)},
 		"declarations":                {"many_declarations", "access/c.yaml", 0, []string{"access/a.yaml", long, "access/b.yaml", long, "access/c.yaml", long}},
 		"declarations of many tools":  {"many_words", "access/a.yaml", -1, []string{"access/a.yaml", denials(48, "{agent: a%d, tools: ["+strings.Join(worst.Each(worst.Numbers(1_000), strconv.Itoa), "x,")+"x]}")}},
@@ -282,7 +283,7 @@ func TestCostOfATenantBeyondABound(t *testing.T) {
 func TestNamesInADirectoryAreBounded(t *testing.T) {
 	t.Parallel()
 	files := tenantFiles("p.cedar", "// nothing")
-	for i := range bundle.TenantBounds.Names + 1 {
+	for i := range source.TenantBounds.Names + 1 {
 		files[fmt.Sprintf("tenants/t/entities/.%d", i)] = &fstest.MapFile{}
 	}
 	_, problems := pdp.Load(pdp.FS(files))
@@ -296,7 +297,7 @@ func TestTheRootMayBringMore(t *testing.T) {
 	t.Parallel()
 	for name, files := range map[string]fstest.MapFS{
 		"entities": {"entities/e.json": {Data: []byte(manyEntities(bundle.TenantBounds.Entities+1, plainEntity))}},
-		"files":    filesAtRoot(filesOf(bundle.TenantBounds.Files + 1)),
+		"files":    filesAtRoot(filesOf(source.TenantBounds.Files + 1)),
 	} {
 		files["p.cedar"] = &fstest.MapFile{Data: []byte(`permit(principal == user::"a", action, resource);`)}
 		if _, problems := pdp.Load(pdp.FS(files)); problems.Refuse() {

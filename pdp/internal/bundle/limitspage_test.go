@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -15,9 +14,6 @@ func TestTheLimitsPageSaysWhatAnOwnerMayBring(t *testing.T) {
 		t.Helper()
 		holds(t, string(page), what, of(TenantBounds), of(RootBounds))
 	}
-	row("files, bytes of all of them", func(b *Bounds) string { return fmt.Sprintf("%s, %d MiB", grouped(b.Files), b.Bytes>>20) })
-	row("bytes of all access declarations", func(b *Bounds) string { return size(b.YAML.Access) })
-	row("names looked up on the ways to its files", func(b *Bounds) string { return grouped(b.Looked) })
 	row("entities, values in them", func(b *Bounds) string { return grouped(b.Entities) + ", " + grouped(b.Values) })
 	row("references to parents; ancestors of one entity", func(b *Bounds) string { return grouped(b.Parents) + "; " + grouped(b.Ancestors) })
 	row("steps through `identities` of one person, of all", func(b *Bounds) string { return grouped(b.People.One) + ", " + grouped(b.People.All) })

@@ -11,6 +11,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/internal/source"
 )
 
 // Loading is one load on its way to a bundle. If files have not changed since the bundle in
@@ -37,7 +38,7 @@ type Loading struct {
 	aside map[string]bool // the tenants whose files were set aside
 
 	ctx    context.Context // if it ends, the load ends too and makes no bundle
-	files  *Files
+	files  *source.Files
 	before InForce // without a bundle in it, there is nothing to take over
 	bundle *Bundle
 	Did    Work
@@ -56,20 +57,20 @@ type Loading struct {
 // InForce is a bundle that answers requests, with the files that it was made from.
 type InForce struct {
 	Bundle *Bundle
-	Files  *Files
+	Files  *source.Files
 }
 
 // NewLoading prepares to make a bundle from files. It may take over parts of the bundle in
 // force.
-func NewLoading(ctx context.Context, files *Files, before InForce) *Loading {
+func NewLoading(ctx context.Context, files *source.Files, before InForce) *Loading {
 	l := &Loading{ctx: ctx, before: before, aside: map[string]bool{}}
 	l.take(files)
 	return l
 }
 
 // take has these be the files of the load.
-func (l *Loading) take(files *Files) {
-	l.files, l.names = files, files.names()
+func (l *Loading) take(files *source.Files) {
+	l.files, l.names = files, files.Names()
 	l.inDir, l.changed, l.redeclared = map[string][]string{}, map[string]bool{}, map[string]bool{}
 	for _, name := range l.names {
 		dir, _ := path.Split(name)
@@ -78,18 +79,18 @@ func (l *Loading) take(files *Files) {
 	if l.before.Bundle == nil {
 		return
 	}
-	for _, files := range []*Files{files, l.before.Files} {
+	for _, files := range []*source.Files{files, l.before.Files} {
 		for name := range files.Content {
 			if !l.same(name) {
-				l.changed[dirOf(name)] = true
-				if kindOf(name) == accessKind {
-					l.redeclared[dirOf(name)] = true
+				l.changed[source.DirOf(name)] = true
+				if source.IsAccess(name) {
+					l.redeclared[source.DirOf(name)] = true
 				}
 			}
 		}
 	}
-	l.sameSettings = l.same(ConfigFile)
-	for _, f := range append(files.schema(), l.before.Files.schema()...) {
+	l.sameSettings = l.same(source.ConfigFile)
+	for _, f := range append(schemaOf(files), schemaOf(l.before.Files)...) {
 		l.sameSettings = l.sameSettings && l.same(f.Name)
 	}
 }
@@ -129,8 +130,8 @@ func (l *Loading) settings() {
 		return
 	}
 	l.Did.Settings++
-	b.Config = parseConfig(l.files.Content[ConfigFile], &b.problems)
-	if files := l.files.schema(); len(files) > 0 {
+	b.Config = parseConfig(l.files.Content[source.ConfigFile], &b.problems)
+	if files := schemaOf(l.files); len(files) > 0 {
 		var found Problems
 		b.Schema = ParseSchema(files, &b.Config, &found)
 		b.problems = append(b.problems, found...)
@@ -147,15 +148,6 @@ func (l *Loading) same(name string) bool {
 
 // sameOwner reports if no file of an owner has changed. The owner is given by its directory.
 func (l *Loading) sameOwner(dir string) bool { return l.before.Bundle != nil && !l.changed[dir] }
-
-// dirOf is the directory of the owner of a file: a tenant's directory, with a slash at the
-// end, or "" for the root.
-func dirOf(name string) string {
-	if tenant := TenantOf(name); tenant != "" {
-		return "tenants/" + tenant + "/"
-	}
-	return ""
-}
 
 func (l *Loading) policies(name string, use *Usage, problems *Problems) []*Policy {
 	l.Did.PolicyFiles++
@@ -229,9 +221,9 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 
 // define gives a view the obligations that its policies can name.
 func (l *Loading) define(v *View, dir string, root *View) {
-	file := dir + obligationsFile
+	file := dir + source.ObligationsFile
 	same := func(file, dir string) bool { return l.same(file) && !l.redeclared[dir] }
-	if l.before.Bundle != nil && same(file, dir) && same(obligationsFile, "") {
+	if l.before.Bundle != nil && same(file, dir) && same(source.ObligationsFile, "") {
 		if before := l.before.Bundle.Views[v.Tenant]; before != nil {
 			v.Obligations, v.obligationProblems = before.Obligations, before.obligationProblems
 			return
@@ -280,7 +272,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 		}
 		o.policies = append(o.policies, l.policies(name, use, &o.policyProblems)...)
 	}
-	for _, name := range l.inDir[dir+accessDirectory] {
+	for _, name := range l.inDir[dir+source.AccessDirectory] {
 		if l.cancelled() {
 			return o
 		}
@@ -310,7 +302,7 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 	}
 	o.store.Root = nil // otherwise the old root stays in memory until the tenant's files change
 	o.store.prepareSearch()
-	if !use.exceeded {
+	if !use.Exceeded {
 		into.checkAncestors()
 	}
 	return o

@@ -34,8 +34,6 @@ type Definition struct {
 // tenant's access declaration, which an author may write out.
 var ObligationName = regexp.MustCompile(`^(access\.[A-Za-z0-9][A-Za-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-const obligationsFile = "obligations.yaml"
-
 // parseObligations reads obligations.yaml on top of the definitions above it.
 func parseObligations(file string, text []byte, above map[string]Definition, problems *Problems) map[string]Definition {
 	known := maps.Clone(above)
@@ -323,13 +321,9 @@ func (p *Policy) annotationAt(name string, text []byte) (line, column int) {
 	return p.Line, p.Column
 }
 
-// A comparison costs the product of two lengths, and all of them the product of two counts. A
-// file may hold tens of thousands of wrong names. People read only some suggestions, and no
-// name is as long as maxSuggested.
-const (
-	maxSuggestions = 100
-	maxSuggested   = 64
-)
+// maxSuggestions bounds how many names of a file are compared with others. A file may hold tens of thousands of wrong names,
+// and people read only some suggestions.
+const maxSuggestions = 100
 
 // DidYouMean suggests the candidate nearest to a name, if one is near.
 func DidYouMean(name string, candidates iter.Seq[string]) string {
@@ -339,27 +333,7 @@ func DidYouMean(name string, candidates iter.Seq[string]) string {
 	return ""
 }
 
-// Nearest finds the candidate nearest to a name. It is not ok if none is near. If several are equally near, it is the
-// first in order. Two names that differ only in case are as near as can be, however many letters that are.
+// Nearest is [spelling.Nearest] among candidates.
 func Nearest(name string, candidates iter.Seq[string]) (near string, ok bool) {
-	if len(name) > maxSuggested {
-		return "", false
-	}
-	distance := len(name)/3 + 2
-	for c := range candidates {
-		if c == name {
-			continue // that is what was written
-		}
-		d := 0
-		if !strings.EqualFold(name, c) {
-			if apart := max(len(c)-len(name), len(name)-len(c)); apart > distance {
-				continue // at least as many letters are to be changed
-			}
-			d = spelling.Distance(name, c)
-		}
-		if d < distance || d == distance && near != "" && c < near {
-			near, distance = c, d
-		}
-	}
-	return near, near != ""
+	return spelling.Nearest(name, slices.Collect(candidates))
 }

@@ -17,7 +17,7 @@ import (
 // ParsePolicies reads the policies of one file.
 func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*Policy {
 	text = withoutMark(text)
-	if use.exceeded || !checkText(file, text, use, problems) {
+	if use.Exceeded || !checkText(file, text, use, problems) {
 		return nil
 	}
 	list, err := cedar.NewPolicyListFromBytes(file, text)
@@ -28,7 +28,7 @@ func ParsePolicies(file string, use *Usage, text []byte, problems *Problems) []*
 	policies := make([]*Policy, 0, len(list))
 	for n, c := range list {
 		at := entityPlace{file, c.Position().Line, c.Position().Column}
-		p := newPolicy(c, fmt.Sprintf("%s#%d", file, n), use.owner, at)
+		p := newPolicy(c, fmt.Sprintf("%s#%d", file, n), use.Owner, at)
 		if p.Id == "" {
 			problems.Add(file, at.line, at.column, "empty_id", "the policy's @id is empty",
 				"give it a name, or leave the annotation out")

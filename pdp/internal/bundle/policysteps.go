@@ -25,7 +25,7 @@ func (s *Schema) mayCheck(all []*Policy, use *Usage, problems *Problems) bool {
 			if combinations > 0 {
 				try += fmt.Sprintf(", for %d combinations of action, principal and resource", combinations)
 			}
-			use.exceeds(true, "many_checks", "steps of holding policies against the schema", int64(use.bounds.Checks),
+			use.exceeds(true, "many_checks", "steps of holding policies against the schema", use.bounds.Checks,
 				entityPlace{p.File, p.Line, p.Column}, try, problems)
 			return false
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
+
+	"policy-service/pdp/internal/source"
 )
 
 // The bounds of a text in Cedar's syntax. They are checked before cedar-go parses the text,
@@ -48,8 +50,8 @@ func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 			return false
 		}
 		if use.wordCount+s.words > use.bounds.Words {
-			use.exceeds(true, "many_words", "names, texts and signs in policies", int64(use.bounds.Words),
-				entityPlace{file, s.line, s.column}, tryLess, problems)
+			use.exceeds(true, "many_words", "names, texts and signs in policies", use.bounds.Words,
+				entityPlace{file, s.line, s.column}, source.TryLess, problems)
 			return false
 		}
 	}

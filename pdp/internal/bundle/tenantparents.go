@@ -11,6 +11,7 @@ import (
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/source"
 )
 
 // A tenant's entities stand below the tenant's own alone: through a parent that the root names, a
@@ -186,7 +187,7 @@ func (l *entityLoader) refuseParent(uid, parent types.EntityUID, at entityPlace)
 	try := "a tenant's entities may only stand below the tenant's own; move the entity to the root if it belongs there"
 	if typ, ok := l.bundle.Config.WireType(parent.Type); ok {
 		name := strings.ReplaceAll(typ+"::"+Quote(string(parent.ID)), "'", "''")
-		try += ", or let all tenants place theirs below that: tenants: {parents: ['" + name + "']} in " + ConfigFile
+		try += ", or let all tenants place theirs below that: tenants: {parents: ['" + name + "']} in " + source.ConfigFile
 	}
 	l.bad(at, "root_parent", fmt.Sprintf("%s takes %s as a parent, which the root of the bundle names", uid, parent), try)
 }

@@ -12,6 +12,7 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/source"
 )
 
 // approvals warns of permits that wait for an approval that no policy lets a person give. The
@@ -190,7 +191,7 @@ func (l *linter) approvalConfig(text []byte) {
 	templates, open := l.templates()
 	self := func(name *yaml.Node) {
 		if !open && !templates[name.Value] { // no approval request ever has it
-			l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "unknown_template",
+			l.problems.Warn(source.ConfigFile, name.Line, name.Column, "unknown_template",
 				"no obligation has the template "+bundle.Quote(name.Value)+
 					bundle.DidYouMean(name.Value, maps.Keys(templates)),
 				"correct it, or take it out: "+
@@ -201,7 +202,7 @@ func (l *linter) approvalConfig(text []byte) {
 	l.readConfig(text, func(doc *document.Map) map[string]func(*yaml.Node) {
 		known := func(name *yaml.Node) {
 			if l.b.Config.TypeIn(doc, name) == l.b.Config.ApprovalType {
-				l.problems.Warn(bundle.ConfigFile, name.Line, name.Column, "approval_known",
+				l.problems.Warn(source.ConfigFile, name.Line, name.Column, "approval_known",
 					"no approval is in the entity store: as long as its type is listed here nobody may decide about any",
 					"take "+bundle.Quote(name.Value)+" out of known",
 				)

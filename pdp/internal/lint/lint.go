@@ -18,14 +18,15 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 // Check loads a bundle as [bundle.Load] does, and adds warnings about what is legal and
 // probably not meant. Most warnings stand at the policy that they are about. There are
 // warnings only if the bundle loads, because the meaning of a policy depends on the schema and
 // on bundle.yaml. The time is the one at which it is judged what is over.
-func Check(source bundle.Source, now time.Time) (*bundle.Bundle, bundle.Problems) {
-	files := source.Read()
+func Check(from source.Source, now time.Time) (*bundle.Bundle, bundle.Problems) {
+	files := from.Read()
 	b, problems := bundle.Build(files)
 	if b == nil {
 		return nil, problems
@@ -38,8 +39,8 @@ func Check(source bundle.Source, now time.Time) (*bundle.Bundle, bundle.Problems
 		stores:   map[*bundle.View]*storeFacts{},
 		words:    map[string][]word{},
 	}
-	l.configTypes(files.Content[bundle.ConfigFile])
-	l.approvalConfig(files.Content[bundle.ConfigFile])
+	l.configTypes(files.Content[source.ConfigFile])
+	l.approvalConfig(files.Content[source.ConfigFile])
 	for _, v := range b.Views {
 		for _, p := range v.Policies {
 			if p.Tenant == v.Tenant { // the root's policies stand in every view
@@ -65,7 +66,7 @@ type linter struct {
 	problems *bundle.Problems
 	listed   []types.EntityType // the types that bundle.yaml tells apart
 	stores   map[*bundle.View]*storeFacts
-	files    *bundle.Files
+	files    *source.Files
 	words    map[string][]word // of policy files
 	compared int               // ids, with misspelt ones
 }

@@ -9,6 +9,7 @@ import (
 
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/internal/document"
+	"policy-service/pdp/internal/source"
 )
 
 // names warns of what a policy shows without following its evaluation.
@@ -93,8 +94,8 @@ func (l *linter) readConfig(text []byte, keys func(doc *document.Map) map[string
 		return
 	}
 	var unused bundle.Problems
-	if root, ok := document.Read(bundle.ConfigFile, text, &unused); ok {
-		doc := document.Map{File: bundle.ConfigFile, Problems: &unused}
+	if root, ok := document.Read(source.ConfigFile, text, &unused); ok {
+		doc := document.Map{File: source.ConfigFile, Problems: &unused}
 		doc.Known = keys(&doc)
 		doc.Read(root)
 	}
@@ -107,7 +108,7 @@ func (l *linter) configTypes(text []byte) {
 	l.readConfig(text, func(doc *document.Map) map[string]func(*yaml.Node) {
 		if l.b.Schema == nil {
 			return map[string]func(*yaml.Node){"unknown_entities": func(n *yaml.Node) {
-				l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entities_unused",
+				l.problems.Warn(source.ConfigFile, n.Line, n.Column, "unknown_entities_unused",
 					"unknown_entities changes nothing where there is no schema that requires an attribute: "+
 						"what was sent is evaluated",
 					"list types under known to deny entities that are in no store",
@@ -135,7 +136,7 @@ func (l *linter) configTypes(text []byte) {
 
 func (l *linter) configType(n *yaml.Node, typ types.EntityType) {
 	if l.undeclaredType(typ) {
-		l.problems.Warn(bundle.ConfigFile, n.Line, n.Column, "unknown_entity_type",
+		l.problems.Warn(source.ConfigFile, n.Line, n.Column, "unknown_entity_type",
 			"the schema does not declare the entity type "+string(typ)+l.b.Schema.LikeType(typ),
 			"declare it, or correct its name",
 		)

@@ -1,4 +1,4 @@
-package bundle
+package source
 
 import (
 	"bytes"
@@ -14,21 +14,14 @@ import (
 	"unicode/utf8"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/spelling"
 )
 
-// kind is a kind of file in a bundle, and how large such a file may be. Every file is measured
-// before it is read.
+// kind is a kind of file in a bundle, named with its article, and how large such a file may be.
+// Every file is measured before it is read.
 type kind struct {
 	name string
 	max  int64
-}
-
-// article is the name behind its article.
-func (k *kind) article() string {
-	if strings.ContainsRune("aeiou", rune(k.name[0])) {
-		return "an " + k.name
-	}
-	return "a " + k.name
 }
 
 // MaxPolicyFile bounds a policy file before it is read. So it bounds what cedar-go's parser
@@ -37,13 +30,20 @@ const MaxPolicyFile = 256 << 10
 
 // The kinds of files.
 var (
-	policyKind   = &kind{"policy file", MaxPolicyFile}
-	settingsKind = &kind{"YAML file", 1 << 20}
-	schemaKind   = &kind{"schema", 1 << 20}
-	entityKind   = &kind{"entity file", RootBounds.EntityFile}
-	accessKind   = &kind{"access declaration", 256 << 10}
-	testKind     = &kind{"test file", 1 << 20}
-	manifestKind = &kind{"MANIFEST", 16 << 20}
+	policyKind   = &kind{"a policy file", MaxPolicyFile}
+	settingsKind = &kind{"a YAML file", 1 << 20}
+	schemaKind   = &kind{"a schema", 1 << 20}
+	entityKind   = &kind{"an entity file", RootBounds.EntityFile}
+	accessKind   = &kind{"an access declaration", 256 << 10}
+	testKind     = &kind{"a test file", 1 << 20}
+	manifestKind = &kind{"a MANIFEST", 16 << 20}
+)
+
+// Names of files and directories in the root of a bundle. Tenants have the last two as well.
+const (
+	ConfigFile      = "bundle.yaml" // the settings of a bundle
+	ObligationsFile = "obligations.yaml"
+	AccessDirectory = "access/" // tool access declarations
 )
 
 const layout = "bundle.yaml, *.cedar, *.cedarschema, entities/*.json, obligations.yaml, access/*.yaml, tests/*.yaml, tenants/<tenant>/, MANIFEST"
@@ -51,12 +51,12 @@ const layout = "bundle.yaml, *.cedar, *.cedarschema, entities/*.json, obligation
 // kindOf finds the kind of a file by its place and name. It returns nil if no rule of the
 // layout names the file.
 func kindOf(file string) *kind {
-	home := dirOf(file)
+	home := DirOf(file)
 	dir, name := path.Split(strings.TrimPrefix(file, home))
 	switch ext := path.Ext(name); {
 	case dir == "entities/" && ext == ".json":
 		return entityKind
-	case dir == accessDirectory && (ext == ".yaml" || ext == ".yml"):
+	case dir == AccessDirectory && (ext == ".yaml" || ext == ".yml"):
 		return accessKind
 	case dir == "tests/" && slices.Contains([]string{".yaml", ".yml", ".json"}, ext):
 		return testKind
@@ -64,7 +64,7 @@ func kindOf(file string) *kind {
 		return nil
 	case ext == ".cedar":
 		return policyKind
-	case name == obligationsFile, name == ConfigFile && home == "":
+	case name == ObligationsFile, name == ConfigFile && home == "":
 		return settingsKind
 	case (ext == ".cedarschema" || strings.HasSuffix(name, ".cedarschema.json")) && home == "":
 		return schemaKind
@@ -72,9 +72,9 @@ func kindOf(file string) *kind {
 	return nil
 }
 
-// Bundle reads everything that is loaded. It names each directory by its fixed place, so a
+// bundle reads everything that is loaded. It names each directory by its fixed place, so a
 // link that leads back up cannot make the reading go in circles.
-func (r *Reader) Bundle() {
+func (r *reader) bundle() {
 	r.part(".")
 	r.findTenants()
 	for _, name := range r.files.Tenants {
@@ -89,7 +89,7 @@ func (r *Reader) Bundle() {
 // emptyTenant notes a tenant that exists only because its directory does. A MANIFEST cannot
 // list a directory. If there is a MANIFEST, only files that it lists may make a difference, so
 // such a tenant is an error.
-func (r *Reader) emptyTenant(dir string) {
+func (r *reader) emptyTenant(dir string) {
 	const message = "nothing in this tenant's directory is loaded, so the policies of every tenant alone decide for it and the digest does not name it"
 	if r.manifest {
 		r.problem(dir, "empty_tenant", message+", nor can the MANIFEST",
@@ -102,11 +102,11 @@ func (r *Reader) emptyTenant(dir string) {
 
 // part reads the files directly in the root or in a tenant's directory, and the entities and
 // access declarations beside them.
-func (r *Reader) part(dir string) {
+func (r *reader) part(dir string) {
 	for _, e := range r.entries(dir) {
 		file := path.Join(dir, e.Name())
 		switch {
-		case e.Name() == "entities", e.Name() == path.Clean(accessDirectory) && !e.Type().IsRegular():
+		case e.Name() == "entities", e.Name() == path.Clean(AccessDirectory) && !e.Type().IsRegular():
 			// A file of the name access was none of a bundle's before there were declarations, and is none now.
 			r.loadAll(file)
 		case e.Name() == "tests" && !e.Type().IsRegular():
@@ -122,7 +122,7 @@ func (r *Reader) part(dir string) {
 }
 
 // loadAll reads the files in a directory of entities, access declarations or tests.
-func (r *Reader) loadAll(dir string) {
+func (r *reader) loadAll(dir string) {
 	if !r.isDirectory(dir) {
 		return
 	}
@@ -132,20 +132,20 @@ func (r *Reader) loadAll(dir string) {
 }
 
 // has reports if a name exists. A link to nothing exists, too.
-func (r *Reader) has(name string) bool {
-	_, err := fs.Lstat(r.Fsys, name)
+func (r *reader) has(name string) bool {
+	_, err := fs.Lstat(r.fsys, name)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // findTenants lists the tenants by their directories.
-func (r *Reader) findTenants() {
+func (r *reader) findTenants() {
 	if !r.has("tenants") || !r.isDirectory("tenants") {
 		return
 	}
 	for _, e := range r.entries("tenants") {
 		name := e.Name()
 		dir := "tenants/" + name
-		info, err := fs.Stat(r.Fsys, dir)
+		info, err := fs.Stat(r.fsys, dir)
 		switch {
 		case err != nil:
 			r.unreadable(dir, err)
@@ -168,7 +168,7 @@ func (r *Reader) findTenants() {
 }
 
 // load reads one file into the bundle, or notes that the file does not belong there.
-func (r *Reader) load(file string, e fs.DirEntry) {
+func (r *reader) load(file string, e fs.DirEntry) {
 	if r.ctx.Err() != nil {
 		return // the result of this reading is not wanted any more
 	}
@@ -195,10 +195,10 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 		return
 	}
 	use := r.usage(file)
-	if use.exceeded {
+	if use.Exceeded {
 		return
 	}
-	if data, ok := r.read(file, use.kind(k)); ok {
+	if data, ok := r.read(file, use.within(k)); ok {
 		r.take(file, k, data)
 	}
 }
@@ -206,9 +206,9 @@ func (r *Reader) load(file string, e fs.DirEntry) {
 // meantDirectory is the directory of a bundle, or of a tenant, that somebody may have meant by the name of another one
 // there: what would be in it may be forbids.
 func meantDirectory(file string) (meant string, ok bool) {
-	home := dirOf(file)
+	home := DirOf(file)
 	name := strings.TrimPrefix(file, home)
-	known := []string{"entities", path.Clean(accessDirectory), "tests"}
+	known := []string{"entities", path.Clean(AccessDirectory), "tests"}
 	if home == "" {
 		known = append(known, "tenants")
 	}
@@ -218,20 +218,20 @@ func meantDirectory(file string) (meant string, ok bool) {
 	if strings.EqualFold(name, "entity") {
 		return "entities", true
 	}
-	return Nearest(name, slices.Values(known))
+	return spelling.Nearest(name, known)
 }
 
 // loadDrafts loads the drafts of some kinds in place of their files.
-func (r *Reader) loadDrafts(of func(*kind) bool) {
+func (r *reader) loadDrafts(of func(*kind) bool) {
 	for _, file := range slices.Sorted(maps.Keys(r.drafts)) {
 		content, k := r.drafts[file], kindOf(file)
 		if k == nil || !of(k) {
 			continue // nothing of it would be loaded here
 		}
 		switch use := r.usage(file); {
-		case use.exceeded:
-		case int64(len(content)) > use.kind(k).max:
-			r.tooLarge(file, use.kind(k))
+		case use.Exceeded:
+		case int64(len(content)) > use.within(k).max:
+			r.tooLarge(file, use.within(k))
 		default:
 			r.take(file, k, content)
 		}
@@ -239,11 +239,11 @@ func (r *Reader) loadDrafts(of func(*kind) bool) {
 }
 
 // take takes the content of a file into the bundle, or notes why it does not belong there.
-func (r *Reader) take(file string, k *kind, data []byte) {
+func (r *reader) take(file string, k *kind, data []byte) {
 	switch {
-	case r.usage(file).tooMuchText(file, len(data), &r.files.Problems):
+	case r.usage(file).add(file, k, len(data), &r.files.Problems):
 	case len(bytes.TrimSpace(data)) == 0:
-		r.problem(file, "empty_file", "this "+k.name+" is empty, perhaps half-written",
+		r.problem(file, "empty_file", "this file is empty, perhaps half-written",
 			"write its content, or remove it")
 	default:
 		r.files.Content[file] = data
@@ -252,9 +252,9 @@ func (r *Reader) take(file string, k *kind, data []byte) {
 
 // entries lists a directory. It leaves out names that begin with a dot, and names that a
 // digest, a MANIFEST or a log line could not contain.
-func (r *Reader) entries(dir string) []fs.DirEntry {
-	most := boundsOf(ownerOfFile(dir)).Names
-	all, err := fs.ReadDir(r.Fsys, dir)
+func (r *reader) entries(dir string) []fs.DirEntry {
+	most := boundsOf(OwnerOf(dir)).Names
+	all, err := fs.ReadDir(r.fsys, dir)
 	if err != nil {
 		r.unreadable(dir, err)
 		return nil // a part of a directory is as bad as a part of a file
@@ -281,3 +281,18 @@ func (r *Reader) entries(dir string) []fs.DirEntry {
 func legalName(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsRune(name, '\\') && !strings.ContainsFunc(name, unicode.IsControl)
 }
+
+// DirOf is the directory of the owner of a file: a tenant's directory, with a slash at the
+// end, or "" for the root.
+func DirOf(file string) string {
+	if tenant := TenantOf(file); tenant != "" {
+		return "tenants/" + tenant + "/"
+	}
+	return ""
+}
+
+// IsAccess reports if a file is a tool access declaration, by its name and place.
+func IsAccess(file string) bool { return kindOf(file) == accessKind }
+
+// IsSchema reports if a file is one of a schema, by its name and place.
+func IsSchema(file string) bool { return kindOf(file) == schemaKind }

@@ -1,4 +1,4 @@
-package bundle
+package source
 
 import (
 	"bytes"
@@ -7,13 +7,13 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"policy-service/pdp/internal/document"
 	"policy-service/pdp/plainfile"
 )
 
@@ -34,8 +34,8 @@ const manifestEnd = "# end\n"
 // lines. Lines end in LF alone: for sha256sum a CR would be part of the name. The format may
 // grow only behind a "# " that today's parser refuses, so an old version never
 // half-understands a new file.
-func parseManifest(data []byte) (map[string]string, Problems) {
-	var ps Problems
+func parseManifest(data []byte) (map[string]string, document.Problems) {
+	var ps document.Problems
 	body, complete := bytes.CutSuffix(data, []byte(manifestEnd))
 	if !complete || len(body) > 0 && body[len(body)-1] != '\n' {
 		ps.Add("MANIFEST", 0, 0, "manifest_incomplete",
@@ -73,8 +73,8 @@ func parseManifestLine(line string) (sum, name string, ok bool) {
 	return sum, name, ok
 }
 
-// CheckManifest compares the files that were read with the MANIFEST, if there is one.
-func (r *Reader) CheckManifest() {
+// checkManifest compares the files that were read with the MANIFEST, if there is one.
+func (r *reader) checkManifest() {
 	if !r.manifest {
 		return
 	}
@@ -102,8 +102,8 @@ func (r *Reader) CheckManifest() {
 }
 
 // checkListed compares one listed file, whether it was loaded or not.
-func (r *Reader) checkListed(name, want string) {
-	if _, err := fs.Stat(r.Fsys, name); errors.Is(err, fs.ErrNotExist) {
+func (r *reader) checkListed(name, want string) {
+	if _, err := fs.Stat(r.fsys, name); errors.Is(err, fs.ErrNotExist) {
 		r.problem(name, "manifest_absent", "the MANIFEST lists this file, and there is none",
 			"copy the file, or write the MANIFEST again with policy-service check --write-manifest")
 		return
@@ -117,22 +117,12 @@ func (r *Reader) checkListed(name, want string) {
 
 // sum hashes a file. It hashes the content that was loaded, because a second reading could see
 // another content. A file that was not loaded is read for the hash alone.
-func (r *Reader) sum(name string) (string, bool) {
-	h := sha256.New()
-	if data, loaded := r.files.Content[name]; loaded {
-		h.Write(data)
-		return hex.EncodeToString(h.Sum(nil)), true
+func (r *reader) sum(name string) (string, bool) {
+	data, ok := r.files.Content[name]
+	if !ok {
+		data, ok = r.read(name, &kind{"a file", entityKind.max})
 	}
-	f, _ := r.open(name, &kind{"file", entityKind.max})
-	if f == nil {
-		return "", false
-	}
-	defer f.Close()
-	if _, err := io.Copy(h, io.LimitReader(f, entityKind.max)); err != nil {
-		r.unreadable(name, err)
-		return "", false
-	}
-	return hex.EncodeToString(h.Sum(nil)), true
+	return fmt.Sprintf("%x", sha256.Sum256(data)), ok
 }
 
 // Manifest makes the MANIFEST of the source as it is now: every file that [Source.Read] loads,
@@ -140,17 +130,17 @@ func (r *Reader) sum(name string) (string, bool) {
 // tests out, and an edit of a test needs no new MANIFEST. It ignores a MANIFEST that exists
 // already. The problems are those of the files. If one of them is an error, there is no
 // MANIFEST.
-func (s Source) Manifest() ([]byte, Problems) {
-	files, _ := s.read(context.Background(), func(r *Reader) {
+func (s Source) Manifest() ([]byte, document.Problems) {
+	files, _ := s.read(context.Background(), func(r *reader) {
 		r.manifest = true // the files will be checked against the new MANIFEST
-		r.Bundle()
+		r.bundle()
 	})
 	problems := files.Problems
 	if problems.Refuse() {
 		return nil, problems
 	}
 	var b bytes.Buffer
-	for _, name := range files.names() {
+	for _, name := range files.Names() {
 		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(files.Content[name]), name)
 	}
 	b.WriteString(manifestEnd)
@@ -159,7 +149,7 @@ func (s Source) Manifest() ([]byte, Problems) {
 
 // WriteManifest writes [Source.Manifest] into the source's directory, by rename. So a reader
 // of the directory sees either the old MANIFEST or the new one. If the files are at fault, the
-// error is of type [Problems].
+// error is of type [document.Problems].
 func (s Source) WriteManifest() error {
 	if s.Dir == "" {
 		return errors.New("a MANIFEST can only be written into a directory")

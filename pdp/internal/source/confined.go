@@ -1,4 +1,4 @@
-package bundle
+package source
 
 import (
 	"cmp"
@@ -10,13 +10,14 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"policy-service/pdp/plainfile"
 )
 
-// Confined is a bundle directory during one reading. It follows a symbolic link only to files
+// confined is a bundle directory during one reading. It follows a symbolic link only to files
 // of the owner of the link. A link of a tenant may lead to files in the directory of that
 // tenant. Any other link may lead to files of the bundle that are in no tenant's directory.
 // Otherwise an author of one tenant's files could let the policies of another tenant decide,
@@ -24,7 +25,7 @@ import (
 //
 // Names are looked up by path, and opened below a directory that is open already ([os.Root]).
 // So a link that a tenant changes in between leads nowhere else.
-type Confined struct {
+type confined struct {
 	root    *os.Root
 	real    string              // the path of root, without links
 	tenants string              // where tenants/ is in root, without links; "" if there is none
@@ -32,7 +33,7 @@ type Confined struct {
 	owners  map[string][]string // the inverse of homes: several tenants can have one directory, by links
 	dirs    map[string]string   // where the name of a directory leads
 	open    map[string]*os.Root
-	Walked  map[string]int // names looked up, by owner: see [Bounds]
+	walked  map[string]int // names looked up, by owner: see [Bounds]
 }
 
 // astray is the error for a link that is not followed. It says where the link leads.
@@ -57,7 +58,7 @@ var (
 
 // confine opens a bundle directory. It follows every link on the way to the directory, because
 // these links are the operator's.
-func confine(dir string) (*Confined, error) {
+func confine(dir string) (*confined, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err == nil {
 		real, err = filepath.Abs(real)
@@ -66,13 +67,13 @@ func confine(dir string) (*Confined, error) {
 		_, again := os.Stat(dir) // the error of os.Stat says which kind it is
 		return nil, cmp.Or(again, err)
 	}
-	c := &Confined{
+	c := &confined{
 		real:   real,
 		homes:  map[string]string{},
 		owners: map[string][]string{},
 		dirs:   map[string]string{},
 		open:   map[string]*os.Root{},
-		Walked: map[string]int{},
+		walked: map[string]int{},
 	}
 	if c.root, err = OpenDirectory(real); err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func OpenDirectory(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir + string(filepath.Separator) + ".")
 }
 
-func (c *Confined) close() {
+func (c *confined) close() {
 	for _, home := range c.open {
 		_ = home.Close()
 	}
@@ -96,7 +97,7 @@ func (c *Confined) close() {
 
 // findHomes finds the tenants' directories. Problems with a directory are noted later, when
 // the directory is read.
-func (c *Confined) findHomes() {
+func (c *confined) findHomes() {
 	at, err := c.resolve("tenants")
 	if err != nil {
 		return
@@ -120,7 +121,7 @@ func (c *Confined) findHomes() {
 
 // resolve returns where a name leads in root, without links. It resolves each directory on the
 // way once.
-func (c *Confined) resolve(name string) (string, error) {
+func (c *confined) resolve(name string) (string, error) {
 	if name == "." {
 		return name, nil
 	}
@@ -133,21 +134,21 @@ func (c *Confined) resolve(name string) (string, error) {
 		}
 		c.dirs[dir] = at
 	}
-	return c.follow(ownerOfFile(name), at, path.Base(name))
+	return c.follow(OwnerOf(name), at, path.Base(name))
 }
 
 // countNames counts the names of a path that is looked up for an owner. It refuses a path
 // beyond the owner's bound, because other owners wait for the reading.
-func (c *Confined) countNames(owner, at string) error {
-	if c.Walked[owner] >= boundsOf(owner).Looked {
+func (c *confined) countNames(owner, at string) error {
+	if c.walked[owner] >= boundsOf(owner).Looked {
 		return errWalked
 	}
-	c.Walked[owner] += 1 + strings.Count(at, "/")
+	c.walked[owner] += 1 + strings.Count(at, "/")
 	return nil
 }
 
 // follow follows each link that stays in root, whichever owner it belongs to.
-func (c *Confined) follow(owner, at, name string) (string, error) {
+func (c *confined) follow(owner, at, name string) (string, error) {
 	todo := []string{name}
 	for links, steps := 0, 0; len(todo) > 0; steps++ {
 		if steps+len(todo) > MaxSteps {
@@ -197,7 +198,7 @@ func (c *Confined) follow(owner, at, name string) (string, error) {
 
 // inside returns the rest of an absolute path after the point at which the path reaches root.
 // The path may reach root by another way than the one that the bundle was opened by.
-func (c *Confined) inside(owner string, todo []string) ([]string, error) {
+func (c *confined) inside(owner string, todo []string) ([]string, error) {
 	at := string(filepath.Separator)
 	for links, steps := 0, 0; at != c.real; steps++ {
 		if len(todo) == 0 {
@@ -240,7 +241,7 @@ func (c *Confined) inside(owner string, todo []string) ([]string, error) {
 
 // locate returns where a name of the bundle is: a path without links, below a directory that
 // is open.
-func (c *Confined) locate(name string) (*os.Root, string, error) {
+func (c *confined) locate(name string) (*os.Root, string, error) {
 	at, err := c.resolve(name)
 	if err != nil {
 		return nil, "", err
@@ -265,7 +266,7 @@ func (c *Confined) locate(name string) (*os.Root, string, error) {
 // owner is the tenant that a name belongs to, "" if it belongs to all tenants, and the
 // directory that the owner's files must be in. A tenant's directory that was made after
 // findHomes ran does not exist for this reading.
-func (c *Confined) owner(name string) (tenant, home string, err error) {
+func (c *confined) owner(name string) (tenant, home string, err error) {
 	tenant = TenantOf(name)
 	home, known := c.homes[tenant]
 	switch {
@@ -278,17 +279,17 @@ func (c *Confined) owner(name string) (tenant, home string, err error) {
 }
 
 // checkOwner refuses a name that leads out of what its owner may read.
-func (c *Confined) checkOwner(name, tenant, home, at string) error {
+func (c *confined) checkOwner(name, tenant, home, at string) error {
 	switch {
 	case tenant != "" && c.holdsTenants(home):
 		return astray("to what holds the tenants' directories")
 	case !isIn(at, home):
-		return astray("out of the directory of tenant " + Quote(tenant))
+		return astray("out of the directory of tenant " + strconv.Quote(tenant))
 	}
 	for dir := at; dir != "." && !c.holdsTenants(dir); dir = path.Dir(dir) {
 		for _, other := range c.owners[dir] {
 			if other != tenant {
-				return astray("into the directory of tenant " + Quote(other))
+				return astray("into the directory of tenant " + strconv.Quote(other))
 			}
 		}
 	}
@@ -301,7 +302,7 @@ func (c *Confined) checkOwner(name, tenant, home, at string) error {
 
 // holdsTenants reports if a directory is tenants/, or contains it. No tenant may have such a
 // directory.
-func (c *Confined) holdsTenants(dir string) bool { return isIn(c.tenants, dir) }
+func (c *confined) holdsTenants(dir string) bool { return isIn(c.tenants, dir) }
 
 // isIn reports if a path is a directory, or is in it. Both are without links.
 func isIn(at, dir string) bool {
@@ -309,7 +310,7 @@ func isIn(at, dir string) bool {
 }
 
 // openHome opens a tenant's directory once.
-func (c *Confined) openHome(home string) (*os.Root, error) {
+func (c *confined) openHome(home string) (*os.Root, error) {
 	if c.open[home] != nil {
 		return c.open[home], nil
 	}
@@ -331,7 +332,7 @@ func (c *Confined) openHome(home string) (*os.Root, error) {
 }
 
 // Open implements [fs.FS].
-func (c *Confined) Open(name string) (fs.File, error) {
+func (c *confined) Open(name string) (fs.File, error) {
 	below, at, err := c.locate(name)
 	if err != nil {
 		return nil, err
@@ -344,7 +345,7 @@ func (c *Confined) Open(name string) (fs.File, error) {
 }
 
 // Stat implements [fs.StatFS].
-func (c *Confined) Stat(name string) (fs.FileInfo, error) {
+func (c *confined) Stat(name string) (fs.FileInfo, error) {
 	below, at, err := c.locate(name)
 	if err != nil {
 		return nil, err
@@ -353,19 +354,19 @@ func (c *Confined) Stat(name string) (fs.FileInfo, error) {
 }
 
 // ReadDir implements [fs.ReadDirFS]. It reads at most one name more than a directory may have.
-func (c *Confined) ReadDir(name string) ([]fs.DirEntry, error) {
+func (c *confined) ReadDir(name string) ([]fs.DirEntry, error) {
 	below, at, err := c.locate(name)
 	if err != nil {
 		return nil, err
 	}
-	return ReadDirectory(below, at, boundsOf(ownerOfFile(name)).Names+1)
+	return ReadDirectory(below, at, boundsOf(OwnerOf(name)).Names+1)
 }
 
 // Lstat implements [fs.ReadLinkFS].
-func (c *Confined) Lstat(name string) (fs.FileInfo, error) { return c.root.Lstat(name) }
+func (c *confined) Lstat(name string) (fs.FileInfo, error) { return c.root.Lstat(name) }
 
 // ReadLink implements [fs.ReadLinkFS].
-func (c *Confined) ReadLink(name string) (string, error) { return c.root.Readlink(name) }
+func (c *confined) ReadLink(name string) (string, error) { return c.root.Readlink(name) }
 
 // ReadDirectory lists a directory. It lists no more than most entries.
 func ReadDirectory(below *os.Root, at string, most int) ([]fs.DirEntry, error) {

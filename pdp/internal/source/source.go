@@ -1,4 +1,11 @@
-package bundle
+// Package source reads the files of a bundle. [Source.Read] is one reading: every file that the
+// layout names, with the problems of the reading itself.
+//
+// layout.go knows which files a bundle has, and bounds.go how much an owner may bring. confined.go
+// follows links no further than their owner's files. manifest.go compares the files with a MANIFEST.
+//
+// The package looks at names, sizes and bytes, and into no file but the MANIFEST.
+package source
 
 import (
 	"bytes"
@@ -11,6 +18,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/dirhash"
+
+	"policy-service/pdp/internal/document"
 )
 
 // Source is where a bundle comes from: a directory, or any file system.
@@ -40,7 +49,7 @@ type Files struct {
 	Tenants []string          // every legally named directory in tenants/, even an empty one, sorted
 	// Unavailable are the tenants whose files were left out because they do not load, sorted.
 	Unavailable []string
-	Problems    Problems
+	Problems    document.Problems
 	// Manifest is set if a MANIFEST says what the files must be.
 	Manifest bool
 }
@@ -77,29 +86,30 @@ func (s Source) Read() *Files {
 // ReadWithin is Read with a context. If ctx ends first, the error says so and the files, which
 // may be only a part, are no bundle.
 func (s Source) ReadWithin(ctx context.Context) (*Files, error) {
-	return s.read(ctx, func(r *Reader) {
+	return s.read(ctx, func(r *reader) {
 		r.drafts = s.drafts
-		r.Bundle()
+		r.bundle()
 		r.loadDrafts(func(k *kind) bool { return k != testKind })
-		r.CheckManifest()
+		r.checkManifest()
 	})
 }
 
 // read reads a part of the source, if there is a directory to read.
-func (s Source) read(ctx context.Context, part func(*Reader)) (*Files, error) {
-	r := s.Reader()
-	r.ctx = ctx
-	defer r.Close()
-	if r.Root() {
+func (s Source) read(ctx context.Context, part func(*reader)) (*Files, error) {
+	r := &reader{ctx: ctx, fsys: s.Fsys, dir: s.Dir, files: &Files{Content: map[string][]byte{}}, uses: map[string]*usage{}}
+	defer r.close()
+	if r.root() {
 		part(r)
 	}
-	return r.Done(), ctx.Err()
+	r.files.Problems = r.files.Problems.Sorted()
+	r.files.Manifest = r.manifest
+	return r.files, ctx.Err()
 }
 
 // ReadRoot reads the files that belong to no tenant, and lists the tenants. It does not look
 // for what is wrong with the root or the tenants.
 func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
-	return s.read(ctx, func(r *Reader) {
+	return s.read(ctx, func(r *reader) {
 		r.part(".")
 		r.findTenants()
 	})
@@ -108,7 +118,7 @@ func (s Source) ReadRoot(ctx context.Context) (*Files, error) {
 // ReadTests reads the files in the tests directories of the root and of each tenant. It
 // reports no problems elsewhere, because [Source.Read] does.
 func (s Source) ReadTests() *Files {
-	files, _ := s.read(context.Background(), func(r *Reader) {
+	files, _ := s.read(context.Background(), func(r *reader) {
 		r.drafts = s.drafts
 		r.findTenants()
 		r.files.Problems = nil
@@ -125,6 +135,9 @@ func (s Source) ReadTests() *Files {
 	})
 	return files
 }
+
+// Names are the loaded files in order of their paths.
+func (f *Files) Names() []string { return slices.Sorted(maps.Keys(f.Content)) }
 
 // Digest is dirhash.Hash1 over path and bytes of every loaded file. It is the same on any
 // machine. It does not cover MANIFEST, tests and directories without a file.
@@ -216,7 +229,7 @@ type Reading struct {
 // Part identifies one owner's files, with the problems in them.
 type Part struct {
 	digest   string
-	problems Problems
+	problems document.Problems
 }
 
 // Equal reports if two parts have the same content.
@@ -226,7 +239,7 @@ func (p Part) Equal(q Part) bool {
 
 // Reading is the value to compare the files by.
 func (f *Files) Reading() Reading {
-	names, problems := map[string][]string{}, map[string]Problems{}
+	names, problems := map[string][]string{}, map[string]document.Problems{}
 	for name := range f.Content {
 		names[f.Owner(name)] = append(names[f.Owner(name)], name)
 	}
@@ -274,32 +287,21 @@ func (r Reading) Others(s Reading) (tenants []string) {
 	return tenants
 }
 
-// Reader is one reading in progress.
-type Reader struct {
+// reader is one reading in progress.
+type reader struct {
 	ctx   context.Context
-	Fsys  fs.FS
+	fsys  fs.FS
 	dir   string
 	files *Files
 	// manifest is set if the bundle has a MANIFEST or will get one.
 	manifest bool
-	uses     map[string]*Usage // by tenant
+	uses     map[string]*usage // by owner
 	drafts   drafts
 }
 
-// Reader begins a reading of the source.
-func (s Source) Reader() *Reader {
-	return &Reader{
-		ctx:   context.Background(),
-		Fsys:  s.Fsys,
-		dir:   s.Dir,
-		files: &Files{Content: map[string][]byte{}},
-		uses:  map[string]*Usage{},
-	}
-}
-
-// Close closes the directory of the bundle, if the reading has opened one.
-func (r *Reader) Close() {
-	if c, ok := r.Fsys.(*Confined); ok {
+// close closes the directory of the bundle, if the reading has opened one.
+func (r *reader) close() {
+	if c, ok := r.fsys.(*confined); ok {
 		c.close()
 	}
 }
@@ -307,29 +309,22 @@ func (r *Reader) Close() {
 // IsNothing reports if the source names neither a directory nor a file system.
 func (s Source) IsNothing() bool { return s.Dir == "" && s.Fsys == nil }
 
-// Done returns the files that were read, with their problems sorted.
-func (r *Reader) Done() *Files {
-	r.files.Problems = r.files.Problems.Sorted()
-	r.files.Manifest = r.manifest
-	return r.files
-}
-
 // usage is how much the owner of a file has used of its bounds so far.
-func (r *Reader) usage(file string) *Usage {
-	owner := ownerOfFile(file)
+func (r *reader) usage(file string) *usage {
+	owner := OwnerOf(file)
 	if r.uses[owner] == nil {
-		r.uses[owner] = UsageOf(owner)
+		r.uses[owner] = &usage{Account: Account{Owner: owner}, bounds: boundsOf(owner)}
 	}
 	return r.uses[owner]
 }
 
-func (r *Reader) problem(file, code, message, try string) {
+func (r *reader) problem(file, code, message, try string) {
 	r.files.Problems.Add(file, 0, 0, code, message, try)
 }
 
-// Root opens the root of the bundle. It reports if there is a directory to read.
-func (r *Reader) Root() bool {
-	if r.dir == "" && r.Fsys == nil {
+// root opens the root of the bundle. It reports if there is a directory to read.
+func (r *reader) root() bool {
+	if r.dir == "" && r.fsys == nil {
 		r.problem("", "no_source", "there is nowhere to read it from", "name its directory")
 		return false
 	}
@@ -349,13 +344,13 @@ func (r *Reader) Root() bool {
 }
 
 // enter opens the directory, if the bundle is in one, and looks at the root.
-func (r *Reader) enter() (fs.FileInfo, error) {
-	if r.Fsys == nil {
+func (r *reader) enter() (fs.FileInfo, error) {
+	if r.fsys == nil {
 		c, err := confine(r.dir)
 		if err != nil {
 			return nil, err
 		}
-		r.Fsys = c
+		r.fsys = c
 	}
-	return fs.Stat(r.Fsys, ".")
+	return fs.Stat(r.fsys, ".")
 }

@@ -1,4 +1,4 @@
-package bundle
+package source
 
 import (
 	"bytes"
@@ -9,11 +9,12 @@ import (
 	"strconv"
 	"syscall"
 
+	"policy-service/pdp/internal/document"
 	"policy-service/pdp/plainfile"
 )
 
 // read returns the bytes of a file. If it cannot, it notes why.
-func (r *Reader) read(file string, k *kind) ([]byte, bool) {
+func (r *reader) read(file string, k *kind) ([]byte, bool) {
 	f, size := r.open(file, k)
 	if f == nil {
 		return nil, false
@@ -35,10 +36,10 @@ func (r *Reader) read(file string, k *kind) ([]byte, bool) {
 
 // open opens a regular file within its bound. It recognises most other things before it opens
 // them, because to open a device may do anything. It looks again after the file is open,
-// because the name may lead to another file by then, even to a FIFO. [Confined] opens a FIFO
+// because the name may lead to another file by then, even to a FIFO. confined opens a FIFO
 // without waiting for a process that writes to it.
-func (r *Reader) open(file string, k *kind) (fs.File, int64) {
-	info, err := fs.Stat(r.Fsys, file)
+func (r *reader) open(file string, k *kind) (fs.File, int64) {
+	info, err := fs.Stat(r.fsys, file)
 	if err != nil {
 		r.unreadable(file, err)
 		return nil, 0
@@ -46,7 +47,7 @@ func (r *Reader) open(file string, k *kind) (fs.File, int64) {
 	if !r.fits(file, k, info) {
 		return nil, 0
 	}
-	f, err := r.Fsys.Open(file)
+	f, err := r.fsys.Open(file)
 	if err != nil {
 		r.unreadable(file, err)
 		return nil, 0
@@ -61,10 +62,10 @@ func (r *Reader) open(file string, k *kind) (fs.File, int64) {
 }
 
 // fits reports if a file is regular and within its bound. If not, it notes why.
-func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
+func (r *reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	switch {
 	case !info.Mode().IsRegular():
-		r.problem(file, "not_a_file", k.article()+" is expected here, and this is a "+plainfile.TypeName(info.Mode()),
+		r.problem(file, "not_a_file", k.name+" is expected here, and this is a "+plainfile.TypeName(info.Mode()),
 			"put a regular file there, or remove it")
 	case info.Size() > k.max:
 		r.tooLarge(file, k)
@@ -74,8 +75,8 @@ func (r *Reader) fits(file string, k *kind, info fs.FileInfo) bool {
 	return false
 }
 
-func (r *Reader) isDirectory(dir string) bool {
-	info, err := fs.Stat(r.Fsys, dir)
+func (r *reader) isDirectory(dir string) bool {
+	info, err := fs.Stat(r.fsys, dir)
 	switch {
 	case err != nil:
 		r.unreadable(dir, err)
@@ -89,17 +90,17 @@ func (r *Reader) isDirectory(dir string) bool {
 	return false
 }
 
-func (r *Reader) tooLarge(file string, k *kind) {
+func (r *reader) tooLarge(file string, k *kind) {
 	try := "split it into several files"
 	if k.name == settingsKind.name {
 		try = "there may be one of it only: say less in it"
 	}
-	r.problem(file, "too_large", fmt.Sprintf("%s may have %d bytes, and this one has more", k.article(), k.max), try)
+	r.problem(file, "too_large", fmt.Sprintf("%s may have %d bytes, and this one has more", k.name, k.max), try)
 }
 
 // unreadable notes why a file or directory could not be read. It leaves out the path in the
 // error, which may be a path of this machine. The problem has a path of its own.
-func (r *Reader) unreadable(file string, err error) {
+func (r *reader) unreadable(file string, err error) {
 	if file == "." {
 		file = ""
 	}
@@ -114,8 +115,8 @@ func (r *Reader) unreadable(file string, err error) {
 			"put a file or directory here instead; a link may lead to what is in the same tenant's directory, or one outside of tenants/ to what is in the bundle and in no tenant's")
 	case errors.Is(err, errWalked):
 		use := r.usage(file)
-		use.exceeds(true, "many_links", "names on the ways to all its files, links followed", int64(use.bounds.Looked),
-			entityPlace{file: file}, "put files in the place of links, or have the links lead there by fewer names",
+		use.Exceeds(true, "names on the ways to all its files, links followed", int64(use.bounds.Looked),
+			document.Problem{File: file, Code: "many_links", Try: "put files in the place of links, or have the links lead there by fewer names"},
 			&r.files.Problems)
 	case errors.Is(err, syscall.ELOOP):
 		r.problem(file, "symlink_loop", subject+" is a symbolic link that leads back to itself",
@@ -136,7 +137,7 @@ func (r *Reader) unreadable(file string, err error) {
 }
 
 // place names the bundle's root in messages.
-func (r *Reader) place() string {
+func (r *reader) place() string {
 	if r.dir == "" {
 		return "that holds the bundle"
 	}

@@ -1,4 +1,4 @@
-package bundle_test
+package source_test
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"policy-service/pdp"
-	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 // whole is a directory with a file of every kind, to be read, not to be loaded.
@@ -305,8 +305,8 @@ func TestReadRefuses(t *testing.T) {
 func TestReadTakesFilesAtTheirLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	tree{"a.cedar": "//" + strings.Repeat("x", bundle.MaxPolicyFile-2)}.Write(t, dir)
-	if files := pdp.Dir(dir).Read(); len(files.Problems) > 0 || len(files.Content["a.cedar"]) != bundle.MaxPolicyFile {
+	tree{"a.cedar": "//" + strings.Repeat("x", source.MaxPolicyFile-2)}.Write(t, dir)
+	if files := pdp.Dir(dir).Read(); len(files.Problems) > 0 || len(files.Content["a.cedar"]) != source.MaxPolicyFile {
 		t.Error(files.Problems)
 	}
 }
@@ -384,7 +384,7 @@ func (g growing) Stat(name string) (fs.FileInfo, error) { return fs.Stat(g.small
 func TestReadIsBoundedHoweverAFileGrows(t *testing.T) {
 	t.Parallel()
 	small := fstest.MapFS{"a.cedar": {Data: []byte(smallest)}}
-	large := fstest.MapFS{"a.cedar": {Data: make([]byte, 2*bundle.MaxPolicyFile)}}
+	large := fstest.MapFS{"a.cedar": {Data: make([]byte, 2*source.MaxPolicyFile)}}
 	files := pdp.FS(growing{small, large}).Read()
 	if got := codes(files.Problems); !slices.Equal(got, []string{"a.cedar too_large"}) {
 		t.Error(files.Problems)

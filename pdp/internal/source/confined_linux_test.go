@@ -1,4 +1,4 @@
-package bundle_test
+package source_test
 
 import (
 	"path/filepath"

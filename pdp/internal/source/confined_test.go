@@ -1,4 +1,4 @@
-package bundle_test
+package source_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"policy-service/pdp"
-	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/source"
 )
 
 // twoTenants is a bundle in which tenant b has something to keep to itself.
@@ -185,8 +185,8 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 		"a long chain": {allOf(winding("tenants/acme/", ".x"), sameLinks(1, ".l0")), "tenants/acme/x0.cedar link_astray", 100},
 		"outside":      {sameLinks(1, filepath.Join(outside, ".l0")), "tenants/acme/x0.cedar link_astray", 200},
 		"a name more":  {allOf(tree{"tenants/acme/e/": ""}, sameLinks(1, strings.Repeat("e/../", 127)+".x")), "tenants/acme/x0.cedar link_astray", 100},
-		"many files":   {allOf(tree{"tenants/acme/e/": ""}, sameLinks(400, strings.Repeat("e/../", 126)+".x")), "", bundle.TenantBounds.Looked + 300},
-		"deep down":    {allOf(tree{"tenants/acme/" + deep + "x": "// nothing"}, sameLinks(400, deep+"x")), "", bundle.TenantBounds.Looked + 300},
+		"many files":   {allOf(tree{"tenants/acme/e/": ""}, sameLinks(400, strings.Repeat("e/../", 126)+".x")), "", source.TenantBounds.Looked + 300},
+		"deep down":    {allOf(tree{"tenants/acme/" + deep + "x": "// nothing"}, sameLinks(400, deep+"x")), "", source.TenantBounds.Looked + 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -196,7 +196,7 @@ func TestATenantsWindingLinksHoldUpNoReading(t *testing.T) {
 				winding("", filepath.Join(dir, "tenants/acme/.x")).Write(t, outside)
 			}
 			c.files.Write(t, dir)
-			files, walked := read(t, dir)
+			files, walked := source.ReadAndCount(dir)
 			if walked["acme"] > c.most {
 				t.Errorf("%d names are looked up for one tenant", walked["acme"])
 			}
@@ -216,27 +216,15 @@ func TestATenantsVolumeIsWithinWhatMayBeLookedUp(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	tree{"..1/a.cedar": smallest, "..data": "-> ..1", "a.cedar": "-> ..data/a.cedar", "tenants": "-> ..data/tenants", "..1/tenants/acme/..data": "-> ..1", "..1/tenants/acme/..1/x": "// nothing"}.Write(t, dir)
-	for n := range bundle.TenantBounds.Files {
+	for n := range source.TenantBounds.Files {
 		must(t, os.Symlink("..data/x", filepath.Join(dir, fmt.Sprintf("..1/tenants/acme/x%d.cedar", n))))
 	}
 	must(t, pdp.Dir(dir).WriteManifest())
-	files, walked := read(t, dir)
-	if len(files.Problems) > 0 || len(files.Content) != bundle.TenantBounds.Files+1 || walked["acme"] == 0 {
+	files, walked := source.ReadAndCount(dir)
+	if len(files.Problems) > 0 || len(files.Content) != source.TenantBounds.Files+1 || walked["acme"] == 0 {
 		t.Errorf("%d files, %v", len(files.Content), files.Problems)
 	}
-	t.Logf("%d names of %d", walked["acme"], bundle.TenantBounds.Looked)
-}
-
-// read is a reading, and what was looked up in it for whom.
-func read(t *testing.T, dir string) (*pdp.Files, map[string]int) {
-	t.Helper()
-	r := pdp.Dir(dir).Reader()
-	defer func() { r.Close() }()
-	if r.Root() {
-		r.Bundle()
-		r.CheckManifest()
-	}
-	return r.Done(), r.Fsys.(*bundle.Confined).Walked
+	t.Logf("%d names of %d", walked["acme"], source.TenantBounds.Looked)
 }
 
 // sameLinks are as many links of a tenant to the same.
