@@ -3,6 +3,7 @@ package bundle
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -219,6 +220,7 @@ func (p *placer) at(offset int64) (line, column int) {
 
 // entityLoader puts the entities of a view's files into the store of the view.
 type entityLoader struct {
+	ctx      context.Context // of the load
 	own      *own
 	bundle   *Bundle
 	store    *Store
@@ -235,7 +237,7 @@ type entityPlace struct {
 
 func (l *entityLoader) load(file string, entities []ParsedEntity) {
 	for _, e := range entities {
-		if l.use.errorCount > MostErrors {
+		if l.use.errorCount > MostErrors || l.ctx.Err() != nil {
 			return
 		}
 		at := entityPlace{file, e.line, e.column}
@@ -245,7 +247,6 @@ func (l *entityLoader) load(file string, entities []ParsedEntity) {
 			continue
 		}
 		l.own.places[e.UID] = at
-		l.own.order = append(l.own.order, e.UID)
 		l.put(e.Entity, at)
 	}
 }

@@ -15,23 +15,27 @@ type People struct {
 	Store *Store
 	uids  []types.EntityUID
 	ids   []types.String // an id stands for every entity with that id
-	vague bool           // the identities of an entity cannot be read
-	// steps counts the names and entities that the search comes by. If most is not 0, the
-	// search ends beyond most steps. Only [entityLoader.checkPersons] sets most: after its
-	// check there are never too many steps.
-	steps, most int
+	vague bool           // some identities are not known: those of an entity cannot be read, or there are too many
+	steps int            // names and entities that the search for one person came by
 }
 
-// step counts one step, and reports if the search may go on.
+// mostSteps bounds the search for the identities of a person. An approver waits for it, and for
+// one search for each request in a list.
+const mostSteps = 1_000
+
+// step counts one step, and reports if the search may go on. If it may not, the person is vague,
+// who approves nothing, and whose requests get no approval.
 func (p *People) step() bool {
 	p.steps++
-	return p.most == 0 || p.steps <= p.most
+	p.vague = p.vague || p.steps > mostSteps
+	return p.steps <= mostSteps
 }
 
 // AddRef adds an entity by the name that a request has for it. It reports if requests can name
 // entities of its type.
 func (p *People) AddRef(c *Config, r evaluation.Ref) bool {
 	typ, ok := c.EntityType(r.Type)
+	p.steps = 0
 	p.Add(types.NewEntityUID(typ, types.String(r.ID)))
 	return ok
 }

@@ -115,7 +115,6 @@ type own struct {
 	policyProblems Problems
 	store          *Store // it has no store below it
 	places         map[types.EntityUID]entityPlace
-	order          []types.EntityUID // the entities in the order of their files
 	entityProblems Problems
 }
 
@@ -202,6 +201,7 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	v.problems = append(v.problems, o.entityProblems...)
 	v.Store = o.store
 	loaded := &entityLoader{
+		ctx:      l.ctx,
 		own:      o,
 		bundle:   l.bundle,
 		store:    o.store,
@@ -215,7 +215,6 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	} else {
 		loaded.checkTenantParents(v)
 	}
-	loaded.checkPersons()
 	return v
 }
 
@@ -286,37 +285,18 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 	if l.cancelled() {
 		return o
 	}
-	into := &entityLoader{own: o, bundle: l.bundle, store: o.store, use: use, problems: &o.entityProblems}
+	into := &entityLoader{ctx: l.ctx, own: o, bundle: l.bundle, store: o.store, use: use, problems: &o.entityProblems}
 	for _, name := range l.filesIn(dir+"entities/", ".json") {
 		if l.cancelled() {
 			return o
 		}
 		entities := l.entities(name, use, &o.entityProblems)
-		o.expect(len(entities))
 		into.text = withoutMark(l.files.Content[name])
-		for some := range slices.Chunk(entities, 1000) {
-			if !l.cancelled() {
-				into.load(name, some)
-			}
-		}
+		into.load(name, entities)
 	}
 	o.store.Root = nil // otherwise the old root stays in memory until the tenant's files change
 	o.store.prepareSearch()
-	if !use.Exceeded {
-		into.checkAncestors()
-	}
 	return o
-}
-
-// expect makes room for so many entities more, if there are none yet. A map that grows is copied again and again.
-func (o *own) expect(more int) {
-	if len(o.places) > 0 {
-		return
-	}
-	o.order, o.places = make([]types.EntityUID, 0, more), make(map[types.EntityUID]entityPlace, more)
-	entities := make(map[types.EntityUID]types.Entity, len(o.store.Entities)+more)
-	maps.Copy(entities, o.store.Entities)
-	o.store.Entities = entities
 }
 
 // check holds policies against the schema, each in one or several forms.

@@ -2,6 +2,8 @@ package bundle
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -20,8 +22,8 @@ func (s *Schema) mayCheck(all []*Policy, use *Usage, problems *Problems) bool {
 	for _, p := range all {
 		steps, combinations := s.StepsOf(p, use.bounds.Checks-use.checkCount)
 		if use.checkCount = plus(use.checkCount, steps); use.checkCount > use.bounds.Checks {
-			const format = "let the scopes of policies name actions and types, or use fewer words: policy %q alone takes %s"
-			try := fmt.Sprintf(format, p.Id, number(steps))
+			const format = "let the scopes of policies name actions and types, or use fewer words: policy %q alone takes %d"
+			try := fmt.Sprintf(format, p.Id, steps)
 			if combinations > 0 {
 				try += fmt.Sprintf(", for %d combinations of action, principal and resource", combinations)
 			}
@@ -224,8 +226,13 @@ func (s *Shape) size() int {
 	return size
 }
 
-// measure finds the numbers of a schema after it was compiled.
-func (s *Schema) measure() {
+// maxActionWays is how many steps it may take to go from every action up to all groups that
+// it is in.
+const maxActionWays = 1_000_000
+
+// measure finds the lineage of every action, and the numbers of the schema. It refuses groups
+// of actions that would take too many steps.
+func (s *Schema) measure(files schemaFiles, problems *Problems) bool {
 	z := schemaNumbers{
 		actions:    len(s.Actions),
 		attributes: map[string]int{},
@@ -257,23 +264,36 @@ func (s *Schema) measure() {
 			z.children[parent] = append(z.children[parent], typ)
 		}
 	}
-	for _, a := range s.Actions {
+	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), compareUIDs) {
+		a := s.Actions[uid]
 		a.size = note(a.Context)
 		z.context = max(z.context, a.size)
-		for _, above := range append(slices.Clone(a.Up.Up), a.Up.Uid) {
+		a.Up = LineageOf(uid, &Store{Entities: s.actionEntities})
+		for _, above := range append(slices.Clone(a.Up.Up), uid) {
 			if of, ok := s.actionEntities[above]; ok {
 				z.ways += 1 + of.Parents.Len()
 			}
 		}
+		if z.ways > maxActionWays {
+			file, line, column := files.declarationOf(string(uid.ID))
+			problems.Add(file, line, column, "schema_groups",
+				fmt.Sprintf("from all actions up to all the groups that they are in there may be %d steps, and with action %s there are more",
+					maxActionWays, Quote(string(uid.ID))),
+				"let groups be in fewer groups: an action is in what its groups are in")
+			return false
+		}
 	}
 	z.typeWays = s.waysUp(z.edges)
 	s.sizes = z
+	return true
 }
 
 // waysUp is the most steps from a type up to all types that its entities may be in. If finding
-// that out takes too long itself, it is the number of all edges.
+// that out may take too long itself, it is the number of all edges.
 func (s *Schema) waysUp(edges int) (most int) {
-	left := maxActionWays
+	if product(edges, len(s.entities)) > 10*maxActionWays {
+		return edges
+	}
 	for typ := range s.entities {
 		steps := 0
 		known := map[types.EntityType]struct{}{typ: {}}
@@ -289,11 +309,18 @@ func (s *Schema) waysUp(edges int) (most int) {
 			}
 		}
 		most = max(most, steps)
-		if left -= steps; left < 0 {
-			return edges
-		}
 	}
 	return most
+}
+
+const maxNumber = math.MaxInt
+
+// plus adds numbers that are not negative. It stops at the greatest number.
+func plus(a, b int) int {
+	if a > maxNumber-b {
+		return maxNumber
+	}
+	return a + b
 }
 
 // product multiplies numbers that are not negative. It stops at the greatest number.

@@ -124,8 +124,7 @@ func ParseSchema(files []SchemaFile, c *Config, problems *Problems) *Schema {
 		return nil
 	}
 	compiled := compileSchema(r, c)
-	if compiled.checkActionWays(all, problems) {
-		compiled.measure()
+	if compiled.measure(all, problems) {
 		compiled.narrow = narrowing(r)
 	}
 	return compiled

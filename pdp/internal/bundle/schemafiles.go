@@ -73,6 +73,23 @@ func (f *SchemaFile) parse(use *Usage, problems *Problems) {
 	f.tree = s.AST()
 }
 
+// checkJSONNesting bounds how deep the recursion of a parser goes in a JSON text.
+func checkJSONNesting(file string, text []byte, problems *Problems) bool {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	for {
+		if _, err := dec.ReadToken(); err != nil {
+			return true // the parser has a better message
+		}
+		if dec.StackDepth() > maxNesting {
+			line, column := placeOf(string(text), int(dec.InputOffset())-1)
+			problems.Add(file, line, column, "schema_nesting",
+				fmt.Sprintf("objects and arrays nest more than %d deep", maxNesting),
+				"name inner types, and refer to them")
+			return false
+		}
+	}
+}
+
 // notJSON says why a text is no schema, and where if it is no JSON.
 func (f *SchemaFile) notJSON(err error) (line, column int, what string) {
 	dec := jsontext.NewDecoder(bytes.NewReader(f.Text))
@@ -155,10 +172,7 @@ func (j *joining) first(kind string, ns types.Path, name string) bool {
 // declaring is the file that declares a name, in whatever namespace. It is the first file if none does.
 func (all schemaFiles) declaring(name string) (file SchemaFile, found bool) {
 	for _, f := range all {
-		if declaresIn(ast.Namespace{Entities: f.tree.Entities, Enums: f.tree.Enums, Actions: f.tree.Actions, CommonTypes: f.tree.CommonTypes}, name) {
-			return f, true
-		}
-		for _, ns := range f.tree.Namespaces {
+		for _, ns := range spacesOf(f.tree) {
 			if declaresIn(ns, name) {
 				return f, true
 			}
@@ -211,8 +225,7 @@ type undeclared struct {
 // refuseUndeclared notes every name that the files refer to and that none declares. It reports if there is one.
 func (all schemaFiles) refuseUndeclared(tree *ast.Schema, problems *Problems) bool {
 	d := declared{types: map[string]bool{}, entities: map[string]bool{}, actions: map[string]bool{}}
-	spaces := map[types.Path]ast.Namespace{"": {Entities: tree.Entities, Enums: tree.Enums, Actions: tree.Actions, CommonTypes: tree.CommonTypes}}
-	maps.Copy(spaces, tree.Namespaces)
+	spaces := spacesOf(tree)
 	for name, ns := range spaces {
 		d.add(name, ns)
 	}
