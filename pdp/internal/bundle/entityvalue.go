@@ -47,7 +47,8 @@ const maxExtensions = 4
 
 // storedRecord reads attributes or tags in Cedar's JSON form. It is stricter than Cedar in one
 // thing: if a member is called __entity, __extn or __expr and is none of Cedar's forms,
-// storedRecord takes it for a mistake, not for a member of a record.
+// storedRecord takes it for a mistake, not for a member of a record. cedar-go's own reader makes
+// sets of elements that were chosen to collide, and its errors name no place.
 func storedRecord(text jsontext.Value, use *Usage) (types.Record, error) {
 	use.decoder.Reset(bytes.NewBuffer(text)) // unlike a reader, a buffer is not copied
 	r := valueReader{Decoder: &use.decoder, use: use, extensions: maxExtensions}
@@ -296,32 +297,13 @@ func callExtension(fn string, args []types.Value) (types.Value, bool) {
 }
 
 // impliedExtension is a value of an extension type in the form that is allowed if a schema
-// declares the type: {"fn", "arg"} or {"fn", "args"}. A list of arguments has become a set by
-// now, which has no order. The two arguments of offset can still be told apart by their types.
+// declares the type: {"fn", "arg"}.
 func impliedExtension(v types.Record) (types.Value, bool) {
 	name, _ := v.Get("fn")
 	fn, ok := name.(types.String)
-	if !ok || v.Len() != 2 {
+	arg, has := v.Get("arg")
+	if !ok || !has || v.Len() != 2 {
 		return nil, false
 	}
-	if arg, ok := v.Get("arg"); ok {
-		return callExtension(string(fn), []types.Value{arg})
-	}
-	list, _ := v.Get("args")
-	set, ok := list.(types.Set)
-	if args := set.Slice(); !ok || len(args) != 2 {
-		return callExtension(string(fn), args)
-	}
-	var args [2]types.Value
-	for arg := range set.All() {
-		for _, of := range []*Shape{constructors["datetime"], constructors["duration"]} {
-			switch v := coerce(arg, of).(type) {
-			case types.Datetime:
-				args[0] = v
-			case types.Duration:
-				args[1] = v
-			}
-		}
-	}
-	return callExtension(string(fn), args[:])
+	return callExtension(string(fn), []types.Value{arg})
 }

@@ -451,7 +451,8 @@ func (s *Schema) FitsSent(e types.Entity, stored bool) bool {
 	return validator.Entity(e) == nil
 }
 
-// fitsEntity says why an entity of a file does not fit the schema.
+// fitsEntity says why an entity of a file does not fit the schema. The validator decides. Of
+// several misfits it names another one each time, so misfit and misplaced name the first.
 func (s *Schema) fitsEntity(e types.Entity) error {
 	shape := s.entities[e.UID.Type]
 	hasContent := e.Attributes.Len() > 0 || e.Tags.Len() > 0 || e.Parents.Len() > 0

@@ -81,7 +81,7 @@ func checkJSONNesting(file string, text []byte, problems *Problems) bool {
 			return true // the parser has a better message
 		}
 		if dec.StackDepth() > maxNesting {
-			line, column := placeOf(string(text), int(dec.InputOffset())-1)
+			line, column := places.Position(string(text), int(dec.InputOffset())-1)
 			problems.Add(file, line, column, "schema_nesting",
 				fmt.Sprintf("objects and arrays nest more than %d deep", maxNesting),
 				"name inner types, and refer to them")
@@ -198,9 +198,11 @@ func (all schemaFiles) declarationOf(name string) (file string, line, column int
 	return f.Name, line, column
 }
 
+var quotedText = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
 // namedIn is the place of the first declaration that an error of cedar-go names.
 func (all schemaFiles) namedIn(err error) (file string, line, column int) {
-	for _, quoted := range stringOrComment.FindAllString(err.Error(), 2) {
+	for _, quoted := range quotedText.FindAllString(err.Error(), 2) {
 		name, _ := strconv.Unquote(quoted)
 		bare := name[strings.LastIndex(name, "::")+1:]
 		for _, name := range []string{name, strings.TrimPrefix(bare, ":")} {
@@ -327,7 +329,7 @@ func (d *declared) look(ns types.Path, in ast.Namespace) {
 	}
 }
 
-// refers is the place where a declaration refers to a name that nobody declares.
+// refers is the place where a declaration refers to a name that no file declares.
 func (all schemaFiles) refers(m undeclared) (file string, line, column int) {
 	_, quoted, _ := strings.Cut(m.of, " ")
 	f, found := all.declaring(bareName(quoted))
@@ -335,82 +337,89 @@ func (all schemaFiles) refers(m undeclared) (file string, line, column int) {
 		return "", 0, 0
 	}
 	text := string(f.Text)
-	line, column = declarationAt(text, bareName(quoted))
-	from := places.Offset(text, line, column)
 	tokens := places.Tokens(text)
-	for i, t := range tokens {
-		if t.From < from || t.From == from || i+1 < len(tokens) && (tokens[i+1].Text == ":" || tokens[i+1].Text == "?") {
-			continue // what stands before a colon is a member
-		}
-		if t.IsText() && t.Name() == m.name || m.kind != "action" && places.Find(tokens[i:min(i+16, len(tokens))], m.name) == t.From {
-			line, column = places.Position(text, t.From)
+	at := declaration(tokens, bareName(quoted))
+	for i := at + 1; i < len(tokens); i++ {
+		t := tokens[i]
+		if !isMember(tokens, i) &&
+			(t.IsText() && t.Name() == m.name || m.kind != "action" && places.Find(tokens[i:min(i+16, len(tokens))], m.name) == t.From) {
+			at = i
 			break
 		}
 	}
+	line, column = placeOf(text, tokens, at)
 	return f.Name, line, column
 }
 
 // declarationAt is the place where the text of a schema seems to declare a name. Line and
 // column are 0 if there is no such place.
 func declarationAt(text, name string) (line, column int) {
-	written := regexp.QuoteMeta(strings.Trim(Quote(name), `"`))
-	const follows = `\s*(?:[,;={]|in\b|enum\b|tags\b|appliesTo\b)`
-	code := withoutComments(text)
-	for _, pattern := range []string{
-		`\b(?:entity|action|type)\s+("?` + written + `"?)` + follows,
-		`,\s*("?` + written + `"?)` + follows,
-		`("` + written + `")\s*:`, // in JSON
-	} {
-		if at := regexp.MustCompile(pattern).FindStringSubmatchIndex(code); at != nil {
-			return placeOf(text, at[2])
-		}
-	}
-	return 0, 0
+	tokens := places.Tokens(text)
+	return placeOf(text, tokens, declaration(tokens, name))
 }
-
-var stringOrComment = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|//[^\n]*`)
-
-// withoutComments has spaces in place of comments. What they say is no declaration.
-func withoutComments(text string) string {
-	return stringOrComment.ReplaceAllStringFunc(text, func(found string) string {
-		if strings.HasPrefix(found, "//") {
-			return strings.Repeat(" ", len(found))
-		}
-		return found
-	})
-}
-
-// schemaToken matches a string, a name, a comment, or one other character, in either form of a
-// schema.
-var schemaToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|[\pL_][\pL\pN_]*|//[^\n]*|\S`)
 
 // declaredAt is the place where the text of a schema declares a member of an action's context.
 // If the member is not found, it is the place of the action, because the member may be
-// declared in a named type. If the action is not found either, line and column are 0. We
-// search the text because cedar-go keeps no places.
+// declared in a named type. We search the text because cedar-go keeps no places.
 func declaredAt(text, action, member string) (line, column int) {
-	tokens := schemaToken.FindAllStringIndex(text, -1)
-	token := func(i int) string {
-		if i < 0 || i >= len(tokens) {
-			return ""
+	tokens := places.Tokens(text)
+	at := declaration(tokens, action)
+	for i := at + 1; at >= 0 && i < len(tokens); i++ {
+		if isMember(tokens, i) && bareName(tokens[i].Text) == member {
+			at = i
+			break
 		}
-		return text[tokens[i][0]:tokens[i][1]]
-	}
-	at, found := 0, false
-	for i := range tokens {
-		switch before, here, after := token(i-1), bareName(token(i)), token(i+1); {
-		case !found && here == action && (before == "action" || before == "," || after == ":"):
-			at, found = i, true
-		case found && token(i) == "action" && after != ":" && after != "?": // the next action begins
-			return placeOf(text, tokens[at][0])
-		case found && here == member && (after == ":" || after == "?"):
-			return placeOf(text, tokens[i][0])
+		if tokens[i].Text == "action" && !isMember(tokens, i) { // the next action begins
+			break
 		}
 	}
-	if !found {
+	return placeOf(text, tokens, at)
+}
+
+// declaration is the index of the token by which a schema seems to declare a name. It is -1 if
+// there is none.
+func declaration(tokens []places.Token, name string) int {
+	listed, member := -1, -1
+	for i, t := range tokens {
+		if bareName(t.Text) != name {
+			continue
+		}
+		before, after := textAt(tokens, i-1), textAt(tokens, i+1)
+		begins := slices.Contains([]string{"entity", "action", "type"}, before)
+		switch ends := slices.Contains([]string{",", ";", "=", "{", "in", "enum", "tags", "appliesTo"}, after); {
+		case begins && ends:
+			return i
+		case before == "," && ends && listed < 0:
+			listed = i
+		case t.IsText() && after == ":" && member < 0: // in JSON
+			member = i
+		}
+	}
+	if listed >= 0 {
+		return listed
+	}
+	return member
+}
+
+// isMember reports if a token is the name of a member.
+func isMember(tokens []places.Token, i int) bool {
+	after := textAt(tokens, i+1)
+	return after == ":" || after == "?"
+}
+
+func textAt(tokens []places.Token, i int) string {
+	if i < 0 || i >= len(tokens) {
+		return ""
+	}
+	return tokens[i].Text
+}
+
+// placeOf is the place of a token, or 0 if the index is -1.
+func placeOf(text string, tokens []places.Token, at int) (line, column int) {
+	if at < 0 {
 		return 0, 0
 	}
-	return placeOf(text, tokens[at][0])
+	return places.Position(text, tokens[at].From)
 }
 
 // bareName is a name without its quotes, if it has any.
@@ -419,10 +428,4 @@ func bareName(token string) string {
 		return name
 	}
 	return token
-}
-
-// placeOf is the line and column of an offset. Columns count bytes, as Cedar counts them.
-func placeOf(text string, offset int) (line, column int) {
-	before := text[:offset]
-	return strings.Count(before, "\n") + 1, offset - strings.LastIndex(before, "\n")
 }
