@@ -121,14 +121,10 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 		}
 	}
 	for _, path := range s.undeclared(p) {
-		try := "declare the attribute, or correct its name"
-		if member, ok := strings.CutPrefix(path, "context.pdp."); ok && s.lacksOfPDP(p, member) {
-			try = addToPDP
-		}
 		at, hint := c.tested(path)
 		c.add(at, "has_undeclared",
 			fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false%s",
-				p.Id, path, hint), try)
+				p.Id, path, hint), "declare the attribute, or correct its name")
 	}
 }
 
@@ -199,20 +195,16 @@ func (c *policyCheck) explain(said string) {
 		return
 	}
 	if m := notDeclared.FindStringSubmatch(said); m != nil {
-		try := correct
-		if m[2] == "in context for" && c.schema.lacksOfPDP(c.policy, m[1]) {
-			try = addToPDP
-		}
 		parts := c.blamed(said, reading(m[1]))
 		for _, part := range parts {
 			hint := ""
 			if variable, names, ok := part.Parts[0].Path(c.text); ok {
 				hint = DidYouMean(part.Names[0].Name(), slices.Values(c.schema.membersAt(c.policy, variable, names)))
 			}
-			c.misfit(part.Names[0].From, said+hint, try)
+			c.misfit(part.Names[0].From, said+hint, correct)
 		}
 		if len(parts) == 0 {
-			c.misfit(noPlace, said, try)
+			c.misfit(noPlace, said, correct)
 		}
 		return
 	}
