@@ -53,7 +53,7 @@ func (r *reader) relation() *layout {
 	return left
 }
 
-// names are what has asks for: a name, or several with dots between them.
+// names are the operand of has: a name, or several with dots between them.
 func (r *reader) names() *layout {
 	first := r.of(Name, "a name")
 	var more []*layout
@@ -78,7 +78,7 @@ func (r *reader) unary() *layout {
 	return joined(r.word(nothing), r.nested(r.unary))
 }
 
-// member is a primary, with what is read of it. The first thing stands right behind it; where not all fits in one line, each
+// member is a primary, with the attributes that are read of it. The first thing stands right behind it; where not all fits in one line, each
 // of the others is on its own.
 func (r *reader) member() *layout {
 	all := []*layout{r.primary()}
@@ -109,7 +109,7 @@ func (r *reader) arguments() *layout {
 	return joined(indented(indent, r.word(softBreak), r.list(")", r.expression)), softBreak, r.closing(")"))
 }
 
-// list is what stands between brackets, with commas between its elements.
+// list has elements between brackets, with commas between them.
 func (r *reader) list(end string, element func() *layout) *layout {
 	var all []*layout
 	for r.next() != end && r.refused == nil {
@@ -122,7 +122,7 @@ func (r *reader) list(end string, element func() *layout) *layout {
 	return joined(all...)
 }
 
-// primary is what nothing binds closer than.
+// primary is an operand of the operators that bind closest.
 func (r *reader) primary() *layout {
 	switch w := r.words[0]; {
 	case w.Text == "(":

@@ -18,7 +18,7 @@ func (r *Refusal) Error() string {
 
 func refuse(at Position, problem, try string) *Refusal { return &Refusal{at, problem, try} }
 
-// Format lays out the policies of a file. What it returns has the same words in the same order, but for commas in front of a
+// Format lays out the policies of a file. The result has the same words in the same order, but for commas in front of a
 // bracket that closes, and the same comments in the same order, but for blanks at their ends. To format that again changes
 // nothing. A text of which it cannot make such a one, Format refuses: one that does not parse, one with a comment between
 // /* and */, which Cedar's own tools cannot read, and one with a comment at a comma that falls away.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/text/width"
 )
 
-// How wide a line may be, and how far what belongs to another thing is indented.
+// How wide a line may be, and how far a part is indented below its whole.
 const (
 	lineWidth = 80
 	indent    = 2
@@ -18,7 +18,7 @@ const (
 // and otherwise breaks at each break that stands in it and in no inner group.
 type layout struct {
 	form  form
-	text  string    // of formText and formComment; of formBreak, what stands there if it does not break
+	text  string    // of formText and formComment; of formBreak, the text in place of the break
 	by    int       // of formIndent, by how many columns
 	parts []*layout // in order
 }
@@ -94,7 +94,7 @@ func (l *layout) write() string {
 	return string(b.done)
 }
 
-// page is what is written: lines that are done, and the line that is being written.
+// page is the output: lines that are done, and the line that is being written.
 type page struct {
 	done, line []byte
 	columns    int  // of the line
@@ -108,7 +108,7 @@ func (p *page) write(t string) {
 	p.written, p.behind = true, false
 }
 
-// settle lessens the indent of a line that begins only because a comment ended the one before, to that of what comes.
+// settle lessens the indent of a line that begins only because a comment ended the one before, to that of the next word.
 func (p *page) settle(indent int) {
 	if p.behind && indent < p.columns {
 		p.end(indent)

@@ -10,7 +10,7 @@ import (
 // Lex cuts a text into tokens, as cedar-go reads it. Their texts joined are the text.
 func Lex(text string) []Token { return slices.Collect(Tokens(text)) }
 
-// Tokens yields the tokens of [Lex], one after the other, so that who needs the first of them reads no further.
+// Tokens yields the tokens of [Lex], one after the other, so that a caller that needs the first of them reads no further.
 func Tokens(text string) iter.Seq[Token] {
 	return func(yield func(Token) bool) {
 		for at := (Position{Line: 1, Column: 1}); at.Offset < len(text); {
@@ -56,7 +56,7 @@ func first(text string) (Kind, int) {
 var signs = slices.Concat([]string{"::", "<=", ">=", "==", "!=", "||", "&&"}, strings.Split("@.,;:(){}[]+-*!<>", ""))
 
 // quoted is a text in quotes at the beginning of another. Cedar has no line ends in one: where the quote that ends it is
-// missing, what is unknown ends with the line, and the next line is read as one.
+// missing, the unknown token ends with the line, and the next line is read as one.
 func quoted(text string) (Kind, int) {
 	n := 1
 	for ; n < len(text) && text[n] != '\n'; n++ {

@@ -92,7 +92,7 @@ func (r *reader) closing(t string) *layout {
 	return r.exactly(t, nothing)
 }
 
-// nested reads what is in brackets, or behind a sign, unless that is too deep.
+// nested reads the inside of brackets, or the operand of a sign, unless that is too deep.
 func (r *reader) nested(read func() *layout) *layout {
 	if r.depth++; r.depth > maxNesting {
 		return r.refuse(fmt.Sprintf("brackets, ifs and signs nest more than %d deep", maxNesting), "write the condition flatter")
@@ -125,7 +125,7 @@ func (r *reader) annotation() *layout {
 	return joined(at, r.of(Name, "a name"), r.word(nothing), r.of(Text, "a text"), r.exactly(")", nothing))
 }
 
-// head says what a policy does, and about whom. Each variable has a line, unless there is nothing to say about any of them.
+// head is the effect and scope of a policy. Each variable has a line, unless none is constrained.
 func (r *reader) head() *layout {
 	ends, first := lineEnd, lineEnd
 	if r.ahead(3) == "," && r.ahead(5) == "," && (r.ahead(7) == ")" || r.ahead(7) == ",") {
@@ -141,7 +141,7 @@ func (r *reader) head() *layout {
 	return joined(effect, indented(indent, inside...), first, r.closing(")"))
 }
 
-// variable is a variable of the head, and what must hold of it.
+// variable is a variable of the head, and its constraint.
 func (r *reader) variable(name string) *layout {
 	before, all := r.above(), r.exactly(name, nothing)
 	place := r.entity
@@ -164,7 +164,7 @@ func (r *reader) variable(name string) *layout {
 	return joined(before, group(all, indented(indent, blankBreak, group(place()))))
 }
 
-// clause is a when or an unless. Comments in front of it, and in front of what it says, keep neither from fitting in a line.
+// clause is a when or an unless. Comments in front of it, and in front of its expression, keep neither from fitting in a line.
 func (r *reader) clause() *layout {
 	before := r.above()
 	word := r.word(blankBreak)

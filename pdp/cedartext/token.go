@@ -1,6 +1,6 @@
 package cedartext
 
-// Kind is what a token is.
+// Kind is the kind of a token.
 type Kind uint8
 
 // The kinds of tokens.
@@ -11,7 +11,7 @@ const (
 	Number              // digits
 	Text                // in double quotes, with both of them
 	Sign                // one of @ . , ; : :: ( ) { } [ ] + - * ! < <= > >= == != || &&
-	Unknown             // what is no token: a character, or what an open text or comment leaves of the line or the file
+	Unknown             // no token: a character, or the rest of the line or file behind an open text or comment
 )
 
 // Position is a place in a text.

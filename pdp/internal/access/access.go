@@ -1,5 +1,5 @@
 // Package access makes Cedar policies from tool access declarations: files in which the owner of
-// a tool server says who may use which of its tools, until when, and what needs a person.
+// a tool server lists the agents that may use its tools, until when, and with whose approval.
 //
 // [Read] reads a file into a [Declaration], and [Declaration.Policies] makes the policies. They
 // are the same Cedar as an author could write. Nothing but these policies decides: the package
@@ -16,7 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Mode says what a declaration does with agents that no rule names.
+// Mode decides about agents that no rule names.
 type Mode string
 
 // The modes.
@@ -24,10 +24,10 @@ const (
 	Allowlist Mode = "allowlist" // rules allow, everything else is denied
 	Denylist  Mode = "denylist"  // rules deny, everything else is allowed
 	Open      Mode = "open"      // everything is allowed; rules demand approvals
-	Hybrid    Mode = "hybrid"    // each rule says what it does, and default what happens else
+	Hybrid    Mode = "hybrid"    // each rule has an effect, and default is for all else
 )
 
-// Declaration is what one file declares about the tools of one owner.
+// Declaration is one file about the tools of one owner.
 type Declaration struct {
 	File     string
 	Owner    string
@@ -74,7 +74,7 @@ type Tool struct {
 	Prefix bool
 }
 
-// Names are what the words of a declaration mean in a bundle.
+// Names give the words of a declaration their meaning in a bundle.
 type Names struct {
 	// Type maps a wire type onto Cedar's.
 	Type func(wire string) (types.EntityType, bool)
@@ -106,8 +106,8 @@ func (d *Declaration) RequiresApproval() bool {
 }
 
 // Covers reports if a rule says something of all that another rule of the declaration is about,
-// and for at least as long: of its agents, and of its tools. What the rules say does not matter.
-// Who is below an entity is not known here, so such a rule covers only rules of the same entity.
+// and for at least as long: of its agents, and of its tools. Their effects do not matter.
+// The members of a group are not known here, so a rule about a group covers only rules of the same group.
 func (r *Rule) Covers(other *Rule) bool {
 	if !r.Expires.IsZero() && (other.Expires.IsZero() || r.Expires.Before(other.Expires)) {
 		return false
@@ -154,7 +154,7 @@ func (r *Rule) entities() (wire []string, id string) {
 	return []string{r.Agent.Type}, r.Agent.ID
 }
 
-// least sorts tools, and leaves out what a prefix among them covers.
+// least sorts tools, and leaves out those that a prefix among them covers.
 func least(tools []Tool) []Tool {
 	sorted := slices.Clone(tools)
 	slices.SortFunc(sorted, compareTools)
@@ -173,7 +173,7 @@ func least(tools []Tool) []Tool {
 func coverTools(all, some []Tool) bool {
 	i := 0
 	for _, t := range some {
-		// What covers t is the last in order that is not behind it.
+		// The one that covers t is the last in order that is not behind it.
 		for i < len(all) && compareTools(all[i], t) <= 0 {
 			i++
 		}

@@ -20,7 +20,7 @@ import (
 const maxEscaped = 32
 
 // Policies makes the policies of the declaration, in a fixed order: the default, the rules, the
-// guard. The name is the beginning of their ids, and what their obligation is called. A word that
+// guard. The name is the beginning of their ids, and the name of their obligation. A word that
 // has no meaning in the bundle is a problem at its place.
 func (d *Declaration) Policies(name string, in Names, problems *document.Problems) []Policy {
 	m := maker{d: d, name: name, in: in, problems: problems}
@@ -75,16 +75,16 @@ func (m *maker) typ(wire string, at *yaml.Node) types.EntityType {
 	return typ
 }
 
-// terms are what a rule is about, in Cedar's words.
+// terms are the subjects, tools and time of a rule, in Cedar's words.
 type terms struct {
 	agents []types.EntityUID   // these entities, if there are any
-	in     types.EntityUID     // else who is in this one, if there is one
+	in     types.EntityUID     // else everybody in this one, if there is one
 	tools  [][]types.EntityUID // exact tools, in lists that policies may hold
 	begins []string            // beginnings of names
 	until  time.Time
 }
 
-// terms says in Cedar's words what a rule is about.
+// terms translates a rule into Cedar's words.
 func (m *maker) terms(r *Rule) terms {
 	t := terms{in: r.Agent.In, until: r.Expires}
 	if wire, id := r.entities(); id != "" {
@@ -97,7 +97,7 @@ func (m *maker) terms(r *Rule) terms {
 		wanted[tool] = true
 	}
 	var tools []types.EntityUID
-	for _, tool := range r.Tools { // in their order in the file, where somebody looks for them
+	for _, tool := range r.Tools { // in their order in the file, so that authors find them
 		switch {
 		case !wanted[tool]:
 		case tool.Prefix:
@@ -127,7 +127,7 @@ func listsOf(uids []types.EntityUID) (lists [][]types.EntityUID) {
 	return lists
 }
 
-// add makes a policy of what a begun one is about.
+// add completes a policy with the actions.
 func (m *maker) add(id string, at *yaml.Node, p *ast.Policy) {
 	if len(m.in.Actions) == 1 { // in, and not ==: a schema may have an action of its own for each tool, below it
 		p = p.ActionIn(m.in.Actions[0])
@@ -156,7 +156,7 @@ func (m *maker) rule(id string, r *Rule, t terms) {
 	default:
 		p = begun.Permit()
 	}
-	var tests []ast.Node // first that of a tool, because policies are looked up by what they begin with
+	var tests []ast.Node // first that of a tool, because the index looks at the first test
 	all := len(t.begins) + len(t.tools)
 	switch {
 	case all == 1 && len(t.begins) == 1:
@@ -183,7 +183,7 @@ func (m *maker) rule(id string, r *Rule, t terms) {
 	m.made[len(m.made)-1].Obligation = r.RequiresApproval
 }
 
-// guard makes the policy that denies what no rule allows, whatever permits other files hold.
+// guard makes the policy that denies all that no rule allows, also beside permits of other files.
 func (m *maker) guard() {
 	var but []ast.Node
 	for i, t := range m.rules {

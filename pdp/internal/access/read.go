@@ -147,7 +147,7 @@ func (r *reader) owner(n *yaml.Node) {
 	}
 }
 
-// mode reads the mode, and what happens to whom no rule names.
+// mode reads the mode, and the default for agents that no rule names.
 func (r *reader) mode(root, mode, otherwise *yaml.Node) {
 	if mode == nil {
 		r.Bad(root, "missing_key", "the declaration has no mode", "add mode: allowlist, denylist, open or hybrid")
@@ -370,7 +370,7 @@ func (r *reader) compare() {
 	}
 }
 
-// key tells rules apart that say different things.
+// key is equal for rules with equal meaning.
 func (r *Rule) key() string {
 	var b strings.Builder
 	wire, id := r.entities()

@@ -17,8 +17,8 @@ type NotJSON struct {
 
 var jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-// AppendJSON writes a YAML node as JSON. Numbers keep their text, because the decoder tells 1
-// from 1.5 by it. Members that occur twice stay, because the decoder refuses them. Aliases are
+// AppendJSON writes a YAML node as JSON. Numbers keep their text, because the decoder
+// distinguishes 1 from 1.5 by it. Members that occur twice stay, because the decoder refuses them. Aliases are
 // not followed, because a few lines of aliases can make a document of any size.
 func AppendJSON(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	first, last := byte('['), byte(']')
@@ -79,7 +79,7 @@ func appendJSONScalar(b []byte, n *yaml.Node) ([]byte, *NotJSON) {
 	return nil, &NotJSON{n, "JSON has nothing with this tag", "leave the tag out"}
 }
 
-// Bool is what a node says, if it says true or false. A tag alone, as in !!bool yes, makes neither of a text.
+// Bool is the value of a node that is true or false. A tag alone, as in !!bool yes, makes neither of a text.
 func Bool(n *yaml.Node) (said, ok bool) {
 	text := strings.ToLower(n.Value)
 	return text == "true", n.Kind == yaml.ScalarNode && n.ShortTag() == "!!bool" && (text == "true" || text == "false")

@@ -99,7 +99,7 @@ func misplaced(text []byte) (line, column int) {
 	return 0, 0
 }
 
-// whereNot finds the place at which a text is no YAML, why it is none, and what to try there.
+// whereNot finds the place at which a text is no YAML, with the reason and a remedy.
 func whereNot(text []byte, message string) (line, column int, what, try string) {
 	try = "check indentation and quotes near this line"
 	if m := yamlLine.FindStringSubmatch(message); m != nil {

@@ -1,6 +1,5 @@
-// Package document reads the YAML documents of a bundle strictly, and keeps what is wrong with
-// a bundle: each [Problem] with its place and what to try. It knows nothing of what stands in a
-// document.
+// Package document reads the YAML documents of a bundle strictly, and keeps the problems of a
+// bundle: each [Problem] with its place and a remedy. It knows nothing of the meaning of a document.
 package document
 
 import (
@@ -10,7 +9,7 @@ import (
 	"strings"
 )
 
-// Problem is one problem with a bundle: its place, what is wrong, and what to try. It never
+// Problem is one problem with a bundle: its place, a message, and a remedy to try. It never
 // quotes a value from a policy or an entity.
 type Problem struct {
 	Severity Severity `json:"severity"`
@@ -33,7 +32,7 @@ const (
 	SeverityWarning Severity = "warning"
 )
 
-// String makes the line that people read: file:line:column: what is wrong; and what to try.
+// String makes the line that people read: file:line:column: message; remedy.
 func (p Problem) String() string {
 	text := cmp.Or(p.File, "bundle")
 	if p.Line > 0 {

@@ -1,5 +1,5 @@
-// Package outline says what the policies of one tenant can name: types with their attributes, entities, actions and
-// obligations. It is for those who help an author to write; begin with [Of].
+// Package outline lists the names that policies of one tenant can use: types with their attributes, entities, actions and
+// obligations. Editors suggest them; begin with [Of].
 //
 // The package decides nothing and warns of nothing. It reads a bundle that is loaded, and shows no value of an attribute.
 package outline
@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// Outline is what policies can name. All lists are sorted by name.
+// Outline has the names that policies can use. All lists are sorted by name.
 type Outline struct {
 	bundle *bundle.Bundle
 	view   *bundle.View
@@ -37,7 +37,7 @@ type Obligation struct {
 	Column     int
 }
 
-// Of is the outline of what a tenant sees. It is nil if there is no such tenant.
+// Of is the outline of a tenant's view. It is nil if there is no such tenant.
 func Of(b *bundle.Bundle, tenant string) *Outline {
 	if v, ok := b.Views[tenant]; ok {
 		return &Outline{b, v}
@@ -110,7 +110,7 @@ func (o *Outline) Attributes(typ string) []Attribute {
 	return sorted(found)
 }
 
-// Context are the members of the context of an action, or of all actions if it is "". What the PDP adds is among them.
+// Context are the members of the context of an action, or of all actions if it is "". Members that the PDP adds are among them.
 func (o *Outline) Context(action string) []Attribute {
 	s := o.bundle.Schema
 	switch {
@@ -121,7 +121,7 @@ func (o *Outline) Context(action string) []Attribute {
 	}
 	found := map[string]*Attribute{}
 	byID := func(a, b types.EntityUID) int { return cmp.Compare(a.String(), b.String()) }
-	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), byID) { // each time the same one says what a member is
+	for _, uid := range slices.SortedFunc(maps.Keys(s.Actions), byID) { // so that the type of a member is always that of the same action
 		for _, a := range declared(s.ContextOf(uid)) {
 			found[a.Name] = &a
 		}

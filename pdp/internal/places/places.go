@@ -2,7 +2,7 @@
 // nothing in it. Begin at [Tokens] for any text, and at [Read] for a policy.
 //
 // It is for messages about texts that cedar-go has read or refused already. So it refuses nothing itself, and of a text
-// that is no Cedar it makes what it can.
+// that is no Cedar it makes as much as it can.
 package places
 
 import (
@@ -66,7 +66,7 @@ func Offset(text string, line, column int) int {
 }
 
 // Find is the place where a name of several tokens is written, such as tool::"crm" or shop::user. It is -1 if the name is not.
-// What stands behind a dot is a member, and no such name.
+// A name behind a dot is a member, and no such name.
 func Find(tokens []Token, name string) (offset int) {
 	for i, t := range tokens {
 		if i > 0 && (tokens[i-1].Text == "." || tokens[i-1].Text == "::") || !strings.HasPrefix(name, t.Text) {

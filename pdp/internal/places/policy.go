@@ -16,9 +16,9 @@ type Policy struct {
 type Part struct {
 	From, To int
 	// Op is the sign or word that makes the part of others: && or has, and a dot for an attribute, whichever way it is
-	// read. It is ( for a call, and "" for what is made of no others.
+	// read. It is ( for a call, and "" for a part without others in it.
 	Op string
-	// Names are what the part reads or calls, or tests for with has: one, or several behind has.
+	// Names are those that the part reads, calls, or tests for with has: one, or several behind has.
 	Names []Token
 	Parts []*Part
 }

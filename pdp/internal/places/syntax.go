@@ -12,7 +12,7 @@ import (
 
 // Fault is what keeps a text from being read.
 type Fault struct {
-	Line, Column int // 0 if nobody knows
+	Line, Column int // 0 if unknown
 	What, Try    string
 }
 
@@ -197,7 +197,7 @@ func (f fault) expected(at int, want string) Fault {
 	return f.missing(at, want, what, try)
 }
 
-// missing places what is not there.
+// missing places a token that is not there.
 func (f fault) missing(at int, want, what, try string) Fault {
 	before, t := f.token(at-1), f.token(at)
 	begins := t.Text != "" && (t.IsName() || t.Text == "@") && strings.Contains(f.text[before.To:t.From], "\n")
@@ -211,7 +211,7 @@ func (f fault) missing(at int, want, what, try string) Fault {
 	return f.at(at, what, try)
 }
 
-// habit is what to write in place of a token that other languages have.
+// habit is Cedar's form of a token that other languages have.
 func (f fault) habit(at int) string {
 	switch t := f.token(at).Text; t {
 	case "'", "`", "“", "”", "‘", "’":
