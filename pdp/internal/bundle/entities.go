@@ -99,25 +99,16 @@ func offsetOf(err error, dec *jsontext.Decoder) int64 {
 	return dec.InputOffset()
 }
 
-// jsonFault says why a text is no JSON, without what the text says.
+// jsonFault is the reason why a text is no JSON, without a part of the text.
 func jsonFault(err error) string {
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return "a member occurs twice in one object: " + Quote(lastToken(err))
-	}
 	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) && syntax.Err != nil {
-		return "this is not valid JSON: " + syntax.Err.Error()
+	switch {
+	case !errors.As(err, &syntax) || syntax.Err == nil:
+		return "this is not valid JSON"
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return "a member occurs twice in one object: " + Quote(syntax.JSONPointer.LastToken())
 	}
-	return "this is not valid JSON"
-}
-
-// lastToken is the name of the member that an error is about.
-func lastToken(err error) string {
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
-		return syntax.JSONPointer.LastToken()
-	}
-	return ""
+	return "this is not valid JSON: " + syntax.Err.Error()
 }
 
 // within is the place of a value in an entity, by the path of the value as messages write it: attrs.from[0]. It is the place

@@ -91,8 +91,6 @@ const decimalCompared = "unexpected type: expected datetime, or duration, or Lon
 // CheckPolicy validates a policy strictly. The text is that of the policy's file. Without a text every problem has the place
 // of the policy.
 func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Problems) {
-	s.narrow.Lock()
-	defer s.narrow.Unlock()
 	c := policyCheck{schema: s, policy: p, file: text, use: use, found: s.misfits(p, p), problems: problems}
 	misnamed := false
 	for said := range c.found {
@@ -413,14 +411,7 @@ func badLiteral(typ, written string) (what, try string) {
 func (c *policyCheck) onceEach(operands []*places.Part) (first []*places.Part) {
 	done := map[*places.Part]bool{}
 	for _, part := range operands {
-		var of *places.Part
-		for _, condition := range c.parts().Conditions {
-			condition.Walk(func(outer *places.Part) {
-				if slices.Contains(outer.Parts, part) {
-					of = outer
-				}
-			})
-		}
+		of := c.around(part)
 		if of == nil || !done[of] {
 			first = append(first, part)
 		}
@@ -429,29 +420,39 @@ func (c *policyCheck) onceEach(operands []*places.Part) (first []*places.Part) {
 	return first
 }
 
-// comparison says how decimals are compared.
-func (c *policyCheck) comparison(part *places.Part) (what, try string) {
-	methods := map[string][2]string{
-		"<":  {"lessThan", "greaterThan"},
-		"<=": {"lessThanOrEqual", "greaterThanOrEqual"},
-		">":  {"greaterThan", "lessThan"},
-		">=": {"greaterThanOrEqual", "lessThanOrEqual"},
-	}
-	what, try = "a decimal is compared with a sign", "use .lessThan(…), .lessThanOrEqual(…), .greaterThan(…) or .greaterThanOrEqual(…)"
+// around is the part that another one is an operand of, or nil.
+func (c *policyCheck) around(part *places.Part) (of *places.Part) {
 	for _, condition := range c.parts().Conditions {
 		condition.Walk(func(outer *places.Part) {
-			of, ok := methods[outer.Op]
-			if side := slices.Index(outer.Parts, part); ok && side >= 0 && len(outer.Parts) == 2 {
-				other := outer.Parts[1-side]
-				argument := "…"
-				if text := c.text[other.From:other.To]; plainNumber.MatchString(`"` + text + `"`) {
-					argument = `decimal("` + text + `.0")`
-				}
-				what, try = "a decimal is compared with "+outer.Op, "use ."+of[side]+"("+argument+")"
+			if slices.Contains(outer.Parts, part) {
+				of = outer
 			}
 		})
 	}
-	return what, try
+	return of
+}
+
+// decimalMethods are the methods in place of a sign, for a decimal on its left and on its right.
+var decimalMethods = map[string][2]string{
+	"<":  {"lessThan", "greaterThan"},
+	"<=": {"lessThanOrEqual", "greaterThanOrEqual"},
+	">":  {"greaterThan", "lessThan"},
+	">=": {"greaterThanOrEqual", "lessThanOrEqual"},
+}
+
+// comparison explains how decimals are compared.
+func (c *policyCheck) comparison(part *places.Part) (what, try string) {
+	outer := c.around(part)
+	if outer == nil || decimalMethods[outer.Op][0] == "" {
+		return "a decimal is compared with a sign", "use .lessThan(…), .lessThanOrEqual(…), .greaterThan(…) or .greaterThanOrEqual(…)"
+	}
+	side := slices.Index(outer.Parts, part)
+	other := outer.Parts[1-side]
+	argument := "…"
+	if text := c.text[other.From:other.To]; plainNumber.MatchString(`"` + text + `"`) {
+		argument = `decimal("` + text + `.0")`
+	}
+	return "a decimal is compared with " + outer.Op, "use ." + decimalMethods[outer.Op][side] + "(" + argument + ")"
 }
 
 // Quote quotes a name for a message.
