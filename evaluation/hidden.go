@@ -76,60 +76,6 @@ func Tokens(pointer string) []string {
 
 var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 
-// At returns the value at a place in what the caller says besides types, ids and names: a JSON
-// Pointer into the request in the AuthZEN shape. It reports false if there is none.
-func (r *Request) At(pointer string) (Value, bool) {
-	o, rest := r.objectAt(Tokens(pointer))
-	if o == nil {
-		return Value{}, false
-	}
-	return o.Value().at(rest)
-}
-
-// Put returns the request with another value at such a place. It changes nothing if there can be
-// no value at the place.
-func (r Request) Put(pointer string, v Value) Request {
-	if o, rest := r.objectAt(Tokens(pointer)); o != nil {
-		if made, ok := o.Value().Put(rest, v); ok {
-			*o = made.Object()
-		}
-	}
-	return r
-}
-
-// objectAt finds the object in which a place lies, and the way from there.
-func (r *Request) objectAt(tokens []string) (o *Object, rest []string) {
-	for name, of := range map[string]*Object{
-		"subject": &r.Subject.Properties, "action": &r.Action.Properties, "resource": &r.Resource.Properties,
-	} {
-		if len(tokens) >= 2 && tokens[0] == name && tokens[1] == "properties" {
-			return of, tokens[2:]
-		}
-	}
-	if len(tokens) >= 1 && tokens[0] == "context" {
-		return &r.Context, tokens[1:]
-	}
-	return nil, nil
-}
-
-func (v Value) at(tokens []string) (Value, bool) {
-	if len(tokens) == 0 {
-		return v, true
-	}
-	if v.kind == Array {
-		n, err := strconv.Atoi(tokens[0])
-		if err != nil || n < 0 || n >= len(v.elems) {
-			return Value{}, false
-		}
-		return v.elems[n].Value.at(tokens[1:])
-	}
-	member, ok := v.Object().Get(tokens[0])
-	if !ok {
-		return Value{}, false
-	}
-	return member.at(tokens[1:])
-}
-
 // Put returns the value with another one in it: where the names of a JSON Pointer lead. An object
 // on the way may be missing. It reports false if there can be no value there.
 func (v Value) Put(tokens []string, with Value) (Value, bool) {

@@ -1,7 +1,6 @@
 package pdp
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -83,15 +82,3 @@ func (w GeneratedWorld) Unknown(t *testing.T, call Call) Call {
 
 // Native is the call in the other shape.
 func (c Call) Native() Call { return c.native() }
-
-// Unjustified says which path is named although no two values of it give two answers. sent is the
-// call as it was before it was masked.
-func (w GeneratedWorld) Unjustified(b *Bundle, sent Call, hidden []evaluation.Hidden, u *Unknown) string {
-	p := Of(b, Options{NewID: func() string { return "id" }})
-	decide := func(r evaluation.Request) (evaluation.Decision, error) {
-		one := sent
-		one.Request = r
-		return p.Evaluate(context.Background(), one)
-	}
-	return unjustified(w.generator, w.obligedWorld, decide, sent.Request, hidden, u)
-}

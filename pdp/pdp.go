@@ -108,9 +108,8 @@ type Call struct {
 	Explain bool
 	// Approvals says what a person's approval can do for the call.
 	Approvals ApprovalMode
-	// Hidden are the places in Request whose values are not known, if the request comes from a
-	// record. The decision is the one that all values give that can have stood there. If they give
-	// different ones, the error is an [*Unknown].
+	// Hidden are the places in Request that masks hide, if the request comes from a record. The decision is the one that
+	// all values at these places lead to. If it may depend on one of them, the error is an [*Unknown].
 	Hidden []evaluation.Hidden
 	// Approved is the approval by which the call was decided, if it comes from a record. It counts
 	// as an approval of exactly this call. None other is looked for, and nothing is spent.
@@ -198,13 +197,7 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 	p.begin(ctx, &call)
 	b := p.Bundle() // pinned: one call sees one bundle
 	var answer reply
-	var err error
-	if len(call.Hidden) > 0 {
-		err = p.decideHidden(ctx, b, &call, sync.OnceValue(p.options.NewID), &answer)
-	} else {
-		err = p.decide(ctx, b, &call, engine.Given{}, p.options.NewID, &answer)
-	}
-	if err != nil {
+	if err := p.decide(ctx, b, &call, &answer); err != nil {
 		return evaluation.Decision{}, err
 	}
 	use, err := answer.reserve(ctx)
@@ -232,18 +225,17 @@ func (p *PDP) Evaluate(ctx context.Context, call Call) (evaluation.Decision, err
 // lent are lent to recorders, each with the record of one call.
 var lent = sync.Pool{New: func() any { return new([1]Record) }}
 
-// decide is [PDP.Evaluate] up to the record. The answer is empty before. given are verdicts that are taken as given; as a
-// rule there are none.
-func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, given engine.Given, id func() string, answer *reply) error {
+// decide is [PDP.Evaluate] up to the record. The answer is empty before.
+func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, answer *reply) error {
 	room := engine.Borrow()
 	defer room.Return()
 	in := &room.Inquiry
 	put(call, b, in)
-	in.WantMismatch, in.Given = true, given
+	in.WantMismatch = true
 	if err := judge(ctx, in, &room.Verdict, &answer.decision); err != nil {
 		return err
 	}
-	answer.decision.ID = id()
+	answer.decision.ID = p.options.NewID()
 	approvals, mode := p.approvalsFor(call)
 	if mode == NotAsked || approvals == nil {
 		return nil
@@ -281,6 +273,7 @@ func put(call *Call, b *Bundle, in *engine.Inquiry) {
 	in.Request = call.Request // one by one: large values that are assigned together are copied twice
 	in.Asker = call.Asker
 	in.Bundle, in.Now, in.Explain, in.Masked = b, call.Now, call.Explain, call.masked
+	in.Hidden = call.Hidden
 }
 
 // judge puts one request to the policies, and makes an answer of their verdict. Both are one step

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -353,13 +354,36 @@ func value(v any) evaluation.Value {
 	return made
 }
 
+// isAt is the value at a place of a request, and whether there is one.
+func isAt(r evaluation.Request, at string) (evaluation.Value, bool) {
+	v := evaluation.Object{}.With("subject", evaluation.Object{}.With("properties", r.Subject.Properties.Value()).Value()).
+		With("action", evaluation.Object{}.With("properties", r.Action.Properties.Value()).Value()).
+		With("resource", evaluation.Object{}.With("properties", r.Resource.Properties.Value()).Value()).
+		With("context", r.Context.Value()).Value()
+	for _, name := range evaluation.Tokens(at) {
+		next, ok := v.Object().Get(name)
+		if n, err := strconv.Atoi(name); err == nil && v.Kind() == evaluation.Array {
+			for m, e := range v.Elements {
+				if m == n {
+					next, ok = e, true
+				}
+			}
+		}
+		if !ok {
+			return v, false
+		}
+		v = next
+	}
+	return v, true
+}
+
 // withAll puts one value at all places where there is one.
 func (c Call) withAll(unknown []string, v evaluation.Value) Call {
 	for _, at := range unknown {
-		_, is := c.Request.At(at)
-		above, _ := c.Request.At(at[:strings.LastIndexByte(at, '/')])
+		_, is := isAt(c.Request, at)
+		above, _ := isAt(c.Request, at[:strings.LastIndexByte(at, '/')])
 		if is && (above.Kind() != evaluation.Array || v.Kind() != evaluation.Null) { // no element is absent
-			c.Request = c.Request.Put(at, v)
+			c.Request = putAt(c.Request, at, v)
 		}
 	}
 	return c
@@ -379,7 +403,7 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 				one = one.withAll(unknown[n:n+1], evaluation.Value{})
 			default:
 				v, fits := w.fitting[at]
-				switch other, is := call.Request.At(elsewhere(at)); {
+				switch other, is := isAt(call.Request, elsewhere(at)); {
 				case try >= 100 && n == 0: // each value once, at the first place
 					v = w.values[try-100]
 				case is && g.chance(20):
@@ -388,9 +412,9 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 					v = oneOf(g, w.values...)
 				}
 				if _, is := one.Request.Context.Get("by"); at == "/context/by/id" && !is { // what is required above a place may be there
-					one.Request = one.Request.Put("/context/by/type", value("User"))
+					one.Request = putAt(one.Request, "/context/by/type", value("User"))
 				}
-				one.Request = one.Request.Put(at, value(v))
+				one.Request = putAt(one.Request, at, value(v))
 			}
 		}
 		if _, ok := one.Request.Context.Get("supported_obligations"); !ok {

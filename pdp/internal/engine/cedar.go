@@ -24,8 +24,6 @@ type Question struct {
 	Entities *Overlay
 	// contextOrigins says how the members of the context came to be, for explain.
 	contextOrigins origins
-	// given are the policies to ask in the place of others; see [World].
-	given map[string]*bundle.Policy
 	// unknown is set if not all values are known.
 	unknown *unknowns
 	masked  func(path []string) bool // of the inquiry
@@ -78,11 +76,8 @@ var (
 // taken into account.
 type Verdict struct {
 	Decision evaluation.Decision
-	Given    Given // of the inquiry
 	question *Question
 	view     *bundle.View
-	// beside is the verdict of the same question by all parents, where the root demands something.
-	beside *Verdict
 }
 
 // Judge puts the request to the policies. The verdict, which is empty before, is a function of call and bundle, and of
@@ -95,7 +90,6 @@ func (in *Inquiry) Judge(ctx context.Context, w *Verdict) (err error) {
 	if in.Bundle == nil {
 		return ErrNoBundle
 	}
-	w.Given = in.Given
 	if w.view, err = in.view(); err != nil {
 		return err
 	}
@@ -134,7 +128,6 @@ func (in *Inquiry) judgeDemand(ctx context.Context, w *Verdict) error {
 	err := again.Judge(ctx, w)
 	in.Converted, in.Renewed = in.Converted+again.Converted, in.Renewed+again.Renewed
 	if err == nil && w.Decision.Allow {
-		w.beside = &first
 		applyObligations(&w.Decision, w.join(&first))
 	}
 	return err
@@ -142,7 +135,7 @@ func (in *Inquiry) judgeDemand(ctx context.Context, w *Verdict) error {
 
 // judge puts the request to the policies of the view.
 func (in *Inquiry) judge(ctx context.Context, w *Verdict) (err error) {
-	if in.Request.Unknown != nil {
+	if in.Request.Unknown != nil || len(in.Hidden) > 0 {
 		return in.judgeUnknown(ctx, w)
 	}
 	if w.question, err = in.Question(w.view); err != nil {
@@ -156,7 +149,9 @@ func (in *Inquiry) judge(ctx context.Context, w *Verdict) (err error) {
 		return err
 	}
 	oblige(w.view, w.question, &w.Decision)
-	in.denyOwn(w.view.Store, &w.Decision)
+	if in.fulfilsOwn(w.view.Store) {
+		denyOwn(&w.Decision)
+	}
 	return nil
 }
 
@@ -173,6 +168,9 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 	}
 	switch {
 	case w.question.Reason == "":
+		if err = in.undecidedOwed(d); err != nil {
+			return err
+		}
 		in.denyUnaskable(d)
 		in.denyUndeclared(d)
 		if in.Explain {
@@ -183,7 +181,7 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 	case in.Explain:
 		d.Explain = &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}, Mismatch: d.Mismatch}
 	}
-	if w.question.unknown != nil {
+	if in.Request.Unknown != nil {
 		d.Allow, d.Possible = false, evaluation.PossibilityOf(d.Allow)
 	}
 	return err
@@ -221,7 +219,7 @@ func (in *Inquiry) view() (*bundle.View, error) {
 // Question maps the request onto Cedar. The error is an [*evaluation.Error].
 func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
 	b, q := in.Bundle, in.newQuestion()
-	q.given, q.masked = in.Given.of(in.Approved), in.Masked
+	q.masked = in.Masked
 	var ok bool
 	if q.Uids, ok = in.uids(); !ok {
 		q.Reason = evaluation.UnknownType
@@ -430,6 +428,12 @@ func put(
 		}
 	}
 	slices.SortFunc(d.Errors, func(a, b evaluation.PolicyError) int { return strings.Compare(a.Policy, b.Policy) })
+	conclude(v, d, blocked)
+	return nil
+}
+
+// conclude completes a decision that its determining policies made. An error of a policy that blocks denies.
+func conclude(v *bundle.View, d *evaluation.Decision, blocked bool) {
 	if d.Allow && blocked {
 		d.Deny(evaluation.ErroredPolicy)
 	}
@@ -439,7 +443,6 @@ func put(
 			break
 		}
 	}
-	return nil
 }
 
 // blocks reports whether an error of a policy denies what others allow.
@@ -457,11 +460,6 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 		case considered && CountsAsErrored(p, q.Unusable):
 			counted = append(counted, p)
 		default:
-			if q.given != nil {
-				if p = instead(q.given, p); p == nil {
-					return
-				}
-			}
 			s.Given = append(s.Given, p)
 		}
 	}
@@ -474,14 +472,6 @@ func PoliciesFor(v *bundle.View, q *Question, s *bundle.Scratch) (given, counted
 		}
 	}
 	return s.Given, counted
-}
-
-// instead is the policy to ask in the place of another, or nil.
-func instead(given map[string]*bundle.Policy, p *bundle.Policy) *bundle.Policy {
-	if stand, ok := given[p.Id]; ok {
-		return stand
-	}
-	return p
 }
 
 // passesOver reports whether a policy is a permit that does not count. A forbid always counts.

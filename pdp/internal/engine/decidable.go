@@ -54,16 +54,9 @@ func Decidable(ctx context.Context, in Inquiry, a Reviewed) (bool, error) {
 	return false, nil
 }
 
-// ofPerson reports whether a condition reads which person decides, or how or when.
-func ofPerson(c *condition) bool {
-	if len(c.parts) > 0 {
-		return slices.ContainsFunc(c.parts, ofPerson)
-	}
-	return readsPerson(c.term)
-}
-
-func readsPerson(t *bundle.Term) bool {
+// ofPerson reports whether a term reads which person decides, or how or when.
+func ofPerson(t *bundle.Term) bool {
 	principal := bundle.VariableNames[bundle.PrincipalVar]
 	return t.Path.Root == principal || t.Path.Root == "context" ||
-		t.Op == bundle.OpTest && t.Test.Of == bundle.PrincipalVar || slices.ContainsFunc(t.Args, readsPerson)
+		t.Op == bundle.OpTest && t.Test.Of == bundle.PrincipalVar || slices.ContainsFunc(t.Args, ofPerson)
 }

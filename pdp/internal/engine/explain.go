@@ -53,8 +53,8 @@ type explainer struct {
 	ctx     context.Context
 	q       *Question
 	request cedar.Request
-	// open reports whether nobody can know what a condition comes to. Nil is for a question of which all is known.
-	open func(*condition) bool
+	// open reports whether a term reads what is not known. Nil is for a question of which all is known.
+	open func(*bundle.Term) bool
 }
 
 // errorOf is how a policy errs.

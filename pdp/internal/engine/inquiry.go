@@ -12,8 +12,8 @@
 //   - approval.go and reviewer.go: which verdicts wait for a person, and which person may decide;
 //   - own.go: who fulfils a request that is not their own;
 //   - measure.go: how long each policy takes;
-//   - hidden.go, with places.go, uses.go, touches.go, tries.go, templates.go, texts.go and sums.go: a
-//     request from a record, of which not all values are known.
+//   - outlook.go, with verdicts.go, unknown.go and settle.go: a request of which not all values are known, because the
+//     caller does not know them yet or because masks hide them in a record.
 //
 // Every verdict comes from cedar-go. No decision reads a clock. The package records nothing and keeps
 // no approval: everything that a decision depends on is in the Inquiry and in the bundle.
@@ -42,9 +42,7 @@ type Inquiry struct {
 	Explain bool // decisions come with an explanation
 	// Approved is the value that policies see as context.pdp.approved.
 	Approved bool
-	// Given are the policies to ask in the place of others; see [World].
-	Given Given
-	// Hidden are places that a mask hides, if the request comes from a record and asks what is possible.
+	// Hidden are the places that masks hide, if the request comes from a record.
 	Hidden []evaluation.Hidden
 	// Masked reports if texts must not show the member of the context that names lead to, besides the members that are
 	// secrets by their names. Nil is for no others.

@@ -42,8 +42,7 @@ func applyObligations(d *evaluation.Decision, out obligations.Resolution) {
 // denyUnaskable denies if an approval is owed and the request names an actor that nobody can tell:
 // people would be asked to decide about a request of which they, or an agent of theirs, may be part.
 func (in *Inquiry) denyUnaskable(d *evaluation.Decision) {
-	owed := func(o evaluation.Obligation) bool { return o.Type == obligations.ApprovalRequired }
-	if !d.Allow || !slices.ContainsFunc(d.Obligations, owed) {
+	if !d.Allow || !slices.ContainsFunc(d.Obligations, owesApproval) {
 		return
 	}
 	if at := in.unknownActor(); at != "" {
@@ -53,6 +52,8 @@ func (in *Inquiry) denyUnaskable(d *evaluation.Decision) {
 		d.Refused = &evaluation.Mismatch{Pointer: at, Place: at, Detail: "nobody can tell who that is, so nobody can be asked for the approval; say an id, or {type, id} of a type that there can be"}
 	}
 }
+
+func owesApproval(o evaluation.Obligation) bool { return o.Type == obligations.ApprovalRequired }
 
 // denyUndeclared denies if the PEP has not declared an obligation that is owed.
 func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
@@ -71,11 +72,14 @@ func (in *Inquiry) denyUndeclared(d *evaluation.Decision) {
 	d.Required = missing
 }
 
+// supportedMember is the member of the context in which the PEP declares types of obligations.
+const supportedMember = "supported_obligations"
+
 // declared returns a function that reports whether the PEP declared a type of obligation. A PEP
 // declares types in its registration, in the request, or in both. If it does so in both, only
 // the types in both count. The native contract by itself declares approval_required.
 func (in *Inquiry) declared() func(string) bool {
-	sent, inRequest := in.Request.Context.Get("supported_obligations")
+	sent, inRequest := in.Request.Context.Get(supportedMember)
 	asker, shape := in.Asker, in.Request.Shape
 	return func(typ string) bool {
 		if shape == evaluation.Native && typ == obligations.ApprovalRequired {

@@ -19,10 +19,7 @@ const fulfilAction = "tool.fulfil"
 
 // denyOwn denies to fulfil one's own request. What the policies deny by themselves keeps what they
 // say.
-func (in *Inquiry) denyOwn(s *bundle.Store, d *evaluation.Decision) {
-	if in.Request.Action.Name != fulfilAction || !in.fulfilsOwn(s) {
-		return
-	}
+func denyOwn(d *evaluation.Decision) {
 	if d.Allow {
 		d.Deny(evaluation.OwnRequest)
 	}
@@ -34,6 +31,9 @@ func (in *Inquiry) denyOwn(s *bundle.Store, d *evaluation.Decision) {
 // (fail safe). A requester who is not known may be anybody else.
 func (in *Inquiry) fulfilsOwn(s *bundle.Store) bool {
 	r := in.Request
+	if r.Action.Name != fulfilAction {
+		return false
+	}
 	if open := in.isUnknown; r.Unknown != nil {
 		if open(evaluation.RequesterMember) {
 			return false
@@ -74,18 +74,9 @@ func (in *Inquiry) unknownActor() string {
 
 const agentMember = "agent"
 
-// saysWhose reports whether it may hang on the hidden value at a place whose request is fulfilled, or
-// who acts: whether people can be asked for an approval hangs on the form of that.
-func (in *Inquiry) saysWhose(h evaluation.Hidden) bool {
-	at := h.At
-	if form := h.Type == "object" || h.Type == "array"; form && at == "/context/"+agentMember {
-		return true
-	}
-	if in.Request.Action.Name != fulfilAction {
-		return false
-	}
-	tokens := evaluation.Tokens(at)
-	return len(tokens) > 0 && tokens[0] == "context" && (len(tokens) == 1 || evaluation.NamesActors(tokens[1]))
+// saysWhose reports whether a masked value may decide whose request is fulfilled.
+func (in *Inquiry) saysWhose(tokens []string) bool {
+	return in.Request.Action.Name == fulfilAction && tokens[0] == "context" && (len(tokens) == 1 || evaluation.NamesActors(tokens[1]))
 }
 
 // concernsMember reports whether a place has to do with a member of the context: it lies in the

@@ -2,49 +2,53 @@ package engine
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 )
 
-// unknowns are the places of a question whose values are not known, as policies see them. A term that reads none
-// of them comes to the same with all values, so cedar-go evaluates it. Of one that does, everything is possible.
+// unknowns are the places of a question whose values are not known: the caller does not know them yet, or a mask hides
+// them in a record. A condition that reads none of them comes to the same with all values, so cedar-go evaluates it. For
+// a condition that reads one, every outcome is possible.
 type unknowns struct {
-	q     *Question
-	in    Inquiry // with the request that was settled
-	spots []spot
-	known explainer // which asks cedar-go about what is known
+	q      *Question
+	in     Inquiry // with the request that was settled
+	places []place
+	known  explainer // asks cedar-go about the known parts
 	// rises is set for the variables of which not all ancestors are known.
 	rises [bundle.Variables]bool
+	// unusable are the top-level members, sorted, that may be unusable: a mask hides whether they are.
+	unusable []string
 }
 
-// spot is one of these places: where the names lead from the variable, or all attributes if there are no names. The
+// place is one of these places: where the names lead from the variable, or all attributes if there are no names. The
 // context is in the place of the action.
-type spot struct {
+type place struct {
 	of    bundle.Variable
 	names []string
-	// there is how many of the names lead to a value that is there. What is missing above the place may be there,
-	// too: nobody could send the value without it.
+	// there is how many of the names lead to a present value. If the caller does not know the value, what is missing
+	// above it may be there, too: a request with the value has both.
 	there int
-	// part is set if the place is in a value that Cedar takes as a whole: an array, or a reference to an entity.
-	part bool
-	// mask is set if the value was sent, and a mask hides it: its place in the request.
-	mask string
+	part  bool // the place is in a value that Cedar takes as a whole: an array, or a reference to an entity
+	gives bool // the value may give parents
+	// hidden is the masked place, or nil if the caller does not know the value. A masked value was sent: so it is there.
+	hidden  *evaluation.Hidden
+	misfits bool // the masked value may not fit the schema, or be one that Cedar does not have
 }
 
 // find completes the places, once the question is made.
 func (u *unknowns) find() {
-	for n := range u.spots {
-		s := &u.spots[n]
+	for n := range u.places {
+		p := &u.places[n]
 		in := u.q.Context
-		if s.of != bundle.ActionVar {
-			in = u.entity(s.of).Attributes
+		if p.of != bundle.ActionVar {
+			in = u.entity(p.of).Attributes
 		}
-		for ; s.there < len(s.names); s.there++ {
-			value, ok := in.Get(types.String(s.names[s.there]))
+		for ; p.there < len(p.names); p.there++ {
+			value, ok := in.Get(types.String(p.names[p.there]))
 			if !ok {
 				break
 			}
@@ -52,6 +56,29 @@ func (u *unknowns) find() {
 		}
 	}
 	u.findParents()
+	u.findUnusable()
+}
+
+// findUnusable finds the members that may be unusable. No schema types them: else the request itself may not fit.
+func (u *unknowns) findUnusable() {
+	u.unusable = nil
+	for _, p := range u.places {
+		if p.misfits && len(p.names) > 0 {
+			u.unusable = append(u.unusable, p.names[0])
+		}
+	}
+	slices.Sort(u.unusable)
+}
+
+// hiddenAt are the unknowns as if nothing was unknown but this masked place.
+func (u *unknowns) hiddenAt(h *evaluation.Hidden) *unknowns {
+	own := *u
+	own.places = slices.DeleteFunc(slices.Clone(u.places), func(p place) bool { return p.hidden != h })
+	if !slices.ContainsFunc(own.places, func(p place) bool { return p.gives }) {
+		own.rises = [bundle.Variables]bool{}
+	}
+	own.findUnusable()
+	return &own
 }
 
 // entity is the subject or the resource.
@@ -78,15 +105,16 @@ func (u *unknowns) one() bool {
 // it has with all values. The others are not known.
 func (u *unknowns) findParents() {
 	var own [bundle.Variables]bool
-	for _, s := range u.spots {
-		if s.of == bundle.ActionVar {
+	for n := range u.places {
+		p := &u.places[n]
+		if p.of == bundle.ActionVar {
 			continue
 		}
-		for _, rule := range u.in.Bundle.Config.Parents[u.q.Uids[s.of].Type] {
-			if len(s.names) == 0 && u.origin(s.of).passesOver(rule.Attribute) || len(s.names) > 0 && s.names[0] != rule.Attribute {
+		for _, rule := range u.in.Bundle.Config.Parents[u.q.Uids[p.of].Type] {
+			if len(p.names) == 0 && u.origin(p.of).passesOver(rule.Attribute) || len(p.names) > 0 && p.names[0] != rule.Attribute {
 				continue
 			}
-			own[s.of] = true
+			own[p.of], p.gives = true, true
 		}
 	}
 	if own == [bundle.Variables]bool{} {
@@ -113,8 +141,8 @@ func (u *unknowns) leastParents(of bundle.Variable) types.EntityUIDSet {
 	o := u.origin(of)
 	uids := o.storedParents(u.q.Entities.Store.WrittenParents(o.Stored).All())
 	for _, rule := range u.in.Bundle.Config.Parents[u.q.Uids[of].Type] {
-		unknown := slices.ContainsFunc(u.spots, func(s spot) bool {
-			return (s.of == of || u.one() && s.of != bundle.ActionVar) && (len(s.names) == 0 || s.names[0] == rule.Attribute)
+		unknown := slices.ContainsFunc(u.places, func(p place) bool {
+			return (p.of == of || u.one() && p.of != bundle.ActionVar) && (len(p.names) == 0 || p.names[0] == rule.Attribute)
 		})
 		value, sent := o.sent.Get(rule.Attribute)
 		stored, has := o.Stored.Attributes.Get(types.String(rule.Attribute))
@@ -130,13 +158,21 @@ func (u *unknowns) leastParents(of bundle.Variable) types.EntityUIDSet {
 	return types.NewEntityUIDSet(uids...)
 }
 
-// opens reports whether a condition reads what is unknown.
-func (u *unknowns) opens(c *condition) bool {
-	if len(c.parts) > 0 {
-		return slices.ContainsFunc(c.parts, u.opens)
+// opens reports whether a term reads what is unknown.
+func (u *unknowns) opens(t *bundle.Term) bool {
+	switch t.Op {
+	case bundle.OpPath, bundle.OpHas:
+		return u.reads(t.Path, t.Op == bundle.OpHas)
+	case bundle.OpRead:
+		if u.mayRead(t.Args[0], t.Path.Names) {
+			return true
+		}
+	case bundle.OpIn, bundle.OpTest:
+		if u.climbs(t) {
+			return true
+		}
 	}
-	uses := func(one use) bool { return one.path.Root != "" && u.reads(one.path, one.how == tested) }
-	return slices.ContainsFunc(c.uses, uses) || u.strays(c.term) || u.rise() && u.climbs(c.term)
+	return slices.ContainsFunc(t.Args, u.opens)
 }
 
 // clauses are those of a policy. A call takes each policy apart once.
@@ -149,12 +185,7 @@ func (u *unknowns) clauses(p *bundle.Policy) []*condition {
 	return all
 }
 
-// strays reports whether a term reads an attribute that may be unknown from something that is no path.
-func (u *unknowns) strays(t *bundle.Term) bool {
-	return t.Op == bundle.OpRead && u.mayRead(t.Args[0], t.Path.Names) || slices.ContainsFunc(t.Args, u.strays)
-}
-
-// mayRead is the same for a read from whatever a term comes to.
+// mayRead reports whether an attribute may be unknown that is read from the result of a term, which is no path.
 func (u *unknowns) mayRead(from *bundle.Term, names []string) bool {
 	switch from.Op {
 	case bundle.OpBuild: // what it is made of is read by itself
@@ -167,17 +198,17 @@ func (u *unknowns) mayRead(from *bundle.Term, names []string) bool {
 		uid, _ := from.Value.(types.EntityUID)
 		return u.readsEntity(uid, names, false)
 	}
-	return slices.ContainsFunc(u.spots, func(s spot) bool {
-		return s.of != bundle.ActionVar && (len(s.names) == 0 || s.names[0] == names[0])
+	return slices.ContainsFunc(u.places, func(p place) bool {
+		return p.of != bundle.ActionVar && (len(p.names) == 0 || p.names[0] == names[0])
 	})
 }
 
 // rise reports whether the ancestors of any variable are not all known.
 func (u *unknowns) rise() bool { return u.rises != [bundle.Variables]bool{} }
 
-// climbs reports whether a term asks for ancestors that are not all known.
+// climbs reports whether an in, or a test like that of a scope, asks for ancestors that are not all known.
 func (u *unknowns) climbs(t *bundle.Term) bool {
-	return t.Op == bundle.OpIn || t.Op == bundle.OpTest && u.mayHold(&t.Test) || slices.ContainsFunc(t.Args, u.climbs)
+	return t.Op == bundle.OpIn && u.rise() || t.Op == bundle.OpTest && u.mayHold(&t.Test)
 }
 
 // mayHold reports whether a test holds with some values only. Ancestors that are known are ancestors with all of them.
@@ -208,7 +239,7 @@ func (u *unknowns) reads(path bundle.AttributePath, has bool) bool {
 	if of := slices.Index(bundle.VariableNames[:], path.Root); of >= 0 {
 		return u.readsEntity(u.q.Uids[of], path.Names, has)
 	}
-	if slices.ContainsFunc(u.spots, func(s spot) bool { return s.of == bundle.ActionVar && s.meetsContext(path.Names, has) }) {
+	if slices.ContainsFunc(u.places, func(p place) bool { return p.of == bundle.ActionVar && p.meetsContext(path.Names, has) }) {
 		return true
 	}
 	uid, rest := follow(u.q.Context, path.Names)
@@ -218,8 +249,8 @@ func (u *unknowns) reads(path bundle.AttributePath, has bool) bool {
 // readsEntity is reads for names that lead from an entity.
 func (u *unknowns) readsEntity(uid types.EntityUID, names []string, has bool) bool {
 	for len(names) > 0 {
-		for n := range u.spots {
-			if s := &u.spots[n]; s.of != bundle.ActionVar && u.q.Uids[s.of] == uid && u.meetsEntity(s, names, has) {
+		for n := range u.places {
+			if p := &u.places[n]; p.of != bundle.ActionVar && u.q.Uids[p.of] == uid && u.meetsEntity(p, names, has) {
 				return true
 			}
 		}
@@ -247,73 +278,81 @@ func follow(in types.Record, names []string) (to types.EntityUID, rest []string)
 }
 
 // meetsContext reports whether a place in the context has to do with a path in it. The PDP sets two members itself.
-func (s *spot) meetsContext(names []string, has bool) bool {
-	if len(s.names) == 0 && len(names) > 0 {
+func (p *place) meetsContext(names []string, has bool) bool {
+	if len(p.names) == 0 && len(names) > 0 {
 		return names[0] != "pdp" && names[0] != "action"
 	}
-	return s.meets(names, has)
+	return p.meets(names, has)
 }
 
-func (u *unknowns) meetsEntity(s *spot, names []string, has bool) bool {
-	if len(s.names) == 0 {
-		return !u.origin(s.of).passesOver(names[0])
+func (u *unknowns) meetsEntity(p *place, names []string, has bool) bool {
+	if len(p.names) == 0 {
+		return !u.origin(p.of).passesOver(names[0])
 	}
-	return s.meets(names, has)
+	return p.meets(names, has)
 }
 
-func (s *spot) meets(names []string, has bool) bool {
+func (p *place) meets(names []string, has bool) bool {
 	common := 0
-	for common < min(len(names), len(s.names)) && names[common] == s.names[common] {
+	for common < min(len(names), len(p.names)) && names[common] == p.names[common] {
 		common++
 	}
 	switch {
-	case common == len(s.names): // the value, or something in it
-		return true
+	case common == len(p.names): // the value, or something in it; a masked value is there
+		return !has || p.hidden == nil || len(names) > common
 	case !has: // what has the value in it; what is beside it is there, or it is not, with all values
 		return common == len(names)
 	case common == len(names): // whether there is something above the value
-		return len(names) > s.there
+		return len(names) > p.there
 	}
 	// Whether there is something beside the value: without what has both in it, that errs.
-	return common > s.there && len(names) == common+1
+	return common > p.there && len(names) == common+1
 }
 
 // concerns reports whether a policy names anything that lies on the way to a place. If it does not, the policy reads
 // nothing that is unknown.
 func (u *unknowns) concerns(p *bundle.Policy) bool {
-	return u.rise() || slices.ContainsFunc(u.spots, func(s spot) bool {
-		if len(s.names) == 0 {
+	return u.rise() || slices.ContainsFunc(u.places, func(at place) bool {
+		if len(at.names) == 0 {
 			return true
 		}
-		_, read := p.Facts.ReadNames[s.names[0]]
-		_, tested := p.Facts.HasNames[s.names[0]]
-		return read || tested || s.of == bundle.ActionVar && p.Facts.Whole
+		_, read := p.Facts.ReadNames[at.names[0]]
+		_, tested := p.Facts.HasNames[at.names[0]]
+		return read || tested || at.of == bundle.ActionVar && p.Facts.Whole
 	})
 }
 
-// touches reports whether a policy reads what is unknown.
+// touches reports whether the verdict of a policy, or the kind of its error, may depend on what is unknown.
 func (u *unknowns) touches(p *bundle.Policy) bool {
 	if !u.concerns(p) {
 		return false
 	}
 	considered := u.considered(p)
-	return considered == maySatisfy || considered == satisfied && slices.ContainsFunc(u.clauses(p), u.opens)
+	return considered == maySatisfy || considered == satisfied && (u.mayCount(p) || slices.ContainsFunc(u.clauses(p), u.opensIn))
+}
+
+func (u *unknowns) opensIn(c *condition) bool { return c.reads(u.opens) }
+
+// mayCount reports whether a policy reads a member that may be unusable, or would count as errored if it is.
+func (u *unknowns) mayCount(p *bundle.Policy) bool {
+	return CountsAsErrored(p, u.unusable) || Reads(p, u.unusable)
 }
 
 // fills reports whether an unknown value is filled into an obligation. What has one in it is no text.
 func (u *unknowns) fills(d *obligations.Definition) bool {
-	return slices.ContainsFunc(textsIn(d.Properties), func(text string) bool {
-		names, _ := obligations.Variables(text)
-		return slices.ContainsFunc(names, u.fillsIn)
+	found := false
+	_, _ = obligations.Fill(d.Properties, func(variable string) (string, bool) {
+		found = found || u.fillsIn(variable)
+		return "", true
 	})
+	return found
 }
 
 // fillsIn is the same for one variable of a template.
 func (u *unknowns) fillsIn(variable string) bool {
-	path, ok := strings.CutPrefix(variable, "context.")
-	names := strings.Split(path, ".")
-	return ok && slices.ContainsFunc(u.spots, func(s spot) bool {
-		above := len(s.names) <= len(names) && slices.Equal(s.names, names[:len(s.names)])
-		return s.of == bundle.ActionVar && above && !s.part && s.meetsContext(names, false)
+	names, ok := obligations.Path(variable)
+	return ok && slices.ContainsFunc(u.places, func(p place) bool {
+		above := len(p.names) <= len(names) && slices.Equal(p.names, names[:len(p.names)])
+		return p.of == bundle.ActionVar && above && !p.part && p.meetsContext(names, false)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// verdicts are verdicts that are possible, if a policy reads what is not known.
+// verdicts are the possible verdicts of a policy that reads an unknown value.
 type verdicts uint8
 
 const (
@@ -36,15 +36,23 @@ func (v verdicts) list() (all []evaluation.Verdict) {
 
 func (v verdicts) may(one verdicts) bool { return v&one != 0 }
 
-// condition is a clause of a policy, or a part of one, with what is found out about it once.
+// not swaps true and false.
+func (v verdicts) not() verdicts { return v&errored | v&satisfied>>1 | v&notSatisfied<<1 }
+
+// then are the verdicts if the next part is evaluated only after this one of them.
+func (v verdicts) then(after, next verdicts) verdicts {
+	if v.may(after) {
+		v = v&^after | next
+	}
+	return v
+}
+
+// condition is a clause of a policy, or a part of one, with the results that are computed once.
 type condition struct {
 	unless bool // the clause holds if the body does not
 	body   bundle.Conjunct
 	term   *bundle.Term
-	// parts are the operands of a negation, of a conjunction or disjunction and of an if. Only a condition without parts
-	// has uses: each use is in one condition, or a long chain of || would be gone through once for each of its links.
-	parts []*condition
-	uses  []use
+	parts  []*condition // the operands of a negation, of a conjunction or disjunction and of an if
 	// alone is the body as a policy, once cedar-go was asked about it.
 	alone *cedar.Policy
 	open  bool // for the question that was asked last; see [explainer.mark]
@@ -65,8 +73,6 @@ func partOf(body bundle.Conjunct, term *bundle.Term) *condition {
 		for n, operand := range bundle.Children(body.Body) {
 			c.parts = append(c.parts, partOf(bundle.Conjunct{Body: operand}, term.Args[n]))
 		}
-	default:
-		c.uses = usesOf(term)
 	}
 	return c
 }
@@ -78,6 +84,14 @@ func conditionsOf(p *bundle.Policy) []*condition {
 		all[n] = conditionOf(c)
 	}
 	return all
+}
+
+// reads reports whether any part of a condition without parts is of this kind.
+func (c *condition) reads(open func(*bundle.Term) bool) bool {
+	if len(c.parts) == 0 {
+		return open(c.term)
+	}
+	return slices.ContainsFunc(c.parts, func(part *condition) bool { return part.reads(open) })
 }
 
 // verdicts are the verdicts that the known parts of a policy leave open. Its clauses are evaluated
@@ -93,7 +107,7 @@ func (e *explainer) verdicts(clauses []*condition, enough func(verdicts) bool) (
 	return all
 }
 
-// clause is what a clause of a policy can come to.
+// clause are the possible outcomes of a clause.
 func (e *explainer) clause(c *condition) verdicts {
 	e.mark(c)
 	if c.unless {
@@ -102,38 +116,22 @@ func (e *explainer) clause(c *condition) verdicts {
 	return e.outcomes(c)
 }
 
-// verdict is that of a policy of which all is known.
-func (e *explainer) verdict(p *cedar.Policy) verdicts {
-	return 1 << slices.Index(inOrder[:], e.holds(p))
-}
-
 // mark finds out which parts of a condition are open.
 func (e *explainer) mark(c *condition) (open bool) {
 	for _, part := range c.parts {
 		open = e.mark(part) || open
 	}
-	c.open = open || len(c.parts) == 0 && e.open(c)
+	c.open = open || len(c.parts) == 0 && e.open(c.term)
 	return c.open
 }
 
-// not swaps what is true and what is false.
-func (v verdicts) not() verdicts { return v&errored | v&satisfied>>1 | v&notSatisfied<<1 }
-
-// then are the verdicts if what comes next is evaluated only after this one of them.
-func (v verdicts) then(after, next verdicts) verdicts {
-	if v.may(after) {
-		v = v&^after | next
-	}
-	return v
-}
-
-// outcomes are what the body of a condition can come to. cedar-go evaluates each part of it that is known.
+// outcomes are the possible outcomes of the body of a condition. cedar-go evaluates each known part.
 func (e *explainer) outcomes(c *condition) verdicts {
 	if !c.open {
 		if c.alone == nil {
 			c.alone = c.body.Policy()
 		}
-		return e.verdict(c.alone)
+		return 1 << slices.Index(inOrder[:], e.holds(c.alone))
 	}
 	switch bundle.OpOf(c.body.Body) {
 	case bundle.OpNot:
