@@ -63,7 +63,7 @@ type ApprovalRequest struct {
 	Obligation string            `json:"obligation"`
 	Terms      obligations.Terms `json:"terms"`
 	// OfTenant says that only policies and obligations of the tenant demand it. False means
-	// that the root does, also for requests from before there was this member.
+	// that the root does.
 	OfTenant bool `json:"of_tenant,omitzero"`
 
 	Subject  evaluation.Ref `json:"subject"`
@@ -85,13 +85,11 @@ type ApprovalRequest struct {
 	// approved. Asked is the form in which it was asked for, "" for the native one.
 	Said  jsontext.Value `json:"said,omitzero"`
 	Asked string         `json:"via,omitzero"`
-	// Person is for whom it was asked, as evaluation.Request.Person has it. Several are in one text: a program from before
-	// there could be two knows neither of them, so none of its approvals is for two.
+	// Person is for whom it was asked, as evaluation.Request.Person has it: several are in one text.
 	Person string `json:"person,omitzero"`
 }
 
-// SetActors files who acts besides the subject, for whom, and who asked for it. The requester stands in Chain, at its
-// end: the format grows by its number alone, and whoever reads the file and knows of no requester bars all of Chain.
+// SetActors files the agent, the chain of those for whom it acts, and the requester, which stands at the end of Chain.
 func (q *ApprovalRequest) SetActors(a evaluation.Actors) {
 	q.Agent, q.Chain = a.Agent, slices.Clone(a.Chain)
 	if a.Requester != nil {
@@ -99,9 +97,8 @@ func (q *ApprovalRequest) SetActors(a evaluation.Actors) {
 	}
 }
 
-// Actors are those whom SetActors filed. Policies that let those decide who are in the chain do not mean the
-// requester, so it is told apart. What was filed before there was a requester, and has a member of that name, has its
-// last actor as one: it bars that person all the same, and the approval counts for no request any more.
+// Actors are those that SetActors filed. Policies that let members of the chain decide do not mean the requester, so it
+// is apart from them. Members says whether there is one.
 func (q *ApprovalRequest) Actors() evaluation.Actors {
 	a := evaluation.Actors{Agent: q.Agent, Chain: q.Chain}
 	if last := len(q.Chain) - 1; last >= 0 && slices.Contains(q.Members, evaluation.RequesterMember) {
@@ -147,8 +144,6 @@ type Approval struct {
 	// After is how long the log was when this was written. What became of it since stands
 	// there or later.
 	After uint64 `json:"after,omitzero"`
-	// Upgraded says that it comes from a file of format 1, whose steps have no seal.
-	Upgraded bool `json:"upgraded,omitzero"`
 	// Unrecorded says that a step of it is not on record yet. Until then it counts for
 	// nothing, whatever its state, and the state is not shown.
 	Unrecorded bool `json:"-"`
@@ -175,7 +170,7 @@ type Vote struct {
 	ValidUntil time.Time `json:"valid_until,omitzero"`
 	At         time.Time `json:"at"`
 	// Via is the way by which the vote came, Gateway the caller that relayed it, and Client the client of the person that
-	// answered. A vote of before has none, or "mcp", which was its protocol; see [Vote.Way].
+	// answered. Without Via it came by the API; see [Vote.Way].
 	Via     evaluation.Via `json:"via,omitzero"`
 	Gateway string         `json:"gateway,omitzero"`
 	Client  evaluation.Ref `json:"client,omitzero"`
@@ -185,12 +180,9 @@ type Vote struct {
 	Step string `json:"step,omitzero"`
 }
 
-// viaProtocol is what votes of before have as their way if they came in a message of MCP.
-const viaProtocol = "mcp"
-
-// Way is how the vote came. All votes of before came by a credential of the person's own.
+// Way is how the vote came.
 func (v Vote) Way() evaluation.Way {
-	if v.Via == "" || v.Via == viaProtocol {
+	if v.Via == "" {
 		return evaluation.Way{Via: evaluation.ViaAPI}
 	}
 	return evaluation.Way{Via: v.Via, Gateway: v.Gateway, Client: v.Client}

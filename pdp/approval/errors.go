@@ -19,8 +19,6 @@ var (
 	ErrLocked     = errors.New("the approvals are in use by another process: stop it, or use another data directory")
 	ErrDamaged    = errors.New("the file of the approvals is damaged: restore it from a backup, " +
 		"or move it away to begin without any approval")
-	// ErrOld: the file is of format 1, and the log does not vouch for it.
-	ErrOld = errors.New("the file of the approvals has format 1, in which nothing keeps others from changing it")
 	// ErrShort: the log ends before what the file knows of it.
 	ErrShort    = ledger.ErrShort
 	ErrNotFound = errors.New("no such approval")

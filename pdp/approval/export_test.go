@@ -5,10 +5,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
-	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/ledger"
@@ -39,23 +37,6 @@ func putSealed(tx *bbolt.Tx, key []byte, bucket string, name, text []byte) error
 	}
 	_, _ = mac.Write(text)
 	return tx.Bucket([]byte(bucket)).Put(name, append(mac.Sum(nil), text...))
-}
-
-// AsFormat2 makes a file what the program of format 2 had written.
-func AsFormat2(tx *bbolt.Tx, key []byte) error {
-	tasks := map[string][]byte{}
-	err := tx.Bucket([]byte(bucketTasks)).ForEach(func(id, value []byte) error {
-		var t Task
-		err := json.Unmarshal(value[sha256.Size:], &t)
-		t.Changed = 0
-		text, more := json.Marshal(t)
-		tasks[string(id)] = text
-		return errors.Join(err, more)
-	})
-	for id, text := range tasks {
-		err = errors.Join(err, putSealed(tx, key, bucketTasks, []byte(id), text))
-	}
-	return errors.Join(err, tx.DeleteBucket([]byte(bucketChanged)), tx.Bucket([]byte(ledger.BucketMeta)).Delete([]byte(keyNames)), PutFormat(tx, key, 2))
 }
 
 // Changed is readable after the next change.

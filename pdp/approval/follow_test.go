@@ -4,13 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/approval"
 	"policy-service/pdp/pdptest/night"
@@ -234,55 +231,6 @@ func TestFollowNeedsItsFile(t *testing.T) {
 	}
 	if _, _, _, err := s.Follow("acme", "key:gateway", approval.Position{}, 1); !errors.Is(err, approval.ErrPosition) {
 		t.Errorf("no position: %v", err)
-	}
-}
-
-// TestFormat2IsKept: its approvals and its tasks, whose callers can follow them from then on.
-func TestFormat2IsKept(t *testing.T) {
-	t.Parallel()
-	r, data := newRecord(), quick(t)
-	s := mustOpen(t, data, r.options())
-	a, b := mustFile(t, s, question("a")), mustFile(t, s, question("b"))
-	var tasks []approval.Task
-	for n, items := range [][]string{{a.ID}, {a.ID, b.ID}, {b.ID}} {
-		task, err := s.Begin(approval.Task{ID: fmt.Sprint("task", n), Tenant: "acme", Caller: "key:gateway", Items: items})
-		must(t, err)
-		tasks = append(tasks, task)
-	}
-	mustDecide(t, s, b.ID, by("mia"))
-	must(t, s.Close())
-	edit(t, data, func(tx *bbolt.Tx) error { return approval.AsFormat2(tx, key) })
-	if pending, open, err := approval.Look(data, key); pending != 1 || len(open) != 2 || err != nil {
-		t.Errorf("who looks sees %d pending, %d open, %v", pending, len(open), err)
-	}
-	if _, is, err := approval.Old(data); is || err != nil {
-		t.Errorf("it is taken for format 1: %v", err)
-	}
-	other := r.options()
-	other.Key = slices.Repeat([]byte("x"), 32)
-	if _, err := approval.Open(data, other); !errors.Is(err, approval.ErrDamaged) {
-		t.Errorf("by another key: %v", err)
-	}
-	s = mustOpen(t, data, r.options())
-	if s.Upgraded() != nil || s.Begun() {
-		t.Error("it is begun anew, or taken over")
-	}
-	reader := newReader(t, s, "key:gateway")
-	two := func() int { return 2 }
-	if reader.reads(t, s, two); len(reader.told) != 2 || reader.told["task1"] != "pending approved " {
-		t.Errorf("got %v", reader.told)
-	}
-	mustDecide(t, s, a.ID, by("mia"))
-	if reader.reads(t, s, two); reader.told["task0"] != "approved " || reader.told["task1"] != "approved approved " || len(reader.told) != 2 {
-		t.Errorf("got %v", reader.told)
-	}
-	if got, found, err := s.Task(tasks[2].ID); !found || err != nil || got.Caller != "key:gateway" {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	must(t, s.Close())
-	edit(t, data, func(tx *bbolt.Tx) error { return tx.DeleteBucket([]byte("changed")) })
-	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrDamaged) || !strings.Contains(err.Error(), "changed") {
-		t.Errorf("%s without a bucket: %v", filepath.Base(data), err)
 	}
 }
 

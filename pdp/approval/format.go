@@ -45,31 +45,17 @@ import (
 // makes no value, and moves none to another place. A file that is older as a whole, or in
 // part, is found by holding it against the log.
 //
-// An Approval of before its Drawn has none: people are shown its Shown. One of before its terms had
-// rounds has none: its approvers were shown the use alone. One that was redacted has neither Drawn
-// nor Shown, and a redacted_at.
-//
-// In format 1 the first bytes of a value were a CRC-32C. Format 2 lacks changed, the names of the
-// file, the ways of votes, the persons for whom approvals were asked, and the forms of
-// obligations. No use could be continued: an Approval had no spendings and no continued, and a Step
-// no continues. What such a file has means the same in format 3, and what was used by then is not
-// continued. Both are upgraded once.
+// A redacted Approval has neither Drawn nor Shown, and has a redacted_at.
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
-// that may take away what the others give.
+// that may take away what the others give. Numbers below 3 were never released.
 
 // FileName is the name of the file in the data directory, FormatVersion the number of
 // its format.
 const (
 	FileName      = "approvals.db"
 	FormatVersion = 3
-)
-
-// The older formats that can be read.
-const (
-	formatChecked = 1 // has checksums
-	formatSealed  = 2 // has MACs, as this one has
 )
 
 const (
@@ -124,22 +110,20 @@ func keyOf(key []byte, use string) []byte {
 	return derived
 }
 
-// form tells the ledger how approvals.db is laid out, how a file of an older format is recognised,
-// which key values are sealed with, how an approval is stored, and which errors to return.
+// form has the layout of approvals.db for the ledger, the key that seals values, the encoding of an approval, and the
+// errors to return.
 func form(data string, key []byte) ledger.Form {
 	return ledger.Form{
 		Path:    filepath.Join(data, FileName),
 		Key:     keyOf(key, keyUse),
 		Version: FormatVersion,
-		Older:   older,
 		Buckets: []string{
 			bucketApprovals, bucketPending, bucketDigests, bucketUntold,
 			bucketTasks, bucketTaskKeys, bucketTaskEnds, bucketFollowers, bucketChanged,
 		},
-		NewBuckets: []string{bucketChanged},
-		Items:      bucketApprovals,
-		Marshal:    asStored,
-		Unmarshal:  fromStored,
+		Items:     bucketApprovals,
+		Marshal:   asStored,
+		Unmarshal: fromStored,
 		Errors: ledger.Errors{
 			Unavailable: ErrUnavailable,
 			Closed:      ErrClosed,

@@ -23,8 +23,7 @@ type proof struct {
 }
 
 // seal is made of all that a step brings about, and of what the approval is bound to. It has
-// the instant of a time, because a record may write the same time in another way. The way of a
-// vote is in it if the step has one: the seals of before have none.
+// the instant of a time, because a record may write the same time in another way.
 func (p proof) seal(step *Step, digest [32]byte) string {
 	instant := func(t time.Time) (ns int64) {
 		if !t.IsZero() {
@@ -36,7 +35,7 @@ func (p proof) seal(step *Step, digest [32]byte) string {
 		step.ID, step.Approval.ID, digest, step.Name, step.By, step.Caller, step.To, step.From, step.Decision,
 		instant(step.ValidUntil), step.Approval.Version, step.Approval.Status, instant(step.Approval.ExpiresAt),
 	}
-	switch { // the seal of every other step is as it was before; no vote goes on from a use
+	switch { // a vote has a way, and goes on from no use
 	case step.Via != "" || step.Gateway != "":
 		sealed = append(sealed, step.Via, step.Gateway)
 		if step.Client != (evaluation.Ref{}) {
@@ -70,8 +69,7 @@ func (p proof) vouched(ctx context.Context, a *Approval, record, name string) (s
 		return step, false, fmt.Errorf("whether the log has step %s of approval %s: %w", record, a.ID, err)
 	}
 	is = found && step.ID == record && step.Approval.ID == a.ID && step.Name == name
-	old := a.Upgraded && step.Seal == ""
-	return step, is && (old || p.sealed(&step, a.Digest)), nil
+	return step, is && p.sealed(&step, a.Digest), nil
 }
 
 // used reports whether the log vouches for a decision that used an approval.

@@ -2,13 +2,10 @@ package approval_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -178,71 +175,6 @@ func TestDelegateCountsWithWhoNamedThem(t *testing.T) {
 	revoked["key:mia"] = true
 	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
 		t.Errorf("spent %v, %v", spent, err)
-	}
-}
-
-// old writes a file of an approval in format 1, as the program of then did.
-func old(t *testing.T, data string, text func(bucket, text string) string) {
-	t.Helper()
-	table := crc32.MakeTable(crc32.Castagnoli)
-	edit(t, data, func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			return b.ForEach(func(k, v []byte) error {
-				json := text(string(name), string(v[32:]))
-				crc := crc32.Update(crc32.Update(0, table, name), table, k)
-				return b.Put(k, append(binary.BigEndian.AppendUint32(nil, crc32.Update(crc, table, []byte(json))), json...))
-			})
-		})
-	})
-}
-
-// TestFormat1IsTakenAsTheLogHasIt: not as somebody wrote it who could write to the file.
-func TestFormat1IsTakenAsTheLogHasIt(t *testing.T) {
-	t.Parallel()
-	r, data := newRecord(), quick(t)
-	s := mustOpen(t, data, r.options())
-	approved, edited, unknown := mustFile(t, s, question("a")), mustFile(t, s, question("b")), mustFile(t, s, question("c"))
-	mustDecide(t, s, approved.ID, by("mia"))
-	must(t, s.Close())
-	old(t, data, func(bucket, text string) string {
-		switch {
-		case bucket == "meta":
-			return "1"
-		case bucket == "approvals" && strings.Contains(text, edited.ID):
-			return strings.Replace(text, `"status":"pending"`, `"status":"approved"`, 1)
-		}
-		return text
-	})
-	if _, err := approval.Open(data, r.options()); err == nil || !strings.Contains(err.Error(), "format 1") {
-		t.Errorf("a file that nothing vouches for is taken: %v", err)
-	}
-	for n := range r.log {
-		r.log[n].Seal = "" // as it was
-	}
-	o := r.options()
-	o.Old = func(_ context.Context, open []approval.Approval) (map[string][]approval.Step, error) {
-		out := map[string][]approval.Step{}
-		for _, a := range open {
-			if a.ID != unknown.ID {
-				out[a.ID] = r.steps[a.ID]
-			}
-		}
-		return out, nil
-	}
-	s = mustOpen(t, data, o)
-	if got := s.Upgraded(); got == nil || !slices.Equal(got.Kept, []string{approved.ID, edited.ID}) || !slices.Equal(got.Dropped, []string{unknown.ID}) {
-		t.Errorf("kept and dropped: %+v", got)
-	}
-	if spent, err := spend(t.Context(), s, edited.ID, edited.Digest, "d", r.decide("d")); spent || err != nil {
-		t.Errorf("what nobody approved is used: %v", err)
-	}
-	if spent, err := spend(t.Context(), s, approved.ID, approved.Digest, "d", r.decide("d")); !spent {
-		t.Errorf("what was approved cannot be used: %v", err)
-	}
-	must(t, s.Close())
-	s = mustOpen(t, data, r.options())
-	if s.Upgraded() != nil {
-		t.Error("it is taken twice")
 	}
 }
 

@@ -35,9 +35,6 @@ type Options struct {
 	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]Step, error)
 	// Size is how many records the log has.
 	Size func() uint64
-	// Old is called once, for the open approvals of a file of format 1. It returns the steps
-	// of those approvals that the log vouches for, in their order.
-	Old func(ctx context.Context, open []Approval) (map[string][]Step, error)
 	// InForce reports whether a credential may still approve in a tenant, with the caller that
 	// relayed it if there was one; the default is always. SamePerson reports whether two names
 	// in a tenant are of one person; the default is that equal names are.

@@ -25,7 +25,7 @@ type Step struct {
 	// From is the person who named By in their place, if the step is a vote.
 	From string `json:"from,omitzero"`
 	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client
-	// of By that answered. A step of before has none of them.
+	// of By that answered.
 	Via     evaluation.Via `json:"via,omitzero"`
 	Gateway string         `json:"gateway,omitzero"`
 	Client  evaluation.Ref `json:"client,omitzero"`

@@ -24,7 +24,6 @@ type Store struct {
 	history          *history
 	limiter          limiter
 	proof            proof
-	upgraded         *Upgraded // nil if the file was of this format, or new
 }
 
 // change is one transaction, of one approval at most.
@@ -74,9 +73,6 @@ func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks) }
 
 // Close closes the file. What is not on record yet is put there after the next Open.
 func (s *Store) Close() error { return s.ledger.Close() }
-
-// Begun reports whether there was no file, or nothing in it, when it was opened.
-func (s *Store) Begun() bool { return s.ledger.Begun() }
 
 // Pending is how many wait for a person.
 func (s *Store) Pending() int { return int(s.queue.Load().pending.Load()) }

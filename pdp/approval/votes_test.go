@@ -116,52 +116,6 @@ func TestWayInTheFile(t *testing.T) {
 	}
 }
 
-// Votes from before there were ways came by the person's own credential, in whatever protocol, and still count.
-func TestVotesOfBefore(t *testing.T) {
-	t.Parallel()
-	for _, via := range []string{``, `"via":"mcp",`} {
-		r, data := newRecord(), quick(t)
-		s := mustOpen(t, data, r.options())
-		q := question("a", func(q *approval.ApprovalRequest) { q.Asked = "authzen" })
-		a := mustFile(t, s, q)
-		mustDecide(t, s, a.ID, by("mia"))
-		must(t, s.Close())
-		edit(t, data, func(tx *bbolt.Tx) error {
-			return errors.Join(approval.PutFormat(tx, key, 2), approval.EditApproval(tx, key, a.ID, func(text string) string {
-				if !strings.Contains(text, `"via":"authzen"`) || strings.Contains(text, `"gateway"`) || strings.Contains(text, `"person"`) {
-					t.Errorf("it is stored as %s", text)
-				}
-				return strings.Replace(text, `{"by":`, `{`+via+`"by":`, 1)
-			}))
-		})
-		if pending, open, err := approval.Look(data, key); pending != 0 || len(open) != 1 || err != nil {
-			t.Errorf("who looks finds %d, %v, %v", pending, open, err)
-		}
-		if _, is, err := approval.Old(data); is || err != nil {
-			t.Errorf("it is taken for format 1, or cannot be read: %v", err)
-		}
-		s = mustOpen(t, data, r.options())
-		if s.Upgraded() != nil || s.Begun() {
-			t.Error("a file of format 2 was made anew")
-		}
-		got, _, _ := s.Get(t.Context(), a.ID)
-		if got.Votes[0].Way() != (evaluation.Way{Via: evaluation.ViaAPI}) || got.Asked != "authzen" || got.Status != approval.Approved {
-			t.Errorf("it is %+v", got)
-		}
-		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); !spent {
-			t.Errorf("%s: what was approved before cannot be used: %v", via, err)
-		}
-		must(t, s.Close())
-		// From now on it has this format.
-		edit(t, data, func(tx *bbolt.Tx) error {
-			if text := tx.Bucket([]byte("meta")).Get([]byte("format")); !strings.HasSuffix(string(text), "3") {
-				t.Errorf("its format is %s", text[32:])
-			}
-			return nil
-		})
-	}
-}
-
 // A credential has one holder, whatever names its tokens gave: votes by it are those of one person.
 func TestOneCredentialIsOnePerson(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package decisionlog
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -31,11 +30,6 @@ const (
 // In a hidden place stands a value of the type that was sent: where that was a string, what is on
 // record, or "" if nothing is; else 0, true, {} or []. A name that was masked stays as it is on
 // record. So a mask never makes a request unreadable.
-//
-// A record of before masks were on record does not say where they are. If a text in its request
-// looks like one, there is no request: somebody may have sent that text, but the record cannot
-// tell. A value that could not be masked is missing in such a record without a trace; for this, a
-// secret must look like the beginning of a mask.
 func (r *Recorded) Request(limits evaluation.Limits) (evaluation.Request, []evaluation.Hidden, error) {
 	q, err := r.request(limits)
 	if err != nil {
@@ -67,8 +61,6 @@ func (r *Recorded) request(limits evaluation.Limits) (q evaluation.Request, err 
 	switch {
 	case err != nil:
 		return q, fmt.Errorf("%w: %w", ErrNoRequest, err)
-	case r.Masked == nil && bytes.Contains(r.Asked, []byte(evaluation.MaskPrefix)) && looksMasked(&q):
-		return q, fmt.Errorf("%w: it was made before masks were on record, and looks masked", ErrNoRequest)
 	case r.Shape == shapeNative:
 		q.Shape = evaluation.Native
 	case r.Shape != "":
@@ -95,16 +87,6 @@ func (r *Recorded) unknownPlaces() (*evaluation.Unknown, error) {
 		err = fmt.Errorf("%w: what was unknown: %w", ErrNoRequest, err)
 	}
 	return places, err
-}
-
-// looksMasked reports whether a text or a name looks like a mask where there can be masks.
-func looksMasked(q *evaluation.Request) bool {
-	for _, o := range []evaluation.Object{q.Subject.Properties, q.Action.Properties, q.Resource.Properties, q.Context} {
-		if o.Value().Contains(evaluation.MaskPrefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // unhidden is a request in AuthZEN form with values of their types in the hidden places.

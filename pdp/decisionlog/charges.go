@@ -88,11 +88,11 @@ func (c *charges) put(tx *bbolt.Tx) error {
 
 // readCharges reads what stands in a segment. If it was edited, or the record was redacted that
 // an account has its name from, it counts toward no caller, and still toward all together.
-func readCharges(tx *bbolt.Tx) (c *charges, found bool) {
-	c = newCharges()
+func readCharges(tx *bbolt.Tx) *charges {
+	c := newCharges()
 	b := tx.Bucket([]byte(BucketCharges))
 	if b == nil {
-		return c, false
+		return c
 	}
 	records := tx.Bucket([]byte(BucketRecords))
 	_ = b.ForEach(func(k, v []byte) error {
@@ -109,7 +109,7 @@ func readCharges(tx *bbolt.Tx) (c *charges, found bool) {
 		c.weight += int64(weight)
 		return nil
 	})
-	return c, true
+	return c
 }
 
 // nameOf is the account of a line's caller, or of the requester of the approval that it
@@ -162,11 +162,7 @@ func personsIn(v jsontext.Value) string {
 
 // activeCharges reads those of the segment that is written to, up to its end.
 func activeCharges(tx *bbolt.Tx, first, checkpointed, size uint64) *charges {
-	c, found := readCharges(tx)
-	from := max(first, checkpointed)
-	if !found && from > first { // of an earlier release, which kept none
-		c.add("", first, contentOf(tx.Size(), from-first))
-	}
+	c, from := readCharges(tx), max(first, checkpointed)
 	records := tx.Bucket([]byte(BucketRecords))
 	for ; from < size; from++ {
 		line := records.Get(number(from))
@@ -230,8 +226,7 @@ func (r *Reader) stretches(keep Retention, now time.Time) (out []stretch) {
 		}
 		s := stretch{begun: until, until: until, content: all[i].size, of: map[string]int64{}}
 		_ = r.view(all[i], func(tx *bbolt.Tx) error {
-			c, _ := readCharges(tx)
-			s = c.stretch(until, contentOf(tx.Size(), all[i+1].first-all[i].first))
+			s = readCharges(tx).stretch(until, contentOf(tx.Size(), all[i+1].first-all[i].first))
 			return nil
 		})
 		out = append(out, s)

@@ -147,8 +147,6 @@ const (
 	EventAPIKeyChanged        = "api_key_changed"
 	EventSigningKey           = "signing_key"
 	EventSigningKeyChanged    = "signing_key_changed"
-	// EventApprovalsUpgraded says that a file of approvals of format 1 counts no more.
-	EventApprovalsUpgraded = "approvals_upgraded"
 	// EventToolDrift says that a gateway found a tool that is not what an operator locked. Its details are an
 	// [evaluation.Drift]. Whoever may ask for decisions can have it recorded, so unlike other events it is refused if
 	// there is no room.

@@ -61,8 +61,8 @@ import (
 //	charges      sequence of a caller's first record here, then a byte: 0 for that caller, 1 for those subjects of its
 //	             issuer, 2 for all those callers, that had no account of their own, 3 for the one for whom a caller asks that
 //	             asks for many, 4 for those of them without an account of their own -> what their records up to the last
-//	             checkpoint weigh: their bytes, and some for each. Gone with the records. Logs of the first releases
-//	             have none; nothing that is verified rests on it
+//	             checkpoint weigh: their bytes, and some for each. Gone with the records. Nothing that is verified
+//	             rests on it
 //
 // Unknown buckets and meta keys are passed over. A change that an old reader would misread raises FormatVersion.
 //
@@ -95,9 +95,6 @@ import (
 // that the journal has still, may be anybody's. They are kept, no MAC and no signature is made, and then the record
 // unsigned_tail names them, before anything else is written. A frame without its MAC is damage to the journal, and is
 // never taken into a segment.
-//
-// Segments whose first record has no "head" are of a version that made no MACs, and so may their journal be: what is found
-// behind the last checkpoint of such a segment, without "head", is named as that.
 //
 // # Digest of a sealed segment
 //
@@ -203,17 +200,14 @@ import (
 //
 // Nothing below an entry without part is listed. null is never masked. There are at most 64 entries, and at most 4 in
 // the worst case: the properties of subject, action and resource, and the context. What an item of a batch inherits is
-// listed in the record of kind KindBatch, and in the item's what it has of its own. Records of before this member have
-// none, whatever was masked in them; where they hold the text of a mask, their request is not known exactly.
+// listed in the record of kind KindBatch, and in the item's what it has of its own.
 //
 // # Records the log makes itself (kind admin)
 //
-//	log_created            sequence 0. details {"format","origin","key","head"}
+//	log_created            sequence 0. details {"format","origin","key"}
 //	segment_opened         first record of every segment but the first. details {"segment","undigested":[SEGMENT,…],
-//	                       "head","unsigned_tails"}. "head" is true: the segment has one from its beginning (see MACs).
-//	                       The last are the details of the first 100 records unsigned_tail before it, absent is none;
-//	                       in logs of the first release {"segment","previous":{"segment","file","first","records",
-//	                       "size","digest"}}
+//	                       "unsigned_tails"}. The last are the details of the first 100 records unsigned_tail before it,
+//	                       absent is none
 //	segment_sealed         details {"segment","first","records","size","digest"}, of a sealed segment and its file
 //	log_opened_after_crash details {"size","replayed","signed","cut_bytes","cut_seconds"}: records that were there, and
 //	                       how many records in front of this one, from "size" on, were in the journal only; absent is 0.
@@ -221,7 +215,7 @@ import (
 //	                       covers more, then no more than so many bytes, and nothing older than so many seconds, can
 //	                       have been taken from the end
 //	unsigned_tail          records that no checkpoint covered, and no MAC. details {"from","to","cause"}: the first and
-//	                       the last of them. cause is old (a version wrote them that made no MACs), missing or wrong
+//	                       the last of them. cause is missing or wrong: so was "head"
 //	loss_accepted          a damaged journal has lost records. details {"file","offset","reason","frames","lost","kept",
 //	                       "files"}: where the damage begins, the numbers of the frames that cannot be read, in pairs of
 //	                       the first and the last, how many records they have (absent if nobody knows), how many records

@@ -13,7 +13,6 @@ import (
 
 // The causes of an unsigned tail.
 const (
-	unsignedOld     = "old"     // a version wrote the segment that made no MACs
 	unsignedMissing = "missing" // the segment has lost its head
 	unsignedWrong   = "wrong"   // its head is of something else, or of another key
 )
@@ -22,7 +21,7 @@ const (
 type UnsignedTail struct {
 	From  uint64 `json:"from"`
 	To    uint64 `json:"to"`    // the last of them
-	Cause string `json:"cause"` // old, missing or wrong
+	Cause string `json:"cause"` // missing or wrong
 }
 
 // UnsignedTails are those that a record names: an [EventUnsigned] one, an [EventSegment] all of before, so that they
@@ -107,32 +106,13 @@ func (w *writer) doubt(tx *bbolt.Tx, s *segment) (cause string, err error) {
 	if err != nil {
 		return "", err
 	}
-	has := meta.Get([]byte(MetaHead))
-	first := tx.Bucket([]byte(BucketRecords)).Get(number(s.first))
-	switch {
+	switch has := meta.Get([]byte(MetaHead)); {
 	case hmac.Equal(has, want):
 		return "", nil
 	case has != nil:
 		return unsignedWrong, nil
-	case first == nil || hasHead(first):
-		return unsignedMissing, nil
 	}
-	return unsignedOld, nil
-}
-
-// hasHead reports whether the first record of a segment says that the segment has a head.
-func hasHead(first []byte) bool { return bytes.Contains(first, []byte(`"`+MetaHead+`":true`)) }
-
-// checkOld is of a segment that says to be of a version without MACs. After one that is not, it lies.
-func (w *writer) checkOld() {
-	all := w.reader.all()
-	if w.tail.doubt != unsignedOld || len(all) < 2 {
-		return
-	}
-	before, err := w.reader.Get(all[len(all)-2].first)
-	if err == nil && hasHead(before.Line) {
-		w.tail.doubt = unsignedMissing
-	}
+	return unsignedMissing, nil
 }
 
 // settle ends the doubt. It returns the record that names what was in doubt, which must be written next; nil if there was
@@ -150,14 +130,6 @@ func (w *writer) settle() []*call {
 
 // unsignedFrom is the first record that no checkpoint covers. What is in front of a segment is signed.
 func (w *writer) unsignedFrom() uint64 { return max(w.active.first, w.tail.checkpointed) }
-
-// framesKey is the key that the frames of the journal must have been written with; nil if they may have none.
-func (w *writer) framesKey() *journal.Key {
-	if w.tail.doubt == unsignedOld {
-		return nil
-	}
-	return &w.key.frames
-}
 
 // crashed is the record of a start after a crash. size is how many records there were before the journal was read.
 func (w *writer) crashed(size uint64, replayed int) *call {

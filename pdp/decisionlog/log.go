@@ -77,7 +77,6 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 	if err != nil {
 		return err
 	}
-	l.writer.checkOld()
 	doubt, had := l.writer.tail.doubt, l.writer.tail.edge.size
 	replayed, err := replay(l.writer)
 	if err != nil {
@@ -86,7 +85,7 @@ func (l *Log) open(replay func(*writer) (int, error)) (err error) {
 	named := len(l.writer.tails)
 	calls := l.writer.settle()
 	l.found = l.writer.tails[named:]
-	if crashed || replayed > 0 || doubt != "" && doubt != unsignedOld { // all that a crash left may be in the journal
+	if crashed || replayed > 0 || doubt != "" { // all that a crash left may be in the journal
 		calls = append(calls, l.writer.crashed(had, replayed))
 	}
 	if len(calls) > 0 {

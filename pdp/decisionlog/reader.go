@@ -128,7 +128,7 @@ func (u *Unfilled) look(data string, s *segment) error {
 		return nil
 	}
 	var key *journal.Key
-	if k, _, err := keyInForce(data, s.key); err == nil && s.headed {
+	if k, _, err := keyInForce(data, s.key); err == nil {
 		key = &k.frames
 	}
 	read, err := journal.Read(filepath.Join(data, LogDir), on.id, on.number, key)

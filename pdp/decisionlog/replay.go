@@ -21,7 +21,7 @@ func (w *writer) replay() (records int, err error) {
 		return 0, w.setAside()
 	}
 	w.options.On.Step(StepReplay)
-	read, err := journal.Read(w.journalDir(), on.id, on.number, w.framesKey())
+	read, err := journal.Read(w.journalDir(), on.id, on.number, &w.key.frames)
 	if err != nil {
 		return 0, unreadable(err)
 	}
@@ -105,7 +105,7 @@ func (w *writer) acceptLoss() (Loss, error) {
 	if on == (journaled{}) || on.aside != 0 {
 		return Loss{}, ErrNoLoss
 	}
-	read, err := journal.Read(w.journalDir(), on.id, on.number, w.framesKey())
+	read, err := journal.Read(w.journalDir(), on.id, on.number, &w.key.frames)
 	var damage *journal.Damage
 	switch {
 	case err == nil:

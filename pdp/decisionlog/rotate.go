@@ -104,7 +104,7 @@ func (w *writer) seal(old, next *segment) error {
 	w.options.On.Step(StepSealed)
 	left, _ := w.digests.list()
 	left = append(left, old.number)
-	about := map[string]any{"segment": next.number, "undigested": w.digests.undoubted(left), MetaHead: true}
+	about := map[string]any{"segment": next.number, "undigested": w.digests.undoubted(left)}
 	if len(w.tails) > 0 {
 		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
 	}

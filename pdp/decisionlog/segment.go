@@ -23,7 +23,6 @@ type segment struct {
 	path          string
 	key           string // the public key in force when it was last written to
 	journal       journaled
-	headed        bool // it has a head
 
 	mu     sync.RWMutex // held for reading while db is in use
 	db     *bbolt.DB    // nil where it is not open
@@ -127,7 +126,7 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	if err != nil || !found {
 		return 0, err
 	}
-	meta, err := buckets[BucketMeta].Values(MetaFormat, MetaSegment, MetaFirst, MetaKey, MetaJournal, MetaHead)
+	meta, err := buckets[BucketMeta].Values(MetaFormat, MetaSegment, MetaFirst, MetaKey, MetaJournal)
 	if err != nil {
 		return 0, err
 	}
@@ -140,7 +139,7 @@ func (s *segment) readMeta(f *pages.File) (end uint64, err error) {
 	if n != s.number || !ok || !isNumber || seq < first || seq == 1<<64-1 {
 		return 0, fmt.Errorf("%w: it does not say which segment it is", ErrDamaged)
 	}
-	s.first, s.key, s.size, s.headed = first, string(meta[MetaKey]), f.Size(), len(meta[MetaHead]) > 0
+	s.first, s.key, s.size = first, string(meta[MetaKey]), f.Size()
 	s.journal, err = readJournaled(meta[MetaFormat], meta[MetaJournal])
 	return seq + 1, err
 }

@@ -132,7 +132,7 @@ func (w *writer) create() (err error) {
 		return err
 	}
 	w.tail = tail{}
-	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public, MetaHead: true}
+	about := map[string]any{"format": FormatVersion, "origin": w.key.Name(), "key": w.key.public}
 	return w.begin(first, EventCreated, about, nil)
 }
 

@@ -8,12 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
 	"go.etcd.io/bbolt"
-	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
@@ -327,94 +325,5 @@ func TestNoFrameWithoutTheKey(t *testing.T) {
 		if all, details := events(t, data, decisionlog.EventCrash); len(all) != 3+c.left || !strings.Contains(string(details), `"cut_bytes":34603008,"cut_seconds":60`) {
 			t.Errorf("%s: %q %s", name, all, details)
 		}
-	}
-}
-
-// old makes of a log one that a version without MACs left: no head, a first record that does not speak of one, signed
-// again, and a journal of version 1.
-func old(t *testing.T, data string) {
-	t.Helper()
-	private, err := os.ReadFile(filepath.Join(data, decisionlog.KeyFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer, err := note.NewSigner(strings.TrimSpace(string(private)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	edit(t, data, func(e *edited) {
-		var lines [][]byte
-		e.ok(e.bucket(decisionlog.BucketRecords).ForEach(func(_, v []byte) error {
-			lines = append(lines, []byte(strings.ReplaceAll(string(v), `"head":true,`, "")))
-			return nil
-		}))
-		c := e.bucket(decisionlog.BucketCheckpoints).Cursor()
-		k, v := c.Last()
-		k, v = slices.Clone(k), slices.Clone(v)
-		for k, _ := c.First(); k != nil; k, _ = c.First() {
-			e.ok(c.Delete())
-		}
-		e.stored, e.size = nil, 0
-		for _, line := range lines {
-			e.append(line)
-		}
-		root, err := tlog.TreeHash(int64(e.size), e)
-		e.ok(err)
-		text := strings.Split(strings.SplitAfter(string(v), "\n\n")[0], "\n")
-		text[2] = root.String()
-		signed, err := note.Sign(&note.Note{Text: strings.Join(text[:len(text)-1], "\n")}, signer)
-		e.ok(err)
-		e.ok(e.bucket(decisionlog.BucketCheckpoints).Put(k, signed))
-		e.meta(decisionlog.MetaHead, nil)
-	})
-	oldJournal(t, data)
-}
-
-// oldJournal writes the files of a journal as version 1 of their format did.
-func oldJournal(t *testing.T, data string) {
-	t.Helper()
-	for _, name := range journal.Paths(filepath.Join(data, decisionlog.LogDir)) {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for at := 0; at < 8192; at += 4096 {
-			binary.BigEndian.PutUint32(b[at+8:], 1)
-			binary.BigEndian.PutUint32(b[at+80:], crc32.Checksum(b[at:at+80], crc32.MakeTable(crc32.Castagnoli)))
-		}
-		for at := 8192; at < len(b); at += 4096 { // each frame is one block
-			copy(b[at+64:at+4096], append(slices.Clone(b[at+96:at+4096]), make([]byte, 32)...))
-		}
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// TestOldJournal: what a crash of a version without MACs left is read and named once. Of a log that has MACs no journal
-// without them is read.
-func TestOldJournal(t *testing.T) {
-	t.Parallel()
-	data := crashedlog.Make(t, 3)
-	old(t, data)
-	for range 2 {
-		r, crashes := started(t, data)
-		if want := []verify.Tail{{From: 2, To: 4, Cause: "old"}}; !reflect.DeepEqual(r.UnsignedTails, want) || crashes != 1 || r.Records != 7 {
-			t.Errorf("%+v, %d crashes, %d records", r.UnsignedTails, crashes, r.Records)
-		}
-	}
-	data = stopped(t)
-	old := func(e *edited) { e.meta(decisionlog.MetaHead, nil) }
-	edit(t, data, old)
-	if r, _ := started(t, data); r.UnsignedTails != nil {
-		t.Errorf("%+v", r.UnsignedTails)
-	}
-	data = crashedlog.Make(t, 3)
-	oldJournal(t, data)
-	for range 2 { // with the head and without
-		if _, err := decisionlog.Open(data, decisionlog.Options{}); !errors.Is(err, decisionlog.ErrLost) || !strings.Contains(err.Error(), "no MAC") {
-			t.Error(err)
-		}
-		edit(t, data, old)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -33,14 +32,11 @@ type Form struct {
 	Path string
 	// Key is what values are sealed with. What was not written with it counts for nothing.
 	Key []byte
-	// Version is the number of the format. A program refuses a number that it does not know. Older is the number of an
-	// older format that [Rules].Upgrade can read, or 0.
+	// Version is the number of the format. A program refuses a number that it does not know.
 	Version int
-	Older   func(*Tx) int
-	// Buckets are the owner's buckets, and Items is the one of them that has the items, by their ids. Files of an older
-	// format do not have NewBuckets, which are among Buckets.
-	Buckets, NewBuckets []string
-	Items               string
+	// Buckets are the owner's buckets, and Items is the one of them that has the items, by their ids.
+	Buckets []string
+	Items   string
 	// Marshal and Unmarshal are how values are written.
 	Marshal   json.Options
 	Unmarshal json.Options
@@ -115,22 +111,17 @@ func (tx *Tx) Format() (number int) {
 	if name, _ := tx.bolt.Cursor().First(); name == nil {
 		return 0
 	}
-	missing := slices.DeleteFunc(known.buckets(), func(name string) bool { return tx.bolt.Bucket([]byte(name)) != nil })
-	isOld := func(name string) bool { return !slices.Contains(known.NewBuckets, name) }
-	if n := slices.IndexFunc(missing, isOld); n >= 0 {
-		tx.Fail(fmt.Errorf("%w: it has no bucket %s", known.Errors.Damaged, missing[n]))
-		return 0
-	}
-	if older := known.Older(tx); older > 0 {
-		return older
+	for _, name := range known.buckets() {
+		if tx.bolt.Bucket([]byte(name)) == nil {
+			tx.Fail(fmt.Errorf("%w: it has no bucket %s", known.Errors.Damaged, name))
+			return 0
+		}
 	}
 	if !tx.Get(BucketMeta, []byte(KeyFormat), &number) {
 		tx.err = fmt.Errorf("%w: it does not say what its format is: %w", known.Errors.Damaged, tx.err)
 	} else if number != known.Version {
 		tx.Fail(fmt.Errorf("its format is version %d, and this program knows version %d only: use the program that wrote it",
 			number, known.Version))
-	} else if len(missing) > 0 {
-		tx.Fail(fmt.Errorf("%w: it has no bucket %s", known.Errors.Damaged, missing[0]))
 	}
 	return number
 }
@@ -138,10 +129,8 @@ func (tx *Tx) Format() (number int) {
 // file is the open file.
 type file struct {
 	form Form
-	// load reads what is kept in memory of the file, and upgrade writes a file of an older format anew.
-	load    func(*Tx)
-	upgrade func(*Tx)
-	begun   bool // by this opening
+	// load reads what is kept in memory of the file.
+	load func(*Tx)
 
 	writing   sync.Mutex // one transaction at a time; guards what follows
 	committed int        // the number of the last transaction
@@ -180,19 +169,14 @@ func (f *file) open() error {
 	return nil
 }
 
-// prepare makes the buckets of a new file, and upgrades an older one. Otherwise it writes nothing, so that a file can
-// be read while the disk is full.
+// prepare makes the buckets of a new file. Otherwise it writes nothing, so that a file can be read while the disk is full.
 func (f *file) prepare(db *bbolt.DB) error {
 	number := 0
 	err := f.form.view(db, func(tx *Tx) { number = tx.Format() })
 	if err != nil || number == f.form.Version {
 		return err
 	}
-	write := f.upgrade
-	if f.begun = number == 0; f.begun {
-		write = (*Tx).begin
-	}
-	err = f.form.guard(func() error { return db.Update(f.form.in(write)) })
+	err = f.form.guard(func() error { return db.Update(f.form.in((*Tx).begin)) })
 	return errors.Join(err, plainfile.SyncDir(filepath.Dir(f.form.Path)))
 }
 

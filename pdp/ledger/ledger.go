@@ -85,8 +85,6 @@ type Rules[I Item, S Step] interface {
 	// Save writes an item again, as it is. Forget removes one that ended long ago.
 	Save(c *Change[S], item I)
 	Forget(c *Change[S], item I)
-	// Upgrade reads a file of an older format, and writes it anew after [Change.Begin].
-	Upgrade(c *Change[S])
 }
 
 // Log is where steps and decisions are recorded.
@@ -130,7 +128,6 @@ type Ledger[I Item, S Step] struct {
 func New[I Item, S Step](o Options[I, S]) *Ledger[I, S] {
 	l := &Ledger[I, S]{Bulletin: &Bulletin{readers: map[*News]chan<- struct{}{}}, options: o, wake: make(chan struct{}, 1)}
 	l.file = file{form: o.Form, load: l.load}
-	l.file.upgrade = func(tx *Tx) { o.Rules.Upgrade(&Change[S]{Tx: tx, Size: o.Log.Size()}) }
 	return l
 }
 
@@ -164,9 +161,6 @@ func (l *Ledger[I, S]) Close() error {
 
 // Erase writes the file anew if a change asked for that. Others read and write meanwhile as ever.
 func (l *Ledger[I, S]) Erase() error { return l.file.erase() }
-
-// Begun reports whether there was no file, or nothing in it, when the ledger was opened.
-func (l *Ledger[I, S]) Begun() bool { return l.file.begun }
 
 // View runs a function in a transaction that reads. What the function keeps of it must be copied.
 func (l *Ledger[I, S]) View(f func(*Tx)) error { return l.file.view(f) }

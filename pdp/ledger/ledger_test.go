@@ -56,15 +56,13 @@ var (
 
 // log is a log in memory, and what the tickets' rules are given of a process.
 type log struct {
-	mu      sync.Mutex
-	steps   []step
-	ids     map[string]bool
-	away    bool
-	now     time.Time
-	n       int
-	upgrade func(*change)
-	older   int
-	failed  []error
+	mu     sync.Mutex
+	steps  []step
+	ids    map[string]bool
+	away   bool
+	now    time.Time
+	n      int
+	failed []error
 }
 
 func newLog() *log {
@@ -107,7 +105,6 @@ func options(data string, l *log, rules ledger.Rules[ticket, step]) ledger.Optio
 			Path:      filepath.Join(data, "tickets.db"),
 			Key:       []byte("a key that nobody else has"),
 			Version:   2,
-			Older:     func(*ledger.Tx) int { return l.older },
 			Buckets:   []string{"tickets"},
 			Items:     "tickets",
 			Marshal:   json.Deterministic(true),
@@ -229,8 +226,6 @@ func (a *tickets) Settle(ctx context.Context, t ticket, outcomes []ledger.Outcom
 func (a *tickets) Save(c *change, t ticket) { a.save(t, t)(c) }
 
 func (a *tickets) Forget(c *change, t ticket) { c.Forget(t) }
-
-func (a *tickets) Upgrade(c *change) { a.log.upgrade(c) }
 
 func (a *tickets) sell(t *testing.T, id string, uses int) ticket {
 	t.Helper()
@@ -391,13 +386,6 @@ func TestKey(t *testing.T) {
 		if failed := tx.Try(func(tx *ledger.Tx) { ledger.GetItem[ticket](tx, "t") }); !errors.Is(failed, errDamaged) {
 			t.Errorf("it is read with another key: %v", failed)
 		}
-		unsealed := func(_ string, _, value []byte) ([]byte, error) { return value[32:], nil }
-		must(t, tx.Try(func(tx *ledger.Tx) {
-			tx.Unseal = unsealed
-			if got, found := ledger.GetItem[ticket](tx, "t"); !found || got.Uses != 1 {
-				t.Errorf("it is %+v", got)
-			}
-		}))
 	})
 	must(t, err)
 }
@@ -429,30 +417,6 @@ func TestRefused(t *testing.T) {
 	must(t, a.Close())
 	if err := a.Update(func(*change) {}); !errors.Is(err, errClosed) {
 		t.Errorf("after the end: %v", err)
-	}
-}
-
-// TestUpgrade: a file of an older format is written anew by its owner.
-func TestUpgrade(t *testing.T) {
-	t.Parallel()
-	l, data := newLog(), t.TempDir()
-	a := open(t, data, l)
-	a.sell(t, "t", 1)
-	a.sell(t, "u", 1)
-	must(t, a.Close())
-	l.older = 1
-	l.upgrade = func(c *change) {
-		kept, found := ledger.GetItem[ticket](c.Tx, "t")
-		if !found {
-			t.Error("what is there before the upgrade cannot be read")
-		}
-		c.Begin()
-		c.Save(ledger.Standing{}, kept)
-	}
-	a = open(t, data, l)
-	a.read(t, "t")
-	if _, err := a.Read("u"); !errors.Is(err, errNotFound) || a.Live("u") || !a.Live("t") {
-		t.Errorf("what is not kept is there: %v", err)
 	}
 }
 

@@ -21,17 +21,15 @@ import (
 // Tx is a transaction that reads one consistent state. The first value that cannot be read is the error of the whole
 // transaction, and after it nothing is found: so its author need not look after each value.
 type Tx struct {
-	// Unseal returns the JSON of a value, if the value was written with the key.
-	Unseal func(bucket string, key, value []byte) (text []byte, err error)
-	bolt   *bbolt.Tx
-	form   *Form
-	err    error
+	bolt *bbolt.Tx
+	form *Form
+	err  error
 }
 
 // in runs a function in a transaction of bbolt.
 func (f *Form) in(do func(*Tx)) func(*bbolt.Tx) error {
 	return func(bolt *bbolt.Tx) error {
-		tx := &Tx{Unseal: f.unseal, bolt: bolt, form: f}
+		tx := &Tx{bolt: bolt, form: f}
 		do(tx)
 		return tx.err
 	}
@@ -47,7 +45,7 @@ func (tx *Tx) Fail(err error) {
 // Err is why the transaction fails.
 func (tx *Tx) Err() error { return tx.err }
 
-// Try reads without having the whole transaction fail. It can read what was sealed in another way, with another Unseal.
+// Try reads without having the whole transaction fail.
 func (tx *Tx) Try(read func(*Tx)) error {
 	other := *tx
 	read(&other)
@@ -127,7 +125,7 @@ func (tx *Tx) Scan(bucket string, after []byte) iter.Seq2[[]byte, func(into any)
 
 // read reads a value, and reports whether it was written with the key. What it makes shares nothing with the file.
 func (tx *Tx) read(bucket string, key, value []byte, into any, options ...json.Options) bool {
-	text, err := tx.Unseal(bucket, key, value)
+	text, err := tx.form.unseal(bucket, key, value)
 	if err == nil {
 		options = append([]json.Options{tx.form.Unmarshal}, options...)
 		if err = json.Unmarshal(bytes.Clone(text), into, options...); err != nil {
@@ -138,10 +136,9 @@ func (tx *Tx) read(bucket string, key, value []byte, into any, options ...json.O
 	return err == nil
 }
 
-// begin makes the buckets of a new file, and removes all that an older one has.
+// begin makes the buckets of a new file.
 func (tx *Tx) begin() {
 	for _, name := range tx.form.buckets() {
-		_ = tx.bolt.DeleteBucket([]byte(name)) // if it is there still, it cannot be made
 		if _, err := tx.bolt.CreateBucket([]byte(name)); err != nil {
 			tx.Fail(err)
 		}
@@ -266,19 +263,5 @@ func (c *Change[S]) Then(f func()) { c.then = append(c.then, f) }
 // Erase has the file written anew by [Ledger.Erase], or at the next opening, so that no page of it has the bytes of what
 // the change takes away.
 func (c *Change[S]) Erase() { c.Put(BucketMeta, []byte(keyErase), true) }
-
-// Begin removes all that the file has, so that it is as a new one.
-func (c *Change[S]) Begin() { c.begin() }
-
-// Extend gives a file of an older format the buckets that are new, and the number of this format. It keeps all that the
-// file has.
-func (c *Change[S]) Extend() {
-	for _, name := range c.form.NewBuckets {
-		if _, err := c.bolt.CreateBucketIfNotExists([]byte(name)); err != nil {
-			c.Fail(err)
-		}
-	}
-	c.Put(BucketMeta, []byte(KeyFormat), c.form.Version)
-}
 
 func numberKey(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }

@@ -27,7 +27,7 @@ import (
 func (m *hostileModel) attack() string {
 	all := []func() string{
 		m.olderFile, m.olderFiles, m.olderLog, m.olderApprovals, m.olderApprovals, m.olderApprovals, m.reservedApprovals, m.reservedApprovals,
-		m.flippedBytes, m.otherKey, m.strangersApprovals, m.deletedFile, m.format1, m.editedApprovals, m.editedApprovals, m.unlisted, m.unlisted,
+		m.flippedBytes, m.otherKey, m.strangersApprovals, m.deletedFile, m.withoutMACs, m.editedApprovals, m.editedApprovals, m.unlisted, m.unlisted,
 		m.usesEdited, m.usesEdited, m.usesEdited, m.editedIDs, m.editedIDs, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.forgedSteps, m.alteredLine, m.cutLog, m.removedLine, m.removedLine,
 		m.olderKeys, m.editedKeys, m.editedKeys, m.editedJournal, m.editedJournal, m.editedJournal,
 	}
@@ -158,10 +158,10 @@ func (m *hostileModel) approvalsFile(do func(*bbolt.Tx) error) string {
 // statuses makes of what is in a file what an attacker would like there.
 var statuses = strings.NewReplacer(`"uses":1`, `"uses":7`, `"Uses":1`, `"Uses":7`, `"status":"pending"`, `"status":"approved"`, `"status":"used_up"`, `"status":"approved"`, `"status":"revoked"`, `"status":"approved"`, `"status":"denied"`, `"status":"approved"`)
 
-// format1 writes the file as the first program did, which had no key.
-func (m *hostileModel) format1() string {
+// withoutMACs puts a checksum in the place of each MAC: the format is known, and the key is not.
+func (m *hostileModel) withoutMACs() string {
 	table := crc32.MakeTable(crc32.Castagnoli)
-	return "format 1 of " + m.approvalsFile(func(tx *bbolt.Tx) error {
+	return "without MACs, " + m.approvalsFile(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			return each(b, func(k, v []byte) error {
 				text := statuses.Replace(string(v[32:]))

@@ -1,13 +1,7 @@
 package server_test
 
 import (
-	"archive/tar"
-	"compress/gzip"
-	"encoding/binary"
 	"fmt"
-	"hash/crc32"
-	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,7 +15,6 @@ import (
 	"policy-service/pdp"
 	"policy-service/pdp/approval"
 	"policy-service/pdp/pdptest"
-	"policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/doctor"
@@ -67,23 +60,17 @@ func (c *counter) write(name string, content []byte) {
 
 // edit changes values of the file of approvals as somebody does who knows its form, and
 // has no key.
-func (c *counter) edit(form func(value []byte) (sum, text []byte), change func(bucket, text string) string) {
+func (c *counter) edit(change func(bucket, text string) string) {
 	c.t.Helper()
 	db, err := bbolt.Open(filepath.Join(c.data, approval.FileName), 0o600, nil)
 	must(c.t, err)
 	defer func() { must(c.t, db.Close()) }()
-	table := crc32.MakeTable(crc32.Castagnoli)
 	must(c.t, db.Update(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
 			changed := map[string][]byte{}
 			err := b.ForEach(func(k, v []byte) error {
-				sum, text := form(v)
-				text = []byte(change(string(name), string(text)))
-				if len(sum) == 4 {
-					crc := crc32.Update(crc32.Update(0, table, name), table, k)
-					sum = binary.BigEndian.AppendUint32(nil, crc32.Update(crc, table, text))
-				}
-				changed[string(k)] = slices.Concat(sum, text)
+				mac, text := v[:32], string(v[32:])
+				changed[string(k)] = slices.Concat(mac, []byte(change(string(name), text)))
 				return nil
 			})
 			for k, v := range changed {
@@ -95,9 +82,6 @@ func (c *counter) edit(form func(value []byte) (sum, text []byte), change func(b
 		})
 	}))
 }
-
-func format1(v []byte) (sum, text []byte) { return v[:4], v[4:] }
-func format2(v []byte) (sum, text []byte) { return v[:32], v[32:] }
 
 const asApproved = `"status":"approved"`
 
@@ -113,7 +97,7 @@ func TestEditedApprovalDoesNotAllow(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t)
 	c.asks("pep", tool("push", push))
-	c.refusesToStart(func() { c.edit(format2, pretend) }, "not written with the key")
+	c.refusesToStart(func() { c.edit(pretend) }, "not written with the key")
 }
 
 // TestSomebodyElsesApprovalsDoNotAllow: a file with its key, from a server of the
@@ -336,130 +320,4 @@ func TestVoteFallsWithWhoNamedThem(t *testing.T) {
 		t.Errorf("a delegate of a revoked key approves: %+v", got)
 	}
 	c.says("eve", second, "decision", yes, http.StatusNotFound)
-}
-
-// open1 is a data directory of commit 5f3b7dc, with approvals in format 1, and a server's
-// clock of then.
-func open1(t *testing.T) (c *counter, ids map[string]string) {
-	t.Helper()
-	c = &counter{t: t, data: t.TempDir(), Clock: clock.At(pdptest.Now)}
-	unpack(t, filepath.Join("testdata", "data-5f3b7dc.tar.gz"), c.data)
-	var told struct {
-		Keys      map[string]string `json:"keys"`
-		Approvals map[string]string `json:"approvals"`
-	}
-	must(t, json.Unmarshal(c.file("told.json"), &told))
-	c.key = told.Keys
-	return c, told.Approvals
-}
-
-// unpack puts the files of an archive into a directory, with the modes that they have there.
-func unpack(t *testing.T, archive, dir string) {
-	t.Helper()
-	f, err := os.Open(archive)
-	must(t, err)
-	defer func() { _ = f.Close() }()
-	unzipped, err := gzip.NewReader(f)
-	must(t, err)
-	for files := tar.NewReader(unzipped); ; {
-		h, err := files.Next()
-		if err == io.EOF {
-			break
-		}
-		must(t, err)
-		name := filepath.Join(dir, filepath.Clean("/"+h.Name))
-		if h.FileInfo().IsDir() {
-			must(t, os.MkdirAll(name, 0o700))
-			continue
-		}
-		content, err := io.ReadAll(files)
-		must(t, err)
-		must(t, os.WriteFile(name, content, fs.FileMode(h.Mode)))
-	}
-}
-
-// TestFormat1IsTakenOnceAsTheLogHasIt: what was approved, half approved and used goes on,
-// and from then on no file of format 1 counts.
-func TestFormat1IsTakenOnceAsTheLogHasIt(t *testing.T) {
-	t.Parallel()
-	c, ids := open1(t)
-	older := c.file(approval.FileName)
-	c.open(pdptest.Bundle(approvalFiles()))
-	if !c.asks("pep", tool("push", again)).may() || c.asks("pep", tool("push", again), "X-Approval", "none").may() {
-		t.Error("what was approved does not count, or twice")
-	}
-	if c.says("mia", ids["stop"], "decision", yes, 200).Status != "approved" || !c.asks("pep", tool("stop", again)).may() {
-		t.Error("a vote of before does not count")
-	}
-	for n := range 3 {
-		if got := c.asks("pep", tool("list", again), "X-Approval", "none").may(); got != (n < 2) {
-			t.Errorf("use %d of the two that were left: %v", n+1, got)
-		}
-	}
-	if got, _ := c.sees("mia", ids["denied"]); got.Status != "denied" {
-		t.Errorf("it is %+v", got)
-	}
-	c.refusesToStart(func() { c.write(approval.FileName, older) }, "upgraded before")
-}
-
-// TestFormat1DoesNotAllowWhatTheLogDoesNotCarry, however it was edited.
-func TestFormat1DoesNotAllowWhatTheLogDoesNotCarry(t *testing.T) {
-	t.Parallel()
-	const other = `"arguments":{"branch":"edited"}`
-	for name, change := range map[string]func(ids map[string]string, bucket, text string) string{
-		"status": func(_ map[string]string, bucket, text string) string { return pretend(bucket, text) },
-		"uses": func(_ map[string]string, bucket, text string) string {
-			return strings.Replace(text, `"uses":1`, `"uses":9`, 1)
-		},
-		"quorum": func(_ map[string]string, bucket, text string) string {
-			return strings.Replace(text, `"quorum":2`, `"quorum":1`, 1)
-		},
-		"id": func(ids map[string]string, bucket, text string) string { // what was approved has another digest
-			if bucket != "digests" {
-				return text
-			}
-			return strings.Replace(text, ids["pending"], ids["push"], 1)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, ids := open1(t)
-			digests := map[string]string{}
-			c.edit(format1, func(bucket, text string) string {
-				var a struct {
-					ID     string `json:"id"`
-					Digest string `json:"digest"`
-				}
-				if bucket == "approvals" && json.Unmarshal([]byte(text), &a) == nil {
-					digests[a.ID] = a.Digest
-				}
-				return text
-			})
-			c.edit(format1, func(bucket, text string) string {
-				if name == "id" && bucket == "approvals" {
-					one, two := digests[ids["push"]], digests[ids["pending"]]
-					if one == "" || two == "" {
-						t.Fatal("there is no digest to change")
-					}
-					return strings.NewReplacer(one, two, two, one).Replace(text)
-				}
-				return change(ids, bucket, text)
-			})
-			c.open(pdptest.Bundle(approvalFiles()))
-			if got := c.asks("pep", tool("push", other+`,"justification":"approved"`), "X-Approval", "none"); got.may() {
-				t.Errorf("what nobody approved goes through: %+v", got)
-			}
-			if got := c.asks("pep", tool("stop", again), "X-Approval", "none"); got.may() {
-				t.Errorf("what one of two approved goes through: %+v", got)
-			}
-			uses := 0
-			for range 3 {
-				if c.asks("pep", tool("push", again), "X-Approval", "none").may() {
-					uses++
-				}
-			}
-			if uses > 1 {
-				t.Errorf("what may be used once is used %d times", uses)
-			}
-		})
-	}
 }

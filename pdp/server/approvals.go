@@ -32,25 +32,25 @@ type ApprovalsConfig struct {
 	Webhooks []webhook.Config `yaml:"webhooks" doc:"Systems that are told of every approval request, by signed POSTs."`
 }
 
-// openApprovalKey reads the file of the approvals, if the server will record decisions.
-func (s *Server) openApprovalKey() (*broker.Kept, error) {
+// openApprovalKey reads the key of the approvals, if the server will record decisions.
+func (s *Server) openApprovalKey() ([]byte, error) {
 	if s.config.Data == "" || s.config.Program.PDP.Recorder != nil {
 		return nil, nil
 	}
 	return broker.OpenKey(s.config.Data)
 }
 
-// openApprovals opens the file of approvals by what was kept of them. A server has approvals if it records decisions,
-// because each step of an approval is on record.
-func (s *Server) openApprovals(kept *broker.Kept) (err error) {
+// openApprovals opens the file of approvals with its key. A server has approvals if it records decisions, because each
+// step of an approval is on record.
+func (s *Server) openApprovals(key []byte) (err error) {
 	if s.decisions == nil {
 		return nil
 	}
 	c := s.config.Approvals
 	b, err := broker.Open(broker.Options{
 		Data: s.config.Data,
-		Kept: kept,
 		Store: approval.Options{
+			Key:     key,
 			Now:     s.now,
 			Retain:  c.Retain,
 			InForce: s.mayApprove,
@@ -71,7 +71,6 @@ func (s *Server) openApprovals(kept *broker.Kept) (err error) {
 		Approvers:  s.approvers,
 		Persons:    s.persons,
 		ConsoleURL: s.listeners.consoleURL,
-		Events:     s.decisions.events,
 		Meters:     broker.Meters{Count: s.telemetry.Approvals.Count, Refused: s.approvals.Refused},
 		Systems:    broker.Systems{Webhooks: c.Webhooks, Callbacks: c.Callbacks},
 		Logger:     s.log,

@@ -42,9 +42,6 @@ func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention
 		done, err := d.log.Retain(ctx, keep(), s.now()) // without a retention it finishes what failed half way
 		d.counts.Retained(done, err)
 		if err == nil && len(done.Segments) > 0 {
-			if s.approvals.Broker != nil {
-				s.approvals.Broker.Remark(ctx)
-			}
 			s.log.Info("retention dropped records", "segments", len(done.Segments), "records", done.Records, "freed", done.Freed)
 		}
 		return err

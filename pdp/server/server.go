@@ -101,14 +101,14 @@ func (s *Server) start(ctx context.Context) error {
 	if s.keys, err = openKeys(s.config.Data, s.log); err != nil {
 		return err
 	}
-	kept, err := s.openApprovalKey()
+	approvalKey, err := s.openApprovalKey()
 	if err != nil {
 		return err
 	}
 	if err := s.openLog(ctx); err != nil {
 		return err
 	}
-	if err := s.openApprovals(kept); err != nil {
+	if err := s.openApprovals(approvalKey); err != nil {
 		return err
 	}
 	if err := s.load(ctx); err != nil {

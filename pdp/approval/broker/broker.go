@@ -2,8 +2,7 @@
 // decisions are on record: it finds, reserves, files and offers approvals.
 //
 // [OpenKey] reads the key of approvals, and [Open] opens their store and holds it to the decision log. Each step of an
-// approval is a record there, and the file of approvals alone is no reason to allow anything. For a file of format 1,
-// which has no key of its own, the log is read and verified whole.
+// approval is a record there, and the file of approvals alone is no reason to allow anything.
 //
 // A caller meets an approval request in one of three ways. [Broker.See] finds one that the caller may see, and a [Seen]
 // takes the ruling of the caller: an approver approves, denies, delegates or revokes, and the program that asked
@@ -39,17 +38,15 @@ import (
 	"policy-service/pdp/approval/webhook"
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
-	"policy-service/pdp/decisionlog/recorder"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/signing"
 )
 
 // Options are the parts of a [Broker]. All must be there, but for Systems.
 type Options struct {
-	// Data is the data directory, and Kept is the result of [OpenKey] there.
+	// Data is the data directory.
 	Data string
-	Kept *Kept
-	// Store are the clock, InForce and the bounds of the store. [Open] sets the rest.
+	// Store are the key that [OpenKey] read, the clock, InForce and the bounds of the store. [Open] sets the rest.
 	Store approval.Options
 	Log   *decisionlog.Log
 	// Keys sign the tokens.
@@ -69,8 +66,6 @@ type Options struct {
 	Approvers func(tenant string) (keys []auth.Caller, types []string)
 	// Persons are the values of context.person for the holder of a credential, as [auth.Authenticator.Persons] says.
 	Persons func(caller string, entity auth.Principal) []string
-	// Events puts administrative events on record.
-	Events  *recorder.Events
 	Meters  Meters
 	Systems Systems
 	Logger  *slog.Logger
@@ -102,7 +97,6 @@ type Broker struct {
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options}
 	o := &b.options.Store
-	o.Key, o.Old = options.Kept.key, options.Kept.evidence.of
 	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, stepsIn(options.Log.Approvals)
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
 	o.Silent = len(options.Systems.Webhooks)+len(options.Systems.Callbacks) == 0
@@ -111,10 +105,7 @@ func Open(options Options) (*Broker, error) {
 		return nil, fmt.Errorf("cannot open the approvals: %w; "+
 			"another process may serve from this data directory, or the disk be full", err)
 	}
-	if err = b.mark(); err == nil {
-		err = b.openWebhooks()
-	}
-	if err != nil {
+	if err = b.openWebhooks(); err != nil {
 		return nil, errors.Join(err, b.Store.Close())
 	}
 	return b, nil
@@ -123,7 +114,7 @@ func Open(options Options) (*Broker, error) {
 // Run expires approval requests and sends messages to other systems, until its context ends.
 func (b *Broker) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.Remark, b.tell} {
+	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.tell} {
 		all.Go(func() { run(ctx) })
 	}
 	all.Wait()
@@ -153,9 +144,6 @@ func (b *Broker) digest(w pdp.ApprovalRequest) [sha256.Size]byte {
 
 // Reserve implements [pdp.Approvals].
 func (b *Broker) Reserve(ctx context.Context, w pdp.ApprovalRequest, id string) (pdp.Reservation, error) {
-	if is, err := b.asShown(ctx, w, id); !is || err != nil {
-		return nil, err
-	}
 	use, err := b.reserve(context.WithoutCancel(ctx), w, id) // the caller may go away: a use is on record or not taken
 	if use == nil {
 		return nil, err // and no reservation that only looks like one

@@ -28,8 +28,7 @@ type recordedStep struct {
 	Reason string `json:"reason,omitempty"`
 	To     string `json:"to,omitempty"`
 	From   string `json:"from,omitempty"`
-	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client of By that answered. In
-	// records of before it is "mcp" or missing.
+	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client of By that answered.
 	Via        evaluation.Via `json:"via,omitempty"`
 	Gateway    string         `json:"gateway,omitempty"`
 	Client     evaluation.Ref `json:"client,omitzero"`

@@ -58,15 +58,13 @@ func open(t *testing.T) *world {
 	w.log, err = decisionlog.Open(data, decisionlog.Options{Kinds: []string{decisionlog.KindApproval}})
 	w.must(err)
 	t.Cleanup(func() { w.must(w.log.Close()) })
-	kept, err := broker.OpenKey(data)
+	key, err := broker.OpenKey(data)
 	w.must(err)
 	logger := slog.New(slog.DiscardHandler)
-	events := recorder.NewEvents(time.Now, logger)
-	events.Log = w.log
 	w.Broker, err = broker.Open(broker.Options{
-		Data: data, Kept: kept, Log: w.log, Events: events, Logger: logger, Mask: masks,
+		Data: data, Log: w.log, Logger: logger, Mask: masks,
 		Store: approval.Options{
-			Now: time.Now, InForce: func(string, string, string) bool { return true },
+			Key: key, Now: time.Now, InForce: func(string, string, string) bool { return true },
 			Limits: approval.Limits{MaxPendingPerSubject: 2},
 		},
 		PDP:        func() *pdp.PDP { return w.pdp },

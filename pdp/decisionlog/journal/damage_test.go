@@ -240,17 +240,19 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestANewerFormat: nobody takes it for damage.
-func TestANewerFormat(t *testing.T) {
+// TestAnotherFormat: a journal of an unknown version is refused, and is not taken for damage.
+func TestAnotherFormat(t *testing.T) {
 	t.Parallel()
 	w := someFrames(t, false)
 	b := w.files[0]
-	order.PutUint32(b[8:], FormatVersion+1)
-	order.PutUint32(b[80:], checksum(b[:80]))
-	must(t, os.WriteFile(Paths(w.dir)[0], b, 0o600))
-	var d *Damage
-	if p, err := Read(w.dir, w.id, 1, nil); p != nil || !errors.Is(err, errVersion) || errors.As(err, &d) {
-		t.Error(err)
+	for _, version := range []uint32{FormatVersion - 1, FormatVersion + 1} {
+		order.PutUint32(b[8:], version)
+		order.PutUint32(b[80:], checksum(b[:80]))
+		must(t, os.WriteFile(Paths(w.dir)[0], b, 0o600))
+		var d *Damage
+		if p, err := Read(w.dir, w.id, 1, nil); p != nil || !errors.Is(err, errVersion) || errors.As(err, &d) {
+			t.Error(version, err)
+		}
 	}
 }
 

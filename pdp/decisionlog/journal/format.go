@@ -92,8 +92,6 @@ import (
 // a frame that was written to the wrong place. The MAC finds what somebody did who can write to the files and does not
 // have the key: with id and number in it, no frame can be altered, added, moved, or taken from between two others.
 //
-// Files of version 1 have frames without a MAC, whose content begins at byte 64. They are read, and not written.
-//
 // # Order of writes
 //
 // A frame is one write to zeros, or to frames of an earlier round, and one sync. The next one is written after that sync
@@ -147,10 +145,8 @@ import (
 // checksums are right. Frames can be taken from the end. If both files are put back to what they were, they are what they
 // were.
 const (
-	// FormatVersion is the version of all of this.
+	// FormatVersion is the version of all of this. Version 1 was never released.
 	FormatVersion = 2
-	// unsealed is the version without MACs.
-	unsealed = 1
 
 	block    = 4096
 	copies   = 2 // of the header
@@ -158,7 +154,7 @@ const (
 
 	magic      = "pdpjrnl\n"
 	headerSize = 84
-	summedSize = 64 // of the part of a head that has a checksum; all of it in version 1
+	summedSize = 64 // of the part of a head that has a checksum
 	headSize   = summedSize + sha256.Size
 	callSize   = 32 // of a call without payer and records
 	recordSize = 8  // of a record without id and body
@@ -231,7 +227,6 @@ var (
 
 // header is what the first two blocks of a file say.
 type header struct {
-	version uint32
 	which   uint32
 	id      ID
 	mark    mark
@@ -264,12 +259,11 @@ func decodeHeader(b []byte) (h header, whole bool, err error) {
 	if string(b[:len(magic)]) != magic || order.Uint32(b[80:]) != crc32.Checksum(b[:80], castagnoli) {
 		return header{}, false, nil
 	}
-	v := order.Uint32(b[8:])
-	if v != FormatVersion && v != unsealed {
+	if v := order.Uint32(b[8:]); v != FormatVersion {
 		return header{}, false, fmt.Errorf("%w: version %d", errVersion, v)
 	}
 	h = header{
-		version: v, which: order.Uint32(b[12:]), id: ID(b[16:]), mark: mark(b[32:]), round: order.Uint64(b[48:]),
+		which: order.Uint32(b[12:]), id: ID(b[16:]), mark: mark(b[32:]), round: order.Uint64(b[48:]),
 		frames: order.Uint64(b[56:]), records: order.Uint64(b[64:]), size: int64(order.Uint64(b[72:])),
 	}
 	return h, h.size >= framesAt && h.size%block == 0, nil
@@ -280,17 +274,8 @@ func (h *header) seed() uint32 {
 	return crc32.Update(crc32.Checksum(h.id[:], castagnoli), castagnoli, h.mark[:])
 }
 
-// headSize is the size of the heads of a round's frames.
-func (h *header) headSize() int64 {
-	if h.version == unsealed {
-		return summedSize
-	}
-	return headSize
-}
-
 // head is the first bytes of a frame.
 type head struct {
-	size    int64  // of the head itself
 	content uint32 // its checksum
 	offset  int64
 	number  uint64
@@ -320,14 +305,14 @@ func decodeHead(b []byte, of *header, seed uint32) (head, bool) {
 		return head{}, false
 	}
 	h := head{
-		size: of.headSize(), content: order.Uint32(b[20:]), offset: int64(order.Uint64(b[24:])), number: order.Uint64(b[32:]),
+		content: order.Uint32(b[20:]), offset: int64(order.Uint64(b[24:])), number: order.Uint64(b[32:]),
 		first: order.Uint64(b[40:]), length: order.Uint32(b[48:]), calls: order.Uint32(b[52:]), records: order.Uint32(b[56:]),
 	}
 	return h, h.number > 0 && order.Uint32(b[60:]) == 0
 }
 
 // end is where the next frame begins.
-func (h *head) end() int64 { return h.offset + roundUp(h.size+int64(h.length)) }
+func (h *head) end() int64 { return h.offset + extent(int64(h.length)) }
 
 // extent is how many bytes of a file a frame takes whose content has so many.
 func extent(content int64) int64 { return roundUp(headSize + content) }

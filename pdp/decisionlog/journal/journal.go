@@ -244,7 +244,7 @@ func (j *Journal) Write(calls [][]byte) (number uint64, err error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	h := head{size: headSize, number: s.last + 1, first: s.records}
+	h := head{number: s.last + 1, first: s.records}
 	size := int64(0)
 	for _, c := range calls {
 		size += int64(len(c))

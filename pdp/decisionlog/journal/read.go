@@ -247,10 +247,6 @@ func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID, by auth) err
 	if err := s.readHeader(w, which, id); err != nil {
 		return err
 	}
-	if by.key != nil && s.header.version == unsealed {
-		s.header = header{}
-		s.lost(0, "its frames have no MAC, and those of this log have one")
-	}
 	if s.header.round == 0 {
 		s.unknown = true
 		s.lost(0, "the file does not say that it belongs to this journal")
@@ -342,7 +338,7 @@ func (s *scanned) content(w *window, h head, key *Key) ([]Call, error) {
 		return nil, errEncoded
 	}
 	content := make([]byte, h.length)
-	if err := w.read(content, h.offset+h.size); err != nil {
+	if err := w.read(content, h.offset+headSize); err != nil {
 		return nil, err
 	}
 	if crc32.Update(s.header.seed(), castagnoli, content) != h.content {

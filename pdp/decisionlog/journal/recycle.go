@@ -81,7 +81,7 @@ func (j *Journal) begin(which int, size int64) error {
 	j.state.round++
 	s := j.state
 	j.mu.Unlock()
-	h := header{version: FormatVersion, which: uint32(which), id: j.id, round: s.round, frames: s.last, records: s.records, size: size}
+	h := header{which: uint32(which), id: j.id, round: s.round, frames: s.last, records: s.records, size: size}
 	_, _ = rand.Read(h.mark[:]) // which never fails
 	b := h.encode()
 	f.begun = false

@@ -71,8 +71,7 @@ func continuedIn(r *decisionlog.Recorded) (c evaluation.Continuation) {
 // anApproval is the name of an approval that is not known.
 const anApproval = "on record"
 
-// approvalOf is "" if the policies were asked without an approval. An allow of before records had the member approved
-// has the obligation that was discharged.
+// approvalOf is "" if the policies were asked without an approval.
 func approvalOf(r *decisionlog.Recorded, request *evaluation.Request) string {
 	switch {
 	case len(r.Discharged) > 0:

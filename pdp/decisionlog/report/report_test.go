@@ -285,7 +285,7 @@ func TestReportNamesWhatNoServiceWrote(t *testing.T) {
 	d.admin("start", "")
 	decided("while")
 	d.admin("unsigned_tail", `{"from":1,"to":1,"cause":"wrong"}`)
-	d.admin("segment_opened", `{"segment":2,"unsigned_tails":[{"from":0,"to":0,"cause":"old"},{"from":1,"to":1,"cause":"wrong"}]}`)
+	d.admin("segment_opened", `{"segment":2,"unsigned_tails":[{"from":0,"to":0,"cause":"missing"},{"from":1,"to":1,"cause":"wrong"}]}`)
 	d.admin("stop", "")
 	d.set("2026-03-03 10:00")
 	decided("after") // record 7
@@ -297,7 +297,7 @@ func TestReportNamesWhatNoServiceWrote(t *testing.T) {
 		}
 		want := []UnsignedTail{
 			{Instant{4, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{From: 1, To: 1, Cause: "wrong"}},
-			{Instant{5, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{Cause: "old"}},
+			{Instant{5, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{Cause: "missing"}},
 		}
 		if from != "" {
 			want = []UnsignedTail{}

@@ -38,7 +38,7 @@ var advice = map[Code]string{
 	Forked:       "keep both histories as evidence, and trust what the checkpoint kept elsewhere signs",
 	TimeReversed: "keep the directory as it is, as evidence, and see what the clock of that machine did then",
 	Unreadable:   "verify a copy or an export; where the disk is at fault, restore the last copy that verifies",
-	Unsigned:     "see what was done by these records; if no crash, no restored file and no older version explains them, look for who can write to the directory",
+	Unsigned:     "see what was done by these records; if no crash and no restored file explains them, look for who can write to the directory",
 	OtherKey:     "see whether --key is this log's; if it is, somebody has signed this history with another key",
 }
 

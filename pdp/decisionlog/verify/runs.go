@@ -25,7 +25,7 @@ func (u *Unnamed) add(sequence int64) *Unnamed {
 type Tail struct {
 	From  int64  `json:"from"`
 	To    int64  `json:"to"`
-	Cause string `json:"cause"` // old, missing or wrong
+	Cause string `json:"cause"` // missing or wrong
 }
 
 // name adds tails that are not there yet.

@@ -161,26 +161,20 @@ func summary(done export.Result) string {
 	return string(text)
 }
 
-var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "checkpoint", "after", "snapshot"})
+var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "checkpoint", "after"})
 
-// export reads what is asked for.
+// export reads what is asked for. An export does not go on at a byte, and no client may append what does not belong there:
 //
-// The first release went on at a byte. For one release, the old ways get the answer that
-// makes no client append what does not belong there:
-//
-//   - the parameter snapshot, and Range alone, get 410. They ask for the rest of an export
-//     that cannot be had. After a 200, wget -c appends the end of the new export to the
+//   - Range alone gets 410. After a 200, wget -c appends the end of the new export to the
 //     part that it has; after a 416, wget -c and curl -C - take the part for the whole.
-//   - Range with If-Range gets 200 and the whole export. No export has an ETag any more,
-//     so If-Range never matches, and a client that sends it begins its file anew after
-//     a 200.
+//   - Range with If-Range gets 200 and the whole export. No export has an ETag, so If-Range
+//     never matches, and a client that sends it begins its file anew after a 200.
 func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 	want.auditor = who
 	h := c.Request().Header
-	part := h.Get("Range") != "" && h.Get("Range") != "bytes=0-" && h.Get("If-Range") == ""
-	if part || who.Given["snapshot"] != "" {
+	if h.Get("Range") != "" && h.Get("Range") != "bytes=0-" && h.Get("If-Range") == "" {
 		return want, door.NewProblem(http.StatusGone,
-			"an export goes on after a record, and no longer at a byte: ask without Range and snapshot, "+
+			"an export goes on after a record, and not at a byte: ask without Range, "+
 				"give as checkpoint what "+checkpointHeader+" said, "+
 				"and as after the sequence of the last record you have; "+
 				"begin anew if you have no "+checkpointHeader)
