@@ -110,8 +110,8 @@ func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first 
 
 // signed goes over the records from a sequence on, and fails if they are not those that were signed.
 func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
-	var end edge
-	if err := l.writer.order(ctx, func() error { end = l.writer.tail.edge.clone(); return nil }); err != nil {
+	end, err := l.writer.tree(ctx)
+	if err != nil {
 		return err
 	}
 	if err := l.walk(ctx, min(from, end.size), end.size, w); err != nil {
@@ -127,6 +127,12 @@ func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
 // signed is verify's to say.
 func (r *Reader) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
 	return r.walk(ctx, min(from, r.Size()), r.Size(), &walker{ids: ids, visit: visit})
+}
+
+// tree is the edge of the tree as the writer has it.
+func (w *writer) tree(ctx context.Context) (e edge, err error) {
+	err = w.order(ctx, func() error { e = w.tail.edge.clone(); return nil })
+	return e, err
 }
 
 func (r *Reader) walk(ctx context.Context, from, to uint64, w *walker) (err error) {

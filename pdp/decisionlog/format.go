@@ -7,8 +7,7 @@
 // together in bbolt files, the segments, of which only the last is written to.
 //
 // Start with this file, which specifies the files. writer.go and commit.go write them, and
-// tail.go opens them again. rotate.go seals segments, and digest.go records what their files
-// are. removal.go takes content out of them. [Reader] and [Recorded] read them, and all else
+// tail.go opens them again. rotate.go seals segments. removal.go takes content out of them. [Reader] and [Recorded] read them, and all else
 // reads through these two: exports, reports and the index have rooms of their own.
 //
 // The package refuses to judge what it keeps: it masks nothing, and never serialises a line a
@@ -96,39 +95,20 @@ import (
 // unsigned_tail names them, before anything else is written. A frame without its MAC is damage to the journal, and is
 // never taken into a segment.
 //
-// # Digest of a sealed segment
+// # What covers a sealed segment
 //
-// A segment that is sealed is not written to any more, so its file has a digest. The digest is computed beside the
-// writer, and so stands in a record of its own, segment_sealed, which comes some time after segment_opened of the next
-// segment. That record names the sealed segments whose digest is not on record at that moment: "undigested". Each of
-// them has one record segment_sealed in this segment at most, and is "undigested" of the next if it has none. So the
-// end of the log says after a crash what is left to do, and the one transaction that records a digest also ends that:
-// each segment has one record segment_sealed, whenever the process was killed.
+// A segment that is sealed is not written to any more. What of its file is found if it is altered?
 //
-// Before a digest is recorded the segment is read again: each line must be what its leaf hash was made of, the stored
-// hashes must be those of the tree, with the edge that the segment begins with, and that tree must be the beginning of
-// the one the writer goes on with, which is checked against the last signature when the log is opened. If they are not,
-// the segment was altered: its digest is never recorded before it is mended, it is told (Hooks.Failure,
-// Status.Altered), and nothing is redacted or retired in it, because a new file would hide what was done.
-//
-// What do the checks see of a file that is altered while its digest is not on record?
-//
-//	records, hashes, meta "edge"    any change is found: by this check, and by verify at any time, digest or not
-//	checkpoints                     verify finds any change: each is signed, and of a tree that is known
+//	records, hashes, meta "edge"    any change is found, by verify, and before content is removed (removal.go)
+//	checkpoints                     verify finds one that is changed or added: each is signed, and of a tree that is
+//	                                known. One that is missing, and is not the last, is not found
 //	meta "format" "segment" "first" opening the log and verify find any change
-//	ids, charges, meta "key",       nobody finds it: what is not covered by a signature counts as the file's once its
-//	"clean", "head", the unknown,   digest is on record. The same holds of a segment that is still written to. An entry
-//	free pages, the rest of a page  of ids that is wrong makes a record hard to find by its id, not by its sequence
+//	other buckets and meta keys     verify names them
+//	ids, charges, meta "key",       nothing covers them. An entry of ids that is wrong makes a record hard to find by
+//	"clean", "head", free pages,    its id, not by its sequence
+//	the rest of a page
 //
-// So a digest adds what no hash covers, from the moment of its record on. Who removes or changes a record
-// segment_sealed, or the list "undigested", changes a line, which verify finds. When the log is opened, such a line
-// counts only if the tree was made of it. If it was not, no digest is recorded of the segments that the line may be
-// about, now or from a later segment: a second one could be of an altered file. verify accepts no segment_sealed whose
-// digest differs from all that records before it give the segment. verify names the sealed segments whose digest no
-// signed record has.
-//
-// Logs of the first release have the digest in the first record of the next segment, as "previous", and no record
-// segment_sealed. A log can change from one form to the other at any segment.
+// A file that redaction or retention has written has a digest on record, and verify finds any change to it.
 //
 // # Line
 //
@@ -205,10 +185,8 @@ import (
 // # Records the log makes itself (kind admin)
 //
 //	log_created            sequence 0. details {"format","origin","key"}
-//	segment_opened         first record of every segment but the first. details {"segment","undigested":[SEGMENT,…],
-//	                       "unsigned_tails"}. The last are the details of the first 100 records unsigned_tail before it,
-//	                       absent is none
-//	segment_sealed         details {"segment","first","records","size","digest"}, of a sealed segment and its file
+//	segment_opened         first record of every segment but the first. details {"segment","unsigned_tails"}: the last
+//	                       are the details of the first 100 records unsigned_tail before it, absent is none
 //	log_opened_after_crash details {"size","replayed","signed","cut_bytes","cut_seconds"}: records that were there, and
 //	                       how many records in front of this one, from "size" on, were in the journal only; absent is 0.
 //	                       Signed is how many the last checkpoint that was there covers, absent is 0. If no checkpoint
@@ -317,7 +295,6 @@ const (
 	// The events the log records itself.
 	EventCreated       = "log_created"
 	EventSegment       = "segment_opened"
-	EventSealed        = "segment_sealed"
 	EventCrash         = "log_opened_after_crash"
 	EventUnsigned      = "unsigned_tail"
 	EventLoss          = "loss_accepted"

@@ -65,7 +65,7 @@ func TestRetentionIsCutShort(t *testing.T) {
 			if len(segments) != 3 || reason != "age" {
 				t.Fatalf("%d segments, %q", len(segments), reason)
 			}
-			r := k.log.retirement(segments, reason)
+			r := k.log.retirement(reason)
 			for _, step := range r.steps(segments, hashesOnly)[:steps] {
 				k.ok(step(t.Context()))
 			}
@@ -157,7 +157,7 @@ func TestRemovalsBesideTheJournal(t *testing.T) {
 					var err error
 					segments, reason, err = k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
 					k.ok(err)
-					r, keep = k.log.retirement(segments, reason), hashesOnly
+					r, keep = k.log.retirement(reason), hashesOnly
 				}
 				all := r.steps(segments, keep)
 				for _, step := range all[:steps] {

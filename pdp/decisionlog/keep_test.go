@@ -103,17 +103,14 @@ func (k *kept) check() {
 			want = append(want, line)
 		}
 	}
-	sealed := digested(k, k.lines)
-	if slices.Sort(sealed); len(slices.Compact(slices.Clone(sealed))) != len(sealed) {
-		k.Errorf("a digest is recorded twice: %d", sealed)
-	}
+	files := map[uint64][]string{}
 	for i, line := range k.lines {
 		for _, file := range newFiles(line) {
-			before := k.lines[:i]
-			seen := !slices.ContainsFunc(before, func(line []byte) bool { return line == nil }) // all of them, before they were gone
-			if seen && !slices.Contains(digested(k, before), file.Segment) {
-				k.Errorf("record %d removes content of segment %d, whose digest was not on record", i, file.Segment)
+			known := files[file.Segment]
+			if !strings.HasPrefix(file.Replaces, DigestPrefix) || len(known) > 0 && !slices.Contains(known, file.Replaces) {
+				k.Errorf("record %d replaces the file %s of segment %d, and %s are on record", i, file.Replaces, file.Segment, known)
 			}
+			files[file.Segment] = append(known, file.Replaces, file.Digest)
 		}
 	}
 	if len(k.log.Segments()) > 1 { // else there is nothing that can be read beside the writer

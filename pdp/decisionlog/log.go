@@ -52,7 +52,6 @@ func open(data string, options Options, replay func(*writer) (int, error)) (*Log
 		return nil, fmt.Errorf("opening the decision log: %w", err)
 	}
 	go l.writer.run()
-	l.writer.digests.start()
 	err := errors.Join(l.index.Sweep(), l.removals.finish(context.Background()))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the decision log: %w", err), l.Close())
@@ -217,7 +216,6 @@ func (l *Log) Close() error {
 		return nil
 	}
 	l.index.Stop()
-	w.digests.stop()
 	w.frames.end()
 	close(w.life.stop)
 	<-w.life.done

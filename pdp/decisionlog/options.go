@@ -78,8 +78,7 @@ type Hooks struct {
 	// Aged is called when more records are old enough to be dropped than before, if
 	// [Log.Limit] says how old that is.
 	Aged func()
-	// Failure gets what failed beside the writer: a digest, with [ErrUndigested], or an
-	// index, which is tried again.
+	// Failure gets what failed beside the writer: an index, which is tried again.
 	Failure func(error)
 	// State gets the error when writing fails, and nil when it works again.
 	State func(err error)
@@ -133,10 +132,6 @@ var (
 	ErrLost = fmt.Errorf("%w", ErrDamaged)
 	// ErrNoLoss: the journal is not damaged, so there is no loss to accept.
 	ErrNoLoss = errors.New("the journal is not damaged")
-	// ErrUndigested: a sealed segment is not what was written, or cannot be read, so its
-	// digest is not recorded. That is tried again when the log is opened, and a while later
-	// if the segment could not be read.
-	ErrUndigested = errors.New("the digest of a sealed segment is not recorded")
 	// ErrGone: the record was redacted or retired; its leaf hash is still there.
 	ErrGone = errors.New("the record's content is gone")
 )

@@ -93,9 +93,6 @@ func (l *Log) redaction(ctx context.Context, id, reason string) (*removal, Segme
 		return nil, Segment{}, 0, ErrNotRedactable
 	}
 	segment, err := l.sealed(ctx, record.Sequence)
-	if err == nil {
-		err = l.writer.digests.wait(ctx, segment.Number)
-	}
 	r := &removal{log: l, event: EventRedacted, tenant: s.Tenant, details: func(files []SegmentFile) []any {
 		return []any{struct {
 			Sequence uint64      `json:"sequence"`

@@ -5,6 +5,8 @@ import (
 	stdjson "encoding/json" // for what is recorded: it takes a reason that is no UTF-8, and escapes as in older records
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/boltfile"
 	"policy-service/pdp/decisionlog/journal"
@@ -33,14 +36,17 @@ import (
 //
 //	record_redacted    details {"sequence","id","reason","file":FILE}
 //	segments_retired   details {"below","reason","files":[FILE,…]}
-//	FILE               {"segment","file","first","records","size","digest"}: a segment and its new file
+//	FILE               {"segment","file","first","records","size","digest","replaces"}: a segment and its new file, and
+//	                   the digest of the file that it replaces
 //
 // "below" is cumulative: no record with a lower sequence has content any more,
 // from this run of retention or an earlier one, so that the record may itself be
 // retired once a later one stands. "reason" of a retirement is "age" or "size".
 //
-// The digest of the old file is on record before any of this: else what was done to it
-// could not be distinguished from what is done now. The steps, each durable before the next:
+// A new file would hide what was done to the old one. So the old file is read first: each line must be what its leaf hash
+// was made of, the hashes must be those of the tree, and that tree the beginning of the one that the writer goes on with,
+// which was checked against the last signature when the log was opened. A line that is missing must have a record_redacted.
+// If not, the segment was altered, and nothing is removed from it. The steps, each durable before the next:
 //
 //	1  the new file is written as log/00000001.db.<size>.next, <size> being the number of records then
 //	2  the admin record is appended, or that of each record that is redacted with it
@@ -50,8 +56,8 @@ import (
 //
 // After a crash before 2 the new file belongs to no record, and is removed. After
 // one before 4 a record from <size> on names it, and it takes its place. Until
-// then the segment is the file that was: a reader accepts, as a segment's file,
-// the one that segment_sealed names or any that a later record names.
+// then the segment is the file that was: verify accepts as a segment's file any that
+// these records name, in "digest" or in "replaces".
 const (
 	EventRedacted = "record_redacted"
 	EventRetired  = "segments_retired"
@@ -61,14 +67,15 @@ const (
 	lockWait = 2 * time.Second
 )
 
-// SegmentFile names a segment's file in an admin record.
+// SegmentFile is a segment's new file in an admin record.
 type SegmentFile struct {
-	Segment uint64 `json:"segment"`
-	File    string `json:"file"`
-	First   uint64 `json:"first"`
-	Records uint64 `json:"records"`
-	Size    int64  `json:"size"`
-	Digest  string `json:"digest"`
+	Segment  uint64 `json:"segment"`
+	File     string `json:"file"`
+	First    uint64 `json:"first"`
+	Records  uint64 `json:"records"`
+	Size     int64  `json:"size"`
+	Digest   string `json:"digest"`
+	Replaces string `json:"replaces"` // the digest of the old file
 }
 
 // removals has one redaction or retention at a time, and what they know of segments.
@@ -114,7 +121,7 @@ func (r *removal) run(ctx context.Context, segments []Segment, keep keeping) err
 }
 
 // write makes the new files. They are of no use before the record, so a failure
-// takes them away again.
+// takes them away again. A segment that was altered stays, and those before it can go.
 func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (err error) {
 	defer func() {
 		if err != nil {
@@ -123,37 +130,105 @@ func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (
 			}
 		}
 	}()
-	for _, segment := range segments {
-		if err := ctx.Err(); err != nil {
-			return err
+	tree, err := r.log.writer.tree(ctx)
+	if err != nil {
+		return err
+	}
+	for i, segment := range segments {
+		err := r.writeOne(ctx, segment, tree, keep)
+		if i > 0 && errors.Is(err, ErrDamaged) {
+			break // the next run says why
 		}
-		if err := r.writeOne(segment, keep); err != nil {
+		if err != nil {
 			return fmt.Errorf("%s cannot be written anew: %w", filepath.Base(segment.Path), err)
 		}
 	}
 	return plainfile.SyncDir(filepath.Dir(segments[0].Path))
 }
 
-func (r *removal) writeOne(segment Segment, keep keeping) error {
-	name := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
+// writeOne checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
+func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge, keep keeping) (err error) {
+	next := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
 	if err := r.log.retireSealed(segment.Number); err != nil {
 		return err
 	}
-	db, err := openFile(segment.Path, boltfile.ToRead, bbolt.Options{Timeout: lockWait})
+	var old *os.File
+	db, err := openFile(segment.Path, boltfile.ToRead, bbolt.Options{
+		Timeout: lockWait,
+		OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+			old, err = plainfile.OpenFile(name, flag, mode)
+			return old, err
+		},
+	})
 	if err != nil {
 		return err
 	}
-	r.next = append(r.next, name)
-	err = guard(func() error { return rewrite(db, name, keep) })
-	if err := errors.Join(err, boltfile.Close(db, ErrDamaged)); err != nil {
+	file := SegmentFile{
+		Segment: segment.Number,
+		File:    filepath.Base(segment.Path),
+		First:   segment.First,
+		Records: segment.Records,
+	}
+	err = guard(func() error {
+		return db.View(func(tx *bbolt.Tx) error {
+			if err := r.check(ctx, tx, segment, tree); err != nil {
+				return err
+			}
+			return rewrite(tx, next, keep)
+		})
+	})
+	if err == nil {
+		file.Replaces, _, err = FileDigest(io.NewSectionReader(old, 0, math.MaxInt64))
+	}
+	if err = errors.Join(err, boltfile.Close(db, ErrDamaged)); err == nil {
+		err = os.Chmod(next, 0o400)
+	}
+	if err == nil {
+		file.Digest, file.Size, err = digestOf(next)
+	}
+	if err != nil {
+		_ = os.Remove(next) // it need not be there
 		return err
 	}
-	if err := os.Chmod(name, 0o400); err != nil {
+	r.files, r.next = append(r.files, file), append(r.next, next)
+	return nil
+}
+
+// check makes the tree of a sealed segment again, from its edge and its lines, and compares it with the tree that the writer
+// has in memory.
+func (r *removal) check(ctx context.Context, tx *bbolt.Tx, sealed Segment, tree edge) error {
+	before, err := edgeBefore(tx, sealed.First)
+	if err != nil {
 		return err
 	}
-	file, _, err := fileOf(segment, name)
-	r.files = append(r.files, file)
-	return err
+	end, w := sealed.First+sealed.Records, &walker{edge: before.clone(), visit: func(Record) error { return nil }}
+	for err == nil && w.edge.size < end {
+		err = w.segment(ctx, tx, end)
+	}
+	if err != nil {
+		return err
+	}
+	own := hashOf(func(index int64) (tlog.Hash, error) { return storedHash(tx, index) })
+	if err := w.edge.begins(tree, before.then(splitAt(end, own, r.log.Reader))); err != nil {
+		return fmt.Errorf("records %d to %d are not those that were written: %w", sealed.First, end-1, err)
+	}
+	return r.explain(ctx, w)
+}
+
+// explain looks for the records of the redactions in a segment. It fails if a line is missing without one.
+func (r *removal) explain(ctx context.Context, w *walker) error {
+	q := Query{Filter: Filter{Event: EventRedacted}, Cursor: w.edge.size, Limit: redactedAtOnce}
+	for more := len(w.gone) > 0; more; {
+		page, err := r.log.Query(ctx, q)
+		for _, line := range page.Lines {
+			err = errors.Join(err, w.removed.take(line))
+		}
+		if err != nil {
+			return err
+		}
+		q.Cursor, more = page.Next, page.More
+	}
+	return w.explained()
 }
 
 // record puts on record what is about to go, and which files will be there.
@@ -198,22 +273,14 @@ func (r *removals) exchange(ctx context.Context, segment uint64, next string) er
 	return r.log.index.Without(segment, func() error { return r.log.Replace(ctx, segment, next) })
 }
 
-// fileOf describes a file of a segment. info is of before the file was read.
-func fileOf(s Segment, name string) (file SegmentFile, info os.FileInfo, err error) {
-	file = SegmentFile{
-		Segment: s.Number,
-		File:    filepath.Base(s.Path),
-		First:   s.First,
-		Records: s.Records,
-	}
+// digestOf is [FileDigest] of a name.
+func digestOf(name string) (digest string, size int64, err error) {
 	f, err := plainfile.Open(name)
 	if err != nil {
-		return file, nil, err
+		return "", 0, err
 	}
-	if info, err = f.Stat(); err == nil {
-		file.Digest, file.Size, err = FileDigest(f)
-	}
-	return file, info, errors.Join(err, f.Close())
+	digest, size, err = FileDigest(f)
+	return digest, size, errors.Join(err, f.Close())
 }
 
 // finish is for Open: it finishes each removal of content that a crash
@@ -249,11 +316,11 @@ func (r *removals) finishAll(ctx context.Context) error {
 }
 
 func (r *removals) finishOne(ctx context.Context, name string, segment, size uint64) error {
-	file, _, err := fileOf(Segment{Number: segment}, name)
+	digest, _, err := digestOf(name)
 	if err != nil {
 		return err
 	}
-	named, err := r.log.names(ctx, size, segment, file.Digest)
+	named, err := r.log.names(ctx, size, segment, digest)
 	if err != nil {
 		return err
 	}
@@ -321,22 +388,18 @@ const rewriteBatch = 4 << 20
 // what keep returns nil for is not copied. bbolt keeps the bytes of what is
 // deleted in pages it calls free, so nothing is ever gone from a file: only a file
 // that it was never written to is without it.
-func rewrite(from *bbolt.DB, name string, keep keeping) (err error) {
+func rewrite(from *bbolt.Tx, name string, keep keeping) (err error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	// Synced once, at the end: until the file has its name no reader opens it.
-	to, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true, PageSize: from.Info().PageSize})
+	to, err := bbolt.Open(name, 0o600, &bbolt.Options{NoSync: true, PageSize: from.DB().Info().PageSize})
 	if err != nil {
 		return err
 	}
 	to.AllocSize = 1 << 20
 	defer func() { err = errors.Join(err, to.Close()) }()
-	err = from.View(func(tx *bbolt.Tx) error {
-		return tx.ForEach(func(bucket []byte, b *bbolt.Bucket) error {
-			return copyBucket(to, bucket, b, keep)
-		})
-	})
+	err = from.ForEach(func(bucket []byte, b *bbolt.Bucket) error { return copyBucket(to, bucket, b, keep) })
 	return errors.Join(err, to.Sync())
 }
 

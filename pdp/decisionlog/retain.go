@@ -51,29 +51,21 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 	if err != nil || len(segments) == 0 {
 		return Retired{}, err
 	}
-	for i, segment := range segments {
-		if err := l.writer.digests.wait(ctx, segment.Number); err != nil && i == 0 {
-			return Retired{}, err
-		} else if err != nil { // those before it can go, and the next run says why it cannot
-			segments = segments[:i]
-			break
-		}
-	}
-	r := l.retirement(segments, reason)
+	r := l.retirement(reason)
 	if err := r.run(ctx, segments, hashesOnly); err != nil {
 		return Retired{}, err
 	}
 	done := Retired{Segments: r.files}
-	for i, segment := range segments {
-		done.Records += segment.Records
-		done.Freed += segment.Size - r.files[i].Size
+	for i, file := range r.files {
+		done.Records += file.Records
+		done.Freed += segments[i].Size - file.Size
 	}
 	return done, nil
 }
 
-func (l *Log) retirement(segments []Segment, reason string) *removal {
-	last := segments[len(segments)-1]
+func (l *Log) retirement(reason string) *removal {
 	return &removal{log: l, event: EventRetired, details: func(files []SegmentFile) []any {
+		last := files[len(files)-1]
 		return []any{struct {
 			Below  uint64        `json:"below"`
 			Reason string        `json:"reason"`
@@ -181,7 +173,7 @@ func (r *removals) worthwhile(segments []Segment, reason string) ([]Segment, str
 }
 
 // upkeepMost is how many records a segment has at most that holds nothing else. After a
-// crash it has some more than the three that there are in general.
+// crash it has some more than the two that there are in general.
 const upkeepMost = 16
 
 // onlyUpkeep reports whether records of a segment are only those of the log's own
@@ -200,7 +192,7 @@ func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 			return false, nil
 		}
 		switch s.Event {
-		case EventCreated, EventSegment, EventSealed, EventRetired:
+		case EventCreated, EventSegment, EventRetired:
 		default:
 			return false, nil
 		}

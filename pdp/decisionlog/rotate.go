@@ -71,11 +71,11 @@ func (w *writer) rotate() error {
 		w.tried = time.Now()
 		return fmt.Errorf("beginning a segment: %w", err)
 	}
-	if err := w.seal(old, next); err != nil {
+	if err := w.seal(next); err != nil {
 		_ = next.close()
 		return w.fail(err)
 	}
-	_ = os.Chmod(old.path, 0o400)    // a courtesy: the digest is what counts
+	_ = os.Chmod(old.path, 0o400)    // a courtesy: hashes and signatures are what counts
 	go func() { _ = old.retire() }() // unmapping takes milliseconds, and readers may be at it
 	w.options.On.Rotate(old.number, time.Since(start))
 	return nil
@@ -92,8 +92,8 @@ func (r *Reader) retireSealed(number uint64) error {
 	return nil
 }
 
-// seal ends a segment, and begins the next. Its digest is recorded once it is known.
-func (w *writer) seal(old, next *segment) error {
+// seal ends a segment, and begins the next.
+func (w *writer) seal(next *segment) error {
 	// What is sealed has all that was answered, and no journal counts for it. Nothing is answered until the
 	// next segment names the journal again: if that fails, there is a new one.
 	on := w.tail.journal
@@ -102,9 +102,7 @@ func (w *writer) seal(old, next *segment) error {
 		return err
 	}
 	w.options.On.Step(StepSealed)
-	left, _ := w.digests.list()
-	left = append(left, old.number)
-	about := map[string]any{"segment": next.number, "undigested": w.digests.undoubted(left)}
+	about := map[string]any{"segment": next.number}
 	if len(w.tails) > 0 {
 		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
 	}
@@ -112,7 +110,6 @@ func (w *writer) seal(old, next *segment) error {
 		return err
 	}
 	w.options.On.Step(StepBegun)
-	w.digests.set(left)
 	return nil
 }
 
@@ -219,10 +216,8 @@ func (w *writer) dropNext() {
 }
 
 // Rotate seals the active segment, so that all that is on record now can be read by
-// others. It returns when the digest of the segment is on record too, or never will be:
-// then the segment can be rewritten with [Log.Replace], if it was not altered. If writing
-// fails meanwhile it returns [ErrUnavailable]; then the segment may be sealed, and its digest
-// is recorded once writing goes on.
+// others, and the segment can be rewritten with [Log.Replace]. If writing fails meanwhile it
+// returns [ErrUnavailable]; then the segment may be sealed.
 func (l *Log) Rotate(ctx context.Context) error {
 	w := l.writer
 	var old *segment
@@ -252,15 +247,11 @@ func (l *Log) Rotate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.digests.wait(ctx, old.number); err != nil && !errors.Is(err, ErrDamaged) {
-		return err
-	}
 	return old.retire() // if that is not yet done
 }
 
 // Replace puts a file in the place of a sealed segment. It must hold the same
-// meta and hashes, and be durable, and its digest on record. tmp is a name in
-// the log's directory.
+// meta and hashes, and be durable. tmp is a name in the log's directory.
 func (l *Log) Replace(ctx context.Context, number uint64, tmp string) error {
 	// The disk gets the old file back when no process holds it any more, which takes
 	// milliseconds. It is held here, so that the writer does not wait for that.

@@ -63,7 +63,7 @@ func TestSettledAcrossRemovals(t *testing.T) {
 		k.ok(k.log.Rotate(t.Context()))
 		segments, reason, err := k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
 		k.ok(err)
-		return k.log.retirement(segments, reason).steps(segments, hashesOnly)
+		return k.log.retirement(reason).steps(segments, hashesOnly)
 	}
 	readers := [][]string{nil, {"default"}, {"acme"}}
 	for name, steps := range map[string]func(*kept) []func(context.Context) error{"redaction": redaction, "retention": retention} {

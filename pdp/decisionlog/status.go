@@ -21,8 +21,6 @@ type Status struct {
 	// Unfilled is how many records the journal has and no segment, and Behind the age of the oldest of them.
 	Unfilled int
 	Behind   time.Duration
-	// Altered are the sealed segments that were altered, or cannot be read, and have no digest on record.
-	Altered int
 	// Unsigned is how many records the start found that had neither a checkpoint nor a MAC.
 	Unsigned uint64
 	Recent   int64 // bytes that retention may not drop yet; 0 without a Limit
@@ -37,8 +35,6 @@ func (l *Log) Status() Status {
 	w.frames.standing(l.Size, &s)
 	s.Queued += len(w.queue.calls)
 	s.Recent, s.Full = w.accounts.state()
-	all, open := w.digests.list()
-	s.Altered = len(all) - len(open)
 	for _, tail := range l.found {
 		s.Unsigned += tail.To - tail.From + 1
 	}

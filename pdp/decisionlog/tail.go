@@ -51,8 +51,6 @@ func (w *writer) openTail() (crashed bool, err error) {
 	s.mu.Unlock()
 	w.active, s.opened = s, w.options.Now()
 	clean := false
-	var undigested []uint64
-	var doubt error
 	err = s.view(func(tx *bbolt.Tx) (err error) {
 		clean = isClean(tx.Bucket([]byte(BucketMeta)), w.reader.Size())
 		if at, ok := timeOf(tx.Bucket([]byte(BucketRecords)).Get(number(s.first))); ok {
@@ -70,21 +68,11 @@ func (w *writer) openTail() (crashed bool, err error) {
 		if err != nil {
 			return err
 		}
-		var sealed []uint64
-		for _, other := range all[:len(all)-1] {
-			sealed = append(sealed, other.number)
-		}
-		undigested, doubt = readUndigested(tx, s.first, w.tail.edge, sealed)
 		s.charged = activeCharges(tx, s.first, w.tail.checkpointed, w.reader.Size())
 		s.size = tx.Size()
 		w.accounts.reopen(s.charged, contentOf(s.size, w.reader.Size()-s.first))
 		return nil
 	})
-	if err == nil && doubt != nil && len(undigested) > 0 {
-		w.digests.doubt(undigested, doubt)
-	} else if err == nil {
-		w.digests.set(undigested)
-	}
 	return !clean, err
 }
 
@@ -311,9 +299,6 @@ func (w *writer) finish() error {
 	w.dropNext()
 	w.frames.release()
 	if err := w.rest(); err != nil { // no call joins any more, and this waits for all that have
-		return err
-	}
-	if err := w.digests.finish(); err != nil {
 		return err
 	}
 	if err := w.eraseJournal(); err != nil {

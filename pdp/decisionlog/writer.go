@@ -21,7 +21,6 @@ type writer struct {
 	state    state // what others may ask for
 	told     told
 	accounts *accounts
-	digests  *digests
 	life     life
 
 	// The writer's goroutine alone touches the rest.
@@ -60,7 +59,6 @@ func newWriter(r *Reader, o Options) *writer {
 		w.queue.most = o.QueueBytes / queueShares
 	}
 	w.frames = newFrames(o.Now, w.answer, o.On.Commit)
-	w.digests = newDigests(w)
 	grown := make(chan struct{})
 	w.told.grown.Store(&grown)
 	return w
@@ -361,11 +359,6 @@ func (w *writer) own(caller, event string, about any) *call {
 	c := &call{entries: []prepared{p}, at: w.options.Now()}
 	c.weight = weigh(c.entries)
 	return c
-}
-
-// record puts an event of the log's own on record. Only the writer calls it.
-func (w *writer) record(event string, about map[string]any) error {
-	return w.transact(order{calls: []*call{w.own("", event, about)}})
 }
 
 // order makes the writer do something between two transactions.

@@ -216,16 +216,6 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		must(t, os.Mkdir(filepath.Join(data, decisionlog.LogDir, "00000001.db.1.next"), 0o700)) // it cannot be finished, nor passed over
 		return before, untilSealed(t, s, "policy_service_log_retention_failures_total")
 	},
-	"PolicyServiceLogAltered": func(t *testing.T) (before, after model.Vector) {
-		data := alteredLog(t)
-		before = scrape(t, pdptest.Start(t, telling(), withData(t.TempDir())).URL)
-		s := pdptest.Start(t, telling(), withData(data))
-		eventually(t, "the altered segment is found", func() bool {
-			after = scrape(t, s.URL)
-			return value(after, "policy_service_log_altered") > 0
-		})
-		return before, after
-	},
 	"PolicyServiceLogUnsigned": func(t *testing.T) (before, after model.Vector) {
 		data := t.TempDir()
 		s := pdptest.Start(t, telling(), withData(data))

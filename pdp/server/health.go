@@ -105,7 +105,7 @@ func (h *health) readiness() (int, readiness) {
 	if h.log != nil {
 		log := h.log()
 		state.Log = log
-		if !log.OK || log.Altered > 0 {
+		if !log.OK {
 			state.Status = "degraded"
 		}
 		unavailable = unavailable || log.Full || !log.OK && log.Mode != decisionlog.BestEffort

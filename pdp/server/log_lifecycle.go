@@ -244,11 +244,6 @@ func (d *decisionLog) stateChanged(err error) {
 
 // failed logs a failure beside the log's writer.
 func (d *decisionLog) failed(err error) {
-	if errors.Is(err, decisionlog.ErrUndigested) {
-		d.logger.Error("a segment of the decision log was altered before its digest was on record, or cannot be read; nothing is redacted or retired in it; "+
-			"run policy-service log verify, keep the file as evidence, put back a copy that verifies, and start again", "error", err)
-		return
-	}
 	d.counts.IndexFailed() // only queries take longer
 	d.logger.Warn("an index of the decision log cannot be made; queries are slow until it can, and it is tried again; see to the disk of the data directory", "error", err)
 }
@@ -260,11 +255,9 @@ type logReadiness struct {
 	Size uint64           `json:"size"`
 	// Full is set if the records that are too young to be dropped take all the room there is.
 	Full bool `json:"full,omitzero"`
-	// Altered counts the sealed segments that were altered before their digest was on record.
-	Altered int `json:"altered,omitzero"`
 }
 
 func (d *decisionLog) readiness() *logReadiness {
 	status := d.log.Status()
-	return &logReadiness{status.Mode, status.OK, status.Size, status.Full, status.Altered}
+	return &logReadiness{status.Mode, status.OK, status.Size, status.Full}
 }

@@ -6,13 +6,19 @@ type Bucket struct {
 	root Page
 }
 
+// Top is the bucket that holds the other buckets.
+func (f *File) Top() (Bucket, error) {
+	root, err := f.Page(f.Root)
+	return Bucket{f, root}, err
+}
+
 // Bucket finds a bucket of the file's top.
 func (f *File) Bucket(name string) (b Bucket, found bool, err error) {
-	top, err := f.Page(f.Root)
+	top, err := f.Top()
 	if err != nil {
 		return b, false, err
 	}
-	e, found, err := Bucket{f, top}.Get([]byte(name))
+	e, found, err := top.Get([]byte(name))
 	if err != nil || !found {
 		return b, false, err
 	}

@@ -49,8 +49,10 @@ func TestItemWithoutTheRecordOfItsBatch(t *testing.T) {
 			w.checkpoint()
 			w.seal()
 			w.remove(1, 0, 7, []int{1, 2, 3}, decisionlog.WhyRedacted)
-			w.admin(decisionlog.EventRedacted, map[string]any{"sequence": 2, "id": "x", "reason": "r", "file": w.file(1, 0, 7)})
-			w.admin(decisionlog.EventRedacted, map[string]any{"sequence": 3, "id": "x", "reason": "r", "file": w.file(1, 0, 7)})
+			file := w.file(1, 0, 7)
+			file.Replaces = file.Digest
+			w.admin(decisionlog.EventRedacted, map[string]any{"sequence": 2, "id": "x", "reason": "r", "file": file})
+			w.admin(decisionlog.EventRedacted, map[string]any{"sequence": 3, "id": "x", "reason": "r", "file": file})
 			return 0
 		}, verify.Verified},
 		"an item of the batch before is redacted": {func(w *writer) int {

@@ -95,12 +95,6 @@ func (c *checker) noteEvent(r *record) error {
 		if r.details.Previous.Digest != "" {
 			files = []segmentFile{r.details.Previous}
 		}
-	case decisionlog.EventSealed:
-		file := r.details.segmentFile
-		if known := c.digests[file.Segment]; len(known) > 0 && !slices.Contains(known, file.Digest) {
-			return problem(Altered, r.sequence, "it gives segment %d another digest than a record before it", file.Segment)
-		}
-		files = []segmentFile{file}
 	case decisionlog.EventRedacted:
 		files, u.redacted = []segmentFile{r.details.File}, append(u.redacted, r.details.Sequence)
 	case decisionlog.EventUnsigned:
@@ -110,7 +104,10 @@ func (c *checker) noteEvent(r *record) error {
 	}
 	c.unsigned.files = append(c.unsigned.files, files...)
 	for _, f := range files {
-		c.digests[f.Segment] = append(c.digests[f.Segment], f.Digest)
+		if known := c.digests[f.Segment]; len(known) > 0 && !slices.Contains(known, f.Replaces) {
+			return problem(Altered, r.sequence, "it replaces another file of segment %d than a record before it names", f.Segment)
+		}
+		c.digests[f.Segment] = append(c.digests[f.Segment], f.Replaces, f.Digest)
 	}
 	if len(c.signed.files)+len(c.unsigned.files)+len(c.report.UnsignedTails) > maxSpans {
 		return problem(Unreadable, r.sequence, "more than %d redactions", maxSpans)

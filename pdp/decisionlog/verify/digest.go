@@ -6,16 +6,14 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 
 	"policy-service/pdp/decisionlog"
 )
 
-// digest is the digest of a segment's file, as records give it.
+// digest is the digest of a segment's file.
 type digest struct {
 	text string
 	err  error
-	end  int64 // of the segment: the first record after it
 }
 
 func fileDigest(r io.Reader) (string, error) {
@@ -35,43 +33,29 @@ func fileDigest(r io.Reader) (string, error) {
 	}
 }
 
-// checkDigests compares each sealed file with the digests that signed records give of it. Any of
-// them will do: if a crash comes between the record of a redaction and the new file, the old file
-// is still there. A file without a digest is no finding, because its digest is recorded some time
-// after it was sealed, but the report names it.
+// checkDigests compares each file that redaction or retention has written with the digests that signed records give of
+// it. Any of them will do: if a crash comes between the record and the new file, the old file is still there.
 func (d *directory) checkDigests() error {
-	c, known := d.log, map[int64][]string{}
-	for _, f := range c.signed.files {
-		known[f.Segment] = append(known[f.Segment], f.Digest)
+	known := map[int64][]string{}
+	for _, f := range d.log.signed.files {
+		known[f.Segment] = append(known[f.Segment], f.Replaces, f.Digest)
 	}
-	for n, name := range d.names {
+	for n := range d.names {
 		is, recorded := d.digests[n], known[int64(n+1)]
-		switch {
-		case is == nil: // it was not read
-		case len(recorded) > 0:
-			err := is.err
-			if err == nil {
-				err = c.judge(is.text, recorded)
-			}
-			if err != nil {
-				return inFile(err, d.file(n))
-			}
-			c.report.Files.Digested++
-		case c.lacksDigest(is.end):
-			c.report.Files.Undigested = append(c.report.Files.Undigested, name)
+		if is == nil || len(recorded) == 0 { // it was not read, or is as it was sealed
+			continue
 		}
-	}
-	if some := c.report.Files.Undigested; len(some) > 0 {
-		c.report.doubt("changes to %s that touch no record, no hash and no checkpoint: no signed record has the digest yet; start the server, and it records it",
-			strings.Join(some, ", "))
+		err := is.err
+		if err == nil {
+			err = d.log.judge(is.text, recorded)
+		}
+		if err != nil {
+			return inFile(err, d.file(n))
+		}
+		d.log.report.Digested++
 	}
 	return nil
 }
-
-// lacksDigest reports whether some record that was read should have the digest of the
-// segment that ends before a record. That of the last one read stands behind it. That of a
-// retired one may have been in a record that was retired later.
-func (c *checker) lacksDigest(end int64) bool { return end < c.tree.size && end > c.signed.below }
 
 func (c *checker) judge(is string, recorded []string) error {
 	last := recorded[len(recorded)-1]

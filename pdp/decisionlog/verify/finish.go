@@ -95,9 +95,10 @@ func (c *checker) conclude() {
 func (c *checker) doubts() {
 	r := &c.report
 	if r.Live {
-		r.doubt("anything about what a server wrote since its last sealed segment, such as the digest of that segment: it was not to be read beside it")
+		r.doubt("anything about what a server wrote since its last sealed segment: it was not to be read beside it")
 	}
 	r.NotExcluded = append(r.NotExcluded, r.findings()...)
+	r.doubtUnknown()
 	switch {
 	case c.outside == nil:
 		r.doubt("records cut off the end, or the whole put back to an older copy: give a checkpoint that was kept elsewhere")

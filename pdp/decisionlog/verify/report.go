@@ -67,21 +67,17 @@ type Report struct {
 	Skipped    int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
 	Unsigned   int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
 	Live       bool     `json:"live,omitempty"`       // a server holds the log: its active segment was not read
-	Files      Files    `json:",embed"`
+	// Unknown are the buckets and meta keys of segments that no log has: nothing covers what stands there.
+	Unknown []string `json:"unknown,omitempty"`
 	// UnsignedTails were named when a start found them.
 	UnsignedTails []Tail   `json:"unsigned_tails,omitempty"`
 	OutsideStart  *Unnamed `json:"outside_start,omitzero"`  // decisions while no service ran, by the records
 	UnknownBundle *Unnamed `json:"unknown_bundle,omitzero"` // decisions by a bundle that no record says was loaded
 	Proved        []string `json:"proved"`
 	NotExcluded   []string `json:"not_excluded"`
+	Read          int64    `json:"-"` // segments that were read
+	Digested      int64    `json:"-"` // files whose digest is one that a signed record gives
 	checkpoints   int64    // checkpoints whose signature and root were checked
-}
-
-// Files are the segments of a data directory.
-type Files struct {
-	Read       int64    `json:"-"`
-	Digested   int64    `json:"-"`                    // files whose digest is the one that a signed record gives
-	Undigested []string `json:"undigested,omitempty"` // sealed files whose digest no signed record gives
 }
 
 // Verified says whether all that was checked held.

@@ -27,7 +27,9 @@ func TestDocument(t *testing.T) {
 			Skipped:     5,
 			Unsigned:    6,
 			Live:        true,
-			Files:       Files{Read: 7, Digested: 8, Undigested: []string{"00000001.db"}},
+			Unknown:     []string{"00000001.db: bucket"},
+			Read:        7,
+			Digested:    8,
 			Proved:      []string{"this"},
 			NotExcluded: []string{"that"},
 			checkpoints: 9,
@@ -39,7 +41,7 @@ func TestDocument(t *testing.T) {
 		return c.report
 	}
 	const rest = `"origin":"log","key":"log+1+key","key_given":true,"size":1,"root":"root","checkpoint":"note\n","records":2,` +
-		`"redacted":3,"retired":4,"skipped":5,"unsigned":6,"live":true,"undigested":["00000001.db"],`
+		`"redacted":3,"retired":4,"skipped":5,"unsigned":6,"live":true,"unknown":["00000001.db: bucket"],`
 	for what, test := range map[string]struct {
 		report Report
 		want   string
@@ -61,7 +63,7 @@ func TestDocument(t *testing.T) {
 	}
 	names := []string{
 		"result", "exit", "problem", "origin", "key", "key_given", "size", "root", "checkpoint", "records", "redacted",
-		"retired", "skipped", "unsigned", "live", "undigested", "proved", "not_excluded",
+		"retired", "skipped", "unsigned", "live", "unknown", "proved", "not_excluded",
 	}
 	if got := topLevel(t, failed(Problem{Code: Altered})); !slices.Equal(got, names) {
 		t.Errorf("members %q, want %q", got, names)

@@ -38,17 +38,14 @@ func (d *directory) readSegment(n int) error {
 		var computing sync.WaitGroup
 		of := &digest{}
 		computing.Go(func() { of.text, of.err = fileDigest(io.NewSectionReader(f, 0, info.Size())) })
-		defer func() { // the file must stay open until it is read
-			computing.Wait()
-			of.end = d.log.tree.size
-		}()
+		defer computing.Wait() // the file must stay open until it is read
 		d.digests[n] = of
 	}
 	b, err := pages.Open(f, info.Size())
 	if err != nil {
 		return err
 	}
-	d.log.report.Files.Read++
+	d.log.report.Read++
 	return d.log.segment(b, int64(n+1), last)
 }
 
@@ -114,7 +111,7 @@ func (c *checker) meta(b *pages.File, number int64) error {
 	case !sameHashes(values[decisionlog.MetaEdge], c.tree.roots):
 		return problem(Altered, -1, "its edge is not that of the records before it")
 	}
-	return nil
+	return c.nameUnknown(b, meta, number)
 }
 
 // one takes the next leaf, with its record where there is one.

@@ -89,7 +89,7 @@ func TestWhole(t *testing.T) {
 		{Key: w.keys[0], Checkpoint: string(w.signed)}} {
 		r, got := read(t, directory(data), o)
 		w.want(r, got)
-		if r.Redacted != 1 || r.Retired != 31 || r.Files.Read != 3 || r.Files.Digested != 2 || r.Unsigned != 0 {
+		if r.Redacted != 1 || r.Retired != 31 || r.Read != 3 || r.Digested != 2 || r.Unsigned != 0 {
 			t.Errorf("%+v", r)
 		}
 		if o.Key == w.keys[0] && o.Checkpoint == "" {

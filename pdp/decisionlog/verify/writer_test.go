@@ -255,29 +255,12 @@ func (w *writer) rotateKey() {
 	w.signer = next
 }
 
-// seal ends a segment and begins the next, as the first release did.
+// seal ends a segment and begins the next.
 func (w *writer) seal() {
-	previous := w.sealed()
-	w.open()
-	w.admin(decisionlog.EventSegment, map[string]any{"segment": w.segment, "previous": previous})
-}
-
-// sealAlone does it as it is done since. What it returns puts the digest on record.
-func (w *writer) sealAlone() (digest func()) {
-	file := w.sealed()
-	w.open()
-	w.admin(decisionlog.EventSegment, map[string]any{"segment": w.segment, "undigested": []uint64{file.Segment}})
-	return func() {
-		w.admin(decisionlog.EventSealed, map[string]any{"segment": file.Segment, "first": file.First, "records": file.Records,
-			"size": file.Size, "digest": file.Digest})
-	}
-}
-
-// sealed ends a segment.
-func (w *writer) sealed() decisionlog.SegmentFile {
 	w.must(w.db.Close())
 	w.must(os.Chmod(w.path(w.segment), 0o400))
-	return w.file(w.segment, w.first, len(w.lines)-w.first)
+	w.open()
+	w.admin(decisionlog.EventSegment, map[string]any{"segment": w.segment})
 }
 
 func (w *writer) file(segment, first, records int) decisionlog.SegmentFile {
@@ -294,8 +277,10 @@ func (w *writer) remove(segment, first, end int, sequences []int, why string) {
 	for _, n := range sequences {
 		w.gone[n] = why
 	}
+	old := w.file(segment, first, end-first)
 	w.rewrite(segment, first, end)
 	file := w.file(segment, first, end-first)
+	file.Replaces = old.Digest
 	if why == decisionlog.WhyRedacted {
 		w.admin(decisionlog.EventRedacted, map[string]any{"sequence": sequences[0], "id": "x", "reason": "asked for", "file": file})
 	} else {

@@ -126,7 +126,7 @@ func (c verifyCommand) unanswered(r verify.Report) error {
 	switch {
 	case r.Code == verify.Usage:
 		return fmt.Errorf("cannot verify: %s; see policy-service log verify --help", r.Problem)
-	case r.Live && r.Files.Read == 0 && !r.Verified():
+	case r.Live && r.Read == 0 && !r.Verified():
 		return fmt.Errorf("cannot verify: a server is running on %s and has sealed no segment yet; verify what log "+
 			"export --server URL writes, or stop it", c.Path)
 	}
