@@ -215,8 +215,8 @@ func (b *Broker) approvalRequest(
 	ctx context.Context, w pdp.ApprovalRequest, digest [sha256.Size]byte,
 ) (q approval.ApprovalRequest, err error) {
 	r := w.Call.Request
-	masked := b.options.Mask(ctx).Of(r, w.Obligation.Properties)
-	drawn := masked.ForPeople()
+	masked := b.options.Mask(ctx).Apply(r, w.Obligation.Properties)
+	drawn := masked.ForPeople(r)
 	q = approval.ApprovalRequest{
 		Digest:     digest,
 		Tenant:     r.Tenant,
@@ -237,7 +237,7 @@ func (b *Broker) approvalRequest(
 	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which is not vouched for: it only shortens
 		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)
 	}
-	why, said := drawn.Request().Context.Get("justification")
+	why, said := drawn.Request.Context.Get("justification")
 	if q.Shown, err = asShownOf(masked); err != nil {
 		return q, err
 	}
@@ -253,7 +253,7 @@ func (b *Broker) approvalRequest(
 // asShownOf is a masked request without the protocol members, which are no part of the approval and would look as if they
 // were.
 func asShownOf(masked *mask.Masking) (jsontext.Value, error) {
-	asked := *masked.Request()
+	asked := masked.Request
 	asked.Context = asked.Context.Without(evaluation.Protocol)
 	return asked.MarshalJSON()
 }

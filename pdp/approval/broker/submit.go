@@ -141,8 +141,8 @@ func (b *Broker) shownBeside(
 ) evaluation.Object {
 	denied := r.Context
 	r.Context = denied.Beside(within)
-	masked := b.options.Mask(ctx).Of(r, beside).ForPeople()
-	added := masked.Request().Context.Without(func(name string) bool {
+	masked := b.options.Mask(ctx).Apply(r, beside).ForPeople(r)
+	added := masked.Request.Context.Without(func(name string) bool {
 		_, ok := denied.Get(name)
 		return ok
 	})

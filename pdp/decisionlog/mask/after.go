@@ -19,7 +19,7 @@ const mostSought = 128
 // masked in any text. A secret that was masked together with what stood around it, as in an object that was masked
 // whole, is not found.
 func (m *Masker) After(text string, records ...[]byte) string {
-	text = m.Of(evaluation.Request{}).Text(text)
+	text = m.Apply(evaluation.Request{}).Text(text)
 	recorded := digestsIn(records)
 	if len(recorded) == 0 || len(text) < leastSought {
 		return text

@@ -45,14 +45,14 @@ func TestNoSecretSurvivesABatch(t *testing.T) {
 			g.Add(items[n], owed[n])
 		}
 		g.Add(shared)
-		k := g.Of(shared)
-		masked := []evaluation.Object{k.Request().Context, k.Request().Subject.Properties}
+		k := g.Apply(shared)
+		masked := []evaluation.Object{k.Request.Context, k.Request.Subject.Properties}
 		for n, item := range items {
 			one := k.With(item)
-			masked = append(masked, one.Request().Resource.Properties, one.Object(owed[n]))
+			masked = append(masked, one.Request.Resource.Properties, one.Object(owed[n]))
 			whole := shared
 			whole.Resource = item.Resource
-			alone := m.Of(whole, owed[n])
+			alone := m.Apply(whole, owed[n])
 			for _, o := range []evaluation.Object{whole.Context, whole.Subject.Properties, whole.Resource.Properties, owed[n]} {
 				texts(o.Value(), func(s string) {
 					if alone.Text(s) != s && one.Text(s) == s {
@@ -86,7 +86,7 @@ func TestASecretOfAnItemIsNoneOfWhatIsShared(t *testing.T) {
 	g := m.Gather()
 	g.Add(item, object(t, map[string]any{"proof": "correct-horse"}))
 	g.Add(shared)
-	text, err := g.Of(shared).Request().Context.MarshalJSON()
+	text, err := g.Apply(shared).Request.Context.MarshalJSON()
 	if err != nil || strings.Contains(string(text), "hunter") || strings.Contains(string(text), "horse") {
 		t.Errorf("got %s, %v", text, err)
 	}
@@ -101,7 +101,7 @@ func TestNamesThatItemsShareAreShown(t *testing.T) {
 	g := m.Gather()
 	g.Add(item)
 	g.Add(shared)
-	k := g.Of(shared).With(item)
+	k := g.Apply(shared).With(item)
 	for _, pointer := range []string{"/context/ours/inner", "/evaluations/0/resource/properties/own"} {
 		if got := k.Pointer(pointer, ""); got != pointer {
 			t.Errorf("%s becomes %s", pointer, got)
@@ -129,11 +129,9 @@ func TestWhatItemsShareIsReadOnce(t *testing.T) {
 			g.Add(evaluation.Request{Resource: evaluation.Entity{Properties: object(t, map[string]any{"n": n, "password": fmt.Sprintf("hunter-%04d", n)})}})
 		}
 		g.Add(shared)
-		k := g.Of(shared)
-		k.Request()
+		k := g.Apply(shared)
 		for n := range items {
 			one := k.With(evaluation.Request{Resource: evaluation.Entity{Properties: object(t, map[string]any{"n": n})}})
-			one.Request()
 			one.Pointer("/context/other", "")
 		}
 		runtime.ReadMemStats(&after)
@@ -160,7 +158,7 @@ func TestAThousandItemsHaveSecretsOfTheirOwn(t *testing.T) {
 	}
 	shared := evaluation.Request{Context: object(t, members)}
 	g.Add(shared)
-	texts(g.Of(shared).Request().Context.Value(), func(s string) {
+	texts(g.Apply(shared).Request.Context.Value(), func(s string) {
 		if strings.Contains(s, "hunter") || strings.Contains(s, "zebra") {
 			t.Errorf("%q is left", s)
 		}

@@ -18,28 +18,17 @@ const (
 	entryFrame           = len(`{"at":"","type":"string","removed":true},`)
 )
 
-// Hidden are the places where the masked request is not what was sent, in the order of the request. If there are too
-// many, one place stands for all that are masked below it. The list is nil if nothing is masked. It is empty, and not
-// nil, if nothing is masked and the request holds [Prefix]: then that text is no mask, and was sent.
-func (k *Masking) Hidden() []evaluation.Hidden {
-	k.mask()
-	return k.hidden
-}
-
-// mask masks the request, once.
-func (k *Masking) mask() {
-	if k.done {
-		return
-	}
-	k.done = true
-	if k.prefixed && holdsPrefix(&k.request) {
-		k.hidden = []evaluation.Hidden{}
+// mask masks the request.
+func (k *Masking) mask(r evaluation.Request) {
+	k.Request = r
+	if k.prefixed && holdsPrefix(&r) {
+		k.Hidden = []evaluation.Hidden{}
 	}
 	if !k.any {
 		return
 	}
 	var roots [len(places)]spot
-	for n, o := range objects(&k.request) {
+	for n, o := range objects(&k.Request) {
 		*o, roots[n] = k.object(*o, k.masker.place(n), false)
 		roots[n].segment = strings.Join(places[n], "/")
 	}
@@ -47,7 +36,7 @@ func (k *Masking) mask() {
 	if k.beside != nil {
 		room = maxHiddenBytesOfItem
 	}
-	k.hidden = append(k.hidden, listed(roots[:], room)...)
+	k.Hidden = append(k.Hidden, listed(roots[:], room)...)
 }
 
 // holdsPrefix reports if a text or a name in a request looks like a mask.

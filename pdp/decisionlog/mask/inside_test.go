@@ -88,7 +88,7 @@ func TestWhatCannotBeReadIsMaskedWhole(t *testing.T) {
 				t.Errorf("%s: got %s", name, got)
 			}
 		}
-		if got := masker(t).Of(request(t, `{}`)).Text(text); strings.Contains(got, "hunter") {
+		if got := masker(t).Apply(request(t, `{}`)).Text(text); strings.Contains(got, "hunter") {
 			t.Errorf("%s, as a text: got %s", name, got)
 		}
 	}
@@ -100,7 +100,7 @@ func TestWhatCannotBeReadIsMaskedWhole(t *testing.T) {
 // A pointer says where, and nothing that the record does not say besides.
 func TestNoSegmentOfAPointerTellsASecret(t *testing.T) {
 	t.Parallel()
-	k := masker(t).Of(request(t, `{"amount":1,"hunter22":{"a/b~c":1},"token":"hunter22","secrets":{"sk_live_1234":1},"x":[{"deep":1}]}`))
+	k := masker(t).Apply(request(t, `{"amount":1,"hunter22":{"a/b~c":1},"token":"hunter22","secrets":{"sk_live_1234":1},"x":[{"deep":1}]}`))
 	for pointer, want := range map[string]string{
 		"":                                     "",
 		"/context/amount":                      "/context/amount",
@@ -124,7 +124,7 @@ func TestALaterTextRepeatsNoSecret(t *testing.T) {
 	t.Parallel()
 	m := masker(t)
 	long := "a passphrase of many words: " + strings.Repeat("correct horse, ", 12)
-	line, err := m.Of(request(t, `{"password":"hunter-0001=/zebra","token":"kingdom of keys","token2":"żółć-żółć","secret":`+quoted(long, 1)+`,"token3":"1234","note":"northern-lights"}`)).Request().MarshalJSON()
+	line, err := m.Apply(request(t, `{"password":"hunter-0001=/zebra","token":"kingdom of keys","token2":"żółć-żółć","secret":`+quoted(long, 1)+`,"token3":"1234","note":"northern-lights"}`)).Request.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestALaterTextRepeatsNoSecret(t *testing.T) {
 func TestTheWorkForALaterTextIsBounded(t *testing.T) {
 	night.Measures(t)
 	m := masker(t)
-	line, err := m.Of(request(t, `{"token":"hunter22"}`)).Request().MarshalJSON()
+	line, err := m.Apply(request(t, `{"token":"hunter22"}`)).Request.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package mask keeps secrets off the record. [New] takes what counts as a secret. [Masker.Of] reads the secrets of one
-// request, and gives the request, its obligations and its texts without them.
+// Package mask keeps secrets off the record. [New] takes what counts as a secret. [Masker.Apply] masks one
+// request, and then its obligations and texts by the same secrets.
 //
 // What is masked:
 //

@@ -32,7 +32,7 @@ func request(t testing.TB, context string) evaluation.Request {
 // context is the masked context as JSON, each digest as its letter in order of appearance.
 func context(t testing.TB, m *mask.Masker, text string) string {
 	t.Helper()
-	b, err := m.Of(request(t, text)).Request().Context.MarshalJSON()
+	b, err := m.Apply(request(t, text)).Request.Context.MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func TestPeopleAreToldWhatIsHidden(t *testing.T) {
 		"elsewhere":          {`{"token":"hunter22","note":"use hunter22"}`, `{"note":"use <A>","token":"hidden: 8 bytes (<A>)"}`, `{"note":"use <A>","token":"<A>"}`},
 		"words of ours":      {`{"token":["hidden: 8 bytes","abcdefgh"]}`, `{"token":["hidden: 15 bytes (<A>)","<B>"]}`, `{"token":"<A>"}`},
 	} {
-		k := m.Of(request(t, test.in))
-		for want, k := range map[string]*mask.Masking{test.people: k.ForPeople(), test.record: k} {
-			if got, err := k.Request().Context.MarshalJSON(); err != nil || letters(string(got)) != want {
+		k := m.Apply(request(t, test.in))
+		for want, k := range map[string]*mask.Masking{test.people: k.ForPeople(request(t, test.in)), test.record: k} {
+			if got, err := k.Request.Context.MarshalJSON(); err != nil || letters(string(got)) != want {
 				t.Errorf("%s: got %s, want %s", name, letters(string(got)), want)
 			}
 		}
@@ -131,7 +131,7 @@ func TestWhoAndWhatStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := masker(t, "/*/*/*").Of(r).Request()
+	got := masker(t, "/*/*/*").Apply(r).Request
 	if b, _ := got.MarshalJSON(); strings.Count(string(b), "hunter22") != 5 || got.Tenant != "hunter22" {
 		t.Errorf("ids, types, names and the tenant should stay, the property not: %s", b)
 	}
@@ -143,9 +143,9 @@ func TestTextsAndObligations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := masker(t, "/subject/properties/note").Of(request(t, `{"a":"static-and-long"}`), owed)
+	k := masker(t, "/subject/properties/note").Apply(request(t, `{"a":"static-and-long"}`), owed)
 	b, _ := k.Object(owed).MarshalJSON()
-	r, _ := k.Request().MarshalJSON()
+	r, _ := k.Request.MarshalJSON()
 	text := k.Text("you sent s3cr3t-hunter2! and static-and-long")
 	for _, got := range []string{string(b), string(r), text} {
 		if strings.Contains(got, "hunter2") || strings.Contains(got, "static") {
@@ -165,7 +165,7 @@ func TestDigestsHoldForOneKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(m *mask.Masker) string {
-		v, _ := m.Of(request(t, `{"token":"x"}`)).Request().Context.Get("token")
+		v, _ := m.Apply(request(t, `{"token":"x"}`)).Request.Context.Get("token")
 		return v.Text()
 	}
 	if of(a) != of(b) || of(a) == of(other) {
@@ -194,7 +194,7 @@ func TestPatternsThatMaskNothingAreRefused(t *testing.T) {
 // escaped, nor what is in a value that is masked whole.
 func TestPointersTellNothing(t *testing.T) {
 	t.Parallel()
-	k := masker(t, "/context/card/*", "/subject/properties/deep").Of(request(t, `{"token":["ab/cd~efgh"],"card":{"pin":{"a":{"b":1}}}}`))
+	k := masker(t, "/context/card/*", "/subject/properties/deep").Apply(request(t, `{"token":["ab/cd~efgh"],"card":{"pin":{"a":{"b":1}}}}`))
 	for _, c := range []struct{ pointer, place, want string }{
 		{"/context/n/1", "/context/n/1", "/context/n/1"},
 		{"", "", ""},
@@ -232,7 +232,7 @@ func TestNullIsRecordedAndItsNameIsNoSecret(t *testing.T) {
 	}
 	digests := map[string]bool{}
 	for _, whole := range []string{`{}`, `{"a":null}`, `{"b":null}`, `{"a":{"b":null}}`} {
-		v, _ := m.Of(request(t, `{"arguments":{"whole":`+whole+`}}`)).Request().Context.Get("arguments")
+		v, _ := m.Apply(request(t, `{"arguments":{"whole":`+whole+`}}`)).Request.Context.Get("arguments")
 		digest, _ := v.Object().Get("whole")
 		digests[digest.Text()] = true
 	}

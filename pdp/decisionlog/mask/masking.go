@@ -13,12 +13,16 @@ import (
 // that are no secrets.
 const leastSought = 8
 
-// Masking masks a request, and what goes on record with it, by the secrets of all of them.
+// Masking is a masked request. It masks other values and texts of the same record by the same secrets.
 type Masking struct {
+	// Request is the request without its secrets.
+	Request evaluation.Request
+	// Hidden are the places where Request is not the request that was sent, in its order. If there are too many, one
+	// place stands for all that are masked below it. The list is nil if nothing is masked. It is empty, and not nil, if
+	// nothing is masked and the request holds [Prefix]: then that text is no mask, and was sent.
+	Hidden []evaluation.Hidden
+
 	masker   *Masker
-	request  evaluation.Request  // masked, once done
-	hidden   []evaluation.Hidden // see Hidden, once done
-	done     bool
 	any      bool            // anything is masked at all
 	prefixed bool            // a text that was sent may look like a mask
 	find     *finder         // nil if there is nothing to seek
@@ -27,11 +31,11 @@ type Masking struct {
 	people   bool            // see ForPeople
 }
 
-// Of reads the secrets of a request and of what goes on record with it.
-func (m *Masker) Of(r evaluation.Request, obligations ...evaluation.Object) *Masking {
+// Apply masks a request by its secrets and those of the obligations that go on record with it.
+func (m *Masker) Apply(r evaluation.Request, obligations ...evaluation.Object) *Masking {
 	g := m.Gather()
 	g.Add(r, obligations...)
-	return g.Of(r)
+	return g.Apply(r)
 }
 
 // Gathering reads the secrets of all requests that go on record together, before any of them is masked. Each secret
@@ -56,27 +60,30 @@ func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) 
 	}
 }
 
-// Of masks a request, or a part of one. All secrets must have been read before.
-func (g *Gathering) Of(r evaluation.Request) *Masking {
-	k := &Masking{masker: g.masker, request: r, any: g.any, prefixed: g.prefixed}
+// Apply masks a request, or a part of one. All secrets must have been read before.
+func (g *Gathering) Apply(r evaluation.Request) *Masking {
+	k := &Masking{masker: g.masker, any: g.any, prefixed: g.prefixed}
 	if len(g.secrets) > 0 {
 		k.find = newFinder(g.secrets)
 	}
+	k.mask(r)
 	return k
 }
 
 // With masks another request by the same secrets. k's request is a part of that request, recorded elsewhere.
 func (k *Masking) With(r evaluation.Request) *Masking {
-	return &Masking{masker: k.masker, request: r, any: k.any, prefixed: k.prefixed, find: k.find, beside: k}
+	other := &Masking{masker: k.masker, any: k.any, prefixed: k.prefixed, find: k.find, beside: k}
+	other.mask(r)
+	return other
 }
 
 // ForPeople masks the same request for approvers, who must know what they do not see: a masked value says how long it is,
 // or of which type, besides its digest. An object or array that is secret by its name has its members in it, each masked by
-// itself; one that a pattern addresses stays masked whole. It must be called before the request is masked for a record.
-func (k *Masking) ForPeople() *Masking {
-	p := *k
-	p.people = true
-	return &p
+// itself; one that a pattern addresses stays masked whole.
+func (k *Masking) ForPeople(r evaluation.Request) *Masking {
+	p := &Masking{masker: k.masker, any: k.any, prefixed: k.prefixed, find: k.find, people: true}
+	p.mask(r)
+	return p
 }
 
 // objects are the four objects of a request that a caller fills freely, in the order of places.
@@ -145,12 +152,6 @@ func (c *collector) secret(text string) {
 		c.seen[text] = true
 		c.secrets = append(c.secrets, text)
 	}
-}
-
-// Request is the request without its secrets. It is the Masking's own, and stays as it is.
-func (k *Masking) Request() *evaluation.Request {
-	k.mask()
-	return &k.request
 }
 
 // Object is an obligation's properties without secrets.

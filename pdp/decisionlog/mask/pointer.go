@@ -67,7 +67,7 @@ func (k *Masking) shows(name string) bool {
 func (k *Masking) names() map[string]bool {
 	if k.shown == nil {
 		k.shown = map[string]bool{}
-		for _, o := range objects(k.Request()) {
+		for _, o := range objects(&k.Request) {
 			k.showNames(o.Value())
 		}
 	}

@@ -94,9 +94,9 @@ func holds(t *testing.T, m *mask.Masker, context evaluation.Object) {
 	t.Helper()
 	found := map[string]bool{}
 	secrets(context.Value(), false, found)
-	k := m.Of(evaluation.Request{Context: context})
-	people := k.ForPeople()
-	made := []evaluation.Object{k.Request().Context, k.Object(context), people.Request().Context, people.Object(context)}
+	k := m.Apply(evaluation.Request{Context: context})
+	people := k.ForPeople(evaluation.Request{Context: context})
+	made := []evaluation.Object{k.Request.Context, k.Object(context), people.Request.Context, people.Object(context)}
 	var all []string
 	for _, o := range made {
 		texts(o.Value(), func(s string) { all = append(all, s) })
@@ -109,7 +109,7 @@ func holds(t *testing.T, m *mask.Masker, context evaluation.Object) {
 			}
 		}
 	}
-	if again := m.Of(evaluation.Request{Context: context}).Request().Context; !again.Value().Equal(made[0].Value()) {
+	if again := m.Apply(evaluation.Request{Context: context}).Request.Context; !again.Value().Equal(made[0].Value()) {
 		t.Error("the same context is masked in two ways")
 	}
 	if _, err := evaluation.ParseObject(mustJSON(t, made[0]), evaluation.DefaultLimits()); err != nil {
@@ -163,7 +163,7 @@ func TestHostileRequestsCostTheirSum(t *testing.T) {
 			fastest := time.Duration(math.MaxInt64)
 			for range 5 { // what stands in the way of one, on a busy machine, is not masking's
 				m, start := masker(t), time.Now()
-				m.Of(evaluation.Request{Context: o}).Request()
+				m.Apply(evaluation.Request{Context: o})
 				fastest = min(fastest, time.Since(start))
 			}
 			if t.Logf("%d bytes in %v", len(mustJSON(t, o)), fastest); fastest > 5*time.Second {
@@ -198,7 +198,7 @@ func BenchmarkMask(b *testing.B) {
 			r := request(b, context)
 			b.ReportAllocs()
 			for b.Loop() {
-				m.Of(r).Request()
+				m.Apply(r)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 		}
 	}
 	secrets.Add(shared)
-	masked := secrets.Of(shared)
+	masked := secrets.Apply(shared)
 	questions := possibleEntry(records, possible, &shared, masked)
 	limit := batchLimit{size: records[0].Item.Size, items: len(records)}
 	entries := make([]decisionlog.Entry, 0, len(records)+1)
@@ -86,7 +86,7 @@ func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Mas
 }
 
 func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *decisionlog.Request {
-	return &decisionlog.Request{Asked: masked.Request(), Masked: masked.Hidden(), Shared: evaluation.Inherited{
+	return &decisionlog.Request{Asked: &masked.Request, Masked: masked.Hidden, Shared: evaluation.Inherited{
 		Subject:  shared.Subject.Properties.Len() > 0,
 		Action:   shared.Action.Properties.Len() > 0,
 		Resource: shared.Resource.Properties.Len() > 0,

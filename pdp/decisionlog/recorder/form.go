@@ -78,8 +78,8 @@ func isEmpty(r *evaluation.Request) bool {
 }
 
 func (on *page) putRequest(masked *mask.Masking) *decisionlog.Request {
-	r := masked.Request()
-	on.request = decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden(), Unknown: unknownOf(r.Unknown, masked)}
+	r := &masked.Request
+	on.request = decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden, Unknown: unknownOf(r.Unknown, masked)}
 	return &on.request
 }
 

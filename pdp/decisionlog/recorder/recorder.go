@@ -88,7 +88,7 @@ func (r *Recorder) entries(ctx context.Context, records []pdp.Record, on *page) 
 			on = new(page)
 		}
 		record := &records[n]
-		masked := masker.Of(record.Call.Request, obligationProperties(&record.Decision)...)
+		masked := masker.Apply(record.Call.Request, obligationProperties(&record.Decision)...)
 		e, err := entryOf(record, masked, on)
 		if err != nil {
 			return nil, err

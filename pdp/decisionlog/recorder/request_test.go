@@ -24,7 +24,7 @@ func TestRequestsAreRebuiltFromTheLog(t *testing.T) {
 	r.Log = log
 	want := map[string]string{}
 	masked := func(id string, request evaluation.Request) {
-		text, err := r.Mask(t.Context()).Of(request).Request().MarshalJSON()
+		text, err := r.Mask(t.Context()).Apply(request).Request.MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
