@@ -8,8 +8,8 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// A checker takes the leaves of the log in order, from any source. It holds what is needed to
-// judge them: the edge of the tree, the last time, the keys, and what is missing.
+// A checker takes the leaves of the log in order, from any source. It holds the facts that
+// judge them: the edge of the tree, the last time, the keys, and the missing records.
 type checker struct {
 	options Options
 	report  Report
@@ -25,7 +25,7 @@ type checker struct {
 	batches batches
 	runs    runs
 	digests map[int64][]string // by segment, as records give them, signed or not
-	// Until a checkpoint covers a record, anybody could have written what the record claims.
+	// Until a checkpoint covers a record, its claims may be anybody's.
 	signed, unsigned claims
 }
 
@@ -35,7 +35,7 @@ type outside struct {
 	reached *tlog.Hash // the root of the tree when it had the size of the checkpoint
 }
 
-// claims are what admin records say about the log itself.
+// claims are those of admin records about the log itself.
 type claims struct {
 	redacted []int64
 	below    int64 // retention dropped every record below this sequence
@@ -68,7 +68,7 @@ func (c *checker) record(line []byte) error {
 	return nil
 }
 
-// outOfPlace says what it means that a record stands where another belongs.
+// outOfPlace is the problem of a record that stands where another belongs.
 func (c *checker) outOfPlace(found int64) error {
 	if found > c.tree.size {
 		p := problem(Missing, c.tree.size, "record %d stands in its place", found)
@@ -86,15 +86,12 @@ func (c *checker) inOtherOrder(p *Problem, next []byte) {
 	}
 }
 
-// noteEvent notes what an admin record claims about the log.
+// noteEvent notes the claims of an admin record about the log.
 func (c *checker) noteEvent(r *record) error {
 	var files []segmentFile
 	switch u := &c.unsigned; r.event {
 	case decisionlog.EventSegment:
 		c.report.name(r.details.UnsignedTails...)
-		if r.details.Previous.Digest != "" {
-			files = []segmentFile{r.details.Previous}
-		}
 	case decisionlog.EventRedacted:
 		files, u.redacted = []segmentFile{r.details.File}, append(u.redacted, r.details.Sequence)
 	case decisionlog.EventUnsigned:
@@ -157,7 +154,7 @@ func (c *checker) checkpoint(text string) error {
 	return nil
 }
 
-// sign extends the report, and what counts as signed, to a checkpoint that holds.
+// sign extends the report, and the signed claims, to a checkpoint that holds.
 func (c *checker) sign(signed checkpoint) {
 	c.report.Size, c.report.Root = signed.size, signed.root.String()
 	c.report.Checkpoint, c.report.Origin = signed.text, signed.origin

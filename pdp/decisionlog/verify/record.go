@@ -13,8 +13,8 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// A record is what verify reads of a line; the rest of it is only looked at for being
-// JSON. Details are kept where verify must know what an event says.
+// A record has the members of a line that verify reads; the rest of it is only looked at for being
+// JSON. Details are kept of events that verify must know.
 type record struct {
 	sequence int64
 	time     string
@@ -39,7 +39,6 @@ func (r *record) of() []byte {
 
 // details are the members that verify reads of the events it knows.
 type details struct {
-	Previous segmentFile   `json:"previous"` // segment_opened of the first release
 	File     segmentFile   `json:"file"`     // record_redacted
 	Files    []segmentFile `json:"files"`    // segments_retired
 	Sequence int64         `json:"sequence"` // record_redacted
@@ -54,14 +53,14 @@ type loaded struct {
 	Bundle string `json:"bundle"`
 }
 
-// segmentFile says what a segment's file is from this record on, and which file it replaces.
+// segmentFile is a segment's file from this record on, and the file that it replaces.
 type segmentFile struct {
 	Segment  int64  `json:"segment"`
 	Digest   string `json:"digest"`
 	Replaces string `json:"replaces"`
 }
 
-// reads are the events whose details say what verify must know.
+// reads are the events whose details verify reads.
 var reads = map[string]bool{
 	decisionlog.EventSegment:  true,
 	decisionlog.EventRedacted: true,
@@ -81,7 +80,7 @@ type scanner struct {
 func newScanner() *scanner { return &scanner{decoder: jsontext.NewDecoder(bytes.NewReader(nil))} }
 
 // record parses a line: one JSON object, no name twice, valid UTF-8, with the members
-// that every record has. Whoever reads the line later reads the same in it.
+// that every record has. Every later reader of the line reads the same in it.
 func (s *scanner) record(line []byte) (r record, err error) {
 	if !bytes.HasPrefix(line, recordStart) || bytes.IndexByte(line, '\n') >= 0 || len(line) > decisionlog.MaxLine {
 		return r, errors.New("it is no record")
