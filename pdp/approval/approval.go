@@ -7,13 +7,13 @@
 //	approved ─► used_up | revoked | expired
 //	approved ─► pending, if too few of the votes still count
 //
-// [Open] opens the file, and [Store.Run] does what time does. The caller hands a recorder
+// [Open] opens the file, and [Store.Run] expires approvals. The caller hands a recorder
 // to Open: each step is recorded before it counts, because a step without a record is no
 // reason to allow anything.
 //
-// What makes a change count, the file, and the comparison with the log are those of package
-// ledger. This package knows neither policies nor HTTP. The caller tells it who may decide,
-// and what an approval is bound to.
+// The rule when a change counts, the file, and the comparison with the log are those of package
+// ledger. This package knows neither policies nor HTTP. The caller says which persons may decide,
+// and gives the digest that an approval is bound to.
 package approval
 
 import (
@@ -48,9 +48,9 @@ func Statuses() []Status {
 // Final reports whether nothing comes after a state.
 func (s Status) Final() bool { return s != Pending && s != Approved }
 
-// ApprovalRequest is a request for approval as it is filed: what is asked, who asks, and on what terms.
+// ApprovalRequest is a request for approval as it is filed: the question, the caller, and the terms.
 type ApprovalRequest struct {
-	// Digest is what the approval is bound to. Two requests with the same digest are one.
+	// Digest binds the approval. Two requests with the same digest are one.
 	Digest [32]byte `json:"digest"`
 	Tenant string   `json:"tenant"`
 	// Caller is the PEP that asks, and the only one that may go by the answer.
@@ -59,7 +59,7 @@ type ApprovalRequest struct {
 	Decision string `json:"decision"`
 	// Bundle is the digest of the policies that asked.
 	Bundle string `json:"bundle"`
-	// Obligation is the name of the obligation, Terms what it says.
+	// Obligation is the name of the obligation, and Terms its properties.
 	Obligation string            `json:"obligation"`
 	Terms      obligations.Terms `json:"terms"`
 	// OfTenant says that only policies and obligations of the tenant demand it. False means
@@ -70,18 +70,18 @@ type ApprovalRequest struct {
 	Resource evaluation.Ref `json:"resource"`
 	Action   string         `json:"action"`
 	// Agent acts for the subject. Its Type is empty if the request names it by its id alone.
-	// Chain are the others on whose behalf it acts. Behind them is who asked for it, if Members has that one's
+	// Chain are the others on whose behalf it acts. Behind them is the requester, if Members has its
 	// member of the context; see [ApprovalRequest.Actors].
 	Agent *evaluation.Ref  `json:"agent,omitzero"`
 	Chain []evaluation.Ref `json:"chain,omitzero"`
 	// Shown is the request as records have it: in the AuthZEN form, masked.
 	Shown jsontext.Value `json:"shown,omitzero"`
-	// Drawn is the same with what is known of each masked value, such as how long it is; nil if nothing is masked. No record
+	// Drawn is the same with facts about each masked value, such as its length; nil if nothing is masked. No record
 	// has it.
 	Drawn jsontext.Value `json:"drawn,omitzero"`
 	// Members are the members of the context that were part of the request.
 	Members []string `json:"members,omitzero"`
-	// Said is what the caller said to justify it, masked: an object, and no part of what is
+	// Said is the justification of the caller, masked: an object, and no part of what is
 	// approved. Asked is the form in which it was asked for, "" for the native one.
 	Said  jsontext.Value `json:"said,omitzero"`
 	Asked string         `json:"via,omitzero"`
@@ -115,7 +115,7 @@ func (q *ApprovalRequest) ForPeople() jsontext.Value {
 	return q.Shown
 }
 
-// Approval is one approval request, and what became of it. It is a copy: changing
+// Approval is one approval request, with its state. It is a copy: changing
 // it changes nothing.
 type Approval struct {
 	ApprovalRequest `json:",inline"`
@@ -141,7 +141,7 @@ type Approval struct {
 	RedactedAt time.Time `json:"redacted_at,omitzero"`
 	// Agreed is the id of the record that says that enough people approved.
 	Agreed string `json:"agreed,omitzero"`
-	// After is how long the log was when this was written. What became of it since stands
+	// After is how long the log was when this was written. Later steps of it stand
 	// there or later.
 	After uint64 `json:"after,omitzero"`
 	// Unrecorded says that a step of it is not on record yet. Until then it counts for
@@ -149,7 +149,7 @@ type Approval struct {
 	Unrecorded bool `json:"-"`
 }
 
-// WhyDenied is the reason that the person gave who denied, "" if nobody did or they gave none.
+// WhyDenied is the reason that a person gave for denying it, "" for none.
 func (a *Approval) WhyDenied() string {
 	if a.Status != Denied {
 		return ""
@@ -157,14 +157,14 @@ func (a *Approval) WhyDenied() string {
 	return a.Votes[len(a.Votes)-1].Reason
 }
 
-// Vote is what one person said.
+// Vote is a statement of one person.
 type Vote struct {
 	// By is the person, in Cedar's words: User::"mia". Caller is the credential.
 	By     string   `json:"by"`
 	Caller string   `json:"caller"`
 	Kind   VoteKind `json:"kind"`
 	Reason string   `json:"reason,omitzero"`
-	// To is the person who is named in the place of By, if the vote is a delegation.
+	// To is the person named in the place of By, if the vote is a delegation.
 	To string `json:"to,omitzero"`
 	// ValidUntil is the end of validity that By asked for; zero is none.
 	ValidUntil time.Time `json:"valid_until,omitzero"`
@@ -174,7 +174,7 @@ type Vote struct {
 	Via     evaluation.Via `json:"via,omitzero"`
 	Gateway string         `json:"gateway,omitzero"`
 	Client  evaluation.Ref `json:"client,omitzero"`
-	// From is the person who named By in their place, if that is why By may speak.
+	// From is the person that named By in their place, if that is why By may speak.
 	From string `json:"from,omitzero"`
 	// Step is the id of the record of it.
 	Step string `json:"step,omitzero"`
@@ -204,7 +204,7 @@ func (v Vote) names(other Vote) bool {
 // VoteKind is approve, deny or delegate.
 type VoteKind string
 
-// What a person can say.
+// The kinds of votes.
 const (
 	Approve  VoteKind = "approve"
 	Deny     VoteKind = "deny"
@@ -227,7 +227,7 @@ func (a Approval) at(now time.Time) Approval {
 // left is how many uses there are. A use that is in doubt is not left.
 func (a *Approval) left() int { return a.Terms.Uses - len(a.Used) - len(a.Reserved) }
 
-// usable reports whether an approval can be used now for what a digest stands for.
+// usable reports whether an approval can be used now by a request with this digest.
 func (a *Approval) usable(now time.Time, digest [32]byte) bool {
 	return a.Status == Approved && now.Before(a.ExpiresAt) && a.Digest == digest && a.left() > 0
 }

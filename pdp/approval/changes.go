@@ -15,13 +15,13 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Position is where somebody is who follows the tasks of a caller: what comes after it was not told yet. [Store.Start]
+// Position is a cursor in the changes of a caller's tasks: changes after it are still to be delivered. [Store.Start]
 // gives the first one.
 type Position struct {
-	// File is the name that the file had then, and Number that of the last change that was told.
+	// File is the name that the file had then, and Number that of the last delivered change.
 	File   string
 	Number uint64
-	// Waiting is set while tasks that wait are told. It is the last of them: the id of an approval, a zero byte, and
+	// Waiting is set while pending tasks are delivered. It is the last of them: the id of an approval, a zero byte, and
 	// the id of a task that follows it.
 	Waiting string
 }
@@ -32,15 +32,15 @@ type Followed struct {
 	At Position
 }
 
-// ErrPosition: from this position nobody can tell what has changed since. Another file is in its place, or an older
+// ErrPosition: the changes since this position are unknown. Another file is in its place, or an older
 // copy of it.
 var ErrPosition = errors.New("the position is not one of this file")
 
-// FollowedFor is how long everything can be told that has changed since somebody was told all that there was: until then
+// FollowedFor is how long a follower that had everything can still get every change since: until then
 // no task is forgotten that has changed since.
 const FollowedFor = leastKept / 2
 
-// Start is the position of who begins to follow the tasks of a caller in a tenant. From there come first the tasks that
+// Start is the first position for following the tasks of a caller in a tenant. From there come first the tasks that
 // wait for a person, and then the changes since.
 func (s *Store) Start(tenant, caller string) (at Position, err error) {
 	whose := owner{tenant, evaluation.Ref{ID: caller}}
@@ -48,12 +48,12 @@ func (s *Store) Start(tenant, caller string) (at Position, err error) {
 	return at, err
 }
 
-// Follow finds what was not told of the tasks of a caller in a tenant: no more than most, of each task only the last
+// Follow finds the undelivered changes of the tasks of a caller in a tenant: no more than most, of each task only the last
 // change, and the task as it is now. End is the position after all of it, and more says that there is more. It may find
 // nothing and have more.
 //
 // A task changes when it begins, and when an approval of it gets another state, or another vote, after which others may
-// decide about it than before. A change that is not on record yet is found, too: whoever tells of it must look whether it
+// decide about it than before. A change that is not on record yet is found, too: a caller must look whether it
 // is ([Store.Of]), and stop before it if it is not.
 func (s *Store) Follow(tenant, caller string, from Position, most int) (found []Followed, end Position, more bool, err error) {
 	whose := owner{tenant, evaluation.Ref{ID: caller}}
@@ -78,7 +78,7 @@ func (s *Store) Follow(tenant, caller string, from Position, most int) (found []
 	return found, end, more, nil
 }
 
-// allTold is the number up to which all changes of a caller's tasks are on record. What is not is told when it is.
+// allTold is the number up to which all changes of a caller's tasks are on record. A later change is delivered once it is on record.
 func (s *Store) allTold(tx *ledger.Tx, whose owner) uint64 {
 	last := tx.Last(bucketChanged)
 	theirs := func(n Notice) bool { return n.Tenant == whose.tenant && n.Caller == whose.subject.ID }

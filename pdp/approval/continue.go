@@ -9,9 +9,9 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// A call that used an approval may have to come again: the one who was called asks for input. The decision about it goes
+// A call that used an approval may have to come again: the called tool asks for input. The decision about it goes
 // on from the decision that used the approval, as the next round of that. A round is reserved and settled as a use is,
-// so that it is answered once. It uses nothing up. The terms say how many rounds a use has, and within what time: from the
+// so that it is answered once. It uses nothing up. The terms say how many rounds a use has, and within which time: from the
 // reading of the clock with which the use was reserved to that with which the round is.
 
 // Spending is a use of an approval, as long as a decision may go on from it.
@@ -51,7 +51,7 @@ func (a *Approval) spending(decision string) *Spending {
 	return nil
 }
 
-// InDoubt reports whether nobody can say yet if a decision used an approval, or if another one was the next round after
+// InDoubt reports whether it is unknown yet if a decision used an approval, or if another one was the next round after
 // that: it may be on record or not.
 func (a *Approval) InDoubt(use string) bool {
 	s := a.spending(use)
@@ -63,7 +63,7 @@ func (a *Approval) nextRound(s *Spending, round int, now time.Time) bool {
 	return now.Before(a.until(s)) && s.Reserved == "" && round == len(s.Rounds)+1 && round <= a.Terms.Rounds
 }
 
-// continues reports whether a decision can go on now from a use of an approval, for what a digest stands for.
+// continues reports whether a decision can go on now from a use of an approval, for a request with this digest.
 func (a *Approval) continues(now time.Time, digest [32]byte, c evaluation.Continuation) bool {
 	s := a.spending(c.Decision) // none is open if the approval was taken back, or if people are asked again
 	return a.Digest == digest && slices.Contains(a.Used, c.Decision) && s != nil && a.nextRound(s, c.Round, now)
@@ -120,7 +120,7 @@ func (s *Store) Continuable(
 
 // Continue takes the next round of a use for a decision, durably, as [Store.Reserve] takes a use. Nil and no error: it is
 // not the next round, or too late, or the votes do not count any more, or the log does not vouch for the use. That a use
-// was settled is no proof of it: whoever can write to the log's index can have a use in doubt settled, which takes it.
+// was settled is no proof of it: a program that can write to the log's index can have a use in doubt settled, which takes it.
 func (s *Store) Continue(
 	ctx context.Context, id string, digest [32]byte, c evaluation.Continuation, decision string,
 ) (*Reservation, error) {
@@ -131,7 +131,7 @@ func (s *Store) Continue(
 	})
 }
 
-// settleRound notes what became of a round that was reserved for a decision, and reports whether there is one.
+// settleRound notes the outcome of a round that was reserved for a decision, and reports whether there is one.
 func (m *move) settleRound(decision string, used bool) (is bool) {
 	for n := range m.to.Spendings {
 		s := &m.to.Spendings[n]

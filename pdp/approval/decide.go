@@ -73,7 +73,7 @@ func (s *Store) moveFrom(ctx context.Context, id string, in Status, seen int, do
 	return s.commit(ctx, m)
 }
 
-// mustBe refuses what is not done in the state that an approval is in.
+// mustBe refuses a change that is not made in the state that an approval is in.
 func (a *Approval) mustBe(in Status) error {
 	if a.Status != in {
 		return &StateError{Status: a.Status, Version: a.Version}
@@ -87,8 +87,8 @@ func (s *Store) MayVote(a Approval, v Vote, same func(a, b string) bool) error {
 	return s.mayVote(a, &v, s.now(), same)
 }
 
-// mayVote refuses a vote that is malformed, of a person who has voted, or that delegates what cannot be delegated. Only
-// votes by credentials in force count as such. A person who delegates has voted. The person who is delegated to votes as
+// mayVote refuses a vote that is malformed, of a person that has voted, or that delegates where the terms do not allow it. Only
+// votes by credentials in force count as such. A person that delegates has voted. The delegate votes as
 // anybody does.
 func (s *Store) mayVote(a Approval, v *Vote, now time.Time, same func(a, b string) bool) error {
 	a = a.at(now)
@@ -108,7 +108,7 @@ func (s *Store) mayVote(a Approval, v *Vote, now time.Time, same func(a, b strin
 	return nil
 }
 
-// wellMade says why what a vote says cannot be: it approves until a time that has passed, or delegates to somebody that
+// wellMade says why a vote makes no sense: it approves until a time that has passed, or delegates to somebody that
 // may not be.
 func wellMade(a *Approval, v *Vote, same func(a, b string) bool) error {
 	if v.Kind == Approve && !v.ValidUntil.IsZero() && !v.At.Before(v.ValidUntil) {
@@ -148,7 +148,7 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 	return end, len(people) >= a.Terms.Quorum
 }
 
-// Offer puts on record that a gateway is given the form of a pending approval to show a person who
+// Offer puts on record that a gateway is given the form of a pending approval to show a person that
 // has not voted. It goes by By, Caller, Via, Gateway and Client of the vote, and same is as in
 // [Store.Decide]. Nothing changes, so a failure leaves nothing.
 func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b string) bool) error {
@@ -181,7 +181,7 @@ func (s *Store) MayEnd(a Approval, as Status) error {
 	return a.mustBe(endsFrom[as])
 }
 
-// Revoke takes back what was approved. It goes by By, Caller, Reason, Via and Gateway of the vote.
+// Revoke takes an approval back. It goes by By, Caller, Reason, Via and Gateway of the vote.
 func (s *Store) Revoke(ctx context.Context, id string, version int, v Vote) (Approval, error) {
 	return s.take(ctx, id, version, v, Revoked)
 }

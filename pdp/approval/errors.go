@@ -13,13 +13,13 @@ var (
 	// ErrUnavailable: nothing can be written now, or not even read. It is not known whether
 	// the change was made. The next call tries again.
 	ErrUnavailable = errors.New("the approvals cannot be written")
-	// ErrUnrecorded: what was done is not on record yet, and counts for nothing until it is.
+	// ErrUnrecorded: the step is not on record yet, and counts for nothing until it is.
 	ErrUnrecorded = ledger.ErrUnrecorded
 	ErrClosed     = errors.New("the approvals are closed")
 	ErrLocked     = errors.New("the approvals are in use by another process: stop it, or use another data directory")
 	ErrDamaged    = errors.New("the file of the approvals is damaged: restore it from a backup, " +
 		"or move it away to begin without any approval")
-	// ErrShort: the log ends before what the file knows of it.
+	// ErrShort: the log is shorter than the file knows it.
 	ErrShort    = ledger.ErrShort
 	ErrNotFound = errors.New("no such approval")
 	ErrTooLarge = errors.New("the request is too large to be shown to approvers")
@@ -28,7 +28,7 @@ var (
 	ErrNotDelegable = errors.New("this vote cannot be delegated")
 	// ErrInUse: the approval waits for a person or can be used, so it cannot be redacted.
 	ErrInUse = errors.New("the approval waits or can be used: cancel, deny or revoke it first")
-	// ErrInvalid: what was handed over can never be done, whenever it is tried.
+	// ErrInvalid: the request can never be done, whenever it is tried.
 	ErrInvalid = ledger.ErrInvalid
 )
 
@@ -47,7 +47,7 @@ func (e *StateError) Error() string {
 // LimitError says that too many approval requests wait, or came at once.
 type LimitError struct {
 	RetryAfter time.Duration
-	// OfCaller says that it is the share of who asks, and others may still.
+	// OfCaller says that it is the share of the caller, and others may still.
 	OfCaller bool
 }
 

@@ -26,7 +26,7 @@ import (
 //	ended      EndedAt, id   → true, of each final one
 //	reserved   id            → true, of each one with a reservation that is not settled
 //	outbox     number        → a Step that may not be on record yet, in the order of steps
-//	untold     id            → what systems are still to be told: "filed", "completed", or both
+//	untold     id            → the events still to be delivered to systems: "filed", "completed", or both
 //	tasks      task          → the Task
 //	task_keys  key           → id of the Task that has it
 //	task_ends  Until, task   → true, of each Task
@@ -36,10 +36,10 @@ import (
 // Whose a task is, is the SHA-256 of its tenant and its caller (taskOwner). A number is eight
 // bytes, big-endian. No later change has a lower one: numbers go up with the length of the log
 // too, so that an older copy of the file gives none twice. meta has the names that the file got
-// whenever it was opened, with the last number under each ("names"): by these it is told from a
-// file that was begun anew, and from what it was before an older copy was put in its place.
+// whenever it was opened, with the last number under each ("names"): by these it differs from a
+// file that was begun anew, and from its own state before an older copy was put in its place.
 //
-// A change and what it does to every bucket is one transaction. A value is JSON after
+// A change, with its effect on every bucket, is one transaction. A value is JSON after
 // the 32 bytes of its HMAC-SHA256, as [ledger] has it. The key of the MAC is derived from
 // the service's key of approvals. So a program that can write to the file and has no key
 // makes no value, and moves none to another place. A file that is older as a whole, or in
@@ -49,7 +49,7 @@ import (
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
-// that may take away what the others give. Numbers below 3 were never released.
+// that may restrict the others. Numbers below 3 were never released.
 
 // FileName is the name of the file in the data directory, FormatVersion the number of
 // its format.
@@ -72,7 +72,7 @@ const (
 	keyNames = "names" // in meta: the names of the file
 )
 
-// waiting is what is known of a pending approval without reading it.
+// waiting are the facts about a pending approval that need no reading of it.
 type waiting struct {
 	Tenant  string         `json:"tenant"`
 	Subject evaluation.Ref `json:"subject"`
@@ -95,7 +95,7 @@ func (q *ApprovalRequest) owner() owner {
 // asker is the caller, for limits that hold whatever subjects it names. Its type is empty.
 func (q *ApprovalRequest) asker() owner { return owner{q.Tenant, evaluation.Ref{ID: q.Caller}} }
 
-// What keys are derived for: the values of the file, and the steps in the log.
+// The uses of derived keys: the values of the file, and the steps in the log.
 const (
 	keyUse  = "file"
 	sealUse = "steps"

@@ -16,24 +16,24 @@ import (
 )
 
 // history says which approval requests were for the same: of one subject, for one action on one resource, by one template
-// in one tenant. It has those that are pending no longer. What it says is looked up in the file, so that nothing is known
+// in one tenant. It has those that are pending no longer. Its entries are looked up in the file, so that nothing is known
 // by it alone.
 type history struct {
 	seed maphash.Seed
-	turn chan struct{} // has a value while somebody reads the file, and guards after and whole
+	turn chan struct{} // has a value while a reader reads the file, and guards after and whole
 
 	after []byte // up to where the file was read
 	whole bool
 
 	mu  sync.Mutex
-	ids map[uint64][]string // in order, by what they were for
+	ids map[uint64][]string // in order, by purpose
 }
 
 func newHistory() *history {
 	return &history{seed: maphash.MakeSeed(), turn: make(chan struct{}, 1), ids: map[uint64][]string{}}
 }
 
-// purpose is what approval requests that are for the same have in common.
+// purpose has the facts that approval requests for the same thing share.
 type purpose struct{ tenant, template, subjectType, subject, action, resourceType, resource string }
 
 func (r *ApprovalRequest) purpose() purpose {
@@ -105,7 +105,7 @@ func (s *Store) recallSome(tx *ledger.Tx) {
 		err := tx.Try(func(tx *ledger.Tx) {
 			tx.Get(bucketApprovals, key, &a, json.RejectUnknownMembers(false))
 		})
-		if err == nil && a.Status != Pending && a.Redacted.IsZero() { // a redacted one does not say for what it was
+		if err == nil && a.Status != Pending && a.Redacted.IsZero() { // a redacted one has lost its purpose
 			r := ApprovalRequest{Tenant: a.Tenant, Terms: a.Terms, Subject: a.Subject, Resource: a.Resource, Action: a.Action}
 			h.note(r.purpose(), string(key), true)
 		}

@@ -22,7 +22,7 @@ type proof struct {
 	options *Options
 }
 
-// seal is made of all that a step brings about, and of what the approval is bound to. It has
+// seal is made of all that a step brings about, and of the digest that the approval is bound to. It has
 // the instant of a time, because a record may write the same time in another way.
 func (p proof) seal(step *Step, digest [32]byte) string {
 	instant := func(t time.Time) (ns int64) {
@@ -134,7 +134,7 @@ func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough b
 	return votes, len(people) >= a.Terms.Quorum, nil
 }
 
-// saysOf reports whether a step on record says what a vote says.
+// saysOf reports whether a step on record agrees with a vote.
 func (s *Step) saysOf(v Vote) bool {
 	way := Vote{Via: s.Via, Gateway: s.Gateway, Client: s.Client}.Way()
 	return s.By == v.By && s.Caller == v.Caller && s.To == v.To && s.ValidUntil.Equal(v.ValidUntil) && way == v.Way()
@@ -153,7 +153,7 @@ func (s *Store) askAgain(ctx context.Context, a Approval, votes []Vote) (Approva
 	return s.commit(ctx, m)
 }
 
-// reopen makes an approval pending again. Nothing goes on from what was used of it.
+// reopen makes an approval pending again. No decision goes on from its uses.
 func (a *Approval) reopen() {
 	a.Status, a.DecidedAt, a.ExpiresAt, a.Agreed = Pending, time.Time{}, a.FiledAt.Add(a.Terms.Timeout), ""
 	a.close(every)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// limiter bounds what callers can have people asked. The writer alone uses it.
+// limiter bounds how many questions callers put to people. The writer alone uses it.
 type limiter struct {
 	most     Limits
 	subjects rates

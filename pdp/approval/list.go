@@ -10,8 +10,8 @@ import (
 )
 
 // Get reads an approval as it is now. If its time is up, it is expired, whether that is on
-// record yet or not. With [ErrUnrecorded] the result says whose the approval is, and not what
-// became of it. Any other error means that it is not known whether there is one.
+// record yet or not. With [ErrUnrecorded] the result says whose the approval is, and not its
+// state. Any other error means that it is not known whether there is one.
 func (s *Store) Get(ctx context.Context, id string) (a Approval, found bool, err error) {
 	a, found, err = s.stored(id)
 	if !found || err != nil {
@@ -25,7 +25,7 @@ func (s *Store) Get(ctx context.Context, id string) (a Approval, found bool, err
 }
 
 // told is an approval as people may see it: with all its steps on record. It waits for
-// another caller that records them, and tries again what could not be done before.
+// another caller that records them, and tries failed work again.
 func (s *Store) told(ctx context.Context, stored Approval) (Approval, error) {
 	if !stored.Unrecorded {
 		return stored, nil
@@ -55,7 +55,7 @@ func (s *Store) shown(a Approval, now time.Time) Approval {
 	return a
 }
 
-// What List looks at for each approval that it could return: of pending ones, whose tenant
+// The number of approvals that List looks at for each one that it could return: of pending ones, whose tenant
 // is known without reading the approval, and of others.
 const (
 	examinedPerItem = 20
@@ -103,7 +103,7 @@ func (s *Store) page(tenants []string, status Status, after string, most int) (a
 				return
 			}
 			next = key
-			if status == Pending { // another index tells, without reading the approval, if it is out
+			if status == Pending { // another index says, without reading the approval, if it is out
 				var known waiting
 				if !tx.Get(bucketPending, []byte(key), &known) || !sees(known.Tenant) || !now.Before(known.Until) {
 					continue

@@ -8,14 +8,14 @@ import (
 	"github.com/google/uuid"
 )
 
-// Options are what a [Store] takes from outside. Key and all that has to do with the log
+// Options configure a [Store]. Key and all that has to do with the log
 // must be given.
 type Options struct {
 	// Now is the clock. NewID names approvals and the records of their steps: ids sort
 	// by when they were made. The default is UUIDv7.
 	Now   func() time.Time
 	NewID func() string
-	// Key is a secret of 32 bytes. What was not written with it counts for nothing, in the
+	// Key is a secret of 32 bytes. A value that was not written with it counts for nothing, in the
 	// file and in the log.
 	Key []byte
 	// Record puts a step on record and returns when it is durable. After a crash or a
@@ -29,9 +29,9 @@ type Options struct {
 	// a decision that used an approval it is a step without a name, as Steps has it. Not found
 	// means that the record is gone.
 	Attest func(ctx context.Context, record string) (s Step, found bool, err error)
-	// Steps reads what the log has of some approvals from a size of the log on, in the order
+	// Steps reads the records in the log of some approvals from a size of the log on, in the order
 	// of the log and by the ids of the approvals: their steps, and a step without a name for
-	// each decision that used one. The approvals in the steps need only what a step changes.
+	// each decision that used one. The approvals in the steps need only the fields that a step changes.
 	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]Step, error)
 	// Size is how many records the log has.
 	Size func() uint64
@@ -44,13 +44,13 @@ type Options struct {
 	// Retain is how long approvals are kept after they ended: 30 days. The log still has
 	// their steps.
 	Retain time.Duration
-	// Silent says that no system is to be told of approvals. Then nothing is ever untold.
+	// Silent says that no system receives events of approvals. Then none is ever due.
 	Silent bool
 	// OnError gets the failures that no caller gets.
 	OnError func(error)
 }
 
-// Limits bound what callers can have people asked.
+// Limits bound how many questions callers put to people.
 type Limits struct {
 	MaxPendingPerSubject   int // of a subject in a tenant: 200
 	MaxPendingPerTenant    int // 10,000
@@ -60,7 +60,7 @@ type Limits struct {
 	MaxShown               int // bytes of a request as it is shown: 64 KiB
 }
 
-// withDefaults fills in what is not set.
+// withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
 	if o.Now == nil {
 		o.Now = time.Now

@@ -11,16 +11,16 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// queue is what is known, without reading the file, of the approvals that wait for a person,
-// and of those of which systems are still to be told. It is made anew whenever the file is
+// queue has, in memory, the approvals that wait for a person,
+// and those with events still to be delivered to systems. It is made anew whenever the file is
 // opened, so nothing in it is known by it alone.
 type queue struct {
 	pending atomic.Int64
-	mu      sync.Mutex          // guards what follows
+	mu      sync.Mutex          // guards the fields below
 	tenants map[string][]string // which are pending, in the order of their ids
-	askers  map[owner][]string  // the same, by who asked
+	askers  map[owner][]string  // the same, by requester
 	owners  map[owner]int       // how many are pending, of subjects
-	untold  map[string]owner    // who asked for one of which systems are to be told
+	untold  map[string]owner    // requesters of approvals with events to be delivered
 }
 
 // readQueue makes the queue: of the open approvals those that are pending, and from the file those of which systems are
@@ -38,7 +38,7 @@ func readQueue(tx *ledger.Tx, open []Approval) *queue {
 		}
 	}
 	for key := range tx.Scan(bucketUntold, nil) {
-		_ = tx.Try(func(tx *ledger.Tx) { // what is damaged of one that ended is found when it is read
+		_ = tx.Try(func(tx *ledger.Tx) { // damage in one that ended is found when it is read
 			q.untold[string(key)] = askerOf(tx, key)
 		})
 	}
@@ -91,21 +91,21 @@ func list[K comparable](lists map[K][]string, key K, id string, in bool) bool {
 	return true
 }
 
-// tells notes who asked for an approval of which systems are to be told.
+// tells notes the requester of an approval with events to be delivered.
 func (q *queue) tells(id string, asker owner) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.untold[id] = asker
 }
 
-// told notes that there is nothing to tell of an approval any more.
+// told notes that all events of an approval are delivered.
 func (q *queue) told(id string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.untold, id)
 }
 
-// toTell is who asked for an approval of which systems are to be told.
+// toTell is the requester of an approval with events to be delivered.
 func (q *queue) toTell(id string) owner {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,10 +147,10 @@ func (q *queue) pendingIn(tenants []string, after string, most int) (ids []strin
 	return ids[:min(most, len(ids))]
 }
 
-// Event is what systems are told of.
+// Event is an event that systems receive.
 type Event string
 
-// What systems are told of: that an approval waits for a person, and that it does no more.
+// The events: that an approval waits for a person, and that it does no more.
 const (
 	Filed     Event = "filed"
 	Completed Event = "completed"
@@ -162,9 +162,9 @@ type Told struct {
 	Event    Event
 }
 
-// Untold are the events that [Store.Told] was not called for yet, those of one approval in
-// their order. It leaves out what is not on record yet. It has no more than share events of
-// what one caller asked for in a tenant, so that what others asked for comes, too.
+// Untold are the events that are not delivered yet, those of one approval in
+// their order. It leaves out events that are not on record yet. It has no more than share events of
+// one caller's approvals in a tenant, so that those of others come, too.
 func (s *Store) Untold(limit, share int) (out []Told) {
 	of := map[owner]int{}
 	err := s.ledger.View(func(tx *ledger.Tx) {
@@ -191,7 +191,7 @@ func (s *Store) Untold(limit, share int) (out []Told) {
 	return out[:min(len(out), max(limit, 0))]
 }
 
-// Told notes that an event was told. Until then it is told again, also after a restart.
+// Told notes that an event was delivered. Until then it is delivered again, also after a restart.
 func (s *Store) Told(t Told) error {
 	return s.ledger.Update(func(c *change) {
 		var events []Event

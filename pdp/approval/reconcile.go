@@ -9,11 +9,11 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// CatchUp implements [ledger.Rules]. It takes from the log what the log knows better of an
+// CatchUp implements [ledger.Rules]. It takes from the log later steps of an
 // open approval, and puts that on record.
 //
 // It settles the reservations of decisions that the log has. [Options].Recorded may go by an
-// index, from which an id can be taken away; the steps are what the log has signed.
+// index, from which an id can be taken away; the steps are signed by the log.
 func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 	now := r.now()
 	to, behind := a.since(steps, now, func(step *Step) bool { return r.proof.sealed(step, a.Digest) })
@@ -91,7 +91,7 @@ func (a Approval) since(steps []Step, now time.Time, good func(*Step) bool) (to 
 	return to, behind
 }
 
-// giveUp ends an approval of which nobody can say any more what became of it, and what may go on from its uses.
+// giveUp ends an approval whose later steps are lost, and closes its uses.
 func (a *Approval) giveUp(now time.Time) {
 	if a.open() {
 		a.end(Expired, now)
@@ -113,7 +113,7 @@ func (a *Approval) use(step *Step) bool {
 	return true
 }
 
-// take does to an approval what a step did.
+// take applies a step to an approval.
 func (a *Approval) take(step *Step) {
 	switch step.Name {
 	case StepApprove, StepDeny, StepDelegate:

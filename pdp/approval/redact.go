@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Redact removes the words of an approval for good: the request, its message, and all reasons. What
-// stays is whose it is, what it is bound to, on which terms, who voted and when, and what became of it. The log has a step
-// of it with the reason, for a caller who may be "".
+// Redact removes the words of an approval for good: the request, its message, and all reasons. Its
+// owner, digest, terms, voters with their times, and state stay. The log has a step
+// of it with the reason, for a caller that may be "".
 //
 // While the approval waits or can be used the error is [ErrInUse], unless end is set: then it is cancelled or revoked in the
 // same step. Of one that was redacted before, an older copy has it all again; there is nothing to do for any other.

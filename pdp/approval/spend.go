@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Live finds the approval that can be used now for what a digest stands for. If there is an
+// Live finds the approval that can be used now by a request with this digest. If there is an
 // id, it is the approval with that id or none.
 func (s *Store) Live(digest [32]byte, id string) (a Approval, live bool) {
 	now := s.now()
@@ -39,7 +39,7 @@ type Reservation = ledger.Reservation[Approval, Step]
 // enough. If they are not enough any more, the approval is pending again, and not reserved.
 //
 // Whatever happens after Reserve, the use is not there for another decision. If it is neither
-// spent nor in doubt, because the process ended, it is as in doubt: then Options.Recorded tells
+// spent nor in doubt, because the process ended, it is as in doubt: then Options.Recorded says
 // whether the decision is on record.
 func (s *Store) Reserve(ctx context.Context, id string, digest [32]byte, decision string) (*Reservation, error) {
 	return s.reserve(ctx, id, decision, claim{
@@ -54,7 +54,7 @@ func (m *move) take(decision string) {
 	m.to.spend(decision, m.now)
 }
 
-// claim is what a decision wants of an approval: whether it may have that, and what it takes. If it goes on from a use,
+// claim is a use of an approval that a decision wants: whether it may have it, and the change that takes it. If it goes on from a use,
 // after is the decision that made the use, for which the log must vouch.
 type claim struct {
 	may   func(a *Approval, now time.Time) bool
@@ -99,7 +99,7 @@ func (s *Store) reserve(ctx context.Context, id, decision string, what claim) (r
 
 // ReserveAgain takes one more use of an approval that is reserved, for another decision that
 // goes on record with the first. It reports false if there is no use left. The votes were
-// looked at for the first one, and nobody could change them since.
+// looked at for the first one, and no other could change them since.
 func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
 	a := r.Item()
 	if err := a.mayUse(decision); err != nil {
@@ -114,7 +114,7 @@ func (s *Store) ReserveAgain(r *Reservation, decision string) (bool, error) {
 	return err == nil, err
 }
 
-// mayUse refuses a decision that cannot be told from one that used the approval.
+// mayUse refuses a decision that cannot be distinguished from one that used the approval.
 func (a *Approval) mayUse(decision string) error {
 	if decision == "" || a.has(decision) {
 		return fmt.Errorf("%w: the decision %q has used the approval, or has no id", ErrInvalid, decision)

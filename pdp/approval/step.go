@@ -11,7 +11,7 @@ type Step struct {
 	ID   string    `json:"id"` // of the record
 	At   time.Time `json:"at"`
 	Name string    `json:"name"`
-	// By is the person and Caller the credential; both are empty for what the service
+	// By is the person and Caller the credential; both are empty for steps that the service
 	// does by itself.
 	By         string    `json:"by,omitzero"`
 	Caller     string    `json:"caller,omitzero"`
@@ -22,7 +22,7 @@ type Step struct {
 	// says from which use it went on, and in which round.
 	Decision  string                  `json:"decision,omitzero"`
 	Continues evaluation.Continuation `json:"continues,omitzero"`
-	// From is the person who named By in their place, if the step is a vote.
+	// From is the person that named By in their place, if the step is a vote.
 	From string `json:"from,omitzero"`
 	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client
 	// of By that answered.
@@ -48,7 +48,7 @@ const (
 	StepApproved  = "approved"  // enough people approved
 	StepDenied    = "denied"    // it was denied
 	StepCancelled = "cancelled" // the requester no longer wants it
-	StepRevoked   = "revoked"   // a person took back what was approved
+	StepRevoked   = "revoked"   // a person took the approval back
 	StepExpired   = "expired"   // its time was up
 	StepUsed      = "used"      // a decision was made by it
 	StepUsedUp    = "used_up"   // that was the last use

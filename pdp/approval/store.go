@@ -11,12 +11,12 @@ import (
 )
 
 // Store keeps approvals in a file. [Store.File] asks for one, [Store.Decide] adds the vote of
-// a person, and [Store.Reserve] takes a use of what was approved.
+// a person, and [Store.Reserve] takes a use of an approved one.
 //
 // Every change is one transaction of a [ledger.Ledger], and counts when its steps are on
-// record. [Store.Run] does what is due, and what could not be done when it was due.
+// record. [Store.Run] does due work, and retries failed work.
 type Store struct {
-	*ledger.Bulletin // has the news for those who wait for a change
+	*ledger.Bulletin // has the news for readers that wait for a change
 	options          Options
 	ledger           *ledger.Ledger[Approval, Step]
 	names            []naming // of the file, the one that it has now last
@@ -35,8 +35,8 @@ type (
 	Notice = ledger.Notice
 )
 
-// Open opens the store in a data directory, or creates it. What was in doubt when the
-// last process ended is settled as far as it can be now; [Store.Run] does the rest.
+// Open opens the store in a data directory, or creates it. Reservations in doubt when the
+// last process ended are settled as far as it can be now; [Store.Run] does the rest.
 func Open(data string, o Options) (*Store, error) {
 	if o.Record == nil || o.Recorded == nil || o.Attest == nil || o.Steps == nil || o.Size == nil {
 		return nil, errors.New("opening the approvals: there is no log to hold them against: " +
@@ -67,11 +67,11 @@ func Open(data string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Run does what is due until its context ends. It ends approvals whose time is up, forgets
-// those that ended long ago, and does what could not be done before.
+// Run does due work until its context ends. It ends approvals whose time is up, forgets
+// those that ended long ago, and retries failed work.
 func (s *Store) Run(ctx context.Context) { s.ledger.Run(ctx, s.forgetTasks) }
 
-// Close closes the file. What is not on record yet is put there after the next Open.
+// Close closes the file. Steps that are not on record yet are put there after the next Open.
 func (s *Store) Close() error { return s.ledger.Close() }
 
 // Pending is how many wait for a person.
@@ -80,7 +80,7 @@ func (s *Store) Pending() int { return int(s.queue.Load().pending.Load()) }
 // now is the time as it is stored.
 func (s *Store) now() time.Time { return s.options.Now().Round(0).UTC() }
 
-// move is an approval on the way to what it will be, and the steps that it takes.
+// move is a change of an approval, with the steps that it takes.
 type move struct {
 	store *Store
 	now   time.Time
@@ -128,10 +128,10 @@ func (s *Store) commit(ctx context.Context, m *move) (Approval, error) {
 }
 
 // save writes an approval and its indexes: by digest while it is open, and by id while it is pending. If it begins or
-// ends to be pending, those who receive callbacks and webhooks are to be told. from is what the file has, the zero
+// ends to be pending, an event for callbacks and webhooks is due. from is as the file has it, the zero
 // value of a new one.
 func (s *Store) save(c *change, from Approval, to *Approval) {
-	to.After = c.Size // the length of the log: an opening compares what the log says of it after that
+	to.After = c.Size // the length of the log: an opening compares it with later records of the log
 	c.Save(from.Standing(), to)
 	switch {
 	case to.open():
@@ -159,7 +159,7 @@ func (s *Store) save(c *change, from Approval, to *Approval) {
 	}
 }
 
-// queued notes that an approval waits, or does no more, and that systems are to be told.
+// queued notes that an approval waits, or does no more, and that an event for systems is due.
 func (s *Store) queued(c *change, a *Approval, e Event) {
 	q, id, subject, asker := s.queue.Load(), a.ID, a.owner(), a.asker()
 	c.Then(func() { q.waits(id, subject, asker, e == Filed) })

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Tally is how many approval requests there were, by what became of them.
+// Tally is how many approval requests there were, by their outcome.
 type Tally struct {
 	Filed     int64 `json:"filed"`
 	Approved  int64 `json:"approved"`
@@ -16,12 +16,12 @@ type Tally struct {
 	Used      int64 `json:"used"`
 	Continued int64 `json:"continued,omitzero"`
 	// Median and Longest are how long people took to approve or deny, in seconds, from the
-	// filing to the record. They are nil if nobody did.
+	// filing to the record. They are nil if there was no vote.
 	Median  *float64 `json:"median_seconds,omitzero"`
 	Longest *float64 `json:"longest_seconds,omitzero"`
 }
 
-// Counter makes a tally. What it holds in memory grows with the answers that people gave.
+// Counter makes a tally. Its memory grows with the answers that people gave.
 type Counter struct {
 	tally Tally
 	took  []time.Duration
@@ -50,7 +50,7 @@ func (c *Counter) Count(step string, took time.Duration) {
 }
 
 // Tally is the result. The median of an even number is the lower of the two in the middle:
-// a time that somebody took.
+// a time until a vote.
 func (c *Counter) Tally() Tally {
 	if len(c.took) > 0 {
 		slices.Sort(c.took)

@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/ledger"
 )
 
-// Task is what a program follows that asked for one approval or for several at once.
+// Task is a request for one approval or several at once, which a program follows.
 type Task struct {
 	ID     string `json:"id"`
 	Tenant string `json:"tenant"`
@@ -23,11 +23,11 @@ type Task struct {
 	// says that the program asked in the form for several, even if it asked for one.
 	Items []string `json:"items"`
 	Bulk  bool     `json:"bulk,omitzero"`
-	// Key is made of the program's own name for what it asked, and Body of what it said. If
-	// there was no such name, Begin makes a key of what was asked.
+	// Key is made of the program's own name for its request, and Body of the request's text. If
+	// there was no such name, Begin makes a key of the request.
 	Key  [32]byte `json:"key,omitzero"`
 	Body [32]byte `json:"body"`
-	// Callback is the address that the program wants to be told at, "" for none.
+	// Callback is the address for the program's callbacks, "" for none.
 	// CallbackState is given back to it, and Events are those it wants, nil for all.
 	Callback      string    `json:"callback,omitzero"`
 	CallbackState string    `json:"callback_state,omitzero"`
@@ -107,7 +107,7 @@ func (t Task) entries(do func(bucket string, key []byte, value any)) {
 // nameItself gives a task without a key one that the same asking would have again.
 func (t *Task) nameItself() error {
 	same := *t
-	same.ID, same.Body = "", [32]byte{} // as the items are bound to what was said
+	same.ID, same.Body = "", [32]byte{} // as the items are bound to the text
 	text, err := json.Marshal(same, json.Deterministic(true))
 	t.Key = sha256.Sum256(text)
 	t.Body = t.Key
@@ -157,7 +157,7 @@ func (s *Store) TasksOf(approval string) (all []Task, err error) {
 }
 
 // forgetTasks removes the tasks whose time is up. One whose end is not on record yet stays until
-// its program can be told of it.
+// its program can receive it.
 func (s *Store) forgetTasks(ctx context.Context) error {
 	return s.ledger.Past(ctx, bucketTaskEnds, s.now(), func(_ context.Context, id string) error {
 		return s.ledger.Update(func(c *change) {

@@ -16,9 +16,9 @@ import (
 // accounts say how much each caller has put on record that retention may not drop yet. So no
 // caller can fill the log, and get the records of others dropped or refused.
 //
-// A record counts until its segment can go, as a part of what the segment takes on disk:
+// A record counts until its segment can go, as a part of the segment's size on disk:
 // the content of a segment, as retention counts it, is divided among its records by their
-// length. So all accounts together are what retention sees, however well lines fit into
+// length. So all accounts together are as large as retention counts, however well lines fit into
 // pages. Each segment says itself whose its records are (see charges), in the same
 // transaction as they: neither a restart nor a crash forgets any.
 type accounts struct {
@@ -27,15 +27,15 @@ type accounts struct {
 
 	mu        sync.Mutex
 	keep      Retention
-	of        map[string]*account // by caller, and by issuer: what its subjects have together
+	of        map[string]*account // by caller, and by issuer: the sum of its subjects
 	stretches []stretch           // sealed segments, oldest first
 	content   int64               // of the stretches
 	active    int64               // content of the active segment
 	weight    int64               // of its records
-	coming    int64               // weight of what is on its way to it
+	coming    int64               // weight of records on their way to it
 }
 
-// account is what one caller has.
+// account counts the records of one caller.
 type account struct {
 	kept   int64 // bytes of the stretches
 	open   int64 // weight in the active segment
@@ -57,27 +57,27 @@ const (
 	stretchesKept = 32
 	// others are all callers without an account of their own: they have one together.
 	others = "*"
-	// lineWeight is what a record weighs besides its line: its key, its id, and what the
+	// lineWeight is the weight of a record besides its line: its key, its id, and the part that the
 	// writer adds to it.
 	lineWeight = 256
-	// segmentBase is what a segment takes before it has records, and what checkpoints do:
+	// segmentBase is the size of a segment without records, and of checkpoints:
 	// it is no caller's, and would make the first records of a segment dear.
 	segmentBase = 32 << 10
 	// mostPrice is more than the content of a segment is of the weight of its records, but
 	// for one that has little besides its checkpoints.
 	mostPrice = 16
-	// firstWeight at firstPrice is what the active segment is taken to have besides, so that
-	// its first few records say little of what the next are.
+	// firstWeight at firstPrice is added to the active segment, so that
+	// its first few records say little about the next ones.
 	firstWeight = 64 << 10
 	firstPrice  = 2
-	// mostRetry bounds what RetryAfter says.
+	// mostRetry bounds RetryAfter.
 	mostRetry = time.Hour
 )
 
-// Bound says what there is no room in.
+// Bound names the bound that left no room.
 type Bound string
 
-// The bounds of what may be put on record.
+// The bounds.
 const (
 	BoundShare  Bound = "log_share"  // of the caller
 	BoundPerson Bound = "log_person" // of a person for whom a caller asks that asks for many
@@ -85,7 +85,7 @@ const (
 	BoundAll    Bound = "log_full"   // of everybody
 )
 
-// RoomError is the error of what is not put on record, because too much is that retention
+// RoomError refuses records, because too much is that retention
 // may not drop yet. Nothing of it was.
 type RoomError struct {
 	Bound Bound
@@ -115,11 +115,11 @@ func issuerOf(caller string) string {
 const ofPersonsMark = "\n"
 
 // ForPerson is the account of one for whom a caller asks that asks for many: a person, or else a subject. Without one it
-// is what all of them have together.
+// is the sum of all of them.
 func ForPerson(caller, one string) string { return caller + ofPersonsMark + one }
 
-// Anyone is the account, for [ForPerson], of those without one of their own. What they have together is bounded as a part
-// of what all have for whom the caller asks.
+// Anyone is the account, for [ForPerson], of those without one of their own. Their sum is bounded as a part
+// of the sum of all persons for whom the caller asks.
 const Anyone = "#"
 
 // PersonIn is the one for whom a request is, as accounts have it: the first person that it names, or else its subject.
@@ -138,7 +138,7 @@ func PersonIn(person string, subject evaluation.Ref) string {
 // longestSubject is how long the name of a subject is in an account.
 const longestSubject = 128
 
-// groupsOf are the accounts of what several accounts have together, of which a name is one: all for whom its caller
+// groupsOf are the sums of several accounts, of which a name is one: all for whom its caller
 // asks, and all subjects of its issuer.
 func groupsOf(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
@@ -169,7 +169,7 @@ func (a *accounts) name(caller string) string {
 	return caller
 }
 
-// take counts what is about to be written for a caller, and says whose account it is. Where
+// take counts records that are about to be written for a caller, and says whose account it is. Where
 // it may be refused it is, once the account is at its bound: so one call at most goes
 // beyond it.
 func (a *accounts) take(caller string, weight int64, refusable bool) (name string, err error) {
@@ -186,7 +186,7 @@ func (a *accounts) take(caller string, weight int64, refusable bool) (name strin
 	return name, nil
 }
 
-// giveBack takes back what was not written, or not known to be.
+// giveBack takes back records that were not written, or not known to be.
 func (a *accounts) giveBack(c *call) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,7 +202,7 @@ func (a *accounts) came(c *call) {
 	}
 }
 
-// wrote says what is in the active segment now, and what that takes.
+// wrote notes the records in the active segment now, and their size.
 func (a *accounts) wrote(calls []*call, content int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -214,7 +214,7 @@ func (a *accounts) wrote(calls []*call, content int64) {
 	a.active = content
 }
 
-// seal makes a stretch of the active segment. What is on its way goes to the next.
+// seal makes a stretch of the active segment. Records on their way go to the next.
 func (a *accounts) seal(c *charges, until time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -226,7 +226,7 @@ func (a *accounts) seal(c *charges, until time.Time) {
 	a.forget()
 }
 
-// reopen counts what the active segment holds, whatever was known of it.
+// reopen counts the active segment anew.
 func (a *accounts) reopen(c *charges, content int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -243,12 +243,12 @@ func (a *accounts) begin(c *charges, content int64) {
 	a.weight, a.active = c.weight, content
 }
 
-// groupShare is what all subjects of one issuer may have together, or all for whom one caller asks, unless one caller may
+// groupShare is the share of all subjects of one issuer together, or all for whom one caller asks, unless one caller may
 // have more. An issuer can name any number of subjects. It is one party all the same, and leaves
 // as much to others.
 const groupShare = 0.5
 
-// limit sets the bounds, and what is in the sealed segments.
+// limit sets the bounds, and the content of the sealed segments.
 func (a *accounts) limit(keep Retention, stretches []stretch) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -279,7 +279,7 @@ func (a *accounts) add(s stretch) {
 	a.stretches = append(a.stretches, s)
 }
 
-// age lets go of what is old enough to be dropped.
+// age lets go of stretches that are old enough to be dropped.
 func (a *accounts) age() {
 	now, n := a.now(), 0
 	for n < len(a.stretches) && a.stretches[n].until.Add(a.keep.LeastAge).Before(now) {
@@ -382,7 +382,7 @@ func (a *accounts) room(name string) error {
 
 func (a *accounts) part(share float64) int64 { return int64(share * float64(a.keep.Bytes)) }
 
-// refusal finds when enough stretches will be old enough. What is in the active segment is
+// refusal finds when enough stretches will be old enough. The active segment is
 // dropped at a time that is not known yet.
 func (a *accounts) refusal(bound Bound, over int64, of func(*stretch) int64) error {
 	now := a.now()
@@ -395,7 +395,7 @@ func (a *accounts) refusal(bound Bound, over int64, of func(*stretch) int64) err
 	return &RoomError{bound, mostRetry}
 }
 
-// state is what all together have, and whether that is all there may be.
+// state is the sum of all, and whether it is at its bound.
 func (a *accounts) state() (recent int64, full bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

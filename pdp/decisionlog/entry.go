@@ -17,8 +17,8 @@ import (
 	"policy-service/pdp/decisionlog/index"
 )
 
-// Entry is what becomes a record: everything but its sequence, time and salt.
-// What is secret in it is masked by then.
+// Entry becomes a record: it has everything but sequence, time and salt.
+// Its secrets are masked.
 type Entry struct {
 	ID                         string
 	Kind                       string
@@ -41,7 +41,7 @@ type Entry struct {
 	Decision *Decision // of kinds decision and possible, and of later kinds if they have one
 	// Questions is set, and Decision is not, in the record of kind possible of a batch.
 	Questions *Questions
-	// Event and Details, a JSON object, say what happened in kind admin and later ones.
+	// Event and Details, a JSON object, describe the event in kind admin and later ones.
 	Event   string
 	Details jsontext.Value
 }
@@ -53,7 +53,7 @@ func (e *Entry) waits() bool {
 }
 
 // refusable reports whether it may be refused if there is no room. Then nothing is answered.
-// There is always room for what people decide about approvals, and for what is done to the log.
+// There is always room for decisions of people about approvals, and for work on the log.
 func (e *Entry) refusable() bool {
 	switch e.Kind {
 	case KindDecision, KindPossible, KindSearch, KindBatch, KindReceipt:
@@ -64,7 +64,7 @@ func (e *Entry) refusable() bool {
 
 // Request is the masked question.
 type Request struct {
-	// Asked is the question itself. What a search looks for is left out of the record, but for its type.
+	// Asked is the question itself. The searched entity is left out of the record, but for its type.
 	Asked *evaluation.Request `json:"-"`
 	// Shared are the parts of Asked that a record of [KindBatch] has, even if masking left nothing of one.
 	Shared evaluation.Inherited `json:"-"`
@@ -77,13 +77,13 @@ type Request struct {
 	Context  jsontext.Value `json:"context,omitzero"`
 	// Shape is the shape that the request came in.
 	Shape evaluation.Shape `json:"-"`
-	// Masked are the places where it is not what was sent. Empty and nil differ: see format.go.
+	// Masked are the places where it differs from the sent request. Empty and nil differ: see format.go.
 	Masked []evaluation.Hidden `json:"-"`
-	// Unknown are the places whose values were not known, if it asked what is possible. Empty and nil differ.
+	// Unknown are the places whose values were not known, if it asked for possible answers. Empty and nil differ.
 	Unknown []string `json:"-"`
 }
 
-// Search is what was looked for, what was found, and how many were looked at.
+// Search is the searched kind, the results, and how many candidates were examined.
 type Search struct {
 	Query    evaluation.SearchKind
 	Found    []string
@@ -108,12 +108,12 @@ type Decision struct {
 	Bundle             string
 }
 
-// KindReceipt is the kind of record that says what a PEP did about the obligations
+// KindReceipt is the kind of record with a PEP's report about the obligations
 // of a decision. Its details are a [Receipt].
 const KindReceipt = "receipt"
 
-// Receipt is what a PEP reports of the obligations of one decision. It says what
-// the PEP says, and changes no decision.
+// Receipt is a PEP's report about the obligations of one decision. It
+// changes no decision.
 type Receipt struct {
 	// Decision is the id of the decision.
 	Decision    string               `json:"decision"`
@@ -130,7 +130,7 @@ func (r Receipt) Entry(tenant, caller string) Entry {
 // here so that the service, which writes them, and the packages that count or stream them use
 // the same words.
 const (
-	// KindApproval is the kind of record that says what became of an approval request. Its
+	// KindApproval is the kind of record of the steps of an approval request. Its
 	// events are the steps of package approval.
 	KindApproval = "approval"
 
@@ -147,24 +147,24 @@ const (
 	EventAPIKeyChanged        = "api_key_changed"
 	EventSigningKey           = "signing_key"
 	EventSigningKeyChanged    = "signing_key_changed"
-	// EventToolDrift says that a gateway found a tool that is not what an operator locked. Its details are an
-	// [evaluation.Drift]. Whoever may ask for decisions can have it recorded, so unlike other events it is refused if
+	// EventToolDrift says that a gateway found a tool that differs from the operator's lock. Its details are an
+	// [evaluation.Drift]. Every caller that may ask for decisions can have it recorded, so unlike other events it is refused if
 	// there is no room.
 	EventToolDrift = "tool_drift"
 )
 
 // prepared is an entry made ready by the caller's goroutine, so that the one
-// writer has only to add what depends on the order.
+// writer has only to add the parts that depend on the order.
 type prepared struct {
 	id    string
 	sheet *sheet
-	room  int    // of the sheet's text, for what stands before the body
+	room  int    // of the sheet's text, for the members before the body
 	body  []byte // the members from now to details, each with the comma before it; in the sheet's text
-	// line is what the writer made of it, in the same place.
+	// line is the finished line, in the same place.
 	line []byte
 }
 
-// sheet is what a record is written on. Sheets are used again: see [prepared.done].
+// sheet is memory that a record is written to. Sheets are used again: see [prepared.done].
 type sheet struct {
 	text  []byte
 	terms index.Terms
@@ -176,7 +176,7 @@ var sheets = sync.Pool{New: func() any { return new(sheet) }}
 // largeSheet is the size from which a sheet is not used again: one large record must not keep its room for good.
 const largeSheet = 64 << 10
 
-// done gives the sheet back. Nobody may read body or line any more.
+// done gives the sheet back. body and line must not be read any more.
 func (p *prepared) done() {
 	s := p.sheet
 	p.sheet, p.body, p.line = nil, nil, nil
@@ -201,7 +201,7 @@ func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
 	b := body{out: slices.Grow(p.sheet.text[:0], p.room+usualBody)[:p.room]}
 	b.entry(e)
 	end := len(b.out)
-	if end-p.room+len(id) > MaxLine-256 { // what the writer adds is shorter
+	if end-p.room+len(id) > MaxLine-256 { // the writer adds less
 		b.err = errors.Join(b.err, ErrTooLarge)
 	}
 	if b.err != nil {
@@ -325,7 +325,7 @@ func (b *body) value(name string, v jsontext.Value) {
 	}
 	b.name(name)
 	if b.out, b.err = jsontext.AppendFormat(b.out, v); b.err != nil {
-		b.err = fmt.Errorf("%s is no JSON", name) // the cause quotes what stands there
+		b.err = fmt.Errorf("%s is no JSON", name) // the cause quotes the text
 	}
 }
 
@@ -357,7 +357,7 @@ func (b *body) request(e *Entry) {
 	b.out = append(b.out, '}')
 }
 
-// searched is what a search looks for, "" if e is none.
+// searched is the kind of a search, "" if e is none.
 func (e *Entry) searched() evaluation.SearchKind {
 	if e.Search == nil {
 		return ""
@@ -365,7 +365,7 @@ func (e *Entry) searched() evaluation.SearchKind {
 	return e.Search.Query
 }
 
-// asked appends what was asked. Package evaluation writes it as a line has it.
+// asked appends the question. Package evaluation writes it as a line has it.
 func (b *body) asked(q *evaluation.Request, searched evaluation.SearchKind) {
 	b.entity("subject", q.Subject, searched == evaluation.SubjectSearch)
 	if searched != evaluation.ActionSearch {
@@ -393,8 +393,8 @@ func (b *body) entity(name string, e evaluation.Entity, searched bool) {
 	b.out = append(quote(append(b.out, `{"type":`...), e.Type), '}')
 }
 
-// shared appends what the items of a batch inherit, which has no type, id or name, because it is no question, but for the
-// names that all questions about what is possible have.
+// shared appends the part that the items of a batch inherit, which has no type, id or name, because it is no question, but for the
+// names that all questions with unknown places have.
 func (b *body) shared(q *evaluation.Request, has evaluation.Inherited, same Same) {
 	part := func(name string, named, has bool, names []byte, o evaluation.Object) {
 		if !named && !has {
@@ -422,7 +422,7 @@ func (b *body) shared(q *evaluation.Request, has evaluation.Inherited, same Same
 	}
 }
 
-// asRequested is how the request differs from what was sent: in its shape, and where it is masked.
+// asRequested is how the request differs from the sent one: in its shape, and where it is masked.
 func (b *body) asRequested(q *Request) {
 	if q == nil {
 		return
@@ -539,13 +539,13 @@ func appendHidden(b []byte, h evaluation.Hidden) []byte {
 	return append(b, '}')
 }
 
-// quote appends s as a JSON string; what is not UTF-8 becomes U+FFFD.
+// quote appends s as a JSON string; bytes that are not UTF-8 become U+FFFD.
 func quote(b []byte, s string) []byte {
 	b, _ = jsontext.AppendQuote(b, s)
 	return b
 }
 
-// details encodes what the log itself has to say, which always can be.
+// details encodes details of the log's own events, which always can be.
 func details(v any) jsontext.Value {
 	b, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 //	DATA/log.pub            the public keys of all times, oldest first, a line each "origin+hash+data" of sumdb/note
 //	DATA/log/lock           held (flock) by the process that writes
 //	DATA/log/00000001.db    segments: 8 digits, from 1, without a gap. All but the last are sealed and mode 0400.
-//	                        Names that are not 8 digits and ".db" belong to somebody else and are passed over.
+//	                        Names that are not 8 digits and ".db" are not the log's and are passed over.
 //	DATA/log/journal.0, .1  the journal (see Journal), 0600
 //	DATA/log/journal.0.lost-20261123T210000.000000000Z
 //	                        a file of a damaged journal, after its loss was accepted, 0600
@@ -43,24 +43,24 @@ import (
 //	             "segment"  number of this segment
 //	             "first"    sequence of its first record
 //	             "edge"     hashes of the greatest whole subtrees that cover [0, first), largest first, 32 bytes
-//	                        each: what tlog.TreeHash(first) asks for. A segment can be continued on its own.
+//	                        each: the hashes that tlog.TreeHash(first) reads. A segment can be continued on its own.
 //	             "key"      the public key in force, as in log.pub
 //	             "clean"    size of the tree at an orderly close; equal to the size now, or the writer crashed
-//	             "head"     MAC of what the segment is after each transaction: see Journal
+//	             "head"     MAC of the segment's state after each transaction: see MACs
 //	             "journal"  in the last segment, from the start of the writer to its end: the id of its journal, 16
 //	                        bytes, and the number of the last frame that is in the segment. A third number is there
 //	                        if the loss of a damaged journal is on record: the time, in Unix nanoseconds, that the
 //	                        names of its files are to say
 //	records      sequence -> line, without newline. Absent: content redacted, or retired with its segment.
-//	hashes       sequence -> what tlog.StoredHashes gives for that record, 32 bytes each: the leaf's hash, then that of
+//	hashes       sequence -> the hashes that tlog.StoredHashes gives for that record, 32 bytes each: the leaf's hash, then that of
 //	             each subtree it completes, upwards. Never absent. StoredHashIndex(level, n) is at 32*level in the
 //	             value of sequence (n+1)<<level - 1.
 //	ids          id -> sequence, for the records above; of equal ids the first
 //	checkpoints  size, then time in Unix nanoseconds (16 bytes together) -> signed note
 //	charges      sequence of a caller's first record here, then a byte: 0 for that caller, 1 for those subjects of its
 //	             issuer, 2 for all those callers, that had no account of their own, 3 for the one for whom a caller asks that
-//	             asks for many, 4 for those of them without an account of their own -> what their records up to the last
-//	             checkpoint weigh: their bytes, and some for each. Gone with the records. Nothing that is verified
+//	             asks for many, 4 for those of them without an account of their own -> the weight of their records up to the last
+//	             checkpoint: their bytes, and some for each. Gone with the records. Nothing that is verified
 //	             rests on it
 //
 // Unknown buckets and meta keys are passed over. A change that an old reader would misread raises FormatVersion.
@@ -74,13 +74,13 @@ import (
 //
 // A record that is answered stands in the journal at first, whose format is that of package journal, and in the last
 // segment a moment later, which the writer fills from it, frame by frame, in order. One transaction has the records of
-// a frame and its number in meta "journal". So after a crash the frames behind that number are what the segment lacks:
+// a frame and its number in meta "journal". So after a crash the frames behind that number are missing in the segment:
 // the next writer fills it with them before it does anything else. A sequence, a leaf and a checkpoint there are only
-// of what is filled.
+// of filled records.
 //
 // A segment whose journal counts is of FormatJournaled, so that a program that knows no journal refuses it. At an
 // orderly stop, and when a segment is sealed, all is filled, and it is of FormatVersion. If the files of a journal that
-// counts are not there, records may be lost, and nobody can tell how many: that is damage, as frames that cannot be
+// counts are not there, records may be lost, and their number is unknown: that is damage, as frames that cannot be
 // read are.
 //
 // # MACs
@@ -95,9 +95,9 @@ import (
 // unsigned_tail names them, before anything else is written. A frame without its MAC is damage to the journal, and is
 // never taken into a segment.
 //
-// # What covers a sealed segment
+// # The coverage of a sealed segment
 //
-// A segment that is sealed is not written to any more. What of its file is found if it is altered?
+// A segment that is sealed is not written to any more. Which changes to its file are found?
 //
 //	records, hashes, meta "edge"    any change is found, by verify, and before content is removed (removal.go)
 //	checkpoints                     verify finds one that is changed or added: each is signed, and of a tree that is
@@ -121,7 +121,7 @@ import (
 //	time*         TimeLayout, UTC. Never before that of the record above; where the clock says otherwise it is repeated
 //	clock_behind  true where it was repeated
 //	now           TimeLayout, UTC: the clock reading the decision was made with, where it has one
-//	tenant        "" for what belongs to none
+//	tenant        "" for a record that belongs to none
 //	kind*         KindDecision, KindPossible, KindSearch, KindBatch, KindAdmin, KindReceipt, and those of Options.Kinds
 //	caller        "" for none
 //	declared      decision, possible, search: array of the obligation types that the caller's registration declares. [] is a
@@ -130,9 +130,9 @@ import (
 //	request       {"subject":…,"action":…,"resource":…,"context":…}, AuthZEN form, masked; absent ones left out
 //	shape         "native": the request came in that shape, and is written in AuthZEN form all the same; absent is
 //	              AuthZEN
-//	masked        array of {"at","type","part","removed"}, in the order of the request: what of it, in this line, is not
-//	              what was sent. [] says that all of it is, although it holds a text like that of a mask. See Masked
-//	unknown       possible: array of JSON Pointers into the request, masked: it asked what is possible with any values
+//	masked        array of {"at","type","part","removed"}, in the order of the request: the places that differ, in this line,
+//	              from the sent request. [] says that none does, although it holds a text like that of a mask. See Masked
+//	unknown       possible: array of JSON Pointers into the request, masked: it asked for the possible answers with any values
 //	              there. [] says that all was known. A pointer that is not whole ends in "/…"
 //	inherits      item of a batch: array of the members of request that stand in the record of kind KindBatch whose id is
 //	              the batch's, in the same segment: subject | action | resource (their properties), context, and
@@ -141,10 +141,10 @@ import (
 //	found         search: array of the ids (or action names) returned
 //	examined      search: number of candidates decided; always there in a search
 //	decision      boolean; always there in a decision
-//	possible      boolean; of one question of what is possible: nothing was permitted
+//	possible      boolean; of one question with unknown places: false if nothing can be permitted
 //	items         array of {"n","request","masked","unknown","inherits","possible",…}: see Possible
 //	rest          {"more","possible","sha256"}: see Possible
-//	approved      true: the decision, an allow or a deny, is what the policies said when they were asked with an approval.
+//	approved      true: the decision, an allow or a deny, is the answer of the policies when they were asked with an approval.
 //	              An approval that turned out not to count leaves the answer to the question without it, and no approved
 //	reason, reason_user
 //	determining   array of policy ids
@@ -155,21 +155,21 @@ import (
 //	left_out      array of {"id","reason"}
 //	discharged    array of {"id","type","approval","continues"?}; continues is {"decision","round"}: no use of the
 //	              approval, but the round of that number which goes on from the use by that decision
-//	mismatch      array of JSON Pointers into the body that was sent, in order: what of it could not be put to the
+//	mismatch      array of JSON Pointers into the body that was sent, in order: the places that could not be put to the
 //	              policies, or counted as an error where they read it. Their names are masked like texts; a name that
 //	              is too long ends in … or is left out; there may be more than are listed: then there
 //	              are 16, or the last one is "/…", or one stands for several that were masked alike
 //	bundle        digest of the bundle that decided
-//	event         admin and later kinds: what happened
+//	event         admin and later kinds: the name of the event
 //	details       admin and later kinds: an object
-//	salt*         128 random bits in unpadded base64url, so that nobody guesses a redacted line from its leaf hash
+//	salt*         128 random bits in unpadded base64url, so that a redacted line cannot be guessed from its leaf hash
 //
-// New members come before salt and are passed over by who does not know them.
+// New members come before salt and are passed over by readers that do not know them.
 //
 // # Masked
 //
-// Each entry of masked is a place in the member request of the same line, which hides what was sent there and all below
-// it. at is a JSON Pointer (RFC 6901), and type what was sent: string, number, bool, object or array.
+// Each entry of masked is a place in the member request of the same line, which hides the value that was sent there and all below
+// it. at is a JSON Pointer (RFC 6901), and type the type of that value: string, number, bool, object or array.
 //
 //	{"at","type"}                 a value that was masked whole: a text stands in its place. In an object or array it
 //	                              may also be values below it, more than are listed: then the place stands for all
@@ -179,8 +179,8 @@ import (
 //	{"at","type","removed"}       a value that could not be masked: there is nothing in its place, in an array null
 //
 // Nothing below an entry without part is listed. null is never masked. There are at most 64 entries, and at most 4 in
-// the worst case: the properties of subject, action and resource, and the context. What an item of a batch inherits is
-// listed in the record of kind KindBatch, and in the item's what it has of its own.
+// the worst case: the properties of subject, action and resource, and the context. The places in inherited parts are
+// listed in the record of kind KindBatch, and in the item's the places in its own.
 //
 // # Records the log makes itself (kind admin)
 //
@@ -196,8 +196,8 @@ import (
 //	                       the last of them. cause is missing or wrong: so was "head"
 //	loss_accepted          a damaged journal has lost records. details {"file","offset","reason","frames","lost","kept",
 //	                       "files"}: where the damage begins, the numbers of the frames that cannot be read, in pairs of
-//	                       the first and the last, how many records they have (absent if nobody knows), how many records
-//	                       in front of this one could be read, and what the files of the journal are called since
+//	                       the first and the last, how many records they have (absent if unknown), how many records
+//	                       in front of this one could be read, and the new names of the journal's files
 //	writes_resumed         details {"failed_at","resumed_at","error","refused","dropped","dropped_first","dropped_last"}:
 //	                       refused with an error, or dropped in best_effort mode. The last two are the dates of the
 //	                       first and last dropped. error is disk_full | read_only | io | other
@@ -208,29 +208,29 @@ import (
 //
 //	One in front of the items of a batch, in the same transaction and segment, where one of them inherits: its id is the
 //	batch's, its tenant and caller are theirs. request has of subject, action and resource "properties" alone, and
-//	context; of these what items inherit. Between it and an item stand other items only. It is redacted by itself, and
-//	what its items inherit is gone with it
+//	context; of these the parts that items inherit. Between it and an item stand other items only. It is redacted by itself, and
+//	the parts that its items inherit are gone with it
 //
 // # Possible (kind possible)
 //
-//	What was asked with options.unknown. A single question has the members of a decision, with possible in the place
+//	Questions with options.unknown. A single question has the members of a decision, with possible in the place
 //	of decision. The questions of a batch are one record. Its id is the batch's, or "<id>.possible" if the batch has
-//	other items, too. request has the names that all questions have, and what they inherit, masked the places in it,
-//	and unknown the places if all have the same. items has of each question n, its place in the batch, and what is its
-//	own: a member of request that it lacks is the record's, without the properties unless inherits names them. A record
+//	other items, too. request has the names that all questions have, and the inherited parts, masked the places in it,
+//	and unknown the places if all have the same. items has of each question n, its place in the batch, and its
+//	own parts: a member of request that it lacks is the record's, without the properties unless inherits names them. A record
 //	has MaxPossible bytes of request, masked, unknown and items. The questions behind that are counted in rest: more,
-//	how many of them were possible, and the SHA-256 (hex) of their texts, one behind the other. If what all share is
+//	how many of them were possible, and the SHA-256 (hex) of their texts, one behind the other. If the shared part is
 //	longer, request has the names alone, and its text is in front of theirs in the hash
 //
 // # Receipts (kind receipt)
 //
-//	details {"decision","obligations":[{"id","status","detail"}]}: what the caller of that decision did about its
+//	details {"decision","obligations":[{"id","status","detail"}]}: the report of that decision's caller about its
 //	obligations. status is discharged | failed. Each obligation has one at most; detail may be left out
 //
 // # Drift of tools (kind admin, event tool_drift)
 //
 //	details {"server","tool","change","with","parts","locked","found"}, those that are empty left out: the caller, a
-//	gateway, found something that is not what an operator locked. change is new | gone | renamed | swapped | changed |
+//	gateway, found something that differs from the operator's lock. change is new | gone | renamed | swapped | changed |
 //	instructions | more, parts an array of texts, locked and found are digests
 //
 // # Checkpoint

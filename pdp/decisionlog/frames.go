@@ -11,19 +11,19 @@ import (
 	"policy-service/pdp/decisionlog/journal"
 )
 
-// frames gathers calls into frames of the journal, so that those who come together share one sync.
+// frames gathers calls into frames of the journal, so that calls that come together share one sync.
 //
 // A frame is open while calls join it, then flying while it is written, then durable until the
 // segment is filled with it. That is also the order of the records. One frame flies at a time:
 // a bad frame before a good one is damage then, and not the end of a journal that was cut.
 //
-// Who joins writes: the caller whose call makes a frame whole writes it for all. A frame is whole
-// if as many have joined as lately waited together, so that a caller alone waits for nobody.
+// A joining caller writes: the one whose call makes a frame whole writes it for all. A frame is whole
+// if as many have joined as lately waited together, so that a caller alone does not wait.
 type frames struct {
 	now    func() time.Time
 	answer func(calls []*call, err error)
 	wrote  func(Commit)
-	// wake tells the writer that there is something to do: to fill, to make room, or to see what broke.
+	// wake wakes the writer: to fill, to make room, or to see to a failure.
 	wake chan struct{}
 
 	mu      sync.Mutex
@@ -36,10 +36,10 @@ type frames struct {
 	backlog backlog
 	pace    pace
 	changed chan struct{} // closed when a frame has landed, or was filled
-	buffer  []byte        // of the frame that flies, who writes it alone uses it
+	buffer  []byte        // of the frame that flies; its writer alone uses it
 }
 
-// flight is the frame that flies, and what keeps it from landing.
+// flight is the frame that flies, and the reasons that keep it from landing.
 type flight struct {
 	frame   *frame // nil if none flies
 	stalled bool   // it waits for room
@@ -49,7 +49,7 @@ type flight struct {
 // over reports whether no frame flies, or one that only the writer can help.
 func (f *flight) over() bool { return f.frame == nil || f.stalled || f.broken != nil }
 
-// backlog is what is durable and not filled.
+// backlog has the frames that are durable and not filled.
 type backlog struct {
 	frames  []*frame
 	records int    // that are not shown
@@ -118,7 +118,7 @@ func (p *pace) waits(one *frame) bool {
 // saw learns how many calls waited together.
 func (p *pace) saw(calls int) { p.peak = max(calls, p.peak-max(1, p.peak/16)) }
 
-// frame is what one write of the journal makes durable.
+// frame is made durable by one write of the journal.
 type frame struct {
 	number  uint64 // in the journal, once it is durable
 	time    time.Time
@@ -127,7 +127,7 @@ type frame struct {
 	size    int64
 	records int
 	shown   bool          // its records are among those that are read
-	done    chan struct{} // closed once err says what became of it
+	done    chan struct{} // closed once err is its outcome
 	err     error
 }
 
@@ -142,11 +142,11 @@ const (
 	frameBytes = 128 << 10
 	callBytes  = 32 << 10
 	// fillEvery is how long a durable frame waits until the segment is filled with it, if no more than
-	// fillRecords or fillBytes wait, no file of the journal is full, and nobody asks for what is on record.
+	// fillRecords or fillBytes wait, no file of the journal is full, and no reader waits.
 	fillEvery   = 200 * time.Millisecond
 	fillRecords = 4096
 	fillBytes   = 8 << 20
-	// An open frame waits for others patienceEach for each caller who lately waited, and no longer than patienceMost.
+	// An open frame waits for others patienceEach for each caller that lately waited, and no longer than patienceMost.
 	patienceEach = 120 * time.Microsecond
 	patienceMost = 8 * time.Millisecond
 )
@@ -229,7 +229,7 @@ func (f *frames) write(one *frame) {
 		}
 		f.change()
 		f.mu.Unlock()
-		f.wakeWriter() // who makes room, or answers once the operator was told
+		f.wakeWriter() // it makes room, or answers once the operator knows
 		return
 	}
 	f.wrote(Commit{Records: one.records, Bytes: int(one.size), Calls: len(one.calls), Took: time.Since(one.began)})
@@ -272,7 +272,7 @@ func (f *frames) wakeWriter() {
 	}
 }
 
-// change wakes those who wait for a change. Its caller has the lock.
+// change wakes all that wait for a change. Its caller has the lock.
 func (f *frames) change() {
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -286,7 +286,7 @@ func (f *frames) landed() uint64 {
 }
 
 // cut takes durable frames to fill the segment with, in order, as many as one transaction takes, and none that landed
-// after so many. now is the time of what else is written with them: not after that of any later frame.
+// after so many. now is the time of the calls written with them: not after that of any later frame.
 func (f *frames) cut(landed uint64) (some []*frame, now time.Time, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -409,7 +409,7 @@ func (f *frames) rekey(key journal.Key) {
 	f.journal.Rekey(key)
 }
 
-// erase overwrites what was filled, when no frame flies and none is left to fill.
+// erase overwrites filled frames, when no frame flies and none is left to fill.
 func (f *frames) erase() error {
 	f.mu.Lock()
 	j := f.journal
@@ -417,7 +417,7 @@ func (f *frames) erase() error {
 	return j.Erase()
 }
 
-// refuse ends what waits with an error, and lets no call join until resume. What is durable stays to be filled: the
+// refuse ends waiting calls with an error, and lets no call join until resume. Durable frames stay to be filled: the
 // journal that is closed here has it, too.
 func (f *frames) refuse(err error) {
 	f.mu.Lock()
@@ -456,7 +456,7 @@ func (f *frames) end() {
 	f.mu.Unlock()
 }
 
-// recovered puts frames that were read from a journal in front of what is to be filled.
+// recovered puts frames that were read from a journal in front of those to be filled.
 func (f *frames) recovered(some []*frame) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -482,7 +482,7 @@ func (f *frames) show(some []*frame, grow func()) {
 	grow()
 }
 
-// standing says what is durable and not filled, and how many calls wait to be durable. size is how many records are read.
+// standing counts the records that are durable and not filled, and how many calls wait to be durable. size is how many records are read.
 func (f *frames) standing(size func() uint64, s *Status) {
 	now := f.now()
 	f.mu.Lock()

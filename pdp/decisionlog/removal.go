@@ -31,7 +31,7 @@ import (
 //	segments_retired   "records" and "ids" are empty. The first record of a segment is the log's own and is never
 //	                   redacted, so a segment that does not have it is a retired one
 //
-// "hashes" stays whole, so every leaf and every proof is what it was. The admin
+// "hashes" stays whole, so every leaf and every proof stays as it was. The admin
 // record of it says which files there are from now on:
 //
 //	record_redacted    details {"sequence","id","reason","file":FILE}
@@ -43,7 +43,7 @@ import (
 // from this run of retention or an earlier one, so that the record may itself be
 // retired once a later one stands. "reason" of a retirement is "age" or "size".
 //
-// A new file would hide what was done to the old one. So the old file is read first: each line must be what its leaf hash
+// A new file would hide changes to the old one. So the old file is read first: each line must be the one that its leaf hash
 // was made of, the hashes must be those of the tree, and that tree the beginning of the one that the writer goes on with,
 // which was checked against the last signature when the log was opened. A line that is missing must have a record_redacted.
 // If not, the segment was altered, and nothing is removed from it. The steps, each durable before the next:
@@ -78,15 +78,15 @@ type SegmentFile struct {
 	Replaces string `json:"replaces"` // the digest of the old file
 }
 
-// removals has one redaction or retention at a time, and what they know of segments.
+// removals has one redaction or retention at a time, and facts about segments.
 type removals struct {
 	log *Log
 	sync.Mutex
 	retired  uint64           // segments up to this number are retired
-	contents map[uint64]int64 // what retention can free of the sealed ones that it has seen
+	contents map[uint64]int64 // bytes that retention can free of the sealed ones that it has seen
 }
 
-// keeping returns what a new file has of a value, nil if it has nothing of it.
+// keeping returns the value that a new file has, nil if it has none.
 type keeping func(bucket, key, value []byte) []byte
 
 // removal is one removal of content, in the steps above.
@@ -101,7 +101,7 @@ type removal struct {
 	next    []string // the new files' paths, one for each
 }
 
-// steps are what a removal does, in order. A crash is a list that ends early.
+// steps are those of a removal, in order. A crash is a list that ends early.
 func (r *removal) steps(segments []Segment, keep keeping) []func(context.Context) error {
 	return []func(context.Context) error{
 		func(ctx context.Context) error { return r.write(ctx, segments, keep) },
@@ -231,7 +231,7 @@ func (r *removal) explain(ctx context.Context, w *walker) error {
 	return w.explained()
 }
 
-// record puts on record what is about to go, and which files will be there.
+// record puts the removal on record, with the files that will be there.
 func (r *removal) record(ctx context.Context) error {
 	var entries []Entry
 	for _, one := range r.details(r.files) {
@@ -241,7 +241,7 @@ func (r *removal) record(ctx context.Context) error {
 		}
 		entries = append(entries, Entry{Kind: KindAdmin, Tenant: r.tenant, Caller: r.caller, Event: r.event, Details: details})
 	}
-	// What is about to go may stand in the journal, too, which is filled and overwritten first, and in one that was
+	// The content may stand in the journal, too, which is filled and overwritten first, and in one that was
 	// moved aside.
 	if err := r.log.writer.order(ctx, r.log.writer.eraseJournal); err != nil {
 		return err
@@ -265,7 +265,7 @@ func (r *removal) replace(ctx context.Context) error {
 	return nil
 }
 
-// exchange replaces a segment, and no index keeps what was in it. It must not be
+// exchange replaces a segment, and no index keeps its content. It must not be
 // given up while it is in the queue: an index could be made before it happens.
 func (r *removals) exchange(ctx context.Context, segment uint64, next string) error {
 	ctx = context.WithoutCancel(ctx)
@@ -351,7 +351,7 @@ func (r *Reader) names(ctx context.Context, from, segment uint64, digest string)
 }
 
 // newFiles are the files that a removal's record names as the segments' from now on. No other
-// record names a new file: a sealed segment's own file still has what a removal took away.
+// record names a new file: a sealed segment's own file still has the removed content.
 func newFiles(line []byte) []SegmentFile {
 	s, err := Parse(line)
 	if err != nil || s.Kind != KindAdmin {
@@ -385,8 +385,8 @@ func isNext(name string) (segment, size uint64, ok bool) {
 const rewriteBatch = 4 << 20
 
 // rewrite copies a sealed segment into a new file, each value as keep returns it;
-// what keep returns nil for is not copied. bbolt keeps the bytes of what is
-// deleted in pages it calls free, so nothing is ever gone from a file: only a file
+// a value for which keep returns nil is not copied. bbolt keeps the bytes of deleted
+// values in pages it calls free, so nothing is ever gone from a file: only a file
 // that it was never written to is without it.
 func rewrite(from *bbolt.Tx, name string, keep keeping) (err error) {
 	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {

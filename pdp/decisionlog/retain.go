@@ -12,13 +12,13 @@ import (
 type Retention struct {
 	// Age is how old the newest record of a segment may be.
 	Age time.Duration
-	// Bytes is what the content of all segments together may take on disk: the pages
-	// in use, not what their files have in reserve. The hashes of a record, some 100
+	// Bytes bounds the content of all segments together on disk: the pages
+	// in use, not the reserve of their files. The hashes of a record, some 100
 	// bytes, do not count: they stay when it goes, so a limit on them would be
 	// reached one day whatever is dropped.
 	Bytes int64
 	// LeastAge is how old the newest record of a segment is before Bytes has it dropped,
-	// and so for how long a record counts toward what its caller may put on record. Zero
+	// and so for how long a record counts toward the share of its caller. Zero
 	// is that it may go at once, and no caller is bounded.
 	LeastAge time.Duration
 	// Share is the part of Bytes that one caller may fill within that time.
@@ -27,7 +27,7 @@ type Retention struct {
 	SharePerson float64
 }
 
-// Retired says what one run of retention dropped.
+// Retired is the result of one run of retention.
 type Retired struct {
 	Segments []SegmentFile
 	// Records lost their content, Freed bytes of disk were given back.
@@ -36,8 +36,8 @@ type Retired struct {
 }
 
 // Retain drops the content of whole sealed segments, oldest first, as far as the
-// retention asks for it. What is left of each are its hashes, a tenth of a
-// segment or less, so that proofs and checkpoints stay what they were; not even
+// retention asks for it. Of each only its hashes are left, a tenth of a
+// segment or less, so that proofs and checkpoints stay valid; not even
 // their ids are known any more. Writers
 // wait for one record and the renames, not for the copies. Whatever the retention is, Retain
 // first finishes each removal that is on record and failed after that.
@@ -74,16 +74,16 @@ func (l *Log) retirement(reason string) *removal {
 	}}
 }
 
-// hashBytes is what is left of a record in a file, on average and a little more:
-// two hashes, the key, and what bbolt adds.
+// hashBytes is the size of a record's hashes in a file, on average and a little more:
+// two hashes, the key, and the overhead of bbolt.
 const hashBytes = 100
 
-// contentOf is what records take of the pages in use.
+// contentOf is the size of records in the pages in use.
 func contentOf(used int64, records uint64) int64 {
 	return max(0, used-hashBytes*int64(records))
 }
 
-// content is what retention can free of a segment. It does not go by the size of
+// content is the size that retention can free of a segment. It does not go by the size of
 // the file, which grows ahead of its use: each run ends a segment, and were that
 // counted at its size, the runs' own segments would crowd out records.
 func (r *removals) content(s Segment) (int64, error) {
@@ -104,7 +104,7 @@ func (r *removals) content(s Segment) (int64, error) {
 }
 
 // expired are the segments that are to go: the oldest ones that still hold
-// records, without a gap, so that what a retired record vouches for is retired
+// records, without a gap, so that everything a retired record vouches for is retired
 // before it.
 func (r *removals) expired(keep Retention, now time.Time) (out []Segment, reason string, err error) {
 	segments, err := r.unretired()
@@ -155,7 +155,7 @@ func (r *removals) unretired() ([]Segment, error) {
 	return segments, nil
 }
 
-// worthwhile returns no segments if they hold nothing but what the log says of its own
+// worthwhile returns no segments if they hold nothing but the log's records of its own
 // segments, and the records of earlier retirements. Such segments wait until something else
 // goes: dropped by themselves they would make another such segment, and so on for ever,
 // also in silence.
@@ -177,7 +177,7 @@ func (r *removals) worthwhile(segments []Segment, reason string) ([]Segment, str
 const upkeepMost = 16
 
 // onlyUpkeep reports whether records of a segment are only those of the log's own
-// housekeeping: what it seals, opens and retires.
+// housekeeping: seals, openings and retirements.
 func (r *Reader) onlyUpkeep(first, records uint64) (bool, error) {
 	if records > upkeepMost {
 		return false, nil
@@ -214,7 +214,7 @@ func (r *Reader) begun(first uint64) (time.Time, error) {
 	return s.Time, nil
 }
 
-// hashesOnly keeps what proofs need of a segment.
+// hashesOnly keeps the hashes of a segment, for proofs.
 func hashesOnly(bucket, _, value []byte) []byte {
 	if name := string(bucket); name == BucketRecords || name == BucketIDs || name == BucketCharges {
 		return nil

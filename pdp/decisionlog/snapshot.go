@@ -20,14 +20,14 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Head is what a snapshot reaches up to.
+// Head is the end of a snapshot.
 type Head struct {
 	Origin     string
 	Size       int64 // the records that Checkpoint covers
 	Time       time.Time
 	Checkpoint []byte
 	Keys       []string
-	// Live is true if a server is running on the log: what it wrote since the last segment was
+	// Live is true if a server is running on the log: its records since the last segment was
 	// sealed is not in the snapshot. Uncovered records stand after the checkpoint.
 	Live      bool
 	Uncovered int64
@@ -36,7 +36,7 @@ type Head struct {
 }
 
 // Snapshot is the log up to its newest checkpoint that can be read, for one
-// reader: what is exported, proved and counted. It is not for concurrent use.
+// reader: exports, proofs and counts read it. It is not for concurrent use.
 type Snapshot struct {
 	*Reader
 	Head    Head
@@ -44,7 +44,7 @@ type Snapshot struct {
 
 	segments []Segment
 	retired  map[uint64]bool // by segment, as far as it was asked for
-	since    *since          // nil if it does not matter what was removed since
+	since    *since          // nil if later removals do not matter
 }
 
 // Read hands the log of a data directory to f: up to its last checkpoint, or,
@@ -70,8 +70,8 @@ func (l *Log) Snapshot() (*Snapshot, error) {
 	return l.snapshotTo(last)
 }
 
-// For is the same snapshot for a reader who may see the records of some tenants only. Of the records
-// of others there are the hashes, and nothing says what became of them.
+// For is the same snapshot for a reader that may see the records of some tenants only. Of the records
+// of others there are the hashes, and nothing else about them.
 func (s *Snapshot) For(tenants []string) *Snapshot {
 	cut := *s
 	cut.Tenants = tenants
@@ -149,7 +149,7 @@ func (s *Snapshot) ByID(id string) (Record, error) {
 }
 
 // sees reports whether a record is there for the reader. Of one without content
-// nobody knows any more whose it was.
+// its tenant is unknown.
 func (s *Snapshot) sees(line []byte) bool {
 	if s.Tenants == nil {
 		return true
@@ -158,7 +158,7 @@ func (s *Snapshot) sees(line []byte) bool {
 	return err == nil && passes
 }
 
-// why says what became of a record that has no content.
+// why is the reason for which a record has no content.
 func (s *Snapshot) why(sequence uint64) (string, error) {
 	i := sort.Search(len(s.segments), func(i int) bool { return s.segments[i].First > sequence }) - 1
 	if i < 0 {
@@ -193,7 +193,7 @@ func (r *Reader) isRetired(segment Segment) (bool, error) {
 
 // Shown is a record with the policies that decided it, as they were then.
 type Shown struct {
-	// Record is the record as it is stored, with what it inherits.
+	// Record is the record as it is stored, with its inherited parts.
 	Record   Recorded
 	LeafHash string
 	// OfBatch is set if Record is a question of the record of a batch, of which Line is.
@@ -343,7 +343,7 @@ func keysUntil(c Checkpoint, keys []string) []string {
 	return keys
 }
 
-// Moment is what [Log.At] finds the snapshot by.
+// Moment is the name by which [Log.At] finds the snapshot.
 func (s *Snapshot) Moment() Moment { return Moment{uint64(s.Head.Size), s.Head.Time} }
 
 // Covers reports whether a record stands before the snapshot's checkpoint.
@@ -365,7 +365,7 @@ func (s *Snapshot) wasGone(ctx context.Context, sequence uint64) error {
 	return nil
 }
 
-// since is what was removed after a snapshot.
+// since has the removals after a snapshot.
 type since struct {
 	removed
 	log  *Log
@@ -391,13 +391,13 @@ func (r *since) look(ctx context.Context) error {
 	return nil
 }
 
-// removed is what records say was removed.
+// removed has removals, as their records have them.
 type removed struct {
 	below    uint64            // no record before this one has content any more
 	redacted map[uint64]string // sequence to tenant
 }
 
-// take reads what a line says. The name of an event may stand in it in some other text.
+// take reads a line. The name of an event may stand in it in some other text.
 func (r *removed) take(line []byte) error {
 	s, err := Parse(line)
 	if err != nil || s.Kind != KindAdmin || s.Event != EventRedacted && s.Event != EventRetired {

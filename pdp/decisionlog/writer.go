@@ -12,13 +12,13 @@ import (
 	"policy-service/pdp/decisionlog/index"
 )
 
-// writer writes the log. It alone writes: what others want written waits in its queue.
+// writer writes the log. It alone writes: calls of others wait in its queue.
 type writer struct {
 	reader   *Reader
 	options  Options
 	queue    queue
 	frames   *frames
-	state    state // what others may ask for
+	state    state // readable by others
 	told     told
 	accounts *accounts
 	life     life
@@ -36,7 +36,7 @@ type writer struct {
 // life ends when stop is closed, and done once the writer has ended.
 type life struct{ stop, done chan struct{} }
 
-// told are those who are told of records that are durable.
+// told are the receivers of durable records.
 type told struct {
 	index *index.Index
 	grown atomic.Pointer[chan struct{}] // closed when there are more records
@@ -87,7 +87,7 @@ func (w *writer) offer(c *call) error {
 	return nil
 }
 
-// submit hands over a call and waits for what becomes of it.
+// submit hands over a call and waits for its outcome.
 func (w *writer) submit(ctx context.Context, c *call) error {
 	c.waits, c.reply = true, make(chan error, 1) // so that the writer never waits for a caller that has gone
 	if err := w.admit(ctx, c); err != nil {
@@ -148,7 +148,7 @@ func (w *writer) run() {
 func (w *writer) wait() time.Duration {
 	t := &w.tail
 	switch {
-	case errors.Is(w.failed, ErrDamaged): // an operator must see to it, and what bbolt leaks in each try adds up
+	case errors.Is(w.failed, ErrDamaged): // an operator must see to it, and the leaks of bbolt in each try add up
 		return max(time.Minute, w.options.RetryEvery) - time.Since(w.tried)
 	case w.failed != nil:
 		return w.options.RetryEvery - time.Since(w.tried)
@@ -158,7 +158,7 @@ func (w *writer) wait() time.Duration {
 	return w.options.Checkpoints.Every - time.Since(t.checkpointedAt)
 }
 
-// tick does what is due.
+// tick does due work.
 func (w *writer) tick() {
 	if w.wait() > 0 {
 		return
@@ -174,7 +174,7 @@ func (w *writer) tick() {
 // a transaction costs much the same whatever is in it.
 const unhurried = 20 * time.Millisecond
 
-// gather takes what waits besides c, so that all of it shares one transaction:
+// gather takes the waiting calls besides c, so that all of it shares one transaction:
 // while that is made durable the next ones gather by themselves.
 func (w *writer) gather(c *call) []*call {
 	calls := []*call{c}
@@ -246,7 +246,7 @@ func (w *writer) serve(calls []*call) {
 	w.rotateIfDue()
 }
 
-// fillBehind fills the segment with what is durable, or sees to a journal that broke.
+// fillBehind fills the segment with durable frames, or sees to a journal that broke.
 func (w *writer) fillBehind() {
 	if err := w.frames.isBroken(); err != nil {
 		_ = w.fail(fmt.Errorf("the journal: %w", err))
@@ -255,7 +255,7 @@ func (w *writer) fillBehind() {
 	}
 }
 
-// hold fills the segment with all that is durable, and keeps frames from flying: what the writer does then comes
+// hold fills the segment with all that is durable, and keeps frames from flying: the writer's work then comes
 // after all that was answered, and its time before that of all that will be. It ends with release.
 func (w *writer) hold() error {
 	w.frames.hold()
@@ -277,7 +277,7 @@ func (w *writer) rest() error {
 	}
 }
 
-// write commits the frames that are durable, and calls after them, together with the record of what was dropped before.
+// write commits the frames that are durable, and calls after them, together with the record of dropped calls.
 // It leaves those that land meanwhile to the next time: they may come as fast as the segment can be filled. The error
 // is that of the calls: if they are on record, the log may have failed all the same.
 func (w *writer) write(calls []*call, o order) error {
@@ -309,7 +309,7 @@ func (w *writer) write(calls []*call, o order) error {
 	return nil
 }
 
-// dropped is the record of what was dropped, if something was.
+// dropped is the record of dropped calls, if there were some.
 func (w *writer) dropped(lost loss) []*call {
 	if lost.Count == 0 {
 		return nil
@@ -366,7 +366,7 @@ func (w *writer) order(ctx context.Context, do func() error) error {
 	return w.submit(ctx, &call{do: do})
 }
 
-// grow makes records visible, and wakes those who wait for them.
+// grow makes records visible, and wakes readers that wait for them.
 func (w *writer) grow(size uint64) {
 	w.reader.size.Store(size)
 	next := make(chan struct{})

@@ -21,7 +21,7 @@ func SealJSON[T any](r *Ring, purpose Purpose, binding []byte, v T, expires time
 	return r.Seal(purpose, binding, text)
 }
 
-// OpenJSON opens what [SealJSON] made of a value of the same type, and says when it expires.
+// OpenJSON opens a text that [SealJSON] made of a value of the same type, and says when it expires.
 func OpenJSON[T any](r *Ring, purpose Purpose, binding []byte, text string) (v T, expires time.Time, ok bool) {
 	opened, ok := r.Open(purpose, binding, text)
 	if !ok {

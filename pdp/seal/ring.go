@@ -26,15 +26,15 @@ type Ring struct {
 	log      *slog.Logger
 	keys     atomic.Pointer[[]key]
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	looked  time.Time
 	content [][]byte
 	err     error
 }
 
-// Options are what tests and a gateway put into a [Ring].
+// Options of a [Ring], for tests and a gateway.
 type Options struct {
-	// Resource is the gateway's own identifier: what one gateway seals opens at no other, even with the same key.
+	// Resource is the gateway's own identifier: a text that one gateway seals opens at no other, even with the same key.
 	Resource string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -64,7 +64,7 @@ func Open(files []string, o Options) (*Ring, error) {
 	return r, nil
 }
 
-// Fresh makes a key that this process alone has. What it sealed opens in no other, and not after a restart.
+// Fresh makes a key that this process alone has. A text that it sealed opens in no other, and not after a restart.
 func Fresh(o Options) *Ring {
 	r := newRing(o)
 	random := make([]byte, keySize)

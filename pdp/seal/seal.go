@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// Purpose is what a value is for. A value of one purpose opens for no other.
+// Purpose is the use of a value. A value of one purpose opens for no other.
 type Purpose uint8
 
-// The purposes there are. Their numbers are part of what is sealed: new ones come at the end.
+// The purposes there are. Their numbers are part of the sealed text: new ones come at the end.
 const (
 	// Session is the id of a session of the legacy era.
 	Session Purpose = iota + 1
@@ -27,11 +27,11 @@ const (
 	Cursor
 	// RequestID is the id of a request that goes to a client.
 	RequestID
-	// Subscription is what a client listens to.
+	// Subscription is a set of resources that a client listens to.
 	Subscription
 	// Login is a login that a provider has yet to answer.
 	Login
-	// Approval is what a client keeps while people decide about its call: the state of the call, and the names by which it
+	// Approval is the value that a client keeps while people decide about its call: the state of the call, and the names by which it
 	// answers what a person was shown. An upstream's are RequestState and RequestID.
 	Approval
 	// ToolRequest is the id of a request for a tool.
@@ -62,7 +62,7 @@ var maxText = base64.RawURLEncoding.EncodedLen(1 + nonceAndTag + MaxValue)
 // ErrTooLarge is why a value cannot be sealed.
 var ErrTooLarge = errors.New("the value has more than 64 KiB")
 
-// Seal seals a value. Whoever opens it must name the same purpose and the same binding, such as the key of a principal.
+// Seal seals a value. Opening it needs the same purpose and the same binding, such as the key of a principal.
 func (r *Ring) Seal(purpose Purpose, binding, value []byte) (string, error) {
 	if len(value) > MaxValue {
 		return "", ErrTooLarge
@@ -72,7 +72,7 @@ func (r *Ring) Seal(purpose Purpose, binding, value []byte) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(append([]byte{first.id}, sealed...)), nil
 }
 
-// Open opens what [Ring.Seal] made, with one of these keys, for the same resource, purpose and binding. Of the texts that
+// Open opens a text that [Ring.Seal] made, with one of these keys, for the same resource, purpose and binding. Of the texts that
 // could stand for the same bytes only that one opens: two texts for one value would be two values to whoever counts them.
 func (r *Ring) Open(purpose Purpose, binding []byte, text string) (value []byte, ok bool) {
 	if len(text) > maxText || strings.ContainsAny(text, "\r\n") { // which the decoder passes over
@@ -93,7 +93,7 @@ func (r *Ring) Open(purpose Purpose, binding []byte, text string) (value []byte,
 	return nil, false
 }
 
-// beside is what is authenticated beside a value.
+// beside is the additional authenticated data of a value.
 func (r *Ring) beside(purpose Purpose, binding []byte) []byte {
 	b := make([]byte, 0, len(version)+2+2*binary.MaxVarintLen64+len(r.resource)+len(binding))
 	b = append(append(b, version...), 0, byte(purpose))

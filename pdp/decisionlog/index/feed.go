@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// feed holds the terms of records that were appended, until they are indexed: who appends a record knows its terms, so
-// nobody needs to read its line for them. It has a bound. What it has no room for, or was never told, is read from the
+// feed holds the terms of records that were appended, until they are indexed: the writer of a record knows its terms, so
+// its line need not be read for them. It has a bound. Terms without room in it, or that it never got, are read from the
 // log.
 type feed struct {
 	taken []byte // by the index, which alone touches it, with Index.mu
-	room  []byte // of what was taken, for what waits later
+	room  []byte // of taken terms, for later ones
 
 	mu      sync.Mutex
 	on      bool
@@ -23,7 +23,7 @@ const maxFed = 4 << 20
 // keptRoom is the most room that is used again, in bytes. While the index keeps up, less than this waits.
 const keptRoom = 1 << 20
 
-// Feed tells the terms of a record that is durable, before [Source.Beyond] does. Records come in their order. Terms that
+// Feed gives the terms of a record that is durable, before [Source.Beyond] does. Records come in their order. Terms that
 // are empty are not known. It does not wait for the index.
 func (x *Index) Feed(sequence uint64, terms Terms) {
 	f := &x.fed

@@ -1,9 +1,9 @@
 // Package index says which records of a segment may pass a filter, so that a page of a
-// large log is found without reading all of it. It is made beside the writer, of what is
+// large log is found without reading all of it. It is made beside the writer, of records that are
 // durable already.
 //
-// The package refuses to decide: an index only narrows down. What it names is read and
-// filtered all the same, and what it does not reach yet is scanned. So no answer depends
+// The package refuses to decide: an index only narrows down. The records that it names are read and
+// filtered all the same, and those that it does not reach yet are scanned. So no answer depends
 // on it, only how soon there is one. It knows sequences and terms, and nothing else of
 // the log.
 package index
@@ -47,13 +47,13 @@ type Record struct {
 type Options struct {
 	// RetryEvery is how long to wait after the log could not be read.
 	RetryEvery time.Duration
-	// OnError is told when an index cannot be made. It is tried again.
+	// OnError gets the error if an index cannot be made. It is tried again.
 	OnError func(error)
 }
 
-// Index is the index of a log. What can still be appended to is indexed in memory. A
+// Index is the index of a log. The active segment is indexed in memory. A
 // segment that is replaced, by redaction or retention, loses its index first and gets
-// another, made of what is left: no file of the index keeps what is gone from the log.
+// another, made of the rest: no file of the index keeps content that is gone from the log.
 //
 //	DATA/log/index/00000001.db   of the sealed segment of that number: a bbolt file that may be deleted at any time, and
 //	                             is made again. Names that begin with a dot are files being written.
@@ -85,11 +85,11 @@ const (
 	Dir = "log/index"
 
 	indexRetry = time.Minute            // an index that could not be made is tried again
-	lookWait   = 100 * time.Millisecond // for a file that somebody else is opening
+	lookWait   = 100 * time.Millisecond // for a file that another process is opening
 	indexEvery = 20 * time.Millisecond  // and records are taken up together: until then they are scanned
 )
 
-// New is the index of the log in a data directory. It is of what is on disk until [Index.Start].
+// New is the index of the log in a data directory. It has the files on disk until [Index.Start].
 func New(data string, log Source, o Options) *Index {
 	x := &Index{
 		log:     log,
@@ -103,10 +103,10 @@ func New(data string, log Source, o Options) *Index {
 	return x
 }
 
-// Stop ends what [Index.Start] began, and waits for the end.
+// Stop ends the work of [Index.Start], and waits for its end.
 func (x *Index) Stop() { x.end() }
 
-// Start begins to index, and to make what is missing.
+// Start begins to index, and to make missing files.
 func (x *Index) Start() {
 	x.fed.begin()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -123,7 +123,7 @@ func (x *Index) path(segment uint64) string {
 	return filepath.Join(x.dir, fmt.Sprintf("%08d.db", segment))
 }
 
-// Sweep removes what a crash left half written.
+// Sweep removes files that a crash left half written.
 func (x *Index) Sweep() error {
 	drafts, err := filepath.Glob(filepath.Join(x.dir, ".*"))
 	for _, name := range drafts {
@@ -132,7 +132,7 @@ func (x *Index) Sweep() error {
 	return err
 }
 
-// Without runs what replaces a segment. From before it until after no file of the
+// Without runs the replacement of a segment. From before it until after no file of the
 // index is of that segment.
 func (x *Index) Without(segment uint64, replace func() error) error {
 	x.mu.Lock()
@@ -153,7 +153,7 @@ func (x *Index) Without(segment uint64, replace func() error) error {
 	if x.tail != nil && x.tail.segment == segment {
 		x.tail.replaced = true
 	}
-	x.fed.forget() // it may hold what is gone
+	x.fed.forget() // it may hold terms that are gone
 	x.mu.Unlock()
 	x.wakeUp()
 	return err
@@ -166,7 +166,7 @@ func (x *Index) wakeUp() {
 	}
 }
 
-// follow indexes what is appended, from the beginning of the active segment on.
+// follow indexes appended records, from the beginning of the active segment on.
 func (x *Index) follow(ctx context.Context) {
 	all := x.log.Layout()
 	next := all[len(all)-1].First
@@ -234,7 +234,7 @@ func (x *Index) Add(ctx context.Context, s Segment, from, to uint64) (uint64, er
 // fedAtOnce is how many records are indexed while queries wait.
 const fedAtOnce = 1000
 
-// addFed indexes records that the index was told of, as long as none is missing. What is missing is from next up to
+// addFed indexes records that were fed, as long as none is missing. Missing ones are from next up to
 // before until; nothing is if they are the same.
 func (x *Index) addFed(from, to uint64) (next, until uint64) {
 	x.mu.Lock()
@@ -259,7 +259,7 @@ func (x *Index) addFed(from, to uint64) (next, until uint64) {
 // keep writes the index of a sealed segment, unless that is being replaced or was,
 // or stop comes first.
 func (x *Index) keep(ctx context.Context, p *postings) {
-	// Where it fails it is tried again from the segment's records, and then told of.
+	// Where it fails it is tried again from the segment's records, and then reported.
 	_ = x.exclusively(ctx, p.segment, func(ctx context.Context) error {
 		if p.replaced {
 			return errBarred
@@ -353,7 +353,7 @@ func (x *Index) build(ctx context.Context, s Segment) error {
 	return x.write(ctx, p)
 }
 
-// followed is what is in memory of a segment, nil if it is not the newest one. Others have their postings in a file.
+// followed has the postings in memory of a segment, nil if it is not the newest one. Others have their postings in a file.
 func (x *Index) followed(segment uint64) *postings {
 	x.mu.Lock()
 	defer x.mu.Unlock()

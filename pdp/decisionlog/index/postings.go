@@ -24,14 +24,14 @@ type postings struct {
 	segment     uint64
 	first, next uint64 // it covers the sequences from one to before the other
 	lists       map[string]*[]uint32
-	replaced    bool // the segment was, since: some of it may be of what is gone
+	replaced    bool // the segment was, since: some of it may be of records that are gone
 }
 
 func newPostings(segment, first uint64) *postings {
 	return &postings{segment: segment, first: first, next: first, lists: map[string]*[]uint32{}}
 }
 
-// add adds records, which come in order, and what they reach up to.
+// add adds records, which come in order, and their end.
 func (p *postings) add(records []Record, next uint64) {
 	for _, r := range records {
 		p.addOne(r.Sequence, r.Terms)
@@ -102,7 +102,7 @@ func removeIfThere(name string) error {
 }
 
 // writeIndex writes the terms in their order. Synced once, at the end: until the
-// file has its name nobody reads it.
+// file has its name it is not read.
 func writeIndex(ctx context.Context, name string, p *postings) (err error) {
 	if err := removeIfThere(name); err != nil {
 		return err

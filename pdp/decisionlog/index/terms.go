@@ -26,8 +26,8 @@ const (
 // ApprovalRequired is the type of obligation with which an allow is waiting.
 const ApprovalRequired = "approval_required"
 
-// termLength bounds what is kept of a value; longer ones are hashed. Two values
-// with one term are told apart by the filter.
+// termLength bounds the kept part of a value; longer ones are hashed. Two values
+// with one term are distinguished by the filter.
 const termLength = 256
 
 // Term is the term of a value.

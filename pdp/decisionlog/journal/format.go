@@ -1,14 +1,14 @@
 // Package journal makes records durable before the decision log has them. The log's segments are filled from the journal,
 // some time behind it. Until a record is filled, only the journal has it. After that the journal does not count for it.
 //
-// Call [Create], and then [Journal.Write] for each frame of calls: if it returns nil, the frame is durable. Whoever fills
+// Call [Create], and then [Journal.Write] for each frame of calls: if it returns nil, the frame is durable. The writer that fills
 // the log calls [Journal.Filled] and [Journal.Recycle] behind it. After a crash, [Read] finds the frames that were not
 // filled. Then all of them are filled, and a new journal is created: a journal is never opened again to write to it.
 //
 // Start with this file, which specifies the files, and says why recovery is right. journal.go writes frames, recycle.go
 // begins files again and erases them, and read.go reads them.
 //
-// The package does not know what a record says, and does not fill the log. It locks nothing: the log's lock keeps other
+// The package does not read records, and does not fill the log. It locks nothing: the log's lock keeps other
 // processes away.
 package journal
 
@@ -36,8 +36,8 @@ import (
 //	block 2 …          frames, each from the beginning of a block, one after the other; what they leave of their last
 //	                   block is zeros
 //
-// No block has bytes of two frames. So nothing is ever written to a block that holds a frame somebody was answered for,
-// and a write that is torn can only harm what it was to write. (Shorter steps would cost the disk and the CPU as much:
+// No block has bytes of two frames. So nothing is ever written to a block that holds an answered frame,
+// and a write that is torn can only harm its own frame. (Shorter steps would cost the disk and the CPU as much:
 // a page of the cache has 4,096 bytes.) A file is made of written zeros, so that a sync of a frame syncs its data alone.
 //
 // # Header
@@ -53,7 +53,7 @@ import (
 //	72   8  size of the file in bytes
 //	80   4  CRC-32C of the bytes above
 //
-// The rest of the block is zeros, which nobody reads. Of two headers that are whole, the one of the higher round counts.
+// The rest of the block is zeros, which are not read. Of two headers that are whole, the one of the higher round counts.
 //
 // # Frame
 //
@@ -85,11 +85,11 @@ import (
 //	4   4  length of body
 //	8      id, then body
 //
-// There is one way to write a frame: what a reader accepts is, encoded again, the same bytes.
+// There is one way to write a frame: a frame that a reader accepts is, encoded again, the same bytes.
 //
-// The mark is what a frame is known by. It is new in each round and nobody learns it, so neither a frame of an earlier
-// round nor bytes that a caller chose can pass for a frame. The checksums find what a disk did to one; the offset finds
-// a frame that was written to the wrong place. The MAC finds what somebody did who can write to the files and does not
+// A frame is known by its mark. It is new in each round and secret, so neither a frame of an earlier
+// round nor bytes that a caller chose can pass for a frame. The checksums find damage of the disk; the offset finds
+// a frame that was written to the wrong place. The MAC finds the changes of a program that can write to the files and does not
 // have the key: with id and number in it, no frame can be altered, added, moved, or taken from between two others.
 //
 // # Order of writes
@@ -109,7 +109,7 @@ import (
 //
 // The log says: the journal's id, and "after", the number of the last frame that was filled. The reader takes every
 // frame of both files that is whole. To find them it looks at the beginning of each block, so that a bad frame does not
-// hide the ones behind it. It does not ask how the files came to be as they are. What it finds is judged by numbers alone:
+// hide the ones behind it. It does not ask how the files came to be as they are. The frames that it finds are judged by numbers alone:
 //
 //	pending   the frames with numbers above after
 //	synced    the highest number that was certainly durable: that of a frame that is whole; one less than that of a
@@ -117,14 +117,14 @@ import (
 //	damage    a frame from after+1 up to synced that is not whole; a frame with good checksums and a wrong MAC, which no
 //	          disk and no crash makes, if no good one comes after it
 //
-// Why is nothing lost, if there is no damage? Let N be the last frame somebody was answered for. Its write was synced, and
+// Why is nothing lost, if there is no damage? Let N be the last answered frame. Its write was synced, and
 // so was the header before it, both times, so that the reader knows the mark. Frames up to N that are pending are
 // not written over: their blocks belong to them, and their file is not begun again before they are filled. So the disk
 // has them. If it does not have one of them any more, that is damage, whenever anything later is there to say so.
 //
-// Why does a crash never look like damage? What can be torn is what was written and not synced:
+// Why does a crash never look like damage? Only writes that were not synced can be torn:
 //
-//	the frame in flight      one at most, N+1. If it is whole it counts: nobody was answered for it, but it says what
+//	the frame in flight      one at most, N+1. If it is whole it counts: it was not answered, but it says what
 //	                         was to be done. If its first 64 bytes are whole it says that N was synced, which is true.
 //	                         Otherwise it is nothing. What it covers was a frame that is filled, or zeros.
 //	a header                 one of the two. Until both are synced the file has no frame of the new round. If the new
@@ -136,14 +136,14 @@ import (
 // These can come together, because one file is begun again while a frame of the other is in flight; but each is of a file
 // or a block of its own.
 //
-// A file that is missing, that belongs to another journal, or has no header that is whole, is not what a crash leaves. It
+// A file that is missing, that belongs to another journal, or has no header that is whole, is not left by a crash. It
 // may have held frames after those of the other file, and nothing in the other file could tell. So that is damage, and
-// nobody knows of how many records. The same holds of a file that is shorter than its header says, and of a part that
+// the number of records is unknown. The same holds of a file that is shorter than its header says, and of a part that
 // the disk does not read, unless there is a later frame: then the numbers tell.
 //
-// What is never found? If the very last frame is altered after it was synced, it looks like one that was torn, unless its
-// checksums are right. Frames can be taken from the end. If both files are put back to what they were, they are what they
-// were.
+// Which changes are never found? If the very last frame is altered after it was synced, it looks like one that was torn, unless its
+// checksums are right. Frames can be taken from the end. If both files are put back to an older state, that is not
+// seen.
 const (
 	// FormatVersion is the version of all of this. Version 1 was never released.
 	FormatVersion = 2
@@ -191,16 +191,16 @@ func (m mac) of(b []byte, id *ID, head, content []byte) []byte {
 	return m.Sum(b)
 }
 
-// mark tells the frames of one round from all other bytes.
+// mark distinguishes the frames of one round from all other bytes.
 type mark [16]byte
 
-// Record is one record of a call. What is random in it, its salt, is a part of its body.
+// Record is one record of a call. Its salt is a part of its body.
 type Record struct {
 	ID   string
 	Body []byte
 }
 
-// Call is what belongs together: all of it is in the log or nothing. It has at least one record.
+// Call has records that belong together: all of them are in the log or none. It has at least one record.
 type Call struct {
 	Time    time.Time
 	Payer   string
@@ -208,7 +208,7 @@ type Call struct {
 	Records []Record
 }
 
-// Frame is what was written and synced together.
+// Frame has the calls that were written and synced together.
 type Frame struct {
 	Number uint64 // the first frame of a journal is 1
 	First  uint64 // how many records the frames before it have
@@ -225,7 +225,7 @@ var (
 	order      = binary.BigEndian
 )
 
-// header is what the first two blocks of a file say.
+// header is in the first two blocks of a file.
 type header struct {
 	which   uint32
 	id      ID
@@ -269,7 +269,7 @@ func decodeHeader(b []byte) (h header, whole bool, err error) {
 	return h, h.size >= framesAt && h.size%block == 0, nil
 }
 
-// seed is what the checksums of a round's frames begin with.
+// seed begins the checksums of a round's frames.
 func (h *header) seed() uint32 {
 	return crc32.Update(crc32.Checksum(h.id[:], castagnoli), castagnoli, h.mark[:])
 }

@@ -18,19 +18,19 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// Damage is the error of a journal that has lost frames somebody was answered for, or may have.
+// Damage is the error of a journal that has lost answered frames, or may have.
 type Damage struct {
 	File   string // where it begins
 	Offset int64
 	Reason string
 	// Missing are the numbers of the frames that cannot be read, from the first to the second of each pair. It is
-	// empty if nobody knows of any, but there may be some.
+	// empty if none is known of, but there may be some.
 	Missing [][2]uint64
 	// Records is how many records are lost, -1 if that is unknown.
 	Records int64
 }
 
-// Error says where the damage is, and what is lost.
+// Error says where the damage is, and counts the loss.
 func (d *Damage) Error() string {
 	text := fmt.Sprintf("the journal is damaged: %s at byte %d: %s", d.File, d.Offset, d.Reason)
 	for i, m := range d.Missing {
@@ -181,7 +181,7 @@ func (g *gaps) find(number uint64) (int, bool) {
 	return slices.BinarySearchFunc(g.all, number, func(f found, n uint64) int { return cmp.Compare(f.number, n) })
 }
 
-// scanned is what a file has.
+// scanned is a file that was read.
 type scanned struct {
 	path    string
 	header  header
@@ -241,7 +241,7 @@ func scan(path string, which int, id ID, by auth) (*scanned, error) {
 	return s, nil
 }
 
-// read reads what stands in a file.
+// read reads a file.
 func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID, by auth) error {
 	w := &window{file: f, size: size, lost: s.lost}
 	if err := s.readHeader(w, which, id); err != nil {

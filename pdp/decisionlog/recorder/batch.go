@@ -19,8 +19,8 @@ const (
 	recordedPerItem = 1 << 10
 )
 
-// batchEntries are the entries of a batch's items. If they inherit anything, the entry of what they inherit comes
-// first. What is possible is one entry, and comes last. Every part is read for secrets once, and then masked once by
+// batchEntries are the entries of a batch's items. If they inherit anything, the entry of the inherited parts comes
+// first. Questions with unknown places are one entry, which comes last. Every part is read for secrets once, and then masked once by
 // the secrets of all parts.
 func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
 	var shared evaluation.Request
@@ -77,7 +77,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 	return entries, nil
 }
 
-// sharedEntry is the entry of what the items of a batch inherit. A part that is inherited has its place in the record
+// sharedEntry is the entry of the parts that the items of a batch inherit. A part that is inherited has its place in the record
 // even if masking left nothing of it.
 func sharedEntry(first *pdp.Record, shared *evaluation.Request, masked *mask.Masking) decisionlog.Entry {
 	e := newEntry(first, first.Item.Batch, decisionlog.KindBatch)
@@ -94,19 +94,19 @@ func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *decisionlo
 	}}
 }
 
-// batchLimit counts the bytes that a batch puts on record, by what the caller chose. What policies add is not counted:
-// their names and texts, and what they write in obligations. Nor are the types that the caller's registration declares,
+// batchLimit counts the bytes that a batch puts on record, as far as the caller chose them. The parts that policies add are not counted:
+// their names and texts, and their obligations. Nor are the types that the caller's registration declares,
 // because the operator chose them.
 type batchLimit struct {
 	size, items int // of the batch
 	names       int // type, id and name, which each item's record has
 	values      int // properties and context, masked
-	copied      int // what obligations copy of them
+	copied      int // copies of them in obligations
 	rest        int
 	quote       []byte
 }
 
-// lineFrame is what the line of every caller has: names of members, times, the salt, a reason.
+// lineFrame is the size of the parts that each line has: names of members, times, the salt, a reason.
 const lineFrame = 370
 
 // add counts the entry of a record, and fails if the batch has too much on record with it.
@@ -152,7 +152,7 @@ func (l *batchLimit) add(e *decisionlog.Entry) error {
 	}
 }
 
-// valuesOf is what a request takes in a line, besides its names with a comma for each.
+// valuesOf is the size of a request in a line, besides its names with a comma for each.
 func valuesOf(r *evaluation.Request) int {
 	n := 2*len(`{"type":,"id":}`) + len(`{"name":}`) - 5*len(",")
 	for _, o := range [...]evaluation.Object{r.Subject.Properties, r.Action.Properties, r.Resource.Properties} {
@@ -166,7 +166,7 @@ func valuesOf(r *evaluation.Request) int {
 	return n
 }
 
-// valuesOfShared is what the parts that items inherit take in the line of their batch.
+// valuesOfShared is the size of the inherited parts in the line of their batch.
 func valuesOfShared(r *evaluation.Request, has evaluation.Inherited) (n int) {
 	for _, part := range [...]struct {
 		has bool
@@ -200,7 +200,7 @@ func (l *batchLimit) hidden(all []evaluation.Hidden) (n int) {
 	return n
 }
 
-// try says what to send less of: of what takes most.
+// try advises to send less of the largest part.
 func (l *batchLimit) try() string {
 	switch max(l.names, l.values, l.copied, l.rest) {
 	case l.copied:

@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// Event is something administrative that goes on record: what happened, and the details of it, which hold no secret.
+// Event is an administrative event that goes on record: its name and its details, which hold no secret.
 type Event struct {
 	Name    string
 	Details any
@@ -22,7 +22,7 @@ type Event struct {
 // happens waits until the log can be written. Make it with [NewEvents]; Log is set before the first event.
 type Events struct {
 	Log Log
-	// Look is called by [Events.Run] now and then. It records what other processes changed.
+	// Look is called by [Events.Run] now and then. It records changes of other processes.
 	Look func()
 
 	now    func() time.Time
@@ -34,9 +34,9 @@ type Events struct {
 }
 
 const (
-	// maxWaiting limits what waits while the log cannot be written.
+	// maxWaiting limits the events that wait while the log cannot be written.
 	maxWaiting = 1000
-	// lookEvery is how soon a change by another process is recorded, and how often what waits is tried again.
+	// lookEvery is how soon a change by another process is recorded, and how often waiting events are tried again.
 	lookEvery = time.Second
 )
 
@@ -45,8 +45,8 @@ func NewEvents(now func() time.Time, logger *slog.Logger) *Events {
 	return &Events{now: now, logger: logger, wake: make(chan struct{}, 1)}
 }
 
-// Record returns when the events are durable, and all that waited before them. It does not stop when ctx ends: nobody
-// can say of a record that is on its way if it must be written again.
+// Record returns when the events are durable, and all that waited before them. It does not stop when ctx ends: it is
+// unknown of a record that is on its way if it must be written again.
 func (e *Events) Record(ctx context.Context, all ...Event) error {
 	e.mu.Lock()
 	defer e.mu.Unlock() // held over the write, so that events keep their order
@@ -81,7 +81,7 @@ func (e *Events) Soon(one Event) {
 	e.Wake()
 }
 
-// Wake has what waits tried again now.
+// Wake has waiting events tried again now.
 func (e *Events) Wake() {
 	select {
 	case e.wake <- struct{}{}:
@@ -106,10 +106,10 @@ func (e *Events) entry(one Event) (decisionlog.Entry, error) {
 	return entry, nil
 }
 
-// CatchUp looks for changes by other processes, and records them with what waits.
+// CatchUp looks for changes by other processes, and records them with the waiting events.
 func (e *Events) CatchUp() {
 	e.Look()
-	_ = e.Record(context.Background()) // what cannot be written waits on
+	_ = e.Record(context.Background()) // events that cannot be written wait on
 }
 
 // Run calls [Events.CatchUp] every second, and when an event comes, until ctx ends.

@@ -13,8 +13,8 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 )
 
-// newEntry has what every entry of a record has. The record of what the items of a batch inherit is not asked by
-// anybody, so it does not say what obligations the caller's registration declares.
+// newEntry has what every entry of a record has. The record of the inherited parts of a batch is no question
+// of a caller, so it does not say which obligations the caller's registration declares.
 func newEntry(record *pdp.Record, id, kind string) decisionlog.Entry {
 	call := &record.Call
 	var declared []string
@@ -83,7 +83,7 @@ func (on *page) putRequest(masked *mask.Masking) *decisionlog.Request {
 	return &on.request
 }
 
-// unknownOf are the places that were unknown. It is nil if the request did not ask what is possible.
+// unknownOf are the places that were unknown. It is nil if the request had none.
 func unknownOf(unknown *evaluation.Unknown, masked *mask.Masking) []string {
 	pointers := unknown.Pointers()
 	for n, pointer := range pointers {
@@ -94,7 +94,7 @@ func unknownOf(unknown *evaluation.Unknown, masked *mask.Masking) []string {
 	return pointers
 }
 
-// searchOf is what a search found: ids, or names of actions.
+// searchOf has the results of a search: ids, or names of actions.
 func searchOf(record *pdp.Record) *decisionlog.Search {
 	found := make([]string, len(record.Search.Found))
 	for n, f := range record.Search.Found {
@@ -138,7 +138,7 @@ type malformed struct {
 	Detail  string `json:"detail"`
 }
 
-// malformedOf is what was wrong with an item of a batch. It quotes names of members, which the caller chose, so they
+// malformedOf is the error of an item of a batch. It quotes names of members, which the caller chose, so they
 // are masked as well.
 func malformedOf(bad *evaluation.Error, masked *mask.Masking) (jsontext.Value, error) {
 	return marshal(map[string]malformed{"malformed": {masked.Pointer(bad.Pointer, ""), masked.Text(bad.Detail)}})

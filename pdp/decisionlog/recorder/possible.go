@@ -9,10 +9,10 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 )
 
-// asksPossible reports whether a record is of a question about what is possible.
+// asksPossible reports whether a record is of a question with unknown places.
 func asksPossible(record *pdp.Record) bool { return record.Decision.Possible != evaluation.Decided }
 
-// possibleEntry is the entry of the questions of a batch about what is possible, before any is in it. There are so many.
+// possibleEntry is the entry of the questions of a batch with unknown places, before any is in it. There are so many.
 func possibleEntry(records []pdp.Record, possible int, shared *evaluation.Request, masked *mask.Masking) decisionlog.Entry {
 	first := slices.IndexFunc(records, func(r pdp.Record) bool { return asksPossible(&r) })
 	if first < 0 {
@@ -67,7 +67,7 @@ func foldUnknown(e *decisionlog.Entry) {
 	e.Request.Unknown = first
 }
 
-// withoutRoom is the entry of a question that is longer than a record of what is possible may be: as of a batch of one.
+// withoutRoom is the entry of a question that is longer than a record of kind possible may be: as of a batch of one.
 func withoutRoom(e decisionlog.Entry) decisionlog.Entry {
 	q := decisionlog.Question{Request: e.Request, Decision: e.Decision}
 	all := &decisionlog.Questions{Bundle: e.Decision.Bundle, All: []decisionlog.Question{q}}

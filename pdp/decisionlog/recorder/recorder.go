@@ -1,9 +1,9 @@
-// Package recorder says what the decision log holds of a decision. Start with [Recorder.Record], which a PDP calls
+// Package recorder makes the records of decisions. Start with [Recorder.Record], which a PDP calls
 // before it answers. Events that are no decision, such as a start or a new configuration, go on record with [Events].
 //
 // A record holds no secret: every text in it was masked by package mask first, together with everything else that the
 // request and its obligations hold. A batch may be much smaller than its records, because its items inherit; batch.go
-// limits what one body can put on record.
+// limits the records of one body.
 //
 // The package refuses to decide and to store. It changes no decision, and the log it appends to is any [Log].
 package recorder
@@ -20,7 +20,7 @@ import (
 	"policy-service/pdp/decisionlog/mask"
 )
 
-// Log is what is needed of a [decisionlog.Log].
+// Log has the one method of a [decisionlog.Log] that is needed.
 type Log interface {
 	Append(context.Context, []decisionlog.Entry) error
 }

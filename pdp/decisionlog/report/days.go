@@ -14,7 +14,7 @@ func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
 func startOf(day int64) time.Time { return time.Unix(day*24*60*60, 0).UTC() }
 
-// countDays finds the days without decisions, and what there is to say of each.
+// countDays finds the days without decisions, and facts about each.
 func (p *reporting) countDays(ctx context.Context, last decisionlog.Checkpoint) error {
 	signed, began, err := p.heartbeats(ctx, last)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// Obligations count what became of the obligations that decisions came with, as
+// Obligations count the outcomes of the obligations that decisions came with, as
 // far as their callers said so in receipts.
 type Obligations struct {
 	Owed       int64 `json:"owed"`
@@ -46,7 +46,7 @@ func owedBy(decision, id string) owed {
 	return owed(sum[:])
 }
 
-// decided takes in what a decision obliges to.
+// decided takes in the obligations of a decision.
 func (l *ledger) decided(s *decisionlog.Recorded) {
 	for _, o := range s.Obligations {
 		count := l.types[o.Type]

@@ -84,7 +84,7 @@ func (p *reporting) look(l decisionlog.Record) error {
 	}
 	p.run(s)
 	p.first = cmp.Or(p.first, s.Time)
-	if s.Kind == decisionlog.KindReceipt { // of any time: it says what became of a decision of the span
+	if s.Kind == decisionlog.KindReceipt { // of any time: it is about a decision of the span
 		p.owed.received(s.Receipt())
 	}
 	switch inside := p.span.has(s.Time); {
@@ -164,7 +164,7 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 	p.erring(s)
 }
 
-// possible takes in what was asked about what is possible.
+// possible takes in questions with unknown places.
 func (p *reporting) possible(s *decisionlog.Recorded) error {
 	p.days[dayOf(s.Time)] = true
 	possible, impossible, err := s.Counts()
@@ -199,7 +199,7 @@ func (p *reporting) erring(s *decisionlog.Recorded) {
 	}
 }
 
-// whyDenied is what a deny is counted under.
+// whyDenied is the name under which a deny is counted.
 func whyDenied(s *decisionlog.Recorded) string {
 	switch {
 	case s.Reason != "":

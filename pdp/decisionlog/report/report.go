@@ -1,8 +1,8 @@
-// Package report says what is in the decision log without showing the records: the
+// Package report gives an overview of the decision log without showing the records: the
 // [Report] that an auditor asks for first, the [Statistics], and a [Sample] of decisions
 // that anybody can choose again.
 //
-// Each reads a [decisionlog.Snapshot] in one pass and holds no more than what it counts.
+// Each reads a [decisionlog.Snapshot] in one pass and holds no more than its counts.
 // The package verifies nothing: it says what the records say, and whether they are what
 // was signed is for package verify to judge.
 package report
@@ -19,7 +19,7 @@ import (
 // To. Zero is without a bound.
 type Options struct{ From, To time.Time }
 
-// Report is what an auditor asks first. It is read in one pass, and says what the
+// Report answers the first questions of an auditor. It is read in one pass, and says what the
 // records say: that they are what was signed is for verify to judge.
 type Report struct {
 	Origin string    `json:"origin"`
@@ -42,7 +42,7 @@ type Report struct {
 	Obligations map[string]Obligations `json:"obligations"`
 	// Approvals are the approval requests, by the form in which they were asked for.
 	Approvals map[string]approval.Tally `json:"approvals"`
-	// ToolDrift is how often a gateway found a tool that is not what an operator locked, by the change.
+	// ToolDrift is how often a gateway found a tool that differs from the operator's lock, by the change.
 	ToolDrift   map[string]int64 `json:"tool_drift"`
 	Redactions  []Redaction      `json:"redactions"`
 	ClockBehind []ClockBehind    `json:"clock_behind"`
@@ -56,7 +56,7 @@ type Population struct {
 	Kinds   map[string]int64 `json:"kinds"`
 	Allowed int64            `json:"allowed"`
 	Waiting int64            `json:"waiting"` // for an approval, and not among Allowed
-	// Possible and Impossible are the answers that say what is possible, which are neither allows nor denies.
+	// Possible and Impossible are the answers to questions with unknown places, which are neither allows nor denies.
 	Possible   int64     `json:"possible,omitzero"`
 	Impossible int64     `json:"impossible,omitzero"`
 	Denied     int64     `json:"denied"`
@@ -64,7 +64,7 @@ type Population struct {
 	Last       time.Time `json:"last,omitzero"`
 }
 
-// What a deny is counted under whose record has no reason: a policy forbade it, no
+// The names for a deny whose record has no reason: a policy forbade it, no
 // policy permitted it, or it was an item of a batch that made no sense.
 const (
 	DenyForbidden = "forbidden"
@@ -101,7 +101,7 @@ type Redaction struct {
 	Of     uint64 `json:"of"`
 	ID     string `json:"id"`
 	Tenant string `json:"tenant,omitzero"`
-	// Caller is who asked for it, "" for somebody with the data directory.
+	// Caller asked for it; "" is a user of the data directory.
 	Caller string `json:"caller,omitzero"`
 	Reason string `json:"reason"`
 }
@@ -154,7 +154,7 @@ type Service struct {
 	// has no starts at all.
 	OutsideStart *OutsideStart `json:"outside_start,omitzero"`
 	Keys         []KeyRotation `json:"key_rotations"`
-	// Live, Uncovered and Unfilled say what was not read: see [decisionlog.Head].
+	// Live, Uncovered and Unfilled count the parts that were not read: see [decisionlog.Head].
 	Live      bool                  `json:"live,omitzero"`
 	Uncovered int64                 `json:"uncovered,omitzero"`
 	Unfilled  *decisionlog.Unfilled `json:"journal_only,omitzero"`
@@ -183,7 +183,7 @@ type RetentionRun struct {
 	Reason string  `json:"reason"`
 }
 
-// Loss is what was never recorded, or was lost, as far as the log says so itself.
+// Loss counts records that were never written, or were lost, as far as the log says so itself.
 type Loss struct {
 	At      Instant   `json:"at"`
 	Dropped int64     `json:"dropped"`
@@ -211,7 +211,7 @@ type OutsideStart struct {
 	First     Instant `json:"first"`
 }
 
-// Damage is what was lost with a journal: Lost records, or nobody knows how many.
+// Damage is the loss of a journal: Lost records, or an unknown number.
 type Damage struct {
 	File   string `json:"file"`
 	Offset int64  `json:"offset"`

@@ -37,7 +37,7 @@ const (
 	sampleHold = 256 << 20
 )
 
-// Check says what is wrong with options.
+// Check finds errors in options.
 func (o SampleOptions) Check() error {
 	switch {
 	case o.N < 1 || o.N > SampleMost:
@@ -172,7 +172,7 @@ func (p *picking) look(l decisionlog.Record) error {
 	return nil
 }
 
-// score is what a decision is chosen by.
+// score orders the decisions of a sample.
 func score(seed string, hash tlog.Hash) [sha256.Size]byte {
 	return sha256.Sum256(append(append([]byte(seed), 0), hash[:]...))
 }

@@ -40,7 +40,7 @@ const (
 	sampleBundles    = "bundles"
 )
 
-// SampleSummary says what a sample is. Members may be added, never renamed.
+// SampleSummary describes a sample. Members may be added, never renamed.
 type SampleSummary struct {
 	Format int       `json:"sample"`
 	Method string    `json:"method"`
@@ -56,12 +56,12 @@ type SampleSummary struct {
 	Checkpoint string `json:"checkpoint"`
 	// Population is how many decisions it was chosen from.
 	Population int64 `json:"population"`
-	// Gone is nil for a reader who may see the records of some tenants: of what is
-	// gone nobody knows whose it was.
+	// Gone is nil for a reader that may see the records of some tenants: the tenant of a
+	// record that is gone is unknown.
 	Gone    *SampleGone    `json:"gone,omitzero"`
 	Chosen  []Chosen       `json:"chosen"`
 	Bundles []SampleBundle `json:"bundles"`
-	// Live and Uncovered say what was not read: see [decisionlog.Head].
+	// Live and Uncovered count the parts that were not read: see [decisionlog.Head].
 	Live      bool  `json:"live,omitzero"`
 	Uncovered int64 `json:"uncovered,omitzero"`
 }
@@ -192,7 +192,7 @@ var sampleReadmeTemplate = template.Must(template.New(sampleReadme).Funcs(templa
 
 func quoteForShell(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
 
-// readme says how the sample is checked, by somebody who trusts nothing in it.
+// readme says how the sample is checked, by a reader that trusts nothing in it.
 func (out *Sample) readme() ([]byte, error) {
 	var cut, absent []string
 	for _, b := range out.Summary.Bundles {

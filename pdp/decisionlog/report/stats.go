@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// Statistics count what is in the log.
+// Statistics count the log's records.
 type Statistics struct {
 	Origin string `json:"origin"`
 	Size   int64  `json:"size"`
@@ -21,7 +21,7 @@ type Statistics struct {
 	Kinds   map[string]int64 `json:"kinds"`
 	Allowed int64            `json:"allowed"`
 	Waiting int64            `json:"waiting"` // for an approval, and not among Allowed
-	// Possible and Impossible are the answers that say what is possible, which are neither allows nor denies.
+	// Possible and Impossible are the answers to questions with unknown places, which are neither allows nor denies.
 	Possible   int64            `json:"possible,omitzero"`
 	Impossible int64            `json:"impossible,omitzero"`
 	Denied     int64            `json:"denied"`
@@ -30,7 +30,7 @@ type Statistics struct {
 	Obligations Obligations `json:"obligations"`
 	First       time.Time   `json:"first,omitzero"`
 	Last        time.Time   `json:"last,omitzero"`
-	// Bytes is what the records take.
+	// Bytes is the size of the records.
 	Bytes int64 `json:"bytes"`
 	*WholeLog
 }
@@ -44,7 +44,7 @@ type WholeLog struct {
 	Refused int64 `json:"refused"`
 	// Lost were on record, as far as the log says how many, in a journal that was damaged.
 	Lost int64 `json:"lost,omitempty"`
-	// Disk is what the files take.
+	// Disk is the size of the files.
 	Disk     int64         `json:"disk"`
 	Segments []SegmentInfo `json:"segments"`
 	// Gaps are where records have no content any more.

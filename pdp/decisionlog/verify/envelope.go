@@ -36,7 +36,7 @@ func isEnvelope(line []byte) bool {
 	return bytes.HasPrefix(line, []byte(export.Prefix))
 }
 
-// parseEnvelope reads an envelope line; names twice and what is no JSON are refused.
+// parseEnvelope reads an envelope line; names twice and malformed JSON are refused.
 func parseEnvelope(line []byte) (e envelope, err error) {
 	if err = json.Unmarshal(line, &e); err != nil {
 		return e, problem(Altered, -1, "it is no line of an export: %v", err)

@@ -114,8 +114,8 @@ func (x *exported) leaves(e *envelope) error {
 
 // hashOnly takes one of them. With a filter it is not known whether the record that
 // explains it was left out too, so nothing is asked and nothing is claimed. A filter leaves
-// no record of a batch out that another inherits from; but who sees some tenants only is
-// not told of a redaction.
+// no record of a batch out that another inherits from; but a reader of some tenants only does
+// not see a redaction.
 func (x *exported) hashOnly(hash tlog.Hash, why string) error {
 	if x.begin.Filter == nil {
 		return x.log.missing(hash)

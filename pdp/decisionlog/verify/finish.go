@@ -2,7 +2,7 @@ package verify
 
 import "fmt"
 
-// finish judges what can be judged only at the end: content that is gone, the key, and
+// finish judges the rest at the end: content that is gone, the key, and
 // the checkpoint from outside.
 func (c *checker) finish() error {
 	c.report.Unsigned = c.tree.size - c.report.Size
@@ -72,13 +72,13 @@ func (c *checker) compare() error {
 	case outside.size > 0 && (c.outside.reached == nil || *c.outside.reached != outside.root):
 		return problem(Forked, -1, "the first %d records are not those that the checkpoint given was signed for", outside.size)
 	case outside.size > c.report.Size:
-		c.sign(outside) // it covers what the log's own do not
+		c.sign(outside) // it covers more than the log's own
 		c.report.Unsigned = c.tree.size - c.report.Size
 	}
 	return nil
 }
 
-// conclude says what was proved, and what could not be excluded.
+// conclude reports the proofs, and the possibilities that are not excluded.
 func (c *checker) conclude() {
 	r := &c.report
 	r.proved("each of the %d records that the last checkpoint covers is what was signed, in this order, and none is missing between them", r.Size)

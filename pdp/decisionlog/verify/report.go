@@ -8,15 +8,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Code is what verify found, and the exit code of `policy-service log verify`.
+// A Code is the result of verify, and the exit code of `policy-service log verify`.
 type Code int
 
 // Outsiders rely on these numbers: scripts of auditors branch on them.
 const (
 	Verified     Code = 0
 	Usage        Code = 2  // verify was asked wrongly: a key that is none, a directory that is not there
-	Altered      Code = 3  // a record, a checkpoint or a file is not what was signed
-	Missing      Code = 4  // a record or a file is not there, and what stands after it is
+	Altered      Code = 3  // a record, a checkpoint or a file differs from the signed one
+	Missing      Code = 4  // a record or a file is not there, and those after it are
 	Truncated    Code = 5  // the end is not there
 	Forked       Code = 6  // two histories that cannot both be this log's
 	TimeReversed Code = 7  // a record is dated before the one in front of it, and not marked so
@@ -30,7 +30,7 @@ var codeNames = map[Code]string{
 	Forked: "forked", TimeReversed: "time_reversed", Unreadable: "unreadable", OtherKey: "other_key", Unsigned: "unsigned",
 }
 
-// advice is what to try, by what was found.
+// advice says how to go on, by result.
 var advice = map[Code]string{
 	Altered:      "keep the directory as it is, as evidence, and compare the record with a copy or an earlier export",
 	Missing:      "keep the directory as it is, as evidence, and look for the records in a copy or an earlier export",
@@ -48,9 +48,9 @@ func (c Code) String() string { return codeNames[c] }
 // MarshalText makes JSON show the name.
 func (c Code) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// A Report is what verify found, and is the document that `log verify --json` prints. Programs read the document:
+// A Report is the result of verify, and the document that `log verify --json` prints. Programs read the document:
 // members may be added, never renamed. Proved is empty unless Code is Verified. NotExcluded is there in any case,
-// because an auditor who reads "verified" must know what else could have happened.
+// because an auditor who reads "verified" must know the possibilities that are left.
 type Report struct {
 	Code       Code     `json:"result"`
 	Exit       int      `json:"exit"`                 // the number of Code
@@ -67,7 +67,7 @@ type Report struct {
 	Skipped    int64    `json:"skipped"`              // records that a filter left out of an export; their hashes are there
 	Unsigned   int64    `json:"unsigned"`             // records after the last checkpoint, which no signature covers
 	Live       bool     `json:"live,omitempty"`       // a server holds the log: its active segment was not read
-	// Unknown are the buckets and meta keys of segments that no log has: nothing covers what stands there.
+	// Unknown are the buckets and meta keys of segments that no log has: nothing covers their content.
 	Unknown []string `json:"unknown,omitempty"`
 	// UnsignedTails were named when a start found them.
 	UnsignedTails []Tail   `json:"unsigned_tails,omitempty"`
@@ -90,7 +90,7 @@ type Problem struct {
 	File     string `json:"file,omitempty"` // as it was opened; empty for a stream
 	Line     int64  `json:"line,omitempty"` // of an export, from 1; 0 for anything else
 	What     string `json:"what"`           // for a person to read
-	Try      string `json:"try"`            // what to do about it
+	Try      string `json:"try"`            // how to go on
 	found    int64  // the record that stands where another belongs
 }
 

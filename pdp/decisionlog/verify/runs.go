@@ -37,7 +37,7 @@ func (r *Report) name(tails ...Tail) {
 	}
 }
 
-// runs are the starts and stops of the service, and the bundles that it loaded. What decides without a start is no service.
+// runs are the starts and stops of the service, and the bundles that it loaded. A decision without a start is not the service's.
 type runs struct {
 	starts   int64
 	running  bool // or it is not known, because content is gone
@@ -74,7 +74,7 @@ func (r *runs) take(one *record) {
 	}
 }
 
-// unnamed puts into the report what the records do not account for. A log without any start, or without any bundle, is of
+// unnamed reports the decisions that the records do not account for. A log without any start, or without any bundle, is of
 // a program that records none.
 func (c *checker) unnamed() {
 	if c.runs.starts > 0 {
@@ -85,7 +85,7 @@ func (c *checker) unnamed() {
 	}
 }
 
-// findings are sentences about what nothing proves to be the service's.
+// findings are sentences about records that nothing proves to be the service's.
 func (r *Report) findings() (all []string) {
 	say := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
 	for _, t := range r.UnsignedTails {

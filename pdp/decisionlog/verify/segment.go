@@ -84,7 +84,7 @@ func (c *checker) segment(b *pages.File, number int64, last bool) (err error) {
 	return err
 }
 
-// meta checks what a segment says of itself against what the segments before it are.
+// meta compares a segment's meta bucket with the segments before it.
 func (c *checker) meta(b *pages.File, number int64) error {
 	meta, _, err := b.Bucket(decisionlog.BucketMeta)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *segment) one() error {
 	return s.hashes.next()
 }
 
-// content takes a record, or what is left of it, and its leaf.
+// content takes a record, if it is there, and its leaf.
 func (s *segment) content(sequence int64, leaf tlog.Hash) error {
 	n, ok := integer(s.records.peek.Key)
 	if !s.records.has || ok && n > sequence {
@@ -181,7 +181,7 @@ func (s *segment) checkpointsHere() error {
 	return nil
 }
 
-// leftOver says what it means that a bucket goes on where the hashes end.
+// leftOver is the problem of a bucket that goes on where the hashes end.
 func (s *segment) leftOver() error {
 	if s.records.has {
 		return problem(Altered, s.log.tree.size, "it has no hash")

@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// Nothing covers what stands in other buckets of a segment, or under other keys of its meta bucket.
+// Nothing covers the content of other buckets of a segment, or under other keys of its meta bucket.
 var (
 	knownBuckets = []string{
 		decisionlog.BucketMeta, decisionlog.BucketRecords, decisionlog.BucketHashes, decisionlog.BucketIDs,
@@ -51,7 +51,7 @@ func (c *checker) nameOthers(b pages.Bucket, known []string, segment int64, what
 	return nil
 }
 
-// doubtUnknown says what it means that something is unknown.
+// doubtUnknown reports the unknown names.
 func (r *Report) doubtUnknown() {
 	if len(r.Unknown) > 0 {
 		r.doubt("anything about what stands in %s: the log has no such bucket or key, and nothing covers it", strings.Join(r.Unknown, ", "))

@@ -1,15 +1,15 @@
-// Package verify says whether a decision log is what was signed. Call [Directory] on a
+// Package verify says whether a decision log is the one that was signed. Call [Directory] on a
 // data directory, or [Export] on an exported file.
 //
 // It is a stranger to the writer: of package decisionlog it uses constants only, so that
-// a mistake there is not made here again, and what it reads, it takes for hostile. It
+// a mistake there is not made here again, and all that it reads may be hostile. It
 // reads in memory that does not grow with the log, follows no length unchecked, and turns
 // whatever else goes wrong into a [Report] with the code Unreadable.
 //
-// What it proves is bounded by who holds what. Lines, order and number follow from the
+// The proof is bounded by the possession of keys and copies. Lines, order and number follow from the
 // Merkle root that a checkpoint signs. That the signature is the right one's, follows only
 // from a key that came another way ([Options].Key). That the log was not cut, put back to
-// an older copy, or signed anew by whoever stole the key, follows only from a checkpoint
+// an older copy, or signed anew with a stolen key, follows only from a checkpoint
 // that was kept elsewhere (Checkpoint). The report says which of these were not excluded.
 //
 // The package refuses to repair, and to trust anything for standing in the log itself.
@@ -23,7 +23,7 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Options are what whoever asks knows from elsewhere.
+// Options are facts that the caller knows from elsewhere.
 type Options struct {
 	// Key is the log's verifier key, as `log key` prints it; of several, one a line, each
 	// is trusted. Without it the key that stands in the log is used, and proves less.
@@ -40,13 +40,13 @@ type Options struct {
 	Progress func(records int64)
 }
 
-// Directory verifies the log in a data directory. Where a server is running on it, what
-// is in the active segment is passed over.
+// Directory verifies the log in a data directory. Where a server is running on it,
+// the active segment is passed over.
 func Directory(data string, o Options) Report {
 	return run(o, func(c *checker) error { return c.readDirectory(data) })
 }
 
-// Export verifies what `log export`, `log prove` or `log consistency` wrote.
+// Export verifies a file that `log export`, `log prove` or `log consistency` wrote.
 func Export(r io.Reader, o Options) Report {
 	return run(o, func(c *checker) error { return c.export(r) })
 }
@@ -76,7 +76,7 @@ func run(o Options, read func(*checker) error) (report Report) {
 	return c.report
 }
 
-// known reads what was given from elsewhere, before anything that is not trusted.
+// known reads the options, before anything that is not trusted.
 func (c *checker) known() error {
 	c.report.KeyGiven = strings.TrimSpace(c.options.Key) != ""
 	for line := range strings.Lines(c.options.Key) {
@@ -100,7 +100,7 @@ func (c *checker) known() error {
 	return nil
 }
 
-// fail makes the report one of a problem. What was proved before it is not claimed: it
+// fail makes the report one of a problem. A proof before it is not claimed: it
 // would be of a log that is not the one that was signed.
 func (c *checker) fail(p *Problem) {
 	if p.Code == Verified {
