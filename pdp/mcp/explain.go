@@ -162,6 +162,13 @@ func Compile(c Config, tools []Tool) ([]error, error) {
 	return all, nil
 }
 
+// Unjudged says why a gateway of this configuration does not hold the arguments of a locked tool against its inputSchema; nil
+// if it does, or has no such tool.
+func Unjudged(c Config, t lock.Tool) error {
+	_, unjudged, _ := gate.Schema(t, c.members())
+	return unjudged
+}
+
 // readable is an error if the inputSchema of a tool cannot be used.
 func (c Config) readable(t Tool) error {
 	definition, err := rpc.ParseObject(t.Definition)
@@ -173,7 +180,7 @@ func (c Config) readable(t Tool) error {
 	}
 	locked, err := lock.ParseTool(t.Definition)
 	if err == nil {
-		_, err = gate.Schema(locked, c.members())
+		_, _, err = gate.Schema(locked, c.members())
 	}
 	return err
 }

@@ -168,9 +168,12 @@ func (c Config) misfit(t lock.Tool, given jsontext.Value) *Refused {
 	if given != nil && given.Kind() != '{' {
 		return inArguments("invalid_params", rpc.InvalidParams, "the arguments are not an object", "write an object")
 	}
-	schema, err := gate.Schema(t, c.members())
-	if err != nil {
+	schema, unjudged, err := gate.Schema(t, c.members())
+	switch {
+	case err != nil:
 		return badTool(err)
+	case unjudged != nil:
+		return nil
 	}
 	problems, err := schema.Check(given)
 	switch {

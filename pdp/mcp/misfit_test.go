@@ -21,7 +21,7 @@ const (
 	misfitSchema = `{"type":"object","properties":{"amount":{"type":"integer","maximum":9007199254740993},"to":{"enum":["a","b"]},"ids":{"type":"array","items":{"type":"string"}},
 		"more":{"type":"object","properties":{"x":{}}}},"required":["amount"]}`
 	misfitPolicies = `@id("all") permit(principal, action, resource) unless { action == Action::"tool.invoke" };
-		@id("pay") permit(principal, action == Action::"tool.invoke", resource) when { resource == tool::"rec:pay" || resource == tool::"rec:costly" };
+		@id("pay") permit(principal, action == Action::"tool.invoke", resource) when { resource == tool::"rec:pay" || resource in [tool::"rec:costly", tool::"rec:elsewhere"] };
 		@id("small") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:small") when { context.arguments.amount < 100 };
 		@id("held") @obligation("approval_required") permit(principal, action == Action::"tool.invoke", resource == tool::"rec:held");
 		@id("closed") @reason_user("Not for you.") forbid(principal, action == Action::"tool.invoke", resource == tool::"rec:closed");`
@@ -96,9 +96,9 @@ func TestArgumentsOfLockedTools(t *testing.T) {
 		for _, c := range []struct{ tool, arguments, want string }{
 			{"pay", `{"amount":"MARKED"}`, "/amount: is of type string, and must be of type integer"},
 			{"pay", `{"amount":1.5}`, "/amount: is of type number, and must be of type integer"},
-			{"pay", `{"amount":9007199254740994}`, "/amount: must be at most 9007199254740993"},
+			{"pay", `{"amount":9007199254740994}`, "/amount: does not fit the schema's maximum"},
 			{"pay", `{}`, "/amount: is missing"},
-			{"pay", `{"amount":null,"to":"MARKED"}`, "/amount: is of type null, and must be of type integer\n/to: must be one of the values that the schema lists in enum"},
+			{"pay", `{"amount":null,"to":"MARKED"}`, "/amount: is of type null, and must be of type integer\n/to: does not fit the schema's enum"},
 			{"pay", `{"amount":1,"ids":["a",{"MARKED":"MARKED"}]}`, "/ids/1: is of type object, and must be of type string"},
 			{"small", `{"amount":"MARKED"}`, "/amount: is of type string, and must be of type integer"},
 			{"held", `{"amount":"MARKED"}`, "/amount: is of type string, and must be of type integer"},
@@ -124,16 +124,19 @@ func TestArgumentsOfLockedTools(t *testing.T) {
 		if fits.code() != -32001 || misfits.fault == nil || misfits.fault.Message != fits.fault.Message || string(misfits.fault.Data) != string(fits.fault.Data) {
 			t.Errorf("%s: %s and %s", era, fits, misfits)
 		}
-		if got := v.call("elsewhere", `{"a":1}`); got.fault == nil || got.code() != unknown.code() || got.fault.Message != unknown.fault.Message || string(got.fault.Data) != string(unknown.fault.Data) {
-			t.Errorf("%s: %s and %s", era, got, unknown)
+		if unknown.code() == fits.code() {
+			t.Errorf("%s: %s and %s", era, fits, unknown)
 		}
-		if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, `"pay"`) || strings.Contains(got.text, `"elsewhere"`) || strings.Contains(got.text, `"closed"`) {
+		if got := v.ask("tools/list", `{}`); !strings.Contains(got.text, `"pay"`) || !strings.Contains(got.text, `"elsewhere"`) || strings.Contains(got.text, `"closed"`) {
 			t.Errorf("%s: %s", era, got)
 		}
 	}
 	s.untouched(t)
 	if logs := s.logs.String(); strings.Contains(logs, "MARKED") || !strings.Contains(logs, "inputSchema refers to http://127.0.0.1:1/") {
-		t.Error("the log quotes a value, or does not say what is left out")
+		t.Error("the log quotes a value, or does not say whose arguments go unjudged")
+	}
+	if n := strings.Count(s.logs.String(), "are not held against its inputSchema"); n != 1 {
+		t.Errorf("the log says %d times whose arguments go unjudged", n)
 	}
 	for _, era := range eras {
 		v := s.visitor(era, nil)
@@ -143,6 +146,9 @@ func TestArgumentsOfLockedTools(t *testing.T) {
 			}
 		}
 		if got := v.call("small", `{"amount":100}`); got.code() != -32001 {
+			t.Error(got)
+		}
+		if got := v.call("elsewhere", `{"a":1}`); !got.ran() {
 			t.Error(got)
 		}
 	}
@@ -167,6 +173,14 @@ func TestClosedArguments(t *testing.T) {
 		}
 		if text := misfitText(t, era, v.call("pay", `{"amount":1,"more":{"y":"MARKED"}}`)); !strings.HasSuffix(text, "/more/y: is not a member that the schema lists") {
 			t.Errorf("%s: %s", era, text)
+		}
+		// A tool whose schema cannot be read takes no arguments that could be unlisted: it is not there.
+		got, unknown := v.call("elsewhere", `{"a":1}`), v.call("none", `{"a":1}`)
+		if got.fault == nil || got.code() != unknown.code() || got.fault.Message != unknown.fault.Message || string(got.fault.Data) != string(unknown.fault.Data) {
+			t.Errorf("%s: %s and %s", era, got, unknown)
+		}
+		if got := v.ask("tools/list", `{}`); strings.Contains(got.text, `"elsewhere"`) {
+			t.Errorf("%s: %s", era, got)
 		}
 	}
 	s.untouched(t)

@@ -74,6 +74,10 @@ func (in *input) definitions() {
 		}
 		in.declared(t, left[n])
 		in.hint(t)
+		if why := mcp.Unjudged(in.config, in.locked.file.Servers[t.server].Tools[t.name]); why != nil {
+			in.warn(in.atTool(t, "/inputSchema"), "arguments are not held against the schema: "+why.Error(),
+				"have the server's author mend the schema, or write policies about the arguments")
+		}
 	}
 }
 

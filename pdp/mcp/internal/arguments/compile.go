@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -14,17 +15,19 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// What a schema may be. The library's time grows with the square of the subschemas, and its memory with their places.
-var schemaLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 10_000}
+// The limits of a schema. The library's time grows with the square of the places where schemas can stand.
+var schemaLimits = evaluation.Limits{Body: 64 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 10_000}
 
 const (
-	mostPlaces   = 8 << 20 // bytes of the pointers to all values
-	mostNumber   = 400     // bytes of a number, and the power of ten that it is below
-	mostWords    = 300     // of the library's, in an error
+	mostSchemas  = 500     // objects and booleans
+	mostPointers = 1 << 20 // bytes of the pointers to all values
+	mostNumber   = 100     // bytes of a number, and the power of ten that it is below
+	mostWords    = 300     // bytes of an error of the library
 	documentName = "tool:///inputSchema"
 )
 
-// Compile reads an inputSchema. The error says what is wrong with it, to who may see the tool's definition.
+// Compile reads an inputSchema. The error says for people who may see the definition why arguments cannot be checked
+// against it.
 func Compile(inputSchema []byte, m Members) (*Schema, error) {
 	if inputSchema == nil {
 		inputSchema = []byte("{}")
@@ -33,32 +36,31 @@ func Compile(inputSchema []byte, m Members) (*Schema, error) {
 	if err != nil {
 		return nil, fmt.Errorf("inputSchema: %w", err)
 	}
-	d := document{text: o.Value()}
-	plain, err := d.plain(d.text, "", "")
+	d := document{what: "inputSchema", schema: true}
+	plain, err := d.plain(o.Value(), "", "")
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := compileLibrary(plain)
+	if d.schemas > mostSchemas {
+		return nil, fmt.Errorf("inputSchema has more than %d objects and booleans", mostSchemas)
+	}
+	open, err := newGraph(plain)
 	if err != nil {
 		return nil, err
 	}
-	b := builder{document: d, nodes: map[*jsonschema.Schema]*node{}}
-	root, err := b.build(compiled)
-	switch {
-	case err != nil:
-		return nil, err
-	case b.dynamic && b.resources:
-		return nil, errors.New("inputSchema has $dynamicRef or $recursiveRef beside an $id within it, which is not supported; refer by $ref")
+	if m == Open {
+		return &Schema{open.root, open.looksBack}, nil
 	}
-	if err := (&visits{of: map[*node]int{}}).bound(root); err != nil {
+	closed, err := newGraph(plain)
+	if err != nil {
 		return nil, err
 	}
-	return &Schema{root: root, closed: m == Closed}, nil
+	return &Schema{closed.close(open), true}, nil
 }
 
-// compileLibrary has the library read a schema. There is no loader: what is not in the document is not there.
-func compileLibrary(plain any) (s *jsonschema.Schema, err error) {
-	defer func() { // what somebody else wrote may find a mistake of the library's
+// readByLibrary has the library compile a schema. It has no loader: references lead nowhere outside of the document.
+func readByLibrary(plain any) (s *jsonschema.Schema, err error) {
+	defer func() { // a stranger's schema may find a mistake in the library
 		if why := recover(); why != nil {
 			s, err = nil, errors.New("inputSchema cannot be read")
 		}
@@ -76,7 +78,7 @@ func compileLibrary(plain any) (s *jsonschema.Schema, err error) {
 	return s, nil
 }
 
-// words are the library's error without what a schema's author could do with a log.
+// words are the library's error without text that could deceive readers of a log.
 func words(err error) error {
 	away, wrong := (*jsonschema.LoadURLError)(nil), (*jsonschema.SchemaValidationError)(nil)
 	switch {
@@ -94,25 +96,23 @@ func outside(place string) error {
 	return fmt.Errorf("inputSchema refers to %s; nothing outside of the definition is read", cut(visible.Text(place), mostPointer))
 }
 
-// misshapen says where a schema is no schema, by the first place that is wrong.
+// misshapen names the first place of a schema that is not JSON Schema.
 func misshapen(e *jsonschema.ValidationError) error {
 	for len(e.Causes) > 0 {
 		e = e.Causes[0]
 	}
-	where := "inputSchema"
-	for _, t := range e.InstanceLocation {
-		where += "/" + shown(t)
-	}
+	where := "inputSchema" + pointer(e.InstanceLocation)
 	if f, ok := e.ErrorKind.(*kind.Format); ok && f.Want == "regex" {
-		return fmt.Errorf("%s: the pattern is too large, or has what RE2 does not, such as looking ahead", cut(where, mostPointer))
+		return fmt.Errorf("%s: the pattern is too large, or has what RE2 does not, such as looking ahead", where)
 	}
-	return fmt.Errorf("%s: this is not JSON Schema", cut(where, mostPointer))
+	return fmt.Errorf("%s: this is not JSON Schema", where)
 }
 
-// document is an inputSchema as it was written.
+// document turns JSON into the library's values, within the limits that the library needs.
 type document struct {
-	text   evaluation.Value
-	places int
+	what              string
+	schema            bool // it is a schema, and not arguments
+	pointers, schemas int
 }
 
 // counts are the keywords that the library reads as an int, and wraps around.
@@ -120,29 +120,27 @@ var counts = []string{
 	"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
 }
 
-// plain is a value of the document as the library takes it. Numbers that it would stumble over are an error.
 func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
-	if d.places += len(at); d.places > mostPlaces {
+	if d.pointers += len(at); d.schema && d.pointers > mostPointers {
 		return nil, errors.New("inputSchema has names that are too long for how deep it nests")
 	}
 	switch v.Kind() {
 	case evaluation.Null:
 		return nil, nil
 	case evaluation.Bool:
+		d.schemas++
 		return v.True(), nil
 	case evaluation.String:
 		return v.Text(), nil
 	case evaluation.Number:
-		n, ok := readNumber(v.Text())
-		_, fits := v.Scaled(0)
-		if !ok || len(v.Text()) > mostNumber || n.exponent > mostNumber || n.exponent < -mostNumber || slices.Contains(counts, name) && !fits {
-			return nil, fmt.Errorf("inputSchema%s: a number that is too large, or too fine", cut(visible.Text(at), mostPointer))
+		if _, fits := v.Scaled(0); !measurable(v.Text()) || d.schema && slices.Contains(counts, name) && !fits {
+			return nil, fmt.Errorf("%s%s: a number that is too large, or too fine, to be compared", d.what, cut(visible.Text(at), mostPointer))
 		}
 		return json.Number(v.Text()), nil
 	case evaluation.Array:
 		all := make([]any, 0, v.Len())
 		for i, e := range v.Elements {
-			p, err := d.plain(e, "", fmt.Sprintf("%s/%d", at, i))
+			p, err := d.plain(e, "", at+"/"+strconv.Itoa(i))
 			if err != nil {
 				return nil, err
 			}
@@ -150,6 +148,7 @@ func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
 		}
 		return all, nil
 	}
+	d.schemas++
 	all := make(map[string]any, v.Len())
 	for name, m := range v.Object().All {
 		p, err := d.plain(m, name, at+"/"+escaper.Replace(name))
@@ -161,23 +160,9 @@ func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
 	return all, nil
 }
 
-// at is the value at a place that the library names.
-func (d *document) at(location string) (v evaluation.Value, err error) {
-	name, fragment, _ := strings.Cut(location, "#")
-	if name != documentName {
-		return v, outside(name)
-	}
-	tokens, err := tokensOf(fragment)
-	if err != nil {
-		return v, err
-	}
-	v = d.text
-	for _, t := range tokens {
-		next, ok := member(v, t)
-		if !ok {
-			return v, fmt.Errorf("inputSchema has nothing at %s", cut(visible.Text(fragment), mostPointer))
-		}
-		v = next
-	}
-	return v, nil
+// measurable reports whether the library can write out the digits of a number.
+func measurable(number string) bool {
+	_, exponent, has := strings.Cut(strings.ToLower(number), "e")
+	power, err := strconv.Atoi(exponent)
+	return len(number) <= mostNumber && (!has || err == nil && max(power, -power) <= mostNumber)
 }

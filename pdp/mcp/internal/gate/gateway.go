@@ -126,7 +126,7 @@ type draining struct {
 // New makes a gateway. It runs until it is closed.
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
-	o.Lock.schemas = &schemas{members: o.Lock.Arguments}
+	o.Lock.schemas = &schemas{members: o.Lock.Arguments, logger: o.Logger}
 	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
 	g.sessions.each, g.reaches.each = o.SessionsEach, o.SessionsEach
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})

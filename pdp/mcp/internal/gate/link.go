@@ -427,5 +427,5 @@ type tool struct {
 	shown   jsontext.Value
 	headers []era.HeaderParam
 	pinned  bool
-	schema  *arguments.Schema // of its arguments, nil if it is not as it is locked
+	schema  *arguments.Schema // of its arguments; nil if it is not as it is locked, or they go unjudged
 }

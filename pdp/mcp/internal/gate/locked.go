@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"maps"
 	"net/http"
 	"slices"
@@ -255,10 +256,11 @@ func toolError(text string) rpc.Object {
 	return rpc.Object{}.With("content", rpc.Array([]jsontext.Value{content.Value()})).With("isError", jsontext.Value("true"))
 }
 
-// schemas are the inputSchemas of locked tools, each compiled once: as they are locked, and not as some server lists them for
-// some client. What is no longer locked goes with the file in which it was.
+// schemas holds the inputSchemas of locked tools, each compiled once: as they are locked, whatever a server lists for one
+// client. A new lock file drops those of the old one.
 type schemas struct {
 	members arguments.Members
+	logger  *slog.Logger
 
 	mu   sync.Mutex
 	file *lock.File
@@ -270,7 +272,7 @@ type compiledSchema struct {
 	err    error
 }
 
-// of is the schema of a tool that is as the file has it locked.
+// of returns the schema of a tool that is as the file has it locked; nil if its arguments go unjudged.
 func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, error) {
 	t := file.Servers[server].Tools[name]
 	s.mu.Lock()
@@ -280,21 +282,29 @@ func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, e
 	}
 	made, ok := s.all[t.Digest()]
 	if !ok {
-		made.schema, made.err = Schema(t, s.members)
+		var unjudged error
+		if made.schema, unjudged, made.err = Schema(t, s.members); unjudged != nil {
+			s.logger.Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", name, "why", unjudged)
+		}
 		s.all[t.Digest()] = made
 	}
 	return made.schema, made.err
 }
 
-// Schema is the inputSchema of a locked tool, against which arguments are held.
-func Schema(t lock.Tool, m arguments.Members) (*arguments.Schema, error) {
-	schema, ok := t.Definition().Lookup("inputSchema")
-	if !ok {
-		return arguments.Compile(nil, m)
+// Schema compiles the inputSchema of a locked tool. The arguments of a tool go unjudged if its schema cannot be compiled,
+// unless arguments are closed: an operator who wants unlisted members refused gets no tool that takes them.
+func Schema(t lock.Tool, m arguments.Members) (schema *arguments.Schema, unjudged, err error) {
+	var text []byte
+	if v, ok := t.Definition().Lookup("inputSchema"); ok {
+		if text, err = json.Marshal(v); err != nil {
+			return nil, nil, err
+		}
 	}
-	text, err := json.Marshal(schema)
-	if err != nil {
-		return nil, err
+	switch schema, err = arguments.Compile(text, m); {
+	case err != nil && m == arguments.Open:
+		return nil, err, nil
+	case err != nil:
+		return nil, nil, err
 	}
-	return arguments.Compile(text, m)
+	return schema, nil, nil
 }

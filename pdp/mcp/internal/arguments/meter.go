@@ -1,0 +1,158 @@
+package arguments
+
+import (
+	"encoding/json"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// meter counts what a check would cost at most, before the library makes it: each schema that is applied to each value is a
+// step, and so is work of the library that takes as long.
+type meter struct {
+	left      int // steps, less than zero if they were not enough
+	looksBack bool
+}
+
+const (
+	mostSteps = 1 << 15
+	mostChain = 100 // schemas that lead to each other for one value
+)
+
+func (m *meter) spend(steps int) { m.left -= min(steps, m.left+1) }
+
+// visit counts the application of a schema to a value, after so many others to that value.
+func (m *meter) visit(s *jsonschema.Schema, v any, chain int) {
+	if s == nil {
+		return
+	}
+	if m.spend(1); chain > mostChain {
+		m.left = -1
+	}
+	if m.left < 0 || s.Bool != nil {
+		return
+	}
+	m.compare(s, v)
+	for _, all := range [...][]*jsonschema.Schema{{s.Ref, s.Not, s.If, s.Then, s.Else}, s.AllOf, s.AnyOf, s.OneOf} {
+		for _, next := range all {
+			m.visit(next, v, chain+1)
+		}
+	}
+	for _, next := range s.DependentSchemas {
+		m.visit(next, v, chain+1)
+	}
+	for _, next := range s.Dependencies {
+		m.either(next, v, chain+1)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		m.object(s, v)
+	case []any:
+		m.array(s, v)
+	}
+}
+
+func (m *meter) object(s *jsonschema.Schema, o map[string]any) {
+	m.spend((len(s.Required) + len(s.DependentRequired)) / 8)
+	for name := range o {
+		m.spend(len(s.DependentRequired[name]) / 8)
+	}
+	if m.looksBack {
+		m.spend(len(o))
+	}
+	for name, v := range o {
+		m.visit(s.Properties[name], v, 0)
+		for pattern, next := range s.PatternProperties {
+			m.match(pattern, name)
+			if m.visit(next, v, 0); m.left < 0 {
+				return
+			}
+		}
+		m.either(s.AdditionalProperties, v, 0)
+		m.visit(s.UnevaluatedProperties, v, 0)
+		m.visit(s.PropertyNames, name, 0)
+	}
+}
+
+func (m *meter) array(s *jsonschema.Schema, all []any) {
+	if m.looksBack {
+		m.spend(len(all))
+	}
+	for n, v := range all {
+		if n < len(s.PrefixItems) {
+			m.visit(s.PrefixItems[n], v, 0)
+		}
+		if list, ok := s.Items.([]*jsonschema.Schema); ok && n < len(list) {
+			m.visit(list[n], v, 0)
+		}
+		m.either(s.Items, v, 0)
+		m.either(s.AdditionalItems, v, 0)
+		m.visit(s.Items2020, v, 0)
+		m.visit(s.Contains, v, 0)
+		m.visit(s.UnevaluatedItems, v, 0)
+	}
+}
+
+// either visits a schema where another value may stand.
+func (m *meter) either(schema, v any, chain int) {
+	if s, ok := schema.(*jsonschema.Schema); ok {
+		m.visit(s, v, chain)
+	}
+}
+
+// compare counts the keywords that compare a value itself.
+func (m *meter) compare(s *jsonschema.Schema, v any) {
+	switch v := v.(type) {
+	case json.Number:
+		if m.spend(2); s.Minimum != nil || s.Maximum != nil || s.ExclusiveMinimum != nil || s.ExclusiveMaximum != nil || s.MultipleOf != nil {
+			m.spend(4)
+		}
+	case string:
+		m.spend(len(v) / 256)
+		if s.Pattern != nil {
+			m.match(s.Pattern, v)
+		}
+	}
+	if s.Enum != nil {
+		m.spend(len(s.Enum.Values) * m.weight(v) / 16)
+	}
+	if s.Const != nil {
+		m.spend(m.weight(v) / 16)
+	}
+	if all, ok := v.([]any); ok && s.UniqueItems {
+		m.unique(all)
+	}
+}
+
+// unique counts the comparison of all elements. The library finds equal ones by a hash. Of arrays and objects a caller can
+// make many with one hash, and then each is compared with each.
+func (m *meter) unique(all []any) {
+	weight, nested := 0, 0
+	for _, v := range all {
+		weight += m.weight(v)
+		switch v.(type) {
+		case []any, map[string]any:
+			nested++
+		}
+	}
+	m.spend((weight + nested*weight) / 16)
+}
+
+// weight is what a comparison of a value costs, in sixteenths of a step.
+func (m *meter) weight(v any) int {
+	weight := 1
+	switch v := v.(type) {
+	case json.Number:
+		weight = 80
+	case string:
+		weight = 1 + len(v)/64
+	case []any:
+		for _, e := range v {
+			weight += m.weight(e)
+		}
+	case map[string]any:
+		for _, e := range v {
+			weight += 1 + m.weight(e)
+		}
+	}
+	return weight
+}
