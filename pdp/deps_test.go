@@ -82,7 +82,6 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/leak", "anything of ours", "a secret would be masked for one transport or message and not for another"},
 	{"pdp/mcp/internal/rates", "anything of ours", "a limit would count differently for different principals or messages"},
 	{"pdp/mcp/internal/people", "anything of ours but evaluation/authzenclient evaluation/authzenclient/approvals", "one watch serves all calls that wait, and would be tied to one of them"},
-	{"pdp/mcp/internal/drift", "anything of ours but pdp/mcp/lock pdp/visible", "a difference from the lock would be forgotten with the connection to its server"},
 	{"pdp/mcp/internal/flights", "anything of ours but pdp/mcp/internal/rpc", "a client cancels a request by its id, and could cancel only the kinds that flights knows"},
 	{"pdp/mcp/internal/reply", "anything of ours but pdp/mcp/internal/rpc", "an answer would be written differently by what was decided"},
 	{"pdp/mcp/internal/crowd", "anything of ours but pdp/mcp/internal/identity pdp/mcp/internal/rpc pdp/mcp/internal/turn", "a listener would miss kinds of events that crowd does not know"},

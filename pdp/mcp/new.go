@@ -54,8 +54,7 @@ type Deps struct {
 
 // Gateway stands in front of MCP servers, and has a PDP decide what reaches them.
 type Gateway struct {
-	gate   *gate.Gateway
-	drifts *driftReports
+	gate *gate.Gateway
 	// network carries questions to the PDP, nil if something else does.
 	network *http.Transport
 }
@@ -81,7 +80,6 @@ func (g *Gateway) Drain() { g.gate.Drain() }
 // Close ends all sessions, and waits for what they hold.
 func (g *Gateway) Close() error {
 	err := g.gate.Close()
-	g.drifts.close()
 	if g.network != nil {
 		g.network.CloseIdleConnections()
 	}
@@ -135,9 +133,8 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	if o.Servers, err = newServers(c, d, o.Meters); err != nil {
 		return nil, err
 	}
-	drifts := newDriftReports(c.PDP, d)
-	o.Lock.Drifted = drifts.noticed
-	return &Gateway{gate.New(o), drifts, network}, nil
+	o.Lock.Record = newDriftRecord(c.PDP, d)
+	return &Gateway{gate.New(o), network}, nil
 }
 
 // newSelf is what the gateway says that it is where it stands for several servers.

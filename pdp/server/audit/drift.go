@@ -18,11 +18,11 @@ import (
 // ErrDrift is the error of a drift that may not be on record.
 var ErrDrift = errors.New("the drift could not be recorded")
 
-// toolDrift answers POST /v1/tools/drift: a gateway found a tool that is not what an operator locked. That goes on
-// record as it was sent, for the tenant of the path, and changes nothing. What it says is names and digests, which the
-// masker would take for secrets where a tool is called reset_password.
+// toolDrift answers POST /v1/tools/drift: a gateway found a tool that differs from the lock. The record has the body as
+// sent, for the tenant of the path, and changes nothing. No mask applies to names and digests: a masker would take a tool
+// called reset_password for a secret.
 //
-// In best effort it waits for the write as well: no record would tell later that it was dropped.
+// In best effort it waits for the write as well: no later record says that this one was dropped.
 func (a *Audit) toolDrift(c echo.Context) error {
 	need := door.Need{
 		Permission: auth.Decide,
@@ -49,7 +49,7 @@ func (a *Audit) toolDrift(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(a.Door.Context(c)) // nobody can say of a record on its way if it must be sent again
+	ctx := context.WithoutCancel(a.Door.Context(c)) // a caller that leaves cannot stop a record halfway
 	entry := decisionlog.Entry{
 		Kind:      decisionlog.KindAdmin,
 		Tenant:    who.Tenant,

@@ -26,7 +26,6 @@ import (
 
 	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/crowd"
-	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/people"
 	"policy-service/pdp/mcp/internal/rates"
@@ -94,7 +93,7 @@ type Gateway struct {
 	sessions sessions
 	reaches  reaches
 	held     holding
-	drifts   *drift.Register
+	drifts   drifts
 	tokens   atomic.Uint64
 
 	desk      *people.Desk
@@ -127,7 +126,7 @@ type draining struct {
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments, logger: o.Logger}
-	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drift.New(o.Now)}
+	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drifts{now: o.Now}}
 	g.sessions.each, g.reaches.each = o.SessionsEach, o.SessionsEach
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop, Now: o.Now, Background: g.background, Context: ctx})
@@ -142,7 +141,7 @@ func New(o Options) *Gateway {
 	g.doors.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(g))
 	if o.Lock.File != nil {
-		context.AfterFunc(ctx, o.Meters.watchDrift(g.drifts, o.Servers))
+		context.AfterFunc(ctx, o.Meters.watchDrifts(&g.drifts, o.Servers))
 	}
 	return g
 }

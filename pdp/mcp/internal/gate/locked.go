@@ -11,12 +11,9 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"policy-service/pdp/mcp/internal/arguments"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -35,21 +32,10 @@ type Lock struct {
 	Enforce bool
 	// Arguments says which members the arguments of locked tools may have.
 	Arguments arguments.Members
-	// Drifted is told, once, of each thing that is found not to be as it is locked. It does not wait. Nil is nobody.
-	Drifted func(Drift)
+	// Record has the PDP record a drift, in a request with that id. Nil records nothing.
+	Record func(ctx context.Context, d Drift, id string) error
 
 	schemas *schemas
-}
-
-// Drift is something of a server that is not as it is locked.
-type Drift struct {
-	// Server is the server's name here. Tool is the server's name of the tool, "" if no tool is meant.
-	Server, Tool string
-	// Change is the kind of change, as package lock names it. With is the other tool, if there is one: the new name of a
-	// tool that is renamed.
-	Change, With string
-	// Locked and Found are digests, "" for what is not there.
-	Locked, Found string
 }
 
 // current is what is locked, nil if nothing is compared.
@@ -132,20 +118,6 @@ func (g *Gateway) compare(l *link, all *listing) {
 	g.note(l, all.file, lock.CompareServer(l.server.Name, locked, found), true)
 }
 
-// note notes what a link shows of its server. If that is not the whole, what else it has shown stays.
-func (g *Gateway) note(l *link, file *lock.File, changes []lock.Change, whole bool) {
-	l.tools.mu.Lock()
-	seen, news := g.drifts.Listed(file, l.tools.drift, changes, whole)
-	l.tools.drift = seen
-	l.tools.mu.Unlock()
-	for _, f := range news {
-		g.o.Logger.Warn("a server is not as it is locked", "what", f.String(), "enforced", g.o.Lock.Enforce, "locked", f.Locked, "found", f.Found)
-		if g.o.Lock.Drifted != nil {
-			g.o.Lock.Drifted(Drift{Server: f.Server, Tool: f.Tool, Change: string(f.Change), With: f.With, Locked: f.Locked, Found: f.Found})
-		}
-	}
-}
-
 // instructionsOf is what a server says that models are to do with it.
 func instructionsOf(s upstream.Session) string {
 	o, _ := rpc.ParseObject(s.Server())
@@ -172,21 +144,6 @@ func (g *Gateway) introduces(l *link, s upstream.Session) jsontext.Value {
 		return o.Without(func(name string) bool { return name == "instructions" }).Value()
 	}
 	return o.With("instructions", rpc.String(locked.Instructions)).Value()
-}
-
-// watchDrift shows how much is not as it is locked, until stop is called.
-func (t *Meters) watchDrift(d *drift.Register, servers []*Server) (stop func()) {
-	r, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		counts := d.Counts()
-		for _, s := range servers {
-			o.ObserveInt64(t.drift, int64(counts[s.Name]), metric.WithAttributes(attribute.String("server", s.Name)))
-		}
-		return nil
-	}, t.drift)
-	if err != nil { // nobody sees it, and nothing depends on it
-		return func() {}
-	}
-	return func() { _ = r.Unregister() }
 }
 
 // Survey is what a server says to a client of the operator's own, with the tools that no client of others sees: those that

@@ -174,7 +174,7 @@ func (g *Gateway) Ready() error {
 		}
 	}
 	if g.o.Lock.File != nil {
-		errs = append(errs, g.o.Lock.File.Err(), g.drifts.Err())
+		errs = append(errs, g.o.Lock.File.Err(), g.drifts.err())
 	}
 	return errors.Join(errs...)
 }

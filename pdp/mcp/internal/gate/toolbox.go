@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/mcp/internal/drift"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/identity"
 	"policy-service/pdp/mcp/internal/rpc"
@@ -38,7 +37,7 @@ type toolbox struct {
 	loads   turn.Errand[*listing]
 	// version counts what made the listing old, so that one that was begun before is not kept.
 	version int
-	drift   drift.Seen
+	drifts  sightings
 }
 
 // listing is one answer to tools/list, of all pages. It is not changed once it is made.
