@@ -36,7 +36,6 @@ type Desk struct {
 	closed  bool
 	turn    time.Duration // usually turn
 	waiting int
-	thrift  thrift
 	watches map[*authzenclient.Client]*watch
 }
 
@@ -85,7 +84,6 @@ func (d *Desk) Waiting() int {
 func (d *Desk) Close() {
 	d.mu.Lock()
 	d.closed = true
-	d.thrift.ends()
 	d.mu.Unlock()
 	d.end()
 	d.running.Wait()

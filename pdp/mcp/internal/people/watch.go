@@ -66,7 +66,6 @@ func (w *watch) add(f *Follower) {
 	f.waits = true
 	w.waiting++
 	w.desk.waiting++
-	w.desk.begins()
 	w.owe(f)
 	w.begin()
 }
