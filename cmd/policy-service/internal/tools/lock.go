@@ -64,7 +64,7 @@ func (c Lock) Run(s cli.Streams) error {
 	default:
 		s.Print("%s", cli.Lines(strings.TrimSuffix(string(now.Text()), "\n")))
 	}
-	warnUnjudged(s, told, now)
+	warnUnjudged(s, settings, now)
 	if away != nil {
 		return fmt.Errorf("%w; see that it runs, and that policy-service mcp-gateway doctor finds nothing", away)
 	}
@@ -140,10 +140,10 @@ func (c Lock) merged(locked, found lock.File, settings mcp.Config) lock.File {
 }
 
 // warnUnjudged names the tools that the gateway calls with any arguments.
-func warnUnjudged(s cli.Streams, told mcp.Config, now lock.File) {
+func warnUnjudged(s cli.Streams, settings mcp.Config, now lock.File) {
 	for _, server := range slices.Sorted(maps.Keys(now.Servers)) {
 		for _, tool := range slices.Sorted(maps.Keys(now.Servers[server].Tools)) {
-			if why := mcp.Unjudged(told, now.Servers[server].Tools[tool]); why != nil {
+			if why := mcp.Unjudged(settings, now.Servers[server].Tools[tool]); why != nil {
 				warnings(s.Err).Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", tool, "why", why)
 			}
 		}

@@ -22,13 +22,13 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// Each listing is compared with what is locked. What a server says is never believed for longer than a listing is kept: so
-// what it changes between a list and a call is seen by the call.
+// Each listing is compared with the lock, and is kept for a short time only: so a change between a list and a call is seen by
+// the call.
 
-// Lock is what servers are compared with. The zero Lock compares nothing.
+// Lock is the accepted state of servers. The zero Lock compares nothing.
 type Lock struct {
 	File *lock.Followed
-	// Enforce has what is not as it is locked be as if it were not there. Otherwise policies are told.
+	// Enforce hides tools that differ from the lock. Without it they are listed, and policies see the difference.
 	Enforce bool
 	// Arguments says which members the arguments of locked tools may have.
 	Arguments arguments.Members
@@ -38,7 +38,7 @@ type Lock struct {
 	schemas *schemas
 }
 
-// current is what is locked, nil if nothing is compared.
+// current is the lock file, nil if nothing is compared.
 func (l Lock) current() *lock.File {
 	if l.File == nil {
 		return nil
@@ -46,12 +46,12 @@ func (l Lock) current() *lock.File {
 	return l.File.Current()
 }
 
-// locking is what of a listing has to do with the lock.
+// locking is the part of a listing that the lock is compared with.
 type locking struct {
 	file *lock.File // nil if nothing is compared
-	// compiled are all tools that can be decided about, be they there or not, by the server's own names.
+	// compiled are all tools that can be decided about, hidden ones among them, by the server's own names.
 	compiled map[string]*tool
-	// other are those that are not as they are locked, and those that cannot be decided about.
+	// other are tools that differ from the lock, and tools that cannot be decided about.
 	other map[string]lock.Tool
 }
 
@@ -59,12 +59,12 @@ func newLocking(file *lock.File) locking {
 	return locking{file, map[string]*tool{}, map[string]lock.Tool{}}
 }
 
-// pins reports whether a tool is as it is locked.
+// pins reports whether a tool is as locked.
 func (k *locking) pins(t *ask.Tool) bool {
 	return k.file != nil && k.file.Servers[t.Server].Tools[t.Name].Digest() == t.Digest
 }
 
-// differs notes what is to be compared.
+// differs notes a definition for the comparison.
 func (k *locking) differs(definition jsontext.Value) {
 	if k.file == nil {
 		return
@@ -74,8 +74,8 @@ func (k *locking) differs(definition jsontext.Value) {
 	}
 }
 
-// again notes a tool that is left out because another is like it. If that has the very same name, nobody knows which is called,
-// and neither is compared.
+// again notes a tool that is left out because another has a name like it. With the very same name it is not known which of
+// them a call would reach, and neither is compared.
 func (k *locking) again(name string, definition jsontext.Value) {
 	if _, noted := k.other[name]; !noted && k.compiled[name] == nil {
 		k.differs(definition)
@@ -95,7 +95,7 @@ func (k *locking) admits(t *tool, l Lock) bool {
 	return !l.Enforce
 }
 
-// found is the server as it is listed. Hidden tools are none of our business.
+// found is the server as it is listed, without the tools that the operator hides.
 func (k *locking) found(s *Server, instructions string) (locked, found lock.Server) {
 	locked = k.file.Servers[s.Name]
 	locked.Tools = maps.Clone(locked.Tools)
@@ -109,7 +109,7 @@ func (k *locking) found(s *Server, instructions string) (locked, found lock.Serv
 	return locked, found
 }
 
-// compare has whoever is to know it be told what of a listing is not as it is locked.
+// compare notes and reports the differences of a listing from the lock.
 func (g *Gateway) compare(l *link, all *listing) {
 	if all.file == nil || all.file != g.o.Lock.current() { // the next listing will be compared
 		return
@@ -118,13 +118,13 @@ func (g *Gateway) compare(l *link, all *listing) {
 	g.note(l, all.file, lock.CompareServer(l.server.Name, locked, found), true)
 }
 
-// instructionsOf is what a server says that models are to do with it.
+// instructionsOf are a server's instructions for models.
 func instructionsOf(s upstream.Session) string {
 	o, _ := rpc.ParseObject(s.Server())
 	return o.GetString("instructions")
 }
 
-// introduces is what the server of a session says of itself, as clients are told it: with the instructions that are locked.
+// introduces is the server's description of itself, as clients get it: with the locked instructions.
 func (g *Gateway) introduces(l *link, s upstream.Session) jsontext.Value {
 	file := g.o.Lock.current()
 	if file == nil {
@@ -146,8 +146,7 @@ func (g *Gateway) introduces(l *link, s upstream.Session) jsontext.Value {
 	return o.With("instructions", rpc.String(locked.Instructions)).Value()
 }
 
-// Survey is what a server says to a client of the operator's own, with the tools that no client of others sees: those that
-// are hidden, and those that cannot be used.
+// Survey lists a server for a client of the operator's own. The list has hidden tools, and tools that cannot be used.
 func (g *Gateway) Survey(ctx context.Context, s *Server, who *identity.Principal, info jsontext.Value) (lock.Server, error) {
 	c := client{era: era.Modern, version: era.ModernVersions[0], info: info, capabilities: rpc.Object{}.Value()}
 	l := newLink(s, who.Key, c)
@@ -162,9 +161,9 @@ func (g *Gateway) Survey(ctx context.Context, s *Server, who *identity.Principal
 // misfit answers a call of a locked tool whose arguments do not fit its inputSchema. Is is false if they fit, or the tool is
 // not locked: then the call goes on.
 //
-// Such a call is never forwarded, and nobody is asked to approve it. What is wrong with its arguments is told as the result of
-// the tool, so that a model can mend them; but the schema is for those alone who may list the tool. Whoever may not is
-// answered what all of his calls of it are: the PDP's refusal. So what a call that fits costs is not more for it.
+// Such a call is never forwarded, and no approval is requested for it. The result of the tool names the problems of the
+// arguments, so that a model can mend them. The schema is only for callers who may list the tool: others get the PDP's refusal,
+// as for all of their calls of it. A call that fits costs no additional question.
 func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int, is bool) {
 	if x.tool == nil || x.tool.schema == nil {
 		return response, 0, false
@@ -191,7 +190,7 @@ func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int
 	return era.Response(x.request.Method, rpc.Answer(rpc.ID{}, toolError(text).Value()), era.Legacy, x.client.era), http.StatusOK, true
 }
 
-// listable refuses who would not see the tool in a list, as he is refused whatever he calls it with.
+// listable refuses a caller that does not see the tool in a list, as with any other arguments.
 func (x *exchange) listable(ctx context.Context) *ask.Refusal {
 	list := x.operation()
 	list.Method, list.Tool = "tools/list", nil
@@ -207,7 +206,7 @@ func (x *exchange) listable(ctx context.Context) *ask.Refusal {
 	return x.ask(ctx, ask.Answered{})
 }
 
-// toolError is the result of a tool that says that the call failed.
+// toolError is the result of a tool for a failed call.
 func toolError(text string) rpc.Object {
 	content := rpc.Object{}.With("type", rpc.String("text")).With("text", rpc.String(text))
 	return rpc.Object{}.With("content", rpc.Array([]jsontext.Value{content.Value()})).With("isError", jsontext.Value("true"))

@@ -1,10 +1,11 @@
-// Package people waits for what people say: one watch of each PDP client, however many calls wait.
+// Package people waits for the decisions of people: with one watch for each PDP client, however many calls wait.
 //
-// Begin with [New] and [Desk.Follow], which gives a [Follower]. Its [Follower.Decided] closes once people are not waited for
-// any more. [Desk.Hear] hears of all that waits. The package asks nobody, uses no approval, and decides nothing: what follows from an end is for who follows.
+// Begin with [New] and [Desk.Follow], which gives a [Follower]. Its [Follower.Decided] closes once the task waits for people
+// no longer. [Desk.Hear] reports all tasks that wait. The package sends no question to people, uses no approval, and decides
+// nothing: the caller acts on the end of a task.
 //
-// Nobody's wait ends because a PDP does not answer. The watch pauses and goes on, and each who waits does so for as long as he
-// likes. An end is always the PDP's own word of that very task.
+// A wait goes on while a PDP does not answer: the watch pauses and resumes, and each call waits for as long as it likes. A
+// task ends only by the PDP's own answer about that very task.
 package people
 
 import (
@@ -52,8 +53,8 @@ func New(o Options) *Desk {
 	return d
 }
 
-// Follow waits for what people say. S is what pdp said of it last: nothing is missed that has happened since. After
-// [Desk.Close] nobody is heard any more, and Decided never closes unless s is decided.
+// Follow waits for the decision of people. S is the last answer of pdp about it; nothing that happened since is missed.
+// After [Desk.Close] no more answers come, and Decided never closes unless s is decided.
 func (d *Desk) Follow(pdp *authzenclient.Client, s approvals.Standing) *Follower {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,16 +14,16 @@ type Follower struct {
 	watch    *watch
 	standing approvals.Standing
 	decided  chan struct{}
-	// due is its place among those that are to be looked at, nil if it is not among them.
+	// due is its place in the queue of tasks to be looked at; nil if it is not there.
 	due *list.Element
 	// waits until it is decided or stopped.
 	waits bool
 }
 
-// Decided is closed once people are not waited for any more: they have decided, or what they were asked has ended otherwise.
+// Decided is closed once the task waits for people no longer: they have decided, or the task has ended otherwise.
 func (f *Follower) Decided() <-chan struct{} { return f.decided }
 
-// Standing is how far it is.
+// Standing is the last known state of the task.
 func (f *Follower) Standing() approvals.Standing {
 	d := f.watch.desk
 	d.mu.Lock()
@@ -31,7 +31,8 @@ func (f *Follower) Standing() approvals.Standing {
 	return f.standing
 }
 
-// Look looks at once how far it is, for who knows that people have said something. If that fails, it is heard later.
+// Look asks for the state of the task at once, for a caller that has heard of a decision. If that fails, the watch learns it
+// later.
 func (f *Follower) Look(ctx context.Context) {
 	s, err := approvals.Look(ctx, f.watch.pdp, f.Standing().Task())
 	if err != nil {
@@ -43,8 +44,8 @@ func (f *Follower) Look(ctx context.Context) {
 	f.hears(s)
 }
 
-// Heed looks at once at all who follow an approval request, for who knows that people have said something about it. It does not
-// wait for what that shows.
+// Heed has all followers of an approval request look at once, for a caller that has heard of a decision about it. It does not
+// wait for the result.
 func (d *Desk) Heed(pdp *authzenclient.Client, approval string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,8 +70,8 @@ func (d *Desk) Heed(pdp *authzenclient.Client, approval string) {
 	}
 }
 
-// Alone reports whether nobody else in this process follows the task. Whoever ends the task if he is the last calls Stop
-// first: of several who leave at the same time, one at least is then alone.
+// Alone reports whether no other follower in this process follows the task. A caller that ends the task if it is the last
+// calls Stop first: of several that leave at the same time, at least one is alone then.
 func (f *Follower) Alone() bool {
 	d := f.watch.desk
 	d.mu.Lock()
@@ -83,7 +84,7 @@ func (f *Follower) Alone() bool {
 	return others == 0
 }
 
-// Stop ends the wait. It must be called; more calls do nothing. What was said until then stays.
+// Stop ends the wait. It must be called; more calls do nothing. The standing stays.
 func (f *Follower) Stop() {
 	d := f.watch.desk
 	d.mu.Lock()
@@ -91,7 +92,7 @@ func (f *Follower) Stop() {
 	f.watch.remove(f)
 }
 
-// hears takes what is said of its task. What is decided stays so: an older word may come later.
+// hears takes an answer about its task. A decided task stays decided: an older answer may come later.
 func (f *Follower) hears(s approvals.Standing) {
 	if !f.standing.Pending() {
 		return

@@ -9,34 +9,34 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 )
 
-// mostHeard is how many approvals are known to wait, at one client of a PDP.
+// mostHeard is how many waiting approvals are known for one client of a PDP.
 const mostHeard = 1 << 16
 
-// hearing is who hears of all that waits. The lock of the desk guards it.
+// hearing has the hearers of all waiting approvals. The lock of the desk guards it.
 type hearing struct {
 	hearers map[*hearer]bool
-	// known are the approvals that wait, as far as was told.
+	// known are the waiting approvals, as reported.
 	known map[string]bool
 
-	// due is set while what waits is to be listed, from behind page on, and listed are those that were until now. late is set
-	// until what changed before has been told: it would be told of again after it was listed.
+	// due is set while a list is to be read, from behind page on, and listed has the approvals that it showed so far. late is
+	// set until all earlier changes have been reported: otherwise they would be reported again after the list.
 	due    bool
 	late   bool
 	page   string
 	listed map[string]bool
 }
 
-// hearer is one who hears.
+// hearer is one caller of [Desk.Hear].
 type hearer struct {
 	hear func(approval string, waits bool)
 }
 
-// Hear hears of all that waits for people at a client of a PDP, whoever asked for it by the same credential: of each approval
-// what waits now, and from then on what begins to wait, what is told of again while it waits, and what does not wait any
-// longer. While the PDP cannot be watched, nothing is heard. After stop what was heard to wait does not any longer, and nothing
-// more is heard; it must be called, and more calls do nothing.
+// Hear reports all approvals of a client of a PDP that wait for people, also those that other processes asked for by the same
+// credential: first each that waits now, then each that begins to wait, is reported again while it waits, or stops waiting.
+// While the PDP cannot be watched, there are no reports. Stop reports that the known approvals wait no longer, and ends the
+// reports; it must be called, and more calls do nothing.
 //
-// What hear is given to do must neither wait nor call the desk.
+// Hear must neither wait nor call the desk.
 func (d *Desk) Hear(pdp *authzenclient.Client, hear func(approval string, waits bool)) (stop func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,14 +68,14 @@ func (d *Desk) Hear(pdp *authzenclient.Client, hear func(approval string, waits 
 	}
 }
 
-// list has what waits be listed anew, before anything else is asked. The caller holds the lock, as that of every method here.
+// list makes the next question one for a new list. The caller holds the lock, as with every method here.
 func (w *watch) list() {
 	w.hearing.due, w.hearing.page, w.hearing.listed = true, "", map[string]bool{}
 	w.hearing.late = w.cursor != "" && w.waiting > 0
 	w.interrupt()
 }
 
-// tell tells who hears what has become of an approval.
+// tell reports to all hearers whether an approval waits.
 func (w *watch) tell(id string, waits bool) {
 	h := &w.hearing
 	switch {
@@ -86,7 +86,7 @@ func (w *watch) tell(id string, waits bool) {
 	case !waits:
 		delete(h.known, id)
 		delete(h.listed, id)
-	case h.due && !h.late && h.known[id]: // it is no news that it waits
+	case h.due && !h.late && h.known[id]: // the hearers know that it waits
 		h.listed[id] = true
 		return
 	default:
@@ -100,7 +100,7 @@ func (w *watch) tell(id string, waits bool) {
 	}
 }
 
-// lists takes a page of what waits. What is not in the last one, and was known to wait, does not any longer.
+// lists takes a page of the list. After the last page, known approvals that the list has not do not wait any longer.
 func (w *watch) lists(r *round, q question, changes approvals.Changes) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
@@ -120,7 +120,7 @@ func (w *watch) lists(r *round, q question, changes approvals.Changes) {
 			w.tell(id, false)
 		}
 	}
-	if w.cursor == "" || w.waiting == 0 { // nobody has to know what happened before
+	if w.cursor == "" || w.waiting == 0 { // no follower waits for earlier changes
 		w.cursor, w.settled = h.page, true
 		w.oweAll()
 		w.staff()
@@ -128,7 +128,7 @@ func (w *watch) lists(r *round, q question, changes approvals.Changes) {
 	h.due, h.page, h.listed = false, "", nil
 }
 
-// question is what the PDP is asked next.
+// question is the next question to the PDP.
 type question struct {
 	ctx   context.Context
 	after string
@@ -136,7 +136,7 @@ type question struct {
 	wait  time.Duration
 }
 
-// question is what to ask, until done is called: [watch.interrupt] ends it before.
+// question returns the next question, which lasts until done is called, or [watch.interrupt].
 func (w *watch) question(r *round) (q question, done func()) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
@@ -154,7 +154,7 @@ func (w *watch) question(r *round) (q question, done func()) {
 	return q, done
 }
 
-// interrupt ends what the PDP is asked now: there is something else to ask.
+// interrupt ends the present question to the PDP: another one comes first.
 func (w *watch) interrupt() {
 	if w.interrupts != nil {
 		w.interrupts()

@@ -11,25 +11,25 @@ import (
 )
 
 const (
-	// mostLooks is how many are looked at at a time.
+	// mostLooks is how many tasks are looked at at a time.
 	mostLooks = 16
-	// turn is how long it takes until each was looked at that is looked at by itself.
+	// turn is how long a round of looks at many tasks takes, where each is looked at by itself.
 	turn = 10 * time.Second
 )
 
-// staff has as many look as there are to be looked at, and no more than may.
+// staff starts a goroutine for each task to be looked at, within the limit.
 func (w *watch) staff() {
 	r := w.round
 	if r == nil || !w.settled && !w.alone {
 		return
 	}
-	for range min(w.due.Len(), mostLooks-r.lookers) { // those who look have somebody already
+	for range min(w.due.Len(), mostLooks-r.lookers) { // each running one has a task already
 		r.lookers++
 		w.desk.running.Go(func() { w.look(r) })
 	}
 }
 
-// look looks at one after the other until nobody is due.
+// look looks at one task after the other until none is due.
 func (w *watch) look(r *round) {
 	var p pause
 	for f, wait := w.next(r); f != nil; f, wait = w.next(r) {
@@ -48,7 +48,7 @@ func (w *watch) look(r *round) {
 	}
 }
 
-// next is who is to be looked at, and after how long. If it is nobody, one looks less.
+// next is the task to be looked at, and the longest wait for its answer. Without a task one goroutine ends.
 func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	return f, wait
 }
 
-// saw takes what a look has shown.
+// saw takes the answer to a look.
 func (w *watch) saw(r *round, f *Follower, s approvals.Standing, err error) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
@@ -82,12 +82,12 @@ func (w *watch) saw(r *round, f *Follower, s approvals.Standing, err error) {
 }
 
 const (
-	// firstPause is how long it is after a failure before the PDP is asked again, mostPause how long after many.
+	// firstPause is the pause after one failure before the PDP is asked again, mostPause the one after many.
 	firstPause = 500 * time.Millisecond
 	mostPause  = 10 * time.Second
 )
 
-// pause is between attempts that fail: longer each time, for each another, and never shorter than the PDP wants.
+// pause is the time between failing attempts: longer each time, random, and never shorter than the PDP wants.
 type pause struct {
 	failures int
 	until    time.Time

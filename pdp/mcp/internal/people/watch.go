@@ -12,45 +12,44 @@ import (
 )
 
 const (
-	// longest is how long the PDP is asked to wait before it answers.
+	// longest is how long the PDP may wait before it answers.
 	longest = 30 * time.Second
 	// between is the least time from one watch to the next, however quickly the PDP answers.
 	between = 100 * time.Millisecond
-	// apart is how long each is looked at by itself before the PDP is asked again whether it can be watched.
+	// apart is how long tasks are looked at one by one before the PDP is asked again whether it can be watched.
 	apart = time.Minute
 )
 
-// watch is how one client of a PDP hears of all its tasks that are followed. It stays when nobody follows, with its cursor, and
-// does nothing then.
+// watch asks one client of a PDP about all followed tasks. Without followers it keeps its cursor, and does nothing.
 type watch struct {
 	desk      *Desk
 	pdp       *authzenclient.Client
 	followers map[string]map[*Follower]bool // by task
-	waiting   int                           // how many of them wait
+	waiting   int                           // followers that wait
 	hearing   hearing
-	round     *round // nil if nobody waits, and nobody hears
+	round     *round // nil without waiting followers and hearers
 
-	// cursor is what to watch after; "" begins. If settled is set, all changes since are told after it: who is looked at
+	// cursor is the place of the last known change; "" begins. Once settled is set, all later changes come after it: a look
 	// from then on misses nothing.
 	cursor  string
 	settled bool
-	// alone is set while the PDP cannot be watched: each is looked at by itself, again and again.
+	// alone is set while the PDP cannot be watched: each task is looked at by itself, again and again.
 	alone bool
-	// due are those that are to be looked at.
+	// due are the tasks to be looked at.
 	due   list.List
 	pause pause
-	// interrupts ends what the PDP is asked now.
+	// interrupts ends the present question to the PDP.
 	interrupts context.CancelFunc
 }
 
-// round is the time from the first that waits or hears to the last.
+// round is the time from the first waiting follower or hearer to the last.
 type round struct {
 	ctx     context.Context
 	end     context.CancelFunc
 	lookers int
 }
 
-// add has f wait. The caller holds the lock, as that of every method here that takes no context.
+// add makes f wait. The caller holds the lock, as with every method here that takes no context.
 func (w *watch) add(f *Follower) {
 	task := f.standing.Task().ID()
 	of := w.followers[task]
@@ -70,7 +69,7 @@ func (w *watch) add(f *Follower) {
 	w.begin()
 }
 
-// begin has the watch run, and whoever is due be looked at.
+// begin starts the watch, and the looks at due tasks.
 func (w *watch) begin() {
 	if w.desk.closed {
 		return
@@ -84,7 +83,7 @@ func (w *watch) begin() {
 	w.staff()
 }
 
-// end ends the watch if nobody waits, and nobody hears.
+// end ends the watch if there are no waiting followers and no hearers.
 func (w *watch) end() {
 	if w.waiting == 0 && len(w.hearing.hearers) == 0 && w.round != nil {
 		w.round.end()
@@ -92,7 +91,7 @@ func (w *watch) end() {
 	}
 }
 
-// rest ends that f waits. If it was the last, the watch ends.
+// rest ends the wait of f. The watch ends with the last one.
 func (w *watch) rest(f *Follower) {
 	w.clear(f)
 	if !f.waits {
@@ -113,7 +112,7 @@ func (w *watch) remove(f *Follower) {
 	}
 }
 
-// owe has f be looked at, and clear not.
+// owe puts f among the due, and clear takes it out.
 func (w *watch) owe(f *Follower) {
 	if f.due == nil && f.waits {
 		f.due = w.due.PushBack(f)
@@ -135,14 +134,14 @@ func (w *watch) run(r *round) {
 	}
 }
 
-// once asks what has changed, or what waits.
+// once asks for the changes, or for a list of all that waits.
 func (w *watch) once(r *round) {
 	began := w.desk.o.Now()
 	q, done := w.question(r)
 	defer done()
 	changes, err := approvals.Watch(q.ctx, w.pdp, q.after, q.wait)
 	switch {
-	case q.ctx.Err() != nil: // it is over, or there is something else to ask
+	case q.ctx.Err() != nil: // the round is over, or another question comes first
 	case err != nil:
 		w.failed(r, q, err)
 	case q.lists:
@@ -155,7 +154,7 @@ func (w *watch) once(r *round) {
 	}
 }
 
-// resume waits out what the PDP asked for in a round before.
+// resume waits until the end of a pause that the PDP asked for in an earlier round.
 func (w *watch) resume(ctx context.Context) {
 	w.desk.mu.Lock()
 	left := w.pause.until.Sub(w.desk.o.Now())
@@ -163,7 +162,7 @@ func (w *watch) resume(ctx context.Context) {
 	sleep(ctx, left)
 }
 
-// heard takes what the PDP says that has changed.
+// heard takes the changes that the PDP reports.
 func (w *watch) heard(r *round, after string, changes approvals.Changes) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
@@ -171,7 +170,7 @@ func (w *watch) heard(r *round, after string, changes approvals.Changes) {
 		return
 	}
 	w.answers()
-	if w.cursor = changes.Cursor(); after == "" { // what happened before is told of those alone that wait for people
+	if w.cursor = changes.Cursor(); after == "" { // earlier changes are reported only for tasks that wait for people
 		w.oweAll()
 	}
 	for _, id := range changes.TaskIDs() {
@@ -206,7 +205,7 @@ func (w *watch) oweAll() {
 	}
 }
 
-// failed sees to a watch that failed. What was said of any task stays as it was.
+// failed handles the error of a watch. The last known state of every task stays.
 func (w *watch) failed(r *round, q question, err error) {
 	var failure *authzenclient.Error
 	if !errors.As(err, &failure) {
@@ -226,7 +225,7 @@ func (w *watch) failed(r *round, q question, err error) {
 		w.alone = true
 		w.oweAll()
 		w.staff()
-	case anew && failure.Status == http.StatusGone: // who hears has all listed first: the PDP could say it each time
+	case anew && failure.Status == http.StatusGone: // hearers have all listed first: the PDP could answer so each time
 		pause = between
 	default:
 		first = w.pause.failures == 0

@@ -1,8 +1,8 @@
-// Package rates says who may ask now, and who must wait: by principal, by principal and tool, or by address.
+// Package rates limits how often each key may ask: a principal, or a principal and a tool.
 //
-// Begin with [New] and [Limiter.Admit]; [Limiter.Hold] is for what lasts. A limiter keeps a bounded number of keys. It forgets one only when its buckets are
-// full again and nothing of it runs, so that to be forgotten gives nobody anything; while there are too many to keep, those
-// who come new wait.
+// Begin with [New] and [Limiter.Admit]; [Limiter.Hold] limits things that last. A limiter keeps a bounded number of keys. It
+// forgets one only when its buckets are full again and nothing of it runs, so that no key gains by being forgotten. While all
+// places are taken, new keys wait.
 package rates
 
 import (
@@ -23,8 +23,8 @@ type Options struct {
 	Burst int
 	// Concurrent is how many may run at a time; 0 is any number.
 	Concurrent int
-	// ToolRate and ToolBurst are those of each tool; without ToolRate a tool has no bound of its own, and without ToolBurst
-	// it has what comes in a second.
+	// ToolRate and ToolBurst are those of each tool. Without ToolRate a tool has no bound of its own; without ToolBurst its
+	// burst is one second's worth.
 	ToolRate  rate.Limit
 	ToolBurst int
 	// Holds are how many things of a kind one key may hold at a time.
@@ -35,7 +35,7 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Limiter holds everybody to the same bounds.
+// Limiter holds all keys to the same bounds.
 type Limiter struct {
 	options Options
 	// full is how long any bucket takes to fill.
@@ -44,10 +44,10 @@ type Limiter struct {
 	mu     sync.Mutex
 	now    time.Time // the latest that was seen: time does not go back
 	meters map[name]*meter
-	idle   *list.List // of *meter in which nothing runs, the one that was used last in front
+	idle   *list.List // of *meter without a running thing, the last used one in front
 }
 
-// name is whose a meter is: a key's, or with a tool that of the tool for the key, or that of things which the key holds.
+// name names a meter: of a key, of a tool for the key, or of the things of a kind that the key holds.
 type name struct{ key, tool, holds string }
 
 // meter counts for one name.
@@ -61,7 +61,7 @@ type meter struct {
 
 const (
 	usualKeys = 100_000
-	// busy is when to try again if not time but others must make room.
+	// busy is when to try again if other calls must make room first.
 	busy = time.Second
 )
 
@@ -93,7 +93,7 @@ func New(o Options) (*Limiter, error) {
 	return l, nil
 }
 
-// maxFull bounds for how long somebody is remembered.
+// maxFull bounds how long a key is remembered.
 const maxFull = 24 * time.Hour
 
 // fills is how long an empty bucket takes to fill.
@@ -138,8 +138,8 @@ func (l *Limiter) Admit(key, tool string) (release func(), retryAfter time.Durat
 // mostOwed bounds for how long a key is kept waiting for what it was charged.
 const mostOwed = time.Minute
 
-// Charge takes more from a key's bucket than its admission did, once it is known what that came to. What is not there is owed,
-// and nothing is admitted until it is back.
+// Charge takes more from a key's bucket than its admission did, once the costs are known. If the bucket has less, the key owes
+// the rest, and is not admitted until that is back.
 func (l *Limiter) Charge(key string, more int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +171,7 @@ func (l *Limiter) Hold(key, kind string) (release func(), ok bool) {
 
 func nothing() {}
 
-// short is a tool's name, or a digest of one that is longer than any tool's: clients choose what they ask for.
+// short is a tool's name, or a digest of a longer one: clients choose the names in their requests.
 func short(tool string) string {
 	if len(tool) <= 128 {
 		return tool
@@ -180,7 +180,7 @@ func short(tool string) string {
 	return string(sum[:])
 }
 
-// release ends what was admitted, once.
+// release ends an admitted thing, once.
 func (l *Limiter) release(m *meter) func() {
 	ended := false
 	return func() {
@@ -201,7 +201,7 @@ func (l *Limiter) look() {
 	}
 }
 
-// meter is that of a name, and how long to wait until its bucket has one.
+// meter returns the meter of a name, and how long to wait until its bucket has one.
 func (l *Limiter) meter(n name, r rate.Limit, burst int) (*meter, time.Duration) {
 	m, there := l.meters[n]
 	if !there {
@@ -231,7 +231,7 @@ func (l *Limiter) take(m *meter) {
 	l.idle.MoveToFront(m.at)
 }
 
-// start says that something of a meter runs.
+// start counts a running thing of a meter.
 func (l *Limiter) start(m *meter) {
 	m.running++
 	if m.at != nil {
@@ -240,7 +240,7 @@ func (l *Limiter) start(m *meter) {
 	}
 }
 
-// end says that it runs no longer.
+// end counts it no longer.
 func (l *Limiter) end(m *meter) {
 	if m.running--; m.running == 0 {
 		m.used = l.now

@@ -335,30 +335,6 @@ func TestOptionsThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAddress(t *testing.T) {
-	for remote, want := range map[string]string{
-		"192.0.2.7:1234":                  "192.0.2.7",
-		"192.0.2.7":                       "192.0.2.7",
-		"[::ffff:192.0.2.7]:1":            "192.0.2.7",
-		"[2001:db8:1:2:3:4:5:6]:1":        "2001:db8:1:2::/64",
-		"[2001:db8:1:2::9]:2":             "2001:db8:1:2::/64",
-		"[2001:db8:1:3::9]:2":             "2001:db8:1:3::/64",
-		"2001:db8:1:2::9":                 "2001:db8:1:2::/64",
-		"[fe80::1%eth0]:1":                "fe80::/64",
-		"[fe80::2%eth1]:1":                "fe80::/64",
-		"[::1]:80":                        "::/64",
-		"@":                               "unknown",
-		"":                                "unknown",
-		"mcp.example.com:80":              "unknown",
-		"192.0.2.7:1234, 192.0.2.8":       "unknown",
-		"[2001:db8:1:2:3:4:5:6]:99999999": "unknown",
-	} {
-		if got := rates.Address(remote); got != want {
-			t.Errorf("%q: got %s, want %s", remote, got, want)
-		}
-	}
-}
-
 // What does it cost to be let in, among 1,000 principals?
 func BenchmarkAdmit(b *testing.B) {
 	l := limiter(b, clock.New(), rates.Options{Rate: rate.Inf, Burst: 1, Concurrent: 8, ToolRate: rate.Inf})

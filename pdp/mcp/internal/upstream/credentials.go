@@ -12,8 +12,8 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// HeaderFile is a credential that stands in a file: one line, which is the value of a header. The file is read for each
-// request, so what is written to it counts at once.
+// HeaderFile is a credential in a file: one line with the value of a header. The file is read for each request, so a change
+// counts at once.
 type HeaderFile struct {
 	Path string
 	// Header is the header's name; "" is Authorization.
@@ -34,7 +34,7 @@ func NewHeaderFile(f HeaderFile) (Credentials, error) {
 	return &f, nil
 }
 
-// ofProtocol reports whether a header has a meaning of its own for HTTP, for MCP, or for who carries a message.
+// ofProtocol reports whether a header has a meaning of its own for HTTP, for MCP, or for proxies.
 func ofProtocol(name string) bool {
 	name = strings.ToLower(name)
 	for _, prefix := range []string{"mcp-", "content-", "accept", "sec-", "x-forwarded-", "proxy-", "transfer-", "if-"} {
@@ -69,7 +69,7 @@ func (f *HeaderFile) Authorize(_ context.Context, h http.Header, _, _ string, _ 
 	return nil
 }
 
-// learn has the credential in h masked in what the server sends: what stands behind the scheme, or all of it.
+// learn masks the credential in h in all messages of the server: the part behind the scheme, or all of it.
 func (u *httpUpstream) learn(h http.Header) {
 	for _, values := range h {
 		_, credential, _ := strings.Cut(values[0], " ")
@@ -83,7 +83,7 @@ func (u *httpUpstream) learn(h http.Header) {
 	}
 }
 
-// readLine reads a secret that stands in a file alone.
+// readLine reads a file that holds one secret and nothing else.
 func readLine(path string) (string, error) {
 	content, err := plainfile.ReadPrivate(path, mostHeader)
 	if err != nil {
@@ -96,7 +96,7 @@ func readLine(path string) (string, error) {
 	return line, nil
 }
 
-// isHeaderValue reports whether a text is not empty and has nothing but what every server reads alike.
+// isHeaderValue reports whether a text is not empty and has only characters that every server reads alike.
 func isHeaderValue(s string) bool {
 	return s != "" && !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }

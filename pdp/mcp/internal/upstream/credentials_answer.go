@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// refusal is what an endpoint says that gives no token, if it is one of the words of the RFCs.
+// refusal is the error of an endpoint that gives no token, with its reason if that is a word of the RFCs.
 func refusal(status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`
@@ -31,7 +31,7 @@ const (
 	typeJWT       = "urn:ietf:params:oauth:token-type:jwt"
 )
 
-// readToken reads an answer. That of an exchange must say what it gave.
+// readToken reads an answer. The answer to an exchange must name the type of its token.
 func readToken(body []byte, exchanged bool, asked time.Time) (t token, err error) {
 	var answer struct {
 		Token   string   `json:"access_token"`
@@ -63,7 +63,7 @@ func readToken(body []byte, exchanged bool, asked time.Time) (t token, err error
 	return t, nil
 }
 
-// longest is how long a token is kept at most.
+// longest is the longest time that a token is kept.
 const longest = 24 * time.Hour
 
 // isToken reports whether a text can be a bearer token in a header.

@@ -13,12 +13,15 @@ import (
 	"time"
 )
 
-// TokenEndpoint is where an authorization server gives tokens, and what the gateway is to it.
+// TokenEndpoint is the address where an authorization server gives tokens, and the gateway's credential there.
+//
+// golang.org/x/oauth2 is not used: its errors quote answers, which may hold secrets, it takes ambiguous JSON, other content
+// types and statuses, and it has no exchange of tokens.
 type TokenEndpoint struct {
 	// TokenURL is https, or http on this machine.
 	TokenURL string
 	// ClientID is the gateway's name there, and ClientSecretFile holds its secret, on one line. The file is read for each
-	// token, so that the secret can be changed.
+	// token, so a changed secret counts at once.
 	ClientID         string
 	ClientSecretFile string
 	// AllowNetworks are the networks of the endpoint if its address is not a public one, and RootsFile holds the roots of
@@ -36,10 +39,10 @@ const (
 	mostAnswer = 64 << 10
 )
 
-// token is an access token, and when it ends.
+// token is an access token with its end.
 type token struct {
 	text string
-	// ends is when its server says that it ends: the zero time if it does not say.
+	// ends is the end by its server's word, the zero time without one.
 	ends time.Time
 }
 
@@ -79,8 +82,7 @@ func loopbackName(host string) bool {
 	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
-// ask sends a form, and reads the token of the answer. What the answer says otherwise is not quoted: it may hold what was
-// sent.
+// ask sends a form, and reads the token of the answer. Errors quote nothing of the answer: it may repeat the form.
 func (e *endpoint) ask(ctx context.Context, form url.Values) (t token, err error) {
 	secret, err := readLine(e.ClientSecretFile)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // the principal's own (RFC 8693). The principal's token goes nowhere else.
 type TokenExchange struct {
 	TokenEndpoint
-	// Audience and Resource name the upstream, as the authorization server wants it; either may be "".
+	// Audience and Resource are the authorization server's names of the upstream; either may be "".
 	Audience, Resource string
 	Scopes             []string
 }
@@ -26,12 +26,12 @@ type TokenExchange struct {
 // ClientCredentials are the gateway's own for an upstream, the same for all principals (RFC 6749, 4.4).
 type ClientCredentials struct {
 	TokenEndpoint
-	// Audience and Resource name the upstream, as the authorization server wants it; both may be "".
+	// Audience and Resource are the authorization server's names of the upstream; both may be "".
 	Audience, Resource string
 	Scopes             []string
 }
 
-// NewTokenExchange sends nothing before somebody wants a token.
+// NewTokenExchange sends nothing before the first request needs a token.
 func NewTokenExchange(o TokenExchange) (Credentials, error) {
 	if o.Audience == "" && o.Resource == "" {
 		return nil, errors.New("a token exchange needs the audience or the resource that the token is for")
@@ -49,7 +49,7 @@ func NewTokenExchange(o TokenExchange) (Credentials, error) {
 	return &exchange{form, tokens{from: e}}, nil
 }
 
-// NewClientCredentials sends nothing before somebody wants a token.
+// NewClientCredentials sends nothing before the first request needs a token.
 func NewClientCredentials(o ClientCredentials) (Credentials, error) {
 	form, err := formOf(grantClient, o.Audience, o.Resource, o.Scopes)
 	if err != nil {
@@ -86,7 +86,7 @@ type exchange struct {
 	tokens tokens
 }
 
-// Authorize exchanges the token of a principal, or takes what it was exchanged for.
+// Authorize exchanges the token of a principal, or takes the result of an earlier exchange.
 func (x *exchange) Authorize(ctx context.Context, h http.Header, principal, subject string, expires time.Time) error {
 	switch {
 	case subject == "" || principal == "":
@@ -109,7 +109,7 @@ func (o *ownToken) Authorize(ctx context.Context, h http.Header, _, _ string, _ 
 	return o.tokens.authorize(ctx, h, tokenOf{}, o.form, o.tokens.from.Now().Add(longest))
 }
 
-// tokenOf is whose a token is: a principal's, by the token that it was exchanged for, or, if zero, the gateway's.
+// tokenOf is the owner of a token: a principal with the token that it was exchanged for, or, if zero, the gateway.
 type tokenOf struct {
 	principal string
 	subject   [sha256.Size]byte
@@ -117,13 +117,13 @@ type tokenOf struct {
 
 func (o tokenOf) key() string { return o.principal + "\x00" + string(o.subject[:]) }
 
-// tokens are those that are not about to end.
+// tokens keeps tokens that do not end soon.
 type tokens struct {
 	from   *endpoint
 	asking singleflight.Group
 
 	mu   sync.Mutex
-	kept map[tokenOf]token // ends is until when it is used
+	kept map[tokenOf]token // ends is the end of its use
 }
 
 const (
@@ -132,11 +132,11 @@ const (
 	early = 30 * time.Second
 )
 
-// authorize sets the token of somebody, which is kept until a time at most.
+// authorize sets the token of an owner, which is kept until a time at most.
 func (t *tokens) authorize(ctx context.Context, h http.Header, of tokenOf, form url.Values, until time.Time) error {
 	text := t.find(of)
 	if text == "" {
-		// Who asks first may go, and others wait for the same answer: so the question has a life of its own.
+		// The first caller may leave while others wait for the same answer: so the question does not end with its context.
 		answer := t.asking.DoChan(of.key(), func() (any, error) {
 			if text := t.find(of); text != "" { // another question has just been answered
 				return text, nil
@@ -162,7 +162,7 @@ func (t *tokens) authorize(ctx context.Context, h http.Header, of tokenOf, form 
 	return nil
 }
 
-// find is the text of a token that can be used, "" if there is none.
+// find is the text of a usable token, "" if there is none.
 func (t *tokens) find(of tokenOf) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
