@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// purposes are the networks that no public server stands in, with what they are for. An upstream there is reached only if
+// purposes are the networks without public servers, with their purposes. An upstream there is reached only if
 // the configuration allows it.
 var purposes = []struct {
 	network netip.Prefix
@@ -40,7 +40,7 @@ var purposes = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast"},
 }
 
-// metadata are the addresses at which a cloud tells a machine its own credentials. No network that contains one allows
+// metadata are the addresses at which a cloud gives a machine its own credentials. No network that contains one allows
 // it: it must be listed by itself.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds
@@ -54,7 +54,7 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),    // Google
 }
 
-// purpose is what an address is for, "" if it is a public one.
+// purpose is the purpose of an address, "" if it is a public one.
 func purpose(a netip.Addr) string {
 	for _, m := range metadata {
 		if a == m {

@@ -22,7 +22,7 @@ var errAddress = errors.New("not an address for an upstream")
 const (
 	dialTime = 10 * time.Second
 	// idleTime is shorter than the five seconds after which many servers close an idle connection: a request that meets
-	// such a close on its way cannot be told from one that was executed.
+	// such a close on its way looks like one that was executed.
 	idleTime   = 4 * time.Second
 	idleMost   = 64
 	headerMost = 64 << 10
@@ -30,8 +30,8 @@ const (
 
 // newTransport goes to no address but those that are allowed. It knows no proxy, keeps no cookie, and follows nothing.
 //
-// It speaks HTTP/1.1 alone. There the rule what is sent again is exact: a request of which not one byte was written to a
-// connection that had been used before. HTTP/2 also repeats what a server has refused in words that are its own.
+// It speaks HTTP/1.1 alone. There the rule for repetition is exact: a request of which not one byte was written to a
+// connection that had been used before. HTTP/2 also repeats requests that a server has refused in words of its own.
 func newTransport(o HTTPOptions, target *url.URL) (*http.Transport, error) {
 	roots, err := readRoots(o.RootsFile)
 	if err != nil {
@@ -59,7 +59,7 @@ func newTransport(o HTTPOptions, target *url.URL) (*http.Transport, error) {
 		Protocols:              protocols,
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    dialTime,
-		DisableCompression:     true, // what is packed may be a thousand times larger unpacked
+		DisableCompression:     true, // a packed body may be a thousand times larger unpacked
 		IdleConnTimeout:        idleTime,
 		MaxIdleConns:           idleMost,
 		MaxIdleConnsPerHost:    idleMost,

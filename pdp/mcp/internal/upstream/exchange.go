@@ -80,7 +80,7 @@ func (s *httpSession) do(ctx context.Context, method, accept string, body []byte
 
 var errBroken = errors.New("the connection failed, or what came is not HTTP")
 
-// reason is what an operator is told of an error of net/http. What quotes a server's words is left out.
+// reason is an error of net/http for operators, without the words of a server.
 func reason(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

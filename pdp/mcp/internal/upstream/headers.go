@@ -13,7 +13,7 @@ const sessionHeader = "Mcp-Session-Id"
 // repeats are headers by which net/http would send a request again that may have been executed.
 var repeats = []string{"Idempotency-Key", "X-Idempotency-Key"}
 
-// header adds to h, which has credentials at most, what a server wants to see. None of it is a client's.
+// header adds the headers that a server wants to h, which has credentials at most. None of them is a client's.
 func (s *httpSession) header(h http.Header, accept string, r Request) {
 	for _, name := range repeats {
 		delete(h, name)

@@ -17,7 +17,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// HTTPOptions are what is to be known of an upstream over streamable HTTP.
+// HTTPOptions describe an upstream over streamable HTTP.
 type HTTPOptions struct {
 	URL string
 	// Eras are those that may be spoken with the server; none means both.
@@ -33,14 +33,14 @@ type HTTPOptions struct {
 	Timeout time.Duration
 	// MaxResult is the greatest size of a message of the server in bytes; 0 means 4 MiB.
 	MaxResult int
-	// Key is what the server is called in the configuration, for errors.
+	// Key is the server's name in the configuration, for errors.
 	Key string
 	// Name and Version are the gateway's, for servers and for handshakes of a client that says nothing of itself.
 	Name, Version string
 	Logger        *slog.Logger
-	// Dropped is told why a message of the server went no further, in one of the words of Drop*. It may be nil.
+	// Dropped gets the reason why a message of the server went no further, one of Drop*. It may be nil.
 	Dropped func(reason string)
-	// Masked is told in how many places secrets of Credentials were masked. It may be nil.
+	// Masked gets the number of places where secrets of Credentials were masked. It may be nil.
 	Masked func(places int)
 }
 
@@ -50,7 +50,7 @@ const (
 	DropForeign    = "foreign_id"        // the answer to something that was not asked here
 	DropLate       = "after_response"    // anything after the response
 	DropRequest    = "request_of_server" // a request in an era that has none
-	DropEarly      = "before_handshake"  // what comes before the answer to a handshake, or beside a status that refuses
+	DropEarly      = "before_handshake"  // before the answer to a handshake, or beside a status that refuses
 )
 
 type httpUpstream struct {
@@ -60,7 +60,7 @@ type httpUpstream struct {
 	agent     string
 	masks     leak.Masks
 
-	// speaks says of each era whether the server speaks it; probing is held by who finds out.
+	// speaks has for each era whether the server speaks it; the session that finds out holds probing.
 	speaks  [2]atomic.Int32
 	probing chan struct{}
 
@@ -68,10 +68,10 @@ type httpUpstream struct {
 	ctx  context.Context
 	stop context.CancelCauseFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the rest
 	closed   bool
 	sessions map[*httpSession]struct{}
-	behind   sync.WaitGroup // what goes on after its caller has gone
+	behind   sync.WaitGroup // goroutines that outlive their caller
 }
 
 // NewHTTP is an upstream over streamable HTTP. Nothing is sent before a session is opened.
@@ -122,7 +122,7 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 		if !errors.As(err, &e) {
 			e = &Error{Detail: "no session was opened", Err: err}
 		}
-		e.NotSent = true // what the session was wanted for
+		e.NotSent = true // the request that needed the session
 		return nil, e
 	}
 	u.mu.Lock()
@@ -139,7 +139,7 @@ func (u *httpUpstream) Open(ctx context.Context, c Client) (Session, error) {
 	return s, nil
 }
 
-// farewell bounds what is told to a server at the end, about requests and sessions.
+// farewell bounds the last messages to a server, about requests and sessions.
 const farewell = 5 * time.Second
 
 func (u *httpUpstream) Close() error {
@@ -174,7 +174,7 @@ func (u *httpUpstream) remove(s *httpSession) {
 	delete(u.sessions, s)
 }
 
-// background runs what nobody waits for but Close. After Close it does nothing.
+// background runs a function that only Close waits for. After Close it does nothing.
 func (u *httpUpstream) background(what func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -191,7 +191,7 @@ func (u *httpUpstream) drop(reason string) {
 	}
 }
 
-// mask masks the gateway's own credentials in what the server sent.
+// mask masks the gateway's own credentials in a message of the server.
 func (u *httpUpstream) mask(text []byte) []byte {
 	text, places := u.masks.In(text)
 	if places > 0 && u.options.Masked != nil {
@@ -200,5 +200,5 @@ func (u *httpUpstream) mask(text []byte) []byte {
 	return text
 }
 
-// limits are what rpc reads by.
+// limits are the limits for package rpc.
 var limits = rpc.DefaultLimits()

@@ -14,13 +14,13 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// httpSession is one client's. Of what it shares with others, connections alone, nothing tells a server who asks: that is
-// told by each request.
+// httpSession is one client's. It shares connections alone with others, and they identify no client to a server: each
+// request does.
 type httpSession struct {
 	upstream *httpUpstream
 	client   Client
 
-	// What the handshake has found out. It does not change afterwards.
+	// The results of the handshake. They do not change afterwards.
 	era     era.Era
 	version string
 	id      string // "" if the server keeps no session
@@ -126,7 +126,7 @@ func (s *httpSession) Close() {
 	s.end(ctx)
 }
 
-// end tells the server that the session is over, once.
+// end ends the session at the server, once.
 func (s *httpSession) end(ctx context.Context) {
 	s.ended.Do(func() {
 		s.stop(errClosed)
@@ -141,7 +141,7 @@ func (s *httpSession) end(ctx context.Context) {
 	})
 }
 
-// giveUp is for a request whose response has not come: in the legacy era the server is told so. A handshake is not
+// giveUp is for a request whose response has not come: in the legacy era the server is notified. A handshake is not
 // cancelled.
 func (s *httpSession) giveUp(id rpc.ID) {
 	if s.era == era.Modern || s.server == nil || s.ctx.Err() != nil {

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// httpStream is what comes back for one POST, or for the GET of a session.
+// httpStream is the answer to one POST, or to the GET of a session.
 type httpStream struct {
 	session *httpSession
 	id      rpc.ID // zero for a GET
@@ -21,7 +21,7 @@ type httpStream struct {
 	header  http.Header
 	body    io.ReadCloser
 	length  int64 // of the body, as far as it is known
-	// events is nil if the body is one message. What a body is called decides how it is read, and nothing else.
+	// events is nil if the body is one message. The media type of a body decides how it is read, and nothing else.
 	events *rpc.Events
 	pace   *pace
 
@@ -37,10 +37,10 @@ type httpStream struct {
 	closed   sync.Once
 }
 
-// shown is what the texts that came show of the request.
+// shown has the facts about the request that its texts showed.
 type shown struct {
 	named bool // the response has its id
-	begun bool // beside a status that refuses stood what a server sends that has begun on it
+	begun bool // beside a status that refuses stood a text of a server that has begun on it
 }
 
 var errGivenUp = errors.New("the request was given up")
@@ -56,7 +56,7 @@ func (s *httpSession) newStream(ctx context.Context, id rpc.ID) *httpStream {
 	return t
 }
 
-// bound ends the stream if the server lets wait for too long. The time runs while somebody waits.
+// bound ends the stream if the server lets wait for too long. The time runs while a caller waits.
 func (t *httpStream) bound() {
 	t.patience = time.AfterFunc(t.session.upstream.options.Timeout, func() { t.stop(errSlow) })
 }
@@ -140,7 +140,7 @@ func (t *httpStream) read() (text []byte, err error) {
 	return text, err
 }
 
-// response skips what comes before the response.
+// response skips messages before the response.
 func (t *httpStream) response() (rpc.Message, error) {
 	for {
 		m, err := t.Next()
@@ -152,7 +152,7 @@ func (t *httpStream) response() (rpc.Message, error) {
 }
 
 // finish is called when the response has come. A stream of events is read to its end, which is near if the server is a
-// good one, so that its connection can be used again; what else it holds is dropped.
+// good one, so that its connection can be used again; the rest of it is dropped.
 func (t *httpStream) finish() {
 	t.answered.Store(true)
 	t.detach()

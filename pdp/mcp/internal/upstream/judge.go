@@ -12,17 +12,17 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// verdict is what becomes of a text that a server sent.
+// verdict is the decision about a text that a server sent.
 type verdict uint8
 
 const (
-	wrong verdict = iota // it ends the stream, for nobody can tell what it answers
+	wrong verdict = iota // it ends the stream, because it is not known which request it answers
 	drop                 // it goes no further
 	pass
 	last // the response
 )
 
-// judge reads a text, and says what becomes of it. Neither its status nor its media type counts beside what it says.
+// judge reads a text, and decides about it. Neither its status nor its media type counts beside its content.
 func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 	if t.status/100 != 2 && ofWork(text) {
 		t.shown.begun = true
@@ -47,7 +47,7 @@ func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 	return m, pass
 }
 
-// unnamed judges what could not be read as a message, or answers nobody by name: the error of a server that could not read
+// unnamed judges a text that is no message, or names no request: the error of a server that could not read
 // the request.
 func (t *httpStream) unnamed(text []byte, fault *rpc.Fault) (rpc.Message, verdict) {
 	if e := unnamedError(text); e != nil && !t.id.IsZero() {
@@ -59,7 +59,7 @@ func (t *httpStream) unnamed(text []byte, fault *rpc.Fault) (rpc.Message, verdic
 	return t.dropped(DropUnreadable)
 }
 
-// dropped counts what goes no further. Where nothing else can come, that is the end.
+// dropped counts a text that goes no further. Where nothing else can come, that is the end.
 func (t *httpStream) dropped(reason string) (rpc.Message, verdict) {
 	if t.status/100 == 2 { // beside a status that refuses, anything may stand
 		t.session.upstream.drop(reason)
@@ -71,7 +71,7 @@ func (t *httpStream) dropped(reason string) (rpc.Message, verdict) {
 }
 
 // unnamedError is the error of a response whose id is null or absent, nil if text is anything else. [rpc.Parse] takes none:
-// over HTTP alone it is known what such an error answers.
+// over HTTP alone it is known which request such an error answers.
 func unnamedError(text []byte) jsontext.Value {
 	o, err := rpc.ParseObject(text)
 	if err != nil || o.GetString("jsonrpc") != "2.0" || o.Get("method") != nil || o.Get("result") != nil {
@@ -90,10 +90,10 @@ func unnamedError(text []byte) jsontext.Value {
 // errTooMuch is of a server that says more than anybody can take.
 var errTooMuch = errors.New("the server sends faster than is taken")
 
-// eventCost is what an event costs beside its bytes, so that many small ones are bounded too.
+// eventCost is the cost of an event beside its bytes, so that many small ones are bounded too.
 const eventCost = 4 << 10
 
-// allowance is how much a server may say: in a second what one message may have, and four times that at once.
+// allowance is how much a server may send: the size of one message in a second, and four times that at once.
 func allowance(most int) *rate.Limiter {
 	most = max(most, 1<<20)
 	return rate.NewLimiter(rate.Limit(most), 4*most)

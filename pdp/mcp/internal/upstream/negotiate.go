@@ -17,7 +17,7 @@ import (
 // errOtherEra is of a handshake that the server does not know.
 var errOtherEra = errors.New("the server does not speak this era")
 
-// What is known of an era. It is a property of the server: what one session has found out, all others use.
+// Whether a server speaks an era. It is a property of the server: all sessions use the findings of one.
 const (
 	unknown int32 = iota
 	spoken
@@ -33,13 +33,13 @@ func (u *httpUpstream) era(order []era.Era) (e era.Era, known bool) {
 	return order[0], first == spoken
 }
 
-// forget has the next session find out again, if nobody has done so meanwhile.
+// forget makes the next session find out again, unless another one has done so meanwhile.
 func (u *httpUpstream) forget(e era.Era) { u.speaks[e].CompareAndSwap(spoken, unknown) }
 
-// agree opens a session in an era of the server, the client's if there is a choice, and finds out which it speaks if nobody
+// agree opens a session in an era of the server, the client's if there is a choice, and finds out which it speaks if no session
 // knows; one session at a time does.
 func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
-	if len(u.options.Eras) == 1 { // there is nothing to find out, and nobody waits for others
+	if len(u.options.Eras) == 1 { // there is nothing to find out, and sessions do not wait for each other
 		return s.shake(ctx, u.options.Eras[0])
 	}
 	order := s.client.eras()
@@ -146,7 +146,7 @@ func (s *httpSession) initialize(ctx context.Context) error {
 	return err
 }
 
-// says is what the server is told of the client: by the client, or else by the gateway.
+// says describes the client to the server: in the client's own words, or else in the gateway's.
 func (c Client) says(name, version string) (info, capabilities jsontext.Value) {
 	info, capabilities = c.Info, c.Capabilities
 	if info == nil {
@@ -158,7 +158,7 @@ func (c Client) says(name, version string) (info, capabilities jsontext.Value) {
 	return info, capabilities
 }
 
-// says is what this server is told of the client.
+// says describes the client to this server.
 func (s *httpSession) says() (info, capabilities jsontext.Value) {
 	return s.client.says(s.upstream.options.Name, s.upstream.options.Version)
 }
@@ -182,8 +182,8 @@ func (s *httpSession) ask(ctx context.Context, r Request) (http.Header, rpc.Mess
 	return nil, m, e
 }
 
-// ofServer reports whether a status is about the gateway's credentials or the state of the server, and tells nothing of
-// what the server makes of a request.
+// ofServer reports whether a status is about the gateway's credentials or the state of the server, and has no word about the
+// request.
 func ofServer(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout, http.StatusTooManyRequests:

@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// What servers of the legacy era say beside a status for a session that they do not have: SDKs have settled on these codes.
+// The codes of servers of the legacy era beside a status for an unknown session: SDKs have settled on them.
 const (
 	sessionNotFound = -32001 // with 404
 	noSession       = -32000 // with 400
@@ -25,7 +25,7 @@ func errorCode(e jsontext.Value) int {
 	return read.Code
 }
 
-// refused says what a status that refuses means: the response, if there is one, or why there is none.
+// refused explains a status that refuses: by the response, if there is one, or by the reason why there is none.
 func (s *httpSession) refused(t *httpStream) (Stream, error) {
 	if t.status/100 == 3 {
 		return nil, &Error{Detail: "the upstream answers with a redirect, which is not followed; configure the url that it leads to"}
@@ -78,7 +78,7 @@ func (t *httpStream) turnedAway(m rpc.Message) bool {
 	return !t.shown.begun && (t.events == nil || m.Error != nil)
 }
 
-// ofWork reports whether a text is one that a server sends which has begun on a request, or cannot be told from one.
+// ofWork reports whether a text is, or looks like, one of a server that has begun on a request.
 func ofWork(text []byte) bool {
 	o, err := rpc.ParseObject(text)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *httpSession) otherEra(code int) bool {
 	return code == era.UnsupportedVersion || code == era.HeaderMismatch && s.era == era.Legacy
 }
 
-// unlikeModern reports whether a status without a JSON-RPC error is what no server of the modern era gives to a request.
+// unlikeModern reports whether no server of the modern era answers a request by this status without a JSON-RPC error.
 func unlikeModern(status int) bool {
 	return status == http.StatusBadRequest || status == http.StatusNotFound || status == http.StatusMethodNotAllowed
 }

@@ -31,12 +31,12 @@ type CommandOptions struct {
 	Eras []era.Era
 	// Timeout bounds an opening, each silence of the server while a request waits for it, and each write.
 	Timeout time.Duration
-	// Probe bounds the wait for the answer to the question by which a server of the modern era is known, and that of what
-	// a server of the legacy era says for the first who listens.
+	// Probe bounds the wait for the answer to the question by which a server of the modern era is known, and the wait of
+	// messages of a server of the legacy era for the first listener.
 	Probe time.Duration
 	// MaxResult bounds a message of the server, in bytes.
 	MaxResult int
-	// Key is what the server is called in the configuration, for errors.
+	// Key is the server's name in the configuration, for errors.
 	Key string
 	// Stop is how long a program may take to end by itself, once its input has ended, and once more after SIGTERM.
 	Stop time.Duration
@@ -45,9 +45,9 @@ type CommandOptions struct {
 	// Name and Version are the gateway's, for handshakes of a client that says nothing of itself.
 	Name, Version string
 	Logger        *slog.Logger
-	// Dropped is told of each message that nobody gets, by a word that says why. It must not wait for anything.
+	// Dropped gets the reason for each message that goes nowhere. It must not wait for anything.
 	Dropped func(reason string)
-	// Masked is told in how many places secrets were masked. It must not wait for anything, and may be nil.
+	// Masked gets the number of places where secrets were masked. It must not wait for anything, and may be nil.
 	Masked func(places int)
 
 	// masks are for messages. A line of the standard error may have a line of a secret alone.
@@ -71,13 +71,13 @@ type command struct {
 // session ends, the whole group does. A process that leaves its group is out of reach. On Linux the kernel ends the program
 // if the gateway dies; elsewhere the program sees the end of its input.
 //
-// What the program writes goes to:
-//   - the request that it answers, by id; what answers none, or a second time, is dropped;
+// The output of the program goes to:
+//   - the request that it answers, by id; an answer to no request, or a second one, is dropped;
 //   - the request that has the progress token, or the subscription, which the message names; else it is dropped;
 //   - [Session.Listen], if it says that a list or a resource changed;
 //   - the one request that waits, if it is anything else and one alone waits (subscriptions/listen does not count, and for
-//     what the server asks nothing but calls of tools, prompts and resources does, if one of them waits), and else to Listen. If nobody listens, a notification is dropped, and a request gets the answer that there is no such
-//     method; but what comes soon after the greeting waits for a while. A ping is answered here. In the modern era requests of the server are dropped.
+//     what the server asks nothing but calls of tools, prompts and resources does, if one of them waits), and else to Listen. Without a listener, a notification is dropped, and a request gets the answer that there is no such
+//     method; but messages soon after the greeting wait for a while. A ping is answered here. In the modern era requests of the server are dropped.
 //
 // [Request.Headers] and the tokens of clients have no place on a pipe, and are not sent.
 func NewCommand(o CommandOptions) (Upstream, error) {
@@ -166,7 +166,7 @@ func (k *command) Open(ctx context.Context, c Client) (Session, error) {
 		}
 		var e *Error
 		if errors.As(err, &e) {
-			e.NotSent = true // what the session was wanted for
+			e.NotSent = true // the request that needed the session
 		}
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// backoff keeps a server that fails from being started again and again. It is by principal: nobody can keep others waiting.
+// backoff keeps a server that fails from being started again and again. It is by principal: no principal can keep others waiting.
 type backoff struct {
 	now func() time.Time
 
@@ -27,7 +27,7 @@ const (
 	// forgetFailures is how long after its last failure a server is as good as one that never failed.
 	forgetFailures = 5 * time.Minute
 	mostFailures   = 4096
-	// mostWait is how long somebody waits for a server at most. Who would wait for longer is refused at once.
+	// mostWait is the longest wait for a server. A client that would wait for longer is refused at once.
 	mostWait = 500 * time.Millisecond
 )
 

@@ -109,7 +109,7 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 	}
 }
 
-// discover asks what servers of the modern era answer. It is neither modern nor an error if the server is of the legacy era,
+// discover asks a question that servers of the modern era answer. It is neither modern nor an error if the server is of the legacy era,
 // as far as one can tell: late is the question if it has no answer yet.
 func (s *childSession) discover(ctx context.Context, c Client) (modern bool, late *childStream, err error) {
 	info, capabilities := c.says(s.o.Name, s.o.Version)

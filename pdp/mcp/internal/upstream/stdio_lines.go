@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// longLine is the error of a line that is longer than it may be. What follows the line can be read.
+// longLine is the error of a line that is longer than it may be. The lines after it can be read.
 type longLine struct {
 	size int
 	head lineHead
@@ -26,7 +26,7 @@ var errEndless = errors.New("a line does not end")
 const skipFactor = 8
 
 // nextLine reads a line of at most so many bytes, and no more of a longer one into memory. A last line without an end is
-// none: who wrote it was cut off.
+// none: its writer was cut off.
 func nextLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line bytes.Buffer
 	var long longLine
@@ -55,18 +55,18 @@ func nextLine(in *bufio.Reader, most int) ([]byte, error) {
 	}
 }
 
-// lineHead reads of a message that is not kept what says which call it answers.
+// lineHead finds out which call a message answers that is not kept.
 type lineHead struct {
 	depth           int
 	inText, escaped bool
-	word            []byte // what stands at depth 1, as far as it is short
+	word            []byte // the text at depth 1, as far as it is short
 	name            string // of the member whose value is read
 	ids             int
 	id              []byte
 	method          bool // it is no answer
 }
 
-// mostWord is how much of what stands at depth 1 is kept: more than an id of ours has.
+// mostWord is how much of the text at depth 1 is kept: more than an id of ours has.
 const mostWord = 64
 
 func (h *lineHead) read(part []byte) {

@@ -10,8 +10,8 @@ import (
 // mostListeners bounds how many listen to one session.
 const mostListeners = 16
 
-// Listen is what the server says beside the answers to requests. Each who listens hears all of it; the first alone gets the
-// requests of the server. What the server says as soon as it has been greeted waits for the first.
+// Listen is the stream of messages beside the answers to requests. Each listener gets all of them; the first alone gets the
+// requests of the server. Messages right after the greeting wait for the first listener.
 func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
 		return Nothing, nil
@@ -38,7 +38,7 @@ func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	return c, nil
 }
 
-// nobodyListens drops what has waited for somebody who listens.
+// nobodyListens drops messages that have waited for a listener.
 func (s *childSession) nobodyListens() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

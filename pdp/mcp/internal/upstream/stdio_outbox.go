@@ -8,8 +8,8 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// outbox are the lines that are to be written to a server, in their order. So nobody waits for a server that does not read,
-// but who chooses to.
+// outbox are the lines that are to be written to a server, in their order. So only callers that choose to
+// wait for a server that does not read.
 type outbox struct {
 	mu    sync.Mutex
 	lines []*outLine
@@ -26,7 +26,7 @@ type outLine struct {
 }
 
 const (
-	// Our own words, which nobody waits for, leave room for those of callers.
+	// The gateway's own messages, which no caller waits for, leave room for those of callers.
 	mostLines     = 128
 	mostOwnLines  = mostLines / 2
 	mostLineBytes = 4 << 20 // one line may be larger
@@ -56,7 +56,7 @@ func (o *outbox) add(text []byte, most int) (l *outLine, ok bool) {
 	return l, true
 }
 
-// signal makes who waits look again.
+// signal makes waiting goroutines look again.
 func signal(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -81,7 +81,7 @@ func (o *outbox) withdraw(l *outLine) bool {
 	return true
 }
 
-// close ends [outbox.write]. What has not begun to be written never will be.
+// close ends [outbox.write]. Lines that have not begun to be written are lost.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -90,7 +90,7 @@ func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.gone {
-		_ = syscall.Kill(-p.pid, sig) // who has ended already needs none
+		_ = syscall.Kill(-p.pid, sig) // a process that has ended already needs none
 	}
 }
 
@@ -135,7 +135,7 @@ func FindProgram(name string, env map[string]string) (string, error) {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
-			continue // what lies in a directory that somebody happens to be in is not what was meant
+			continue // a program in the current directory is not meant
 		}
 		if found, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return found, nil

@@ -14,8 +14,8 @@ func ownGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// reap waits for a child, and ends what is left of its group. Until the child has been waited for, its id, which is the
-// group's too, is nobody else's: so the group is ended before.
+// reap waits for a child, and ends the rest of its group. Until the child has been waited for, its id, which is the
+// group's too, belongs to no other process: so the group is ended before.
 func (p *process) reap(child *os.Process) (*os.ProcessState, error) {
 	for unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
@@ -24,7 +24,7 @@ func (p *process) reap(child *os.Process) (*os.ProcessState, error) {
 	defer p.mu.Unlock()
 	p.gone = true
 	state, err := child.Wait()
-	if os.Getpid() == 1 { // as in a container: who has lost its parent becomes our child, and nobody else waits for it
+	if os.Getpid() == 1 { // as in a container: a process without its parent becomes our child, and no other process waits for it
 		for {
 			if _, err := unix.Wait4(-p.pid, nil, 0, nil); err != nil && err != unix.EINTR {
 				break // there is none, or no more
@@ -34,7 +34,7 @@ func (p *process) reap(child *os.Process) (*os.ProcessState, error) {
 	return state, err
 }
 
-// inheritNothing keeps what this process inherited itself, beside its standard streams, from all children. What it opened
+// inheritNothing keeps the files that this process inherited itself, beside its standard streams, from all children. What it opened
 // it keeps from them anyway.
 func inheritNothing() {
 	_ = unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) // kernels before 5.11 cannot

@@ -11,7 +11,7 @@ import (
 // of its standard input alone.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// reap waits for a child, and ends what is left of its group.
+// reap waits for a child, and ends the rest of its group.
 func (p *process) reap(child *os.Process) (*os.ProcessState, error) {
 	state, err := child.Wait()
 	p.signal(syscall.SIGKILL)

@@ -9,15 +9,15 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Why a message goes no further that is said over a pipe, beside what there is over HTTP.
+// Further reasons why a message from a pipe goes no further.
 const (
 	DropTooLarge = "too_large" // larger than is taken
-	DropUnheard  = "unheard"   // for nobody who listens
+	DropUnheard  = "unheard"   // without a listener
 	DropOverflow = "overflow"  // more than its reader reads
 	DropUnread   = "unread"    // ours, for a server that does not read
 )
 
-// read reads what the server writes until it ends, and says why.
+// read reads the output of the server until it ends, and returns the reason.
 func (s *childSession) read() *Error {
 	in := bufio.NewReaderSize(s.p.out, 64<<10)
 	allowed := allowance(s.o.MaxResult)
@@ -32,7 +32,7 @@ func (s *childSession) read() *Error {
 	}
 }
 
-// readOne reads a line, and hands on what it says. It returns how much of it is no answer to a call, a blank line too: who
+// readOne reads a line, and hands on its message. It returns how much of it is no answer to a call, a blank line too: who
 // says more of that than is taken is read more slowly, and waits.
 func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 	line, err := nextLine(in, s.o.MaxResult)
@@ -108,7 +108,7 @@ func (s *childSession) tooLarge(long *longLine) {
 	}
 }
 
-// unreadable drops a line that is no message. A program may write what is none; what looks like the answer to the only
+// unreadable drops a line that is no message. A program may write other lines; one that looks like the answer to the only
 // call, or is the one that has no id, ends that call.
 func (s *childSession) unreadable(line []byte, fault *rpc.Fault) {
 	s.mu.Lock()

@@ -32,8 +32,8 @@ type childSession struct {
 	// asked are the requests of the server that wait for an answer, each with the stream it went to.
 	asked     map[rpc.ID]*childStream
 	listeners []*childStream
-	early     *time.Timer // nobody has listened yet, and the one listener keeps what comes for who will
-	failed    func()      // is told if a server that was well ends by itself, and is nil then
+	early     *time.Timer // there was no listener yet, and messages wait for the first
+	failed    func()      // is called if a server that was well ends by itself, and is nil then
 	over      *Error      // why nothing can be sent any more
 	quit      chan struct{}
 }
@@ -54,7 +54,7 @@ func newChildSession(o *CommandOptions, p *process, failed func()) *childSession
 	}
 }
 
-// drain is how long what a process wrote before it ended is read, and how long one that closed a pipe has to end.
+// drain is how long the last output of an ended process is read, and how long one that closed a pipe has to end.
 const drain = time.Second
 
 // ended is why a pipe is no more: mostly because the process ended.
@@ -80,7 +80,7 @@ func (s *childSession) run() {
 		s.p.stop(s.o.Stop)
 	case <-s.p.ended:
 	}
-	// Who left the group may hold the other ends for ever.
+	// A process that left the group may hold the other ends for ever.
 	until := time.Now().Add(drain)
 	_ = errors.Join(s.p.out.SetReadDeadline(until), s.p.err.SetReadDeadline(until), s.p.in.SetWriteDeadline(until))
 	s.out.close()
@@ -91,7 +91,7 @@ func (s *childSession) run() {
 	s.o.Logger.Info("a process of an MCP server ended", "pid", s.p.pid, "how", s.p.how, "by_itself", s.failed == nil)
 }
 
-// end ends the session for a reason; only the first counts. All who wait get it.
+// end ends the session for a reason; only the first counts. All waiting callers get it.
 func (s *childSession) end(why *Error, itself bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,8 +101,8 @@ func (s *childSession) end(why *Error, itself bool) {
 	s.over = why
 	close(s.quit)
 	if itself {
-		if s.server != nil { // of a greeting that fails, who greets tells
-			s.failed() // before those who wait hear of it, and come again
+		if s.server != nil { // the greeting reports its own failure
+			s.failed() // before waiting callers hear of it, and come again
 		}
 		s.failed = nil
 	}
@@ -175,7 +175,7 @@ func (s *childSession) begin(ctx context.Context, r Request) (*childStream, erro
 	return c, nil
 }
 
-// Notify sends a notification, or the answer to a request that the server made and that nobody has answered.
+// Notify sends a notification, or the answer to a request that the server made and that has no answer yet.
 func (s *childSession) Notify(ctx context.Context, m rpc.Message) error {
 	if m.IsRequest() {
 		return &Error{NotSent: true, Detail: "a request is not notified; send it"}

@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// childStream is what comes for one request, or, without an id, what the server says beside the answers.
+// childStream is the answer to one request, or, without an id, the messages beside the answers.
 type childStream struct {
 	s    *childSession
 	id   rpc.ID
@@ -23,7 +23,7 @@ type childStream struct {
 	wake         chan struct{}
 	ended        chan struct{} // closed if nothing more is put into the queue
 
-	// The lock of the session guards what follows.
+	// The lock of the session guards the rest.
 	queue  []rpc.Message
 	size   int
 	asking int // requests of the server that went here and wait for an answer
@@ -133,7 +133,7 @@ func (c *childStream) why() error {
 	return c.err
 }
 
-// Close gives up the request if no response has come. Requests of the server that nobody has answered are refused.
+// Close gives up the request if no response has come. Requests of the server without an answer are refused.
 func (c *childStream) Close() {
 	c.s.giveUp(c, &Error{Detail: "the request was given up"})
 	c.s.mu.Lock()
@@ -141,7 +141,7 @@ func (c *childStream) Close() {
 	c.s.refuseAll(c, rpc.InternalError)
 }
 
-// refuseAll refuses the requests of the server that went to a stream and that nobody has answered. The session is locked.
+// refuseAll refuses the requests of the server that went to a stream and have no answer. The session is locked.
 func (s *childSession) refuseAll(c *childStream, code int) {
 	for id, to := range s.asked {
 		if to == c {
@@ -151,7 +151,7 @@ func (s *childSession) refuseAll(c *childStream, code int) {
 	}
 }
 
-// giveUp ends a stream before its response, and tells the server so if it may have got the request.
+// giveUp ends a stream before its response, and notifies the server if it may have got the request.
 func (s *childSession) giveUp(c *childStream, why *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,11 +166,11 @@ func (s *childSession) giveUp(c *childStream, why *Error) {
 	s.finish(c, why)
 }
 
-// cancel tells the server that nobody waits for a request any more. The session is locked.
+// cancel notifies the server that no caller waits for a request any more. The session is locked.
 func (s *childSession) cancel(id rpc.ID) {
 	params := append(append([]byte(`{"requestId":`), id.Text()...), '}')
 	if !s.out.putOwn(rpc.Message{Method: "notifications/cancelled", Params: params}) {
-		s.o.Dropped(DropUnread) // who does not read is not told
+		s.o.Dropped(DropUnread) // a server that does not read gets no notice
 	}
 }
 

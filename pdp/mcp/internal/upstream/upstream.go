@@ -1,8 +1,8 @@
 // Package upstream speaks with the MCP servers behind a gateway: over streamable HTTP in both eras, and over the standard
 // streams of a child process.
 //
-// Begin with [Upstream] and [Session]. The package sends what it is given and hands back what comes, read strictly; it
-// asks nobody whether it may. It adds no credential but the gateway's own, follows no redirect, and goes to no address
+// Begin with [Upstream] and [Session]. The package sends requests as given and hands back answers, read strictly; it
+// does not ask whether it may. It adds no credential but the gateway's own, follows no redirect, and goes to no address
 // that its configuration does not allow.
 package upstream
 
@@ -25,25 +25,25 @@ type Upstream interface {
 	// Open opens a session for one client. Ctx bounds the opening alone. Sessions share nothing: no process, no session of
 	// the server's, no credential of a principal.
 	Open(ctx context.Context, c Client) (Session, error)
-	// Close ends all sessions, and waits for what they hold.
+	// Close ends all sessions, and waits for their goroutines.
 	Close() error
 }
 
 // Client is for whom a session is.
 type Client struct {
-	// Principal is who: a key of [identity.Principal]. Credentials that are made for a principal are cached by it.
+	// Principal is a key of [identity.Principal]. Credentials that are made for a principal are cached by it.
 	Principal string
 	// Person is by whom programs are shared.
 	Person string
 	// Token is the principal's access token, and Expires its end. It is shown to the authorization server if the upstream's
-	// credentials are exchanged for it, and to nobody else. [Request.Token] takes its place if the session goes on for
+	// credentials are exchanged for it, and to no other. [Request.Token] takes its place if the session goes on for
 	// longer.
 	Token   string
 	Expires time.Time
 	// Legacy is set of a client of the legacy era: that is spoken with a server that speaks both.
 	Legacy bool
-	// Info and Capabilities are what a server of the legacy era is told in its handshake. One of the modern era is told by
-	// each request, which whoever sends it has written.
+	// Info and Capabilities are for the handshake with a server of the legacy era. In the modern era each request has them,
+	// written by its sender.
 	Info, Capabilities jsontext.Value
 }
 
@@ -58,23 +58,23 @@ func (c Client) eras() []era.Era {
 // Session is one client's connection with a server. Its methods may be called side by side.
 type Session interface {
 	Era() era.Era
-	// Server is what the server said of itself: the result of initialize or of server/discover, as it came.
+	// Server is the server's description of itself: the result of initialize or of server/discover, as it came.
 	Server() jsontext.Value
 	// Send sends a request, and returns when the server has begun to answer. An error is of type *[Error].
 	Send(ctx context.Context, r Request) (Stream, error)
 	// Notify sends a notification, or the answer to a request of the server.
 	Notify(ctx context.Context, m rpc.Message) error
-	// Listen is what a server of the legacy era says beside the answers to requests. A server that says nothing gives a
+	// Listen is the stream of messages of a server of the legacy era beside the answers to requests. A server that says nothing gives a
 	// stream that ends. The modern era has subscriptions/listen for it, which is sent like any request.
 	Listen(ctx context.Context) (Stream, error)
-	// Close tells the server that the session is over, where the era has a way.
+	// Close ends the session at the server, where the era has a way.
 	Close()
 }
 
-// Credentials are what the gateway shows an upstream that it may use it. They are the gateway's own, or were made for a
-// principal from its token; the token itself is shown to nobody but who makes them.
+// Credentials are the gateway's proof to an upstream that it may use it. They are the gateway's own, or were made for a
+// principal from its token; the token itself is shown only to their maker.
 type Credentials interface {
-	// Authorize adds to h what an upstream wants to see. Principal is [Client.Principal], token and expires are the
+	// Authorize adds the credentials to h. Principal is [Client.Principal], token and expires are the
 	// principal's access token as it is now. An error means that nothing is sent.
 	Authorize(ctx context.Context, h http.Header, principal, token string, expires time.Time) error
 }
@@ -97,12 +97,12 @@ func (r Request) message(id rpc.ID) rpc.Message {
 	return rpc.Message{ID: id, Method: r.Method, Params: r.Params.Params()}
 }
 
-// Stream is what comes for one request: notifications, in the legacy era requests of the server, and at last the response.
+// Stream is the answer to one request: notifications, in the legacy era requests of the server, and at last the response.
 type Stream interface {
 	// Next waits for a message. After the response, or if the stream ends, it is [io.EOF]; any other error is of type
-	// *[Error]. The response has the id [rpc.ID] zero: its caller knows what it answers.
+	// *[Error]. The response has the id [rpc.ID] zero: its caller knows the request.
 	Next() (rpc.Message, error)
-	// Close gives up the request, and tells the server so, if the response has not come.
+	// Close gives up the request, and notifies the server, if the response has not come.
 	Close()
 }
 
@@ -124,7 +124,7 @@ var ErrAmbiguous = errors.New("the server answered ambiguously")
 type TooLarge struct {
 	Size  int // at least
 	Limit int
-	// Key is what the limit is called in the configuration.
+	// Key is the limit's name in the configuration.
 	Key string
 }
 
