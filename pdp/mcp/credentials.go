@@ -13,7 +13,7 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// credentials are what the gateway shows an upstream; nil is nothing.
+// credentials are the gateway's credentials for an upstream; nil is none.
 func (a UpstreamAuth) credentials(now func() time.Time) (upstream.Credentials, error) {
 	switch {
 	case a.HeaderFile != "":
@@ -69,7 +69,7 @@ func (u UpstreamConfig) environment() (map[string]string, error) {
 	return env, nil
 }
 
-// secrets are the values of env that are masked in what the program says.
+// secrets are the values of env that are masked in messages of the program.
 func (u UpstreamConfig) secrets(env map[string]string) (values []string) {
 	for name := range u.EnvFiles {
 		if evaluation.SecretName(name) || slices.Contains(u.Secret, name) {

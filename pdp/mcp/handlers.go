@@ -20,10 +20,10 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// dischargeTime is how long one obligation may take. What takes longer is not done, and the request is refused.
+// dischargeTime is how long one obligation may take. A longer one fails, and the request is refused.
 const dischargeTime = 2 * time.Second
 
-// newHandlers are what the gateway can do of what the PDP obliges to, as it is configured. Redact it can always do.
+// newHandlers are the obligations that the configured gateway can discharge, besides redact.
 func newHandlers(c ObligationsConfig, log *slog.Logger, now func() time.Time) (obligations.Handlers, error) {
 	all := obligations.Handlers{}
 	if c.Log != nil {
@@ -57,7 +57,7 @@ func newHandlers(c ObligationsConfig, log *slog.Logger, now func() time.Time) (o
 	return all, nil
 }
 
-// promised are the types of [newHandlers], with nothing behind them: for who asks and does nothing.
+// promised are the types of [newHandlers] without functions: for callers that ask and discharge nothing.
 func (c ObligationsConfig) promised() obligations.Handlers {
 	nothing := func(context.Context, evaluation.Obligation) error { return errors.New("nobody does it") }
 	all := obligations.Handlers{}

@@ -11,11 +11,11 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
-// keyFile is a secret in a file, read again now and then: whoever changes it need not tell anybody.
+// keyFile is a secret in a file, read again now and then: a change needs no signal.
 type keyFile struct {
 	path   string
 	now    func() time.Time
-	logger *slog.Logger // told why the file is of no use: who asks with the secret does not repeat it
+	logger *slog.Logger // gets the reason why the file is of no use: callers do not log it
 
 	mu    sync.Mutex
 	value string
@@ -42,7 +42,7 @@ func (f *keyFile) token(context.Context) (string, error) {
 	return value, nil
 }
 
-// read reads the file. What it says of a file never has anything of the secret.
+// read reads the file. Its errors have nothing of the secret.
 func (f *keyFile) read() (string, error) {
 	text, err := plainfile.ReadPrivate(f.path, 4096)
 	if err != nil {
@@ -55,7 +55,7 @@ func (f *keyFile) read() (string, error) {
 	return value, nil
 }
 
-// tell logs what is wrong once, and not with each request, until it is mended or something else is wrong.
+// tell logs a mistake once, and not with each request, until it is mended or there is another.
 func (f *keyFile) tell(err error) {
 	wrong := ""
 	if err != nil {

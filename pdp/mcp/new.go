@@ -32,15 +32,15 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Deps are what a gateway needs besides its configuration. The zero Deps are usable.
+// Deps are the needs of a gateway besides its configuration. The zero Deps are usable.
 type Deps struct {
-	// Logger takes what the operator is to know. Nil discards it.
+	// Logger takes messages for the operator. Nil discards them.
 	Logger *slog.Logger
 	// Transport carries questions to the PDP, nil is the network. A PDP in this process is reached by it.
 	Transport http.RoundTripper
 	// Now is the clock, nil is [time.Now].
 	Now func() time.Time
-	// Known is told of which person a request is, or of which client without one, before its body is read. Nil is nobody.
+	// Known gets the person of a request, or its client without a person, before its body is read. It may be nil.
 	Known func(ctx context.Context, person string)
 	// MeterProvider and TracerProvider are where telemetry goes, nil is nowhere.
 	MeterProvider  metric.MeterProvider
@@ -48,11 +48,11 @@ type Deps struct {
 	// FixedToken is a token by which a PDP in this process knows the person of identity.static, so that they can be asked for
 	// approvals in a form. "" is none, and then no form is shown to them.
 	FixedToken string
-	// Version is what servers are told of the gateway besides its name, and clients of several servers.
+	// Version is the gateway's version for servers, and for clients of several servers.
 	Version string
 }
 
-// Gateway stands in front of MCP servers, and has a PDP decide what reaches them.
+// Gateway stands in front of MCP servers, and has a PDP decide about each request.
 type Gateway struct {
 	gate *gate.Gateway
 	// network carries questions to the PDP, nil if something else does.
@@ -71,13 +71,13 @@ func (g *Gateway) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) e
 	return g.gate.ServeStdio(ctx, in, out)
 }
 
-// Ready reports what the gateway cannot do just now. Nobody is asked for it: it is what the last requests have shown.
+// Ready reports the present failures of the gateway. It asks no other service: the last requests have shown them.
 func (g *Gateway) Ready() error { return g.gate.Ready() }
 
 // Drain ends the streams of clients that only listen, which would last as long as the gateway. Requests go on.
 func (g *Gateway) Drain() { g.gate.Drain() }
 
-// Close ends all sessions, and waits for what they hold.
+// Close ends all sessions, and waits for their goroutines.
 func (g *Gateway) Close() error {
 	err := g.gate.Close()
 	if g.network != nil {
@@ -86,7 +86,7 @@ func (g *Gateway) Close() error {
 	return err
 }
 
-// New makes a gateway. It asks nobody yet: a PDP, an issuer or a server that is away now may come back.
+// New makes a gateway. It sends nothing yet: a PDP, an issuer or a server that is away now may come back.
 func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	Form.SetDefaults(&c)
 	if err := c.Check(); err != nil {
@@ -137,7 +137,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	return &Gateway{gate.New(o), network}, nil
 }
 
-// newSelf is what the gateway says that it is where it stands for several servers.
+// newSelf is the gateway's description of itself where it stands for several servers.
 func newSelf(version string) jsontext.Value {
 	return rpc.Object{}.With("name", rpc.String(ownName)).With("version", rpc.String(cmp.Or(version, "0"))).Value()
 }
@@ -210,7 +210,7 @@ func newAsker(c Config, d Deps) (*ask.Asker, error) {
 	return c.asker(d, handlers)
 }
 
-// asker makes the one that asks, for a gateway and for who explains what a gateway asks.
+// asker makes the asker of questions, for a gateway and for [Explain].
 func (c Config) asker(d Deps, handlers obligations.Handlers) (*ask.Asker, error) {
 	o := ask.Options{
 		PDP: map[string]*authzenclient.Client{}, Resource: c.Resource, SubjectClaim: c.Identity.SubjectClaim, SubjectOverride: c.override(),
@@ -285,10 +285,10 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	return client, nil
 }
 
-// ownName is what clients and servers are told that the gateway is.
+// ownName is the gateway's name for clients and servers.
 const ownName = "policy-service"
 
-// EmbeddedURL is what a PDP in this process is called, by which and for which its tokens are. Nothing is sent there.
+// EmbeddedURL is the address of a PDP in this process, and the issuer and audience of its tokens. Nothing is sent there.
 const EmbeddedURL = "http://localhost"
 
 func newRing(c Config, d Deps) (*seal.Ring, error) {
@@ -312,7 +312,7 @@ func newPeople(c Config, d Deps, times int) (*rates.Limiter, error) {
 	return rates.New(rates.Options{Rate: rate.Limit(c.Limits.Rate) * rate.Limit(times), Burst: int(c.Limits.Burst) * times, Now: d.Now})
 }
 
-// newRates bounds how often somebody asks. Without a rate only how much is under way at once is bounded.
+// newRates bounds how often a principal asks. Without a rate only how much is under way at once is bounded.
 func newRates(c Config, d Deps) (*rates.Limiter, error) {
 	one, tool, concurrent := c.Limits.PerPrincipal, c.Limits.PerTool, int(c.Limits.PerPrincipal.Concurrent)
 	o := rates.Options{

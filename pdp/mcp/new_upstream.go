@@ -48,7 +48,7 @@ func (c Config) uris(u UpstreamConfig) []string {
 }
 
 // ToolName is how clients call a tool of an upstream. With one upstream it is the tool's own name; with several the
-// upstream's name and two underscores are before it, and what common clients would not take is shortened.
+// upstream's name and two underscores are before it, and a name that common clients would not take is shortened.
 func (c Config) ToolName(upstream, tool string) string {
 	if len(c.Upstreams) > 1 {
 		return gate.ToolName(upstream, tool)

@@ -12,11 +12,11 @@ import (
 // process goes by them, so that a form counts there as the word of the person who filled it in. They are [auth.People].
 type Persons struct {
 	known *identity.Identity
-	// typeOf is what policies call a type of questions.
+	// typeOf is the policies' name of a type of questions.
 	typeOf func(wire string) (string, bool)
 }
 
-// NewPersons knows them by the configuration and d.FixedToken. typeOf is what the policies in force call a type of
+// NewPersons knows them by the configuration and d.FixedToken. typeOf is the name in the policies in force of a type of
 // questions.
 func NewPersons(c Config, d Deps, typeOf func(wire string) (string, bool)) (*Persons, error) {
 	Form.SetDefaults(&c)
@@ -39,7 +39,7 @@ func (p *Persons) Person(ctx context.Context, token string) (auth.Person, error)
 	sub, _ := who.Claims.Get("sub")
 	person := auth.Person{Issuer: who.Issuer, Subject: sub.Text(), Tenant: who.Tenant}
 	if sub.Kind() != evaluation.String || evaluation.PersonOf(person.Issuer, person.Subject) != who.Person {
-		return person, nil // who would not be known as the one who asks
+		return person, nil // that person would not be known as the one of the question
 	}
 	if typ, ok := p.typeOf(who.User.Type); ok {
 		person.Principal = auth.Principal{Type: typ, ID: who.User.ID}

@@ -17,8 +17,8 @@ import (
 // surveyLasts is how long a survey may take. Nothing that is made for it is used for longer.
 const surveyLasts = time.Minute
 
-// Survey is what the servers of a configuration say now, as a lock would have it: the gateway connects with each of them as
-// it would for a client. Token is what upstreams with token_exchange get theirs for. The servers that cannot be asked are
+// Survey is the present state of the servers of a configuration, as a lock would have it: the gateway connects with each of them as
+// it would for a client. Upstreams with token_exchange get a token for the given one. The servers that cannot be asked are
 // missing in the file, and the error says why. Neither a PDP nor a client is needed for it.
 func Survey(ctx context.Context, c Config, d Deps, token string) (lock.File, error) {
 	Form.SetDefaults(&c)
@@ -26,7 +26,7 @@ func Survey(ctx context.Context, c Config, d Deps, token string) (lock.File, err
 		return lock.File{}, err
 	}
 	d = d.withDefaults()
-	d.Transport = nobody{}
+	d.Transport = noPDP{}
 	names := sortedNames(c.Upstreams)
 	found, errs := make([]lock.Server, len(names)), make([]error, len(names))
 	var all sync.WaitGroup
@@ -45,7 +45,7 @@ func Survey(ctx context.Context, c Config, d Deps, token string) (lock.File, err
 	return f, errors.Join(errs...)
 }
 
-// surveyOne is what one server says. It asks by a gateway that has no other, and no client.
+// surveyOne surveys one server. It asks by a gateway that has no other, and no client.
 func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s lock.Server, err error) {
 	u := c.Upstreams[name]
 	if u.Auth.TokenExchange != nil && token == "" {
@@ -71,9 +71,9 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	return g.Survey(ctx, o.Servers[0], &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, info)
 }
 
-// nobody is asked by a survey.
-type nobody struct{}
+// noPDP is the transport of a survey, which asks no PDP.
+type noPDP struct{}
 
-func (nobody) RoundTrip(*http.Request) (*http.Response, error) {
+func (noPDP) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("a survey asks no PDP")
 }

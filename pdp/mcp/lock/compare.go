@@ -19,7 +19,7 @@ const (
 	NewTool       Kind = "new_tool"
 	GoneTool      Kind = "gone_tool"
 	Renamed       Kind = "renamed" // all but the name is as it was
-	Swapped       Kind = "swapped" // all but the name is what another tool had
+	Swapped       Kind = "swapped" // all but the name is as another tool had it
 	Title         Kind = "title"
 	Description   Kind = "description"
 	InputSchema   Kind = "input_schema"
@@ -30,7 +30,7 @@ const (
 	Other         Kind = "other" // _meta, icons, and whatever else there is
 )
 
-// Change is one way in which what a server says is not as it is locked.
+// Change is one difference of a server from the lock.
 type Change struct {
 	Server string
 	// Tool is by the server's own name; for [Renamed] it is the name that is locked. It is "" if no tool is meant.
@@ -38,13 +38,13 @@ type Change struct {
 	Kind Kind
 	// With is the other tool: the new name if it is [Renamed], whose body it was if it is [Swapped].
 	With string
-	// Locked and Found are the digests of what is compared, "" for what is not there.
+	// Locked and Found are digests, "" for an absent definition.
 	Locked, Found string
 
 	was, is words
 }
 
-// Compare says in what found is other than locked, sorted by server and tool.
+// Compare lists the differences of found from locked, sorted by server and tool.
 func Compare(locked, found File) (all []Change) {
 	for _, name := range both(locked.Servers, found.Servers) {
 		was, isLocked := locked.Servers[name]
@@ -69,7 +69,7 @@ func CompareServer(name string, locked, found Server) (all []Change) {
 		})
 	}
 	changed, gone, fresh := differing(locked.Tools, found.Tools)
-	bodies := map[string]string{} // of what is locked, by digest; of several the first
+	bodies := map[string]string{} // of locked tools, by digest; of several the first
 	if len(changed) > 0 {
 		for _, tool := range slices.Backward(sorted(locked.Tools)) {
 			bodies[locked.Tools[tool].body()] = tool
@@ -108,7 +108,7 @@ func differing(locked, found map[string]Tool) (changed, gone, fresh []string) {
 	return changed, gone, fresh
 }
 
-// comeAndGone are the tools that are there no longer, or newly. What goes by one name and comes by another is renamed.
+// comeAndGone are the tools that are there no longer, or newly. A tool that goes by one name and comes by another is renamed.
 func comeAndGone(locked, found map[string]Tool, gone, fresh []string) (all []Change) {
 	comes := map[string][]string{}
 	if len(gone) > 0 {
@@ -157,13 +157,13 @@ func members(was, is Tool) (all []Change) {
 	return all
 }
 
-// kinds is what each member of a definition is for. All others are [Other].
+// kinds has the kind of change for each member of a definition. All others are [Other].
 var kinds = map[string]Kind{
 	"title": Title, "description": Description, "inputSchema": InputSchema, "outputSchema": OutputSchema, "annotations": Annotations,
 	"authorization": Authorization, "coaz": Mapping, "x-authzen-mapping": Mapping, "x-coaz-mapping": Mapping,
 }
 
-// part is what of a definition is of a kind. Each member is of one kind, and so is each of inputSchema.
+// part has the members of a definition that are of a kind. Each member is of one kind, and so is each of inputSchema.
 func part(definition evaluation.Object, kind Kind) evaluation.Object {
 	of := definition.Without(func(name string) bool { return name == "name" || cmp.Or(kinds[name], Other) != kind })
 	schema, _ := definition.Get("inputSchema")

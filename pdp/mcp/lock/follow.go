@@ -18,7 +18,7 @@ type Followed struct {
 	current atomic.Pointer[File]
 	looked  atomic.Pointer[time.Time] // when the last look began that has ended
 
-	mu   sync.Mutex  // guards what follows
+	mu   sync.Mutex  // guards the rest
 	seen fs.FileInfo // of the file that was read last, whatever came of it,
 	read time.Time   // which was then
 	err  error
@@ -26,7 +26,7 @@ type Followed struct {
 
 // FollowOptions say how a file is followed.
 type FollowOptions struct {
-	// Check says what is wrong with a file that can be read; nil is nothing.
+	// Check is an error for a readable file that must not count. It may be nil.
 	Check func(File) error
 	// MayBeMissing is whether nothing is locked, rather than nothing works, while there has been no file.
 	MayBeMissing bool
@@ -34,14 +34,14 @@ type FollowOptions struct {
 	Logger       *slog.Logger
 }
 
-// A changed file counts after fileEvery. What was written within the grain of the clock of some file system may have been
-// written again since, and nobody could tell.
+// A changed file counts after fileEvery. A file written within the grain of the clock of some file system may have been
+// written again since, without a trace.
 const (
 	fileEvery = time.Second
 	grain     = 2 * time.Second
 )
 
-// Follow reads a file, and reads it again whenever it has changed. While a changed one cannot be used, what was read before
+// Follow reads a file, and reads it again whenever it has changed. While a changed one cannot be used, the one before
 // stays.
 func Follow(path string, o FollowOptions) (*Followed, error) {
 	f := &Followed{path: path, o: o}
@@ -56,8 +56,8 @@ func Follow(path string, o FollowOptions) (*Followed, error) {
 	return nil, f.err
 }
 
-// Current is what is locked, the same as long as the file is. Who comes while another looks at the file waits for what he
-// sees: else the parts of one message could be judged by two locks.
+// Current is the lock file, the same as long as the file does not change. A caller waits while another looks at the file:
+// else the parts of one message could be judged by two locks.
 func (f *Followed) Current() *File {
 	if f.due() {
 		f.mu.Lock()

@@ -1,10 +1,10 @@
-// Package lock holds the definitions of tools as somebody has accepted them. Definitions are written by others, and change
-// behind one's back: what a file has, the gateway can compare with what a server lists now.
+// Package lock holds the accepted definitions of tools. Strangers write definitions, and change them without notice: the
+// gateway compares the file with the present list of a server.
 //
 // Begin with [Read] and [Compare]. [ParseTool] makes a tool of a definition, and is the one place where its digest is made.
 // [Follow] keeps a file's content as it changes.
 //
-// The package asks no server, and decides nothing: it says what is other than it was.
+// The package asks no server, and decides nothing: it lists differences.
 package lock
 
 import (
@@ -20,10 +20,10 @@ import (
 	"policy-service/evaluation"
 )
 
-// File is what is locked, by the names that the operator gave the servers.
+// File has the locked servers, by the operator's names of them.
 type File struct{ Servers map[string]Server }
 
-// Server is what a server says that a model reads.
+// Server has the texts of a server that a model reads.
 type Server struct {
 	// Instructions are the server's; "" is none.
 	Instructions string
@@ -46,7 +46,7 @@ const (
 	MostInstructions = 64 << 10
 )
 
-// definitionLimits are what a definition may be.
+// definitionLimits are the limits of a definition.
 var definitionLimits = evaluation.Limits{Body: 256 << 10, Depth: 64, Elements: 1 << 14, NestedElements: 1 << 14, ArrayDepth: 64, Values: 20_000}
 
 // ParseTool reads a definition.
@@ -83,7 +83,7 @@ func (t Tool) body() string {
 	return digest(canonical(t.definition.Without(func(name string) bool { return name == "name" })))
 }
 
-// canonical is the one text of a definition, or of what is of one: ParseTool has seen that it can be written.
+// canonical is the one text of a definition, or of a part of one: ParseTool has seen that it can be written.
 func canonical(o evaluation.Object) []byte {
 	text, _ := o.Value().AppendCanonical(nil)
 	return text
@@ -106,7 +106,7 @@ func Of(instructions string, tools []Tool) (Server, error) {
 	return s, s.check()
 }
 
-// check finds what no file can hold.
+// check finds values that no file can hold.
 func (s Server) check() error {
 	switch {
 	case len(s.Instructions) > MostInstructions:

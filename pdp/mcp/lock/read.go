@@ -16,12 +16,12 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// Error says what is wrong with a file, where, and what to try. It quotes no more of it than names.
+// Error is a mistake in a file, with its place and a remedy. It quotes only names of the file.
 type Error struct {
 	// File is its path; "" if the text is no file's.
 	File         string
 	Line, Column int
-	// Pointer is the JSON Pointer of what is wrong, escaped.
+	// Pointer is the JSON Pointer of the mistake, escaped.
 	Pointer     string
 	Detail, Try string
 }
@@ -37,7 +37,7 @@ func (e *Error) Error() string {
 	return where + e.Detail + "; " + e.Try
 }
 
-// again is what to try if a file is other than a command wrote it.
+// again is the remedy if a file is other than a command wrote it.
 const again = "take back what was edited, or write the file again with: policy-service mcp lock --accept"
 
 // Read reads a file.
@@ -53,8 +53,8 @@ func Read(path string) (File, error) {
 	return f, err
 }
 
-// Parse reads the content of a file. What is not as [File.Text] writes it is an error, of type [*Error]: a lock that was
-// edited by hand is one that nobody has accepted.
+// Parse reads the content of a file. A file other than [File.Text] writes it is an error, of type [*Error]: a lock that was
+// edited by hand has not been accepted.
 func Parse(text []byte) (File, error) {
 	if len(text) > mostFile {
 		return File{}, &Error{Line: 1, Column: 1, Detail: fmt.Sprintf("it has more than %d bytes", mostFile), Try: "lock fewer tools"}
@@ -82,7 +82,7 @@ type reader struct {
 	in   *jsontext.Decoder
 }
 
-// wrong is an error at what was read last.
+// wrong is an error at the place that was read last.
 func (r *reader) wrong(try, format string, args ...any) error {
 	return r.wrongAt(int(r.in.InputOffset()), string(r.in.StackPointer()), fmt.Sprintf(format, args...), try)
 }

@@ -15,7 +15,7 @@ var titles = map[Kind]string{
 	Authorization: "the authorization is changed", Other: "other members are changed",
 }
 
-// plainName is a name that is what it looks like, and in which no words of ours can stand.
+// plainName is a name without lookalikes, and without room for words of ours.
 var plainName = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
 
 // named is the name of a tool. Another alphabet has letters that look like ours, and an old name in them is a new tool.

@@ -16,7 +16,7 @@ type words func() []string
 
 func nothing() []string { return nil }
 
-// ofText are the lines of a text. One that could be taken for another is in quotes: a backslash begins what stands for a
+// ofText are the lines of a text. One that could be taken for another is in quotes: a backslash begins the escape of a
 // character that cannot be seen, and a / the pointer of a member.
 func ofText(text string) words {
 	return func() []string {
@@ -77,7 +77,7 @@ func appendValue(lines []string, pointer string, v evaluation.Value) []string {
 }
 
 // likeArray reports whether the members of an object have the pointers that elements of an array would have. It is on one
-// line, or nobody saw that one has become the other.
+// line, or the change from one to the other was invisible.
 func likeArray(o evaluation.Object) bool {
 	for name := range o.All {
 		if n, err := strconv.Atoi(name); err != nil || n < 0 || n >= o.Len() || strconv.Itoa(n) != name {
@@ -97,8 +97,8 @@ func holdsMore(v evaluation.Value) bool {
 	return false
 }
 
-// Lines are what is locked and is not found, each line behind "- ", and what is found and not locked, behind "+ ". What
-// cannot be seen in a line is escaped.
+// Lines are the lines that are locked and not found, each behind "- ", and those that are found and not locked, behind "+ ".
+// Invisible characters are escaped.
 func (c Change) Lines() []string {
 	was, is := c.was, c.is
 	if was == nil {
@@ -114,7 +114,7 @@ func (c Change) Lines() []string {
 	return lines
 }
 
-// mostCells bounds what it costs to find the lines that two texts have in common. A server may send as many as it likes.
+// mostCells bounds the cost of finding the lines that two texts have in common. A server may send as many as it likes.
 const mostCells = 4 << 20
 
 // difference are the lines that only one of two texts has, in their order.
@@ -147,7 +147,7 @@ func longest(a, b []string) (common []string) {
 	if (len(a)+1)*width > mostCells {
 		return nil
 	}
-	lengths := make([]int32, (len(a)+1)*width) // of what both have from a line of each on
+	lengths := make([]int32, (len(a)+1)*width) // of the common lines from a line of each on
 	for i := len(a) - 1; i >= 0; i-- {
 		for j := len(b) - 1; j >= 0; j-- {
 			if a[i] == b[j] {

@@ -17,9 +17,9 @@ import (
 //	{"version": 1, "servers": {NAME: {"instructions": TEXT, "tools": {NAME: {"digest": TEXT, "definition": {…}}}}}}
 //
 // Servers, tools and the members of definitions are sorted by name, the other members stand as above, and instructions are
-// left out if there are none. Whatever cannot be seen is escaped, so that who reviews the file reads what a model would.
+// left out if there are none. Invisible characters are escaped, so that reviewers of the file read the same as a model.
 // There is one way to write a file, and no other is read. Another member, anywhere but in a definition, needs another
-// version: a reader that does not know what is locked must not take the rest for all.
+// version: a reader that does not know a locked member must not take the rest for all.
 const version = 1
 
 // Text is the content of the file.
@@ -57,14 +57,14 @@ func appendName(b []byte, n int, name string) []byte {
 }
 
 func appendQuoted(b []byte, text string) []byte {
-	b, _ = jsontext.AppendQuote(b, text) // what is no UTF-8 becomes U+FFFD
+	b, _ = jsontext.AppendQuote(b, text) // invalid UTF-8 becomes U+FFFD
 	return b
 }
 
 // Write puts the file in the place of another one: a reader finds either the old one or the new one.
 func (f File) Write(path string) error {
 	text := f.Text()
-	if _, err := Parse(text); err != nil { // nobody could read it
+	if _, err := Parse(text); err != nil { // it could not be read again
 		return fmt.Errorf("it cannot be locked: %w", err)
 	}
 	return plainfile.Publish(path, text)

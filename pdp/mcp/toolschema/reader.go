@@ -8,7 +8,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// What one inputSchema may become.
+// The limits of the types of one inputSchema.
 const (
 	maxDepth     = 12 // a request nests at most 16 deep
 	maxOfTool    = 2_000

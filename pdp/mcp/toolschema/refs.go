@@ -9,7 +9,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// follow reads what a reference leads to. It must be in the same document. Other readers ignore what stands beside it, or
+// follow reads the target of a reference. It must be in the same document. Other readers ignore what stands beside it, or
 // take it as well: either way the value is one that the target takes.
 func (r *reader) follow(ref evaluation.Value, at string, depth int) (*shape, bool) {
 	fragment, inside := strings.CutPrefix(ref.Text(), "#")

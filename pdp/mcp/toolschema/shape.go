@@ -3,7 +3,7 @@ package toolschema
 // shape is a Cedar type.
 type shape struct {
 	name    string // of a type without parts
-	comment string // what it does not say
+	comment string // the parts that it leaves out
 	element *shape // of a set
 	record  bool
 	members []member

@@ -29,10 +29,10 @@ type Tool struct {
 	Definition   evaluation.Object
 }
 
-// id is what questions call the tool.
+// id is the name of the tool in questions.
 func (t *Tool) id() string { return t.Server + ":" + t.Name }
 
-// Options say what the questions of a gateway have besides the arguments.
+// Options describe the questions of a gateway besides the arguments.
 type Options struct {
 	// Whole has the text declare all that a gateway asks about, so that it is a schema by itself. Otherwise the text is the
 	// part of the tools, and the author's schema beside it declares the types and tool.invoke.
@@ -67,18 +67,18 @@ func (n Note) text() string {
 	return what + n.Pointer + ": " + n.Why
 }
 
-// Schema is what was made of some tools.
+// Schema is the result for some tools.
 type Schema struct {
 	Text  string
 	Notes []Note
 }
 
-// What a schema may be. A bundle takes a file of a MiB, and 250,000 types and references in all its schema.
+// The limits of a schema. A bundle takes a file of a MiB, and 250,000 types and references in all its schema.
 const (
 	maxText     = 1 << 20
 	argueText   = 900 << 10 // arguments are left out beyond
 	maxTypes    = 200_000
-	typesOfTool = 40 // what an action has besides its arguments
+	typesOfTool = 40 // of an action besides its arguments
 	maxName     = 256
 )
 

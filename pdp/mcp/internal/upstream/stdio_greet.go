@@ -105,7 +105,7 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 	s.era, s.server = e, server
 	if e == era.Legacy && s.over == nil {
 		s.listeners = []*childStream{s.newStream()}
-		s.early = time.AfterFunc(s.o.Probe, s.nobodyListens)
+		s.early = time.AfterFunc(s.o.Probe, s.dropUnheard)
 	}
 }
 

@@ -38,8 +38,8 @@ func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	return c, nil
 }
 
-// nobodyListens drops messages that have waited for a listener.
-func (s *childSession) nobodyListens() {
+// dropUnheard drops messages that have waited for a listener.
+func (s *childSession) dropUnheard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.early == nil || s.over != nil {
