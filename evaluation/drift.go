@@ -8,7 +8,7 @@ import (
 	"unicode"
 )
 
-// Drift is what a gateway found of a tool: it is not what an operator locked.
+// Drift is a difference between a tool and its locked definition, as a gateway reports it.
 type Drift struct {
 	// Server is the gateway's name of the server, and Tool the server's name of the tool, as it was locked. Without a
 	// tool it is about the server as a whole.
@@ -17,18 +17,18 @@ type Drift struct {
 	Change DriftChange `json:"change"`
 	// With is the other tool: the name that the tool has now, or whose definition it has.
 	With string `json:"with,omitzero"`
-	// Parts are what of the definition is not as it was, such as description.
+	// Parts are the parts of the definition that changed, such as description.
 	Parts []string `json:"parts,omitzero"`
-	// Locked and Found are digests of what was locked and of what is there. What is new was not locked, and of
-	// what is gone nothing is there.
+	// Locked and Found are digests of the locked and of the present definition. A new tool has no locked one, and a tool
+	// that is gone no present one.
 	Locked string `json:"locked,omitzero"`
 	Found  string `json:"found,omitzero"`
 }
 
-// DriftChange says what became of what was locked.
+// DriftChange is the kind of a [Drift].
 type DriftChange string
 
-// What may become of what was locked.
+// The kinds of a [Drift].
 const (
 	DriftNew          DriftChange = "new"
 	DriftGone         DriftChange = "gone"
@@ -44,8 +44,7 @@ func DriftChanges() []DriftChange {
 	return []DriftChange{DriftNew, DriftGone, DriftRenamed, DriftSwapped, DriftChanged, DriftInstructions, DriftMore}
 }
 
-// The bounds of a [Drift], of texts in bytes. It goes on record for good, and what a server calls its tools is what a
-// stranger wrote.
+// The bounds of a [Drift], of texts in bytes. Records last, and strangers choose the names of tools.
 const (
 	DriftServer = 64
 	DriftTool   = 256
@@ -114,7 +113,7 @@ func (r *reader) digest(o Object, name string) string {
 	return text
 }
 
-// shown is a text that people read on a screen.
+// shown is a text for a screen.
 func (r *reader) shown(o Object, required bool, most int, name string) string {
 	v, _ := r.member(o, []string{name}, required, String, "a string")
 	return r.visible(v.Text(), most, name)
@@ -126,8 +125,8 @@ func (r *reader) visible(text string, most int, at ...string) string {
 	return text
 }
 
-// unseen reports whether a rune leaves no ink, or is not what it looks like. Some that do not are letters and symbols to
-// Unicode: fillers of Hangul, variation selectors, and the empty pattern of Braille.
+// unseen reports whether a rune leaves no ink, or looks like another. Some of them are letters and symbols to Unicode:
+// fillers of Hangul, variation selectors, and the empty pattern of Braille.
 func unseen(c rune) bool {
 	return !unicode.IsPrint(c) || unicode.In(c, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || c == 0x2800
 }
