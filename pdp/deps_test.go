@@ -90,7 +90,7 @@ var rooms = []struct{ room, not, because string }{
 	{"pdp/mcp/internal/traces", "anything of ours but pdp/mcp/internal/rpc", "a trace would end at the messages that it does not know"},
 	{"pdp/mcp/lock", "anything of ours but evaluation pdp/plainfile pdp/visible", "definitions of tools could be compared in a running gateway only, and not in a pipeline"},
 	{"pdp/mcp/toolschema", "anything of ours but evaluation pdp/visible", "a schema would change with the server that the definitions come from"},
-	{"pdp/mcp/wire", "anything of ours but evaluation pdp/visible", "gateways of others send these messages, and would carry our server"},
+	{"pdp/mcp/wire", "anything of ours but evaluation pdp/mcp/internal/rpc pdp/visible", "gateways of others send these messages, and would carry our server"},
 
 	// The server: the library and the stores on HTTP.
 	{"pdp/server", "pdp/internal/...", "a server would decide differently from a PDP inside another program"},

@@ -1,10 +1,8 @@
 package pep
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"math/big"
 	"strings"
 
@@ -18,59 +16,21 @@ type object = map[string]any
 // number is a number as it is spelt: a float would make one of 9007199254740992 and 9007199254740993.
 type number string
 
+// asSpelt keeps numbers as they are spelt.
+var asSpelt = json.WithUnmarshalers(json.UnmarshalFromFunc(func(in *jsontext.Decoder, v *any) error {
+	if in.PeekKind() != '0' {
+		return errors.ErrUnsupported
+	}
+	text, err := in.ReadValue()
+	*v = number(text)
+	return err
+}))
+
 // parse reads one JSON value and nothing after it. A member twice, or bytes that are not UTF-8, are no JSON here: two
 // readers of one text must not see two questions.
-func parse(text []byte) (any, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(text))
-	v, err := parseValue(d)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := d.ReadToken(); err != io.EOF {
-		return nil, errors.New("something follows the value")
-	}
-	return v, nil
-}
-
-func parseValue(d *jsontext.Decoder) (any, error) {
-	token, err := d.ReadToken()
-	if err != nil {
-		return nil, err
-	}
-	switch token.Kind() {
-	case '{':
-		all := object{}
-		for d.PeekKind() != '}' {
-			name, err := d.ReadToken()
-			if err != nil {
-				return nil, err
-			}
-			key := name.String() // before the next read, which takes the token away
-			if all[key], err = parseValue(d); err != nil {
-				return nil, err
-			}
-		}
-		_, err = d.ReadToken()
-		return all, err
-	case '[':
-		all := []any{}
-		for d.PeekKind() != ']' {
-			v, err := parseValue(d)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, v)
-		}
-		_, err = d.ReadToken()
-		return all, err
-	case '"':
-		return token.String(), nil
-	case '0':
-		return number(token.String()), nil
-	case 't', 'f':
-		return token.Bool(), nil
-	}
-	return nil, nil
+func parse(text []byte) (v any, err error) {
+	err = json.Unmarshal(text, &v, asSpelt)
+	return v, err
 }
 
 // parseObject reads one JSON object.

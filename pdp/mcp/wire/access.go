@@ -1,10 +1,8 @@
 package wire
 
 import (
-	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -49,10 +47,10 @@ func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
 	var at []string
 	var payload jsontext.Value
 	switch {
-	case o.get("protocol") != nil:
+	case o.Get("protocol") != nil:
 		p.Envelope, err = aroundPolicy(o, text)
 		at, payload = append(at, "payload"), p.Envelope.Payload
-	case o.get("jsonrpc") != nil:
+	case o.Get("jsonrpc") != nil:
 		payload, err = asMessage(o, text)
 		at = append(at, "params")
 	}
@@ -64,7 +62,7 @@ func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
 			return AccessPolicy{}, err
 		}
 	}
-	if len(at) > 0 || o.get("type") != nil {
+	if len(at) > 0 || o.Get("type") != nil {
 		if o, err = inPayload(o, at); err != nil {
 			return AccessPolicy{}, err
 		}
@@ -107,14 +105,14 @@ func inPayload(o object, at []string) (policy object, err error) {
 	kind, err := o.wanted("type", at...)
 	switch {
 	case err != nil:
-		return nil, err
+		return object{}, err
 	case kind != typeAccess:
-		return nil, evaluation.Malformed("another message; what is read is "+typeAccess, "", append(at, "type")...)
+		return object{}, evaluation.Malformed("another message; what is read is "+typeAccess, "", append(at, "type")...)
 	}
 	if err := o.only(at, "type", "policy"); err != nil {
-		return nil, err
+		return object{}, err
 	}
-	return readObject(o.get("policy"), append(at, "policy")...)
+	return readObject(o.Get("policy"), append(at, "policy")...)
 }
 
 // read reads what a policy says.
@@ -128,7 +126,7 @@ func (p *AccessPolicy) read(o object, at []string) (err error) {
 	if p.Default, err = o.text("default", at...); err != nil {
 		return err
 	}
-	rules, err := arrayOf(o.get("rules"), append(at, "rules"))
+	rules, err := o.elements("rules", "no array", at...)
 	if err != nil {
 		return err
 	}
@@ -151,7 +149,7 @@ func readAccessRule(o object, at []string) (r AccessRule, err error) {
 	steps := []func() error{
 		func() error { return o.only(at, "agent", "tools", "expires", "requires_approval", "effect") },
 		func() (err error) { r.Agent, err = o.wanted("agent", at...); return },
-		func() (err error) { r.Tools, err = toolsOf(o.get("tools"), append(at, "tools")); return },
+		func() (err error) { r.Tools, err = o.tools(at); return },
 		func() (err error) { r.Expires, err = o.text("expires", at...); return },
 		func() (err error) { r.Effect, err = o.text("effect", at...); return },
 		func() (err error) { r.RequiresApproval, err = o.truth("requires_approval", at); return },
@@ -164,21 +162,20 @@ func readAccessRule(o object, at []string) (r AccessRule, err error) {
 	return r, nil
 }
 
-// toolsOf are the names of tools, or [AllTools].
-func toolsOf(v jsontext.Value, at []string) (names []string, err error) {
+// tools are the names of tools, or [AllTools].
+func (o object) tools(at []string) (names []string, err error) {
 	const want = `it must be an array of names, or "` + AllTools + `" for all tools`
-	switch {
-	case v == nil:
-		return nil, evaluation.Malformed("missing; "+want, "", at...)
-	case string(v) == `"`+AllTools+`"`:
+	switch v := o.Get("tools"); string(v) {
+	case "":
+		return nil, evaluation.Malformed("missing; "+want, "", append(at, "tools")...)
+	case `"` + AllTools + `"`:
 		return []string{AllTools}, nil
-	case v.Kind() != '[':
-		return nil, evaluation.Malformed(want, "", at...)
 	}
-	all, err := arrayOf(v, at)
+	all, err := o.elements("tools", want, at...)
 	if err != nil {
 		return nil, err
 	}
+	at = append(at, "tools")
 	if len(all) == 0 {
 		return nil, evaluation.Malformed("no tool; leave the rule out, or name some", "", at...)
 	}
@@ -190,43 +187,4 @@ func toolsOf(v jsontext.Value, at []string) (names []string, err error) {
 		names = append(names, name)
 	}
 	return names, nil
-}
-
-// truth is a member that is true or false. It is false if there is none.
-func (o object) truth(name string, at []string) (bool, error) {
-	v := o.get(name)
-	if v != nil && v.Kind() != 't' && v.Kind() != 'f' {
-		return false, evaluation.Malformed("neither true nor false", "", append(at, name)...)
-	}
-	return v.Kind() == 't', nil
-}
-
-// arrayOf are the elements of an array that was read as a part of an object, none if there is no value.
-func arrayOf(v jsontext.Value, at []string) (all []jsontext.Value, err error) {
-	if v == nil {
-		return nil, nil
-	}
-	in := jsontext.NewDecoder(bytes.NewReader(v))
-	if in.PeekKind() != '[' {
-		return nil, evaluation.Malformed("no array", "", at...)
-	}
-	_, _ = in.ReadToken()
-	for in.PeekKind() != ']' {
-		one, err := in.ReadValue()
-		if err != nil {
-			return nil, broken(err, at)
-		}
-		all = append(all, one.Clone())
-	}
-	return all, nil
-}
-
-// only is an error if there is a member that has none of some names.
-func (o object) only(at []string, names ...string) error {
-	for _, m := range o {
-		if !slices.Contains(names, m.name) {
-			return evaluation.Malformed("unknown", "leave it out; what can stand here is "+strings.Join(names, ", "), append(slices.Clone(at), m.name)...)
-		}
-	}
-	return nil
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -9,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // Protocol is the name of the protocol of an [Envelope].
@@ -48,9 +48,9 @@ func ReadEnvelope(text []byte) (e Envelope, err error) {
 		func() error { return o.misspelt(envelopeNames...) },
 		func() (err error) { protocol, err = o.wanted("protocol"); return },
 		func() (err error) { e.ID, err = o.text("id"); return },
-		func() (err error) { e.Time, err = timeOf(o.get("ts")); return },
+		func() (err error) { e.Time, err = timeOf(o.Get("ts")); return },
 		func() (err error) { e.From, err = o.wanted("from"); return },
-		func() (err error) { e.To, err = namesOf(o.get("to")); return },
+		func() (err error) { e.To, err = o.to(); return },
 		func() (err error) { e.Kind, err = o.wanted("kind"); return },
 	}
 	for _, step := range steps {
@@ -61,7 +61,7 @@ func ReadEnvelope(text []byte) (e Envelope, err error) {
 	if protocol != Protocol {
 		return Envelope{}, evaluation.Malformed("an unknown protocol; it is "+Protocol, "", "protocol")
 	}
-	e.Payload = o.get("payload")
+	e.Payload = o.Get("payload")
 	if err := e.check(); err != nil {
 		return Envelope{}, err
 	}
@@ -80,22 +80,13 @@ func timeOf(v jsontext.Value) (t time.Time, err error) {
 	return t, nil
 }
 
-// namesOf are those for whom an envelope is, nil if there is no value.
-func namesOf(v jsontext.Value) (names []string, err error) {
-	const want = "no array of names; leave it out for everybody"
-	if v == nil {
-		return nil, nil
+// to are those for whom an envelope is, nil if there is no value.
+func (o object) to() (names []string, err error) {
+	all, err := o.elements("to", "no array of names; leave it out for everybody")
+	if err != nil || all == nil && o.Get("to") == nil {
+		return nil, err
 	}
-	in := jsontext.NewDecoder(bytes.NewBuffer(v))
-	if in.PeekKind() != '[' {
-		return nil, evaluation.Malformed(want, "", "to")
-	}
-	_, _ = in.ReadToken()
-	for in.PeekKind() != ']' {
-		one, err := in.ReadValue() // all of it was read before
-		if err != nil {
-			return nil, evaluation.Malformed(want, "", "to")
-		}
+	for _, one := range all {
 		name, err := textOf(one, "to")
 		if err != nil {
 			return nil, err
@@ -136,33 +127,25 @@ func (e Envelope) Append(b []byte) ([]byte, error) {
 			}
 		}
 	}
-	o := object{}.withText("protocol", Protocol).withText("id", e.ID)
+	o := rpc.Object{}.WithText("protocol", Protocol).WithText("id", e.ID)
 	if !e.Time.IsZero() {
 		text, err := e.Time.MarshalText()
 		if err != nil {
 			return nil, evaluation.Malformed("no time that can be written", "", "ts")
 		}
-		o = o.withText("ts", string(text))
+		o = o.WithText("ts", string(text))
 	}
-	o = o.withText("from", e.From)
+	o = o.WithText("from", e.From)
 	if len(e.To) > 0 {
-		o = o.with("to", array(e.To))
+		var to []jsontext.Value
+		for _, one := range e.To {
+			to = append(to, rpc.String(one))
+		}
+		o = o.With("to", rpc.Array(to))
 	}
-	text := o.withText("kind", e.Kind).with("payload", e.Payload).json()
+	text := o.WithText("kind", e.Kind).With("payload", e.Payload).Value()
 	if _, err := ReadEnvelope(text); err != nil {
 		return nil, err
 	}
 	return append(b, text...), nil
-}
-
-// array is texts as an array in JSON.
-func array(texts []string) jsontext.Value {
-	b := []byte{'['}
-	for n, text := range texts {
-		if n > 0 {
-			b = append(b, ',')
-		}
-		b = append(b, quoted(text)...)
-	}
-	return append(b, ']')
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/visible"
 )
 
@@ -123,7 +124,7 @@ func (c *Call) Elicitation(f Form, now time.Time) Message {
 	}
 	return Message{
 		Version: version,
-		ID:      quoted(c.of.ID),
+		ID:      rpc.String(c.of.ID),
 		Method:  "elicitation/create",
 		Params: elicitParams{
 			Meta:     meta,
@@ -146,7 +147,7 @@ type addressParams struct {
 func (c *Call) AtAddress(url string) Message {
 	return Message{
 		Version: version,
-		ID:      quoted(c.of.ID),
+		ID:      rpc.String(c.of.ID),
 		Method:  "elicitation/create",
 		Params:  addressParams{"url", c.of.ID, url, c.question()},
 	}

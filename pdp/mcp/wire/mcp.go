@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // The notifications of MCP that have a payload of kind system as their params.
@@ -48,7 +49,7 @@ func (e Envelope) Message() (jsontext.Value, error) {
 	}
 	for _, s := range systemTypes {
 		if e.Kind == KindSystem && s.payload == kind {
-			return object{}.withText("jsonrpc", version).withText("method", s.method).with("params", e.Payload).json(), nil
+			return rpc.Object{}.WithText("jsonrpc", version).WithText("method", s.method).With("params", e.Payload).Value(), nil
 		}
 	}
 	return nil, evaluation.Malformed("there is no message of MCP for it", "", "payload", "type")
@@ -68,10 +69,10 @@ func Enveloped(message jsontext.Value) (kind string, payload jsontext.Value, err
 		return "", nil, evaluation.Malformed("no message of JSON-RPC 2.0", "", "jsonrpc")
 	case typeOf(method) == "":
 		return KindMCP, message, nil
-	case o.get("id") != nil:
+	case o.Get("id") != nil:
 		return "", nil, evaluation.Malformed("a notification has none", "", "id")
 	}
-	params, err := readObject(o.get("params"), "params")
+	params, err := readObject(o.Get("params"), "params")
 	if err != nil {
 		return "", nil, err
 	}
@@ -81,7 +82,7 @@ func Enveloped(message jsontext.Value) (kind string, payload jsontext.Value, err
 	case is != typeOf(method):
 		return "", nil, evaluation.Malformed("not the type that the method has", "", "params", "type")
 	}
-	return KindSystem, o.get("params"), nil
+	return KindSystem, o.Get("params"), nil
 }
 
 // head is what every message of JSON-RPC begins with. A response has no method.

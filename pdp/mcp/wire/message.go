@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/visible"
 )
 
@@ -64,17 +65,11 @@ type deniedCall struct {
 // answer reaches its caller. If text is empty the id is otherwise, as a string.
 func CallID(text, otherwise string) (id jsontext.Value, ok bool) {
 	if text == "" {
-		return quoted(otherwise), true
+		return rpc.String(otherwise), true
 	}
 	id = jsontext.Value(text)
 	_, err := strconv.ParseInt(text, 10, 64)
 	return id, id.IsValid() && (id.Kind() == '"' || err == nil)
-}
-
-// quoted is the id of an approval request as JSON.
-func quoted(id string) jsontext.Value {
-	text, _ := jsontext.AppendQuote(nil, id) // which fails only if the id is not UTF-8
-	return text
 }
 
 // AuthorizationRequired answers the tool call id while the call waits for a person.

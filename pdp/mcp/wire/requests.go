@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/visible"
 )
 
@@ -55,11 +56,11 @@ type Welcome struct {
 
 // Payload is the payload of kind system, and the params of a [MethodWelcome].
 func (w Welcome) Payload() jsontext.Value {
-	return object{}.
-		with("type", quoted(typeWelcome)).
-		with("tokenType", quoted(w.TokenType)).
-		with("participantId", quoted(w.Participant.ID)).
-		withMeta(object{}.withText(metaParticipant, fullID(w.Participant))).json()
+	o := rpc.Object{}.
+		With("type", rpc.String(typeWelcome)).
+		With("tokenType", rpc.String(w.TokenType)).
+		With("participantId", rpc.String(w.Participant.ID))
+	return withMeta(o, rpc.Object{}.WithText(metaParticipant, fullID(w.Participant))).Value()
 }
 
 // Pending is 001's tool_request_pending: it tells those who can fulfil it that somebody requests a tool.
@@ -81,15 +82,15 @@ func (p Pending) Payload() jsontext.Value {
 	if arguments == nil {
 		arguments = jsontext.Value("{}")
 	}
-	return object{}.
-		with("type", quoted(typePending)).
-		with("requester", quoted(p.Requester.ID)).
-		with("target", quoted(p.Target)).
-		with("tool", quoted(p.Tool.Name)).
-		with("arguments", arguments).
-		with("requestId", quoted(p.RequestID)).
-		withText("reason", visible.Text(p.Reason)).
-		withMeta(object{}.withText(metaRequester, fullID(p.Requester)).withText(metaTool, p.Tool.ID)).json()
+	o := rpc.Object{}.
+		With("type", rpc.String(typePending)).
+		With("requester", rpc.String(p.Requester.ID)).
+		With("target", rpc.String(p.Target)).
+		With("tool", rpc.String(p.Tool.Name)).
+		With("arguments", arguments).
+		With("requestId", rpc.String(p.RequestID)).
+		WithText("reason", visible.Text(p.Reason))
+	return withMeta(o, rpc.Object{}.WithText(metaRequester, fullID(p.Requester)).WithText(metaTool, p.Tool.ID)).Value()
 }
 
 // Blocked is 001's tool_call_blocked: a call was refused before it came to its server.
@@ -103,11 +104,11 @@ type Blocked struct {
 
 // Payload is the payload of kind system, and the params of a [MethodCallBlocked].
 func (b Blocked) Payload() jsontext.Value {
-	return object{}.
-		with("type", quoted(typeBlocked)).
-		with("reason", quoted(b.Reason)).
-		withText("suggestion", b.Suggestion).
-		withMeta(object{}.withText(metaTool, b.ToolID)).json()
+	o := rpc.Object{}.
+		With("type", rpc.String(typeBlocked)).
+		With("reason", rpc.String(b.Reason)).
+		WithText("suggestion", b.Suggestion)
+	return withMeta(o, rpc.Object{}.WithText(metaTool, b.ToolID)).Value()
 }
 
 // ToolRequest are the params of 001's tools/request: somebody asks that another calls a tool.
@@ -136,12 +137,12 @@ func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
 			return ToolRequest{}, err
 		}
 	}
-	if reason := o.get("reason"); string(reason) != `""` { // who says nothing gives no reason
+	if reason := o.Get("reason"); string(reason) != `""` { // who says nothing gives no reason
 		if r.Reason, err = textOf(reason, "reason"); err != nil {
 			return ToolRequest{}, err
 		}
 	}
-	if r.Arguments = o.get("arguments"); r.Arguments != nil && r.Arguments.Kind() != '{' {
+	if r.Arguments = o.Get("arguments"); r.Arguments != nil && r.Arguments.Kind() != '{' {
 		return ToolRequest{}, evaluation.Malformed("no object", "", "arguments")
 	}
 	return r, nil
@@ -149,7 +150,7 @@ func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
 
 // Requested is the result of a tools/request that waits for somebody to fulfil it.
 func Requested(requestID string) jsontext.Value {
-	return object{}.with("status", quoted("pending")).with("requestId", quoted(requestID)).json()
+	return rpc.Object{}.With("status", rpc.String("pending")).With("requestId", rpc.String(requestID)).Value()
 }
 
 // Fulfilment is what a tools/call of 001 says besides if it fulfils the request of another.
@@ -206,6 +207,6 @@ func Fulfilled(result jsontext.Value, by, requester evaluation.Ref) (jsontext.Va
 	if err != nil {
 		return nil, err
 	}
-	meta := object{}.withText(metaFulfilledBy, fullID(by)).withText(metaOriginal, fullID(requester))
-	return o.with("fulfilledBy", quoted(by.ID)).with("originalRequester", quoted(requester.ID)).withMeta(meta).json(), nil
+	meta := rpc.Object{}.WithText(metaFulfilledBy, fullID(by)).WithText(metaOriginal, fullID(requester))
+	return withMeta(o.With("fulfilledBy", rpc.String(by.ID)).With("originalRequester", rpc.String(requester.ID)), meta).Value(), nil
 }

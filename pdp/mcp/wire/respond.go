@@ -4,6 +4,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
+	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // MethodAuthorizationRequest is the notification of 000 that an approval waits, and MethodRespond the message by which
@@ -35,7 +36,7 @@ func ReadRespond(params jsontext.Value, limits evaluation.Limits) (r Respond, er
 	if r.AuthorizationID, err = o.wanted("authorizationId"); err != nil {
 		return Respond{}, err
 	}
-	r.Answer = o.without("_meta").json()
+	r.Answer = o.Without(func(name string) bool { return name == "_meta" }).Value()
 	said, err := evaluation.DecodeResponse(r.Answer, r.AuthorizationID, limits)
 	if err != nil {
 		return Respond{}, err
@@ -46,7 +47,7 @@ func ReadRespond(params jsontext.Value, limits evaluation.Limits) (r Respond, er
 
 // Responded is the result of an authorization/respond: what has become of the approval request.
 func Responded(authorizationID, status string) jsontext.Value {
-	return object{}.with("authorizationId", quoted(authorizationID)).with("status", quoted(status)).json()
+	return rpc.Object{}.With("authorizationId", rpc.String(authorizationID)).With("status", rpc.String(status)).Value()
 }
 
 // Announced are the params of a [MethodAuthorizationRequest] as a client is told them, made of those of the PDP: the tool by
@@ -65,6 +66,6 @@ func Announced(params jsontext.Value, tool, requester string) (jsontext.Value, e
 	if err != nil {
 		return nil, err
 	}
-	meta := object{}.withText(metaTool, of).withText(metaRequester, by)
-	return o.with("tool", quoted(tool)).with("requester", quoted(requester)).withMeta(meta).json(), nil
+	meta := rpc.Object{}.WithText(metaTool, of).WithText(metaRequester, by)
+	return withMeta(o.With("tool", rpc.String(tool)).With("requester", rpc.String(requester)), meta).Value(), nil
 }

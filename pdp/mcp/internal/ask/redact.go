@@ -1,7 +1,10 @@
 package ask
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
+	"io"
 	"strconv"
 	"strings"
 
@@ -78,15 +81,11 @@ func redactResponse(method string, m rpc.Message, fields []pointer) (rpc.Message
 
 // codeOf is the code of an error, if it is one that a code can be.
 func codeOf(text jsontext.Value) int {
-	e, err := rpc.ParseObject(text)
-	if err != nil {
+	e, err := rpc.ReadError(text)
+	if err != nil || e.Code != int(int32(e.Code)) || e.Code == era.URLRequired { // which is none without its pages
 		return rpc.InternalError
 	}
-	code, err := strconv.ParseInt(string(e.Get("code")), 10, 32)
-	if err != nil || code == era.URLRequired { // which is none without its pages
-		return rpc.InternalError
-	}
-	return int(code)
+	return e.Code
 }
 
 // redactor takes fields out of one response, and remembers what was there.
@@ -131,17 +130,99 @@ func (r *redactor) member(method, name string, v jsontext.Value) (kept jsontext.
 	return nil, false, true
 }
 
-// structured is an object or array without the fields.
+// The most that a result may nest, and hold, from which something is taken out: deeper or larger ones are withheld.
+const (
+	mostNesting = 100
+	mostValues  = 200_000
+)
+
+var errTooMuch = errors.New("too large, or too deep")
+
+// structured is an object or array without the fields. It is read strictly: a member that stands twice, or bytes behind
+// the value, are an error.
 func (r *redactor) structured(v jsontext.Value) (jsontext.Value, bool) {
-	n, ok := parseNode(v)
-	if !ok || n.kind != '{' && n.kind != '[' {
+	in := jsontext.NewDecoder(bytes.NewReader(v))
+	if kind := in.PeekKind(); kind != '{' && kind != '[' {
 		return nil, false
 	}
-	for _, field := range r.fields {
-		n.remove(field, &r.removed)
+	left := mostValues
+	kept, err := r.value(nil, in, r.fields, mostNesting, &left)
+	if err != nil {
+		return nil, false
 	}
-	r.removed.mask(n)
-	return n.value(), true
+	_, err = in.ReadToken()
+	return kept, err == io.EOF
+}
+
+// value appends the next value without the fields below it, and with secrets masked. A field that is a member is left
+// out; an element of an array becomes null, so that those after it keep their places.
+func (r *redactor) value(b []byte, in *jsontext.Decoder, fields []pointer, depth int, left *int) ([]byte, error) {
+	if *left--; *left < 0 {
+		return nil, errTooMuch
+	}
+	kind := in.PeekKind()
+	if kind != '{' && kind != '[' {
+		v, err := in.ReadValue()
+		return append(b, r.removed.masked(v)...), err
+	}
+	if _, err := in.ReadToken(); err != nil || depth == 0 {
+		return nil, cmp.Or(err, errTooMuch)
+	}
+	first := len(b) + 1
+	b = append(b, byte(kind))
+	for n := 0; in.PeekKind() != kind+2; n++ { // in ASCII a bracket closes two characters after it opens
+		step, begins := strconv.Itoa(n), ""
+		if kind == '{' {
+			name, err := in.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			step = name.String()
+			begins = string(rpc.String(step)) + ":"
+		}
+		below, gone := within(fields, step)
+		leave := kind == '{' && (gone || r.removed.in(step) != step)
+		if !leave && len(b) > first {
+			b = append(b, ',')
+		}
+		var err error
+		switch {
+		case leave:
+			err = r.skip(in, gone)
+		case gone:
+			b, err = append(b, "null"...), r.skip(in, gone)
+		default:
+			b, err = r.value(append(b, begins...), in, below, depth-1, left)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, err := in.ReadToken()
+	return append(b, byte(kind+2)), err
+}
+
+// skip passes over the next value. One that is a field is remembered.
+func (r *redactor) skip(in *jsontext.Decoder, isField bool) error {
+	v, err := in.ReadValue()
+	if err == nil && isField {
+		r.removed.add(v)
+	}
+	return err
+}
+
+// within are the rests of the pointers that lead on behind a step. Gone reports that one of them ends there.
+func within(fields []pointer, step string) (below []pointer, gone bool) {
+	for _, p := range fields {
+		if p[0] != "*" && p[0] != step {
+			continue
+		}
+		if len(p) == 1 {
+			return nil, true
+		}
+		below = append(below, p[1:])
+	}
+	return below, false
 }
 
 // text is a text without the fields, or one that says that it was withheld.
@@ -176,10 +257,7 @@ func (r *redactor) contents(v jsontext.Value) jsontext.Value {
 		o = rpc.Object{}
 	}
 	out := rpc.Object{}.With("uri", rpc.String(r.removed.in(o.GetString("uri"))))
-	if mime := o.GetString("mimeType"); mime != "" {
-		out = out.With("mimeType", rpc.String(r.removed.in(mime)))
-	}
-	return out.With("text", r.text(o.Get("text"))).Value()
+	return out.WithText("mimeType", r.removed.in(o.GetString("mimeType"))).With("text", r.text(o.Get("text"))).Value()
 }
 
 // message is a part of a prompt.
@@ -197,16 +275,9 @@ func (r *redactor) message(v jsontext.Value) jsontext.Value {
 
 // each changes each element of an array.
 func each(v jsontext.Value, change func(jsontext.Value) jsontext.Value) (jsontext.Value, bool) {
-	n, ok := parseNode(v)
-	if !ok || n.kind != '[' {
-		return nil, false
+	all, err := rpc.Elements(v)
+	for n := range all {
+		all[n] = change(all[n])
 	}
-	out := []byte{'['}
-	for i, e := range n.kids {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, change(e.value())...)
-	}
-	return append(out, ']'), true
+	return rpc.Array(all), err == nil
 }

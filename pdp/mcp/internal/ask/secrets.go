@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -31,20 +32,23 @@ const (
 	mask        = "[redacted]"
 )
 
-// add remembers all strings and numbers of a value, until all are known.
-func (s *secrets) add(n *node) {
-	if s.masks != nil || s.tooMany {
+// add remembers all strings and numbers of a value that was read, until all are known.
+func (s *secrets) add(v jsontext.Value) {
+	if s.masks != nil {
 		return
 	}
-	for _, kid := range n.kids {
-		s.add(kid)
-	}
-	switch n.kind {
-	case '"':
-		s.text(unquoted(n.text))
-	case '0':
-		s.text(string(n.text))
-		s.text(canonicalNumber(n.text))
+	for in := jsontext.NewDecoder(bytes.NewReader(v)); !s.tooMany; {
+		container, members := in.StackIndex(in.StackDepth())
+		token, err := in.ReadToken()
+		switch isName := container == '{' && members%2 == 0; {
+		case err != nil: // the end
+			return
+		case token.Kind() == '"' && !isName:
+			s.text(token.String())
+		case token.Kind() == '0':
+			s.text(token.String())
+			s.text(canonicalNumber(token.String()))
+		}
 	}
 }
 
@@ -97,43 +101,32 @@ func (s *secrets) inPieces() bool {
 	return s.pieced.Replace(all) != all
 }
 
-// mask masks what of a value is secret. A member with a secret in its name is dropped.
-func (s *secrets) mask(n *node) {
+// masked is a string, number, boolean or null of which a secret is masked: a number becomes null.
+func (s *secrets) masked(v jsontext.Value) jsontext.Value {
 	if len(s.texts) == 0 || s.masks == nil {
-		return
+		return v
 	}
-	n.filter(func(i int) bool {
-		if n.kind == '{' && s.in(n.names[i]) != n.names[i] {
-			return false
-		}
-		s.mask(n.kids[i])
-		return true
-	})
-	switch n.kind {
+	switch v.Kind() {
 	case '"':
-		text := unquoted(n.text)
+		unquoted, _ := jsontext.AppendUnquote(nil, v) // it was read
+		text := string(unquoted)
 		kept := s.in(text)
 		if kept != text {
-			n.text, text = rpc.String(kept), "\x00"
+			v, text = rpc.String(kept), "\x00"
 		}
 		s.joined.WriteString(text)
 	case '0':
-		literal, canonical := string(n.text), canonicalNumber(n.text)
+		literal, canonical := string(v), canonicalNumber(string(v))
 		if s.in(literal) != literal || s.in(canonical) != canonical {
-			n.kind, n.text = 'n', jsontext.Value("null")
+			return jsontext.Value("null")
 		}
 	}
-}
-
-// unquoted is the text of a string that was parsed.
-func unquoted(v jsontext.Value) string {
-	text, _ := jsontext.AppendUnquote(nil, v)
-	return string(text)
+	return v
 }
 
 // canonicalNumber is the one text that all ways of writing a number have; "" if nobody can say in reasonable time.
-func canonicalNumber(text jsontext.Value) string {
-	o, err := evaluation.ParseObject(append(append([]byte(`{"n":`), text...), '}'), evaluation.DefaultLimits())
+func canonicalNumber(text string) string {
+	o, err := evaluation.ParseObject([]byte(`{"n":`+text+`}`), evaluation.DefaultLimits())
 	if err != nil {
 		return ""
 	}

@@ -150,6 +150,14 @@ func (o Object) With(name string, v jsontext.Value) Object {
 	return newObject(append(slices.Clip(o.members), newMember(name, v)))
 }
 
+// WithText is [Object.With] of a string. Without a text o stays as it is.
+func (o Object) WithText(name, text string) Object {
+	if text == "" {
+		return o
+	}
+	return o.With(name, String(text))
+}
+
 func newMember(name string, v jsontext.Value) member {
 	quoted, _ := jsontext.AppendQuote(nil, name)
 	return member{quoted: quoted, name: name, value: v}
