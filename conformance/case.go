@@ -24,7 +24,7 @@ type Case struct {
 	Steps []Step
 }
 
-// Step is one request, and what must be true of its answer.
+// Step is one request, and the demands on its answer.
 type Step struct {
 	// Ask is an endpoint or a question of cases/questions.yaml, or a path.
 	Ask    string `yaml:"ask"`
@@ -41,7 +41,7 @@ type Step struct {
 	// Repeat sends the same so many times; each answer is judged.
 	Repeat int `yaml:"repeat"`
 	// If names a captured value: where it is empty or was never captured, the
-	// case ends here, and what came before is its outcome.
+	// case ends here, and the steps before are its outcome.
 	If string `yaml:"if"`
 	// Walk follows the pages of a search to the end, at most so many, and judges
 	// all their results as one.
@@ -50,8 +50,8 @@ type Step struct {
 	Want `yaml:",inline"`
 }
 
-// Want is what must be true of an answer. Status is 200 unless given, and what
-// is 200 must be JSON.
+// Want are the demands on an answer. Status is 200 unless given, and an answer
+// with 200 must be JSON.
 type Want struct {
 	Status statuses `yaml:"status"`
 	// Headers holds exact values; Present and Absent only names.
@@ -73,7 +73,7 @@ type Want struct {
 	Each any `yaml:"each"`
 	// AtMost bounds the number of /results.
 	AtMost *int `yaml:"at_most"`
-	// Lacks are JSON Pointers to what must not be there.
+	// Lacks are JSON Pointers at which nothing may be.
 	Lacks []string `yaml:"lacks"`
 	// First is the member that comes first, where the body has it at all.
 	First string `yaml:"first"`

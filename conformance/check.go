@@ -44,7 +44,7 @@ func (a answer) hasType(want string) error {
 	return nil
 }
 
-// check holds an answer to what is wanted, and captures.
+// check holds an answer to the demands, and captures.
 func (r *running) check(ctx context.Context, w Want, a answer) error {
 	if len(w.Status) == 0 {
 		w.Status = statuses{http.StatusOK}
@@ -159,7 +159,7 @@ func (r *running) checkJSON(w Want, value any) error {
 }
 
 // capture keeps strings of the body as they are spelt inside quotes, so that a
-// case can put them between its own. What is not there is captured as nothing.
+// case can put them between its own. A member that is not there is captured as "".
 func (r *running) capture(names map[string]string, a answer, value any) error {
 	for name, source := range names {
 		if header, ok := strings.CutPrefix(source, "header:"); ok {

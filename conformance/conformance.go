@@ -1,5 +1,5 @@
 // Package conformance judges any AuthZEN PDP by its base URL, from outside. Call
-// [Run] with a [Target]; it asks every case of the plans it is told and returns a
+// [Run] with a [Target]; it asks every case of the plans it is given and returns a
 // [Report]. [Plans] says which plans there are: those of the specification, which
 // any PDP can be held to that gives the answers of this directory's bundle, and
 // two of this project's own, which are stricter.

@@ -33,7 +33,7 @@ func (e *edits) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// edited returns the body with members removed and set. What is set may be no
+// edited returns the body with members removed and set. A value may be no
 // JSON at all, so it goes in last: a stand-in marks its place meanwhile.
 func (b Body) edited(remove []string, set edits) (string, error) {
 	text := jsontext.Value(b.text)
@@ -68,7 +68,7 @@ func tokens(pointer string) []string {
 }
 
 // rewrite puts a value at a path, in place or at the end of its object, or
-// removes what is there where value is nil.
+// removes the value that is there if value is nil.
 func rewrite(text jsontext.Value, path []string, value jsontext.Value) (jsontext.Value, error) {
 	if len(path) == 0 {
 		return value, nil

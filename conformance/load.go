@@ -24,8 +24,8 @@ var questions = sync.OnceValues(func() (map[string]question, error) {
 	return q, read("questions.yaml", &q)
 })
 
-// load reads all cases, and refuses what would make a case not be asked or not
-// be found: an unknown key, plan or question, and an id that occurs twice.
+// load reads all cases, and refuses one that would not be asked or not be
+// found: an unknown key, plan or question, and an id that occurs twice.
 var load = sync.OnceValues(func() ([]Case, error) {
 	var all []Case
 	for _, source := range []func() ([]Case, error){written, todoCases, tableCases} {

@@ -14,7 +14,7 @@ import (
 	"policy-service/conformance/internal/casefile"
 )
 
-// missing is the type of absent, the value of what is not there.
+// missing is the type of absent, the value of a member that is not there.
 type missing struct{}
 
 var absent = missing{}
@@ -42,7 +42,7 @@ func at(value any, pointer string) any {
 	return value
 }
 
-// matcher compares what a case wants with what was answered. Among what is
+// matcher compares the demands of a case with an answer. Among what is
 // wanted "$string" and the other kinds of isKind stand for any value of that kind,
 // and a member whose name ends in "*" is optional.
 type matcher struct {
@@ -57,7 +57,7 @@ func (m matcher) equal(want, got any) bool {
 	return reflect.DeepEqual(plain(want), got)
 }
 
-// plain makes of a value from YAML what JSON would have made of it.
+// plain makes a value from YAML as it would be from JSON.
 func plain(v any) any {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -177,7 +177,7 @@ func where(pointer string) string {
 }
 
 // judgeResults holds the results of a search, of all its pages together, to
-// what is wanted of them.
+// the demands on them.
 func (w Want) judgeResults(results []any) error {
 	var m matcher
 	if w.AtMost != nil && w.Results == nil && len(results) > *w.AtMost {
@@ -207,7 +207,7 @@ func (w Want) judgeResults(results []any) error {
 	return m.includes(append(slices.Clone(w.Includes), w.Results...), results)
 }
 
-// includes finds each of what is wanted in another of the results.
+// includes finds each wanted one in another of the results.
 func (m matcher) includes(want, results []any) error {
 	left := slices.Clone(results)
 	for _, one := range want {

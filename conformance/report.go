@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Outcome is what a case came to.
+// Outcome is that of a case.
 type Outcome string
 
 // The outcomes.
@@ -20,7 +20,7 @@ const (
 	Skipped Outcome = "skipped"
 )
 
-// Result is what a case came to, and where it did not pass, why: the request
+// Result is the outcome of a case, and where it did not pass, why: the request
 // and the answer of the step that failed, without their headers, since one of
 // those is the credential.
 type Result struct {
@@ -34,7 +34,7 @@ type Result struct {
 	Answered string  `json:"answered,omitempty"`
 }
 
-// Report is what a run came to.
+// Report has the results of a run.
 type Report struct {
 	URL     string   `json:"url"`
 	Results []Result `json:"results"`
@@ -55,8 +55,8 @@ func (r Report) count(plan string, o Outcome) (n int) {
 // OK reports whether no case failed.
 func (r Report) OK() bool { return r.Count(Failed) == 0 }
 
-// WriteText writes the report for people: a line for each plan, and what did
-// not pass in full.
+// WriteText writes the report for people: a line for each plan, and in full the
+// cases that did not pass.
 func (r Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	for _, plan := range r.plans() {

@@ -35,7 +35,7 @@ func (p *peer) judge(ctx context.Context, c Case) Result {
 	return r
 }
 
-// running is a case on its way: what it has captured, and its last exchange.
+// running is a case on its way: its captured values, and its last exchange.
 type running struct {
 	*peer
 	values          map[string]string
@@ -101,7 +101,7 @@ func (r *running) request(s Step) (request, error) {
 	return out, err
 }
 
-// exchange sends, and keeps for the report what was said. Headers are left out
+// exchange sends, and keeps request and answer for the report. Headers are left out
 // of it: one of them is the credential.
 func (r *running) exchange(ctx context.Context, out request) (answer, error) {
 	r.asked = fmt.Sprintf("%s %s %s", out.method, out.url, excerpt(out.body))

@@ -17,7 +17,7 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.EdDSA, jose.ES256, jose.ES384, jose.ES512, jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 }
 
-// checkSigned holds signed_metadata, where there is one, to what it must be: a
+// checkSigned holds signed_metadata, where there is one, to its form: a
 // JWT that names its issuer, does not hold itself, agrees with the metadata
 // around it, and verifies by the keys that the PDP publishes. The specification
 // does not say where keys are published; jwks_uri is where everybody does.

@@ -94,14 +94,14 @@ func (p *peer) discover(ctx context.Context) error {
 	return nil
 }
 
-// request is what goes out.
+// request goes out.
 type request struct {
 	method, url, body string
 	header            map[string]string
 	anonymous         bool
 }
 
-// answer is what comes back.
+// answer comes back.
 type answer struct {
 	status int
 	header http.Header

@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// asked is what the PEP asked of the recording PDP once.
+// asked is one question of the PEP to the recording PDP.
 type asked struct {
 	endpoint string // evaluation, evaluations, or another path
 	body     string
@@ -21,7 +21,7 @@ type executed struct {
 	params string // as it came, byte for byte
 }
 
-// shape is what kind of PEP is judged.
+// shape is the kind of PEP that is judged.
 type shape string
 
 const (
@@ -29,14 +29,14 @@ const (
 	server  shape = "server"  // it executes by itself, and reports that
 )
 
-// book keeps what PDP and upstream got, while one request after the other is sent.
+// book keeps all that PDP and upstream got, while one request after the other is sent.
 type book struct {
 	mu       sync.Mutex
 	asked    []asked
 	executed []executed
 	late     []executed
 	heard    map[shape]bool
-	given    map[string]string // who got an access token of this run, and where it stood
+	given    map[string]string // by who got an access token of this run, where it stood
 }
 
 func (b *book) ask(a asked) {
@@ -51,7 +51,7 @@ func (b *book) execute(e executed) {
 	b.executed = append(b.executed, e)
 }
 
-// hear notes that a message came to the upstream at all, and from what kind of PEP.
+// hear notes that a message came to the upstream at all, and from which kind of PEP.
 func (b *book) hear(s shape) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -61,7 +61,7 @@ func (b *book) hear(s shape) {
 	b.heard[s] = true
 }
 
-// hears reports what kind of PEP the upstream has heard of. A gateway may report nothing, so a report is what tells.
+// hears reports which kind of PEP the upstream has heard of. A gateway reports nothing, so a report is proof of a server.
 func (b *book) hears() (s shape, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,7 +71,7 @@ func (b *book) hears() (s shape, ok bool) {
 	return gateway, b.heard[gateway]
 }
 
-// watch looks for an access token of this run in a request that the PEP sent: nobody but the PEP may get one.
+// watch looks for an access token of this run in a request that the PEP sent: only the PEP may get one.
 func (b *book) watch(who string, r *http.Request, text []byte) {
 	whole := fmt.Sprint(r.URL, r.Header, string(text))
 	if !slices.ContainsFunc(tokenHeads(), func(head string) bool { return strings.Contains(whole, head) }) {
@@ -85,14 +85,14 @@ func (b *book) watch(who string, r *http.Request, text []byte) {
 	b.given[who] = r.Method + " " + r.URL.Path
 }
 
-// gave says where somebody got an access token, "" if never.
+// gave says where a side got an access token, "" if never.
 func (b *book) gave(who string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.given[who]
 }
 
-// begin empties the book. What was executed since it was last read belongs to no request that could still have it.
+// begin empties the book. Operations since it was last read came too late for any request.
 func (b *book) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -109,14 +109,14 @@ func (b *book) end() entries {
 	return e
 }
 
-// tooLate is what was executed after its request had been answered.
+// tooLate are operations that were executed after the answer to their request.
 func (b *book) tooLate() []executed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append(slices.Clone(b.late), b.executed...)
 }
 
-// entries is what one request led to.
+// entries are the questions and operations of one request.
 type entries struct {
 	asked    []asked
 	executed []executed
@@ -140,7 +140,7 @@ func (e entries) String() string {
 	return b.String()
 }
 
-// jwt finds what looks like an access token.
+// jwt finds texts that look like an access token.
 var jwt = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]*`)
 
 // excerpt is the beginning of a text, without the tokens in it.

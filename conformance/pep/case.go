@@ -22,14 +22,14 @@ type Case struct {
 	Title string `yaml:"title"`
 	// Advisory cases show a SHOULD: failing one is said, and is no failure.
 	Advisory bool `yaml:"advisory"`
-	// Needs is what the PEP must be for the case to make sense: gateway or server. Any will do if it is empty.
+	// Needs is the kind of PEP for which the case makes sense: gateway or server. Any will do if it is empty.
 	Needs shape `yaml:"needs"`
 	// Era is the only era of MCP in which the case makes sense; both if it is empty.
 	Era   Era    `yaml:"era"`
 	Steps []Step `yaml:"steps"`
 }
 
-// Step is one message, how the PDP answers meanwhile, and what must come of it.
+// Step is one message, how the PDP answers meanwhile, and its expected outcome.
 type Step struct {
 	// Call is the name of a tool, and Arguments are its arguments; Ask is one of cases/requests.yaml instead.
 	Call      string   `yaml:"call"`
@@ -38,7 +38,7 @@ type Step struct {
 	// Method and Params are a message of another method.
 	Method string   `yaml:"method"`
 	Params jsonText `yaml:"params"`
-	// Message is the whole message instead, as text; Call or Method then says what headers go with it.
+	// Message is the whole message instead, as text; Call or Method then says which headers go with it.
 	Message string `yaml:"message"`
 	// MessageID is the message's id, as JSON; the suite counts otherwise.
 	MessageID string `yaml:"message_id"`
@@ -57,7 +57,7 @@ type Step struct {
 	Expectation `yaml:",inline"`
 }
 
-// Expectation is what must come of a message.
+// Expectation is the expected outcome of a message.
 type Expectation struct {
 	// Want is an outcome of outcomes; several are separated by "or", and any of them will do.
 	Want string `yaml:"want"`
@@ -70,7 +70,7 @@ type Expectation struct {
 	// Mentions and Hides are texts of which the error must have one, and which it must not have.
 	Mentions []string `yaml:"mentions"`
 	Hides    []string `yaml:"hides"`
-	// TokenHiddenFrom is who may not have got a token, up to now: the upstream, or the pdp.
+	// TokenHiddenFrom is the side that may not have got a token, up to now: the upstream, or the pdp.
 	TokenHiddenFrom string `yaml:"token_hidden_from"`
 	// NothingLate is set where nothing may have been executed, up to now, after its message had been answered.
 	NothingLate bool `yaml:"nothing_late"`
@@ -137,7 +137,7 @@ func filled(node *yaml.Node, value string) *yaml.Node {
 	return &same
 }
 
-// notInID is what a value that replaces <on> may hold, and an id may not.
+// notInID are characters of values that replace <on>, which an id may not have.
 var notInID = regexp.MustCompile(`[^A-Za-z0-9_-]`)
 
 // one is the case of an entry.
@@ -165,7 +165,7 @@ func (e caseEntry) one(plan string) (Case, error) {
 	return c, nil
 }
 
-// check refuses what would make a step expect nothing, or something that does not exist.
+// check refuses a step that expects nothing, or something that does not exist.
 func (s Step) check() error {
 	known, err := calls()
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"policy-service/conformance/internal/casefile"
 )
 
-// quiet drops what net/http says about connections: cases cut them on purpose.
+// quiet drops the log of net/http about connections: cases cut them on purpose.
 var quiet = log.New(io.Discard, "", 0)
 
-// find finds out what kind of PEP it is, in each era that it speaks. A PEP that is not wired to this bench would fail
-// every case, and be told nothing of use; it gets an error that says what is missing.
+// find finds out which kind of PEP it is, in each era that it speaks. A PEP that is not wired to this bench would fail
+// every case, which would be of no use to its author; the error says which wire is missing.
 func (b *Bench) find(ctx context.Context, t Target) (all []*running, err error) {
 	p, err := newPeer(t)
 	if err != nil {
@@ -65,7 +65,7 @@ func (p *peer) await(ctx context.Context, wait time.Duration) error {
 		if err == nil || wait == 0 {
 			return err
 		}
-		if last == nil || until.Err() == nil { // that the time is over says less than what was wrong before
+		if last == nil || until.Err() == nil { // the end of the time says less than the error before
 			last = err
 		}
 		select {
@@ -92,7 +92,7 @@ func (p *peer) knock(ctx context.Context) error {
 	return w.Body.Close()
 }
 
-// greet does what a client does first: it opens a session or not, and lists the tools, from which a gateway learns their
+// greet takes the first steps of a client: it opens a session or not, and lists the tools, from which a gateway learns their
 // mappings.
 func (r *running) greet(ctx context.Context) error {
 	var capabilities any
@@ -132,7 +132,7 @@ func (r *running) list(ctx context.Context) error {
 	}
 }
 
-// open reports if a call is let through although nobody is greeted: then the era is spoken all the same.
+// open reports if a call is let through without a greeting: then the era is spoken all the same.
 func (r *running) open(ctx context.Context) bool {
 	if _, begun := r.sessions["good"]; !begun {
 		r.sessions["good"] = ""
@@ -141,7 +141,7 @@ func (r *running) open(ctx context.Context) bool {
 	return x.let()
 }
 
-// recognise lets a call through, and looks who executes it.
+// recognise lets a call through, and looks which side executes it.
 func (r *running) recognise(ctx context.Context) error {
 	x, err := r.step(ctx, Step{Ask: "tools-call"})
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// issuer publishes keys, and signs access tokens with them: good ones, and ones that nobody may take.
+// issuer publishes keys, and signs access tokens with them: good ones, and ones that no PEP may take.
 type issuer struct{ url string }
 
-// keys are those of this process: two that the issuer publishes, and one that nobody knows.
+// keys are those of this process: two that the issuer publishes, and one that it does not.
 var keys = sync.OnceValues(func() (k struct {
 	ec, stranger *ecdsa.PrivateKey
 	rsa          *rsa.PrivateKey
@@ -65,7 +65,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sealed is how a token is closed: the header, and what signs it.
+// sealed is how a token is closed: the header, and the function that signs it.
 type sealed struct {
 	header object
 	sign   func(input []byte) ([]byte, error)
@@ -92,7 +92,7 @@ func byRSA(key *rsa.PrivateKey) sealed {
 	}}
 }
 
-// byPublic signs as someone does who knows only what is published, for a PEP that takes the algorithm from the token.
+// byPublic signs with published keys alone, for a PEP that takes the algorithm from the token.
 func byPublic(key *rsa.PrivateKey) sealed {
 	return sealed{object{"alg": "HS256", "typ": "at+jwt", "kid": rsaID}, func(input []byte) ([]byte, error) {
 		public, err := x509.MarshalPKIXPublicKey(key.Public())

@@ -8,7 +8,7 @@ import (
 )
 
 // replies are the ways in which the recording PDP can answer, by the names that cases call them. Those that fail are
-// lies: what comes of them is no decision, and is -32603.
+// lies: they are no decision, and the client gets -32603.
 func replies() map[string]reply {
 	all := map[string]reply{
 		"permit":         decide(func(object) bool { return true }),
@@ -36,7 +36,7 @@ func always(decision bool, context object) reply {
 	return explain(context, func(object) bool { return decision })
 }
 
-// explain decides as far as the PEP wants it: who wants the first permit alone is not told of the denies after it.
+// explain decides as far as the PEP wants it: for a PEP that wants the first permit alone, it leaves out the denies after it.
 func explain(context object, permits func(q object) bool) reply {
 	return func(w http.ResponseWriter, q query) {
 		semantic := member(q.body, "options", "evaluations_semantic")
@@ -152,12 +152,12 @@ func reset(w http.ResponseWriter) {
 func stop(w http.ResponseWriter, q query, text string) {
 	most := len(text) - 1
 	writeText(w, http.StatusOK, "application/json", text[:most])
-	_ = http.NewResponseController(w).Flush() // whoever asked went away
+	_ = http.NewResponseController(w).Flush() // the PEP may be gone
 	q.hold(true)
 	_, _ = io.WriteString(w, text[most:])
 }
 
-// withoutBatches is a PDP that takes one question at a time, and lets nobody write.
+// withoutBatches is a PDP that takes one question at a time, and denies every write.
 func withoutBatches(w http.ResponseWriter, q query) {
 	if q.endpoint == "evaluations" {
 		writeText(w, http.StatusNotFound, "text/plain", "there is no such endpoint")

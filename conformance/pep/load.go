@@ -33,10 +33,10 @@ var calls = sync.OnceValues(func() (c map[string]call, err error) {
 
 const requestsFile = "requests.yaml"
 
-// order is the order of the files: what makes the PDP fail comes last, because a PEP may need a while to trust it again.
+// order is the order of the files: cases that make the PDP fail come last, because a PEP may need a while to trust it again.
 var order = []string{"defaults.yaml", "declared.yaml", "mapping-errors.yaml", "denials.yaml", "messages.yaml", "tokens.yaml", "pdp.yaml", "sep.yaml"}
 
-// load reads all cases, and refuses what would make a case not be asked or not be found.
+// load reads all cases, and refuses one that would not be asked or not be found.
 var load = sync.OnceValues(func() ([]Case, error) {
 	entries, err := files.ReadDir("cases")
 	if err != nil {
@@ -87,5 +87,5 @@ func Cases(plans ...string) ([]Case, error) {
 	return slices.DeleteFunc(slices.Clone(all), func(c Case) bool { return !slices.Contains(plans, c.Plan) }), err
 }
 
-// never is a clock for tokens that nobody sends.
+// never is a clock for tokens that are not sent.
 func never() time.Time { return time.Time{} }

@@ -15,10 +15,10 @@ import (
 //go:embed cases/*.yaml
 var files embed.FS
 
-// toolsFile holds what is offered, and no cases.
+// toolsFile holds the offer, and no cases.
 const toolsFile = "tools.yaml"
 
-// offered is what an MCP server must offer to be judged: JSON arrays, as lists give them.
+// offered is the offer that an MCP server must make to be judged: JSON arrays, as lists give them.
 type offered struct {
 	Tools, Resources, Templates, Prompts string
 	// Pages are the tools as the stub upstream lists them: a gateway must learn the mappings of all pages.
@@ -95,7 +95,7 @@ func sepDefinition(name string, of *yaml.Node) (string, error) {
 	return fmt.Sprintf(`{"name":%s,"coaz":%s,"inputSchema":{"type":"object"%s}}`, name, parts.Coaz, mapping), nil
 }
 
-// Tools is the document of what a server offers that is its own PEP, for it to be judged: an object of the arrays tools,
+// Tools is the document of the offer that a server makes that is its own PEP, for it to be judged: an object of the arrays tools,
 // resources, resourceTemplates and prompts, each as MCP lists it.
 func Tools() ([]byte, error) {
 	o, err := offers()

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// exchange is one message, what was answered, and what came of it meanwhile.
+// exchange is one message, its answer, and its effects meanwhile.
 type exchange struct {
 	out     outgoing
 	call    call
@@ -16,7 +16,7 @@ type exchange struct {
 	shape   shape
 }
 
-// outcomes are what can come of a message, by the names that cases call them.
+// outcomes are those of a message, by the names that cases call them.
 var outcomes = map[string]func(x exchange) error{
 	"done":            exchange.done,
 	"listed":          exchange.listed,
@@ -36,7 +36,7 @@ var outcomes = map[string]func(x exchange) error{
 	"consistent":      exchange.consistent,
 }
 
-// failed says what was answered instead of a result.
+// failed says which answer came instead of a result.
 func (x exchange) failed() error {
 	if x.answer.message == nil {
 		return fmt.Errorf("status %d and no JSON-RPC response", x.answer.status)
@@ -87,7 +87,7 @@ func (x exchange) done() error {
 // let reports if the message had an effect, right or wrong.
 func (x exchange) let() bool { return x.succeeded() || len(x.entries.executed) > 0 }
 
-// answers holds the response to what it must be whatever it says: JSON-RPC, with the id of the message.
+// answers holds the response to the form of every response: JSON-RPC, with the id of the message.
 func (x exchange) answers() error {
 	if version := x.answer.message["jsonrpc"]; x.answer.message != nil && version != "2.0" {
 		return errors.New(`the answer is not of JSON-RPC 2.0: jsonrpc is not "2.0"`)
@@ -192,7 +192,7 @@ func (x exchange) unambiguous() error {
 	return nil
 }
 
-// unauthenticated: nobody knows who calls, so nothing happened.
+// unauthenticated: the caller is not known, so nothing happened.
 func (x exchange) unauthenticated() error {
 	if err := x.nothing(); err != nil {
 		return err
@@ -251,7 +251,7 @@ func (x exchange) obeyed() error {
 }
 
 // consistent: whatever a message of two readings led to, only get_local_weather can have been executed, once, and only
-// if that is what was asked about: the PDP permits nothing else. What was executed has one reading.
+// if it was asked about: the PDP permits nothing else. Its params have one reading.
 func (x exchange) consistent() error {
 	if len(x.entries.executed) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"policy-service/conformance/internal/wire"
 )
 
-// recorder is a PDP that answers as a case wants, and keeps what it was asked.
+// recorder is a PDP that answers as a case wants, and keeps the questions.
 type recorder struct {
 	book *book
 	url  string
@@ -22,7 +22,7 @@ type recorder struct {
 	held   func(begun bool) // if it is not nil, called for each answer that waits, also for one that has begun
 }
 
-// reply answers one question: where it was asked, what was asked, and how many decisions that needs.
+// reply answers one request.
 type reply func(w http.ResponseWriter, q query)
 
 // query is one request to the PDP.
@@ -68,7 +68,7 @@ func (p *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, wire.Most))
 	if err != nil {
-		return // whoever asked went away
+		return // the PEP went away
 	}
 	p.book.watch("pdp", r, text)
 	name := strings.TrimPrefix(strings.TrimPrefix(r.URL.Path, elsewhere), endpoints)
@@ -129,7 +129,7 @@ func question(defaults, own object) object {
 			}
 		}
 	}
-	for _, from := range []object{defaults, own} { // what does not belong there shows
+	for _, from := range []object{defaults, own} { // a member that does not belong there shows
 		for name, v := range from {
 			if _, there := q[name]; !there && name != "evaluations" && name != "options" {
 				q[name] = v
@@ -139,7 +139,7 @@ func question(defaults, own object) object {
 	return plain(q)
 }
 
-// plain takes away what says nothing of the operation: the obligations that the PEP can discharge, which it says about
+// plain takes away members that say nothing of the operation: the obligations that the PEP can discharge, which it says about
 // itself, and an empty context or empty properties, which are the same as none.
 func plain(q object) object {
 	q = without(q, "context", func(o object) object {

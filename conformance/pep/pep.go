@@ -2,9 +2,9 @@
 // is its own PEP. Call [Open], configure the PEP with the bench's [Wiring], and call [Bench.Judge], which asks every
 // case of the plans and returns a report.
 //
-// The PEP stands on a bench between things that the suite controls: a PDP that answers as a case wants and keeps what it
-// is asked, an MCP server that keeps what it gets, and an issuer that signs tokens, good ones and bad ones. So a case
-// sees three sides of one message: what the PEP answered, what it asked, and whether the operation was executed.
+// The PEP stands on a bench between things that the suite controls: a PDP that answers as a case wants and keeps the
+// questions, an MCP server that keeps the messages, and an issuer that signs tokens, good ones and bad ones. So a case
+// sees three sides of one message: the answer of the PEP, its questions, and whether the operation was executed.
 //
 // Cases are data, in cases/*.yaml; README.md says how to read them, and REQUIREMENTS.md which sentence of the framework
 // and of its binding for MCP each of them shows. The package speaks MCP by itself, in both eras, because it sends
@@ -43,7 +43,7 @@ type Target struct {
 	Eras []Era
 	// Resource is the PEP's own resource identifier, which its tokens are for; without one it is the URL.
 	Resource string
-	// SubjectClaim is the claim that the PEP is told to take the subject from; without one it is sub.
+	// SubjectClaim is the claim that the PEP is configured to take the subject from; without one it is sub.
 	SubjectClaim string
 	// Client makes the connections. The default is [http.DefaultClient].
 	Client *http.Client
@@ -53,11 +53,11 @@ type Target struct {
 	Wait time.Duration
 }
 
-// Wiring is what a PEP must be configured with. A gateway has Upstream for its only MCP server; a server that is its own
-// PEP sends to Report what it executes.
+// Wiring is for the configuration of the PEP. A gateway has Upstream for its only MCP server; a server that is its own
+// PEP reports to Report the operations that it executes.
 type Wiring struct{ PDP, Issuer, Upstream, Report string }
 
-// Bench is what a PEP stands on to be judged: one PEP at a time.
+// Bench stands around a PEP that is judged: one PEP at a time.
 type Bench struct {
 	Wiring  Wiring
 	book    *book
@@ -93,7 +93,7 @@ func Open(o Options) (*Bench, error) {
 	return b, nil
 }
 
-// serve listens on one address, and says what its URL is before it serves.
+// serve listens on one address, and sets its URL before it serves.
 func (b *Bench) serve(address string, handler http.Handler, certificate *tls.Certificate, url *string) error {
 	l, err := net.Listen("tcp", cmp.Or(address, "127.0.0.1:0"))
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *Bench) Close() error {
 	return all
 }
 
-// WriteText says what to configure a PEP with.
+// WriteText writes the configuration of a PEP for people.
 func (w Wiring) WriteText(to io.Writer, t Target) error {
 	t = t.complete()
 	_, err := fmt.Fprintf(to, `The PEP under test, %s, must be configured with:

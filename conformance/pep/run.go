@@ -77,7 +77,7 @@ func (r *running) result(c Case) conformance.Result {
 	return conformance.Result{ID: c.ID, Plan: fmt.Sprintf("%s (%s)", c.Plan, r.era), Title: c.Title, Outcome: conformance.Passed}
 }
 
-// step sends one message while the PDP answers as the step says, and judges what came of it. A session that the PEP has
+// step sends one message while the PDP answers as the step says, and judges the outcome. A session that the PEP has
 // ended is opened again, as MCP wants it.
 func (r *running) step(ctx context.Context, s Step) (exchange, error) {
 	x, err := r.once(ctx, s)
@@ -119,7 +119,7 @@ func (r *running) once(ctx context.Context, s Step) (exchange, error) {
 	return x, r.check(s.Expectation, x)
 }
 
-// through sends a message that must have a result. What is wrong with it besides, cases of their own say.
+// through sends a message that must have a result. Its other faults are for cases of their own.
 func (r *running) through(ctx context.Context, s Step) (exchange, error) {
 	x, err := r.step(ctx, s)
 	if err == nil && !x.succeeded() {
@@ -154,7 +154,7 @@ func (r *running) settle(ctx context.Context) error {
 	}
 }
 
-// values are what cases know of this run.
+// values are those of this run that cases name.
 func (r *running) values() map[string]string {
 	v := map[string]string{
 		"subject": r.caller.subject(), "sub": alice, "resource": r.caller.resource, "issuer": r.caller.issuer, "client": client, "meta": "", "stranger": stranger,
@@ -233,7 +233,7 @@ func (r *running) initialize(ctx context.Context, kind string) (session string, 
 	return session, x.answer.result(), err
 }
 
-// check holds an exchange to what must come of it: nothing, if nothing is wanted.
+// check holds an exchange to the expectation, if there is one.
 func (r *running) check(e Expectation, x exchange) error {
 	if e.Want == "" {
 		return nil
@@ -284,7 +284,7 @@ func (e Expectation) checkText(a answer) error {
 	return nil
 }
 
-// checkAsked compares what the PDP got, with all defaults applied, so that one batch and one question after the other
+// checkAsked compares the questions that the PDP got, with all defaults applied, so that one batch and one question after the other
 // are the same.
 func (r *running) checkAsked(e Expectation, x exchange) error {
 	var want []object
@@ -336,7 +336,7 @@ func inOrder(want, got []object) {
 	}
 }
 
-// asks compares what must be asked with what was, if it is there: a member that is to be null may be left out, as AuthZEN
+// asks compares the wanted value with the one that was asked, if it is there: a member that is to be null may be left out, as AuthZEN
 // wants it, and so may an object in which nothing else is.
 func asks(want, got any, there bool) bool {
 	switch w := want.(type) {

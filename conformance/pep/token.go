@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// caller is who calls: what the claims of a good token say.
+// caller is the caller in the claims of a good token.
 type caller struct {
-	issuer, resource string // who signs, and whom the tokens are for
+	issuer, resource string // the signer of the tokens, and their audience
 	claim            string // the claim that names the subject
 	now              func() time.Time
 }
@@ -20,7 +20,7 @@ const (
 	client = "http://agentprovider.com/agent-app-id"
 )
 
-// subject is what the subject is called in every question.
+// subject is the id of the subject in every question.
 func (c caller) subject() string {
 	if c.claim == "sub" {
 		return alice
@@ -41,7 +41,7 @@ func (c caller) claims() object {
 	return claims
 }
 
-// stranger is the audience of tokens that are for somebody else.
+// stranger is the audience of tokens that are for another server.
 const stranger = "https://other.example.com"
 
 // kinds are the tokens that cases send, by name. Those before "missing" are good.
@@ -61,7 +61,7 @@ func (c caller) kinds() map[string]func() (string, error) {
 		"no-client":      change(object{"client_id": nil}),
 		"no-roles":       change(object{"roles": []any{}}),
 		"other-person":   change(object{c.claim: carol}),
-		"visitor":        change(object{c.claim: carol}), // in somebody else's session
+		"visitor":        change(object{c.claim: carol}), // in the session of another person
 		"subject-gone":   change(object{c.claim: nil}),
 		"subject-null":   change(object{c.claim: jsonNull{}}),
 		"subject-number": change(object{c.claim: 7}),

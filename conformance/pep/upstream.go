@@ -19,7 +19,7 @@ const (
 )
 
 // upstream is the MCP server behind a gateway: of both eras, without sessions, and it keeps every byte that it gets. A
-// server that is its own PEP reports to it what it executes.
+// server that is its own PEP reports to it each operation that it executes.
 type upstream struct {
 	book    *book
 	offered offered
@@ -49,7 +49,7 @@ func (u *upstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read takes a message apart as far as it can be: what cannot be read has come all the same.
+// read takes a message apart as far as it can be: a message that cannot be read has come all the same.
 func read(text string) executed {
 	e := executed{method: "(unreadable)"}
 	o, err := parseObject([]byte(text))
@@ -70,12 +70,12 @@ func rawMember(text, name string) string {
 	return string(members[name])
 }
 
-// own are the methods that a gateway may call for itself, with nobody asking.
+// own are the methods that a gateway may call for itself, without a client's request.
 var own = []string{
 	"initialize", "ping", "server/discover", "tools/list", "resources/list", "resources/templates/list", "prompts/list", "subscriptions/listen",
 }
 
-// serve answers a message. All but what a gateway may ask for itself counts as executed.
+// serve answers a message. All methods count as executed but those that a gateway may call for itself.
 func (u *upstream) serve(w http.ResponseWriter, text []byte) {
 	e := read(string(text))
 	if !slices.Contains(own, e.method) && !strings.HasPrefix(e.method, "notifications/") {
@@ -149,7 +149,7 @@ func (u *upstream) result(method string, params any) string {
 
 const nextPage = "page-2"
 
-// What the upstream says of itself.
+// The upstream's description of itself.
 const (
 	self         = `{"name":"conformance-upstream","version":"1"}`
 	capabilities = `{"tools":{},"resources":{"subscribe":true},"prompts":{},"completions":{},"logging":{},` +

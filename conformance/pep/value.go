@@ -46,7 +46,7 @@ func parseObject(text []byte) (object, error) {
 	return o, nil
 }
 
-// equal compares values: members in any order, numbers by what they are and not by how they are spelt.
+// equal compares values: members in any order, numbers by their value and not by their spelling.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case object:
@@ -95,7 +95,7 @@ func show(v any) string {
 	return excerpt(string(text))
 }
 
-// exact is nil for a number with an exponent that nobody wants to write out.
+// exact is nil for a number with an exponent that is too large to be written out.
 func (n number) exact() *big.Rat {
 	if at := strings.IndexAny(string(n), "eE"); at >= 0 && len(n)-at > 5 || len(n) > 1000 {
 		return nil

@@ -38,7 +38,7 @@ func (e Era) Version() string {
 	return "2026-07-28"
 }
 
-// What a modern request says of itself, in params._meta.
+// The version and client of a modern request, in params._meta.
 const (
 	metaVersion = "io.modelcontextprotocol/protocolVersion"
 	metaOfCall  = `"_meta":{"` + metaVersion + `":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"conformance","version":"1"},` +
@@ -76,7 +76,7 @@ func (e Era) compose(method, params, id string, notification bool) string {
 	return body + "}"
 }
 
-// answer is what the PEP answered.
+// answer is the answer of the PEP.
 type answer struct {
 	status  int
 	text    string // all that came
@@ -145,7 +145,7 @@ func (e Era) headers(h http.Header, out outgoing) {
 	}
 }
 
-// headerValue spells what a header cannot hold.
+// headerValue spells a text that a header cannot hold.
 func headerValue(s string) string {
 	for _, r := range s {
 		if r < ' ' || r > '~' {
@@ -181,7 +181,7 @@ func (a *answer) take(text string) bool {
 	return true
 }
 
-// readEvents reads a stream up to the first response: what comes before it are notifications.
+// readEvents reads a stream up to the first response: the messages before it are notifications.
 func (a *answer) readEvents(body io.Reader) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, wire.Most)

@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Read reads a file strictly: a key that is spelt wrong would be an expectation that nobody checks.
+// Read reads a file strictly: a key that is spelt wrong would be an expectation that is never checked.
 func Read(files fs.FS, name string, into any) error {
 	text, err := fs.ReadFile(files, name)
 	if err != nil {
@@ -45,7 +45,7 @@ func Strictly(node *yaml.Node, into any) error {
 	return d.Decode(into)
 }
 
-// JSON is a value's text as JSON, its members in the order in which they stand, also twice. What is tagged !raw is the
+// JSON is a value's text as JSON, its members in the order in which they stand, also twice. A value tagged !raw is the
 // text itself, whether it is JSON or not.
 func JSON(node *yaml.Node) (string, error) {
 	switch {
@@ -84,7 +84,7 @@ func Quote(s string) string {
 	return string(b)
 }
 
-// Fill replaces what is a template in a text by its value: {{.token}} is the value of that name, {{repeat 3 "["}} and
+// Fill replaces the templates in a text by their values: {{.token}} is the value of that name, {{repeat 3 "["}} and
 // {{bytes "ff"}} are what their names say.
 func Fill(text string, values map[string]string) (string, error) {
 	if !strings.Contains(text, "{{") {

@@ -1,4 +1,4 @@
-// Package wire is how a suite speaks to what it judges, which may be anything: it goes nowhere else than it was sent, and
+// Package wire is how a suite speaks to the server under test, which may be anything: it goes nowhere else than it was sent, and
 // reads no more than a bound.
 package wire
 
@@ -9,11 +9,11 @@ import (
 	"net/http"
 )
 
-// Most bounds what is read of a body.
+// Most is how much of a body is read.
 const Most = 8 << 20
 
 // Client is a copy of a client, or of the default one, that follows no redirect: one would take a body and a credential
-// to where nobody sent them.
+// to another host.
 func Client(c *http.Client) *http.Client {
 	same := *cmp.Or(c, http.DefaultClient)
 	same.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -58,8 +58,8 @@ func (t Table) Single(name string) *Value {
 // longTable is how many rows a table may have without a box of its own.
 const longTable = 8
 
-// Members is a table of the members of an object, in their order. If there was a last time, each is compared; what is
-// there no more comes last. No object has no members.
+// Members is a table of the members of an object, in their order. If there was a last time, each is compared; members
+// that are gone come last. No object has no members.
 func Members(caption Label, now jsontext.Value, last *jsontext.Value) Table {
 	t := Table{Caption: caption}
 	before := map[string]jsontext.Value{}
@@ -107,7 +107,7 @@ func (m member) shown() Text {
 	return Text{visible.Shown{Lines: [][]visible.Piece{{{Text: `""`, Kind: visible.Spaces, Note: "the empty name"}}}}}
 }
 
-// members are those of an object. What is no object, and what follows a mistake, is one member without a name.
+// members are those of an object. A value that is no object, or that has a mistake, is one member without a name.
 func members(v jsontext.Value) (all []member) {
 	if len(v) == 0 || string(v) == "null" {
 		return nil

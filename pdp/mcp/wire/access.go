@@ -9,12 +9,12 @@ import (
 	"policy-service/evaluation"
 )
 
-// AccessPolicy is 001's tool_access_policy: its sender says who may use the sender's tools. By itself it permits nothing: who
-// operates the PDP makes a declaration of it.
+// AccessPolicy is 001's tool_access_policy: a participant names the agents that may use its tools. By itself it permits
+// nothing: the operator of the PDP makes a declaration of it.
 type AccessPolicy struct {
-	// Envelope is what is around it, the zero one if there is nothing.
+	// Envelope is the envelope around it, the zero one if there is none.
 	Envelope Envelope
-	// At is the JSON Pointer of the policy in what was read.
+	// At is the JSON Pointer of the policy in the text.
 	At string
 	// Mode and Default are as they are sent. Default is "" if there is none.
 	Mode, Default string
@@ -37,8 +37,8 @@ type AccessRule struct {
 const AllTools = "*"
 
 // ReadAccessPolicy reads a tool_access_policy: in its envelope, as the message of MCP that it is, as a payload by itself, or the
-// policy alone. What its words mean is not looked at. Who passed over a member that is unknown could permit what it forbids: such a member is an error, in the
-// envelope, too. An error of package evaluation says where something is wrong.
+// policy alone. Its words are not interpreted. An unknown member is an error, in the envelope, too: a reader that passed
+// over it could permit a call that it forbids. An error of package evaluation says where something is wrong.
 func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
 	o, err := readObject(text)
 	if err != nil {
@@ -115,7 +115,7 @@ func inPayload(o object, at []string) (policy object, err error) {
 	return readObject(o.Get("policy"), append(at, "policy")...)
 }
 
-// read reads what a policy says.
+// read reads the members of a policy.
 func (p *AccessPolicy) read(o object, at []string) (err error) {
 	if err = o.only(at, "mode", "default", "rules"); err != nil {
 		return err

@@ -23,7 +23,7 @@ type ApprovalRequest struct {
 	Resource evaluation.Ref
 	// The Agent acts for the subject, on behalf of those in the Chain. An Agent that is known by its id alone has no type.
 	Actors evaluation.Actors
-	// Message is what the author of the policies has people told.
+	// Message is the text of the author of the policies for the people who decide.
 	Message string
 	// Uses is how often the request may be done once it is approved. Rounds is how many follow-up questions belong to each time,
 	// and RoundsWithin how long after it they may come.
@@ -43,10 +43,10 @@ type ApprovalRequest struct {
 type Call struct {
 	of        ApprovalRequest
 	arguments evaluation.Object
-	// given are the arguments in whatever form they came, and besides is what else was sent.
+	// given are the arguments in the form in which they came, and besides are all other properties that were sent.
 	given   evaluation.Value
 	besides evaluation.Object
-	// server is what the tool's server says about approvals of it.
+	// server is the text of the tool's server about approvals of it.
 	server string
 }
 
@@ -114,7 +114,7 @@ func (c *Call) Changed(reviewed evaluation.Object) bool {
 	return changed
 }
 
-// Suggested are arguments as a person would have them who reviewed them, and whether that changes anything. A form that has
+// Suggested are the arguments as a reviewer left them, and whether they changed. A form that has
 // one argument has all of them: if one does not come back, the person took it out.
 func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Object, changed bool) {
 	suggested = arguments
@@ -144,8 +144,8 @@ func Suggested(arguments, reviewed evaluation.Object) (suggested evaluation.Obje
 	return suggested.Without(func(name string) bool { return !back[name] && has(arguments, name) }), changed || len(back) < arguments.Len()
 }
 
-// Unmasked is what a person filled into a form, with each argument as it was of which the form had a mask: nobody has seen it,
-// and so nobody has changed it.
+// Unmasked is a form as a person filled it in, in which each masked argument is as it was: the person has not seen it, and
+// so has not changed it.
 func Unmasked(filled, arguments evaluation.Object) evaluation.Object {
 	asItWas := func(m evaluation.Member) (evaluation.Member, bool) {
 		if was, ok := arguments.Get(strings.TrimPrefix(m.Name, evaluation.ArgumentPrefix)); ok && m.Value.Contains(evaluation.MaskPrefix) {
@@ -164,7 +164,7 @@ func has(o evaluation.Object, name string) bool {
 	return ok
 }
 
-// meant is what a person wrote into a field: the value of the text, if the field had another as its text.
+// meant is the value that a person wrote into a field: that of the text, if the field showed another value as text.
 func meant(value, was evaluation.Value) evaluation.Value {
 	if value.Kind() != evaluation.String || was.Kind() == evaluation.String || fieldValue(was).Kind() != evaluation.String {
 		return value

@@ -17,10 +17,10 @@ const Protocol = "mcp-x/v0"
 // The kinds of an [Envelope].
 const (
 	KindMCP    = "mcp"    // the payload is a message of JSON-RPC
-	KindSystem = "system" // the payload says by its type what it is
+	KindSystem = "system" // the payload has a type
 )
 
-// Envelope is what 000 and 001 have around every message. On MCP only the payload travels, see [Envelope.Message].
+// Envelope is the envelope that 000 and 001 have around every message. On MCP only the payload travels, see [Envelope.Message].
 type Envelope struct {
 	// ID names the message, and Time is when it was sent. Both may be missing: 001 prints envelopes without them.
 	ID   string
@@ -99,7 +99,7 @@ func (o object) to() (names []string, err error) {
 	return names, nil
 }
 
-// check holds an envelope against what any may have, whether it was read or is to be written.
+// check holds an envelope to the rules for all, whether it was read or is to be written.
 func (e Envelope) check() error {
 	switch {
 	case e.Kind != KindMCP && e.Kind != KindSystem:

@@ -23,7 +23,7 @@ type elicitParams struct {
 
 type elicitMeta struct {
 	Type     string          `json:"elicitationType"`
-	Timeout  int64           `json:"timeout"` // seconds, rounded up: what waits at all has one
+	Timeout  int64           `json:"timeout"` // seconds, rounded up: every request that waits has one
 	Priority string          `json:"priority"`
 	Original originalRequest `json:"originalRequest"`
 }
@@ -36,7 +36,7 @@ type originalRequest struct {
 	wholeRequest
 }
 
-// Form is what a person fills in, in the JSON Schema that MCP allows: a flat object of primitive fields.
+// Form is a form for a person, in the JSON Schema that MCP allows: a flat object of primitive fields.
 type Form struct {
 	Type       string           `json:"type"`
 	Properties map[string]Field `json:"properties"`
@@ -81,7 +81,7 @@ func (c *Call) Form(name string, maxReason int) (f Form, ok bool) {
 	} else {
 		f.decide("approve", Field{Type: "boolean", Title: "Approve"})
 	}
-	if review { // what is null stands in the text alone: no field of MCP holds it
+	if review { // an argument that is null stands in the text alone: no field of MCP holds it
 		for argument, v := range c.arguments.Members { // none is required: a lone yes is to the call as it is
 			f.Properties[evaluation.ArgumentPrefix+argument] = argumentField(argument, v)
 		}

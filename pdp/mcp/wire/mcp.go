@@ -12,7 +12,7 @@ const (
 	MethodWelcome     = "notifications/welcome"
 	MethodPending     = "notifications/tools/request_pending"
 	MethodCallBlocked = "notifications/tool_call_blocked"
-	// MethodAccess is what a participant may send, and no gateway takes: see [AccessPolicy].
+	// MethodAccess is a notification that a participant may send, and no gateway takes: see [AccessPolicy].
 	MethodAccess = "notifications/tool_access_policy"
 )
 
@@ -24,7 +24,7 @@ var systemTypes = []struct{ payload, method string }{
 	{typeAccess, MethodAccess},
 }
 
-// Message is what an envelope is on MCP: a message of JSON-RPC. Of kind mcp that is the payload, and of kind system it is a
+// Message is the form of an envelope on MCP: a message of JSON-RPC. Of kind mcp that is the payload, and of kind system it is a
 // notification that has the payload as its params. Both keep their bytes.
 func (e Envelope) Message() (jsontext.Value, error) {
 	payload, err := readObject(e.Payload, "payload")
@@ -55,7 +55,7 @@ func (e Envelope) Message() (jsontext.Value, error) {
 	return nil, evaluation.Malformed("there is no message of MCP for it", "", "payload", "type")
 }
 
-// Enveloped is the kind and the payload of the envelope of a message of MCP: what [Envelope.Message] makes that message of.
+// Enveloped is the kind and the payload of the envelope of a message of MCP: [Envelope.Message] makes that message of them.
 func Enveloped(message jsontext.Value) (kind string, payload jsontext.Value, err error) {
 	o, err := readObject(message)
 	if err != nil {
@@ -85,7 +85,7 @@ func Enveloped(message jsontext.Value) (kind string, payload jsontext.Value, err
 	return KindSystem, o.Get("params"), nil
 }
 
-// head is what every message of JSON-RPC begins with. A response has no method.
+// head are the members with which every message of JSON-RPC begins. A response has no method.
 func head(o object, at ...string) (said, method string, err error) {
 	if said, err = o.wanted("jsonrpc", at...); err != nil {
 		return "", "", err

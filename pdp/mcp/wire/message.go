@@ -35,7 +35,7 @@ const (
 	authorizationDenied   = -32002 // the call will not happen
 )
 
-// authorization is an approval request in the words of MCP: a tool, and who wants to call it.
+// authorization is an approval request in the words of MCP: a tool, and the requester of the call.
 type authorization struct {
 	ID        string            `json:"id"`
 	Tool      string            `json:"tool"`
@@ -101,7 +101,7 @@ func AuthorizationDenied(id jsontext.Value, approvalID, status, reason string) M
 	}
 }
 
-// Notification tells a client that a call waits for a person.
+// Notification informs a client of a call that waits for a person.
 func (c *Call) Notification() Message {
 	return Message{
 		Version: version,
@@ -110,7 +110,7 @@ func (c *Call) Notification() Message {
 	}
 }
 
-// authorization is what a client needs to ask a person about the call.
+// authorization is all that a client needs to ask a person about the call.
 func (c *Call) authorization() authorization {
 	return authorization{
 		ID:           c.of.ID,

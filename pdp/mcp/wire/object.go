@@ -76,7 +76,7 @@ func (o object) elements(name, want string, at ...string) (all []jsontext.Value,
 	return all, nil
 }
 
-// misspelt is an error if a name differs from one of some in case alone: not every reader tells the two apart.
+// misspelt is an error if a name differs from one of some in case alone: some readers take the two for one.
 func (o object) misspelt(names ...string) error {
 	for member := range o.Members {
 		for _, name := range names {

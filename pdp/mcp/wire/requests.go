@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/visible"
 )
 
-// MethodToolRequest is the message of 001 by which somebody asks that another calls a tool.
+// MethodToolRequest is the message of 001 by which a participant asks that another calls a tool.
 const MethodToolRequest = "tools/request"
 
 // The types of the payloads of kind system, as 001 prints them.
@@ -25,8 +25,8 @@ const (
 	TokenRestricted = "restricted" // tools can be requested at most
 )
 
-// The members of _meta that have the full names of what stands beside _meta by the short ones, and those by which a call says
-// for whom it is where nothing but _meta can be written.
+// The members of _meta that have the full names where the members beside _meta have short ones, and those by which a call
+// names its requester where only _meta can be written.
 const (
 	metaTool        = "io.policy-service/tool"
 	metaParticipant = "io.policy-service/participant"
@@ -48,7 +48,7 @@ func fullID(e evaluation.Ref) string {
 	return e.Type + "/" + e.ID
 }
 
-// Welcome is 001's welcome: it tells participants who they are, and whether they can do more than ask.
+// Welcome is 001's welcome: it has the id of the participant, and whether it can do more than ask.
 type Welcome struct {
 	TokenType   string
 	Participant evaluation.Ref
@@ -63,7 +63,7 @@ func (w Welcome) Payload() jsontext.Value {
 	return withMeta(o, rpc.Object{}.WithText(metaParticipant, fullID(w.Participant))).Value()
 }
 
-// Pending is 001's tool_request_pending: it tells those who can fulfil it that somebody requests a tool.
+// Pending is 001's tool_request_pending: it informs participants of a request for a tool that they can fulfil.
 type Pending struct {
 	Requester evaluation.Ref
 	// Target is the server that has the tool.
@@ -72,7 +72,7 @@ type Pending struct {
 	// Arguments are an object, or nil for none.
 	Arguments jsontext.Value
 	RequestID string
-	// Reason is what the requester has to say, if anything.
+	// Reason is that of the requester, "" if it gives none.
 	Reason string
 }
 
@@ -96,7 +96,7 @@ func (p Pending) Payload() jsontext.Value {
 // Blocked is 001's tool_call_blocked: a call was refused before it came to its server.
 type Blocked struct {
 	Reason string
-	// Suggestion is what may help, if anything.
+	// Suggestion is advice, "" if there is none.
 	Suggestion string
 	// ToolID is the tool, as policies know it.
 	ToolID string
@@ -111,7 +111,7 @@ func (b Blocked) Payload() jsontext.Value {
 	return withMeta(o, rpc.Object{}.WithText(metaTool, b.ToolID)).Value()
 }
 
-// ToolRequest are the params of 001's tools/request: somebody asks that another calls a tool.
+// ToolRequest are the params of 001's tools/request: a participant asks that another calls a tool.
 type ToolRequest struct {
 	Name string
 	// Arguments are an object, with its bytes, or nil for none.
@@ -137,7 +137,7 @@ func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
 			return ToolRequest{}, err
 		}
 	}
-	if reason := o.Get("reason"); string(reason) != `""` { // who says nothing gives no reason
+	if reason := o.Get("reason"); string(reason) != `""` { // an empty text is no reason
 		if r.Reason, err = textOf(reason, "reason"); err != nil {
 			return ToolRequest{}, err
 		}
@@ -148,21 +148,21 @@ func ReadToolRequest(params jsontext.Value) (r ToolRequest, err error) {
 	return r, nil
 }
 
-// Requested is the result of a tools/request that waits for somebody to fulfil it.
+// Requested is the result of a tools/request that waits to be fulfilled.
 func Requested(requestID string) jsontext.Value {
 	return rpc.Object{}.With("status", rpc.String("pending")).With("requestId", rpc.String(requestID)).Value()
 }
 
-// Fulfilment is what a tools/call of 001 says besides if it fulfils the request of another.
+// Fulfilment are the members by which a tools/call of 001 fulfils the request of another.
 type Fulfilment struct {
 	// OnBehalfOf is the requester's bare id.
 	OnBehalfOf string
 	RequestID  string
 }
 
-// ReadFulfilment reads what a tools/call says of a request that it fulfils. Given is false if it says nothing of one. Both
+// ReadFulfilment reads which request a tools/call fulfils. Given is false if it names none. Both
 // stand at the top of params, as 001 prints them, or in _meta with our prefix, where SDKs can write them. The two functions
-// give the members of each, nil for one that is not there: nothing is read again of a call that whoever has it has read.
+// give the members of each, nil for one that is not there: the caller has read the call, and nothing of it is read again.
 func ReadFulfilment(params, meta func(name string) jsontext.Value) (f Fulfilment, given bool, err error) {
 	of, err := either(params, "onBehalfOf", meta, metaOnBehalfOf)
 	if err != nil {
@@ -200,8 +200,8 @@ func either(params func(string) jsontext.Value, name string, meta func(string) j
 	return other, nil
 }
 
-// Fulfilled is the result of a call that has fulfilled a request: that of the server, with who has called the tool and who
-// has asked for it, as 001 prints them. What the server itself says of the two gives way, and all else keeps its bytes.
+// Fulfilled is the result of a call that has fulfilled a request: that of the server, with the ids of the caller and of the
+// requester, as 001 prints them. They replace such members of the server's own, and all else keeps its bytes.
 func Fulfilled(result jsontext.Value, by, requester evaluation.Ref) (jsontext.Value, error) {
 	o, err := readObject(result)
 	if err != nil {

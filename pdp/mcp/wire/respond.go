@@ -8,7 +8,7 @@ import (
 )
 
 // MethodAuthorizationRequest is the notification of 000 that an approval waits, and MethodRespond the message by which
-// somebody decides about it.
+// a person decides about it.
 const (
 	MethodAuthorizationRequest = "notifications/authorization/request"
 	MethodRespond              = "authorization/respond"
@@ -18,8 +18,8 @@ const (
 type Respond struct {
 	AuthorizationID string
 	Ruling          evaluation.Ruling
-	// Answer is what the PDP is told: all that came but _meta, each member with its bytes. What is more than a ruling, as
-	// arguments are, may contradict it, and so nothing is left out.
+	// Answer goes to the PDP: all that came but _meta, each member with its bytes. Other members, such as arguments, may
+	// contradict the ruling, and so none is left out.
 	Answer jsontext.Value
 }
 
@@ -45,14 +45,14 @@ func ReadRespond(params jsontext.Value, limits evaluation.Limits) (r Respond, er
 	return r, nil
 }
 
-// Responded is the result of an authorization/respond: what has become of the approval request.
+// Responded is the result of an authorization/respond: the status of the approval request.
 func Responded(authorizationID, status string) jsontext.Value {
 	return rpc.Object{}.With("authorizationId", rpc.String(authorizationID)).With("status", rpc.String(status)).Value()
 }
 
-// Announced are the params of a [MethodAuthorizationRequest] as a client is told them, made of those of the PDP: the tool by
-// the name that the client calls it, and the requester by the bare id. What the PDP calls them stands in _meta, and all else
-// is as it was.
+// Announced are the params of a [MethodAuthorizationRequest] for a client, made of those of the PDP: the tool has
+// the name that the client uses, and the requester the bare id. The PDP's names for them stand in _meta, and all else is
+// as it was.
 func Announced(params jsontext.Value, tool, requester string) (jsontext.Value, error) {
 	o, err := readObject(params)
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 )
 
 // question is the text that a person reads. It has everything that the approval would be for, in every form: some
-// clients show nothing but this text and the fields, and a person cannot approve what is cut off. Each line is the
+// clients show nothing but this text and the fields, and a person cannot approve a text that is cut off. Each line is the
 // service's own, whatever names and values it holds: they break no line, and a name that could be read as more than a
-// name is in quotes. What the tool's server says stands behind what the policy says, and never in its place.
+// name is in quotes. The text of the tool's server stands behind that of the policy, and never in its place.
 func (c *Call) question() string {
 	lines := []string{visible.Text(c.reason())}
 	notes := slices.Concat(visible.NotesInJSON(c.of.Request), visible.Notes(c.reason()), visible.Notes(c.of.Tenant))
-	if careful := visible.Careful(notes); careful != "" { // before what may be long
+	if careful := visible.Careful(notes); careful != "" { // before lines that may be long
 		lines = append(lines, "Careful: "+careful)
 	}
 	lines = append(lines, c.asks())
@@ -75,7 +75,7 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// asks is the sentence that names the caller, the action, the resource, the subject, who asked the caller, and the arguments.
+// asks is the sentence that names the caller, the action, the resource, the subject, the requester, and the arguments.
 func (c *Call) asks() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asks for %s on %s", words(c.caller()), word(c.of.Action), words(c.of.Resource))
@@ -119,8 +119,8 @@ func word(name string) string {
 	return name
 }
 
-// mostServer is how many characters of a server's words are on a line of their own. All of them are among what else was
-// sent.
+// mostServer is how many characters of a server's words are on a line of their own. All of them stand among the
+// properties.
 const mostServer = 500
 
 func brief(text string) string {

@@ -25,7 +25,7 @@ type pointer []string
 
 const mostFields = 256
 
-// resultOf is the method whose results those of a method are: who has a tool requested gets what the tool gives.
+// resultOf is the method whose results those of a method are: a request for a tool gets the result of the tool.
 func resultOf(method string) string {
 	if method == toolsRequest {
 		return toolsCall
@@ -55,8 +55,8 @@ const (
 
 // redactResponse is a response without fields. It is not ok if they cannot be taken out of it.
 //
-// Fields are pointers into structuredContent, and into each text that is a JSON object or array. What was there is masked
-// wherever else it occurs; if it occurs in pieces, nothing leaves. Text of another form is withheld by itself, and so are blocks that are not text. Members that we
+// Fields are pointers into structuredContent, and into each text that is a JSON object or array. Their values are masked
+// wherever else they occur; if one occurs in pieces, nothing leaves. Text of another form is withheld by itself, and so are blocks that are not text. Members that we
 // do not know, and _meta, do not leave.
 func redactResponse(method string, m rpc.Message, fields []pointer) (rpc.Message, bool) {
 	if m.Error != nil {
@@ -88,7 +88,7 @@ func codeOf(text jsontext.Value) int {
 	return e.Code
 }
 
-// redactor takes fields out of one response, and remembers what was there.
+// redactor takes fields out of one response, and remembers their values.
 type redactor struct {
 	fields  []pointer
 	removed secrets
@@ -108,7 +108,7 @@ func (r *redactor) result(method string, result rpc.Object) (jsontext.Value, boo
 	return out.Value(), true
 }
 
-// member is what becomes of a member of a result.
+// member is a member of a result without the fields.
 func (r *redactor) member(method, name string, v jsontext.Value) (kept jsontext.Value, keep, ok bool) {
 	switch {
 	case name == "resultType", name == "isError" && (v.Kind() == 't' || v.Kind() == 'f'),

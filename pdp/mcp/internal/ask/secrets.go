@@ -22,12 +22,12 @@ type secrets struct {
 	masks   *strings.Replacer // nil until all are known
 	encoded *strings.Replacer
 	pieced  *strings.Replacer
-	joined  strings.Builder // the texts of the result, in their order, without what was masked
+	joined  strings.Builder // the texts of the result, in their order, without the masked ones
 }
 
 const (
-	leastSecret = 4 // bytes; nobody could tell where a shorter value comes from
-	leastLong   = 8 // of one that is looked for in other forms: what is shorter is in there by chance
+	leastSecret = 4 // bytes; a shorter value could come from anywhere
+	leastLong   = 8 // of one that is looked for in other forms: a shorter one is in there by chance
 	mostSecrets = 10_000
 	mask        = "[redacted]"
 )
@@ -84,7 +84,7 @@ func (s *secrets) known() {
 	s.masks, s.encoded, s.pieced = strings.NewReplacer(pairs...), strings.NewReplacer(encoded...), strings.NewReplacer(pieced...)
 }
 
-// in masks what of a text is secret: all of it, if it has a secret in Base64.
+// in masks the secrets in a text: all of it, if it has a secret in Base64.
 func (s *secrets) in(text string) string {
 	switch {
 	case len(s.texts) == 0 || s.masks == nil:
@@ -95,7 +95,7 @@ func (s *secrets) in(text string) string {
 	return s.masks.Replace(text)
 }
 
-// inPieces reports whether the texts of what was masked make a secret, one behind the other.
+// inPieces reports whether the texts that stay make a secret, one behind the other.
 func (s *secrets) inPieces() bool {
 	all := s.joined.String()
 	return s.pieced.Replace(all) != all
@@ -124,7 +124,7 @@ func (s *secrets) masked(v jsontext.Value) jsontext.Value {
 	return v
 }
 
-// canonicalNumber is the one text that all ways of writing a number have; "" if nobody can say in reasonable time.
+// canonicalNumber is the one text that all ways of writing a number have; "" if that takes too long.
 func canonicalNumber(text string) string {
 	o, err := evaluation.ParseObject([]byte(`{"n":`+text+`}`), evaluation.DefaultLimits())
 	if err != nil {

@@ -15,7 +15,7 @@ type decoder struct {
 
 var decoders = sync.Pool{New: func() any { return new(decoder) }}
 
-// decode begins to read a text. Who calls it calls done when nothing of the text is to be read any more.
+// decode begins to read a text. Call done when nothing of the text is to be read any more.
 func decode(text []byte) *decoder {
 	d := decoders.Get().(*decoder)
 	d.text = *bytes.NewBuffer(text)

@@ -39,7 +39,7 @@ func ReadError(v jsontext.Value) (Error, error) {
 	return Error{Code: code, Message: o.GetString("message"), Data: o.Get("data")}, nil
 }
 
-// Value is the error in JSON. What is not UTF-8 in the message is replaced.
+// Value is the error in JSON. Bytes of the message that are not UTF-8 are replaced.
 func (e Error) Value() jsontext.Value {
 	b := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
 	b = append(b, `,"message":`...)

@@ -13,15 +13,15 @@ import (
 type Events struct {
 	in   *bufio.Reader
 	most int
-	// head is what of a line is kept: all of it if it is data, enough to tell if it is not.
+	// head is the part of a line that is kept: all of it if it is data, enough to see that it is not.
 	head []byte
 	// begun reports that the first line has been read, and afterCR that the last line ended with a CR: an LF that comes
-	// next is of the same end. Nobody waits for it.
+	// next is of the same end, and is not waited for.
 	begun, afterCR bool
 	// cut reports that the head lacks a part of its line.
 	cut    bool
 	failed error
-	size   int // of what was too large
+	size   int // of the event that was too large
 	// id and retry are those of the last event that has ended, and coming is the id of the one that has not.
 	id, coming []byte
 	retry      time.Duration
@@ -39,7 +39,7 @@ func (e *Events) Size() int { return e.size }
 // mostSkipped is how many times as large as it may be a line is read to find its size.
 const mostSkipped = 8
 
-// skip reads what is left of a line that is too large.
+// skip reads the rest of a line that is too large.
 func (e *Events) skip(ends bool) error {
 	for !ends && e.size < mostSkipped*e.most {
 		piece, end, err := e.piece()
@@ -58,7 +58,7 @@ const mostWord = 1024
 // that event, 0 if the server does not say.
 func (e *Events) Resume() (id string, after time.Duration) { return string(e.id), e.retry }
 
-// word takes what is said of the resumption of the stream.
+// word takes a field about the resumption of the stream.
 func (e *Events) word(field, value []byte) {
 	switch string(field) {
 	case "id":
@@ -167,7 +167,7 @@ func (e *Events) keep(piece []byte) bool {
 	return true
 }
 
-// piece is what has arrived of a line; ends reports that it is its last piece. It is good until the next call.
+// piece is the part of a line that has arrived; ends reports that it is its last piece. It is good until the next call.
 func (e *Events) piece() (piece []byte, ends bool, err error) {
 	if _, err := e.in.Peek(1); err != nil {
 		return nil, false, err
@@ -188,7 +188,7 @@ func (e *Events) piece() (piece []byte, ends bool, err error) {
 	if cr := bytes.IndexByte(arrived[:n], '\r'); cr >= 0 {
 		n, ends, e.afterCR = cr, true, true
 	}
-	// What is discarded stays where it is until the buffer is filled again.
+	// Discarded bytes stay where they are until the buffer is filled again.
 	_, _ = e.in.Discard(n)
 	if ends {
 		_, _ = e.in.Discard(1)

@@ -1,7 +1,7 @@
-// Package rpc reads and writes JSON-RPC messages so that nobody can read them otherwise than we did: what was decided
-// about is what is forwarded, byte for byte.
+// Package rpc reads and writes JSON-RPC messages of which there is one reading only: the message that is forwarded is the
+// message that was decided about, byte for byte.
 //
-// Begin with [Parse], which makes a [Message] of a text or says what is wrong with it, and [Message.Append], which writes
+// Begin with [Parse], which makes a [Message] of a text or names the fault in it, and [Message.Append], which writes
 // one. [Object] is for changing single members of a value while all others keep their bytes. [Events] and [AppendEvent]
 // are the stream form that HTTP has for messages.
 //
@@ -27,19 +27,19 @@ type Message struct {
 	// A response has one of these.
 	Result, Error jsontext.Value
 
-	// read is what of these [Parse] has read as an object, and members are that object.
+	// read is the one of these that [Parse] has read as an object, and members are that object.
 	read    jsontext.Value
 	members Object
 }
 
-// ParamsObject are the params. What [Parse] has read is not read again.
+// ParamsObject are the params. They are not read again after [Parse].
 func (m Message) ParamsObject() (Object, error) { return m.object(m.Params) }
 
-// ResultObject is the result. What [Parse] has read is not read again.
+// ResultObject is the result. It is not read again after [Parse].
 func (m Message) ResultObject() (Object, error) { return m.object(m.Result) }
 
 func (m Message) object(v jsontext.Value) (Object, error) {
-	// Nobody changes what was read: where it still stands, it is still the same.
+	// A value that was read does not change: where it still stands, it is still the same.
 	if len(v) > 0 && len(v) == len(m.read) && &v[0] == &m.read[0] {
 		return m.members, nil
 	}
@@ -49,7 +49,7 @@ func (m Message) object(v jsontext.Value) (Object, error) {
 // IsRequest reports whether a message wants an answer.
 func (m Message) IsRequest() bool { return m.Method != "" && !m.ID.IsZero() }
 
-// IsNotification reports whether nobody answers a message.
+// IsNotification reports whether a message gets no answer.
 func (m Message) IsNotification() bool { return m.Method != "" && m.ID.IsZero() }
 
 // IsResponse reports whether a message answers another.
@@ -79,7 +79,7 @@ func (m Message) Append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// ID is the id of a request: 1 and "1" are two, and 9007199254740993 stays what it is. IDs can be compared: an id that is
+// ID is the id of a request: 1 and "1" are two, and 9007199254740993 keeps all its digits. IDs can be compared: an id that is
 // written with escapes is the same as one without. The zero ID is none.
 type ID struct{ text string }
 

@@ -14,7 +14,7 @@ import (
 // empty.
 //
 // Looking a member up costs the same however many there are. A change costs a copy of the list of members, not of their
-// values: who changes as many members as a sender likes uses [Object.Map] or [Collect], which go through them once.
+// values: to change as many members as a sender likes, use [Object.Map] or [Collect], which go through them once.
 type Object struct {
 	members []member
 	places  map[string]int // nil for few members, which are found without
@@ -37,7 +37,7 @@ var (
 )
 
 // ParseObject reads the members of an object. It is an error if v is none, or has a member twice at any depth. The object
-// has slices of v, which nobody may change from then on.
+// has slices of v, which must not change from then on.
 func ParseObject(v jsontext.Value) (Object, error) {
 	in := decode(v)
 	defer in.done(v)
@@ -110,7 +110,7 @@ func (o Object) GetString(name string) string {
 	return s
 }
 
-// Object is a member that is an object. What was read with o is not read again.
+// Object is a member that is an object. A member that was read with o is not read again.
 func (o Object) Object(name string) (Object, error) {
 	i := o.index(name)
 	switch {
@@ -145,7 +145,7 @@ func (o Object) With(name string, v jsontext.Value) Object {
 	if i := o.index(name); i >= 0 {
 		members := slices.Clone(o.members)
 		members[i].value, members[i].read = v, false
-		return Object{members, o.places} // the places are the same, and nobody changes them
+		return Object{members, o.places} // the places are the same, and do not change
 	}
 	return newObject(append(slices.Clip(o.members), newMember(name, v)))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Fault is why a text is no message that may go on. It names what and where, and quotes nothing.
+// Fault is why a text is no message that may go on. It names the fault and its place, and quotes nothing.
 type Fault struct {
 	// ID is the request's, if it could be read.
 	ID     ID
@@ -21,7 +21,7 @@ func (f *Fault) Error() string { return f.Detail }
 // Failure is the response that says so.
 func (f *Fault) Failure() Message { return Failure(f.ID, Error{Code: f.Code, Message: f.Detail}) }
 
-// Limits bound what a message may cost. The size of its text is for who reads it.
+// Limits bound the cost of a message. The reader of its text bounds the size.
 type Limits struct {
 	// Depth is how deep containers may nest; the message itself is the first.
 	Depth int
@@ -31,17 +31,17 @@ type Limits struct {
 	Values int
 }
 
-// DefaultLimits are those that nobody needs more of: a result of some MiB that is a table has room in them.
+// DefaultLimits are enough for all: a result of some MiB that is a table has room in them.
 func DefaultLimits() Limits { return Limits{Depth: 32, ID: 256, Values: 250_000} }
 
 // Respond is the one method beside notifications that a client may send without an id.
 const Respond = "authorization/respond"
 
-// Parse reads a text that is one message, and nothing else. The message has slices of text, which nobody may change from
+// Parse reads a text that is one message, and nothing else. The message has slices of text, which must not change from
 // then on.
 //
-// What is refused is what two readers could read differently: a member twice, at any depth and however it is escaped; what
-// is no UTF-8, also as an escape; a number beyond a double, and -0 on its way to a server; a known member in another case;
+// A text that two readers could read differently is refused: a member twice, at any depth and however it is escaped; bytes
+// that are no UTF-8, also as an escape; a number beyond a double, and -0 on its way to a server; a known member in another case;
 // an id that not everybody keeps, or null; a request without an id, which is a notification to some; anything before or after the
 // message; several messages in an array.
 func Parse(text []byte, limits Limits) (Message, *Fault) {
@@ -59,7 +59,7 @@ func Parse(text []byte, limits Limits) (Message, *Fault) {
 	return m, nil
 }
 
-// message makes a message of its members. Detail says what is wrong with it; "" is nothing.
+// message makes a message of its members. Detail is the fault in it; "" is none.
 func (s *scanned) message(limits Limits) (m Message, detail string) {
 	id := s.top.Get("id")
 	m.Params, m.Result, m.Error = s.top.Get("params"), s.top.Get("result"), s.top.Get("error")
@@ -126,8 +126,8 @@ func count(values ...jsontext.Value) (n int) {
 	return n
 }
 
-// ReadID reads an id where one message names another: requestId of a cancellation, a progress token. Ok is false for what
-// is no id that comes back as it was sent.
+// ReadID reads an id where one message names another: requestId of a cancellation, a progress token. Ok is false for a
+// value that is no id, or would not come back as it was sent.
 func ReadID(v jsontext.Value) (id ID, ok bool) { return readID(v, DefaultLimits().ID) }
 
 func readID(v jsontext.Value, most int) (ID, bool) {

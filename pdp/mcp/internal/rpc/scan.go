@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// scanned is what is found in a message.
+// scanned is a message that was scanned.
 type scanned struct {
 	// top are the message's own members, as slices of its text, and inner are those of its params or its result.
 	top, inner Object
@@ -50,8 +50,8 @@ func scan(text []byte, limits Limits) (s scanned, fault *Fault) {
 	return s, nil
 }
 
-// measure holds a text against the limits before anything is kept of it, and looks at its numbers. Nobody has read the
-// text yet: if it is no JSON, whatever is found counts for nothing, because it is read next.
+// measure holds a text against the limits before anything is kept of it, and looks at its numbers. The text
+// has not been read yet: if it is no JSON, the findings count for nothing, because it is read next.
 func (s *scanned) measure(text []byte, limits Limits) *Fault {
 	depth, values := 0, 0
 	for at := 0; at < len(text); {

@@ -2,8 +2,8 @@ package rpc
 
 import "strings"
 
-// known are the names of the members of an object that say what a message is, and what becomes of it. Many readers do not
-// tell cases apart: a member that differs from a known one in nothing else would be read by them, and by nobody else.
+// known are the names of the members of an object on which the meaning of a message hangs. Many readers ignore case: a
+// member that differs from a known one in nothing else would be read by them, and by no others.
 type known struct {
 	members map[string]*known
 	names   []string // those of members
@@ -11,7 +11,7 @@ type known struct {
 	each *known
 }
 
-// member is what is known below a member, and whether its name is misspelt.
+// member are the known names below a member, and whether its own name is misspelt.
 func (k *known) member(name string) (below *known, misspelt bool) {
 	if below, ok := k.members[name]; ok {
 		return below, false
@@ -58,7 +58,7 @@ var (
 		"io.modelcontextprotocol/serverInfo", "io.modelcontextprotocol/subscriptionId",
 		"io.policy-service/onBehalfOf", "io.policy-service/requestId")
 
-	// ofAsked is what a server asks of a client, by a request of its own or within a result.
+	// ofAsked is a question of a server to a client, by a request of its own or within a result.
 	ofAsked = of("mode", "message", "requestedSchema", "url", "elicitationId").with("_meta", ofMeta)
 
 	ofAnswer = of("action", "content").with("_meta", ofMeta)

@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// split is an object that was read before, by whoever has checked that it is one: it only finds where the members begin and
-// end, and costs a fraction of reading.
+// split is an object that was read and checked before: it only finds where the members begin and end, and costs a fraction
+// of reading.
 func split(v jsontext.Value) Object {
 	var found [few]member
 	members := found[:0]
