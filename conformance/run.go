@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"policy-service/conformance/internal/casefile"
+	"policy-service/conformance/internal/wire"
 )
 
 // judge asks one case.
@@ -104,23 +105,14 @@ func (r *running) request(s Step) (request, error) {
 // exchange sends, and keeps request and answer for the report. Headers are left out
 // of it: one of them is the credential.
 func (r *running) exchange(ctx context.Context, out request) (answer, error) {
-	r.asked = fmt.Sprintf("%s %s %s", out.method, out.url, excerpt(out.body))
+	r.asked = fmt.Sprintf("%s %s %s", out.method, out.url, wire.Excerpt(out.body))
 	r.answered = ""
 	got, err := r.send(ctx, out)
 	if err != nil {
 		return got, fmt.Errorf("no answer: %w", err)
 	}
-	r.answered = fmt.Sprintf("%d %s %s", got.status, got.header.Get("Content-Type"), excerpt(string(got.body)))
+	r.answered = fmt.Sprintf("%d %s %s", got.status, got.header.Get("Content-Type"), wire.Excerpt(string(got.body)))
 	return got, nil
-}
-
-// excerpt is the beginning of a text.
-func excerpt(s string) string {
-	const enough = 1000
-	if len(s) <= enough {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ToValidUTF8(s[:enough], "\uFFFD") + fmt.Sprintf("… (%d bytes)", len(s))
 }
 
 // walk reads the pages of a search to its end, and judges all that it found as

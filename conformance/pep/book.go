@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"policy-service/conformance/internal/wire"
 )
 
 // asked is one question of the PEP to the recording PDP.
@@ -144,11 +146,4 @@ func (e entries) String() string {
 var jwt = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]*`)
 
 // excerpt is the beginning of a text, without the tokens in it.
-func excerpt(s string) string {
-	const enough = 1000
-	s = jwt.ReplaceAllLiteralString(s, "(a token)")
-	if len(s) <= enough {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	return strings.ToValidUTF8(s[:enough], "\uFFFD") + fmt.Sprintf("… (%d bytes)", len(s))
-}
+func excerpt(s string) string { return wire.Excerpt(jwt.ReplaceAllLiteralString(s, "(a token)")) }

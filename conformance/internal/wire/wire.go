@@ -5,8 +5,10 @@ package wire
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 )
 
 // Most is how much of a body is read.
@@ -36,4 +38,13 @@ func Read(body io.Reader) ([]byte, error) {
 		err = errors.New("the answer is longer than anybody would read")
 	}
 	return text, err
+}
+
+// Excerpt is the beginning of a text.
+func Excerpt(s string) string {
+	const enough = 1000
+	if len(s) <= enough {
+		return strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return strings.ToValidUTF8(s[:enough], "\uFFFD") + fmt.Sprintf("… (%d bytes)", len(s))
 }

@@ -105,7 +105,7 @@ func AuthorizationDenied(id jsontext.Value, approvalID, status, reason string) M
 func (c *Call) Notification() Message {
 	return Message{
 		Version: version,
-		Method:  "notifications/authorization/request",
+		Method:  MethodAuthorizationRequest,
 		Params:  c.authorization(),
 	}
 }

@@ -7,12 +7,8 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// MethodAuthorizationRequest is the notification of 000 that an approval waits, and MethodRespond the message by which
-// a person decides about it.
-const (
-	MethodAuthorizationRequest = "notifications/authorization/request"
-	MethodRespond              = "authorization/respond"
-)
+// MethodAuthorizationRequest is the notification of 000 that an approval waits.
+const MethodAuthorizationRequest = "notifications/authorization/request"
 
 // Respond are the params of 000's authorization/respond, by which a person decides about an approval request.
 type Respond struct {
