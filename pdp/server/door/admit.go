@@ -21,16 +21,16 @@ const TenantPrefix = "/tenants/:tenant"
 type Need struct {
 	// Permission is what the caller must have; "" is any caller.
 	Permission auth.Permission
-	// AllTenants is set if only callers for all tenants may ask, and is what the others are told.
+	// AllTenants is set if only callers for all tenants may ask, and is the refusal of the others.
 	AllTenants string
-	// Relayed is by which way the route takes what a gateway brings for a person; "" if it takes nothing of the kind.
+	// Relayed is the way by which the route takes a person's token from a gateway; "" if it takes none.
 	Relayed evaluation.Via
 	// Tenant says that the path says for which tenant the request is.
 	Tenant bool
 	// Absent is the refusal if this server does not have what the route is about; nil if it does.
 	Absent error
-	// Records says that the request puts something on record because its caller asks for it. (What people decide has
-	// room on record in any case, and does not count.)
+	// Records says that the request puts something on record because its caller asks for it. (Decisions of people have
+	// room on record in any case, and do not count.)
 	Records bool
 	// Parameters are the query parameters that there are. nil leaves the query alone.
 	Parameters []string
@@ -43,7 +43,7 @@ type Need struct {
 // NoParameters are the Parameters of a route that takes none.
 var NoParameters = []string{}
 
-// Body says what body a route takes.
+// Body is the body that a route takes.
 type Body int
 
 // The bodies that there are. OptionalJSON may also be empty, and AnyBody is of any type.
@@ -67,8 +67,8 @@ const (
 
 // Admitted is a request that was let in.
 type Admitted struct {
-	// Caller is who asks, as far as the tenant goes if the route needs one, and else as far as the permission goes that it
-	// needs.
+	// Caller is the caller, with the rights in the tenant if the route needs one, and else those where it has the
+	// permission that the route needs.
 	Caller auth.Caller
 	Tenant string            // if the route needs one
 	Given  map[string]string // the parameters of the query

@@ -13,8 +13,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// authenticate says which caller asks, and counts credentials that are not good. relayed is by which way the route takes
-// what a gateway brings for a person.
+// authenticate says which caller asks, and counts credentials that are not good. relayed is [Need.Relayed].
 func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller, error) {
 	ctx := d.Context(c)
 	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
@@ -31,9 +30,9 @@ func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller
 	return caller, err
 }
 
-// Recognize is for what is said to everybody, such as health and documents. No credential is no reason to refuse, and
+// Recognize is for routes that answer everybody, such as health and documents. No credential is no reason to refuse, and
 // neither is one that is not good; a request that is forbidden, which here has a foreign Host or came by a proxy, is
-// refused. A caller who is not known is the zero Caller.
+// refused. An unknown caller is the zero Caller.
 func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
 	ctx := d.Context(c)
 	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
@@ -65,7 +64,7 @@ func checkRelayed(r *http.Request, caller auth.Caller, by evaluation.Via) error 
 const askedAgain = 200 * time.Millisecond
 
 // InForce is the context of a request that takes long, such as one that waits for an approval or reads the whole log.
-// It ends when the credential no longer says what it said, for whatever reason, and Lapsed says why. The configuration
+// It ends when the rights of the credential change, for whatever reason, and Lapsed says why. The configuration
 // in force counts here, and not the one that the request began with.
 type InForce struct {
 	context.Context

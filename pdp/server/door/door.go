@@ -1,15 +1,15 @@
 // Package door lets requests in. Start with [Door.Admit]: everything that happens to a request before its route looks
-// at it stands there once, in one order. A route says in a [Need] what it asks for.
+// at it stands there once, in one order. A route declares its demands in a [Need].
 //
 // A request that may not enter gets a [Problem], and so does every other request that gets no answer of its own.
 // [Door.Fail] is where errors become problems.
 //
-// What all requests together may cost is limited here as well: how many there are at once ([Gate], [Places], [Shift]),
+// The cost of all requests together is limited here as well: how many there are at once ([Gate], [Places], [Shift]),
 // how often a caller may ask ([LoadConfig]), and how many connections there are ([listener.Connections]). No request is refused
 // before its caller is known, and each caller has a share that no other caller can take.
 //
-// The package refuses to know what is asked: it imports neither the PDP nor the decision log. What it must ask of them
-// it is given as functions in its [Options].
+// The package knows no question and no answer: it imports neither the PDP nor the decision log. Its [Options] have
+// functions that ask them.
 package door
 
 import (
@@ -33,9 +33,9 @@ type Authenticator interface {
 	Authenticate(*http.Request) (auth.Caller, error)
 }
 
-// Meters counts what happens at the door.
+// Meters counts refusals at the door.
 type Meters interface {
-	// Problem counts a problem by its status; bound says that what was sent exceeds a bound.
+	// Problem counts a problem by its status; bound says that the request exceeds a bound.
 	Problem(status int, bound bool)
 	// Limit counts a refusal by the limit that was in the way.
 	Limit(limit string)
@@ -43,7 +43,7 @@ type Meters interface {
 	Credential(kind auth.Credential)
 }
 
-// Options are what a Door works with. All of them must be set.
+// Options of a Door. All of them must be set.
 type Options struct {
 	Limits evaluation.Limits
 	Load   LoadConfig
@@ -80,7 +80,7 @@ type Door struct {
 	// Stopping is set when the server begins to stop.
 	Stopping atomic.Bool
 
-	// Refusals counts what was refused because there was too much of it.
+	// Refusals counts requests that were refused because there were too many.
 	Refusals Refusals
 
 	rates    *rates
@@ -112,14 +112,14 @@ func (d *Door) Within(c echo.Context) (context.Context, context.CancelFunc) {
 	return a, a.leave
 }
 
-// Charge makes a caller's next requests wait for what this one turned out to cost besides, in requests.
+// Charge makes a caller's next requests wait for the further cost of this one, in requests.
 func (d *Door) Charge(caller auth.Caller, requests int) { d.rates.more(caller.Name, requests) }
 
 // examinedForOne is how many candidates of a search, or records of the log, cost as much as one request.
 const examinedForOne = 1000
 
 // ChargeExamined is [Door.Charge] for so many candidates or records that were looked at. A request that reads the whole
-// log, such as an export, is not charged for what it reads: it costs its caller one request. There are few places for
+// log, such as an export, is not charged for the records that it reads: it costs its caller one request. There are few places for
 // such requests, and they take turns with other readers, so no number of them can crowd out others.
 func (d *Door) ChargeExamined(caller auth.Caller, examined int) {
 	d.Charge(caller, examined/examinedForOne)

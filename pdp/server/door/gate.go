@@ -16,7 +16,7 @@ import (
 // first: while more arrives than can be done, some requests must wait in vain, and the newest one has the most time
 // left to use its answer. In the order of arrival every request would wait as long as any request may.
 //
-// If callers have a share, no caller ever has more places than its share, even if nobody else waits, and the next
+// If callers have a share, no caller ever has more places than its share, even if no other caller waits, and the next
 // place goes to the caller with the fewest places.
 //
 // The fields are set before the first use.

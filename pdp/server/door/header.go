@@ -16,8 +16,8 @@ import (
 
 const requestIDHeader = "X-Request-Id"
 
-// What every answer tells browsers, and only them: to take the answer for nothing but what it says it is, to show it
-// nowhere, and to run nothing in it. (It does not say that this host speaks TLS only: that would be about all its
+// Headers of every answer, for browsers: they take the answer for the type that it states, show it nowhere, and run
+// nothing in it. (It does not say that this host speaks TLS only: that would be about all its
 // ports.) The values are shared, and not to be changed.
 var (
 	NoSniff   = []string{"nosniff"}
@@ -99,7 +99,7 @@ func PathValue(c echo.Context, name string) (string, error) {
 }
 
 // parameters reads a query string. Each parameter must be known, given once, and not empty: a slip of the pen must not
-// widen what is asked for.
+// widen the question.
 func parameters(c echo.Context, known []string) (map[string]string, error) {
 	values, err := url.ParseQuery(c.Request().URL.RawQuery)
 	if err != nil {

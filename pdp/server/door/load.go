@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// LoadConfig limits what all requests together may cost. What one request may cost is in [Options.Limits]. The zero
+// LoadConfig limits the cost of all requests together. [Options.Limits] limit that of one. The zero
 // value limits nothing but the number of connections.
 type LoadConfig struct {
 	// MaxConcurrent is how many requests are worked on at once; 0 is no limit. Batches, searches and large bodies do

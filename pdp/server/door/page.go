@@ -15,14 +15,14 @@ import (
 
 const (
 	// mostPages is how many pages are made at once, and pagesOfOne how many for one address. They are not counted among
-	// the short requests, and what they ask for is.
+	// the short requests, but the requests of a page are.
 	mostPages  = 32
 	pagesOfOne = mostPages / 2
 	// mostForm bounds the body of a form.
 	mostForm = 64 << 10
 )
 
-// Pages is the way in for browsers: for requests whose caller the door cannot tell, because the pages do that. Each takes
+// Pages is the way in for browsers: for requests whose caller the pages find out, and not the door. Each takes
 // a place that no other request needs, once its body has arrived, and until its answer begins to be written. A large body
 // arrives in such a place, too: anybody can send one, and callers wait for the others.
 func (d *Door) Pages(pages http.Handler) echo.HandlerFunc {

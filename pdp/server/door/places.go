@@ -21,7 +21,7 @@ type Places struct {
 type Place struct {
 	in     *Places
 	caller string
-	end    func()    // ends what the holder of the place waits for
+	end    func()    // ends the wait of the holder for the other side
 	since  time.Time // when the wait for the other side began; zero if there is none. Guarded by Gate.mu, as is pushed
 	pushed bool
 }

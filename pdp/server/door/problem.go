@@ -26,15 +26,15 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail"`
-	// Pointer is the JSON Pointer of what is wrong in the body.
+	// Pointer is the JSON Pointer of the fault in the body.
 	Pointer string `json:"pointer,omitempty"`
 
-	// Bound says that what was sent exceeds a bound. It is counted apart.
+	// Bound says that the request exceeds a bound. It is counted apart.
 	Bound bool `json:"-"`
 	// Limit is the limit that was in the way if there were too many requests; "" if not. Such a problem says nothing
-	// about its request, so it is counted and not logged: a line for each is what a flood would like.
+	// about its request, so it is counted and not logged: a flood would fill the log.
 	Limit string `json:"-"`
-	// Cause is what the operator's log says about a failure, instead of the type of its error alone. It must not quote
+	// Cause is the text of the operator's log about a failure, instead of the type of its error alone. It must not quote
 	// a request.
 	Cause string `json:"-"`
 
@@ -45,7 +45,7 @@ type Problem struct {
 // Error makes a Problem an error, for handlers to return.
 func (p *Problem) Error() string { return fmt.Sprintf("%d %s: %s", p.Status, p.Title, p.Detail) }
 
-// NewProblem has the type about:blank: the status says which kind of problem it is, and the detail what to do.
+// NewProblem has the type about:blank: the status says which kind of problem it is, and the detail gives advice.
 func NewProblem(status int, detail string) *Problem {
 	p := &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}
 	if status == http.StatusServiceUnavailable {
@@ -54,7 +54,7 @@ func NewProblem(status int, detail string) *Problem {
 	return p
 }
 
-// maxReason bounds what is written into the log for good.
+// maxReason bounds a text that is written into the log for good.
 const maxReason = 1000
 
 // CheckReason refuses the reason of a redaction that cannot stay on record.
@@ -100,8 +100,8 @@ func noTurn() *Problem {
 			"batches, searches and large bodies at once")
 }
 
-// problemOf is the answer to an error. What it means to the outside is known here if it is an error of the door's own
-// or of decoding, and else by [Options.Explain].
+// problemOf is the answer to an error. The door knows its own errors and those of decoding; [Options.Explain] knows the
+// others.
 func (d *Door) problemOf(err error, shape evaluation.Shape) *Problem {
 	var p *Problem
 	var bad *evaluation.Error
@@ -154,7 +154,7 @@ func (d *Door) Fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return // the client went away while the answer was written
 	}
-	_ = d.answer(c, d.problemOf(err, evaluation.AuthZEN), err) // a client that went away cannot be told anything
+	_ = d.answer(c, d.problemOf(err, evaluation.AuthZEN), err) // a client that went away gets no answer
 }
 
 // Refuse answers with an error of deciding about a body of this shape. A pointer in the error is into the request that
@@ -188,7 +188,7 @@ func (d *Door) answer(c echo.Context, p *Problem, err error) error {
 	return c.Blob(p.Status, "application/problem+json", body)
 }
 
-// logFailure says what an operator needs, and no value of the request: the text of an error may quote one, so the type
+// logFailure logs a failure for an operator, and no value of the request: the text of an error may quote one, so the type
 // of the error must do unless the problem has a cause.
 func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
 	if errors.Is(d.Context(c).Err(), context.Canceled) {
@@ -205,13 +205,13 @@ func (d *Door) Refused(limit string) {
 	d.Options.Meters.Limit(limit)
 }
 
-// Marshal writes what is answered, or recorded of what was done, with members in a fixed order. Names of files may
+// Marshal writes an answer, or a record of an act, with members in a fixed order. Names of files may
 // hold bytes that are not UTF-8; they become U+FFFD.
 func Marshal(v any) ([]byte, error) {
 	return json.Marshal(v, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// PanicCause is what the operator's log says about a panic. Its value may quote a request, so only the text of a
+// PanicCause is the text of the operator's log about a panic. Its value may quote a request, so only the text of a
 // runtime error is logged.
 func PanicCause(v any) string {
 	if err, ok := v.(interface{ RuntimeError() }); ok {

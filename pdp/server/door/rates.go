@@ -55,7 +55,7 @@ func (r *rates) take(caller string) (wait time.Duration, ok bool) {
 	return time.Duration(missing / float64(bucket.Limit()) * float64(time.Second)), false
 }
 
-// more takes what a request turned out to cost besides. The request itself is not refused for that, but the next ones
+// more takes the further cost of a request. The request itself is not refused for that, but the next ones
 // wait until the bucket has recovered.
 func (r *rates) more(caller string, n int) {
 	bucket, now := r.bucket(caller), r.now()

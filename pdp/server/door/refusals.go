@@ -10,7 +10,7 @@ import (
 )
 
 // Refusals counts the requests that were refused because there were too many. The operator's log gets one line for
-// each limit and minute: a line for each request is what a flood would like.
+// each limit and minute: a line for each request would let a flood fill it.
 type Refusals struct {
 	mu     sync.Mutex
 	counts map[string]int // by limit, since the last lines

@@ -51,7 +51,7 @@ func GoOn(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// EndShift ends the shift of the request that a context belongs to, if it has one: what is left to do is to wait.
+// EndShift ends the shift of the request that a context belongs to, if it has one: the rest of the request is to wait.
 func EndShift(ctx context.Context) {
 	if s, ok := ctx.Value(shiftKey{}).(*Shift); ok {
 		s.End()

@@ -25,8 +25,8 @@ func (c *Connections) Attend(next http.Handler) http.Handler {
 			r.Body = body
 		}
 		patient := &patientWriter{w, http.NewResponseController(w)}
-		patient.within(time.Time{})                                  // not what the request before left
-		defer func() { patient.within(time.Now().Add(writeTime)) }() // what is not yet on its way
+		patient.within(time.Time{})                                  // not the deadline of the request before
+		defer func() { patient.within(time.Now().Add(writeTime)) }() // for the part that is not yet on its way
 		next.ServeHTTP(patient, r)
 	})
 }

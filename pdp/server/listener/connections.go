@@ -43,8 +43,8 @@ type Connections struct {
 // connection is one that is open. On a connection of HTTP/2 several requests may be under way.
 type connection struct {
 	conn     net.Conn
-	over     bool      // it is not among the open ones any more: what is said of it does not count
-	caller   string    // of the last request; "" if it is not known, or callers are not told apart
+	over     bool      // it is not among the open ones any more: reports about it do not count
+	caller   string    // of the last request; "" if it is not known, or callers are not distinguished
 	idle     bool      // no request has begun since the last answer
 	worked   int       // requests whose answers have not begun
 	strange  int       // bodies to arrive, of unknown callers
@@ -90,7 +90,7 @@ func NewConnections(limit int, refused func()) *Connections {
 }
 
 // connectionShares is how many shares there are of the connections: a caller may have one if all of them are worked on, and
-// what is waited for may have one before it loses its time.
+// connections that keep the service waiting may have one before they lose their time.
 const connectionShares = 4
 
 // keptDescriptors are for files that are not connections: segments of the log above all.
@@ -98,7 +98,7 @@ const keptDescriptors = 256
 
 type carrierKey struct{}
 
-// Carrier is what carries a request: a connection. The zero Carrier is none, and what is said of it does not count.
+// Carrier is the connection that carries a request. The zero Carrier is none, and reports about it do not count.
 type Carrier struct {
 	*connection
 	within bool // see Within
@@ -111,7 +111,7 @@ func CarrierOf(ctx context.Context) Carrier {
 }
 
 // ConnContext is that of an [http.Server], which calls it with a new connection before anything else, and before the next
-// one is accepted: it takes the connection in or refuses it, and tells a request which connection it came on.
+// one is accepted: it takes the connection in or refuses it, and puts the connection into the context of its requests.
 func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Context {
 	if own, ok := new.(*conn); ok {
 		ctx, own.ended = context.WithCancel(ctx)
@@ -149,14 +149,14 @@ func (c *Connections) ConnState(conn net.Conn, state http.ConnState) {
 }
 
 // Within is the context of a request that is made to answer another one, whose context is given. The connection of that
-// one is told which caller asks, and nothing else: it carries one request, however many that one takes.
+// one hears which caller asks, and nothing else: it carries one request, however many that one takes.
 func Within(ctx context.Context) context.Context {
 	by := CarrierOf(ctx)
 	by.within = true
 	return context.WithValue(ctx, carrierKey{}, by)
 }
 
-// update changes what is known about the connection of a request, whose wait begins anew with that.
+// update changes the account of the connection of a request, whose wait begins anew with that.
 func (c *Connections) update(by Carrier, change func(*connection)) {
 	if by.within || by.connection == nil {
 		return
@@ -320,7 +320,7 @@ func hangUp(conn net.Conn) {
 }
 
 // lastRequests is how long a stop goes on answering on the connections there are. net/http closes an idle connection
-// at once, and cannot tell it from one on which a request is just arriving: a caller that asks without a pause would
+// at once, and takes one on which a request is just arriving for idle: a caller that asks without a pause would
 // sometimes get no answer.
 const lastRequests = 250 * time.Millisecond
 

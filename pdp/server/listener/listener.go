@@ -1,7 +1,7 @@
 // Package listener is the side of a server that looks to the network: how long a client may take, how many connections
 // there are ([Connections]), and which certificate it is shown ([Certificates]). Begin with [HTTPServer].
 //
-// The package knows no request, no caller and no route. What it knows of a request it is told: that one waits for its
+// The package knows no request, no caller and no route. Callers report to it that a request waits for its
 // body, is worked on, or is answered.
 package listener
 
@@ -39,7 +39,7 @@ func HTTPServer(handler http.Handler, connections *Connections, log *slog.Logger
 		Handler: handler,
 		// A client that dribbles its header holds a connection this long, no longer. So does one that has opened a
 		// connection for later, as clients in Go do: a request that it sends at this very moment is lost. Five seconds
-		// was such a moment, because what waits for people says so every five.
+		// was such a moment, because a call that waits for people reports every five.
 		ReadHeaderTimeout: 10 * time.Second,
 		// The same for its body: 1 MiB in this time is a very slow PEP.
 		ReadTimeout: 15 * time.Second,
@@ -62,14 +62,14 @@ func HTTPServer(handler http.Handler, connections *Connections, log *slog.Logger
 			// A peer that has gone without a word holds a connection this long.
 			SendPingTimeout: 30 * time.Second,
 			PingTimeout:     10 * time.Second,
-			// A peer that reads nothing of what waits for it.
+			// A peer that reads nothing of its answers.
 			WriteByteTimeout: 20 * time.Second,
 		},
 	}
 }
 
-// faults takes what net/http logs. Most of it is what strangers do to their own connections. A panic is our own: whoever
-// asked got no answer, and nobody else would say why.
+// faults takes the log of net/http. Most of it is about broken connections of strangers. A panic is our own: the caller
+// got no answer, and no other line says why.
 type faults struct{ log *slog.Logger }
 
 func (f faults) Write(line []byte) (int, error) {

@@ -27,7 +27,7 @@ type TLSFiles struct {
 	MinVersion string `yaml:"min_version" default:"1.3" enum:"1.2,1.3" doc:"The oldest version of TLS that the service speaks. 1.2 lets in clients that cannot speak 1.3."`
 }
 
-// Check finds what is missing among the files.
+// Check finds a file that is missing.
 func (f TLSFiles) Check() error {
 	switch {
 	case f.CertFile != "" && f.KeyFile == "":
@@ -90,8 +90,8 @@ func newTLS(files TLSFiles, cert, key, clientCA []byte) (*tls.Config, error) {
 	if files.ClientCAFile == "" {
 		return config, nil
 	}
-	// A certificate is one credential among others: a client without one is let in here, and what a certificate is good
-	// for is decided for each request.
+	// A certificate is one credential among others: a client without one is let in here, and the rights of a
+	// certificate are found for each request.
 	config.ClientAuth = tls.VerifyClientCertIfGiven
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(bytes.TrimSpace(clientCA)) {
@@ -105,7 +105,7 @@ func newTLS(files TLSFiles, cert, key, clientCA []byte) (*tls.Config, error) {
 // certificateRecheck is how long changed files may go unnoticed.
 const certificateRecheck = time.Second
 
-// Certificates are what a TLS listener shows and trusts. They follow their files, which are read when a client connects,
+// Certificates are those that a TLS listener shows and trusts. They follow their files, which are read when a client connects,
 // at most once a second. So a renewed certificate counts without a restart, and nothing runs while no client connects.
 type Certificates struct {
 	// Now is the clock by which files are looked at again.
@@ -114,7 +114,7 @@ type Certificates struct {
 	files TLSFiles
 	log   *slog.Logger
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	current *tls.Config
 	seen    [sha256.Size]byte // the files when they were last looked at
 	checked time.Time
