@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/server/floor"
 )
 
-// allocations counts what a request allocates, which nobody can see from outside: a
+// allocations counts the allocations of a request, which cannot be seen from outside: a
 // server with the same configuration runs in this process, and the floor after it, each
 // behind a real port and asked by the same generator, which itself allocates nothing. There is a number for each run.
 func allocations(ctx context.Context, s *setup, runs int) (ours, floors []allocated, err error) {

@@ -24,12 +24,12 @@ import (
 // Both are processes of their own; ours is the real binary, and the floor is the binary of this test with another
 // argument. The right answers are those of the library, so that a fast wrong answer ends the run. The generator has one
 // thread for Go code, and so at most one core; the servers have all. On two cores the two sides contend, which latency
-// and requests a second show. CPU per request does not: it is what the kernel says that the server's process has used.
+// and requests a second show. CPU per request does not: it is that of the server's process, by the kernel.
 //
-// Read cases_test.go for what is asked, bounds_test.go for what is judged, and package floor for the floor.
+// The cases are in cases_test.go, the bounds in bounds_test.go, and the floor in package floor.
 
-// children are what the binary of this test can be, by its first argument: the floor, and what stands around an MCP
-// gateway. Each serves until it is told to stop, and writes its address into the file that is the second argument.
+// children are the servers that the binary of this test can be, by its first argument: the floor, and those around an MCP
+// gateway. Each serves until it gets a signal, and writes its address into the file that is the second argument.
 var children = map[string]func(ctx context.Context, addrFile string, args []string) error{
 	floorCommand: func(ctx context.Context, addrFile string, _ []string) error {
 		return floor.Serve(ctx, addrFile, floor.Handler())
@@ -76,7 +76,7 @@ func TestBenchHTTP(t *testing.T) {
 	}
 }
 
-// options say what is measured.
+// options choose the measurements.
 type options struct {
 	binary   string
 	duration time.Duration
@@ -108,7 +108,7 @@ func parse(args []string) (o options, err error) {
 	return o, err
 }
 
-// benchHTTP measures case after case. What it makes is in a directory of its own, below TMPDIR: the disk of that is the
+// benchHTTP measures case after case. Its files are in a directory of their own, below TMPDIR: the disk of that is the
 // disk of the decision log.
 func benchHTTP(ctx context.Context, o options, out io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "loadtest-")
@@ -140,7 +140,7 @@ func (c *comparison) runCase(ctx context.Context, o options, one testCase, dir s
 	if err != nil {
 		return err
 	}
-	debug.FreeOSMemory() // of the library, which was asked what is right
+	debug.FreeOSMemory() // of the library, which gave the right answers
 	c.print("\n%s: %s", one.name, one.what)
 	c.names = append(c.names, one.name)
 	if one.measure != nil {
@@ -153,7 +153,7 @@ func (c *comparison) runCase(ctx context.Context, o options, one testCase, dir s
 	defer func() { err = errors.Join(err, service.stop()) }()
 	c.head(one.log != "")
 	both := sides(bare, service, s)
-	for run := range o.runs { // the runs of one load lie apart, so that what else the machine does befalls few of them
+	for run := range o.runs { // the runs of one load lie apart, so that other work of the machine befalls few of them
 		for _, l := range o.loads {
 			if run > 0 && !o.hasBound(one.name, l) || l.rate > 0 && one.batch { // rates are of single decisions
 				continue
@@ -182,7 +182,7 @@ func (c *comparison) runCase(ctx context.Context, o options, one testCase, dir s
 // keptUp is the part of a rate that must be answered in its time. A server that lags behind is not measured at that rate.
 const keptUp = .9
 
-// keep keeps what a run has found.
+// keep keeps the numbers of a run.
 func (c *comparison) keep(name string, l load, both []*side) {
 	times := ratio(both, sample.cpuPerRequest)
 	if got := both[1].median(sample.perSecond); l.rate > 0 && got < keptUp*float64(l.rate) {

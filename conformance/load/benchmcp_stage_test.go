@@ -20,7 +20,7 @@ import (
 	"policy-service/pdp/server/floor"
 )
 
-// mcpStage is what stands around a gateway: an upstream, an issuer, and perhaps a PDP.
+// mcpStage are the servers around a gateway: an upstream, an issuer, and perhaps a PDP.
 type mcpStage struct {
 	t                testing.TB
 	dir, binary      string
@@ -68,7 +68,7 @@ func (s *mcpStage) startProxyTo(ctx context.Context, name string) (*process, err
 	return startChild(ctx, dir, proxyCommand, "http://"+s.upstream)
 }
 
-// startPDP starts a PDP with a log, and returns how a gateway is told of it.
+// startPDP starts a PDP with a log, and returns the gateway's configuration for it.
 func (s *mcpStage) startPDP(ctx context.Context) (string, error) {
 	pdp, err := s.started(startService(ctx, s.binary, &setup{policies: s.bundle, data: filepath.Join(s.dir, "data"), testCase: testCase{log: "best_effort"}}))
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *mcpStage) startPDP(ctx context.Context) (string, error) {
 	return `{url: "http://` + pdp.addr + `"}`, nil
 }
 
-// embedPDP is how a gateway is told to be a PDP as well.
+// embedPDP is the configuration of a gateway that is a PDP as well.
 func (s *mcpStage) embedPDP(context.Context) (string, error) {
 	return fmt.Sprintf("{embedded: {policies: %q, data: %q, log_mode: best_effort}}", s.bundle, filepath.Join(s.dir, "data")), nil
 }

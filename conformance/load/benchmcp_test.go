@@ -21,10 +21,10 @@ import (
 // This is `make bench-mcp`: the MCP gateway beside a bare reverse proxy, before the same upstream.
 //
 // Each is a process of its own: the gateway is the real binary, the proxy and the upstream are the binary of this test with
-// another argument. What counts is the CPU of the gateway's process, times that of the proxy's, in turns that lie side by
+// another argument. The measure is the CPU of the gateway's process, times that of the proxy's, in turns that lie side by
 // side. Cold, no token has been seen before; warm, all have.
 
-// The bounds, for calls with 1 KiB of arguments over 32 connections, warm; and for a list, of who asks for the first time.
+// The bounds, for calls with 1 KiB of arguments over 32 connections, warm; and for the first list of a client.
 const (
 	mcpConnections = 32
 	mcpArguments   = 1 << 10
@@ -117,7 +117,7 @@ const (
 	mcpColdAtMost = time.Second
 )
 
-// sides are the proxy and what is measured beside it, asked the same. Each has answered once, and the same answer is right
+// sides are the proxy and the gateway beside it, asked the same. Each has answered once, and the same answer is right
 // for all of the calls.
 func (s *mcpStage) sides(ctx context.Context, bare, ours *process, calls []exchange) ([]*side, error) {
 	both := []*side{{name: "floor", target: target{addr: bare.addr}, pid: bare.Process.Pid}, {name: "ours", target: target{addr: ours.addr}, pid: ours.Process.Pid}}
@@ -159,7 +159,7 @@ func (s *mcpStage) lists(ctx context.Context, ours *process, r report) error {
 	return nil
 }
 
-// The driver finds what costs too much, and what lists too few: here what is measured is another bare proxy.
+// The driver finds a gateway that costs too much, and one that lists too few: here another bare proxy stands for it.
 func TestBenchMCPDriver(t *testing.T) {
 	night.Measures(t)
 	s := newMCPStage(t.Context(), t, "")

@@ -10,7 +10,7 @@ import (
 	"policy-service/pdp/latency"
 )
 
-// metric is what is measured of a case, under a load if that matters.
+// metric is one measure of a case, under a load if that matters.
 type metric struct{ of, at, what string }
 
 const (
@@ -54,7 +54,7 @@ func (o options) hasBound(name string, l load) bool {
 	return slices.ContainsFunc(o.bounds, func(b bound) bool { return b.of == name && b.at == l.String() })
 }
 
-// brokenBy reports whether runs break the bound: the median exceeds it, and so do four of five. What is no number does.
+// brokenBy reports whether runs break the bound: the median exceeds it, and so do four of five. A value that is no number does.
 func (b bound) brokenBy(runs []float64) bool {
 	over := 0
 	for _, v := range runs {
@@ -65,7 +65,7 @@ func (b bound) brokenBy(runs []float64) bool {
 	return !(median(numbersOf(runs)) <= b.most) && 5*over >= 4*len(runs)
 }
 
-// numbersOf has what is no number count as the highest.
+// numbersOf has values that are no number count as the highest.
 func numbersOf(runs []float64) []float64 {
 	runs = slices.Clone(runs)
 	for i, v := range runs {
@@ -83,7 +83,7 @@ func (m metric) String() string {
 	return m.of + " at " + m.at + ": " + m.what
 }
 
-// comparison is the report over all cases, with what was measured of each.
+// comparison is the report over all cases, with the numbers of each.
 type comparison struct {
 	report
 	names        []string             // of the cases

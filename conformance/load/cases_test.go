@@ -15,7 +15,7 @@ type testCase struct {
 	batch      bool   // 50 items a request
 	log        string // the mode; "" is no log
 	credential string // "", "key" or "jwt"
-	// measure is what is done with the case, if it is not asked as the others are.
+	// measure is the measurement of the case, if it is not asked as the others are.
 	measure func(c *comparison, ctx context.Context, o options, s *setup, bare *process) error
 }
 

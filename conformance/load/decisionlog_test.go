@@ -17,7 +17,7 @@ import (
 	"policy-service/pdp/decisionlog/journal"
 )
 
-// logOf is the log of a running service: its size as /readyz tells it.
+// logOf is the log of a running service: its size by /readyz.
 func logOf(ctx context.Context, service *process, s *setup) (state logState, err error) {
 	ready, err := readiness(ctx, service.addr, s.authorization)
 	if err != nil {
@@ -27,7 +27,7 @@ func logOf(ctx context.Context, service *process, s *setup) (state logState, err
 	return state, nil
 }
 
-// ready is what /readyz tells.
+// ready is the answer of /readyz.
 type ready struct {
 	Bundle, Refused *struct {
 		Digest string `json:"digest"`

@@ -143,7 +143,7 @@ func (c *client) expect(d time.Duration) (err error) {
 
 // driveOpen sends each request at its time, over the connection that waits for that time. If no connection is free then,
 // the request is sent late. It is timed from when it was to be sent: otherwise a server that stops for a while would
-// count as slow once, where everybody who meant to ask in that while has waited for it. When ctx ends, nothing more is
+// count as slow once, where all requests that were due in that while have waited for it. When ctx ends, nothing more is
 // sent.
 func (c *client) driveOpen(ctx context.Context, d time.Duration) (*latency.Histogram, time.Duration, error) {
 	all := int64(d.Seconds() * float64(c.rate))

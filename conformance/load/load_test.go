@@ -73,7 +73,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// stand counts what stands in a text, by its pattern.
+// stand counts the matches of patterns in a text.
 func stand(t *testing.T, text string, wants map[string]int) {
 	t.Helper()
 	for want, times := range wants {
@@ -177,7 +177,7 @@ func TestOnlyTheRightAnswerCounts(t *testing.T) {
 	}
 }
 
-// What the generator allocated would be counted as the server's.
+// Allocations of the generator would be counted as the server's.
 func TestAskingAllocatesNothing(t *testing.T) {
 	night.Measures(t)
 	e := newExchange("127.0.0.1", "/", "Bearer x", "{}", floor.Answer)
@@ -258,7 +258,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What is compared with another case is compared run by run: what was noisy was so for both.
+// Two cases are compared run by run: a noisy run was so for both.
 func TestAgainst(t *testing.T) {
 	t.Parallel()
 	c := newComparison(io.Discard)
@@ -281,7 +281,7 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// A bound on what nobody measures would hold for ever.
+// A bound on a metric that is not measured would hold for ever.
 func TestEachBoundIsMeasured(t *testing.T) {
 	t.Parallel()
 	o, err := parse(nil)

@@ -14,13 +14,13 @@ import (
 // slice is how long one side is asked before it is the turn of the other.
 const slice = 250 * time.Millisecond
 
-// sample is what was seen of one side in one slice.
+// sample are the numbers of one side in one slice.
 type sample struct {
 	requests  uint64
 	took      time.Duration
 	cpu       time.Duration // of the server; 0 if it is not known
 	generator time.Duration // of this process; 0 likewise
-	logState                // what came to the log
+	logState                // the growth of the log
 }
 
 // side is one of the servers.
@@ -101,7 +101,7 @@ func (s *side) turn(ctx context.Context) error {
 	return nil
 }
 
-// state is what is looked at before and after a slice.
+// state is read before and after a slice.
 type state struct {
 	log            logState
 	cpu, generator time.Duration

@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/latency"
 )
 
-// measureIdle starts the service anew for each run, and looks at it when nobody has asked for a while.
+// measureIdle starts the service anew for each run, and looks at it when it has been idle for a while.
 func (c *comparison) measureIdle(ctx context.Context, o options, s *setup, _ *process) error {
 	for range o.runs {
 		if err := c.measureStart(ctx, o, s); err != nil {
@@ -42,7 +42,7 @@ func (c *comparison) measureRest(ctx context.Context, o options, s *setup, servi
 	return err
 }
 
-var none = math.NaN() // stands for what the floor does not do
+var none = math.NaN() // of the floor, where it has none
 
 // atRest is what a process takes while nobody asks: MB, and percent of a core.
 type atRest struct{ memory, cpu float64 }

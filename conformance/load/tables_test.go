@@ -12,7 +12,7 @@ import (
 	"policy-service/pdp/latency"
 )
 
-// tables prints what was measured as pdp/PERFORMANCE.md has it.
+// tables prints the numbers as pdp/PERFORMANCE.md has them.
 func (c *comparison) tables(loads []load) {
 	c.costs(loads)
 	c.latencies()
