@@ -69,7 +69,7 @@ func decided[T any](
 	decode decoder[T],
 	answer func(*decisionRoutes, echo.Context, door.Admitted, T) error,
 ) echo.HandlerFunc {
-	need.Body, need.Records, need.Returns = door.JSON, true, true
+	need.Body, need.Records = door.JSON, true
 	return func(c echo.Context) error {
 		a, err := d.door.Admit(c, need)
 		if err != nil {
@@ -78,7 +78,6 @@ func decided[T any](
 		defer a.Shift.End()
 		span := telemetry.Stage(d.door.Context(c), "decode")
 		asked, err := decode(d.door.Context(c), a.Body, a.Tenant, d.door.Options.Limits)
-		a.Return()
 		telemetry.EndStage(span, err)
 		if err != nil {
 			return err

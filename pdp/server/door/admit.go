@@ -1,7 +1,6 @@
 package door
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -35,9 +34,7 @@ type Need struct {
 	// Parameters are the query parameters that there are. nil leaves the query alone.
 	Parameters []string
 	Body       Body
-	// Returns says that the route calls [Admitted.Return].
-	Returns bool
-	Work    Work
+	Work       Work
 }
 
 // NoParameters are the Parameters of a route that takes none.
@@ -73,7 +70,6 @@ type Admitted struct {
 	Tenant string            // if the route needs one
 	Given  map[string]string // the parameters of the query
 	Body   []byte
-	room   *room // of Body; nil if nobody else gets it
 	// Shift is the turn of a long request, and that of another never begins. Its End is called whatever comes of the
 	// request.
 	Shift *Shift
@@ -106,7 +102,7 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 		return a, err
 	}
 	if n.Body != NoBody {
-		if a.Body, err = a.read(d, c, n.Returns); err != nil {
+		if a.Body, err = d.readBody(c, a.Caller); err != nil {
 			return a, err
 		}
 	}
@@ -116,31 +112,6 @@ func (d *Door) Admit(c echo.Context, n Need) (a Admitted, err error) {
 		}
 	}
 	return a, d.enter(c, &a, n.Work)
-}
-
-// read reads the body, into room of its own if that is not returned.
-func (a *Admitted) read(d *Door, c echo.Context, returns bool) ([]byte, error) {
-	into := rooms.Get().(*room)
-	if returns {
-		a.room = into
-		return d.readBody(c, into, a.Caller)
-	}
-	defer rooms.Put(into)
-	body, err := d.readBody(c, into, a.Caller)
-	if len(body) < SmallBody {
-		body = bytes.Clone(body)
-	}
-	return body, err
-}
-
-// Return gives the room of the body back: whatever was made of the body has nothing of it any more. It is emptied, so
-// that what has something of it all the same is wrong every time, and not only under load.
-func (a *Admitted) Return() {
-	if a.room != nil {
-		clear(a.room[:min(len(a.Body), SmallBody)])
-		rooms.Put(a.room)
-		a.room, a.Body = nil, nil
-	}
 }
 
 // Lacks is the answer to a caller without a permission.

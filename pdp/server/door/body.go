@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -26,40 +25,28 @@ const (
 	refusedTime = time.Second
 )
 
-// room is what a body is read into that is not large.
-type room [SmallBody]byte
-
-// rooms are used again and again: a body that became a request is not needed any more.
-var rooms = sync.Pool{New: func() any { return new(room) }}
-
 // readBody reads the whole body of a caller, or refuses it after one byte too many.
-func (d *Door) readBody(c echo.Context, into *room, caller auth.Caller) ([]byte, error) {
-	return d.readUpTo(c, into, caller, d.Large, true, int64(d.Options.Limits.Body))
+func (d *Door) readBody(c echo.Context, caller auth.Caller) ([]byte, error) {
+	return d.readUpTo(c, caller, d.Large, true, int64(d.Options.Limits.Body))
 }
 
 // readUpTo reads a body of at most so many bytes. It takes one of some places if it is large. A caller that is not known
 // has a name for its share alone.
-func (d *Door) readUpTo(c echo.Context, into *room, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
+func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known bool, limit int64) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength != 0 {
 		by := d.Carrier(c)
 		d.Connections.Awaits(by, known)
 		defer d.Connections.Came(by, known)
 	}
-	body, n, err := into[:min(SmallBody, limit+1)], 0, error(nil)
-	for read := 0; n < len(body) && err == nil; n += read {
-		read, err = r.Body.Read(body[n:])
-	}
-	body = body[:n]
-	switch {
-	case err != nil && err != io.EOF:
+	body, err := io.ReadAll(io.LimitReader(r.Body, min(SmallBody, limit+1)))
+	if err != nil {
 		return nil, cutShort()
-	case n == SmallBody:
+	}
+	if len(body) == SmallBody {
 		if body, err = d.readLarge(c, caller, large, body, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
 			return nil, err
 		}
-	case err == io.EOF:
-		_ = r.Body.Close() // or net/http reads it once more
 	}
 	if int64(len(body)) > limit {
 		return nil, tooLarge(limit)

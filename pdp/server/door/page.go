@@ -34,9 +34,7 @@ func (d *Door) Pages(pages http.Handler) echo.HandlerFunc {
 		if r.ContentLength > mostForm {
 			return d.unread(c, tooLarge(mostForm))
 		}
-		into := rooms.Get().(*room)
-		defer rooms.Put(into)
-		body, err := d.readUpTo(c, into, auth.Caller{Name: "page:" + address}, large, false, mostForm)
+		body, err := d.readUpTo(c, auth.Caller{Name: "page:" + address}, large, false, mostForm)
 		if err != nil {
 			return err
 		}
