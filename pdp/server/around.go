@@ -31,8 +31,7 @@ func (a *around) request(c echo.Context, route echo.HandlerFunc) error {
 	a.telemetry.Requests.Begin()
 	r, span := a.telemetry.Begin(c.Request(), c.Response().Header())
 	c.SetRequest(r)
-	a.door.Keep(c, telemetry.SpanKey, r.Context().Value(telemetry.SpanKey)) // steps ask for it several times
-	answered := false                                                       // else it panics, to cut the answer off
+	answered := false // else it panics, to cut the answer off
 	defer func() {
 		path, status := c.Path(), c.Response().Status
 		if !a.known[path] { // the client chose it, so it must not become an attribute
@@ -61,7 +60,7 @@ func (a *around) inside(c echo.Context, route echo.HandlerFunc) (err error) {
 		a.log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", door.PanicCause(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
 		err = fmt.Errorf("panic: %T", v)
 	}()
-	a.live.pin(c, a.door)
+	a.live.pin(c)
 	if err := a.door.Identify(c); err != nil {
 		return err
 	}

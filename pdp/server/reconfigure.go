@@ -36,7 +36,7 @@ type inForce struct {
 type liveKey struct{}
 
 // pin makes a request keep, to its end, the configuration that it began with.
-func (f *inForce) pin(c echo.Context, at *door.Door) { at.Keep(c, liveKey{}, f.Load()) }
+func (f *inForce) pin(c echo.Context) { door.Keep(c, liveKey{}, f.Load()) }
 
 // pinned is the configuration with which the request of a context began. If the context belongs to no request, it is the
 // one in force.

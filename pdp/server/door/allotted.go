@@ -46,11 +46,7 @@ const (
 
 // allot gives a request its time, from now on.
 func (d *Door) allot(c echo.Context) *allotted {
-	v := d.visitOf(c)
-	a := &v.first
-	if a.of != nil {
-		a = &allotted{}
-	}
+	a := &allotted{}
 	a.Context, a.of = d.Context(c), &d.allotted
 	a.begin(d.Options.Load.RequestTime)
 	return a

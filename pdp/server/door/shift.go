@@ -45,15 +45,15 @@ func (s *Shift) GoOn(ctx context.Context) error {
 
 // GoOn is [Shift.GoOn] of the request that a context belongs to. A request without a shift just goes on.
 func GoOn(ctx context.Context) error {
-	if s, ok := ctx.Value(shiftKey{}).(*Shift); ok && s.inside {
-		return s.GoOn(ctx)
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok && v.shift.inside {
+		return v.shift.GoOn(ctx)
 	}
 	return ctx.Err()
 }
 
 // EndShift ends the shift of the request that a context belongs to, if it has one: the rest of the request is to wait.
 func EndShift(ctx context.Context) {
-	if s, ok := ctx.Value(shiftKey{}).(*Shift); ok {
-		s.End()
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		v.shift.End()
 	}
 }

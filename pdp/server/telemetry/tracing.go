@@ -65,25 +65,6 @@ func methodOf(method string) string {
 	return "_OTHER"
 }
 
-// SpanKey is the key by which a context has its span. OpenTelemetry has no name for it, but asks for it.
-var SpanKey = func() any {
-	var asked keyOf
-	trace.SpanFromContext(&asked)
-	return asked.key
-}()
-
-// keyOf is a context that keeps the key of the value that it was asked for.
-type keyOf struct {
-	context.Context
-	key any
-}
-
-// Value implements [context.Context].
-func (k *keyOf) Value(key any) any {
-	k.key = key
-	return nil
-}
-
 // Stage begins a step of a request. If the request is not traced it costs next to nothing.
 func Stage(ctx context.Context, name string) trace.Span {
 	if of := trace.SpanFromContext(ctx); of.IsRecording() {

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"go.opentelemetry.io/otel/trace"
 )
 
 func TestTraceID(t *testing.T) {
@@ -21,18 +19,5 @@ func TestTraceID(t *testing.T) {
 	}
 	if got := TraceID(t.Context(), http.Header{"Traceparent": {"00-" + id + rest, "00-" + id + rest}}); got != "" {
 		t.Errorf("two headers: got %q", got)
-	}
-}
-
-// A request is asked for its span by this key, so what is kept under it is what OpenTelemetry finds.
-func TestSpanKey(t *testing.T) {
-	t.Parallel()
-	id := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, Remote: true})
-	ctx := trace.ContextWithRemoteSpanContext(t.Context(), id)
-	if span, is := ctx.Value(SpanKey).(trace.Span); !is || !id.IsValid() || !span.SpanContext().Equal(id) {
-		t.Errorf("the context has %v, want the span %v", ctx.Value(SpanKey), id)
-	}
-	if none := t.Context().Value(SpanKey); none != nil {
-		t.Errorf("a context without a span has %v", none)
 	}
 }
