@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// lazily has the connections of a listener do little of what net/http wants of them: see [conn].
+// lazily makes connections that set few of the deadlines that net/http wants: see [conn].
 type lazily struct{ net.Listener }
 
 // Accept implements [net.Listener].
@@ -21,26 +21,22 @@ func (l lazily) Accept() (net.Conn, error) {
 }
 
 // conn sets a deadline of its connection only if the one that is set would come too late. net/http sets eight a request,
-// nearly all of them later than the one before, and each costs a timer of the runtime. A deadline that comes too early
-// is seen by nobody: what it ends goes on. And it looks for its own end only beside requests that last: see lookout.go.
+// nearly all of them later than the one before, and each costs a timer of the runtime. A read or
+// write that a deadline ends too early goes on.
 type conn struct {
 	net.Conn
 	reads, writes deadline
-	ended         func() // ends the context of all requests of the connection
-
-	among *Connections // nil if net/http looks by itself
-	ahead ahead
 }
 
-func newConn(c net.Conn) *conn { return &conn{Conn: c, ended: func() {}} }
+func newConn(c net.Conn) *conn { return &conn{Conn: c} }
 
 // deadline is that of one direction. The zero time is none.
 type deadline struct {
 	mu     sync.Mutex
 	wanted time.Time
 	set    time.Time // of the connection: never later than wanted
-	over   bool      // what is set had passed when it was set
-	before time.Time // what was set before that: good enough, if it has not passed
+	over   bool      // the one that is set had passed when it was set
+	before time.Time // the one that was set before that: good enough, if it has not passed
 }
 
 // want makes t the deadline. change sets that of the connection.
@@ -83,19 +79,11 @@ func (d *deadline) begin(change func(time.Time) error) {
 	if time.Now().Before(d.before) && (d.wanted.IsZero() || d.before.Before(d.wanted)) {
 		d.set = d.before
 	}
-	_ = change(d.set) // or what follows says so
+	_ = change(d.set) // the read or write that follows reports an error
 }
 
 // Read implements [net.Conn].
 func (c *conn) Read(p []byte) (int, error) {
-	if n, answered := c.readAhead(p); answered {
-		return n, nil
-	}
-	return c.read(p)
-}
-
-// read reads until its deadline, and not until one that came too early.
-func (c *conn) read(p []byte) (int, error) {
 	c.reads.begin(c.Conn.SetReadDeadline)
 	for {
 		n, err := c.Conn.Read(p)
@@ -132,13 +120,7 @@ func (c *conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// Close implements [net.Conn].
-func (c *conn) Close() error {
-	c.ended()
-	return c.Conn.Close()
-}
-
-// CloseWrite is what net/http looks for, so that an answer is read before the connection is reset.
+// CloseWrite is for net/http, so that an answer is read before the connection is reset.
 func (c *conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

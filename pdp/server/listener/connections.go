@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -36,8 +35,6 @@ type Connections struct {
 	unsent int                // bodies that are waited for, on all connections
 	none   chan struct{}      // closed when the last connection goes; nil while that is of no interest
 	ending bool
-
-	looks atomic.Bool // the lookout goes round, or is about to see whether it has to
 }
 
 // connection is one that is open. On a connection of HTTP/2 several requests may be under way.
@@ -113,10 +110,6 @@ func CarrierOf(ctx context.Context) Carrier {
 // ConnContext is that of an [http.Server], which calls it with a new connection before anything else, and before the next
 // one is accepted: it takes the connection in or refuses it, and puts the connection into the context of its requests.
 func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Context {
-	if own, ok := new.(*conn); ok {
-		ctx, own.ended = context.WithCancel(ctx)
-		own.among = c
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	one := &connection{conn: new, idle: true}

@@ -1,0 +1,36 @@
+package listener
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+)
+
+// A connection that is pushed out ends the requests on it.
+func TestHungUpEndsRequests(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		on := pipes{make(chan net.Conn), make(chan struct{})}
+		asked, ended := make(chan Carrier, 1), make(chan error, 1)
+		server := HTTPServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			asked <- CarrierOf(r.Context())
+			<-r.Context().Done()
+			ended <- r.Context().Err()
+		}), NewConnections(4, func() {}), slog.New(slog.DiscardHandler))
+		served := make(chan error, 1)
+		go func() { served <- (*Certificates)(nil).Serve(server, on) }()
+		client := on.dial()
+		send(t, client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		by := <-asked
+		hangUp(by.conn)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the request ended with %v", err)
+		}
+		_, _ = client.Close(), server.Close()
+		<-served
+	})
+}
