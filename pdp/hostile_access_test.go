@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/pdp"
 	"policy-service/pdp/pdptest"
@@ -285,5 +286,32 @@ func TestAccessOfEachItem(t *testing.T) {
 	}
 	if wrong := answered(t, s.Post("/access/v1/evaluations", common).Body, inherited); wrong != "" {
 		t.Error(wrong)
+	}
+}
+
+// A schema that declares less of what the service knows is told what to add, and until then nothing is opened.
+func TestAccessNeedsItsFacts(t *testing.T) {
+	t.Parallel()
+	const four = `now: datetime, tenant: String, caller: String, approved: Bool`
+	schema := func(members string) string {
+		return `entity agent; entity tool; action "tool.invoke" appliesTo { principal: [agent], resource: [tool], context: { pdp: {` + members + `} } };`
+	}
+	files := map[string]string{"a.cedar": `permit (principal is agent, action == Action::"tool.invoke", resource == tool::"o:a");`, "schema.cedarschema": schema(four)}
+	loadFiles(t, files)
+	files["access/o.yaml"] = "mode: allowlist\nrules: [{agent: a, tools: a}]\n"
+	_, problems := pdp.Load(pdptest.Bundle(files))
+	if said := problems.Error(); !problems.Refuse() || !strings.Contains(said, "access/o.yaml:1:") || !strings.Contains(said, "resource") {
+		t.Errorf("a schema of four members: %s", said)
+	}
+	files["schema.cedarschema"] = schema(four + `, subject: {type: String, id: String}, resource: {type: String, id: String}, capability: {held: Bool, id: String, depth: Long}`)
+	b := loadFiles(t, files)
+	all := []question{
+		{who: worldEntity{Type: "agent", ID: "a"}, action: "tool.invoke", resource: "tool", tool: "o:a", allow: true},
+		{who: worldEntity{Type: "agent", ID: "b"}, action: "tool.invoke", resource: "tool", tool: "o:a"},
+	}
+	for n, d := range decided(t, b, "", batchOf(t, all), time.Time{}) {
+		if d.Allow != all[n].allow {
+			t.Errorf("%s: %t", all[n], d.Allow)
+		}
 	}
 }

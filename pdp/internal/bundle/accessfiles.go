@@ -135,6 +135,12 @@ func (b *Bundle) lacks(d *access.Declaration, problems *Problems) bool {
 		return bad(fmt.Sprintf("the schema declares no action %q on resources of type %s, which this file is about", toolInvoke, tool),
 			fmt.Sprintf("declare it: action %q appliesTo { principal: [Agent], resource: [%s] }", toolInvoke, tool))
 	}
+	for _, a := range about {
+		if a.Context["pdp"].Shape.Members[resourceMember].Shape == nil {
+			return bad(fmt.Sprintf("the schema declares the context.pdp of action %q without the member %s, which tells one owner's tools from another's",
+				string(a.Up.Uid.ID), resourceMember), "declare pdp as "+pdpDeclared+", or leave it out: it is added")
+		}
+	}
 	if !slices.ContainsFunc(d.Rules, func(r access.Rule) bool { return r.Agent.Name != "" }) {
 		return false
 	}

@@ -119,10 +119,14 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 		}
 	}
 	for _, path := range s.undeclared(p) {
+		try := "declare the attribute, or correct its name"
+		if member, ok := strings.CutPrefix(path, "context.pdp."); ok && s.lacksOfPDP(p, member) {
+			try = addToPDP
+		}
 		at, hint := c.tested(path)
 		c.add(at, "has_undeclared",
 			fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false%s",
-				p.Id, path, hint), "declare the attribute, or correct its name")
+				p.Id, path, hint), try)
 	}
 }
 
@@ -193,16 +197,20 @@ func (c *policyCheck) explain(said string) {
 		return
 	}
 	if m := notDeclared.FindStringSubmatch(said); m != nil {
+		try := correct
+		if m[2] == "in context for" && c.schema.lacksOfPDP(c.policy, m[1]) {
+			try = addToPDP
+		}
 		parts := c.blamed(said, reading(m[1]))
 		for _, part := range parts {
 			hint := ""
 			if variable, names, ok := part.Parts[0].Path(c.text); ok {
 				hint = DidYouMean(part.Names[0].Name(), slices.Values(c.schema.membersAt(c.policy, variable, names)))
 			}
-			c.misfit(part.Names[0].From, said+hint, correct)
+			c.misfit(part.Names[0].From, said+hint, try)
 		}
 		if len(parts) == 0 {
-			c.misfit(noPlace, said, correct)
+			c.misfit(noPlace, said, try)
 		}
 		return
 	}

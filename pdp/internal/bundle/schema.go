@@ -141,7 +141,7 @@ const (
 	capabilityMember = "capability"
 )
 
-// firstPDPMembers are the members that a context.pdp needs for most policies: see [View.SeesAllPDP].
+// firstPDPMembers are the members that context.pdp had at first. A schema may declare these alone.
 var firstPDPMembers = resolved.RecordType{
 	"now":      {Type: resolved.ExtensionType("datetime")},
 	"tenant":   {Type: resolved.StringType{}},
@@ -149,7 +149,7 @@ var firstPDPMembers = resolved.RecordType{
 	"approved": {Type: resolved.BoolType{}},
 }
 
-// FirstPDPMembers is how many these are.
+// FirstPDPMembers is how many members context.pdp had at first.
 const FirstPDPMembers = 4
 
 // whoMembers are the type and the id of an entity as requests name it.
@@ -169,9 +169,10 @@ var pdpMembers = func() resolved.RecordType {
 
 // What the PDP supplies, as a schema declares it.
 const (
-	whoDeclared = "{type: String, id: String}"
-	pdpDeclared = "{now: datetime, tenant: String, caller: String, approved: Bool, " +
-		"subject: " + whoDeclared + ", resource: " + whoDeclared + ", capability: {held: Bool, id: String, depth: Long}}"
+	whoDeclared        = "{type: String, id: String}"
+	capabilityDeclared = "{held: Bool, id: String, depth: Long}"
+	pdpDeclared        = "{now: datetime, tenant: String, caller: String, approved: Bool, " +
+		"subject: " + whoDeclared + ", resource: " + whoDeclared + ", capability: " + capabilityDeclared + "}"
 )
 
 // declaresSame reports if a record is declared as the PDP supplies it, with nothing optional.
@@ -238,8 +239,13 @@ func contextWithPDP(declared resolved.RecordType, review bool) (resolved.RecordT
 	if context == nil {
 		context = resolved.RecordType{}
 	}
+	pdp := pdpMembers
 	if own, ok := context["pdp"]; ok {
-		if own.Optional || !sameType(own.Type, pdpMembers) {
+		record, isRecord := own.Type.(resolved.RecordType)
+		if declaresSame(record, firstPDPMembers) {
+			pdp = firstPDPMembers
+		}
+		if !isRecord || own.Optional || !declaresSame(record, pdp) {
 			return nil, &valueError{
 				at:   "pdp",
 				what: "pdp is declared otherwise than the PDP supplies it",
@@ -256,7 +262,7 @@ func contextWithPDP(declared resolved.RecordType, review bool) (resolved.RecordT
 			}
 		}
 	}
-	context["pdp"] = resolved.Attribute{Type: pdpMembers}
+	context["pdp"] = resolved.Attribute{Type: pdp}
 	if review {
 		if wrong := addWay(context); wrong != nil {
 			return nil, wrong
@@ -629,6 +635,24 @@ func (s *Schema) membersAt(p *Policy, variable string, names []string) (members 
 	}
 	slices.Sort(members)
 	return slices.Compact(members)
+}
+
+// addToPDP is what to do where a schema declares the first members of pdp alone.
+const addToPDP = "the schema declares pdp without it: add subject: " + whoDeclared + ", resource: " + whoDeclared +
+	" and capability: " + capabilityDeclared + " to pdp there, or leave pdp out of the context: it is added"
+
+// lacksOfPDP reports if a policy reads a member of context.pdp that the PDP supplies and that an action of the policy
+// declares without.
+func (s *Schema) lacksOfPDP(p *Policy, member string) bool {
+	if !supplies(pdpMembers, []string{member}) || !p.Facts.sees(member) {
+		return false
+	}
+	for a := range s.actionsOf(p) {
+		if of, ok := a.Context["pdp"]; ok && len(of.Shape.Members) == FirstPDPMembers {
+			return true
+		}
+	}
+	return false
 }
 
 // flattened lists the errors that are joined in one.

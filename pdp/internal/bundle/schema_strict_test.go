@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -52,6 +53,26 @@ func TestBundlesFitTheirSchemasWithoutThePDP(t *testing.T) {
 		if checked == 0 {
 			t.Errorf("%s: no policy stands beside it", file)
 		}
+	}
+}
+
+// Where a schema declares the first members of pdp alone, a policy that reads another says what to add to the schema.
+func TestFirstPDPSaysWhatToAdd(t *testing.T) {
+	t.Parallel()
+	_, problems := pdp.Load(pdp.FS(fstest.MapFS{
+		"schema.cedarschema": {Data: []byte("entity user; action a, b appliesTo { principal: user, resource: user, context: { pdp: { now: datetime, tenant: String, caller: String, approved: Bool } } }; action c appliesTo { principal: user, resource: user };")},
+		"p.cedar": {Data: []byte("permit (principal, action == Action::\"c\", resource) when { context.pdp.resource.id like \"x:*\" };\n" +
+			"permit (principal, action == Action::\"a\", resource) when { context.pdp.capability.held };\n" +
+			"permit (principal, action == Action::\"b\", resource) when { context.other == 1 };\n")},
+	}))
+	var got []string
+	for _, p := range problems {
+		if p.Severity == pdp.SeverityError {
+			got = append(got, fmt.Sprintf("%s:%d %t", p.File, p.Line, strings.Contains(p.Try, "add subject: {type: String, id: String}")))
+		}
+	}
+	if want := []string{"p.cedar:2 true", "p.cedar:3 false"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v\n%v", got, want, problems)
 	}
 }
 
