@@ -262,9 +262,12 @@ func TestCheckWithoutAFile(t *testing.T) {
 	t.Parallel()
 	c, _, _, err := read(t, least)
 	must(t, err)
-	c.PDP.URL, c.Ask = "http://pdp.example.com", "all"
-	err = c.Check()
-	if err == nil || !strings.Contains(err.Error(), "pdp.url is reached without TLS") || !strings.Contains(err.Error(), "ask is not one of") {
+	c.PDP.URL = "http://pdp.example.com"
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "pdp.url is reached without TLS") {
+		t.Errorf("got %v", err)
+	}
+	c.Ask = "all"
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "ask is not one of") {
 		t.Errorf("got %v", err)
 	}
 }
