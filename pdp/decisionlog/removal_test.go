@@ -219,25 +219,6 @@ func idIn(t *testing.T, l *Log, sequence uint64) string {
 	return s.ID
 }
 
-// linesOf are the records that have content.
-func linesOf(t *testing.T, data string) (lines [][]byte) {
-	t.Helper()
-	r, err := OpenReader(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
-	for record, err := range r.Records(t.Context(), 0, r.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if record.Line != nil {
-			lines = append(lines, record.Line)
-		}
-	}
-	return lines
-}
-
 // replaceBy puts a copy of a segment with a change in the place of its file.
 func replaceBy(t *testing.T, path string, change func(*bbolt.Tx) error) {
 	t.Helper()

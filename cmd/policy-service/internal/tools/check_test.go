@@ -125,14 +125,6 @@ func hints(authorization string) map[string][]string {
 	return map[string][]string{"jira": {create, browse, `{"name":"own","authorization":` + authorization + `,"inputSchema":{"type":"object"}}`}}
 }
 
-// demands is a bundle in which calls want an approval with those properties.
-func demands(properties string) map[string]string {
-	return map[string]string{
-		"p.cedar":          `@id("a") @obligation("ask") permit (principal, action, resource) when { resource has approval_hint };`,
-		"obligations.yaml": "ask: {type: approval_required, properties: {" + properties + "}}\n",
-	}
-}
-
 func named(name string) string { return `{"name":"` + name + `","inputSchema":{"type":"object"}}` }
 
 const ownMapping = `{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"use"},"resource":{"type":"doc","id":"$params.arguments.id"},"context":{"agent":"$token.?client_id"}}}`

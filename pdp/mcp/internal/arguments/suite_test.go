@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-
 	"policy-service/evaluation"
 )
 
@@ -124,21 +122,4 @@ func suiteValue(t testing.TB, data []byte) evaluation.Value {
 	}
 	v, _ := o.Lookup("v")
 	return v
-}
-
-// library is the library's own verdict about arguments.
-func library(t testing.TB, schema string) func(arguments string) (fits bool) {
-	t.Helper()
-	value := func(text string) any {
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	compiled, err := readByLibrary(value(schema))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(arguments string) bool { return compiled.Validate(value(arguments)) == nil }
 }
