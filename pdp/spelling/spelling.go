@@ -32,7 +32,7 @@ func Nearest(name string, among []string) (near string, ok bool) {
 	if len(name) > longest {
 		return "", false
 	}
-	distance := 1 + max(2, len(name)/3)
+	distance := 1 + max(2, (len(name)+1)/3)
 	for _, other := range among {
 		if other == name {
 			continue // that is written there
