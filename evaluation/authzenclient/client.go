@@ -166,8 +166,11 @@ func (c *Client) send(ctx context.Context, r link.Request, read func(link.Answer
 	if err == nil {
 		a.url = within(a.url, a.wait)
 		_, err = c.ask(ctx, a, func(r reply) *Error {
-			err, _ := read(link.Answer{Body: r.body, RetryAfter: r.retryAfter}).(*Error)
-			return err
+			err := read(link.Answer{Body: r.body, RetryAfter: r.retryAfter})
+			if ours := (*Error)(nil); err == nil || errors.As(err, &ours) {
+				return ours
+			}
+			return odd(err.Error())
 		})
 	}
 	if err == nil {

@@ -72,7 +72,11 @@ func (r *retention) run(ctx context.Context) {
 		if err := r.once(ctx); err == nil {
 			again = retainAgain
 		} else if ctx.Err() == nil {
-			r.log.Error("retention failed, and records are kept longer than configured; it is tried again; see to the disk of the data directory",
+			advice := "see to the disk of the data directory"
+			if errors.Is(err, decisionlog.ErrDamaged) {
+				advice = "run policy-service log verify, keep the file as evidence, put back a copy that verifies, and start again"
+			}
+			r.log.Error("retention failed, and records are kept longer than configured; it is tried again; "+advice,
 				"error", err, "again_in", again)
 			// What fails may itself have sealed a segment: that is no reason to hurry.
 			wait, wake = again, nil

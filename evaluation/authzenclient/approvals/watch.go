@@ -38,11 +38,10 @@ func Watch(ctx context.Context, c *authzenclient.Client, after string, wait time
 	l := c.Link()
 	r := link.Request{Op: "watch", URL: l.Requests, Method: http.MethodGet}
 	if r.URL != "" { // an endpoint has no query
-		r.URL += "?limit=200"
-	}
-	if after != "" {
-		r.URL += "&after=" + url.QueryEscape(after)
-		r.Wait = min(wait, longestWait)
+		if r.URL += "?limit=200"; after != "" {
+			r.URL += "&after=" + url.QueryEscape(after)
+			r.Wait = min(wait, longestWait)
+		}
 	}
 	err = l.Send(ctx, r, func(a link.Answer) (err error) {
 		if changes, err = readChanges(a); changes.more && changes.cursor == after {

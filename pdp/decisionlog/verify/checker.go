@@ -1,8 +1,6 @@
 package verify
 
 import (
-	"slices"
-
 	"golang.org/x/mod/sumdb/tlog"
 
 	"policy-service/pdp/decisionlog"
@@ -24,7 +22,7 @@ type checker struct {
 	gone    spans    // sequences without content
 	batches batches
 	runs    runs
-	digests map[int64][]string // by segment, as records give them, signed or not
+	digests map[int64]map[string]bool // by segment, as records give them, signed or not; nil if a filter left records out
 	// Until a checkpoint covers a record, its claims may be anybody's.
 	signed, unsigned claims
 }
@@ -101,10 +99,17 @@ func (c *checker) noteEvent(r *record) error {
 	}
 	c.unsigned.files = append(c.unsigned.files, files...)
 	for _, f := range files {
-		if known := c.digests[f.Segment]; len(known) > 0 && !slices.Contains(known, f.Replaces) {
+		if c.digests == nil {
+			break
+		}
+		switch known := c.digests[f.Segment]; {
+		case known == nil:
+			c.digests[f.Segment] = map[string]bool{f.Replaces: true, f.Digest: true}
+		case known[f.Replaces]:
+			known[f.Digest] = true
+		default:
 			return problem(Altered, r.sequence, "it replaces another file of segment %d than a record before it names", f.Segment)
 		}
-		c.digests[f.Segment] = append(c.digests[f.Segment], f.Replaces, f.Digest)
 	}
 	if len(c.signed.files)+len(c.unsigned.files)+len(c.report.UnsignedTails) > maxSpans {
 		return problem(Unreadable, r.sequence, "more than %d redactions", maxSpans)

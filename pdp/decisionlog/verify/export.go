@@ -99,6 +99,9 @@ func (x *exported) start() error {
 	}
 	x.signed, x.log.report.checkpoints, x.log.report.Live = signed, 1, b.Live
 	x.log.apart, x.ofTenants = b.Form == export.FormProof, b.ofTenants()
+	if x.log.apart || b.Filter != nil {
+		x.log.digests = nil // a redaction of another tenant may have made the file that is replaced
+	}
 	return nil
 }
 

@@ -53,7 +53,7 @@ func Export(r io.Reader, o Options) Report {
 
 // run is the one place where an error becomes a report.
 func run(o Options, read func(*checker) error) (report Report) {
-	c := &checker{options: o, scanner: newScanner(), digests: map[int64][]string{}, runs: runs{bundles: map[string]bool{}}}
+	c := &checker{options: o, scanner: newScanner(), digests: map[int64]map[string]bool{}, runs: runs{bundles: map[string]bool{}}}
 	defer func() {
 		if p := recover(); p != nil {
 			c.fail(problem(Unreadable, -1, "verify itself failed, which it should on no input: %v", p))

@@ -69,6 +69,7 @@ func newKeySet(config JWTIssuer, client *http.Client, options JWTOptions) (*keyS
 	if config.JWKSFile == "" {
 		return k, nil
 	}
+	k.log = k.log.With("file", config.JWKSFile)
 	k.load, k.fails = fileLoader(config.JWKSFile), "the jwks_file cannot be read; in a moment none of its keys count"
 	k.limit, k.fresh, k.known, k.kept = rate.NewLimiter(rate.Every(fileEvery), 1), fileEvery, fileEvery, fileGrace
 	k.set, k.err = k.load(context.Background())

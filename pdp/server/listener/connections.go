@@ -40,13 +40,14 @@ type Connections struct {
 // connection is one that is open. On a connection of HTTP/2 several requests may be under way.
 type connection struct {
 	conn     net.Conn
-	over     bool      // it is not among the open ones any more: reports about it do not count
-	caller   string    // of the last request; "" if it is not known, or callers are not distinguished
-	idle     bool      // no request has begun since the last answer
-	worked   int       // requests whose answers have not begun
-	strange  int       // bodies to arrive, of unknown callers
-	unsent   int       // bodies to arrive, of known callers
-	waitedOn time.Time // since when it has been in its line
+	end      context.CancelFunc // of its requests
+	over     bool               // it is not among the open ones any more: reports about it do not count
+	caller   string             // of the last request; "" if it is not known, or callers are not distinguished
+	idle     bool               // no request has begun since the last answer
+	worked   int                // requests whose answers have not begun
+	strange  int                // bodies to arrive, of unknown callers
+	unsent   int                // bodies to arrive, of known callers
+	waitedOn time.Time          // since when it has been in its line
 
 	line          int         // in which it waits
 	before, after *connection // in its line; nil while it is worked on
@@ -112,7 +113,9 @@ func CarrierOf(ctx context.Context) Carrier {
 func (c *Connections) ConnContext(ctx context.Context, new net.Conn) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one := &connection{conn: new, idle: true}
+	// By itself net/http does not notice the end of a connection before a body has arrived that no handler reads.
+	ctx, end := context.WithCancel(ctx)
+	one := &connection{conn: new, end: end, idle: true}
 	if len(c.open) < c.limit || c.makeRoom() {
 		c.open[new] = one
 		c.enlist(one)
@@ -247,6 +250,7 @@ func (c *Connections) unlist(one *connection) {
 
 func (c *Connections) forget(one *connection) {
 	one.over = true
+	one.end()
 	c.unlist(one)
 	c.unsent -= one.strange + one.unsent
 	delete(c.open, one.conn)

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -88,8 +90,15 @@ func (x *exam) start() {
 			files = append(files, t.ClientSecretFile)
 		}
 		for _, file := range files {
-			if _, err := plainfile.ReadPrivate(file, mostSecret); file != "" && err != nil {
-				x.Bites("files", "correct its name or its permissions", "upstreams.%s.auth: %v", name, err)
+			if file == "" {
+				continue
+			}
+			text, err := plainfile.ReadPrivate(file, mostSecret)
+			if err == nil && len(bytes.TrimSpace(text)) == 0 {
+				err = fmt.Errorf("%s is empty", file)
+			}
+			if err != nil {
+				x.Bites("files", "correct its name, its content or its permissions", "upstreams.%s.auth: %v", name, err)
 			}
 		}
 	}

@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -62,11 +64,20 @@ func Loaded() {
 	}
 	time.AfterFunc(time.Second, func() {
 		loading.Store(false)
+		steering.Do(leaveRoom)
 		debug.FreeOSMemory()
-		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-		metrics.Read(live)
-		debug.SetGCPercent(percentFor(live[0].Value.Uint64()))
 	})
+}
+
+var steering sync.Once
+
+// leaveRoom sets GOGC by the heap that lives, now and after each garbage collection: requests may have made it grow.
+func leaveRoom() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	debug.SetGCPercent(percentFor(live[0].Value.Uint64()))
+	cycle := new(*int) // not reachable from here on
+	runtime.AddCleanup(cycle, func(int) { leaveRoom() }, 0)
 }
 
 // percentFor is the GOGC that leaves room. The heap may always double.

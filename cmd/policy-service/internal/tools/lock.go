@@ -28,7 +28,7 @@ type Lock struct {
 // Help ends the command's help.
 func (Lock) Help() string {
 	return "The command connects with each upstream as the gateway does, and lists its tools. Without --diff and --accept it prints the " +
-		"lock that --accept would write. Read what you accept: a definition is what a model is settings.\n\n" +
+		"lock that --accept would write. Read what you accept: a definition is what a model is told.\n\n" +
 		"Exit codes: 0 if nothing has changed, or it is accepted; 1 if --diff finds a change; 2 if it cannot run, or an upstream cannot be " +
 		"asked. Of that one nothing is written."
 }

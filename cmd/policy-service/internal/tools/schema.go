@@ -33,7 +33,7 @@ type Schema struct {
 // Help ends the command's help.
 func (Schema) Help() string {
 	return "The gateway asks by the actions of this schema with ask: tool. What a tool's inputSchema says and Cedar cannot is left out, and " +
-		"settings on standard error: policies do not see such an argument.\n\n" +
+		"named on standard error: policies do not see such an argument.\n\n" +
 		"Exit codes: 0 if it is written, or the file of --check is as it would be; 1 if that is not; 2 if it cannot run, or an upstream cannot " +
 		"be asked."
 }
