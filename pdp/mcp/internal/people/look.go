@@ -13,7 +13,7 @@ import (
 const (
 	// mostLooks is how many tasks are looked at at a time.
 	mostLooks = 16
-	// turn is how long a round of looks at many tasks takes, where each is looked at by itself.
+	// turn is how long a round of looks at all tasks takes, where each is looked at by itself. A PDP may want a longer one.
 	turn = 10 * time.Second
 )
 
@@ -48,7 +48,7 @@ func (w *watch) look(r *round) {
 	}
 }
 
-// next is the task to be looked at, and the longest wait for its answer. Without a task one goroutine ends.
+// next is the task to be looked at, and the pause before that. Without a task one goroutine ends.
 func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	w.desk.mu.Lock()
 	defer w.desk.mu.Unlock()
@@ -60,8 +60,8 @@ func (w *watch) next(r *round) (f *Follower, wait time.Duration) {
 	f = first.Value.(*Follower)
 	w.clear(f)
 	if w.alone {
-		wait = min(w.desk.turn, w.desk.turn*mostLooks/time.Duration(w.waiting))
-		wait = max(wait, min(f.standing.RetryAfter(), apart))
+		turn := max(w.desk.turn, min(f.standing.RetryAfter(), apart))
+		wait = min(turn, turn*mostLooks/time.Duration(w.waiting))
 	}
 	return f, wait
 }
