@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +121,19 @@ var counts = []string{
 	"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains",
 }
 
+// references are the keywords that lead to a place, by its text: the library compiles a place once for each text of it.
+var references = []string{"$ref", "$dynamicRef", "$recursiveRef"}
+
+// aliases reports whether a reference writes a number as the library reads it, and would not write it itself.
+func aliases(reference string) bool {
+	_, fragment, _ := strings.Cut(reference, "#")
+	fragment, _ = url.PathUnescape(fragment) // what cannot be unescaped is an error of the library
+	return slices.ContainsFunc(strings.Split(fragment, "/"), func(token string) bool {
+		n, err := strconv.Atoi(token)
+		return err == nil && strconv.Itoa(n) != token
+	})
+}
+
 func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
 	if d.pointers += len(at); d.schema && d.pointers > mostPointers {
 		return nil, errors.New("inputSchema has names that are too long for how deep it nests")
@@ -131,6 +145,9 @@ func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
 		d.schemas++
 		return v.True(), nil
 	case evaluation.String:
+		if d.schema && slices.Contains(references, name) && aliases(v.Text()) {
+			return nil, fmt.Errorf("inputSchema%s: a reference whose number of an element has a sign or leading zeros", cut(visible.Text(at), mostPointer))
+		}
 		return v.Text(), nil
 	case evaluation.Number:
 		if _, fits := v.Scaled(0); !measurable(v.Text()) || d.schema && slices.Contains(counts, name) && !fits {

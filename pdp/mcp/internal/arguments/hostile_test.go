@@ -6,9 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 
 	"policy-service/pdp/pdptest/night"
 )
@@ -76,6 +80,10 @@ func TestHostileSchemas(t *testing.T) {
 		{"bytes", `{"title":"` + strings.Repeat("x", 1<<16) + `"}`, "65536"},
 		{"schemas", `{"properties":{` + repeated(500, func(i int) string { return fmt.Sprintf(`"%d":true`, i) }) + `}}`, "more than 500"},
 		{"no schema", `{"properties":{"a":{"type":"text"}}}`, "inputSchema/properties/a/type: this is not JSON Schema"},
+		{"zeros before a number", `{"allOf":[{}],"x":[{"$ref":"#/allOf/0"},{"$ref":"#/allOf/00"}]}`, "inputSchema/x/1/$ref: a reference whose number"},
+		{"a sign before a number", `{"allOf":[{"$ref":"#/allOf/+1"},{}]}`, "a reference whose number"},
+		{"another sign", `{"allOf":[{},{"$dynamicRef":"#/allOf/-0"}]}`, "a reference whose number"},
+		{"zeros that are escaped", `{"allOf":[{},{"$recursiveRef":"x:y#/allOf/%30%30/not"}]}`, "a reference whose number"},
 		{"no object", `true`, "object"},
 		{"twice", `{"type":"object","type":"string"}`, "type"},
 	} {
@@ -138,6 +146,12 @@ func TestHostileArguments(t *testing.T) {
 		{"copies of a text", `{"properties":{"a":{"anyOf":[` + repeated(300, func(int) string { return `{"minLength":2000000}` }) + `]}}}`, text(1 << 20)},
 		{"unequal arrays of one hash", `{"properties":{"a":{"uniqueItems":true}}}`, split(4000)},
 		{"members that are looked back at", `{"unevaluatedProperties":false,"anyOf":[` + repeated(300, func(int) string { return `{"minProperties":1}` }) + `]}`, names(2000)},
+		{"members for choices", `{"anyOf":[` + repeated(15, func(i int) string { return fmt.Sprintf(`{"$ref":"#/$defs/%d"}`, i) }) + `],"$defs":{` + repeated(15, func(i int) string { return fmt.Sprintf(`"%d":{"required":["y%d"]}`, i, i) }) + `}}`, names(64_000)},
+		{"members for references", `{"allOf":[` + repeated(80, func(int) string { return `{"$ref":"#/$defs/a"}` }) + `],"$defs":{"a":{"allOf":[` + repeated(80, func(int) string { return `{"$ref":"#/$defs/b"}` }) + `]},"b":{"additionalProperties":false,"minProperties":1}}}`, names(64_000)},
+		{"elements for choices", `{"properties":{"a":{"anyOf":[` + repeated(15, func(int) string { return `{"minItems":60000}` }) + `]}}}`, many},
+		{"members that booleans are looked back at", `{"unevaluatedProperties":false,"allOf":[` + repeated(400, func(i int) string { return []string{"true", "{}"}[i%2] }) + `]}`, names(2000)},
+		{"elements that booleans are looked back at", `{"properties":{"a":{"unevaluatedItems":false,"anyOf":[` + repeated(400, func(int) string { return `false` }) + `]}}}`, some},
+		{"many dependencies", `{"$schema":"http://json-schema.org/draft-07/schema#","properties":{"a":{"items":{"dependencies":{"x":[` + repeated(5000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `]}}}}}`, `{"a":[` + repeated(1000, func(int) string { return `{"x":1}` }) + `]}`},
 		{"many required", `{"properties":{"a":{"items":{"required":[` + repeated(5000, func(i int) string { return fmt.Sprintf(`"%d"`, i) }) + `]}}}}`, `{"a":[` + repeated(1000, func(int) string { return "{}" }) + `]}`},
 	} {
 		s := compiled(t, c.schema, Open)
@@ -158,6 +172,8 @@ func TestHostileArguments(t *testing.T) {
 		{"patterns for names", patterns(60), names(30), ""},
 		{"members that are looked back at", `{"unevaluatedProperties":false,"anyOf":[` + repeated(50, func(int) string { return `{"minProperties":1}` }) + `]}`, names(500), "/x0: is not a member"},
 		{"many numbers", `{"properties":{"a":{"items":{"type":"integer","minimum":0.5,"maximum":1,"exclusiveMinimum":0,"exclusiveMaximum":3,"multipleOf":0.7}}}}`, `{"a":[` + repeated(4_000, func(i int) string { return fmt.Sprint(i) }) + `]}`, "/a/0: does not fit"},
+		{"many members", `{"additionalProperties":{"type":"string"}}`, names(10_000), "/x"},
+		{"members as many as may be", `{"additionalProperties":false}`, names(64_000), "/x0: is not a member"},
 		{"many elements", `{"properties":{"a":{"items":{"type":"string"}}}}`, `{"a":[` + repeated(10_000, func(i int) string { return fmt.Sprint(i) }) + `]}`, "/a/0: is of type number"},
 		{"trees", `{"properties":{"a":{"anyOf":[{"type":"array","items":{"$ref":"#"}},{"type":"null"}]}}}`, strings.Repeat(`{"a":[`, 20) + repeated(1000, func(int) string { return `{"a":null}` }) + strings.Repeat(`]}`, 20), ""},
 	} {
@@ -167,5 +183,10 @@ func TestHostileArguments(t *testing.T) {
 				t.Errorf("%s: %.300s", c.what, got)
 			}
 		})
+	}
+	unlistedMembers := problems{}
+	unlistedMembers.collect(&jsonschema.ValidationError{ErrorKind: &kind.AdditionalProperties{Properties: append(slices.Repeat([]string{"b"}, 64_000), "a")}})
+	if n := len(unlistedMembers.all); n != mostSorted || unlistedMembers.all[0].Pointer != "/a" {
+		t.Errorf("of 64,000 members %d problems, %v the first", n, unlistedMembers.all[0])
 	}
 }

@@ -28,6 +28,9 @@ func (m *meter) visit(s *jsonschema.Schema, v any, chain int) {
 	if m.spend(1); chain > mostChain {
 		m.left = -1
 	}
+	if s.Bool == nil || m.looksBack { // the library goes through all members, or notes them all
+		m.spend(through(v))
+	}
 	if m.left < 0 || s.Bool != nil {
 		return
 	}
@@ -52,14 +55,19 @@ func (m *meter) visit(s *jsonschema.Schema, v any, chain int) {
 }
 
 func (m *meter) object(s *jsonschema.Schema, o map[string]any) {
-	m.spend((len(s.Required) + len(s.DependentRequired)) / 8)
+	needed := len(s.Required) + len(s.DependentRequired) + len(s.Dependencies)
 	for name := range o {
-		m.spend(len(s.DependentRequired[name]) / 8)
+		names, _ := s.Dependencies[name].([]string)
+		needed += len(names) + len(s.DependentRequired[name])
 	}
+	m.spend(needed / 8)
 	if m.looksBack {
 		m.spend(len(o))
 	}
 	for name, v := range o {
+		if m.left < 0 {
+			return
+		}
 		m.visit(s.Properties[name], v, 0)
 		for pattern, next := range s.PatternProperties {
 			m.match(pattern, name)
@@ -78,6 +86,9 @@ func (m *meter) array(s *jsonschema.Schema, all []any) {
 		m.spend(len(all))
 	}
 	for n, v := range all {
+		if m.left < 0 {
+			return
+		}
 		if n < len(s.PrefixItems) {
 			m.visit(s.PrefixItems[n], v, 0)
 		}
@@ -90,6 +101,17 @@ func (m *meter) array(s *jsonschema.Schema, all []any) {
 		m.visit(s.Contains, v, 0)
 		m.visit(s.UnevaluatedItems, v, 0)
 	}
+}
+
+// through is what it costs to go through the members or elements of a value.
+func through(v any) int {
+	switch v := v.(type) {
+	case map[string]any:
+		return 1 + len(v)/8
+	case []any:
+		return 1 + len(v)/8
+	}
+	return 0
 }
 
 // either visits a schema where another value may stand.

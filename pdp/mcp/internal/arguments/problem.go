@@ -82,24 +82,23 @@ func (p *problems) collect(e *jsonschema.ValidationError) {
 	at := func(detail string, members ...string) {
 		p.all = append(p.all, Problem{pointer(e.InstanceLocation, members...), detail})
 	}
-	missing := func(names []string) {
-		for _, name := range names {
-			at("is missing", name)
+	each := func(detail string, names []string) {
+		slices.Sort(names)
+		for _, name := range names[:min(len(names), mostSorted-len(p.all))] {
+			at(detail, name)
 		}
 	}
 	switch k := e.ErrorKind.(type) {
 	case *kind.Type:
 		at(wrongType(k.Got, k.Want))
 	case *kind.Required:
-		missing(k.Missing)
+		each("is missing", k.Missing)
 	case *kind.DependentRequired:
-		missing(k.Missing)
+		each("is missing", k.Missing)
 	case *kind.Dependency:
-		missing(k.Missing)
+		each("is missing", k.Missing)
 	case *kind.AdditionalProperties:
-		for _, name := range k.Properties {
-			at(unlisted, name)
-		}
+		each(unlisted, k.Properties)
 	case *kind.PropertyNames:
 		at("has a name that does not fit the schema's propertyNames", k.Property)
 	case *kind.FalseSchema:

@@ -230,7 +230,15 @@ type compiledSchema struct {
 
 // of returns the schema of a tool that is as the file has it locked; nil if its arguments go unjudged.
 func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, error) {
-	t := file.Servers[server].Tools[name]
+	made, unjudged := s.made(file, file.Servers[server].Tools[name])
+	if unjudged != nil { // not under the lock: a log may block
+		s.logger.Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", name, "why", unjudged)
+	}
+	return made.schema, made.err
+}
+
+// made compiles the schema of a tool once, and says then why its arguments go unjudged.
+func (s *schemas) made(file *lock.File, t lock.Tool) (made compiledSchema, unjudged error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.file != file {
@@ -238,13 +246,10 @@ func (s *schemas) of(file *lock.File, server, name string) (*arguments.Schema, e
 	}
 	made, ok := s.all[t.Digest()]
 	if !ok {
-		var unjudged error
-		if made.schema, unjudged, made.err = Schema(t, s.members); unjudged != nil {
-			s.logger.Warn("the arguments of a tool are not held against its inputSchema", "server", server, "tool", name, "why", unjudged)
-		}
+		made.schema, unjudged, made.err = Schema(t, s.members)
 		s.all[t.Digest()] = made
 	}
-	return made.schema, made.err
+	return made, unjudged
 }
 
 // Schema compiles the inputSchema of a locked tool. The arguments of a tool go unjudged if its schema cannot be compiled,
