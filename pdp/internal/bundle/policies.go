@@ -91,6 +91,8 @@ const decimalCompared = "unexpected type: expected datetime, or duration, or Lon
 // CheckPolicy validates a policy strictly. The text is that of the policy's file. Without a text every problem has the place
 // of the policy.
 func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Problems) {
+	s.narrow.Lock()
+	defer s.narrow.Unlock()
 	c := policyCheck{schema: s, policy: p, file: text, use: use, found: s.misfits(p, p), problems: problems}
 	misnamed := false
 	for said := range c.found {

@@ -232,7 +232,7 @@ const maxActionWays = 1_000_000
 
 // measure finds the lineage of every action, and the numbers of the schema. It refuses groups
 // of actions that would take too many steps.
-func (s *Schema) measure(files schemaFiles, problems *Problems) {
+func (s *Schema) measure(files schemaFiles, problems *Problems) bool {
 	z := schemaNumbers{
 		actions:    len(s.Actions),
 		attributes: map[string]int{},
@@ -280,11 +280,12 @@ func (s *Schema) measure(files schemaFiles, problems *Problems) {
 				fmt.Sprintf("from all actions up to all the groups that they are in there may be %d steps, and with action %s there are more",
 					maxActionWays, Quote(string(uid.ID))),
 				"let groups be in fewer groups: an action is in what its groups are in")
-			return
+			return false
 		}
 	}
 	z.typeWays = s.waysUp(z.edges)
 	s.sizes = z
+	return true
 }
 
 // waysUp is the most steps from a type up to all types that its entities may be in. If finding

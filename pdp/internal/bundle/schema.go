@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -33,10 +34,7 @@ type Schema struct {
 	// actionEntities are the actions as entities, with the groups that they are in.
 	actionEntities types.EntityMap
 	sizes          schemaNumbers
-	// written is the schema with the contexts that the PDP supplies, and idle its actions as if
-	// they applied to nothing: see validatorFor.
-	written *resolved.Schema
-	idle    map[types.EntityUID]resolved.Action
+	narrow         *narrowed
 }
 
 // entityShape is what a schema declares of an entity type.
@@ -126,7 +124,9 @@ func ParseSchema(files []SchemaFile, c *Config, problems *Problems) *Schema {
 		return nil
 	}
 	compiled := compileSchema(r, c)
-	compiled.measure(all, problems)
+	if compiled.measure(all, problems) {
+		compiled.narrow = narrowing(r)
+	}
 	return compiled
 }
 
@@ -291,8 +291,6 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 		Actions:   map[types.EntityUID]*actionShape{},
 
 		actionEntities: types.EntityMap{},
-		written:        r,
-		idle:           make(map[types.EntityUID]resolved.Action, len(r.Actions)),
 	}
 	enums := enumerated{}
 	for name, e := range r.Enums {
@@ -316,8 +314,6 @@ func compileSchema(r *resolved.Schema, c *Config) *Schema {
 			shape.Context = compileRecord(a.AppliesTo.Context, enums)
 		}
 		s.Actions[uid], s.actionEntities[uid] = shape, a.Entity
-		a.AppliesTo = nil
-		s.idle[uid] = a
 	}
 	return s
 }
@@ -614,7 +610,7 @@ func appendUIDs(uids []types.EntityUID, v types.Value) []types.EntityUID {
 // policy or of one with the same scope.
 func (s *Schema) misfits(p, tree *Policy) map[string]int {
 	found := map[string]int{}
-	for _, err := range flattened(s.validatorFor(p).Policy("", tree.tree())) {
+	for _, err := range flattened(s.narrow.validatorFor(s, p).Policy("", tree.tree())) {
 		found[err.Error()]++
 	}
 	return found
@@ -799,20 +795,47 @@ func (s *Schema) actionsOf(p *Policy) func(func(*actionShape) bool) {
 	}
 }
 
-// validatorFor is the validator for one policy. An action applies to something there only if
-// the policy's scope admits the action. With the full schema the validator would write out the
-// contexts of all actions for every policy.
-func (s *Schema) validatorFor(p *Policy) *validate.Validator {
-	seen := *s.written
-	seen.Actions = maps.Clone(s.idle)
-	n := 0
+// narrowed is the schema that the validator sees for one policy. An action applies to
+// something there only if the policy's scope admits the action. With the full schema the
+// validator would write out the contexts of all actions for every policy.
+type narrowed struct {
+	sync.Mutex // locked while a policy is checked
+	validator  *validate.Validator
+	applies    map[types.EntityUID]resolved.Action // the actions as they are declared
+	shown      map[types.EntityUID]resolved.Action // the actions as the validator sees them
+	applied    []types.EntityUID                   // the actions that apply there now
+}
+
+// narrowing makes a narrowed schema in which no action applies yet.
+func narrowing(r *resolved.Schema) *narrowed {
+	n := &narrowed{applies: r.Actions, shown: make(map[types.EntityUID]resolved.Action, len(r.Actions))}
+	for uid, a := range r.Actions {
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	seen := *r
+	seen.Actions = n.shown
+	n.validator = validate.New(&seen)
+	return n
+}
+
+// validatorFor is the validator for a policy. It is valid until the next call.
+func (n *narrowed) validatorFor(s *Schema, p *Policy) *validate.Validator {
+	for _, uid := range n.applied {
+		a := n.applies[uid]
+		a.AppliesTo = nil
+		n.shown[uid] = a
+	}
+	n.applied = n.applied[:0]
 	for a := range s.actionsOf(p) {
-		seen.Actions[a.Up.Uid] = s.written.Actions[a.Up.Uid]
-		if n++; 2*n > len(seen.Actions) {
+		uid := a.Up.Uid
+		n.shown[uid] = n.applies[uid]
+		n.applied = append(n.applied, uid)
+		if 2*len(n.applied) > len(n.applies) {
 			return s.validator // nearly all of them
 		}
 	}
-	return validate.New(&seen)
+	return n.validator
 }
 
 // admitsAll reports if all tests of a variable in the policy's scope could hold.
