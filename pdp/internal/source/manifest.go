@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -116,13 +117,29 @@ func (r *reader) checkListed(name, want string) {
 }
 
 // sum hashes a file. It hashes the content that was loaded, because a second reading could see
-// another content. A file that was not loaded is read for the hash alone.
+// another content. A file that was not loaded is read for the hash alone, and never all of it is in memory.
 func (r *reader) sum(name string) (string, bool) {
-	data, ok := r.files.Content[name]
-	if !ok {
-		data, ok = r.read(name, &kind{"a file", entityKind.max})
+	if data, loaded := r.files.Content[name]; loaded {
+		return fmt.Sprintf("%x", sha256.Sum256(data)), true
 	}
-	return fmt.Sprintf("%x", sha256.Sum256(data)), ok
+	k := &kind{"a file", entityKind.max}
+	f, _ := r.open(name, k)
+	if f == nil {
+		return "", false
+	}
+	defer f.Close()
+	h := sha256.New()
+	// The file may have grown since it was measured.
+	n, err := io.Copy(h, io.LimitReader(f, k.max+1))
+	switch {
+	case err != nil:
+		r.unreadable(name, err)
+	case n > k.max:
+		r.tooLarge(name, k)
+	default:
+		return fmt.Sprintf("%x", h.Sum(nil)), true
+	}
+	return "", false
 }
 
 // Manifest makes the MANIFEST of the source as it is now: every file that [Source.Read] loads,

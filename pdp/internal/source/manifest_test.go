@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"policy-service/pdp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +139,23 @@ func TestManifestRefuses(t *testing.T) {
 				t.Errorf("want %s, got %v", c.want, files.Problems)
 			}
 		})
+	}
+}
+
+// A large file that is listed and not loaded takes no memory of its size.
+func TestManifestListsALargeFile(t *testing.T) {
+	const size = 64 << 20
+	fsys := fstest.MapFS{"docs/large": {Data: make([]byte, size)}}
+	fsys["MANIFEST"] = &fstest.MapFile{Data: fmt.Appendf(nil, "%x  docs/large\n# end\n", sha256.Sum256(fsys["docs/large"].Data))}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	files := pdp.FS(fsys).Read()
+	runtime.ReadMemStats(&after)
+	if got := codes(files.Problems); slices.Contains(got, "docs/large manifest_differs") || slices.Contains(got, "docs/large too_large") {
+		t.Error(got)
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > size/4 {
+		t.Errorf("it took %d bytes", took)
 	}
 }
 
