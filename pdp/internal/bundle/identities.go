@@ -35,13 +35,23 @@ func (p *People) step() bool {
 // entities of its type.
 func (p *People) AddRef(c *Config, r evaluation.Ref) bool {
 	typ, ok := c.EntityType(r.Type)
-	p.steps = 0
 	p.Add(types.NewEntityUID(typ, types.String(r.ID)))
 	return ok
 }
 
 // Add adds an entity with all its identities.
 func (p *People) Add(uid types.EntityUID) {
+	p.steps = 0
+	p.add(uid)
+}
+
+// AddID adds every entity with an id, with all their identities.
+func (p *People) AddID(id types.String) {
+	p.steps = 0
+	p.addID(id)
+}
+
+func (p *People) add(uid types.EntityUID) {
 	if !p.step() || slices.Contains(p.uids, uid) {
 		return
 	}
@@ -55,14 +65,13 @@ func (p *People) Add(uid types.EntityUID) {
 				return
 			}
 			if uids, ids, _ := identitiesOf(e); slices.Contains(uids, uid) || slices.Contains(ids, uid.ID) {
-				p.Add(e.UID)
+				p.add(e.UID)
 			}
 		}
 	}
 }
 
-// AddID adds every entity with an id.
-func (p *People) AddID(id types.String) {
+func (p *People) addID(id types.String) {
 	if !p.step() || slices.Contains(p.ids, id) {
 		return
 	}
@@ -78,7 +87,7 @@ func (p *People) AddID(id types.String) {
 			if !p.step() {
 				return
 			}
-			p.Add(e.UID)
+			p.add(e.UID)
 		}
 	}
 }
@@ -87,10 +96,10 @@ func (p *People) addIdentities(e types.Entity) {
 	uids, ids, ok := identitiesOf(e)
 	p.vague = p.vague || !ok
 	for _, uid := range uids {
-		p.Add(uid)
+		p.add(uid)
 	}
 	for _, id := range ids {
-		p.AddID(id)
+		p.addID(id)
 	}
 }
 

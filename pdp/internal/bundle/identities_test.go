@@ -58,3 +58,34 @@ func TestAPersonWithTooManyNamesIsVague(t *testing.T) {
 		}
 	}
 }
+
+// Each of the persons that a request is of may have as many names, however a request names them.
+func TestPersonsDoNotShareTheStepsOfASearch(t *testing.T) {
+	t.Parallel()
+	const n = 200 // see above: a search of one such ring takes more than half of the steps
+	b, problems := pdp.Load(pdp.FS(tenantFiles("entities/e.json", manyEntities(2*n, func(i int) string {
+		return entityOf("n", fmt.Sprint(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"n","id":"%d"}}]`, i/n*n+(i+1)%n))
+	}))))
+	if b == nil {
+		t.Fatal(problems)
+	}
+	store := b.Views["t"].Store
+	other := types.NewEntityUID("user", "other")
+	for name, add := range map[string]func(*bundle.People){
+		"a reference": func(p *bundle.People) { p.AddRef(&b.Config, evaluation.Ref{Type: "n", ID: "300"}) },
+		"an entity":   func(p *bundle.People) { p.Add(types.NewEntityUID("n", "300")) },
+		"an id":       func(p *bundle.People) { p.AddID("300") },
+	} {
+		p := bundle.People{Store: store}
+		p.AddRef(&b.Config, evaluation.Ref{Type: "n", ID: "1"})
+		add(&p)
+		if p.Overlaps(store, other) {
+			t.Errorf("%s: everybody is one of them", name)
+		}
+		for _, id := range []types.String{"2", "301"} {
+			if !p.Overlaps(store, types.NewEntityUID("n", id)) {
+				t.Errorf("%s: %s is not one of them", name, id)
+			}
+		}
+	}
+}
