@@ -18,8 +18,9 @@ type Bounds struct {
 	Words int
 	// Values are those of the attributes and tags of all Entities, sets and records included.
 	Entities, Values int
-	// Parents are all references from an entity to a parent.
-	Parents int
+	// Parents are all references from an entity to a parent. Ancestors is how many ancestors
+	// one entity may have, and Walked how many steps it may take to count those of all.
+	Parents, Ancestors, Walked int
 	// Checks are steps of checking policies against the schema: see [Schema.StepsOf].
 	Checks int
 }
@@ -27,18 +28,22 @@ type Bounds struct {
 // The bounds of the two kinds of owner.
 var (
 	TenantBounds = &Bounds{
-		Words:    250_000,
-		Entities: 20_000,
-		Values:   100_000,
-		Parents:  40_000,
-		Checks:   2_000_000,
+		Words:     250_000,
+		Entities:  20_000,
+		Values:    100_000,
+		Parents:   40_000,
+		Ancestors: 4_096,
+		Walked:    1_000_000,
+		Checks:    2_000_000,
 	}
 	RootBounds = &Bounds{
-		Words:    25_000_000,
-		Entities: 1_000_000,
-		Values:   20_000_000,
-		Parents:  4_000_000,
-		Checks:   50_000_000,
+		Words:     25_000_000,
+		Entities:  1_000_000,
+		Values:    20_000_000,
+		Parents:   4_000_000,
+		Ancestors: 4_096,
+		Walked:    100_000_000,
+		Checks:    50_000_000,
 	}
 )
 
@@ -80,6 +85,8 @@ func (u *Usage) tooManyErrors() bool {
 	return u.Exceeded
 }
 
+const tryFlatly = "let fewer entities be in fewer others"
+
 // tooManyEntities counts an entity that was read. Its values were counted while they were
 // read.
 func (u *Usage) tooManyEntities(at entityPlace, e *ParsedEntity, problems *Problems) bool {
@@ -91,5 +98,5 @@ func (u *Usage) tooManyEntities(at entityPlace, e *ParsedEntity, problems *Probl
 		u.exceeds(u.valueCount > b.Values, "many_values",
 			"values of attributes and tags", b.Values, at, source.TryLess, problems) ||
 		u.exceeds(u.parentCount > b.Parents, "many_parents",
-			"references from entities to their parents", b.Parents, at, "let fewer entities be in fewer others", problems)
+			"references from entities to their parents", b.Parents, at, tryFlatly, problems)
 }

@@ -238,6 +238,7 @@ func (l *entityLoader) load(file string, entities []ParsedEntity) {
 			continue
 		}
 		l.own.places[e.UID] = at
+		l.own.order = append(l.own.order, e.UID)
 		l.put(e.Entity, at)
 	}
 }

@@ -90,16 +90,16 @@ func tenantsAtTheirBounds() map[string][]string {
 		"parents": {"entities/e.json", manyEntities(2_000, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", worst.Each(worst.Numbers(19), func(p int) string { return parentText("f", strconv.Itoa(p*i)) })...)
 		})},
-		"a chain of parents": {"entities/e.json", manyEntities(b.Entities, func(i int) string {
+		"a chain of parents": {"entities/e.json", manyEntities(b.Ancestors, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1)))
 		})},
 		"many below a chain": {"entities/e.json", manyEntities(b.Entities-1, func(i int) string {
-			return entityOf("e", strconv.Itoa(i+1), "", parentText("e", strconv.Itoa(min(i, b.Entities/2))))
+			return entityOf("e", strconv.Itoa(i+1), "", parentText("e", strconv.Itoa(min(i, b.Ancestors-1))))
 		})},
-		"a circle": {"entities/e.json", manyEntities(b.Entities, func(i int) string {
-			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa((i+1)%b.Entities)))
+		"a circle": {"entities/e.json", manyEntities(700, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa((i+1)%700)))
 		})},
-		"a tangle": {"entities/e.json", manyEntities(1_900, tangled(100, 18))},
+		"a tangle": {"entities/e.json", manyEntities(190, tangled(10, 18))},
 		"one person": {"entities/e.json", manyEntities(b.Entities, func(i int) string {
 			return entityOf("n", strconv.Itoa(i), fmt.Sprintf(`"identities":[{"__entity":{"type":"n","id":"%d"}}]`, i+1))
 		})},
@@ -221,6 +221,11 @@ func tenantsBeyondABound() map[string]beyondABound {
 		"parents": {"many_parents", "entities/e.json", 2_001, []string{"entities/e.json", manyEntities(3_000, func(i int) string {
 			return entityOf("e", strconv.Itoa(i), "", worst.Each(worst.Numbers(20), func(p int) string { return parentText("f", strconv.Itoa(p)) })...)
 		})}},
+		"ancestors": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.Ancestors+2, func(i int) string { return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa(i+1))) })}},
+		"a circle": {"many_ancestors", "entities/e.json", 1, []string{"entities/e.json", manyEntities(b.Ancestors+2, func(i int) string {
+			return entityOf("e", strconv.Itoa(i), "", parentText("e", strconv.Itoa((i+1)%(b.Ancestors+2))))
+		})}},
+		"ways up":             {"many_ways_up", "entities/e.json", -1, []string{"entities/e.json", manyEntities(1_900, tangled(100, 18))}},
 		"numbers and true":    {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":[` + flood + `]`)}},
 		"colliding strings":   {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":` + worst.List(strs, strconv.Quote))}},
 		"colliding durations": {"entity_form", "entities/e.json", 2, []string{"entities/e.json", entity(`"a":[` + strings.Join(append(worst.Each(worst.Numbers(1_000), strconv.Itoa), worst.Each(worst.Numbers(1_000), func(i int) string { return fmt.Sprintf(`{"__extn":{"fn":"duration","arg":"%dms"}}`, i) })...), ",") + `]`)}},

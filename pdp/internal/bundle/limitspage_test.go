@@ -15,7 +15,7 @@ func TestTheLimitsPageSaysWhatAnOwnerMayBring(t *testing.T) {
 		holds(t, string(page), what, of(TenantBounds), of(RootBounds))
 	}
 	row("entities, values in them", func(b *Bounds) string { return grouped(b.Entities) + ", " + grouped(b.Values) })
-	row("references to parents", func(b *Bounds) string { return grouped(b.Parents) })
+	row("references to parents; ancestors of one entity", func(b *Bounds) string { return grouped(b.Parents) + "; " + grouped(b.Ancestors) })
 	row("words and signs of policies", func(b *Bounds) string { return grouped(b.Words) })
 	row("steps of checking policies against the schema", func(b *Bounds) string { return grouped(b.Checks) })
 	if want := grouped(maxSchema) + " types and references"; !strings.Contains(string(page), want) {

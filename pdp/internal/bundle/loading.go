@@ -115,6 +115,7 @@ type own struct {
 	policyProblems Problems
 	store          *Store // it has no store below it
 	places         map[types.EntityUID]entityPlace
+	order          []types.EntityUID // the entities in the order of their files
 	entityProblems Problems
 }
 
@@ -296,6 +297,9 @@ func (l *Loading) parseOwn(tenant, dir string, root *View) *own {
 	}
 	o.store.Root = nil // otherwise the old root stays in memory until the tenant's files change
 	o.store.prepareSearch()
+	if !use.Exceeded {
+		into.checkAncestors()
+	}
 	return o
 }
 

@@ -23,6 +23,7 @@ func TestThePoliciesPageSaysWhatABundleMayHold(t *testing.T) {
 	owner("steps of checking policies against the schema", func(b *Bounds) string { return grouped(b.Checks) }, "many_checks")
 	owner("entities; values in them", func(b *Bounds) string { return grouped(b.Entities) + "; " + grouped(b.Values) }, "many_entities", "many_values")
 	owner("references to parents", func(b *Bounds) string { return grouped(b.Parents) }, "many_parents")
+	owner("ancestors of one entity; steps to count them all", func(b *Bounds) string { return grouped(b.Ancestors) + "; " + grouped(b.Walked) }, "many_ancestors", "many_ways_up")
 	owner("errors that are told", func(*Bounds) string { return grouped(MostErrors) }, "many_errors")
 
 	holds(t, page, "brackets, ifs and signs of a policy or a schema, nested", grouped(maxNesting)+" deep", "`policy_nesting`, `schema_nesting`")
