@@ -203,11 +203,12 @@ func (g *Gateway) record(d Drift, s *sighting) {
 	defer cancel()
 	err := g.o.Lock.Record(ctx, d, s.id)
 	g.drifts.mu.Lock()
-	defer g.drifts.mu.Unlock()
-	if err != nil && !s.failed {
+	before := s.failed
+	s.failed, s.again = err != nil, g.o.Now().Add(driftAgain)
+	g.drifts.mu.Unlock()
+	if err != nil && !before {
 		g.o.Logger.Error("a difference from the lock is not on the PDP's record", "what", d.String(), "why", err)
 	}
-	s.failed, s.again = err != nil, g.o.Now().Add(driftAgain)
 }
 
 // watchDrifts shows how many drifts each server has, until stop is called.
