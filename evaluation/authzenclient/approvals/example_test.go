@@ -85,9 +85,12 @@ func ExampleAsk() {
 	enforcement := client.Enforce(ctx, request, obligations.Handlers{})
 	if next, _ := approvals.Next(enforcement); next == evaluation.NextRequest {
 		standing, err := approvals.Ask(ctx, client, enforcement, approvals.JoinEqual())
-		for err == nil && standing.Pending() {
-			time.Sleep(5 * time.Second)
-			standing, err = approvals.Look(ctx, client, standing.Task())
+		for cursor := ""; err == nil && standing.Pending(); {
+			var changes approvals.Changes
+			if changes, err = approvals.Watch(ctx, client, cursor, 30*time.Second); err == nil {
+				cursor = changes.Cursor()
+				standing, err = approvals.Look(ctx, client, standing.Task())
+			}
 		}
 		if err != nil {
 			fmt.Println(err)
