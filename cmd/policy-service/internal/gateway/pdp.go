@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 
 	"policy-service/cmd/policy-service/internal/bundledir"
-	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
@@ -82,7 +81,7 @@ func embed(ctx context.Context, told mcp.Config, d mcp.Deps, checkpoints io.Writ
 		MeterProvider:  d.MeterProvider,
 		TracerProvider: d.TracerProvider,
 		Logger:         d.Logger,
-		PDP:            pdp.Options{BeforeSwap: of.come, OnLoad: func(pdp.Status) { process.Loaded() }},
+		PDP:            pdp.Options{BeforeSwap: of.come},
 	}}
 	if c.Data != "" {
 		config.DecisionLog.Mode = decisionlog.Mode(c.LogMode)

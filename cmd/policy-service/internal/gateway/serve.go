@@ -61,7 +61,7 @@ func (c Serve) Run(s cli.Streams) error {
 	if err != nil {
 		return refused(told, err, s)
 	}
-	process.Loaded()
+	process.LeaveRoom()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	if c.Stdio {
 		err = overStdio(ctx, run, hup, s)

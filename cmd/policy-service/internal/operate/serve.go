@@ -14,7 +14,6 @@ import (
 	"policy-service/cmd/policy-service/internal/bundledir"
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
-	"policy-service/pdp"
 	"policy-service/pdp/server"
 )
 
@@ -42,7 +41,6 @@ func (c Serve) Run(s cli.Streams) error {
 	ctx, hup, stop := process.Signals()
 	defer stop()
 
-	config.Program.PDP.OnLoad = func(pdp.Status) { process.Loaded() }
 	srv, err := server.New(config)
 	if err != nil {
 		return err
@@ -50,7 +48,7 @@ func (c Serve) Run(s cli.Streams) error {
 	if err := c.start(ctx, srv, config.Policies, s); err != nil && ctx.Err() == nil {
 		return err // if ctx has ended, a signal came before the start was done, which is no error
 	}
-	process.Loaded()
+	process.LeaveRoom()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, even if a new configuration is being recorded
 	err = wait(ctx, srv, hup, read)
 	stop()

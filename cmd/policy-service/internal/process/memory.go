@@ -10,9 +10,6 @@ import (
 	"runtime/metrics"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 )
 
 // memoryShare is the part of a container's memory that the heap may take. The rest is for stacks, for the pages of the
@@ -54,30 +51,17 @@ func containerMemory(root fs.FS) (limit int64) {
 // has doubled: with a small bundle that is every hundred requests.
 const room = 32 << 20
 
-var loading atomic.Bool
-
-// Loaded leaves room for the bundle that came into force, and gives the memory of the one before back, which may be in use
-// for a moment. Loads within a second count as one. If GOGC is set, it decides.
-func Loaded() {
-	if os.Getenv("GOGC") != "" || !loading.CompareAndSwap(false, true) {
+// LeaveRoom sets GOGC by the heap that lives, now and after each garbage collection: a bundle or requests may have made it
+// grow. If GOGC is set, it decides.
+func LeaveRoom() {
+	if os.Getenv("GOGC") != "" {
 		return
 	}
-	time.AfterFunc(time.Second, func() {
-		loading.Store(false)
-		steering.Do(leaveRoom)
-		debug.FreeOSMemory()
-	})
-}
-
-var steering sync.Once
-
-// leaveRoom sets GOGC by the heap that lives, now and after each garbage collection: requests may have made it grow.
-func leaveRoom() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	debug.SetGCPercent(percentFor(live[0].Value.Uint64()))
 	cycle := new(*int) // not reachable from here on
-	runtime.AddCleanup(cycle, func(int) { leaveRoom() }, 0)
+	runtime.AddCleanup(cycle, func(int) { LeaveRoom() }, 0)
 }
 
 // percentFor is the GOGC that leaves room. The heap may always double.

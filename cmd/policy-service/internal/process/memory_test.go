@@ -39,8 +39,8 @@ func TestPercentFor(t *testing.T) {
 	}
 }
 
-// A load sets when the collector runs next, unless the operator has set it.
-func TestLoaded(t *testing.T) {
+// GOGC follows the heap from one collection to the next, unless the operator has set it.
+func TestLeaveRoom(t *testing.T) {
 	gogc := func() uint64 {
 		sample := []metrics.Sample{{Name: "/gc/gogc:percent"}}
 		metrics.Read(sample)
@@ -49,14 +49,18 @@ func TestLoaded(t *testing.T) {
 	before := debug.SetGCPercent(99)
 	defer debug.SetGCPercent(before)
 	t.Setenv("GOGC", "99")
-	if Loaded(); loading.Load() {
-		t.Error("GOGC is set, and a load changes it")
+	if LeaveRoom(); gogc() != 99 {
+		t.Error("GOGC is set, and is changed")
 	}
 	t.Setenv("GOGC", "")
-	for Loaded(); loading.Load() || gogc() == 99; {
-		runtime.Gosched()
+	runtime.GC()
+	small := uint64(percentFor(0))
+	if LeaveRoom(); gogc() <= 100 {
+		t.Errorf("GOGC is %d while the heap is small, and %d at most", gogc(), small)
 	}
-	if got := gogc(); got < 100 {
-		t.Errorf("GOGC is %d after a load", got)
+	held := make([]byte, 2*room)
+	for gogc() != 100 {
+		runtime.GC()
 	}
+	runtime.KeepAlive(held)
 }
