@@ -141,7 +141,9 @@ func (b *Broker) shownBeside(
 ) evaluation.Object {
 	denied := r.Context
 	r.Context = denied.Beside(within)
-	masked := b.options.Mask(ctx).Apply(r, beside).ForPeople(r)
+	secrets := b.options.Mask(ctx).Gather()
+	secrets.Add(r, beside)
+	masked := secrets.ForPeople(r)
 	added := masked.Request.Context.Without(func(name string) bool {
 		_, ok := denied.Get(name)
 		return ok

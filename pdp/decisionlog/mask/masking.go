@@ -61,8 +61,13 @@ func (g *Gathering) Add(r evaluation.Request, obligations ...evaluation.Object) 
 }
 
 // Apply masks a request, or a part of one. All secrets must have been read before.
-func (g *Gathering) Apply(r evaluation.Request) *Masking {
-	k := &Masking{masker: g.masker, any: g.any, prefixed: g.prefixed}
+func (g *Gathering) Apply(r evaluation.Request) *Masking { return g.apply(r, false) }
+
+// ForPeople is [Masking.ForPeople] of a request that has no other form.
+func (g *Gathering) ForPeople(r evaluation.Request) *Masking { return g.apply(r, true) }
+
+func (g *Gathering) apply(r evaluation.Request, people bool) *Masking {
+	k := &Masking{masker: g.masker, any: g.any, prefixed: g.prefixed, people: people}
 	if len(g.secrets) > 0 {
 		k.find = newFinder(g.secrets)
 	}
