@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/decisionlog"
+	"policy-service/pdp/decisionlog/remote"
 )
 
 // An upset is something that happens to a server now and then while it answers.
@@ -171,12 +171,11 @@ func (s *soak) export(ctx context.Context) error {
 	return os.WriteFile(kept, []byte(checkpoint), 0o600)
 }
 
-// exportTo does as it is told where retention took content out of an export under way:
-// it runs it again.
+// exportTo runs an export again if retention took content out of it meanwhile.
 func (s *soak) exportTo(ctx context.Context, file string) (err error) {
 	for range 10 {
 		_, err = s.run(ctx, append([]string{"log", "export", "-o", file}, s.beside()...)...)
-		if err == nil || !strings.Contains(err.Error(), decisionlog.ErrChanged.Error()) {
+		if err == nil || !strings.Contains(err.Error(), remote.ErrNotWhole.Error()) && !strings.Contains(err.Error(), "content was removed from the log") {
 			return err
 		}
 	}

@@ -32,7 +32,6 @@ type ExportOptions struct {
 	Format   string
 	Filter   Filter
 	Proofs   bool
-	From     uint64
 	Progress func(done, size int64)
 }
 

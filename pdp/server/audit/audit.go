@@ -52,8 +52,7 @@ type Audit struct {
 	Reading door.Gate
 	// Exports limits how many requests read the whole log at once.
 	Exports door.Places
-	// Stop ends the requests that read the whole log. A slow reader must not delay the stop of the server, and an
-	// export can be continued.
+	// Stop ends the requests that read the whole log: a slow reader must not delay the stop of the server.
 	Stop context.CancelFunc
 
 	stopping  context.Context  // ends with Stop
