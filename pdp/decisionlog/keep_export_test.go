@@ -29,10 +29,9 @@ var (
 
 // ExportOptions are export.Options.
 type ExportOptions struct {
-	Format   string
-	Filter   Filter
-	Proofs   bool
-	Progress func(done, size int64)
+	Format string
+	Filter Filter
+	Proofs bool
 }
 
 // Exported is export.Result.

@@ -23,15 +23,13 @@ import (
 // Log is a snapshot of the decision log that can be written out.
 type Log struct{ *decisionlog.Snapshot }
 
-// Options say what an export holds, and who watches it.
+// Options say what an export holds.
 type Options struct {
 	// Format is "ndjson", which verify reads, or "csv", which tables read. The default is ndjson.
 	Format string
 	Filter decisionlog.Filter
 	// Proofs adds an inclusion proof to every record of an NDJSON export.
 	Proofs bool
-	// Progress is told now and then how far the export is. It may be nil.
-	Progress func(done, size int64)
 }
 
 // Result says what an export holds.
@@ -57,9 +55,6 @@ type Result struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// progressEvery is how many leaves lie between two calls of Progress.
-const progressEvery = 1 << 12
-
 // Export writes the records of the log. It holds a few records at a time.
 func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error) {
 	o.Filter.Tenants = l.Tenants
@@ -83,15 +78,9 @@ func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error)
 		if err != nil {
 			return done, err
 		}
-		if o.Progress != nil && (r.Sequence+1)%progressEvery == 0 {
-			o.Progress(int64(r.Sequence+1), head.Size)
-		}
 	}
 	if err := out.end(&done); err != nil {
 		return done, err
-	}
-	if o.Progress != nil {
-		o.Progress(head.Size, head.Size)
 	}
 	return done, buffered.Flush()
 }

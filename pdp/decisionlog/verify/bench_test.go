@@ -48,10 +48,12 @@ func BenchmarkHowFastAndHowSmall(b *testing.B) {
 func measure(b *testing.B, do func(verify.Options) verify.Report) {
 	debug.FreeOSMemory() // what writing the log took
 	peak, records := uint64(0), int64(0)
-	o := verify.Options{Progress: func(int64) {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		peak = max(peak, m.Sys-m.HeapReleased)
+	o := verify.Options{Record: func(n int64, _ []byte) {
+		if n%(1<<16) == 0 {
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			peak = max(peak, m.Sys-m.HeapReleased)
+		}
 	}}
 	for b.Loop() {
 		r := do(o)

@@ -125,9 +125,6 @@ func (c *checker) leaf(hash tlog.Hash) {
 		root := c.tree.root()
 		c.outside.reached = &root
 	}
-	if c.options.Progress != nil && c.tree.size%(1<<16) == 0 {
-		c.options.Progress(c.tree.size)
-	}
 }
 
 // missing takes a record whose content is gone.

@@ -36,8 +36,6 @@ type Options struct {
 	// once the report is there, is Verified, and its Size is above the sequence. The line
 	// is valid until the call returns.
 	Record func(sequence int64, line []byte)
-	// Progress, where set, is called now and then with how many records were read.
-	Progress func(records int64)
 }
 
 // Directory verifies the log in a data directory. Where a server is running on it,

@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -150,21 +149,6 @@ func TestExportFileIsWhole(t *testing.T) {
 	}
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("records are for everybody: %v, %v", info.Mode(), err)
-	}
-}
-
-// Standard error that is no terminal gets no progress: it is somebody's log file.
-func TestProgressIsForPeople(t *testing.T) {
-	if progress(&bytes.Buffer{}) != nil {
-		t.Error("progress into a buffer")
-	}
-	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = f.Close() }()
-	if progress(f) != nil {
-		t.Error("progress into a file")
 	}
 }
 

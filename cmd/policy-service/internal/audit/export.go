@@ -42,10 +42,9 @@ func (c exportCommand) Run(s cli.Streams) error {
 		out := &outcome{Writer: w}
 		err := c.read("export", func(ctx context.Context, log auditLog) (err error) {
 			done, err = log.Export(ctx, out, export.Options{
-				Format:   c.Format,
-				Filter:   filter,
-				Proofs:   c.Proofs,
-				Progress: progress(s.Err),
+				Format: c.Format,
+				Filter: filter,
+				Proofs: c.Proofs,
 			})
 			return err
 		})
@@ -54,7 +53,6 @@ func (c exportCommand) Run(s cli.Streams) error {
 		}
 		return err
 	})
-	clearProgress(s.Err)
 	if err != nil {
 		return err
 	}
@@ -108,27 +106,6 @@ func exportInto(name string, export func(io.Writer) error) error {
 
 func unwritable(err error) error {
 	return fmt.Errorf("cannot write the export: %w; try another --out", err)
-}
-
-// progress is shown to a person at a terminal, and nil for anything else. A size below 0 is not known.
-func progress(w io.Writer) func(done, size int64) {
-	if !cli.IsTerminal(w) {
-		return nil
-	}
-	return func(done, size int64) {
-		of := ""
-		if size >= 0 {
-			of = fmt.Sprintf(" of %d", size)
-		}
-		_, _ = fmt.Fprintf(w, "\r%d%s records\x1b[K", done, of)
-	}
-}
-
-// clearProgress makes room for the summary at the end.
-func clearProgress(w io.Writer) {
-	if cli.IsTerminal(w) {
-		_, _ = fmt.Fprint(w, "\r\x1b[K")
-	}
 }
 
 // exported is a line about the records of an export, and further lines about missing ones.

@@ -38,7 +38,6 @@ func (c verifyCommand) Run(s cli.Streams) error {
 		return err
 	}
 	report, err := c.verify(s, options)
-	clearProgress(s.Err)
 	if err == nil {
 		err = c.unanswered(report)
 	}
@@ -70,9 +69,6 @@ func (c verifyCommand) options(s cli.Streams) (o verify.Options, err error) {
 		return o, err
 	}
 	o.Checkpoint, err = trusted(c.Checkpoint, "log checkpoint", s)
-	if show := progress(s.Err); show != nil {
-		o.Progress = func(records int64) { show(records, -1) }
-	}
 	return o, err
 }
 
