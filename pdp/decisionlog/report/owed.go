@@ -96,15 +96,3 @@ func (l *ledger) byType() map[string]Obligations {
 	}
 	return out
 }
-
-// sum is the result of all types together.
-func (l *ledger) sum() (all Obligations) {
-	for _, count := range l.byType() {
-		all.Owed += count.Owed
-		all.Discharged += count.Discharged
-		all.Failed += count.Failed
-		all.Unreported += count.Unreported
-		all.GivenUp += count.GivenUp
-	}
-	return all
-}

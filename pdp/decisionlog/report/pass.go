@@ -27,9 +27,6 @@ type reporting struct {
 	latest    map[string]int // by digest, in report.Bundles
 	days      map[int64]bool // with decisions
 	first     time.Time      // of all records that are there
-	started   bool           // there was a start
-	running   bool           // by the records, or it is not known
-	outside   *OutsideStart
 }
 
 func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
@@ -61,7 +58,7 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 			Size:       s.Head.Size,
 			Checkpoint: string(s.Head.Checkpoint),
 			Tenants:    s.Tenants,
-			Population: Population{Kinds: map[string]int64{}},
+			Population: newPopulation(),
 			Denies:     map[string]int64{},
 			Approvals:  map[string]approval.Tally{},
 			ToolDrift:  map[string]int64{},
@@ -79,10 +76,8 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 func (p *reporting) look(l decisionlog.Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
-		p.running = true
 		return err
 	}
-	p.run(s)
 	p.first = cmp.Or(p.first, s.Time)
 	if s.Kind == decisionlog.KindReceipt { // of any time: it is about a decision of the span
 		p.owed.received(s.Receipt())
@@ -99,29 +94,11 @@ func (p *reporting) look(l decisionlog.Record) error {
 	return nil
 }
 
-// run takes in whether the service runs, by the records.
-func (p *reporting) run(s *decisionlog.Recorded) {
-	switch s.Event {
-	case decisionlog.EventStart:
-		p.started, p.running = true, true
-	case decisionlog.EventStop, decisionlog.EventCrash:
-		p.running = false
-	}
-	if s.Bundle == "" || p.running || !p.span.has(s.Time) {
-		return
-	}
-	if p.outside == nil {
-		p.outside = &OutsideStart{First: moment(s)}
-	}
-	p.outside.Decisions++
-}
-
 // count takes in a record of the span.
 func (p *reporting) count(s *decisionlog.Recorded) error {
-	all := &p.report.Population
-	all.Records++
-	all.Kinds[s.Kind]++
-	all.First, all.Last = cmp.Or(all.First, s.Time), s.Time
+	if err := p.report.Population.add(s); err != nil {
+		return err
+	}
 	p.clock(s)
 	switch s.Kind {
 	case decisionlog.KindDecision:
@@ -152,13 +129,7 @@ func (p *reporting) clock(s *decisionlog.Recorded) {
 func (p *reporting) decision(s *decisionlog.Recorded) {
 	p.days[dayOf(s.Time)] = true
 	p.owed.decided(s)
-	switch s.Answer() {
-	case decisionlog.Allow:
-		p.report.Population.Allowed++
-	case decisionlog.Waiting:
-		p.report.Population.Waiting++
-	default:
-		p.report.Population.Denied++
+	if s.Answer() == decisionlog.Deny {
 		p.report.Denies[whyDenied(s)]++
 	}
 	p.erring(s)
@@ -167,13 +138,7 @@ func (p *reporting) decision(s *decisionlog.Recorded) {
 // possible takes in questions with unknown places.
 func (p *reporting) possible(s *decisionlog.Recorded) error {
 	p.days[dayOf(s.Time)] = true
-	possible, impossible, err := s.Counts()
-	all := &p.report.Population
-	all.Possible, all.Impossible = all.Possible+possible, all.Impossible+impossible
 	p.erring(s)
-	if err != nil || s.Items == nil {
-		return err
-	}
 	questions, err := s.Questions()
 	for n := range questions {
 		p.erring(&questions[n])
@@ -255,9 +220,6 @@ func (p *reporting) end(ctx context.Context) (Report, error) {
 	p.report.Obligations = p.owed.byType()
 	if err := p.countDays(ctx, last); err != nil {
 		return Report{}, err
-	}
-	if p.started {
-		p.service.OutsideStart = p.outside
 	}
 	if p.snapshot.Tenants == nil {
 		p.report.Service = p.service

@@ -8,6 +8,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -62,6 +63,28 @@ type Population struct {
 	Denied     int64     `json:"denied"`
 	First      time.Time `json:"first,omitzero"`
 	Last       time.Time `json:"last,omitzero"`
+}
+
+func newPopulation() Population { return Population{Kinds: map[string]int64{}} }
+
+func (p *Population) add(s *decisionlog.Recorded) error {
+	p.Records++
+	p.Kinds[s.Kind]++
+	p.First, p.Last = cmp.Or(p.First, s.Time), s.Time
+	switch s.Answer() {
+	case decisionlog.Allow:
+		p.Allowed++
+	case decisionlog.Waiting:
+		p.Waiting++
+	case decisionlog.Deny:
+		p.Denied++
+	}
+	if s.Kind != decisionlog.KindPossible {
+		return nil
+	}
+	possible, impossible, err := s.Counts()
+	p.Possible, p.Impossible = p.Possible+possible, p.Impossible+impossible
+	return err
 }
 
 // The names for a deny whose record has no reason: a policy forbade it, no
@@ -150,10 +173,7 @@ type Service struct {
 	Losses    []Loss          `json:"losses"`
 	// UnsignedTails were named when a start found them: anybody may have written them.
 	UnsignedTails []UnsignedTail `json:"unsigned_tails"`
-	// OutsideStart are decisions while no service ran, by the records. It is not there if there are none, or if the log
-	// has no starts at all.
-	OutsideStart *OutsideStart `json:"outside_start,omitzero"`
-	Keys         []KeyRotation `json:"key_rotations"`
+	Keys          []KeyRotation  `json:"key_rotations"`
 	// Live, Uncovered and Unfilled count the parts that were not read: see [decisionlog.Head].
 	Live      bool                  `json:"live,omitzero"`
 	Uncovered int64                 `json:"uncovered,omitzero"`
@@ -203,12 +223,6 @@ type Loss struct {
 type UnsignedTail struct {
 	At Instant `json:"at"`
 	decisionlog.UnsignedTail
-}
-
-// OutsideStart counts decisions that no start of the service stands before, or a stop or a crash does.
-type OutsideStart struct {
-	Decisions int64   `json:"decisions"`
-	First     Instant `json:"first"`
 }
 
 // Damage is the loss of a journal: Lost records, or an unknown number.

@@ -125,6 +125,16 @@ func (t reportTable) decisions(r report.Report) {
 	}
 }
 
+// owed counts the outcomes of obligations.
+func owed(o report.Obligations) string {
+	text := fmt.Sprintf("%d owed, %d discharged, %d failed, %d never reported", o.Owed, o.Discharged, o.Failed,
+		o.Unreported)
+	if o.GivenUp > 0 {
+		text += fmt.Sprintf(" (%d of them were too many to wait for)", o.GivenUp)
+	}
+	return text
+}
+
 // approvals has a row for each form of an approval request, as @approval of a policy names them.
 func (t reportTable) approvals(all map[string]approval.Tally) {
 	t.none("approvals", len(all))
@@ -210,10 +220,6 @@ func (t reportTable) service(r *report.Service) {
 	t.none("unsigned tails", len(r.UnsignedTails))
 	for _, one := range r.UnsignedTails {
 		t.row("unsigned tail", "%s: records %d to %d may be anybody's: they had no checkpoint and no MAC (%s)", recordedAt(one.At), one.From, one.To, one.Cause)
-	}
-	if o := r.OutsideStart; o != nil {
-		t.row("outside a start", "%s, the first at %s: no start of the service is on record before, or a stop or a crash is",
-			cli.Plural(int(o.Decisions), "decision"), recordedAt(o.First))
 	}
 	t.none("new keys", len(r.Keys))
 	for _, one := range r.Keys {

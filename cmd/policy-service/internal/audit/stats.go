@@ -32,15 +32,9 @@ func printStats(s cli.Streams, st report.Statistics) error {
 	row("log", "%s", st.Origin)
 	row("records", "%d%s", st.Size, cli.Counts(": ", st.Kinds, ""))
 	row("decisions", "%s", answersOf(st.Allowed, st.Waiting, st.Denied, st.Possible, st.Impossible))
-	if len(st.Reasons) > 0 {
-		row("reasons", "%s", cli.Counts("", st.Reasons, ""))
-	}
 	if !st.First.IsZero() {
 		row("from", "%s", st.First.UTC().Format(time.RFC3339))
 		row("to", "%s", st.Last.UTC().Format(time.RFC3339))
-	}
-	if o := st.Obligations; o.Owed > 0 {
-		row("obligations", "%s", owed(o))
 	}
 	if st.WholeLog == nil {
 		row("bytes", "%d of records", st.Bytes)
@@ -61,14 +55,4 @@ func printStats(s cli.Streams, st report.Statistics) error {
 		row("journal", "%s", text)
 	}
 	return table.Flush()
-}
-
-// owed counts the outcomes of obligations.
-func owed(o report.Obligations) string {
-	text := fmt.Sprintf("%d owed, %d discharged, %d failed, %d never reported", o.Owed, o.Discharged, o.Failed,
-		o.Unreported)
-	if o.GivenUp > 0 {
-		text += fmt.Sprintf(" (%d of them were too many to wait for)", o.GivenUp)
-	}
-	return text
 }
