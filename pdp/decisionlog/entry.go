@@ -282,6 +282,13 @@ type body struct {
 	err error
 }
 
+// AppendBody appends the part of e's line that stands between its head and its salt.
+func (e *Entry) AppendBody(to []byte) []byte {
+	b := body{out: to}
+	b.entry(e)
+	return b.out
+}
+
 func (b *body) entry(e *Entry) {
 	if !e.Now.IsZero() {
 		b.name("now")

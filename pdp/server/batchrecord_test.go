@@ -190,9 +190,9 @@ func TestWhatABatchMultipliesIsRefused(t *testing.T) {
 		name, body, header, try string
 		status                  int
 	}{
-		{"an id that all inherit", batchBody(ask(long, "read", ""), many...), "", "a shorter type, id or name for them to inherit", 413},
-		{"what an obligation copies", batchBody(ask("alice", "tell", `,"note":"`+long+`"`), many...), "", "less in what obligations copy", 413},
-		{"digests of short values", batchBody(ask("alice", "read", `,"pins":[1`+strings.Repeat(",1", 4000)+`]`), "{}"), "", "fewer small values that are masked", 413},
+		{"an id that all inherit", batchBody(ask(long, "read", ""), many...), "", "ids that it inherits", 413},
+		{"what an obligation copies", batchBody(ask("alice", "tell", `,"note":"`+long+`"`), many...), "", "what obligations copy", 413},
+		{"digests of short values", batchBody(ask("alice", "read", `,"pins":[1`+strings.Repeat(",1", 4000)+`]`), "{}"), "", "masked values", 413},
 		{"a short one that obligations copy", batchBody(ask("alice", "tell", `,"note":"the door is open"`), many...), "", "", 200},
 		{"ids of their own", batchBody(ask("alice", "read", ""), slices.Repeat([]string{`{"subject":{"id":"` + strings.Repeat("x", 900) + `"}}`}, 1000)...), "", "", 200},
 	} {

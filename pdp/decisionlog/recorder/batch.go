@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/evaluation"
 	"policy-service/pdp"
 	"policy-service/pdp/decisionlog"
@@ -94,130 +92,39 @@ func sharedRequest(shared *evaluation.Request, masked *mask.Masking) *decisionlo
 	}}
 }
 
-// batchLimit counts the bytes that a batch puts on record, as far as the caller chose them. The parts that policies add are not counted:
-// their names and texts, and their obligations. Nor are the types that the caller's registration declares,
-// because the operator chose them.
+// batchLimit counts the bytes that a batch puts on record, as far as the caller chose them. Answers are the policies', but
+// for the parts of obligations that copy a request. The operator chose the types that the caller's registration declares.
 type batchLimit struct {
 	size, items int // of the batch
-	names       int // type, id and name, which each item's record has
-	values      int // properties and context, masked
-	copied      int // copies of them in obligations
-	rest        int
-	quote       []byte
+	used        int
+	line        []byte
 }
 
-// lineFrame is the size of the parts that each line has: names of members, times, the salt, a reason.
-const lineFrame = 370
+// lineFrame is the size of the parts that each line has besides: sequence, id, time, salt, the answer and its bundle.
+const lineFrame = 300
 
 // add counts the entry of a record, and fails if the batch has too much on record with it.
 func (l *batchLimit) add(e *decisionlog.Entry) error {
-	l.rest += lineFrame + len(e.Details) + l.quoted(e.Inherits...) +
-		l.quoted(e.ID, e.Tenant, e.Caller, e.RequestID, e.TraceID)
-	if q := e.Request; q != nil {
-		if of := q.Asked; e.Kind != decisionlog.KindBatch {
-			l.names += l.quoted(of.Subject.Type, of.Subject.ID, of.Action.Name, of.Resource.Type, of.Resource.ID)
-			l.values += valuesOf(of)
-		} else {
-			l.values += valuesOfShared(of, q.Shared)
-		}
-		if q.Unknown != nil {
-			l.rest += len(`,"unknown":[]`) + l.quoted(q.Unknown...)
-		}
-		l.values += l.hidden(q.Masked)
-		if q.Shape == evaluation.Native {
-			l.rest += len(`,"shape":"native"`)
-		}
-	}
+	asked := *e
+	asked.Declared, asked.Decision = nil, nil
+	l.line = asked.AppendBody(l.line[:0])
+	l.used += lineFrame + len(l.line)
 	if d := e.Decision; d != nil {
-		l.rest += l.quoted(d.Mismatch...) + l.quoted(d.Bundle)
-		if d.Approved {
-			l.rest += len(`,"approved":true`)
+		for _, pointer := range d.Mismatch {
+			l.used += len(pointer)
 		}
-		list, written := -len(","), 0
 		for _, o := range d.Obligations {
-			list += len(`{"id":"type":"properties":},`) + l.quoted(o.ID, o.Type) + o.Properties.Size()
-			written += len(`{"id":"","type":"","properties":},`) + len(o.ID) + len(o.Type) + o.Written
+			l.used += max(0, o.Properties.Size()-o.Written)
 		}
-		l.copied += max(0, list-written)
 	}
 	most := recordedPerByte*l.size + recordedPerItem*l.items
-	if l.names+l.values+l.copied+l.rest <= most {
+	if l.used <= most {
 		return nil
 	}
 	return &evaluation.Error{
 		TooLarge: true,
 		Detail: fmt.Sprintf("the records of this batch take more than %d bytes: %d for each of the %d that it has, and %d an item",
 			most, recordedPerByte, l.size, recordedPerItem),
-		Try: l.try(),
+		Try: "send fewer items at once, or less that each of them has on record: what obligations copy, masked values, ids that it inherits",
 	}
-}
-
-// valuesOf is the size of a request in a line, besides its names with a comma for each.
-func valuesOf(r *evaluation.Request) int {
-	n := 2*len(`{"type":,"id":}`) + len(`{"name":}`) - 5*len(",")
-	for _, o := range [...]evaluation.Object{r.Subject.Properties, r.Action.Properties, r.Resource.Properties} {
-		if o.Len() > 0 {
-			n += len(`,"properties":`) + o.Size()
-		}
-	}
-	if r.Context.Len() > 0 {
-		n += r.Context.Size()
-	}
-	return n
-}
-
-// valuesOfShared is the size of the inherited parts in the line of their batch.
-func valuesOfShared(r *evaluation.Request, has evaluation.Inherited) (n int) {
-	for _, part := range [...]struct {
-		has bool
-		o   evaluation.Object
-	}{{has.Subject, r.Subject.Properties}, {has.Action, r.Action.Properties}, {has.Resource, r.Resource.Properties}} {
-		if part.has {
-			n += len(`{"properties":}`) + part.o.Size()
-		}
-	}
-	if has.Context {
-		n += r.Context.Size()
-	}
-	return n
-}
-
-// hidden is the length of the list of hidden places in a line.
-func (l *batchLimit) hidden(all []evaluation.Hidden) (n int) {
-	if all == nil {
-		return 0
-	}
-	n = len(`,"masked":[]`)
-	for _, h := range all {
-		n += len(`{"at":,"type":""}`) + l.quoted(h.At) + len(h.Type)
-		if h.Part {
-			n += len(`,"part":true`)
-		}
-		if h.Removed {
-			n += len(`,"removed":true`)
-		}
-	}
-	return n
-}
-
-// try advises to send less of the largest part.
-func (l *batchLimit) try() string {
-	switch max(l.names, l.values, l.copied, l.rest) {
-	case l.copied:
-		return "send fewer items at once, or less in what obligations copy from what they inherit"
-	case l.names:
-		return "send fewer items at once, or a shorter type, id or name for them to inherit: each item's record has its own"
-	case l.values:
-		return "send fewer small values that are masked, or fewer items at once: each is recorded as a digest of 29 characters, with its place"
-	}
-	return "send fewer items at once, or a shorter X-Request-ID or options.unknown: each item's record has them"
-}
-
-// quoted is the length of texts as a line has them.
-func (l *batchLimit) quoted(all ...string) (n int) {
-	for _, text := range all {
-		l.quote, _ = jsontext.AppendQuote(l.quote[:0], text)
-		n += len(l.quote) + len(",")
-	}
-	return n
 }

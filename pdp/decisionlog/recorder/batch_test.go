@@ -2,14 +2,13 @@ package recorder
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -172,73 +171,41 @@ func resolved(shared, e recordedParts) map[string]any {
 	return all
 }
 
-// TestABatchIsCountedAsLongAsItsLinesAre: the bound is one of what the log holds, so what
-// is counted is no less than a line without what policies add.
+// TestABatchIsCountedAsLongAsItsLinesAre: the bound is one of the log's bytes, so a batch counts for no less than its lines
+// without the parts that policies add.
 func TestABatchIsCountedAsLongAsItsLinesAre(t *testing.T) {
 	t.Parallel()
-	log, err := decisionlog.Open(t.TempDir(), decisionlog.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	r, _ := testRecorder(t)
-	r.Log = log
+	r, recorded := logged(t)
 	text := strings.Repeat("é\"\n\u0001", 20)
 	o, err := evaluation.NewObject(map[string]any{"a": text, "token": 1, "supported_obligations": []string{text}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	request := evaluation.Request{
-		Tenant:  strings.Repeat("t", 63),
-		Subject: evaluation.Entity{Type: text, ID: text, Properties: o}, Action: evaluation.Action{Name: text, Properties: o}, Resource: evaluation.Entity{Type: text, ID: text, Properties: o}, Context: o,
-	}
-	mismatch := slices.Repeat([]evaluation.Mismatch{{Pointer: "/context/a", Place: "/context/a"}}, 3)
-	for _, record := range []pdp.Record{
-		{Decision: evaluation.Decision{Reason: evaluation.ObligationUnsupported, Mismatch: mismatch}},
-		{Approved: true, Call: pdp.Call{Asker: evaluation.Asker{Registered: true, Obligations: []string{text, "log"}}, Request: evaluation.Request{Shape: evaluation.Native}}},
-		{Call: pdp.Call{Asker: evaluation.Asker{Registered: true}}, Item: pdp.Item{Inherits: evaluation.Inherited{Context: true}}},
-		{Decision: evaluation.Decision{Malformed: evaluation.Malformed(text, text, "context", "a")}},
-		{Item: pdp.Item{Inherits: evaluation.Inherited{Subject: true, Action: true, Resource: true, Context: true}}},
-		{Item: pdp.Item{Inherits: evaluation.Inherited{SupportedObligations: true}}},
-		{Decision: evaluation.Decision{Obligations: []evaluation.Obligation{{Properties: o}, {Properties: o}}}},
+	entity := evaluation.Entity{Type: text, ID: text, Properties: o}
+	request := evaluation.Request{Shape: evaluation.Native, Tenant: strings.Repeat("t", 63), Subject: entity, Action: evaluation.Action{Name: text, Properties: o}, Resource: entity, Context: o}
+	for n, d := range []evaluation.Decision{
+		{Reason: evaluation.ObligationUnsupported, Mismatch: []evaluation.Mismatch{{Pointer: "/context/a", Place: "/context/a"}}},
+		{Malformed: evaluation.Malformed(text, text, "context", "a")},
+		{Obligations: []evaluation.Obligation{{Properties: o}, {Properties: o}}},
 	} {
-		record.ID, record.Bundle, record.Decision.Bundle = "0197a8f0-0000-7000-8000-000000000000.999", "h1:"+text, "h1:"+text
-		asker := evaluation.Asker{Name: "key:" + text, RequestID: text + "\xff", TraceID: text}
-		asker.Registered, asker.Obligations = record.Call.Registered, record.Call.Obligations
-		request.Shape = record.Call.Request.Shape
-		record.Call = pdp.Call{Request: request, Asker: asker}
-		record.Item.Batch, record.Item.Size = "0197a8f0-0000-7000-8000-000000000000", 1<<20
+		d.Bundle = "h1:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="
+		batch := fmt.Sprintf("0197a8f0-0000-7000-8000-00000000000%d", n)
+		record := pdp.Record{ID: batch + ".999", Approved: true, Time: time.Now(), Decision: d, Item: pdp.Item{Batch: batch, Size: 1 << 20}}
+		record.Call = pdp.Call{Request: request, Asker: evaluation.Asker{Name: "key:" + text, RequestID: text + "\xff", TraceID: text, Registered: true, Obligations: []string{text}}}
 		entries, err := r.batchEntries(t.Context(), []pdp.Record{record})
+		if err == nil {
+			err = r.Record(t.Context(), []pdp.Record{record})
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(log.Append(t.Context(), entries), log.Flush(t.Context())); err != nil {
+		counted := batchLimit{size: 1 << 20}
+		if err := counted.add(&entries[0]); err != nil {
 			t.Fatal(err)
 		}
-		first := log.Size() - uint64(len(entries))
-		for n, e := range entries {
-			line, err := log.Get(first + uint64(n))
-			if err != nil {
-				t.Fatal(err)
-			}
-			counted := batchLimit{size: 1 << 20}
-			if err := counted.add(&e); err != nil {
-				t.Fatal(err)
-			}
-			policies := 0
-			if e.Decision != nil {
-				policies = len(`,"obligations":`) + len(`{"id":"","type":"","properties":},`)*len(record.Decision.Obligations)
-			}
-			if e.Declared != nil { // the operator chose them
-				declared, err := json.Marshal(e.Declared)
-				if err != nil {
-					t.Fatal(err)
-				}
-				policies += len(`,"declared":`) + len(declared)
-			}
-			if sum := counted.names + counted.values + counted.copied + counted.rest; sum+policies < len(line.Line) || sum > len(line.Line)+200 {
-				t.Errorf("%d are counted of %d: %s", sum, len(line.Line), line.Line)
-			}
+		policies := len(text)*8 + len(`,"declared":[]`) + len(`,"obligations":`) + len(`{"id":"","type":"","properties":},`)*len(d.Obligations)
+		if line := recorded(record.ID).Line; counted.used+policies < len(line) || counted.used > len(line)+lineFrame {
+			t.Errorf("%d are counted of %d: %s", counted.used, len(line), line)
 		}
 	}
 }

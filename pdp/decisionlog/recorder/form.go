@@ -65,7 +65,7 @@ func entryOf(record *pdp.Record, masked *mask.Masking, on *page) (e decisionlog.
 	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
 	}
-	if kind == decisionlog.KindPossible && valuesOf(e.Request.Asked) > decisionlog.MaxPossible {
+	if kind == decisionlog.KindPossible && len(e.AppendBody(nil)) > decisionlog.MaxPossible {
 		e = withoutRoom(e)
 	}
 	return e, err
