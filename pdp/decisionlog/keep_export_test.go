@@ -38,10 +38,8 @@ type ExportOptions struct {
 type Exported struct {
 	Records, Size              int64
 	Skipped, Retired, Redacted int64
-	Live                       bool
-	Uncovered                  int64
-	Unfilled                   *Unfilled
-	Digest                     string
+	Unread
+	Digest string
 }
 
 // TailOptions are export.TailOptions.

@@ -21,12 +21,17 @@ type Head struct {
 	Size       int64 // the records that Checkpoint covers
 	Checkpoint []byte
 	Keys       []string
-	// Live is true if a server is running on the log: its records since the last segment was
-	// sealed is not in the snapshot. Uncovered records stand after the checkpoint.
-	Live      bool
-	Uncovered int64
-	// Unfilled stands in the journal only, and so is not in the snapshot: see [Reader.Unfilled].
-	Unfilled *Unfilled
+	Unread
+}
+
+// Unread are the records that are not in a snapshot.
+type Unread struct {
+	// Live is true if a server is running on the log: its records since the last segment was sealed are not there.
+	Live bool `json:"live,omitzero"`
+	// Uncovered records stand after the checkpoint: a crash left them, and the next start signs for them.
+	Uncovered int64 `json:"uncovered,omitzero"`
+	// Unfilled stands in the journal only: see [Reader.Unfilled].
+	Unfilled *Unfilled `json:"journal_only,omitzero"`
 }
 
 // Snapshot is the log up to its newest checkpoint that can be read, for one
@@ -93,8 +98,7 @@ func (r *Reader) snapshotTo(c Checkpoint) (*Snapshot, error) {
 		Size:       int64(c.Size),
 		Checkpoint: c.Note,
 		Keys:       keys,
-		Live:       r.Partial(),
-		Unfilled:   r.Unfilled(),
+		Unread:     Unread{Live: r.Partial(), Unfilled: r.Unfilled()},
 	}
 	if !h.Live {
 		h.Uncovered = int64(r.Size()) - h.Size

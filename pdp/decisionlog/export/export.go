@@ -42,14 +42,7 @@ type Result struct {
 	Skipped  int64 `json:"skipped,omitempty"`
 	Retired  int64 `json:"retired,omitempty"`
 	Redacted int64 `json:"redacted,omitempty"`
-	// Live is true if a server is running on the log: what it wrote since the
-	// last segment was sealed is not in the export.
-	Live bool `json:"live,omitempty"`
-	// Uncovered records stand after the last checkpoint and are not in the export: a
-	// crash left them, and the next start signs for them.
-	Uncovered int64 `json:"uncovered,omitempty"`
-	// Unfilled stands in the journal only, where a crash left it.
-	Unfilled *decisionlog.Unfilled `json:"journal_only,omitempty"`
+	decisionlog.Unread
 	// Digest is the SHA-256, in hexadecimal, of every byte of the export. In NDJSON it is that of
 	// every byte before the last line, which holds it too.
 	Digest string `json:"digest,omitempty"`
@@ -67,7 +60,7 @@ func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error)
 		return Result{}, err
 	}
 	head := l.Head
-	done := Result{Size: head.Size, Live: head.Live, Uncovered: head.Uncovered, Unfilled: head.Unfilled}
+	done := Result{Size: head.Size, Unread: head.Unread}
 	if err := out.begin(head); err != nil {
 		return done, err
 	}

@@ -47,9 +47,7 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 
 			UnsignedTails: []UnsignedTail{},
 			Keys:          []KeyRotation{},
-			Live:          s.Head.Live,
-			Uncovered:     s.Head.Uncovered,
-			Unfilled:      s.Head.Unfilled,
+			Unread:        s.Head.Unread,
 		},
 		report: Report{
 			Origin:     s.Head.Origin,

@@ -174,10 +174,7 @@ type Service struct {
 	// UnsignedTails were named when a start found them: anybody may have written them.
 	UnsignedTails []UnsignedTail `json:"unsigned_tails"`
 	Keys          []KeyRotation  `json:"key_rotations"`
-	// Live, Uncovered and Unfilled count the parts that were not read: see [decisionlog.Head].
-	Live      bool                  `json:"live,omitzero"`
-	Uncovered int64                 `json:"uncovered,omitzero"`
-	Unfilled  *decisionlog.Unfilled `json:"journal_only,omitzero"`
+	decisionlog.Unread
 }
 
 // Run is a start, a stop, a crash that was found at the next start, or the log's

@@ -61,9 +61,7 @@ type SampleSummary struct {
 	Gone    *SampleGone    `json:"gone,omitzero"`
 	Chosen  []Chosen       `json:"chosen"`
 	Bundles []SampleBundle `json:"bundles"`
-	// Live and Uncovered count the parts that were not read: see [decisionlog.Head].
-	Live      bool  `json:"live,omitzero"`
-	Uncovered int64 `json:"uncovered,omitzero"`
+	decisionlog.Unread
 }
 
 // SampleGone counts the records, decisions or not, that are gone from the time of a
@@ -116,7 +114,7 @@ func writeSample(s *decisionlog.Snapshot, p *picking) (Sample, error) {
 		Origin: s.Head.Origin, Size: s.Head.Size, Checkpoint: string(s.Head.Checkpoint), Population: p.population, Bundles: []SampleBundle{},
 	}}
 	if s.Tenants == nil {
-		out.Summary.Gone, out.Summary.Live, out.Summary.Uncovered = &p.gone, s.Head.Live, s.Head.Uncovered
+		out.Summary.Gone, out.Summary.Unread = &p.gone, s.Head.Unread
 	}
 	log, chosen := export.Log{Snapshot: s}, p.chosen()
 	var records []decisionlog.Record

@@ -28,11 +28,8 @@ type WholeLog struct {
 	Disk     int64         `json:"disk"`
 	Segments []SegmentInfo `json:"segments"`
 	// Gaps are where records have no content any more.
-	Gaps      []Gap `json:"gaps"`
-	Live      bool  `json:"live,omitempty"`
-	Uncovered int64 `json:"uncovered,omitempty"`
-	// Unfilled stands in the journal only: see [decisionlog.Head].
-	Unfilled *decisionlog.Unfilled `json:"journal_only,omitempty"`
+	Gaps []Gap `json:"gaps"`
+	decisionlog.Unread
 }
 
 // SegmentInfo describes one file of the log.
@@ -71,7 +68,7 @@ func Count(ctx context.Context, s *decisionlog.Snapshot) (Statistics, error) {
 }
 
 func wholeOf(s *decisionlog.Snapshot) *WholeLog {
-	w := &WholeLog{Live: s.Head.Live, Uncovered: s.Head.Uncovered, Unfilled: s.Head.Unfilled}
+	w := &WholeLog{Unread: s.Head.Unread}
 	for _, segment := range s.Segments() {
 		w.Disk += segment.Size
 		w.Segments = append(w.Segments, SegmentInfo{

@@ -260,6 +260,21 @@ func (a logFlags) exists() error {
 const partly = "a server is running on this directory: what it recorded since it sealed its last segment cannot be " +
 	"read here; --server reads all of it"
 
+// unread names the records that cannot be read, in lines.
+func unread(u decisionlog.Unread) (lines []string) {
+	if u.Live {
+		lines = append(lines, partly)
+	}
+	if u.Uncovered > 0 {
+		lines = append(lines, fmt.Sprintf("%s after the last checkpoint, left by a crash, not here: the next start of the "+
+			"server signs for them", cli.Plural(int(u.Uncovered), "record")))
+	}
+	if text := unfilled(u.Unfilled); text != "" {
+		lines = append(lines, text)
+	}
+	return lines
+}
+
 // sayPartial warns of records that cannot be read now.
 func (a logFlags) sayPartial(s cli.Streams) error {
 	if a.Server != "" {
@@ -269,11 +284,8 @@ func (a logFlags) sayPartial(s cli.Streams) error {
 	if err != nil {
 		return a.failed("read the log", err)
 	}
-	if reader.Partial() {
-		s.Tell(partly)
-	}
-	if text := unfilled(reader.Unfilled()); text != "" {
-		s.Tell("%s", text)
+	for _, line := range unread(decisionlog.Unread{Live: reader.Partial(), Unfilled: reader.Unfilled()}) {
+		s.Tell("%s", line)
 	}
 	return reader.Close()
 }

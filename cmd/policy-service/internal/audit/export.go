@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp/decisionlog/export"
@@ -119,15 +120,5 @@ func exported(e export.Result) string {
 			text += fmt.Sprintf(", %d %s", less.count, less.why)
 		}
 	}
-	if e.Live {
-		text += "\n" + partly
-	}
-	if e.Uncovered > 0 {
-		text += fmt.Sprintf("\n%s after the last checkpoint, left by a crash, not here: the next start of the server "+
-			"signs for them", cli.Plural(int(e.Uncovered), "record"))
-	}
-	if journal := unfilled(e.Unfilled); journal != "" {
-		text += "\n" + journal
-	}
-	return text
+	return strings.Join(append([]string{text}, unread(e.Unread)...), "\n")
 }

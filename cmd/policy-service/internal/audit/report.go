@@ -225,14 +225,8 @@ func (t reportTable) service(r *report.Service) {
 	for _, one := range r.Keys {
 		t.row("new key", "%s: %s", recordedAt(one.At), one.New)
 	}
-	if r.Live {
-		t.row("running", "%s", partly)
-	}
-	if r.Uncovered > 0 {
-		t.row("unsigned", "%d after the last checkpoint, left by a crash, and not in this report", r.Uncovered)
-	}
-	if text := unfilled(r.Unfilled); text != "" {
-		t.row("journal", "%s", text)
+	for _, line := range unread(r.Unread) {
+		t.row("not here", "%s", line)
 	}
 }
 

@@ -52,8 +52,8 @@ func (c sampleCommand) Run(s cli.Streams) error {
 	sum := sample.Summary
 	s.Print("chose %d of %s; %s says how to check them", len(sum.Chosen), cli.Plural(int(sum.Population), "decision"),
 		filepath.Join(string(c.Out), "README.md"))
-	if sum.Live {
-		s.Tell(partly)
+	for _, line := range unread(sum.Unread) {
+		s.Tell("%s", line)
 	}
 	return nil
 }

@@ -45,14 +45,8 @@ func printStats(s cli.Streams, st report.Statistics) error {
 	for _, gap := range st.Gaps {
 		row(gap.Why, "%d to %d", gap.First, gap.Next-1)
 	}
-	if st.Live {
-		row("running", "%s", partly)
-	}
-	if st.Uncovered > 0 {
-		row("unsigned", "%d after the last checkpoint; the next start of the server signs for them", st.Uncovered)
-	}
-	if text := unfilled(st.Unfilled); text != "" {
-		row("journal", "%s", text)
+	for _, line := range unread(st.Unread) {
+		row("not here", "%s", line)
 	}
 	return table.Flush()
 }
