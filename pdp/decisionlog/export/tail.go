@@ -8,13 +8,12 @@ import (
 	"policy-service/pdp/decisionlog"
 )
 
-// TailOptions say with which record [Tail] begins, and which records it hands out.
+// TailOptions say which records [Tail] and [Last] hand out.
 type TailOptions struct {
-	// After is the cursor: the sequence of the last record that was seen already, -1 for
-	// the beginning. If Last is not 0, Tail begins that many records before the end
-	// instead.
+	// After is the cursor of Tail: the sequence of the last record that was seen already, -1 for the beginning.
 	After int64
-	Last  int64
+	// Last is how many records Last hands out at the most.
+	Last int64
 	// Filter picks records. A record without content never passes.
 	Filter decisionlog.Filter
 	// Inherited is handed the record of a batch before the first item that inherits from it,
@@ -25,21 +24,41 @@ type TailOptions struct {
 	Every time.Duration
 }
 
+// Last hands the last records to yield, in order, and returns the cursor to go on from.
+func Last(ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
+	cursor, o.Last = -1, max(0, o.Last)
+	err = decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
+		if o.Filter.All() { // the last ones that pass another filter are known at the end only
+			cursor = max(-1, s.Head.Size-o.Last-1)
+		}
+		var last []decisionlog.Record
+		all := TailOptions{Filter: o.Filter}
+		cursor, err = all.follow(ctx, s, cursor, nil, func(sequence int64, line []byte) error {
+			last = append(last, decisionlog.Record{Sequence: uint64(sequence), Line: line})
+			last = last[max(0, len(last)-int(o.Last)):]
+			return nil
+		})
+		inherited := decisionlog.Inheritance{}
+		for _, r := range last {
+			if err == nil {
+				err = o.handBatch(s, r.Line, &inherited)
+			}
+			if err == nil {
+				err = yield(int64(r.Sequence), r.Line)
+			}
+		}
+		return err
+	})
+	return cursor, err
+}
+
 // Tail hands records to yield in order, and returns the cursor to go on from. It
 // ends at the last record, or, if it follows, when ctx ends. A log that a
 // server is writing grows by whole segments here.
-func Tail(
-	ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error,
-) (cursor int64, err error) {
-	if err := o.Filter.Check(); err != nil {
-		return o.After, err
-	}
+func Tail(ctx context.Context, data string, o TailOptions, yield func(sequence int64, line []byte) error) (cursor int64, err error) {
 	inherited := decisionlog.Inheritance{}
-	for cursor = o.After; ; o.Last = 0 {
+	for cursor = o.After; ; {
 		err = decisionlog.Read(data, func(s *decisionlog.Snapshot) error {
-			if o.Last > 0 {
-				cursor = max(-1, s.Head.Size-o.Last-1)
-			}
 			cursor, err = o.follow(ctx, s, cursor, &inherited, yield)
 			return err
 		})
@@ -59,6 +78,9 @@ func (o TailOptions) follow(
 	yield func(int64, []byte) error,
 ) (int64, error) {
 	size := s.Head.Size
+	if err := o.Filter.Check(); err != nil {
+		return cursor, err
+	}
 	if cursor >= size { // the log is not the one that the cursor is of
 		return cursor, fmt.Errorf("the log ends before record %d, after which to go on", cursor)
 	}

@@ -152,19 +152,6 @@ func TestExportFileIsWhole(t *testing.T) {
 	}
 }
 
-func TestWindow(t *testing.T) {
-	w, line := window{size: 2}, []byte(`{"id":"?"}`)
-	for n := range 5 {
-		line[7] = byte('0' + n) // a line may be reused by whoever reads the log
-		if err := w.add(int64(n), line); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(w.lines) != 2 || string(w.lines[0].line) != `{"id":"3"}` || string(w.lines[1].line) != `{"id":"4"}` {
-		t.Errorf("%s", w.lines)
-	}
-}
-
 // A sample that cannot be written whole is not written.
 func TestSampleIsWholeOrNot(t *testing.T) {
 	dir := t.TempDir()

@@ -1,9 +1,7 @@
 package audit
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -51,64 +49,34 @@ func (c tailCommand) Run(s cli.Streams) (err error) {
 	return nil
 }
 
+// tailed is a log of a directory or of a server, which has an index for the last ones.
+type tailed interface {
+	Last(context.Context, export.TailOptions, func(sequence int64, line []byte) error) (cursor int64, err error)
+	Tail(context.Context, export.TailOptions, func(sequence int64, line []byte) error) (cursor int64, err error)
+}
+
+// tailedHere is the log of a data directory.
+type tailedHere string
+
+func (d tailedHere) Last(ctx context.Context, o export.TailOptions, yield func(int64, []byte) error) (int64, error) {
+	return export.Last(ctx, string(d), o, yield)
+}
+
+func (d tailedHere) Tail(ctx context.Context, o export.TailOptions, yield func(int64, []byte) error) (int64, error) {
+	return export.Tail(ctx, string(d), o, yield)
+}
+
+// tail waits for the first record if it follows a log of a directory without any.
 func (c tailCommand) tail(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	if c.Server != "" {
 		err = c.remote(func(log *remote.Log) error {
-			cursor, err = c.tailServer(ctx, log, s)
+			cursor, err = c.print(ctx, log, s)
 			return err
 		})
 		return cursor, err
 	}
-	cursor, err = c.begin(ctx, s)
-	if err == nil && c.Follow {
-		o := c.options(s)
-		o.After, o.Every = cursor, followEvery
-		cursor, err = export.Tail(ctx, c.Data, o, c.printer(s))
-	}
-	return cursor, err
-}
-
-// options are the same for a tail of a directory and of a server. With --json an item of a batch is printed as it is
-// stored, without the parts that all items of the batch share; so the record of the batch is printed before it.
-func (c tailCommand) options(s cli.Streams) export.TailOptions {
-	o := export.TailOptions{Filter: c.only}
-	if c.JSON {
-		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
-	}
-	return o
-}
-
-func printBatch(s cli.Streams, id string, line []byte) error {
-	if line == nil {
-		s.Tell("the record of the batch %s is not there any more, nor is what its items inherit from it", id)
-		return nil
-	}
-	_, err := fmt.Fprintf(s.Out, "%s\n", line)
-	return err
-}
-
-// tailServer asks the server, which has an index, for the last ones.
-func (c tailCommand) tailServer(ctx context.Context, log *remote.Log, s cli.Streams) (cursor int64, err error) {
-	o, print := c.options(s), c.printer(s)
-	if c.After == nil {
-		o.Last = c.Last
-		cursor, err = log.Last(ctx, o, print)
-		if err != nil || !c.Follow {
-			return cursor, err
-		}
-	} else {
-		cursor = *c.After
-	}
-	if o.After, o.Last = cursor, 0; c.Follow {
-		o.Every = followEvery
-	}
-	return log.Tail(ctx, o, print)
-}
-
-// begin prints the records that are there. If it follows a log without any, it waits for the first.
-func (c tailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64, err error) {
 	for {
-		cursor, err = c.first(ctx, s)
+		cursor, err = c.print(ctx, tailedHere(c.Data), s)
 		if err == nil || !c.nothingYet(err) {
 			return cursor, err
 		}
@@ -123,27 +91,36 @@ func (c tailCommand) begin(ctx context.Context, s cli.Streams) (cursor int64, er
 	}
 }
 
-// first prints the records that are there already. The last N that pass a filter are only known at the end.
-func (c tailCommand) first(ctx context.Context, s cli.Streams) (cursor int64, err error) {
-	o := c.options(s)
+func (c tailCommand) print(ctx context.Context, log tailed, s cli.Streams) (cursor int64, err error) {
+	o, print := c.options(s), c.printer(s)
 	if c.After != nil {
 		o.After = *c.After
-		return export.Tail(ctx, c.Data, o, c.printer(s))
+	} else if o.After, err = log.Last(ctx, o, print); err != nil || !c.Follow {
+		return o.After, err
 	}
-	last := window{size: int(c.Last), whole: c.JSON}
-	if o.After, o.Last = -1, c.wholeLast(); last.whole {
-		o.Inherited = last.inherited
+	if c.Follow {
+		o.Every = followEvery
 	}
-	cursor, err = export.Tail(ctx, c.Data, o, last.add)
-	return cursor, errors.Join(err, last.print(s, c.printer(s)))
+	return log.Tail(ctx, o, print)
 }
 
-// wholeLast avoids reading the whole log if nothing is filtered.
-func (c tailCommand) wholeLast() int64 {
-	if c.only.All() {
-		return c.Last
+// options are the same for a tail of a directory and of a server. With --json an item of a batch is printed as it is
+// stored, without the parts that all items of the batch share; so the record of the batch is printed before it.
+func (c tailCommand) options(s cli.Streams) export.TailOptions {
+	o := export.TailOptions{Last: c.Last, Filter: c.only}
+	if c.JSON {
+		o.Inherited = func(id string, batch decisionlog.Record) error { return printBatch(s, id, batch.Line) }
 	}
-	return 0
+	return o
+}
+
+func printBatch(s cli.Streams, id string, line []byte) error {
+	if line == nil {
+		s.Tell("the record of the batch %s is not there any more, nor is what its items inherit from it", id)
+		return nil
+	}
+	_, err := fmt.Fprintf(s.Out, "%s\n", line)
+	return err
 }
 
 func (c tailCommand) printer(s cli.Streams) func(int64, []byte) error {
@@ -160,59 +137,4 @@ func (c tailCommand) printer(s cli.Streams) func(int64, []byte) error {
 		}
 		return err
 	}
-}
-
-// window holds the last lines of many. If lines are printed whole, it holds for each the record that it inherits from.
-type window struct {
-	size  int
-	whole bool
-	lines []windowLine
-	id    string // of the batch that came last, and its record
-	batch []byte
-}
-
-type windowLine struct{ line, batch []byte }
-
-func (w *window) inherited(id string, batch decisionlog.Record) error {
-	w.id, w.batch = id, batch.Line
-	return nil
-}
-
-func (w *window) add(_ int64, line []byte) error {
-	if w.size == 0 {
-		return nil
-	}
-	item, err := decisionlog.Parse(line)
-	if err != nil {
-		return err
-	}
-	if len(w.lines) == w.size {
-		w.lines = w.lines[1:]
-	}
-	one := windowLine{line: bytes.Clone(line)}
-	if item.Kind == decisionlog.KindBatch {
-		w.id, w.batch = item.ID, one.line
-	}
-	if item.BatchID() == w.id && w.id != "" {
-		one.batch = w.batch
-	}
-	w.lines = append(w.lines, one)
-	return nil
-}
-
-func (w *window) print(s cli.Streams, print func(int64, []byte) error) error {
-	var inherited decisionlog.Inheritance
-	for _, one := range w.lines {
-		id, err := inherited.Lacks(one.line)
-		if err == nil && id != "" && w.whole {
-			err = printBatch(s, id, one.batch)
-		}
-		if err == nil {
-			err = print(0, one.line)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
