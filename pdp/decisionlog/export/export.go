@@ -169,7 +169,7 @@ func (l Log) writer(lines lines, o Options) (writer, error) {
 	case "", "ndjson":
 		return &ndjson{
 			lines:  lines,
-			hashes: &cachedHashes{from: l},
+			hashes: l,
 			filter: o.Filter,
 			proofs: o.Proofs,
 			form:   FormLog,

@@ -58,7 +58,7 @@ func (r *Recorder) batchEntries(ctx context.Context, records []pdp.Record) ([]de
 			questions.Questions.All = append(questions.Questions.All, questionOf(n, record, own))
 			continue
 		}
-		e, err := entryOf(record, own, new(page))
+		e, err := entryOf(record, own)
 		if err != nil {
 			return nil, err
 		}

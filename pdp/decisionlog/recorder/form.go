@@ -45,11 +45,11 @@ func payerOf(call *pdp.Call) string {
 	return decisionlog.ForPerson(call.Asker.Name, decisionlog.PersonIn(of.Person(), evaluation.Ref{Type: of.Subject.Type, ID: of.Subject.ID}))
 }
 
-// entryOf is the entry of a record without its secrets. Request and decision are on the page.
-func entryOf(record *pdp.Record, masked *mask.Masking, on *page) (e decisionlog.Entry, err error) {
+// entryOf is the entry of a record without its secrets.
+func entryOf(record *pdp.Record, masked *mask.Masking) (e decisionlog.Entry, err error) {
 	if record.Search != nil {
 		e = newEntry(record, record.ID, decisionlog.KindSearch)
-		e.Search, e.Request = searchOf(record), on.putRequest(masked)
+		e.Search, e.Request = searchOf(record), requestOf(masked)
 		return e, nil
 	}
 	kind, d := decisionlog.KindDecision, &record.Decision
@@ -58,9 +58,9 @@ func entryOf(record *pdp.Record, masked *mask.Masking, on *page) (e decisionlog.
 	}
 	e = newEntry(record, record.ID, kind)
 	if d.Malformed == nil || !isEmpty(&record.Call.Request) { // else it never became a request
-		e.Request = on.putRequest(masked)
+		e.Request = requestOf(masked)
 	}
-	e.Decision = on.putDecision(d, masked)
+	e.Decision = decisionOf(d, masked)
 	e.Decision.Approved = record.Approved
 	if d.Malformed != nil {
 		e.Details, err = malformedOf(d.Malformed, masked)
@@ -77,10 +77,9 @@ func isEmpty(r *evaluation.Request) bool {
 		r.Action.Name == "" && r.Action.Properties.Len() == 0 && r.Context.Len() == 0
 }
 
-func (on *page) putRequest(masked *mask.Masking) *decisionlog.Request {
+func requestOf(masked *mask.Masking) *decisionlog.Request {
 	r := &masked.Request
-	on.request = decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden, Unknown: unknownOf(r.Unknown, masked)}
-	return &on.request
+	return &decisionlog.Request{Asked: r, Shape: r.Shape, Masked: masked.Hidden, Unknown: unknownOf(r.Unknown, masked)}
 }
 
 // unknownOf are the places that were unknown. It is nil if the request had none.
@@ -110,9 +109,8 @@ func searchOf(record *pdp.Record) *decisionlog.Search {
 	}
 }
 
-func (on *page) putDecision(d *evaluation.Decision, masked *mask.Masking) *decisionlog.Decision {
-	out := &on.decision
-	*out = decisionlog.Decision{
+func decisionOf(d *evaluation.Decision, masked *mask.Masking) *decisionlog.Decision {
+	out := &decisionlog.Decision{
 		Allow:       d.Allow,
 		Possible:    d.Possible,
 		Reason:      string(d.Reason),

@@ -46,8 +46,7 @@ func possibleEntry(records []pdp.Record, possible int, shared *evaluation.Reques
 
 // questionOf is one of the questions, with its own parts masked.
 func questionOf(n int, record *pdp.Record, own *mask.Masking) decisionlog.Question {
-	var on page
-	q := decisionlog.Question{N: n, Request: on.putRequest(own), Inherits: record.Item.Inherits.Members(), Decision: on.putDecision(&record.Decision, own)}
+	q := decisionlog.Question{N: n, Request: requestOf(own), Inherits: record.Item.Inherits.Members(), Decision: decisionOf(&record.Decision, own)}
 	q.Decision.Bundle = "" // that of all
 	return q
 }

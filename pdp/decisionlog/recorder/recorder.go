@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"policy-service/evaluation"
 	"policy-service/pdp"
@@ -47,12 +46,7 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
-	on := pages.Get().(*page)
-	defer func() {
-		*on = page{}
-		pages.Put(on)
-	}()
-	entries, err := r.entries(ctx, records, on)
+	entries, err := r.entries(ctx, records)
 	if err != nil {
 		return err
 	}
@@ -67,33 +61,18 @@ func (r *Recorder) Record(ctx context.Context, records []pdp.Record) error {
 	return tooLarge("this request and what it is answered, with its secrets masked,", decisionlog.MaxLine)
 }
 
-// page is memory that the entry of one record borrows. The log has read an entry once it has answered.
-type page struct {
-	entries  [1]decisionlog.Entry
-	request  decisionlog.Request
-	decision decisionlog.Decision
-}
-
-var pages = sync.Pool{New: func() any { return new(page) }}
-
-// entries are those of some records. The first one can be on the page.
-func (r *Recorder) entries(ctx context.Context, records []pdp.Record, on *page) ([]decisionlog.Entry, error) {
+func (r *Recorder) entries(ctx context.Context, records []pdp.Record) ([]decisionlog.Entry, error) {
 	if records[0].Item.Batch != "" {
 		return r.batchEntries(ctx, records)
 	}
-	masker := r.Mask(ctx)
-	entries := on.entries[:0]
+	masker, entries := r.Mask(ctx), make([]decisionlog.Entry, len(records))
 	for n := range records {
-		if n > 0 {
-			on = new(page)
-		}
 		record := &records[n]
 		masked := masker.Apply(record.Call.Request, obligationProperties(&record.Decision)...)
-		e, err := entryOf(record, masked, on)
-		if err != nil {
+		var err error
+		if entries[n], err = entryOf(record, masked); err != nil {
 			return nil, err
 		}
-		entries = append(entries, e)
 	}
 	return entries, nil
 }
