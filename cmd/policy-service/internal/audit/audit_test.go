@@ -165,7 +165,7 @@ func TestSampleIsWholeOrNot(t *testing.T) {
 	if err := os.Mkdir(out, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := isNew(out); err != nil { // it is empty
+	if err := isNew(out, "--out"); err != nil { // it is empty
 		t.Fatal(err)
 	}
 	if err := writeNew(out, map[string][]byte{"a": []byte("x"), "b/c": nil}); err != nil {
@@ -174,7 +174,7 @@ func TestSampleIsWholeOrNot(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(out, "b/c")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if err := isNew(out); err == nil {
+	if err := isNew(out, "--out"); err == nil {
 		t.Error("a directory with files is taken for a new one")
 	}
 	if err := writeNew(out, map[string][]byte{"a": []byte("y")}); err == nil {

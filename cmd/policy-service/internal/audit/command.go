@@ -137,9 +137,9 @@ type spanFlags struct {
 // times are the bounds. A command asks for them once: an age means another time a moment later.
 func (f spanFlags) times() (from, to time.Time, err error) {
 	if from, to, err = (when.Span{From: f.From, To: f.To, Since: f.Since}).At(time.Now()); err != nil {
-		err = fmt.Errorf("--%w", err)
+		return from, to, fmt.Errorf("--%w", err)
 	}
-	return from, to, err
+	return from, to, decisionlog.Filter{From: from, To: to}.Check()
 }
 
 // answer is one decision, or "" for all.
@@ -171,7 +171,7 @@ func (f filterFlags) filter() (decisionlog.Filter, error) {
 	if err != nil {
 		return decisionlog.Filter{}, err
 	}
-	filter := decisionlog.Filter{
+	return decisionlog.Filter{
 		From:     from,
 		To:       to,
 		Tenant:   string(f.Tenant),
@@ -182,8 +182,7 @@ func (f filterFlags) filter() (decisionlog.Filter, error) {
 		Policy:   string(f.Policy),
 		Approval: string(f.Approval),
 		Event:    string(f.Event),
-	}
-	return filter, filter.Check()
+	}, nil
 }
 
 // failed says in one line that a task could not be done, and what to try.
@@ -210,12 +209,18 @@ func (a logFlags) nothingYet(err error) bool {
 	if a.Server != "" || !errors.Is(err, decisionlog.ErrNotFound) {
 		return false
 	}
+	missing, size, err := a.missing()
+	return err == nil && missing.Live && size == 0
+}
+
+// missing are the records of a directory that cannot be read now, beside how many that can.
+func (a logFlags) missing() (u decisionlog.Unread, size uint64, err error) {
 	reader, err := decisionlog.OpenReader(a.Data)
 	if err != nil {
-		return false
+		return u, 0, err
 	}
-	defer func() { _ = reader.Close() }()
-	return reader.Partial() && reader.Size() == 0
+	u, size = decisionlog.Unread{Live: reader.Partial(), Unfilled: reader.Unfilled()}, reader.Size()
+	return u, size, reader.Close()
 }
 
 func (a logFlags) tryData(err error) string {
@@ -234,8 +239,8 @@ func (a logFlags) tryData(err error) string {
 	case errors.Is(err, decisionlog.ErrNoLoss):
 		return "there is no loss to accept; start the server"
 	case errors.Is(err, decisionlog.ErrNotFound):
-		if text := unfilled(a.unfilled()); text != "" {
-			return text
+		if missing, _, err := a.missing(); err == nil && missing.Unfilled != nil {
+			return unfilled(missing.Unfilled)
 		}
 		return "try policy-service log tail --data " + cli.Shell(a.Data) + "; use --server for what a running server " +
 			"recorded since it sealed its last segment"
@@ -280,14 +285,14 @@ func (a logFlags) sayPartial(s cli.Streams) error {
 	if a.Server != "" {
 		return nil
 	}
-	reader, err := decisionlog.OpenReader(a.Data)
+	missing, _, err := a.missing()
 	if err != nil {
 		return a.failed("read the log", err)
 	}
-	for _, line := range unread(decisionlog.Unread{Live: reader.Partial(), Unfilled: reader.Unfilled()}) {
+	for _, line := range unread(missing) {
 		s.Tell("%s", line)
 	}
-	return reader.Close()
+	return nil
 }
 
 // Validate refuses flags that would be ignored.

@@ -50,7 +50,7 @@ func (c exportCommand) Run(s cli.Streams) error {
 			return err
 		})
 		if out.err != nil {
-			return unwritable(out.err)
+			return unwritable("export", "--out", out.err)
 		}
 		return err
 	})
@@ -85,14 +85,14 @@ func (c exportCommand) write(s cli.Streams, export func(io.Writer) error) error 
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // 0600: records are not for everybody
 	if err != nil {
-		return unwritable(err)
+		return unwritable("export", "--out", err)
 	}
 	defer func() { _ = os.Remove(f.Name()) }() // gone already where all went well
 	if err := errors.Join(export(f), f.Close()); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), name); err != nil {
-		return unwritable(err)
+		return unwritable("export", "--out", err)
 	}
 	return nil
 }
@@ -100,13 +100,13 @@ func (c exportCommand) write(s cli.Streams, export func(io.Writer) error) error 
 func exportInto(name string, export func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY, 0)
 	if err != nil {
-		return unwritable(err)
+		return unwritable("export", "--out", err)
 	}
 	return errors.Join(export(f), f.Close())
 }
 
-func unwritable(err error) error {
-	return fmt.Errorf("cannot write the export: %w; try another --out", err)
+func unwritable(what, flag string, err error) error {
+	return fmt.Errorf("cannot write the %s: %w; try another %s", what, err, flag)
 }
 
 // exported is a line about the records of an export, and further lines about missing ones.

@@ -62,16 +62,3 @@ func unfilled(u *decisionlog.Unfilled) string {
 	}
 	return text + "the next start of the server puts what is there into the decision log"
 }
-
-// unfilled are the records that only the journal of the directory has.
-func (a logFlags) unfilled() *decisionlog.Unfilled {
-	if a.Server != "" {
-		return nil
-	}
-	reader, err := decisionlog.OpenReader(a.Data)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = reader.Close() }()
-	return reader.Unfilled()
-}

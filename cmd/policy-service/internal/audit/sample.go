@@ -37,7 +37,7 @@ func (c sampleCommand) Run(s cli.Streams) error {
 	if err := o.Check(); err != nil {
 		return err
 	}
-	if err := isNew(string(c.Out)); err != nil { // before the log is read: that may take a while
+	if err := isNew(string(c.Out), "--out"); err != nil { // before the log is read: that may take a while
 		return err
 	}
 	sample, err := find(c.logFlags, "make a sample", func(log auditLog, ctx context.Context) (report.Sample, error) {
@@ -47,7 +47,7 @@ func (c sampleCommand) Run(s cli.Streams) error {
 		return err
 	}
 	if err := writeNew(string(c.Out), sample.Files); err != nil {
-		return fmt.Errorf("cannot write the sample: %w; try another --out", err)
+		return unwritable("sample", "--out", err)
 	}
 	sum := sample.Summary
 	s.Print("chose %d of %s; %s says how to check them", len(sum.Chosen), cli.Plural(int(sum.Population), "decision"),
@@ -58,16 +58,17 @@ func (c sampleCommand) Run(s cli.Streams) error {
 	return nil
 }
 
-// isNew refuses a directory that is not empty: with other files beside it a sample would be another sample.
-func isNew(dir string) error {
+// isNew refuses a directory that is not empty: with other files beside it a sample would be another sample, and a bundle
+// another bundle.
+func isNew(dir, flag string) error {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("cannot write the sample: %w; try another --out", err)
+		return fmt.Errorf("cannot write into %s: %w; try another %s", dir, err, flag)
 	case len(entries) > 0:
-		return fmt.Errorf("%s holds something already; try an --out that does not exist", dir)
+		return fmt.Errorf("%s holds something already; try another %s, which does not exist", dir, flag)
 	}
 	return nil
 }

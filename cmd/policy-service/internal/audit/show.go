@@ -3,8 +3,6 @@ package audit
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
@@ -140,21 +138,17 @@ func (c showCommand) printInherited(s cli.Streams, shown decisionlog.Shown) erro
 	return nil
 }
 
-// writeBundle writes the bundle for eval --policies. The directory must be new: with other files beside it the bundle
-// would be another bundle.
+// writeBundle writes the bundle for eval --policies.
 func (c showCommand) writeBundle(shown decisionlog.Shown) error {
 	if shown.Files == nil {
 		return errors.New("this record has no bundle that is kept here; leave out --bundle")
 	}
-	err := os.Mkdir(string(c.Bundle), 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists; try a --bundle that does not", c.Bundle)
-	}
-	if err == nil {
-		err = writeBundle(string(c.Bundle), shown.Files)
-	}
+	err := isNew(string(c.Bundle), "--bundle")
 	if err != nil {
-		return fmt.Errorf("cannot write the bundle: %w; try another --bundle", err)
+		return err
+	}
+	if err = writeNew(string(c.Bundle), shown.Files); err != nil {
+		return unwritable("bundle", "--bundle", err)
 	}
 	return nil
 }

@@ -113,7 +113,8 @@ func (c verifyCommand) unfilled(r verify.Report) *decisionlog.Unfilled {
 	if info, err := os.Stat(c.Path); err != nil || !info.IsDir() || r.Live || !r.Verified() {
 		return nil
 	}
-	return logFlags{Data: c.Path}.unfilled()
+	missing, _, _ := logFlags{Data: c.Path}.missing()
+	return missing.Unfilled
 }
 
 // unanswered is why nothing was verified, though nothing is wrong with any log: a slip of the pen, or a server that
