@@ -24,8 +24,11 @@ const (
 	asWhole         // it cannot be read, and a member in it is a secret
 )
 
-// read decides how to mask a string at this place.
-func (a at) read(text string) (evaluation.Value, reading) {
+// read decides how to mask a string at this place. Values are those of strings that were read before.
+func (a at) read(text string, values map[string]evaluation.Value) (evaluation.Value, reading) {
+	if v, ok := values[text]; ok {
+		return v, asValue
+	}
 	first := strings.TrimLeft(text[:min(len(text), blanks)], " \t\r\n")
 	like := first != "" && strings.IndexByte(`{["`, first[0]) >= 0
 	secret := quotesSecret(text, '"') || quotesSecret(text, '\'')

@@ -22,13 +22,19 @@ type Masking struct {
 	// nothing is masked and the request holds [Prefix]: then that text is no mask, and was sent.
 	Hidden []evaluation.Hidden
 
+	gathered
+	shown  map[string]bool // names of members on record, made when first needed; see Pointer
+	beside *Masking        // of another part of the same record; see With
+	people bool            // see ForPeople
+}
+
+// gathered is what all requests that go on record together share.
+type gathered struct {
 	masker   *Masker
-	any      bool            // anything is masked at all
-	prefixed bool            // a text that was sent may look like a mask
-	find     *finder         // nil if there is nothing to seek
-	shown    map[string]bool // names of members on record, made when first needed; see Pointer
-	beside   *Masking        // of another part of the same record; see With
-	people   bool            // see ForPeople
+	any      bool                        // anything is masked at all
+	prefixed bool                        // a text that was sent may look like a mask
+	values   map[string]evaluation.Value // of texts that hold JSON
+	find     *finder                     // nil if there is nothing to seek
 }
 
 // Apply masks a request by its secrets and those of the obligations that go on record with it.
@@ -40,14 +46,11 @@ func (m *Masker) Apply(r evaluation.Request, obligations ...evaluation.Object) *
 
 // Gathering reads the secrets of all requests that go on record together, before any of them is masked. Each secret
 // counts in all of them, and is read and sought once.
-type Gathering struct {
-	masker *Masker
-	collector
-}
+type Gathering struct{ collector }
 
 // Gather begins to read secrets.
 func (m *Masker) Gather() *Gathering {
-	return &Gathering{m, collector{seen: map[string]bool{}}}
+	return &Gathering{collector{gathered: gathered{masker: m}, seen: map[string]bool{}}}
 }
 
 // Add reads the secrets of a request, or of a part of one, and of its obligations.
@@ -67,7 +70,7 @@ func (g *Gathering) Apply(r evaluation.Request) *Masking { return g.apply(r, fal
 func (g *Gathering) ForPeople(r evaluation.Request) *Masking { return g.apply(r, true) }
 
 func (g *Gathering) apply(r evaluation.Request, people bool) *Masking {
-	k := &Masking{masker: g.masker, any: g.any, prefixed: g.prefixed, people: people}
+	k := &Masking{gathered: g.gathered, people: people}
 	if len(g.secrets) > 0 {
 		k.find = newFinder(g.secrets)
 	}
@@ -77,7 +80,7 @@ func (g *Gathering) apply(r evaluation.Request, people bool) *Masking {
 
 // With masks another request by the same secrets. k's request is a part of that request, recorded elsewhere.
 func (k *Masking) With(r evaluation.Request) *Masking {
-	other := &Masking{masker: k.masker, any: k.any, prefixed: k.prefixed, find: k.find, beside: k}
+	other := &Masking{gathered: k.gathered, beside: k}
 	other.mask(r)
 	return other
 }
@@ -86,7 +89,7 @@ func (k *Masking) With(r evaluation.Request) *Masking {
 // or of which type, besides its digest. An object or array that is secret by its name has its members in it, each masked by
 // itself; one that a pattern addresses stays masked whole.
 func (k *Masking) ForPeople(r evaluation.Request) *Masking {
-	p := &Masking{masker: k.masker, any: k.any, prefixed: k.prefixed, find: k.find, people: true}
+	p := &Masking{gathered: k.gathered, people: true}
 	p.mask(r)
 	return p
 }
@@ -102,10 +105,9 @@ func (m *Masker) place(n int) at { return at(m.patterns).into(places[n]...) }
 
 // collector gathers the texts of masked values.
 type collector struct {
-	any      bool
-	prefixed bool // a text that is itself no secret looks like a mask
-	seen     map[string]bool
-	secrets  []string
+	gathered
+	seen    map[string]bool
+	secrets []string
 }
 
 func (c *collector) object(o evaluation.Object, a at) {
@@ -143,8 +145,12 @@ func (c *collector) value(v evaluation.Value, a at, masked bool) {
 // text reads the secrets in a string that is itself no secret.
 func (c *collector) text(text string, a at) {
 	c.prefixed = c.prefixed || strings.Contains(text, Prefix)
-	switch v, how := a.read(text); how {
+	switch v, how := a.read(text, c.values); how {
 	case asValue:
+		if c.values == nil {
+			c.values = map[string]evaluation.Value{}
+		}
+		c.values[text] = v
 		c.value(v, a, false)
 	case asWhole:
 		c.any = true
@@ -285,9 +291,10 @@ func (k *Masking) found(text string) bool { return k.find != nil && len(k.find.s
 func (k *Masking) text(text string) (_ string, ok bool) { return k.textAt(text, nil) }
 
 func (k *Masking) textAt(text string, a at) (_ string, ok bool) {
-	switch v, how := a.read(text); how {
+	switch v, how := a.read(text, k.values); how {
 	case asValue:
-		within := Masking{masker: k.masker, any: true, find: k.find, people: k.people} // any: the text may have secrets that were never read
+		within := Masking{gathered: k.gathered, people: k.people}
+		within.any = true // the text may have secrets that were never read
 		made, _, ok := within.value(v, a, false, false)
 		if !ok {
 			return "", false
