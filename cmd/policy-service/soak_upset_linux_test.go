@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/pdp/decisionlog/remote"
+	"policy-service/pdp/decisionlog"
 )
 
 // An upset is something that happens to a server now and then while it answers.
@@ -171,11 +171,12 @@ func (s *soak) export(ctx context.Context) error {
 	return os.WriteFile(kept, []byte(checkpoint), 0o600)
 }
 
-// exportTo runs an export again if retention took content out of it meanwhile.
+// exportTo does as it is told where retention took content out of an export under way:
+// it runs it again.
 func (s *soak) exportTo(ctx context.Context, file string) (err error) {
 	for range 10 {
 		_, err = s.run(ctx, append([]string{"log", "export", "-o", file}, s.beside()...)...)
-		if err == nil || !strings.Contains(err.Error(), remote.ErrNotWhole.Error()) && !strings.Contains(err.Error(), "content was removed from the log") {
+		if err == nil || !strings.Contains(err.Error(), decisionlog.ErrChanged.Error()) {
 			return err
 		}
 	}

@@ -32,6 +32,7 @@ type ExportOptions struct {
 	Format string
 	Filter Filter
 	Proofs bool
+	From   uint64
 }
 
 // Exported is export.Result.

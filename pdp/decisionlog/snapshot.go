@@ -11,14 +11,20 @@ import (
 	"path/filepath"
 	"slices"
 	"sort"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
+	"go.etcd.io/bbolt"
+	"golang.org/x/mod/sumdb/note"
 )
 
 // Head is the end of a snapshot.
 type Head struct {
 	Origin     string
 	Size       int64 // the records that Checkpoint covers
+	Time       time.Time
 	Checkpoint []byte
 	Keys       []string
 	Unread
@@ -96,6 +102,7 @@ func (r *Reader) snapshotTo(c Checkpoint) (*Snapshot, error) {
 	h := Head{
 		Origin:     c.Origin,
 		Size:       int64(c.Size),
+		Time:       c.Time,
 		Checkpoint: c.Note,
 		Keys:       keys,
 		Unread:     Unread{Live: r.Partial(), Unfilled: r.Unfilled()},
@@ -240,13 +247,32 @@ func (s *Snapshot) Bundle(digest string) (map[string][]byte, error) {
 	return files, err
 }
 
-// ErrChanged means that a settled snapshot cannot be read any more, because content that was in the log then has been
-// removed since.
+// Moment names a state of the log: by the size and the time of the checkpoint that it
+// ends with. The checkpoint is stored under these two.
+type Moment struct {
+	Size uint64
+	Time time.Time
+}
+
+// String is the moment as a name, SIZE-TIME, with the time in nanoseconds since 1970.
+func (m Moment) String() string { return fmt.Sprintf("%d-%d", m.Size, m.Time.UnixNano()) }
+
+// ParseMoment reads the name of a moment.
+func ParseMoment(name string) (m Moment, ok bool) {
+	size, at, _ := strings.Cut(name, "-")
+	n, sizeErr := strconv.ParseUint(size, 10, 63)
+	nanos, timeErr := strconv.ParseInt(at, 10, 64)
+	m = Moment{Size: n, Time: time.Unix(0, nanos)}
+	return m, sizeErr == nil && timeErr == nil && m.String() == name
+}
+
+// ErrChanged means that a moment cannot be read any more, because content that was in
+// the log then has been removed since.
 var ErrChanged = errors.New("content that was in the log then has been removed since")
 
-// Settled is a snapshot of one moment: if content that was there is removed later, reading it fails with [ErrChanged].
-// It ends before every removal that is under way, because a record that is being removed can be there in one read and
-// gone in the next.
+// Settled is a snapshot that [Log.At] can give again, the very same, until some of its
+// content is removed. It ends before every removal that is under way, because a record
+// that is being removed can be there in one read and gone in the next.
 func (l *Log) Settled() (*Snapshot, error) {
 	last, err := l.checkpointTo(l.Size())
 	if err != nil {
@@ -263,13 +289,66 @@ func (l *Log) Settled() (*Snapshot, error) {
 			return nil, err
 		}
 	}
-	s, err := l.snapshotTo(last)
+	return l.watched(last)
+}
+
+// At is the log as it was at a moment. It returns [ErrNotFound] if there was no such
+// moment. If content was removed since, reading the snapshot fails with [ErrChanged].
+func (l *Log) At(m Moment) (*Snapshot, error) {
+	if m.Size == 0 {
+		return nil, ErrNotFound
+	}
+	s, err := l.find(m.Size - 1)
 	if err != nil {
 		return nil, err
 	}
-	s.since = &since{log: l, next: last.Size}
+	var found Checkpoint
+	err = l.view(s, func(tx *bbolt.Tx) (err error) {
+		stored := tx.Bucket([]byte(BucketCheckpoints)).Get(Checkpoint{Size: m.Size, Time: m.Time}.key())
+		if stored == nil {
+			return fmt.Errorf("%w: no checkpoint of that size and time", ErrNotFound)
+		}
+		found, err = ParseCheckpoint(bytes.Clone(stored), nil)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return l.watched(found)
+}
+
+func (l *Log) watched(c Checkpoint) (*Snapshot, error) {
+	s, err := l.snapshotTo(c)
+	if err != nil {
+		return nil, err
+	}
+	s.Head.Keys = keysUntil(c, s.Head.Keys)
+	s.since = &since{log: l, next: c.Size}
 	return s, nil
 }
+
+// keysUntil are the keys up to the one that signed a checkpoint, and the one that the
+// checkpoint signs in. An export names its keys. With a key that came later, it would be
+// another export than the one that a reader has the first part of.
+func keysUntil(c Checkpoint, keys []string) []string {
+	for i, key := range keys {
+		v, err := note.NewVerifier(key)
+		if err == nil {
+			_, err = note.Open(c.Note, note.VerifierList(v))
+		}
+		if err != nil {
+			continue
+		}
+		if keys = keys[:i+1]; c.NextKey != "" {
+			keys = append(keys, c.NextKey) // the file of keys gets it a moment later
+		}
+		break
+	}
+	return keys
+}
+
+// Moment is the name by which [Log.At] finds the snapshot.
+func (s *Snapshot) Moment() Moment { return Moment{uint64(s.Head.Size), s.Head.Time} }
 
 // Covers reports whether a record stands before the snapshot's checkpoint.
 func (s *Snapshot) Covers(sequence uint64) bool { return sequence < uint64(s.Head.Size) }

@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// look is a settled snapshot, and its export.
+// look is a snapshot that somebody exported, to have again.
 type look struct {
-	*Snapshot
-	bytes []byte
+	moment  Moment
+	tenants []string
+	bytes   []byte
 }
 
 func (k *kept) settled(tenants []string) look {
 	k.Helper()
 	s, err := k.log.Settled()
 	k.ok(err)
-	s = s.For(tenants)
-	out, err := exportAll(k.Context(), s)
+	out, err := exportAll(k.Context(), s.For(tenants))
 	k.ok(err)
 	k.ok(JudgeExport(out))
-	return look{s, out}
+	return look{s.Moment(), tenants, out}
 }
 
 func exportAll(ctx context.Context, s *Snapshot) ([]byte, error) {
@@ -35,14 +35,17 @@ func exportAll(ctx context.Context, s *Snapshot) ([]byte, error) {
 // again asserts that a look is read again to the byte, or not at all.
 func (k *kept) again(l look) (changed bool) {
 	k.Helper()
-	out, err := exportAll(k.Context(), l.Snapshot)
+	s, err := k.log.At(l.moment)
+	k.ok(err)
+	s = s.For(l.tenants)
+	out, err := exportAll(k.Context(), s)
 	changed = errors.Is(err, ErrChanged)
 	switch {
 	case changed:
 	case err != nil:
 		k.Error(err)
 	case !bytes.Equal(out, l.bytes):
-		k.Errorf("of %d records for %v:\n%s\nbefore\n%s", l.Head.Size, l.Tenants, out, l.bytes)
+		k.Errorf("at %+v for %v:\n%s\nbefore\n%s", l.moment, l.tenants, out, l.bytes)
 	}
 	return changed
 }
@@ -82,9 +85,9 @@ func TestSettledAcrossRemovals(t *testing.T) {
 			for i, l := range looks {
 				before := i < len(looks)-len(readers)
 				// Of another tenant's redaction nothing shows.
-				want := before && (name == "retention" || !slices.Equal(l.Tenants, []string{"acme"}))
+				want := before && (name == "retention" || !slices.Equal(l.tenants, []string{"acme"}))
 				if got := k.again(l); got != want {
-					t.Errorf("look %d of %v: changed is %v, want %v", i, l.Tenants, got, want)
+					t.Errorf("look %d of %v: changed is %v, want %v", i, l.tenants, got, want)
 				}
 			}
 		})
@@ -113,6 +116,27 @@ func TestExportEndsWhereContentGoes(t *testing.T) {
 	}
 }
 
+func TestAtNoMoment(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.append("a-1")
+	now := k.newMoment()
+	for _, m := range []Moment{{}, {Size: now.Size}, {Size: now.Size, Time: now.Time.Add(1)}, {Size: now.Size + 5, Time: now.Time}} {
+		if _, err := k.log.At(m); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%+v: got %v", m, err)
+		}
+	}
+}
+
+func (k *kept) newMoment() Moment {
+	k.Helper()
+	_, err := k.log.Checkpoint(k.Context())
+	k.ok(err)
+	s, err := k.log.Settled()
+	k.ok(err)
+	return s.Moment()
+}
+
 // While nothing can be written, what was sealed before is exported.
 func TestSettledWhileWritingFails(t *testing.T) {
 	t.Parallel()
@@ -125,7 +149,7 @@ func TestSettledWhileWritingFails(t *testing.T) {
 	k.ok(l.Rotate(t.Context()))
 	k.append("a-3")
 	k.ok(l.writer.order(t.Context(), func() error { l.writer.fail(errors.New("the disk")); return nil }))
-	if got := k.settled(nil); got.Head.Size != 3 {
-		t.Errorf("got %d records, want those of the sealed segment", got.Head.Size)
+	if got := k.settled(nil); got.moment.Size != 3 {
+		t.Errorf("got %+v, want the end of the sealed segment", got.moment)
 	}
 }

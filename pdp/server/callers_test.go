@@ -82,6 +82,7 @@ func TestTenantsOfOthersAreAnsweredLikeNone(t *testing.T) {
 				got := s.Do(test.method, strings.ReplaceAll(test.path, "TENANT", tenant), body, "Content-Type", "application/json", "Authorization", credential, "X-Explain", "true")
 				got.Header.Del("Date")
 				if strings.HasPrefix(test.path, "/v1/log/export") { // it says what it was asked for, and is of its moment
+					got.Header.Del("X-Export-Checkpoint")
 					got.Body = strings.ReplaceAll(got.Body, `"tenant":"`+tenant+`"`, `"tenant":"TENANT"`)
 					got.Body = ofItsMoment.ReplaceAllString(got.Body, "")
 				}

@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"policy-service/pdp/decisionlog/report"
+	"policy-service/pdp/decisionlog/verify"
 	"policy-service/pdp/pdptest"
 )
 
@@ -115,4 +117,46 @@ func TestPagesOfAnAgeStandStill(t *testing.T) {
 	if _, text := c.do("auditor", "GET", "/v1/decisions?since=2026-01-03&limit=1", ""); strings.Contains(text[strings.LastIndex(text, `"next"`):], "-") {
 		t.Errorf("a cursor without an age has a moment: %s", text)
 	}
+}
+
+// An export of an age goes on as the one that began, when the age would mean another time.
+func TestExportOfAnAgeGoesOn(t *testing.T) {
+	t.Parallel()
+	c := hourly(t)
+	for _, query := range []string{"/v1/log/export?since=12h", "/v1/log/export?from=12h&to=1h&proofs=true", "/v1/log/export?since=12h&format=csv"} {
+		whole, name := c.exported(query)
+		if !strings.Contains(query, "csv") {
+			if r := verify.Export(strings.NewReader(whole), verify.Options{}); !r.Verified() || !strings.Contains(whole, `"filter":{"from":"2026-01-03T`) {
+				t.Errorf("%s: %+v", query, r)
+			}
+		}
+		rows := strings.SplitAfter(whole, "\n")
+		at := len(rows) / 2
+		for strings.Contains(query, "proofs") && !strings.HasPrefix(rows[at], `{"export":"proof`) {
+			at++
+		}
+		c.Advance(3 * time.Hour)
+		rest, again := c.exported(query + "&checkpoint=" + name + "&after=" + sequenceIn(rows[at]))
+		if want := strings.Join(rows[at+1:], ""); rest != want || again != name {
+			t.Errorf("%s after %s: got %s\n%s, want %s\n%s", query, rows[at], again, rest, name, want)
+		}
+		c.Advance(-3 * time.Hour)
+	}
+}
+
+// exported is an export, and its name.
+func (c *counter) exported(query string) (text, name string) {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.URL+query, nil)
+	must(c.t, err)
+	r.Header.Set("Authorization", c.key["auditor"])
+	answer, err := c.Client.Do(r)
+	must(c.t, err)
+	defer func() { _ = answer.Body.Close() }()
+	body, err := io.ReadAll(answer.Body)
+	must(c.t, err)
+	if answer.StatusCode != http.StatusOK {
+		c.t.Fatalf("%s: got %d %s", query, answer.StatusCode, body)
+	}
+	return string(body), answer.Header.Get("X-Export-Checkpoint")
 }

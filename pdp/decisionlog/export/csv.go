@@ -29,23 +29,27 @@ const columnLeaf = "leaf_hash"
 // sees the gap. A record that does not pass the filter has none.
 type table struct {
 	lines
+	row  bytes.Buffer // as rows writes it
 	rows *csv.Writer
 
 	batchID string // of the record of kind batch that came last
 	batch   decisionlog.Record
 }
 
-func newTable(lines lines) *table { return &table{lines: lines, rows: csv.NewWriter(lines)} }
+func newTable(lines lines) *table {
+	t := &table{lines: lines}
+	t.rows = csv.NewWriter(&t.row)
+	return t
+}
 
-func (t *table) begin(decisionlog.Head) error { return t.add(slices.Clone(tableColumns)) }
+func (t *table) begin(decisionlog.Head) error { return t.add(0, slices.Clone(tableColumns)) }
 
 // whole is false: what a record inherits stands in its own row, so a row for the record of its batch is not needed.
 func (t *table) whole() bool { return false }
 
 func (t *table) end(done *Result) error {
-	t.rows.Flush()
 	done.Digest = t.sum()
-	return t.rows.Error()
+	return nil
 }
 
 func (t *table) without(r decisionlog.Record) error {
@@ -54,7 +58,7 @@ func (t *table) without(r decisionlog.Record) error {
 	}
 	row := make([]string, len(tableColumns))
 	row[0], row[3], row[slices.Index(tableColumns, columnLeaf)] = strconv.FormatUint(r.Sequence, 10), r.Gone, r.Leaf.String()
-	return t.add(row)
+	return t.add(r.Sequence, row)
 }
 
 // keep keeps the record of a batch. Its items come next, and inherit from it whether it has a row or not. It is not read
@@ -130,7 +134,7 @@ func (t *table) answer(r decisionlog.Record, s decisionlog.Recorded) error {
 		obligations = append(obligations, o.ID)
 	}
 	names, said := &s.Names, saidIn(s)
-	return t.add([]string{
+	return t.add(r.Sequence, []string{
 		strconv.FormatUint(r.Sequence, 10), s.ID, s.Time.Format(time.RFC3339Nano), s.Kind, s.Event, s.Tenant, s.Caller,
 		s.Answer(), s.Reason,
 		names.Subject.Type, names.Subject.ID, names.Action.Name, names.Resource.Type, names.Resource.ID,
@@ -200,12 +204,17 @@ func saidIn(s decisionlog.Recorded) (of said) {
 	return of
 }
 
-// add writes one row.
-func (t *table) add(row []string) error {
+// add writes one row. The sequence is that of the record.
+func (t *table) add(sequence uint64, row []string) error {
 	for i, cell := range row {
 		row[i] = harmless(cell)
 	}
-	return t.rows.Write(row)
+	t.row.Reset()
+	if err := t.rows.Write(row); err != nil {
+		return err
+	}
+	t.rows.Flush()
+	return t.write(sequence, t.row.Bytes())
 }
 
 // harmless keeps a spreadsheet from running a cell as a formula. Otherwise the id that a

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
@@ -67,9 +68,10 @@ func TestCSVSaysWhoAndWhy(t *testing.T) {
 func TestCSVRowWithoutContent(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	w := newTable(newLines(&b))
+	buffered := bufio.NewWriter(&b)
+	w := newTable(newLines(buffered, 0))
 	gone := decisionlog.Record{Sequence: 3, Gone: decisionlog.WhyRedacted}
-	if err := errors.Join(w.begin(decisionlog.Head{}), w.without(gone), w.end(&Result{})); err != nil {
+	if err := errors.Join(w.begin(decisionlog.Head{}), w.without(gone), buffered.Flush()); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()
@@ -103,9 +105,15 @@ func TestCSVNamesWhatItemsInheritIfItIsLong(t *testing.T) {
 func csvRow(t *testing.T, line string) []string {
 	t.Helper()
 	var b bytes.Buffer
-	w := newTable(newLines(&b))
-	record := decisionlog.Record{Sequence: 7, Line: []byte(line)}
-	if err := errors.Join(w.begin(decisionlog.Head{}), w.record(record), w.end(&Result{})); err != nil {
+	buffered := bufio.NewWriter(&b)
+	w := newTable(newLines(buffered, 0))
+	if err := w.begin(decisionlog.Head{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.record(decisionlog.Record{Sequence: 7, Line: []byte(line)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := buffered.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(&b).ReadAll()

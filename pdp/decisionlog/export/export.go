@@ -30,6 +30,10 @@ type Options struct {
 	Filter decisionlog.Filter
 	// Proofs adds an inclusion proof to every record of an NDJSON export.
 	Proofs bool
+	// From leaves out what a reader has already: the beginning, and each line that begins
+	// with an earlier record. 0 writes all. The digest at the end, and the [Result], are those
+	// of the whole export, so that pieces put together equal the export in one piece.
+	From uint64
 }
 
 // Result says what an export holds.
@@ -55,7 +59,7 @@ func (l Log) Export(ctx context.Context, w io.Writer, o Options) (Result, error)
 		return Result{}, err
 	}
 	buffered := bufio.NewWriterSize(w, 1<<16)
-	out, err := l.writer(newLines(buffered), o)
+	out, err := l.writer(newLines(buffered, o.From), o)
 	if err != nil {
 		return Result{}, err
 	}
@@ -180,15 +184,28 @@ func (l Log) writer(lines lines, o Options) (writer, error) {
 	return nil, fmt.Errorf("%q is no format of an export; take ndjson or csv", o.Format)
 }
 
-// lines takes the lines of an export. Every line counts in the digest.
+// lines takes the lines of an export. Every line counts in the digest. Only the lines
+// that a reader does not have yet are written.
 type lines struct {
-	io.Writer
+	w      *bufio.Writer
 	digest hash.Hash
+	from   uint64 // the first record to be written
 }
 
-func newLines(w io.Writer) lines {
-	digest := sha256.New()
-	return lines{io.MultiWriter(w, digest), digest}
+func newLines(w *bufio.Writer, from uint64) lines {
+	return lines{w: w, digest: sha256.New(), from: from}
+}
+
+// write takes a line, in parts. first is the first record that the line is about, and 0
+// for the line that the export begins with.
+func (l *lines) write(first uint64, parts ...[]byte) (err error) {
+	for _, part := range parts {
+		l.digest.Write(part)
+		if first >= l.from {
+			_, err = l.w.Write(part) // the writer keeps its first error
+		}
+	}
+	return err
 }
 
 func (l *lines) sum() string { return hex.EncodeToString(l.digest.Sum(nil)) }

@@ -38,7 +38,7 @@ func (n *ndjson) begin(h decisionlog.Head) error {
 	if !n.filter.All() {
 		line.Filter = &n.filter
 	}
-	return n.envelope(line)
+	return n.envelope(0, line)
 }
 
 func (n *ndjson) whole() bool { return true }
@@ -49,7 +49,7 @@ func (n *ndjson) record(r decisionlog.Record) error {
 	if err := n.flush(); err != nil {
 		return err
 	}
-	if err := n.line(r.Line); err != nil || !n.proofs {
+	if err := n.line(r.Sequence, r.Line); err != nil || !n.proofs {
 		return err
 	}
 	proof, err := tlog.ProveRecord(n.size, int64(r.Sequence), n.hashes)
@@ -60,7 +60,7 @@ func (n *ndjson) record(r decisionlog.Record) error {
 	n.buffer = append(n.buffer[:0], `{"export":"`+LineProof+`","sequence":`...)
 	n.buffer = append(strconv.AppendUint(n.buffer, r.Sequence, 10), `,"hashes":`...)
 	n.buffer = append(hashList(proof).append(n.buffer), '}')
-	return n.line(n.buffer)
+	return n.line(r.Sequence, n.buffer)
 }
 
 func (n *ndjson) without(r decisionlog.Record) error {
@@ -80,7 +80,7 @@ func (n *ndjson) flush() error {
 	if len(n.pending.Hashes) == 0 {
 		return nil
 	}
-	err := n.envelope(n.pending)
+	err := n.envelope(n.pending.First, n.pending)
 	n.pending.Hashes = n.pending.Hashes[:0]
 	return err
 }
@@ -90,7 +90,7 @@ func (n *ndjson) end(done *Result) error {
 		return err
 	}
 	done.Digest = n.sum()
-	return n.envelope(endLine{
+	return n.envelope(uint64(n.size), endLine{
 		Export:  LineEnd,
 		Records: done.Records,
 		Size:    n.size,
@@ -98,21 +98,15 @@ func (n *ndjson) end(done *Result) error {
 	})
 }
 
-func (n *ndjson) envelope(line any) error {
+func (n *ndjson) envelope(first uint64, line any) error {
 	b, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
-	return n.line(b)
+	return n.line(first, b)
 }
 
-func (n *ndjson) line(b []byte) error {
-	_, err := n.Write(b)
-	if err == nil {
-		_, err = n.Write([]byte{'\n'})
-	}
-	return err
-}
+func (n *ndjson) line(first uint64, b []byte) error { return n.write(first, b, []byte{'\n'}) }
 
 // hashList is written in one piece: by themselves the hashes of a proof cost more
 // than all else of an export.

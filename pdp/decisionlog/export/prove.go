@@ -36,7 +36,7 @@ func (l Log) Prove(_ context.Context, w io.Writer, id string) error {
 func (l Log) WriteProofs(w io.Writer, records []decisionlog.Record) error {
 	buffered := bufio.NewWriter(w)
 	n := &ndjson{
-		lines:  newLines(buffered),
+		lines:  newLines(buffered, 0),
 		hashes: l,
 		proofs: true,
 		form:   FormProof,

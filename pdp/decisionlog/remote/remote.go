@@ -14,7 +14,7 @@ import "policy-service/pdp/httpclient"
 type Log struct{ server *httpclient.Server }
 
 const (
-	// attempts is how often in a row a page may fail before a tail gives up.
+	// attempts is how often in a row something may fail before it is given up.
 	attempts = 5
 
 	smallBody  = 1 << 20   // keys, checkpoints

@@ -52,7 +52,8 @@ type Audit struct {
 	Reading door.Gate
 	// Exports limits how many requests read the whole log at once.
 	Exports door.Places
-	// Stop ends the requests that read the whole log: a slow reader must not delay the stop of the server.
+	// Stop ends the requests that read the whole log. A slow reader must not delay the stop of the server, and an
+	// export can be continued.
 	Stop context.CancelFunc
 
 	stopping  context.Context  // ends with Stop

@@ -182,18 +182,19 @@ func (who auditor) times() (from, to time.Time, err error) {
 	return from, to, err
 }
 
-// The pages of one query are of one span of time, however long their reader takes. So if ages are asked for, a cursor
-// ends with the moment that the ages count from: a hyphen, and nanoseconds since 1970.
+// An answer that has a next part, such as a page, is for one span of time, however long its parts take. So if ages are
+// asked for, the name by which a client asks for the next part ends with the moment that the ages count from: a hyphen,
+// and nanoseconds since 1970.
 
-// named adds that moment to a cursor if ages are asked for.
-func (who auditor) named(cursor string) string {
+// named adds that moment to the name of a next part if ages are asked for.
+func (who auditor) named(part string) string {
 	if span, err := who.span(); err == nil && span.Moves() {
-		cursor += "-" + strconv.FormatInt(who.now.UnixNano(), 10)
+		part += "-" + strconv.FormatInt(who.now.UnixNano(), 10)
 	}
-	return cursor
+	return part
 }
 
-// goesOn takes that moment from a cursor.
+// goesOn takes that moment from the name of a part.
 func (who *auditor) goesOn(nanos string) (ok bool) {
 	n, err := strconv.ParseInt(nanos, 10, 64)
 	if err == nil && n >= 0 {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -18,17 +19,31 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// An export is never kept: the server makes it from the log for each request. If the connection breaks, the reader
-// exports anew.
+// An export is never kept: the server makes it from the log for each request. The header
+// X-Export-Checkpoint names the checkpoint that it ends with. If the connection breaks,
+// the reader asks again with that name as checkpoint, and as after the sequence of the
+// last record of which it has all lines. The answer is the lines that follow. The first
+// lines and these are the export in one piece: the server makes the first lines again,
+// for the digest at the end, and does not send them.
+//
+// The lines are the same as long as the log has the content of then. If content was
+// removed since, the answer is 410. If something else differs, such as another filter or
+// another credential, the digest in the last line is not that of the lines the reader
+// has, and verify refuses them.
 
-// summaryHeader is a trailer: what the whole export holds.
-const summaryHeader = "X-Export-Summary"
+const (
+	// checkpointHeader names the checkpoint that an export ends with.
+	checkpointHeader = "X-Export-Checkpoint"
+	// summaryHeader is a trailer: what the whole export holds.
+	summaryHeader = "X-Export-Summary"
+)
 
 // exportAsked is the export that a request asks for.
 type exportAsked struct {
 	auditor
-	options export.Options
-	gzip    bool
+	options    export.Options
+	gzip       bool
+	checkpoint decisionlog.Moment // the zero Moment is the newest checkpoint
 }
 
 // logExport answers GET /v1/log/export.
@@ -42,20 +57,20 @@ func (a *Audit) logExport(c echo.Context, who auditor) error {
 		return err
 	}
 	defer leave()
-	a.sign(w.ctx)
-	snapshot, err := a.Log.Settled()
+	snapshot, err := a.exported(w.ctx, want)
 	if err != nil {
-		return checkpointProblem(err)
+		return err
 	}
 	header := c.Response().Header()
 	header.Set("Trailer", summaryHeader)
 	header.Set("Accept-Ranges", "none")
+	header.Set(checkpointHeader, want.named(snapshot.Moment().String()))
 	header.Set(echo.HeaderVary, echo.HeaderAcceptEncoding)
 	header.Set(echo.HeaderContentType, want.contentType())
 	if want.gzip {
 		header.Set(echo.HeaderContentEncoding, "gzip")
 	}
-	done, err := want.write(w.ctx, w, snapshot.For(want.tenants))
+	done, err := want.write(w.ctx, w, snapshot)
 	if err != nil {
 		return a.cutOff(c, err)
 	}
@@ -63,8 +78,35 @@ func (a *Audit) logExport(c echo.Context, who auditor) error {
 	return nil
 }
 
-// cutOff gives up an export. Before the first byte, the answer becomes a problem. Later, or if the reader has gone away,
-// the connection breaks, so that no reader takes the answer for whole.
+// exported is the state of the log that is to be exported.
+func (a *Audit) exported(ctx context.Context, want exportAsked) (*decisionlog.Snapshot, error) {
+	if want.checkpoint == (decisionlog.Moment{}) {
+		a.sign(ctx)
+		snapshot, err := a.Log.Settled()
+		if err != nil {
+			return nil, checkpointProblem(err)
+		}
+		return snapshot.For(want.tenants), nil
+	}
+	if want.options.From > want.checkpoint.Size {
+		return nil, door.BadParameter("after",
+			"is no record that the checkpoint covers; give the sequence of the last record you have")
+	}
+	snapshot, err := a.Log.At(want.checkpoint)
+	if errors.Is(err, decisionlog.ErrNotFound) || errors.Is(err, decisionlog.ErrGone) {
+		return nil, door.NewProblem(http.StatusNotFound,
+			"this log has no such checkpoint: it is of another log, or an older copy of the log was put back; "+
+				"export anew, without checkpoint and after")
+	}
+	if err != nil {
+		return nil, logProblem(err)
+	}
+	return snapshot.For(want.tenants), nil
+}
+
+// cutOff gives up an export. Before the first byte, the answer becomes a problem: so a
+// reader who goes on after removed content is told. Later, or if the reader has gone away,
+// it breaks the connection, so that no reader takes the answer for whole.
 func (a *Audit) cutOff(c echo.Context, err error) error {
 	gone := a.Door.Context(c).Err() != nil
 	if answer := c.Response(); !answer.Committed && !gone && !errors.Is(err, errStopping) {
@@ -72,8 +114,9 @@ func (a *Audit) cutOff(c echo.Context, err error) error {
 			answer.Header().Del(name)
 		}
 		if errors.Is(err, decisionlog.ErrChanged) {
-			return door.NewProblem(http.StatusServiceUnavailable,
-				"content was removed from the log while it was exported; export anew")
+			return door.NewProblem(http.StatusGone,
+				"content was removed from the log since, and the rest of this export cannot be had any more; "+
+					"export anew, without checkpoint and after")
 		}
 		return logProblem(err)
 	}
@@ -118,7 +161,7 @@ func summary(done export.Result) string {
 	return string(text)
 }
 
-var exportParameters = slices.Concat(filterNames, []string{"format", "proofs"})
+var exportParameters = slices.Concat(filterNames, []string{"format", "proofs", "checkpoint", "after"})
 
 // export reads what is asked for. An export does not go on at a byte, and no client may append what does not belong there:
 //
@@ -131,7 +174,13 @@ func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 	h := c.Request().Header
 	if h.Get("Range") != "" && h.Get("Range") != "bytes=0-" && h.Get("If-Range") == "" {
 		return want, door.NewProblem(http.StatusGone,
-			"an export does not go on at a byte: ask without Range, and begin the file anew")
+			"an export goes on after a record, and not at a byte: ask without Range, "+
+				"give as checkpoint what "+checkpointHeader+" said, "+
+				"and as after the sequence of the last record you have; "+
+				"begin anew if you have no "+checkpointHeader)
+	}
+	if err = want.goOn(); err != nil {
+		return want, err
 	}
 	if want.options.Filter, err = want.filter(); err != nil {
 		return want, err
@@ -155,6 +204,37 @@ func (who auditor) export(c echo.Context) (want exportAsked, err error) {
 	}
 	want.gzip = acceptsGzip(h)
 	return want, nil
+}
+
+// goOn reads which export is to go on, and after which record.
+func (want *exportAsked) goOn() error {
+	checkpoint, after := want.Given["checkpoint"], want.Given["after"]
+	if checkpoint != "" {
+		name, ok := checkpoint, true
+		if strings.Count(name, "-") == 2 {
+			last := strings.LastIndexByte(name, '-')
+			name, ok = name[:last], want.goesOn(name[last+1:])
+		}
+		if ok {
+			want.checkpoint, ok = decisionlog.ParseMoment(name)
+		}
+		if !ok {
+			return door.BadParameter("checkpoint", "is no name of a checkpoint; give what "+checkpointHeader+" said")
+		}
+	}
+	if after == "" {
+		return nil
+	}
+	if checkpoint == "" {
+		return door.BadParameter("after",
+			"is a record of one export; give as checkpoint what "+checkpointHeader+" said of it")
+	}
+	sequence, err := strconv.ParseUint(after, 10, 63)
+	if err != nil {
+		return door.BadParameter("after", "is no sequence of a record; give that of the last record you have")
+	}
+	want.options.From = sequence + 1
+	return nil
 }
 
 func (want exportAsked) contentType() string {

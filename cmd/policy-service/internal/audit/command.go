@@ -328,8 +328,8 @@ func (a logFlags) where() string {
 // tryServer is advice about an error of a server's log.
 func (a logFlags) tryServer(err error) string {
 	switch status := httpclient.StatusOf(err); {
-	case errors.Is(err, remote.ErrNotWhole):
-		return "run it again, or with --data where the server runs"
+	case errors.Is(err, decisionlog.ErrChanged), errors.Is(err, remote.ErrOtherExport):
+		return "run it again, for an export of today"
 	case status == http.StatusNotFound || status == http.StatusGone:
 		return "try policy-service log tail --server " + cli.Shell(a.Server)
 	}

@@ -25,8 +25,9 @@ type exportCommand struct {
 func (exportCommand) Help() string {
 	return "Without a filter, an export proves that it is complete up to its checkpoint. With a filter, it holds a " +
 		"hash for each record that it leaves out, and proves that its records are in the decision log.\n\n" +
-		"With --server, an export holds all records that your credential may read. With --data while a server is " +
-		"running, it holds only the sealed segments."
+		"With --server, an export holds all records that your credential may read, and continues by itself, after " +
+		"the last whole record, if the connection breaks. With --data while a server is running, it holds only the " +
+		"sealed segments."
 }
 
 // Run writes the export, and a summary to standard error.
