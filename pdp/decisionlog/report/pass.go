@@ -27,6 +27,9 @@ type reporting struct {
 	latest    map[string]int // by digest, in report.Bundles
 	days      map[int64]bool // with decisions
 	first     time.Time      // of all records that are there
+	started   bool           // there was a start
+	running   bool           // by the records, or it is not known
+	outside   *OutsideStart
 }
 
 func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
@@ -74,8 +77,10 @@ func newReporting(s *decisionlog.Snapshot, o Options) *reporting {
 func (p *reporting) look(l decisionlog.Record) error {
 	s, err := p.gaps.read(l)
 	if s == nil || err != nil {
+		p.running = true
 		return err
 	}
+	p.run(s)
 	p.first = cmp.Or(p.first, s.Time)
 	if s.Kind == decisionlog.KindReceipt { // of any time: it is about a decision of the span
 		p.owed.received(s.Receipt())
@@ -90,6 +95,23 @@ func (p *reporting) look(l decisionlog.Record) error {
 		return fmt.Errorf("record %d: its details are not those of %s: %w", l.Sequence, s.Event, err)
 	}
 	return nil
+}
+
+// run takes in whether the service runs, by the records.
+func (p *reporting) run(s *decisionlog.Recorded) {
+	switch s.Event {
+	case decisionlog.EventStart:
+		p.started, p.running = true, true
+	case decisionlog.EventStop, decisionlog.EventCrash:
+		p.running = false
+	}
+	if s.Bundle == "" || p.running || !p.span.has(s.Time) {
+		return
+	}
+	if p.outside == nil {
+		p.outside = &OutsideStart{First: moment(s)}
+	}
+	p.outside.Decisions++
 }
 
 // count takes in a record of the span.
@@ -218,6 +240,9 @@ func (p *reporting) end(ctx context.Context) (Report, error) {
 	p.report.Obligations = p.owed.byType()
 	if err := p.countDays(ctx, last); err != nil {
 		return Report{}, err
+	}
+	if p.started {
+		p.service.OutsideStart = p.outside
 	}
 	if p.snapshot.Tenants == nil {
 		p.report.Service = p.service

@@ -173,7 +173,10 @@ type Service struct {
 	Losses    []Loss          `json:"losses"`
 	// UnsignedTails were named when a start found them: anybody may have written them.
 	UnsignedTails []UnsignedTail `json:"unsigned_tails"`
-	Keys          []KeyRotation  `json:"key_rotations"`
+	// OutsideStart are decisions while no service ran, by the records. It is not there if there are none, or if the log
+	// has no starts at all.
+	OutsideStart *OutsideStart `json:"outside_start,omitzero"`
+	Keys         []KeyRotation `json:"key_rotations"`
 	decisionlog.Unread
 }
 
@@ -220,6 +223,12 @@ type Loss struct {
 type UnsignedTail struct {
 	At Instant `json:"at"`
 	decisionlog.UnsignedTail
+}
+
+// OutsideStart counts decisions that no start of the service stands before, or a stop or a crash does.
+type OutsideStart struct {
+	Decisions int64   `json:"decisions"`
+	First     Instant `json:"first"`
 }
 
 // Damage is the loss of a journal: Lost records, or an unknown number.

@@ -271,22 +271,38 @@ func TestReportFindsTheCrash(t *testing.T) {
 	}
 }
 
-// TestReportNamesUnsignedTails: a report says which records had no MAC, as long as a segment names them.
-func TestReportNamesUnsignedTails(t *testing.T) {
+// TestReportNamesWhatNoServiceWrote: a report says which records had no MAC, as long as a segment names them, and which
+// decisions were made while no service ran.
+func TestReportNamesWhatNoServiceWrote(t *testing.T) {
 	t.Parallel()
 	d := datedLog(t, "2026-03-02 10:00")
-	mustAppend(d, d.log, entryOf("one", true))
+	decided := func(id string) {
+		e := entryOf(id, true)
+		e.Decision.Bundle = "h1:one"
+		mustAppend(d, d.log, e)
+	}
+	decided("before") // record 1
+	d.admin("start", "")
+	decided("while")
 	d.admin("unsigned_tail", `{"from":1,"to":1,"cause":"wrong"}`)
 	d.admin("segment_opened", `{"segment":2,"unsigned_tails":[{"from":0,"to":0,"cause":"missing"},{"from":1,"to":1,"cause":"wrong"}]}`)
+	d.admin("stop", "")
+	d.set("2026-03-03 10:00")
+	decided("after") // record 7
 	d.heartbeat("2026-03-03 11:00")
-	for from, want := range map[string][]UnsignedTail{
-		"": {
-			{Instant{2, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{From: 1, To: 1, Cause: "wrong"}},
-			{Instant{3, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{Cause: "missing"}},
-		},
-		"2026-03-03 00:00": {},
-	} {
-		if diff := cmp.Diff(want, d.report(from, "").Service.UnsignedTails); diff != "" {
+	for from, first := range map[string]Instant{"": {1, at(t, "2026-03-02 10:00")}, "2026-03-03 00:00": {7, at(t, "2026-03-03 10:00")}} {
+		r := d.report(from, "").Service
+		if o := r.OutsideStart; o == nil || o.First != first {
+			t.Errorf("from %q: %+v, want the first at %v", from, o, first)
+		}
+		want := []UnsignedTail{
+			{Instant{4, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{From: 1, To: 1, Cause: "wrong"}},
+			{Instant{5, at(t, "2026-03-02 10:00")}, decisionlog.UnsignedTail{Cause: "missing"}},
+		}
+		if from != "" {
+			want = []UnsignedTail{}
+		}
+		if diff := cmp.Diff(want, r.UnsignedTails); diff != "" {
 			t.Errorf("from %q: %s", from, diff)
 		}
 	}

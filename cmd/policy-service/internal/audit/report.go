@@ -217,6 +217,10 @@ func (t reportTable) service(r *report.Service) {
 	for _, one := range r.UnsignedTails {
 		t.row("unsigned tail", "%s: records %d to %d may be anybody's: they had no checkpoint and no MAC (%s)", recordedAt(one.At), one.From, one.To, one.Cause)
 	}
+	if o := r.OutsideStart; o != nil {
+		t.row("outside a start", "%s, the first at %s: no start of the service is on record before, or a stop or a crash is",
+			cli.Plural(int(o.Decisions), "decision"), recordedAt(o.First))
+	}
 	t.none("new keys", len(r.Keys))
 	for _, one := range r.Keys {
 		t.row("new key", "%s: %s", recordedAt(one.At), one.New)
