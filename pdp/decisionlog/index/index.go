@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,12 +66,9 @@ type Index struct {
 	dir     string
 	wake    chan struct{} // something is to be made
 
+	making sync.Mutex // held while a file is made, and while a segment is replaced; taken before mu
 	mu     sync.Mutex
-	tail   *postings      // of the segment that is followed
-	barred map[uint64]int // segments that are being replaced: no index is made of them
-	making uint64         // the segment whose index is being made; 0 is none
-	cancel context.CancelFunc
-	made   *sync.Cond // with mu: making has changed
+	tail   *postings // of the segment that is followed
 	fed    feed
 
 	end func() // of Start: stops both goroutines, and waits for them
@@ -91,16 +87,13 @@ const (
 
 // New is the index of the log in a data directory. It has the files on disk until [Index.Start].
 func New(data string, log Source, o Options) *Index {
-	x := &Index{
+	return &Index{
 		log:     log,
 		options: o,
 		dir:     filepath.Join(data, filepath.FromSlash(Dir)),
 		wake:    make(chan struct{}, 1),
-		barred:  map[uint64]int{},
 		end:     func() {},
 	}
-	x.made = sync.NewCond(&x.mu)
-	return x
 }
 
 // Stop ends the work of [Index.Start], and waits for its end.
@@ -132,24 +125,16 @@ func (x *Index) Sweep() error {
 	return err
 }
 
-// Without runs the replacement of a segment. From before it until after no file of the
-// index is of that segment.
+// Without runs the replacement of a segment, once no file of the index is being made. From before it until after no file
+// of the index is of that segment.
 func (x *Index) Without(segment uint64, replace func() error) error {
-	x.mu.Lock()
-	x.barred[segment]++
-	for x.making == segment {
-		x.cancel()
-		x.made.Wait()
-	}
-	x.mu.Unlock()
-	err := os.Remove(x.path(segment))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	x.making.Lock()
+	defer x.making.Unlock()
+	err := removeIfThere(x.path(segment))
+	if err == nil {
 		err = replace()
 	}
 	x.mu.Lock()
-	if x.barred[segment]--; x.barred[segment] == 0 {
-		delete(x.barred, segment)
-	}
 	if x.tail != nil && x.tail.segment == segment {
 		x.tail.replaced = true
 	}
@@ -256,42 +241,13 @@ func (x *Index) addFed(from, to uint64) (next, until uint64) {
 	return from, from
 }
 
-// keep writes the index of a sealed segment, unless that is being replaced or was,
-// or stop comes first.
+// keep writes the index of a sealed segment, unless that was replaced, or stop comes first.
 func (x *Index) keep(ctx context.Context, p *postings) {
-	// Where it fails it is tried again from the segment's records, and then reported.
-	_ = x.exclusively(ctx, p.segment, func(ctx context.Context) error {
-		if p.replaced {
-			return errBarred
-		}
-		return x.write(ctx, p)
-	})
-}
-
-// errBarred: the segment is being replaced.
-var errBarred = errors.New("the segment is being replaced")
-
-// exclusively makes one file at a time, and none of a segment that is being
-// replaced.
-func (x *Index) exclusively(ctx context.Context, segment uint64, do func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	x.mu.Lock()
-	for x.making != 0 {
-		x.made.Wait()
+	x.making.Lock()
+	defer x.making.Unlock()
+	if !p.replaced {
+		_ = x.write(ctx, p) // or it is tried again from the segment's records, and then reported
 	}
-	if x.barred[segment] > 0 {
-		x.mu.Unlock()
-		return errBarred
-	}
-	x.making, x.cancel = segment, cancel
-	x.mu.Unlock()
-	err := do(ctx)
-	x.mu.Lock()
-	x.making = 0
-	x.made.Broadcast()
-	x.mu.Unlock()
-	return err
 }
 
 // fill makes the indexes that are missing, the newest first.
@@ -328,8 +284,7 @@ func (x *Index) Fill(ctx context.Context) (err error) {
 		if _, failed := os.Stat(x.path(s.Number)); failed == nil {
 			continue
 		}
-		failed := x.exclusively(ctx, s.Number, func(ctx context.Context) error { return x.build(ctx, s) })
-		if failed != nil && !errors.Is(failed, errBarred) && !errors.Is(failed, context.Canceled) {
+		if failed := x.build(ctx, s); failed != nil && !errors.Is(failed, context.Canceled) {
 			err = errors.Join(err, fmt.Errorf("the index of %s: %w", filepath.Base(x.path(s.Number)), failed))
 		}
 	}
@@ -338,6 +293,8 @@ func (x *Index) Fill(ctx context.Context) (err error) {
 
 // build makes the index of a sealed segment from its records.
 func (x *Index) build(ctx context.Context, s Segment) error {
+	x.making.Lock()
+	defer x.making.Unlock()
 	p, end := newPostings(s.Number, s.First), s.End
 	for p.next < end {
 		some, err := x.log.Terms(p.next, end)
