@@ -181,68 +181,33 @@ func within(pointer, above string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// fit says of hidden values whether they could be put to the policies of the bundle that decided:
-// what of the request could not is listed in the record. If that list is empty, all values fit. A
-// value misfits if the list has its place, or one below or above it. Of another value it is
-// unknown whether it fits, if
-//
-//   - more may have been to list than the record has: the list may be full, or says that there is
-//     more, or has a masked name, and another name may have come to be the same;
-//   - the list has another place in the same member, because of a member only the first is listed;
-//   - the reason says that something did not fit, and does not say what, or that a type was
-//     unknown: then nothing else was looked at;
-//   - subject and resource may be one entity, whose properties were looked at together;
-//   - the record is that of a search.
-//
-// It is unknown, too, of all properties or of the whole context, if the list has a place in it and
-// the reason is not that something misfits: then one member of it misfits, and the policies were
-// asked with the others. Otherwise it fits.
+// fit says of hidden values whether they could be put to the policies of the bundle that decided: the record lists the
+// places of the request that could not. If it lists nothing but names, all values fit. If that was the reason, the
+// listed values misfit. Of all others it is unknown, because a list may name one place for several.
 func (r *Recorded) fit(q *evaluation.Request, hidden []evaluation.Hidden) {
-	listed, complete := r.misfits(q.Shape, hidden)
-	for n, h := range hidden {
-		touches := func(p string) bool { return within(p, h.At) || within(h.At, p) }
-		beside := func(p string) bool {
-			one := q.Subject.ID == q.Resource.ID && isProperty(p) && isProperty(h.At)
-			return one || memberOf(p) == memberOf(h.At)
-		}
-		switch {
-		case slices.ContainsFunc(listed, touches):
-			if !isWhole(h.At) || evaluation.Reason(r.Reason) == evaluation.SchemaMismatch {
+	reason := evaluation.Reason(r.Reason)
+	fits := r.Kind == KindDecision || r.Kind == KindPossible
+	switch reason {
+	case evaluation.UnknownType, evaluation.SchemaMismatch:
+		fits = false
+	case evaluation.UnknownEntity:
+		fits = fits && len(r.Mismatch) > 0
+	}
+	names := []string{"/subject/type", "/subject/id", "/action/name", "/resource/type", "/resource/id"}
+	for _, pointer := range r.Mismatch {
+		place := q.Shape.Canonical(inItem(pointer))
+		fits = fits && slices.Contains(names, place)
+		for n, h := range hidden {
+			if reason == evaluation.SchemaMismatch && (within(place, h.At) || within(h.At, place)) {
 				hidden[n].Fit = evaluation.Misfits
 			}
-		case complete && !slices.ContainsFunc(listed, beside):
+		}
+	}
+	for n := range hidden {
+		if fits {
 			hidden[n].Fit = evaluation.Fits
 		}
 	}
-}
-
-// mostMismatches is how many mismatches a decision names at the most, or less.
-const mostMismatches = 16
-
-// misfits are the places in the request that are listed as what does not fit, and whether they are
-// all there are.
-func (r *Recorded) misfits(shape evaluation.Shape, hidden []evaluation.Hidden) (places []string, complete bool) {
-	switch evaluation.Reason(r.Reason) {
-	case evaluation.UnknownType:
-		complete = false
-	case evaluation.SchemaMismatch, evaluation.UnknownEntity:
-		complete = len(r.Mismatch) > 0
-	default:
-		complete = r.Kind == KindDecision || r.Kind == KindPossible
-	}
-	most := 0 // that the places on record may stand for
-	for _, pointer := range r.Mismatch {
-		place := shape.Canonical(inItem(pointer))
-		places = append(places, place)
-		// One that ends at a hidden value may stand for two: the value itself, and one in it.
-		if most++; slices.ContainsFunc(hidden, func(h evaluation.Hidden) bool { return within(place, h.At) }) {
-			most++
-		}
-		if strings.HasSuffix(pointer, "…") || strings.Contains(pointer, evaluation.MaskPrefix) {
-			complete = false
-		}
-	}
-	return places, complete && most < mostMismatches
 }
 
 // inItem is a pointer into the body of a batch as one into the request of the item: what an item
@@ -253,26 +218,6 @@ func inItem(pointer string) string {
 		return "/" + after
 	}
 	return pointer
-}
-
-// isWhole reports whether a place holds members that each fit or do not, whatever the others do.
-func isWhole(pointer string) bool {
-	return pointer == "/context" || pointer == "/subject/properties" || pointer == "/resource/properties"
-}
-
-func isProperty(pointer string) bool {
-	return within(pointer, "/subject/properties") || within(pointer, "/resource/properties")
-}
-
-// memberOf is the part of a request of which one misfit is listed at the most: a property of the
-// subject or the resource, a member of the context, or all properties of the action.
-func memberOf(pointer string) string {
-	segments := strings.SplitN(pointer, "/", 5)
-	most := 4 // with the empty one before the first slash
-	if len(segments) > 1 && (segments[1] == "context" || segments[1] == "action") {
-		most = 3
-	}
-	return strings.Join(segments[:min(most, len(segments))], "/")
 }
 
 // hiddenIn are the hidden places of a member that an item inherits from this record of its batch.

@@ -152,14 +152,12 @@ func (r *Recorded) Questions() ([]Recorded, error) {
 
 // ResolvedQuestions are the same, with what they inherit.
 func (r *Recorded) ResolvedQuestions() ([]Recorded, error) {
-	all, err := r.Questions()
 	var shared parts
-	if err == nil {
-		err = readInto(&shared, r.Line)
-	}
-	for n := range all {
+	err := readInto(&shared, r.Line)
+	all := make([]Recorded, len(r.Items))
+	for n, item := range r.Items {
 		if err == nil {
-			err = all[n].resolveIn(&shared, r.Items[n])
+			all[n], err = r.resolved(item, &shared)
 		}
 	}
 	return all, err
@@ -211,61 +209,51 @@ func (r *Recorded) Question(id string) (q Recorded, err error) {
 		err = readInto(&shared, r.Line)
 	}
 	if err == nil {
-		q, err = r.question(item)
-	}
-	if err == nil {
-		err = q.resolveIn(&shared, item)
+		q, err = r.resolved(item, &shared)
 	}
 	return q, err
 }
 
-// resolveIn resolves a question with what the record of its batch has of all.
-func (r *Recorded) resolveIn(shared *parts, item jsontext.Value) error {
+// resolved is a question with what the record of its batch has of all.
+func (r *Recorded) resolved(item jsontext.Value, shared *parts) (Recorded, error) {
+	q, err := r.question(item)
 	var own parts
-	if err := readInto(&own, item); err != nil {
-		return err
+	if err = errors.Join(err, readInto(&own, item)); err != nil {
+		return q, err
 	}
 	own.Request, shared.Request = cmp.Or(own.Request, &Request{}), cmp.Or(shared.Request, &Request{})
 	for _, member := range []struct {
 		into *jsontext.Value
 		name any
-	}{{&own.Request.Subject, r.Names.Subject}, {&own.Request.Action, r.Names.Action}, {&own.Request.Resource, r.Names.Resource}} {
+	}{{&own.Request.Subject, q.Names.Subject}, {&own.Request.Action, q.Names.Action}, {&own.Request.Resource, q.Names.Resource}} {
 		if *member.into == nil {
-			text, err := json.Marshal(member.name)
-			if err != nil {
-				return err
+			if *member.into, err = json.Marshal(member.name); err != nil {
+				return q, err
 			}
-			*member.into = text
 		}
 	}
-	return r.take(&own, shared)
+	err = q.take(&own, shared)
+	return q, err
 }
 
 // Counts are how many questions of a record were possible, and how many impossible, with those for which it has no room.
 func (r *Recorded) Counts() (possible, impossible int64, err error) {
-	if r.Possible != nil {
-		if *r.Possible {
-			return 1, 0, nil
-		}
-		return 0, 1, nil
+	questions := []Recorded{*r}
+	if r.Items != nil {
+		questions, err = r.Questions()
 	}
-	for _, item := range r.Items {
-		var q struct {
-			Possible bool `json:"possible"`
-		}
-		if err := readInto(&q, item); err != nil {
-			return 0, 0, err
-		}
-		if q.Possible {
+	for i := range questions {
+		switch questions[i].Answer() {
+		case Possible:
 			possible++
-		} else {
+		case Impossible:
 			impossible++
 		}
 	}
 	if r.Rest != nil {
 		possible, impossible = possible+int64(r.Rest.Possible), impossible+int64(r.Rest.More-r.Rest.Possible)
 	}
-	return possible, impossible, nil
+	return possible, impossible, err
 }
 
 // find finds the record of an id, or the one that has the question of that id.
