@@ -3,8 +3,6 @@ package decisionlog
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"io"
 	"time"
@@ -54,21 +52,21 @@ type TailOptions struct {
 // The words of an export, as a stranger reads them.
 const (
 	ExportPrefix = `{"export":`
-	ExportBegin  = "begin"
 	ExportLeaves = "leaves"
 	ExportProof  = "proof"
-	ExportEnd    = "end"
 )
 
-// export reads back what Export writes, as a stranger would: every leaf in order,
-// the tree that the checkpoint was signed for.
+// export reads back what Export writes.
 func (k *kept) export(o ExportOptions) (records [][]byte, done Exported) {
 	k.Helper()
 	var b bytes.Buffer
 	done, err := exportOf(k.Context(), k.log, &b, o)
 	k.ok(err)
 	k.ok(JudgeExport(b.Bytes()))
-	return k.read(b.Bytes(), done), done
+	if records = k.read(b.Bytes()); done.Records != int64(len(records)) {
+		k.Errorf("%d records, and it says %+v", len(records), done)
+	}
+	return records, done
 }
 
 func exportOf(ctx context.Context, l *Log, b *bytes.Buffer, o ExportOptions) (Exported, error) {
@@ -82,97 +80,25 @@ func exportOf(ctx context.Context, l *Log, b *bytes.Buffer, o ExportOptions) (Ex
 	return WriteExport(ctx, s, b, o)
 }
 
-func (k *kept) read(all []byte, done Exported) (records [][]byte) {
+// read are the records of an export, which a stranger has verified. What is left out is left out for its reason.
+func (k *kept) read(all []byte) (records [][]byte) {
 	k.Helper()
-	var leaves, stored []tlog.Hash
-	add := func(h tlog.Hash) {
-		more, err := tlog.StoredHashesForRecordHash(int64(len(leaves)), h, hashesIn(stored))
-		k.ok(err)
-		leaves, stored = append(leaves, h), append(stored, more...)
-	}
-	var begin exportBegin
-	var end exportEnd
-	before := 0
 	for line := range bytes.Lines(all) {
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		var e struct {
-			Export string `json:"export"`
-			exportLeaves
-		}
 		if !bytes.HasPrefix(line, []byte(ExportPrefix)) {
-			records = append(records, line)
-			add(tlog.RecordHash(line))
-			before += len(line) + 1
+			records = append(records, bytes.TrimSuffix(line, []byte("\n")))
 			continue
 		}
-		k.ok(json.Unmarshal(line, &e))
-		switch e.Export {
-		case ExportBegin:
-			k.ok(json.Unmarshal(line, &begin))
-		case ExportLeaves:
-			var l exportLeaves
-			k.ok(json.Unmarshal(line, &l))
-			if l.First != uint64(len(leaves)) {
-				k.Errorf("leaves from %d stand at %d", l.First, len(leaves))
-			}
-			for i, h := range l.Hashes {
-				add(h)
-				if why := k.gone[int64(l.First)+int64(i)]; l.Why != WhyFiltered && l.Why != why {
-					k.Errorf("record %d is %q, want %q", l.First+uint64(i), l.Why, why)
-				}
-			}
-		case ExportProof:
-			var p exportProof
-			k.ok(json.Unmarshal(line, &p))
-			c, err := ParseCheckpoint([]byte(begin.Checkpoint), nil)
-			k.ok(err)
-			k.ok(tlog.CheckRecord(tlog.RecordProof(p.Hashes), begin.Size, c.Root, p.Sequence, tlog.RecordHash(records[len(records)-1])))
-		case ExportEnd:
-			k.ok(json.Unmarshal(line, &end))
-			if sum := sha256.Sum256(all[:before]); hex.EncodeToString(sum[:]) != end.Digest {
-				k.Error("the digest is another")
+		var leaves struct {
+			First  int64       `json:"first"`
+			Why    string      `json:"why"`
+			Hashes []tlog.Hash `json:"hashes"`
+		}
+		k.ok(json.Unmarshal(line, &leaves))
+		for i := range leaves.Hashes {
+			if why := k.gone[leaves.First+int64(i)]; leaves.Why != WhyFiltered && leaves.Why != why {
+				k.Errorf("record %d is %q, want %q", leaves.First+int64(i), leaves.Why, why)
 			}
 		}
-		before += len(line) + 1
-	}
-	c, err := ParseCheckpoint([]byte(begin.Checkpoint), nil)
-	k.ok(err)
-	root, err := tlog.TreeHash(int64(len(leaves)), hashesIn(stored))
-	k.ok(err)
-	if root != c.Root || begin.Size != int64(len(leaves)) || end.Size != begin.Size || end.Records != int64(len(records)) || done.Size != begin.Size {
-		k.Errorf("%d leaves, %d records; begin %+v, end %+v, done %+v", len(leaves), len(records), begin, end, done)
 	}
 	return records
-}
-
-func hashesIn(stored []tlog.Hash) tlog.HashReaderFunc {
-	return func(indexes []int64) (out []tlog.Hash, err error) {
-		for _, i := range indexes {
-			out = append(out, stored[i])
-		}
-		return out, nil
-	}
-}
-
-type exportProof struct {
-	Export   string      `json:"export"`
-	Sequence int64       `json:"sequence"`
-	Hashes   []tlog.Hash `json:"hashes"`
-}
-
-type exportBegin struct {
-	Size       int64  `json:"size"`
-	Checkpoint string `json:"checkpoint"`
-}
-
-type exportLeaves struct {
-	First  uint64      `json:"first"`
-	Why    string      `json:"why"`
-	Hashes []tlog.Hash `json:"hashes"`
-}
-
-type exportEnd struct {
-	Records int64  `json:"records"`
-	Size    int64  `json:"size"`
-	Digest  string `json:"digest"`
 }

@@ -321,42 +321,6 @@ func TestCheckpointsWhileWritingFails(t *testing.T) {
 	}
 }
 
-// An id names the first record that has it, whatever else is written with that, or between.
-func TestAnIDNamesTheFirstRecord(t *testing.T) {
-	t.Parallel()
-	l := mustOpen(t, memory(t), Options{Mode: Strict})
-	g := rand.New(rand.NewPCG(25, 0))
-	first := map[string]uint64{}
-	again := 0
-	for range 30 {
-		entries := make([]Entry, 1+g.IntN(60))
-		for i := range entries {
-			entries[i] = entry(fmt.Sprint("id-", g.IntN(700)))
-		}
-		if err := l.Append(t.Context(), entries); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		for i := range entries {
-			if _, is := first[entries[i].ID]; is {
-				again++
-			} else {
-				first[entries[i].ID] = l.Size() - uint64(len(entries)-i)
-			}
-		}
-	}
-	for id, want := range first {
-		if got := sequenceOf(t, l, id); got != want {
-			t.Errorf("%s is record %d, want %d", id, got, want)
-		}
-	}
-	if again < 100 {
-		t.Errorf("only %d ids came again", again)
-	}
-}
-
 // An id leads to the first record that has it, in whatever order ids come: in one transaction, in several, and after a
 // restart.
 func TestAnIDLeadsToItsFirstRecord(t *testing.T) {
