@@ -75,15 +75,13 @@ func (r *Reader) Events(ctx context.Context, visit func(*Recorded) error, first 
 	return err
 }
 
-// events returns from where on it went. Each time that it goes back it goes back twice as far, so a log without the
-// first event is read twice.
+// events returns from where on it went.
 func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first string, others []string) (from uint64, err error) {
-	names := append(slices.Clone(others), first)
-	all := r.all()
-	for back := 1; len(all) > 0; back *= 2 {
-		begin := max(0, len(all)-back)
-		found, begun := []*Recorded{}, begin == 0
-		for record, err := range r.Records(ctx, all[begin].first, r.Size()) {
+	names, size, begun := append(slices.Clone(others), first), r.Size(), false
+	var found []*Recorded
+	for _, s := range slices.Backward(r.all()) {
+		var here []*Recorded
+		for record, err := range r.Records(ctx, s.first, size) {
 			if err != nil {
 				return 0, err
 			}
@@ -92,20 +90,19 @@ func (r *Reader) events(ctx context.Context, visit func(*Recorded) error, first 
 			}
 			line, err := Parse(record.Line)
 			if err == nil && line.Kind == KindAdmin && slices.Contains(names, line.Event) {
-				found, begun = append(found, line), begun || line.Event == first
+				here, begun = append(here, line), begun || line.Event == first
 			}
 		}
-		if !begun {
-			continue
+		if found, size = append(here, found...), s.first; begun {
+			break
 		}
-		for _, one := range found {
-			if err := visit(one); err != nil {
-				return 0, err
-			}
-		}
-		return all[begin].first, nil
 	}
-	return 0, nil
+	for _, one := range found {
+		if err := visit(one); err != nil {
+			return 0, err
+		}
+	}
+	return size, nil
 }
 
 // signed goes over the records from a sequence on, and fails if they are not those that were signed.
@@ -175,32 +172,22 @@ const segmentRecords = 4096
 
 // segment reads on, within one segment.
 func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
-	hashes, records := tx.Bucket([]byte(BucketHashes)).Cursor(), tx.Bucket([]byte(BucketRecords)).Cursor()
-	began := w.edge.size
-	key, stored := hashes.Seek(number(began))
-	lineKey, line := records.Seek(number(began))
-	for ; key != nil && w.edge.size < to && w.edge.size-began < segmentRecords; key, stored = hashes.Next() {
-		sequence := w.edge.size
-		if !bytes.Equal(key, number(sequence)) || len(stored) < tlog.HashSize {
-			return fmt.Errorf("%w: it has no hash of record %d", ErrDamaged, sequence)
-		}
-		leaf := tlog.Hash(stored[:tlog.HashSize])
-		if !bytes.Equal(lineKey, key) {
-			w.gone = append(w.gone, sequence)
-			if err := w.visit(Record{Sequence: sequence, Leaf: leaf}); err != nil {
-				return err
-			}
-		} else if err := w.record(Record{Sequence: sequence, Line: line, Leaf: leaf}); err != nil {
+	for r, err := range storedFrom(tx, w.edge.size, min(to, w.edge.size+segmentRecords)) {
+		if err != nil {
 			return err
+		}
+		if r.Line != nil {
+			err = w.record(r.Record)
 		} else {
-			lineKey, line = records.Next()
+			w.gone = append(w.gone, r.Sequence)
+			err = w.visit(r.Record)
 		}
-		if !w.edge.extend(leaf, stored) {
-			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, sequence)
+		if err != nil {
+			return err
 		}
-	}
-	if w.edge.size == began {
-		return fmt.Errorf("%w: record %d is not in it", ErrDamaged, began)
+		if !w.edge.extend(r.Leaf, r.hashes) {
+			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, r.Sequence)
+		}
 	}
 	return ctx.Err()
 }
@@ -210,44 +197,29 @@ func (w *walker) record(r Record) error {
 	if sha256.Sum256(w.line) != r.Leaf {
 		return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
 	}
-	named, removal := w.find(r.Line)
-	if removal {
+	if removesContent(r.Line) {
 		if err := w.removed.take(r.Line); err != nil {
 			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		}
 	}
-	if !named {
+	if !w.names(r.Line) {
 		return nil
 	}
 	r.Line = bytes.Clone(r.Line)
 	return w.visit(r)
 }
 
-// find reports whether a line names one of the approval requests that are looked
-// for, anywhere, and whether it may tell of content that was removed. The log writes a
-// line in one way, so that neither can be spelt otherwise. Both members have a v, which
-// is rare in a line: to go from one to the next is several times as fast as to look for
-// what begins with a quote.
-func (w *walker) find(line []byte) (named, removal bool) {
-	const approval, event = `val":"`, `vent":"`
-	for at := bytes.IndexByte(line, 'v'); at >= 0; {
-		before, from := line[:at], line[at:]
-		if bytes.HasPrefix(from, []byte(approval)) && bytes.HasSuffix(before, []byte(`"appro`)) {
-			id := from[len(approval):]
-			end := bytes.IndexByte(id, '"')
-			named = named || end >= 0 && w.ids[string(id[:end])]
+// names reports whether a line names one of the approval requests that are looked for, anywhere. The log writes a line in
+// one way, so that it cannot be spelt otherwise.
+func (w *walker) names(line []byte) bool {
+	for found := true; found; {
+		_, line, found = bytes.Cut(line, []byte(`"approval":`))
+		text, isText := bytes.CutPrefix(line, []byte{'"'})
+		if id, _, ended := bytes.Cut(text, []byte{'"'}); found && isText && ended && w.ids[string(id)] {
+			return true
 		}
-		if bytes.HasPrefix(from, []byte(event)) && bytes.HasSuffix(before, []byte(`"e`)) {
-			name := from[len(event):]
-			removal = removal || bytes.HasPrefix(name, []byte(EventRedacted+`"`)) || bytes.HasPrefix(name, []byte(EventRetired+`"`))
-		}
-		next := bytes.IndexByte(from[1:], 'v')
-		if next < 0 {
-			break
-		}
-		at += 1 + next
 	}
-	return named, removal
+	return false
 }
 
 // explained fails if content is gone and no record says why.

@@ -112,21 +112,17 @@ func TestRedactedStepIsExplained(t *testing.T) {
 	}
 }
 
-// TestLineIsLookedThrough: what is found with few looks at a line is what a search for the whole finds.
-func TestLineIsLookedThrough(t *testing.T) {
+// TestALineThatNamesAnApproval: a request is named by its whole id, in the one member that has it.
+func TestALineThatNamesAnApproval(t *testing.T) {
 	t.Parallel()
 	w := &walker{ids: map[string]bool{"mine": true}}
-	parts := []string{`"approval":"mine"`, `"approval":"other"`, `"approval":"`, `"approval":`, `approval":"mine"`, `val":"mine"`, `"event":"` + EventRedacted + `"`, `"event":"` + EventRetired + `"`,
-		`"event":"` + EventRetired, `event":"` + EventRedacted + `"`, `"event":"approved"`, "v", "vv", `"e`, `"appro`, ",", ""}
+	parts := []string{`"approval":"mine"`, `"approval":"other"`, `"approval":"`, `"approval":`, `approval":"mine"`, `mine"`, `"appro`, ",", ""}
 	for _, a := range parts {
 		for _, b := range parts {
 			for _, c := range parts {
-				line := []byte(a + b + c)
-				named, removal := w.find(line)
-				wantNamed := strings.Contains(string(line), `"approval":"mine"`)
-				wantRemoval := strings.Contains(string(line), `"event":"`+EventRedacted+`"`) || strings.Contains(string(line), `"event":"`+EventRetired+`"`)
-				if named != wantNamed || removal != wantRemoval {
-					t.Fatalf("%s: named %v, removal %v", line, named, removal)
+				line := a + b + c
+				if got := w.names([]byte(line)); got != strings.Contains(line, `"approval":"mine"`) {
+					t.Fatalf("%s: %v", line, got)
 				}
 			}
 		}

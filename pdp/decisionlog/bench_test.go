@@ -19,11 +19,9 @@ func BenchmarkAppendStrict128Concurrent(b *testing.B) { appendStrict(b, 128) }
 
 func appendStrict(b *testing.B, callers int) {
 	var commits, records, size int
-	var rotations []time.Duration
 	l := mustOpen(b, b.TempDir(), Options{
 		On: Hooks{
 			Commit: func(c Commit) { commits, records, size = commits+1, records+c.Records, size+c.Bytes },
-			Rotate: func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
 		},
 	})
 	var left atomic.Int64
@@ -54,9 +52,6 @@ func appendStrict(b *testing.B, callers int) {
 	if bytes := l.Status().Bytes; bytes > 8*allocSize {
 		b.ReportMetric(float64(bytes)/float64(records), "disk-bytes/record")
 	}
-	for i, kept := range rotations {
-		b.Logf("rotation %d kept the writer for %v", i, kept)
-	}
 }
 
 func cpu() time.Duration {
@@ -65,12 +60,10 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// How long does a start take with a million records, and what do a rotation and
-// reading all of it cost?
+// How long does a start take with a million records, and what does reading all of it cost?
 func BenchmarkOpenMillion(b *testing.B) {
 	data := b.TempDir()
-	var longest time.Duration
-	o := Options{On: Hooks{Rotate: func(_ uint64, kept time.Duration) { longest = max(longest, kept) }}}
+	o := Options{}
 	l := mustOpen(b, data, o)
 	for n := 0; n < 1_000_000; n += 1000 {
 		entries := make([]Entry, 1000)
@@ -100,7 +93,6 @@ func BenchmarkOpenMillion(b *testing.B) {
 	b.ReportMetric(float64(len(l.Segments())), "segments")
 	crash(l)
 	bound.Check(b, starts.Median(), "ms-median", 2000)
-	b.ReportMetric(float64(longest.Microseconds())/1000, "rotation-ms-max")
 }
 
 // What does it cost to have the log vouch for a record, of which a use of an approval

@@ -107,7 +107,7 @@ func (w *writer) transact(o order) error {
 	}
 	w.accounts.wrote(calls, contentOf(s.size, next.edge.size-s.first))
 	if o.begin == nil { // else the segment is not yet among those that are read
-		w.frames.show(o.frames, func() { w.grow(next.edge.size) })
+		w.frames.filled(o.frames, func() { w.grow(next.edge.size) })
 	}
 	if commit.Took = time.Since(start); o.commits() {
 		w.options.On.Commit(commit)

@@ -181,7 +181,7 @@ func appendUntilStep(data, plan string) {
 		}
 	}
 	l, err := Open(data, Options{
-		SegmentBytes: 2 << 20, Checkpoints: Checkpoints{Records: 40}, Journal: journal.Options{Size: 2 << 20, Step: come},
+		SegmentBytes: 2 << 20, Checkpoints: Checkpoints{Records: 40}, Journal: journal.Options{Size: 512 << 10, Step: come},
 		On: Hooks{
 			Checkpoint: func(note []byte) { say("checkpoint", base64.StdEncoding.EncodeToString(note)) },
 			Step:       come,

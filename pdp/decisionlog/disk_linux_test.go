@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/pdptest/memorydisk"
 )
 
@@ -108,7 +109,7 @@ func (d *disk) whole(t *testing.T, class string) {
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	for _, segment := range []int64{64 << 20, 500_000} { // full within a segment, and between two
-		d := onDisk(t, memorydisk.New(t, "size=3m"), Options{SegmentBytes: segment})
+		d := onDisk(t, memorydisk.New(t, "size=3m"), Options{SegmentBytes: segment, Journal: journal.Options{Size: journal.MinSize}})
 		ballast := filepath.Join(d.dir, "ballast")
 		if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
 			t.Fatal(err)
@@ -187,7 +188,7 @@ func TestFileSizeLimit(t *testing.T) {
 // TestBestEffort: what is dropped while the disk is full is counted, dated and recorded.
 func TestBestEffort(t *testing.T) {
 	t.Parallel()
-	d := onDisk(t, memorydisk.New(t, "size=3m"), Options{Mode: BestEffort})
+	d := onDisk(t, memorydisk.New(t, "size=3m"), Options{Mode: BestEffort, Journal: journal.Options{Size: journal.MinSize}})
 	ballast := filepath.Join(d.dir, "ballast")
 	if err := os.WriteFile(ballast, make([]byte, 1<<20), 0o600); err != nil {
 		t.Fatal(err)

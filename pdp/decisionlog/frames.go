@@ -52,7 +52,7 @@ func (f *flight) over() bool { return f.frame == nil || f.stalled || f.broken !=
 // backlog has the frames that are durable and not filled.
 type backlog struct {
 	frames  []*frame
-	records int    // that are not shown
+	records int    // that they have
 	bytes   int64  // of their calls
 	landed  uint64 // how many frames there ever were
 	filled  uint64 // how many of them were filled
@@ -72,23 +72,13 @@ func (b *backlog) add(some ...*frame) {
 
 // remove takes away the first n frames, which are filled.
 func (b *backlog) remove(n int) {
-	b.show(b.frames[:n])
 	for _, one := range b.frames[:n] {
-		b.bytes -= one.size
+		b.records, b.bytes = b.records-one.records, b.bytes-one.size
 	}
 	b.frames, b.filled = append([]*frame(nil), b.frames[n:]...), b.filled+uint64(n) // the old array would keep the calls
 	b.due.Stop()
 	if len(b.frames) > 0 {
 		b.due.Reset(fillEvery)
-	}
-}
-
-// show counts the records of frames no more.
-func (b *backlog) show(some []*frame) {
-	for _, one := range some {
-		if !one.shown {
-			one.shown, b.records = true, b.records-one.records
-		}
 	}
 }
 
@@ -126,7 +116,6 @@ type frame struct {
 	calls   []*call
 	size    int64
 	records int
-	shown   bool          // its records are among those that are read
 	done    chan struct{} // closed once err is its outcome
 	err     error
 }
@@ -221,7 +210,7 @@ func (f *frames) write(one *frame) {
 	for _, c := range one.calls {
 		f.buffer = c.journal(f.buffer, one.time)
 	}
-	number, err := f.journal.Write([][]byte{f.buffer})
+	number, err := f.journal.Write(f.buffer)
 	if err != nil {
 		f.mu.Lock()
 		if f.flight.stalled = errors.Is(err, journal.ErrFull); !f.flight.stalled {
@@ -303,32 +292,24 @@ func (f *frames) cut(landed uint64) (some []*frame, now time.Time, more bool) {
 	return some, f.now(), false
 }
 
-// filled forgets the first durable frames, which the segment has, and makes room for others. A frame that waits for
-// room is written again: it may have begun to wait after the last of them was filled, so some can be none.
-func (f *frames) filled(some []*frame) error {
-	f.mu.Lock()
-	if len(some) > 0 {
-		f.backlog.remove(len(some))
-		f.change()
-	}
-	j := f.journal
-	f.mu.Unlock()
-	if j == nil {
-		return nil // it was read, and is not written to
-	}
-	if len(some) > 0 {
-		j.Filled(some[len(some)-1].number)
-	}
-	if err := j.Recycle(); err != nil {
-		return err
-	}
+// filled forgets the first durable frames, which the segment has, and makes room for others. Meanwhile grow has their
+// records read: there is no moment at which they count twice, or not at all. A frame that waits for room is written
+// again: it may have begun to wait after the last of them was filled, so some can be none.
+func (f *frames) filled(some []*frame, grow func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	grow()
+	if n := len(some); n > 0 {
+		f.backlog.remove(n)
+		f.change()
+		if f.journal != nil { // else the journal was read, and is not written to
+			f.journal.Filled(some[n-1].number)
+		}
+	}
 	if f.flight.stalled {
 		f.flight.stalled = false
 		go f.write(f.flight.frame)
 	}
-	return nil
 }
 
 // isBroken is the error of the frame that flies, if it cannot be written.
@@ -474,14 +455,6 @@ func (f *frames) upTo(number uint64) []*frame {
 	return f.backlog.frames[:n:n]
 }
 
-// show has the records of frames read, by grow. There is no moment at which they count twice, or not at all.
-func (f *frames) show(some []*frame, grow func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.backlog.show(some)
-	grow()
-}
-
 // standing counts the records that are durable and not filled, and how many calls wait to be durable. size is how many records are read.
 func (f *frames) standing(size func() uint64, s *Status) {
 	now := f.now()
@@ -491,11 +464,8 @@ func (f *frames) standing(size func() uint64, s *Status) {
 	if one := f.flight.frame; one != nil {
 		s.Queued += len(one.calls)
 	}
-	for _, one := range f.backlog.frames {
-		if !one.shown {
-			s.Behind = max(0, now.Sub(one.time))
-			break
-		}
+	if len(f.backlog.frames) > 0 {
+		s.Behind = max(0, now.Sub(f.backlog.frames[0].time))
 	}
 }
 

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/plainfile"
@@ -214,20 +212,6 @@ func TestFramesLeaveTimeForOthers(t *testing.T) {
 			}
 		},
 	}})
-	for large := false; !large; { // until the journal has room for what is to come
-		land()
-		if err := l.Flush(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		large = true
-		for _, path := range journal.Paths(l.writer.journalDir()) {
-			info, err := os.Stat(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			large = large && info.Size() == size
-		}
-	}
 	answered := make(chan error, 2)
 	say := func(id string) {
 		go func() { answered <- l.Append(t.Context(), []Entry{{ID: id, Kind: KindAdmin, Event: "said"}}) }()
@@ -263,7 +247,7 @@ func TestNobodyWaitsForALogThatEnded(t *testing.T) {
 	var broken atomic.Bool
 	o := Options{Journal: journal.Options{OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
 		f, err := plainfile.OpenFile(name, flag, mode)
-		return brokenFile{f, &broken, failing, math.MaxInt64}, err
+		return brokenFile{f, &broken, failing}, err
 	}}}
 	l := mustOpen(t, memory(t), o)
 	mustAppend(t, l, entry("before"))
@@ -285,69 +269,16 @@ func TestNobodyWaitsForALogThatEnded(t *testing.T) {
 	}
 }
 
-// brokenFile fails to write below some offset, from some moment on.
+// brokenFile fails to write, from some moment on.
 type brokenFile struct {
 	*os.File
 	broken *atomic.Bool
 	err    error
-	below  int64
 }
 
 func (f brokenFile) WriteAt(b []byte, at int64) (int, error) {
-	if f.broken.Load() && at < f.below {
+	if f.broken.Load() {
 		return 0, f.err
 	}
 	return f.File.WriteAt(b, at)
-}
-
-// What stands in a segment was not dropped, also if the journal cannot be written to after that.
-func TestWhatIsOnRecordWasNotDropped(t *testing.T) {
-	t.Parallel()
-	var broken atomic.Bool
-	filled := make(chan struct{}, 1)
-	fill := func(time.Duration) {
-		if broken.Load() {
-			select {
-			case filled <- struct{}{}:
-			default:
-			}
-		}
-	}
-	l := mustOpen(t, memory(t), Options{Mode: BestEffort, RetryEvery: time.Hour, On: Hooks{Fill: fill}, Journal: journal.Options{
-		Size: journal.MinSize,
-		OpenFile: func(name string, flag int, mode fs.FileMode) (journal.File, error) {
-			f, err := plainfile.OpenFile(name, flag, mode)
-			return brokenFile{f, &broken, errors.New("no header can be written"), 8 << 10}, err
-		},
-	}})
-	broken.Store(true)
-	text, free := strings.Repeat("x", 20<<10), 0
-	for ; l.Status().OK; free++ {
-		if err := l.Append(t.Context(), []Entry{entry(fmt.Sprint("free-", free))}); err != nil { // nobody waits for it
-			t.Fatal(err)
-		}
-		waited := entry(fmt.Sprint("waited-", free))
-		waited.Kind, waited.Request.Context = KindReceipt, []byte(`{"text":"`+text+`"}`)
-		if err := l.Append(t.Context(), []Entry{waited}); err != nil && !errors.Is(err, ErrUnavailable) {
-			t.Fatal(err)
-		}
-		if free == 0 { // one at least is in a segment before the journal has no room
-			l.writer.frames.wakeWriter()
-			<-filled
-		}
-	}
-	_ = l.Flush(t.Context()) // what waited is written or refused
-	dropped := l.Status().Dropped
-	broken.Store(false)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := OpenReader(l.data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = r.Close() }()
-	if there := recordsWith(t, r, `"id":"free-`); there+int(dropped) != free || there == 0 {
-		t.Errorf("%d were handed over, %d are on record, %d are said to be dropped", free, there, dropped)
-	}
 }

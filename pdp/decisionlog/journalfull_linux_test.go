@@ -18,7 +18,7 @@ import (
 )
 
 // TestAFullFileIsFilled: when a file of the journal is full, the segment is filled at once, so that the file can be used
-// again, and grow, before the other one is full, too.
+// again before the other one is full, too.
 func TestAFullFileIsFilled(t *testing.T) {
 	t.Parallel()
 	l := mustOpen(t, memory(t), Options{

@@ -19,9 +19,8 @@ func TestRedactionIsCutShort(t *testing.T) {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {
 			k := keepLog(t)
 			k.append("a-1", "a-2", "a-3")
-			r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
-			k.ok(err)
-			for _, step := range r.steps([]Segment{segment}, without(sequence))[:steps] {
+			r, sequence := k.redaction("a-2")
+			for _, step := range r.steps()[:steps] {
 				k.ok(step(t.Context()))
 			}
 			if steps == 4 {
@@ -42,9 +41,8 @@ func TestHalfANewFileIsRemoved(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2")
-	r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
-	k.ok(err)
-	k.ok(r.steps([]Segment{segment}, without(sequence))[0](t.Context()))
+	r, _ := k.redaction("a-2")
+	k.ok(r.steps()[0](t.Context()))
 	k.ok(os.Chmod(r.next[0], 0o600))
 	k.ok(os.Truncate(r.next[0], 5000))
 	k.reopen()
@@ -65,8 +63,7 @@ func TestRetentionIsCutShort(t *testing.T) {
 			if len(segments) != 3 || reason != "age" {
 				t.Fatalf("%d segments, %q", len(segments), reason)
 			}
-			r := k.log.retirement(reason)
-			for _, step := range r.steps(segments, hashesOnly)[:steps] {
+			for _, step := range k.log.retirement(segments, reason).steps()[:steps] {
 				k.ok(step(t.Context()))
 			}
 			k.reopen()
@@ -87,9 +84,8 @@ func TestRedactionAfterOneCutShort(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t)
 	k.append("a-1", "a-2", "a-3")
-	r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
-	k.ok(err)
-	for _, step := range r.steps([]Segment{segment}, without(sequence))[:2] {
+	r, sequence := k.redaction("a-2")
+	for _, step := range r.steps()[:2] {
 		k.ok(step(t.Context()))
 	}
 	k.ok(k.log.Redact(t.Context(), "", "a-3", "on request"))
@@ -107,9 +103,8 @@ func TestRetentionFinishesWhatWasCutShort(t *testing.T) {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {
 			k := keepLog(t)
 			k.append("a-1", "a-2")
-			r, segment, sequence, err := k.log.redaction(t.Context(), "a-2", "on request")
-			k.ok(err)
-			for _, step := range r.steps([]Segment{segment}, without(sequence))[:steps] {
+			r, sequence := k.redaction("a-2")
+			for _, step := range r.steps()[:steps] {
 				k.ok(step(t.Context()))
 			}
 			done, err := k.log.Retain(t.Context(), Retention{}, time.Now())
@@ -142,24 +137,15 @@ func TestRemovalsBesideTheJournal(t *testing.T) {
 					}
 				}
 				var r *removal
-				var segments []Segment
-				var keep keeping
 				if what == EventRedacted {
-					var segment Segment
-					var sequence uint64
-					var err error
-					r, segment, sequence, err = k.log.redaction(t.Context(), "b-2", "on request")
-					k.ok(err)
-					segments, keep = []Segment{segment}, without(sequence)
+					r, _ = k.redaction("b-2")
 				} else {
 					k.ok(k.log.Rotate(t.Context()))
-					var reason string
-					var err error
-					segments, reason, err = k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
+					segments, reason, err := k.log.removals.expired(Retention{Age: time.Hour}, time.Now().Add(2*time.Hour))
 					k.ok(err)
-					r, keep = k.log.retirement(reason), hashesOnly
+					r = k.log.retirement(segments, reason)
 				}
-				all := r.steps(segments, keep)
+				all := r.steps()
 				for _, step := range all[:steps] {
 					k.pend(k.next())
 					k.ok(step(t.Context()))
@@ -202,6 +188,14 @@ func TestRemovalsBesideTheJournal(t *testing.T) {
 			})
 		}
 	}
+}
+
+// redaction is that of a record, which stands at the sequence.
+func (k *kept) redaction(id string) (r *removal, sequence uint64) {
+	k.Helper()
+	one, err := k.log.redactable(k.Context(), id)
+	k.ok(err)
+	return k.log.redaction("", "on request", []redacted{one}), one.sequence
 }
 
 // pend has decisions on record, and does not look for them: at first only the journal has them.

@@ -5,57 +5,6 @@ import (
 	"time"
 )
 
-// How long is the writer kept by retention, by its own spans?
-func TestRetentionKeepsTheWriter(t *testing.T) {
-	t.Parallel()
-	var rotations, replacements, commits []time.Duration
-	l, err := Open(memory(t), Options{
-		On: Hooks{
-			Rotate:  func(_ uint64, kept time.Duration) { rotations = append(rotations, kept) },
-			Replace: func(_ uint64, kept time.Duration) { replacements = append(replacements, kept) },
-			Commit:  func(c Commit) { commits = append(commits, c.Took) },
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const segments = 3
-	for range segments {
-		for range 2 {
-			entries := make([]Entry, 1000)
-			for i := range entries {
-				entries[i] = entryOf("", true)
-			}
-			if err := l.Append(t.Context(), entries); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := l.Rotate(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Nothing else is written meanwhile, so after a checkpoint the lists are still.
-	if _, err := l.Checkpoint(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.writer.order(t.Context(), func() error { rotations, replacements, commits = nil, nil, nil; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	done, err := l.Retain(t.Context(), Retention{Bytes: 1}, time.Now())
-	took := time.Since(start)
-	if err != nil || len(done.Segments) != segments {
-		t.Fatalf("%+v: %v", done, err)
-	}
-	if err := l.Close(); err != nil { // so that the lists are ours
-		t.Fatal(err)
-	}
-	if len(replacements) != segments || len(rotations) != 1 {
-		t.Errorf("%d replacements and %d rotations, want %d and 1", len(replacements), len(rotations), segments)
-	}
-	t.Logf("%d records were dropped in %v; of it the writer was kept by rotation %v, by each replacement %v, by commits %v", done.Records, took, rotations, replacements, commits)
-}
-
 // In silence retention makes no work for itself: the record of a retirement alone
 // is no reason for the next.
 func TestRetentionComesToAnEnd(t *testing.T) {

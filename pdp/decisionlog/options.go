@@ -70,11 +70,8 @@ type Hooks struct {
 	Commit func(Commit)
 	// Fill gets how long each transaction took that filled the segment with what the journal has.
 	Fill func(took time.Duration)
-	// Rotate gets how long the writer was kept by each rotation.
-	Rotate func(segment uint64, kept time.Duration)
-	// Replace gets how long the writer was kept by putting a file without
-	// content in the place of a segment: redaction and retention.
-	Replace func(segment uint64, kept time.Duration)
+	// Rotate is called after each rotation.
+	Rotate func()
 	// Aged is called when more records are old enough to be dropped than before, if
 	// [Log.Limit] says how old that is.
 	Aged func()
@@ -154,8 +151,7 @@ func (o Options) withDefaults() Options {
 	orElse(&o.On.Checkpoint, func([]byte) {})
 	orElse(&o.On.Commit, func(Commit) {})
 	orElse(&o.On.Fill, func(time.Duration) {})
-	orElse(&o.On.Rotate, func(uint64, time.Duration) {})
-	orElse(&o.On.Replace, func(uint64, time.Duration) {})
+	orElse(&o.On.Rotate, func() {})
 	orElse(&o.On.Aged, func() {})
 	orElse(&o.On.Failure, func(error) {})
 	orElse(&o.On.State, func(error) {})

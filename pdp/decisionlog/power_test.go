@@ -98,11 +98,6 @@ func (f *writtenDown) Sync() error {
 	return nil
 }
 
-func (f *writtenDown) Truncate(size int64) error {
-	f.diary.note(event{what: sized, file: f.name, at: size})
-	return f.File.Truncate(size)
-}
-
 // step sees what becomes of segments.
 func (d *diary) step(step string) {
 	d.mu.Lock()

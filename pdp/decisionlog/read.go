@@ -73,29 +73,56 @@ func (r *Reader) some(from, to uint64) (out []Record, err error) {
 }
 
 func someOf(tx *bbolt.Tx, from, to uint64) (out []Record, err error) {
-	lines := tx.Bucket([]byte(BucketRecords)).Cursor()
-	hashes := tx.Bucket([]byte(BucketHashes)).Cursor()
-	key, stored := hashes.Seek(number(from))
-	lineKey, line := lines.Seek(number(from))
-	for size := 0; key != nil && from < to && len(out) < readRecords && size < readBytes; from++ {
-		if !bytes.Equal(key, number(from)) || len(stored) < tlog.HashSize {
-			return out, fmt.Errorf("%w: it has no hash of record %d", ErrDamaged, from)
+	size := 0
+	for r, err := range storedFrom(tx, from, to) {
+		if err != nil {
+			return out, err
 		}
-		record := Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}
-		if bytes.Equal(lineKey, key) {
-			if len(line) > MaxAppend {
-				return out, fmt.Errorf("%w: record %d is too long", ErrDamaged, from)
-			}
-			record.Line = bytes.Clone(line)
-			lineKey, line = lines.Next()
+		r.Line = bytes.Clone(r.Line)
+		if out, size = append(out, r.Record), size+len(r.Line); len(out) == readRecords || size >= readBytes {
+			break
 		}
-		out, size = append(out, record), size+len(record.Line)
-		key, stored = hashes.Next()
-	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("%w: record %d is not in it", ErrDamaged, from)
 	}
 	return out, nil
+}
+
+// storedRecord is a record as it lies in a transaction, with the hashes that were stored with it. What is kept of it must
+// be copied.
+type storedRecord struct {
+	Record
+	hashes []byte
+}
+
+// storedFrom yields the records of a segment from one sequence up to before another, at least one. The first error is the
+// last thing that comes.
+func storedFrom(tx *bbolt.Tx, from, to uint64) iter.Seq2[storedRecord, error] {
+	return func(yield func(storedRecord, error) bool) {
+		hashes, lines := tx.Bucket([]byte(BucketHashes)).Cursor(), tx.Bucket([]byte(BucketRecords)).Cursor()
+		key, stored := hashes.Seek(number(from))
+		lineKey, line := lines.Seek(number(from))
+		if key == nil {
+			yield(storedRecord{}, fmt.Errorf("%w: record %d is not in it", ErrDamaged, from))
+		}
+		for ; key != nil && from < to; from++ {
+			if !bytes.Equal(key, number(from)) || len(stored) < tlog.HashSize {
+				yield(storedRecord{}, fmt.Errorf("%w: it has no hash of record %d", ErrDamaged, from))
+				return
+			}
+			r := storedRecord{Record{Sequence: from, Leaf: tlog.Hash(stored[:tlog.HashSize])}, stored}
+			if bytes.Equal(lineKey, key) {
+				if len(line) > MaxAppend {
+					yield(storedRecord{}, fmt.Errorf("%w: record %d is too long", ErrDamaged, from))
+					return
+				}
+				r.Line = line
+				lineKey, line = lines.Next()
+			}
+			if !yield(r, nil) {
+				return
+			}
+			key, stored = hashes.Next()
+		}
+	}
 }
 
 // Get returns one record, with ErrGone where its content is gone.

@@ -137,7 +137,7 @@ func (u *Unfilled) look(data string, s *segment) error {
 	} else if err != nil {
 		return err
 	}
-	u.Records = read.Records()
+	u.Records = journal.Records(read)
 	return nil
 }
 

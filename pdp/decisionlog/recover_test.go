@@ -70,7 +70,7 @@ func files(t *testing.T, data string) (names []string) {
 	return names
 }
 
-// prepareAhead leaves an empty second segment, as a crash does when the first one is half full.
+// prepareAhead leaves an empty second segment, as a crash does when the first one is full.
 func prepareAhead(t *testing.T, data string) {
 	t.Helper()
 	db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000002.db"), 0o600, nil)

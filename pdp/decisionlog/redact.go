@@ -39,69 +39,79 @@ func (l *Log) redact(ctx context.Context, caller, reason string, passGone bool, 
 	if err := l.removals.finishAll(ctx); err != nil {
 		return 0, err
 	}
-	var now *removal
-	var segment Segment
-	var gone []uint64
+	var group []redacted // which go together
 	run := func() error {
-		if now == nil {
+		if len(group) == 0 {
 			return nil
 		}
-		err := now.run(ctx, []Segment{segment}, without(gone...))
+		err := l.redaction(caller, reason, group).run(ctx)
 		if err == nil {
-			done += len(gone)
+			done += len(group)
 		}
-		now, gone = nil, nil
+		group = nil
 		return err
 	}
 	for _, id := range ids {
-		r, of, sequence, err := l.redaction(ctx, id, reason)
+		one, err := l.redactable(ctx, id)
 		if passGone && errors.Is(err, ErrGone) {
 			continue
+		}
+		if err == nil && len(group) > 0 && !one.goesWith(group) {
+			err = run()
 		}
 		if err != nil {
 			return done, err
 		}
-		r.caller = caller
-		switch {
-		case now == nil:
-			now, segment = r, of
-		case of.Number == segment.Number && r.tenant == now.tenant && len(gone) < redactedAtOnce:
-			before := now.details
-			now.details = func(files []SegmentFile) []any { return append(before(files), r.details(files)...) }
-		default:
-			if err := run(); err != nil {
-				return done, err
-			}
-			now, segment = r, of
-		}
-		gone = append(gone, sequence)
+		group = append(group, one)
 	}
 	return done, run()
 }
 
-// redaction finds what is to go, in a sealed segment, and prepares the rest.
-func (l *Log) redaction(ctx context.Context, id, reason string) (*removal, Segment, uint64, error) {
+// redacted is a record that is to go.
+type redacted struct {
+	segment    Segment
+	sequence   uint64
+	id, tenant string
+}
+
+func (r redacted) goesWith(group []redacted) bool {
+	return r.segment.Number == group[0].segment.Number && r.tenant == group[0].tenant && len(group) < redactedAtOnce
+}
+
+// redactable finds a record that is to go, in a sealed segment.
+func (l *Log) redactable(ctx context.Context, id string) (redacted, error) {
 	record, err := l.ByID(id)
 	if err != nil {
-		return nil, Segment{}, 0, err
+		return redacted{}, err
 	}
 	s, err := Parse(record.Line)
 	if err != nil {
-		return nil, Segment{}, 0, err
+		return redacted{}, err
 	}
 	if s.Kind == KindAdmin {
-		return nil, Segment{}, 0, ErrNotRedactable
+		return redacted{}, ErrNotRedactable
 	}
 	segment, err := l.sealed(ctx, record.Sequence)
-	r := &removal{log: l, event: EventRedacted, tenant: s.Tenant, details: func(files []SegmentFile) []any {
-		return []any{struct {
-			Sequence uint64      `json:"sequence"`
-			ID       string      `json:"id"`
-			Reason   string      `json:"reason"`
-			File     SegmentFile `json:"file"`
-		}{record.Sequence, id, reason, files[0]}}
-	}}
-	return r, segment, record.Sequence, err
+	return redacted{segment, record.Sequence, id, s.Tenant}, err
+}
+
+// redaction removes records of one segment and tenant.
+func (l *Log) redaction(caller, reason string, group []redacted) *removal {
+	details := func(files []SegmentFile) (all []any) {
+		for _, one := range group {
+			all = append(all, struct {
+				Sequence uint64      `json:"sequence"`
+				ID       string      `json:"id"`
+				Reason   string      `json:"reason"`
+				File     SegmentFile `json:"file"`
+			}{one.sequence, one.id, reason, files[0]})
+		}
+		return all
+	}
+	return &removal{
+		log: l, event: EventRedacted, segments: []Segment{group[0].segment}, keep: without(group),
+		details: details, tenant: group[0].tenant, caller: caller,
+	}
 }
 
 // sealed returns the segment of a record, and seals it first if it is active.
@@ -120,10 +130,10 @@ func (l *Log) sealed(ctx context.Context, sequence uint64) (Segment, error) {
 }
 
 // without keeps all of a segment but some records' lines.
-func without(sequences ...uint64) keeping {
+func without(group []redacted) keeping {
 	gone := map[string]bool{}
-	for _, sequence := range sequences {
-		gone[string(number(sequence))] = true
+	for _, one := range group {
+		gone[string(number(one.sequence))] = true
 	}
 	return func(bucket, key, value []byte) []byte {
 		if string(bucket) == BucketRecords && gone[string(key)] {

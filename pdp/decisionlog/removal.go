@@ -91,8 +91,10 @@ type keeping func(bucket, key, value []byte) []byte
 
 // removal is one removal of content, in the steps above.
 type removal struct {
-	log   *Log
-	event string
+	log      *Log
+	event    string
+	segments []Segment
+	keep     keeping
 	// details make those of the admin records, given the new files.
 	details func([]SegmentFile) []any
 	tenant  string
@@ -102,17 +104,12 @@ type removal struct {
 }
 
 // steps are those of a removal, in order. A crash is a list that ends early.
-func (r *removal) steps(segments []Segment, keep keeping) []func(context.Context) error {
-	return []func(context.Context) error{
-		func(ctx context.Context) error { return r.write(ctx, segments, keep) },
-		r.record,
-		r.log.Rotate,
-		r.replace,
-	}
+func (r *removal) steps() []func(context.Context) error {
+	return []func(context.Context) error{r.write, r.record, r.log.Rotate, r.replace}
 }
 
-func (r *removal) run(ctx context.Context, segments []Segment, keep keeping) error {
-	for _, step := range r.steps(segments, keep) {
+func (r *removal) run(ctx context.Context) error {
+	for _, step := range r.steps() {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -122,7 +119,7 @@ func (r *removal) run(ctx context.Context, segments []Segment, keep keeping) err
 
 // write makes the new files. They are of no use before the record, so a failure
 // takes them away again. A segment that was altered stays, and those before it can go.
-func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (err error) {
+func (r *removal) write(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
 			for _, name := range r.next {
@@ -134,8 +131,8 @@ func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (
 	if err != nil {
 		return err
 	}
-	for i, segment := range segments {
-		err := r.writeOne(ctx, segment, tree, keep)
+	for i, segment := range r.segments {
+		err := r.writeOne(ctx, segment, tree)
 		if i > 0 && errors.Is(err, ErrDamaged) {
 			break // the next run says why
 		}
@@ -143,15 +140,12 @@ func (r *removal) write(ctx context.Context, segments []Segment, keep keeping) (
 			return fmt.Errorf("%s cannot be written anew: %w", filepath.Base(segment.Path), err)
 		}
 	}
-	return plainfile.SyncDir(filepath.Dir(segments[0].Path))
+	return plainfile.SyncDir(filepath.Dir(r.segments[0].Path))
 }
 
 // writeOne checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
-func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge, keep keeping) (err error) {
+func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge) (err error) {
 	next := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
-	if err := r.log.retireSealed(segment.Number); err != nil {
-		return err
-	}
 	var old *os.File
 	db, err := openFile(segment.Path, boltfile.ToRead, bbolt.Options{
 		Timeout: lockWait,
@@ -174,7 +168,7 @@ func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge, keep
 			if err := r.check(ctx, tx, segment, tree); err != nil {
 				return err
 			}
-			return rewrite(tx, next, keep)
+			return rewrite(tx, next, r.keep)
 		})
 	})
 	if err == nil {
@@ -256,21 +250,19 @@ func (r *removal) record(ctx context.Context) error {
 }
 
 // replace is the moment the content goes. Any part of it can be done again.
-func (r *removal) replace(ctx context.Context) error {
+func (r *removal) replace(context.Context) error {
 	for i, file := range r.files {
-		if err := r.log.removals.exchange(ctx, file.Segment, r.next[i]); err != nil {
+		if err := r.log.removals.exchange(file.Segment, r.next[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// exchange replaces a segment, and no index keeps its content. It must not be
-// given up while it is in the queue: an index could be made before it happens.
-func (r *removals) exchange(ctx context.Context, segment uint64, next string) error {
-	ctx = context.WithoutCancel(ctx)
+// exchange replaces a segment, and no index keeps its content.
+func (r *removals) exchange(segment uint64, next string) error {
 	delete(r.contents, segment)
-	return r.log.index.Without(segment, func() error { return r.log.Replace(ctx, segment, next) })
+	return r.log.index.Without(segment, func() error { return r.log.replace(segment, next) })
 }
 
 // digestOf is [FileDigest] of a name.
@@ -328,7 +320,7 @@ func (r *removals) finishOne(ctx context.Context, name string, segment, size uin
 		if err := r.log.Rotate(ctx); err != nil { // step 3, which a crash may have come before
 			return err
 		}
-		return r.exchange(ctx, segment, name)
+		return r.exchange(segment, name)
 	}
 	// Nothing is lost: the segment is whole, and no record says otherwise.
 	return errors.Join(os.Remove(name), plainfile.SyncDir(filepath.Dir(name)))

@@ -170,7 +170,7 @@ func TestSilenceNeedsNoSegments(t *testing.T) {
 		Checkpoints: Checkpoints{Every: time.Millisecond, Idle: time.Millisecond},
 		RetryEvery:  time.Millisecond,
 		On: Hooks{
-			Rotate: func(uint64, time.Duration) { rotated <- struct{}{} },
+			Rotate: func() { rotated <- struct{}{} },
 			Commit: func(Commit) {
 				select {
 				case commits <- struct{}{}:

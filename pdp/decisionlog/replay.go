@@ -25,19 +25,15 @@ func (w *writer) replay() (records int, err error) {
 	if err != nil {
 		return 0, unreadable(err)
 	}
-	some, err := pending(read)
-	if err != nil {
-		return 0, err
-	}
-	w.frames.recovered(some)
-	if err := w.fillAll(); err != nil {
+	w.frames.recovered(pending(read))
+	if err := w.fillAll(nil, false); err != nil {
 		return 0, err
 	}
 	if err := w.transact(order{journal: &journaled{}}); err != nil {
 		return 0, err
 	}
 	w.options.On.Step(StepReplayed)
-	return int(read.Records()), nil
+	return int(journal.Records(read)), nil
 }
 
 // unreadable is the error of a journal that cannot be read. If records are lost, it is [ErrLost].
@@ -49,11 +45,8 @@ func unreadable(err error) error {
 }
 
 // pending are the frames that were read of a journal.
-func pending(read *journal.Pending) (some []*frame, err error) {
-	for one, err := range read.Frames() {
-		if err != nil {
-			return nil, err
-		}
+func pending(read []journal.Frame) (some []*frame) {
+	for _, one := range read {
 		f := &frame{number: one.Number}
 		for _, c := range one.Calls {
 			made := &call{payer: c.Payer, weight: c.Weight}
@@ -66,7 +59,7 @@ func pending(read *journal.Pending) (some []*frame, err error) {
 		}
 		some = append(some, f)
 	}
-	return some, nil
+	return some
 }
 
 // Loss is what a damaged journal had lost, as it stands on record.
@@ -113,12 +106,8 @@ func (w *writer) acceptLoss() (Loss, error) {
 	case !errors.As(err, &damage):
 		return Loss{}, err
 	}
-	some, err := pending(read)
-	if err != nil {
-		return Loss{}, err
-	}
 	on.aside = w.options.Now().UnixNano()
-	loss := Loss{File: damage.File, Offset: damage.Offset, Reason: damage.Reason, Frames: damage.Missing, Kept: read.Records(), Files: []string{}}
+	loss := Loss{File: damage.File, Offset: damage.Offset, Reason: damage.Reason, Frames: damage.Missing, Kept: journal.Records(read), Files: []string{}}
 	if damage.Records >= 0 {
 		loss.Lost = &damage.Records
 	}
@@ -128,11 +117,9 @@ func (w *writer) acceptLoss() (Loss, error) {
 			loss.Files = append(loss.Files, filepath.Base(aside[i]))
 		}
 	}
+	some := pending(read)
 	w.frames.recovered(some)
 	if err := w.transact(order{frames: some, calls: []*call{w.own("", EventLoss, loss)}, checkpoint: true, journal: &on}); err != nil {
-		return loss, err
-	}
-	if err := w.frames.filled(some); err != nil {
 		return loss, err
 	}
 	return loss, w.setAside()
@@ -146,24 +133,6 @@ func (w *writer) setAside() error {
 	return w.transact(order{journal: &journaled{}})
 }
 
-// fillAll fills the segment with all frames that are durable.
-func (w *writer) fillAll() error {
-	landed := w.frames.landed()
-	for more := true; more; {
-		var part order
-		if part.frames, part.now, more = w.frames.cut(landed); part.empty() {
-			break
-		}
-		if err := w.transact(part); err != nil {
-			return err
-		}
-		if err := w.frames.filled(part.frames); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // fillAgain is fillAll after writing failed. The segment may have some of the frames: it says up to which one.
 func (w *writer) fillAgain() error {
 	if on := w.tail.journal; on != (journaled{}) {
@@ -173,11 +142,9 @@ func (w *writer) fillAgain() error {
 				w.accounts.giveBack(c) // what the segment has was counted when it was opened
 			}
 		}
-		if err := w.frames.filled(had); err != nil {
-			return err
-		}
+		w.frames.filled(had, func() {})
 	}
-	return w.fillAll()
+	return w.fillAll(nil, false)
 }
 
 // startJournal makes a journal, and names it in the active segment, together with what o says, before anything is

@@ -51,8 +51,8 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 	if err != nil || len(segments) == 0 {
 		return Retired{}, err
 	}
-	r := l.retirement(reason)
-	if err := r.run(ctx, segments, hashesOnly); err != nil {
+	r := l.retirement(segments, reason)
+	if err := r.run(ctx); err != nil {
 		return Retired{}, err
 	}
 	done := Retired{Segments: r.files}
@@ -63,15 +63,16 @@ func (l *Log) Retain(ctx context.Context, keep Retention, now time.Time) (Retire
 	return done, nil
 }
 
-func (l *Log) retirement(reason string) *removal {
-	return &removal{log: l, event: EventRetired, details: func(files []SegmentFile) []any {
+func (l *Log) retirement(segments []Segment, reason string) *removal {
+	details := func(files []SegmentFile) []any {
 		last := files[len(files)-1]
 		return []any{struct {
 			Below  uint64        `json:"below"`
 			Reason string        `json:"reason"`
 			Files  []SegmentFile `json:"files"`
 		}{last.First + last.Records, reason, files}}
-	}}
+	}
+	return &removal{log: l, event: EventRetired, segments: segments, keep: hashesOnly, details: details}
 }
 
 // hashBytes is the size of a record's hashes in a file, on average and a little more:

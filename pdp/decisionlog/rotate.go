@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"policy-service/pdp/boltfile"
-	"policy-service/pdp/plainfile"
 )
 
 // allocSize is by how much the file of a segment grows; each time costs a sync.
@@ -26,24 +25,10 @@ func (w *writer) writing() bbolt.Options {
 	}
 }
 
-// rotateIfDue looks after the size and the age of the active segment: at half its size the next
-// one is prepared, and at its size it is sealed.
+// rotateIfDue seals the active segment at its size and at its age.
 func (w *writer) rotateIfDue() {
-	s := w.active
-	if w.failed != nil || s == nil {
-		return
-	}
-	if w.next != nil && w.next.failed() {
-		w.next, w.tried = nil, time.Now()
-	}
-	if s.size >= w.options.SegmentBytes/2 && w.next == nil && time.Since(w.tried) > w.options.RetryEvery {
-		w.next = w.prepareAside(s.number + 1)
-	}
-	if w.due(s) {
-		if w.hold() == nil {
-			_ = w.rotate()
-		}
-		w.frames.release()
+	if w.failed == nil && w.due(w.active) {
+		_ = w.rotate()
 	}
 }
 
@@ -62,33 +47,22 @@ func (w *writer) due(s *segment) bool {
 	return err == nil && !idle
 }
 
-// rotate seals the active segment and begins the next. If the next cannot be
-// made, as on a full disk, the active one goes on.
+// rotate seals the active segment and begins the next. If the next cannot be made, as on a full disk, the active one goes
+// on. Frames fly while it is made.
 func (w *writer) rotate() error {
-	start, old := time.Now(), w.active
-	next, err := w.takeNext()
+	old := w.active
+	next, err := w.prepareSegment(old.number + 1)
 	if err != nil {
 		w.tried = time.Now()
 		return fmt.Errorf("beginning a segment: %w", err)
 	}
-	if err := w.seal(next); err != nil {
+	if err := w.held(func() error { return w.seal(next) }); err != nil {
 		_ = next.close()
-		return w.fail(err)
+		return err
 	}
 	_ = os.Chmod(old.path, 0o400)    // a courtesy: hashes and signatures are what counts
 	go func() { _ = old.retire() }() // unmapping takes milliseconds, and readers may be at it
-	w.options.On.Rotate(old.number, time.Since(start))
-	return nil
-}
-
-// retireSealed lets readers open a sealed segment, if that is not yet done.
-func (r *Reader) retireSealed(number uint64) error {
-	all := r.all()
-	for i, s := range all {
-		if s.number == number && i < len(all)-1 { // the last one is the writer's
-			return s.retire()
-		}
-	}
+	w.options.On.Rotate()
 	return nil
 }
 
@@ -99,7 +73,7 @@ func (w *writer) seal(next *segment) error {
 	on := w.tail.journal
 	w.options.On.Step(StepSeal)
 	if err := w.transact(order{checkpoint: w.tail.edge.size > w.tail.checkpointed, journal: &journaled{}}); err != nil {
-		return err
+		return w.fail(err)
 	}
 	w.options.On.Step(StepSealed)
 	about := map[string]any{"segment": next.number}
@@ -107,7 +81,7 @@ func (w *writer) seal(next *segment) error {
 		about["unsigned_tails"] = w.tails[:min(len(w.tails), maxTails)]
 	}
 	if err := w.begin(next, EventSegment, about, &on); err != nil {
-		return err
+		return w.fail(err)
 	}
 	w.options.On.Step(StepBegun)
 	return nil
@@ -122,23 +96,6 @@ func (w *writer) begin(s *segment, event string, about map[string]any, on *journ
 	w.active, s.opened = s, w.options.Now()
 	w.grow(w.tail.edge.size)
 	return nil
-}
-
-// nextSegment is a segment that is being prepared.
-type nextSegment struct {
-	segment *segment
-	err     error
-	done    chan struct{}
-}
-
-// prepareAside prepares a segment while the writer goes on.
-func (w *writer) prepareAside(number uint64) *nextSegment {
-	n := &nextSegment{done: make(chan struct{})}
-	go func() {
-		defer close(n.done)
-		n.segment, n.err = w.prepareSegment(number)
-	}()
-	return n
 }
 
 // prepareSegment makes an empty segment. It gets its name last: a file with the name of a
@@ -183,103 +140,34 @@ func (w *writer) removePrepared() error {
 	return err
 }
 
-// takeNext is the prepared segment, or one made now.
-func (w *writer) takeNext() (*segment, error) {
-	n := w.next
-	w.next = nil
-	if n == nil {
-		return w.prepareSegment(w.active.number + 1)
-	}
-	<-n.done
-	return n.segment, n.err
-}
-
-// failed says whether preparing came to an end without a segment.
-func (n *nextSegment) failed() bool {
-	select {
-	case <-n.done:
-		return n.err != nil
-	default:
-		return false
-	}
-}
-
-// dropNext gives up the prepared segment. Its file is empty, and the next one
-// of that number takes its place.
-func (w *writer) dropNext() {
-	if w.next == nil {
-		return
-	}
-	if s, err := w.takeNext(); err == nil {
-		_ = s.close()
-	}
-}
-
 // Rotate seals the active segment, so that all that is on record now can be read by
-// others, and the segment can be rewritten with [Log.Replace]. If writing fails meanwhile it
+// others, and the segment can be rewritten. If writing fails meanwhile it
 // returns [ErrUnavailable]; then the segment may be sealed.
 func (l *Log) Rotate(ctx context.Context) error {
-	w := l.writer
 	var old *segment
-	var prepared <-chan struct{}
-	err := w.order(ctx, func() error {
-		old = w.active
-		if w.next == nil { // it takes long, and so is made beside the writer
-			w.next = w.prepareAside(old.number + 1)
+	err := l.writer.submit(ctx, &call{do: func() error {
+		if err := l.writer.unavailable(); err != nil {
+			return err
 		}
-		prepared = w.next.done
-		return nil
-	})
+		old = l.writer.active
+		return l.writer.rotate()
+	}})
 	if err != nil {
-		return err // what was set is the writer's still
-	}
-	select {
-	case <-prepared:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	err = w.order(ctx, func() error {
-		if w.active.number != old.number { // the writer saw by itself that it was full
-			return nil
-		}
-		return w.rotate()
-	})
-	if err != nil {
-		return err
+		return err // old is the writer's still
 	}
 	return old.retire() // if that is not yet done
 }
 
-// Replace puts a file in the place of a sealed segment. It must hold the same
-// meta and hashes, and be durable. tmp is a name in the log's directory.
-func (l *Log) Replace(ctx context.Context, number uint64, tmp string) error {
-	// The disk gets the old file back when no process holds it any more, which takes
-	// milliseconds. It is held here, so that the writer does not wait for that.
-	old, err := plainfile.Open(segmentPath(l.data, number))
-	if err != nil {
-		return err
-	}
-	if err := l.writer.order(ctx, func() error { return l.writer.putInPlace(number, tmp) }); err != nil {
-		return errors.Join(err, old.Close())
-	}
-	return errors.Join(old.Close(), plainfile.SyncDir(filepath.Join(l.data, LogDir)))
-}
-
-// putInPlace renames a file of the log's directory over that of a sealed segment, while no reader can open it. The rest
-// of [Log.Replace] needs no writer.
-func (w *writer) putInPlace(number uint64, tmp string) error {
-	for _, s := range w.reader.all() {
-		if s.number != number {
-			continue
+// replace puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
+// hashes, and be durable.
+func (r *Reader) replace(number uint64, next string) error {
+	r.opening.Lock()
+	defer r.opening.Unlock()
+	all := r.all()
+	for _, s := range all[:len(all)-1] { // the last one is the writer's
+		if s.number == number {
+			return errors.Join(s.close(), rename(next, s.path))
 		}
-		if s == w.active {
-			return fmt.Errorf("segment %d is written to: rotate first", number)
-		}
-		start := time.Now()
-		defer func() { w.options.On.Replace(number, time.Since(start)) }()
-		w.reader.opening.Lock() // so that no reader opens the old one meanwhile
-		defer w.reader.opening.Unlock()
-		return errors.Join(s.close(), os.Rename(filepath.Join(w.reader.data, LogDir, filepath.Base(tmp)), s.path))
 	}
 	return fmt.Errorf("segment %d: %w", number, ErrNotFound)
 }

@@ -383,8 +383,7 @@ func (r *since) look(ctx context.Context) error {
 	all := r.log.all()
 	end := all[len(all)-1].first
 	for record, err := range r.log.Records(ctx, r.next, end) {
-		removal := bytes.Contains(record.Line, []byte(EventRedacted)) || bytes.Contains(record.Line, []byte(EventRetired))
-		if err == nil && removal {
+		if err == nil && removesContent(record.Line) {
 			err = r.take(record.Line)
 		}
 		if err != nil {
@@ -399,6 +398,11 @@ func (r *since) look(ctx context.Context) error {
 type removed struct {
 	below    uint64            // no record before this one has content any more
 	redacted map[uint64]string // sequence to tenant
+}
+
+// removesContent reports whether a line may be the record of a removal.
+func removesContent(line []byte) bool {
+	return bytes.Contains(line, []byte(EventRedacted)) || bytes.Contains(line, []byte(EventRetired))
 }
 
 // take reads a line. The name of an event may stand in it in some other text.

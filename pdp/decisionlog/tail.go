@@ -158,24 +158,20 @@ func checkTail(tx *bbolt.Tx, s *segment, size uint64) (t tail, err error) {
 
 // replay goes over the last records again, as when they were written.
 func (t *tail) replay(tx *bbolt.Tx, size uint64) error {
-	records, hashes := tx.Bucket([]byte(BucketRecords)), tx.Bucket([]byte(BucketHashes))
-	for t.edge.size < size {
-		key := number(t.edge.size)
-		line, stored := records.Get(key), hashes.Get(key)
-		if len(stored) < tlog.HashSize {
-			return fmt.Errorf("%w: it has no hash of record %d", ErrDamaged, t.edge.size)
+	for r, err := range storedFrom(tx, t.edge.size, size) {
+		if err != nil {
+			return err
 		}
-		leaf := tlog.Hash(stored[:tlog.HashSize])
-		if line != nil && tlog.RecordHash(line) != leaf {
-			return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, t.edge.size)
+		if r.Line != nil && tlog.RecordHash(r.Line) != r.Leaf {
+			return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
 		}
-		if !t.edge.extend(leaf, stored) {
-			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, t.edge.size-1)
+		if !t.edge.extend(r.Leaf, r.hashes) {
+			return fmt.Errorf("%w: the tree does not hold record %d", ErrDamaged, r.Sequence)
 		}
 		if t.edge.size > t.checkpointed {
-			t.unsigned += int64(len(line))
+			t.unsigned += int64(len(r.Line))
 		}
-		if at, ok := timeOf(line); ok && at.After(t.time) {
+		if at, ok := timeOf(r.Line); ok && at.After(t.time) {
 			t.time = at
 		}
 	}
@@ -224,7 +220,6 @@ func (w *writer) fail(err error) error {
 
 // letGo closes what the writer has open, whatever state it is in.
 func (w *writer) letGo() {
-	w.dropNext()
 	if s := w.active; s != nil {
 		_ = s.close() // it failed already
 		boltfile.DropCache(s.path)
@@ -296,7 +291,6 @@ func (w *writer) finish() error {
 		return err
 	}
 	w.options.On.Step(StepClose)
-	w.dropNext()
 	w.frames.release()
 	if err := w.rest(); err != nil { // no call joins any more, and this waits for all that have
 		return err

@@ -322,7 +322,7 @@ func TestNoFrameWithoutTheKey(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if all, details := events(t, data, decisionlog.EventCrash); len(all) != 3+c.left || !strings.Contains(string(details), `"cut_bytes":34603008,"cut_seconds":60`) {
+		if all, details := events(t, data, decisionlog.EventCrash); len(all) != 3+c.left || !strings.Contains(string(details), `"cut_bytes":9437184,"cut_seconds":60`) {
 			t.Errorf("%s: %q %s", name, all, details)
 		}
 	}

@@ -29,7 +29,6 @@ type writer struct {
 	tails  []UnsignedTail // that are on record
 	key    key
 	failed error
-	next   *nextSegment
 	tried  time.Time // when a new segment was last tried for, or the failed log
 }
 
@@ -133,7 +132,9 @@ func (w *writer) run() {
 		case c := <-w.queue.calls:
 			w.serve(w.gather(c))
 		case <-w.frames.wake:
-			w.fillBehind()
+			if w.write(nil, false) == nil {
+				w.rotateIfDue()
+			}
 		case <-timer.C:
 			w.tick()
 		case <-w.life.stop:
@@ -165,7 +166,7 @@ func (w *writer) tick() {
 	}
 	if w.failed != nil {
 		w.recover()
-	} else if err := w.write(nil, order{checkpoint: true}); err == nil {
+	} else if w.write(nil, true) == nil {
 		w.rotateIfDue()
 	}
 }
@@ -233,26 +234,21 @@ func (w *writer) serve(calls []*call) {
 		writes = calls[:len(calls)-1]
 	}
 	if len(writes) > 0 {
-		w.answer(writes, w.write(writes, order{}))
+		w.answer(writes, w.write(writes, false))
 	}
 	if last.do != nil {
-		err := w.hold()
-		if err == nil {
-			err = last.do()
-		}
-		w.frames.release()
-		w.answer(calls[len(calls)-1:], err)
+		w.answer(calls[len(calls)-1:], last.do())
 	}
 	w.rotateIfDue()
 }
 
-// fillBehind fills the segment with durable frames, or sees to a journal that broke.
-func (w *writer) fillBehind() {
-	if err := w.frames.isBroken(); err != nil {
-		_ = w.fail(fmt.Errorf("the journal: %w", err))
-	} else if w.write(nil, order{}) == nil {
-		w.rotateIfDue()
+// held does something while no frame flies, and all that is durable is filled.
+func (w *writer) held(do func() error) error {
+	defer w.frames.release()
+	if err := w.hold(); err != nil {
+		return err
 	}
+	return do()
 }
 
 // hold fills the segment with all that is durable, and keeps frames from flying: the writer's work then comes
@@ -265,10 +261,7 @@ func (w *writer) hold() error {
 // rest fills the segment until no frame is left that may fly.
 func (w *writer) rest() error {
 	for {
-		if err := w.frames.isBroken(); err != nil {
-			return w.fail(fmt.Errorf("the journal: %w", err))
-		}
-		if err := w.write(nil, order{}); err != nil {
+		if err := w.write(nil, false); err != nil {
 			return err
 		}
 		if w.frames.rest() {
@@ -278,32 +271,36 @@ func (w *writer) rest() error {
 }
 
 // write commits the frames that are durable, and calls after them, together with the record of dropped calls.
-// It leaves those that land meanwhile to the next time: they may come as fast as the segment can be filled. The error
-// is that of the calls: if they are on record, the log may have failed all the same.
-func (w *writer) write(calls []*call, o order) error {
+// A journal that broke fails the log.
+func (w *writer) write(calls []*call, checkpoint bool) error {
 	if err := w.unavailable(); err != nil {
 		return err
 	}
+	if err := w.frames.isBroken(); err != nil {
+		return w.fail(fmt.Errorf("the journal: %w", err))
+	}
 	lost, _ := w.state.take()
 	calls = append(calls[:len(calls):len(calls)], w.dropped(lost)...)
+	if err := w.fillAll(calls, checkpoint); err != nil {
+		w.state.giveBack(lost)
+		return w.fail(err)
+	}
+	return nil
+}
+
+// fillAll fills the segment with all frames that are durable, and with calls after them. It leaves frames that land
+// meanwhile to the next time: they may come as fast as the segment can be filled.
+func (w *writer) fillAll(calls []*call, checkpoint bool) error {
 	landed := w.frames.landed()
 	for more := true; more; {
 		var part order
 		if part.frames, part.now, more = w.frames.cut(landed); !more {
-			part.checkpoint, part.calls = o.checkpoint, calls
+			part.calls, part.checkpoint = calls, checkpoint
 		}
-		if !part.empty() {
-			if err := w.transact(part); err != nil {
-				w.state.giveBack(lost)
-				return w.fail(err)
-			}
-		}
-		if err := w.frames.filled(part.frames); err != nil {
-			err = w.fail(fmt.Errorf("the journal: %w", err))
-			if more {
-				w.state.giveBack(lost)
-				return err
-			}
+		if part.empty() {
+			w.frames.filled(nil, func() {})
+		} else if err := w.transact(part); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -361,9 +358,9 @@ func (w *writer) own(caller, event string, about any) *call {
 	return c
 }
 
-// order makes the writer do something between two transactions.
+// order makes the writer do something between two transactions, after all that was answered.
 func (w *writer) order(ctx context.Context, do func() error) error {
-	return w.submit(ctx, &call{do: do})
+	return w.submit(ctx, &call{do: func() error { return w.held(do) }})
 }
 
 // grow makes records visible, and wakes readers that wait for them.

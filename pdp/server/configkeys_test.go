@@ -16,7 +16,6 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
-	"policy-service/pdp/decisionlog/journal"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
@@ -27,7 +26,6 @@ listen: 127.0.0.1:0
 data: /var/lib/pdp
 decision_log:
   mode: best_effort
-  journal_size: 4MiB
   mask: [/context/pin]
   retain: {age: 1d12h, bytes: 67108864}
   sinks: {stdout: {}, otlp: {queue: 20000}}
@@ -86,10 +84,6 @@ func TestEveryKeyIsDescribed(t *testing.T) {
 		variables[k.Variable] = k.Path
 		if k.Path == "listen" && k.Default != server.DefaultListen {
 			t.Errorf("listen has the default %s, and DefaultListen is %s", k.Default, server.DefaultListen)
-		}
-		if bounds := []config.Size{journal.MinSize, journal.MaxSize, journal.DefaultSize}; k.Path == "decision_log.journal_size" &&
-			fmt.Sprint(bounds) != fmt.Sprint([]string{k.Min, k.Max, k.Default}) {
-			t.Errorf("a journal takes %v, and %s says %v", bounds, k.Path, []string{k.Min, k.Max, k.Default})
 		}
 	}
 	if variables["POLICY_SERVICE_DECISION_LOG_SINKS_OTLP_QUEUE"] != "decision_log.sinks.otlp.queue" {
@@ -241,7 +235,7 @@ func TestWrittenConfigurationSaysTheSame(t *testing.T) {
 		t.Errorf("got %+v %+v", again.Auth, again.TLS)
 	}
 	// A default is what is said where nobody says anything, and the caller's own stays as it was.
-	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\n  journal_size: 16MiB # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
+	if got := printed(t, server.Config{}, config.Origins{}); got != "listen: 127.0.0.1:8180 # default\ntls:\n  min_version: \"1.3\" # default\ndecision_log:\n  mode: strict # default\napprovals:\n  max_pending_per_subject: 200 # default\n  max_pending_per_tenant: 10000 # default\n  new_per_minute_per_subject: 60 # default\n  retain: 720h0m0s # default\nqueue_time: 100ms # default\nrequest_time: 10s # default\n" {
 		t.Errorf("got %s", got)
 	}
 	if c.DecisionLog.Sinks.Stdout.Queue != 0 {

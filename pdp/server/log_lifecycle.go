@@ -91,17 +91,15 @@ func (s *Server) openLog(ctx context.Context) error {
 			Failure:    d.failed,
 			Commit:     d.counts.Committed,
 			Fill:       d.counts.Filled,
-			Rotate: func(segment uint64, kept time.Duration) { // the log's writer calls it, so it must not wait
-				d.counts.Rotated(segment, kept)
+			Rotate: func() { // the log's writer calls it, so it must not wait
+				d.counts.Rotated()
 				d.rotated.Store(true)
 				d.events.Wake()
 			},
-			Replace: d.counts.Replaced,
 		},
 		Index: true,
 		Kinds: []string{decisionlog.KindApproval},
 	}
-	options.Journal.Size = int64(s.config.DecisionLog.JournalSize)
 	d.retention = s.newRetention(d, &options)
 	d.log, err = decisionlog.Open(s.config.Data, options)
 	switch {

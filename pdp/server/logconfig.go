@@ -17,8 +17,6 @@ import (
 type DecisionLogConfig struct {
 	// Mode is strict, the default, or best_effort.
 	Mode decisionlog.Mode `yaml:"mode" default:"strict" enum:"strict,best_effort" doc:"strict: an answer leaves once its record is on disk. best_effort: answers do not wait, and some may have no record."`
-	// JournalSize is the size to which each of the two files of the journal may grow; see package journal.
-	JournalSize config.Size `yaml:"journal_size" default:"16MiB" min:"256KiB" max:"1GiB" doc:"The size to which each of the two files of the journal may grow, and no more than a sixteenth of what is free on the disk. Records wait there until the log's files have them."`
 	// Mask are JSON Pointer patterns of values to mask, besides those whose names
 	// say that they are secrets; see package mask.
 	Mask []string `yaml:"mask" reload:"yes" doc:"JSON Pointer patterns of values to mask, besides the values whose names say that they are secrets."`

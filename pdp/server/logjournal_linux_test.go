@@ -16,57 +16,7 @@ import (
 	"policy-service/pdp/pdptest"
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server"
-	"policy-service/pdp/server/config"
 )
-
-// journalSizes are the sizes of the files of a server's journal.
-func journalSizes(t *testing.T, data string) (sizes [2]int64) {
-	t.Helper()
-	for i, path := range journal.Paths(filepath.Join(data, decisionlog.LogDir)) {
-		info, err := os.Stat(path)
-		must(t, err)
-		sizes[i] = info.Size()
-	}
-	return sizes
-}
-
-// TestJournalSize: the files of the journal grow to decision_log.journal_size, and to a sixteenth of what is free.
-func TestJournalSize(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		disk, given string
-		least, most int64
-	}{
-		{"size=100m", "256KiB", 256 << 10, 256 << 10},
-		{"size=100m", "1536KiB", 1536 << 10, 1536 << 10},
-		{"size=40m", "", 1<<20 + 1, 40 << 20 / 16},
-	} {
-		data := memorydisk.New(t, test.disk)
-		s := pdptest.Start(t, telling(), func(c *server.Config) {
-			if test.given != "" {
-				_, err := server.ConfigForm.Read(config.Given{Flags: []config.Flag{{Key: "decision_log.journal_size", Name: "--x", Value: test.given}}}, c)
-				must(t, err)
-			}
-			c.Data = data
-		})
-		large := strings.Repeat("x", 24<<10)
-		rounds := func() { // of both files
-			for written := int64(0); written < 2*test.most; written += int64(len(large)) {
-				note(t, s, large)
-			}
-		}
-		eventually(t, "they grow", func() bool {
-			rounds()
-			sizes := journalSizes(t, data)
-			return min(sizes[0], sizes[1]) >= test.least
-		})
-		rounds()
-		if sizes := journalSizes(t, data); min(sizes[0], sizes[1]) < test.least || max(sizes[0], sizes[1]) > test.most {
-			t.Errorf("%+v: the files have %v bytes", test, sizes)
-		}
-		stopAndWait(t, s)
-	}
-}
 
 // fullFile is a file of the journal on a disk that is full for the file of one name.
 type fullFile struct {
@@ -161,31 +111,5 @@ func TestFullDiskAtEachFile(t *testing.T) {
 	}
 	if records != answered {
 		t.Errorf("%d answers, and %d records", answered, records)
-	}
-}
-
-// TestADiskOfThreeMebibytes is enough to begin with.
-func TestADiskOfThreeMebibytes(t *testing.T) {
-	t.Parallel()
-	data := memorydisk.New(t, "size=3m")
-	s := pdptest.Start(t, telling(), withData(data))
-	const asked = 200
-	for range asked {
-		if got := s.Post(evaluationPath, readQuestion); got.Status != 200 {
-			t.Fatalf("got %d %s", got.Status, got.Body)
-		}
-	}
-	if sizes := journalSizes(t, data); sizes != [2]int64{journal.MinSize, journal.MinSize} {
-		t.Errorf("the journal takes %v", sizes)
-	}
-	stopAndWait(t, s)
-	records := 0
-	for _, l := range lines(t, data) {
-		if l.Kind == decisionlog.KindDecision {
-			records++
-		}
-	}
-	if records != asked {
-		t.Errorf("%d records", records)
 	}
 }

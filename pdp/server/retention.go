@@ -48,8 +48,8 @@ func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention
 	}
 	o.On.Aged = r.runSoon
 	rotated := o.On.Rotate
-	o.On.Rotate = func(segment uint64, kept time.Duration) { // the log's writer calls it, so it must not wait
-		rotated(segment, kept)
+	o.On.Rotate = func() { // the log's writer calls it, so it must not wait
+		rotated()
 		r.runSoon()
 	}
 	return r

@@ -14,12 +14,3 @@ func datasync(f *os.File) error {
 		}
 	}
 }
-
-// freeSpace is how many bytes the disk of a directory has for us.
-func freeSpace(dir string) (free int64, known bool) {
-	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		return 0, false
-	}
-	return int64(min(s.Bavail, 1<<40)) * int64(s.Bsize), true
-}

@@ -92,14 +92,6 @@ func (f *onDisk) Sync() error {
 	return nil
 }
 
-func (f *onDisk) Truncate(size int64) error {
-	f.disk.mu.Lock()
-	defer f.disk.mu.Unlock()
-	f.changes++
-	f.durable = f.durable[:min(size, int64(len(f.durable)))]
-	return f.file.Truncate(size)
-}
-
 func (f *onDisk) Close() error { return f.file.Close() }
 
 func (s *sector) put(b []byte) []byte {
@@ -259,7 +251,6 @@ type model struct {
 	filled   uint64
 	cuts     int // how often the power is cut in each place
 	seen     map[string]int
-	nested   bool
 }
 
 // power cuts the power in many ways. Whatever happens, the reader finds what was answered and not filled, and perhaps
@@ -320,40 +311,24 @@ func (m *model) put(blocksOf int) {
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(night.Cases(10)) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) { powerCut(t, seed, MinSize, 120, 12) })
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { powerCut(t, seed) })
 	}
-	t.Run("growing", func(t *testing.T) { powerCut(t, 9, 3<<20, 60, 5) })
 }
 
-func powerCut(t *testing.T, seed uint64, size int64, moves, cuts int) {
-	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), disk: &disk{}, calls: map[uint64]Call{}, cuts: cuts, seen: map[string]int{}}
-	step := func(s string) {
-		m.seen[s]++
-		// The filler recycles while a frame is in flight, and a frame is written while the filler recycles.
-		if m.j == nil || m.nested || m.random.IntN(3) > 0 {
-			return
-		}
-		m.nested = true
-		defer func() { m.nested = false }()
-		switch s {
-		case StepWrite, StepWritten:
-			must(t, m.j.Recycle())
-			m.seen["recycled during a write"]++
-		}
-	}
+func powerCut(t *testing.T, seed uint64) {
+	m := &model{t: t, random: rand.New(rand.NewPCG(seed, 0)), disk: &disk{}, calls: map[uint64]Call{}, cuts: 12, seen: map[string]int{}}
 	var err error
-	m.j, err = Create(memory(t), Options{Size: size, OpenFile: m.disk.open, Step: func(s string) { step(s) }})
+	m.j, err = Create(memory(t), Options{Size: MinSize, OpenFile: m.disk.open, Step: func(s string) { m.seen[s]++ }})
 	must(t, err)
 	defer func() { must(t, m.j.Close()) }()
 	m.image = imageOf(t, m.disk)
 	m.disk.sync = func(int) error { m.power(); return nil }
-	most := int(min(size, 1<<20)/block - copies)
-	for range moves {
-		switch m.random.IntN(10) {
+	for range 120 {
+		switch m.random.IntN(9) {
 		default:
 			m.put(1 + m.random.IntN(4))
 		case 0, 1:
-			m.put(1 + m.random.IntN(most))
+			m.put(1 + m.random.IntN(perFile))
 		case 2, 3, 4:
 			m.filled += m.random.Uint64N(m.answered - m.filled + 1)
 			m.j.Filled(m.filled)
@@ -361,16 +336,14 @@ func powerCut(t *testing.T, seed uint64, size int64, moves, cuts int) {
 			m.filled = m.answered
 			m.j.Filled(m.filled)
 		case 6:
-			must(t, m.j.Recycle())
-		case 7:
 			if m.filled == m.answered && m.random.IntN(2) == 0 {
 				must(t, m.j.Erase())
 			}
 		}
 		m.power()
 	}
-	for _, s := range append(Steps(), "as answered", "with the frame in flight", "write: <nil>", "recycled during a write") {
-		if grown := s == StepGrow || s == StepGrown; m.seen[s] == 0 && (!grown || size > MinSize) && s != StepCreate && s != StepCreated {
+	for _, s := range append(Steps(), "as answered", "with the frame in flight", "write: <nil>") {
+		if m.seen[s] == 0 {
 			t.Errorf("%s did not happen", s)
 		}
 	}
@@ -398,78 +371,10 @@ func TestEverySubset(t *testing.T) {
 	m.put(1)
 	one(func() { m.put(1) }) // over zeros, the first of a file
 	fill()
-	one(func() { must(t, m.j.Recycle()) }) // each header over another, with frames of before behind it
 	m.put(perFile - 1)
-	one(func() { m.put(2) }) // over a frame of before
-	if count != 5 || m.seen["with the frame in flight"] == 0 {
+	one(func() { m.put(2) }) // each header over another, with frames of before behind it, and then over one of these
+	if count != 7 || m.seen["with the frame in flight"] == 0 {
 		t.Error(count, m.seen)
-	}
-}
-
-// TestWritesDuringRecycling: each frame that is written while the other file is made longer and begun is found.
-func TestWritesDuringRecycling(t *testing.T) {
-	t.Parallel()
-	m := &model{t: t, random: rand.New(rand.NewPCG(2, 2)), disk: &disk{}, calls: map[uint64]Call{}, cuts: 5, seen: map[string]int{}}
-	write := func(string) {}
-	var err error
-	m.j, err = Create(memory(t), Options{Size: 2 << 20, OpenFile: m.disk.open, Step: func(s string) { write(s) }})
-	must(t, err)
-	defer func() { must(t, m.j.Close()) }()
-	m.image = imageOf(t, m.disk)
-	m.put(200)
-	m.put(200)
-	m.filled = 1
-	m.j.Filled(1)
-	write = func(s string) {
-		if s != StepWrite && s != StepWritten && s != StepSynced {
-			m.put(1)
-		}
-	}
-	m.disk.sync = func(int) error { m.power(); return nil }
-	must(t, m.j.Recycle())
-	if m.answered != 2+8 { // one piece of zeros, once grown, and 3 steps for each header
-		t.Error(m.answered)
-	}
-}
-
-// TestAWriterInAHurry: a file stops growing when a frame wants it.
-func TestAWriterInAHurry(t *testing.T) {
-	t.Parallel()
-	dir := memory(t)
-	second := make(chan error, 1)
-	var j *Journal
-	first := true
-	j = created(t, dir, Options{Size: 4 << 20, Step: func(s string) {
-		if s != StepGrow || !first {
-			return
-		}
-		first = false
-		go func() { _, err := j.Write(encoded(blocks(3, 200))); second <- err }()
-		for !j.hurry.Load() { // it comes to the lock that is held here
-			select {
-			case err := <-second:
-				t.Error("it does not wait:", err)
-				return
-			default:
-			}
-		}
-	}})
-	_, err := j.Write(encoded(blocks(1, 200)))
-	must(t, err)
-	_, err = j.Write(encoded(blocks(2, 200)))
-	must(t, err)
-	_, err = j.Write(encoded(blocks(2, 900)))
-	if !errors.Is(err, ErrTooLarge) { // and now the file is to have room for it
-		t.Fatal(err)
-	}
-	j.Filled(1)
-	must(t, j.Recycle())
-	must(t, <-second)
-	if size := j.files[0].header.size; size != 1<<20+growsBy {
-		t.Errorf("the file has %d bytes", size)
-	}
-	if got, err := pending(t, dir, j.ID(), 1); err != nil || len(got) != 2 {
-		t.Error(len(got), err)
 	}
 }
 
@@ -511,16 +416,16 @@ func TestFailedForGood(t *testing.T) {
 		do    func(*Journal) error
 		want  error
 	}{
-		"a frame is not written":             {fails(1, frame, false), write, syscall.ENOSPC},
-		"a part of a frame is":               {fails(1, frame, true), write, nil},
-		"a frame is not synced":              {syncs(1), write, syscall.EIO},
-		"the first header":                   {syncs(1), (*Journal).Recycle, syscall.EIO},
-		"the second header":                  {syncs(2), (*Journal).Recycle, syscall.EIO},
-		"a header is not written":            {fails(0, head, false), (*Journal).Recycle, syscall.ENOSPC},
-		"a header is not written, for Write": {fails(0, head, true), toOther, nil},
-		"a frame after two headers":          {syncs(3), toOther, syscall.EIO},
-		"zeros over frames":                  {fails(0, frame, false), (*Journal).Erase, syscall.ENOSPC},
-		"zeros are not synced":               {syncs(2), (*Journal).Erase, syscall.EIO},
+		"a frame is not written":    {fails(1, frame, false), write, syscall.ENOSPC},
+		"a part of a frame is":      {fails(1, frame, true), write, nil},
+		"a frame is not synced":     {syncs(1), write, syscall.EIO},
+		"the first header":          {syncs(1), toOther, syscall.EIO},
+		"the second header":         {syncs(2), toOther, syscall.EIO},
+		"a header is not written":   {fails(0, head, false), toOther, syscall.ENOSPC},
+		"a part of a header is":     {fails(0, head, true), toOther, nil},
+		"a frame after two headers": {syncs(3), toOther, syscall.EIO},
+		"zeros over frames":         {fails(0, frame, false), (*Journal).Erase, syscall.ENOSPC},
+		"zeros are not synced":      {syncs(2), (*Journal).Erase, syscall.EIO},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir, d := memory(t), &disk{}
@@ -540,55 +445,11 @@ func TestFailedForGood(t *testing.T) {
 			if _, err := j.Write(encoded(callOf(1, 1, 1))); err != failed {
 				t.Errorf("Write: %v", err)
 			}
-			if err := j.Recycle(); err != failed {
-				t.Errorf("Recycle: %v", err)
-			}
 			if err := j.Erase(); err != failed {
 				t.Errorf("Erase: %v", err)
 			}
 			if got, err := pending(t, dir, j.ID(), 3); err != nil || len(got) > 1 {
 				t.Errorf("%d frames, %v", len(got), err)
-			}
-		})
-	}
-}
-
-// TestGrowingFails: the file stays as it is, and is used.
-func TestGrowingFails(t *testing.T) {
-	t.Parallel()
-	for what, fault := range map[string]func(d *disk){
-		"written": func(d *disk) {
-			d.write = func(_ int, b []byte, at int64) (int, error) {
-				if at >= 1<<20+2*int64(len(zeros)) {
-					return sectorSize, syscall.ENOSPC
-				}
-				return len(b), nil
-			}
-		},
-		"synced": func(d *disk) {
-			d.sync = func(int) error { d.sync = nil; return syscall.ENOSPC }
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			dir, d := memory(t), &disk{}
-			j, err := Create(dir, Options{OpenFile: d.open})
-			must(t, err)
-			defer func() { must(t, j.Close()) }()
-			for n := range uint64(6) {
-				_, err := j.Write(encoded(blocks(int(n), 200)))
-				must(t, err)
-				j.Filled(n)
-				fault(d)
-				must(t, j.Recycle())
-				d.write, d.sync = nil, nil
-				for _, path := range Paths(dir) {
-					if info, err := os.Stat(path); err != nil || info.Size() != 1<<20 {
-						t.Errorf("%s has %d bytes, %v", filepath.Base(path), info.Size(), err)
-					}
-				}
-			}
-			if got, err := pending(t, dir, j.ID(), 5); err != nil || len(got) != 1 {
-				t.Error(len(got), err)
 			}
 		})
 	}

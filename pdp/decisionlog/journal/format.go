@@ -2,11 +2,11 @@
 // some time behind it. Until a record is filled, only the journal has it. After that the journal does not count for it.
 //
 // Call [Create], and then [Journal.Write] for each frame of calls: if it returns nil, the frame is durable. The writer that fills
-// the log calls [Journal.Filled] and [Journal.Recycle] behind it. After a crash, [Read] finds the frames that were not
-// filled. Then all of them are filled, and a new journal is created: a journal is never opened again to write to it.
+// the log calls [Journal.Filled] behind it. After a crash, [Read] finds the frames that were not filled. Then all of
+// them are filled, and a new journal is created: a journal is never opened again to write to it.
 //
-// Start with this file, which specifies the files, and says why recovery is right. journal.go writes frames, recycle.go
-// begins files again and erases them, and read.go reads them.
+// Start with this file, which specifies the files, and says why recovery is right. journal.go writes frames and erases
+// them, and read.go reads them.
 //
 // The package does not read records, and does not fill the log. It locks nothing: the log's lock keeps other
 // processes away.
@@ -98,10 +98,9 @@ import (
 // returned. After an error no frame is written any more.
 //
 // A file is begun again when all of its frames are filled, which is to say that the log has their records and says so by
-// the number of the last one of them, durably. First the file may be made longer: zeros are written behind its end, and
-// synced. Then the header is written to block 0 and synced, then to block 1 and synced. Only then a frame is written to
-// the file. So the rounds say in which order the two files were written: each frame of the file with the lower round has
-// a lower number than each frame of the other one.
+// the number of the last one of them, durably. The header is written to block 0 and synced, then to block 1 and synced.
+// Only then a frame is written to the file. So the rounds say in which order the two files were written: each frame of
+// the file with the lower round has a lower number than each frame of the other one.
 //
 // To erase is to write zeros over frames that are filled, and to sync. Headers stay.
 //
@@ -130,11 +129,7 @@ import (
 //	a header                 one of the two. Until both are synced the file has no frame of the new round. If the new
 //	                         header is found, the file has no frames; if the old one is found, it has frames that are
 //	                         filled. Either is right. "frames" was true before the header was written.
-//	zeros behind the end     neither header speaks of them yet.
 //	zeros over frames        all of them are filled.
-//
-// These can come together, because one file is begun again while a frame of the other is in flight; but each is of a file
-// or a block of its own.
 //
 // A file that is missing, that belongs to another journal, or has no header that is whole, is not left by a crash. It
 // may have held frames after those of the other file, and nothing in the other file could tell. So that is damage, and
@@ -160,12 +155,11 @@ const (
 	recordSize = 8  // of a record without id and body
 )
 
-// The sizes of a file.
+// The size of each of the two files.
 const (
-	DefaultSize = 16 << 20
+	DefaultSize = 4 << 20
 	MinSize     = 256 << 10
-	MaxSize     = 1 << 30
-	firstSize   = 1 << 20 // of a file that is new
+	MaxSize     = 64 << 20
 )
 
 // ID is the name of a journal. No two have the same.
@@ -266,7 +260,7 @@ func decodeHeader(b []byte) (h header, whole bool, err error) {
 		which: order.Uint32(b[12:]), id: ID(b[16:]), mark: mark(b[32:]), round: order.Uint64(b[48:]),
 		frames: order.Uint64(b[56:]), records: order.Uint64(b[64:]), size: int64(order.Uint64(b[72:])),
 	}
-	return h, h.size >= framesAt && h.size%block == 0, nil
+	return h, h.size >= framesAt && h.size <= MaxSize && h.size%block == 0, nil
 }
 
 // seed begins the checksums of a round's frames.
@@ -314,11 +308,8 @@ func decodeHead(b []byte, of *header, seed uint32) (head, bool) {
 // end is where the next frame begins.
 func (h *head) end() int64 { return h.offset + extent(int64(h.length)) }
 
-// extent is how many bytes of a file a frame takes whose content has so many.
-func extent(content int64) int64 { return roundUp(headSize + content) }
-
-// roundUp is how many bytes the blocks have that hold so many.
-func roundUp(n int64) int64 { return (n + block - 1) / block * block }
+// extent is how many bytes the blocks have that hold a frame whose content has so many.
+func extent(content int64) int64 { return (headSize + content + block - 1) / block * block }
 
 // AppendCall appends a call as [Journal.Write] takes it. A call that is too large for any file becomes one that Write
 // refuses.

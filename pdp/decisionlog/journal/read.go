@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,17 +41,12 @@ func (d *Damage) Error() string {
 	return text + fmt.Sprintf("; %d records are lost", d.Records)
 }
 
-// Pending are the frames of a journal that are not filled.
-type Pending struct {
-	frames []found
-	key    *Key
-}
-
-// Read looks for the frames after the one with this number, which was the last that was filled. It changes nothing. The
-// log must keep writers away. If the error is a [*Damage], Pending has the frames that can be read all the same.
+// Read looks for the frames after the one with this number, which was the last that was filled, and returns them in
+// order. It changes nothing. The log must keep writers away. If the error is a [*Damage], the frames are those that can
+// be read all the same.
 //
 // With a key no frame counts that was not written with it. Without one nothing says who wrote the frames.
-func Read(dir string, id ID, after uint64, key *Key) (*Pending, error) {
+func Read(dir string, id ID, after uint64, key *Key) ([]Frame, error) {
 	var files [2]*scanned
 	for which, path := range Paths(dir) {
 		s, err := scan(path, which, id, auth{key, after})
@@ -61,17 +55,25 @@ func Read(dir string, id ID, after uint64, key *Key) (*Pending, error) {
 		}
 		files[which] = s
 	}
-	p, err := pendingIn(files[0], files[1], after)
-	p.key = key
-	return p, err
+	return pendingIn(files[0], files[1], after)
+}
+
+// Records is how many records frames have.
+func Records(frames []Frame) (n uint64) {
+	for _, f := range frames {
+		for _, c := range f.Calls {
+			n += uint64(len(c.Records))
+		}
+	}
+	return n
 }
 
 // pendingIn returns the frames after this one of two files.
-func pendingIn(first, second *scanned, after uint64) (*Pending, error) {
+func pendingIn(first, second *scanned, after uint64) (frames []Frame, err error) {
 	if second.header.round < first.header.round {
 		first, second = second, first
 	}
-	p, all := &Pending{}, slices.Clone(first.frames)
+	all := slices.Clone(first.frames)
 	for _, f := range second.frames { // which come after those of the first: otherwise they were put there
 		if len(first.frames) == 0 || f.number > first.frames[len(first.frames)-1].number {
 			all = append(all, f)
@@ -79,13 +81,13 @@ func pendingIn(first, second *scanned, after uint64) (*Pending, error) {
 	}
 	for _, f := range all {
 		if f.whole && f.number > after {
-			p.frames = append(p.frames, f)
+			frames = append(frames, Frame{Number: f.number, First: f.first, Calls: f.calls})
 		}
 	}
 	if d := judge(first, second, all, after); d != nil {
-		return p, d
+		return frames, d
 	}
-	return p, nil
+	return frames, nil
 }
 
 // judge returns the damage of a journal, nil if there is none.
@@ -185,6 +187,7 @@ func (g *gaps) find(number uint64) (int, bool) {
 type scanned struct {
 	path    string
 	header  header
+	bytes   []byte  // zeros where they cannot be read
 	frames  []found // whose head is whole; by number and offset
 	bad     *Damage // the last part that cannot be read
 	unknown bool    // it has no header, so nothing in it can be read, and nobody knows which file is later
@@ -216,6 +219,7 @@ type found struct {
 	head
 	file  *scanned
 	whole bool
+	calls []Call
 }
 
 // scan reads a file. What is wrong with what it finds is no error.
@@ -243,8 +247,8 @@ func scan(path string, which int, id ID, by auth) (*scanned, error) {
 
 // read reads a file.
 func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID, by auth) error {
-	w := &window{file: f, size: size, lost: s.lost}
-	if err := s.readHeader(w, which, id); err != nil {
+	s.load(f, min(size, framesAt))
+	if err := s.readHeader(which, id); err != nil {
 		return err
 	}
 	if s.header.round == 0 {
@@ -255,9 +259,31 @@ func (s *scanned) read(f io.ReaderAt, size int64, which int, id ID, by auth) err
 	if size < s.header.size {
 		s.lost(size, fmt.Sprintf("the file ends here, and had %d bytes", s.header.size))
 	}
-	w.size = min(size, s.header.size)
-	s.readFrames(w, by)
+	s.load(f, min(size, s.header.size))
+	s.readFrames(by)
 	return nil
+}
+
+// pieceSize is how much is read at once.
+const pieceSize = 16 * block
+
+// load reads on, up to an offset. A block that cannot be read is lost.
+func (s *scanned) load(f io.ReaderAt, to int64) {
+	from := int64(len(s.bytes))
+	s.bytes = append(s.bytes, make([]byte, to-from)...)
+	for piece := range slices.Chunk(s.bytes[from:], pieceSize) {
+		if _, err := f.ReadAt(piece, from); err != nil {
+			at := from
+			for one := range slices.Chunk(piece, block) {
+				if _, err := f.ReadAt(one, at); err != nil {
+					clear(one)
+					s.lost(at, err.Error())
+				}
+				at += block
+			}
+		}
+		from += int64(len(piece))
+	}
 }
 
 // lost notes a part of the file that cannot be read. The last one counts: what is later may hide more.
@@ -289,10 +315,9 @@ func openRegular(path string) (*os.File, error) {
 }
 
 // readHeader takes the header that counts. Without one the round stays 0.
-func (s *scanned) readHeader(w *window, which int, id ID) error {
-	for i := range int64(copies) {
-		b := w.at(i*block, block)
-		if b == nil {
+func (s *scanned) readHeader(which int, id ID) error {
+	for b := range slices.Chunk(s.bytes, block) {
+		if len(b) < block {
 			continue
 		}
 		h, whole, err := decodeHeader(b)
@@ -307,24 +332,21 @@ func (s *scanned) readHeader(w *window, which int, id ID) error {
 }
 
 // readFrames looks for frames at the beginning of each block.
-func (s *scanned) readFrames(w *window, by auth) {
+func (s *scanned) readFrames(by auth) {
 	seed, number := s.header.seed(), s.header.frames
-	for at := int64(framesAt); at+block <= w.size; {
-		h, is := head{}, false
-		if b := w.at(at, headSize); b != nil {
-			h, is = decodeHead(b, &s.header, seed)
-		}
+	for at := int64(framesAt); at+block <= int64(len(s.bytes)); {
+		h, is := decodeHead(s.bytes[at:], &s.header, seed)
 		if !is || h.offset != at || h.number <= number || h.end() > s.header.size {
 			at += block
 			continue
 		}
-		_, err := s.content(w, h, by.of(h.number))
+		calls, err := s.content(h, by.of(h.number))
 		if errors.Is(err, errMAC) {
 			s.lost(at, err.Error())
 			at += block
 			continue
 		}
-		s.frames = append(s.frames, found{h, s, err == nil})
+		s.frames = append(s.frames, found{h, s, err == nil, calls})
 		number, at = h.number, h.end()
 	}
 }
@@ -332,105 +354,20 @@ func (s *scanned) readFrames(w *window, by auth) {
 // errMAC: the checksums of a frame are good, and it was not written with the key.
 var errMAC = errors.New("a frame was written without the log.key that is in force")
 
-// content reads the calls of a frame.
-func (s *scanned) content(w *window, h head, key *Key) ([]Call, error) {
-	if h.end() > w.size {
+// content reads the calls of a frame. The bodies of their records are parts of the file's bytes.
+func (s *scanned) content(h head, key *Key) ([]Call, error) {
+	if h.end() > int64(len(s.bytes)) {
 		return nil, errEncoded
 	}
-	content := make([]byte, h.length)
-	if err := w.read(content, h.offset+headSize); err != nil {
-		return nil, err
-	}
+	frame := s.bytes[h.offset:h.end()]
+	content := frame[headSize:][:h.length]
 	if crc32.Update(s.header.seed(), castagnoli, content) != h.content {
 		return nil, errEncoded
 	}
-	if key != nil {
-		b := w.at(h.offset, headSize)
-		if b == nil || !hmac.Equal(key.mac().of(nil, &s.header.id, b, content), b[summedSize:]) {
-			return nil, errMAC
-		}
+	if key != nil && !hmac.Equal(key.mac().of(nil, &s.header.id, frame, content), frame[summedSize:headSize]) {
+		return nil, errMAC
 	}
 	return decodeCalls(content, h.calls, h.records)
-}
-
-// window reads a file piece by piece.
-type window struct {
-	file io.ReaderAt
-	size int64
-	lost func(offset int64, reason string) // called with what cannot be read
-
-	piece []byte // what was read last
-	from  int64  // where it begins
-}
-
-// pieceSize is how much is read at once.
-const pieceSize = 16 * block
-
-// at returns n bytes of one block, nil if they cannot be read.
-func (w *window) at(offset, n int64) []byte {
-	if offset+n > w.size {
-		return nil
-	}
-	if offset < w.from || offset+n > w.from+int64(len(w.piece)) {
-		w.piece, w.from = slices.Grow(w.piece[:0], pieceSize)[:min(pieceSize, w.size-offset)], offset
-		if _, err := w.file.ReadAt(w.piece, offset); err != nil { // perhaps for what follows
-			w.piece = w.piece[:n]
-			if w.read(w.piece, offset) != nil {
-				w.piece = w.piece[:0]
-				return nil
-			}
-		}
-	}
-	return w.piece[offset-w.from:][:n]
-}
-
-// read reads all of b.
-func (w *window) read(b []byte, offset int64) error {
-	_, err := w.file.ReadAt(b, offset)
-	if err != nil {
-		w.lost(offset, err.Error())
-	}
-	return err
-}
-
-// Len is how many frames there are.
-func (p *Pending) Len() int { return len(p.frames) }
-
-// Records is how many records they have.
-func (p *Pending) Records() (n uint64) {
-	for _, f := range p.frames {
-		n += uint64(f.records)
-	}
-	return n
-}
-
-// Frames yields the frames, in order. The first error is the last thing that comes. What is yielded may be kept.
-func (p *Pending) Frames() iter.Seq2[Frame, error] {
-	return func(yield func(Frame, error) bool) {
-		var file *os.File
-		defer func() { _ = file.Close() }() // also if there is none
-		var open *scanned
-		for _, f := range p.frames {
-			var err error
-			if open != f.file {
-				_ = file.Close()
-				open = f.file
-				file, err = openRegular(open.path)
-			}
-			var calls []Call
-			if err == nil {
-				w := &window{file: file, size: open.header.size, lost: func(int64, string) {}}
-				calls, err = open.content(w, f.head, p.key)
-			}
-			if err != nil {
-				yield(Frame{}, fmt.Errorf("reading frame %d of the journal again: %w", f.number, err))
-				return
-			}
-			if !yield(Frame{Number: f.number, First: f.first, Calls: calls}, nil) {
-				return
-			}
-		}
-	}
 }
 
 // Aside are the names that [MoveAside] gives the two files at a time.
@@ -465,27 +402,15 @@ func MoveAside(dir string, at time.Time) (moved []string, err error) {
 	return moved, plainfile.SyncDir(dir)
 }
 
-// MovedAside are the files of a directory that were moved aside.
-func MovedAside(dir string) (names []string, err error) {
+// RemoveAside removes the files that were moved aside: they hold records.
+func RemoveAside(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		for _, path := range Paths(dir) {
 			if strings.HasPrefix(e.Name(), filepath.Base(path)+asideMark) {
-				names = append(names, filepath.Join(dir, e.Name()))
+				err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
 			}
 		}
-	}
-	return names, err
-}
-
-// RemoveAside removes the files that were moved aside: they hold records.
-func RemoveAside(dir string) error {
-	names, err := MovedAside(dir)
-	if err != nil || len(names) == 0 {
-		return err
-	}
-	for _, name := range names {
-		err = errors.Join(err, os.Remove(name))
 	}
 	return errors.Join(err, plainfile.SyncDir(dir))
 }
