@@ -3,7 +3,6 @@ package decisionlog
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 
@@ -133,26 +132,17 @@ func (w *writer) tree(ctx context.Context) (e edge, err error) {
 }
 
 func (r *Reader) walk(ctx context.Context, from, to uint64, w *walker) (err error) {
-	if w.edge, err = edgeAt(from, r); err != nil {
-		return err
+	w.edge, err = edgeAt(from, r)
+	for err == nil && w.edge.size < to {
+		var s *segment
+		if s, err = r.find(w.edge.size); err == nil {
+			err = r.view(s, func(tx *bbolt.Tx) error { return w.segment(ctx, tx, to) })
+		}
 	}
-	if err := r.walkTo(ctx, w, to); err != nil {
+	if err != nil {
 		return err
 	}
 	return w.explained()
-}
-
-func (r *Reader) walkTo(ctx context.Context, w *walker, to uint64) error {
-	for w.edge.size < to {
-		s, err := r.find(w.edge.size)
-		if err == nil {
-			err = r.view(s, func(tx *bbolt.Tx) error { return w.segment(ctx, tx, to) })
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // walker goes over records, and makes the tree of them again.
@@ -160,7 +150,6 @@ type walker struct {
 	ids   map[string]bool
 	visit func(Record) error
 	edge  edge
-	line  []byte
 	// gone are the records without content, and removed is what the log says of that.
 	gone    []uint64
 	removed removed
@@ -193,8 +182,7 @@ func (w *walker) segment(ctx context.Context, tx *bbolt.Tx, to uint64) error {
 }
 
 func (w *walker) record(r Record) error {
-	w.line = append(append(w.line[:0], 0), r.Line...) // the leaf's hash of RFC 6962, without an allocation
-	if sha256.Sum256(w.line) != r.Leaf {
+	if tlog.RecordHash(r.Line) != r.Leaf {
 		return fmt.Errorf("%w: record %d is not the one that was hashed", ErrDamaged, r.Sequence)
 	}
 	if removesContent(r.Line) {

@@ -3,7 +3,6 @@ package decisionlog
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -153,7 +152,7 @@ func (e *edge) add(stored []byte, leaf tlog.Hash) []byte {
 	stored = append(stored, hash[:]...)
 	for n := e.size; n&1 == 1; n >>= 1 {
 		last := len(e.hashes) - 1
-		hash = nodeHash(e.hashes[last], hash)
+		hash = tlog.NodeHash(e.hashes[last], hash)
 		e.hashes = e.hashes[:last]
 		stored = append(stored, hash[:]...)
 	}
@@ -166,15 +165,6 @@ func (e *edge) add(stored []byte, leaf tlog.Hash) []byte {
 func (e *edge) extend(leaf tlog.Hash, stored []byte) (same bool) {
 	var some [8 * tlog.HashSize]byte // mostly enough
 	return bytes.Equal(e.add(some[:0], leaf), stored)
-}
-
-// nodeHash is [tlog.NodeHash] without an allocation.
-func nodeHash(left, right tlog.Hash) tlog.Hash {
-	var b [1 + 2*tlog.HashSize]byte
-	b[0] = 1
-	copy(b[1:], left[:])
-	copy(b[1+tlog.HashSize:], right[:])
-	return sha256.Sum256(b[:])
 }
 
 func (e edge) clone() edge {

@@ -94,9 +94,7 @@ func (w *writer) transact(o order) error {
 	}
 	for _, c := range calls {
 		for i := range c.entries {
-			p := &c.entries[i]
-			w.told.index.Feed(c.first+uint64(i), p.sheet.terms)
-			p.done() // bbolt has copied the line
+			w.told.index.Feed(c.first+uint64(i), c.entries[i].terms)
 		}
 	}
 	made := !bytes.Equal(next.note, w.tail.note)
@@ -282,8 +280,6 @@ func (w *writer) checkpoint(b buckets, next *tail, now time.Time, nextKey *key) 
 // the order of their keys, so that their pages can be filled to the brim.
 type buckets struct {
 	meta, records, hashes, ids, checkpoints *bbolt.Bucket
-	known                                   *bbolt.Cursor // of ids; each Get would make one
-	lastID                                  []byte        // the greatest of ids
 }
 
 func newBuckets(tx *bbolt.Tx) buckets {
@@ -294,9 +290,6 @@ func newBuckets(tx *bbolt.Tx) buckets {
 		ids:         tx.Bucket([]byte(BucketIDs)),
 		checkpoints: tx.Bucket([]byte(BucketCheckpoints)),
 	}
-	b.known = b.ids.Cursor()
-	last, _ := b.known.Last()
-	b.lastID = bytes.Clone(last) // it may not lie still while others are put
 	b.records.FillPercent, b.hashes.FillPercent, b.ids.FillPercent = 1, 1, 0.9
 	return b
 }
@@ -310,16 +303,10 @@ func (b *buckets) put(p *prepared, e *edge) error {
 	if err := b.hashes.Put(key, stored); err != nil {
 		return err
 	}
-	id := []byte(p.id)
-	if len(id) > bbolt.MaxKeySize {
-		return nil
+	if id := []byte(p.id); len(id) <= bbolt.MaxKeySize && b.ids.Get(id) == nil {
+		return b.ids.Put(id, key)
 	}
-	if bytes.Compare(id, b.lastID) > 0 { // as a rule: the ids of decisions grow with time
-		b.lastID = id
-	} else if first, _ := b.known.Seek(id); first != nil && bytes.Equal(first, id) {
-		return nil
-	}
-	return b.ids.Put(id, key)
+	return nil
 }
 
 // beginSegment says in a new segment where in the log it stands.

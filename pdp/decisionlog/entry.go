@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -157,32 +156,11 @@ const (
 // writer has only to add the parts that depend on the order.
 type prepared struct {
 	id    string
-	sheet *sheet
-	room  int    // of the sheet's text, for the members before the body
-	body  []byte // the members from now to details, each with the comma before it; in the sheet's text
-	// line is the finished line, in the same place.
-	line []byte
-}
-
-// sheet is memory that a record is written to. Sheets are used again: see [prepared.done].
-type sheet struct {
 	text  []byte
+	room  int    // of the text, for the members before the body
+	body  []byte // the members from now to details, each with the comma before it; in the text
+	line  []byte // the finished line, in the text
 	terms index.Terms
-	salts
-}
-
-var sheets = sync.Pool{New: func() any { return new(sheet) }}
-
-// largeSheet is the size from which a sheet is not used again: one large record must not keep its room for good.
-const largeSheet = 64 << 10
-
-// done gives the sheet back. body and line must not be read any more.
-func (p *prepared) done() {
-	s := p.sheet
-	p.sheet, p.body, p.line = nil, nil, nil
-	if cap(s.text)+cap(s.terms) <= largeSheet {
-		sheets.Put(s)
-	}
 }
 
 // headRoom is the most that stands before the body, besides the id: sequence, time and clock_behind.
@@ -197,40 +175,42 @@ func prepare(e *Entry, id string, kinds []string) (p prepared, err error) {
 	if e.Kind == KindDecision && e.Decision == nil || e.Kind == KindPossible && e.Decision == nil && e.Questions == nil || e.Kind == KindSearch && e.Search == nil {
 		return p, fmt.Errorf("a record of kind %s without one", e.Kind)
 	}
-	p = prepared{id: id, sheet: sheets.Get().(*sheet), room: headRoom + len(`\u0000`)*len(id)}
-	b := body{out: slices.Grow(p.sheet.text[:0], p.room+usualBody)[:p.room]}
+	p = prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
+	b := body{out: make([]byte, p.room, p.room+usualBody)}
 	b.entry(e)
 	end := len(b.out)
 	if end-p.room+len(id) > MaxLine-256 { // the writer adds less
 		b.err = errors.Join(b.err, ErrTooLarge)
 	}
 	if b.err != nil {
-		p.done()
 		return prepared{}, fmt.Errorf("record %s of kind %s: %w", id, e.Kind, b.err)
 	}
-	p.sheet.text = append(p.sheet.salts.appendTo(append(b.out, `,"salt":"`...)), `"}`...)
-	p.sheet.terms = e.terms(p.sheet.terms[:0])
-	p.body = p.sheet.text[p.room:end:end]
+	p.text = append(appendSalt(append(b.out, `,"salt":"`...)), `"}`...)
+	p.terms = e.terms(make(index.Terms, 0, usualTerms))
+	p.body = p.text[p.room:end:end]
 	return p, nil
 }
 
 // fromJournal is a record as the journal has it.
 func fromJournal(id string, rest []byte) prepared {
-	p := prepared{id: id, sheet: sheets.Get().(*sheet), room: headRoom + len(`\u0000`)*len(id)}
-	p.sheet.text = append(slices.Grow(p.sheet.text[:0], p.room+len(rest))[:p.room], rest...)
-	p.body = p.sheet.text[p.room:]
+	p := prepared{id: id, room: headRoom + len(`\u0000`)*len(id)}
+	p.text = append(make([]byte, p.room, p.room+len(rest)), rest...)
+	p.body = p.text[p.room:]
 	return p
 }
 
 // rest is all of the line but its head.
-func (p *prepared) rest() []byte { return p.sheet.text[p.room:] }
+func (p *prepared) rest() []byte { return p.text[p.room:] }
 
-// usualBody is the size that most bodies do not exceed.
-const usualBody = 1 << 10
+// The sizes that most bodies, and their terms, do not exceed.
+const (
+	usualBody  = 1 << 10
+	usualTerms = 256
+)
 
 // finish makes the line of p.
 func (p *prepared) finish(sequence uint64, at time.Time, behind bool) {
-	text := p.sheet.text
+	text := p.text
 	head := strconv.AppendUint(append(text[:0:p.room], `{"sequence":`...), sequence, 10)
 	head = quote(append(head, `,"id":`...), p.id)
 	head = append(appendTime(append(head, `,"time":"`...), at), '"')
@@ -242,39 +222,15 @@ func (p *prepared) finish(sequence uint64, at time.Time, behind bool) {
 	p.line = text[start:]
 }
 
-// salts are random bytes. They are drawn for many records at once, which takes little longer than for one.
-type salts struct {
-	drawn [32 * saltSize]byte
-	left  int // of drawn, at its end
+// appendSalt appends a salt that no other record has.
+func appendSalt(b []byte) []byte {
+	var salt [16]byte
+	_, _ = rand.Read(salt[:]) // never fails: it ends the program instead
+	return base64.RawURLEncoding.AppendEncode(b, salt[:])
 }
 
-const saltSize = 16
-
-// appendTo appends a salt that no other record has.
-func (s *salts) appendTo(b []byte) []byte {
-	if s.left == 0 {
-		_, _ = rand.Read(s.drawn[:]) // never fails: it ends the program instead
-		s.left = len(s.drawn)
-	}
-	salt := s.drawn[len(s.drawn)-s.left:][:saltSize]
-	s.left -= saltSize
-	b = base64.RawURLEncoding.AppendEncode(b, salt)
-	clear(salt)
-	return b
-}
-
-// appendTime appends a moment in TimeLayout, which [time.Time] itself takes several times as long to write.
-func appendTime(b []byte, at time.Time) []byte {
-	at = at.UTC()
-	b = at.AppendFormat(b, time.RFC3339)
-	b[len(b)-1] = '.' // where the Z stands
-	digits := len(b)
-	b = append(b, "000000000Z"...)
-	for n, i := at.Nanosecond(), digits+8; n > 0; n, i = n/10, i-1 {
-		b[i] = byte('0' + n%10)
-	}
-	return b
-}
+// appendTime appends a moment in TimeLayout.
+func appendTime(b []byte, at time.Time) []byte { return at.UTC().AppendFormat(b, TimeLayout) }
 
 // body appends members and keeps the first error.
 type body struct {

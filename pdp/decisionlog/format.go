@@ -65,10 +65,7 @@ import (
 //
 // Unknown buckets and meta keys are passed over. A change that an old reader would misread raises FormatVersion.
 //
-// The digest of a segment file is DigestPrefix and the hexadecimal SHA-256 of the SHA-256s (32 bytes each, one after
-// the other) of its blocks of DigestBlock bytes, the last one as short as it is:
-//
-//	split -b 65536 --filter='sha256sum | cut -c-64 | xxd -r -p' 00000001.db | sha256sum
+// The digest of a segment file is DigestPrefix and its hexadecimal SHA-256, as sha256sum prints it.
 //
 // # Journal
 //
@@ -304,8 +301,7 @@ const (
 	ExtensionTime      = "time"     // of a checkpoint
 	ExtensionNextKey   = "next-key" // of a checkpoint
 	TimeLayout         = "2006-01-02T15:04:05.000000000Z"
-	DigestBlock        = 64 << 10
-	DigestPrefix       = "blocks64k-sha256:"
+	DigestPrefix       = "sha256:"
 	MaxLine            = 16 << 20 // bytes of one line
 	MaxAppend          = 64 << 20 // bytes of all lines of one Append
 	MaxCheckpointBytes = 64 << 10
@@ -313,20 +309,9 @@ const (
 
 // FileDigest is the digest of a segment file, and the number of its bytes.
 func FileDigest(r io.Reader) (digest string, size int64, err error) {
-	block, all := make([]byte, DigestBlock), sha256.New()
-	for {
-		n, err := io.ReadFull(r, block)
-		if n > 0 {
-			sum := sha256.Sum256(block[:n])
-			all.Write(sum[:])
-			size += int64(n)
-		}
-		switch err {
-		case nil:
-		case io.EOF, io.ErrUnexpectedEOF:
-			return DigestPrefix + hex.EncodeToString(all.Sum(nil)), size, nil
-		default:
-			return "", 0, fmt.Errorf("reading a segment: %w", err)
-		}
+	sum := sha256.New()
+	if size, err = io.Copy(sum, r); err != nil {
+		return "", 0, fmt.Errorf("reading a segment: %w", err)
 	}
+	return DigestPrefix + hex.EncodeToString(sum.Sum(nil)), size, nil
 }

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -158,7 +157,6 @@ func lineMade(e Entry, sequence uint64, at time.Time, behind bool) (string, erro
 	if err != nil {
 		return "", err
 	}
-	defer p.done()
 	p.finish(sequence, at, behind)
 	return saltOfLine.ReplaceAllString(string(p.line), ""), nil
 }
@@ -181,7 +179,6 @@ func checkLine(t *testing.T, e Entry, sequence uint64, at time.Time, behind bool
 	if body := string(p.body); !strings.HasSuffix(saltOfLine.ReplaceAllString(line, ""), body) {
 		t.Fatalf("%s: its body is %s", line, body)
 	}
-	p.done()
 	if y := e.Now.UTC().Year(); y > 9999 || at.Year() > 9999 {
 		return // which cannot be read
 	}
@@ -265,63 +262,4 @@ func FuzzLinesSayWhatIsOnRecord(f *testing.F) {
 func refused(e Entry) bool {
 	_, err := lineMade(e, 0, time.Time{}, false)
 	return err != nil
-}
-
-// What records are written on is used again, by any of them: nothing of one is ever in another.
-func TestNoRecordHasBytesOfAnother(t *testing.T) {
-	t.Parallel()
-	l := mustOpen(t, memory(t), Options{SegmentBytes: 512 << 10})
-	const callers, calls = 16, 30
-	var all [callers][]Entry
-	var writing sync.WaitGroup
-	for caller := range callers {
-		writing.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(caller), 0))
-			for n := range calls {
-				entries := make([]Entry, 1+r.IntN(4))
-				for i := range entries {
-					entries[i] = someEntry(r, strange)
-					entries[i].ID, entries[i].Caller = fmt.Sprintf("%d-%d-%d", caller, n, i), fmt.Sprint("key:", caller)
-					entries[i].Now = time.Unix(r.Int64N(4e9), r.Int64N(1e9)) // which can be read back
-					entries[i].RequestID = strings.Repeat(fmt.Sprint("r", caller, "-"), r.IntN(2000))
-				}
-				err := l.Append(t.Context(), entries)
-				if err == nil {
-					all[caller] = append(all[caller], entries...)
-				} else if !slices.ContainsFunc(entries, refused) {
-					t.Errorf("it is refused: %v", err)
-				}
-			}
-		})
-	}
-	writing.Wait()
-	if err := l.Flush(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	records := map[string]Record{}
-	for record, err := range l.Records(t.Context(), 0, l.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		records[idOf(record.Line)] = record
-	}
-	salts := map[string]bool{}
-	for _, entries := range all {
-		for _, e := range entries {
-			record := records[e.ID]
-			got, err := Parse(record.Line)
-			if err != nil {
-				t.Fatal(err)
-			}
-			want, err := lineMade(e, record.Sequence, got.Time, got.ClockBehind)
-			salt := saltOfLine.FindString(string(record.Line))
-			if line := string(record.Line); err != nil || line != want+salt || salts[salt] {
-				t.Fatalf("%v, its salt is that of another: %v\ngot  %s\nwant %s", err, salts[salt], line, want)
-			}
-			salts[salt] = true
-		}
-	}
-	if len(salts) < callers*calls {
-		t.Errorf("only %d records", len(salts))
-	}
 }

@@ -123,11 +123,11 @@ func (p *pager) firstFrom(from, to uint64) (at time.Time, sequence uint64, err e
 			return at, 0, err
 		}
 		if len(some) > 0 {
-			at, ok := timeOf(some[0].text)
+			at, ok := timeOf(some[0].Line)
 			if !ok {
-				err = fmt.Errorf("record %d: %w: it has no time", some[0].sequence, ErrDamaged)
+				err = fmt.Errorf("record %d: %w: it has no time", some[0].Sequence, ErrDamaged)
 			}
-			return at, some[0].sequence, err
+			return at, some[0].Sequence, err
 		}
 		from = p.reader.endOf(s)
 	}
@@ -246,7 +246,7 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 		if err != nil || len(some) == 0 {
 			return err
 		}
-		if last := some[len(some)-1].sequence; p.query.Newest {
+		if last := some[len(some)-1].Sequence; p.query.Newest {
 			high = last
 		} else {
 			low = last + 1
@@ -256,18 +256,18 @@ func (p *pager) all(ctx context.Context, s *segment, low, high uint64) error {
 }
 
 // take adds those records that pass, or ends the page before one of them.
-func (p *pager) take(some []line) error {
+func (p *pager) take(some []Record) error {
 	for _, r := range some {
 		p.page.Examined++
-		passes, err := p.query.Filter.Matches(r.text)
+		passes, err := p.query.Filter.Matches(r.Line)
 		switch {
 		case err != nil:
-			return fmt.Errorf("record %d: %w", r.sequence, err)
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
 		case !passes:
 		case len(p.page.Lines) < p.query.Limit:
-			p.page.Lines = append(p.page.Lines, r.text)
+			p.page.Lines = append(p.page.Lines, r.Line)
 		default:
-			if p.page.More, p.page.Next = true, r.sequence; p.query.Newest {
+			if p.page.More, p.page.Next = true, r.Sequence; p.query.Newest {
 				p.page.Next++
 			}
 			return nil
@@ -286,20 +286,14 @@ func before(c *bbolt.Cursor, sequence uint64) (k, line []byte, step func() (k, v
 	return k, line, c.Prev
 }
 
-// line is a record that has content.
-type line struct {
-	sequence uint64
-	text     []byte
-}
-
 // pick reads those of some records of a segment that have content.
-func (r *Reader) pick(s *segment, sequences []uint64) (out []line, err error) {
+func (r *Reader) pick(s *segment, sequences []uint64) (out []Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		b := tx.Bucket([]byte(BucketRecords))
 		for _, n := range sequences {
 			if text := b.Get(number(n)); text != nil {
-				out = append(out, line{n, bytes.Clone(text)})
+				out = append(out, Record{Sequence: n, Line: bytes.Clone(text)})
 			}
 		}
 		return nil
@@ -309,7 +303,7 @@ func (r *Reader) pick(s *segment, sequences []uint64) (out []line, err error) {
 
 // lines reads records with content of one segment in a span, the first ones or the
 // last ones, a few of them. None means that there are none.
-func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []line, err error) {
+func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (out []Record, err error) {
 	err = r.view(s, func(tx *bbolt.Tx) error {
 		out = nil
 		c := tx.Bucket([]byte(BucketRecords)).Cursor()
@@ -323,7 +317,7 @@ func (r *Reader) lines(s *segment, low, high uint64, newest bool, limit int) (ou
 			if !ok || sequence < low || sequence >= high {
 				break
 			}
-			out, size = append(out, line{sequence, bytes.Clone(text)}), size+len(text)
+			out, size = append(out, Record{Sequence: sequence, Line: bytes.Clone(text)}), size+len(text)
 		}
 		return nil
 	})
@@ -354,7 +348,7 @@ func (r *Reader) Terms(from, to uint64) ([]index.Record, error) {
 	some, err := r.lines(s, from, to, false, readRecords)
 	out := make([]index.Record, len(some))
 	for i, l := range some {
-		out[i] = index.Record{Sequence: l.sequence, Terms: termsOf(l.text)}
+		out[i] = index.Record{Sequence: l.Sequence, Terms: termsOf(l.Line)}
 	}
 	return out, err
 }

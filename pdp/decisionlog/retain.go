@@ -142,7 +142,7 @@ func (r *removals) unretired() ([]Segment, error) {
 	segments := r.log.Segments()
 	for len(segments) > 1 {
 		if segments[0].Number > r.retired {
-			gone, err := r.log.isRetired(segments[0])
+			gone, err := r.log.isRetired(segments[0].First)
 			if err != nil {
 				return nil, err
 			}

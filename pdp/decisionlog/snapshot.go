@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -47,9 +46,8 @@ type Snapshot struct {
 	Head    Head
 	Tenants []string // whose records are there for the reader; nil is all
 
-	segments []Segment
-	retired  map[uint64]bool // by segment, as far as it was asked for
-	since    *since          // nil if later removals do not matter
+	retired map[uint64]bool // by segment, as far as it was asked for
+	since   *since          // nil if later removals do not matter
 }
 
 // Read hands the log of a data directory to f: up to its last checkpoint, or,
@@ -110,7 +108,7 @@ func (r *Reader) snapshotTo(c Checkpoint) (*Snapshot, error) {
 	if !h.Live {
 		h.Uncovered = int64(r.Size()) - h.Size
 	}
-	return &Snapshot{Reader: r, Head: h, segments: r.Segments(), retired: map[uint64]bool{}}, nil
+	return &Snapshot{Reader: r, Head: h, retired: map[uint64]bool{}}, nil
 }
 
 // Records yields the records in [from, to), in order, each as the reader may see it: without
@@ -164,18 +162,16 @@ func (s *Snapshot) sees(line []byte) bool {
 
 // why is the reason for which a record has no content.
 func (s *Snapshot) why(sequence uint64) (string, error) {
-	i := sort.Search(len(s.segments), func(i int) bool { return s.segments[i].First > sequence }) - 1
-	if i < 0 {
-		return "", fmt.Errorf("record %d: %w: its segment is not here", sequence, ErrGone)
+	segment, err := s.find(sequence)
+	if err != nil {
+		return "", err
 	}
-	segment := s.segments[i]
-	retired, known := s.retired[segment.Number]
+	retired, known := s.retired[segment.number]
 	if !known {
-		var err error
-		if retired, err = s.isRetired(segment); err != nil {
+		if retired, err = s.isRetired(segment.first); err != nil {
 			return "", err
 		}
-		s.retired[segment.Number] = retired
+		s.retired[segment.number] = retired
 	}
 	if retired {
 		return WhyRetired, nil
@@ -183,9 +179,9 @@ func (s *Snapshot) why(sequence uint64) (string, error) {
 	return WhyRedacted, nil
 }
 
-// isRetired reports whether retention emptied a segment.
-func (r *Reader) isRetired(segment Segment) (bool, error) {
-	switch _, err := r.Get(segment.First); {
+// isRetired reports whether retention emptied the segment that begins with a record.
+func (r *Reader) isRetired(first uint64) (bool, error) {
+	switch _, err := r.Get(first); {
 	case err == nil:
 		return false, nil
 	case errors.Is(err, ErrGone):

@@ -44,47 +44,38 @@ type Keys struct {
 // change of the keys is logged.
 func Open(dir string, log *slog.Logger) (*Keys, error) {
 	file := filepath.Join(dir, File)
-	content, err := plainfile.ReadPrivate(file, maxFile)
+	set, content, err := read(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = createFirst(file); err == nil {
-			content, err = plainfile.ReadPrivate(file, maxFile) // another process may have been first
+		if err := createFirst(file); err != nil {
+			return nil, fmt.Errorf("cannot make the signing keys: %w; try another --data directory, or see to the permissions of this one", err)
 		}
+		set, content, err = read(file) // another process may have been first
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot read or make the signing keys: %w; try another --data directory, or see to the permissions of this one", err)
+		return nil, err
 	}
-	set, err := parse(content)
-	if err != nil {
-		return nil, unusable(file, err)
-	}
-	return &Keys{
-		file:    file,
-		log:     log,
-		current: set,
-		content: content,
-		checked: time.Now(),
-	}, nil
+	return &Keys{file: file, log: log, current: set, content: content, checked: time.Now()}, nil
 }
 
-func unusable(file string, err error) error {
-	return fmt.Errorf("the signing keys in %s cannot be used: %w; put back a copy, or move the file away to start with a new key, which no earlier signature verifies with", file, err)
+// read reads the keys of a file.
+func read(file string) (set *Set, content []byte, err error) {
+	if content, err = plainfile.ReadPrivate(file, maxFile); err == nil {
+		set, err = parse(content)
+	}
+	if err != nil {
+		err = fmt.Errorf("the signing keys in %s cannot be used: %w; put back a copy, or move the file away to start with a new key, which no earlier signature verifies with", file, err)
+	}
+	return set, content, err
 }
 
 // Check returns the error with which [Open] would refuse the keys of a data directory. It changes nothing. A directory
 // without keys is no error, because Open makes the first key.
 func Check(dir string) error {
-	file := filepath.Join(dir, File)
-	content, err := plainfile.ReadPrivate(file, maxFile)
+	_, _, err := read(filepath.Join(dir, File))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err != nil {
-		return unusable(file, err)
-	}
-	if _, err := parse(content); err != nil {
-		return unusable(file, err)
-	}
-	return nil
+	return err
 }
 
 // Ephemeral makes a key that ends with the process.
@@ -116,21 +107,13 @@ func (k *Keys) Current() *Set {
 // look reads the file again. If the file cannot be used, look logs that and keeps the keys, because a signature by the
 // previous key is worth more than none.
 func (k *Keys) look() {
-	content, err := plainfile.ReadPrivate(k.file, maxFile)
-	if err == nil && bytes.Equal(content, k.content) {
-		return
+	set, content, err := read(k.file)
+	if bytes.Equal(content, k.content) {
+		return // if it cannot be used, that was logged before
 	}
-	var set *Set
-	if err == nil {
-		k.content = content // even if it cannot be used, so that the error is logged once
-		set, err = parse(content)
-	} else if k.content != nil {
-		k.content = nil // so that its return counts as a change
-	} else {
-		return // logged before
-	}
+	k.content = content // nil if it cannot be read, so that its return counts as a change
 	if err != nil {
-		k.log.Error("the signing keys cannot be read; those before stay in force", "file", k.file, "error", err)
+		k.log.Error("the signing keys cannot be read; those before stay in force", "error", err)
 		return
 	}
 	if set.KeyID() != k.current.KeyID() {
@@ -164,13 +147,9 @@ func Rotate(dir string) (kid string, err error) {
 		return "", err
 	}
 	defer unlock()
-	content, err := plainfile.ReadPrivate(file, maxFile)
+	old, _, err := read(file)
 	if err != nil {
-		return "", fmt.Errorf("cannot read the signing keys: %w; see to the permissions of the directory", err)
-	}
-	old, err := parse(content)
-	if err != nil {
-		return "", unusable(file, err)
+		return "", err
 	}
 	set, err := generate(old.key.Public().(ed25519.PublicKey))
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 // log.
 type feed struct {
 	taken []byte // by the index, which alone touches it, with Index.mu
-	room  []byte // of taken terms, for later ones
 
 	mu      sync.Mutex
 	on      bool
@@ -19,9 +18,6 @@ type feed struct {
 
 // maxFed is how many bytes may wait to be indexed: those of some 30,000 usual records.
 const maxFed = 4 << 20
-
-// keptRoom is the most room that is used again, in bytes. While the index keeps up, less than this waits.
-const keptRoom = 1 << 20
 
 // Feed gives the terms of a record that is durable, before [Source.Beyond] does. Records come in their order. Terms that
 // are empty are not known. It does not wait for the index.
@@ -45,14 +41,9 @@ func (f *feed) begin() {
 // first is the first record that is not indexed yet, false if there is none. Its terms hold until [feed.pass].
 func (f *feed) first() (sequence uint64, terms Terms, ok bool) {
 	if len(f.taken) == 0 {
-		free := f.room[:0]
-		if cap(free) > keptRoom {
-			free = nil
-		}
 		f.mu.Lock()
-		f.taken, f.waiting = f.waiting, free
+		f.taken, f.waiting = f.waiting, nil
 		f.mu.Unlock()
-		f.room = f.taken
 	}
 	if len(f.taken) == 0 {
 		return 0, nil, false
@@ -70,6 +61,6 @@ func (f *feed) pass() {
 // forget forgets all records. They are read from the log.
 func (f *feed) forget() {
 	f.mu.Lock()
-	f.taken, f.room, f.waiting = nil, nil, nil
+	f.taken, f.waiting = nil, nil
 	f.mu.Unlock()
 }

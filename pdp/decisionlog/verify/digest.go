@@ -3,7 +3,6 @@ package verify
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"io"
 	"slices"
 
@@ -17,20 +16,11 @@ type digest struct {
 }
 
 func fileDigest(r io.Reader) (string, error) {
-	block, all := make([]byte, decisionlog.DigestBlock), sha256.New()
-	for {
-		n, err := io.ReadFull(r, block)
-		if n > 0 {
-			sum := sha256.Sum256(block[:n])
-			_, _ = all.Write(sum[:])
-		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return decisionlog.DigestPrefix + hex.EncodeToString(all.Sum(nil)), nil
-		}
-		if err != nil {
-			return "", err
-		}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, r); err != nil {
+		return "", err
 	}
+	return decisionlog.DigestPrefix + hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // checkDigests compares each file that redaction or retention has written with the digests that signed records give of
