@@ -196,7 +196,7 @@ func (l *Loading) newView(tenant, dir string, root, before *View) *View {
 	v.refuseReserved(o, root)
 	v.problems = append(v.problems, o.policyProblems...)
 	for _, p := range o.policies {
-		v.addPolicy(p, l.textOf(p), &v.problems)
+		v.addPolicy(p, l.files.Content[p.File], &v.problems)
 	}
 	slices.SortFunc(v.Policies, func(a, b *Policy) int { return strings.Compare(a.Id, b.Id) })
 	v.problems = append(v.problems, o.entityProblems...)
@@ -317,7 +317,7 @@ func (l *Loading) check(all [][]*Policy, use *Usage, problems *Problems) {
 		fits := false // a warning says that a form can never apply, and another form may
 		for _, p := range forms {
 			var of Problems
-			schema.CheckPolicy(p, l.textOf(p), use, &of)
+			schema.CheckPolicy(p, l.files.Content[p.File], use, &of)
 			fits = fits || len(of) == 0
 			if found == nil || of.Refuse() && !found.Refuse() {
 				found = of
@@ -327,14 +327,6 @@ func (l *Loading) check(all [][]*Policy, use *Usage, problems *Problems) {
 			*problems = append(*problems, found...)
 		}
 	}
-}
-
-// textOf is the text of the file that a policy is written in. A policy that is made of an access declaration has none.
-func (l *Loading) textOf(p *Policy) []byte {
-	if p.Access != "" {
-		return nil
-	}
-	return withoutMark(l.files.Content[p.File])
 }
 
 // namedBy are the entities that the root names. They are found once for all tenants.

@@ -18,7 +18,6 @@ import (
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/document"
-	"policy-service/pdp/internal/places"
 	"policy-service/pdp/spelling"
 	"policy-service/schemas"
 )
@@ -302,21 +301,12 @@ func (p *Policy) resolveObligations(annotation string, text []byte, known map[st
 
 // annotationAt is where the value of an annotation is written, or where the policy begins if that is not found.
 func (p *Policy) annotationAt(name string, text []byte) (line, column int) {
-	offset := p.Cedar.Position().Offset
-	if offset >= len(text) {
-		return p.Line, p.Column
-	}
-	whole := places.First(text[offset:])
-	tokens := places.Tokens(whole)
+	written := p.In(text)
+	tokens := written.Tokens
 	for i := range max(0, len(tokens)-3) {
-		if tokens[i].Text != "@" || tokens[i+1].Text != name || tokens[i+2].Text != "(" {
-			continue
+		if tokens[i].Text == "@" && tokens[i+1].Text == name && tokens[i+2].Text == "(" {
+			return written.Position(tokens[i+3].From)
 		}
-		down, along := places.Position(whole, tokens[i+3].From)
-		if down > 1 {
-			return p.Line + down - 1, along
-		}
-		return p.Line, p.Column + along - 1
 	}
 	return p.Line, p.Column
 }

@@ -2,12 +2,14 @@ package bundle
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go"
 
@@ -93,7 +95,14 @@ const decimalCompared = "unexpected type: expected datetime, or duration, or Lon
 func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Problems) {
 	s.narrow.Lock()
 	defer s.narrow.Unlock()
-	c := policyCheck{schema: s, policy: p, file: text, use: use, found: s.misfits(p, p), problems: problems}
+	c := policyCheck{
+		schema:   s,
+		policy:   p,
+		written:  sync.OnceValue(func() *places.Policy { return p.In(text) }),
+		use:      use,
+		found:    s.misfits(p, p),
+		problems: problems,
+	}
 	misnamed := false
 	for said := range c.found {
 		misnamed = misnamed || unknownAction.MatchString(said) || unknownType.MatchString(said)
@@ -125,10 +134,10 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 		if member, ok := strings.CutPrefix(path, "context.pdp."); ok && s.lacksOfPDP(p, member) {
 			try = addToPDP
 		}
-		at, hint := c.tested(path)
-		c.add(at, "has_undeclared",
+		test := c.tested(path)
+		c.add(test.At, "has_undeclared",
 			fmt.Sprintf("policy %q tests for %s, which the schema does not declare: the test is always false%s",
-				p.Id, path, hint), try)
+				p.Id, path, c.meant(test)), try)
 	}
 }
 
@@ -136,36 +145,28 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 type policyCheck struct {
 	schema   *Schema
 	policy   *Policy
-	file     []byte
-	text     string         // of the policy alone
-	read     *places.Policy // nil: nobody has asked for it yet
+	written  func() *places.Policy
 	use      *Usage
 	looks    int            // how often the policy was validated once more
-	found    map[string]int // what the validator says, and how often
+	found    map[string]int // the errors of the validator, and how often each comes
 	problems *Problems
-	// unguarded are the parts that read what may be absent.
-	unguarded []*places.Part
+	// unguarded are the parts that read attributes which may be absent.
+	unguarded []places.Part
 }
 
-// maxLooks bounds how often one policy is validated to find the place of what is wrong with it.
+// maxLooks bounds how often one policy is validated to find the place of one error.
 const maxLooks = 100
 
-// noPlace stands for the place of the policy.
-const noPlace = -1
+// noPlace stands for the place of the policy. No part of a policy begins there.
+const noPlace = 0
 
-// add notes a problem at an offset. What is wrong in one way at one place is one problem.
+// add notes a problem at an offset. One kind of error at one place is one problem.
 func (c *policyCheck) add(offset int, code, message, try string) {
 	line, column := c.policy.Line, c.policy.Column
-	if offset != noPlace {
-		inside, on := places.Position(c.text, offset)
-		if inside == 1 {
-			on += column - 1
-		}
-		line, column = line+inside-1, on
-		for _, other := range *c.problems {
-			if other.Line == line && other.Column == column && other.Code == code {
-				return
-			}
+	if offset > noPlace {
+		line, column = c.written().Position(offset)
+		if slices.ContainsFunc(*c.problems, func(p Problem) bool { return p.Line == line && p.Column == column && p.Code == code }) {
+			return
 		}
 	}
 	c.problems.Add(c.policy.File, line, column, code, message, try)
@@ -186,113 +187,83 @@ var ourWords = strings.NewReplacer(
 	"__cedar::internal::OpenRecord{}", "a record",
 )
 
-// explain notes what the validator says, at each place that it says it of.
+// explain notes an error of the validator, at each place that the error is about.
 func (c *policyCheck) explain(said string) {
 	const correct = "correct the policy or declare what it uses"
 	if m := unknownAction.FindStringSubmatch(said); m != nil {
 		c.misfit(c.named(m[1]), said+c.actionLike(m[1]), correct)
-		return
-	}
-	if m := unknownType.FindStringSubmatch(said); m != nil {
+	} else if m := unknownType.FindStringSubmatch(said); m != nil {
 		known := textsOf(slices.Collect(maps.Keys(c.schema.entities)))
 		c.misfit(c.named(m[1]), said+DidYouMean(m[1], slices.Values(known)), correct)
-		return
-	}
-	if m := notDeclared.FindStringSubmatch(said); m != nil {
+	} else if m := notDeclared.FindStringSubmatch(said); m != nil {
 		try := correct
 		if m[2] == "in context for" && c.schema.lacksOfPDP(c.policy, m[1]) {
 			try = addToPDP
 		}
-		parts := c.blamed(said, reading(m[1]))
-		for _, part := range parts {
-			hint := ""
-			if variable, names, ok := part.Parts[0].Path(c.text); ok {
-				hint = DidYouMean(part.Names[0].Name(), slices.Values(c.schema.membersAt(c.policy, variable, names)))
+		for _, part := range c.blamed(said, c.reading(m[1])) {
+			c.misfit(part.At, said+c.meant(part), try)
+		}
+	} else if m := mayBeAbsent.FindStringSubmatch(said); m != nil {
+		parts := c.blamed(said, c.reading(m[1]))
+		if parts[0].Variable != "" {
+			c.unguarded = append(c.unguarded, parts...)
+			return
+		}
+		c.misfit(noPlace, "it reads "+m[1]+" without has, and the schema lets that be absent", "ask with has first, and join the two with &&")
+	} else if m := noLiteral.FindStringSubmatch(said); m != nil {
+		c.badLiteral(m[1], m[2])
+	} else {
+		for _, part := range c.blamed(said, c.written().Clauses()) {
+			if said == decimalCompared {
+				c.comparison(part)
+			} else {
+				c.misfit(part.From, said, correct)
 			}
-			c.misfit(part.Names[0].From, said+hint, try)
 		}
-		if len(parts) == 0 {
-			c.misfit(noPlace, said, try)
-		}
-		return
-	}
-	if m := mayBeAbsent.FindStringSubmatch(said); m != nil {
-		parts := c.blamed(said, reading(m[1]))
-		if c.unguarded = append(c.unguarded, parts...); len(parts) == 0 {
-			c.misfit(noPlace, "it reads "+m[1]+" without has, and the schema lets that be absent", "ask with has first, and join the two with &&")
-		}
-		return
-	}
-	parts := c.blamed(said, nil)
-	if len(parts) == 0 {
-		c.misfit(noPlace, said, correct)
-	}
-	if said == decimalCompared {
-		parts = c.onceEach(parts)
-	}
-	for _, part := range parts {
-		what, try := said, correct
-		if m := noLiteral.FindStringSubmatch(said); m != nil {
-			what, try = badLiteral(m[1], c.text[part.From:part.To])
-		} else if said == decimalCompared {
-			what, try = c.comparison(part)
-		}
-		c.misfit(part.From, what, try)
 	}
 }
 
-// addUnguarded notes what is read without has. Of a chain of attributes that may all be absent it is the longest. Behind
-// another mistake the validator forgets what was asked with has, so then what is asked anywhere is left out.
+// addUnguarded notes the attributes that are read without has. Of a chain of attributes that may all be absent it is the
+// longest. Behind another mistake the validator forgets the tests with has, so then attributes with a test anywhere are
+// left out.
 func (c *policyCheck) addUnguarded() {
 	other := func(said string) bool { return !mayBeAbsent.MatchString(said) }
 	if slices.ContainsFunc(slices.Collect(maps.Keys(c.found)), other) {
-		c.unguarded = slices.DeleteFunc(c.unguarded, func(part *places.Part) bool {
-			variable, names, ok := part.Path(c.text)
-			if !ok {
-				return false
-			}
-			at, _ := c.tested(AttributePath{Root: variable, Names: names}.String())
-			return at != noPlace
+		c.unguarded = slices.DeleteFunc(c.unguarded, func(part places.Part) bool {
+			return c.tested(pathOfPart(part).String()).Has
 		})
 	}
-	longest := map[int]*places.Part{}
-	for _, part := range c.unguarded {
-		if other := longest[part.From]; other == nil || other.To < part.To {
-			longest[part.From] = part
+	slices.SortFunc(c.unguarded, func(a, b places.Part) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	var asked []string
+	for n, part := range c.unguarded {
+		asked = append(asked, pathOfPart(part).Asked())
+		if n+1 < len(c.unguarded) && c.unguarded[n+1].From == part.From {
+			continue // a longer one follows
 		}
-	}
-	for from, part := range longest {
-		var asked []string
-		for _, other := range c.unguarded {
-			if variable, names, ok := other.Path(c.text); ok && other.From == from {
-				asked = append(asked, AttributePath{Root: variable, Names: names}.Asked())
-			}
-		}
-		slices.SortFunc(asked, func(a, b string) int { return len(a) - len(b) })
-		try := "ask with has first, and join the two with &&"
-		if asked = slices.Compact(asked); len(asked) > 0 {
-			try = "ask first, as in `" + strings.Join(asked, " && ") + " && …`"
-		}
-		c.misfit(part.Names[0].From, "it reads "+strings.Join(strings.Fields(c.text[part.From:part.To]), " ")+
-			" without has, and the schema lets that be absent", try)
+		c.misfit(part.At, "it reads "+strings.Join(strings.Fields(c.written().Text[part.From:part.To]), " ")+
+			" without has, and the schema lets that be absent",
+			"ask first, as in `"+strings.Join(slices.Compact(asked), " && ")+" && …`")
+		asked = nil
 	}
 }
 
-// parts are those of the policy. There are none without a text.
-func (c *policyCheck) parts() *places.Policy {
-	if c.read == nil {
-		c.read = &places.Policy{}
-		if at := c.policy.Cedar.Position().Offset; at < len(c.file) {
-			c.text = places.First(c.file[at:])
-			c.read = places.Read(c.text)
-		}
+// pathOfPart is the path that a part reads.
+func pathOfPart(part places.Part) AttributePath {
+	return AttributePath{Root: part.Variable, Names: part.Names}
+}
+
+// meant suggests another name for the attribute that a part reads.
+func (c *policyCheck) meant(part places.Part) string {
+	last := len(part.Names) - 1
+	if last < 0 {
+		return ""
 	}
-	return c.read
+	return DidYouMean(part.Names[last], slices.Values(c.schema.membersAt(c.policy, part.Variable, part.Names[:last])))
 }
 
 // named is the place where the policy names an entity or a type.
 func (c *policyCheck) named(name string) int {
-	return places.Find(c.parts().Tokens, name)
+	return places.Find(c.written().Tokens, name)
 }
 
 // actionLike names the action of the schema that may be meant.
@@ -308,81 +279,36 @@ func (c *policyCheck) actionLike(uid string) string {
 	return DidYouMean(strings.TrimSuffix(quoted, `"`), ids)
 }
 
-// reading recognises parts that read what a path of the validator ends in.
-func reading(path string) func(*places.Part) bool {
-	return func(part *places.Part) bool {
-		if part.Op != "." {
-			return false
-		}
-		name := part.Names[0].Name()
-		return path == name || strings.HasSuffix(path, memberOf(name))
-	}
+// reading are the parts that read a path of the validator's: the text of it ends in their attribute.
+func (c *policyCheck) reading(path string) []places.Part {
+	return slices.DeleteFunc(c.written().Reads(), func(part places.Part) bool {
+		name := part.Names[len(part.Names)-1]
+		return part.Has || path != name && !strings.HasSuffix(path, memberOf(name))
+	})
 }
 
-// tested is the place of a test with has, and a name that may be meant.
-func (c *policyCheck) tested(path string) (offset int, hint string) {
-	offset = noPlace
-	for _, condition := range c.parts().Conditions {
-		condition.Walk(func(part *places.Part) {
-			if part.Op != "has" || offset != noPlace {
-				return
-			}
-			variable, names, ok := part.Parts[0].Path(c.text)
-			for _, name := range part.Names {
-				last := name.Name()
-				if ok && offset == noPlace && (AttributePath{Root: variable, Names: append(slices.Clip(names), last)}).String() == path {
-					offset = name.From
-					hint = DidYouMean(last, slices.Values(c.schema.membersAt(c.policy, variable, names)))
-				}
-				names = append(names, last)
-			}
-		})
+// tested is the first test with has for a path; without a place if there is none.
+func (c *policyCheck) tested(path string) places.Part {
+	for _, part := range c.written().Reads() {
+		if part.Has && pathOfPart(part).String() == path {
+			return part
+		}
 	}
-	return offset, hint
+	return places.Part{}
 }
 
-// blamed are the parts that the validator says something of. A part is if the validator says it less often once something
-// without a type stands in place of the part, and of none of the parts in it. If a form is given, it looks at parts of that
-// form alone.
-func (c *policyCheck) blamed(said string, form func(*places.Part) bool) (parts []*places.Part) {
-	for _, condition := range c.parts().Conditions {
-		if form == nil {
-			parts = append(parts, c.blamedIn(said, condition)...)
-			continue
-		}
-		var candidates []*places.Part
-		condition.Walk(func(part *places.Part) {
-			if form(part) {
-				candidates = append(candidates, part)
-			}
-		})
-		for _, part := range candidates {
-			if c.lessens(said, part) {
-				parts = append(parts, part)
-			}
-		}
+// blamed are those of some parts that an error is about: the validator finds it less often in the policy with something
+// without a type in place of such a part. If there are none, it is a part without a place.
+func (c *policyCheck) blamed(said string, candidates []places.Part) []places.Part {
+	parts := slices.DeleteFunc(candidates, func(part places.Part) bool { return !c.lessens(said, part) })
+	if len(parts) == 0 {
+		return []places.Part{{}}
 	}
 	return parts
 }
 
-func (c *policyCheck) blamedIn(said string, part *places.Part) (parts []*places.Part) {
-	if !c.lessens(said, part) {
-		return nil
-	}
-	if _, _, path := part.Path(c.text); path {
-		return []*places.Part{part}
-	}
-	for _, inner := range part.Parts {
-		parts = append(parts, c.blamedIn(said, inner)...)
-	}
-	if len(parts) == 0 || len(parts) > c.found[said] { // two that do not go together are one mistake
-		return []*places.Part{part}
-	}
-	return parts
-}
-
-// lessens reports if the validator says something less often of the policy without a part.
-func (c *policyCheck) lessens(said string, part *places.Part) bool {
+// lessens reports if the validator finds an error less often in the policy without a part.
+func (c *policyCheck) lessens(said string, part places.Part) bool {
 	if c.looks++; c.looks > maxLooks {
 		return false
 	}
@@ -390,56 +316,29 @@ func (c *policyCheck) lessens(said string, part *places.Part) bool {
 	if c.use.checkCount = plus(c.use.checkCount, steps); c.use.checkCount > c.use.bounds.Checks {
 		return false
 	}
-	without := c.text[:part.From] + ` pdp_nothing::"" ` + c.text[part.To:]
-	list, err := cedar.NewPolicyListFromBytes("", []byte(without))
+	text := c.written().Text
+	list, err := cedar.NewPolicyListFromBytes("", []byte(text[:part.From]+` pdp_nothing::"" `+text[part.To:]))
 	if err != nil || len(list) != 1 {
 		return false
 	}
 	return c.schema.misfits(c.policy, &Policy{Cedar: list[0]})[said] < c.found[said]
 }
 
-// badLiteral says that a text is no value of a type.
-func badLiteral(typ, written string) (what, try string) {
-	what = "the text of this " + typ + " is none"
-	switch typ {
-	case "decimal":
-		try = `write a point and one to four digits behind it, as in decimal("1.50")`
-		if plainNumber.MatchString(written) {
-			try = "write " + strings.TrimSuffix(written, `"`) + `.0"`
-		}
-	case "IP address":
-		try = `write it as in ip("10.0.0.1") or ip("10.0.0.0/8")`
-	case "datetime":
-		try = `write it as in datetime("2026-01-31") or datetime("2026-01-31T12:00:00Z")`
-	default:
-		try = `write it as in duration("1d2h30m")`
-	}
-	return what, try
+// literalForms are the forms of texts that are values of other types.
+var literalForms = map[string]string{
+	"decimal":    `write a point and one to four digits behind it, as in decimal("1.50")`,
+	"IP address": `write it as in ip("10.0.0.1") or ip("10.0.0.0/8")`,
+	"datetime":   `write it as in datetime("2026-01-31") or datetime("2026-01-31T12:00:00Z")`,
+	"duration":   `write it as in duration("1d2h30m")`,
 }
 
-// onceEach leaves out of the operands of a comparison all but the first.
-func (c *policyCheck) onceEach(operands []*places.Part) (first []*places.Part) {
-	done := map[*places.Part]bool{}
-	for _, part := range operands {
-		of := c.around(part)
-		if of == nil || !done[of] {
-			first = append(first, part)
-		}
-		done[of] = true
+// badLiteral notes that a text, in its quotes, is no value of a type.
+func (c *policyCheck) badLiteral(typ, quoted string) {
+	try := literalForms[typ]
+	if typ == "decimal" && plainNumber.MatchString(quoted) {
+		try = "write " + strings.TrimSuffix(quoted, `"`) + `.0"`
 	}
-	return first
-}
-
-// around is the part that another one is an operand of, or nil.
-func (c *policyCheck) around(part *places.Part) (of *places.Part) {
-	for _, condition := range c.parts().Conditions {
-		condition.Walk(func(outer *places.Part) {
-			if slices.Contains(outer.Parts, part) {
-				of = outer
-			}
-		})
-	}
-	return of
+	c.misfit(c.named(quoted), "the text of this "+typ+" is none", try)
 }
 
 // decimalMethods are the methods in place of a sign, for a decimal on its left and on its right.
@@ -450,19 +349,33 @@ var decimalMethods = map[string][2]string{
 	">=": {"greaterThanOrEqual", "lessThanOrEqual"},
 }
 
-// comparison explains how decimals are compared.
-func (c *policyCheck) comparison(part *places.Part) (what, try string) {
-	outer := c.around(part)
-	if outer == nil || decimalMethods[outer.Op][0] == "" {
-		return "a decimal is compared with a sign", "use .lessThan(…), .lessThanOrEqual(…), .greaterThan(…) or .greaterThanOrEqual(…)"
+// comparison notes that a part compares a decimal with a sign. The decimal is on the left, unless a number is there.
+func (c *policyCheck) comparison(part places.Part) {
+	tokens := places.Tokens(c.written().Text[part.From:part.To])
+	sign := slices.IndexFunc(tokens, func(t places.Token) bool { return decimalMethods[t.Text][0] != "" })
+	if sign < 0 {
+		c.misfit(part.From, "a decimal is compared with a sign", "use .lessThan(…), .lessThanOrEqual(…), .greaterThan(…) or .greaterThanOrEqual(…)")
+		return
 	}
-	side := slices.Index(outer.Parts, part)
-	other := outer.Parts[1-side]
-	argument := "…"
-	if text := c.text[other.From:other.To]; plainNumber.MatchString(`"` + text + `"`) {
-		argument = `decimal("` + text + `.0")`
+	at, side, argument := part.From, 0, "…"
+	left, right := tokens[:sign], tokens[sign+1:]
+	if len(left) == 1 && left[0].IsNumber() {
+		at, side, left, right = part.From+right[0].From, 1, right, left
 	}
-	return "a decimal is compared with " + outer.Op, "use ." + decimalMethods[outer.Op][side] + "(" + argument + ")"
+	if len(right) == 1 && right[0].IsNumber() {
+		argument = `decimal("` + right[0].Text + `.0")`
+	}
+	c.misfit(at, "a decimal is compared with "+tokens[sign].Text, "use ."+decimalMethods[tokens[sign].Text][side]+"("+argument+")")
+}
+
+// In is the policy in the text of its file. A policy that is made from an access declaration is in no text.
+func (p *Policy) In(text []byte) *places.Policy {
+	text = withoutMark(text)
+	at := p.Cedar.Position().Offset
+	if p.Access != "" || at >= len(text) {
+		text, at = nil, 0
+	}
+	return places.Read(text[at:], p.Line, p.Column)
 }
 
 // Quote quotes a name for a message.

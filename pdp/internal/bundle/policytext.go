@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bytes"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"policy-service/pdp/cedartext"
 	"policy-service/pdp/internal/source"
 )
 
@@ -37,21 +37,23 @@ const (
 func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 	s := textScan{
 		file:   file,
-		text:   text,
-		line:   1,
-		column: 1,
+		text:   string(text),
 		schema: strings.HasSuffix(file, ".cedarschema"),
 		levels: []level{{from: -1}},
 	}
-	for s.i < len(text) {
-		s.step()
+	for s.now = range cedartext.Tokens(s.text) {
+		if s.now.Trivia() {
+			continue
+		}
+		s.word()
 		if s.wrong != nil {
 			*problems = append(*problems, s.wrong...)
 			return false
 		}
 		if use.wordCount+s.words > use.bounds.Words {
+			end := s.now.End()
 			use.exceeds(true, "many_words", "names, texts and signs in policies", use.bounds.Words,
-				entityPlace{file, s.line, s.column}, source.TryLess, problems)
+				entityPlace{file, end.Line, end.Column}, source.TryLess, problems)
 			return false
 		}
 	}
@@ -59,28 +61,27 @@ func checkText(file string, text []byte, use *Usage, problems *Problems) bool {
 	return true
 }
 
-// textScan walks a text and counts what is bounded. It skips exactly what cedar-go takes for
-// white space, comments and strings. If one of the two skipped what the other reads, the
-// bounds would be no bounds.
+// textScan goes through the words of a text and counts what is bounded. Its words are those of cedar-go: where the two read
+// a text in different ways, cedar-go refuses the text, and does not parse beyond that place.
 type textScan struct {
-	file         string
-	text         []byte
-	i, end       int // end is the end of the last word
-	line, column int
-	schema       bool // the text is a schema: < and > are brackets in it
-	levels       []level
-	open         int // ifs that are open, at all levels
-	signs        int // ! and - in a row
-	chain        chainScan
-	words        int
-	wrong        Problems // the first thing that exceeds a bound
+	file   string
+	text   string
+	now    cedartext.Token // the word that is read
+	end    int             // where the word before it ends
+	schema bool            // the text is a schema: < and > are brackets in it
+	levels []level
+	open   int // ifs that are open, at all levels
+	signs  int // ! and - in a row
+	chain  chainScan
+	words  int
+	wrong  Problems // the first thing that exceeds a bound
 }
 
 // chainScan is the chain of names, joined by dots or double colons, that is being read.
 type chainScan struct {
 	names  int
-	dot    bool   // the last thing read was a dot or two colons
-	last   string // the last name read, "" if something else came after it
+	dot    bool   // the last word was a dot or two colons
+	last   string // the last word, if it was a name
 	has    bool   // the chain stands behind has
 	copies int    // names that cedar-go copies for all chains behind has, in the whole text
 }
@@ -102,49 +103,26 @@ func (s *textScan) refuse(code, try, format string, args ...any) {
 	if s.schema {
 		kind = "schema_"
 	}
-	if s.wrong == nil {
-		s.wrong.Add(s.file, s.line, s.column, kind+code, fmt.Sprintf(format, args...), try)
+	if end := s.now.End(); s.wrong == nil {
+		s.wrong.Add(s.file, end.Line, end.Column, kind+code, fmt.Sprintf(format, args...), try)
 	}
 }
 
-// step reads white space, a comment or a word.
-func (s *textScan) step() {
-	c := s.text[s.i]
-	switch {
-	case c == ' ', c == '\t', c == '\r', c == '\n':
-		s.next()
-		return
-	case s.at("//"):
-		for s.i < len(s.text) && s.text[s.i] != '\n' {
-			s.next()
-		}
-		return
-	case s.at("/*"):
-		s.next()
-		s.next()
-		for s.i < len(s.text) && !s.at("*/") {
-			s.next()
-		}
-		s.next()
-		s.next()
-		return
-	}
+func (s *textScan) word() {
 	s.words++
 	if here := &s.levels[len(s.levels)-1]; here.from < 0 {
-		here.from = s.i
+		here.from = s.now.Offset
 	}
-	defer func() { s.end = s.i }()
-	switch {
-	case isNameByte(c):
+	switch s.now.Kind {
+	case cedartext.Name, cedartext.Number:
 		s.name()
-	case c == '"':
+	case cedartext.Text:
 		s.quoted()
 	default:
-		s.sign(c)
-		s.nesting()
-		return
+		s.sign()
 	}
-	s.signs = 0
+	s.nesting()
+	s.end = s.now.End().Offset
 }
 
 // nesting bounds how deep the recursion of a parser goes.
@@ -159,47 +137,29 @@ func (s *textScan) nesting() {
 	s.refuse("nesting", try, "brackets, ifs and signs nest more than %d deep", maxNesting)
 }
 
-func (s *textScan) at(mark string) bool { return bytes.HasPrefix(s.text[s.i:], []byte(mark)) }
-
-// quoted reads a string.
 func (s *textScan) quoted() {
-	from, pattern := s.i, s.chain.last == "like"
-	s.next()
-	for s.i < len(s.text) && s.text[s.i] != '"' {
-		if s.text[s.i] == '\\' {
-			s.next()
-		}
-		s.next()
-	}
-	s.next()
-	s.chain.names, s.chain.dot, s.chain.last = 0, false, ""
-	switch size := s.i - from; {
-	case pattern && size > maxPattern:
+	switch size := len(s.now.Text); {
+	case s.chain.last == "like" && size > maxPattern:
 		s.refuse("pattern", "look for less", "a pattern behind like has more than %d bytes", maxPattern)
 	case size > maxText && !s.schema:
 		s.refuse("text", "write a shorter one, or let an attribute of an entity hold it",
 			"a text has more than %d bytes", maxText)
 	}
+	s.signs, s.chain.names, s.chain.dot, s.chain.last = 0, 0, false, ""
 }
 
 // name reads a name or a number.
 func (s *textScan) name() {
-	from := s.i
-	for s.i < len(s.text) && isNameByte(s.text[s.i]) {
-		s.next()
-	}
-	here := &s.levels[len(s.levels)-1]
-	name := string(s.text[from:min(s.i, from+8)])
 	if !s.chain.dot {
 		s.chain.names, s.chain.has = 0, s.chain.last == "has"
-		if name == "if" {
-			here.ifs++
+		if s.now.Text == "if" {
+			s.levels[len(s.levels)-1].ifs++
 			s.open++
-			s.nesting()
 		}
 	}
+	s.signs = 0
 	s.chain.names++
-	s.chain.dot, s.chain.last = false, name
+	s.chain.dot, s.chain.last = false, s.now.Text
 	if s.chain.has && s.chain.names > 1 {
 		s.chain.copies += s.chain.names
 	}
@@ -212,13 +172,13 @@ func (s *textScan) name() {
 	}
 }
 
-// sign reads a sign that is part of no name and no string.
-func (s *textScan) sign(c byte) {
+// sign reads a sign, or a character that is no word of Cedar.
+func (s *textScan) sign() {
 	here := &s.levels[len(s.levels)-1]
-	switch {
-	case c == '(' || c == '[' || c == '{' || c == '<' && s.schema:
-		s.levels = append(s.levels, level{list: c == '[' && !s.schema, from: -1})
-	case c == ')' || c == ']' || c == '}' || c == '>' && s.schema:
+	switch c := s.now.Text; {
+	case c == "(" || c == "[" || c == "{" || c == "<" && s.schema:
+		s.levels = append(s.levels, level{list: c == "[" && !s.schema, from: -1})
+	case c == ")" || c == "]" || c == "}" || c == ">" && s.schema:
 		s.endIfs(here)
 		if here.list {
 			s.element(here)
@@ -229,26 +189,22 @@ func (s *textScan) sign(c byte) {
 			outer.lists = max(outer.lists, here.lists)
 			s.levels = s.levels[:last]
 		}
-	case c == ',':
+	case c == ",":
 		s.endIfs(here)
 		if here.list {
 			s.element(here)
 		}
 		here.from = -1
-	case c == ';':
+	case c == ";":
 		s.endIfs(here)
 	}
-	if c == '!' || c == '-' {
+	if c := s.now.Text; c == "!" || c == "-" {
 		s.signs++
 	} else {
 		s.signs = 0
 	}
-	if s.at("::") { // each part copies the parts before it, as behind a dot
-		s.next()
-		c = '.'
-	}
-	s.chain.dot, s.chain.last = c == '.', ""
-	s.next()
+	// Each part of a type copies the parts before it, as behind a dot.
+	s.chain.dot, s.chain.last = s.now.Text == "." || s.now.Text == "::", ""
 }
 
 // endIfs notes that the ifs of this level end here at the latest.
@@ -259,14 +215,13 @@ func (s *textScan) endIfs(l *level) {
 
 // element notes an element that ends here.
 func (s *textScan) element(l *level) {
-	if l.from == s.i { // it has no word: the text is the bracket or comma itself
+	if l.from == s.now.Offset { // it has no word: the text is the bracket or comma itself
 		return
 	}
-	text := s.text[l.from:s.end]
 	if l.elements++; l.elements > storedLimits.Elements {
 		s.refuse("list", "make a group of them, and test with in", "a list has more than %d elements",
 			storedLimits.Elements)
-	} else if v, ok := literalOf(text); ok {
+	} else if v, ok := literalOf(s.text[l.from:s.end]); ok {
 		l.plain = append(l.plain, v)
 	}
 }
@@ -290,48 +245,32 @@ func (s *textScan) list(l *level) {
 	}
 }
 
-// next goes on by one byte.
-func (s *textScan) next() {
-	if s.i >= len(s.text) {
-		return
-	}
-	if c := s.text[s.i]; c == '\n' {
-		s.line, s.column = s.line+1, 1
-	} else if c < 0x80 || c >= 0xC0 { // a character, not a byte
-		s.column++
-	}
-	s.i++
-}
-
-func isNameByte(c byte) bool {
-	return c == '_' || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c >= 0x80
-}
-
 var (
-	plainUID  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*(?:::[A-Za-z_][A-Za-z0-9_]*)*)::("[^"\\]*")$`)
+	plainText = regexp.MustCompile(`^((?:[A-Za-z_][A-Za-z0-9_]*::)*)"(?:[^"\\]|\\.)*"$`)
 	plainCall = regexp.MustCompile(`^(ip|decimal|datetime|duration)\(\s*("[^"\\]*")\s*\)$`)
-	plainText = regexp.MustCompile(`^"(?:[^"\\]|\\["'\\nrt0])*"$`)
-	unescape  = strings.NewReplacer(`\"`, `"`, `\'`, `'`, `\\`, `\`, `\n`, "\n", `\r`, "\r", `\t`, "\t", `\0`, "\x00")
 )
 
 // literalOf is the value of a literal in its usual form: a text, a whole number, true,
 // false, an entity, or a value of an extension type.
-func literalOf(text []byte) (types.Value, bool) {
-	t := string(text)
-	switch {
-	case t == "true", t == "false":
+func literalOf(t string) (types.Value, bool) {
+	if t == "true" || t == "false" {
 		return types.Boolean(t == "true"), true
-	case plainText.MatchString(t):
-		return types.String(unescape.Replace(t[1 : len(t)-1])), true
 	}
 	if n, err := strconv.ParseInt(t, 10, 64); err == nil && t[0] != '+' {
 		return types.Long(n), true
 	}
-	if m := plainUID.FindStringSubmatch(t); m != nil {
-		return types.NewEntityUID(types.EntityType(m[1]), types.String(m[2][1:len(m[2])-1])), true
-	}
 	if m := plainCall.FindStringSubmatch(t); m != nil {
 		return FromText(m[2][1:len(m[2])-1], constructors[m[1]])
 	}
-	return nil, false
+	var uid types.EntityUID
+	m := plainText.FindStringSubmatch(t)
+	switch {
+	case m == nil:
+		return nil, false
+	case m[1] == "": // a text is written as an id is
+		err := uid.UnmarshalCedar([]byte("t::" + t))
+		return uid.ID, err == nil
+	}
+	err := uid.UnmarshalCedar([]byte(t))
+	return uid, err == nil
 }

@@ -85,7 +85,7 @@ func TestOneMistakeIsToldOnce(t *testing.T) {
 		`when { context.amount > decimal("3.5") };`:                                                      "a.cedar:2:8 a decimal is compared with >; use .greaterThan(…)",
 		`when { decimal("3.5") <= context.amount };`:                                                     "a.cedar:2:8 a decimal is compared with <=; use .lessThanOrEqual(…)",
 		`when { principal.level in resource };`:                                                          "a.cedar:2:8 unexpected type: expected an entity but saw Long",
-		`when { principal in principal.level };`:                                                         "a.cedar:2:21 unexpected type: expected an entity, or a set of entities but saw Long",
+		`when { principal in principal.level };`:                                                         "a.cedar:2:8 unexpected type: expected an entity, or a set of entities but saw Long",
 		`when { principal.level.contains(1) };`:                                                          "a.cedar:2:8 unexpected type: expected a set but saw Long",
 		`when { principal.level.x == 1 };`:                                                               "a.cedar:2:8 unexpected type: expected an entity, or a record but saw Long",
 		`when { context.amount > 3 };`:                                                                   "a.cedar:2:8 a decimal is compared with >; use .greaterThan(decimal(\"3.0\"))",

@@ -18,6 +18,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/pdp/internal/bundle"
+	"policy-service/pdp/internal/places"
 	"policy-service/pdp/internal/source"
 )
 
@@ -37,7 +38,6 @@ func Check(from source.Source, now time.Time) (*bundle.Bundle, bundle.Problems) 
 		problems: &problems,
 		listed:   b.Config.ListedTypes(),
 		stores:   map[*bundle.View]*storeFacts{},
-		words:    map[string][]word{},
 	}
 	l.configTypes(files.Content[source.ConfigFile])
 	l.approvalConfig(files.Content[source.ConfigFile])
@@ -67,8 +67,9 @@ type linter struct {
 	listed   []types.EntityType // the types that bundle.yaml tells apart
 	stores   map[*bundle.View]*storeFacts
 	files    *source.Files
-	words    map[string][]word // of policy files
-	compared int               // ids, with misspelt ones
+	compared int            // ids, with misspelt ones
+	placed   *bundle.Policy // the policy of which written has the places
+	written  *places.Policy
 }
 
 func (l *linter) lint(p *bundle.Policy) {

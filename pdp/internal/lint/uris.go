@@ -75,10 +75,3 @@ func termsIn(terms []*bundle.Term) iter.Seq[*bundle.Term] {
 func inspect(terms []*bundle.Term, yield func(*bundle.Term) bool) (whole bool) {
 	return !slices.ContainsFunc(terms, func(t *bundle.Term) bool { return !yield(t) || !inspect(t.Args, yield) })
 }
-
-// placeOfLike finds a pattern for all that begins so.
-func placeOfLike(begin string) func([]word) int {
-	return func(words []word) int {
-		return slices.IndexFunc(words, func(w word) bool { return isText(w.text, begin+"*") })
-	}
-}

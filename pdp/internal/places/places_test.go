@@ -1,6 +1,8 @@
 package places
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/cedar-policy/cedar-go"
@@ -9,14 +11,14 @@ import (
 // What cedar-go refuses is told at its place, by its name.
 func TestInPolicies(t *testing.T) {
 	for text, want := range map[string]Fault{
-		`permit (principal, action, resource) when { decimel("1.0") == context.x };`:         {1, 45, `"decimel" is no function; did you mean "decimal"?`, "use one of ip, decimal, datetime, duration"},
-		`permit (principal, action, resource) when { lessThan(context.x) };`:                 {1, 45, `"lessThan" is a method, and no function`, "call it of a value, as in context.x.lessThan(…)"},
-		`permit (principal, action, resource) when { context.x.contains() };`:                {1, 55, "contains takes one argument", syntaxTry},
+		`permit (principal, action, resource) when { decimel("1.0") == context.x };`:         {1, 45, `"decimel" is not a function; did you mean "decimal"?`, syntaxTry},
+		`permit (principal, action, resource) when { lessThan(context.x) };`:                 {1, 45, `"lessThan" is a method, not a function`, syntaxTry},
+		`permit (principal, action, resource) when { context.x.contains() };`:                {1, 55, `"contains" expects one argument`, syntaxTry},
 		"permit (principal, action, resource)\nwhen { 99999999999999999999 > 1 };":           {2, 8, "the number is too large", "numbers are whole, and have 64 bits"},
 		"// first\npermt (principal, action, resource);":                                     {2, 1, `expected "permit" or "forbid" in place of "permt"; did you mean "permit"?`, "a policy begins with permit or forbid, or with annotations before them"},
 		`permit (principal, action, resource) when { user.name == "x" };`:                    {1, 45, `"user" is no variable`, "the variables are principal, action, resource and context; write texts in double quotes"},
 		`permit (principal, action, resource) when { [1, 2 3] == context.x };`:               {1, 51, `expected "," before a number`, "separate with a comma"},
-		`@id("a") @id("b") permit (principal, action, resource);`:                            {1, 11, `the annotation "id" occurs twice`, "keep one"},
+		`@id("a") @id("b") permit (principal, action, resource);`:                            {1, 11, `duplicate annotation: @"id"`, syntaxTry},
 		"permit (principal, action, resource) when { context.x == }; // é":                   {1, 58, `expected an expression before "}"`, syntaxTry},
 		"permit (principal, action, resource) when { \"é\" == context.x && not context.y };": {1, 65, `expected an expression before "not"`, "write ! for not"},
 		"permit (principal, action, resource) when { context.x":                              {1, 54, `expected "}" before the end of the file`, "close the bracket"},
@@ -34,22 +36,32 @@ func TestInPolicies(t *testing.T) {
 // A policy ends at its semicolon, and its parts are where they are written.
 func TestRead(t *testing.T) {
 	const text = `@id(";") permit (principal, action, resource) when { // ;
-		context has a.b && (if principal in role::"x;" then [context.a.b, {"k": -1}].contains(3) else !context["a"].b like "*") };forbid (principal, action, resource);`
-	one := First([]byte(text))
-	if len(one) != len(text)-len("forbid (principal, action, resource);") {
-		t.Fatalf("%s", one)
+		context has a.b && (if principal in role::"x;" then [context.a.b, {"k": -1}].contains(3) else !context["a"].b like "*") } unless{(context.c)};forbid (principal, action, resource);`
+	p := Read([]byte(text), 7, 5)
+	if len(p.Text) != len(text)-len("forbid (principal, action, resource);") || p.Tokens[len(p.Tokens)-1].To != len(p.Text) {
+		t.Fatalf("%s", p.Text)
 	}
-	p := Read(one)
-	var paths []string
-	p.Conditions[0].Walk(func(part *Part) {
-		if _, _, ok := part.Path(one); ok && part.Op == "." {
-			paths = append(paths, one[part.From:part.To])
+	for offset, want := range map[int][2]int{-1: {7, 5}, 3: {7, 8}, len(`@id(";") permit (principal, action, resource) when { // ;`) + 3: {8, 3}} {
+		if line, column := p.Position(offset); line != want[0] || column != want[1] {
+			t.Errorf("%d is at %d:%d, want %v", offset, line, column, want)
 		}
-	})
-	if len(paths) != 4 || paths[0] != "context.a.b" || paths[2] != `context["a"].b` {
-		t.Errorf("%q", paths)
 	}
-	if last := p.Tokens[len(p.Tokens)-1]; last.Text != ";" || last.To != len(one) {
-		t.Errorf("%+v", last)
+	var reads, clauses []string
+	for _, part := range p.Reads() {
+		reads = append(reads, fmt.Sprint(p.Text[part.From:part.To], " ", part.Names, part.Has))
+	}
+	for _, part := range p.Clauses() {
+		clauses = append(clauses, p.Text[part.From:part.To])
+	}
+	want := []string{"context has a [a] true", "context has a.b [a b] true", "context.a [a] false", "context.a.b [a b] false", `context["a"] [a] false`, `context["a"].b [a b] false`, "context.c [c] false"}
+	if !slices.Equal(reads, want) {
+		t.Errorf("got %q\nwant %q", reads, want)
+	}
+	want = []string{"context has a.b", `principal in role::"x;"`, `[context.a.b, {"k": -1}].contains(3)`, `!context["a"].b like "*"`, "(context.c)"}
+	if !slices.Equal(clauses, want) {
+		t.Errorf("got %q\nwant %q", clauses, want)
+	}
+	if p := Read(nil, 2, 3); len(p.Reads()) != 0 || len(p.Clauses()) != 0 {
+		t.Error("no text has parts")
 	}
 }

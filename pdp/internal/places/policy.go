@@ -6,26 +6,32 @@ import (
 	"policy-service/pdp/cedartext"
 )
 
-// Policy is one policy of a text.
+// Policy is the text of one policy. Its zero value is the policy of no text.
 type Policy struct {
-	Tokens     []Token // from its annotations to its semicolon
-	Conditions []*Part
+	Text         string  // from its annotations to its semicolon
+	Tokens       []Token // of the text
+	line, column int     // where it begins in its file
 }
 
-// Part is an expression in a condition. From and To are its bytes in the text.
+// Part is a part of a policy. From and To are its bytes in the text.
 type Part struct {
 	From, To int
-	// Op is the sign or word that makes the part of others: && or has, and a dot for an attribute, whichever way it is
-	// read. It is ( for a call, and "" for a part without others in it.
-	Op string
-	// Names are those that the part reads, calls, or tests for with has: one, or several behind has.
-	Names []Token
-	Parts []*Part
+	// Of a part that reads an attribute of a variable, or tests for one with has, Names leads from the variable to the
+	// attribute, and At is where the last of the names stands.
+	Variable string
+	Names    []string
+	At       int
+	Has      bool
 }
 
-// First is the policy that a text begins with, up to its semicolon. It does not look at the rest of the text, in which there
-// may be thousands more.
-func First(text []byte) string {
+// Read reads the policy that a text begins with, up to its semicolon. It does not look at the rest of the text, in which
+// there may be thousands more. Line and column are where the text begins in its file.
+func Read(text []byte, line, column int) *Policy {
+	one := first(text)
+	return &Policy{one, Tokens(one), line, column}
+}
+
+func first(text []byte) string {
 	for most := 4 << 10; ; most *= 2 {
 		some := string(text[:min(most, len(text))])
 		for t := range cedartext.Tokens(some) {
@@ -39,38 +45,100 @@ func First(text []byte) string {
 	}
 }
 
-// Read reads a policy.
-func Read(text string) *Policy {
-	r := reader{tokens: Tokens(text)}
-	p := &Policy{}
-	r.head()
-	for r.is("when") || r.is("unless") {
-		r.next()
-		r.next() // the brace
-		p.Conditions = append(p.Conditions, r.expression())
-		r.take("}")
+// Position is the place in the file of an offset in the policy. A negative offset is the beginning of the policy.
+func (p *Policy) Position(offset int) (line, column int) {
+	line, column = Position(p.Text, max(offset, 0))
+	if line == 1 {
+		column += p.column - 1
 	}
-	p.Tokens = r.tokens[:min(r.i+1, len(r.tokens))]
-	return p
+	return line + p.line - 1, column
 }
 
-// Walk calls do for a part and all parts in it, outer ones first.
-func (p *Part) Walk(do func(*Part)) {
-	do(p)
-	for _, inner := range p.Parts {
-		inner.Walk(do)
+// splitting are the words and signs between the clauses of a condition.
+var splitting = []string{"&&", "||", "if", "then", "else", ";"}
+
+// Clauses are the parts of the conditions between &&, || and the words of an if, as far as tokens tell. Brackets around
+// several clauses belong to none of them.
+func (p *Policy) Clauses() (all []Part) {
+	splits := make([]bool, len(p.Tokens)+1)
+	var open []int // the tokens of the brackets that are open
+	begins := len(p.Tokens)
+	for i, t := range p.Tokens {
+		switch {
+		case (t.Text == "when" || t.Text == "unless") && p.text(i+1) == "{":
+			begins = min(begins, i)
+			splits[i], splits[i+1] = true, true
+		case slices.Contains(splitting, t.Text):
+			splits[i] = true
+			for _, bracket := range open {
+				splits[bracket] = true
+			}
+		}
+		switch t.Text {
+		case "(", "[", "{":
+			open = append(open, i)
+		case ")", "]", "}":
+			if last := len(open) - 1; last >= 0 {
+				splits[i] = splits[open[last]]
+				open = open[:last]
+			}
+		}
 	}
+	for from := begins; from < len(p.Tokens); from++ {
+		to := from
+		for to < len(p.Tokens) && !splits[to] {
+			to++
+		}
+		if to > from {
+			all = append(all, Part{From: p.Tokens[from].From, To: p.Tokens[to-1].To})
+		}
+		from = to
+	}
+	return all
 }
 
-// Path is the chain of attributes that a part reads of a variable. It is not ok for anything else.
-func (p *Part) Path(text string) (variable string, names []string, ok bool) {
-	for p.Op == "." {
-		names = append(names, p.Names[0].Name())
-		p = p.Parts[0]
+var variables = []string{"principal", "action", "resource", "context"}
+
+// Reads are the places where the policy reads an attribute of a variable, or tests for it with has. Of a chain of
+// attributes each is one. Their names share memory, because a chain can have tens of thousands.
+func (p *Policy) Reads() (all []Part) {
+	for i, t := range p.Tokens {
+		if !slices.Contains(variables, t.Text) || p.text(i-1) == "." || p.text(i-1) == "::" {
+			continue
+		}
+		read := Part{From: t.From, Variable: t.Text}
+		for name, next, ok := p.step(i + 1); ok; name, next, ok = p.step(next) {
+			read.Has = read.Has || p.Tokens[i+1].Text == "has"
+			i = next - 1
+			read.At, read.To = name.From, p.Tokens[i].To
+			read.Names = append(read.Names, name.Name())
+			all = append(all, read)
+		}
 	}
-	slices.Reverse(names)
-	variable = text[p.From:p.To]
-	return variable, names, slices.Contains([]string{"principal", "action", "resource", "context"}, variable)
+	return all
+}
+
+// step is the name with which a chain of attributes goes on at a token, and the token behind that.
+func (p *Policy) step(at int) (name Token, next int, ok bool) {
+	if p.text(at+1) == "" {
+		return name, 0, false
+	}
+	name = p.Tokens[at+1]
+	switch p.Tokens[at].Text {
+	case "[":
+		return name, at + 3, name.IsText() && p.text(at+2) == "]"
+	case ".":
+		return name, at + 2, name.IsName() && p.text(at+2) != "("
+	}
+	return name, at + 2, p.Tokens[at].Text == "has"
+}
+
+// text is that of a token, "" if there is none.
+func (p *Policy) text(i int) string {
+	if i < 0 || i >= len(p.Tokens) {
+		return ""
+	}
+	return p.Tokens[i].Text
 }
 
 // Name is a name without its quotes, if it has any. What is escaped in it stays so.
@@ -79,181 +147,4 @@ func (t Token) Name() string {
 		return t.Text[1 : len(t.Text)-1]
 	}
 	return t.Text
-}
-
-// reader reads a policy as Cedar's grammar has it.
-type reader struct {
-	tokens []Token
-	i      int
-}
-
-func (r *reader) peek(ahead int) string {
-	if r.i+ahead >= len(r.tokens) {
-		return ""
-	}
-	return r.tokens[r.i+ahead].Text
-}
-
-func (r *reader) is(text string) bool { return r.peek(0) == text }
-
-// next reads one token, the last one again and again at the end.
-func (r *reader) next() Token {
-	if r.i >= len(r.tokens) {
-		return Token{Text: ";"}
-	}
-	r.i++
-	return r.tokens[r.i-1]
-}
-
-// take reads a token if it is this one.
-func (r *reader) take(text string) bool {
-	if r.is(text) {
-		r.i++
-		return true
-	}
-	return false
-}
-
-// head goes to the first condition.
-func (r *reader) head() {
-	for r.take("@") {
-		r.next()
-		if r.take("(") {
-			r.next()
-			r.take(")")
-		}
-	}
-	r.next() // permit or forbid
-	for r.i < len(r.tokens) && !r.take(")") {
-		r.next()
-	}
-}
-
-// start is where the next part begins, and end where the last one ended.
-func (r *reader) start() int {
-	if r.i < len(r.tokens) {
-		return r.tokens[r.i].From
-	}
-	return r.end()
-}
-
-func (r *reader) end() int {
-	if r.i == 0 {
-		return 0
-	}
-	return r.tokens[r.i-1].To
-}
-
-func (r *reader) expression() *Part {
-	from := r.start()
-	if !r.take("if") {
-		return r.chain(0)
-	}
-	p := &Part{From: from, Op: "if", Parts: []*Part{r.expression()}}
-	for r.take("then") || r.take("else") {
-		p.Parts = append(p.Parts, r.expression())
-	}
-	p.To = r.end()
-	return p
-}
-
-// signs are those that join parts, the weakest first.
-var signs = [][]string{{"||"}, {"&&"}, {"<", "<=", ">", ">=", "!=", "==", "in", "has", "like", "is"}, {"+", "-"}, {"*"}}
-
-// chain reads parts that are joined by signs of one strength.
-func (r *reader) chain(strength int) *Part {
-	if strength == len(signs) {
-		return r.unary()
-	}
-	from := r.start()
-	p := r.chain(strength + 1)
-	for slices.Contains(signs[strength], r.peek(0)) {
-		p = &Part{From: from, Op: r.next().Text, Parts: []*Part{p}}
-		switch p.Op {
-		case "has":
-			p.Names = append(p.Names, r.next())
-			for r.take(".") {
-				p.Names = append(p.Names, r.next())
-			}
-		case "like":
-			r.next()
-		case "is":
-			r.next()
-			for r.take("::") {
-				r.next()
-			}
-			if r.take("in") {
-				p.Parts = append(p.Parts, r.chain(strength+1))
-			}
-		default:
-			p.Parts = append(p.Parts, r.chain(strength+1))
-		}
-		p.To = r.end()
-	}
-	return p
-}
-
-func (r *reader) unary() *Part {
-	from := r.start()
-	if r.is("!") || r.is("-") {
-		p := &Part{From: from, Op: r.next().Text}
-		p.Parts = []*Part{r.unary()}
-		p.To = r.end()
-		return p
-	}
-	p := r.primary()
-	for r.is(".") || r.is("[") {
-		dot := r.next().Text == "."
-		p = &Part{From: from, Op: ".", Names: []Token{r.next()}, Parts: []*Part{p}}
-		if !dot {
-			r.take("]")
-		} else if r.take("(") {
-			p.Op = "("
-			p.Parts = append(p.Parts, r.list(")")...)
-		}
-		p.To = r.end()
-	}
-	return p
-}
-
-func (r *reader) primary() *Part {
-	p := &Part{From: r.start()}
-	switch t := r.next(); {
-	case t.Text == "(":
-		p = r.expression()
-		r.take(")")
-		return p
-	case t.Text == "[":
-		p.Op, p.Parts = "[", r.list("]")
-	case t.Text == "{":
-		p.Op = "{"
-		for !r.is("}") && r.i < len(r.tokens) {
-			r.next()
-			r.take(":")
-			p.Parts = append(p.Parts, r.expression())
-			r.take(",")
-		}
-		r.take("}")
-	case t.IsName():
-		for r.take("::") {
-			t = r.next()
-		}
-		if r.take("(") {
-			p.Op, p.Names, p.Parts = "(", []Token{t}, r.list(")")
-		}
-	}
-	p.To = r.end()
-	return p
-}
-
-// list reads parts up to a bracket.
-func (r *reader) list(end string) (parts []*Part) {
-	for !r.is(end) && r.i < len(r.tokens) {
-		parts = append(parts, r.expression())
-		if !r.take(",") && !r.is(end) {
-			break
-		}
-	}
-	r.take(end)
-	return parts
 }

@@ -1,6 +1,7 @@
 package places
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,9 +23,7 @@ var (
 	placeText  = regexp.MustCompile(`:(\d+):(\d+)`)
 	exactText  = regexp.MustCompile(`(?s)exact got (.*) want (\S+)$`)
 	listText   = regexp.MustCompile(`(?s)": got .* want ,$`)
-	noCallText = regexp.MustCompile("(?s)\": `(.*)` is (?:not )?a (?:function|method)")
-	argsText   = regexp.MustCompile(`": (\w+) expects (no arguments|one argument)$`)
-	twiceText  = regexp.MustCompile(`(?s)": duplicate (key|annotation): (.*)$`)
+	namedText  = regexp.MustCompile("(?s)\": (`(.*)` is (?:not )?a (?:function|method).*|(\\w+) expects .*|duplicate (?:key|annotation): @?(.*))$")
 	tailText   = regexp.MustCompile(`": ([a-z ]+)(?:: [^"]*)?$`)
 	schemaText = regexp.MustCompile(`(?s)^[^:]*:\d+:\d+: expected (.*), got (.*)$`)
 	restText   = regexp.MustCompile(`(?s)^[^:]*:\d+:\d+: (.*)$`)
@@ -32,13 +31,10 @@ var (
 
 const syntaxTry = "check the syntax at this place"
 
-// Functions and methods of Cedar that make or compare values.
-var calls = map[string][]string{
-	"function": {"ip", "decimal", "datetime", "duration"},
-	"method": {"contains", "containsAll", "containsAny", "isEmpty", "hasTag", "getTag", "lessThan", "lessThanOrEqual", "greaterThan",
-		"greaterThanOrEqual", "isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange", "offset", "durationSince", "toDate",
-		"toTime", "toMilliseconds", "toSeconds", "toMinutes", "toHours", "toDays"},
-}
+// calls are the functions and methods of Cedar.
+var calls = []string{"ip", "decimal", "datetime", "duration", "contains", "containsAll", "containsAny", "isEmpty", "hasTag", "getTag",
+	"lessThan", "lessThanOrEqual", "greaterThan", "greaterThanOrEqual", "isIpv4", "isIpv6", "isLoopback", "isMulticast", "isInRange",
+	"offset", "durationSince", "toDate", "toTime", "toMilliseconds", "toSeconds", "toMinutes", "toHours", "toDays"}
 
 // InPolicies explains the message with which cedar-go refuses a text of policies.
 func InPolicies(text, message string) Fault {
@@ -60,15 +56,13 @@ func InPolicies(text, message string) Fault {
 	if listText.MatchString(message) {
 		return f.expected(at, ",")
 	}
-	if call := noCallText.FindStringSubmatch(message); call != nil {
-		return f.call(at, call[1])
-	}
-	if args := argsText.FindStringSubmatch(message); args != nil {
-		return f.at(f.before(at, args[1]), args[1]+" takes "+strings.Replace(args[2], "no arguments", "no argument", 1), "")
-	}
-	if twice := twiceText.FindStringSubmatch(message); twice != nil {
-		name := strings.TrimPrefix(twice[2], "@")
-		return f.at(f.before(at, name), fmt.Sprintf("the %s %s occurs twice", twice[1], shown(name)), "keep one")
+	if m := namedText.FindStringSubmatch(message); m != nil {
+		name := cmp.Or(m[2], m[3], m[4])
+		what := strings.Replace(strings.ReplaceAll(m[1], "`", ""), name, shown(name), 1)
+		if strings.Contains(what, " is not a ") {
+			what += meant(name, calls...)
+		}
+		return f.at(f.before(at, name[strings.LastIndex(name, ":")+1:]), what, "")
 	}
 	tail := tailText.FindStringSubmatch(message)
 	if tail == nil {
@@ -260,23 +254,6 @@ func (f fault) unexpected(at int, message string) Fault {
 		return f.at(at, "expected a text in double quotes"+where, try)
 	}
 	return f.at(at, message+where, try)
-}
-
-// call explains that something is called that is no function, or no method.
-func (f fault) call(at int, name string) Fault {
-	i := f.before(at, name[strings.LastIndex(name, ":")+1:])
-	kind, other := "function", "method"
-	if f.token(i-1).Text == "." {
-		kind, other = other, kind
-	}
-	if slices.Contains(calls[other], name) {
-		try := "write " + name + "(…)"
-		if other == "method" {
-			try = "call it of a value, as in context.x." + name + "(…)"
-		}
-		return f.at(i, fmt.Sprintf("%s is a %s, and no %s", shown(name), other, kind), try)
-	}
-	return f.at(i, fmt.Sprintf("%s is no %s%s", shown(name), kind, meant(name, calls[kind]...)), "use one of "+strings.Join(calls[kind], ", "))
 }
 
 // unplaced explains a message without a place.
