@@ -25,7 +25,6 @@ type declaredWorld struct {
 	files map[string]string
 	// declarations are those of each tenant, "" being the root.
 	declarations map[string][]toolaccess.Declaration
-	inFile       map[string]toolaccess.Declaration
 	forbidden    []func(tenant string, who worldEntity, tool string) bool // by policies written by hand
 	entities     map[string]worldEntity                                   // of the root, and of the tenant, by what policies write
 	agents       []worldEntity
@@ -63,7 +62,7 @@ func (w *declaredWorld) chance(percent int) bool { return w.IntN(100) < percent 
 // newDeclaredWorld has everything that the declarations of a bundle can meet in it, by chance.
 func newDeclaredWorld(r *rand.Rand) *declaredWorld {
 	w := &declaredWorld{
-		Rand: r, files: map[string]string{}, declarations: map[string][]toolaccess.Declaration{}, inFile: map[string]toolaccess.Declaration{}, entities: map[string]worldEntity{},
+		Rand: r, files: map[string]string{}, declarations: map[string][]toolaccess.Declaration{}, entities: map[string]worldEntity{},
 		types: map[string]string{}, actions: []string{"tool.invoke", "capability.grant"}, small: r.IntN(2) == 0, permits: r.IntN(3) > 0,
 	}
 	start := pdptest.Now.Add(time.Duration(w.IntN(1000)) * time.Millisecond)
@@ -347,7 +346,7 @@ func (w *declaredWorld) declare(tenant, owner string) {
 	text := w.yaml(d)
 	w.files[below(tenant, "access/"+file)] = text
 	read := readDeclared(file, text)
-	w.declarations[tenant], w.inFile[below(tenant, "access/"+file)] = append(w.declarations[tenant], read), read
+	w.declarations[tenant] = append(w.declarations[tenant], read)
 }
 
 // readDeclared reads a declaration for who answers by it. It panics if it is no YAML.

@@ -6,9 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +16,6 @@ import (
 	"policy-service/pdp/pdptest"
 	stopped "policy-service/pdp/pdptest/clock"
 	"policy-service/pdp/pdptest/night"
-	"policy-service/pdp/pdptest/toolaccess"
 	"policy-service/pdp/server"
 )
 
@@ -154,9 +151,6 @@ func TestPropertyAccess(t *testing.T) {
 		if problems.Refuse() {
 			t.Fatalf("seed %d: it does not load:\n%s\n%s", seed, problems.Error(), w)
 		}
-		if wrong := w.needed(t, seen); wrong != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, wrong, w)
-		}
 		printed := loadFiles(t, shown(b, w.files))
 		s := pdptest.Start(t, w.source(), func(c *server.Config) { c.Program.PDP.Now = at.Now })
 		for _, end := range w.ends {
@@ -202,9 +196,6 @@ func TestPropertyAccess(t *testing.T) {
 				t.Errorf("%d of %d questions are %s: the generator does not test what it should", n, total, what)
 			}
 		}
-		if seen["access_shadowed"] < night.Cases(10) {
-			t.Errorf("%d rules add nothing: the generator does not test what it should", seen["access_shadowed"])
-		}
 		if declarations < night.Cases(atLeast) {
 			t.Errorf("%d declarations, fewer than %d", declarations, atLeast)
 		}
@@ -247,38 +238,6 @@ func (w *declaredWorld) questions(tenant string, now time.Time, n int) (all []qu
 		all = append(all, q)
 	}
 	return all
-}
-
-var ruleNumber = regexp.MustCompile(`^rule (\d+) of `)
-
-// needed returns a rule that makes a difference although a warning says that it makes none, or "". It counts the warnings.
-func (w *declaredWorld) needed(t *testing.T, seen map[string]int) string {
-	t.Helper()
-	_, problems := pdp.Check(w.source(), w.ends[0].Add(-time.Hour))
-	for _, p := range problems {
-		number := ruleNumber.FindStringSubmatch(p.Message)
-		if p.Code != "access_shadowed" || number == nil {
-			continue
-		}
-		seen["access_shadowed"]++
-		with := w.inFile[p.File]
-		n, err := strconv.Atoi(number[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		without := with
-		without.Rules = slices.Delete(slices.Clone(with.Rules), n-1, n)
-		for range night.Cases(200) {
-			who, tool := worldPick(w, w.agents), with.Owner+":"+worldPick(w, w.tools)
-			now := worldPick(w, w.ends).Add(worldPick(w, []time.Duration{-time.Millisecond, 0}))
-			by := toolaccess.Agent{Type: who.Type, ID: who.ID, In: w.lineage(worldPick(w, []string{"", "t"}), who)}
-			allow, approval := toolaccess.Answer([]toolaccess.Declaration{with}, by, tool, now)
-			if a, b := toolaccess.Answer([]toolaccess.Declaration{without}, by, tool, now); a != allow || b != approval {
-				return fmt.Sprintf("%s: %s %q at %v: %t %q, and without the rule %t %q", p, who.Type+" "+who.ID, tool, now, allow, approval, a, b)
-			}
-		}
-	}
-	return ""
 }
 
 // otherWays asks in the other shape and by searches, and returns what is answered otherwise than it is to be, or "".

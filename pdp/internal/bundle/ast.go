@@ -359,7 +359,7 @@ func (p *Policy) only(action types.EntityUID) *Policy {
 type Term struct {
 	Op      Op
 	Path    AttributePath // of OpPath; for OpHas, the path that it tests for; of OpRead, a name without a root
-	Test    ScopeTest     // of OpTest
+	Test    ScopeTest     // of OpTest; of any other is, the type alone
 	Value   types.Value   // of OpValue
 	Pattern types.Pattern // of OpLike
 	Name    string        // of OpCall, the function; of OpOrder, the sign
@@ -436,6 +436,10 @@ func termOf(n ast.IsNode) *Term {
 		t.Path.Names = []string{string(n.Value)}
 	case ast.NodeTypeAccess:
 		t.Path.Names = []string{string(n.Value)}
+	case ast.NodeTypeIs:
+		t.Test.Is = n.EntityType
+	case ast.NodeTypeIsIn:
+		t.Test.Is = n.EntityType
 	case ast.NodeTypeLike:
 		t.Pattern = n.Value
 	case ast.NodeValue:
@@ -572,36 +576,6 @@ func Children(n ast.IsNode) []ast.IsNode {
 		return false
 	})
 	return nodes
-}
-
-// Mentions lists the entity types that the policy names, and the texts that it makes decimals
-// of.
-func (p *Policy) Mentions() (named []types.EntityType, decimals []string) {
-	for _, t := range p.Facts.Scope {
-		named = append(named, t.Is)
-	}
-	for _, uid := range p.Facts.Uids {
-		named = append(named, uid.Type)
-	}
-	for _, c := range p.tree().Conditions {
-		ast.Inspect(ast.NewNode(c.Body), func(node ast.IsNode) bool {
-			switch n := node.(type) {
-			case ast.NodeTypeIs:
-				named = append(named, n.EntityType)
-			case ast.NodeTypeIsIn:
-				named = append(named, n.EntityType)
-			case ast.NodeTypeExtensionCall:
-				if n.Name == "decimal" && len(n.Args) == 1 {
-					if v, ok := n.Args[0].(ast.NodeValue); ok {
-						text, _ := v.Value.(types.String)
-						decimals = append(decimals, string(text))
-					}
-				}
-			}
-			return true
-		})
-	}
-	return named, decimals
 }
 
 // hasTests are the has tests of a policy, each with what must hold before it is evaluated.

@@ -16,8 +16,8 @@ import (
 	"policy-service/pdp/internal/document"
 )
 
-// access warns of declarations of tool access: of rules that are over, of rules that add
-// nothing, of tools that nobody has, and of what is open to everybody. These warnings stand at the
+// access warns of declarations of tool access: of rules that are over, of tools that do not exist,
+// and of declarations that are open to everybody. These warnings stand at the
 // rule or the word that they are about. The policies that are made from a declaration are checked
 // as any others.
 func (l *linter) access(now time.Time) {
@@ -56,11 +56,6 @@ func (d *declaration) warn(at *yaml.Node, code, message, try string) {
 	d.l.problems.Warn(d.File, at.Line, at.Column, code, message, try)
 }
 
-// tell warns of one rule.
-func (d *declaration) tell(n int, code, message, try string) {
-	d.warn(d.Rules[n].At, code, fmt.Sprintf("rule %d of %s ", n+1, bundle.Quote(d.Owner))+message, try)
-}
-
 // open warns of a declaration that denies nobody anything. It stands at the word that says so, as the
 // policy does that is made of it, if there is one.
 func (d *declaration) open(byDefault *bundle.Policy) {
@@ -78,16 +73,11 @@ func (d *declaration) open(byDefault *bundle.Policy) {
 	)
 }
 
-// rules warns of rules that do nothing any more, or nothing besides the others.
+// rules warns of rules that have ended.
 func (d *declaration) rules() {
 	for n := range d.Rules {
-		if r := &d.Rules[n]; d.over(r) {
+		if d.over(&d.Rules[n]) {
 			d.expired(n)
-		} else if d.Allows && !r.Denies && !r.RequiresApproval {
-			d.tell(n, "access_shadowed", "adds nothing: what it allows is allowed by default",
-				"take it out, or write requires_approval: true or effect: deny")
-		} else if by := d.shadows(n, func(*access.Rule) bool { return true }); by >= 0 {
-			d.shadowed(n, by)
 		}
 	}
 }
@@ -103,47 +93,16 @@ func (d *declaration) expired(n int) {
 	frees := func(other access.Rule) bool {
 		return !other.Denies && !other.RequiresApproval && !d.over(&other) && other.Covers(r)
 	}
-	what, try := "allows nothing any more", "take it out, or give it a later end"
 	const still = "give it a later end, or none, if it is still meant; else take it out"
-	by := d.shadows(n, func(other *access.Rule) bool { return !d.over(other) })
+	what, try := "allows nothing any more", "take it out, or give it a later end"
 	switch {
-	case by >= 0:
-		what = fmt.Sprintf("does nothing any more, while rule %d, at line %d, says the same and lasts", by+1, d.Rules[by].At.Line)
-		try = "take it out"
-	case r.Denies && d.Allows:
-		what, try = "denies nothing any more: what it alone denied is open again, because the default allows it", still
 	case r.Denies:
-		what, try = "denies nothing any more: what it alone denied is open again wherever another rule allows it", still
+		what, try = "denies nothing any more: what it alone denied is open again where the default or another rule allows it", still
 	case r.RequiresApproval && (d.Allows || slices.ContainsFunc(d.Rules, frees)):
 		what, try = "demands no approval any more: what it alone demanded one for is open without", still
 	}
-	d.tell(n, "access_expired", "has ended on "+r.Expires.UTC().Format(time.RFC3339Nano)+", and "+what, try)
-}
-
-// shadows returns a rule, of those that may be one, beside which another one changes no answer, or -1. No
-// two rules are equal.
-// A rule that allows without an approval adds nothing to one that demands an approval: whatever
-// rules apply, all that they demand is owed.
-func (d *declaration) shadows(n int, may func(*access.Rule) bool) int {
-	r := &d.Rules[n]
-	for m := range d.Rules {
-		other := &d.Rules[m]
-		asMuch := other.Denies == r.Denies && (other.RequiresApproval || !r.RequiresApproval)
-		if m != n && asMuch && may(other) && other.Covers(r) {
-			return m
-		}
-	}
-	return -1
-}
-
-func (d *declaration) shadowed(n, by int) {
-	other := &d.Rules[by]
-	what, try := "says the same of all that it is about", "take it out, or let the other be about less"
-	if other.RequiresApproval && !d.Rules[n].RequiresApproval {
-		what = "demands an approval for all that it is about, and then that is owed whatever this one says"
-		try = "take it out, or name fewer agents or tools in the other, if these need no approval"
-	}
-	d.tell(n, "access_shadowed", fmt.Sprintf("adds nothing: rule %d, at line %d, %s", by+1, other.At.Line, what), try)
+	d.warn(r.At, "access_expired", fmt.Sprintf("rule %d of %s has ended on %s, and %s",
+		n+1, bundle.Quote(d.Owner), r.Expires.UTC().Format(time.RFC3339Nano), what), try)
 }
 
 // toolsOf returns the names of the tools of an owner that the entities of a view have, sorted. The

@@ -47,16 +47,12 @@ func TestCheckAccessExpired(t *testing.T) {
 		"allows":                     {allowlist + rule + "}", "allows nothing any more"},
 		"allows, by hybrid":          {deniesElse + rule + ", effect: allow}", "allows nothing any more"},
 		"demands":                    {allowlist + rule + ", requires_approval: true}", "allows nothing any more"},
-		"denies":                     {denylist + rule + "}", "what it alone denied is open again, because the default allows it"},
-		"denies what rules allow":    {deniesElse + rule + ", effect: deny}", "what it alone denied is open again wherever another rule allows it"},
-		"denies, where all is open":  {allowsElse + rule + ", effect: deny}", "what it alone denied is open again, because the default allows it"},
+		"denies":                     {denylist + rule + "}", "what it alone denied is open again where the default or another rule allows it"},
+		"denies what rules allow":    {deniesElse + rule + ", effect: deny}", "what it alone denied is open again where the default or another rule allows it"},
+		"denies, where all is open":  {allowsElse + rule + ", effect: deny}", "what it alone denied is open again where the default or another rule allows it"},
 		"demands, where all is open": {open + rule + ", requires_approval: true}", "what it alone demanded one for is open without"},
 		"demands, where another rule does not": {allowlist + rule + ", requires_approval: true}\n  - {agent: a, tools: \"*\"}",
 			"what it alone demanded one for is open without"},
-		"denies, as another does": {denylist + rule + "}\n  - {agent: \"*\", tools: x}", "does nothing any more, while rule 2, at line 4, says the same and lasts"},
-		"denies, as another did":  {denylist + rule + "}\n  - {agent: \"*\", tools: x, expires: 2026-11-20T12:00:00Z}", "what it alone denied is open again, because the default allows it"},
-		"demands, as another does": {open + rule + ", requires_approval: true}\n  - {agent: \"*\", tools: x, requires_approval: true}",
-			"does nothing any more, while rule 2, at line 4, says the same and lasts"},
 		"demands, where another rule did not": {allowlist + rule + ", requires_approval: true}\n  - {agent: a, tools: \"*\", expires: 2026-11-20T12:00:00Z}",
 			"allows nothing any more"},
 	} {
@@ -171,39 +167,6 @@ func TestCheckAccessOpen(t *testing.T) {
 		if _, problems := pdp.Check(pdp.FS(declared(declaration)), lintNow); len(problems) != 1 || !strings.HasPrefix(problems[0].Message, says) {
 			t.Errorf("%q: %v", declaration, problems)
 		}
-	}
-}
-
-func TestCheckAccessShadowed(t *testing.T) {
-	t.Parallel()
-	const first, second = "access_shadowed access/agent-b.yaml:3:5", "access_shadowed access/agent-b.yaml:4:5"
-	const a, all = "  - {agent: a, tools: x}\n", "  - {agent: a, tools: \"*\"}\n"
-	with := func(rule, more string) string { return strings.Replace(rule, "}", ", "+more+"}", 1) }
-	approved := func(rule string) string { return with(rule, "requires_approval: true") }
-	later := func(rule string) string { return with(rule, "expires: 2027-01-01T00:00:00Z") }
-	over := func(rule string) string { return with(rule, "expires: 2020-01-01T00:00:00Z") }
-	for _, c := range []lintCase{
-		{"below a later rule", declared(allowlist + a + all), first},
-		{"below an earlier rule", declared(allowlist + all + a), second},
-		{"that ends earlier", declared(allowlist + later(a) + all), first},
-		{"the same agent, otherwise written", declared(allowlist + "  - {agent: {type: agent, id: a}, tools: [y, x]}\n  - {agent: a, tools: [x, x]}"), second},
-		{"one subject of two", declared("subjects: [agent, user]\n" + allowlist + "  - {agent: {type: user, id: a}, tools: x}\n" + a), "access_shadowed access/agent-b.yaml:4:5"},
-		{"denials", declared(denylist + a + all), first},
-		{"an approval that is owed anyway", declared(allowlist + a + approved(all)), first},
-		{"two approvals", declared(allowlist + approved(all) + approved(a)), second},
-		{"what is allowed by default", declared(allowsElse + with(a, "effect: allow")), byDefault[1:] + "\naccess_shadowed access/agent-b.yaml:4:5"},
-		{"denials of hybrid", declared(deniesElse + with(a, "effect: deny") + with(all, "effect: deny")), "access_shadowed access/agent-b.yaml:4:5"},
-
-		{"a denial of what another allows", declared(deniesElse + with(a, "effect: deny") + with(all, "effect: allow")), ""},
-		{"an approval besides", declared(allowlist + all + approved(a)), ""},
-		{"that ends later", declared(allowlist + a + later(all)), ""},
-		{"another agent", declared(allowlist + a + strings.Replace(all, "a,", "b,", 1)), ""},
-		{"other tools", declared(allowlist + a + "  - {agent: a, tools: [y, z]}"), ""},
-		{"below one that is over", declared(allowlist + a + over(all)), "access_expired access/agent-b.yaml:4:5"},
-		{"over, below another", declared(allowlist + over(a) + all), "access_expired access/agent-b.yaml:3:5"},
-		{"an approval where all is allowed", declared(allowsElse + approved(with(a, "effect: allow"))), byDefault[1:]},
-	} {
-		c.run(t)
 	}
 }
 

@@ -182,6 +182,9 @@ func TestMistakesThatLoad(t *testing.T) {
 		row, place, says string
 		files            map[string]string
 	}{
+		{"ids", "shop.cedar:3:16", `policy "orders" names role::"suport"`, map[string]string{"shop.cedar": strings.Replace(back["shop.cedar"], `role::"support"`, `role::"suport"`, 1)}},
+		{"ids", "shop.cedar:3:16", `did you mean role::"support"?`, map[string]string{"shop.cedar": strings.Replace(back["shop.cedar"], `role::"support"`, `role::"suport"`, 1)}},
+		{"ids", "entities/all.json:3:79", `user::"sue" stands below role::"suport"`, map[string]string{"entities/all.json": strings.Replace(back["entities/all.json"], `"id": "support"}]`, `"id": "suport"}]`, 1)}},
 		{"11", "shop.cedar:1:1", `write @id("…") above it`, map[string]string{"shop.cedar": strings.Replace(back["shop.cedar"], "@id(\"orders\")\n", "", 1)}},
 		{"12", "shop.ceder:0:0", "no rule of the layout names this file", map[string]string{"shop.ceder": back["shop.cedar"]}},
 		{"12", "old:0:0", "no rule of the layout names this directory", map[string]string{"old/shop.cedar": back["shop.cedar"]}},

@@ -37,15 +37,15 @@ func (l *linter) names(p *bundle.Policy) {
 		}
 	}
 	l.actionTypes(p)
-	named, decimals := p.Mentions()
-	for _, text := range decimals {
-		// cedar-go relies on ParseInt, which accepts the sign. Cedar's grammar has no plus sign.
-		if strings.HasPrefix(text, "+") {
-			l.warn(p, "decimal_sign",
-				"writes a decimal with a plus sign, which cedar-go accepts and Cedar does not",
-				"leave the sign out",
-			)
-		}
+	var named []types.EntityType
+	for _, uid := range p.Facts.Uids {
+		named = append(named, uid.Type)
+	}
+	for _, t := range p.Facts.Scope {
+		named = append(named, t.Is)
+	}
+	for t := range termsIn(p.Terms()) {
+		named = append(named, t.Test.Is)
 	}
 	for _, typ := range named {
 		if typ != "" && !bundle.IsActionType(typ) && l.undeclaredType(typ) {

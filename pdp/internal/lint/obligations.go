@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp/internal/bundle"
 	"policy-service/pdp/spelling"
@@ -58,7 +57,6 @@ func (l *linter) unproduced(naming map[*obligations.Definition][]*bundle.Policy)
 	}
 	for _, d := range all {
 		l.secrets(d)
-		l.rounds(d)
 		by := naming[d.Definition]
 		switch {
 		case len(by) == 0 && d.File == "": // every bundle has all of the built-in definitions
@@ -94,17 +92,6 @@ func (l *linter) secrets(d bundle.Definition) {
 			"the obligation "+bundle.Quote(d.Name)+" says "+obligations.Masked+" for "+bundle.Quote("${"+variable+"}")+
 				", because the name says that it is a secret",
 			"take it out of the text, or have the fact sent under another name",
-		)
-	}
-}
-
-// rounds warns of a time for follow-up questions of which there are none.
-func (l *linter) rounds(d bundle.Definition) {
-	terms, ok := obligations.TermsOf(evaluation.Obligation{Type: d.Type.Name, Properties: d.Properties})
-	if _, given := d.Properties.Get("rounds_within"); given && ok && terms.Rounds == 0 {
-		l.problems.Warn(d.File, d.Line, d.Column, "obligation_rounds",
-			"the obligation "+bundle.Quote(d.Name)+" has rounds_within and no rounds, so what is approved ends when it asks for input",
-			"set rounds, or take rounds_within out",
 		)
 	}
 }

@@ -217,16 +217,6 @@ func each5(format string) string {
 	return b.String()
 }
 
-// The warning names what is got round, and how many there are besides.
-func TestCheckOverlapNames(t *testing.T) {
-	t.Parallel()
-	_, problems := pdp.Check(pdp.FS(named("@id(\"p\") permit (principal is User, action, resource);\n"+each5(`@id("o%d") @obligation("log") permit (principal is User, action, resource) when { context has a%d };`), "")), lintNow)
-	want := `policy "p" permits without an obligation, and may be alone in permitting, what "o0" at policy.cedar:2:1, "o1" at policy.cedar:3:1, "o2" at policy.cedar:4:1 and 2 more permits with one`
-	if len(problems) != 1 || problems[0].Message != want {
-		t.Errorf("got %v\nwant %s", problems, want)
-	}
-}
-
 // Permits that get round the same obligations have one cause, and one warning.
 func TestCheckOverlapOnce(t *testing.T) {
 	t.Parallel()
@@ -236,6 +226,8 @@ func TestCheckOverlapOnce(t *testing.T) {
 		files fstest.MapFS
 		want  string // file:line: message
 	}{
+		"one permit, round several": {named("@id(\"p\") permit (principal is User, action, resource);\n"+each5(`@id("o%d") @obligation("log") permit (principal is User, action, resource) when { context has a%d };`), ""),
+			`policy.cedar:1:1: policy "p" permits without an obligation, and may be alone in permitting, what "o0" at policy.cedar:2:1, "o1" at policy.cedar:3:1, "o2" at policy.cedar:4:1 and 2 more permits with one`},
 		"in one file": {named(each5(free)+obliging, ""), `policy.cedar:6:1: policy "o" permits with an obligation, what "p0" at policy.cedar:1:1, "p1" at policy.cedar:2:1, ` +
 			`"p2" at policy.cedar:3:1 and 2 more permit without one, and each of them may be alone in permitting it`},
 		"of a tenant, round the root's": {named(obliging, "", "tenants/t/t.cedar", each5(free)), `tenants/t/t.cedar:1:1: policy "p0" and "p1" at tenants/t/t.cedar:2:1, ` +
@@ -247,20 +239,6 @@ func TestCheckOverlapOnce(t *testing.T) {
 		if len(problems) != 1 || fmt.Sprintf("%s:%d:%d: %s", problems[0].File, problems[0].Line, problems[0].Column, problems[0].Message) != test.want {
 			t.Errorf("%s: got %v\nwant %s", name, []pdp.Problem(problems), test.want)
 		}
-	}
-}
-
-// A time for follow-up questions alone lets none be asked.
-func TestCheckRoundsWithin(t *testing.T) {
-	t.Parallel()
-	const nobody = "approval_nobody policy.cedar:2:1" // who decides is of no interest here
-	for properties, want := range map[string]string{
-		"rounds_within: 5m":            "obligation_rounds obligations.yaml:1:1\n" + nobody,
-		"rounds: 0, rounds_within: 5m": "obligation_rounds obligations.yaml:1:1\n" + nobody,
-		"rounds: 1, rounds_within: 5m": nobody,
-		"rounds: 0":                    nobody,
-	} {
-		lintCase{properties, named(taggedPermit, "tell: {type: approval_required, properties: {template: t, "+properties+"}}"), want}.run(t)
 	}
 }
 
@@ -288,21 +266,28 @@ func manyPermits(n int) fstest.MapFS {
 	return named(b.String(), "")
 }
 
-// Of many permits that overlap there is one warning.
-func TestCheckOverlapOfMany(t *testing.T) {
-	t.Parallel()
-	if _, problems := pdp.Check(pdp.FS(manyPermits(240)), lintNow); len(problems) != 1 {
-		t.Errorf("%d problems", len(problems))
-	}
-}
-
-// What the comparison of permits costs where half of many oblige.
-func TestCheckOverlapCost(t *testing.T) {
+// What check costs where half of many permits oblige, where many entities have ids that policies do not name, and with long
+// conditions.
+func TestCostOfCheck(t *testing.T) {
 	night.Measures(t)
-	start := bound.CPU(t)
-	_, problems := pdp.Check(pdp.FS(manyPermits(2400)), lintNow)
-	took := bound.CPU(t) - start
-	if t.Log(took); len(problems) != 1 || took > 20*time.Second {
-		t.Errorf("%d problems in %s of CPU", len(problems), took)
+	type many struct {
+		files    fstest.MapFS
+		problems int // -1 for any number
+		most     time.Duration
+	}
+	all := map[string]many{
+		"permits": {manyPermits(2400), 1, 20 * time.Second},
+		"ids":     {manyLiterals(2_000), 2_000, 20 * time.Second},
+	}
+	for name, condition := range longConditions(20) {
+		all["a long condition: "+name] = many{named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, ""), -1, 10 * time.Second}
+	}
+	for name, c := range all {
+		start := bound.CPU(t)
+		b, problems := pdp.Check(pdp.FS(c.files), lintNow)
+		took := bound.CPU(t) - start
+		if t.Log(name, took); b == nil || c.problems >= 0 && len(problems) != c.problems || took > c.most {
+			t.Errorf("%s: %d problems in %s of CPU", name, len(problems), took)
+		}
 	}
 }
