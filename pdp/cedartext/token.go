@@ -31,10 +31,10 @@ type Token struct {
 func (t Token) Trivia() bool { return t.Kind == Space || t.Kind == Comment }
 
 // End is the place right behind the token.
-func (t Token) End() Position { return t.Position.after(t.Text) }
+func (t Token) End() Position { return t.Position.After(t.Text) }
 
-// after is the place behind a text that begins at p.
-func (p Position) after(text string) Position {
+// After is the place behind a text that begins at p.
+func (p Position) After(text string) Position {
 	p.Offset += len(text)
 	for _, c := range []byte(text) {
 		switch {

@@ -31,7 +31,7 @@ func wordsOf(text string) ([]word, *Refusal) {
 			all, next, fresh = append(all, next), word{}, false
 		}
 	}
-	next.Token = Token{Kind: Space, Position: Position{Line: 1, Column: 1}.after(text)}
+	next.Token = Token{Kind: Space, Position: Position{Line: 1, Column: 1}.After(text)}
 	return append(all, next), nil
 }
 

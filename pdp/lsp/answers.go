@@ -8,9 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/pdp"
 )
 
@@ -218,7 +215,7 @@ func (w *workspace) define(uri string, p position) *location {
 	d, c, o, ok := w.under(uri, p)
 	switch {
 	case ok && c.is == entity:
-		return w.entityIn(d, c)
+		return w.entityIn(d, c, o)
 	case ok && c.is == obligation:
 		for _, one := range o.Obligations() {
 			if one.Name == c.name && one.File != "" {
@@ -270,16 +267,15 @@ func (w *workspace) location(dir, file string, line, column int) *location {
 }
 
 // entityIn is where the entity under the cursor stands in the files of entities.
-func (w *workspace) entityIn(d document, c cursor) *location {
-	source, texts := w.source(d.dir)
+func (w *workspace) entityIn(d document, c cursor, o *pdp.Outline) *location {
+	source, _ := w.source(d.dir)
 	content := source.Read().Content
 	for _, file := range slices.Sorted(maps.Keys(content)) {
 		if !strings.HasPrefix(inHome(file), "entities/") || !seenFrom(d.file, file) {
 			continue
 		}
-		text := string(content[file])
-		if at, ok := entityAt(text, c.typ, c.id); ok {
-			return &location{w.uriOf(d.dir, file), rangeOf(w.textOf(d.dir, file, texts), at, at+1)}
+		if line, column := o.EntityIn(file, content[file], c.typ, c.id); line > 0 {
+			return w.location(d.dir, file, line, column)
 		}
 	}
 	return nil
@@ -290,40 +286,6 @@ func (w *workspace) entityIn(d document, c cursor) *location {
 func seenFrom(file, other string) bool {
 	home := strings.TrimSuffix(other, inHome(other))
 	return strings.HasPrefix(file, home)
-}
-
-// entityAt is where an entity begins in a JSON array of entities.
-func entityAt(text, typ, id string) (at int, ok bool) {
-	dec := jsontext.NewDecoder(strings.NewReader(text))
-	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '[' {
-		return 0, false
-	}
-	for dec.PeekKind() == '{' {
-		value, err := dec.ReadValue()
-		if err != nil {
-			return 0, false
-		}
-		var of struct {
-			UID struct {
-				Type   string `json:"type"`
-				ID     string `json:"id"`
-				Entity *struct {
-					Type string `json:"type"`
-					ID   string `json:"id"`
-				} `json:"__entity"`
-			} `json:"uid"`
-		}
-		if json.Unmarshal(value, &of) != nil {
-			continue
-		}
-		if e := of.UID.Entity; e != nil {
-			of.UID.Type, of.UID.ID = e.Type, e.ID
-		}
-		if of.UID.Type == typ && of.UID.ID == id {
-			return int(dec.InputOffset()) - len(value), true
-		}
-	}
-	return 0, false
 }
 
 // format lays the policies of a document out. There is nothing to edit if that is not possible.

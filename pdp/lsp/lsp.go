@@ -14,6 +14,7 @@ package lsp
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -21,7 +22,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Options of a server. The zero value is ready to use.
@@ -105,52 +105,42 @@ func (s *server) handle(m *message) (any, error) {
 	switch {
 	case m.Method == "initialize":
 		s.state = working
-		return greet(), nil
+		return abilities, nil
 	case s.state == greeting:
 		return nil, &fault{notInitialized, "the first request is initialize"}
 	case s.state == ending:
 		return nil, &fault{invalidRequest, "after shutdown only exit comes"}
 	}
+	var p params
+	if err := json.Unmarshal([]byte(cmp.Or(string(m.Params), "null")), &p); err != nil {
+		return nil, &fault{invalidParams, "these are no parameters of " + m.Method}
+	}
+	w, uri := s.workspace, p.TextDocument.URI
 	switch m.Method {
 	case "shutdown":
 		s.state = ending
-		return nil, nil
 	case "textDocument/didOpen":
-		return with(m, func(p openParams) any { s.workspace.set(p.TextDocument.URI, p.TextDocument.Text); return nil })
+		w.set(uri, p.TextDocument.Text)
 	case "textDocument/didChange":
-		return with(m, func(p changeParams) any {
-			if n := len(p.ContentChanges); n > 0 {
-				s.workspace.set(p.TextDocument.URI, p.ContentChanges[n-1].Text)
-			}
-			return nil
-		})
+		if n := len(p.ContentChanges); n > 0 {
+			w.set(uri, p.ContentChanges[n-1].Text)
+		}
 	case "textDocument/didSave":
-		return with(m, func(p documentParams) any { s.workspace.touch(p.TextDocument.URI); return nil })
+		w.touch(uri)
 	case "textDocument/didClose":
-		return with(m, func(p documentParams) any { s.workspace.forget(p.TextDocument.URI); return nil })
+		w.forget(uri)
 	case "textDocument/hover":
-		return with(m, func(p cursorParams) any { return found(s.workspace.hover(p.TextDocument.URI, p.Position)) })
+		return found(w.hover(uri, p.Position)), nil
 	case "textDocument/completion":
-		return with(m, func(p cursorParams) any { return s.workspace.complete(p.TextDocument.URI, p.Position) })
+		return w.complete(uri, p.Position), nil
 	case "textDocument/definition":
-		return with(m, func(p cursorParams) any { return found(s.workspace.define(p.TextDocument.URI, p.Position)) })
+		return found(w.define(uri, p.Position)), nil
 	case "textDocument/formatting":
-		return with(m, func(p documentParams) any { return s.workspace.format(p.TextDocument.URI) })
+		return w.format(uri), nil
+	default:
+		return nil, &fault{unknownMethod, "this method is not known"}
 	}
-	return nil, &fault{unknownMethod, "this method is not known"}
-}
-
-// with does something with the parameters of a message.
-func with[P any](m *message, do func(P) any) (any, error) {
-	var p P
-	params := m.Params
-	if len(params) == 0 {
-		params = jsontext.Value("null")
-	}
-	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, &fault{invalidParams, "these are no parameters of " + m.Method}
-	}
-	return do(p), nil
+	return nil, nil
 }
 
 // found is the null of JSON if there is nothing.
@@ -159,15 +149,4 @@ func found[T any](one *T) any {
 		return nil
 	}
 	return one
-}
-
-// greet lists the abilities of the server.
-func greet() (r initializeResult) {
-	c := &r.Capabilities
-	c.PositionEncoding = "utf-16"
-	c.TextDocumentSync.OpenClose, c.TextDocumentSync.Change = true, 1
-	c.HoverProvider, c.DefinitionProvider, c.DocumentFormattingProvider = true, true, true
-	c.CompletionProvider.TriggerCharacters = []string{".", ":", `"`, "@"}
-	r.ServerInfo.Name = "policy-service"
-	return r
 }

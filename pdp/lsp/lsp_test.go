@@ -43,9 +43,7 @@ func bundleFiles() map[string]string {
 // What is wrong with a text that is not saved is told, at its place, and taken back when it is mended. The file stays as it is.
 func TestDiagnosticsOfWhatIsNotSaved(t *testing.T) {
 	t.Parallel()
-	e := begin(t, bundleFiles())
-	e.open("a.cedar", policies)
-	e.clean("a.cedar")
+	e := loaded(t)
 	e.change("a.cedar", strings.Replace(policies, "};", "}", 1))
 	all := e.wrong("a.cedar")
 	if d := all[0]; d.Severity != isError || d.Code == "" || d.Source != "policy-service" || d.Range.Start.Line < 2 {
@@ -114,6 +112,26 @@ func TestPlacesAreInUTF16(t *testing.T) {
 	}
 }
 
+// loaded starts a server for a bundle that has loaded.
+func loaded(t *testing.T) *editor {
+	t.Helper()
+	e := begin(t, bundleFiles())
+	e.open("a.cedar", policies)
+	e.clean("a.cedar")
+	return e
+}
+
+// offered are the texts that can stand at the mark in a file.
+func offered(t *testing.T, file, text string) (all []string) {
+	t.Helper()
+	var some []completion
+	loaded(t).under("textDocument/completion", file, text, &some)
+	for _, c := range some {
+		all = append(all, c.TextEdit.NewText)
+	}
+	return all
+}
+
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -133,41 +151,19 @@ func TestCompletion(t *testing.T) {
 		`permit (principal is ¦`: `user`,
 		`¦`:                      `permit`,
 	} {
-		t.Run(text, func(t *testing.T) {
-			e := begin(t, bundleFiles())
-			e.open("a.cedar", policies)
-			e.clean("a.cedar") // it has loaded
-			var all []completion
-			e.under("textDocument/completion", "a.cedar", text, &all)
-			if !slices.ContainsFunc(all, func(c completion) bool { return c.TextEdit.NewText == want }) {
-				t.Errorf("%+v has no %s", all, want)
-			}
-			if strings.Contains(text, "is doc) when { resource.owner.") && slices.ContainsFunc(all, func(c completion) bool { return c.Label == "owner" }) {
-				t.Error("the attributes of another type are offered")
-			}
-		})
-	}
-}
-
-// Nobody is offered what only another tenant has.
-func TestCompletionOfATenant(t *testing.T) {
-	t.Parallel()
-	ids := func(file string) (all []string) {
-		e := begin(t, bundleFiles())
-		e.open("a.cedar", policies)
-		e.clean("a.cedar")
-		var some []completion
-		e.under("textDocument/completion", file, `permit (principal == user::"¦`, &some)
-		for _, c := range some {
-			all = append(all, c.Label)
+		all := offered(t, "a.cedar", text)
+		if !slices.Contains(all, want) {
+			t.Errorf("%s: %q has no %s", text, all, want)
 		}
-		return all
+		if strings.Contains(text, "is doc) when { resource.owner.") && slices.Contains(all, "owner") {
+			t.Error("the attributes of another type are offered")
+		}
 	}
-	if diff := cmp.Diff([]string{`ann "a"`}, ids("a.cedar")); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{`ann "a"`, "zoe"}, ids("tenants/acme/b.cedar")); diff != "" {
-		t.Error(diff)
+	// No tenant is offered the ids of another one.
+	for file, want := range map[string][]string{"a.cedar": {`ann \"a\"`}, "tenants/acme/b.cedar": {`ann \"a\"`, "zoe"}} {
+		if diff := cmp.Diff(want, offered(t, file, `permit (principal == user::"¦`)); diff != "" {
+			t.Errorf("%s: %s", file, diff)
+		}
 	}
 }
 
@@ -187,11 +183,8 @@ func TestHover(t *testing.T) {
 		`permit (principal, action, resource) ¦ when { true };`:                          "",
 	} {
 		t.Run(text, func(t *testing.T) {
-			e := begin(t, bundleFiles())
-			e.open("a.cedar", policies)
-			e.clean("a.cedar")
 			var got *hover
-			e.under("textDocument/hover", "a.cedar", text, &got)
+			loaded(t).under("textDocument/hover", "a.cedar", text, &got)
 			switch {
 			case want == "" && got != nil:
 				t.Errorf("got %+v", got)
@@ -215,9 +208,7 @@ func TestDefinition(t *testing.T) {
 		{"tests/a.yaml", "- determining: [¦readersx]", "", ""},
 	} {
 		t.Run(one.text, func(t *testing.T) {
-			e := begin(t, bundleFiles())
-			e.open("a.cedar", policies)
-			e.clean("a.cedar")
+			e := loaded(t)
 			var got *location
 			e.under("textDocument/definition", one.file, one.text, &got)
 			if one.in == "" {

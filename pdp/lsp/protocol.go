@@ -17,31 +17,16 @@ type location struct {
 	Range textRange `json:"range"`
 }
 
-type documentID struct {
-	URI string `json:"uri"`
-}
-
-type openParams struct {
+// params are those of all methods that are known. Each method has some of them.
+type params struct {
 	TextDocument struct {
 		URI  string `json:"uri"`
 		Text string `json:"text"`
 	} `json:"textDocument"`
-}
-
-type changeParams struct {
-	TextDocument   documentID `json:"textDocument"`
 	ContentChanges []struct {
 		Text string `json:"text"`
 	} `json:"contentChanges"`
-}
-
-type documentParams struct {
-	TextDocument documentID `json:"textDocument"`
-}
-
-type cursorParams struct {
-	TextDocument documentID `json:"textDocument"`
-	Position     position   `json:"position"`
+	Position position `json:"position"`
 }
 
 type diagnosticsParams struct {
@@ -93,21 +78,15 @@ type textEdit struct {
 	NewText string    `json:"newText"`
 }
 
-type initializeResult struct {
-	Capabilities struct {
-		PositionEncoding string `json:"positionEncoding"`
-		TextDocumentSync struct {
-			OpenClose bool `json:"openClose"`
-			Change    int  `json:"change"` // 1: the whole text
-		} `json:"textDocumentSync"`
-		HoverProvider              bool `json:"hoverProvider"`
-		DefinitionProvider         bool `json:"definitionProvider"`
-		DocumentFormattingProvider bool `json:"documentFormattingProvider"`
-		CompletionProvider         struct {
-			TriggerCharacters []string `json:"triggerCharacters"`
-		} `json:"completionProvider"`
-	} `json:"capabilities"`
-	ServerInfo struct {
-		Name string `json:"name"`
-	} `json:"serverInfo"`
+// abilities are those of the server.
+var abilities = map[string]any{
+	"capabilities": map[string]any{
+		"positionEncoding":           "utf-16",
+		"textDocumentSync":           map[string]any{"openClose": true, "change": 1}, // 1: the whole text
+		"hoverProvider":              true,
+		"definitionProvider":         true,
+		"documentFormattingProvider": true,
+		"completionProvider":         map[string]any{"triggerCharacters": []string{".", ":", `"`, "@"}},
+	},
+	"serverInfo": map[string]any{"name": "policy-service"},
 }

@@ -17,10 +17,7 @@ import (
 // an empty line, and so many bytes. The libraries for it end a connection with the first frame that is none; an editor
 // would then have no language server any more, because of one that is wrong.
 
-const (
-	mostHeader = 4 << 10 // bytes of one line of a header
-	mostFrame  = 16 << 20
-)
+const mostFrame = 16 << 20 // bytes
 
 // message is a request, a notification or an answer. A notification has no id.
 type message struct {
@@ -57,18 +54,15 @@ type wire struct {
 	out io.Writer
 }
 
-// errNoFrame: the bytes are no frame, and more can follow.
-var errNoFrame = errors.New("no frame")
-
 // read reads the next message. It passes over bytes up to the next line that begins a frame. A frame that holds
 // no message is a *fault.
 func (w *wire) read() (*message, error) {
-	length, err := w.header()
-	for errors.Is(err, errNoFrame) {
-		length, err = w.header()
-	}
-	if err != nil {
-		return nil, err
+	length := int64(-1)
+	for length < 0 {
+		var err error
+		if length, err = w.header(); err != nil {
+			return nil, err
+		}
 	}
 	if length > mostFrame {
 		if _, err := io.CopyN(io.Discard, w.in, length); err != nil {
@@ -87,42 +81,20 @@ func (w *wire) read() (*message, error) {
 	return m, nil
 }
 
-// header reads the header of a frame.
+// header reads lines up to an empty one. It returns the length of the frame behind them, which is negative if they are the
+// header of none. A line that the reader's memory does not hold is read as several.
 func (w *wire) header() (length int64, err error) {
 	length = -1
 	for {
-		line, err := w.line()
-		if err != nil {
-			return 0, err
+		line, _, err := w.in.ReadLine()
+		if err != nil || len(line) == 0 {
+			return length, err
 		}
-		if line == "" {
-			if length < 0 {
-				return 0, errNoFrame
-			}
-			return length, nil
-		}
-		name, value, _ := strings.Cut(line, ":")
+		name, value, _ := strings.Cut(string(line), ":")
 		if strings.EqualFold(name, "Content-Length") {
-			if length, err = strconv.ParseInt(strings.TrimSpace(value), 10, 48); err != nil || length < 0 {
+			if length, err = strconv.ParseInt(strings.TrimSpace(value), 10, 48); err != nil {
 				length = -1
 			}
-		}
-	}
-}
-
-// line reads a line without its end. Of one that is too long it is the beginning.
-func (w *wire) line() (string, error) {
-	var b strings.Builder
-	for {
-		part, more, err := w.in.ReadLine()
-		if err != nil {
-			return "", err
-		}
-		if b.Len() < mostHeader {
-			b.Write(part)
-		}
-		if !more {
-			return b.String(), nil
 		}
 	}
 }

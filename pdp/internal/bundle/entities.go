@@ -14,23 +14,29 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/cedartext"
 	"policy-service/pdp/internal/places"
+	"policy-service/pdp/internal/source"
 )
 
 // ParsedEntity is an entity with its place in its file.
 type ParsedEntity struct {
 	types.Entity
-	line, column int
+	Line, Column int
 }
 
 // ParseEntities reads an array of entities in Cedar's JSON form. Its problems name places and
 // no values, because a value may be a secret.
 func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []ParsedEntity {
 	text = withoutMark(text)
-	place := placer{text: text, line: 1, column: 1}
+	at := cedartext.Position{Line: 1, Column: 1}
+	place := func(offset int64) (line, column int) { // offsets come in ascending order
+		at = at.After(string(text[at.Offset:max(at.Offset, min(int(offset), len(text)))]))
+		return at.Line, at.Column
+	}
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	fail := func(offset int64, what string) []ParsedEntity {
-		line, column := place.at(offset)
+		line, column := place(offset)
 		try := `write [{"uid": {"type": …, "id": …}, "attrs": {…}, "parents": […]}, …]`
 		before := bytes.TrimRight(text[:min(offset, int64(len(text)))], " \t\r\n")
 		if bytes.HasSuffix(before, []byte(",")) && bytes.ContainsAny(text[offset:min(offset+1, int64(len(text)))], "]}") {
@@ -49,8 +55,8 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 		if err != nil {
 			return fail(offsetOf(err, dec), jsonFault(err))
 		}
-		line, column := place.at(dec.InputOffset() - int64(len(value)))
-		e := ParsedEntity{line: line, column: column}
+		line, column := place(dec.InputOffset() - int64(len(value)))
+		e := ParsedEntity{Line: line, Column: column}
 		var more bool
 		e.Entity, more, err = readEntity(value, use)
 		if use.tooManyEntities(entityPlace{file, line, column}, &e, problems) {
@@ -88,6 +94,11 @@ func ParseEntities(file string, text []byte, use *Usage, problems *Problems) []P
 		return fail(dec.InputOffset(), "something follows the array")
 	}
 	return entities
+}
+
+// EntitiesIn are the entities of a file by itself, without its problems.
+func EntitiesIn(file string, text []byte) []ParsedEntity {
+	return ParseEntities(file, text, UsageOf(source.OwnerOf(file)), new(Problems))
 }
 
 // offsetOf is the place of an error, or else the place that the decoder has reached.
@@ -191,24 +202,6 @@ func readEntity(text jsontext.Value, use *Usage) (e types.Entity, more bool, err
 	return e, len(parts.Other) > 0, nil
 }
 
-// placer turns offsets into lines and columns. The offsets must come in ascending order.
-type placer struct {
-	text         []byte
-	i            int64
-	line, column int
-}
-
-func (p *placer) at(offset int64) (line, column int) {
-	for ; p.i < min(offset, int64(len(p.text))); p.i++ {
-		if c := p.text[p.i]; c == '\n' {
-			p.line, p.column = p.line+1, 1
-		} else if c < 0x80 || c >= 0xC0 {
-			p.column++
-		}
-	}
-	return p.line, p.column
-}
-
 // entityLoader puts the entities of a view's files into the store of the view.
 type entityLoader struct {
 	ctx      context.Context // of the load
@@ -231,7 +224,7 @@ func (l *entityLoader) load(file string, entities []ParsedEntity) {
 		if l.use.errorCount > MostErrors || l.ctx.Err() != nil {
 			return
 		}
-		at := entityPlace{file, e.line, e.column}
+		at := entityPlace{file, e.Line, e.Column}
 		if taken := l.definedAt(e.UID); taken != "" {
 			l.bad(at, "duplicate_entity", fmt.Sprintf("%s is defined already, %s", e.UID, taken),
 				"define an entity once; a tenant cannot redefine what stands above it")
@@ -251,31 +244,32 @@ func (l *entityLoader) bad(at entityPlace, code, message, try string) {
 // within is the place of what an error is about, in the entity at a place.
 func (l *entityLoader) within(at entityPlace, err error) entityPlace {
 	var bad *valueError
-	if !errors.As(err, &bad) || l.text == nil {
-		return at
+	switch {
+	case !errors.As(err, &bad) || l.text == nil:
+	case bad.parent != "":
+		at.line, at.column = PlaceOfParent(l.text, at.line, at.column, func(uid types.EntityUID) bool { return uid.Type == bad.parent })
+	default:
+		at.line, at.column = within(l.text, at.line, at.column, bad.at)
 	}
-	path := bad.at
-	if bad.parent != "" {
-		path += parentOf(l.text[places.Offset(string(l.text), at.line, at.column):], bad.parent)
-	}
-	at.line, at.column = within(l.text, at.line, at.column, path)
 	return at
 }
 
-// parentOf is the step to the first parent of a type, in a text that begins with an entity. It is "" if an attribute gives
-// the parent.
-func parentOf(text []byte, typ types.EntityType) string {
+// PlaceOfParent is the place of the first such parent of the entity at a place. It is the place of the entity if an
+// attribute gives the parent.
+func PlaceOfParent(text []byte, line, column int, is func(types.EntityUID) bool) (int, int) {
+	text = withoutMark(text)
 	var entity struct {
 		Parents []types.EntityUID `json:"parents"`
 	}
-	if json.UnmarshalDecode(jsontext.NewDecoder(bytes.NewBuffer(text)), &entity) != nil {
-		return ""
+	begin := text[places.Offset(string(text), line, column):]
+	if json.UnmarshalDecode(jsontext.NewDecoder(bytes.NewBuffer(begin)), &entity) != nil {
+		return line, column
 	}
-	n := slices.IndexFunc(entity.Parents, func(uid types.EntityUID) bool { return uid.Type == typ })
+	n := slices.IndexFunc(entity.Parents, is)
 	if n < 0 {
-		return ""
+		return line, column
 	}
-	return fmt.Sprintf("[%d]", n)
+	return within(text, line, column, fmt.Sprintf("parents[%d]", n))
 }
 
 // definedAt says where an entity is defined already, "" if it is not.

@@ -214,6 +214,12 @@ var wayMembers = resolved.RecordType{
 	evaluation.ClientMember:  {Type: whoMembers, Optional: true},
 }
 
+// SuppliedContext are the members that the PDP puts into every context.
+func SuppliedContext() map[string]AttributeShape {
+	context, _ := contextWithPDP(nil, false)
+	return compileRecord(context, nil)
+}
+
 // addWay adds the members that say how a vote comes. An author may declare each as what it is.
 func addWay(context resolved.RecordType) *valueError {
 	for _, name := range slices.Sorted(maps.Keys(wayMembers)) {
@@ -545,10 +551,10 @@ func misfitIn(members types.Record, declared map[string]AttributeShape) error {
 
 // misfit says why a value is not of the declared type.
 func (s *Shape) misfit(v types.Value) error {
-	ok := false
+	ok := formOf(v) == s.Form
 	switch v := v.(type) {
 	case types.Set:
-		if s.Form != ShapeSet {
+		if !ok {
 			break
 		}
 		var first error // the first by its text, because a set has no order
@@ -559,25 +565,11 @@ func (s *Shape) misfit(v types.Value) error {
 		}
 		return belowPlace("[]", first)
 	case types.Record:
-		if s.Form == ShapeRecord {
+		if ok {
 			return misfitIn(v, s.Members)
 		}
 	case types.EntityUID:
-		ok = s.Form == ShapeEntity && (s.Entity == AnyEntity || v.Type == s.Entity)
-	case types.Boolean:
-		ok = s.Form == ShapeBool
-	case types.Long:
-		ok = s.Form == ShapeLong
-	case types.String:
-		ok = s.Form == ShapeString
-	case types.IPAddr:
-		ok = s.Form == shapeIP
-	case types.Decimal:
-		ok = s.Form == ShapeDecimal
-	case types.Datetime:
-		ok = s.Form == shapeDatetime
-	case types.Duration:
-		ok = s.Form == shapeDuration
+		ok = ok && (s.Entity == AnyEntity || v.Type == s.Entity)
 	}
 	if ok {
 		return nil

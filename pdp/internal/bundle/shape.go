@@ -24,8 +24,41 @@ func (s *Shape) String() string {
 }
 
 var formNames = map[shapeForm]string{
-	ShapeBool: "Bool", ShapeLong: "Long", ShapeString: "String", ShapeRecord: "a record",
+	ShapeBool: "Bool", ShapeLong: "Long", ShapeString: "String", ShapeSet: "Set", ShapeRecord: "a record",
 	shapeIP: "ipaddr", ShapeDecimal: "decimal", shapeDatetime: "datetime", shapeDuration: "duration",
+}
+
+// TypeOf is the type of a value, as a schema writes it.
+func TypeOf(v types.Value) string {
+	if uid, ok := v.(types.EntityUID); ok {
+		return string(uid.Type)
+	}
+	return formNames[formOf(v)]
+}
+
+// formOf is the form of the types that a value can have.
+func formOf(v types.Value) shapeForm {
+	switch v.(type) {
+	case types.Boolean:
+		return ShapeBool
+	case types.Long:
+		return ShapeLong
+	case types.String:
+		return ShapeString
+	case types.Set:
+		return ShapeSet
+	case types.Record:
+		return ShapeRecord
+	case types.EntityUID:
+		return ShapeEntity
+	case types.Decimal:
+		return ShapeDecimal
+	case types.Datetime:
+		return shapeDatetime
+	case types.Duration:
+		return shapeDuration
+	}
+	return shapeIP
 }
 
 // IDs are the ids that a reference can have if its type is enumerated.

@@ -87,9 +87,8 @@ func Bool(n *yaml.Node) (said, ok bool) {
 
 // NodeAt finds the node that a JSON Pointer leads to, or else the nearest node around it.
 func NodeAt(n *yaml.Node, pointer string) *yaml.Node {
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
-	for _, token := range strings.Split(pointer, "/")[1:] {
-		next := childNode(n, unescape.Replace(token))
+	for token := range jsontext.Pointer(pointer).Tokens() {
+		next := childNode(n, token)
 		if next == nil {
 			return n
 		}

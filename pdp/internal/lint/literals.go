@@ -1,17 +1,13 @@
 package lint
 
 import (
-	"bytes"
 	"path"
 	"slices"
 
 	"github.com/cedar-policy/cedar-go/types"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/bundle"
-	"policy-service/pdp/internal/places"
 	"policy-service/pdp/spelling"
 )
 
@@ -144,64 +140,18 @@ func (k *known) checkParents(v *bundle.View) {
 		if in, _ := path.Split(file); in != dir || path.Ext(file) != ".json" {
 			continue
 		}
-		for _, e := range readParents(text) {
-			stored, _ := v.Store.Get(e.uid)
+		for _, e := range bundle.EntitiesIn(file, text) {
+			stored, _ := v.Store.Get(e.UID)
 			for parent := range stored.Parents.All() {
 				if _, named := k.named[parent]; named || bundle.IsActionType(parent.Type) || !k.lacks(parent) {
 					continue
 				}
-				offset, written := e.parents[parent]
-				if !written { // an attribute gives it
-					offset = e.offset
-				}
-				line, column := places.Position(string(text), int(offset))
+				line, column := bundle.PlaceOfParent(text, e.Line, e.Column, func(uid types.EntityUID) bool { return uid == parent })
 				meant, _ := k.meant(parent)
 				l.problems.Warn(file, line, column, "literal_unknown",
-					e.uid.String()+" stands below "+parent.String()+", and no entity has this id, while others of its type are stored"+meant,
+					e.UID.String()+" stands below "+parent.String()+", and no entity has this id, while others of its type are stored"+meant,
 					"correct the id, or add the entity to entities/")
 			}
 		}
 	}
-}
-
-// writtenEntity is where an entity stands in its file, and where its parents do.
-type writtenEntity struct {
-	uid     types.EntityUID
-	offset  int64
-	parents map[types.EntityUID]int64
-}
-
-// readParents reads an entity file again. The file is well formed, because the bundle has loaded.
-func readParents(text []byte) (all []writtenEntity) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
-	value := func(into any) int64 {
-		v, err := dec.ReadValue()
-		if err != nil || json.Unmarshal(v, into) != nil {
-			return 0
-		}
-		return dec.InputOffset() - int64(len(v))
-	}
-	for _, _ = dec.ReadToken(); dec.PeekKind() == '{'; { // the array, and each entity in it
-		e := writtenEntity{parents: map[types.EntityUID]int64{}}
-		_, _ = dec.ReadToken()
-		e.offset = dec.InputOffset() - 1
-		for dec.PeekKind() == '"' {
-			switch name, _ := dec.ReadToken(); {
-			case name.String() == "uid":
-				value(&e.uid)
-			case name.String() == "parents" && dec.PeekKind() == '[':
-				for _, _ = dec.ReadToken(); dec.PeekKind() == '{'; {
-					var parent types.EntityUID
-					at := value(&parent)
-					e.parents[parent] = at
-				}
-				_, _ = dec.ReadToken()
-			default:
-				_ = dec.SkipValue()
-			}
-		}
-		_, _ = dec.ReadToken()
-		all = append(all, e)
-	}
-	return all
 }

@@ -88,6 +88,17 @@ func (o *Outline) Parents(typ, id string) (all []string, known bool) {
 	return all, known
 }
 
+// EntityIn is the place of an entity in the text of a file of entities. The line is 0 if it is not there.
+func (o *Outline) EntityIn(file string, text []byte, typ, id string) (line, column int) {
+	uid := types.NewEntityUID(types.EntityType(typ), types.String(id))
+	for _, e := range bundle.EntitiesIn(file, text) {
+		if e.UID == uid {
+			return e.Line, e.Column
+		}
+	}
+	return 0, 0
+}
+
 // Attributes are those of the entities of a type.
 func (o *Outline) Attributes(typ string) []Attribute {
 	if o.bundle.Schema != nil {
@@ -100,7 +111,7 @@ func (o *Outline) Attributes(typ string) []Attribute {
 			for name, value := range e.Attributes.All() {
 				a := found[string(name)]
 				if a == nil {
-					a = &Attribute{Name: string(name), Type: typeOf(value), Optional: true}
+					a = &Attribute{Name: string(name), Type: bundle.TypeOf(value), Optional: true}
 					found[a.Name] = a
 				}
 				a.Stored++
@@ -115,7 +126,7 @@ func (o *Outline) Context(action string) []Attribute {
 	s := o.bundle.Schema
 	switch {
 	case s == nil:
-		return slices.Clone(supplied)
+		return declared(bundle.SuppliedContext())
 	case action != "":
 		return declared(s.ContextOf(types.NewEntityUID(o.bundle.Config.ActionType, types.String(action))))
 	}
@@ -159,51 +170,4 @@ func sorted(found map[string]*Attribute) []Attribute {
 	}
 	slices.SortFunc(all, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
 	return all
-}
-
-// supplied are the members that the PDP puts into every context.
-var supplied = func() []Attribute {
-	record := func(name string, members ...Attribute) Attribute {
-		return Attribute{Name: name, Type: "a record", Members: members}
-	}
-	text := func(names ...string) (all []Attribute) {
-		for _, name := range slices.Sorted(slices.Values(names)) {
-			all = append(all, Attribute{Name: name, Type: "String"})
-		}
-		return all
-	}
-	return []Attribute{record("action"), record("pdp",
-		Attribute{Name: "approved", Type: "Bool"},
-		text("caller")[0],
-		record("capability", Attribute{Name: "depth", Type: "Long"}, Attribute{Name: "held", Type: "Bool"}, text("id")[0]),
-		Attribute{Name: "now", Type: "datetime"},
-		record("resource", text("id", "type")...),
-		record("subject", text("id", "type")...),
-		text("tenant")[0],
-	)}
-}()
-
-// typeOf is the type of a value, as a schema writes it.
-func typeOf(v types.Value) string {
-	switch v := v.(type) {
-	case types.Boolean:
-		return "Bool"
-	case types.Long:
-		return "Long"
-	case types.String:
-		return "String"
-	case types.Set:
-		return "Set"
-	case types.Record:
-		return "a record"
-	case types.EntityUID:
-		return string(v.Type)
-	case types.Decimal:
-		return "decimal"
-	case types.Datetime:
-		return "datetime"
-	case types.Duration:
-		return "duration"
-	}
-	return "ipaddr"
 }
