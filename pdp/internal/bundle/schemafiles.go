@@ -28,7 +28,8 @@ type SchemaFile struct {
 	Name string
 	Text []byte
 
-	tree *ast.Schema
+	tree  *ast.Schema
+	names map[string]bool // that the file declares
 }
 
 // schemaFiles are the files of one schema, by name.
@@ -53,12 +54,11 @@ func (f *SchemaFile) parse(use *Usage, problems *Problems) {
 	s.SetFilename("schema") // numbers in the name of a file would be taken for a place
 	f.Text = withoutMark(f.Text)
 	if strings.HasSuffix(f.Name, ".json") {
-		if !checkJSONNesting(f.Name, f.Text, problems) {
+		if !isJSON(f.Name, f.Text, problems) {
 			return
 		}
 		if err := s.UnmarshalJSON(f.Text); err != nil {
-			line, column, what := f.notJSON(err)
-			problems.Add(f.Name, line, column, "schema_syntax", "the schema cannot be read: "+what, "check the syntax at this place")
+			problems.Add(f.Name, 0, 0, "schema_syntax", "the schema cannot be read: "+err.Error(), "check it against the form of a schema in JSON")
 			return
 		}
 	} else {
@@ -70,36 +70,30 @@ func (f *SchemaFile) parse(use *Usage, problems *Problems) {
 			return
 		}
 	}
-	f.tree = s.AST()
+	f.tree, f.names = s.AST(), map[string]bool{}
+	for _, d := range declarationsOf(f.tree) {
+		f.names[d.name] = true
+	}
 }
 
-// checkJSONNesting bounds how deep the recursion of a parser goes in a JSON text.
-func checkJSONNesting(file string, text []byte, problems *Problems) bool {
+// isJSON notes what keeps a text from being JSON, and bounds how deep the recursion of a parser goes in it.
+func isJSON(file string, text []byte, problems *Problems) bool {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	for {
-		if _, err := dec.ReadToken(); err != nil {
-			return true // the parser has a better message
-		}
-		if dec.StackDepth() > maxNesting {
+		_, err := dec.ReadToken()
+		switch {
+		case err == io.EOF:
+			return true
+		case err != nil:
+			line, column := places.Position(string(text), int(offsetOf(err, dec)))
+			problems.Add(file, line, column, "schema_syntax", "the schema cannot be read: "+jsonFault(err), "check the syntax at this place")
+			return false
+		case dec.StackDepth() > maxNesting:
 			line, column := places.Position(string(text), int(dec.InputOffset())-1)
 			problems.Add(file, line, column, "schema_nesting",
 				fmt.Sprintf("objects and arrays nest more than %d deep", maxNesting),
 				"name inner types, and refer to them")
 			return false
-		}
-	}
-}
-
-// notJSON says why a text is no schema, and where if it is no JSON.
-func (f *SchemaFile) notJSON(err error) (line, column int, what string) {
-	dec := jsontext.NewDecoder(bytes.NewReader(f.Text))
-	for {
-		switch _, bad := dec.ReadToken(); {
-		case bad == io.EOF:
-			return 0, 0, err.Error()
-		case bad != nil:
-			line, column = places.Position(string(f.Text), int(offsetOf(bad, dec)))
-			return line, column, jsonFault(bad)
 		}
 	}
 }
@@ -172,21 +166,11 @@ func (j *joining) first(kind string, ns types.Path, name string) bool {
 // declaring is the file that declares a name, in whatever namespace. It is the first file if none does.
 func (all schemaFiles) declaring(name string) (file SchemaFile, found bool) {
 	for _, f := range all {
-		for _, ns := range spacesOf(f.tree) {
-			if declaresIn(ns, name) {
-				return f, true
-			}
+		if f.names[name] {
+			return f, true
 		}
 	}
 	return all[0], false
-}
-
-func declaresIn(ns ast.Namespace, name string) bool {
-	_, entity := ns.Entities[ast.Ident(name)]
-	_, enum := ns.Enums[ast.Ident(name)]
-	_, action := ns.Actions[types.String(name)]
-	_, common := ns.CommonTypes[ast.Ident(name)]
-	return entity || enum || action || common
 }
 
 // declarationOf is the place where the files seem to declare a name.
@@ -217,132 +201,72 @@ func (all schemaFiles) namedIn(err error) (file string, line, column int) {
 	return all[0].Name, 0, 0
 }
 
-// undeclared is a name that a schema refers to and that no file declares.
-type undeclared struct {
-	of   string // the declaration that refers to it
-	name string
-	kind string // entity type, type or action
-}
-
-// refuseUndeclared notes every name that the files refer to and that none declares. It reports if there is one.
-func (all schemaFiles) refuseUndeclared(tree *ast.Schema, problems *Problems) bool {
-	d := declared{types: map[string]bool{}, entities: map[string]bool{}, actions: map[string]bool{}}
-	spaces := spacesOf(tree)
-	for name, ns := range spaces {
-		d.add(name, ns)
-	}
-	for _, name := range slices.Sorted(maps.Keys(spaces)) {
-		d.look(name, spaces[name])
-	}
-	for n, missing := range d.missing {
-		if n == maxPlaced {
-			break
-		}
-		file, line, column := all.refers(missing)
-		candidates := map[string]map[string]bool{"entity type": d.entities, "type": d.types, "action": d.actions}[missing.kind]
-		problems.Add(file, line, column, "schema_reference",
-			fmt.Sprintf("%s refers to the %s %s, which nobody declares%s", missing.of, missing.kind, Quote(missing.name),
-				DidYouMean(missing.name, maps.Keys(candidates))),
-			"declare it, or correct the name")
-	}
-	return len(d.missing) > 0
-}
-
-// declared are the names that a schema declares, as references may write them.
-type declared struct {
-	types, entities, actions map[string]bool
-	missing                  []undeclared
-}
-
 // builtinTypes are the types that a schema need not declare.
 var builtinTypes = []string{"Bool", "Boolean", "Long", "String", "Set", "ipaddr", "decimal", "datetime", "duration"}
 
-func (d *declared) add(ns types.Path, in ast.Namespace) {
-	add := func(to map[string]bool, name string) { to[string(inNamespace(ns, name))] = true }
-	for name := range in.Entities {
-		add(d.entities, string(name))
-		add(d.types, string(name))
-	}
-	for name := range in.Enums {
-		add(d.entities, string(name))
-		add(d.types, string(name))
-	}
-	for name := range in.CommonTypes {
-		add(d.types, string(name))
-	}
-	for name := range in.Actions {
-		d.actions[string(name)] = true
-	}
+// refuseUndeclared notes every name that the files refer to and that none declares. It reports if there is one.
+func (all schemaFiles) refuseUndeclared(tree *ast.Schema, problems *Problems) bool {
+	known := map[string]map[string]bool{"entity type": {}, "type": {}, "action": {}}
 	for _, name := range builtinTypes {
-		d.types[name], d.types["__cedar::"+name] = true, true
+		known["type"][name], known["type"]["__cedar::"+name] = true, true
 	}
-}
-
-// look notes the references of one namespace that lead nowhere.
-func (d *declared) look(ns types.Path, in ast.Namespace) {
-	refer := func(known map[string]bool, kind, of, name string) {
-		if !known[name] && !known[string(inNamespace(ns, name))] {
-			d.missing = append(d.missing, undeclared{of, name, kind})
+	declarations := declarationsOf(tree)
+	kinds := map[string][]string{"entity": {"entity type", "type"}, "type": {"type"}, "action": {"action"}}
+	for _, d := range declarations {
+		for _, kind := range kinds[d.kind] {
+			known[kind][string(inNamespace(d.in, d.name))] = true
 		}
 	}
-	entities := func(of string, refs []ast.EntityTypeRef) {
-		for _, ref := range refs {
-			refer(d.entities, "entity type", of, string(ref))
-		}
-	}
-	var inside func(of string, t ast.IsType)
-	inside = func(of string, t ast.IsType) {
-		switch t := t.(type) {
-		case ast.SetType:
-			inside(of, t.Element)
-		case ast.RecordType:
-			for _, name := range slices.Sorted(maps.Keys(t)) {
-				inside(of, t[name].Type)
+	missing := 0
+	for _, d := range declarations {
+		refer := func(kind, name string) {
+			if known[kind][name] || known[kind][string(inNamespace(d.in, name))] {
+				return
 			}
-		case ast.TypeRef:
-			refer(d.types, "type", of, string(t))
-		case ast.EntityTypeRef:
-			refer(d.entities, "entity type", of, string(t))
+			if missing++; missing > maxPlaced {
+				return
+			}
+			file, line, column := all.refers(d.name, kind, name)
+			problems.Add(file, line, column, "schema_reference",
+				fmt.Sprintf("%s %s refers to the %s %s, which is declared nowhere%s", d.kind, Quote(d.name), kind, Quote(name),
+					DidYouMean(name, maps.Keys(known[kind]))),
+				"declare it, or correct the name")
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(in.CommonTypes)) {
-		inside("type "+Quote(string(name)), in.CommonTypes[name].Type)
-	}
-	for _, name := range slices.Sorted(maps.Keys(in.Entities)) {
-		e, of := in.Entities[name], "entity "+Quote(string(name))
-		entities(of, e.ParentTypes)
-		inside(of, e.Shape)
-		inside(of, e.Tags)
-	}
-	for _, name := range slices.Sorted(maps.Keys(in.Actions)) {
-		a, of := in.Actions[name], "action "+Quote(string(name))
-		for _, parent := range a.Parents {
-			if parent.Type == "" {
-				refer(d.actions, "action", of, string(parent.ID))
+		for _, ref := range slices.Concat(d.entities...) {
+			refer("entity type", string(ref))
+		}
+		for _, ref := range d.actions {
+			if ref.Type == "" {
+				refer("action", string(ref.ID))
 			}
 		}
-		if to := a.AppliesTo; to != nil {
-			entities(of, to.Principals)
-			entities(of, to.Resources)
-			inside(of, to.Context)
+		for _, t := range d.types {
+			eachType(t, func(t ast.IsType) {
+				switch ref := t.(type) {
+				case ast.TypeRef:
+					refer("type", string(ref))
+				case ast.EntityTypeRef:
+					refer("entity type", string(ref))
+				}
+			})
 		}
 	}
+	return missing > 0
 }
 
 // refers is the place where a declaration refers to a name that no file declares.
-func (all schemaFiles) refers(m undeclared) (file string, line, column int) {
-	_, quoted, _ := strings.Cut(m.of, " ")
-	f, found := all.declaring(bareName(quoted))
+func (all schemaFiles) refers(by, kind, name string) (file string, line, column int) {
+	f, found := all.declaring(by)
 	if !found {
 		return "", 0, 0
 	}
 	text := string(f.Text)
 	tokens := places.Tokens(text)
-	at := declaration(tokens, bareName(quoted))
+	at := tokenOf(tokens, by)
 	for i := at + 1; i < len(tokens); i++ {
 		t := tokens[i]
 		if !isMember(tokens, i) &&
-			(t.IsText() && t.Name() == m.name || m.kind != "action" && places.Find(tokens[i:min(i+16, len(tokens))], m.name) == t.From) {
+			(t.IsText() && t.Name() == name || kind != "action" && places.Find(tokens[i:min(i+16, len(tokens))], name) == t.From) {
 			at = i
 			break
 		}
@@ -355,7 +279,7 @@ func (all schemaFiles) refers(m undeclared) (file string, line, column int) {
 // column are 0 if there is no such place.
 func declarationAt(text, name string) (line, column int) {
 	tokens := places.Tokens(text)
-	return placeOf(text, tokens, declaration(tokens, name))
+	return placeOf(text, tokens, tokenOf(tokens, name))
 }
 
 // declaredAt is the place where the text of a schema declares a member of an action's context.
@@ -363,7 +287,7 @@ func declarationAt(text, name string) (line, column int) {
 // declared in a named type. We search the text because cedar-go keeps no places.
 func declaredAt(text, action, member string) (line, column int) {
 	tokens := places.Tokens(text)
-	at := declaration(tokens, action)
+	at := tokenOf(tokens, action)
 	for i := at + 1; at >= 0 && i < len(tokens); i++ {
 		if isMember(tokens, i) && bareName(tokens[i].Text) == member {
 			at = i
@@ -376,9 +300,9 @@ func declaredAt(text, action, member string) (line, column int) {
 	return placeOf(text, tokens, at)
 }
 
-// declaration is the index of the token by which a schema seems to declare a name. It is -1 if
+// tokenOf is the index of the token by which a schema seems to declare a name. It is -1 if
 // there is none.
-func declaration(tokens []places.Token, name string) int {
+func tokenOf(tokens []places.Token, name string) int {
 	listed, member := -1, -1
 	for i, t := range tokens {
 		if bareName(t.Text) != name {

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -16,15 +17,20 @@ const maxSchema = 250_000
 // of a type by the type, and copies each list for each of the declarations that share it. By
 // that, thirty types that each name the one before twice come to a billion.
 func checkSchemaSize(files schemaFiles, s *ast.Schema, problems *Problems) bool {
-	spaces := spacesOf(s)
+	declarations := declarationsOf(s)
 	z := schemaSizes{common: map[types.Path]ast.IsType{}, sized: map[types.Path]int{}}
-	for ns, d := range spaces {
-		for name, common := range d.CommonTypes {
-			z.common[inNamespace(ns, string(name))] = common.Type
+	for _, d := range declarations {
+		if d.kind == "type" {
+			z.common[inNamespace(d.in, d.name)] = d.types[0]
 		}
 	}
-	for ns, d := range spaces {
-		z.count(ns, d)
+	for _, d := range declarations {
+		if d.kind != "type" { // those count where they are named
+			z.count(d)
+		}
+		if z.total > maxSchema { // to go on would take long
+			break
+		}
 	}
 	if z.total <= maxSchema {
 		return true
@@ -37,15 +43,57 @@ func checkSchemaSize(files schemaFiles, s *ast.Schema, problems *Problems) bool 
 	return false
 }
 
-// spacesOf are the namespaces of a schema, with what is declared in none as "".
-func spacesOf(s *ast.Schema) map[types.Path]ast.Namespace {
-	spaces := map[types.Path]ast.Namespace{
-		"": {Entities: s.Entities, Enums: s.Enums, Actions: s.Actions, CommonTypes: s.CommonTypes},
+// declaration is an entity type, an action or a common type of a schema, with all that it refers to.
+type declaration struct {
+	kind, name string // the kind as the schema writes it
+	in         types.Path
+	entities   [][]ast.EntityTypeRef // lists that other declarations may share, so they are not copied
+	actions    []ast.ParentRef
+	types      []ast.IsType
+	ids        int  // of an enumerated type
+	applies    bool // an action has a context, to which the PDP adds members
+}
+
+// declarationsOf lists the declarations of a schema, by namespace, kind and name.
+func declarationsOf(s *ast.Schema) (all []declaration) {
+	spaces := maps.Clone(s.Namespaces)
+	if spaces == nil {
+		spaces = ast.Namespaces{}
 	}
-	for name, ns := range s.Namespaces {
-		spaces[name] = ns
+	spaces[""] = ast.Namespace{Entities: s.Entities, Enums: s.Enums, Actions: s.Actions, CommonTypes: s.CommonTypes}
+	for in, space := range ByName(spaces) {
+		for name, t := range ByName(space.CommonTypes) {
+			all = append(all, declaration{kind: "type", name: string(name), in: in, types: []ast.IsType{t.Type}})
+		}
+		for name, e := range ByName(space.Entities) {
+			all = append(all, declaration{kind: "entity", name: string(name), in: in, entities: [][]ast.EntityTypeRef{e.ParentTypes}, types: []ast.IsType{e.Shape, e.Tags}})
+		}
+		for name, e := range ByName(space.Enums) {
+			all = append(all, declaration{kind: "entity", name: string(name), in: in, ids: len(e.Values)})
+		}
+		for name, a := range ByName(space.Actions) {
+			d := declaration{kind: "action", name: string(name), in: in, actions: a.Parents}
+			if to := a.AppliesTo; to != nil {
+				d.entities = [][]ast.EntityTypeRef{to.Principals, to.Resources}
+				d.types, d.applies = []ast.IsType{to.Context}, true
+			}
+			all = append(all, d)
+		}
 	}
-	return spaces
+	return all
+}
+
+// eachType visits a type and all types in it.
+func eachType(t ast.IsType, visit func(ast.IsType)) {
+	visit(t)
+	switch t := t.(type) {
+	case ast.SetType:
+		eachType(t.Element, visit)
+	case ast.RecordType:
+		for _, a := range ByName(t) {
+			eachType(a.Type, visit)
+		}
+	}
 }
 
 // schemaSizes counts the types and references of a written-out schema. One type counts as
@@ -58,45 +106,34 @@ type schemaSizes struct {
 	most    int
 }
 
-// count counts the declarations of one namespace.
-func (z *schemaSizes) count(ns types.Path, d ast.Namespace) {
-	add := func(name string, size int) {
-		z.total += size
-		if size > z.most || size == z.most && name < z.largest {
-			z.largest, z.most = name, size
+func (z *schemaSizes) count(d declaration) {
+	size := 1 + len(d.actions) + d.ids
+	for _, list := range d.entities {
+		size += len(list)
+	}
+	for _, t := range d.types {
+		size += z.size(d.in, t)
+	}
+	if d.applies {
+		size += len(pdpMembers) + 2 // pdp and action
+		if d.name == ApprovalAction {
+			size += len(wayMembers)
 		}
 	}
-	for name, e := range d.Entities {
-		add(string(name), 1+len(e.ParentTypes)+z.size(ns, e.Shape)+z.size(ns, e.Tags))
-	}
-	for name, e := range d.Enums {
-		add(string(name), 1+len(e.Values))
-	}
-	for name, a := range d.Actions {
-		size := 1 + len(a.Parents)
-		if to := a.AppliesTo; to != nil {
-			size += len(to.Principals) + len(to.Resources) + len(pdpMembers) + 2 + z.size(ns, to.Context) // the PDP adds pdp and action
-			if name == ApprovalAction {
-				size += len(wayMembers)
-			}
-		}
-		add(string(name), size)
+	z.total += size
+	if size > z.most || size == z.most && d.name < z.largest {
+		z.largest, z.most = d.name, size
 	}
 }
 
 // size is the size of a type.
-func (z *schemaSizes) size(ns types.Path, t ast.IsType) int {
-	size := 1
-	switch t := t.(type) {
-	case ast.SetType:
-		size += z.size(ns, t.Element)
-	case ast.RecordType:
-		for _, a := range t {
-			size += z.size(ns, a.Type)
+func (z *schemaSizes) size(ns types.Path, t ast.IsType) (size int) {
+	eachType(t, func(t ast.IsType) {
+		size++
+		if name, ok := t.(ast.TypeRef); ok {
+			size += z.named(ns, types.Path(name))
 		}
-	case ast.TypeRef:
-		size += z.named(ns, types.Path(t))
-	}
+	})
 	return size
 }
 
