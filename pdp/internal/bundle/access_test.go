@@ -30,10 +30,7 @@ func TestAccessProblems(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf(`{agent: alice, tools: ["it's %d"]}`, i)
 	}
-	for name, test := range map[string]struct {
-		bundle small
-		want   []string
-	}{
+	for name, test := range map[string]problemCase{
 		"a declaration":                 {with("access/desk.yaml", deskAccess), nil},
 		"by the other ending":           {with("access/desk.yml", deskAccess), nil},
 		"alone":                         {small{"access/desk.yaml": deskAccess}, nil},
@@ -78,59 +75,7 @@ func TestAccessProblems(t *testing.T) {
 		"a tenant's entity of the root": {with("access/desk.yaml", deskAccess, "tenants/t/entities/e.json", entities(entity("tool", "desk:read", "{}"))), []string{"tenants/t/entities/e.json:1:2 warning root_entity"}},
 		"names that must be escaped":    {with("access/desk.yaml", "mode: allowlist\nrules:\n- "+strings.Join(many, "\n- ")), nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			_, problems := pdp.Load(test.bundle.Source())
-			var got []string
-			for _, p := range problems {
-				got = append(got, place(p))
-				if p.Message == "" || p.Try == "" && p.Code != "yaml_value" {
-					t.Errorf("not helpful: %+v", p)
-				}
-			}
-			if fmt.Sprint(got) != fmt.Sprint(test.want) {
-				t.Errorf("got  %v\nwant %v\n%v", got, test.want, problems)
-			}
-		})
-	}
-}
-
-// What is made of declarations counts towards the bounds of a tenant, and what exceeds them is told where it is.
-func TestAccessCountsTowardTheBounds(t *testing.T) {
-	t.Parallel()
-	denials := func(rule string, rules int) string {
-		text := "mode: denylist\nrules:\n"
-		for n := range rules {
-			text += fmt.Sprintf(rule, n)
-		}
-		return text
-	}
-	short, long := denials("  - {agent: a%d, tools: [b, c]}\n", 1000), denials("  - {agent: a%d, tools: ["+strings.Repeat("bcdefghi", 25)+"]}\n", 1000)
-	for name, test := range map[string]struct {
-		text       string
-		files      int
-		want, last string
-	}{
-		"words": {short, 4, "many_words", "tenants/t/access/d3.yaml"},
-		"bytes": {long, 3, "many_declarations", "tenants/t/access/d2.yaml"},
-		"files": {"mode: open", 501, "many_files", "tenants/t/access/d500.yaml"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			files := one(permitUsers)
-			for n := range test.files - 1 {
-				files[fmt.Sprintf("tenants/t/access/d%d.yaml", n)] = test.text
-			}
-			if _, problems := pdp.Load(files.Source()); problems.Refuse() {
-				t.Fatal(problems)
-			}
-			files[test.last] = test.text
-			_, problems := pdp.Load(files.Source())
-			if len(problems) != 1 || problems[0].Code != test.want || !strings.HasPrefix(problems[0].File, "tenants/t/access/") {
-				t.Errorf("got %v, want %s", problems, test.want)
-			}
-			if name == "words" && (problems[0].Line < 3 || problems[0].Column != 5) {
-				t.Errorf("it is told at %s, which is no rule", problems[0])
-			}
-		})
+		t.Run(name, test.run)
 	}
 }
 
@@ -142,17 +87,13 @@ type outcome struct {
 	owed        string
 }
 
-func (o outcome) String() string {
-	return fmt.Sprintf("%+v", struct{ allow, by, reason, owed any }{o.allow, o.determining, o.reason, o.owed})
-}
-
-// calls asks if a subject may call a tool.
-func calls(t *testing.T, p *pdp.PDP, tenant, subject, tool string) outcome {
+// calls asks if a subject may do something with a tool.
+func calls(t *testing.T, p *pdp.PDP, tenant, subject, action, tool string) outcome {
 	t.Helper()
 	typ, id, _ := strings.Cut(subject, ":")
 	r := evaluation.Request{
 		Tenant: tenant, Subject: evaluation.Entity{Type: typ, ID: id},
-		Action: evaluation.Action{Name: "tool.invoke"}, Resource: evaluation.Entity{Type: "tool", ID: tool},
+		Action: evaluation.Action{Name: action}, Resource: evaluation.Entity{Type: "tool", ID: tool},
 	}
 	d, err := p.Evaluate(t.Context(), pdp.Call{Request: r})
 	if err != nil {
@@ -203,7 +144,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 		{"t", "agent:alice", "own:y", outcome{false, "access.t/own.guard", "own has not opened this tool to you.", ""}},
 		{"default", "agent:carol", "own:x", outcome{}},
 	} {
-		if got := calls(t, p, c.tenant, c.subject, c.tool); got != c.want {
+		if got := calls(t, p, c.tenant, c.subject, "tool.invoke", c.tool); got != c.want {
 			t.Errorf("%s: %s %s: got %v, want %v", c.tenant, c.subject, c.tool, got, c.want)
 		}
 	}
@@ -225,7 +166,7 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 	for _, tenant := range []string{"default", "t"} {
 		for _, subject := range []string{"agent:alice", "agent:bob", "agent:carol", "agent:root", "agent:mallory", "user:mia"} {
 			for _, tool := range []string{"desk:read", "desk:list", "desk:write", "desk:", "own:x", "own:y", "open:x", "shed:saw", "shed:hammer", "desktop:read"} {
-				if got, want := calls(t, q, tenant, subject, tool), calls(t, p, tenant, subject, tool); got != want {
+				if got, want := calls(t, q, tenant, subject, "tool.invoke", tool), calls(t, p, tenant, subject, "tool.invoke", tool); got != want {
 					t.Errorf("%s: %s %s: by hand %v, declared %v", tenant, subject, tool, got, want)
 				}
 			}
@@ -238,6 +179,37 @@ func TestAccessBesideOtherPolicies(t *testing.T) {
 	want := []string{"default desk access/desk.yaml", "default open access/open.yaml", "default shed access/shed.yaml", "t desk tenants/t/access/desk.yml", "t own tenants/t/access/own.yaml"}
 	if !slices.Equal(listed, want) || len(q.Bundle().Access()) > 0 {
 		t.Errorf("it lists %q", listed)
+	}
+}
+
+// A gateway with `ask: tool` asks about an action of its own for each tool, which a schema has
+// below tool.invoke. Declarations are about those, too.
+func TestAccessWhereEachToolIsAnAction(t *testing.T) {
+	t.Parallel()
+	p := small{
+		"access/wiki.yaml": "mode: allowlist\nrules: [{agent: alice, tools: [read]}]\n",
+		"access/crm.yaml":  "mode: denylist\nrules: [{agent: bob, tools: [drop]}]\n",
+		"p.cedar":          `@id("all") permit(principal == agent::"bob", action, resource is tool);`,
+		"schema.cedarschema": `entity agent; entity tool;
+action "tool.invoke" appliesTo { principal: [agent], resource: [tool] };
+action "wiki:read", "crm:drop" in ["tool.invoke"] appliesTo { principal: [agent], resource: [tool] };
+action "tool.other" appliesTo { principal: [agent], resource: [tool] };`,
+	}.Load(t)
+	for _, c := range []struct {
+		subject, action, tool string
+		allow                 bool
+		by                    string
+	}{
+		{"alice", "tool.invoke", "wiki:read", true, "access.wiki.1"},
+		{"alice", "wiki:read", "wiki:read", true, "access.wiki.1"},
+		{"bob", "wiki:read", "wiki:read", false, "access.wiki.guard"},
+		{"bob", "crm:drop", "crm:drop", false, "access.crm.1"},
+		{"alice", "crm:drop", "crm:drop", true, "access.crm.default"},
+		{"bob", "tool.other", "wiki:read", true, "all"},
+	} {
+		if got := calls(t, p, "default", "agent:"+c.subject, c.action, c.tool); got.allow != c.allow || got.determining != c.by {
+			t.Errorf("%s %s %s: %v", c.subject, c.action, c.tool, got)
+		}
 	}
 }
 
@@ -273,25 +245,6 @@ func TestAccessStandsInTheDeclaration(t *testing.T) {
 `
 	if shown != text {
 		t.Errorf("the obligation is shown as\n%s", shown)
-	}
-}
-
-// A bundle without declarations is what it was: its digest, and what made its answers.
-func TestABundleWithoutAccessIsUnchanged(t *testing.T) {
-	t.Parallel()
-	files := one(permitUsers)
-	before := files.Load(t).Bundle()
-	for _, more := range []string{"access/README.md", "access/.hidden.yaml", "access/old/x.yaml", "tests/access/x.yaml", "entities/access/x.yaml"} {
-		with := maps.Clone(files)
-		with[more] = "x"
-		after := with.Load(t).Bundle()
-		if after.Digest() != before.Digest() || len(after.Access()) > 0 || !slices.Equal(after.Policies(), before.Policies()) {
-			t.Errorf("%s makes it another bundle", more)
-		}
-	}
-	files["access/x.yaml"] = "mode: open"
-	if files.Load(t).Bundle().Digest() == before.Digest() {
-		t.Error("a declaration does not change the digest")
 	}
 }
 

@@ -17,10 +17,7 @@ const permitUsers = "@id(\"p\") permit(principal is user, action, resource);\n"
 // problems are reported, none of them quotes a value, each says what to try.
 func TestProblems(t *testing.T) {
 	t.Parallel()
-	for name, test := range map[string]struct {
-		bundle small
-		want   []string
-	}{
+	for name, test := range map[string]problemCase{
 		"syntax":                       {one("permit(principal, action resource);"), []string{"p.cedar:1:26 policy_syntax"}},
 		"half-written":                 {one(permitUsers + "forbid(princ"), []string{"p.cedar:2:8 policy_syntax"}},
 		"parentheses":                  {one("permit(principal, action, resource) when { " + strings.Repeat("(", 200_000)), []string{"p.cedar:1:244 policy_nesting"}},
@@ -165,25 +162,33 @@ func TestProblems(t *testing.T) {
 
 		"several at once": {one("permit(", "bundle.yaml", "x: 1", "entities/e.json", "{", "q.cedar", permitUsers), []string{"bundle.yaml:1:1 unknown_key", "entities/e.json:1:2 entity_syntax", "p.cedar:1:8 policy_syntax"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			loaded, problems := pdp.Load(test.bundle.Source())
-			var got []string
-			for _, p := range problems {
-				got = append(got, place(p))
-				if strings.Contains(p.String(), "secret") {
-					t.Errorf("a value is quoted: %s", p)
-				}
-				if p.Message == "" || p.Try == "" && p.Code != "yaml_value" {
-					t.Errorf("not helpful: %+v", p)
-				}
-			}
-			if fmt.Sprint(got) != fmt.Sprint(test.want) {
-				t.Errorf("got  %v\nwant %v", got, test.want)
-			}
-			if (loaded == nil) != problems.Refuse() {
-				t.Errorf("bundle %v beside problems %v", loaded, problems)
-			}
-		})
+		t.Run(name, test.run)
+	}
+}
+
+// problemCase is a bundle with its problems: place and code.
+type problemCase struct {
+	bundle small
+	want   []string
+}
+
+func (c problemCase) run(t *testing.T) {
+	loaded, problems := pdp.Load(c.bundle.Source())
+	var got []string
+	for _, p := range problems {
+		got = append(got, place(p))
+		if strings.Contains(p.String(), "secret") {
+			t.Errorf("a value is quoted: %s", p)
+		}
+		if p.Message == "" || p.Try == "" && p.Code != "yaml_value" {
+			t.Errorf("not helpful: %+v", p)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(c.want) {
+		t.Errorf("got  %v\nwant %v\n%v", got, c.want, problems)
+	}
+	if (loaded == nil) != problems.Refuse() {
+		t.Errorf("bundle %v beside problems %v", loaded, problems)
 	}
 }
 

@@ -13,8 +13,6 @@ import (
 	"policy-service/obligations"
 	"policy-service/pdp"
 	"policy-service/pdp/internal/bundle"
-	"policy-service/pdp/pdptest/bound"
-	"policy-service/pdp/pdptest/night"
 )
 
 // obliging is a bundle of policies and an obligations.yaml.
@@ -60,21 +58,6 @@ func TestHostileObligations(t *testing.T) {
 		if got := problems[0].Code + " " + problems[len(problems)-1].Code; got != c.codes {
 			t.Errorf("%s: got %s, want %s", name, got, c.codes)
 		}
-	}
-}
-
-func TestCostOfHostileObligations(t *testing.T) {
-	night.Measures(t)
-	for name, c := range hostileObligations() {
-		t.Run(name, func(t *testing.T) {
-			start := bound.CPU(t)
-			_, problems := pdp.Check(pdp.FS(c.files), time.Time{})
-			took := bound.CPU(t) - start
-			t.Logf("%s of CPU, %d problems", took.Round(time.Millisecond), len(problems))
-			if took > 20*time.Second {
-				t.Errorf("it takes %s", took)
-			}
-		})
 	}
 }
 

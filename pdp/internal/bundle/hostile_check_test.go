@@ -129,18 +129,3 @@ func TestChecksOfATenantAreBounded(t *testing.T) {
 		})
 	}
 }
-
-// What is refused there, and what is not, takes little.
-func TestCostOfChecksOfATenant(t *testing.T) {
-	night.Measures(t)
-	for name, text := range hostilePolicies(800) {
-		runtime.GC()
-		start := bound.CPU(t)
-		_, problems := pdp.Load(pdp.FS(withHostile(text)))
-		took := bound.CPU(t) - start
-		t.Logf("%-22s %v: %.200v", name, took.Round(time.Millisecond), problems)
-		if took > 5*time.Second {
-			t.Errorf("%s: %v of CPU", name, took)
-		}
-	}
-}

@@ -5,11 +5,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"policy-service/pdp"
-	"policy-service/pdp/pdptest/bound"
-	"policy-service/pdp/pdptest/night"
 )
 
 type hostilePolicyFile struct {
@@ -54,9 +51,8 @@ func hostilePolicyFiles() map[string]hostilePolicyFile {
 	}
 }
 
-func loadHostile(text string) pdp.Problems {
-	_, problems := pdp.Load(pdp.FS(fstest.MapFS{"p.cedar": {Data: []byte(text)}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}))
-	return problems
+func hostilePolicy(text string) fstest.MapFS {
+	return fstest.MapFS{"p.cedar": {Data: []byte(text)}, "bundle.yaml": {Data: []byte("allow_trivial: true\n")}}
 }
 
 // Each of them loads, or is refused for its form.
@@ -64,7 +60,8 @@ func TestHostilePolicyFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range hostilePolicyFiles() {
 		got := ""
-		for _, p := range loadHostile(c.text(c.n / 8)) {
+		_, problems := pdp.Load(pdp.FS(hostilePolicy(c.text(c.n / 8))))
+		for _, p := range problems {
 			if p.Severity == pdp.SeverityError {
 				got = p.Code
 			}
@@ -72,25 +69,5 @@ func TestHostilePolicyFiles(t *testing.T) {
 		if got != c.code {
 			t.Errorf("%s: got %q, want %q", name, got, c.code)
 		}
-	}
-}
-
-// What policy files within their limit cost to load grows with their length, not with its square. A file is compared
-// with one an eighth as long in the same run, so that a slow machine makes no difference.
-func TestCostOfHostilePolicyFiles(t *testing.T) {
-	night.Measures(t)
-	for name, c := range hostilePolicyFiles() {
-		t.Run(name, func(t *testing.T) {
-			cost := func(n int) time.Duration {
-				start := bound.CPU(t)
-				loadHostile(c.text(n))
-				return max(bound.CPU(t)-start, time.Microsecond)
-			}
-			short, long := cost(c.n/8), cost(c.n)
-			t.Logf("%d: %s, %d: %s", c.n/8, short.Round(time.Millisecond), c.n, long.Round(time.Millisecond))
-			if long > 3*time.Second && long > 40*short {
-				t.Errorf("eight times the file takes %d times as much", long/short)
-			}
-		})
 	}
 }

@@ -4,17 +4,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"policy-service/pdp"
-	"policy-service/pdp/pdptest/bound"
-	"policy-service/pdp/pdptest/night"
 	"policy-service/pdp/pdptest/worst"
 )
 
@@ -96,22 +92,6 @@ func TestSchemaIsMeasuredBeforeItIsResolved(t *testing.T) {
 	}
 }
 
-// That takes little.
-func TestCostOfHostileSchemas(t *testing.T) {
-	night.Measures(t)
-	for name, c := range hostileSchemas() {
-		t.Run(name, func(t *testing.T) {
-			before, start := totalAlloc(), bound.CPU(t)
-			pdp.Load(pdp.FS(hostileSchema(c.file, c.text)))
-			took, bytes := bound.CPU(t)-start, totalAlloc()-before
-			t.Logf("%d bytes: %v of CPU, %d MiB", len(c.text), took.Round(time.Millisecond), bytes>>20)
-			if bytes > 512<<20 || took > 10*time.Second {
-				t.Errorf("it takes %d MiB and %v of CPU", bytes>>20, took)
-			}
-		})
-	}
-}
-
 // schemaAtItsBound is a bundle whose schema is as large as may be.
 func schemaAtItsBound() fstest.MapFS {
 	all := func(n int, f string) string {
@@ -125,31 +105,12 @@ func schemaAtItsBound() fstest.MapFS {
 	return files
 }
 
-// A schema that is as large as may be is taken,
+// A schema that is as large as may be is taken.
 func TestSchemaAtItsBoundLoads(t *testing.T) {
 	t.Parallel()
 	if _, problems := pdp.Load(pdp.FS(schemaAtItsBound())); problems.Refuse() {
 		t.Error(problems)
 	}
-}
-
-// and checked in a time in which people wait.
-func TestCostOfASchemaAtItsBound(t *testing.T) {
-	night.Measures(t)
-	runtime.GC()
-	before, start := totalAlloc(), bound.CPU(t)
-	_, problems := pdp.Check(pdp.FS(schemaAtItsBound()), time.Time{})
-	took, bytes := bound.CPU(t)-start, totalAlloc()-before
-	t.Logf("%v of CPU, %d MiB", took.Round(time.Millisecond), bytes>>20)
-	if problems.Refuse() || took > 30*time.Second {
-		t.Errorf("%v of CPU, %v", took, problems)
-	}
-}
-
-func totalAlloc() uint64 {
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.TotalAlloc
 }
 
 // In a process that may have 1 GiB, even the worst of them is a refusal and no death.

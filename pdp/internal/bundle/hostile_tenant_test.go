@@ -141,28 +141,60 @@ func TestATenantAtAllItsBoundsLoads(t *testing.T) {
 	}
 }
 
-// It does within a second of CPU. The test fails only at a multiple that no noise explains, and prints what it takes.
-func TestCostOfATenantAtItsBounds(t *testing.T) {
-	night.Measures(t)
-	alone := loadCPU(t, tenantFiles("p.cedar", "// nothing"))
+// costly are bundles by what is costly in them, each with the CPU that no noise explains. What a tenant may bring takes a
+// second.
+func costly() map[string]costlyFiles {
+	all := map[string]costlyFiles{}
 	for name, files := range tenantsAtTheirBounds() {
+		all["a tenant at its bounds: "+name] = costlyFiles{files: tenantFiles(files...), most: 5 * time.Second}
+	}
+	for name, c := range tenantsBeyondABound() {
+		all["a tenant beyond a bound: "+name] = costlyFiles{files: tenantFiles(c.files...), most: 5 * time.Second}
+	}
+	for name, c := range hostilePolicyFiles() {
+		all["policies: "+name] = costlyFiles{files: hostilePolicy(c.text(c.n)), most: 5 * time.Second}
+	}
+	for name, text := range hostilePolicies(800) {
+		all["checks of a tenant: "+name] = costlyFiles{files: withHostile(text), most: 5 * time.Second}
+	}
+	for name, c := range hostileSchemas() {
+		all["schemas: "+name] = costlyFiles{files: hostileSchema(c.file, c.text), most: 10 * time.Second}
+	}
+	for name, c := range hostileObligations() {
+		all["obligations: "+name] = costlyFiles{c.files, 20 * time.Second, true}
+	}
+	all["a schema at its bound"] = costlyFiles{schemaAtItsBound(), 30 * time.Second, true}
+	return all
+}
+
+type costlyFiles struct {
+	files fstest.MapFS
+	most  time.Duration
+	check bool // as check does, and not only loaded
+}
+
+func TestCostOfHostileFiles(t *testing.T) {
+	night.Measures(t)
+	for name, c := range costly() {
 		t.Run(name, func(t *testing.T) {
-			took := loadCPU(t, tenantFiles(files...)) - alone
-			t.Logf("%s: %v of CPU", name, took.Round(time.Millisecond))
-			if took > 5*time.Second {
-				t.Errorf("the tenant takes %v of CPU", took)
+			runtime.GC()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := bound.CPU(t)
+			if c.check {
+				pdp.Check(pdp.FS(c.files), time.Time{})
+			} else {
+				pdp.Load(pdp.FS(c.files))
+			}
+			took := bound.CPU(t) - start
+			runtime.ReadMemStats(&after)
+			bytes := after.TotalAlloc - before.TotalAlloc
+			t.Logf("%v of CPU, %d MiB", took.Round(time.Millisecond), bytes>>20)
+			if took > c.most || strings.HasPrefix(name, "schemas: ") && bytes > 512<<20 {
+				t.Errorf("it takes %v of CPU and %d MiB", took, bytes>>20)
 			}
 		})
 	}
-}
-
-// loadCPU is what loading takes.
-func loadCPU(t *testing.T, files fstest.MapFS) time.Duration {
-	t.Helper()
-	runtime.GC()
-	start := bound.CPU(t)
-	pdp.Load(pdp.FS(files))
-	return bound.CPU(t) - start
 }
 
 // denial is a rule of two tools.
@@ -190,6 +222,14 @@ func filesOf(n int) (files []string) {
 	return files
 }
 
+// hiddenNames are names of which no file is loaded.
+func hiddenNames(n int) (files []string) {
+	for i := range n {
+		files = append(files, fmt.Sprintf("entities/.%d", i), "")
+	}
+	return files
+}
+
 type beyondABound struct {
 	code, file string
 	line       int // -1 for any
@@ -208,6 +248,7 @@ func tenantsBeyondABound() map[string]beyondABound {
 	}
 	return map[string]beyondABound{
 		"files":                       {"many_files", "", 0, filesOf(source.TenantBounds.Files + 1)},
+		"names in a directory":        {"many_names", "entities", 0, hiddenNames(source.TenantBounds.Names + 1)},
 		"bytes":                       {"many_bytes", "entities/b.json", 0, []string{"entities/a.json", `[` + entityOf("e", "1", `"a":"`+strings.Repeat("x", int(source.TenantBounds.Bytes)-200)+`"`) + `]`, "entities/b.json", manyEntities(10, plainEntity)}},
 		"a file":                      {"too_large", "entities/a.json", 0, []string{"entities/a.json", strings.Repeat(" ", int(source.TenantBounds.EntityFile)+1)}},
 		"obligations":                 {"too_large", "obligations.yaml", 0, []string{"obligations.yaml", manyNames(int(source.TenantBounds.Obligations)) + strings.Repeat("#", 100)}},
@@ -249,7 +290,7 @@ func tenantsBeyondABound() map[string]beyondABound {
 	}
 }
 
-// What is beyond a bound is refused where it begins to be,
+// What is beyond a bound is refused where it begins to be.
 func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 	t.Parallel()
 	for name, c := range tenantsBeyondABound() {
@@ -269,52 +310,21 @@ func TestATenantBeyondABoundIsRefusedInItsPlace(t *testing.T) {
 	}
 }
 
-// and costs no more than what is within.
-func TestCostOfATenantBeyondABound(t *testing.T) {
-	night.Measures(t)
-	for name, c := range tenantsBeyondABound() {
-		t.Run(name, func(t *testing.T) {
-			took := loadCPU(t, tenantFiles(c.files...))
-			if t.Logf("%v of CPU", took.Round(time.Millisecond)); took > 5*time.Second {
-				t.Errorf("it takes %v of CPU", took)
-			}
-		})
-	}
-}
-
-// In a directory of very many names, no more are read than may be.
-func TestNamesInADirectoryAreBounded(t *testing.T) {
-	t.Parallel()
-	files := tenantFiles("p.cedar", "// nothing")
-	for i := range source.TenantBounds.Names + 1 {
-		files[fmt.Sprintf("tenants/t/entities/.%d", i)] = &fstest.MapFile{}
-	}
-	_, problems := pdp.Load(pdp.FS(files))
-	if len(problems) == 0 || problems[0].Code != "many_names" || problems[0].File != "tenants/t/entities" {
-		t.Errorf("got %v", problems)
-	}
-}
-
 // The root may bring more than a tenant, and what it brings is bounded, too.
 func TestTheRootMayBringMore(t *testing.T) {
 	t.Parallel()
-	for name, files := range map[string]fstest.MapFS{
-		"entities": {"entities/e.json": {Data: []byte(manyEntities(bundle.TenantBounds.Entities+1, plainEntity))}},
-		"files":    filesAtRoot(filesOf(source.TenantBounds.Files + 1)),
+	for name, pairs := range map[string][]string{
+		"entities": {"entities/e.json", manyEntities(bundle.TenantBounds.Entities+1, plainEntity)},
+		"files":    filesOf(source.TenantBounds.Files + 1),
 	} {
-		files["p.cedar"] = &fstest.MapFile{Data: []byte(`permit(principal == user::"a", action, resource);`)}
+		files := fstest.MapFS{"p.cedar": {Data: []byte(`permit(principal == user::"a", action, resource);`)}}
+		for i := 0; i < len(pairs); i += 2 {
+			files[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
+		}
 		if _, problems := pdp.Load(pdp.FS(files)); problems.Refuse() {
 			t.Errorf("%s: %v", name, problems)
 		}
 	}
-}
-
-func filesAtRoot(pairs []string) fstest.MapFS {
-	files := fstest.MapFS{}
-	for i := 0; i < len(pairs); i += 2 {
-		files[pairs[i]] = &fstest.MapFile{Data: []byte(pairs[i+1])}
-	}
-	return files
 }
 
 // One small file of a tenant cannot make tens of thousands of problems, each a line of the

@@ -113,59 +113,48 @@ func TestReadingsAreEqual(t *testing.T) {
 	}
 }
 
-// With a draft, a source is what it is once the draft is written.
+// With drafts, a source is what it is once they are written, also its tests, which are read by themselves. A later draft of
+// a file takes the place of an earlier one.
 func TestWithIsWhatWouldBeRead(t *testing.T) {
 	t.Parallel()
-	base := tree{"a.cedar": smallest, "x.yaml": "unknown", "access/o.yaml": "mode: open\n", "tenants/acme/b.cedar": smallest, "tenants/empty/": ""}
+	base := tree{
+		"a.cedar": smallest, "x.yaml": "unknown", "access/o.yaml": "mode: open\n", "tests/a.yaml": "[]\n",
+		"tenants/acme/b.cedar": smallest, "tenants/empty/": "",
+	}
 	const declaration = "mode: denylist\n"
-	for file, text := range map[string]string{
-		"access/o.yaml":               declaration, // in place of a file
-		"access/p.yml":                declaration,
-		"tenants/acme/access/o.yaml":  declaration,
-		"tenants/empty/access/o.yaml": declaration, // which makes it a tenant with a file
-		"a.cedar":                     "",
-		"access/q.yaml":               declaration + strings.Repeat("#", 256<<10),
-		"access/r.yaml":               strings.Repeat("#", 4<<20),
-		"bundle.yaml":                 "types: {}\n",
+	for _, drafts := range []tree{
+		{"access/o.yaml": declaration}, // in place of a file
+		{"access/p.yml": declaration},
+		{"tenants/acme/access/o.yaml": declaration},
+		{"tenants/empty/access/o.yaml": declaration}, // which makes it a tenant with a file
+		{"a.cedar": ""},
+		{"access/q.yaml": declaration + strings.Repeat("#", 256<<10)},
+		{"access/r.yaml": strings.Repeat("#", 4<<20)},
+		{"bundle.yaml": "types: {}\n"},
+		{"a.cedar": smallest + "// more\n", "c.cedar": smallest, "tests/a.yaml": "- {}\n", "tenants/acme/tests/new.yaml": "- 1\n"},
 	} {
 		dir, other := t.TempDir(), t.TempDir()
 		base.Write(t, dir)
 		base.Write(t, other)
-		tree{file: text}.Write(t, other)
+		drafts.Write(t, other)
 		before := pdp.Dir(dir).Read()
-		with, written := pdp.Dir(dir).With(file, []byte(text)).Read(), pdp.Dir(other).Read()
+		source := pdp.Dir(dir)
+		for file, text := range drafts {
+			source = source.With(file, []byte("broken")).With(file, []byte(text))
+		}
+		with, written := source.Read(), pdp.Dir(other).Read()
 		if !with.Reading().Equal(written.Reading()) || with.Digest() != written.Digest() {
-			t.Errorf("%s: %v %v, and written it is %v %v", file, loadedNames(with), with.Problems, loadedNames(written), written.Problems)
+			t.Errorf("%v: %v %v, and written it is %v %v", drafts, loadedNames(with), with.Problems, loadedNames(written), written.Problems)
+		}
+		if diff := cmp.Diff(pdp.Dir(other).ReadTests().Content, source.ReadTests().Content); diff != "" {
+			t.Error(diff)
+		}
+		if _, tests := pdp.Examples(source); len(tests) == 0 && drafts["tests/a.yaml"] != "" {
+			t.Error("the drafts of tests were not read")
 		}
 		if !pdp.Dir(dir).Read().Reading().Equal(before.Reading()) {
-			t.Errorf("%s was written", file)
+			t.Errorf("%v was written", drafts)
 		}
-	}
-}
-
-// Several files can have drafts at once, also tests, which are read by themselves. A later draft of a file takes the place
-// of an earlier one.
-func TestWithSeveralDrafts(t *testing.T) {
-	t.Parallel()
-	dir, other := t.TempDir(), t.TempDir()
-	base := tree{"a.cedar": smallest, "tests/a.yaml": "[]\n", "tenants/acme/b.cedar": smallest}
-	base.Write(t, dir)
-	base.Write(t, other)
-	changed := map[string]string{"a.cedar": smallest + "// more\n", "c.cedar": smallest, "tests/a.yaml": "- {}\n", "tenants/acme/tests/new.yaml": "- 1\n"}
-	source := pdp.Dir(dir).With("a.cedar", []byte("broken"))
-	for file, text := range changed {
-		source = source.With(file, []byte(text))
-	}
-	tree(changed).Write(t, other)
-	if with, written := source.Read(), pdp.Dir(other).Read(); !with.Reading().Equal(written.Reading()) {
-		t.Errorf("%v, and written it is %v", loadedNames(with), loadedNames(written))
-	}
-	with, written := source.ReadTests(), pdp.Dir(other).ReadTests()
-	if diff := cmp.Diff(written.Content, with.Content); diff != "" {
-		t.Error(diff)
-	}
-	if _, tests := pdp.Examples(source); len(tests) == 0 {
-		t.Error("the drafts of tests were not read")
 	}
 }
 
