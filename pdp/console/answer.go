@@ -1,45 +1,39 @@
 package console
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
 	"net/url"
 	"path"
+	"strings"
+	"time"
 
 	"policy-service/pdp/console/page"
 )
 
 // show answers with a page. Nothing is sent of a page that cannot be written whole.
-func (c *Console) show(w http.ResponseWriter, r *http.Request, status int, view page.View) {
+func (v *visit) show(status int, view page.View) {
 	text, err := page.Render(view)
 	if err != nil {
-		c.options.Log.ErrorContext(r.Context(), "a page of the console cannot be written", "error", err)
+		v.options.Log.ErrorContext(v.r.Context(), "a page of the console cannot be written", "error", err)
 		status = http.StatusInternalServerError
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(text)
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(text)
 }
 
 // redirect sends the browser to a path of the console, such as /approvals.
-func (c *Console) redirect(w http.ResponseWriter, path string) {
-	w.Header().Set("Location", c.link(path))
-	w.WriteHeader(http.StatusSeeOther)
+func (v *visit) redirect(path string) {
+	v.w.Header().Set("Location", v.link(path))
+	v.w.WriteHeader(http.StatusSeeOther)
 }
 
-// layout is what every page has, for whoever looks at it.
-func (c *Console) layout(title page.Label) page.Layout {
-	return page.Layout{Title: title, Home: page.Href(c.link("")), Now: page.MomentOf(c.options.Now(), c.options.Now())}
-}
+// problem answers with a page that explains a status.
+func (v *visit) problem(status int) { v.show(status, v.message(status)) }
 
-// problem answers with a page that says what is wrong, in words for its status.
-func (c *Console) problem(w http.ResponseWriter, r *http.Request, status int) {
-	c.show(w, r, status, c.message(c.layout(titleOf(status)), status))
-}
-
-// What pages say that have nothing else to show, by status: a title, and what to do.
+// The texts of pages that have nothing else to show, by status: a title, and the way on.
 var problems = map[int]struct {
 	title page.Label
 	says  string
@@ -58,24 +52,26 @@ var problems = map[int]struct {
 
 func titleOf(status int) page.Label { return problems[status].title }
 
-func (c *Console) message(l page.Layout, status int) page.Message {
-	m := page.Message{Layout: l, Heading: titleOf(status), Says: []page.Text{page.Of(problems[status].says)},
-		Link: page.Href(c.link("/approvals")), LinkText: "To the inbox"}
+func (v *visit) message(status int) page.Message {
+	title := titleOf(status)
+	m := page.Message{Layout: v.layout(title), Heading: title, Says: []page.Text{page.Of(problems[status].says)},
+		Link: page.Href(v.link("/approvals")), LinkText: "To the inbox"}
 	if status == http.StatusUnauthorized {
-		m.Link, m.LinkText = page.Href(c.link(loginPath)), "Log in"
+		m.Link, m.LinkText = page.Href(v.link(loginPath)), "Log in"
 	}
 	return m
 }
 
-// nobody answers somebody who is not logged in. Whoever opens a page goes there after the login.
-func (c *Console) nobody(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		m := c.message(c.layout(titleOf(http.StatusUnauthorized)), http.StatusUnauthorized)
-		m.Link = page.Href(c.link(loginTo(nextOf(path.Dir(below(r)), "")))) // the page that has the form
-		c.show(w, r, http.StatusUnauthorized, m)
+// toLogin answers a browser without a session. From the login it goes on to the page that it opened.
+func (v *visit) toLogin() {
+	at := below(v.r)
+	if v.r.Method != http.MethodGet && v.r.Method != http.MethodHead {
+		m := v.message(http.StatusUnauthorized)
+		m.Link = page.Href(v.link(loginTo(nextOf(path.Dir(at), "")))) // the page that has the form
+		v.show(http.StatusUnauthorized, m)
 		return
 	}
-	c.redirect(w, loginTo(nextOf(below(r), r.URL.RawQuery)))
+	v.redirect(loginTo(nextOf(at, v.r.URL.RawQuery)))
 }
 
 // loginTo is the path of a login that leads to a path; "" is the inbox.
@@ -86,18 +82,38 @@ func loginTo(next string) string {
 	return loginPath + "?" + url.Values{nextField: {next}}.Encode()
 }
 
-// file serves what pages load. A browser asks each time whether it has changed.
-func file(media, content string) http.HandlerFunc {
+// file serves a file that pages load. A browser asks each time whether it has changed.
+func file(media, content string) func(*visit) {
 	sum := sha256.Sum256([]byte(content))
 	tag := `"` + base64.RawURLEncoding.EncodeToString(sum[:]) + `"`
-	return func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-cache")
-		w.Header().Set("ETag", tag)
-		if cmp.Or(r.Header.Get("If-None-Match"), "none") == tag {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		w.Header().Set("Content-Type", media+"; charset=utf-8")
-		_, _ = w.Write([]byte(content))
+	return func(v *visit) {
+		header := v.w.Header()
+		header.Set("Cache-Control", "no-cache")
+		header.Set("ETag", tag)
+		header.Set("Content-Type", media+"; charset=utf-8")
+		http.ServeContent(v.w, v.r, "", time.Time{}, strings.NewReader(content))
+	}
+}
+
+// The headers of every answer. A page loads from the console alone, runs no script but its file, is in no frame, and
+// sends nothing elsewhere.
+var headers = map[string]string{
+	"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; " +
+		"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
+		"require-trusted-types-for 'script'; trusted-types 'none'",
+	"X-Frame-Options":              "DENY",
+	"X-Content-Type-Options":       "nosniff",
+	"Referrer-Policy":              "no-referrer",
+	"Cross-Origin-Opener-Policy":   "same-origin",
+	"Cross-Origin-Resource-Policy": "same-origin",
+	// A browser passes over a value without names as one that it cannot read.
+	"Permissions-Policy": "camera=(), display-capture=(), geolocation=(), hid=(), microphone=(), midi=(), payment=(), " +
+		"serial=(), usb=()",
+	"Cache-Control": "no-store",
+}
+
+func setHeaders(h http.Header) {
+	for name, value := range headers {
+		h.Set(name, value)
 	}
 }

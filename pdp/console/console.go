@@ -4,12 +4,11 @@
 // A page is made of what the HTTP API answers: every datum comes by a request to /v1, as the person who looks at the
 // page, and what a person may do is what the API lets that person do. The package reads no store, and decides nothing.
 //
-// A person logs in with an API key or at an OpenID provider, and is known by a cookie then. Whoever has a client
-// certificate that the API knows needs no login. The cookie opens pages of the console, and nothing else.
+// A person logs in with an API key or at an OpenID provider, and is known by a cookie then. The cookie opens pages of the
+// console, and nothing else.
 package console
 
 import (
-	"crypto/sha256"
 	"log/slog"
 	"maps"
 	"net"
@@ -27,9 +26,9 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Options are how a console is reached, who logs in, and for how long.
+// Options are the address of a console, its logins, and their lengths. All must be there.
 type Options struct {
-	// Logins says who logs in, by the configuration in force.
+	// Logins checks credentials by the configuration in force.
 	Logins func() Logins
 	// OIDC is the provider where people log in, by the configuration in force; nil is none.
 	OIDC func() *auth.OIDC
@@ -38,11 +37,10 @@ type Options struct {
 	PublicURL string
 	// Secure says that browsers come by https only. Otherwise the console answers at loopback alone.
 	Secure bool
-	// MaxSession is how long a session may last, and IdleSession how long one may last that nobody uses.
+	// MaxSession is how long a session may last, and IdleSession how long an unused one may last.
 	MaxSession, IdleSession time.Duration
-	// Now is the clock; nil is time.Now.
+	// Now is the clock, and Log takes the logins and logouts.
 	Now func() time.Time
-	// Log takes who logs in and out; nil discards it.
 	Log *slog.Logger
 }
 
@@ -50,7 +48,7 @@ type Options struct {
 type Console struct {
 	options  Options
 	base     string // the path of PublicURL, without a slash at its end
-	inbox    *inbox.Inbox
+	api      *inbox.Inbox
 	mux      *http.ServeMux
 	sessions *sessions
 	// tries are those with a wrong key, exchanges those of a code that come to nothing.
@@ -59,7 +57,6 @@ type Console struct {
 	answers          *answers
 	provider         *provider
 	seal             *seal.Ring
-	secret           []byte // of this process
 }
 
 // nowhere is the address of the API, for the requests of the console alone. No name leads there, so that a transport
@@ -72,12 +69,6 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
 	c := &Console{
 		options:   o,
 		base:      strings.TrimSuffix(public.Path, "/"),
@@ -89,9 +80,8 @@ func New(api http.RoundTripper, o Options) (*Console, error) {
 		answers:   newAnswers(o.Now, mostAnswers),
 		provider:  newProvider(o.Now),
 		seal:      seal.Fresh(seal.Options{Resource: o.PublicURL, Now: o.Now}), // a restart ends the logins that wait for a provider
-		secret:    randomBytes(sha256.Size),
 	}
-	if c.inbox, err = inbox.New(nowhere, httpclient.Options{Transport: carrier{api}}); err != nil {
+	if c.api, err = inbox.New(nowhere, httpclient.Options{Transport: api}); err != nil {
 		return nil, err
 	}
 	c.routes()
@@ -106,7 +96,7 @@ const (
 )
 
 func (c *Console) routes() {
-	toInbox := func(w http.ResponseWriter, _ *http.Request) { c.redirect(w, approvalsPath) }
+	toInbox := func(v *visit) { v.redirect(approvalsPath) }
 	c.read("", toInbox)
 	c.read("/{$}", toInbox)
 	c.page(approvalsPath, (*visit).inbox)
@@ -114,26 +104,27 @@ func (c *Console) routes() {
 	c.form(approvalsPath+"/{id}/decision", (*visit).decide)
 	c.form(approvalsPath+"/{id}/revoke", (*visit).revoke)
 	c.form(logoutPath, (*visit).logOut)
-	c.take(loginPath, map[string]http.HandlerFunc{http.MethodGet: c.loginPage, http.MethodHead: c.loginPage, http.MethodPost: c.logInByKey})
+	c.take(loginPath, methods{http.MethodGet: (*visit).loginPage, http.MethodHead: (*visit).loginPage, http.MethodPost: (*visit).logInByKey})
 	// Both change the browser's cookies, so a HEAD is no harmless GET.
-	c.take(oidcPath, map[string]http.HandlerFunc{http.MethodGet: c.toProvider})
-	c.take(callbackPath, map[string]http.HandlerFunc{http.MethodGet: c.fromProvider})
+	c.take(oidcPath, methods{http.MethodGet: (*visit).toProvider})
+	c.take(callbackPath, methods{http.MethodGet: (*visit).fromProvider})
 	c.read(stylePath, file("text/css", page.Style))
 	c.read(scriptPath, file("text/javascript", page.Script))
-	c.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { c.problem(w, r, http.StatusNotFound) })
+	c.mux.HandleFunc("/", c.visiting(func(v *visit) { v.problem(http.StatusNotFound) }))
 }
 
 // ServeHTTP answers a browser.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
+	v := &visit{Console: c, w: w, r: r}
 	switch at := r.URL.Path; {
 	case !c.options.Secure && !atLoopback(r.Host): // a page elsewhere can have its own name lead here
-		c.problem(w, r, http.StatusMisdirectedRequest)
-	// The mux would send whoever asks for another path than the clean one to an address of its own making.
+		v.problem(http.StatusMisdirectedRequest)
+	// The mux would send a browser that asks for another path than the clean one to an address of its own making.
 	case r.URL.RawPath != "" || path.Clean(at) != at && at != root+"/":
-		c.problem(w, r, http.StatusNotFound)
+		v.problem(http.StatusNotFound)
 	case !navigates(r) && at != root+stylePath && at != root+scriptPath:
-		c.problem(w, r, http.StatusForbidden)
+		v.problem(http.StatusForbidden)
 	default:
 		c.mux.ServeHTTP(w, r)
 	}
@@ -150,42 +141,44 @@ func atLoopback(hostport string) bool {
 
 // page serves a path to GET and HEAD for a person who is logged in.
 func (c *Console) page(path string, serve func(*visit)) {
-	c.read(path, func(w http.ResponseWriter, r *http.Request) {
-		if v := c.enter(w, r); v != nil {
+	c.read(path, func(v *visit) {
+		if v.enter() {
 			serve(v)
 		}
 	})
 }
 
 // read serves a path to GET and HEAD.
-func (c *Console) read(path string, serve http.HandlerFunc) {
-	c.take(path, map[string]http.HandlerFunc{http.MethodGet: serve, http.MethodHead: serve})
+func (c *Console) read(path string, serve func(*visit)) {
+	c.take(path, methods{http.MethodGet: serve, http.MethodHead: serve})
 }
 
 // form serves a path to POST for a person who is logged in, once it is certain that the form is one of that person's
 // own pages.
 func (c *Console) form(path string, serve func(*visit)) {
-	c.take(path, map[string]http.HandlerFunc{http.MethodPost: func(w http.ResponseWriter, r *http.Request) {
-		if !sameOrigin(r) {
-			c.problem(w, r, http.StatusForbidden)
-		} else if v := c.enter(w, r); v != nil && v.readForm() {
+	c.take(path, methods{http.MethodPost: func(v *visit) {
+		if !sameOrigin(v.r) {
+			v.problem(http.StatusForbidden)
+		} else if v.enter() && v.readForm() {
 			serve(v)
 		}
 	}})
 }
 
-// take serves a path, by method. There is no other.
-func (c *Console) take(path string, by map[string]http.HandlerFunc) {
+// methods serve a path, by method. There is no other.
+type methods map[string]func(*visit)
+
+func (c *Console) take(path string, by methods) {
 	allow := strings.Join(slices.Sorted(maps.Keys(by)), ", ")
-	c.mux.HandleFunc(root+path, func(w http.ResponseWriter, r *http.Request) {
-		serve, there := by[r.Method]
+	c.mux.HandleFunc(root+path, c.visiting(func(v *visit) {
+		serve, there := by[v.r.Method]
 		if !there {
-			w.Header().Set("Allow", allow)
-			c.problem(w, r, http.StatusMethodNotAllowed)
+			v.w.Header().Set("Allow", allow)
+			v.problem(http.StatusMethodNotAllowed)
 			return
 		}
-		serve(w, r)
-	})
+		serve(v)
+	}))
 }
 
 // below is the path of a request below /console.

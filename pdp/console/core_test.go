@@ -251,6 +251,22 @@ type coreAnswer struct {
 	To     string // where it leads
 }
 
+// is checks the status.
+func (a coreAnswer) is(t *testing.T, name string, status int) {
+	t.Helper()
+	if a.Status != status {
+		t.Errorf("%s: got %d to %q, want %d: %s", name, a.Status, a.To, status, a.Body)
+	}
+}
+
+// leads checks the status, and where the answer leads.
+func (a coreAnswer) leads(t *testing.T, name string, status int, to string) {
+	t.Helper()
+	if a.is(t, name, status); a.To != to {
+		t.Errorf("%s: it leads to %q, want %q", name, a.To, to)
+	}
+}
+
 // do sends a request to a path of the console, or to a URL. Headers are given as name, value, ….
 func (b *coreBrowser) do(method, to, body string, headers ...string) coreAnswer {
 	b.c.t.Helper()

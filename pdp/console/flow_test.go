@@ -85,11 +85,6 @@ func flowMust(t testing.TB, err error) {
 	}
 }
 
-// flowTLS has the server speak TLS.
-func flowTLS(certificate, key string) pdptest.Option {
-	return func(c *server.Config) { c.TLS = server.TLSFiles{CertFile: certificate, KeyFile: key} }
-}
-
 // key makes an API key.
 func (f *flow) key(name, principal string, permissions ...auth.Permission) {
 	f.t.Helper()

@@ -140,40 +140,6 @@ func TestBrowserKeyboardAlone(t *testing.T) {
 	})
 }
 
-func TestBrowserDeny(t *testing.T) {
-	t.Parallel()
-	f := openFlow(t)
-	id := f.push("agent-release")
-	p := f.open("alice")
-	p.Goto("/console/approvals/" + id)
-	p.Type("not today")
-	p.Loads(func() { p.Click("button", "Deny") })
-	f.decided(id, "denied", byConsole("deny", "alice", "not today"))
-	if p.Has("button", "Approve") || p.Has("button", "Deny") {
-		t.Error("what is denied can be decided again")
-	}
-}
-
-func TestBrowserRevoke(t *testing.T) {
-	t.Parallel()
-	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
-		id := f.push("agent-release")
-		p := f.open("alice", screen...)
-		p.Goto("/console/approvals/" + id)
-		p.Type(flowReason)
-		p.Loads(func() { p.Click("button", "Approve") })
-		p.Goto("/console/approvals/" + id)
-		p.Fill("Reason", "it was the wrong one")
-		p.Loads(func() { p.Click("button", "Revoke") })
-		if status, _ := f.said(id); status != "revoked" {
-			t.Errorf("it is %s", status)
-		}
-		if steps := f.onRecord(id); !slices.ContainsFunc(steps, func(s string) bool { return s == byConsole("revoked", "alice", "it was the wrong one") }) {
-			t.Errorf("on record %q", steps)
-		}
-	})
-}
-
 func TestBrowserDelegate(t *testing.T) {
 	t.Parallel()
 	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
@@ -236,26 +202,6 @@ func TestBrowserDoubleClickIsOneVote(t *testing.T) {
 		p.Reload()
 		f.decided(id, "pending", byConsole("approve", "alice", flowReason))
 	})
-}
-
-// TestBrowserSameFormTwice sends a form again, as a browser does after a double click. Whoever said it sees that it counts; what
-// differs in anything is another vote, about what is no longer so.
-func TestBrowserSameFormTwice(t *testing.T) {
-	t.Parallel()
-	f := openFlow(t)
-	id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`)
-	p := f.open("alice")
-	p.Goto("/console/approvals/" + id)
-	form := formOf(p)
-	for _, test := range []struct {
-		decision, reason string
-		status           int
-	}{{"approve", "it idles", http.StatusOK}, {"approve", "it idles", http.StatusOK}, {"approve", "it does", http.StatusConflict}, {"deny", "it idles", http.StatusConflict}} {
-		form.fields["decision"], form.fields["reason"] = test.decision, test.reason
-		p.Answers(test.status, func() { form.send(p) })
-		f.decided(id, "pending", byConsole("approve", "alice", "it idles"))
-	}
-	p.Expect("NavigationEntryMarkedSkippable") // nobody clicked
 }
 
 // TestBrowserShortcuts presses the keys that a script listens for. None of them says anything by itself.

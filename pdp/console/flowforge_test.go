@@ -1,7 +1,6 @@
 package console_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"html"
 	"net/http"
@@ -42,18 +41,6 @@ func (f flowForm) encoded() string {
 		values.Set(name, value)
 	}
 	return values.Encode()
-}
-
-// send has the page of the console that is open send the form.
-func (f flowForm) send(p *browsertest.Page) {
-	fields, _ := json.Marshal(f.fields)
-	browsertest.Eval[bool](p, fmt.Sprintf(`(() => {
-		const form = Object.assign(document.createElement("form"), {method: "post", action: %q});
-		for (const [name, value] of Object.entries(%s)) form.append(Object.assign(document.createElement("input"), {type: "hidden", name, value}));
-		document.body.append(form);
-		form.submit();
-		return true;
-	})()`, f.action, fields))
 }
 
 const flowPage = `<!doctype html><html lang=en><title>Prizes</title>`
@@ -116,82 +103,10 @@ func TestBrowserForgedPosts(t *testing.T) {
 	}
 }
 
-// TestBrowserForgedTokens sends alice's own form from her own page, with something in it that is another's.
-func TestBrowserForgedTokens(t *testing.T) {
-	t.Parallel()
-	f := openFlow(t)
-	id, other := f.push("agent-release"), f.push("agent-nightly")
-	alice, frank := f.open("alice"), f.open("frank")
-	own := func(p *browsertest.Page, id string) flowForm {
-		p.Goto("/console/approvals/" + id)
-		return formOf(p)
-	}
-	franks, others := own(frank, id), own(alice, other)
-	for name, change := range map[string]func(flowForm){
-		"token of another session":  func(f flowForm) { f.fields["token"] = franks.fields["token"] },
-		"token of another approval": func(f flowForm) { f.fields["token"] = others.fields["token"] },
-		"another version":           func(f flowForm) { f.fields["version"] = "2" },
-		"no version":                func(f flowForm) { delete(f.fields, "version") },
-		"no token":                  func(f flowForm) { delete(f.fields, "token") },
-		"empty token":               func(f flowForm) { f.fields["token"] = "" },
-	} {
-		t.Run(name, func(t *testing.T) {
-			form := own(alice, id)
-			change(form)
-			for _, field := range []string{"token", "version"} {
-				browsertest.Eval[bool](alice, fmt.Sprintf(`(field => { if (%t) field.value = %q; else field.remove(); return true })(document.querySelector("form.deciding [name=%s]"))`,
-					form.fields[field] != "" || name == "empty token" && field == "token", form.fields[field], field))
-			}
-			alice.Type("forged")
-			alice.Answers(http.StatusForbidden, func() { alice.Click("button", "Approve") })
-			f.untouched(id)
-		})
-	}
-	f.untouched(other)
-}
-
 // framed waits until the browser has refused to show an answer of the console in a frame. It says so in several ways.
 func framed(p *browsertest.Page) {
 	p.Await("load failed: Document")
 	p.Expect("ERR_BLOCKED_BY_RESPONSE", "frame")
-}
-
-// TestBrowserFramed has other pages show the console in a frame, where one could lay something over its buttons.
-func TestBrowserFramed(t *testing.T) {
-	t.Parallel()
-	f := openFlow(t)
-	id := f.push("agent-release")
-	p := f.open("alice", browsertest.Anywhere())
-	for _, path := range []string{"/console/approvals/" + id, "/console/approvals", "/console/login", "/console/nothing"} {
-		p.Goto(elsewhere(t, `<iframe title=f src="`+f.URL+path+`"></iframe>`))
-		if tree := p.Tree(); strings.Contains(tree, "Approve") || strings.Contains(tree, "agent-release") || strings.Contains(tree, "API key") {
-			t.Errorf("%s is shown in a frame:\n%s", path, tree)
-		}
-	}
-	framed(p)
-	f.untouched(id)
-}
-
-// TestBrowserStale has two people decide about what they were shown before the other said something.
-func TestBrowserStale(t *testing.T) {
-	t.Parallel()
-	onScreens(t, flowExtremes, func(t *testing.T, f *flow, screen []browsertest.Option) {
-		id := f.asks("agent-release", "aws.terminate_instance", `{"instance":"i-1"}`)
-		alice, frank := f.open("alice", screen...), f.open("frank", screen...)
-		for _, p := range []*browsertest.Page{alice, frank} {
-			p.Goto("/console/approvals/" + id)
-			p.Type(flowReason)
-		}
-		alice.Loads(func() { alice.Click("button", "Approve") })
-		frank.Answers(http.StatusConflict, func() { frank.Click("button", "Approve") })
-		first := byConsole("approve", "alice", flowReason)
-		f.decided(id, "pending", first)
-		if !frank.Has("textbox", "Reason") || !strings.Contains(frank.Tree(), flowReason) {
-			t.Errorf("what frank typed is gone:\n%s", frank.Tree())
-		}
-		frank.Loads(func() { frank.Click("button", "Approve") }) // he has seen what is new
-		f.decided(id, "approved", first, byConsole("approve", "frank", flowReason))
-	})
 }
 
 // TestBrowserPageOfTheHostReadsNoPage has a script of the console's origin, as another program on the host could serve one,

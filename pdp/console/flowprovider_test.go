@@ -77,29 +77,3 @@ func TestBrowserLoginByProvider(t *testing.T) {
 		})
 	}
 }
-
-// TestBrowserProviderSessionEnds logs in again at the provider after an hour, which takes one click here.
-func TestBrowserProviderSessionEnds(t *testing.T) {
-	t.Parallel()
-	provider := flowProvider(t)
-	f := openFlow(t, flowLogins(provider))
-	provider.Change(func(p *oidctest.Provider) { p.Now = f.Now })
-	id := f.asksLong("agent-release")
-	p := browsertest.Open(t, f.URL, browsertest.Origins(provider.URL))
-	p.Expect(flowBounce)
-	p.Goto("/console/approvals/" + id)
-	p.Loads(func() { p.Click("link", "Log in") })
-	for range 2 {
-		f.Advance(25 * time.Minute)
-		p.Goto("/console/approvals/" + id)
-		readyToDecide(t, p)
-	}
-	f.Advance(10*time.Minute + time.Second)
-	p.Goto("/console/approvals/" + id)
-	if !strings.HasPrefix(p.Path(), "/console/login") {
-		t.Errorf("after an hour at %s", p.Path())
-	}
-	p.Loads(func() { p.Click("link", "Log in") })
-	readyToDecide(t, p)
-	f.untouched(id)
-}

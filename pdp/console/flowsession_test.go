@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"policy-service/pdp/console/browsertest"
-	"policy-service/pdp/pdptest"
 )
 
 func TestBrowserLoginByKey(t *testing.T) {
@@ -121,36 +120,4 @@ func (f *flow) revoke(who string) {
 			f.t.Fatal("the revoked key is still taken")
 		}
 	}
-}
-
-// TestBrowserCookieOpensNoAPI asks the API with the cookie of a session, as a page of the console would.
-func TestBrowserCookieOpensNoAPI(t *testing.T) {
-	t.Parallel()
-	f := openFlow(t)
-	id := f.push("agent-release")
-	p := f.open("alice")
-	for _, path := range []string{"/v1/approvals", "/v1/approvals/" + id, "/v1/me"} {
-		if status := browsertest.Eval[int](p, `fetch("`+path+`", {credentials: "include"}).then(r => r.status)`); status != http.StatusUnauthorized {
-			t.Errorf("%s answers %d", path, status)
-		}
-	}
-	p.Expect("401")
-}
-
-// TestBrowserUnderTLS has the cookies that a browser keeps to one host and to TLS.
-func TestBrowserUnderTLS(t *testing.T) {
-	t.Parallel()
-	authority := pdptest.NewAuthority(t)
-	f := openFlow(t, flowTLS(authority.Server()))
-	f.Trust(authority)
-	id := f.push("agent-release")
-	p := f.open("alice", browsertest.AnyCertificate())
-	cookies := p.Cookies()
-	if len(cookies) != 1 || cookies[0].Name != "__Host-session" || !cookies[0].Secure || !cookies[0].HTTPOnly || cookies[0].SameSite != "Lax" {
-		t.Errorf("cookies %+v", cookies)
-	}
-	p.Loads(func() { p.Click("link", "agent-release") })
-	p.Type(flowReason)
-	p.Loads(func() { p.Click("button", "Approve") })
-	f.decided(id, "approved", byConsole("approve", "alice", flowReason))
 }

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -76,9 +77,7 @@ func TestForgedPosts(t *testing.T) {
 		for _, name := range slices.Sorted(maps.Keys(f.fields)) {
 			body = append(body, name, f.fields[name])
 		}
-		if got := mia.do(http.MethodPost, to, coreForm(body...), f.headers...); got.Status != f.want {
-			t.Errorf("%s: got %d, want %d", f.name, got.Status, f.want)
-		}
+		mia.do(http.MethodPost, to, coreForm(body...), f.headers...).is(t, f.name, f.want)
 		c.undecided(id)
 		c.undecided(otherID)
 	}
@@ -115,16 +114,10 @@ func TestForgedPosts(t *testing.T) {
 	if got := mia.do(http.MethodPost, to, all, same...); got.Status != http.StatusSeeOther {
 		t.Fatalf("got %d %s", got.Status, got.Body)
 	}
-	if got := c.ask("pep", http.MethodGet, "/v1/approvals/"+id, ""); !strings.Contains(got, `"status":"approved"`) || !strings.Contains(got, `"via":"console"`) {
-		t.Errorf("got %s", got)
-	}
+	has(t, c.ask("pep", http.MethodGet, "/v1/approvals/"+id, ""), `"status":"approved"`, `"via":"console"`)
 	// It is of an old version now: the same once more changes nothing, and says that it counts; anything else is refused.
-	if got := mia.do(http.MethodPost, to, all, same...); got.Status != http.StatusSeeOther {
-		t.Errorf("got %d", got.Status)
-	}
-	if got := mia.do(http.MethodPost, to, coreForm("decision", "approve", "reason", "s", "token", own["token"], "version", own["version"]), same...); got.Status != http.StatusConflict {
-		t.Errorf("got %d", got.Status)
-	}
+	mia.do(http.MethodPost, to, all, same...).is(t, "the answer", http.StatusSeeOther)
+	mia.do(http.MethodPost, to, coreForm("decision", "approve", "reason", "s", "token", own["token"], "version", own["version"]), same...).is(t, "the answer", http.StatusConflict)
 	if got := c.ask("pep", http.MethodGet, "/v1/approvals/"+id, ""); strings.Count(got, `"decision":"approve"`) != 1 {
 		t.Errorf("got %s", got)
 	}
@@ -202,19 +195,13 @@ func TestAnotherPageOfTheHostReadsNoFormToken(t *testing.T) {
 			}
 		}
 		for _, action := range []string{to, "/login", "/logout"} {
-			if got := mia.do(http.MethodPost, action, form, append(sent, "Content-Type", coreFormType)...); got.Status != http.StatusForbidden {
-				t.Errorf("%s sends the form of %s: %d", name, action, got.Status)
-			}
+			mia.do(http.MethodPost, action, form, append(sent, "Content-Type", coreFormType)...).is(t, fmt.Sprintf("%s sends the form of %s", name, action), http.StatusForbidden)
 		}
 		for _, file := range []string{"/style.css", "/console.js"} { // pages load them so, and nobody's data is there
-			if got := mia.get(file, sent...); got.Status != http.StatusOK {
-				t.Errorf("%s gets %s: %d", name, file, got.Status)
-			}
+			mia.get(file, sent...).is(t, fmt.Sprintf("%s gets %s", name, file), http.StatusOK)
 		}
 	}
 	c.undecided(id)
 	visit := []string{"Sec-Fetch-Dest", "document", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Site", "same-origin", "Content-Type", coreFormType}
-	if got := mia.do(http.MethodPost, to, form, visit...); got.Status != http.StatusSeeOther {
-		t.Errorf("one's own form: %d %s", got.Status, got.Body)
-	}
+	mia.do(http.MethodPost, to, form, visit...).is(t, "one's own form", http.StatusSeeOther)
 }

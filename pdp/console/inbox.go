@@ -113,7 +113,7 @@ func (v *visit) inbox() {
 		switch status = httpclient.StatusOf(err); status {
 		case http.StatusBadRequest:
 		case http.StatusForbidden: // the page to which the login leads says more than that there is none
-			m := v.console.message(v.layout(titleOf(http.StatusNotFound)), http.StatusNotFound)
+			m := v.message(http.StatusNotFound)
 			m.Says = append(m.Says, page.Of("You are logged in, but may not approve: "+detailOf(err)))
 			v.show(http.StatusNotFound, m)
 			return

@@ -15,7 +15,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Logins says who logs in. Every error is an [*auth.Refusal].
+// Logins check credentials. Every error is an [*auth.Refusal].
 type Logins interface {
 	LogInByKey(secret string) (auth.Login, error)
 	LogInByToken(ctx context.Context, idToken, nonce string) (auth.Login, error)
@@ -24,66 +24,64 @@ type Logins interface {
 const (
 	loginPath  = "/login"
 	logoutPath = "/logout"
-	// What the form of the login sends.
+	// The fields of the form of the login.
 	keyField  = "key"
 	nextField = "next"
 )
 
-// loginPage shows how to log in. Whoever has logged in already goes on. A certificate is no login: whoever has one may want
-// to be somebody else, because no certificate lets its holder approve.
-func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
-	query := r.URL.Query()
-	next := safeNext(query.Get(nextField))
-	if v := c.recognize(w, r); v != nil && v.session != nil && v.ask() == nil {
+// loginPage shows how to log in. A browser with a session goes on.
+func (v *visit) loginPage() {
+	next := safeNext(v.r.URL.Query().Get(nextField))
+	if v.recognize() && v.ask() == nil {
 		v.redirect(next)
 		return
 	}
-	c.showLogin(w, r, http.StatusOK, next, "")
+	v.showLogin(http.StatusOK, next, "")
 }
 
-func (c *Console) showLogin(w http.ResponseWriter, r *http.Request, status int, next string, problem page.Label) {
-	view := page.Login{Layout: c.layout("Log in"), Key: true, Next: page.Typed(next), Problem: problem}
-	if config := c.options.OIDC(); config != nil {
+func (v *visit) showLogin(status int, next string, problem page.Label) {
+	view := page.Login{Layout: v.layout("Log in"), Next: page.Typed(next), Problem: problem}
+	if config := v.options.OIDC(); config != nil {
 		if issuer, err := url.Parse(config.Issuer); err == nil {
 			view.Provider = page.Line(issuer.Host)
 		}
-		view.OIDC = page.Href(c.link(oidcPath) + "?" + url.Values{nextField: {next}}.Encode())
+		view.OIDC = page.Href(v.link(oidcPath) + "?" + url.Values{nextField: {next}}.Encode())
 	}
-	c.show(w, r, status, view)
+	v.show(status, view)
 }
 
 // logInByKey takes the form with an API key.
-func (c *Console) logInByKey(w http.ResponseWriter, r *http.Request) {
-	if !sameOrigin(r) {
-		c.problem(w, r, http.StatusForbidden)
+func (v *visit) logInByKey() {
+	if !sameOrigin(v.r) {
+		v.problem(http.StatusForbidden)
 		return
 	}
-	form, status := readForm(w, r)
+	form, status := readForm(v.w, v.r)
 	if status != http.StatusOK {
-		c.problem(w, r, status)
+		v.problem(status)
 		return
 	}
 	next := safeNext(form.Get(nextField))
-	login, err := c.options.Logins().LogInByKey(strings.TrimSpace(form.Get(keyField)))
+	login, err := v.options.Logins().LogInByKey(strings.TrimSpace(form.Get(keyField)))
 	if err == nil { // a stranger's tries at the same address delay no right key
-		c.begin(w, r, login, byKey, next)
+		v.begin(login, byKey, next)
 		return
 	}
-	if wait := c.tries.take(auth.AddressOf(r)); wait > 0 {
-		c.tooMany(w, r, byKey, wait)
-		c.showLogin(w, r, http.StatusTooManyRequests, next, tooManyTries)
+	if wait := v.tries.take(auth.AddressOf(v.r)); wait > 0 {
+		v.tooMany(byKey, wait)
+		v.showLogin(http.StatusTooManyRequests, next, tooManyTries)
 		return
 	}
-	c.refused(r, byKey, err.Error())
-	c.showLogin(w, r, http.StatusUnauthorized, next, "The API key is not valid here. Ask the operator for one.")
+	v.refused(byKey, err.Error())
+	v.showLogin(http.StatusUnauthorized, next, "The API key is not valid here. Ask the operator for one.")
 }
 
 const tooManyTries = "There were too many attempts from your address. Wait a minute."
 
-// tooMany says that an address has no try left, before the page is shown.
-func (c *Console) tooMany(w http.ResponseWriter, r *http.Request, by string, wait time.Duration) {
-	w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
-	c.refused(r, by, "too many tries from its address")
+// tooMany refuses an address that has no try left, before the page is shown.
+func (v *visit) tooMany(by string, wait time.Duration) {
+	v.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
+	v.refused(by, "too many tries from its address")
 }
 
 // How people log in, as the log has it.
@@ -92,40 +90,37 @@ const (
 	byOIDC = "oidc"
 )
 
-// refused logs an attempt to log in. Why is a text of ours, and holds nothing that was sent. Whoever is refused again and
-// again does not fill the log.
-func (c *Console) refused(r *http.Request, by, why string) {
-	if c.refusals.take(auth.AddressOf(r)) > 0 {
+// refused logs an attempt to log in. Why is a text of ours, and holds nothing that was sent. Many refusals of one address
+// do not fill the log.
+func (v *visit) refused(by, why string) {
+	if v.refusals.take(auth.AddressOf(v.r)) > 0 {
 		return
 	}
-	c.options.Log.InfoContext(r.Context(), "a login to the console was refused", "by", by, "address", host(r), "why", why)
+	v.options.Log.InfoContext(v.r.Context(), "a login to the console was refused", "by", by, "address", host(v.r), "why", why)
 }
 
-// begin begins the session of somebody who has logged in, and ends the one of before. It has another id, so whoever
-// gave the browser the id of before has nothing of it.
-func (c *Console) begin(w http.ResponseWriter, r *http.Request, login auth.Login, by, next string) {
-	who, err := c.inbox.Me(login.Context(r.Context()))
+// begin begins the session of a login, and ends the one of before. It has another id, so that a person who gave the
+// browser the id of before gains nothing by it.
+func (v *visit) begin(login auth.Login, by, next string) {
+	person, err := v.api.Me(login.Context(v.r.Context()))
 	if err != nil {
-		c.refused(r, by, err.Error())
-		v := visit{w: w, r: r, console: c}
+		v.refused(by, err.Error())
 		v.fail(err)
 		return
 	}
-	if before, ok := hashOf(c.sent(r, sessionCookie)); ok {
-		c.sessions.drop(before)
+	if before, ok := hashOf(v.sent(sessionCookie)); ok {
+		v.sessions.drop(before)
 	}
-	http.SetCookie(w, c.cookie(sessionCookie, c.sessions.begin(login, who.Caller), c.options.MaxSession))
-	c.options.Log.InfoContext(r.Context(), "somebody logged in to the console", "caller", who.Caller, "by", by, "address", host(r))
-	c.redirect(w, next)
+	http.SetCookie(v.w, v.cookie(sessionCookie, v.sessions.begin(login, person.Caller), v.options.MaxSession))
+	v.options.Log.InfoContext(v.r.Context(), "somebody logged in to the console", "caller", person.Caller, "by", by, "address", host(v.r))
+	v.redirect(next)
 }
 
 // logOut ends the session.
 func (v *visit) logOut() {
-	if v.session != nil {
-		v.console.sessions.drop(*v.session)
-		http.SetCookie(v.w, v.console.cookie(sessionCookie, "", 0))
-		v.console.options.Log.InfoContext(v.r.Context(), "somebody logged out of the console", "caller", v.me.Caller, "address", host(v.r))
-	}
+	v.sessions.drop(v.session)
+	http.SetCookie(v.w, v.cookie(sessionCookie, "", 0))
+	v.options.Log.InfoContext(v.r.Context(), "somebody logged out of the console", "caller", v.me.Caller, "address", host(v.r))
 	v.redirect(loginPath)
 }
 
@@ -149,8 +144,8 @@ func nextOf(below, query string) string {
 	return next
 }
 
-// safeNext is a path to go to after the login if it is a page of ours about approvals, and otherwise the inbox. Whoever
-// makes a link to the login writes it.
+// safeNext is a path to go to after the login if it is a page of ours about approvals, and otherwise the inbox. It comes
+// from links to the login, which any site can make.
 func safeNext(next string) string {
 	if len(next) > mostOfNext || strings.ContainsFunc(next, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' || r == '#' }) {
 		return approvalsPath

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -12,9 +13,7 @@ func TestLoginPage(t *testing.T) {
 	t.Parallel()
 	c := openCore(t, coreWith{oidc: true})
 	b := c.browser()
-	if got := b.get(""); got.Status != http.StatusSeeOther || got.To != "/pdp/console/approvals" {
-		t.Errorf("got %d to %s", got.Status, got.To)
-	}
+	b.get("").leads(t, "the answer", http.StatusSeeOther, "/pdp/console/approvals")
 	got := b.get("/approvals?tab=done")
 	if got.Status != http.StatusSeeOther || got.To != "/pdp/console/login?next=%2Fapprovals%3Ftab%3Ddone" {
 		t.Fatalf("got %d to %s", got.Status, got.To)
@@ -35,9 +34,7 @@ func TestLoginPage(t *testing.T) {
 	if got := b.send("/login", "key", c.key["mia"]+"\n", "next", "/approvals?tab=done"); got.To != "/pdp/console/approvals?tab=done" {
 		t.Errorf("got %d to %s", got.Status, got.To)
 	}
-	if got := b.get("/login?next=/approvals?tab=said"); got.Status != http.StatusSeeOther || got.To != "/pdp/console/approvals?tab=said" {
-		t.Errorf("whoever is in: %d to %s", got.Status, got.To)
-	}
+	b.get("/login?next=/approvals?tab=said").leads(t, "whoever is in", http.StatusSeeOther, "/pdp/console/approvals?tab=said")
 }
 
 // A login leads to a page about approvals, whatever a link says.
@@ -83,13 +80,9 @@ func TestNextIsOurs(t *testing.T) {
 		if kept {
 			want = "/pdp/console" + next
 		}
-		if got := c.browser().send("/login", "key", c.key["mia"], "next", next); got.Status != http.StatusSeeOther || got.To != want {
-			t.Errorf("%q: by key %d to %q, want %q", next, got.Status, got.To, want)
-		}
+		c.browser().send("/login", "key", c.key["mia"], "next", next).leads(t, fmt.Sprintf("%q: by key", next), http.StatusSeeOther, want)
 		b := c.browser()
-		if got := b.get(c.toCallback(b, "next", next)); got.Status != http.StatusSeeOther || got.To != want {
-			t.Errorf("%q: by the provider %d to %q, want %q", next, got.Status, got.To, want)
-		}
+		b.get(c.toCallback(b, "next", next)).leads(t, fmt.Sprintf("%q: by the provider", next), http.StatusSeeOther, want)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 const (
 	oidcPath     = loginPath + "/oidc"
 	callbackPath = loginPath + "/callback"
-	// loginFor is how long somebody may take at the provider.
+	// loginFor is how long a login may take at the provider.
 	loginFor = 10 * time.Minute
 	// mostOfSecret bounds the file with the secret of the client.
 	mostOfSecret = 4 << 10
@@ -38,100 +38,100 @@ type pending struct {
 }
 
 // toProvider sends the browser to the provider. Of logins in several tabs the last one counts.
-func (c *Console) toProvider(w http.ResponseWriter, r *http.Request) {
-	config := c.options.OIDC()
+func (v *visit) toProvider() {
+	config := v.options.OIDC()
 	if config == nil {
-		c.problem(w, r, http.StatusNotFound)
+		v.problem(http.StatusNotFound)
 		return
 	}
-	client, _, err := c.client(r.Context(), config)
+	client, _, err := v.client(v.r.Context(), config)
 	if err != nil {
-		c.providerFailed(w, r, err)
+		v.providerFailed(err)
 		return
 	}
 	p := pending{
 		State: oauth2.GenerateVerifier(), Nonce: oauth2.GenerateVerifier(), Verifier: oauth2.GenerateVerifier(),
-		Next:   safeNext(r.URL.Query().Get(nextField)),
+		Next:   safeNext(v.r.URL.Query().Get(nextField)),
 		Issuer: config.Issuer, Client: config.ClientID,
 	}
-	sealed, err := seal.SealJSON(c.seal, seal.Login, nil, p, c.options.Now().Add(loginFor))
+	sealed, err := seal.SealJSON(v.seal, seal.Login, nil, p, v.options.Now().Add(loginFor))
 	if err != nil { // the issuer's name is too long
-		c.providerFailed(w, r, err)
+		v.providerFailed(err)
 		return
 	}
-	http.SetCookie(w, c.cookie(loginCookie, sealed, loginFor))
-	w.Header().Set("Location", client.AuthCodeURL(p.State,
+	http.SetCookie(v.w, v.cookie(loginCookie, sealed, loginFor))
+	v.w.Header().Set("Location", client.AuthCodeURL(p.State,
 		oauth2.S256ChallengeOption(p.Verifier), oauth2.SetAuthURLParam("nonce", p.Nonce)))
-	w.WriteHeader(http.StatusSeeOther)
+	v.w.WriteHeader(http.StatusSeeOther)
 }
 
 // fromProvider takes the answer of the provider, which the browser brings.
-func (c *Console) fromProvider(w http.ResponseWriter, r *http.Request) {
-	p, until, sealed := seal.OpenJSON[pending](c.seal, seal.Login, nil, c.sent(r, loginCookie))
-	http.SetCookie(w, c.cookie(loginCookie, "", 0))
-	config := c.options.OIDC()
+func (v *visit) fromProvider() {
+	p, until, sealed := seal.OpenJSON[pending](v.seal, seal.Login, nil, v.sent(loginCookie))
+	http.SetCookie(v.w, v.cookie(loginCookie, "", 0))
+	config := v.options.OIDC()
 	if config == nil {
-		c.problem(w, r, http.StatusNotFound)
+		v.problem(http.StatusNotFound)
 		return
 	}
-	said, err := answerOf(r.URL.RawQuery)
+	said, err := answerOf(v.r.URL.RawQuery)
 	switch {
 	case err != nil || !sealed || p.Issuer != config.Issuer || p.Client != config.ClientID,
 		subtle.ConstantTimeCompare([]byte(said.state), []byte(p.State)) != 1,
-		!c.answers.first(p.State, until): // a copy of the cookie is good for nothing
-		c.refused(r, byOIDC, "the answer is to no login that waits for one")
-		c.again(w, r, http.StatusBadRequest, page.Of("This is not the answer to the login that you began last here. Begin again."))
+		!v.answers.first(p.State, until): // a copy of the cookie is good for nothing
+		v.refused(byOIDC, "the answer is to no login that waits for one")
+		v.again(http.StatusBadRequest, page.Of("This is not the answer to the login that you began last here. Begin again."))
 		return
 	case said.errorCode != "":
-		c.refused(r, byOIDC, "the provider answers with an error")
-		c.again(w, r, http.StatusForbidden, page.Of("The provider did not log you in. It says:"), page.Line(said.errorCode))
+		v.refused(byOIDC, "the provider answers with an error")
+		v.again(http.StatusForbidden, page.Of("The provider did not log you in. It says:"), page.Line(said.errorCode))
 		return
 	}
-	client, about, err := c.client(r.Context(), config)
+	client, about, err := v.client(v.r.Context(), config)
 	if err != nil {
-		c.providerFailed(w, r, err)
+		v.providerFailed(err)
 		return
 	}
 	// A provider that the console did not ask may have sent the browser here, with a code of its own.
 	if said.issuer != nil && *said.issuer != config.Issuer || said.issuer == nil && about.namesItself {
-		c.refused(r, byOIDC, "the answer is of another issuer")
-		c.again(w, r, http.StatusBadRequest, page.Of("This is the answer of another provider than the one you were sent to. Begin again."))
+		v.refused(byOIDC, "the answer is of another issuer")
+		v.again(http.StatusBadRequest, page.Of("This is the answer of another provider than the one you were sent to. Begin again."))
 		return
 	}
-	c.exchange(w, r, client, said.code, p)
+	v.exchange(client, said.code, p)
 }
 
-// exchange has the provider say who somebody is, for a code.
-func (c *Console) exchange(w http.ResponseWriter, r *http.Request, client *oauth2.Config, code string, p pending) {
-	from := auth.AddressOf(r)
-	if wait := c.exchanges.take(from); wait > 0 {
-		c.tooMany(w, r, byOIDC, wait)
-		c.again(w, r, http.StatusTooManyRequests, page.Of(tooManyTries))
+// exchange asks the provider for the person, for a code.
+func (v *visit) exchange(client *oauth2.Config, code string, p pending) {
+	from := auth.AddressOf(v.r)
+	if wait := v.exchanges.take(from); wait > 0 {
+		v.tooMany(byOIDC, wait)
+		v.again(http.StatusTooManyRequests, page.Of(tooManyTries))
 		return
 	}
-	ctx := context.WithValue(r.Context(), oauth2.HTTPClient, c.provider.client)
+	ctx := context.WithValue(v.r.Context(), oauth2.HTTPClient, v.provider.client)
 	token, err := client.Exchange(ctx, code, oauth2.VerifierOption(p.Verifier))
 	if err != nil {
-		c.providerFailed(w, r, exchangeError(err))
+		v.providerFailed(exchangeError(err))
 		return
 	}
 	idToken, _ := token.Extra("id_token").(string)
 	if idToken == "" {
-		c.providerFailed(w, r, errors.New("the answer of the token endpoint has no id_token"))
+		v.providerFailed(errors.New("the answer of the token endpoint has no id_token"))
 		return
 	}
-	login, err := c.options.Logins().LogInByToken(r.Context(), idToken, p.Nonce)
+	login, err := v.options.Logins().LogInByToken(v.r.Context(), idToken, p.Nonce)
 	if err != nil {
-		c.refused(r, byOIDC, err.Error())
-		c.again(w, r, http.StatusForbidden, page.Of("What the provider says of you is not accepted here. The operator finds the cause in the log."))
+		v.refused(byOIDC, err.Error())
+		v.again(http.StatusForbidden, page.Of("What the provider says of you is not accepted here. The operator finds the cause in the log."))
 		return
 	}
-	c.exchanges.succeeded(from)
-	c.begin(w, r, login, byOIDC, p.Next)
+	v.exchanges.succeeded(from)
+	v.begin(login, byOIDC, p.Next)
 }
 
-// answers are the logins that the provider has answered. Each is answered once: later the browser's cookie says no more
-// than what whoever has copied it knows.
+// answers are the logins that the provider has answered. Each is answered once: later, a copy of the browser's cookie
+// would do as well as the cookie.
 type answers struct {
 	now  func() time.Time
 	most int
@@ -164,13 +164,13 @@ func (a *answers) first(state string, until time.Time) bool {
 	return true
 }
 
-// providerAnswer is what the provider has the browser bring.
+// providerAnswer is the answer of the provider, which the browser brings.
 type providerAnswer struct {
 	state, code, errorCode string
 	issuer                 *string
 }
 
-// answerOf reads it. A parameter that is there twice may mean one thing to us and another to somebody before us.
+// answerOf reads it. A parameter that is there twice may mean one thing to us and another to a program before us.
 func answerOf(query string) (a providerAnswer, err error) {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -192,8 +192,8 @@ func answerOf(query string) (a providerAnswer, err error) {
 	return a, nil
 }
 
-// client is how the console speaks with the provider, and what the provider says of itself. The file of the secret is
-// read each time, so that another secret counts at once.
+// client is the console as a client of the provider, with the provider's metadata. The file of the secret is read each
+// time, so that another secret counts at once.
 func (c *Console) client(ctx context.Context, config *auth.OIDC) (*oauth2.Config, metadata, error) {
 	about, err := c.provider.about(ctx, config.Issuer)
 	if err != nil {
@@ -217,7 +217,7 @@ func (c *Console) client(ctx context.Context, config *auth.OIDC) (*oauth2.Config
 	return client, about, nil
 }
 
-// exchangeError is why there is no token, in words that hold nothing of what was sent or answered.
+// exchangeError is the reason for a missing token, without anything that was sent or answered.
 func exchangeError(err error) error {
 	if refused := (*oauth2.RetrieveError)(nil); errors.As(err, &refused) {
 		return fmt.Errorf("the token endpoint answers %d %s", refused.Response.StatusCode, plainCode(refused.ErrorCode))
@@ -239,18 +239,18 @@ func plainCode(code string) string {
 	return code
 }
 
-// providerFailed answers if the provider does not do its part.
-func (c *Console) providerFailed(w http.ResponseWriter, r *http.Request, err error) {
-	if c.refusals.take(auth.AddressOf(r)) == 0 { // anybody can ask for it
-		c.options.Log.WarnContext(r.Context(), "nobody can log in to the console at the provider", "address", host(r), "error", err.Error())
+// providerFailed answers for a provider that does not do its part.
+func (v *visit) providerFailed(err error) {
+	if v.refusals.take(auth.AddressOf(v.r)) == 0 { // any browser can ask for it
+		v.options.Log.WarnContext(v.r.Context(), "nobody can log in to the console at the provider", "address", host(v.r), "error", err.Error())
 	}
-	c.again(w, r, http.StatusBadGateway, page.Of("The provider cannot log you in at the moment. Try again in a minute; the operator finds the cause in the log."))
+	v.again(http.StatusBadGateway, page.Of("The provider cannot log you in at the moment. Try again in a minute; the operator finds the cause in the log."))
 }
 
 // again answers that a login came to nothing, and leads to another try.
-func (c *Console) again(w http.ResponseWriter, r *http.Request, status int, says ...page.Text) {
-	c.show(w, r, status, page.Message{
-		Layout: c.layout("Not logged in"), Heading: "Not logged in", Says: says,
-		Link: page.Href(c.link(loginPath)), LinkText: "Log in",
+func (v *visit) again(status int, says ...page.Text) {
+	v.show(status, page.Message{
+		Layout: v.layout("Not logged in"), Heading: "Not logged in", Says: says,
+		Link: page.Href(v.link(loginPath)), LinkText: "Log in",
 	})
 }

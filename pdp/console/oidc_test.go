@@ -47,9 +47,7 @@ func TestOIDC(t *testing.T) {
 	q, err := url.Parse(to.To)
 	coreMust(t, err)
 	for _, secret := range []string{q.Query().Get("state"), q.Query().Get("nonce"), "state", c.provider.URL} {
-		if strings.Contains(pending.Value, secret) {
-			t.Errorf("the cookie is not sealed: %s", pending.Value)
-		}
+		hasNot(t, pending.Value, secret)
 	}
 	if got := q.Query().Get("redirect_uri"); got != c.URL+"/login/callback" {
 		t.Errorf("redirect_uri is %s", got)
@@ -83,9 +81,7 @@ func TestOIDC(t *testing.T) {
 	c.provider.Change(func(p *oidctest.Provider) {
 		p.Person = map[string]any{"sub": "0-eve", "name": "eve", "groups": []string{"others"}}
 	})
-	if got := c.come(b); got.Status != http.StatusSeeOther {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	c.come(b).is(t, "the answer", http.StatusSeeOther)
 }
 
 // What the provider sends counts for the login that this browser began last, once.
@@ -103,9 +99,7 @@ func TestCallbackIsOfThisLogin(t *testing.T) {
 	c.refusesCallback("the earlier of two", b, b.get(first), 400)
 	c.refusesCallback("the later after that", b, b.get(second), 400)
 	first, second = c.toCallback(b), c.toCallback(b)
-	if got := b.get(second); got.Status != http.StatusSeeOther {
-		t.Errorf("the later of two: %d", got.Status)
-	}
+	b.get(second).is(t, "the later of two", http.StatusSeeOther)
 	if got := b.get(first); got.Status != http.StatusBadRequest || !b.isIn() {
 		t.Errorf("the earlier after that: %d", got.Status)
 	}
@@ -114,9 +108,7 @@ func TestCallbackIsOfThisLogin(t *testing.T) {
 	// A login waits for ten minutes.
 	callback := c.toCallback(b)
 	c.clock.Advance(10*time.Minute - 1)
-	if got := b.get(callback); got.Status != http.StatusSeeOther {
-		t.Errorf("got %d", got.Status)
-	}
+	b.get(callback).is(t, "the answer", http.StatusSeeOther)
 	b = c.browser()
 	callback = c.toCallback(b)
 	kept := b.cookie("__Host-login")
@@ -183,9 +175,7 @@ func TestFailedExchangesAreBounded(t *testing.T) {
 	}
 	for range 4 {
 		fails(http.StatusBadGateway)
-		if got := c.come(c.browser()); got.Status != http.StatusSeeOther {
-			t.Errorf("a login between them: %d", got.Status)
-		}
+		c.come(c.browser()).is(t, "a login between them", http.StatusSeeOther)
 	}
 	fails(http.StatusBadGateway)
 	asked := c.provider.Asked("/token")
@@ -267,9 +257,7 @@ func TestForeignIDTokens(t *testing.T) {
 		c.refusesCallback(name, b, c.come(b), 403)
 	}
 	c.provider.Change(func(p *oidctest.Provider) { p.Claims = nil })
-	if got := c.come(c.browser()); got.Status != http.StatusSeeOther {
-		t.Errorf("got %d", got.Status)
-	}
+	c.come(c.browser()).is(t, "the answer", http.StatusSeeOther)
 }
 
 // A token endpoint that answers as none should.
@@ -362,9 +350,7 @@ func TestHostileDiscovery(t *testing.T) {
 		}
 		c.provider.Change(func(p *oidctest.Provider) { p.Metadata = nil })
 		c.clock.Advance(5 * time.Second)
-		if got := c.come(c.browser()); got.Status != http.StatusSeeOther {
-			t.Errorf("%s, and then as it should be: got %d %s", name, got.Status, got.Body)
-		}
+		c.come(c.browser()).is(t, fmt.Sprintf("%s, and then as it should be", name), http.StatusSeeOther)
 	}
 }
 
@@ -386,16 +372,12 @@ func TestClientSecret(t *testing.T) {
 				m["scopes_supported"] = []string{"openid", "groups"}
 			}
 		})
-		if got := c.browser().get("/login/oidc"); got.Status != http.StatusBadGateway {
-			t.Errorf("without the file: got %d", got.Status)
-		}
+		c.browser().get("/login/oidc").is(t, "without the file", http.StatusBadGateway)
 		coreMust(t, os.WriteFile(file, []byte("another\n"), 0o600))
 		b := c.browser()
 		c.refusesCallback("another secret", b, c.come(b), 502)
 		coreMust(t, os.WriteFile(file, []byte("s3cr&t +\n"), 0o600))
-		if got := c.come(b); got.Status != http.StatusSeeOther {
-			t.Errorf("%v: got %d %s", methods, got.Status, c.log)
-		}
+		c.come(b).is(t, fmt.Sprint(methods), http.StatusSeeOther)
 		if strings.Contains(c.log.String(), "s3cr") {
 			t.Errorf("the log has the secret: %s", c.log)
 		}
@@ -407,9 +389,7 @@ func TestNoProvider(t *testing.T) {
 	t.Parallel()
 	c := openCore(t, coreWith{})
 	for _, path := range []string{"/login/oidc", "/login/callback?state=a&code=b"} {
-		if got := c.browser().get(path); got.Status != http.StatusNotFound {
-			t.Errorf("%s: got %d", path, got.Status)
-		}
+		c.browser().get(path).is(t, path, http.StatusNotFound)
 	}
 	if got := c.browser().get("/login"); got.Status != http.StatusOK || strings.Contains(got.Body, "oidc") {
 		t.Errorf("got %d %s", got.Status, got.Body)
@@ -436,9 +416,7 @@ func TestGrantTakenAway(t *testing.T) {
 	c.undecided(id)
 	config.Issuer = oidctest.Start(t, c.clock.Now).URL
 	c.configure(config)
-	if got := b.send(to, "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"]); got.Status != http.StatusUnauthorized {
-		t.Errorf("got %d", got.Status)
-	}
+	b.send(to, "decision", "approve", "reason", "r", "token", fields["token"], "version", fields["version"]).is(t, "the answer", http.StatusUnauthorized)
 	c.undecided(id)
 	if b.isIn() {
 		t.Error("it is in")

@@ -7,40 +7,38 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
-	"golang.org/x/sync/singleflight"
 
+	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/server/auth"
 )
 
-// provider asks the provider where people log in. What it says of itself is outside, and is bounded.
+// provider asks the OpenID provider where people log in. Its answers are from outside, and are bounded.
 type provider struct {
 	client *http.Client
 	now    func() time.Time
-	flight singleflight.Group
 
-	mu      sync.Mutex // guards what follows
+	turn    keyedmutex.Mutex // has one key, and guards the rest
 	issuer  string
 	known   metadata
 	err     error
 	fetched time.Time
 }
 
-// metadata is what a provider says of itself.
+// metadata is the provider's description of itself.
 type metadata struct {
 	endpoint    oauth2.Endpoint
 	scopes      []string
-	namesItself bool // it says in each answer who it is (RFC 9207)
+	namesItself bool // in each answer (RFC 9207)
 }
 
 const (
 	providerTimeout = 10 * time.Second
 	mostOfProvider  = 1 << 20
-	// What is known counts for metadataFor, and that the provider is away for awayFor.
+	// Metadata counts for metadataFor, and an error for awayFor.
 	metadataFor = 10 * time.Minute
 	awayFor     = 5 * time.Second
 )
@@ -66,34 +64,25 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// about is what the provider says of itself. Whoever asks meanwhile waits for the same look.
+// about is the metadata of the provider. One login at a time fetches it, and the others wait.
 func (p *provider) about(ctx context.Context, issuer string) (metadata, error) {
-	p.mu.Lock()
-	known, err, age := p.known, p.err, p.now().Sub(p.fetched)
-	fresh := p.issuer == issuer && age >= 0 && (err == nil && age < metadataFor || err != nil && age < awayFor)
-	p.mu.Unlock()
-	if fresh {
-		return known, err
+	unlock, err := p.turn.Lock(ctx, "metadata")
+	if err != nil {
+		return metadata{}, err
 	}
-	landed := p.flight.DoChan(issuer, func() (any, error) {
-		found, err := p.fetch(issuer)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.issuer, p.known, p.err, p.fetched = issuer, found, err, p.now()
-		return found, err
-	})
-	select {
-	case got := <-landed:
-		return got.Val.(metadata), got.Err
-	case <-ctx.Done():
-		return metadata{}, ctx.Err()
+	defer unlock()
+	age := p.now().Sub(p.fetched)
+	if p.issuer != issuer || age < 0 || p.err == nil && age >= metadataFor || p.err != nil && age >= awayFor {
+		p.known, p.err = p.fetch(issuer)
+		p.issuer, p.fetched = issuer, p.now()
 	}
+	return p.known, p.err
 }
 
 func (p *provider) fetch(issuer string) (metadata, error) {
 	found, err := oidc.NewProvider(oidc.ClientContext(context.Background(), p.client), issuer)
 	if err != nil {
-		return metadata{}, fmt.Errorf("discovery: %.200s", err) // it holds what the provider sent
+		return metadata{}, fmt.Errorf("discovery: %.200s", err) // it quotes the provider's answer
 	}
 	var said struct {
 		Scopes  []string `json:"scopes_supported"`
@@ -113,7 +102,7 @@ func (p *provider) fetch(issuer string) (metadata, error) {
 	return m, err
 }
 
-// scopes are what claims are asked for: those that every provider has, and groups where there are some.
+// scopes are those that every provider has, and groups if the provider has it.
 func scopes(supported []string) []string {
 	wanted := []string{oidc.ScopeOpenID, "profile", "email"}
 	if slices.Contains(supported, "groups") {
@@ -133,7 +122,7 @@ func authStyle(methods []string) (oauth2.AuthStyle, error) {
 	return 0, errors.New("discovery: the provider takes no client_secret, neither in a header nor in a form")
 }
 
-// checkEndpoint refuses an endpoint where somebody on the way could answer for the provider.
+// checkEndpoint refuses an endpoint for which a machine on the way could answer.
 func checkEndpoint(issuer, address string) error {
 	from, err := url.Parse(issuer)
 	if err != nil {

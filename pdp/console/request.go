@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -71,7 +70,7 @@ func (v *visit) request() { v.showRequest(http.StatusOK, attempt{}) }
 func (v *visit) showRequest(status int, tried attempt) {
 	id := v.r.PathValue("id")
 	if page.IDOf(id).None() {
-		v.notFound()
+		v.problem(http.StatusNotFound)
 		return
 	}
 	var f facts
@@ -121,7 +120,7 @@ func (v *visit) rule(said inbox.Ruling, count func(context.Context, string, inbo
 	}
 	_, err := count(v.r.Context(), id, said)
 	if err == nil || httpclient.StatusOf(err) == http.StatusConflict && v.saidAlready(id, said) {
-		v.redirect(approvalsPath + "/" + id + "?done=" + cmp.Or(said.Decision, revoke))
+		v.redirect(approvalsPath + "/" + id)
 		return
 	}
 	status := httpclient.StatusOf(err)

@@ -62,9 +62,10 @@ func (w *rightsWorld) logIn(people []rightsPerson) (all []rightsKnown) {
 	return all
 }
 
-// answered is the status of the API's answer to a person as far as the console knows them: a gateway's key logs nobody in.
+// answered is the status of the API's answer to a person as far as the console knows them: neither a gateway's key nor a
+// certificate is a login.
 func (p rightsPerson) answered(status int) int {
-	if slices.Contains(p.permissions, auth.Relay) {
+	if slices.Contains(p.permissions, auth.Relay) || p.by == byCertificate {
 		return http.StatusUnauthorized
 	}
 	return status

@@ -191,23 +191,6 @@ func TestRightsThatAreGone(t *testing.T) {
 	}
 }
 
-// Nobody is told by an address that something is decided.
-func TestNoAddressSaysThatItIsDone(t *testing.T) {
-	t.Parallel()
-	people := rightsPeople()
-	w := openRights(t, people)
-	all := w.logIn(people)
-	for _, s := range []rightsState{{name: "pending", tool: "one"}, {name: "half approved", tool: "two", then: rightsStates()[6].then}} {
-		id := w.makes(s)
-		plain := all[1].web.get("/approvals/" + id).text
-		for _, done := range []string{"approve", "deny", "delegate", "revoke", "<b>", "approved"} {
-			if got := all[1].web.get("/approvals/" + id + "?done=" + url.QueryEscape(done)); got.text != plain {
-				t.Errorf("%s with done=%s says something else", s.name, done)
-			}
-		}
-	}
-}
-
 // rightsOutline is what a page is made of: its elements, and their attributes but for what somebody typed and where links
 // lead that go on from there.
 func rightsOutline(root *html.Node) string {

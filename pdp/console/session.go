@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// session is a time for which somebody is logged in. Of its id, which the cookie has, the console keeps the hash.
+// session is a login and its time. Of its id, which the cookie has, the console keeps the hash.
 type session struct {
 	login auth.Login
 	who   string // the name of the caller
@@ -32,7 +32,7 @@ type sessions struct {
 	max, idle time.Duration
 	now       func() time.Time
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the rest
 	began    uint64
 	byID     map[idHash]*session
 	ofCaller map[string]int // how many each has
@@ -177,9 +177,9 @@ const (
 	loginCookie   = "login"
 )
 
-// sent is the value of a cookie. One that was sent more than once is none: nobody knows which is ours.
-func (c *Console) sent(r *http.Request, name string) string {
-	if all := r.CookiesNamed(c.cookieName(name)); len(all) == 1 {
+// sent is the value of a cookie. One that was sent more than once is none: it is not known which is ours.
+func (v *visit) sent(name string) string {
+	if all := v.r.CookiesNamed(v.cookieName(name)); len(all) == 1 {
 		return all[0].Value
 	}
 	return ""

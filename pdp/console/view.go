@@ -1,12 +1,19 @@
 package console
 
 import (
+	"cmp"
+	"maps"
+	"net/http"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/approval/inbox"
 	"policy-service/pdp/console/page"
+	"policy-service/pdp/httpclient"
 )
 
 // sheet makes the page of one approval request, and counts the parts that a person should heed.
@@ -85,33 +92,7 @@ func (s *sheet) state(forms page.Forms, tried attempt) page.State {
 	case state.Status.Pending():
 		state.Heading = "Waits for others"
 	}
-	if tried == (attempt{}) {
-		state.Done = s.done()
-	}
 	return state
-}
-
-// done names the act of the person that led to this page. The address of the page says it, and anybody can write that: so it is said
-// only if the approval request says it, too.
-func (s *sheet) done() page.Label {
-	what, r := s.v.r.URL.Query().Get("done"), &s.f.approval
-	if what == revoke && r.Status == "revoked" {
-		return "Revoked."
-	}
-	said := slices.ContainsFunc(r.Said, func(one inbox.Said) bool { return one.By == s.v.me.Principal && one.Decision == what })
-	switch {
-	case !said:
-		return ""
-	case what == approve && r.Pending():
-		return "You approved. It waits for more approvals."
-	case what == approve:
-		return "You approved."
-	case what == deny:
-		return "You denied."
-	case what == delegate:
-		return "You delegated."
-	}
-	return ""
 }
 
 // asks is the question: subject, action and resource.
@@ -213,3 +194,183 @@ func (s *sheet) lastOne() page.Last {
 	}
 	return last
 }
+
+// forms are the buttons of the person, one for each act that the API allows.
+func (s *sheet) forms(tried attempt) page.Forms {
+	r := &s.f.approval
+	below := approvalsPath + "/" + r.ID
+	form := func(path string) page.Form {
+		token := s.v.token(http.MethodPost, path, r.ID, r.Version)
+		return page.Form{Action: page.Href(s.v.link(path)), Token: page.Token(token)}
+	}
+	f := page.Forms{Decision: form(below + "/decision"), Revocation: form(below + "/revoke"), Version: r.Version}
+	if s.f.noWhy != nil {
+		f.Not = []page.Not{{What: "decide", Why: page.Of("the service does not say at the moment what you may do; load the page again")}}
+		return f
+	}
+	may := func(what string) bool { return slices.Contains(s.f.why.You.May, what) }
+	f.Approve, f.Deny, f.Delegate, f.Revoke = may(approve), may(deny), may(delegate), may(revoke)
+	f.Not = s.not()
+	for _, person := range s.f.deciders.Items {
+		if page.Line(person).Plain() {
+			f.Offer = append(f.Offer, page.Typed(person))
+		}
+	}
+	f.Missing = tried.missing
+	if tried.decision == delegate {
+		f.Delegating, f.Person, f.ToReason = true, page.Typed(tried.to), page.Typed(tried.reason)
+	} else {
+		f.Reason = page.Typed(tried.reason)
+	}
+	return f
+}
+
+// not are the buttons that are missing, and why: of those that make sense as the approval request is now.
+func (s *sheet) not() (all []page.Not) {
+	sensible := map[string][]string{"pending": {approve, deny, delegate}, "approved": {revoke}}[s.f.approval.Status]
+	why := map[string][]string{}
+	var order []string
+	for _, one := range s.f.why.You.Not {
+		if !slices.Contains(sensible, one.Decision) || one.Decision == delegate && !s.f.approval.Delegable {
+			continue
+		}
+		if why[one.Detail] == nil {
+			order = append(order, one.Detail)
+		}
+		why[one.Detail] = append(why[one.Detail], one.Decision)
+	}
+	for _, detail := range order {
+		all = append(all, page.Not{What: acts[strings.Join(why[detail], " ")], Why: page.Of(detail)})
+	}
+	return all
+}
+
+// acts are acts that cannot be done, in words.
+var acts = map[string]page.Label{
+	"approve": "approve", "deny": "deny", "delegate": "delegate", "revoke": "revoke",
+	"approve deny": "approve or deny", "approve delegate": "approve or delegate", "deny delegate": "deny or delegate",
+	"approve deny delegate": "approve, deny or delegate",
+}
+
+func (s *sheet) terms() page.Terms {
+	r := &s.f.approval
+	t := page.Terms{Uses: r.Uses, Used: r.Used, Rounds: r.Rounds, Continued: r.Continued}
+	t.Within, _ = time.ParseDuration(r.RoundsWithin)
+	if r.Pending() {
+		t.ValidFor, _ = time.ParseDuration(s.f.why.ValidFor) // a text that is no duration is not shown
+	}
+	for _, pointer := range r.Unbound {
+		t.Unbound = append(t.Unbound, s.line(pointer))
+	}
+	return t
+}
+
+func (s *sheet) reasons() page.Why {
+	w := page.Why{Known: s.f.noWhy == nil, Decision: page.IDOf(s.f.approval.Decision)}
+	if !w.Known {
+		return w
+	}
+	w.Obligation = page.Place{Name: s.line(s.f.why.Obligation.Name), At: s.line(s.f.why.Obligation.At)}
+	for _, p := range s.f.why.Policies {
+		w.Policies = append(w.Policies, page.Place{Name: s.line(p.ID), At: s.line(p.At)})
+	}
+	return w
+}
+
+// vias are the ways by which votes come, in words.
+var vias = map[string]page.Label{"api": "API", "console": "console", "form": "form"}
+
+// decisions are the rulings of people, in words.
+var decisions = map[string]page.Label{approve: "approved", deny: "denied", delegate: "delegated", revoke: "revoked"}
+
+func decisionOf(name string) page.Label {
+	return cmp.Or(decisions[name], "said something that this page does not know")
+}
+
+func (s *sheet) vote(said inbox.Said) page.Vote {
+	return page.Vote{
+		By:       s.person(said.By),
+		Decision: decisionOf(said.Decision),
+		To:       s.person(said.To),
+		Reason:   s.of(said.Reason),
+		Via:      cmp.Or(vias[string(said.Via)], "a way that this page does not know"),
+		Gateway:  s.line(said.Gateway),
+		At:       s.v.moment(said.At),
+		Until:    s.v.moment(said.ValidUntil),
+	}
+}
+
+// others are the other people who may decide.
+func (s *sheet) others() page.Deciders {
+	d := page.Deciders{Known: s.f.noDeciders == nil && s.f.approval.Pending(), More: s.f.deciders.More}
+	for _, person := range s.f.deciders.Items {
+		d.People = append(d.People, s.person(person))
+	}
+	return d
+}
+
+// beside are the approval requests before and after this one in the inbox. If it is not there, the first one is after it.
+func (s *sheet) beside() (prev, next page.Href) {
+	items := s.f.waiting.Items
+	n := slices.IndexFunc(items, func(r inbox.Request) bool { return r.ID == s.f.approval.ID })
+	if n > 0 {
+		prev = s.v.linkOf(items[n-1].ID)
+	}
+	if n+1 < len(items) {
+		next = s.v.linkOf(items[n+1].ID)
+	}
+	return prev, next
+}
+
+// withheld reports if the API does not tell the person, which is no failure.
+func withheld(err error) bool {
+	status := httpclient.StatusOf(err)
+	return status == http.StatusNotFound || status == http.StatusForbidden
+}
+
+// named is an entity in one word.
+func named(e inbox.Entity) string { return e.Type + "/" + e.ID }
+
+// word is an actor by name, and the JSON itself if that says more.
+func word(a inbox.Actor) string {
+	if a.JSON != nil {
+		return string(a.JSON)
+	}
+	return a.Name
+}
+
+// without is the context of a question but for its arguments and for the actors, where those are shown whole elsewhere.
+func without(context map[string]jsontext.Value) jsontext.Value {
+	rest := maps.Clone(context)
+	delete(rest, "arguments")
+	if agent, ok := context["agent"]; ok && inbox.ActorOf(agent, "").JSON == nil {
+		delete(rest, "agent")
+	}
+	if requester, ok := context["requester"]; ok && inbox.ActorOf(requester, "").JSON == nil {
+		delete(rest, "requester")
+	}
+	chain, shown := inbox.Behind(context)
+	if shown && !slices.ContainsFunc(chain, func(one inbox.Actor) bool { return one.JSON != nil }) {
+		delete(rest, "on_behalf_of")
+	}
+	if len(rest) == 0 {
+		return nil
+	}
+	object, err := json.Marshal(rest, json.Deterministic(true))
+	if err != nil {
+		return jsontext.Value(err.Error()) // which is shown as text
+	}
+	return object
+}
+
+// linkOf is the address of the page of an approval request, and none if that has no id.
+func (v *visit) linkOf(id string) page.Href {
+	known := page.IDOf(id)
+	if known.None() {
+		return ""
+	}
+	return page.Href(v.link(approvalsPath + "/" + known.String()))
+}
+
+// moment is a time on this page.
+func (v *visit) moment(at time.Time) page.Moment { return page.MomentOf(at, v.options.Now()) }

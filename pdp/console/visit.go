@@ -2,9 +2,6 @@ package console
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"crypto/tls"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,67 +11,64 @@ import (
 	"policy-service/pdp/httpclient"
 )
 
-// visit is one request of one person. The context of its request says to the API who the person is.
+// visit is one request. The context of its request says to the API which person sends it.
 type visit struct {
-	w   http.ResponseWriter
-	r   *http.Request
-	api *inbox.Inbox // asked with the context of r
-	me  inbox.Me
-	// form and version are what was sent, in a request that sends a form. It is the form of this person's own page
-	// for this path, and for that version.
+	*Console
+	w  http.ResponseWriter
+	r  *http.Request
+	me inbox.Me // empty until the API has named the person
+	// form and version are those of a request that sends a form. It is the form of this person's own page for this path, and
+	// for that version.
 	form    url.Values
 	version int
 
-	console *Console
-	session *idHash // nil if the person is known by a certificate
-	key     []byte  // of the tokens in forms
+	session idHash
+	key     []byte // of the tokens in forms; nil without a session
 }
 
-// enter begins a visit. If nobody is logged in, it answers by itself, and returns nil.
-func (c *Console) enter(w http.ResponseWriter, r *http.Request) *visit {
-	v := c.recognize(w, r)
-	if v == nil {
-		c.nobody(w, r)
-		return nil
+// visiting handles requests as visits.
+func (c *Console) visiting(serve func(*visit)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { serve(&visit{Console: c, w: w, r: r}) }
+}
+
+// enter finds the person who is logged in. If there is none, it answers, and reports false.
+func (v *visit) enter() bool {
+	if !v.recognize() {
+		v.toLogin()
+		return false
 	}
 	if err := v.ask(); err != nil {
 		v.fail(err)
-		return nil
+		return false
 	}
-	return v
+	return true
 }
 
-// recognize finds the session of a request, or else its certificate; nil if there is neither. Whether the API takes
-// them is not known then.
-func (c *Console) recognize(w http.ResponseWriter, r *http.Request) *visit {
-	v := &visit{w: w, api: c.inbox, console: c}
-	if id, ok := hashOf(c.sent(r, sessionCookie)); ok {
-		if found, ok := c.sessions.use(id); ok {
-			v.r, v.session, v.key = r.WithContext(found.login.Context(r.Context())), &id, found.key
-			return v
-		}
+// recognize finds the session of the request. It does not know whether the API still takes the credential.
+func (v *visit) recognize() bool {
+	id, ok := hashOf(v.sent(sessionCookie))
+	if !ok {
+		return false
 	}
-	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return nil
+	found, ok := v.sessions.use(id)
+	if ok {
+		v.r, v.session, v.key = v.r.WithContext(found.login.Context(v.r.Context())), id, found.key
 	}
-	sum := sha256.Sum256(r.TLS.PeerCertificates[0].Raw)
-	mac := hmac.New(sha256.New, c.secret)
-	mac.Write(sum[:])
-	v.r, v.key = r.WithContext(context.WithValue(r.Context(), certificate{}, r.TLS)), mac.Sum(nil)
-	return v
+	return ok
 }
 
-// ask asks the API who the person is, now.
+// ask asks the API for the person, as of now.
 func (v *visit) ask() (err error) {
 	v.me, err = v.api.Me(v.r.Context())
 	return err
 }
 
-// layout is what every page for the person has.
+// layout is the part that every page has, with the person if the API has named one.
 func (v *visit) layout(title page.Label) page.Layout {
-	l := v.console.layout(title)
+	now := v.options.Now()
+	l := page.Layout{Title: title, Home: page.Href(v.link("")), Now: page.MomentOf(now, now)}
 	if v.me.Caller == "" {
-		return l // the API does not answer
+		return l
 	}
 	if l.Who = page.Line(v.me.Principal); l.Who.Empty() {
 		l.Who = page.Line(v.me.Caller)
@@ -83,27 +77,8 @@ func (v *visit) layout(title page.Label) page.Layout {
 	for _, tenant := range v.me.Tenants {
 		l.Tenants = append(l.Tenants, page.Line(tenant))
 	}
-	if v.session != nil {
-		l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0))
-	}
+	l.LogOut = page.Token(v.token(http.MethodPost, logoutPath, "", 0))
 	return l
-}
-
-// link is the address of a path of the console, such as /approvals, for browsers.
-func (v *visit) link(path string) string { return v.console.link(path) }
-
-// show answers with a page. Nothing is sent of a page that cannot be written whole.
-func (v *visit) show(status int, view page.View) { v.console.show(v.w, v.r, status, view) }
-
-// redirect sends the browser to a path of the console, such as /approvals.
-func (v *visit) redirect(path string) { v.console.redirect(v.w, path) }
-
-// notFound answers that there is no such page, or none that the person may see.
-func (v *visit) notFound() { v.problem(http.StatusNotFound) }
-
-// problem answers with a page that says what is wrong, in words for its status.
-func (v *visit) problem(status int) {
-	v.show(status, v.console.message(v.layout(titleOf(status)), status))
 }
 
 // fail answers for an error of the API. What the API refuses with 409 is for the page that asked.
@@ -112,7 +87,7 @@ func (v *visit) fail(err error) {
 	case http.StatusUnauthorized:
 		v.lapsed()
 	case http.StatusForbidden, http.StatusNotFound:
-		v.notFound()
+		v.problem(http.StatusNotFound)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		v.w.Header().Set("Retry-After", "2")
 		v.problem(http.StatusServiceUnavailable)
@@ -120,36 +95,24 @@ func (v *visit) fail(err error) {
 		switch v.r.Context().Err() {
 		case nil:
 		case context.Canceled:
-			return // nobody waits for the answer
+			return // no browser waits for the answer
 		default:
 			v.problem(http.StatusServiceUnavailable)
 			return
 		}
-		v.console.options.Log.ErrorContext(v.r.Context(), "the API does not answer the console", "error", err)
+		v.options.Log.ErrorContext(v.r.Context(), "the API does not answer the console", "error", err)
 		v.problem(http.StatusInternalServerError)
 	}
 }
 
-// lapsed answers a person whom the API does not know any more. The session is over.
+// lapsed answers a person whose credential the API does not take any more. The session is over.
 func (v *visit) lapsed() {
-	if v.session != nil {
-		v.console.sessions.drop(*v.session)
-		http.SetCookie(v.w, v.console.cookie(sessionCookie, "", 0))
-		v.console.options.Log.InfoContext(v.r.Context(), "a session of the console ended, because its credential no longer counts",
+	if v.key != nil {
+		v.sessions.drop(v.session)
+		http.SetCookie(v.w, v.cookie(sessionCookie, "", 0))
+		v.options.Log.InfoContext(v.r.Context(), "a session of the console ended, because its credential no longer counts",
 			"caller", v.me.Caller, "address", v.r.RemoteAddr)
 	}
-	v.console.nobody(v.w, v.r)
-}
-
-// carrier brings requests to the API. Of a person without a session it brings the certificate.
-type carrier struct{ api http.RoundTripper }
-
-type certificate struct{}
-
-func (c carrier) RoundTrip(r *http.Request) (*http.Response, error) {
-	if state, ok := r.Context().Value(certificate{}).(*tls.ConnectionState); ok {
-		r = r.WithContext(r.Context())
-		r.TLS = state
-	}
-	return c.api.RoundTrip(r)
+	v.me = inbox.Me{}
+	v.toLogin()
 }

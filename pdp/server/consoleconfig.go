@@ -26,7 +26,7 @@ type ConsoleConfig struct {
 	// TrustedProxies say where a request comes from.
 	TrustedProxies []string `yaml:"trusted_proxies" doc:"The addresses of proxies before the console, as 10.0.0.5 or 10.0.0.0/24. Of a request of theirs, the last address in X-Forwarded-For that is none of theirs counts as the one that it comes from: failed logins and pages are bounded by address. Without them, all people behind a proxy have one address."`
 	// OIDC is the issuer by which people log in; nil is none, and then they log in with API keys.
-	OIDC *auth.OIDC `yaml:"oidc" reload:"yes" doc:"The OpenID provider by which people log in. Without it they log in with API keys, or have client certificates."`
+	OIDC *auth.OIDC `yaml:"oidc" reload:"yes" doc:"The OpenID provider by which people log in. Without it they log in with API keys."`
 	// Session bounds how long people stay logged in.
 	Session SessionConfig `yaml:"session"`
 }

@@ -117,11 +117,11 @@ func filled(v page.View, text string, turn int) page.View {
 		case *page.Moment:
 			*at = page.MomentOf(now, now)
 		case *page.Status:
-			*at = page.Status(turn % 8)
+			*at = []page.Status{page.Unknown, page.Pending, page.Approved, page.Denied, page.Expired, page.Cancelled, page.UsedUp, page.Revoked}[turn%8]
 		case *page.Change:
-			*at = page.Change(turn % 5)
+			*at = []page.Change{page.Uncompared, page.Same, page.Differs, page.New, page.Gone}[turn%5]
 		case *page.Field:
-			*at = page.Field(turn % 4)
+			*at = []page.Field{page.NoField, page.ReasonField, page.ToReasonField, page.PersonField}[turn%4]
 		case *bool:
 			*at = turn%2 == 0
 		case *int:

@@ -41,7 +41,6 @@ type Choice struct {
 // Entry is an approval request in the inbox.
 type Entry struct {
 	Link             Href
-	ID               ID
 	Redacted         bool // Who, Does, With and Message are empty then
 	Who, Does, With  Text
 	Message          Text
@@ -54,47 +53,45 @@ type Entry struct {
 // Votes is how many people approved, and how many have to.
 type Votes struct{ Given, Needed int }
 
-// Status is the status of an approval request.
-type Status int
+// Status is the status of an approval request, by the name that the API has for it.
+type Status Label
 
 // The statuses. Unknown is one that this console does not know.
 const (
-	Unknown Status = iota
-	Pending
-	Approved
-	Denied
-	Expired
-	Cancelled
-	UsedUp
-	Revoked
+	Unknown   Status = ""
+	Pending   Status = "pending"
+	Approved  Status = "approved"
+	Denied    Status = "denied"
+	Expired   Status = "expired"
+	Cancelled Status = "cancelled"
+	UsedUp    Status = "used_up"
+	Revoked   Status = "revoked"
 )
 
-var statuses = [...]struct{ name, text Label }{
-	Unknown:   {"", "In a state that this page does not know"},
-	Pending:   {"pending", "Pending"},
-	Approved:  {"approved", "Approved"},
-	Denied:    {"denied", "Denied"},
-	Expired:   {"expired", "Expired"},
-	Cancelled: {"cancelled", "Cancelled"},
-	UsedUp:    {"used_up", "Used up"},
-	Revoked:   {"revoked", "Revoked"},
+var statuses = map[Status]Label{
+	Unknown:   "In a state that this page does not know",
+	Pending:   "Pending",
+	Approved:  "Approved",
+	Denied:    "Denied",
+	Expired:   "Expired",
+	Cancelled: "Cancelled",
+	UsedUp:    "Used up",
+	Revoked:   "Revoked",
 }
 
 // StatusOf is the status of a name.
 func StatusOf(name string) Status {
-	for s, known := range statuses {
-		if Status(s) != Unknown && string(known.name) == name {
-			return Status(s)
-		}
+	if _, known := statuses[Status(name)]; known {
+		return Status(name)
 	}
 	return Unknown
 }
 
 // Name is the name of the status, as the API has it.
-func (s Status) Name() Label { return statuses[s].name }
+func (s Status) Name() Label { return Label(s) }
 
 // Text is the status in words.
-func (s Status) Text() Label { return statuses[s].text }
+func (s Status) Text() Label { return statuses[s] }
 
 // Pending reports if people have yet to decide.
 func (s Status) Pending() bool { return s == Pending }

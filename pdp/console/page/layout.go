@@ -31,8 +31,6 @@ type Login struct {
 	// OIDC is the link to the provider, and empty if there is none. Provider is its name.
 	OIDC     Href
 	Provider Text
-	// Key is set if the person may log in by an API key.
-	Key bool
 	// Next is the path to go to after the login.
 	Next Typed
 	// Problem is why the last attempt failed.

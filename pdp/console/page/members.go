@@ -30,22 +30,16 @@ type Row struct {
 }
 
 // Change is how a value differs from that of the last request like it.
-type Change int
+type Change string
 
 // The changes there are. Uncompared says that there was no last time.
 const (
-	Uncompared Change = iota
-	Same
-	Differs
-	New
-	Gone
+	Uncompared Change = ""
+	Same       Change = "same"
+	Differs    Change = "differs"
+	New        Change = "new"
+	Gone       Change = "gone"
 )
-
-// Is* are for templates.
-func (c Change) IsSame() bool    { return c == Same }
-func (c Change) IsDiffers() bool { return c == Differs }
-func (c Change) IsNew() bool     { return c == New }
-func (c Change) IsGone() bool    { return c == Gone }
 
 // Single is the value of the table, if that is one text of the given name and has nothing to be compared with.
 func (t Table) Single(name string) *Value {

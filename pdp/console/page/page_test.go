@@ -24,7 +24,7 @@ func layout(title page.Label) page.Layout {
 }
 
 func TestLogin(t *testing.T) {
-	got := drawn(t, page.Login{Layout: layout("Log in"), OIDC: "/pdp/console/login/oidc", Key: true, Next: `/approvals?x="><b>`})
+	got := drawn(t, page.Login{Layout: layout("Log in"), OIDC: "/pdp/console/login/oidc", Next: `/approvals?x="><b>`})
 	for _, want := range []string{
 		`<title>Log in · policy-service</title>`, `href="/pdp/console/style.css"`, `href="/pdp/console/login/oidc"`,
 		`action="/pdp/console/login"`, `name="next" value="/approvals?x=&#34;&gt;&lt;b&gt;"`,

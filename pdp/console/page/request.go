@@ -32,8 +32,7 @@ type State struct {
 	Votes   Votes
 	Until   Moment
 	Filed   Moment
-	// Done is the act of the person that led here, and Mistake the reason why it failed.
-	Done    Label
+	// Mistake is the reason why the act of the person failed that led here.
 	Mistake Label
 	Detail  Text // of the mistake, by the API
 }
@@ -158,17 +157,12 @@ type Not struct {
 }
 
 // Field is a field of a form.
-type Field int
+type Field string
 
 // The fields. NoField is none of them.
 const (
-	NoField Field = iota
-	ReasonField
-	ToReasonField
-	PersonField
+	NoField       Field = ""
+	ReasonField   Field = "reason"
+	ToReasonField Field = "to-reason"
+	PersonField   Field = "person"
 )
-
-// Is* are for templates.
-func (f Field) IsReason() bool   { return f == ReasonField }
-func (f Field) IsToReason() bool { return f == ToReasonField }
-func (f Field) IsPerson() bool   { return f == PersonField }

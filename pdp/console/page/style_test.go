@@ -30,7 +30,6 @@ var readable = []struct {
 	{"bad", "sheet", 4.5},
 	{"bad", "bad-paper", 4.5},
 	{"good", "paper", 4.5},
-	{"good", "good-paper", 4.5},
 	{"focus", "paper", 3},
 	{"focus", "sheet", 3},
 	{"edge", "paper", 3},
