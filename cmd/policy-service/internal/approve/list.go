@@ -2,13 +2,9 @@ package approve
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
-
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
+	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
@@ -64,25 +60,16 @@ func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 		return nil
 	}
 	table := s.Table()
-	heads := []any{"ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE"}
-	tells := tellApart(all)
-	if len(tells) > 0 {
-		heads = append(heads, "ARGUMENTS")
-	}
-	table.Row(append(heads, "MESSAGE")...)
+	table.Row("ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE", "MESSAGE")
 	var odd []string
-	for n, r := range all {
+	for _, r := range all {
 		cells := []any{
 			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), cli.TimeOr(r.ExpiresAt, "-"),
-			r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource),
+			r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
 		}
 		if r.Redacted() {
 			cells[5], cells[6], cells[7] = "(redacted)", "-", "-"
 		}
-		if len(tells) > 0 {
-			cells = append(cells, tells[n])
-		}
-		cells = append(cells, r.Message)
 		var about notes
 		for n := range cells {
 			cells[n] = about.cut(fmt.Sprint(cells[n]), longestCell)
@@ -101,39 +88,56 @@ func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 	return nil
 }
 
-// tellApart returns, for each request, those arguments in which others for the same subject, action and resource differ. It is
-// nil if none do.
-func tellApart(all []inbox.Request) (tells []string) {
-	type call struct{ tenant, subject, action, resource string }
-	arguments, alike := make([]map[string]jsontext.Value, len(all)), map[call][]int{}
-	for n, r := range all {
-		_ = json.Unmarshal(r.Request.Context["arguments"], &arguments[n]) // a value that is no object has no members
-		of := call{r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource)}
-		alike[of] = append(alike[of], n)
-	}
-	for _, rows := range alike {
-		for _, n := range rows {
-			var own []string
-			for _, name := range slices.Sorted(maps.Keys(arguments[n])) {
-				value := string(arguments[n][name])
-				differs := func(other int) bool { return string(arguments[other][name]) != value }
-				if slices.ContainsFunc(rows, differs) {
-					own = append(own, name+": "+value)
-				}
-			}
-			if len(own) > 0 && tells == nil {
-				tells = make([]string, len(all))
-			}
-			if len(own) > 0 {
-				tells[n] = strings.Join(own, ", ")
-			}
-		}
-	}
-	return tells
-}
-
 // longestCell keeps a table readable.
 const longestCell = 48
 
 // named is an entity as people read it.
 func named(e inbox.Entity) string { return cli.Entity(evaluation.Ref{Type: e.Type, ID: e.ID}) }
+
+type showCommand struct {
+	serverFlags
+	approvalID
+	Wait time.Duration `placeholder:"D" help:"While the approval request is pending, wait up to this long until it is decided, such as 30s."`
+}
+
+// Run shows the approval request.
+func (c showCommand) Run(s cli.Streams) error {
+	return c.open(s, "show the approval request", func(ctx context.Context, box *inbox.Inbox) error {
+		r, err := box.Get(ctx, c.ID, c.Wait)
+		if err == nil {
+			c.print(s, r)
+		}
+		return err
+	})
+}
+
+type watchCommand struct {
+	serverFlags
+}
+
+// Help ends the command's help.
+func (watchCommand) Help() string {
+	return "The command begins with the approval requests that are pending. " +
+		"If the server restarts or is busy, the command asks it again. " +
+		"If the server does not answer at the start, the command ends with exit code 2. After an interrupt the exit code is 0."
+}
+
+// Run prints approval requests until it is interrupted.
+func (c watchCommand) Run(s cli.Streams) error {
+	return c.open(s, "watch", func(ctx context.Context, box *inbox.Inbox) error {
+		trouble := func(err error) {
+			s.Tell("policy-service: %v; the command asks again until the server answers", err)
+		}
+		err := box.Watch(ctx, inbox.Filter{}, trouble, func(r inbox.Request) error {
+			c.print(s, r)
+			if !c.JSON {
+				s.Print("")
+			}
+			return nil
+		})
+		if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			return nil
+		}
+		return err
+	})
+}
