@@ -54,8 +54,6 @@ func (s *Sender) try(ctx context.Context, r *receiver, m message) outcome {
 	switch {
 	case ctx.Err() != nil:
 		return outcome{kind: stopped}
-	case r.gone.Load():
-		return outcome{kind: gone}
 	case now.After(m.end):
 		return outcome{kind: never, why: "its time was up before its turn came"}
 	}
@@ -91,7 +89,6 @@ type kind int
 const (
 	later   kind = iota // another attempt may succeed
 	never               // no attempt will succeed
-	gone                // the receiver wants no more messages
 	taken               // the receiver has the message
 	stopped             // ctx has ended
 )
@@ -103,8 +100,6 @@ func judge(answer *http.Response, now time.Time) outcome {
 	switch status := answer.StatusCode; {
 	case status >= 200 && status < 300:
 		o.kind = taken
-	case status == http.StatusGone:
-		o.kind = gone
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
 		o.kind, o.after = later, retryAfter(answer.Header.Get("Retry-After"), now)
 	case status >= 300 && status < 400:
@@ -141,15 +136,11 @@ func (r *receiver) report(log *slog.Logger, o outcome) {
 		}
 	case never:
 		log.Error("a webhook is given up", "why", o.why)
-	case gone:
-		if r.gone.CompareAndSwap(false, true) {
-			log.Error("a receiver of webhooks wants none any more (410); it gets none until the next start")
-		}
 	}
 }
 
-// Once makes one attempt at every receiver. It is an error unless each of them takes the message: for who has to know at
-// once, and says so to somebody who can try again.
+// Once makes one attempt at every receiver. It is an error unless each of them takes the message: for a caller that has to
+// know at once.
 func (s *Sender) Once(ctx context.Context, id string, body []byte) error {
 	if !isID(id) {
 		return errID
@@ -165,8 +156,6 @@ func (s *Sender) Once(ctx context.Context, id string, body []byte) error {
 				return nil
 			case stopped:
 				return ctx.Err()
-			case gone:
-				return errors.New("webhook: the receiver wants no more messages")
 			}
 			return errors.New("webhook: the receiver did not take the message: " + o.why)
 		})

@@ -182,18 +182,6 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestGone has two messages meet a receiver that wants nothing any more.
-func TestGone(t *testing.T) {
-	t.Parallel()
-	i := receives(t, answers(503), answers(410), answers(200))
-	w := sends(t, i.URL, loopback)
-	w.send(t)
-	w.send(t)
-	if got := len(i.deliveries()); got != 2 || strings.Count(w.log.String(), "(410)") != 1 {
-		t.Errorf("%d requests; log:\n%s", got, w.log)
-	}
-}
-
 // TestRedirect is sent on to another listener, which is as reachable as the first.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
