@@ -11,11 +11,11 @@ type Ref struct {
 
 // Actors act beside the subject of a request, or have it act for them.
 type Actors struct {
-	Agent *Ref // nil is none
-	Chain []Ref
+	Agent *Ref  `json:"agent,omitzero"` // nil is none
+	Chain []Ref `json:"chain,omitzero"`
 	// Requester asked for the act of the subject; nil is none. The two are never one person where
 	// the subject fulfils a request for a tool: that would be its own consent alone.
-	Requester *Ref
+	Requester *Ref `json:"requester,omitzero"`
 }
 
 const (

@@ -13,30 +13,30 @@ import (
 // asks for.
 type Terms struct {
 	// Template says who is asked, and how: policies tell approvers by it.
-	Template string
+	Template string `json:"template"`
 	// Quorum is how many people must approve.
-	Quorum int
+	Quorum int `json:"quorum"`
 	// Timeout is how long an approval request waits, ValidFor how long what was
 	// approved may be used, Uses how often.
-	Timeout  time.Duration
-	ValidFor time.Duration
-	Uses     int
+	Timeout  time.Duration `json:"timeout"`
+	ValidFor time.Duration `json:"valid_for"`
+	Uses     int           `json:"uses"`
 	// Rounds is how many follow-up questions belong to one use of an approval, and
 	// RoundsWithin how long after the use they may come; 0 if there are none.
-	Rounds       int
-	RoundsWithin time.Duration
+	Rounds       int           `json:"rounds,omitzero"`
+	RoundsWithin time.Duration `json:"rounds_within,omitzero"`
 	// Material are the members of the request that the approval is bound to, besides
 	// the types, ids and names that it is always bound to; sorted.
-	Material []string
+	Material []string `json:"material,omitzero"`
 	// Message is what the approver is shown.
-	Message string
+	Message string `json:"message,omitzero"`
 	// Delegable lets an approver name another in their place.
-	Delegable bool
+	Delegable bool `json:"delegable,omitzero"`
 	// SameClient lets people vote through the very client that asks.
-	SameClient bool
+	SameClient bool `json:"same_client,omitzero"`
 	// Review has an approver see each argument of a call as a field of its own. Otherwise the
 	// approver is asked for yes or no.
-	Review bool
+	Review bool `json:"review,omitzero"`
 }
 
 // The forms that an obligation can have approvers shown.

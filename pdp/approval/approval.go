@@ -69,11 +69,8 @@ type ApprovalRequest struct {
 	Subject  evaluation.Ref `json:"subject"`
 	Resource evaluation.Ref `json:"resource"`
 	Action   string         `json:"action"`
-	// Agent acts for the subject. Its Type is empty if the request names it by its id alone.
-	// Chain are the others on whose behalf it acts. Behind them is the requester, if Members has its
-	// member of the context; see [ApprovalRequest.Actors].
-	Agent *evaluation.Ref  `json:"agent,omitzero"`
-	Chain []evaluation.Ref `json:"chain,omitzero"`
+	// Actors are those for whom the subject acts, and the agent and the requester.
+	Actors evaluation.Actors `json:"actors,omitzero"`
 	// Shown is the request as records have it: in the AuthZEN form, masked.
 	Shown jsontext.Value `json:"shown,omitzero"`
 	// Drawn is the same with facts about each masked value, such as its length; nil if nothing is masked. No record
@@ -87,24 +84,6 @@ type ApprovalRequest struct {
 	Asked string         `json:"via,omitzero"`
 	// Person is for whom it was asked, as evaluation.Request.Person has it: several are in one text.
 	Person string `json:"person,omitzero"`
-}
-
-// SetActors files the agent, the chain of those for whom it acts, and the requester, which stands at the end of Chain.
-func (q *ApprovalRequest) SetActors(a evaluation.Actors) {
-	q.Agent, q.Chain = a.Agent, slices.Clone(a.Chain)
-	if a.Requester != nil {
-		q.Chain = append(q.Chain, *a.Requester)
-	}
-}
-
-// Actors are those that SetActors filed. Policies that let members of the chain decide do not mean the requester, so it
-// is apart from them. Members says whether there is one.
-func (q *ApprovalRequest) Actors() evaluation.Actors {
-	a := evaluation.Actors{Agent: q.Agent, Chain: q.Chain}
-	if last := len(q.Chain) - 1; last >= 0 && slices.Contains(q.Members, evaluation.RequesterMember) {
-		a.Chain, a.Requester = q.Chain[:last:last], &q.Chain[last]
-	}
-	return a
 }
 
 // ForPeople is the request as approvers are shown it.
@@ -157,31 +136,36 @@ func (a *Approval) WhyDenied() string {
 	return a.Votes[len(a.Votes)-1].Reason
 }
 
-// Vote is a statement of one person.
-type Vote struct {
-	// By is the person, in Cedar's words: User::"mia". Caller is the credential.
-	By     string   `json:"by"`
-	Caller string   `json:"caller"`
-	Kind   VoteKind `json:"kind"`
-	Reason string   `json:"reason,omitzero"`
-	// To is the person named in the place of By, if the vote is a delegation.
-	To string `json:"to,omitzero"`
-	// ValidUntil is the end of validity that By asked for; zero is none.
-	ValidUntil time.Time `json:"valid_until,omitzero"`
-	At         time.Time `json:"at"`
-	// Via is the way by which the vote came, Gateway the caller that relayed it, and Client the client of the person that
-	// answered. Without Via it came by the API; see [Vote.Way].
+// Statement is the word of a person about an approval, and the way by which it came.
+type Statement struct {
+	// By is the person, in Cedar's words: User::"mia". It is empty in steps that the service takes by itself.
+	By     string `json:"by,omitzero"`
+	Reason string `json:"reason,omitzero"`
+	// To is the person named in the place of By, if By delegates. From is the person that named By in their place, if that
+	// is why By may speak.
+	To   string `json:"to,omitzero"`
+	From string `json:"from,omitzero"`
+	// Via is the way by which it came, Gateway the caller that relayed it, and Client the client of the person that
+	// answered. Without Via it came by the API; see [Statement.Way].
 	Via     evaluation.Via `json:"via,omitzero"`
 	Gateway string         `json:"gateway,omitzero"`
 	Client  evaluation.Ref `json:"client,omitzero"`
-	// From is the person that named By in their place, if that is why By may speak.
-	From string `json:"from,omitzero"`
+	// ValidUntil is the end of validity that By asked for; zero is none.
+	ValidUntil time.Time `json:"valid_until,omitzero"`
+}
+
+// Vote is a statement that counts for or against an approval.
+type Vote struct {
+	Statement `json:",inline"`
+	Caller    string    `json:"caller"` // the credential
+	Kind      VoteKind  `json:"kind"`
+	At        time.Time `json:"at"`
 	// Step is the id of the record of it.
 	Step string `json:"step,omitzero"`
 }
 
-// Way is how the vote came.
-func (v Vote) Way() evaluation.Way {
+// Way is how the statement came.
+func (v Statement) Way() evaluation.Way {
 	if v.Via == "" {
 		return evaluation.Way{Via: evaluation.ViaAPI}
 	}

@@ -19,11 +19,11 @@ import (
 // gives the first one.
 type Position struct {
 	// File is the name that the file had then, and Number that of the last delivered change.
-	File   string
-	Number uint64
+	File   string `json:"file"`
+	Number uint64 `json:"number"`
 	// Waiting is set while pending tasks are delivered. It is the last of them: the id of an approval, a zero byte, and
 	// the id of a task that follows it.
-	Waiting string
+	Waiting string `json:"waiting,omitzero"`
 }
 
 // Followed is a task, and the position after it.
@@ -83,10 +83,8 @@ func (s *Store) allTold(tx *ledger.Tx, whose owner) uint64 {
 	last := tx.Last(bucketChanged)
 	theirs := func(n Notice) bool { return n.Tenant == whose.tenant && n.Caller == whose.subject.ID }
 	for _, id := range s.ledger.UnrecordedItems(theirs) {
-		for _, task := range followers(tx, id) {
-			if t, found := readTask(tx, task); found {
-				last = min(last, t.Changed-1)
-			}
+		for _, t := range tasksOf(tx, id) {
+			last = min(last, t.Changed-1)
 		}
 	}
 	return last
@@ -102,7 +100,7 @@ func (s *Store) waitingTasks(tx *ledger.Tx, whose owner, from Position, most int
 		if n == looks {
 			return found, end, true
 		}
-		for _, task := range followersAfter(tx, id, []byte(end.Waiting)) {
+		for _, task := range followers(tx, id, []byte(end.Waiting)) {
 			t, is := readTask(tx, task)
 			if !is || waitsBefore(tx, t, id) {
 				continue
@@ -160,13 +158,11 @@ func changedTasks(tx *ledger.Tx, whose owner, from Position, most int) (found []
 
 // changeTasks notes that the tasks have changed that follow an approval.
 func (s *Store) changeTasks(c *change, approval string) {
-	for _, id := range followers(c.Tx, approval) {
-		if t, found := readTask(c.Tx, id); found {
-			c.Delete(bucketChanged, t.changedKey())
-			s.number(c, &t)
-			c.Put(bucketTasks, []byte(t.ID), t)
-			c.Put(bucketChanged, t.changedKey(), t.ID)
-		}
+	for _, t := range tasksOf(c.Tx, approval) {
+		c.Delete(bucketChanged, t.changedKey())
+		s.number(c, &t)
+		c.Put(bucketTasks, []byte(t.ID), t)
+		c.Put(bucketChanged, t.changedKey(), t.ID)
 	}
 }
 

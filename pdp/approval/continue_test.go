@@ -4,13 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
@@ -35,31 +30,6 @@ func asksRound(t *testing.T, s *approval.Store, r *record, a approval.Approval, 
 	answered, err := goOn(t.Context(), s, a.ID, a.Digest, c, decision, r.decideBy(decision, a.ID, c))
 	must(t, err)
 	return answered
-}
-
-// TestRoundIsAnsweredOnce has 64 callers want one round.
-func TestRoundIsAnsweredOnce(t *testing.T) {
-	t.Parallel()
-	r := newRecord()
-	s := mustOpen(t, quick(t), r.options())
-	a := madeCall(t, s, r, "a")
-	for round := 1; round <= 3; round++ {
-		var answered atomic.Int32
-		var all sync.WaitGroup
-		for n := range 64 {
-			all.Go(func() {
-				if asksRound(t, s, r, a, "use of a", round, fmt.Sprint("round ", round, n)) {
-					answered.Add(1)
-				}
-			})
-		}
-		if all.Wait(); answered.Load() != 1 {
-			t.Errorf("round %d is answered %d times", round, answered.Load())
-		}
-	}
-	if got, _, _ := s.Get(t.Context(), a.ID); got.Continued != 3 || len(got.Used) != 1 {
-		t.Errorf("it is %+v", got)
-	}
 }
 
 // TestRoundInDoubt: while nobody can say whether the decision of a round is on record, that round cannot be had, nor the
@@ -209,12 +179,10 @@ func TestNothingGoesOnFromWhatIsAskedAgain(t *testing.T) {
 	if asksRound(t, s, r, a, "use of a", 1, "d") {
 		t.Error("it goes on from what a revoked key approved")
 	}
-	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending {
-		t.Errorf("it is %+v", got)
-	}
+	hasStatus(t, "it is", s, a.ID, approval.Pending)
 	again := func() {
 		t.Helper()
-		mustDecide(t, s, a.ID, approval.Vote{By: "ben", Caller: "key:ben", Kind: approval.Approve})
+		mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "ben"}, Caller: "key:ben", Kind: approval.Approve})
 		if asksRound(t, s, r, a, "use of a", 1, "e") {
 			t.Error("it goes on from a use of before people were asked again")
 		}
@@ -248,9 +216,7 @@ func TestRecordThatIsGoneEndsRounds(t *testing.T) {
 	if asksRound(t, s, r, a, "use of a", 1, "d") {
 		t.Error("a round is answered that may have been answered before")
 	}
-	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.UsedUp {
-		t.Errorf("it is %+v", got)
-	}
+	hasStatus(t, "it is", s, a.ID, approval.UsedUp)
 }
 
 // TestUnlistedIsNotContinued: what can be continued and is taken from the list of what is held against the log is not
@@ -311,44 +277,4 @@ func TestUseThatTheLogLacksIsNotContinued(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestNoRoundBeyondWhatWasApproved: an approval has as many rounds as its terms said, and for as long. One of before, whose
-// approvers were told of no rounds, has none, also if a use of it was still open.
-func TestNoRoundBeyondWhatWasApproved(t *testing.T) {
-	t.Parallel()
-	r, data := newRecord(), quick(t)
-	s := mustOpen(t, data, r.options())
-	none := madeCall(t, s, r, "none", func(q *approval.ApprovalRequest) { q.Terms.Rounds, q.Terms.RoundsWithin = 0, 0 })
-	two := madeCall(t, s, r, "two", func(q *approval.ApprovalRequest) { q.Terms.Rounds = 2 })
-	before := madeCall(t, s, r, "before")
-	if got, _, _ := s.Get(t.Context(), none.ID); len(got.Spendings) > 0 {
-		t.Errorf("a use that nothing goes on from is kept: %+v", got.Spendings)
-	}
-	must(t, s.Close())
-	edit(t, data, func(tx *bbolt.Tx) error {
-		return approval.EditApproval(tx, key, before.ID, func(text string) string {
-			left := strings.Replace(text, `"rounds":10,"rounds_within":"15m0s",`, "", 1)
-			if left == text || !strings.Contains(left, `"spendings":[{`) {
-				t.Errorf("it is stored as %s", text)
-			}
-			return left
-		})
-	})
-	s = mustOpen(t, data, r.options())
-	asks := func(a approval.Approval, name string, round int, want bool) {
-		t.Helper()
-		if got := asksRound(t, s, r, a, "use of "+name, round, fmt.Sprint(name, round, r.size())); got != want {
-			t.Errorf("%s, round %d: answered %v", name, round, got)
-		}
-	}
-	asks(none, "none", 1, false)
-	asks(before, "before", 1, false)
-	asks(two, "two", 1, true)
-	asks(two, "two", 2, true)
-	asks(two, "two", 3, false)
-	soon := madeCall(t, s, r, "soon", func(q *approval.ApprovalRequest) { q.Terms.RoundsWithin = time.Minute })
-	asks(soon, "soon", 1, true)
-	r.pass(time.Minute)
-	asks(soon, "soon", 2, false)
 }

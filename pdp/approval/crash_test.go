@@ -106,7 +106,7 @@ func stepOf(line []byte) (approval.Step, error) {
 	for _, d := range r.Discharged {
 		return approval.Step{ID: r.ID, At: r.Time, Decision: r.ID, Continues: d.Continues, Approval: approval.Approval{ID: d.Approval}}, err
 	}
-	return approval.Step{ID: r.ID, At: r.Time, Name: r.Event, Caller: r.Caller, By: r.Details.By, Seal: r.Details.Seal, Decision: r.Details.UsedBy, Continues: r.Details.Continues, Approval: approval.Approval{
+	return approval.Step{ID: r.ID, At: r.Time, Name: r.Event, Caller: r.Caller, Statement: approval.Statement{By: r.Details.By}, Seal: r.Details.Seal, Decision: r.Details.UsedBy, Continues: r.Details.Continues, Approval: approval.Approval{
 		ID: r.Details.Approval, Status: r.Details.Status, Version: r.Details.Version, ExpiresAt: r.Details.ExpiresAt,
 	}}, err
 }

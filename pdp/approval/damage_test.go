@@ -32,7 +32,7 @@ func TestDamage(t *testing.T) {
 		case 1:
 			a = mustDecide(t, s, a.ID, by("mia"))
 		case 2:
-			a = mustDecide(t, s, a.ID, approval.Vote{By: "mia", Kind: approval.Deny})
+			a = mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "mia"}, Kind: approval.Deny})
 		case 3:
 			mustDecide(t, s, a.ID, by("mia"))
 			if spent, err := spend(t.Context(), s, a.ID, q.Digest, a.ID, r.decide(a.ID)); !spent {
@@ -52,7 +52,7 @@ func TestDamage(t *testing.T) {
 		must(t, os.Mkdir(dir, 0o700))
 		must(t, os.WriteFile(filepath.Join(dir, approval.FileName), damaged(whole, rand.New(rand.NewPCG(seed, 0))), 0o600))
 		r := r.copy() // or what one file made of it would be news to the next
-		waiting, _, looked := approval.Look(dir, key)
+		waiting, looked := approval.Look(dir, key, nil)
 		s, err := approval.Open(dir, r.options())
 		if (err == nil) != (looked == nil) || err == nil && s.Pending() != waiting {
 			t.Errorf("%d: who looks is told %d and %v, who opens it %v", seed, waiting, looked, err)
@@ -97,7 +97,7 @@ func TestDamageOutOfSight(t *testing.T) {
 	r, data := newRecord(), quick(t)
 	s := mustOpen(t, data, r.options())
 	over, whole := mustFile(t, s, question("over")), mustFile(t, s, question("whole"))
-	mustDecide(t, s, over.ID, approval.Vote{By: "mia", Kind: approval.Deny})
+	mustDecide(t, s, over.ID, approval.Vote{Statement: approval.Statement{By: "mia"}, Kind: approval.Deny})
 	task, err := s.Begin(approval.Task{ID: "task", Tenant: "acme", Caller: "key:gateway", Items: []string{whole.ID}})
 	must(t, err)
 	must(t, s.Close())
@@ -157,7 +157,7 @@ func TestFlippedValue(t *testing.T) {
 	if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrDamaged) || !strings.Contains(err.Error(), a.ID) {
 		t.Errorf("a file with an edited value opens: %v", err)
 	}
-	if _, _, err := approval.Look(data, key); !errors.Is(err, approval.ErrDamaged) {
+	if _, err := approval.Look(data, key, nil); !errors.Is(err, approval.ErrDamaged) {
 		t.Errorf("who looks sees no damage: %v", err)
 	}
 }
@@ -197,7 +197,7 @@ func TestLeftNew(t *testing.T) {
 	db, err := bbolt.Open(filepath.Join(data, approval.FileName), 0o600, nil)
 	must(t, err)
 	must(t, db.Close())
-	if pending, _, err := approval.Look(data, key); pending != 0 || err != nil {
+	if pending, err := approval.Look(data, key, nil); pending != 0 || err != nil {
 		t.Error(pending, err)
 	}
 	mustOpen(t, data, newRecord().options())
@@ -211,16 +211,14 @@ func TestLocked(t *testing.T) {
 		if _, err := approval.Open(data, r.options()); !errors.Is(err, approval.ErrLocked) {
 			t.Error(err)
 		}
-		if _, _, err := approval.Look(data, key); !errors.Is(err, approval.ErrLocked) {
+		if _, err := approval.Look(data, key, nil); !errors.Is(err, approval.ErrLocked) {
 			t.Error(err)
 		}
 		must(t, s.Close())
 		if _, err := s.File(t.Context(), question("a")); !errors.Is(err, approval.ErrClosed) {
 			t.Error(err)
 		}
-		if _, live := s.Live(digest("a"), ""); live {
-			t.Error("a closed store has an approval")
-		}
+		isLive(t, "a closed store has an approval", s, digest("a"), "", false)
 		mustOpen(t, data, r.options())
 	})
 }

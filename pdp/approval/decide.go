@@ -28,18 +28,8 @@ func (s *Store) Decide(
 			return err
 		}
 		m.to.Votes = append(m.to.Votes, v)
-		m.to.Votes[len(m.to.Votes)-1].Step = m.step(Step{
-			Name:       string(v.Kind),
-			By:         v.By,
-			Caller:     v.Caller,
-			Reason:     v.Reason,
-			To:         v.To,
-			ValidUntil: v.ValidUntil,
-			From:       v.From,
-			Via:        v.Via,
-			Gateway:    v.Gateway,
-			Client:     v.Client,
-		})
+		step := m.step(Step{Name: string(v.Kind), Statement: v.Statement, Caller: v.Caller})
+		m.to.Votes[len(m.to.Votes)-1].Step = step
 		switch until, enough := m.to.agreed(m.now, counts, same); {
 		case v.Kind == Deny:
 			m.to.end(Denied, m.now)
@@ -122,7 +112,7 @@ func wellMade(a *Approval, v *Vote, same func(a, b string) bool) error {
 		return fmt.Errorf("%w: it does not say to whom", ErrNotDelegable)
 	case same(v.By, v.To):
 		return fmt.Errorf("%w: it would be to the same person", ErrNotDelegable)
-	case Vote{By: v.To}.isOfOne(a.Votes, same):
+	case Vote{Statement: Statement{By: v.To}}.isOfOne(a.Votes, same):
 		return fmt.Errorf("%w: %s has voted", ErrNotDelegable, v.To)
 	}
 	return nil
@@ -149,8 +139,7 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 }
 
 // Offer puts on record that a gateway is given the form of a pending approval to show a person that
-// has not voted. It goes by By, Caller, Via, Gateway and Client of the vote, and same is as in
-// [Store.Decide]. Nothing changes, so a failure leaves nothing.
+// has not voted. It goes by the Statement and the Caller of the vote, and same is as in [Store.Decide]. Nothing changes, so a failure leaves nothing.
 func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b string) bool) error {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if err != nil {
@@ -158,13 +147,11 @@ func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b str
 	}
 	defer release()
 	m := &move{store: s, now: s.now(), to: a}
-	if a = a.at(m.now); a.Status != Pending {
-		return &StateError{Status: a.Status, Version: a.Version}
+	v.Kind = Approve // or Deny: the form takes both
+	if err := s.mayVote(a, &v, m.now, same); err != nil {
+		return err
 	}
-	if v.isOfOne(s.proof.counting(&a), same) {
-		return ErrVoted
-	}
-	m.step(Step{Name: StepOffered, By: v.By, Caller: v.Caller, Via: v.Via, Gateway: v.Gateway, Client: v.Client})
+	m.step(Step{Name: StepOffered, Statement: v.Statement, Caller: v.Caller})
 	if err := s.options.Record(context.WithoutCancel(ctx), m.steps[0]); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnrecorded, err)
 	}
@@ -181,28 +168,21 @@ func (s *Store) MayEnd(a Approval, as Status) error {
 	return a.mustBe(endsFrom[as])
 }
 
-// Revoke takes an approval back. It goes by By, Caller, Reason, Via and Gateway of the vote.
+// Revoke takes an approval back. It goes by the Statement and the Caller of the vote.
 func (s *Store) Revoke(ctx context.Context, id string, version int, v Vote) (Approval, error) {
 	return s.take(ctx, id, version, v, Revoked)
 }
 
 // Cancel ends a pending approval for its requester: it is not wanted any more.
 func (s *Store) Cancel(ctx context.Context, id string, version int, by, caller, reason string) (Approval, error) {
-	return s.take(ctx, id, version, Vote{By: by, Caller: caller, Reason: reason}, Cancelled)
+	return s.take(ctx, id, version, Vote{Statement: Statement{By: by, Reason: reason}, Caller: caller}, Cancelled)
 }
 
 // take ends an approval for a person.
 func (s *Store) take(ctx context.Context, id string, version int, v Vote, to Status) (Approval, error) {
 	return s.moveFrom(ctx, id, endsFrom[to], version, func(m *move) error {
 		m.to.end(to, m.now)
-		m.step(Step{
-			Name:    string(to),
-			By:      v.By,
-			Caller:  v.Caller,
-			Reason:  v.Reason,
-			Via:     v.Via,
-			Gateway: v.Gateway,
-		})
+		m.step(Step{Name: string(to), Statement: v.Statement, Caller: v.Caller})
 		return nil
 	})
 }

@@ -72,9 +72,7 @@ func TestDiskFull(t *testing.T) {
 		t.Error(err)
 	}
 	limit(t, unix.RLIM_INFINITY)
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "e", r.decide("e")); !spent || err != nil {
-		t.Errorf("there is room again: %v, %v", spent, err)
-	}
+	r.uses(t, "there is room again", s, a.ID, q.Digest, "e")
 	filed = append(filed, mustFile(t, s, question("after")).ID)
 	must(t, s.Close())
 	s = mustOpen(t, data, o)
@@ -140,15 +138,11 @@ func TestLostWrites(t *testing.T) {
 	if _, found, err := s.Get(t.Context(), a.ID); found || !errors.Is(err, approval.ErrUnavailable) {
 		t.Errorf("what cannot be read is said not to be: %v, %v", found, err)
 	}
-	if _, live := s.Live(q.Digest, ""); live {
-		t.Error("a file of yesterday brings back what was revoked")
-	}
+	isLive(t, "a file of yesterday brings back what was revoked", s, q.Digest, "", false)
 	if _, err := s.File(t.Context(), question("b")); !errors.Is(err, approval.ErrUnavailable) || !errors.Is(err, approval.ErrDamaged) {
 		t.Error(err)
 	}
 	must(t, os.Rename(path+".true", path))
 	mustFile(t, s, question("b"))
-	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Revoked {
-		t.Errorf("it is %s", got.Status)
-	}
+	hasStatus(t, "it is", s, a.ID, approval.Revoked)
 }

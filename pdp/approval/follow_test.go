@@ -107,7 +107,7 @@ func TestPropertyFollowers(t *testing.T) {
 				case kind < 7:
 					_, _ = s.Decide(t.Context(), some(), 0, by([]string{"mia", "ben"}[g.IntN(2)]), all, equal)
 				case kind == 7:
-					_, _ = s.Decide(t.Context(), some(), 0, approval.Vote{By: "eva", Kind: approval.Deny}, all, equal)
+					_, _ = s.Decide(t.Context(), some(), 0, approval.Vote{Statement: approval.Statement{By: "eva"}, Kind: approval.Deny}, all, equal)
 				case kind == 8:
 					_, _ = s.Cancel(t.Context(), some(), 0, "", "key:gateway", "")
 				case kind == 9:

@@ -11,7 +11,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/obligations"
 	"policy-service/pdp/ledger"
 )
 
@@ -134,29 +133,12 @@ func form(data string, key []byte) ledger.Form {
 	}
 }
 
-// terms are [obligations.Terms] as they are stored: the names in a file are its format's.
-type terms struct {
-	Template     string        `json:"template"`
-	Quorum       int           `json:"quorum"`
-	Timeout      time.Duration `json:"timeout"`
-	ValidFor     time.Duration `json:"valid_for"`
-	Uses         int           `json:"uses"`
-	Rounds       int           `json:"rounds,omitzero"`
-	RoundsWithin time.Duration `json:"rounds_within,omitzero"`
-	Material     []string      `json:"material,omitzero"`
-	Message      string        `json:"message,omitzero"`
-	Delegable    bool          `json:"delegable,omitzero"`
-	SameClient   bool          `json:"same_client,omitzero"`
-	Review       bool          `json:"review,omitzero"`
-}
-
-// How values are stored: durations as 1h0m0s.
+// Values are stored with durations as 1h0m0s.
 var (
-	asStored = json.WithMarshalers(json.JoinMarshalers(
-		json.MarshalFunc(func(d time.Duration) ([]byte, error) { return json.Marshal(d.String()) }),
-		json.MarshalToFunc(func(to *jsontext.Encoder, t obligations.Terms) error { return json.MarshalEncode(to, terms(t)) }),
-	))
-	fromStored = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(json.JoinUnmarshalers(
+	asStored = json.WithMarshalers(json.MarshalFunc(func(d time.Duration) ([]byte, error) {
+		return json.Marshal(d.String())
+	}))
+	fromStored = json.JoinOptions(json.RejectUnknownMembers(true), json.WithUnmarshalers(
 		json.UnmarshalFromFunc(func(from *jsontext.Decoder, d *time.Duration) error {
 			text, err := from.ReadToken()
 			if err == nil {
@@ -164,8 +146,5 @@ var (
 			}
 			return err
 		}),
-		json.UnmarshalFromFunc(func(from *jsontext.Decoder, t *obligations.Terms) error {
-			return json.UnmarshalDecode(from, (*terms)(t))
-		}),
-	)))
+	))
 )

@@ -33,7 +33,7 @@ func TestPreviousIsTheNewestBefore(t *testing.T) {
 		case 0:
 			mustDecide(t, s, a.ID, by("mia"))
 		case 1:
-			mustDecide(t, s, a.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Deny})
+			mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "mia"}, Caller: "key:mia", Kind: approval.Deny})
 		}
 		if n == 75 {
 			must(t, s.Close())
@@ -62,24 +62,4 @@ func TestPreviousIsTheNewestBefore(t *testing.T) {
 	if found < 10 {
 		t.Errorf("only %d were found", found)
 	}
-}
-
-// What does it cost to find the one before among 100,000, and to read them all once after a start?
-func BenchmarkPreviousAmong100k(b *testing.B) {
-	r := newRecord()
-	s := mustOpen(b, filed(b, r), many(r))
-	start := time.Now()
-	s.Recall(b.Context())
-	recall := time.Since(start)
-	var last approval.Approval
-	for n := range 50 {
-		last = mustFile(b, s, question(fmt.Sprint("mine", n)))
-		mustDecide(b, s, last.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Deny})
-	}
-	for b.Loop() {
-		if _, found, err := s.Previous(b.Context(), last, func(approval.Approval) (bool, error) { return false, nil }); found || err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(recall.Milliseconds()), "ms-recall")
 }

@@ -136,8 +136,7 @@ func (p proof) holding(ctx context.Context, a *Approval) (votes []Vote, enough b
 
 // saysOf reports whether a step on record agrees with a vote.
 func (s *Step) saysOf(v Vote) bool {
-	way := Vote{Via: s.Via, Gateway: s.Gateway, Client: s.Client}.Way()
-	return s.By == v.By && s.Caller == v.Caller && s.To == v.To && s.ValidUntil.Equal(v.ValidUntil) && way == v.Way()
+	return s.By == v.By && s.Caller == v.Caller && s.To == v.To && s.ValidUntil.Equal(v.ValidUntil) && s.Way() == v.Way()
 }
 
 // askAgain makes an approval that has lost votes pending again, until its timeout.
@@ -171,6 +170,7 @@ func (m *move) lapse(counts func(Vote) bool) {
 	}
 	m.to.Votes = left
 	for _, v := range gone {
-		m.step(Step{Name: StepLapsed, By: v.By, Reason: "what " + v.Caller + " said does not count any more"})
+		said := Statement{By: v.By, Reason: "what " + v.Caller + " said does not count any more"}
+		m.step(Step{Name: StepLapsed, Statement: said})
 	}
 }

@@ -55,9 +55,7 @@ func TestOlderCopyDoesNotUseTwice(t *testing.T) {
 				putBack(t, data, older)
 				r := r.copy()
 				s := mustOpen(t, data, r.options())
-				if spent, err := spend(t.Context(), s, a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
-					t.Errorf("spent %v, %v", spent, err)
-				}
+				r.refuses(t, "spent", s, a.ID, q.Digest, "again")
 				if got, _, err := s.Get(t.Context(), a.ID); err != nil || string(got.Status) != name {
 					t.Errorf("it is %s, %v", got.Status, err)
 				}
@@ -108,16 +106,12 @@ func TestStepThatIsGoneDoesNotAllow(t *testing.T) {
 		a := mustFile(t, s, q)
 		mustDecide(t, s, a.ID, by("mia"))
 		r.log = slices.DeleteFunc(r.log, func(s approval.Step) bool { return s.Name == gone })
-		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
-			t.Errorf("%s is gone: spent %v, %v", gone, spent, err)
-		}
+		r.refuses(t, gone+" is gone: spent", s, a.ID, q.Digest, "d")
 		if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || !got.ExpiresAt.Equal(start.Add(time.Hour)) || len(got.Votes) > 0 {
 			t.Errorf("%s is gone: %+v", gone, got)
 		}
 		mustDecide(t, s, a.ID, by("mia"))
-		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); !spent {
-			t.Errorf("what was approved again cannot be used: %v", err)
-		}
+		r.uses(t, "what was approved again cannot be used", s, a.ID, q.Digest, "d")
 	}
 }
 
@@ -131,7 +125,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 	o.InForce = func(tenant, caller, _ string) bool { return tenant == "acme" && !revoked[caller] }
 	s := mustOpen(t, data, o)
 	vote := func(by, caller string) approval.Vote {
-		return approval.Vote{By: by, Caller: caller, Kind: approval.Approve}
+		return approval.Vote{Statement: approval.Statement{By: by}, Caller: caller, Kind: approval.Approve}
 	}
 	two := func(q *approval.ApprovalRequest) { q.Terms.Quorum = 2 }
 	a := mustFile(t, s, question("a", two))
@@ -145,9 +139,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 		t.Errorf("the same person may not vote again: %+v", got)
 	}
 	revoked["key:ben"] = true
-	if spent, err := spend(t.Context(), s, a.ID, a.Digest, "d", r.decide("d")); spent || err != nil {
-		t.Errorf("what a revoked key approved is used: %v, %v", spent, err)
-	}
+	r.refuses(t, "what a revoked key approved is used", s, a.ID, a.Digest, "d")
 	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Pending || s.Pending() != 1 || len(got.Votes) != 1 {
 		t.Errorf("it is %+v", got)
 	}
@@ -155,9 +147,7 @@ func TestRevokedCredentialDoesNotCount(t *testing.T) {
 		t.Errorf("on record is %v", names)
 	}
 	r.pass(2 * time.Hour)
-	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired {
-		t.Errorf("after its timeout it is %s", got.Status)
-	}
+	hasStatus(t, "after its timeout it is", s, a.ID, approval.Expired)
 }
 
 // TestDelegateCountsWithWhoNamedThem: a delegate's vote falls with the key that named them.
@@ -170,12 +160,10 @@ func TestDelegateCountsWithWhoNamedThem(t *testing.T) {
 	s := mustOpen(t, quick(t), o)
 	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Delegable = true })
 	a := mustFile(t, s, q)
-	mustDecide(t, s, a.ID, approval.Vote{By: "mia", Caller: "key:mia", Kind: approval.Delegate, To: "ben"})
-	mustDecide(t, s, a.ID, approval.Vote{By: "ben", Caller: "key:ben", Kind: approval.Approve, From: "mia"})
+	mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "mia", To: "ben"}, Caller: "key:mia", Kind: approval.Delegate})
+	mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "ben", From: "mia"}, Caller: "key:ben", Kind: approval.Approve})
 	revoked["key:mia"] = true
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
-		t.Errorf("spent %v, %v", spent, err)
-	}
+	r.refuses(t, "spent", s, a.ID, q.Digest, "d")
 }
 
 // TestReservedUseIsNotGivenBack: of a copy that was made while a use was in doubt, where
@@ -201,9 +189,7 @@ func TestReservedUseIsNotGivenBack(t *testing.T) {
 	r.log = append(r.log, approval.Step{ID: "d", Decision: "d", Approval: approval.Approval{ID: a.ID}}) // the decision itself
 	delete(r.ids, "d")
 	s = mustOpen(t, data, r.options())
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "again", r.decide("again")); spent || err != nil {
-		t.Errorf("one use was spent twice: %v, %v", spent, err)
-	}
+	r.refuses(t, "one use was spent twice", s, a.ID, q.Digest, "again")
 }
 
 // unlist takes the first approval from the list of what is open.
@@ -225,7 +211,7 @@ func TestUnlistedIsNotDecided(t *testing.T) {
 	q := question("a")
 	a := mustFile(t, s, q)
 	pending := copyOf(t, data)
-	mustDecide(t, s, a.ID, approval.Vote{By: "ben", Kind: approval.Deny})
+	mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "ben"}, Kind: approval.Deny})
 	must(t, s.Close())
 	putBack(t, data, pending)
 	unlist(t, data)
@@ -252,9 +238,7 @@ func TestRecordThatIsGoneDoesNotAllow(t *testing.T) {
 		return map[string][]approval.Step{a.ID: {{Name: approval.StepGone, Approval: approval.Approval{ID: a.ID, After: r.size()}}}}, nil
 	}
 	s = mustOpen(t, data, o)
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
-		t.Errorf("spent %v, %v", spent, err)
-	}
+	r.refuses(t, "spent", s, a.ID, q.Digest, "d")
 }
 
 // TestShorterLogKeepsStoreClosed: what people say after it would stand where they said

@@ -38,7 +38,7 @@ func TestList(t *testing.T) {
 		status := approval.Pending
 		if n%5 == 0 {
 			status = approval.Denied
-			mustDecide(t, s, a.ID, approval.Vote{By: "mia", Kind: approval.Deny})
+			mustDecide(t, s, a.ID, approval.Vote{Statement: approval.Statement{By: "mia"}, Kind: approval.Deny})
 		}
 		for _, name := range []string{tenant + " " + string(status), tenant + " ", " " + string(status), " "} {
 			of[name] = append(of[name], a.ID)

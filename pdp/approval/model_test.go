@@ -316,7 +316,7 @@ func samePerson(a, b string) bool { return person(a) == person(b) }
 
 func (m *model) vote(a *modelled) {
 	people := []string{"mia", "mia2", "ben", "eva", "kai"}
-	v := approval.Vote{By: people[m.rand.IntN(5)], Kind: []approval.VoteKind{approval.Approve, approval.Approve, approval.Approve, approval.Deny, approval.Delegate}[m.rand.IntN(5)]}
+	v := approval.Vote{Statement: approval.Statement{By: people[m.rand.IntN(5)]}, Kind: []approval.VoteKind{approval.Approve, approval.Approve, approval.Approve, approval.Deny, approval.Delegate}[m.rand.IntN(5)]}
 	if v.Kind == approval.Delegate {
 		v.To = people[m.rand.IntN(5)]
 	}

@@ -35,22 +35,6 @@ func (r rules) CatchUp(ctx context.Context, a Approval, steps []Step) error {
 	return r.Settle(ctx, a, outcomes)
 }
 
-// Log is where steps are recorded.
-type Log = ledger.Log[Step]
-
-// Behind finds the open approvals of which a log knows more than their file, with the states
-// that the log knows. It needs Size and Steps of the log, and does not look at seals.
-func Behind(ctx context.Context, open []Approval, log Log) (map[string]Status, error) {
-	steps, err := ledger.Since(ctx, open, log)
-	behind := map[string]Status{}
-	for _, a := range open {
-		if to, is := a.since(steps[a.ID], time.Time{}, func(*Step) bool { return true }); is {
-			behind[a.ID] = to.Status
-		}
-	}
-	return behind, err
-}
-
 // takes are the steps that only ever take something away. They count without a good seal, too.
 var takes = []string{
 	StepDeny, StepDenied, StepCancelled, StepRevoked, StepExpired,
@@ -118,18 +102,11 @@ func (a *Approval) take(step *Step) {
 	switch step.Name {
 	case StepApprove, StepDeny, StepDelegate:
 		a.Votes = append(a.Votes, Vote{
-			By:         step.By,
-			Caller:     step.Caller,
-			Kind:       VoteKind(step.Name),
-			Reason:     step.Reason,
-			To:         step.To,
-			ValidUntil: step.ValidUntil,
-			At:         step.At,
-			From:       step.From,
-			Via:        step.Via,
-			Gateway:    step.Gateway,
-			Client:     step.Client,
-			Step:       step.ID,
+			Statement: step.Statement,
+			Caller:    step.Caller,
+			Kind:      VoteKind(step.Name),
+			At:        step.At,
+			Step:      step.ID,
 		})
 	case StepLapsed:
 		a.Votes = slices.DeleteFunc(a.Votes, func(v Vote) bool { return v.By == step.By })

@@ -37,14 +37,15 @@ func (s *Store) Redact(ctx context.Context, id, caller, reason string, end bool)
 	}
 	m.to.close(every)
 	m.to.redact(m.now)
+	said := Statement{Reason: reason}
 	if m.to.Status != a.Status {
 		by := caller
 		if m.to.Status == Expired {
 			by = ""
 		}
-		m.step(Step{Name: string(m.to.Status), Caller: by, Reason: reason})
+		m.step(Step{Name: string(m.to.Status), Caller: by, Statement: said})
 	}
-	m.step(Step{Name: StepRedacted, Caller: caller, Reason: reason})
+	m.step(Step{Name: StepRedacted, Caller: caller, Statement: said})
 	err = s.ledger.Commit(ctx, id, func(c *change) {
 		m.write(c)
 		c.Erase()

@@ -30,6 +30,37 @@ func spend(ctx context.Context, s *approval.Store, id string, digest [32]byte, d
 	return true, nil
 }
 
+// uses checks that a decision gets a use, and refuses that it does not.
+func (r *record) uses(t *testing.T, name string, s *approval.Store, id string, digest [32]byte, decision string) {
+	t.Helper()
+	if spent, err := spend(t.Context(), s, id, digest, decision, r.decide(decision)); !spent || err != nil {
+		t.Errorf("%s: %v, %v", name, spent, err)
+	}
+}
+
+func (r *record) refuses(t *testing.T, name string, s *approval.Store, id string, digest [32]byte, decision string) {
+	t.Helper()
+	if spent, err := spend(t.Context(), s, id, digest, decision, r.decide(decision)); spent || err != nil {
+		t.Errorf("%s: %v, %v", name, spent, err)
+	}
+}
+
+// isLive checks whether an approval can be used.
+func isLive(t *testing.T, name string, s *approval.Store, digest [32]byte, id string, want bool) {
+	t.Helper()
+	if _, live := s.Live(digest, id); live != want {
+		t.Errorf("%s: live %t, want %t", name, live, want)
+	}
+}
+
+// hasStatus checks the status of an approval.
+func hasStatus(t *testing.T, name string, s *approval.Store, id string, want approval.Status) {
+	t.Helper()
+	if got, _, err := s.Get(t.Context(), id); got.Status != want {
+		t.Errorf("%s: it is %+v, %v, want %s", name, got, err, want)
+	}
+}
+
 // goOn reserves a round of a use for a decision, has the decision recorded, and settles what became of it.
 func goOn(
 	ctx context.Context, s *approval.Store, id string, digest [32]byte, c evaluation.Continuation, decision string, record func(context.Context) error,
@@ -74,9 +105,7 @@ func TestReservedIsLocked(t *testing.T) {
 				t.Errorf("another use is reserved meanwhile: %v", err)
 			}
 			settle(use, t.Context())
-			if spent, err := spend(t.Context(), s, a.ID, q.Digest, "e", r.decide("e")); !spent || err != nil {
-				t.Errorf("it is still locked: %v, %v", spent, err)
-			}
+			r.uses(t, "it is still locked", s, a.ID, q.Digest, "e")
 		})
 	}
 }
@@ -134,12 +163,8 @@ func TestInDoubt(t *testing.T) {
 		if got, _, _ := s.Get(t.Context(), a.ID); !slices.Equal(got.Reserved, []string{"d"}) || len(r.errors) == 0 {
 			t.Errorf("in doubt it is %+v, and the errors are %v", got, r.errors)
 		}
-		if _, live := s.Live(q.Digest, a.ID); live {
-			t.Error("a use that is in doubt can be had")
-		}
-		if spent, err := spend(t.Context(), s, a.ID, q.Digest, "e", r.decide("e")); spent || err != nil {
-			t.Errorf("a use that is in doubt is spent: %v", err)
-		}
+		isLive(t, "a use that is in doubt can be had", s, q.Digest, a.ID, false)
+		r.refuses(t, "a use that is in doubt is spent", s, a.ID, q.Digest, "e")
 		r.set(false, false, false)
 		s.Work(t.Context())
 		if _, live := s.Live(q.Digest, a.ID); live == half {
@@ -163,9 +188,7 @@ func TestUnrecorded(t *testing.T) {
 	if _, err := s.Decide(t.Context(), a.ID, 0, by("mia"), all, equal); !errors.Is(err, approval.ErrUnrecorded) || !errors.Is(err, errRecord) {
 		t.Fatal(err)
 	}
-	if _, live := s.Live(q.Digest, ""); live {
-		t.Error("it can be spent by an approval that is not on record")
-	}
+	isLive(t, "it can be spent by an approval that is not on record", s, q.Digest, "", false)
 	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || !errors.Is(err, approval.ErrUnrecorded) {
 		t.Errorf("it is spent by an approval that is not on record: %v", err)
 	}
@@ -190,9 +213,7 @@ func TestUnrecorded(t *testing.T) {
 	changed := s.Changed()
 	s.Work(t.Context())
 	<-changed
-	if _, live := s.Live(q.Digest, ""); !live {
-		t.Error("it is on record, and cannot be spent")
-	}
+	isLive(t, "it is on record, and cannot be spent", s, q.Digest, "", true)
 	if want := []string{"filed", "approve", "approved"}; !slices.Equal(r.names(a.ID), want) {
 		t.Errorf("on record is %v", r.names(a.ID))
 	}
@@ -241,33 +262,6 @@ func TestToldOnRecord(t *testing.T) {
 	everybody.Wait()
 }
 
-// TestUsesAtOnce: those of an approval with many uses can be had at once, so many and
-// no more.
-func TestUsesAtOnce(t *testing.T) {
-	t.Parallel()
-	r := newRecord()
-	s := mustOpen(t, quick(t), r.options())
-	q := question("a", func(q *approval.ApprovalRequest) { q.Terms.Uses = 5 })
-	a := mustFile(t, s, q)
-	mustDecide(t, s, a.ID, by("mia"))
-	var spent atomic.Int32
-	var group sync.WaitGroup
-	for i := range 8 {
-		group.Go(func() {
-			d := fmt.Sprint("d", i)
-			if is, err := spend(t.Context(), s, a.ID, q.Digest, d, r.decide(d)); is {
-				spent.Add(1)
-			} else if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	group.Wait()
-	if got, _, _ := s.Get(t.Context(), a.ID); spent.Load() != 5 || len(got.Used) != 5 || got.Status != approval.UsedUp {
-		t.Errorf("spent %d times: %+v", spent.Load(), got)
-	}
-}
-
 // TestSpendLate: at the very instant that it ends an approval is not there any more, and
 // no clock brings back one whose end is on record.
 func TestSpendLate(t *testing.T) {
@@ -278,27 +272,17 @@ func TestSpendLate(t *testing.T) {
 	a := mustFile(t, s, q)
 	mustDecide(t, s, a.ID, by("mia"))
 	r.pass(10*time.Minute - 1)
-	if _, live := s.Live(q.Digest, ""); !live {
-		t.Error("it ends too early")
-	}
+	isLive(t, "it ends too early", s, q.Digest, "", true)
 	r.pass(1)
-	if _, live := s.Live(q.Digest, ""); live {
-		t.Error("it is live when it ends")
-	}
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
-		t.Errorf("it is spent when it ends: %v", err)
-	}
+	isLive(t, "it is live when it ends", s, q.Digest, "", false)
+	r.refuses(t, "it is spent when it ends", s, a.ID, q.Digest, "d")
 	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired || !got.EndedAt.Equal(start.Add(10*time.Minute)) {
 		t.Errorf("it is %+v", got)
 	}
 	s.Work(t.Context())
 	r.pass(-5 * time.Minute)
-	if got, _, _ := s.Get(t.Context(), a.ID); got.Status != approval.Expired {
-		t.Errorf("the clock was set back, and it is %s", got.Status)
-	}
-	if spent, err := spend(t.Context(), s, a.ID, q.Digest, "d", r.decide("d")); spent || err != nil {
-		t.Errorf("the clock was set back, and it is spent: %v", err)
-	}
+	hasStatus(t, "the clock was set back, and it is", s, a.ID, approval.Expired)
+	r.refuses(t, "the clock was set back, and it is spent", s, a.ID, q.Digest, "d")
 	if b := mustFile(t, s, q); b.ID == a.ID {
 		t.Error("one that expired is joined")
 	}

@@ -26,7 +26,7 @@ func TestLookReadsTheOutbox(t *testing.T) {
 		v[40] ^= 1
 		return b.Put(bytes.Clone(k), v)
 	})
-	_, _, looked := approval.Look(data, key)
+	_, looked := approval.Look(data, key, nil)
 	_, opened := approval.Open(data, r.options())
 	if (looked == nil) != (opened == nil) {
 		t.Error("who looks is told another thing than who opens")
@@ -75,7 +75,7 @@ func TestCloseKeepsWhatIsDecidedMeanwhile(t *testing.T) {
 	s.Work(t.Context())
 	_ = s.Told(approval.Told{}) // any transaction strikes the outbox
 	hook = func() {
-		one, err := s.Decide(t.Context(), a.ID, 0, approval.Vote{By: "mia", Kind: approval.Deny}, all, equal)
+		one, err := s.Decide(t.Context(), a.ID, 0, approval.Vote{Statement: approval.Statement{By: "mia"}, Kind: approval.Deny}, all, equal)
 		if err != nil || one.Status != approval.Denied {
 			t.Fatal(one.Status, err)
 		}

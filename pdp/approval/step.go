@@ -11,24 +11,13 @@ type Step struct {
 	ID   string    `json:"id"` // of the record
 	At   time.Time `json:"at"`
 	Name string    `json:"name"`
-	// By is the person and Caller the credential; both are empty for steps that the service
-	// does by itself.
-	By         string    `json:"by,omitzero"`
-	Caller     string    `json:"caller,omitzero"`
-	Reason     string    `json:"reason,omitzero"`
-	To         string    `json:"to,omitzero"`
-	ValidUntil time.Time `json:"valid_until,omitzero"`
+	// Statement is of a person, and Caller the credential; both are empty for steps that the service does by itself.
+	Statement `json:",inline"`
+	Caller    string `json:"caller,omitzero"`
 	// Decision is the one that used the approval or went on from a use, or that was to. Continues
 	// says from which use it went on, and in which round.
 	Decision  string                  `json:"decision,omitzero"`
 	Continues evaluation.Continuation `json:"continues,omitzero"`
-	// From is the person that named By in their place, if the step is a vote.
-	From string `json:"from,omitzero"`
-	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client
-	// of By that answered.
-	Via     evaluation.Via `json:"via,omitzero"`
-	Gateway string         `json:"gateway,omitzero"`
-	Client  evaluation.Ref `json:"client,omitzero"`
 	// Seal is made with the key of approvals, of all that the step brings about. Without the
 	// key no program writes a step that counts.
 	Seal string `json:"seal,omitzero"`

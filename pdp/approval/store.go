@@ -231,3 +231,23 @@ func (r rules) Expire(ctx context.Context, a Approval) error {
 	_, err := r.commit(ctx, m)
 	return err
 }
+
+// Look reads the file of a data directory as [Open] would, and changes nothing. Size is how many records the log has; nil
+// if there is no log. It returns the number of pending approvals. The error is the one with which Open would fail.
+func Look(data string, key []byte, size func() uint64) (pending int, err error) {
+	err = ledger.Examine(form(data, key), func(tx *ledger.Tx) {
+		if tx.Format() == 0 {
+			return
+		}
+		open := ledger.OpenItems[Approval](tx)
+		pending = int(readQueue(tx, open).pending.Load())
+		for range ledger.Outbox[Step](tx) { // Open reads it, too
+		}
+		if size != nil {
+			none := func(context.Context, uint64, map[string]bool) (map[string][]Step, error) { return nil, nil }
+			_, short := ledger.Since(context.Background(), open, ledger.Log[Step]{Size: size, Steps: none})
+			tx.Fail(short)
+		}
+	})
+	return pending, err
+}

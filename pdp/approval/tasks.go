@@ -75,7 +75,7 @@ func (s *Store) Begin(t Task) (Task, error) {
 			if !found {
 				c.Fail(ErrNotFound)
 			}
-			if len(followers(c.Tx, id)) >= mostFollowers {
+			if len(followers(c.Tx, id, nil)) >= mostFollowers {
 				c.Fail(&LimitError{RetryAfter: laterOn})
 			}
 			ends := a.EndedAt
@@ -146,14 +146,17 @@ func (s *Store) Of(ctx context.Context, t Task) (all []Approval, err error) {
 
 // TasksOf are the tasks that an approval is part of.
 func (s *Store) TasksOf(approval string) (all []Task, err error) {
-	err = s.ledger.View(func(tx *ledger.Tx) {
-		for _, id := range followers(tx, approval) {
-			if t, found := readTask(tx, id); found {
-				all = append(all, t)
-			}
-		}
-	})
+	err = s.ledger.View(func(tx *ledger.Tx) { all = tasksOf(tx, approval) })
 	return all, err
+}
+
+func tasksOf(tx *ledger.Tx, approval string) (all []Task) {
+	for _, id := range followers(tx, approval, nil) {
+		if t, found := readTask(tx, id); found {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // forgetTasks removes the tasks whose time is up. One whose end is not on record yet stays until
@@ -172,14 +175,8 @@ func (s *Store) forgetTasks(ctx context.Context) error {
 // follower is the key of a task that follows an approval; neither id has a zero byte.
 func follower(approval, task string) []byte { return []byte(approval + "\x00" + task) }
 
-// followers are the ids of the tasks that follow an approval.
-func followers(tx *ledger.Tx, approval string) (tasks []string) {
-	return followersAfter(tx, approval, nil)
-}
-
-// followersAfter are those of the tasks that follow an approval that come after a key, if that is a key of this
-// approval.
-func followersAfter(tx *ledger.Tx, approval string, after []byte) (tasks []string) {
+// followers are the ids of the tasks that follow an approval: those after a key, if that is a key of this approval.
+func followers(tx *ledger.Tx, approval string, after []byte) (tasks []string) {
 	prefix := follower(approval, "")
 	if !bytes.HasPrefix(after, prefix) {
 		after = prefix

@@ -71,6 +71,27 @@ func (p program) evaluates(question string, header ...string) (a answer) {
 	return a
 }
 
+// allows checks that the answer is a yes.
+func (a answer) allows(t *testing.T, name string) {
+	t.Helper()
+	if !a.Decision {
+		t.Errorf("%s: got %s", name, a.text)
+	}
+}
+
+// denies checks that the answer is a no: for a reason, if one is given, and with the next action, if one is given. An
+// approval is offered if that is to request one.
+func (a answer) denies(t *testing.T, name string, reason evaluation.Reason, next ...string) {
+	t.Helper()
+	wrong := a.Decision || reason != "" && a.Context.Reason != reason
+	for _, action := range next {
+		wrong = wrong || a.Context.NextAction != action || (a.Context.Request != nil) != (action == evaluation.NextRequest)
+	}
+	if wrong {
+		t.Errorf("%s: got %s, want %s %v", name, a.text, reason, next)
+	}
+}
+
 // denied has a question denied that can be asked an approval for.
 func (p program) denied(question string) answer {
 	p.t.Helper()
@@ -169,6 +190,30 @@ func presents(r *evaluation.TaskResult) string {
 	return `"approval":` + string(text)
 }
 
+// is checks the status of a submission, a look or a cancellation.
+func (t task) is(test *testing.T, name string, status int) {
+	test.Helper()
+	if t.status != status {
+		test.Errorf("%s: got %d %s, want %d", name, t.status, t.text, status)
+	}
+}
+
+// stands checks the status of a task. One that is not approved has no result.
+func (t task) stands(test *testing.T, name, status string) {
+	test.Helper()
+	if t.Task.Status != status || status != "approved" && t.Result != nil {
+		test.Errorf("%s: got %s, want %s", name, t.text, status)
+	}
+}
+
+// nobodyIsAsked checks that no approval request waits.
+func (c *counter) nobodyIsAsked(t *testing.T) {
+	t.Helper()
+	if items, _ := c.inbox("mia", ""); len(items) > 0 {
+		t.Errorf("somebody was asked: %+v", items)
+	}
+}
+
 // refused checks the problem of a submission, a look or a cancellation.
 func (t task) refused(test *testing.T, name string, status int, problem string) {
 	test.Helper()
@@ -190,9 +235,7 @@ func TestAccessRequest(t *testing.T) {
 		!r.ExpiresAt.Equal(pdptest.Now.Add(10*time.Minute)) || r.RequestSchemaURL != atPublic+"/access/v1/requests/schema" || !denied.Context.EvaluatedAt.Equal(pdptest.Now) {
 		t.Errorf("got %s", denied.text)
 	}
-	if status, text := c.do("auditor", "GET", "/v1/decisions/"+denied.Context.EvaluationID, ""); status != 200 {
-		t.Errorf("the evaluation is on no record: %d %s", status, text)
-	}
+	c.reply("auditor", "GET", "/v1/decisions/"+denied.Context.EvaluationID, "").is(t, "the evaluation is on no record", 200)
 	asked := p.submits(question + "," + denied.denial())
 	endpoint := atPublic + "/access/v1/requests/" + asked.Task.ID
 	if asked.status != 202 || asked.Task.Status != "pending" || asked.Task.StatusEndpoint != endpoint || asked.Task.Links["cancel"] != endpoint+"/cancel" ||
@@ -210,9 +253,7 @@ func TestAccessRequest(t *testing.T) {
 		!approval.ApprovedUntil.Equal(pdptest.Now.Add(5*time.Minute)) || approval.State == "" || done.Task.Links != nil {
 		t.Fatalf("got %s", done.text)
 	}
-	if a := p.evaluates(question); a.Decision {
-		t.Errorf("who does not present it: %s", a.text)
-	}
+	p.evaluates(question).denies(t, "who does not present it", "")
 	presenting := wants("push", push+","+presents(done.Result))
 	if a := p.evaluates(presenting); a.text != fmt.Sprintf(`{"decision":true,"context":{"approval":{"id":%q,"approved_until":"2026-01-02T03:09:05Z","obligation":"ask"}}}`, id) {
 		t.Errorf("got %s", a.text)
@@ -221,9 +262,7 @@ func TestAccessRequest(t *testing.T) {
 	if again.Decision || again.Context.Reason != evaluation.ApprovalExpired || again.Context.NextAction != "request" || again.Context.Request == nil {
 		t.Errorf("once is once: %s", again.text)
 	}
-	if looked := p.looks(asked.Task.ID); looked.Task.Status != "approved" {
-		t.Errorf("a task ends once: %s", looked.text)
-	}
+	p.looks(asked.Task.ID).stands(t, "a task ends once", "approved")
 	if steps, spent := c.log(); strings.Join(steps, " ") != "filed approve approved used used_up" || spent != 1 {
 		t.Errorf("on record: %d %v", spent, steps)
 	}
@@ -274,7 +313,5 @@ func TestAccessRequestMetadata(t *testing.T) {
 	if got := keyless.Get(metadataPath); got.Status != 200 || strings.Contains(got.Body, "access_request") || strings.Contains(got.Body, "capabilities") {
 		t.Errorf("without credentials: %s", got.Body)
 	}
-	if status, text := c.do("", "GET", "/access/v1/requests/schema", ""); status != 200 || !strings.Contains(text, "business_justification") {
-		t.Errorf("got %d %s", status, text)
-	}
+	c.reply("", "GET", "/access/v1/requests/schema", "").is(t, "the answer", 200, "business_justification")
 }

@@ -140,19 +140,11 @@ func TestAccessRequestAttacks(t *testing.T) {
 			t.Errorf("%s: got %s", name, a.text)
 		}
 	}
-	if a := c.program("explainer").evaluates(true_, "X-Explain", "true"); a.Decision {
-		t.Errorf("to be explained: %s", a.text)
-	}
-	if got, _ := c.sees("mia", id); got.Status != "approved" || got.Used != 0 {
-		t.Errorf("a mismatch burned it: %+v", got)
-	}
+	c.program("explainer").evaluates(true_, "X-Explain", "true").denies(t, "to be explained", "")
+	c.stands(t, "a mismatch burned it", "mia", id, "approved", 0)
 	same := strings.NewReplacer(`"branch":"main","n":7`, `"n":70e-1,"branch":"\u006dain"`).Replace(true_)
-	if a := p.evaluates(strings.Replace(same, `"context":{`, `"context":{"trace":"x","nothing":null,`, 1)); !a.Decision {
-		t.Errorf("another way to write it is another request: %s", a.text)
-	}
-	if a := p.evaluates(true_); a.Decision {
-		t.Errorf("replay: %s", a.text)
-	}
+	p.evaluates(strings.Replace(same, `"context":{`, `"context":{"trace":"x","nothing":null,`, 1)).allows(t, "another way to write it is another request")
+	p.evaluates(true_).denies(t, "replay", "")
 	// Large numbers differ where a float would not tell them apart; 1.0 and 1 do not.
 	for name, with := range map[string]func(n, more string) string{
 		"the context": func(n, more string) string { return wants("push", `"arguments":{"n":`+n+`}`+more) },
@@ -161,12 +153,8 @@ func TestAccessRequestAttacks(t *testing.T) {
 		},
 	} {
 		presenting, _ := p.granted(with("9007199254740992", ""))
-		if a := p.evaluates(with("9007199254740993", ","+presenting)); a.Decision || a.Context.Reason != evaluation.ApprovalOutOfScope {
-			t.Errorf("another number in %s: %s", name, a.text)
-		}
-		if a := p.evaluates(with("9007199254740992.0", ","+presenting)); !a.Decision {
-			t.Errorf("the same number in %s: %s", name, a.text)
-		}
+		p.evaluates(with("9007199254740993", ","+presenting)).denies(t, fmt.Sprintf("another number in %s", name), evaluation.ApprovalOutOfScope)
+		p.evaluates(with("9007199254740992.0", ","+presenting)).allows(t, fmt.Sprintf("the same number in %s", name))
 	}
 }
 
@@ -208,13 +196,9 @@ func TestAccessRequestSelfApproval(t *testing.T) {
 		id := items[0].ID
 		c.says(test.who, id, "decision", yes, test.status)
 		c.says(test.who, id, "response", `{"action":"accept","content":{"approve":true}}`, test.status)
-		if looked := p.looks(asked.Task.ID); looked.Task.Status != "pending" || looked.Result != nil {
-			t.Errorf("%s: got %s", name, looked.text)
-		}
+		p.looks(asked.Task.ID).stands(t, name, "pending")
 		more := fmt.Sprintf(`,"approval":{"id":%q}`, id)
-		if a := p.evaluates(strings.TrimSuffix(test.question, "}") + more + "}"); a.Decision {
-			t.Errorf("%s: it goes through: %s", name, a.text)
-		}
+		p.evaluates(strings.TrimSuffix(test.question, "}")+more+"}").denies(t, fmt.Sprintf("%s: it goes through", name), "")
 		other := "noah"
 		if test.who == other {
 			other = "zoe"
@@ -268,28 +252,18 @@ func TestApprovalStates(t *testing.T) {
 	}
 	for _, end := range []int64{0, pdptest.Now.Unix()} {
 		state := with(func(s *evaluation.StateClaims) { s.Expires = end })
-		if a := presented(reference.ID, fmt.Sprintf("%q", state)); a.Decision || a.Context.Reason != evaluation.ApprovalExpired {
-			t.Errorf("that ended at %d: got %s", end, a.text)
-		}
+		presented(reference.ID, fmt.Sprintf("%q", state)).denies(t, fmt.Sprintf("that ended at %d", end), evaluation.ApprovalExpired)
 	}
 	for _, state := range []string{"7", "{}", "true", "[]", `""`} {
-		if a := presented(reference.ID, state); a.Decision || a.Context.Reason != evaluation.ApprovalUnverifiable {
-			t.Errorf("%s: got %s", state, a.text)
-		}
+		presented(reference.ID, state).denies(t, state, evaluation.ApprovalUnverifiable)
 	}
-	if a := presented(other.Result.Approval.ID, fmt.Sprintf("%q", reference.State)); a.Decision {
-		t.Errorf("with another id: %s", a.text)
-	}
-	if status, text := p.do("asker", "POST", evaluationPath, "{"+wants("push", fmt.Sprintf(`%s,"approval":{"state":%q}`, push, reference.State))+"}"); status != http.StatusBadRequest {
-		t.Errorf("without an id: %d %s", status, text)
-	}
+	presented(other.Result.Approval.ID, fmt.Sprintf("%q", reference.State)).denies(t, "with another id", "")
+	p.reply("asker", "POST", evaluationPath, "{"+wants("push", fmt.Sprintf(`%s,"approval":{"state":%q}`, push, reference.State))+"}").is(t, "without an id", http.StatusBadRequest)
 	for _, state := range []string{with(func(*evaluation.StateClaims) {}), "null"} {
 		if state != "null" {
 			state = fmt.Sprintf("%q", state)
 		}
-		if a := presented(reference.ID, state); !a.Decision {
-			t.Errorf("%.20s: got %s", state, a.text)
-		}
+		presented(reference.ID, state).allows(t, fmt.Sprintf("%.20s", state))
 		_, of = p.granted(question)
 		reference = of.Result.Approval
 		claims.ApprovalID = reference.ID
@@ -331,18 +305,10 @@ func TestBindingTokens(t *testing.T) {
 	}
 	stale := with(func(b *evaluation.BindingClaims) { b.Expires = pdptest.Now.Unix() })
 	p.submits(question+","+strings.Replace(denied.denial(), token, stale, 1)).refused(t, "stale", 410, evaluation.ExpiredDenial)
-	if a := p.evaluates(wants("push", fmt.Sprintf(`%s,"approval":{"id":%q,"state":%q}`, push, of.Result.Approval.ID, token))); a.Decision {
-		t.Errorf("a binding token for a state: %s", a.text)
-	}
-	if items, _ := c.inbox("mia", ""); len(items) > 0 {
-		t.Errorf("somebody was asked: %+v", items)
-	}
-	if got := p.submits(question + "," + denied.denial()); got.status != 202 {
-		t.Errorf("as it came: %d %s", got.status, got.text)
-	}
-	if a := p.evaluates(wants("push", `"done":1,`+presenting)); !a.Decision {
-		t.Errorf("got %s", a.text)
-	}
+	p.evaluates(wants("push", fmt.Sprintf(`%s,"approval":{"id":%q,"state":%q}`, push, of.Result.Approval.ID, token))).denies(t, "a binding token for a state", "")
+	c.nobodyIsAsked(t)
+	p.submits(question+","+denied.denial()).is(t, "as it came", 202)
+	p.evaluates(wants("push", `"done":1,`+presenting)).allows(t, "the answer")
 }
 
 // What was signed before the key was rotated counts until it is rotated again.
@@ -360,9 +326,7 @@ func TestAccessRequestAfterRotation(t *testing.T) {
 	twice := p.denied(wants("push", `"twice":1`))
 	first, _ := p.granted(wants("push", push))
 	rotated()
-	if a := p.evaluates(wants("push", push+","+first)); !a.Decision {
-		t.Errorf("a state of the key before: %s", a.text)
-	}
+	p.evaluates(wants("push", push+","+first)).allows(t, "a state of the key before")
 	asked := p.submits(wants("push", `"twice":1`) + "," + twice.denial())
 	if asked.status != 202 {
 		t.Errorf("a denial of the key before: %d %s", asked.status, asked.text)
@@ -372,11 +336,7 @@ func TestAccessRequestAfterRotation(t *testing.T) {
 	denied := p.denied(wants("push", push))
 	rotated()
 	rotated()
-	if a := p.evaluates(wants("push", `"twice":1,`+second)); a.Decision || a.Context.Reason != evaluation.ApprovalUnverifiable {
-		t.Errorf("a state of a key that was thrown out: %s", a.text)
-	}
+	p.evaluates(wants("push", `"twice":1,`+second)).denies(t, "a state of a key that was thrown out", evaluation.ApprovalUnverifiable)
 	p.submits(wants("push", push)+","+denied.denial()).refused(t, "a denial of a key that was thrown out", 400, evaluation.InvalidDenialBinding)
-	if a := p.evaluates(wants("push", `"twice":1,`+presents(p.looks(asked.Task.ID).Result))); !a.Decision {
-		t.Errorf("the task has no state of the new key: %s", a.text)
-	}
+	p.evaluates(wants("push", `"twice":1,`+presents(p.looks(asked.Task.ID).Result))).allows(t, "the task has no state of the new key")
 }

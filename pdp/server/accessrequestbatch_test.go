@@ -50,6 +50,14 @@ func said(answers []answer) (text string) {
 	return text
 }
 
+// itemsAre checks which items of a batch are allowed.
+func itemsAre(t *testing.T, name, want string, answers []answer) {
+	t.Helper()
+	if said(answers) != want {
+		t.Errorf("%s: got %v, want %s", name, answers, want)
+	}
+}
+
 // onceGranted has an approval of each question asked for and given, and returns the questions that present them.
 func (p program) onceGranted(questions ...string) (presenting []string, approvals []string) {
 	p.t.Helper()
@@ -126,15 +134,11 @@ func TestItemsShareAnApproval(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	for _, id := range approvals {
-		if got, _ := c.sees("mia", id); got.Status != "used_up" {
-			t.Errorf("got %+v", got)
-		}
+		c.stands(t, "the answer", "mia", id, "used_up")
 	}
 	// What all inherit is presented by each.
 	question, _ := p.onceGranted(wants("list", `"other":1`))
-	if got := p.batch(question[0]+",", `"subject":{"type":"agent","id":"bot"}`, ``, ``, ``); said(got) != "+++-" {
-		t.Errorf("got %v", got)
-	}
+	itemsAre(t, "the answer", "+++-", p.batch(question[0]+",", `"subject":{"type":"agent","id":"bot"}`, ``, ``, ``))
 	// Found by the words alone.
 	p.onceGranted(wants("push", `"other":2`))
 	if got := p.batch("", wants("push", `"other":2,"justification":"approved"`), wants("push", `"other":2,"justification":"approved"`)); said(got) != "+-" || got[1].Context.Reason != evaluation.ApprovalRequired {
@@ -151,18 +155,12 @@ func TestABatchEndsWhereItIsDecided(t *testing.T) {
 	semantic := func(s evaluation.Semantic) string { return `"options":{"evaluations_semantic":"` + string(s) + `"},` }
 	questions, approvals := p.onceGranted(wants("list", push), wants("push", push), wants("list", `"other":1`))
 	list, once, other := questions[0], questions[1], questions[2]
-	if got := p.batch(semantic(evaluation.DenyOnFirstDeny), list, once, once, list, other); said(got) != "++-" {
-		t.Errorf("got %v", got)
-	}
+	itemsAre(t, "the answer", "++-", p.batch(semantic(evaluation.DenyOnFirstDeny), list, once, once, list, other))
 	for n, used := range []int{1, 1, 0} {
 		eventually(t, "what was not used is there again", func() bool { got, _ := c.sees("mia", approvals[n]); return got.Used == used })
 	}
-	if got := p.batch(semantic(evaluation.PermitOnFirstPermit), once, list, other); said(got) != "-+" {
-		t.Errorf("got %v", got)
-	}
-	if got := p.batch("", other, other, other, list); said(got) != "++++" {
-		t.Errorf("got %v", got)
-	}
+	itemsAre(t, "the answer", "-+", p.batch(semantic(evaluation.PermitOnFirstPermit), once, list, other))
+	itemsAre(t, "the answer", "++++", p.batch("", other, other, other, list))
 }
 
 // Who may not ask for approvals, or asks for an explanation, is told nothing of them in a batch either.
@@ -283,9 +281,7 @@ func TestBatchesAtOnce(t *testing.T) {
 		t.Errorf("%d approvals of three uses were used %d times", len(presenting), allows)
 	}
 	for _, id := range approvals {
-		if got, _ := c.sees("mia", id); got.Status != "used_up" || got.Used != 3 {
-			t.Errorf("got %+v", got)
-		}
+		c.stands(t, "the answer", "mia", id, "used_up", 3)
 	}
 }
 
@@ -356,9 +352,7 @@ func TestABatchUsesOnlySoManyApprovals(t *testing.T) {
 			t.Errorf("got %s", a.text)
 		}
 	}
-	if got := p.batch("", presenting[pdp.MaxUses:]...); said(got) != "+++" {
-		t.Errorf("got %v", got)
-	}
+	itemsAre(t, "the answer", "+++", p.batch("", presenting[pdp.MaxUses:]...))
 }
 
 // However much a thousand items inherit, what the answer says of approvals is bounded. An item that has no more room is

@@ -104,9 +104,7 @@ func TestCallbacks(t *testing.T) {
 	for name, path := range map[string]string{"another's": "/theirs", "nobody's": "/nobody", "one below": "/mine/", "with a query": "/mine?x=1"} {
 		asks(0, e.callback(path, "")).refused(t, name, 400, "Bad Request")
 	}
-	if items, _ := c.inbox("mia", ""); len(items) > 0 {
-		t.Errorf("somebody was asked: %+v", items)
-	}
+	c.nobodyIsAsked(t)
 	asked := asks(1, e.callback("/mine", `,"state":"st\u00e4te \"1\""`))
 	c.says("mia", c.waiting(asked), "decision", yes, 200)
 	call := e.hears()

@@ -130,13 +130,9 @@ func TestBulkAccessRequest(t *testing.T) {
 	if done.Task.Status != "approved" || done.Result != nil {
 		t.Errorf("got %s", done.text)
 	}
-	if a := p.evaluates(wants("push", push+","+presents(done.Task.Items[1].Result))); a.Decision || a.Context.Reason != evaluation.ApprovalOutOfScope {
-		t.Errorf("by the result of another item: %s", a.text)
-	}
+	p.evaluates(wants("push", push+","+presents(done.Task.Items[1].Result))).denies(t, "by the result of another item", evaluation.ApprovalOutOfScope)
 	for n, id := range []string{"push", "list"} {
-		if a := p.evaluates(wants(id, push+","+presents(done.Task.Items[n].Result))); !a.Decision {
-			t.Errorf("%s: got %s", id, a.text)
-		}
+		p.evaluates(wants(id, push+","+presents(done.Task.Items[n].Result))).allows(t, id)
 	}
 	// One is denied, and the whole is partly approved.
 	asked = p.submits(p.several("push", "stop"))
@@ -178,9 +174,7 @@ func TestBulkAccessRequestIsAllOrNothing(t *testing.T) {
 	} {
 		p.submits(body).refused(t, name, 400, "Bad Request")
 	}
-	if items, _ := c.inbox("mia", ""); len(items) > 0 {
-		t.Errorf("somebody was asked: %+v", items)
-	}
+	c.nobodyIsAsked(t)
 }
 
 // What makes a submission none of a fresh denial for want of an approval.
@@ -219,20 +213,14 @@ func TestAccessRequestProblems(t *testing.T) {
 		p.submits(body).refused(t, name, 400, "Bad Request")
 	}
 	p.submits(question+`,"client":{"actor":{"id":"eve"}},`+denial).refused(t, "somebody who was not named", 403, "Forbidden")
-	if got := p.submits(question + `,"client":{"id":"app","actor":{"id":"bot"}},` + denial); got.status != 202 {
-		t.Errorf("who asked: %d %s", got.status, got.text)
-	}
+	p.submits(question+`,"client":{"id":"app","actor":{"id":"bot"}},`+denial).is(t, "who asked", 202)
 	c.Advance(10*time.Minute - time.Nanosecond)
 	other := wants("push", `"other":1`)
-	if got := p.submits(question + "," + denial); got.status != 202 {
-		t.Errorf("to the last moment: %d %s", got.status, got.text)
-	}
+	p.submits(question+","+denial).is(t, "to the last moment", 202)
 	fresh := p.denied(other).denial()
 	c.Advance(time.Nanosecond)
 	p.submits(question+","+denial).refused(t, "at its end", 410, evaluation.ExpiredDenial)
-	if got := p.submits(other + "," + fresh); got.status != 202 {
-		t.Errorf("a later denial: %d %s", got.status, got.text)
-	}
+	p.submits(other+","+fresh).is(t, "a later denial", 202)
 }
 
 // What is said for it people see, without secrets, and it is no part of what they
@@ -265,12 +253,8 @@ func TestWhatIsSaidForIt(t *testing.T) {
 	}
 	c.says("mia", id, "decision", yes, 200)
 	presenting := presents(p.looks(asked.Task.ID).Result)
-	if a := p.evaluates(wants("push", push+`,"password":"correct horse","business_justification":"it burns",`+presenting)); a.Decision {
-		t.Errorf("what was said became part of it: %s", a.text)
-	}
-	if a := p.evaluates(wants("push", push+`,"password":"correct horse","trace":"another",`+presenting)); !a.Decision {
-		t.Errorf("got %s", a.text)
-	}
+	p.evaluates(wants("push", push+`,"password":"correct horse","business_justification":"it burns",`+presenting)).denies(t, "what was said became part of it", "")
+	p.evaluates(wants("push", push+`,"password":"correct horse","trace":"another",`+presenting)).allows(t, "the answer")
 	long := p.submits(question + `,"requested_access":{"note":"` + strings.Repeat("x", 70<<10) + `"},` + denied.denial())
 	long.refused(t, "more than anybody reads", 400, evaluation.NotRequestable)
 }
@@ -286,9 +270,7 @@ func TestAccessRequestWithDeclaredObligations(t *testing.T) {
 	}
 	question := wants("push", push+`,"supported_obligations":["log"]`)
 	_, of := p.granted(question)
-	if a := p.evaluates(wants("push", push+`,"supported_obligations":["log"],`+presents(of.Result))); !a.Decision {
-		t.Errorf("got %s", a.text)
-	}
+	p.evaluates(wants("push", push+`,"supported_obligations":["log"],`+presents(of.Result))).allows(t, "the answer")
 	_, of = p.granted(question)
 	// The reason is that of the decision: no approval makes up for the other obligation.
 	if a := p.evaluates(wants("push", push+","+presents(of.Result))); a.Decision || a.Context.Reason == "" || a.Context.Request != nil {
@@ -320,21 +302,13 @@ func TestAccessRequestUnderOtherPolicies(t *testing.T) {
 	under(approvalPolicies)
 	presenting, _ := p.granted(question)
 	under(approvalPolicies + `forbid(principal, action, resource in group::"guarded");`)
-	if a := p.evaluates(wants("push", push+","+presenting)); a.Decision || a.Context.Reason != evaluation.ApprovalPolicyDenied || a.Context.NextAction != "none" || a.Context.Request != nil {
-		t.Errorf("a forbid does not win: %s", a.text)
-	}
+	p.evaluates(wants("push", push+","+presenting)).denies(t, "a forbid does not win", evaluation.ApprovalPolicyDenied, "none")
 	under(approvalPolicies + `forbid(principal, action, resource) when { context.pdp.approved };`)
-	if a := p.evaluates(wants("push", push+","+presenting)); a.Decision || a.Context.Reason != evaluation.ApprovalPolicyDenied || a.Context.NextAction != "none" {
-		t.Errorf("a forbid of what is approved does not win: %s", a.text)
-	}
+	p.evaluates(wants("push", push+","+presenting)).denies(t, "a forbid of what is approved does not win", evaluation.ApprovalPolicyDenied, "none")
 	under(strings.Replace(approvalPolicies, `@obligation("ask")`, `@obligation("two")`, 1))
-	if a := p.evaluates(wants("push", push+","+presenting)); a.Decision || a.Context.Reason != evaluation.ApprovalOutOfScope || a.Context.Request == nil {
-		t.Errorf("one approved, two must: %s", a.text)
-	}
+	p.evaluates(wants("push", push+","+presenting)).denies(t, "one approved, two must", evaluation.ApprovalOutOfScope, "request")
 	under(approvalPolicies)
-	if a := p.evaluates(wants("push", push+","+presenting)); !a.Decision {
-		t.Errorf("as it was approved, it does not go through: %s", a.text)
-	}
+	p.evaluates(wants("push", push+","+presenting)).allows(t, "as it was approved, it does not go through")
 }
 
 func TestAccessRequestLimits(t *testing.T) {
@@ -352,7 +326,5 @@ func TestAccessRequestLimits(t *testing.T) {
 	p.requests(wants("push", `"n":1`)) // who joins is not limited
 	items, _ := c.inbox("mia", "")
 	c.says("mia", items[0].ID, "decision", no, 200)
-	if got := p.submits(body, "Idempotency-Key", "one"); got.status != 202 {
-		t.Errorf("when there is room: %d %s", got.status, got.text)
-	}
+	p.submits(body, "Idempotency-Key", "one").is(t, "when there is room", 202)
 }

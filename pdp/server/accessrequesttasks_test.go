@@ -33,14 +33,10 @@ func TestAccessRequestTasks(t *testing.T) {
 	}
 	denied := p.requests(wants("push", `"other":1`))
 	c.says("mia", c.waiting(denied), "decision", no, 200)
-	if looked := p.looks(denied.Task.ID); looked.Task.Status != "denied" || looked.Result != nil {
-		t.Errorf("got %s", looked.text)
-	}
+	p.looks(denied.Task.ID).stands(t, "the answer", "denied")
 	late := p.requests(wants("push", `"late":1`))
 	c.Advance(10 * time.Minute)
-	if looked := p.looks(late.Task.ID); looked.Task.Status != "expired" || looked.Result != nil {
-		t.Errorf("got %s", looked.text)
-	}
+	p.looks(late.Task.ID).stands(t, "the answer", "expired")
 }
 
 // What is approved already need not be waited for.
@@ -104,16 +100,12 @@ func TestAccessRequestRefusals(t *testing.T) {
 		t.Errorf("of one that was revoked: %s", looked.text)
 	}
 	presenting, _ = p.granted(question)
-	if a := p.evaluates(wants("push", push+","+presenting)); !a.Decision {
-		t.Errorf("got %s", a.text)
-	}
+	p.evaluates(wants("push", push+","+presenting)).allows(t, "the answer")
 	told("used up", push+","+presenting, evaluation.ApprovalExpired, "request")
 	told("forbidden", `"arguments":{"blocked":true},`+presenting, evaluation.ApprovalPolicyDenied, "none")
 	told("forbidden, and unknown", `"arguments":{"blocked":true},"approval":{"id":"x"}`, evaluation.ApprovalUnverifiable, "none")
 	again := p.evaluates(wants("push", push+","+presenting))
-	if got := p.submits(question + "," + again.denial()); got.status != 202 {
-		t.Errorf("by the denial of one that brought an approval: %d %s", got.status, got.text)
-	}
+	p.submits(question+","+again.denial()).is(t, "by the denial of one that brought an approval", 202)
 }
 
 // Of an approval that is another's, nobody learns more than of one that never was.
@@ -161,12 +153,8 @@ func TestAccessRequestsInTenants(t *testing.T) {
 	c.program("acme-asker").looks(asked.Task.ID).refused(t, "at the root, which is not theirs", 404, "Not Found")
 	p.in("other").looks(asked.Task.ID).refused(t, "in a tenant that is none", 404, "Not Found")
 	p.in("default").submits(question+","+denied.denial()).refused(t, "below /tenants/default", 404, "Not Found")
-	if a := root.evaluates(wants("push", push+","+presenting)); a.Decision {
-		t.Errorf("at the root: %s", a.text)
-	}
-	if a := p.evaluates(wants("push", push+","+presenting)); !a.Decision {
-		t.Errorf("got %s", a.text)
-	}
+	root.evaluates(wants("push", push+","+presenting)).denies(t, "at the root", "")
+	p.evaluates(wants("push", push+","+presenting)).allows(t, "the answer")
 }
 
 // A pending task names its approval requests, so that its program can have their approvers asked over MCP. One that has
@@ -181,9 +169,7 @@ func TestATaskNamesItsApprovals(t *testing.T) {
 		t.Fatalf("got %s", one.text)
 	}
 	id := one.Task.Approvals[0].ID
-	if form := c.message("asker", id, "elicitation", 200); !strings.Contains(form, `"id":"`+id+`"`) {
-		t.Errorf("got %s", form)
-	}
+	has(t, c.message("asker", id, "elicitation", 200), `"id":"`+id+`"`)
 	c.message("other-asker", id, "elicitation", 404)
 	c.says("mia", id, "response", `{"action":"accept","content":{"approve":true}}`, 200)
 	if done := p.looks(one.Task.ID); done.Task.Status != "approved" || done.Task.Approvals != nil || done.Result.Approval.ID != id {

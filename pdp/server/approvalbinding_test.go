@@ -31,12 +31,8 @@ func TestNullArgumentIsApproved(t *testing.T) {
 		}
 		c.says("mia", id, "decision", yes, 200)
 		claim := `,"approval":{"id":"` + id + `"}`
-		if got := p.evaluates(wants("push", other+claim)); got.Decision || got.Context.Reason != evaluation.ApprovalOutOfScope {
-			t.Errorf("%s was approved, and %s: %s", asked, other, got.text)
-		}
-		if got := p.evaluates(wants("push", asked+claim)); !got.Decision {
-			t.Errorf("%s was approved: %s", asked, got.text)
-		}
+		p.evaluates(wants("push", other+claim)).denies(t, fmt.Sprintf("%s was approved, and %s", asked, other), evaluation.ApprovalOutOfScope)
+		p.evaluates(wants("push", asked+claim)).allows(t, fmt.Sprintf("%s was approved", asked))
 	}
 	if _, text := c.do("auditor", "GET", "/v1/log/export", ""); !strings.Contains(text, `"arguments":{"force":null,"list":[{"a":null}],"to":"mia"}`) || strings.Contains(text, `"elsewhere"`) {
 		t.Error("the record has no null, or one from elsewhere")

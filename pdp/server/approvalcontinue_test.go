@@ -117,9 +117,7 @@ func TestContinuation(t *testing.T) {
 		}
 		c.isOnRecord(s, id, by.decision)
 	}
-	if items, _ := c.inbox("mia", ""); len(items) > 0 {
-		t.Errorf("people are asked: %+v", items)
-	}
+	c.nobodyIsAsked(t)
 }
 
 // TestNoRoundThatNobodyApproved: without rounds in the obligation nothing goes on from a use, and with some no more and no
@@ -292,32 +290,6 @@ func TestContinuationInABatch(t *testing.T) {
 	c.log() // verifies
 }
 
-// TestContinuationIsNoUse: of an approval that has uses left, a round takes none, and a use no round.
-func TestContinuationIsNoUse(t *testing.T) {
-	t.Parallel()
-	c := openDeskOn(t, roundFiles())
-	s := bothShapes[0]
-	id, first := c.used(s, "list", push)
-	ask := func(n int, by decided) decided {
-		return c.ask(s.pep, s.path, tool("list", push+round(id, by.decision, n)))
-	}
-	use := func() decided { return c.ask(s.pep, s.path, tool("list", again)) }
-	second := use()
-	for n, by := range []decided{first, second, first, second} {
-		if got := ask(n/2+1, by); !got.may {
-			t.Errorf("round %d: %s", n/2+1, got.text)
-		}
-	}
-	ask(1, first).denied(t, "a round of before", s, "")
-	if seen, _ := c.sees("pep", id); seen.Used != 2 || seen.Continued != 4 || seen.Status != "approved" {
-		t.Errorf("it is %+v", seen)
-	}
-	third := use()
-	if !third.may || use().may || !ask(1, third).may || !ask(3, first).may {
-		t.Error("a round took a use, or the last use the rounds of the others")
-	}
-}
-
 // TestContinuationTakenBack: what was revoked, or what a revoked key approved, is continued no more.
 func TestContinuationTakenBack(t *testing.T) {
 	t.Parallel()
@@ -335,9 +307,7 @@ func TestContinuationTakenBack(t *testing.T) {
 	again, other := c.used(s, "push", push)
 	c.revoke("mia")
 	ask("push", 1, again, other).denied(t, "a revoked key", s, "")
-	if seen, _ := c.sees("pep", again); seen.Status != "used_up" {
-		t.Errorf("people are asked about what was used: %+v", seen)
-	}
+	c.stands(t, "people are asked about what was used", "pep", again, "used_up")
 }
 
 // TestContinuationInTime: within fifteen minutes of the use, by the service's clock, be the approval's own end before it
@@ -453,18 +423,14 @@ func TestNoContinuationIsPassedOver(t *testing.T) {
 			"a search":          {"searcher", "/access/v1/search/action", `{"subject":{"type":"agent","id":"bot"},"resource":{"type":"tool","id":"push"},"context":{` + push + member + `}}`},
 			"an access request": {"asker", "/access/v1/requests", "{" + wants("push", push+member) + "," + denial + "}"},
 		} {
-			if status, text := c.do(ask[0], "POST", ask[1], ask[2]); status != 400 || !strings.Contains(text, `"pointer":"`+at+`"`) {
-				t.Errorf("%s, %s: got %d %s", name, continues, status, text)
-			}
+			c.reply(ask[0], "POST", ask[1], ask[2]).is(t, fmt.Sprintf("%s, %s", name, continues), 400, `"pointer":"`+at+`"`)
 		}
 		items := fmt.Sprintf(`{%s,"evaluations":[{"context":{%s%s}},{}]}`, wants("push", push), push, member)
 		if status, text := c.do("pep", "POST", "/access/v1/evaluations", items); status != 200 || !strings.Contains(text, `"status":400`) || !strings.Contains(text, "/evaluations/0"+at) || strings.Contains(text, `"decision":true`) {
 			t.Errorf("an item, %s: got %d %s", continues, status, text)
 		}
 	}
-	if s, _ := c.sees("pep", id); s.Status != "approved" || s.Used != 0 {
-		t.Errorf("used: %+v", s)
-	}
+	c.stands(t, "used", "pep", id, "approved", 0)
 	got := c.ask("pep", "/v1/authorize", tool("push", push+`,"approval":{"id":"`+id+`","continues":null}`)) // null is absent
 	if !got.may || !c.goesOn(bothShapes[0], push, id, got.decision, 1).may {
 		t.Errorf("got %s", got.text)

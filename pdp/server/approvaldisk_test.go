@@ -86,17 +86,11 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 	const unrecorded = "does not count until it is"
 	for _, step := range steps {
 		path := "/v1/approvals/" + step.id
-		if status, text := c.do(step.who, "POST", path+"/"+step.what, step.body); status != 503 || !strings.Contains(text, unrecorded) {
-			t.Errorf("%s: got %d %s", step.want, status, text)
-		}
+		c.reply(step.who, "POST", path+"/"+step.what, step.body).is(t, string(step.want), 503, unrecorded)
 		for _, form := range []string{"", "?wait=1ms", "/authorization-request", "/authorization-notification", "/elicitation"} {
-			if status, text := c.do("noah", "GET", path+form, ""); status != 503 || !strings.Contains(text, unrecorded) {
-				t.Errorf("%s%s: got %d %s", step.want, form, status, text)
-			}
+			c.reply("noah", "GET", path+form, "").is(t, fmt.Sprintf("%s%s", step.want, form), 503, unrecorded)
 		}
-		if status, text := c.do("eve", "GET", path, ""); status != http.StatusNotFound {
-			t.Errorf("who may not see it: got %d %s", status, text)
-		}
+		c.reply("eve", "GET", path, "").is(t, "who may not see it", http.StatusNotFound)
 	}
 	for _, status := range approval.Statuses() {
 		items, _ := c.inbox("noah", "?status="+string(status))
@@ -118,9 +112,7 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 		t.Errorf("its task is cancelled: got %d %s", got.status, got.text)
 	}
 	if mode == decisionlog.BestEffort { // else there is no answer at all
-		if got := p.evaluates(wants("push", question+`,"approval":{"id":"`+denied+`"}`)); got.Decision || got.Context.Reason != evaluation.ApprovalPending {
-			t.Errorf("it is presented: got %s", got.text)
-		}
+		p.evaluates(wants("push", question+`,"approval":{"id":"`+denied+`"}`)).denies(t, "it is presented", evaluation.ApprovalPending)
 	}
 
 	waited := make(chan string)
@@ -140,9 +132,7 @@ func unrecordedApprovals(t *testing.T, mode decisionlog.Mode) {
 	if got, _ := fresh.lists("&wait=30s"); stands(got) != "denied" || got[0].Task.ID != task.Task.ID {
 		t.Errorf("who began to follow them meanwhile got %v", got)
 	}
-	if text := <-waited; !strings.Contains(text, `"status":"approved"`) {
-		t.Errorf("who waited got %s", text)
-	}
+	has(t, <-waited, `"status":"approved"`)
 	for _, step := range steps {
 		if got, status := c.sees("noah", step.id); status != 200 || got.Status != string(step.want) {
 			t.Errorf("%s: got %d %+v", step.want, status, got)

@@ -122,12 +122,8 @@ func TestSomebodyElsesApprovalsDoNotAllow(t *testing.T) {
 	if got := c.asks("pep", tool("push", again)); got.may() || got.Approval.Status != "pending" || got.Approval.ID != id {
 		t.Errorf("got %+v", got)
 	}
-	if got := c.says("noah", id, "decision", yes, 200); got.Status != "approved" {
-		t.Errorf("people cannot say it here: %+v", got)
-	}
-	if !c.asks("pep", tool("push", again)).may() {
-		t.Error("what was approved here does not count")
-	}
+	c.says("noah", id, "decision", yes, 200).is(t, "people cannot say it here", "approved")
+	c.asks("pep", tool("push", again)).passes(t, "what was approved here does not count")
 }
 
 // TestOlderApprovalsDoNotAllow: a copy of before it was used, or taken back, or lapsed.
@@ -135,9 +131,7 @@ func TestOlderApprovalsDoNotAllow(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(c *counter, id string){
 		"used_up": func(c *counter, _ string) {
-			if !c.asks("pep", tool("push", again)).may() {
-				t.Error("what was approved does not count")
-			}
+			c.asks("pep", tool("push", again)).passes(t, "what was approved does not count")
 		},
 		"revoked": func(c *counter, id string) { c.says("noah", id, "revoke", `{"reason":"no"}`, 200) },
 	} {
@@ -149,15 +143,8 @@ func TestOlderApprovalsDoNotAllow(t *testing.T) {
 			c.open(pdptest.Bundle(approvalFiles()))
 			end(c, id)
 			for range 2 {
-				c.restart(func() {
-					c.write(approval.FileName, older)
-					if found := c.doctor(); !strings.Contains(found, id+" is "+name) {
-						t.Errorf("doctor says nothing of it: %s", found)
-					}
-				})
-				if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`), "X-Approval", "none"); got.may() {
-					t.Errorf("got %+v", got)
-				}
+				c.restart(func() { c.write(approval.FileName, older) })
+				c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`), "X-Approval", "none").isStopped(t, "the answer")
 				if got, status := c.sees("mia", id); status != 200 || got.Status != name {
 					t.Errorf("%d: it is %+v", status, got)
 				}
@@ -192,9 +179,7 @@ func TestOlderLogKeepsServerFromStarting(t *testing.T) {
 	c.asks("pep", tool("push", push))
 	c.refusesToStart(func() {
 		c.write(segment, older)
-		if found := c.doctor(); !strings.Contains(found, "older copy") {
-			t.Errorf("doctor says nothing of it: %s", found)
-		}
+		has(t, c.doctor(), "older copy")
 	}, "older copy")
 }
 
@@ -242,9 +227,7 @@ func TestGoneStepDoesNotAllow(t *testing.T) {
 			record = r.ID
 		}
 	}
-	if status, text := c.do("operator", "POST", "/v1/decisions/"+record+"/redaction", `{"reason":"asked"}`); status != http.StatusNoContent {
-		t.Fatalf("%d %s", status, text)
-	}
+	c.reply("operator", "POST", "/v1/decisions/"+record+"/redaction", `{"reason":"asked"}`).is(t, "the answer", http.StatusNoContent)
 	if got := c.asks("pep", tool("push", again)); got.may() || got.Approval.ID != id || got.Approval.Status != "pending" {
 		t.Errorf("got %+v", got)
 	}
@@ -286,9 +269,7 @@ func TestVoteOfRevokedKeyDoesNotCount(t *testing.T) {
 	}
 	c.welcome("noah-2", `user::"noah"`, auth.Approve)
 	c.welcome("noah-3", `user::"noah"`, auth.Approve)
-	if got := c.says("noah-2", id, "decision", yes, 200); got.Status != "approved" {
-		t.Errorf("the same person may not vote again: %+v", got)
-	}
+	c.says("noah-2", id, "decision", yes, 200).is(t, "the same person may not vote again", "approved")
 	c.revoke("noah-2")
 	if got := c.asks("pep", tool("stop", again)); got.may() || got.Approval.ID != id || got.Approval.Status != "pending" {
 		t.Errorf("what a revoked key approved is used: %+v", got)
@@ -297,9 +278,7 @@ func TestVoteOfRevokedKeyDoesNotCount(t *testing.T) {
 		t.Errorf("it is %+v", got)
 	}
 	c.says("noah-3", id, "decision", yes, 200)
-	if !c.asks("pep", tool("stop", again)).may() {
-		t.Error("what was approved again does not count")
-	}
+	c.asks("pep", tool("stop", again)).passes(t, "what was approved again does not count")
 	steps, spent := c.log()
 	if !slices.Contains(steps, "lapsed") || !slices.Contains(steps, "reopened") || spent != 1 {
 		t.Errorf("%d uses, and on record is %v", spent, steps)
@@ -316,8 +295,6 @@ func TestVoteFallsWithWhoNamedThem(t *testing.T) {
 	second := c.asks("pep", tool("push", `"arguments":{"branch":"two"}`)).Approval.ID
 	c.says("noah", second, "decision", `{"decision":"delegate","to":"user::\"eve\"","reason":"away"}`, 200)
 	c.revoke("noah")
-	if got := c.asks("pep", tool("push", again)); got.may() || got.Approval.Status != "pending" {
-		t.Errorf("a delegate of a revoked key approves: %+v", got)
-	}
+	c.asks("pep", tool("push", again)).stands(t, "a delegate of a revoked key approves", "pending")
 	c.says("eve", second, "decision", yes, http.StatusNotFound)
 }

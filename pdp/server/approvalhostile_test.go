@@ -34,13 +34,9 @@ func TestNobodyJoinsWhatTheyApproved(t *testing.T) {
 			id := c.asks("pep", tool("some", push+`,"agent":"helper"`)).Approval.ID
 			c.says("mia", id, "decision", yes, 200)
 			for _, who := range []string{`"agent":"mia"`, `"agent":{"type":"agent","id":"helper"}`, `"agent":"helper","on_behalf_of":[{"type":"user","id":"mia"}]`, `"trace":"x"`} {
-				if got := c.asks("pep", tool("some", again+","+who), "X-Approval", "none"); got.may() {
-					t.Errorf("%s: %+v", who, got)
-				}
+				c.asks("pep", tool("some", again+","+who), "X-Approval", "none").isStopped(t, who)
 			}
-			if !c.asks("pep", tool("some", again+`,"agent":"helper"`)).may() {
-				t.Error("as it was approved, it does not go through")
-			}
+			c.asks("pep", tool("some", again+`,"agent":"helper"`)).passes(t, "as it was approved, it does not go through")
 		})
 	}
 }
@@ -82,9 +78,7 @@ func TestTasksOfOneApprovalAreBounded(t *testing.T) {
 		t.Errorf("what is known: %d %s", got.status, got.text)
 	}
 	c.says("mia", c.waiting(first), "decision", no, 200)
-	if got := p.submits(asking, "Idempotency-Key", "last"); got.status != 202 {
-		t.Errorf("another approval request: %d %s", got.status, got.text)
-	}
+	p.submits(asking, "Idempotency-Key", "last").is(t, "another approval request", 202)
 }
 
 // Who only looks is held to the rate of everybody who asks.
@@ -114,9 +108,7 @@ func TestDeepRequestsAreShown(t *testing.T) {
 	} {
 		id := c.asks("pep", body).Approval.ID
 		for _, what := range []string{"elicitation", "authorization-request", "authorization-notification"} {
-			if status, text := c.do("mia", "GET", "/v1/approvals/"+id+"/"+what, ""); status != 200 {
-				t.Errorf("%s: got %d %s", what, status, text)
-			}
+			c.reply("mia", "GET", "/v1/approvals/"+id+"/"+what, "").is(t, what, 200)
 		}
 		c.says("mia", id, "response", `{"action":"accept","content":{"approve":true}}`, 200)
 	}
@@ -146,8 +138,6 @@ func TestApprovalsThatCannotBeRead(t *testing.T) {
 		{"mia", "POST", "/v1/approvals/" + id + "/revoke", ""},
 		{"pep", "POST", "/v1/approvals/" + id + "/cancel", ""},
 	} {
-		if status, text := c.do(test.who, test.method, test.path, test.body); status != http.StatusServiceUnavailable {
-			t.Errorf("%s %s: got %d %s", test.method, test.path, status, text)
-		}
+		c.reply(test.who, test.method, test.path, test.body).is(t, fmt.Sprintf("%s %s", test.method, test.path), http.StatusServiceUnavailable)
 	}
 }

@@ -203,9 +203,7 @@ func TestMCPStates(t *testing.T) {
 	}
 	id := c.asks("pep", tool("push", again)).Approval.ID
 	c.says("mia", id, "decision", yes, 200)
-	if !c.asks("pep", tool("push", again)).may() {
-		t.Error("it does not go through")
-	}
+	c.asks("pep", tool("push", again)).passes(t, "it does not go through")
 	c.message("pep", id, "authorization-request", http.StatusConflict)
 }
 
@@ -293,9 +291,7 @@ func TestMCPResponses(t *testing.T) {
 	} {
 		id := c.asks("pep", tool("push", fmt.Sprintf(`%s,"case":%d`, push, n))).Approval.ID
 		body := strings.NewReplacer("ID", id, "UNTIL", c.Now().Add(time.Minute).Format(time.RFC3339)).Replace(test.body)
-		if status, text := c.do(test.who, "POST", "/v1/approvals/"+id+"/response", body); status != test.status {
-			t.Errorf("%s says %s: got %d %s, want %d", test.who, test.body, status, text, test.status)
-		}
+		c.reply(test.who, "POST", "/v1/approvals/"+id+"/response", body).is(t, fmt.Sprintf("%s says %s", test.who, test.body), test.status)
 		if got, _ := c.sees("pep", id); got.Status != test.becomes {
 			t.Errorf("%s says %s: it is %s, want %s", test.who, test.body, got.Status, test.becomes)
 		}
@@ -317,14 +313,10 @@ func TestMCPNobodyAnswersTwiceOrForThemselves(t *testing.T) {
 	c.says("mia", two, "response", approve, 409)
 	c.says("mia", two, "decision", yes, 409)
 	c.says("mia.admin", two, "response", `{"authorizationId":"`+two+`","decision":"approve"}`, 409)
-	if got := c.says("zoe", two, "response", `{"authorizationId":"`+two+`","decision":"approve"}`, 200); got.Status != "approved" {
-		t.Errorf("got %+v", got)
-	}
+	c.says("zoe", two, "response", `{"authorizationId":"`+two+`","decision":"approve"}`, 200).is(t, "the answer", "approved")
 	c.says("noah", two, "response", approve, 409)
 	c.says("mia", two, "response", `{"action":"accept","content":{"action":"delegate","delegateTo":"user::\"eve\""}}`, 409)
-	if !c.asks("pep", tool("stop", again)).may() {
-		t.Error("what was approved does not go through")
-	}
+	c.asks("pep", tool("stop", again)).passes(t, "what was approved does not go through")
 }
 
 // The record says by which way somebody answered, and why; a secret of the request that

@@ -86,9 +86,7 @@ func TestNoApprovalIsPassedOver(t *testing.T) {
 			"a search":          {"searcher", "/access/v1/search/action", `{"subject":{"type":"agent","id":"bot"},"resource":{"type":"tool","id":"push"},"context":{` + claim + `}}`},
 			"an access request": {"asker", "/access/v1/requests", "{" + wants("push", push+","+claim) + "," + denial + "}"},
 		} {
-			if status, text := c.do(ask[0], "POST", ask[1], ask[2]); status != 400 || !strings.Contains(text, pointed) {
-				t.Errorf("%s, %s: got %d %s", name, claim, status, text)
-			}
+			c.reply(ask[0], "POST", ask[1], ask[2]).is(t, fmt.Sprintf("%s, %s", name, claim), 400, pointed)
 		}
 		items := fmt.Sprintf(`{%s,"evaluations":[{"context":{%s,%s}},{}]}`, wants("push", push), push, claim)
 		if status, text := c.do("pep", "POST", "/access/v1/evaluations", items); status != 200 || !strings.Contains(text, `"status":400`) || !strings.Contains(text, "/evaluations/0/context/"+at) || strings.Contains(text, `"decision":true`) {
@@ -102,9 +100,7 @@ func TestNoApprovalIsPassedOver(t *testing.T) {
 	if now, _ := c.inbox("mia", ""); len(now) != len(filed) {
 		t.Errorf("filed: %+v", now)
 	}
-	if s, _ := c.sees("pep", id); s.Status != "approved" || s.Used != 0 {
-		t.Errorf("used: %+v", s)
-	}
+	c.stands(t, "used", "pep", id, "approved", 0)
 	var items []string
 	for _, claim := range good {
 		items = append(items, wants("push", push+","+claim))

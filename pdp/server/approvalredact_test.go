@@ -94,9 +94,7 @@ func TestRedactionLeavesTheWordsNowhere(t *testing.T) {
 	for !strings.Contains(e.hears().text, secretWord) {
 	}
 	c.redacts(id, "", http.StatusConflict)
-	if status, text := c.do("mia", "POST", "/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"`+secretWord+` is fine"}`); status != http.StatusOK {
-		t.Fatalf("got %d %s", status, text)
-	}
+	c.reply("mia", "POST", "/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"`+secretWord+` is fine"}`).is(t, "the answer", http.StatusOK)
 	c.redacts(id, "", http.StatusConflict)
 	used := strings.Replace(question, `"context":{`, `"context":{"approval_id":"`+id+`",`, 1)
 	if got := p.evaluates(used); !got.Decision {
@@ -108,9 +106,7 @@ func TestRedactionLeavesTheWordsNowhere(t *testing.T) {
 		t.Fatal("the file of approvals has another form than this test knows")
 	}
 	for name, body := range map[string]string{"no reason": `{}`, "no text": `{"reason":7}`} {
-		if status, text := c.do("operator", "POST", "/v1/approvals/"+id+"/redaction", body); status != http.StatusBadRequest {
-			t.Errorf("%s: got %d %s", name, status, text)
-		}
+		c.reply("operator", "POST", "/v1/approvals/"+id+"/redaction", body).is(t, name, http.StatusBadRequest)
 	}
 	if got := c.redacts(id, "", http.StatusOK); !strings.Contains(got, `"elsewhere":["exports`) || strings.Contains(got, `"records":0`) {
 		t.Errorf("got %s", got)
@@ -141,9 +137,7 @@ func TestRedactionLeavesTheWordsNowhere(t *testing.T) {
 	if got := p.evaluates(used); got.Decision {
 		t.Error("what was used up is used again")
 	}
-	if got := c.redacts(id, "", http.StatusOK); !strings.Contains(got, `"records":0`) {
-		t.Errorf("a second time: %s", got)
-	}
+	has(t, c.redacts(id, "", http.StatusOK), `"records":0`)
 	if status, text := c.do("operator", "GET", "/v1/decisions?approval="+id, ""); status != http.StatusOK || strings.Count(text, `"kind"`) != 1 || !strings.Contains(text, `"event":"redacted"`) {
 		t.Errorf("on record is %d %s", status, text)
 	}
@@ -154,9 +148,7 @@ func TestRedactionLeavesTheWordsNowhere(t *testing.T) {
 	}
 	must(t, json.Unmarshal([]byte(others), &page))
 	for _, one := range page.Items {
-		if status, text := c.do("operator", "POST", "/v1/decisions/"+one.ID+"/redaction", `{"reason":"erasure 17"}`); status != http.StatusNoContent {
-			t.Errorf("got %d %s", status, text)
-		}
+		c.reply("operator", "POST", "/v1/decisions/"+one.ID+"/redaction", `{"reason":"erasure 17"}`).is(t, "the answer", http.StatusNoContent)
 	}
 	c.nowhere()
 }
@@ -176,17 +168,13 @@ func TestRedactionThatWasInterruptedIsCompleted(t *testing.T) {
 	id := c.denied()
 	stays := filepath.Join(c.data, decisionlog.LogDir, "00000001.db.1.next") // where a new file would stand
 	must(t, os.Mkdir(stays, 0o700))
-	if got := c.redacts(id, "", http.StatusServiceUnavailable); !strings.Contains(got, "not all of its records") {
-		t.Errorf("got %s", got)
-	}
+	has(t, c.redacts(id, "", http.StatusServiceUnavailable), "not all of its records")
 	if names := c.holding(secretWord); len(names) == 0 || slices.Contains(names, "/"+approval.FileName) {
 		t.Errorf("it stands in %v", names)
 	}
 	c.restart(func() { must(t, os.Remove(stays)) })
 	c.comes("the records to be redacted", func() bool { return len(c.holding(secretWord)) == 0 })
-	if status, text := c.do("mia", "GET", "/v1/approvals/"+id, ""); status != http.StatusOK || !strings.Contains(text, `"status":"denied"`) || !strings.Contains(text, `"redacted_at"`) {
-		t.Errorf("got %d %s", status, text)
-	}
+	c.reply("mia", "GET", "/v1/approvals/"+id, "").is(t, "the answer", http.StatusOK, `"status":"denied"`, `"redacted_at"`)
 	c.nowhere()
 }
 
@@ -233,13 +221,9 @@ func TestRedactionEndsWhatWaitsOrCanBeUsed(t *testing.T) {
 		if s, _ := c.sees("pep", id); s.Status != status {
 			t.Errorf("it is %+v, want %s", s, status)
 		}
-		if got := c.asks("pep", strings.Replace(question, `"context":{`, `"context":{"approval_id":"`+id+`",`, 1), "X-Approval", "none"); got.may() {
-			t.Errorf("what was %s is used: %+v", status, got)
-		}
+		c.asks("pep", strings.Replace(question, `"context":{`, `"context":{"approval_id":"`+id+`",`, 1), "X-Approval", "none").isStopped(t, "what was "+status+" is used")
 	}
-	if items, _ := c.inbox("mia", ""); len(items) > 0 {
-		t.Errorf("it still waits: %+v", items)
-	}
+	c.nobodyIsAsked(t)
 }
 
 // TestRedactionIsForWhoAdministersTheLogOfTheTenant: no other learns that there is such an approval request.
@@ -249,9 +233,7 @@ func TestRedactionIsForWhoAdministersTheLogOfTheTenant(t *testing.T) {
 	c.restart(func() { c.grant("acme-operator", []string{"acme"}, "", auth.LogAdmin, auth.LogRead) })
 	id := c.approved()
 	for who, want := range map[string]int{"pep": 403, "mia": 403, "auditor": 403, "acme-operator": 404} {
-		if status, text := c.do(who, "POST", "/v1/approvals/"+id+"/redaction", `{"reason":"r","end":true}`); status != want {
-			t.Errorf("%s: got %d %s", who, status, text)
-		}
+		c.reply(who, "POST", "/v1/approvals/"+id+"/redaction", `{"reason":"r","end":true}`).is(t, who, want)
 	}
 	for _, none := range []string{"none", "%20", "..", ""} {
 		if status, text := c.do("operator", "POST", "/v1/approvals/"+none+"/redaction", `{"reason":"r","end":true}`); status == http.StatusOK {

@@ -71,8 +71,10 @@ func (s *Server) openApprovals(key []byte) (err error) {
 		Approvers:  s.approvers,
 		Persons:    s.persons,
 		ConsoleURL: s.listeners.consoleURL,
-		Meters:     broker.Meters{Count: s.telemetry.Approvals.Count, Refused: s.approvals.Refused},
-		Systems:    broker.Systems{Webhooks: c.Webhooks, Callbacks: c.Callbacks},
+		Count:      s.telemetry.Approvals.Count,
+		Refused:    s.approvals.Refused,
+		Webhooks:   c.Webhooks,
+		Callbacks:  c.Callbacks,
 		Logger:     s.log,
 	})
 	if err != nil {

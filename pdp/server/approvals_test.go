@@ -188,6 +188,37 @@ func (c *counter) do(who, method, path, body string, header ...string) (int, str
 	return status, text
 }
 
+// reply is the answer to a request.
+type reply struct {
+	status int
+	text   string
+}
+
+func (c *counter) reply(who, method, path, body string, header ...string) (r reply) {
+	c.t.Helper()
+	r.status, r.text = c.do(who, method, path, body, header...)
+	return r
+}
+
+// is checks the status, and that the text has some parts.
+func (r reply) is(t *testing.T, name string, status int, parts ...string) {
+	t.Helper()
+	if r.status != status {
+		t.Errorf("%s: got %d %s, want %d", name, r.status, r.text, status)
+	}
+	has(t, r.text, parts...)
+}
+
+// has checks that a text has some parts.
+func has(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in %s", part, text)
+		}
+	}
+}
+
 // sent is do with the id of the decision, if the answer is one.
 func (c *counter) sent(who, method, path, body string, header ...string) (status int, text, decision string) {
 	c.t.Helper()
@@ -224,6 +255,21 @@ type told struct {
 
 // may reports whether a PEP that does what it is told goes ahead.
 func (a told) may() bool { return a.Allow && len(a.Obligations) == 0 }
+
+// passes checks that the call goes through, and isStopped that it does not.
+func (a told) passes(t *testing.T, name string) {
+	t.Helper()
+	if !a.may() {
+		t.Errorf("%s: got %+v", name, a)
+	}
+}
+
+func (a told) isStopped(t *testing.T, name string) {
+	t.Helper()
+	if a.may() {
+		t.Errorf("%s: it goes through: %+v", name, a)
+	}
+}
 
 func (c *counter) asks(who, body string, header ...string) (a told) {
 	c.t.Helper()
@@ -278,6 +324,30 @@ func (c *counter) sees(who, id string) (s shown, status int) {
 		must(c.t, json.Unmarshal([]byte(text), &s))
 	}
 	return s, status
+}
+
+// stands checks the status of the approval that is asked for, and that the call does not go through.
+func (a told) stands(t *testing.T, name, status string) {
+	t.Helper()
+	if a.may() || a.Approval == nil || a.Approval.Status != status {
+		t.Errorf("%s: got %+v, want %s", name, a, status)
+	}
+}
+
+// is checks the status of an approval request.
+func (s shown) is(t *testing.T, name, status string) {
+	t.Helper()
+	if s.Status != status {
+		t.Errorf("%s: got %+v, want %s", name, s, status)
+	}
+}
+
+// stands checks the status of an approval request, and how often it was used if that is given.
+func (c *counter) stands(t *testing.T, name, who, id, status string, used ...int) {
+	t.Helper()
+	if got, _ := c.sees(who, id); got.Status != status || len(used) > 0 && got.Used != used[0] {
+		t.Errorf("%s: got %+v, want %s %v", name, got, status, used)
+	}
 }
 
 const (
@@ -391,16 +461,12 @@ func TestApproval(t *testing.T) {
 	if told := c.asks("pep", tool("push", push)); told.may() || told.Approval.Status != "approved" || told.Approval.ID != id {
 		t.Errorf("who does not present it: %+v", told)
 	}
-	if !c.asks("pep", tool("push", again)).may() {
-		t.Error("it is approved, and does not go through")
-	}
+	c.asks("pep", tool("push", again)).passes(t, "it is approved, and does not go through")
 	after := c.asks("pep", tool("push", again))
 	if after.may() || after.Approval.ID == id || after.Approval.Status != "pending" {
 		t.Errorf("once is once: %+v", after)
 	}
-	if s, _ := c.sees("pep", id); s.Status != "used_up" || s.Used != 1 {
-		t.Errorf("got %+v", s)
-	}
+	c.stands(t, "the answer", "pep", id, "used_up", 1)
 	if shown := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); shown.may() || shown.Approval.ID != id || shown.Approval.Status != "used_up" {
 		t.Errorf("who shows it is told what became of it: %+v", shown)
 	}
@@ -416,9 +482,7 @@ func TestApprovalAttacks(t *testing.T) {
 	id := c.approved()
 	refused := func(name, who, body string, header ...string) {
 		t.Helper()
-		if got := c.asks(who, body, header...); got.may() {
-			t.Errorf("%s: %+v", name, got)
-		}
+		c.asks(who, body, header...).isStopped(t, name)
 	}
 	change := func(old, new string) string {
 		body := strings.Replace(tool("push", again), old, new, 1)
@@ -444,16 +508,10 @@ func TestApprovalAttacks(t *testing.T) {
 	refused("to be explained", "explainer", tool("push", again), "X-Explain", "true")
 	refused("on whose behalf", "pep", tool("push", again+`,"on_behalf_of":[{"type":"user","id":"eve"}]`))
 	presented := push + `,"approval":{"id":"` + id + `"}`
-	if got := c.program("pep").batch("", wants("stop", presented), wants("push", presented+`,"force":true`), wants("read", presented)); said(got) != "---" {
-		t.Errorf("in a batch: %v", got)
-	}
-	if got, _ := c.sees("mia", id); got.Status != "approved" || got.Used != 0 {
-		t.Errorf("a mismatch burned it: %+v", got)
-	}
+	itemsAre(t, "in a batch", "---", c.program("pep").batch("", wants("stop", presented), wants("push", presented+`,"force":true`), wants("read", presented)))
+	c.stands(t, "a mismatch burned it", "mia", id, "approved", 0)
 	// Another way to write the same is the same.
-	if !c.asks("pep", strings.NewReplacer(`"branch":"main","n":7`, `"n":70e-1,"branch":"\u006dain"`).Replace(tool("push", again+`,"trace":"x","nothing":null`))).may() {
-		t.Error("another way to write it is another request")
-	}
+	c.asks("pep", strings.NewReplacer(`"branch":"main","n":7`, `"n":70e-1,"branch":"\u006dain"`).Replace(tool("push", again+`,"trace":"x","nothing":null`))).passes(t, "another way to write it is another request")
 	refused("replay", "pep", tool("push", again))
 	refused("replay with the id", "pep", tool("push", again+`,"approval_id":"`+id+`"`))
 	// Large numbers differ where a float would not tell them apart; 1.0 and 1 do not.
@@ -471,17 +529,13 @@ func TestApprovalEnds(t *testing.T) {
 	c := openCounter(t)
 	id := c.approved()
 	c.Advance(5 * time.Minute)
-	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); got.may() || got.Approval.Status != "expired" {
-		t.Errorf("at its end: %+v", got)
-	}
+	c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)).stands(t, "at its end", "expired")
 	id = c.approved()
 	c.says("eve", id, "revoke", ``, 404)
 	c.says("pep", id, "revoke", ``, 403)
 	c.says("pep", id, "cancel", ``, 409)
 	c.says("noah", id, "revoke", `{"reason":"changed my mind"}`, 200)
-	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)); got.may() || got.Approval.Status != "revoked" {
-		t.Errorf("revoked: %+v", got)
-	}
+	c.asks("pep", tool("push", again+`,"approval_id":"`+id+`"`)).stands(t, "revoked", "revoked")
 	c.says("noah", id, "revoke", ``, 409)
 	first := c.asks("pep", tool("push", push))
 	c.says("mia", first.Approval.ID, "cancel", ``, 403)
@@ -491,9 +545,7 @@ func TestApprovalEnds(t *testing.T) {
 	first = c.asks("pep", tool("push", push))
 	c.says("mia", first.Approval.ID, "decision", no, 200)
 	c.says("noah", first.Approval.ID, "decision", yes, 409)
-	if got := c.asks("pep", tool("push", again+`,"approval_id":"`+first.Approval.ID+`"`)); got.may() || got.Approval.Status != "denied" {
-		t.Errorf("denied: %+v", got)
-	}
+	c.asks("pep", tool("push", again+`,"approval_id":"`+first.Approval.ID+`"`)).stands(t, "denied", "denied")
 	first = c.asks("pep", tool("push", push))
 	c.Advance(10 * time.Minute)
 	c.says("mia", first.Approval.ID, "decision", yes, 409)
@@ -503,29 +555,19 @@ func TestApprovalEnds(t *testing.T) {
 	until := c.Now().Add(time.Minute).Format(time.RFC3339)
 	c.says("mia", first.Approval.ID, "decision", `{"decision":"approve","reason":"today","version":1,"valid_until":"`+until+`"}`, 200)
 	c.Advance(time.Minute)
-	if c.asks("pep", tool("push", again)).may() {
-		t.Error("it outlived what the approver said")
-	}
+	c.asks("pep", tool("push", again)).isStopped(t, "it outlived what the approver said")
 }
 
 func TestQuorum(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t)
 	id := c.asks("pep", tool("stop", push)).Approval.ID
-	if got := c.says("mia", id, "decision", yes, 200); got.Status != "pending" {
-		t.Errorf("got %+v", got)
-	}
+	c.says("mia", id, "decision", yes, 200).is(t, "the answer", "pending")
 	c.says("mia", id, "decision", yes, 409)
 	c.says("mia.admin", id, "decision", yes, 409) // the same person, by another name
-	if c.asks("pep", tool("stop", again)).may() {
-		t.Error("one of two is not enough")
-	}
-	if got := c.says("zoe", id, "decision", yes, 200); got.Status != "approved" {
-		t.Errorf("got %+v", got)
-	}
-	if !c.asks("pep", tool("stop", again)).may() {
-		t.Error("two of two are enough")
-	}
+	c.asks("pep", tool("stop", again)).isStopped(t, "one of two is not enough")
+	c.says("zoe", id, "decision", yes, 200).is(t, "the answer", "approved")
+	c.asks("pep", tool("stop", again)).passes(t, "two of two are enough")
 	uses := c.asks("pep", tool("list", push)).Approval.ID
 	c.says("mia", uses, "decision", yes, 200)
 	for n := range 4 {
@@ -591,9 +633,7 @@ func TestDelegation(t *testing.T) {
 		t.Errorf("eve sees %+v", items)
 	}
 	c.says("eve", id, "decision", yes, 200)
-	if !c.asks("pep", tool("push", again)).may() {
-		t.Error("what a delegate approved does not count")
-	}
+	c.asks("pep", tool("push", again)).passes(t, "what a delegate approved does not count")
 	two := c.asks("pep", tool("stop", push)).Approval.ID
 	c.says("mia", two, "decision", `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`, 409) // its terms do not let them
 	id = c.asks("pep", tool("push", push)).Approval.ID
@@ -622,9 +662,7 @@ func TestApprovalsAreNobodyElses(t *testing.T) {
 		t.Errorf("got %+v", items)
 	}
 	for _, who := range []string{"pep", "other-pep", "auditor"} {
-		if status, text := c.do(who, "GET", "/v1/approvals", ""); status != 403 {
-			t.Errorf("%s: got %d %s", who, status, text)
-		}
+		c.reply(who, "GET", "/v1/approvals", "").is(t, who, 403)
 	}
 	if status, _ := c.do("", "GET", "/v1/approvals", ""); status != 401 {
 		t.Error(status)
@@ -649,34 +687,11 @@ func TestNothingIsFiled(t *testing.T) {
 	if got := c.asks("pep", tool("push", `"agent":7`)); got.may() || got.Approval != nil || len(got.Obligations) > 0 {
 		t.Errorf("nobody knows who: %+v", got)
 	}
-	if status, text := c.do("pep", "POST", "/v1/authorize", tool("push", `"on_behalf_of":"eve"`)); status != http.StatusBadRequest || !strings.Contains(text, "/context/on_behalf_of") {
-		t.Errorf("nobody knows for whom: %d %s", status, text)
-	}
+	c.reply("pep", "POST", "/v1/authorize", tool("push", `"on_behalf_of":"eve"`)).is(t, "nobody knows for whom", http.StatusBadRequest, "/context/on_behalf_of")
 	question := `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"}}`
 	c.do("pep", "POST", evaluationPath, question)
 	c.do("pep", "POST", "/access/v1/evaluations", strings.TrimSuffix(question, "}")+`,"evaluations":[{}]}`)
-	if items, _ := c.inbox("mia", ""); len(items) > 0 {
-		t.Errorf("filed: %+v", items)
-	}
-}
-
-// An AuthZEN PEP brings an approval as its profile has it.
-func TestApprovalPresentedInAuthZEN(t *testing.T) {
-	t.Parallel()
-	c := openCounter(t)
-	id := c.approved()
-	ask := func(approval string) string {
-		_, text := c.do("pep", "POST", evaluationPath, `{"subject":{"type":"agent","id":"bot"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"push"},"context":{`+push+approval+`}}`)
-		return text
-	}
-	for _, claim := range []string{``, `,"justification":"because"`, `,"approval_id":"other"`, `,"approval_id":"other","justification":"approved"`, `,"approval":{"id":"other"}`} {
-		if got := ask(claim); !strings.Contains(got, `"decision":false`) {
-			t.Errorf("%s: got %s", claim, got)
-		}
-	}
-	if got := ask(`,"approval":{"id":"` + id + `"}`); got != `{"decision":true}` {
-		t.Errorf("got %s", got)
-	}
+	c.nobodyIsAsked(t)
 }
 
 // Of two who would spend the same use, one does, whoever is first and in whatever form
@@ -752,81 +767,12 @@ func TestApprovalUnderOtherPolicies(t *testing.T) {
 		t.Errorf("one approved, two must: %+v", got)
 	}
 	under()
-	if s, _ := c.sees("pep", id); s.Status != "approved" || s.Used != 0 {
-		t.Errorf("a deny burned it: %+v", s)
-	}
-	if !c.asks("pep", tool("push", again)).may() {
-		t.Error("as it was approved, it does not go through")
-	}
+	c.stands(t, "a deny burned it", "pep", id, "approved", 0)
+	c.asks("pep", tool("push", again)).passes(t, "as it was approved, it does not go through")
 	// Who may decide no more has no voice, and neither has what they said before.
 	id = c.asks("pep", tool("stop", push)).Approval.ID
 	c.says("mia", id, "decision", yes, 200)
 	under("a.cedar", `forbid(principal == user::"mia", action == Action::"approval.decide", resource);`)
-	if got := c.says("noah", id, "decision", yes, 200); got.Status != "pending" {
-		t.Errorf("who may decide no more still counts: %+v", got)
-	}
-	if got := c.says("zoe", id, "decision", yes, 200); got.Status != "approved" {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestApprovalLimits(t *testing.T) {
-	t.Parallel()
-	c := openCounter(t, func(config *server.Config) {
-		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 3, MaxPendingPerCaller: 3, NewPerMinutePerSubject: 4}
-	})
-	ask := func(actor string, n int) told {
-		return c.asks("pep", strings.Replace(tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, n)), `"bot"`, `"`+actor+`"`, 1))
-	}
-	for n := range 2 {
-		if got := ask("bot", n); got.Approval.Status != "pending" {
-			t.Fatalf("got %+v", got)
-		}
-	}
-	over := ask("bot", 2)
-	if over.may() || over.Approval.Status != "refused" || over.Approval.ID != "" || over.Approval.RetryAfter < 1 || !over.Obligations["approval_required"] {
-		t.Errorf("over the limit of a subject: %+v", over)
-	}
-	if got := ask("bot", 1); got.Approval.Status != "pending" {
-		t.Errorf("who joins is not limited: %+v", got)
-	}
-	ask("bat", 1)
-	if got := ask("cat", 1); got.Approval.Status != "refused" {
-		t.Errorf("over the limit of a tenant: %+v", got)
-	}
-}
-
-// Who waits is answered when there is something to say, and not before.
-func TestWaitingForApproval(t *testing.T) {
-	t.Parallel()
-	c := openCounter(t)
-	id := c.asks("pep", tool("push", push)).Approval.ID
-	answered := make(chan shown)
-	go func() {
-		status, text := c.do("pep", "GET", "/v1/approvals/"+id+"?wait=30s", "")
-		var s shown
-		if status == 200 {
-			_ = json.Unmarshal([]byte(text), &s)
-		}
-		answered <- s
-	}()
-	inbox := make(chan int)
-	c.says("mia", id, "decision", yes, 200)
-	if s := <-answered; s.Status != "approved" {
-		t.Errorf("got %+v", s)
-	}
-	go func() {
-		items, _ := c.inbox("noah", "?wait=30s")
-		inbox <- len(items)
-	}()
-	next := c.asks("pep", tool("push", `"arguments":{"other":1}`))
-	if n := <-inbox; n != 1 || next.Approval == nil {
-		t.Errorf("got %d", n)
-	}
-	if s, _ := c.sees("pep", id); s.Status != "approved" {
-		t.Errorf("got %+v", s)
-	}
-	if status, _ := c.do("pep", "GET", "/v1/approvals/"+id+"?wait=soon", ""); status != 400 {
-		t.Error(status)
-	}
+	c.says("noah", id, "decision", yes, 200).is(t, "who may decide no more still counts", "pending")
+	c.says("zoe", id, "decision", yes, 200).is(t, "the answer", "approved")
 }

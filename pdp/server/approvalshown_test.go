@@ -148,9 +148,7 @@ func TestWhatIsHiddenIsSaid(t *testing.T) {
 			t.Errorf("%s is on record: %s", no, text)
 		}
 	}
-	if !strings.Contains(text, " is right") {
-		t.Errorf("there is no vote on record: %s", text)
-	}
+	has(t, text, " is right")
 }
 
 // No name and no value passes for a line, a name or a member that is not there.
@@ -174,7 +172,5 @@ func TestNothingShownPassesForMore(t *testing.T) {
 		}
 	}
 	id := c.asks("pep", tool("push", `"arguments":{"a\u202eb\n":1}`)).Approval.ID
-	if text := c.message("mia", id, "elicitation?form=review", 200); !strings.Contains(text, `"title":"a\\u202eb\\u000a"`) {
-		t.Errorf("got %s", text)
-	}
+	has(t, c.message("mia", id, "elicitation?form=review", 200), `"title":"a\\u202eb\\u000a"`)
 }

@@ -49,9 +49,7 @@ func TestATenantsManDoesNotDecideWhatTheRootDemands(t *testing.T) {
 	asked := p.submits(question + "," + p.denied(question).denial())
 	c.refusesTheMan(c.waiting(asked))
 	c.says("acme-lead", c.waiting(asked), "decision", yes, http.StatusOK)
-	if a := p.evaluates(wants("push", push+`,"n":1,`+presents(p.looks(asked.Task.ID).Result))); !a.Decision {
-		t.Errorf("by the root's people: %s", a.text)
-	}
+	p.evaluates(wants("push", push+`,"n":1,`+presents(p.looks(asked.Task.ID).Result))).allows(t, "by the root's people")
 	// In the place of somebody whom the root lets decide the man may, as anybody.
 	id := c.asks("pep", inAcme(tool("push", push+`,"n":2`))).Approval.ID
 	c.says("mia", id, "decision", `{"decision":"delegate","reason":"away","to":"user::\"eve\""}`, 200)
@@ -100,9 +98,7 @@ func TestATenantsOwnDemandIsItsOwn(t *testing.T) {
 	submitted := p.submits(question + "," + p.denied(question).denial())
 	items, _ := c.inbox("eve", "")
 	c.says("eve", items[0].ID, "decision", yes, 200)
-	if a := p.evaluates(wants("own", push+","+presents(p.looks(submitted.Task.ID).Result))); !a.Decision {
-		t.Errorf("by the profile: %s", a.text)
-	}
+	p.evaluates(wants("own", push+","+presents(p.looks(submitted.Task.ID).Result))).allows(t, "by the profile")
 
 	forbidden := openDeskOn(t, tenantFiles("a.cedar", `forbid(principal == user::"eve", action == Action::"approval.decide", resource);`))
 	forbidden.says("eve", forbidden.asks("pep", inAcme(tool("own", push))).Approval.ID, "decision", yes, 404)
@@ -145,15 +141,11 @@ func TestNoEditMakesTheRootsDemandATenants(t *testing.T) {
 	} {
 		roots(text)
 		for _, claim := range []string{again, again + `,"approval_id":"` + theirs + `"`, push + `,"approval":{"id":"` + theirs + `"}`} {
-			if got := c.asks("pep", inAcme(tool("push", claim)), "X-Approval", "none"); got.may() {
-				t.Errorf("%s: %s: %+v", name, claim, got)
-			}
+			c.asks("pep", inAcme(tool("push", claim)), "X-Approval", "none").isStopped(t, name+": "+claim)
 		}
 	}
 	roots(without)
-	if !c.asks("pep", inAcme(tool("push", again))).may() {
-		t.Error("as it was approved, it does not go through")
-	}
+	c.asks("pep", inAcme(tool("push", again))).passes(t, "as it was approved, it does not go through")
 }
 
 // What the PDP says of an approval nobody says otherwise: an entity that a tenant writes

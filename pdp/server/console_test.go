@@ -33,6 +33,14 @@ type consoleAnswer struct {
 	body, where string
 }
 
+// is checks the status.
+func (a consoleAnswer) is(t *testing.T, name string, status int) {
+	t.Helper()
+	if a.status != status {
+		t.Errorf("%s: got %d to %q, want %d: %s", name, a.status, a.where, status, a.body)
+	}
+}
+
 func consoleGet(t testing.TB, by *http.Client, url string, header ...string) consoleAnswer {
 	t.Helper()
 	return consoleDo(t, by, http.MethodGet, url, nil, header...)
@@ -130,9 +138,7 @@ func TestConsoleOnItsOwnListener(t *testing.T) {
 	}
 	isNoConsole(t, consoleBrowser(nil), c.URL)
 	for _, path := range []string{"/livez", "/v1/approvals", "/metrics"} {
-		if got := consoleGet(t, consoleBrowser(nil), "http://"+c.ConsoleAddr()+path); got.status != http.StatusNotFound {
-			t.Errorf("%s is at the console's address: got %d %s", path, got.status, got.body)
-		}
+		consoleGet(t, consoleBrowser(nil), "http://"+c.ConsoleAddr()+path).is(t, path+" is at the console's address", http.StatusNotFound)
 	}
 }
 

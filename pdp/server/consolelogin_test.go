@@ -41,9 +41,7 @@ func TestConsoleLinks(t *testing.T) {
 	_, answer := c.do("pep", "POST", "/v1/authorize", tool("push", push))
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	link := `"link":"https://pdp.example.com/pdp/console/approvals/` + id + `"`
-	if filed := <-told; !strings.Contains(filed, link) {
-		t.Errorf("a webhook is told %s", filed)
-	}
+	has(t, <-told, link)
 	see := func(who, path string) string {
 		status, text := c.do(who, "GET", path, "")
 		if status != http.StatusOK {
@@ -52,9 +50,7 @@ func TestConsoleLinks(t *testing.T) {
 		return text
 	}
 	for _, path := range []string{"/v1/approvals", "/v1/approvals/" + id} {
-		if text := see("mia", path); !strings.Contains(text, link) {
-			t.Errorf("who may decide is shown %s", text)
-		}
+		has(t, see("mia", path), link)
 	}
 	if text := see("pep", "/v1/approvals/"+id) + answer; strings.Contains(text, "pdp.example.com/pdp/console") || !strings.Contains(text, id) {
 		t.Errorf("who asked is shown %s", text)
@@ -62,12 +58,8 @@ func TestConsoleLinks(t *testing.T) {
 	if _, text := c.do("mia", "POST", "/v1/approvals/"+id+"/decision", yes); !strings.Contains(text, link) {
 		t.Errorf("who has decided is shown %s", text)
 	}
-	if text := see("mia", "/v1/approvals/"+id); !strings.Contains(text, link) {
-		t.Errorf("who has decided is shown %s later", text)
-	}
-	if completed := <-told; !strings.Contains(completed, link) {
-		t.Errorf("a webhook is told %s", completed)
-	}
+	has(t, see("mia", "/v1/approvals/"+id), link)
+	has(t, <-told, link)
 }
 
 // An MCP client that shows no forms leads the person who may decide to the console. Nobody else is told where that is.
@@ -101,9 +93,7 @@ func TestConsoleSessionIsForPages(t *testing.T) {
 	}
 	id := c.asks("pep", tool("push", push)).Approval.ID
 	for _, path := range []string{"/v1/approvals", "/v1/approvals/" + id, "/v1/me", "/v1/decisions"} {
-		if got := consoleGet(t, mia, c.URL+path); got.status != http.StatusUnauthorized {
-			t.Errorf("%s with a cookie: got %d %s", path, got.status, got.body)
-		}
+		consoleGet(t, mia, c.URL+path).is(t, path+" with a cookie", http.StatusUnauthorized)
 	}
 	decide := consoleDo(t, mia, http.MethodPost, c.URL+"/v1/approvals/"+id+"/decision", strings.NewReader(yes), "Content-Type", "application/json", "Sec-Fetch-Site", "same-origin")
 	if decide.status != http.StatusUnauthorized {
@@ -115,9 +105,7 @@ func TestConsoleSessionIsForPages(t *testing.T) {
 	eventually(t, "the session ends with its key", func() bool {
 		return consoleGet(t, mia, c.ConsoleURL()+"/approvals").status == http.StatusSeeOther
 	})
-	if seen, _ := c.sees("pep", id); seen.Status != "pending" {
-		t.Errorf("it is %s", seen.Status)
-	}
+	c.stands(t, "it is", "pep", id, "pending")
 }
 
 // A server without credentials lets whoever is on its machine ask, and none of that through the console: who comes there
@@ -183,9 +171,7 @@ func TestConsoleReloadsItsIssuer(t *testing.T) {
 	offers(true)
 	must(t, take(func(*server.Config) {}))
 	offers(false)
-	if got := consoleGet(t, mia, c.ConsoleURL()+"/approvals"); got.status != http.StatusOK {
-		t.Errorf("the session is gone: got %d to %q", got.status, got.where)
-	}
+	consoleGet(t, mia, c.ConsoleURL()+"/approvals").is(t, "the session is gone", http.StatusOK)
 }
 
 // What a page asks the API is part of the page's trace, whoever's trace that is.

@@ -7,11 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
-	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 )
 
@@ -34,27 +32,6 @@ func TestConsoleInMetrics(t *testing.T) {
 	}
 	if requests != 4 {
 		t.Errorf("%v requests of the route /console/*, want 4", requests)
-	}
-}
-
-// The console speaks TLS wherever the service does, and its cookies are for https alone.
-func TestConsoleOverTLS(t *testing.T) {
-	t.Parallel()
-	for name, listen := range map[string]string{"shared": "", "own": "127.0.0.1:0"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			a := pdptest.NewAuthority(t)
-			c := openCounter(t, withTLS(a), withConsole(server.ConsoleConfig{Listen: listen}))
-			c.Trust(a)
-			if !strings.HasPrefix(c.ConsoleURL(), "https://127.0.0.1:") {
-				t.Errorf("it says that the console is at %s", c.ConsoleURL())
-			}
-			browser := consoleBrowser(c.Client.Transport)
-			got := consolePost(t, browser, c.ConsoleURL()+"/login", url.Values{"key": {strings.TrimPrefix(c.key["mia"], "Bearer ")}})
-			if cookie := got.header.Get("Set-Cookie"); got.status != http.StatusSeeOther || !strings.HasPrefix(cookie, "__Host-") || !strings.Contains(cookie, "; Secure") {
-				t.Errorf("got %d and the cookie %q", got.status, cookie)
-			}
-		})
 	}
 }
 
@@ -112,11 +89,7 @@ func TestConsoleFloodTakesNoPlaceOfDecisions(t *testing.T) {
 		}
 	}
 	for range 20 {
-		if status, text := c.do("pep", "POST", "/v1/authorize", tool("push", push)); status != http.StatusOK {
-			t.Fatalf("got %d %s", status, text)
-		}
+		c.reply("pep", "POST", "/v1/authorize", tool("push", push)).is(t, "the answer", http.StatusOK)
 	}
-	if got := consoleGet(t, consoleBrowser(nil), c.ConsoleURL()+"/login"); got.status != http.StatusOK {
-		t.Errorf("another person gets %d %s", got.status, got.body)
-	}
+	consoleGet(t, consoleBrowser(nil), c.ConsoleURL()+"/login").is(t, "another person gets", http.StatusOK)
 }

@@ -175,15 +175,6 @@ func (s *Server) HoldWork(caller string) (release func()) {
 // Refused is how many were refused for one limit, since that was last told.
 func (s *Server) Refused(limit string) int { return s.door.Refusals.Counts()[limit] }
 
-// Looks is how often somebody looked for all who wait with the same question, and Pages
-// how many pages of approval requests were begun.
+// Looks is how often a request that waits has looked, and Pages how many pages of approval requests were begun.
 func (s *Server) Looks() int64 { return s.approvals.Counts().Looks }
 func (s *Server) Pages() int64 { return s.approvals.Counts().Pages }
-
-// Watches is how many different questions are waited with.
-func (s *Server) Watches() int {
-	return s.approvals.Counts().Questions
-}
-
-// Joined is how many requests wait by a question that is looked at.
-func (s *Server) Joined() int { return s.approvals.Counts().Joined }

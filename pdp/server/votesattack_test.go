@@ -26,9 +26,7 @@ func TestADelegateHasNoOtherWay(t *testing.T) {
 	r := openRelays(t, votesFiles())
 	id := r.asksFor("deploy", "mia")
 	path := "/v1/approvals/" + id
-	if status, text := r.do("desk", "POST", path+"/decision", `{"decision":"delegate","to":"user::\"bob\"","reason":"on leave"}`, r.beside("noah", forGateway)...); status != 200 {
-		t.Fatalf("he delegates: %d %s", status, text)
-	}
+	r.reply("desk", "POST", path+"/decision", `{"decision":"delegate","to":"user::\"bob\"","reason":"on leave"}`, r.beside("noah", forGateway)...).is(t, "he delegates", 200)
 	his := r.beside("bob", forGateway)
 	r.key["bob"] = "Bearer " + r.token("bob", "pdp")
 	for name, test := range map[string]struct {
@@ -41,18 +39,12 @@ func TestADelegateHasNoOtherWay(t *testing.T) {
 		"by the API":             {"bob", "POST", "/decision", yes, nil},
 		"by the API, as a reply": {"bob", "POST", "/response", accepts, nil},
 	} {
-		if status, text := r.do(test.who, test.method, path+test.path, test.body, test.header...); status != 404 {
-			t.Errorf("%s: got %d %s", name, status, text)
-		}
+		r.reply(test.who, test.method, path+test.path, test.body, test.header...).is(t, name, 404)
 	}
-	if status, text := r.do("desk", "POST", path+"/decision", yes, his...); status != 200 || !strings.Contains(text, `"status":"approved"`) {
-		t.Errorf("in the console: %d %s", status, text)
-	}
+	r.reply("desk", "POST", path+"/decision", yes, his...).is(t, "in the console", 200, `"status":"approved"`)
 	// A table says the way of each, too.
 	_, table := r.do("auditor", "GET", "/v1/log/export?format=csv&approval="+id, "")
-	if !strings.Contains(table, `""via"":""console"",""gateway"":""key:desk""`) {
-		t.Errorf("the table is %s", table)
-	}
+	has(t, table, `""via"":""console"",""gateway"":""key:desk""`)
 }
 
 // Who has voted is shown no form: what they answered would not count.
@@ -62,15 +54,9 @@ func TestAFormForWhoHasVoted(t *testing.T) {
 		"a.cedar", `@id("stop") @obligation("twice") permit(principal, action == Action::"tool.invoke", resource == tool::"stop");`))
 	id := r.asksFor("stop", "mia")
 	path, his := "/v1/approvals/"+id, r.beside("noah", forGateway)
-	if status, text := r.do("desk", "POST", path+"/decision", yes, his...); status != 200 || !strings.Contains(text, `"status":"pending"`) {
-		t.Fatalf("he approves: %d %s", status, text)
-	}
-	if status, text := r.do("gw", "GET", path+"/elicitation", "", r.beside("noah", forGateway, "agent/desk")...); status != 409 || !strings.Contains(text, "you have voted") {
-		t.Errorf("he is shown %d %s", status, text)
-	}
-	if status, text := r.do("gw-b", "GET", path+"/elicitation", "", r.beside("zoe", forOther, "agent/desk")...); status != 200 {
-		t.Errorf("another lead is shown %d %s", status, text)
-	}
+	r.reply("desk", "POST", path+"/decision", yes, his...).is(t, "he approves", 200, `"status":"pending"`)
+	r.reply("gw", "GET", path+"/elicitation", "", r.beside("noah", forGateway, "agent/desk")...).is(t, "he is shown", 409, "you have voted")
+	r.reply("gw-b", "GET", path+"/elicitation", "", r.beside("zoe", forOther, "agent/desk")...).is(t, "another lead is shown", 200)
 	if got := strings.Join(r.onRecord(id), ", "); got != `filed, approve user::"noah" console key:desk, offered user::"zoe" form key:gw-b` {
 		t.Errorf("on record is %s", got)
 	}
@@ -112,9 +98,7 @@ func TestOnePersonByEveryWayAtOnce(t *testing.T) {
 	if got, _ := r.sees("gw", id); counted.Load() != 1 || refused.Load() != 31 || got.Status != "pending" || len(got.Said) != 1 {
 		t.Errorf("%d counted, %d refused: %+v", counted.Load(), refused.Load(), got)
 	}
-	if got := r.asks("gw", strings.Replace(forPerson("stop", "mia"), `"arguments"`, `"justification":"approved","arguments"`, 1)); got.may() {
-		t.Errorf("it goes through: %+v", got)
-	}
+	r.asks("gw", strings.Replace(forPerson("stop", "mia"), `"arguments"`, `"justification":"approved","arguments"`, 1)).isStopped(t, "it goes through")
 }
 
 // A key that is revoked, or an entry that no longer names it, while people answer: nothing that it brought allows
@@ -313,9 +297,7 @@ func TestNobodyVotesThroughTheAgentThatAsks(t *testing.T) {
 			}
 			want := map[bool]int{true: 200, false: 404}[lets]
 			for _, one := range [][3]string{{"GET", "/elicitation"}, {"GET", "/authorization-notification"}, {"POST", "/response", accepts}} {
-				if status, text := r.do("gw", one[0], "/v1/approvals/"+id+one[1], one[2], his...); status != want {
-					t.Errorf("%s, by %q: %s: got %d %s, want %d", name, client, one[1], status, text, want)
-				}
+				r.reply("gw", one[0], "/v1/approvals/"+id+one[1], one[2], his...).is(t, fmt.Sprintf("%s, by %q: %s", name, client, one[1]), want)
 			}
 			wanted := map[bool]string{true: "approved", false: "pending"}[lets]
 			if got, _ := r.sees("gw", id); got.Status != wanted || len(got.Said) > 0 != lets {
@@ -323,12 +305,8 @@ func TestNobodyVotesThroughTheAgentThatAsks(t *testing.T) {
 			}
 		}
 		// A console has no client.
-		if status, text := r.do("desk", "POST", "/v1/approvals/"+asks()+"/decision", yes, r.beside("noah", forGateway)...); status != 200 {
-			t.Errorf("%s, by a console: %d %s", name, status, text)
-		}
-		if status, text := r.do("desk", "POST", "/v1/approvals/"+asks()+"/decision", yes, r.beside("noah", forGateway, "agent/desk")...); status != 403 {
-			t.Errorf("%s, by a console with a client: %d %s", name, status, text)
-		}
+		r.reply("desk", "POST", "/v1/approvals/"+asks()+"/decision", yes, r.beside("noah", forGateway)...).is(t, fmt.Sprintf("%s, by a console", name), 200)
+		r.reply("desk", "POST", "/v1/approvals/"+asks()+"/decision", yes, r.beside("noah", forGateway, "agent/desk")...).is(t, fmt.Sprintf("%s, by a console with a client", name), 403)
 	}
 }
 
@@ -345,9 +323,7 @@ func TestNobodyWithoutAVoteLearnsWhatBecameOfARequest(t *testing.T) {
 		ids[state] = id
 		says := func(what, body string) {
 			t.Helper()
-			if status, text := r.do("desk", "POST", "/v1/approvals/"+id+what, body, r.beside("noah", forGateway)...); status != 200 {
-				t.Fatalf("%s: %d %s", state, status, text)
-			}
+			r.reply("desk", "POST", "/v1/approvals/"+id+what, body, r.beside("noah", forGateway)...).is(t, state, 200)
 		}
 		switch state {
 		case "expired":
@@ -365,9 +341,7 @@ func TestNobodyWithoutAVoteLearnsWhatBecameOfARequest(t *testing.T) {
 			says("/decision", yes)
 			says("/revoke", `{}`)
 		case "cancelled":
-			if status, text := r.do("gw", "POST", "/v1/approvals/"+id+"/cancel", ""); status != 200 {
-				t.Fatalf("it is cancelled: %d %s", status, text)
-			}
+			r.reply("gw", "POST", "/v1/approvals/"+id+"/cancel", "").is(t, "it is cancelled", 200)
 		}
 	}
 	for who, brings := range map[string][]string{

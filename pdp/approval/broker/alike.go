@@ -1,12 +1,11 @@
 package broker
 
 import (
-	"maps"
-	"slices"
-	"strconv"
+	"bytes"
+	"iter"
+	"regexp"
 	"sync"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -44,63 +43,49 @@ func (k *knownIDs) of(b *pdp.Bundle, tenant string) *visible.Known {
 	return k.byTenant[tenant]
 }
 
+// Names and arguments are the parts of a request that are compared, by their JSON Pointers.
+var (
+	nameParts     = regexp.MustCompile(`^/(subject/id|action/name|resource/id|context/(agent|on_behalf_of|requester)(/\d+)?(/id)?)$`)
+	argumentParts = regexp.MustCompile(`^/context/arguments(/|$)`)
+)
+
 // alike are the names and the arguments in a request that look like an id that its tenant's part of the bundle knows.
+// Names come first: no number of arguments keeps one of them from being compared.
 func (b *Broker) alike(a approval.Approval) []evaluation.AlikeText {
 	found := []evaluation.AlikeText{}
 	bundle := b.options.PDP().Bundle()
-	var request map[string]any
-	if bundle == nil || json.Unmarshal(a.Shown, &request) != nil {
+	if bundle == nil {
 		return found
 	}
 	known, left := b.known.of(bundle, a.Tenant), comparedTexts
-	compare := func(at jsontext.Pointer, text string) {
-		if left--; left < 0 || len(text) > comparedText || len(found) == mostAlike {
-			return
+	for _, parts := range []*regexp.Regexp{nameParts, argumentParts} {
+		for at, text := range texts(a.Shown) {
+			if !parts.MatchString(string(at)) {
+				continue
+			}
+			if left--; left < 0 || len(found) == mostAlike {
+				return found
+			}
+			if len(text) > comparedText {
+				continue
+			}
+			if id, is := known.Like(text); is {
+				found = append(found, evaluation.AlikeText{Pointer: string(at), Known: id})
+			}
 		}
-		if id, is := known.Like(text); is {
-			found = append(found, evaluation.AlikeText{Pointer: string(at), Known: id})
-		}
 	}
-	of := func(path ...string) {
-		at, v := jsontext.Pointer(""), any(request)
-		for _, name := range path {
-			object, _ := v.(map[string]any)
-			at, v = at.AppendToken(name), object[name]
-		}
-		texts(at, v, compare)
-	}
-	of("subject", "id")
-	of("action", "name")
-	of("resource", "id")
-	context, _ := request["context"].(map[string]any)
-	if _, typed := context["agent"].(map[string]any); typed {
-		of("context", "agent", "id")
-	} else {
-		of("context", "agent")
-	}
-	chain, _ := context["on_behalf_of"].([]any)
-	of("context", "on_behalf_of", "id") // of one
-	for n, one := range chain {
-		object, _ := one.(map[string]any)
-		texts(jsontext.Pointer("/context/on_behalf_of").AppendToken(strconv.Itoa(n)).AppendToken("id"), object["id"], compare)
-	}
-	of("context", "requester", "id")
-	of("context", "arguments")
 	return found
 }
 
-// texts calls a function with each text in a value, in the order of names and places.
-func texts(at jsontext.Pointer, v any, do func(at jsontext.Pointer, text string)) {
-	switch v := v.(type) {
-	case string:
-		do(at, v)
-	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			texts(at.AppendToken(name), v[name], do)
-		}
-	case []any:
-		for n, one := range v {
-			texts(at.AppendToken(strconv.Itoa(n)), one, do)
+// texts yields each text in a JSON value that is no name of a member, with its pointer.
+func texts(v jsontext.Value) iter.Seq2[jsontext.Pointer, string] {
+	return func(yield func(jsontext.Pointer, string) bool) {
+		in := jsontext.NewDecoder(bytes.NewReader(v))
+		for token, err := in.ReadToken(); err == nil; token, err = in.ReadToken() {
+			of, n := in.StackIndex(in.StackDepth())
+			if name := of == '{' && n%2 == 1; token.Kind() == '"' && !name && !yield(in.StackPointer(), token.String()) {
+				return
+			}
 		}
 	}
 }

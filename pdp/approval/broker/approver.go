@@ -199,7 +199,7 @@ func reviewed(a approval.Approval) pdp.Reviewed {
 		Subject:  a.Subject,
 		Resource: a.Resource,
 		Action:   a.Action,
-		Actors:   a.Actors(),
+		Actors:   a.Actors,
 		OfTenant: a.OfTenant,
 		Asker:    a.Caller,
 		Person:   a.Person,

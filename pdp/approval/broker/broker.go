@@ -42,7 +42,7 @@ import (
 	"policy-service/pdp/signing"
 )
 
-// Options are the parts of a [Broker]. All must be there, but for Systems.
+// Options are the parts of a [Broker]. All must be there, but for Webhooks and Callbacks.
 type Options struct {
 	// Data is the data directory.
 	Data string
@@ -66,22 +66,13 @@ type Options struct {
 	Approvers func(tenant string) (keys []auth.Caller, types []string)
 	// Persons are the values of context.person for the holder of a credential, as [auth.Authenticator.Persons] says.
 	Persons func(caller string, entity auth.Principal) []string
-	Meters  Meters
-	Systems Systems
-	Logger  *slog.Logger
-}
-
-// Systems receive messages: Webhooks about every approval request, and Callbacks about the tasks of the programs that
-// ask.
-type Systems struct {
-	Webhooks  []webhook.Config
-	Callbacks []CallbackConfig
-}
-
-// Meters count: Count a step that is on record, and Refused an approval request that a limit refused.
-type Meters struct {
+	// Count counts a step that is on record, and Refused an approval request that a limit refused.
 	Count   func(step string)
 	Refused func(*approval.LimitError)
+	// Webhooks receive messages about every approval request, and Callbacks about the tasks of the programs that ask.
+	Webhooks  []webhook.Config
+	Callbacks []CallbackConfig
+	Logger    *slog.Logger
 }
 
 // Broker implements [pdp.Approvals].
@@ -97,9 +88,9 @@ type Broker struct {
 func Open(options Options) (*Broker, error) {
 	b := &Broker{options: options}
 	o := &b.options.Store
-	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, stepsIn(options.Log.Approvals)
+	o.Record, o.Recorded, o.Attest, o.Steps = b.record, b.recorded, b.attest, b.steps
 	o.Size, o.SamePerson, o.OnError = options.Log.Size, b.samePerson, b.failed
-	o.Silent = len(options.Systems.Webhooks)+len(options.Systems.Callbacks) == 0
+	o.Silent = len(options.Webhooks)+len(options.Callbacks) == 0
 	var err error
 	if b.Store, err = approval.Open(options.Data, *o); err != nil {
 		return nil, fmt.Errorf("cannot open the approvals: %w; "+
@@ -114,16 +105,11 @@ func Open(options Options) (*Broker, error) {
 // Run expires approval requests and sends messages to other systems, until its context ends.
 func (b *Broker) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, run := range []func(context.Context){b.Store.Run, b.Store.Recall, b.tell} {
-		all.Go(func() { run(ctx) })
-	}
-	all.Wait()
-}
-
-// tell sends messages to other systems, once pending redactions are complete.
-func (b *Broker) tell(ctx context.Context) {
-	b.Redo(ctx)
+	all.Go(func() { b.Store.Run(ctx) })
+	all.Go(func() { b.Store.Recall(ctx) })
+	b.Redo(ctx) // before any message is sent
 	b.teller.run(ctx)
+	all.Wait()
 }
 
 func (b *Broker) failed(err error) {
@@ -187,7 +173,7 @@ func (b *Broker) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.A
 	var limit *approval.LimitError
 	switch {
 	case errors.As(err, &limit):
-		b.options.Meters.Refused(limit)
+		b.options.Refused(limit)
 		return &evaluation.Approval{
 			Status:     "refused",
 			RetryAfter: max(1, int(math.Ceil(limit.RetryAfter.Seconds()))),
@@ -231,8 +217,8 @@ func (b *Broker) approvalRequest(
 		Resource:   evaluation.Ref{Type: r.Resource.Type, ID: r.Resource.ID},
 		Action:     r.Action.Name,
 		Person:     r.Person(),
+		Actors:     w.Actors,
 	}
-	q.SetActors(w.Actors)
 	q.Terms.Message = masked.Text(q.Terms.Message)
 	if hint := evaluation.HintOf(r.Resource.Properties); hint.Timeout > 0 { // which is not vouched for: it only shortens
 		q.Terms.Timeout = min(q.Terms.Timeout, hint.Timeout)

@@ -17,9 +17,7 @@ import (
 
 // cursor is where a program is that follows its tasks.
 type cursor struct {
-	File    string `json:"file"`
-	Number  uint64 `json:"number"`
-	Waiting string `json:"waiting,omitzero"`
+	approval.Position `json:",inline"`
 	// Given is the last time at which the program had all changes.
 	Given int64 `json:"given"`
 }
@@ -133,11 +131,11 @@ func (b *Broker) position(caller, tenant, after string, now int64) (at approval.
 	if now-c.Given >= int64(approval.FollowedFor.Seconds()) {
 		return at, 0, ErrBeginAgain
 	}
-	return approval.Position{File: c.File, Number: c.Number, Waiting: c.Waiting}, c.Given, nil
+	return c.Position, c.Given, nil
 }
 
 func (b *Broker) cursorOf(caller, tenant string, at approval.Position, given int64) (string, error) {
-	text, err := marshal(cursor{at.File, at.Number, at.Waiting, given})
+	text, err := marshal(cursor{at, given})
 	if err != nil {
 		return "", err
 	}

@@ -87,7 +87,8 @@ func (s *Seen) mayToo(ctx context.Context, who voter, known []auth.Principal) (b
 	if slices.ContainsFunc(known, is) {
 		return false, nil
 	}
-	vote := approval.Vote{By: who.person.String(), Caller: who.caller, Kind: approval.Approve}
+	by := approval.Statement{By: who.person.String()}
+	vote := approval.Vote{Statement: by, Caller: who.caller, Kind: approval.Approve}
 	if s.by.Store.MayVote(s.Approval, vote, s.same) != nil {
 		return false, nil
 	}

@@ -36,21 +36,14 @@ func (l *recordedLine) stepsOf() (steps []approval.Step) {
 	switch d := l.Details; {
 	case l.Kind == decisionlog.KindApproval:
 		return []approval.Step{{
-			ID:         l.ID,
-			At:         l.Now,
-			Name:       l.Event,
-			By:         d.By,
-			Caller:     l.Caller,
-			Reason:     d.Reason,
-			To:         d.To,
-			From:       d.From,
-			Via:        d.Via,
-			Gateway:    d.Gateway,
-			Client:     d.Client,
-			ValidUntil: d.ValidUntil,
-			Decision:   d.UsedBy,
-			Continues:  d.Continues,
-			Seal:       d.Seal,
+			ID:        l.ID,
+			At:        l.Now,
+			Name:      l.Event,
+			Statement: d.Statement,
+			Caller:    l.Caller,
+			Decision:  d.UsedBy,
+			Continues: d.Continues,
+			Seal:      d.Seal,
 			Approval: approval.Approval{
 				ID:        d.Approval,
 				Status:    d.Status,
@@ -103,36 +96,31 @@ func (b *Broker) attest(ctx context.Context, id string) (step approval.Step, fou
 	return step, false, err
 }
 
-// stepsIn returns a reader of the steps that a log has of some approvals, by [decisionlog.Log.Approvals] or
-// [decisionlog.Reader.Approvals].
-func stepsIn(
-	read func(context.Context, uint64, map[string]bool, func(decisionlog.Record) error) error,
-) func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
-	return func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
-		all, gone := map[string][]approval.Step{}, false
-		var last uint64 // the last record that is gone: a store that knows of it knows of those before it
-		err := read(ctx, from, ids, func(r decisionlog.Record) error {
-			if r.Line == nil {
-				last, gone = r.Sequence, true
-				return nil
-			}
-			line, err := readLine(r.Line)
-			if err != nil {
-				return fmt.Errorf("record %d: %w", r.Sequence, err)
-			}
-			for _, step := range line.stepsOf() {
-				all[step.Approval.ID] = append(all[step.Approval.ID], step)
-			}
+// steps reads the steps that the log has of some approvals, as [approval.Options] has it.
+func (b *Broker) steps(ctx context.Context, from uint64, ids map[string]bool) (map[string][]approval.Step, error) {
+	all, gone := map[string][]approval.Step{}, false
+	var last uint64 // the last record that is gone: a store that knows of it knows of those before it
+	err := b.options.Log.Approvals(ctx, from, ids, func(r decisionlog.Record) error {
+		if r.Line == nil {
+			last, gone = r.Sequence, true
 			return nil
-		})
-		if gone {
-			for id := range ids {
-				all[id] = append(all[id], approval.Step{
-					Name:     approval.StepGone,
-					Approval: approval.Approval{ID: id, After: last},
-				})
-			}
 		}
-		return all, err
+		line, err := readLine(r.Line)
+		if err != nil {
+			return fmt.Errorf("record %d: %w", r.Sequence, err)
+		}
+		for _, step := range line.stepsOf() {
+			all[step.Approval.ID] = append(all[step.Approval.ID], step)
+		}
+		return nil
+	})
+	if gone {
+		for id := range ids {
+			all[id] = append(all[id], approval.Step{
+				Name:     approval.StepGone,
+				Approval: approval.Approval{ID: id, After: last},
+			})
+		}
 	}
+	return all, err
 }

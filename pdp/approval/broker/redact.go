@@ -115,11 +115,11 @@ func (b *Broker) redactForgotten(ctx context.Context, caller auth.Caller, r Reda
 	}
 	now := b.options.Store.Now()
 	err = b.record(ctx, approval.Step{
-		ID:     uuid.Must(uuid.NewV7()).String(),
-		At:     now,
-		Name:   approval.StepRedacted,
-		Caller: caller.Name,
-		Reason: b.options.Mask(ctx).After(r.Reason, said...),
+		ID:        uuid.Must(uuid.NewV7()).String(),
+		At:        now,
+		Name:      approval.StepRedacted,
+		Caller:    caller.Name,
+		Statement: approval.Statement{Reason: b.options.Mask(ctx).After(r.Reason, said...)},
 		Approval: approval.Approval{
 			ApprovalRequest: approval.ApprovalRequest{
 				Tenant:   of.Tenant,

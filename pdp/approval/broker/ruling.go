@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"iter"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
@@ -70,14 +71,17 @@ func (s *Seen) Cancel(ctx context.Context, said evaluation.Ruling) (a approval.A
 
 // vote is a ruling as the vote of a person, without the secrets of the approval request.
 func (s *Seen) vote(ctx context.Context, said evaluation.Ruling) approval.Vote {
+	way := s.by.caller.Way
 	v := approval.Vote{
-		Caller:     s.by.caller.Name,
-		Kind:       approval.VoteKind(said.Decision),
-		Reason:     s.by.unsecret(ctx, said.Reason, s.Approval),
-		ValidUntil: said.ValidUntil,
-		Via:        cmp.Or(s.by.caller.Way.Via, evaluation.ViaAPI),
-		Gateway:    s.by.caller.Way.Gateway,
-		Client:     s.by.caller.Way.Client,
+		Statement: approval.Statement{
+			Reason:     s.by.unsecret(ctx, said.Reason, s.Approval),
+			Via:        cmp.Or(way.Via, evaluation.ViaAPI),
+			Gateway:    way.Gateway,
+			Client:     way.Client,
+			ValidUntil: said.ValidUntil,
+		},
+		Caller: s.by.caller.Name,
+		Kind:   approval.VoteKind(said.Decision),
 	}
 	if s.by.caller.May(auth.Approve) {
 		v.By = s.by.caller.Principal.String()
@@ -117,4 +121,71 @@ func (b *Broker) unsecret(ctx context.Context, text string, of ...approval.Appro
 		}
 	}
 	return b.options.Mask(ctx).After(text, said...)
+}
+
+// Act is something that a caller may do with an approval request.
+type Act string
+
+// The acts: the votes, and the two that end an approval request.
+const (
+	ActApprove  = Act(approval.Approve)
+	ActDeny     = Act(approval.Deny)
+	ActDelegate = Act(approval.Delegate)
+	ActRevoke   = Act("revoke")
+	ActCancel   = Act("cancel")
+)
+
+// acts are all of them, in the order of the answer.
+var acts = []Act{ActApprove, ActDeny, ActDelegate, ActRevoke, ActCancel}
+
+// LacksError says that a caller lacks the permission that an act needs.
+type LacksError struct{ Permission auth.Permission }
+
+func (e *LacksError) Error() string { return "the caller lacks the permission " + string(e.Permission) }
+
+// Acts yields each act, with the reason why the caller may not do it now; nil if the caller may. The methods that do the
+// acts refuse them by the same reasons.
+func (s *Seen) Acts() iter.Seq2[Act, error] {
+	return func(yield func(Act, error) bool) {
+		for _, act := range acts {
+			if !yield(act, s.refusal(act)) {
+				return
+			}
+		}
+	}
+}
+
+// refusal is why the caller may not do something with the approval request as it stands now, whatever else would be said
+// with it; nil if the caller may.
+func (s *Seen) refusal(act Act) error {
+	if act == ActCancel {
+		if !s.asked || s.by.caller.Way.Gateway != "" { // no gateway cancels for a program
+			return ErrNotAsker
+		}
+		return s.by.Store.MayEnd(s.Approval, approval.Cancelled)
+	}
+	if err := s.mayDecide(); err != nil {
+		return err
+	}
+	if act == ActRevoke {
+		return s.by.Store.MayEnd(s.Approval, approval.Revoked)
+	}
+	return s.by.Store.MayVote(s.Approval, approval.Vote{
+		Statement: approval.Statement{By: s.by.caller.Principal.String()},
+		Caller:    s.by.caller.Name,
+		Kind:      approval.VoteKind(act),
+	}, s.same)
+}
+
+// mayDecide refuses a caller who sees the approval request and has no vote.
+func (s *Seen) mayDecide() error {
+	switch {
+	case !s.by.caller.May(auth.Approve):
+		return &LacksError{auth.Approve}
+	case s.own:
+		return ErrOwn
+	case !s.decides:
+		return ErrNoVote
+	}
+	return nil
 }

@@ -24,21 +24,13 @@ type recordedStep struct {
 	UsedBy    string                  `json:"used_by,omitempty"`
 	Continues evaluation.Continuation `json:"continues,omitzero"`
 
-	By     string `json:"by,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	To     string `json:"to,omitempty"`
-	From   string `json:"from,omitempty"`
-	// Via is the way by which By said it, Gateway the caller that relayed it, and Client the client of By that answered.
-	Via        evaluation.Via `json:"via,omitempty"`
-	Gateway    string         `json:"gateway,omitempty"`
-	Client     evaluation.Ref `json:"client,omitzero"`
-	ValidUntil time.Time      `json:"valid_until,omitzero"`
-	Obligation string         `json:"obligation"`
-	Template   string         `json:"template"`
-	Quorum     int            `json:"quorum"`
-	Message    string         `json:"message,omitempty"`
-	Requester  string         `json:"requester"`
-	Bundle     string         `json:"bundle"`
+	approval.Statement `json:",inline"`
+	Obligation         string `json:"obligation"`
+	Template           string `json:"template"`
+	Quorum             int    `json:"quorum"`
+	Message            string `json:"message,omitempty"`
+	Requester          string `json:"requester"`
+	Bundle             string `json:"bundle"`
 	// Asked is the form in which the approval was asked for, "" for the native one, and Person for whom it was.
 	Asked     string    `json:"asked,omitempty"`
 	Person    string    `json:"person,omitempty"`
@@ -58,7 +50,7 @@ func (b *Broker) record(ctx context.Context, step approval.Step) error {
 	if err := b.options.Log.Append(ctx, []decisionlog.Entry{entry}); err != nil {
 		return err
 	}
-	b.options.Meters.Count(step.Name)
+	b.options.Count(step.Name)
 	return nil
 }
 
@@ -72,14 +64,7 @@ func entryOfStep(step approval.Step) (decisionlog.Entry, error) {
 		Decision:   one.Decision,
 		UsedBy:     step.Decision,
 		Continues:  step.Continues,
-		By:         step.By,
-		Reason:     step.Reason,
-		To:         step.To,
-		From:       step.From,
-		Via:        step.Via,
-		Gateway:    step.Gateway,
-		Client:     step.Client,
-		ValidUntil: step.ValidUntil,
+		Statement:  step.Statement,
 		Obligation: one.Obligation,
 		Template:   one.Terms.Template,
 		Quorum:     one.Terms.Quorum,

@@ -14,18 +14,7 @@ type Me struct {
 	// Principal is the entity of the caller in policies about approvals, "" if there is none.
 	Principal string `json:"principal"`
 	// Tenants are names, or "*" for all.
-	Tenants     []string `json:"tenants"`
-	Permissions []string `json:"permissions"`
-	// Grants say which permission is in which tenants; nil if each is in all of Tenants.
-	Grants []MeGrant `json:"grants"`
-	// Via is by which way the caller would vote.
-	Via string `json:"via"`
-}
-
-// MeGrant is some permissions in some tenants.
-type MeGrant struct {
-	Tenants     []string `json:"tenants"`
-	Permissions []string `json:"permissions"`
+	Tenants []string `json:"tenants"`
 }
 
 // Me asks the server for its view of the caller.

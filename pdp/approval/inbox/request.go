@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -40,18 +41,11 @@ type Entity struct {
 
 // ServerSays is the text of a tool's server for approvers, "" if there is none. It is not vouched for.
 func (a Asked) ServerSays() string {
-	var properties struct {
-		Hint jsontext.Value `json:"approval_hint"`
+	properties, err := evaluation.ParseWithNulls(a.Resource.Properties, evaluation.DefaultLimits())
+	if message := evaluation.HintOf(properties).Message; err == nil && strings.TrimSpace(message) != "" {
+		return message
 	}
-	var hint struct {
-		Message jsontext.Value `json:"message"`
-	}
-	var message string
-	if json.Unmarshal(a.Resource.Properties, &properties) != nil || json.Unmarshal(properties.Hint, &hint) != nil ||
-		json.Unmarshal(hint.Message, &message) != nil || strings.TrimSpace(message) == "" {
-		return ""
-	}
-	return message
+	return ""
 }
 
 // UnmarshalJSON keeps the text of the request beside its members.
@@ -64,4 +58,84 @@ func (r *Request) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	return json.Unmarshal(r.ApprovalView.Request, &r.Request)
+}
+
+// Actor is a person or program that acts, or for whom another one acts, as a question names them.
+type Actor struct {
+	// Name is type/id, or the id if the question says no type. It is "" if the value is no name.
+	Name string
+	// JSON is the value, if it is more than the name, or no name; nil if the name is all of it.
+	JSON jsontext.Value
+	// Pointer is where the question says it: a JSON Pointer.
+	Pointer string
+}
+
+// Actors are the actor, and those it acts for. If an agent is named, it acts for the subject.
+func (a Asked) Actors() (by Actor, others []Actor) {
+	by = Actor{Name: a.Subject.Type + "/" + a.Subject.ID, Pointer: "/subject/id"}
+	if agent, ok := a.Context["agent"]; ok {
+		by, others = ActorOf(agent, "/context/agent"), append(others, by)
+	}
+	behind, _ := Behind(a.Context)
+	return by, append(others, behind...)
+}
+
+// Behind are those for whom the actor acts, as a context names them: in a list, or one. It reports false if it names
+// none, or not so that it can be read.
+func Behind(context map[string]jsontext.Value) (all []Actor, ok bool) {
+	const at = "/context/on_behalf_of"
+	v := context["on_behalf_of"]
+	if v.Kind() == '{' {
+		return []Actor{ActorOf(v, at)}, true
+	}
+	var chain []jsontext.Value
+	if json.Unmarshal(v, &chain) != nil {
+		return nil, false
+	}
+	for n, one := range chain {
+		all = append(all, ActorOf(one, fmt.Sprintf("%s/%d", at, n)))
+	}
+	return all, true
+}
+
+// Requester is the requester that the question names, if it names one.
+func (a Asked) Requester() (who Actor, named bool) {
+	v, named := a.Context["requester"]
+	if named {
+		who = ActorOf(v, "/context/requester")
+	}
+	return who, named
+}
+
+// ActorOf reads the value of a context at a pointer: {"type", "id"}, or an id that is a string or the only one of a list.
+// An id with a slash would pass for a type and an id, and is no name.
+func ActorOf(v jsontext.Value, pointer string) Actor {
+	if v.Kind() == '{' {
+		pointer += "/id"
+	}
+	a := Actor{JSON: v, Pointer: pointer}
+	var e struct {
+		Type string `json:"type"`
+		ID   string `json:"id"`
+	}
+	var id string
+	switch {
+	case json.Unmarshal(v, &e) == nil && e.Type != "":
+		a.Name = e.Type + "/" + e.ID
+		if json.Unmarshal(v, &e, json.RejectUnknownMembers(true)) == nil {
+			a.JSON = nil
+		}
+	case json.Unmarshal(only(v), &id) == nil && id != "" && !strings.Contains(id, "/"):
+		a.Name, a.JSON = id, nil
+	}
+	return a
+}
+
+// only is the element of a list of one; of anything else it is that.
+func only(v jsontext.Value) jsontext.Value {
+	var list []jsontext.Value
+	if json.Unmarshal(v, &list) == nil && len(list) == 1 {
+		return list[0]
+	}
+	return v
 }

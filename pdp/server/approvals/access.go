@@ -18,8 +18,8 @@ import (
 // longestKey bounds an Idempotency-Key.
 const longestKey = 256
 
-// submit answers POST /access/v1/requests and the same below /tenants/:tenant: a program asks for an approval of what
-// it was denied.
+// submit answers POST /access/v1/requests and the same below /tenants/:tenant: a program asks for an approval
+// after a denial.
 func (a *Approvals) submit(c echo.Context, r door.Admitted) error {
 	submission, err := evaluation.DecodeSubmission(r.Body, r.Tenant, a.Door.Options.Limits)
 	if err != nil {
@@ -75,7 +75,7 @@ func (a *Approvals) taskStatus(c echo.Context, r door.Admitted) error {
 
 var taskParameters = []string{"after", "limit", "wait"}
 
-// tasks answers GET /access/v1/requests: which of the caller's own tasks wait, or what has changed among them since a
+// tasks answers GET /access/v1/requests: which of the caller's own tasks wait, or the changes among them since a
 // cursor. Only a request with a cursor waits: without one there is always something to answer.
 func (a *Approvals) tasks(c echo.Context, r door.Admitted) error {
 	wait, err := longest(r.Given["wait"])
@@ -126,7 +126,7 @@ func (a *Approvals) cancelTask(c echo.Context, r door.Admitted) error {
 	return answerTask(a.Broker.CancelTask(ctx, f, said.Reason)).write(c, http.StatusOK)
 }
 
-// answerTask is the answer about a task, the same for all who ask.
+// answerTask is the answer about a task, the same for all callers.
 func answerTask(task evaluation.TaskAnswer, err error) answer {
 	if err != nil {
 		return answer{err: err}

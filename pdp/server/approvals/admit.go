@@ -40,7 +40,7 @@ func (a *Approvals) admit(need door.Need, handle handler) echo.HandlerFunc {
 	}
 }
 
-// problem is what an error of the broker or of the store is to the outside. Any other error stays as it is.
+// problem is an error of the broker or of the store as callers see it. Any other error stays as it is.
 func problem(err error) error {
 	var access *broker.AccessError
 	var limit *approval.LimitError

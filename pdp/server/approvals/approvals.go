@@ -1,14 +1,13 @@
 // Package approvals serves approval requests: to the people who decide about them, and to the programs that ask.
-// Start with [Approvals.Routes], which says of each route what it needs.
+// Start with [Approvals.Routes], which has the needs of each route.
 //
-// People list what they may decide about, and approve, deny, delegate or revoke (people.go). They read why they are
-// asked, and what they may do (why.go). Operators redact them (redact.go). Clients of MCP get the
-// same in messages of JSON-RPC (mcp.go). Programs ask for an approval of what they were denied, and follow their tasks,
-// by AuthZEN's profile for access requests (access.go). A request of either may wait until there is something to answer
-// (waiting.go). Errors become problems in one place (admit.go).
+// People list the approval requests that they may decide about, read the reasons, and approve, deny, delegate or revoke;
+// operators redact (people.go). Clients of MCP get the same in messages of JSON-RPC (mcp.go). Programs ask for an approval
+// after a denial, and follow their tasks, by AuthZEN's profile for access requests (access.go). A request of either may
+// wait until there is an answer (waiting.go). Errors become problems in one place (admit.go).
 //
-// The package refuses to decide anything: who may see an approval request, and whose word counts, is for package
-// broker. It knows no other parts of the server than the door, and the callers of package auth.
+// The package refuses to decide anything: package broker decides which callers see an approval request, and which votes
+// count. It knows no other parts of the server than the door, and the callers of package auth.
 package approvals
 
 import (
@@ -23,7 +22,7 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// Options are what Approvals work with.
+// Options are the parts of Approvals.
 type Options struct {
 	Door *door.Door
 	// Broker is nil if no decisions are recorded; then each route says so. It is set before the first request comes.
@@ -67,8 +66,8 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	decides := door.Need{Permission: auth.Approve, Body: door.OptionalJSON, Work: door.ShortWork}
 	withdraws := decides
 	withdraws.Permission = "" // any caller that sees the approval request; the broker knows which one asked
-	// What a gateway brings for a person it brings from a form that it showed them. A console shows them approval requests,
-	// and takes what they say.
+	// A gateway brings answers from forms that it showed to persons. A console shows them approval requests, and takes their
+	// rulings.
 	inConsole, byForm := decides, decides
 	inConsole.Relayed, byForm.Relayed = evaluation.ViaConsole, evaluation.ViaForm
 	get("/v1/approvals", door.Need{
@@ -81,7 +80,7 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	get(one+"/why", reads, a.see(a.why))
 	get(one+"/previous", reads, a.see(a.previous))
 	searches := reads
-	searches.Work = door.NoWork // it takes turns with those who make pages
+	searches.Work = door.NoWork // it takes turns with pages
 	get(one+"/deciders", searches, a.see(a.deciders))
 	post(one+"/decision", inConsole, a.ruling(evaluation.DecodeRuling, (*broker.Seen).Decide))
 	get(one+"/elicitation", door.Need{Parameters: []string{"form"}, Relayed: evaluation.ViaForm}, a.see(a.asks(a.elicitation)))
@@ -96,24 +95,16 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 // write answers with a value as JSON.
 func write(c echo.Context, v any) error { return answerOf(v, true).write(c, http.StatusOK) }
 
-// Counts are of what goes on.
+// Counts are how many requests wait, how often one looked, and how many pages were begun. Tests read them.
 type Counts struct {
-	// Waiting are the requests that have a place to wait, and Joined those of them whose question is looked at.
-	Waiting, Joined int
-	// Questions are how many different ones these are. Looks is how often one was looked at, and Pages how many pages were
-	// begun.
-	Questions    int
+	Waiting      int
 	Looks, Pages int64
 }
 
-// Counts says what goes on.
+// Counts counts.
 func (a *Approvals) Counts() Counts {
 	w := a.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := Counts{Waiting: w.all, Questions: len(w.watches), Looks: w.looks.Load(), Pages: w.made.Load()}
-	for _, one := range w.watches {
-		c.Joined += len(one.waiters)
-	}
-	return c
+	return Counts{Waiting: w.all, Looks: w.looks.Load(), Pages: w.made.Load()}
 }

@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"cmp"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -12,8 +13,8 @@ import (
 	"policy-service/pdp/server/door"
 )
 
-// authorizationRequest answers GET /v1/approvals/:id/authorization-request: what a gateway answers the call with until
-// a person has approved it.
+// authorizationRequest answers GET /v1/approvals/:id/authorization-request: the error with which a gateway answers the
+// call until a person has approved it.
 func (a *Approvals) authorizationRequest(c echo.Context, r door.Admitted, seen broker.Seen) error {
 	one := seen.Approval
 	id, ok := wire.CallID(r.Given["call"], one.ID)
@@ -35,14 +36,11 @@ func (a *Approvals) authorizationRequest(c echo.Context, r door.Admitted, seen b
 
 // whyNot is why a call will not happen: if a person denied it, the reason that the person gave.
 func whyNot(a approval.Approval) string {
-	if a.Status == approval.Denied {
-		return a.WhyDenied()
-	}
-	return map[approval.Status]string{
+	return cmp.Or(a.WhyDenied(), map[approval.Status]string{
 		approval.Expired:   "its time was up",
 		approval.Cancelled: "whoever asked no longer wants it",
 		approval.Revoked:   "an approver took it back",
-	}[a.Status]
+	}[a.Status])
 }
 
 // asker makes a message that asks a person about a call.
@@ -72,7 +70,7 @@ func (a *Approvals) asks(ask asker) func(echo.Context, door.Admitted, broker.See
 	}
 }
 
-// notification makes what GET /v1/approvals/:id/authorization-notification answers.
+// notification makes the answer to GET /v1/approvals/:id/authorization-notification.
 func (a *Approvals) notification(_ door.Admitted, _ broker.Seen, call wire.Call) (wire.Message, error) {
 	return call.Notification(), nil
 }
@@ -81,7 +79,7 @@ func (a *Approvals) notification(_ door.Admitted, _ broker.Seen, call wire.Call)
 const urlForm = "url"
 
 // elicitation makes what GET /v1/approvals/:id/elicitation answers: a whole elicitation/create, for the MCP client of an
-// approver. The person is asked in a form or at an address. The address is only for who may decide.
+// approver. The person is asked in a form or at an address. The address is only for people who may decide.
 func (a *Approvals) elicitation(r door.Admitted, seen broker.Seen, call wire.Call) (m wire.Message, err error) {
 	if name := r.Given["form"]; name != urlForm {
 		form, ok := call.Form(name, a.Door.Options.Limits.Detail)
@@ -146,7 +144,7 @@ func toolCallOf(a approval.Approval) (wire.Call, error) {
 		Subject:      a.Subject,
 		Action:       a.Action,
 		Resource:     a.Resource,
-		Actors:       a.Actors(),
+		Actors:       a.Actors,
 		Message:      a.Terms.Message,
 		Uses:         a.Terms.Uses,
 		Rounds:       a.Terms.Rounds,

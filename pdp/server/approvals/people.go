@@ -2,11 +2,14 @@ package approvals
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/labstack/echo/v4"
 
 	"policy-service/evaluation"
@@ -38,7 +41,7 @@ var inboxParameters = []string{
 	"status", "tenant", "template", "subject", "resource", "action", "voted", "cursor", "limit", "wait",
 }
 
-// inbox answers GET /v1/approvals: what the caller may decide about.
+// inbox answers GET /v1/approvals: the approval requests that the caller may decide about.
 func (a *Approvals) inbox(c echo.Context, r door.Admitted) error {
 	q, wait, err := query(r)
 	if err != nil {
@@ -155,4 +158,97 @@ func (a *Approvals) ruling(
 		}
 		return write(c, seen.ViewOf(ruled))
 	})
+}
+
+// redaction answers POST /v1/approvals/:id/redaction.
+func (a *Approvals) redaction(c echo.Context, r door.Admitted) error {
+	var said struct {
+		Reason string `json:"reason"`
+		End    bool   `json:"end"`
+	}
+	if err := json.Unmarshal(r.Body, &said); err != nil {
+		return door.NewProblem(http.StatusBadRequest, `the body cannot be read; send {"reason": "…"}, and "end": true to end it`)
+	}
+	if err := door.CheckReason(said.Reason); err != nil {
+		return err
+	}
+	done, err := a.Broker.Redact(a.Door.Context(c), r.Caller, broker.Redaction{
+		Approval: c.Param("id"),
+		Reason:   said.Reason,
+		End:      said.End,
+	})
+	if err != nil {
+		return err
+	}
+	return write(c, done)
+}
+
+// why answers GET /v1/approvals/:id/why.
+func (a *Approvals) why(c echo.Context, _ door.Admitted, seen broker.Seen) error {
+	view := seen.Why()
+	view.You = evaluation.ApprovalActs{May: []string{}, Not: []evaluation.ActRefused{}}
+	for act, reason := range seen.Acts() {
+		if reason == nil {
+			view.You.May = append(view.You.May, string(act))
+			continue
+		}
+		detail, err := refusal(act, reason)
+		if err != nil {
+			return err
+		}
+		view.You.Not = append(view.You.Not, evaluation.ActRefused{Decision: string(act), Detail: detail})
+	}
+	return write(c, view)
+}
+
+// deciders answers GET /v1/approvals/:id/deciders when it is the caller's turn.
+func (a *Approvals) deciders(c echo.Context, r door.Admitted, seen broker.Seen) error {
+	ctx, cancel := a.Door.Within(c)
+	defer cancel()
+	t, err := a.waiting.turn(ctx, r.Caller.Name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", broker.ErrNoTurn, err)
+	}
+	defer t.done()
+	found, err := seen.Deciders(ctx, t.GoOn)
+	if err != nil {
+		return err
+	}
+	return write(c, found)
+}
+
+// previous answers GET /v1/approvals/:id/previous with one approval request, or none.
+func (a *Approvals) previous(c echo.Context, _ door.Admitted, seen broker.Seen) error {
+	ctx, cancel := a.Door.Within(c)
+	defer cancel()
+	before, found, err := seen.Previous(ctx)
+	if err != nil {
+		return err
+	}
+	items := []evaluation.ApprovalView{}
+	if found {
+		items = append(items, before)
+	}
+	return write(c, struct {
+		Items []evaluation.ApprovalView `json:"items"`
+	}{items})
+}
+
+// refusal puts the reason why a caller may not do an act into words. An error of another kind is returned.
+func refusal(act broker.Act, reason error) (string, error) {
+	if state := (*approval.StateError)(nil); errors.As(reason, &state) {
+		waits := "can be decided about"
+		switch act {
+		case broker.ActRevoke:
+			return fmt.Sprintf("it is %s; only what is approved can be revoked", state.Status), nil
+		case broker.ActCancel:
+			waits = "can be cancelled"
+		}
+		return fmt.Sprintf("it is %s; only what is pending %s", state.Status, waits), nil
+	}
+	err := problem(reason)
+	if p := (*door.Problem)(nil); errors.As(err, &p) {
+		return p.Detail, nil
+	}
+	return "", err
 }

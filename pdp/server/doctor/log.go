@@ -3,8 +3,6 @@ package doctor
 import (
 	"errors"
 	"io/fs"
-	"maps"
-	"slices"
 	"time"
 
 	"policy-service/pdp/approval"
@@ -107,7 +105,7 @@ func (x *exam) approvals() {
 	if !x.exists {
 		return
 	}
-	switch pending, behind, err := broker.Look(x.ctx, x.data, x.reader); {
+	switch pending, err := broker.Look(x.data, x.reader); {
 	case errors.Is(err, fs.ErrNotExist):
 		x.OK("approvals", "there are none yet; serve makes their file")
 	case errors.Is(err, approval.ErrLocked):
@@ -116,10 +114,6 @@ func (x *exam) approvals() {
 		x.Bites("approvals", asServe, "they cannot be read: %v", err)
 	case err != nil:
 		x.Bites("approvals", "copy the directory before anything else", "no server starts with them: %v", err)
-	case len(behind) > 0:
-		for _, id := range slices.Sorted(maps.Keys(behind)) {
-			x.Bites("approvals", "serve goes by the log, and says so there; find out who put an older approvals.db back", "their file is older than the log: by that, %s is %s", id, behind[id])
-		}
 	default:
 		x.OK("approvals", "%d wait for a person, and no server is running on their file", pending)
 	}
