@@ -109,7 +109,7 @@ func TestProblems(t *testing.T) {
 		"tenant below a root that lets it":            {one(permitAdmins, "bundle.yaml", "tenants: {parents: [role]}", "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))), nil},
 		"by the wire name of the type":                {one(permitAdmins, "bundle.yaml", "types: {position: role}\ntenants: {parents: ['position::\"admin\"']}", "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))), nil},
 		"a root that lets it be below another": {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role::"adnim"]}`, "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:admin"))),
-			[]string{"tenants/t/entities/e.json:1:2 root_parent"}},
+			[]string{"bundle.yaml:1:21 warning tenant_parent_unnamed", "tenants/t/entities/e.json:1:2 root_parent"}},
 		"a tenant's own between": {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role::"staff"]}`, "entities/e.json", entities(entity("role", "staff", "{}")), "tenants/t/entities/e.json", entities(entity("u", "a", "{}", "role:own"), entity("role", "own", "{}", "role:admin"))),
 			[]string{"tenants/t/entities/e.json:1:82 root_parent"}},
 		"tenants below more than is named":   {one(permitAdmins, "bundle.yaml", `tenants: {parents: [role]}`, "entities/e.json", entities(entity("role", "admin", "{}", "group:operators"))), []string{"bundle.yaml:1:21 tenant_parent_above"}},

@@ -82,12 +82,13 @@ func (c *Config) entityList(m *document.Map, n *yaml.Node) EntityList {
 }
 
 // checkTenantParents refuses lists that open more of the root than they name: below an entity of a
-// list is below each of its parents.
+// list is below each of its parents. It warns of a single entity that the root does not name.
 func (l *entityLoader) checkTenantParents(root *View) {
 	c := &l.bundle.Config
 	if len(c.TenantParents.Types)+len(c.TenantParents.UIDs) == 0 {
 		return
 	}
+	named := root.named()
 	for key, list := range map[string]*EntityList{"parents": &c.TenantParents, "approvers": &c.TenantApprovers} {
 		above := map[entityPlace][2]types.EntityUID{} // one of each place, always the same
 		for uid, e := range root.Store.Entities {
@@ -108,6 +109,17 @@ func (l *entityLoader) checkTenantParents(root *View) {
 				fmt.Sprintf("%s stands below %s, so what tenants place below it is below that too, and tenants: %s does not name that",
 					one[0], one[1], key),
 				"name it there too, or name fewer entities")
+		}
+	}
+	ids := map[types.EntityType][]string{}
+	for uid := range named {
+		ids[uid.Type] = append(ids[uid.Type], string(uid.ID))
+	}
+	for uid, at := range c.TenantParents.UIDs {
+		if _, ok := named[uid]; !ok {
+			l.problems.Warn(at.file, at.line, at.column, "tenant_parent_unnamed",
+				fmt.Sprintf("the root of the bundle does not name %s", uid)+DidYouMean(string(uid.ID), slices.Values(ids[uid.Type])),
+				"correct the id, or take it out: tenants may place their entities there anyhow")
 		}
 	}
 }

@@ -59,6 +59,46 @@ func Read(file string, text []byte, problems *Problems) (*yaml.Node, bool) {
 	return doc.Content[0], true
 }
 
+// blockText matches the end of a line below which the lines of a text stand.
+var blockText = regexp.MustCompile(`[|>][-+0-9]*\s*(#.*)?$`)
+
+// misplaced finds the first line that is indented less than the one above it, and as no block that is open there.
+// Where it begins is its column. The reader itself names the line at which the block begins.
+func misplaced(text []byte) (line, column int) {
+	var open []int // how far the blocks are indented in which a line is
+	inText := -1   // how far the line is indented below which the lines of a text stand
+	for n, one := range strings.Split(string(text), "\n") {
+		rest := strings.TrimLeft(one, " ")
+		at := len(one) - len(rest)
+		if rest == "" || rest[0] == '#' || inText >= 0 && at > inText {
+			continue
+		}
+		inText = -1
+		dedents := false
+		for len(open) > 0 && open[len(open)-1] > at {
+			open, dedents = open[:len(open)-1], true
+		}
+		if dedents && (len(open) == 0 || open[len(open)-1] != at) {
+			return n + 1, at + 1
+		}
+		for {
+			if len(open) == 0 || open[len(open)-1] < at {
+				open = append(open, at)
+			}
+			item, is := strings.CutPrefix(rest, "- ")
+			if !is {
+				break
+			}
+			item = strings.TrimLeft(item, " ")
+			at, rest = at+len(rest)-len(item), item
+		}
+		if blockText.MatchString(rest) {
+			inText = open[len(open)-1]
+		}
+	}
+	return 0, 0
+}
+
 // whereNot finds the place at which a text is no YAML, with the reason and a remedy.
 func whereNot(text []byte, message string) (line, column int, what, try string) {
 	try = "check indentation and quotes near this line"
@@ -66,6 +106,9 @@ func whereNot(text []byte, message string) (line, column int, what, try string) 
 		_, _ = fmt.Sscan(m[1], &line)
 		if tab, at := tabFrom(text, line-1); tab > 0 && strings.Contains(message, "cannot start any token") {
 			return tab, at, ": a tab cannot indent", "indent with spaces"
+		}
+		if bad, at := misplaced(text); bad > 0 && strings.Contains(message, "did not find expected") && !strings.Contains(message, "','") {
+			return bad, at, ": this line is indented as no line above it that it could stand beside", "indent it as the lines that it belongs to"
 		}
 		_, reason, _ := strings.Cut(message, m[0]+": ")
 		return line, 1, ": " + reason, try

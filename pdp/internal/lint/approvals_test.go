@@ -81,7 +81,7 @@ func TestCheckWidePermits(t *testing.T) {
 		{"as a value", with(`@id("p") permit (principal is user, action, resource) when { [principal].contains(resource) };`), ""},
 		{"but for approvals", with(`@id("p") permit (principal is user, action, resource) unless { resource is Approval };`), ""},
 		{"one that obliges", with(`@id("p") @obligation("log") permit (principal is user, action == Action::"tool.see", resource);`), ""},
-		{"a forbid", with(`@id("p") forbid (principal is user, action, resource);`), ""},
+		{"a forbid", with(`@id("p") forbid (principal is user, action, resource);`), "always_forbidden policy.cedar:3:1"},
 	} {
 		c.run(t)
 	}

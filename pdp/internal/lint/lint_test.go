@@ -260,7 +260,7 @@ func TestCheckNames(t *testing.T) {
 		{"a type without a schema", bundleOf(permit(`when { resource is Dok }`)), "never_applies policy.cedar:2:1"},
 		{"types in bundle.yaml", bundleOf(permit(""), append(schema, "bundle.yaml", yaml)...), "unknown_entity_type bundle.yaml:4:3\nunknown_entity_type bundle.yaml:5:15"},
 		{"types in tenants", bundleOf(permit(`when { context.purpose == "x" && principal in Role::"a" }`), append(schema, "bundle.yaml", "tenants: {parents: [Role, Rol, 'Gruop::\"g\"']}")...),
-			"unknown_entity_type bundle.yaml:1:27\nunknown_entity_type bundle.yaml:1:32"},
+			"unknown_entity_type bundle.yaml:1:27\ntenant_parent_unnamed bundle.yaml:1:32\nunknown_entity_type bundle.yaml:1:32"},
 		{"a right-hand side of types", bundleOf(permit(""), append(schema, "bundle.yaml", "types: {user: Usr}")...), "unknown_entity_type bundle.yaml:1:15"},
 		{"types in bundle.yaml without a schema", bundleOf(permit(""), "bundle.yaml", yaml), ""},
 		{"protocol members", bundleOf(permit(`when { context has approved && context.approval_id == "x" }`)), "protocol_member policy.cedar:2:1\nprotocol_member policy.cedar:2:1"},

@@ -38,20 +38,31 @@ func (l *linter) trivial(v *bundle.View) {
 	}
 }
 
-// useless warns of the policies of a view that apply to no request, because a condition is false of each or because
-// their tests contradict each other.
+// useless warns of the policies of a view that decide nothing: a policy that applies to no request, because a condition
+// is false of each or because its tests contradict each other, and a permit that applies only where a forbid without
+// conditions does.
 func (l *linter) useless(v *bundle.View) {
 	o := overlap{l: l, v: v, bits: map[settingKey]int{}, up: map[string]bundle.Lineage{}}
+	var forbids []*scoped
+	for _, p := range v.Policies {
+		if p.Forbids() && len(p.Facts.Conjuncts) == 0 {
+			forbids = append(forbids, o.scoped(p))
+		}
+	}
 	for _, p := range v.Policies {
 		if p.Tenant != v.Tenant || p.Access != "" || tooLong(p) {
 			continue
 		}
 		const correct = "correct it, or take the policy out"
-		switch s, sets := o.scoped(p), l.settings(p); {
+		s, sets := o.scoped(p), l.settings(p)
+		switch over := slices.IndexFunc(forbids, func(f *scoped) bool { return o.follows(s, sets, f) }); {
 		case slices.ContainsFunc(p.Terms(), neverTrue):
 			l.warn(p, "never_applies", "never applies, because its conditions hold in no request", correct)
 		case o.apart(s, s) && (l.b.Schema == nil || len(sets) > 0) && (s.actions == nil || len(s.actions) > 0): // else other warnings say it
 			l.warn(p, "never_applies", "never applies, because it demands what it rules out", correct)
+		case !p.Forbids() && over >= 0:
+			f := forbids[over].policy
+			l.warn(p, "always_forbidden", "permits nothing, because "+bundle.Quote(f.Id)+" at "+f.Position+" forbids all of it, whatever else is true", correct)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing/fstest"
 
 	"policy-service/pdp"
+	"policy-service/pdp/pdptest/bound"
+	"policy-service/pdp/pdptest/night"
 )
 
 // always are conditions that hold in every request, which their text alone proves.
@@ -148,30 +150,47 @@ func TestCheckOfLongConditions(t *testing.T) {
 	}
 }
 
+// What check finds out of a long condition takes time in proportion to it.
+func TestCostOfLongConditions(t *testing.T) {
+	night.Measures(t)
+	for name, condition := range longConditions(20) {
+		start := bound.CPU(t)
+		if b, problems := pdp.Check(pdp.FS(named(`@id("p") permit (principal is User, action, resource) when { `+condition+` };`, "")), lintNow); b == nil {
+			t.Fatal(problems.Error())
+		}
+		if took := bound.CPU(t) - start; took.Seconds() > 10 {
+			t.Errorf("%s: %s of CPU", name, took)
+		}
+	}
+}
+
 // TestNoPolicyIsForNothing: a policy that decides nothing is a mistake of its author, who believes that it does.
 func TestNoPolicyIsForNothing(t *testing.T) {
 	t.Parallel()
 	const beside = "\n" + `@id("beside") permit (principal is Robot, action, resource);`
 	for policy, want := range map[string]string{
-		`permit (principal is User, action, resource) when { principal is Admin };`:                                      "never_applies",
-		`forbid (principal is User, action, resource) when { principal is Admin };`:                                      "never_applies",
-		`permit (principal == User::"a", action, resource) when { principal == User::"b" };`:                             "never_applies",
-		`permit (principal is User, action, resource) when { context.x && !context.x };`:                                 "never_applies",
-		`permit (principal is User, action, resource) when { context.x } unless { context.x };`:                          "never_applies",
-		`permit (principal is User, action, resource) when { context.x == "a" && context.x == "b" };`:                    "never_applies",
-		`permit (principal is User, action, resource) when { context.n > 5 && context.n < 3 };`:                          "never_applies",
-		`permit (principal is User, action, resource) when { principal is User };`:                                       "",
-		`permit (principal is User, action, resource) when { context.x && !context.y };`:                                 "",
-		`permit (principal is User, action, resource) when { context.x || !context.x };`:                                 "",
-		`permit (principal is User, action, resource) when { context.x == "a" || context.x == "b" };`:                    "",
-		`permit (principal is User, action, resource); forbid (principal is User, action, resource) when { context.x };`: "",
-		`permit (principal is User, action, resource); forbid (principal is User, action == Action::"r", resource);`:     "",
-		`permit (principal is User, action, resource); forbid (principal is Admin, action, resource);`:                   "",
-		`permit (principal is User, action, resource); forbid (principal == User::"a", action, resource);`:               "",
+		`permit (principal is User, action, resource) when { principal is Admin };`:                                                            "never_applies",
+		`forbid (principal is User, action, resource) when { principal is Admin };`:                                                            "never_applies",
+		`permit (principal == User::"a", action, resource) when { principal == User::"b" };`:                                                   "never_applies",
+		`permit (principal is User, action, resource) when { context.x && !context.x };`:                                                       "never_applies",
+		`permit (principal is User, action, resource) when { context.x } unless { context.x };`:                                                "never_applies",
+		`permit (principal is User, action, resource) when { context.x == "a" && context.x == "b" };`:                                          "never_applies",
+		`permit (principal is User, action, resource) when { context.n > 5 && context.n < 3 };`:                                                "never_applies",
+		`permit (principal is User, action, resource) when { principal is User };`:                                                             "",
+		`permit (principal is User, action, resource) when { context.x && !context.y };`:                                                       "",
+		`permit (principal is User, action, resource) when { context.x || !context.x };`:                                                       "",
+		`permit (principal is User, action, resource) when { context.x == "a" || context.x == "b" };`:                                          "",
+		`permit (principal is User, action, resource); forbid (principal is User, action, resource);`:                                          "always_forbidden",
+		`permit (principal == User::"a", action, resource is Doc); forbid (principal, action, resource is Doc);`:                               "always_forbidden",
+		`permit (principal is User, action == Action::"r", resource) when { context.x }; forbid (principal, action == Action::"r", resource);`: "always_forbidden",
+		`permit (principal is User, action, resource); forbid (principal is User, action, resource) when { context.x };`:                       "",
+		`permit (principal is User, action, resource); forbid (principal is User, action == Action::"r", resource);`:                           "",
+		`permit (principal is User, action, resource); forbid (principal is Admin, action, resource);`:                                         "",
+		`permit (principal is User, action, resource); forbid (principal == User::"a", action, resource);`:                                     "",
 	} {
 		got := ""
 		for _, code := range codesOf(t, named(policy+beside, "")) {
-			if code == "never_applies" {
+			if code == "never_applies" || code == "always_forbidden" {
 				got += code
 			}
 		}
