@@ -30,16 +30,12 @@ func TestEmptyRoot(t *testing.T) {
 	server := inRoot(t, root, "serve", "--policies", "/policies", "--data", "/data/state", "--listen", "127.0.0.1:0", "--addr-file", "/data/addr")
 	var output bytes.Buffer
 	server.Stdout, server.Stderr = &output, &output
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	addr := awaitAddr(t, server, filepath.Join(root, "data/addr"), &output)
 
 	const question = `{"subject":{"type":"user","id":"alice"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"tickets:create_ticket"}}`
 	r, err := http.Post("http://"+addr+"/access/v1/evaluation", "application/json", strings.NewReader(question))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	answer, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	if err != nil || string(answer) != `{"decision":true}` {
@@ -49,13 +45,11 @@ func TestEmptyRoot(t *testing.T) {
 		t.Errorf("health: %s %v", out, err)
 	}
 	out, _ := inRoot(t, root, "doctor", "--policies", "/policies", "--data", "/data/state", "--listen", addr).CombinedOutput()
-	if !strings.Contains(string(out), addr+" is in use by a policy-service that answers\n") || strings.Contains(string(out), "bites  data") {
+	if !strings.Contains(string(out), addr+" is in use, and a server is running on /data/state\n") || strings.Contains(string(out), "bites  data") {
 		t.Errorf("doctor: %s", out)
 	}
 
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Process.Signal(syscall.SIGTERM))
 	if err := server.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v\n%s", err, &output)
 	}
@@ -76,14 +70,10 @@ func emptyRoot(t *testing.T, binary string) string {
 		os.CopyFS(filepath.Join(root, "policies"), os.DirFS(starter(t))),
 		os.Mkdir(filepath.Join(root, "data"), 0o755),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	memorydisk.Mount(t, filepath.Join(root, "data"), "size=256m,mode=0700,uid=65534,gid=65534", unix.MS_NODEV|unix.MS_NOSUID|unix.MS_NOEXEC)
-	if err := unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Mount("", root, "", unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NODEV|unix.MS_NOSUID, ""))
 	return root
 }
 

@@ -7,11 +7,9 @@ import (
 	"os"
 	"slices"
 
-	"policy-service/pdp/approval"
 	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/datakey"
 	"policy-service/pdp/decisionlog"
-	"policy-service/pdp/server/auth"
 	"policy-service/pdp/signing"
 )
 
@@ -28,14 +26,6 @@ var pageKey = datakey.Key{
 	File:  "page.key",
 	Of:    "page tokens",
 	Moved: "to begin with a new key, by which searches of the last hour cannot go on",
-}
-
-// PrivateFiles are the files of a data directory that only the service may read. Not all of them need be there.
-func PrivateFiles() []string {
-	return []string{
-		decisionlog.KeyFile, decisionlog.NextKeyFile, maskKey.File, pageKey.File, broker.Key.File, approval.FileName,
-		signing.File, signing.File + ".lock", auth.KeyFile, auth.KeyMarksFile,
-	}
 }
 
 // CheckKeys says why [Server.Start] would refuse the keys of a data directory, one error a key, and touches nothing. A

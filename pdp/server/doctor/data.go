@@ -4,19 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/sys/unix"
 
-	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
 )
 
-// dataDirectory looks at the permissions of the files that the service keeps.
+// dataDirectory looks at the permissions of the data directory.
 func (x *exam) dataDirectory() {
 	if x.data == "" {
 		x.Bites("data", "add --data DIR", "there is no data directory: decisions are not recorded, there are no API keys, and what is signed does not verify after a restart")
@@ -35,18 +33,14 @@ func (x *exam) dataDirectory() {
 		return
 	}
 	x.exists = true
-	before := len(x.Findings)
-	x.private(x.data, "700")
-	for _, name := range server.PrivateFiles() {
-		x.private(filepath.Join(x.data, name), "600")
-	}
-	// All files of the journal hold records, those that were moved aside, too.
-	journal, _ := filepath.Glob(filepath.Join(x.data, decisionlog.LogDir, "journal.*"))
-	for _, name := range journal {
-		x.private(name, "600")
-	}
-	if len(x.Findings) == before {
-		x.OK("data", "%s and its keys are their owner's alone", x.data)
+	switch open := info.Mode().Perm(); { // no other user reaches the files in a directory that is closed
+	case open&0o007 != 0:
+		x.Bites("data", "chmod 700 "+x.data+", and rotate the keys if anybody may have read them", "%s is open to every user of this machine (mode %#o)", x.data, open)
+	case open&0o070 != 0:
+		x.Bites("data", "chmod 700 "+x.data+"; where an fsGroup of Kubernetes does this, give --data a directory below the volume, which serve makes itself",
+			"%s is open to its group (mode %#o)", x.data, open)
+	default:
+		x.OK("data", "%s is its owner's alone", x.data)
 	}
 }
 
@@ -71,39 +65,6 @@ func existing(dir string) string {
 	}
 }
 
-// private looks at the permissions of a file or directory that is one user's alone. It need not exist.
-func (x *exam) private(name, mode string) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return
-	}
-	switch open := info.Mode().Perm(); {
-	case open&0o007 != 0:
-		x.Bites("data", "chmod "+mode+" "+name+", and rotate the keys if anybody may have read them", "%s is open to every user of this machine (mode %#o)", name, open)
-	case open&0o070 != 0:
-		x.Bites("data", "chmod "+mode+" "+name+"; where an fsGroup of Kubernetes does this, give --data a directory below the volume, which serve makes itself",
-			"%s is open to its group (mode %#o)", name, open)
-	}
-}
-
-// keysOnRecord compares the API keys with the log.
-func (x *exam) keysOnRecord() {
-	keys, err := auth.OpenKeys(x.data)
-	if err != nil || x.Config.Program.InProcess {
-		return
-	}
-	known, err := server.KeysOnRecord(x.ctx, x.reader)
-	if err != nil {
-		x.Bites("keys", "policy-service log verify "+x.data, "what the decision log says of the API keys cannot be read: %v", err)
-		return
-	}
-	wrong := known.Against(keys)
-	for _, name := range slices.Sorted(maps.Keys(wrong)) {
-		x.Bites("keys", "find out who changed "+auth.KeyFile+", and make a new key under another name if its holder needs one",
-			"%q is not in force, whatever its file says: %s", name, wrong[name])
-	}
-}
-
 // keys looks whether the service could use its own keys, and callers theirs.
 func (x *exam) keys() {
 	if !x.exists {
@@ -125,26 +86,12 @@ func (x *exam) keys() {
 		return
 	}
 	x.relayed(keys.List())
-	x.unbarred(keys.List())
 	inForce := slices.ContainsFunc(keys.List(), func(k auth.KeyInfo) bool { return k.Revoked.IsZero() })
 	switch configured := len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0; {
 	case !inForce && keys.Configured() && !configured:
 		x.Bites("keys", "policy-service keys add --data "+x.data+" --name NAME", "every API key is revoked, and nobody can ask")
 	case !keys.Configured() && !configured:
 		x.OK("keys", "there are no credentials: everybody on this machine may ask, nobody else can")
-	}
-}
-
-// unbarred looks whether people who approve by API keys may decide about questions that are asked for them by tokens.
-func (x *exam) unbarred(keys []auth.KeyInfo) {
-	for n, issuer := range x.Config.Auth.JWT {
-		err := issuer.Unbarred()
-		ofType := func(k auth.KeyInfo) bool {
-			return k.Revoked.IsZero() && slices.Contains(k.Permissions, auth.Approve) && k.Principal.Type == issuer.Principal.Type
-		}
-		if err != nil && slices.ContainsFunc(keys, ofType) {
-			x.Wrong("keys", fmt.Errorf("auth.jwt[%d]: %w", n, err))
-		}
 	}
 }
 

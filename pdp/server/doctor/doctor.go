@@ -1,9 +1,8 @@
 // Package doctor looks at a machine as a server will meet it, and names the dangers: call [Examine] with the arguments of
-// serve. It asks the same functions as the start of a server, and looks for the places where a service fails weeks after
-// it was set up, at night: a key that cannot be read, a full disk, a log in memory, a clock that was set back.
+// serve. It asks the same functions as the start of a server, and looks for a few dangers that a start does not refuse: a
+// log in memory, a clock that was set back, an issuer that does not answer.
 //
-// It mends nothing. It writes one file into the data directory, which it removes, and asks only the address that the
-// server is to listen on and the issuer of the console.
+// It writes nothing, and asks only the issuer of the console.
 package doctor
 
 import (
@@ -88,7 +87,7 @@ type Patient struct {
 	ConfigErr error
 }
 
-// Examine looks at everything, always in the same order. It takes as long as a bundle takes to load, and a second or two.
+// Examine looks at everything, always in the same order. It takes as long as a bundle takes to load.
 func Examine(ctx context.Context, p Patient) []Finding {
 	x := &exam{Patient: p, ctx: ctx, data: p.Config.Data}
 	for _, look := range []func(){x.configuration, x.bundle, x.dataDirectory, x.keys, x.log, x.approvals, x.clock, x.disk, x.listen, x.console} {

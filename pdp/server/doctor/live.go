@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -36,13 +38,8 @@ func (p Probe) Check() error {
 	return err
 }
 
-// Live is the status of /livez: "ok", or an error.
-func (p Probe) Live(ctx context.Context) (status string, err error) { return p.ask(ctx, "/livez") }
-
-// Ready is the status of /readyz: "ready" or "degraded", or an error.
-func (p Probe) Ready(ctx context.Context) (status string, err error) { return p.ask(ctx, "/readyz") }
-
-func (p Probe) ask(ctx context.Context, path string) (string, error) {
+// Ask is the status at a path: "ok" at /livez, "ready" or "degraded" at /readyz, or an error.
+func (p Probe) Ask(ctx context.Context, path string) (status string, err error) {
 	client, err := p.client()
 	if err != nil {
 		return "", err
@@ -90,4 +87,17 @@ func (p Probe) client() (*http.Client, error) {
 		}}
 	}
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, nil
+}
+
+// certificate is the first certificate of a file in PEM, which is the server's own.
+func certificate(name string) ([]byte, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the certificate: %w; try the file that serve is given", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return nil, fmt.Errorf("%s holds no certificate in PEM; try the file that serve is given as --tls-cert", name)
+	}
+	return block.Bytes, nil
 }

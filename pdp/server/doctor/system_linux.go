@@ -14,24 +14,19 @@ const (
 	elsewhere = "whether locks, memory maps and syncs hold what they promise depends on the program behind it, and the log rests on all three"
 )
 
-// volumes are the file systems that are known, by the number that statfs gives.
-var volumes = map[int64]struct{ kind, doubt string }{
-	unix.EXT4_SUPER_MAGIC:      {"ext4", ""},
-	unix.XFS_SUPER_MAGIC:       {"xfs", ""},
-	unix.BTRFS_SUPER_MAGIC:     {"btrfs", ""},
-	unix.F2FS_SUPER_MAGIC:      {"f2fs", ""},
-	0x2fc12fc1:                 {"zfs", ""},
-	unix.TMPFS_MAGIC:           {"tmpfs", inMemory},
-	unix.RAMFS_MAGIC:           {"ramfs", inMemory},
-	unix.OVERLAYFS_SUPER_MAGIC: {"overlayfs", layered},
-	unix.NFS_SUPER_MAGIC:       {"nfs", remote},
-	unix.SMB_SUPER_MAGIC:       {"smb", remote},
-	unix.SMB2_SUPER_MAGIC:      {"smb", remote},
-	unix.CIFS_SUPER_MAGIC:      {"cifs", remote},
-	unix.CEPH_SUPER_MAGIC:      {"ceph", remote},
-	unix.AFS_SUPER_MAGIC:       {"afs", remote},
-	unix.V9FS_MAGIC:            {"9p", elsewhere},
-	unix.FUSE_SUPER_MAGIC:      {"fuse", elsewhere},
+// doubts are the file systems with a danger, by the number that statfs gives.
+var doubts = map[int64]string{
+	unix.TMPFS_MAGIC:           "tmpfs: " + inMemory,
+	unix.RAMFS_MAGIC:           "ramfs: " + inMemory,
+	unix.OVERLAYFS_SUPER_MAGIC: "overlayfs: " + layered,
+	unix.NFS_SUPER_MAGIC:       "nfs: " + remote,
+	unix.SMB_SUPER_MAGIC:       "smb: " + remote,
+	unix.SMB2_SUPER_MAGIC:      "smb: " + remote,
+	unix.CIFS_SUPER_MAGIC:      "cifs: " + remote,
+	unix.CEPH_SUPER_MAGIC:      "ceph: " + remote,
+	unix.AFS_SUPER_MAGIC:       "afs: " + remote,
+	unix.V9FS_MAGIC:            "9p: " + elsewhere,
+	unix.FUSE_SUPER_MAGIC:      "fuse: " + elsewhere,
 }
 
 func volumeOf(dir string) (volume, error) {
@@ -39,13 +34,5 @@ func volumeOf(dir string) (volume, error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return volume{}, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	v := volume{
-		kind:     fmt.Sprintf("a file system of kind %#x", uint32(s.Type)),
-		readOnly: s.Flags&unix.ST_RDONLY != 0,
-		free:     int64(s.Bavail) * int64(s.Bsize),
-	}
-	if known, ok := volumes[int64(uint32(s.Type))]; ok {
-		v.kind, v.doubt = known.kind, known.doubt
-	}
-	return v, nil
+	return volume{doubts[int64(uint32(s.Type))], s.Flags&unix.ST_RDONLY != 0}, nil
 }

@@ -8,18 +8,16 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"policy-service/evaluation"
-	"policy-service/pdp"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/doctor"
 )
 
-// pdp looks whether the PDP answers, takes the gateway's key, and has the same time.
+// pdp looks whether the PDP answers and takes the gateway's key.
 func (x *exam) pdp() {
 	if e := x.told.PDP.Embedded; e != nil {
 		x.embedded(*e)
@@ -42,7 +40,6 @@ func (x *exam) pdp() {
 		x.Bites("pdp", "see that it runs, and that pdp.url and pdp.ca_file are right", "every request will be refused: %s does not answer: %v", x.told.PDP.URL, withoutURL(err))
 		return
 	}
-	x.clock(answer.Header.Get("Date"))
 	switch answer.StatusCode {
 	case http.StatusBadRequest:
 		x.OK("pdp", "%s answers, and the gateway has the permission decide", x.told.PDP.URL)
@@ -59,9 +56,6 @@ func (x *exam) pdp() {
 	}
 	x.addresses(client)
 	x.permissions(client, key)
-	if why := NoForm(x.told); why != "" {
-		x.OK("people", "%s", why)
-	}
 }
 
 // addresses looks whether the PDP calls itself as the gateway does. It names requests for approval by its own address, and
@@ -93,54 +87,27 @@ func origin(address string) string {
 	return u.Scheme + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), port)
 }
 
-// permissions looks at the permissions of the gateway's key, and whether people can answer its forms. Only the operator of
-// the PDP sees which people it knows.
+// permissions looks at the permissions of the gateway's key. A PDP of another make does not name them.
 func (x *exam) permissions(client *http.Client, key string) {
 	answer, text, err := x.send(client, http.MethodGet, x.base()+"/v1/me", key, "")
 	var me struct {
-		Caller      string   `json:"caller"`
 		Permissions []string `json:"permissions"`
 	}
 	if err != nil || answer.StatusCode != http.StatusOK || json.Unmarshal(text, &me) != nil {
-		x.OK("pdp", "%s does not name the permissions of the gateway, so whether it takes searches, requests for approval and forms cannot be seen", x.told.PDP.URL)
 		return
 	}
-	for _, permission := range []string{"search", "request"} {
-		if slices.Contains(me.Permissions, permission) {
-			x.OK("pdp", "%s answers, and the gateway has the permission %s", x.told.PDP.URL, permission)
-		} else {
+	wanted := []string{"search", "request"}
+	if asksTheirClients(x.told) && len(x.told.Identity.Issuers) > 0 {
+		wanted = append(wanted, "relay")
+	}
+	for _, permission := range wanted {
+		if !slices.Contains(me.Permissions, permission) {
 			x.Bites("pdp", makeKey, "the key of pdp.key_file has not the permission %s", permission)
 		}
-	}
-	if !asksTheirClients(x.told) || len(x.told.Identity.Issuers) == 0 {
-		return
-	}
-	if !slices.Contains(me.Permissions, "relay") {
-		x.Bites("people", makeKey, "no form is shown to anybody: the key of pdp.key_file has not the permission relay")
-		return
-	}
-	for _, i := range x.told.Identity.Issuers {
-		x.OK("people", "the gateway has the permission relay. People of %s are shown forms if the PDP has them in auth.jwt, with audience: %s, relayed_by: [%s] and a principal that is called as here; whether it does cannot be seen from here",
-			i.Issuer, cmp.Or(i.Audience, x.told.Resource), strings.TrimPrefix(me.Caller, "key:"))
 	}
 }
 
 const makeKey = "make one: policy-service keys add --data DIR --name mcp-gateway --permission decide --permission search --permission request --permission relay"
-
-// mostSkew is how far two clocks may be apart before tokens and approvals end at other times than they say.
-const mostSkew = 10 * time.Second
-
-func (x *exam) clock(date string) {
-	at, err := http.ParseTime(date)
-	if err != nil {
-		return // the PDP does not say
-	}
-	if skew := time.Since(at).Round(time.Second); skew.Abs() > mostSkew {
-		x.Bites("clock", "have both machines set their clocks, by NTP or another way", "the clock of this machine is %v ahead of the PDP's", skew)
-		return
-	}
-	x.OK("clock", "it agrees with the PDP's")
-}
 
 // embedded looks at the PDP in the process as the doctor of a server does.
 func (x *exam) embedded(e mcp.EmbeddedConfig) {
@@ -151,14 +118,6 @@ func (x *exam) embedded(e mcp.EmbeddedConfig) {
 	for _, f := range doctor.Examine(x.ctx, doctor.Patient{Policies: e.Policies, Config: config}) {
 		if f.Check != "configuration" && (e.Data != "" || f.Check != "data") {
 			x.Findings = append(x.Findings, f)
-		}
-	}
-	if e.Data == "" {
-		return
-	}
-	if bundle, _ := pdp.Load(pdp.Dir(e.Policies)); bundle != nil { // its problems are findings already
-		if others := takeOthers(bundle); others != "" {
-			x.OK("people", "%s: %s", others, NobodyElse)
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os/signal"
-	"syscall"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
@@ -20,9 +18,8 @@ type Doctor struct {
 
 // Help is the text at the end of the command's help.
 func (Doctor) Help() string {
-	return "doctor takes the flags of serve. It changes nothing: it writes one file into the data directory to measure the disk, " +
-		"and removes it. It sees the permissions of the user and the disk of the place it runs in, so run it where serve runs, " +
-		"as the same user. A server may be running meanwhile.\n\n" +
+	return "doctor takes the flags of serve, and changes nothing. It sees the permissions of the user and the disk of the place " +
+		"it runs in, so run it where serve runs, as the same user. A server may be running meanwhile.\n\n" +
 		"Exit codes: 0 if nothing bites, 1 if something does, 2 if it cannot run."
 }
 
@@ -30,7 +27,6 @@ func (Doctor) Help() string {
 func (c Doctor) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
-	signal.Ignore(syscall.SIGXFSZ) // a limit on the size of files is a finding, and must not end the process
 	config, _, err := c.read()
 	if err == errNoPolicies {
 		return err // there is nothing to examine

@@ -33,11 +33,11 @@ func (c Health) Run(s cli.Streams) error {
 	if err := probe.Check(); err != nil {
 		return err
 	}
-	ask := probe.Live
+	path := "/livez"
 	if c.Ready {
-		ask = probe.Ready
+		path = "/readyz"
 	}
-	status, err := ask(ctx)
+	status, err := probe.Ask(ctx, path)
 	if err != nil {
 		s.Tell("policy-service: not well: %v", err)
 		return cli.No
