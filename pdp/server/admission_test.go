@@ -83,9 +83,7 @@ func TestMaxConcurrentWaits(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if got := s.Post(evaluationPath, readQuestion); got.Status != 200 {
-				t.Errorf("got %d %s", got.Status, got.Body)
-			}
+			replied(t, s.Post(evaluationPath, readQuestion), 200)
 		})
 	}
 	all.Wait()
@@ -98,9 +96,7 @@ func TestPanicGivesThePlaceBack(t *testing.T) {
 		c.Load.MaxConcurrent, c.Load.QueueTime = 1, time.Millisecond
 	})
 	for range 3 {
-		if got := s.Post(evaluationPath, readQuestion); got.Status != 500 {
-			t.Errorf("got %d %s, want 500 each time", got.Status, got.Body)
-		}
+		replied(t, s.Post(evaluationPath, readQuestion), 500)
 	}
 }
 
@@ -141,23 +137,17 @@ func TestRateLimit(t *testing.T) {
 	refusedLater(t, "a", ask("a", evaluationPath, readQuestion), 429)
 	refusedLater(t, "a, natively", ask("a", authorizePath, nativeQuestion), 429)
 	refusedLater(t, "b, searching", ask("b", "/access/v1/search/subject", readQuestion), 429)
-	if got := s.Get("/readyz", "Authorization", "a:decide"); got.Status != 200 {
-		t.Errorf("/readyz: got %d", got.Status)
-	}
+	replied(t, s.Get("/readyz", "Authorization", "a:decide"), 200)
 
 	// A batch costs as much as its items, and the answer to it is not taken back.
 	batch := strings.TrimSuffix(readQuestion, "}") + `,"evaluations":[{},{},{},{},{},{}]}`
-	if got := ask("c", "/access/v1/evaluations", batch); got.Status != 200 {
-		t.Errorf("a batch: got %d %s", got.Status, got.Body)
-	}
+	replied(t, ask("c", "/access/v1/evaluations", batch), 200)
 	if got := ask("c", evaluationPath, readQuestion); got.Status != 429 || got.Header.Get("Retry-After") != "4" {
 		t.Errorf("after a batch: got %d, Retry-After %q, want four seconds", got.Status, got.Header.Get("Retry-After"))
 	}
 
 	// Who may not ask is told so, and not that it asks too often.
-	if got := s.Post(evaluationPath, readQuestion, "Authorization", "a:search"); got.Status != 403 {
-		t.Errorf("without permission: got %d", got.Status)
-	}
+	replied(t, s.Post(evaluationPath, readQuestion, "Authorization", "a:search"), 403)
 }
 
 // A large body of nobody known is read to its end, because its size comes first in the
@@ -253,9 +243,7 @@ func TestACallerWithManyConnectionsWaits(t *testing.T) {
 func TestABatchThatFindsNoTurnAgainIsToldToAskLater(t *testing.T) {
 	t.Parallel()
 	archive, err := os.ReadFile("testdata/bundle.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// With these rules no machine answers 250 items in one turn, and a busy one answers them in 10 s.
 	slow := "-- slow.cedar --\n" + strings.Repeat(`forbid (principal, action == Action::"read", resource) when { context has note && context.note like "*y*y*y*" };`+"\n", 200)
 	s := pdptest.Start(t, pdptest.Txtar(string(archive)+slow))
@@ -280,9 +268,7 @@ func TestABatchThatFindsNoTurnAgainIsToldToAskLater(t *testing.T) {
 	refusedLater(t, "a batch that was crowded out", <-answered, 503)
 	leave()
 	again()
-	if got := s.Post("/access/v1/evaluations", batch); got.Status != 200 {
-		t.Errorf("got %d %.200s", got.Status, got.Body)
-	}
+	replied(t, s.Post("/access/v1/evaluations", batch), 200)
 }
 
 func TestEveryAnswerHasTheHeadersOfSecurity(t *testing.T) {
@@ -356,9 +342,7 @@ func TestClientGoesAway(t *testing.T) {
 	s.BePatient(patience, 2*patience) // the place is given back in time by who goes away alone
 	ctx, leave := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+evaluationPath, strings.NewReader(readQuestion))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	gone := make(chan error)
 	go func() {
@@ -378,9 +362,7 @@ func TestClientGoesAway(t *testing.T) {
 		t.Fatalf("the place is still taken: got %d %s", got.Status, got.Body)
 	}
 	close(h.release)
-	if got := <-second; got.Status != 200 {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, <-second, 200)
 	if n := logged.count("not answered"); n > 0 {
 		t.Errorf("%d lines in the log for who goes away: a flood could fill it", n)
 	}

@@ -291,9 +291,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 	"PolicyServiceObligationsFailed": func(t *testing.T) (before, after model.Vector) {
 		s := pdptest.Start(t, obliging(), withData(t.TempDir()))
 		before = scrape(t, s.URL)
-		if got := s.Post(receiptPath(askFor(t, s, evaluationPath, "read")), reported("tell:failed")); got.Status != 204 {
-			t.Errorf("got %d %s", got.Status, got.Body)
-		}
+		replied(t, s.Post(receiptPath(askFor(t, s, evaluationPath, "read")), reported("tell:failed")), 204)
 		return before, scrape(t, s.URL)
 	},
 	"PolicyServiceCredentialsRefused": func(t *testing.T) (before, after model.Vector) {
@@ -302,9 +300,7 @@ var troubles = map[string]func(t *testing.T) (before, after model.Vector){
 		s := pdptest.Start(t, telling(), withData(data))
 		before = scrapeAs(t, watcher, s.URL)
 		for range 100 {
-			if got := s.Post(evaluationPath, readQuestion, "Authorization", watcher[:len(watcher)-3]+"xxx"); got.Status != 401 {
-				t.Fatalf("got %d %s", got.Status, got.Body)
-			}
+			replied(t, s.Post(evaluationPath, readQuestion, "Authorization", watcher[:len(watcher)-3]+"xxx"), 401)
 		}
 		return before, scrapeAs(t, watcher, s.URL)
 	},

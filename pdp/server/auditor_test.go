@@ -384,9 +384,7 @@ func TestChangingTheLog(t *testing.T) {
 	}
 	var redactions struct{ Items []recorded }
 	must(t, json.Unmarshal([]byte(events), &redactions))
-	if got := o.Do("POST", "/v1/decisions/"+redactions.Items[0].ID+"/redaction", `{"reason":"r"}`); got.Status != 409 {
-		t.Errorf("redacting a redaction: got %d %s", got.Status, got.Body)
-	}
+	replied(t, o.Do("POST", "/v1/decisions/"+redactions.Items[0].ID+"/redaction", `{"reason":"r"}`), 409)
 	key := o.Do("POST", "/v1/log/keys", "").Body
 	if keys := o.get("/v1/log/keys"); strings.Count(keys, "\n") != 2 || !strings.HasSuffix(keys, "\n"+key) {
 		t.Errorf("got %q, the new one is %q", keys, key)
@@ -418,16 +416,10 @@ func TestProofsOverHTTP(t *testing.T) {
 		t.Errorf("got %d %+v", got.Status, report)
 	}
 	other := openOffice(t)
-	if got := other.Do("POST", "/v1/log/consistency", kept); got.Status != 409 || !strings.Contains(got.Body, "not of this log's history") {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, other.Do("POST", "/v1/log/consistency", kept), 409, "not of this log's history")
 	longer := regexp.MustCompile(`\n\d+\n`).ReplaceAllString(kept, "\n1000000\n")
-	if got := o.Do("POST", "/v1/log/consistency", longer); got.Status != 409 || !strings.Contains(got.Body, "the log was cut") {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
-	if got := o.Do("POST", "/v1/log/consistency", "nothing"); got.Status != 400 {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, o.Do("POST", "/v1/log/consistency", longer), 409, "the log was cut")
+	replied(t, o.Do("POST", "/v1/log/consistency", "nothing"), 400)
 }
 
 // A record is shown as it is stored, with its receipts and the bundle of then.

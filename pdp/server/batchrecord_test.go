@@ -67,9 +67,7 @@ func TestABatchThatWaitsForTheLogHasNoTurn(t *testing.T) {
 	})
 	running.Store(s)
 	item := `{"subject":{"type":"user","id":"mia"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"}}`
-	if got := s.Post(batchPath, batchBody(`"context":{}`, slices.Repeat([]string{item}, items)...)); got.Status != 200 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Post(batchPath, batchBody(`"context":{}`, slices.Repeat([]string{item}, items)...)), 200)
 	if n := <-working; n != 0 {
 		t.Errorf("%d have a turn", n)
 	}
@@ -86,9 +84,7 @@ func TestABatchOf20KBDoesNotRetireEverybodysRecords(t *testing.T) {
 		`"resource":{"type":"doc","id":"plan","properties":{"r":"` + strings.Repeat("r", 1000) + `"}},"context":{"c":"` + strings.Repeat("c", 5000) + `"}`
 	body := batchBody(defaults, slices.Repeat([]string{"{}"}, 1000)...)
 	got := s.Post(batchPath, body, "Authorization", key)
-	if got.Status != 200 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, got, 200)
 	find := func(query string) int {
 		page := s.Get("/v1/decisions?limit=1000&"+query, "Authorization", key)
 		var found struct {

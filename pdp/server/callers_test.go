@@ -175,12 +175,8 @@ func TestAKeyAddedWhileRunningClosesTheDoor(t *testing.T) {
 	eventually(t, "the door is closed", func() bool { return ask() == 401 })
 	eventually(t, "the key is known", func() bool { return ask("Authorization", credential) == 200 })
 	keys, err := auth.OpenKeys(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := keys.Revoke("pep"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, keys.Revoke("pep"))
 	eventually(t, "the key is revoked", func() bool { return ask("Authorization", credential) == 401 })
 	if got := ask(); got != 401 {
 		t.Errorf("after the last key was revoked: got %d", got)
@@ -193,9 +189,7 @@ func TestExposure(t *testing.T) {
 	keyed, empty := t.TempDir(), t.TempDir()
 	addKey(t, keyed, "pep", auth.Grant{})
 	unreadable := t.TempDir()
-	if err := os.Mkdir(filepath.Join(unreadable, "api-keys.json"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(unreadable, "api-keys.json"), 0o700))
 	mtls := func(c *server.Config) {
 		c.TLS.ClientCAFile = a.File
 		c.Auth.MTLS = []auth.MTLSRule{{SAN: "pep.example", Grant: auth.Grant{Tenants: []string{"*"}, Permissions: []auth.Permission{auth.Decide}}}}

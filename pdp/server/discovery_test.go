@@ -31,12 +31,8 @@ func known(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	key, err := os.ReadFile("testdata/discovery/" + signing.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, signing.File), key, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, signing.File), key, 0o600))
 	return dir
 }
 
@@ -44,13 +40,9 @@ func known(t *testing.T) string {
 func addKey(t *testing.T, dir, name string, grant auth.Grant) string {
 	t.Helper()
 	keys, err := auth.OpenKeys(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key, err := keys.Add(auth.KeySpec{Name: name, Grant: grant})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return "Bearer " + key
 }
 
@@ -74,17 +66,11 @@ func TestSignedMetadata(t *testing.T) {
 		addKey(t, data, "pep", auth.Grant{})
 		s := pdptest.Start(t, bundle(t), withData(data), func(c *server.Config) { c.PublicURL = "https://pdp.example.com" })
 		plain := map[string]any{}
-		if err := json.Unmarshal([]byte(s.Get(metadataPath+point).Body), &plain); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(s.Get(metadataPath+point).Body), &plain))
 		var keys jose.JSONWebKeySet
-		if err := json.Unmarshal([]byte(s.Get(jwksPath).Body), &keys); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(s.Get(jwksPath).Body), &keys))
 		token, err := jwt.ParseSigned(plain["signed_metadata"].(string), []jose.SignatureAlgorithm{jose.EdDSA})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var times jwt.Claims
 		signed := map[string]any{}
 		if err := token.Claims(keys, &times, &signed); err != nil {

@@ -113,12 +113,8 @@ func TestDriftIsOfATenant(t *testing.T) {
 	}
 	acme, other := seeing("acme", "acme"), seeing("other", "default")
 	s := described(t, pdptest.Start(t, obliging(), withData(data)))
-	if got := s.Post("/tenants/acme"+driftPath, driftFound, "Authorization", gateway); got.Status != 204 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
-	if got := s.Post(driftPath, driftFound, "Authorization", gateway); got.Status != 404 {
-		t.Errorf("in the tenant default: got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Post("/tenants/acme"+driftPath, driftFound, "Authorization", gateway), 204)
+	replied(t, s.Post(driftPath, driftFound, "Authorization", gateway), 404)
 	for credential, want := range map[string]int{acme: 1, other: 0} {
 		page := s.Get("/v1/decisions?event=tool_drift&kind=admin", "Authorization", credential)
 		if got := strings.Count(page.Body, `"tool":"reset_password"`); page.Status != 200 || got != want {

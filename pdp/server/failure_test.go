@@ -75,7 +75,5 @@ func stopAndWait(t *testing.T, s *pdptest.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := s.Stop(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Stop(ctx))
 }

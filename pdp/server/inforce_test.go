@@ -35,9 +35,7 @@ func TestARevokedKeyEndsWhoWaits(t *testing.T) {
 	must(t, keys.Revoke("pep"))
 	must(t, keys.Revoke("mia"))
 	for range 2 {
-		if got := <-answers; got.Status != 401 {
-			t.Errorf("got %d %s", got.Status, got.Body)
-		}
+		replied(t, <-answers, 401)
 	}
 	if took := time.Since(begun); took > 25*time.Second { // at the end of its time everybody is answered
 		t.Errorf("it took %v", took)

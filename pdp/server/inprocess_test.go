@@ -37,12 +37,8 @@ func startInProcess(t testing.TB, change func(*server.Config)) *server.Server {
 	}}
 	change(&config)
 	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(context.Background()))
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

@@ -53,14 +53,10 @@ func lines(t testing.TB, data string) (all []line) {
 		t.Fatalf("the log does not verify: %+v", report)
 	}
 	r, err := decisionlog.OpenReader(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = r.Close() }()
 	for record, err := range r.Records(t.Context(), 0, r.Size()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if record.Line == nil { // redacted
 			continue
 		}

@@ -123,9 +123,7 @@ func TestPagesHaveWhatItemsInherit(t *testing.T) {
 	if body := o.as("initech-auditor").get("/v1/decisions?limit=1000"); strings.Contains(body, "globex") || !strings.Contains(body, "initech-team") {
 		t.Error("another tenant's records, or none of one's own")
 	}
-	if got := o.Do("POST", "/v1/decisions/i3/redaction", `{"reason":"erasure"}`); got.Status != 204 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, o.Do("POST", "/v1/decisions/i3/redaction", `{"reason":"erasure"}`), 204)
 	_, gone, _ := o.batchPages("action=inherit&limit=5")
 	slices.Sort(gone)
 	if want := []string{"i3.1", "i3.2", "i3.4", "i3.5", "i3.7", "i3.8"}; !slices.Equal(gone, want) {
@@ -193,9 +191,7 @@ func TestARecordIsAnsweredWithWhatItInherits(t *testing.T) {
 	if shown, err := log.Show(t.Context(), "b1.1"); err != nil || string(shown.Record.Asked) != whole || string(shown.Record.Batch.Line) != string(batch.Line) {
 		t.Errorf("from afar: %+v, %v", shown, err)
 	}
-	if got := o.Do("POST", "/v1/decisions/b1/redaction", `{"reason":"erasure"}`); got.Status != 204 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, o.Do("POST", "/v1/decisions/b1/redaction", `{"reason":"erasure"}`), 204)
 	if a := get("b1.1"); a.Batch != nil || !slices.Equal(a.Gone, []string{"subject", "context"}) || strings.Contains(string(a.Request), "payroll") {
 		t.Errorf("redacted: got %+v", a)
 	}

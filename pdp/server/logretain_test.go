@@ -47,9 +47,7 @@ func TestReadRetention(t *testing.T) {
 func note(t *testing.T, s *pdptest.Server, text string) {
 	t.Helper()
 	body := strings.TrimSuffix(readQuestion, "}") + `,"context":{"note":"` + text + `"}}`
-	if got := s.Post(evaluationPath, body); got.Status != 200 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Post(evaluationPath, body), 200)
 }
 
 // onDisk reports whether a text is in a file of the log.
@@ -163,9 +161,7 @@ func TestWhatARedactionLeftIsFinishedWithoutRetention(t *testing.T) {
 	t.Parallel()
 	c := startChanging(t)
 	left := filepath.Join(c.data, decisionlog.LogDir, "00000001.db.1.next") // no record names it
-	if err := os.WriteFile(left, []byte("half a file"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(left, []byte("half a file"), 0o600))
 	if err := c.take(func(c *server.Config) { c.DecisionLog.Mask = nil }); err != nil { // which wakes it
 		t.Fatal(err)
 	}

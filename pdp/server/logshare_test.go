@@ -399,9 +399,7 @@ func TestLogFullOfYoungRecordsRefusesAll(t *testing.T) {
 	}
 	full := s.refused(last, http.StatusServiceUnavailable)
 	s.refused(s.asks(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
-	if got := s.Get("/readyz", "Authorization", s.watcher); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, `"status":"unavailable"`) || !strings.Contains(got.Body, `"full":true`) {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Get("/readyz", "Authorization", s.watcher), http.StatusServiceUnavailable, `"status":"unavailable"`, `"full":true`)
 	metrics := scrapeAs(t, s.watcher, s.URL)
 	if value(metrics, "policy_service_log_full") != 1 || value(metrics, "policy_service_log_recent_bytes") < sharedBytes {
 		t.Error("the metrics do not say it")
@@ -411,9 +409,7 @@ func TestLogFullOfYoungRecordsRefusesAll(t *testing.T) {
 	s.refused(s.asks(http.StatusServiceUnavailable), http.StatusServiceUnavailable)
 
 	s.later.Add(int64(full + time.Second))
-	if got := s.Get("/readyz"); got.Status != http.StatusOK {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Get("/readyz"), http.StatusOK)
 	s.asks(http.StatusOK)
 	eventually(t, "what is old is dropped", func() bool { return s.Recorded("segments_retired") })
 }
@@ -444,13 +440,9 @@ func TestShareIsTakenWhileRunning(t *testing.T) {
 		return s.Reconfigure(t.Context(), func() (c server.Config, err error) { with(share)(&c); return c, nil })
 	}
 	must(t, take(0.5))
-	if got := ask(); got.Status != http.StatusOK {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, ask(), http.StatusOK)
 	must(t, take(0.25))
-	if got := ask(); got.Status != http.StatusTooManyRequests {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, ask(), http.StatusTooManyRequests)
 	if err := take(0.05); err == nil || !strings.Contains(err.Error(), "decision_log.retain") { // smaller segments
 		t.Errorf("got %v", err)
 	}

@@ -43,9 +43,7 @@ func TestMetrics(t *testing.T) {
 	s := pdptest.Start(t, telling(), withData(t.TempDir()))
 	ask := func(path, body string, want int, headers ...string) {
 		t.Helper()
-		if got := s.Post(path, body, headers...); got.Status != want {
-			t.Errorf("got %d %s, want %d", got.Status, got.Body, want)
-		}
+		replied(t, s.Post(path, body, headers...), want)
 	}
 	ask(evaluationPath, readQuestion, 200)
 	ask(authorizePath, nativeQuestion, 200)

@@ -79,9 +79,7 @@ func TestOneCallersLargeBodiesKeepNobodyElseOut(t *testing.T) {
 	}
 	eventually(t, "the greedy one has its share", func() bool { return s.LargeBodies()["key:greedy"] == 16 && s.Unsent() == 80 })
 	for range 20 {
-		if got := s.Post(evaluationPath, largeQuestion(), "Authorization", "victim:decide"); got.Status != 200 {
-			t.Fatalf("got %d %s", got.Status, got.Body)
-		}
+		replied(t, s.Post(evaluationPath, largeQuestion(), "Authorization", "victim:decide"), 200)
 		if n := s.LargeBodies()["key:greedy"]; n > 16 {
 			t.Fatalf("one caller has %d places", n)
 		}
@@ -114,9 +112,7 @@ func TestBodiesThatDoNotComeMakeWay(t *testing.T) {
 			}
 		}()
 	}
-	if got := s.Post(evaluationPath, largeQuestion(), "Authorization", "victim:decide"); got.Status != 200 {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Post(evaluationPath, largeQuestion(), "Authorization", "victim:decide"), 200)
 	if first := <-told; first.StatusCode != http.StatusRequestTimeout || first.Header.Get("Retry-After") == "" {
 		t.Errorf("who made way was told %s %v", first.Status, first.Header)
 	}
@@ -133,9 +129,7 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 		c.Program.Authenticator = asCaller{}
 		c.Load.RateLimit.Rate = door.Rate{PerSecond: 1}
 	})
-	if got := s.Post(evaluationPath, readQuestion, "Authorization", "often:decide"); got.Status != 200 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Post(evaluationPath, readQuestion, "Authorization", "often:decide"), 200)
 	var all sync.WaitGroup // each is answered after a second in which its body may come, and without one after 15
 	defer all.Wait()
 	for authorization, want := range map[string]int{"": 401, "stranger:search": 403, "often:decide": 429} {
@@ -177,9 +171,7 @@ func TestConnectionsWhoseOtherSideIsSlowGoFirst(t *testing.T) {
 					return s.Makeable() == most
 				})
 				for range 3 {
-					if got := victim.Post(evaluationPath, readQuestion, "Authorization", "victim:decide"); got.Status != 200 {
-						t.Fatalf("got %d %s", got.Status, got.Body)
-					}
+					replied(t, victim.Post(evaluationPath, readQuestion, "Authorization", "victim:decide"), 200)
 				}
 				for _, conn := range greedy {
 					_ = conn.Close()
@@ -273,9 +265,7 @@ func TestStreamsWhoseBodiesDoNotComeAreBounded(t *testing.T) {
 			if n := s.Unsent(); n > most {
 				t.Errorf("%d bodies are waited for", n)
 			}
-			if got := aloof(s).Post(evaluationPath, readQuestion, "Authorization", "victim:decide"); got.Status != 200 {
-				t.Errorf("got %d %s", got.Status, got.Body)
-			}
+			replied(t, aloof(s).Post(evaluationPath, readQuestion, "Authorization", "victim:decide"), 200)
 			leave()
 			streams.Wait()
 		})
@@ -326,9 +316,7 @@ func TestSlowReadersMakeWay(t *testing.T) {
 		o.stream(t.Context(), "/v1/log/export")
 		o.as("initech-auditor").stream(t.Context(), "/v1/log/export")
 	}
-	if got := o.as("reader").Get("/v1/log/stats"); got.Status != 200 {
-		t.Errorf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, o.as("reader").Get("/v1/log/stats"), 200)
 	if n := o.Refused("slow_readers"); n == 0 {
 		t.Error("it is not counted")
 	}
@@ -433,9 +421,7 @@ func TestConnectionsWithoutARequestPushThemselvesOut(t *testing.T) {
 			for range 2 * most {
 				hang(t, s.Addr(), sent)
 			}
-			if got := victim.Post(evaluationPath, readQuestion, "Authorization", "victim:decide"); got.Status != 200 {
-				t.Fatalf("got %d %s", got.Status, got.Body)
-			}
+			replied(t, victim.Post(evaluationPath, readQuestion, "Authorization", "victim:decide"), 200)
 		}
 	}
 }
@@ -463,9 +449,7 @@ func TestSearchesPayForWhatTheyExamine(t *testing.T) {
 		return n
 	}
 	search := `{"subject":{"type":"user"},"action":{"name":"read"},"resource":{"type":"doc","id":"plan"}}`
-	if got := s.Post("/access/v1/search/subject", search, "Authorization", "searcher"); got.Status != 200 || !strings.Contains(got.Body, `"results":[]`) {
-		t.Fatalf("got %d %.200s", got.Status, got.Body)
-	}
+	replied(t, s.Post("/access/v1/search/subject", search, "Authorization", "searcher"), 200, `"results":[]`)
 	if n := left("searcher"); n != 20-1-5 {
 		t.Errorf("after a search of 5000 there are %d left", n)
 	}
@@ -475,13 +459,9 @@ func TestSearchesPayForWhatTheyExamine(t *testing.T) {
 	}
 	batch := strings.TrimSuffix(readQuestion, "}") + `,"evaluations":[` + strings.Join(r, ",") + `]}`
 	for n := range 3 {
-		if got := s.Post("/access/v1/evaluations", batch, "Authorization", fmt.Sprint("filler", n)); got.Status != 200 {
-			t.Fatalf("got %d %.200s", got.Status, got.Body)
-		}
+		replied(t, s.Post("/access/v1/evaluations", batch, "Authorization", fmt.Sprint("filler", n)), 200)
 	}
-	if got := s.Get("/v1/decisions?limit=1000", "Authorization", "auditor"); got.Status != 200 {
-		t.Fatalf("got %d %.200s", got.Status, got.Body)
-	}
+	replied(t, s.Get("/v1/decisions?limit=1000", "Authorization", "auditor"), 200)
 	if n := left("auditor"); n != 20-1-1 {
 		t.Errorf("after a page of 1000 there are %d left", n)
 	}

@@ -20,9 +20,7 @@ import (
 func TestRoutesAreDescribed(t *testing.T) {
 	t.Parallel()
 	served, err := server.Routes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	described := pdptest.NewOpenAPI(t).Operations()
 	slices.Sort(served)
 	slices.Sort(described)
@@ -37,16 +35,12 @@ func TestWireIsAsDescribed(t *testing.T) {
 	t.Parallel()
 	o := pdptest.NewOpenAPI(t)
 	files, err := filepath.Glob("testdata/wire/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	files = append(files, "testdata/discovery/public.txtar")
 	checked := 0
 	for _, file := range files {
 		archive, err := txtar.ParseFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, f := range archive.Files {
 			name, ok := strings.CutSuffix(f.Name, ".request")
 			if !ok {

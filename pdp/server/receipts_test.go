@@ -290,9 +290,7 @@ func TestReceiptsRightAfterTheAnswer(t *testing.T) {
 	s := pdptest.Start(t, obliging(), withData(data), func(c *server.Config) { c.DecisionLog.Mode = decisionlog.BestEffort })
 	for range night.Cases(300) {
 		id := askFor(t, s, evaluationPath, "read")
-		if got := s.Post(receiptPath(id), reported("log:discharged")); got.Status != 204 {
-			t.Fatalf("got %d %s", got.Status, got.Body)
-		}
+		replied(t, s.Post(receiptPath(id), reported("log:discharged")), 204)
 		if got := s.Receipts(id); got != 1 {
 			t.Fatalf("there are %d receipts when it is answered", got)
 		}
@@ -344,9 +342,7 @@ func TestReceiptDetailIsMasked(t *testing.T) {
 	s := pdptest.Start(t, obliging(), withData(data))
 	question := strings.Replace(strings.Replace(obligingQuestion, "ACTION", "read", 1), `"context":{`, `"context":{"password":"hunter-0001-zebra",`, 1)
 	id := s.Post(evaluationPath, question).Header.Get("X-Decision-Id")
-	if got := s.Post(receiptPath(id), reported("log:failed:login with hunter-0001-zebra: 401")); got.Status != 204 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, s.Post(receiptPath(id), reported("log:failed:login with hunter-0001-zebra: 401")), 204)
 	stopAndWait(t, s)
 	for _, file := range everyFile(t, data) {
 		if strings.Contains(file[1], "hunter-") {
@@ -412,8 +408,6 @@ func TestReceiptsWithKeys(t *testing.T) {
 		credential string
 		want       int
 	}{{other, 404}, {"", 401}, {gateway, 204}, {gateway, 409}, {other, 404}} {
-		if got := s.Post(receiptPath(id), reported("log:discharged"), "Authorization", test.credential); got.Status != test.want {
-			t.Errorf("got %d %s, want %d", got.Status, got.Body, test.want)
-		}
+		replied(t, s.Post(receiptPath(id), reported("log:discharged"), "Authorization", test.credential), test.want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -259,6 +260,14 @@ func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// replied wants an answer with a status, which says all of that.
+func replied(t *testing.T, got pdptest.Response, status int, says ...string) {
+	t.Helper()
+	if got.Status != status || slices.ContainsFunc(says, func(text string) bool { return !strings.Contains(got.Body, text) }) {
+		t.Errorf("got %d %.1000s, want %d %q", got.Status, got.Body, status, says)
 	}
 }
 

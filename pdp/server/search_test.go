@@ -42,9 +42,7 @@ func search(t *testing.T, s *pdptest.Server, path, body string, headers ...strin
 	answer := s.Post(path, body, headers...)
 	var p page
 	if answer.Status == 200 {
-		if err := json.Unmarshal([]byte(answer.Body), &p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(answer.Body), &p))
 	}
 	return p, answer.Status
 }
@@ -179,9 +177,7 @@ func TestActionSearchMalformed(t *testing.T) {
 			}
 		}
 		var got struct{ Results []struct{ Name string } }
-		if err := json.Unmarshal([]byte(s.Post(actions, body+"}").Body), &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(s.Post(actions, body+"}").Body), &got))
 		var found, permitted []string
 		for _, r := range got.Results {
 			found = append(found, r.Name)

@@ -48,9 +48,7 @@ func TestStartFailsWithAllProblems(t *testing.T) {
 	t.Parallel()
 	source := pdptest.Bundle(map[string]string{"a.cedar": "permit(", "b.cedar": "forbid("})
 	s, err := server.New(server.Config{Program: server.Program{Source: source}, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var problems pdp.Problems
 	if err := s.Start(t.Context()); !errors.As(err, &problems) || len(problems) < 2 {
 		t.Errorf("got %v, want the problems of both files", err)
@@ -67,9 +65,7 @@ func TestStartFailsWhereTheAddressIsTaken(t *testing.T) {
 	t.Parallel()
 	taken := pdptest.Start(t, bundle(t))
 	s, err := server.New(server.Config{Program: server.Program{Source: bundle(t)}, Listen: taken.Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "; try ") {
 		t.Errorf("got %v, want an error that says what to try", err)
 	}
@@ -130,16 +126,10 @@ func TestStopCutsOffWhatTakesTooLong(t *testing.T) {
 	s, err := server.New(server.Config{Program: server.Program{Source: bundle(t), PDP: pdp.Options{
 		Recorder: recorder(func() error { close(asked); <-release; return nil }),
 	}}, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Start(t.Context()))
 	conn, err := net.Dial("tcp", s.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close() }()
 	if _, err := conn.Write(rawRequest([]byte("POST " + evaluationPath + " HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: auto\n\n" + readQuestion))); err != nil {
 		t.Fatal(err)
@@ -161,9 +151,7 @@ func TestStartsOnce(t *testing.T) {
 	if err := s.Start(t.Context()); err == nil {
 		t.Error("a second start succeeded")
 	}
-	if got := s.Post(evaluationPath, readQuestion); got.Status != 200 {
-		t.Errorf("after a refused second start: got %d, want 200", got.Status)
-	}
+	replied(t, s.Post(evaluationPath, readQuestion), 200)
 }
 
 // writing is a bundle that is not read to its end before the test is over.
@@ -179,9 +167,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 	over := make(chan struct{})
 	defer close(over)
 	s, err := server.New(server.Config{Program: server.Program{Source: pdp.FS(writing{over})}, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Start(ctx); !errors.Is(err, context.Canceled) {

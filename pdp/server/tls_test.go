@@ -67,9 +67,7 @@ func dial(t *testing.T, addr string, config *tls.Config) tls.ConnectionState {
 	t.Helper()
 	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: config}
 	conn, err := dialer.DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close() }()
 	return conn.(*tls.Conn).ConnectionState()
 }
@@ -124,17 +122,13 @@ func TestCertificateReload(t *testing.T) {
 	second := shown()
 
 	key, err := os.ReadFile(keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const told = "changed TLS files are not usable"
 	for i, damage := range []func() error{
 		func() error { return os.WriteFile(keyFile, key[:len(key)/2], 0o600) },
 		func() error { return os.Remove(certFile) },
 	} {
-		if err := damage(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, damage())
 		eventually(t, "the broken pair is told of", func() bool {
 			if !shown().Equal(second) {
 				t.Fatal("a broken pair changed the certificate")
@@ -211,12 +205,8 @@ func TestClientCAReload(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	other, err := os.ReadFile(theirs.File)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(ours.File, other, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(ours.File, other, 0o600))
 	eventually(t, "the old authority is no longer trusted", func() bool { return !strings.HasPrefix(ask(), "HTTP") })
 }
 

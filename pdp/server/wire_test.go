@@ -31,9 +31,7 @@ const patience = time.Minute
 func bundle(t testing.TB) pdp.Source {
 	t.Helper()
 	archive, err := os.ReadFile("testdata/bundle.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return pdptest.Txtar(string(archive))
 }
 
@@ -62,9 +60,7 @@ func goldens(t *testing.T, dir string, start func(*testing.T) *pdptest.Server) {
 
 func golden(t *testing.T, file, addr string) {
 	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	got := &txtar.Archive{Comment: archive.Comment}
 	for _, f := range archive.Files {
 		name, isRequest := strings.CutSuffix(f.Name, ".request")
@@ -78,9 +74,7 @@ func golden(t *testing.T, file, addr string) {
 		got.Files = append(got.Files, f, txtar.File{Name: name + ".response", Data: answer})
 	}
 	if *update {
-		if err := os.WriteFile(file, txtar.Format(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, txtar.Format(got), 0o644))
 	}
 }
 
@@ -105,9 +99,7 @@ func rawRequest(text []byte) []byte {
 func exchange(t testing.TB, addr string, request []byte) string {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	go func() { _, _ = conn.Write(request) }() // the answer may come before all is sent
@@ -117,9 +109,7 @@ func exchange(t testing.TB, addr string, request []byte) string {
 		t.Fatalf("no answer to %.80q: %v", request, err)
 	}
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = answer.Body.Close()
 	// What net/http refuses before it is a request is all that may go without these.
 	if answer.Header.Get("Cache-Control") != "" && !hardened(answer.Header) {
