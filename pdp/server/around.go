@@ -38,7 +38,7 @@ func (a *around) request(c echo.Context, route echo.HandlerFunc) error {
 			path = "unmatched"
 		}
 		telemetry.End(span, c.Request().Method, path, status, answered)
-		a.telemetry.Requests.End(a.door.Context(c), path, status, time.Since(begun))
+		a.telemetry.Requests.End(c.Request().Context(), path, status, time.Since(begun))
 	}()
 	if err := a.inside(c, route); err != nil {
 		c.Error(err) // here, so that the status is known

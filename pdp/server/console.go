@@ -48,11 +48,11 @@ func (s *Server) consoleRoutes(api http.Handler, route registrar) error {
 	at := func(prefix string) {
 		stripped := func(c echo.Context) error {
 			c.SetPath(consolePath + "/*") // one route to whoever counts
-			r := c.Request().WithContext(s.door.Context(c))
+			r := *c.Request()
 			at := *r.URL
 			at.Path, at.RawPath = strings.TrimPrefix(at.Path, prefix), strings.TrimPrefix(at.RawPath, prefix)
-			r.URL, r.RemoteAddr = &at, proxies.Client(r)
-			c.SetRequest(r)
+			r.URL, r.RemoteAddr = &at, proxies.Client(&r)
+			c.SetRequest(&r)
 			return serve(c)
 		}
 		for _, path := range []string{consolePath, consolePath + "/*"} {

@@ -76,8 +76,8 @@ func decided[T any](
 			return err
 		}
 		defer a.Shift.End()
-		span := telemetry.Stage(d.door.Context(c), "decode")
-		asked, err := decode(d.door.Context(c), a.Body, a.Tenant, d.door.Options.Limits)
+		span := telemetry.Stage(c.Request().Context(), "decode")
+		asked, err := decode(c.Request().Context(), a.Body, a.Tenant, d.door.Options.Limits)
 		telemetry.EndStage(span, err)
 		if err != nil {
 			return err
@@ -155,7 +155,7 @@ func (d *decisionRoutes) asker(c echo.Context, caller *auth.Caller) evaluation.A
 		Obligations: caller.Obligations,
 		Relays:      caller.May(auth.Relay),
 		RequestID:   door.RequestID(c),
-		TraceID:     telemetry.TraceID(d.door.Context(c), c.Request().Header),
+		TraceID:     telemetry.TraceID(c.Request().Context(), c.Request().Header),
 	}
 }
 

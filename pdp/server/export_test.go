@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -172,8 +175,17 @@ func (s *Server) HoldWork(caller string) (release func()) {
 	}
 }
 
-// Refused is how many were refused for one limit, since that was last told.
-func (s *Server) Refused(limit string) int { return s.door.Refusals.Counts()[limit] }
+// Refused is how many were refused for one limit, by the metrics.
+func (s *Server) Refused(limit string) int {
+	w := httptest.NewRecorder()
+	s.MetricsHandler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	found := regexp.MustCompile(`requests_limited_total{limit="` + limit + `".*} (\d+)`).FindStringSubmatch(w.Body.String())
+	n, err := strconv.Atoi(found[1])
+	if err != nil {
+		panic(err) // it is a counter
+	}
+	return n
+}
 
 // Looks is how often a request that waits has looked, and Pages how many pages of approval requests were begun.
 func (s *Server) Looks() int64 { return s.approvals.Counts().Looks }

@@ -226,9 +226,7 @@ func TestExportAfterARedaction(t *testing.T) {
 	for _, reader := range readers {
 		whole[reader] = o.as(reader).export("/v1/log/export", "identity")
 	}
-	if got := o.Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"r"}`); got.Status != 204 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, o.Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"r"}`), 204)
 	for _, reader := range readers {
 		me := o.as(reader)
 		path := "/v1/log/export?checkpoint=" + whole[reader].checkpoint
@@ -310,9 +308,7 @@ func TestExportBreaksWhereContentGoes(t *testing.T) {
 	o.large()
 	id := o.ask("initech", evaluationPath, tenantQuestion)
 	answer := o.stream(t.Context(), "/v1/log/export")
-	if got := o.Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"r"}`); got.Status != 204 {
-		t.Fatalf("got %d %s", got.Status, got.Body)
-	}
+	replied(t, o.Do("POST", "/v1/decisions/"+id+"/redaction", `{"reason":"r"}`), 204)
 	got, err := io.ReadAll(answer.Body)
 	if !errors.Is(err, io.ErrUnexpectedEOF) || bytes.Contains(got, []byte(`"export":"end"`)) || answer.Trailer.Get("X-Export-Summary") != "" {
 		t.Errorf("%d bytes came, with %v", len(got), err)
@@ -382,11 +378,12 @@ func TestExportsAreBounded(t *testing.T) {
 // A stop does not wait for who reads slowly, or not at all.
 func TestStopEndsExports(t *testing.T) {
 	t.Parallel()
-	o := openOffice(t)
+	m, withMeters := newMeters(t)
+	o := openOffice(t, withMeters)
 	o.large()
 	answer := o.stream(t.Context(), "/v1/log/export")
 	stopAndWait(t, o.Server)
-	if o.Refused("slow_readers") > 0 {
+	if m.count("policy_service.requests.limited", "slow_readers") > 0 {
 		t.Error("it ended when the reader had taken too long")
 	}
 	if _, err := io.Copy(io.Discard, answer.Body); err == nil {

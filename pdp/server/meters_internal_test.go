@@ -43,7 +43,7 @@ func TestMeasuringTakesNoMemory(t *testing.T) {
 	m := s.telemetry.Meters
 	all := &around{door: s.door, telemetry: s.telemetry, log: s.log, live: &s.live}
 	route := func(c echo.Context) error {
-		telemetry.EndStage(telemetry.Stage(s.door.Context(c), "decode"), nil)
+		telemetry.EndStage(telemetry.Stage(c.Request().Context(), "decode"), nil)
 		return nil
 	}
 	allow := evaluation.Decision{Allow: true, Determining: []string{"a"}, Obligations: []evaluation.Obligation{{Type: "log"}}}
@@ -69,7 +69,7 @@ func BenchmarkCountingARequest(b *testing.B) {
 	d := evaluation.Decision{Allow: true, Determining: []string{"a"}}
 	all := &around{door: s.door, telemetry: s.telemetry, log: s.log, live: &s.live}
 	route := func(c echo.Context) error {
-		telemetry.EndStage(telemetry.Stage(s.door.Context(c), "decode"), nil)
+		telemetry.EndStage(telemetry.Stage(c.Request().Context(), "decode"), nil)
 		s.telemetry.Decisions.Answered("default", &d)
 		return nil
 	}

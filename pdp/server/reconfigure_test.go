@@ -1,14 +1,12 @@
 package server_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,7 +122,7 @@ func TestReconfigureTakesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	other := map[string]string{
 		"listen": "127.0.0.1:1", "public_url": "https://pdp.example", "decision_log.mode": "best_effort", "tls.client_ca_file": "/other/ca.pem", "admin_listen": "127.0.0.1:1",
-		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "console.own_host": "false", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240",
+		"console.listen": "127.0.0.1:1", "console.public_url": "https://pdp.example/console", "decision_log.sinks.stdout.queue": "2000", "decision_log.sinks.otlp.queue": "2000", "decision_log.retain.age": "90d", "decision_log.retain.bytes": "10737418240",
 	}
 	c := startChanging(t)
 	for _, k := range server.ConfigForm.Keys() {
@@ -303,24 +301,4 @@ func text(t *testing.T, details map[string]any) string {
 	encoded, err := json.Marshal(details)
 	must(t, err)
 	return string(encoded)
-}
-
-// What a request began with is in the door's context of it, and not in that of the http.Request: a route that takes the
-// other one would follow a new configuration in the middle of a request.
-func TestRoutesTakeTheContextOfTheDoor(t *testing.T) {
-	t.Parallel()
-	for _, room := range []string{".", "approvals", "audit"} {
-		files, err := filepath.Glob(filepath.Join(room, "*.go"))
-		must(t, err)
-		if len(files) == 0 {
-			t.Errorf("%s: nothing to look at", room)
-		}
-		for _, file := range files {
-			source, err := os.ReadFile(file)
-			must(t, err)
-			if !strings.HasSuffix(file, "_test.go") && bytes.Contains(source, []byte("Request().Context()")) {
-				t.Errorf("%s takes the context of an http.Request; take Door.Context", file)
-			}
-		}
-	}
 }

@@ -113,12 +113,8 @@ func (d *decisionLog) room(caller *auth.Caller) error {
 	if caller.May(auth.Relay) { // whom it asks for is not known yet
 		payer = decisionlog.ForPerson(payer, "")
 	}
-	err := d.log.Room(payer)
-	if err == nil {
-		return nil
-	}
 	var none *decisionlog.RoomError
-	if errors.As(err, &none) {
+	if errors.As(d.log.Room(payer), &none) { // any other error is that of the write to come
 		return noRoom(none)
 	}
 	return nil

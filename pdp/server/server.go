@@ -133,7 +133,6 @@ func (s *Server) start(ctx context.Context) error {
 		s.lifetime.background("events", d.events.Run)
 		s.lifetime.background("retention", d.retention.run)
 	}
-	s.lifetime.background("refusals", s.door.Run)
 	if s.approvals.Broker != nil {
 		s.lifetime.background("approvals' work", s.approvals.Broker.Run)
 	}

@@ -39,7 +39,7 @@ func (a *Approvals) submit(c echo.Context, r door.Admitted) error {
 	if err != nil {
 		return err
 	}
-	task, err := a.Broker.Answer(a.Door.Context(c), t)
+	task, err := a.Broker.Answer(c.Request().Context(), t)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (a *Approvals) cancelTask(c echo.Context, r door.Admitted) error {
 	if err != nil {
 		return err
 	}
-	ctx := a.Door.Context(c)
+	ctx := c.Request().Context()
 	f, err := a.Broker.Follow(ctx, t)
 	if err != nil {
 		return err

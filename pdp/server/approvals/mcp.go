@@ -62,7 +62,7 @@ func (a *Approvals) asks(ask asker) func(echo.Context, door.Admitted, broker.See
 			if err := a.Door.Options.Room(&r.Caller); err != nil {
 				return err
 			}
-			if err := seen.Offer(a.Door.Context(c)); err != nil {
+			if err := seen.Offer(c.Request().Context()); err != nil {
 				return err
 			}
 		}
@@ -120,7 +120,7 @@ func (a *Approvals) respond(c echo.Context, r door.Admitted, seen broker.Seen) e
 				"so nothing was approved, and the request still waits; have the call asked for again with the changed arguments")
 		}
 	}
-	decided, err := seen.Decide(a.Door.Context(c), answer.Ruling)
+	decided, err := seen.Decide(c.Request().Context(), answer.Ruling)
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,7 @@ func (a *Approvals) status(c echo.Context, r door.Admitted) error {
 // see has a handler handle the approval request that the path names, if the caller may see it.
 func (a *Approvals) see(handle func(echo.Context, door.Admitted, broker.Seen) error) handler {
 	return func(c echo.Context, r door.Admitted) error {
-		seen, err := a.Broker.See(a.Door.Context(c), r.Caller, c.Param("id"))
+		seen, err := a.Broker.See(c.Request().Context(), r.Caller, c.Param("id"))
 		if err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (a *Approvals) ruling(
 		if err != nil {
 			return err
 		}
-		ruled, err := rule(&seen, a.Door.Context(c), said)
+		ruled, err := rule(&seen, c.Request().Context(), said)
 		if err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (a *Approvals) redaction(c echo.Context, r door.Admitted) error {
 	if err := door.CheckReason(said.Reason); err != nil {
 		return err
 	}
-	done, err := a.Broker.Redact(a.Door.Context(c), r.Caller, broker.Redaction{
+	done, err := a.Broker.Redact(c.Request().Context(), r.Caller, broker.Redaction{
 		Approval: c.Param("id"),
 		Reason:   said.Reason,
 		End:      said.End,

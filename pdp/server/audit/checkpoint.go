@@ -39,7 +39,7 @@ func (a *Audit) logKeys(c echo.Context, _ auditor) error {
 
 // rotateLogKey answers POST /v1/log/keys.
 func (a *Audit) rotateLogKey(c echo.Context, who auditor) error {
-	key, err := a.Log.RotateKey(a.Door.Context(c), who.Caller.Name)
+	key, err := a.Log.RotateKey(c.Request().Context(), who.Caller.Name)
 	if err != nil {
 		return logProblem(err)
 	}

@@ -49,7 +49,7 @@ func (a *Audit) toolDrift(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx := context.WithoutCancel(a.Door.Context(c)) // a caller that leaves cannot stop a record halfway
+	ctx := context.WithoutCancel(c.Request().Context()) // a caller that leaves cannot stop a record halfway
 	entry := decisionlog.Entry{
 		Kind:      decisionlog.KindAdmin,
 		Tenant:    who.Tenant,

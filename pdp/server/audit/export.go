@@ -108,7 +108,7 @@ func (a *Audit) exported(ctx context.Context, want exportAsked) (*decisionlog.Sn
 // reader who goes on after removed content is told. Later, or if the reader has gone away,
 // it breaks the connection, so that no reader takes the answer for whole.
 func (a *Audit) cutOff(c echo.Context, err error) error {
-	gone := a.Door.Context(c).Err() != nil
+	gone := c.Request().Context().Err() != nil
 	if answer := c.Response(); !answer.Committed && !gone && !errors.Is(err, errStopping) {
 		for _, name := range []string{"Trailer", echo.HeaderContentType, echo.HeaderContentEncoding} {
 			answer.Header().Del(name)

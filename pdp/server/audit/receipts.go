@@ -113,7 +113,7 @@ func (a *Audit) unreported(ctx context.Context, d decisionlog.Recorded, r decisi
 // file puts a receipt on record. It waits for the write in best effort as well: no decision waits for it, and no record
 // would tell later that it was dropped.
 func (a *Audit) file(c echo.Context, caller *auth.Caller, d decisionlog.Recorded, r decisionlog.Receipt) error {
-	ctx, entry := a.Door.Context(c), r.Entry(d.Tenant, d.Caller)
+	ctx, entry := c.Request().Context(), r.Entry(d.Tenant, d.Caller)
 	if caller.May(auth.Relay) { // a receipt does not say for whom; each decision has as many as obligations
 		entry.Payer = decisionlog.ForPerson(d.Caller, decisionlog.Anyone)
 	}

@@ -137,9 +137,9 @@ func (a *Audit) redaction(c echo.Context, who auditor) error {
 	if err != nil {
 		return logProblem(err)
 	}
-	reason = a.Mask(a.Door.Context(c)).After(reason, recorded.Line, recorded.Batch.Line)
+	reason = a.Mask(c.Request().Context()).After(reason, recorded.Line, recorded.Batch.Line)
 	// The client may go away: half a redaction would be on record, with the content still there.
-	ctx := context.WithoutCancel(a.Door.Context(c))
+	ctx := context.WithoutCancel(c.Request().Context())
 	if err := a.Log.Redact(ctx, want.Caller.Name, recorded.ID, reason); err != nil {
 		return logProblem(err)
 	}

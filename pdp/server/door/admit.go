@@ -183,7 +183,7 @@ func (d *Door) enter(c echo.Context, a *Admitted, work Work) error {
 // Enter lets a request in among the short ones, or refuses it if there are too many. The place is given back when the
 // answer begins to be written, so a client that reads slowly holds up no other.
 func (d *Door) Enter(c echo.Context, caller auth.Caller) error {
-	err := d.Short.Enter(d.Context(c), caller.Name)
+	err := d.Short.Enter(c.Request().Context(), caller.Name)
 	if errors.Is(err, ErrBusy) {
 		return TooMany("concurrency", time.Second, http.StatusServiceUnavailable,
 			"more is asked at once than can be answered in time; ask again after Retry-After seconds")

@@ -47,7 +47,7 @@ const (
 // allot gives a request its time, from now on.
 func (d *Door) allot(c echo.Context) *allotted {
 	a := &allotted{}
-	a.Context, a.of = d.Context(c), &d.allotted
+	a.Context, a.of = c.Request().Context(), &d.allotted
 	a.begin(d.Options.Load.RequestTime)
 	return a
 }

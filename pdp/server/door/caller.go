@@ -15,7 +15,7 @@ import (
 
 // authenticate says which caller asks, and counts credentials that are not good. relayed is [Need.Relayed].
 func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller, error) {
-	ctx := d.Context(c)
+	ctx := c.Request().Context()
 	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
 	if err == nil {
 		err = checkRelayed(c.Request(), caller, relayed)
@@ -34,7 +34,7 @@ func (d *Door) authenticate(c echo.Context, relayed evaluation.Via) (auth.Caller
 // neither is one that is not good; a request that is forbidden, which here has a foreign Host or came by a proxy, is
 // refused. An unknown caller is the zero Caller.
 func (d *Door) Recognize(c echo.Context) (auth.Caller, error) {
-	ctx := d.Context(c)
+	ctx := c.Request().Context()
 	caller, err := d.Options.Callers(ctx).Authenticate(c.Request())
 	refused := (*auth.Refusal)(nil)
 	if errors.As(err, &refused) && refused.Credential != auth.ByNone { // a credential can be guessed here, too
@@ -86,7 +86,7 @@ func (d *Door) WhileInForce(c echo.Context, caller auth.Caller) (f InForce, done
 		return err
 	}
 	logged, id := d.Options.LogContext(c.Request()), RequestID(c) // here, because the goroutine must leave the answer to its handler
-	ctx, end := context.WithCancelCause(d.Context(c))
+	ctx, end := context.WithCancelCause(c.Request().Context())
 	go func() {
 		tick := time.NewTicker(askedAgain)
 		defer tick.Stop()

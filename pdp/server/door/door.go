@@ -80,9 +80,6 @@ type Door struct {
 	// Stopping is set when the server begins to stop.
 	Stopping atomic.Bool
 
-	// Refusals counts requests that were refused because there were too many.
-	Refusals Refusals
-
 	rates    *rates
 	allotted allotments
 }
@@ -99,9 +96,6 @@ func New(o Options) *Door {
 	d.Connections = listener.NewConnections(int(o.Load.MaxConnections), func() { d.Refused("connections") })
 	return d
 }
-
-// Run logs how many requests were refused, until ctx ends.
-func (d *Door) Run(ctx context.Context) { d.Refusals.run(ctx, d.Options.Log) }
 
 // Busy reports whether any request is being worked on.
 func (d *Door) Busy() bool { return d.Short.Inside()+d.Long.Inside() > 0 }

@@ -191,7 +191,7 @@ func (d *Door) answer(c echo.Context, p *Problem, err error) error {
 // logFailure logs a failure for an operator, and no value of the request: the text of an error may quote one, so the type
 // of the error must do unless the problem has a cause.
 func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
-	if errors.Is(d.Context(c).Err(), context.Canceled) {
+	if errors.Is(c.Request().Context().Err(), context.Canceled) {
 		return // no client waits any more, and clients that go away could fill a log
 	}
 	cause := cmp.Or(p.Cause, fmt.Sprintf("%T", err))
@@ -200,10 +200,7 @@ func (d *Door) logFailure(c echo.Context, p *Problem, err error) {
 }
 
 // Refused counts a request or connection that was refused because of a limit, which is one of a few words.
-func (d *Door) Refused(limit string) {
-	d.Refusals.add(limit)
-	d.Options.Meters.Limit(limit)
-}
+func (d *Door) Refused(limit string) { d.Options.Meters.Limit(limit) }
 
 // Marshal writes an answer, or a record of an act, with members in a fixed order. Names of files may
 // hold bytes that are not UTF-8; they become U+FFFD.

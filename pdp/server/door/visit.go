@@ -67,6 +67,3 @@ func Keep(c echo.Context, key, value any) {
 	r := c.Request()
 	c.SetRequest(r.WithContext(context.WithValue(r.Context(), key, value)))
 }
-
-// Context is the context of a request.
-func (d *Door) Context(c echo.Context) context.Context { return c.Request().Context() }
