@@ -12,6 +12,7 @@ import (
 
 	logs "go.opentelemetry.io/proto/otlp/logs/v1"
 
+	"go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	collector "go.opentelemetry.io/proto/otlp/collector/logs/v1"
@@ -52,8 +53,8 @@ func newMeters(t *testing.T) (meters, pdptest.Option) {
 	}
 }
 
-// count is the sum of a counter for a sink.
-func (m meters) count(name, sink string) (sum int64) {
+// count is the sum of a counter for a sink, or for another value of an attribute.
+func (m meters) count(name, of string) (sum int64) {
 	m.t.Helper()
 	var all metricdata.ResourceMetrics
 	must(m.t, m.reader.Collect(m.t.Context(), &all))
@@ -63,7 +64,7 @@ func (m meters) count(name, sink string) (sum int64) {
 				continue
 			}
 			for _, point := range metric.Data.(metricdata.Sum[int64]).DataPoints {
-				if of, _ := point.Attributes.Value("sink"); of.AsString() == sink {
+				if slices.ContainsFunc(point.Attributes.ToSlice(), func(a attribute.KeyValue) bool { return a.Value.AsString() == of }) {
 					sum += point.Value
 				}
 			}
@@ -285,7 +286,6 @@ func TestOTLPReceiverHangs(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	eventually(t, "what is too much is dropped", func() bool { return m.count("policy_service.sink.dropped", "otlp") >= 3000 })
 	if got := s.Get("/readyz"); got.Status != 200 || !strings.Contains(got.Body, `"status":"ready"`) {
 		t.Error(got)
 	}
@@ -307,41 +307,4 @@ func TestOTLPInBestEffort(t *testing.T) {
 	r.has(id + ".999")
 	stopAndWait(t, s)
 	equal(t, r.bodies(), written(t, data, 1))
-}
-
-// What is wrong with a variable is told by its name: its value may be a key.
-func TestOTLPRefusesVariables(t *testing.T) {
-	for name, test := range map[string]struct{ set, to, want string }{
-		"nowhere":      {"OTEL_EXPORTER_OTLP_ENDPOINT", "", "does not know where to send records; set OTEL_EXPORTER_OTLP_ENDPOINT"},
-		"no scheme":    {"OTEL_EXPORTER_OTLP_ENDPOINT", "s3cret:4318", "OTEL_EXPORTER_OTLP_ENDPOINT is no address"},
-		"no URL":       {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "http://s3cret:x", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT is no address"},
-		"gRPC":         {"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_PROTOCOL says otherwise"},
-		"headers":      {"OTEL_EXPORTER_OTLP_HEADERS", "authorization s3cret", "cannot be read: OTEL_EXPORTER_OTLP_HEADERS; correct"},
-		"timeout":      {"OTEL_EXPORTER_OTLP_LOGS_TIMEOUT", "s3cret", "cannot be read: OTEL_EXPORTER_OTLP_LOGS_TIMEOUT;"},
-		"compression":  {"OTEL_EXPORTER_OTLP_COMPRESSION", "s3cret", "cannot be read: OTEL_EXPORTER_OTLP_COMPRESSION;"},
-		"certificate":  {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/s3cret", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
-		"resource":     {"OTEL_RESOURCE_ATTRIBUTES", "s3cret", "OTEL_RESOURCE_ATTRIBUTES cannot be read"},
-		"resource, %z": {"OTEL_RESOURCE_ATTRIBUTES", "a=%zzs3cret", "OTEL_RESOURCE_ATTRIBUTES"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-			t.Setenv(test.set, test.to)
-			var log buffer
-			config := server.Config{Program: server.Program{Source: telling()}, Listen: "127.0.0.1:0", Data: t.TempDir()}
-			logTo(&log)(&config)
-			withOTLP(0)(&config)
-			s, err := server.New(config)
-			must(t, err)
-			if err = s.Start(t.Context()); err == nil {
-				stopAndWait(t, &pdptest.Server{Server: s})
-				t.Fatal("it starts")
-			}
-			if !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "; ") {
-				t.Errorf("got %v", err)
-			}
-			if all := err.Error() + log.String(); strings.Contains(all, "s3cret") {
-				t.Errorf("the value is told: %s", all)
-			}
-		})
-	}
 }

@@ -34,9 +34,7 @@ func TestTracesAndMetricsOverOTLP(t *testing.T) {
 		if strings.HasSuffix(path, "s") {
 			body = strings.TrimSuffix(secret, "}") + `,"evaluations":[{},{}]}`
 		}
-		if got := s.Post(path, body, "Traceparent", traceparent, "Tracestate", "v=s3cret", "Baggage", "a=s3cret", "X-Request-ID", "s3cret", "User-Agent", "s3cret"); got.Status != 200 {
-			t.Fatalf("got %d %s", got.Status, got.Body)
-		}
+		replied(t, s.Post(path, body, "Traceparent", traceparent, "Tracestate", "v=s3cret", "Baggage", "a=s3cret", "X-Request-ID", "s3cret", "User-Agent", "s3cret"), 200)
 	}
 	s.Do("S3CRET", "/s3cret?s3cret", "")
 	s.Post("/tenants/s3cret/access/v1/evaluation", "{", "Authorization", "Bearer s3cret")
@@ -168,21 +166,32 @@ func TestTelemetryIsSentWhereAskedOnly(t *testing.T) {
 	}
 }
 
-// What is wrong with a variable is told by its name: its value may be a key.
+// What is wrong with a variable is said by its name: its value may be a key. The sink of records refuses what other
+// telemetry does.
 func TestTelemetryRefusesVariables(t *testing.T) {
-	for name, test := range map[string]struct{ set, to, want string }{
-		"no scheme":   {"OTEL_EXPORTER_OTLP_ENDPOINT", "s3cret:4318", "OTEL_EXPORTER_OTLP_ENDPOINT is no address"},
-		"of traces":   {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://s3cret:x", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no address"},
-		"gRPC":        {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "grpc", "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL says otherwise"},
-		"exporter":    {"OTEL_TRACES_EXPORTER", "s3cret", "OTEL_TRACES_EXPORTER names an exporter that there is not; set"},
-		"headers":     {"OTEL_EXPORTER_OTLP_HEADERS", "authorization s3cret", "OTEL_EXPORTER_OTLP_HEADERS; correct"},
-		"header name": {"OTEL_EXPORTER_OTLP_HEADERS", "s3cret x=1", "OTEL_EXPORTER_OTLP_HEADERS; correct"},
-		"timeout":     {"OTEL_EXPORTER_OTLP_TIMEOUT", "s3cret", "OTEL_EXPORTER_OTLP_TIMEOUT; correct"},
-		"certificate": {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/s3cret", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
-		"interval":    {"OTEL_METRIC_EXPORT_INTERVAL", "s3cret", "OTEL_METRIC_EXPORT_INTERVAL; correct"},
-		"sampler":     {"OTEL_TRACES_SAMPLER", "s3cret", "OTEL_TRACES_SAMPLER; correct"},
-		"ratio":       {"OTEL_TRACES_SAMPLER_ARG", "s3cret", "OTEL_TRACES_SAMPLER_ARG; correct"},
-		"resource":    {"OTEL_RESOURCE_ATTRIBUTES", "s3cret", "OTEL_RESOURCE_ATTRIBUTES cannot be read"},
+	for name, test := range map[string]struct {
+		set, to, want string
+		sink          bool
+	}{
+		"no scheme":     {set: "OTEL_EXPORTER_OTLP_ENDPOINT", to: "s3cret:4318", want: "OTEL_EXPORTER_OTLP_ENDPOINT is no address"},
+		"of traces":     {set: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", to: "http://s3cret:x", want: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is no address"},
+		"gRPC":          {set: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", to: "grpc", want: "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL says otherwise"},
+		"exporter":      {set: "OTEL_TRACES_EXPORTER", to: "s3cret", want: "OTEL_TRACES_EXPORTER names an exporter that there is not; set"},
+		"headers":       {set: "OTEL_EXPORTER_OTLP_HEADERS", to: "authorization s3cret", want: "OTEL_EXPORTER_OTLP_HEADERS; correct"},
+		"header name":   {set: "OTEL_EXPORTER_OTLP_HEADERS", to: "s3cret x=1", want: "OTEL_EXPORTER_OTLP_HEADERS; correct"},
+		"timeout":       {set: "OTEL_EXPORTER_OTLP_TIMEOUT", to: "s3cret", want: "OTEL_EXPORTER_OTLP_TIMEOUT; correct"},
+		"certificate":   {set: "OTEL_EXPORTER_OTLP_CERTIFICATE", to: "/s3cret", want: "OTEL_EXPORTER_OTLP_CERTIFICATE"},
+		"interval":      {set: "OTEL_METRIC_EXPORT_INTERVAL", to: "s3cret", want: "OTEL_METRIC_EXPORT_INTERVAL; correct"},
+		"sampler":       {set: "OTEL_TRACES_SAMPLER", to: "s3cret", want: "OTEL_TRACES_SAMPLER; correct"},
+		"ratio":         {set: "OTEL_TRACES_SAMPLER_ARG", to: "s3cret", want: "OTEL_TRACES_SAMPLER_ARG; correct"},
+		"resource":      {set: "OTEL_RESOURCE_ATTRIBUTES", to: "s3cret", want: "OTEL_RESOURCE_ATTRIBUTES cannot be read"},
+		"resource, %z":  {set: "OTEL_RESOURCE_ATTRIBUTES", to: "a=%zzs3cret", want: "OTEL_RESOURCE_ATTRIBUTES", sink: true},
+		"nowhere":       {set: "OTEL_EXPORTER_OTLP_ENDPOINT", to: "", want: "does not know where to send records; set OTEL_EXPORTER_OTLP_ENDPOINT", sink: true},
+		"of logs":       {set: "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", to: "http://s3cret:x", want: "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT is no address", sink: true},
+		"gRPC, of logs": {set: "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", to: "grpc", want: "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL says otherwise", sink: true},
+		"logs timeout":  {set: "OTEL_EXPORTER_OTLP_LOGS_TIMEOUT", to: "s3cret", want: "cannot be read: OTEL_EXPORTER_OTLP_LOGS_TIMEOUT;", sink: true},
+		"compression":   {set: "OTEL_EXPORTER_OTLP_COMPRESSION", to: "s3cret", want: "cannot be read: OTEL_EXPORTER_OTLP_COMPRESSION;", sink: true},
+		"logs headers":  {set: "OTEL_EXPORTER_OTLP_LOGS_HEADERS", to: "authorization s3cret", want: "cannot be read: OTEL_EXPORTER_OTLP_LOGS_HEADERS; correct", sink: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
@@ -191,6 +200,10 @@ func TestTelemetryRefusesVariables(t *testing.T) {
 			var log buffer
 			config := server.Config{Program: server.Program{Source: telling()}, Listen: "127.0.0.1:0"}
 			logTo(&log)(&config)
+			if test.sink {
+				config.Data = t.TempDir()
+				withOTLP(0)(&config)
+			}
 			s, err := server.New(config)
 			must(t, err)
 			if err = s.Start(t.Context()); err == nil {
@@ -236,9 +249,7 @@ func TestLogLinesHaveTheTrace(t *testing.T) {
 		s := pdptest.Start(t, bundle(t), logTo(&log), func(c *server.Config) {
 			c.Program.PDP = pdp.Options{Recorder: recorder(func() error { return errors.New("disk full") })}
 		})
-		if got := s.Post(evaluationPath, readQuestion, "Traceparent", traceparent); got.Status != 503 {
-			t.Errorf("got %d", got.Status)
-		}
+		replied(t, s.Post(evaluationPath, readQuestion, "Traceparent", traceparent), 503)
 		stopAndWait(t, s)
 		if text := log.String(); !strings.Contains(text, "trace_id="+callersTrace) || strings.Contains(text, "span_id="+callersSpan) == traced {
 			t.Errorf("traced %v: %s", traced, text)
@@ -258,9 +269,7 @@ func TestTelemetryReceiverHangs(t *testing.T) {
 	var log buffer
 	s := pdptest.Start(t, telling(), logTo(&log), server.Hurried)
 	for range 3000 { // more than wait for a receiver
-		if got := s.Post(evaluationPath, readQuestion); got.Status != 200 {
-			t.Fatalf("got %d", got.Status)
-		}
+		replied(t, s.Post(evaluationPath, readQuestion), 200)
 	}
 	stopsByItself(t, s)
 	if !strings.Contains(log.String(), "not all telemetry was taken before the stop") {

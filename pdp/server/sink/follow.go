@@ -27,7 +27,7 @@ type sink struct {
 	handedOn, dropped metric.Int64Counter
 	attributes        metric.MeasurementOption
 
-	mu      sync.Mutex
+	mu      sync.Mutex              // guards the rest, which only the goroutine of run changes until the end
 	waiting uint64                  // the first record that waits, unless the log ends there
 	sending uint64                  // the first record that is being sent
 	upTo    uint64                  // the first record after those that are being sent
@@ -37,10 +37,9 @@ type sink struct {
 
 // trouble is what the operator knows of a sink that does not hand everything on.
 type trouble struct {
-	unknown uint64           // records left out that the operator does not know of
-	dropped telemetry.Seldom // when the operator was last told of records left out
-	failing bool             // attempts fail, and the operator knows
-	failed  telemetry.Seldom // when the operator was last told of that
+	unknown uint64           // records left out that are not logged yet
+	dropped telemetry.Seldom // of records left out
+	failed  telemetry.Seldom // of attempts
 }
 
 const (
@@ -59,33 +58,22 @@ const (
 // run hands on the records from the first that waits. When stopping ends it goes on to the end of
 // the log, and no longer than ctx.
 func (s *sink) run(ctx, stopping context.Context) {
-	var trimming sync.WaitGroup
-	defer trimming.Wait()
-	trimming.Go(func() { s.trim(stopping) })
-	for ctx.Err() == nil && s.from.Beyond(stopping, s.position()) == nil {
+	for ctx.Err() == nil && s.from.Beyond(stopping, s.waiting) == nil {
 		s.take()
 		s.deliver(ctx, stopping)
 	}
 }
 
-func (s *sink) position() uint64 {
+// trim leaves out the oldest records that wait, if there are too many.
+func (s *sink) trim() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.waiting
-}
-
-// trim keeps the queue within its bound while an attempt takes long.
-func (s *sink) trim(ctx context.Context) {
-	for s.from.Beyond(ctx, s.position()+s.queue) == nil {
-		s.mu.Lock()
-		var late uint64
-		if end := s.from.Size(); end > s.waiting+s.queue {
-			late = end - s.queue - s.waiting
-			s.waiting += late
-		}
-		s.mu.Unlock()
-		s.drop(late, "too many wait")
+	var late uint64
+	if end := s.from.Size(); end > s.waiting+s.queue {
+		late = end - s.queue - s.waiting
+		s.waiting += late
 	}
+	s.mu.Unlock()
+	s.drop(late, "too many wait")
 }
 
 // take chooses the records to send next: all that wait, but at most sinkRecords of them.
@@ -100,6 +88,7 @@ func (s *sink) take() {
 func (s *sink) deliver(ctx, stopping context.Context) {
 	again, hurry := sinkAgain, stopping.Done()
 	for s.sending < s.upTo {
+		s.trim()
 		next, err := s.attempt(ctx)
 		if err == nil {
 			s.mu.Lock()
@@ -111,7 +100,7 @@ func (s *sink) deliver(ctx, stopping context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.fails(err)
+		s.tried(err)
 		timer := time.NewTimer(again)
 		again = min(2*again, sinkAgainMost)
 		select {
@@ -149,7 +138,7 @@ func (s *sink) attempt(ctx context.Context) (next uint64, err error) {
 	s.sent = sent
 	s.handedOn.Add(ctx, int64(taken), s.attributes)
 	if taken > 0 {
-		s.works()
+		s.tried(nil)
 	}
 	return next, nil
 }
@@ -214,21 +203,16 @@ func (s *sink) logDropped(why string) {
 	s.trouble.unknown = 0
 }
 
-func (s *sink) fails(err error) {
+// tried logs the outcome of attempts, now and then.
+func (s *sink) tried(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.trouble.failed.Now() {
-		s.trouble.failing = true
-		s.log.Warn("a sink does not take records; it is tried again, and the decision log has them", "sink", s.name, "error", err)
-	}
-}
-
-func (s *sink) works() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.trouble.failing {
-		s.trouble.failing = false
+	switch {
+	case !s.trouble.failed.Tells(err):
+	case err == nil:
 		s.log.Info("a sink takes records again", "sink", s.name)
+	default:
+		s.log.Warn("a sink does not take records; it is tried again, and the decision log has them", "sink", s.name, "error", err)
 	}
 }
 

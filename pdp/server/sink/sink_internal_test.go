@@ -30,9 +30,7 @@ import (
 func openTestLog(t *testing.T, options decisionlog.Options) *decisionlog.Log {
 	t.Helper()
 	l, err := decisionlog.Open(t.TempDir(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -43,9 +41,7 @@ func appendRecords(t *testing.T, l *decisionlog.Log, n int) {
 	for i := range entries {
 		entries[i] = decisionlog.Entry{Kind: decisionlog.KindAdmin, Event: "test"}
 	}
-	if err := l.Append(t.Context(), entries); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Append(t.Context(), entries))
 }
 
 // follow is a sink on a log, and what it counts.
@@ -60,9 +56,7 @@ func follow(t *testing.T, l *decisionlog.Log, queue uint64, send func(context.Co
 	return one, func() map[string]int64 {
 		counts := map[string]int64{}
 		var all metricdata.ResourceMetrics
-		if err := reader.Collect(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
+		must(t, reader.Collect(t.Context(), &all))
 		for _, scope := range all.ScopeMetrics {
 			for _, m := range scope.Metrics {
 				counts[m.Name] = m.Data.(metricdata.Sum[int64]).DataPoints[0].Value
@@ -128,9 +122,7 @@ func TestSinkPassesOverWhatIsGone(t *testing.T) {
 		return nil
 	})
 	appendRecords(t, l, 5)
-	if err := l.Rotate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Rotate(t.Context()))
 	kept := l.Size() - 1 // segment_opened, the first record of the new segment
 	if _, err := l.Retain(t.Context(), decisionlog.Retention{Age: time.Nanosecond}, time.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
@@ -237,14 +229,10 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 			}
 			entries = append(entries, e)
 		}
-		if err := l.Append(t.Context(), entries); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.Append(t.Context(), entries))
 	}
 	within, err := l.ByID("b1.7")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, test := range []struct {
 		name       string
 		from       uint64 // those before it were left out
@@ -256,9 +244,7 @@ func TestSinkSendsTheRecordOfABatchBeforeItsItems(t *testing.T) {
 		{"the record is gone", within.Sequence, "b1", []string{"b2"}, []string{"b1"}},
 	} {
 		if test.redacted != "" {
-			if err := l.Redact(t.Context(), "", test.redacted, "on request"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.Redact(t.Context(), "", test.redacted, "on request"))
 		}
 		var sent decisionlog.Inheritance
 		var batches, lack []string
@@ -309,5 +295,12 @@ func TestSeverity(t *testing.T) {
 		if got := severityOf(&decisionlog.Recorded{Event: event}); got != want {
 			t.Errorf("%s: %v, and not %v", event, got, want)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

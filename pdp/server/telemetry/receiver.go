@@ -88,23 +88,19 @@ func (e points) Export(ctx context.Context, all *metricdata.ResourceMetrics) err
 // receiverState logs when a receiver does not take a signal, now and then, and when it takes the
 // signal again.
 type receiverState struct {
-	what    string
-	log     *slog.Logger
-	failed  Seldom
-	failing bool
+	what   string
+	log    *slog.Logger
+	failed Seldom
 }
 
 // took has the result of an export. No two calls run at once.
 func (r *receiverState) took(err error) {
-	if err = sendError(err, 0); err == nil {
-		if r.failing {
-			r.failing = false
-			r.log.Info("telemetry is taken again", "of", r.what)
-		}
-		return
-	}
-	if r.failed.Now() {
-		r.failing = true
+	err = sendError(err, 0)
+	switch {
+	case !r.failed.Tells(err):
+	case err == nil:
+		r.log.Info("telemetry is taken again", "of", r.what)
+	default:
 		r.log.Warn("telemetry is not taken; decisions are made all the same", "of", r.what, "error", err)
 	}
 }
@@ -113,7 +109,10 @@ func (r *receiverState) took(err error) {
 const seldom = time.Minute
 
 // Seldom keeps the same trouble from being logged again and again. The zero value is ready.
-type Seldom struct{ last time.Time }
+type Seldom struct {
+	last    time.Time
+	failing bool // a failure was logged, and its end was not
+}
 
 // Now reports whether it is time to log the trouble, and takes it that the caller does so.
 func (s *Seldom) Now() bool {
@@ -122,6 +121,18 @@ func (s *Seldom) Now() bool {
 	}
 	s.last = time.Now()
 	return true
+}
+
+// Tells reports whether the result of an attempt is to be logged: a failure now and then, and once that it is over.
+func (s *Seldom) Tells(err error) bool {
+	if err == nil {
+		over := s.failing
+		s.failing = false
+		return over
+	}
+	now := s.Now()
+	s.failing = s.failing || now
+	return now
 }
 
 // Refusal is the error of records that no further attempt would bring through.

@@ -77,7 +77,7 @@ func named[K ~string](name string) func(K) []attribute.KeyValue {
 // tenantNames bound how many tenants are told apart, over the life of the process: tenants
 // come and go with bundles, and what was counted once is kept.
 type tenantNames struct {
-	mu    sync.RWMutex
+	mu    sync.Mutex
 	named map[string]bool
 }
 
@@ -90,21 +90,14 @@ const (
 
 // name is the name under which a tenant of the bundle is counted.
 func (t *tenantNames) name(tenant string) string {
-	t.mu.RLock()
-	known, full := t.named[tenant], len(t.named) >= maxTenantsNamed
-	t.mu.RUnlock()
-	switch {
-	case known:
-		return tenant
-	case full:
-		return otherTenants
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.named) >= maxTenantsNamed && !t.named[tenant] {
+	switch {
+	case t.named[tenant]:
+		return tenant
+	case len(t.named) >= maxTenantsNamed:
 		return otherTenants
-	}
-	if t.named == nil {
+	case t.named == nil:
 		t.named = map[string]bool{}
 	}
 	t.named[tenant] = true

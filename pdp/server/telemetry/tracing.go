@@ -2,14 +2,13 @@ package telemetry
 
 import (
 	"context"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 )
@@ -90,21 +89,9 @@ func parentOf(h http.Header) trace.SpanContext {
 	if len(headers) != 1 {
 		return trace.SpanContext{}
 	}
-	parts := strings.Split(headers[0], "-") // version, trace, span and flags
-	if len(parts) < 4 || parts[0] == "00" && len(parts) != 4 ||
-		parts[0] == "ff" || !isByte(parts[0]) || !isByte(parts[3]) {
-		return trace.SpanContext{}
-	}
-	config := trace.SpanContextConfig{Remote: true}
-	config.TraceID, _ = trace.TraceIDFromHex(parts[1]) // zero, which is not legal, if it is none
-	config.SpanID, _ = trace.SpanIDFromHex(parts[2])
-	if flags, err := hex.DecodeString(parts[3]); err == nil {
-		config.TraceFlags = trace.TraceFlags(flags[0]) & trace.FlagsSampled
-	}
-	return trace.NewSpanContext(config)
+	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": headers[0]})
+	return trace.SpanContextFromContext(ctx)
 }
-
-func isByte(s string) bool { return len(s) == 2 && strings.Trim(s, "0123456789abcdef") == "" }
 
 func header(of trace.SpanContext) string {
 	return "00-" + of.TraceID().String() + "-" + of.SpanID().String() + "-" + of.TraceFlags().String()
