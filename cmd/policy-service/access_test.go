@@ -63,9 +63,7 @@ func importsAccess(t *testing.T, rounds int) (took []time.Duration) {
 			path = "/tenants/" + tenant + path
 		}
 		w, err := http.Post("http://"+addr+path, "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = w.Body.Close() }()
 		text, err := io.ReadAll(w.Body)
 		if err != nil || w.StatusCode != http.StatusOK {

@@ -34,9 +34,7 @@ func TestShownAccessDecidesTheSame(t *testing.T) {
 	var rules strings.Builder
 	for _, name := range names {
 		text, err := json.Marshal(name) // which YAML reads
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		rules.WriteString("- {agent: " + string(text) + ", tools: [" + string(text) + ", other], expires: 2030-01-31T12:00:00.5+02:00}\n")
 	}
 	for _, bundle := range []string{"declared", "shown"} {
@@ -57,20 +55,14 @@ func TestShownAccessDecidesTheSame(t *testing.T) {
 			"subject": map[string]string{"type": "agent", "id": agent}, "action": map[string]string{"name": "tool.invoke"}, "resource": map[string]string{"type": "tool", "id": tool},
 			"context": map[string]any{"supported_obligations": []string{"approval_required"}},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		answers := func(bundle string) string {
 			var said map[string]any
 			text := does(string(question), []cli.ExitCode{0, 1, 3}, "eval", "--policies", bundle, "--tenant", tenant, "--now", "2030-01-31T10:00:00Z", "--json", "-")
-			if err := json.Unmarshal([]byte(text), &said); err != nil {
-				t.Fatal(err)
-			}
+			must(t, json.Unmarshal([]byte(text), &said))
 			delete(said, "bundle") // the digest
 			again, err := json.Marshal(said)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return string(again)
 		}
 		by, printed := answers(declared), answers(shown)

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -80,16 +79,15 @@ func (c *approvalCrash) rounds(
 			return nil, "", on
 		}
 	}
-	last, _ := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
-	if err := last.Process.Signal(syscall.SIGTERM); err != nil { // it signs what the others left unsigned
-		c.t.Fatal(err)
-	}
-	if err := last.Wait(); err != nil {
-		c.t.Fatalf("%v\n%s", err, last.Stderr)
-	}
+	last, _ := c.serve()
+	stop(c.t, last) // it signs what the others left unsigned
 	on = c.recorded()
-	server, addr = serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))
+	server, addr = c.serve()
 	return server, addr, on
+}
+
+func (c *approvalCrash) serve(flags ...string) (server *exec.Cmd, addr string) {
+	return serveIn(c.t, append(flags, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"))...)
 }
 
 func (c *approvalCrash) path(name string) string { return filepath.Join(c.dir, name) }
@@ -123,7 +121,7 @@ func (c *approvalCrash) prepare() {
 func (c *approvalCrash) round(n int, story func(ctx context.Context, addr, question string)) {
 	// In best effort too: what spends a use is on record before anybody hears of it.
 	c.mode = []string{"strict", "best_effort"}[n%2]
-	server, addr := serveIn(c.t, "--policies", c.path("policies"), "--data", c.path("data"), "--config", c.path("config.yaml"), "--log-mode", c.mode)
+	server, addr := c.serve("--log-mode", c.mode)
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.left, c.enough = 1+rand.IntN(150), make(chan struct{})
 	if n == 0 { // so many that somebody has come to the end of the story

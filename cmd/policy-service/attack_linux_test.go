@@ -63,9 +63,7 @@ func (v *victim) ask(t *testing.T, n int) time.Duration {
 	start := v.cpu(t)
 	for range n {
 		answer, err := v.client.Post("http://"+v.addr+"/access/v1/evaluation", "application/json", strings.NewReader(honest))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		body, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
 		if err != nil || string(body) != `{"decision":true}` {
@@ -104,23 +102,17 @@ func (v *victim) own(t *testing.T) int { return v.memory(t, "RssAnon:") }
 func (v *victim) memory(t *testing.T, what string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(string(status), what)
 	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return kilobytes >> 10
 }
 
 func (v *victim) dial(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", v.addr, patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	return conn
@@ -165,9 +157,7 @@ func TestAttacks(t *testing.T) {
 func configFile(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
 
@@ -372,17 +362,13 @@ func (v *victim) cost(t *testing.T, attack attackBody) time.Duration {
 func (v *victim) send(t *testing.T, attack attackBody) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodPost, "http://"+v.addr+"/access/v1/evaluation", strings.NewReader(attack.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	if attack.encoding != "" {
 		r.Header.Set("Content-Encoding", attack.encoding)
 	}
 	answer, err := v.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text, _ := io.ReadAll(answer.Body)
 	_ = answer.Body.Close()
 	if answer.StatusCode != attack.want {
@@ -462,9 +448,7 @@ func (v *victim) names(t *testing.T, from, to int) {
 	r := bufio.NewReader(conn)
 	for n := from; n < to; n++ {
 		answer, err := http.ReadResponse(r, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = io.Copy(io.Discard, answer.Body)
 		if want := []int{404, 200}[n%2]; err != nil || answer.StatusCode != want {
 			t.Fatalf("number %d got %d, %v", n, answer.StatusCode, err)

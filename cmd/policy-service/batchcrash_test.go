@@ -53,9 +53,7 @@ func batchCrashes(t *testing.T, rounds int) {
 	c := &batchCrash{approvalCrash{t: t, dir: t.TempDir()}, map[string]string{}, map[string]bool{}}
 	c.prepare()
 	terms := fmt.Sprintf("ask: {type: approval_required, properties: {template: owner, valid_for: 1h, uses: %d}}\n", usesEach)
-	if err := os.WriteFile(c.path("policies/obligations.yaml"), []byte(terms), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(c.path("policies/obligations.yaml"), []byte(terms), 0o600))
 	server, addr, on := c.rounds(rounds, c.story)
 	if server == nil {
 		return

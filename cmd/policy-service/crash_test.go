@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"maps"
@@ -13,9 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/export"
@@ -52,12 +49,7 @@ func crashes(t *testing.T, rounds int) {
 		}
 	}
 	server, _ := c.serve(t)
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Wait(); err != nil {
-		t.Errorf("the last server: %v\n%s", err, server.Stderr)
-	}
+	stop(t, server)
 	c.verify(t)
 	c.count(t, rounds)
 }
@@ -85,30 +77,31 @@ func serveIn(t *testing.T, flags ...string) (server *exec.Cmd, addr string) {
 	flags = append([]string{"serve", "--listen", "127.0.0.1:0", "--addr-file", file}, flags...)
 	server = exec.CommandContext(t.Context(), "policy-service", flags...)
 	server.Stderr = &bytes.Buffer{}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	return server, awaitAddr(t, server, file, server.Stderr)
 }
 
 // awaitAddr is the address of a server, once it answers; one that does not start is killed, and fails the test with its output.
-func awaitAddr(t *testing.T, server *exec.Cmd, file string, output any) string {
+func awaitAddr(t *testing.T, server *exec.Cmd, file string, output any) (addr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if line, err := os.ReadFile(file); err == nil {
-			return strings.TrimSpace(string(line))
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			_ = server.Process.Kill()
-			_ = server.Wait()
-			t.Fatalf("the server does not start:\n%s", output)
-		}
+	err := untilDone(t.Context(), "the server starts", func() (bool, error) {
+		line, err := os.ReadFile(file)
+		addr = strings.TrimSpace(string(line))
+		return err == nil, nil
+	})
+	if err != nil {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		t.Fatalf("%v:\n%s", err, output)
+	}
+	return addr
+}
+
+// stop ends a server in good order.
+func stop(t *testing.T, server *exec.Cmd) {
+	t.Helper()
+	if took, err := terminate(server); err != nil {
+		t.Errorf("told to stop, the server ends with %v after %v\n%.4000s", err, took, server.Stderr)
 	}
 }
 
@@ -178,9 +171,7 @@ func (c *crash) verify(t *testing.T) {
 	t.Helper()
 	if c.key == "" {
 		keys, err := decisionlog.VerifierKeys(c.data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.key = keys[0]
 	}
 	report := verify.Directory(c.data, verify.Options{Key: c.key, Checkpoint: string(c.checkpoint)})
@@ -191,9 +182,7 @@ func (c *crash) verify(t *testing.T) {
 		c.checkpoint, err = s.Checkpoint(t.Context())
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 // count looks for every answer, and for every crash.
@@ -209,9 +198,7 @@ func (c *crash) count(t *testing.T, rounds int) {
 		records++
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(missing) > 0 {
 		t.Errorf("%d of %d answers are not on record: %v", len(missing), len(c.answered), missing)
 	}

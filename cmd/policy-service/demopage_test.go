@@ -29,9 +29,7 @@ func TestDemo(t *testing.T) {
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
 	m.checkout(t, "Makefile", "policies", "pdp/mcp/examples", "pdp/mcp/mcptest/node", "cmd/policy-service/deploy/compose")
 	bin := filepath.Join(m.dir, "bin")
-	if err := os.CopyFS(bin, os.DirFS(built(t))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(bin, os.DirFS(built(t))))
 	m.demonstrate(t)
 	m.open(t, bin)
 	t.Run("page", func(t *testing.T) { m.read(t, p, p.stepsOf(t, withNode)) })
@@ -87,9 +85,7 @@ func (m *terminal) checkout(t *testing.T, names ...string) {
 			}
 			return os.WriteFile(to, bytes.ReplaceAll(text, []byte(loopback), []byte(m.address)), 0o644)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 }
 
@@ -98,15 +94,11 @@ func (m *terminal) checkout(t *testing.T, names ...string) {
 func (m *terminal) demonstrate(t *testing.T) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	demo := exec.Command("make", "-o", "build", "mcp-demo")
 	demo.Dir, demo.Stdout, demo.Stderr, demo.Env = m.dir, write, write, withoutMake()
 	demo.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := demo.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, demo.Start())
 	_ = write.Close()
 	output := bufio.NewReader(read)
 	for line := ""; !strings.Contains(line, "make mcp-try"); {

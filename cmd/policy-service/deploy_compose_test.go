@@ -70,9 +70,7 @@ func readComposition(t *testing.T) (c composition) {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, "compose/compose.yaml")))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, decoder.Decode(&c))
 	if err := decoder.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
 		t.Fatalf("a second document: %v", err)
 	}
@@ -179,9 +177,7 @@ func TestComposeConfig(t *testing.T) {
 func freePort(t *testing.T, address string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", address+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = l.Close() }()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
@@ -221,14 +217,10 @@ func (m *terminal) compose(t *testing.T) {
 	demo := filepath.Join(m.dir, ".mcp-demo")
 	enter("PATH=" + demo + "/node_modules/.bin:$PATH; cd " + filepath.Join(m.dir, folder))
 	config, err := os.ReadFile("deploy/compose/gateway.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := strings.ReplaceAll(at("gateway", string(config)), loopback, m.address)
 	text = strings.Replace(text, "https://idp.example.com", issuer.URL, 1)
-	if err := os.WriteFile(filepath.Join(m.dir, folder, "gateway.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(m.dir, folder, "gateway.yaml"), []byte(text), 0o600))
 	var tail string
 	for line := range strings.Lines(string(deployed(t, "compose/compose.yaml"))) {
 		command, ok := strings.CutPrefix(strings.TrimSpace(line), "#   ")

@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -149,11 +153,11 @@ type (
 	}
 )
 
-// cluster is all of deploy/kubernetes.
+// cluster is all of deploy/kubernetes, or of deploy/kubernetes-gateway.
 type cluster struct {
 	kustomization
-	set           statefulSet
-	service, pods kubeService
+	set           statefulSet // a Deployment has the same members, as far as they are used
+	service, pods kubeService // the gateway has one service
 	budget        disruptionBudget
 	pod           pod
 	container     container
@@ -162,22 +166,33 @@ type cluster struct {
 func readCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{}
-	files := map[string]any{
-		"kustomization.yaml": &c.kustomization, "statefulset.yaml": &c.set, "service.yaml": &c.service,
-		"service-pods.yaml": &c.pods, "poddisruptionbudget.yaml": &c.budget,
+	c.read(t, "kubernetes", map[string]any{
+		"statefulset.yaml": &c.set, "service-pods.yaml": &c.pods,
 		"config.yaml": &yaml.Node{}, // TestKubernetesConfig reads it as the service does
-	}
-	found, err := filepath.Glob("deploy/kubernetes/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
+	return c
+}
+
+func readGatewayCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{}
+	c.read(t, "kubernetes-gateway", map[string]any{"deployment.yaml": &c.set, "gateway.yaml": &yaml.Node{}})
+	return c
+}
+
+// read reads the files of a directory, which has no other ones.
+func (c *cluster) read(t *testing.T, dir string, files map[string]any) {
+	t.Helper()
+	files["kustomization.yaml"], files["service.yaml"], files["poddisruptionbudget.yaml"] = &c.kustomization, &c.service, &c.budget
+	found, err := filepath.Glob("deploy/" + dir + "/*")
+	must(t, err)
 	for _, name := range found {
 		if filepath.Base(name) != "bundle" && files[filepath.Base(name)] == nil {
 			t.Errorf("%s is held by no test", name)
 		}
 	}
 	for name, into := range files {
-		decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, "kubernetes/"+name)))
+		decoder := yaml.NewDecoder(bytes.NewReader(deployed(t, dir+"/"+name)))
 		decoder.KnownFields(true)
 		if err := decoder.Decode(into); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -191,5 +206,80 @@ func readCluster(t *testing.T) *cluster {
 		t.Fatalf("%d containers", len(c.pod.Containers))
 	}
 	c.container = c.pod.Containers[0]
-	return c
+}
+
+// TestManifests: the objects of each directory find one another, and fit. Their pods are what the restricted pod security
+// standard asks for, with a root that cannot be written to.
+func TestManifests(t *testing.T) {
+	for name, c := range map[string]*cluster{"service": readCluster(t), "gateway": readGatewayCluster(t)} {
+		t.Run(name, func(t *testing.T) {
+			c.joined(t)
+			c.confined(t)
+			c.stops(t)
+		})
+	}
+}
+
+func (c *cluster) joined(t *testing.T) {
+	labels := c.set.Spec.Template.Metadata.Labels
+	selected := []map[string]string{
+		labels, c.set.Spec.Selector.MatchLabels, c.service.Spec.Selector, c.budget.Spec.Selector.MatchLabels, c.pod.Spread[0].Selector.MatchLabels,
+	}
+	port := c.container.Ports[0]
+	for _, s := range []kubeService{c.service, c.pods} {
+		if s.Kind == "" {
+			continue
+		}
+		selected = append(selected, s.Spec.Selector)
+		if p := s.Spec.Ports[0]; p.Target != port.Name || p.Port != port.Port {
+			t.Errorf("%+v", p)
+		}
+	}
+	for _, s := range selected {
+		if len(s) == 0 || !maps.Equal(labels, s) {
+			t.Errorf("%v is selected, and pods are %v", s, labels)
+		}
+	}
+	if c.budget.Spec.MinAvailable < 1 || c.budget.Spec.MinAvailable >= c.set.Spec.Replicas {
+		t.Errorf("%d of %d: a node can be drained, and not all pods at once", c.budget.Spec.MinAvailable, c.set.Spec.Replicas)
+	}
+	if c.container.Image != c.Images[0].Name {
+		t.Errorf("kustomize replaces no image %s", c.container.Image)
+	}
+}
+
+func (c *cluster) confined(t *testing.T) {
+	pod, own := c.pod.Security, c.container.Security
+	if !pod.NonRoot || pod.User != nobody || pod.FSGroup != nobody || pod.Seccomp.Type != "RuntimeDefault" {
+		t.Errorf("%+v", pod)
+	}
+	if own.Escalation == nil || *own.Escalation || !own.ReadOnly || !slices.Equal(own.Caps.Drop, []string{"ALL"}) {
+		t.Errorf("%+v", own)
+	}
+	if c.pod.Automount == nil || *c.pod.Automount || c.pod.ServiceLinks == nil || *c.pod.ServiceLinks {
+		t.Error("it needs neither a token of the cluster nor the environment of other services")
+	}
+	for _, v := range c.pod.Volumes {
+		if v.Secret.Name != "" && v.Secret.Mode&0o007 != 0 {
+			t.Errorf("%s is open to everybody: %#o", v.Secret.Name, v.Secret.Mode)
+		}
+	}
+}
+
+// stops holds probes, times and memory to what the program needs.
+func (c *cluster) stops(t *testing.T) {
+	for path, p := range map[string]kubeProbe{"/livez": c.container.Liveness, "/livez ": c.container.Startup, "/readyz": c.container.Readiness} {
+		if p.Get.Path != strings.TrimSpace(path) || p.Get.Port != c.container.Ports[0].Name || p.Get.Scheme != "HTTPS" {
+			t.Errorf("%+v", p)
+		}
+	}
+	grace, sleep := time.Duration(c.pod.Grace)*time.Second, time.Duration(c.container.Lifecycle.PreStop.Sleep.Seconds)*time.Second
+	if sleep < time.Second || grace < sleep+stopsWithin {
+		t.Errorf("%v are left for a stop that takes up to %v after %v", grace, stopsWithin, sleep)
+	}
+	env := c.container.Env
+	if len(env) != 1 || env[0].Name != "GOMEMLIMIT" || c.container.Resources.Limits["cpu"] != "" {
+		t.Fatalf("%+v %+v", env, c.container.Resources)
+	}
+	ninetyPercent(t, bytesOf(t, strings.TrimSuffix(env[0].Value, "B")), bytesOf(t, c.container.Resources.Limits["memory"]))
 }

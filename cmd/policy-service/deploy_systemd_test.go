@@ -149,14 +149,10 @@ func TestUnitVerified(t *testing.T) {
 		t.Skip("there is no systemd-analyze; install systemd")
 	}
 	binary, err := exec.LookPath("policy-service") // testscript puts this program's tests there
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	text := strings.ReplaceAll(string(deployed(t, "systemd/policy-service.service")), "/usr/local/bin/policy-service", binary)
 	file := filepath.Join(t.TempDir(), "policy-service.service")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	// It exits 0 also for a directive that it does not know. Of other units of this machine it may speak, too.
 	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", file).CombinedOutput(); err != nil || strings.Contains(string(out), "policy-service") {
 		t.Errorf("%v\n%s", err, out)

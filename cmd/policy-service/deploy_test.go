@@ -25,9 +25,7 @@ import (
 func parsed(t *testing.T, args []string) (c commands, command string) {
 	t.Helper()
 	parser, err := newParser(&c, cli.Streams{Out: io.Discard, Err: io.Discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	context, err := parser.Parse(args)
 	if err != nil {
 		t.Fatalf("%q: %v", args, err)
@@ -44,9 +42,7 @@ const stopsWithin = process.Drain + 10*time.Second
 func deployed(t *testing.T, name string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("deploy", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return content
 }
 
@@ -117,9 +113,7 @@ func TestDockerfile(t *testing.T) {
 // TestDockerfileGo: the image builds with the Go that go.mod asks for.
 func TestDockerfileGo(t *testing.T) {
 	module, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	base := strings.Fields(dockerfile(t)[0].args)[0]
 	minor, ok := strings.CutPrefix(base, "golang:")
 	if !ok || !bytes.Contains(module, []byte("\ngo "+minor+".")) {

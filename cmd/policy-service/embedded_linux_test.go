@@ -82,9 +82,9 @@ const desktopIdentity = "{static: {sub: alice, client_id: desktop}}"
 func newHousehold(t *testing.T, identity string, wait time.Duration) *household {
 	t.Helper()
 	server, err := exec.LookPath("edited-mcp-server")
-	orStop(t, err)
+	must(t, err)
 	h := &household{t: t, dir: t.TempDir()}
-	orStop(t, os.CopyFS(h.in("policies"), os.DirFS(filepath.Join(starter(t), "..", "mcp"))))
+	must(t, os.CopyFS(h.in("policies"), os.DirFS(filepath.Join(starter(t), "..", "mcp"))))
 	text := fmt.Sprintf(`listen: 127.0.0.1:0
 resource: http://127.0.0.1:8181/mcp
 identity: %s
@@ -98,16 +98,9 @@ upstreams:
     labels: {integration: pages}
     tools: {read: {labels: {impact: read}}, write: {labels: {impact: write}}, wipe: {labels: {impact: destroy}}}
 `, identity, h.in("policies"), h.in("data"), wait, h.in("seal.key"), server, h.in("calls"))
-	orStop(t, os.WriteFile(h.in("seal.key"), []byte("0123456789abcdef0123456789abcdef"), 0o600))
-	orStop(t, os.WriteFile(h.in("gateway.yaml"), []byte(text), 0o600))
+	must(t, os.WriteFile(h.in("seal.key"), []byte("0123456789abcdef0123456789abcdef"), 0o600))
+	must(t, os.WriteFile(h.in("gateway.yaml"), []byte(text), 0o600))
 	return h
-}
-
-func orStop(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (h *household) in(name string) string { return filepath.Join(h.dir, name) }
@@ -143,7 +136,7 @@ func (h *household) record() string {
 		h.t.Errorf("%+v", report)
 	}
 	shown, err := exec.CommandContext(h.t.Context(), "policy-service", "log", "tail", "--data", h.in("data"), "--last", "1000", "--json").Output()
-	orStop(h.t, err)
+	must(h.t, err)
 	return string(shown)
 }
 
@@ -165,11 +158,11 @@ func (h *household) keepsNoSecret(pids ...int) {
 	for _, pid := range pids {
 		for _, name := range []string{"environ", "cmdline"} {
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-			orStop(h.t, err)
+			must(h.t, err)
 			h.holdsNoSecret(name, text)
 		}
 	}
-	orStop(h.t, filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
+	must(h.t, filepath.WalkDir(h.dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -184,14 +177,14 @@ func family(t *testing.T, pid int) []int {
 	t.Helper()
 	all := []int{pid}
 	text, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	orStop(t, err)
+	must(t, err)
 	for _, name := range text {
 		children, err := os.ReadFile(name)
-		orStop(t, err)
+		must(t, err)
 		for _, field := range strings.Fields(string(children)) {
 			var child int
 			_, err := fmt.Sscan(field, &child)
-			orStop(t, err)
+			must(t, err)
 			all = append(all, child)
 		}
 	}
@@ -322,10 +315,10 @@ func (h *household) line(ctx context.Context) *line {
 	h.t.Helper()
 	c := h.gateway(ctx, "--stdio")
 	in, err := c.StdinPipe()
-	orStop(h.t, err)
+	must(h.t, err)
 	out, err := c.StdoutPipe()
-	orStop(h.t, err)
-	orStop(h.t, c.Start())
+	must(h.t, err)
+	must(h.t, c.Start())
 	return &line{h.t, in, bufio.NewReader(out), c.Wait}
 }
 
@@ -358,7 +351,7 @@ func (s said) key() string {
 func (l *line) send(text string) {
 	l.t.Helper()
 	_, err := fmt.Fprintln(l.in, text)
-	orStop(l.t, err)
+	must(l.t, err)
 }
 
 // next is what comes next. Notifications are passed over.
@@ -366,9 +359,9 @@ func (l *line) next() (s said) {
 	l.t.Helper()
 	for {
 		text, err := l.out.ReadString('\n')
-		orStop(l.t, err)
+		must(l.t, err)
 		s = said{text: text}
-		orStop(l.t, json.Unmarshal([]byte(text), &s))
+		must(l.t, json.Unmarshal([]byte(text), &s))
 		if len(s.ID) > 0 {
 			return s
 		}
@@ -448,8 +441,8 @@ func TestEmbeddedRawOverStdio(t *testing.T) {
 		t.Errorf("once more: %s", got.text)
 	}
 	h.called("write:plan.md")
-	orStop(t, l.in.Close())
-	orStop(t, l.wait())
+	must(t, l.in.Close())
+	must(t, l.wait())
 	record := h.record()
 	if n := strings.Count(record, `"via":"form"`); n == 0 || strings.Contains(record, `"template":"second-person","status":"approved"`) {
 		t.Errorf("the record:\n%s", record)
@@ -480,7 +473,7 @@ func TestEmbeddedRawLegacyOverStdio(t *testing.T) {
 	var required struct {
 		AuthorizationRequest struct{ ID string } `json:"authorizationRequest"`
 	}
-	orStop(t, json.Unmarshal(got.Error.Data, &required))
+	must(t, json.Unmarshal(got.Error.Data, &required))
 	if required.AuthorizationRequest.ID == "" {
 		t.Fatalf("%s", got.text)
 	}
@@ -497,32 +490,19 @@ func TestEmbeddedRawLegacyOverStdio(t *testing.T) {
 		t.Errorf("%s", got.text)
 	}
 	h.called()
-	orStop(t, l.in.Close())
-	orStop(t, l.wait())
+	must(t, l.in.Close())
+	must(t, l.wait())
 }
 
 // serve starts a gateway over HTTP, and returns its address and what stops it.
 func (h *household) serve(ctx context.Context) (url string, stop func()) {
 	h.t.Helper()
 	c := h.gateway(ctx, "--addr-file", h.in("addr"))
-	orStop(h.t, c.Start())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if addr, err := os.ReadFile(h.in("addr")); err == nil {
-			return "http://" + strings.TrimSpace(string(addr)) + "/mcp", func() {
-				h.t.Helper()
-				orStop(h.t, c.Process.Signal(os.Interrupt))
-				orStop(h.t, <-ended)
-			}
-		}
-		select {
-		case <-tick.C:
-		case err := <-ended:
-			h.t.Fatalf("%v\n%s", err, &h.log)
-		}
+	must(h.t, c.Start())
+	return "http://" + awaitAddr(h.t, c, h.in("addr"), &h.log) + "/mcp", func() {
+		h.t.Helper()
+		must(h.t, c.Process.Signal(os.Interrupt))
+		must(h.t, c.Wait())
 	}
 }
 
@@ -530,7 +510,7 @@ func (h *household) serve(ctx context.Context) (url string, stop func()) {
 func post(t *testing.T, url, token, tool, more string) (status int, s said) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(modernCall(1, tool, more)))
-	orStop(t, err)
+	must(t, err)
 	for name, v := range map[string]string{
 		"Authorization": "Bearer " + token, "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
 		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool,
@@ -538,16 +518,16 @@ func post(t *testing.T, url, token, tool, more string) (status int, s said) {
 		r.Header.Set(name, v)
 	}
 	w, err := http.DefaultClient.Do(r)
-	orStop(t, err)
-	defer func() { orStop(t, w.Body.Close()) }()
+	must(t, err)
+	defer func() { must(t, w.Body.Close()) }()
 	body, err := io.ReadAll(w.Body)
-	orStop(t, err)
+	must(t, err)
 	s.text = string(body)
 	if data := bytes.LastIndex(body, []byte("data: ")); data >= 0 {
 		body = body[data+len("data: "):]
 	}
 	if len(body) > 0 {
-		orStop(t, json.Unmarshal(body, &s))
+		must(t, json.Unmarshal(body, &s))
 	}
 	return w.StatusCode, s
 }

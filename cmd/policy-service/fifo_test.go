@@ -24,9 +24,7 @@ func TestAFIFOInPlaceOfAFileStopsNoServer(t *testing.T) {
 	t.Parallel()
 	h := newHUP(t)
 	key, err := exec.CommandContext(t.Context(), "policy-service", "keys", "add", "--data", h.data, "--name", "n").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// Each asks over a connection of its own, for which the certificate is looked at.
 	transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: h.authority.Pool}}
 	withKey := &http.Client{Timeout: patience, Transport: bearing{transport, strings.TrimSpace(string(key))}}
@@ -78,12 +76,8 @@ func TestAFIFOInPlaceOfAFileStopsNoServer(t *testing.T) {
 // fifo puts one in the place of a file.
 func fifo(t *testing.T, name string) {
 	t.Helper()
-	if err := syscall.Mkfifo(name+".fifo", 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(name+".fifo", name); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(name+".fifo", 0o600))
+	must(t, os.Rename(name+".fifo", name))
 }
 
 // bearing sends an API key.

@@ -38,20 +38,14 @@ func TestGatewayOverStdio(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server, err := exec.LookPath("wiki-mcp-server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	file := filepath.Join(dir, "desktop.yaml")
 	text := fmt.Sprintf("resource: http://127.0.0.1:8181/mcp\nidentity: {static: {sub: alice}}\nupstreams: {wiki: {command: [%q], env: {WIKI: x}}}\n", server)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	bundle := filepath.Join(dir, "bundle")
 	policies := `@id("session") permit (principal, action, resource) unless { action == Action::"tool.invoke" };
 @id("search") permit (principal == user::"alice", action == Action::"tool.invoke", resource == tool::"wiki:search_pages");`
-	if err := errors.Join(os.Mkdir(bundle, 0o700), os.WriteFile(filepath.Join(bundle, "wiki.cedar"), []byte(policies), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.Mkdir(bundle, 0o700), os.WriteFile(filepath.Join(bundle, "wiki.cedar"), []byte(policies), 0o600)))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	data := filepath.Join(dir, "data")

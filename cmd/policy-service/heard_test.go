@@ -18,21 +18,15 @@ func TestHeardServerSaysInShow(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	keys, err := auth.OpenKeys(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	key := func(name string, principal auth.Principal, permissions ...auth.Permission) string {
 		secret, err := keys.Add(auth.KeySpec{Name: name, Principal: principal, Grant: auth.Grant{Tenants: []string{"*"}, Permissions: permissions}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return secret
 	}
 	pep := key("pep", auth.Principal{}, auth.Decide, auth.Request)
 	credential := filepath.Join(t.TempDir(), "mia.key")
-	if err := os.WriteFile(credential, []byte(key("mia", auth.Principal{Type: "user", ID: "mia"}, auth.Approve)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(credential, []byte(key("mia", auth.Principal{Type: "user", ID: "mia"}, auth.Approve)), 0o600))
 	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
 		"a.cedar": `@id("ask") @obligation("ask") permit(principal, action == Action::"tool.invoke", resource);
 @id("mia") permit(principal == user::"mia", action == Action::"approval.decide", resource is Approval);`,

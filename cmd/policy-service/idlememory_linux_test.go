@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -28,9 +27,7 @@ func TestIdleMemory(t *testing.T) {
 	server := exec.CommandContext(t.Context(), filepath.Join(built(t), "policy-service"),
 		"serve", "--listen", "127.0.0.1:0", "--addr-file", file, "--policies", starter(t), "--data", filepath.Join(t.TempDir(), "data"))
 	server.Stderr = &bytes.Buffer{}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	v := &victim{addr: awaitAddr(t, server, file, server.Stderr), pid: server.Process.Pid}
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: crashClients}}
 	defer client.CloseIdleConnections()
@@ -58,12 +55,9 @@ func TestIdleMemory(t *testing.T) {
 // awaitMemory waits until the server takes no more memory than so many MiB.
 func (v *victim) awaitMemory(t *testing.T, what string, most int) {
 	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(patience); v.memory(t, what) > most; <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("%s %d MiB, want at most %d; of its own %d, of files %d", what, v.memory(t, what), most,
-				v.memory(t, "RssAnon:"), v.memory(t, "RssFile:"))
-		}
+	err := untilDone(t.Context(), what, func() (bool, error) { return v.memory(t, what) <= most, nil })
+	if err != nil {
+		t.Fatalf("%v: it is %d MiB, want at most %d; of its own %d, of files %d", err, v.memory(t, what), most,
+			v.memory(t, "RssAnon:"), v.memory(t, "RssFile:"))
 	}
 }

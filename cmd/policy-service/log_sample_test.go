@@ -27,10 +27,10 @@ import (
 func fillSampled(t *testing.T, log *decisionlog.Log, data string, n int) {
 	t.Helper()
 	store, err := decisionlog.OpenBundles(data)
-	fatal(t, err)
+	must(t, err)
 	digest, err := store.Put(map[string][]byte{"a b.cedar": []byte("permit (principal, action, resource);"), "bundle.yaml": []byte("allow_trivial: true"),
 		"tenants/acme/a.cedar": []byte("// of acme"), "tenants/other/a.cedar": []byte("// of other")})
-	fatal(t, err)
+	must(t, err)
 	for i := range n {
 		id := fmt.Sprintf(`%d","kind":"receipt \%d`, i, i)
 		e := decisionlog.Entry{ID: id, Kind: decisionlog.KindDecision, Tenant: []string{"acme", "other"}[i%2],
@@ -42,14 +42,7 @@ func fillSampled(t *testing.T, log *decisionlog.Log, data string, n int) {
 			Decision: &decisionlog.Decision{Allow: true, Bundle: digest, Obligations: []evaluation.Obligation{{ID: "log", Type: "log"}}}}
 		receipt := decisionlog.Receipt{Decision: id, Obligations: []evaluation.Receipt{{ID: "log", Status: evaluation.Discharged, Detail: `"kind":"decision"`}}}
 		err := log.Append(t.Context(), []decisionlog.Entry{e, receipt.Entry(e.Tenant, "")})
-		fatal(t, err)
-	}
-}
-
-func fatal(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+		must(t, err)
 	}
 }
 
@@ -70,17 +63,17 @@ func receiveAfter(t *testing.T, happens func(data string), o report.SampleOption
 	t.Helper()
 	data := t.TempDir()
 	log, err := decisionlog.Open(data, decisionlog.Options{Origin: "pdp.example.com/log"})
-	fatal(t, err)
+	must(t, err)
 	defer func() { _ = log.Close() }()
 	fillSampled(t, log, data, 8)
 	happens(data)
 	o.To = time.Now().UTC() // for the log's clock is the real one
 	_, err = log.Checkpoint(t.Context())
-	fatal(t, err)
+	must(t, err)
 	snapshot, err := log.Snapshot()
-	fatal(t, err)
+	must(t, err)
 	sample, err := report.Choose(t.Context(), snapshot.For(tenants), o)
-	fatal(t, err)
+	must(t, err)
 	d := desk{t, t.TempDir()}
 	for name, content := range sample.Files {
 		d.write(name, string(content))
@@ -88,15 +81,15 @@ func receiveAfter(t *testing.T, happens func(data string), o report.SampleOption
 
 	fillSampled(t, log, data, 2) // what comes later changes nothing
 	_, err = log.Checkpoint(t.Context())
-	fatal(t, err)
+	must(t, err)
 	snapshot, err = log.Snapshot()
-	fatal(t, err)
+	must(t, err)
 	var exported bytes.Buffer
 	_, err = export.Log{Snapshot: snapshot.For(tenants)}.Export(t.Context(), &exported, export.Options{})
-	fatal(t, err)
+	must(t, err)
 	d.write("../export.ndjson", exported.String())
 	keys, err := decisionlog.VerifierKeys(data)
-	fatal(t, err)
+	must(t, err)
 	d.write("../log.pub", strings.Join(keys, "\n")+"\n")
 	return d
 }
@@ -104,15 +97,15 @@ func receiveAfter(t *testing.T, happens func(data string), o report.SampleOption
 func (d desk) read(name string) string {
 	d.Helper()
 	content, err := os.ReadFile(filepath.Join(d.dir, "sample", name))
-	fatal(d.T, err)
+	must(d.T, err)
 	return string(content)
 }
 
 func (d desk) write(name, content string) {
 	d.Helper()
 	name = filepath.Join(d.dir, "sample", name)
-	fatal(d.T, os.MkdirAll(filepath.Dir(name), 0o700))
-	fatal(d.T, os.WriteFile(name, []byte(content), 0o600))
+	must(d.T, os.MkdirAll(filepath.Dir(name), 0o700))
+	must(d.T, os.WriteFile(name, []byte(content), 0o600))
 }
 
 // commands are all those of the sample's README.
@@ -182,7 +175,7 @@ func TestSampleReadme(t *testing.T) {
 // Where the policies were never kept the sample says so, and the rest of it is checked all the same.
 func TestSampleReadmeWithoutPolicies(t *testing.T) {
 	t.Parallel()
-	d := receiveAfter(t, func(data string) { fatal(t, os.RemoveAll(filepath.Join(data, decisionlog.BundlesDir))) }, report.SampleOptions{N: 2, Seed: "s"})
+	d := receiveAfter(t, func(data string) { must(t, os.RemoveAll(filepath.Join(data, decisionlog.BundlesDir))) }, report.SampleOptions{N: 2, Seed: "s"})
 	if !strings.Contains(d.read("README.md"), "were not kept, and are not here") {
 		t.Error("the README does not say that the policies are not there")
 	}
@@ -201,11 +194,11 @@ func TestSampleReadmeFindsTampering(t *testing.T) {
 	t.Parallel()
 	d := receive(t, report.SampleOptions{N: 2, Seed: "s"})
 	commands := d.commands()
-	fatal(t, d.check(commands)) // or the failures below would prove nothing
+	must(t, d.check(commands)) // or the failures below would prove nothing
 	policies, err := filepath.Glob(filepath.Join(d.dir, "sample/bundles/*/a b.cedar"))
-	fatal(t, err)
+	must(t, err)
 	policy, err := filepath.Rel(filepath.Join(d.dir, "sample"), policies[0])
-	fatal(t, err)
+	must(t, err)
 	bundle := filepath.Dir(policy)
 	replace := func(name, old, with string) func() {
 		return func() {
@@ -244,12 +237,12 @@ func TestSampleReadmeFindsTampering(t *testing.T) {
 			t.Errorf("%s was not found", c.name)
 		}
 		if err != nil {
-			fatal(t, os.Remove(filepath.Join(d.dir, "sample", c.file)))
+			must(t, os.Remove(filepath.Join(d.dir, "sample", c.file)))
 		} else {
 			d.write(c.file, string(before))
 		}
 	}
-	fatal(t, d.check(commands)) // each was taken back
+	must(t, d.check(commands)) // each was taken back
 	// A choice that is not the seed's: what was left out of it shows in the whole log only.
 	if d.check(strings.Replace(commands, "seed='s'", "seed='t'", 1)) == nil {
 		t.Error("another seed chooses the same")

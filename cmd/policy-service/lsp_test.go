@@ -60,23 +60,15 @@ func (l *languageServer) until(text string) string {
 func TestLanguageServer(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a bundle") // whose URI has a %20
-	if err := os.CopyFS(dir, os.DirFS(starter(t))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS(starter(t))))
 	program := exec.CommandContext(t.Context(), "policy-service", "lsp", "--stdio")
 	to, err := program.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	from, err := program.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var said strings.Builder
 	program.Stderr = &said
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, program.Start())
 	l := &languageServer{t, to, bufio.NewReader(from)}
 	if _, err := io.WriteString(to, "garbage\r\n\r\nContent-Length: 3\r\n\r\n{]}"); err != nil {
 		t.Fatal(err)

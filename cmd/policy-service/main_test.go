@@ -54,9 +54,7 @@ func (b browsing) Run() int {
 func TestScript(t *testing.T) {
 	here, bundle := cwd(t), starter(t)
 	t.Cleanup(func() {
-		if err := os.Chdir(here); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chdir(here))
 	})
 	authority := pdptest.NewAuthority(t)
 	cert, key := authority.Server() // once: each call writes the same files anew, and transcripts run side by side
@@ -94,24 +92,44 @@ func starter(t *testing.T) string { return cwd(t) + "/../../policies/starter" }
 func cwd(t *testing.T) string {
 	t.Helper()
 	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return dir
 }
 
 // poll tries until it succeeds.
 func poll(ts *testscript.TestScript, what string, try func() bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ts.Check(untilDone(context.Background(), what, func() (bool, error) { return try(), nil }))
+}
+
+// until asks again and again, for as long as a test has patience.
+func until(t *testing.T, what string, done func() (bool, error)) {
+	t.Helper()
+	must(t, untilDone(t.Context(), what, done))
+}
+
+func untilDone(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !try() {
+	for {
+		if ok, err := done(); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		} else if ok {
+			return nil
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			ts.Fatalf("%s: not within %v", what, patience)
+			return fmt.Errorf("%s: not within %v", what, patience)
 		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -237,10 +255,6 @@ func inside(ts *testscript.TestScript, args []string) int {
 // writeFile writes a file, and makes the directories that it stands in.
 func writeFile(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 }

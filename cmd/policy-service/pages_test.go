@@ -107,9 +107,7 @@ func TestPagesFirstCurl(t *testing.T) {
 	needProgram(t, "make")
 	line := strings.TrimSuffix(runMake(t, "-s", "first-curl"), "\n")
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !regexp.MustCompile(`(?m)^run:.* first-curl\b`).Match(makefile) {
 		t.Error("make run no longer makes first-curl, which prints the request")
 	}
@@ -132,18 +130,14 @@ func pages(t *testing.T) (all []page) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 
 func runMake(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := makeOutput(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return out
 }
 

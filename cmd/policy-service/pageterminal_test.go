@@ -54,9 +54,7 @@ func newTerminal(t *testing.T, bin string) *terminal {
 	t.Helper()
 	m := &terminal{dir: t.TempDir(), address: ownLoopback()}
 	for _, name := range []string{"policies", "conformance"} {
-		if err := os.CopyFS(filepath.Join(m.dir, name), os.DirFS(filepath.Join(root, name))); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.CopyFS(filepath.Join(m.dir, name), os.DirFS(filepath.Join(root, name))))
 	}
 	m.serve(t, bin)
 	m.open(t, bin)
@@ -70,9 +68,7 @@ func (m *terminal) serve(t *testing.T, bin string) {
 	server := exec.Command(filepath.Join(bin, "policy-service"), "serve", "--policies", "policies/starter", "--data", ".data", "--listen", address)
 	var log bytes.Buffer
 	server.Dir, server.Stdout, server.Stderr = m.dir, &log, &log
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Start())
 	t.Cleanup(func() {
 		_ = server.Process.Signal(syscall.SIGTERM)
 		kill := time.AfterFunc(patience, func() { _ = server.Process.Kill() })
@@ -88,9 +84,7 @@ func (m *terminal) serve(t *testing.T, bin string) {
 func (m *terminal) open(t *testing.T, bin string) {
 	t.Helper()
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sh := exec.Command("sh")
 	sh.Dir, sh.Stdout, sh.Stderr = m.dir, write, write
 	sh.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "LC_ALL=C.UTF-8", "TZ=UTC")
@@ -99,9 +93,7 @@ func (m *terminal) open(t *testing.T, bin string) {
 	if err == nil {
 		err = sh.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = write.Close()
 	m.output = bufio.NewReader(read)
 	t.Cleanup(func() {
@@ -170,9 +162,7 @@ func (m *terminal) run(t *testing.T, command string, limit time.Duration) (shown
 	}
 	m.typed++
 	script := filepath.Join(m.dir, fmt.Sprintf(".typed-%d", m.typed))
-	if err := os.WriteFile(script, []byte(strings.ReplaceAll(command, loopback, m.address)+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(script, []byte(strings.ReplaceAll(command, loopback, m.address)+"\n"), 0o600))
 	end := fmt.Sprintf("end of command %d, %s", m.typed, rand.Text())
 	type outcome struct {
 		shown string
@@ -221,9 +211,7 @@ func (m *terminal) await(t *testing.T, address string) {
 	for {
 		for _, scheme := range []string{"http", "https"} {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+address+"/livez", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			answer, err := client.Do(request)
 			if err == nil {
 				_ = answer.Body.Close()

@@ -38,9 +38,7 @@ type (
 func readPage(t *testing.T, path string) page {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return newPage(t, path, string(text))
 }
 

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -55,12 +54,7 @@ func startAndStop(t *testing.T, data string) {
 	t.Helper()
 	c := crash{data: data}
 	server, _ := c.serve(t)
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, server.Stderr)
-	}
+	stop(t, server)
 }
 
 // What the service cannot know to be its own is named by verify, report and doctor for ever, and is a finding strictly.
@@ -68,17 +62,13 @@ func TestUnsignedTailIsNamed(t *testing.T) {
 	t.Parallel()
 	data := crashedlog.Make(t, 2)
 	db, err := bbolt.Open(filepath.Join(data, decisionlog.LogDir, "00000001.db"), 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	err = db.Update(func(tx *bbolt.Tx) error { // without the last checkpoint, one record has nothing but the MAC
 		c := tx.Bucket([]byte(decisionlog.BucketCheckpoints)).Cursor()
 		_, _ = c.Last()
 		return errors.Join(c.Delete(), tx.Bucket([]byte(decisionlog.BucketMeta)).Delete([]byte(decisionlog.MetaHead)))
 	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, db.Close()))
 	says(t, 10, "log verify --strict "+data, "unsigned not excluded: the last 1 records are covered by no checkpoint", "try: ")
 	for range 2 {
 		startAndStop(t, data)
@@ -109,13 +99,6 @@ func TestRecoverLog(t *testing.T) {
 	says(t, 0, "log verify "+data, "verified "+data)
 	says(t, 0, "log report --data "+data, "1 record lost with a damaged journal, journal.0 at byte")
 	says(t, 0, "log show --data "+data+" "+crashedlog.ID(3), crashedlog.Secret(3))
-	c := crash{data: data}
-	server, _ := c.serve(t)
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Wait(); err != nil {
-		t.Errorf("%v\n%s", err, server.Stderr)
-	}
+	startAndStop(t, data)
 	says(t, 2, "log recover --accept-loss --data "+data, "there is no loss to accept")
 }

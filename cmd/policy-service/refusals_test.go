@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,13 +62,7 @@ func refusingBundles(t *testing.T) map[string]string {
 	}
 	dirs := map[string]string{}
 	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, filepath.Join(dir, name), text)
 		bundle, _, _ := strings.Cut(name, "/")
 		dirs[bundle] = filepath.Join(dir, bundle)
 	}
@@ -98,9 +91,7 @@ func (r refusal) body(t *testing.T) []byte {
 	}
 	maps.Copy(body, own)
 	text, err := json.Marshal(body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return text
 }
 

@@ -86,12 +86,8 @@ func newHUP(t *testing.T) *hup {
 	h.server = exec.CommandContext(t.Context(), "policy-service", "serve", "--config", h.file)
 	h.server.Stdout = io.Discard
 	told, err := h.server.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, h.server.Start())
 	t.Cleanup(func() { _ = h.server.Process.Kill() })
 	h.stderr = bufio.NewScanner(told)
 	_, addr, _ := strings.Cut(h.await("msg=serving "), "address=")

@@ -18,21 +18,13 @@ func TestServeOutlivesItsReader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "c.yaml")
-	if err := os.WriteFile(file, []byte("decision_log: {sinks: {stdout: {}}}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("decision_log: {sinks: {stdout: {}}}\n"), 0o600))
 	server := exec.CommandContext(t.Context(), "policy-service", "serve", "--policies", starter(t), "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--config", file)
 	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	told, err := server.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, server.Start())
 	defer func() { _ = server.Process.Kill() }()
 	stderr := bufio.NewScanner(told)
 	await := func(text string) string {
@@ -50,9 +42,7 @@ func TestServeOutlivesItsReader(t *testing.T) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil { // a record, or a checkpoint
 		t.Error(err)
 	}
-	if err := out.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, out.Close())
 	for range 2 {
 		if ids := ask(http.DefaultClient, addr, false); len(ids) != 1 {
 			t.Fatalf("got %v", ids)
@@ -62,9 +52,7 @@ func TestServeOutlivesItsReader(t *testing.T) {
 	if ids := ask(http.DefaultClient, addr, false); len(ids) != 1 {
 		t.Fatalf("got %v", ids)
 	}
-	if err := server.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Process.Signal(syscall.SIGTERM))
 	await("a sink left records out")
 	for stderr.Scan() { // to its end, before Wait closes the pipe
 	}

@@ -80,7 +80,6 @@ func soakTime(t *testing.T) time.Duration {
 const (
 	soakClients  = 32
 	burstClients = 160
-	soakPatience = time.Minute
 	// soakConfig makes segments as small as they can be: 8 MiB, of which eight are kept; and
 	// it has a part of each burst refused.
 	soakConfig = "decision_log: {retain: {bytes: 67108864}}\nmax_concurrent: 16\nqueue_time: 5ms\n"
@@ -119,10 +118,10 @@ func newSoak(t *testing.T, duration time.Duration) *soak {
 	s.going, s.end = context.WithCancel(t.Context())
 	t.Cleanup(s.end)
 	s.judge = newJudge(s.wrong)
-	s.client = &http.Client{Timeout: soakPatience, Transport: &http.Transport{
+	s.client = &http.Client{Timeout: patience, Transport: &http.Transport{
 		MaxIdleConnsPerHost:   soakClients + burstClients,
 		IdleConnTimeout:       20 * time.Second, // sooner than the server, who would else close one that is being used again
-		ExpectContinueTimeout: soakPatience,
+		ExpectContinueTimeout: patience,
 	}}
 	t.Cleanup(s.client.CloseIdleConnections)
 	s.variant(t, 0)
@@ -154,13 +153,6 @@ func newSoak(t *testing.T, duration time.Duration) *soak {
 		must(t, os.WriteFile(s.path(name+".key"), []byte(key), 0o600))
 	}
 	return s
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 func (s *soak) path(name string) string { return filepath.Join(s.dir, name) }
@@ -425,7 +417,7 @@ func (s *soak) home(checkpoint []byte) {
 
 // run runs a command of ours to its end.
 func (s *soak) run(ctx context.Context, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*soakPatience)
+	ctx, cancel := context.WithTimeout(ctx, 5*patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, "policy-service", args...)
 	var out, said bytes.Buffer

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -163,31 +162,4 @@ func (s *soak) atRest(t *testing.T) footprint {
 		return still >= 10 && time.Since(since) > 3*time.Second, err
 	})
 	return least
-}
-
-// until asks again and again, for as long as a test has patience.
-func until(t *testing.T, what string, done func() (bool, error)) {
-	t.Helper()
-	if err := untilDone(t.Context(), what, done); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func untilDone(ctx context.Context, what string, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, soakPatience)
-	defer cancel()
-	tick := time.NewTicker(25 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if ok, err := done(); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
-		} else if ok {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%s: not within %v", what, soakPatience)
-		}
-	}
 }

@@ -176,8 +176,7 @@ func (h *neighbourhood) path(name string) string { return filepath.Join(h.dir, n
 
 func (h *neighbourhood) write(t *testing.T, name, text string) {
 	t.Helper()
-	must(t, os.MkdirAll(filepath.Dir(h.path(name)), 0o700))
-	must(t, os.WriteFile(h.path(name), []byte(text), 0o600))
+	writeFile(t, h.path(name), text)
 }
 
 func (h *neighbourhood) key(t *testing.T, name, tenant string, may []auth.Permission) string {

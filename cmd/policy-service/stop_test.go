@@ -193,9 +193,7 @@ func (s *stopping) compare(t *testing.T, data string) {
 		unrecorded--
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if unrecorded != 0 {
 		t.Errorf("%d answers, and %d records: %d are missing", len(s.answered), records, unrecorded)
 	}

@@ -24,9 +24,7 @@ func TestBuild(t *testing.T) {
 	t.Parallel()
 	one := filepath.Join(built(t), "policy-service")
 	info, err := buildinfo.ReadFile(one)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, want := range []debug.BuildSetting{{Key: "-trimpath", Value: "true"}, {Key: "CGO_ENABLED", Value: "0"}} {
 		if !slices.Contains(info.Settings, want) {
 			t.Errorf("it is not built with %s=%s", want.Key, want.Value)
@@ -44,9 +42,7 @@ func TestBuild(t *testing.T) {
 func TestBuildsAreTheSame(t *testing.T) {
 	night.Whole(t, "it links the program once more")
 	other := t.TempDir()
-	if err := build(other); err != nil {
-		t.Fatal(err)
-	}
+	must(t, build(other))
 	if fileSum(t, filepath.Join(built(t), "policy-service")) != fileSum(t, filepath.Join(other, "policy-service")) {
 		t.Error("two builds of the same differ")
 	}
@@ -56,9 +52,7 @@ func TestBuildsAreTheSame(t *testing.T) {
 func built(t *testing.T) (dir string) {
 	t.Helper()
 	needProgram(t, "make")
-	if err := buildOnce(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, buildOnce())
 	return builtIn
 }
 
@@ -97,8 +91,6 @@ func build(dir string) error {
 func fileSum(t *testing.T, name string) [sha256.Size]byte {
 	t.Helper()
 	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return sha256.Sum256(content)
 }

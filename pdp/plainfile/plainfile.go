@@ -55,17 +55,12 @@ func notPlain(name string, info fs.FileInfo) error {
 }
 
 // Read reads a regular file. A file of more than limit bytes is an error.
-func Read(name string, limit int64) ([]byte, error) {
-	f, err := Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	return readAll(f, limit)
-}
+func Read(name string, limit int64) ([]byte, error) { return read(name, limit, false) }
 
 // ReadPrivate is [Read] for a file with a secret. It refuses a file that every user of the machine can read.
-func ReadPrivate(name string, limit int64) ([]byte, error) {
+func ReadPrivate(name string, limit int64) ([]byte, error) { return read(name, limit, true) }
+
+func read(name string, limit int64, private bool) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
 		return nil, err
@@ -76,18 +71,13 @@ func ReadPrivate(name string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	// The group may: a Kubernetes volume with an fsGroup gives every file to it.
-	if info.Mode().Perm()&0o007 != 0 {
+	if private && info.Mode().Perm()&0o007 != 0 {
 		return nil, fmt.Errorf(
 			"%s is open to every user of this machine: chmod 600 it, and rotate it if anybody may have read it", name)
 	}
-	return readAll(f, limit)
-}
-
-// readAll reads a file. More than limit bytes are an error.
-func readAll(f *os.File, limit int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(content)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", f.Name(), limit)
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
 	}
 	return content, err
 }

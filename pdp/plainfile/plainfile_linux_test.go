@@ -23,9 +23,7 @@ func TestOpenTakesFilesAlone(t *testing.T) {
 	dir := t.TempDir()
 	file, fifo, socket := filepath.Join(dir, "file"), filepath.Join(dir, "fifo"), filepath.Join(dir, "socket")
 	listener, err := net.Listen("unix", socket)
-	if err = errors.Join(err, os.WriteFile(file, []byte("text"), 0o600), syscall.Mkfifo(fifo, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.WriteFile(file, []byte("text"), 0o600), syscall.Mkfifo(fifo, 0o600)))
 	defer func() { _ = listener.Close() }()
 	if got, err := plainfile.Read(file, 4); string(got) != "text" || err != nil {
 		t.Errorf("got %q, %v", got, err)
@@ -49,9 +47,7 @@ func TestAFIFOSwappedInIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
-	if err := errors.Join(os.WriteFile(file, []byte("text"), 0o600), syscall.Mkfifo(fifo, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(file, []byte("text"), 0o600), syscall.Mkfifo(fifo, 0o600)))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -70,9 +66,7 @@ func TestAFIFOSwappedInIsNotWaitedFor(t *testing.T) {
 			t.Fatal("it waits for somebody to write to the FIFO")
 		default:
 		}
-		if err := unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, fifo, unix.RENAME_EXCHANGE); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Renameat2(unix.AT_FDCWD, file, unix.AT_FDCWD, fifo, unix.RENAME_EXCHANGE))
 	}
 }
 
@@ -88,18 +82,14 @@ func TestReplace(t *testing.T) {
 		dir := t.TempDir()
 		name := filepath.Join(dir, "file")
 		for _, content := range []string{"longer", "new"} {
-			if err := test.write(name, []byte(content)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, test.write(name, []byte(content)))
 			got, err := os.ReadFile(name)
 			info, statErr := os.Stat(name)
 			if err = errors.Join(err, statErr); err != nil || string(got) != content || info.Mode() != test.mode {
 				t.Errorf("%s: %q, %v, %v", what, got, info, err)
 			}
 		}
-		if err := os.Mkdir(filepath.Join(dir, "taken"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, "taken"), 0o700))
 		if test.write(filepath.Join(dir, "taken"), nil) == nil || test.write(filepath.Join(dir, "none", "file"), nil) == nil {
 			t.Errorf("%s: no error", what)
 		}
@@ -114,12 +104,8 @@ func TestRewrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	name, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(name, []byte("longer"), 0o600), os.Chmod(name, 0o664), os.Symlink("file", link)); err != nil {
-		t.Fatal(err)
-	}
-	if err := plainfile.Rewrite(link, []byte("new")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(os.WriteFile(name, []byte("longer"), 0o600), os.Chmod(name, 0o664), os.Symlink("file", link)))
+	must(t, plainfile.Rewrite(link, []byte("new")))
 	got, err := os.ReadFile(name)
 	info, statErr := os.Stat(name)
 	leads, linkErr := os.Readlink(link)
@@ -130,9 +116,7 @@ func TestRewrite(t *testing.T) {
 		t.Error("no error")
 	}
 	if os.Geteuid() != 0 {
-		if err := os.Chmod(name, 0o444); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Chmod(name, 0o444))
 		if err := plainfile.Rewrite(name, nil); !errors.Is(err, os.ErrPermission) {
 			t.Errorf("it may not be written to, and the error is %v", err)
 		}
@@ -177,18 +161,12 @@ func TestCreate(t *testing.T) {
 func TestOnlyReplaceReadsTheDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.Chmod(dir, 0o300); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Chmod(dir, 0o300))
 	if os.Geteuid() == 0 { // who may read every directory: to files this thread is somebody else for a while
 		const other = 65534
-		if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o711), os.Chown(dir, other, other)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o711), os.Chown(dir, other, other)))
 		runtime.LockOSThread()
-		if err := unix.Setfsuid(other); err != nil {
-			t.Fatal(err)
-		}
+		must(t, unix.Setfsuid(other))
 		defer func() {
 			if unix.Setfsuid(0) == nil {
 				runtime.UnlockOSThread()
@@ -196,10 +174,15 @@ func TestOnlyReplaceReadsTheDirectory(t *testing.T) {
 		}()
 	}
 	t.Cleanup(func() { _ = os.Chmod(dir, 0o700) })
-	if err := plainfile.Publish(filepath.Join(dir, "file"), nil); err != nil {
-		t.Error(err)
-	}
+	must(t, plainfile.Publish(filepath.Join(dir, "file"), nil))
 	if err := plainfile.Replace(filepath.Join(dir, "file"), nil); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("the directory cannot be synced, and the error is %v", err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
