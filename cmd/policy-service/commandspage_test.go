@@ -14,12 +14,12 @@ import (
 const operatorPage = "cmd/policy-service/README.md"
 
 // flagsOf are the flags of a command as its synopsis has them, but for those that all commands have: by their letter if
-// the command's examples have that, and with … if they can be repeated.
+// the command's example has that, and with … if they can be repeated.
 func flagsOf(leaf *kong.Node) string {
 	var all []string
 	for _, flag := range leaf.Flags {
 		text := "--" + flag.Name
-		if letter := "-" + string(flag.Short); flag.Short != 0 && strings.Contains(strings.Join(examples[leaf.Path()], "\n"), " "+letter+" ") {
+		if letter := "-" + string(flag.Short); flag.Short != 0 && strings.Contains(examples[leaf.Path()], " "+letter+" ") {
 			text = letter
 		}
 		switch {

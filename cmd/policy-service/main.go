@@ -1,6 +1,6 @@
-// Command policy-service decides who may do what, from Cedar policies in a directory.
+// Command policy-service decides about requests for access, by Cedar policies in a directory.
 //
-// This package has the whole of the command line in one struct, and what --help prints. The commands stand below
+// This package has the whole of the command line in one struct, and the text of --help. The commands stand below
 // internal, in a room for each kind of user, one file a command; internal/cli is how all of them speak and end.
 package main
 

@@ -8,8 +8,8 @@ import (
 // Span is what is at or after From and before To. Since is another way to say From, for which the future makes no sense.
 type Span struct{ From, To, Since Time }
 
-// The errors of [Span.At]. Each begins with the name that flags and parameters have, so that a caller puts before it
-// what stands before its names.
+// The errors of [Span.At]. Each begins with the name that flags and parameters have, so that a caller puts the prefix
+// of its names before it.
 var (
 	ErrTwice  = errors.New("since says the same as from; leave one of the two out")
 	ErrFuture = errors.New("since is in the future; give a time that has passed")
@@ -30,5 +30,5 @@ func (s Span) At(now time.Time) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-// Moves reports whether the bounds depend on what time it is now.
+// Moves reports whether the bounds depend on the time of now.
 func (s Span) Moves() bool { return s.From.aged || s.To.aged || s.Since.aged }

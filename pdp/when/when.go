@@ -2,7 +2,7 @@
 // days in it, and [Span] the part of the past that two of them bound. Commands, routes and the configuration read them
 // here, so that 7d is the same everywhere.
 //
-// The package has no clock: who asks says what time it is, once for all times of one question.
+// The package has no clock: the caller gives the time, once for all times of one question.
 package when
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Time is a time as somebody wrote it. The zero Time is none.
+// Time is a time as it was written. The zero Time is none.
 type Time struct {
 	at   time.Time
 	age  time.Duration // before a now that is not known yet
