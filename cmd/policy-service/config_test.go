@@ -124,9 +124,7 @@ func (p keysPage) check(t *testing.T) {
 		t.Errorf("flags of keys that do not exist: %v", flags)
 	}
 	text, err := os.ReadFile(p.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := string(text)
 	for _, g := range p.groups {
 		page = p.withTable(t, page, g.heading, tables[g.heading])
@@ -137,9 +135,7 @@ func (p keysPage) check(t *testing.T) {
 	if !*updateKeys {
 		t.Fatalf("the tables of keys of %s are not what the tags say; try go test ./cmd/policy-service -run PageHasEveryKey -update-keys", p.path)
 	}
-	if err := os.WriteFile(p.path, []byte(page), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(p.path, []byte(page), 0o644))
 }
 
 // withTable is the page with these rows in the table of keys below a heading.

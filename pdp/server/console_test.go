@@ -227,16 +227,14 @@ func TestConsoleBesideOtherPages(t *testing.T) {
 		config server.Config
 		beside bool
 	}{
-		"off":                      {server.Config{PublicURL: "https://tools.example.com/pdp"}, false},
-		"a host of its own":        {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://approve.example.com/console"}}, false},
-		"of the service alone":     {server.Config{PublicURL: "https://pdp.example.com/", Console: &server.ConsoleConfig{}}, false},
-		"on loopback":              {server.Config{Console: &server.ConsoleConfig{}}, false},
-		"said":                     {server.Config{Console: &server.ConsoleConfig{OwnHost: "false"}}, true},
-		"a path":                   {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/pdp/console/"}}, true},
-		"a path, whatever is said": {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/pdp/console", OwnHost: "true"}}, true},
-		"the path of the service":  {server.Config{PublicURL: "https://tools.example.com/pdp", Console: &server.ConsoleConfig{}}, true},
-		"another place than that":  {server.Config{PublicURL: "https://tools.example.com/pdp", Console: &server.ConsoleConfig{Listen: "127.0.0.1:0"}}, false},
-		"a path of the same name":  {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/console/console"}}, true},
+		"off":                     {server.Config{PublicURL: "https://tools.example.com/pdp"}, false},
+		"a host of its own":       {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://approve.example.com/console"}}, false},
+		"of the service alone":    {server.Config{PublicURL: "https://pdp.example.com/", Console: &server.ConsoleConfig{}}, false},
+		"on loopback":             {server.Config{Console: &server.ConsoleConfig{}}, false},
+		"a path":                  {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/pdp/console/"}}, true},
+		"the path of the service": {server.Config{PublicURL: "https://tools.example.com/pdp", Console: &server.ConsoleConfig{}}, true},
+		"another place than that": {server.Config{PublicURL: "https://tools.example.com/pdp", Console: &server.ConsoleConfig{Listen: "127.0.0.1:0"}}, false},
+		"a path of the same name": {server.Config{Console: &server.ConsoleConfig{PublicURL: "https://tools.example.com/console/console"}}, true},
 	} {
 		if err := test.config.ConsoleBeside(); (err != nil) != test.beside {
 			t.Errorf("%s: %v", name, err)

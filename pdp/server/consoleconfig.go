@@ -21,8 +21,6 @@ type ConsoleConfig struct {
 	Listen string `yaml:"listen" doc:"An address of the console's own, as host:port. The console is then at no other address, and nothing else is at this one. Any address but loopback needs TLS and credentials. Without it the console is at listen."`
 	// PublicURL begins every link to the console.
 	PublicURL string `yaml:"public_url" doc:"The address by which people reach the console, as https://host[:port]/console. The host should be the console's own. It may be http on loopback. Every link to the console begins with it. A proxy may take off what stands before /console, if anything does. Unless given, it is /console below public_url, or below the console's address if that is loopback."`
-	// OwnHost is "false" if other pages have the host of PublicURL, too.
-	OwnHost string `yaml:"own_host" default:"true" enum:"true,false" doc:"Whether nothing but the console is at the host and port of public_url. false: other pages are there, too. A browser takes them for the console's own, so they are in the way of whoever logs in, and config check and doctor warn of it."`
 	// TrustedProxies say where a request comes from.
 	TrustedProxies []string `yaml:"trusted_proxies" doc:"The addresses of proxies before the console, as 10.0.0.5 or 10.0.0.0/24. Of a request of theirs, the last address in X-Forwarded-For that is none of theirs counts as the one that it comes from: failed logins and pages are bounded by address. Without them, all people behind a proxy have one address."`
 	// OIDC is the issuer by which people log in; nil is none, and then they log in with API keys.
@@ -92,7 +90,7 @@ func (c *ConsoleConfig) proxies() (all auth.Proxies, err error) {
 	return all, nil
 }
 
-// ConsoleBeside says that other pages have the host of the console, if the configuration shows it: a browser keeps them
+// ConsoleBeside says that other pages have the host of the console, if its address shows it: a browser keeps them
 // apart from the console by nothing but what they may not do elsewhere. It is nil if the console is alone there, or off.
 func (c *Config) ConsoleBeside() error {
 	if c.Console == nil {
@@ -102,14 +100,10 @@ func (c *Config) ConsoleBeside() error {
 	if at == "" && c.Console.Listen == "" && c.PublicURL != "" {
 		at = strings.TrimSuffix(c.PublicURL, "/") + consolePath
 	}
-	const why = ", so the host has other pages, too, whose scripts can get between the console and the people who log in there; give it a host of its own, such as https://approve.example.com/console"
-	switch {
-	case strings.TrimSuffix(urlPath(strings.TrimSuffix(at, "/")), consolePath) != "":
-		return fmt.Errorf("the console is at %s%s", at, why)
-	case c.Console.OwnHost == "false":
-		return errors.New("console.own_host is false" + why)
+	if strings.TrimSuffix(urlPath(strings.TrimSuffix(at, "/")), consolePath) == "" {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the console is at %s, so the host has other pages, too, whose scripts can get between the console and the people who log in there; give it a host of its own, such as https://approve.example.com/console", at)
 }
 
 // cleanConsoleURL returns a public_url of the console as links begin with it. A session's cookie would be everybody's on

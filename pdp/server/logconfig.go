@@ -60,8 +60,8 @@ type SinkConfig struct {
 
 // The paths of the keys of [RetainConfig].
 const (
-	KeyRetainAge   = "decision_log.retain.age"
 	KeyRetainShare = "decision_log.retain.share"
+	keyRetainAge   = "decision_log.retain.age"
 	keyRetainBytes = "decision_log.retain.bytes"
 	keyRetainLeast = "decision_log.retain.least_age"
 	keyRetainOfOne = "decision_log.retain.share_person"
@@ -105,7 +105,7 @@ func (c DecisionLogConfig) check(r *config.Reading) {
 	}
 	keep := c.Retain
 	if keep.Age > 0 && keep.Age < keep.LeastAge {
-		r.Addf(keyRetainLeast, "%s is %v, and records go at %v by %s; write no more than that", keyRetainLeast, keep.LeastAge, keep.Age, KeyRetainAge)
+		r.Addf(keyRetainLeast, "%s is %v, and records go at %v by %s; write no more than that", keyRetainLeast, keep.LeastAge, keep.Age, keyRetainAge)
 	}
 	bounds := keep.bounds()
 	for _, one := range []struct {
@@ -130,7 +130,7 @@ func (r RetainConfig) Outlasted(longest time.Duration) error {
 	if r.Age == 0 || r.Age >= longest {
 		return nil
 	}
-	return fmt.Errorf("%s is %v, and an approval request of this bundle lasts up to %v: once its steps are dropped from the log it allows nothing; make the age %v at least, or timeout, valid_for and rounds_within in obligations.yaml shorter", KeyRetainAge, r.Age, longest, longest)
+	return fmt.Errorf("%s is %v, and an approval request of this bundle lasts up to %v: once its steps are dropped from the log it allows nothing; make the age %v at least, or timeout, valid_for and rounds_within in obligations.yaml shorter", keyRetainAge, r.Age, longest, longest)
 }
 
 // A segment is dropped as a whole, so it holds at most this part of what is kept.

@@ -44,9 +44,7 @@ var shelfForm = Form[shelf]{Title: "A shelf", Prefix: "SHELF_", FileVariable: "S
 func readShelf(t *testing.T, text string) (shelf, Origins, string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "s.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(text), 0o600))
 	var s shelf
 	from, err := shelfForm.Read(Given{File: file}, &s)
 	return s, from, file, err
@@ -74,9 +72,7 @@ sorts: [old, new]
 func TestMapsAreRead(t *testing.T) {
 	t.Parallel()
 	s, from, file, err := readShelf(t, fullShelf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	jira := s.Boxes["jira"]
 	if jira.File != filepath.Join(filepath.Dir(file), "k.pem") || jira.Kind != "shut" || jira.Labels["app.example/name"] != "x: y" {
 		t.Errorf("got %+v", jira)
@@ -205,13 +201,9 @@ func TestDefaultsInMaps(t *testing.T) {
 func TestMapsAreWritten(t *testing.T) {
 	t.Parallel()
 	s, from, file, err := readShelf(t, fullShelf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b bytes.Buffer
-	if err := shelfForm.Write(&b, s, from); err != nil {
-		t.Fatal(err)
-	}
+	must(t, shelfForm.Write(&b, s, from))
 	for _, want := range []string{
 		"most: 64KiB # " + file + ":1:7\n", "often: 30/m # " + file, "  bare:\n    kind: open # default\n    most: 4MiB # default\n",
 		"  resources/templates/list: {\"evaluation\": {\"subject\": {\"id\": \"$token.sub\"}}} # " + file + ":5:29\n",
@@ -242,9 +234,7 @@ func TestMapsAreWritten(t *testing.T) {
 func TestBelow(t *testing.T) {
 	t.Parallel()
 	_, from, _, err := readShelf(t, "notes: {a/b: {x.y: [{'0': c}], '0': d, e/f: g}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for pointer, want := range map[string]string{
 		"": "notes.a/b", "/x.y/0/0": "notes.a/b/x.y/0/0", "/0": "notes.a/b/0", "/x.y/7": "notes.a/b/x.y", "/e~1f": "notes.a/b/e~1f", "/nothing/0": "notes.a/b",
 	} {
@@ -257,29 +247,26 @@ func TestBelow(t *testing.T) {
 func schemaOf(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(shelfForm.Schema()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	compiler := jsonschema.NewCompiler()
-	if err := compiler.AddResource("s.json", document); err != nil {
-		t.Fatal(err)
-	}
+	must(t, compiler.AddResource("s.json", document))
 	return compiler.MustCompile("s.json")
 }
 
 func plainJSON(t *testing.T, text string) any {
 	t.Helper()
 	var value any
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(text), &value))
 	encoded, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	decoded, err := jsonschema.UnmarshalJSON(bytes.NewReader(encoded))
+	must(t, err)
+	return decoded
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decoded
 }

@@ -80,10 +80,6 @@ func (k *Key) schema() map[string]any {
 	if len(k.Enum) > 0 && k.scalar != nil {
 		schema["enum"] = k.Enum
 	}
-	if slices.Equal(k.Enum, []string{"true", "false"}) { // without quotes they are no strings
-		schema["type"], schema["enum"] = []string{"boolean", "string"}, []any{true, false, "true", "false"}
-		delete(schema, "minLength")
-	}
 	return schema
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
-	"policy-service/pdp"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 	"policy-service/schemas"
@@ -27,7 +26,7 @@ type configCheckCommand struct {
 
 // Help ends the command's help.
 func (configCheckCommand) Help() string {
-	return "The command reads the file and the bundle that the file names. It does not read flags or environment variables.\n\n" +
+	return "The command reads the file. It does not read flags or environment variables.\n\n" +
 		"Exit codes: 0 if there are no mistakes (there may be warnings), 1 if there are mistakes, 2 if it cannot read the file."
 }
 
@@ -46,8 +45,7 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	_, err = server.New(told)
 	warn(c.File, err)
 	warn(from[server.KeyRetainShare], told.DecisionLog.Retain.Doubtful())
-	warn(from[server.KeyRetainAge], outlasted(told))
-	warn(cmp.Or(from["console.own_host"], from["console.public_url"], c.File), told.ConsoleBeside())
+	warn(cmp.Or(from["console.public_url"], c.File), told.ConsoleBeside())
 	for n, issuer := range told.Auth.JWT {
 		if err := issuer.Unbarred(); err != nil {
 			warn(c.File, fmt.Errorf("auth.jwt[%d]: %w", n, err))
@@ -55,19 +53,6 @@ func (c configCheckCommand) Run(s cli.Streams) error {
 	}
 	s.Print("%s has no mistakes", c.File)
 	return nil
-}
-
-// outlasted is an error if retention is too short for the bundle of a configuration. A bundle that does not load is no
-// mistake of the configuration: the command check is for that.
-func outlasted(told server.Config) error {
-	if told.Policies == "" {
-		return nil
-	}
-	bundle, _ := pdp.Load(pdp.Dir(told.Policies))
-	if bundle == nil {
-		return nil
-	}
-	return told.DecisionLog.Retain.Outlasted(bundle.LongestApproval())
 }
 
 type configPrintCommand struct {
