@@ -42,8 +42,6 @@ func (i IssuerConfig) check() error {
 		return errors.New("issuer is missing or has a fragment; write it as in the claim iss of the tokens")
 	case len(i.Algorithms) == 0:
 		return errors.New("algorithms is missing; list those the issuer signs with, such as RS256 or ES256")
-	case i.JWKSRefresh != 0 && i.JWKSFile != "":
-		return errors.New("jwks_refresh is for keys that come by discovery, and a jwks_file is followed by itself; leave one of them out")
 	case i.Tenant != "" && !evaluation.IsTenantName(i.Tenant):
 		return errors.New("tenant is no name of a tenant; write it as the directory is called")
 	}

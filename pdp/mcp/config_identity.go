@@ -1,7 +1,5 @@
 package mcp
 
-import "time"
-
 // IdentityConfig says for whom requests are.
 type IdentityConfig struct {
 	// Issuers are believed. Without one there is Static.
@@ -18,11 +16,10 @@ type IdentityConfig struct {
 
 // IssuerConfig is an issuer of access tokens.
 type IssuerConfig struct {
-	Issuer      string        `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
-	Audience    string        `yaml:"audience" doc:"What the claim aud of the tokens must contain, if that is not resource."`
-	Algorithms  []string      `yaml:"algorithms" required:"yes" min:"1" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA" doc:"The signature algorithms that the gateway accepts."`
-	JWKSFile    string        `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
-	JWKSRefresh time.Duration `yaml:"jwks_refresh" min:"30s" max:"1h" doc:"How long a key may still count after the issuer has withdrawn it, if keys come by discovery. 5m unless given."`
+	Issuer     string   `yaml:"issuer" required:"yes" doc:"The claim iss of the tokens, byte for byte. OIDC discovery begins at this address."`
+	Audience   string   `yaml:"audience" doc:"What the claim aud of the tokens must contain, if that is not resource."`
+	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" enum:"RS256,RS384,RS512,PS256,PS384,PS512,ES256,ES384,ES512,EdDSA" doc:"The signature algorithms that the gateway accepts."`
+	JWKSFile   string   `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
 	// Tenant, the types and IDPrefix keep the people of several issuers apart.
 	Tenant      string `yaml:"tenant" doc:"The tenant whose policies decide about holders of these tokens, in place of pdp.tenant."`
 	SubjectType string `yaml:"subject_type" doc:"The type of the entity that a person is to policies. user unless given."`

@@ -44,7 +44,7 @@ pdp:
   breaker: {failures: 3, cool_down: 1s}
 identity:
   issuers:
-    - {issuer: "https://idp.example.com", audience: gateway, algorithms: [ES256, RS256], jwks_refresh: 1m}
+    - {issuer: "https://idp.example.com", audience: gateway, algorithms: [ES256, RS256]}
     - {issuer: "urn:other", algorithms: [EdDSA], jwks_file: keys.json, tenant: other, subject_type: member, agent_type: bot, id_prefix: "o:"}
   subject_claim: /act/sub
   agent_claim: azp

@@ -195,7 +195,7 @@ func (c Config) identityOptions() identity.Options {
 	}
 	for _, i := range c.Identity.Issuers {
 		o.Issuers = append(o.Issuers, identity.Issuer{
-			Issuer: i.Issuer, Audience: i.Audience, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile, JWKSRefresh: i.JWKSRefresh,
+			Issuer: i.Issuer, Audience: i.Audience, Algorithms: i.Algorithms, JWKSFile: i.JWKSFile,
 			Tenant: i.Tenant, SubjectType: i.SubjectType, AgentType: i.AgentType, IDPrefix: i.IDPrefix,
 		})
 	}

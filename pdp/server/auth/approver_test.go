@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -19,18 +20,14 @@ var mia = Principal{"User", "mia"}
 func addApprover(t testing.TB, k *Keys, name string, p Principal) string {
 	t.Helper()
 	secret, err := k.Add(KeySpec{Name: name, Principal: p, Grant: Grant{Permissions: []Permission{Approve}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secret
 }
 
 func fileOf(t *testing.T, dir string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, KeyFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(content)
 }
 
@@ -58,13 +55,7 @@ func TestKeyOfAnApprover(t *testing.T) {
 	dir, c := t.TempDir(), clock.New()
 	running, command := open(t, dir, c), open(t, dir, c)
 	pep := add(t, command, "pep")
-	if !strings.HasPrefix(fileOf(t, dir), `{"format":1,`) {
-		t.Errorf("without principals the format is not 1: %s", fileOf(t, dir))
-	}
 	secret := addApprover(t, command, "mia", mia)
-	if !strings.HasPrefix(fileOf(t, dir), `{"format":2,`) {
-		t.Errorf("with a principal the format is not 2: %s", fileOf(t, dir))
-	}
 	c.Advance(checkAtMost)
 	if caller, found := running.Find(secret); !found || caller.Principal != mia || !caller.May(Approve) || caller.May(Decide) {
 		t.Errorf("got %v %+v, want mia who approves", found, caller)
@@ -75,9 +66,7 @@ func TestKeyOfAnApprover(t *testing.T) {
 	if list := running.List(); list[0].Principal != (Principal{}) || list[1].Principal != mia {
 		t.Errorf("listed as %+v", list)
 	}
-	if err := command.Revoke("mia"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command.Revoke("mia"))
 	c.Advance(checkAtMost)
 	if caller, found := running.Find(secret); found || caller.Principal != (Principal{}) {
 		t.Errorf("revoked elsewhere, and still %+v", caller)
@@ -121,11 +110,9 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 		read     bool
 	}{
 		"as it was written":           {"", "", true},
-		"nobody, in format 2":         {`"principal":"User::\"zoe\"","tenants":["default"],"permissions":["approve"]`, `"tenants":["default"],"permissions":["decide"]`, true},
 		"harmless":                    {`["approve"]`, `["decide"]`, true},
-		"a principal in format 1":     {`"format":2`, `"format":1`, false},
-		"a format to come":            {`"format":2`, `"format":4`, false},
-		"no format":                   {`"format":2,`, ``, false},
+		"a format to come":            {`"format":1`, `"format":2`, false},
+		"no format":                   {`"format":1,`, ``, false},
 		"nobody who approves":         {`"principal":"User::\"zoe\"",`, ``, false},
 		"null who approves":           {`"User::\"zoe\""`, `null`, false},
 		"an empty principal":          {`"User::\"zoe\""`, `""`, false},
@@ -134,16 +121,14 @@ func TestKeyFilesOfApprovers(t *testing.T) {
 		"two principals":              {`"User::\"zoe\""`, `["User::\"zoe\""]`, false},
 		"a member to come":            {`"principal"`, `"principals"`, false},
 		"twice":                       {`"principal"`, `"principal":"User::\"eve\"","principal"`, false},
-		"a principal without its key": {`"format":2`, `"format":2,"principal":"User::\"zoe\""`, false},
+		"a principal without its key": {`"format":1`, `"format":1,"principal":"User::\"zoe\""`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir, text := t.TempDir(), strings.Replace(whole, test.from, test.to, 1)
 			if test.from != "" && text == whole {
 				t.Fatalf("%s is not in %s", test.from, whole)
 			}
-			if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, KeyFile), []byte(text), 0o600))
 			if _, err := openKeys(dir, clock.New().Now); (err == nil) != test.read || err != nil && strings.Contains(err.Error(), "zoe") {
 				t.Errorf("got %v", err)
 			}
@@ -160,9 +145,7 @@ func approving(t *testing.T, c *clock.Clock, s signer, claim string) *JWT {
 	issuer.Principal = &PrincipalClaim{Type: "Acme::User", Claim: claim}
 	writeJWKS(t, issuer.JWKSFile, s)
 	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return j
 }
 
@@ -208,7 +191,7 @@ type jsonNull struct{}
 
 func (jsonNull) MarshalJSON() ([]byte, error) { return []byte("null"), nil }
 
-// What one reader of a token mends and another does not is two ids, and so it is none.
+// A token that one reader mends and another does not is refused: it would name two entities.
 func TestTokensThatNameTwo(t *testing.T) {
 	t.Parallel()
 	c := clock.New()
@@ -221,8 +204,8 @@ func TestTokensThatNameTwo(t *testing.T) {
 	} {
 		payload := strings.Replace(string(asJSON(t, claims(c, map[string]any{"mail": "MAIL"}))), `"MAIL"`, text, 1)
 		caller, err := j.Verify(t.Context(), signText(t, s, payload))
-		if err != nil || caller.Principal != (Principal{}) || caller.May(Approve) {
-			t.Errorf("%s: got %s, %v; want a good token of nobody", name, caller.Principal, err)
+		if refused := (*Refusal)(nil); !errors.As(err, &refused) || caller.Principal != (Principal{}) || caller.May(Decide) {
+			t.Errorf("%s: got %+v, %v; want a refusal", name, caller, err)
 		}
 	}
 }

@@ -45,9 +45,7 @@ func (k *Keys) approvers(tenant string) (all []Caller) {
 	}
 	for _, s := range view.stored {
 		if s.Revoked.IsZero() && s.lets(tenant, Approve) && s.Principal != (Principal{}) {
-			caller := s.caller(keyCaller + s.Name)
-			caller.Principal = s.Principal
-			all = append(all, caller)
+			all = append(all, view.byID[s.ID].caller)
 		}
 	}
 	slices.SortFunc(all, func(a, b Caller) int { return cmp.Compare(a.Name, b.Name) })

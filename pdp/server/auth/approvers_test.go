@@ -13,9 +13,7 @@ func TestApprovers(t *testing.T) {
 	keys := open(t, t.TempDir(), clock.New())
 	addApprover(t, keys, "mia", mia)
 	addApprover(t, keys, "gone", mia)
-	if err := keys.Revoke("gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, keys.Revoke("gone"))
 	if _, err := keys.Add(KeySpec{Name: "pep", Grant: Grant{Tenants: []string{"*"}, Permissions: []Permission{Decide}}}); err != nil {
 		t.Fatal(err)
 	}

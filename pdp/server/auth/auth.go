@@ -16,9 +16,6 @@ import (
 	"policy-service/evaluation"
 )
 
-// Via is the way by which votes come that a key relays, for programs that make keys.
-type Via = evaluation.Via
-
 // How the names of callers begin.
 const (
 	keyCaller   = "key:"

@@ -45,9 +45,7 @@ func answering(a *Authenticator) http.Handler {
 func do(t *testing.T, client *http.Client, url string, headers ...string) string {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {
 			r.Host = headers[i+1]
@@ -55,14 +53,10 @@ func do(t *testing.T, client *http.Client, url string, headers ...string) string
 		r.Header.Add(headers[i], headers[i+1])
 	}
 	w, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = w.Body.Close() }()
 	body, err := io.ReadAll(w.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if challenged := strings.HasPrefix(w.Header.Get("WWW-Authenticate"), "Bearer "); challenged != (w.StatusCode == http.StatusUnauthorized) {
 		t.Errorf("%d with WWW-Authenticate %q", w.StatusCode, w.Header.Get("WWW-Authenticate"))
 	}
@@ -145,18 +139,14 @@ func TestDoorOnLoopback(t *testing.T) {
 	if got := ask("Authorization", "Bearer "+key, "Host", "pdp.example"); got != "200 key:pep" {
 		t.Errorf("with the key: got %q", got)
 	}
-	if err := command.Revoke("pep"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command.Revoke("pep"))
 	c.Advance(checkAtMost)
 	for _, headers := range [][]string{nil, {"Authorization", "Bearer " + key}} {
 		if got := ask(headers...); !strings.HasPrefix(got, "401 ") {
 			t.Errorf("the last key was revoked: got %q, want the door closed", got)
 		}
 	}
-	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, KeyFile)))
 	c.Advance(checkAtMost)
 	if got := ask(); !strings.HasPrefix(got, "401 ") {
 		t.Errorf("the keys are gone: got %q, want the door closed", got)
@@ -204,9 +194,7 @@ func TestNoCredentialGetsOut(t *testing.T) {
 		func() {},
 		func() { p.set(func() { p.down = true }); c.Advance(2 * keysKept) },
 		func() {
-			if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte(key), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(dir, KeyFile), []byte(key), 0o600))
 			c.Advance(time.Second)
 		},
 	} {

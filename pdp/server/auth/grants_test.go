@@ -85,9 +85,7 @@ func TestGrantsNeverGiveTogetherWhatNoneGives(t *testing.T) {
 		}
 		of := pick(groups)
 		list, err := evaluation.Texts(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		email, _ := evaluation.Text("alice")
 		caller := entry.holder(testIssuer, "alice", evaluation.Object{}.With("groups", list).With("email", email))
 		given := func(tenant string, p Permission) bool {
@@ -170,9 +168,7 @@ func TestGrantsOfBearerTokens(t *testing.T) {
 		Grant:  Grant{Obligations: []string{"log"}},
 	}
 	j, err := NewJWT([]JWTIssuer{entry}, JWTOptions{Now: c.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := &Authenticator{JWT: j}
 	ask := func(token string) (Caller, error) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -260,9 +256,7 @@ func TestGrantsThatAreNotTaken(t *testing.T) {
 		entry := decider("RS256")
 		entry.Grant, entry.Principal = Grant{}, &PrincipalClaim{"User", "sub"}
 		entry.Grants = []ClaimGrant{groupGrant("auditors", "log.read", "acme"), groupGrant("approvers", "approve", "acme")}
-		if err := entry.check(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, entry.check())
 		change(&entry)
 		if err := entry.check(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "; ") && !strings.Contains(err.Error(), "try ") {
 			t.Errorf("got %v, want %q", err, want)
@@ -296,9 +290,7 @@ func TestOIDCThatIsNotTaken(t *testing.T) {
 		}
 	}
 	config := OIDC{Issuer: testIssuer, ClientID: testAudience}
-	if err := config.CheckBeside([]JWTIssuer{{Issuer: testIssuer, Audience: "other"}, {Issuer: otherIssuer, Audience: testAudience}}); err != nil {
-		t.Error(err)
-	}
+	must(t, config.CheckBeside([]JWTIssuer{{Issuer: testIssuer, Audience: "other"}, {Issuer: otherIssuer, Audience: testAudience}}))
 	if err := config.CheckBeside([]JWTIssuer{{Issuer: testIssuer, Audience: "other"}, decider("RS256")}); err == nil || !strings.Contains(err.Error(), "auth.jwt[1]") {
 		t.Errorf("got %v", err)
 	}

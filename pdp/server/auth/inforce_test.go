@@ -7,9 +7,7 @@ func TestInForce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	keys, err := OpenKeys(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mia := Principal{Type: "User", ID: "mia"}
 	approve := Grant{Tenants: []string{"acme"}, Permissions: []Permission{Approve}}
 	decide := Grant{Tenants: []string{"*"}, Permissions: []Permission{Decide}}
@@ -19,9 +17,7 @@ func TestInForce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := keys.Revoke("gone"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, keys.Revoke("gone"))
 	known := &Authenticator{Keys: keys, JWT: &JWT{issuers: []issuer{
 		{JWTIssuer: JWTIssuer{Issuer: "https://one.example", Grant: approve}},
 		{JWTIssuer: JWTIssuer{Issuer: "https://two.example", Grant: decide}},

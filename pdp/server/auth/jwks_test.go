@@ -36,9 +36,7 @@ func TestChangedFileCountsWithinFourSeconds(t *testing.T) {
 	}
 
 	// A write in place is cut short for a moment; who takes the file away means it.
-	if err := os.WriteFile(file, []byte(`{"keys":[`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(`{"keys":[`), 0o600))
 	c.Advance(fileEvery)
 	if !good(second) {
 		t.Error("half a file took the keys at once")
@@ -52,9 +50,7 @@ func TestChangedFileCountsWithinFourSeconds(t *testing.T) {
 	if !good(second) {
 		t.Error("the file is whole again, and its key not good")
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	c.Advance(4 * time.Second)
 	if good(second) {
 		t.Error("the file is gone, and its key still good")
@@ -70,9 +66,7 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	good := string(asJSON(t, newSigner(t, "good", jose.ES256).public()))
 	short, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	private := newSigner(t, "private", jose.ES256)
 	encryption := newSigner(t, "enc", jose.ES256).public()
 	encryption.Use = "enc"
@@ -114,9 +108,7 @@ func TestFilesThatAServerDoesNotStartWith(t *testing.T) {
 		issuer := decider("ES256")
 		issuer.JWKSFile = filepath.Join(dir, name)
 		if content != "" {
-			if err := os.WriteFile(issuer.JWKSFile, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(issuer.JWKSFile, []byte(content), 0o600))
 		}
 		_, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{})
 		if err == nil || !strings.HasPrefix(err.Error(), "auth.jwt[0]: jwks_file ") || !strings.Contains(err.Error(), "; ") {
@@ -170,9 +162,7 @@ mtls:
   - {san: pep.example, tenants: [acme], permissions: [search]}
 `))
 	d.KnownFields(true)
-	if err := d.Decode(&auth); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Decode(&auth))
 	jwt, mtls := auth.JWT[0], auth.MTLS[0]
 	if err := errors.Join(jwt.check(), mtls.check()); err != nil || jwt.JWKSFile != "f" || mtls.SAN != "pep.example" {
 		t.Errorf("got %+v, %+v, %v", jwt, mtls, err)

@@ -19,12 +19,8 @@ func TestAFIFOInPlaceOfAJWKSFileStopsNoVerification(t *testing.T) {
 	c := clock.New()
 	s := newSigner(t, "1", jose.ES256)
 	j, file := fromFile(t, c, s)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(file, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
+	must(t, syscall.Mkfifo(file, 0o600))
 	c.Advance(4 * time.Second)
 	verified := make(chan error, 1)
 	go func() {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"policy-service/evaluation"
 )
 
 // JWT verifies bearer tokens.
@@ -92,21 +94,12 @@ func (j *JWT) add(config JWTIssuer, source *keySet) {
 
 // source has the keys of an issuer: those known already, where it is there already.
 func (j *JWT) source(config JWTIssuer, client *http.Client, options JWTOptions) (*keySet, error) {
-	if j == nil {
-		return newKeySet(config, client, options)
-	}
-	for _, known := range j.issuers {
-		if known.Issuer != config.Issuer || known.JWKSFile != config.JWKSFile {
-			continue
-		}
-		if known.JWKSRefresh != config.JWKSRefresh {
-			next, err := newKeySet(config, client, options)
-			if err != nil {
-				return nil, err
+	if j != nil {
+		for _, known := range j.issuers {
+			if known.Issuer == config.Issuer && known.JWKSFile == config.JWKSFile {
+				return known.source, nil
 			}
-			return next.knows(known.source), nil
 		}
-		return known.source, nil
 	}
 	return newKeySet(config, client, options)
 }
@@ -148,16 +141,15 @@ func (j *JWT) bearer(ctx context.Context, token, key string, console *Console) (
 
 // holder is whose verified token it is.
 func (v verified) holder() (Caller, error) {
-	if v.issuer.Grants != nil {
+	var claims evaluation.Object
+	if v.issuer.Grants != nil || v.issuer.Principal != nil {
 		token, err := v.read()
 		if err != nil {
 			return Caller{}, err
 		}
-		return v.issuer.holder(token.Issuer, token.Subject, token.Claims), nil
+		claims = token.Claims
 	}
-	caller := v.issuer.caller(tokenCaller + v.claims.Issuer + "#" + v.claims.Subject)
-	caller.Principal = v.issuer.Principal.of(v.token)
-	return caller, nil
+	return v.issuer.holder(v.claims.Issuer, v.claims.Subject, claims), nil
 }
 
 func notOurs() *Refusal {

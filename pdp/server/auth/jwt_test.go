@@ -44,9 +44,7 @@ func newStranger(t testing.TB, algorithm jose.SignatureAlgorithm) signer {
 		return newSigner(t, "1", algorithm)
 	}
 	private, err := strangersRSA()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return signer{"1", jose.RS256, private}
 }
 
@@ -62,9 +60,7 @@ func newSigner(t testing.TB, id string, algorithm jose.SignatureAlgorithm) signe
 	default:
 		private, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return signer{id, algorithm, private}
 }
 
@@ -82,26 +78,18 @@ func (s signer) token(t testing.TB, claims map[string]any, extra header) string 
 func sign(t testing.TB, key jose.SigningKey, claims map[string]any, extra header) string {
 	t.Helper()
 	j, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: extra})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signed, err := j.Sign(asJSON(t, claims))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return token
 }
 
 func asJSON(t testing.TB, v any) []byte {
 	t.Helper()
 	b, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -123,9 +111,7 @@ func writeJWKS(t testing.TB, name string, signers ...signer) {
 	for _, s := range signers {
 		set.Keys = append(set.Keys, s.public())
 	}
-	if err := os.WriteFile(name, asJSON(t, set), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, asJSON(t, set), 0o600))
 }
 
 func decider(algorithms ...string) JWTIssuer {
@@ -142,9 +128,7 @@ func fromFile(t testing.TB, c *clock.Clock, signers ...signer) (*JWT, string) {
 	issuer.JWKSFile = filepath.Join(t.TempDir(), "jwks.json")
 	writeJWKS(t, issuer.JWKSFile, signers...)
 	j, err := NewJWT([]JWTIssuer{issuer}, JWTOptions{Now: c.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return j, issuer.JWKSFile
 }
 
@@ -185,9 +169,7 @@ func TestTokensThatAreNotGood(t *testing.T) {
 	with := func(changes map[string]any) string { return s.token(t, claims(c, changes), nil) }
 	seconds := func(d time.Duration) int64 { return c.Now().Add(d).Unix() }
 	der, err := x509.MarshalPKIXPublicKey(s.private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	good := with(nil)
 	parts := strings.Split(good, ".")
@@ -260,17 +242,11 @@ func twice(t *testing.T, s signer, c *clock.Clock) string {
 func signText(t *testing.T, s signer, text string) string {
 	t.Helper()
 	j, err := jose.NewSigner(jose.SigningKey{Algorithm: s.algorithm, Key: jose.JSONWebKey{Key: s.private, KeyID: s.id}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	signed, err := j.Sign([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return token
 }
 
@@ -283,9 +259,7 @@ func TestTwoAudiencesOfOneIssuer(t *testing.T) {
 	reader.JWKSFile, writer.JWKSFile = file, file
 	writer.Audience, writer.Permissions = "logs", []Permission{LogRead}
 	j, err := NewJWT([]JWTIssuer{reader, writer}, JWTOptions{Now: c.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for audience, want := range map[any]Permission{testAudience: Decide, "logs": LogRead} {
 		if caller, err := j.Verify(t.Context(), s.token(t, claims(c, map[string]any{"aud": audience}), nil)); err != nil || !caller.May(want) {
 			t.Errorf("%s: got %+v, %v", audience, caller, err)

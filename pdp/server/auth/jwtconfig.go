@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -20,9 +19,6 @@ type JWTIssuer struct {
 	Audience string `yaml:"audience" required:"yes" doc:"What the claim aud of the tokens must contain."`
 	// JWKSFile holds the keys; without it they come by OIDC discovery.
 	JWKSFile string `yaml:"jwks_file" doc:"The issuer's public keys, as a JWK Set. A changed file takes effect without a restart. Without it, the keys come by OIDC discovery."`
-	// JWKSRefresh is for how long a key that the issuer has withdrawn may still count,
-	// where its keys come by discovery and it answers; 0 is five minutes.
-	JWKSRefresh time.Duration `yaml:"jwks_refresh" min:"30s" max:"1h" doc:"How long a key may still count after the issuer has withdrawn it, if keys come by discovery and the issuer answers. 5m unless given. If tokens come often, it is a fifth of that."`
 	// Algorithms are the signatures taken. There is no default: the token alone must never choose.
 	Algorithms []string `yaml:"algorithms" required:"yes" min:"1" doc:"The signature algorithms that the service accepts: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA."`
 	// Principal is the claim that names the entity of a token's holder; nil is none.
@@ -34,9 +30,6 @@ type JWTIssuer struct {
 	// Grants stand in place of Permissions and Tenants: permissions that depend on claims.
 	Grants []ClaimGrant `yaml:"grants" min:"1" instead:"permissions,tenants" doc:"What the holder of a token may do, by what its claims say, in place of permissions and tenants. All that match count, each in its own tenants. Whom none matches may do nothing."`
 }
-
-// leastRefresh is more than fetchEvery: the one fetch that must be is never one too many.
-const leastRefresh = 30 * time.Second
 
 // publicKeyAlgorithms are those whose verifier cannot sign. With the others every reader of the key, which is public, can
 // make tokens.
@@ -58,12 +51,6 @@ func (i JWTIssuer) check() error {
 		if !slices.Contains(publicKeyAlgorithms, jose.SignatureAlgorithm(name)) {
 			return fmt.Errorf("the algorithm %q is not taken; try RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512 or EdDSA", name)
 		}
-	}
-	if r := i.JWKSRefresh; r != 0 && (r < leastRefresh || r > keysKept) {
-		return fmt.Errorf("jwks_refresh is %v; write 30s to 1h, or leave it out", r)
-	}
-	if i.JWKSRefresh != 0 && i.JWKSFile != "" {
-		return errors.New("jwks_refresh is for keys that come by discovery, and a jwks_file is followed by itself; leave one of them out")
 	}
 	if i.JWKSFile == "" {
 		if u, err := checkFetchable(i.Issuer); err != nil {

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 
 	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/plainfile"
@@ -18,18 +16,12 @@ import (
 
 // keyFile is the file of API keys in the data directory, one JSON document:
 //
-//	{"format":3,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
+//	{"format":1,"keys":[{"id":"…","name":"…","principal":"User::\"mia\"","via":"console","tenants":["default"],
 //	 "permissions":["decide"],"obligations":["…"],"created":"…","revoked":"…","sha256":"…"}]}
 //
-// Format 2 has principal, the entity that the holder is to policies, which is absent
-// where that is nobody. Format 3 has the permission relay, and via, which is absent where
-// a key relays no votes, or those of a gateway's form. A file is written in the first
-// format that can say what its keys are, so that an older version reads it as long as
-// there is nothing in it that the version does not know.
-//
-// sha256 is of the whole key, in lower-case hex. obligations is absent where the
-// key has no registration, revoked where it is in force; both times are RFC 3339.
-// Keys stand in the order they were added. A revoked one stays, so that its name
+// sha256 is of the whole key, in lower-case hex. principal is absent if the holder is no entity of policies, via if the key
+// relays no votes or those of a gateway's form, obligations if the key has no registration, and revoked while the key is in
+// force. Both times are RFC 3339. Keys stand in the order they were added. A revoked one stays, so that its name
 // is never used again, and so every change makes the file longer.
 //
 // It grows by a new number of format: a member that a reader does not know could
@@ -45,25 +37,17 @@ const (
 	keyLockName = "api-keys.lock"
 )
 
-// maxKeyFile is room for some hundred thousand keys.
-const maxKeyFile = 64 << 20
+const (
+	keyFormat = 1
+	// maxKeyFile is room for some hundred thousand keys.
+	maxKeyFile = 64 << 20
+)
 
 type storedKey struct {
-	KeyInfo        // Principal is absent in format 1, and Via in format 2
-	SHA256  string `json:"sha256"`
+	KeyInfo
+	SHA256 string `json:"sha256"`
 
 	refused bool // it is not in force, whatever the file says
-}
-
-// least is the first format that can say what the keys are.
-func least(keys []storedKey) int {
-	if slices.ContainsFunc(keys, func(k storedKey) bool { return k.relays() || k.Via != "" }) {
-		return 3
-	}
-	if slices.ContainsFunc(keys, func(k storedKey) bool { return k.Principal != Principal{} }) {
-		return 2
-	}
-	return 1
 }
 
 // readKeyFile reads the file of a data directory, with its keys by their ids.
@@ -95,13 +79,10 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 func parseKeyFile(content []byte) (keyFile, error) {
 	var file keyFile
 	if err := json.Unmarshal(content, &file, json.RejectUnknownMembers(true)); err != nil {
-		return keyFile{}, unreadable(err)
+		return keyFile{}, errors.New("it is no document of API keys") // err may quote it
 	}
-	if file.Format < 1 || file.Format > 3 {
-		return keyFile{}, fmt.Errorf("its format is %d and not 1, 2 or 3", file.Format)
-	}
-	if file.Format < least(file.Keys) {
-		return keyFile{}, fmt.Errorf("its format is %d, which has not all that its keys have", file.Format)
+	if file.Format != keyFormat {
+		return keyFile{}, fmt.Errorf("its format is %d and not %d", file.Format, keyFormat)
 	}
 	ids, names := make(map[string]bool), make(map[string]bool)
 	for i, k := range file.Keys {
@@ -114,19 +95,6 @@ func parseKeyFile(content []byte) (keyFile, error) {
 		ids[k.ID], names[k.Name] = true, true
 	}
 	return file, nil
-}
-
-// unreadable says where, and not what stands there.
-func unreadable(err error) error {
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("it is no JSON from byte %d on", syntax.ByteOffset)
-	}
-	var semantic *json.SemanticError
-	if errors.As(err, &semantic) {
-		return fmt.Errorf("%s is not as it should be", semantic.JSONPointer)
-	}
-	return errors.New("it is no document of API keys")
 }
 
 func (k storedKey) check() error {
@@ -149,7 +117,7 @@ func (k storedKey) hash() (hash [sha256.Size]byte, err error) {
 
 // writeKeyFile puts the file in place durably: a key that was revoked must not come back after a power failure.
 func writeKeyFile(dir string, file keyFile) error {
-	file.Format = least(file.Keys)
+	file.Format = keyFormat
 	content, err := json.Marshal(file, json.Deterministic(true))
 	if err != nil {
 		return err

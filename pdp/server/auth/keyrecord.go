@@ -28,15 +28,15 @@ type RecordedKey struct {
 	Missing bool `json:"missing,omitzero"`
 }
 
-// KeyChange is a kind of change of a key.
-type KeyChange uint8
+// KeyChange is a kind of change of a key, by the name of its record.
+type KeyChange string
 
 // The changes.
 const (
-	KeyAdded   KeyChange = iota + 1
-	KeyRevoked           // by an edit of the file, or by the mark that says so beside it
-	KeyRestored
-	KeyChanged
+	KeyAdded    KeyChange = "api_key_added"
+	KeyRevoked  KeyChange = "api_key_revoked" // by an edit of the file, or by the mark beside it
+	KeyRestored KeyChange = "api_key_restored"
+	KeyChanged  KeyChange = "api_key_changed"
 )
 
 // KeyEvent is a change that goes on record.
@@ -72,28 +72,7 @@ func (r KeysOnRecord) Revoke(id string, at time.Time) {
 	}
 }
 
-// Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
-// force against the record, the reason why it is not.
-func (r KeysOnRecord) Against(k *Keys) map[string]string {
-	wrong := map[string]string{}
-	for _, stored := range k.current().stored {
-		if stored.refused {
-			wrong[stored.Name] = "it was revoked, and its file has it in force"
-			continue
-		}
-		switch change := r.compare(stored); change.Change {
-		case KeyRestored:
-			wrong[stored.Name] = "it was revoked at " + change.Before.Revoked.Format(time.RFC3339) + ", and its file has it in force"
-		case KeyChanged:
-			if change.Refused {
-				wrong[stored.Name] = "its secret is another than the one on record, or its name was another key's"
-			}
-		}
-	}
-	return wrong
-}
-
-// compare finds the change of a stored key; there is none if Change is 0.
+// compare finds the change of a stored key; there is none if Change is "".
 func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
 	is := stored.recorded()
 	was, known := r[stored.ID]
@@ -197,7 +176,7 @@ func (k *Keys) vouch(view *keyView) error {
 		}
 		e := k.known.compare(*stored)
 		if !e.Refused {
-			if e.Change != 0 {
+			if e.Change != "" {
 				events = append(events, e)
 			}
 			continue
@@ -226,22 +205,9 @@ func (k *Keys) vouch(view *keyView) error {
 			k.known.Revoke(e.Key.ID, e.Key.Revoked)
 		}
 		k.log.Load().Error("a key is not in force, because the decision log says otherwise; make a new key, and find out who changed the file",
-			"key", e.Key.Name, "what", e.Change.String())
+			"key", e.Key.Name, "change", e.Change)
 	}
 	return nil
-}
-
-// String is the change in words for an operator.
-func (c KeyChange) String() string {
-	switch c {
-	case KeyAdded:
-		return "it was added"
-	case KeyRevoked:
-		return "it was revoked"
-	case KeyRestored:
-		return "it was revoked before, and its file has it in force again"
-	}
-	return "it was changed"
 }
 
 // KeyMarksFile is the name, in the data directory, of the file with marks. A mark says when a key was revoked, until a

@@ -79,18 +79,22 @@ func (k *Keys) Configured() bool {
 	return view.info != nil || view.err != nil
 }
 
-// Find is the caller who holds a key. An unknown id costs the same work as a
-// wrong key, so that the time taken says nothing about ids.
+// Find is the caller who holds a key.
 func (k *Keys) Find(secret string) (Caller, bool) {
 	id := keyID(secret)
 	if id == "" {
 		return Caller{}, false
 	}
+	return k.holder(id, keyHash(secret))
+}
+
+// holder is [Keys.Find] by the id and the hash of a key. An unknown id costs the same work as a wrong key, so that the time
+// taken says nothing about ids.
+func (k *Keys) holder(id string, hash [sha256.Size]byte) (Caller, bool) {
 	found, known := k.current().byID[id]
 	if !known {
 		found = &nobody
 	}
-	hash := keyHash(secret)
 	equal := subtle.ConstantTimeCompare(hash[:], found.hash[:]) == 1
 	if !equal || !known || found.revoked {
 		return Caller{}, false

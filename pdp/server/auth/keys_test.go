@@ -19,18 +19,14 @@ import (
 func open(t testing.TB, dir string, c *clock.Clock) *Keys {
 	t.Helper()
 	k, err := openKeys(dir, c.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return k
 }
 
 func add(t testing.TB, k *Keys, name string) string {
 	t.Helper()
 	secret, err := k.Add(KeySpec{Name: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return secret
 }
 
@@ -43,9 +39,7 @@ func TestKeyHasItsDefaults(t *testing.T) {
 		t.Errorf("got %v %+v, want key:pep that decides in default, without registration", found, caller)
 	}
 	secret, err := k.Add(KeySpec{Name: "all", Grant: Grant{[]string{"*"}, []Permission{Search, LogRead}, []string{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if caller, _ := k.Find(secret); !caller.Serves("acme") || caller.May(Decide) || !caller.May(LogRead) || !caller.Registered {
 		t.Errorf("got %+v, want what was asked for", caller)
 	}
@@ -94,9 +88,7 @@ func TestRevokedElsewhereStopsWithinASecond(t *testing.T) {
 	if _, found := running.Find(secret); !found || !running.Configured() {
 		t.Error("a key added elsewhere is not found, or the door is open")
 	}
-	if err := command.Revoke("pep"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, command.Revoke("pep"))
 	if _, found := command.Find(secret); found {
 		t.Error("revoked here, and still good here")
 	}
@@ -117,33 +109,23 @@ func TestLostFileOfADirectoryOfBefore(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), clock.New()
 	k := open(t, dir, c)
-	if err := k.Keep(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, k.Keep())
 	if _, err := os.Stat(filepath.Join(dir, keyLockName)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there are no keys, and a lock: %v", err)
 	}
 	add(t, k, "pep")
-	if err := os.Truncate(filepath.Join(dir, keyLockName), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Truncate(filepath.Join(dir, keyLockName), 0))
 	for range 2 {
-		if err := open(t, dir, c).Keep(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, open(t, dir, c).Keep())
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, keyLockName)); err != nil || string(text) != keysWereHere {
 		t.Errorf("the note is %q, %v", text, err)
 	}
-	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, KeyFile)))
 	if _, err := openKeys(dir, c.Now); err == nil {
 		t.Error("a new server starts without the keys")
 	}
-	if err := os.Remove(filepath.Join(dir, keyLockName)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, keyLockName)))
 	if open(t, dir, c).Configured() {
 		t.Error("without both files there are credentials")
 	}
@@ -169,14 +151,10 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 			secret := add(t, k, "pep")
 			file := filepath.Join(dir, KeyFile)
 			whole, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var log strings.Builder
 			k.LogTo(slog.New(slog.NewTextHandler(&log, nil)))
-			if err := harm(file); err != nil {
-				t.Fatal(err)
-			}
+			must(t, harm(file))
 			for range 3 {
 				c.Advance(time.Second)
 				if _, found := k.Find(secret); found || !k.Configured() || k.Err() == nil {
@@ -192,9 +170,7 @@ func TestUnreadableFileRefusesEverybody(t *testing.T) {
 			if n := strings.Count(log.String(), "\n"); n != 1 {
 				t.Errorf("got %d log lines, want one: %s", n, log.String())
 			}
-			if err := replace(file, func() error { return os.WriteFile(file, whole, 0o600) }); err != nil {
-				t.Fatal(err)
-			}
+			must(t, replace(file, func() error { return os.WriteFile(file, whole, 0o600) }))
 			c.Advance(time.Second)
 			if _, found := k.Find(secret); !found {
 				t.Errorf("put back, and not found: %v", k.Err())
@@ -250,9 +226,7 @@ func TestFindWhileKeysComeAndGo(t *testing.T) {
 		if _, found := k.Find(secret); !found {
 			t.Errorf("%s is not found", name)
 		}
-		if err := elsewhere.Revoke(name); err != nil {
-			t.Error(err)
-		}
+		must(t, elsewhere.Revoke(name))
 		c.Advance(time.Second)
 		if _, found := k.Find(secret); found {
 			t.Errorf("%s is found after it was revoked", name)
@@ -267,9 +241,7 @@ func TestProcessesAddAtOnce(t *testing.T) {
 	t.Parallel()
 	if dir, name := os.Getenv("AUTH_TEST_DIR"), os.Getenv("AUTH_TEST_NAME"); dir != "" {
 		k, err := OpenKeys(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range 10 {
 			add(t, k, fmt.Sprint(name, i))
 		}
@@ -308,9 +280,7 @@ func TestFirstKeyWhileSomebodyLooks(t *testing.T) {
 	if info == nil || err != nil {
 		t.Errorf("got %v, %v", info, err)
 	}
-	if err := os.Remove(filepath.Join(dir, KeyFile)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(filepath.Join(dir, KeyFile)))
 	if info, err := k.unlessLost(k.lost); info != nil || err == nil {
 		t.Errorf("the file is gone, and got %v, %v", info, err)
 	}
@@ -335,9 +305,7 @@ func TestNamesThatNobodyMayHave(t *testing.T) {
 func BenchmarkFindKey(b *testing.B) {
 	dir := b.TempDir()
 	k, err := OpenKeys(dir)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	secret := add(b, k, "pep")
 	file := keyFile{Keys: k.current().stored}
 	for i := range 10_000 {
@@ -345,13 +313,18 @@ func BenchmarkFindKey(b *testing.B) {
 		other.ID, other.Name = fmt.Sprint("x", i), fmt.Sprint("other ", i)
 		file.Keys = append(file.Keys, other)
 	}
-	if err := writeKeyFile(dir, file); err != nil {
-		b.Fatal(err)
-	}
+	must(b, writeKeyFile(dir, file))
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, found := k.Find(secret); !found {
 			b.Fatal("not found")
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,13 +35,12 @@ type keySet struct {
 	flight chan struct{}
 }
 
-// A key that the issuer has withdrawn stops within jwks_refresh (keysKnown unless given) while the issuer answers, and
-// within a part of that (keysFresh) where tokens come often. While it does not, its last keys are good for keysKept, and
-// then none are.
+// A key that the issuer has withdrawn stops within keysKnown while the issuer answers, and within keysFresh where tokens come
+// often. While it does not, its last keys are good for keysKept, and then none are.
 //
 // Tokens with an unknown key id cost the issuer fetchBurst fetches, and then one every fetchEvery, however many come.
 const (
-	keysFresh  = 5 // th part of jwks_refresh
+	keysFresh  = time.Minute
 	keysKnown  = 5 * time.Minute
 	keysKept   = time.Hour
 	fetchEvery = 10 * time.Second
@@ -63,9 +61,8 @@ func newKeySet(config JWTIssuer, client *http.Client, options JWTOptions) (*keyS
 		load: func(ctx context.Context) ([]jose.JSONWebKey, error) { return fetchKeys(ctx, client, config.Issuer) },
 		now:  options.Now, log: options.Logger.With("issuer", config.Issuer), fails: "the keys of an issuer cannot be fetched; those known count for an hour",
 		limit: rate.NewLimiter(rate.Every(fetchEvery), fetchBurst),
-		known: cmp.Or(config.JWKSRefresh, keysKnown), kept: keysKept,
+		fresh: keysFresh, known: keysKnown, kept: keysKept,
 	}
-	k.fresh = k.known / keysFresh
 	if config.JWKSFile == "" {
 		return k, nil
 	}
@@ -99,14 +96,6 @@ func fileLoader(name string) func(context.Context) ([]jose.JSONWebKey, error) {
 		}
 		return keys, err
 	}
-}
-
-// knows takes over the keys that another set has of the same issuer.
-func (k *keySet) knows(before *keySet) *keySet {
-	before.mu.Lock()
-	defer before.mu.Unlock()
-	k.set, k.loaded, k.err = before.set, before.loaded, before.err
-	return k
 }
 
 // keys are those that fit. If none does it may look for new ones. An error means that the keys are not known.

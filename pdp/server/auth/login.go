@@ -3,7 +3,6 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
 	"net/http"
 	"time"
 
@@ -43,12 +42,13 @@ func (a *Authenticator) LogInByKey(secret string) (Login, error) {
 		return Login{}, err
 	}
 	caller, err := a.key(secret)
+	if err == nil {
+		_, err = noGateway(caller)
+	}
 	if err != nil {
 		return Login{}, err
 	}
-	l := Login{keyID: keyID(secret), keyHash: keyHash(secret)}
-	_, err = noGateway(caller)
-	return l.unless(err)
+	return Login{keyID: keyID(secret), keyHash: keyHash(secret)}, nil
 }
 
 // LogInByToken logs in the holder of an ID token that an issuer made for the console, in answer to a request that had
@@ -58,25 +58,12 @@ func (a *Authenticator) LogInByToken(ctx context.Context, idToken, nonce string)
 		return Login{}, err
 	}
 	if a.Console == nil {
-		return Login{}, ofToken(invalid("nobody logs in by an issuer here; log in with an API key, or have the operator set console.oidc"))
-	}
-	l, err := a.Console.logIn(ctx, idToken, nonce)
-	if refused, ok := err.(*Refusal); ok {
-		return Login{}, ofToken(refused)
-	}
-	return l.unless(err)
-}
-
-func (l Login) unless(err error) (Login, error) {
-	if err != nil {
+		_, err := as(ByToken, Caller{}, invalid("nobody logs in by an issuer here; log in with an API key, or have the operator set console.oidc"))
 		return Login{}, err
 	}
-	return l, nil
-}
-
-func ofToken(r *Refusal) *Refusal {
-	r.Credential = ByToken
-	return r
+	l, err := a.Console.logIn(ctx, idToken, nonce)
+	_, err = as(ByToken, Caller{}, err)
+	return l, err
 }
 
 // loggedIn is the caller that a login is now.
@@ -109,7 +96,7 @@ func (a *Authenticator) loggedIn(r *http.Request, l Login) (Caller, error) {
 
 func (a *Authenticator) byKeyOf(l Login) (Caller, error) {
 	if a.Keys != nil {
-		if caller, found := a.Keys.still(l.keyID, l.keyHash); found {
+		if caller, found := a.Keys.holder(l.keyID, l.keyHash); found {
 			return noGateway(caller)
 		}
 	}
@@ -122,15 +109,6 @@ func noGateway(caller Caller) (Caller, error) {
 		return as(ByKey, Caller{}, invalid("the API key is a gateway's, and logs nobody in; log in with a key of your own"))
 	}
 	return caller, nil
-}
-
-// still is [Keys.Find] for a login by the key with that hash.
-func (k *Keys) still(id string, hash [sha256.Size]byte) (Caller, bool) {
-	found, known := k.current().byID[id]
-	if !known || found.revoked || subtle.ConstantTimeCompare(hash[:], found.hash[:]) != 1 {
-		return Caller{}, false
-	}
-	return found.caller, true
 }
 
 func loginOver() *Refusal { return invalid("the login counts no longer; log in again") }

@@ -43,9 +43,7 @@ func newLoginDesk(t *testing.T, grants ...ClaimGrant) *loginDesk {
 func (d *loginDesk) reconfigure(t *testing.T) {
 	t.Helper()
 	console, err := NewConsole(d.config, d.Console, JWTOptions{Now: d.clock.Now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d.Authenticator = &Authenticator{Keys: d.Keys, JWT: d.JWT, Console: console}
 }
 
@@ -103,9 +101,7 @@ func TestLoginByKey(t *testing.T) {
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	secret := addApprover(t, d.Keys, "mia", mia)
 	l, err := d.LogInByKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if text := fmt.Sprintf("%#v", l); strings.Contains(text, secret[len(secret)-20:]) || !l.Ends().IsZero() {
 		t.Errorf("the login is %s and ends %v; want no secret, and no end of its own", text, l.Ends())
 	}
@@ -132,9 +128,7 @@ func TestLoginByKey(t *testing.T) {
 		caller, err := d.asks(l, change)
 		mustRefuseLogin(t, name, caller, err)
 	}
-	if err := d.Keys.Revoke("mia"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, d.Keys.Revoke("mia"))
 	caller, err = d.asks(l)
 	mustRefuseLogin(t, "revoked between two requests", caller, err)
 	_, err = d.LogInByKey(secret)
@@ -150,12 +144,8 @@ func TestLoginEndsWithAKeyRevokedElsewhere(t *testing.T) {
 	secret := addApprover(t, command, "mia", mia)
 	c.Advance(checkAtMost)
 	l, err := d.LogInByKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Revoke("mia"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, command.Revoke("mia"))
 	c.Advance(checkAtMost)
 	caller, err := d.asks(l)
 	mustRefuseLogin(t, "revoked elsewhere", caller, err)
@@ -166,9 +156,7 @@ func TestKeysThatLogNobodyIn(t *testing.T) {
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	good := addApprover(t, d.Keys, "mia", mia)
 	gateway, err := d.Keys.Add(KeySpec{Name: "gateway", Grant: Grant{Permissions: []Permission{Decide, Relay}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, secret := range map[string]string{
 		"nothing": "", "a gateway's": gateway, "cut": good[:len(good)-1], "of other bytes": good[:len(good)-1] + "*",
 		"with a space": " " + good, "an id": keyID(good), "a token": d.idToken(t, nil),
@@ -316,9 +304,7 @@ func TestIDTokensAreNoBearerTokens(t *testing.T) {
 	t.Parallel()
 	d := newLoginDesk(t, groupGrant("approvers", "approve", "acme"))
 	key, err := d.Keys.Add(KeySpec{Name: "gateway", Grant: Grant{Tenants: []string{"*"}, Permissions: []Permission{Relay}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ask := func(authorization, approver string) (Caller, error) {
 		r := httptest.NewRequest(http.MethodGet, "/v1/approvals", nil)
 		r.Header.Set("Authorization", "Bearer "+authorization)
@@ -364,13 +350,9 @@ func TestLoginsWhileKeysCannotBeRead(t *testing.T) {
 	d.Keys = open(t, dir, d.clock)
 	secret := addApprover(t, d.Keys, "mia", mia)
 	byKey, err := d.LogInByKey(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	byToken := d.login(t, nil)
-	if err := os.WriteFile(filepath.Join(dir, KeyFile), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, KeyFile), []byte("{"), 0o600))
 	d.clock.Advance(checkAtMost)
 	for name, l := range map[string]Login{"key": byKey, "token": byToken} {
 		caller, err := d.asks(l)

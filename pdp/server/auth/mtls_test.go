@@ -26,9 +26,7 @@ type authority struct {
 func newAuthority(t *testing.T) authority {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := authority{key: key}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
@@ -41,13 +39,9 @@ func newAuthority(t *testing.T) authority {
 func (a authority) sign(t *testing.T, template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return cert
 }
 
@@ -55,9 +49,7 @@ func (a authority) sign(t *testing.T, template, parent *x509.Certificate, key *e
 func (a authority) client(t *testing.T, change func(*x509.Certificate)) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -92,9 +84,7 @@ func rule(san string, permissions ...Permission) MTLSRule {
 func newMTLS(t *testing.T, now func() time.Time, rules ...MTLSRule) *MTLS {
 	t.Helper()
 	m, err := NewMTLS(rules, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return m
 }
 
@@ -106,9 +96,7 @@ func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	spiffe, err := url.Parse("spiffe://example/pep")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rules := []MTLSRule{
 		rule("pep.example", Decide), rule("spiffe://example/pep", Search), rule("pep@example.org", Explain), rule("Old PEP", LogRead), rule("second.example", Search),
 	}

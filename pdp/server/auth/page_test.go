@@ -11,9 +11,7 @@ import (
 func TestPagePermissions(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var told []Permission
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z.]+)` \\| ").FindAllSubmatch(text, -1) {
 		told = append(told, Permission(row[1]))

@@ -21,9 +21,7 @@ func TestRefusalsSayWhichCredential(t *testing.T) {
 	key := add(t, keys, "pep")
 	j, _ := fromFile(t, c, newSigner(t, "1", jose.ES256))
 	m, err := NewMTLS([]MTLSRule{{SAN: "pep.example", Grant: Grant{Tenants: []string{"default"}, Permissions: []Permission{Decide}}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := &Authenticator{Keys: keys, JWT: j, MTLS: m}
 	shown := &tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}
 	for header, want := range map[string]Credential{

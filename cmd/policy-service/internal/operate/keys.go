@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"policy-service/cmd/policy-service/internal/cli"
+	"policy-service/evaluation"
 	"policy-service/pdp/server/auth"
 )
 
@@ -28,19 +29,7 @@ type keysAddCommand struct {
 	Permission []auth.Permission `sep:"none" placeholder:"P" help:"A permission: decide, search, explain, log.read, log.admin, request, approve or relay. Without the flag, decide. Repeat for more."`
 	Obligation []string          `sep:"none" placeholder:"TYPE" help:"An obligation type that the caller discharges. Repeat for more."`
 	Principal  auth.Principal    `placeholder:"ENTITY" help:"The entity that the caller is to policies, as policies write it: 'User::\"mia\"'. The permission approve needs it."`
-	Via        relayedVia        `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
-}
-
-// relayedVia is by which way votes come that a key relays. A variable that was never set is none.
-type relayedVia auth.Via
-
-// UnmarshalText takes the one way that is written.
-func (v *relayedVia) UnmarshalText(text []byte) error {
-	if string(text) != "console" {
-		return errors.New("there is no such way for a key to relay votes by; try console, or leave the flag out for the form of a gateway")
-	}
-	*v = relayedVia(text)
-	return nil
+	Via        cli.Given         `placeholder:"WAY" help:"console, if the caller is a console for approvers that relays what they say. Without the flag, a caller with the permission relay is a gateway that shows them forms."`
 }
 
 // Run prints the key alone, for scripts to keep.
@@ -52,7 +41,7 @@ func (c keysAddCommand) Run(s cli.Streams) error {
 	key, err := keys.Add(auth.KeySpec{
 		Name:      c.Name,
 		Principal: c.Principal,
-		Via:       auth.Via(c.Via),
+		Via:       evaluation.Via(c.Via),
 		Grant:     auth.Grant{Tenants: c.Tenant, Permissions: c.Permission, Obligations: c.Obligation},
 	})
 	if err != nil {

@@ -192,27 +192,3 @@ func TestATokenCountsUntilItExpiresAndNoLonger(t *testing.T) {
 		t.Errorf("got %+v, %+v", who, got)
 	}
 }
-
-// A key that the issuer has withdrawn takes with it every token that was good a moment before.
-func TestAWithdrawnKeyTakesItsTokensWithIt(t *testing.T) {
-	p := newProvider(t, clock.New())
-	e := p.issuer()
-	e.JWKSRefresh = 30 * time.Second
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
-	token := p.token(nil)
-	if who, got := g.bearer(token); who == nil {
-		t.Fatalf("got %+v", got)
-	}
-	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.rotate(other)
-	p.clock.Advance(30 * time.Second)
-	if who, _ := g.bearer(token); who != nil {
-		t.Errorf("got %+v", who)
-	}
-	if who, got := g.bearer(p.token(nil)); who == nil {
-		t.Errorf("the new key: %+v", got)
-	}
-}

@@ -41,7 +41,7 @@ func verifier(issuers []Issuer, o Options, now func() time.Time) (*auth.JWT, err
 	var entries, others []auth.JWTIssuer
 	for _, e := range issuers {
 		entry := auth.JWTIssuer{
-			Issuer: e.Issuer, Audience: cmp.Or(e.Audience, o.Resource), Algorithms: e.Algorithms, JWKSFile: e.JWKSFile, JWKSRefresh: e.JWKSRefresh,
+			Issuer: e.Issuer, Audience: cmp.Or(e.Audience, o.Resource), Algorithms: e.Algorithms, JWKSFile: e.JWKSFile,
 			Grant: auth.Grant{Tenants: []string{e.Tenant}, Permissions: []auth.Permission{auth.Decide}},
 		}
 		entries = append(entries, entry)

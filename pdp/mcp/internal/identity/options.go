@@ -55,9 +55,8 @@ type Issuer struct {
 	Audience string
 	// Algorithms are the signatures taken. There is no default.
 	Algorithms []string
-	// JWKSFile holds the keys; without it they come by discovery, and a withdrawn one counts for JWKSRefresh at most.
-	JWKSFile    string
-	JWKSRefresh time.Duration
+	// JWKSFile holds the keys; without it they come by discovery.
+	JWKSFile string
 	// Tenant is where questions about the issuer's people are asked.
 	Tenant string
 	// SubjectType is the type of the subjects' entities; "" is user. AgentType is that of the clients'; "" is

@@ -60,13 +60,6 @@ func (p *provider) public() jose.JSONWebKey {
 	return jose.JSONWebKey{Key: p.key.Public(), KeyID: "1", Algorithm: "ES256", Use: "sig"}
 }
 
-// rotate withdraws the key for another.
-func (p *provider) rotate(key *ecdsa.PrivateKey) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.key = key
-}
-
 func (p *provider) issuer() identity.Issuer {
 	return identity.Issuer{Issuer: p.URL, Algorithms: []string{"ES256"}}
 }
