@@ -206,6 +206,7 @@ func TestNoChangeLooksLikeNone(t *testing.T) {
 			`- /inputSchema/anyOf/0/type: "null"|- /inputSchema/anyOf/1/const: []|+ /inputSchema/anyOf: {"0":{"type":"null"},"1":{"const":[]}}`},
 		"what cannot be seen": {`"description":"a\u200b"`, `"description":"a\\u200b"`, `- a\u200b|+ "a\\u200b"`},
 		"quotes":              {`"description":"\"a\\\\\""`, `"description":"a\\"`, `- "\"a\\\\\""|+ "a\\"`},
+		"a line feed":         {`"x":1`, `"x: 1\n/y":1`, `- /x: 1|+ /x: 1\u000a~1y: 1`},
 		"no text":             {`"description":"/description: 7"`, `"description":7`, `- "/description: 7"|+ /description: 7`},
 	} {
 		locked, found := serverOf(t, "", `{"name":"a",`+test.locked+`}`), serverOf(t, "", `{"name":"a",`+test.found+`}`)

@@ -1,20 +1,25 @@
 package lock
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/rogpeppe/go-internal/diff"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/visible"
 )
 
-// words are the lines in which people read one of the two sides that are compared.
+// words are the lines in which people read one of the two sides that are compared; nil is none.
 type words func() []string
 
-func nothing() []string { return nil }
+func (w words) lines() []string {
+	if w == nil {
+		return nil
+	}
+	return w()
+}
 
 // ofText are the lines of a text. One that could be taken for another is in quotes: a backslash begins the escape of a
 // character that cannot be seen, and a / the pointer of a member.
@@ -32,7 +37,7 @@ func ofText(text string) words {
 
 func ofInstructions(s Server) words {
 	if s.Instructions == "" {
-		return nothing
+		return nil
 	}
 	return ofText(s.Instructions)
 }
@@ -100,73 +105,26 @@ func holdsMore(v evaluation.Value) bool {
 // Lines are the lines that are locked and not found, each behind "- ", and those that are found and not locked, behind "+ ".
 // Invisible characters are escaped.
 func (c Change) Lines() []string {
-	was, is := c.was, c.is
-	if was == nil {
-		was = nothing
-	}
-	if is == nil {
-		is = nothing
-	}
-	lines := difference(was(), is())
+	lines := difference(c.was.lines(), c.is.lines())
 	for i := range lines {
 		lines[i] = visible.Quoted(lines[i])
 	}
 	return lines
 }
 
-// mostCells bounds the cost of finding the lines that two texts have in common. A server may send as many as it likes.
-const mostCells = 4 << 20
-
-// difference are the lines that only one of two texts has, in their order.
+// difference are the lines that only one of two texts has, in their order. They are compared in quotes, because the name of
+// a member can hold a line feed.
 func difference(was, is []string) (lines []string) {
-	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
-		was, is = was[1:], is[1:]
-	}
-	for len(was) > 0 && len(is) > 0 && was[len(was)-1] == is[len(is)-1] {
-		was, is = was[:len(was)-1], is[:len(is)-1]
-	}
-	common := longest(was, is)
-	emit := func(sign string, from []string, until int) []string {
-		for _, line := range from[:until] {
-			lines = append(lines, sign+line)
+	quoted := func(all []string) (text []byte) {
+		for _, line := range all {
+			text = append(strconv.AppendQuote(text, line), '\n')
 		}
-		return from[until:]
+		return text
 	}
-	for _, line := range common {
-		was = emit("- ", was, slices.Index(was, line))[1:]
-		is = emit("+ ", is, slices.Index(is, line))[1:]
+	for line := range strings.Lines(string(diff.Diff("was", quoted(was), "is", quoted(is)))) {
+		if text, err := strconv.Unquote(strings.TrimSuffix(line[1:], "\n")); err == nil && line[0] != ' ' {
+			lines = append(lines, line[:1]+" "+text)
+		}
 	}
-	emit("- ", was, len(was))
-	emit("+ ", is, len(is))
 	return lines
-}
-
-// longest is the longest sequence of lines that both texts have; none if it costs too much to find.
-func longest(a, b []string) (common []string) {
-	width := len(b) + 1
-	if (len(a)+1)*width > mostCells {
-		return nil
-	}
-	lengths := make([]int32, (len(a)+1)*width) // of the common lines from a line of each on
-	for i := len(a) - 1; i >= 0; i-- {
-		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
-				lengths[i*width+j] = lengths[(i+1)*width+j+1] + 1
-			} else {
-				lengths[i*width+j] = max(lengths[(i+1)*width+j], lengths[i*width+j+1])
-			}
-		}
-	}
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		switch {
-		case a[i] == b[j]:
-			common = append(common, a[i])
-			i, j = i+1, j+1
-		case lengths[(i+1)*width+j] >= lengths[i*width+j+1]:
-			i++
-		default:
-			j++
-		}
-	}
-	return common
 }
