@@ -10,10 +10,9 @@ import (
 
 // The limits of the types of one inputSchema.
 const (
-	maxDepth     = 12 // a request nests at most 16 deep
-	maxOfTool    = 2_000
-	maxFollowed  = 4_000 // references and choices that are looked through
-	maxEnumShown = 8
+	maxDepth    = 12 // a request nests at most 16 deep
+	maxOfTool   = 2_000
+	maxFollowed = 4_000 // references and choices that are looked through
 )
 
 // reader reads the inputSchema of one tool.

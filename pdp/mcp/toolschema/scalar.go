@@ -1,7 +1,6 @@
 package toolschema
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -93,54 +92,21 @@ func (r *reader) scalar(of string, o evaluation.Object, at string) *shape {
 		}
 		return &shape{name: "ipaddr"}
 	case of == "string":
-		return &shape{name: "String", comment: listed(o)}
+		return &shape{name: "String"}
 	case of == "integer":
-		return &shape{name: "Long", comment: listed(o)}
+		return &shape{name: "Long"}
 	case of == "boolean":
 		return &shape{name: "Bool"}
 	case of == "number":
 		step, _ := o.Get("multipleOf")
 		if n, exact := step.Scaled(4); step.Kind() == evaluation.Number && exact && n > 0 {
-			return &shape{name: "decimal", comment: listed(o)}
+			return &shape{name: "decimal"}
 		}
 		r.leave(at, "a number that may have more than four digits behind the point; multipleOf would say that it has not")
 		return nil
 	}
 	r.leave(at, "a value of no type that JSON Schema has")
 	return nil
-}
-
-// listed is a comment about the values that there are.
-func listed(o evaluation.Object) string {
-	values, known := valuesOf(o)
-	if !known || len(values) == 0 {
-		return ""
-	}
-	var all []string
-	for n, v := range values {
-		if n == maxEnumShown {
-			all = append(all, fmt.Sprintf("%d more", len(values)-n))
-			break
-		}
-		switch v.Kind() {
-		case evaluation.String:
-			all = append(all, quoted(cut(v.Text())))
-		case evaluation.Number:
-			all = append(all, cut(v.Text()))
-		}
-	}
-	return "one of " + strings.Join(all, ", ")
-}
-
-// maxShown is how much of a text of others a comment has.
-const maxShown = 60
-
-func cut(text string) string {
-	runes := []rune(text)
-	if len(runes) <= maxShown {
-		return text
-	}
-	return string(runes[:maxShown]) + "…"
 }
 
 // plain is text of others for a comment: on one line, and what it looks like.

@@ -3,7 +3,6 @@ package toolschema
 // shape is a Cedar type.
 type shape struct {
 	name    string // of a type without parts
-	comment string // the parts that it leaves out
 	element *shape // of a set
 	record  bool
 	members []member
@@ -28,7 +27,7 @@ func (s *shape) required() bool {
 
 // size is about how many bytes the text of the type has.
 func (s *shape) size() int {
-	n := len(s.name) + len(s.comment) + 8
+	n := len(s.name) + 8
 	if s.element != nil {
 		n += s.element.size()
 	}

@@ -130,21 +130,10 @@ func (w *writer) shape(s *shape, indent string) {
 		for _, m := range s.members {
 			w.WriteString(indent + "  " + bare(m.name) + mark(m.optional) + ": ")
 			w.shape(m.of, indent+"  ")
-			w.WriteString(",")
-			if about := m.of.about(); about != "" {
-				w.WriteString(" // " + plain(shortened(about)))
-			}
-			w.WriteString("\n")
+			w.WriteString(",\n")
 		}
 		w.WriteString(indent + "}")
 	}
-}
-
-// about is the comment about a type, or about the elements of a set.
-func (s *shape) about() string {
-	for ; s.element != nil; s = s.element {
-	}
-	return s.comment
 }
 
 // bare is a name of a member, in quotes if Cedar needs them.
