@@ -39,9 +39,6 @@ func (c Check) Run(s cli.Streams) error {
 		}
 	}
 	problems, warnings := bundledir.Print(in.found.Sorted(), s)
-	for _, t := range in.renamed {
-		s.Print("clients call %s %s", t.id, in.config.ToolName(t.server, t.name))
-	}
 	s.Print("%s: %s, %s", in.read(), cli.Plural(problems, "problem"), cli.Plural(warnings, "warning"))
 	if problems > 0 {
 		return cli.No
@@ -62,14 +59,12 @@ type input struct {
 	locked  *tools
 	bundle  *pdp.Bundle
 
-	found   pdp.Problems
-	absent  map[string]pdp.Problems // by a server that policies or declarations name, and that is not in the lock
-	renamed []*tool                 // tools that clients call by another name than SERVER__NAME
+	found pdp.Problems
 }
 
 // read reads all files. A malformed file is a problem, and no error.
 func (c Check) read() (*input, error) {
-	in := &input{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies), absent: map[string]pdp.Problems{}}
+	in := &input{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies)}
 	var mistakes config.Mistakes
 	var err error
 	in.origins, err = mcp.Form.Read(config.Given{File: in.file}, &in.config)

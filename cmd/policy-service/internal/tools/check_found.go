@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/pdp"
 )
 
@@ -46,13 +45,11 @@ func (in *input) atKey(path, pointer string) string {
 	return cmp.Or(in.origins[in.origins.Below(path, pointer)], in.file)
 }
 
-// atTool is the place of a value in a locked definition, or of the nearest value above it.
+// atTool is the place of a value in a locked definition.
 func (in *input) atTool(t *tool, pointer string) string { return in.inLock(t.pointer + pointer) }
 
-func (in *input) inLock(pointer string) string {
-	line, column := cli.Position(in.locked.text, in.locked.offset(pointer))
-	return fmt.Sprintf("%s:%d:%d", in.lockFile, line, column)
-}
+// inLock is a place in the lock. People do not edit it, so it is named and not counted out.
+func (in *input) inLock(pointer string) string { return in.lockFile + ": " + pointer }
 
 // inBundle is a place in a file of the bundle.
 func (in *input) inBundle(file string, line, column int) string {

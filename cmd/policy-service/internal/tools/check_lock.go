@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/obligations"
 	"policy-service/pdp/mcp"
@@ -96,10 +95,7 @@ func (in *input) names() {
 			continue
 		}
 		shown := in.config.ToolName(t.server, t.name)
-		switch {
-		case len(in.config.Upstreams) > 1 && shown != t.server+"__"+t.name:
-			in.renamed = append(in.renamed, t)
-		case !plainName.MatchString(shown):
+		if !plainName.MatchString(shown) { // with several servers, all are
 			in.warn(in.atTool(t, "/name"), fmt.Sprintf("common clients take no tool that is called %q", t.name), "have the server's author choose a name of up to 64 letters, digits, _ and -")
 		}
 		alike := strings.ToLower(shown)
@@ -112,39 +108,13 @@ func (in *input) names() {
 	}
 }
 
-// hint finds a wish of a server for approvals that is malformed, or that no policy fulfils.
+// hint finds a wish of a server for approvals that no policy fulfils.
 func (in *input) hint(t *tool) {
-	hint, given := t.definition.Lookup("authorization")
-	if !given {
-		return
-	}
-	if pointer, detail := malformed(hint); detail != "" {
-		in.warn(in.atTool(t, "/authorization"+pointer), "authorization "+detail+", so it counts as required: true", toAuthor)
-		return
-	}
+	hint, _ := t.definition.Get("authorization")
 	if required, _ := hint.Object().Get("required"); required.True() && in.bundle != nil && !in.demanded(t) {
 		in.warn(in.atTool(t, "/authorization/required"), "the server says that an approval is required, and no policy about "+t.id+" demands one",
 			"write a permit with an @obligation of type approval_required, or one that reads resource.approval_hint.required")
 	}
-}
-
-// malformed is the first fault in the authorization of a definition, and its place there.
-func malformed(hint evaluation.Value) (pointer, detail string) {
-	if hint.Kind() != evaluation.Map {
-		return "", "is no object"
-	}
-	if mode, ok := hint.Object().Get("mode"); ok && !slices.Contains([]string{"user_approval", "automatic", "delegated"}, mode.Text()) {
-		return "/mode", "has a mode other than user_approval, automatic and delegated"
-	}
-	if timeout, ok := hint.Object().Get("timeout"); ok {
-		if n, whole := timeout.Scaled(0); !whole || n <= 0 {
-			return "/timeout", "has a timeout that is no number of seconds above 0"
-		}
-	}
-	if required, ok := hint.Object().Get("required"); ok && required.Kind() != evaluation.Bool {
-		return "/required", "has a required that is neither true nor false"
-	}
-	return "", ""
 }
 
 // demanded reports whether a policy could demand an approval of a tool's calls.

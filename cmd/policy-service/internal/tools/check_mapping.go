@@ -68,7 +68,6 @@ func (in *input) declared(t *tool, left error) {
 	if wrong := (*coaz.Error)(nil); errors.As(left, &wrong) {
 		in.refuse(in.atTool(t, members[wrong.Dialect]+wrong.Pointer), of+expression(wrong.Expression, wrong.Offset)+wrong.Detail+", so the tool is neither listed nor callable", try)
 	}
-	in.ignored(t)
 	m, err := binding.Parse(t.definition)
 	if m == nil || err != nil { // that of another dialect than those that are read is no matter
 		return
@@ -91,30 +90,6 @@ var members = map[coaz.Dialect]string{coaz.AuthZEN: "/inputSchema/x-authzen-mapp
 // reads reports whether the gateway reads mappings of a dialect.
 func (in *input) reads(d coaz.Dialect) bool {
 	return in.config.Dialects == nil || slices.Contains(in.config.Dialects, d.String())
-}
-
-// ignored finds members that look like a mapping, and count for nothing. The default mapping is asked then.
-func (in *input) ignored(t *tool) {
-	mark, _ := t.definition.Get("coaz")
-	look := func(pointer string, o evaluation.Object, counts func(name string) bool) {
-		for name := range o.All {
-			dialect := coaz.SEP
-			switch strings.ToLower(name) {
-			case "x-authzen-mapping":
-				dialect = coaz.AuthZEN
-			case "x-coaz-mapping", "coaz":
-			default:
-				continue
-			}
-			if in.reads(dialect) && !counts(name) {
-				in.warn(in.atTool(t, pointer+pointerTo(name)), name+" counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz: true beside it if the latter is to count", toAuthor)
-			}
-		}
-	}
-	look("", t.definition, func(name string) bool { return name == "coaz" && mark.True() })
-	look("/inputSchema", t.input, func(name string) bool {
-		return name == "x-authzen-mapping" || name == "x-coaz-mapping" && mark.True()
-	})
 }
 
 // doubt is a part of a mapping that its author probably does not mean.

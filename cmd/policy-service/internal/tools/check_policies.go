@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp"
@@ -25,11 +24,16 @@ func (in *input) access() {
 		}
 		if in.asks(byBinding) {
 			in.refuse(place, message("ask: coaz has questions about calls that are not about the action tool.invoke"), "set ask: "+string(byInvoke))
-		} else if in.locked != nil && !in.locked.has(d.Owner) {
-			in.absent[d.Owner] = append(in.absent[d.Owner], problemAt(pdp.SeverityError, place, message(fmt.Sprintf("there is no server %q in the lock", d.Owner)),
-				meant(d.Owner, in.locked.servers, "correct the owner, or the name of the upstream")))
+		} else if in.absent(d.Owner) {
+			in.refuse(place, message(fmt.Sprintf("there is no server %q in the lock", d.Owner)), meant(d.Owner, in.locked.servers, "correct the owner, or the name of the upstream"))
 		}
 	}
+}
+
+// absent reports whether a server is neither in the lock nor in the configuration: [input.servers] has those of the latter.
+func (in *input) absent(server string) bool {
+	_, known := in.config.Upstreams[server]
+	return in.locked != nil && !in.locked.has(server) && !known
 }
 
 // policies holds the policies against the locked tools: by the names in each, and by the arguments that it reads.
@@ -39,7 +43,6 @@ func (in *input) policies() {
 			in.policy(p)
 		}
 	}
-	in.summed()
 }
 
 func (in *input) policy(p pdp.PolicyContents) {
@@ -72,7 +75,7 @@ func (in *input) dead(p pdp.PolicyContents) {
 	byName := func(a, b evaluation.Ref) int { return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.ID, b.ID)) }
 	for _, ref := range slices.Compact(slices.SortedFunc(slices.Values(p.Names), byName)) {
 		only, leads := tested[ref]
-		message, try, absent := in.deadName(ref, only)
+		message, try := in.deadName(ref, only)
 		severity := pdp.SeverityWarning
 		switch {
 		case message == "":
@@ -83,60 +86,41 @@ func (in *input) dead(p pdp.PolicyContents) {
 		default:
 			message += ": the permit permits nothing by it"
 		}
-		if found := in.of(p, severity, message, try); absent == "" {
-			in.add(found)
-		} else {
-			in.absent[absent] = append(in.absent[absent], found)
-		}
+		in.add(in.of(p, severity, message, try))
 	}
 }
 
-// deadName says why no question names an entity; "" if one may. Only excludes groups. A server that is not in the lock is
-// absent.
-func (in *input) deadName(ref evaluation.Ref, only bool) (message, try, absent string) {
+// deadName says why no question names an entity; "" if one may. Only excludes groups.
+func (in *input) deadName(ref evaluation.Ref, only bool) (message, try string) {
 	server, name, ofServer := strings.Cut(ref.ID, ":")
 	entity := fmt.Sprintf("%s::%q", ref.Type, ref.ID)
 	switch {
 	case ref.Type == "Action" && ref.ID == string(byInvoke) && only && in.asks(byTool):
-		return "wants the action to be " + entity + ", and ask: tool has an action for each tool", "write action in " + entity, ""
+		return "wants the action to be " + entity + ", and ask: tool has an action for each tool", "write action in " + entity
 	case ref.Type != "tool" && ref.Type != "Action":
-		return "", "", ""
+		return "", ""
 	case ref.Type == "tool" && only && !ofServer && in.asks(byTool, byInvoke):
 		of := slices.DeleteFunc(in.locked.sorted(), func(t *tool) bool { return t.name != ref.ID })
 		if try = "write the name of its upstream in front"; len(of) == 1 {
 			try = "did you mean " + of[0].id + "?"
 		}
-		return "names " + entity + ", and in questions a tool is called server:name", try, ""
+		return "names " + entity + ", and in questions a tool is called server:name", try
 	case !ofServer || in.asks(byBinding):
-		return "", "", ""
-	case !in.locked.has(server):
+		return "", ""
+	case in.absent(server):
 		try = meant(server, in.locked.servers, "")
 		if ref.Type == "Action" && try == "" { // it is of another application
-			return "", "", ""
+			return "", ""
 		}
-		return fmt.Sprintf("names %s, and there is no server %q in the lock", entity, server), cmp.Or(try, "correct the name of the upstream"), server
-	case name == "*":
-		return "", "", ""
+		return fmt.Sprintf("names %s, and there is no server %q in the lock", entity, server), cmp.Or(try, "correct the name of the upstream")
+	case name == "*", !in.locked.has(server):
+		return "", ""
 	case in.locked.all[ref.ID] == nil:
-		return "names " + entity + ", which is not locked", meant(ref.ID, in.locked.ids, "correct the name, or take the rule out"), ""
+		return "names " + entity + ", which is not locked", meant(ref.ID, in.locked.ids, "correct the name, or take the rule out")
 	case ref.Type == "Action" && in.asks(byInvoke):
-		return "names " + entity + ", and by ask: tool.invoke the action of every call is tool.invoke", fmt.Sprintf("set ask: tool, or write resource == tool::%q", ref.ID), ""
+		return "names " + entity + ", and by ask: tool.invoke the action of every call is tool.invoke", fmt.Sprintf("set ask: tool, or write resource == tool::%q", ref.ID)
 	}
-	return "", "", ""
-}
-
-// summed adds one line for each server that is not in the lock. [input.servers] has those of the configuration.
-func (in *input) summed() {
-	for server, all := range in.absent {
-		if _, known := in.config.Upstreams[server]; known {
-			continue
-		}
-		one := all[max(0, slices.IndexFunc(all, func(p pdp.Problem) bool { return p.Severity == pdp.SeverityError }))]
-		if len(all) > 1 {
-			one.Message += ", and so in " + cli.Plural(len(all)-1, "more place")
-		}
-		in.add(one)
-	}
+	return "", ""
 }
 
 // outside finds tools that a forbid is about by a group of actions, and whose own action is not in the group: with

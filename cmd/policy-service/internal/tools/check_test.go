@@ -164,46 +164,35 @@ func TestMistakes(t *testing.T) {
 		"a server that is not locked, and one that is gone": {setup{servers: map[string][]string{"jra": {create}}},
 			[]string{
 				`g.yaml:8:5: upstreams.jira is not in the lock; look at its tools, and accept them with policy-service mcp lock --accept`,
-				`tools.lock.json:4:5: warning: the configuration has no upstream "jra"; lock again without it, or correct the name`}},
+				`tools.lock.json: /servers/jra: warning: the configuration has no upstream "jra"; lock again without it, or correct the name`}},
 		"a name that common clients do not take": {setup{servers: map[string][]string{"jira": {create, browse, named("a.b")}}},
-			[]string{`tools.lock.json:12:13: warning: common clients take no tool that is called "a.b"; have the server's author choose a name of up to 64 letters, digits, _ and -`}},
+			[]string{`tools.lock.json: /servers/jira/tools/a.b/definition/name: warning: common clients take no tool that is called "a.b"; have the server's author choose a name of up to 64 letters, digits, _ and -`}},
 		"names that differ in case": {setup{servers: map[string][]string{"jira": {create, browse, named("Browse")}}},
-			[]string{`tools.lock.json:26:13: clients would call it browse, and jira:Browse Browse, which people take for one: neither is listed nor callable; hide one: upstreams.jira.tools.browse: {hidden: true}`}},
-		"names of several servers": {setup{config: with("  mail:\n    url: http://127.0.0.1:9/mail\n    allow_networks: [127.0.0.0/8]\n"), servers: map[string][]string{"jira": {create, browse}, "mail": {browse, named("a.b")}}},
-			[]string{`clients call mail:a.b mail__a_b_8a60df45`}},
+			[]string{`tools.lock.json: /servers/jira/tools/browse/definition/name: clients would call it browse, and jira:Browse Browse, which people take for one: neither is listed nor callable; hide one: upstreams.jira.tools.browse: {hidden: true}`}},
 		"a lock that was edited": {setup{lock: func(s string) string { return strings.Replace(s, `"integer"`, `"number"`, 1) }},
-			[]string{`tools.lock.json:60:10: /servers/jira/tools/create_ticket: the digest is missing, or it is not that of the definition: one of them was edited; take back what was edited, or write the file again with: policy-service mcp lock --accept`}},
+			[]string{`tools.lock.json:34:22: from here on it is not as it was written: with the digest of each definition, sorted, indented by two spaces, with what cannot be seen escaped; take back what was edited, or write the file again with: policy-service mcp lock --accept`}},
 		"a lock that was merged": {setup{lock: func(s string) string { return "<<<<<<< HEAD\n" + s }},
 			[]string{`tools.lock.json:1:1: it is no JSON: git marks what it could not merge; an editor may have cut something off; take back what was edited, or write the file again with: policy-service mcp lock --accept`}},
 		"a definition that says too much": {setup{servers: map[string][]string{"jira": {create, browse, `{"name":"own","inputSchema":{"type":"object"},"annotations":{"title":"` + strings.Repeat("x", 9000) + `"}}`}}},
-			[]string{`tools.lock.json:63:11: the tool is neither listed nor callable: what the definition says of the tool: the body has more than 8192 bytes; send less; have the server's author mend the definition`}},
+			[]string{`tools.lock.json: /servers/jira/tools/own/definition: the tool is neither listed nor callable: what the definition says of the tool: the body has more than 8192 bytes; send less; have the server's author mend the definition`}},
 		"a schema that cannot be applied": {setup{servers: map[string][]string{"jira": {create, browse, `{"name":"own","inputSchema":{"pattern":"(?!x)"}}`}}},
-			[]string{`tools.lock.json:64:13: warning: arguments are not held against the schema: inputSchema/pattern: the pattern is too large, or has what RE2 does not, such as looking ahead; have the server's author mend the schema, or write policies about the arguments`}},
+			[]string{`tools.lock.json: /servers/jira/tools/own/definition/inputSchema: warning: arguments are not held against the schema: inputSchema/pattern: the pattern is too large, or has what RE2 does not, such as looking ahead; have the server's author mend the schema, or write policies about the arguments`}},
 		"a schema that cannot be closed": {setup{config: with("arguments: closed\n"), servers: map[string][]string{"jira": {create, browse, `{"name":"own","inputSchema":{"pattern":"(?!x)"}}`}}},
-			[]string{`tools.lock.json:63:11: the tool is neither listed nor callable: inputSchema/pattern: the pattern is too large, or has what RE2 does not, such as looking ahead; have the server's author mend the definition`}},
+			[]string{`tools.lock.json: /servers/jira/tools/own/definition: the tool is neither listed nor callable: inputSchema/pattern: the pattern is too large, or has what RE2 does not, such as looking ahead; have the server's author mend the definition`}},
 		"a declared mapping that is no mapping": {setup{servers: declares(`{"evaluation":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"use"},"resource":{"type":"doc","id":"$oops"}}}`)},
-			[]string{`tools.lock.json:80:21: the mapping that the tool declares: "$oops" at byte 1: the expression names oops, which mappings do not have, so the tool is neither listed nor callable; have the server's author mend it, or set declared: ignore`}},
+			[]string{`tools.lock.json: /servers/jira/tools/own/definition/inputSchema/x-authzen-mapping/evaluation/resource/id: the mapping that the tool declares: "$oops" at byte 1: the expression names oops, which mappings do not have, so the tool is neither listed nor callable; have the server's author mend it, or set declared: ignore`}},
 		"a declared mapping that reads no argument": {setup{servers: declares(strings.Replace(ownMapping, "arguments.id", "arguments.idd", 1))},
-			[]string{`tools.lock.json:83:21: the mapping that the tool declares: "$params.arguments.idd" at byte 17: the inputSchema declares no idd; have the server's author mend it, or set declared: ignore`}},
+			[]string{`tools.lock.json: /servers/jira/tools/own/definition/inputSchema/x-authzen-mapping/evaluation/resource/id: the mapping that the tool declares: "$params.arguments.idd" at byte 17: the inputSchema declares no idd; have the server's author mend it, or set declared: ignore`}},
 		"a declared mapping that asks the same of all calls": {setup{servers: declares(strings.Replace(ownMapping, "$params.arguments.id", "$params.name", 1))},
-			[]string{`tools.lock.json:74:15: warning: the mapping that the tool declares: nothing of a call is in the question: the PDP is asked the same whatever the arguments are; have the server's author mend it, or set declared: ignore`}},
+			[]string{`tools.lock.json: /servers/jira/tools/own/definition/inputSchema/x-authzen-mapping: warning: the mapping that the tool declares: nothing of a call is in the question: the PDP is asked the same whatever the arguments are; have the server's author mend it, or set declared: ignore`}},
 		"a declared mapping that reads no member of a call": {setup{servers: declares(strings.Replace(ownMapping, "params.arguments.id", "params.argument.id", 1))},
-			[]string{`tools.lock.json:83:21: the mapping that the tool declares: "$params.argument.id" at byte 16: a call of a tool has no argument; have the server's author mend it, or set declared: ignore`}},
-		"mappings that count for nothing": {setup{servers: map[string][]string{"jira": {create, browse, `{"name":"own","coaz":"yes","inputSchema":{"X-AuthZEN-Mapping":{},"type":"object","x-coaz-mapping":{}},"x-authzen-mapping":{}}`}}},
-			[]string{
-				`tools.lock.json:64:13: warning: coaz counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz: true beside it if the latter is to count; have the server's author mend it`,
-				`tools.lock.json:66:15: warning: X-AuthZEN-Mapping counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz: true beside it if the latter is to count; have the server's author mend it`,
-				`tools.lock.json:68:15: warning: x-coaz-mapping counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz: true beside it if the latter is to count; have the server's author mend it`,
-				`tools.lock.json:71:13: warning: x-authzen-mapping counts for nothing here, or so written: x-authzen-mapping and x-coaz-mapping stand in the inputSchema, and coaz: true beside it if the latter is to count; have the server's author mend it`}},
+			[]string{`tools.lock.json: /servers/jira/tools/own/definition/inputSchema/x-authzen-mapping/evaluation/resource/id: the mapping that the tool declares: "$params.argument.id" at byte 16: a call of a tool has no argument; have the server's author mend it, or set declared: ignore`}},
 		"a mapping of the older dialect": {setup{servers: map[string][]string{"jira": {create, browse, `{"name":"own","coaz":true,"inputSchema":{"type":"object","properties":{"id":{}},"x-coaz-mapping":{"resource":{"id":"$.properties.id","type":"t"},"subject":{"type":"user","id":"$.token.sub"},"context":{"x":"$.properties.y"}}}}`}}},
 			[]string{
-				`tools.lock.json:72:19: the mapping that the tool declares: "$.properties.y": the inputSchema declares no y; have the server's author mend it, or set declared: ignore`,
-				`tools.lock.json:75:19: warning: the mapping that the tool declares: "$.properties.id": by the inputSchema id may be missing, and then the mapping fails: require it, or read it with .? or after has() where it can be left out; have the server's author mend it, or set declared: ignore`}},
+				`tools.lock.json: /servers/jira/tools/own/definition/inputSchema/x-coaz-mapping/context/x: the mapping that the tool declares: "$.properties.y": the inputSchema declares no y; have the server's author mend it, or set declared: ignore`,
+				`tools.lock.json: /servers/jira/tools/own/definition/inputSchema/x-coaz-mapping/resource/id: warning: the mapping that the tool declares: "$.properties.id": by the inputSchema id may be missing, and then the mapping fails: require it, or read it with .? or after has() where it can be left out; have the server's author mend it, or set declared: ignore`}},
 		"a declared mapping that is not read": {setup{config: with("declared: ignore\n"), servers: declares(`{"evaluation":{}}`)}, nil},
-		"a mode":                              {setup{servers: hints(`{"required":false,"mode":"auto"}`)}, []string{`tools.lock.json:65:15: warning: authorization has a mode other than user_approval, automatic and delegated, so it counts as required: true; have the server's author mend it`}},
-		"a timeout":                           {setup{servers: hints(`{"required":false,"timeout":"5m"}`)}, []string{`tools.lock.json:66:15: warning: authorization has a timeout that is no number of seconds above 0, so it counts as required: true; have the server's author mend it`}},
-		"an authorization":                    {setup{servers: hints(`"yes"`)}, []string{`tools.lock.json:64:13: warning: authorization is no object, so it counts as required: true; have the server's author mend it`}},
-		"an approval that nobody demands":     {setup{servers: hints(`{"required":true}`)}, []string{`tools.lock.json:65:15: warning: the server says that an approval is required, and no policy about jira:own demands one; write a permit with an @obligation of type approval_required, or one that reads resource.approval_hint.required`}},
+		"an approval that nobody demands":     {setup{servers: hints(`{"required":true}`)}, []string{`tools.lock.json: /servers/jira/tools/own/definition/authorization/required: warning: the server says that an approval is required, and no policy about jira:own demands one; write a permit with an @obligation of type approval_required, or one that reads resource.approval_hint.required`}},
 		"an approval that is demanded": {setup{servers: hints(`{"required":true}`), policies: map[string]string{
 			"p.cedar": `@id("a") @obligation("approval_required") permit (principal, action, resource) when { resource has approval_hint };`}}, nil},
 		"a policy that is no policy": {setup{policies: policy(`permit (principal, action, resource)`)},
@@ -216,10 +205,11 @@ func TestMistakes(t *testing.T) {
 			[]string{`policies/p.cedar:1:1: forbid "f" names tool::"browse", and in questions a tool is called server:name: the forbid never fires for it; did you mean jira:browse?`}},
 		"a tool of no server": {setup{policies: policy(`@id("f") forbid (principal, action, resource == tool::"jrai:browse");`)},
 			[]string{`policies/p.cedar:1:1: forbid "f" names tool::"jrai:browse", and there is no server "jrai" in the lock: the forbid never fires for it; did you mean jira?`}},
-		"many tools of no server": {setup{policies: map[string]string{"p.cedar": `@id("p") permit (principal, action, resource == tool::"jrai:browse"); @id("q") permit (principal, action, resource == tool::"jrai:create_ticket");` + "\n" + `@id("f") forbid (principal, action, resource == tool::"jrai:browse");`, "access/jrai.yaml": "mode: hybrid\ndefault: allow\nrules: [{agent: a, tools: [browse], effect: deny}]\n"}},
-			[]string{`policies/access/jrai.yaml: declares who may use the tools of "jrai", and there is no server "jrai" in the lock: it closes nothing here, and so in 4 more places; did you mean jira?`}},
 		"a permit and a forbid of no server": {setup{policies: policy(`@id("p") permit (principal, action, resource == tool::"jrai:browse"); @id("q") permit (principal, action, resource == tool::"jrai:create_ticket");` + "\n" + `@id("z") forbid (principal, action, resource == tool::"jrai:browse");`)},
-			[]string{`policies/p.cedar:2:1: forbid "z" names tool::"jrai:browse", and there is no server "jrai" in the lock: the forbid never fires for it, and so in 2 more places; did you mean jira?`}},
+			[]string{
+				`policies/p.cedar:1:1: warning: permit "p" names tool::"jrai:browse", and there is no server "jrai" in the lock: the permit permits nothing by it; did you mean jira?`,
+				`policies/p.cedar:1:71: warning: permit "q" names tool::"jrai:create_ticket", and there is no server "jrai" in the lock: the permit permits nothing by it; did you mean jira?`,
+				`policies/p.cedar:2:1: forbid "z" names tool::"jrai:browse", and there is no server "jrai" in the lock: the forbid never fires for it; did you mean jira?`}},
 		"a server that is not locked yet": {setup{config: with("  mail:\n    url: http://127.0.0.1:9/mcp\n    allow_networks: [127.0.0.0/8]\n"), policies: policy(`@id("f") forbid (principal, action, resource == tool::"mail:send");`)},
 			[]string{`g.yaml:11:5: upstreams.mail is not in the lock; look at its tools, and accept them with policy-service mcp lock --accept`}},
 		"an exception for a tool that is gone": {setup{policies: policy(`@id("f") forbid (principal, action, resource) unless { resource == tool::"jira:gone" };`)},
@@ -295,9 +285,7 @@ func TestMistakes(t *testing.T) {
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
-			problems := slices.ContainsFunc(got, func(line string) bool {
-				return !strings.Contains(line, ": warning: ") && !strings.HasPrefix(line, "clients call ")
-			})
+			problems := slices.ContainsFunc(got, func(line string) bool { return !strings.Contains(line, ": warning: ") })
 			if problems != (code == cli.No) {
 				t.Errorf("exit %d, with\n%s", code, strings.Join(lines, "\n"))
 			}

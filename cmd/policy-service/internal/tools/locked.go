@@ -1,10 +1,8 @@
 package tools
 
 import (
-	"bytes"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -19,8 +17,6 @@ type tools struct {
 	servers []string         // sorted
 	all     map[string]*tool // by server:name
 	ids     []string         // sorted
-	text    []byte           // of the file
-	places  map[string]int   // where values begin in the text, by their pointers
 }
 
 // tool is a locked tool.
@@ -33,7 +29,7 @@ type tool struct {
 }
 
 func newTools(f lock.File) *tools {
-	all := &tools{file: f, servers: slices.Sorted(maps.Keys(f.Servers)), all: map[string]*tool{}, text: f.Text()}
+	all := &tools{file: f, servers: slices.Sorted(maps.Keys(f.Servers)), all: map[string]*tool{}}
 	for server, s := range f.Servers {
 		for name, locked := range s.Tools {
 			d := locked.Definition()
@@ -47,7 +43,6 @@ func newTools(f lock.File) *tools {
 		}
 	}
 	all.ids = slices.Sorted(maps.Keys(all.all))
-	all.places = places(all.text)
 	return all
 }
 
@@ -66,32 +61,6 @@ func (t *tools) has(server string) bool { return slices.Contains(t.servers, serv
 // namesOf are the names of the tools of a server.
 func (t *tools) namesOf(server string) []string {
 	return slices.Sorted(maps.Keys(t.file.Servers[server].Tools))
-}
-
-// offset is where the value of a pointer begins, or the nearest value above it.
-func (t *tools) offset(pointer string) int {
-	for {
-		if at, ok := t.places[pointer]; ok || pointer == "" {
-			return at
-		}
-		pointer = pointer[:strings.LastIndexByte(pointer, '/')]
-	}
-}
-
-// places are the offsets of the values of a JSON text. A member begins with its name.
-func places(text []byte) map[string]int {
-	all, before := map[string]int{}, 0
-	for d := jsontext.NewDecoder(bytes.NewReader(text)); ; {
-		if _, err := d.ReadToken(); err != nil {
-			return all
-		}
-		after := int(d.InputOffset())
-		pointer := string(d.StackPointer())
-		if _, known := all[pointer]; !known {
-			all[pointer] = after - len(bytes.TrimLeft(text[before:after], " \t\r\n,:"))
-		}
-		before = after
-	}
 }
 
 func pointerTo(tokens ...string) string {
