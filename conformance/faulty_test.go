@@ -3,7 +3,9 @@ package conformance
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,12 +13,23 @@ import (
 	"testing"
 )
 
-// How the stub is made wrong. What is wrong is in faults_test.go.
+// How our server is made wrong. What is wrong is in faults_test.go.
+
+// object is a JSON object.
+type object = map[string]any
+
+// faulty makes a PDP wrong.
+type faulty func(right http.Handler) http.Handler
+
+// and is wrong in another way as well, which stands before it.
+func (f faulty) and(more faulty) faulty {
+	return func(right http.Handler) http.Handler { return more(f(right)) }
+}
 
 // fault is a PDP that is wrong in one way, and the case that must say so.
 type fault struct {
 	wrong, caught string
-	pdp           http.Handler
+	pdp           faulty
 }
 
 // A suite that has never failed proves nothing.
@@ -29,13 +42,14 @@ func TestFaultsAreCaught(t *testing.T) {
 	if len(faults()) < 30 {
 		t.Errorf("only %d faults", len(faults()))
 	}
+	s := newStage(t)
 	for _, f := range faults() {
 		t.Run(f.wrong, func(t *testing.T) {
 			n := slices.IndexFunc(all, func(c Case) bool { return c.ID == f.caught })
 			if n < 0 {
 				t.Fatalf("no case is called %s", f.caught)
 			}
-			report := judgeStub(t, f.pdp, all[n:n+1])
+			report := s.judge(t, f.pdp, nil, all[n:n+1])
 			want := Failed
 			if all[n].Advisory {
 				want = Advised
@@ -47,39 +61,39 @@ func TestFaultsAreCaught(t *testing.T) {
 	}
 }
 
-// after changes answers of the right stub.
-func after(change func(r *http.Request, a *httptest.ResponseRecorder)) http.Handler {
-	return wrap(&stub{}, change)
+// after changes the answers.
+func after(change func(r *http.Request, a *httptest.ResponseRecorder)) faulty {
+	return func(right http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked, _ := io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(asked))
+			a := httptest.NewRecorder()
+			right.ServeHTTP(a, r)
+			r.Body = io.NopCloser(bytes.NewReader(asked)) // for change to look at
+			a.Header().Del("Content-Length")
+			change(r, a)
+			maps.Copy(w.Header(), a.Header())
+			w.WriteHeader(a.Code)
+			_, _ = w.Write(a.Body.Bytes())
+		})
+	}
 }
 
-func wrap(pdp http.Handler, change func(r *http.Request, a *httptest.ResponseRecorder)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked, _ := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(asked))
-		a := httptest.NewRecorder()
-		pdp.ServeHTTP(a, r)
-		r.Body = io.NopCloser(bytes.NewReader(asked)) // for change to look at
-		change(r, a)
-		for name, values := range a.Header() {
-			w.Header()[name] = values
-		}
-		w.WriteHeader(a.Code)
-		_, _ = w.Write(a.Body.Bytes())
-	})
+// before changes requests on their way.
+func before(change func(r *http.Request, body []byte) []byte) faulty {
+	return func(right http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			body = change(r, body)
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+			right.ServeHTTP(w, r)
+		})
+	}
 }
 
-// before changes requests on their way to the right stub.
-func before(change func(r *http.Request, body []byte) []byte) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		body = change(r, body)
-		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		(&stub{}).ServeHTTP(w, r)
-	})
-}
-
-// asking changes the JSON of requests.
-func asking(change func(r *http.Request, o object)) http.Handler {
+// asking changes the JSON of requests. It is read as many readers do: the last of two members counts, and bytes that are
+// no UTF-8 become others.
+func asking(change func(r *http.Request, o object)) faulty {
 	return before(func(r *http.Request, body []byte) []byte {
 		var o object
 		if json.Unmarshal(body, &o) != nil {
@@ -92,12 +106,12 @@ func asking(change func(r *http.Request, o object)) http.Handler {
 }
 
 // answering changes the JSON of answers that are 200.
-func answering(change func(o object)) http.Handler {
+func answering(change func(o object)) faulty {
 	return after(func(_ *http.Request, a *httptest.ResponseRecorder) { edited(a, change) })
 }
 
 // describing changes the metadata.
-func describing(change func(o object)) http.Handler {
+func describing(change func(o object)) faulty {
 	return after(func(r *http.Request, a *httptest.ResponseRecorder) {
 		if strings.HasSuffix(r.URL.Path, "/authzen-configuration") {
 			edited(a, change)
@@ -122,7 +136,7 @@ func replace(a *httptest.ResponseRecorder, status int, body string) {
 }
 
 // turned answers one status with another.
-func turned(from, to int) http.Handler {
+func turned(from, to int) faulty {
 	return after(func(_ *http.Request, a *httptest.ResponseRecorder) {
 		if a.Code == from {
 			a.Code = to
@@ -131,27 +145,32 @@ func turned(from, to int) http.Handler {
 }
 
 // without takes a header off every answer.
-func without(name string) http.Handler {
+func without(name string) faulty {
 	return after(func(_ *http.Request, a *httptest.ResponseRecorder) { a.Header().Del(name) })
 }
 
 // refusing answers 400 to what it does not like.
-func refusing(dislike func(r *http.Request, o object) bool) http.Handler {
+func refusing(dislike func(r *http.Request, o object) bool) faulty {
 	return after(func(r *http.Request, a *httptest.ResponseRecorder) {
 		var o object
 		_ = json.NewDecoder(r.Body).Decode(&o)
 		if dislike(r, o) {
-			a.Header().Set("Content-Type", "application/problem+json")
-			replace(a, 400, `{"status":400}`)
+			refuse(a, 400)
 		}
 	})
 }
 
 // results changes each result of a search.
-func results(change func(all []any) any) http.Handler {
+func results(change func(all []any) any) faulty {
 	return answering(func(o object) {
 		if all, ok := o["results"].([]any); ok {
 			o["results"] = change(all)
 		}
 	})
+}
+
+// refuse takes the place of an answer.
+func refuse(a *httptest.ResponseRecorder, status int) {
+	a.Header().Set("Content-Type", "application/problem+json")
+	replace(a, status, fmt.Sprintf(`{"status":%d}`, status))
 }

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 )
 
 // What goes wrong is told with the exchange, and a credential never is; nor does
@@ -54,13 +53,13 @@ func TestEndpointsElsewhereAreNotAsked(t *testing.T) {
 	t.Parallel()
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked elsewhere") }))
 	defer elsewhere.Close()
-	report := judgeStub(t, describing(func(o object) {
+	report := newStage(t).judge(t, describing(func(o object) {
 		for name := range o {
 			if strings.HasSuffix(name, "_endpoint") {
 				o[name] = elsewhere.URL + "/access/v1/evaluation"
 			}
 		}
-	}), mustCases(t, "basic-core"))
+	}), nil, mustCases(t, "basic-core"))
 	if !report.OK() {
 		t.Error(text(t, report))
 	}
@@ -69,19 +68,22 @@ func TestEndpointsElsewhereAreNotAsked(t *testing.T) {
 // Endpoints may have any path, as long as the metadata says so.
 func TestEndpointsAreDiscovered(t *testing.T) {
 	t.Parallel()
-	mux := http.NewServeMux()
-	right := &stub{}
-	mux.Handle("/", describing(func(o object) {
-		for name, v := range o {
-			o[name] = strings.Replace(v.(string), "/access/v1/", "/api/", 1)
+	moved := before(func(r *http.Request, body []byte) []byte {
+		if path, ok := strings.CutPrefix(r.URL.Path, "/api/"); ok {
+			r.URL.Path = "/access/v1/" + path
+		} else if strings.HasPrefix(r.URL.Path, "/access/") {
+			r.URL.Path = "/nowhere"
 		}
-	}))
-	mux.HandleFunc("/access/", http.NotFound)
-	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path = strings.Replace(r.URL.Path, "/api/", "/access/v1/", 1)
-		right.ServeHTTP(w, r)
+		return body
 	})
-	if report := judgeStub(t, mux, mustCases(t, "basic-core", "search-core")); !report.OK() {
+	named := describing(func(o object) {
+		for name, v := range o {
+			if url, ok := v.(string); ok {
+				o[name] = strings.Replace(url, "/access/v1/", "/api/", 1)
+			}
+		}
+	})
+	if report := newStage(t).judge(t, named.and(moved), nil, mustCases(t, "basic-core", "search-core")); !report.OK() {
 		t.Error(text(t, report))
 	}
 }
@@ -90,17 +92,18 @@ func TestEndpointsAreDiscovered(t *testing.T) {
 // what it gives at once.
 func TestWhatIsOptional(t *testing.T) {
 	t.Parallel()
-	pdp := wrap(asking(func(_ *http.Request, o object) { delete(o, "page") }), func(r *http.Request, a *httptest.ResponseRecorder) {
+	pdp := asking(func(_ *http.Request, o object) { delete(o, "page") }).and(after(func(r *http.Request, a *httptest.ResponseRecorder) {
 		if strings.Contains(r.URL.Path, "well-known") {
 			a.Header().Del("Content-Type")
 			replace(a, 404, "")
 		}
-	})
-	report := judgeStub(t, pdp, mustCases(t, "basic-core", "batch-core", "search-core", "search", "headers"))
+	}))
+	s := newStage(t)
+	report := s.judge(t, pdp, nil, mustCases(t, "basic-core", "batch-core", "search-core", "search", "headers"))
 	if !report.OK() {
 		t.Error(text(t, report))
 	}
-	pages := judgeStub(t, pdp, mustCases(t, "pages"))
+	pages := s.judge(t, pdp, nil, mustCases(t, "pages"))
 	for _, r := range pages.Results {
 		if r.Outcome == Failed {
 			t.Errorf("%s fails a PDP that has no pages: %s", r.ID, r.Failure)
@@ -111,37 +114,36 @@ func TestWhatIsOptional(t *testing.T) {
 // A PDP that wants a credential, and three that do not do it right.
 func TestAuthentication(t *testing.T) {
 	t.Parallel()
-	door := func(shut http.HandlerFunc) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method != http.MethodPost || r.Header.Get("Authorization") == "Bearer right" {
-				(&stub{}).ServeHTTP(w, r)
-				return
-			}
-			shut(w, r)
+	door := func(shut func(a *httptest.ResponseRecorder)) faulty {
+		return before(func(r *http.Request, body []byte) []byte {
+			r.Header.Del("Authorization") // our server knows no credentials here
+			return body
+		}).and(func(right http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				pdp := right
+				if r.Method == http.MethodPost && r.Header.Get("Authorization") != "Bearer right" && shut != nil {
+					pdp = after(func(_ *http.Request, a *httptest.ResponseRecorder) { shut(a) })(right)
+				}
+				pdp.ServeHTTP(w, r)
+			})
 		})
 	}
+	s := newStage(t)
 	for name, test := range map[string]struct {
-		shut   http.HandlerFunc
+		shut   func(a *httptest.ResponseRecorder)
 		caught string
 		want   Outcome
 	}{
-		"right": {func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, 401, "", "who are you")
+		"right": {func(a *httptest.ResponseRecorder) {
+			a.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(a, 401)
 		}, "", Passed},
-		"open":        {(&stub{}).ServeHTTP, "evaluation-no-credential", Failed},
-		"403 for 401": {func(w http.ResponseWriter, _ *http.Request) { refuse(w, 403, "", "no") }, "batch-wrong-credential", Failed},
-		"deny for 401": {func(w http.ResponseWriter, _ *http.Request) {
-			send(w, 200, "application/json", object{"decision": false})
-		}, "single-no-credential", Failed},
-		"without a scheme": {func(w http.ResponseWriter, _ *http.Request) { refuse(w, 401, "", "no") }, "evaluation-no-credential-challenge", Advised},
+		"open":             {nil, "evaluation-no-credential", Failed},
+		"403 for 401":      {func(a *httptest.ResponseRecorder) { refuse(a, 403) }, "batch-wrong-credential", Failed},
+		"deny for 401":     {func(a *httptest.ResponseRecorder) { replace(a, 200, `{"decision":false}`) }, "single-no-credential", Failed},
+		"without a scheme": {func(a *httptest.ResponseRecorder) { refuse(a, 401) }, "evaluation-no-credential-challenge", Advised},
 	} {
-		server := httptest.NewServer(door(test.shut))
-		report, err := judgeAll(t.Context(), Target{URL: server.URL, Header: http.Header{"Authorization": {"Bearer right"}}, Timeout: time.Minute}, mustCases(t, "authentication"))
-		server.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := s.judge(t, door(test.shut), http.Header{"Authorization": {"Bearer right"}}, mustCases(t, "authentication"))
 		for _, r := range report.Results {
 			if (test.want == Passed || r.ID == test.caught) && r.Outcome != test.want {
 				t.Errorf("%s: case %s %s, want %s: %s", name, r.ID, r.Outcome, test.want, r.Failure)
