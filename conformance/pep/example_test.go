@@ -12,9 +12,9 @@ import (
 
 const example = "../../evaluation/coaz/sdkpep/example"
 
-// The example of our own library, an MCP server of the official SDK that is its own PEP, passes both plans in both eras:
-// by the letter, and with mappings for the methods that the binding forgot. It takes some seconds: the go command builds the
-// example, which is then asked a thousand messages in each form.
+// The example of our own library, an MCP server of the official SDK that is its own PEP, passes both plans in both eras,
+// with questions about the methods that the binding forgot. It takes some seconds: the go command builds the example, which
+// is then asked a thousand messages.
 func TestSDKExamplePasses(t *testing.T) {
 	cases, err := Cases(planNames()...)
 	if err != nil {
@@ -27,30 +27,25 @@ func TestSDKExamplePasses(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, example).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, more := range [][]string{{"--letter"}, nil} {
-		t.Run(strings.Join(more, " "), func(t *testing.T) {
-			t.Parallel()
-			b := openBench(t)
-			r, err := b.judgeAll(t.Context(), Target{URL: startExample(t, bin, b.Wiring, more), Resource: stubResource, Timeout: patience}.complete(), cases)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !r.OK() {
-				t.Error(report(t, r))
-			}
-			eras := map[string]bool{}
-			for _, one := range r.Results {
-				eras[one.Plan] = true
-			}
-			if len(eras) != 4 {
-				t.Errorf("it was judged in %v", eras)
-			}
-		})
+	b := openBench(t)
+	r, err := b.judgeAll(t.Context(), Target{URL: startExample(t, bin, b.Wiring), Resource: stubResource, Timeout: patience}.complete(), cases)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.OK() {
+		t.Error(report(t, r))
+	}
+	eras := map[string]bool{}
+	for _, one := range r.Results {
+		eras[one.Plan] = true
+	}
+	if len(eras) != 4 {
+		t.Errorf("it was judged in %v", eras)
 	}
 }
 
 // startExample starts the example on a bench, and returns its URL once it answers.
-func startExample(t *testing.T, bin string, w Wiring, more []string) (url string) {
+func startExample(t *testing.T, bin string, w Wiring) (url string) {
 	t.Helper()
 	dir := t.TempDir()
 	tools, err := Tools()
@@ -61,9 +56,8 @@ func startExample(t *testing.T, bin string, w Wiring, more []string) (url string
 	if err := os.WriteFile(offer, tools, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"--listen", "127.0.0.1:0", "--addr-file", address, "--pdp", w.PDP, "--issuer", w.Issuer,
-		"--resource", stubResource, "--offer", offer, "--report", w.Report}, more...)
-	cmd := exec.Command(bin, args...)
+	cmd := exec.Command(bin, "--listen", "127.0.0.1:0", "--addr-file", address, "--pdp", w.PDP, "--issuer", w.Issuer,
+		"--resource", stubResource, "--offer", offer, "--report", w.Report)
 	cmd.Stderr = t.Output()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -196,7 +196,6 @@ func TestAskRefuses(t *testing.T) {
 	look := push(nil)
 	look.Action.Name = "look"
 	owes := answering(t, strings.Replace(requestable, `"reason"`, `"obligations":[{"id":"x","type":"x"}],"reason"`, 1))
-	written := answering(t, requestable).DecideBody(t.Context(), []byte(`{}`), nil).Discharge(t.Context(), nil)
 	handled := []approvals.Option{approvals.KeepTask(nil)}
 	for name, test := range map[string]struct {
 		e       authzenclient.Enforcement
@@ -207,7 +206,6 @@ func TestAskRefuses(t *testing.T) {
 		"permitted":          {c.Enforce(t.Context(), look, nil), nil, "no deny"},
 		"denied for good":    {c.Enforce(t.Context(), push(map[string]any{"frozen": true}), nil), nil, "no deny"},
 		"not discharged":     {owes.Enforce(t.Context(), question, nil), nil, "no handler"},
-		"a written body":     {written, nil, "no deny"},
 		"no function":        {denies(t, c, push(nil)), handled, "KeepTask"},
 		"no UTF-8":           {denies(t, c, push(nil)), []approvals.Option{approvals.WithJustification("\xff")}, "UTF-8"},
 		"two reasons":        {denies(t, c, push(map[string]any{"business_justification": "x"})), []approvals.Option{approvals.WithJustification("x")}, "business_justification"},

@@ -58,11 +58,6 @@ func WithMapping(method string, m *coaz.Mapping) Option {
 	return func(p *pep) { p.methods[method] = m }
 }
 
-// ToTheLetter denies the methods that MCP has and the binding forgot, as the binding says. Otherwise server/discover,
-// resources/templates/list and subscriptions/listen are asked about as tools/list is: a client of MCP 2026-07-28 could
-// not connect without the first.
-func ToTheLetter() Option { return func(p *pep) { p.letter = true } }
-
 // WithLogger logs why requests are refused, for the operator's eyes, and the assertions of declared mappings.
 func WithLogger(l *slog.Logger) Option { return func(p *pep) { p.log = l } }
 
@@ -74,7 +69,6 @@ type pep struct {
 	methods  map[string]*coaz.Mapping
 	handlers obligations.Handlers
 	results  map[string]ResultHandler
-	letter   bool
 	log      *slog.Logger
 	declared mappings
 }
@@ -173,8 +167,8 @@ func (p *pep) decide(ctx context.Context, c call) (e authzenclient.Enforcements,
 	owed = &[]evaluation.Obligation{}
 	handlers := p.promises(owed)
 	var all []authzenclient.Undischarged
-	for _, ask := range questions {
-		answers := ask(ctx, p.pdp, handlers.Types())
+	for _, q := range questions {
+		answers := q.ask(ctx, p.pdp, handlers.Types())
 		all = append(all, answers...)
 		if denied(answers) {
 			break // nothing more can come of it

@@ -164,13 +164,6 @@ func TestListen(t *testing.T) {
 	if executed, asked := s.taken(); len(executed) > 0 || len(asked) != 1 {
 		t.Errorf("bob: executed %v, asked %v", executed, asked)
 	}
-	letter := open(t, setting{modern: true, options: []sdkpep.Option{sdkpep.ToTheLetter()}})
-	for _, method := range []string{"subscriptions/listen", "server/discover", "resources/templates/list"} {
-		a := letter.send("alice", method, "", `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"notifications":{},`+meta+`}}`)
-		if executed, asked := letter.taken(); a.Error.Code != -32001 || len(executed)+len(asked) > 0 {
-			t.Errorf("%s to the letter: %+v, executed %v, asked %v", method, a, executed, asked)
-		}
-	}
 }
 
 // Definitions may say what the SDK's list cannot: the older dialect, whose denial has another code.

@@ -17,8 +17,15 @@ import (
 	"policy-service/evaluation/coaz"
 )
 
-// question asks the PDP one envelope.
-type question func(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged
+// question is what the PDP is asked in one message.
+type question []evaluation.Request
+
+func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
+	if len(q) == 1 {
+		return []authzenclient.Undischarged{pdp.Decide(ctx, q[0], types)}
+	}
+	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q...)
+}
 
 func denied(answers []authzenclient.Undischarged) bool {
 	return slices.ContainsFunc(answers, authzenclient.Undischarged.Denied)
@@ -37,7 +44,7 @@ func (p *pep) questions(ctx context.Context, c call) ([]question, coaz.Dialect, 
 	switch {
 	case err != nil:
 		return nil, 0, mappingError(err)
-	case mapping == nil && forgotten[c.method] && !p.letter:
+	case mapping == nil && forgotten[c.method]:
 		return p.likeList(c, op)
 	case mapping == nil:
 		return nil, 0, unknownMethod()
@@ -54,12 +61,7 @@ func (p *pep) questions(ctx context.Context, c call) ([]question, coaz.Dialect, 
 
 func questionsOf(asked coaz.Questions) (all []question) {
 	for _, e := range asked.Envelopes {
-		all = append(all, func(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
-			if e.API == coaz.Evaluations {
-				return pdp.DecideBatchBody(ctx, evaluation.DenyOnFirstDeny, e.Body, types)
-			}
-			return []authzenclient.Undischarged{pdp.DecideBody(ctx, e.Body, types)}
-		})
+		all = append(all, e.Requests)
 	}
 	return all
 }
@@ -75,9 +77,7 @@ func (p *pep) likeList(c call, op coaz.Operation) ([]question, coaz.Dialect, *re
 	var all []question
 	for _, q := range asked.Requests {
 		q.Action.Name = c.method
-		all = append(all, func(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
-			return []authzenclient.Undischarged{pdp.Decide(ctx, q, types)}
-		})
+		all = append(all, question{q})
 	}
 	listen, ok := c.request.GetParams().(*mcp.SubscriptionsListenParams)
 	if !ok || listen == nil || listen.Notifications == nil {

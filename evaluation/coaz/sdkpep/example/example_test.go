@@ -122,7 +122,7 @@ func start(t *testing.T, change func(*settings)) *running {
 		r.mu.Unlock()
 	}))
 	t.Cleanup(report.Close)
-	s := settings{listen: "127.0.0.1:0", issuer: r.issuer.URL, algorithms: "ES256,RS256", pdp: pdp.URL, pdpTimeout: time.Minute, report: report.URL, addrFile: filepath.Join(t.TempDir(), "addr")}
+	s := settings{listen: "127.0.0.1:0", issuer: r.issuer.URL, pdp: pdp.URL, pdpTimeout: time.Minute, report: report.URL, addrFile: filepath.Join(t.TempDir(), "addr")}
 	if change != nil {
 		change(&s)
 	}
@@ -164,50 +164,42 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// The SDK's client speaks to it in the newest era, by keys that are found and by keys that are named.
+// The SDK's client speaks to it in the newest era.
 func TestExample(t *testing.T) {
 	t.Parallel()
-	for _, named := range []bool{false, true} {
-		var keys string
-		r := start(t, func(s *settings) {
-			if named {
-				keys = s.issuer + "/keys"
-			}
-			s.jwks = keys
-		})
-		token := r.issuer.token(t, r.resource, nil, nil)
-		transport := &mcp.StreamableClientTransport{Endpoint: r.url, HTTPClient: &http.Client{Transport: bearer(token)}, MaxRetries: -1}
-		c, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).Connect(t.Context(), transport, nil)
-		if err != nil {
-			t.Fatal(err)
+	r := start(t, func(*settings) {})
+	token := r.issuer.token(t, r.resource, nil, nil)
+	transport := &mcp.StreamableClientTransport{Endpoint: r.url, HTTPClient: &http.Client{Transport: bearer(token)}, MaxRetries: -1}
+	c, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1"}, nil).Connect(t.Context(), transport, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.InitializeResult().ProtocolVersion; got != "2026-07-28" {
+		t.Errorf("this is %s", got)
+	}
+	tools, err := c.ListTools(t.Context(), nil)
+	if err != nil || len(tools.Tools) != 4 || !strings.Contains(text(t, tools), `"x-authzen-mapping":{"evaluation"`) {
+		t.Errorf("%s, %v", text(t, tools), err)
+	}
+	r.told()
+	for _, test := range []struct {
+		tool, arguments string
+		code            int64
+	}{
+		{"get_customer", `{"id":"c"}`, 0}, {"get_customer", `{"id":"kept"}`, -32001}, {"get_local_weather", `{"zip":"1"}`, 0}, {"get_customer", `{}`, -32602},
+		{"copy_object", `{"source":"a","destination":"b"}`, 0}, {"close_account", `{"id":"c"}`, 0}, {"close_account", `{"id":"open"}`, -32401},
+	} {
+		_, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: test.tool, Arguments: json.RawMessage(test.arguments)})
+		var wire *jsonrpc.Error
+		if errors.As(err, &wire) != (test.code != 0) || wire != nil && wire.Code != test.code || wire == nil && err != nil {
+			t.Errorf("%s %s: %v", test.tool, test.arguments, err)
 		}
-		if got := c.InitializeResult().ProtocolVersion; got != "2026-07-28" {
-			t.Errorf("this is %s", got)
+		if told := r.told(); (len(told) == 1) != (test.code == 0) || len(told) == 1 && !strings.Contains(told[0], `"name":"`+test.tool+`"`) {
+			t.Errorf("%s %s: reported %v", test.tool, test.arguments, told)
 		}
-		tools, err := c.ListTools(t.Context(), nil)
-		if err != nil || len(tools.Tools) != 4 || !strings.Contains(text(t, tools), `"x-authzen-mapping":{"evaluation"`) {
-			t.Errorf("%s, %v", text(t, tools), err)
-		}
-		r.told()
-		for _, test := range []struct {
-			tool, arguments string
-			code            int64
-		}{
-			{"get_customer", `{"id":"c"}`, 0}, {"get_customer", `{"id":"kept"}`, -32001}, {"get_local_weather", `{"zip":"1"}`, 0}, {"get_customer", `{}`, -32602},
-			{"copy_object", `{"source":"a","destination":"b"}`, 0}, {"close_account", `{"id":"c"}`, 0}, {"close_account", `{"id":"open"}`, -32401},
-		} {
-			_, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: test.tool, Arguments: json.RawMessage(test.arguments)})
-			var wire *jsonrpc.Error
-			if errors.As(err, &wire) != (test.code != 0) || wire != nil && wire.Code != test.code || wire == nil && err != nil {
-				t.Errorf("%s %s: %v", test.tool, test.arguments, err)
-			}
-			if told := r.told(); (len(told) == 1) != (test.code == 0) || len(told) == 1 && !strings.Contains(told[0], `"name":"`+test.tool+`"`) {
-				t.Errorf("%s %s: reported %v", test.tool, test.arguments, told)
-			}
-		}
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -363,7 +355,7 @@ func TestExampleRefuses(t *testing.T) {
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
 	var errors bytes.Buffer
-	if code := run(stopped, append(needed[:6:6], "--letter"), &errors); code != 0 {
+	if code := run(stopped, needed, &errors); code != 0 {
 		t.Errorf("stopped: exit code %d, %s", code, &errors)
 	}
 }

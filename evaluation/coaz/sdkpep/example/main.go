@@ -32,13 +32,11 @@ func main() {
 type settings struct {
 	listen, addrFile string
 	resource         string
-	issuer, jwks     string
-	algorithms       string
+	issuer           string
 	pdp, pdpKeyFile  string
 	tenant           string
 	pdpTimeout       time.Duration
 	offer, report    string
-	letter           bool
 }
 
 func (s *settings) flags(errors io.Writer) *flag.FlagSet {
@@ -48,15 +46,12 @@ func (s *settings) flags(errors io.Writer) *flag.FlagSet {
 	f.StringVar(&s.addrFile, "addr-file", "", "file that gets the address as soon as requests are answered")
 	f.StringVar(&s.resource, "resource", "", "this server's own identifier, which tokens must be for; http://ADDRESS/mcp without it")
 	f.StringVar(&s.issuer, "issuer", "", "issuer of access tokens (required)")
-	f.StringVar(&s.jwks, "jwks", "", "URL of the issuer's keys; without it they are found by OpenID Connect discovery")
-	f.StringVar(&s.algorithms, "algorithms", "ES256,RS256", "algorithms that a token may be signed with")
 	f.StringVar(&s.pdp, "pdp", "", "URL of the PDP (required)")
 	f.StringVar(&s.pdpKeyFile, "pdp-key-file", "", "file with the API key for the PDP")
 	f.StringVar(&s.tenant, "tenant", "", "tenant at the PDP")
 	f.DurationVar(&s.pdpTimeout, "pdp-timeout", 2*time.Second, "time for one call of the PDP")
 	f.StringVar(&s.offer, "offer", "", "file with what is offered: a JSON object of tools, resources, resourceTemplates and prompts, as MCP lists them")
 	f.StringVar(&s.report, "report", "", "URL that is told what is executed, for the conformance plan")
-	f.BoolVar(&s.letter, "letter", false, "deny the methods that the binding has no mapping for, server/discover among them")
 	return f
 }
 

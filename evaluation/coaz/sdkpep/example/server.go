@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -37,7 +36,7 @@ func (s settings) handler(log *slog.Logger) (http.Handler, error) {
 		}
 		legacy.ServeHTTP(w, r)
 	})
-	verifier := tokens{issuer: s.issuer, jwks: s.jwks, audience: s.resource, algorithms: strings.Split(s.algorithms, ",")}
+	verifier := tokens{issuer: s.issuer, audience: s.resource}
 	metadata, at, err := s.metadata()
 	if err != nil {
 		return nil, err
@@ -78,11 +77,7 @@ func (s settings) server(log *slog.Logger) (*mcp.Server, error) {
 	if s.report != "" {
 		server.AddReceivingMiddleware(reporting(s.report))
 	}
-	options := []sdkpep.Option{sdkpep.WithLogger(log)}
-	if s.letter {
-		options = append(options, sdkpep.ToTheLetter())
-	}
-	server.AddReceivingMiddleware(sdkpep.Middleware(binding, pdp, offered.definition, options...))
+	server.AddReceivingMiddleware(sdkpep.Middleware(binding, pdp, offered.definition, sdkpep.WithLogger(log)))
 	return server, nil
 }
 

@@ -22,10 +22,12 @@ import (
 // keysTime is for one request to the issuer.
 const keysTime = 5 * time.Second
 
-// tokens validates access tokens: signature, issuer, audience, expiry, in the algorithms that were named.
+// algorithms may sign a token.
+var algorithms = []string{oidc.ES256, oidc.RS256}
+
+// tokens validates access tokens: signature, issuer, audience, expiry.
 type tokens struct {
-	issuer, jwks, audience string
-	algorithms             []string
+	issuer, audience string
 
 	mu       sync.Mutex
 	verifier *oidc.IDTokenVerifier
@@ -62,13 +64,9 @@ func (t *tokens) keys() (*oidc.IDTokenVerifier, error) {
 	if t.verifier != nil {
 		return t.verifier, nil
 	}
-	config := &oidc.Config{ClientID: t.audience, SupportedSigningAlgs: t.algorithms}
+	config := &oidc.Config{ClientID: t.audience, SupportedSigningAlgs: algorithms}
 	// Keys are fetched again when they change, which is later than any request.
 	ctx := oidc.ClientContext(context.Background(), &http.Client{Timeout: keysTime})
-	if t.jwks != "" {
-		t.verifier = oidc.NewVerifier(t.issuer, oidc.NewRemoteKeySet(ctx, t.jwks), config)
-		return t.verifier, nil
-	}
 	provider, err := oidc.NewProvider(ctx, t.issuer)
 	if err != nil {
 		return nil, errors.New("the issuer's keys cannot be found")

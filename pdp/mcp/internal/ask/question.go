@@ -15,16 +15,15 @@ import (
 type question struct {
 	source Source
 	// whole says that it is trusted, and that all of a call is in it, so that people can approve the very call.
-	whole    bool
+	whole bool
+	// mapped says that a mapping makes the requests: whom they name, and whom not, is not ours to say.
+	mapped   bool
 	requests []evaluation.Request
-	// body is the text that is sent instead of requests, as it stands; nil if there is none. api is where it goes.
-	body []byte
-	api  coaz.API
 }
 
 // approvable reports whether people can approve what the question is about: one request that we make, which says for which
 // person it is. What a mapping writes need not say that, and the PDP could not know who takes part, and so must not decide.
-func (q question) approvable() bool { return q.whole && q.body == nil && len(q.requests) == 1 }
+func (q question) approvable() bool { return q.whole && !q.mapped && len(q.requests) == 1 }
 
 // answered asks with people's word, which is about this question: see [Plan.answerable].
 func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types []string, by Answered) authzenclient.Undischarged {
@@ -36,22 +35,17 @@ func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types
 
 // ask asks, and declares what can be done of what the PDP obliges to.
 func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
-	switch {
-	case q.body != nil && q.api == coaz.Evaluations:
-		return pdp.DecideBatchBody(ctx, evaluation.DenyOnFirstDeny, q.body, types)
-	case q.body != nil:
-		return []authzenclient.Undischarged{pdp.DecideBody(ctx, q.body, types)}
-	case len(q.requests) == 1:
+	if len(q.requests) == 1 {
 		return []authzenclient.Undischarged{pdp.Decide(ctx, q.requests[0], types)}
 	}
 	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q.requests...)
 }
 
-// asWritten are the questions of a mapping, to which nothing is added.
+// asWritten are the questions of a mapping.
 func asWritten(from Source, asked coaz.Questions) []question {
 	all := make([]question, len(asked.Envelopes))
 	for n, e := range asked.Envelopes {
-		all[n] = question{source: from, requests: e.Requests, body: e.Body, api: e.API}
+		all[n] = question{source: from, mapped: true, requests: e.Requests}
 	}
 	return all
 }
@@ -85,7 +79,7 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 		if err != nil {
 			return nil, err
 		}
-		all[n].body, all[n].requests = nil, slices.Clone(all[n].requests)
+		all[n].requests = slices.Clone(all[n].requests)
 		for i, q := range all[n].requests {
 			all[n].requests[i].Context = q.Context.With(declaredMember, digest)
 		}
