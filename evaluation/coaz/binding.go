@@ -22,7 +22,9 @@ type Binding struct {
 }
 
 // New makes a Binding, and compiles the default mappings.
-func New(o Options) (*Binding, error) {
+func New(o Options) (*Binding, error) { return newBinding(o, DefaultLimits()) }
+
+func newBinding(o Options, limits Limits) (*Binding, error) {
 	claim, err := claimOf(o.SubjectClaim)
 	if err != nil {
 		return nil, err
@@ -30,7 +32,7 @@ func New(o Options) (*Binding, error) {
 	if o.Override > WarnOverride {
 		return nil, fmt.Errorf("coaz: there is no Override %d", o.Override)
 	}
-	b := &Binding{resource: o.Resource, claim: claim, override: o.Override, limits: o.Limits.orDefault(), inputs: slices.Clone(o.Inputs)}
+	b := &Binding{resource: o.Resource, claim: claim, override: o.Override, limits: limits, inputs: slices.Clone(o.Inputs)}
 	if b.declared, err = newLanguage(b.limits, nil); err != nil {
 		return nil, err
 	}

@@ -80,7 +80,6 @@ type expression struct {
 	at       string
 	text     string // without the $
 	program  cel.Program
-	offsets  map[int64]int // of the parts, in bytes of the mapping's string
 	language *language
 	copies   *selection // what it reads, if it does nothing else
 }
@@ -88,42 +87,34 @@ type expression struct {
 // expression compiles the text behind a $.
 func (c *compiler) expression(l *leaf) (node, *Error) {
 	source, language := l.text[1:], c.language
-	fail := func(offset int, detail string) (node, *Error) {
-		err := c.fail(l.at, detail)
-		err.Offset = offset
-		return nil, err
-	}
+	fail := func(detail string) (node, *Error) { return nil, c.fail(l.at, detail) }
 	parsed, issues := language.env.Parse(source)
-	if wrong := mistakes(issues); len(wrong) > 0 {
-		return fail(offsetOf(source, wrong[0]), found("the expression is no CEL, or nests too deep", wrong))
+	if wrong := issues.Errors(); len(wrong) > 0 {
+		return fail(found("the expression is no CEL, or nests too deep", wrong))
 	}
-	offsets := offsetsIn(source, parsed.NativeRep())
 	var seen inspector
 	if seen.inspect(parsed.NativeRep().Expr()); seen.problem != "" {
-		return fail(offsets[seen.where], seen.problem)
+		return fail(seen.problem)
 	}
 	if problem := c.account(&seen); problem != "" {
-		return fail(0, problem)
+		return fail(problem)
 	}
 	checked, issues := language.env.Check(parsed)
-	if wrong := mistakes(issues); len(wrong) > 0 {
-		return fail(offsetOf(source, wrong[0]), found("the types in the expression do not fit", wrong))
+	if wrong := issues.Errors(); len(wrong) > 0 {
+		return fail(found("the types in the expression do not fit", wrong))
 	}
 	if seen.unoptional(checked) {
-		return fail(0, "what is marked as optional in a list or map is no optional value")
+		return fail("what is marked as optional in a list or map is no optional value")
 	}
 	if yields := unwrapped(checked.OutputType()); !l.want.takes(yields) && !(seen.builds && isScalar(yields)) {
-		return fail(0, "the expression yields a "+yields.TypeName()+", which cannot stand here")
-	}
-	for n := range seen.reads {
-		seen.reads[n].offset = offsets[seen.reads[n].id]
+		return fail("the expression yields a " + yields.TypeName() + ", which cannot stand here")
 	}
 	l.reads, l.tested = seen.reads, seen.tested
 	program, err := language.program(checked, &seen)
 	if err != nil {
-		return fail(0, "the expression cannot be planned")
+		return fail("the expression cannot be planned")
 	}
-	e := &expression{at: l.at, text: source, program: program, offsets: offsets, language: language}
+	e := &expression{at: l.at, text: source, program: program, language: language}
 	if seen.alone() {
 		e.copies = &seen.reads[0]
 	}
@@ -221,7 +212,7 @@ func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 		r.spent += uint64(len(e.copies.steps) + 1)
 	}
 	if err == nil && r.spent > e.language.limits.Cost {
-		return nil, false, e.fail(r, 0, costExceeded(e.language.limits))
+		return nil, false, e.fail(r, costExceeded(e.language.limits))
 	}
 	if err != nil {
 		return nil, false, e.failed(r, err)
@@ -238,7 +229,7 @@ func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	w := resultWriter{limits: e.language.limits.Request, depth: e.language.limits.Request.Depth}
 	b, problem := w.append(b, value)
 	if problem != "" {
-		return nil, false, e.fail(r, 0, problem)
+		return nil, false, e.fail(r, problem)
 	}
 	return r.within(b, e.at)
 }
@@ -257,8 +248,8 @@ func (e *expression) copied(r *resolution, v ref.Val) (string, bool) {
 	return n.Text(), ok && n.Kind() == evaluation.Number
 }
 
-func (e *expression) fail(r *resolution, offset int, detail string) *Error {
+func (e *expression) fail(r *resolution, detail string) *Error {
 	err := r.fail(e.at, detail)
-	err.Expression, err.Offset = "$"+e.text, offset
+	err.Expression = "$" + e.text
 	return err
 }

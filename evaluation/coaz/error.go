@@ -1,7 +1,6 @@
 package coaz
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -59,10 +58,9 @@ type Error struct {
 	Dialect Dialect
 	// Pointer is the JSON Pointer of the place in the mapping. Below an expression it goes on into what that yields.
 	Pointer string
-	// Expression is what stands there, if that is an expression, as the mapping has it; and Offset the byte in it at
-	// which it fails, 0 if none is meant. A mapping that an operator wrote may not be for everybody's eyes.
+	// Expression is the expression that stands there, as the mapping has it; "" if none does. A mapping that an operator
+	// wrote may not be for everybody's eyes.
 	Expression string
-	Offset     int
 	// Detail says why.
 	Detail string
 }
@@ -74,9 +72,6 @@ func (e *Error) Error() string {
 	b.WriteString("COAZ mapping error: ")
 	if e.Pointer != "" {
 		b.WriteString(e.Pointer + ": ")
-	}
-	if e.Offset > 0 {
-		fmt.Fprintf(&b, "the expression fails at byte %d: ", e.Offset)
 	}
 	b.WriteString(e.Detail)
 	text := b.String()

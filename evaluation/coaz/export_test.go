@@ -13,3 +13,6 @@ func SelectSingular(query string, document evaluation.Value) (nodes []evaluation
 	}
 	return []evaluation.Value{document}, ok
 }
+
+// NewWithin is New with other limits.
+func NewWithin(o Options, limits Limits) (*Binding, error) { return newBinding(o, limits) }

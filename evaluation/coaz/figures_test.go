@@ -132,7 +132,7 @@ func TestFigureErrors(t *testing.T) {
 	m := declare(t, newBinding(t, coaz.Options{}), contextOf(t, "$params.arguments.region"))
 	_, err := m.Questions(operationOf(t, `{"method": "tools/call", "params": {"arguments": {}}, "token": {"sub": "alice"}}`))
 	wrong := mappingError(t, err)
-	if got := wrong.Error(); wrong.Code() != -32602 || got != "COAZ mapping error: /evaluation/context/x: the expression fails at byte 17: a member that is read is missing" {
+	if got := wrong.Error(); wrong.Code() != -32602 || got != "COAZ mapping error: /evaluation/context/x: a member that is read is missing" {
 		t.Errorf("%d %s", wrong.Code(), got)
 	}
 	for kind, codes := range map[coaz.Kind][2]int{

@@ -1,6 +1,7 @@
 package coaz
 
 import (
+	"cmp"
 	"regexp/syntax"
 	"slices"
 	"strings"
@@ -17,11 +18,9 @@ import (
 
 // selection is a chain of members and indices that an expression reads, from a variable on.
 type selection struct {
-	root   string
-	steps  []step
-	alone  bool // the expression does nothing else
-	id     int64
-	offset int // bytes into the mapping's string
+	root  string
+	steps []step
+	alone bool // the expression does nothing else
 }
 
 // step is one member, or one element if name is "".
@@ -76,7 +75,6 @@ type inspector struct {
 	inspected
 
 	problem string
-	where   int64
 }
 
 // inspected counts the parts that make work.
@@ -90,11 +88,7 @@ type inspected struct {
 // scope holds the names that are no variables of ours, because a macro took them.
 type scope []string
 
-func (i *inspector) refuse(e ast.Expr, problem string) {
-	if i.problem == "" {
-		i.problem, i.where = problem, e.ID()
-	}
-}
+func (i *inspector) refuse(problem string) { i.problem = cmp.Or(i.problem, problem) }
 
 // inspect looks through a whole expression.
 func (i *inspector) inspect(e ast.Expr) {
@@ -120,7 +114,7 @@ func (i *inspector) walk(e ast.Expr, s scope) {
 		i.call(e, s)
 	case ast.ListKind:
 		i.builds = true
-		i.literal(e)
+		i.literal()
 		for n, element := range e.AsList().Elements() {
 			if e.AsList().IsOptional(int32(n)) {
 				i.optionals = append(i.optionals, element.ID())
@@ -132,7 +126,7 @@ func (i *inspector) walk(e ast.Expr, s scope) {
 	case ast.ComprehensionKind:
 		i.comprehension(e, s)
 	case ast.StructKind:
-		i.refuse(e, "messages have no form in JSON")
+		i.refuse("messages have no form in JSON")
 	}
 }
 
@@ -161,23 +155,23 @@ func (i *inspector) call(e ast.Expr, s scope) {
 			i.pattern(parts[1])
 		}
 	case "of", "ofNonZeroValue":
-		i.literal(e)
+		i.literal()
 	}
 	for _, part := range parts {
 		i.walk(part, s)
 	}
 }
 
-func (i *inspector) literal(e ast.Expr) {
+func (i *inspector) literal() {
 	if i.literals++; i.literals > maxLiterals {
-		i.refuse(e, tooMany("lists, maps and optional values in one expression", maxLiterals))
+		i.refuse(tooMany("lists, maps and optional values in one expression", maxLiterals))
 	}
 }
 
 // pattern checks a regular expression, which is compiled with the mapping and so must be known then.
 func (i *inspector) pattern(e ast.Expr) {
 	if e.Kind() != ast.LiteralKind {
-		i.refuse(e, "the pattern of matches is not a literal")
+		i.refuse("the pattern of matches is not a literal")
 		return
 	}
 	text, ok := e.AsLiteral().(types.String)
@@ -186,12 +180,12 @@ func (i *inspector) pattern(e ast.Expr) {
 	}
 	parsed, err := syntax.Parse(string(text), syntax.Perl)
 	if err != nil {
-		i.refuse(e, "the pattern of matches is no regular expression that RE2 has")
+		i.refuse("the pattern of matches is no regular expression that RE2 has")
 		return
 	}
 	steps := stepsOf(parsed)
 	if i.patterns += steps; steps > maxPattern {
-		i.refuse(e, tooMany("steps in a pattern", maxPattern))
+		i.refuse(tooMany("steps in a pattern", maxPattern))
 	}
 }
 
@@ -213,17 +207,17 @@ func stepsOf(re *syntax.Regexp) int {
 
 func (i *inspector) entries(e ast.Expr, s scope) {
 	i.builds = true
-	i.literal(e)
+	i.literal()
 	keys := map[ref.Val]bool{}
 	for _, entry := range e.AsMap().Entries() {
 		pair := entry.AsMapEntry()
 		// A key of any type makes the types of nested maps grow exponentially; JSON has but one type of key.
 		if !isKey(pair.Key()) {
-			i.refuse(pair.Key(), "the key of a map is not a literal string, integer or bool")
+			i.refuse("the key of a map is not a literal string, integer or bool")
 			return
 		}
 		if key := pair.Key().AsLiteral(); keys[key] {
-			i.refuse(pair.Key(), "a map has a key twice")
+			i.refuse("a map has a key twice")
 		} else {
 			keys[key] = true
 		}
@@ -248,7 +242,7 @@ func isKey(e ast.Expr) bool {
 func (i *inspector) comprehension(e ast.Expr, s scope) {
 	i.builds = true
 	if i.macros++; i.macros > maxMacros {
-		i.refuse(e, tooMany("macros in one expression", maxMacros))
+		i.refuse(tooMany("macros in one expression", maxMacros))
 	}
 	c := e.AsComprehension()
 	i.walk(c.IterRange(), s)
@@ -265,10 +259,10 @@ func selectionOf(e ast.Expr, s scope) (selection, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		name := strings.TrimPrefix(e.AsIdent(), ".")
-		return selection{root: name, id: e.ID()}, !slices.Contains(s, name)
+		return selection{root: name}, !slices.Contains(s, name)
 	case ast.SelectKind:
 		on, ok := selectionOf(e.AsSelect().Operand(), s)
-		on.steps, on.id = append(on.steps, step{name: e.AsSelect().FieldName()}), e.ID()
+		on.steps = append(on.steps, step{name: e.AsSelect().FieldName()})
 		return on, ok && !e.AsSelect().IsTestOnly()
 	case ast.CallKind:
 		return selectionByCall(e, s)
@@ -298,7 +292,7 @@ func selectionByCall(e ast.Expr, s scope) (selection, bool) {
 		return selection{}, false
 	}
 	on, ok := selectionOf(call.Args()[0], s)
-	on.steps, on.id = append(on.steps, next), e.ID()
+	on.steps = append(on.steps, next)
 	return on, ok
 }
 

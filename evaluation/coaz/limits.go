@@ -1,10 +1,6 @@
 package coaz
 
-import (
-	"cmp"
-
-	"policy-service/evaluation"
-)
+import "policy-service/evaluation"
 
 // Limits bound what a mapping may be and cost, all in this one place: mappings are written by the very party whose
 // requests are decided, and evaluated on what its callers send. Each excess is a mapping error that names the bound.
@@ -27,7 +23,7 @@ type Limits struct {
 	Request evaluation.Limits
 }
 
-// DefaultLimits are the limits of a [Binding] whose options set none.
+// DefaultLimits are the limits of each [Binding].
 func DefaultLimits() Limits {
 	return Limits{
 		Mapping:    32 << 10,
@@ -53,16 +49,3 @@ const (
 	allPatterns = 4000    // steps of all those of a mapping
 	maxMatching = 1 << 20 // bytes of a text times steps of the pattern
 )
-
-func (l Limits) orDefault() Limits {
-	d := DefaultLimits()
-	return Limits{
-		Mapping:    cmp.Or(l.Mapping, d.Mapping),
-		Depth:      cmp.Or(l.Depth, d.Depth),
-		Entries:    cmp.Or(l.Entries, d.Entries),
-		Expression: cmp.Or(l.Expression, d.Expression),
-		Cost:       cmp.Or(l.Cost, d.Cost),
-		Values:     cmp.Or(l.Values, d.Values),
-		Request:    cmp.Or(l.Request, d.Request),
-	}
-}

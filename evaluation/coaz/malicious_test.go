@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/pdptest/night"
 )
@@ -246,7 +247,7 @@ func TestNothingFallsBack(t *testing.T) {
 // TestLimits goes one beyond each bound, and not beyond it.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	o := coaz.Options{Limits: coaz.Limits{Mapping: 400, Depth: 4, Entries: 2, Expression: 50, Cost: 60, Values: 50}}
+	limits := coaz.Limits{Mapping: 400, Depth: 4, Entries: 2, Expression: 50, Cost: 60, Values: 50, Request: evaluation.DefaultLimits()}
 	entries := func(n int) string {
 		return `{"evaluations": {"resource": {"type": "t", "id": "i"}, "evaluations": [` + strings.TrimSuffix(strings.Repeat(`{"action": {"name": "a"}},`, n), ",") + `]}}`
 	}
@@ -259,7 +260,10 @@ func TestLimits(t *testing.T) {
 		{contextWith(`["$[1,2].all(x, x > 0)"]`), contextWith(`["$[1,2].all(x, x > 0)", "$[1,2].all(x, x > 0)", "$[1,2].all(x, x > 0)"]`), "more than 60 units of cost"},
 		{contextWith(`"$[params.arguments.s]"`), contextWith(`"$[params.arguments.t]"`), "more than 50 values"},
 	} {
-		b := newBinding(t, o)
+		b, err := coaz.NewWithin(coaz.Options{}, limits)
+		if err != nil {
+			t.Fatal(err)
+		}
 		ask := func(mapping string) error {
 			m, err := b.Parse(tool(t, mapping))
 			if err != nil {

@@ -48,8 +48,6 @@ type Options struct {
 	// a slash, such as /act/sub. "" is sub.
 	SubjectClaim string
 	Override     Override
-	// Limits bound mappings and questions. A bound of 0 is that of [DefaultLimits].
-	Limits Limits
 	// Inputs are the names of further variables, for mappings that an operator wrote: such as server, tool, client.
 	Inputs []string
 }

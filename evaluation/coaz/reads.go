@@ -7,7 +7,6 @@ type Read struct {
 	Dialect    Dialect
 	Pointer    string // of the expression, in the mapping
 	Expression string
-	Offset     int      // of the value, in bytes of the expression
 	Root       string   // the variable: params, token or one of [Options.Inputs]
 	Names      []string // the members below it, up to the first index
 	// Needed counts the names, from the first, of which each must be there: without it the mapping fails.
@@ -28,7 +27,7 @@ func (m *Mapping) Reads() (all []Read) {
 }
 
 func (l leaf) read(d Dialect, s selection) Read {
-	r := Read{Dialect: d, Pointer: l.at, Expression: l.text, Offset: s.offset, Root: s.root}
+	r := Read{Dialect: d, Pointer: l.at, Expression: l.text, Root: s.root}
 	absent := d == SEP // a value that is missing is left out, and no error
 	for n, step := range s.steps {
 		if step.isIndex {

@@ -63,9 +63,8 @@ type Refused struct {
 	Kind    string
 	Code    int // of JSON-RPC, 0 if clients get the result of the tool instead
 	Message string
-	// In is the text that Pointer leads into, "" for none. Expression stands there in a mapping, and Offset is the byte in it.
+	// In is the text that Pointer leads into, "" for none. Expression stands there in a mapping.
 	In, Pointer, Expression string
-	Offset                  int
 	Try                     string
 }
 

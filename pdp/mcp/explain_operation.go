@@ -218,7 +218,7 @@ func (r *Refused) locate(err error) {
 	var ofMessage *evaluation.Error
 	switch {
 	case errors.As(err, &ofMapping):
-		r.In, r.Pointer, r.Expression, r.Offset = InMapping, ofMapping.Pointer, ofMapping.Expression, ofMapping.Offset
+		r.In, r.Pointer, r.Expression = InMapping, ofMapping.Pointer, ofMapping.Expression
 		r.Try = "mend the mapping, or send what it reads"
 	case errors.As(err, &ofMessage):
 		r.In, r.Pointer, r.Try = InMessage, ofMessage.Pointer, cmp.Or(ofMessage.Try, r.Try)

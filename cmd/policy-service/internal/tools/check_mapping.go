@@ -66,7 +66,7 @@ func (in *input) declared(t *tool, left error) {
 	}
 	const of, try = "the mapping that the tool declares: ", toAuthor + ", or set declared: ignore"
 	if wrong := (*coaz.Error)(nil); errors.As(left, &wrong) {
-		in.refuse(in.atTool(t, members[wrong.Dialect]+wrong.Pointer), of+expression(wrong.Expression, wrong.Offset)+wrong.Detail+", so the tool is neither listed nor callable", try)
+		in.refuse(in.atTool(t, members[wrong.Dialect]+wrong.Pointer), of+expression(wrong.Expression)+wrong.Detail+", so the tool is neither listed nor callable", try)
 	}
 	m, err := binding.Parse(t.definition)
 	if m == nil || err != nil { // that of another dialect than those that are read is no matter
@@ -133,7 +133,7 @@ func doubts(m *coaz.Mapping, schema evaluation.Object) (all []doubt) {
 			d.detail = "by the inputSchema " + optional + " may be missing, and then the mapping fails: require it, or read it with .? or after has() where it can be left out"
 		}
 		if d.detail != "" {
-			d.detail = expression(r.Expression, r.Offset) + d.detail
+			d.detail = expression(r.Expression) + d.detail
 			all = append(all, d)
 		}
 	}
@@ -188,12 +188,9 @@ func undeclaredIn(of []*tool, path []string, schema func(*tool) evaluation.Objec
 }
 
 // expression is an expression as a prefix of the problem in it.
-func expression(text string, offset int) string {
-	switch {
-	case text == "":
+func expression(text string) string {
+	if text == "" {
 		return ""
-	case offset > 0:
-		return fmt.Sprintf("%q at byte %d: ", text, offset)
 	}
 	return fmt.Sprintf("%q: ", text)
 }

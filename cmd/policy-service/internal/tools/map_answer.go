@@ -64,14 +64,13 @@ type refusedJSON struct {
 	In         string `json:"in,omitzero"`
 	Pointer    string `json:"pointer,omitzero"`
 	Expression string `json:"expression,omitzero"`
-	Offset     int    `json:"offset,omitzero"`
 	Try        string `json:"try"`
 }
 
 func explained(x mcp.Explanation) *mapJSON {
 	out := &mapJSON{Questions: []questionJSON{}}
 	if r := x.Refused; r != nil {
-		out.Refused = &refusedJSON{r.Kind, r.Code, r.Message, r.In, r.Pointer, r.Expression, r.Offset, r.Try}
+		out.Refused = &refusedJSON{r.Kind, r.Code, r.Message, r.In, r.Pointer, r.Expression, r.Try}
 	} else if len(x.Questions) == 0 {
 		out.Verdict = &verdictJSON{Decision: true, Reason: "no question is asked about this method"}
 	}

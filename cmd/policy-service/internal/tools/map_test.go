@@ -43,7 +43,6 @@ type mapped struct {
 	Refused *struct {
 		Code                                        int
 		Kind, Message, In, Pointer, Expression, Try string
-		Offset                                      int
 	} `json:"refused"`
 }
 
@@ -215,7 +214,7 @@ func TestMapRefusals(t *testing.T) {
 		"an operator's mapping": {operatorMapping("tools/call", "$params.arguments.summary"), "create_ticket", call("create_ticket", `{"summary":7}`, ""),
 			`-32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: not a string; mend the mapping, or send what it reads`},
 		"a declared mapping": {sound, "own", call("own", `{}`, ""),
-			`-32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: the expression fails at byte 17: a member that is read is missing; mend the mapping, or send what it reads`},
+			`-32602 mapping /evaluation/resource/id COAZ mapping error: /evaluation/resource/id: a member that is read is missing; mend the mapping, or send what it reads`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
