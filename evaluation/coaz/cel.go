@@ -81,7 +81,8 @@ type expression struct {
 	text     string // without the $
 	program  cel.Program
 	language *language
-	copies   *selection // what it reads, if it does nothing else
+	copies   *selection  // what it reads, if it does nothing else
+	compares []selection // what it reads, if it compares
 }
 
 // expression compiles the text behind a $.
@@ -117,6 +118,9 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 	e := &expression{at: l.at, text: source, program: program, language: language}
 	if seen.alone() {
 		e.copies = &seen.reads[0]
+	}
+	if seen.compares {
+		e.compares = seen.reads
 	}
 	return e, nil
 }
@@ -183,7 +187,7 @@ func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, erro
 	}
 	programs := map[string]int{}
 	options := []cel.ProgramOption{
-		cel.CustomDecoratorV2(exactly),
+		cel.CustomDecoratorV2(orderly),
 		cel.CostLimit(l.limits.Cost),
 		cel.CostTracking(textCost{}),
 		cel.CostTrackerOptions(
@@ -205,6 +209,9 @@ func (l *language) program(checked *cel.Ast, seen *inspector) (cel.Program, erro
 // append evaluates the expression. The costs of all expressions of a mapping are added up.
 func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 	r.vars.op = r.op
+	if problem := e.inexact(r); problem != "" {
+		return nil, false, e.fail(r, problem)
+	}
 	value, details, err := e.program.Eval(&r.vars)
 	if spent := details.ActualCost(); spent != nil {
 		r.spent += *spent
@@ -232,6 +239,24 @@ func (e *expression) append(b []byte, r *resolution) ([]byte, bool, *Error) {
 		return nil, false, e.fail(r, problem)
 	}
 	return r.within(b, e.at)
+}
+
+// inexact says why an expression that compares cannot be evaluated: the library would find a number that it cannot hold
+// unequal to all others, at any depth. The search costs as going through the values does.
+func (e *expression) inexact(r *resolution) (problem string) {
+	for _, s := range e.compares {
+		if !r.vars.inexact(s.root) {
+			continue
+		}
+		v, _ := s.in(&r.vars)
+		if r.spent += uint64(weigh(v)); r.spent > e.language.limits.Cost {
+			return costExceeded(e.language.limits)
+		}
+		if inexactIn(v) {
+			return inexact
+		}
+	}
+	return ""
 }
 
 // copied is the text of a number that the expression only reads: it is sent as it came, 1.0 as 1.0.

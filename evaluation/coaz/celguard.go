@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"cel.dev/cel-go/common/cost"
-	"cel.dev/cel-go/common/operators"
 	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
@@ -14,68 +13,12 @@ import (
 	"cel.dev/cel-go/interpreter"
 )
 
-// exactly replaces parts of a program whose outcome would depend on chance, or on a number that was rounded.
-func exactly(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	switch part := i.(type) {
-	case interpreter.InterpretableConstructor:
-		if part.Type() == types.MapType {
-			return &inOrder{part}, nil
-		}
-	case interpreter.InterpretableCall:
-		switch part.Function() {
-		case operators.Equals:
-			return recall(part, equal), nil
-		case operators.NotEquals:
-			return recall(part, func(v ...ref.Val) ref.Val {
-				same, ok := equal(v...).(types.Bool)
-				if !ok {
-					return types.NewErrFromString(inexact)
-				}
-				return !same
-			}), nil
-		case operators.In:
-			return recall(part, contained), nil
-		case "hasValue":
-			if len(part.Args()) == 2 {
-				return recall(part, holding), nil
-			}
-		}
+// orderly replaces the parts of a program that make maps: their order would depend on chance.
+func orderly(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	if part, ok := i.(interpreter.InterpretableConstructor); ok && part.Type() == types.MapType {
+		return &inOrder{part}, nil
 	}
 	return i, nil
-}
-
-func recall(call interpreter.InterpretableCall, f func(...ref.Val) ref.Val) interpreter.InterpretableV2 {
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), f)
-}
-
-func equal(v ...ref.Val) ref.Val {
-	if holdsNumber(v[0]) || holdsNumber(v[1]) {
-		return types.NewErrFromString(inexact)
-	}
-	return types.Equal(v[0], v[1])
-}
-
-func contained(v ...ref.Val) ref.Val {
-	if holdsNumber(v[0]) || holdsNumber(v[1]) {
-		return types.NewErrFromString(inexact)
-	}
-	container, ok := v[1].(traits.Container)
-	if !ok || !v[1].Type().HasTrait(traits.ContainerType) {
-		return types.NoSuchOverloadErr()
-	}
-	return container.Contains(v[0])
-}
-
-// holding reports whether an optional value is a value.
-func holding(v ...ref.Val) ref.Val {
-	optional, ok := v[0].(*types.Optional)
-	switch {
-	case !ok:
-		return types.NoSuchOverloadErr()
-	case !optional.HasValue():
-		return types.False
-	}
-	return equal(optional.GetValue(), v[1])
 }
 
 // inOrder makes maps that are gone through in the order of their keys.
@@ -97,26 +40,14 @@ func (o *inOrder) Eval(vars interpreter.Activation) ref.Val {
 	return interpreter.EvalActivation(vars, o.Exec)
 }
 
-// comparisonCost is the cost of comparing: the smaller of the two values, and the search in both before.
+// comparisonCost is the cost of comparing: the smaller of the two values.
 func (l *language) comparisonCost(args []ref.Val, _ ref.Val) *uint64 {
-	return charge(1 + min(l.weight(args[0]), l.weight(args[1])) + l.search(args[0]) + l.search(args[1]))
+	return charge(1 + min(l.weight(args[0]), l.weight(args[1])))
 }
 
-// membershipCost is the cost of looking for a value in a list: the list, and the search in the value before.
+// membershipCost is the cost of looking for a value in a list: the list.
 func (l *language) membershipCost(args []ref.Val, _ ref.Val) *uint64 {
-	return charge(1 + l.weight(args[1]) + l.search(args[0]))
-}
-
-// search is the cost of looking through a value for numbers that CEL cannot hold. Values of the request are looked through
-// once, values that an expression builds each time.
-func (l *language) search(v ref.Val) uint64 {
-	switch v.(type) {
-	case *jsonMap, *list:
-		return 0
-	case traits.Mapper, traits.Lister, *types.Optional:
-		return l.weight(v)
-	}
-	return 0
+	return charge(1 + l.weight(args[1]))
 }
 
 func (l *language) weight(v ref.Val) uint64 { return uint64(l.size.AggregateSize(v)) }

@@ -15,21 +15,10 @@ import (
 // object of JSON, as CEL sees it. What is in it is made when somebody looks at it, and once: a step of an expression
 // costs little, and must not go through all that was sent each time it is taken.
 type jsonMap struct {
-	object  evaluation.Object
-	inner   map[string]ref.Val // containers and long numbers that were looked at
-	names   traits.Lister
-	size    uint32
-	inexact finding
-}
-
-// finding is something that is found out once.
-type finding struct{ done, is bool }
-
-func (f *finding) out(is func() bool) bool {
-	if !f.done {
-		f.done, f.is = true, is()
-	}
-	return f.is
+	object evaluation.Object
+	inner  map[string]ref.Val // containers and long numbers that were looked at
+	names  traits.Lister
+	size   uint32
 }
 
 func celMap(o evaluation.Object) *jsonMap { return &jsonMap{object: o} }

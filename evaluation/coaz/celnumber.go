@@ -8,7 +8,6 @@ import (
 
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/common/types/traits"
 
 	"policy-service/evaluation"
 )
@@ -54,37 +53,12 @@ func (n *number) Equal(ref.Val) ref.Val { return types.NewErrFromString(inexact)
 func (n *number) Type() ref.Type        { return numberType }
 func (n *number) Value() any            { return n.value }
 
-// holdsNumber reports whether there is such a number in v, at any depth.
-func holdsNumber(v ref.Val) bool {
-	switch v := v.(type) {
-	case *number:
-		return true
-	case *jsonMap:
-		return v.inexact.out(func() bool { return inexactIn(v.object.Value()) })
-	case *list:
-		return v.inexact.out(func() bool { return inexactIn(v.value) })
-	case *types.Optional:
-		return v.HasValue() && holdsNumber(v.GetValue())
-	case traits.Mapper:
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			if e, ok := v.Find(it.Next()); ok && holdsNumber(e) {
-				return true
-			}
-		}
-	case traits.Lister:
-		for it := v.Iterator(); it.HasNext() == types.True; {
-			if holdsNumber(it.Next()) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
+// inexactIn reports whether there is such a number in v, at any depth.
 func inexactIn(v evaluation.Value) bool {
 	switch v.Kind() {
 	case evaluation.Number:
-		return holdsNumber(celNumber(v))
+		_, is := celNumber(v).(*number)
+		return is
 	case evaluation.Array:
 		for _, e := range v.Elements {
 			if inexactIn(e) {

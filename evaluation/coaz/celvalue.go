@@ -14,8 +14,23 @@ import (
 
 // variables are the values of an expression's variables.
 type variables struct {
-	op   *Operation
-	made map[string]ref.Val
+	op      *Operation
+	made    map[string]ref.Val
+	numbers map[string]bool // by name, whether a variable holds a number that CEL cannot
+}
+
+// inexact reports whether a variable holds a number that CEL cannot hold, at any depth. It is looked for once.
+func (v *variables) inexact(name string) bool {
+	is, known := v.numbers[name]
+	if !known {
+		value, _ := v.value(name)
+		is = inexactIn(value)
+		if v.numbers == nil {
+			v.numbers = map[string]bool{}
+		}
+		v.numbers[name] = is
+	}
+	return is
 }
 
 // ResolveName returns the value of a variable.
@@ -79,10 +94,9 @@ func celValue(v evaluation.Value) ref.Val {
 
 // list is an array of JSON, as CEL sees it.
 type list struct {
-	value   evaluation.Value
-	made    traits.Lister
-	size    uint32
-	inexact finding
+	value evaluation.Value
+	made  traits.Lister
+	size  uint32
 }
 
 // elements makes the values once, at the first use.

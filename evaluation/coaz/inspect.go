@@ -72,6 +72,7 @@ type inspector struct {
 	tested    []selection // by has()
 	optionals []int64     // elements and entries that must be optional values
 	builds    bool        // lists, maps or text, so that values can become larger than what was sent
+	compares  bool        // values with each other
 	inspected
 
 	problem string
@@ -150,6 +151,8 @@ func (i *inspector) call(e ast.Expr, s scope) {
 	switch strings.TrimPrefix(call.FunctionName(), ".") { // .matches(…) is matches(…)
 	case operators.Add:
 		i.builds = true
+	case operators.Equals, operators.NotEquals, operators.In, operators.OldIn, "hasValue":
+		i.compares = true
 	case overloads.Matches:
 		if len(parts) == 2 {
 			i.pattern(parts[1])
