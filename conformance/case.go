@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"go.yaml.in/yaml/v3"
+
+	"policy-service/conformance/internal/casefile"
 )
 
 // Case is one thing a PDP must do: one exchange or several, judged together.
@@ -33,8 +35,8 @@ type Step struct {
 	Header map[string]string `yaml:"header"`
 	// Anonymous leaves out the credential.
 	Anonymous bool `yaml:"anonymous"`
-	// Body is the body; without one it is that of the question.
-	Body Body `yaml:"body"`
+	// Body is the body, a template that [casefile.Fill] fills; without one it is that of the question.
+	Body *casefile.Text `yaml:"body"`
 	// Remove and Set edit the body, by JSON Pointer.
 	Remove []string `yaml:"remove"`
 	Set    edits    `yaml:"set"`

@@ -145,7 +145,7 @@ func TestBodyEdits(t *testing.T) {
 		{`{"a":1}`, []string{"/b"}, nil, "error"},
 		{`{"a":1}`, nil, edits{{"/a/b", "1"}}, "error"},
 	} {
-		got, err := Body{text: test.body}.edited(test.remove, test.set)
+		got, err := withEdits(test.body, test.remove, test.set)
 		if err != nil {
 			got = "error"
 		}

@@ -33,10 +33,10 @@ func (e *edits) UnmarshalYAML(node *yaml.Node) error {
 	return nil
 }
 
-// edited returns the body with members removed and set. A value may be no
+// withEdits returns the body with members removed and set. A value may be no
 // JSON at all, so it goes in last: a stand-in marks its place meanwhile.
-func (b Body) edited(remove []string, set edits) (string, error) {
-	text := jsontext.Value(b.text)
+func withEdits(body string, remove []string, set edits) (string, error) {
+	text := jsontext.Value(body)
 	var err error
 	for _, pointer := range remove {
 		if text, err = rewrite(text, tokens(pointer), nil); err != nil {

@@ -15,7 +15,7 @@ var files embed.FS
 // question is a request that is right, for cases to change.
 type question struct {
 	Ask  string
-	Body Body
+	Body casefile.Text
 }
 
 // questions are the questions of cases/questions.yaml, by name.

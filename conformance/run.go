@@ -71,8 +71,8 @@ func (r *running) request(s Step) (request, error) {
 	}
 	ask, body := s.Ask, s.Body
 	if q, ok := known[ask]; ok {
-		if ask = q.Ask; !body.given {
-			body = q.Body
+		if ask = q.Ask; body == nil {
+			body = &q.Body
 		}
 	}
 	method := http.MethodPost
@@ -91,11 +91,14 @@ func (r *running) request(s Step) (request, error) {
 			return request{}, err
 		}
 	}
-	text, err := body.edited(s.Remove, s.Set)
-	if err != nil {
+	text := ""
+	if body != nil {
+		text = string(*body)
+	}
+	if text, err = withEdits(text, s.Remove, s.Set); err != nil {
 		return request{}, err
 	}
-	if out.method != http.MethodPost && !s.Body.given {
+	if out.method != http.MethodPost && s.Body == nil {
 		text = ""
 	}
 	out.body, err = casefile.Fill(text, r.values)
@@ -137,7 +140,7 @@ func (r *running) walk(ctx context.Context, s Step, out request) error {
 			return errors.New("next_token is one that was given before: the pages have no end")
 		}
 		seen[token] = true
-		next, err := Body{text: out.body}.edited(nil, edits{{"/page/token", casefile.Quote(token)}})
+		next, err := withEdits(out.body, nil, edits{{"/page/token", casefile.Quote(token)}})
 		if err != nil {
 			return fmt.Errorf("the case is wrong: %w", err)
 		}

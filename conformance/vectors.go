@@ -33,7 +33,7 @@ func todoCases() ([]Case, error) {
 	var all []Case
 	add := func(id, ask string, request json.RawMessage, exact any) {
 		all = append(all, Case{ID: id, Plan: "todo", Title: "a published request and its answer", Steps: []Step{
-			{Ask: ask, Body: Body{text: string(request), given: true}, Want: Want{Exact: exact}},
+			{Ask: ask, Body: textOf(string(request)), Want: Want{Exact: exact}},
 		}})
 	}
 	for n, v := range data.Evaluation {
@@ -131,9 +131,11 @@ func (t table) one(id, ask, subject, action, resource string, want Want) Case {
 		text = fmt.Sprintf(`{"subject":%s,"resource":%s}`, subject, resource)
 	}
 	return Case{ID: t.Plan + "-" + id, Plan: t.Plan, Title: "as the rules of the scenario have it", Steps: []Step{
-		{Ask: ask, Body: Body{text: text, given: true}, Want: want},
+		{Ask: ask, Body: textOf(text), Want: want},
 	}}
 }
+
+func textOf(s string) *casefile.Text { return (*casefile.Text)(&s) }
 
 func entity(typ, id string) string {
 	return fmt.Sprintf(`{"type":%s,"id":%s}`, casefile.Quote(typ), casefile.Quote(id))

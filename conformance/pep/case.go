@@ -32,12 +32,12 @@ type Case struct {
 // Step is one message, how the PDP answers meanwhile, and its expected outcome.
 type Step struct {
 	// Call is the name of a tool, and Arguments are its arguments; Ask is one of cases/requests.yaml instead.
-	Call      string   `yaml:"call"`
-	Arguments jsonText `yaml:"arguments"`
-	Ask       string   `yaml:"ask"`
+	Call      string        `yaml:"call"`
+	Arguments casefile.Text `yaml:"arguments"`
+	Ask       string        `yaml:"ask"`
 	// Method and Params are a message of another method.
-	Method string   `yaml:"method"`
-	Params jsonText `yaml:"params"`
+	Method string        `yaml:"method"`
+	Params casefile.Text `yaml:"params"`
 	// Message is the whole message instead, as text; Call or Method then says which headers go with it.
 	Message string `yaml:"message"`
 	// MessageID is the message's id, as JSON; the suite counts otherwise.
@@ -62,9 +62,9 @@ type Expectation struct {
 	// Want is an outcome of outcomes; several are separated by "or", and any of them will do.
 	Want string `yaml:"want"`
 	// Asked are the questions that the PDP must have got, each complete, in this order, and no others.
-	Asked *[]jsonText `yaml:"asked"`
+	Asked *[]casefile.Text `yaml:"asked"`
 	// MayAsk is the same for an outcome that comes without a question, too.
-	MayAsk *[]jsonText `yaml:"may_ask"`
+	MayAsk *[]casefile.Text `yaml:"may_ask"`
 	// At is evaluation where the question must have been asked there.
 	At string `yaml:"at"`
 	// Mentions and Hides are texts of which the error must have one, and which it must not have.
@@ -78,9 +78,9 @@ type Expectation struct {
 
 // call is a message of cases/requests.yaml.
 type call struct {
-	Era    Era      `yaml:"era"`
-	Method string   `yaml:"method"`
-	Params jsonText `yaml:"params"`
+	Era    Era           `yaml:"era"`
+	Method string        `yaml:"method"`
+	Params casefile.Text `yaml:"params"`
 	// Optional methods are ones that a server may not have; Tasks ones that it has if it advertises tasks.
 	Optional     bool `yaml:"optional"`
 	Tasks        bool `yaml:"tasks"`

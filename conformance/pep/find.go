@@ -117,7 +117,7 @@ const mostPages = 500
 func (r *running) list(ctx context.Context) error {
 	params := ""
 	for seen := map[string]bool{}; ; {
-		x, err := r.through(ctx, Step{Method: "tools/list", Params: jsonText(params)})
+		x, err := r.through(ctx, Step{Method: "tools/list", Params: casefile.Text(params)})
 		if err != nil {
 			return err
 		}

@@ -28,9 +28,9 @@ type offered struct {
 // offers reads cases/tools.yaml.
 var offers = sync.OnceValues(func() (o offered, err error) {
 	var file struct {
-		Resources, Prompts jsonText
-		ResourceTemplates  jsonText `yaml:"resourceTemplates"`
-		Tools              []jsonText
+		Resources, Prompts casefile.Text
+		ResourceTemplates  casefile.Text `yaml:"resourceTemplates"`
+		Tools              []casefile.Text
 		Mappings, Sep      yaml.Node
 	}
 	if err := casefile.Read(files, "cases/"+toolsFile, &file); err != nil {
@@ -57,16 +57,6 @@ var offers = sync.OnceValues(func() (o offered, err error) {
 	return offered{list(tools), string(file.Resources), string(file.ResourceTemplates), string(file.Prompts), [2]string{list(tools[:page]), list(tools[page:])}}, nil
 })
 
-// jsonText is a value of a file as JSON text.
-type jsonText string
-
-// UnmarshalYAML keeps the text.
-func (j *jsonText) UnmarshalYAML(node *yaml.Node) error {
-	text, err := casefile.JSON(node)
-	*j = jsonText(text)
-	return err
-}
-
 // definitions makes a tool of each member.
 func definitions(all yaml.Node, make func(name string, of *yaml.Node) (string, error)) (tools []string, err error) {
 	for i := 0; i < len(all.Content); i += 2 {
@@ -82,8 +72,8 @@ func definitions(all yaml.Node, make func(name string, of *yaml.Node) (string, e
 // sepDefinition is a tool of the dialect of February 2026.
 func sepDefinition(name string, of *yaml.Node) (string, error) {
 	var parts struct {
-		Coaz    jsonText
-		Mapping jsonText `yaml:"x-coaz-mapping"`
+		Coaz    casefile.Text
+		Mapping casefile.Text `yaml:"x-coaz-mapping"`
 	}
 	if err := of.Decode(&parts); err != nil {
 		return "", err

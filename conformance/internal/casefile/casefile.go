@@ -63,6 +63,16 @@ func JSON(node *yaml.Node) (string, error) {
 	return "", fmt.Errorf("line %d: cannot be JSON", node.Line)
 }
 
+// Text is a value of a file as JSON text, as [JSON] makes it.
+type Text string
+
+// UnmarshalYAML keeps the text.
+func (t *Text) UnmarshalYAML(node *yaml.Node) error {
+	text, err := JSON(node)
+	*t = Text(text)
+	return err
+}
+
 func joined(node *yaml.Node, open, shut string, step int) (string, error) {
 	var parts []string
 	for i := 0; i < len(node.Content); i += step {
