@@ -87,9 +87,8 @@ func caughtUp(ctx context.Context, service *process, s *setup, want uint64) (sta
 	if err != nil {
 		return state, fmt.Errorf("the log is not filled from its journal: %w", err)
 	}
-	transactions, err := transactionsOf(s.data)
-	state.commits = frames + transactions
-	return state, err
+	state.commits = frames
+	return state, nil
 }
 
 // filled is the number of the last frame that the segments have, as the last of them says: after the journal's id, in
@@ -138,45 +137,6 @@ func framesOf(data string) (last uint64, err error) {
 			return 0, err
 		}
 		last = max(last, n)
-	}
-	return last, nil
-}
-
-// transactionsOf is how many transactions the segments of a log have seen. bbolt numbers them in the meta pages of its
-// file, the first two: u64 at 64 and at 64 behind the page size, which is u32 at 24. A new file begins at 1. (More of the
-// format: boltfile/pages.)
-func transactionsOf(data string) (sum uint64, err error) {
-	segments, err := segmentsOf(data)
-	if err != nil {
-		return 0, err
-	}
-	for _, name := range segments {
-		n, err := lastTransaction(name)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", name, err)
-		}
-		sum += n - 1
-	}
-	return sum, nil
-}
-
-func lastTransaction(name string) (uint64, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = f.Close() }()
-	const headerAndMeta = 16 + 64
-	var page [headerAndMeta]byte
-	last := uint64(1)
-	for at, turn := int64(0), 0; turn < 2; turn++ {
-		if _, err := f.ReadAt(page[:], at); errors.Is(err, io.EOF) {
-			return last, nil // it is being made
-		} else if err != nil {
-			return 0, err
-		}
-		last = max(last, binary.LittleEndian.Uint64(page[64:]))
-		at = int64(binary.LittleEndian.Uint32(page[24:]))
 	}
 	return last, nil
 }

@@ -109,7 +109,7 @@ func TestRecordsAndCommits(t *testing.T) {
 		}
 	}
 	for _, sample := range sides[1].samples {
-		// Fills, checkpoints and a segment that is made ahead are commits without an answer of ours.
+		// Checkpoints are commits without an answer of ours.
 		least := sample.requests / connections
 		if sample.records != sample.requests || sample.commits < least || sample.commits > sample.records+10 || sample.cpu <= 0 {
 			t.Errorf("%d answers, %d records, %d commits, %v of CPU", sample.requests, sample.records, sample.commits, sample.cpu)
