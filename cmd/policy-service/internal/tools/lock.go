@@ -43,11 +43,9 @@ func (c Lock) Run(s cli.Streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := cli.UntilSignal()
-	defer stop()
-	found, away := mcp.Survey(ctx, settings, mcp.Deps{Logger: warnings(s.Err)}, token)
-	if ctx.Err() != nil {
-		return errors.New("it was interrupted, and nothing is written; run it again")
+	found, away, err := survey(s, settings, token)
+	if err != nil {
+		return err
 	}
 	now := c.merged(locked, found, settings)
 	changed := false
@@ -56,7 +54,7 @@ func (c Lock) Run(s cli.Streams) error {
 		changed = printChanges(s, lock.Compare(locked, now), "nothing has changed")
 	case c.Accept:
 		if away != nil && (mended || len(found.Servers) == 0) {
-			return fmt.Errorf("%w; nothing is written: what is locked of it is not known", away)
+			return fmt.Errorf("nothing is written, because what is locked of it is not known: %w", away)
 		}
 		if err := accept(s, settings.Lock.File, locked, now); err != nil {
 			return err
@@ -65,21 +63,37 @@ func (c Lock) Run(s cli.Streams) error {
 		s.Print("%s", cli.Lines(strings.TrimSuffix(string(now.Text()), "\n")))
 	}
 	warnUnjudged(s, settings, now)
-	if away != nil {
-		return fmt.Errorf("%w; see that it runs, and that policy-service mcp-gateway doctor finds nothing", away)
-	}
-	if changed {
+	if changed && away == nil {
 		return cli.No
 	}
-	return nil
+	return away
+}
+
+// configIn is the configuration in a file.
+func configIn(file cli.Given) (settings mcp.Config, err error) {
+	_, err = mcp.Form.Read(config.Given{File: string(file)}, &settings)
+	mcp.Form.SetDefaults(&settings)
+	return settings, err
+}
+
+// survey asks the servers. Away is that one could not be asked.
+func survey(s cli.Streams, settings mcp.Config, token string) (found lock.File, away, err error) {
+	ctx, stop := cli.UntilSignal()
+	defer stop()
+	if found, away = mcp.Survey(ctx, settings, mcp.Deps{Logger: warnings(s.Err)}, token); away != nil {
+		away = fmt.Errorf("%w; see that it runs, and that policy-service mcp-gateway doctor finds nothing", away)
+	}
+	if ctx.Err() != nil {
+		err = errors.New("it was interrupted, and nothing is written; run it again")
+	}
+	return found, away, err
 }
 
 // read is the configuration, of one server alone if only that is asked for, and the token.
 func (c Lock) read(s cli.Streams) (settings mcp.Config, token string, err error) {
-	if _, err = mcp.Form.Read(config.Given{File: string(c.Config)}, &settings); err != nil {
+	if settings, err = configIn(c.Config); err != nil {
 		return settings, "", err
 	}
-	mcp.Form.SetDefaults(&settings)
 	if settings.Lock.File == "" {
 		return settings, "", fmt.Errorf("%s has no lock.file; add lock: {file: tools.lock.json}", c.Config)
 	}

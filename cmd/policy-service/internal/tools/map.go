@@ -16,7 +16,6 @@ import (
 	"policy-service/evaluation"
 	"policy-service/evaluation/coaz"
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/server/config"
 )
 
 // Map shows the questions of the gateway about a message.
@@ -52,11 +51,10 @@ func (c Map) Run(s cli.Streams) error {
 	case c.Message == "-" && c.Claims == "-":
 		return errors.New("the message and the claims are both standard input; write one of them into a file")
 	}
-	var settings mcp.Config
-	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &settings); err != nil {
+	settings, err := configIn(c.Config)
+	if err != nil {
 		return err
 	}
-	mcp.Form.SetDefaults(&settings)
 	asked, err := c.asked(settings, s)
 	if err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	"policy-service/pdp/mcp/lock"
 	"policy-service/pdp/mcp/toolschema"
 	"policy-service/pdp/plainfile"
-	"policy-service/pdp/server/config"
 )
 
 // Schema writes a Cedar schema of the questions of a gateway about tools.
@@ -40,11 +39,10 @@ func (Schema) Help() string {
 
 // Run makes the schema, and writes or compares it.
 func (c Schema) Run(s cli.Streams) error {
-	var settings mcp.Config
-	if _, err := mcp.Form.Read(config.Given{File: string(c.Config)}, &settings); err != nil {
+	settings, err := configIn(c.Config)
+	if err != nil {
 		return err
 	}
-	mcp.Form.SetDefaults(&settings)
 	known, err := c.known(settings, s)
 	if err != nil {
 		return err
@@ -113,16 +111,8 @@ func (c Schema) known(settings mcp.Config, s cli.Streams) (lock.File, error) {
 	if err != nil {
 		return lock.File{}, err
 	}
-	ctx, stop := cli.UntilSignal()
-	defer stop()
-	found, err := mcp.Survey(ctx, settings, mcp.Deps{Logger: warnings(s.Err)}, token)
-	if ctx.Err() != nil {
-		return found, errors.New("it was interrupted, and nothing is written; run it again")
-	}
-	if err != nil {
-		return found, fmt.Errorf("%w; see that it runs, and that policy-service mcp-gateway doctor finds nothing", err)
-	}
-	return found, nil
+	found, away, err := survey(s, settings, token)
+	return found, cmp.Or(err, away)
 }
 
 // behind are the tools that can be called through the gateway.
