@@ -84,7 +84,7 @@ func differences(t *testing.T) (all []oneCase) {
 	return all
 }
 
-// inPDP is what the service adds to a context.
+// inPDP is the service's part of a context.
 var inPDP = map[string]any{
 	"now": now.Format("2006-01-02T15:04:05.000Z"), "tenant": "default", "caller": "", "approved": false,
 	"subject":    map[string]any{"type": "agent", "id": "a"},

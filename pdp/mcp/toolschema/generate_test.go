@@ -125,13 +125,13 @@ func (m making) addressKind() kind {
 		}}
 }
 
-// leftOut is what the schema cannot say.
+// leftOut has forms that the schema cannot say.
 func (m making) leftOut() kind {
 	return kind{m.pick(`{}`, `{"type":"number"}`, `{"type":"object"}`, `{"type":["string","integer"]}`, `{"oneOf":[{"type":"string"},{"type":"integer"}]}`, `{"type":"array","items":{}}`),
 		nil, func(string) string { return "" }}
 }
 
-// anyOfLeftOut is a value for what is left out.
+// anyOfLeftOut is a value of such a form.
 func (m making) anyOfLeftOut(schema string) string {
 	switch {
 	case strings.Contains(schema, "number"):
