@@ -65,7 +65,7 @@ func (c *Client) Present(ctx context.Context, request evaluation.Request, types 
 		d.permit, d.err = false, err
 	}
 	by.next.kept.Decision = cmp.Or(by.next.kept.Decision, d.id)
-	return Undischarged{d, &q, by}
+	return Undischarged{d, q, by}
 }
 
 // An approval is presented in one of these members of the context.

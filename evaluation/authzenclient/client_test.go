@@ -68,14 +68,6 @@ func wantDeny(t testing.TB, d authzenclient.Decision, kind authzenclient.Kind) *
 	return e
 }
 
-func TestZeroDecision(t *testing.T) {
-	t.Parallel()
-	var d authzenclient.Decision
-	if d.Permitted() || d.Err() != nil || d.String() != "deny" {
-		t.Errorf("the zero Decision is %v, %v", d, d.Err())
-	}
-}
-
 func TestPermitAndDeny(t *testing.T) {
 	t.Parallel()
 	permits := map[string]string{
@@ -131,7 +123,6 @@ func TestNewRefuses(t *testing.T) {
 		"breaker":          authzenclient.WithBreaker(-1, 0),
 		"body":             authzenclient.WithMaxBody(0),
 		"page size":        authzenclient.WithPageSize(0),
-		"pages":            authzenclient.WithMaxPages(0, 1),
 		"origin":           authzenclient.WithEndpointOrigin("https://x/path"),
 		"plain origin":     authzenclient.WithEndpointOrigin("http://x"),
 		"no http client":   authzenclient.WithHTTPClient(nil),

@@ -17,20 +17,6 @@ import (
 
 const secret = "psk_abc_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
-func TestKeyIsSent(t *testing.T) {
-	t.Parallel()
-	c := newClient(t, stub(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer "+secret {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		says(`{"decision":true}`)(w, r)
-	}), authzenclient.WithKey(secret))
-	if d := c.Evaluate(t.Context(), question); !d.Permitted() {
-		t.Error(d)
-	}
-}
-
 // Servers, proxies and transports like to quote what they were sent. No error of ours does.
 func TestNoErrorHoldsTheKey(t *testing.T) {
 	t.Parallel()

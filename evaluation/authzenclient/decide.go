@@ -15,7 +15,7 @@ import (
 // Also a deny is to be discharged: it may oblige to something.
 type Undischarged struct {
 	decision Decision
-	question *evaluation.Request // as it was asked; nil where people cannot be asked about it
+	question evaluation.Request // as it was asked
 	by       approved
 }
 
@@ -28,7 +28,7 @@ func (c *Client) Decide(ctx context.Context, request evaluation.Request, types [
 	if err != nil {
 		return Undischarged{decision: denied("evaluate", err)}
 	}
-	return Undischarged{decision: c.Evaluate(ctx, q), question: &q}
+	return Undischarged{decision: c.Evaluate(ctx, q), question: q}
 }
 
 // DecideBatch asks as [Client.EvaluateBatch] does, and declares as Decide does. There is
@@ -39,15 +39,14 @@ func (c *Client) DecideBatch(ctx context.Context, semantic evaluation.Semantic, 
 	for n, q := range requests {
 		var err *Error
 		if declared[n], err = declare(q, types); err != nil {
-			for n := range all {
-				whole := *err // each has its own, as Op is set in it
-				all[n].decision = denied("batch", &whole)
+			for n, d := range c.decideAll(ctx, len(all), semantic, asking{}, err) {
+				all[n].decision = d
 			}
 			return all
 		}
 	}
 	for n, d := range c.EvaluateBatch(ctx, semantic, declared...) {
-		all[n] = Undischarged{decision: d, question: &declared[n]}
+		all[n] = Undischarged{decision: d, question: declared[n]}
 	}
 	return all
 }

@@ -48,8 +48,17 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestZeroUndischarged(t *testing.T) {
+// The zero values are denies.
+func TestZero(t *testing.T) {
 	t.Parallel()
+	var d authzenclient.Decision
+	if d.Permitted() || d.Err() != nil || d.String() != "deny" {
+		t.Errorf("the zero Decision is %v, %v", d, d.Err())
+	}
+	var zero authzenclient.Enforcement
+	if outcome(t, zero) != "D" || zero.String() != "deny" {
+		t.Errorf("the zero Enforcement is %v", zero)
+	}
 	var u authzenclient.Undischarged
 	e := u.Discharge(t.Context(), nil)
 	if !u.Denied() || u.Err() != nil || u.String() != "deny" || e.Permitted() {

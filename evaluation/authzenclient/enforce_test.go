@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
@@ -164,14 +163,6 @@ func outcome(t *testing.T, e authzenclient.Enforcement) string {
 	return "E"
 }
 
-func TestZeroEnforcement(t *testing.T) {
-	t.Parallel()
-	var e authzenclient.Enforcement
-	if outcome(t, e) != "D" || e.String() != "deny" {
-		t.Errorf("the zero Enforcement is %v", e)
-	}
-}
-
 // What is declared are the types of the handlers, whatever the request says.
 func TestEnforceDeclares(t *testing.T) {
 	t.Parallel()
@@ -219,28 +210,6 @@ func TestEnforceDeclares(t *testing.T) {
 	for r, err := range c.EnforceSubjects(t.Context(), question, odd) {
 		if err == nil {
 			t.Errorf("found %v", r)
-		}
-	}
-}
-
-// The question's failures are those of Evaluate, and nothing is done.
-func TestEnforceUnanswered(t *testing.T) {
-	t.Parallel()
-	for name, handle := range map[string]http.HandlerFunc{
-		"500": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(500)
-			_, _ = io.WriteString(w, `{"decision":true,"allow":true,"obligations":{"log":true}}`)
-		},
-		"HTML": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/html")
-			_, _ = io.WriteString(w, `{"decision":true,"allow":true,"obligations":{"log":true}}`)
-		},
-	} {
-		var p pep
-		c := newClient(t, stub(t, handle))
-		if e := c.Enforce(t.Context(), question, p.handlers()); outcome(t, e) != "E" || len(p.done) > 0 {
-			t.Errorf("%s: %v, done %v", name, e, p.done)
 		}
 	}
 }

@@ -81,13 +81,8 @@ func (e Enforcement) Err() error {
 	return &Error{Op: "enforce", Kind: kind, Detail: link.Printable(undone.Error()), Cause: undone}
 }
 
-// Question is the request as the PDP was asked it. It is not ok where the PDP was asked in another shape, or not at all.
-func (e Enforcement) Question() (q evaluation.Request, ok bool) {
-	if e.of.question == nil {
-		return q, false
-	}
-	return *e.of.question, true
-}
+// Question is the request as the PDP was asked it; zero where it was not asked.
+func (e Enforcement) Question() evaluation.Request { return e.of.question }
 
 // String is for logs.
 func (e Enforcement) String() string {

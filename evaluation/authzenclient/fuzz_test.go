@@ -40,7 +40,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		c, err := authzenclient.New("https://pdp", authzenclient.WithHTTPClient(&http.Client{Transport: canned(body)}), authzenclient.WithTenant("default"), authzenclient.WithMaxPages(3, 3))
+		c, err := authzenclient.New("https://pdp", authzenclient.WithHTTPClient(&http.Client{Transport: canned(body)}), authzenclient.WithTenant("default"), authzenclient.MaxPages(3, 3))
 		if err != nil {
 			t.Fatal(err)
 		}

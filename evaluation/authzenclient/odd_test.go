@@ -46,6 +46,10 @@ func TestOddEnvelopes(t *testing.T) {
 			c := newClient(t, stub(t, test.Handle))
 			wantDeny(t, c.Evaluate(t.Context(), question), kinds[test.Kind])
 			wantDeny(t, c.EvaluateBatch(t.Context(), "", question)[0], kinds[test.Kind])
+			var p pep
+			if e := c.Enforce(t.Context(), question, p.handlers()); outcome(t, e) != "E" || len(p.done) > 0 {
+				t.Errorf("enforced: %v, done %v", e, p.done)
+			}
 			for r, err := range c.SearchSubjects(t.Context(), question) {
 				if err == nil {
 					t.Errorf("a search found %v", r)

@@ -106,11 +106,6 @@ func WithClock(now func() time.Time, wait func(context.Context, time.Duration) e
 	}
 }
 
-// WithJitter replaces the source, in [0,1), of what spreads repetitions.
-func WithJitter(source func() float64) Option {
-	return func(c *Client) error { c.clock.jitter = source; return nil }
-}
-
 // WithRequestIDs replaces the source of X-Request-ID, by default a UUID per
 // call; nil sends none. An answer with another id than the request's is no
 // answer. One without any is, unless strict: AuthZEN requires the echo, and not
@@ -127,12 +122,6 @@ func WithMaxBody(bytes int64) Option {
 // WithPageSize asks searches for pages of at most n results.
 func WithPageSize(n int) Option {
 	return positive(n > 0, func(c *Client) { c.pages.size = n })
-}
-
-// WithMaxPages bounds how many pages a search reads, 10,000 by default, and how
-// many of them in a row may be empty, 1,000.
-func WithMaxPages(most, empty int) Option {
-	return positive(most > 0 && empty > 0, func(c *Client) { c.pages.most, c.pages.idle = most, empty })
 }
 
 // WithEndpointOrigin lets the metadata of [Client.Discover], and answers about

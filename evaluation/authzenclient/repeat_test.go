@@ -60,7 +60,7 @@ func scripted(t testing.TB, steps []func(*http.Request) (*http.Response, error),
 	s := &script{steps: steps}
 	c, err := authzenclient.New("https://pdp", append([]authzenclient.Option{
 		authzenclient.WithHTTPClient(&http.Client{Transport: s}), authzenclient.WithTenant("default"),
-		authzenclient.WithJitter(func() float64 { return 0.5 }),
+		authzenclient.Jitter(func() float64 { return 0.5 }),
 	}, options...)...)
 	if err != nil {
 		t.Fatal(err)

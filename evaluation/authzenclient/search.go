@@ -135,9 +135,9 @@ func (p *progress) made(found int, next string) *Error {
 	case p.seen[token]:
 		return odd("a page's token came twice")
 	case p.pages >= p.limits.most:
-		return odd("there are more pages than allowed; see WithMaxPages")
+		return odd("there are more pages than any search has")
 	case p.idle >= p.limits.idle:
-		return odd("too many pages in a row were empty; see WithMaxPages")
+		return odd("too many pages in a row were empty")
 	}
 	p.seen[token] = true
 	return nil

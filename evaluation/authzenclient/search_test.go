@@ -137,11 +137,11 @@ func TestSearchEnds(t *testing.T) {
 			return answer(200, fmt.Sprintf(`{"results":[%s],"page":{"next_token":"%d"}}`, results, n))(r)
 		}}
 	}
-	c, s := scripted(t, endless(found("a")), authzenclient.WithMaxPages(5, 3))
+	c, s := scripted(t, endless(found("a")), authzenclient.MaxPages(5, 3))
 	if got := collect(t, c); got != "a a a a a [not an answer]" || s.asked.Load() != 5 {
 		t.Errorf("got %s after %d pages", got, s.asked.Load())
 	}
-	c, s = scripted(t, endless(``), authzenclient.WithMaxPages(5, 3))
+	c, s = scripted(t, endless(``), authzenclient.MaxPages(5, 3))
 	if got := collect(t, c); got != "[not an answer]" || s.asked.Load() != 3 {
 		t.Errorf("got %s after %d pages", got, s.asked.Load())
 	}

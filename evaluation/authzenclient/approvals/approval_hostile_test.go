@@ -22,13 +22,13 @@ type said struct {
 	headers []string
 }
 
-// hostile is a PDP that says what it is told to, over HTTP: BASE and EVIL in it are itself
-// and somebody else.
+// hostile is a PDP with scripted answers, over HTTP: BASE and EVIL in them are itself and
+// another server.
 type hostile struct {
 	questions []said // one after the other, the last for ever
 	submitted []said
 	looked    []said
-	before    func(http.ResponseWriter, *http.Request) bool // answers what it reports true for
+	before    func(*http.Request) (a said, is bool) // the answer in place of these, if it is one
 
 	mu   sync.Mutex
 	base string
@@ -62,8 +62,11 @@ func fair() *hostile {
 }
 
 func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if h.before != nil && h.before(w, r) {
-		return
+	if h.before != nil {
+		if a, is := h.before(r); is {
+			h.write(w, a)
+			return
+		}
 	}
 	body, _ := io.ReadAll(r.Body)
 	h.mu.Lock()
@@ -82,7 +85,10 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	h.got = append(h.got, got{what, string(body), r.Header.Get("Idempotency-Key"), r.Header.Get("Authorization")})
-	a := answers[min(n, len(answers)-1)]
+	h.write(w, answers[min(n, len(answers)-1)])
+}
+
+func (h *hostile) write(w http.ResponseWriter, a said) {
 	w.Header().Set("Content-Type", "application/json")
 	for i := 0; i+1 < len(a.headers); i += 2 {
 		w.Header().Set(a.headers[i], h.text(a.headers[i+1]))
@@ -106,7 +112,7 @@ func (h *hostile) count(what string) (n int) {
 	return n
 }
 
-// client asks h. Somebody else fails the test by being asked anything.
+// client asks h. A request to the other server fails the test.
 func (h *hostile) client(t testing.TB, options ...authzenclient.Option) *authzenclient.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -137,7 +143,7 @@ func (h *hostile) again(t testing.TB, options ...authzenclient.Option) *authzenc
 	return c
 }
 
-// What is sent is what the profile wants: all that goes back is as it came, why is in the
+// Requests have the form of the profile: all that goes back is as it came, why is in the
 // submission only, and credentials go to the PDP.
 func TestWhatIsSent(t *testing.T) {
 	t.Parallel()
@@ -166,7 +172,7 @@ func TestWhatIsSent(t *testing.T) {
 	}
 }
 
-// None of these permits, whatever it looks like; nobody else is asked, and it ends.
+// None of these permits, whatever it looks like; no other server is asked, and it ends.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	deny := func(more string) string { return `{"decision":false,"context":{` + more + `}}` }
@@ -294,7 +300,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// What is not there yet is asked for again, when the PDP says.
+// An approval that is not there yet is asked for again, when the PDP says.
 func TestRetry(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{

@@ -23,7 +23,7 @@ import (
 )
 
 // desk is a real server where a PEP waits for people, and people who answer over HTTP
-// while it does: the PEP's waits are when something happens, and what makes the clock go.
+// while it does: things happen in the PEP's waits, and these make the clock go.
 type desk struct {
 	t      *testing.T
 	data   string
@@ -34,9 +34,9 @@ type desk struct {
 	now   time.Time
 	addr  string
 	waits []time.Duration
-	on    []func() // what happens in each wait
+	on    []func() // called in each wait
 	kept  []approvals.Task
-	asked []string // what was sent, method and path
+	asked []string // the requests, by method and path
 }
 
 const deskURL = "http://pdp.test"
@@ -85,7 +85,7 @@ func (d *desk) open(source pdp.Source) {
 	d.reach(d.server.Addr())
 }
 
-// close stops the server; who asks it finds nobody there.
+// close stops the server; requests find a closed port.
 func (d *desk) close() {
 	d.t.Helper()
 	d.reach("127.0.0.1:1")
@@ -110,7 +110,7 @@ func (d *desk) pass(by time.Duration) {
 	d.now = d.now.Add(by)
 }
 
-// wait is how a client waits: time goes by, and what is to happen does.
+// wait is how a client waits: time goes by, and the next function of on is called.
 func (d *desk) wait(ctx context.Context, by time.Duration) error {
 	d.pass(by)
 	d.mu.Lock()
@@ -123,7 +123,7 @@ func (d *desk) wait(ctx context.Context, by time.Duration) error {
 	return ctx.Err()
 }
 
-// RoundTrip sends what is for the PDP to where it is now, by a connection of its own.
+// RoundTrip sends a request to the present address of the PDP, by a connection of its own.
 func (d *desk) RoundTrip(r *http.Request) (*http.Response, error) {
 	d.mu.Lock()
 	d.asked = append(d.asked, r.Method+" "+r.URL.Path)
@@ -159,7 +159,7 @@ func (d *desk) person(method, path, body string) (int, string) {
 	return answer.Status, answer.Body
 }
 
-// inbox is what waits for mia.
+// inbox has the requests that wait for mia.
 func (d *desk) inbox() (ids []string) {
 	d.t.Helper()
 	_, body := d.person("GET", "/v1/approvals?status=pending", "")
@@ -195,7 +195,7 @@ func (d *desk) decides(what, id string) {
 	}
 }
 
-// count is how often something was asked, but for what a submission may hold.
+// count is how often something was asked, but for the schema of a submission.
 func (d *desk) count(what string) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,7 +257,7 @@ func TestApproved(t *testing.T) {
 	}
 }
 
-// What needs nobody is as with Enforce.
+// Without a need for approval, it is as with Enforce.
 func TestNoApprovalNeeded(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
@@ -277,7 +277,7 @@ func TestNoApprovalNeeded(t *testing.T) {
 	}
 }
 
-// What is owed besides is owed when it is approved.
+// Other obligations are owed when it is approved.
 func TestApprovedWithObligations(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]error{"done": nil, "not done": errors.New("no")} {
@@ -360,7 +360,7 @@ func (d *desk) before(what func()) authzenclient.Option {
 	})})
 }
 
-// revoke is mia, about what she approved.
+// revoke is mia, about her approval.
 func (d *desk) revoke() {
 	d.t.Helper()
 	_, body := d.person("GET", "/v1/approvals?status=approved", "")
@@ -371,7 +371,7 @@ func (d *desk) revoke() {
 	}
 }
 
-// What was approved is revoked before it is used: people are asked once more, and only once.
+// An approval is revoked before it is used: people are asked once more, and only once.
 func TestRevoked(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]string{"approve": "permit", "deny": `"denied"`} {
@@ -415,7 +415,7 @@ func TestRevoked(t *testing.T) {
 	})
 }
 
-// A task that was used gives nothing a second time, and nobody is asked because of it.
+// A task that was used gives nothing a second time, and no person is asked because of it.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
@@ -481,7 +481,7 @@ func TestRestartInTheMiddle(t *testing.T) {
 	}
 }
 
-// Where the answer to a submission is lost, sending it again asks nobody twice.
+// Where the answer to a submission is lost, sending it again asks no person twice.
 func TestAnswerToSubmissionIsLost(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)

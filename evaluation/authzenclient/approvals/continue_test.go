@@ -11,7 +11,7 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 )
 
-// used is what a fair PDP permitted by an approval, as decision d1.
+// used is a permit of a fair PDP by an approval, as decision d1.
 func used(t *testing.T, c *authzenclient.Client) authzenclient.Enforcement {
 	t.Helper()
 	e := uses(t, c)
@@ -126,7 +126,7 @@ func TestContinueRefuses(t *testing.T) {
 }
 
 // Nothing goes on from a permit that says of no round: neither from one of a PDP of before, nor from one of which no round is
-// left. That is told apart from a permit that rests on no approval, which is asked for anew.
+// left. A permit that rests on no approval is another thing: it is asked for anew.
 func TestNoRoundThatThePDPDoesNotPromise(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

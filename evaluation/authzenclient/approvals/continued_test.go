@@ -9,7 +9,7 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 )
 
-// What was approved once has rounds, each of which the real PDP takes once, and only for what was approved.
+// An approval has rounds, each of which the real PDP takes once, and only for the request that was approved.
 func TestContinueAtRealServer(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)

@@ -152,8 +152,7 @@ func (w *waiter) follow(ctx context.Context, e authzenclient.Enforcement) authze
 		if err != nil {
 			return deny(e, "await", err)
 		}
-		q, _ := e.Question() // as it was filed
-		e = w.use(ctx, s, q)
+		e = w.use(ctx, s, e.Question()) // as it was filed
 	}
 }
 

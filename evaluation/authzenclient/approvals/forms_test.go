@@ -11,8 +11,8 @@ import (
 	"policy-service/evaluation/authzenclient/approvals"
 )
 
-// An approver is shown the form of what waits, and what they answer is their vote; whoever has no
-// say is told nothing.
+// An approver is shown the form of a request that waits, and their answer is their vote; others are
+// shown nothing.
 func TestFormAndRespond(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
@@ -95,29 +95,25 @@ func TestPerson(t *testing.T) {
 		"it may be counted": {said{503, `{}`, []string{"Retry-After", "1"}}, false, false},
 	} {
 		h, asked := fair(), []string{}
-		h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		h.before = func(r *http.Request) (said, bool) {
 			asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Approver-Token")+" "+r.Header.Get("Approver-Client")+" "+r.Header.Get("Authorization"))
-			w.Header().Set("Content-Type", "application/json")
-			for n := 0; n+1 < len(test.a.headers); n += 2 {
-				w.Header().Set(test.a.headers[n], h.text(test.a.headers[n+1]))
-			}
-			w.WriteHeader(test.a.status)
-			_, _ = w.Write([]byte(test.a.body))
-			return true
+			return test.a, true
 		}
 		c := h.client(t, authzenclient.WithRetries(1))
 		_, err1 := approvals.Form(t.Context(), c, "a1", person, "review")
 		asks := len(asked)
 		status, err2 := approvals.Respond(t.Context(), c, "a1", person.WithClient("agent", ""), []byte(`{"action":"accept"}`))
-		if (err1 == nil) != test.form || (err2 == nil) != test.says || (status != "") != test.says {
-			t.Errorf("%s: %v, %q %v", name, err1, status, err2)
+		votes := len(asked)
+		message, err3 := approvals.Notification(t.Context(), c, "a1", person)
+		if (err1 == nil) != test.form || (err2 == nil) != test.says || (status != "") != test.says || (err3 == nil) != test.form || (message != nil) != test.form {
+			t.Errorf("%s: %v, %q %v, %s %v", name, err1, status, err2, message, err3)
 		}
-		credentials := " " + token + " %s Bearer " + secret
-		if asked[0] != "GET /v1/approvals/a1/elicitation?form=review"+fmt.Sprintf(credentials, "agent/a%2Fb%20%C3%A9%25") ||
-			asked[asks] != "POST /v1/approvals/a1/response"+fmt.Sprintf(credentials, "none") || len(asked) != asks+1 {
+		by := func(client string) string { return " " + token + " " + client + " Bearer " + secret }
+		if asked[0] != "GET /v1/approvals/a1/elicitation?form=review"+by("agent/a%2Fb%20%C3%A9%25") || votes != asks+1 || asked[asks] != "POST /v1/approvals/a1/response"+by("none") ||
+			asked[votes] != "GET /v1/approvals/a1/authorization-notification"+by("agent/a%2Fb%20%C3%A9%25") {
 			t.Errorf("%s: asked %v", name, asked)
 		}
-		if text := fmt.Sprint(err1, err2); strings.Contains(text, "person.token") || strings.Contains(text, secret) {
+		if text := fmt.Sprint(err1, err2, err3); strings.Contains(text, "person.token") || strings.Contains(text, secret) {
 			t.Errorf("%s says %s", name, text)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"policy-service/pdp/pdptest"
 )
 
-// played is a PDP of four answers: to the question, to a submission, to whoever looks, and
+// played is a PDP of four answers: to the question, to a submission, to a look, and
 // to the question with an approval.
 type played struct {
 	t                          *testing.T
@@ -62,7 +62,7 @@ func atPDP(s string) []byte {
 	return []byte(strings.NewReplacer("BASE", "https://pdp", "EVIL", "https://evil").Replace(s))
 }
 
-// FuzzApproval holds what is permitted to what the standard library's reader finds in the
+// FuzzApproval holds each permit to the reading of the standard library of the
 // PDP's answers to questions: whatever is said of tasks, one of those said yes.
 func FuzzApproval(f *testing.F) {
 	yes, no := []byte(`{"decision":true,"context":{"approval":{"id":"a1","approved_until":"2026-01-02T03:30:00Z"}}}`), []byte(`{"decision":false}`)

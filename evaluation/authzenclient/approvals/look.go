@@ -60,10 +60,7 @@ type filing struct {
 }
 
 func (w *waiter) filing(e authzenclient.Enforcement, o offer) (f filing, err error) {
-	q, ok := e.Question()
-	if !ok {
-		return f, notAsked("this is no deny that an approval can be asked for: it answers a request in another shape")
-	}
+	q := e.Question()
 	if err := w.asks(q); err != nil {
 		return f, err
 	}

@@ -18,7 +18,7 @@ import (
 	"policy-service/obligations"
 )
 
-// denies asks about what people must approve.
+// denies asks about a request that people must approve.
 func denies(t *testing.T, c *authzenclient.Client, q evaluation.Request) authzenclient.Enforcement {
 	t.Helper()
 	e := c.Decide(t.Context(), q, nil).Discharge(t.Context(), nil)
@@ -39,7 +39,7 @@ func stands(t *testing.T, c *authzenclient.Client, task approvals.Task) approval
 }
 
 // A gateway: it asks, looks, goes on from the task alone, and uses
-// what people approved with the request that its client sends again.
+// the approval with the request that its client sends again.
 func TestAskLookUse(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
@@ -90,7 +90,7 @@ func TestAskLookUse(t *testing.T) {
 	}
 }
 
-// saysWhenWaited has somebody speak while a look with a wait is on its way.
+// saysWhenWaited calls a function while a look with a wait is on its way.
 func saysWhenWaited(d *desk, what func()) authzenclient.Option {
 	var once sync.Once
 	return authzenclient.WithHTTPClient(&http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -101,7 +101,7 @@ func saysWhenWaited(d *desk, what func()) authzenclient.Option {
 	})})
 }
 
-// What a service of its own does with these parts is what Resume does with the same task.
+// A service does with these parts as Resume does with the same task.
 func TestTaskIsResumed(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
@@ -188,7 +188,7 @@ func TestAskIsLost(t *testing.T) {
 	}
 }
 
-// Nobody is asked about what is no deny that an approval can be asked for.
+// No person is asked, unless it is a deny that an approval can be asked for.
 func TestAskRefuses(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t)
@@ -228,7 +228,7 @@ func TestAskRefuses(t *testing.T) {
 	}
 }
 
-// Looks end with their context, and say nothing then of what people said.
+// Looks end with their context, and say nothing then of people's decision.
 func TestLookIsGivenUp(t *testing.T) {
 	t.Parallel()
 	h := fair()

@@ -2,7 +2,6 @@ package approvals_test
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -86,7 +85,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// The PDP is asked once, and what it says is read whole or not at all.
+// The PDP is asked once, and its answer is read whole or not at all.
 func TestWatchHostile(t *testing.T) {
 	t.Parallel()
 	const nothing = `{"tasks":[],"cursor":"c+1"}`
@@ -117,23 +116,13 @@ func TestWatchHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := fair()
 			var asked []string
-			h.before = func(w http.ResponseWriter, r *http.Request) bool {
-				if after := r.URL.Query().Get("after"); r.Method != http.MethodGet || after != "a+b c" || r.URL.Path != "/access/v1/requests" {
+			h.before = func(r *http.Request) (said, bool) {
+				query := r.URL.Query()
+				if r.Method != http.MethodGet || query.Get("after") != "a+b c" || r.URL.Path != "/access/v1/requests" {
 					t.Errorf("asked %s %s", r.Method, r.URL)
 				}
-				wait := r.URL.Query().Get("wait")
-				if wait == "" {
-					wait = "-"
-				}
-				a := test.answers[min(len(asked), len(test.answers)-1)]
-				asked = append(asked, wait)
-				w.Header().Set("Content-Type", "application/json")
-				for n := 0; n+1 < len(a.headers); n += 2 {
-					w.Header().Set(a.headers[n], h.text(a.headers[n+1]))
-				}
-				w.WriteHeader(a.status)
-				_, _ = io.WriteString(w, h.text(a.body))
-				return true
+				asked = append(asked, query.Get("wait"))
+				return test.answers[min(len(asked), len(test.answers))-1], true
 			}
 			c := h.client(t)
 			changes, err := approvals.Watch(t.Context(), c, "a+b c", time.Hour)
@@ -169,11 +158,9 @@ func TestWaits(t *testing.T) {
 		"its short time":  {time.Hour, []authzenclient.Option{authzenclient.WithTimeout(5 * time.Second), authzenclient.WithHTTPClient(&http.Client{Timeout: 5 * time.Second})}, ""},
 	} {
 		h, asked := fair(), "nothing"
-		h.before = func(w http.ResponseWriter, r *http.Request) bool {
+		h.before = func(r *http.Request) (said, bool) {
 			asked = r.URL.Query().Get("wait")
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, `{"tasks":[],"cursor":"c"}`)
-			return true
+			return said{200, `{"tasks":[],"cursor":"c"}`, nil}, true
 		}
 		if watches(t, h.client(t, test.options...), "a", test.wait); asked != test.want {
 			t.Errorf("%s: it was asked to wait %q", name, asked)
@@ -181,17 +168,12 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// What another tenant's tasks have become is nothing that one learns of its own, be they called the same.
+// Tasks of another tenant say nothing of those of the own one, be they called the same.
 func TestWatchIsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	h := fair()
-	h.before = func(w http.ResponseWriter, r *http.Request) bool {
-		if r.Method != http.MethodGet {
-			return false
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"tasks":[`+approvedYes+`],"cursor":"c"}`)
-		return true
+	h.before = func(r *http.Request) (said, bool) {
+		return said{200, `{"tasks":[` + approvedYes + `],"cursor":"c"}`, nil}, r.Method == http.MethodGet
 	}
 	c := h.client(t)
 	s, err := approvals.Ask(t.Context(), c, c.Enforce(t.Context(), question, nil))

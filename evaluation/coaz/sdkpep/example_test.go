@@ -18,7 +18,7 @@ import (
 	"policy-service/pdp/pdptest"
 )
 
-// What README.md shows begins here.
+// The part that README.md shows begins here.
 
 // handler is an MCP server that asks the PDP before it does anything.
 func handler(pdpURL string, verify auth.TokenVerifier) (http.Handler, error) {
@@ -54,7 +54,7 @@ func verified(payload []byte, info auth.TokenInfo) (*auth.TokenInfo, error) {
 	return sdkpep.WithClaims(info, claims), nil
 }
 
-// What README.md shows ends here.
+// The part that README.md shows ends here.
 
 func getCustomer(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "Ada"}}}, nil
@@ -101,7 +101,7 @@ func TestREADME(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, shown, _ := strings.Cut(string(source), "shows begins here.\n\n")
-	shown, _, _ = strings.Cut(shown, "\n// What README.md shows ends")
+	shown, _, _ = strings.Cut(shown, "\n// The part that README.md shows ends")
 	if !strings.Contains(string(page), "```go\n"+shown+"```\n") || strings.Count(string(page), "```go") != 1 {
 		t.Errorf("README.md does not show\n%s", shown)
 	}

@@ -87,7 +87,7 @@ func TestHiddenTool(t *testing.T) {
 	}
 }
 
-// Where the list fails, nobody knows what a tool declares, and it is not called.
+// Where the list fails, the declaration of a tool is not known, and it is not called.
 func TestListFails(t *testing.T) {
 	t.Parallel()
 	s := open(t, setting{modern: true, extend: func(server *mcp.Server) {
@@ -153,7 +153,7 @@ func TestResultOfACallThatIsGivenUp(t *testing.T) {
 	}
 }
 
-// What a failed call says may be the very thing that is to be taken out of its result: it goes to nobody.
+// The error of a call may hold the very value that is to be taken out of its result: it goes nowhere.
 func TestErrorThatIsWithheldIsNotLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -170,7 +170,7 @@ func TestErrorThatIsWithheldIsNotLogged(t *testing.T) {
 	}
 }
 
-// Without a token nobody is asked, and nothing is executed, by whatever transport a request came.
+// Without a token the PDP is not asked, and nothing is executed, by whatever transport a request came.
 func TestNobody(t *testing.T) {
 	t.Parallel()
 	s := open(t, setting{})

@@ -103,7 +103,7 @@ func ask(api, subjectType, subject, action, resourceType, id string) string {
 	return fmt.Sprintf(`%s {"subject":{"type":"%s","id":"%s"},"action":{"name":"%s"},"resource":{"type":"%s","id":"%s"},"context":{"agent":"agent"`, api, subjectType, subject, action, resourceType, id)
 }
 
-// What only sessions have, and what passes without asking.
+// Methods that only sessions have, and those that pass without asking.
 func TestLegacyOnly(t *testing.T) {
 	t.Parallel()
 	s := open(t, setting{})
@@ -186,7 +186,7 @@ func TestDefinitions(t *testing.T) {
 	if a := s.call("alice", "weather", `{}`); a.Error.Code != -32602 || s.effect("tools/call") {
 		t.Errorf("no id: %+v", a)
 	}
-	// What the given definitions do not have is asked about by the default.
+	// A tool that the given definitions lack is asked about by the default.
 	if a := s.call("alice", "get_customer", `{"id":"kept"}`); a.Error.Code != 0 || !s.effect("tools/call get_customer") {
 		t.Errorf("%+v", a)
 	}
@@ -235,7 +235,7 @@ func TestOwnMethods(t *testing.T) {
 	if a := s.send("bob", "acme/search", "", `{"jsonrpc":"2.0","id":1,"method":"acme/search","params":{"query":"q",`+meta+`}}`); a.Error.Code != -32001 || s.effect("acme/search") {
 		t.Errorf("bob: %+v", a)
 	}
-	// What passes otherwise is asked about as well.
+	// A method that passes otherwise is asked about as well.
 	s = open(t, setting{options: []sdkpep.Option{sdkpep.WithMapping("ping", mapping)}})
 	c, err := s.client("alice")
 	s.must(err)
@@ -245,7 +245,7 @@ func TestOwnMethods(t *testing.T) {
 	}
 }
 
-// Who decides is the PDP: whatever it says but a clear yes executes nothing.
+// The PDP decides: whatever it says but a clear yes executes nothing.
 func TestFailsClosed(t *testing.T) {
 	t.Parallel()
 	const yes, twice = `{"decision":true}`, `{"evaluations":[{"decision":true},{"decision":true}]}`
@@ -477,7 +477,7 @@ func TestParamsAreExact(t *testing.T) {
 	}
 }
 
-// A tool whose definition changes is asked about by what it declares now.
+// A tool whose definition changes is asked about by its present declaration.
 func TestDefinitionChanges(t *testing.T) {
 	t.Parallel()
 	var server *mcp.Server

@@ -17,7 +17,7 @@ import (
 	"policy-service/evaluation/coaz"
 )
 
-// question is what the PDP is asked in one message.
+// question has the requests of one message to the PDP.
 type question []evaluation.Request
 
 func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {

@@ -176,7 +176,7 @@ func (s *stage) server() *mcp.Server {
 	return server
 }
 
-// effects is the innermost middleware: what comes here has its effect.
+// effects is the innermost middleware: a request that comes here has its effect.
 func (s *stage) effects(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		what := method
