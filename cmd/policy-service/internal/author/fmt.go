@@ -134,14 +134,9 @@ func policyFiles(name string, s cli.Streams) (names []string, err error) {
 	return []string{name}, nil
 }
 
-// filesBelow looks for policy files. As in a bundle, names that begin with a dot are passed over. A link to a file is that
-// file, if it is below the directory as well: files elsewhere are not meant.
+// filesBelow looks for policy files. As in a bundle, names that begin with a dot are passed over. Links stay as they are: a
+// file of the directory is found by its own name, and files elsewhere are not meant.
 func filesBelow(dir string, s cli.Streams) (names []string, err error) {
-	top, err := filepath.EvalSymlinks(dir)
-	if err != nil {
-		return nil, err
-	}
-	seen := map[string]bool{}
 	err = filepath.WalkDir(dir+string(filepath.Separator), func(name string, entry fs.DirEntry, err error) error {
 		hidden := strings.HasPrefix(entry.Name(), ".") && name != dir+string(filepath.Separator)
 		switch {
@@ -150,21 +145,13 @@ func filesBelow(dir string, s cli.Streams) (names []string, err error) {
 		case entry.IsDir() && hidden:
 			return fs.SkipDir
 		case entry.IsDir() || hidden:
-			return nil
 		case strings.HasPrefix(filepath.Ext(name), ".cedarschema"):
 			s.Tell("%s is a schema, and stays as it is", name)
-			return nil
 		case filepath.Ext(name) != ".cedar":
-			return nil
-		}
-		file, err := filepath.EvalSymlinks(name)
-		if err != nil {
-			return err
-		}
-		if below, err := filepath.Rel(top, file); err != nil || !filepath.IsLocal(below) {
-			s.Tell("%s is a link out of %s, and what it leads to stays as it is; name the file itself to have it laid out", name, dir)
-		} else if !seen[file] {
-			seen[file], names = true, append(names, name)
+		case entry.Type()&fs.ModeSymlink != 0:
+			s.Tell("%s is a link, and stays as it is; name the file that it leads to", name)
+		default:
+			names = append(names, name)
 		}
 		return nil
 	})
