@@ -103,7 +103,7 @@ func (p *peer) hears(method string) string { return p.hearing.next(method).text 
 // printed is an envelope as one of the ADRs has it.
 func printed(t *testing.T, name string) []byte { return golden(t, name, "printed") }
 
-// golden is one of the forms of a message of the ADRs: printed, written, or mcp, which is what travels.
+// golden is a message as an ADR prints it, or the payload that is written for it.
 func golden(t *testing.T, name, form string) []byte {
 	t.Helper()
 	a, err := txtar.ParseFile("wire/testdata/messages/" + name + ".txtar")
@@ -154,11 +154,21 @@ func (p *peer) says(t *testing.T, name string, changes ...string) echo {
 	if len(changes) > 0 {
 		text = with(t, text, changes...)
 	}
+	return p.sends(t, toMCP(t, text))
+}
+
+// toMCP is the message of MCP that an envelope carries.
+func toMCP(t *testing.T, text []byte) jsontext.Value {
+	t.Helper()
 	e, err := messages.ReadEnvelope(text)
 	orFail(t, err)
-	m, err := e.Message()
-	orFail(t, err)
-	return p.sends(t, m)
+	if e.Kind == messages.KindMCP {
+		return e.Payload
+	}
+	if is := textOf(t, e.Payload, "type"); is != "tool_access_policy" {
+		t.Fatalf("participants send no %s", is)
+	}
+	return jsontext.Value(`{"jsonrpc":"2.0","method":"` + messages.MethodAccess + `","params":` + string(e.Payload) + `}`)
 }
 
 // sends sends a message of the era before as it is, and of the later one with what that has in it.
@@ -181,35 +191,29 @@ func (p *peer) sends(t *testing.T, message jsontext.Value) echo {
 	return p.send(string(message), p.headers(m.Method, string(m.Params))...)
 }
 
-// over are what peers are told over the bridge from the gateway: the envelope of a message. Nothing of the message is lost.
-func (p *peer) over(t *testing.T, message string) []byte {
+// fromMCP is the payload of a message of the gateway.
+func fromMCP(t *testing.T, message string) jsontext.Value {
 	t.Helper()
-	kind, payload, err := messages.Enveloped(jsontext.Value(message))
-	orFail(t, err)
-	text, err := messages.Envelope{ID: "msg-1", Time: time.Now(), From: "gateway", To: []string{p.id}, Kind: kind, Payload: payload}.Append(nil)
-	orFail(t, err)
-	back, err := messages.ReadEnvelope(text)
-	orFail(t, err)
-	m, err := back.Message()
-	orFail(t, err)
-	if !sameJSON(string(m), message) {
-		t.Errorf("over the bridge and back it is\n%s\nwhere the gateway said\n%s", m, message)
+	var m struct {
+		Method string         `json:"method"`
+		Params jsontext.Value `json:"params"`
 	}
-	p.page.speaks(t, jsontext.Value(message))
-	return text
+	orFail(t, json.Unmarshal([]byte(message), &m))
+	if slices.Contains([]string{messages.MethodWelcome, messages.MethodPending, messages.MethodCallBlocked}, m.Method) {
+		return m.Params
+	}
+	return jsontext.Value(message)
 }
 
-// gets fails unless a message is, in its envelope, as an ADR prints it, but for members that are other than printed.
+// gets fails unless a message has the payload that an ADR prints, but for members that are other than printed.
 func (p *peer) gets(t *testing.T, name, message string, changes ...string) (payload jsontext.Value) {
 	t.Helper()
-	text := p.over(t, message)
-	want := with(t, printed(t, name), append([]string{"from", "gateway"}, changes...)...)
-	for _, fault := range notAsPrinted("", want, text) {
-		t.Errorf("%s: %s; it is\n%s", name, fault, text)
+	p.page.speaks(t, jsontext.Value(message))
+	payload = fromMCP(t, message)
+	for _, fault := range notAsPrinted("", with(t, payloadOf(t, name), changes...), payload) {
+		t.Errorf("%s: %s; it is\n%s", name, fault, payload)
 	}
-	e, err := messages.ReadEnvelope(text)
-	orFail(t, err)
-	return e.Payload
+	return payload
 }
 
 // ofTheSender are members that have other values each time.
@@ -426,17 +430,17 @@ func peerRequests(t *testing.T, page *spoken, era string) {
 func peerCapabilities(t *testing.T, page *spoken, era string) {
 	w := newTopic(t, page, fulfilledByUser1, "", "Operation completed", nil)
 	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1")
-	if got := agent.sends(t, golden(t, "001-capabilities-request", "mcp")); got.code() != -32601 {
+	if got := agent.sends(t, golden(t, "001-capabilities-request", "written")); got.code() != -32601 {
 		t.Errorf("who asks for a capability is answered %s", got)
 	}
 	for _, name := range []string{"001-call-with-capability", "001-call-with-proof"} {
-		if got := agent.sends(t, golden(t, name, "mcp")); got.code() != -32001 {
+		if got := agent.sends(t, golden(t, name, "written")); got.code() != -32001 {
 			t.Errorf("a capability permits %s", got)
 		}
 		w.untouched(t)
 	}
 	for _, name := range []string{"001-call-with-capability", "001-call-with-proof"} {
-		if got := user.sends(t, golden(t, name, "mcp")); !got.ran() {
+		if got := user.sends(t, golden(t, name, "written")); !got.ran() {
 			t.Errorf("%s", got)
 		}
 	}
@@ -483,15 +487,11 @@ func TestPeerAccessStdio(t *testing.T) {
 	t.Parallel()
 	w := newPeople(t, land{})
 	l := w.stdio(t, nil)
-	e, err := messages.ReadEnvelope(printed(t, "001-tool-access-policy"))
-	orFail(t, err)
-	m, err := e.Message()
-	orFail(t, err)
 	l.call("1", "free", `{}`) // from here on there is a session that a notification could go to
 	if _, got := l.hears(`"id":1`); !got.ran() {
 		t.Errorf("%s", got)
 	}
-	l.say(string(with(t, m))) // on one line
+	l.say(string(with(t, toMCP(t, printed(t, "001-tool-access-policy"))))) // on one line
 	l.call("2", "free", `{}`)
 	if _, got := l.hears(`"id":2`); !got.ran() {
 		t.Errorf("%s", got)

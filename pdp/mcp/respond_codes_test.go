@@ -1,35 +1,25 @@
 package mcp_test
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/tools/txtar"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 )
 
 // payloadOf is the payload of a message as its design prints it.
-func payloadOf(t testing.TB, name string) jsontext.Value {
+func payloadOf(t *testing.T, name string) jsontext.Value {
 	t.Helper()
-	golden, err := txtar.ParseFile(filepath.Join("wire", "testdata", "messages", name+".txtar"))
-	orFail(t, err)
-	for _, f := range golden.Files {
-		if f.Name == "printed" {
-			var envelope struct {
-				Payload jsontext.Value `json:"payload"`
-			}
-			orFail(t, json.Unmarshal(f.Data, &envelope))
-			return envelope.Payload
-		}
+	var envelope struct {
+		Payload jsontext.Value `json:"payload"`
 	}
-	t.Fatalf("%s prints nothing", name)
-	return nil
+	orFail(t, json.Unmarshal(printed(t, name), &envelope))
+	return envelope.Payload
 }
 
 // has fails for each member that one value has and another lacks, or has of another kind or with another text. Of those in vary

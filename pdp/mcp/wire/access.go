@@ -51,7 +51,7 @@ func ReadAccessPolicy(text []byte) (p AccessPolicy, err error) {
 		p.Envelope, err = aroundPolicy(o, text)
 		at, payload = append(at, "payload"), p.Envelope.Payload
 	case o.Get("jsonrpc") != nil:
-		payload, err = asMessage(o, text)
+		payload, err = asMessage(o)
 		at = append(at, "params")
 	}
 	if err != nil {
@@ -89,15 +89,23 @@ func aroundPolicy(o object, text []byte) (e Envelope, err error) {
 }
 
 // asMessage is the payload of a policy that is a message of MCP.
-func asMessage(o object, text []byte) (payload jsontext.Value, err error) {
-	kind, payload, err := Enveloped(text)
+func asMessage(o object) (payload jsontext.Value, err error) {
+	said, err := o.wanted("jsonrpc")
+	if err != nil {
+		return nil, err
+	}
+	method, err := o.text("method")
 	switch {
 	case err != nil:
 		return nil, err
-	case kind != KindSystem:
+	case said != version:
+		return nil, evaluation.Malformed("no message of JSON-RPC 2.0", "", "jsonrpc")
+	case method != MethodAccess:
 		return nil, evaluation.Malformed("another message; what is read is "+MethodAccess, "", "method")
+	case o.Get("id") != nil:
+		return nil, evaluation.Malformed("a notification has none", "", "id")
 	}
-	return payload, o.only(nil, "jsonrpc", "method", "params")
+	return o.Get("params"), o.only(nil, "jsonrpc", "method", "params")
 }
 
 // inPayload is the policy that a payload has in it.

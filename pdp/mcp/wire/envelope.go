@@ -3,12 +3,10 @@ package wire
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
-	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // Protocol is the name of the protocol of an [Envelope].
@@ -20,13 +18,13 @@ const (
 	KindSystem = "system" // the payload has a type
 )
 
-// Envelope is the envelope that 000 and 001 have around every message. On MCP only the payload travels, see [Envelope.Message].
+// Envelope is the envelope that 000 and 001 have around every message. On MCP only the payload travels.
 type Envelope struct {
 	// ID names the message, and Time is when it was sent. Both may be missing: 001 prints envelopes without them.
 	ID   string
 	Time time.Time
 	From string
-	// To are those for whom it is. If there are none it is for everybody.
+	// To are the recipients. An envelope without To is for everybody.
 	To   []string
 	Kind string
 	// Payload is a JSON object.
@@ -61,9 +59,13 @@ func ReadEnvelope(text []byte) (e Envelope, err error) {
 	if protocol != Protocol {
 		return Envelope{}, evaluation.Malformed("an unknown protocol; it is "+Protocol, "", "protocol")
 	}
-	e.Payload = o.Get("payload")
-	if err := e.check(); err != nil {
-		return Envelope{}, err
+	switch e.Payload = o.Get("payload"); {
+	case e.Kind != KindMCP && e.Kind != KindSystem:
+		return Envelope{}, evaluation.Malformed("an unknown kind; it is mcp or system", "", "kind")
+	case e.Payload == nil:
+		return Envelope{}, evaluation.Malformed("missing; it must be an object", "", "payload")
+	case e.Payload.Kind() != '{':
+		return Envelope{}, evaluation.Malformed("no object", "", "payload")
 	}
 	return e, nil
 }
@@ -80,7 +82,7 @@ func timeOf(v jsontext.Value) (t time.Time, err error) {
 	return t, nil
 }
 
-// to are those for whom an envelope is, nil if there is no value.
+// to are the recipients of an envelope, nil if there is no value.
 func (o object) to() (names []string, err error) {
 	all, err := o.elements("to", "no array of names; leave it out for everybody")
 	if err != nil || all == nil && o.Get("to") == nil {
@@ -97,55 +99,4 @@ func (o object) to() (names []string, err error) {
 		return nil, evaluation.Malformed("it is for nobody; leave it out for everybody", "", "to")
 	}
 	return names, nil
-}
-
-// check holds an envelope to the rules for all, whether it was read or is to be written.
-func (e Envelope) check() error {
-	switch {
-	case e.Kind != KindMCP && e.Kind != KindSystem:
-		return evaluation.Malformed("an unknown kind; it is mcp or system", "", "kind")
-	case e.Payload == nil:
-		return evaluation.Malformed("missing; it must be an object", "", "payload")
-	case e.Payload.Kind() != '{':
-		return evaluation.Malformed("no object", "", "payload")
-	}
-	return nil
-}
-
-// Append writes an envelope. The payload keeps its bytes. It is an error if [ReadEnvelope] would not read it.
-func (e Envelope) Append(b []byte) ([]byte, error) {
-	if err := e.check(); err != nil {
-		return nil, err
-	}
-	if _, err := readObject(e.Payload, "payload"); err != nil { // it could go on as members of the envelope
-		return nil, err
-	}
-	for _, said := range [][]string{{"id", e.ID}, {"from", e.From}, append([]string{"to"}, e.To...)} {
-		for _, text := range said {
-			if !utf8.ValidString(text) {
-				return nil, evaluation.Malformed("not UTF-8", "", said[0])
-			}
-		}
-	}
-	o := rpc.Object{}.WithText("protocol", Protocol).WithText("id", e.ID)
-	if !e.Time.IsZero() {
-		text, err := e.Time.MarshalText()
-		if err != nil {
-			return nil, evaluation.Malformed("no time that can be written", "", "ts")
-		}
-		o = o.WithText("ts", string(text))
-	}
-	o = o.WithText("from", e.From)
-	if len(e.To) > 0 {
-		var to []jsontext.Value
-		for _, one := range e.To {
-			to = append(to, rpc.String(one))
-		}
-		o = o.With("to", rpc.Array(to))
-	}
-	text := o.WithText("kind", e.Kind).With("payload", e.Payload).Value()
-	if _, err := ReadEnvelope(text); err != nil {
-		return nil, err
-	}
-	return append(b, text...), nil
 }

@@ -11,6 +11,15 @@ import (
 // MethodToolRequest is the message of 001 by which a participant asks that another calls a tool.
 const MethodToolRequest = "tools/request"
 
+// The notifications of MCP that have a payload of kind system as their params.
+const (
+	MethodWelcome     = "notifications/welcome"
+	MethodPending     = "notifications/tools/request_pending"
+	MethodCallBlocked = "notifications/tool_call_blocked"
+	// MethodAccess is a notification that a participant may send, and no gateway takes: see [AccessPolicy].
+	MethodAccess = "notifications/tool_access_policy"
+)
+
 // The types of the payloads of kind system, as 001 prints them.
 const (
 	typeWelcome = "welcome"
