@@ -1,8 +1,17 @@
 package mcp
 
 import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
+	"policy-service/pdp/mcp/internal/upstream"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/config"
 )
 
@@ -34,20 +43,10 @@ type UpstreamConfig struct {
 // UpstreamAuth is one of three, or none: then the gateway shows nothing.
 type UpstreamAuth struct {
 	// HeaderFile is the value of Header.
-	Header            string             `yaml:"header" doc:"The name of the header that header_file is for. Authorization unless given."`
-	HeaderFile        string             `yaml:"header_file" doc:"The value of a header that every request to the server has, such as Bearer and a token, in a file. The gateway reads the file again if it changes."`
-	TokenExchange     *TokenExchange     `yaml:"token_exchange" doc:"Exchanges each client's token for one that is for the server (RFC 8693)."`
-	ClientCredentials *ClientCredentials `yaml:"client_credentials" doc:"Gets a token of the gateway's own (OAuth 2.0, client credentials)."`
-}
-
-// TokenExchange is an authorization server that makes tokens out of tokens.
-type TokenExchange struct {
-	TokenEndpoint `yaml:",inline"`
-}
-
-// ClientCredentials is an authorization server that makes tokens for the gateway.
-type ClientCredentials struct {
-	TokenEndpoint `yaml:",inline"`
+	Header            string         `yaml:"header" doc:"The name of the header that header_file is for. Authorization unless given."`
+	HeaderFile        string         `yaml:"header_file" doc:"The value of a header that every request to the server has, such as Bearer and a token, in a file. The gateway reads the file again if it changes."`
+	TokenExchange     *TokenEndpoint `yaml:"token_exchange" doc:"Exchanges each client's token for one that is for the server (RFC 8693)."`
+	ClientCredentials *TokenEndpoint `yaml:"client_credentials" doc:"Gets a token of the gateway's own (OAuth 2.0, client credentials)."`
 }
 
 // TokenEndpoint is the address at which tokens are made, with the identity of the gateway there.
@@ -85,3 +84,217 @@ const (
 	RelayDeny Relay = "deny"
 	RelayOn   Relay = "relay"
 )
+
+// upstreamName is legal if it can be separated from a tool's name behind it: a colon ends it in policies, and two underscores
+// where several upstreams are.
+var upstreamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,32}$`)
+
+// mostUpstreams is how many there may be: each client has a session with each that it uses.
+const mostUpstreams = 32
+
+func (c *Config) checkUpstreams(m *config.Reading) {
+	switch n := len(c.Upstreams); {
+	case n == 0:
+		m.Addf("upstreams", "upstreams is missing; write the MCP server behind the gateway: upstreams: {NAME: {url: …}} or {NAME: {command: [PROGRAM, ARGUMENT]}}")
+	case n > mostUpstreams:
+		m.Addf("upstreams", "there are %d upstreams, and a gateway takes %d; start another gateway for the others", n, mostUpstreams)
+	}
+	names := map[string]string{} // by the name in small letters
+	var begins []ownURI
+	for _, name := range sortedNames(c.Upstreams) {
+		path := config.Entry("upstreams", name)
+		switch other := names[strings.ToLower(name)]; {
+		case !upstreamName.MatchString(name) || strings.Contains(name, "__"):
+			m.Addf(path, "%q is no name of an upstream; write up to 32 letters, digits, - and _, without two _ in a row", name)
+		case len(c.Upstreams) > 1 && strings.HasSuffix(name, "_"):
+			m.Addf(path, "%q ends with _, and with several upstreams nobody could tell where it ends in the names of tools; write %q", name, strings.TrimRight(name, "_"))
+		case other != "":
+			m.Addf(path, "%q and %q are upstreams that differ in case alone, and people would take them for one; rename one of them", name, other)
+		}
+		names[strings.ToLower(name)] = name
+		u := c.Upstreams[name]
+		begins = u.checkURIs(m, name, begins)
+		if u.check(m, path); u.Auth.TokenExchange != nil && c.Identity.Static != nil {
+			m.Addf(path+".auth.token_exchange", "%s.auth.token_exchange exchanges the tokens of clients, and with identity.static they have none; list issuers, or use client_credentials", path)
+		}
+	}
+}
+
+// ownURI is how resources begin that are an upstream's.
+type ownURI struct{ upstream, begin string }
+
+// checkURIs adds the upstream's to those of the upstreams before it. Each resource is of one upstream at the most.
+func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins []ownURI) []ownURI {
+	for n, begin := range u.URIs {
+		at := fmt.Sprintf("%s.uris[%d]", config.Entry("upstreams", name), n)
+		if !uriBegin.MatchString(begin) {
+			m.Addf(at, "%s is not how a URI begins; write the scheme, a colon and as much as all of the server's resources have, such as file:///docs/", at)
+			continue
+		}
+		for _, other := range begins {
+			if other.upstream != name && (strings.HasPrefix(begin, other.begin) || strings.HasPrefix(other.begin, begin)) {
+				m.Addf(at, "%s is %q, and upstreams.%s.uris has %q: some resources would be of both; write more of one of them, so that neither begins with the other", at, begin, other.upstream, other.begin)
+			}
+		}
+		begins = append(begins, ownURI{name, begin})
+	}
+	return begins
+}
+
+// uriBegin is a scheme, a colon, and characters of URIs.
+var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)
+
+func (u UpstreamConfig) check(m *config.Reading, path string) {
+	networks := checkNetworks(m, path, u.AllowNetworks)
+	switch {
+	case u.URL == "" && len(u.Command) == 0:
+		m.Addf(path, "%s has neither url nor command; write where the server is, or which program it is", path)
+	case u.URL != "" && len(u.Command) > 0:
+		m.Addf(path+".url", "%s has a url and a command; keep one of them", path)
+	case u.URL != "":
+		if err := checkUpstreamURL(u.URL, networks); err != nil {
+			m.Addf(path+".url", "%s.url %w", path, err)
+		}
+		if u.Env != nil || u.EnvFiles != nil || u.Secret != nil || u.Dir != "" || u.Stateful {
+			m.Addf(path, "%s has a url, and env, env_files, secret, dir and stateful are for a command; leave them out", path)
+		}
+	default:
+		u.checkCommand(m, path)
+	}
+	u.Auth.check(m, path+".auth")
+	for n, host := range u.ServerRequests.Hosts {
+		if !isHost(host) || host != strings.ToLower(host) {
+			m.Addf(fmt.Sprintf("%s.server_requests.hosts[%d]", path, n), "%s.server_requests.hosts has what is no host in small letters; write it like pay.example.com or pay.example.com:8443", path)
+		}
+	}
+}
+
+// checkCommand looks at the keys for a process alone.
+func (u UpstreamConfig) checkCommand(m *config.Reading, path string) {
+	if u.Auth != (UpstreamAuth{}) || u.AllowNetworks != nil || u.CAFile != "" {
+		m.Addf(path, "%s has a command, and auth, allow_networks and ca_file are for a url; leave them out (a program takes its secrets by env_files)", path)
+	}
+	for n, argument := range u.Command {
+		if strings.ContainsRune(argument, 0) {
+			m.Addf(fmt.Sprintf("%s.command[%d]", path, n), "%s.command has a NUL in it; take it out", path)
+		}
+	}
+	for _, name := range sortedNames(u.Env) {
+		at := config.Entry(path+".env", name)
+		if secretName.MatchString(name) {
+			m.Addf(at, "%s looks like a secret, and this file is not the place for one; write it into a file of its own, and the file's name into env_files", at)
+		}
+		checkVariable(m, at, name)
+	}
+	for _, name := range sortedNames(u.EnvFiles) {
+		at := config.Entry(path+".env_files", name)
+		if _, twice := u.Env[name]; twice {
+			m.Addf(at, "%s is in env as well; keep one of them", at)
+		}
+		checkVariable(m, at, name)
+	}
+	for n, name := range u.Secret {
+		if _, ok := u.EnvFiles[name]; !ok {
+			at := fmt.Sprintf("%s.secret[%d]", path, n) // which may be a secret itself, and is not repeated
+			m.Addf(at, "%s is no name in env_files; list names of variables, and have their values in files of their own", at)
+		}
+	}
+}
+
+var (
+	secretName   = regexp.MustCompile(`(?i)(secret|passw(or)?d|token|credential|private|api_?key|access_?key|(^|_)pat($|_))`)
+	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+func checkVariable(m *config.Reading, path, name string) {
+	if !variableName.MatchString(name) {
+		m.Addf(path, "%q is no name of an environment variable; write letters, digits and _", name)
+	}
+}
+
+// checkNetworks are the networks that are allowed.
+func checkNetworks(m *config.Reading, path string, texts []string) (all []netip.Prefix) {
+	for n, text := range texts {
+		network, err := netip.ParsePrefix(text)
+		at := fmt.Sprintf("%s.allow_networks[%d]", path, n)
+		switch {
+		case err != nil:
+			m.Addf(at, "%s is no network; write it like 10.1.0.0/16 or 127.0.0.0/8", at)
+		case network != network.Masked():
+			m.Addf(at, "%s has bits beyond its mask; write %s", at, network.Masked())
+		default:
+			all = append(all, network)
+		}
+	}
+	return all
+}
+
+// checkUpstreamURL refuses an URL that would be refused later, when the address is known. Its errors quote nothing of the URL,
+// in which there may be a secret.
+func checkUpstreamURL(address string, networks []netip.Prefix) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
+		return errors.New("is no address; write it like https://host[:port]/path")
+	}
+	if u.User != nil {
+		return errors.New("has a name or password in it; credentials are in files, see auth")
+	}
+	if u.Scheme == "http" && len(networks) == 0 {
+		return errors.New("is reached without TLS; write https, or list the network in which the server stands in allow_networks")
+	}
+	at, err := netip.ParseAddr(u.Hostname())
+	if auth.IsLoopbackName(u.Hostname()) && err != nil { // localhost, which is one of two
+		if allowed(networks, netip.MustParseAddr("127.0.0.1")) || allowed(networks, netip.IPv6Loopback()) {
+			return nil
+		}
+		return errors.New("is on this machine; add allow_networks: [127.0.0.0/8] if that is meant")
+	}
+	private := err == nil && (at.IsPrivate() || at.IsLoopback() || at.IsLinkLocalUnicast() || at.IsUnspecified())
+	if private && !allowed(networks, at) {
+		return fmt.Errorf("is in a private network, or on this machine; add its network to allow_networks if that is meant, such as %s", single(at))
+	}
+	return nil
+}
+
+func single(at netip.Addr) netip.Prefix { return netip.PrefixFrom(at, at.BitLen()) }
+
+func allowed(networks []netip.Prefix, at netip.Addr) bool {
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(at.Unmap()) })
+}
+
+func (a UpstreamAuth) check(m *config.Reading, path string) {
+	kinds := 0
+	if a.HeaderFile != "" {
+		kinds++
+	}
+	switch {
+	case a.Header != "" && a.HeaderFile == "":
+		m.Addf(path+".header", "%s has a header without its value; write header_file, or leave it out", path)
+	case a.Header != "" && !upstream.ForCredentials(a.Header):
+		m.Addf(path+".header", "%s.header is no header that a credential can be in; write one such as Authorization or X-Api-Key", path)
+	}
+	if t := a.TokenExchange; t != nil {
+		kinds++
+		t.check(m, path+".token_exchange")
+		if t.Audience == "" && t.Resource == "" {
+			m.Addf(path+".token_exchange", "%s.token_exchange says not for whom the token is to be; write audience or resource", path)
+		}
+	}
+	if t := a.ClientCredentials; t != nil {
+		kinds++
+		t.check(m, path+".client_credentials")
+	}
+	if kinds > 1 {
+		m.Addf(path, "%s says more than one credential; keep one of header_file, token_exchange and client_credentials", path)
+	}
+}
+
+func (t TokenEndpoint) check(m *config.Reading, path string) {
+	checkNetworks(m, path, t.AllowNetworks)
+	switch err := overTLS(t.TokenURL); {
+	case t.TokenURL == "" || t.ClientID == "" || t.ClientSecretFile == "":
+		m.Addf(path, "%s lacks token_url, client_id or client_secret_file; write all of them", path)
+	case err != nil:
+		m.Addf(path+".token_url", "%s.token_url %w", path, err)
+	}
+}

@@ -19,20 +19,18 @@ func (a UpstreamAuth) credentials(now func() time.Time) (upstream.Credentials, e
 	case a.HeaderFile != "":
 		return upstream.NewHeaderFile(upstream.HeaderFile{Path: a.HeaderFile, Header: a.Header})
 	case a.TokenExchange != nil:
-		t := *a.TokenExchange
-		return upstream.NewTokenExchange(upstream.TokenExchange{
-			TokenEndpoint: t.endpoint(now), Audience: t.Audience, Resource: t.Resource, Scopes: t.Scopes,
-		})
+		return upstream.NewTokenExchange(a.TokenExchange.endpoint(now))
 	case a.ClientCredentials != nil:
-		t := *a.ClientCredentials
-		return upstream.NewClientCredentials(upstream.ClientCredentials{TokenEndpoint: t.endpoint(now), Audience: t.Audience, Resource: t.Resource, Scopes: t.Scopes})
+		return upstream.NewClientCredentials(a.ClientCredentials.endpoint(now))
 	}
 	return nil, nil
 }
 
-func (t TokenEndpoint) endpoint(now func() time.Time) upstream.TokenEndpoint {
+func (t *TokenEndpoint) endpoint(now func() time.Time) upstream.TokenEndpoint {
 	return upstream.TokenEndpoint{
-		TokenURL: t.TokenURL, ClientID: t.ClientID, ClientSecretFile: t.ClientSecretFile, AllowNetworks: prefixes(t.AllowNetworks), RootsFile: t.CAFile, Now: now,
+		TokenURL: t.TokenURL, ClientID: t.ClientID, ClientSecretFile: t.ClientSecretFile,
+		Audience: t.Audience, Resource: t.Resource, Scopes: t.Scopes,
+		AllowNetworks: prefixes(t.AllowNetworks), RootsFile: t.CAFile, Now: now,
 	}
 }
 

@@ -50,8 +50,8 @@ func TestCredentialsOfAnUpstream(t *testing.T) {
 	}
 	at := TokenEndpoint{TokenURL: "https://idp.example.com/token", ClientID: "gateway", ClientSecretFile: file, Audience: "jira"}
 	for name, a := range map[string]UpstreamAuth{
-		"header": {HeaderFile: file, Header: "X-Api-Key"}, "exchange": {TokenExchange: &TokenExchange{TokenEndpoint: at}},
-		"own": {ClientCredentials: &ClientCredentials{TokenEndpoint: at}},
+		"header": {HeaderFile: file, Header: "X-Api-Key"}, "exchange": {TokenExchange: &at},
+		"own": {ClientCredentials: &at},
 	} {
 		if c, err := a.credentials(nil); err != nil || c == nil {
 			t.Errorf("%s: %v, %v", name, c, err)

@@ -127,9 +127,9 @@ func TestOneSubOfTwoIssuers(t *testing.T) {
 		}},
 		change: func(c *mcp.Config) {
 			u := c.Upstreams["rec"]
-			u.Auth.TokenExchange = &mcp.TokenExchange{TokenEndpoint: mcp.TokenEndpoint{
+			u.Auth.TokenExchange = &mcp.TokenEndpoint{
 				TokenURL: exchange.URL + "/token", AllowNetworks: []string{"127.0.0.0/8"}, Audience: "rec", ClientID: "gateway", ClientSecretFile: secret,
-			}}
+			}
 			c.Upstreams["rec"] = u
 			c.Identity.Issuers = append(c.Identity.Issuers, mcp.IssuerConfig{Issuer: other.URL, Algorithms: []string{"ES256"}, JWKSFile: other.KeysFile(t), SubjectType: "stranger", AgentType: "other"})
 			c.Limits.PerPrincipal = mcp.PrincipalRate{Concurrent: 128}

@@ -180,7 +180,7 @@ func TestSurvey(t *testing.T) {
 	for what, change := range map[string]func(u *mcp.UpstreamConfig){
 		"did not answer": func(u *mcp.UpstreamConfig) { u.URL = "http://127.0.0.1:1/mcp" },
 		"--token-file": func(u *mcp.UpstreamConfig) {
-			u.Auth.TokenExchange = &mcp.TokenExchange{TokenEndpoint: mcp.TokenEndpoint{TokenURL: "https://idp.example.com", ClientID: "g", ClientSecretFile: "none", Audience: "x"}}
+			u.Auth.TokenExchange = &mcp.TokenEndpoint{TokenURL: "https://idp.example.com", ClientID: "g", ClientSecretFile: "none", Audience: "x"}
 		},
 	} {
 		c, u := s.config, s.config.Upstreams["rec"]

@@ -95,8 +95,8 @@ func TestUpstreamIsShownTokensMadeForIt(t *testing.T) {
 		TokenURL: tokens.URL, Resource: "https://up.example.com/mcp", ClientID: "gateway", ClientSecretFile: secretFile(t, "client-secret"), AllowNetworks: []string{"127.0.0.0/8"},
 	}
 	for want, auth := range map[string]mcp.UpstreamAuth{
-		"Bearer exchanged-true": {TokenExchange: &mcp.TokenExchange{TokenEndpoint: endpoint}},
-		"Bearer own":            {ClientCredentials: &mcp.ClientCredentials{TokenEndpoint: endpoint}},
+		"Bearer exchanged-true": {TokenExchange: &endpoint},
+		"Bearer own":            {ClientCredentials: &endpoint},
 	} {
 		t.Run(want, func(t *testing.T) {
 			upstream := mcptest.NewRecorder(t, mcptest.Answers{Tools: oneTool})

@@ -39,7 +39,6 @@ func TestAFixedIdentity(t *testing.T) {
 	if i.Metadata() != nil || i.MetadataPaths() != nil {
 		t.Errorf("got %s, %q", i.Metadata(), i.MetadataPaths())
 	}
-	i.Warm(t.Context())
 	ctx, cancel := p.Context(t.Context())
 	if _, ends := ctx.Deadline(); ends || ctx.Err() != nil {
 		t.Error("it ends by itself")

@@ -26,8 +26,8 @@ import (
 func TestPrincipal(t *testing.T) {
 	p := newProvider(t, clock.New())
 	e := p.issuer()
-	e.Tenant, e.SubjectType, e.IDPrefix = "acme", "employee", "corp:"
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, AgentType: "bot", Now: p.clock.Now})
+	e.Tenant, e.SubjectType, e.AgentType, e.IDPrefix = "acme", "employee", "bot", "corp:"
+	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
 	exp := p.clock.Now().Add(5 * time.Minute)
 	token := p.token(claims{"exp": exp.Unix(), "amount": json.RawMessage("9007199254740993"), "roles": []string{"a"}, "null": json.RawMessage("null")})
 	got, answer := g.bearer(token)
@@ -124,21 +124,6 @@ func TestClaimsThatName(t *testing.T) {
 	}
 	if got, _ := g.bearer(p.token(nil)); got != nil {
 		t.Errorf("without the claim: got %+v", got)
-	}
-}
-
-func TestIDTokensOnlyWhereTheyAreAllowed(t *testing.T) {
-	p := newProvider(t, clock.New())
-	e := p.issuer()
-	e.AllowIDTokens, e.Audience = true, "desktop"
-	g := newGate(t, identity.Options{Issuers: []identity.Issuer{e}, Now: p.clock.Now})
-	if got, answer := g.bearer(p.token(claims{"nonce": "n", "aud": "desktop"})); got == nil {
-		t.Error(answer)
-	}
-	for _, aud := range []string{resource, resource + "/", "desktop/"} {
-		if got, _ := g.bearer(p.token(claims{"nonce": "n", "aud": aud})); got != nil {
-			t.Errorf("for %s: got %+v", aud, got)
-		}
 	}
 }
 
@@ -314,7 +299,6 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		"issuers[0]: tenant is no":         {Resource: resource, Issuers: with(func(e *identity.Issuer) { e.Tenant = "../x" })},
 		"issuers[0]: subject_type and":     {Resource: resource, Issuers: with(func(e *identity.Issuer) { e.SubjectType = "agent" })},
 		"issuers[0]: subject_type, ":       {Resource: resource, Issuers: with(func(e *identity.Issuer) { e.IDPrefix = "\n" })},
-		"issuers[0]: allow_id_tokens":      {Resource: resource, Issuers: with(func(e *identity.Issuer) { e.AllowIDTokens = true })},
 		"issuers[0]: algorithms is":        {Resource: resource, Issuers: with(func(e *identity.Issuer) { e.Algorithms = nil })},
 		"issuers[0]: the algorithm":        {Resource: resource, Issuers: with(func(e *identity.Issuer) { e.Algorithms = []string{"HS256"} })},
 		"issuers[0]: jwks_file":            {Resource: resource, Issuers: with(func(e *identity.Issuer) { e.JWKSFile = "/nowhere" })},

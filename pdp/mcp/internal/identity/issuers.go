@@ -2,7 +2,6 @@ package identity
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,13 +63,6 @@ func otherForm(resource string) string {
 		return without
 	}
 	return resource + "/"
-}
-
-// Warm gets the keys of all issuers now, so that a mistake shows in the log at start.
-func (i *Identity) Warm(ctx context.Context) {
-	if i.tokens != nil {
-		i.tokens.Warm(ctx)
-	}
 }
 
 // Apart is the first issuer that could name an entity of one before it, and what to do about it. In one tenant, an entity

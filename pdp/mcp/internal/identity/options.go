@@ -27,8 +27,6 @@ type Options struct {
 	// AgentClaim names the client, in the same way. "" is client_id; and beside client_id, azp says it for issuers that
 	// write that.
 	AgentClaim string
-	// AgentType is the type of the client's entity; "" is agent.
-	AgentType string
 	// Static are the claims of a fixed identity, which takes the place of all tokens; empty is none.
 	Static evaluation.Object
 	// StaticToken is [Principal.Token] of the fixed identity, by which the PDP knows the person; "" is none.
@@ -59,13 +57,10 @@ type Issuer struct {
 	JWKSFile string
 	// Tenant is where questions about the issuer's people are asked.
 	Tenant string
-	// SubjectType is the type of the subjects' entities; "" is user. AgentType is that of the clients'; "" is
-	// [Options.AgentType].
+	// SubjectType is the type of the subjects' entities; "" is user. AgentType is that of the clients'; "" is agent.
 	SubjectType, AgentType string
 	// IDPrefix stands in front of the ids of the issuer's subjects and clients.
 	IDPrefix string
-	// AllowIDTokens takes ID tokens too. They say that somebody logged in at a client, so Audience must be that client.
-	AllowIDTokens bool
 }
 
 // Identity knows whose tokens count.
@@ -83,7 +78,7 @@ type Identity struct {
 	principals auth.Recent[*Principal]
 }
 
-// New checks the options and reads the jwks_files. Discovery comes with the first token, or with [Identity.Warm].
+// New checks the options and reads the jwks_files. Discovery comes with the first token.
 func New(o Options) (*Identity, error) {
 	i := &Identity{scopes: o.Scopes, issuers: map[string]Issuer{}, now: o.Now}
 	if i.now == nil {
@@ -132,7 +127,7 @@ func (i *Identity) readClaims(o Options) error {
 func (e Issuer) filled(o Options) Issuer {
 	e.Tenant = cmp.Or(e.Tenant, o.DefaultTenant, evaluation.DefaultTenant)
 	e.SubjectType = cmp.Or(e.SubjectType, "user")
-	e.AgentType = cmp.Or(e.AgentType, o.AgentType, "agent")
+	e.AgentType = cmp.Or(e.AgentType, "agent")
 	return e
 }
 
@@ -145,8 +140,6 @@ func (e Issuer) check() error {
 		return errors.New("subject_type, agent_type or id_prefix is not printable, or too long; try up to 128 letters and digits")
 	case e.SubjectType == e.AgentType:
 		return errors.New("subject_type and agent_type are the same, so a client could have a person's name; give them two")
-	case e.AllowIDTokens && e.Audience == "":
-		return errors.New("allow_id_tokens is given, and an ID token has a client for its audience; add audience, with that client's id")
 	}
 	return nil
 }

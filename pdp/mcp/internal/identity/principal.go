@@ -48,7 +48,7 @@ func (i *Identity) principal(t auth.Token) (*Principal, error) {
 		return nil, errors.New("the token is not valid here; get one from an issuer that this service knows")
 	case !now.Before(t.Expires): // a stream that is open ends just then
 		return nil, errors.New("the token has expired; get a new one")
-	case t.Login && !e.AllowIDTokens:
+	case t.Login:
 		return nil, errors.New("the token is an ID token, which gives access to nothing; send an access token")
 	}
 	return i.holder(t.Claims, e, t.Subject, t.Expires)

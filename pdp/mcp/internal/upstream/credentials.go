@@ -28,29 +28,26 @@ func NewHeaderFile(f HeaderFile) (Credentials, error) {
 	if f.Path == "" {
 		return nil, errors.New("a credential from a file needs the file's path")
 	}
-	if !isHeaderName(f.Header) || ofProtocol(f.Header) {
+	if !ForCredentials(f.Header) {
 		return nil, fmt.Errorf("%q is no header for a credential; it is Authorization, or like X-Api-Key", f.Header)
 	}
 	return &f, nil
 }
 
-// ofProtocol reports whether a header has a meaning of its own for HTTP, for MCP, or for proxies.
-func ofProtocol(name string) bool {
-	name = strings.ToLower(name)
+// ForCredentials reports whether a header can hold a credential: it has no meaning of its own for HTTP, for MCP, or for
+// proxies.
+func ForCredentials(name string) bool {
+	lower := strings.ToLower(name)
 	for _, prefix := range []string{"mcp-", "content-", "accept", "sec-", "x-forwarded-", "proxy-", "transfer-", "if-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
+		if strings.HasPrefix(lower, prefix) {
+			return false
 		}
 	}
-	switch name {
+	switch lower {
 	case "host", "connection", "keep-alive", "te", "trailer", "upgrade", "expect", "forwarded", "via", "date", "range",
-		"origin", "referer", "user-agent", "last-event-id", "traceparent", "tracestate", "baggage":
-		return true
+		"origin", "referer", "user-agent", "cookie", "last-event-id", "traceparent", "tracestate", "baggage":
+		return false
 	}
-	return false
-}
-
-func isHeaderName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '-' && r != '_'
 	})

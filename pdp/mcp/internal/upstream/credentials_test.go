@@ -84,7 +84,8 @@ func (a *authorizationServer) endpoint(t *testing.T, c *clock.Clock) upstream.To
 
 func newExchange(t *testing.T, e upstream.TokenEndpoint) upstream.Credentials {
 	t.Helper()
-	c, err := upstream.NewTokenExchange(upstream.TokenExchange{TokenEndpoint: e, Audience: "https://jira", Resource: "https://jira/mcp", Scopes: []string{"read", "write"}})
+	e.Audience, e.Resource, e.Scopes = "https://jira", "https://jira/mcp", []string{"read", "write"}
+	c, err := upstream.NewTokenExchange(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,8 @@ func TestClientCredentials(t *testing.T) {
 	a := newAuthorizationServer(t, nil)
 	clock := clock.New()
 	e := a.endpoint(t, clock)
-	c, err := upstream.NewClientCredentials(upstream.ClientCredentials{TokenEndpoint: e, Audience: "x", Scopes: []string{"s"}})
+	e.Audience, e.Scopes = "x", []string{"s"}
+	c, err := upstream.NewClientCredentials(e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,18 +419,20 @@ func TestTokenEndpointRefusesItsConfiguration(t *testing.T) {
 		{TokenURL: "https://idp.example.com/token", ClientID: "c"},
 		{TokenURL: "https://idp.example.com/token", ClientSecretFile: "f"},
 	} {
-		if _, err := upstream.NewTokenExchange(upstream.TokenExchange{TokenEndpoint: e, Audience: "x"}); err == nil || leaks(err.Error()) {
+		e.Audience = "x"
+		if _, err := upstream.NewTokenExchange(e); err == nil || leaks(err.Error()) {
 			t.Errorf("%s: %v", e.TokenURL, err)
 		}
-		if _, err := upstream.NewClientCredentials(upstream.ClientCredentials{TokenEndpoint: e}); err == nil || leaks(err.Error()) {
+		if _, err := upstream.NewClientCredentials(e); err == nil || leaks(err.Error()) {
 			t.Errorf("%s: %v", e.TokenURL, err)
 		}
 	}
 	e := upstream.TokenEndpoint{TokenURL: "https://idp.example.com/token", ClientID: "c", ClientSecretFile: "f"}
-	if _, err := upstream.NewTokenExchange(upstream.TokenExchange{TokenEndpoint: e}); err == nil {
+	if _, err := upstream.NewTokenExchange(e); err == nil {
 		t.Error("for anything")
 	}
-	if _, err := upstream.NewTokenExchange(upstream.TokenExchange{TokenEndpoint: e, Audience: "x", Scopes: []string{"a b"}}); err == nil {
+	e.Audience, e.Scopes = "x", []string{"a b"}
+	if _, err := upstream.NewTokenExchange(e); err == nil {
 		t.Error("two scopes in one")
 	}
 }
@@ -466,7 +470,7 @@ func TestHeaderFile(t *testing.T) {
 	if got, err := authorized(f, "alice", "", time.Time{}); err == nil {
 		t.Errorf("without a file: %q", got)
 	}
-	for _, header := range []string{"Host", "host", "Content-Type", "Mcp-Session-Id", "MCP-Protocol-Version", "X-Forwarded-For", "a b", "a:b", "é", "Transfer-Encoding", "Accept"} {
+	for _, header := range []string{"Host", "host", "Content-Type", "Mcp-Session-Id", "MCP-Protocol-Version", "X-Forwarded-For", "a b", "a:b", "é", "Transfer-Encoding", "Accept", "Cookie"} {
 		if _, err := upstream.NewHeaderFile(upstream.HeaderFile{Path: name, Header: header}); err == nil {
 			t.Errorf("%s is taken", header)
 		}

@@ -14,99 +14,74 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// TokenExchange are credentials for each principal: the authorization server gives a token for the upstream in exchange for
-// the principal's own (RFC 8693). The principal's token goes nowhere else.
-type TokenExchange struct {
-	TokenEndpoint
-	// Audience and Resource are the authorization server's names of the upstream; either may be "".
-	Audience, Resource string
-	Scopes             []string
-}
-
-// ClientCredentials are the gateway's own for an upstream, the same for all principals (RFC 6749, 4.4).
-type ClientCredentials struct {
-	TokenEndpoint
-	// Audience and Resource are the authorization server's names of the upstream; both may be "".
-	Audience, Resource string
-	Scopes             []string
-}
-
-// NewTokenExchange sends nothing before the first request needs a token.
-func NewTokenExchange(o TokenExchange) (Credentials, error) {
+// NewTokenExchange makes credentials for each principal: the authorization server gives a token for the upstream in exchange
+// for the principal's own (RFC 8693), which goes nowhere else. It sends nothing before the first request needs a token.
+func NewTokenExchange(o TokenEndpoint) (Credentials, error) {
 	if o.Audience == "" && o.Resource == "" {
 		return nil, errors.New("a token exchange needs the audience or the resource that the token is for")
 	}
-	form, err := formOf(grantExchange, o.Audience, o.Resource, o.Scopes)
+	t, err := newTokens(grantExchange, o)
 	if err != nil {
 		return nil, err
 	}
-	e, err := newEndpoint(o.TokenEndpoint)
-	if err != nil {
-		return nil, err
-	}
-	form.Set("subject_token_type", typeAccess)
-	form.Set("requested_token_type", typeAccess)
-	return &exchange{form, tokens{from: e}}, nil
+	t.form.Set("subject_token_type", typeAccess)
+	t.form.Set("requested_token_type", typeAccess)
+	return &exchange{t}, nil
 }
 
-// NewClientCredentials sends nothing before the first request needs a token.
-func NewClientCredentials(o ClientCredentials) (Credentials, error) {
-	form, err := formOf(grantClient, o.Audience, o.Resource, o.Scopes)
+// NewClientCredentials makes credentials of the gateway's own, the same for all principals (RFC 6749, 4.4). It sends nothing
+// before the first request needs a token.
+func NewClientCredentials(o TokenEndpoint) (Credentials, error) {
+	t, err := newTokens(grantClient, o)
 	if err != nil {
 		return nil, err
 	}
-	e, err := newEndpoint(o.TokenEndpoint)
-	if err != nil {
-		return nil, err
-	}
-	return &ownToken{form, tokens{from: e}}, nil
+	return &ownToken{t}, nil
 }
 
-func formOf(grant, audience, resource string, scopes []string) (url.Values, error) {
+func newTokens(grant string, o TokenEndpoint) (*tokens, error) {
 	form := url.Values{"grant_type": {grant}}
-	for _, scope := range scopes {
+	for _, scope := range o.Scopes {
 		if scope == "" || !isToken(scope) {
 			return nil, errors.New("a scope is one word; write a list of them")
 		}
 	}
-	if audience != "" {
-		form.Set("audience", audience)
+	if o.Audience != "" {
+		form.Set("audience", o.Audience)
 	}
-	if resource != "" { // RFC 8707
-		form.Set("resource", resource)
+	if o.Resource != "" { // RFC 8707
+		form.Set("resource", o.Resource)
 	}
-	if len(scopes) > 0 {
-		form.Set("scope", strings.Join(scopes, " "))
+	if len(o.Scopes) > 0 {
+		form.Set("scope", strings.Join(o.Scopes, " "))
 	}
-	return form, nil
+	e, err := newEndpoint(o)
+	if err != nil {
+		return nil, err
+	}
+	return &tokens{from: e, form: form, kept: map[tokenOf]token{}}, nil
 }
 
-type exchange struct {
-	form   url.Values
-	tokens tokens
-}
+type exchange struct{ *tokens }
 
 // Authorize exchanges the token of a principal, or takes the result of an earlier exchange.
 func (x *exchange) Authorize(ctx context.Context, h http.Header, principal, subject string, expires time.Time) error {
 	switch {
 	case subject == "" || principal == "":
 		return errors.New("the upstream needs a token in exchange for the client's, and the client has none")
-	case !expires.After(x.tokens.from.Now()):
+	case !expires.After(x.from.Now()):
 		return errors.New("the client's token has ended, and is not exchanged")
 	}
 	form := maps.Clone(x.form)
 	form.Set("subject_token", subject)
-	return x.tokens.authorize(ctx, h, tokenOf{principal, sha256.Sum256([]byte(subject))}, form, expires)
+	return x.authorize(ctx, h, tokenOf{principal, sha256.Sum256([]byte(subject))}, form, expires)
 }
 
-type ownToken struct {
-	form   url.Values
-	tokens tokens
-}
+type ownToken struct{ *tokens }
 
 // Authorize takes the gateway's token, and gets another before it ends.
 func (o *ownToken) Authorize(ctx context.Context, h http.Header, _, _ string, _ time.Time) error {
-	return o.tokens.authorize(ctx, h, tokenOf{}, o.form, o.tokens.from.Now().Add(longest))
+	return o.authorize(ctx, h, tokenOf{}, o.form, o.from.Now().Add(longest))
 }
 
 // tokenOf is the owner of a token: a principal with the token that it was exchanged for, or, if zero, the gateway.
@@ -120,6 +95,7 @@ func (o tokenOf) key() string { return o.principal + "\x00" + string(o.subject[:
 // tokens keeps tokens that do not end soon.
 type tokens struct {
 	from   *endpoint
+	form   url.Values // of each question
 	asking singleflight.Group
 
 	mu   sync.Mutex
@@ -181,9 +157,6 @@ func (t *tokens) keep(of tokenOf, got token, until time.Time) {
 	now := t.from.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.kept == nil {
-		t.kept = map[tokenOf]token{}
-	}
 	if len(t.kept) >= mostTokens {
 		maps.DeleteFunc(t.kept, func(_ tokenOf, k token) bool { return !now.Before(k.ends) })
 	}

@@ -8,7 +8,7 @@ import (
 
 func TestTokensAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	kept := &tokens{from: &endpoint{TokenEndpoint: TokenEndpoint{Now: func() time.Time { return now }}}}
+	kept := &tokens{from: &endpoint{TokenEndpoint: TokenEndpoint{Now: func() time.Time { return now }}}, kept: map[tokenOf]token{}}
 	give := func(n int, lasts time.Duration) {
 		kept.keep(tokenOf{principal: fmt.Sprint(n)}, token{fmt.Sprint(n), now.Add(lasts)}, now.Add(lasts))
 		if len(kept.kept) > mostTokens {

@@ -89,10 +89,8 @@ func (s *httpSession) shake(ctx context.Context, e era.Era) error {
 }
 
 func (s *httpSession) discover(ctx context.Context) error {
-	info, capabilities := s.says()
-	meta := rpc.Object{}.With(era.MetaVersion, rpc.String(s.version)).With(era.MetaClient, info).With(era.MetaCapabilities, capabilities)
-	params := rpc.Object{}.With("_meta", meta.Value())
-	_, m, err := s.ask(ctx, Request{Method: "server/discover", Params: params})
+	o := s.upstream.options
+	_, m, err := s.ask(ctx, s.client.discovers(o.Name, o.Version))
 	if err != nil {
 		return err
 	}
@@ -116,10 +114,8 @@ func (s *httpSession) discover(ctx context.Context) error {
 }
 
 func (s *httpSession) initialize(ctx context.Context) error {
-	info, capabilities := s.says()
-	params := rpc.Object{}.With("protocolVersion", rpc.String(era.LegacyVersions[0])).
-		With("capabilities", capabilities).With("clientInfo", info)
-	h, m, err := s.ask(ctx, Request{Method: "initialize", Params: params})
+	of := s.upstream.options
+	h, m, err := s.ask(ctx, s.client.initializes(of.Name, of.Version))
 	if err != nil {
 		return err
 	}
@@ -158,9 +154,18 @@ func (c Client) says(name, version string) (info, capabilities jsontext.Value) {
 	return info, capabilities
 }
 
-// says describes the client to this server.
-func (s *httpSession) says() (info, capabilities jsontext.Value) {
-	return s.client.says(s.upstream.options.Name, s.upstream.options.Version)
+// discovers is the handshake of the modern era.
+func (c Client) discovers(name, version string) Request {
+	info, capabilities := c.says(name, version)
+	meta := rpc.Object{}.With(era.MetaVersion, rpc.String(era.ModernVersions[0])).With(era.MetaClient, info).With(era.MetaCapabilities, capabilities)
+	return Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value())}
+}
+
+// initializes is that of the legacy era.
+func (c Client) initializes(name, version string) Request {
+	info, capabilities := c.says(name, version)
+	params := rpc.Object{}.With("protocolVersion", rpc.String(era.LegacyVersions[0])).With("capabilities", capabilities).With("clientInfo", info)
+	return Request{Method: "initialize", Params: params}
 }
 
 // ask sends a request of a handshake, and waits for its response. An error is of the server, or errOtherEra if what

@@ -62,8 +62,7 @@ type command struct {
 	mu       sync.Mutex
 	sessions map[*childSession]string // for whom
 	closed   bool
-	legacy   bool // the server has been found to be of the legacy era alone
-	modern   bool // and of the modern era alone
+	alone    [2]bool // by era, whether the server has been found to be of that one alone
 	waiting  sync.WaitGroup
 }
 

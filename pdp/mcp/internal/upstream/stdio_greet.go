@@ -19,7 +19,7 @@ import (
 //
 // For a client of the legacy era a server that takes initialize is one, whatever else it speaks.
 func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
-	if c.Legacy && k.o.speaks(era.Legacy) && k.o.speaks(era.Modern) && !k.foundModern() {
+	if c.Legacy && k.o.speaks(era.Legacy) && k.o.speaks(era.Modern) && !k.found(era.Modern) {
 		s, err := k.start(c)
 		if err == nil {
 			err = s.initialize(ctx, c)
@@ -34,7 +34,7 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 		return nil, err
 	}
 	var late *childStream // the question, if it has no answer yet
-	if k.o.speaks(era.Modern) && !k.foundLegacy() {
+	if k.o.speaks(era.Modern) && !k.found(era.Legacy) {
 		var modern bool
 		modern, late, err = s.discover(ctx, c)
 		var gone *Error
@@ -47,7 +47,7 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 		}
 		if modern || err != nil {
 			if c.Legacy || !modern {
-				k.noteModern(modern)
+				k.note(era.Modern, modern)
 			}
 			return greeted(s, err)
 		}
@@ -59,34 +59,23 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 	if err != nil && late != nil && s.answersLate(late) {
 		return s, nil
 	}
-	k.noteLegacy(err == nil)
+	k.note(era.Legacy, err == nil)
 	return greeted(s, err)
 }
 
-func (k *command) foundLegacy() bool {
+// found reports whether the server has been found to be of an era alone.
+func (k *command) found(e era.Era) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.legacy
+	return k.alone[e]
 }
 
-func (k *command) foundModern() bool {
+// note remembers whether a server is of an era alone, until that turns out to be wrong: of the modern one if it has refused
+// initialize.
+func (k *command) note(e era.Era, alone bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.modern
-}
-
-// noteModern remembers that a server has refused initialize and is of the modern era, until that turns out to be wrong.
-func (k *command) noteModern(is bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.modern = is
-}
-
-// noteLegacy remembers that a server is of the legacy era, until that turns out to be wrong.
-func (k *command) noteLegacy(is bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.legacy = is
+	k.alone[e] = alone
 }
 
 // greeted is a session, if its greeting went well; else it is over.
@@ -112,12 +101,7 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 // discover asks a question that servers of the modern era answer. It is neither modern nor an error if the server is of the legacy era,
 // as far as one can tell: late is the question if it has no answer yet.
 func (s *childSession) discover(ctx context.Context, c Client) (modern bool, late *childStream, err error) {
-	info, capabilities := c.says(s.o.Name, s.o.Version)
-	meta := rpc.Object{}.
-		With(era.MetaVersion, rpc.String(era.ModernVersions[0])).
-		With(era.MetaClient, info).
-		With(era.MetaCapabilities, capabilities)
-	question, err := s.begin(ctx, Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value())})
+	question, err := s.begin(ctx, c.discovers(s.o.Name, s.o.Version))
 	if err != nil {
 		return false, nil, err
 	}
@@ -181,12 +165,7 @@ func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
 
 // initialize does the handshake of the legacy era.
 func (s *childSession) initialize(ctx context.Context, c Client) error {
-	info, capabilities := c.says(s.o.Name, s.o.Version)
-	params := rpc.Object{}.
-		With("protocolVersion", rpc.String(era.LegacyVersions[0])).
-		With("capabilities", capabilities).
-		With("clientInfo", info)
-	question, err := s.begin(ctx, Request{Method: "initialize", Params: params})
+	question, err := s.begin(ctx, c.initializes(s.o.Name, s.o.Version))
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"time"
 
@@ -107,12 +106,7 @@ type Stream interface {
 }
 
 // Nothing is the stream of a server that says nothing by itself.
-var Nothing Stream = nothing{}
-
-type nothing struct{}
-
-func (nothing) Next() (rpc.Message, error) { return rpc.Message{}, io.EOF }
-func (nothing) Close()                     {}
+var Nothing Stream = &single{read: true}
 
 // ErrManyOfPerson is of a person for whom as many programs run as may.
 var ErrManyOfPerson = errors.New("as many programs run for the person as may: see processes.per_person")
