@@ -1,21 +1,13 @@
 package mcp_test
 
 import (
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	pdpserver "policy-service/pdp/server"
 )
 
 // at is the same client, with its session, at another replica.
@@ -139,50 +131,23 @@ func TestApproveLegacyDrain(t *testing.T) {
 	}
 }
 
-// flaky stands before a PDP, which is known by its address, and takes no answers of people while it is away.
-type flaky struct {
-	away atomic.Bool
-	to   atomic.Pointer[httputil.ReverseProxy]
-	url  string
-}
-
-func newFlaky(t testing.TB) *flaky {
-	f := new(flaky)
-	s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if f.away.Load() && strings.HasSuffix(r.URL.Path, "/response") {
-			panic(http.ErrAbortHandler)
-		}
-		f.to.Load().ServeHTTP(rw, r)
-	}))
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
-	f.url = s.URL
-	return f
-}
-
-// before has it stand before a PDP.
-func (f *flaky) before(t testing.TB) func(pdp string) string {
-	return func(pdp string) string {
-		to, err := url.Parse(pdp)
-		orFail(t, err)
-		proxy := httputil.NewSingleHostReverseProxy(to)
-		proxy.ErrorLog = log.New(io.Discard, "", 0)
-		f.to.Store(proxy)
-		return f.url
+// breaksOff is a PDP that goes away when a person's answer arrives.
+func breaksOff(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
+	if answersForm(r) {
+		panic(http.ErrAbortHandler)
 	}
+	return false
 }
 
 // An answer that does not reach the PDP is no answer: if the call waits in the same process it is refused, and elsewhere the
 // client is told to send the answer again.
 func TestApproveLegacyPDPAway(t *testing.T) {
 	t.Parallel()
-	pdp := newFlaky(t)
-	w := newPeople(t, land{replicas: 2, before: pdp.before(t), serve: func(c *pdpserver.Config) { c.PublicURL = pdp.url }})
+	tap := newWiretap(t)
+	w := newPeople(t, land{replicas: 2, before: tap.before, serve: tap.serve})
 	v := w.client("legacy")
 	there := v.at(w.replicas[1])
-	pdp.away.Store(true)
+	tap.answers(breaksOff)
 	d := v.dialogue("confirm", `{"n":1}`)
 	d.answer(v, saysYes)
 	if got := d.end(); got.code() != -32603 || !strings.Contains(got.text, `"authorization service unavailable"`) || !strings.Contains(got.text, `"retry_after"`) {
@@ -195,7 +160,7 @@ func TestApproveLegacyPDPAway(t *testing.T) {
 		}
 	}
 	w.ran("confirm")
-	pdp.away.Store(false)
+	tap.answers(nil)
 	d.answer(there, saysYes)
 	d.ends(itRuns)
 	w.ran("confirm", `{"n":2}`)
@@ -203,33 +168,6 @@ func TestApproveLegacyPDPAway(t *testing.T) {
 	again.answer(v, saysYes)
 	again.ends(itRuns)
 	if all := w.approvals("confirm"); len(all) != 2 {
-		t.Errorf("people were asked %d times", len(all))
-	}
-}
-
-// A token that ends while people are waited for ends the wait: nothing is forwarded, whatever they say then.
-// It takes as long as the token lasts.
-func TestApproveLegacyTokenEnds(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{change: func(c *mcp.Config) { c.Approvals.OnDisconnect = mcp.DisconnectCancel }})
-	v := w.takesForms("legacy", mcptest.Claims{"exp": time.Now().Add(4 * time.Second).Unix()})
-	d := v.dialogue("confirm", `{"n":1}`)
-	id := w.asks("confirm")
-	if got := d.end(); got.ran() {
-		t.Errorf("%s", got)
-	}
-	if got := v.reply(d.legacy.id, saysYes); got.status != http.StatusUnauthorized {
-		t.Errorf("%s", got)
-	}
-	if got := w.approval(id).Status; got != "pending" { // they come again with another token
-		t.Errorf("it is %s", got)
-	}
-	w.ran("confirm")
-	v.token = w.issuer.Token(t, nil)
-	d = v.dialogue("confirm", `{"n":1}`)
-	d.answer(v, saysYes)
-	d.ends(itRuns)
-	if all := w.approvals("confirm"); len(all) != 1 {
 		t.Errorf("people were asked %d times", len(all))
 	}
 }

@@ -100,6 +100,7 @@ func TestAskAttackD29OnePersonByManyClients(t *testing.T) {
 	const each, inAll = 2, 3
 	w := newPeople(t, land{change: func(c *mcp.Config) {
 		c.Approvals.Channels, c.Approvals.Wait, c.Approvals.PerPrincipal, c.Approvals.Waiting = []string{"wait"}, 25*time.Second, each, inAll
+		c.Limits.PerPrincipal.Concurrent = 1
 	}})
 	a := newAgora(t, land{
 		files:  map[string]string{"more.cedar": `@id("any-agent") permit (principal is agent, action == Action::"tool.request", resource);`},
@@ -118,6 +119,7 @@ func TestAskAttackD29OnePersonByManyClients(t *testing.T) {
 		if n < each {
 			over = append(over, caller.ahead("second-person", arguments))
 			mcptest.Until(t, "it waits", func() bool { return len(w.pending("second-person")) == n+1 })
+			mcptest.Until(t, "a call that waits leaves its client a place to ask from", func() bool { return caller.call("free", `{}`).ran() })
 			requester.requests("free", arguments)
 			continue
 		}
@@ -161,6 +163,9 @@ func TestAskAttackD29Filed(t *testing.T) {
 			// Who is asked already is asked still: the same call again is none more.
 			if got := alice.call("second-person", `{"n":1}`); owed(got) == "" {
 				t.Errorf("the same again: %s", got)
+			}
+			if got := w.visitor(era, mcptest.Claims{"client_id": "agent-2"}).call("second-person", `{"n":61}`); got.kind() != "rate_limited" || got.code() != -32001 || retryAfter(got) < 1 {
+				t.Errorf("another agent of hers: %s", got)
 			}
 			if got := w.visitor(era, mcptest.Claims{"sub": "bob"}).call("second-person", `{"n":1}`); owed(got) == "" {
 				t.Errorf("another person: %s", got)

@@ -145,10 +145,11 @@ func TestAskAttackD23Swaps(t *testing.T) {
 		w.unmoved(t, method, "confirm", id, 0)
 	}
 	for name, answers := range map[string]string{
-		"a list": `[]`, "a text": `"yes"`, "many": `{` + strings.Join(manyAnswers(), ",") + `}`,
+		"a list": `[]`, "a text": `"yes"`, "a number": `5`, "many": `{` + strings.Join(manyAnswers(), ",") + `}`,
 	} {
 		refused("answers as "+name, alice.retry("confirm", swapArguments, inText(asked.State), answers))
 	}
+	refused("answers without a state, to another call", alice.ask("tools/call", `{"name":"confirm","arguments":{"a":3},"inputResponses":`+yes(asked.key())+`}`))
 	strangers := *w.siege
 	strangers.config.Seal.KeyFiles = nil
 	_, strangers.url = strangers.beside()

@@ -3,12 +3,10 @@ package mcp_test
 import (
 	"context"
 	"crypto/rand"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -61,27 +59,15 @@ func TestChangesWithoutWords(t *testing.T) {
 		return false
 	}}})
 	v := s.visitor("legacy", nil)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)
-	orFail(t, err)
-	for name, value := range map[string]string{"Accept": "text/event-stream", "Authorization": "Bearer " + v.token, "Mcp-Session-Id": v.session} {
-		r.Header.Set(name, value)
-	}
-	stream, err := v.client.Do(r)
-	orFail(t, err)
-	defer func() { _ = stream.Body.Close() }()
+	stream := v.stream("")
 	if got := v.call("look", `{}`); got.fault != nil {
 		t.Fatal(got)
 	}
 	var heard strings.Builder
-	for b := make([]byte, 1024); !strings.Contains(heard.String(), "prompts/list_changed"); {
-		n, err := stream.Body.Read(b)
-		heard.Write(b[:n])
-		if err != nil && err != io.EOF {
-			t.Fatal(err)
-		}
+	for !strings.Contains(heard.String(), "prompts/list_changed") && stream.lines.Scan() {
+		heard.WriteString(stream.lines.Text())
 	}
+	stream.end()
 	if got := heard.String(); strings.Contains(got, secret) || !strings.Contains(got, `"uri":"mem://notes"`) {
 		t.Errorf("the client hears %s", got)
 	}

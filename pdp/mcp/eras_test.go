@@ -59,7 +59,7 @@ func next[T any](t *testing.T, from <-chan T) (v T) {
 }
 
 // gateway is a gateway between a client and a server, with a PDP that permits everything.
-func gateway(t *testing.T, pdp string, upstream mcp.UpstreamConfig, change ...func(*mcp.Config)) *mcp.Gateway {
+func gateway(t testing.TB, pdp string, upstream mcp.UpstreamConfig, change ...func(*mcp.Config)) *mcp.Gateway {
 	t.Helper()
 	if upstream.URL != "" {
 		upstream.AllowNetworks = []string{"127.0.0.0/8", "::1/128"}
@@ -89,7 +89,7 @@ func gateway(t *testing.T, pdp string, upstream mcp.UpstreamConfig, change ...fu
 var relayed = mcp.ServerRequests{Elicitation: mcp.RelayOn, Sampling: mcp.RelayOn, Roots: mcp.RelayOn}
 
 // serve serves a gateway over HTTP until the test ends.
-func serve(t *testing.T, g *mcp.Gateway) (url string) {
+func serve(t testing.TB, g *mcp.Gateway) (url string) {
 	s := httptest.NewServer(g.Handler())
 	t.Cleanup(func() {
 		s.CloseClientConnections()

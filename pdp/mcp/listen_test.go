@@ -5,8 +5,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -158,28 +156,15 @@ func TestListenWelcome(t *testing.T) {
 // If the PDP does not say what somebody may call, they are restricted, as far as anybody knows.
 func TestListenWelcomeWithoutPDP(t *testing.T) {
 	t.Parallel()
-	var away atomic.Bool
-	s := newSiege(t, camp{before: func(pdp string) string {
-		to, err := url.Parse(pdp)
-		orFail(t, err)
-		proxy := mcptest.Proxy(to)
-		front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if away.Load() && strings.HasSuffix(r.URL.Path, "/evaluations") {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				return
-			}
-			proxy.ServeHTTP(w, r)
-		}))
-		t.Cleanup(front.Close)
-		return front.URL
-	}})
+	tap := newWiretap(t)
+	s := newSiege(t, camp{before: tap.before})
 	for _, era := range eras {
 		v := s.visitor(era, nil)
-		away.Store(true)
+		tap.silent(func(r *http.Request, _ []byte) bool { return strings.HasSuffix(r.URL.Path, "/evaluations") })
 		if got := v.listens().welcomed().Params.TokenType; got != "restricted" {
 			t.Errorf("%s: %s", era, got)
 		}
-		away.Store(false)
+		tap.answers(nil)
 	}
 }
 
@@ -439,16 +424,12 @@ func TestListenInTenants(t *testing.T) {
 
 // inFront is a land with something in front of its PDP.
 func inFront(t *testing.T, serve func(pdp http.Handler, rw http.ResponseWriter, r *http.Request)) land {
-	var pdp atomic.Pointer[http.Handler]
-	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { serve(*pdp.Load(), rw, r) }))
-	t.Cleanup(front.Close)
-	return land{serve: func(c *pdpserver.Config) { c.PublicURL = front.URL }, before: func(at string) string {
-		to, err := url.Parse(at)
-		orFail(t, err)
-		proxy := mcptest.Proxy(to)
-		pdp.Store(&proxy)
-		return front.URL
-	}}
+	tap := newWiretap(t)
+	tap.answers(func(rw http.ResponseWriter, r *http.Request, _ []byte) bool {
+		serve(tap.proxy, rw, r)
+		return true
+	})
+	return land{serve: tap.serve, before: tap.before}
 }
 
 // Who opens stream after stream has the PDP asked about what waits once, and all of them together a few times at once.

@@ -18,30 +18,6 @@ func asksPeople(c *mcp.Config) {
 
 const takesForms = `{"elicitation":{"form":{},"url":{}}}`
 
-// A server that asks for input where it may not ask reaches nobody with that, whatever else its result holds.
-func TestListsThatAsk(t *testing.T) {
-	t.Parallel()
-	const asks = `"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"open","url":"https://evil.example/"}}},"requestState":"s"`
-	lists := map[string]string{"tools/list": `"tools":` + siegeTools, "prompts/list": `"prompts":[{"name":"greet"}]`, "resources/list": `"resources":[{"uri":"mem://notes","name":"n"}]`}
-	s := newSiege(t, camp{change: asksPeople, answers: mcptest.Answers{Eras: []string{"modern"}, Handle: func(c *mcptest.Call) bool {
-		if lists[c.Method] == "" {
-			return false
-		}
-		c.Result(`{` + asks + `,` + lists[c.Method] + `}`)
-		return true
-	}}})
-	for _, era := range eras {
-		v := s.stranger(era, s.issuer.Token(t, nil))
-		v.capabilities = takesForms
-		v.begin()
-		for method := range lists {
-			if got := v.ask(method, `{}`); strings.Contains(got.text, "evil.example") || got.fault == nil {
-				t.Errorf("%s, %s: %s", era, method, got)
-			}
-		}
-	}
-}
-
 // A server of the legacy era asks a client of the modern one in the course of a request that has no input. It is told that
 // it may not, and the request goes on.
 func TestAskedWithoutInput(t *testing.T) {

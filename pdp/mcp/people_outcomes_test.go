@@ -29,12 +29,15 @@ type peopleOutcome struct {
 	asked func(w *world, id string, round int) string
 	// want are what becomes of the calls.
 	want []string
-	// votes are what people said of the first call.
-	votes []string
+	// votes are what people said of the first call, and status is what its approval request became.
+	votes  []string
+	status string
 	// rounds is set if the client has to send its call again: one that waits meanwhile would go on too early.
 	rounds bool
 	// page is set if the client is to show its person the console's page of the request.
 	page bool
+	// raw is set if the clients of others do not send such an answer.
+	raw bool
 }
 
 // What alice answers to forms that ask more than yes or no.
@@ -65,13 +68,21 @@ func (w *world) later(id string, do func()) {
 
 var peopleOutcomes = []peopleOutcome{{
 	name: "approve", tool: "confirm", asked: says(saysYes),
-	want: []string{"runs"}, votes: []string{"approve" + byForm},
+	want: []string{"runs"}, votes: []string{"approve" + byForm}, status: "used_up",
 }, {
 	name: "decline", tool: "confirm", asked: says(saysNo),
-	want: []string{"is denied: declined"}, votes: []string{"deny" + byForm},
+	want: []string{"is denied: declined"}, votes: []string{"deny" + byForm}, status: "denied",
 }, {
 	name: "approve false", tool: "confirm", asked: says(`{"action":"accept","content":{"approve":false,"reason":"why?"}}`),
-	want: []string{"is denied: why?"}, votes: []string{"deny" + byForm},
+	want: []string{"is denied: why?"}, votes: []string{"deny" + byForm}, status: "denied",
+}, {
+	name: "neither yes nor no", tool: "confirm", raw: true, asked: says(`{"action":"accept","content":{"approve":"perhaps"}}`),
+	want: []string{"is refused"}, status: "pending",
+}, {
+	name: "no action", tool: "confirm", raw: true, asked: says(`{}`),
+	want: []string{"is refused"}, status: "pending",
+}, {
+	name: "cancel", tool: "confirm", asked: says(saysNothing), want: []string{"waits"}, status: "pending",
 }, {
 	name: "cancel, and the same call again", tool: "confirm", calls: []string{toAll, toAll, toAll},
 	asked: func(_ *world, _ string, round int) string { return []string{saysNothing, saysNothing, saysYes}[round] },
@@ -86,6 +97,13 @@ var peopleOutcomes = []peopleOutcome{{
 		return saysYes
 	},
 	want: []string{"is denied: not today"}, votes: []string{`deny user::"mia" api`},
+}, {
+	name: "alice approves, and another denies", tool: "pair",
+	asked: func(w *world, id string, _ int) string {
+		w.later(id, func() { w.deny("noah", id, "not today") })
+		return saysYes
+	},
+	want: []string{"is denied: not today"}, votes: []string{"approve" + byForm, `deny user::"noah" api`},
 }, {
 	name: "its time is over", tool: "confirm",
 	asked: func(w *world, _ string, _ int) string {
@@ -156,8 +174,11 @@ var peopleOutcomes = []peopleOutcome{{
 	name: "reviewed", tool: "review", asked: says(saysYesTo),
 	want: []string{"runs"}, votes: []string{"approve" + byForm},
 }, {
+	name: "a lone yes to a review", tool: "review", asked: says(saysYes),
+	want: []string{"runs"}, votes: []string{"approve" + byForm}, status: "used_up",
+}, {
 	name: "reviewed and changed", tool: "review", asked: says(saysYesButTo),
-	want: []string{"is changed to " + toMia},
+	want: []string{"is changed to " + toMia}, status: "cancelled",
 }, {
 	name: "reviewed and changed, and the changed call is asked about anew", tool: "review", calls: []string{toAll, toMia},
 	asked: func(_ *world, _ string, round int) string { return []string{saysYesButTo, saysYesToMia}[round] },
@@ -221,7 +242,7 @@ func TestPeopleOutcomes(t *testing.T) {
 func testOutcomes(t *testing.T, clients []peopleClient, halved bool) {
 	for k, c := range clients {
 		for n, o := range peopleOutcomes {
-			if o.rounds && c.era == "legacy" || halved && (k+k/2+n)%2 != 0 {
+			if o.rounds && c.era == "legacy" || o.raw && c.name != "raw" || halved && !o.raw && (k+k/2+n)%2 != 0 {
 				continue
 			}
 			t.Run(c.name+"-"+c.era+"/"+o.name, func(t *testing.T) {
@@ -277,6 +298,8 @@ func (o peopleOutcome) holds(t *testing.T, c peopleClient) {
 		t.Errorf("it is asked about %+v", all)
 	} else if first != "" && !slices.Equal(w.votes(first), o.votes) {
 		t.Errorf("on record is %q, want %q", w.votes(first), o.votes)
+	} else if o.status != "" && w.approval(first).Status != o.status {
+		t.Errorf("the approval is %s, want %s", w.approval(first).Status, o.status)
 	}
 }
 
@@ -313,6 +336,8 @@ func becomes(a mcptest.Answer) string {
 		return "waits"
 	case a.Code == -32001 && (data.Type == "authorization_denied" || data.Type == "tool_call_blocked"):
 		return "is denied: " + data.Reason
+	case a.Code == -32602:
+		return "is refused"
 	}
 	return "is lost"
 }

@@ -1,7 +1,6 @@
 package mcp_test
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"os"
@@ -16,7 +15,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
 	"policy-service/pdp/pdptest"
@@ -461,96 +459,4 @@ func (d *dialogue) form() map[string]jsontext.Value {
 	}
 	orFail(d.v.s.t, json.Unmarshal(d.asked, &params))
 	return params.RequestedSchema.Properties
-}
-
-// The PDP of these tests asks people as its own pages have it: what a gateway that asks by hand files, people see, and what they
-// say is on record with the way by which they said it. No client decides anything by its token alone.
-func TestPeopleOfThePDP(t *testing.T) {
-	t.Parallel()
-	w := newPeople(t, land{replicas: 2})
-	if len(w.replicas) != 2 || w.replicas[0].url == w.replicas[1].url {
-		t.Fatal("these are no two replicas")
-	}
-	token := w.issuer.Token(t, nil)
-	asksFor := func(tool string) (id string) {
-		t.Helper()
-		got := w.api("gateway", http.MethodPost, "/v1/authorize", fmt.Sprintf(`{"tenant_id":"default","actor":{"actor_id":"agent-release","actor_type":"agent"},"action":"tool.invoke",
-			"resource":{"type":"tool","id":"rec:%s"},"context":{"arguments":{"n":1},"on_behalf_of":[{"type":"user","id":"alice"}],"person":%q}}`, tool, evaluation.PersonOf(w.issuer.URL, "alice")))
-		if got.Status != http.StatusOK || !strings.Contains(got.Body, `"status":"pending"`) {
-			t.Fatalf("%s: %d %s", tool, got.Status, got.Body)
-		}
-		return w.asks(tool)
-	}
-	// form is what becomes of alice's form, whoever brings her token.
-	form := func(id string, status int, headers ...string) {
-		t.Helper()
-		for _, one := range []struct{ method, path, body string }{{"GET", "/elicitation", ""}, {"POST", "/response", saysYes}} {
-			if got := w.api("gateway", one.method, "/v1/approvals/"+id+one.path, one.body, headers...); got.Status != status {
-				t.Errorf("%s: %d %s, want %d", one.path, got.Status, got.Body, status)
-			}
-		}
-	}
-	id := asksFor("confirm")
-	if got := w.api("gateway", http.MethodPost, "/v1/approvals/"+id+"/response", saysYes); got.Status != http.StatusForbidden {
-		t.Errorf("the gateway answers for alice: %d", got.Status)
-	}
-	if got := w.pdp.Do(http.MethodGet, "/v1/approvals", "", "Authorization", "Bearer "+token); got.Status != http.StatusUnauthorized {
-		t.Errorf("the gateway's token at the PDP: %d", got.Status)
-	}
-	form(id, http.StatusOK, "Approver-Token", token)
-	if want := []string{`approve user::"alice" form key:gateway`}; !slices.Equal(w.votes(id), want) {
-		t.Errorf("they say %q", w.votes(id))
-	}
-	if want := []string{"filed", `offered user::"alice" form key:gateway`, `approve user::"alice" form key:gateway`, "approved"}; !slices.Equal(w.steps(id), want) {
-		t.Errorf("on record is %q", w.steps(id))
-	}
-	id = asksFor("second-person")
-	form(id, http.StatusNotFound, "Approver-Token", token)
-	form(id, http.StatusNotFound, "Approver-Token", w.issuer.Token(t, mcptest.Claims{"sub": "mia"}))
-	for _, who := range []string{"alice", "eve"} {
-		if got := w.api(who, http.MethodPost, "/v1/approvals/"+id+"/decision", `{"decision":"approve","reason":"fine"}`); got.Status != http.StatusNotFound {
-			t.Errorf("%s decides: %d", who, got.Status)
-		}
-	}
-	w.approve("mia", id)
-	w.revoke("noah", id)
-	if got := w.approval(id).Status; got != "revoked" {
-		t.Errorf("it is %s", got)
-	}
-	id = asksFor("pair")
-	w.approve("mia", id)
-	if got := w.approval(id).Status; got != "pending" {
-		t.Errorf("one of two: %s", got)
-	}
-	w.approve("noah", id)
-	if got := w.approval(id).Status; got != "approved" {
-		t.Errorf("two of two: %s", got)
-	}
-	id = asksFor("delegable")
-	w.delegate("mia", id, "eve")
-	w.deny("eve", id, "not today")
-	if got := w.approval(id).Status; got != "denied" {
-		t.Errorf("it is %s", got)
-	}
-	asksFor("review")
-	id = asksFor("brief")
-	w.advance(4 * time.Second)
-	if got := w.approval(id).Status; got != "expired" {
-		t.Errorf("it is %s", got)
-	}
-	if got := len(w.approvals("")); got != 6 {
-		t.Errorf("%d were filed", got)
-	}
-	for _, era := range eras {
-		v := w.client(era)
-		if got := v.call("free", `{"n": 1}`); !got.ran() {
-			t.Errorf("%s: %s", era, got)
-		}
-		if got := v.call("never", `{}`); got.kind() != "tool_call_blocked" {
-			t.Errorf("%s: %s", era, got)
-		}
-	}
-	if got := w.forwarded("free"); !slices.Equal(got, []string{`{"n": 1}`, `{"n": 1}`}) || len(w.executed()) != 2 {
-		t.Errorf("the server got %q, %q", got, w.executed())
-	}
 }

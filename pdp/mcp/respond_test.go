@@ -14,7 +14,6 @@ import (
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	pdpserver "policy-service/pdp/server"
 	"policy-service/pdp/server/config"
 )
 
@@ -376,17 +375,17 @@ func TestRespondPDPAway(t *testing.T) {
 	for _, era := range eras {
 		t.Run(era, func(t *testing.T) {
 			t.Parallel()
-			pdp := newFlaky(t)
-			w := newPeople(t, land{before: pdp.before(t), change: hasten, serve: func(c *pdpserver.Config) { c.PublicURL = pdp.url }})
+			tap := newWiretap(t)
+			w := newPeople(t, land{before: tap.before, change: hasten, serve: tap.serve})
 			caller, mia := w.plain(era), w.as(era, "mia")
 			id := required(t, caller.call("delegable", `{}`)).ID
-			pdp.away.Store(true)
+			tap.answers(breaksOff)
 			got := mia.ask(respondMethod, rules(id, "approve", ""))
 			if got.code() != -32603 || got.kind() != "authorization_unavailable" || !strings.Contains(got.text, `"retry_after"`) {
 				t.Errorf("%s", got)
 			}
 			unheard(t, mia.utters(respondMethod, rules(id, "approve", "")))
-			pdp.away.Store(false)
+			tap.answers(nil)
 			if votes := w.votes(id); len(votes) > 0 {
 				t.Fatalf("they say %q", votes)
 			}

@@ -1,8 +1,6 @@
 package mcp_test
 
 import (
-	"log/slog"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -47,37 +45,14 @@ func through(t testing.TB, p passage) (at, authorization string) {
 		source, authorization = pdp.FS(files), "Bearer "+issuer.Token(t, nil)
 		identity = mcp.IdentityConfig{Issuers: []mcp.IssuerConfig{{Issuer: issuer.URL, Algorithms: []string{"ES256"}, JWKSFile: issuer.KeysFile(t)}}}
 	}
-	decides := pdptest.Start(t, source, open)
-	c := mcp.Config{
-		Listen: "127.0.0.1:0", Resource: resource,
-		PDP:      mcp.PDPConfig{URL: decides.URL},
-		Identity: identity,
-		Upstreams: map[string]mcp.UpstreamConfig{p.name: {
-			URL: p.upstream, Command: p.command, Env: p.env, AllowNetworks: []string{"127.0.0.0/8", "::1/128"}, Timeout: 20 * time.Second,
-			ServerRequests: mcp.ServerRequests{Elicitation: mcp.RelayOn, Sampling: mcp.RelayOn, Roots: mcp.RelayOn},
-		}},
-	}
-	if p.upstream == "" {
-		u := c.Upstreams[p.name]
-		u.AllowNetworks = nil
-		c.Upstreams[p.name] = u
-	}
-	if p.change != nil {
-		p.change(&c)
-	}
-	g, err := mcp.New(t.Context(), c, mcp.Deps{Logger: slog.New(slog.NewTextHandler(&logged{t}, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(g.Handler())
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-		if err := g.Close(); err != nil {
-			t.Error(err)
+	upstream := mcp.UpstreamConfig{URL: p.upstream, Command: p.command, Env: p.env, ServerRequests: relayed}
+	g := gateway(t, pdptest.Start(t, source, open).URL, upstream, func(c *mcp.Config) {
+		c.Identity, c.Upstreams = identity, map[string]mcp.UpstreamConfig{p.name: c.Upstreams["partner"]}
+		if p.change != nil {
+			p.change(c)
 		}
 	})
-	return s.URL + mcp.Endpoint, authorization
+	return serve(t, g), authorization
 }
 
 // open lets everybody ask, as a PDP on loopback without keys does.

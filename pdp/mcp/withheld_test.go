@@ -1,18 +1,12 @@
 package mcp_test
 
 import (
-	"bufio"
-	"io"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
-	"policy-service/pdp/mcp"
 	"policy-service/pdp/mcp/mcptest"
-	"policy-service/pdp/pdptest"
 )
 
 // While something is to be taken out of a result, no word of the server's reaches the client by any other way: not by a
@@ -45,12 +39,8 @@ func TestWordsOfTheServer(t *testing.T) {
 			c.Result(`{"content":[]}`)
 		},
 	}
-	decides := pdptest.Start(t, pdptest.Bundle(map[string]string{
-		"a.cedar":          `@id("all") permit (principal, action, resource) unless { action == Action::"tool.invoke" }; @id("mask") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource);`,
-		"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n", "bundle.yaml": "allow_trivial: true\n",
-	}), open)
-	for _, eras := range [][]string{{"legacy"}, {"modern"}} {
-		upstream := mcptest.NewRecorder(t, mcptest.Answers{Eras: eras, Tools: `[{"name":"a","inputSchema":{"type":"object"}}]`, Handle: func(c *mcptest.Call) bool {
+	for _, up := range eras {
+		s := newSiege(t, camp{policies: masksLook, change: relays, answers: mcptest.Answers{Eras: []string{up}, Handle: func(c *mcptest.Call) bool {
 			for name, say := range told {
 				if c.Method == "tools/call" && strings.Contains(string(c.Params), `"as":"`+name+`"`) {
 					say(c)
@@ -58,61 +48,22 @@ func TestWordsOfTheServer(t *testing.T) {
 				}
 			}
 			return false
-		}})
-		g, err := mcp.New(t.Context(), mcp.Config{
-			Listen: "127.0.0.1:0", Resource: "http://127.0.0.1:8181/mcp", PDP: mcp.PDPConfig{URL: decides.URL},
-			Identity:  mcp.IdentityConfig{Static: &mcp.StaticConfig{Sub: "alice", ClientID: "agent-1"}},
-			Upstreams: map[string]mcp.UpstreamConfig{"up": {URL: upstream.URL, AllowNetworks: []string{"127.0.0.0/8"}, ServerRequests: mcp.ServerRequests{Elicitation: mcp.RelayOn}}},
-		}, mcp.Deps{Logger: slog.New(slog.NewTextHandler(&logged{t}, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := httptest.NewServer(g.Handler())
-		t.Cleanup(func() {
-			s.Close()
-			if err := g.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		}}})
+		v := s.person(nil)
+		v.meta = `,"progressToken":"p","io.modelcontextprotocol/logLevel":"debug"`
 		for name := range told {
-			got := modernCall(t, s.URL+mcp.Endpoint, name)
-			if strings.Contains(got, secret) || !strings.Contains(got, `"jsonrpc":"2.0","id":7`) {
-				t.Errorf("%s, %s: the client reads %s", eras, name, got)
+			got := v.call("look", `{"as":"`+name+`"}`)
+			if strings.Contains(got.text, secret) || got.finals != 1 {
+				t.Errorf("%s, %s: the client reads %s", up, name, got)
 			}
 			isThis := func(g mcptest.Got) bool {
 				return g.Method == "tools/call" && strings.Contains(string(g.Params), `"as":"`+name+`"`)
 			}
-			if !slices.ContainsFunc(upstream.Got(), isThis) {
-				t.Errorf("%s, %s: the call did not arrive: %s", eras, name, got)
+			if !slices.ContainsFunc(s.rec.Got(), isThis) {
+				t.Errorf("%s, %s: the call did not arrive: %s", up, name, got)
 			}
 		}
 	}
-}
-
-// modernCall calls the tool a as a client of the modern era that takes forms, and returns all it reads.
-func modernCall(t *testing.T, url, as string) string {
-	t.Helper()
-	body := `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"a","arguments":{"as":"` + as + `"},"_meta":{"progressToken":"p",
-		"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/logLevel":"debug",
-		"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}}}}}}`
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
-		"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "a"} {
-		r.Header.Set(name, v)
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	read, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(read)
 }
 
 // What a server says beside the answers to requests cannot be told to be of none of them. So once something was to be taken
@@ -121,8 +72,8 @@ func TestWordsBesideTheAnswers(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cr3t-123-45"
 	called := make(chan bool)
-	upstream := mcptest.NewRecorder(t, mcptest.Answers{
-		Eras: []string{"legacy"}, Tools: `[{"name":"a","inputSchema":{"type":"object"}}]`,
+	s := newSiege(t, camp{policies: masksLook, change: relays, answers: mcptest.Answers{
+		Eras: []string{"legacy"},
 		Handle: func(c *mcptest.Call) bool {
 			if c.Method != "tools/call" {
 				return false
@@ -140,26 +91,17 @@ func TestWordsBesideTheAnswers(t *testing.T) {
 			called <- true
 			<-c.Context.Done()
 		},
-	})
-	masks := pdptest.Bundle(map[string]string{
-		"a.cedar":          `@id("all") permit (principal, action, resource) unless { action == Action::"tool.invoke" }; @id("mask") @obligation("mask") permit (principal, action == Action::"tool.invoke", resource);`,
-		"obligations.yaml": "mask: {type: redact, properties: {fields: [/ssn]}}\n", "bundle.yaml": "allow_trivial: true\n",
-	})
-	at, _ := through(t, passage{name: "up", upstream: upstream.URL, bundle: &masks})
-	session := legacySession(t, at)
-	stream := session.do(t, http.MethodGet, "")
-	defer func() { _ = stream.Body.Close() }()
-	answer := session.do(t, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","arguments":{}}}`)
-	if got := readAll(t, answer.Body); !strings.Contains(got, `"result"`) {
+	}})
+	v := s.listener(nil)
+	stream := v.stream("")
+	if got := v.call("look", `{}`); !got.ran() {
 		t.Fatal(got)
 	}
 	var heard strings.Builder
-	for lines := bufio.NewScanner(stream.Body); lines.Scan(); {
-		heard.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), "list_changed") {
-			break
-		}
+	for !strings.Contains(heard.String(), "list_changed") && stream.lines.Scan() {
+		heard.WriteString(stream.lines.Text() + "\n")
 	}
+	stream.end()
 	if got := heard.String(); strings.Contains(got, secret) || !strings.Contains(got, "list_changed") {
 		t.Errorf("the client hears %s", got)
 	}
