@@ -109,7 +109,6 @@ type Declared string
 
 // The effects.
 const (
-	DeclaredAlso    Declared = "also"
 	DeclaredInstead Declared = "instead"
 	DeclaredIgnore  Declared = "ignore"
 )
@@ -117,36 +116,20 @@ const (
 // SubjectOverride is the treatment of a declared mapping with another subject.
 type SubjectOverride string
 
-// The treatments.
-const (
-	OverrideRefuse SubjectOverride = "refuse"
-	OverrideWarn   SubjectOverride = "warn"
-)
+// OverrideWarn asks, and logs it. The other treatment is refuse.
+const OverrideWarn SubjectOverride = "warn"
 
 // Arguments is which arguments fit.
 type Arguments string
 
-// Which may fit.
-const (
-	ArgumentsOpen   Arguments = "open"
-	ArgumentsClosed Arguments = "closed"
-)
+// ArgumentsClosed refuses members that a schema does not list. Otherwise it is open.
+const ArgumentsClosed Arguments = "closed"
 
 // Denials is how a refusal of a call is written.
 type Denials string
 
-// The ways to write it.
-const (
-	DenialsError  Denials = "error"
-	DenialsResult Denials = "result"
-)
+// DenialsResult writes a result with isError. Otherwise it is an error of JSON-RPC.
+const DenialsResult Denials = "result"
 
 // ErrorCodes are which codes refusals have.
 type ErrorCodes string
-
-// The sets of codes.
-const (
-	ErrorsCOAZ ErrorCodes = "coaz"
-	ErrorsSEP  ErrorCodes = "sep"
-	ErrorsMCPX ErrorCodes = "mcpx"
-)

@@ -59,8 +59,3 @@ func (r ToolRequestsConfig) check(m *config.Reading) {
 		m.Addf("tool_requests.per_principal", "tool_requests.per_principal is more than pending, which is for all persons together; write less, or more there")
 	}
 }
-
-// settings are the same as the gateway reads them.
-func (r ToolRequestsConfig) settings() gate.Requests {
-	return gate.Requests{TTL: r.TTL, Most: int(r.Pending), Each: int(r.PerPrincipal)}
-}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -86,11 +87,4 @@ func (i IssuerConfig) check() error {
 	return nil
 }
 
-func sortedNames[V any](of map[string]V) []string {
-	names := make([]string, 0, len(of))
-	for name := range of {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -79,11 +79,8 @@ type ServerRequests struct {
 // Relay is whether requests of a kind are relayed.
 type Relay string
 
-// The treatments of such a request.
-const (
-	RelayDeny Relay = "deny"
-	RelayOn   Relay = "relay"
-)
+// RelayOn relays them. Otherwise they are denied.
+const RelayOn Relay = "relay"
 
 // upstreamName is legal if it can be separated from a tool's name behind it: a colon ends it in policies, and two underscores
 // where several upstreams are.
@@ -145,14 +142,14 @@ func (u UpstreamConfig) checkURIs(m *config.Reading, name string, begins []ownUR
 var uriBegin = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*:[!-~]*$`)
 
 func (u UpstreamConfig) check(m *config.Reading, path string) {
-	networks := checkNetworks(m, path, u.AllowNetworks)
+	checkNetworks(m, path, u.AllowNetworks)
 	switch {
 	case u.URL == "" && len(u.Command) == 0:
 		m.Addf(path, "%s has neither url nor command; write where the server is, or which program it is", path)
 	case u.URL != "" && len(u.Command) > 0:
 		m.Addf(path+".url", "%s has a url and a command; keep one of them", path)
 	case u.URL != "":
-		if err := checkUpstreamURL(u.URL, networks); err != nil {
+		if err := checkUpstreamURL(u.URL, prefixes(u.AllowNetworks)); err != nil {
 			m.Addf(path+".url", "%s.url %w", path, err)
 		}
 		if u.Env != nil || u.EnvFiles != nil || u.Secret != nil || u.Dir != "" || u.Stateful {
@@ -212,8 +209,8 @@ func checkVariable(m *config.Reading, path, name string) {
 	}
 }
 
-// checkNetworks are the networks that are allowed.
-func checkNetworks(m *config.Reading, path string, texts []string) (all []netip.Prefix) {
+// checkNetworks looks for texts that are no networks.
+func checkNetworks(m *config.Reading, path string, texts []string) {
 	for n, text := range texts {
 		network, err := netip.ParsePrefix(text)
 		at := fmt.Sprintf("%s.allow_networks[%d]", path, n)
@@ -222,11 +219,8 @@ func checkNetworks(m *config.Reading, path string, texts []string) (all []netip.
 			m.Addf(at, "%s is no network; write it like 10.1.0.0/16 or 127.0.0.0/8", at)
 		case network != network.Masked():
 			m.Addf(at, "%s has bits beyond its mask; write %s", at, network.Masked())
-		default:
-			all = append(all, network)
 		}
 	}
-	return all
 }
 
 // checkUpstreamURL refuses an URL that would be refused later, when the address is known. Its errors quote nothing of the URL,

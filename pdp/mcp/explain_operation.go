@@ -40,10 +40,8 @@ func (c Config) operation(asker *ask.Asker, a Asked, locked *lock.File) (op ask.
 	case !m.IsRequest():
 		return op, nil, errors.New("the message is an answer or a notification, about which a gateway asks nobody; give a request, such as tools/call")
 	}
-	if op.Params, err = paramsOf(m); err != nil {
-		return op, nil, err
-	}
 	op.Method = m.Method
+	op.Params, _ = m.ParamsObject() // none, or an object: Parse takes nothing else
 	if op.Params.GetObject("_meta").Get(era.MetaVersion) != nil {
 		op.Era = era.Modern
 		if meta, fault := era.ReadMeta(op.Params); fault != nil {
@@ -75,13 +73,6 @@ func toolsOf(f lock.File) (all []Tool) {
 		}
 	}
 	return all
-}
-
-func paramsOf(m rpc.Message) (rpc.Object, error) {
-	if m.Params == nil {
-		return rpc.Object{}, nil
-	}
-	return m.ParamsObject()
 }
 
 func unread(code int, what string) *Refused {

@@ -100,7 +100,7 @@ func New(ctx context.Context, c Config, d Deps) (*Gateway, error) {
 	}
 	o := gate.Options{
 		Settings: gate.Settings{
-			Most: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments), Requests: c.ToolRequests.settings()}, Approvals: c.Approvals.settings(), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta, SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
+			Most: gate.Sizes{Body: int(c.Limits.MaxBody), Arguments: int(c.Limits.MaxArguments), Requests: gate.Requests{TTL: c.ToolRequests.TTL, Most: int(c.ToolRequests.Pending), Each: int(c.ToolRequests.PerPrincipal)}}, Approvals: c.Approvals.settings(), Lists: gate.Lists{Cache: c.List.Cache, TTL: c.List.TTL}, Meta: c.Meta, SessionIdle: c.Sessions.Idle, SessionsEach: int(c.Sessions.PerPerson),
 			DenialsAsResults: c.Denials == DenialsResult,
 		},
 		Front: gate.Front{Hosts: newHosts(c), Self: newSelf(d.Version), Known: d.Known}, Tracer: d.TracerProvider.Tracer(gate.ScopeName), Logger: d.Logger, Now: d.Now,

@@ -319,7 +319,7 @@ func TestPeer(t *testing.T) {
 // Tool Authorization, message by message: agent-a calls a tool of agent-b, user-1 is asked, and says yes or no.
 func peerAuthorization(t *testing.T, page *spoken, era string) {
 	w := newTopic(t, page, approvedByUser1, asksUser1, "Operation completed successfully", func(c *mcp.Config) {
-		c.Approvals.Wait, c.Errors = 100*time.Millisecond, mcp.ErrorsMCPX
+		c.Approvals.Wait, c.Errors = 100*time.Millisecond, "mcpx"
 	})
 	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1").listens(t, "restricted")
 	const call = `{"jsonrpc":"2.0","id":"original-request-id","method":"tools/call","params":{"name":"dangerous_operation","arguments":{"target":"production"}}}`
@@ -355,7 +355,7 @@ func peerAuthorization(t *testing.T, page *spoken, era string) {
 // The call itself waits for as long as it may, and what people say is the answer to it. They say it by a message with an id, and so
 // hear what has become of it.
 func peerMeanwhile(t *testing.T, page *spoken, era string) {
-	w := newTopic(t, page, approvedByUser1, asksUser1, "Operation completed successfully", func(c *mcp.Config) { c.Errors = mcp.ErrorsMCPX })
+	w := newTopic(t, page, approvedByUser1, asksUser1, "Operation completed successfully", func(c *mcp.Config) { c.Errors = "mcpx" })
 	agent, user := w.joins(era, "agent-a"), w.joins(era, "user-1").listens(t, "restricted")
 	// says is what the agent gets to hear once user-1 has decided.
 	says := func(decision, status, reason string) (answer string) {

@@ -23,7 +23,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"strings"
 
 	"policy-service/evaluation"
@@ -109,15 +108,14 @@ type Asker struct {
 	binding  *coaz.Binding
 	operator map[string]*coaz.Mapping // by method
 	ofTools  map[string]*coaz.Mapping // by server:name
-	reads    map[coaz.Dialect]bool
 }
 
 const redact = "redact"
 
 // New makes an Asker.
 func New(o Options) (*Asker, error) {
-	o.Ask, o.Declared, o.Errors = or(o.Ask, ToolInvoke), or(o.Declared, Also), or(o.Errors, ErrorsCOAZ)
-	o.DenyStatus, o.Logger = or(o.DenyStatus, http.StatusOK), or(o.Logger, slog.New(slog.DiscardHandler))
+	o.Ask, o.Declared, o.Errors = cmp.Or(o.Ask, ToolInvoke), cmp.Or(o.Declared, Also), cmp.Or(o.Errors, ErrorsCOAZ)
+	o.DenyStatus, o.Logger = cmp.Or(o.DenyStatus, http.StatusOK), cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Properties == nil {
 		o.Properties = []string{"roles", "department_id"}
 	}
@@ -127,10 +125,7 @@ func New(o Options) (*Asker, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	a := &Asker{o: o, operator: map[string]*coaz.Mapping{}, ofTools: map[string]*coaz.Mapping{}, reads: map[coaz.Dialect]bool{}}
-	for _, d := range o.Dialects {
-		a.reads[d] = true
-	}
+	a := &Asker{o: o, operator: map[string]*coaz.Mapping{}, ofTools: map[string]*coaz.Mapping{}}
 	var err error
 	if a.binding, err = coaz.New(coaz.Options{Resource: o.Resource, SubjectClaim: o.SubjectClaim, Override: o.SubjectOverride, Inputs: Inputs}); err != nil {
 		return nil, err
@@ -149,28 +144,12 @@ func New(o Options) (*Asker, error) {
 	return a, nil
 }
 
-func or[T comparable](v, otherwise T) T {
-	var zero T
-	if v == zero {
-		return otherwise
-	}
-	return v
-}
-
 func (o *Options) check() error {
 	switch {
 	case len(o.PDP) == 0:
 		return errors.New("there is no PDP to ask")
 	case o.Resource == "":
 		return errors.New("the gateway's own resource identifier is not set")
-	case !slices.Contains([]Ask{ToolInvoke, ByTool, COAZ}, o.Ask):
-		return fmt.Errorf("ask is %q; take %q, %q or %q", o.Ask, ToolInvoke, ByTool, COAZ)
-	case !slices.Contains([]Declared{Also, Instead, Ignore}, o.Declared):
-		return fmt.Errorf("declared is %q; take %q, %q or %q", o.Declared, Also, Instead, Ignore)
-	case !slices.Contains([]Errors{ErrorsCOAZ, ErrorsSEP, ErrorsMCPX}, o.Errors):
-		return fmt.Errorf("errors is %q; take %q, %q or %q", o.Errors, ErrorsCOAZ, ErrorsSEP, ErrorsMCPX)
-	case o.DenyStatus != http.StatusOK && o.DenyStatus != http.StatusForbidden:
-		return fmt.Errorf("denials cannot have the HTTP status %d; take 200 or 403", o.DenyStatus)
 	case o.Handlers[redact] != nil:
 		return errors.New("redact has no handler: it is done here")
 	case o.Handlers[obligations.ApprovalRequired] != nil:
@@ -199,4 +178,17 @@ func (a *Asker) Maps(method string) bool { return a.operator[method] != nil }
 // PDP is the client that asks for a principal, nil if there is none.
 func (a *Asker) PDP(who *identity.Principal) *authzenclient.Client {
 	return a.o.PDP[cmp.Or(who.Tenant, evaluation.DefaultTenant)]
+}
+
+// client is the client that asks about an operation.
+func (a *Asker) client(op *Operation) (*authzenclient.Client, *Refusal) {
+	w := a.refuser(op)
+	if op.Principal == nil {
+		return nil, w.unavailable(0, "the request has no principal")
+	}
+	pdp := a.PDP(op.Principal)
+	if pdp == nil {
+		return nil, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	}
+	return pdp, nil
 }

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"policy-service/evaluation"
@@ -117,9 +118,7 @@ func callable(w refuser, op *Operation, params *parameters) *Refusal {
 // done to.
 func (a *Asker) handlers(p *Permit) obligations.Handlers {
 	all := make(obligations.Handlers, len(a.o.Handlers)+1)
-	for name, h := range a.o.Handlers {
-		all[name] = h
-	}
+	maps.Copy(all, a.o.Handlers)
 	if redactable(p.method) {
 		all[redact] = p.promise
 	}

@@ -65,13 +65,9 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 // filter filters by the question about a method.
 func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item) (keep []bool, refusal *Refusal) {
 	w := a.refuser(&op)
-	switch {
-	case op.Principal == nil:
-		return nil, w.unavailable(0, "nobody knows for whom the request is")
-	}
-	pdp := a.PDP(op.Principal)
-	if pdp == nil {
-		return nil, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	pdp, refusal := a.client(&op)
+	if refusal != nil {
+		return nil, refusal
 	}
 	if a.o.Strict && a.o.Ask == COAZ {
 		return slices.Repeat([]bool{true}, len(items)), nil
@@ -100,16 +96,16 @@ func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []
 // Named is a tool of which nothing is known but its names.
 func (a *Asker) Named(server, name, shown string) *Tool {
 	e := evaluation.Entity{Type: "tool", ID: server + ":" + name}
-	return &Tool{Server: server, Name: name, Shown: shown, any: true, resource: e, operator: or(a.ofTools[e.ID], a.operator[toolsCall])}
+	return &Tool{Server: server, Name: name, Shown: shown, any: true, resource: e, operator: cmp.Or(a.ofTools[e.ID], a.operator[toolsCall])}
 }
 
 // MayUse reports whether the client may be permitted the use of one of some tools, asked about as [Asker.Filter] does, or a
 // method that is about nothing in particular. It asks no longer than until something may be.
 func (a *Asker) MayUse(ctx context.Context, op Operation, tools []*Tool, methods []string) (may bool, refusal *Refusal) {
 	w := a.refuser(&op)
-	pdp := a.PDP(op.Principal)
-	if pdp == nil {
-		return false, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	pdp, refusal := a.client(&op)
+	if refusal != nil {
+		return false, refusal
 	}
 	if a.o.Strict && a.o.Ask == COAZ {
 		return true, nil

@@ -52,14 +52,11 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 	default:
 		return Plan{}, w.unknownMethod()
 	}
-	if op.Principal == nil {
-		return Plan{}, w.unavailable(0, "nobody knows for whom the request is")
+	pdp, refusal := a.client(&op)
+	if refusal != nil {
+		return Plan{}, refusal
 	}
-	p := Plan{of: a, method: op.Method, pdp: a.PDP(op.Principal)}
-	if p.pdp == nil {
-		return p, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
-	}
-	var refusal *Refusal
+	p := Plan{of: a, method: op.Method, pdp: pdp}
 	p.questions, refusal = a.questions(ctx, w, &op)
 	return p, refusal
 }

@@ -161,9 +161,9 @@ func (a *Asker) MayFulfil(ctx context.Context, op Operation) (bool, *Refusal) {
 // possible asks whether something may be permitted of which not all is known.
 func (a *Asker) possible(ctx context.Context, op Operation, action string, unknown *evaluation.Unknown) (bool, *Refusal) {
 	w := a.refuser(&op)
-	pdp := a.PDP(op.Principal)
-	if pdp == nil {
-		return false, w.unavailable(0, "there is no client of the PDP for the tenant of the principal")
+	pdp, refusal := a.client(&op)
+	if refusal != nil {
+		return false, refusal
 	}
 	r, err := a.aboutTool(&op, &parameters{members: op.Params}, action, nil)
 	if err != nil {

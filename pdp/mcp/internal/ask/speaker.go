@@ -26,22 +26,13 @@ type speaker struct {
 	said    rpc.Object        // and those that the client says
 }
 
-// keptSpeaker is what of a speaker follows from the principal alone, for one Asker.
-type keptSpeaker struct {
-	of *Asker
-	speaker
-}
-
-// speaker reads who a request is for, and what its client says about it.
-func (a *Asker) speaker(p *identity.Principal, params *parameters) (s speaker, err error) {
-	if kept, ok := p.Kept().(keptSpeaker); ok && kept.of == a {
-		s = kept.speaker
-	} else if s, err = a.speaks(p); err != nil {
+// speaker reads who a request is for, and the words of its client.
+func (a *Asker) speaker(p *identity.Principal, params *parameters) (speaker, error) {
+	s, err := a.speaks(p)
+	if err != nil {
 		return s, err
-	} else {
-		p.Keep(keptSpeaker{a, s})
 	}
-	return s, s.told(params)
+	return s, s.reads(params)
 }
 
 // speaks reads who a principal is.
@@ -86,8 +77,8 @@ const (
 	mostContext = 4 << 10
 )
 
-// told reads what the client says in _meta.
-func (s *speaker) told(params *parameters) error {
+// reads reads the words of a client in _meta.
+func (s *speaker) reads(params *parameters) error {
 	if params.members.Get("_meta") == nil {
 		return nil
 	}

@@ -2,8 +2,10 @@ package ask
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -50,7 +52,7 @@ func (a *Asker) Tool(server, shown string, definition jsontext.Value, labels map
 	if t.resource, err = t.entity(id, d); err != nil {
 		return nil, fmt.Errorf("what the definition says of the tool: %w", err)
 	}
-	t.operator = or(a.ofTools[id], a.operator[toolsCall])
+	t.operator = cmp.Or(a.ofTools[id], a.operator[toolsCall])
 	if a.o.Declared == Ignore {
 		return t, nil
 	}
@@ -77,10 +79,10 @@ func boolean(b bool) evaluation.Value {
 
 // readable is a definition without the mappings of dialects that are not read.
 func (a *Asker) readable(d evaluation.Object) evaluation.Object {
-	if !a.reads[coaz.SEP] {
+	if !slices.Contains(a.o.Dialects, coaz.SEP) {
 		d = d.Without(func(name string) bool { return name == "coaz" })
 	}
-	if schema, ok := d.Get("inputSchema"); ok && !a.reads[coaz.AuthZEN] {
+	if schema, ok := d.Get("inputSchema"); ok && !slices.Contains(a.o.Dialects, coaz.AuthZEN) {
 		d = d.With("inputSchema", schema.Object().Without(func(name string) bool { return name == "x-authzen-mapping" }).Value())
 	}
 	return d

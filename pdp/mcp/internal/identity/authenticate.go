@@ -52,7 +52,12 @@ func (i *Identity) Holder(ctx context.Context, token string) (*Principal, error)
 		}
 		return nil, errors.New("the token is not valid here")
 	}
-	return i.known(verified, token)
+	p, err := i.principal(verified)
+	if err != nil {
+		return nil, err
+	}
+	p.Token = token
+	return p, nil
 }
 
 // Believes reports whether what somebody of an issuer says may count in a tenant, by the configuration.

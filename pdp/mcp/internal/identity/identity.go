@@ -11,7 +11,6 @@ package identity
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"policy-service/evaluation"
@@ -41,15 +40,7 @@ type Principal struct {
 
 	names names
 	now   func() time.Time
-	kept  atomic.Value
 }
-
-// Kept is what somebody has kept of a principal, nil if nothing was: a token names the same principal for as long as it is
-// known, so what follows from the principal alone need not be made for each request.
-func (p *Principal) Kept() any { return p.kept.Load() }
-
-// Keep keeps it. All who keep something keep something of one type.
-func (p *Principal) Keep(v any) { p.kept.Store(v) }
 
 // Entity is a type and an id.
 type Entity struct{ Type, ID string }

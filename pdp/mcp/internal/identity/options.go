@@ -74,8 +74,6 @@ type Identity struct {
 	agent    []evaluation.ClaimPath
 	fixed    *Principal
 	now      func() time.Time
-	// principals are whom tokens name.
-	principals auth.Recent[*Principal]
 }
 
 // New checks the options and reads the jwks_files. Discovery comes with the first token.

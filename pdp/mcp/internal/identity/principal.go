@@ -18,28 +18,7 @@ type names struct {
 	person        Entity // by sub, if the claim that names the subject is one of the actor
 }
 
-// mostKnown is how many tokens are kept of each of two generations with whom they name, and mostText how large one may be.
-const (
-	mostKnown = 1024
-	mostText  = 4 << 10
-)
-
-// known is whom a verified token names. It names the same one for as long as it lasts.
-func (i *Identity) known(t auth.Token, text string) (*Principal, error) {
-	if p, ok := i.principals.Get(t.Digest); ok && i.now().Before(p.Expires) {
-		return p, nil
-	}
-	p, err := i.principal(t)
-	if err != nil {
-		return nil, err
-	}
-	if p.Token = text; len(text) <= mostText {
-		i.principals.Put(t.Digest, p, mostKnown)
-	}
-	return p, nil
-}
-
-// principal is whom a verified token names.
+// principal is the principal that a verified token names.
 func (i *Identity) principal(t auth.Token) (*Principal, error) {
 	e, known := i.issuers[t.Issuer]
 	now := i.now()

@@ -6,6 +6,7 @@
 package rates
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/sha256"
 	"errors"
@@ -70,9 +71,7 @@ func New(o Options) (*Limiter, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Keys == 0 {
-		o.Keys = usualKeys
-	}
+	o.Keys = cmp.Or(o.Keys, usualKeys)
 	if o.ToolRate > 0 && o.ToolBurst == 0 {
 		o.ToolBurst = max(1, int(math.Ceil(math.Min(float64(o.ToolRate), math.MaxInt32))))
 	}
@@ -81,12 +80,6 @@ func New(o Options) (*Limiter, error) {
 	switch {
 	case !(o.Rate > 0) || o.Burst < 1:
 		return nil, errors.New("rate or burst is missing or negative; write both, such as rate: 10/s and burst: 50")
-	case o.Concurrent < 0:
-		return nil, errors.New("concurrent is negative; write a number such as 8, or leave it out")
-	case !(o.ToolRate >= 0) || o.ToolBurst < 0 || o.ToolRate == 0 && o.ToolBurst > 0:
-		return nil, errors.New("a tool's rate or burst is negative, or burst is given without rate; write a rate such as 2/s, or leave both out")
-	case o.Keys < 2:
-		return nil, errors.New("fewer than two keys cannot be kept; leave keys out")
 	case l.full > maxFull:
 		return nil, errors.New("the rate takes longer than a day to fill the burst; write a higher rate, or a lower burst")
 	}

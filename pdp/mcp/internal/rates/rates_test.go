@@ -320,12 +320,6 @@ func TestOptionsThatAreRefused(t *testing.T) {
 		"rate or burst is":     {Rate: 1},
 		"rate or burst is m":   {Rate: -1, Burst: 1},
 		"rate or burst is mi":  {Rate: nan, Burst: 1},
-		"concurrent":           {Rate: 1, Burst: 1, Concurrent: -1},
-		"a tool's rate":        {Rate: 1, Burst: 1, ToolBurst: 1},
-		"a tool's rate or":     {Rate: 1, Burst: 1, ToolRate: -1},
-		"a tool's rate or b":   {Rate: 1, Burst: 1, ToolRate: nan},
-		"a tool's rate or bu":  {Rate: 1, Burst: 1, ToolRate: 1, ToolBurst: -1},
-		"fewer than two":       {Rate: 1, Burst: 1, Keys: 1},
 		"longer than a day":    {Rate: 1e-9, Burst: 1},
 		"longer than a day to": {Rate: 1, Burst: math.MaxInt},
 	} {

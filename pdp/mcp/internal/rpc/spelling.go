@@ -83,20 +83,3 @@ var (
 			with("result", ofResults).
 			with("error", of("code", "message", "data"))
 )
-
-// usual are the names of members that messages have, by themselves.
-var usual = ofMessages.collect(map[string]string{"type": "type", "text": "text"})
-
-// collect adds all names that are known here and below.
-func (k *known) collect(all map[string]string) map[string]string {
-	for name, below := range k.members {
-		all[name] = name
-		if below != nil {
-			below.collect(all)
-		}
-	}
-	if k.each != nil {
-		k.each.collect(all)
-	}
-	return all
-}

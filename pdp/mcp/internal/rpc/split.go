@@ -19,7 +19,7 @@ func split(v jsontext.Value) Object {
 		}
 		m, ends := member{read: true}, skipString(v, at)
 		m.quoted = v[at:ends:ends]
-		m.name = nameOf(m.quoted)
+		m.name, _ = unquoted(m.quoted)          // it was read
 		at = skipSpace(v, skipSpace(v, ends)+1) // behind the colon
 		ends = skipValue(v, at)
 		m.value = v[at:ends:ends]
@@ -27,19 +27,6 @@ func split(v jsontext.Value) Object {
 		at = ends
 	}
 	return newObject(slices.Clone(members))
-}
-
-// nameOf is the text of a name that was read. That of a name we know is made once.
-func nameOf(quoted []byte) string {
-	inner := quoted[1 : len(quoted)-1]
-	if name, ok := usual[string(inner)]; ok {
-		return name
-	}
-	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner)
-	}
-	b, _ := jsontext.AppendUnquote(nil, quoted) // it was read
-	return string(b)
 }
 
 // skipSpace is where something else than white space comes.

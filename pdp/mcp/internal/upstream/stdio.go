@@ -99,18 +99,8 @@ func (o *CommandOptions) check() error {
 	if strings.ContainsRune(o.Command[0], '/') && !filepath.IsAbs(o.Command[0]) {
 		return fmt.Errorf("the program %q is in no certain place; give its whole path, or its name alone", o.Command[0])
 	}
-	if slices.ContainsFunc(o.Command, hasNUL) || hasNUL(o.Dir) {
-		return errors.New("a command holds a NUL; no program can be given one")
-	}
-	for name, value := range o.Env {
-		if name == "" || strings.ContainsRune(name, '=') || hasNUL(name) || hasNUL(value) {
-			return fmt.Errorf("the environment variable %q cannot be set; a name has no = and no NUL, and a value no NUL", name)
-		}
-	}
 	return nil
 }
-
-func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
 
 func (o *CommandOptions) setDefaults() {
 	for _, d := range []struct {

@@ -183,10 +183,6 @@ func TestNewCommandRefuses(t *testing.T) {
 		{},
 		{Command: []string{""}},
 		{Command: []string{"./server"}},
-		{Command: []string{"server", "a\x00b"}},
-		{Command: []string{"server"}, Env: map[string]string{"A=B": ""}},
-		{Command: []string{"server"}, Env: map[string]string{"": "x"}},
-		{Command: []string{"server"}, Env: map[string]string{"A": "\x00"}},
 	} {
 		if _, err := upstream.NewCommand(o); err == nil {
 			t.Errorf("%q %q is taken", o.Command, o.Env)
