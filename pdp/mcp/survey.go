@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"time"
 
 	"policy-service/pdp/mcp/internal/gate"
 	"policy-service/pdp/mcp/internal/identity"
-	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/lock"
 )
 
@@ -26,7 +24,7 @@ func Survey(ctx context.Context, c Config, d Deps, token string) (lock.File, err
 		return lock.File{}, err
 	}
 	d = d.withDefaults()
-	d.Transport = noPDP{}
+	d.Transport = &caught{} // a survey asks no PDP
 	names := sortedNames(c.Upstreams)
 	found, errs := make([]lock.Server, len(names)), make([]error, len(names))
 	var all sync.WaitGroup
@@ -67,13 +65,5 @@ func surveyOne(ctx context.Context, c Config, d Deps, name, token string) (s loc
 	defer func() { _ = g.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, surveyLasts)
 	defer cancel()
-	info := rpc.Object{}.With("name", rpc.String(ownName)).With("version", rpc.String(d.Version)).Value()
-	return g.Survey(ctx, o.Servers[0], &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, info)
-}
-
-// noPDP is the transport of a survey, which asks no PDP.
-type noPDP struct{}
-
-func (noPDP) RoundTrip(*http.Request) (*http.Response, error) {
-	return nil, errors.New("a survey asks no PDP")
+	return g.Survey(ctx, o.Servers[0], &identity.Principal{Key: "survey", Token: token, Expires: d.Now().Add(surveyLasts)}, newSelf(d.Version))
 }

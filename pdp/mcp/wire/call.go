@@ -96,13 +96,7 @@ func (c *Call) caller() evaluation.Ref {
 }
 
 // requester is the caller as text.
-func (c *Call) requester() string {
-	by := c.caller()
-	if by.Type == "" {
-		return by.ID
-	}
-	return by.Type + "/" + by.ID
-}
+func (c *Call) requester() string { return fullID(c.caller()) }
 
 func (c *Call) reason() string {
 	return cmp.Or(c.of.Message, "a person must approve this call")

@@ -79,22 +79,17 @@ func ToModern(params rpc.Object, c Client) rpc.Object {
 	return params.With("_meta", meta.Value())
 }
 
-// ofOneHop is a result, or params of a notification, without what a server says to whom it speaks with, and to nobody else.
-// Within an era that is by which subscription a message comes.
+// ofOneHop is a result, or params of a notification, without the members that a server says to its own client alone. Within
+// an era that is by which subscription a message comes.
 func ofOneHop(o rpc.Object, from, to Era) rpc.Object {
-	if from == to {
-		return withoutMeta(o, MetaSubscription)
-	}
-	return withoutMeta(o, protocolKeys...)
+	return withoutMeta(o, func(name string) bool {
+		return name == MetaSubscription || from != to && slices.Contains(protocolKeys, name)
+	})
 }
 
-// withoutMeta is o without some members of its _meta, and without _meta if that leaves none. What is no object, nobody can
-// read otherwise, and stays.
-func withoutMeta(o rpc.Object, drop ...string) rpc.Object {
-	return withoutMetaThat(o, func(name string) bool { return slices.Contains(drop, name) })
-}
-
-func withoutMetaThat(o rpc.Object, drop func(name string) bool) rpc.Object {
+// withoutMeta is o without some members of its _meta, and without _meta if that leaves none. A _meta that is no object has
+// one reading, and stays.
+func withoutMeta(o rpc.Object, drop func(name string) bool) rpc.Object {
 	meta, err := o.Object("_meta")
 	if err != nil {
 		return o
@@ -107,4 +102,18 @@ func withoutMetaThat(o rpc.Object, drop func(name string) bool) rpc.Object {
 		return o.Without(func(name string) bool { return name == "_meta" })
 	}
 	return o.With("_meta", less.Value())
+}
+
+// objectOf is a value that is an object, the empty one if it is none.
+func objectOf(v jsontext.Value) rpc.Object {
+	o, _ := rpc.ParseObject(v)
+	return o
+}
+
+func texts(all []string) jsontext.Value {
+	values := make([]jsontext.Value, len(all))
+	for i, s := range all {
+		values[i] = rpc.String(s)
+	}
+	return rpc.Array(values)
 }

@@ -80,5 +80,5 @@ func isFulfilment(name string) bool { return name == "fulfilledBy" || name == "o
 
 // withoutOwnMeta is o without the gateway's members in its _meta, and without _meta if that leaves none.
 func withoutOwnMeta(o rpc.Object) rpc.Object {
-	return withoutMetaThat(o, func(name string) bool { return strings.HasPrefix(name, Own) })
+	return withoutMeta(o, func(name string) bool { return strings.HasPrefix(name, Own) })
 }

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestListenRests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{o: Options{Asker: asker, Settings: Settings{Approvals: Approvals{Channels: []string{ByForm}}}}, desk: people.New(people.Options{}), crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
+	g := &Gateway{o: Options{Asker: asker, Settings: Settings{Approvals: Approvals{Channels: []string{ByForm}}}}, desk: people.New(people.Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now}), crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
 	defer g.desk.Close()
 	g.listeners.g = g
 	var seats []*crowd.Seat

@@ -101,7 +101,7 @@ func TestDeskPDPIsAway(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	var log kept
-	d, c := people.New(people.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}), o.client()
+	d, c := people.New(people.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}), o.client()
 	t.Cleanup(d.Close)
 	before, after := d.Follow(c, o.asks(c, 1)), d.Follow(c, o.asks(c, 2))
 	o.watched()
@@ -178,7 +178,7 @@ func TestDeskRetryAfter(t *testing.T) {
 		return len(at) < 3 && refuses("watch", http.StatusServiceUnavailable, "Retry-After", "2")(w, r)
 	})
 	var log kept
-	d, c := people.New(people.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}), o.client()
+	d, c := people.New(people.Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}), o.client()
 	t.Cleanup(d.Close)
 	f := d.Follow(c, o.asks(c, 1))
 	mcptest.Until(t, "it heard that it is refused", func() bool { return strings.Contains(log.String(), "does not say") })

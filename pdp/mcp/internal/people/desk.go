@@ -20,8 +20,8 @@ import (
 
 // Options are what a [Desk] is made with.
 type Options struct {
-	Logger *slog.Logger     // nil is none
-	Now    func() time.Time // nil is time.Now
+	Logger *slog.Logger
+	Now    func() time.Time
 }
 
 // Desk is where calls wait for people. Make one with [New].
@@ -42,12 +42,6 @@ type Desk struct {
 
 // New makes a desk. Its [Desk.Close] must be called.
 func New(o Options) *Desk {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 	d := &Desk{o: o, turn: turn, watches: map[*authzenclient.Client]*watch{}}
 	d.ctx, d.end = context.WithCancel(context.Background())
 	return d

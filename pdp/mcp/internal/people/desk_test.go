@@ -2,6 +2,7 @@ package people_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"testing"
@@ -340,7 +341,7 @@ func TestDeskComeAndGo(t *testing.T) {
 func TestDeskCloses(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	d, c := people.New(people.Options{}), o.client()
+	d, c := people.New(people.Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now}), o.client()
 	f := d.Follow(c, o.asks(c, 1))
 	o.watched()
 	d.Close()

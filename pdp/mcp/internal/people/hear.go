@@ -14,7 +14,7 @@ const mostHeard = 1 << 16
 
 // hearing has the hearers of all waiting approvals. The lock of the desk guards it.
 type hearing struct {
-	hearers map[*hearer]bool
+	hearers map[*func(approval string, waits bool)]bool
 	// known are the waiting approvals, as reported.
 	known map[string]bool
 
@@ -24,11 +24,6 @@ type hearing struct {
 	late   bool
 	page   string
 	listed map[string]bool
-}
-
-// hearer is one caller of [Desk.Hear].
-type hearer struct {
-	hear func(approval string, waits bool)
 }
 
 // Hear reports all approvals of a client of a PDP that wait for people, also those that other processes asked for by the same
@@ -41,12 +36,11 @@ func (d *Desk) Hear(pdp *authzenclient.Client, hear func(approval string, waits 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.watch(pdp)
-	h := &hearer{hear}
 	if len(w.hearing.hearers) == 0 {
-		w.hearing = hearing{hearers: map[*hearer]bool{}, known: map[string]bool{}}
+		w.hearing = hearing{hearers: map[*func(string, bool)]bool{}, known: map[string]bool{}}
 		w.list()
 	}
-	w.hearing.hearers[h] = true
+	w.hearing.hearers[&hear] = true
 	for id := range w.hearing.known {
 		hear(id, true)
 	}
@@ -54,10 +48,10 @@ func (d *Desk) Hear(pdp *authzenclient.Client, hear func(approval string, waits 
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if !w.hearing.hearers[h] {
+		if !w.hearing.hearers[&hear] {
 			return
 		}
-		delete(w.hearing.hearers, h)
+		delete(w.hearing.hearers, &hear)
 		for id := range w.hearing.known {
 			hear(id, false)
 		}
@@ -96,7 +90,7 @@ func (w *watch) tell(id string, waits bool) {
 		}
 	}
 	for one := range h.hearers {
-		one.hear(id, waits)
+		(*one)(id, waits)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -232,7 +233,7 @@ func (o *office) client(options ...authzenclient.Option) *authzenclient.Client {
 }
 
 func (o *office) desk() *people.Desk {
-	d := people.New(people.Options{})
+	d := people.New(people.Options{Logger: slog.New(slog.DiscardHandler), Now: time.Now})
 	o.t.Cleanup(d.Close)
 	return d
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -228,4 +229,74 @@ func (o Object) Params() jsontext.Value {
 func String(s string) jsontext.Value {
 	b, _ := jsontext.AppendQuote(nil, s)
 	return b
+}
+
+var errNoArray = errors.New("not an array")
+
+// Elements are those of an array, as slices of v. It is an error if v is none, or if an object in it has a member twice.
+func Elements(v jsontext.Value) (all []jsontext.Value, err error) {
+	in := decode(v)
+	defer in.done(v)
+	if in.PeekKind() != '[' {
+		return nil, errNoArray
+	}
+	if _, err := in.ReadToken(); err != nil {
+		return nil, err
+	}
+	for in.PeekKind() != ']' {
+		one, err := in.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.Clip(one))
+	}
+	if _, err := in.ReadToken(); err != nil {
+		return nil, err
+	}
+	if _, err := in.ReadToken(); err != io.EOF {
+		return nil, errFollows
+	}
+	return all, nil
+}
+
+// Array is an array in JSON of values as they are.
+func Array(values []jsontext.Value) jsontext.Value {
+	size := 2
+	for _, v := range values {
+		size += len(v) + 1
+	}
+	b := append(make([]byte, 0, size), '[')
+	for i, v := range values {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, v...)
+	}
+	return append(b, ']')
+}
+
+// decoder reads a text where it stands, without a copy.
+type decoder struct {
+	jsontext.Decoder
+	text bytes.Buffer
+}
+
+var decoders = sync.Pool{New: func() any { return new(decoder) }}
+
+// decode begins to read a text. Call done when nothing of the text is to be read any more.
+func decode(text []byte) *decoder {
+	d := decoders.Get().(*decoder)
+	d.text = *bytes.NewBuffer(text)
+	d.Reset(&d.text)
+	return d
+}
+
+// done lets the decoder read another text. One that has read a large text may hold on to much, and is let go.
+func (d *decoder) done(text []byte) {
+	if len(text) > 64<<10 {
+		return
+	}
+	d.text = bytes.Buffer{}
+	d.Reset(&d.text)
+	decoders.Put(d)
 }

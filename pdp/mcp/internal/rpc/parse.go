@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -70,6 +71,7 @@ func (s *scanned) message(limits Limits) (m Message, detail string) {
 		}
 	}
 	method := s.top.Get("method")
+	forms := slices.DeleteFunc([]jsontext.Value{method, m.Result, m.Error}, func(v jsontext.Value) bool { return v == nil })
 	m.Method = s.top.GetString("method")
 	switch {
 	case s.top.GetString("jsonrpc") != "2.0":
@@ -78,7 +80,7 @@ func (s *scanned) message(limits Limits) (m Message, detail string) {
 		return m, "a member is spelt in another case than JSON-RPC or MCP has it"
 	case method != nil && m.Method == "":
 		return m, "the method is not a string, or it is empty"
-	case count(method, m.Result, m.Error) != 1:
+	case len(forms) != 1:
 		return m, "a message has either a method, or a result, or an error"
 	case method != nil:
 		return m, m.wrongRequest(s.negativeZero)
@@ -115,15 +117,6 @@ func (m Message) wrongResponse() string {
 		}
 	}
 	return ""
-}
-
-func count(values ...jsontext.Value) (n int) {
-	for _, v := range values {
-		if v != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // ReadID reads an id where one message names another: requestId of a cancellation, a progress token. Ok is false for a

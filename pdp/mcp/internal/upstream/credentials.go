@@ -1,8 +1,8 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -20,18 +20,10 @@ type HeaderFile struct {
 	Header string
 }
 
-// NewHeaderFile refuses headers that are not for credentials.
-func NewHeaderFile(f HeaderFile) (Credentials, error) {
-	if f.Header == "" {
-		f.Header = "Authorization"
-	}
-	if f.Path == "" {
-		return nil, errors.New("a credential from a file needs the file's path")
-	}
-	if !ForCredentials(f.Header) {
-		return nil, fmt.Errorf("%q is no header for a credential; it is Authorization, or like X-Api-Key", f.Header)
-	}
-	return &f, nil
+// NewHeaderFile makes credentials of a file. The header is one [ForCredentials].
+func NewHeaderFile(f HeaderFile) Credentials {
+	f.Header = cmp.Or(f.Header, "Authorization")
+	return &f
 }
 
 // ForCredentials reports whether a header can hold a credential: it has no meaning of its own for HTTP, for MCP, or for

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ type TokenEndpoint struct {
 	RootsFile     string
 	// Timeout bounds a question; 0 is ten seconds.
 	Timeout time.Duration
-	// Now is the clock; nil is that of the machine.
+	// Now is the clock.
 	Now func() time.Time
 }
 
@@ -73,12 +74,7 @@ func newEndpoint(o TokenEndpoint) (*endpoint, error) {
 	case o.ClientID == "" || o.ClientSecretFile == "":
 		return nil, errors.New("a token endpoint needs client_id and client_secret_file: it gives no token to somebody unknown")
 	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = 10 * time.Second
-	}
+	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
 	transport, err := newTransport(HTTPOptions{AllowNetworks: o.AllowNetworks, RootsFile: o.RootsFile}, u)
 	if err != nil {
 		return nil, err

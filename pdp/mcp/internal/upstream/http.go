@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -29,18 +28,18 @@ type HTTPOptions struct {
 	Credentials Credentials
 	// RootsFile holds the roots of the server's certificate in PEM; "" means those of the system.
 	RootsFile string
-	// Timeout bounds an opening, the time until an answer begins, and that between two messages; 0 means a minute.
+	// Timeout bounds an opening, the time until an answer begins, and that between two messages.
 	Timeout time.Duration
-	// MaxResult is the greatest size of a message of the server in bytes; 0 means 4 MiB.
+	// MaxResult is the greatest size of a message of the server in bytes.
 	MaxResult int
 	// Key is the server's name in the configuration, for errors.
 	Key string
 	// Name and Version are the gateway's, for servers and for handshakes of a client that says nothing of itself.
 	Name, Version string
 	Logger        *slog.Logger
-	// Dropped gets the reason why a message of the server went no further, one of Drop*. It may be nil.
+	// Dropped gets the reason why a message of the server went no further, one of Drop*.
 	Dropped func(reason string)
-	// Masked gets the number of places where secrets of Credentials were masked. It may be nil.
+	// Masked gets the number of places where secrets of Credentials were masked.
 	Masked func(places int)
 }
 
@@ -86,10 +85,6 @@ func NewHTTP(o HTTPOptions) (Upstream, error) {
 	}
 	if len(o.Eras) == 0 {
 		o.Eras = []era.Era{era.Modern, era.Legacy}
-	}
-	o.Timeout, o.MaxResult = cmp.Or(o.Timeout, time.Minute), cmp.Or(o.MaxResult, 4<<20)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	u := &httpUpstream{
 		target: target, transport: transport, options: o, agent: o.Name + "/" + o.Version,
@@ -185,16 +180,12 @@ func (u *httpUpstream) background(what func()) bool {
 	return true
 }
 
-func (u *httpUpstream) drop(reason string) {
-	if u.options.Dropped != nil {
-		u.options.Dropped(reason)
-	}
-}
+func (u *httpUpstream) drop(reason string) { u.options.Dropped(reason) }
 
 // mask masks the gateway's own credentials in a message of the server.
 func (u *httpUpstream) mask(text []byte) []byte {
 	text, places := u.masks.In(text)
-	if places > 0 && u.options.Masked != nil {
+	if places > 0 {
 		u.options.Masked(places)
 	}
 	return text

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -24,10 +25,18 @@ import (
 // here is where servers of tests stand.
 var here = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
+// httpOptions are those of a server on loopback, without limits that a test would meet.
+func httpOptions(url string) upstream.HTTPOptions {
+	return upstream.HTTPOptions{
+		URL: url, AllowNetworks: here, Name: "gateway", Version: "1", Timeout: 20 * time.Second, MaxResult: 4 << 20,
+		Logger: slog.New(slog.DiscardHandler), Dropped: func(string) {}, Masked: func(int) {},
+	}
+}
+
 // reach makes an upstream of a server that listens on loopback.
 func reach(t testing.TB, url string, change ...func(*upstream.HTTPOptions)) upstream.Upstream {
 	t.Helper()
-	o := upstream.HTTPOptions{URL: url, AllowNetworks: here, Name: "gateway", Version: "1", Timeout: 20 * time.Second}
+	o := httpOptions(url)
 	for _, c := range change {
 		c(&o)
 	}

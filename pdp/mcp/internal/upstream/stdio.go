@@ -31,23 +31,24 @@ type CommandOptions struct {
 	Eras []era.Era
 	// Timeout bounds an opening, each silence of the server while a request waits for it, and each write.
 	Timeout time.Duration
-	// Probe bounds the wait for the answer to the question by which a server of the modern era is known, and the wait of
+	// Probe, 0 is five seconds, bounds the wait for the answer to the question by which a server of the modern era is known, and the wait of
 	// messages of a server of the legacy era for the first listener.
 	Probe time.Duration
 	// MaxResult bounds a message of the server, in bytes.
 	MaxResult int
 	// Key is the server's name in the configuration, for errors.
 	Key string
-	// Stop is how long a program may take to end by itself, once its input has ended, and once more after SIGTERM.
+	// Stop, 0 is three seconds, is how long a program may take to end by itself, once its input has ended, and once more after
+	// SIGTERM.
 	Stop time.Duration
-	// Processes bounds how many run at once, and PerPerson how many for one person; 0 is all.
+	// Processes bounds how many run at once, and PerPerson how many for one person.
 	Processes, PerPerson int
 	// Name and Version are the gateway's, for handshakes of a client that says nothing of itself.
 	Name, Version string
 	Logger        *slog.Logger
 	// Dropped gets the reason for each message that goes nowhere. It must not wait for anything.
 	Dropped func(reason string)
-	// Masked gets the number of places where secrets were masked. It must not wait for anything, and may be nil.
+	// Masked gets the number of places where secrets were masked. It must not wait for anything.
 	Masked func(places int)
 
 	// masks are for messages. A line of the standard error may have a line of a secret alone.
@@ -103,30 +104,7 @@ func (o *CommandOptions) check() error {
 }
 
 func (o *CommandOptions) setDefaults() {
-	for _, d := range []struct {
-		of *time.Duration
-		is time.Duration
-	}{{&o.Timeout, time.Minute}, {&o.Probe, 5 * time.Second}, {&o.Stop, 3 * time.Second}} {
-		if *d.of <= 0 {
-			*d.of = d.is
-		}
-	}
-	o.Name, o.Version = cmp.Or(o.Name, "policy-service"), cmp.Or(o.Version, "0")
-	if o.MaxResult <= 0 {
-		o.MaxResult = 4 << 20
-	}
-	if o.Processes <= 0 {
-		o.Processes = 256
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Dropped == nil {
-		o.Dropped = func(string) {}
-	}
-	if o.Masked == nil {
-		o.Masked = func(int) {}
-	}
+	o.Probe, o.Stop = cmp.Or(o.Probe, 5*time.Second), cmp.Or(o.Stop, 3*time.Second)
 	o.masks = leak.New(o.Secrets...)
 	lines := slices.Clone(o.Secrets)
 	for _, secret := range o.Secrets {
@@ -178,7 +156,7 @@ func (k *command) start(c Client) (*childSession, error) {
 			own++
 		}
 	}
-	if k.o.PerPerson > 0 && own >= k.o.PerPerson {
+	if own >= k.o.PerPerson {
 		return nil, &Error{NotSent: true, Detail: fmt.Sprintf("%d processes of the server run already for one person", own), Err: ErrManyOfPerson}
 	}
 	p, err := startProcess(&k.o)

@@ -323,7 +323,7 @@ func callOddly(in *bufio.Reader, tool string, id, token json.RawMessage, line st
 
 // gatewayChild has a server of its own, has it do something, says what it says, and waits.
 func gatewayChild(kind, do string) {
-	u, err := upstream.NewCommand(upstream.CommandOptions{Command: self(kind)})
+	u, err := upstream.NewCommand(commandOptions(kind))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -51,16 +51,19 @@ func (c *counts) get(reason string) int {
 	return c.of[reason]
 }
 
+// commandOptions are those of a child, without limits that a test would meet.
+func commandOptions(kind string) upstream.CommandOptions {
+	return upstream.CommandOptions{
+		Command: self(kind), Timeout: 20 * time.Second, MaxResult: 4 << 20, Processes: 256, PerPerson: 256,
+		Name: "policy-service", Version: "0", Logger: slog.New(slog.DiscardHandler), Dropped: func(string) {}, Masked: func(int) {},
+	}
+}
+
 func newChild(t *testing.T, kind string, change ...func(*upstream.CommandOptions)) child {
 	t.Helper()
 	dropped := &counts{of: map[string]int{}}
-	o := upstream.CommandOptions{
-		Command: self(kind),
-		Env:     quick,
-		Timeout: 20 * time.Second,
-		Stop:    10 * time.Second,
-		Dropped: dropped.add,
-	}
+	o := commandOptions(kind)
+	o.Env, o.Stop, o.Dropped = quick, 10*time.Second, dropped.add
 	for _, c := range change {
 		c(&o)
 	}
