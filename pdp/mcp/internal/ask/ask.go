@@ -1,18 +1,18 @@
-// Package ask has the PDP decide whether an MCP request may go on, what is done to its result, and what of a list is shown.
-// It is the one place where questions are made and where refusals are written.
+// Package ask has the PDP decide whether an MCP request may go on, how its result is redacted, and which items of a list are
+// shown. It is the one place where questions are made and where refusals are written.
 //
 // Begin with [New]. [Asker.Tool] reads a tool's definition when it is listed; [Asker.Ask] decides about a request and gives a
-// [Permit] or a [Refusal]; [Permit.Result] is what leaves; [Asker.Filter] is for lists.
+// [Permit] or a [Refusal]; [Permit.Result] is the response that leaves; [Asker.Filter] is for lists.
 //
 // A question has one of three authors, and the first that there is counts: the operator (a mapping in the configuration), we
-// or the COAZ binding (the default of the method), and the server, which declares mappings with its tools. What the first two
-// write is trusted. What a server declares can narrow, and never widen: it is asked besides, and both must be permitted,
-// unless [Instead] says that it is asked alone.
+// or the COAZ binding (the default of the method), and the server, which declares mappings with its tools. The first two are
+// trusted. A server's mapping can narrow, and never widen: its question is asked besides, and both must be permitted, unless
+// [Instead] says that it is asked alone.
 //
-// A call that lacks nothing but a person's yes is refused with a [Wanted], by which people are asked. What they say comes
+// A call that lacks nothing but a person's yes is refused with a [Wanted], by which people are asked. Their answer comes
 // back as [Answered] with the same call, and is no permit: all questions are asked again, the last one with it, and the PDP
-// decides. People approve nothing but a whole call, in our own words: mappings, and the letter of the binding, have nobody
-// asked.
+// decides. People approve nothing but a whole call, in our own words: no mapping has people asked, nor has the letter of the
+// binding.
 //
 // The package forwards nothing and keeps nothing about anybody. There is no way from an error to a permit.
 package ask
@@ -38,20 +38,20 @@ type Ask string
 
 // The forms.
 const (
-	// ToolInvoke asks about tools/call by the action tool.invoke on a tool that is called server:name. Who acts is, for all
-	// methods, the agent for a person, or the person.
+	// ToolInvoke asks about tools/call by the action tool.invoke on a tool that is called server:name. The subject is, for
+	// all methods, the agent for a person, or the person.
 	ToolInvoke Ask = "tool.invoke"
 	// ByTool asks as ToolInvoke does, but that the action about tools/call is called server:name too. A Cedar schema types the
-	// context by the action, so it can say of each tool what arguments it takes.
+	// context by the action, so it can list the arguments of each tool.
 	ByTool Ask = "tool"
-	// COAZ asks what the binding says, and about tools/call says the arguments besides.
+	// COAZ asks the questions of the binding, and adds the arguments to those about tools/call.
 	COAZ Ask = "coaz"
 )
 
-// Declared says what a mapping counts for that a tool declares.
+// Declared is the weight of a mapping that a tool declares.
 type Declared string
 
-// What it can count for.
+// Weights of a declared mapping.
 const (
 	Also    Declared = "also"    // both questions must be permitted
 	Instead Declared = "instead" // it is asked alone, as the binding has it
@@ -70,7 +70,7 @@ const (
 	ErrorsMCPX Errors = "mcpx"
 )
 
-// Options are what an [Asker] is made with.
+// Options configure an [Asker].
 type Options struct {
 	// PDP has the client for each tenant, by the tenant's name.
 	PDP map[string]*authzenclient.Client
@@ -79,7 +79,7 @@ type Options struct {
 	SubjectClaim    string
 	SubjectOverride coaz.Override
 	Ask             Ask // "" is ToolInvoke
-	// Strict asks by the letter of the binding: nothing is added to its questions, and what it has none for is denied.
+	// Strict asks by the letter of the binding: nothing is added to its questions, and a method without one is denied.
 	Strict   bool
 	Declared Declared // "" is Also
 	// Dialects are those in which tools may declare mappings. Nil is both.
@@ -93,7 +93,7 @@ type Options struct {
 	Mappings map[string]evaluation.Object
 	// Labels are the operator's for whole servers, by the server's name.
 	Labels map[string]map[string]string
-	// Handlers are what can be done of what the PDP obliges to, but for redact, which this package does.
+	// Handlers discharge obligations of the PDP, but for redact, which this package does.
 	Handlers obligations.Handlers
 	Logger   *slog.Logger // nil is none
 }

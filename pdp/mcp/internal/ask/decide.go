@@ -69,7 +69,7 @@ func (p Plan) ask(ctx context.Context, types []string, by Answered) (all []authz
 	return all, len(p.questions)
 }
 
-// questions are all that is to be asked about a request, in order: what the tool declares first, and last what is trusted.
+// questions are all questions about a request, in order: those that the tool declares first, and the trusted ones last.
 // If one cannot be made, none is asked.
 func (a *Asker) questions(ctx context.Context, w refuser, op *Operation) ([]question, *Refusal) {
 	params := &parameters{members: op.Params}
@@ -114,8 +114,7 @@ func callable(w refuser, op *Operation, params *parameters) *Refusal {
 	return nil
 }
 
-// handlers are what can be done of what the PDP obliges to. Redact is promised only where a result has data that it could be
-// done to.
+// handlers discharge obligations of the PDP. Redact is promised only where a result has data that it could be done to.
 func (a *Asker) handlers(p *Permit) obligations.Handlers {
 	all := make(obligations.Handlers, len(a.o.Handlers)+1)
 	maps.Copy(all, a.o.Handlers)
@@ -128,7 +127,7 @@ func (a *Asker) handlers(p *Permit) obligations.Handlers {
 // refusalOf says why the answers to questions are no permit: question denied of the plan is the one that was denied.
 func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Plan, denied int, e authzenclient.Enforcement) *Refusal {
 	last, ok := plan.last()
-	trusted := denied == plan.Len()-1 // what a server declares nobody can approve
+	trusted := denied == plan.Len()-1 // a server's own question cannot be approved
 	if trusted && op.Answered.given() {
 		return w.unused(op.Answered, e)
 	}
@@ -153,8 +152,8 @@ func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Pl
 	return r
 }
 
-// instead is what a client that speaks MCPx can do in place of a call that is denied: request it, if it may be let. It is "" if
-// there is nothing.
+// instead suggests to a client that speaks MCPx a way around a denied call: to request it, if that may be permitted. It is ""
+// if there is none.
 func (a *Asker) instead(ctx context.Context, op Operation, e authzenclient.Enforcement) string {
 	if op.MCPx && op.Method == toolsCall && e.Err() == nil && e.Decision().Reason() == "" && a.MayRequest(ctx, op) {
 		return callRequest

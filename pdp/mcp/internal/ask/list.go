@@ -28,7 +28,8 @@ type Item struct {
 	method string // if it is none of a list, but something that is for no tool
 }
 
-// What is not known of a call when it is listed; if nobody knows of which tool; and, where an operator's mapping may make all else of arguments, that too.
+// Members of a question that are unknown when a call is listed; when its tool is unknown, too; and, where an operator's
+// mapping may compute everything else from arguments, those as well.
 var (
 	unknownOfCall   = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability")
 	unknownOfAny    = mustKnow("/context/arguments", "/context/pdp/approved", "/context/pdp/capability", "/resource/properties")
@@ -50,10 +51,10 @@ var uses = map[string]string{toolsList: toolsCall, promptsList: promptsGet, reso
 // question that the use is asked about. Nothing is discharged and nothing is reported. Whether the list may be asked for at
 // all is a question of its own, for [Asker.Ask].
 //
-// Some items are shown without asking. A template of URIs: which resources it leads to, nobody knows yet, and each is asked
+// Some items are shown without asking. A template of URIs: the resources it leads to are not known yet, and each is asked
 // about when it is read. A tool of which an operator's mapping can make no question without arguments. And a tool of whose
 // calls its own mapping is asked alone: that is not asked when it is listed, and nothing else decides. By the letter of the
-// binding nobody is asked about items at all.
+// binding no item is asked about at all.
 func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []bool, refusal *Refusal) {
 	use, ok := uses[op.Method]
 	if !ok {
@@ -82,8 +83,8 @@ func (a *Asker) filter(ctx context.Context, op Operation, use string, items []It
 	return l.keep, nil
 }
 
-// MayCall reports whether somebody may be permitted to call some tool of some servers, whatever that is: its name is *, and
-// nothing is known of it. It is asked as [Asker.Filter] asks. By the letter of the binding nobody is asked, and it is so.
+// MayCall reports whether a principal may be permitted to call any tool of some servers at all: its name is *, and nothing
+// is known of it. It asks as [Asker.Filter] does. By the letter of the binding the PDP is not asked, and the answer is yes.
 func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []string) (may bool, refusal *Refusal) {
 	items := make([]Item, len(servers))
 	for n, server := range servers {
@@ -163,7 +164,7 @@ func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Clie
 	return found, nil
 }
 
-// listing is one list, and what is asked about its items.
+// listing is one list, and the questions about its items.
 type listing struct {
 	asker    *Asker
 	op       Operation

@@ -39,7 +39,7 @@ var eras = map[string]era.Era{
 // isTask reports whether a method is of the tasks, which there are none of.
 func isTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
-// standing is what becomes of a method before anybody is asked.
+// standing is how a method is treated before the PDP is asked.
 type standing uint8
 
 const (
@@ -61,7 +61,7 @@ func (a *Asker) standing(op *Operation) standing {
 		return asked
 	case a.operator[op.Method] != nil:
 		return asked
-	case op.Method == "ping", op.Method == rpc.Respond: // about who says what to people, the PDP decides when it is told
+	case op.Method == "ping", op.Method == rpc.Respond: // the PDP decides about messages to people when it gets them
 		return passes
 	case verdict == coaz.Mapped:
 		return asked
@@ -73,8 +73,8 @@ func (a *Asker) standing(op *Operation) standing {
 	return asked
 }
 
-// defaults are what the binding asks about a method. About one that it forgot it is what is asked about a list, by another
-// action; and about what a client wants to hear of a resource, what is asked about a subscription to it.
+// defaults are the questions of the binding about a method. For one that it forgot they are those about a list, by another
+// action; and for listening to a resource, those about a subscription to it.
 func (a *Asker) defaults(op *Operation, params *parameters) ([]evaluation.Request, error) {
 	all, err := params.whole()
 	if err != nil {
@@ -111,7 +111,7 @@ func (a *Asker) defaults(op *Operation, params *parameters) ([]evaluation.Reques
 	return requests, nil
 }
 
-// defaultOf is what the binding asks about a method.
+// defaultOf is the binding's own questions about a method.
 func (a *Asker) defaultOf(method string, params, token evaluation.Object) ([]evaluation.Request, error) {
 	m, _ := a.binding.Default(method)
 	asked, err := m.Questions(coaz.Operation{Method: method, Params: params, Token: admitted(token)})
@@ -124,7 +124,7 @@ func admitted(token evaluation.Object) evaluation.Object {
 	return token.Without(func(name string) bool { return name == "aud" })
 }
 
-// mostSubscriptions bounds what one message may have us ask.
+// mostSubscriptions bounds the questions that one message may cause.
 const mostSubscriptions = 64
 
 // subscriptions are the resources that a listener wants to hear of.

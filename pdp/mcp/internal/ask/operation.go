@@ -19,17 +19,17 @@ type Operation struct {
 	Server string
 	Method string
 	Params rpc.Object
-	// Tool is what tools/call and tools/request name, nil for all other methods.
+	// Tool is the tool that tools/call and tools/request name, nil for all other methods.
 	Tool *Tool
 	// MCPx is set if the client speaks its messages, and can request a tool of others.
 	MCPx bool
-	// Requester is who has requested a call that somebody else makes for them, nil of every other.
+	// Requester has requested this call, which another makes for them; nil of every other.
 	Requester *identity.Principal
-	// Answered is what people said of the call before; zero if nobody was asked.
+	// Answered is people's answer to the same call before; zero if they were not asked.
 	Answered Answered
 }
 
-// Answered is what of people's word the last question brings: one of the two at the most. What comes of it the PDP says.
+// Answered is the part of people's answer that the last question brings: one of the two at the most. The PDP decides on it.
 type Answered struct {
 	Standing  *approvals.Standing         // that people approved the call
 	Continues *authzenclient.Continuation // that they did before, and that it goes on
@@ -37,20 +37,20 @@ type Answered struct {
 
 func (a Answered) given() bool { return a.Standing != nil || a.Continues != nil }
 
-// parameters are what of a request's params is decided on.
+// parameters are the params of a request as far as they are decided on.
 type parameters struct {
 	members rpc.Object
-	object  *evaluation.Object // all of them, once somebody needs that
+	object  *evaluation.Object // all of them, once they are needed
 }
 
-// room is what a question has besides the arguments of a call: who asks, and what is known of the tool. Arguments that
+// room is kept in a question for all but the arguments of a call: the speaker, and the facts about the tool. Arguments that
 // leave less cannot be asked about.
 const (
 	roomBytes  = 64 << 10
 	roomValues = 2000
 )
 
-// boundsOf are the PDP's limits for what is sent on to it from depth containers further down.
+// boundsOf are the PDP's limits for a value that is sent on to it from depth containers further down.
 func boundsOf(depth int) evaluation.Limits {
 	limits := evaluation.DefaultLimits()
 	limits.Body -= roomBytes
@@ -108,7 +108,7 @@ func anyOf(labels map[string]string) map[string]any {
 	return all
 }
 
-// wrong is what is wrong with a request, so that nothing can be asked about it.
+// wrong is an error in a request that leaves no question to ask about it.
 func wrong(pointer, detail string) error {
 	return &evaluation.Error{Pointer: pointer, Detail: detail}
 }

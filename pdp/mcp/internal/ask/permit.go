@@ -11,7 +11,7 @@ import (
 )
 
 // Permit is the PDP's yes to one request, and what it owes. [Asker.Ask] makes one. The zero Permit is of a message that
-// nobody is asked about, and owes nothing.
+// needs no question, and owes nothing.
 type Permit struct {
 	pdp     *authzenclient.Client
 	refuse  refuser
@@ -27,7 +27,7 @@ type redaction struct {
 	fields []pointer
 }
 
-// promise is the handler of redact: it is done when the result is there. What could not be done then is not promised.
+// promise is the handler of redact: it is done when the result is there, and promised only if it can be done then.
 func (p *Permit) promise(_ context.Context, o evaluation.Obligation) error {
 	fields, err := fieldsOf(o)
 	if err == nil {
@@ -42,8 +42,8 @@ func (p *Permit) Passes() bool { return len(p.owed) == 0 }
 
 var errWithheld = errors.New("the result is of a form from which nothing can be taken out")
 
-// Result is the response as it leaves: m without what is to be taken out of it, or m itself if nothing is. If that cannot be
-// done nothing leaves, and it is on record that it was not done.
+// Result is the response as it leaves: m without its redacted values, or m itself if there are none. If that cannot be done
+// nothing leaves, and it is on record that it was not done.
 func (p *Permit) Result(m rpc.Message) (rpc.Message, *Refusal) {
 	if len(p.owed) == 0 {
 		return m, nil
@@ -62,8 +62,8 @@ func (p *Permit) Result(m rpc.Message) (rpc.Message, *Refusal) {
 	return rpc.Message{}, p.refuse.withheld(errWithheld.Error())
 }
 
-// Continuation is what a repetition of the request brings in [Answered.Continues], if an upstream asks for input before it
-// is done. It is not ok where the permit rests on no approval, or on one that has no round left.
+// Continuation is the value that a repetition of the request brings in [Answered.Continues], if an upstream asks for input
+// before it is done. It is not ok where the permit rests on no approval, or on one that has no round left.
 func (p *Permit) Continuation() (k authzenclient.Continuation, ok bool) {
 	return p.last().Continuation()
 }
@@ -79,8 +79,8 @@ func (p *Permit) last() (e authzenclient.Enforcement) {
 	return e
 }
 
-// Done tells the PDP what became of what it obliged to. It is called once, when the result has left or was withheld, or when
-// there will be none. It waits for the PDP two seconds at the most, also where ctx has ended.
+// Done reports to the PDP how its obligations were discharged. It is called once, when the result has left or was withheld,
+// or when there will be none. It waits for the PDP two seconds at the most, also where ctx has ended.
 func (p *Permit) Done(ctx context.Context) {
 	p.over.Do(func() {
 		if p.pdp != nil {

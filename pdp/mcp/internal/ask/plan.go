@@ -7,7 +7,7 @@ import (
 	"policy-service/evaluation/coaz"
 )
 
-// Author is who wrote what a question is made by.
+// Author wrote the mapping of a question.
 type Author string
 
 // The authors.
@@ -18,13 +18,13 @@ const (
 	DeclaredMapping Author = "declared" // the server, with its tool
 )
 
-// Source is what a question is made by. Mapping is nil if we wrote it.
+// Source is the origin of a question. Mapping is nil if the question is ours.
 type Source struct {
 	Author  Author
 	Mapping *coaz.Mapping
 }
 
-// standard is the source of what is asked about a method for which nobody has a mapping but the binding, or we.
+// standard is the source of questions about a method for which only the binding has a mapping, or we have.
 func (a *Asker) standard(method string) Source {
 	if m, verdict := a.binding.Default(method); verdict == coaz.Mapped {
 		return Source{BindingDefault, m}
@@ -32,7 +32,7 @@ func (a *Asker) standard(method string) Source {
 	return Source{Author: BuiltIn}
 }
 
-// Plan is what [Asker.Ask] asks about a request, in its order.
+// Plan is the list of questions that [Asker.Ask] asks about a request, in its order.
 type Plan struct {
 	of        *Asker
 	method    string
@@ -64,7 +64,7 @@ func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 // Len is how many messages the PDP gets, at the most.
 func (p Plan) Len() int { return len(p.questions) }
 
-// Source is what question n is made by.
+// Source is the origin of question n.
 func (p Plan) Source(n int) Source { return p.questions[n].source }
 
 // Whole reports whether question n is our own and all of a call is in it, so that people can approve the very call.

@@ -11,7 +11,7 @@ import (
 	"policy-service/evaluation/coaz"
 )
 
-// question is what the PDP is asked in one message.
+// question is one message to the PDP.
 type question struct {
 	source Source
 	// whole says that it is trusted, and that all of a call is in it, so that people can approve the very call.
@@ -21,8 +21,8 @@ type question struct {
 	requests []evaluation.Request
 }
 
-// approvable reports whether people can approve what the question is about: one request that we make, which says for which
-// person it is. What a mapping writes need not say that, and the PDP could not know who takes part, and so must not decide.
+// approvable reports whether people can approve the call behind the question: one request that we make, which says for which
+// person it is. A mapping need not write that, and then the PDP could not know the parties, and so must not decide.
 func (q question) approvable() bool { return q.whole && !q.mapped && len(q.requests) == 1 }
 
 // answered asks with people's word, which is about this question: see [Plan.answerable].
@@ -33,7 +33,7 @@ func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types
 	return approvals.Use(ctx, pdp, *by.Standing, q.requests[0], types)
 }
 
-// ask asks, and declares what can be done of what the PDP obliges to.
+// ask asks, and declares the obligations that can be discharged.
 func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
 	if len(q.requests) == 1 {
 		return []authzenclient.Undischarged{pdp.Decide(ctx, q.requests[0], types)}
@@ -53,7 +53,7 @@ func asWritten(from Source, asked coaz.Questions) []question {
 // declaredMember says in a question that a server wrote it, and is the digest of the tool's definition. No client can say it.
 const declaredMember = "declared"
 
-// declaredQuestions are what the called tool's own mapping asks.
+// declaredQuestions are those of the called tool's own mapping.
 func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *parameters) ([]question, error) {
 	own, err := params.named(op.Tool.Name)
 	if err != nil {
@@ -87,7 +87,7 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 	return all, nil
 }
 
-// What a server's mapping may make of one call: so many questions, of so many bytes for each that was sent. Each is on
+// Bounds of a server's mapping for one call: so many questions, of so many bytes for each that was sent. Each is on
 // record, and a mapping can write the arguments into all of them.
 const (
 	mostDeclared     = 16
@@ -95,7 +95,7 @@ const (
 	leastOfQuestions = 64 << 10
 )
 
-// bounded refuses questions that are too many, or too long for what was sent.
+// bounded refuses questions that are too many, or too long for the request.
 func bounded(all []question, sent int) error {
 	many, bytes := 0, 0
 	for _, q := range all {
@@ -117,7 +117,7 @@ func bounded(all []question, sent int) error {
 	return nil
 }
 
-// trusted are the questions that the operator wrote, or we, or the binding. Who asks is known already where it is not nil.
+// trusted are the questions that the operator wrote, or we, or the binding. The speaker is known already where who is not nil.
 func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]question, error) {
 	if m := a.operatorMapping(op); m != nil {
 		return a.operatorQuestions(op, params, m)
@@ -149,7 +149,7 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 	return []question{{source: a.standard(op.Method), requests: requests}}, nil
 }
 
-// action is by what our own question about a tool asks.
+// action is the action of our own question about a tool.
 func (a *Asker) action(op *Operation) string {
 	switch {
 	case op.Method == toolsRequest:
@@ -160,9 +160,9 @@ func (a *Asker) action(op *Operation) string {
 	return string(ToolInvoke)
 }
 
-// spokenBy is a question of the binding with our own subject. The binding's context stands beside what the speaker says.
+// spokenBy is a question of the binding with our own subject. The binding's context stands beside the speaker's words.
 func spokenBy(q evaluation.Request, subject evaluation.Entity, said evaluation.Object) (evaluation.Request, error) {
-	own := q.Context.Without(func(name string) bool { return name == "agent" }) // who is the subject, or not there
+	own := q.Context.Without(func(name string) bool { return name == "agent" }) // the agent is the subject, or absent
 	for name := range own.Members {
 		if _, twice := said.Get(name); twice {
 			return q, wrong(inMeta(metaContext)+"/"+name, "the method says this member of the context")
@@ -229,7 +229,7 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 			if given {
 				requests[n].Context = requests[n].Context.With("arguments", arguments)
 			}
-			// Nobody approves what the tool may become.
+			// An approval does not cover a later definition of the tool.
 			digest, err := evaluation.Text(op.Tool.Digest)
 			if err != nil {
 				return nil, err

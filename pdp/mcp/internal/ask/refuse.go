@@ -18,7 +18,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Refusal is why a request does not go on, as the client is told.
+// Refusal is the reason why a request does not go on, as the client reads it.
 type Refusal struct {
 	Kind Kind
 	// Status is that of the HTTP response: 200 unless the configuration or the era has another.
@@ -26,13 +26,13 @@ type Refusal struct {
 	Code    int
 	Message string
 	Data    jsontext.Value
-	// Words are what a model reads of it, "" if that is Message.
+	// Words are its text for a model, "" if that is Message.
 	Words string
 	// Why is for the operator's log.
 	Why string
 	// Cause is why no question could be made, nil of every other refusal.
 	Cause error
-	// Wanted is set if people can be asked for what the PDP denied, and were not yet.
+	// Wanted is set if people can be asked to approve the denied call, and were not yet.
 	Wanted *Wanted
 }
 
@@ -41,7 +41,7 @@ func (r *Refusal) Failure(id rpc.ID) rpc.Message {
 	return rpc.Failure(id, rpc.Error{Code: r.Code, Message: r.Message, Data: r.Data})
 }
 
-// Kind is what kind of refusal it is, for who counts them.
+// Kind is the kind of a refusal, by which refusals are counted.
 type Kind string
 
 // The kinds.
@@ -54,7 +54,7 @@ const (
 	RateLimited Kind = "rate_limited"
 )
 
-// What a client can do about a refusal. There is nothing else that it is told to do.
+// Suggestions to a client after a refusal. There are no others.
 const (
 	askForApproval = "ask for approval"
 	retryAfter     = "retry after"
@@ -69,7 +69,7 @@ const (
 	again               = 5 * time.Second // after which a PDP that does not say when may be asked again
 )
 
-// data are what the error of a refusal says besides.
+// data are the further members of a refusal's error.
 type data struct {
 	Type          string         `json:"type"`
 	Authorization string         `json:"authorizationId,omitzero"`
@@ -115,7 +115,7 @@ func (w refuser) refuse(kind Kind, code int, message string, d data, why string)
 	return &Refusal{Kind: kind, Status: http.StatusOK, Code: code, Message: message, Data: text, Why: why}
 }
 
-// unmapped is that no question could be made. What is wrong is told, and no value.
+// unmapped refuses a request of which no question could be made. It names the fault, and no value.
 func (w refuser) unmapped(err error) *Refusal {
 	text := err.Error()
 	if e := (*coaz.Error)(nil); !errors.As(err, &e) {
@@ -127,10 +127,10 @@ func (w refuser) unmapped(err error) *Refusal {
 	return r
 }
 
-// denial is the PDP's no, or ours where nobody is asked.
+// denial is the PDP's no, or ours where it is not asked.
 func (w refuser) denial(reason, why string) *Refusal { return w.suggests(reason, "", why) }
 
-// suggests is a no, and what can be done instead, "" if that is nothing.
+// suggests is a no with a suggestion, "" for none.
 func (w refuser) suggests(reason, suggestion, why string) *Refusal {
 	code, message := w.forGood()
 	reason = line(reason, mostReason)
@@ -142,7 +142,7 @@ func (w refuser) suggests(reason, suggestion, why string) *Refusal {
 	return r
 }
 
-// forGood is the code of a denial, and what it says.
+// forGood is the code of a denial, and its message.
 func (w refuser) forGood() (int, string) {
 	if w.errors == ErrorsMCPX && w.era == era.Legacy && w.call && w.dialect != coaz.SEP {
 		return authDenied, "Authorization denied"
@@ -153,13 +153,13 @@ func (w refuser) forGood() (int, string) {
 // required is the code of a denial that people can change.
 func (w refuser) required() int { return coaz.Denied.Code(w.dialect) }
 
-// approval is the PDP's no to a call that people could approve, what happens next, and what its client can do about that.
+// approval is the PDP's no to a call that people could approve, the next step, and a suggestion to its client.
 func (w refuser) approval(wanted authorization, next, suggestion, why string) *Refusal {
 	wanted.Reason = cmp.Or(line(wanted.Reason, mostReason), "a person must approve this call")
 	return w.asks(data{Reason: wanted.Reason, Suggestion: suggestion, Request: &wanted}, next, why)
 }
 
-// asks refuses a call that lacks a person's yes. The message says why and what happens next; with [ErrorsMCPX] it is the two
+// asks refuses a call that lacks a person's yes. The message says why, and the next step; with [ErrorsMCPX] it is the two
 // words that 000 prints, and the suggestion says the same.
 func (w refuser) asks(d data, next, why string) *Refusal {
 	const message = "Authorization required"
@@ -194,7 +194,7 @@ func (w refuser) unknownMethod() *Refusal {
 }
 
 // UnknownTool refuses a call of a tool that does not exist. One that is hidden, or does not compile, is refused in the same
-// way: nobody can tell them apart.
+// way, so that a client cannot tell them apart.
 func UnknownTool() *Refusal {
 	return refuser{call: true}.refuse(Unknown, rpc.InvalidParams, "unknown tool", data{}, "there is no such tool")
 }
@@ -219,13 +219,13 @@ func (w refuser) failure(err error) *Refusal {
 	return w.unavailable(e.RetryAfter, e.Error())
 }
 
-// aboutQuestion reports whether the PDP finds fault with what it is asked.
+// aboutQuestion reports whether the PDP finds fault with the question.
 func aboutQuestion(e *authzenclient.Error) bool {
 	of := e.Kind == authzenclient.Refused || e.Kind == authzenclient.BadItem
 	return of && slices.Contains([]int{http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity}, e.Status)
 }
 
-// line is somebody's text as one line of bounded length.
+// line is a foreign text as one line of bounded length.
 func line(s string, most int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }), " ")

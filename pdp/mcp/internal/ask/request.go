@@ -8,15 +8,15 @@ import (
 	"policy-service/pdp/mcp/internal/identity"
 )
 
-// Whoever may not call a tool may be let request it (001): then somebody else calls it, who may. Both are asked about by
-// actions of their own, and never by a mapping: an operator's says nothing of who requests, and a server's is about who calls.
+// A client that may not call a tool may be permitted to request it (001): then another calls it, who may. Both have actions
+// of their own, and never a mapping: an operator's says nothing of requesters, and a server's is about callers.
 const (
 	toolsRequest = "tools/request"
 	toolRequest  = "tool.request"
 	toolFulfil   = "tool.fulfil"
 
-	metaReason  = "reason"                   // why somebody requests a tool, in the context
-	requester   = evaluation.RequesterMember // who has requested what somebody else calls, in the context
+	metaReason  = "reason"                   // why a tool is requested, in the context
+	requester   = evaluation.RequesterMember // the requester of a call that another makes, in the context
 	callRequest = "call tools/request"
 
 	personMember = "person" // for which person a question is, in the context
@@ -25,8 +25,8 @@ const (
 // mostWords is how much a requester may say of why, in bytes.
 const mostWords = 2 << 10
 
-// What is not known of a request for a tool, or of its fulfilment, before it is made. That people have approved it is known:
-// nobody is asked about either.
+// Members that are unknown of a request for a tool, or of its fulfilment, before it is made. An approval is known to be
+// absent: people are asked about neither.
 var (
 	unknownOfRequest   = mustKnow("/context/arguments", "/context/reason", "/context/pdp/capability")
 	unknownOfTheCall   = mustKnow("/context/reason", "/context/pdp/capability")
@@ -37,8 +37,8 @@ var (
 // against it, in the same way.
 func OfTool(method string) bool { return method == toolsCall || method == toolsRequest }
 
-// aboutTool is our own question about a tool with the arguments of an operation, by an action. Who asks is known already where
-// it is not nil.
+// aboutTool is our own question about a tool with the arguments of an operation, by an action. The speaker is known already
+// where who is not nil.
 func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who *speaker) (r evaluation.Request, err error) {
 	arguments := params.members.Get("arguments")
 	if arguments != nil && arguments.Kind() != '{' {
@@ -66,7 +66,7 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 	return evaluation.Request{Subject: s.subject, Action: evaluation.Action{Name: action}, Resource: op.Tool.resource, Context: said}, err
 }
 
-// speakerOf is who asks, if that is not known already.
+// speakerOf is the speaker of an operation: who, if that is known already.
 func (a *Asker) speakerOf(op *Operation, params *parameters, who *speaker) (speaker, error) {
 	if who != nil {
 		return *who, nil
@@ -74,7 +74,7 @@ func (a *Asker) speakerOf(op *Operation, params *parameters, who *speaker) (spea
 	return a.speaker(op.Principal, params)
 }
 
-// reasons reads why somebody requests a tool.
+// reasons reads the reason of a request for a tool.
 func (s *speaker) reasons(params *parameters) error {
 	if s.said.Get(metaReason) != nil {
 		return wrong(inMeta(metaContext)+"/"+metaReason, "params.reason says this member of the context")
@@ -92,9 +92,9 @@ func (s *speaker) reasons(params *parameters) error {
 	return nil
 }
 
-// fulfils is a speaker who calls what another has requested: those behind the other are behind the call, too, and the other as
-// well where it is asked whether one may fulfil what the other requests. So whoever stands behind is named once, and never in
-// their own name.
+// fulfils is a speaker that makes a call another has requested: those behind the other are behind the call, too, and so is the
+// other where the question is whether one may fulfil the other's request. So each of them is named once, and never behind
+// themselves.
 func (s speaker) fulfils(of speaker, withRequester bool) (speaker, error) {
 	chain := append([]identity.Entity{}, s.chain...)
 	more := of.chain
@@ -142,7 +142,7 @@ func chainOf(chain []identity.Entity, subject identity.Entity) (all []any) {
 }
 
 // MayRequest reports whether the PDP may permit that the caller of a tool requests it with the same arguments. If it cannot be
-// asked, it may not: nothing depends on it but what the caller is told.
+// asked, it may not: nothing depends on it but the suggestion to the caller.
 func (a *Asker) MayRequest(ctx context.Context, op Operation) bool {
 	if op.Tool == nil || op.Requester != nil || !a.Requests() {
 		return false
@@ -152,8 +152,8 @@ func (a *Asker) MayRequest(ctx context.Context, op Operation) bool {
 	return may && refusal == nil
 }
 
-// MayFulfil reports whether the PDP may permit that op.Principal fulfils what op.Requester requests. It is a question whose
-// answer only says who is told of the request: nothing is discharged, and nothing follows.
+// MayFulfil reports whether the PDP may permit that op.Principal fulfils the request of op.Requester. It is a question whose
+// answer only selects the people who see the request: nothing is discharged, and nothing follows.
 func (a *Asker) MayFulfil(ctx context.Context, op Operation) (bool, *Refusal) {
 	return a.possible(ctx, op, toolFulfil, unknownOfFulfiller)
 }
@@ -186,7 +186,7 @@ func (a *Asker) FilterRequests(ctx context.Context, op Operation, items []Item) 
 	return a.filter(ctx, op, toolsRequest, items)
 }
 
-// Block refuses what the PDP is not asked about, as if it had denied it.
+// Block refuses an operation without a question, as if the PDP had denied it.
 func (a *Asker) Block(op Operation, reason string) *Refusal {
 	return a.refuser(&op).denial(reason, reason)
 }

@@ -12,21 +12,21 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// What a client may say about its request, in the request's _meta.
+// Members of a request's _meta by which a client explains it.
 const (
 	metaPurpose = "io.policy-service/purpose"
 	metaContext = "io.policy-service/context"
 )
 
-// speaker is who asks, as it stands in each of our own questions.
+// speaker is the principal of a request, as it stands in each of our own questions.
 type speaker struct {
 	subject evaluation.Entity
-	chain   []identity.Entity // who stand behind
+	chain   []identity.Entity // those behind the subject
 	context evaluation.Object // the members that it has in the context,
 	said    rpc.Object        // and those that the client says
 }
 
-// speaker reads who a request is for, and the words of its client.
+// speaker reads the principal of a request, and the words of its client.
 func (a *Asker) speaker(p *identity.Principal, params *parameters) (speaker, error) {
 	s, err := a.speaks(p)
 	if err != nil {
@@ -35,7 +35,7 @@ func (a *Asker) speaker(p *identity.Principal, params *parameters) (speaker, err
 	return s, s.reads(params)
 }
 
-// speaks reads who a principal is.
+// speaks makes a speaker of a principal.
 func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 	s.subject = evaluation.Entity{Type: p.User.Type, ID: p.User.ID}
 	chain, err := p.OnBehalfOf()
@@ -127,7 +127,7 @@ func reserved(name string) bool {
 // mostActors bounds how many stand behind a question.
 const mostActors = 9
 
-// object is the context of one of our own questions: what the speaker says, and the arguments of a call where there are some.
+// object is the context of one of our own questions: the speaker's words, and the arguments of a call where there are some.
 func (s speaker) object(arguments jsontext.Value) (evaluation.Object, error) {
 	limits, said := boundsOf(1), s.said
 	limits.Body -= s.context.Size()
@@ -146,7 +146,7 @@ func (s speaker) object(arguments jsontext.Value) (evaluation.Object, error) {
 	return s.context.Beside(more), placed(err)
 }
 
-// placed is an error in what a client says with the place that the client knows it by.
+// placed is an error in a client's words, with the place that the client knows it by.
 func placed(err error) error {
 	e, ok := err.(*evaluation.Error)
 	if !ok {

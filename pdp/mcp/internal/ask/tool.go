@@ -31,10 +31,10 @@ type Tool struct {
 	any      bool              // it stands for any tool of its server
 }
 
-// hintLimits are what of a definition may be in each question: lists ask about many tools at once.
+// hintLimits bound the part of a definition that is in each question: lists ask about many tools at once.
 var hintLimits = evaluation.Limits{Body: 8 << 10, Depth: 10, Elements: 128, NestedElements: 64, ArrayDepth: 2, Values: 256}
 
-// Tool reads a definition, and compiles what mappings it declares: when tools are listed, and not when they are called. A
+// Tool reads a definition, and compiles its mappings: when tools are listed, and not when they are called. A
 // tool for which it gives an error can neither be listed nor called. Labels are the operator's for this tool.
 func (a *Asker) Tool(server, shown string, definition jsontext.Value, labels map[string]string) (*Tool, error) {
 	read, err := lock.ParseTool(definition)
@@ -117,8 +117,8 @@ func (t *Tool) entity(id string, d evaluation.Object) (evaluation.Entity, error)
 // mostHint is how much of a server's own words is in a question.
 const mostHint = 500
 
-// hintOf is what a server says of whether its tool wants an approval, in a form that policies can rely on. It is untrusted
-// and can only ask for more: whatever is not understood reads as required.
+// hintOf is a server's own word on whether its tool wants an approval, in a form that policies can rely on. It is untrusted
+// and can only ask for more: an unknown value reads as required.
 func hintOf(v evaluation.Value) map[string]any {
 	hint := map[string]any{"required": v.Kind() != evaluation.Map}
 	if required, ok := v.Object().Get("required"); ok && !(required.Kind() == evaluation.Bool && !required.True()) {

@@ -25,7 +25,7 @@ type Wanted struct {
 // nothing is no denial.
 var nothing = &authzenclient.Enforcement{}
 
-// Wanted is what people were asked about, for a request that is repeated. Nobody is asked.
+// Wanted is the approval that people were asked for, for a request that is repeated. They are not asked again.
 func (a *Asker) Wanted(ctx context.Context, op Operation) (*Wanted, *Refusal) {
 	w := a.refuser(&op)
 	plan, refusal := a.Plan(ctx, op)
@@ -47,10 +47,10 @@ func (a *Asker) wanted(w refuser, pdp *authzenclient.Client, op *Operation, last
 	return &Wanted{pdp: pdp, refuse: w, of: of, denied: nothing}
 }
 
-// PDP is the client that asked, and that follows what people say.
+// PDP is the client that asked, and that follows people's answer.
 func (w *Wanted) PDP() *authzenclient.Client { return w.pdp }
 
-// Ask has people asked, and does not wait for them. Whoever asks for the same joins who asks already, also at another
+// Ask has people asked, and does not wait for them. An equal question joins one that is open already, also at another
 // gateway. A Wanted of [Asker.Wanted] has nothing to ask about: that was done before.
 func (w *Wanted) Ask(ctx context.Context) (approvals.Standing, *Refusal) {
 	s, err := approvals.Ask(ctx, w.pdp, *w.denied, approvals.JoinEqual())
@@ -72,7 +72,7 @@ func (w *Wanted) Required(s approvals.Standing) *Refusal {
 	return w.refuse.approval(of, next, callAgain, s.String())
 }
 
-// Undecidable refuses the call for now: nobody may decide about what was filed, as policies are.
+// Undecidable refuses the call for now: under the policies there are, no person may decide about the request that was filed.
 func (w *Wanted) Undecidable(s approvals.Standing) *Refusal {
 	of := w.of
 	of.ID, of.Expires = idOf(s), s.Ends().UTC()
@@ -81,7 +81,7 @@ func (w *Wanted) Undecidable(s approvals.Standing) *Refusal {
 }
 
 // Denied refuses the call for good: people were asked, and it is over without their yes. An equal call may have taken back
-// what this one has joined, and people have said nothing then: it can be sent again.
+// the request that this one has joined, and people have said nothing then: it can be sent again.
 func (w *Wanted) Denied(s approvals.Standing) *Refusal {
 	if err := s.Err(); err != nil && !over(err) {
 		return w.Failed(err)
@@ -92,7 +92,7 @@ func (w *Wanted) Denied(s approvals.Standing) *Refusal {
 	return w.refuse.over(idOf(s), whyNot(s), s.String())
 }
 
-// Failed refuses the call since people could not be asked, or nobody knows what they said. Err is of [authzenclient.Client].
+// Failed refuses the call since people could not be asked, or their answer is not known. Err is of [authzenclient.Client].
 func (w *Wanted) Failed(err error) *Refusal {
 	if r := w.refuse.failure(err); r != nil {
 		return r
@@ -100,7 +100,7 @@ func (w *Wanted) Failed(err error) *Refusal {
 	return w.refuse.unavailable(0, err.Error())
 }
 
-// idOf is by what people and clients call what is waited for.
+// idOf is the id by which people and clients know the request that is waited for.
 func idOf(s approvals.Standing) string {
 	for _, id := range s.Approvals() {
 		return id
@@ -119,8 +119,7 @@ func whyNot(s approvals.Standing) string {
 	return "the approval cannot be used"
 }
 
-// authorization is a request for approval as its client is told of it. One that nobody has filed has no id, and does not
-// expire.
+// authorization is a request for approval as its client reads it. One that is not filed has no id, and does not expire.
 type authorization struct {
 	ID        string         `json:"id,omitzero"`
 	Tool      string         `json:"tool"`
@@ -130,7 +129,7 @@ type authorization struct {
 	Expires   time.Time      `json:"expiresAt,omitzero"`
 }
 
-// unused is why a use of an approval, or what goes on from one, is no permit.
+// unused refuses a call whose approval, or continuation of one, gave no permit.
 func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
 	switch {
 	case over(e.Err()) && by.Standing != nil: // an approval that was used up has ended, too
@@ -156,7 +155,7 @@ func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
 	return w.denial(d.ReasonUser(), e.String())
 }
 
-// id is that of what people approved, "" if it is not known.
+// id is that of the approved request, "" if it is not known.
 func (a Answered) id() string {
 	if a.Standing == nil {
 		return ""
@@ -181,7 +180,7 @@ func (w refuser) over(id, reason, why string) *Refusal {
 // noMore is why an approval that there was is of no use.
 const noMore = "the approval does not count any more: an equal call has used it, its time is up, or an approver took it back"
 
-// spent is that what people were asked counts no more, as after an equal call: they would have to be asked anew, and no
+// spent refuses a call whose approval counts no more, as after an equal call: they would have to be asked anew, and no
 // request has them asked twice.
 func (w refuser) spent(id, reason, why string) *Refusal {
 	next := "Send the same call again to have people asked anew"

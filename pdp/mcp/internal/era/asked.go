@@ -6,7 +6,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// What servers ask of clients, in the legacy era by a request of their own, in the modern era within a result.
+// Methods by which servers ask clients, in the legacy era by a request of their own, in the modern era within a result.
 const (
 	Elicit = "elicitation/create"
 	Sample = "sampling/createMessage"
@@ -41,7 +41,7 @@ func takesMode(can, params rpc.Object) bool {
 }
 
 // Asked is a request of a server as a client of an era takes it. A legacy client knows a page that it opens by an id, which
-// is ours; a modern one does not. Nobody answers by a task.
+// is ours; a modern one does not. No client answers by a task.
 func Asked(m rpc.Message, to Era, id string) rpc.Message {
 	o, err := m.ParamsObject()
 	if err != nil {

@@ -1,11 +1,11 @@
 // Package era knows how the two eras of MCP differ, and changes a message of one into the same message of the other. Legacy
-// is every revision with an initialize handshake (2025-11-25 and before); modern is every one that says on each request
-// what the handshake said once (2026-07-28).
+// is every revision with an initialize handshake (2025-11-25 and before); modern is every one that repeats on each request
+// the contents of the handshake (2026-07-28).
 //
-// Begin with [Era]. On the way to a server: [CheckHeaders] and [CheckParamHeaders] hold what a client says in headers
-// against what it sends, [ToModern] and [ParamHeaders] write what a modern server wants to see. On the way back:
-// [Response], [Notification], [Asked], [Initialized] and [Discovered] make of what a server sends what its client
-// understands, without what a server of the other era must not say. What they do not name keeps its bytes.
+// Begin with [Era]. On the way to a server: [CheckHeaders] and [CheckParamHeaders] hold a client's headers against its
+// body, [ToModern] and [ParamHeaders] write the members and headers of a modern request. On the way back: [Response],
+// [Notification], [Asked], [Initialized] and [Discovered] translate a server's message for its client, without members
+// that a server of the other era must not send. Members that they do not name keep their bytes.
 //
 // The package is pure: it keeps nothing and sends nothing, and knows no principal and no policy.
 package era
@@ -42,7 +42,7 @@ func Of(version string) (e Era, ok bool) {
 	return Legacy, slices.Contains(LegacyVersions, version)
 }
 
-// What modern requests and results say of themselves in _meta.
+// Members of _meta by which modern requests and results describe themselves.
 const (
 	MetaPrefix       = "io.modelcontextprotocol/"
 	MetaVersion      = MetaPrefix + "protocolVersion"
@@ -53,7 +53,7 @@ const (
 	MetaSubscription = MetaPrefix + "subscriptionId"
 )
 
-// Codes that MCP 2026-07-28 has for what went wrong with a request as such. It keeps all that follow until -32099 for
+// Codes of MCP 2026-07-28 for faults of a request as such. It keeps all that follow until -32099 for
 // itself.
 const (
 	HeaderMismatch     = -32020

@@ -43,7 +43,7 @@ type schemaWalk struct {
 	names map[string]bool // of headers, in lower case
 }
 
-// Where schemas stand within a schema, beside properties: as a value, in an array, or as the values of a map. What stands
+// Where schemas stand within a schema, beside properties: as a value, in an array, or as the values of a map. Anything
 // elsewhere is data.
 var (
 	below = map[string]bool{

@@ -9,7 +9,7 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Headers that say again what a modern request says in its body, as [http.Header] has them.
+// Headers that repeat members of a modern request's body, as [http.Header] has them.
 const (
 	VersionHeader = "Mcp-Protocol-Version"
 	MethodHeader  = "Mcp-Method"
@@ -20,12 +20,11 @@ const (
 // Named says which member of params Mcp-Name mirrors, of the methods that have it.
 var Named = map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-// mayName is the same of methods of which it need not come: those who know MCP alone do not send it.
+// mayName is the same of methods of which it need not come: clients that know MCP alone do not send it.
 var mayName = map[string]string{"tools/request": "name"}
 
-// CheckHeaders reads what a modern request says of itself, and holds the headers it came with against it. Nothing is
-// decided on a header: one that differs is an error, for somebody else could have decided on it. The status of each error
-// is 400.
+// CheckHeaders reads the [Meta] of a modern request, and holds the headers it came with against it. Nothing is decided on a
+// header: one that differs is an error, for a proxy could have decided on it. The status of each error is 400.
 func CheckHeaders(h http.Header, m rpc.Message, params rpc.Object) (Meta, *rpc.Error) {
 	version, fault := single(h, VersionHeader)
 	if fault != nil {
@@ -50,7 +49,7 @@ func CheckHeaders(h http.Header, m rpc.Message, params rpc.Object) (Meta, *rpc.E
 	return meta, checkName(h, m.Method, params)
 }
 
-// checkName holds Mcp-Name against what the request is about.
+// checkName holds Mcp-Name against the name in the body.
 func checkName(h http.Header, method string, params rpc.Object) *rpc.Error {
 	member, named := Named[method]
 	if optional, ok := mayName[method]; ok && len(h[NameHeader]) > 0 {
@@ -122,7 +121,7 @@ func EncodeHeader(s string) string {
 	return sentinel + base64.StdEncoding.EncodeToString([]byte(s)) + sentinelEnd
 }
 
-// decodeHeader reads what [EncodeHeader] writes.
+// decodeHeader is the inverse of [EncodeHeader].
 func decodeHeader(s string) (text string, ok bool) {
 	inner, begins := strings.CutPrefix(s, sentinel)
 	inner, ends := strings.CutSuffix(inner, sentinelEnd)

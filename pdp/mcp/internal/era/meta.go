@@ -8,16 +8,16 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// Meta is what a modern request says of itself and of its client.
+// Meta describes a modern request and its client.
 type Meta struct {
 	Version string
 	// LogLevel is from which level on the client wants log messages of this request, "" for none.
 	LogLevel string
-	// Client is nil if the client does not say what it is. Capabilities is an object.
+	// Client is nil if the client does not name itself. Capabilities is an object.
 	Client, Capabilities jsontext.Value
 }
 
-// protocolKeys are the members of _meta that are of one hop: who sends a message writes them.
+// protocolKeys are the members of _meta that are of one hop: the sender of a message writes them.
 var protocolKeys = []string{MetaVersion, MetaClient, MetaCapabilities, MetaLogLevel, MetaServer, MetaSubscription}
 
 var logLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
@@ -54,7 +54,7 @@ func ReadMeta(params rpc.Object) (Meta, *rpc.Error) {
 
 func invalid(text string) *rpc.Error { return &rpc.Error{Code: rpc.InvalidParams, Message: text} }
 
-// Client is what a modern server is told of its client with each request.
+// Client describes the client to a modern server, in each request.
 type Client struct {
 	Version string
 	// Info may be nil, and so may Capabilities: then the client has none.
@@ -62,7 +62,7 @@ type Client struct {
 	LogLevel           string
 }
 
-// ToModern is params with what a modern request says of itself, in the place of what they said before.
+// ToModern is params with the members that describe a modern request, in the place of those they had.
 func ToModern(params rpc.Object, c Client) rpc.Object {
 	meta := params.GetObject("_meta").Without(func(name string) bool { return slices.Contains(protocolKeys, name) })
 	meta = meta.With(MetaVersion, rpc.String(c.Version))

@@ -64,7 +64,7 @@ func (p HeaderParam) value(arguments rpc.Object) jsontext.Value {
 	return v
 }
 
-// mirrors reports whether a header says what an argument is. Integers are compared as numbers.
+// mirrors reports whether a header has the value of an argument. Integers are compared as numbers.
 func mirrors(header string, v jsontext.Value) bool {
 	said, ok := decodeHeader(header)
 	if !ok {
@@ -98,7 +98,7 @@ func primitive(v jsontext.Value) (string, bool) {
 	return "", false
 }
 
-// integer is a number that is one, however it is written, within what the protocol allows.
+// integer is a number that is one, however it is written, within the protocol's bounds.
 func integer(v jsontext.Value) (int64, bool) {
 	const most = 1<<53 - 1
 	f, err := strconv.ParseFloat(string(v), 64)

@@ -23,10 +23,10 @@ func TakesInput(method string) bool { return slices.Contains(withInput, method) 
 
 // Response is the response of a server as a client gets it. All that is not named here keeps its bytes.
 //
-// Nobody keeps a result for others, or for later: which it is, the PDP says anew each time. A client is asked for input by
+// No cache may keep a result for others, or for later: the PDP decides anew each time. A client is asked for input by
 // nothing but a modern result that says so, of a method that [TakesInput], whatever else a result has in it: such a result
-// comes back as it is, for it is no answer yet, and who continues it changes it. Within the legacy era the error
-// [URLRequired] comes back as it is, too: it is for [ShowPages]. A result of a type that nobody knows is an error.
+// comes back as it is, for it is no answer yet, and the caller changes it to continue. Within the legacy era the error
+// [URLRequired] comes back as it is, too: it is for [ShowPages]. A result of an unknown type is an error.
 func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = failure(method, m.Error, from, to)
@@ -77,10 +77,10 @@ func answerOf(method string, o rpc.Object, from, to Era) rpc.Object {
 	return o
 }
 
-// isTask reports whether a legacy result is the handle of a task, which nobody asked for.
+// isTask reports whether a legacy result is the handle of a task, which was not asked for.
 func isTask(o rpc.Object) bool { return o.Get("task").Kind() == '{' && o.Get("content") == nil }
 
-// Ambiguous is data.type of an error in place of what a server should not have answered.
+// Ambiguous is data.type of an error in place of an answer that a server should not have given.
 const Ambiguous = "upstream_ambiguous"
 
 // instead is such an error.
@@ -148,5 +148,5 @@ func failure(method string, v jsontext.Value, from, to Era) jsontext.Value {
 func reserved(code int) bool { return lastReserved <= code && code <= HeaderMismatch }
 
 // ofClient reports whether a reserved code of a modern server says something of the client. The others say something of
-// who stands between.
+// a hop between.
 func ofClient(code int) bool { return code == HeaderMismatch || code == MissingCapability }

@@ -14,8 +14,8 @@ const tasks = "tasks"
 // Own begins the names that are the gateway's, in _meta and in capabilities.
 const Own = "io.policy-service/"
 
-// Initialized is what a server said of itself, in the handshake or in server/discover, as the result of initialize. Version
-// is the revision that is spoken with the client, and ours are the extensions of the gateway's, which no server has.
+// Initialized is a server's description of itself, in the handshake or in server/discover, as the result of initialize.
+// Version is the revision that is spoken with the client, and ours are the extensions of the gateway's, which no server has.
 func Initialized(server jsontext.Value, e Era, version string, ours []string) (jsontext.Value, error) {
 	o, err := rpc.ParseObject(server)
 	if err != nil {
@@ -29,7 +29,7 @@ func Initialized(server jsontext.Value, e Era, version string, ours []string) (j
 	return o.With("serverInfo", info).Value(), nil
 }
 
-// Discovered is the same as the result of server/discover. The revisions are ours, and nobody keeps it for long.
+// Discovered is the same as the result of server/discover. The revisions are ours, and the result may not be kept for long.
 func Discovered(server jsontext.Value, e Era, ours []string) (jsontext.Value, error) {
 	o, err := rpc.ParseObject(server)
 	if err != nil {
@@ -49,7 +49,7 @@ func ofServer(o rpc.Object, e Era) rpc.Object {
 	return o.With("capabilities", capabilities(o.Get("capabilities")))
 }
 
-// capabilities are those of a server that a client is told.
+// capabilities are those of a server that its client gets.
 func capabilities(v jsontext.Value) jsontext.Value {
 	o, err := rpc.ParseObject(v)
 	if err != nil {
@@ -66,7 +66,7 @@ func capabilities(v jsontext.Value) jsontext.Value {
 	return less.Value()
 }
 
-// WithoutOwn are capabilities in which nobody else says what the gateway can, and is told what its clients know of it.
+// WithoutOwn are capabilities without those of the gateway's own extensions, which neither a client nor a server may claim.
 func WithoutOwn(capabilities rpc.Object) rpc.Object {
 	for _, member := range []string{"extensions", "experimental"} {
 		all := capabilities.GetObject(member)
@@ -78,7 +78,7 @@ func WithoutOwn(capabilities rpc.Object) rpc.Object {
 	return capabilities
 }
 
-// announced is what a client is told, with the extensions of the gateway's in a member of the capabilities.
+// announced are the capabilities that a client gets, with the extensions of the gateway's in a member of the capabilities.
 func announced(o rpc.Object, member string, ours []string) rpc.Object {
 	if len(ours) == 0 {
 		return o
@@ -119,7 +119,7 @@ func WithServer(m rpc.Message, info jsontext.Value) rpc.Message {
 }
 
 // Notification is a notification of a server as a client gets it. Id is that of the request by which a modern client
-// listens, and zero for what belongs to another request.
+// listens, and zero for one that belongs to another request.
 func Notification(m rpc.Message, from, to Era, id rpc.ID) rpc.Message {
 	o, err := m.ParamsObject()
 	if err != nil && m.Params != nil {

@@ -8,13 +8,13 @@ import (
 	"policy-service/evaluation"
 )
 
-// actMember is RFC 8693's claim for who acts, in which it occurs again for who acted before.
+// actMember is RFC 8693's claim for the actor, in which it occurs again for the actor before.
 const actMember = "act"
 
-// OnBehalfOf are all who stand behind a question whose subject is the agent, or the user if there is no agent: the actors of
-// the claim act, the last one first, and then the person. If the configuration takes an actor for the subject, that actor
-// is there as both, and the person behind is the last. It fails if the claim has another form than RFC 8693 gives it:
-// then nobody can say who acts.
+// OnBehalfOf are all entities behind a question whose subject is the agent, or the user if there is no agent: the actors of
+// the claim act, the last one first, and then the person. If the configuration takes an actor for the subject, that actor is
+// there as both, and the person behind is the last. It fails if the claim has another form than RFC 8693 gives it: then the
+// actor is not known.
 func (p *Principal) OnBehalfOf() ([]Entity, error) {
 	actors, err := p.actors()
 	if err != nil {
@@ -48,7 +48,7 @@ func (p *Principal) actors() (all []Entity, err error) {
 	return all, nil
 }
 
-// actor is the name of an actor. One that another issuer names would have the name of somebody else here.
+// actor is the name of an actor. One that another issuer names would have the name of another one here.
 func (p *Principal) actor(act evaluation.Value) (string, bool) {
 	for member, v := range act.Object().All {
 		switch member {

@@ -11,17 +11,17 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Challenge is why a request has no principal, and what to answer it.
+// Challenge is the answer to a request without a principal.
 type Challenge struct {
 	// Status is that of the answer: 401, or 403 where no token would help.
 	Status int
 	// Header is the value of WWW-Authenticate; "" for none.
 	Header string
-	// Detail says what is wrong and what to try. It is made of fixed texts.
+	// Detail names the fault and a remedy. It is made of fixed texts.
 	Detail string
 }
 
-// maxToken bounds a token. It is more than issuers write, and less than what costs anything to refuse.
+// maxToken bounds a token. It is longer than issuers' tokens, and short enough to be cheap to refuse.
 const maxToken = 16 << 10
 
 // Authenticate says for whom a request is. Exactly one of the results is nil.
@@ -60,7 +60,7 @@ func (i *Identity) Holder(ctx context.Context, token string) (*Principal, error)
 	return p, nil
 }
 
-// Believes reports whether what somebody of an issuer says may count in a tenant, by the configuration.
+// Believes reports whether a subject of an issuer may count in a tenant, by the configuration.
 func (i *Identity) Believes(tenant, issuer, sub string) bool {
 	if p := i.fixed; p != nil {
 		own, _ := textOf(evaluation.ClaimPath{"sub"}, p.Claims)
@@ -101,12 +101,12 @@ func tokenInQuery(u *url.URL) bool {
 	return strings.Contains(strings.ToLower(query), "access_token")
 }
 
-// invalid refuses what was sent.
+// invalid refuses a token.
 func (i *Identity) invalid(detail string) *Challenge {
 	return &Challenge{http.StatusUnauthorized, i.challenge(`, error="invalid_token"`), detail}
 }
 
-// challenge tells a client where it learns how to get a token.
+// challenge leads a client to the metadata on how to get a token.
 func (i *Identity) challenge(more string) string {
 	if len(i.scopes) > 0 {
 		more += `, scope="` + strings.Join(i.scopes, " ") + `"`

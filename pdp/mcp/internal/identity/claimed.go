@@ -8,8 +8,8 @@ import (
 	"policy-service/evaluation"
 )
 
-// Claimed is whom claims would name if they stood in a token that is valid. Nothing is verified, so nobody may be let in
-// by it: it is for who wants to know what a gateway would do. A fixed identity needs no claims, and takes none.
+// Claimed is the principal that claims would name in a valid token. Nothing is verified, so it must not let a request in: it
+// shows how a gateway would decide. A fixed identity needs no claims, and takes none.
 func Claimed(o Options, claims evaluation.Object) (*Principal, error) {
 	i := &Identity{issuers: map[string]Issuer{}, now: time.Now}
 	if err := i.readClaims(o); err != nil {

@@ -11,7 +11,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// fix makes the fixed identity of a gateway that asks nobody for a token.
+// fix makes the fixed identity of a gateway that asks for no token of an issuer.
 func (i *Identity) fix(o Options) error {
 	e := Issuer{}.filled(o)
 	if err := e.check(); err != nil {
@@ -39,7 +39,7 @@ func (i *Identity) fix(o Options) error {
 // Fixed is the fixed identity, and nil if requests bring tokens.
 func (i *Identity) Fixed() *Principal { return i.fixed }
 
-// fixedHolder is the fixed identity, for who has its token.
+// fixedHolder is the fixed identity, for a request with its token.
 func (i *Identity) fixedHolder(token string) (*Principal, error) {
 	if own := i.fixed.Token; own == "" || subtle.ConstantTimeCompare([]byte(own), []byte(token)) != 1 {
 		return nil, errors.New("the token is not valid here: this gateway has a fixed identity, and takes no tokens")
@@ -48,7 +48,7 @@ func (i *Identity) fixedHolder(token string) (*Principal, error) {
 }
 
 // local is the fixed identity, for a request of this machine. A proxy is on this machine too, and so is a page in a
-// browser: [auth.Loopback] refuses both. What stands in Authorization is not looked at.
+// browser: [auth.Loopback] refuses both. Authorization is not read.
 func (i *Identity) local(r *http.Request) (*Principal, *Challenge) {
 	if _, err := (auth.Loopback{}).Authenticate(r); errors.Is(err, auth.ErrForwarded) {
 		return nil, &Challenge{Status: http.StatusForbidden, Detail: "this gateway has a fixed identity for this machine, and the request has been forwarded by a proxy; list issuers in its configuration"}

@@ -1,11 +1,11 @@
-// Package identity finds out for whom an MCP request is: by its bearer token alone, or by what an operator fixed for a
-// gateway that only one machine or process can reach.
+// Package identity finds out for whom an MCP request is: by its bearer token alone, or by the identity that an operator
+// fixed for a gateway that only one machine or process can reach.
 //
 // Begin with [New] and [Identity.Authenticate], which gives a [Principal] or says why there is none. [Identity.Metadata]
-// tells clients where to get a token.
+// leads clients to a token.
 //
 // The package refuses to guess. A token is taken from the header Authorization and from nowhere else, a bad one is never
-// passed over for none, and no issuer can name what another one names. No token, and nothing of one, is in what it says.
+// passed over for none, and no issuer can name an entity of another. No token, and nothing of one, is in its texts.
 package identity
 
 import (
@@ -16,14 +16,14 @@ import (
 	"policy-service/evaluation"
 )
 
-// Principal is whom a request is for. Everything that is kept for somebody is kept by Key.
+// Principal is the party that a request is for. Everything that is kept for a principal is kept by Key.
 type Principal struct {
 	// Issuer, Subject and Client are the claims iss, that which names the subject, and client_id. Client may be "".
 	Issuer, Subject, Client string
-	// Key is a digest of the three and of sub, and of nothing else: the same sub of another issuer is somebody else, and so
+	// Key is a digest of the three and of sub, and of nothing else: the same sub of another issuer is another principal, and so
 	// is the same actor for another person.
 	Key string
-	// Person is the protocol member context.person of questions: who the person is, whatever policies call them. "" if a
+	// Person is the protocol member context.person of questions: the person's identity, whatever policies call them. "" if a
 	// fixed identity names no issuer.
 	Person string
 	// Tenant is where questions are asked, by its name, also if it is the default. It is never a claim.
@@ -33,8 +33,8 @@ type Principal struct {
 	User, Agent Entity
 	// Claims are all claims of the token as they stand in it.
 	Claims evaluation.Object
-	// Token is the access token itself, and Expires when it ends. A fixed identity has what is given for it, or "", and does
-	// not end.
+	// Token is the access token itself, and Expires when it ends. A fixed identity has the token given for it, or "", and
+	// does not end.
 	Token   string
 	Expires time.Time
 
@@ -48,8 +48,7 @@ type Entity struct{ Type, ID string }
 // ErrExpired is the cause of a context that ended with its principal's token.
 var ErrExpired = errors.New("the access token has expired")
 
-// Context ends with the token of the principal, at the latest. What is open for somebody is open for as long as they may
-// ask.
+// Context ends with the token of the principal, at the latest. A stream stays open for as long as its principal may ask.
 func (p *Principal) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	if p.Expires.IsZero() {
 		return context.WithCancel(ctx)

@@ -65,7 +65,7 @@ func otherForm(resource string) string {
 	return resource + "/"
 }
 
-// Apart is the first issuer that could name an entity of one before it, and what to do about it. In one tenant, an entity
+// Apart is the first issuer that could name an entity of one before it, and a remedy. In one tenant, an entity
 // is a type and an id; and the id of one issuer could be that of another if one's prefix begins with the other's, because
 // an issuer writes whatever it likes behind its own. Clients are entities too.
 func Apart(o Options) (n int, err error) {

@@ -14,7 +14,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Options say whose tokens count, and what their claims mean.
+// Options list the issuers whose tokens count, and the meaning of their claims.
 type Options struct {
 	// Resource is the gateway's own identifier, the address that clients have of it: https, or http on loopback.
 	Resource string
@@ -35,7 +35,7 @@ type Options struct {
 	Private bool
 	// DefaultTenant is that of issuers without a tenant of their own, and of a fixed identity; "" is default.
 	DefaultTenant string
-	// Scopes are what clients are told to ask for. Whether a token has them, nobody looks.
+	// Scopes are those that clients are advised to ask for. A token is not checked for them.
 	Scopes []string
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -129,7 +129,7 @@ func (e Issuer) filled(o Options) Issuer {
 	return e
 }
 
-// check checks what an issuer's people and clients are called. [auth.NewJWT] checks everything else.
+// check checks the types and prefixes of an issuer's people and clients. [auth.NewJWT] checks everything else.
 func (e Issuer) check() error {
 	switch {
 	case !evaluation.IsTenantName(e.Tenant):
@@ -142,7 +142,7 @@ func (e Issuer) check() error {
 	return nil
 }
 
-// isText bounds what becomes part of names.
+// isText bounds a part of names.
 func isText(s string) bool { return len(s) <= 128 && isName(s) }
 
 // isName bounds names that come from tokens.

@@ -35,7 +35,7 @@ func (i *Identity) principal(t auth.Token) (*Principal, error) {
 
 // holder is whom the claims of an issuer's access token name. Sub is the claim of that name.
 func (i *Identity) holder(claims evaluation.Object, e Issuer, sub string, expires time.Time) (*Principal, error) {
-	// RFC 7800: the token is of whoever has a key, by DPoP or TLS. Without the proof it could be anybody's.
+	// RFC 7800: the token is bound to the holder of a key, by DPoP or TLS. Without the proof it could be anybody's.
 	if _, bound := claims.Get("cnf"); bound {
 		return nil, errors.New("the token is bound to a key, for which this gateway takes no proof; get a plain bearer token")
 	}
@@ -49,7 +49,7 @@ func (i *Identity) holder(claims evaluation.Object, e Issuer, sub string, expire
 	return p, nil
 }
 
-// named reads from claims who the subject and the client are.
+// named reads the subject and the client from claims.
 func (i *Identity) named(claims evaluation.Object, e Issuer) (*Principal, error) {
 	p := &Principal{Tenant: e.Tenant, Claims: claims, names: names{agent: e.AgentType, prefix: e.IDPrefix}}
 	var ok bool
