@@ -25,6 +25,13 @@ func tight() evaluation.Limits {
 	return evaluation.Limits{Body: 1 << 20, Depth: 4, Elements: 3, NestedElements: 2, ArrayDepth: 1, Values: 24, Batch: 2}
 }
 
+// oddly are limits within which nearly everything can be read.
+func oddly() evaluation.Limits {
+	l := wider()
+	l.ArrayDepth, l.Elements, l.NestedElements = 9, 9999, 9999
+	return l
+}
+
 // entries are the ways to read one body.
 type entries struct {
 	authzen, native func() (evaluation.Request, error)
@@ -101,8 +108,8 @@ func written(v json.Marshaler) string {
 func requestTold(q evaluation.Request) string {
 	actors, ok := q.Actors()
 	behind, _ := json.Marshal(actors)
-	text := fmt.Sprintf("%d %q %s %q %s %t %q %t %v %t", q.Shape, q.Tenant, written(q), q.Unknown.Pointers(), behind, ok,
-		q.Presented(), q.Justified(), q.Continues(), q.Plain(evaluation.DefaultLimits()))
+	text := fmt.Sprintf("%d %q %s %q %s %t %q %t %v", q.Shape, q.Tenant, written(q), q.Unknown.Pointers(), behind, ok,
+		q.Presented(), q.Justified(), q.Continues())
 	for _, o := range []evaluation.Object{q.Subject.Properties, q.Action.Properties, q.Resource.Properties, q.Context} {
 		text += "\n" + objectTold(o)
 	}
@@ -380,4 +387,41 @@ func oddBody(r *rand.Rand) string {
 	}
 	r.Shuffle(len(members), func(i, k int) { members[i], members[k] = members[k], members[i] })
 	return "{" + strings.Join(members, ",") + "}"
+}
+
+// oddNames are those that mean something somewhere, or are read as something else.
+var oddNames = []string{
+	"a", "b", "arguments", "context", "content", "action", "pdp", "approval", "approval_id", "person", "supported_obligations",
+	"__entity", "__extn", "é", "\x00", `"`, "options",
+}
+
+// oddValue is a JSON value such as no client would send, and many would.
+func oddValue(r *rand.Rand, deep int) string {
+	switch n := r.IntN(10); {
+	case n < 3 || deep == 0:
+		return []string{"null", "true", "1", "1.50", "1e400", `"x"`, `"\u2028<\u0000"`, `"` + strings.Repeat("x", r.IntN(900)) + `"`}[r.IntN(8)]
+	case n < 5:
+		all := make([]string, r.IntN(8))
+		for i := range all {
+			all[i] = oddValue(r, deep-1)
+		}
+		return "[" + strings.Join(all, ",") + "]"
+	}
+	return oddObject(r, deep-1)
+}
+
+func oddObject(r *rand.Rand, deep int) string {
+	var all []string
+	for _, n := range r.Perm(len(oddNames))[:r.IntN(4)] {
+		if name := oddNames[n]; !strings.HasPrefix(name, "__") || r.IntN(9) == 0 {
+			all = append(all, fmt.Sprintf("%s:%s", quoted(name), oddValue(r, deep)))
+		}
+	}
+	return "{" + strings.Join(all, ",") + "}"
+}
+
+func quoted(name string) string {
+	v, _ := evaluation.Text(name)
+	text, _ := v.MarshalJSON()
+	return string(text)
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"policy-service/evaluation"
 	"policy-service/evaluation/authzenclient/internal/link"
 )
 
@@ -27,12 +26,9 @@ type asking struct {
 	method string // "" is POST
 	public bool   // readable by anybody: it gets no credentials
 	body   []byte
-	// In place of body: the request itself, and its transport.
-	request evaluation.Request
-	direct  Direct
-	header  http.Header // beside the client's own
-	secret  string      // a credential in header
-	repeat  repeatable  // the failures after which it may be asked again
+	header http.Header // beside the client's own
+	secret string      // a credential in header
+	repeat repeatable  // the failures after which it may be asked again
 	// The statuses of an answer, nil is 200, and the breaker, nil is the client's own. Receipts and approvals have others.
 	statuses []int
 	breaker  *breaker
@@ -105,36 +101,12 @@ func (c *Client) once(ctx context.Context, a asking, id string, read func(reply)
 	if id != "" {
 		r.Header.Set("X-Request-ID", id)
 	}
-	answer, err := send(&c.http, r, a)
+	answer, err := c.http.Do(r)
 	if err != nil {
 		return broken(ctx, err, hidden, true)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	return c.receive(ctx, answer, a, id, hidden, read)
-}
-
-// Direct is the transport of a PDP in the same process: it can be given a request without its
-// text. A client whose transport is one uses it so; [WithHTTPClient] sets it.
-type Direct interface {
-	http.RoundTripper
-	// RoundTripRequest answers as RoundTrip answers r with q, as text, in its body.
-	RoundTripRequest(r *http.Request, q evaluation.Request) (*http.Response, error)
-}
-
-// directly is the transport that takes requests without their text, nil if h has none.
-func directly(h *http.Client) Direct {
-	if h.Timeout > 0 { // which is for h to see to
-		return nil
-	}
-	d, _ := h.Transport.(Direct)
-	return d
-}
-
-func send(h *http.Client, r *http.Request, a asking) (*http.Response, error) {
-	if a.direct != nil {
-		return a.direct.RoundTripRequest(r, a.request)
-	}
-	return h.Do(r)
 }
 
 // credentials adds them, where the request goes to the PDP's origin.

@@ -110,16 +110,11 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // Evaluate sends one request. The request's tenant is empty or the client's.
 func (c *Client) Evaluate(ctx context.Context, request evaluation.Request) Decision {
-	a := asking{op: "evaluate", url: c.endpoint.Load().evaluation, repeat: repeatOf(request)}
-	var err *Error
-	if a.direct = directly(&c.http); a.direct != nil {
-		a.request, err = request, sendable(c.tenant, request)
-	} else {
-		a.body, err = c.encodeAuthZEN(request)
-	}
+	body, err := c.encodeAuthZEN(request)
 	if err != nil {
 		return denied("evaluate", err)
 	}
+	a := asking{op: "evaluate", url: c.endpoint.Load().evaluation, body: body, repeat: repeatOf(request)}
 	return c.decide(ctx, a).to("evaluate", &request)
 }
 

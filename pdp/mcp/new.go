@@ -263,7 +263,7 @@ func newClient(c PDPConfig, d Deps, tenant string) (*authzenclient.Client, error
 	options := []authzenclient.Option{
 		authzenclient.WithTenant(tenant), authzenclient.WithTimeout(c.Timeout), authzenclient.WithRetries(0),
 		authzenclient.WithBreaker(int(c.Breaker.Failures), c.Breaker.CoolDown), authzenclient.WithClock(d.Now, nil),
-		authzenclient.WithHTTPClient(&http.Client{Transport: withTraces(d.Transport)}),
+		authzenclient.WithHTTPClient(&http.Client{Transport: tracing{d.Transport}}),
 	}
 	switch {
 	case c.Embedded != nil:

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/labstack/echo/v4"
@@ -28,39 +27,24 @@ func (d *decisionRoutes) register(route registrar) {
 	many := door.Need{Permission: auth.Decide, Tenant: true, Work: door.LongWork}
 	search := door.Need{Permission: auth.Search, Tenant: true, Work: door.LongWork}
 	for _, prefix := range []string{"", door.TenantPrefix} {
-		route(prefix+"/access/v1/evaluation", decided(d, one, decodeOne, (*decisionRoutes).answer), http.MethodPost)
-		route(prefix+"/access/v1/evaluations", decided(d, many, ofBody(evaluation.DecodeBatch), (*decisionRoutes).answerBatch), http.MethodPost)
+		route(prefix+"/access/v1/evaluation", decided(d, one, evaluation.DecodeAuthZEN, (*decisionRoutes).answer), http.MethodPost)
+		route(prefix+"/access/v1/evaluations", decided(d, many, evaluation.DecodeBatch, (*decisionRoutes).answerBatch), http.MethodPost)
 		for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
 			decode := func(body []byte, tenant string, limits evaluation.Limits) (evaluation.Search, error) {
 				return evaluation.DecodeSearch(kind, body, tenant, limits)
 			}
-			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, ofBody(decode), (*decisionRoutes).answerSearch), http.MethodPost)
+			route(prefix+"/access/v1/search/"+string(kind), decided(d, search, decode, (*decisionRoutes).answerSearch), http.MethodPost)
 		}
 	}
 	decode := func(body []byte, _ string, limits evaluation.Limits) (evaluation.Request, error) {
 		return evaluation.DecodeNative(body, limits)
 	}
 	one.Tenant = false // it is in the body
-	route("/v1/authorize", decided(d, one, ofBody(decode), (*decisionRoutes).answerNative), http.MethodPost)
+	route("/v1/authorize", decided(d, one, decode, (*decisionRoutes).answerNative), http.MethodPost)
 }
 
-// decoder makes of the body of a request, whose tenant is known, what it asks.
-type decoder[T any] func(ctx context.Context, body []byte, tenant string, limits evaluation.Limits) (T, error)
-
-func ofBody[T any](decode func(body []byte, tenant string, limits evaluation.Limits) (T, error)) decoder[T] {
-	return func(_ context.Context, body []byte, tenant string, limits evaluation.Limits) (T, error) {
-		return decode(body, tenant, limits)
-	}
-}
-
-// decodeOne decodes one question of AuthZEN, if it did not come without its text; see [transport.RoundTripRequest].
-func decodeOne(ctx context.Context, body []byte, tenant string, limits evaluation.Limits) (evaluation.Request, error) {
-	if q, ok := ctx.Value(withoutText{}).(evaluation.Request); ok {
-		q.Shape, q.Tenant = evaluation.AuthZEN, tenant
-		return q, nil
-	}
-	return evaluation.DecodeAuthZEN(body, tenant, limits)
-}
+// decoder decodes the body of a request, whose tenant is known.
+type decoder[T any] func(body []byte, tenant string, limits evaluation.Limits) (T, error)
 
 // decided is a route of requests that become decisions, and so records.
 func decided[T any](
@@ -77,7 +61,7 @@ func decided[T any](
 		}
 		defer a.Shift.End()
 		span := telemetry.Stage(c.Request().Context(), "decode")
-		asked, err := decode(c.Request().Context(), a.Body, a.Tenant, d.door.Options.Limits)
+		asked, err := decode(a.Body, a.Tenant, d.door.Options.Limits)
 		telemetry.EndStage(span, err)
 		if err != nil {
 			return err

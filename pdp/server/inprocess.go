@@ -8,9 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
-
-	"policy-service/evaluation"
 )
 
 // ErrNotInProcess is the error of a request by [Server.Transport] to a server that listens, or does not run.
@@ -19,38 +16,13 @@ var ErrNotInProcess = errors.New("the server does not answer in its process; set
 // Transport asks a server with [Program.InProcess], without any connection: a request goes to the server's routes as it
 // is, whatever host its URL names. The answer is whole when it is returned.
 func (s *Server) Transport() http.RoundTripper {
-	return transport{s.listeners, s.door.Options.Limits}
+	return transport{s.listeners}
 }
 
-type transport struct {
-	listeners *listeners
-	limits    evaluation.Limits
-}
-
-// withoutText is the key of a question in the context of its request, whose body is empty.
-type withoutText struct{}
-
-// RoundTripRequest answers as RoundTrip answers sent with q, as text, in its body. The text of a request that is plain is
-// never written: all else is done as if it had been.
-func (t transport) RoundTripRequest(sent *http.Request, q evaluation.Request) (*http.Response, error) {
-	if sent.Method == http.MethodPost && strings.HasSuffix(sent.URL.Path, "/access/v1/evaluation") && q.Plain(t.limits) {
-		return t.answer(context.WithValue(sent.Context(), withoutText{}, q), sent)
-	}
-	text, err := q.MarshalJSON()
-	if err != nil {
-		return nil, err
-	}
-	sent = sent.WithContext(sent.Context())
-	sent.Body, sent.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
-	return t.RoundTrip(sent)
-}
+type transport struct{ listeners *listeners }
 
 // RoundTrip implements [http.RoundTripper].
 func (t transport) RoundTrip(sent *http.Request) (*http.Response, error) {
-	return t.answer(sent.Context(), sent)
-}
-
-func (t transport) answer(ctx context.Context, sent *http.Request) (*http.Response, error) {
 	handler := t.listeners.inProcess.Load()
 	if handler == nil {
 		if sent.Body != nil {
@@ -58,7 +30,7 @@ func (t transport) answer(ctx context.Context, sent *http.Request) (*http.Respon
 		}
 		return nil, ErrNotInProcess
 	}
-	return answered(ctx, *handler, sent)
+	return answered(sent.Context(), *handler, sent)
 }
 
 // answered is what a handler answers to a request that comes by no connection.
