@@ -1,7 +1,7 @@
 // Package datakey keeps a secret key in a file of its own below the data directory, such as the key of masked values.
 //
 // A [Key] names the file. [Key.Open] makes the key if there is none, and it is on disk before it is used. A key is
-// never replaced: the package refuses a file that holds anything else, and says what the operator can do about it.
+// never replaced: the package refuses a file that holds anything else, and its error has the way out.
 package datakey
 
 import (
@@ -20,9 +20,9 @@ import (
 
 // Key is a key of 32 bytes below the data directory.
 type Key struct {
-	// File is the name of the file, and Of what the key is for.
+	// File is the name of the file, and Of the use of the key.
 	File, Of string
-	// Moved is what happens after the file was moved away.
+	// Moved is the effect of moving the file away.
 	Moved string
 }
 
@@ -64,7 +64,7 @@ func (k Key) Read(data string) ([]byte, error) {
 	return key, k.refused(err)
 }
 
-// usable refuses what is no key: another length, or only zeros, which a crash may leave of a file.
+// usable refuses bytes that are no key: another length, or only zeros, which a crash may leave of a file.
 func usable(name string, key []byte) error {
 	if len(key) != 32 || bytes.Equal(key, make([]byte, 32)) {
 		return fmt.Errorf("%s does not hold the 32 bytes of a key", name)

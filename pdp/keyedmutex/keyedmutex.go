@@ -1,7 +1,7 @@
-// Package keyedmutex is a mutex for each key: whoever holds one key keeps out the others who want the same key, and
-// nobody else. A caller gives up if its context ends. Start with the zero [Mutex].
+// Package keyedmutex is a mutex for each key: a caller that holds one key keeps out others that want the same key, and
+// no others. A caller gives up if its context ends. Start with the zero [Mutex].
 //
-// It does not put those who wait in an order, and it keeps nothing about a key that is neither held nor waited for.
+// It does not put waiting callers in an order, and it keeps nothing about a key that is neither held nor waited for.
 package keyedmutex
 
 import (

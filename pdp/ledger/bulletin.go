@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// Bulletin tells those who wait that an item has changed, and that the change counts.
+// Bulletin wakes readers when an item has changed, and the change counts.
 type Bulletin struct {
 	mu      sync.Mutex
 	readers map[*News]chan<- struct{}
 }
 
-// News tell a reader that something it waits for has changed, and of nothing else: what is done in one tenant has
-// nobody look who waits for another.
+// News wake a reader when something that it waits for has changed, and else not: a change in one tenant wakes no reader
+// of another.
 type News struct {
 	// C has one value while there is something that was not received yet.
 	C     <-chan struct{}
@@ -20,7 +20,7 @@ type News struct {
 	board *Bulletin
 }
 
-// Notice is what news say of an item that has changed: whose it is, by tenant and caller, and its id.
+// Notice is the part of a changed item that news are chosen by: whose it is, by tenant and caller, and its id.
 type Notice struct {
 	Tenant, Caller, ID string
 }

@@ -30,7 +30,7 @@ const (
 // Form is what a ledger's file is.
 type Form struct {
 	Path string
-	// Key is what values are sealed with. What was not written with it counts for nothing.
+	// Key seals values. A value that was not written with it counts for nothing.
 	Key []byte
 	// Version is the number of the format. A program refuses a number that it does not know.
 	Version int
@@ -56,11 +56,11 @@ type Errors struct {
 
 // The errors that need no words of the owner.
 var (
-	// ErrUnrecorded: what was done is not on record yet, and counts for nothing until it is.
+	// ErrUnrecorded: the change is not on record yet, and counts for nothing until it is.
 	ErrUnrecorded = errors.New("the step is not on record yet")
-	// ErrShort: the log ends before what the file knows of it.
+	// ErrShort: the log is shorter than the file says.
 	ErrShort = errors.New("the log was cut, or an older copy of it put in its place")
-	// ErrInvalid: what was handed over can never be done, whenever it is tried.
+	// ErrInvalid: the change can never be made, whenever it is tried.
 	ErrInvalid = errors.New("not valid")
 )
 
@@ -129,7 +129,7 @@ func (tx *Tx) Format() (number int) {
 // file is the open file.
 type file struct {
 	form Form
-	// load reads what is kept in memory of the file.
+	// load reads the part of the file that is kept in memory.
 	load func(*Tx)
 
 	writing   sync.Mutex // one transaction at a time; guards what follows
@@ -180,7 +180,7 @@ func (f *file) prepare(db *bbolt.DB) error {
 	return errors.Join(err, plainfile.SyncDir(filepath.Dir(f.form.Path)))
 }
 
-// letGo closes the file, whatever state it is in, once nobody reads it. From then on the reason is the error.
+// letGo closes the file, whatever state it is in, once no reader is left. From then on the reason is the error.
 func (f *file) letGo(reason error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

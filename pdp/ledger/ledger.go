@@ -1,5 +1,5 @@
 // Package ledger keeps state that counts only once it is on record. Its owner has rules for items, such as approvals;
-// the ledger has what all such owners need:
+// the ledger has the parts that all such owners need:
 //
 //   - A file of values, each of them sealed with a key, and transactions on it: a [Tx] reads, a [Change] writes.
 //   - An outbox. The steps that a change takes are written in the transaction of the change. They are put on the log in
@@ -7,12 +7,12 @@
 //   - Reservations. A use of an item is reserved durably, then the decision that uses it is recorded, then the use is
 //     spent. If the process ends in between, the log is asked whether the decision is on record.
 //   - The comparison with the log at every start. The file may be an older copy, and the log knows better.
-//   - A loop that does what is due, and what could not be done before ([Ledger.Run]).
-//   - News for those who wait for a change ([Bulletin]).
+//   - A loop that does due work, and work that failed before ([Ledger.Run]).
+//   - News for callers that wait for a change ([Bulletin]).
 //
 // Start with [New] and [Ledger.Open]. The owner implements [Rules], and [Options] say where the log is.
 //
-// The package knows no log, no policy and no HTTP. It does not know what an item means, and it never decides that a
+// The package knows no log, no policy and no HTTP. It gives an item no meaning, and it never decides that a
 // reservation is old enough to be given up: only the log can say that.
 package ledger
 
@@ -33,39 +33,39 @@ type Item interface {
 	Standing() Standing
 }
 
-// Standing is what the ledger knows of an item.
+// Standing is the part of an item that the ledger knows.
 type Standing struct {
 	ID     string
 	Tenant string
-	// Caller is who asked for the item. The ledger tells news by it.
+	// Caller asked for the item. News are chosen by it.
 	Caller string
 	// Open says that the item can change, or that something of it can be reserved. Ends is when that ends by itself, or
 	// when it ended.
 	Open bool
 	Ends time.Time
-	// After is how long the log was when the item was written. What became of the item since stands there or later.
+	// After is how long the log was when the item was written. Later changes of it stand there or behind.
 	After uint64
-	// Reserved are the decisions that are to use the item, and of which nobody knows yet whether they are on record.
+	// Reserved are the decisions that are to use the item, and may be on record or not.
 	Reserved []string
 }
 
-// Step is what goes on record of a change.
+// Step is the part of a change that goes on record.
 type Step interface {
 	Entry() Entry
 }
 
-// Entry is what the ledger knows of a step.
+// Entry is the part of a step that the ledger knows.
 type Entry struct {
 	ID     string // of the record
 	Item   string
 	Tenant string
 	Caller string // as of [Standing]
-	// Settles says that the step tells what became of a reservation. The item counts before such a step is on record,
+	// Settles says that the step is the outcome of a reservation. The item counts before such a step is on record,
 	// and waits for the record of any other step.
 	Settles bool
 }
 
-// Outcome is what became of a reservation: the decision used the item, or it is not on record and will not be.
+// Outcome is the end of a reservation: the decision used the item, or it is not on record and will not be.
 type Outcome struct {
 	Decision string
 	Used     bool
@@ -73,14 +73,14 @@ type Outcome struct {
 
 // Rules are the owner's part. The item that a method is given is locked, and all its steps are on record.
 type Rules[I Item, S Step] interface {
-	// Remember reads what the owner keeps in memory. It is given the open items, in the order of their ids. It is called
-	// whenever the file is opened, and nobody reads the file meanwhile.
+	// Remember reads the part that the owner keeps in memory. It is given the open items, in the order of their ids. It is called
+	// whenever the file is opened, and the file is not read meanwhile.
 	Remember(tx *Tx, open []I)
-	// CatchUp takes from the log what the file does not know of an item. Steps are those since [Standing].After.
+	// CatchUp takes from the log the changes of an item that the file does not know. Steps are those since [Standing].After.
 	CatchUp(ctx context.Context, item I, steps []S) error
 	// Expire ends an item whose time is up.
 	Expire(ctx context.Context, item I) error
-	// Settle notes what became of reservations.
+	// Settle notes the outcomes of reservations.
 	Settle(ctx context.Context, item I, outcomes []Outcome) error
 	// Save writes an item again, as it is. Forget removes one that ended long ago.
 	Save(c *Change[S], item I)
@@ -93,9 +93,9 @@ type Log[S Step] struct {
 	// step again, with the same id, unless Recorded knows of it. Its context does not end.
 	Record func(context.Context, S) error
 	// Recorded reports whether the record of a step or of a decision is durable. False means that it is not and will
-	// not be; an error, that nobody can tell now.
+	// not be; an error, that it is unknown now.
 	Recorded func(id string) (bool, error)
-	// Steps are what the log has of some items from a length of it on, in its order.
+	// Steps are those that the log has of some items from a length of it on, in its order.
 	Steps func(ctx context.Context, from uint64, ids map[string]bool) (map[string][]S, error)
 	// Size is how many records the log has.
 	Size func() uint64
@@ -109,11 +109,11 @@ type Options[I Item, S Step] struct {
 	Now   func() time.Time
 	// Retain is how long items are kept after they ended.
 	Retain time.Duration
-	// OnError is told of failures that no caller is told of.
+	// OnError gets the errors that no caller gets.
 	OnError func(error)
 }
 
-// Ledger keeps items. Whoever changes an item holds its lock until the change is on record.
+// Ledger keeps items. The caller that changes an item holds its lock until the change is on record.
 type Ledger[I Item, S Step] struct {
 	*Bulletin
 	options      Options[I, S]
@@ -169,7 +169,7 @@ func (l *Ledger[I, S]) View(f func(*Tx)) error { return l.file.view(f) }
 // of them.
 func (l *Ledger[I, S]) Ready(context.Context) error { return l.file.ready() }
 
-// Lock locks a name: the id of an item, or what else nobody else is to change meanwhile.
+// Lock locks a name: the id of an item, or of another thing that is not to change meanwhile.
 func (l *Ledger[I, S]) Lock(ctx context.Context, name string) (release func(), err error) {
 	if release, err = l.locks.Lock(ctx, name); err != nil {
 		err = fmt.Errorf("%w: %w", l.options.Form.Errors.Unavailable, err)
@@ -177,7 +177,7 @@ func (l *Ledger[I, S]) Lock(ctx context.Context, name string) (release func(), e
 	return release, err
 }
 
-// Locked reads an item. Nobody changes it before release, and all its steps are on record.
+// Locked reads an item. It does not change before release, and all its steps are on record.
 func (l *Ledger[I, S]) Locked(ctx context.Context, id string) (item I, release func(), err error) {
 	if release, err = l.Lock(ctx, id); err != nil {
 		return item, nil, err
@@ -215,7 +215,7 @@ func (l *Ledger[I, S]) Read(id string) (item I, err error) {
 }
 
 // Update runs a function in a transaction that writes, and returns when that is durable. After an error of the
-// function, or after a write that cannot be done, nothing happened. After any other error nobody knows what happened;
+// function, or after a write that cannot be done, nothing happened. After any other error it may have happened or not;
 // the file is opened and read again.
 func (l *Ledger[I, S]) Update(f func(*Change[S])) error {
 	c := &Change[S]{}
@@ -228,7 +228,7 @@ func (l *Ledger[I, S]) Update(f func(*Change[S])) error {
 		}
 		c.Then(func() { m.apply(c.saved, len(struck)) })
 		if f(c); c.err == nil {
-			m.expect(c.steps) // before anybody can see what they are steps to
+			m.expect(c.steps) // before anybody can see the change
 		}
 	}, func() {
 		for _, then := range c.then {

@@ -21,7 +21,7 @@ func (l *Ledger[I, S]) UnrecordedItems(of func(Notice) bool) []string {
 	return l.memory.Load().unrecorded(of)
 }
 
-// record puts on record what steps of an item are not, in their order. The lock of the item is held.
+// record puts on record the steps of an item that are not, in their order. The lock of the item is held.
 func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
 	entries := l.memory.Load().stepsOf(id)
 	for _, e := range entries {
@@ -36,7 +36,7 @@ func (l *Ledger[I, S]) record(ctx context.Context, id string) error {
 	return nil
 }
 
-// recordStep puts a step on record. Once begun it is not cancelled: while a record is on its way, nobody can say that
+// recordStep puts a step on record. Once begun it is not cancelled: while a record is on its way, it is not known that
 // it will not come. A second try, or one after a restart, asks the log first, because the step may be on record
 // already.
 func (l *Ledger[I, S]) recordStep(ctx context.Context, e *entry[S]) error {
@@ -114,7 +114,7 @@ func Outbox[S Step](tx *Tx) iter.Seq2[uint64, S] {
 
 func (e Entry) notice() Notice { return Notice{Tenant: e.Tenant, Caller: e.Caller, ID: e.Item} }
 
-// apply takes in what was committed.
+// apply takes in a committed change.
 func (m *memory[S]) apply(saved []Standing, struck int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

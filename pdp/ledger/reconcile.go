@@ -33,7 +33,7 @@ const (
 	advanceAt = 1000
 )
 
-// advance has the next opening hold less against the log: what became of the open items until now is in the file. At an
+// advance has the next opening hold less against the log: all changes of the open items until now are in the file. At an
 // orderly end all do. A record that goes after that, by redaction or retention, is none that they do not know of. Each
 // is read again as it is saved, because it may have changed since open was read.
 func (l *Ledger[I, S]) advance(open []I, by uint64) error {
@@ -68,7 +68,7 @@ func (l *Ledger[I, S]) openItems() (open []I, err error) {
 // set is a set of ids.
 type set = map[string]bool
 
-// Since is what the log has of open items that came after what the file says. It refuses a log that ends before what
+// Since are the steps of open items that the log has and the file does not. It refuses a log that ends before what
 // the file knows of it. Whatever people say from here on would stand where they said something else before, and a copy
 // of the file of then would pass for a newer one.
 func Since[I Item, S Step](ctx context.Context, open []I, log Log[S]) (steps map[string][]S, err error) {

@@ -55,7 +55,7 @@ func (r *Reservation[I, S]) Spent(ctx context.Context) {
 // then each use is spent or there again.
 func (r *Reservation[I, S]) InDoubt() { r.unlock() }
 
-// settle asks the log what became of the reservations of an item. The lock of the item is held.
+// settle asks the log for the outcomes of the reservations of an item. The lock of the item is held.
 func (l *Ledger[I, S]) settle(ctx context.Context, id string) error {
 	item, err := l.current(ctx, id)
 	if err != nil {

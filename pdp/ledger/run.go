@@ -11,7 +11,7 @@ import (
 // longestNap is how long Run sleeps at most: the clock may have been set.
 const longestNap = time.Second
 
-// Run does what is due until its context ends, and what could not be done before. More is what the owner has to do
+// Run does due work until its context ends, and work that failed before. More is the work that the owner has
 // besides.
 func (l *Ledger[I, S]) Run(ctx context.Context, more ...func(context.Context) error) {
 	timer := time.NewTimer(0)
@@ -31,7 +31,7 @@ func (l *Ledger[I, S]) Run(ctx context.Context, more ...func(context.Context) er
 	}
 }
 
-// Work does once what Run does whenever something is due.
+// Work does once the work that Run does whenever some is due.
 func (l *Ledger[I, S]) Work(ctx context.Context, more ...func(context.Context) error) {
 	more = append([]func(context.Context) error{l.Ready, l.catchUp, l.expireDue, l.forgetOld, l.strike}, more...)
 	for _, do := range more {
@@ -55,7 +55,7 @@ func (l *Ledger[I, S]) nap(worked time.Time) time.Duration {
 	return nap
 }
 
-// catchUp settles reservations and puts on record what is not. Whoever has the lock of an item does that without it.
+// catchUp settles reservations and puts steps on record that are not. A caller with the lock of an item does so itself.
 func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
 	var reserved []string
 	err := l.View(func(tx *Tx) {
@@ -70,7 +70,7 @@ func (l *Ledger[I, S]) catchUp(ctx context.Context) error {
 // visit does something with an id that it has the lock of.
 type visit = func(ctx context.Context, id string) error
 
-// each does something with the items that nobody has the lock of. If it cannot be done with one, it is with the next,
+// each does something with the items that are not locked. If it cannot be done with one, it is with the next,
 // unless nothing can be written at all. The error is the first.
 func (l *Ledger[I, S]) each(ctx context.Context, ids []string, do visit) (first error) {
 	known := l.options.Form.Errors
@@ -120,7 +120,7 @@ func (l *Ledger[I, S]) forgetOld(ctx context.Context) error {
 const batch = 1000
 
 // Past does something with all ids of a bucket, whose keys are made by [TimeKey], that stand under a moment which is
-// not after now. It locks each id, and leaves out those that somebody else has locked.
+// not after now. It locks each id, and leaves out those that are locked.
 func (l *Ledger[I, S]) Past(ctx context.Context, bucket string, now time.Time, do visit) error {
 	for after := []byte(nil); ; {
 		var ids []string

@@ -15,7 +15,7 @@ import (
 )
 
 // A value is JSON after the 32 bytes of its HMAC-SHA256. The MAC is taken of the bucket's name, the key and the JSON,
-// with the length of each of the first two before it (2 bytes, big-endian). So whoever can write to the file and has no
+// with the length of each of the first two before it (2 bytes, big-endian). So a program that can write to the file and has no
 // key makes no value, and moves none to another place.
 
 // Tx is a transaction that reads one consistent state. The first value that cannot be read is the error of the whole
