@@ -270,7 +270,7 @@ func answerByApproval(
 		return answer, found, notRecorded(err)
 	}
 	again := inquire(bundle, &a.Call)
-	again.Approved, again.WantMismatch = true, true
+	again.Approved = true
 	var second engine.Verdict
 	if err := again.Judge(ctx, &second); err != nil {
 		return answer, Found{}, err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"policy-service/evaluation"
 	"policy-service/pdp/internal/engine"
 )
@@ -105,7 +107,6 @@ func (p *PDP) judging(ctx context.Context, batch BatchCall) *judging {
 	}
 	p.begin(ctx, &j.call)
 	j.in = inquire(p.Bundle(), &j.call)
-	j.in.WantMismatch = true
 	j.in.Keep()
 	return j
 }
@@ -218,7 +219,7 @@ func (e *explaining) countOrOmit(d *evaluation.Decision) error {
 		return nil
 	}
 	if !e.full {
-		text, err := d.Explain.MarshalJSON()
+		text, err := json.Marshal(d.Explain)
 		if err != nil {
 			return err
 		}

@@ -231,7 +231,6 @@ func (p *PDP) decide(ctx context.Context, b *Bundle, call *Call, answer *reply) 
 	defer room.Return()
 	in := &room.Inquiry
 	put(call, b, in)
-	in.WantMismatch = true
 	if err := judge(ctx, in, &room.Verdict, &answer.decision); err != nil {
 		return err
 	}

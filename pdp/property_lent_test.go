@@ -25,7 +25,6 @@ func TestPropertyNothingIsLeftInWhatIsLent(t *testing.T) {
 			call := g.question(w).call(t)
 			call.Explain = g.IntN(2) == 0
 			in := inquire(b, &call)
-			in.WantMismatch = true
 			var w engine.Verdict
 			var d evaluation.Decision
 			err := in.Decide(t.Context(), &w, &d)

@@ -76,7 +76,7 @@ func obligedDiffers(t *testing.T, b, without *Bundle, o obligedWorld, a asked, b
 
 // settled is all that obligations can change of a decision.
 func settled(d evaluation.Decision) string {
-	d.ID, d.Bundle, d.Explain, d.LeftOut = "", "", nil, nil
+	d.ID, d.Bundle, d.Explain, d.LeftOut, d.Mismatch = "", "", nil, nil, nil // whose places are those of a shape
 	d.Obligations = append([]evaluation.Obligation{}, d.Obligations...)
 	return jsonText(d)
 }

@@ -23,9 +23,8 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 	if !ok {
 		return &Candidates{}, nil
 	}
-	r, q := &in.Request, &Question{Entities: &Overlay{Store: v.Store}, Uids: uids}
+	q := &Question{Entities: &Overlay{Store: v.Store}, Uids: uids}
 	of := bundle.PrincipalVar
-	var made entityPiece // of which the question takes the entity alone
 	switch kind {
 	case evaluation.ActionSearch:
 		if err := in.askEntities(v, q); err != nil {
@@ -34,17 +33,19 @@ func (in *Inquiry) Candidates(ctx context.Context, kind evaluation.SearchKind) (
 		return &Candidates{own: v.Actions}, in.contextOfSome(ctx, v)
 	case evaluation.ResourceSearch:
 		of = bundle.ResourceVar
-		if err := in.entity(v, bundle.PrincipalVar, q.Uids[bundle.PrincipalVar], r.Subject.Properties, made.at()); err != nil {
+		made, err := in.entity(v, bundle.PrincipalVar, q.Uids[bundle.PrincipalVar])
+		if err != nil {
 			return nil, err
 		}
 		q.Entities.Principal = made.entity
 	default:
-		if err := in.entity(v, bundle.ResourceVar, q.Uids[bundle.ResourceVar], r.Resource.Properties, made.at()); err != nil {
+		made, err := in.entity(v, bundle.ResourceVar, q.Uids[bundle.ResourceVar])
+		if err != nil {
 			return nil, err
 		}
 		q.Entities.Resource = made.entity
 	}
-	if err := in.contextOf(v, q.Uids[bundle.ActionVar], new(contextPiece)); err != nil {
+	if _, err := in.contextOf(v, q.Uids[bundle.ActionVar]); err != nil {
 		return nil, err
 	}
 	return candidatesFor(v, q, of), nil
@@ -60,7 +61,7 @@ func (in *Inquiry) contextOfSome(ctx context.Context, v *bundle.View) error {
 			return err
 		}
 		action := types.EntityUID{Type: b.Config.ActionType, ID: types.String(name)}
-		if err := in.contextOf(v, action, new(contextPiece)); err != nil {
+		if _, err := in.contextOf(v, action); err != nil {
 			if first == nil {
 				first = err
 			}

@@ -46,12 +46,15 @@ type piece struct {
 	// Unusable are the names of top-level members whose value Cedar cannot express. The
 	// question leaves these members out, because no stand-in would be safe.
 	Unusable []string
+	misfits  mismatches // where it does not fit
 }
 
 // ReasonOrder says which one of several reasons a decision gives: the first in this list.
 var ReasonOrder = []evaluation.Reason{evaluation.UnknownType, evaluation.SchemaMismatch, evaluation.UnknownEntity}
 
-func (p *piece) refuse(reason evaluation.Reason) {
+// refuse refuses the question for a reason, and notes where it does not fit.
+func (p *piece) refuse(reason evaluation.Reason, at ...evaluation.Mismatch) {
+	p.misfits.note(at...)
 	if p.Reason == "" || slices.Index(ReasonOrder, reason) < slices.Index(ReasonOrder, p.Reason) {
 		p.Reason = reason
 	}
@@ -62,6 +65,7 @@ func (p *piece) add(more piece) {
 		p.refuse(more.Reason)
 	}
 	p.Unusable = append(p.Unusable, more.Unusable...)
+	p.misfits.note(more.misfits...)
 }
 
 // The errors of [Inquiry.Judge], besides an [*evaluation.Error] and the error of a context that
@@ -163,9 +167,8 @@ func (w *Verdict) Answer(ctx context.Context, in *Inquiry, d *evaluation.Decisio
 	if u := w.question.unknown; u != nil {
 		in = &u.in
 	}
-	if in.WantMismatch && (w.question.Reason != "" || len(w.question.Unusable) > 0) {
-		d.Mismatch = in.mismatch(w.view)
-	}
+	d.Mismatch = slices.Clone(w.question.misfits)
+	SortMismatch(d.Mismatch)
 	switch {
 	case w.question.Reason == "":
 		if err = in.undecidedOwed(d); err != nil {
@@ -223,19 +226,21 @@ func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
 	var ok bool
 	if q.Uids, ok = in.uids(); !ok {
 		q.Reason = evaluation.UnknownType
+		describer{in, v}.unknownTypes(&q.misfits)
 		return q, nil
 	}
 	if err := in.askEntities(v, q); err != nil {
 		return nil, err
 	}
-	var context contextPiece
-	if err := in.contextOf(v, q.Uids[bundle.ActionVar], &context); err != nil {
+	context, err := in.contextOf(v, q.Uids[bundle.ActionVar])
+	if err != nil {
 		return nil, err
 	}
 	q.Context, q.contextOrigins = in.wholeContext(&context), context.origins
 	q.add(context.piece)
-	if b.Schema != nil && q.Reason != evaluation.SchemaMismatch && !in.fits(v, q) {
+	if b.Schema != nil && (q.Reason == evaluation.SchemaMismatch || !in.fits(v, q)) {
 		q.refuse(evaluation.SchemaMismatch)
+		describer{in, v}.request(&q.Uids, &q.misfits)
 	}
 	slices.Sort(q.Unusable)
 	if q.Reason == "" {
@@ -324,8 +329,8 @@ var otherPDP = map[string]types.Record{
 func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID, made *contextPiece) error {
 	b, r := in.Bundle, &in.Request
 	declared := b.Schema.ContextOf(action)
-	m := newMerger(b, declared)
-	m.seen, m.of, m.suggests = v.Seen, bundle.ActionVar, in.Explain
+	m := in.merger(v, "context", declared)
+	m.of = bundle.ActionVar
 	for name, value := range r.Context.Members {
 		switch {
 		case evaluation.Protocol(name):
@@ -346,7 +351,7 @@ func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID, made *con
 		}
 		m.supplied = append(m.supplied, evaluation.ViaMember)
 	}
-	made.piece, made.origins = m.piece(), m.origins
+	made.piece, made.origins = m.yields(), m.origins
 	if m.sees("pdp") {
 		first := declared != nil && len(declared["pdp"].Shape.Members) == bundle.FirstPDPMembers
 		pdp := in.ofPDP(&m, v.SeesAllPDP && !first)
@@ -363,7 +368,7 @@ func (in *Inquiry) makeContext(v *bundle.View, action types.EntityUID, made *con
 // ofPDP returns the members of context.pdp.
 func (in *Inquiry) ofPDP(m *merger, all bool) types.RecordMap {
 	pdp := types.RecordMap{}
-	sees := func(name string) bool { return m.typed || m.seen.SeesPDP(name) }
+	sees := func(name string) bool { return m.typed || m.v.Seen.SeesPDP(name) }
 	if sees("now") {
 		pdp["now"] = types.NewDatetime(in.Now)
 	}

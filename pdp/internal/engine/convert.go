@@ -13,25 +13,24 @@ import (
 
 // merger turns members of a request into attributes, one at a time.
 type merger struct {
+	describer
+	owner    string          // the type or the variable that has the members, by its name in the policies
 	base     types.Record    // the attributes that there are before
 	members  types.RecordMap // those that there are now; nil if they are still those of base
-	seen     *bundle.Sight   // nothing else is converted
 	of       bundle.Variable // whose attributes these are; the context is in the place of the action
 	declared map[string]bundle.AttributeShape
 	typed    bool // there is a schema, and declared comes from it
-	config   *bundle.Config
 	// lenient leaves out an optional member if its value does not fit the declared type. The
 	// requester of an approval may be a person or an agent, and Cedar has no type for either.
-	lenient  bool
-	suggests bool // a refusal of an undeclared member may name a declared one
+	lenient bool
 	origins
-	mismatch bool
+	piece // what the conversion yields besides the members
 }
 
-// newMerger returns a merger. declared are the attributes that an entity type or an action declares, or nil if there is
+// merger returns a merger. declared are the attributes that an entity type or an action declares, or nil if there is
 // no such declaration.
-func newMerger(b *bundle.Bundle, declared map[string]bundle.AttributeShape) merger {
-	return merger{declared: declared, typed: b.Schema != nil, config: &b.Config}
+func (in *Inquiry) merger(v *bundle.View, owner string, declared map[string]bundle.AttributeShape) merger {
+	return merger{describer: describer{in, v}, owner: owner, declared: declared, typed: in.Bundle.Schema != nil}
 }
 
 // put adds or replaces a member.
@@ -70,7 +69,7 @@ func (m *merger) record() types.Record {
 }
 
 // sees reports whether a policy can see a member. A member of a declared type has to fit it, seen or not.
-func (m *merger) sees(name string) bool { return m.typed || m.seen.Sees(m.of, name) }
+func (m *merger) sees(name string) bool { return m.typed || m.v.Seen.Sees(m.of, name) }
 
 // origins remembers the members that did not become attributes, or not with all that they hold, and those that the PDP
 // supplied.
@@ -82,52 +81,55 @@ type origins struct {
 // For action.properties, which as a whole is one member, it is the path alone.
 func (m *merger) convertMember(name string, value evaluation.Value, path ...string) error {
 	a, declared := m.declared[name]
-	if !m.typed && !declared {
-		if !m.sees(name) {
-			if !expressible(value) {
-				m.unusable = append(m.unusable, name)
-			}
-			return nil
-		}
-		v, ok := Untyped(value)
-		if !ok {
-			m.unusable = append(m.unusable, name)
-			m.drop(name)
-			return nil
-		}
-		m.put(name, v)
-		return nil
-	}
-	if path[0] != "action" {
-		path = append(path, name)
-	}
 	// If there is no declaration at all, an unknown member is not rejected here: the request
 	// does not fit the schema, and gets that answer.
-	c := Converter{Config: m.config, Reject: m.config.RejectUnknown && m.declared != nil}
-	if !declared {
+	config := &m.in.Bundle.Config
+	c := Converter{Config: config, Reject: config.RejectUnknown && m.declared != nil}
+	switch {
+	case declared:
+	case m.typed:
 		m.dropped = append(m.dropped, name)
 		m.drop(name)
 		if c.Reject {
-			return m.undeclared(name, m.declared, path)
+			return m.undeclared(name, m.declared, placeOf(name, path))
 		}
+		return nil
+	case !m.sees(name) && expressible(value):
 		return nil
 	}
 	v, fits := c.Convert(value, a.Shape)
 	switch {
 	case c.Fault.Undeclared:
-		return m.undeclared(c.Fault.At[0], c.Fault.members, c.Fault.below(path))
+		return m.undeclared(c.Fault.At[0], c.Fault.members, c.Fault.below(placeOf(name, path)))
 	case fits:
 		m.put(name, v)
 	case m.lenient && a.Optional:
 		m.drop(name)
 		c.dropped = true
 	default:
-		m.mismatch = true
+		if declared {
+			m.refuse(evaluation.SchemaMismatch)
+		} else {
+			m.unusable = append(m.unusable, name)
+			m.drop(name)
+		}
+		if !m.misfits.full() {
+			m.misfits.note(m.at(m.describe(&c.Fault, m.owner+"."+name), c.Fault.below(placeOf(name, path))...))
+		}
 	}
 	if c.dropped {
 		m.dropped = append(m.dropped, name)
 	}
 	return nil
+}
+
+// placeOf is the place of a member in the request.
+func placeOf(name string, path []string) []string {
+	place := slices.Clone(path)
+	if path[0] == "action" {
+		return place
+	}
+	return append(place, name)
 }
 
 // canHold reports whether a member can become an attribute. A schema drops undeclared members.
@@ -136,55 +138,20 @@ func (m *merger) canHold(name string) bool {
 	return declared || !m.typed
 }
 
-// piece returns what the conversion yielded besides the members.
-func (m *merger) piece() piece {
-	p := piece{Unusable: m.unusable}
-	if m.mismatch {
-		p.refuse(evaluation.SchemaMismatch)
-	}
-	return p
+// yields returns what the conversion yielded besides the members.
+func (m *merger) yields() piece {
+	m.Unusable = m.unusable
+	return m.piece
 }
 
-// Untyped converts a value that no schema types. It never guesses a type from a value: a string
-// that looks like a date is a string, and a number that is not integral has no type at all.
-func Untyped(v evaluation.Value) (types.Value, bool) {
-	switch v.Kind() {
-	case evaluation.Bool:
-		return types.Boolean(v.True()), true
-	case evaluation.String:
-		return types.String(v.Text()), true
-	case evaluation.Number:
-		n, ok := v.Scaled(0)
-		return types.Long(n), ok
-	case evaluation.Array:
-		elements := make([]types.Value, 0, v.Len())
-		for _, e := range v.Elements {
-			c, ok := Untyped(e)
-			if !ok {
-				return nil, false
-			}
-			elements = append(elements, c)
-		}
-		return bundle.NewSet(elements)
-	case evaluation.Map:
-		members := make(types.RecordMap, v.Len())
-		for name, e := range v.Object().Members {
-			c, ok := Untyped(e)
-			if !ok {
-				return nil, false
-			}
-			members[types.String(name)] = c
-		}
-		return types.NewRecord(members), true
-	}
-	return nil, false // null, which only an array can hold
-}
+// Untyped converts a value that no schema types.
+func Untyped(v evaluation.Value) (types.Value, bool) { return new(Converter).Convert(v, nil) }
 
 // expressible reports whether [Untyped] can convert a value.
 func expressible(v evaluation.Value) bool {
 	switch v.Kind() {
-	case evaluation.Bool, evaluation.String:
-		return true
+	case evaluation.Null: // which only an array can hold
+		return false
 	case evaluation.Number:
 		_, ok := v.Scaled(0)
 		return ok
@@ -193,29 +160,23 @@ func expressible(v evaluation.Value) bool {
 			_, ok := Untyped(v)
 			return ok
 		}
-		for _, e := range v.Elements {
-			if !expressible(e) {
-				return false
-			}
-		}
-		return true
-	case evaluation.Map:
-		for _, e := range v.Object().Members {
-			if !expressible(e) {
-				return false
-			}
-		}
-		return true
 	}
-	return false
+	for _, e := range v.Elements {
+		if !expressible(e) {
+			return false
+		}
+	}
+	for _, e := range v.Object().Members {
+		if !expressible(e) {
+			return false
+		}
+	}
+	return true
 }
 
 // undeclared refuses a member that is not among those that are declared.
 func (m *merger) undeclared(name string, declared map[string]bundle.AttributeShape, path []string) error {
-	try := "leave it out, or have it declared"
-	if m.suggests {
-		try += bundle.DidYouMean(name, maps.Keys(declared))
-	}
+	try := "leave it out, or have it declared" + m.near(name, maps.Keys(declared))
 	return evaluation.Malformed("the schema does not declare this member", try, path...)
 }
 
@@ -230,7 +191,8 @@ type Converter struct {
 // misfit says why a value does not fit, and where below the converted value the fault is.
 type misfit struct {
 	Undeclared bool                             // the fault is an undeclared member
-	Want       *bundle.Shape                    // nil if a required member is missing
+	missing    bool                             // the fault is that a required member is missing
+	Want       *bundle.Shape                    // nil if nothing types the value, or a member is missing or undeclared
 	got        evaluation.Value                 // the value that was sent; if a member is missing or undeclared, the object around it
 	members    map[string]bundle.AttributeShape // what is declared of that object
 	At         []string                         // the path to the fault, the innermost name first
@@ -258,8 +220,13 @@ func (c *Converter) in(token, name string) (types.Value, bool) {
 	return nil, false
 }
 
-// Convert converts a value. If the value does not fit, c.Fault says why.
+// Convert converts a value. If the value does not fit, c.Fault says why. A nil shape is that of a value that no schema
+// types. Its type is never guessed from the value: a string that looks like a date is a string, and a number that is
+// not integral has no type at all.
 func (c *Converter) Convert(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
+	if s == nil {
+		return c.untyped(v)
+	}
 	switch s.Form {
 	case bundle.ShapeSet:
 		return c.set(v, s)
@@ -273,13 +240,35 @@ func (c *Converter) Convert(v evaluation.Value, s *bundle.Shape) (types.Value, b
 	return t, true
 }
 
+func (c *Converter) untyped(v evaluation.Value) (types.Value, bool) {
+	switch v.Kind() {
+	case evaluation.Bool:
+		return types.Boolean(v.True()), true
+	case evaluation.String:
+		return types.String(v.Text()), true
+	case evaluation.Array:
+		return c.set(v, nil)
+	case evaluation.Map:
+		return c.record(v, nil)
+	case evaluation.Number:
+		if n, ok := v.Scaled(0); ok {
+			return types.Long(n), true
+		}
+	}
+	return c.fail(v, nil)
+}
+
 func (c *Converter) set(v evaluation.Value, s *bundle.Shape) (types.Value, bool) {
 	if v.Kind() != evaluation.Array {
 		return c.fail(v, s)
 	}
+	var of *bundle.Shape
+	if s != nil {
+		of = s.Element
+	}
 	elements := make([]types.Value, 0, v.Len())
 	for n, e := range v.Elements {
-		t, fits := c.Convert(e, s.Element)
+		t, fits := c.Convert(e, of)
 		if !fits {
 			return c.in(strconv.Itoa(n), "[]")
 		}
@@ -296,13 +285,17 @@ func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bo
 	if v.Kind() != evaluation.Map {
 		return c.fail(v, s)
 	}
+	var of map[string]bundle.AttributeShape
+	if s != nil {
+		of = s.Members
+	}
 	members := make(types.RecordMap, v.Len())
 	for name, e := range v.Object().Members {
-		a, declared := s.Members[name]
-		if !declared {
+		a, declared := of[name]
+		if !declared && s != nil {
 			c.dropped = true
 			if c.Reject {
-				c.Fault = misfit{Undeclared: true, got: v, members: s.Members}
+				c.Fault = misfit{Undeclared: true, got: v, members: of}
 				return c.in(name, "."+name)
 			}
 			continue
@@ -313,8 +306,8 @@ func (c *Converter) record(v evaluation.Value, s *bundle.Shape) (types.Value, bo
 		}
 		members[types.String(name)] = t
 	}
-	if name, missing := bundle.MissingFrom(members, s.Members); missing {
-		c.Fault = misfit{got: v, members: s.Members}
+	if name, missing := bundle.MissingFrom(members, of); missing {
+		c.Fault = misfit{missing: true, got: v, members: of}
 		return c.in(name, "."+name)
 	}
 	return types.NewRecord(members), true

@@ -33,9 +33,8 @@ func Decidable(ctx context.Context, in Inquiry, a Reviewed) (bool, error) {
 		return true, nil
 	}
 	q := &Question{Entities: &Overlay{Store: v.Store}, Uids: uids}
-	var made entityPiece
-	resource := r.inquiry.Request.Resource.Properties
-	if err := r.inquiry.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar], resource, made.at()); err != nil {
+	made, err := r.inquiry.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar])
+	if err != nil {
 		return true, err
 	}
 	q.Entities.Resource = made.entity

@@ -7,39 +7,34 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// dropped finds what was sent and no policy can see, because the schema does not declare it. Only who has the decision
-// explained is told.
-func (in *Inquiry) dropped(v *bundle.View) []evaluation.Mismatch {
-	b, r := in.Bundle, &in.Request
+// dropped finds values that were sent and that no policy can see, because the schema does not declare them. An
+// explanation alone names them.
+func (in *Inquiry) dropped(v *bundle.View) (found mismatches) {
+	b, r, d := in.Bundle, &in.Request, describer{in, v}
 	uids, ok := in.uids()
 	if b.Schema == nil || !ok {
 		return nil
 	}
-	m := mismatches{in: in, b: b, v: v, r: *r}
-	of := func(declared map[string]bundle.AttributeShape, sent evaluation.Object, what string, seen func(string) bool, at ...string) {
+	of := func(declared map[string]bundle.AttributeShape, sent evaluation.Object, kind string, seen func(string) bool, at ...string) {
 		for name := range sent.Members {
 			if _, is := declared[name]; !is && !seen(name) {
-				m.add("the schema declares no such "+what+", so no policy sees it"+m.near(name, maps.Keys(declared)), append(at, name)...)
+				detail := "the schema declares no such " + kind + ", so no policy sees it" + d.near(name, maps.Keys(declared))
+				found.note(d.at(detail, append(at, name)...))
 			}
 		}
 	}
-	for part, e := range map[bundle.Variable]struct {
-		name string
-		of   evaluation.Entity
-	}{bundle.PrincipalVar: {"subject", r.Subject}, bundle.ResourceVar: {"resource", r.Resource}} {
+	entity := func(part bundle.Variable, e *evaluation.Entity, name string) {
 		typ := uids[part].Type
 		asParents := func(name string) bool { return b.Config.ParentsFrom(typ, name) }
-		of(b.AttributesOf(typ), e.of.Properties, "attribute of "+string(typ), asParents, e.name, "properties")
+		of(b.AttributesOf(typ), e.Properties, "attribute of "+string(typ), asParents, name, "properties")
 	}
-	context := maps.Clone(b.Schema.ContextOf(uids[bundle.ActionVar]))
-	action := context["action"].Shape
-	for _, ours := range []string{"pdp", "action"} { // which no request may send
-		delete(context, ours)
-	}
+	entity(bundle.PrincipalVar, &r.Subject, "subject")
+	entity(bundle.ResourceVar, &r.Resource, "resource")
+	context := b.Schema.ContextOf(uids[bundle.ActionVar]) // no request may send pdp and action, which it has too
 	of(context, r.Context, "member of the context", evaluation.Protocol, "context")
-	if action != nil {
+	if action := context["action"].Shape; action != nil {
 		of(action.Members, r.Action.Properties, "property of the action", func(string) bool { return false }, "action", "properties")
 	}
-	SortMismatch(m.found)
-	return m.found
+	SortMismatch(found)
+	return found
 }

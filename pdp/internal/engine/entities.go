@@ -30,6 +30,14 @@ func (o *Overlay) Get(uid types.EntityUID) (types.Entity, bool) {
 	return o.Store.Get(uid)
 }
 
+// of is the subject or the resource, and how its attributes came to be.
+func (o *Overlay) of(variable bundle.Variable) (*types.Entity, *origin) {
+	if variable == bundle.PrincipalVar {
+		return &o.Principal, &o.Origin[0]
+	}
+	return &o.Resource, &o.Origin[1]
+}
+
 // Parents implements [bundle.ParentsGetter].
 func (o *Overlay) Parents(uid types.EntityUID) types.EntityUIDSet {
 	switch uid {
@@ -66,28 +74,11 @@ type entityPiece struct {
 	entity types.Entity
 }
 
-// entityAt is where such an entity is made: in a piece that is kept, or in the question.
-type entityAt struct {
-	*piece
-	origin *origin
-	entity *types.Entity
-}
-
-func (p *entityPiece) at() entityAt { return entityAt{&p.piece, &p.origin, &p.entity} }
-
-// take has the entity of a piece.
-func (at entityAt) take(p *entityPiece) {
-	*at.origin = p.origin
-	*at.entity = p.entity
-	at.add(p.piece)
-}
-
-// at is where the question has its subject, or its resource.
-func (q *Question) at(of bundle.Variable) entityAt {
-	if of == bundle.PrincipalVar {
-		return entityAt{&q.piece, &q.Entities.Origin[0], &q.Entities.Principal}
-	}
-	return entityAt{&q.piece, &q.Entities.Origin[1], &q.Entities.Resource}
+// take gives the question its subject or its resource.
+func (q *Question) take(of bundle.Variable, p *entityPiece) {
+	entity, origin := q.Entities.of(of)
+	*entity, *origin = p.entity, p.origin
+	q.add(p.piece)
 }
 
 // askEntities makes the subject and the resource from the stored entities and the sent properties.
@@ -96,29 +87,31 @@ func (in *Inquiry) askEntities(v *bundle.View, q *Question) error {
 		q.Entities = new(Overlay)
 	}
 	q.Entities.Store = v.Store
-	r, uids := &in.Request, &q.Uids
-	if uids[bundle.PrincipalVar] == uids[bundle.ResourceVar] {
-		return in.oneEntity(v, uids[bundle.PrincipalVar], q)
-	}
-	if err := in.entity(v, bundle.PrincipalVar, uids[bundle.PrincipalVar], r.Subject.Properties, q.at(bundle.PrincipalVar)); err != nil {
+	if uid := q.Uids[bundle.PrincipalVar]; uid == q.Uids[bundle.ResourceVar] {
+		p, err := in.oneEntity(v, uid)
+		q.take(bundle.PrincipalVar, &p)
+		q.take(bundle.ResourceVar, &p)
 		return err
 	}
-	return in.entity(v, bundle.ResourceVar, uids[bundle.ResourceVar], r.Resource.Properties, q.at(bundle.ResourceVar))
+	for _, of := range [...]bundle.Variable{bundle.PrincipalVar, bundle.ResourceVar} {
+		p, err := in.entity(v, of, q.Uids[of])
+		if err != nil {
+			return err
+		}
+		q.take(of, &p)
+	}
+	return nil
 }
 
-func originOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) (o origin) {
-	o.find(b, v, uid, sent)
-	return o
-}
-
-// find finds out where the attributes of an entity come from. o is empty before.
-func (o *origin) find(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) {
-	o.sent, o.mode = sent, b.Config.Attributes[uid.Type]
+// originOf returns where the attributes of an entity come from.
+func originOf(b *bundle.Bundle, v *bundle.View, uid types.EntityUID, sent evaluation.Object) origin {
+	o := origin{sent: sent, mode: b.Config.Attributes[uid.Type]}
 	// An approval that is being decided about takes nothing from the store: its id may be known by
 	// now, and an author could have written an entity for it.
 	if v.Review == bundle.NoReview || uid.Type != b.Config.ApprovalType {
 		o.Stored, o.Known = v.Store.Get(uid)
 	}
+	return o
 }
 
 // oneEntity unites the properties of an entity that is both subject and resource. Users who edit
@@ -156,37 +149,40 @@ func sameValue(a, b evaluation.Value) bool {
 	return a.Equal(b)
 }
 
-// seenEntity makes one entity as this request sees it. suspect are the names that only the
-// resource sends, if the entity is both subject and resource.
+// seenEntity makes one entity as this request sees it. part is the part of the request that has it. suspect are the
+// names that only the resource sends, if the entity is both subject and resource.
 func (in *Inquiry) seenEntity(
-	v *bundle.View, uid types.EntityUID, sent evaluation.Object, path string, suspect []string, p entityAt,
+	v *bundle.View, uid types.EntityUID, sent evaluation.Object, part string, suspect []string, p *entityPiece,
 ) error {
-	b, o, e := in.Bundle, p.origin, p.entity
-	o.find(b, v, uid, sent)
+	p.origin = originOf(in.Bundle, v, uid, sent)
+	b, o, e, d := in.Bundle, &p.origin, &p.entity, describer{in, v}
 	*e = o.Stored
 	e.UID = uid
 	if !o.Known && b.Config.Known[uid.Type] {
-		p.refuse(evaluation.UnknownEntity)
+		p.refuse(evaluation.UnknownEntity, d.unknownEntity(uid, part))
 	}
-	parents, err := parentsOf(b, v, uid, o, path, suspect)
+	parents, err := parentsOf(b, v, uid, o, part, suspect)
 	if err != nil {
 		return err
 	}
 	e.Parents = parents
 
 	if o.sent.Len() > 0 {
-		m := newMerger(b, b.AttributesOf(uid.Type))
-		m.base, m.seen, m.suggests = o.Stored.Attributes, v.Seen, in.Explain
-		m.lenient = uid.Type == b.Config.ApprovalType
+		m := in.merger(v, string(uid.Type), b.AttributesOf(uid.Type))
+		m.base, m.lenient = o.Stored.Attributes, uid.Type == b.Config.ApprovalType
 		for name, value := range o.sent.Members {
 			if o.passesOver(name) {
 				continue
 			}
-			from := path
+			from := part
 			if contains(suspect, name) {
 				if m.canHold(name) {
 					m.unusable = append(m.unusable, name)
 					m.drop(name)
+					m.misfits.note(m.at(
+						"subject and resource are one entity, and only the resource sends this property; send it with the subject",
+						"resource", "properties", name,
+					))
 					continue
 				}
 				from = "resource"
@@ -197,10 +193,17 @@ func (in *Inquiry) seenEntity(
 		}
 		e.Attributes = m.record()
 		o.origins = m.origins
-		p.add(m.piece())
+		p.add(m.yields())
 	}
-	if b.Schema != nil && (!o.Known || o.sent.Len() > 0) && !b.Schema.FitsSent(*e, o.Known) {
+	switch s := b.Schema; {
+	case s == nil:
+	case !s.Declares(uid.Type):
+		p.refuse(evaluation.SchemaMismatch, d.undeclaredType(part))
+	case !s.Allows(uid):
+		p.refuse(evaluation.SchemaMismatch, d.noSuchID(uid, part))
+	case (!o.Known || o.sent.Len() > 0) && !s.FitsSent(*e, o.Known):
 		p.refuse(evaluation.SchemaMismatch)
+		d.entity(uid, o, part, &p.misfits)
 	}
 	return nil
 }

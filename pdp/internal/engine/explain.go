@@ -173,10 +173,10 @@ func (e *explainer) source(path bundle.AttributePath) evaluation.Source {
 	case "context":
 		sent := origin{origins: e.q.contextOrigins}
 		if path.Names[0] == "pdp" {
-			if present(path.Names, e.q.Context, o) {
-				return evaluation.ByPDP
+			if _, ok := valueIn(path.Names, e.q.Context, o); !ok {
+				return evaluation.Missing
 			}
-			return evaluation.Missing
+			return evaluation.ByPDP
 		}
 		if slices.Contains(e.q.contextOrigins.supplied, path.Names[0]) {
 			return evaluation.ByPDP
@@ -194,12 +194,13 @@ func (o *origin) source(path bundle.AttributePath, in types.Record, entities typ
 	name := path.Names[0]
 	_, inStore := o.Stored.Attributes.Get(types.String(name))
 	_, sent := o.sent.Get(name)
+	_, present := valueIn(path.Names, in, entities)
 	switch {
 	case slices.Contains(o.unusable, name):
 		return evaluation.Unusable
 	case sent && o.passesOver(name):
 		return evaluation.PassedOver
-	case present(path.Names, in, entities):
+	case present:
 		if inStore && !sent {
 			return evaluation.Stored
 		}
@@ -208,12 +209,6 @@ func (o *origin) source(path bundle.AttributePath, in types.Record, entities typ
 		return evaluation.Dropped
 	}
 	return evaluation.Missing
-}
-
-// present reports whether there is a value at the path.
-func present(names []string, in types.Record, entities types.EntityGetter) bool {
-	_, ok := valueIn(names, in, entities)
-	return ok
 }
 
 // valueIn returns the value at the path.

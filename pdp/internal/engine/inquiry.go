@@ -51,8 +51,6 @@ type Inquiry struct {
 	review bundle.Review
 	// demanding is set if parents of [bundle.View.Demanding] alone count.
 	demanding bool
-	// WantMismatch is set if decisions name the places in the request that do not fit.
-	WantMismatch bool
 	// Inherits says which parts of the request the next questions have too. Such a part is kept
 	// even if this question has another in its place.
 	Inherits evaluation.Inherited
@@ -66,13 +64,12 @@ type Inquiry struct {
 		entities [bundle.Variables]*kept[entityPiece]
 		one      *kept[entityPiece] // the entity that is both subject and resource
 		context  *kept[contextPiece]
-		misfits  [bundle.Variables]*kept[[]evaluation.Mismatch] // the context's are in the place of the action's
 		fit      *kept[bool]
 		up       *[bundle.Variables]ancestors
 		unknown  *evaluation.Unknown // of which the next ones are
 		settled  *[4]kept[settledPart]
 		clauses  map[*bundle.Policy][]*condition
-		looked   int // how often a name was looked for that somebody may have meant
+		looked   int // how often a name was looked for, in the place of another
 		// without asks again where the root demands something: see [Inquiry.judgeDemand].
 		without *Inquiry
 	}
@@ -90,7 +87,7 @@ type ancestors struct {
 func (in *Inquiry) Keep() {
 	k := &in.keeps
 	for n := range k.entities {
-		k.entities[n], k.misfits[n] = new(kept[entityPiece]), new(kept[[]evaluation.Mismatch])
+		k.entities[n] = new(kept[entityPiece])
 	}
 	k.one, k.context, k.fit = new(kept[entityPiece]), new(kept[contextPiece]), new(kept[bool])
 	k.up = new([bundle.Variables]ancestors)
@@ -157,100 +154,51 @@ func (in *Inquiry) countConverted(parts ...evaluation.Object) {
 	}
 }
 
-// isShared reports whether the next questions have a part of this question too. The context is
-// in the place of the action.
-func (in *Inquiry) isShared(of bundle.Variable) bool {
-	return [bundle.Variables]bool{
-		bundle.PrincipalVar: in.Inherits.Subject,
-		bundle.ActionVar:    in.Inherits.Context,
-		bundle.ResourceVar:  in.Inherits.Resource,
-	}[of]
-}
-
 // entity makes the subject or the resource as Cedar sees it. It is converted once for all items of a batch that share
 // it.
-func (in *Inquiry) entity(
-	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, at entityAt,
-) error {
-	path := "subject"
+func (in *Inquiry) entity(v *bundle.View, of bundle.Variable, uid types.EntityUID) (entityPiece, error) {
+	part, sent, shared := "subject", in.Request.Subject.Properties, in.Inherits.Subject
 	if of == bundle.ResourceVar {
-		path = "resource"
+		part, sent, shared = "resource", in.Request.Resource.Properties, in.Inherits.Resource
 	}
-	if in.keeps.entities[of] == nil {
-		return in.seenEntity(v, uid, sent, path, nil, at)
-	}
-	return in.keptEntity(v, of, uid, sent, path, at)
-}
-
-func (in *Inquiry) keptEntity(
-	v *bundle.View, of bundle.Variable, uid types.EntityUID, sent evaluation.Object, path string, at entityAt,
-) error {
-	made, err := in.keeps.entities[of].get(parts{uid: uid, sent: sent}, in.isShared(of), func() (p entityPiece, err error) {
+	return in.keeps.entities[of].get(parts{uid: uid, sent: sent}, shared, func() (p entityPiece, err error) {
 		in.countConverted(sent)
-		err = in.seenEntity(v, uid, sent, path, nil, p.at())
+		err = in.seenEntity(v, uid, sent, part, nil, &p)
 		return p, err
 	})
-	at.take(&made)
-	return err
 }
 
 // oneEntity makes the entity that is both subject and resource.
-func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID, q *Question) error {
+func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, error) {
 	subject, resource := in.Request.Subject.Properties, in.Request.Resource.Properties
 	of, shared := parts{uid: uid, sent: subject, more: resource}, in.Inherits.Subject && in.Inherits.Resource
-	made, err := in.keeps.one.get(of, shared, func() (p entityPiece, err error) {
+	return in.keeps.one.get(of, shared, func() (p entityPiece, err error) {
 		in.countConverted(subject, resource)
 		both, onlyResource, err := oneEntity(subject, resource)
-		if err != nil {
-			return entityPiece{}, err
+		if err == nil {
+			err = in.seenEntity(v, uid, both, "subject", onlyResource, &p)
 		}
-		err = in.seenEntity(v, uid, both, "subject", onlyResource, p.at())
 		return p, err
 	})
-	q.at(bundle.PrincipalVar).take(&made)
-	q.at(bundle.ResourceVar).take(&made)
-	return err
 }
 
-// contextOf makes the context for an action, as far as questions share it; see [Inquiry.wholeContext]. It is empty before.
-func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID, into *contextPiece) error {
-	if in.keeps.context == nil {
-		return in.makeContext(v, action, into)
-	}
-	return in.keptContext(v, action, into)
-}
-
-func (in *Inquiry) keptContext(v *bundle.View, action types.EntityUID, into *contextPiece) (err error) {
+// contextOf makes the context for an action, as far as questions share it; see [Inquiry.wholeContext].
+func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID) (contextPiece, error) {
 	of := parts{sent: in.Request.Context, more: in.Request.Action.Properties}
 	if in.Bundle.Schema != nil || action.ID == bundle.ApprovalAction { // else the context is the same for every action
 		of.uid = action
 	}
-	*into, err = in.keeps.context.get(of, in.Inherits.Context, func() (made contextPiece, err error) {
+	return in.keeps.context.get(of, in.Inherits.Context, func() (made contextPiece, err error) {
 		in.countConverted(of.sent, of.more)
 		err = in.makeContext(v, action, &made)
 		return made, err
 	})
-	return err
-}
-
-// misfit notes what does not fit in one part of the request. The misfits of a part depend on the
-// members of that part alone.
-func (in *Inquiry) misfit(of bundle.Variable, made parts, to *mismatches, find func(*mismatches)) {
-	found, _ := in.keeps.misfits[of].get(made, in.isShared(of), func() ([]evaluation.Mismatch, error) {
-		in.countConverted(made.sent, made.more)
-		part := mismatches{in: in, b: to.b, v: to.v, r: to.r}
-		find(&part)
-		return part.found, nil
-	})
-	for _, one := range found {
-		to.note(one)
-	}
 }
 
 // fits reports whether the question fits the schema. Among questions with the same action and
 // the same context, only the types can make a difference.
 func (in *Inquiry) fits(v *bundle.View, q *Question) bool {
-	s, r := in.Bundle.Schema, &in.Request
+	r := &in.Request
 	of := parts{
 		uid:       q.Uids[bundle.ActionVar],
 		sent:      r.Context,
@@ -260,9 +208,9 @@ func (in *Inquiry) fits(v *bundle.View, q *Question) bool {
 	}
 	fits, _ := in.keeps.fit.get(of, in.Inherits.Context, func() (bool, error) {
 		in.countConverted(r.Context)
-		return s.FitsRequest(q.request(), !v.SeesAllPDP), nil
+		return in.Bundle.Schema.FitsRequest(q.request(), !v.SeesAllPDP), nil
 	})
-	return fits && s.Allows(q.Uids[bundle.PrincipalVar]) && s.Allows(q.Uids[bundle.ResourceVar])
+	return fits
 }
 
 // Lineages finds the ancestors of the question's three variables. Ancestors that were found
@@ -286,13 +234,11 @@ func (in *Inquiry) Lineages(q *Question) {
 
 // sentParents returns the sent properties on which an entity's parents depend besides the store.
 func (q *Question) sentParents(of bundle.Variable) evaluation.Object {
-	switch of {
-	case bundle.PrincipalVar:
-		return q.Entities.Origin[0].sent
-	case bundle.ResourceVar:
-		return q.Entities.Origin[1].sent
+	if of == bundle.ActionVar {
+		return evaluation.Object{}
 	}
-	return evaluation.Object{}
+	_, o := q.Entities.of(of)
+	return o.sent
 }
 
 // reaches reports whether the subject or the resource is among the ancestors of another

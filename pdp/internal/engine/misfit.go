@@ -9,16 +9,19 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// describe describes a fault: what the schema declares there, what was sent, and what to send. It repeats no value.
-func (m *mismatches) describe(f *misfit, of string) string {
-	if f.Want == nil {
-		return "the schema requires " + of + f.name + ", which was not sent" + m.sentFor(f.At[0], f.got.Object(), f.members)
+// describe describes a fault: the declared type, the kind of the sent value, and the form to send. It repeats no value.
+func (d describer) describe(f *misfit, of string) string {
+	switch {
+	case f.missing:
+		return "the schema requires " + of + f.name + ", which was not sent" + d.sentFor(f.At[0], f.got.Object(), f.members)
+	case f.Want == nil:
+		return inexpressible(f.got)
 	}
-	return "the schema declares " + of + f.name + " as " + f.Want.String() + "; " + m.sent(f)
+	return "the schema declares " + of + f.name + " as " + f.Want.String() + "; " + d.sent(f)
 }
 
-// sent says what was sent where it does not fit, and what to send.
-func (m *mismatches) sent(f *misfit) string {
+// sent describes the value that does not fit, and the form to send.
+func (d describer) sent(f *misfit) string {
 	switch v, form := f.got, f.Want.Form; {
 	case v.Kind() == evaluation.Number && form == bundle.ShapeLong:
 		if beyond(v, 1<<63) {
@@ -31,35 +34,35 @@ func (m *mismatches) sent(f *misfit) string {
 		}
 		return "a number with more than four digits after the point was sent; send four at the most"
 	case v.Kind() == evaluation.String && form == bundle.ShapeEntity && f.Want.Entity == bundle.AnyEntity:
-		return "a string was sent, which has no type; send " + m.inJSON(f.Want)
+		return "a string was sent, which has no type; send " + d.inJSON(f.Want)
 	case v.Kind() == evaluation.String && f.Want.Enum != nil:
-		return "the string that was sent is none of its ids" + m.near(v.Text(), f.Want.IDs())
+		return "the string that was sent is none of its ids" + d.near(v.Text(), f.Want.IDs())
 	case v.Kind() == evaluation.String && form >= bundle.ShapeEntity:
-		return "the string that was sent is none; send " + m.inJSON(f.Want)
+		return "the string that was sent is none; send " + d.inJSON(f.Want)
 	case v.Kind() == evaluation.Map && form == bundle.ShapeEntity:
-		return m.sentReference(v.Object(), f.Want)
+		return d.sentReference(v.Object(), f.Want)
 	case v.Kind() == evaluation.Array && form == bundle.ShapeSet:
 		return tooAlike
 	}
-	return kindNames[f.got.Kind()] + " was sent; send " + m.inJSON(f.Want)
+	return kindNames[f.got.Kind()] + " was sent; send " + d.inJSON(f.Want)
 }
 
-// sentReference says why an object is no reference of the declared type; see [Converter.reference].
-func (m *mismatches) sentReference(o evaluation.Object, want *bundle.Shape) string {
+// sentReference describes why an object is no reference of the declared type; see [Converter.reference].
+func (d describer) sentReference(o evaluation.Object, want *bundle.Shape) string {
 	typ, _ := o.Get("type")
 	id, _ := o.Get("id")
-	switch name, ok := m.b.Config.EntityType(typ.Text()); {
+	switch name, ok := d.in.Bundle.Config.EntityType(typ.Text()); {
 	case o.Len() != 2 || typ.Kind() != evaluation.String || id.Kind() != evaluation.String:
-		return "the object that was sent names none; send " + m.inJSON(want)
+		return "the object that was sent names none; send " + d.inJSON(want)
 	case !ok || want.Entity != bundle.AnyEntity && name != want.Entity:
-		return "the object that was sent has another type; send " + m.inJSON(want)
+		return "the object that was sent has another type; send " + d.inJSON(want)
 	}
-	return "the id that was sent is none of its ids" + m.near(id.Text(), want.IDs())
+	return "the id that was sent is none of its ids" + d.near(id.Text(), want.IDs())
 }
 
-// inJSON says how a request writes a value of a declared type.
-func (m *mismatches) inJSON(s *bundle.Shape) string {
-	switch wire, ok := m.b.Config.WireType(s.Entity); {
+// inJSON describes how a request writes a value of a declared type.
+func (d describer) inJSON(s *bundle.Shape) string {
+	switch wire, ok := d.in.Bundle.Config.WireType(s.Entity); {
 	case s.Form != bundle.ShapeEntity:
 		return s.InJSON()
 	case s.Entity == bundle.AnyEntity:
@@ -82,44 +85,14 @@ var kindNames = map[evaluation.Kind]string{
 	evaluation.Map:    "an object",
 }
 
-// unusable finds the first part of a value that Cedar cannot express. It returns where that part
-// is, and why Cedar cannot express it. If why is "", Cedar can express all of the value.
-func unusable(v evaluation.Value) (at []string, why string) {
-	in := func(token string, e evaluation.Value) bool {
-		if at, why = unusable(e); why != "" {
-			at = append([]string{token}, at...)
-		}
-		return why != ""
-	}
-	switch v.Kind() {
-	case evaluation.Null:
-		return nil, "null stands in an array, and Cedar has no null; leave it out"
-	case evaluation.Number:
-		if _, ok := v.Scaled(0); !ok {
-			return nil, reasonUnusable(v)
-		}
-	case evaluation.Array:
-		for n, e := range v.Elements {
-			if in(strconv.Itoa(n), e) {
-				return at, why
-			}
-		}
-		if _, ok := Untyped(v); !ok {
-			return nil, tooAlike
-		}
-	case evaluation.Map:
-		for name, e := range v.Object().Members {
-			if in(name, e) {
-				return at, why
-			}
-		}
-	}
-	return nil, ""
-}
-
-// reasonUnusable says why a number that is no integer of 64 bits cannot be used: it is too large, or a fraction.
-func reasonUnusable(v evaluation.Value) string {
-	if beyond(v, 1<<63) {
+// inexpressible describes a value that Cedar does not have, while no schema types it.
+func inexpressible(v evaluation.Value) string {
+	switch {
+	case v.Kind() == evaluation.Null:
+		return "null stands in an array, and Cedar has no null; leave it out"
+	case v.Kind() == evaluation.Array:
+		return tooAlike
+	case beyond(v, 1<<63):
 		return "beyond 64 bits; send a smaller integer, or a string"
 	}
 	return "not an integer; send an integer, or declare it as decimal in schema.cedarschema"

@@ -116,17 +116,7 @@ func (q *Question) variable(name string) (string, bool) {
 
 // textAt returns what a text has for the value at a path, if it has anything for such a value.
 func textAt(in types.Record, path []string) (string, bool) {
-	value, ok := in.Get(types.String(path[0]))
-	if !ok {
-		return "", false
-	}
-	if len(path) > 1 {
-		record, ok := value.(types.Record)
-		if !ok {
-			return "", false
-		}
-		return textAt(record, path[1:])
-	}
+	value, _ := valueIn(path, in, types.EntityMap{})
 	switch v := value.(type) {
 	case types.String:
 		return string(v), true

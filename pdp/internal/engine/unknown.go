@@ -83,17 +83,13 @@ func (u *unknowns) hiddenAt(h *evaluation.Hidden) *unknowns {
 
 // entity is the subject or the resource.
 func (u *unknowns) entity(of bundle.Variable) *types.Entity {
-	if of == bundle.PrincipalVar {
-		return &u.q.Entities.Principal
-	}
-	return &u.q.Entities.Resource
+	e, _ := u.q.Entities.of(of)
+	return e
 }
 
 func (u *unknowns) origin(of bundle.Variable) *origin {
-	if of == bundle.PrincipalVar {
-		return &u.q.Entities.Origin[0]
-	}
-	return &u.q.Entities.Origin[1]
+	_, o := u.q.Entities.of(of)
+	return o
 }
 
 // one reports whether the subject is the resource.
