@@ -23,8 +23,15 @@ func (s Shape) Answer(d Decision) ([]byte, error) {
 	b := make([]byte, 0, 48+len(more))
 	if s == Native {
 		b = strconv.AppendBool(append(b, `{"allow":`...), d.Allow)
-		b = append(d.Approval.append(d.appendNative(b)), more...)
-		return append(b, '}'), nil
+		b = d.appendNative(b)
+		if d.Approval != nil {
+			a := *d.Approval
+			a.ExpiresAt = a.ExpiresAt.UTC().Truncate(time.Second) // not beyond the end of it
+			if b, err = appendMember(b, "approval", a); err != nil {
+				return nil, err
+			}
+		}
+		return append(append(b, more...), '}'), nil
 	}
 	b = strconv.AppendBool(append(b, `{"decision":`...), d.Allow)
 	if len(more) > 0 {
@@ -84,24 +91,25 @@ func (d Decision) context(s Shape) ([]byte, error) {
 		b = appendObligations(append(b, `,"obligations":`...), d.Obligations)
 	}
 	if d.Refused != nil {
-		text, err := json.Marshal(d.Refused, json.Deterministic(true))
-		if err != nil {
+		var err error
+		if b, err = appendMember(b, "access_request", map[string]*Mismatch{"refused": d.Refused}); err != nil {
 			return nil, err
 		}
-		b = append(append(append(b, `,"access_request":{"refused":`...), text...), '}')
 	}
 	if d.Malformed != nil {
 		b = appendString(append(b, `,"error":{"status":400,"message":`...), d.Malformed.Error())
 		b = append(b, '}')
 	}
 	if d.Explain != nil {
-		text, err := json.Marshal(d.Explain, json.Deterministic(true))
-		if err != nil {
-			return nil, err
-		}
-		b = append(append(b, `,"explain":`...), text...)
+		return appendMember(b, "explain", d.Explain)
 	}
 	return b, nil
+}
+
+// appendMember appends one more member to those of an object.
+func appendMember(b []byte, name string, v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	return append(append(b, `,"`+name+`":`...), text...), err
 }
 
 // why is the one reason to give; the other result is empty. It is the decision's own. But if there is none, or it only
@@ -135,29 +143,6 @@ func (d Decision) appendNative(b []byte) []byte {
 		b = appendObligations(append(b, `,"obligation_details":`...), d.Obligations)
 	}
 	return b
-}
-
-// append writes how far an approval is, where one was asked for.
-func (a *Approval) append(b []byte) []byte {
-	if a == nil {
-		return b
-	}
-	b = append(b, `,"approval":{`...)
-	if a.ID != "" {
-		b = append(appendString(append(b, `"id":`...), a.ID), ',')
-	}
-	b = appendString(append(b, `"status":`...), a.Status)
-	if !a.ExpiresAt.IsZero() {
-		// Whole seconds, and none that is not there any more.
-		b = appendString(append(b, `,"expires_at":`...), a.ExpiresAt.UTC().Truncate(time.Second).Format(time.RFC3339))
-	}
-	if a.StatusURL != "" {
-		b = appendString(append(b, `,"status_url":`...), a.StatusURL)
-	}
-	if a.RetryAfter > 0 {
-		b = strconv.AppendInt(append(b, `,"retry_after":`...), int64(a.RetryAfter), 10)
-	}
-	return append(b, '}')
 }
 
 func appendObligations(b []byte, all []Obligation) []byte {

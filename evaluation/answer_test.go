@@ -23,7 +23,7 @@ func TestAnswer(t *testing.T) {
 		"reason_user": {evaluation.Decision{Allow: true, ReasonUser: "a\"b\n<é\xff>"},
 			`{"decision":true,"context":{"reason_user":"a\"b\n<é` + "\uFFFD" + `>"}}`, `{"allow":true,"reason_user":"a\"b\n<é` + "\uFFFD" + `>"}`},
 		"explain":      {evaluation.Decision{Explain: explained}, `{"decision":false,"context":{` + explanation + `}}`, `{"allow":false,` + explanation + `}`},
-		"no policies":  {evaluation.Decision{Explain: &evaluation.Explanation{}}, `{"decision":false,"context":{"explain":{"policies":[]}}}`, `{"allow":false,"explain":{"policies":[]}}`},
+		"no policies":  {evaluation.Decision{Explain: &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{}}}, `{"decision":false,"context":{"explain":{"policies":[]}}}`, `{"allow":false,"explain":{"policies":[]}}`},
 		"nothing read": {evaluation.Decision{Explain: &evaluation.Explanation{Policies: []evaluation.PolicyExplanation{{}}}}, `{"decision":false,"context":{"explain":{"policies":[{"id":"","effect":"","verdict":"","position":"","attributes":[]}]}}}`, `{"allow":false,"explain":{"policies":[{"id":"","effect":"","verdict":"","position":"","attributes":[]}]}}`},
 		"everything": {evaluation.Decision{Reason: evaluation.ErroredPolicy, ReasonUser: "no", Explain: explained},
 			`{"decision":false,"context":{"reason":"policy_error","reason_user":"no",` + explanation + `}}`, `{"allow":false,"reason":"policy_error","reason_user":"no",` + explanation + `}`},

@@ -97,7 +97,6 @@ func batch(o Object, reserved bool, tenant string, size int) (Batch, error) {
 		tenant:   cmp.Or(tenant, DefaultTenant),
 		reserved: reserved,
 		objects:  map[string]Object{},
-		whole:    map[string]part{},
 		illegal:  map[string]*Error{},
 	}
 	for _, name := range tuple {
@@ -142,7 +141,6 @@ type defaults struct {
 	tenant   string
 	reserved bool
 	objects  map[string]Object
-	whole    map[string]part   // entities and actions that items inherited whole before
 	illegal  map[string]*Error // by default, once one was looked through for reserved names
 	options  *Unknown
 }
@@ -197,10 +195,6 @@ type part struct {
 func (i *inheriting) part(inherits *bool, name string, required ...string) part {
 	own, owns := i.item.Get(name)
 	inherited := i.objects[name]
-	if p, ok := i.whole[name]; ok && !owns {
-		*inherits = p.properties.Len() > 0
-		return p
-	}
 	if owns {
 		i.want(own.Kind() == Map, "not an object", append(i.at, name)...)
 	} else if inherited.Len() == 0 {
@@ -222,9 +216,6 @@ func (i *inheriting) part(inherits *bool, name string, required ...string) part 
 	} else {
 		p.properties = i.optional(inherited, name, "properties")
 		*inherits = p.properties.Len() > 0
-		if i.err == nil {
-			i.whole[name] = p
-		}
 	}
 	return p
 }

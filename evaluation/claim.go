@@ -13,33 +13,13 @@ func ParseClaimPath(text string) (ClaimPath, error) {
 	if text == "" {
 		return nil, errors.New("it names no claim")
 	}
-	pointer, isPointer := strings.CutPrefix(text, "/")
-	if !isPointer {
+	if !strings.HasPrefix(text, "/") {
 		return ClaimPath{text}, nil
 	}
-	path := strings.Split(pointer, "/")
-	for n, token := range path {
-		unescaped, ok := unescapeToken(token)
-		if !ok {
-			return nil, errors.New("it is no JSON Pointer: ~ is not followed by 0 or 1")
-		}
-		path[n] = unescaped
+	if !escaped(text) {
+		return nil, errors.New("it is no JSON Pointer: ~ is not followed by 0 or 1")
 	}
-	return path, nil
-}
-
-// unescapeToken reads one reference token of a JSON Pointer.
-func unescapeToken(token string) (string, bool) {
-	for rest := token; ; {
-		_, after, found := strings.Cut(rest, "~")
-		if !found {
-			return strings.NewReplacer("~1", "/", "~0", "~").Replace(token), true
-		}
-		if after == "" || after[0] != '0' && after[0] != '1' {
-			return "", false
-		}
-		rest = after
-	}
+	return Tokens(text), nil
 }
 
 // In returns the claim, if the token has it.

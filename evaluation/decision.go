@@ -1,10 +1,6 @@
 package evaluation
 
-import (
-	"time"
-
-	"github.com/go-json-experiment/json"
-)
+import "time"
 
 // Decision is the answer to a [Request]. The zero Decision is a deny.
 type Decision struct {
@@ -164,12 +160,12 @@ type Met struct {
 // Approval is a request for a person's approval, as its caller sees it.
 type Approval struct {
 	// ID is empty where there was no asking: then RetryAfter says when there can be.
-	ID        string
-	Status    string
-	ExpiresAt time.Time // zero where it does not
-	StatusURL string
+	ID        string    `json:"id,omitzero"`
+	Status    string    `json:"status"`
+	ExpiresAt time.Time `json:"expires_at,omitzero"` // zero where it does not
+	StatusURL string    `json:"status_url,omitzero"`
 	// RetryAfter is in seconds.
-	RetryAfter int
+	RetryAfter int `json:"retry_after,omitzero"`
 }
 
 // Mismatch is a place in a request, a JSON Pointer into the body that was sent, and what
@@ -185,7 +181,8 @@ type Mismatch struct {
 
 // Explanation says, policy by policy, how a decision came about.
 type Explanation struct {
-	Policies []PolicyExplanation `json:"policies"`
+	// Policies is nil if, and only if, Omitted is set.
+	Policies []PolicyExplanation `json:"policies,omitzero"`
 	Mismatch []Mismatch          `json:"mismatch,omitzero"`
 	// Dropped are places that no policy can see, because the schema does not declare them.
 	Dropped []Mismatch `json:"dropped,omitzero"`
@@ -193,15 +190,6 @@ type Explanation struct {
 	Ignored string `json:"ignored,omitzero"`
 	// Omitted is set, and nothing else is, where there was no more room in the answer.
 	Omitted bool `json:"omitted,omitzero"`
-}
-
-// MarshalJSON writes e as an answer has it.
-func (e Explanation) MarshalJSON() ([]byte, error) {
-	if e.Omitted {
-		return []byte(`{"omitted":true}`), nil
-	}
-	type explanation Explanation
-	return json.Marshal(explanation(e), json.Deterministic(true))
 }
 
 // PolicyExplanation is one policy's part in a decision.

@@ -35,19 +35,8 @@ func (k Kind) TypeName() string { return hiddenTypes[k] }
 
 // Some is some value of the type that was sent. It reports false if there is no such type.
 func (h Hidden) Some() (Value, bool) {
-	switch h.Type {
-	case "string":
-		return Value{kind: String}, true
-	case "number":
-		return Value{kind: Number, text: "0"}, true
-	case "bool":
-		return Value{kind: Bool, text: "true"}, true
-	case "array":
-		return Value{kind: Array}, true
-	case "object":
-		return Value{kind: Map}, true
-	}
-	return Value{}, false
+	kind := Kind(max(0, slices.Index(hiddenTypes[:], h.Type)))
+	return Value{kind: kind, text: map[Kind]string{Number: "0", Bool: "true"}[kind]}, kind != Null
 }
 
 // Fit says whether a value that is hidden could be put to the policies. A value cannot be put
@@ -75,6 +64,11 @@ func Tokens(pointer string) []string {
 }
 
 var pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
+
+// escaped reports whether each ~ in a JSON Pointer is followed by 0 or 1.
+func escaped(pointer string) bool {
+	return !strings.Contains(strings.NewReplacer("~0", "", "~1", "").Replace(pointer), "~")
+}
 
 // Put returns the value with another one in it: where the names of a JSON Pointer lead. An object
 // on the way may be missing. It reports false if there can be no value there.

@@ -72,24 +72,3 @@ func filled(r evaluation.Request) map[string]string {
 	}
 	return all
 }
-
-// TestSizeIsThatOfTheText: bounds count by it.
-func TestSizeIsThatOfTheText(t *testing.T) {
-	t.Parallel()
-	every := ""
-	for r := range rune(0x300) {
-		every += string(r)
-	}
-	for _, members := range []map[string]any{
-		{}, {"a": 1}, {"a": every, every + "a": every}, {"a": []any{}, "b": []any{nil, true, false, 1.5, "x", map[string]any{}}, "c": map[string]any{"d": map[string]any{"e": []string{"f", "g"}}}},
-		{"\u2028": "\u2029<&>\x7f\U0001F600"},
-	} {
-		o, err := evaluation.NewObject(members)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if text, err := o.MarshalJSON(); err != nil || o.Size() != len(text) {
-			t.Errorf("%s has %d bytes, and a size of %d", text, len(text), o.Size())
-		}
-	}
-}

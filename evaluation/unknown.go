@@ -71,8 +71,7 @@ const anyProperty = "name what it says besides, such as /subject/properties/NAME
 
 // unknowable says why the value at a pointer cannot be unknown. If it can be, detail is empty.
 func unknowable(pointer string) (detail, try string) {
-	escapes := strings.NewReplacer("~0", "", "~1", "").Replace(pointer)
-	if !strings.HasPrefix(pointer, "/") || strings.Contains(escapes, "~") {
+	if !strings.HasPrefix(pointer, "/") || !escaped(pointer) {
 		return "not a JSON Pointer into the request", anyProperty
 	}
 	tokens := Tokens(pointer)

@@ -1,6 +1,7 @@
 package evaluation_test
 
 import (
+	"reflect"
 	"testing"
 
 	"policy-service/evaluation"
@@ -23,13 +24,8 @@ func TestUnknownIsWritten(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		got, want := again.Unknown.Pointers(), r.Unknown.Pointers()
-		if (got == nil) != (want == nil) || len(got) != len(want) {
-			t.Fatalf("%s: got %q, want %q", text, got, want)
-		}
-		for n := range got {
-			if got[n] != want[n] {
-				t.Errorf("%s: got %q, want %q", text, got, want)
-			}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %q, want %q", text, got, want)
 		}
 	}
 }

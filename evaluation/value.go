@@ -1,13 +1,11 @@
 package evaluation
 
 import (
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -214,26 +212,9 @@ func (o Object) only(name string) Object {
 }
 
 // Size is the length of o as text.
-func (o Object) Size() int { return o.Value().size() }
-
-func (v Value) size() int {
-	n := 0
-	switch v.kind {
-	case Null:
-		return len("null")
-	case Bool, Number:
-		return len(v.text)
-	case String:
-		return quotedSize(v.text)
-	case Map:
-		for _, m := range v.elems {
-			n += quotedSize(m.Name) + len(":")
-		}
-	}
-	for _, m := range v.elems {
-		n += m.Value.size()
-	}
-	return n + len("[]") + max(0, len(v.elems)-1)
+func (o Object) Size() int {
+	text, _ := o.MarshalJSON() // which cannot fail
+	return len(text)
 }
 
 // room is about the length of v as text: the same, if nothing in it has to be escaped.
@@ -241,20 +222,6 @@ func (v Value) room() int {
 	n := len(v.text) + len(`"",`)
 	for _, m := range v.elems {
 		n += len(m.Name) + len(`"":`) + m.Value.room()
-	}
-	return n
-}
-
-// quotedSize is the length of s as appendString writes it.
-func quotedSize(s string) int {
-	n := len(s) + 2
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"', c == '\\', '\b' <= c && c <= '\r' && c != '\v':
-			n++
-		case c < ' ':
-			n += len(`\u0000`) - 1
-		}
 	}
 	return n
 }
@@ -335,69 +302,14 @@ func (o Object) Without(drop func(name string) bool) Object {
 // map[string]any, Value and Object. It holds them to the same rules as a body. Make a context
 // whole: what was made without its arguments around it has lost its null members.
 func NewObject(members map[string]any) (Object, error) {
-	b, err := appendGo(nil, members)
-	if err != nil {
-		return Object{}, err
+	b, err := json.Marshal(members)
+	if err != nil { // its text may quote a value
+		return Object{}, &Error{
+			Detail: "a value has no JSON form, or a string is not valid UTF-8",
+			Try:    "use nil, bool, string, integers, float64 (no NaN and no infinity), slices, or map[string]any",
+		}
 	}
 	return parse(b, DefaultLimits())
-}
-
-func appendGo(b []byte, v any) ([]byte, error) {
-	var err error
-	switch v := v.(type) {
-	case nil:
-		return append(b, "null"...), nil
-	case Value:
-		return v.append(b), nil
-	case Object:
-		return v.Value().append(b), nil
-	case string:
-		if b, err = jsontext.AppendQuote(b, v); err != nil {
-			return nil, &Error{Detail: "a string is not valid UTF-8"}
-		}
-		return b, nil
-	case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
-		return fmt.Append(b, v), nil
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, &Error{Detail: "JSON has no NaN and no infinity", Try: "leave the member out"}
-		}
-		return strconv.AppendFloat(b, v, 'g', -1, 64), nil
-	case []string:
-		return appendElems(b, len(v), func(i int) any { return v[i] })
-	case []any:
-		return appendElems(b, len(v), func(i int) any { return v[i] })
-	case map[string]any:
-		b = append(b, '{')
-		for name, m := range v {
-			if len(b) > 0 && b[len(b)-1] != '{' {
-				b = append(b, ',')
-			}
-			if b, err = appendGo(b, name); err != nil {
-				return nil, err
-			}
-			b = append(b, ':')
-			if b, err = appendGo(b, m); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, '}'), nil
-	}
-	return nil, &Error{Detail: fmt.Sprintf("a Go %T has no JSON form here", v), Try: "use nil, bool, string, integers, float64, slices, or map[string]any"}
-}
-
-func appendElems(b []byte, n int, at func(int) any) ([]byte, error) {
-	var err error
-	b = append(b, '[')
-	for i := range n {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		if b, err = appendGo(b, at(i)); err != nil {
-			return nil, err
-		}
-	}
-	return append(b, ']'), nil
 }
 
 // MarshalJSON writes v with members in order of their names.

@@ -121,14 +121,8 @@ func explanationOf(t *testing.T, b *Bundle, call Call) string {
 	t.Helper()
 	call.Explain = true
 	d, err := decideBy(context.Background(), b, call)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := d.Explain.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	must(t, err)
+	return jsonText(d.Explain)
 }
 
 // countShapes counts the forms of questions that an index could mishandle.
