@@ -23,13 +23,9 @@ import (
 type lookout struct {
 	watcher *fsnotify.Watcher
 	// names are the watched directories, by path without symbolic links, each with the names
-	// in it that matter.
+	// in it that matter: whether one matters to more than one tenant. A name that only a tenant's
+	// links lead to matters to the tenant alone. The name everyName stands for all names.
 	names map[string]map[string]bool
-	// whole are the watched directories in which every name matters.
-	whole map[string]bool
-	// roots are the names that matter to more than one tenant, by the directories that they are
-	// in. A name there that only a tenant's links lead to matters to the tenant alone.
-	roots map[string]rootNames
 	// bounds are those of the owner whose directories are watched now. steps and armed are how
 	// much of them the owner has used up: names that were followed, and newly watched
 	// directories.
@@ -39,11 +35,7 @@ type lookout struct {
 	blind bool
 }
 
-// rootNames are the names in a directory that matter to the root: every name if whole is set.
-type rootNames struct {
-	whole bool
-	names map[string]bool
-}
+const everyName = ""
 
 func newLookout(root string) (*lookout, error) {
 	if !filepath.IsAbs(root) {
@@ -58,13 +50,7 @@ func newLookout(root string) (*lookout, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lookout{
-		watcher: watcher,
-		names:   map[string]map[string]bool{},
-		whole:   map[string]bool{},
-		roots:   map[string]rootNames{},
-		bounds:  source.RootBounds,
-	}
+	l := &lookout{watcher: watcher, names: map[string]map[string]bool{}, bounds: source.RootBounds}
 	real, ok := l.follow(root)
 	if !ok {
 		l.blind = true
@@ -73,13 +59,7 @@ func newLookout(root string) (*lookout, error) {
 	l.watchOwner(real)
 	tenants := filepath.Join(real, "tenants")
 	names := l.watchDirectory(tenants)
-	for dir, names := range l.names {
-		// From here on, each directory is watched for one tenant.
-		if l.whole[dir] || len(names) > 0 { // all others are directories that a link in tenants/ leads to
-			l.roots[dir] = rootNames{l.whole[dir], maps.Clone(names)}
-		}
-	}
-	l.bounds = source.TenantBounds
+	l.bounds = source.TenantBounds // from here on, each directory is watched for one tenant
 	for _, name := range names {
 		l.steps, l.armed = 0, 0
 		l.watchOwner(filepath.Join(tenants, name))
@@ -105,7 +85,7 @@ func (l *lookout) watchDirectory(dir string) (names []string) {
 	if !ok {
 		return nil // the lookout notices if it is created
 	}
-	l.whole[real] = true
+	l.watch(real, everyName)
 	entries, err := readSome(real, l.bounds.Names+1)
 	if err != nil {
 		l.blind = true
@@ -204,7 +184,7 @@ func split(path string) (root string, names []string) {
 // watch watches one name in a directory.
 func (l *lookout) watch(dir, name string) {
 	l.arm(dir)
-	l.names[dir][name] = true
+	l.names[dir][name] = l.names[dir][name] || l.bounds == source.RootBounds
 }
 
 // arm begins to watch a directory.
@@ -219,19 +199,10 @@ func (l *lookout) arm(dir string) {
 	}
 }
 
-// wait returns if a name that matters has changed, or may have changed. Events may be lost, or
-// never be sent, so wait returns after the limit at the latest. It reports whether the change
-// that it saw matters to one tenant alone.
-func (l *lookout) wait(ctx context.Context, limit time.Duration) (tenants bool) {
-	return l.waitFor(ctx, limit, l.matters)
-}
-
-// waitForRoot waits as wait does, but only for changes that may matter to more than one tenant.
-func (l *lookout) waitForRoot(ctx context.Context, limit time.Duration) {
-	l.waitFor(ctx, limit, l.mattersToRoot)
-}
-
-func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func(fsnotify.Event) bool) (tenants bool) {
+// wait returns if a name that matters has changed, or may have changed, and with ofRoot only if it
+// may matter to more than one tenant. Events may be lost, or never be sent, so wait returns after
+// the limit at the latest. It reports whether the change that it saw matters to one tenant alone.
+func (l *lookout) wait(ctx context.Context, limit time.Duration, ofRoot bool) (tenants bool) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {
@@ -243,34 +214,23 @@ func (l *lookout) waitFor(ctx context.Context, limit time.Duration, matters func
 		case <-l.watcher.Errors: // mostly an overflow of the queue: events were lost
 			return false
 		case event := <-l.watcher.Events:
-			if matters(event) {
-				return !l.mattersToRoot(event)
+			if matters, toRoot := l.matters(event); toRoot || matters && !ofRoot {
+				return !toRoot
 			}
 		}
 	}
 }
 
-// mattersToRoot reports whether an event may matter to more than one tenant. A tenant's directory
-// is in a directory of the root. Its tenant can change its mode and times without end, so
-// such a change does not matter to the root.
-func (l *lookout) mattersToRoot(event fsnotify.Event) bool {
+// matters reports whether an event may be a change of the bundle, and whether it may matter to
+// more than one tenant. A tenant's directory is in a directory of the root. Its tenant can change
+// its mode and times without end, so such a change does not matter to the root.
+func (l *lookout) matters(event fsnotify.Event) (matters, toRoot bool) {
 	dir, name := filepath.Split(event.Name)
-	dir = filepath.Clean(dir)
-	_, rootItself := l.roots[event.Name]
-	_, itself := l.names[event.Name]
-	if event.Op == fsnotify.Chmod && itself && !rootItself {
-		return false
-	}
-	_, known := l.names[dir]
-	in := l.roots[dir]
-	return rootItself || !known || in.whole || in.names[name]
-}
-
-// matters reports whether an event may be a change of the bundle.
-func (l *lookout) matters(event fsnotify.Event) bool {
-	dir, name := filepath.Split(event.Name)
-	dir = filepath.Clean(dir)
-	_, itself := l.names[event.Name] // the directory itself was moved or removed
-	names, known := l.names[dir]
-	return itself || !known || l.whole[dir] || names[name]
+	in, known := l.names[filepath.Clean(dir)]
+	inside, itself := l.names[event.Name] // the directory itself was moved or removed
+	ofRoot := slices.Contains(slices.Collect(maps.Values(inside)), true)
+	_, every := in[everyName]
+	_, one := in[name]
+	toRoot = ofRoot || (!known || in[everyName] || in[name]) && (event.Op != fsnotify.Chmod || !itself)
+	return itself || !known || every || one, toRoot
 }

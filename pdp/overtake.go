@@ -44,7 +44,7 @@ func (p *PDP) rootChanges(ctx context.Context, read source.Reading) bool {
 		if out.blind {
 			limit = p.reloader.pollBlind
 		}
-		out.waitForRoot(ctx, limit)
+		out.wait(ctx, limit, true)
 		out.close()
 	}
 	return false

@@ -42,8 +42,8 @@ func (p *PDP) Watch(ctx context.Context) error {
 		if out.blind || p.inForce.Load().refused != nil {
 			limit = p.reloader.pollBlind
 		}
-		if errors.Is(err, errLater) || out.wait(ctx, limit) {
-			out.waitForRoot(ctx, aWhile*p.options.Quiet-time.Since(read))
+		if errors.Is(err, errLater) || out.wait(ctx, limit, false) {
+			out.wait(ctx, aWhile*p.options.Quiet-time.Since(read), true)
 		}
 		// By now the directories to watch may be others, or others by the same name, and no
 		// bookkeeping can tell those apart (inodes are used again). So every directory is watched
