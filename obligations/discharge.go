@@ -21,7 +21,7 @@ import (
 // and treats properties as input from elsewhere.
 type Handler func(context.Context, evaluation.Obligation) error
 
-// Handlers are what a PEP can do, by obligation type.
+// Handlers do the obligations that a PEP can do, by type.
 type Handlers map[string]Handler
 
 // Types are the types there is a handler for, sorted: those a PEP declares.
@@ -47,8 +47,8 @@ func Within(d time.Duration, h Handler) Handler {
 // Grace is the time that obligations get together when the caller's context has ended.
 const Grace = 5 * time.Second
 
-// Discharge does what is owed, one after the other in the order given, and says
-// what happened. allow is the decision; what a deny orders is done as well, and
+// Discharge does the owed obligations, one after the other in the order given, and reports
+// the outcome. allow is the decision; the obligations of a deny are done as well, and
 // the outcome stays a deny.
 //
 // All of it has to succeed for a permit, and every obligation is tried, whatever
@@ -90,7 +90,7 @@ func Forgo(owed []evaluation.Obligation) Report {
 	return r
 }
 
-// What can be wrong with an obligation before anything is tried.
+// The faults of an obligation before anything is tried.
 var (
 	errNoType    = errors.New("it has no type")
 	errNoID      = errors.New("it has no id")
@@ -100,7 +100,7 @@ var (
 	errForgone   = errors.New("it was not tried, because the act was denied for another reason")
 )
 
-// flaw says what is malformed about an obligation.
+// flaw describes a malformed obligation.
 func flaw(o evaluation.Obligation, sameID int) error {
 	switch {
 	case o.Type == "":
@@ -150,15 +150,15 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("its handler panicked: %v", p.Value) }
 
-// Report is what became of a decision and of what it obliged to. Only
+// Report is the outcome of a decision and of its obligations. Only
 // [Discharge] makes one that permits; the zero Report does not.
 type Report struct {
 	allow    bool
-	ended    error // what the caller's context said in the end
+	ended    error // the error of the caller's context in the end
 	outcomes []Outcome
 }
 
-// Outcome is what became of one obligation. Err is nil where it was discharged.
+// Outcome is that of one obligation. Err is nil where it was discharged.
 type Outcome struct {
 	ID, Type string
 	Status   Status
@@ -203,10 +203,10 @@ func (r Report) Break(o evaluation.Obligation, why error) Report {
 	return r
 }
 
-// Outcomes are what became of the obligations, in the order they came in.
+// Outcomes are those of the obligations, in the order they came in.
 func (r Report) Outcomes() []Outcome { return slices.Clone(r.outcomes) }
 
-// Err says what was not discharged, and why an allow does not
+// Err names the obligations that were not discharged, and why an allow does not
 // permit. It is nil for a permit, and for a deny that obliged to nothing else.
 func (r Report) Err() error {
 	if u := r.undone(); len(u) > 0 {
@@ -248,8 +248,8 @@ func (u undischarged) Unwrap() []error {
 
 // Receipts are the outcomes as a PEP reports them to the PDP, where they go on record.
 // A detail says which kind of thing went wrong, and nothing that a handler said: the
-// text of an error may quote whatever the handler had in its hands. What has no id, or
-// one that another has, cannot be told apart there, and is reported once or not at all.
+// text of an error may quote whatever the handler had in its hands. An obligation that has no id, or
+// one that another has, cannot be distinguished there, and is reported once or not at all.
 func (r Report) Receipts() []evaluation.Receipt {
 	receipts := make([]evaluation.Receipt, 0, len(r.outcomes))
 	for _, o := range r.outcomes {
@@ -265,7 +265,7 @@ func (r Report) Receipts() []evaluation.Receipt {
 	return receipts
 }
 
-// kind says what kind of failure it was.
+// kind classifies a failure.
 func (o Outcome) kind() string {
 	for _, ours := range []error{errNoType, errNoID, errSameID, errNoHandler, errForgone, errBroken} {
 		if errors.Is(o.Err, ours) {

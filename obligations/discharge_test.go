@@ -15,7 +15,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// handlers do an obligation of each kind; what they did is in *log.
+// handlers do an obligation of each kind; their acts are in *log.
 func handlers(log *[]string) obligations.Handlers {
 	does := func(end func(context.Context) error) obligations.Handler {
 		return func(ctx context.Context, o evaluation.Obligation) error {
@@ -111,7 +111,7 @@ func TestDischarge(t *testing.T) {
 	}
 }
 
-// checkReport holds what a report says of itself to its outcomes.
+// checkReport holds the summary of a report to its outcomes.
 func checkReport(t *testing.T, r obligations.Report, owed []evaluation.Obligation) {
 	t.Helper()
 	all := len(r.Outcomes()) == len(owed)
@@ -153,7 +153,7 @@ func TestZeroReport(t *testing.T) {
 	}
 }
 
-// Nobody can make a permit of a report by what it hands out.
+// No caller can make a permit of a report by the values that it hands out.
 func TestReportIsACopy(t *testing.T) {
 	t.Parallel()
 	r := obligations.Discharge(t.Context(), true, owe("a:other"), nil)
@@ -223,7 +223,7 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// A receipt says what kind of thing went wrong, and repeats nothing that a handler said.
+// A receipt classifies a failure, and repeats no text of a handler.
 func TestReceiptsQuoteNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

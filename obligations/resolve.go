@@ -14,7 +14,7 @@ type Owed struct {
 	Policy string
 }
 
-// Resolution is what the obligations of all determining policies come to.
+// Resolution is the result of the obligations of all determining policies.
 type Resolution struct {
 	// Obligations are owed, in order of their names, each once.
 	Obligations []evaluation.Obligation
@@ -25,7 +25,7 @@ type Resolution struct {
 	LeftOut []evaluation.LeftOut
 }
 
-// Resolve unites what the determining policies of an answer name. The value of
+// Resolve unites the obligations that the determining policies of an answer name. The value of
 // a variable in a template comes from value.
 func Resolve(allow bool, owed []Owed, value func(name string) (string, bool)) Resolution {
 	owed = slices.DeleteFunc(owed, func(o Owed) bool { return !o.On.With(allow) })
@@ -75,7 +75,7 @@ func (out *Resolution) join(o evaluation.Obligation) {
 	out.Obligations = append(out.Obligations, o)
 }
 
-// settle takes out what is there twice and can be met once.
+// settle takes out obligations that are there twice and can be met once.
 func (out *Resolution) settle() {
 	count := map[string]int{}
 	for _, o := range out.Obligations {

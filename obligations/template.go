@@ -10,7 +10,7 @@ import (
 
 // A string in the properties of a definition may hold ${principal.id},
 // ${resource.id}, ${action.name} and ${context.NAME}, or ${context.NAME.NAME}
-// for what is below a member. There is no way to write a literal ${, and no other
+// for a value below a member. There is no way to write a literal ${, and no other
 // ${…} has a meaning: it is refused at load, so that one can be given to it later.
 // A name with a dot in it cannot be reached.
 
@@ -19,27 +19,25 @@ const Masked = "…"
 
 // Variables returns the names between ${ and } in a text. It fails for one that
 // does not end, has no meaning, or leads to a secret below a member.
-func Variables(text string) ([]string, error) {
-	var names []string
-	for {
-		_, rest, ok := strings.Cut(text, "${")
-		if !ok {
-			return names, nil
-		}
-		name, after, ok := strings.Cut(rest, "}")
-		if !ok {
-			return nil, fmt.Errorf("a ${ has no }")
-		}
-		if !meaningful(name) {
-			// Quoted, because what a file holds must not begin a line of a log.
-			return nil, fmt.Errorf("%q has no meaning", "${"+name+"}")
-		}
+func Variables(text string) (names []string, err error) {
+	_, ok := fill(text, func(name string) (string, bool) {
+		names = append(names, name)
 		// The first release had ${context.NAME} for any name, so that stays legal for a secret.
-		if path, _ := Path(name); len(path) > 1 && Secret(path) {
-			return nil, fmt.Errorf("%q is masked for its name, and no text shows it", "${"+name+"}")
+		if path, _ := Path(name); !meaningful(name) {
+			// Quoted, because the text of a file must not begin a line of a log.
+			err = fmt.Errorf("%q has no meaning", "${"+name+"}")
+		} else if len(path) > 1 && Secret(path) {
+			err = fmt.Errorf("%q is masked for its name, and no text shows it", "${"+name+"}")
 		}
-		names, text = append(names, name), after
+		return "", err == nil
+	})
+	if !ok && err == nil {
+		err = fmt.Errorf("a ${ has no }")
 	}
+	if err != nil {
+		return nil, err
+	}
+	return names, nil
 }
 
 func meaningful(name string) bool {
@@ -87,7 +85,7 @@ func fill(text string, value func(string) (string, bool)) (string, bool) {
 		if !ok {
 			return "", false
 		}
-		b.WriteString(v) // what it holds is text, never another template
+		b.WriteString(v) // its value is text, never another template
 		text = after
 	}
 }

@@ -60,7 +60,7 @@ func TestVariables(t *testing.T) {
 			t.Errorf("%q: the error breaks a line: %q", text, err)
 		}
 	}
-	// What a file holds must not forge a line of a log.
+	// The text of a file must not forge a line of a log.
 	for _, text := range []string{"${a\nb}", "${\x00}", "${context.a\n..b}"} {
 		if _, err := obligations.Variables(text); err == nil || strings.ContainsAny(err.Error(), "\n\x00") {
 			t.Errorf("%q: %q", text, err)
@@ -100,7 +100,7 @@ func text(t testing.TB, o evaluation.Object) string {
 	return string(b)
 }
 
-// values has a value for everything but what is named missing.
+// values has a value for everything that is not named missing.
 func values(name string) (string, bool) {
 	switch name {
 	case "principal.id":
@@ -124,7 +124,7 @@ func TestFill(t *testing.T) {
 		`{"a":"x","n":1.50,"b":true,"l":[]}`: `{"a":"x","b":true,"l":[],"n":1.50}`,
 		`{"a":"by ${principal.id}!"}`:        `{"a":"by alice!"}`,
 		`{"a":{"b":[{"c":"${principal.id}"}, "x"]}}`: `{"a":{"b":[{"c":"alice"},"x"]}}`,
-		// What is filled in is text: neither a template nor part of one.
+		// A filled-in value is text: neither a template nor part of one.
 		`{"a":"${context.template}"}`:                `{"a":"${principal.id}"}`,
 		`{"a":"${context.half}principal.id}"}`:       `{"a":"${principal.id}"}`,
 		`{"a":"$${context.empty}{principal.id}"}`:    `{"a":"${principal.id}"}`,
@@ -147,9 +147,9 @@ func TestFill(t *testing.T) {
 	}
 }
 
-// FuzzTemplate holds: what Variables accepts, Fill fills where every variable has
-// a value, and what it refuses for its form, Fill does not fill; a value is
-// never expanded; and the result is what a plain replacement makes of the text.
+// FuzzTemplate holds: Fill fills each text that Variables accepts, where every variable has
+// a value, and none that it refuses for its form; a value is
+// never expanded; and the result is that of a plain replacement.
 func FuzzTemplate(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"", ""}, {"${principal.id}", "${context.x}"}, {"a ${context.x} b", "}"}, {"${context.x}principal.id}", "${"}, {"$${resource.id}{action.name}", ""},
@@ -190,7 +190,7 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// plainly replaces variable by variable, and does not look at what it put in.
+// plainly replaces variable by variable, and does not look at the inserted text.
 func plainly(template string, names []string, value string) string {
 	filled := ""
 	for _, name := range names {

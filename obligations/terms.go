@@ -9,10 +9,10 @@ import (
 	"policy-service/evaluation"
 )
 
-// Terms are what an obligation of type [ApprovalRequired] says of the approval it
-// asks for.
+// Terms are the properties of an obligation of type [ApprovalRequired], which ask for an
+// approval.
 type Terms struct {
-	// Template says who is asked, and how: policies tell approvers by it.
+	// Template says which persons are asked, and how: policies distinguish approvers by it.
 	Template string `json:"template"`
 	// Quorum is how many people must approve.
 	Quorum int `json:"quorum"`
@@ -28,7 +28,7 @@ type Terms struct {
 	// Material are the members of the request that the approval is bound to, besides
 	// the types, ids and names that it is always bound to; sorted.
 	Material []string `json:"material,omitzero"`
-	// Message is what the approver is shown.
+	// Message is shown to the approver.
 	Message string `json:"message,omitzero"`
 	// Delegable lets an approver name another in their place.
 	Delegable bool `json:"delegable,omitzero"`

@@ -8,7 +8,7 @@ import (
 	"policy-service/obligations"
 )
 
-// The form of an obligation is one of two, and an obligation with another has no terms: it asks nobody.
+// The form of an obligation is one of two, and an obligation with another has no terms: it asks no person.
 func TestTermsOfAForm(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]struct{ ok, review bool }{

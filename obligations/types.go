@@ -6,7 +6,7 @@ import (
 	"policy-service/evaluation"
 )
 
-// Combine says what two different obligations of one type come to.
+// Combine says whether two different obligations of one type go together.
 type Combine uint8
 
 const (
@@ -34,7 +34,7 @@ func (o On) With(allow bool) bool {
 	return o&OnDeny != 0
 }
 
-// Type is a kind of obligation. What its properties may be stands in
+// Type is a kind of obligation. The form of its properties stands in
 // schemas/obligations.
 type Type struct {
 	Name    string
@@ -50,7 +50,7 @@ type Type struct {
 // ApprovalRequired is the type that the native answer is about.
 const ApprovalRequired = "approval_required"
 
-// types is the registry, in order of names: what is not here is no type.
+// types is the registry of all types, in order of names.
 var types = [...]Type{
 	{Name: ApprovalRequired, Combine: One, On: OnAllow},
 	{Name: "custom", On: OnBoth},
@@ -61,7 +61,7 @@ var types = [...]Type{
 	{Name: "step-up", Combine: One, On: OnBoth, Needs: "acr_value"},
 }
 
-// Types are the names of all types, in order: what the PDP advertises.
+// Types are the names of all types, in order, which the PDP advertises.
 func Types() []string {
 	names := make([]string, len(types))
 	for n, t := range types {

@@ -86,14 +86,3 @@ func TestBuiltin(t *testing.T) {
 		t.Errorf("built in are %q, want %q", names, want)
 	}
 }
-
-func TestOn(t *testing.T) {
-	t.Parallel()
-	for on, want := range map[obligations.On][2]bool{
-		0: {}, obligations.OnAllow: {true, false}, obligations.OnDeny: {false, true}, obligations.OnBoth: {true, true},
-	} {
-		if got := [2]bool{on.With(true), on.With(false)}; got != want {
-			t.Errorf("%d comes with allow and deny: %v, want %v", on, got, want)
-		}
-	}
-}
