@@ -71,13 +71,13 @@ func TestActorsRequesterDecidesNothing(t *testing.T) {
 	}
 }
 
-// refusedAt is the native answer where nobody can be asked for an approval because of the actor at a place.
+// refusedAt is the native answer where no person can be asked for an approval because of the actor at a place.
 func refusedAt(pointer string) string {
 	return `{"allow":false,"reason":"approval_required","access_request":{"refused":{"pointer":"` + pointer + `","detail":"nobody can tell who that is, ` +
 		`so nobody can be asked for the approval; say an id, or {type, id} of a type that there can be"}}}`
 }
 
-// TestNoApprovalIsOwedThatNobodyCanGive: an agent in a form that policies alone understand leaves nobody to ask. The answer is no allow then, with
+// TestNoApprovalIsOwedThatNobodyCanGive: an agent in a form that policies alone understand leaves no person to ask. The answer is no allow then, with
 // whatever the PEP does besides, and says why; where no approval is owed the form changes nothing.
 func TestNoApprovalIsOwedThatNobodyCanGive(t *testing.T) {
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestNoFormOfAMaskedAgentIsGuessed(t *testing.T) {
 	}
 }
 
-// TestOneActorIsAListOfOne: an approval of the one form counts as it is, and shows who is behind the request.
+// TestOneActorIsAListOfOne: an approval of the one form counts as it is, and shows the person behind the request.
 func TestOneActorIsAListOfOne(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]evaluation.Actors{
@@ -162,7 +162,7 @@ func TestOneActorIsAListOfOne(t *testing.T) {
 	}
 }
 
-// A request whose requester nobody can name gets no approval, as with the other actors; nor does an approval for one
+// A request without a requester that can be named gets no approval, as with the other actors; nor does an approval for one
 // requester count for another, whatever the approval is bound to besides.
 func TestActorsRequesterIsBound(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 // desk keeps approvals as an embedding program might, by their binding.
 type desk struct {
 	approved map[string]int                     // uses left
-	used     map[string]evaluation.Continuation // the last round of what was used
+	used     map[string]evaluation.Continuation // the last round of each use
 	filed    []string
 	recorded []evaluation.Decision
 	settled  []settled
@@ -59,11 +59,11 @@ func (d *desk) has(a pdp.ApprovalRequest) bool {
 	return d.approved[string(a.Binding)] > 0
 }
 
-// Spent and InDoubt note what became of a reservation.
+// Spent and InDoubt note the end of a reservation.
 func (d *desk) Spent(ctx context.Context) { d.settled = append(d.settled, settled{"spent", ctx.Err()}) }
 func (d *desk) InDoubt()                  { d.settled = append(d.settled, settled{"in doubt", nil}) }
 
-// settled is what became of a reservation, and whether the context had ended by then.
+// settled is the end of a reservation, and whether the context had ended by then.
 type settled struct {
 	how   string
 	ended error
@@ -118,7 +118,7 @@ func TestAwaitingApproval(t *testing.T) {
 	for name, test := range map[string]struct {
 		policies, request string
 		change            func(*pdp.Call)
-		want              string // of what is approved
+		want              string // of the approved request
 		spent             bool
 	}{
 		"approved":                  {permitBots, native(approved), filing, `{"allow":true}`, true},
@@ -166,7 +166,7 @@ func TestAwaitingApproval(t *testing.T) {
 	}
 }
 
-// No error of who keeps approvals becomes an answer.
+// No error of the store of approvals becomes an answer.
 func TestApprovalsFail(t *testing.T) {
 	t.Parallel()
 	p, d := deskOf(t, one(`@obligation("ask") permit(principal is agent, action, resource);`, "obligations.yaml", askFirst))
@@ -247,7 +247,7 @@ func TestApprovalsFor(t *testing.T) {
 	}
 }
 
-// bindingOf is what an approval of a request would be bound to, "" where there can be none.
+// bindingOf is the binding of an approval of a request, "" where there can be none.
 func bindingOf(t *testing.T, p *pdp.PDP, d *desk, request string, change ...func(*pdp.Call)) string {
 	t.Helper()
 	d.filed = nil

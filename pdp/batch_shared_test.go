@@ -21,10 +21,18 @@ import (
 func decodeBatch(t *testing.T, defaults string, items ...string) evaluation.Batch {
 	t.Helper()
 	batch, err := evaluation.DecodeBatch([]byte(`{`+defaults+`,"evaluations":[`+strings.Join(items, ",")+`]}`), "", evaluation.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return batch
+}
+
+// bundleFrom is the bundle of a source.
+func bundleFrom(t testing.TB, from Source) *Bundle {
+	t.Helper()
+	b, problems := Load(from)
+	if problems.Refuse() {
+		t.Fatal(problems)
+	}
+	return b
 }
 
 func bundleOfFiles(t *testing.T, files map[string]string) *Bundle {
@@ -33,11 +41,7 @@ func bundleOfFiles(t *testing.T, files map[string]string) *Bundle {
 	for name, text := range files {
 		all[name] = &fstest.MapFile{Data: []byte(text)}
 	}
-	b, problems := Load(FS(all))
-	if problems.Refuse() {
-		t.Fatal(problems)
-	}
-	return b
+	return bundleFrom(t, FS(all))
 }
 
 // allocated is how many bytes f allocates: work that no other work on the machine hides.
@@ -165,9 +169,7 @@ func manyExplained(t *testing.T) func(items int) BatchDecision {
 		batch := decodeBatch(t, `"subject":{"type":"user","id":"a","properties":{"level":7}},"action":{"name":"r"},"resource":{"type":"doc","id":"1"}`,
 			slices.Repeat([]string{`{}`, `{"resource":{"id":7}}`}, items/2)...)
 		d, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Explain: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return d
 	}
 }
@@ -193,9 +195,7 @@ func TestExplanationsOfABatchAreBounded(t *testing.T) {
 			t.Errorf("item %d has an explanation after one had none", n)
 		default:
 			text, err := json.Marshal(item.Explain)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			size, explained = size+len(text), explained+1
 		}
 	}
@@ -228,7 +228,7 @@ func TestExplanationsThatAreOmittedAreNotMade(t *testing.T) {
 }
 
 // TestPropertyInherited holds items that inherit in every way to requests by themselves:
-// what is kept of the items before must be what would have been found again.
+// the parts that are kept of the items before must be those that would have been found again.
 func TestPropertyInherited(t *testing.T) {
 	t.Parallel()
 	allows, errs, inherited := 0, 0, map[evaluation.Inherited]bool{}
@@ -238,9 +238,7 @@ func TestPropertyInherited(t *testing.T) {
 		p := Of(w.load(t), Options{NewID: func() string { return "id" }})
 		parts := func() map[string]json.RawMessage {
 			text, err := g.question(w).call(t).Request.MarshalJSON()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			var all map[string]json.RawMessage
 			if err := json.Unmarshal(text, &all); err != nil {
 				t.Fatal(err)
@@ -266,18 +264,12 @@ func TestPropertyInherited(t *testing.T) {
 			body[member] = value
 		}
 		text, err := json.Marshal(body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		batch, err := evaluation.DecodeBatch(text, g.question(w).call(t).Request.Tenant, evaluation.DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		now := time.Unix(0, 0)
 		got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Now: now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for n, item := range batch.Items {
 			want := evaluation.Decision{Bundle: p.Bundle().Digest(), Malformed: item.Err}
 			if item.Err == nil {
@@ -306,35 +298,5 @@ func TestPropertyInherited(t *testing.T) {
 	})
 	if !fewSeeds() && (allows < night.Cases(100) || errs < night.Cases(10) || len(inherited) < 8) {
 		t.Errorf("%d allows, %d malformed items, %d ways to inherit: the generator shows little", allows, errs, len(inherited))
-	}
-}
-
-// TestBatchSchemaOfEachItem: what fits the schema in one item does not in the next, of
-// another context or action.
-func TestBatchSchemaOfEachItem(t *testing.T) {
-	t.Parallel()
-	p := Of(bundleOfFiles(t, map[string]string{
-		"schema.cedarschema": `entity user, doc, folder; action "r", "s" appliesTo { principal: user, resource: doc, context: { need: Long } }; action "w" appliesTo { principal: user, resource: folder, context: {} };`,
-		"p.cedar":            `permit(principal is user, action, resource);`,
-	}), Options{})
-	defaults := `"subject":{"type":"user","id":"a"},"action":{"name":"r"},"resource":{"type":"doc","id":"1"},"context":{"need":1}`
-	for _, c := range []struct {
-		items []string
-		want  []bool
-	}{
-		{[]string{`{}`, `{"context":{}}`, `{}`, `{"context":{}}`, `{"context":{"need":2}}`, `{"context":{}}`}, []bool{true, false, true, false, true, false}},
-		{[]string{`{"context":{}}`, `{}`, `{"context":{}}`, `{"context":{"need":2}}`, `{}`}, []bool{false, true, false, true, true}},
-		{[]string{`{}`, `{"action":{"name":"w"}}`, `{}`, `{"action":{"name":"w"},"resource":{"type":"folder","id":"1"}}`, `{"action":{"name":"s"}}`, `{"action":{"name":"s"},"resource":{"type":"folder","id":"1"}}`}, []bool{true, false, true, true, true, false}},
-		{[]string{`{"action":{"name":"w"},"context":{}}`, `{"action":{"name":"s"},"context":{}}`, `{"action":{"name":"s"}}`, `{"action":{"name":"no"}}`}, []bool{false, false, true, false}},
-	} {
-		got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, defaults, c.items...)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n, want := range c.want {
-			if got.Items[n].Allow != want {
-				t.Errorf("%s: item %d: allow %t (%s), want %t", c.items, n, got.Items[n].Allow, got.Items[n].Reason, want)
-			}
-		}
 	}
 }

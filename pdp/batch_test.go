@@ -2,10 +2,10 @@ package pdp
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -14,19 +14,21 @@ import (
 )
 
 // TestPropertyBatch holds the items of a batch to requests by themselves, where
-// they share their subjects, resources, actions and contexts in every way: what
-// is taken over from the item before must be what would have been found again.
+// they share their subjects, resources, actions and contexts in every way: the
+// parts that are taken over from the item before must be those that would have been found again.
 func TestPropertyBatch(t *testing.T) {
 	t.Parallel()
-	allows, errs := 0, 0
+	allows, errs, owed := 0, 0, 0
 	eachSeed(t, 80, func(t *testing.T, g *generator) {
-		w := g.world(24)
-		p := Of(w.load(t), Options{NewID: func() string { return "id" }})
+		o := g.obliged(24)
+		p := Of(o.load(t), Options{NewID: func() string { return "id" }})
+		by := g.declaration()
 		var pool []Call
 		for range 4 {
-			pool = append(pool, g.question(w).call(t))
+			by.requested = g.declaration().requested // each item's context declares for itself
+			pool = append(pool, g.question(o.world).by(t, by))
 		}
-		var batch evaluation.Batch
+		batch := BatchCall{Now: propertyTime, Asker: pool[0].Asker, Explain: true}
 		for range 40 {
 			r := oneOf(g, pool...).Request
 			r.Tenant = pool[0].Request.Tenant // a batch is of one tenant
@@ -35,15 +37,12 @@ func TestPropertyBatch(t *testing.T) {
 				r.Resource = r.Subject
 			}
 			r.Action = evaluation.Action{Name: oneOf(g, pool...).Request.Action.Name, Properties: oneOf(g, pool...).Request.Action.Properties}
-			batch.Items = append(batch.Items, evaluation.Item{Request: r})
+			batch.Batch.Items = append(batch.Batch.Items, evaluation.Item{Request: r})
 		}
-		now := time.Unix(0, 0)
-		got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Now: now, Explain: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for n, item := range batch.Items {
-			want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Now: now, Explain: true})
+		got, err := p.EvaluateBatch(t.Context(), batch)
+		must(t, err)
+		for n, item := range batch.Batch.Items {
+			want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Now: propertyTime, Asker: batch.Asker, Explain: true})
 			var malformed *evaluation.Error
 			if errors.As(err, &malformed) {
 				want = evaluation.Decision{Bundle: p.Bundle().Digest(), Malformed: malformed}
@@ -54,84 +53,71 @@ func TestPropertyBatch(t *testing.T) {
 			if want.ID = got.Items[n].ID; !strings.HasPrefix(want.ID, "id.") {
 				t.Errorf("item %d has the id %q", n, want.ID)
 			}
-			if diff := cmp.Diff(want, got.Items[n]); diff != "" {
-				t.Fatalf("seed %d, item %d: by itself (-) and in a batch (+)\n%s\n%s", g.seed, n, diff, w)
+			if !reflect.DeepEqual(want, got.Items[n]) {
+				t.Fatalf("seed %d, item %d: by itself (-) and in a batch (+)\n%s\n%s", g.seed, n, cmp.Diff(jsonText(want), jsonText(got.Items[n])), o)
 			}
 			if want.Allow {
 				allows++
 			}
+			owed += min(len(want.Obligations), 1)
 		}
 	})
-	if allows < night.Cases(100) || errs < night.Cases(10) {
-		t.Errorf("%d allows, %d malformed items: the generator shows little", allows, errs)
+	if allows < night.Cases(100) || errs < night.Cases(10) || owed < night.Cases(100) {
+		t.Errorf("%d allows, %d malformed items, %d with obligations: the generator shows little", allows, errs, owed)
 	}
 }
 
-// The context holds what the action of the item carries, also where the context
-// that was sent is the same for all.
-func TestBatchActionOfEachItem(t *testing.T) {
+// A request may fit and be permitted in one item, and not in the next, of another context, action, subject or resource.
+func TestBatchDecidesEachItem(t *testing.T) {
 	t.Parallel()
-	b, problems := Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(`permit(principal is user, action, resource) when { context.action.soft };`)}}))
-	if problems.Refuse() {
-		t.Fatal(problems)
+	withSchema := map[string]string{
+		"schema.cedarschema": `entity user, doc, folder; action "r", "s" appliesTo { principal: user, resource: doc, context: { need: Long } }; action "w" appliesTo { principal: user, resource: folder, context: {} };`,
+		"p.cedar":            `permit(principal is user, action, resource);`,
 	}
-	batch, err := evaluation.DecodeBatch([]byte(`{"subject":{"type":"user","id":"s"},"resource":{"type":"doc","id":"1"},"context":{"a":1},"evaluations":[`+
-		`{"action":{"name":"d","properties":{"soft":true}}},{"action":{"name":"d","properties":{"soft":false}}},{"action":{"name":"d"}},{"action":{"name":"d","properties":{"soft":true}}}]}`), "", evaluation.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Of(b, Options{}).EvaluateBatch(t.Context(), BatchCall{Batch: batch})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, want := range []bool{true, false, false, true} {
-		if got.Items[n].Allow != want {
-			t.Errorf("item %d: allow %t, want %t", n, got.Items[n].Allow, want)
+	const defaults = `"subject":{"type":"user","id":"a"},"action":{"name":"r"},"resource":{"type":"doc","id":"1"},"context":{"need":1}`
+	for _, c := range []struct {
+		files map[string]string
+		items []string
+		want  []bool
+	}{
+		{withSchema, []string{`{}`, `{"context":{}}`, `{}`, `{"context":{}}`, `{"context":{"need":2}}`, `{"context":{}}`}, []bool{true, false, true, false, true, false}},
+		{withSchema, []string{`{"context":{}}`, `{}`, `{"context":{}}`, `{"context":{"need":2}}`, `{}`}, []bool{false, true, false, true, true}},
+		{withSchema, []string{`{}`, `{"action":{"name":"w"}}`, `{}`, `{"action":{"name":"w"},"resource":{"type":"folder","id":"1"}}`, `{"action":{"name":"s"}}`, `{"action":{"name":"s"},"resource":{"type":"folder","id":"1"}}`}, []bool{true, false, true, true, true, false}},
+		{withSchema, []string{`{"action":{"name":"w"},"context":{}}`, `{"action":{"name":"s"},"context":{}}`, `{"action":{"name":"s"}}`, `{"action":{"name":"no"}}`}, []bool{false, false, true, false}},
+		{ // the context holds the properties of the item's action
+			map[string]string{"p.cedar": `permit(principal is user, action, resource) when { context.action.soft };`},
+			[]string{`{"action":{"name":"d","properties":{"soft":true}}}`, `{"action":{"name":"d","properties":{"soft":false}}}`, `{"action":{"name":"d"}}`, `{"action":{"name":"d","properties":{"soft":true}}}`},
+			[]bool{true, false, false, true},
+		},
+		{ // the subject stands above the resource
+			map[string]string{
+				"bundle.yaml": "parents: {user: {roles: role}}", "p.cedar": `permit(principal, action, resource in role::"x");`,
+				"entities/e.json": `[{"uid":{"type":"doc","id":"1"},"attrs":{},"parents":[{"type":"user","id":"s"}]}]`,
+			},
+			[]string{`{"subject":{"type":"user","id":"t"}}`, `{"subject":{"type":"user","id":"s","properties":{"roles":["x"]}}}`, `{"subject":{"type":"user","id":"t"}}`, `{"subject":{"type":"user","id":"s"}}`},
+			[]bool{false, true, false, false},
+		},
+	} {
+		got, err := Of(bundleOfFiles(t, c.files), Options{}).EvaluateBatch(t.Context(), BatchCall{Batch: decodeBatch(t, defaults, c.items...)})
+		must(t, err)
+		for n, want := range c.want {
+			if got.Items[n].Allow != want {
+				t.Errorf("%s: item %d: allow %t (%s), want %t", c.items, n, got.Items[n].Allow, got.Items[n].Reason, want)
+			}
 		}
 	}
 }
 
-// What stands above a resource can depend on the subject of the item: on what it
-// sends, where the subject itself stands above the resource.
-func TestBatchAncestorsOfEachItem(t *testing.T) {
-	t.Parallel()
-	b, problems := Load(FS(fstest.MapFS{
-		"bundle.yaml":     {Data: []byte("parents: {user: {roles: role}}")},
-		"p.cedar":         {Data: []byte(`permit(principal, action, resource in role::"x");`)},
-		"entities/e.json": {Data: []byte(`[{"uid":{"type":"doc","id":"1"},"attrs":{},"parents":[{"type":"user","id":"s"}]}]`)},
-	}))
-	if problems.Refuse() {
-		t.Fatal(problems)
-	}
-	subjects := `[{"subject":{"type":"user","id":"t"}},{"subject":{"type":"user","id":"s","properties":{"roles":["x"]}}},{"subject":{"type":"user","id":"t"}},{"subject":{"type":"user","id":"s"}}]`
-	batch, err := evaluation.DecodeBatch([]byte(`{"action":{"name":"a"},"resource":{"type":"doc","id":"1"},"evaluations":`+subjects+`}`), "", evaluation.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := Of(b, Options{}).EvaluateBatch(t.Context(), BatchCall{Batch: batch})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n, want := range []bool{false, true, false, false} {
-		if got.Items[n].Allow != want {
-			t.Errorf("item %d: allow %t, want %t", n, got.Items[n].Allow, want)
-		}
-	}
-}
-
-// What is wrong with an item is said where it stands in the body, also where it took a
+// A fault of an item has its place in the body, also where it took a
 // bundle to find it.
 func TestBatchPointers(t *testing.T) {
 	t.Parallel()
-	b, problems := Load(FS(fstest.MapFS{
+	b := bundleFrom(t, FS(fstest.MapFS{
 		"bundle.yaml": {Data: []byte("parents: {user: {groups: group}}\nunknown_properties: reject")},
 		"schema.cedarschema": {Data: []byte(`entity group; entity user in [group] { groups?: Set<String>, a?: Long }; entity doc { a?: Long };
 action "x" appliesTo { principal: user, resource: [doc, user], context: { action: { a?: Long }, a?: Long } };`)},
 		"p.cedar": {Data: []byte(`permit(principal is user, action, resource is doc);`)},
 	}))
-	if problems.Refuse() {
-		t.Fatal(problems)
-	}
 	p := Of(b, Options{})
 	for pointer, c := range map[string]struct{ member, bad string }{
 		"/subject/properties/groups": {"subject", `{"type":"user","id":"s","properties":{"groups":[1]}}`},
@@ -156,13 +142,9 @@ action "x" appliesTo { principal: user, resource: [doc, user], context: { action
 				body += `,"` + name + `":` + value
 			}
 			batch, err := evaluation.DecodeBatch([]byte(body+"}"), "", evaluation.DefaultLimits())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if bad := got.Items[1].Malformed; bad == nil || bad.Pointer != want {
 				t.Errorf("%s}: %v, want it at %s", body, bad, want)
 			}

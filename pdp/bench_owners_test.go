@@ -27,10 +27,7 @@ func ownersOf(b *testing.B, owners int) *PDP {
 		fmt.Fprintf(&text, "forbid "+scope+" unless { %s };\n", "", owner, strings.TrimPrefix(rules.String(), " || "))
 		files[fmt.Sprintf("owner-%d.cedar", owner)] = &fstest.MapFile{Data: []byte(text.String())}
 	}
-	bundle, problems := Load(FS(files))
-	if problems.Refuse() {
-		b.Fatal(problems)
-	}
+	bundle := bundleFrom(b, FS(files))
 	return Of(bundle, Options{NewID: func() string { return "0" }})
 }
 

@@ -47,10 +47,7 @@ func libraryOf(b *testing.B, named bool) (p *PDP, bytesPerEntity float64) {
 		rest = rest[cut:]
 	}
 	before := heap()
-	bundle, problems := Load(FS(files))
-	if problems.Refuse() {
-		b.Fatal(problems)
-	}
+	bundle := bundleFrom(b, FS(files))
 	return Of(bundle, Options{NewID: func() string { return "0" }}), float64(heap()-before) / manyBooks
 }
 
@@ -92,9 +89,7 @@ func searchAll(b *testing.B, p *PDP, request evaluation.Request) int {
 	search, found := SearchCall{Search: evaluation.Search{Kind: evaluation.ResourceSearch, Request: request}, Limit: evaluation.MaxPage}, 0
 	for {
 		page, err := p.Search(b.Context(), search)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		found += len(page.Found)
 		if search.After = page.Last; !page.More {
 			return found
@@ -107,9 +102,7 @@ func askAll(b *testing.B, p *PDP, request evaluation.Request) int {
 	for n := range manyBooks {
 		request.Resource.ID = fmt.Sprintf("book-%05d", n)
 		d, err := p.Evaluate(b.Context(), Call{Request: request})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if d.Allow {
 			allowed++
 		}

@@ -47,10 +47,7 @@ const manyRequests = 1024
 func newOffice(b *testing.B, o *organisation.Organisation) *office {
 	b.Helper()
 	w := &office{files: o.Files()}
-	bundle, problems := Load(FS(w.files))
-	if problems.Refuse() {
-		b.Fatal(problems)
-	}
+	bundle := bundleFrom(b, FS(w.files))
 	w.bundle, w.pdp = bundle, Of(bundle, Options{NewID: func() string { return "0" }})
 	allows := 0
 	for _, body := range o.Bodies(manyRequests) {
@@ -73,9 +70,7 @@ func newOffice(b *testing.B, o *organisation.Organisation) *office {
 func (w *office) decide(b *testing.B, call Call) evaluation.Decision {
 	b.Helper()
 	d, err := w.pdp.Evaluate(b.Context(), call)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return d
 }
 
@@ -140,9 +135,7 @@ func BenchmarkBodyToDecision(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		r, err := evaluation.DecodeAuthZEN(w.bodies[i%len(w.bodies)], "", limits)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		d := w.decide(b, Call{Request: r})
 		if _, err := r.Shape.Answer(d); err != nil {
 			b.Fatal(err)
@@ -170,9 +163,7 @@ func BenchmarkIndexLookupByPolicies(b *testing.B) {
 			all := make([]bundle.Lineages, len(w.calls))
 			for i := range w.calls {
 				q, err := questionOf(w.bundle, v, w.calls[i])
-				if err != nil {
-					b.Fatal(err)
-				}
+				must(b, err)
 				all[i] = q.Up
 			}
 			s := new(bundle.Scratch)

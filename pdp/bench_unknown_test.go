@@ -24,10 +24,7 @@ func toolsOf(b *testing.B) *PDP {
 		fmt.Fprintf(&text, "@id(\"f%d\") forbid (principal, action, resource is tool) when { context has arguments && context.arguments has path && context.arguments.path like \"/etc/%d*\" };\n", n, n)
 	}
 	text.WriteString("@id(\"impact\") forbid (principal, action, resource is tool) when { resource has impact && resource.impact == \"write\" && !context.pdp.approved };\n")
-	bundle, problems := Load(FS(fstest.MapFS{"p.cedar": {Data: []byte(text.String())}}))
-	if problems.Refuse() {
-		b.Fatal(problems)
-	}
+	bundle := bundleFrom(b, FS(fstest.MapFS{"p.cedar": {Data: []byte(text.String())}}))
 	return Of(bundle, Options{NewID: func() string { return "0" }})
 }
 
@@ -42,13 +39,9 @@ func toolsBatch(b *testing.B, defaults map[string]any) evaluation.Batch {
 	}
 	defaults["evaluations"] = items
 	body, err := json.Marshal(defaults)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	batch, err := evaluation.DecodeBatch(body, "", evaluation.DefaultLimits())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return batch
 }
 

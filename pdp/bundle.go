@@ -17,7 +17,7 @@ type (
 	Bundle = bundle.Bundle
 	// PolicyInfo describes a policy.
 	PolicyInfo = bundle.PolicyInfo
-	// PolicyContents are what a policy names and reads.
+	// PolicyContents are the names in a policy, and its reads.
 	PolicyContents = bundle.Contents
 	// OpenPolicy is a policy of the root that tenants' own entities come under.
 	OpenPolicy = bundle.OpenPolicy
@@ -25,7 +25,7 @@ type (
 	Demand = bundle.Demand
 	// PolicyTest is a test that a policy makes before anything else.
 	PolicyTest = bundle.Tested
-	// AccessPolicies is what a tool access declaration is made into.
+	// AccessPolicies are the policies that a tool access declaration is made into.
 	AccessPolicies = bundle.AccessPolicies
 	// Source is the place where the files of a bundle are.
 	Source = source.Source
@@ -38,7 +38,7 @@ type (
 	Problems = bundle.Problems
 	// Severity says whether a problem keeps a bundle from loading.
 	Severity = bundle.Severity
-	// Outline is what the policies of one tenant can name.
+	// Outline is all that the policies of one tenant can name.
 	Outline = outline.Outline
 	// Attribute is one that policies can read.
 	Attribute = outline.Attribute
@@ -57,7 +57,7 @@ type (
 	Reviewer = engine.Reviewer
 	// Approver is a person who would decide about approvals, by a credential.
 	Approver = engine.Approver
-	// Reviewed is what determines which persons may decide about an approval.
+	// Reviewed is all that determines which persons may decide about an approval.
 	Reviewed = engine.Reviewed
 	// Review is the answer about one person and one approval.
 	Review = engine.Review
@@ -74,12 +74,12 @@ func FS(fsys fs.FS) Source { return source.FS(fsys) }
 // Load reads a bundle. The bundle is nil if one of the problems is an error.
 func Load(source Source) (*Bundle, Problems) { return bundle.Load(source) }
 
-// ReadAccess lists what is wrong with one tool access declaration by itself.
+// ReadAccess lists the faults of one tool access declaration by itself.
 func ReadAccess(file string, text []byte) Problems { return bundle.ReadAccess(file, text) }
 
 // Check reads a bundle as [Load] does, and adds warnings about what is legal and probably not meant.
 // The time is the one at which it is judged what is over.
 func Check(source Source, now time.Time) (*Bundle, Problems) { return lint.Check(source, now) }
 
-// OutlineOf returns what the policies of a tenant can name. It is nil if there is no such tenant.
+// OutlineOf returns all that the policies of a tenant can name. It is nil if there is no such tenant.
 func OutlineOf(b *Bundle, tenant string) *Outline { return outline.Of(b, tenant) }

@@ -7,7 +7,7 @@ import (
 	"policy-service/pdp"
 )
 
-// Format lays out what a policy file may hold, and says of anything else where it is not as it should be.
+// Format lays out each policy that a file may hold, and says of anything else where it is not as it should be.
 func TestFormat(t *testing.T) {
 	t.Parallel()
 	laid, problems := pdp.Format("a.cedar", []byte("permit(principal,action,resource)when{007 == 7}; // as it is"))

@@ -30,7 +30,7 @@ func requestedBy(typ, id string) string {
 	return fmt.Sprintf(`"requester":{"type":%q,"id":%q}`, typ, id)
 }
 
-// Nobody fulfils their own request, whatever policies say; nor does anybody whose requester nobody knows.
+// No person fulfils their own request, whatever policies say, or one whose requester is not known.
 func TestFulfilOwn(t *testing.T) {
 	t.Parallel()
 	p := one(fulfilAll, "entities/e.json", fulfilEntities, "bundle.yaml", "allow_self_approval: [owner]\n").Load(t)
@@ -95,7 +95,7 @@ func TestFulfilOwnByTheNamesOfTheBundle(t *testing.T) {
 	}
 }
 
-// What policies say of their own denial stays, the reason is that of the service, and no use of an approval is spent.
+// The text of a policy that denies stays, the reason is that of the service, and no use of an approval is spent.
 func TestFulfilOwnSays(t *testing.T) {
 	t.Parallel()
 	own, _ := fulfils("user:zoe", requestedBy("user", "zoe"))
@@ -195,7 +195,7 @@ func TestFulfilOwnEverywhere(t *testing.T) {
 	}
 }
 
-// A tenant's own entities say who is one person there, and nowhere else.
+// A tenant's own entities make two names one person there, and nowhere else.
 func TestFulfilOwnOfATenant(t *testing.T) {
 	t.Parallel()
 	p := one(fulfilAll, "tenants/t/policies/p.cedar", `permit(principal is doc, action, resource);`,

@@ -59,9 +59,7 @@ func sent(text []byte) (evaluation.Value, bool) {
 // plainly converts by way of encoding/json and math/big.
 func plainly(t *testing.T, v evaluation.Value) (types.Value, bool) {
 	text, err := v.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	var plain any
@@ -131,7 +129,7 @@ const typedSchema = `
 		entity: u, colour: colour, longs: Set<Long>, decimals: Set<decimal>, record: { n: Long, s?: String } } };
 `
 
-// FuzzTyped compares the conversion that a schema directs with what each type's texts and numbers are said to be.
+// FuzzTyped compares the conversion that a schema directs with another reading of each type's texts and numbers.
 func FuzzTyped(f *testing.F) {
 	var problems Problems
 	s := bundle.ParseSchema([]bundle.SchemaFile{{Name: "schema.cedarschema", Text: []byte(typedSchema)}}, &bundle.Config{}, &problems)
@@ -179,7 +177,7 @@ func FuzzTyped(f *testing.F) {
 	})
 }
 
-// typedPlainly is what the declared member of that name makes of a value.
+// typedPlainly converts a value as the declared member of that name does.
 func typedPlainly(name string, v evaluation.Value) (types.Value, bool) {
 	var text string
 	if v.Kind() == evaluation.String {

@@ -19,14 +19,14 @@ import (
 	"policy-service/pdp/pdptest/toolaccess"
 )
 
-// declaredWorld is a bundle with declarations of tool access by chance, and what there is to ask about it.
+// declaredWorld is a bundle with declarations of tool access by chance, and the questions about it.
 type declaredWorld struct {
 	*rand.Rand
 	files map[string]string
 	// declarations are those of each tenant, "" being the root.
 	declarations map[string][]toolaccess.Declaration
 	forbidden    []func(tenant string, who worldEntity, tool string) bool // by policies written by hand
-	entities     map[string]worldEntity                                   // of the root, and of the tenant, by what policies write
+	entities     map[string]worldEntity                                   // of the root, and of the tenant, by their names in policies
 	agents       []worldEntity
 	tools        []string
 	ends         []time.Time
@@ -43,7 +43,7 @@ type worldEntity struct {
 	tenant   string // "" is the root's
 }
 
-// Owners begin as others do, and agents and tools as well. Some of the names would break what is made by pasting text.
+// Owners begin as others do, and agents and tools as well. Some of the names would break policies that are made by pasting text.
 var (
 	worldOwners = []string{"agent", "agent-b", "agent-b.1", "Agent", "a"}
 	worldAgents = []string{"agent-a", "agent-ab", "agent", "u*", `q"uote`, "new\nline", `back\slash`, "é", "e\u0301", "*"}
@@ -54,6 +54,22 @@ var (
 	worldGlobs = []string{"*", "read_*", "read*", "b:*", `q"*`, "new\n*", `back\*`, "é*", "e*", "nul\x00*", "😀*"}
 	worldTypes = []string{"agent", "user", "service"}
 )
+
+// strangeIDs are names that break policies that are made by pasting text, and that many programs take for one another.
+var strangeIDs = []string{
+	`"`, `'`, "`", `\`, `\\`, `\"`, `\n`, `"]`, `") };`, `", "b"`, "\n", "\r\n", "\t", "\x00", "a\x00b", "\x1b[2K", "\u007f", "\u0085", "\u2028", "\u200b", "\u202e", "\ufeff", "\ufffd", "\U0010ffff", "😀",
+	"é", "e\u0301", "\u0130", "i", "I", "\u0131", "\u017f", "s", "\u212a", "k", "\u212b", "\u00c5", "A\u030a", " ", "a ", " a", "a", "A", "a/b", "a:b", ":", "::", `a::"b"`, "-", "null", "true", "~", "1", "01", "1.0", "0x1", "2024-01-01", "<<", "!!str", "&a", "[a]", "{a: b}", "# a", "%", "${principal.id}", "@id",
+	"// a", "in", "Tool", "access.o", "o:a", "a, b",
+}
+
+// nearMisses are texts that could be taken for a name.
+func nearMisses(id string) []string {
+	all := []string{id + " ", " " + id, id + "\x00", id + "\n", id + id, `"` + id + `"`, `\` + id, id + `\`, strings.ToUpper(id), strings.ToLower(id), strings.ReplaceAll(id, `\`, `\\`), strings.ReplaceAll(id, "\n", `\n`)}
+	if r := []rune(id); len(r) > 1 {
+		all = append(all, string(r[:len(r)-1]), string(r[1:]))
+	}
+	return all
+}
 
 func worldPick[T any](w *declaredWorld, of []T) T { return of[w.IntN(len(of))] }
 
@@ -82,7 +98,7 @@ func newDeclaredWorld(r *rand.Rand) *declaredWorld {
 	return w
 }
 
-// makeNames says what types are called in the bundle, and sometimes has a schema that declares them.
+// makeNames names the types of the bundle, and sometimes has a schema that declares them.
 func (w *declaredWorld) makeNames() {
 	config := "allow_trivial: true\n"
 	switch w.IntN(4) {
@@ -143,16 +159,25 @@ func cedarText(s string) string {
 
 // makeEntities has agents in roles and below other agents, and tools below other tools, which opens nothing of those.
 func (w *declaredWorld) makeEntities() {
-	some := func(names []string, n int) []string {
-		if !w.small {
-			n = len(names)
+	some := func(names []string, few, many int) []string {
+		n := many
+		if w.small {
+			n = few
 		}
 		names = slices.Clone(names)
 		w.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		return names[:n]
 	}
-	w.tools = some(worldTools, 5)
-	for _, id := range some(worldAgents, 3) {
+	odd := func(names []string, n int) []string { // and names that could be taken for one of the odd ones
+		for range n {
+			id := worldPick(w, strangeIDs)
+			names = append(names, id, worldPick(w, nearMisses(id)), worldPick(w, nearMisses(id)))
+		}
+		slices.Sort(names)
+		return slices.Compact(names)
+	}
+	w.tools = some(odd(slices.Clone(worldTools), 6), 5, len(worldTools))
+	for _, id := range some(odd(slices.Clone(worldAgents), 2), 3, len(worldAgents)) {
 		for _, kind := range worldTypes {
 			w.agents = append(w.agents, worldEntity{Type: kind, ID: id})
 		}
@@ -209,7 +234,7 @@ func below(tenant, name string) string {
 	return "tenants/" + tenant + "/" + name
 }
 
-// lineage is what an entity is in, for a tenant, as policies write it.
+// lineage are the entities above an entity, for a tenant, as policies write them.
 func (w *declaredWorld) lineage(tenant string, of worldEntity) []string {
 	name := w.name(of.Type, of.ID)
 	all := []string{name}
@@ -268,7 +293,7 @@ func (w *declaredWorld) rule(tenant, mode string) worldRule {
 	return r
 }
 
-// hides reports if r, which denies, surely covers all of an allowing rule, which nobody may declare.
+// hides reports if r, which denies, surely covers all of an allowing rule, which no declaration may have.
 func (r worldRule) hides(other worldRule) bool {
 	lasts := r.expires.IsZero() || !other.expires.IsZero() && !r.expires.Before(other.expires)
 	return lasts && r.agentCovers(other) && !slices.ContainsFunc(other.tools, func(name string) bool {
@@ -279,7 +304,7 @@ func (r worldRule) hides(other worldRule) bool {
 	})
 }
 
-// agentCovers goes far: what is perhaps covered is not declared.
+// agentCovers goes far: a rule that is perhaps covered is not declared.
 func (r worldRule) agentCovers(other worldRule) bool {
 	return r.agent == "*" || r.agentText() == other.agentText()
 }
@@ -292,7 +317,7 @@ func (r worldRule) agentText() string {
 	return fmt.Sprint(r.agent)
 }
 
-// says is the same for rules that perhaps say the same: nobody may declare both.
+// says is the same for rules that perhaps say the same: no declaration may have both.
 func (r worldRule) says() string {
 	tools := slices.DeleteFunc(slices.Clone(r.tools), func(name string) bool {
 		return slices.ContainsFunc(r.tools, func(other string) bool {
@@ -349,7 +374,7 @@ func (w *declaredWorld) declare(tenant, owner string) {
 	w.declarations[tenant] = append(w.declarations[tenant], read)
 }
 
-// readDeclared reads a declaration for who answers by it. It panics if it is no YAML.
+// readDeclared reads a declaration for the interpreter. It panics if it is no YAML.
 func readDeclared(file, text string) toolaccess.Declaration {
 	d := toolaccess.Declaration{Owner: strings.TrimSuffix(path.Base(file), path.Ext(file))}
 	if err := yaml.Unmarshal([]byte(text), &d); err != nil {
@@ -453,8 +478,8 @@ func (w *declaredWorld) byHand(tenant string) {
 	}
 }
 
-// answer is what the bundle is to answer, to a question about an action that declarations are about. Whatever policies by
-// hand permit, they open no tool of an owner that has declared who may use it.
+// answer is the expected answer of the bundle to a question about an action that declarations are about. Whatever policies by
+// hand permit, they open no tool of an owner that has declared its users.
 func (w *declaredWorld) answer(tenant string, who worldEntity, tool string, now time.Time) (allow bool, approval string) {
 	if w.forbids(tenant, who, tool) {
 		return false, ""
@@ -464,7 +489,7 @@ func (w *declaredWorld) answer(tenant string, who worldEntity, tool string, now 
 		all = slices.Concat(all, w.declarations[tenant])
 	}
 	if owner, _, named := strings.Cut(tool, ":"); !named || !slices.ContainsFunc(all, func(d toolaccess.Declaration) bool { return d.Owner == owner }) {
-		return w.permits, "" // nobody has declared anything
+		return w.permits, "" // there is no declaration
 	}
 	return toolaccess.Answer(all, toolaccess.Agent{Type: who.Type, ID: who.ID, In: w.lineage(tenant, who)}, tool, now)
 }

@@ -73,9 +73,7 @@ func (w GeneratedWorld) Unknown(t *testing.T, call Call) Call {
 	t.Helper()
 	u, err := evaluation.UnknownAt(some(w.generator, 20, "/context/n", "/context/s", "/context/flag", "/context/groups", "/context/pdp/approved",
 		"/context", "/subject/properties/roles", "/subject/properties/n", "/resource/properties", "/resource/properties/opt", "/action/properties")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	call.Request.Unknown = u
 	return call
 }

@@ -30,10 +30,16 @@ type owing struct {
 // obliged makes a world of about that many policies, half of which name
 // obligations.
 func (g *generator) obliged(policies int) obligedWorld {
-	o := obligedWorld{world: g.world(policies), names: map[string][]string{}, permissive: g.chance(15)}
+	o := obligedWorld{world: g.world(policies), permissive: g.chance(15)}
 	for n := range 2 + g.IntN(4) { // so that several policies determine a decision
 		o.policies = append(o.policies, g.wide(fmt.Sprintf("w%d", n)))
 	}
+	return g.obliging(o)
+}
+
+// obliging has half of the policies of a world name obligations.
+func (g *generator) obliging(o obligedWorld) obligedWorld {
+	o.names = map[string][]string{}
 	if o.permissive {
 		o.config += "undeclared_obligations: allow\n"
 	}

@@ -19,7 +19,7 @@ import (
 	"policy-service/pdp/server"
 )
 
-// question is what is asked of a server, and what it is to answer.
+// question is a question to a server, with the expected answer.
 type question struct {
 	who      worldEntity
 	action   string
@@ -33,7 +33,7 @@ func (q question) String() string {
 	return fmt.Sprintf("%s %q %s %s %q", q.who.Type, q.who.ID, q.action, q.resource, q.tool)
 }
 
-// batchOf is a batch of questions by who can wait for people.
+// batchOf is a batch of questions of a PEP that can wait for people.
 func batchOf(t *testing.T, all []question) string {
 	t.Helper()
 	items := make([]any, len(all))
@@ -50,7 +50,7 @@ func batchOf(t *testing.T, all []question) string {
 	return string(text)
 }
 
-// answered holds the answers to a batch to what they are to be, and returns the first that is another, or "".
+// answered holds the answers to a batch to the expected ones, and returns the first that is another, or "".
 func answered(t *testing.T, body string, all []question) string {
 	t.Helper()
 	var got struct {
@@ -84,7 +84,7 @@ func answered(t *testing.T, body string, all []question) string {
 	return ""
 }
 
-// decided is what a bundle decides about a batch, without a server.
+// decided are the decisions of a bundle about a batch, without a server.
 func decided(t *testing.T, b *pdp.Bundle, tenant, batch string, now time.Time) []evaluation.Decision {
 	t.Helper()
 	items, err := evaluation.DecodeBatch([]byte(batch), tenant, evaluation.DefaultLimits())
@@ -98,7 +98,7 @@ func decided(t *testing.T, b *pdp.Bundle, tenant, batch string, now time.Time) [
 	return d.Items
 }
 
-// outcomeOf is what one bundle can decide otherwise than another.
+// outcomeOf is the part of a decision in which bundles can differ.
 func outcomeOf(d evaluation.Decision) string {
 	return fmt.Sprintf("%t %d %q %q by %q, overruled %q, errors %v, owes %v", d.Allow, d.Possible, d.Reason, d.ReasonUser, d.Determining, d.Overruled, d.Errors, d.Obligations)
 }
@@ -135,7 +135,7 @@ func shown(b *pdp.Bundle, files map[string]string) map[string]string {
 }
 
 // TestPropertyAccess holds a running server to an interpreter of declarations of tool access: whatever is declared at the
-// root and in a tenant, by whichever names, whoever asks, and when. Policies by hand permit all they can meanwhile, and
+// root and in a tenant, by whichever names, for every agent, and at every time. Policies by hand permit all they can meanwhile, and
 // open nothing. With the index, without it, and by the policies that are printed, each decision is the same.
 //
 // It takes 1.5 s: it runs a server for each of its worlds.
@@ -232,7 +232,7 @@ func (w *declaredWorld) questions(tenant string, now time.Time, n int) (all []qu
 			q.action, q.approval = "tool.see", ""
 			q.allow = w.permits && !w.forbids(tenant, q.who, q.tool)
 		}
-		if w.IntN(30) == 0 && w.files["schema.cedarschema"] == "" { // nor about what is no tool
+		if w.IntN(30) == 0 && w.files["schema.cedarschema"] == "" { // nor about a resource that is no tool
 			q.resource, q.allow, q.approval = "gadget", w.permits, ""
 		}
 		all = append(all, q)
@@ -240,7 +240,7 @@ func (w *declaredWorld) questions(tenant string, now time.Time, n int) (all []qu
 	return all
 }
 
-// otherWays asks in the other shape and by searches, and returns what is answered otherwise than it is to be, or "".
+// otherWays asks in the other shape and by searches, and returns an answer that is not the expected one, or "".
 func (w *declaredWorld) otherWays(t *testing.T, s *pdptest.Server, path, tenant string, now time.Time) string {
 	t.Helper()
 	q := w.questions(tenant, now, 1)[0]
@@ -256,7 +256,7 @@ func (w *declaredWorld) otherWays(t *testing.T, s *pdptest.Server, path, tenant 
 	if err := json.Unmarshal([]byte(answer), &got); err != nil || got.Allow != q.allow || strings.Contains(answer, "approval_required") != (q.approval != "") {
 		return fmt.Sprintf("natively: %s: %s, want %t, approval %q", q, answer, q.allow, q.approval)
 	}
-	// Nothing here hangs on what is not known, so what is possible is what is so.
+	// Nothing here hangs on an unknown value, so an allow is possible if, and only if, there is one.
 	unknown := s.Post(path+"/access/v1/evaluation", fmt.Sprintf(`{"subject":%s,"action":{"name":%q},"resource":%s,"context":{"supported_obligations":["approval_required"]},"options":{"unknown":[%q]}}`,
 		jsonEntity(t, q.who.Type, q.who.ID), q.action, jsonEntity(t, q.resource, q.tool), worldPick(w, []string{"/context/arguments", "/context", "/context/pdp/approved", "/resource/properties"}))).Body
 	if unknown != fmt.Sprintf(`{"decision":false,"context":{"possible":%t}}`, q.allow) {

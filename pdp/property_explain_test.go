@@ -222,15 +222,15 @@ func (x *explained) sends(root, name string) bool {
 // bundle that was loaded again.
 func TestPropertySameBytes(t *testing.T) {
 	t.Parallel()
-	eachSeed(t, 60, func(t *testing.T, g *generator) {
-		w := g.world(16)
-		first, second := Of(w.load(t), Options{}), Of(w.load(t), Options{})
+	eachSeed(t, 80, func(t *testing.T, g *generator) {
+		o := g.obliged(16)
+		first, second := Of(o.load(t), Options{}), Of(o.load(t), Options{})
 		for range 12 {
-			a := g.question(w)
-			want := answers(t, first, a)
+			a, by := g.question(o.world), g.declaration()
+			want := answers(t, first, a, by)
 			for _, p := range []*PDP{first, second} {
-				if got := answers(t, p, a); got != want {
-					t.Fatalf("seed %d: one question, two answers:\n%s\n%s\n%s%s", g.seed, want, got, w, a)
+				if got := answers(t, p, a, by); got != want {
+					t.Fatalf("seed %d: one question, two answers:\n%s\n%s\n%s%s", g.seed, want, got, o, a)
 				}
 			}
 		}
@@ -238,16 +238,14 @@ func TestPropertySameBytes(t *testing.T) {
 }
 
 // answers are the bodies that answer a question, in both shapes, explained or not.
-func answers(t *testing.T, p *PDP, a asked) string {
+func answers(t *testing.T, p *PDP, a asked, by declaration) string {
 	var all []string
-	for _, explain := range []bool{false, true} {
-		call := a.call(t)
-		call.Explain = explain
-		d, err := p.Evaluate(context.Background(), call)
-		all = append(all, fmt.Sprint(err, d.Determining, d.Errors, d.Bundle))
-		for _, shape := range []evaluation.Shape{evaluation.AuthZEN, evaluation.Native} {
-			body, err := shape.Answer(d)
-			all = append(all, fmt.Sprint(string(body), err))
+	for _, call := range []Call{a.by(t, by), a.by(t, by).native()} {
+		for _, call.Explain = range []bool{false, true} {
+			d, err := p.Evaluate(context.Background(), call)
+			body, err2 := call.Request.Shape.Answer(d)
+			d.ID = ""
+			all = append(all, fmt.Sprint(string(body), err, err2, jsonText(d)))
 		}
 	}
 	return strings.Join(all, "\n")

@@ -17,10 +17,7 @@ import (
 // one answer, or is refused both ways at the same place.
 func TestPropertyNativeIsAuthZEN(t *testing.T) {
 	t.Parallel()
-	starter, problems := Load(Dir("../policies/starter"))
-	if problems.Refuse() {
-		t.Fatal(problems)
-	}
+	starter := bundleFrom(t, Dir("../policies/starter"))
 	seen := tally{}
 	eachSeed(t, 100, func(t *testing.T, g *generator) {
 		w := g.world(12)

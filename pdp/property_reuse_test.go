@@ -17,8 +17,8 @@ import (
 	"policy-service/pdp/pdptest/night"
 )
 
-// pieces are what a bundle of two tenants is made of by chance, each file with what it
-// may say; "" is no file. Some are wrong by themselves, some beside others.
+// pieces are the files of which a bundle of two tenants is made by chance, each with its
+// possible texts; "" is no file. Some are wrong by themselves, some beside others.
 var pieces = map[string][]string{
 	"bundle.yaml":                   {"", "allow_trivial: true\n", "allow_trivial: true\nparents: {User: {team: Team}}\n", "allow_trivial: true\nunknown_entities: evaluate\n", "wrong: [\n"},
 	"schema.cedarschema":            {"", "", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> } ; entity Doc; action read appliesTo { principal: User, resource: Doc };", "entity Team; entity User in [Team] { n?: Long, team?: String, identities?: Set<User> }; entity agent in [Team]; entity Doc; entity tool; action read appliesTo { principal: User, resource: Doc }; action \"tool.invoke\" appliesTo { principal: [User, agent], resource: tool };", "entity {"},
@@ -100,7 +100,7 @@ func TestPropertyReuse(t *testing.T) {
 			seen.count("a tenant taken over by itself", want != nil && l.Did.PolicyFiles < fresh.Did.PolicyFiles && l.Did.Views == fresh.Did.Views)
 			seen.count("a tenant taken over beside another", want != nil && l.Did.Views == 1)
 			if got == nil && g.chance(80) {
-				texts = kept // whoever broke it mends it
+				texts = kept // the broken file is mended
 			}
 			if got != nil {
 				before = made
@@ -112,7 +112,7 @@ func TestPropertyReuse(t *testing.T) {
 	}
 }
 
-// bundlesDiffer says in what two bundles differ; "" is in nothing.
+// bundlesDiffer describes how two bundles differ; "" is in nothing.
 func bundlesDiffer(t *testing.T, got, want *Bundle, said, problems Problems) string {
 	if !slices.Equal(said, problems) {
 		return fmt.Sprintf("problems\n%v\nwant\n%v", said, problems)
@@ -172,7 +172,7 @@ func sets[K, V comparable](m map[K][]V) map[K]map[V]bool {
 	return out
 }
 
-// boundTo is each policy of a view in its order, with where it stands and what it obliges to.
+// boundTo is each policy of a view in its order, with its place and its obligations.
 func boundTo(v *bundle.View) (all []string) {
 	for _, p := range v.Policies {
 		text := p.Id + " " + p.Position + " " + p.Tenant
@@ -201,7 +201,7 @@ func decisionText(t *testing.T, b *Bundle, call Call) string {
 }
 
 // An edit of the root reads no file of a tenant again, and an edit of one tenant none of
-// another: what others bring is no part of what it costs.
+// another: the files of others are no part of its cost.
 func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 	t.Parallel()
 	declared := func(agent string) string {
@@ -257,7 +257,7 @@ func TestAnEditReadsNothingOfOthersAgain(t *testing.T) {
 	edit("the settings, on which all hangs", bundle.Work{Settings: 1, PolicyFiles: 3 + 2*many + 1, EntityFiles: 1 + many, AccessFiles: 2 + many + 1}, many+3, tree{"bundle.yaml": "unknown_entities: evaluate\n"})
 }
 
-// What a load looks at grows with the tenants, not with their square: a load that one of
+// The work of a load grows with the tenants, not with their square: a load that one of
 // many tenants brings must not take the longer for each file of each other one.
 func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 	night.Measures(t)
@@ -290,7 +290,7 @@ func TestALoadGrowsWithTheTenantsNotTheirSquare(t *testing.T) {
 	}
 }
 
-// Decisions and searches go on by what a load takes over. The race detector sees who writes
+// Decisions and searches go on by the parts that a load takes over. The race detector sees writes
 // to it.
 func TestDecisionsGoOnWhileALoadTakesOver(t *testing.T) {
 	t.Parallel()

@@ -18,20 +18,20 @@ import (
 	"policy-service/pdp/internal/bundle"
 )
 
-// possibleWorld is a bundle, and what generates questions of it.
+// possibleWorld is a bundle, and a generator of questions of it.
 type possibleWorld struct {
 	fmt.Stringer
 	bundle *Bundle
 	ask    func() asked
-	// pointers are places that can be unknown, and values what can stand there.
+	// pointers are places that can be unknown, and values can stand there.
 	pointers []string
 	values   []any
 	fitting  map[string]any // by place
 }
 
-// TestPropertyUnknown asks generated bundles what is possible, and holds the answers to what is decided with real
+// TestPropertyUnknown asks generated bundles whether an allow is possible, and holds the answers to decisions with real
 // values. If any value is permitted, it is possible. If it is possible and no value is found, a policy reads the
-// unknown. What the request has there makes no difference.
+// unknown. The values of the request there make no difference.
 func TestPropertyUnknown(t *testing.T) {
 	t.Parallel()
 	for name, makes := range map[string]func(*testing.T, *generator) possibleWorld{
@@ -105,14 +105,10 @@ func (w possibleWorld) batchDiffers(t *testing.T, g *generator, a, b asked, seen
 	}
 	members["evaluations"], members["options"] = json.RawMessage(jsonText(items)), json.RawMessage(jsonText(options()))
 	batch, err := evaluation.DecodeBatch([]byte(jsonText(members)), a.tenant, evaluation.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := Of(w.bundle, Options{Now: func() time.Time { return propertyTime }})
 	all, err := p.EvaluateBatch(t.Context(), BatchCall{Batch: batch, Explain: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for n, item := range batch.Items {
 		got := all.Items[n]
 		want, err := p.Evaluate(t.Context(), Call{Request: item.Request, Explain: true})
@@ -212,7 +208,7 @@ action read, write appliesTo { principal: User, resource: [Doc, User], context: 
   arguments: { amount: Long, to?: String, list?: Set<Long> }, note?: String, more?: { deep: { a: Long, b?: Bool } }, by: User, day: datetime } };
 `
 
-// possibleOfTyped has a schema, with what is required and what is not.
+// possibleOfTyped has a schema, with required and optional members.
 func possibleOfTyped(t *testing.T, g *generator) possibleWorld {
 	condition := func() string {
 		return oneOf(g, "context.arguments.amount < 100", `context.arguments has "to" && context.arguments.to == "bob"`, "context has note", `context.by == User::"u0"`,
@@ -275,7 +271,7 @@ func (f textFiles) String() string {
 	return b.String()
 }
 
-// typedQuestion makes a request that fits the schema but for what is left out, or is wrong.
+// typedQuestion makes a request that fits the schema, but for missing or wrong members.
 func (g *generator) typedQuestion() asked {
 	a := asked{action: oneOf(g, "read", "write"), subject: [2]string{"User", oneOf(g, "u0", "u1")}, resource: [2]string{"Doc", oneOf(g, "d0", "d1")}}
 	put := func(at place, name string, percent int, of ...string) {
@@ -302,7 +298,7 @@ func (g *generator) typedQuestion() asked {
 	return a
 }
 
-// differs holds one answer to what is decided with values.
+// differs holds one answer to the decisions with values.
 func (w possibleWorld) differs(t *testing.T, g *generator, a asked, unknown []string, seen tally) string {
 	t.Helper()
 	p := Of(w.bundle, Options{NewID: func() string { return "id" }})
@@ -411,7 +407,7 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 				case !fits || g.chance(25):
 					v = oneOf(g, w.values...)
 				}
-				if _, is := one.Request.Context.Get("by"); at == "/context/by/id" && !is { // what is required above a place may be there
+				if _, is := one.Request.Context.Get("by"); at == "/context/by/id" && !is { // a required member above a place may be there
 					one.Request = putAt(one.Request, "/context/by/type", value("User"))
 				}
 				one.Request = putAt(one.Request, at, value(v))
@@ -427,7 +423,7 @@ func (w possibleWorld) found(g *generator, p *PDP, call Call, unknown []string) 
 	return false
 }
 
-// elsewhere is the place at which the resource sends what the subject sends at this one, or the other way round.
+// elsewhere is the place at which the resource sends the value that the subject sends at this one, or the other way round.
 func elsewhere(at string) string {
 	if rest, ok := strings.CutPrefix(at, "/subject/"); ok {
 		return "/resource/" + rest

@@ -51,7 +51,7 @@ func TestPropertyUnusable(t *testing.T) {
 	}
 }
 
-// unusableFaults take away, one at a time, what the promise rests on.
+// unusableFaults take away, one at a time, the parts that the promise rests on.
 var unusableFaults = []struct {
 	name   string
 	damage func(*bundle.Facts)
@@ -111,7 +111,7 @@ type member struct {
 	name string
 }
 
-// asIs is what policies call the member.
+// asIs is the name of the member in policies.
 func (m member) asIs() []string {
 	if m.at == inAction {
 		return []string{"action"}
@@ -121,7 +121,7 @@ func (m member) asIs() []string {
 
 // matters says for which value the member's being unusable was no deny although
 // its value is. The text is empty where the promise holds. It does not ask the
-// engine which members are unusable: what the store overrides has to hold, too.
+// engine which members are unusable: the values that the store overrides have to hold, too.
 func (m member) matters(t *testing.T, b *Bundle, a asked, seen tally) string {
 	call := a.call(t)
 	d, err := decideBy(context.Background(), b, call)
@@ -210,10 +210,10 @@ func valuesIn(r evaluation.Request) []evaluation.Value {
 	return all
 }
 
-// noValues are what Cedar has no value for.
+// noValues are those that Cedar has no value for.
 var noValues = []string{"1.5", "1e400", "9223372036854775808", "[null]", `{"a":[1.5]}`, `{"n":1.5}`, `[1,[2.5]]`}
 
-// The members of the wordy world; what a name holds is most often of its type.
+// The members of the wordy world; the value of a name is most often of its type.
 var memberNames = []string{"n", "s", "b", "l", "r", "m n"}
 
 func (g *generator) valueFor(name string) string {
@@ -292,7 +292,7 @@ func (g *generator) storedEntity(typ, id string) string {
 	return strings.TrimSuffix(text, "}") + `,"tags":{"t":"a","n":1}}`
 }
 
-// operators are what the generated policies must hold between them.
+// operators are those that the generated policies must hold between them.
 var operators = []string{
 	" == ", " != ", " < ", " <= ", " > ", " >= ", " + ", " - ", " * ", "-(", "!(", " && ", " || ", "if ", " like ", " in ", " is ", " has ", " has r.n", "[\"m n\"]",
 	".contains(", ".containsAll(", ".containsAny(", ".isEmpty()", ".hasTag(", ".getTag(", "unless", "context ==", "context !=", "[context]",

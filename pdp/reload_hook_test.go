@@ -18,9 +18,7 @@ func TestBeforeSwapKeepsABundleOut(t *testing.T) {
 	var agree error
 	var asked []Incoming
 	p, err := New(Dir(dir), Options{Quiet: 1, BeforeSwap: func(b Incoming) error { asked = append(asked, b); return agree }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first := p.Status()
 	if len(asked) != 1 || asked[0].Digest != first.Digest || len(asked[0].Files) != 1 {
 		t.Fatalf("asked %v for the first bundle", asked)

@@ -202,10 +202,7 @@ func TestReloadOfOtherSources(t *testing.T) {
 	if p.Status().Digest == before.Digest {
 		t.Error("the file system was not read again")
 	}
-	bundle, problems := Load(FS(mapped))
-	if problems.Refuse() {
-		t.Fatal(problems)
-	}
+	bundle := bundleFrom(t, FS(mapped))
 	if err := Of(bundle, Options{}).Reload(t.Context()); err == nil {
 		t.Error("reloaded from nothing")
 	}

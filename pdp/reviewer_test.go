@@ -42,7 +42,7 @@ func chainIs(typ, id string) func(*pdp.Reviewed) {
 	return func(a *pdp.Reviewed) { a.Chain = append(a.Chain, evaluation.Ref{Type: typ, ID: id}) }
 }
 
-// Authors say who decides, of all that an approval is about; by default nobody does.
+// Authors decide about the approvers, by all that an approval is about; by default there are none.
 func TestWhoDecides(t *testing.T) {
 	t.Parallel()
 	const others = `permit(principal is agent, action == Action::"tool.invoke", resource);`
@@ -92,7 +92,7 @@ func TestWhoDecides(t *testing.T) {
 	}
 }
 
-// Nobody decides about what they ask for themselves, whatever policies say.
+// No person decides about their own request, whatever policies say.
 func TestNobodyDecidesTheirOwn(t *testing.T) {
 	t.Parallel()
 	const policies = `permit(principal is agent, action == Action::"tool.invoke", resource); permit(principal, action == Action::"approval.decide", resource);`
@@ -168,8 +168,8 @@ func TestWhoDecidesAsARequest(t *testing.T) {
 	const owner = `resource.resource has owner && resource.resource.owner == principal };`
 	for name, test := range map[string]struct {
 		bundle     bundle
-		subject    string // of what is to be approved
-		allow, may string // whom a request allows, and who may
+		subject    string // of the request to be approved
+		allow, may string // whom a request allows, and whom an approval
 	}{
 		"no schema":                     {one(others+decide+owner, "entities/e.json", tools), "agent", "mia", "mia"},
 		"a schema":                      {one(others+decide+owner, "entities/e.json", tools, "schema.cedarschema", schema+`resource: tool };`), "agent", "mia", "mia"},

@@ -26,7 +26,7 @@ import (
 )
 
 // The files of a bundle that have a JSON Schema, for editors. The schemas and the readers take the same documents; this
-// is held by documents by hand and by chance. Where no schema could say what the reader knows, the difference stands here.
+// is held by documents by hand and by chance. Where no schema could express the reader's rule, the difference stands here.
 var described = map[string][]byte{
 	"bundle.yaml":      schemas.Bundle,
 	"obligations.yaml": schemas.Obligations,
@@ -37,7 +37,7 @@ var described = map[string][]byte{
 // reader's message.
 var readerKnows = []string{
 	"types_not_injective: ",                     // a schema cannot compare the values of two keys
-	"type_name: this is no wire name of a type", // whether a name is one hangs on what stands in types:
+	"type_name: this is no wire name of a type", // whether a name is one hangs on the member types:
 	"tenant_approver: ",                         // as above: tenants: parents, and approvers
 	"malformed_request: the request is malformed: another approval than",             // a schema cannot compare the values of two keys
 	"malformed_request: the request is malformed: the request is for another tenant", // as above: tenant, and tenant_id of the request
@@ -149,7 +149,7 @@ type bothReaders struct {
 	schema *jsonschema.Schema
 }
 
-// reader returns what the reader of a bundle finds wrong with a document.
+// reader returns the faults that the reader of a bundle finds in a document.
 func (b bothReaders) reader(text string) (problems []string) {
 	files := pdp.FS(fstest.MapFS{
 		"a.cedar": {Data: []byte(`permit (principal, action == Action::"read", resource) when { context has a };`)},
@@ -167,7 +167,7 @@ func (b bothReaders) reader(text string) (problems []string) {
 	return problems
 }
 
-// editor reports what an editor with the schema finds wrong with a document, which it reads as YAML.
+// editor reports the faults that an editor with the schema finds in a document, which it reads as YAML.
 func (b bothReaders) editor(t *testing.T, text string) error {
 	t.Helper()
 	var root yaml.Node
@@ -270,7 +270,7 @@ func TestSchemasOfABundleByChance(t *testing.T) {
 					t.Fatal(err)
 				}
 				if list, ok := v.([]any); ok && len(list) > 1 {
-					v = list[:1] // of tests the first alone: what is wrong with one hides what is wrong with another
+					v = list[:1] // of tests the first alone: a fault of one hides those of another
 				}
 				from = append(from, v)
 			}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/google/go-cmp/cmp"
@@ -22,44 +21,45 @@ import (
 // evaluation permits, in order, in pages of any size and in one.
 func TestPropertySearch(t *testing.T) {
 	t.Parallel()
-	total, narrowed, itself := 0, 0, 0
+	total, narrowed, itself, owed := 0, 0, 0, 0
 	eachSeed(t, 120, func(t *testing.T, g *generator) {
 		g.prefixed = g.seed%3 == 1
-		w := g.searchedWorld()
+		w := g.obliging(obligedWorld{world: g.searchedWorld(), permissive: g.chance(15)})
 		b := w.load(t)
 		p := Of(b, Options{})
 		for range 6 {
-			a := g.question(w)
+			a := g.question(w.world)
 			if g.chance(40) { // who asks may be found, by the parents that they send
 				a.subject, a.resource[0] = [2]string{"User", oneOf(g, ids["User"]...)}, "User"
 				a = a.with(inSubject, "roles", jsonText(some(g, 35, ids["Group"]...)))
 			}
-			call := a.call(t)
-			call.Now = time.Unix(0, 0)
+			call := a.by(t, g.declaration())
 			for _, kind := range []evaluation.SearchKind{evaluation.SubjectSearch, evaluation.ResourceSearch, evaluation.ActionSearch} {
 				want, err := permitted(p, b, kind, call)
 				if err != nil {
 					continue
 				}
-				search := SearchCall{Search: evaluation.Search{Kind: kind, Request: without(kind, call.Request)}, Now: call.Now, Limit: evaluation.MaxPage}
+				search := SearchCall{Search: evaluation.Search{Kind: kind, Request: without(kind, call.Request)}, Now: call.Now, Asker: call.Asker, Limit: evaluation.MaxPage}
 				got := pages(t, p, search)
 				search.Limit = 1 + g.IntN(3)
 				if paged := pages(t, p, search); !cmp.Equal(got, want) || !cmp.Equal(paged, want) {
 					t.Fatalf("seed %d, %s search\nfound    %v\nin pages %v\nwant     %v\n%s", g.seed, kind, got, paged, want, w)
 				}
 				total += len(want)
+				owed += len(slices.DeleteFunc(slices.Clone(want), func(found string) bool { return !strings.Contains(found, "[") }))
 				in := engine.Inquiry{Bundle: b, Request: search.Search.Request, Now: call.Now}
 				if c, err := in.Candidates(t.Context(), kind); err == nil && kind == evaluation.ResourceSearch && c.Len() < len(viewOf(b, call).Store.Ids[resourceType(b, call)]) {
 					narrowed++
-					if call.Request.Subject.Type == call.Request.Resource.Type && slices.Contains(want, call.Request.Subject.ID) {
+					if call.Request.Subject.Type == call.Request.Resource.Type && slices.ContainsFunc(want, func(found string) bool { return strings.HasPrefix(found+"[", call.Request.Subject.ID+"[") }) {
 						itself++
 					}
 				}
 			}
 		}
 	})
-	if t.Logf("%d results, %d searches narrowed, %d of them found who asks", total, narrowed, itself); !fewSeeds() && (total < night.Cases(100) || narrowed < night.Cases(100) || itself < night.Cases(5)) {
-		t.Errorf("%d results, %d searches narrowed, %d of them found who asks: the generator shows little", total, narrowed, itself)
+	const figures = "%d results, %d of them with obligations, %d searches narrowed, %d of them found who asks"
+	if t.Logf(figures, total, owed, narrowed, itself); !fewSeeds() && (total < night.Cases(100) || owed < night.Cases(50) || narrowed < night.Cases(100) || itself < night.Cases(5)) {
+		t.Errorf(figures+": the generator shows little", total, owed, narrowed, itself)
 	}
 }
 
@@ -130,18 +130,13 @@ func TestSearchLeavesNothingOut(t *testing.T) {
 			[]string{},
 		},
 	} {
-		b, problems := Load(FS(fstest.MapFS{
+		b := bundleFrom(t, FS(fstest.MapFS{
 			"bundle.yaml":     {Data: []byte("parents: {user: {groups: Group}}")},
 			"p.cedar":         {Data: []byte(c.policies)},
 			"entities/e.json": {Data: []byte("[" + entities + "]")},
 		}))
-		if problems.Refuse() {
-			t.Fatal(problems)
-		}
 		s, err := evaluation.DecodeSearch(evaluation.ResourceSearch, []byte(c.body), "", evaluation.DefaultLimits())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for how, b := range map[string]*Bundle{"with": b, "without": b.WithoutIndex()} {
 			if got := pages(t, Of(b, Options{}), SearchCall{Search: s, Limit: evaluation.MaxPage}); !cmp.Equal(got, c.want) {
 				t.Errorf("%s: %s the index: found %v, want %v", name, how, got, c.want)
@@ -203,7 +198,7 @@ func permitted(p *PDP, b *Bundle, kind evaluation.SearchKind, call Call) ([]stri
 	slices.Sort(ids)
 	found := []string{}
 	for _, id := range ids {
-		d, err := p.Evaluate(context.Background(), Call{Request: about(kind, r, id), Now: call.Now})
+		d, err := p.Evaluate(context.Background(), Call{Request: about(kind, r, id), Now: call.Now, Asker: call.Asker})
 		var malformed *evaluation.Error
 		if errors.As(err, &malformed) {
 			return nil, err // the search says so too, or passes the candidate over
@@ -211,7 +206,7 @@ func permitted(p *PDP, b *Bundle, kind evaluation.SearchKind, call Call) ([]stri
 			return nil, err
 		}
 		if d.Allow {
-			found = append(found, id)
+			found = append(found, withObligations(id, d.Obligations))
 		}
 	}
 	return found, nil
@@ -222,11 +217,9 @@ func pages(t *testing.T, p *PDP, search SearchCall) []string {
 	all := []string{}
 	for range 1000 {
 		page, err := p.Search(t.Context(), search)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, f := range page.Found {
-			all = append(all, f.ID+f.Name)
+			all = append(all, withObligations(f.ID+f.Name, f.Obligations))
 		}
 		if search.After = page.Last; !page.More {
 			return all
@@ -234,6 +227,14 @@ func pages(t *testing.T, p *PDP, search SearchCall) []string {
 	}
 	t.Fatal("the pages do not end")
 	return nil
+}
+
+// withObligations is a result with the obligations that it comes with.
+func withObligations(id string, owed []evaluation.Obligation) string {
+	for _, o := range owed {
+		id += "[" + o.ID + " " + o.Type + " " + jsonText(o.Properties) + "]"
+	}
+	return id
 }
 
 // A page ends where its work does, and the pages together miss nothing.
@@ -260,14 +261,10 @@ func searchBundle(t testing.TB, n int, id func(int) string) *Bundle {
 		text = fmt.Appendf(text, `{"uid":{"type":"doc","id":%q},"attrs":{"public":%t},"parents":[]},`, id(i), i%20_000 == 0)
 	}
 	text[len(text)-1] = ']'
-	b, problems := Load(FS(fstest.MapFS{
+	return bundleFrom(t, FS(fstest.MapFS{
 		"p.cedar":         {Data: []byte(`permit(principal, action, resource is doc) when { resource.public };`)},
 		"entities/d.json": {Data: text},
 	}))
-	if problems.Refuse() {
-		t.Fatal(problems)
-	}
-	return b
 }
 
 // A page ends where it has cost enough to tell the policies of each candidate what the question is about, beside a
@@ -284,9 +281,7 @@ func TestPageEndsWhereContextsCost(t *testing.T) {
 	})
 	body := `{"subject":{"type":"user","id":"a"},"action":{"name":"read"},"resource":{"type":"doc"},"context":{"text":"` + strings.Repeat("x", 1_000_000) + `"}}`
 	s, err := evaluation.DecodeSearch(evaluation.ResourceSearch, []byte(body), "", evaluation.DefaultLimits())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	search, found, pages := SearchCall{Search: s, Limit: evaluation.MaxPage}, 0, 0
 	for more := true; more; pages++ {
 		answer, err := Of(b, Options{}).Search(t.Context(), search)

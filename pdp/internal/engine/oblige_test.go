@@ -237,33 +237,6 @@ func TestRegistration(t *testing.T) {
 	}
 }
 
-// The same obligations in the same order, over many calls and over reloads.
-func TestObligationsAreInOrder(t *testing.T) {
-	t.Parallel()
-	var policies, yaml strings.Builder
-	for n := range 20 {
-		fmt.Fprintf(&policies, "@id(\"%d\") @obligation(\"o%d, o%d\") permit(principal is user, action, resource);\n", (n*7)%20, n, (n+3)%20)
-		fmt.Fprintf(&yaml, "o%d: {type: custom, properties: {n: %d}}\n", n, n)
-	}
-	b := one(policies.String(), "obligations.yaml", yaml.String())
-	want := ""
-	for range 5 {
-		p := b.Load(t)
-		for range 200 {
-			got := ask(t, p, q("user:a", "x", "doc:1", declaring(`"custom"`, "")))
-			if want == "" {
-				want = got
-			}
-			if got != want {
-				t.Fatalf("got %s, before %s", got, want)
-			}
-		}
-	}
-	if strings.Count(want, `"type":"custom"`) != 20 {
-		t.Errorf("got %s", want)
-	}
-}
-
 // What a template copies into every item of a batch, and every result of a
 // search, is bounded.
 func TestFilledObligationsAreBounded(t *testing.T) {

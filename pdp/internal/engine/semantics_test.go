@@ -272,57 +272,41 @@ action read, list, may appliesTo { principal: [User, Member], resource: [Doc] };
 	}
 }
 
-// TestEnumeratedParents: a parent that its type has no such id of would be in nothing, and a
-// forbid of what is below the one that was meant passed over.
-func TestEnumeratedParents(t *testing.T) {
+// What a schema declares bounds parents, references and what only one of two sends.
+func TestMeaningOfWhatIsDeclared(t *testing.T) {
 	t.Parallel()
-	p := one(`permit(principal, action, resource == doc::"1"); forbid(principal, action, resource) when { principal in [role::"suspended"] };`,
+	mismatch := reason("schema_mismatch")
+	// A parent that its type has no such id of would be in nothing, and a forbid of what is below the one that was meant
+	// passed over.
+	enumerated := one(`permit(principal, action, resource == doc::"1"); forbid(principal, action, resource) when { principal in [role::"suspended"] };`,
 		"schema.cedarschema", `entity role enum ["suspended", "reader"]; entity user in [role] { roles?: Set<String>, r?: role }; entity doc; action read appliesTo { principal: user, resource: doc };`,
 		"bundle.yaml", "parents: {user: {roles: role}}").Load(t)
-	for properties, want := range map[string]string{
-		`s{"roles":["reader"]}`: allow, `s{"roles":["suspended"]}`: deny,
-		`s{"roles":["Suspended"]}`: reason("schema_mismatch"), `s{"roles":["reader","nosuch"]}`: reason("schema_mismatch"), `s{"r":"nosuch"}`: reason("schema_mismatch"),
-	} {
-		if got := ask(t, p, q("user:a", "read", "doc:1", properties)); got != want {
-			t.Errorf("%s\n got %s\nwant %s", properties, got, want)
-		}
+	// Of one entity that is both, what only the resource sends is no value; what the schema drops was none before.
+	edit := func(more string) *pdp.PDP {
+		return one(`permit(principal, action, resource); forbid(principal, action, resource) when { context has nick && context.nick == "root" };`,
+			"schema.cedarschema", `entity user { role?: String }; action edit appliesTo { principal: user, resource: user, context: { nick?: String } };`, "bundle.yaml", "allow_trivial: true"+more).Load(t)
 	}
-}
-
-// TestOnlyTheResourceSends: of one entity that is both, what only the resource sends is no
-// value; what the schema drops was none before.
-func TestOnlyTheResourceSends(t *testing.T) {
-	t.Parallel()
-	b := one(`permit(principal, action, resource); forbid(principal, action, resource) when { context has nick && context.nick == "root" };`,
-		"schema.cedarschema", `entity user { role?: String }; action edit appliesTo { principal: user, resource: user, context: { nick?: String } };`, "bundle.yaml", "allow_trivial: true")
-	p := b.Load(t)
-	for properties, want := range map[string]string{`r{"nick":"x"}`: allow, `r{"other":"x"}`: allow, `s{"nick":"x"}`: allow} {
-		if got := ask(t, p, q("user:a", "edit", "user:a", properties)); got != want {
-			t.Errorf("%s\n got %s\nwant %s", properties, got, want)
-		}
-	}
-	b["bundle.yaml"] += "\nunknown_properties: reject"
-	if got, want := ask(t, b.Load(t), q("user:a", "edit", "user:a", `r{"nick":"x"}`)), "400 /resource/properties/nick"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-// A reference in a request names its type as requests do.
-func TestReferences(t *testing.T) {
-	t.Parallel()
-	p := one(`permit(principal is App::User, action, resource) when { principal.boss == App::User::"b" };`,
+	dropping, rejecting := edit(""), edit("\nunknown_properties: reject")
+	// A reference in a request names its type as requests do.
+	references := one(`permit(principal is App::User, action, resource) when { principal.boss == App::User::"b" };`,
 		"schema.cedarschema", `namespace App { entity User { boss: User }; entity Doc; action read appliesTo { principal: User, resource: Doc }; }`,
 		"bundle.yaml", "namespace: App\ntypes: {user: User}").Load(t)
-	for boss, want := range map[string]string{
-		`"b"`:                            allow,
-		`{"type":"user","id":"b"}`:       allow,
-		`{"type":"user","id":"c"}`:       deny,
-		`{"type":"User","id":"b"}`:       reason("schema_mismatch"),
-		`{"type":"App::User","id":"b"}`:  reason("schema_mismatch"),
-		`{"type":"user","id":"b","x":1}`: reason("schema_mismatch"),
+	read := func(properties string) string { return q("user:a", "read", "doc:1", properties) }
+	own := func(properties string) string { return q("user:a", "edit", "user:a", properties) }
+	boss := func(boss string) string { return q("user:a", "read", "Doc:1", `s{"boss":`+boss+`}`) }
+	for _, c := range []struct {
+		of *pdp.PDP
+		asked
+	}{
+		{enumerated, asked{read(`s{"roles":["reader"]}`), allow}}, {enumerated, asked{read(`s{"roles":["suspended"]}`), deny}},
+		{enumerated, asked{read(`s{"roles":["Suspended"]}`), mismatch}}, {enumerated, asked{read(`s{"roles":["reader","nosuch"]}`), mismatch}}, {enumerated, asked{read(`s{"r":"nosuch"}`), mismatch}},
+		{dropping, asked{own(`r{"nick":"x"}`), allow}}, {dropping, asked{own(`r{"other":"x"}`), allow}}, {dropping, asked{own(`s{"nick":"x"}`), allow}},
+		{rejecting, asked{own(`r{"nick":"x"}`), "400 /resource/properties/nick"}},
+		{references, asked{boss(`"b"`), allow}}, {references, asked{boss(`{"type":"user","id":"b"}`), allow}}, {references, asked{boss(`{"type":"user","id":"c"}`), deny}},
+		{references, asked{boss(`{"type":"User","id":"b"}`), mismatch}}, {references, asked{boss(`{"type":"App::User","id":"b"}`), mismatch}}, {references, asked{boss(`{"type":"user","id":"b","x":1}`), mismatch}},
 	} {
-		if got := ask(t, p, q("user:a", "read", "Doc:1", `s{"boss":`+boss+`}`)); got != want {
-			t.Errorf("%s: got %s, want %s", boss, got, want)
+		if got := ask(t, c.of, c.request); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.request, got, c.want)
 		}
 	}
 }
