@@ -27,7 +27,7 @@ type sink struct {
 	handedOn, dropped metric.Int64Counter
 	attributes        metric.MeasurementOption
 
-	mu      sync.Mutex              // guards the rest, which only the goroutine of run changes until the end
+	mu      sync.Mutex
 	waiting uint64                  // the first record that waits, unless the log ends there
 	sending uint64                  // the first record that is being sent
 	upTo    uint64                  // the first record after those that are being sent
@@ -58,22 +58,33 @@ const (
 // run hands on the records from the first that waits. When stopping ends it goes on to the end of
 // the log, and no longer than ctx.
 func (s *sink) run(ctx, stopping context.Context) {
-	for ctx.Err() == nil && s.from.Beyond(stopping, s.waiting) == nil {
+	var trimming sync.WaitGroup
+	defer trimming.Wait()
+	trimming.Go(func() { s.trim(stopping) })
+	for ctx.Err() == nil && s.from.Beyond(stopping, s.position()) == nil {
 		s.take()
 		s.deliver(ctx, stopping)
 	}
 }
 
-// trim leaves out the oldest records that wait, if there are too many.
-func (s *sink) trim() {
+func (s *sink) position() uint64 {
 	s.mu.Lock()
-	var late uint64
-	if end := s.from.Size(); end > s.waiting+s.queue {
-		late = end - s.queue - s.waiting
-		s.waiting += late
+	defer s.mu.Unlock()
+	return s.waiting
+}
+
+// trim keeps the queue within its bound while an attempt takes long.
+func (s *sink) trim(ctx context.Context) {
+	for s.from.Beyond(ctx, s.position()+s.queue) == nil {
+		s.mu.Lock()
+		var late uint64
+		if end := s.from.Size(); end > s.waiting+s.queue {
+			late = end - s.queue - s.waiting
+			s.waiting += late
+		}
+		s.mu.Unlock()
+		s.drop(late, "too many wait")
 	}
-	s.mu.Unlock()
-	s.drop(late, "too many wait")
 }
 
 // take chooses the records to send next: all that wait, but at most sinkRecords of them.
@@ -88,7 +99,6 @@ func (s *sink) take() {
 func (s *sink) deliver(ctx, stopping context.Context) {
 	again, hurry := sinkAgain, stopping.Done()
 	for s.sending < s.upTo {
-		s.trim()
 		next, err := s.attempt(ctx)
 		if err == nil {
 			s.mu.Lock()

@@ -16,12 +16,10 @@ import (
 	"policy-service/pdp/server"
 )
 
-// variable holds the credential if no file does. A flag would show it to every user of the machine.
-const variable = server.CredentialVariable
-
-// Options are how a running server is asked, by the values of --credential and --ca.
+// Options are how a running server is asked, by the values of --credential and --ca. A variable holds the credential if no
+// file does: a flag would show it to every user of the machine.
 func Options(credential, ca cli.Given) (o httpclient.Options, err error) {
-	o.Credential = strings.TrimSpace(os.Getenv(variable))
+	o.Credential = strings.TrimSpace(os.Getenv(server.CredentialVariable))
 	if credential != "" {
 		content, err := cli.ReadSmall(string(credential), os.Stdin)
 		if err != nil {
@@ -53,7 +51,7 @@ func Try(err error) string {
 	case 0:
 		return "see that --server, --credential and --ca are right, and that the server runs"
 	case http.StatusUnauthorized:
-		return "try --credential FILE, or " + variable + ", with a key of this server"
+		return "try --credential FILE, or " + server.CredentialVariable + ", with a key of this server"
 	case http.StatusForbidden:
 		return "policy-service keys add makes a key with another --permission"
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
