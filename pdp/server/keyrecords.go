@@ -15,8 +15,13 @@ import (
 // The records of the API keys in the decision log count before their file: see [auth.Keys.Follow]. So that no retention takes
 // it away, each start and each segment has a record of all keys, api_keys.
 
-// keysOnRecord reads the records of the API keys in a decision log.
-func keysOnRecord(ctx context.Context, log *decisionlog.Log) (auth.KeysOnRecord, error) {
+// keyLog is a log, or a reader of one.
+type keyLog interface {
+	Events(ctx context.Context, visit func(*decisionlog.Recorded) error, first string, others ...string) error
+}
+
+// KeysOnRecord reads the records of the API keys in a decision log.
+func KeysOnRecord(ctx context.Context, log keyLog) (auth.KeysOnRecord, error) {
 	known := auth.KeysOnRecord{}
 	visit := func(r *decisionlog.Recorded) error {
 		if len(r.Details) == 0 {
@@ -56,7 +61,7 @@ func keysOnRecord(ctx context.Context, log *decisionlog.Log) (auth.KeysOnRecord,
 
 // followKeys has the log vouch for the keys from now on.
 func (d *decisionLog) followKeys(ctx context.Context, keys *auth.Keys) error {
-	known, err := keysOnRecord(ctx, d.log)
+	known, err := KeysOnRecord(ctx, d.log)
 	switch {
 	case errors.Is(err, decisionlog.ErrDamaged): // as with all of an altered log, callers are answered, and the operator is warned
 		d.logger.Error("the decision log was altered: it may hide that an API key was revoked; run policy-service log verify", "error", err)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"policy-service/pdp/pdptest/memorydisk"
 	"policy-service/pdp/server"
 	"policy-service/pdp/server/auth"
+	"policy-service/pdp/server/doctor"
 )
 
 // keyFile reads the file of API keys, or puts it back as it was: a backup, or what somebody else wrote.
@@ -113,6 +115,12 @@ func TestNoRevokedKeyComesBack(t *testing.T) {
 			}
 			if got := events(all, "api_key_revoked"); (len(got) != 1) != test.rotates {
 				t.Errorf("revoked: %+v", got)
+			}
+			bites := func(f doctor.Finding) bool {
+				return f.Check == "keys" && f.Bites && strings.Contains(f.Message, `"pep" is not in force`)
+			}
+			if got := doctor.Examine(t.Context(), doctor.Patient{Config: server.Config{Data: data}}); !slices.ContainsFunc(got, bites) {
+				t.Errorf("the doctor says %+v", got)
 			}
 		})
 	}

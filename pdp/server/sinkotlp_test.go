@@ -286,6 +286,7 @@ func TestOTLPReceiverHangs(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
+	eventually(t, "what is too much is dropped", func() bool { return m.count("policy_service.sink.dropped", "otlp") >= 3000 })
 	if got := s.Get("/readyz"); got.Status != 200 || !strings.Contains(got.Body, `"status":"ready"`) {
 		t.Error(got)
 	}

@@ -44,8 +44,8 @@ func (k *Keys) approvers(tenant string) (all []Caller) {
 		return nil
 	}
 	for _, s := range view.stored {
-		if s.Revoked.IsZero() && s.lets(tenant, Approve) && s.Principal != (Principal{}) {
-			all = append(all, view.byID[s.ID].caller)
+		if k := view.byID[s.ID]; !k.revoked && s.lets(tenant, Approve) && s.Principal != (Principal{}) {
+			all = append(all, k.caller)
 		}
 	}
 	slices.SortFunc(all, func(a, b Caller) int { return cmp.Compare(a.Name, b.Name) })

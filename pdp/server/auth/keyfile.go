@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/plainfile"
@@ -79,10 +80,10 @@ func readKeyFile(dir string) ([]storedKey, map[string]*key, error) {
 func parseKeyFile(content []byte) (keyFile, error) {
 	var file keyFile
 	if err := json.Unmarshal(content, &file, json.RejectUnknownMembers(true)); err != nil {
-		return keyFile{}, errors.New("it is no document of API keys") // err may quote it
+		return keyFile{}, unreadable(err)
 	}
 	if file.Format != keyFormat {
-		return keyFile{}, fmt.Errorf("its format is %d and not %d", file.Format, keyFormat)
+		return keyFile{}, fmt.Errorf("its format is %d, and this version reads %d alone: begin with an empty data directory", file.Format, keyFormat)
 	}
 	ids, names := make(map[string]bool), make(map[string]bool)
 	for i, k := range file.Keys {
@@ -95,6 +96,19 @@ func parseKeyFile(content []byte) (keyFile, error) {
 		ids[k.ID], names[k.Name] = true, true
 	}
 	return file, nil
+}
+
+// unreadable says where, and not what stands there.
+func unreadable(err error) error {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("it is no JSON from byte %d on", syntax.ByteOffset)
+	}
+	var semantic *json.SemanticError
+	if errors.As(err, &semantic) {
+		return fmt.Errorf("%s is not as it should be", semantic.JSONPointer)
+	}
+	return errors.New("it is no document of API keys")
 }
 
 func (k storedKey) check() error {

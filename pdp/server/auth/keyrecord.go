@@ -72,6 +72,27 @@ func (r KeysOnRecord) Revoke(id string, at time.Time) {
 	}
 }
 
+// Against compares keys with the file that an operator sees. It returns, by the name of each key that the file would put in
+// force against the record, the reason why it is not.
+func (r KeysOnRecord) Against(k *Keys) map[string]string {
+	wrong := map[string]string{}
+	for _, stored := range k.current().stored {
+		if stored.refused {
+			wrong[stored.Name] = "it was revoked, and its file has it in force"
+			continue
+		}
+		switch change := r.compare(stored); change.Change {
+		case KeyRestored:
+			wrong[stored.Name] = "it was revoked at " + change.Before.Revoked.Format(time.RFC3339) + ", and its file has it in force"
+		case KeyChanged:
+			if change.Refused {
+				wrong[stored.Name] = "its secret is another than the one on record, or its name was another key's"
+			}
+		}
+	}
+	return wrong
+}
+
 // compare finds the change of a stored key; there is none if Change is "".
 func (r KeysOnRecord) compare(stored storedKey) KeyEvent {
 	is := stored.recorded()

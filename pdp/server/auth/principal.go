@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/cedar-policy/cedar-go/types"
 
 	"policy-service/evaluation"
 )
@@ -19,26 +19,59 @@ type Principal struct{ Type, ID string }
 // maxPrincipal bounds the text of a principal, as it is read and as it is printed.
 const maxPrincipal = 512
 
-// principalForm is an entity as policies write it, with nothing before, between and after, and with an id.
-var principalForm = regexp.MustCompile(
-	`^[_A-Za-z][_A-Za-z0-9]*(?:::[_A-Za-z][_A-Za-z0-9]*)*::"(?:[^"\\\p{Cc}]|\\(?:["\\ntr0']|u\{[0-9A-Fa-f]{1,6}\}))+"$`)
+// principalForm is an entity as policies write it, with nothing before, between and after, and with an id. Cedar knows an
+// empty id: here it is refused, because a variable that was never set becomes one.
+var principalForm = regexp.MustCompile(`^([_A-Za-z0-9:]+)::"((?:[^"\\\p{Cc}]|\\(?:["\\ntr0']|u\{[0-9A-Fa-f]{1,6}\}))+)"$`)
 
-// ParsePrincipal reads an entity as policies write it, User::"mia". An empty id is refused, though Cedar knows it: a variable
-// that was never set becomes one.
+// ParsePrincipal reads an entity as policies write it, User::"mia".
 func ParsePrincipal(text string) (Principal, error) {
-	var uid types.EntityUID
-	if len(text) <= maxPrincipal && utf8.ValidString(text) && principalForm.MatchString(text) && uid.UnmarshalCedar([]byte(text)) == nil {
+	if found := principalForm.FindStringSubmatch(text); found != nil && len(text) <= maxPrincipal && utf8.ValidString(text) && isTypeName(found[1]) {
+		id, legal := unescape(found[2])
 		// The printed form is read again, so it is bounded as well: escapes can make it longer.
-		if p := (Principal{string(uid.Type), string(uid.ID)}); isTypeName(p.Type) && len(p.String()) <= maxPrincipal {
+		if p := (Principal{found[1], id}); legal && len(p.String()) <= maxPrincipal {
 			return p, nil
 		}
 	}
 	return Principal{}, fmt.Errorf("a principal is up to %d bytes of an entity as policies write it; try one such as User::\"mia\", with its quotes", maxPrincipal)
 }
 
+// The characters behind a backslash, and their meanings.
+const escapes = `"\ntr0'`
+
+var (
+	escaped = []rune("\"\\\n\t\r\x00'")
+	escape  = regexp.MustCompile(`\\(?:u\{[0-9A-Fa-f]+\}|.)`)
+)
+
+// unescape reads the text between the quotes. It is not legal if it names a code point that is no character.
+func unescape(text string) (id string, legal bool) {
+	legal = true
+	id = escape.ReplaceAllStringFunc(text, func(one string) string {
+		if n := strings.IndexByte(escapes, one[1]); n >= 0 {
+			return string(escaped[n])
+		}
+		code, _ := strconv.ParseUint(one[3:len(one)-1], 16, 32)
+		legal = legal && utf8.ValidRune(rune(code))
+		return string(rune(code))
+	})
+	return id, legal
+}
+
 // String is the principal as [ParsePrincipal] reads it, on one line whatever its id.
 func (p Principal) String() string {
-	return types.NewEntityUID(types.EntityType(p.Type), types.String(p.ID)).String()
+	var b strings.Builder
+	b.WriteString(p.Type + `::"`)
+	for _, r := range p.ID {
+		switch n := slices.Index(escaped, r); {
+		case n >= 0:
+			b.WriteString(`\` + escapes[n:n+1])
+		case unprintable(r):
+			fmt.Fprintf(&b, `\u{%x}`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String() + `"`
 }
 
 // MarshalText is for keys' files and lists.
@@ -62,8 +95,17 @@ func (p Principal) check() error {
 
 // isTypeName reports whether policies can name a type of principals so.
 func isTypeName(name string) bool {
-	_, err := types.NewEntityType(name)
-	return err == nil && name != "Action" && !strings.HasSuffix(name, "::Action")
+	parts := strings.Split(name, "::")
+	return !slices.ContainsFunc(parts, notIdentifier) && parts[len(parts)-1] != "Action"
+}
+
+// reserved are words that are no identifiers of Cedar.
+var reserved = []string{"true", "false", "if", "then", "else", "in", "like", "has", "is", "__cedar"}
+
+var identifier = regexp.MustCompile(`^[_A-Za-z][_A-Za-z0-9]*$`)
+
+func notIdentifier(word string) bool {
+	return !identifier.MatchString(word) || slices.Contains(reserved, word)
 }
 
 // PrincipalClaim is the claim that names the entity of a token's holder. A person that can have the issuer write the claim

@@ -22,6 +22,9 @@ func (x *exam) console() {
 	if c == nil {
 		return
 	}
+	if err := x.Config.ConsoleBeside(); err != nil {
+		x.Wrong("console", err)
+	}
 	x.consoleListen(c.Listen)
 	if c.OIDC != nil {
 		x.consoleIssuer(*c.OIDC)

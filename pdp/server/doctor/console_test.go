@@ -31,6 +31,7 @@ func TestConsoleIsLookedAt(t *testing.T) {
 	mustBeWell(t, look(data, server.ConsoleConfig{Listen: "127.0.0.1:0", PublicURL: "https://pdp.example.com/console"}))
 	mustBite(t, look(filepath.Join(t.TempDir(), "none"), server.ConsoleConfig{}), "console", "nobody can log in: there are neither")
 	mustBite(t, look(data, server.ConsoleConfig{Listen: taken.Addr().String()}), "console", "cannot be listened on")
+	mustBite(t, look(data, server.ConsoleConfig{PublicURL: "https://tools.example.com/pdp/console"}), "console", "the host has other pages, too")
 	mustBite(t, look(data, server.ConsoleConfig{PublicURL: "http://pdp.example.com/console"}), "configuration", "is plain HTTP")
 	oidc := &auth.OIDC{Issuer: down.URL, ClientID: "console", ClientSecretFile: filepath.Join(data, "no such file"), Grants: grants}
 	found := look(data, server.ConsoleConfig{OIDC: oidc})

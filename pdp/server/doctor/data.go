@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,6 +66,24 @@ func existing(dir string) string {
 	}
 }
 
+// keysOnRecord compares the API keys with the log.
+func (x *exam) keysOnRecord() {
+	keys, err := auth.OpenKeys(x.data)
+	if err != nil || x.Config.Program.InProcess {
+		return
+	}
+	known, err := server.KeysOnRecord(x.ctx, x.reader)
+	if err != nil {
+		x.Bites("keys", "policy-service log verify "+x.data, "what the decision log says of the API keys cannot be read: %v", err)
+		return
+	}
+	wrong := known.Against(keys)
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		x.Bites("keys", "find out who changed "+auth.KeyFile+", and make a new key under another name if its holder needs one",
+			"%q is not in force, whatever its file says: %s", name, wrong[name])
+	}
+}
+
 // keys looks whether the service could use its own keys, and callers theirs.
 func (x *exam) keys() {
 	if !x.exists {
@@ -86,12 +105,26 @@ func (x *exam) keys() {
 		return
 	}
 	x.relayed(keys.List())
+	x.unbarred(keys.List())
 	inForce := slices.ContainsFunc(keys.List(), func(k auth.KeyInfo) bool { return k.Revoked.IsZero() })
 	switch configured := len(x.Config.Auth.JWT)+len(x.Config.Auth.MTLS) > 0; {
 	case !inForce && keys.Configured() && !configured:
 		x.Bites("keys", "policy-service keys add --data "+x.data+" --name NAME", "every API key is revoked, and nobody can ask")
 	case !keys.Configured() && !configured:
 		x.OK("keys", "there are no credentials: everybody on this machine may ask, nobody else can")
+	}
+}
+
+// unbarred looks whether people who approve by API keys may decide about questions that are asked for them by tokens.
+func (x *exam) unbarred(keys []auth.KeyInfo) {
+	for n, issuer := range x.Config.Auth.JWT {
+		err := issuer.Unbarred()
+		ofType := func(k auth.KeyInfo) bool {
+			return k.Revoked.IsZero() && slices.Contains(k.Permissions, auth.Approve) && k.Principal.Type == issuer.Principal.Type
+		}
+		if err != nil && slices.ContainsFunc(keys, ofType) {
+			x.Wrong("keys", fmt.Errorf("auth.jwt[%d]: %w", n, err))
+		}
 	}
 }
 

@@ -17,6 +17,11 @@ func TestDiskInMemory(t *testing.T) {
 	mustBite(t, found, "disk", "is on tmpfs: it is memory, and the log is gone when the machine restarts; put the data directory on a local disk")
 }
 
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	mustBite(t, doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=3m,mode=0700"))), "disk", "3 MiB are free: when it is full, nothing is answered in strict mode")
+}
+
 func TestDiskReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := memorydisk.New(t, "size=1g,mode=0700")

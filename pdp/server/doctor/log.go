@@ -36,6 +36,7 @@ func (x *exam) log() {
 		return
 	}
 	x.OK("log", "%d records in %d segments, and no server is running on it", reader.Size(), len(reader.Segments()))
+	x.keysOnRecord()
 	x.unsignedTails()
 	switch left := reader.Unfilled(); {
 	case left == nil:

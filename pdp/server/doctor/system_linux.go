@@ -34,5 +34,5 @@ func volumeOf(dir string) (volume, error) {
 	if err := unix.Statfs(dir, &s); err != nil {
 		return volume{}, fmt.Errorf("statfs %s: %w", dir, err)
 	}
-	return volume{doubts[int64(uint32(s.Type))], s.Flags&unix.ST_RDONLY != 0}, nil
+	return volume{doubts[int64(uint32(s.Type))], s.Flags&unix.ST_RDONLY != 0, int64(s.Bavail) * int64(s.Bsize)}, nil
 }

@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -17,6 +19,7 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp/mcp"
+	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/doctor"
 	"policy-service/pdp/server/listener"
@@ -76,6 +79,29 @@ func (x *exam) start() {
 	} else {
 		_ = gateway.Close()
 	}
+	// Credentials are read for each request to a server.
+	for _, name := range slices.Sorted(maps.Keys(x.told.Upstreams)) {
+		a := x.told.Upstreams[name].Auth
+		files := []string{a.HeaderFile}
+		if t := a.TokenExchange; t != nil {
+			files = append(files, t.ClientSecretFile)
+		}
+		if t := a.ClientCredentials; t != nil {
+			files = append(files, t.ClientSecretFile)
+		}
+		for _, file := range files {
+			if file == "" {
+				continue
+			}
+			text, err := plainfile.ReadPrivate(file, mostSecret)
+			if err == nil && len(bytes.TrimSpace(text)) == 0 {
+				err = fmt.Errorf("%s is empty", file)
+			}
+			if err != nil {
+				x.Bites("files", "correct its name, its content or its permissions", "upstreams.%s.auth: %v", name, err)
+			}
+		}
+	}
 	x.Certificate(listener.TLSFiles{CertFile: x.told.TLS.CertFile, KeyFile: x.told.TLS.KeyFile}, time.Now())
 	if len(x.Findings) == before {
 		x.OK("files", "all files of the configuration can be used")
@@ -84,6 +110,9 @@ func (x *exam) start() {
 		x.OK("files", "there is no seal.key_files: sessions, cursors and forms that wait for an answer end with the process, and there can be no second one")
 	}
 }
+
+// mostSecret is the size of a file with a secret.
+const mostSecret = 64 << 10
 
 // issuers looks whether the keys can be had by which tokens are verified.
 func (x *exam) issuers() {
@@ -165,7 +194,7 @@ func (x *exam) send(client *http.Client, method, address, key, body string) (ans
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
 		return answer, nil, nil // a stream of a server lasts
 	}
-	text, err = io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // to its end, so that its connection can be used again
+	text, err = io.ReadAll(io.LimitReader(answer.Body, mostSecret)) // to its end, so that its connection can be used again
 	return answer, text, err
 }
 

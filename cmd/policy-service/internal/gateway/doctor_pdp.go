@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -17,7 +18,7 @@ import (
 	"policy-service/pdp/server/doctor"
 )
 
-// pdp looks whether the PDP answers and takes the gateway's key.
+// pdp looks whether the PDP answers, takes the gateway's key, and has the same time.
 func (x *exam) pdp() {
 	if e := x.told.PDP.Embedded; e != nil {
 		x.embedded(*e)
@@ -40,6 +41,7 @@ func (x *exam) pdp() {
 		x.Bites("pdp", "see that it runs, and that pdp.url and pdp.ca_file are right", "every request will be refused: %s does not answer: %v", x.told.PDP.URL, withoutURL(err))
 		return
 	}
+	x.clock(answer.Header.Get("Date"))
 	switch answer.StatusCode {
 	case http.StatusBadRequest:
 		x.OK("pdp", "%s answers, and the gateway has the permission decide", x.told.PDP.URL)
@@ -108,6 +110,16 @@ func (x *exam) permissions(client *http.Client, key string) {
 }
 
 const makeKey = "make one: policy-service keys add --data DIR --name mcp-gateway --permission decide --permission search --permission request --permission relay"
+
+// mostSkew is how far two clocks may be apart before tokens and approvals end at other times than they say.
+const mostSkew = 10 * time.Second
+
+func (x *exam) clock(date string) {
+	at, err := http.ParseTime(date)
+	if skew := time.Since(at).Round(time.Second); err == nil && skew.Abs() > mostSkew { // a PDP that does not say is passed over
+		x.Bites("clock", "have both machines set their clocks, by NTP or another way", "the clock of this machine is %v ahead of the PDP's", skew)
+	}
+}
 
 // embedded looks at the PDP in the process as the doctor of a server does.
 func (x *exam) embedded(e mcp.EmbeddedConfig) {
