@@ -134,7 +134,7 @@ const (
 	// fillRecords or fillBytes wait, no file of the journal is full, and no reader waits.
 	fillEvery   = 200 * time.Millisecond
 	fillRecords = 4096
-	fillBytes   = 8 << 20
+	fillBytes   = 2 << 20 // half of a file of the journal, so that none is full by then
 	// An open frame waits for others patienceEach for each caller that lately waited, and no longer than patienceMost.
 	patienceEach = 120 * time.Microsecond
 	patienceMost = 8 * time.Millisecond

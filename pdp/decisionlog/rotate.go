@@ -56,7 +56,15 @@ func (w *writer) rotate() error {
 		w.tried = time.Now()
 		return fmt.Errorf("beginning a segment: %w", err)
 	}
-	if err := w.held(func() error { return w.seal(next) }); err != nil {
+	// All that landed meanwhile is filled now, and again those that land during that: decisions wait while frames are held.
+	err = w.write(nil, false)
+	if err == nil {
+		err = w.write(nil, false)
+	}
+	if err == nil {
+		err = w.held(func() error { return w.seal(next) })
+	}
+	if err != nil {
 		_ = next.close()
 		return err
 	}

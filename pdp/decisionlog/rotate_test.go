@@ -63,6 +63,42 @@ func TestTwoCommitsKeepTheWriter(t *testing.T) {
 	}
 }
 
+// TestRotationFillsBeforeItHolds: decisions come while the next segment is made. If frames were held while the segment is
+// filled with them, all others would wait for that.
+func TestRotationFillsBeforeItHolds(t *testing.T) {
+	t.Parallel()
+	var l *Log
+	var rotating bool
+	var filled, held int
+	step := func(step string) {
+		switch {
+		case !rotating: // the rest of the test comes after Open
+		case step == StepPrepared:
+			if err := l.Append(t.Context(), []Entry{entryOf("while-it-is-made", true)}); err != nil {
+				t.Error(err)
+			}
+		case step == StepFill:
+			l.writer.frames.mu.Lock()
+			defer l.writer.frames.mu.Unlock()
+			if filled++; l.writer.frames.held {
+				held++
+			}
+		}
+	}
+	l = mustOpen(t, memory(t), Options{On: Hooks{Step: step}})
+	err := l.writer.submit(t.Context(), &call{do: func() error {
+		rotating = true
+		defer func() { rotating = false }()
+		return l.writer.rotate()
+	}})
+	if err != nil || filled == 0 || held > 0 {
+		t.Errorf("%d times filled, %d of them while frames were held: %v", filled, held, err)
+	}
+	if s := l.Segments(); len(s) != 2 || sequenceOf(t, l, "while-it-is-made") >= s[1].First {
+		t.Errorf("the record is not in the segment that was sealed: %+v", s)
+	}
+}
+
 // Rotation waits for nobody who reads the segment, but who rotates does: then
 // others can open it.
 func TestRotationWaitsForNoReader(t *testing.T) {

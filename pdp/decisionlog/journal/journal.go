@@ -310,8 +310,8 @@ func (j *Journal) begin(which int) error {
 	return nil
 }
 
-// Turned reports, once each time, that Write went on in the other file. The one before is full: if the log is filled now,
-// that file can be begun again before Write needs it.
+// Turned reports, once each time, that Write went on in the other file. The one before is full: the log is to be filled
+// now, so that Write can begin that file again when it needs it.
 func (j *Journal) Turned() bool { return j.turned.Load() && j.turned.Swap(false) }
 
 // Filled says that the log has all frames up to this one, durably, and says itself that it has. A file is used again
