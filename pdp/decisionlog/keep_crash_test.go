@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -188,6 +189,37 @@ func TestRemovalsBesideTheJournal(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestNoRemovalOutlivesItsLog: a removal that is late does not touch a segment once another process may have the log, and
+// the next start finishes it. One that was given up ends before the next segment.
+func TestNoRemovalOutlivesItsLog(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.append("a-1", "a-2", "a-3")
+	r, sequence := k.redaction("a-2")
+	steps := r.steps()
+	for _, step := range steps[:3] {
+		k.ok(step(t.Context()))
+	}
+	k.look()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := steps[3](ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("given up: %v", err)
+	}
+	k.ok(k.log.Close())
+	if err := steps[3](t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("after the end of the log: %v", err)
+	}
+	for of, want := range map[string]string{r.segments[0].Path: r.files[0].Replaces, r.next[0]: r.files[0].Digest} {
+		if got, _, err := digestOf(of); err != nil || got != want {
+			t.Errorf("%s: %s, want %s: %v", of, got, want, err)
+		}
+	}
+	k.open()
+	k.gone[int64(sequence)] = WhyRedacted
+	k.check()
 }
 
 // redaction is that of a record, which stands at the sequence.

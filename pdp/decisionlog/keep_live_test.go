@@ -37,6 +37,22 @@ func TestExportBesideAServer(t *testing.T) {
 	}
 }
 
+// Content goes also from a segment that was sealed a moment ago, and that the writer
+// has not come to closing yet.
+func TestRemovalFromWhatIsStillOpen(t *testing.T) {
+	t.Parallel()
+	k := keepLog(t)
+	k.append("a-1", "a-2")
+	k.ok(k.log.writer.order(t.Context(), func() error { // as rotate does, all but its end
+		next, err := k.log.writer.prepareSegment(2)
+		k.ok(err)
+		return k.log.writer.seal(next)
+	}))
+	k.ok(k.log.Redact(t.Context(), "", "a-2", "on request"))
+	k.gone[2] = WhyRedacted // after log_created
+	k.check()
+}
+
 // While content goes, what is asked of the log goes on, and the writer is kept no
 // longer than it may be.
 func TestRemovalsKeepNobodyWaiting(t *testing.T) {

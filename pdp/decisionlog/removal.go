@@ -146,6 +146,13 @@ func (r *removal) write(ctx context.Context) (err error) {
 // writeOne checks a segment, and writes its new file. Both read one and the same open file, as the old digest does.
 func (r *removal) writeOne(ctx context.Context, segment Segment, tree edge) (err error) {
 	next := fmt.Sprintf("%s.%d%s", segment.Path, r.log.Size(), nextSuffix)
+	sealed, err := r.log.find(segment.First)
+	if err == nil {
+		err = sealed.retire() // sealed a moment ago, it may be locked by this process still
+	}
+	if err != nil {
+		return err
+	}
 	var old *os.File
 	db, err := openFile(segment.Path, boltfile.ToRead, bbolt.Options{
 		Timeout: lockWait,
@@ -250,8 +257,11 @@ func (r *removal) record(ctx context.Context) error {
 }
 
 // replace is the moment the content goes. Any part of it can be done again.
-func (r *removal) replace(context.Context) error {
+func (r *removal) replace(ctx context.Context) error {
 	for i, file := range r.files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if err := r.log.removals.exchange(file.Segment, r.next[i]); err != nil {
 			return err
 		}
@@ -262,7 +272,17 @@ func (r *removal) replace(context.Context) error {
 // exchange replaces a segment, and no index keeps its content.
 func (r *removals) exchange(segment uint64, next string) error {
 	delete(r.contents, segment)
-	return r.log.index.Without(segment, func() error { return r.log.replace(segment, next) })
+	path := segmentPath(r.log.data, segment)
+	// The disk gets the old file back, which takes milliseconds, when no process holds it any more: after the locks.
+	old, err := plainfile.Open(path)
+	if err != nil {
+		return err
+	}
+	err = r.log.index.Without(segment, func() error { return r.log.replace(segment, next) })
+	if err = errors.Join(err, old.Close()); err != nil {
+		return err
+	}
+	return plainfile.SyncDir(filepath.Dir(path))
 }
 
 // digestOf is [FileDigest] of a name.

@@ -167,14 +167,20 @@ func (l *Log) Rotate(ctx context.Context) error {
 }
 
 // replace puts a file in the place of a sealed segment, while no reader can open it. The file must hold the same meta and
-// hashes, and be durable.
-func (r *Reader) replace(number uint64, next string) error {
-	r.opening.Lock()
-	defer r.opening.Unlock()
-	all := r.all()
+// hashes, and be durable. The new name is not durable yet.
+func (l *Log) replace(number uint64, next string) error {
+	q := &l.writer.queue
+	q.ending.RLock() // once the log is closed, another process may have its directory
+	defer q.ending.RUnlock()
+	if q.closed {
+		return ErrClosed
+	}
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	all := l.all()
 	for _, s := range all[:len(all)-1] { // the last one is the writer's
 		if s.number == number {
-			return errors.Join(s.close(), rename(next, s.path))
+			return errors.Join(s.close(), os.Rename(next, s.path))
 		}
 	}
 	return fmt.Errorf("segment %d: %w", number, ErrNotFound)
