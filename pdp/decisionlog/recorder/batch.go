@@ -107,12 +107,12 @@ const lineFrame = 300
 func (l *batchLimit) add(e *decisionlog.Entry) error {
 	asked := *e
 	asked.Declared, asked.Decision = nil, nil
+	if e.Decision != nil {
+		asked.Decision = &decisionlog.Decision{Mismatch: e.Decision.Mismatch}
+	}
 	l.line = asked.AppendBody(l.line[:0])
 	l.used += lineFrame + len(l.line)
 	if d := e.Decision; d != nil {
-		for _, pointer := range d.Mismatch {
-			l.used += len(pointer)
-		}
 		for _, o := range d.Obligations {
 			l.used += max(0, o.Properties.Size()-o.Written)
 		}
