@@ -173,7 +173,7 @@ func (l Log) writer(lines lines, o Options) (writer, error) {
 	case "", "ndjson":
 		return &ndjson{
 			lines:  lines,
-			hashes: l,
+			hashes: &cachedHashes{from: l},
 			filter: o.Filter,
 			proofs: o.Proofs,
 			form:   FormLog,

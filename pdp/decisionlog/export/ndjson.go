@@ -128,3 +128,39 @@ func (h hashList) append(b []byte) []byte {
 	}
 	return append(b, ']')
 }
+
+// cachedHashes remembers hashes of the tree. Proofs of neighbouring records share nearly
+// all of their hashes.
+type cachedHashes struct {
+	from  tlog.HashReader
+	known map[int64]tlog.Hash
+}
+
+// cachedMost bounds the memory: 64 K hashes are a few megabytes.
+const cachedMost = 1 << 16
+
+func (c *cachedHashes) ReadHashes(indexes []int64) ([]tlog.Hash, error) {
+	out := make([]tlog.Hash, len(indexes))
+	var missing []int64
+	for _, index := range indexes {
+		if _, ok := c.known[index]; !ok {
+			missing = append(missing, index)
+		}
+	}
+	if len(missing) > 0 {
+		if c.known == nil || len(c.known)+len(missing) > cachedMost {
+			c.known, missing = map[int64]tlog.Hash{}, indexes
+		}
+		read, err := c.from.ReadHashes(missing)
+		if err != nil {
+			return nil, err
+		}
+		for i, index := range missing {
+			c.known[index] = read[i]
+		}
+	}
+	for i, index := range indexes {
+		out[i] = c.known[index]
+	}
+	return out, nil
+}

@@ -37,7 +37,7 @@ func (l Log) WriteProofs(w io.Writer, records []decisionlog.Record) error {
 	buffered := bufio.NewWriter(w)
 	n := &ndjson{
 		lines:  newLines(buffered, 0),
-		hashes: l,
+		hashes: &cachedHashes{from: l},
 		proofs: true,
 		form:   FormProof,
 	}
