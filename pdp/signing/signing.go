@@ -59,7 +59,11 @@ func Open(dir string, log *slog.Logger) (*Keys, error) {
 
 // read reads the keys of a file.
 func read(file string) (set *Set, content []byte, err error) {
-	if content, err = plainfile.ReadPrivate(file, maxFile); err == nil {
+	content, err = plainfile.ReadPrivate(file, maxFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no reason to give up a key that may be sound
+		return nil, content, fmt.Errorf("the signing keys in %s cannot be read: %w; see to the permissions of this file", file, err)
+	}
+	if err == nil {
 		set, err = parse(content)
 	}
 	if err != nil {

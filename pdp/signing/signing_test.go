@@ -292,8 +292,12 @@ func TestOpenRefuses(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, File), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(dir, nil); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a file everybody may read: got %v", err)
+	_, atStart := Open(dir, nil)
+	_, rotated := Rotate(dir)
+	for _, err := range []error{atStart, rotated, Check(dir)} {
+		if err == nil || !strings.Contains(err.Error(), "chmod 600") || strings.Contains(err.Error(), "new key") {
+			t.Errorf("a file everybody may read: got %v", err)
+		}
 	}
 	if _, err := Open(filepath.Join(dir, "nosuch"), nil); err == nil {
 		t.Error("a directory that does not exist was opened")
