@@ -282,3 +282,34 @@ func (f brokenFile) WriteAt(b []byte, at int64) (int, error) {
 	}
 	return f.File.WriteAt(b, at)
 }
+
+// TestABacklogIsFilledBeforeAFileIsFull: the file of the journal that is full is free again only when the segment has its
+// frames, so the writer begins earlier.
+func TestABacklogIsFilledBeforeAFileIsFull(t *testing.T) {
+	t.Parallel()
+	l := mustOpen(t, memory(t), Options{})
+	f := l.writer.frames
+	err := l.writer.submit(t.Context(), &call{do: func() error { // which keeps the writer from filling
+		big := entryOf("", true)
+		big.RequestID = strings.Repeat("x", callBytes-2000)
+		for n := range 3 * journal.DefaultSize / 4 / callBytes {
+			if err := l.Append(t.Context(), []Entry{big}); err != nil {
+				return err
+			}
+			if n == 0 {
+				f.backlog.due.Stop() // it wakes the writer, too
+				select {
+				case <-f.wake:
+				default:
+				}
+			}
+		}
+		if len(f.wake) == 0 {
+			t.Errorf("%d bytes wait, and the writer sleeps", f.backlog.bytes)
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
