@@ -82,7 +82,7 @@ type expression struct {
 	program  cel.Program
 	language *language
 	copies   *selection  // what it reads, if it does nothing else
-	compares []selection // what it reads, if it compares
+	compares []selection // what it reads, if it compares: not what has() alone looks at
 }
 
 // expression compiles the text behind a $.
@@ -120,7 +120,11 @@ func (c *compiler) expression(l *leaf) (node, *Error) {
 		e.copies = &seen.reads[0]
 	}
 	if seen.compares {
-		e.compares = seen.reads
+		for _, s := range seen.reads {
+			if !s.tested {
+				e.compares = append(e.compares, s)
+			}
+		}
 	}
 	return e, nil
 }

@@ -131,11 +131,12 @@ func (l *list) AggregateSize(types.AggregateSizer) uint32 {
 	return l.size
 }
 
-// weigh is the size of a value as limits count it: its scalars and containers, and each ten bytes of a string.
+// weigh is the size of a value as limits count it: its scalars and containers, and each ten bytes of a string or
+// number.
 func weigh(v evaluation.Value) uint32 {
 	total := uint64(1)
 	switch v.Kind() {
-	case evaluation.String:
+	case evaluation.String, evaluation.Number:
 		total = textWeight(v.Text())
 	case evaluation.Array:
 		for _, e := range v.Elements {

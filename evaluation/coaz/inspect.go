@@ -18,9 +18,10 @@ import (
 
 // selection is a chain of members and indices that an expression reads, from a variable on.
 type selection struct {
-	root  string
-	steps []step
-	alone bool // the expression does nothing else
+	root   string
+	steps  []step
+	alone  bool // the expression does nothing else
+	tested bool // has() looks for a member of it, and it has no other use
 }
 
 // step is one member, or one element if name is "".
@@ -133,13 +134,12 @@ func (i *inspector) walk(e ast.Expr, s scope) {
 
 func (i *inspector) selected(e ast.Expr, s scope) {
 	operand := e.AsSelect().Operand()
-	if e.AsSelect().IsTestOnly() {
-		if on, ok := selectionOf(operand, s); ok {
-			on.steps = append(on.steps, step{name: e.AsSelect().FieldName()})
-			i.tested = append(i.tested, on)
-		}
-	}
 	i.walk(operand, s)
+	if on, ok := selectionOf(operand, s); ok && e.AsSelect().IsTestOnly() {
+		i.reads[len(i.reads)-1].tested = true
+		on.steps = append(on.steps, step{name: e.AsSelect().FieldName()})
+		i.tested = append(i.tested, on)
+	}
 }
 
 func (i *inspector) call(e ast.Expr, s scope) {
@@ -151,8 +151,10 @@ func (i *inspector) call(e ast.Expr, s scope) {
 	switch strings.TrimPrefix(call.FunctionName(), ".") { // .matches(…) is matches(…)
 	case operators.Add:
 		i.builds = true
-	case operators.Equals, operators.NotEquals, operators.In, operators.OldIn, "hasValue":
+	case operators.Equals, operators.NotEquals, operators.In, operators.OldIn:
 		i.compares = true
+	case "hasValue":
+		i.compares = i.compares || len(parts) == 2
 	case overloads.Matches:
 		if len(parts) == 2 {
 			i.pattern(parts[1])
@@ -262,7 +264,8 @@ func selectionOf(e ast.Expr, s scope) (selection, bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		name := strings.TrimPrefix(e.AsIdent(), ".")
-		return selection{root: name}, !slices.Contains(s, name)
+		// A leading dot goes past what macros hide.
+		return selection{root: name}, name != e.AsIdent() || !slices.Contains(s, name)
 	case ast.SelectKind:
 		on, ok := selectionOf(e.AsSelect().Operand(), s)
 		on.steps = append(on.steps, step{name: e.AsSelect().FieldName()})

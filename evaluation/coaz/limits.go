@@ -17,7 +17,7 @@ type Limits struct {
 	// one for each ten bytes that a step goes through.
 	Cost uint64
 	// Values is how large a value may become that an expression builds or goes through: its scalars and containers
-	// are counted, and each ten bytes of a string.
+	// are counted, and each ten bytes of a string or number.
 	Values uint32
 	// Request bounds the request that is made, as the PDP bounds it.
 	Request evaluation.Limits

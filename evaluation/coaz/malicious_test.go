@@ -62,6 +62,7 @@ func bombs(t testing.TB) map[string]string {
 		"a built list, compared":     leaf("[optional.of(params.l + [1])].all(b, params.l.all(a, b != optional.of(a)))"),
 		"a built list, looked for":   leaf("[params.l + [1]].all(b, params.l.all(a, !(b in [a])))"),
 		"a long number":              leaf("params.l.all(a, params.f > 0)"),
+		"a long number, compared":    contextWith(`[` + many(800, `"$params.f==1",`) + `1]`),
 		"thousands of expressions":   contextWith(`[` + many(6000, `"$1",`) + `1]`),
 		"hundreds of macros":         contextWith(`[` + many(280, `"$[1]`+many(8, ".map(a, [a, a])")+`",`) + `1]`),
 		"hundreds of patterns":       contextWith(`[` + many(1000, `"$''.matches('x{300}')",`) + `1]`),
@@ -77,7 +78,7 @@ func greedy(t testing.TB) coaz.Operation {
 	t.Helper()
 	many := func(n int, s string) string { return strings.TrimSuffix(strings.Repeat(s+",", n), ",") }
 	return operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"s": "`+strings.Repeat("x", 500_000)+`", "m": "`+strings.Repeat("x", 1000)+`", "p": "`+strings.Repeat("x{1000}", 300)+`", "u": "`+strings.Repeat("x", 150_000)+`",
-		"f": 0.5`+strings.Repeat("0", 500_000)+`, "o": {`+strings.TrimSuffix(strings.ReplaceAll(manyMembers(4000), ":1,", ":0.5,"), ",")+`},
+		"y": 1e400, "f": 0.5`+strings.Repeat("0", 500_000)+`, "o": {`+strings.TrimSuffix(strings.ReplaceAll(manyMembers(4000), ":1,", ":0.5,"), ",")+`},
 		"l": [`+many(4000, "1")+`], "t": [`+many(4000, `"`+strings.Repeat("y", 100)+`"`)+`]}}`)
 }
 
@@ -123,6 +124,18 @@ func dropBombs(t *testing.T, measured func(func()) uint64) {
 				t.Errorf("the question has %d bytes", size)
 			}
 		})
+	}
+}
+
+// A long number that an expression compares costs what reading it does, where another number has all of them read.
+func TestLongNumbersCost(t *testing.T) {
+	t.Parallel()
+	mapping := contextWith(`[` + strings.Repeat(`"$params.n==1",`, 9) + `1]`)
+	for digits, fits := range map[int]bool{2: true, 20_000: false} {
+		op := operationOf(t, `{"method": "tools/call", "token": {"sub": "alice"}, "params": {"y": 1e400, "n": 0.5`+strings.Repeat("0", digits)+`}}`)
+		if _, err := declare(t, newBinding(t, coaz.Options{}), mapping).Questions(op); (err == nil) != fits {
+			t.Errorf("%d digits: %v", digits, err)
+		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 func asTheyCame(t *testing.T) {
 	numbers := `[1,1.0,1e0,-0,0.1,9007199254740993,12345678901234567890123,1e400,3.14159265358979323846264338327950288]`
-	op := operationOf(t, `{"method": "tools/call", "params": {"name": "t", "arguments": {"n": `+numbers+`, "one": 1.0, "big": 12345678901234567890123}},
+	op := operationOf(t, `{"method": "tools/call", "params": {"name": "t", "arguments": {"n": `+numbers+`, "one": 1.0, "kind": "x", "big": 12345678901234567890123, "huge": [2e400]}},
 		"token": {"sub": "alice", "exp": 1.75e9, "jti": 12345678901234567890123}}`)
 	q, err := declare(t, newBinding(t, coaz.Options{}), single(map[string]string{"context": `{"params": "$params", "token": "$token", "one": "$params.arguments.one",
 		"big": "$params.arguments.big", "in": "$[params.arguments.big, {'x': params.arguments.n}]"}`})).Questions(op)
@@ -18,7 +18,7 @@ func asTheyCame(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"big":12345678901234567890123,"in":[12345678901234567890123,{"x":` + numbers + `}],"one":1.0,` +
-		`"params":{"arguments":{"big":12345678901234567890123,"n":` + numbers + `,"one":1.0},"name":"t"},` +
+		`"params":{"arguments":{"big":12345678901234567890123,"huge":[2e400],"kind":"x","n":` + numbers + `,"one":1.0},"name":"t"},` +
 		`"token":{"exp":1.75e9,"jti":12345678901234567890123,"sub":"alice"}}`
 	if got := string(jsonOf(t, q.Requests[0].Context)); got != want {
 		t.Errorf("%s\nnot %s", got, want)
@@ -33,6 +33,7 @@ func asTheyCame(t *testing.T) {
 		"$params.arguments.big == 12345678901234567890123.0", "$optional.of(params.arguments.big) == optional.of(5)", "$params.arguments.n[8] > 3.0",
 		"$optional.of(params.arguments.big).hasValue(5)", "$optional.of(5).hasValue(params.arguments.big)", "$optional.of([params.arguments.big]).hasValue([5])",
 		"$params.arguments.?n.hasValue([1])", "$optional.of(dyn([5])).hasValue(dyn([params.arguments.big]))",
+		"$[0].exists(params, .params.arguments.huge == [3])",
 	} {
 		_, err := declare(t, newBinding(t, coaz.Options{}), contextOf(t, leaf)).Questions(op)
 		if err == nil {
@@ -42,6 +43,8 @@ func asTheyCame(t *testing.T) {
 	for leaf, want := range map[string]string{
 		"$params.arguments.n[0] == params.arguments.n[1] && params.arguments.n[1] == params.arguments.n[2]": "true",
 		"$params.arguments.n[5] + 1": "9007199254740994", "$params.arguments.n[4] == 0.1": "true", "$params.arguments.n.map(n, n)": numbers[:0] + "",
+		`$has(params.arguments.kind) && params.arguments.kind == "x"`: "true", "$has(params.arguments.kind) ? params.arguments.kind == 'x' : 1 == 2": "true",
+		"$params.arguments.?big.hasValue()": "true", "$[0].exists(params, .params.arguments.kind == 'x')": "true",
 	} {
 		q, err := declare(t, newBinding(t, coaz.Options{}), contextOf(t, leaf)).Questions(op)
 		if err != nil {
