@@ -59,12 +59,13 @@ type input struct {
 	locked  *tools
 	bundle  *pdp.Bundle
 
-	found pdp.Problems
+	found  pdp.Problems
+	absent map[string]pdp.Problems // by a server that is neither in the lock nor in the configuration
 }
 
 // read reads all files. A malformed file is a problem, and no error.
 func (c Check) read() (*input, error) {
-	in := &input{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies)}
+	in := &input{file: string(c.Config), lockFile: string(c.Lock), dir: string(c.Policies), absent: map[string]pdp.Problems{}}
 	var mistakes config.Mistakes
 	var err error
 	in.origins, err = mcp.Form.Read(config.Given{File: in.file}, &in.config)

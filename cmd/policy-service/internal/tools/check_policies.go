@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
 	"policy-service/obligations"
 	"policy-service/pdp"
@@ -24,14 +25,15 @@ func (in *input) access() {
 		}
 		if in.asks(byBinding) {
 			in.refuse(place, message("ask: coaz has questions about calls that are not about the action tool.invoke"), "set ask: "+string(byInvoke))
-		} else if in.absent(d.Owner) {
-			in.refuse(place, message(fmt.Sprintf("there is no server %q in the lock", d.Owner)), meant(d.Owner, in.locked.servers, "correct the owner, or the name of the upstream"))
+		} else if in.isAbsent(d.Owner) {
+			in.absent[d.Owner] = append(in.absent[d.Owner], problemAt(pdp.SeverityError, place, message(fmt.Sprintf("there is no server %q in the lock", d.Owner)),
+				meant(d.Owner, in.locked.servers, "correct the owner, or the name of the upstream")))
 		}
 	}
 }
 
-// absent reports whether a server is neither in the lock nor in the configuration: [input.servers] has those of the latter.
-func (in *input) absent(server string) bool {
+// isAbsent reports whether a server is neither in the lock nor in the configuration: [input.servers] has those of the latter.
+func (in *input) isAbsent(server string) bool {
 	_, known := in.config.Upstreams[server]
 	return in.locked != nil && !in.locked.has(server) && !known
 }
@@ -42,6 +44,13 @@ func (in *input) policies() {
 		for _, p := range in.bundle.Contents() {
 			in.policy(p)
 		}
+	}
+	for _, all := range in.absent { // one problem for each server
+		one := all[max(0, slices.IndexFunc(all, func(p pdp.Problem) bool { return p.Severity == pdp.SeverityError }))]
+		if len(all) > 1 {
+			one.Message += ", and so in " + cli.Plural(len(all)-1, "more place")
+		}
+		in.add(one)
 	}
 }
 
@@ -86,7 +95,12 @@ func (in *input) dead(p pdp.PolicyContents) {
 		default:
 			message += ": the permit permits nothing by it"
 		}
-		in.add(in.of(p, severity, message, try))
+		found := in.of(p, severity, message, try)
+		if server, _, ofServer := strings.Cut(ref.ID, ":"); ofServer && in.isAbsent(server) {
+			in.absent[server] = append(in.absent[server], found)
+		} else {
+			in.add(found)
+		}
 	}
 }
 
@@ -107,7 +121,7 @@ func (in *input) deadName(ref evaluation.Ref, only bool) (message, try string) {
 		return "names " + entity + ", and in questions a tool is called server:name", try
 	case !ofServer || in.asks(byBinding):
 		return "", ""
-	case in.absent(server):
+	case in.isAbsent(server):
 		try = meant(server, in.locked.servers, "")
 		if ref.Type == "Action" && try == "" { // it is of another application
 			return "", ""
