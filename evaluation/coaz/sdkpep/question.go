@@ -21,7 +21,10 @@ import (
 type question []evaluation.Request
 
 func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
-	if len(q) == 1 {
+	switch len(q) {
+	case 0:
+		return make([]authzenclient.Undischarged, 1) // no answer is a deny
+	case 1:
 		return []authzenclient.Undischarged{pdp.Decide(ctx, q[0], types)}
 	}
 	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q...)

@@ -78,11 +78,6 @@ mask: {type: redact, properties: {fields: [/ssn]}}
 	return o
 }
 
-// in is the office for another test.
-func (o *office) in(t testing.TB) *office {
-	return &office{stage: &stage{Asker: o.Asker, t: t, pdp: o.pdp}, Clock: o.Clock, a: o.a, mia: o.mia}
-}
-
 // client is one of the PDP as a gateway makes it.
 func (o *office) client(key string, options ...authzenclient.Option) *authzenclient.Client {
 	o.t.Helper()

@@ -35,7 +35,10 @@ func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types
 
 // ask asks, and declares the obligations that can be discharged.
 func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
-	if len(q.requests) == 1 {
+	switch len(q.requests) {
+	case 0:
+		return make([]authzenclient.Undischarged, 1) // no answer is a deny
+	case 1:
 		return []authzenclient.Undischarged{pdp.Decide(ctx, q.requests[0], types)}
 	}
 	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q.requests...)

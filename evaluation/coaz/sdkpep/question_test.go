@@ -1,0 +1,11 @@
+package sdkpep
+
+import "testing"
+
+// A question without a request has no answer, which is a deny.
+func TestNothingAskedIsDenied(t *testing.T) {
+	t.Parallel()
+	if all := (question{}).ask(t.Context(), nil, nil); len(all) != 1 || !all[0].Denied() {
+		t.Errorf("%v", all)
+	}
+}
