@@ -118,7 +118,7 @@ func TestAnEditedFileIsRefused(t *testing.T) {
 		"a server's":         {`"tools": {}`, `"prompts": {}`, "32:8", "from here on"},
 		"no tools":           {`      "tools": {}` + "\n", "", "32:5", "from here on"},
 		"a version":          {`"version": 1`, `"version": 2`, "1:1", "/version: the version of the file is not 1, which is what this release reads; use the release"},
-		"no version":         {`  "version": 1,` + "\n", "", "1:1", "the version of the file is not 1"},
+		"no version":         {`  "version": 1,` + "\n", "", "1:1", "it lacks the version; take back what was edited"},
 		"a member twice":     {`"mail"`, `"jira"`, "31:5", "/servers/jira: the name is there twice"},
 		"twice in a tool":    {`"type": "object"`, `"type": "object", "type": "string"`, "18:33", "the name is there twice"},
 		"an order":           {`"mail"`, `"a"`, "4:6", "sorted"},

@@ -65,6 +65,8 @@ func Parse(text []byte) (File, error) {
 		return File{}, malformed(text, err)
 	}
 	switch {
+	case said.Version == nil:
+		return File{}, wrong(text, 0, "", "it lacks the version", again)
 	case string(said.Version) != fmt.Sprint(version):
 		return File{}, wrong(text, 0, "/version", fmt.Sprintf("the version of the file is not %d, which is what this release reads", version),
 			"use the release of policy-service that wrote it, or a newer one")
