@@ -176,10 +176,16 @@ func (u UpstreamConfig) checkCommand(m *config.Reading, path string) {
 			m.Addf(fmt.Sprintf("%s.command[%d]", path, n), "%s.command has a NUL in it; take it out", path)
 		}
 	}
+	if strings.ContainsRune(u.Dir, 0) {
+		m.Addf(path+".dir", "%s.dir has a NUL in it; take it out", path)
+	}
 	for _, name := range sortedNames(u.Env) {
 		at := config.Entry(path+".env", name)
 		if secretName.MatchString(name) {
 			m.Addf(at, "%s looks like a secret, and this file is not the place for one; write it into a file of its own, and the file's name into env_files", at)
+		}
+		if strings.ContainsRune(u.Env[name], 0) {
+			m.Addf(at, "%s has a NUL in it; take it out", at)
 		}
 		checkVariable(m, at, name)
 	}

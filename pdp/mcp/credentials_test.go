@@ -30,6 +30,13 @@ func TestEnvironmentOfAProgram(t *testing.T) {
 	if _, err := u.environment(); err == nil || !strings.Contains(err.Error(), "GITHUB_TOKEN cannot be had") || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a file that everybody can read: %v", err)
 	}
+	if err := os.WriteFile(secret, []byte("hunter2\x00"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	u.EnvFiles["GITHUB_TOKEN"] = secret
+	if _, err := u.environment(); err == nil || !strings.Contains(err.Error(), "env_files.GITHUB_TOKEN: the file is empty, or has a NUL") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a file with a NUL: %v", err)
+	}
 }
 
 // TestSecretsOfAProgramAreKnownByNameOrListed, and no other variable is masked.
