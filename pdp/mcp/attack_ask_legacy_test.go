@@ -38,7 +38,7 @@ func swappedIDs(id string) map[string]string {
 // asked by. Nothing else is an answer, and the right one is one still.
 func TestAskAttackD30Answers(t *testing.T) {
 	t.Parallel()
-	w := newPeople(t, land{replicas: 2, change: func(c *mcp.Config) { c.Approvals.Wait = 20 * time.Second }})
+	w := newPeople(t, land{replicas: 2, change: func(c *mcp.Config) { c.Approvals.Wait = 25 * time.Second }})
 	alice, beside := w.client("legacy"), w.client("legacy")
 	bob, agent2, mia := w.takesForms("legacy", mcptest.Claims{"sub": "bob"}), w.takesForms("legacy", mcptest.Claims{"client_id": "agent-2"}), w.takesForms("legacy", mcptest.Claims{"sub": "mia"})
 	// A form for a call that is not there yet is answered by nobody.
@@ -136,6 +136,18 @@ func TestAskAttackD30Answers(t *testing.T) {
 		if a.ID != id && len(a.Said) > 0 {
 			t.Errorf("somebody has said something of another: %+v", a)
 		}
+	}
+	// Two forms are open in the other session: a no to the one is none to the other, and a yes no yes.
+	for _, one := range [][2]string{{second.id, saysNo}, {review.id, `{"action":"accept","content":{"approve":true,"arguments.n":1}}`}} {
+		if got := beside.reply(one[0], one[1]); got.status != http.StatusAccepted {
+			t.Errorf("one of two: %s", got)
+		}
+	}
+	if denied, ran := second.rest(t), review.rest(t); strings.Contains(denied, `"ran"`) || !strings.Contains(ran, `"ran"`) {
+		t.Errorf("the denied call ends with %s, and the other with %s", denied, ran)
+	}
+	if confirmed, reviewed := w.forwarded("confirm"), w.forwarded("review"); len(confirmed) != 1 || !slices.Equal(reviewed, []string{`{"n":1}`}) {
+		t.Errorf("the server got %q and %q", confirmed, reviewed)
 	}
 }
 

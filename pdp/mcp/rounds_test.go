@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"policy-service/pdp/mcp"
@@ -28,6 +29,8 @@ type roundsWorld struct {
 	last atomic.Int64 // the number of the last call
 	mu   sync.Mutex
 	came map[string]int // how often what was answered
+	// lossless is set if each permit leads to a call of the server.
+	lossless bool
 	// busy is held by who uses a gateway, and alone by who replaces one.
 	busy sync.RWMutex
 }
@@ -41,6 +44,7 @@ type roundsReplica struct {
 func newRoundsWorld(t testing.TB, era string, replicas int, serverEra string) *roundsWorld {
 	t.Helper()
 	w := &roundsWorld{setting: newSetting(t, "127.0.0.1:0", serverEra), era: era, came: map[string]int{}}
+	t.Cleanup(w.permitsEachCall) // when the PDP has ended
 	w.pdpHere()
 	w.file = w.gatewayFile("gateway.yaml", "127.0.0.1:0", "wait: 25s")
 	for n := range replicas {
@@ -48,6 +52,29 @@ func newRoundsWorld(t testing.TB, era string, replicas int, serverEra string) *r
 		w.replace(n)
 	}
 	return w
+}
+
+// permitsEachCall has each call that the server got on record as a permit, and no other, if nothing is lost between them.
+func (w *roundsWorld) permitsEachCall() {
+	if !w.lossless {
+		return
+	}
+	calls, permits := 0, 0
+	for _, g := range w.rec.Got() {
+		if g.Method == "tools/call" {
+			calls++
+		}
+	}
+	for _, line := range w.records() {
+		var r record
+		orFail(w.t, json.Unmarshal([]byte(line), &r))
+		if r.Decision && r.Request.Action.Name == "tool.invoke" {
+			permits++
+		}
+	}
+	if calls == 0 || calls != permits {
+		w.t.Errorf("the server got %d calls, and %d permits are on record", calls, permits)
+	}
 }
 
 // replace ends a replica, if it runs, and starts another in its place. A session goes on there.
@@ -538,6 +565,7 @@ func TestRounds(t *testing.T) {
 			var all sync.WaitGroup
 			for _, era := range eras { // side by side: each waits more than it works
 				w := newRoundsWorld(t, era, replicas, "modern")
+				w.lossless = true
 				all.Go(func() { w.runMany(t, plans[era], replicas) })
 			}
 			all.Wait()
