@@ -27,12 +27,12 @@ import (
 // polls has a caller wait so often with the same question.
 func (c *counter) polls(who, path string, n int) (answers chan pdptest.Response) {
 	c.t.Helper()
-	before := c.Waiting()
+	before := c.Joined()
 	answers = make(chan pdptest.Response, n)
 	for range n {
 		go func() { answers <- c.Do("GET", path, "", "Authorization", c.key[who]) }()
 	}
-	eventually(c.t.(*testing.T), "all wait", func() bool { return c.Waiting() == before+n })
+	eventually(c.t.(*testing.T), "all wait", func() bool { return c.Joined() == before+n })
 	return answers
 }
 
@@ -63,27 +63,38 @@ func (c *counter) fill(n int) {
 	all.Wait()
 }
 
-// One approver may wait 250 times, and all are answered. One more has no place, and others have.
-func TestEachOfAFullShareIsAnswered(t *testing.T) {
+// Of one approver who waits 250 times with the same question, all are answered by a few looks. One more has no place,
+// and others have.
+func TestEqualPollsShareOneLook(t *testing.T) {
 	t.Parallel()
 	c := openCounter(t)
-	answers := c.polls("mia", "/v1/approvals?status=pending&limit=10&wait=30s", 250)
+	answers := c.polls("mia", "/v1/approvals?status=pending&limit=10&wait=30s", 200)
+	more := c.polls("mia", "/v1/approvals?wait=30s&limit=10&status=pending", 50) // in other words
+	if n := c.Watches(); n != 1 {
+		t.Errorf("%d look for equal questions", n)
+	}
 	if got := c.Do("GET", "/v1/approvals?wait=30s", "", "Authorization", c.key["mia"]); got.Status != 503 || got.Header.Get("Retry-After") != "1" {
 		t.Errorf("one more: got %d %s", got.Status, got.Body)
 	}
 	other := c.polls("noah", "/v1/approvals?wait=30s", 1)
+	looks, pages := c.Looks(), c.Pages()
 	id := c.filed("bot")
 	for n := range 251 {
 		var got pdptest.Response
 		select {
 		case got = <-answers:
+		case got = <-more:
 		case got = <-other:
 		}
 		if got.Status != 200 || strings.Count(got.Body, `"id":"`+id+`"`) != 1 {
 			t.Fatalf("answer %d is %d %s", n, got.Status, got.Body)
 		}
 	}
-	eventually(t, "none waits", func() bool { return c.Waiting() == 0 })
+	// The first look of the last to come may have been under way.
+	if looks, pages = c.Looks()-looks, c.Pages()-pages; looks > 6 || pages > 6 {
+		t.Errorf("for one change and two questions there are %d looks, %d pages", looks, pages)
+	}
+	eventually(t, "none waits", func() bool { return c.Waiting() == 0 && c.Watches() == 0 })
 }
 
 // What is done in one tenant has nobody look who waits for another, or for one request.
@@ -223,10 +234,10 @@ func TestNoPollIsLost(t *testing.T) {
 		})
 	}
 	all.Wait()
-	eventually(t, "nobody waits", func() bool { return c.Waiting() == 0 })
+	eventually(t, "nobody waits", func() bool { return c.Waiting() == 0 && c.Watches() == 0 })
 }
 
-// Of two tokens of one person, the one that ends has its own waits refused, and not those of the other.
+// Two tokens of one person share their looks, but not their end.
 func TestAnEndedCredentialEndsItsOwnPollsAlone(t *testing.T) {
 	t.Parallel()
 	issuer := pdptest.NewIssuer(t)
@@ -241,6 +252,9 @@ func TestAnEndedCredentialEndsItsOwnPollsAlone(t *testing.T) {
 	}
 	short := c.polls("short", "/v1/approvals?wait=30s", 2)
 	long := c.polls("long", "/v1/approvals?wait=30s", 2)
+	if n := c.Watches(); n != 1 {
+		t.Errorf("%d look for one person", n)
+	}
 	c.Advance(5 * time.Minute)
 	for range 2 {
 		if got := <-short; got.Status != 401 {
@@ -347,7 +361,11 @@ func TestWaitingForATask(t *testing.T) {
 		path := p.below + "/access/v1/requests/" + asked.Task.ID
 		c.reply("asker", "GET", path+"?wait=soon", "").is(t, "the answer", 400)
 		c.reply("other-asker", "GET", path+"?wait=30s", "").is(t, "another's", 404)
+		c.reply("asker", "GET", path+"?other=1&wait=30s", "").is(t, "another parameter", 400)
 		answers := c.polls("asker", path+"?wait=30s", 5)
+		if n := c.Watches(); n != 1 {
+			t.Errorf("%d look for one task", n)
+		}
 		c.says("zoe", c.waiting(asked), "decision", yes, 200)
 		for range 5 {
 			if got := <-answers; got.Status != 200 || !strings.Contains(got.Body, `"status":"approved"`) || got.Header.Get("Retry-After") != "" {

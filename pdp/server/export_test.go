@@ -187,6 +187,9 @@ func (s *Server) Refused(limit string) int {
 	return n
 }
 
-// Looks is how often a request that waits has looked, and Pages how many pages of approval requests were begun.
+// Looks is how often a watch looked for the requests with its question, and Pages how many pages of approval requests
+// were begun. Watches is how many watches there are, and Joined how many requests wait with them.
 func (s *Server) Looks() int64 { return s.approvals.Counts().Looks }
 func (s *Server) Pages() int64 { return s.approvals.Counts().Pages }
+func (s *Server) Watches() int { return s.approvals.Counts().Questions }
+func (s *Server) Joined() int  { return s.approvals.Counts().Joined }

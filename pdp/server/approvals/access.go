@@ -53,7 +53,7 @@ func (a *Approvals) submit(c echo.Context, r door.Admitted) error {
 
 // taskStatus answers GET /access/v1/requests/:id. A request that waits takes no place among those that are worked for.
 func (a *Approvals) taskStatus(c echo.Context, r door.Admitted) error {
-	wait, err := longest(c.QueryParam("wait"))
+	wait, err := longest(r.Given["wait"])
 	if err != nil {
 		return err
 	}

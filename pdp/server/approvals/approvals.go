@@ -55,10 +55,12 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 	submits.Body, submits.Work, submits.Records = door.JSON, door.WorkBySize, true
 	lists := follows
 	lists.Parameters = taskParameters
+	looks := follows
+	looks.Parameters = []string{"wait"} // another one would make another question of an equal one
 	for _, prefix := range []string{"", door.TenantPrefix} {
 		post(prefix+broker.RequestsPath, submits, a.submit)
 		get(prefix+broker.RequestsPath, lists, a.tasks)
-		get(prefix+broker.RequestsPath+"/:id", follows, a.taskStatus)
+		get(prefix+broker.RequestsPath+"/:id", looks, a.taskStatus)
 		post(prefix+broker.RequestsPath+"/:id/cancel", cancels, a.cancelTask)
 	}
 
@@ -95,9 +97,12 @@ func (a *Approvals) Routes(route func(path string, handle echo.HandlerFunc, meth
 // write answers with a value as JSON.
 func write(c echo.Context, v any) error { return answerOf(v, true).write(c, http.StatusOK) }
 
-// Counts are how many requests wait, how often one looked, and how many pages were begun. Tests read them.
+// Counts are numbers for tests.
 type Counts struct {
-	Waiting      int
+	// Waiting are the requests that have a place to wait, and Joined those of them that have a watch. Questions is how many
+	// watches there are.
+	Waiting, Joined, Questions int
+	// Looks is how often a watch looked, and Pages how many pages were begun.
 	Looks, Pages int64
 }
 
@@ -106,5 +111,9 @@ func (a *Approvals) Counts() Counts {
 	w := a.waiting
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Counts{Waiting: w.all, Looks: w.looks.Load(), Pages: w.made.Load()}
+	c := Counts{Waiting: w.all, Questions: len(w.watches), Looks: w.looks.Load(), Pages: w.made.Load()}
+	for _, one := range w.watches {
+		c.Joined += len(one.waiters)
+	}
+	return c
 }

@@ -3,7 +3,11 @@ package approvals
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -31,11 +35,12 @@ type waiting struct {
 	callers keyedmutex.Mutex
 	pages   door.Gate
 
-	mu  sync.Mutex // guards the next two
-	all int
-	of  map[string]int // by caller
+	mu      sync.Mutex // guards what follows, and what is in watches
+	all     int
+	of      map[string]int // by caller
+	watches map[string]*watch
 
-	looks, made atomic.Int64 // how often a request looked, and how many pages were begun; for tests
+	looks, made atomic.Int64 // how often a watch looked, and how many pages were begun; for tests
 }
 
 const (
@@ -45,7 +50,7 @@ const (
 	WaitingOfOne = MostWaiting / 4
 	// longestWait ends before the time that an answer may take.
 	longestWait = 30 * time.Second
-	// LookAgain is the least time between two looks of one request because of changes.
+	// LookAgain is the least time between two looks at the same question because of changes.
 	LookAgain = 100 * time.Millisecond
 	// lastLook is how long a stop waits for a look.
 	lastLook = time.Second
@@ -60,6 +65,7 @@ func newWaiting(most time.Duration) *waiting {
 		callers: keyedmutex.Mutex{Most: 1 + WaitingOfOne}, // one makes a page, and the others wait
 		pages:   door.Gate{Limit: MostPages, Patience: most},
 		of:      map[string]int{},
+		watches: map[string]*watch{},
 	}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	return w
@@ -115,7 +121,7 @@ func (t *turn) done() {
 	t.release()
 }
 
-// answer is the result of a look.
+// answer is the result of a look, the same for every request with the same question.
 type answer struct {
 	body  []byte
 	final bool // there is something to say; else a request that waits goes on waiting
@@ -158,6 +164,121 @@ type question struct {
 	of   func(approval.Notice) bool
 }
 
+// watch looks for all requests with the same question, as long as there is one.
+type watch struct {
+	of      *waiting
+	key     string
+	look    func(context.Context) answer
+	news    *approval.News
+	asked   chan struct{} // has room for one: a waiter wants a look
+	end     context.CancelFunc
+	waiters map[*waiter]bool
+}
+
+// waiter is one of these requests.
+type waiter struct {
+	last     bool        // the next look answers it, also if that look finds no answer
+	answered chan answer // has room for the one answer
+}
+
+// join has a watch look for one more waiter, and at once. Equal keys are equal questions.
+func (w *waiting) join(key string, store *approval.Store, q question, last bool) (*watch, *waiter) {
+	me := &waiter{last: last, answered: make(chan answer, 1)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.watches[key]
+	if one == nil {
+		ctx, end := context.WithCancel(context.Background())
+		one = &watch{
+			of:      w,
+			key:     key,
+			look:    q.look,
+			news:    store.News(q.of),
+			asked:   make(chan struct{}, 1),
+			end:     end,
+			waiters: map[*waiter]bool{},
+		}
+		w.watches[key] = one
+		go one.run(ctx)
+	}
+	one.waiters[me] = true
+	one.ask()
+	return one, me
+}
+
+// ask requests another look, one that begins after this call. It never waits.
+func (w *watch) ask() {
+	select {
+	case w.asked <- struct{}{}:
+	default: // a look is requested already and has not begun, so it will see what there is now
+	}
+}
+
+// hurry has a waiter answered with the result of the next look.
+func (w *watch) hurry(me *waiter) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	me.last = true
+	w.ask()
+}
+
+// leave is called for every waiter that joined. With the last one the watch ends.
+func (w *watch) leave(me *waiter) {
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	delete(w.waiters, me)
+	if len(w.waiters) == 0 && w.of.watches[w.key] == w {
+		delete(w.of.watches, w.key)
+		w.end()
+	}
+}
+
+// run looks whenever a waiter comes or wants to go, and after a change; but after a change not before LookAgain is
+// over, so that many changes do not make many looks.
+func (w *watch) run(ctx context.Context) {
+	defer w.news.Close()
+	var looked time.Time
+	var again <-chan time.Time
+	for {
+		select {
+		case <-w.news.C:
+			if again == nil {
+				again = time.After(LookAgain - time.Since(looked))
+			}
+			continue
+		case <-w.asked:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+		looked, again = time.Now(), nil
+		if got := w.lookFor(ctx); errors.Is(got.err, broker.ErrNoTurn) {
+			again = time.After(LookAgain)
+		}
+	}
+}
+
+// lookFor looks once, and answers every waiter if there is an answer. The look counts for those that are there when it
+// begins.
+func (w *watch) lookFor(ctx context.Context) answer {
+	w.of.mu.Lock()
+	present := slices.Collect(maps.Keys(w.waiters))
+	w.of.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, w.of.most)
+	defer cancel()
+	w.of.looks.Add(1)
+	got := w.look(ctx)
+	w.of.mu.Lock()
+	defer w.of.mu.Unlock()
+	for _, one := range present {
+		if w.waiters[one] && (got.says() || one.last) {
+			delete(w.waiters, one) // leave does the rest
+			one.answered <- got
+		}
+	}
+	return got
+}
+
 // longest reads how long a request wants to wait.
 func longest(text string) (time.Duration, error) {
 	if text == "" {
@@ -170,24 +291,27 @@ func longest(text string) (time.Duration, error) {
 	return min(d, longestWait), nil
 }
 
-// longPoll looks, and looks again with each change, until there is an answer or the time is up. If too many wait, it
-// looks once, and answers 503 if there is no answer. A caller whose credential has ended meanwhile gets the refusal of
-// that.
+// longPoll looks, and looks again with each change, until there is an answer or the time is up. Requests with equal
+// questions share their looks. If too many wait, it looks once, and answers 503 if there is no answer. A caller whose
+// credential has ended meanwhile gets the refusal of that.
 func (a *Approvals) longPoll(c echo.Context, caller auth.Caller, q question) error {
 	if q.wait == 0 {
 		ctx, cancel := a.Door.Within(c)
 		defer cancel()
 		return q.look(ctx).write(c, http.StatusOK)
 	}
+	key, err := sameQuestion(c, caller)
+	if err != nil {
+		return err
+	}
+	q.look = a.safely(q.look)
 	valid, done := a.Door.WhileInForce(c, caller)
 	defer done()
 	limit := a.waiting.place(caller.Name)
 	if limit == "" {
 		defer a.waiting.leave(caller.Name)
 	}
-	news := a.Broker.Store.News(q.of)
-	defer news.Close()
-	got := a.waiting.wait(valid, news, q, limit != "")
+	got := a.waiting.wait(valid, key, a.Broker.Store, q, limit != "")
 	switch lapsed := valid.Lapsed(); {
 	case lapsed != nil:
 		return lapsed
@@ -198,45 +322,56 @@ func (a *Approvals) longPoll(c echo.Context, caller auth.Caller, q question) err
 	return got.write(c, http.StatusOK)
 }
 
-// wait looks at a question until there is an answer, the time is up, the server stops or ctx ends. The answer at the end
-// of the time is that of one more look. If last is set, the first look is that one.
-func (w *waiting) wait(ctx context.Context, news *approval.News, q question, last bool) answer {
-	ctx, cancel := context.WithTimeout(ctx, q.wait+w.most)
-	defer cancel()
-	stop := context.AfterFunc(w.ctx, func() { time.AfterFunc(lastLook, cancel) })
-	defer stop()
-	up := time.After(q.wait)
-	for {
-		looked := time.Now()
-		got := w.look(ctx, q)
-		if last || got.says() {
-			return got
-		}
-		var again <-chan time.Time
-		if errors.Is(got.err, broker.ErrNoTurn) {
-			again = time.After(LookAgain)
-		}
-		for waits := true; waits; {
-			select {
-			case <-news.C: // many changes do not make many looks
-				again = time.After(LookAgain - time.Since(looked))
-			case <-again:
-				waits = false
-			case <-up:
-				last, waits = true, false
-			case <-w.ctx.Done():
-				last, waits = true, false
-			case <-ctx.Done():
-				return answer{err: ctx.Err()}
+// safely makes an error of a panic, as a request that panics gets: a shared look is in no request.
+func (a *Approvals) safely(look func(context.Context) answer) func(context.Context) answer {
+	return func(ctx context.Context) (got answer) {
+		defer func() {
+			if v := recover(); v != nil {
+				a.Door.Options.Log.Error("panic", "cause", door.PanicCause(v), "stack", string(debug.Stack()))
+				got = answer{err: fmt.Errorf("panic: %T", v)}
 			}
-		}
+		}()
+		return look(ctx)
 	}
 }
 
-// look looks once.
-func (w *waiting) look(ctx context.Context, q question) answer {
-	ctx, cancel := context.WithTimeout(ctx, w.most)
-	defer cancel()
-	w.looks.Add(1)
-	return q.look(ctx)
+// sameQuestion is equal for two requests that are answered alike: their callers are the same and may do the same, and
+// their words are the same but for the time to wait.
+func sameQuestion(c echo.Context, caller auth.Caller) (string, error) {
+	who, err := door.Marshal(caller)
+	if err != nil {
+		return "", err
+	}
+	r := c.Request()
+	query := r.URL.Query()
+	query.Del("wait")
+	return string(who) + "\n" + r.URL.Path + "?" + query.Encode(), nil
+}
+
+// wait waits with all requests of the same question, until there is an answer, the time is up, the server stops or
+// ctx ends. For a wait without a place (last) the first look is the last.
+func (w *waiting) wait(ctx context.Context, key string, store *approval.Store, q question, last bool) answer {
+	watch, me := w.join(key, store, q, last)
+	defer watch.leave(me)
+	up := time.NewTimer(q.wait)
+	defer up.Stop()
+	patience := w.most
+	select {
+	case got := <-me.answered:
+		return got
+	case <-ctx.Done():
+		return answer{err: ctx.Err()}
+	case <-up.C:
+	case <-w.ctx.Done():
+		patience = lastLook
+	}
+	watch.hurry(me)
+	up.Reset(patience)
+	select {
+	case got := <-me.answered:
+		return got
+	case <-ctx.Done():
+	case <-up.C:
+	}
+	return answer{err: context.DeadlineExceeded}
 }

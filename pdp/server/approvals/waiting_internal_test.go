@@ -1,14 +1,24 @@
 package approvals
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/labstack/echo/v4"
+
+	"policy-service/pdp/approval"
+	"policy-service/pdp/approval/broker"
 	"policy-service/pdp/keyedmutex"
+	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/door"
 )
 
@@ -162,4 +172,48 @@ func TestWaitingForATurnIsBounded(t *testing.T) {
 			t.Errorf("%d had their turn", took)
 		}
 	})
+}
+
+// known authenticates every request as one caller.
+type known auth.Caller
+
+func (k known) Authenticate(*http.Request) (auth.Caller, error) { return auth.Caller(k), nil }
+
+// A look that panics is an error to all who wait, and not the end of the service. Its value may quote a request, so the
+// log has the type alone.
+func TestALookThatPanics(t *testing.T) {
+	store, err := approval.Open(t.TempDir(), approval.Options{
+		Key:      make([]byte, 32),
+		Record:   func(context.Context, approval.Step) error { return nil },
+		Recorded: func(string) (bool, error) { return false, nil },
+		Attest:   func(context.Context, string) (s approval.Step, found bool, err error) { return },
+		Steps:    func(context.Context, uint64, map[string]bool) (map[string][]approval.Step, error) { return nil, nil },
+		Size:     func() uint64 { return 0 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	var log bytes.Buffer
+	caller := auth.Caller{Name: "key:a"}
+	a := New(Options{
+		Door: door.New(door.Options{
+			Load:       door.LoadConfig{RequestTime: time.Minute},
+			Log:        slog.New(slog.NewTextHandler(&log, nil)),
+			LogContext: (*http.Request).Context,
+			Callers:    func(context.Context) door.Authenticator { return known(caller) },
+		}),
+		Broker: &broker.Broker{Store: store},
+	})
+	c := echo.New().NewContext(httptest.NewRequest("GET", "/v1/approvals?wait=30s", nil), httptest.NewRecorder())
+	err = a.longPoll(c, caller, question{
+		wait: time.Minute,
+		look: func(context.Context) answer { panic("hunter2") },
+	})
+	if err == nil || err.Error() != "panic: string" {
+		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(log.String(), "msg=panic cause=string ") || strings.Contains(log.String(), "hunter2") {
+		t.Errorf("the log has %s", log.String())
+	}
 }
