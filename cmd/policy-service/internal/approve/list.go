@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/evaluation"
@@ -60,16 +66,25 @@ func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 		return nil
 	}
 	table := s.Table()
-	table.Row("ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE", "MESSAGE")
+	heads := []any{"ID", "STATUS", "APPROVALS", "UNTIL", "TENANT", "SUBJECT", "ACTION", "RESOURCE"}
+	tells := tellApart(all)
+	if len(tells) > 0 {
+		heads = append(heads, "ARGUMENTS")
+	}
+	table.Row(append(heads, "MESSAGE")...)
 	var odd []string
-	for _, r := range all {
+	for n, r := range all {
 		cells := []any{
 			r.ID, r.Status, fmt.Sprintf("%d/%d", r.Approvals, r.Quorum), cli.TimeOr(r.ExpiresAt, "-"),
-			r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource), r.Message,
+			r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource),
 		}
 		if r.Redacted() {
 			cells[5], cells[6], cells[7] = "(redacted)", "-", "-"
 		}
+		if len(tells) > 0 {
+			cells = append(cells, tells[n])
+		}
+		cells = append(cells, r.Message)
 		var about notes
 		for n := range cells {
 			cells[n] = about.cut(fmt.Sprint(cells[n]), longestCell)
@@ -86,6 +101,37 @@ func (c listCommand) printAll(s cli.Streams, all []inbox.Request) error {
 		s.Print("note  %s", cli.Shown(note))
 	}
 	return nil
+}
+
+// tellApart returns, for each request, the arguments in which others for the same subject, action and resource differ. It
+// is nil if none do.
+func tellApart(all []inbox.Request) (tells []string) {
+	type call struct{ tenant, subject, action, resource string }
+	arguments, alike := make([]map[string]jsontext.Value, len(all)), map[call][]int{}
+	for n, r := range all {
+		_ = json.Unmarshal(r.Request.Context["arguments"], &arguments[n]) // a value that is no object has no members
+		of := call{r.Tenant, named(r.Request.Subject), r.Request.Action.Name, named(r.Request.Resource)}
+		alike[of] = append(alike[of], n)
+	}
+	for _, rows := range alike {
+		for _, n := range rows {
+			var own []string
+			for _, name := range slices.Sorted(maps.Keys(arguments[n])) {
+				value := string(arguments[n][name])
+				differs := func(other int) bool { return string(arguments[other][name]) != value }
+				if slices.ContainsFunc(rows, differs) {
+					own = append(own, name+": "+value)
+				}
+			}
+			if len(own) > 0 && tells == nil {
+				tells = make([]string, len(all))
+			}
+			if len(own) > 0 {
+				tells[n] = strings.Join(own, ", ")
+			}
+		}
+	}
+	return tells
 }
 
 // longestCell keeps a table readable.
