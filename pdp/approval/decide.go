@@ -139,7 +139,8 @@ func (a *Approval) agreed(now time.Time, counts func(Vote) bool, same func(a, b 
 }
 
 // Offer puts on record that a gateway is given the form of a pending approval to show a person that
-// has not voted. It goes by the Statement and the Caller of the vote, and same is as in [Store.Decide]. Nothing changes, so a failure leaves nothing.
+// has not voted. It goes by the Statement and the Caller of the vote, and same is as in [Store.Decide].
+// Nothing changes, so a failure leaves nothing.
 func (s *Store) Offer(ctx context.Context, id string, v Vote, same func(a, b string) bool) error {
 	a, release, err := s.ledger.Locked(ctx, id)
 	if err != nil {

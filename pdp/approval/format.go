@@ -48,13 +48,13 @@ import (
 //
 // The format may grow by another format number, and by that alone. A program refuses a
 // number that it does not know, and a value with a member that it does not know, because
-// that may restrict the others. Numbers below 3 were never released.
+// that may restrict the others. Numbers below 4 were never released.
 
 // FileName is the name of the file in the data directory, FormatVersion the number of
 // its format.
 const (
 	FileName      = "approvals.db"
-	FormatVersion = 3
+	FormatVersion = 4
 )
 
 const (
