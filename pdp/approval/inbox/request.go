@@ -41,11 +41,18 @@ type Entity struct {
 
 // ServerSays is the text of a tool's server for approvers, "" if there is none. It is not vouched for.
 func (a Asked) ServerSays() string {
-	properties, err := evaluation.ParseWithNulls(a.Resource.Properties, evaluation.DefaultLimits())
-	if message := evaluation.HintOf(properties).Message; err == nil && strings.TrimSpace(message) != "" {
-		return message
+	var properties struct {
+		Hint jsontext.Value `json:"approval_hint"`
 	}
-	return ""
+	var hint struct {
+		Message jsontext.Value `json:"message"`
+	}
+	var message string
+	if json.Unmarshal(a.Resource.Properties, &properties) != nil || json.Unmarshal(properties.Hint, &hint) != nil ||
+		json.Unmarshal(hint.Message, &message) != nil || strings.TrimSpace(message) == "" {
+		return ""
+	}
+	return message
 }
 
 // UnmarshalJSON keeps the text of the request beside its members.
