@@ -32,6 +32,7 @@ type receiver struct {
 	transport http.RoundTripper
 	slots     chan struct{} // one is held by each attempt under way
 	failing   atomic.Bool
+	gone      atomic.Bool
 }
 
 func newReceiver(c Config, o Options) (*receiver, error) {

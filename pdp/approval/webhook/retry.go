@@ -89,6 +89,7 @@ type kind int
 const (
 	later   kind = iota // another attempt may succeed
 	never               // no attempt will succeed
+	gone                // the same, and the receiver wants no more messages
 	taken               // the receiver has the message
 	stopped             // ctx has ended
 )
@@ -100,6 +101,8 @@ func judge(answer *http.Response, now time.Time) outcome {
 	switch status := answer.StatusCode; {
 	case status >= 200 && status < 300:
 		o.kind = taken
+	case status == http.StatusGone:
+		o.kind = gone
 	case status >= 500, status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
 		o.kind, o.after = later, retryAfter(answer.Header.Get("Retry-After"), now)
 	case status >= 300 && status < 400:
@@ -122,11 +125,12 @@ func retryAfter(text string, now time.Time) time.Duration {
 	return max(at.Sub(now), 0)
 }
 
-// report logs what changed. That a receiver is down is logged once, and not for every message. That a message is given
-// up is logged for each.
+// report logs changes. That a receiver is down, or wants no messages, is logged once, and not for every message. That a
+// message is given up is logged for each.
 func (r *receiver) report(log *slog.Logger, o outcome) {
 	switch o.kind {
 	case taken:
+		r.gone.Store(false)
 		if r.failing.CompareAndSwap(true, false) {
 			log.Info("a receiver of webhooks takes them again")
 		}
@@ -136,6 +140,10 @@ func (r *receiver) report(log *slog.Logger, o outcome) {
 		}
 	case never:
 		log.Error("a webhook is given up", "why", o.why)
+	case gone:
+		if r.gone.CompareAndSwap(false, true) {
+			log.Error("a receiver of webhooks wants none any more (410); each is given up until it takes one")
+		}
 	}
 }
 

@@ -182,6 +182,19 @@ func TestJitter(t *testing.T) {
 	}
 }
 
+// TestGone has a receiver that wants nothing, then takes a message, and then wants nothing again.
+func TestGone(t *testing.T) {
+	t.Parallel()
+	i := receives(t, answers(503), answers(410), answers(410), answers(200), answers(410))
+	w := sends(t, i.URL, loopback)
+	for n, logged := range []int{1, 1, 1, 2} {
+		w.send(t)
+		if got := len(i.deliveries()); got != n+2 || strings.Count(w.log.String(), "(410)") != logged {
+			t.Errorf("%d requests; log:\n%s", got, w.log)
+		}
+	}
+}
+
 // TestRedirect is sent on to another listener, which is as reachable as the first.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
