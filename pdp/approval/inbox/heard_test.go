@@ -1,6 +1,7 @@
 package inbox_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -17,9 +18,10 @@ func TestHeardServerSays(t *testing.T) {
 		`{"approval_hint":{"message":7}}`:                                         "",
 		`{"approval_hint":{"message":null}}`:                                      "",
 		`{"approval_hint":"take care"}`:                                           "",
-		`{"message":"take care"}`:                                                 "",
-		`"take care"`:                                                             "",
-		`null`:                                                                    "",
+		`{"approval_hint":{"message":"take care"},"x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`: "take care",
+		`{"message":"take care"}`: "",
+		`"take care"`:             "",
+		`null`:                    "",
 	} {
 		var r inbox.Request
 		if err := json.Unmarshal([]byte(`{"request":{"resource":{"properties":`+properties+`}}}`), &r); err != nil {
