@@ -91,6 +91,7 @@ func file(media, content string) func(*visit) {
 		header.Set("Cache-Control", "no-cache")
 		header.Set("ETag", tag)
 		header.Set("Content-Type", media+"; charset=utf-8")
+		v.r.Header.Del("Range") // the answer to a wrong one would lack headers
 		http.ServeContent(v.w, v.r, "", time.Time{}, strings.NewReader(content))
 	}
 }

@@ -88,6 +88,13 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: got %d", path, again.Status)
 		}
 		b.get(path, "If-None-Match", `"x"`).is(t, path, http.StatusOK)
+		for _, part := range []string{"bytes=99999999-", "bytes=0-1"} {
+			whole := b.get(path, "Range", part)
+			coreHeaders(t, path, whole)
+			if whole.Status != http.StatusOK || whole.Body != got.Body {
+				t.Errorf("%s, of which %s: got %d", path, part, whole.Status)
+			}
+		}
 	}
 }
 

@@ -7,12 +7,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
+	"golang.org/x/sync/singleflight"
 
-	"policy-service/pdp/keyedmutex"
 	"policy-service/pdp/server/auth"
 )
 
@@ -20,8 +21,9 @@ import (
 type provider struct {
 	client *http.Client
 	now    func() time.Time
+	flight singleflight.Group // by issuer
 
-	turn    keyedmutex.Mutex // has one key, and guards the rest
+	mu      sync.Mutex // guards the rest
 	issuer  string
 	known   metadata
 	err     error
@@ -64,19 +66,28 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// about is the metadata of the provider. One login at a time fetches it, and the others wait.
+// about is the metadata of the provider. Logins share what one of them fetches. One that ends ends no other's.
 func (p *provider) about(ctx context.Context, issuer string) (metadata, error) {
-	unlock, err := p.turn.Lock(ctx, "metadata")
-	if err != nil {
-		return metadata{}, err
+	p.mu.Lock()
+	known, err, age := p.known, p.err, p.now().Sub(p.fetched)
+	fresh := p.issuer == issuer && age >= 0 && (err == nil && age < metadataFor || err != nil && age < awayFor)
+	p.mu.Unlock()
+	if fresh {
+		return known, err
 	}
-	defer unlock()
-	age := p.now().Sub(p.fetched)
-	if p.issuer != issuer || age < 0 || p.err == nil && age >= metadataFor || p.err != nil && age >= awayFor {
-		p.known, p.err = p.fetch(issuer)
-		p.issuer, p.fetched = issuer, p.now()
+	landed := p.flight.DoChan(issuer, func() (any, error) {
+		found, err := p.fetch(issuer)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.issuer, p.known, p.err, p.fetched = issuer, found, err, p.now()
+		return found, err
+	})
+	select {
+	case got := <-landed:
+		return got.Val.(metadata), got.Err
+	case <-ctx.Done():
+		return metadata{}, ctx.Err()
 	}
-	return p.known, p.err
 }
 
 func (p *provider) fetch(issuer string) (metadata, error) {
