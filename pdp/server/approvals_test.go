@@ -776,3 +776,21 @@ func TestApprovalUnderOtherPolicies(t *testing.T) {
 	c.says("noah", id, "decision", yes, 200).is(t, "who may decide no more still counts", "pending")
 	c.says("zoe", id, "decision", yes, 200).is(t, "the answer", "approved")
 }
+
+// Each limit of what waits is that of the configuration.
+func TestApprovalLimits(t *testing.T) {
+	t.Parallel()
+	c := openCounter(t, func(config *server.Config) {
+		config.Approvals = server.ApprovalsConfig{MaxPendingPerSubject: 2, MaxPendingPerTenant: 3, MaxPendingPerCaller: 3, NewPerMinutePerSubject: 4}
+	})
+	for n, test := range []struct{ who, actor, want string }{
+		{"pep", "bot", "pending"},
+		{"pep", "bot", "pending"},
+		{"pep", "bot", "refused"}, // the subject has two
+		{"other-pep", "bat", "pending"},
+		{"other-pep", "cat", "refused"}, // the tenant has three
+	} {
+		body := strings.Replace(tool("push", fmt.Sprintf(`"arguments":{"n":%d}`, n)), `"bot"`, `"`+test.actor+`"`, 1)
+		c.asks(test.who, body).stands(t, fmt.Sprint(n), test.want)
+	}
+}

@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
+	"policy-service/pdp/pdptest"
 	"policy-service/pdp/server"
 )
 
@@ -32,6 +34,27 @@ func TestConsoleInMetrics(t *testing.T) {
 	}
 	if requests != 4 {
 		t.Errorf("%v requests of the route /console/*, want 4", requests)
+	}
+}
+
+// The console speaks TLS wherever the service does, and its cookies are for https alone.
+func TestConsoleOverTLS(t *testing.T) {
+	t.Parallel()
+	for name, listen := range map[string]string{"shared": "", "own": "127.0.0.1:0"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := pdptest.NewAuthority(t)
+			c := openCounter(t, withTLS(a), withConsole(server.ConsoleConfig{Listen: listen}))
+			c.Trust(a)
+			if !strings.HasPrefix(c.ConsoleURL(), "https://127.0.0.1:") {
+				t.Errorf("it says that the console is at %s", c.ConsoleURL())
+			}
+			browser := consoleBrowser(c.Client.Transport)
+			got := consolePost(t, browser, c.ConsoleURL()+"/login", url.Values{"key": {strings.TrimPrefix(c.key["mia"], "Bearer ")}})
+			if cookie := got.header.Get("Set-Cookie"); got.status != http.StatusSeeOther || !strings.HasPrefix(cookie, "__Host-") || !strings.Contains(cookie, "; Secure") {
+				t.Errorf("got %d and the cookie %q", got.status, cookie)
+			}
+		})
 	}
 }
 

@@ -449,6 +449,31 @@ func TestAGatewayAsksForSomebody(t *testing.T) {
 	}
 }
 
+// What a gateway brought counts until its key is revoked.
+func TestARevokedGatewayRelaysNothing(t *testing.T) {
+	t.Parallel()
+	r := openRelays(t, votesFiles())
+	id := r.asksFor("mail", "mia")
+	mine := r.beside("mia", forGateway)
+	r.reply("gw", "POST", "/v1/approvals/"+id+"/response", accepts, mine...).is(t, "she confirms", 200)
+	other := r.asksFor("push", "mia")
+	r.reply("desk", "POST", "/v1/approvals/"+other+"/decision", yes, r.beside("noah", forGateway)...).is(t, "he approves", 200)
+	keys, err := auth.OpenKeys(r.data)
+	must(t, err)
+	must(t, keys.Revoke("desk"))
+	eventually(t, "the console's key is revoked", func() bool { return r.status("desk", "GET", "/v1/approvals", "", mine...) == 401 })
+	justified := func(tool string) string {
+		return strings.Replace(forPerson(tool, "mia"), `"arguments"`, `"justification":"approved","arguments"`, 1)
+	}
+	r.asks("gw", justified("push")).isStopped(t, "what a revoked console brought")
+	r.counter.stands(t, "of the revoked console", "gw", other, "pending")
+	r.asks("gw", justified("mail")).passes(t, "what the gateway brought")
+	must(t, keys.Revoke("gw"))
+	eventually(t, "the gateway's key is revoked", func() bool {
+		return r.status("gw", "GET", "/v1/approvals/"+id+"/elicitation", "", mine...) == 401
+	})
+}
+
 // The obligation says which form is shown; a form offers to delegate only where that is possible.
 func TestFormsOfObligations(t *testing.T) {
 	t.Parallel()
