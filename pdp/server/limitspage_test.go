@@ -56,7 +56,7 @@ func TestTheLimitsPageHasTheNumbers(t *testing.T) {
 		fmt.Sprintf("samples, counts | %d | %d; %d wait |", audit.MostExports, audit.ExportsOfOne, door.LongQueue),
 		fmt.Sprintf("must take %d KiB in %v, or in %v", audit.ExportPiece>>10, shown(audit.ExportPatience), shown(door.MakesWay)),
 		fmt.Sprintf("`?wait=` | %s | %d |", thousands(approvals.MostWaiting), approvals.WaitingOfOne),
-		fmt.Sprintf("looks again at most every %v", shown(approvals.LookAgain)),
+		fmt.Sprintf("share one look, at most every %v", shown(approvals.LookAgain)),
 		fmt.Sprintf("pages of approval requests, and of tasks | %d at once | 1, callers take turns; %d wait |", approvals.MostPages, approvals.WaitingOfOne),
 		fmt.Sprintf("changed every %v; %s wait |", shown(door.ShiftTime), thousands(door.DecisionQueue)),
 		fmt.Sprintf("`max_connections`, %s |", thousands(listener.DefaultMaxConnections)),
