@@ -1,6 +1,7 @@
 package evaluation
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -303,13 +304,29 @@ func (o Object) Without(drop func(name string) bool) Object {
 // whole: what was made without its arguments around it has lost its null members.
 func NewObject(members map[string]any) (Object, error) {
 	b, err := json.Marshal(members)
-	if err != nil { // its text may quote a value
+	if err != nil || !taken(members) { // the text of err may quote a value
 		return Object{}, &Error{
-			Detail: "a value has no JSON form, or a string is not valid UTF-8",
+			Detail: "a value has no JSON form here, or a string is not valid UTF-8",
 			Try:    "use nil, bool, string, integers, float64 (no NaN and no infinity), slices, or map[string]any",
 		}
 	}
 	return parse(b, DefaultLimits())
+}
+
+// taken reports whether NewObject takes a Go value. Of other types JSON would make something else: text of a
+// json.Number, Base64 of a []byte.
+func taken(v any) bool {
+	other := func(v any) bool { return !taken(v) }
+	switch v := v.(type) {
+	case []any:
+		return !slices.ContainsFunc(v, other)
+	case map[string]any:
+		return !slices.ContainsFunc(slices.Collect(maps.Values(v)), other)
+	case nil, bool, string, float64, []string, Value, Object,
+		int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64:
+		return true
+	}
+	return false
 }
 
 // MarshalJSON writes v with members in order of their names.

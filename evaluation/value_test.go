@@ -1,11 +1,13 @@
 package evaluation_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"policy-service/evaluation"
 )
@@ -48,6 +50,8 @@ func TestNewObjectRefuses(t *testing.T) {
 	for what, members := range map[string]map[string]any{
 		"NaN": {"a": math.NaN()}, "infinity": {"a": math.Inf(1)}, "invalid UTF-8": {"a": "\xff"}, "in a name": {"\xff": 1},
 		"a reserved name": {"a": map[string]any{"__entity": 1}}, "a function": {"a": func() {}},
+		"another type": {"a": struct{}{}}, "a number as text": {"a": json.Number("3")}, "bytes": {"a": []any{[]byte("x")}}, "a time": {"a": map[string]any{"b": time.Now()}},
+		"a pointer": {"a": new(int)}, "a struct with members": {"a": []any{struct{ B int }{1}}}, "numbers": {"a": []int{1}}, "a float32": {"a": float32(1)},
 	} {
 		_, err := evaluation.NewObject(members)
 		var e *evaluation.Error
