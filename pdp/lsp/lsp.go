@@ -111,36 +111,36 @@ func (s *server) handle(m *message) (any, error) {
 	case s.state == ending:
 		return nil, &fault{invalidRequest, "after shutdown only exit comes"}
 	}
+	if m.Method == "shutdown" { // whatever its parameters are
+		s.state = ending
+		return nil, nil
+	}
+	do, known := methods[m.Method]
+	if !known {
+		return nil, &fault{unknownMethod, "this method is not known"}
+	}
 	var p params
 	if err := json.Unmarshal([]byte(cmp.Or(string(m.Params), "null")), &p); err != nil {
 		return nil, &fault{invalidParams, "these are no parameters of " + m.Method}
 	}
-	w, uri := s.workspace, p.TextDocument.URI
-	switch m.Method {
-	case "shutdown":
-		s.state = ending
-	case "textDocument/didOpen":
-		w.set(uri, p.TextDocument.Text)
-	case "textDocument/didChange":
+	return do(s.workspace, &p, p.TextDocument.URI), nil
+}
+
+// methods are those that work on the files.
+var methods = map[string]func(w *workspace, p *params, uri string) any{
+	"textDocument/didOpen": func(w *workspace, p *params, uri string) any { w.set(uri, p.TextDocument.Text); return nil },
+	"textDocument/didChange": func(w *workspace, p *params, uri string) any {
 		if n := len(p.ContentChanges); n > 0 {
 			w.set(uri, p.ContentChanges[n-1].Text)
 		}
-	case "textDocument/didSave":
-		w.touch(uri)
-	case "textDocument/didClose":
-		w.forget(uri)
-	case "textDocument/hover":
-		return found(w.hover(uri, p.Position)), nil
-	case "textDocument/completion":
-		return w.complete(uri, p.Position), nil
-	case "textDocument/definition":
-		return found(w.define(uri, p.Position)), nil
-	case "textDocument/formatting":
-		return w.format(uri), nil
-	default:
-		return nil, &fault{unknownMethod, "this method is not known"}
-	}
-	return nil, nil
+		return nil
+	},
+	"textDocument/didSave":    func(w *workspace, _ *params, uri string) any { w.touch(uri); return nil },
+	"textDocument/didClose":   func(w *workspace, _ *params, uri string) any { w.forget(uri); return nil },
+	"textDocument/hover":      func(w *workspace, p *params, uri string) any { return found(w.hover(uri, p.Position)) },
+	"textDocument/completion": func(w *workspace, p *params, uri string) any { return w.complete(uri, p.Position) },
+	"textDocument/definition": func(w *workspace, p *params, uri string) any { return found(w.define(uri, p.Position)) },
+	"textDocument/formatting": func(w *workspace, _ *params, uri string) any { return w.format(uri) },
 }
 
 // found is the null of JSON if there is nothing.

@@ -271,8 +271,10 @@ func TestGarbage(t *testing.T) {
 			t.Errorf("%s: %+v", method, bad)
 		}
 	}
-	if bad := e.ask("textDocument/rename", map[string]any{}, nil); bad == nil || bad.Code != unknownMethod {
-		t.Errorf("got %+v", bad)
+	for _, params := range []any{map[string]any{}, []any{}} {
+		if bad := e.ask("textDocument/rename", params, nil); bad == nil || bad.Code != unknownMethod {
+			t.Errorf("got %+v", bad)
+		}
 	}
 	for _, uri := range []string{"", "http://example.org/a.cedar", "file:", "untitled:Untitled-1", "file:///", "%%%"} {
 		e.notify("textDocument/didOpen", map[string]any{"textDocument": map[string]any{"uri": uri, "text": "x"}})
@@ -284,16 +286,18 @@ func TestGarbage(t *testing.T) {
 
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
-	e := begin(t, bundleFiles())
-	if bad := e.ask("shutdown", nil, nil); bad != nil {
-		t.Error(bad)
-	}
-	if bad := e.ask("textDocument/hover", nil, nil); bad == nil || bad.Code != invalidRequest {
-		t.Errorf("after shutdown: %+v", bad)
-	}
-	e.notify("exit", nil)
-	if err := <-e.ended; err != nil {
-		t.Error(err)
+	for _, params := range []any{nil, []any{}} {
+		e := begin(t, bundleFiles())
+		if bad := e.ask("shutdown", params, nil); bad != nil {
+			t.Error(bad)
+		}
+		if bad := e.ask("textDocument/hover", nil, nil); bad == nil || bad.Code != invalidRequest {
+			t.Errorf("after shutdown: %+v", bad)
+		}
+		e.notify("exit", nil)
+		if err := <-e.ended; err != nil {
+			t.Error(err)
+		}
 	}
 	for _, end := range []func(*editor){func(e *editor) { e.notify("exit", nil) }, func(e *editor) { _ = e.to.Close() }} {
 		e := begin(t, bundleFiles())
