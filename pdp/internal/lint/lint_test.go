@@ -249,6 +249,8 @@ func TestCheckNames(t *testing.T) {
 		{"no scope, a leading test", bundleOf(`@id("p") permit (principal, action, resource) when { action == Action::"read" };`), ""},
 		{"no scope but a type", bundleOf(`@id("p") permit (principal is User, action, resource);`), ""},
 		{"no id", bundleOf("// one\n  permit (principal is User, action, resource); @id(\"two\") permit (principal is Doc, action, resource);"), "no_id policy.cedar:2:3"},
+		{"decimal with a sign", bundleOf(permit(`when { decimal("+1.0") == decimal("1.0") }`)), "decimal_sign policy.cedar:2:1"},
+		{"decimals without", bundleOf(permit(`when { decimal("-1.0") != decimal("1.0") && "+1.0" like "+*" }`)), ""},
 		{"an action's type", bundleOf(`@id("p") permit (principal, action == Operation::"read", resource);`), "action_type policy.cedar:1:1"},
 		{"an action's type in a set", bundleOf(`@id("p") permit (principal, action in [Action::"read", Other::Action::"read"], resource);`), "action_type policy.cedar:1:1"},
 		{"an action's type in a leading test", bundleOf(`@id("p") permit (principal, action, resource) when { action in Operation::"read" };`), "action_type policy.cedar:1:1"},

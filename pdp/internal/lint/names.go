@@ -46,6 +46,16 @@ func (l *linter) names(p *bundle.Policy) {
 	}
 	for t := range termsIn(p.Terms()) {
 		named = append(named, t.Test.Is)
+		if t.Op != bundle.OpCall || t.Name != "decimal" {
+			continue
+		}
+		// cedar-go relies on ParseInt, which accepts the sign. Cedar's grammar has no plus sign.
+		if text, _ := t.Args[0].Value.(types.String); strings.HasPrefix(string(text), "+") {
+			l.warn(p, "decimal_sign",
+				"writes a decimal with a plus sign, which cedar-go accepts and Cedar does not",
+				"leave the sign out",
+			)
+		}
 	}
 	for _, typ := range named {
 		if typ != "" && !bundle.IsActionType(typ) && l.undeclaredType(typ) {
