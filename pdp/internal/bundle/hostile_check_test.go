@@ -47,6 +47,8 @@ func hostilePolicies(n int) map[string]string {
 		"groups":                when("action in [" + all(`Action::"a#"`, ",") + "]"),
 		"groups again":          when(all(`action in Action::"g1"`, "&&")),
 		"unknown actions":       when(all(`action == Action::"x#"`, "||")),
+		"unknown attributes":    when(all(`principal.x#`, "&&")),
+		"tests that are false":  when(all(`principal has x#`, "||")),
 		"types in types":        when(all(`principal in resource`, "&&")),
 		"every combination":     strings.Repeat("permit(principal, action, resource) when { context has c };\n", n),
 		"every action":          strings.Repeat("permit(principal == E1::\"1\", action, resource == E1::\"1\") when { context has c };\n", n),
@@ -96,6 +98,25 @@ func TestStepsOfPoliciesAreNeverTooFew(t *testing.T) {
 	}
 }
 
+// Of one policy no more errors are placed than are reported: to place all of them would take the square of their number.
+func TestNoMoreErrorsArePlacedThanAreReported(t *testing.T) {
+	t.Parallel()
+	var problems pdp.Problems
+	s := bundle.ParseSchema([]bundle.SchemaFile{{Name: "schema.cedarschema", Text: []byte(wideSchema(20, 5))}}, &bundle.Config{}, &problems)
+	if s == nil {
+		t.Fatal(problems)
+	}
+	for _, name := range []string{"unknown attributes", "tests that are false", "unknown actions"} {
+		text, use := []byte(hostilePolicies(3 * bundle.MostErrors)[name]), bundle.UsageOf("default")
+		for _, p := range bundle.ParsePolicies("p.cedar", use, text, &problems) {
+			if s.CheckPolicy(p, text, use, &problems); len(problems) != bundle.MostErrors+1 {
+				t.Errorf("%s: %d problems", name, len(problems))
+			}
+		}
+		problems = nil
+	}
+}
+
 // withHostile is a bundle with a large schema of the root's, and a tenant's policies.
 func withHostile(text string) fstest.MapFS {
 	return fstest.MapFS{
@@ -112,6 +133,7 @@ func TestChecksOfATenantAreBounded(t *testing.T) {
 		"known attributes": "many_checks", "known tags": "many_checks", "tags of long texts": "many_checks", "groups": "many_checks", "groups again": "many_checks",
 		"every combination": "many_checks", "every action": "many_checks", "every type": "many_checks", "a group": "many_checks", "a list of groups": "many_checks",
 		"errors": "schema_policy", "large errors": "schema_policy", "unknown actions": "schema_policy", "ordinary": "schema_policy", "ifs within ifs": "schema_policy",
+		"unknown attributes": "schema_policy", "tests that are false": "has_undeclared",
 	}
 	for name, text := range hostilePolicies(800) {
 		t.Run(name, func(t *testing.T) {

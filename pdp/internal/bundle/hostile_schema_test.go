@@ -40,6 +40,7 @@ func hostileSchemas() map[string]struct{ file, text, code string } {
 		"braces within braces":                       {human, "entity E = " + strings.Repeat("{a:", 300_000), "schema_nesting"},
 		"sets of sets":                               {human, "entity E = {a:" + strings.Repeat("Set<", 200_000), "schema_nesting"},
 		"objects within objects in JSON":             {form, `{"":{"actions":{},"entityTypes":{"E":{"tags":` + strings.Repeat(`{"type":"Set","element":`, 4_000) + `{"type":"Long"}` + strings.Repeat("}", 4_000) + `}}}}`, "schema_nesting"},
+		"a name twice, before brackets in JSON":      {form, `{"":{"actions":{},"actions":` + strings.Repeat("[", 201) + strings.Repeat("]", 201) + `,"entityTypes":{}}}`, "schema_syntax"},
 		"a namespace of many parts":                  {human, "namespace a" + strings.Repeat("::a", 300_000) + " {}", "schema_chain"},
 		"a megabyte":                                 {human, "entity E; //" + strings.Repeat("x", 1<<20), "too_large"},
 	}

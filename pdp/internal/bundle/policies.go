@@ -95,10 +95,13 @@ const decimalCompared = "unexpected type: expected datetime, or duration, or Lon
 func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Problems) {
 	s.narrow.Lock()
 	defer s.narrow.Unlock()
+	written := sync.OnceValue(func() *places.Policy { return p.In(text) })
 	c := policyCheck{
 		schema:   s,
 		policy:   p,
-		written:  sync.OnceValue(func() *places.Policy { return p.In(text) }),
+		written:  written,
+		reads:    sync.OnceValue(func() []places.Part { return written().Reads() }),
+		clauses:  sync.OnceValue(func() []places.Part { return written().Clauses() }),
 		use:      use,
 		found:    s.misfits(p, p),
 		problems: problems,
@@ -108,6 +111,9 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 		misnamed = misnamed || unknownAction.MatchString(said) || unknownType.MatchString(said)
 	}
 	for _, said := range slices.Sorted(maps.Keys(c.found)) {
+		if c.enough() {
+			break
+		}
 		if said != noAction {
 			c.explain(said)
 		} else if !misnamed { // otherwise that is why
@@ -118,7 +124,7 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 	}
 	c.addUnguarded()
 	for _, uid := range p.Facts.Uids {
-		if !s.Allows(uid) {
+		if !c.enough() && !s.Allows(uid) {
 			ids := []string{}
 			for one := range s.entities[uid.Type].enum {
 				ids = append(ids, string(one.ID))
@@ -130,6 +136,9 @@ func (s *Schema) CheckPolicy(p *Policy, text []byte, use *Usage, problems *Probl
 		}
 	}
 	for _, path := range s.undeclared(p) {
+		if c.enough() {
+			break
+		}
 		try := "declare the attribute, or correct its name"
 		if member, ok := strings.CutPrefix(path, "context.pdp."); ok && s.lacksOfPDP(p, member) {
 			try = addToPDP
@@ -146,6 +155,8 @@ type policyCheck struct {
 	schema   *Schema
 	policy   *Policy
 	written  func() *places.Policy
+	reads    func() []places.Part // of what is written
+	clauses  func() []places.Part
 	use      *Usage
 	looks    int            // how often the policy was validated once more
 	found    map[string]int // the errors of the validator, and how often each comes
@@ -159,6 +170,10 @@ const maxLooks = 100
 
 // noPlace stands for the place of the policy. No part of a policy begins there.
 const noPlace = 0
+
+// enough reports whether there are as many errors as are reported. To place more of them would take the square of their
+// number.
+func (c *policyCheck) enough() bool { return len(*c.problems) > MostErrors }
 
 // add notes a problem at an offset. One kind of error at one place is one problem.
 func (c *policyCheck) add(offset int, code, message, try string) {
@@ -213,7 +228,7 @@ func (c *policyCheck) explain(said string) {
 	} else if m := noLiteral.FindStringSubmatch(said); m != nil {
 		c.badLiteral(m[1], m[2])
 	} else {
-		for _, part := range c.blamed(said, c.written().Clauses()) {
+		for _, part := range c.blamed(said, c.clauses()) {
 			if said == decimalCompared {
 				c.comparison(part)
 			} else {
@@ -236,6 +251,9 @@ func (c *policyCheck) addUnguarded() {
 	slices.SortFunc(c.unguarded, func(a, b places.Part) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 	var asked []string
 	for n, part := range c.unguarded {
+		if c.enough() {
+			return
+		}
 		asked = append(asked, pathOfPart(part).Asked())
 		if n+1 < len(c.unguarded) && c.unguarded[n+1].From == part.From {
 			continue // a longer one follows
@@ -281,7 +299,7 @@ func (c *policyCheck) actionLike(uid string) string {
 
 // reading are the parts that read a path of the validator's: the text of it ends in their attribute.
 func (c *policyCheck) reading(path string) []places.Part {
-	return slices.DeleteFunc(c.written().Reads(), func(part places.Part) bool {
+	return slices.DeleteFunc(slices.Clone(c.reads()), func(part places.Part) bool {
 		name := part.Names[len(part.Names)-1]
 		return part.Has || path != name && !strings.HasSuffix(path, memberOf(name))
 	})
@@ -289,7 +307,7 @@ func (c *policyCheck) reading(path string) []places.Part {
 
 // tested is the first test with has for a path; without a place if there is none.
 func (c *policyCheck) tested(path string) places.Part {
-	for _, part := range c.written().Reads() {
+	for _, part := range c.reads() {
 		if part.Has && pathOfPart(part).String() == path {
 			return part
 		}
@@ -300,7 +318,7 @@ func (c *policyCheck) tested(path string) places.Part {
 // blamed are those of some parts that an error is about: the validator finds it less often in the policy with something
 // without a type in place of such a part. If there are none, it is a part without a place.
 func (c *policyCheck) blamed(said string, candidates []places.Part) []places.Part {
-	parts := slices.DeleteFunc(candidates, func(part places.Part) bool { return !c.lessens(said, part) })
+	parts := slices.DeleteFunc(slices.Clone(candidates), func(part places.Part) bool { return !c.lessens(said, part) })
 	if len(parts) == 0 {
 		return []places.Part{{}}
 	}

@@ -267,6 +267,12 @@ func literalOf(t string) (types.Value, bool) {
 	switch {
 	case m == nil:
 		return nil, false
+	case !strings.Contains(t, `\`):
+		typ, id := strings.TrimSuffix(m[1], "::"), types.String(t[len(m[1])+1:len(t)-1])
+		if typ == "" {
+			return id, true
+		}
+		return types.NewEntityUID(types.EntityType(typ), id), true
 	case m[1] == "": // a text is written as an id is
 		err := uid.UnmarshalCedar([]byte("t::" + t))
 		return uid.ID, err == nil

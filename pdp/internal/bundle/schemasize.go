@@ -37,7 +37,7 @@ func checkSchemaSize(files schemaFiles, s *ast.Schema, problems *Problems) bool 
 	}
 	file, line, column := files.declarationOf(z.largest)
 	problems.Add(file, line, column, "schema_size",
-		fmt.Sprintf("with all names of types written out the schema has more than the %d types and references that it may have, most of them in %s",
+		fmt.Sprintf("with all names of types written out the schema has more than the %d types and references that it may have, such as in %s",
 			maxSchema, Quote(z.largest)),
 		"let fewer types refer to others, and fewer actions share long lists and large contexts")
 	return false
