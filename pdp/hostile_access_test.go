@@ -1,9 +1,11 @@
 package pdp_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +92,84 @@ func TestAccessNobodyWidens(t *testing.T) {
 				t.Errorf("%s: %d %s, want %t", c.asks, answer.Status, answer.Body, c.want)
 			}
 		})
+	}
+}
+
+// Each item of a batch is decided by its own tool and agent, and what it leaves out is the batch's.
+func TestAccessOfEachItem(t *testing.T) {
+	t.Parallel()
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
+		"bundle.yaml":   "allow_trivial: true\n",
+		"all.cedar":     `permit (principal, action, resource); forbid (principal, action, resource) when { context.pdp.subject.id == context.pdp.resource.id };`,
+		"access/o.yaml": "mode: allowlist\nrules:\n- {agent: agent-1, tools: [t1, t2*]}\n- {agent: agent-2, tools: t3*, requires_approval: true}\n",
+	}))
+	const common = `"subject":{"type":"agent","id":"agent-1"},"action":{"name":"tool.invoke"},"resource":{"type":"tool","id":"o:t1"},`
+	var all []question
+	var items []string
+	for agent, allowed := range map[string][]string{
+		"":        {"", "o:t1", "o:t2", "o:t25", "other:t", "agent-2"},
+		"agent-0": {"other:t", "agent-1", "agent-2"},
+		"agent-1": {"", "o:t1", "o:t2", "o:t25", "other:t", "agent-2"},
+		"agent-2": {"o:t3", "o:t31", "other:t", "agent-1"},
+	} {
+		for _, tool := range []string{"", "o:t", "o:t1", "o:t11", "o:t2", "o:t25", "o:t3", "o:t31", "other:t", "agent-1", "agent-2"} {
+			var item []string
+			q := question{
+				who: worldEntity{Type: "agent", ID: cmp.Or(agent, "agent-1")}, action: "tool.invoke", resource: "tool",
+				tool: cmp.Or(tool, "o:t1"), allow: slices.Contains(allowed, tool),
+			}
+			if agent != "" {
+				item = append(item, fmt.Sprintf(`"subject":{"type":"agent","id":%q}`, agent))
+			}
+			if tool != "" {
+				item = append(item, fmt.Sprintf(`"resource":{"type":"tool","id":%q}`, tool))
+			}
+			if len(all)%2 == 0 {
+				item = append(item, `"action":{"name":"tool.invoke"}`)
+			}
+			if strings.HasPrefix(q.tool, "o:t3") && q.allow {
+				q.approval = fmt.Sprintf(`{"message":"agent-2 wants to use %s.","template":"o"}`, q.tool)
+			}
+			all, items = append(all, q), append(items, "{"+strings.Join(item, ",")+"}")
+		}
+	}
+	body := strings.Replace(batchOf(t, all), `"evaluations":`, common+`"evaluations":`, 1)
+	body = body[:strings.Index(body, `"evaluations":`)] + `"evaluations":[` + strings.Join(items, ",") + "]}"
+	if wrong := answered(t, s.Post("/access/v1/evaluations", body).Body, all); wrong != "" {
+		t.Error(wrong)
+	}
+}
+
+// Of each name a declaration opens exactly the tool that has it, to exactly the agent that has it.
+func TestAccessStrangeIDs(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1023)
+	var rules strings.Builder
+	ids := []string{long + "a", long + "b", `\`, `"`, `\"`, "a", "é"}
+	for _, id := range ids {
+		fmt.Fprintf(&rules, "- {agent: %q, tools: %q}\n", id, id)
+	}
+	rules.WriteString("- {agent: 'glob', tools: '\\*'}\n")
+	s := pdptest.Start(t, pdptest.Bundle(map[string]string{
+		"bundle.yaml": "allow_trivial: true\n", "all.cedar": "permit (principal, action, resource);",
+		"access/o.yaml": "mode: allowlist\nrules:\n" + rules.String(),
+	}))
+	var all []question
+	ask := func(agent, tool string, allow bool) {
+		all = append(all, question{who: worldEntity{Type: "agent", ID: agent}, action: "tool.invoke", resource: "tool", tool: "o:" + tool, allow: allow})
+	}
+	for _, id := range ids {
+		for _, other := range append([]string{id + "*", "*" + id, id + " ", "*", `\*`, long, "e\u0301"}, ids...) {
+			ask(id, other, id == other)
+			ask(other, id, id == other)
+		}
+	}
+	for tool, allow := range map[string]bool{`\`: true, `\x`: true, `\*`: true, `*`: false, `x`: false, `x\`: false} { // a glob has no escapes
+		ask("glob", tool, allow)
+		ask(`\*`, tool, false)
+	}
+	if wrong := answered(t, s.Post("/access/v1/evaluations", batchOf(t, all)).Body, all); wrong != "" {
+		t.Error(wrong)
 	}
 }
 

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/approval"
@@ -276,5 +279,27 @@ func TestUseThatTheLogLacksIsNotContinued(t *testing.T) {
 				t.Errorf("it is continued: %v", got)
 			}
 		})
+	}
+}
+
+// TestNoRoundWithoutRounds: an approval that is stored without rounds has none, also if a use of it is still open.
+func TestNoRoundWithoutRounds(t *testing.T) {
+	t.Parallel()
+	r, data := newRecord(), quick(t)
+	s := mustOpen(t, data, r.options())
+	a := madeCall(t, s, r, "a")
+	must(t, s.Close())
+	edit(t, data, func(tx *bbolt.Tx) error {
+		return approval.EditApproval(tx, key, a.ID, func(text string) string {
+			left := strings.Replace(text, `"rounds":10,"rounds_within":"15m0s",`, "", 1)
+			if left == text || !strings.Contains(left, `"spendings":[{`) {
+				t.Errorf("it is stored as %s", text)
+			}
+			return left
+		})
+	})
+	s = mustOpen(t, data, r.options())
+	if asksRound(t, s, r, a, "use of a", 1, "d") {
+		t.Error("a round is answered that no approver was shown")
 	}
 }

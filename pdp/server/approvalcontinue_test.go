@@ -160,6 +160,12 @@ func TestNoRoundThatNobodyApproved(t *testing.T) {
 			id, by = c.used(s, "push", context+`,"late":true`)
 			c.Advance(2 * time.Minute)
 			c.goesOn(s, context+`,"late":true`, id, by.decision, 1).denied(t, "too late", s, evaluation.ApprovalExpired)
+			id, by = c.used(s, "push", context+`,"late":2`)
+			if got := c.goesOn(s, context+`,"late":2`, id, by.decision, 1); !got.may {
+				t.Errorf("%s: in time: %s", terms, got.text)
+			}
+			c.Advance(2 * time.Minute)
+			c.goesOn(s, context+`,"late":2`, id, by.decision, 2).denied(t, "too late between rounds", s, evaluation.ApprovalExpired)
 		}
 	}
 }
