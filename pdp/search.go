@@ -51,6 +51,7 @@ func (p *PDP) Search(ctx context.Context, search SearchCall) (SearchAnswer, erro
 	if in.Bundle == nil {
 		return SearchAnswer{}, ErrNoBundle
 	}
+	in.NoMismatch = true
 	in.Keep()
 	answer := SearchAnswer{ID: p.options.NewID(), Last: search.After, Found: []evaluation.Found{}}
 	_, span := startStep(ctx, "authorize")

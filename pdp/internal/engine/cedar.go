@@ -238,9 +238,8 @@ func (in *Inquiry) Question(v *bundle.View) (*Question, error) {
 	}
 	q.Context, q.contextOrigins = in.wholeContext(&context), context.origins
 	q.add(context.piece)
-	if b.Schema != nil && (q.Reason == evaluation.SchemaMismatch || !in.fits(v, q)) {
-		q.refuse(evaluation.SchemaMismatch)
-		describer{in, v}.request(&q.Uids, &q.misfits)
+	if b.Schema != nil {
+		q.add(in.fit(v, q))
 	}
 	slices.Sort(q.Unusable)
 	if q.Reason == "" {

@@ -113,7 +113,7 @@ func (m *merger) convertMember(name string, value evaluation.Value, path ...stri
 			m.unusable = append(m.unusable, name)
 			m.drop(name)
 		}
-		if !m.misfits.full() {
+		if !m.enough(&m.misfits) {
 			m.misfits.note(m.at(m.describe(&c.Fault, m.owner+"."+name), c.Fault.below(placeOf(name, path))...))
 		}
 	}

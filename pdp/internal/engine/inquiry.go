@@ -51,6 +51,8 @@ type Inquiry struct {
 	review bundle.Review
 	// demanding is set if parents of [bundle.View.Demanding] alone count.
 	demanding bool
+	// NoMismatch is set if decisions need not name the places in the request that do not fit.
+	NoMismatch bool
 	// Inherits says which parts of the request the next questions have too. Such a part is kept
 	// even if this question has another in its place.
 	Inherits evaluation.Inherited
@@ -64,7 +66,7 @@ type Inquiry struct {
 		entities [bundle.Variables]*kept[entityPiece]
 		one      *kept[entityPiece] // the entity that is both subject and resource
 		context  *kept[contextPiece]
-		fit      *kept[bool]
+		fit      *kept[piece]
 		up       *[bundle.Variables]ancestors
 		unknown  *evaluation.Unknown // of which the next ones are
 		settled  *[4]kept[settledPart]
@@ -89,7 +91,7 @@ func (in *Inquiry) Keep() {
 	for n := range k.entities {
 		k.entities[n] = new(kept[entityPiece])
 	}
-	k.one, k.context, k.fit = new(kept[entityPiece]), new(kept[contextPiece]), new(kept[bool])
+	k.one, k.context, k.fit = new(kept[entityPiece]), new(kept[contextPiece]), new(kept[piece])
 	k.up = new([bundle.Variables]ancestors)
 }
 
@@ -195,22 +197,26 @@ func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID) (contextPie
 	})
 }
 
-// fits reports whether the question fits the schema. Among questions with the same action and
+// fit is what the schema makes of the question. Among questions with the same action and
 // the same context, only the types can make a difference.
-func (in *Inquiry) fits(v *bundle.View, q *Question) bool {
+func (in *Inquiry) fit(v *bundle.View, q *Question) piece {
 	r := &in.Request
 	of := parts{
 		uid:       q.Uids[bundle.ActionVar],
 		sent:      r.Context,
 		more:      r.Action.Properties,
-		principal: q.Uids[bundle.PrincipalVar].Type,
-		resource:  q.Uids[bundle.ResourceVar].Type,
+		principal: types.EntityType(r.Subject.Type), // as the request writes it, because misfits name it so
+		resource:  types.EntityType(r.Resource.Type),
 	}
-	fits, _ := in.keeps.fit.get(of, in.Inherits.Context, func() (bool, error) {
+	made, _ := in.keeps.fit.get(of, in.Inherits.Context, func() (p piece, _ error) {
 		in.countConverted(r.Context)
-		return in.Bundle.Schema.FitsRequest(q.request(), !v.SeesAllPDP), nil
+		if !in.Bundle.Schema.FitsRequest(q.request(), !v.SeesAllPDP) {
+			p.refuse(evaluation.SchemaMismatch)
+			describer{in, v}.request(&q.Uids, &p.misfits)
+		}
+		return p, nil
 	})
-	return fits
+	return made
 }
 
 // Lineages finds the ancestors of the question's three variables. Ancestors that were found

@@ -41,6 +41,9 @@ type describer struct {
 	v  *bundle.View
 }
 
+// enough reports whether no more of them are described.
+func (d describer) enough(m *mismatches) bool { return d.in.NoMismatch || m.full() }
+
 // at is a mismatch at a place in the request.
 func (d describer) at(detail string, at ...string) evaluation.Mismatch {
 	one := evaluation.MisfitAt(detail, at...)
@@ -92,10 +95,16 @@ func (d describer) noSuchID(uid types.EntityUID, part string) evaluation.Mismatc
 // a property gives parents that an enumerated type does not have.
 func (d describer) entity(uid types.EntityUID, o *origin, part string, to *mismatches) {
 	c, declared := &d.in.Bundle.Config, d.in.Bundle.AttributesOf(uid.Type)
+	if d.enough(to) {
+		return
+	}
 	for name, a := range bundle.ByName(declared) {
 		_, sent := o.sent.Get(name)
 		if o.Known || sent || a.Optional || c.EvaluateUnknown && !c.ParentsFrom(uid.Type, name) {
 			continue
+		}
+		if d.enough(to) {
+			return
 		}
 		to.note(d.at(
 			"required attribute "+bundle.Quote(name)+" was not sent, and no entity of this id is stored"+
@@ -120,11 +129,17 @@ func (d describer) entity(uid types.EntityUID, o *origin, part string, to *misma
 
 // request notes an action that the schema does not declare, or not for these types, and members that the context lacks.
 func (d describer) request(uids *[bundle.Variables]types.EntityUID, to *mismatches) {
+	if d.enough(to) {
+		return
+	}
 	d.applies(uids, to)
 	r := &d.in.Request
 	declared := d.in.Bundle.Schema.ContextOf(uids[bundle.ActionVar])
 	for name, a := range bundle.ByName(declared) {
 		supplied := name == "pdp" || name == "action" || name == evaluation.ViaMember && bundle.SuppliesVia(r)
+		if d.enough(to) {
+			return
+		}
 		if _, ok := r.Context.Get(name); !ok && !a.Optional && !supplied {
 			to.note(d.at("required member "+bundle.Quote(name)+" was not sent"+d.sentFor(name, r.Context, declared), "context", name))
 		}

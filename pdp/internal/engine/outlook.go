@@ -79,7 +79,7 @@ func (in *Inquiry) judgeUnknown(ctx context.Context, w *Verdict) error {
 	s := settling{in: &u.in, v: v}
 	s.settleAll()
 	q, err := u.in.Question(v)
-	in.Converted, in.Renewed = u.in.Converted, u.in.Renewed
+	in.Converted, in.Renewed, in.keeps.looked = u.in.Converted, u.in.Renewed, u.in.keeps.looked
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func NewReviewer(in Inquiry, who Approver) (*Reviewer, error) {
 	if in.Bundle == nil {
 		return nil, ErrNoBundle
 	}
-	in.Asker = evaluation.Asker{Name: who.Caller}
+	in.Asker, in.NoMismatch = evaluation.Asker{Name: who.Caller}, true
 	in.Request.Action.Name, in.Request.Context = bundle.ApprovalAction, who.Way.Context()
 	in.Keep()
 	r := &Reviewer{
