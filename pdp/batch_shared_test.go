@@ -113,6 +113,42 @@ func TestWhatItemsShareIsConvertedOnce(t *testing.T) {
 	}
 }
 
+// What does not fit of what items share is described once, and of the candidates of a search not at all.
+func TestMisfitsAreDescribedOnce(t *testing.T) { // not in parallel, because it counts allocations
+	var members, users []string
+	for n := range 500 {
+		members = append(members, fmt.Sprintf(`"k%d": Long`, n))
+		users = append(users, fmt.Sprintf(`{"uid":{"type":"user","id":"u%d"},"attrs":{},"parents":[]}`, n))
+	}
+	p := Of(bundleOfFiles(t, map[string]string{
+		"schema.cedarschema": `entity user, doc; action "r" appliesTo { principal: user, resource: doc, context: { ` + strings.Join(members, ",") + ` } };`,
+		"p.cedar":            `permit(principal is user, action, resource is doc);`,
+		"entities/e.json":    "[" + strings.Join(users, ",") + "]",
+	}), Options{})
+	const about = `"action":{"name":"r"},"resource":{"type":"doc","id":"1"}`
+	batch := func(items int) float64 {
+		return testing.AllocsPerRun(1, func() {
+			call := BatchCall{Batch: decodeBatch(t, `"subject":{"type":"user","id":"a"},`+about, slices.Repeat([]string{`{}`}, items)...)}
+			got, err := p.EvaluateBatch(t.Context(), call)
+			if must(t, err); len(got.Items) != items || len(got.Items[items-1].Mismatch) != 16 {
+				t.Fatalf("%d answers", len(got.Items))
+			}
+		})
+	}
+	if one := (batch(200) - batch(100)) / 100; one > 100 {
+		t.Errorf("an item allocates %.0f times", one)
+	}
+	search := SearchCall{Limit: 500, Search: evaluation.Search{Kind: evaluation.SubjectSearch, Request: decodeBatch(t, `"subject":{"type":"user","id":"a"},`+about, `{}`).Items[0].Request}}
+	if all := testing.AllocsPerRun(1, func() {
+		got, err := p.Search(t.Context(), search)
+		if must(t, err); got.Examined != 500 || len(got.Found) > 0 {
+			t.Fatalf("got %+v", got)
+		}
+	}); all > 500*20 {
+		t.Errorf("500 candidates allocate %.0f times", all)
+	}
+}
+
 // What items share and cannot share as it is, because of what each has of its own, is
 // converted for some of them and not for a thousand.
 //

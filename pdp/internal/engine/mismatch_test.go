@@ -171,12 +171,16 @@ func TestNearNamesAreBounded(t *testing.T) {
 		items = append(items, fmt.Sprintf(`{"subject":{"type":"user","id":"person-%04dx"}}`, n))
 	}
 	body := `{"action":{"name":"x"},"resource":{"type":"doc","id":"1"},"evaluations":[` + strings.Join(items, ",") + `]}`
-	for explain, want := range map[bool]int{true: 100, false: 0} {
-		batch, err := evaluation.DecodeBatch([]byte(body), "", evaluation.DefaultLimits())
+	for _, c := range []struct {
+		body    string
+		explain bool
+		want    int
+	}{{body, true, 100}, {body, false, 0}, {notKnowing(body, "/context/x"), true, 100}} {
+		batch, err := evaluation.DecodeBatch([]byte(c.body), "", evaluation.DefaultLimits())
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch, Explain: explain})
+		answer, err := p.EvaluateBatch(t.Context(), pdp.BatchCall{Batch: batch, Explain: c.explain})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,8 +193,8 @@ func TestNearNamesAreBounded(t *testing.T) {
 				near++
 			}
 		}
-		if near != want {
-			t.Errorf("explained: %t: %d items have the name of another, want %d", explain, near, want)
+		if near != c.want {
+			t.Errorf("explained: %t: %d items have the name of another, want %d: %.80s", c.explain, near, c.want, c.body[len(c.body)-80:])
 		}
 	}
 }
