@@ -16,8 +16,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-
-	"policy-service/pdp/server/auth"
 )
 
 // TokenEndpoint is the address where an authorization server gives tokens, and the gateway's credential there.
@@ -69,7 +67,7 @@ func newEndpoint(o TokenEndpoint) (*endpoint, error) {
 		return nil, errors.New("the token endpoint is no URL; write it like https://idp.example.com/token")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("the URL of the token endpoint has a password, a query or a fragment; leave them out")
-	case u.Scheme == "http" && !auth.IsLoopbackName(u.Hostname()):
+	case u.Scheme == "http" && !loopbackName(u.Hostname()):
 		return nil, errors.New("plain http to another machine shows the client secret to anybody on the way; use https")
 	case o.ClientID == "" || o.ClientSecretFile == "":
 		return nil, errors.New("a token endpoint needs client_id and client_secret_file: it gives no token to somebody unknown")
@@ -80,6 +78,12 @@ func newEndpoint(o TokenEndpoint) (*endpoint, error) {
 		return nil, err
 	}
 	return &endpoint{o, transport}, nil
+}
+
+// loopbackName reports whether a host is this machine, whatever the resolver says.
+func loopbackName(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()
 }
 
 // ask sends a form, and reads the token of the answer. Errors quote nothing of the answer: it may repeat the form.
