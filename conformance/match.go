@@ -42,9 +42,9 @@ func at(value any, pointer string) any {
 	return value
 }
 
-// matcher compares the demands of a case with an answer. Among what is
-// wanted "$string" and the other kinds of isKind stand for any value of that kind,
-// and a member whose name ends in "*" is optional.
+// matcher compares the demands of a case with an answer. In what is wanted,
+// "$string" and the other kinds of isKind stand for any value of that kind, and a
+// member whose name ends in "*" may be missing.
 type matcher struct {
 	// secure is set where the PDP is asked over TLS: then a $url is https. A PDP
 	// that is judged over plain HTTP, on the developer's own machine, may name

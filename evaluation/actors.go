@@ -55,7 +55,7 @@ func NamesActors(member string) bool {
 	return member == agentMember || member == chainMember || member == RequesterMember
 }
 
-// refOf reads {"type", "id"}, and nothing that has more to say.
+// refOf reads {"type", "id"}. It refuses an object with any other member.
 func refOf(v Value) (Ref, bool) {
 	typ, ok1 := v.Object().Get("type")
 	id, ok2 := v.Object().Get("id")

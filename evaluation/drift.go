@@ -106,10 +106,10 @@ func (r *reader) parts(o Object) (parts []string) {
 
 func (r *reader) digest(o Object, name string) string {
 	text := r.shown(o, false, DriftDigest, name)
-	of := func(c rune) bool {
+	allowed := func(c rune) bool {
 		return c <= unicode.MaxASCII && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune(":-_", c))
 	}
-	r.want(!strings.ContainsFunc(text, func(c rune) bool { return !of(c) }), "no digest: it has letters, digits, :, - and _", name)
+	r.want(!strings.ContainsFunc(text, func(c rune) bool { return !allowed(c) }), "this is no digest, which has only letters, digits, :, - and _", name)
 	return text
 }
 

@@ -51,12 +51,11 @@ const Grace = 5 * time.Second
 // the outcome. allow is the decision; the obligations of a deny are done as well, and
 // the outcome stays a deny.
 //
-// All of it has to succeed for a permit, and every obligation is tried, whatever
-// became of the ones before it: a PEP that cannot ask for approval must still
-// send the notification. For the same reason the end of ctx, which fails the
-// obligation being done and so denies, does not stop those after it: they get
-// another context, which ends after [Grace]. Whoever could make a PEP hang up
-// could otherwise keep it from telling of them.
+// All of it has to succeed for a permit, and every obligation is tried, whatever became of the ones
+// before it: a PEP that cannot ask for approval must still send the notification. For the same
+// reason the end of ctx, which fails the obligation being done and so denies, does not stop those
+// after it: they get another context, which ends after [Grace]. Otherwise a client that ends the
+// request early could keep the PEP from sending notifications.
 //
 // An obligation without a type or an id, or with an id that another one has, is
 // malformed and denies. It is tried as well, where there is a handler.
@@ -185,9 +184,9 @@ func (r Report) Owes(o evaluation.Obligation) bool {
 	return slices.ContainsFunc(r.outcomes, func(one Outcome) bool { return one.ID == o.ID })
 }
 
-// Break is r after a promise was not kept: a handler returned nil for what was to be done
-// later, and it was not done. An obligation that r does not have is added to it as failed: who
-// names it has mistaken it for another, which then was not done.
+// Break is r after a promise was not kept: a handler returned nil for what was to be done later, and
+// it was not done. An obligation that r does not have is added to it as failed: the caller has
+// mistaken it for another, which then was not done.
 func (r Report) Break(o evaluation.Obligation, why error) Report {
 	broken := Outcome{o.ID, o.Type, Failed, errors.Join(errBroken, why)}
 	if !r.Owes(o) {

@@ -52,7 +52,7 @@ const (
 	DefaultRoundsWithin = 15 * time.Minute
 )
 
-// DefaultMaterial is all there is: what of the context is volatile, the bundle says.
+// DefaultMaterial is the whole request. A bundle whose context has volatile members lists less.
 var DefaultMaterial = []string{"action", "context", "resource", "subject"}
 
 // TermsOf reads the terms of an obligation. One without a template says nothing of
@@ -132,5 +132,6 @@ func IsMaterial(name string) bool {
 		return true
 	}
 	member, ok := strings.CutPrefix(name, "context.")
+	// Only the PDP sets context.pdp and context.action, so no approval is bound to them.
 	return ok && member != "" && member != "pdp" && member != "action" && !evaluation.Protocol(member)
 }

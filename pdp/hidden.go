@@ -10,8 +10,9 @@ import (
 // Unknown is the error of [PDP.Evaluate] if the decision may depend on values that masks hide.
 type Unknown = engine.Unknown
 
-// approvalOnRecord stands in the place of the approvals for a decision that went by one. It is there
-// for whatever is asked, and using it changes nothing.
+// approvalOnRecord is the [Approvals] of a recorded decision that is decided again: the id of the
+// approval that it used. That approval is found for every request. Nothing is reserved, filed or
+// offered.
 type approvalOnRecord string
 
 // Find implements [Approvals].

@@ -87,7 +87,7 @@ func (b *book) watch(who string, r *http.Request, text []byte) {
 	b.given[who] = r.Method + " " + r.URL.Path
 }
 
-// gave says where a side got an access token, "" if never.
+// gave returns where a side got a client's access token, "" if nowhere.
 func (b *book) gave(who string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -250,6 +250,7 @@ func (r *running) check(e Expectation, x exchange) error {
 	if len(all) > 0 {
 		return errors.New(strings.Join(all, "; or "))
 	}
+	// An outcome without an effect may come without a question: then there is nothing to compare.
 	if e.MayAsk != nil && (x.let() || len(x.entries.asked) > 0) {
 		e.Asked = e.MayAsk
 	}

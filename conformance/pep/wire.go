@@ -145,7 +145,7 @@ func (e Era) headers(h http.Header, out outgoing) {
 	}
 }
 
-// headerValue spells a text that a header cannot hold.
+// headerValue returns a text as a header has it: in base64 if the header cannot hold it as it is.
 func headerValue(s string) string {
 	for _, r := range s {
 		if r < ' ' || r > '~' {

@@ -60,10 +60,12 @@ func (c *Client) Present(ctx context.Context, request evaluation.Request, types 
 	if err == nil && by.ended() {
 		err = &Error{Kind: NotApproved, Detail: "the approval has ended"}
 	}
+	// A deny stays as it is. An allow that rests on no usable approval fails.
 	if err != nil && d.allow {
 		err.Op = "evaluate"
 		d.permit, d.err = false, err
 	}
+	// the first round goes on from this decision, a later one from the decision that began it
 	by.next.kept.Decision = cmp.Or(by.next.kept.Decision, d.id)
 	return Undischarged{d, q, by}
 }

@@ -12,8 +12,8 @@ import (
 	"policy-service/evaluation"
 )
 
-// object of JSON, as CEL sees it. What is in it is made when somebody looks at it, and once: a step of an expression
-// costs little, and must not go through all that was sent each time it is taken.
+// jsonMap is an object of JSON, as CEL sees it. What is in it is made when somebody looks at it, and once: a step of
+// an expression costs little, and must not go through all that was sent each time it is taken.
 type jsonMap struct {
 	object evaluation.Object
 	inner  map[string]ref.Val // containers and long numbers that were looked at

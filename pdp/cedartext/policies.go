@@ -17,7 +17,7 @@ type reader struct {
 // next is the text of the next word, "" at the end.
 func (r *reader) next() string { return r.words[0].Text }
 
-// ahead is the text of the word that is so many words behind the next one.
+// ahead is the text of the word n words after the next one, "" if there is none.
 func (r *reader) ahead(n int) string {
 	if n >= len(r.words) {
 		return ""

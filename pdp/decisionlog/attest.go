@@ -44,12 +44,11 @@ func (l *Log) covering(ctx context.Context, sequence uint64) (Checkpoint, error)
 	return ParseCheckpoint(signed, nil)
 }
 
-// Approvals goes over the records from a sequence on that name one of some approval
-// requests: steps of it, and decisions that went by it. What it says is what was signed:
-// it makes the tree again of all records from there on, so that nobody can hide one. It
-// therefore asks no index. A record whose content is gone comes without its Line, because
-// it may have named any of them: who can write to the files can also have it said, past
-// the last checkpoint, that it was redacted.
+// Approvals goes over the records from a sequence on that name one of some approval requests: steps of it, and
+// decisions that went by it. What it says is what was signed: it makes the tree again of all records from there on, so
+// that no record can be hidden. It therefore asks no index. A record whose content is gone comes without its Line,
+// because it may have named any of them: a program that can write to the files can also write, past the last
+// checkpoint, that it was redacted.
 func (l *Log) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
 	return l.signed(ctx, from, &walker{ids: ids, visit: visit})
 }
@@ -68,7 +67,7 @@ func (l *Log) Events(ctx context.Context, visit func(*Recorded) error, first str
 	return l.signed(ctx, from, &walker{visit: func(Record) error { return nil }})
 }
 
-// Events is [Log.Events] for who only reads. Whether the log is the one that was signed is verify's to say.
+// Events is [Log.Events] for a Reader. It does not check that the log is the one that was signed: package verify does.
 func (r *Reader) Events(ctx context.Context, visit func(*Recorded) error, first string, others ...string) error {
 	_, err := r.events(ctx, visit, first, others)
 	return err
@@ -119,8 +118,8 @@ func (l *Log) signed(ctx context.Context, from uint64, w *walker) error {
 	return nil
 }
 
-// Approvals is [Log.Approvals] for who only reads. Whether the tree is the one that was
-// signed is verify's to say.
+// Approvals is [Log.Approvals] for a Reader. It does not check that the tree is the one that was signed: package verify
+// does.
 func (r *Reader) Approvals(ctx context.Context, from uint64, ids map[string]bool, visit func(Record) error) error {
 	return r.walk(ctx, min(from, r.Size()), r.Size(), &walker{ids: ids, visit: visit})
 }

@@ -16,8 +16,8 @@ import (
 // Filter picks records. Everything that is set must hold; the zero Filter picks
 // all.
 type Filter struct {
-	// Tenants, where there is a list, are the tenants whose records somebody may
-	// see: others, and those of none, such as a start, are as if they were not there.
+	// Tenants, where there is a list, are the tenants whose records the reader may see: others, and those of none, such
+	// as a start, are as if they were not there.
 	Tenants []string `json:"tenants,omitzero"`
 	// From is the first moment that counts, To the first that no longer does.
 	From time.Time `json:"from,omitzero"`
@@ -133,8 +133,8 @@ func named(e evaluation.Ref, name string) bool {
 	return e.ID != "" && (name == e.ID || name == e.Type+"/"+e.ID)
 }
 
-// terms are what a record must have: of each list one at least, the lists that are short
-// as a rule first. None says that the index is of no help.
+// terms are lists of terms: a record that passes has at least one of each list. Lists that few records are in come
+// first. Without any list the index is of no help.
 func (f Filter) terms() (all [][]string) {
 	one := func(letter byte, value string) {
 		if value != "" {
@@ -153,11 +153,11 @@ func (f Filter) terms() (all [][]string) {
 	one(index.TermEvent, f.Event)
 	one(index.TermTenant, f.Tenant)
 	if f.Tenants != nil {
-		any := make([]string, len(f.Tenants))
+		tenants := make([]string, len(f.Tenants))
 		for i, tenant := range f.Tenants {
-			any[i] = index.Term(index.TermTenant, tenant)
+			tenants[i] = index.Term(index.TermTenant, tenant)
 		}
-		all = append(all, any)
+		all = append(all, tenants)
 	}
 	one(index.TermDecision, f.Decision)
 	one(index.TermKind, f.Kind)

@@ -103,8 +103,8 @@ func (tx *Tx) Last(bucket string) uint64 {
 	return 0
 }
 
-// Scan goes through a bucket in the order of its keys: those after a key, or all if that is nil. Read reads the value,
-// as Get does, while the loop is at it.
+// Scan yields the keys of a bucket in their order: those after a key, or all if that is nil. With each key comes a
+// function that reads its value, as Get does, until the loop goes on.
 func (tx *Tx) Scan(bucket string, after []byte) iter.Seq2[[]byte, func(into any) bool] {
 	return func(yield func([]byte, func(any) bool) bool) {
 		b := tx.bolt.Bucket([]byte(bucket))

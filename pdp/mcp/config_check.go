@@ -189,6 +189,8 @@ func compileMapping(b *coaz.Binding, text config.Object) (*coaz.Mapping, error) 
 	return b.Compile(o, coaz.AuthZEN)
 }
 
+// checkQuestions checks the settings that questions are made by: meta, the claim of the subject, and the
+// mappings.
 func (c *Config) checkQuestions(m *config.Reading) {
 	c.checkMeta(m)
 	b, err := c.Binding()

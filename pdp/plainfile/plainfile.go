@@ -57,7 +57,8 @@ func notPlain(name string, info fs.FileInfo) error {
 // Read reads a regular file. A file of more than limit bytes is an error.
 func Read(name string, limit int64) ([]byte, error) { return read(name, limit, false) }
 
-// ReadPrivate is [Read] for a file with a secret. It refuses a file that every user of the machine can read.
+// ReadPrivate is [Read] for a file with a secret. It refuses a file that every user of the machine has any
+// permission for.
 func ReadPrivate(name string, limit int64) ([]byte, error) { return read(name, limit, true) }
 
 func read(name string, limit int64, private bool) ([]byte, error) {
@@ -95,8 +96,8 @@ func Replace(name string, content []byte) error {
 // Publish needs no permission to read the directory.
 func Publish(name string, content []byte) error { return replace(name, 0o644, content) }
 
-// Rewrite is [Publish] in the place of a file that is there, and that its writer may write to. The file keeps its
-// permissions. A link to it stays one.
+// Rewrite is [Publish] for a file that exists and that this process may write to. The file keeps its permissions. A
+// link to it stays one.
 func Rewrite(name string, content []byte) error {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {

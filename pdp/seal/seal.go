@@ -104,5 +104,5 @@ func (r *Ring) beside(purpose Purpose, binding []byte) []byte {
 // key is one key of a ring.
 type key struct {
 	id   byte
-	aead cipher.AEAD
+	aead cipher.AEAD // makes a random nonce itself, and puts it in front of the text
 }

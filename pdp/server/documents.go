@@ -157,6 +157,7 @@ func (d *documents) signed(point string) (body []byte, tag string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
+	// claims only lists what the tag depends on here: the key, the hour, and the metadata without the tenant.
 	form, err := door.Marshal(claims{keys.KeyID(), now.Unix(), 0, d.metadata(d.base)})
 	return body, entityTag(form), err
 }

@@ -31,6 +31,7 @@ const (
 // newRetention makes the retention of a log that is not open yet, and prepares the log's options for it.
 func (s *Server) newRetention(d *decisionLog, o *decisionlog.Options) *retention {
 	keep := func() decisionlog.Retention { return s.live.Load().config.DecisionLog.Retain.bounds() }
+	// for tests: their retention replaces that of the configuration
 	if tune := s.config.Program.tuneLog; tune != nil {
 		tuned := keep()
 		tune(o, &tuned)

@@ -59,8 +59,9 @@ func upperI(r rune) rune {
 	return r
 }
 
-// folds are forms of an id of which ids share one if they look alike: as it looks, in which an I is an l, and as it is
-// read whatever the case, in which an I is an i. Of other alphabets the small letters may look like ours or the capitals.
+// folds are forms of an id. Two ids look alike if they share one: the id as it looks, in which an I is an l; as it is
+// read whatever the case, in which an I is an i; and, if it is not plain ASCII, that of its small letters, which may
+// look like ours where the capitals do not.
 func folds(id string) []string {
 	text := plain(id)
 	keys := []string{reading(strings.ReplaceAll(text, "I", "l")), reading(text)}

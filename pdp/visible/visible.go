@@ -75,8 +75,9 @@ func (c char) escape() string {
 	return fmt.Sprintf(`\u%04x`, c.rune)
 }
 
-// seen reports whether a character is visible, where marks may stand. Of the spaces only one is; controls and characters
-// that direct text (U+202E, U+2066) or have no width (U+200B) are not printable at all.
+// seen reports whether a character is visible. Marks are; stack.hides looks at where they stand. Of the spaces only
+// that of ASCII is; controls and characters that direct text (U+202E, U+2066) or have no width (U+200B) are not
+// printable at all.
 func (c char) seen() bool {
 	if c.rune < utf8.RuneSelf {
 		return ' ' <= c.rune && c.rune <= '~'

@@ -45,8 +45,8 @@ func Strictly(node *yaml.Node, into any) error {
 	return d.Decode(into)
 }
 
-// JSON is a value's text as JSON, its members in the order in which they stand, also twice. A value tagged !raw is the
-// text itself, whether it is JSON or not.
+// JSON is a value's text as JSON, its members in the order of the file; one that stands there twice is there twice. A
+// value tagged !raw is the text itself, whether it is JSON or not.
 func JSON(node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!raw":

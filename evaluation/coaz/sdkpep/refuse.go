@@ -49,6 +49,8 @@ func unknownMethod() *refusal {
 	return refuse(coaz.Denied.Code(coaz.AuthZEN), "Access denied: there is no mapping for this method", data{Type: "authorization_denied"}, "the method has no mapping")
 }
 
+// withheld is the answer in the place of a result that an obligation has to change and could not, or of an
+// error, which none changes. The operation may have been executed.
 func withheld() *jsonrpc.Error {
 	return refuse(coaz.Unreachable.Code(coaz.AuthZEN), "The result is withheld", data{Type: "withheld"}, "").wire
 }

@@ -163,7 +163,7 @@ func (b *Broker) File(ctx context.Context, w pdp.ApprovalRequest) (*evaluation.A
 		return nil, err
 	}
 	if ok && known.Digest == digest && known.Status.Final() {
-		return b.answerFor(known), nil // an agent that presents a refused approval does not ask again by that
+		return b.answerFor(known), nil // presenting an approval that has ended files no new request: the answer is its status
 	}
 	q, err := b.approvalRequest(ctx, w, digest)
 	if err != nil {

@@ -76,8 +76,8 @@ func (b *Broker) Redact(ctx context.Context, caller auth.Caller, r Redaction) (d
 	return done, err
 }
 
-// redactKept redacts an approval request in the file of approvals, and its messages to other systems: these are told
-// again, as it is now.
+// redactKept redacts an approval request in the file of approvals, and its messages to other systems, which get it
+// again as it is now.
 func (b *Broker) redactKept(ctx context.Context, caller, reason string, r Redaction) error {
 	err := b.Store.Redact(ctx, r.Approval, caller, reason, r.End)
 	if err != nil {

@@ -70,7 +70,8 @@ func joined(lines [][]visible.Piece) (one []visible.Piece) {
 	return one
 }
 
-// Lines, More, RightToLeft and Notes are those of [visible.Shown].
+// Lines, More, RightToLeft and Notes are those of [visible.Shown]. More are, whole, the lines that Lines cuts or
+// leaves out.
 func (t Text) Lines() [][]visible.Piece { return t.shown.Lines }
 func (t Text) More() [][]visible.Piece  { return t.shown.More }
 func (t Text) RightToLeft() bool        { return t.shown.RightToLeft }
@@ -172,7 +173,7 @@ func markedLine(line []visible.Piece, character string, mark visible.Piece) (all
 	return all
 }
 
-// classOf is how a piece is drawn: "" as text.
+// classOf is the CSS class of a piece, "" for plain text.
 func classOf(k visible.Kind) string {
 	switch k {
 	case visible.Plain:

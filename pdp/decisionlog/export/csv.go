@@ -155,20 +155,20 @@ func requestOf(s decisionlog.Recorded) ([]byte, error) {
 		if err != nil || len(s.Inherits) == 0 {
 			return own.Request, err
 		}
-		return with(own.Request, "inherits", s.Inherits)
+		return withNames(own.Request, "inherits", s.Inherits)
 	}
 	if len(s.Gone) == 0 {
 		return s.Asked, nil
 	}
-	return with(s.Asked, "inherited_gone", s.Gone)
+	return withNames(s.Asked, "inherited_gone", s.Gone)
 }
 
 // maxRequest is the length of the longest request that has in it what an item of a batch inherits. Otherwise a thousand
 // items that inherit a megabyte would make a table of a gigabyte. A spreadsheet cuts such a cell anyway.
 const maxRequest = 32 << 10
 
-// with adds a member with some names to a request.
-func with(request []byte, member string, names []string) ([]byte, error) {
+// withNames adds to a request a member that lists names: of what it inherits, or of what is gone.
+func withNames(request []byte, member string, names []string) ([]byte, error) {
 	text, err := json.Marshal(names)
 	rest := slices.Clip(request[:len(request)-1])
 	if len(rest) > 1 {

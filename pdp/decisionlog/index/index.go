@@ -241,12 +241,12 @@ func (x *Index) addFed(from, to uint64) (next, until uint64) {
 	return from, from
 }
 
-// keep writes the index of a sealed segment, unless that was replaced, or stop comes first.
+// keep writes the index of a sealed segment, unless that was replaced, or ctx ends first.
 func (x *Index) keep(ctx context.Context, p *postings) {
 	x.making.Lock()
 	defer x.making.Unlock()
 	if !p.replaced {
-		_ = x.write(ctx, p) // or it is tried again from the segment's records, and then reported
+		_ = x.write(ctx, p) // on an error fill makes it from the segment's records, and reports an error of its own
 	}
 }
 

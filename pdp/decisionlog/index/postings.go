@@ -224,9 +224,8 @@ func readLists(f *pages.File, s Segment, terms [][]string) ([]uint32, error) {
 // fewCandidates are looked at sooner than a list that most records are in is read.
 const fewCandidates = 16
 
-// narrow takes what is in one list at least of each group, and what nobody could
-// understand. Where few are left it leaves out the groups that follow: whoever asks
-// looks at each record anyway.
+// narrow takes the records that are in a list of each group, and those under TermOdd. Where few are left it leaves out
+// the groups that follow: the caller reads each record anyway.
 func narrow(terms [][]string, read func(term string) ([]uint32, error)) ([]uint32, error) {
 	var narrowed []uint32
 	for i, any := range terms {

@@ -33,10 +33,14 @@ type Damage struct {
 func (d *Damage) Error() string {
 	text := fmt.Sprintf("the journal is damaged: %s at byte %d: %s", d.File, d.Offset, d.Reason)
 	for i, m := range d.Missing {
-		text += fmt.Sprintf("%s %d to %d", [2]string{"; missing are frames", ","}[min(i, 1)], m[0], m[1])
+		sep := ","
+		if i == 0 {
+			sep = "; missing are frames"
+		}
+		text += fmt.Sprintf("%s %d to %d", sep, m[0], m[1])
 	}
 	if d.Records < 0 {
-		return text + "; nobody knows how many records are lost"
+		return text + "; the number of lost records is unknown"
 	}
 	return text + fmt.Sprintf("; %d records are lost", d.Records)
 }
@@ -96,7 +100,7 @@ func judge(first, second *scanned, all []found, after uint64) *Damage {
 	d := g.damage(after)
 	for _, s := range []*scanned{first, second} {
 		if s.bad == nil || !s.unknown && (s == first && len(second.frames) > 0 || s.goesOn(s.bad.Offset)) {
-			continue // there is a later frame, so the numbers have told
+			continue // there is a later frame, so the numbers show what is missing
 		}
 		if d == nil {
 			d = s.bad
@@ -165,17 +169,21 @@ func (g *gaps) records(number uint64) (n uint64, known bool) {
 	return 0, false
 }
 
-// place returns where a frame that is missing begins, or should.
+// place returns where a missing frame begins, or should: at its own head, else behind the frame before it, else at the
+// beginning of a file.
 func (g *gaps) place(number uint64) (file string, offset int64) {
 	i, is := g.find(number)
 	switch {
-	case is:
+	case is: // its head is whole
 		return g.all[i].file.name(), g.all[i].offset
+	// no earlier frame is left, and the next one begins its file, or there is none
 	case i == 0 && (len(g.all) == 0 || g.all[0].offset == framesAt):
 		return g.first.name(), framesAt
+	// the next frame is in the same file or begins its own, or there is none: so behind the frame before
 	case i > 0 && (i == len(g.all) || g.all[i].file == g.all[i-1].file || g.all[i].offset == framesAt):
 		return g.all[i-1].file.name(), g.all[i-1].end()
 	}
+	// the next frame is not the first of its file, so what is missing began there
 	return g.all[i].file.name(), framesAt
 }
 
@@ -190,7 +198,7 @@ type scanned struct {
 	bytes   []byte  // zeros where they cannot be read
 	frames  []found // whose head is whole; by number and offset
 	bad     *Damage // the last part that cannot be read
-	unknown bool    // it has no header, so nothing in it can be read, and nobody knows which file is later
+	unknown bool    // it has no header, so nothing in it can be read, and it is unknown which file is later
 }
 
 // goesOn reports if there is a frame behind this offset.

@@ -99,8 +99,10 @@ func objects(r *evaluation.Request) [4]*evaluation.Object {
 	return [4]*evaluation.Object{&r.Subject.Properties, &r.Action.Properties, &r.Resource.Properties, &r.Context}
 }
 
+// places are the paths of the objects that [objects] returns.
 var places = [4][]string{{"subject", "properties"}, {"action", "properties"}, {"resource", "properties"}, {"context"}}
 
+// place returns the patterns as they apply below the n-th of places.
 func (m *Masker) place(n int) at { return at(m.patterns).into(places[n]...) }
 
 // collector gathers the texts of masked values.
@@ -277,7 +279,7 @@ func (k *Masking) whole(v evaluation.Value) (evaluation.Value, spot, bool) {
 	return made, spot{kind: v.Kind(), is: whole}, true
 }
 
-// says is what people are told of a value that is masked.
+// says returns the words that approvers see for a value that is masked.
 func says(v evaluation.Value) string {
 	if v.Kind() == evaluation.String {
 		return fmt.Sprintf("hidden: %d bytes", len(v.Text()))

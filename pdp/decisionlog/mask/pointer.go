@@ -68,18 +68,19 @@ func (k *Masking) names() map[string]bool {
 	if k.shown == nil {
 		k.shown = map[string]bool{}
 		for _, o := range objects(&k.Request) {
-			k.showNames(o.Value())
+			k.addNames(o.Value())
 		}
 	}
 	return k.shown
 }
 
-func (k *Masking) showNames(v evaluation.Value) {
+// addNames adds the names of all members in v to k.shown.
+func (k *Masking) addNames(v evaluation.Value) {
 	for name, member := range v.Object().All {
 		k.shown[name] = true
-		k.showNames(member)
+		k.addNames(member)
 	}
 	for _, e := range v.Elements {
-		k.showNames(e)
+		k.addNames(e)
 	}
 }

@@ -42,6 +42,7 @@ func (l *Log) Show(ctx context.Context, id string) (decisionlog.Shown, error) {
 	if err == nil {
 		shown.Record, err = decisionlog.Resolve(record.Line, batch)
 	}
+	// A question of a batch has an id of its own, and no record: only that question is shown.
 	if err == nil {
 		err = shown.Ask(id)
 	}
@@ -160,8 +161,8 @@ func timesOf(from, to time.Time) url.Values {
 	return query
 }
 
-// Keys are the public keys of all times, oldest first, as the server says: who
-// verifies the log brings a key from elsewhere.
+// Keys are the public keys of all times, oldest first, as the server says. To verify the log, take a key from
+// elsewhere.
 func (l *Log) Keys(ctx context.Context) ([]string, error) {
 	body, err := l.server.Get(ctx, "/v1/log/keys", nil, smallBody)
 	return strings.Fields(string(body)), err

@@ -66,8 +66,9 @@ func (l *ledger) decided(s *decisionlog.Recorded) {
 	l.young, l.older = map[owed]*Obligations{}, l.young
 }
 
-// received takes in a receipt. What it says of obligations that nobody waits for
-// is passed over: their decision may be gone, or not of the time that is asked for.
+// received takes in a receipt. What it says of obligations that the ledger does not
+// hold is passed over: their decision may be gone, or not of the time that is asked
+// for.
 func (l *ledger) received(r decisionlog.Receipt) {
 	for _, of := range r.Obligations {
 		name := owedBy(r.Decision, of.ID)
@@ -87,7 +88,7 @@ func (l *ledger) received(r decisionlog.Receipt) {
 	}
 }
 
-// byType is the result.
+// byType returns the counts by type of obligation, once all records are taken in.
 func (l *ledger) byType() map[string]Obligations {
 	out := map[string]Obligations{}
 	for name, count := range l.types {

@@ -181,7 +181,8 @@ func (s *segment) checkpointsHere() error {
 	return nil
 }
 
-// leftOver is the problem of a bucket that goes on where the hashes end.
+// leftOver returns the problem of a record without a hash. A checkpoint beyond the hashes is
+// noted in log.cut.
 func (s *segment) leftOver() error {
 	if s.records.has {
 		return problem(Altered, s.log.tree.size, "it has no hash")
@@ -190,7 +191,8 @@ func (s *segment) leftOver() error {
 		return nil
 	}
 	size, _ := integer(s.checkpoints.peek.Key[:8])
-	// Whether the end is missing, or something before it, the next segment tells.
+	// It is not returned here: if a later segment has hashes, records are missing before its
+	// own, and otherwise the end is.
 	s.log.cut = problem(Truncated, s.log.tree.size, "it and all up to record %d are not there, which a checkpoint covers", size-1)
 	return nil
 }

@@ -173,7 +173,7 @@ func least(tools []Tool) []Tool {
 func coverTools(all, some []Tool) bool {
 	i := 0
 	for _, t := range some {
-		// The one that covers t is the last in order that is not behind it.
+		// Only the last tool of all that sorts before t, or equal to it, can cover t.
 		for i < len(all) && compareTools(all[i], t) <= 0 {
 			i++
 		}

@@ -272,7 +272,8 @@ func setOf(uids []types.EntityUID) ast.Node {
 	return ast.Set(nodes...)
 }
 
-// allOf joins tests as a parser reads them.
+// allOf joins tests, one at least, from left to right, as a parser would: the policy is the same
+// as the one in its text.
 func allOf(tests []ast.Node) ast.Node {
 	all := tests[0]
 	for _, t := range tests[1:] {

@@ -629,8 +629,8 @@ func (s *Schema) membersAt(p *Policy, variable string, names []string) (members 
 const addToPDP = "the schema declares pdp without it: add subject: " + whoDeclared + ", resource: " + whoDeclared +
 	" and capability: " + capabilityDeclared + " to pdp there, or leave pdp out of the context: it is added"
 
-// lacksOfPDP reports if a policy reads a member of context.pdp that the PDP supplies and that an action of the policy
-// declares without.
+// lacksOfPDP reports if a policy reads a member of context.pdp that the PDP supplies, and an action of the policy
+// declares pdp with the first members alone. Its callers ask only about a member that the schema lacks.
 func (s *Schema) lacksOfPDP(p *Policy, member string) bool {
 	if !supplies(pdpMembers, []string{member}) || !p.Facts.sees(member) {
 		return false
@@ -690,8 +690,8 @@ func (s *Schema) undeclared(p *Policy) (paths []string) {
 	return slices.Compact(paths)
 }
 
-// ownerOf is the owner that a value of a declared type is. Only an entity and a record have
-// attributes.
+// ownerOf is a list of one, the owner of attributes that a value of a declared type is. It is empty unless the type is
+// an entity or a record.
 func ownerOf(of *Shape) []owner {
 	switch {
 	case of != nil && of.Form == ShapeRecord:

@@ -436,7 +436,8 @@ func put(
 	return nil
 }
 
-// conclude completes a decision that its determining policies made. An error of a policy that blocks denies.
+// conclude completes a decision. If it allows and an errored policy blocks, it is denied, and then has no determining
+// policies. Otherwise the first determining policy with a reason for the user gives it.
 func conclude(v *bundle.View, d *evaluation.Decision, blocked bool) {
 	if d.Allow && blocked {
 		d.Deny(evaluation.ErroredPolicy)

@@ -170,7 +170,8 @@ func (in *Inquiry) entity(v *bundle.View, of bundle.Variable, uid types.EntityUI
 	})
 }
 
-// oneEntity makes the entity that is both subject and resource.
+// oneEntity makes the entity that is both subject and resource. The function oneEntity unites what both send; what only
+// the resource sends is left out.
 func (in *Inquiry) oneEntity(v *bundle.View, uid types.EntityUID) (entityPiece, error) {
 	subject, resource := in.Request.Subject.Properties, in.Request.Resource.Properties
 	of, shared := parts{uid: uid, sent: subject, more: resource}, in.Inherits.Subject && in.Inherits.Resource

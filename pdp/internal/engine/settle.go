@@ -186,7 +186,7 @@ func (s *settling) entity(of bundle.Variable, e *evaluation.Entity, names []stri
 		switch {
 		case s.hidden != nil && len(names) == 0: // and whether both send a property
 			s.doubt()
-		case s.hidden != nil && !sendOnce(r, names[0]):
+		case s.hidden != nil && !leaveToSubject(r, names[0]):
 			return
 		case mayAgree(of, r, names):
 			names = names[:1]
@@ -253,10 +253,10 @@ func (s *settling) enumerates(typ types.EntityType) bool {
 	return false
 }
 
-// sendOnce is for a masked property of an entity that is both subject and resource. The value that both send is the same,
-// or the request was malformed: so the subject alone sends it. sendOnce reports false if the resource alone does: no
-// policy sees such a value.
-func sendOnce(r *evaluation.Request, name string) bool {
+// leaveToSubject takes a masked property from the resource if the subject, which is the same entity, sends it too:
+// their values are the same, or the request was malformed. It reports false if the resource alone sends the property:
+// policies do not see that, so that no user gives themselves a role with the resource.
+func leaveToSubject(r *evaluation.Request, name string) bool {
 	_, subject := r.Subject.Properties.Get(name)
 	_, resource := r.Resource.Properties.Get(name)
 	if subject {

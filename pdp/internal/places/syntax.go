@@ -191,7 +191,9 @@ func (f fault) expected(at int, want string) Fault {
 	return f.missing(at, want, what, try)
 }
 
-// missing places a token that is not there.
+// missing is the fault of a token that is not there. Its place is the end of the token before, if the file ends there,
+// or if want is one of ;,)]} and something new begins on another line; else it is the token that is there. want is the
+// missing token; what and try are the message and the remedy.
 func (f fault) missing(at int, want, what, try string) Fault {
 	before, t := f.token(at-1), f.token(at)
 	begins := t.Text != "" && (t.IsName() || t.Text == "@") && strings.Contains(f.text[before.To:t.From], "\n")
@@ -205,7 +207,7 @@ func (f fault) missing(at int, want, what, try string) Fault {
 	return f.at(at, what, try)
 }
 
-// habit is Cedar's form of a token that other languages have.
+// habit is the remedy for a token that other languages have and Cedar does not; "" for any other token.
 func (f fault) habit(at int) string {
 	switch t := f.token(at).Text; t {
 	case "'", "`", "“", "”", "‘", "’":

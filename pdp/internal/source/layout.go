@@ -203,8 +203,8 @@ func (r *reader) load(file string, e fs.DirEntry) {
 	}
 }
 
-// meantDirectory is the directory of a bundle, or of a tenant, that somebody may have meant by the name of another one
-// there: what would be in it may be forbids.
+// meantDirectory is the directory of a bundle, or of a tenant, that a misspelt name there may stand for: its files,
+// which would not be loaded, may be forbids.
 func meantDirectory(file string) (meant string, ok bool) {
 	home := DirOf(file)
 	name := strings.TrimPrefix(file, home)

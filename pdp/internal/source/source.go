@@ -252,7 +252,7 @@ func (f *Files) Reading() Reading {
 		r.Tenants[tenant] = of(tenant)
 	}
 	for _, tenant := range f.Unavailable {
-		r.Tenants[tenant] = Part{digest: "unavailable"} // as no files have
+		r.Tenants[tenant] = Part{digest: "unavailable"} // which is the digest of no files
 	}
 	return r
 }

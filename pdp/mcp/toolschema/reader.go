@@ -139,7 +139,8 @@ func (r *reader) read(v evaluation.Value, at string, depth int) (s *shape, nulla
 	return s, nullable
 }
 
-// leaveBeside notes what else of a schema may have members that are not said: some of these, and what depends on a value.
+// leaveBeside notes the keywords of a schema whose members its type does not declare: those of names, and those that
+// depend on a value.
 func (r *reader) leaveBeside(o evaluation.Object, at string, names ...string) {
 	for _, name := range append(names, "then", "else", "dependentSchemas") {
 		if _, ok := o.Get(name); ok {

@@ -126,7 +126,8 @@ func (a *Approvals) cancelTask(c echo.Context, r door.Admitted) error {
 	return answerTask(a.Broker.CancelTask(ctx, f, said.Reason)).write(c, http.StatusOK)
 }
 
-// answerTask is the answer about a task, the same for all callers.
+// answerTask is the answer about a task, for all routes that have one. It is final once the task is not pending, says
+// until then when to ask again, and belongs in no cache.
 func answerTask(task evaluation.TaskAnswer, err error) answer {
 	if err != nil {
 		return answer{err: err}

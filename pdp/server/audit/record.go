@@ -34,7 +34,7 @@ func (a *Audit) recordOfPath(c echo.Context, who auditor) (asked, error) {
 	return asked{who, id, record}, err
 }
 
-// ofRecord has a handler read about the record that the path names.
+// ofRecord gives a handler the record that the path names, and a turn to read the log.
 func (a *Audit) ofRecord(handle func(context.Context, echo.Context, asked) error) handler {
 	return func(c echo.Context, who auditor) error {
 		ctx, done, err := a.reads(c, who)
@@ -69,13 +69,13 @@ func (a *Audit) decisionRecord(ctx context.Context, c echo.Context, want asked) 
 	if err != nil {
 		return logProblem(err)
 	}
-	body := append([]byte(`{`), proved(want.record)...)
+	body := append([]byte(`{`), placed(want.record)...)
 	body = append(append(body, inherited...), `,"receipts":`...)
 	return c.Blob(http.StatusOK, echo.MIMEApplicationJSON, append(append(body, list(receipts.Lines)...), '}'))
 }
 
-// proved are the members that say what a record is and where it stands.
-func proved(r decisionlog.Record) []byte {
+// placed are the members with a record and its place in the log.
+func placed(r decisionlog.Record) []byte {
 	members := append([]byte(`"record":`), r.Line...)
 	return fmt.Appendf(members, `,"sequence":%d,"leaf_hash":%q`, r.Sequence, r.Leaf.String())
 }
@@ -92,7 +92,7 @@ func (a *Audit) inherited(line []byte, id string) (members []byte, err error) {
 		return nil, err
 	}
 	if r.Batch.Line != nil {
-		members = append(append(append(members, `,"batch":{`...), proved(r.Batch)...), '}')
+		members = append(append(append(members, `,"batch":{`...), placed(r.Batch)...), '}')
 	}
 	members = append(append(members, `,"request":`...), r.Asked...)
 	if len(r.Gone) > 0 {

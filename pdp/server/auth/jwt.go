@@ -199,7 +199,8 @@ func (j *JWT) issuer(claims jwt.Claims, key string) (found *issuer) {
 	return found
 }
 
-// counts refuses a verified token that came in another way than those of the entry do.
+// counts refuses a verified token that came in a way which its entry does not allow: by itself though the entry is for
+// gateways, or with a key that the entry does not name.
 func (i *issuer) counts(key string) error {
 	switch {
 	case key == "" && i.relayed():

@@ -115,7 +115,8 @@ func (x *exam) keys() {
 	}
 }
 
-// unbarred looks whether people who approve by API keys may decide about questions that are asked for them by tokens.
+// unbarred looks for people who approve by an API key and could decide about their own questions, which a gateway asks
+// by a token that names them in another way: see [auth.JWTIssuer.Unbarred].
 func (x *exam) unbarred(keys []auth.KeyInfo) {
 	for n, issuer := range x.Config.Auth.JWT {
 		err := issuer.Unbarred()

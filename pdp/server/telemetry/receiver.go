@@ -93,7 +93,7 @@ type receiverState struct {
 	failed Seldom
 }
 
-// took has the result of an export. No two calls run at once.
+// took logs the result of an export, good or bad, if it is time to. No two calls run at once.
 func (r *receiverState) took(err error) {
 	err = sendError(err, 0)
 	switch {

@@ -33,10 +33,10 @@ func (*batch) Enabled(context.Context, sdklog.EnabledParameters) bool { return t
 func (*batch) Shutdown(context.Context) error                         { return nil }
 func (*batch) ForceFlush(context.Context) error                       { return nil }
 
-// OpenRecords makes the exporter. After a failed attempt the exporter waits for again, and longer
-// each time, if the receiver asks to be tried again. It does so as long as the context of
-// [Records.Send] lasts; every other failure is the caller's business.
-func (t *Telemetry) OpenRecords(ctx context.Context, again time.Duration) (*Records, error) {
+// OpenRecords makes the exporter. After a failed attempt, if the receiver asks to be tried again, the exporter
+// waits for pause, and longer each further time, as long as the context of [Records.Send] lasts; every other
+// failure is the caller's business.
+func (t *Telemetry) OpenRecords(ctx context.Context, pause time.Duration) (*Records, error) {
 	endpoint, err := receiver("LOGS")
 	switch {
 	case err != nil:
@@ -46,7 +46,7 @@ func (t *Telemetry) OpenRecords(ctx context.Context, again time.Duration) (*Reco
 			"set OTEL_EXPORTER_OTLP_ENDPOINT, like https://collector.example:4318")
 	}
 	said := listen(t.options.Log)
-	retry := otlploghttp.RetryConfig{Enabled: true, InitialInterval: again, MaxInterval: 5 * time.Second}
+	retry := otlploghttp.RetryConfig{Enabled: true, InitialInterval: pause, MaxInterval: 5 * time.Second}
 	exporter, err := otlploghttp.New(ctx, otlploghttp.WithRetry(retry))
 	if err != nil { // which is left out: it may quote a variable
 		return nil, errors.New("the sink otlp cannot be made of the environment variables OTEL_EXPORTER_OTLP_…; " +

@@ -248,6 +248,7 @@ func (p *page) actor(a inbox.Actor) cli.Shown {
 	}
 }
 
+// sentence is a vote in one line. A vote that came by the API, the usual way, does not name it.
 func (p *page) sentence(said inbox.Said) cli.Shown {
 	line := p.cut(said.By) + " " + p.notes.cut(said.Decision, longestCell)
 	if said.To != "" {

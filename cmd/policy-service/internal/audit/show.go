@@ -43,8 +43,8 @@ func (c showCommand) Run(s cli.Streams) error {
 	return c.print(s, shown, then, note)
 }
 
-// inheritedJSON is the whole request of an item or a question of a batch, without the parts that are gone with the record
-// of the batch.
+// inheritedJSON is the request of an item of a batch, or of a question in it, with all that it inherits. Gone names the
+// parts that are gone with the record of the batch.
 type inheritedJSON struct {
 	Batch   *batchJSON     `json:"batch,omitempty"`
 	Request jsontext.Value `json:"request"`

@@ -144,7 +144,7 @@ func (s *shelf) write(name string, text []byte, there *held) error {
 	return plainfile.SyncDir(dir)
 }
 
-// ownerNamed is the owner that a declaration names, "" if it names none. Whether it is well, others say.
+// ownerNamed is the owner that a declaration names, "" if it names none. It checks nothing else in the declaration.
 func ownerNamed(text []byte) string {
 	var d struct{ Owner yaml.Node }
 	if yaml.Unmarshal(text, &d) != nil || d.Owner.Kind != yaml.ScalarNode {

@@ -63,7 +63,7 @@ func (c Doctor) Run(s cli.Streams) error {
 type exam struct {
 	doctor.Report
 	ctx  context.Context
-	told mcp.Config
+	told mcp.Config // what the operator wrote
 }
 
 // patience is how long the doctor waits for an answer.

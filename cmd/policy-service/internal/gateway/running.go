@@ -24,7 +24,7 @@ import (
 
 // running is a gateway and all that it stands on, from its start to its end.
 type running struct {
-	told      mcp.Config
+	told      mcp.Config // what the operator wrote
 	log       *slog.Logger
 	telemetry *telemetry.Telemetry
 	pdp       embedded // the zero value if the PDP is elsewhere

@@ -37,7 +37,7 @@ func (Conformance) Help() string {
 	return b.String()
 }
 
-// Run judges a PDP, or a PEP if the plans are of PEPs.
+// Run judges a PDP, or a PEP if the plans are of PEPs. With --print-tools it judges nothing.
 func (c Conformance) Run(s cli.Streams) error {
 	ctx, stop := cli.UntilSignal()
 	defer stop()
@@ -54,7 +54,7 @@ func (c Conformance) Run(s cli.Streams) error {
 	case ofPEPs:
 		judge = c.judgePEP
 	case c.PEP.given():
-		return errors.New("what listens, and what a PEP is configured with, is for plans of PEPs; try --plan coaz with it")
+		return errors.New("these flags are for plans of PEPs: --pdp-listen, --era and the others about a PEP; try --plan coaz with them")
 	}
 	report, err := judge(ctx, s)
 	if err != nil {

@@ -28,8 +28,8 @@ func Logger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, nil))
 }
 
-// Signals are those that a process which runs until a signal heeds: ctx ends with SIGTERM or SIGINT, and hup gets each
-// SIGHUP to the end of the process. It is called before anything starts: without it a SIGHUP would end the process.
+// Signals takes the signals of a process that runs until it is stopped: ctx ends with SIGTERM or SIGINT, and hup gets
+// each SIGHUP to the end of the process. Call it before anything starts: without it a SIGHUP would end the process.
 func Signals() (ctx context.Context, hup <-chan os.Signal, stop context.CancelFunc) {
 	ctx, stop = cli.UntilSignal()
 	// A limit on the size of files is an error of writing, like a full disk, and no reason to end. Neither is standard

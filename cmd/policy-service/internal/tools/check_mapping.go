@@ -114,12 +114,12 @@ var paramsOfCall = []string{"_meta", "arguments", "name", "task", "inputResponse
 
 // doubts holds a mapping against the inputSchema of a tool.
 func doubts(m *coaz.Mapping, schema evaluation.Object) (all []doubt) {
-	same := true
+	onlyName := true // all that is read of the params is the tool's name
 	for _, r := range m.Reads() {
 		if r.Root != "params" {
 			continue
 		}
-		same = same && slices.Equal(r.Names, []string{"name"})
+		onlyName = onlyName && slices.Equal(r.Names, []string{"name"})
 		d := doubt{dialect: r.Dialect, pointer: r.Pointer}
 		if len(r.Names) == 0 {
 			continue
@@ -129,6 +129,7 @@ func doubts(m *coaz.Mapping, schema evaluation.Object) (all []doubt) {
 			}
 		} else if missing, _ := along(schema, r.Names[1:]); missing != "" {
 			d.detail, d.undeclared = "the inputSchema declares no "+missing, true
+			// Without one of the first r.Needed names the mapping fails.
 		} else if _, optional := along(schema, r.Names[1:max(r.Needed, 1)]); optional != "" {
 			d.detail = "by the inputSchema " + optional + " may be missing, and then the mapping fails: require it, or read it with .? or after has() where it can be left out"
 		}
@@ -137,7 +138,7 @@ func doubts(m *coaz.Mapping, schema evaluation.Object) (all []doubt) {
 			all = append(all, d)
 		}
 	}
-	if same {
+	if onlyName {
 		all = append(all, doubt{dialect: m.Dialect(), detail: "nothing of a call is in the question: the PDP is asked the same whatever the arguments are"})
 	}
 	return all

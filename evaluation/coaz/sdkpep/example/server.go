@@ -47,7 +47,8 @@ func (s settings) handler(log *slog.Logger) (http.Handler, error) {
 	return mux, nil
 }
 
-// metadata say whose tokens this server takes (RFC 9728).
+// metadata returns the handler of the metadata that say whose tokens this server takes (RFC 9728),
+// and their URL.
 func (s settings) metadata() (http.Handler, string, error) {
 	u, err := url.Parse(s.resource)
 	if err != nil || u.Host == "" {

@@ -108,8 +108,9 @@ func replaceWithin(s *jsonschema.Schema, with func(role, *jsonschema.Schema) *js
 	}
 }
 
-// close makes of a graph one that refuses members which no schema lists. Where a value may or may not fit it goes over to
-// the open graph: to close a schema there would allow what is excluded.
+// close changes the schemas of g so that they refuse members which no schema lists, and returns its root. Where a value
+// may or may not fit (not, if, contains, propertyNames) it puts the schemas of the open graph: to close those would
+// allow what is excluded.
 func (g *graph) close(open *graph) *jsonschema.Schema {
 	for _, s := range g.byLocation {
 		replaceWithin(s, func(r role, next *jsonschema.Schema) *jsonschema.Schema {

@@ -137,7 +137,8 @@ func isUnlisted(e *jsonschema.ValidationError) bool {
 	return never && strings.HasSuffix(e.SchemaURL, unevaluated)
 }
 
-// choice says why a value fits none of several schemas: if one alone is for its type, by the problems with that one.
+// choice explains why a value fits none of several schemas: if one alone is for its type, by the problems with that
+// one; if none is, by the types; else by the keyword.
 func (p *problems) choice(e *jsonschema.ValidationError, keyword string) {
 	var got string
 	var want []string

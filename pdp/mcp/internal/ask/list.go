@@ -83,8 +83,9 @@ func (a *Asker) filter(ctx context.Context, op Operation, use string, items []It
 	return l.keep, nil
 }
 
-// MayCall reports whether a principal may be permitted to call any tool of some servers at all: its name is *, and nothing
-// is known of it. It asks as [Asker.Filter] does. By the letter of the binding the PDP is not asked, and the answer is yes.
+// MayCall reports whether a principal may be permitted to call any tool of some servers at all. It asks, as
+// [Asker.Filter] does, about one tool of each server, with the name * and nothing else known. By the letter of the
+// binding the PDP is not asked, and the answer is yes.
 func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []string) (may bool, refusal *Refusal) {
 	items := make([]Item, len(servers))
 	for n, server := range servers {

@@ -27,7 +27,8 @@ type redaction struct {
 	fields []pointer
 }
 
-// promise is the handler of redact: it is done when the result is there, and promised only if it can be done then.
+// promise is the handler of the obligation redact. It reads the fields and notes them; [Permit.Result] takes them out
+// of the result.
 func (p *Permit) promise(_ context.Context, o evaluation.Obligation) error {
 	fields, err := fieldsOf(o)
 	if err == nil {

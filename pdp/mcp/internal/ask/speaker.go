@@ -129,7 +129,7 @@ const mostActors = 9
 
 // object is the context of one of our own questions: the speaker's words, and the arguments of a call where there are some.
 func (s speaker) object(arguments jsontext.Value) (evaluation.Object, error) {
-	limits, said := boundsOf(1), s.said
+	limits, said := boundsOf(1), s.said // the PDP's limits, one container down
 	limits.Body -= s.context.Size()
 	switch {
 	case arguments == nil && said.Len() == 0:

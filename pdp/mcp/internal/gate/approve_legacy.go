@@ -15,11 +15,11 @@ import (
 	"policy-service/pdp/seal"
 )
 
-// A client of the legacy era is asked by a request, on the stream of its call, and answers by a message of its own. Over HTTP
-// that may come to another gateway with the same keys: it finds in the id of the request all that it needs to bring the answer
-// to the PDP, and whoever waits hears from the PDP what came of it. What the PDP does not keep, as that the person would rather
-// not say, is heard by who waits in the same process; elsewhere the wait lasts as long as the client wants, and stateLife at
-// the most.
+// A client of the legacy era is asked by a request, on the stream of its call, and answers by a message of its own.
+// Over HTTP that may come to another gateway with the same keys: it finds in the id of the request all that it needs to
+// bring the answer to the PDP, and the waiting call gets the outcome from the PDP. An answer that the PDP does not
+// keep, such as that the person would rather not say, reaches only a call that waits in the same process; elsewhere the
+// wait lasts as long as the client wants, and stateLife at the most.
 
 // sealedQuestion is what the id of a request holds by which a person is asked. It is bound to the session: what another client
 // answers by it is an answer to nothing. The tenant is the principal's, who is the same as long as the session is.
@@ -44,7 +44,7 @@ func (q *asking) comes() {
 	}
 }
 
-// tell gives the word to whoever waits for it. It is not ok if nobody does.
+// tell hands the client's answer to the waiting call. It is not ok if the call waits no longer.
 func (q *asking) tell(ctx context.Context, w word) (ok bool) {
 	if q == nil {
 		return false

@@ -139,13 +139,14 @@ func (f *fulfilment) isOver(ctx context.Context, how string) {
 	f.x.g.o.Logger.Info("a request for a tool is over", "request", f.entry.ID, "how", how, "principal", f.x.who.Key)
 }
 
-// params are those of the call: what was requested, and what is beside every call. Nobody has requested anything else.
+// params are the params that go to the server: name and arguments, as they were requested, and _meta, which every call
+// may have. Other members of the fulfiller are dropped.
 func (f *fulfilment) params() rpc.Object {
 	return f.x.params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
 }
 
-// askRequester has the PDP decide again whether who has requested the call may do that. If not, the request is over, and who
-// fulfils it is told no more than that. If nobody knows, it waits still.
+// askRequester has the PDP decide again whether the requester may make the request. If not, the request is over, and
+// the fulfiller gets no other reason. If the PDP does not answer, the request still waits.
 func (f *fulfilment) askRequester(ctx context.Context) (*ask.Permit, *ask.Refusal) {
 	x, q := f.x, &f.entry.Asked
 	op := ask.Operation{Principal: q.who, Era: q.era, Server: q.tool.Server, Method: wire.MethodToolRequest, Params: q.params, Tool: x.tool.Tool}
@@ -176,8 +177,8 @@ func (f *fulfilment) withdraw(ctx context.Context, why *ask.Refusal) {
 	}
 }
 
-// asksBack reports whether the server wants to know something before it answers, which there is nobody to ask about: the call
-// would have to be made again.
+// asksBack reports whether the server asks for input before it answers. A call that fulfils a request cannot give any:
+// it would have to be made again.
 func (f *fulfilment) asksBack(response rpc.Message) bool {
 	if e, err := rpc.ReadError(response.Error); response.Error != nil {
 		return err == nil && e.Code == era.URLRequired

@@ -35,7 +35,7 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// Options are what a gateway is made of. All are needed but the last two.
+// Options are what a gateway is made of. All are needed but People, Arrivals and Lock.
 type Options struct {
 	Settings
 	Identity *identity.Identity
@@ -57,13 +57,13 @@ type Options struct {
 	Lock Lock
 }
 
-// Settings are what of the configuration counts for each request.
+// Settings are the part of the configuration that counts for each request.
 type Settings struct {
 	Most  Sizes
 	Lists Lists
 	// Approvals say how people are asked.
 	Approvals Approvals
-	// DenialsAsResults has what is refused of a call be a result that models read, and not an error.
+	// DenialsAsResults makes the refusal of a call a result, which models read, instead of an error.
 	DenialsAsResults bool
 	// Meta are the members of a client's _meta that are for the server, besides those of MCP.
 	Meta []string
@@ -73,7 +73,7 @@ type Settings struct {
 	SessionsEach int
 }
 
-// Sizes are what is not too large, in bytes, and how much may wait that somebody requests.
+// Sizes bound bodies and arguments, in bytes, and the requests for tools that wait.
 type Sizes struct {
 	Body, Arguments int
 	Requests        Requests
@@ -112,7 +112,7 @@ type Gateway struct {
 type doors struct {
 	mu      sync.Mutex // guards closed
 	closed  bool
-	running sync.WaitGroup // what nobody waits for
+	running sync.WaitGroup // goroutines for which only Close waits
 	serving sync.WaitGroup // requests of clients
 }
 
@@ -241,8 +241,8 @@ func (g *Gateway) closeServers() error {
 // at the most.
 const lastWords = 5 * time.Second
 
-// background runs what nobody waits for but Close. It is not ok, and nothing runs, after Close. A panic ends it alone, as
-// net/http has it for requests: what it works on is what servers say.
+// background runs a function for which only Close waits. After Close it runs nothing, and is not ok. A panic ends it
+// alone, as net/http has it for requests: what it works on is what servers say.
 func (g *Gateway) background(what func()) (ok bool) {
 	g.doors.mu.Lock()
 	defer g.doors.mu.Unlock()

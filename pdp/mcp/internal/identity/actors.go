@@ -33,7 +33,7 @@ func (p *Principal) OnBehalfOf() ([]Entity, error) {
 	return chain, nil
 }
 
-// actors are those of the claim act, as clients are called.
+// actors are the actors of the claim act, the last one first, as entities of the type that clients have.
 func (p *Principal) actors() (all []Entity, err error) {
 	typ := cmp.Or(p.names.agent, p.Agent.Type, "agent")
 	act, given := p.Claims.Get(actMember)

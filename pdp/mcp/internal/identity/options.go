@@ -129,7 +129,8 @@ func (e Issuer) filled(o Options) Issuer {
 	return e
 }
 
-// check checks the types and prefixes of an issuer's people and clients. [auth.NewJWT] checks everything else.
+// check checks the tenant, the types and prefixes of an issuer's people and clients. [auth.NewJWT] checks everything
+// else.
 func (e Issuer) check() error {
 	switch {
 	case !evaluation.IsTenantName(e.Tenant):

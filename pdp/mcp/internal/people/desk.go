@@ -47,8 +47,9 @@ func New(o Options) *Desk {
 	return d
 }
 
-// Follow waits for the decision of people. S is the last answer of pdp about it; nothing that happened since is missed.
-// After [Desk.Close] no more answers come, and Decided never closes unless s is decided.
+// Follow returns at once with a follower that waits for the decision of people. S is the last answer of pdp about it;
+// nothing that happened since is missed. After [Desk.Close] no more answers come, and Decided never closes unless s is
+// decided.
 func (d *Desk) Follow(pdp *authzenclient.Client, s approvals.Standing) *Follower {
 	d.mu.Lock()
 	defer d.mu.Unlock()

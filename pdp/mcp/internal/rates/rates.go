@@ -173,7 +173,7 @@ func short(tool string) string {
 	return string(sum[:])
 }
 
-// release ends an admitted thing, once.
+// release returns the function that ends an admitted thing. Further calls of that function do nothing.
 func (l *Limiter) release(m *meter) func() {
 	ended := false
 	return func() {

@@ -30,8 +30,8 @@ const (
 
 // newTransport goes to no address but those that are allowed. It knows no proxy, keeps no cookie, and follows nothing.
 //
-// It speaks HTTP/1.1 alone. There the rule for repetition is exact: a request of which not one byte was written to a
-// connection that had been used before. HTTP/2 also repeats requests that a server has refused in words of its own.
+// It speaks HTTP/1.1 alone. Over it net/http repeats a request only if not one byte of it was written to a connection
+// that had been used before. Over HTTP/2 it also repeats requests that the server refused by a code of HTTP/2.
 func newTransport(o HTTPOptions, target *url.URL) (*http.Transport, error) {
 	roots, err := readRoots(o.RootsFile)
 	if err != nil {

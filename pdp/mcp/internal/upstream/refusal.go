@@ -72,8 +72,8 @@ func (s *httpSession) lost(t *httpStream, code int) bool {
 	return false
 }
 
-// turnedAway reports whether a refusal leaves no doubt that the request went no further than the server's door. M is its
-// error, if it says one. A stream that ends without one may be that of a request which was begun.
+// turnedAway reports whether a refusal leaves no doubt that the server has not begun on the request. m is the response,
+// if there is one. A stream of events that ends without an error may be that of a request which was begun.
 func (t *httpStream) turnedAway(m rpc.Message) bool {
 	return !t.shown.begun && (t.events == nil || m.Error != nil)
 }
