@@ -35,7 +35,7 @@ func (c recoverCommand) Run(s cli.Streams) error {
 	if err != nil {
 		return log.failed("recover the log", err)
 	}
-	lost := "nobody knows how many records are lost"
+	lost := "it is unknown how many records are lost"
 	if loss.Lost != nil {
 		lost = cli.Plural(int(*loss.Lost), "record") + " lost"
 	}

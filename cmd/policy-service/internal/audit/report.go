@@ -243,7 +243,7 @@ func (t reportTable) losses(all []report.Loss) {
 				cli.Time(one.Failed), cli.Time(one.Resumed), strings.ReplaceAll(one.Error, "_", " "))
 		}
 		if d := one.Damage; d != nil {
-			lost := "nobody knows how many records"
+			lost := "it is unknown how many records"
 			if d.Lost != nil {
 				lost = cli.Plural(int(*d.Lost), "record")
 			}
