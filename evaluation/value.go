@@ -307,7 +307,7 @@ func NewObject(members map[string]any) (Object, error) {
 	if err != nil || !taken(members) { // the text of err may quote a value
 		return Object{}, &Error{
 			Detail: "a value has no JSON form here, or a string is not valid UTF-8",
-			Try:    "use nil, bool, string, integers, float64 (no NaN and no infinity), slices, or map[string]any",
+			Try:    "use nil, bool, string, integers, float64 (no NaN and no infinity), []any, []string, map[string]any, Value or Object",
 		}
 	}
 	return parse(b, DefaultLimits())

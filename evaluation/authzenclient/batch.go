@@ -3,6 +3,7 @@ package authzenclient
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -66,13 +67,9 @@ func optionsOf(semantic evaluation.Semantic) (*batchOptions, *Error) {
 // batchParts are subject, action, resource, context and options of a request, as JSON. One that is nil is left out.
 type batchParts [5]jsontext.Value
 
-// partsOf are those of a request. The context is as it was written before where that request has the same.
-func partsOf(q, before *evaluation.Request, written jsontext.Value) (p batchParts, err *Error) {
+func partsOf(q *evaluation.Request) (p batchParts, err *Error) {
 	p = batchParts{q.Subject.AppendJSON(nil), q.Action.AppendJSON(nil), q.Resource.AppendJSON(nil)}
-	switch {
-	case q.Context.Value().Equal(before.Context.Value()):
-		p[3] = written
-	case q.Context.Len() > 0:
+	if q.Context.Len() > 0 {
 		p[3] = q.Context.AppendJSON(nil)
 	}
 	if q.Unknown != nil {
@@ -81,34 +78,17 @@ func partsOf(q, before *evaluation.Request, written jsontext.Value) (p batchPart
 	return p, err
 }
 
-// share takes the part that repeats most bytes out of the items that have it, and returns it: another item's own stands
-// in its place. Options are of all items or of none, and so are contexts of which some declare obligations and others do
-// not: those would inherit the declaration.
-func share(items []batchParts, mixed bool) (shared batchParts) {
-	for part := range shared {
-		times, most := map[string]*int{}, 0
-		for _, p := range items {
-			n := times[string(p[part])]
-			if n == nil {
-				n = new(int)
-				times[string(p[part])] = n
-			}
-			if repeats := *n * len(p[part]); repeats > most {
-				shared[part], most = p[part], repeats
-			}
-			*n++
+// share takes the common parts out of all items, and returns them.
+func share(items []batchParts) (shared batchParts) {
+	first := items[0]
+	for part := range first {
+		differs := func(p batchParts) bool { return !bytes.Equal(p[part], first[part]) }
+		if len(items) == 1 || slices.ContainsFunc(items, differs) {
+			continue
 		}
-		if len(times) > 1 && (part == 4 || part == 3 && mixed) {
-			shared[part] = nil
-		}
-		for n, p := range items {
-			switch {
-			case shared[part] == nil:
-			case bytes.Equal(p[part], shared[part]):
-				items[n][part] = nil
-			case p[part] == nil: // no context is not the shared one
-				items[n][part] = jsontext.Value("{}")
-			}
+		shared[part] = first[part]
+		for n := range items {
+			items[n][part] = nil
 		}
 	}
 	return shared
@@ -137,20 +117,15 @@ func (c *Client) encodeBatch(semantic evaluation.Semantic, requests []evaluation
 		return nil, err
 	}
 	parts, items := make([]batchParts, len(requests)), make([]batchItem, len(requests))
-	before, declaring := evaluation.Request{}, 0
-	for n, q := range requests {
-		if err = sendable(c.tenant, q); err == nil {
-			parts[n], err = partsOf(&q, &before, parts[max(0, n-1)][3])
+	for n := range requests {
+		if err = sendable(c.tenant, requests[n]); err == nil {
+			parts[n], err = partsOf(&requests[n])
 		}
 		if err != nil {
 			return nil, err
 		}
-		before = q
-		if _, declares := q.Context.Get(supportedObligations); declares {
-			declaring++
-		}
 	}
-	shared := share(parts, declaring > 0 && declaring < len(requests)).item(options)
+	shared := share(parts).item(options)
 	if options != nil {
 		shared.Options.Semantic = options.Semantic
 	}

@@ -51,21 +51,19 @@ func (c *Client) DecideBatch(ctx context.Context, semantic evaluation.Semantic, 
 	return all
 }
 
-// supportedObligations is the member of the context in which a PEP declares obligation types.
-const supportedObligations = "supported_obligations"
-
 // declare puts the obligation types into the request, in place of any others.
 func declare(q evaluation.Request, types []string) (evaluation.Request, *Error) {
 	if q.Unknown != nil {
 		return q, onlyPossible()
 	}
+	const member = "supported_obligations"
 	types = slices.DeleteFunc(slices.Clone(types), func(name string) bool { return name == "" })
 	slices.Sort(types)
 	declared, err := evaluation.Texts(slices.Compact(types))
 	if err != nil {
 		return q, notAsked("the types of obligations cannot be declared")
 	}
-	q.Context = q.Context.With(supportedObligations, declared)
+	q.Context = q.Context.With(member, declared)
 	return q, nil
 }
 

@@ -173,7 +173,7 @@ const noPlace = 0
 
 // enough reports whether there are as many errors as are reported. To place more of them would take the square of their
 // number.
-func (c *policyCheck) enough() bool { return len(*c.problems) > MostErrors }
+func (c *policyCheck) enough() bool { return len(c.problems.Only(SeverityError)) > MostErrors }
 
 // add notes a problem at an offset. One kind of error at one place is one problem.
 func (c *policyCheck) add(offset int, code, message, try string) {

@@ -199,7 +199,7 @@ func (in *Inquiry) contextOf(v *bundle.View, action types.EntityUID) (contextPie
 }
 
 // fit is what the schema makes of the question. Among questions with the same action and
-// the same context, only the types can make a difference.
+// the same context, only the types can make a difference, as the request writes them.
 func (in *Inquiry) fit(v *bundle.View, q *Question) piece {
 	r := &in.Request
 	of := parts{
