@@ -279,10 +279,7 @@ func (r *removals) exchange(segment uint64, next string) error {
 		return err
 	}
 	err = r.log.index.Without(segment, func() error { return r.log.replace(segment, next) })
-	if err = errors.Join(err, old.Close()); err != nil {
-		return err
-	}
-	return plainfile.SyncDir(filepath.Dir(path))
+	return errors.Join(err, old.Close(), plainfile.SyncDir(filepath.Dir(path)))
 }
 
 // digestOf is [FileDigest] of a name.
