@@ -19,6 +19,10 @@ func (x *exam) disk() {
 	}
 	dir := existing(x.data)
 	v, err := volumeOf(dir)
+	before := len(x.Findings)
+	if v.doubt != "" {
+		x.Bites("disk", "put the data directory on a local disk", "%s is on %s", dir, v.doubt)
+	}
 	switch {
 	case err != nil:
 		x.Bites("disk", "do this as the user that serve runs as", "it cannot be looked at: %v", err)
@@ -28,9 +32,7 @@ func (x *exam) disk() {
 		x.Bites("disk", "chown it to the user that serve runs as, with mode 0700", "%s cannot be written to by this user", x.data)
 	case v.free < minFree:
 		x.Bites("disk", "free some, or give the data directory a disk of its own", "%d MiB are free: when it is full, nothing is answered in strict mode, and nothing recorded in best_effort", v.free>>20)
-	case v.doubt != "":
-		x.Bites("disk", "put the data directory on a local disk", "%s is on %s", dir, v.doubt)
-	default:
+	case len(x.Findings) == before:
 		x.OK("disk", "nothing is known against the file system of %s", dir)
 	}
 	if err := x.Config.DecisionLog.Retain.Doubtful(); err != nil {

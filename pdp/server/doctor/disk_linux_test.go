@@ -19,7 +19,9 @@ func TestDiskInMemory(t *testing.T) {
 
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
-	mustBite(t, doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=3m,mode=0700"))), "disk", "3 MiB are free: when it is full, nothing is answered in strict mode")
+	found := doctor.Examine(t.Context(), patient(memorydisk.New(t, "size=3m,mode=0700")))
+	mustBite(t, found, "disk", "3 MiB are free: when it is full, nothing is answered in strict mode")
+	mustBite(t, found, "disk", "is on tmpfs: it is memory")
 }
 
 func TestDiskReadOnly(t *testing.T) {
