@@ -116,8 +116,8 @@ const mostSkew = 10 * time.Second
 
 func (x *exam) clock(date string) {
 	at, err := http.ParseTime(date)
-	if skew := time.Since(at).Round(time.Second); err == nil && skew.Abs() > mostSkew { // a PDP that does not say is passed over
-		x.Bites("clock", "have both machines set their clocks, by NTP or another way", "the clock of this machine is %v ahead of the PDP's", skew)
+	if skew := time.Since(at).Abs().Round(time.Second); err == nil && skew > mostSkew { // a PDP that does not say is passed over
+		x.Bites("clock", "have both machines set their clocks, by NTP or another way", "the clocks of this machine and of the PDP are %v apart", skew)
 	}
 }
 
