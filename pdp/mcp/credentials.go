@@ -16,6 +16,9 @@ import (
 	"policy-service/pdp/plainfile"
 )
 
+// CheckCredential returns the error with which each request to a server would refuse a file with a credential.
+func CheckCredential(file string) error { return upstream.CheckSecret(file) }
+
 // credentials are the gateway's credentials for an upstream; nil is none.
 func (a UpstreamAuth) credentials(now func() time.Time) (upstream.Credentials, error) {
 	switch {

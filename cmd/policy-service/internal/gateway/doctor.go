@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -19,7 +17,6 @@ import (
 	"policy-service/cmd/policy-service/internal/cli"
 	"policy-service/cmd/policy-service/internal/process"
 	"policy-service/pdp/mcp"
-	"policy-service/pdp/plainfile"
 	"policy-service/pdp/server/auth"
 	"policy-service/pdp/server/doctor"
 	"policy-service/pdp/server/listener"
@@ -93,11 +90,7 @@ func (x *exam) start() {
 			if file == "" {
 				continue
 			}
-			text, err := plainfile.ReadPrivate(file, mostSecret)
-			if err == nil && len(bytes.TrimSpace(text)) == 0 {
-				err = fmt.Errorf("%s is empty", file)
-			}
-			if err != nil {
+			if err := mcp.CheckCredential(file); err != nil {
 				x.Bites("files", "correct its name, its content or its permissions", "upstreams.%s.auth: %v", name, err)
 			}
 		}
@@ -110,9 +103,6 @@ func (x *exam) start() {
 		x.OK("files", "there is no seal.key_files: sessions, cursors and forms that wait for an answer end with the process, and there can be no second one")
 	}
 }
-
-// mostSecret is the size of a file with a secret.
-const mostSecret = 64 << 10
 
 // issuers looks whether the keys can be had by which tokens are verified.
 func (x *exam) issuers() {
@@ -194,7 +184,7 @@ func (x *exam) send(client *http.Client, method, address, key, body string) (ans
 	if strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream") {
 		return answer, nil, nil // a stream of a server lasts
 	}
-	text, err = io.ReadAll(io.LimitReader(answer.Body, mostSecret)) // to its end, so that its connection can be used again
+	text, err = io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // to its end, so that its connection can be used again
 	return answer, text, err
 }
 

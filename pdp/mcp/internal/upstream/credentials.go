@@ -72,6 +72,12 @@ func (u *httpUpstream) learn(h http.Header) {
 	}
 }
 
+// CheckSecret returns the error of a file that is to hold one secret and nothing else.
+func CheckSecret(path string) error {
+	_, err := readLine(path)
+	return err
+}
+
 // readLine reads a file that holds one secret and nothing else.
 func readLine(path string) (string, error) {
 	content, err := plainfile.ReadPrivate(path, mostHeader)
