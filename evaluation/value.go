@@ -121,14 +121,23 @@ func Text(s string) (Value, error) {
 
 // Texts makes an Array of Strings. It fails where one is not valid UTF-8.
 func Texts(all []string) (Value, error) {
-	v := Value{kind: Array, elems: make([]Member, len(all))}
+	list := make([]Value, len(all))
 	for n, s := range all {
 		var err error
-		if v.elems[n].Value, err = Text(s); err != nil {
+		if list[n], err = Text(s); err != nil {
 			return Value{}, err
 		}
 	}
-	return v, nil
+	return List(list...), nil
+}
+
+// List makes an Array of values.
+func List(all ...Value) Value {
+	v := Value{kind: Array, elems: make([]Member, len(all))}
+	for n, e := range all {
+		v.elems[n].Value = e
+	}
+	return v
 }
 
 // Len is the number of members.

@@ -3,6 +3,7 @@ package ask
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/identity"
@@ -102,43 +103,61 @@ func (s speaker) fulfils(of speaker, withRequester bool) (speaker, error) {
 		more = append([]identity.Entity{entityOf(of.subject)}, more...)
 	}
 	chain = append(chain, more...)
-	said := map[string]any{requester: map[string]any{"type": of.subject.Type, "id": of.subject.ID}}
+	behind, err := chainOf(chain, entityOf(s.subject))
+	if err != nil {
+		return s, err
+	}
+	by, err := valueOf(entityOf(of.subject))
 	if person, both := persons(s, of); both { // neither of them decides about the call
-		said[personMember] = person
+		s.context = s.context.With(personMember, person)
 	}
-	if behind := chainOf(chain, entityOf(s.subject)); len(behind) > 0 {
-		said["on_behalf_of"] = behind
-	}
-	context, err := evaluation.NewObject(said)
-	s.context = s.context.Without(func(name string) bool { _, given := context.Get(name); return given || name == "on_behalf_of" }).Beside(context)
+	s.context = s.context.With("on_behalf_of", behind).With(requester, by)
 	return s, err
 }
 
 // persons are for whom a call is and for whom it was requested, if they are two. It is not ok if there is nothing to add.
-func persons(by, of speaker) (both any, ok bool) {
+func persons(by, of speaker) (both evaluation.Value, ok bool) {
 	one, _ := by.context.Get(personMember)
 	other, _ := of.context.Get(personMember)
 	switch {
 	case other.Text() == "" || other.Text() == one.Text():
-		return nil, false
+		return both, false
 	case one.Text() == "":
 		return other, true
 	}
-	return []any{one, other}, true
+	return evaluation.List(one, other), true
 }
 
 func entityOf(e evaluation.Entity) identity.Entity { return identity.Entity{Type: e.Type, ID: e.ID} }
 
-// chainOf is a chain as it stands in a question, with each once and without the subject.
-func chainOf(chain []identity.Entity, subject identity.Entity) (all []any) {
-	seen := map[identity.Entity]bool{subject: true}
+// chainOf is a chain as it stands in a question, with each once and without the subject. It is null if none is left.
+func chainOf(chain []identity.Entity, subject identity.Entity) (evaluation.Value, error) {
+	seen := []identity.Entity{subject}
+	var all []evaluation.Value
 	for _, e := range chain {
-		if !seen[e] {
-			seen[e] = true
-			all = append(all, map[string]any{"type": e.Type, "id": e.ID})
+		if slices.Contains(seen, e) {
+			continue
 		}
+		v, err := valueOf(e)
+		if err != nil {
+			return evaluation.Value{}, err
+		}
+		seen, all = append(seen, e), append(all, v)
 	}
-	return all
+	if len(all) == 0 {
+		return evaluation.Value{}, nil
+	}
+	return evaluation.List(all...), nil
+}
+
+// valueOf is an entity as it stands in a context.
+func valueOf(e identity.Entity) (evaluation.Value, error) {
+	kind, err := evaluation.Text(e.Type)
+	if err != nil {
+		return kind, err
+	}
+	id, err := evaluation.Text(e.ID)
+	return evaluation.Object{}.With("type", kind).With("id", id).Value(), err
 }
 
 // MayRequest reports whether the PDP may permit that the caller of a tool requests it with the same arguments. If it cannot be

@@ -60,14 +60,13 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 		}
 	}
 	s.chain = chain
-	said := map[string]any{}
-	if behind := chainOf(chain, entityOf(s.subject)); len(behind) > 0 {
-		said["on_behalf_of"] = behind
+	behind, err := chainOf(chain, entityOf(s.subject))
+	if err != nil || p.Person == "" {
+		s.context = s.context.With("on_behalf_of", behind)
+		return s, err
 	}
-	if p.Person != "" {
-		said[personMember] = p.Person
-	}
-	s.context, err = evaluation.NewObject(said)
+	person, err := evaluation.Text(p.Person)
+	s.context = s.context.With("on_behalf_of", behind).With(personMember, person)
 	return s, err
 }
 

@@ -56,8 +56,12 @@ func ParseObject(v jsontext.Value) (Object, error) {
 
 // unquoted is the text of a string in JSON that has been read.
 func unquoted(v jsontext.Value) (string, error) {
-	if bytes.IndexByte(v, '\\') < 0 {
-		return string(v[1 : len(v)-1]), nil
+	inner := v[1 : len(v)-1]
+	if name, ok := usual[string(inner)]; ok {
+		return name, nil
+	}
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return string(inner), nil
 	}
 	b, err := jsontext.AppendUnquote(nil, v)
 	return string(b), err

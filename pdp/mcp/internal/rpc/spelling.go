@@ -46,10 +46,13 @@ func of(names ...string) *known {
 
 // with adds a member of which more is known.
 func (k *known) with(name string, below *known) *known {
-	k.members[name] = below
+	k.members[name], usual[name] = below, name
 	k.names = append(k.names, name)
 	return k
 }
+
+// usual are the names that messages have, so that reading one makes no new text.
+var usual = map[string]string{"type": "type", "text": "text"}
 
 var (
 	ofMeta = of("progressToken", "traceparent", "tracestate",
