@@ -39,11 +39,14 @@ func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known
 		d.Connections.Awaits(by, known)
 		defer d.Connections.Came(by, known)
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, min(SmallBody, limit+1)))
-	if err != nil {
+	var small bytes.Buffer
+	small.Grow(int(min(max(r.ContentLength, 0), SmallBody)) + bytes.MinRead) // Content-Length is the caller's word
+	if _, err := small.ReadFrom(io.LimitReader(r.Body, min(SmallBody, limit+1))); err != nil {
 		return nil, cutShort()
 	}
+	body := small.Bytes()
 	if len(body) == SmallBody {
+		var err error
 		if body, err = d.readLarge(c, caller, large, body, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
 			return nil, err
 		}

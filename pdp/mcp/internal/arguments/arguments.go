@@ -60,7 +60,7 @@ func (s *Schema) check(v evaluation.Value) (problems []Problem, err error) {
 			problems, err = nil, errors.New("the arguments cannot be held against the tool's inputSchema")
 		}
 	}()
-	arguments, err := (&document{what: "the arguments"}).plain(v, "", "")
+	arguments, err := (&document{what: "the arguments"}).plain(v, "")
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func Compile(inputSchema []byte, m Members) (*Schema, error) {
 		return nil, fmt.Errorf("inputSchema: %w", err)
 	}
 	d := document{what: "inputSchema", schema: true}
-	plain, err := d.plain(o.Value(), "", "")
+	plain, err := d.plain(o.Value(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -114,6 +114,8 @@ type document struct {
 	what              string
 	schema            bool // it is a schema, and not arguments
 	pointers, schemas int
+	at                []string // the place of the value that is turned
+	length            int      // bytes of the pointer to it
 }
 
 // counts are the keywords that the library reads as an int, and wraps around.
@@ -134,8 +136,17 @@ func aliases(reference string) bool {
 	})
 }
 
-func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
-	if d.pointers += len(at); d.schema && d.pointers > mostPointers {
+// below turns a member or an element of the value that is turned.
+func (d *document) below(token string, v evaluation.Value, name string) (any, error) {
+	size := len("/") + len(escaper.Replace(token))
+	d.at, d.length = append(d.at, token), d.length+size
+	p, err := d.plain(v, name)
+	d.at, d.length = d.at[:len(d.at)-1], d.length-size
+	return p, err
+}
+
+func (d *document) plain(v evaluation.Value, name string) (any, error) {
+	if d.pointers += d.length; d.schema && d.pointers > mostPointers {
 		return nil, errors.New("inputSchema has names that are too long for how deep it nests")
 	}
 	switch v.Kind() {
@@ -146,18 +157,18 @@ func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
 		return v.True(), nil
 	case evaluation.String:
 		if d.schema && slices.Contains(references, name) && aliases(v.Text()) {
-			return nil, fmt.Errorf("inputSchema%s: a reference whose number of an element has a sign or leading zeros", cut(visible.Text(at), mostPointer))
+			return nil, fmt.Errorf("inputSchema%s: a reference whose number of an element has a sign or leading zeros", pointer(d.at))
 		}
 		return v.Text(), nil
 	case evaluation.Number:
 		if _, fits := v.Scaled(0); !measurable(v.Text()) || d.schema && slices.Contains(counts, name) && !fits {
-			return nil, fmt.Errorf("%s%s: a number that is too large, or too fine, to be compared", d.what, cut(visible.Text(at), mostPointer))
+			return nil, fmt.Errorf("%s%s: a number that is too large, or too fine, to be compared", d.what, pointer(d.at))
 		}
 		return json.Number(v.Text()), nil
 	case evaluation.Array:
 		all := make([]any, 0, v.Len())
 		for i, e := range v.Elements {
-			p, err := d.plain(e, "", at+"/"+strconv.Itoa(i))
+			p, err := d.below(strconv.Itoa(i), e, "")
 			if err != nil {
 				return nil, err
 			}
@@ -168,7 +179,7 @@ func (d *document) plain(v evaluation.Value, name, at string) (any, error) {
 	d.schemas++
 	all := make(map[string]any, v.Len())
 	for name, m := range v.Object().All {
-		p, err := d.plain(m, name, at+"/"+escaper.Replace(name))
+		p, err := d.below(name, m, name)
 		if err != nil {
 			return nil, err
 		}
