@@ -60,7 +60,7 @@ func (a *around) inside(c echo.Context, route echo.HandlerFunc) (err error) {
 		a.log.ErrorContext(telemetry.LogContext(c.Request()), "panic", "cause", door.PanicCause(v), "request_id", door.RequestID(c), "stack", string(debug.Stack()))
 		err = fmt.Errorf("panic: %T", v)
 	}()
-	a.live.pin(c)
+	a.door.Keep(c, a.live.Load()) // to its end, a request has the configuration that it began with
 	if err := a.door.Identify(c); err != nil {
 		return err
 	}

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/labstack/echo/v4"
-
 	"policy-service/pdp/decisionlog"
 	"policy-service/pdp/decisionlog/mask"
 	"policy-service/pdp/decisionlog/recorder"
@@ -33,15 +31,10 @@ type inForce struct {
 	changing sync.Mutex // is held while a new configuration is checked
 }
 
-type liveKey struct{}
-
-// pin makes a request keep, to its end, the configuration that it began with.
-func (f *inForce) pin(c echo.Context) { door.Keep(c, liveKey{}, f.Load()) }
-
 // pinned is the configuration with which the request of a context began. If the context belongs to no request, it is the
 // one in force.
 func (f *inForce) pinned(ctx context.Context) *live {
-	if l, ok := ctx.Value(liveKey{}).(*live); ok {
+	if l, ok := door.Kept(ctx).(*live); ok {
 		return l
 	}
 	return f.Load()

@@ -419,10 +419,10 @@ func (o *outlook) hangsOnMasked() error {
 // undecidedOwed is the error for the masked places that decide whether an obligation can be owed: where the PEP declares
 // types of obligations, and, if people are to be asked for an approval, where the request names actors.
 func (in *Inquiry) undecidedOwed(d *evaluation.Decision) error {
-	var hangs Unknown
 	if !d.Allow || len(d.Obligations) == 0 {
 		return nil
 	}
+	var hangs Unknown
 	asks := slices.ContainsFunc(d.Obligations, owesApproval)
 	missing := obligations.Missing(d.Obligations, in.declared())
 	declarable := func(typ string) bool { return !in.Asker.Registered || slices.Contains(in.Asker.Obligations, typ) }

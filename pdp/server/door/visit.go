@@ -8,18 +8,28 @@ import (
 	"policy-service/pdp/server/listener"
 )
 
-// visit is the door's account of one request, from its header to the first byte of its answer. The context of the
-// request holds it.
+// visit is the door's account of one request, from its header to the first byte of its answer. It is the context of the
+// request, so that a request takes no second copy of itself.
 type visit struct {
-	door    *Door
-	carrier Carrier
-	shift   Shift
-	caller  string // has a place among the short requests, if inside is set
-	inside  bool
-	begun   bool // the answer is being written
+	context.Context // without the visit
+	door            *Door
+	carrier         Carrier
+	shift           Shift
+	caller          string // has a place among the short requests, if inside is set
+	inside          bool
+	begun           bool // the answer is being written
+	kept            any  // by [Door.Keep]
 }
 
 type visitKey struct{}
+
+// Value implements [context.Context].
+func (v *visit) Value(key any) any {
+	if key == (visitKey{}) {
+		return v
+	}
+	return v.Context.Value(key)
+}
 
 // visitOf is the visit of a request. It begins here where [Door.Begin] did not come before.
 func (d *Door) visitOf(c echo.Context) *visit {
@@ -31,8 +41,9 @@ func (d *Door) visitOf(c echo.Context) *visit {
 
 // visits begins the visit of a request.
 func (d *Door) visits(c echo.Context) *visit {
-	v := &visit{door: d, carrier: listener.CarrierOf(c.Request().Context())}
-	Keep(c, visitKey{}, v)
+	r := c.Request()
+	v := &visit{Context: r.Context(), door: d, carrier: listener.CarrierOf(r.Context())}
+	c.SetRequest(r.WithContext(v))
 	c.Response().Before(v.begins)
 	return v
 }
@@ -62,8 +73,13 @@ func (v *visit) begins() {
 	}
 }
 
-// Keep has the context of a request hold a value.
-func Keep(c echo.Context, key, value any) {
-	r := c.Request()
-	c.SetRequest(r.WithContext(context.WithValue(r.Context(), key, value)))
+// Keep has a request hold a value, and Kept returns it; nil if the context belongs to no request.
+func (d *Door) Keep(c echo.Context, value any) { d.visitOf(c).kept = value }
+
+// Kept is the value of [Door.Keep].
+func Kept(ctx context.Context) any {
+	if v, ok := ctx.Value(visitKey{}).(*visit); ok {
+		return v.kept
+	}
+	return nil
 }
