@@ -54,6 +54,7 @@ func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known
 	if int64(len(body)) > limit {
 		return nil, tooLarge(limit)
 	}
+	_ = r.Body.Close() // it is at its end, where net/http would read once more
 	return body, nil
 }
 
