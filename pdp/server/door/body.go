@@ -39,14 +39,18 @@ func (d *Door) readUpTo(c echo.Context, caller auth.Caller, large *Places, known
 		d.Connections.Awaits(by, known)
 		defer d.Connections.Came(by, known)
 	}
-	var small bytes.Buffer
-	small.Grow(int(min(max(r.ContentLength, 0), SmallBody)) + bytes.MinRead) // Content-Length is the caller's word
-	if _, err := small.ReadFrom(io.LimitReader(r.Body, min(SmallBody, limit+1))); err != nil {
+	size := min(SmallBody, limit+1)
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength+1) // so that the end is found
+	}
+	body, n, err := make([]byte, size), 0, error(nil)
+	for read := 0; n < len(body) && err == nil; n += read {
+		read, err = r.Body.Read(body[n:])
+	}
+	if body = body[:n]; err != io.EOF && int64(n) < min(SmallBody, limit+1) {
 		return nil, cutShort()
 	}
-	body := small.Bytes()
 	if len(body) == SmallBody {
-		var err error
 		if body, err = d.readLarge(c, caller, large, body, io.LimitReader(r.Body, limit+1-SmallBody)); err != nil {
 			return nil, err
 		}
