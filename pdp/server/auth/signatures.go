@@ -2,9 +2,8 @@ package auth
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/rsa"
 	"crypto/sha256"
+	"reflect"
 	"sync"
 )
 
@@ -22,7 +21,7 @@ const maxSignatures = 4096
 // is not known.
 func (s *signatures) by(key any, sum Digest, verify func() bool) bool {
 	public, comparable := key.(interface{ Equal(crypto.PublicKey) bool })
-	if signer, known := s.Get(sum); known && comparable && (isVery(key, signer) || public.Equal(signer)) {
+	if signer, known := s.Get(sum); known && comparable && (reflect.TypeOf(key).Comparable() && key == signer || public.Equal(signer)) {
 		return true
 	}
 	if !verify() {
@@ -30,15 +29,6 @@ func (s *signatures) by(key any, sum Digest, verify func() bool) bool {
 	}
 	s.Put(sum, key, maxSignatures)
 	return true
-}
-
-// isVery reports whether a key is the one that is held already, as it mostly is: to compare the numbers of two costs more.
-func isVery(key any, held crypto.PublicKey) bool {
-	switch key.(type) {
-	case *ecdsa.PublicKey, *rsa.PublicKey: // pointers, which can be compared
-		return key == held
-	}
-	return false
 }
 
 // Digest is the SHA-256 of a token.

@@ -152,12 +152,9 @@ func chainOf(chain []identity.Entity, subject identity.Entity) (evaluation.Value
 
 // valueOf is an entity as it stands in a context.
 func valueOf(e identity.Entity) (evaluation.Value, error) {
-	kind, err := evaluation.Text(e.Type)
-	if err != nil {
-		return kind, err
-	}
+	kind, wrong := evaluation.Text(e.Type)
 	id, err := evaluation.Text(e.ID)
-	return evaluation.Object{}.With("type", kind).With("id", id).Value(), err
+	return evaluation.Object{}.With("type", kind).With("id", id).Value(), errors.Join(wrong, err)
 }
 
 // MayRequest reports whether the PDP may permit that the caller of a tool requests it with the same arguments. If it cannot be
