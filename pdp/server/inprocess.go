@@ -65,6 +65,8 @@ func received(ctx context.Context, sent *http.Request) *http.Request {
 	}
 	if r.Body == nil {
 		r.Body = http.NoBody
+	} else if r.ContentLength == 0 && r.Body != http.NoBody { // a request to be sent says so that the length is not known
+		r.ContentLength = -1
 	}
 	return r
 }

@@ -62,6 +62,24 @@ func bodyOf(t *testing.T, answer *http.Response) string {
 	return string(body)
 }
 
+// A body in the process has its announced length, or one that is not known. One that goes on behind its length is refused.
+func TestInProcessLength(t *testing.T) {
+	t.Parallel()
+	s := startInProcess(t, func(*server.Config) {})
+	length := int64(len(ofProcess))
+	for announced, want := range map[int64]int{length: 200, 0: 200, -1: 200, length - 1: 400} {
+		r, err := http.NewRequest(http.MethodPost, "http://pdp.invalid/access/v1/evaluation", io.MultiReader(strings.NewReader(ofProcess)))
+		must(t, err)
+		r.ContentLength = announced
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := s.Transport().RoundTrip(r)
+		must(t, err)
+		if body := bodyOf(t, answer); answer.StatusCode != want || strings.Contains(body, `"decision":true`) != (want == 200) {
+			t.Errorf("announced as %d bytes: got %d %s", announced, answer.StatusCode, body)
+		}
+	}
+}
+
 // A question in the process is a question: it is decided, refused, counted and recorded as one that came by a connection.
 func TestInProcess(t *testing.T) {
 	t.Parallel()
