@@ -25,14 +25,53 @@ type mcpStage struct {
 	t                testing.TB
 	dir, binary      string
 	issuer           *mcptest.Issuer
+	of               *mcpUpstream
 	upstream, bundle string
+}
+
+// mcpUpstream is an MCP server behind the gateway.
+type mcpUpstream struct {
+	name  string
+	start func(ctx context.Context, s *mcpStage) (addr string, err error)
+	// tool is called, each time with other arguments if its answer does not depend on them. ran is in each answer.
+	tool      string
+	arguments func(n int) string
+	ran       string
+}
+
+var mcpFiller = strings.Repeat("x", mcpArguments-30)
+
+// mcpPlain answers a call at once, with JSON of 100 bytes.
+var mcpPlain = mcpUpstream{
+	name: "plain",
+	start: func(ctx context.Context, s *mcpStage) (string, error) {
+		p, err := s.started(startChild(ctx, s.dir, upstreamCommand))
+		if err != nil {
+			return "", err
+		}
+		return p.addr, nil
+	},
+	tool:      "tool-0",
+	arguments: func(n int) string { return fmt.Sprintf(`{"number":%d,"text":"%s"}`, n, mcpFiller) },
+	ran:       mcpRan,
+}
+
+// mcpEverything is the server of the SDK. It answers a call by a stream of events, which has the arguments in it: 1.3 KB.
+var mcpEverything = mcpUpstream{
+	name: "event streams",
+	start: func(_ context.Context, s *mcpStage) (string, error) {
+		return strings.TrimPrefix(mcptest.BuildEverything(s.t).Start(s.t, false), "http://"), nil
+	},
+	tool:      "json_schema_2020_12_tool",
+	arguments: func(int) string { return `{"contactMethod":"phone","phone":"1","name":"` + mcpFiller + `"}` },
+	ran:       "JSON Schema 2020-12 tool called with",
 }
 
 const mcpResource = "https://mcp.example.com/mcp"
 
-func newMCPStage(ctx context.Context, t testing.TB, binary string) *mcpStage {
+func newMCPStage(ctx context.Context, t testing.TB, binary string, of *mcpUpstream) *mcpStage {
 	t.Helper()
-	s := &mcpStage{t: t, dir: t.TempDir(), binary: binary, issuer: mcptest.NewIssuer(t, mcpResource, time.Now)}
+	s := &mcpStage{t: t, dir: t.TempDir(), binary: binary, of: of, issuer: mcptest.NewIssuer(t, mcpResource, time.Now)}
 	s.bundle = filepath.Join(s.dir, "policies")
 	if err := os.Mkdir(s.bundle, 0o700); err != nil {
 		t.Fatal(err)
@@ -40,11 +79,10 @@ func newMCPStage(ctx context.Context, t testing.TB, binary string) *mcpStage {
 	if err := os.WriteFile(filepath.Join(s.bundle, "agents.cedar"), []byte(`@id("agents") permit (principal is agent, action, resource);`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	upstream, err := s.started(startChild(ctx, s.dir, upstreamCommand))
-	if err != nil {
+	var err error
+	if s.upstream, err = of.start(ctx, s); err != nil {
 		t.Fatal(err)
 	}
-	s.upstream = upstream.addr
 	return s
 }
 
@@ -83,13 +121,24 @@ func (s *mcpStage) embedPDP(context.Context) (string, error) {
 }
 
 // lock writes the file in which all tools of the upstream are locked.
-func (s *mcpStage) lock() (file string, err error) {
-	var definitions []json.RawMessage
-	if err := json.Unmarshal([]byte(mcpList()), &definitions); err != nil {
+func (s *mcpStage) lock(ctx context.Context) (file string, err error) {
+	text, err := s.ask(ctx, s.upstream, s.exchange("tools/list", "", `{`+mcpMeta+`}`, ""))
+	if err != nil {
 		return "", err
 	}
+	if _, data, is := bytes.Cut(text, []byte("data: ")); is {
+		text, _, _ = bytes.Cut(data, []byte("\n"))
+	}
+	var answer struct {
+		Result struct {
+			Tools []json.RawMessage `json:"tools"`
+		} `json:"result"`
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return "", fmt.Errorf("the list of tools is %s: %w", text, err)
+	}
 	tools := map[string]lock.Tool{}
-	for _, d := range definitions {
+	for _, d := range answer.Result.Tools {
 		t, err := lock.ParseTool(d)
 		if err != nil {
 			return "", err
@@ -103,7 +152,7 @@ func (s *mcpStage) lock() (file string, err error) {
 // startGateway starts the gateway before the upstream. All tools are locked, and so all arguments are held against their
 // schemas.
 func (s *mcpStage) startGateway(ctx context.Context, pdp string) (*process, error) {
-	locked, err := s.lock()
+	locked, err := s.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +182,7 @@ func (s *mcpStage) exchange(method, name, params, token string) exchange {
 	return newExchange("127.0.0.1", "/mcp", "Bearer "+token, body, nil, headers...)
 }
 
-// calls are n calls by so many tokens in turn. No two have the same arguments.
+// calls are n calls by so many tokens in turn.
 func (s *mcpStage) calls(tokens, n int) []exchange {
 	all := make([]exchange, n)
 	var token string
@@ -141,8 +190,7 @@ func (s *mcpStage) calls(tokens, n int) []exchange {
 		if i < tokens {
 			token = s.token("alice", i)
 		}
-		arguments := fmt.Sprintf(`{"number":%d,"text":"%s"}`, i, strings.Repeat("x", mcpArguments-30))
-		all[i] = s.exchange("tools/call", "tool-0", `{"name":"tool-0","arguments":`+arguments+`,`+mcpMeta+`}`, token)
+		all[i] = s.exchange("tools/call", s.of.tool, `{"name":"`+s.of.tool+`","arguments":`+s.of.arguments(i)+`,`+mcpMeta+`}`, token)
 	}
 	return all
 }

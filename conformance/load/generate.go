@@ -79,7 +79,8 @@ type connection struct {
 	net.Conn
 	in    *bufio.Reader
 	next  int
-	alarm alarm // of an open load
+	body  []byte // of an answer in chunks
+	alarm alarm  // of an open load
 }
 
 // patience is how long a server may take for an answer.
@@ -98,6 +99,7 @@ func dial(t target, l load, exchanges []exchange) (*client, error) {
 		one := &connection{
 			Conn: conn,
 			in:   bufio.NewReaderSize(conn, maxAnswer),
+			body: make([]byte, 0, maxAnswer),
 			next: n * len(exchanges) / l.connections, // apart, or all would ask the same at the same time
 		}
 		c.connections = append(c.connections, one)
@@ -174,33 +176,64 @@ func (c *client) askNext(conn *connection) error {
 }
 
 func (c *connection) ask(e exchange) error {
-	body, err := c.answer(e.request)
+	body, kept, err := c.answer(e.request)
 	if err != nil {
 		return err
 	}
 	if !e.isRight(body) {
 		return fmt.Errorf("the answer is\n%s\nwhere\n%s\nis right, to\n%s", body, e.answer, e.request)
 	}
-	_, err = c.in.Discard(len(body))
+	_, err = c.in.Discard(kept)
 	return err
 }
 
-// answer sends a request and returns the body of its answer, which stays in the buffer: the caller discards it.
-func (c *connection) answer(request []byte) ([]byte, error) {
+// answer sends a request and returns the body of its answer. So many bytes of it stay in the buffer: the caller discards them.
+func (c *connection) answer(request []byte) (body []byte, kept int, err error) {
 	if _, err := c.Write(request); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	length, err := c.header()
 	if err != nil {
-		return nil, fmt.Errorf("%w, to\n%s", err, request)
+		return nil, 0, fmt.Errorf("%w, to\n%s", err, request)
 	}
-	return c.in.Peek(length)
+	if length == inChunks {
+		err = c.chunks()
+		return c.body, 0, err
+	}
+	body, err = c.in.Peek(length)
+	return body, length, err
+}
+
+// chunks reads a body in chunks.
+func (c *connection) chunks() error {
+	for c.body = c.body[:0]; ; {
+		line, err := c.in.ReadSlice('\n')
+		if err != nil {
+			return err
+		}
+		size, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 32)
+		if err != nil || len(c.body)+int(size) > maxAnswer {
+			return fmt.Errorf("the answer has the chunk %q, or more than %d bytes", line, maxAnswer)
+		}
+		chunk, err := c.in.Peek(int(size) + len("\r\n"))
+		if err != nil {
+			return err
+		}
+		c.body = append(c.body, chunk[:size]...)
+		if _, err := c.in.Discard(len(chunk)); err != nil || size == 0 {
+			return err
+		}
+	}
 }
 
 var (
 	statusOK      = []byte("HTTP/1.1 200 ")
 	contentLength = []byte("Content-Length:")
+	chunked       = []byte("Transfer-Encoding: chunked")
 )
+
+// inChunks is the length of a body that comes in chunks.
+const inChunks = -2
 
 // header reads up to the body, whose length it returns.
 func (c *connection) header() (length int, err error) {
@@ -211,16 +244,19 @@ func (c *connection) header() (length int, err error) {
 	if !bytes.HasPrefix(line, statusOK) {
 		return 0, fmt.Errorf("the answer is %q", bytes.TrimSpace(line))
 	}
-	length = -1
+	const unknown = -1
+	length = unknown
 	for {
 		line, err = c.in.ReadSlice('\n')
 		switch {
 		case err != nil:
 			return 0, err
-		case len(line) <= len("\r\n") && length < 0:
+		case len(line) <= len("\r\n") && length == unknown:
 			return 0, errors.New("the answer does not say its length")
 		case len(line) <= len("\r\n"):
 			return length, nil
+		case len(line) > len(chunked) && bytes.EqualFold(line[:len(chunked)], chunked):
+			length = inChunks
 		case len(line) > len(contentLength) && bytes.EqualFold(line[:len(contentLength)], contentLength):
 			if length, err = strconv.Atoi(string(bytes.TrimSpace(line[len(contentLength):]))); err != nil {
 				return 0, err

@@ -6,7 +6,7 @@
 //
 // The file has the body of a request on each line. Each is asked once before, and that answer is the right one: every
 // answer that is measured is compared with it byte for byte, and a different answer ends the run. The server must
-// answer 200, with a Content-Length. A part that matches -except, such as the id of a call, is not compared.
+// answer 200, with a Content-Length or in chunks. A part that matches -except, such as the id of a call, is not compared.
 //
 // Over so many connections (-conns), each asks again when it has its answer. At so many requests a second (-rates), over
 // 16 connections, each request is sent at its time, whatever has been answered, and timed from then.

@@ -70,12 +70,12 @@ func (s *side) learn(text, credentialFile, requestsFile string) (err error) {
 			return err
 		}
 		e := newExchange(at.Host, at.RequestURI(), authorization, body, nil)
-		answer, err := c.answer(e.request)
+		answer, kept, err := c.answer(e.request)
 		if err != nil {
 			return err
 		}
 		e.answer = bytes.Clone(answer)
-		if _, err := c.in.Discard(len(answer)); err != nil {
+		if _, err := c.in.Discard(kept); err != nil {
 			return err
 		}
 		s.exchanges = append(s.exchanges, e)

@@ -17,7 +17,8 @@ import (
 	"policy-service/pdp/pdptest/night"
 )
 
-// anyPDP answers as it is asked, until there were so many requests. Without a credential, it numbers its answers.
+// anyPDP answers as it is asked, until there were so many requests. Without a credential, it numbers its answers, which come
+// in chunks.
 func anyPDP(t *testing.T, credential string, until int64) *httptest.Server {
 	t.Helper()
 	var asked atomic.Int64
@@ -31,6 +32,9 @@ func anyPDP(t *testing.T, credential string, until int64) *httptest.Server {
 		answer := fmt.Sprintf(`{"decision":%t}`, strings.Contains(string(body), "alice") && call <= until)
 		if credential == "" {
 			answer = fmt.Sprintf(`{"call":"%09d","decision":true}`, call)
+			_, _ = w.Write([]byte(answer[:9]))
+			w.(http.Flusher).Flush()
+			answer = answer[9:]
 		}
 		_, _ = w.Write([]byte(answer))
 	}))
