@@ -75,18 +75,18 @@ type approving struct {
 
 // decide has the PDP decide about a request, and people if it says that they can: [visit.approving] is set then. Who waits for
 // them is in nobody's way.
-func (v *visit) decide(ctx context.Context) *conclusion {
+func (v *visit) decide(ctx context.Context) *Answer {
 	a := &approving{x: v.x, state: v.x.brought.people}
 	refused := a.ask(ctx)
 	switch {
 	case refused != nil:
-		return a.refuse(refused)
+		return refused
 	case a.wanted == nil && a.state == nil:
 		return nil
 	}
 	done, refused := takePlace(v.x)
 	if refused != nil {
-		return a.refuse(refused)
+		return refused
 	}
 	a.end = sync.OnceFunc(func() {
 		a.stop()
@@ -101,25 +101,20 @@ func (v *visit) decide(ctx context.Context) *conclusion {
 }
 
 // ask has the PDP decide, unless people were asked before. Nothing is refused if they can be.
-func (a *approving) ask(ctx context.Context) *ask.Refusal {
+func (a *approving) ask(ctx context.Context) *Answer {
 	if a.x.brought.people != nil {
 		return nil
 	}
 	refused := a.x.decideKnown(ctx, a.x.brought.answered())
-	if refused == nil || refused.Wanted == nil || a.x.brought.server { // people are asked about a whole call, and not about what goes on
+	if refused == nil || refused.refusal.Wanted == nil || a.x.brought.server { // people are asked about a whole call, and not about what goes on
 		return refused
 	}
-	a.wanted = refused.Wanted
+	a.wanted = refused.refusal.Wanted
 	return nil
 }
 
-// refuse is the response that refuses the call.
-func (a *approving) refuse(r *ask.Refusal) *conclusion {
-	return concluded(a.x.refused(r))
-}
-
 // takePlace takes a place among those who wait, before anybody is asked.
-func takePlace(x *exchange) (done func(), refused *ask.Refusal) {
+func takePlace(x *exchange) (done func(), refused *Answer) {
 	const again = 5 * time.Second
 	own, ok := x.g.o.Rates.Hold(personOf(x.who), Waiting)
 	if !ok {
@@ -137,11 +132,11 @@ func takePlace(x *exchange) (done func(), refused *ask.Refusal) {
 }
 
 // begin has people asked.
-func (a *approving) begin(ctx context.Context) *conclusion {
+func (a *approving) begin(ctx context.Context) *Answer {
 	way, shown, refused := a.file(ctx)
 	switch {
 	case a.follower == nil: // nobody was asked
-		return a.refuse(refused)
+		return refused
 	case refused != nil:
 		a.reaction.refused = refused
 	case way == ByWait:
@@ -157,10 +152,10 @@ func (a *approving) begin(ctx context.Context) *conclusion {
 
 // file has people asked, and finds the first way that there is for this client and for who is behind its token, "" if there is
 // none.
-func (a *approving) file(ctx context.Context) (way string, shown *rpc.Message, refused *ask.Refusal) {
-	standing, refused := a.wanted.Ask(ctx)
-	if refused != nil {
-		return "", nil, refused
+func (a *approving) file(ctx context.Context) (way string, shown *rpc.Message, refused *Answer) {
+	standing, no := a.wanted.Ask(ctx)
+	if no != nil {
+		return "", nil, refuse(no)
 	}
 	a.follow(standing)
 	for _, one := range a.x.g.o.Approvals.Channels {
@@ -178,7 +173,7 @@ func (a *approving) file(ctx context.Context) (way string, shown *rpc.Message, r
 		}
 	}
 	if standing.Pending() && !a.decidable(ctx) {
-		return way, nil, a.wanted.Undecidable(standing)
+		return way, nil, refuse(a.wanted.Undecidable(standing))
 	}
 	return way, nil, nil
 }
@@ -229,7 +224,7 @@ func (a *approving) note(what, way string) {
 
 // form is what the person behind the token is shown in a way. It is not ok if that way is none for them, or for their client:
 // the PDP says for whom it is.
-func (a *approving) form(ctx context.Context, way string) (shown rpc.Message, ok bool, refused *ask.Refusal) {
+func (a *approving) form(ctx context.Context, way string) (shown rpc.Message, ok bool, refused *Answer) {
 	var mode rpc.Object
 	name := ""
 	if way == ByURL {
@@ -246,11 +241,11 @@ func (a *approving) form(ctx context.Context, way string) (shown rpc.Message, ok
 		a.note("the person behind the token is not asked: "+e.Error(), way)
 		return shown, false, nil
 	case err != nil:
-		return shown, false, a.wanted.Failed(err)
+		return shown, false, refuse(a.wanted.Failed(err))
 	}
 	shown, fault := rpc.Parse(text, rpc.DefaultLimits())
 	if fault != nil || shown.Method != era.Elicit {
-		return shown, false, a.wanted.Failed(errors.New("the form is no message of MCP that asks a person"))
+		return shown, false, refuse(a.wanted.Failed(errors.New("the form is no message of MCP that asks a person")))
 	}
 	shown.ID = rpc.ID{}
 	return shown, true, nil
@@ -264,7 +259,7 @@ type reaction struct {
 	// suggested are the arguments that a person would rather have, nil if they have changed none: nothing was approved.
 	suggested jsontext.Value
 	// refused is set if the answer was none, or could not be brought to the PDP.
-	refused *ask.Refusal
+	refused *Answer
 }
 
 // waits reports whether there is something to wait for.
@@ -318,7 +313,7 @@ func (a *approving) reacted(ctx context.Context, w word) (r reaction) {
 			a.follower.Look(ctx) // the watch may be late
 		}
 	case !errors.As(w.err, &e) || e.Kind != authzenclient.Refused:
-		r.refused = a.wanted.Failed(w.err)
+		r.refused = refuse(a.wanted.Failed(w.err))
 	case e.Status == http.StatusConflict:
 		r = a.contradicted(ctx, w.answer)
 	case e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge, e.Status == http.StatusUnprocessableEntity:
@@ -335,7 +330,7 @@ func (a *approving) reacted(ctx context.Context, w word) (r reaction) {
 func (a *approving) contradicted(ctx context.Context, answer rpc.Object) (r reaction) {
 	now, err := approvals.Look(ctx, a.wanted.PDP(), a.follower.Standing().Task())
 	if err != nil {
-		return reaction{refused: a.wanted.Failed(err)}
+		return reaction{refused: refuse(a.wanted.Failed(err))}
 	}
 	if declined(answer) {
 		return reaction{over: now.Pending() || now.Approved()}
@@ -413,7 +408,7 @@ func tellProgress(x *exchange, told int, message string) {
 }
 
 // conclude is the end of a wait: the call goes on, or its response is made.
-func (a *approving) conclude(ctx context.Context) *conclusion {
+func (a *approving) conclude(ctx context.Context) *Answer {
 	defer a.end()
 	if end := a.round(ctx); end != nil {
 		return end
@@ -426,27 +421,27 @@ func (a *approving) conclude(ctx context.Context) *conclusion {
 		return a.changed(r.suggested)
 	case r.gone, ctx.Err() != nil: // also where the PDP could not be asked because of that
 		a.left(ctx)
-		return a.refuse(a.wanted.Required(standing))
+		return refuse(a.wanted.Required(standing))
 	case r.refused != nil:
-		return a.refuse(r.refused)
+		return r.refused
 	case !standing.Pending() && !standing.Approved():
-		return a.refuse(a.wanted.Denied(standing))
+		return refuse(a.wanted.Denied(standing))
 	case standing.Pending(), r.over:
-		return a.refuse(a.wanted.Required(standing))
+		return refuse(a.wanted.Required(standing))
 	}
 	a.note("people have approved a call", "")
 	if refused := a.asAsked(ctx); refused != nil {
-		return a.refuse(refused)
+		return refused
 	}
 	if refused := a.x.ask(ctx, ask.Answered{Standing: &standing}); refused != nil {
-		return a.refuse(refused)
+		return refused
 	}
 	return nil
 }
 
 // asAsked refuses a call of a tool that is not the one that people were asked about any more: while they were waited for it may
 // have become another. What they have approved stays good for the tool as it was.
-func (a *approving) asAsked(ctx context.Context) *ask.Refusal {
+func (a *approving) asAsked(ctx context.Context) *Answer {
 	asked := a.x.tool
 	if refused := a.x.find(ctx); refused != nil {
 		return refused
@@ -481,8 +476,7 @@ func (a *approving) cancel(ctx context.Context) {
 
 // changed is the result of a call that a person would rather have with other arguments: another call, which is decided anew.
 // What a tool promises of its structured content is true of errors, too, and clients see to it: there the text alone says it.
-func (a *approving) changed(suggested jsontext.Value) *conclusion {
-	a.x.outcome = outcomeRefused
+func (a *approving) changed(suggested jsontext.Value) *Answer {
 	a.note("a person would have a call changed", ByForm)
 	result := toolError("Nothing was approved, and nothing was done: the person who reviewed this call changed its arguments. " +
 		"If you agree, call the tool again with these: " + string(suggested))
@@ -490,6 +484,5 @@ func (a *approving) changed(suggested jsontext.Value) *conclusion {
 		said := rpc.Object{}.With("type", rpc.String("arguments_changed")).With("suggested", suggested)
 		result = result.With("structuredContent", said.Value())
 	}
-	answer := rpc.Answer(rpc.ID{}, result.Value())
-	return concluded(era.Response(a.x.request.Method, answer, era.Legacy, a.x.client.era), http.StatusOK)
+	return &Answer{Message: a.x.says(result.Value()), Status: http.StatusOK, Outcome: outcomeRefused}
 }

@@ -42,17 +42,17 @@ func openApproval(x *exchange, text string) *sealedApproval {
 }
 
 // show has the client show its person what the PDP asks.
-func (a *approving) show(way string, shown *rpc.Message) *conclusion {
+func (a *approving) show(way string, shown *rpc.Message) *Answer {
 	key, err := a.x.g.o.Ring.Seal(seal.Approval, a.x.binding(), []byte(a.x.g.nonce()))
 	if err != nil {
-		return a.refuse(unsealed(err))
+		return unsealed(err)
 	}
 	asks := rpc.Object{}.With(key, inputRequest(era.Asked(*shown, era.Modern, "")))
 	return a.require(asks, &sealedApproval{Approval: a.approval, Digest: a.x.tool.Digest, Way: way, Key: key})
 }
 
 // require is the response that has the client send its call again, with the answers to what is asked.
-func (a *approving) require(asks rpc.Object, s *sealedApproval) *conclusion {
+func (a *approving) require(asks rpc.Object, s *sealedApproval) *Answer {
 	standing := a.follower.Standing()
 	s.Task = standing.Task()
 	ends := standing.Ends()
@@ -62,18 +62,17 @@ func (a *approving) require(asks rpc.Object, s *sealedApproval) *conclusion {
 	// Who comes when the time is over is told so.
 	state, err := seal.SealJSON(a.x.g.o.Ring, seal.Approval, a.x.binding(), s, ends.Add(stateLife))
 	if err != nil {
-		return a.refuse(unsealed(err))
+		return unsealed(err)
 	}
-	a.x.outcome = outcomeAsked
 	result := rpc.Object{}.With("resultType", rpc.String("input_required")).
 		With("inputRequests", asks.Value()).With("requestState", rpc.String(state))
-	return concluded(rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK)
+	return &Answer{Message: rpc.Answer(rpc.ID{}, result.Value()), Status: http.StatusOK, Outcome: outcomeAsked}
 }
 
 // again goes on with a call that is sent again.
-func (a *approving) again(ctx context.Context, s *sealedApproval) *conclusion {
+func (a *approving) again(ctx context.Context, s *sealedApproval) *Answer {
 	if refused := a.resume(ctx, s); refused != nil {
-		return a.refuse(refused)
+		return refused
 	}
 	if !a.pending() {
 		a.reaction.over = s.Way == ByForm && declined(a.x.brought.answers.GetObject(s.Key))
@@ -87,7 +86,7 @@ func (a *approving) again(ctx context.Context, s *sealedApproval) *conclusion {
 
 // round has a client that has sent its call again send it once more, if people are waited for still and it is of use: a page may
 // be open, or a person has said yes and another must, too.
-func (a *approving) round(ctx context.Context) *conclusion {
+func (a *approving) round(ctx context.Context) *Answer {
 	s := a.state
 	if s == nil || s.Round == mostEmpty || !a.reaction.waits() || ctx.Err() != nil || !a.pending() {
 		return nil
@@ -101,16 +100,17 @@ func (a *approving) round(ctx context.Context) *conclusion {
 
 // resume finds what people were asked. A state that is not good for the call any more is refused, and costs nothing: what people
 // were asked, they are asked still.
-func (a *approving) resume(ctx context.Context, s *sealedApproval) (refused *ask.Refusal) {
+func (a *approving) resume(ctx context.Context, s *sealedApproval) (refused *Answer) {
 	if a.x.tool == nil || a.x.tool.Digest != s.Digest {
 		return invalid("the tool is not the one that people were asked about any more; send the call without requestState")
 	}
-	if a.wanted, refused = a.x.g.o.Asker.Wanted(ctx, a.x.operation()); refused != nil {
-		return refused
+	var no *ask.Refusal
+	if a.wanted, no = a.x.g.o.Asker.Wanted(ctx, a.x.operation()); no != nil {
+		return refuse(no)
 	}
 	standing, err := approvals.Look(ctx, a.wanted.PDP(), s.Task)
 	if err != nil {
-		return a.wanted.Failed(err)
+		return refuse(a.wanted.Failed(err))
 	}
 	a.follow(standing)
 	a.approval = s.Approval

@@ -169,7 +169,7 @@ func (x *exchange) mayOpen(ctx context.Context) error {
 	x.g.health.asked(refused)
 	switch {
 	case refused != nil:
-		return refusedError{refused}
+		return refuse(refused)
 	case !may:
 		return errClosed
 	}
@@ -184,17 +184,17 @@ func (x *exchange) wantsOwn() bool {
 // decideKnown has the PDP decide about a call. A denial of a tool as others were shown it does not stand where the tool may be
 // another one for this principal: if some definition of it could be permitted, the server is asked which it is. So it is before
 // people are asked about the call: nobody approves a call of a server that is away.
-func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *ask.Refusal {
+func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *Answer {
 	refused := x.ask(ctx, answered)
-	if refused == nil || !x.unsettled || refused.Kind != ask.Denied {
+	if !x.unsettled || !refused.is(ask.Denied) {
 		return refused
 	}
-	if refused.Wanted == nil {
+	if refused.refusal.Wanted == nil {
 		op := x.operation()
 		op.Tool = nil
 		may, unanswered := x.g.o.Asker.MayUse(ctx, op, []*ask.Tool{x.g.o.Asker.Named(x.tool.Server, x.tool.Name, x.tool.Shown)}, nil)
 		if !may {
-			return cmp.Or(unanswered, refused)
+			return cmp.Or(refuse(unanswered), refused)
 		}
 	}
 	another, gone := x.looksAgain(ctx)
@@ -204,7 +204,8 @@ func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *ask.
 	if !another {
 		return refused
 	}
-	if x.fits(ctx) != nil {
+	if end := x.fits(ctx); end != nil {
+		x.note(end)
 		return invalid("the arguments do not fit the tool as the server has it now; list the tools again")
 	}
 	return x.ask(ctx, answered)
@@ -212,7 +213,7 @@ func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *ask.
 
 // looksAgain finds the tool as the server shows it to the principal, and reports whether the PDP is asked something else about
 // that.
-func (x *exchange) looksAgain(ctx context.Context) (another bool, refused *ask.Refusal) {
+func (x *exchange) looksAgain(ctx context.Context) (another bool, refused *Answer) {
 	before := x.tool
 	x.unsettled = false
 	if refused := x.findThere(ctx); refused != nil {
@@ -223,25 +224,25 @@ func (x *exchange) looksAgain(ctx context.Context) (another bool, refused *ask.R
 
 // settle lists the tools of the server for the principal that may call one as it is known. If it is another one there, all is
 // looked at again, and the PDP decides again. It is nil if the call goes on.
-func (x *exchange) settle(ctx context.Context) *conclusion {
+func (x *exchange) settle(ctx context.Context) *Answer {
 	if !x.unsettled {
 		return nil
 	}
 	another, refused := x.looksAgain(ctx)
 	if refused != nil {
-		return concluded(x.refused(refused))
+		return refused
 	}
 	if !another {
 		return nil
 	}
 	if x.brought.fulfils != nil {
-		return concluded(x.refused(invalid("the tool is not the one that was requested any more")))
+		return invalid("the tool is not the one that was requested any more")
 	}
 	if end := x.fits(ctx); end != nil {
 		return end
 	}
 	if refused := x.ask(ctx, goesOn(x.permit)); refused != nil {
-		return concluded(x.refused(refused))
+		return refused
 	}
 	return nil
 }

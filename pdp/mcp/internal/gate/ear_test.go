@@ -170,7 +170,7 @@ func TestAnUnsubscriptionThatFailsTakesNothingMore(t *testing.T) {
 	go func() {
 		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: l, params: rpc.Object{}.With("uri", rpc.String(uri))}
 		x.request.Method = "resources/unsubscribe"
-		m, _ := x.remember(ctx)
+		m := x.remember(ctx).Message
 		over <- m
 	}()
 	<-changed

@@ -33,7 +33,7 @@ func TestErrandsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := sendOff(gone, of("alice"), &all[2], waits); !errors.As(err, new(refusedError)) {
+	if _, _, err := sendOff(gone, of("alice"), &all[2], waits); !errors.As(err, new(*Answer)) {
 		t.Errorf("one more is %v", err)
 	}
 	if _, _, err := sendOff(gone, of("bob"), &all[3], waits); !errors.Is(err, context.Canceled) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -41,20 +40,9 @@ type exchange struct {
 	// unsettled is set if the tool is as others were shown it: see [exchange.settle].
 	unsettled bool
 	brought   brought
-	// outcome is how it ended.
-	outcome string
 	// waiting is set if the response is one that we made because the server waits for the client.
 	waiting bool
 }
-
-// conclusion is the response to a request, and its status. It is nil if the request goes on.
-type conclusion struct {
-	response rpc.Message
-	status   int
-}
-
-// concluded is a response and its status as one.
-func concluded(response rpc.Message, status int) *conclusion { return &conclusion{response, status} }
 
 // visit is a request from when it comes until it is over: the steps in which it is answered, and what it holds until then.
 type visit struct {
@@ -118,12 +106,12 @@ func (v *visit) makeWay() {
 
 // begin lets the request in, and has the PDP decide about it. If people are asked, [visit.approving] is set, and they are to be
 // waited for.
-func (v *visit) begin(ctx context.Context) (context.Context, *conclusion) {
+func (v *visit) begin(ctx context.Context) (context.Context, *Answer) {
 	x := v.x
 	ctx, v.span = x.g.o.Tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
 	ctx, leave, ok := x.g.enter(ctx)
 	if !ok {
-		return ctx, concluded(x.failed(errLinkClosed))
+		return ctx, x.failed(errLinkClosed)
 	}
 	v.lasts(leave)
 	if x.request.Method != "initialize" { // whose answer has a header that is known late
@@ -138,37 +126,36 @@ func (v *visit) begin(ctx context.Context) (context.Context, *conclusion) {
 }
 
 // enter lets the request in.
-func (v *visit) enter(ctx context.Context) *conclusion {
+func (v *visit) enter(ctx context.Context) *Answer {
 	x := v.x
 	if x.request.Method == "ping" && x.client.era == era.Legacy {
-		x.outcome = outcomeAnswered
-		return concluded(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)), http.StatusOK)
+		return answered(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 	}
 	if refused := v.admit(); refused != nil {
-		return concluded(x.refused(refused))
+		return refused
 	}
 	if speaksMCPx(x.request.Method, x.params) {
 		x.reach.mcpx.Store(true)
 	}
 	switch x.request.Method {
 	case rpc.Respond:
-		return vote{x}.cast(ctx)
+		return x.vote(ctx)
 	case "subscriptions/listen":
 		v.release() // it lasts, and is in nobody's way
 		end, ok := x.g.lasting(x.who.Key)
 		if !ok {
-			return concluded(x.refused(limited(time.Second)))
+			return limited(time.Second)
 		}
 		v.lasting = sync.OnceFunc(end)
 	default:
 		if refused := x.route(ctx); refused != nil {
-			return concluded(x.refused(refused))
+			return refused
 		}
 		if end := x.fits(ctx); end != nil {
 			return end
 		}
 		if refused := v.bring(); refused != nil {
-			return concluded(x.refused(refused))
+			return refused
 		}
 	}
 	end := v.decide(ctx)
@@ -180,7 +167,7 @@ func (v *visit) enter(ctx context.Context) *conclusion {
 }
 
 // bring reads what the client brings with the request: for people or a server that have asked before, or of what is requested.
-func (v *visit) bring() (refused *ask.Refusal) {
+func (v *visit) bring() (refused *Answer) {
 	x := v.x
 	if x.request.Method == wire.MethodToolRequest && x.tool != nil {
 		v.requesting, refused = readRequest(x)
@@ -201,7 +188,7 @@ func (v *visit) bring() (refused *ask.Refusal) {
 }
 
 // finish does what the request wants, if people have nothing against it.
-func (v *visit) finish(ctx context.Context) *conclusion {
+func (v *visit) finish(ctx context.Context) *Answer {
 	if v.approving != nil {
 		if end := v.approving.conclude(ctx); end != nil {
 			return end
@@ -210,31 +197,41 @@ func (v *visit) finish(ctx context.Context) *conclusion {
 	if v.requesting != nil {
 		return v.requesting.conclude()
 	}
-	return concluded(v.x.do(ctx))
+	return v.x.do(ctx)
 }
 
 // respond sends the response. What was done of what the PDP obliged to is reported once it has left.
-func (v *visit) respond(ctx context.Context, end *conclusion) {
+func (v *visit) respond(ctx context.Context, end *Answer) {
 	x := v.x
 	v.makeWay() // whoever has an answer can ask again
-	response := end.response
+	x.note(end)
+	end = x.readable(end)
+	response := end.Message
 	if len(response.Result) > usualAnswer && !x.g.ofOne() {
 		x.g.o.People.Charge(personOf(x.who), len(response.Result)/eachOfLarge)
 		if read, few := x.g.o.Rates.Hold(personOf(x.who), LargeAnswers); few {
 			defer read()
 		} else {
-			response = unreadResults().Failure(rpc.ID{})
+			response = unreadResults().Message
 			x.g.o.Logger.Warn("a large result is not sent: too many of its person are not read", "method", x.request.Method, "principal", x.who.Key)
 		}
 	}
 	response.ID = x.request.ID
-	endStep(v.span, x.outcome)
-	x.g.o.Meters.call(ctx, x.request.Method, x.outcome)
-	_ = x.reply.Final(end.status, response)
+	endStep(v.span, end.Outcome)
+	x.g.o.Meters.call(ctx, x.request.Method, end.Outcome)
+	_ = x.reply.Final(end.Status, response)
+}
+
+// note has the log, and those who listen, hear of a refusal.
+func (x *exchange) note(a *Answer) {
+	if r := a.refusal; r != nil {
+		x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
+		x.g.listeners.refused(x, r)
+	}
 }
 
 // admit keeps whoever asks too often from asking the PDP.
-func (v *visit) admit() *ask.Refusal {
+func (v *visit) admit() *Answer {
 	x := v.x
 	name := ""
 	if ask.OfTool(x.request.Method) {
@@ -279,7 +276,7 @@ func (g *Gateway) personMay(who *identity.Principal) (after time.Duration, ok bo
 }
 
 // do does what the request wants, and is the response, whoever made it, and the status that it has if nothing went before it.
-func (x *exchange) do(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) do(ctx context.Context) *Answer {
 	switch x.request.Method {
 	case "initialize":
 		return x.initialize(ctx)
@@ -297,10 +294,10 @@ func (x *exchange) do(ctx context.Context) (rpc.Message, int) {
 		return x.remember(ctx)
 	}
 	if x.link == nil { // the operator has a mapping for a method of his own
-		return x.refused(refusal(ask.Unknown, rpc.MethodNotFound, "unknown method", "with several servers nobody knows for which of them the method is"))
+		return refusal(ask.Unknown, rpc.MethodNotFound, "unknown method", "with several servers nobody knows for which of them the method is")
 	}
 	if end := x.settle(ctx); end != nil {
-		return end.response, end.status
+		return end
 	}
 	if x.brought.fulfils != nil {
 		return x.brought.fulfils.do(ctx)
@@ -308,28 +305,8 @@ func (x *exchange) do(ctx context.Context) (rpc.Message, int) {
 	return x.call(ctx)
 }
 
-func (x *exchange) refused(r *ask.Refusal) (rpc.Message, int) {
-	if x.outcome = outcomeRefused; r.Kind == ask.Unknown {
-		x.outcome = outcomeInvalid
-	}
-	x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
-	x.g.listeners.refused(x, r)
-	status := r.Status
-	if status == 0 {
-		status = http.StatusOK
-	}
-	if x.g.o.DenialsAsResults && x.request.Method == "tools/call" && slices.Contains(readable, r.Kind) {
-		result := rpc.Answer(rpc.ID{}, toolError(cmp.Or(r.Words, r.Message)).Value())
-		return era.Response(x.request.Method, result, era.Legacy, x.client.era), http.StatusOK
-	}
-	return r.Failure(rpc.ID{}), status
-}
-
-// readable are the refusals of a call that a model can read as its result. All others are errors of the protocol, or of a server.
-var readable = []ask.Kind{ask.Denied, ask.RateLimited, ask.Unavailable, ask.Withheld}
-
 // find finds the tool that is called.
-func (x *exchange) find(ctx context.Context) *ask.Refusal {
+func (x *exchange) find(ctx context.Context) *Answer {
 	name := x.params.GetString("name")
 	if len(x.params.Get("arguments")) > x.g.o.Most.Arguments {
 		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Most.Arguments) + " bytes")
@@ -344,35 +321,31 @@ func (x *exchange) find(ctx context.Context) *ask.Refusal {
 	switch err := x.mayOpen(ctx).(type) {
 	case nil:
 		return x.findThere(ctx)
-	case refusedError:
-		return err.refusal
+	case *Answer:
+		return err
 	default:
-		return ask.UnknownTool()
+		return refuse(ask.UnknownTool())
 	}
 }
 
 // findThere finds the tool that is called among those that the server lists for the principal.
-func (x *exchange) findThere(ctx context.Context) *ask.Refusal {
+func (x *exchange) findThere(ctx context.Context) *Answer {
 	listed, err := x.tools(ctx)
 	if err != nil { // what the server says of it is for nobody yet: nothing is decided
 		return silent(err)
 	}
 	if x.tool = listed.byName[x.params.GetString("name")]; x.tool == nil {
-		return ask.UnknownTool()
+		return refuse(ask.UnknownTool())
 	}
 	return nil
 }
 
 // fits concludes a call whose headers or arguments are not those of the tool.
-func (x *exchange) fits(ctx context.Context) *conclusion {
+func (x *exchange) fits(ctx context.Context) *Answer {
 	if fault := x.mirrored(); fault != nil {
-		x.outcome = outcomeInvalid
-		return concluded(rpc.Failure(rpc.ID{}, *fault), http.StatusBadRequest)
+		return &Answer{Message: rpc.Failure(rpc.ID{}, *fault), Status: http.StatusBadRequest, Outcome: outcomeInvalid}
 	}
-	if response, status, is := x.misfit(ctx); is {
-		return concluded(response, status)
-	}
-	return nil
+	return x.misfit(ctx)
 }
 
 // mirrored is what is wrong with the headers that mirror arguments, nil if they agree with them.
@@ -384,7 +357,7 @@ func (x *exchange) mirrored() *rpc.Error {
 }
 
 // ask has the PDP decide, with what people have said before, if they have. Its permit is for one time that something is sent.
-func (x *exchange) ask(ctx context.Context, answered ask.Answered) *ask.Refusal {
+func (x *exchange) ask(ctx context.Context, answered ask.Answered) *Answer {
 	op := x.operation()
 	op.Answered = answered
 	if x.permit != nil {
@@ -402,7 +375,7 @@ func (x *exchange) ask(ctx context.Context, answered ask.Answered) *ask.Refusal 
 			x.link.silence()
 		}
 	}
-	return refused
+	return refuse(refused)
 }
 
 func (x *exchange) operation() ask.Operation {
@@ -421,10 +394,10 @@ func (x *exchange) operation() ask.Operation {
 
 // call sends the request on, and relays what comes for it. What is sent again, with answers that the server has asked
 // for, is decided about again.
-func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) call(ctx context.Context) *Answer {
 	params, held, refused := x.resumed()
 	if refused != nil {
-		return x.refused(refused)
+		return refused
 	}
 	params = x.own(params)
 	for round := 0; ; round++ {
@@ -435,32 +408,32 @@ func (x *exchange) call(ctx context.Context) (rpc.Message, int) {
 		asked, refused := x.inputRequired(response)
 		switch {
 		case refused != nil:
-			return x.refused(refused)
+			return refused
 		case asked == nil:
 			return x.result(response)
 		}
-		if _, refused := x.permit.Result(response); refused != nil { // what it asks in words may be what is to be taken out
-			return x.refused(refused)
+		if _, withheld := x.permit.Result(response); withheld != nil { // what it asks in words may be what is to be taken out
+			return refuse(withheld)
 		}
 		if refused := x.noRound(); refused != nil && !x.waiting { // what waits was asked while there was a round
-			return x.refused(refused)
+			return refused
 		}
 		switch {
 		case x.client.era == era.Modern:
 			return x.passOn(*asked)
 		case round == mostRounds:
-			return x.refused(ambiguous("the server asks for input again and again"))
+			return ambiguous("the server asks for input again and again")
 		}
 		if params, err = x.gather(ctx, *asked, params); err != nil {
-			return x.refused(ambiguous(err.Error()))
+			return ambiguous(err.Error())
 		}
 		if x.tool != nil { // which may have become another while the client was asked
 			if refused := x.findThere(ctx); refused != nil {
-				return x.refused(refused)
+				return refused
 			}
 		}
 		if refused := x.ask(ctx, goesOn(x.permit)); refused != nil {
-			return x.refused(refused)
+			return refused
 		}
 	}
 }
@@ -503,23 +476,22 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 }
 
 // result is the response as it leaves.
-func (x *exchange) result(response rpc.Message) (rpc.Message, int) {
-	x.outcome = outcomeAnswered
+func (x *exchange) result(response rpc.Message) *Answer {
 	if e, err := rpc.ReadError(response.Error); err == nil && response.Error != nil && e.Code == era.URLRequired {
-		var refused *ask.Refusal
+		var refused *Answer
 		if response.Error, refused = x.pages(response.Error); refused != nil {
-			return x.refused(refused)
+			return refused
 		}
 	}
-	leaves, refused := x.permit.Result(response)
-	if refused != nil {
-		return x.refused(refused)
+	leaves, withheld := x.permit.Result(response)
+	if withheld != nil {
+		return refuse(withheld)
 	}
-	status := http.StatusOK
+	a := answered(leaves)
 	if e, err := rpc.ReadError(leaves.Error); err == nil && leaves.Error != nil && x.client.era == era.Modern {
-		status = statusOf(e.Code)
+		a.Status = statusOf(e.Code)
 	}
-	return leaves, status
+	return a
 }
 
 // statusOf is the status that the modern era has for an error.
@@ -534,24 +506,23 @@ func statusOf(code int) int {
 }
 
 // failed is the response if the server does not answer, or answers with an error where the gateway wanted to know something.
-func (x *exchange) failed(err error) (rpc.Message, int) {
-	switch err := err.(type) {
-	case refusedError:
-		return x.refused(err.refusal)
-	case answeredError:
-		return x.result(err.response)
+func (x *exchange) failed(err error) *Answer {
+	if a, ok := err.(*Answer); ok {
+		if a.refusal == nil {
+			return x.result(a.Message)
+		}
+		return a
 	}
-	m, status := x.refused(unavailable(err))
-	x.outcome = outcomeFailed
+	a := unavailable(err)
+	a.Outcome = outcomeFailed
 	var e *upstream.Error
 	if errors.As(err, &e) && e.Answer != nil && x.permit != nil {
-		leaves, refused := x.permit.Result(m)
-		if refused != nil {
-			return x.refused(refused)
+		var withheld *ask.Refusal
+		if a.Message, withheld = x.permit.Result(a.Message); withheld != nil {
+			return refuse(withheld)
 		}
-		return leaves, status
 	}
-	return m, status
+	return a
 }
 
 // isChange reports whether a notification says that something is other than it was, for whoever wants to know.

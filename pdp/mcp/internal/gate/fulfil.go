@@ -3,7 +3,6 @@ package gate
 import (
 	"bytes"
 	"context"
-	"net/http"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/internal/ask"
@@ -25,7 +24,7 @@ type fulfilment struct {
 }
 
 // readFulfilment reads what a call says of a request that it fulfils, nil if it says nothing of one.
-func readFulfilment(x *exchange) (*fulfilment, *ask.Refusal) {
+func readFulfilment(x *exchange) (*fulfilment, *Answer) {
 	if x.request.Method != "tools/call" || x.tool == nil {
 		return nil, nil
 	}
@@ -37,7 +36,7 @@ func readFulfilment(x *exchange) (*fulfilment, *ask.Refusal) {
 		return nil, nil
 	}
 	f := &fulfilment{x: x, id: said.RequestID}
-	var refused *ask.Refusal
+	var refused *Answer
 	if f.entry, refused = findRequest(x, said.RequestID); refused != nil {
 		return nil, refused
 	}
@@ -54,7 +53,7 @@ func readFulfilment(x *exchange) (*fulfilment, *ask.Refusal) {
 }
 
 // fits refuses a call that is not the one that is requested.
-func (f *fulfilment) fits(requester string) *ask.Refusal {
+func (f *fulfilment) fits(requester string) *Answer {
 	x, q := f.x, &f.entry.Asked
 	switch {
 	case requester != participant(q.who).ID:
@@ -82,36 +81,36 @@ func isOwn(by, requester *identity.Principal) bool {
 }
 
 // tooLate refuses a call that is not the first, or comes when the time of the request is up.
-func (f *fulfilment) tooLate() *ask.Refusal {
+func (f *fulfilment) tooLate() *Answer {
 	if _, refused := findRequest(f.x, f.id); refused != nil {
 		return refused
 	}
 	return fulfilledAlready()
 }
 
-func fulfilledAlready() *ask.Refusal {
+func fulfilledAlready() *Answer {
 	return invalid("the request of that id is fulfilled already, or is just being fulfilled")
 }
 
 // blocked refuses the call as if the PDP had denied it.
-func (f *fulfilment) blocked(why string) *ask.Refusal {
-	return f.x.g.o.Asker.Block(f.x.operation(), why)
+func (f *fulfilment) blocked(why string) *Answer {
+	return refuse(f.x.g.o.Asker.Block(f.x.operation(), why))
 }
 
 // do makes the call, once.
-func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
+func (f *fulfilment) do(ctx context.Context) *Answer {
 	x := f.x
 	if _, err := x.link.open(ctx, x.who); err != nil { // while it harms nothing
 		return x.failed(err)
 	}
 	permit, refused := f.askRequester(ctx)
 	if refused != nil {
-		return x.refused(refused)
+		return refused
 	}
 	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
 	c, ok := f.entry.Claim()
 	if !ok {
-		return x.refused(f.tooLate())
+		return f.tooLate()
 	}
 	how := fulfilBroken
 	defer func() { // also if something panics
@@ -126,12 +125,11 @@ func (f *fulfilment) do(ctx context.Context) (rpc.Message, int) {
 	if f.asksBack(response) {
 		how = fulfilRefused
 		c.Fail(came{refused: f.noSecondRound()})
-		return x.refused(f.noSecondRound())
+		return f.noSecondRound()
 	}
 	how = fulfilAnswered
 	c.Finish(f.forRequester(permit, response), len(response.Result)+len(response.Error))
-	leaves, status := x.result(response)
-	return fulfilled(x, leaves, status, participant(x.who), participant(f.entry.Asked.who))
+	return fulfilled(x.readable(x.result(response)), participant(x.who), participant(f.entry.Asked.who))
 }
 
 func (f *fulfilment) isOver(ctx context.Context, how string) {
@@ -147,12 +145,12 @@ func (f *fulfilment) params() rpc.Object {
 
 // askRequester has the PDP decide again whether the requester may make the request. If not, the request is over, and
 // the fulfiller gets no other reason. If the PDP does not answer, the request still waits.
-func (f *fulfilment) askRequester(ctx context.Context) (*ask.Permit, *ask.Refusal) {
+func (f *fulfilment) askRequester(ctx context.Context) (*ask.Permit, *Answer) {
 	x, q := f.x, &f.entry.Asked
 	op := ask.Operation{Principal: q.who, Era: q.era, Server: q.tool.Server, Method: wire.MethodToolRequest, Params: q.params, Tool: x.tool.Tool}
 	begun := x.g.o.Now()
 	if !q.who.Expires.IsZero() && !begun.Before(q.who.Expires) {
-		f.withdraw(ctx, x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled"))
+		f.withdraw(ctx, refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
 		return nil, f.blocked("the token of who has requested the call has expired")
 	}
 	permit, refused := x.g.o.Asker.Ask(ctx, op)
@@ -162,15 +160,15 @@ func (f *fulfilment) askRequester(ctx context.Context) (*ask.Permit, *ask.Refusa
 	case refused == nil:
 		return permit, nil
 	case refused.Kind == ask.Unavailable:
-		return nil, refused
+		return nil, refuse(refused)
 	}
 	x.g.o.Logger.Info("who has requested a tool may not any more", "request", f.entry.ID, "why", refused.Why, "principal", q.who.Key)
-	f.withdraw(ctx, refused)
+	f.withdraw(ctx, refuse(refused))
 	return nil, f.blocked("who has requested the call may not request it any more")
 }
 
 // withdraw ends the request of somebody who may not make it any more, unless it is just being fulfilled.
-func (f *fulfilment) withdraw(ctx context.Context, why *ask.Refusal) {
+func (f *fulfilment) withdraw(ctx context.Context, why *Answer) {
 	if c, ok := f.entry.Claim(); ok {
 		c.Fail(came{refused: why})
 		f.isOver(ctx, fulfilRefused)
@@ -187,12 +185,12 @@ func (f *fulfilment) asksBack(response rpc.Message) bool {
 	return in != nil || refused != nil
 }
 
-func (f *fulfilment) noSecondRound() *ask.Refusal {
+func (f *fulfilment) noSecondRound() *Answer {
 	return ambiguous("the server asks for input before it answers a call that fulfils a request")
 }
 
 // unanswered is what the requester is told if nothing came of the call.
-func unanswered() *ask.Refusal {
+func unanswered() *Answer {
 	return refusal(absentUpstream, rpc.InternalError, "the request was being fulfilled, and no answer came; request it again if it may be done twice", "a call that fulfils a request has no answer")
 }
 
@@ -202,19 +200,20 @@ func (f *fulfilment) forRequester(permit *ask.Permit, response rpc.Message) came
 	if s, _ := f.x.link.current(); s != nil {
 		a.info = f.x.link.serverInfo(s)
 	}
-	a.response, a.refused = permit.Result(response)
+	var withheld *ask.Refusal
+	a.response, withheld = permit.Result(response)
+	a.refused = refuse(withheld)
 	return a
 }
 
-// fulfilled is a response that says who has called, and who has requested it.
-func fulfilled(x *exchange, m rpc.Message, status int, by, requester evaluation.Ref) (rpc.Message, int) {
-	if m.Error != nil {
-		return m, status
+// fulfilled is an answer that says by whom a tool was called, and who requested it.
+func fulfilled(a *Answer, by, requester evaluation.Ref) *Answer {
+	if a.Message.Error != nil {
+		return a
 	}
-	result, err := wire.Fulfilled(m.Result, by, requester)
-	if err != nil {
-		return x.refused(ambiguous("the result is not an object"))
+	var err error
+	if a.Message.Result, err = wire.Fulfilled(a.Message.Result, by, requester); err != nil {
+		return ambiguous("the result is not an object")
 	}
-	m.Result = result
-	return m, http.StatusOK
+	return a
 }

@@ -281,7 +281,7 @@ func sendOff[T any](ctx context.Context, x *exchange, e *turn.Errand[T], what fu
 	}, what)
 	switch {
 	case errors.Is(err, turn.ErrMany):
-		err = refusedError{limited(time.Second)}
+		err = limited(time.Second)
 	case errors.Is(err, turn.ErrOver):
 		err = errLinkClosed
 	case errors.Is(err, turn.ErrBroken):

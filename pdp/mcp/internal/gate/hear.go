@@ -282,7 +282,7 @@ func (l *listener) join(ctx context.Context) (agreed wants, err error) {
 	if !l.wanted {
 		l.uris = w.uris
 		if first, _, version, l.wanted = x.link.want(l.uris, true); !l.wanted {
-			return agreed, refusedError{invalid("too many resources; listen to fewer")}
+			return agreed, invalid("too many resources; listen to fewer")
 		}
 	}
 	e := x.link.attend(x)
@@ -290,7 +290,7 @@ func (l *listener) join(ctx context.Context) (agreed wants, err error) {
 	no, refused := e.refusal()
 	switch {
 	case err != nil && refused:
-		return agreed, answeredError{x.translated(no, e.of)}
+		return agreed, answered(x.translated(no, e.of))
 	case err != nil:
 		return agreed, err
 	case s.Era() == era.Modern:

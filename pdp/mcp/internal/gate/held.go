@@ -148,7 +148,7 @@ func askAgain(x *exchange, h *held) (rpc.Message, error) {
 	}
 	state, err := x.sealState(sealedState{Held: x.brought.state.Held})
 	if err != nil {
-		return rpc.Message{}, refusedError{unsealed(err)}
+		return rpc.Message{}, unsealed(err)
 	}
 	asks, err := rpc.ParseObject(h.asks)
 	return rpc.Answer(rpc.ID{}, asks.With("requestState", rpc.String(state)).Value()), err
@@ -162,7 +162,7 @@ func (x *exchange) goOn(ctx context.Context, h *held, params rpc.Object) (rpc.Me
 		if refused := x.noRound(); refused != nil {
 			h.relay.cancels(ctx, rpc.Message{ID: h.asked, Method: h.method})
 			x.g.held.end(func(one *held) bool { return one == h })
-			return rpc.Message{}, refusedError{refused}
+			return rpc.Message{}, refused
 		}
 		return askAgain(x, h)
 	}

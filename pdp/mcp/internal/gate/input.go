@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +35,7 @@ type input struct {
 }
 
 // inputRequired is what the server asks for, nil if the response is none that asks.
-func (x *exchange) inputRequired(response rpc.Message) (*inputs, *ask.Refusal) {
+func (x *exchange) inputRequired(response rpc.Message) (*inputs, *Answer) {
 	result, err := response.ResultObject()
 	if err != nil || result.GetString("resultType") != "input_required" {
 		return nil, nil
@@ -136,7 +135,7 @@ func isOneOf(all []string, name string) bool {
 }
 
 // pages is an error that has a person open pages, as the client is shown it.
-func (x *exchange) pages(v jsontext.Value) (jsontext.Value, *ask.Refusal) {
+func (x *exchange) pages(v jsontext.Value) (jsontext.Value, *Answer) {
 	var no *unasked
 	pages, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
 		if m, no = shown(x.link.server, m, x.client.capabilities); no != nil {
@@ -201,10 +200,9 @@ func argumentsOf(params rpc.Object) jsontext.Value {
 // passOn is the response that asks a client of the modern era for what the server asks for. The state is sealed: it is
 // good for this request of this principal alone. The keys are the server's, as clients expect them, and none of ours: ours
 // are sealed, so that no answer to a server passes for an answer to the gateway.
-func (x *exchange) passOn(in inputs) (rpc.Message, int) {
-	x.outcome = outcomeAnswered
+func (x *exchange) passOn(in inputs) *Answer {
 	if x.waiting {
-		return rpc.Answer(rpc.ID{}, in.result.Value()), http.StatusOK
+		return answered(rpc.Answer(rpc.ID{}, in.result.Value()))
 	}
 	result := in.result
 	if len(in.requests) > 0 {
@@ -221,11 +219,11 @@ func (x *exchange) passOn(in inputs) (rpc.Message, int) {
 	if theirs != nil || continues != nil {
 		state, err := x.sealState(sealedState{Theirs: theirs})
 		if err != nil {
-			return x.refused(unsealed(err))
+			return unsealed(err)
 		}
 		result = result.With("requestState", rpc.String(state))
 	}
-	return rpc.Answer(rpc.ID{}, result.Value()), http.StatusOK
+	return answered(rpc.Answer(rpc.ID{}, result.Value()))
 }
 
 // sealState seals a state with what the request goes on by.
@@ -257,7 +255,7 @@ type brought struct {
 
 // bring opens what a client brings, before anybody is asked anything: a state that is none of this request's, or of somebody
 // else, is refused, and takes nothing from whose it is.
-func bring(x *exchange) (b brought, refused *ask.Refusal) {
+func bring(x *exchange) (b brought, refused *Answer) {
 	answers, state := x.params.Get("inputResponses"), x.params.Get("requestState")
 	if x.client.era != era.Modern || x.link == nil || answers == nil && state == nil {
 		return b, nil
@@ -292,7 +290,7 @@ func goesOn(p *ask.Permit) (a ask.Answered) {
 
 // resumed are the params with what the client brings for the server in the server's own terms. Only who was asked can
 // bring something.
-func (x *exchange) resumed() (params rpc.Object, h *held, refused *ask.Refusal) {
+func (x *exchange) resumed() (params rpc.Object, h *held, refused *Answer) {
 	params = x.params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
 	if !x.brought.server {
 		return params, nil, nil

@@ -109,7 +109,7 @@ func there[T any](all []part[T]) (came []part[T], err error) {
 			continue
 		}
 		closed = closed || p.err == errClosed
-		if r, ok := p.err.(refusedError); ok && r.refusal.Kind == ask.Unavailable {
+		if a, ok := p.err.(*Answer); ok && a.is(ask.Unavailable) {
 			return nil, p.err
 		}
 		if err == nil {

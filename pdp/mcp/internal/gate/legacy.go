@@ -108,7 +108,7 @@ func greeted(params rpc.Object) client {
 }
 
 // initialize answers the handshake, and has the session begin.
-func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) initialize(ctx context.Context) *Answer {
 	begun := false
 	defer func() {
 		if !begun { // nobody else would end what has been opened for it, or is just being opened
@@ -121,14 +121,14 @@ func (x *exchange) initialize(ctx context.Context) (rpc.Message, int) {
 	}
 	result, err := era.Initialized(said.server, said.era, x.client.version, x.g.extensions())
 	if err != nil {
-		return x.refused(ambiguous("what the server says of itself cannot be read"))
+		return ambiguous("what the server says of itself cannot be read")
 	}
-	response, status := x.result(rpc.Answer(rpc.ID{}, result))
-	if response.Error == nil {
+	answer := x.result(rpc.Answer(rpc.ID{}, result))
+	if answer.Message.Error == nil {
 		begun = true
 		x.reply.Begin(x.session.id)
 	}
-	return response, status
+	return answer
 }
 
 // sessionOf is the session that a request names, or refuses it.
@@ -193,7 +193,7 @@ func (x *exchange) passMapped(ctx context.Context) {
 		}
 	}()
 	if refused := x.ask(ctx, ask.Answered{}); refused != nil {
-		x.g.o.Logger.Info("refused", "method", x.request.Method, "code", refused.Code, "why", refused.Why, "principal", x.who.Key)
+		x.note(refused)
 		x.link.server.Dropped("notification that is denied")
 		return
 	}
@@ -234,7 +234,7 @@ func (g *Gateway) delete(w http.ResponseWriter, r *http.Request) {
 }
 
 // remember takes what a client of the legacy era says once, and a server of the modern era wants said with each request.
-func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) remember(ctx context.Context) *Answer {
 	switch err := x.mayOpen(ctx); err {
 	case nil:
 	case errClosed:
@@ -248,11 +248,11 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 		return x.failed(err)
 	}
 	if s.Era() == era.Legacy {
-		response, status := x.call(ctx)
-		if response.Error == nil {
+		answer := x.call(ctx)
+		if answer.Message.Error == nil {
 			x.link.note(x.request.Method, x.params)
 		}
-		return response, status
+		return answer
 	}
 	switch x.request.Method {
 	case "logging/setLevel":
@@ -260,7 +260,7 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 	default:
 		uri := x.params.GetString("uri")
 		if uri == "" {
-			return x.refused(invalid("uri is missing"))
+			return invalid("uri is missing")
 		}
 		on := x.request.Method == "resources/subscribe"
 		if x.link.wanted(uri) == on {
@@ -268,7 +268,7 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 		}
 		_, _, version, ok := x.link.want([]string{uri}, on)
 		if !ok {
-			return x.refused(invalid("too many resources; unsubscribe from some"))
+			return invalid("too many resources; unsubscribe from some")
 		}
 		if _, err := x.link.attend(x).until(ctx, version); err != nil {
 			if on {
@@ -281,10 +281,10 @@ func (x *exchange) remember(ctx context.Context) (rpc.Message, int) {
 }
 
 // setLevel tells all servers how much of their logs the client wants.
-func (x *exchange) setLevel(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) setLevel(ctx context.Context) *Answer {
 	level := x.params.GetString("level")
 	if !slices.Contains(logLevels, level) {
-		return x.refused(invalid("level is none of " + joined(logLevels)))
+		return invalid("level is none of " + joined(logLevels))
 	}
 	if x.link != nil {
 		return x.remember(ctx)
@@ -300,7 +300,7 @@ func (x *exchange) setLevel(ctx context.Context) (rpc.Message, int) {
 		}
 		response, err := x.forward(ctx, x.params, nil)
 		if err == nil && response.Error != nil {
-			err = answeredError{response}
+			err = answered(response)
 		}
 		return none{}, err
 	}))

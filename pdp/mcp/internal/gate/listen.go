@@ -70,8 +70,8 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	}
 	defer end()
 	if refused := x.ask(ctx, ask.Answered{}); refused != nil {
-		m, status := x.refused(refused)
-		reply.JSON(w, max(status, http.StatusForbidden), m)
+		x.note(refused)
+		reply.JSON(w, max(refused.Status, http.StatusForbidden), refused.Message)
 		return
 	}
 	defer func() { x.permit.Done(context.WithoutCancel(ctx)) }()
@@ -185,7 +185,7 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 
 // listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream; of
 // several servers none ends it for the others.
-func (x *exchange) listen(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) listen(ctx context.Context) *Answer {
 	x.reply.Stream()
 	ctx, done := x.g.until(ctx)
 	defer done()

@@ -277,7 +277,7 @@ func (l *listeners) joinBeside(ctx context.Context, all map[*link]*listener, lis
 	for range all {
 		select {
 		case p := <-came:
-			if no, ok := p.err.(refusedError); ok && no.refusal.Kind == invalidParams {
+			if no, ok := p.err.(*Answer); ok && no.is(invalidParams) {
 				return agreed, no
 			}
 			if agreed = agreed.or(p.agreed); p.err != nil {

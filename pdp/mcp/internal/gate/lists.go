@@ -17,9 +17,9 @@ import (
 
 // listTools answers with all tools that the client may call with some arguments, in the order of the servers and in each
 // server's order, as the servers define them.
-func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) listTools(ctx context.Context) *Answer {
 	if x.params.Get("cursor") != nil {
-		return x.refused(invalid("cursor is none of ours: all tools are on one page"))
+		return invalid("cursor is none of ours: all tools are on one page")
 	}
 	shelves, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*shelf, error) { return x.shelf(ctx) }))
 	if err != nil {
@@ -27,7 +27,7 @@ func (x *exchange) listTools(ctx context.Context) (rpc.Message, int) {
 	}
 	shown, refused := filtered(ctx, x, shelves)
 	if refused != nil {
-		return x.refused(refused)
+		return refused
 	}
 	result := rpc.Object{}.With("tools", rpc.Array(shown))
 	if x.link == nil || len(shelves) == 0 {
@@ -71,11 +71,11 @@ func (o *offer) offered() *offer { return o }
 
 // filtered are those of what the servers offer that the client may see, in their order. If no question can be made about what
 // one of several servers offers, that server is left out; if none can be made about any, that is an error.
-func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange, all []part[T]) (shown []jsontext.Value, refused *ask.Refusal) {
+func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange, all []part[T]) (shown []jsontext.Value, refused *Answer) {
 	of := map[*link]*offer{}
 	for _, p := range all {
 		of[p.of.link] = p.value.offered()
-		of[p.of.link].err = unsealed(errBroken) // unless nobody panics
+		of[p.of.link].err = unsealed(errBroken).refusal // unless nobody panics
 	}
 	x.beside(func(l *link) {
 		if o := of[l]; o != nil {
@@ -95,7 +95,7 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 			left = o.err
 			continue
 		default:
-			return nil, o.err
+			return nil, refuse(o.err)
 		}
 		for i, v := range o.values {
 			if o.keep[i] {
@@ -104,14 +104,14 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 		}
 	}
 	if !asked {
-		return nil, left
+		return nil, refuse(left)
 	}
 	return shown, nil
 }
 
 // ours is a result that several servers have a part in.
 func (x *exchange) ours(result rpc.Object) rpc.Message {
-	m := era.Response(x.request.Method, rpc.Answer(rpc.ID{}, result.Value()), era.Legacy, x.client.era)
+	m := x.says(result.Value())
 	if x.client.era == era.Modern {
 		m = era.WithServer(m, x.g.o.Front.Self)
 	}
@@ -119,7 +119,7 @@ func (x *exchange) ours(result rpc.Object) rpc.Message {
 }
 
 // listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
-func (x *exchange) listed(m rpc.Message) (rpc.Message, int) {
+func (x *exchange) listed(m rpc.Message) *Answer {
 	if result, err := m.ResultObject(); err == nil && x.client.era == era.Modern && x.g.o.Lists.TTL > 0 {
 		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.o.Lists.TTL.Milliseconds(), 10))).Value()
 	}
@@ -141,10 +141,10 @@ const mostCursor = 4 << 10
 
 // listOther answers with a page of each server's, without what the client may not use. The cursor of ours that comes with it
 // holds those of the servers that have more.
-func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) listOther(ctx context.Context) *Answer {
 	cursors, refused := x.cursors()
 	if refused != nil {
-		return x.refused(refused)
+		return refused
 	}
 	pages, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*page, error) { return x.page(ctx, cursors) }))
 	if err != nil {
@@ -152,7 +152,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	}
 	shown, refused := filtered(ctx, x, pages)
 	if refused != nil {
-		return x.refused(refused)
+		return refused
 	}
 	more := rpc.Object{}
 	for _, p := range pages {
@@ -168,7 +168,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 	if more.Len() > 0 {
 		cursor, err := x.g.o.Ring.Seal(seal.Cursor, cursorBinding(x), more.Value())
 		if err != nil {
-			return x.refused(unsealed(err))
+			return unsealed(err)
 		}
 		result = result.With("nextCursor", rpc.String(cursor))
 	}
@@ -179,7 +179,7 @@ func (x *exchange) listOther(ctx context.Context) (rpc.Message, int) {
 }
 
 // cursors are the servers' own cursors in that of the client, nil if it begins.
-func (x *exchange) cursors() (*rpc.Object, *ask.Refusal) {
+func (x *exchange) cursors() (*rpc.Object, *Answer) {
 	if x.params.Get("cursor") == nil {
 		return nil, nil
 	}
@@ -225,15 +225,15 @@ func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error)
 	case err != nil:
 		return p, err
 	case response.Error != nil:
-		return p, answeredError{response}
+		return p, answered(response)
 	}
 	p.result, err = response.ResultObject()
 	values, err2 := rpc.Elements(p.result.Get(of.member))
 	if err != nil || err2 != nil {
-		return p, refusedError{ambiguous("the server's list is no list")}
+		return p, ambiguous("the server's list is no list")
 	}
 	if len(values) > mostItems {
-		return p, refusedError{ambiguous("the server lists too much on one page")}
+		return p, ambiguous("the server lists too much on one page")
 	}
 	p.items, p.values = x.items(values)
 	if p.next = p.result.GetString("nextCursor"); x.g.several() && len(p.next) > mostCursor {

@@ -158,40 +158,37 @@ func (g *Gateway) Survey(ctx context.Context, s *Server, who *identity.Principal
 	return lock.Of(instructionsOf(listed.of), slices.Collect(maps.Values(listed.other)))
 }
 
-// misfit answers a call of a locked tool whose arguments do not fit its inputSchema. Is is false if they fit, or the tool is
-// not locked: then the call goes on.
+// misfit answers a call of a locked tool whose arguments do not fit its inputSchema. It is nil if they fit, or the tool is not
+// locked.
 //
 // Such a call is never forwarded, and no approval is requested for it. The result of the tool names the problems of the
 // arguments, so that a model can mend them. The schema is only for callers who may list the tool: others get the PDP's refusal,
 // as for all of their calls of it. A call that fits costs no additional question.
-func (x *exchange) misfit(ctx context.Context) (response rpc.Message, status int, is bool) {
+func (x *exchange) misfit(ctx context.Context) *Answer {
 	if x.tool == nil || x.tool.schema == nil {
-		return response, 0, false
+		return nil
 	}
 	given := x.params.Get("arguments")
 	if given != nil && given.Kind() != '{' {
-		response, status = x.refused(invalid("the arguments are not an object"))
-		return response, status, true
+		return invalid("the arguments are not an object")
 	}
 	problems, err := x.tool.schema.Check(given)
 	if err == nil && len(problems) == 0 {
-		return response, 0, false
+		return nil
 	}
 	if refused := x.listable(ctx); refused != nil {
-		response, status = x.refused(refused)
-		return response, status, true
+		return refused
 	}
 	text := arguments.Text(problems)
 	if err != nil {
 		text = "The arguments cannot be held against the inputSchema of the tool: " + err.Error()
 	}
-	x.outcome = outcomeInvalid
 	x.g.o.Logger.Info("arguments do not fit", "tool", x.tool.Name, "server", x.tool.Server, "problems", len(problems), "costly", errors.Is(err, arguments.ErrCostly), "principal", x.who.Key)
-	return era.Response(x.request.Method, rpc.Answer(rpc.ID{}, toolError(text).Value()), era.Legacy, x.client.era), http.StatusOK, true
+	return &Answer{Message: x.says(toolError(text).Value()), Status: http.StatusOK, Outcome: outcomeInvalid}
 }
 
 // listable refuses a caller that does not see the tool in a list, as with any other arguments.
-func (x *exchange) listable(ctx context.Context) *ask.Refusal {
+func (x *exchange) listable(ctx context.Context) *Answer {
 	list := x.operation()
 	list.Method, list.Tool = "tools/list", nil
 	filter := x.g.o.Asker.Filter
@@ -201,7 +198,7 @@ func (x *exchange) listable(ctx context.Context) *ask.Refusal {
 	keep, refused := filter(ctx, list, []ask.Item{{Tool: x.tool.Tool, Server: x.tool.Server}})
 	x.g.health.asked(refused)
 	if refused != nil || keep[0] {
-		return refused
+		return refuse(refused)
 	}
 	return x.ask(ctx, ask.Answered{})
 }

@@ -128,14 +128,14 @@ func (t *reaches) idle(now time.Time) (idle []closing) {
 }
 
 // discover says what the servers say of themselves, and what the gateway speaks.
-func (x *exchange) discover(ctx context.Context) (rpc.Message, int) {
+func (x *exchange) discover(ctx context.Context) *Answer {
 	said, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
 	}
 	result, err := era.Discovered(said.server, said.era, x.g.extensions())
 	if err != nil {
-		return x.refused(ambiguous("what the server says of itself cannot be read"))
+		return ambiguous("what the server says of itself cannot be read")
 	}
 	return x.result(rpc.Answer(rpc.ID{}, result))
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -61,7 +60,7 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 			waits, refused := r.asked(ctx, m)
 			if refused != nil {
 				r.cancels(ctx, m)
-				return m, refusedError{refused}
+				return m, refused
 			}
 			if waits != nil {
 				held = true
@@ -138,7 +137,7 @@ func (x *exchange) signed(m rpc.Message) rpc.Message {
 // asked has a request of a server of the legacy era answered. If only the next request of the client can bring the answer,
 // waits is the response that asks for it. Of a call that people have approved each answer is a round, which the PDP takes as
 // it takes one of a call that is sent again; if it refuses that, the call ends.
-func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, refused *ask.Refusal) {
+func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, refused *Answer) {
 	x := r.exchange
 	shown, no := shown(x.link.server, m, x.client.capabilities)
 	switch {

@@ -73,7 +73,7 @@ type came struct {
 	info     jsontext.Value
 	by       evaluation.Ref
 	// refused is why there is none.
-	refused *ask.Refusal
+	refused *Answer
 }
 
 type (
@@ -98,11 +98,11 @@ func tenantBinding(who *identity.Principal) []byte {
 }
 
 // noRequest refuses an id that is forged, of another tenant or of before a restart, or whose time is up: nobody can tell which.
-func noRequest() *ask.Refusal { return invalid("no request of that id waits here") }
+func noRequest() *Answer { return invalid("no request of that id waits here") }
 
 // findRequest is the request of an id, or why there is none. Whoever has made it, and whoever would fulfil it, is told if it may
 // have been done.
-func findRequest(x *exchange, id string) (*entry, *ask.Refusal) {
+func findRequest(x *exchange, id string) (*entry, *Answer) {
 	text, ok := x.g.o.Ring.Open(seal.ToolRequest, tenantBinding(x.who), id)
 	if !ok {
 		return nil, noRequest()
@@ -121,7 +121,7 @@ func findRequest(x *exchange, id string) (*entry, *ask.Refusal) {
 }
 
 // notKept refuses whoever comes for what is there no longer, so that they do not request again what was done.
-func notKept() *ask.Refusal {
+func notKept() *Answer {
 	return refusal(resultNotKept, rpc.InternalError, "the request was fulfilled, or somebody has tried to; what came of it is not kept. Request it again only if it may be done twice",
 		"what came of a request for a tool is not kept")
 }
@@ -140,7 +140,7 @@ type requesting struct {
 }
 
 // readRequest reads a request for a tool. One that comes again is that of its principal, for the same tool and arguments.
-func readRequest(x *exchange) (*requesting, *ask.Refusal) {
+func readRequest(x *exchange) (*requesting, *Answer) {
 	said, err := wire.ReadToolRequest(x.request.Params)
 	if err != nil {
 		return nil, invalid("the request for a tool cannot be read: " + err.Error())
@@ -149,7 +149,7 @@ func readRequest(x *exchange) (*requesting, *ask.Refusal) {
 	if r.id == "" {
 		return r, nil
 	}
-	var refused *ask.Refusal
+	var refused *Answer
 	switch r.entry, refused = findRequest(x, r.id); {
 	case refused != nil:
 		return nil, refused
@@ -167,15 +167,15 @@ func (q *toolRequest) isFor(t *tool) bool {
 }
 
 // begin files the request, if it has not come before, and takes a place among those who wait.
-func (r *requesting) begin() *conclusion {
+func (r *requesting) begin() *Answer {
 	done, refused := takePlace(r.x)
 	if refused != nil {
-		return concluded(r.x.refused(refused))
+		return refused
 	}
 	r.end = sync.OnceFunc(done)
 	if r.entry == nil {
 		if refused := r.file(); refused != nil {
-			return concluded(r.x.refused(refused))
+			return refused
 		}
 	}
 	r.tell()
@@ -183,7 +183,7 @@ func (r *requesting) begin() *conclusion {
 }
 
 // file keeps the request, and tells those who may fulfil it.
-func (r *requesting) file() *ask.Refusal {
+func (r *requesting) file() *Answer {
 	x := r.x
 	q, size, err := newToolRequest(x)
 	if err != nil {
@@ -284,26 +284,24 @@ func (r *requesting) tell() {
 }
 
 // conclude is the response: what came of the request, or that it waits still.
-func (r *requesting) conclude() *conclusion {
+func (r *requesting) conclude() *Answer {
 	defer r.end()
 	x := r.x
 	here := x.g.requests.Find(r.entry.ID) != nil // before the answer: it may be there a moment later, and be kept by nobody
 	a, ok := r.entry.Answer()
 	switch {
 	case ok && a.refused != nil:
-		return concluded(x.refused(a.refused))
+		return a.refused
 	case ok:
-		return concluded(r.result(a))
+		return r.result(a)
 	case !here:
-		return concluded(x.refused(noRequest()))
+		return noRequest()
 	}
-	x.outcome = outcomeAsked
-	waits := rpc.Answer(rpc.ID{}, wire.Requested(r.id))
-	return concluded(era.Response(x.request.Method, waits, era.Legacy, x.client.era), http.StatusOK)
+	return &Answer{Message: x.says(wire.Requested(r.id)), Status: http.StatusOK, Outcome: outcomeAsked}
 }
 
 // result is what came of the call, as it leaves to whoever has requested it: without what either permit of theirs takes out.
-func (r *requesting) result(a came) (rpc.Message, int) {
+func (r *requesting) result(a came) *Answer {
 	x := r.x
 	m := a.response
 	if a.era != x.client.era {
@@ -312,8 +310,7 @@ func (r *requesting) result(a came) (rpc.Message, int) {
 	if x.client.era == era.Modern {
 		m = era.WithServer(m, a.info)
 	}
-	leaves, status := x.result(m)
-	return fulfilled(x, leaves, status, a.by, participant(x.who))
+	return fulfilled(x.result(m), a.by, participant(x.who))
 }
 
 // requestable are those tools of a list that are shown to a client which can request them, besides those that it may call.

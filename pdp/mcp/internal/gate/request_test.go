@@ -33,7 +33,7 @@ func requestedHere(t *testing.T, params string) *requesting {
 	x.tool = &tool{Tool: &ask.Tool{Server: "srv", Name: "free", Shown: "free", Digest: "d", Definition: jsontext.Value(`{"name":"free"}`)}}
 	r := &requesting{x: x}
 	if refused := r.file(); refused != nil {
-		t.Fatal(refused.Why)
+		t.Fatal(refused.Error())
 	}
 	return r
 }

@@ -11,7 +11,6 @@ import (
 	"policy-service/evaluation/authzenclient"
 	"policy-service/evaluation/authzenclient/approvals"
 	"policy-service/pdp/mcp/internal/ask"
-	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/wire"
 )
@@ -27,36 +26,30 @@ func (g *Gateway) decides() bool { return slices.Contains(g.o.Approvals.Channels
 // decidesElsewhere is why a decision counts for nothing, however it comes, and whoever has asked for it.
 const decidesElsewhere = "this gateway takes no decisions, for it asks nobody by a form; nothing was decided: decide in the console, or by a key of your own"
 
-// vote is such a message.
-type vote struct{ x *exchange }
-
-// cast brings it to the PDP. Whoever waits for that approval in this process is looked at at once: the watch may be late.
-func (v vote) cast(ctx context.Context) *conclusion {
-	x := v.x
+// vote brings such a message to the PDP. Calls that wait for that approval in this process look at it at once: the watch may be
+// late.
+func (x *exchange) vote(ctx context.Context) *Answer {
 	if !x.g.decides() {
-		return concluded(x.refused(invalid(decidesElsewhere)))
+		return invalid(decidesElsewhere)
 	}
 	said, err := wire.ReadRespond(x.request.Params, evaluation.DefaultLimits())
 	if err != nil {
-		return concluded(x.refused(invalid("this decision cannot be read, and nothing was decided: " + err.Error())))
+		return invalid("this decision cannot be read, and nothing was decided: " + err.Error())
 	}
-	status, refused := v.bring(ctx, said)
-	x.g.o.Logger.Info("somebody decides about an approval request", "approval", said.AuthorizationID, "principal", x.who.Key, "taken", refused == nil, "status", status)
-	if refused != nil {
-		return concluded(x.refused(refused))
+	status, no := x.decides(ctx, said)
+	x.g.o.Logger.Info("somebody decides about an approval request", "approval", said.AuthorizationID, "principal", x.who.Key, "taken", no == nil, "status", status)
+	if no != nil {
+		return no
 	}
 	if status != "pending" {
 		x.g.desk.Heed(x.g.o.Asker.PDP(x.who), said.AuthorizationID)
 	}
-	x.outcome = outcomeAnswered
-	answer := rpc.Answer(rpc.ID{}, wire.Responded(said.AuthorizationID, status))
-	return concluded(era.Response(x.request.Method, answer, era.Legacy, x.client.era), http.StatusOK)
+	return answered(x.says(wire.Responded(said.AuthorizationID, status)))
 }
 
-// bring is what has become of the approval request by it, as the PDP says. What somebody has said does not depend on whether their
-// client stays.
-func (v vote) bring(ctx context.Context, said wire.Respond) (status string, refused *ask.Refusal) {
-	x := v.x
+// decides is the status of the approval request after it, as the PDP says. A decision does not depend on whether its client
+// stays.
+func (x *exchange) decides(ctx context.Context, said wire.Respond) (status string, no *Answer) {
 	if x.who.Token == "" {
 		return "", invalid("this gateway takes no tokens, and so nobody decides here: decide in the console, or by a key of your own")
 	}
@@ -80,7 +73,7 @@ func (v vote) bring(ctx context.Context, said wire.Respond) (status string, refu
 }
 
 // notTaken refuses what the PDP does not take. What it says of its own callers is not for the sender.
-func notTaken(err error) *ask.Refusal {
+func notTaken(err error) *Answer {
 	var e *authzenclient.Error
 	if !errors.As(err, &e) {
 		return untold(err)
@@ -98,20 +91,16 @@ func notTaken(err error) *ask.Refusal {
 	default:
 		return untold(err)
 	}
-	r := invalid(what)
-	r.Why = err.Error()
-	return r
+	return refusal(invalidParams, rpc.InvalidParams, what, err.Error())
 }
 
 // untold refuses what the PDP has not answered. It may have taken it all the same: then it says so when it is sent again.
-func untold(err error) *ask.Refusal {
+func untold(err error) *Answer {
 	after := 5 * time.Second
 	if e := (*authzenclient.Error)(nil); errors.As(err, &e) && e.RetryAfter > 0 {
 		after = e.RetryAfter
 	}
-	r := refusal(ask.Unavailable, rpc.InternalError, "the authorization service did not answer: send this again", err.Error())
-	r.Data = comeAgain(ask.Unavailable, "", after)
-	return r
+	return refusalWith(ask.Unavailable, rpc.InternalError, "the authorization service did not answer: send this again", err.Error(), comeAgain("", after))
 }
 
 // unheard is the way back for a message that has no id: nothing is answered, whatever comes of it. Only who sends too much is told

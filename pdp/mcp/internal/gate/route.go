@@ -15,7 +15,7 @@ import (
 )
 
 // route finds the server that a request is for, and the tool that is called. What is for all servers it leaves alone.
-func (x *exchange) route(ctx context.Context) *ask.Refusal {
+func (x *exchange) route(ctx context.Context) *Answer {
 	if x.request.Method == wire.MethodToolRequest && !x.g.o.Asker.Requests() { // there is no such method
 		return nil
 	}
@@ -26,7 +26,7 @@ func (x *exchange) route(ctx context.Context) *ask.Refusal {
 	case s != nil:
 		x.link = x.reach.to(s.Name)
 	case what == "tool":
-		return ask.UnknownTool()
+		return refuse(ask.UnknownTool())
 	default:
 		return nobodys(what, x.client.era)
 	}
@@ -54,7 +54,7 @@ func Route(all []*Server, method string, params rpc.Object) (s *Server, what str
 }
 
 // nobodys refuses what no server has.
-func nobodys(what string, e era.Era) *ask.Refusal {
+func nobodys(what string, e era.Era) *Answer {
 	code := rpc.InvalidParams
 	if what == "resource" && e == era.Legacy {
 		code = era.ResourceNotFound

@@ -187,7 +187,7 @@ func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.Canc
 	if x.client.era == era.Modern {
 		way, done, ok := f.g.reaches.of(f.g, f.who, x.client)
 		if !ok {
-			_ = x.reply.Final(http.StatusOK, limited(time.Second).Failure(x.request.ID))
+			_ = x.reply.Final(http.StatusOK, limited(time.Second).refusal.Failure(x.request.ID))
 			return
 		}
 		defer done()

@@ -68,21 +68,22 @@ func missing(method string) (data rpc.Object) {
 }
 
 // unasked refuses the request of a client whose server answers with a request that does not reach the client.
-func (x *exchange) unasked(method string, no *unasked) *ask.Refusal {
+func (x *exchange) unasked(method string, no *unasked) *Answer {
 	x.g.noteUnasked(x.link.server, method, no)
-	r := refusal(requestRefused, rpc.InternalError, "the server asks for something first: "+no.why, no.why)
+	r := ask.Refusal{Kind: requestRefused, Code: rpc.InternalError, Message: "the server asks for something first: " + no.why, Why: no.why}
+	var data rpc.Object
 	if x.client.era == era.Modern {
-		r.Code, r.Status = era.MissingCapability, statusOf(era.MissingCapability)
-		r.Data = missing(method).With("type", rpc.String(string(requestRefused))).Value()
+		r.Code, r.Status, data = era.MissingCapability, statusOf(era.MissingCapability), missing(method)
 	}
-	return r
+	r.Data = data.With("type", rpc.String(string(requestRefused))).Value()
+	return refuse(&r)
 }
 
 const requestRefused ask.Kind = "server_request_refused"
 
 // noRound refuses a call whose server asks for something first, if people have approved the call and nothing that comes after
 // it. They are not asked again: what the server asks does not reach the client.
-func (x *exchange) noRound() *ask.Refusal {
+func (x *exchange) noRound() *Answer {
 	obligation, is := x.permit.LastRound()
 	if !is {
 		return nil
