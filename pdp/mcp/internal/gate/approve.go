@@ -52,7 +52,7 @@ const (
 
 // approving is a call while people decide about it.
 type approving struct {
-	x      *exchange
+	x      exchange
 	wanted *ask.Wanted
 	// follower hears what people say, once they were asked.
 	follower *people.Follower
@@ -69,58 +69,54 @@ type approving struct {
 	answered bool
 	// reaction is what has come of what the client has answered.
 	reaction reaction
-	// end gives back what it holds.
-	end func()
+	// leaves gives back what it holds.
+	leaves func()
 }
 
-// decide has the PDP decide about a request, and people if it says that they can: [visit.approving] is set then. Who waits for
-// them is in nobody's way.
-func (v *visit) decide(ctx context.Context) *Answer {
-	a := &approving{x: v.x, state: v.x.brought.people}
-	refused := a.ask(ctx)
-	switch {
-	case refused != nil:
-		return refused
-	case a.wanted == nil && a.state == nil:
-		return nil
+// leave implements [waiting].
+func (a *approving) leave() { a.leaves() }
+
+// decide has the PDP decide about a request, and people if it says that they can: [visit.waiting] is set then. A call that waits
+// for them is in nobody's way.
+func (v *visit) decide(ctx context.Context) (refused *Answer) {
+	if v.x.brought != nil && v.x.brought.people != nil { // people were asked before
+		return v.approve(ctx, nil)
 	}
-	done, refused := takePlace(v.x)
+	v.x, refused = v.x.decideKnown(ctx, v.x.brought.answered())
+	if refused == nil || refused.refusal.Wanted == nil || v.x.brought.forServer() { // people are asked about a whole call, and not about what goes on
+		return refused
+	}
+	return v.approve(ctx, refused.refusal.Wanted)
+}
+
+// approve has people decide, whom nobody has asked yet where something is wanted of them.
+func (v *visit) approve(ctx context.Context, wanted *ask.Wanted) *Answer {
+	done, refused := takePlace(v.g, v.who)
 	if refused != nil {
 		return refused
 	}
-	a.end = sync.OnceFunc(func() {
+	a := &approving{x: v.x, wanted: wanted}
+	a.leaves = sync.OnceFunc(func() {
 		a.stop()
 		done()
 	})
 	v.release()
-	v.approving = a
-	if a.state != nil {
+	v.waiting = a
+	if wanted == nil {
+		a.state = v.x.brought.people
 		return a.again(ctx, a.state)
 	}
 	return a.begin(ctx)
 }
 
-// ask has the PDP decide, unless people were asked before. Nothing is refused if they can be.
-func (a *approving) ask(ctx context.Context) *Answer {
-	if a.x.brought.people != nil {
-		return nil
-	}
-	refused := a.x.decideKnown(ctx, a.x.brought.answered())
-	if refused == nil || refused.refusal.Wanted == nil || a.x.brought.server { // people are asked about a whole call, and not about what goes on
-		return refused
-	}
-	a.wanted = refused.refusal.Wanted
-	return nil
-}
-
 // takePlace takes a place among those who wait, before anybody is asked.
-func takePlace(x *exchange) (done func(), refused *Answer) {
+func takePlace(g *Gateway, who principal) (done func(), refused *Answer) {
 	const again = 5 * time.Second
-	own, ok := x.g.o.Rates.Hold(personOf(x.who), Waiting)
+	own, ok := g.o.Rates.Hold(personOf(who), Waiting)
 	if !ok {
 		return nil, limited(again)
 	}
-	all, ok := x.g.o.Rates.Hold("", AllWaiting)
+	all, ok := g.o.Rates.Hold("", AllWaiting)
 	if !ok {
 		own()
 		return nil, limited(again)
@@ -397,7 +393,7 @@ func (a *approving) tell() {
 
 // tellProgress tells a client that wants to hear of progress how far its request is, before its server has it: told is how often
 // it was told before. That grows, and leaves room for what the server says of its own progress.
-func tellProgress(x *exchange, told int, message string) {
+func tellProgress(x exchange, told int, message string) {
 	token := x.progressToken()
 	if token == nil {
 		return
@@ -407,9 +403,24 @@ func tellProgress(x *exchange, told int, message string) {
 	_ = x.reply.Interim(rpc.Message{Method: "notifications/progress", Params: params.Value()})
 }
 
-// conclude is the end of a wait: the call goes on, or its response is made.
-func (a *approving) conclude(ctx context.Context) *Answer {
-	defer a.end()
+// conclude is the end of a wait: the call goes on with a new permit, or its response is made.
+func (a *approving) conclude(ctx context.Context) (exchange, *Answer) {
+	defer a.leave()
+	if end := a.outcome(ctx); end != nil {
+		return a.x, end
+	}
+	a.note("people have approved a call", "")
+	now, refused := a.asAsked(ctx)
+	if refused != nil {
+		return a.x, refused
+	}
+	x, standing := a.x, a.follower.Standing()
+	x.Target = now
+	return x.ask(ctx, ask.Answered{Standing: &standing})
+}
+
+// outcome is the response if the call does not go on.
+func (a *approving) outcome(ctx context.Context) *Answer {
 	if end := a.round(ctx); end != nil {
 		return end
 	}
@@ -429,27 +440,17 @@ func (a *approving) conclude(ctx context.Context) *Answer {
 	case standing.Pending(), r.over:
 		return refuse(a.wanted.Required(standing))
 	}
-	a.note("people have approved a call", "")
-	if refused := a.asAsked(ctx); refused != nil {
-		return refused
-	}
-	if refused := a.x.ask(ctx, ask.Answered{Standing: &standing}); refused != nil {
-		return refused
-	}
 	return nil
 }
 
 // asAsked refuses a call of a tool that is not the one that people were asked about any more: while they were waited for it may
 // have become another. What they have approved stays good for the tool as it was.
-func (a *approving) asAsked(ctx context.Context) *Answer {
-	asked := a.x.tool
-	if refused := a.x.find(ctx); refused != nil {
-		return refused
+func (a *approving) asAsked(ctx context.Context) (Target, *Answer) {
+	now, refused := a.x.find(ctx)
+	if refused == nil && now.tool.Digest != a.x.tool.Digest {
+		refused = invalid("the tool is not the one that people were asked about any more; send the call again")
 	}
-	if a.x.tool.Digest != asked.Digest {
-		return invalid("the tool is not the one that people were asked about any more; send the call again")
-	}
-	return nil
+	return now, refused
 }
 
 // left takes back what people are asked if the client has gone, where the operator wants that. A client whose token has

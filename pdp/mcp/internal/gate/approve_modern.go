@@ -33,7 +33,7 @@ type sealedApproval struct {
 const mostEmpty = 2
 
 // openApproval opens a state of this very call, nil if it is none.
-func openApproval(x *exchange, text string) *sealedApproval {
+func openApproval(x exchange, text string) *sealedApproval {
 	s, _, ok := seal.OpenJSON[sealedApproval](x.g.o.Ring, seal.Approval, x.binding(), text)
 	if !ok {
 		return nil

@@ -129,7 +129,7 @@ var general = map[string]bool{"initialize": true, "server/discover": true, "tool
 
 // mayOpen is nil if a session may be opened with the server: the request is permitted and names something of it, or something
 // of it may be permitted. Of a server of which nothing is known that is any permit, and without one that of a session.
-func (x *exchange) mayOpen(ctx context.Context) error {
+func (x exchange) mayOpen(ctx context.Context) error {
 	permitted := x.permit != nil
 	if s, err := x.link.current(); s != nil || err != nil {
 		return err
@@ -177,72 +177,67 @@ func (x *exchange) mayOpen(ctx context.Context) error {
 }
 
 // wantsOwn reports whether a listener wants to hear of a resource of the server.
-func (x *exchange) wantsOwn() bool {
+func (x exchange) wantsOwn() bool {
 	return x.request.Method == "subscriptions/listen" && slices.ContainsFunc(wantsOf(x.params).uris, x.link.server.owns)
 }
 
 // decideKnown has the PDP decide about a call. A denial of a tool as others were shown it does not stand where the tool may be
 // another one for this principal: if some definition of it could be permitted, the server is asked which it is. So it is before
 // people are asked about the call: nobody approves a call of a server that is away.
-func (x *exchange) decideKnown(ctx context.Context, answered ask.Answered) *Answer {
-	refused := x.ask(ctx, answered)
+func (x exchange) decideKnown(ctx context.Context, answered ask.Answered) (exchange, *Answer) {
+	x, refused := x.ask(ctx, answered)
 	if !x.unsettled || !refused.is(ask.Denied) {
-		return refused
+		return x, refused
 	}
 	if refused.refusal.Wanted == nil {
 		op := x.operation()
 		op.Tool = nil
 		may, unanswered := x.g.o.Asker.MayUse(ctx, op, []*ask.Tool{x.g.o.Asker.Named(x.tool.Server, x.tool.Name, x.tool.Shown)}, nil)
 		if !may {
-			return cmp.Or(refuse(unanswered), refused)
+			return x, cmp.Or(refuse(unanswered), refused)
 		}
 	}
-	another, gone := x.looksAgain(ctx)
+	now, another, gone := x.looksAgain(ctx)
 	if gone != nil {
-		return gone
+		return x, gone
 	}
-	if !another {
-		return refused
+	if x.Target = now; !another {
+		return x, refused
 	}
 	if end := x.fits(ctx); end != nil {
 		x.note(end)
-		return invalid("the arguments do not fit the tool as the server has it now; list the tools again")
+		return x, invalid("the arguments do not fit the tool as the server has it now; list the tools again")
 	}
 	return x.ask(ctx, answered)
 }
 
 // looksAgain finds the tool as the server shows it to the principal, and reports whether the PDP is asked something else about
 // that.
-func (x *exchange) looksAgain(ctx context.Context) (another bool, refused *Answer) {
-	before := x.tool
-	x.unsettled = false
-	if refused := x.findThere(ctx); refused != nil {
-		return false, refused
+func (x exchange) looksAgain(ctx context.Context) (now Target, another bool, refused *Answer) {
+	if now, refused = x.findThere(ctx); refused != nil {
+		return now, false, refused
 	}
-	return x.tool.Digest != before.Digest || x.tool.pinned != before.pinned, nil
+	return now, now.tool.Digest != x.tool.Digest || now.tool.pinned != x.tool.pinned, nil
 }
 
 // settle lists the tools of the server for the principal that may call one as it is known. If it is another one there, all is
-// looked at again, and the PDP decides again. It is nil if the call goes on.
-func (x *exchange) settle(ctx context.Context) *Answer {
+// looked at again, and the PDP decides again.
+func (x exchange) settle(ctx context.Context) (exchange, *Answer) {
 	if !x.unsettled {
-		return nil
+		return x, nil
 	}
-	another, refused := x.looksAgain(ctx)
+	now, another, refused := x.looksAgain(ctx)
 	if refused != nil {
-		return refused
+		return x, refused
 	}
-	if !another {
-		return nil
+	if x.Target = now; !another {
+		return x, nil
 	}
-	if x.brought.fulfils != nil {
-		return invalid("the tool is not the one that was requested any more")
+	if x.fulfils != nil {
+		return x, invalid("the tool is not the one that was requested any more")
 	}
 	if end := x.fits(ctx); end != nil {
-		return end
+		return x, end
 	}
-	if refused := x.ask(ctx, goesOn(x.permit)); refused != nil {
-		return refused
-	}
-	return nil
+	return x.ask(ctx, goesOn(x.permit))
 }

@@ -17,7 +17,7 @@ import (
 // process ends. From the first who listens on it lasts as long as its link.
 type ear struct {
 	link *link
-	by   *exchange // of the first who listened
+	by   exchange // of the first who listened
 	over chan struct{}
 	// Why it is over, set before over is closed: the server's error, or ours. Neither is set if the server ended it.
 	answer rpc.Message
@@ -44,13 +44,13 @@ type hearer struct {
 }
 
 // attend is the ear of the link. X is one who listens.
-func (l *link) attend(x *exchange) *ear {
+func (l *link) attend(x exchange) *ear {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ear != nil {
 		return l.ear
 	}
-	by := &exchange{g: x.g, who: x.who, client: x.client.kept(), reach: x.reach, link: l, session: x.session}
+	by := exchange{Call: &Call{g: x.g, who: x.who, client: x.client.kept(), reach: x.reach, session: x.session}, Target: Target{link: l}}
 	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
 	ctx, cancel := context.WithCancel(x.g.ctx)
 	run := func() {

@@ -47,7 +47,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	g := bareGateway(absent{})
 	ctx := &counting{Context: t.Context()}
 	g.ctx = ctx
-	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{})}
+	x := exchange{Call: &Call{g: g, who: &identity.Principal{Key: "k"}}, Target: Target{link: newLink(g.o.Servers[0], "k", client{})}}
 	for range 20 {
 		e := x.link.attend(x)
 		select {
@@ -81,7 +81,7 @@ func (m *mad) Listen(context.Context) (upstream.Stream, error) { return m, nil }
 // A request that panics gives up what it waits for.
 func TestAPanicGivesUpTheStream(t *testing.T) {
 	m := &mad{}
-	r := &relay{exchange: &exchange{}, session: m, stream: m, cancel: func() {}}
+	r := &relay{exchange: exchange{}, session: m, stream: m, cancel: func() {}}
 	func() {
 		defer func() {
 			if recover() != errMad {
@@ -130,9 +130,10 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 		g := bareGateway(opens{Session: refusing{slow: slow}})
 		g.drain.ctx = t.Context()
 		ctx, leave := context.WithCancel(t.Context())
-		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{}), permit: &ask.Permit{}, reply: reply.Over(httptest.NewRecorder(), false, false)}
-		x.reach = &reach{links: []*link{x.link}}
-		x.client.era, x.request.Method = era.Modern, "subscriptions/listen"
+		l := newLink(g.o.Servers[0], "k", client{})
+		c := &Call{g: g, who: &identity.Principal{Key: "k"}, reach: &reach{links: []*link{l}}, reply: reply.Over(httptest.NewRecorder(), false, false)}
+		c.client.era, c.request.Method = era.Modern, "subscriptions/listen"
+		x := exchange{Call: c, Target: Target{link: l}, permit: &ask.Permit{}}
 		go func() {
 			leave()
 			close(slow)
@@ -146,7 +147,7 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 // A panic of what nobody waits for ends that, as one of a request does, and not the gateway with all its clients.
 func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	g := bareGateway(opens{Session: new(mad)})
-	x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: newLink(g.o.Servers[0], "k", client{})}
+	x := exchange{Call: &Call{g: g, who: &identity.Principal{Key: "k"}}, Target: Target{link: newLink(g.o.Servers[0], "k", client{})}}
 	select {
 	case <-x.link.attend(x).over:
 	case <-time.After(time.Minute):
@@ -168,8 +169,9 @@ func TestAnUnsubscriptionThatFailsTakesNothingMore(t *testing.T) {
 	defer giveUp()
 	over := make(chan rpc.Message, 1)
 	go func() {
-		x := &exchange{g: g, who: &identity.Principal{Key: "k"}, link: l, params: rpc.Object{}.With("uri", rpc.String(uri))}
-		x.request.Method = "resources/unsubscribe"
+		c := &Call{g: g, who: &identity.Principal{Key: "k"}, params: rpc.Object{}.With("uri", rpc.String(uri))}
+		c.request.Method = "resources/unsubscribe"
+		x := exchange{Call: c, Target: Target{link: l}}
 		m := x.remember(ctx).Message
 		over <- m
 	}()

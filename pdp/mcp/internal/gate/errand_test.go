@@ -22,8 +22,8 @@ func TestErrandsAreBounded(t *testing.T) {
 	g := &Gateway{o: Options{Rates: limiter}, ctx: t.Context()}
 	goes := make(chan struct{})
 	waits := func(context.Context) (int, error) { <-goes; return 7, nil }
-	of := func(who string) *exchange {
-		return &exchange{g: g, who: &identity.Principal{Key: who, Expires: time.Now().Add(time.Hour)}}
+	of := func(who string) exchange {
+		return exchange{Call: &Call{g: g, who: &identity.Principal{Key: who, Expires: time.Now().Add(time.Hour)}}}
 	}
 	gone, end := context.WithCancel(t.Context())
 	end()

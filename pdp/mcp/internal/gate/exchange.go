@@ -22,39 +22,86 @@ import (
 	"policy-service/pdp/mcp/wire"
 )
 
-// exchange is one request of a client, of either era, on its way through the gateway. There is one way: what the client
-// wants is looked up, the PDP is asked, and only then is anything sent. What is for all of several servers goes to [each].
-type exchange struct {
+// Call is a request of a client, of either era, as it came. It stays as it is. There is one way through the gateway: what the
+// client wants is looked up, the PDP is asked, and only then is anything sent. What is for all of several servers goes to [each].
+type Call struct {
 	g       *Gateway
 	who     *identity.Principal
 	client  client
 	reach   *reach
-	link    *link    // to the server that the request is for, nil if it is for several
 	session *session // of a client of the legacy era, nil for others
 	request rpc.Message
 	params  rpc.Object
 	header  http.Header
 	reply   reply.Reply
-	tool    *tool
-	permit  *ask.Permit
-	// unsettled is set if the tool is as others were shown it: see [exchange.settle].
-	unsettled bool
-	brought   brought
-	// waiting is set if the response is one that we made because the server waits for the client.
-	waiting bool
+	holds   *holds
 }
 
-// visit is a request from when it comes until it is over: the steps in which it is answered, and what it holds until then.
+// Target is what a call is for.
+type Target struct {
+	link *link // to the server, nil if the call is for several
+	tool *tool
+	// unsettled is set if the tool is as others were shown it: see [exchange.settle].
+	unsettled bool
+}
+
+// exchange is a call with what the stages have found of it. Each stage takes it by value, and returns what it adds.
+type exchange struct {
+	*Call
+	Target
+	brought *brought // nil if the client brings nothing
+	fulfils *fulfils // nil if the call fulfils no request
+	permit  *ask.Permit
+}
+
+// holds is what a call holds until it is over. It may be added to by several at once.
+type holds struct {
+	mu  sync.Mutex
+	all []func()
+}
+
+// lasts has end be called when the call is over, before what was there before it.
+func (h *holds) lasts(end func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, end)
+}
+
+// end gives back all, also if something panics.
+func (h *holds) end() {
+	for _, end := range h.all {
+		defer end()
+	}
+}
+
+// visit is a call from when it comes until it is over.
 type visit struct {
-	x *exchange
-	// approving is set if people decide about it, and requesting if somebody else is to call the tool.
-	approving  *approving
-	requesting *requesting
-	span       trace.Span
+	Call
+	holds holds
+	x     exchange
+	// waiting is set if people decide about it, or somebody else is to call the tool.
+	waiting waiting
+	span    trace.Span
 	// release lets others of the principal in, nil if it was not let in itself, and lasting those that last, nil if it does not.
 	release, lasting func()
-	// ends are for what it holds until it is over.
-	ends []func()
+}
+
+// waiting is a call that waits for people.
+type waiting interface {
+	// wait waits as long as a call may be held.
+	wait(context.Context)
+	// conclude is how the call goes on, or how it ends.
+	conclude(context.Context) (exchange, *Answer)
+	// leave gives back a place among those who wait.
+	leave()
+}
+
+// newVisit is the visit of a call.
+func newVisit(c Call, ends ...func()) *visit {
+	v := &visit{Call: c}
+	v.holds.all = ends
+	v.Call.holds = &v.holds
+	return v
 }
 
 // serve answers the request.
@@ -64,12 +111,8 @@ type visit struct {
 func (v *visit) serve(ctx context.Context) {
 	defer v.over()
 	ctx, end := v.begin(ctx)
-	switch {
-	case end != nil:
-	case v.approving != nil:
-		v.approving.wait(ctx)
-	case v.requesting != nil:
-		v.requesting.wait(ctx)
+	if end == nil && v.waiting != nil {
+		v.waiting.wait(ctx)
 	}
 	if end == nil {
 		end = v.finish(ctx)
@@ -77,24 +120,16 @@ func (v *visit) serve(ctx context.Context) {
 	v.respond(ctx, end)
 }
 
-// lasts has end be called when the request is over, before what was there before it.
-func (v *visit) lasts(end func()) { v.ends = append(v.ends, end) }
-
 // over gives back what the request holds, also if something has panicked.
 func (v *visit) over() {
-	for _, end := range v.ends {
-		defer end()
-	}
+	defer v.holds.end()
 	v.makeWay()
 }
 
 // makeWay lets others of the principal in, and gives back a place among those who wait for people.
 func (v *visit) makeWay() {
-	if v.approving != nil {
-		v.approving.end()
-	}
-	if v.requesting != nil {
-		v.requesting.end()
+	if v.waiting != nil {
+		v.waiting.leave()
 	}
 	if v.lasting != nil {
 		v.lasting()
@@ -104,30 +139,24 @@ func (v *visit) makeWay() {
 	}
 }
 
-// begin lets the request in, and has the PDP decide about it. If people are asked, [visit.approving] is set, and they are to be
-// waited for.
+// begin lets the request in, and has the PDP decide about it. If people are asked, [visit.waiting] is set.
 func (v *visit) begin(ctx context.Context) (context.Context, *Answer) {
-	x := v.x
-	ctx, v.span = x.g.o.Tracer.Start(ctx, "mcp "+labelOf(x.request.Method), trace.WithSpanKind(trace.SpanKindServer))
-	ctx, leave, ok := x.g.enter(ctx)
+	v.x = exchange{Call: &v.Call, Target: Target{link: v.reach.only()}}
+	ctx, v.span = v.g.o.Tracer.Start(ctx, "mcp "+labelOf(v.request.Method), trace.WithSpanKind(trace.SpanKindServer))
+	ctx, leave, ok := v.g.enter(ctx)
 	if !ok {
-		return ctx, x.failed(errLinkClosed)
+		return ctx, v.x.failed(errLinkClosed)
 	}
-	v.lasts(leave)
-	if x.request.Method != "initialize" { // whose answer has a header that is known late
-		v.lasts(reply.KeepAlive(x.reply))
+	v.holds.lasts(leave)
+	if v.request.Method != "initialize" { // whose answer has a header that is known late
+		v.holds.lasts(reply.KeepAlive(v.reply))
 	}
-	v.lasts(func() { // also if something panics meanwhile: what was done of what is owed was done
-		if x.permit != nil {
-			x.permit.Done(context.WithoutCancel(ctx))
-		}
-	})
 	return ctx, v.enter(ctx)
 }
 
 // enter lets the request in.
-func (v *visit) enter(ctx context.Context) *Answer {
-	x := v.x
+func (v *visit) enter(ctx context.Context) (end *Answer) {
+	x := &v.x
 	if x.request.Method == "ping" && x.client.era == era.Legacy {
 		return answered(rpc.Answer(rpc.ID{}, jsontext.Value(`{}`)))
 	}
@@ -142,60 +171,62 @@ func (v *visit) enter(ctx context.Context) *Answer {
 		return x.vote(ctx)
 	case "subscriptions/listen":
 		v.release() // it lasts, and is in nobody's way
-		end, ok := x.g.lasting(x.who.Key)
+		over, ok := x.g.lasting(x.who.Key)
 		if !ok {
 			return limited(time.Second)
 		}
-		v.lasting = sync.OnceFunc(end)
-	default:
-		if refused := x.route(ctx); refused != nil {
-			return refused
-		}
-		if end := x.fits(ctx); end != nil {
-			return end
-		}
-		if refused := v.bring(); refused != nil {
-			return refused
-		}
+		v.lasting = sync.OnceFunc(over)
+		return v.decide(ctx)
 	}
-	end := v.decide(ctx)
-	if end == nil && v.requesting != nil {
-		v.release() // who waits for somebody is in nobody's way
-		end = v.requesting.begin()
+	if x.Target, end = x.route(ctx); end != nil {
+		return end
 	}
-	return end
+	if end = x.fits(ctx); end != nil {
+		return end
+	}
+	if x.request.Method == wire.MethodToolRequest && x.tool != nil {
+		return v.requests(ctx)
+	}
+	if *x, end = x.bring(); end != nil {
+		return end
+	}
+	return v.decide(ctx)
 }
 
-// bring reads what the client brings with the request: for people or a server that have asked before, or of what is requested.
-func (v *visit) bring() (refused *Answer) {
-	x := v.x
-	if x.request.Method == wire.MethodToolRequest && x.tool != nil {
-		v.requesting, refused = readRequest(x)
-		return refused
+// requests has the PDP decide about a request for a tool, and files it. Waiting for it is in nobody's way.
+func (v *visit) requests(ctx context.Context) *Answer {
+	r, end := readRequest(v.x)
+	if end != nil {
+		return end
 	}
-	fulfils, refused := readFulfilment(x)
-	if refused != nil {
-		return refused
+	if end := v.decide(ctx); end != nil {
+		return end
 	}
-	x.brought.fulfils = fulfils // what is brought is bound to it
+	v.release()
+	r.x, r.approval, v.waiting = v.x, v.waiting, r
+	return r.begin()
+}
+
+// bring reads what the client brings with the request, for people or a server that have asked before.
+func (x exchange) bring() (_ exchange, refused *Answer) {
+	if x, refused = readFulfilment(x); refused != nil {
+		return x, refused
+	}
 	if x.brought, refused = bring(x); refused != nil {
-		return refused
+		return x, refused
 	}
-	if x.brought.fulfils = fulfils; fulfils != nil && x.brought.server {
-		return invalid("a call that fulfils a request has no second round: leave inputResponses and requestState out")
+	if x.fulfils != nil && x.brought.forServer() {
+		refused = invalid("a call that fulfils a request has no second round: leave inputResponses and requestState out")
 	}
-	return nil
+	return x, refused
 }
 
 // finish does what the request wants, if people have nothing against it.
-func (v *visit) finish(ctx context.Context) *Answer {
-	if v.approving != nil {
-		if end := v.approving.conclude(ctx); end != nil {
+func (v *visit) finish(ctx context.Context) (end *Answer) {
+	if v.waiting != nil {
+		if v.x, end = v.waiting.conclude(ctx); end != nil {
 			return end
 		}
-	}
-	if v.requesting != nil {
-		return v.requesting.conclude()
 	}
 	return v.x.do(ctx)
 }
@@ -223,7 +254,7 @@ func (v *visit) respond(ctx context.Context, end *Answer) {
 }
 
 // note has the log, and those who listen, hear of a refusal.
-func (x *exchange) note(a *Answer) {
+func (x exchange) note(a *Answer) {
 	if r := a.refusal; r != nil {
 		x.g.o.Logger.Info("refused", "method", x.request.Method, "code", r.Code, "why", r.Why, "principal", x.who.Key)
 		x.g.listeners.refused(x, r)
@@ -276,7 +307,7 @@ func (g *Gateway) personMay(who *identity.Principal) (after time.Duration, ok bo
 }
 
 // do does what the request wants, and is the response, whoever made it, and the status that it has if nothing went before it.
-func (x *exchange) do(ctx context.Context) *Answer {
+func (x exchange) do(ctx context.Context) *Answer {
 	switch x.request.Method {
 	case "initialize":
 		return x.initialize(ctx)
@@ -296,52 +327,53 @@ func (x *exchange) do(ctx context.Context) *Answer {
 	if x.link == nil { // the operator has a mapping for a method of his own
 		return refusal(ask.Unknown, rpc.MethodNotFound, "unknown method", "with several servers nobody knows for which of them the method is")
 	}
-	if end := x.settle(ctx); end != nil {
+	x, end := x.settle(ctx)
+	switch {
+	case end != nil:
 		return end
-	}
-	if x.brought.fulfils != nil {
-		return x.brought.fulfils.do(ctx)
+	case x.fulfils != nil:
+		return x.fulfil(ctx)
 	}
 	return x.call(ctx)
 }
 
 // find finds the tool that is called.
-func (x *exchange) find(ctx context.Context) *Answer {
+func (x exchange) find(ctx context.Context) (Target, *Answer) {
 	name := x.params.GetString("name")
 	if len(x.params.Get("arguments")) > x.g.o.Most.Arguments {
-		return invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Most.Arguments) + " bytes")
+		return x.Target, invalid("the arguments are larger than " + strconv.Itoa(x.g.o.Most.Arguments) + " bytes")
 	}
 	spends := x.params.Get("requestState") != nil || x.params.Get("inputResponses") != nil // by people's word, which is spent once
 	if s, _ := x.link.current(); s == nil && !x.g.ofOne() && !spends {
-		if x.tool = x.g.knownTool(x.link.server, name); x.tool != nil {
-			x.unsettled = true
-			return nil
+		if known := x.g.knownTool(x.link.server, name); known != nil {
+			return Target{x.link, known, true}, nil
 		}
 	}
 	switch err := x.mayOpen(ctx).(type) {
 	case nil:
 		return x.findThere(ctx)
 	case *Answer:
-		return err
+		return x.Target, err
 	default:
-		return refuse(ask.UnknownTool())
+		return x.Target, refuse(ask.UnknownTool())
 	}
 }
 
 // findThere finds the tool that is called among those that the server lists for the principal.
-func (x *exchange) findThere(ctx context.Context) *Answer {
+func (x exchange) findThere(ctx context.Context) (Target, *Answer) {
 	listed, err := x.tools(ctx)
 	if err != nil { // what the server says of it is for nobody yet: nothing is decided
-		return silent(err)
+		return x.Target, silent(err)
 	}
-	if x.tool = listed.byName[x.params.GetString("name")]; x.tool == nil {
-		return refuse(ask.UnknownTool())
+	t := listed.byName[x.params.GetString("name")]
+	if t == nil {
+		return x.Target, refuse(ask.UnknownTool())
 	}
-	return nil
+	return Target{link: x.link, tool: t}, nil
 }
 
 // fits concludes a call whose headers or arguments are not those of the tool.
-func (x *exchange) fits(ctx context.Context) *Answer {
+func (x exchange) fits(ctx context.Context) *Answer {
 	if fault := x.mirrored(); fault != nil {
 		return &Answer{Message: rpc.Failure(rpc.ID{}, *fault), Status: http.StatusBadRequest, Outcome: outcomeInvalid}
 	}
@@ -349,7 +381,7 @@ func (x *exchange) fits(ctx context.Context) *Answer {
 }
 
 // mirrored is what is wrong with the headers that mirror arguments, nil if they agree with them.
-func (x *exchange) mirrored() *rpc.Error {
+func (x exchange) mirrored() *rpc.Error {
 	if x.client.era != era.Modern || x.tool == nil || x.request.Method != "tools/call" {
 		return nil
 	}
@@ -357,7 +389,7 @@ func (x *exchange) mirrored() *rpc.Error {
 }
 
 // ask has the PDP decide, with what people have said before, if they have. Its permit is for one time that something is sent.
-func (x *exchange) ask(ctx context.Context, answered ask.Answered) *Answer {
+func (x exchange) ask(ctx context.Context, answered ask.Answered) (exchange, *Answer) {
 	op := x.operation()
 	op.Answered = answered
 	if x.permit != nil {
@@ -365,7 +397,10 @@ func (x *exchange) ask(ctx context.Context, answered ask.Answered) *Answer {
 	}
 	var refused *ask.Refusal
 	begun := x.g.o.Now()
-	x.permit, refused = x.g.o.Asker.Ask(ctx, op)
+	if x.permit, refused = x.g.o.Asker.Ask(ctx, op); refused == nil { // what was done of what it owes is reported, also if something panics
+		permit := x.permit
+		x.holds.lasts(func() { permit.Done(context.WithoutCancel(ctx)) })
+	}
 	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
 	x.g.health.asked(refused)
 	if refused == nil && !x.permit.Passes() {
@@ -375,10 +410,10 @@ func (x *exchange) ask(ctx context.Context, answered ask.Answered) *Answer {
 			x.link.silence()
 		}
 	}
-	return refuse(refused)
+	return x, refuse(refused)
 }
 
-func (x *exchange) operation() ask.Operation {
+func (x exchange) operation() ask.Operation {
 	op := ask.Operation{Principal: x.who, Era: x.client.era, Method: x.request.Method, Params: x.params, MCPx: x.reach.mcpx.Load()}
 	if x.link != nil {
 		op.Server = x.link.server.Name
@@ -386,15 +421,15 @@ func (x *exchange) operation() ask.Operation {
 	if x.tool != nil {
 		op.Tool = x.tool.Tool
 	}
-	if x.brought.fulfils != nil {
-		op.Requester = x.brought.fulfils.entry.Asked.who
+	if x.fulfils != nil {
+		op.Requester = x.fulfils.entry.Asked.who
 	}
 	return op
 }
 
 // call sends the request on, and relays what comes for it. What is sent again, with answers that the server has asked
 // for, is decided about again.
-func (x *exchange) call(ctx context.Context) *Answer {
+func (x exchange) call(ctx context.Context) *Answer {
 	params, held, refused := x.resumed()
 	if refused != nil {
 		return refused
@@ -402,6 +437,7 @@ func (x *exchange) call(ctx context.Context) *Answer {
 	params = x.own(params)
 	for round := 0; ; round++ {
 		response, err := x.forward(ctx, params, held)
+		x.permit = response.permit
 		if err != nil {
 			return x.failed(err)
 		}
@@ -410,12 +446,15 @@ func (x *exchange) call(ctx context.Context) *Answer {
 		case refused != nil:
 			return refused
 		case asked == nil:
-			return x.result(response)
+			return x.result(response.Message)
 		}
-		if _, withheld := x.permit.Result(response); withheld != nil { // what it asks in words may be what is to be taken out
+		if _, withheld := x.permit.Result(response.Message); withheld != nil { // what it asks in words may be what is to be taken out
 			return refuse(withheld)
 		}
-		if refused := x.noRound(); refused != nil && !x.waiting { // what waits was asked while there was a round
+		if response.waits { // it is our own, and was asked while there was a round
+			return answered(response.Message)
+		}
+		if refused := x.noRound(); refused != nil {
 			return refused
 		}
 		switch {
@@ -428,11 +467,11 @@ func (x *exchange) call(ctx context.Context) *Answer {
 			return ambiguous(err.Error())
 		}
 		if x.tool != nil { // which may have become another while the client was asked
-			if refused := x.findThere(ctx); refused != nil {
+			if x.Target, refused = x.findThere(ctx); refused != nil {
 				return refused
 			}
 		}
-		if refused := x.ask(ctx, goesOn(x.permit)); refused != nil {
+		if x, refused = x.ask(ctx, goesOn(x.permit)); refused != nil {
 			return refused
 		}
 	}
@@ -442,12 +481,12 @@ func (x *exchange) call(ctx context.Context) *Answer {
 const mostRounds = 10
 
 // forward sends params, or the answer that a held request waits for, and relays what comes until the response.
-func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (response rpc.Message, err error) {
+func (x exchange) forward(ctx context.Context, params rpc.Object, h *held) (_ relayed, err error) {
 	if h != nil {
 		return x.goOn(ctx, h, params)
 	}
 	if err := x.logs(ctx); err != nil {
-		return response, err
+		return relayed{permit: x.permit}, err
 	}
 	token, sent := x.progress(params)
 	// The stream may be held when this request has ended. As long as it is not, it ends with it.
@@ -455,7 +494,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 	r := &relay{exchange: x, token: token, cancel: cancel}
 	defer context.AfterFunc(ctx, cancel)()
 	send := x.link.send
-	if x.brought.fulfils != nil {
+	if x.fulfils != nil {
 		send = x.link.sendOnce
 	}
 	r.session, r.stream, err = send(life, x.who, func(s upstream.Session) upstream.Request {
@@ -468,7 +507,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 	x.link.server.sent(err)
 	if err != nil {
 		cancel()
-		return response, err
+		return relayed{permit: x.permit}, err
 	}
 	begun := x.g.o.Now()
 	defer func() { since(ctx, x.g.o.Meters.upstream, begun, x.g.o.Now()) }()
@@ -476,7 +515,7 @@ func (x *exchange) forward(ctx context.Context, params rpc.Object, h *held) (res
 }
 
 // result is the response as it leaves.
-func (x *exchange) result(response rpc.Message) *Answer {
+func (x exchange) result(response rpc.Message) *Answer {
 	if e, err := rpc.ReadError(response.Error); err == nil && response.Error != nil && e.Code == era.URLRequired {
 		var refused *Answer
 		if response.Error, refused = x.pages(response.Error); refused != nil {
@@ -506,7 +545,7 @@ func statusOf(code int) int {
 }
 
 // failed is the response if the server does not answer, or answers with an error where the gateway wanted to know something.
-func (x *exchange) failed(err error) *Answer {
+func (x exchange) failed(err error) *Answer {
 	if a, ok := err.(*Answer); ok {
 		if a.refusal == nil {
 			return x.result(a.Message)

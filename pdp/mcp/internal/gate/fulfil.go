@@ -16,58 +16,59 @@ import (
 // each as far as the PDP lets them. Whatever is refused before it is claimed leaves the request as it is; from then on it is over,
 // whatever happens: nobody knows whether a call that was sent was made.
 
-// fulfilment is such a call.
-type fulfilment struct {
-	x     *exchange
+// fulfils is the request that such a call fulfils.
+type fulfils struct {
 	id    string
 	entry *entry
 }
 
-// readFulfilment reads what a call says of a request that it fulfils, nil if it says nothing of one.
-func readFulfilment(x *exchange) (*fulfilment, *Answer) {
+// readFulfilment reads what a call says of a request that it fulfils.
+func readFulfilment(x exchange) (exchange, *Answer) {
 	if x.request.Method != "tools/call" || x.tool == nil {
-		return nil, nil
+		return x, nil
 	}
 	said, given, err := wire.ReadFulfilment(x.params.Get, x.params.GetObject("_meta").Get)
 	switch {
 	case err != nil:
-		return nil, invalid("what the call says of the request that it fulfils cannot be read: " + err.Error())
+		return x, invalid("what the call says of the request that it fulfils cannot be read: " + err.Error())
 	case !given:
-		return nil, nil
+		return x, nil
 	}
-	f := &fulfilment{x: x, id: said.RequestID}
-	var refused *Answer
-	if f.entry, refused = findRequest(x, said.RequestID); refused != nil {
-		return nil, refused
+	e, refused := findRequest(x, said.RequestID)
+	if refused != nil {
+		return x, refused
 	}
-	if refused := f.fits(said.OnBehalfOf); refused != nil {
-		return nil, refused
+	x.fulfils = &fulfils{said.RequestID, e}
+	if refused := x.isRequested(said.OnBehalfOf); refused != nil {
+		return x, refused
 	}
 	// Of what means the same the tool gets what was requested, byte for byte.
-	if arguments := f.entry.Asked.params.Get("arguments"); arguments != nil {
-		x.params = x.params.With("arguments", arguments)
+	c := *x.Call
+	if arguments := e.Asked.params.Get("arguments"); arguments != nil {
+		c.params = c.params.With("arguments", arguments)
 	} else {
-		x.params = x.params.Without(func(name string) bool { return name == "arguments" })
+		c.params = c.params.Without(func(name string) bool { return name == "arguments" })
 	}
-	return f, nil
+	x.Call = &c
+	return x, nil
 }
 
-// fits refuses a call that is not the one that is requested.
-func (f *fulfilment) fits(requester string) *Answer {
-	x, q := f.x, &f.entry.Asked
+// isRequested refuses a call that is not the one that is requested.
+func (x exchange) isRequested(requester string) *Answer {
+	q := &x.fulfils.entry.Asked
 	switch {
 	case requester != participant(q.who).ID:
 		return invalid("onBehalfOf names somebody else than who has made the request of that id")
 	case isOwn(x.who, q.who):
-		return f.blocked("nobody fulfils a request of their own")
+		return x.blocked("nobody fulfils a request of their own")
 	case !q.isFor(x.tool):
 		return invalid("the request of that id is for another tool")
 	case !bytes.Equal(canonical(x.params), q.arguments):
 		return invalid("the request of that id has other arguments")
 	case x.tool.Digest != q.tool.Digest:
 		return invalid("the tool is not the one that was requested any more")
-	case !f.entry.Pending():
-		return f.tooLate()
+	case !x.fulfils.entry.Pending():
+		return x.tooLate()
 	}
 	return nil
 }
@@ -81,8 +82,8 @@ func isOwn(by, requester *identity.Principal) bool {
 }
 
 // tooLate refuses a call that is not the first, or comes when the time of the request is up.
-func (f *fulfilment) tooLate() *Answer {
-	if _, refused := findRequest(f.x, f.id); refused != nil {
+func (x exchange) tooLate() *Answer {
+	if _, refused := findRequest(x, x.fulfils.id); refused != nil {
 		return refused
 	}
 	return fulfilledAlready()
@@ -93,65 +94,64 @@ func fulfilledAlready() *Answer {
 }
 
 // blocked refuses the call as if the PDP had denied it.
-func (f *fulfilment) blocked(why string) *Answer {
-	return refuse(f.x.g.o.Asker.Block(f.x.operation(), why))
+func (x exchange) blocked(why string) *Answer {
+	return refuse(x.g.o.Asker.Block(x.operation(), why))
 }
 
-// do makes the call, once.
-func (f *fulfilment) do(ctx context.Context) *Answer {
-	x := f.x
+// fulfil makes the call, once.
+func (x exchange) fulfil(ctx context.Context) *Answer {
 	if _, err := x.link.open(ctx, x.who); err != nil { // while it harms nothing
 		return x.failed(err)
 	}
-	permit, refused := f.askRequester(ctx)
+	permit, refused := x.askRequester(ctx)
 	if refused != nil {
 		return refused
 	}
 	defer func() { permit.Done(context.WithoutCancel(ctx)) }()
-	c, ok := f.entry.Claim()
+	c, ok := x.fulfils.entry.Claim()
 	if !ok {
-		return f.tooLate()
+		return x.tooLate()
 	}
 	how := fulfilBroken
 	defer func() { // also if something panics
 		c.Fail(came{refused: unanswered()})
-		f.isOver(ctx, how)
+		x.isOver(ctx, how)
 	}()
 	defer x.link.fulfils()()
-	response, err := x.forward(ctx, x.own(f.params()), nil)
+	response, err := x.forward(ctx, x.own(x.asRequested()), nil)
 	if err != nil {
 		return x.failed(err)
 	}
-	if f.asksBack(response) {
+	if x.asksBack(response) {
 		how = fulfilRefused
-		c.Fail(came{refused: f.noSecondRound()})
-		return f.noSecondRound()
+		c.Fail(came{refused: noSecondRound()})
+		return noSecondRound()
 	}
 	how = fulfilAnswered
-	c.Finish(f.forRequester(permit, response), len(response.Result)+len(response.Error))
-	return fulfilled(x.readable(x.result(response)), participant(x.who), participant(f.entry.Asked.who))
+	c.Finish(x.forRequester(permit, response.Message), len(response.Result)+len(response.Error))
+	return fulfilled(x.readable(x.result(response.Message)), participant(x.who), participant(x.fulfils.entry.Asked.who))
 }
 
-func (f *fulfilment) isOver(ctx context.Context, how string) {
-	f.x.g.o.Meters.fulfilment(ctx, how)
-	f.x.g.o.Logger.Info("a request for a tool is over", "request", f.entry.ID, "how", how, "principal", f.x.who.Key)
+func (x exchange) isOver(ctx context.Context, how string) {
+	x.g.o.Meters.fulfilment(ctx, how)
+	x.g.o.Logger.Info("a request for a tool is over", "request", x.fulfils.entry.ID, "how", how, "principal", x.who.Key)
 }
 
-// params are the params that go to the server: name and arguments, as they were requested, and _meta, which every call
+// asRequested are the params that go to the server: name and arguments, as they were requested, and _meta, which every call
 // may have. Other members of the fulfiller are dropped.
-func (f *fulfilment) params() rpc.Object {
-	return f.x.params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
+func (x exchange) asRequested() rpc.Object {
+	return x.params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
 }
 
 // askRequester has the PDP decide again whether the requester may make the request. If not, the request is over, and
 // the fulfiller gets no other reason. If the PDP does not answer, the request still waits.
-func (f *fulfilment) askRequester(ctx context.Context) (*ask.Permit, *Answer) {
-	x, q := f.x, &f.entry.Asked
+func (x exchange) askRequester(ctx context.Context) (*ask.Permit, *Answer) {
+	q := &x.fulfils.entry.Asked
 	op := ask.Operation{Principal: q.who, Era: q.era, Server: q.tool.Server, Method: wire.MethodToolRequest, Params: q.params, Tool: x.tool.Tool}
 	begun := x.g.o.Now()
 	if !q.who.Expires.IsZero() && !begun.Before(q.who.Expires) {
-		f.withdraw(ctx, refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
-		return nil, f.blocked("the token of who has requested the call has expired")
+		x.withdraw(ctx, refuse(x.g.o.Asker.Block(op, "the token by which the tool was requested had expired when the request was fulfilled")))
+		return nil, x.blocked("the token of who has requested the call has expired")
 	}
 	permit, refused := x.g.o.Asker.Ask(ctx, op)
 	since(ctx, x.g.o.Meters.pdp, begun, x.g.o.Now())
@@ -162,30 +162,30 @@ func (f *fulfilment) askRequester(ctx context.Context) (*ask.Permit, *Answer) {
 	case refused.Kind == ask.Unavailable:
 		return nil, refuse(refused)
 	}
-	x.g.o.Logger.Info("who has requested a tool may not any more", "request", f.entry.ID, "why", refused.Why, "principal", q.who.Key)
-	f.withdraw(ctx, refuse(refused))
-	return nil, f.blocked("who has requested the call may not request it any more")
+	x.g.o.Logger.Info("who has requested a tool may not any more", "request", x.fulfils.entry.ID, "why", refused.Why, "principal", q.who.Key)
+	x.withdraw(ctx, refuse(refused))
+	return nil, x.blocked("who has requested the call may not request it any more")
 }
 
 // withdraw ends the request of somebody who may not make it any more, unless it is just being fulfilled.
-func (f *fulfilment) withdraw(ctx context.Context, why *Answer) {
-	if c, ok := f.entry.Claim(); ok {
+func (x exchange) withdraw(ctx context.Context, why *Answer) {
+	if c, ok := x.fulfils.entry.Claim(); ok {
 		c.Fail(came{refused: why})
-		f.isOver(ctx, fulfilRefused)
+		x.isOver(ctx, fulfilRefused)
 	}
 }
 
 // asksBack reports whether the server asks for input before it answers. A call that fulfils a request cannot give any:
 // it would have to be made again.
-func (f *fulfilment) asksBack(response rpc.Message) bool {
+func (x exchange) asksBack(response relayed) bool {
 	if e, err := rpc.ReadError(response.Error); response.Error != nil {
 		return err == nil && e.Code == era.URLRequired
 	}
-	in, refused := f.x.inputRequired(response)
+	in, refused := x.inputRequired(response)
 	return in != nil || refused != nil
 }
 
-func (f *fulfilment) noSecondRound() *Answer {
+func noSecondRound() *Answer {
 	return ambiguous("the server asks for input before it answers a call that fulfils a request")
 }
 
@@ -195,10 +195,10 @@ func unanswered() *Answer {
 }
 
 // forRequester is what came of the call as far as it is the requester's: without what their permit takes out of it.
-func (f *fulfilment) forRequester(permit *ask.Permit, response rpc.Message) came {
-	a := came{era: f.x.client.era, by: participant(f.x.who)}
-	if s, _ := f.x.link.current(); s != nil {
-		a.info = f.x.link.serverInfo(s)
+func (x exchange) forRequester(permit *ask.Permit, response rpc.Message) came {
+	a := came{era: x.client.era, by: participant(x.who)}
+	if s, _ := x.link.current(); s != nil {
+		a.info = x.link.serverInfo(s)
 	}
 	var withheld *ask.Refusal
 	a.response, withheld = permit.Result(response)

@@ -266,7 +266,7 @@ func (g *Gateway) alone(what func()) {
 const Errands = "errands"
 
 // sendOff has an errand done on the account of whoever asks x, and waits for what it brings.
-func sendOff[T any](ctx context.Context, x *exchange, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
+func sendOff[T any](ctx context.Context, x exchange, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
 	value, joined, err = e.Do(ctx, turn.Sender{
 		Hold: func() (func(), bool) { return x.g.o.Rates.Hold(x.who.Key, Errands) },
 		Context: func(ctx context.Context) (context.Context, context.CancelFunc) {

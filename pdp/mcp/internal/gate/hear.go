@@ -223,7 +223,7 @@ func (l *link) subscribed() (uris []string, version int, changed <-chan struct{}
 
 // listener is one who listens to a server.
 type listener struct {
-	x     *exchange
+	x     exchange
 	wants wants
 	heard <-chan said
 	stop  func()
@@ -237,7 +237,7 @@ type listener struct {
 	ended   bool
 }
 
-func newListener(x *exchange, w wants) *listener {
+func newListener(x exchange, w wants) *listener {
 	w.uris = slices.DeleteFunc(slices.Clone(w.uris), func(uri string) bool { return !x.link.server.owns(uri) })
 	heard, stop := x.link.hear(nil)
 	return &listener{x: x, wants: w, heard: heard, stop: stop, joining: turn.New()}

@@ -104,14 +104,14 @@ func (h *holding) end(old func(*held) bool) {
 
 // hold is the response that asks the client what the server has asked. The server's answer goes on when the client brings
 // it. It is nil if that cannot be.
-func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message {
+func (r *relay) hold(shown rpc.Message, asked rpc.ID) *rpc.Message {
+	x := r.exchange
 	result, err := x.wait(r, shown, asked)
 	if err != nil {
 		x.g.o.Logger.Warn("a client cannot be asked", "server", x.link.server.Name, "why", err)
 		x.g.notPassed(context.Background(), x.link, r.session, rpc.Message{ID: asked, Method: shown.Method}, era.Modern, &unasked{why: "the client cannot be asked now"})
 		return nil
 	}
-	x.waiting = true
 	waits := rpc.Answer(rpc.ID{}, result)
 	return &waits
 }
@@ -119,7 +119,7 @@ func (x *exchange) hold(r *relay, shown rpc.Message, asked rpc.ID) *rpc.Message 
 var errTooMany = errors.New("too many answers wait for their clients")
 
 // wait holds an answer, and gives the result that asks for what it waits for.
-func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Value, error) {
+func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Value, error) {
 	key, err := x.g.o.Ring.Seal(seal.RequestID, x.binding(), asked.Text())
 	if err != nil {
 		return nil, err
@@ -141,8 +141,7 @@ func (x *exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Val
 
 // askAgain is the result that asks once more for what h waits for. If the request goes on by an approval, one round of that
 // is over with each time: then its state is of the next.
-func askAgain(x *exchange, h *held) (rpc.Message, error) {
-	x.waiting = true
+func askAgain(x exchange, h *held) (rpc.Message, error) {
 	if goesOn(x.permit).Continues == nil {
 		return rpc.Answer(rpc.ID{}, h.asks), nil
 	}
@@ -156,20 +155,21 @@ func askAgain(x *exchange, h *held) (rpc.Message, error) {
 
 // goOn gives the server the answer that it waits for, and relays what comes then. A client that brings none is asked again, if
 // its approval has a round left.
-func (x *exchange) goOn(ctx context.Context, h *held, params rpc.Object) (rpc.Message, error) {
+func (x exchange) goOn(ctx context.Context, h *held, params rpc.Object) (relayed, error) {
 	answer := h.answer(params.GetObject("inputResponses"))
 	if answer == nil {
 		if refused := x.noRound(); refused != nil {
 			h.relay.cancels(ctx, rpc.Message{ID: h.asked, Method: h.method})
 			x.g.held.end(func(one *held) bool { return one == h })
-			return rpc.Message{}, refused
+			return relayed{permit: x.permit}, refused
 		}
-		return askAgain(x, h)
+		asks, err := askAgain(x, h)
+		return relayed{asks, x.permit, true}, err
 	}
 	h.relay.exchange, h.relay.token.theirs = x, x.progressToken()
 	if err := h.relay.session.Notify(ctx, rpc.Answer(h.asked, answer)); err != nil {
 		h.relay.close()
-		return rpc.Message{}, err
+		return relayed{permit: x.permit}, err
 	}
 	defer context.AfterFunc(ctx, h.relay.cancel)()
 	return h.relay.run(ctx)

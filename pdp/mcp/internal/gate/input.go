@@ -35,8 +35,8 @@ type input struct {
 }
 
 // inputRequired is what the server asks for, nil if the response is none that asks.
-func (x *exchange) inputRequired(response rpc.Message) (*inputs, *Answer) {
-	result, err := response.ResultObject()
+func (x exchange) inputRequired(came relayed) (*inputs, *Answer) {
+	result, err := came.ResultObject()
 	if err != nil || result.GetString("resultType") != "input_required" {
 		return nil, nil
 	}
@@ -44,7 +44,7 @@ func (x *exchange) inputRequired(response rpc.Message) (*inputs, *Answer) {
 		return nil, ambiguous("the server asks for input, and for none")
 	}
 	in := &inputs{result: result}
-	if x.waiting { // it is our own, and shown already
+	if came.waits { // it is our own, and shown already
 		return in, nil
 	}
 	requests := result.Get("inputRequests")
@@ -135,7 +135,7 @@ func isOneOf(all []string, name string) bool {
 }
 
 // pages is an error that has a person open pages, as the client is shown it.
-func (x *exchange) pages(v jsontext.Value) (jsontext.Value, *Answer) {
+func (x exchange) pages(v jsontext.Value) (jsontext.Value, *Answer) {
 	var no *unasked
 	pages, ok := era.ShowPages(v, func(m rpc.Message) (rpc.Message, bool) {
 		if m, no = shown(x.link.server, m, x.client.capabilities); no != nil {
@@ -167,11 +167,11 @@ type sealedState struct {
 }
 
 // binding is what states and keys of this request are bound to: they are good for no other request, of no other principal.
-func (x *exchange) binding() []byte {
+func (x exchange) binding() []byte {
 	sum := sha256.New()
 	parts := []string{x.who.Key, x.link.server.Name, x.request.Method, x.params.GetString("name"), x.params.GetString("uri")}
-	if f := x.brought.fulfils; f != nil {
-		parts = append(parts, f.id)
+	if x.fulfils != nil {
+		parts = append(parts, x.fulfils.id)
 	}
 	for _, part := range parts {
 		sum.Write([]byte(base64.RawURLEncoding.EncodeToString([]byte(part)) + "."))
@@ -200,10 +200,7 @@ func argumentsOf(params rpc.Object) jsontext.Value {
 // passOn is the response that asks a client of the modern era for what the server asks for. The state is sealed: it is
 // good for this request of this principal alone. The keys are the server's, as clients expect them, and none of ours: ours
 // are sealed, so that no answer to a server passes for an answer to the gateway.
-func (x *exchange) passOn(in inputs) *Answer {
-	if x.waiting {
-		return answered(rpc.Answer(rpc.ID{}, in.result.Value()))
-	}
+func (x exchange) passOn(in inputs) *Answer {
 	result := in.result
 	if len(in.requests) > 0 {
 		requests := rpc.Collect(func(yield func(string, jsontext.Value) bool) {
@@ -227,7 +224,7 @@ func (x *exchange) passOn(in inputs) *Answer {
 }
 
 // sealState seals a state with what the request goes on by.
-func (x *exchange) sealState(s sealedState) (string, error) {
+func (x exchange) sealState(s sealedState) (string, error) {
 	s.Continues = goesOn(x.permit).Continues
 	return seal.SealJSON(x.g.o.Ring, seal.RequestState, x.binding(), s, x.g.o.Now().Add(stateLife))
 }
@@ -240,7 +237,7 @@ func inputRequest(m rpc.Message) jsontext.Value {
 	return rpc.Object{}.With("method", rpc.String(m.Method)).With("params", params).Value()
 }
 
-// brought is what a client brings with a request that it sends again. The zero brought is nothing.
+// brought is what a client brings with a request that it sends again.
 type brought struct {
 	// answers are what it answers, as far as somebody may have asked.
 	answers rpc.Object
@@ -249,18 +246,16 @@ type brought struct {
 	state  sealedState
 	// people is set if it was told that people are asked.
 	people *sealedApproval
-	// fulfils is set if the call fulfils what somebody else has requested.
-	fulfils *fulfilment
 }
 
 // bring opens what a client brings, before anybody is asked anything: a state that is none of this request's, or of somebody
 // else, is refused, and takes nothing from whose it is.
-func bring(x *exchange) (b brought, refused *Answer) {
+func bring(x exchange) (*brought, *Answer) {
 	answers, state := x.params.Get("inputResponses"), x.params.Get("requestState")
 	if x.client.era != era.Modern || x.link == nil || answers == nil && state == nil {
-		return b, nil
+		return nil, nil
 	}
-	var err error
+	b, err := &brought{}, error(nil)
 	if b.answers, err = rpc.ParseObject(answers); answers != nil && err != nil || b.answers.Len() > 4*mostInputs {
 		return b, invalid("inputResponses is not an object, or too large")
 	}
@@ -278,7 +273,15 @@ func bring(x *exchange) (b brought, refused *Answer) {
 }
 
 // answered is what of people's word the state of a server's request brings.
-func (b brought) answered() ask.Answered { return ask.Answered{Continues: b.state.Continues} }
+func (b *brought) answered() ask.Answered {
+	if b == nil {
+		return ask.Answered{}
+	}
+	return ask.Answered{Continues: b.state.Continues}
+}
+
+// forServer reports whether something is brought for the server.
+func (b *brought) forServer() bool { return b != nil && b.server }
 
 // goesOn is what a request brings that is decided about again, because its server asks for input.
 func goesOn(p *ask.Permit) (a ask.Answered) {
@@ -290,9 +293,9 @@ func goesOn(p *ask.Permit) (a ask.Answered) {
 
 // resumed are the params with what the client brings for the server in the server's own terms. Only who was asked can
 // bring something.
-func (x *exchange) resumed() (params rpc.Object, h *held, refused *Answer) {
+func (x exchange) resumed() (params rpc.Object, h *held, refused *Answer) {
 	params = x.params.Without(func(name string) bool { return name == "inputResponses" || name == "requestState" })
-	if !x.brought.server {
+	if !x.brought.forServer() {
 		return params, nil, nil
 	}
 	state, answers := x.brought.state, x.brought.answers
@@ -325,7 +328,7 @@ func (g *Gateway) ours(binding []byte, key string) bool {
 }
 
 // gather asks a client of the legacy era, and gives the params with what it answers.
-func (x *exchange) gather(ctx context.Context, in inputs, params rpc.Object) (rpc.Object, error) {
+func (x exchange) gather(ctx context.Context, in inputs, params rpc.Object) (rpc.Object, error) {
 	var answers rpc.Object
 	for _, i := range in.requests {
 		answer := x.session.ask(ctx, x.g, i.request, x.reply.Interim)

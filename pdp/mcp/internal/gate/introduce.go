@@ -21,8 +21,8 @@ type introduction struct {
 }
 
 // introduction opens all links. Of one server it is the server's own; of several it is ours, and says what all of them can.
-func (x *exchange) introduction(ctx context.Context) (introduction, error) {
-	all := each(ctx, x, func(ctx context.Context, x *exchange) (upstream.Session, error) { return x.meets(ctx) })
+func (x exchange) introduction(ctx context.Context) (introduction, error) {
+	all := each(ctx, x, func(ctx context.Context, x exchange) (upstream.Session, error) { return x.meets(ctx) })
 	came, err := there(all)
 	if err != nil {
 		return introduction{}, err
@@ -55,7 +55,7 @@ func (x *exchange) introduction(ctx context.Context) (introduction, error) {
 }
 
 // meets opens the session with a server. If nothing is known of the server, its tools are known to others from then on.
-func (x *exchange) meets(ctx context.Context) (upstream.Session, error) {
+func (x exchange) meets(ctx context.Context) (upstream.Session, error) {
 	if err := x.mayOpen(ctx); err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ func (g *Gateway) postLegacy(w http.ResponseWriter, r *http.Request, in *incomin
 	case m.Method == rpc.Respond && m.IsNotification():
 		ctx, cancel := in.who.Context(r.Context())
 		v := s.visit(g, w, in, cancel)
-		v.x.reply = unheard{w}
+		v.reply = unheard{w}
 		return ctx, v
 	case m.Method == wire.MethodAccess:
 		g.refuseAccess(w, in.who)
@@ -74,8 +74,7 @@ func (s *session) visit(g *Gateway, w http.ResponseWriter, in *incoming, ends ..
 			go s.close()
 		}
 	}
-	x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params, header: in.header, reply: back}
-	return &visit{x: x, ends: ends}
+	return newVisit(Call{g: g, who: in.who, client: s.client, reach: s.reach, session: s, request: in.message, params: in.params, header: in.header, reply: back}, ends...)
 }
 
 // begin has a session begin.
@@ -108,7 +107,7 @@ func greeted(params rpc.Object) client {
 }
 
 // initialize answers the handshake, and has the session begin.
-func (x *exchange) initialize(ctx context.Context) *Answer {
+func (x exchange) initialize(ctx context.Context) *Answer {
 	begun := false
 	defer func() {
 		if !begun { // nobody else would end what has been opened for it, or is just being opened
@@ -149,7 +148,10 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request, who principa
 // notified takes a notification of a client. Nothing travels that no policy decides about, but that roots have changed, by its
 // name. That a request is given up, the server hears from us.
 func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
-	x := &exchange{g: g, who: in.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, request: in.message, params: in.params}
+	holds := &holds{}
+	defer holds.end()
+	c := &Call{g: g, who: in.who, client: s.client, reach: s.reach, session: s, request: in.message, params: in.params, holds: holds}
+	x := exchange{Call: c, Target: Target{link: s.reach.only()}}
 	switch m := in.message; m.Method {
 	case "notifications/initialized": // the server has had ours
 	case "notifications/cancelled":
@@ -157,7 +159,7 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 	case "notifications/progress":
 		g.o.Meters.Drop("progress of a client")
 	case rootsChanged:
-		each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
+		each(ctx, x, func(ctx context.Context, x exchange) (none, error) {
 			if !x.link.server.Asks.Roots {
 				return none{}, nil
 			}
@@ -178,7 +180,7 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 const rootsChanged = "notifications/roots/list_changed"
 
 // passMapped hands on a notification that the operator has a mapping for, if the PDP permits it.
-func (x *exchange) passMapped(ctx context.Context) {
+func (x exchange) passMapped(ctx context.Context) {
 	if x.link == nil {
 		x.g.o.Meters.Drop("notification for one of several servers")
 		return
@@ -187,12 +189,7 @@ func (x *exchange) passMapped(ctx context.Context) {
 	if session == nil { // a notification that no server takes is not asked about
 		return
 	}
-	defer func() {
-		if x.permit != nil {
-			x.permit.Done(context.WithoutCancel(ctx))
-		}
-	}()
-	if refused := x.ask(ctx, ask.Answered{}); refused != nil {
+	if _, refused := x.ask(ctx, ask.Answered{}); refused != nil {
 		x.note(refused)
 		x.link.server.Dropped("notification that is denied")
 		return
@@ -202,7 +199,7 @@ func (x *exchange) passMapped(ctx context.Context) {
 
 // listening is the session that takes a notification of the client. None is begun for it: the PDP was not asked whether the
 // client may have one.
-func (x *exchange) listening() upstream.Session {
+func (x exchange) listening() upstream.Session {
 	session, _ := x.link.current()
 	if session == nil || session.Era() != era.Legacy {
 		x.link.server.Dropped("notification of a client")
@@ -212,7 +209,7 @@ func (x *exchange) listening() upstream.Session {
 }
 
 // pass hands on a notification.
-func (x *exchange) pass(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
+func (x exchange) pass(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
 	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
 		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.server.Name, "why", err)
 	}
@@ -234,7 +231,7 @@ func (g *Gateway) delete(w http.ResponseWriter, r *http.Request) {
 }
 
 // remember takes what a client of the legacy era says once, and a server of the modern era wants said with each request.
-func (x *exchange) remember(ctx context.Context) *Answer {
+func (x exchange) remember(ctx context.Context) *Answer {
 	switch err := x.mayOpen(ctx); err {
 	case nil:
 	case errClosed:
@@ -281,7 +278,7 @@ func (x *exchange) remember(ctx context.Context) *Answer {
 }
 
 // setLevel tells all servers how much of their logs the client wants.
-func (x *exchange) setLevel(ctx context.Context) *Answer {
+func (x exchange) setLevel(ctx context.Context) *Answer {
 	level := x.params.GetString("level")
 	if !slices.Contains(logLevels, level) {
 		return invalid("level is none of " + joined(logLevels))
@@ -289,7 +286,7 @@ func (x *exchange) setLevel(ctx context.Context) *Answer {
 	if x.link != nil {
 		return x.remember(ctx)
 	}
-	_, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (none, error) {
+	_, err := there(each(ctx, x, func(ctx context.Context, x exchange) (none, error) {
 		defer x.link.setLevel(level) // which a session that is opened later is told
 		if err := x.mayOpen(ctx); err != nil {
 			return none{}, err
@@ -300,7 +297,7 @@ func (x *exchange) setLevel(ctx context.Context) *Answer {
 		}
 		response, err := x.forward(ctx, x.params, nil)
 		if err == nil && response.Error != nil {
-			err = answered(response)
+			err = answered(response.Message)
 		}
 		return none{}, err
 	}))

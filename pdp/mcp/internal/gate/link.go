@@ -225,7 +225,7 @@ func isGone(err error) bool {
 
 // opened is the session with the server, opened if there is none. One of several servers goes on opening when whoever asks
 // for all of them does not wait any longer.
-func (x *exchange) opened(ctx context.Context) (upstream.Session, error) {
+func (x exchange) opened(ctx context.Context) (upstream.Session, error) {
 	if s, err := x.link.current(); s != nil || err != nil {
 		return s, err
 	}

@@ -55,8 +55,11 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer back.Leave() // the server may be asking something just now
 	// It is opened by whoever may begin a session.
 	params := rpc.Object{}.With("protocolVersion", rpc.String(s.client.version))
-	x := &exchange{g: g, who: who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, params: params, header: r.Header, reply: back}
-	x.request = rpc.Message{Method: "initialize", Params: params.Value()}
+	holds := &holds{}
+	defer holds.end()
+	request := rpc.Message{Method: "initialize", Params: params.Value()}
+	c := &Call{g: g, who: who, client: s.client, reach: s.reach, session: s, request: request, params: params, header: r.Header, reply: back, holds: holds}
+	x := exchange{Call: c, Target: Target{link: s.reach.only()}}
 	release, limit, after := g.admit(who, "", false)
 	if limit != "" {
 		g.tooMany(w, after)
@@ -69,12 +72,12 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	if refused := x.ask(ctx, ask.Answered{}); refused != nil {
+	x, refused := x.ask(ctx, ask.Answered{})
+	if refused != nil {
 		x.note(refused)
 		reply.JSON(w, max(refused.Status, http.StatusForbidden), refused.Message)
 		return
 	}
-	defer func() { x.permit.Done(context.WithoutCancel(ctx)) }()
 	heard, stop := x.heard() // before the client knows of its stream: what is said from then on is not missed
 	defer stop()
 	_ = x.reply.Alive()
@@ -106,7 +109,7 @@ func (s *session) leave(now time.Time) {
 }
 
 // heard is what each server says by itself from now on, until stop is called.
-func (x *exchange) heard() (all map[*link]<-chan said, stop func()) {
+func (x exchange) heard() (all map[*link]<-chan said, stop func()) {
 	all = map[*link]<-chan said{}
 	var stops []func()
 	for _, l := range x.reach.links {
@@ -121,7 +124,7 @@ func (x *exchange) heard() (all map[*link]<-chan said, stop func()) {
 }
 
 // hearAll relays what all servers say until the client goes.
-func (x *exchange) hearAll(ctx context.Context, heard map[*link]<-chan said) {
+func (x exchange) hearAll(ctx context.Context, heard map[*link]<-chan said) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.g.ctx, cancel)()
@@ -129,7 +132,7 @@ func (x *exchange) hearAll(ctx context.Context, heard map[*link]<-chan said) {
 }
 
 // hear relays what one server says until the client goes.
-func (x *exchange) hear(ctx context.Context, heard <-chan said) {
+func (x exchange) hear(ctx context.Context, heard <-chan said) {
 	e, wait := x.link.attend(x), firstPause
 	var pause <-chan time.Time
 	var arrives <-chan struct{}
@@ -162,7 +165,7 @@ func (x *exchange) hear(ctx context.Context, heard <-chan said) {
 }
 
 // answerBeside has a request of the server answered that belongs to no request of the client's.
-func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m rpc.Message) {
+func (x exchange) answerBeside(ctx context.Context, session upstream.Session, m rpc.Message) {
 	shown, no := shown(x.link.server, m, x.client.capabilities)
 	var done func()
 	if no == nil {
@@ -185,7 +188,7 @@ func (x *exchange) answerBeside(ctx context.Context, session upstream.Session, m
 
 // listen answers subscriptions/listen of a client of the modern era. The response comes when the server ends the stream; of
 // several servers none ends it for the others.
-func (x *exchange) listen(ctx context.Context) *Answer {
+func (x exchange) listen(ctx context.Context) *Answer {
 	x.reply.Stream()
 	ctx, done := x.g.until(ctx)
 	defer done()
@@ -218,7 +221,7 @@ func (x *exchange) listen(ctx context.Context) *Answer {
 }
 
 // join has servers tell what is wanted, and says of what they do.
-func (x *exchange) join(ctx context.Context, all map[*link]*listener, w wants, ours bool) (agreed wants, err error) {
+func (x exchange) join(ctx context.Context, all map[*link]*listener, w wants, ours bool) (agreed wants, err error) {
 	if x.link == nil && len(all) > 0 { // lists change also if a server is back
 		agreed = w.lists()
 	}
@@ -226,7 +229,7 @@ func (x *exchange) join(ctx context.Context, all map[*link]*listener, w wants, o
 		came, err := x.g.listeners.joinBeside(ctx, all, w.lists())
 		return agreed.or(came), err
 	}
-	came, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (wants, error) { return all[x.link].join(ctx) }))
+	came, err := there(each(ctx, x, func(ctx context.Context, x exchange) (wants, error) { return all[x.link].join(ctx) }))
 	for _, p := range came {
 		agreed = agreed.or(p.value)
 	}
@@ -234,7 +237,7 @@ func (x *exchange) join(ctx context.Context, all map[*link]*listener, w wants, o
 }
 
 // beside does something for each link, for all of them at once, and waits for it.
-func (x *exchange) beside(do func(*link)) {
+func (x exchange) beside(do func(*link)) {
 	if x.link != nil {
 		do(x.link)
 		return
@@ -250,7 +253,7 @@ func (x *exchange) beside(do func(*link)) {
 }
 
 // unwant has the server tell no longer of what nobody wants to hear of.
-func (x *exchange) unwant(uris []string) {
+func (x exchange) unwant(uris []string) {
 	_, last, _, _ := x.link.want(uris, false)
 	if len(last) == 0 {
 		return
@@ -265,7 +268,7 @@ func (x *exchange) unwant(uris []string) {
 }
 
 // tellOf subscribes to resources of a server of the legacy era, or unsubscribes from them.
-func (x *exchange) tellOf(ctx context.Context, method string, uris []string) error {
+func (x exchange) tellOf(ctx context.Context, method string, uris []string) error {
 	for _, uri := range uris {
 		params := rpc.Object{}.With("uri", rpc.String(uri))
 		if _, _, err := x.g.request(ctx, x.link, x.who, x.client, method, params); err != nil {

@@ -46,7 +46,7 @@ type listeners struct {
 
 // begin has the client of an exchange that lasts be told what there is to tell, until stop is called, Drain or Close: first who
 // it is. By is the request of a client of the modern era. What servers say does not wait for it.
-func (l *listeners) begin(ctx context.Context, x *exchange, by rpc.ID) (stop func()) {
+func (l *listeners) begin(ctx context.Context, x exchange, by rpc.ID) (stop func()) {
 	ctx, cancel := l.g.until(ctx)
 	seat := l.g.crowd.Join(x.who)
 	l.hear(x.who)
@@ -227,7 +227,7 @@ func (l *listeners) shown(id string) string {
 }
 
 // refused tells a principal that a call of theirs is blocked, wherever they listen, if it is.
-func (l *listeners) refused(x *exchange, r *ask.Refusal) {
+func (l *listeners) refused(x exchange, r *ask.Refusal) {
 	var data struct {
 		Type       string `json:"type"`
 		Reason     string `json:"reason"`
@@ -240,14 +240,14 @@ func (l *listeners) refused(x *exchange, r *ask.Refusal) {
 	if b.Reason == "" {
 		b.Reason = r.Message
 	}
-	if x.tool != nil {
+	if x.tool != nil && r.Kind != ask.Unknown {
 		b.ToolID = x.tool.Server + ":" + x.tool.Name
 	}
 	l.g.crowd.Tell(x.who.Key, rpc.Message{Method: wire.MethodCallBlocked, Params: b.Payload()})
 }
 
 // acknowledge tells a client of the modern era what it is told from now on.
-func acknowledge(x *exchange, agreed wants, ours bool) {
+func acknowledge(x exchange, agreed wants, ours bool) {
 	filter := agreed.object()
 	if ours {
 		filter = filter.With(authorizations, jsontext.Value("true"))

@@ -17,11 +17,11 @@ import (
 
 // listTools answers with all tools that the client may call with some arguments, in the order of the servers and in each
 // server's order, as the servers define them.
-func (x *exchange) listTools(ctx context.Context) *Answer {
+func (x exchange) listTools(ctx context.Context) *Answer {
 	if x.params.Get("cursor") != nil {
 		return invalid("cursor is none of ours: all tools are on one page")
 	}
-	shelves, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*shelf, error) { return x.shelf(ctx) }))
+	shelves, err := there(each(ctx, x, func(ctx context.Context, x exchange) (*shelf, error) { return x.shelf(ctx) }))
 	if err != nil {
 		return x.failed(err)
 	}
@@ -44,7 +44,7 @@ type shelf struct {
 	offer
 }
 
-func (x *exchange) shelf(ctx context.Context) (*shelf, error) {
+func (x exchange) shelf(ctx context.Context) (*shelf, error) {
 	if err := x.mayOpen(ctx); err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (o *offer) offered() *offer { return o }
 
 // filtered are those of what the servers offer that the client may see, in their order. If no question can be made about what
 // one of several servers offers, that server is left out; if none can be made about any, that is an error.
-func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange, all []part[T]) (shown []jsontext.Value, refused *Answer) {
+func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, all []part[T]) (shown []jsontext.Value, refused *Answer) {
 	of := map[*link]*offer{}
 	for _, p := range all {
 		of[p.of.link] = p.value.offered()
@@ -110,7 +110,7 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x *exchange,
 }
 
 // ours is a result that several servers have a part in.
-func (x *exchange) ours(result rpc.Object) rpc.Message {
+func (x exchange) ours(result rpc.Object) rpc.Message {
 	m := x.says(result.Value())
 	if x.client.era == era.Modern {
 		m = era.WithServer(m, x.g.o.Front.Self)
@@ -119,7 +119,7 @@ func (x *exchange) ours(result rpc.Object) rpc.Message {
 }
 
 // listed is a list as it leaves. It is for this client alone, and for as long as the operator says.
-func (x *exchange) listed(m rpc.Message) *Answer {
+func (x exchange) listed(m rpc.Message) *Answer {
 	if result, err := m.ResultObject(); err == nil && x.client.era == era.Modern && x.g.o.Lists.TTL > 0 {
 		m.Result = result.With("ttlMs", jsontext.Value(strconv.FormatInt(x.g.o.Lists.TTL.Milliseconds(), 10))).Value()
 	}
@@ -141,12 +141,12 @@ const mostCursor = 4 << 10
 
 // listOther answers with a page of each server's, without what the client may not use. The cursor of ours that comes with it
 // holds those of the servers that have more.
-func (x *exchange) listOther(ctx context.Context) *Answer {
+func (x exchange) listOther(ctx context.Context) *Answer {
 	cursors, refused := x.cursors()
 	if refused != nil {
 		return refused
 	}
-	pages, err := there(each(ctx, x, func(ctx context.Context, x *exchange) (*page, error) { return x.page(ctx, cursors) }))
+	pages, err := there(each(ctx, x, func(ctx context.Context, x exchange) (*page, error) { return x.page(ctx, cursors) }))
 	if err != nil {
 		return x.failed(err)
 	}
@@ -179,7 +179,7 @@ func (x *exchange) listOther(ctx context.Context) *Answer {
 }
 
 // cursors are the servers' own cursors in that of the client, nil if it begins.
-func (x *exchange) cursors() (*rpc.Object, *Answer) {
+func (x exchange) cursors() (*rpc.Object, *Answer) {
 	if x.params.Get("cursor") == nil {
 		return nil, nil
 	}
@@ -195,7 +195,7 @@ func (x *exchange) cursors() (*rpc.Object, *Answer) {
 }
 
 // cursorBinding is what a cursor is bound to: it is good for no other list, and nobody else.
-func cursorBinding(x *exchange) []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
+func cursorBinding(x exchange) []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
 
 // page is one page of a server's.
 type page struct {
@@ -205,7 +205,7 @@ type page struct {
 }
 
 // page asks the server for its next page. Cursors are nil for the first.
-func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) {
+func (x exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) {
 	of, params, p := lists[x.request.Method], x.params, &page{}
 	if cursors != nil {
 		cursor := cursors.Get(x.link.server.Name)
@@ -225,7 +225,7 @@ func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error)
 	case err != nil:
 		return p, err
 	case response.Error != nil:
-		return p, answered(response)
+		return p, answered(response.Message)
 	}
 	p.result, err = response.ResultObject()
 	values, err2 := rpc.Elements(p.result.Get(of.member))
@@ -244,7 +244,7 @@ func (x *exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error)
 }
 
 // items are the values of a page that are the server's, and have a name, as clients see them.
-func (x *exchange) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
+func (x exchange) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
 	by := lists[x.request.Method].id
 	for _, v := range values {
 		o, err := rpc.ParseObject(v)

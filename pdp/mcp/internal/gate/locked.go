@@ -164,7 +164,7 @@ func (g *Gateway) Survey(ctx context.Context, s *Server, who *identity.Principal
 // Such a call is never forwarded, and no approval is requested for it. The result of the tool names the problems of the
 // arguments, so that a model can mend them. The schema is only for callers who may list the tool: others get the PDP's refusal,
 // as for all of their calls of it. A call that fits costs no additional question.
-func (x *exchange) misfit(ctx context.Context) *Answer {
+func (x exchange) misfit(ctx context.Context) *Answer {
 	if x.tool == nil || x.tool.schema == nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (x *exchange) misfit(ctx context.Context) *Answer {
 }
 
 // listable refuses a caller that does not see the tool in a list, as with any other arguments.
-func (x *exchange) listable(ctx context.Context) *Answer {
+func (x exchange) listable(ctx context.Context) *Answer {
 	list := x.operation()
 	list.Method, list.Tool = "tools/list", nil
 	filter := x.g.o.Asker.Filter
@@ -200,7 +200,8 @@ func (x *exchange) listable(ctx context.Context) *Answer {
 	if refused != nil || keep[0] {
 		return refuse(refused)
 	}
-	return x.ask(ctx, ask.Answered{})
+	_, no := x.ask(ctx, ask.Answered{})
+	return no
 }
 
 // toolError is the result of a tool for a failed call.

@@ -29,7 +29,7 @@ func (g *Gateway) postModern(w http.ResponseWriter, r *http.Request, in *incomin
 		if v = g.visitModern(w, in); v != nil {
 			var cancel context.CancelFunc
 			ctx, cancel = in.who.Context(r.Context())
-			v.lasts(cancel)
+			v.holds.lasts(cancel)
 		}
 	}
 	return ctx, v
@@ -48,11 +48,11 @@ func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 		g.tooMany(w, time.Second)
 		return nil
 	}
-	x := &exchange{g: g, who: in.who, client: c, reach: way, link: way.only(), request: in.message, params: in.params, header: in.header}
-	if x.reply = reply.Over(w, in.streamFirst, false); in.message.IsNotification() {
-		x.reply = unheard{w}
+	v := newVisit(Call{g: g, who: in.who, client: c, reach: way, request: in.message, params: in.params, header: in.header}, done)
+	if v.reply = reply.Over(w, in.streamFirst, false); in.message.IsNotification() {
+		v.reply = unheard{w}
 	}
-	return &visit{x: x, ends: []func(){done}}
+	return v
 }
 
 // reaches are the ways to the servers of clients of the modern era: requests of one principal that say the same of their
@@ -128,7 +128,7 @@ func (t *reaches) idle(now time.Time) (idle []closing) {
 }
 
 // discover says what the servers say of themselves, and what the gateway speaks.
-func (x *exchange) discover(ctx context.Context) *Answer {
+func (x exchange) discover(ctx context.Context) *Answer {
 	said, err := x.introduction(ctx)
 	if err != nil {
 		return x.failed(err)
@@ -142,7 +142,7 @@ func (x *exchange) discover(ctx context.Context) *Answer {
 
 // logs has a server of the legacy era, which is told once, say what the client wants of its log with this request. It says
 // it with others', too: see wantsLog.
-func (x *exchange) logs(ctx context.Context) error {
+func (x exchange) logs(ctx context.Context) error {
 	if x.client.era == era.Legacy || x.client.logLevel == "" {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (l *link) says(s upstream.Session, level string) {
 }
 
 // wantsLog reports whether the client wants a message of the server's log.
-func (x *exchange) wantsLog(m rpc.Message) bool {
+func (x exchange) wantsLog(m rpc.Message) bool {
 	if x.client.era == era.Legacy {
 		return true
 	}

@@ -89,13 +89,14 @@ func (r *reach) silence() {
 func (g *Gateway) several() bool { return len(g.o.Servers) > 1 }
 
 // at is the exchange as far as one of several servers has to do with it. None of them says how far all are.
-func (x *exchange) at(l *link) *exchange {
-	y := *x
-	y.link = l
-	if meta := y.params.GetObject("_meta"); meta.Get("progressToken") != nil {
-		y.params = withMeta(y.params, meta.Without(func(name string) bool { return name == "progressToken" }))
+func (x exchange) at(l *link) exchange {
+	x.link = l
+	if meta := x.params.GetObject("_meta"); meta.Get("progressToken") != nil {
+		c := *x.Call
+		c.params = withMeta(c.params, meta.Without(func(name string) bool { return name == "progressToken" }))
+		x.Call = &c
 	}
-	return &y
+	return x
 }
 
 // none is all that comes of what is told, and not asked.
@@ -103,7 +104,7 @@ type none struct{}
 
 // part is what came of asking one server.
 type part[T any] struct {
-	of    *exchange
+	of    exchange
 	value T
 	err   error
 }
@@ -122,7 +123,7 @@ var (
 
 // each asks all servers at once, and gives what came of each, in their order. A server that is away, or late, leaves the
 // others as they are: its part is an error.
-func each[T any](ctx context.Context, x *exchange, ask func(context.Context, *exchange) (T, error)) []part[T] {
+func each[T any](ctx context.Context, x exchange, ask func(context.Context, exchange) (T, error)) []part[T] {
 	if x.link != nil {
 		v, err := ask(ctx, x)
 		if err == errClosed {
@@ -234,7 +235,7 @@ func (l *link) waits(method string) string {
 }
 
 // heardFrom notes whether a server has answered what all were asked.
-func (x *exchange) heardFrom(l *link, err error) {
+func (x exchange) heardFrom(l *link, err error) {
 	method := x.request.Method
 	if err == nil {
 		l.answered(method)

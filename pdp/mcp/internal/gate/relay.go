@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"policy-service/pdp/mcp/internal/ask"
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 	"policy-service/pdp/mcp/internal/upstream"
@@ -14,11 +15,19 @@ import (
 
 // relay hands what comes for one request from the server to the client.
 type relay struct {
-	exchange *exchange
+	exchange exchange
 	session  upstream.Session
 	stream   upstream.Stream
 	cancel   context.CancelFunc
 	token    progressToken
+}
+
+// relayed is the response of a server, with the permit by which it leaves.
+type relayed struct {
+	rpc.Message
+	permit *ask.Permit
+	// waits is set if the response is our own, because the server waits for the client.
+	waits bool
 }
 
 // close gives the answer up, if it has not come.
@@ -35,7 +44,7 @@ type progressToken struct {
 
 // run relays until the response, or until ctx ends, which is to end the stream by its cancel. The response of a server which
 // waits for an answer that only the client's next request can bring is made here.
-func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
+func (r *relay) run(ctx context.Context) (relayed, error) {
 	held := false
 	defer func() {
 		if !held { // also if what the server says makes somebody panic
@@ -51,20 +60,20 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 			case errors.Is(err, io.EOF):
 				err = &upstream.Error{Detail: "the server ended its answer before the response"}
 			}
-			return m, err
+			return r.gives(m, false), err
 		}
 		switch {
 		case m.IsResponse():
-			return r.exchange.translated(m, r.session), nil
+			return r.gives(r.exchange.translated(m, r.session), false), nil
 		case m.IsRequest():
 			waits, refused := r.asked(ctx, m)
 			if refused != nil {
 				r.cancels(ctx, m)
-				return m, refused
+				return r.gives(m, false), refused
 			}
 			if waits != nil {
 				held = true
-				return *waits, nil
+				return r.gives(*waits, true), nil
 			}
 		default:
 			r.note(m)
@@ -72,8 +81,12 @@ func (r *relay) run(ctx context.Context) (response rpc.Message, err error) {
 	}
 }
 
+func (r *relay) gives(m rpc.Message, waits bool) relayed {
+	return relayed{m, r.exchange.permit, waits}
+}
+
 // translated is a response as the client's era has it, and says whose it is.
-func (x *exchange) translated(m rpc.Message, of upstream.Session) rpc.Message {
+func (x exchange) translated(m rpc.Message, of upstream.Session) rpc.Message {
 	m = era.Relayed(x.request.Method, x.link.server.Name, m, of.Era(), x.client.era)
 	if x.client.era == era.Modern {
 		m = era.WithServer(m, x.link.serverInfo(of))
@@ -118,7 +131,7 @@ func (r *relay) note(m rpc.Message) {
 }
 
 // signed is a message of a server's log that says of which of several servers it is.
-func (x *exchange) signed(m rpc.Message) rpc.Message {
+func (x exchange) signed(m rpc.Message) rpc.Message {
 	if !x.g.several() || m.Method != "notifications/message" {
 		return m
 	}
@@ -146,7 +159,7 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, r
 		no = &unasked{why: "nothing is asked while the result is to be changed"}
 	case x.client.era == era.Modern && !era.TakesInput(x.request.Method):
 		no = &unasked{why: "a client of its revision is asked nothing during " + x.request.Method}
-	case x.brought.fulfils != nil: // it would come back to the other, in the result
+	case x.fulfils != nil: // it would come back to the other, in the result
 		no = &unasked{why: "nothing is asked while a request of somebody else is fulfilled"}
 	}
 	if no != nil {
@@ -157,11 +170,11 @@ func (r *relay) asked(ctx context.Context, m rpc.Message) (waits *rpc.Message, r
 		return nil, refused
 	}
 	if x.client.era == era.Modern {
-		return x.hold(r, shown, m.ID), nil
+		return r.hold(shown, m.ID), nil
 	}
 	answer := x.session.ask(ctx, x.g, shown, x.reply.Interim)
 	if by := goesOn(x.permit); by.Continues != nil {
-		if refused := x.ask(ctx, by); refused != nil {
+		if r.exchange, refused = x.ask(ctx, by); refused != nil {
 			return nil, refused
 		}
 	}

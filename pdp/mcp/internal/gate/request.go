@@ -47,7 +47,7 @@ type toolRequest struct {
 }
 
 // newToolRequest keeps nothing of the message that the request came in, and says how large is what it keeps, in bytes.
-func newToolRequest(x *exchange) (q toolRequest, size int, err error) {
+func newToolRequest(x exchange) (q toolRequest, size int, err error) {
 	text := x.request.Params.Clone()
 	params, err := rpc.ParseObject(text)
 	if err != nil {
@@ -102,7 +102,7 @@ func noRequest() *Answer { return invalid("no request of that id waits here") }
 
 // findRequest is the request of an id, or why there is none. Whoever has made it, and whoever would fulfil it, is told if it may
 // have been done.
-func findRequest(x *exchange, id string) (*entry, *Answer) {
+func findRequest(x exchange, id string) (*entry, *Answer) {
 	text, ok := x.g.o.Ring.Open(seal.ToolRequest, tenantBinding(x.who), id)
 	if !ok {
 		return nil, noRequest()
@@ -130,22 +130,32 @@ const resultNotKept ask.Kind = "result_not_kept"
 
 // requesting is a request for a tool, while somebody may fulfil it.
 type requesting struct {
-	x *exchange
+	x exchange
+	// approval is that of people, who must approve the request first, nil if they need not.
+	approval waiting
 	// entry is what waits, nil before it is filed, and id the id that it has for clients.
 	entry *entry
 	id    string
 	told  int
-	// end gives back its place among those who wait.
-	end func()
+	// leaves gives back its place among those who wait.
+	leaves func()
+}
+
+// leave implements [waiting].
+func (r *requesting) leave() {
+	r.leaves()
+	if r.approval != nil {
+		r.approval.leave()
+	}
 }
 
 // readRequest reads a request for a tool. One that comes again is that of its principal, for the same tool and arguments.
-func readRequest(x *exchange) (*requesting, *Answer) {
+func readRequest(x exchange) (*requesting, *Answer) {
 	said, err := wire.ReadToolRequest(x.request.Params)
 	if err != nil {
 		return nil, invalid("the request for a tool cannot be read: " + err.Error())
 	}
-	r := &requesting{x: x, id: said.RequestID, end: func() {}}
+	r := &requesting{id: said.RequestID, leaves: func() {}}
 	if r.id == "" {
 		return r, nil
 	}
@@ -168,11 +178,11 @@ func (q *toolRequest) isFor(t *tool) bool {
 
 // begin files the request, if it has not come before, and takes a place among those who wait.
 func (r *requesting) begin() *Answer {
-	done, refused := takePlace(r.x)
+	done, refused := takePlace(r.x.g, r.x.who)
 	if refused != nil {
 		return refused
 	}
-	r.end = sync.OnceFunc(done)
+	r.leaves = sync.OnceFunc(done)
 	if r.entry == nil {
 		if refused := r.file(); refused != nil {
 			return refused
@@ -253,6 +263,10 @@ func (g *Gateway) announce(ctx context.Context, e *entry, id string, who *identi
 
 // wait waits until something came of the request, for as long as a request is held.
 func (r *requesting) wait(ctx context.Context) {
+	if r.approval != nil {
+		r.approval.wait(ctx)
+		return
+	}
 	long := r.x.g.o.Approvals.Wait
 	if !r.entry.Claimed() { // else something comes of it, however late
 		long = min(long, r.entry.Ends().Sub(r.x.g.o.Now()))
@@ -284,8 +298,17 @@ func (r *requesting) tell() {
 }
 
 // conclude is the response: what came of the request, or that it waits still.
-func (r *requesting) conclude() *Answer {
-	defer r.end()
+func (r *requesting) conclude(ctx context.Context) (_ exchange, end *Answer) {
+	if r.approval != nil {
+		if r.x, end = r.approval.conclude(ctx); end != nil {
+			return r.x, end
+		}
+	}
+	defer r.leave()
+	return r.x, r.answer()
+}
+
+func (r *requesting) answer() *Answer {
 	x := r.x
 	here := x.g.requests.Find(r.entry.ID) != nil // before the answer: it may be there a moment later, and be kept by nobody
 	a, ok := r.entry.Answer()
@@ -314,7 +337,7 @@ func (r *requesting) result(a came) *Answer {
 }
 
 // requestable are those tools of a list that are shown to a client which can request them, besides those that it may call.
-func requestable(ctx context.Context, x *exchange, o *offer) {
+func requestable(ctx context.Context, x exchange, o *offer) {
 	if x.request.Method != "tools/list" || o.err != nil || !x.client.knows(toolRequests) {
 		return
 	}

@@ -15,25 +15,25 @@ import (
 )
 
 // route finds the server that a request is for, and the tool that is called. What is for all servers it leaves alone.
-func (x *exchange) route(ctx context.Context) *Answer {
+func (x exchange) route(ctx context.Context) (Target, *Answer) {
 	if x.request.Method == wire.MethodToolRequest && !x.g.o.Asker.Requests() { // there is no such method
-		return nil
+		return x.Target, nil
 	}
 	s, what := Route(x.g.o.Servers, x.request.Method, x.params)
 	switch {
 	case what == "":
-		return nil
+		return x.Target, nil
 	case s != nil:
 		x.link = x.reach.to(s.Name)
 	case what == "tool":
-		return refuse(ask.UnknownTool())
+		return x.Target, refuse(ask.UnknownTool())
 	default:
-		return nobodys(what, x.client.era)
+		return x.Target, nobodys(what, x.client.era)
 	}
 	if what == "tool" {
 		return x.find(ctx)
 	}
-	return nil
+	return x.Target, nil
 }
 
 // Route is the server that a request is for, by what it names: a tool, prompt, resource or reference. What is "" if it names
@@ -99,7 +99,7 @@ func owner(all []*Server, uri string) *Server {
 
 // own are params in which a server finds its own name for what clients of several servers call by another. All else stays
 // as it is.
-func (x *exchange) own(params rpc.Object) rpc.Object {
+func (x exchange) own(params rpc.Object) rpc.Object {
 	if !x.g.several() {
 		return params
 	}

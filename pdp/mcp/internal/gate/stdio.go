@@ -169,43 +169,43 @@ func (f *stdioFront) request(ctx context.Context, s *session, in *incoming) {
 		_ = f.write(rpc.Failure(id, rpc.Error{Code: rpc.InvalidRequest, Message: "a request with this id is under way"}))
 		return
 	}
-	x, fault := f.exchange(s, in)
+	c, fault := f.call(s, in)
 	if fault != nil {
 		f.end(id, cancel)
 		_ = f.write(rpc.Failure(id, *fault))
 		return
 	}
 	if in.message.Method == "initialize" { // what comes after it is of its session
-		f.serve(ctx, x, cancel)
+		f.serve(ctx, c, cancel)
 		return
 	}
-	f.running.Go(func() { f.serve(ctx, x, cancel) })
+	f.running.Go(func() { f.serve(ctx, c, cancel) })
 }
 
-func (f *stdioFront) serve(ctx context.Context, x *exchange, cancel context.CancelFunc) {
-	defer f.end(x.request.ID, cancel)
-	if x.client.era == era.Modern {
-		way, done, ok := f.g.reaches.of(f.g, f.who, x.client)
+func (f *stdioFront) serve(ctx context.Context, c Call, cancel context.CancelFunc) {
+	defer f.end(c.request.ID, cancel)
+	if c.client.era == era.Modern {
+		way, done, ok := f.g.reaches.of(f.g, f.who, c.client)
 		if !ok {
-			_ = x.reply.Final(http.StatusOK, limited(time.Second).refusal.Failure(x.request.ID))
+			_ = c.reply.Final(http.StatusOK, limited(time.Second).refusal.Failure(c.request.ID))
 			return
 		}
 		defer done()
-		x.reach, x.link = way, way.only()
+		c.reach = way
 	}
-	(&visit{x: x}).serve(ctx)
+	newVisit(c).serve(ctx)
 }
 
 // unheard does what a message wants that has no id, beside others, and answers nothing.
 func (f *stdioFront) unheard(ctx context.Context, s *session, in *incoming) {
-	x, fault := f.exchange(s, in)
+	c, fault := f.call(s, in)
 	if fault != nil {
 		f.g.o.Meters.Drop("message without an id that cannot be read")
 		return
 	}
-	x.reply = unheard{}
+	c.reply = unheard{}
 	ctx, cancel := context.WithCancel(ctx)
-	f.running.Go(func() { f.serve(ctx, x, cancel) })
+	f.running.Go(func() { f.serve(ctx, c, cancel) })
 }
 
 func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
@@ -213,35 +213,34 @@ func (f *stdioFront) end(id rpc.ID, cancel context.CancelFunc) {
 	f.flights.End(id)
 }
 
-// exchange is a request of either era.
-func (f *stdioFront) exchange(s *session, in *incoming) (*exchange, *rpc.Error) {
-	x := &exchange{g: f.g, who: f.who, request: in.message, params: in.params, reply: &stdioReply{f: f}}
+// call is a request of either era. That of the modern one has no reach yet.
+func (f *stdioFront) call(s *session, in *incoming) (c Call, fault *rpc.Error) {
+	c = Call{g: f.g, who: f.who, request: in.message, params: in.params, reply: &stdioReply{f: f}}
 	switch {
 	case in.params.GetObject("_meta").Get(era.MetaVersion) != nil:
 		meta, fault := era.ReadMeta(in.params)
 		if fault != nil {
-			return nil, fault
+			return c, fault
 		}
-		x.client = client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
+		c.client = client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
 	case in.message.Method == "initialize" && s == nil:
-		c := greeted(in.params)
-		begun, err := f.g.sessions.make(f.g, f.who, c)
+		begun, err := f.g.sessions.make(f.g, f.who, greeted(in.params))
 		if err != nil {
-			return nil, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
+			return c, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
 		}
 		f.begins(begun)
-		x.client, x.session, x.reach = c, begun, begun.reach
+		c.session = begun
 	case s == nil:
-		return nil, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
+		return c, &rpc.Error{Code: rpc.InvalidRequest, Message: "begin with initialize, or say which revision the request is of"}
 	case in.message.Method == "initialize":
-		return nil, &rpc.Error{Code: rpc.InvalidRequest, Message: "the session has begun already"}
+		return c, &rpc.Error{Code: rpc.InvalidRequest, Message: "the session has begun already"}
 	default:
-		x.client, x.session, x.reach = s.client, s, s.reach
+		c.session = s
 	}
-	if x.reach != nil {
-		x.link = x.reach.only()
+	if c.session != nil {
+		c.client, c.reach = c.session.client, c.session.reach
 	}
-	return x, nil
+	return c, nil
 }
 
 // hear relays what the server says by itself.
@@ -250,7 +249,8 @@ func (f *stdioFront) hear(ctx context.Context, s *session) {
 		return
 	}
 	defer func() { s.leave(f.g.o.Now()) }()
-	x := &exchange{g: f.g, who: f.who, client: s.client, reach: s.reach, link: s.reach.only(), session: s, reply: &stdioReply{f: f}}
+	c := &Call{g: f.g, who: f.who, client: s.client, reach: s.reach, session: s, reply: &stdioReply{f: f}}
+	x := exchange{Call: c, Target: Target{link: s.reach.only()}}
 	heard, stop := x.heard()
 	defer stop()
 	defer f.g.listeners.begin(ctx, x, rpc.ID{})()

@@ -61,7 +61,7 @@ func (t *toolbox) forget() {
 
 // tools is the listing of the server. One of several servers goes on listing when nobody waits for it any longer, and may
 // have no tools.
-func (x *exchange) tools(ctx context.Context) (*listing, error) {
+func (x exchange) tools(ctx context.Context) (*listing, error) {
 	list := func(ctx context.Context) (*listing, error) { return x.g.list(ctx, x.link, x.who, x.client) }
 	if !x.g.several() {
 		return list(ctx)

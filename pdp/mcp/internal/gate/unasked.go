@@ -68,7 +68,7 @@ func missing(method string) (data rpc.Object) {
 }
 
 // unasked refuses the request of a client whose server answers with a request that does not reach the client.
-func (x *exchange) unasked(method string, no *unasked) *Answer {
+func (x exchange) unasked(method string, no *unasked) *Answer {
 	x.g.noteUnasked(x.link.server, method, no)
 	r := ask.Refusal{Kind: requestRefused, Code: rpc.InternalError, Message: "the server asks for something first: " + no.why, Why: no.why}
 	var data rpc.Object
@@ -83,7 +83,7 @@ const requestRefused ask.Kind = "server_request_refused"
 
 // noRound refuses a call whose server asks for something first, if people have approved the call and nothing that comes after
 // it. They are not asked again: what the server asks does not reach the client.
-func (x *exchange) noRound() *Answer {
+func (x exchange) noRound() *Answer {
 	obligation, is := x.permit.LastRound()
 	if !is {
 		return nil
