@@ -387,13 +387,13 @@ func (a *approving) tell() {
 	if a.approval != "" {
 		message += "; the request for approval is " + a.approval
 	}
-	tellProgress(a.x, a.told, message)
+	tellProgress(a.x.Call, a.told, message)
 	a.told++
 }
 
 // tellProgress tells a client that wants to hear of progress how far its request is, before its server has it: told is how often
 // it was told before. That grows, and leaves room for what the server says of its own progress.
-func tellProgress(x exchange, told int, message string) {
+func tellProgress(x *Call, told int, message string) {
 	token := x.progressToken()
 	if token == nil {
 		return

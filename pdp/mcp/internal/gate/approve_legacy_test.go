@@ -37,11 +37,11 @@ func TestApproveLegacyReads(t *testing.T) {
 // session: none opens as another.
 func TestApproveLegacyIDs(t *testing.T) {
 	g, who := bareGateway(nil), &identity.Principal{Key: "k"}
-	s, err := g.sessions.make(g, who, client{era: era.Legacy})
+	s, err := g.sessions.make(who, client{era: era.Legacy})
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := g.sessions.make(g, who, client{era: era.Legacy})
+	other, err := g.sessions.make(who, client{era: era.Legacy})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/rand"
 	"net/http"
 
 	"policy-service/evaluation/authzenclient/approvals"
@@ -43,7 +44,7 @@ func openApproval(x exchange, text string) *sealedApproval {
 
 // show has the client show its person what the PDP asks.
 func (a *approving) show(way string, shown *rpc.Message) *Answer {
-	key, err := a.x.g.o.Ring.Seal(seal.Approval, a.x.binding(), []byte(a.x.g.nonce()))
+	key, err := a.x.g.o.Ring.Seal(seal.Approval, a.x.binding(), []byte(rand.Text()))
 	if err != nil {
 		return unsealed(err)
 	}

@@ -177,7 +177,7 @@ func (x exchange) mayOpen(ctx context.Context) error {
 }
 
 // wantsOwn reports whether a listener wants to hear of a resource of the server.
-func (x exchange) wantsOwn() bool {
+func (x Target) wantsOwn() bool {
 	return x.request.Method == "subscriptions/listen" && slices.ContainsFunc(wantsOf(x.params).uris, x.link.server.owns)
 }
 

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/metric"
 
 	"policy-service/evaluation"
 	"policy-service/pdp/mcp/lock"
@@ -209,22 +207,4 @@ func (g *Gateway) record(d Drift, s *sighting) {
 	if err != nil && !before {
 		g.o.Logger.Error("a difference from the lock is not on the PDP's record", "what", d.String(), "why", err)
 	}
-}
-
-// watchDrifts shows how many drifts each server has, until stop is called.
-func (t *Meters) watchDrifts(r *drifts, servers []*Server) (stop func()) {
-	registered, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		counts := map[string]int64{}
-		for _, d := range r.lasting() {
-			counts[d.Server]++
-		}
-		for _, s := range servers {
-			o.ObserveInt64(t.drift, counts[s.Name], metric.WithAttributes(attribute.String("server", s.Name)))
-		}
-		return nil
-	}, t.drift)
-	if err != nil { // nothing depends on it
-		return func() {}
-	}
-	return func() { _ = registered.Unregister() }
 }

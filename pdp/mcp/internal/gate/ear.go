@@ -50,7 +50,7 @@ func (l *link) attend(x exchange) *ear {
 	if l.ear != nil {
 		return l.ear
 	}
-	by := exchange{Call: &Call{g: x.g, who: x.who, client: x.client.kept(), reach: x.reach, session: x.session}, Target: Target{link: l}}
+	by := exchange{Target: Target{Call: &Call{g: x.g, who: x.who, client: x.client.kept(), reach: x.reach, session: x.session}, link: l}}
 	e := &ear{link: l, by: by, over: make(chan struct{}), step: make(chan struct{}), settled: -1}
 	ctx, cancel := context.WithCancel(x.g.ctx)
 	run := func() {

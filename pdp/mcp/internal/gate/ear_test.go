@@ -47,7 +47,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 	g := bareGateway(absent{})
 	ctx := &counting{Context: t.Context()}
 	g.ctx = ctx
-	x := exchange{Call: &Call{g: g, who: &identity.Principal{Key: "k"}}, Target: Target{link: newLink(g.o.Servers[0], "k", client{})}}
+	x := exchange{Target: Target{Call: &Call{g: g, who: &identity.Principal{Key: "k"}}, link: newLink(g.o.Servers[0], "k", client{})}}
 	for range 20 {
 		e := x.link.attend(x)
 		select {
@@ -56,7 +56,7 @@ func TestListeningToNobodyLeavesNothing(t *testing.T) {
 			t.Fatal("nobody says that the server is away")
 		}
 	}
-	g.doors.running.Wait()
+	g.running.Wait()
 	if n := ctx.hang.Load(); n > 0 {
 		t.Errorf("%d are left", n)
 	}
@@ -133,27 +133,27 @@ func TestListenerLeavesAtTheAnswer(t *testing.T) {
 		l := newLink(g.o.Servers[0], "k", client{})
 		c := &Call{g: g, who: &identity.Principal{Key: "k"}, reach: &reach{links: []*link{l}}, reply: reply.Over(httptest.NewRecorder(), false, false)}
 		c.client.era, c.request.Method = era.Modern, "subscriptions/listen"
-		x := exchange{Call: c, Target: Target{link: l}, permit: &ask.Permit{}}
+		x := exchange{Target: Target{Call: c, link: l}, permit: &ask.Permit{}}
 		go func() {
 			leave()
 			close(slow)
 		}()
 		x.listen(ctx)
 		x.link.close()
-		g.doors.running.Wait()
+		g.running.Wait()
 	}
 }
 
 // A panic of what nobody waits for ends that, as one of a request does, and not the gateway with all its clients.
 func TestAPanicBehindRequestsEndsThatAlone(t *testing.T) {
 	g := bareGateway(opens{Session: new(mad)})
-	x := exchange{Call: &Call{g: g, who: &identity.Principal{Key: "k"}}, Target: Target{link: newLink(g.o.Servers[0], "k", client{})}}
+	x := exchange{Target: Target{Call: &Call{g: g, who: &identity.Principal{Key: "k"}}, link: newLink(g.o.Servers[0], "k", client{})}}
 	select {
 	case <-x.link.attend(x).over:
 	case <-time.After(time.Minute):
 		t.Error("those who listen are not told")
 	}
-	g.doors.running.Wait()
+	g.running.Wait()
 }
 
 // Who gives up an unsubscription takes no subscription away that came after it.
@@ -171,7 +171,7 @@ func TestAnUnsubscriptionThatFailsTakesNothingMore(t *testing.T) {
 	go func() {
 		c := &Call{g: g, who: &identity.Principal{Key: "k"}, params: rpc.Object{}.With("uri", rpc.String(uri))}
 		c.request.Method = "resources/unsubscribe"
-		x := exchange{Call: c, Target: Target{link: l}}
+		x := exchange{Target: Target{Call: c, link: l}}
 		m := x.remember(ctx).Message
 		over <- m
 	}()

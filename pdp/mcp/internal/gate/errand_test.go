@@ -19,11 +19,11 @@ func TestErrandsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{o: Options{Rates: limiter}, ctx: t.Context()}
+	g := &Gateway{o: Options{Rates: limiter}, doors: doors{ctx: t.Context()}}
 	goes := make(chan struct{})
 	waits := func(context.Context) (int, error) { <-goes; return 7, nil }
-	of := func(who string) exchange {
-		return exchange{Call: &Call{g: g, who: &identity.Principal{Key: who, Expires: time.Now().Add(time.Hour)}}}
+	of := func(who string) *Call {
+		return &Call{g: g, who: &identity.Principal{Key: who, Expires: time.Now().Add(time.Hour)}}
 	}
 	gone, end := context.WithCancel(t.Context())
 	end()
@@ -40,7 +40,7 @@ func TestErrandsAreBounded(t *testing.T) {
 		t.Errorf("another's is %v", err)
 	}
 	close(goes)
-	g.doors.running.Wait()
+	g.running.Wait()
 	if v, joined, err := sendOff(t.Context(), of("alice"), &all[2], waits); v != 7 || joined || err != nil {
 		t.Errorf("when they are over it is %d, %v, %v", v, joined, err)
 	}

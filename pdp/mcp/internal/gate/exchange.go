@@ -37,8 +37,9 @@ type Call struct {
 	holds   *holds
 }
 
-// Target is what a call is for.
+// Target is a call at what it is for.
 type Target struct {
+	*Call
 	link *link // to the server, nil if the call is for several
 	tool *tool
 	// unsettled is set if the tool is as others were shown it: see [exchange.settle].
@@ -47,7 +48,6 @@ type Target struct {
 
 // exchange is a call with what the stages have found of it. Each stage takes it by value, and returns what it adds.
 type exchange struct {
-	*Call
 	Target
 	brought *brought // nil if the client brings nothing
 	fulfils *fulfils // nil if the call fulfils no request
@@ -141,7 +141,7 @@ func (v *visit) makeWay() {
 
 // begin lets the request in, and has the PDP decide about it. If people are asked, [visit.waiting] is set.
 func (v *visit) begin(ctx context.Context) (context.Context, *Answer) {
-	v.x = exchange{Call: &v.Call, Target: Target{link: v.reach.only()}}
+	v.x = exchange{Target: Target{Call: &v.Call, link: v.reach.only()}}
 	ctx, v.span = v.g.o.Tracer.Start(ctx, "mcp "+labelOf(v.request.Method), trace.WithSpanKind(trace.SpanKindServer))
 	ctx, leave, ok := v.g.enter(ctx)
 	if !ok {
@@ -346,7 +346,7 @@ func (x exchange) find(ctx context.Context) (Target, *Answer) {
 	spends := x.params.Get("requestState") != nil || x.params.Get("inputResponses") != nil // by people's word, which is spent once
 	if s, _ := x.link.current(); s == nil && !x.g.ofOne() && !spends {
 		if known := x.g.knownTool(x.link.server, name); known != nil {
-			return Target{x.link, known, true}, nil
+			return Target{x.Call, x.link, known, true}, nil
 		}
 	}
 	switch err := x.mayOpen(ctx).(type) {
@@ -369,7 +369,7 @@ func (x exchange) findThere(ctx context.Context) (Target, *Answer) {
 	if t == nil {
 		return x.Target, refuse(ask.UnknownTool())
 	}
-	return Target{link: x.link, tool: t}, nil
+	return Target{Call: x.Call, link: x.link, tool: t}, nil
 }
 
 // fits concludes a call whose headers or arguments are not those of the tool.
@@ -381,7 +381,7 @@ func (x exchange) fits(ctx context.Context) *Answer {
 }
 
 // mirrored is what is wrong with the headers that mirror arguments, nil if they agree with them.
-func (x exchange) mirrored() *rpc.Error {
+func (x Target) mirrored() *rpc.Error {
 	if x.client.era != era.Modern || x.tool == nil || x.request.Method != "tools/call" {
 		return nil
 	}

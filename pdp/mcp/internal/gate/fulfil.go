@@ -34,7 +34,7 @@ func readFulfilment(x exchange) (exchange, *Answer) {
 	case !given:
 		return x, nil
 	}
-	e, refused := findRequest(x, said.RequestID)
+	e, refused := findRequest(x.Call, said.RequestID)
 	if refused != nil {
 		return x, refused
 	}
@@ -83,7 +83,7 @@ func isOwn(by, requester *identity.Principal) bool {
 
 // tooLate refuses a call that is not the first, or comes when the time of the request is up.
 func (x exchange) tooLate() *Answer {
-	if _, refused := findRequest(x, x.fulfils.id); refused != nil {
+	if _, refused := findRequest(x.Call, x.fulfils.id); refused != nil {
 		return refused
 	}
 	return fulfilledAlready()
@@ -139,7 +139,7 @@ func (x exchange) isOver(ctx context.Context, how string) {
 
 // asRequested are the params that go to the server: name and arguments, as they were requested, and _meta, which every call
 // may have. Other members of the fulfiller are dropped.
-func (x exchange) asRequested() rpc.Object {
+func (x Target) asRequested() rpc.Object {
 	return x.params.Without(func(name string) bool { return name != "name" && name != "arguments" && name != "_meta" })
 }
 
@@ -195,7 +195,7 @@ func unanswered() *Answer {
 }
 
 // forRequester is what came of the call as far as it is the requester's: without what their permit takes out of it.
-func (x exchange) forRequester(permit *ask.Permit, response rpc.Message) came {
+func (x Target) forRequester(permit *ask.Permit, response rpc.Message) came {
 	a := came{era: x.client.era, by: participant(x.who)}
 	if s, _ := x.link.current(); s != nil {
 		a.info = x.link.serverInfo(s)

@@ -9,7 +9,6 @@ package gate
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"maps"
@@ -101,15 +100,16 @@ type Gateway struct {
 	listeners listeners
 	requests  *board
 
-	ctx   context.Context // ends with Close
-	stop  func()
-	drain draining
-
-	doors doors
+	doors
 }
 
-// doors are what there is to wait for before the gateway is closed.
+// doors let requests in, and work behind them, until the gateway is closed.
 type doors struct {
+	logger *slog.Logger
+	ctx    context.Context // ends with Close
+	stop   func()
+	drain  draining
+
 	mu      sync.Mutex // guards closed
 	closed  bool
 	running sync.WaitGroup // goroutines for which only Close waits
@@ -126,8 +126,8 @@ type draining struct {
 func New(o Options) *Gateway {
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Lock.schemas = &schemas{members: o.Lock.Arguments, logger: o.Logger}
-	g := &Gateway{o: o, ctx: ctx, stop: cancel, drifts: drifts{now: o.Now}}
-	g.sessions.each, g.reaches.each = o.SessionsEach, o.SessionsEach
+	g := &Gateway{o: o, doors: doors{logger: o.Logger, ctx: ctx, stop: cancel}, drifts: drifts{now: o.Now}}
+	g.sessions.o, g.reaches.o = &g.o, &g.o
 	g.desk = people.New(people.Options{Logger: o.Logger, Now: o.Now})
 	g.crowd = crowd.New(crowd.Options{Dropped: o.Meters.Drop, Now: o.Now, Background: g.background, Context: ctx})
 	g.listeners.g = g
@@ -138,11 +138,8 @@ func New(o Options) *Gateway {
 		}
 	}
 	g.drain.ctx, g.drain.end = context.WithCancel(ctx)
-	g.doors.running.Go(func() { g.sweep(ctx) })
+	g.running.Go(func() { g.sweep(ctx) })
 	context.AfterFunc(ctx, o.Meters.watch(g))
-	if o.Lock.File != nil {
-		context.AfterFunc(ctx, o.Meters.watchDrifts(&g.drifts, o.Servers))
-	}
 	return g
 }
 
@@ -177,9 +174,9 @@ func (g *Gateway) ofOne() bool { return g.o.People == nil }
 func (g *Gateway) Drain() { g.drain.end() }
 
 // until is ctx, and ends at Drain.
-func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
+func (d *doors) until(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(g.drain.ctx, cancel)
+	stop := context.AfterFunc(d.drain.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
@@ -188,52 +185,46 @@ func (g *Gateway) until(ctx context.Context) (context.Context, func()) {
 
 // enter has Close wait for a request of a client until leave is called. Its context ends with Close. It is not ok after
 // Close.
-func (g *Gateway) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
-	g.doors.mu.Lock()
-	defer g.doors.mu.Unlock()
-	if g.doors.closed {
+func (d *doors) enter(ctx context.Context) (_ context.Context, leave func(), ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
 		return ctx, nil, false
 	}
-	g.doors.serving.Add(1)
+	d.serving.Add(1)
 	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(g.ctx, cancel)
+	stop := context.AfterFunc(d.ctx, cancel)
 	return ctx, func() {
 		stop()
 		cancel()
-		g.doors.serving.Done()
+		d.serving.Done()
 	}, true
 }
 
 // Close ends all sessions and requests, and waits for what they hold, and for what is put on record of them.
 func (g *Gateway) Close() error {
-	g.doors.mu.Lock()
-	g.doors.closed = true
-	g.doors.mu.Unlock()
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
 	g.stop()
-	g.doors.running.Wait()
+	g.running.Wait()
 	g.held.end(func(*held) bool { return true })
-	err := g.closeServers()
+	errs := make([]error, len(g.o.Servers))
+	var all sync.WaitGroup
+	for i, s := range g.o.Servers { // each takes its time
+		all.Go(func() { errs[i] = s.Upstream.Close() })
+	}
+	all.Wait()
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		g.doors.serving.Wait()
+		g.serving.Wait()
 	}()
 	select {
 	case <-served:
 	case <-time.After(lastWords): // a client does not read what it is answered
 	}
 	g.desk.Close()
-	return err
-}
-
-// closeServers ends all sessions with servers, of all of them at once.
-func (g *Gateway) closeServers() error {
-	errs := make([]error, len(g.o.Servers))
-	var all sync.WaitGroup
-	for i, s := range g.o.Servers {
-		all.Go(func() { errs[i] = s.Upstream.Close() })
-	}
-	all.Wait()
 	return errors.Join(errs...)
 }
 
@@ -243,20 +234,20 @@ const lastWords = 5 * time.Second
 
 // background runs a function for which only Close waits. After Close it runs nothing, and is not ok. A panic ends it
 // alone, as net/http has it for requests: what it works on is what servers say.
-func (g *Gateway) background(what func()) (ok bool) {
-	g.doors.mu.Lock()
-	defer g.doors.mu.Unlock()
-	if !g.doors.closed {
-		g.doors.running.Go(func() { g.alone(what) })
+func (d *doors) background(what func()) (ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.running.Go(func() { d.alone(what) })
 	}
-	return !g.doors.closed
+	return !d.closed
 }
 
 // alone does something that nothing else ends with if it panics.
-func (g *Gateway) alone(what func()) {
+func (d *doors) alone(what func()) {
 	defer func() {
 		if why := recover(); why != nil {
-			g.o.Logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
+			d.logger.Error("a panic behind requests", "panic", why, "stack", string(debug.Stack()))
 		}
 	}()
 	what()
@@ -266,7 +257,7 @@ func (g *Gateway) alone(what func()) {
 const Errands = "errands"
 
 // sendOff has an errand done on the account of whoever asks x, and waits for what it brings.
-func sendOff[T any](ctx context.Context, x exchange, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
+func sendOff[T any](ctx context.Context, x *Call, e *turn.Errand[T], what func(context.Context) (T, error)) (value T, joined bool, err error) {
 	value, joined, err = e.Do(ctx, turn.Sender{
 		Hold: func() (func(), bool) { return x.g.o.Rates.Hold(x.who.Key, Errands) },
 		Context: func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -337,8 +328,6 @@ func (g *Gateway) sweepOnce(ctx context.Context, now time.Time) {
 		})
 	}
 }
-
-func (g *Gateway) nonce() string { return rand.Text() }
 
 // Hostname is a host without its port, in lower case.
 func Hostname(hostport string) string {

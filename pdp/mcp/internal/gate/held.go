@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
@@ -124,7 +125,7 @@ func (x exchange) wait(r *relay, shown rpc.Message, asked rpc.ID) (jsontext.Valu
 	if err != nil {
 		return nil, err
 	}
-	id := x.g.nonce()
+	id := rand.Text()
 	state, err := x.sealState(sealedState{Held: id})
 	if err != nil {
 		return nil, err

@@ -328,7 +328,7 @@ func (g *Gateway) ours(binding []byte, key string) bool {
 }
 
 // gather asks a client of the legacy era, and gives the params with what it answers.
-func (x exchange) gather(ctx context.Context, in inputs, params rpc.Object) (rpc.Object, error) {
+func (x *Call) gather(ctx context.Context, in inputs, params rpc.Object) (rpc.Object, error) {
 	var answers rpc.Object
 	for _, i := range in.requests {
 		answer := x.session.ask(ctx, x.g, i.request, x.reply.Interim)

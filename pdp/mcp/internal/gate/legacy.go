@@ -87,7 +87,7 @@ func (g *Gateway) begin(w http.ResponseWriter, r *http.Request, in *incoming) (c
 		g.tooMany(w, time.Second)
 		return nil, nil
 	}
-	s, err := g.sessions.make(g, in.who, greeted(in.params))
+	s, err := g.sessions.make(in.who, greeted(in.params))
 	if err != nil {
 		g.refuse(w, http.StatusBadRequest, in.message.ID, rpc.InvalidParams, err.Error())
 		return nil, nil
@@ -137,7 +137,7 @@ func (g *Gateway) sessionOf(w http.ResponseWriter, r *http.Request, who principa
 		g.refuse(w, http.StatusBadRequest, rpc.ID{}, rpc.InvalidRequest, "Mcp-Session-Id is missing; begin with initialize")
 		return nil, false
 	}
-	s := g.sessions.find(g, id, who)
+	s := g.sessions.find(id, who)
 	if s == nil {
 		g.refuse(w, http.StatusNotFound, rpc.ID{}, rpc.InvalidRequest, "there is no such session; begin with initialize")
 		return nil, false
@@ -151,7 +151,7 @@ func (g *Gateway) notified(ctx context.Context, s *session, in *incoming) {
 	holds := &holds{}
 	defer holds.end()
 	c := &Call{g: g, who: in.who, client: s.client, reach: s.reach, session: s, request: in.message, params: in.params, holds: holds}
-	x := exchange{Call: c, Target: Target{link: s.reach.only()}}
+	x := exchange{Target: Target{Call: c, link: s.reach.only()}}
 	switch m := in.message; m.Method {
 	case "notifications/initialized": // the server has had ours
 	case "notifications/cancelled":
@@ -199,7 +199,7 @@ func (x exchange) passMapped(ctx context.Context) {
 
 // listening is the session that takes a notification of the client. None is begun for it: the PDP was not asked whether the
 // client may have one.
-func (x exchange) listening() upstream.Session {
+func (x Target) listening() upstream.Session {
 	session, _ := x.link.current()
 	if session == nil || session.Era() != era.Legacy {
 		x.link.server.Dropped("notification of a client")
@@ -209,7 +209,7 @@ func (x exchange) listening() upstream.Session {
 }
 
 // pass hands on a notification.
-func (x exchange) pass(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
+func (x Target) pass(ctx context.Context, session upstream.Session, method string, params rpc.Object) {
 	if err := session.Notify(ctx, rpc.Message{Method: method, Params: x.outgoing(ctx, session, params).Params()}); err != nil {
 		x.g.o.Logger.Warn("a notification did not reach the server", "server", x.link.server.Name, "why", err)
 	}

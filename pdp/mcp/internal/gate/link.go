@@ -225,7 +225,7 @@ func isGone(err error) bool {
 
 // opened is the session with the server, opened if there is none. One of several servers goes on opening when whoever asks
 // for all of them does not wait any longer.
-func (x exchange) opened(ctx context.Context) (upstream.Session, error) {
+func (x Target) opened(ctx context.Context) (upstream.Session, error) {
 	if s, err := x.link.current(); s != nil || err != nil {
 		return s, err
 	}
@@ -233,7 +233,7 @@ func (x exchange) opened(ctx context.Context) (upstream.Session, error) {
 	if !x.g.several() {
 		return open(ctx)
 	}
-	s, _, err := sendOff(ctx, x, &x.link.opening.errand, open)
+	s, _, err := sendOff(ctx, x.Call, &x.link.opening.errand, open)
 	return s, err
 }
 

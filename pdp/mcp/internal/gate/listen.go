@@ -59,7 +59,7 @@ func (g *Gateway) get(w http.ResponseWriter, r *http.Request) {
 	defer holds.end()
 	request := rpc.Message{Method: "initialize", Params: params.Value()}
 	c := &Call{g: g, who: who, client: s.client, reach: s.reach, session: s, request: request, params: params, header: r.Header, reply: back, holds: holds}
-	x := exchange{Call: c, Target: Target{link: s.reach.only()}}
+	x := exchange{Target: Target{Call: c, link: s.reach.only()}}
 	release, limit, after := g.admit(who, "", false)
 	if limit != "" {
 		g.tooMany(w, after)
@@ -165,7 +165,7 @@ func (x exchange) hear(ctx context.Context, heard <-chan said) {
 }
 
 // answerBeside has a request of the server answered that belongs to no request of the client's.
-func (x exchange) answerBeside(ctx context.Context, session upstream.Session, m rpc.Message) {
+func (x Target) answerBeside(ctx context.Context, session upstream.Session, m rpc.Message) {
 	shown, no := shown(x.link.server, m, x.client.capabilities)
 	var done func()
 	if no == nil {
@@ -237,7 +237,7 @@ func (x exchange) join(ctx context.Context, all map[*link]*listener, w wants, ou
 }
 
 // beside does something for each link, for all of them at once, and waits for it.
-func (x exchange) beside(do func(*link)) {
+func (x Target) beside(do func(*link)) {
 	if x.link != nil {
 		do(x.link)
 		return
@@ -253,7 +253,7 @@ func (x exchange) beside(do func(*link)) {
 }
 
 // unwant has the server tell no longer of what nobody wants to hear of.
-func (x exchange) unwant(uris []string) {
+func (x Target) unwant(uris []string) {
 	_, last, _, _ := x.link.want(uris, false)
 	if len(last) == 0 {
 		return
@@ -268,7 +268,7 @@ func (x exchange) unwant(uris []string) {
 }
 
 // tellOf subscribes to resources of a server of the legacy era, or unsubscribes from them.
-func (x exchange) tellOf(ctx context.Context, method string, uris []string) error {
+func (x Target) tellOf(ctx context.Context, method string, uris []string) error {
 	for _, uri := range uris {
 		params := rpc.Object{}.With("uri", rpc.String(uri))
 		if _, _, err := x.g.request(ctx, x.link, x.who, x.client, method, params); err != nil {

@@ -110,7 +110,7 @@ func filtered[T interface{ offered() *offer }](ctx context.Context, x exchange, 
 }
 
 // ours is a result that several servers have a part in.
-func (x exchange) ours(result rpc.Object) rpc.Message {
+func (x *Call) ours(result rpc.Object) rpc.Message {
 	m := x.says(result.Value())
 	if x.client.era == era.Modern {
 		m = era.WithServer(m, x.g.o.Front.Self)
@@ -166,7 +166,7 @@ func (x exchange) listOther(ctx context.Context) *Answer {
 	}
 	result = result.With(lists[x.request.Method].member, rpc.Array(shown))
 	if more.Len() > 0 {
-		cursor, err := x.g.o.Ring.Seal(seal.Cursor, cursorBinding(x), more.Value())
+		cursor, err := x.g.o.Ring.Seal(seal.Cursor, cursorBinding(x.Call), more.Value())
 		if err != nil {
 			return unsealed(err)
 		}
@@ -179,11 +179,11 @@ func (x exchange) listOther(ctx context.Context) *Answer {
 }
 
 // cursors are the servers' own cursors in that of the client, nil if it begins.
-func (x exchange) cursors() (*rpc.Object, *Answer) {
+func (x Target) cursors() (*rpc.Object, *Answer) {
 	if x.params.Get("cursor") == nil {
 		return nil, nil
 	}
-	text, ok := x.g.o.Ring.Open(seal.Cursor, cursorBinding(x), x.params.GetString("cursor"))
+	text, ok := x.g.o.Ring.Open(seal.Cursor, cursorBinding(x.Call), x.params.GetString("cursor"))
 	all, err := rpc.ParseObject(text)
 	for name := range all.Members {
 		ok = ok && x.reach.to(name) != nil
@@ -195,7 +195,7 @@ func (x exchange) cursors() (*rpc.Object, *Answer) {
 }
 
 // cursorBinding is what a cursor is bound to: it is good for no other list, and nobody else.
-func cursorBinding(x exchange) []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
+func cursorBinding(x *Call) []byte { return []byte(x.who.Key + "\x00" + x.request.Method) }
 
 // page is one page of a server's.
 type page struct {
@@ -244,7 +244,7 @@ func (x exchange) page(ctx context.Context, cursors *rpc.Object) (*page, error) 
 }
 
 // items are the values of a page that are the server's, and have a name, as clients see them.
-func (x exchange) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
+func (x Target) items(values []jsontext.Value) (items []ask.Item, known []jsontext.Value) {
 	by := lists[x.request.Method].id
 	for _, v := range values {
 		o, err := rpc.ParseObject(v)

@@ -81,7 +81,7 @@ func NewMeters(m metric.Meter) (*Meters, error) {
 	return &t, errors.Join(errs[:]...)
 }
 
-// watch shows the health of a gateway and its servers, and who waits, until stop is called.
+// watch shows the health of a gateway and its servers, what waits, and how many drifts each server has, until stop is called.
 func (t *Meters) watch(g *Gateway) (stop func()) {
 	number := func(away bool) int64 {
 		if away {
@@ -96,8 +96,18 @@ func (t *Meters) watch(g *Gateway) (stop func()) {
 		}
 		o.ObserveInt64(t.waiting, int64(g.desk.Waiting()))
 		o.ObserveInt64(t.requested, int64(g.requests.Open()))
+		if g.o.Lock.File == nil {
+			return nil
+		}
+		counts := map[string]int64{}
+		for _, d := range g.drifts.lasting() {
+			counts[d.Server]++
+		}
+		for _, s := range g.o.Servers {
+			o.ObserveInt64(t.drift, counts[s.Name], metric.WithAttributes(attribute.String("server", s.Name)))
+		}
 		return nil
-	}, t.available, t.waiting, t.requested)
+	}, t.available, t.waiting, t.requested, t.drift)
 	if err != nil { // nobody sees it, and nothing depends on it
 		return func() {}
 	}

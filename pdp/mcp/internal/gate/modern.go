@@ -43,7 +43,7 @@ func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 		return nil
 	}
 	c := client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
-	way, done, ok := g.reaches.of(g, in.who, c)
+	way, done, ok := g.reaches.of(in.who, c)
 	if !ok {
 		g.tooMany(w, time.Second)
 		return nil
@@ -58,9 +58,9 @@ func (g *Gateway) visitModern(w http.ResponseWriter, in *incoming) *visit {
 // reaches are the ways to the servers of clients of the modern era: requests of one principal that say the same of their
 // client share one, for as long as some come.
 type reaches struct {
-	each int // how many may be of one person
-	mu   sync.Mutex
-	all  map[reachKey]*reach
+	o   *Options
+	mu  sync.Mutex
+	all map[reachKey]*reach
 }
 
 // reachKey is who asks, and what its client says of itself.
@@ -73,7 +73,7 @@ const (
 )
 
 // of is the reach of a client, until done is called. It is not ok if its person has too many that are in use.
-func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func(), ok bool) {
+func (t *reaches) of(who principal, c client) (r *reach, done func(), ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r = t.all[reachKey{who.Key, string(c.info), string(c.capabilities)}]; r == nil { // looked up without a copy
@@ -84,16 +84,16 @@ func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func()
 			return nil, nil, false
 		}
 		key := reachKey{who.Key, string(c.info), string(c.capabilities)}
-		r = newReach(g.o.Servers, who, c)
+		r = newReach(t.o.Servers, who, c)
 		t.all[key] = r
 	}
 	r.use.by++
-	r.use.last = g.o.Now()
+	r.use.last = t.o.Now()
 	return r, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		r.use.by--
-		r.use.last = g.o.Now()
+		r.use.last = t.o.Now()
 	}, true
 }
 
@@ -102,7 +102,7 @@ func (t *reaches) of(g *Gateway, who principal, c client) (r *reach, done func()
 func (t *reaches) makeRoom(person string) bool {
 	own := func(r *reach) bool { return r.person == person }
 	unused := func(r *reach) (time.Time, bool) { return r.use.last, r.use.by == 0 }
-	key, r, full := leastUsed(t.all, t.each, own, unused)
+	key, r, full := leastUsed(t.all, t.o.SessionsEach, own, unused)
 	if !full {
 		key, r, full = leastUsed(t.all, mostReaches, everybody, unused)
 	}
@@ -142,7 +142,7 @@ func (x exchange) discover(ctx context.Context) *Answer {
 
 // logs has a server of the legacy era, which is told once, say what the client wants of its log with this request. It says
 // it with others', too: see wantsLog.
-func (x exchange) logs(ctx context.Context) error {
+func (x Target) logs(ctx context.Context) error {
 	if x.client.era == era.Legacy || x.client.logLevel == "" {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (l *link) says(s upstream.Session, level string) {
 }
 
 // wantsLog reports whether the client wants a message of the server's log.
-func (x exchange) wantsLog(m rpc.Message) bool {
+func (x *Call) wantsLog(m rpc.Message) bool {
 	if x.client.era == era.Legacy {
 		return true
 	}

@@ -21,7 +21,7 @@ import (
 var betweenUs = []string{"capability", "proof", "onBehalfOf", "requestId"}
 
 // outgoing are the params of this exchange as the server of s gets them.
-func (x exchange) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) rpc.Object {
+func (x Target) outgoing(ctx context.Context, s upstream.Session, params rpc.Object) rpc.Object {
 	c := x.client
 	if x.session != nil {
 		c.logLevel = x.link.level()
@@ -88,12 +88,12 @@ func (s *Server) able(capabilities jsontext.Value) jsontext.Value {
 }
 
 // progressToken is by what the client wants to hear of progress, nil if it does not.
-func (x exchange) progressToken() jsontext.Value {
+func (x *Call) progressToken() jsontext.Value {
 	return x.params.GetObject("_meta").Get("progressToken")
 }
 
 // progress is how progress of this request is known, and the params with our token for it.
-func (x exchange) progress(params rpc.Object) (progressToken, rpc.Object) {
+func (x *Call) progress(params rpc.Object) (progressToken, rpc.Object) {
 	theirs := x.progressToken()
 	if theirs == nil {
 		return progressToken{}, params

@@ -235,7 +235,7 @@ func (l *link) waits(method string) string {
 }
 
 // heardFrom notes whether a server has answered what all were asked.
-func (x exchange) heardFrom(l *link, err error) {
+func (x *Call) heardFrom(l *link, err error) {
 	method := x.request.Method
 	if err == nil {
 		l.answered(method)

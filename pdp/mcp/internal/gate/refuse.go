@@ -59,12 +59,12 @@ func refuse(r *ask.Refusal) *Answer {
 }
 
 // says is a result of the gateway's own as the client's era has it.
-func (x exchange) says(result jsontext.Value) rpc.Message {
+func (x *Call) says(result jsontext.Value) rpc.Message {
 	return era.Response(x.request.Method, rpc.Answer(rpc.ID{}, result), era.Legacy, x.client.era)
 }
 
 // readable is the answer as its client reads it: where the operator wants that, the refusal of a call is a result, for models.
-func (x exchange) readable(a *Answer) *Answer {
+func (x *Call) readable(a *Answer) *Answer {
 	if r := a.refusal; r != nil && x.g.o.DenialsAsResults && x.request.Method == "tools/call" && slices.Contains(readables, r.Kind) {
 		return &Answer{x.says(toolError(cmp.Or(r.Words, r.Message)).Value()), http.StatusOK, a.Outcome, r}
 	}

@@ -86,7 +86,7 @@ func (r *relay) gives(m rpc.Message, waits bool) relayed {
 }
 
 // translated is a response as the client's era has it, and says whose it is.
-func (x exchange) translated(m rpc.Message, of upstream.Session) rpc.Message {
+func (x Target) translated(m rpc.Message, of upstream.Session) rpc.Message {
 	m = era.Relayed(x.request.Method, x.link.server.Name, m, of.Era(), x.client.era)
 	if x.client.era == era.Modern {
 		m = era.WithServer(m, x.link.serverInfo(of))
@@ -131,7 +131,7 @@ func (r *relay) note(m rpc.Message) {
 }
 
 // signed is a message of a server's log that says of which of several servers it is.
-func (x exchange) signed(m rpc.Message) rpc.Message {
+func (x Target) signed(m rpc.Message) rpc.Message {
 	if !x.g.several() || m.Method != "notifications/message" {
 		return m
 	}

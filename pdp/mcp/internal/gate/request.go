@@ -102,7 +102,7 @@ func noRequest() *Answer { return invalid("no request of that id waits here") }
 
 // findRequest is the request of an id, or why there is none. Whoever has made it, and whoever would fulfil it, is told if it may
 // have been done.
-func findRequest(x exchange, id string) (*entry, *Answer) {
+func findRequest(x *Call, id string) (*entry, *Answer) {
 	text, ok := x.g.o.Ring.Open(seal.ToolRequest, tenantBinding(x.who), id)
 	if !ok {
 		return nil, noRequest()
@@ -160,7 +160,7 @@ func readRequest(x exchange) (*requesting, *Answer) {
 		return r, nil
 	}
 	var refused *Answer
-	switch r.entry, refused = findRequest(x, r.id); {
+	switch r.entry, refused = findRequest(x.Call, r.id); {
 	case refused != nil:
 		return nil, refused
 	case r.entry.Asked.who.Key != x.who.Key:
@@ -293,7 +293,7 @@ func (r *requesting) wait(ctx context.Context) {
 
 // tell tells the client that somebody is waited for, if it wants to hear of progress.
 func (r *requesting) tell() {
-	tellProgress(r.x, r.told, "somebody else must fulfil this request")
+	tellProgress(r.x.Call, r.told, "somebody else must fulfil this request")
 	r.told++
 }
 

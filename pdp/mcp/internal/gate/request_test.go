@@ -29,7 +29,7 @@ func requestedHere(t *testing.T, params string) *requesting {
 	g := &Gateway{o: o, crowd: crowd.New(crowd.Options{Dropped: func(string) {}, Now: time.Now})}
 	g.requests = newBoard(o, g.crowd)
 	g.drain.ctx = t.Context()
-	x := exchange{Call: &Call{g: g, who: &identity.Principal{Key: "k", Token: "token"}, request: rpc.Message{Params: jsontext.Value(params)}}}
+	x := exchange{Target: Target{Call: &Call{g: g, who: &identity.Principal{Key: "k", Token: "token"}, request: rpc.Message{Params: jsontext.Value(params)}}}}
 	x.tool = &tool{Tool: &ask.Tool{Server: "srv", Name: "free", Shown: "free", Digest: "d", Definition: jsontext.Value(`{"name":"free"}`)}}
 	r := &requesting{x: x}
 	if refused := r.file(); refused != nil {

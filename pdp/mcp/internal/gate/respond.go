@@ -28,7 +28,7 @@ const decidesElsewhere = "this gateway takes no decisions, for it asks nobody by
 
 // vote brings such a message to the PDP. Calls that wait for that approval in this process look at it at once: the watch may be
 // late.
-func (x exchange) vote(ctx context.Context) *Answer {
+func (x *Call) vote(ctx context.Context) *Answer {
 	if !x.g.decides() {
 		return invalid(decidesElsewhere)
 	}
@@ -49,7 +49,7 @@ func (x exchange) vote(ctx context.Context) *Answer {
 
 // decides is the status of the approval request after it, as the PDP says. A decision does not depend on whether its client
 // stays.
-func (x exchange) decides(ctx context.Context, said wire.Respond) (status string, no *Answer) {
+func (x *Call) decides(ctx context.Context, said wire.Respond) (status string, no *Answer) {
 	if x.who.Token == "" {
 		return "", invalid("this gateway takes no tokens, and so nobody decides here: decide in the console, or by a key of your own")
 	}

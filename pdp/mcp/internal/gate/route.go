@@ -99,7 +99,7 @@ func owner(all []*Server, uri string) *Server {
 
 // own are params in which a server finds its own name for what clients of several servers call by another. All else stays
 // as it is.
-func (x exchange) own(params rpc.Object) rpc.Object {
+func (x Target) own(params rpc.Object) rpc.Object {
 	if !x.g.several() {
 		return params
 	}

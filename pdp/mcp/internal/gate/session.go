@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"sync"
@@ -58,31 +59,31 @@ const (
 
 // sessions are those that this process has something of.
 type sessions struct {
-	each int // how many may be of one person
-	mu   sync.Mutex
-	all  map[string]*session
+	o   *Options
+	mu  sync.Mutex
+	all map[string]*session
 	// ended are the digests of ids that were deleted, and until when they would open.
 	ended map[[sha256.Size]byte]time.Time
 }
 
 // make makes a session, which does not count before it is added.
-func (t *sessions) make(g *Gateway, who principal, c client) (*session, error) {
+func (t *sessions) make(who principal, c client) (*session, error) {
 	if len(c.info)+len(c.capabilities) > mostSaid {
 		return nil, errors.New("clientInfo and capabilities are too large")
 	}
-	ends := g.o.Now().Add(sessionLife)
-	kept := sealedSession{Version: c.version, Info: c.info, Capabilities: c.capabilities, Nonce: g.nonce()}
-	id, err := seal.SealJSON(g.o.Ring, seal.Session, []byte(who.Key), kept, ends)
+	ends := t.o.Now().Add(sessionLife)
+	kept := sealedSession{Version: c.version, Info: c.info, Capabilities: c.capabilities, Nonce: rand.Text()}
+	id, err := seal.SealJSON(t.o.Ring, seal.Session, []byte(who.Key), kept, ends)
 	if err != nil {
 		return nil, err
 	}
-	return newSession(g, id, who, c, ends), nil
+	return newSession(t.o, id, who, c, ends), nil
 }
 
-func newSession(g *Gateway, id string, who principal, c client, ends time.Time) *session {
+func newSession(o *Options, id string, who principal, c client, ends time.Time) *session {
 	return &session{
-		id: id, who: who.Key, client: c.kept(), ends: ends, used: g.o.Now(),
-		reach:   newReach(g.o.Servers, who, c),
+		id: id, who: who.Key, client: c.kept(), ends: ends, used: o.Now(),
+		reach:   newReach(o.Servers, who, c),
 		waiting: map[rpc.ID]chan rpc.Message{}, people: map[rpc.ID]*asking{},
 	}
 }
@@ -119,7 +120,7 @@ func (t *sessions) add(s *session) *session {
 func (t *sessions) room(person string) (id string, oldest *session, ok bool) {
 	own := func(s *session) bool { return s.reach.person == person }
 	unused := func(s *session) (time.Time, bool) { return s.lastUse(), !s.busy() }
-	id, oldest, full := leastUsed(t.all, t.each, own, unused)
+	id, oldest, full := leastUsed(t.all, t.o.SessionsEach, own, unused)
 	if !full {
 		id, oldest, full = leastUsed(t.all, mostSessions, everybody, unused)
 	}
@@ -156,15 +157,15 @@ func leastUsed[K comparable, V any](all map[K]V, most int, counts func(V) bool, 
 func everybody[V any](V) bool { return true }
 
 // find is the session of that id, nil if there is none of this principal.
-func (t *sessions) find(g *Gateway, id string, who principal) *session {
-	now := g.o.Now()
+func (t *sessions) find(id string, who principal) *session {
+	now := t.o.Now()
 	t.mu.Lock()
 	s, ended := t.all[id], t.ended[sha256.Sum256([]byte(id))]
 	if s != nil && s.who == who.Key && now.Before(s.ends) {
 		s.touch(now)
 		t.mu.Unlock()
 		if server := s.reach.stale(); server != nil && !s.flights.Any() {
-			g.o.Logger.Warn("a session ends: the server began anew, and does not take again what the client told it", "server", server.Name, "principal", who.Key)
+			t.o.Logger.Warn("a session ends: the server began anew, and does not take again what the client told it", "server", server.Name, "principal", who.Key)
 			go t.end(s)
 			return nil
 		}
@@ -174,12 +175,12 @@ func (t *sessions) find(g *Gateway, id string, who principal) *session {
 	if s != nil || !ended.IsZero() {
 		return nil
 	}
-	kept, ends, ok := seal.OpenJSON[sealedSession](g.o.Ring, seal.Session, []byte(who.Key), id)
+	kept, ends, ok := seal.OpenJSON[sealedSession](t.o.Ring, seal.Session, []byte(who.Key), id)
 	if !ok {
 		return nil
 	}
 	c := client{era: era.Legacy, version: kept.Version, info: kept.Info, capabilities: kept.Capabilities}
-	return t.add(newSession(g, id, who, c, ends))
+	return t.add(newSession(t.o, id, who, c, ends))
 }
 
 // end ends a session for good, as far as this process is concerned.
@@ -259,7 +260,7 @@ func (s *session) busy() bool {
 // ask shows the client a request of the server, and waits for what it answers.
 func (s *session) ask(ctx context.Context, g *Gateway, shown rpc.Message, send func(rpc.Message) error) rpc.Message {
 	// The client gets an id of ours: what it answers to it can be the answer to nothing else.
-	id, err := g.o.Ring.Seal(seal.RequestID, []byte(s.id), []byte(g.nonce()))
+	id, err := g.o.Ring.Seal(seal.RequestID, []byte(s.id), []byte(rand.Text()))
 	if err != nil {
 		return rpc.Failure(rpc.ID{}, rpc.Error{Code: rpc.InternalError, Message: "internal error"})
 	}

@@ -17,10 +17,13 @@ import (
 
 // bareGateway has what sessions and links need.
 func bareGateway(u upstream.Upstream) *Gateway {
-	return &Gateway{ctx: context.Background(), sessions: sessions{each: 64}, reaches: reaches{each: 64}, o: Options{
-		Ring: seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+	g := &Gateway{doors: doors{ctx: context.Background(), logger: slog.New(slog.DiscardHandler)}, o: Options{
+		Settings: Settings{SessionsEach: 64},
+		Ring:     seal.Fresh(seal.Options{Resource: "r"}), Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 		Servers: []*Server{{Upstream: u, Dropped: func(string) {}, URIs: []string{""}}},
 	}}
+	g.sessions.o, g.reaches.o = &g.o, &g.o
+	return g
 }
 
 // Requests that come at once with the id of a session that this process has not seen all find the same one: of another,
@@ -28,7 +31,7 @@ func bareGateway(u upstream.Upstream) *Gateway {
 func TestOneSessionOfOneID(t *testing.T) {
 	g, who := bareGateway(nil), &identity.Principal{Key: "k"}
 	for range 2000 {
-		made, err := g.sessions.make(g, who, client{era: era.Legacy})
+		made, err := g.sessions.make(who, client{era: era.Legacy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +42,7 @@ func TestOneSessionOfOneID(t *testing.T) {
 		for range 8 {
 			all.Go(func() {
 				<-begin
-				s := g.sessions.find(g, made.id, who)
+				s := g.sessions.find(made.id, who)
 				mu.Lock()
 				defer mu.Unlock()
 				found[s] = true
@@ -78,13 +81,13 @@ func TestIdleSessionsEndTogether(t *testing.T) {
 	gone := make(chan struct{})
 	for range 8 {
 		leaving.Add(2)
-		s, err := g.sessions.make(g, who, client{era: era.Legacy})
+		s, err := g.sessions.make(who, client{era: era.Legacy})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.reach.only().session = together{t: t, leaving: &leaving, gone: gone}
 		g.sessions.add(s)
-		r, done, _ := g.reaches.of(g, who, client{era: era.Modern, info: rpc.String(s.id)})
+		r, done, _ := g.reaches.of(who, client{era: era.Modern, info: rpc.String(s.id)})
 		r.only().session = together{t: t, leaving: &leaving, gone: gone}
 		done()
 	}
@@ -104,14 +107,14 @@ func TestSessionsAreSharedByPerson(t *testing.T) {
 	}
 	begin := func(person string, n int) *session {
 		t.Helper()
-		s, err := g.sessions.make(g, who(person, n), client{era: era.Legacy})
+		s, err := g.sessions.make(who(person, n), client{era: era.Legacy})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return g.sessions.add(s)
 	}
 	var all []*session
-	for n := range g.sessions.each {
+	for n := range g.o.SessionsEach {
 		if !g.sessions.hasRoom(who("mallory", n)) {
 			t.Fatalf("there is no room for session %d", n)
 		}

@@ -185,7 +185,7 @@ func (f *stdioFront) request(ctx context.Context, s *session, in *incoming) {
 func (f *stdioFront) serve(ctx context.Context, c Call, cancel context.CancelFunc) {
 	defer f.end(c.request.ID, cancel)
 	if c.client.era == era.Modern {
-		way, done, ok := f.g.reaches.of(f.g, f.who, c.client)
+		way, done, ok := f.g.reaches.of(f.who, c.client)
 		if !ok {
 			_ = c.reply.Final(http.StatusOK, limited(time.Second).refusal.Failure(c.request.ID))
 			return
@@ -224,7 +224,7 @@ func (f *stdioFront) call(s *session, in *incoming) (c Call, fault *rpc.Error) {
 		}
 		c.client = client{era: era.Modern, version: meta.Version, info: meta.Client, capabilities: meta.Capabilities, logLevel: meta.LogLevel}
 	case in.message.Method == "initialize" && s == nil:
-		begun, err := f.g.sessions.make(f.g, f.who, greeted(in.params))
+		begun, err := f.g.sessions.make(f.who, greeted(in.params))
 		if err != nil {
 			return c, &rpc.Error{Code: rpc.InvalidParams, Message: err.Error()}
 		}
@@ -250,7 +250,7 @@ func (f *stdioFront) hear(ctx context.Context, s *session) {
 	}
 	defer func() { s.leave(f.g.o.Now()) }()
 	c := &Call{g: f.g, who: f.who, client: s.client, reach: s.reach, session: s, reply: &stdioReply{f: f}}
-	x := exchange{Call: c, Target: Target{link: s.reach.only()}}
+	x := exchange{Target: Target{Call: c, link: s.reach.only()}}
 	heard, stop := x.heard()
 	defer stop()
 	defer f.g.listeners.begin(ctx, x, rpc.ID{})()

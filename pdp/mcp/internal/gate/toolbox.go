@@ -61,7 +61,7 @@ func (t *toolbox) forget() {
 
 // tools is the listing of the server. One of several servers goes on listing when nobody waits for it any longer, and may
 // have no tools.
-func (x exchange) tools(ctx context.Context) (*listing, error) {
+func (x Target) tools(ctx context.Context) (*listing, error) {
 	list := func(ctx context.Context) (*listing, error) { return x.g.list(ctx, x.link, x.who, x.client) }
 	if !x.g.several() {
 		return list(ctx)
@@ -83,9 +83,9 @@ func (x exchange) tools(ctx context.Context) (*listing, error) {
 		}
 		return listed, err
 	}
-	listed, joined, err := sendOff(ctx, x, &x.link.tools.loads, load)
+	listed, joined, err := sendOff(ctx, x.Call, &x.link.tools.loads, load)
 	if joined && err == nil && !x.link.tools.holds(listed, x.g.o.Lock.current()) { // it was begun before we came, and is old
-		listed, _, err = sendOff(ctx, x, &x.link.tools.loads, load)
+		listed, _, err = sendOff(ctx, x.Call, &x.link.tools.loads, load)
 	}
 	return listed, err
 }

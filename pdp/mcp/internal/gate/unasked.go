@@ -68,7 +68,7 @@ func missing(method string) (data rpc.Object) {
 }
 
 // unasked refuses the request of a client whose server answers with a request that does not reach the client.
-func (x exchange) unasked(method string, no *unasked) *Answer {
+func (x Target) unasked(method string, no *unasked) *Answer {
 	x.g.noteUnasked(x.link.server, method, no)
 	r := ask.Refusal{Kind: requestRefused, Code: rpc.InternalError, Message: "the server asks for something first: " + no.why, Why: no.why}
 	var data rpc.Object
