@@ -35,16 +35,18 @@ func (s *httpSession) exchange(ctx context.Context, r Request) (*httpStream, err
 		return nil, &Error{NotSent: true, Detail: "nobody waits for an answer any more", Err: context.Cause(ctx)}
 	}
 	id := rpc.IntID(s.last.Add(1))
-	t := s.newStream(ctx, id)
-	if r.Method != "subscriptions/listen" { // which may say nothing for days
-		t.bound()
+	silence := s.upstream.options.Timeout
+	if r.Method == "subscriptions/listen" {
+		silence = forever
 	}
+	t := s.newStream(ctx, id, silence)
 	response, err := s.do(t.ctx, http.MethodPost, both, r.message(id).Append(nil), r)
 	if err != nil {
 		t.abandon(err.NotSent)
 		return nil, err
 	}
 	t.take(response)
+	t.patience.Stop()
 	return t, nil
 }
 

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/leak"
@@ -140,23 +144,19 @@ const farewell = 5 * time.Second
 func (u *httpUpstream) Close() error {
 	u.mu.Lock()
 	u.closed = true
-	open := make([]*httpSession, 0, len(u.sessions))
-	for s := range u.sessions {
-		open = append(open, s)
-	}
+	open := slices.Collect(maps.Keys(u.sessions))
 	u.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), min(farewell, u.options.Timeout))
 	defer cancel()
-	var all sync.WaitGroup
-	atOnce := make(chan struct{}, 32)
+	var all errgroup.Group
+	all.SetLimit(32)
 	for _, s := range open {
-		atOnce <- struct{}{}
-		all.Go(func() {
+		all.Go(func() error {
 			s.end(ctx)
-			<-atOnce
+			return nil
 		})
 	}
-	all.Wait()
+	_ = all.Wait()
 	u.stop(errClosed)
 	u.behind.Wait()
 	u.transport.CloseIdleConnections()
@@ -169,7 +169,7 @@ func (u *httpUpstream) remove(s *httpSession) {
 	delete(u.sessions, s)
 }
 
-// background runs a function that only Close waits for. After Close it does nothing.
+// background runs a function that only Close waits for. After Close it runs nothing, and is not ok.
 func (u *httpUpstream) background(what func()) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -181,15 +181,6 @@ func (u *httpUpstream) background(what func()) bool {
 }
 
 func (u *httpUpstream) drop(reason string) { u.options.Dropped(reason) }
-
-// mask masks the gateway's own credentials in a message of the server.
-func (u *httpUpstream) mask(text []byte) []byte {
-	text, places := u.masks.In(text)
-	if places > 0 {
-		u.options.Masked(places)
-	}
-	return text
-}
 
 // limits are the limits for package rpc.
 var limits = rpc.DefaultLimits()

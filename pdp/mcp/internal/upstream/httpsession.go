@@ -99,24 +99,22 @@ func (s *httpSession) Listen(ctx context.Context) (Stream, error) {
 	if s.era == era.Modern {
 		return Nothing, nil
 	}
-	t := s.newStream(ctx, rpc.ID{})
+	t := s.newStream(ctx, rpc.ID{}, forever)
 	response, err := s.do(t.ctx, http.MethodGet, eventStream, nil, Request{})
 	if err != nil {
 		t.Close()
 		return nil, err
 	}
-	t.take(response)
-	switch {
-	case t.status/100 == 2 && t.events != nil:
+	if t.take(response); t.status/100 == 2 && t.events != nil {
 		return t, nil
-	case t.status == http.StatusMethodNotAllowed:
-		t.Close()
-		return Nothing, nil
-	case t.status == http.StatusNotFound && s.id != "":
-		t.Close()
-		return nil, gone()
 	}
 	t.Close()
+	switch {
+	case t.status == http.StatusMethodNotAllowed:
+		return Nothing, nil
+	case t.status == http.StatusNotFound && s.id != "":
+		return nil, gone()
+	}
 	return nil, &Error{Detail: "the server answers GET with " + response.Status[:3] + ", and not with a stream"}
 }
 
@@ -150,8 +148,7 @@ func (s *httpSession) giveUp(id rpc.ID) {
 	s.upstream.background(func() {
 		ctx, cancel := context.WithTimeoutCause(s.ctx, min(farewell, s.upstream.options.Timeout), errSlow)
 		defer cancel()
-		params := rpc.Object{}.With("requestId", id.Text()).Value()
-		if err := s.Notify(ctx, rpc.Message{Method: "notifications/cancelled", Params: params}); err != nil && !errors.Is(err, errClosed) {
+		if err := s.Notify(ctx, cancelled(id)); err != nil && !errors.Is(err, errClosed) {
 			s.upstream.options.Logger.Debug("a cancelled request was not told to an upstream", "error", err)
 		}
 	})

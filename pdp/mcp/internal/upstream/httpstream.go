@@ -1,9 +1,11 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"math"
 	"mime"
 	"net/http"
 	"sync"
@@ -26,11 +28,12 @@ type httpStream struct {
 	events *rpc.Events
 	pace   *pace
 
-	// ctx ends with the caller's, the session's, and Close; patience ends it too, if it is not nil.
+	// ctx ends with the caller's, the session's, and Close; patience ends it too, after a silence.
 	ctx      context.Context
 	stop     context.CancelCauseFunc
 	release  []func() bool
 	patience *time.Timer
+	silence  time.Duration
 
 	mu       sync.Mutex // guards body once others have the stream
 	shown    shown
@@ -46,31 +49,38 @@ type shown struct {
 
 var errGivenUp = errors.New("the request was given up")
 
-func (s *httpSession) newStream(ctx context.Context, id rpc.ID) *httpStream {
-	t := &httpStream{session: s, id: id}
+// forever is the longest silence of a stream that may say nothing for days.
+const forever time.Duration = math.MaxInt64
+
+// newStream makes a stream that ends after a silence of the server. The time runs until the answer begins, and while a
+// caller waits for a message.
+func (s *httpSession) newStream(ctx context.Context, id rpc.ID, silence time.Duration) *httpStream {
+	t := &httpStream{session: s, id: id, silence: silence}
 	own, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	t.ctx, t.stop = own, stop
 	t.release = []func() bool{
 		context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) }),
 		context.AfterFunc(s.ctx, func() { stop(errClosed) }),
 	}
+	t.patience = time.AfterFunc(silence, func() { stop(errSlow) })
 	return t
 }
 
-// bound ends the stream if the server lets wait for too long. The time runs while a caller waits.
-func (t *httpStream) bound() {
-	t.patience = time.AfterFunc(t.session.upstream.options.Timeout, func() { t.stop(errSlow) })
-}
-
-// take takes over a response of HTTP.
+// take takes over a response of HTTP: the first, or one that goes on where another ended, which is no new allowance.
 func (t *httpStream) take(response *http.Response) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	most := t.session.upstream.options.MaxResult
 	t.status, t.header, t.body, t.length = response.StatusCode, response.Header, response.Body, response.ContentLength
-	t.pace = newPace(t.body, t.session.upstream.options.MaxResult)
-	if isEventStream(t.header.Get("Content-Type")) {
-		t.events = rpc.NewEvents(t.pace, t.session.upstream.options.MaxResult)
+	if t.pace == nil {
+		t.pace = &pace{limit: allowance(most)}
 	}
-	if t.patience != nil {
-		t.patience.Stop()
+	t.pace.in, t.events = t.body, nil
+	if isEventStream(t.header.Get("Content-Type")) {
+		t.events = rpc.NewEvents(t.pace, most)
+	}
+	if t.ctx.Err() != nil { // closed meanwhile
+		_ = t.body.Close()
 	}
 }
 
@@ -86,10 +96,8 @@ func (t *httpStream) Next() (rpc.Message, error) {
 	if t.answered.Load() {
 		return rpc.Message{}, io.EOF
 	}
-	if t.patience != nil {
-		t.patience.Reset(t.session.upstream.options.Timeout)
-		defer t.patience.Stop()
-	}
+	t.patience.Reset(t.silence)
+	defer t.patience.Stop()
 	for {
 		text, err := t.read()
 		if err == io.EOF && t.resume() {
@@ -124,13 +132,14 @@ func (t *httpStream) read() (text []byte, err error) {
 	if cause := context.Cause(t.ctx); cause != nil {
 		return nil, cause
 	}
-	defer func() { text = t.session.upstream.mask(text) }()
+	u := t.session.upstream
+	defer func() { text = masked(&u.masks, text, u.options.Masked) }()
 	if t.events != nil {
 		text, err := t.pace.event(t.events)
 		t.length = int64(t.events.Size())
 		return text, err
 	}
-	most := t.session.upstream.options.MaxResult
+	most := u.options.MaxResult
 	text, err = io.ReadAll(io.LimitReader(t.body, int64(most)+1))
 	if err == nil && len(text) > most {
 		if err = rpc.ErrTooLarge; t.length < 0 { // it is read on for its size
@@ -139,17 +148,6 @@ func (t *httpStream) read() (text []byte, err error) {
 		}
 	}
 	return text, err
-}
-
-// response skips messages before the response.
-func (t *httpStream) response() (rpc.Message, error) {
-	for {
-		m, err := t.Next()
-		if err != nil || m.IsResponse() {
-			return m, err
-		}
-		t.session.upstream.drop(DropEarly)
-	}
 }
 
 // finish is called when the response has come. A stream of events is read to its end, which is near if the server is a
@@ -182,9 +180,7 @@ func (t *httpStream) detach() {
 	for _, release := range t.release {
 		release()
 	}
-	if t.patience != nil {
-		t.patience.Stop()
-	}
+	t.patience.Stop()
 }
 
 func (t *httpStream) Close() { t.abandon(t.id.IsZero()) }
@@ -231,14 +227,7 @@ func (t *httpStream) resume() bool {
 		return false
 	}
 	t.pace.resumed++
-	if after == 0 {
-		after = defaultPause
-	}
-	timer := time.NewTimer(max(after, shortPause))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.ctx.Done():
+	if pause(t.ctx, max(cmp.Or(after, defaultPause), shortPause)) != nil {
 		return false
 	}
 	_ = t.body.Close()
@@ -247,30 +236,12 @@ func (t *httpStream) resume() bool {
 		return false
 	}
 	before := t.events
-	t.reopen(response)
+	t.take(response)
+	t.patience.Reset(t.silence)
 	if t.status/100 != 2 || t.events == nil {
 		_ = t.body.Close()
 		t.events = before // which says again that it has ended
 		return false
 	}
 	return true
-}
-
-// reopen takes over a response that goes on where another ended.
-func (t *httpStream) reopen(response *http.Response) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	pace := t.pace
-	t.take(response)
-	if t.ctx.Err() != nil { // closed meanwhile
-		_ = t.body.Close()
-	}
-	pace.in = t.body
-	t.pace = pace // a new stream is no new allowance
-	if t.events != nil {
-		t.events = rpc.NewEvents(pace, t.session.upstream.options.MaxResult)
-	}
-	if t.patience != nil {
-		t.patience.Reset(t.session.upstream.options.Timeout)
-	}
 }

@@ -107,10 +107,6 @@ type pace struct {
 	resumed int
 }
 
-func newPace(in io.Reader, most int) *pace {
-	return &pace{in: in, limit: allowance(most)}
-}
-
 func (p *pace) Read(b []byte) (int, error) {
 	n, err := p.in.Read(b)
 	if !p.limit.AllowN(time.Now(), n) {

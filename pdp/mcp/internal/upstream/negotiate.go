@@ -91,17 +91,24 @@ func (s *httpSession) shake(ctx context.Context, e era.Era) error {
 func (s *httpSession) discover(ctx context.Context) error {
 	o := s.upstream.options
 	_, m, err := s.ask(ctx, s.client.discovers(o.Name, o.Version))
-	if err != nil {
-		return err
+	if err == nil {
+		err = discovered(m)
 	}
+	if err == nil {
+		s.server = m.Result
+	}
+	return err
+}
+
+// discovered reads the answer to server/discover. An error that is errOtherEra speaks for a server of the legacy era.
+func discovered(m rpc.Message) error {
 	if m.Error == nil {
 		var r struct {
 			Supported []string `json:"supportedVersions"`
 		}
-		if json.Unmarshal(m.Result, &r) != nil || !slices.Contains(r.Supported, s.version) {
+		if json.Unmarshal(m.Result, &r) != nil || !slices.Contains(r.Supported, era.ModernVersions[0]) {
 			return &Error{Detail: "server/discover names no version of the modern era that we speak", Err: errOtherEra}
 		}
-		s.server = m.Result
 		return nil
 	}
 	switch errorCode(m.Error) {
@@ -114,21 +121,14 @@ func (s *httpSession) discover(ctx context.Context) error {
 }
 
 func (s *httpSession) initialize(ctx context.Context) error {
-	of := s.upstream.options
-	h, m, err := s.ask(ctx, s.client.initializes(of.Name, of.Version))
+	o := s.upstream.options
+	h, m, err := s.ask(ctx, s.client.initializes(o.Name, o.Version))
 	if err != nil {
 		return err
 	}
-	if m.Error != nil {
-		return &Error{Detail: "the server refuses initialize", Answer: m.Error, Err: errOtherEra}
-	}
-	o, err := m.ResultObject()
+	version, err := initialized(m)
 	if err != nil {
-		return &Error{Detail: "the result of initialize is no object", Err: errOtherEra}
-	}
-	version := o.GetString("protocolVersion")
-	if !slices.Contains(era.LegacyVersions, version) {
-		return &Error{Detail: "the server wants a version of the protocol that we do not speak"}
+		return err
 	}
 	id := h.Get(sessionHeader)
 	if !validSession(id) {
@@ -140,6 +140,18 @@ func (s *httpSession) initialize(ctx context.Context) error {
 		return &Error{Detail: "the server takes initialize, and refuses what follows it", Err: errOtherEra}
 	}
 	return err
+}
+
+// initialized reads the answer to initialize. An error that is errOtherEra speaks for a server of the modern era.
+func initialized(m rpc.Message) (version string, err error) {
+	if m.Error != nil {
+		return "", &Error{Detail: "the server refuses initialize", Answer: m.Error, Err: errOtherEra}
+	}
+	o, _ := m.ResultObject()
+	if version = o.GetString("protocolVersion"); !slices.Contains(era.LegacyVersions, version) {
+		return "", &Error{Detail: "the server wants a version of the protocol that we do not speak", Err: errOtherEra}
+	}
+	return version, nil
 }
 
 // says describes the client to the server: in the client's own words, or else in the gateway's.
@@ -176,7 +188,7 @@ func (s *httpSession) ask(ctx context.Context, r Request) (http.Header, rpc.Mess
 		return nil, rpc.Message{}, err
 	}
 	defer t.Close()
-	m, err := t.response()
+	m, err := response(t, s.upstream.drop)
 	if err == nil && (m.Error == nil || !ofServer(t.status)) {
 		return t.header, m, nil
 	}

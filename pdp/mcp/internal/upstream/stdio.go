@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"policy-service/pdp/mcp/internal/era"
@@ -63,8 +64,10 @@ type command struct {
 	mu       sync.Mutex
 	sessions map[*childSession]string // for whom
 	closed   bool
-	alone    [2]bool // by era, whether the server has been found to be of that one alone
 	waiting  sync.WaitGroup
+
+	// foreign has for each era whether the server was found not to speak it, until that turns out to be wrong.
+	foreign [2]atomic.Bool
 }
 
 // NewCommand is a server that is a program. Each session has a process of its own, in a process group of its own: where the

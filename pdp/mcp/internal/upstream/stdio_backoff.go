@@ -68,12 +68,8 @@ func (b *backoff) wait(ctx context.Context, principal string) error {
 		if left > mostWait {
 			return fmt.Errorf("it is tried again in %v", left.Round(time.Second/10))
 		}
-		timer := time.NewTimer(left)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := pause(ctx, left); err != nil {
+			return err
 		}
 	}
 	return ctx.Err()

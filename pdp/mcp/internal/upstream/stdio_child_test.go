@@ -180,7 +180,7 @@ func initializeOddly(kind string, id json.RawMessage, line string) {
 	case "silent-refuses": // it was only slow, and is modern
 		say(`{"jsonrpc":"2.0","id":1,"result":%s}`, discovered)
 		fallthrough
-	case "refuses":
+	case "refuses", "other-modern":
 		say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, id)
 		return
 	case "old":

@@ -3,10 +3,8 @@ package upstream
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/era"
@@ -19,7 +17,8 @@ import (
 //
 // For a client of the legacy era a server that takes initialize is one, whatever else it speaks.
 func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
-	if c.Legacy && k.o.speaks(era.Legacy) && k.o.speaks(era.Modern) && !k.found(era.Modern) {
+	modern, legacy := k.o.speaks(era.Modern), k.o.speaks(era.Legacy)
+	if c.Legacy && modern && legacy && !k.foreign[era.Legacy].Load() {
 		s, err := k.start(c)
 		if err == nil {
 			err = s.initialize(ctx, c)
@@ -34,48 +33,36 @@ func (k *command) greet(ctx context.Context, c Client) (*childSession, error) {
 		return nil, err
 	}
 	var late *childStream // the question, if it has no answer yet
-	if k.o.speaks(era.Modern) && !k.found(era.Legacy) {
-		var modern bool
-		modern, late, err = s.discover(ctx, c)
-		var gone *Error
+	if modern && !k.foreign[era.Modern].Load() {
+		late, err = s.discover(ctx, c)
+		e := (*Error)(nil)
 		switch {
-		case modern || err == nil && k.o.speaks(era.Legacy): // go on
 		case err == nil:
-			err = &Error{Detail: "the server does not speak the modern era, and nothing else is allowed"}
-		case errors.As(err, &gone) && gone.Gone && ctx.Err() == nil && k.o.speaks(era.Legacy):
-			s, err = k.start(c)
-		}
-		if modern || err != nil {
-			if c.Legacy || !modern {
-				k.note(era.Modern, modern)
+			if c.Legacy {
+				k.foreign[era.Legacy].Store(true)
 			}
+			return s, nil
+		case errors.Is(err, errOtherEra) && !legacy:
+			return greeted(s, &Error{Detail: "the server does not speak the modern era, and nothing else is allowed"})
+		case errors.Is(err, errOtherEra): // go on
+		case errors.As(err, &e) && e.Gone && ctx.Err() == nil && legacy:
+			if s, err = k.start(c); err != nil {
+				return nil, err
+			}
+		default:
+			k.foreign[era.Legacy].Store(false)
 			return greeted(s, err)
 		}
 	}
 	err = s.initialize(ctx, c)
 	if late != nil {
 		defer late.Close()
+		if m, _, none := late.take(); err != nil && none == nil && m.IsResponse() && s.isModern(m) == nil {
+			return s, nil
+		}
 	}
-	if err != nil && late != nil && s.answersLate(late) {
-		return s, nil
-	}
-	k.note(era.Legacy, err == nil)
+	k.foreign[era.Modern].Store(err == nil)
 	return greeted(s, err)
-}
-
-// found reports whether the server has been found to be of an era alone.
-func (k *command) found(e era.Era) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.alone[e]
-}
-
-// note remembers whether a server is of an era alone, until that turns out to be wrong: of the modern one if it has refused
-// initialize.
-func (k *command) note(e era.Era, alone bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.alone[e] = alone
 }
 
 // greeted is a session, if its greeting went well; else it is over.
@@ -98,69 +85,34 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 	}
 }
 
-// discover asks a question that servers of the modern era answer. It is neither modern nor an error if the server is of the legacy era,
-// as far as one can tell: late is the question if it has no answer yet.
-func (s *childSession) discover(ctx context.Context, c Client) (modern bool, late *childStream, err error) {
+// discover asks a question that servers of the modern era answer. The error is errOtherEra if the server is of the legacy
+// era, as far as one can tell: late is the question if it has no answer yet.
+func (s *childSession) discover(ctx context.Context, c Client) (late *childStream, err error) {
 	question, err := s.begin(ctx, c.discovers(s.o.Name, s.o.Version))
 	if err != nil {
-		return false, nil, err
+		return nil, err
 	}
-	m, err := question.response(s.o.Probe)
+	question.patience = s.o.Probe
+	m, err := response(question, s.o.Dropped)
+	e := (*Error)(nil)
 	switch {
-	case err == errNoAnswer:
-		return false, question, nil
-	case err != nil:
-		var e *Error
-		if errors.As(err, &e) && !e.Gone && ctx.Err() == nil { // an answer, if not one that can be read
-			return false, nil, nil
-		}
-		return false, nil, err
+	case err == nil:
+		return nil, s.isModern(m)
+	case errors.Is(err, errSlow):
+		return question, errOtherEra
+	case errors.As(err, &e) && !e.Gone && ctx.Err() == nil: // an answer, if not one that can be read
+		return nil, errOtherEra
 	}
-	modern, err = s.speaksModern(m)
-	return modern, nil, err
+	return nil, err
 }
 
-// answersLate reports whether the answer to the question of [childSession.discover] has come meanwhile.
-func (s *childSession) answersLate(late *childStream) bool {
-	m, ok, _ := late.take()
-	if !ok || !m.IsResponse() {
-		return false
-	}
-	modern, err := s.speaksModern(m)
-	return modern && err == nil
-}
-
-// speaksModern reports whether an answer to server/discover is that of a server which speaks a modern revision that we
-// speak. The session begins if it is.
-func (s *childSession) speaksModern(m rpc.Message) (bool, error) {
-	var versions []string
-	switch code := errorCode(m.Error); {
-	case m.Result != nil:
-		o, _ := m.ResultObject()
-		versions = texts(o.Get("supportedVersions"))
-		if versions == nil {
-			return false, nil
-		}
-	case code == era.UnsupportedVersion:
-		e, _ := rpc.ParseObject(m.Error)
-		data, _ := rpc.ParseObject(e.Get("data"))
-		versions = texts(data.Get("supported"))
-	case code == era.MissingCapability, code == era.HeaderMismatch:
-		return false, &Error{Answer: m.Error, Detail: "the server refuses what every client of its era may ask"}
-	default:
-		return false, nil
-	}
-	speaks := func(of []string) bool {
-		return slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(of, v) })
-	}
-	switch {
-	case speaks(era.ModernVersions) && m.Result != nil:
+// isModern begins the session if m, an answer to server/discover, is that of a server of the modern era.
+func (s *childSession) isModern(m rpc.Message) error {
+	err := discovered(m)
+	if err == nil {
 		s.become(era.Modern, m.Result)
-		return true, nil
-	case speaks(era.LegacyVersions):
-		return false, nil
 	}
-	return false, &Error{Detail: "the server speaks no revision of MCP that the gateway speaks"}
+	return err
 }
 
 // initialize does the handshake of the legacy era.
@@ -169,27 +121,13 @@ func (s *childSession) initialize(ctx context.Context, c Client) error {
 	if err != nil {
 		return err
 	}
-	m, err := question.response(s.o.Timeout)
-	switch {
-	case err == errNoAnswer:
-		return &Error{Gone: true, Detail: "the server is silent: it answers neither server/discover nor initialize"}
-	case err != nil:
+	m, err := response(question, s.o.Dropped)
+	if err != nil {
 		return err
-	case m.Error != nil:
-		return &Error{Gone: true, Answer: m.Error, Detail: "the server refuses initialize", Err: errOtherEra}
 	}
-	result, _ := m.ResultObject()
-	if !slices.Contains(era.LegacyVersions, result.GetString("protocolVersion")) {
-		return &Error{Gone: true, Detail: "the server speaks no revision of MCP that the gateway speaks", Err: errOtherEra}
+	if _, err := initialized(m); err != nil {
+		return err
 	}
 	s.become(era.Legacy, m.Result)
 	return s.Notify(ctx, rpc.Message{Method: "notifications/initialized"})
-}
-
-// texts are the members of an array of strings, nil if it is none.
-func texts(v jsontext.Value) (all []string) {
-	if v == nil || json.Unmarshal(v, &all) != nil {
-		return nil
-	}
-	return all
 }

@@ -1,27 +1,25 @@
 package upstream
 
 import (
+	"context"
 	"os"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// outbox are the lines that are to be written to a server, in their order. So only callers that choose to
-// wait for a server that does not read.
+// outbox holds the lines that are to be written to a server, in their order. So only callers that choose to wait for a
+// server that does not read. The lock of the session guards add.
 type outbox struct {
-	mu    sync.Mutex
-	lines []*outLine
-	size  int
-	over  bool
-	wake  chan struct{}
+	lines chan *outLine
+	size  atomic.Int64 // of the lines that are not taken out
 }
 
 // outLine is a line on its way.
 type outLine struct {
 	text    []byte
-	begun   bool
+	taken   atomic.Bool   // out of the outbox: to be written, or by its caller
 	written chan struct{} // closed if it has been written
 }
 
@@ -32,93 +30,55 @@ const (
 	mostLineBytes = 4 << 20 // one line may be larger
 )
 
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+func newOutbox() *outbox { return &outbox{lines: make(chan *outLine, mostLines)} }
 
-// put adds a line of a caller's. It is not ok if too much waits, or if nothing is written any more.
-func (o *outbox) put(text []byte) (l *outLine, ok bool) { return o.add(text, mostLines) }
+// add adds a message. It returns nil if too much waits.
+func (o *outbox) add(m rpc.Message, most int) *outLine {
+	l := &outLine{text: rpc.AppendLine(nil, m), written: make(chan struct{})}
+	size := int64(len(l.text))
+	if len(o.lines) >= most || len(o.lines) > 0 && o.size.Load()+size > mostLineBytes {
+		return nil
+	}
+	o.size.Add(size)
+	o.lines <- l
+	return l
+}
 
-// putOwn adds a line that no caller waits for.
-func (o *outbox) putOwn(m rpc.Message) bool {
-	_, ok := o.add(rpc.AppendLine(nil, m), mostOwnLines)
+// take takes a line out, once. It is not ok if its writing has begun, or its caller has it back.
+func (o *outbox) take(l *outLine) (ok bool) {
+	ok = l.taken.CompareAndSwap(false, true)
+	if ok {
+		o.size.Add(-int64(len(l.text)))
+	}
 	return ok
 }
 
-func (o *outbox) add(text []byte, most int) (l *outLine, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.over || len(o.lines) >= most || len(o.lines) > 0 && o.size+len(text) > mostLineBytes {
-		return nil, false
+// withdraw takes a line back. Its place stays taken until the writer comes to it; its bytes go at once.
+func (o *outbox) withdraw(l *outLine) (ok bool) {
+	if ok = o.take(l); ok {
+		l.text = nil
 	}
-	l = &outLine{text: text, written: make(chan struct{})}
-	o.lines = append(o.lines, l)
-	o.size += len(text)
-	signal(o.wake)
-	return l, true
+	return ok
 }
 
-// signal makes waiting goroutines look again.
-func signal(wake chan struct{}) {
-	select {
-	case wake <- struct{}{}:
-	default:
-	}
-}
-
-// withdraw takes a line back. It is not ok if its writing has begun.
-func (o *outbox) withdraw(l *outLine) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if l.begun {
-		return false
-	}
-	for i, other := range o.lines {
-		if other == l {
-			o.lines = append(o.lines[:i], o.lines[i+1:]...)
-			o.size -= len(l.text)
-			break
-		}
-	}
-	return true
-}
-
-// close ends [outbox.write]. Lines that have not begun to be written are lost.
-func (o *outbox) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.over = true
-	signal(o.wake)
-}
-
-func (o *outbox) next() (l *outLine, over bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.over || len(o.lines) == 0 {
-		return nil, o.over
-	}
-	l = o.lines[0]
-	o.lines = o.lines[1:]
-	o.size -= len(l.text)
-	l.begun = true
-	return l, false
-}
-
-// write writes lines until the outbox is closed, or a line is not taken within the patience.
-func (o *outbox) write(to *os.File, patience time.Duration) error {
+// write writes lines until ctx ends, or a line is not taken within the patience. Lines that have not begun to be written are
+// lost then.
+func (o *outbox) write(ctx context.Context, to *os.File, patience time.Duration) error {
 	for {
-		l, over := o.next()
-		switch {
-		case over:
+		select {
+		case <-ctx.Done():
 			return nil
-		case l == nil:
-			<-o.wake
-			continue
+		case l := <-o.lines:
+			if !o.take(l) {
+				continue
+			}
+			if err := to.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+				return err
+			}
+			if _, err := to.Write(l.text); err != nil {
+				return err
+			}
+			close(l.written)
 		}
-		if err := to.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-			return err
-		}
-		if _, err := to.Write(l.text); err != nil {
-			return err
-		}
-		close(l.written)
 	}
 }

@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,11 +16,9 @@ import (
 
 // process is a child, with all that it starts in its group, and our ends of its standard streams.
 type process struct {
-	in       *os.File
-	out, err *os.File
-	// ended is closed if the child is no more and has been waited for. How is written before.
-	ended chan struct{}
-	how   string
+	in, out, err *os.File
+	// ended ends when the child is no more and has been waited for. Its cause is how.
+	ended context.Context
 
 	mu   sync.Mutex
 	pid  int
@@ -31,58 +31,54 @@ func startProcess(o *CommandOptions) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	attr := &os.ProcAttr{Dir: o.Dir, Env: []string{}, Sys: ownGroup()} // a nil Env would be ours
+	child := &exec.Cmd{Path: path, Args: o.Command, Dir: o.Dir, Env: []string{}, SysProcAttr: ownGroup()} // a nil Env would be ours
 	for name, value := range o.Env {
-		attr.Env = append(attr.Env, name+"="+value)
+		child.Env = append(child.Env, name+"="+value)
 	}
-	p := &process{ended: make(chan struct{})}
-	for _, ours := range []**os.File{&p.in, &p.out, &p.err} {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closeAll(append(attr.Files, p.in, p.out, p.err))
-			return nil, err
-		}
-		theirs := w
-		if *ours = r; len(attr.Files) == 0 {
-			*ours, theirs = w, r
-		}
-		attr.Files = append(attr.Files, theirs)
+	stdin, in, inErr := os.Pipe()
+	out, stdout, outErr := os.Pipe()
+	errs, stderr, errErr := os.Pipe()
+	if err := errors.Join(inErr, outErr, errErr); err != nil {
+		closeAll(stdin, stdout, stderr, in, out, errs)
+		return nil, err
 	}
+	child.Stdin, child.Stdout, child.Stderr = stdin, stdout, stderr
+	ended, end := context.WithCancelCause(context.Background())
+	p := &process{in: in, out: out, err: errs, ended: ended}
 	started := make(chan error)
-	go p.keep(path, o.Command, attr, started)
+	go p.keep(child, end, started)
 	err = <-started
-	closeAll(attr.Files)
+	closeAll(stdin, stdout, stderr)
 	if err != nil {
-		closeAll([]*os.File{p.in, p.out, p.err})
+		closeAll(in, out, errs)
 		return nil, err
 	}
 	return p, nil
 }
 
-func closeAll(files []*os.File) {
+// closeAll closes files. It passes over nil.
+func closeAll(files ...*os.File) {
 	for _, f := range files {
-		if f != nil {
-			_ = f.Close()
-		}
+		_ = f.Close()
 	}
 }
 
 // keep starts the child and is there until it has been waited for.
-func (p *process) keep(path string, argv []string, attr *os.ProcAttr, started chan<- error) {
+func (p *process) keep(child *exec.Cmd, end context.CancelCauseFunc, started chan<- error) {
 	runtime.LockOSThread() // see ownGroup
 	defer runtime.UnlockOSThread()
-	child, err := os.StartProcess(path, argv, attr)
-	if err != nil {
+	if err := child.Start(); err != nil {
+		end(err)
 		started <- err
 		return
 	}
-	p.pid = child.Pid
+	p.pid = child.Process.Pid
 	started <- nil
-	state, err := p.reap(child)
-	if p.how = "it ended"; err == nil {
-		p.how = state.String()
+	how := "it ended"
+	if state, err := p.reap(child.Process); err == nil {
+		how = state.String()
 	}
-	close(p.ended)
+	end(errors.New(how))
 }
 
 // signal sends a signal to the whole group.
@@ -97,30 +93,13 @@ func (p *process) signal(sig syscall.Signal) {
 // stop ends the child: by the end of its input, then by SIGTERM, then by SIGKILL, each after a grace.
 func (p *process) stop(grace time.Duration) {
 	_ = p.in.Close()
-	if p.endsWithin(grace) {
-		return
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		if pause(p.ended, grace) != nil {
+			return
+		}
+		p.signal(sig)
 	}
-	p.signal(syscall.SIGTERM)
-	if !p.endsWithin(grace) {
-		p.kill()
-	}
-}
-
-func (p *process) endsWithin(grace time.Duration) bool {
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-p.ended:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
-
-// kill ends the child at once.
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
+	<-p.ended.Done()
 }
 
 // FindProgram is where a program is. A name without a slash is looked for in the PATH of the environment that the child

@@ -27,7 +27,7 @@ func (s *childSession) read() *Error {
 			return err
 		}
 		if beside > 0 {
-			s.rest(allowed.ReserveN(time.Now(), beside+eventCost).Delay())
+			_ = pause(s.ctx, allowed.ReserveN(time.Now(), beside+eventCost).Delay())
 		}
 	}
 }
@@ -48,10 +48,7 @@ func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 	case len(bytes.TrimSpace(line)) == 0:
 		return len(line), nil
 	}
-	line, places := s.o.masks.In(line)
-	if places > 0 {
-		s.o.Masked(places)
-	}
+	line = masked(s.o.masks, line, s.o.Masked)
 	m, fault := rpc.Parse(line, rpc.DefaultLimits())
 	if fault != nil {
 		s.unreadable(line, fault)
@@ -67,20 +64,6 @@ func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 		return 0, nil
 	}
 	return len(line), nil
-}
-
-// rest waits, unless the session is over.
-func (s *childSession) rest(d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.quit:
-	case <-s.p.ended:
-	}
 }
 
 // tooLarge drops a line that is too large. The call that it answers waits no longer; if it does not say which that is, it may
@@ -101,7 +84,7 @@ func (s *childSession) tooLarge(long *longLine) {
 	default:
 		for _, c := range s.calls {
 			if !c.subscription {
-				s.cancel(c.id)
+				s.say(cancelled(c.id))
 				s.finish(c, why)
 			}
 		}

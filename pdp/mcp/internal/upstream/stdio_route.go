@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"io"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,7 +20,7 @@ func (s *childSession) route(m rpc.Message) (dropped string) {
 		}
 		m.ID = rpc.ID{}
 		c.put(m)
-		s.finish(c, nil)
+		s.finish(c, io.EOF)
 		return ""
 	case m.IsRequest():
 		return s.routeRequest(m)
@@ -39,9 +40,7 @@ func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
 	case s.era == era.Modern:
 		return DropRequest
 	case m.Method == "ping":
-		if !s.out.putOwn(rpc.Answer(m.ID, jsontext.Value("{}"))) {
-			return DropUnread
-		}
+		s.say(rpc.Answer(m.ID, jsontext.Value("{}")))
 		return ""
 	case s.asked[m.ID] != nil:
 		return DropForeign
@@ -59,9 +58,7 @@ func (s *childSession) routeRequest(m rpc.Message) (dropped string) {
 
 // refuse answers a request of the server with an error. The session is locked.
 func (s *childSession) refuse(id rpc.ID, code int) {
-	if !s.out.putOwn(rpc.Failure(id, rpc.Error{Code: code, Message: "nobody answers this request"})) {
-		s.o.Dropped(DropUnread)
-	}
+	s.say(rpc.Failure(id, rpc.Error{Code: code, Message: "nobody answers this request"}))
 }
 
 func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
@@ -75,7 +72,7 @@ func (s *childSession) routeNotification(m rpc.Message) (dropped string) {
 	}
 	switch subscription := meta.Get(era.MetaSubscription); {
 	case m.Method == "notifications/progress":
-		only(s.tokens[tokenKey(params.Get("progressToken"))])
+		only(s.awaiting(tokenKey(params.Get("progressToken"))))
 	case subscription != nil:
 		only(s.subscribed(subscription))
 	case m.Method == "notifications/cancelled":
@@ -128,6 +125,16 @@ func (s *childSession) onlyCall(of func(*childStream) bool) (only *childStream) 
 func (s *childSession) subscribed(id jsontext.Value) *childStream {
 	for _, c := range s.calls {
 		if c.subscription && strings.Trim(string(id), `"`) == string(c.id.Text()) {
+			return c
+		}
+	}
+	return nil
+}
+
+// awaiting is the call that may have progress with a token, nil if there is none.
+func (s *childSession) awaiting(token string) *childStream {
+	for _, c := range s.calls {
+		if c.token != "" && c.token == token {
 			return c
 		}
 	}

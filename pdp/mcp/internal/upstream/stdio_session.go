@@ -3,7 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
-	"os"
+	"io"
 	"slices"
 	"sync"
 	"time"
@@ -19,39 +19,40 @@ type childSession struct {
 	o   *CommandOptions
 	p   *process
 	out *outbox
+	// ctx ends with the session, or with its process.
+	ctx  context.Context
+	quit context.CancelFunc
 
 	mu sync.Mutex
+
 	// The end of the greeting writes these, before anybody else has the session. Without a server there was no such end.
 	era    era.Era
 	server jsontext.Value
 
 	last  int64 // id of the last request
 	calls map[rpc.ID]*childStream
-	// tokens are the calls that may have progress, by its token.
-	tokens map[string]*childStream
 	// asked are the requests of the server that wait for an answer, each with the stream it went to.
 	asked     map[rpc.ID]*childStream
 	listeners []*childStream
 	early     *time.Timer // there was no listener yet, and messages wait for the first
 	failed    func()      // is called if a server that was well ends by itself, and is nil then
 	over      *Error      // why nothing can be sent any more
-	quit      chan struct{}
 }
 
 // mostAsked bounds how many requests of a server wait for an answer.
 const mostAsked = 64
 
 func newChildSession(o *CommandOptions, p *process, failed func()) *childSession {
-	return &childSession{
+	s := &childSession{
 		o:      o,
 		p:      p,
 		failed: failed,
 		out:    newOutbox(),
 		calls:  map[rpc.ID]*childStream{},
-		tokens: map[string]*childStream{},
 		asked:  map[rpc.ID]*childStream{},
-		quit:   make(chan struct{}),
 	}
+	s.ctx, s.quit = context.WithCancel(p.ended)
+	return s
 }
 
 // drain is how long the last output of an ended process is read, and how long one that closed a pipe has to end.
@@ -59,8 +60,8 @@ const drain = time.Second
 
 // ended is why a pipe is no more: mostly because the process ended.
 func (s *childSession) ended(otherwise string) *Error {
-	if s.p.endsWithin(drain) {
-		return &Error{Gone: true, Detail: "the process of the server ended: " + s.p.how}
+	if how := pause(s.p.ended, drain); how != nil {
+		return &Error{Gone: true, Detail: "the process of the server ended: " + how.Error()}
 	}
 	return &Error{Gone: true, Detail: otherwise}
 }
@@ -71,24 +72,20 @@ func (s *childSession) run() {
 	pipes.Go(func() { s.end(s.read(), true) })
 	pipes.Go(func() { logErrors(s.p.err, s.o) })
 	pipes.Go(func() {
-		if err := s.out.write(s.p.in, s.o.Timeout); err != nil {
+		if err := s.out.write(s.ctx, s.p.in, s.o.Timeout); err != nil {
 			s.end(s.ended("the server does not read what it is sent"), true)
 		}
 	})
-	select {
-	case <-s.quit:
-		s.p.stop(s.o.Stop)
-	case <-s.p.ended:
-	}
+	<-s.ctx.Done()
+	s.p.stop(s.o.Stop)
 	// A process that left the group may hold the other ends for ever.
 	until := time.Now().Add(drain)
-	_ = errors.Join(s.p.out.SetReadDeadline(until), s.p.err.SetReadDeadline(until), s.p.in.SetWriteDeadline(until))
-	s.out.close()
+	_ = errors.Join(s.p.out.SetReadDeadline(until), s.p.err.SetReadDeadline(until))
 	pipes.Wait()
-	closeAll([]*os.File{s.p.in, s.p.out, s.p.err})
+	closeAll(s.p.out, s.p.err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.o.Logger.Info("a process of an MCP server ended", "pid", s.p.pid, "how", s.p.how, "by_itself", s.failed == nil)
+	s.o.Logger.Info("a process of an MCP server ended", "pid", s.p.pid, "how", context.Cause(s.p.ended).Error(), "by_itself", s.failed == nil)
 }
 
 // end ends the session for a reason; only the first counts. All waiting callers get it.
@@ -99,7 +96,7 @@ func (s *childSession) end(why *Error, itself bool) {
 		return
 	}
 	s.over = why
-	close(s.quit)
+	s.quit()
 	if itself {
 		if s.server != nil { // the greeting reports its own failure
 			s.failed() // before waiting callers hear of it, and come again
@@ -124,6 +121,20 @@ func (s *childSession) Era() era.Era { return s.era }
 
 func (s *childSession) Server() jsontext.Value { return s.server }
 
+// ready returns an error if nothing is sent any more, for a caller or at all. The session is locked.
+func (s *childSession) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &Error{NotSent: true, Detail: "the request was given up", Err: err}
+	}
+	if s.over != nil {
+		return &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
+	}
+	return nil
+}
+
+// deaf is of a message for which there is no room any more.
+func deaf() *Error { return &Error{NotSent: true, Detail: "the server does not read what it is sent"} }
+
 // Send sends a request, and returns when the pipe has taken it. Ctx bounds the stream too.
 func (s *childSession) Send(ctx context.Context, r Request) (Stream, error) {
 	c, err := s.begin(ctx, r)
@@ -134,66 +145,53 @@ func (s *childSession) Send(ctx context.Context, r Request) (Stream, error) {
 	case <-c.line.written:
 		return c, nil
 	case <-c.ended:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if c.err != nil {
-			return nil, c.err
-		}
-		return c, nil
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.err != io.EOF {
+		return nil, c.err
+	}
+	return c, nil
 }
 
 // begin puts a request on its way.
 func (s *childSession) begin(ctx context.Context, r Request) (*childStream, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, &Error{NotSent: true, Detail: "the request was given up", Err: err}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over != nil {
-		return nil, &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
 	}
 	c := s.newStream()
 	c.token = tokenKey(r.Params.GetObject("_meta").Get("progressToken"))
-	c.subscription = r.Method == "subscriptions/listen"
 	c.asks = era.TakesInput(r.Method)
-	if c.token != "" && s.tokens[c.token] != nil {
+	if c.subscription = r.Method == "subscriptions/listen"; !c.subscription {
+		c.patience = s.o.Timeout
+	}
+	if s.awaiting(c.token) != nil {
 		return nil, &Error{NotSent: true, Detail: "two requests have one progress token"}
 	}
 	s.last++
 	c.id = rpc.IntID(s.last)
-	line, ok := s.out.put(rpc.AppendLine(nil, r.message(c.id)))
-	if !ok {
-		return nil, &Error{NotSent: true, Detail: "the server does not read what it is sent"}
+	if c.line = s.out.add(r.message(c.id), mostLines); c.line == nil {
+		return nil, deaf()
 	}
-	c.line = line
 	s.calls[c.id] = c
-	if c.token != "" {
-		s.tokens[c.token] = c
-	}
 	c.watch(ctx)
 	return c, nil
 }
 
 // Notify sends a notification, or the answer to a request that the server made and that has no answer yet.
 func (s *childSession) Notify(ctx context.Context, m rpc.Message) error {
-	if m.IsRequest() {
-		return &Error{NotSent: true, Detail: "a request is not notified; send it"}
-	}
-	if err := ctx.Err(); err != nil {
-		return &Error{NotSent: true, Detail: "the message was given up", Err: err}
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over != nil {
-		return &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
+	if err := s.ready(ctx); err != nil {
+		return err
 	}
-	asker := s.asked[m.ID]
-	if m.IsResponse() && asker == nil {
+	if m.IsResponse() && s.asked[m.ID] == nil {
 		return &Error{NotSent: true, Detail: "no request of the server waits for this answer"}
 	}
-	if _, ok := s.out.put(rpc.AppendLine(nil, m)); !ok {
-		return &Error{NotSent: true, Detail: "the server does not read what it is sent"}
+	if s.out.add(m, mostLines) == nil {
+		return deaf()
 	}
 	if m.IsResponse() {
 		s.answered(m.ID)
@@ -201,11 +199,18 @@ func (s *childSession) Notify(ctx context.Context, m rpc.Message) error {
 	return nil
 }
 
+// say sends a message for which no caller waits. A server that does not read gets none.
+func (s *childSession) say(m rpc.Message) {
+	if s.out.add(m, mostOwnLines) == nil {
+		s.o.Dropped(DropUnread)
+	}
+}
+
 // answered notes that a request of the server waits no longer.
 func (s *childSession) answered(id rpc.ID) {
 	if c := s.asked[id]; c != nil {
 		delete(s.asked, id)
 		c.asking--
-		signal(c.wake)
+		c.signal()
 	}
 }

@@ -19,7 +19,8 @@ type childStream struct {
 	// token is that of its progress, and subscription says that it lasts: it is one of subscriptions/listen.
 	token        string
 	subscription bool
-	asks         bool // the server may ask something meanwhile
+	asks         bool          // the server may ask something meanwhile
+	patience     time.Duration // bounds a silence of the server; 0 is no bound
 	unwatch      func() bool
 	wake         chan struct{}
 	ended        chan struct{} // closed if nothing more is put into the queue
@@ -27,8 +28,8 @@ type childStream struct {
 	// The lock of the session guards the rest.
 	queue  []rpc.Message
 	size   int
-	asking int // requests of the server that went here and wait for an answer
-	err    *Error
+	asking int   // requests of the server that went here and wait for an answer
+	err    error // why it ended: [io.EOF] without a mistake
 }
 
 const mostQueued = 128
@@ -49,89 +50,67 @@ func (c *childStream) watch(ctx context.Context) {
 	})
 }
 
-// over reports whether nothing more is put into the queue.
-func (c *childStream) over() bool {
+// signal has the reader of the stream look again.
+func (c *childStream) signal() {
 	select {
-	case <-c.ended:
-		return true
+	case c.wake <- struct{}{}:
 	default:
-		return false
 	}
 }
+
+// weight is how much of the queue a message takes. There is always room for a response.
+func weight(m rpc.Message) int { return len(m.Method) + len(m.Params) }
 
 // put hands a message on, unless too many wait. The session is locked.
 func (c *childStream) put(m rpc.Message) bool {
-	size := len(m.Method) + len(m.Params)
-	if !m.IsResponse() {
-		if len(c.queue) >= mostQueued || c.size+size > c.s.o.MaxResult {
-			return false
-		}
-		c.size += size
+	if !m.IsResponse() && (len(c.queue) >= mostQueued || c.size+weight(m) > c.s.o.MaxResult) {
+		return false
 	}
+	c.size += weight(m)
 	c.queue = append(c.queue, m)
-	signal(c.wake)
+	c.signal()
 	return true
 }
 
-// take is the next message, and whether there is one, and how long to wait for one: 0 is without a bound.
-func (c *childStream) take() (m rpc.Message, ok bool, wait time.Duration) {
+// errEmpty is of a queue into which a message may come.
+var errEmpty = errors.New("no message yet")
+
+// take is the next message, or the error why there is none. After errEmpty a caller waits for so long; 0 is without a bound.
+func (c *childStream) take() (m rpc.Message, wait time.Duration, err error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if len(c.queue) > 0 {
+	switch {
+	case len(c.queue) > 0:
 		m = c.queue[0]
 		c.queue = c.queue[1:]
-		if !m.IsResponse() {
-			c.size -= len(m.Method) + len(m.Params)
-		}
-		return m, true, 0
+		c.size -= weight(m)
+		return m, 0, nil
+	case c.err != nil:
+		return m, 0, c.err
+	case c.asking > 0:
+		return m, 0, errEmpty
 	}
-	if !c.subscription && c.asking == 0 && !c.id.IsZero() {
-		wait = c.s.o.Timeout
-	}
-	return m, false, wait
+	return m, c.patience, errEmpty
 }
 
-// Next waits for a message. A silence that is too long gives the request up, unless the server waits for an answer itself.
+// Next waits for a message. A silence that is too long is an error, unless the server waits for an answer itself.
 func (c *childStream) Next() (rpc.Message, error) {
 	for {
-		over := c.over()
-		m, ok, wait := c.take()
-		switch {
-		case ok:
-			return m, nil
-		case over:
-			if err := c.why(); err != nil {
-				return m, err
-			}
-			return m, io.EOF
+		m, wait, err := c.take()
+		if err != errEmpty {
+			return m, err
 		}
-		c.await(wait)
+		var silent <-chan time.Time
+		if wait > 0 {
+			silent = time.After(wait)
+		}
+		select {
+		case <-c.ended:
+		case <-c.wake:
+		case <-silent:
+			return m, &Error{Detail: "the server is silent for longer than its timeout", Err: errSlow}
+		}
 	}
-}
-
-// await waits until there may be a message. If there is none for so long, it gives the request up.
-func (c *childStream) await(silence time.Duration) {
-	var silent <-chan time.Time
-	if silence > 0 {
-		timer := time.NewTimer(silence)
-		defer timer.Stop()
-		silent = timer.C
-	}
-	select {
-	case <-c.ended:
-	case <-c.wake:
-	case <-silent:
-		c.s.giveUp(c, &Error{Detail: "the server is silent for longer than its timeout"})
-	}
-}
-
-func (c *childStream) why() error {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	if c.err == nil {
-		return nil
-	}
-	return c.err
 }
 
 // Close gives up the request if no response has come. Requests of the server without an answer are refused.
@@ -156,62 +135,24 @@ func (s *childSession) refuseAll(c *childStream, code int) {
 func (s *childSession) giveUp(c *childStream, why *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.over() {
+	if c.err != nil {
 		return
 	}
 	if c.line != nil {
 		if why.NotSent = s.out.withdraw(c.line); !why.NotSent {
-			s.cancel(c.id)
+			s.say(cancelled(c.id))
 		}
 	}
 	s.finish(c, why)
 }
 
-// cancel notifies the server that no caller waits for a request any more. The session is locked.
-func (s *childSession) cancel(id rpc.ID) {
-	params := append(append([]byte(`{"requestId":`), id.Text()...), '}')
-	if !s.out.putOwn(rpc.Message{Method: "notifications/cancelled", Params: params}) {
-		s.o.Dropped(DropUnread) // a server that does not read gets no notice
-	}
-}
-
-// finish ends a stream; without an error its response is in the queue. The session is locked.
-func (s *childSession) finish(c *childStream, why *Error) {
+// finish ends a stream. With [io.EOF] its response is in the queue. The session is locked.
+func (s *childSession) finish(c *childStream, why error) {
 	c.err = why
 	c.unwatch()
 	s.listeners = slices.DeleteFunc(s.listeners, func(other *childStream) bool { return other == c })
 	delete(s.calls, c.id)
-	if c.token != "" {
-		delete(s.tokens, c.token)
-	}
 	close(c.ended)
-}
-
-// errNoAnswer is of a question of the greeting that has no answer in time. It may still get one.
-var errNoAnswer = errors.New("no answer in time")
-
-// response waits for the response alone.
-func (c *childStream) response(within time.Duration) (rpc.Message, error) {
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	for {
-		over := c.over()
-		m, ok, _ := c.take()
-		switch {
-		case ok && m.IsResponse():
-			return m, nil
-		case ok:
-			continue
-		case over:
-			return m, c.why()
-		}
-		select {
-		case <-c.ended:
-		case <-c.wake:
-		case <-timer.C:
-			return m, errNoAnswer
-		}
-	}
 }
 
 // mostListeners bounds how many listen to one session.
@@ -225,12 +166,11 @@ func (s *childSession) Listen(ctx context.Context) (Stream, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
 	var c *childStream
 	switch {
-	case ctx.Err() != nil:
-		return nil, &Error{NotSent: true, Detail: "the stream was given up", Err: ctx.Err()}
-	case s.over != nil:
-		return nil, &Error{NotSent: true, Gone: true, Detail: s.over.Detail, Err: s.over.Err}
 	case s.early != nil:
 		s.early.Stop()
 		s.early = nil
@@ -254,7 +194,7 @@ func (s *childSession) dropUnheard() {
 	}
 	s.early = nil
 	c := s.listeners[0]
-	s.finish(c, nil)
+	s.finish(c, io.EOF)
 	s.refuseAll(c, rpc.MethodNotFound)
 	for _, m := range c.queue {
 		if !m.IsRequest() {

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/pdp/mcp/internal/era"
+	"policy-service/pdp/mcp/internal/leak"
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
@@ -103,6 +104,41 @@ type Stream interface {
 	Next() (rpc.Message, error)
 	// Close gives up the request, and notifies the server, if the response has not come.
 	Close()
+}
+
+// response skips messages before the response, and counts them.
+func response(t Stream, dropped func(reason string)) (rpc.Message, error) {
+	for {
+		m, err := t.Next()
+		if err != nil || m.IsResponse() {
+			return m, err
+		}
+		dropped(DropEarly)
+	}
+}
+
+// cancelled notifies a server of the legacy era, or any over a pipe, that no caller waits for a request any more.
+func cancelled(id rpc.ID) rpc.Message {
+	return rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", id.Text()).Value()}
+}
+
+// masked masks the gateway's own secrets in a message of a server, and reports how many places they had.
+func masked(masks *leak.Masks, text []byte, report func(places int)) []byte {
+	text, places := masks.In(text)
+	if places > 0 {
+		report(places)
+	}
+	return text
+}
+
+// pause waits for a time, or until ctx ends: its cause is the error then.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Nothing is the stream of a server that says nothing by itself.
