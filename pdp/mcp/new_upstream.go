@@ -84,16 +84,18 @@ func newUpstream(c Config, name string, d Deps, m *gate.Meters) (upstream.Upstre
 			eras = append(eras, era.Legacy)
 		}
 	}
-	masked := func(places int) { m.Mask(name, places) }
+	all := upstream.Options{
+		Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Key: key, Name: ownName, Version: d.Version,
+		Logger: d.Logger, Dropped: m.Drop, Masked: func(places int) { m.Mask(name, places) },
+	}
 	if len(u.Command) > 0 {
 		env, err := u.environment()
 		if err != nil {
 			return nil, err
 		}
 		return upstream.NewCommand(upstream.CommandOptions{
-			Processes: int(c.Processes.Most), PerPerson: c.processesEach(),
-			Command: u.Command, Env: env, Secrets: u.secrets(env), Dir: u.Dir, Eras: eras, Timeout: u.Timeout, MaxResult: int(u.MaxResult), Key: key,
-			Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
+			Options: all, Processes: int(c.Processes.Most), PerPerson: c.processesEach(),
+			Command: u.Command, Env: env, Secrets: u.secrets(env), Dir: u.Dir,
 		})
 	}
 	credentials, err := u.Auth.credentials(d.Now)
@@ -101,7 +103,6 @@ func newUpstream(c Config, name string, d Deps, m *gate.Meters) (upstream.Upstre
 		return nil, err
 	}
 	return upstream.NewHTTP(upstream.HTTPOptions{
-		URL: u.URL, Eras: eras, AllowNetworks: prefixes(u.AllowNetworks), Credentials: credentials, RootsFile: u.CAFile,
-		Timeout: u.Timeout, MaxResult: int(u.MaxResult), Key: key, Name: ownName, Version: d.Version, Logger: d.Logger, Dropped: m.Drop, Masked: masked,
+		Options: all, URL: u.URL, AllowNetworks: prefixes(u.AllowNetworks), Credentials: credentials, RootsFile: u.CAFile,
 	})
 }

@@ -79,25 +79,20 @@ func (r *HTTP) Stream() {
 var errAnswered = errors.New("the request has its answer")
 
 // Interim implements [Reply].
-func (r *HTTP) Interim(m rpc.Message) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.done {
-		return errAnswered
-	}
-	r.begin()
-	return r.write(rpc.AppendEvent(nil, m))
-}
+func (r *HTTP) Interim(m rpc.Message) error { return r.before(rpc.AppendEvent(nil, m)) }
 
 // Alive implements [Reply].
-func (r *HTTP) Alive() error {
+func (r *HTTP) Alive() error { return r.before([]byte(":\n\n")) }
+
+// before writes a part of the stream before the response.
+func (r *HTTP) before(part []byte) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
 		return errAnswered
 	}
 	r.begin()
-	return r.write([]byte(":\n\n"))
+	return r.write(part)
 }
 
 // Final implements [Reply].

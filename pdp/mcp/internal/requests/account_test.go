@@ -60,8 +60,8 @@ func counted(t *testing.T, table *Table[int, int]) {
 		t.Fatalf("there is %v of %d owners, counted is %v of %d", all, len(owners), table.together, len(table.owners))
 	}
 	for owner, has := range owners {
-		if *has != *table.owners[owner] {
-			t.Fatalf("%s has %v, counted is %v", owner, *has, *table.owners[owner])
+		if *has != table.owners[owner] {
+			t.Fatalf("%s has %v, counted is %v", owner, *has, table.owners[owner])
 		}
 		if has.open.number > 4 || has.over.number > 4 || has.open.bytes > 512 || has.over.bytes > 1024 || has.spent.bytes != 0 {
 			t.Fatalf("%s has %v", owner, *has)

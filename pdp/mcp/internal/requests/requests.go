@@ -47,7 +47,7 @@ type Table[Q, A any] struct {
 
 	mu       sync.Mutex // guards what follows, and what entries have
 	all      map[string]*Entry[Q, A]
-	owners   map[string]*account
+	owners   map[string]account
 	together account
 	kept     int // counts what was kept, so that the oldest is known
 }
@@ -97,7 +97,7 @@ type Entry[Q, A any] struct {
 
 // New makes a table of nothing.
 func New[Q, A any](o Options) *Table[Q, A] {
-	return &Table[Q, A]{o: o, all: map[string]*Entry[Q, A]{}, owners: map[string]*account{}}
+	return &Table[Q, A]{o: o, all: map[string]*Entry[Q, A]{}, owners: map[string]account{}}
 }
 
 // File keeps something that somebody requests, of a size in bytes.
@@ -106,7 +106,8 @@ func (t *Table[Q, A]) File(owner string, asked Q, size int) (*Entry[Q, A], error
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	half := t.o.Bytes / 2
-	if own := t.account(owner).open; own.number >= t.o.Each || own.bytes+size > half/8 {
+	own := t.owners[owner].open
+	if own.number >= t.o.Each || own.bytes+size > half/8 {
 		return nil, ErrOwn
 	}
 	if t.together.open.number >= t.o.Most || t.together.open.bytes+size > half {
@@ -253,7 +254,7 @@ func (t *Table[Q, A]) makeRoom(e *Entry[Q, A]) {
 		t.spend(e)
 	}
 	for {
-		own := t.account(e.Owner).over
+		own := t.owners[e.Owner].over
 		switch {
 		case own.bytes > half/4, own.number > t.o.Each:
 			t.spend(t.oldest(e.Owner, over))
@@ -319,23 +320,11 @@ func (t *Table[Q, A]) take(e *Entry[Q, A]) {
 // count counts an entry, or no longer. Who has nothing is forgotten.
 func (t *Table[Q, A]) count(e *Entry[Q, A], n int) {
 	own := t.owners[e.Owner]
-	if own == nil {
-		own = &account{}
-		t.owners[e.Owner] = own
-	}
-	for _, a := range []*account{own, &t.together} {
+	for _, a := range []*account{&own, &t.together} {
 		p := a.of(e.state)
 		p.number, p.bytes = p.number+n, p.bytes+n*e.size
 	}
-	if *own == (account{}) {
+	if t.owners[e.Owner] = own; own == (account{}) {
 		delete(t.owners, e.Owner)
 	}
-}
-
-// account is what an owner has.
-func (t *Table[Q, A]) account(owner string) account {
-	if a := t.owners[owner]; a != nil {
-		return *a
-	}
-	return account{}
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -15,16 +14,13 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/leak"
-	"policy-service/pdp/mcp/internal/rpc"
 )
 
 // HTTPOptions describe an upstream over streamable HTTP.
 type HTTPOptions struct {
+	Options
 	URL string
-	// Eras are those that may be spoken with the server; none means both.
-	Eras []era.Era
 	// AllowNetworks are the networks of the server if its address is not a public one: loopback and private ones too. The
 	// URL may be http if the address is loopback, or in one of them.
 	AllowNetworks []netip.Prefix
@@ -32,19 +28,6 @@ type HTTPOptions struct {
 	Credentials Credentials
 	// RootsFile holds the roots of the server's certificate in PEM; "" means those of the system.
 	RootsFile string
-	// Timeout bounds an opening, the time until an answer begins, and that between two messages.
-	Timeout time.Duration
-	// MaxResult is the greatest size of a message of the server in bytes.
-	MaxResult int
-	// Key is the server's name in the configuration, for errors.
-	Key string
-	// Name and Version are the gateway's, for servers and for handshakes of a client that says nothing of itself.
-	Name, Version string
-	Logger        *slog.Logger
-	// Dropped gets the reason why a message of the server went no further, one of Drop*.
-	Dropped func(reason string)
-	// Masked gets the number of places where secrets of Credentials were masked.
-	Masked func(places int)
 }
 
 // Why a message of a server goes no further.
@@ -86,9 +69,6 @@ func NewHTTP(o HTTPOptions) (Upstream, error) {
 	transport, err := newTransport(o, target)
 	if err != nil {
 		return nil, err
-	}
-	if len(o.Eras) == 0 {
-		o.Eras = []era.Era{era.Modern, era.Legacy}
 	}
 	u := &httpUpstream{
 		target: target, transport: transport, options: o, agent: o.Name + "/" + o.Version,
@@ -163,12 +143,6 @@ func (u *httpUpstream) Close() error {
 	return nil
 }
 
-func (u *httpUpstream) remove(s *httpSession) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.sessions, s)
-}
-
 // background runs a function that only Close waits for. After Close it runs nothing, and is not ok.
 func (u *httpUpstream) background(what func()) bool {
 	u.mu.Lock()
@@ -179,8 +153,3 @@ func (u *httpUpstream) background(what func()) bool {
 	u.behind.Go(what)
 	return true
 }
-
-func (u *httpUpstream) drop(reason string) { u.options.Dropped(reason) }
-
-// limits are the limits for package rpc.
-var limits = rpc.DefaultLimits()

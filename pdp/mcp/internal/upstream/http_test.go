@@ -27,8 +27,13 @@ var here = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 // httpOptions are those of a server on loopback, without limits that a test would meet.
 func httpOptions(url string) upstream.HTTPOptions {
-	return upstream.HTTPOptions{
-		URL: url, AllowNetworks: here, Name: "gateway", Version: "1", Timeout: 20 * time.Second, MaxResult: 4 << 20,
+	return upstream.HTTPOptions{URL: url, AllowNetworks: here, Options: options("gateway", "1")}
+}
+
+// options are those of any server, without limits that a test would meet.
+func options(name, version string) upstream.Options {
+	return upstream.Options{
+		Name: name, Version: version, Timeout: 20 * time.Second, MaxResult: 4 << 20,
 		Logger: slog.New(slog.DiscardHandler), Dropped: func(string) {}, Masked: func(int) {},
 	}
 }

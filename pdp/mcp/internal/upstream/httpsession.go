@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 )
@@ -21,10 +19,9 @@ type httpSession struct {
 	client   Client
 
 	// The results of the handshake. They do not change afterwards.
-	era     era.Era
+	met
 	version string
 	id      string // "" if the server keeps no session
-	server  jsontext.Value
 
 	last  atomic.Int64 // id of a request
 	ended sync.Once
@@ -42,9 +39,6 @@ func newHTTPSession(u *httpUpstream, c Client) *httpSession {
 	s.ctx, s.stop = context.WithCancelCause(u.ctx)
 	return s
 }
-
-func (s *httpSession) Era() era.Era           { return s.era }
-func (s *httpSession) Server() jsontext.Value { return s.server }
 
 // renew takes over a client's newer token, and is the newest.
 func (s *httpSession) renew(r Request) (token string, expires time.Time) {
@@ -128,7 +122,9 @@ func (s *httpSession) Close() {
 func (s *httpSession) end(ctx context.Context) {
 	s.ended.Do(func() {
 		s.stop(errClosed)
-		s.upstream.remove(s)
+		s.upstream.mu.Lock()
+		delete(s.upstream.sessions, s)
+		s.upstream.mu.Unlock()
 		if s.id == "" {
 			return
 		}

@@ -107,8 +107,7 @@ func (t *httpStream) Next() (rpc.Message, error) {
 			return rpc.Message{}, io.EOF
 		}
 		if errors.Is(err, rpc.ErrTooLarge) {
-			o := t.session.upstream.options
-			return rpc.Message{}, tooLarge(int(t.length), o.MaxResult, o.Key)
+			return rpc.Message{}, t.session.upstream.options.tooLarge(int(t.length))
 		}
 		if err != nil {
 			return rpc.Message{}, &Error{Detail: "the upstream's answer broke off", Err: reason(t.ctx, err)}
@@ -133,7 +132,7 @@ func (t *httpStream) read() (text []byte, err error) {
 		return nil, cause
 	}
 	u := t.session.upstream
-	defer func() { text = masked(&u.masks, text, u.options.Masked) }()
+	defer func() { text = u.options.masked(&u.masks, text) }()
 	if t.events != nil {
 		text, err := t.pace.event(t.events)
 		t.length = int64(t.events.Size())
@@ -172,7 +171,7 @@ func (t *httpStream) drain() {
 			t.end(nil)
 			return
 		}
-		t.session.upstream.drop(DropLate)
+		t.session.upstream.options.Dropped(DropLate)
 	}
 }
 

@@ -27,7 +27,7 @@ func (t *httpStream) judge(text []byte) (rpc.Message, verdict) {
 	if t.status/100 != 2 && ofWork(text) {
 		t.shown.begun = true
 	}
-	m, fault := rpc.Parse(text, limits)
+	m, fault := rpc.Parse(text, rpc.DefaultLimits())
 	if fault != nil {
 		return t.unnamed(text, fault)
 	}
@@ -62,7 +62,7 @@ func (t *httpStream) unnamed(text []byte, fault *rpc.Fault) (rpc.Message, verdic
 // dropped counts a text that goes no further. Where nothing else can come, that is the end.
 func (t *httpStream) dropped(reason string) (rpc.Message, verdict) {
 	if t.status/100 == 2 { // beside a status that refuses, anything may stand
-		t.session.upstream.drop(reason)
+		t.session.upstream.options.Dropped(reason)
 	}
 	if t.events == nil {
 		return rpc.Message{}, wrong

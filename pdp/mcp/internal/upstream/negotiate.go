@@ -39,7 +39,7 @@ func (u *httpUpstream) forget(e era.Era) { u.speaks[e].CompareAndSwap(spoken, un
 // agree opens a session in an era of the server, the client's if there is a choice, and finds out which it speaks if no session
 // knows; one session at a time does.
 func (u *httpUpstream) agree(ctx context.Context, s *httpSession) error {
-	if len(u.options.Eras) == 1 { // there is nothing to find out, and sessions do not wait for each other
+	if len(u.options.Eras) == 1 { // there is no question, and sessions do not wait for each other
 		return s.shake(ctx, u.options.Eras[0])
 	}
 	order := s.client.eras()
@@ -89,8 +89,7 @@ func (s *httpSession) shake(ctx context.Context, e era.Era) error {
 }
 
 func (s *httpSession) discover(ctx context.Context) error {
-	o := s.upstream.options
-	_, m, err := s.ask(ctx, s.client.discovers(o.Name, o.Version))
+	_, m, err := s.ask(ctx, s.upstream.options.discovers(s.client))
 	if err == nil {
 		err = discovered(m)
 	}
@@ -121,8 +120,7 @@ func discovered(m rpc.Message) error {
 }
 
 func (s *httpSession) initialize(ctx context.Context) error {
-	o := s.upstream.options
-	h, m, err := s.ask(ctx, s.client.initializes(o.Name, o.Version))
+	h, m, err := s.ask(ctx, s.upstream.options.initializes(s.client))
 	if err != nil {
 		return err
 	}
@@ -155,10 +153,10 @@ func initialized(m rpc.Message) (version string, err error) {
 }
 
 // says describes the client to the server: in the client's own words, or else in the gateway's.
-func (c Client) says(name, version string) (info, capabilities jsontext.Value) {
+func (o *Options) says(c Client) (info, capabilities jsontext.Value) {
 	info, capabilities = c.Info, c.Capabilities
 	if info == nil {
-		info = rpc.Object{}.With("name", rpc.String(name)).With("version", rpc.String(version)).Value()
+		info = rpc.Object{}.With("name", rpc.String(o.Name)).With("version", rpc.String(o.Version)).Value()
 	}
 	if capabilities == nil {
 		capabilities = jsontext.Value("{}")
@@ -167,15 +165,15 @@ func (c Client) says(name, version string) (info, capabilities jsontext.Value) {
 }
 
 // discovers is the handshake of the modern era.
-func (c Client) discovers(name, version string) Request {
-	info, capabilities := c.says(name, version)
+func (o *Options) discovers(c Client) Request {
+	info, capabilities := o.says(c)
 	meta := rpc.Object{}.With(era.MetaVersion, rpc.String(era.ModernVersions[0])).With(era.MetaClient, info).With(era.MetaCapabilities, capabilities)
 	return Request{Method: "server/discover", Params: rpc.Object{}.With("_meta", meta.Value())}
 }
 
 // initializes is that of the legacy era.
-func (c Client) initializes(name, version string) Request {
-	info, capabilities := c.says(name, version)
+func (o *Options) initializes(c Client) Request {
+	info, capabilities := o.says(c)
 	params := rpc.Object{}.With("protocolVersion", rpc.String(era.LegacyVersions[0])).With("capabilities", capabilities).With("clientInfo", info)
 	return Request{Method: "initialize", Params: params}
 }
@@ -188,7 +186,7 @@ func (s *httpSession) ask(ctx context.Context, r Request) (http.Header, rpc.Mess
 		return nil, rpc.Message{}, err
 	}
 	defer t.Close()
-	m, err := response(t, s.upstream.drop)
+	m, err := response(t, s.upstream.options.Dropped)
 	if err == nil && (m.Error == nil || !ofServer(t.status)) {
 		return t.header, m, nil
 	}

@@ -30,7 +30,7 @@ func (s *httpSession) refused(t *httpStream) (Stream, error) {
 	if t.status/100 == 3 {
 		return nil, &Error{Detail: "the upstream answers with a redirect, which is not followed; configure the url that it leads to"}
 	}
-	m, err := response(t, s.upstream.drop)
+	m, err := response(t, s.upstream.options.Dropped)
 	var broken *Error
 	if errors.As(err, &broken) && !errors.Is(err, ErrAmbiguous) && !errors.Is(err, io.EOF) {
 		return nil, err

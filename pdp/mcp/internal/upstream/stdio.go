@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,12 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/leak"
 )
 
 // CommandOptions are an MCP server that is a program, spoken to over its standard streams.
 type CommandOptions struct {
+	Options
 	// Command is the program and its arguments. No shell reads them. A program without a slash is looked for in the PATH of
 	// Env, or in the gateway's if Env has none.
 	Command []string
@@ -28,29 +27,14 @@ type CommandOptions struct {
 	Secrets []string
 	// Dir is where it runs; "" is where the gateway does.
 	Dir string
-	// Eras are those that may be spoken; none are both.
-	Eras []era.Era
-	// Timeout bounds an opening, each silence of the server while a request waits for it, and each write.
-	Timeout time.Duration
 	// Probe, 0 is five seconds, bounds the wait for the answer to the question by which a server of the modern era is known, and the wait of
 	// messages of a server of the legacy era for the first listener.
 	Probe time.Duration
-	// MaxResult bounds a message of the server, in bytes.
-	MaxResult int
-	// Key is the server's name in the configuration, for errors.
-	Key string
 	// Stop, 0 is three seconds, is how long a program may take to end by itself, once its input has ended, and once more after
 	// SIGTERM.
 	Stop time.Duration
 	// Processes bounds how many run at once, and PerPerson how many for one person.
 	Processes, PerPerson int
-	// Name and Version are the gateway's, for handshakes of a client that says nothing of itself.
-	Name, Version string
-	Logger        *slog.Logger
-	// Dropped gets the reason for each message that goes nowhere. It must not wait for anything.
-	Dropped func(reason string)
-	// Masked gets the number of places where secrets were masked. It must not wait for anything.
-	Masked func(places int)
 
 	// masks are for messages. A line of the standard error may have a line of a secret alone.
 	masks, errMasks *leak.Masks
@@ -114,11 +98,6 @@ func (o *CommandOptions) setDefaults() {
 		lines = append(lines, strings.Fields(secret)...)
 	}
 	o.errMasks = leak.New(lines...)
-}
-
-// speaks reports whether an era may be spoken.
-func (o *CommandOptions) speaks(e era.Era) bool {
-	return len(o.Eras) == 0 || slices.Contains(o.Eras, e)
 }
 
 // Open starts a process and greets it. After a process of the same principal failed, it waits for a moment first, or is an

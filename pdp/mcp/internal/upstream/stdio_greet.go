@@ -88,7 +88,7 @@ func (s *childSession) become(e era.Era, server jsontext.Value) {
 // discover asks a question that servers of the modern era answer. The error is errOtherEra if the server is of the legacy
 // era, as far as one can tell: late is the question if it has no answer yet.
 func (s *childSession) discover(ctx context.Context, c Client) (late *childStream, err error) {
-	question, err := s.begin(ctx, c.discovers(s.o.Name, s.o.Version))
+	question, err := s.begin(ctx, s.o.discovers(c))
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *childSession) isModern(m rpc.Message) error {
 
 // initialize does the handshake of the legacy era.
 func (s *childSession) initialize(ctx context.Context, c Client) error {
-	question, err := s.begin(ctx, c.initializes(s.o.Name, s.o.Version))
+	question, err := s.begin(ctx, s.o.initializes(c))
 	if err != nil {
 		return err
 	}

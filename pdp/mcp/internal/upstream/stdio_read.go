@@ -48,7 +48,7 @@ func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 	case len(bytes.TrimSpace(line)) == 0:
 		return len(line), nil
 	}
-	line = masked(s.o.masks, line, s.o.Masked)
+	line = s.o.masked(s.o.masks, line)
 	m, fault := rpc.Parse(line, rpc.DefaultLimits())
 	if fault != nil {
 		s.unreadable(line, fault)
@@ -70,7 +70,7 @@ func (s *childSession) readOne(in *bufio.Reader) (beside int, over *Error) {
 // have been any.
 func (s *childSession) tooLarge(long *longLine) {
 	s.o.Dropped(DropTooLarge)
-	why := tooLarge(long.size, s.o.MaxResult, s.o.Key)
+	why := s.o.tooLarge(long.size)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch id, ok := long.head.answers(); {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"policy-service/pdp/mcp/internal/era"
 	"policy-service/pdp/mcp/internal/rpc"
 )
@@ -25,9 +23,8 @@ type childSession struct {
 
 	mu sync.Mutex
 
-	// The end of the greeting writes these, before anybody else has the session. Without a server there was no such end.
-	era    era.Era
-	server jsontext.Value
+	// The end of the greeting writes it, before others have the session. Without a server there was no such end.
+	met
 
 	last  int64 // id of the last request
 	calls map[rpc.ID]*childStream
@@ -116,10 +113,6 @@ func (s *childSession) end(why *Error, itself bool) {
 
 // Close ends the process, and does not wait for it: [Upstream.Close] does.
 func (s *childSession) Close() { s.end(&Error{Gone: true, Detail: "the session is closed"}, false) }
-
-func (s *childSession) Era() era.Era { return s.era }
-
-func (s *childSession) Server() jsontext.Value { return s.server }
 
 // ready returns an error if nothing is sent any more, for a caller or at all. The session is locked.
 func (s *childSession) ready(ctx context.Context) error {

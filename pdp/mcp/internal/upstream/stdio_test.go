@@ -53,10 +53,7 @@ func (c *counts) get(reason string) int {
 
 // commandOptions are those of a child, without limits that a test would meet.
 func commandOptions(kind string) upstream.CommandOptions {
-	return upstream.CommandOptions{
-		Command: self(kind), Timeout: 20 * time.Second, MaxResult: 4 << 20, Processes: 256, PerPerson: 256,
-		Name: "policy-service", Version: "0", Logger: slog.New(slog.DiscardHandler), Dropped: func(string) {}, Masked: func(int) {},
-	}
+	return upstream.CommandOptions{Command: self(kind), Processes: 256, PerPerson: 256, Options: options("policy-service", "0")}
 }
 
 func newChild(t *testing.T, kind string, change ...func(*upstream.CommandOptions)) child {

@@ -10,7 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -19,6 +21,43 @@ import (
 	"policy-service/pdp/mcp/internal/leak"
 	"policy-service/pdp/mcp/internal/rpc"
 )
+
+// Options are those of each server, whatever the way to it.
+type Options struct {
+	// Eras are those that may be spoken; none are both.
+	Eras []era.Era
+	// Timeout bounds an opening, each silence of the server while a request waits for it, and each write to a program.
+	Timeout time.Duration
+	// MaxResult bounds a message of the server, in bytes.
+	MaxResult int
+	// Key is the server's name in the configuration, for errors.
+	Key string
+	// Name and Version are the gateway's, for servers and for handshakes of a client that says nothing of itself.
+	Name, Version string
+	Logger        *slog.Logger
+	// Dropped gets the reason for each message that goes no further, one of Drop*. It must not wait for anything.
+	Dropped func(reason string)
+	// Masked gets the number of places where secrets were masked. It must not wait for anything.
+	Masked func(places int)
+}
+
+// speaks reports whether an era may be spoken.
+func (o *Options) speaks(e era.Era) bool { return len(o.Eras) == 0 || slices.Contains(o.Eras, e) }
+
+// tooLarge is of a message of the server that is larger than it may be.
+func (o *Options) tooLarge(size int) *Error {
+	why := &TooLarge{Size: size, Limit: o.MaxResult, Key: o.Key + ".max_result"}
+	return &Error{Detail: "a message of the server is larger than max_result", Err: why}
+}
+
+// masked masks the gateway's own secrets in a message of the server, and reports how many places they had.
+func (o *Options) masked(masks *leak.Masks, text []byte) []byte {
+	text, places := masks.In(text)
+	if places > 0 {
+		o.Masked(places)
+	}
+	return text
+}
 
 // Upstream is one MCP server.
 type Upstream interface {
@@ -106,6 +145,15 @@ type Stream interface {
 	Close()
 }
 
+// met is a server whose handshake went well.
+type met struct {
+	era    era.Era
+	server jsontext.Value
+}
+
+func (m *met) Era() era.Era           { return m.era }
+func (m *met) Server() jsontext.Value { return m.server }
+
 // response skips messages before the response, and counts them.
 func response(t Stream, dropped func(reason string)) (rpc.Message, error) {
 	for {
@@ -120,15 +168,6 @@ func response(t Stream, dropped func(reason string)) (rpc.Message, error) {
 // cancelled notifies a server of the legacy era, or any over a pipe, that no caller waits for a request any more.
 func cancelled(id rpc.ID) rpc.Message {
 	return rpc.Message{Method: "notifications/cancelled", Params: rpc.Object{}.With("requestId", id.Text()).Value()}
-}
-
-// masked masks the gateway's own secrets in a message of a server, and reports how many places they had.
-func masked(masks *leak.Masks, text []byte, report func(places int)) []byte {
-	text, places := masks.In(text)
-	if places > 0 {
-		report(places)
-	}
-	return text
 }
 
 // pause waits for a time, or until ctx ends: its cause is the error then.
@@ -160,11 +199,6 @@ type TooLarge struct {
 
 func (e *TooLarge) Error() string {
 	return fmt.Sprintf("it has %d bytes or more, and %s is %d", e.Size, e.Key, e.Limit)
-}
-
-// tooLarge is of a message of a server with those keys.
-func tooLarge(size, limit int, key string) *Error {
-	return &Error{Detail: "a message of the server is larger than max_result", Err: &TooLarge{size, limit, key + ".max_result"}}
 }
 
 // Error is why an upstream gave no answer.
