@@ -40,48 +40,54 @@ var (
 // ParseObject reads the members of an object. It is an error if v is none, or has a member twice at any depth. The object
 // has slices of v, which must not change from then on.
 func ParseObject(v jsontext.Value) (Object, error) {
-	in := decode(v)
-	defer in.done(v)
-	if in.PeekKind() != '{' {
-		return Object{}, errNoObject
-	}
-	if _, err := in.ReadValue(); err != nil {
+	if err := check(v, '{', errNoObject); err != nil {
 		return Object{}, err
-	}
-	if _, err := in.ReadToken(); err != io.EOF {
-		return Object{}, errFollows
 	}
 	return split(v), nil
 }
 
+// check reads a text that is one value of a kind, whole and strictly. Other is the error for a value of another kind.
+func check(text []byte, kind jsontext.Kind, other error) error {
+	in := decode(text)
+	defer in.done(text)
+	if in.PeekKind() != kind {
+		return other
+	}
+	if _, err := in.ReadValue(); err != nil {
+		return err
+	}
+	if _, err := in.ReadToken(); err != io.EOF {
+		return errFollows
+	}
+	return nil
+}
+
 // unquoted is the text of a string in JSON that has been read.
-func unquoted(v jsontext.Value) (string, error) {
+func unquoted(v jsontext.Value) string {
 	inner := v[1 : len(v)-1]
 	if name, ok := usual[string(inner)]; ok {
-		return name, nil
+		return name
 	}
 	if bytes.IndexByte(inner, '\\') < 0 {
-		return string(inner), nil
+		return string(inner)
 	}
 	b, err := jsontext.AppendUnquote(nil, v)
-	return string(b), err
+	if err != nil { // the value was not read, but set
+		return ""
+	}
+	return string(b)
 }
 
 func newObject(members []member) Object {
 	o := Object{members: members}
-	o.reindex()
-	return o
-}
-
-func (o *Object) reindex() {
-	o.places = nil
-	if len(o.members) <= few {
-		return
+	if len(members) <= few {
+		return o
 	}
-	o.places = make(map[string]int, len(o.members))
-	for i, m := range o.members {
+	o.places = make(map[string]int, len(members))
+	for i, m := range members {
 		o.places[m.name] = i
 	}
+	return o
 }
 
 func (o Object) index(name string) int {
@@ -104,15 +110,10 @@ func (o Object) Get(name string) jsontext.Value {
 
 // GetString is the text of a member that is a string, "" if it is none.
 func (o Object) GetString(name string) string {
-	v := o.Get(name)
-	if v.Kind() != '"' {
-		return ""
+	if v := o.Get(name); v.Kind() == '"' {
+		return unquoted(v)
 	}
-	s, err := unquoted(v)
-	if err != nil {
-		return ""
-	}
-	return s
+	return ""
 }
 
 // Object is a member that is an object. A member that was read with o is not read again.
@@ -239,26 +240,13 @@ var errNoArray = errors.New("not an array")
 
 // Elements are those of an array, as slices of v. It is an error if v is none, or if an object in it has a member twice.
 func Elements(v jsontext.Value) (all []jsontext.Value, err error) {
-	in := decode(v)
-	defer in.done(v)
-	if in.PeekKind() != '[' {
-		return nil, errNoArray
-	}
-	if _, err := in.ReadToken(); err != nil {
+	if err := check(v, '[', errNoArray); err != nil {
 		return nil, err
 	}
-	for in.PeekKind() != ']' {
-		one, err := in.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, slices.Clip(one))
-	}
-	if _, err := in.ReadToken(); err != nil {
-		return nil, err
-	}
-	if _, err := in.ReadToken(); err != io.EOF {
-		return nil, errFollows
+	for at := next(v, skipSpace(v, 0)+1); v[at] != ']'; {
+		ends := skipValue(v, at)
+		all = append(all, v[at:ends:ends])
+		at = next(v, ends)
 	}
 	return all, nil
 }

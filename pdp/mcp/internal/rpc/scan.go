@@ -25,9 +25,7 @@ const mostMembers = 32
 
 // scan reads a text that is one JSON object. Cost is bounded by the limits and the text's own length.
 func scan(text []byte, limits Limits) (s scanned, fault *Fault) {
-	in := decode(text)
-	defer in.done(text)
-	switch in.PeekKind() {
+	switch jsontext.Value(text).Kind() {
 	case '{':
 	case '[':
 		return s, &Fault{Code: InvalidRequest, Detail: "batches are not taken; send one message"}
@@ -37,11 +35,8 @@ func scan(text []byte, limits Limits) (s scanned, fault *Fault) {
 	if fault := s.measure(text, limits); fault != nil {
 		return s, fault
 	}
-	if _, err := in.ReadValue(); err != nil {
+	if err := check(text, '{', errNoObject); err != nil {
 		return s, broken(err)
-	}
-	if _, err := in.ReadToken(); err != io.EOF {
-		return s, &Fault{Code: ParseError, Detail: "something follows the message; send one message, and nothing else"}
 	}
 	if s.top = split(text); s.top.Len() > mostMembers {
 		return s, &Fault{Code: InvalidRequest, Detail: fmt.Sprintf("the message has more than %d members of its own", mostMembers)}
@@ -139,6 +134,8 @@ func broken(err error) *Fault {
 		at = fmt.Sprintf("at byte %d: ", syntax.ByteOffset)
 	}
 	switch {
+	case err == errFollows:
+		return &Fault{Code: ParseError, Detail: "something follows the message; send one message, and nothing else"}
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		return &Fault{Code: ParseError, Detail: at + "a member stands in one object twice"}
 	case errors.Is(err, io.ErrUnexpectedEOF):

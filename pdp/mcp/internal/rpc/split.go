@@ -12,21 +12,25 @@ import (
 func split(v jsontext.Value) Object {
 	var found [few]member
 	members := found[:0]
-	at := skipSpace(v, 0) + 1
-	for at = skipSpace(v, at); v[at] != '}'; at = skipSpace(v, at) {
-		if v[at] == ',' {
-			at = skipSpace(v, at+1)
-		}
+	for at := next(v, skipSpace(v, 0)+1); v[at] != '}'; {
 		m, ends := member{read: true}, skipString(v, at)
 		m.quoted = v[at:ends:ends]
-		m.name, _ = unquoted(m.quoted)          // it was read
+		m.name = unquoted(m.quoted)
 		at = skipSpace(v, skipSpace(v, ends)+1) // behind the colon
 		ends = skipValue(v, at)
 		m.value = v[at:ends:ends]
 		members = append(members, m)
-		at = ends
+		at = next(v, ends)
 	}
 	return newObject(slices.Clone(members))
+}
+
+// next is where the next member or element begins, or the end of what they are in, if at is behind the one before.
+func next(text []byte, at int) int {
+	if at = skipSpace(text, at); text[at] == ',' {
+		at = skipSpace(text, at+1)
+	}
+	return at
 }
 
 // skipSpace is where something else than white space comes.
