@@ -51,9 +51,7 @@ func Asked(m rpc.Message, to Era, id string) rpc.Message {
 	if to == Legacy && m.Method == Elicit && o.GetString("mode") == "url" {
 		changed = changed.With("elicitationId", rpc.String(id))
 	}
-	if !same(changed, o) {
-		m.Params = changed.Value()
-	}
+	m.Params = rewritten(m.Params, o, changed)
 	return m
 }
 

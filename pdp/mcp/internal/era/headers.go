@@ -75,11 +75,11 @@ func checkName(h http.Header, method string, params rpc.Object) *rpc.Error {
 	return nil
 }
 
-// single is the value of a header that comes once.
+// single is the value of a header that comes once. Of those that mirror members, only a parameter's may be empty.
 func single(h http.Header, name string) (string, *rpc.Error) {
 	values := h[name]
 	switch {
-	case len(values) == 0 || values[0] == "" && len(values) == 1:
+	case len(values) == 0 || values[0] == "" && len(values) == 1 && !strings.HasPrefix(name, ParamPrefix):
 		return "", mismatch("the header " + name + " is missing")
 	case len(values) > 1:
 		return "", mismatch("the header " + name + " comes twice")

@@ -33,25 +33,16 @@ func Response(method string, m rpc.Message, from, to Era) rpc.Message {
 		return m
 	}
 	o, err := m.ResultObject()
-	if err != nil {
-		return unusable(m.ID)
-	}
-	return result(method, m, o, from, to)
-}
-
-// result is [Response] of a result that was read.
-func result(method string, m rpc.Message, o rpc.Object, from, to Era) rpc.Message {
 	kind := o.Get("resultType")
 	switch {
+	case err != nil:
+		return unusable(m.ID)
 	case from == Modern && o.GetString("resultType") == "input_required" && TakesInput(method):
 		return m
 	case from == Modern && kind != nil && o.GetString("resultType") != "complete", from == Legacy && isTask(o):
 		return unusable(m.ID)
 	}
-	answer := answerOf(method, o, from, to)
-	if !same(answer, o) {
-		m.Result = answer.Value()
-	}
+	m.Result = rewritten(m.Result, o, answerOf(method, o, from, to))
 	return m
 }
 
@@ -112,6 +103,14 @@ func same(o, of rpc.Object) bool {
 		}
 	}
 	return true
+}
+
+// rewritten is the text of an object that was made of another: v, the text of that one, if nothing is changed.
+func rewritten(v jsontext.Value, of, o rpc.Object) jsontext.Value {
+	if same(o, of) {
+		return v
+	}
+	return o.Value()
 }
 
 // failure is an error as a client of an era may get it.

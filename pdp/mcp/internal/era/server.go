@@ -17,36 +17,45 @@ const Own = "io.policy-service/"
 // Initialized is a server's description of itself, in the handshake or in server/discover, as the result of initialize.
 // Version is the revision that is spoken with the client, and ours are the extensions of the gateway's, which no server has.
 func Initialized(server jsontext.Value, e Era, version string, ours []string) (jsontext.Value, error) {
-	o, err := rpc.ParseObject(server)
+	o, info, err := described(server, e, "experimental", ours)
 	if err != nil {
 		return nil, err
 	}
-	info := ServerInfo(server, e)
-	o = announced(ofServer(o, e), "experimental", ours).With("protocolVersion", rpc.String(version))
 	if info == nil { // a handshake cannot do without
 		info = jsontext.Value(`{"name":"unnamed","version":"0"}`)
 	}
-	return o.With("serverInfo", info).Value(), nil
+	return o.With("protocolVersion", rpc.String(version)).With("serverInfo", info).Value(), nil
 }
 
 // Discovered is the same as the result of server/discover. The revisions are ours, and the result may not be kept for long.
 func Discovered(server jsontext.Value, e Era, ours []string) (jsontext.Value, error) {
-	o, err := rpc.ParseObject(server)
+	o, info, err := described(server, e, "extensions", ours)
 	if err != nil {
 		return nil, err
 	}
-	info := ServerInfo(server, e)
-	o = announced(ofServer(o, e), "extensions", ours).Without(func(name string) bool { return name == "protocolVersion" || name == "serverInfo" })
+	o = o.Without(func(name string) bool { return name == "protocolVersion" || name == "serverInfo" })
 	o = o.With("supportedVersions", texts(Versions()))
 	m := rpc.Answer(rpc.ID{}, answerOf("server/discover", o, Legacy, Modern).Value())
 	return WithServer(m, info).Result, nil
 }
 
-// ofServer are the members that the results of both have: capabilities without tasks, and none of the other era's own.
-func ofServer(o rpc.Object, e Era) rpc.Object {
-	o = answerOf("server/discover", o, e, Legacy)
-	o = o.Without(func(name string) bool { return name == "supportedVersions" })
-	return o.With("capabilities", capabilities(o.Get("capabilities")))
+// described are the members that the results of both have, and the server's name. Capabilities are without tasks, and have the
+// extensions of the gateway's in a member; no member is of one era alone.
+func described(server jsontext.Value, e Era, member string, ours []string) (o rpc.Object, info jsontext.Value, err error) {
+	if o, err = rpc.ParseObject(server); err != nil {
+		return o, nil, err
+	}
+	o = answerOf("server/discover", o, e, Legacy).Without(func(name string) bool { return name == "supportedVersions" })
+	o = o.With("capabilities", capabilities(o.Get("capabilities")))
+	if len(ours) > 0 {
+		can := o.GetObject("capabilities")
+		all := can.GetObject(member)
+		for _, name := range ours {
+			all = all.With(name, jsontext.Value(`{}`))
+		}
+		o = o.With("capabilities", can.With(member, all.Value()).Value())
+	}
+	return o, ServerInfo(server, e), nil
 }
 
 // capabilities are those of a server that its client gets.
@@ -56,40 +65,28 @@ func capabilities(v jsontext.Value) jsontext.Value {
 		return jsontext.Value(`{}`)
 	}
 	less := o.Without(func(name string) bool { return name == tasks })
-	extensions := less.GetObject("extensions")
-	if fewer := extensions.Without(func(name string) bool { return name == MetaPrefix+tasks }); fewer.Len() < extensions.Len() {
-		less = less.With("extensions", fewer.Value())
+	less = withoutIn(less, "extensions", func(name string) bool { return name == MetaPrefix+tasks })
+	return rewritten(v, o, WithoutOwn(less))
+}
+
+// withoutIn is o without some members of the object that a member is.
+func withoutIn(o rpc.Object, member string, drop func(name string) bool) rpc.Object {
+	inner := o.GetObject(member)
+	if less := inner.Without(drop); less.Len() < inner.Len() {
+		return o.With(member, less.Value())
 	}
-	if less = WithoutOwn(less); same(less, o) {
-		return v
-	}
-	return less.Value()
+	return o
 }
 
 // WithoutOwn are capabilities without those of the gateway's own extensions, which neither a client nor a server may claim.
 func WithoutOwn(capabilities rpc.Object) rpc.Object {
 	for _, member := range []string{"extensions", "experimental"} {
-		all := capabilities.GetObject(member)
-		fewer := all.Without(func(name string) bool { return strings.HasPrefix(name, Own) })
-		if fewer.Len() < all.Len() {
-			capabilities = capabilities.With(member, fewer.Value())
-		}
+		capabilities = withoutIn(capabilities, member, isOwn)
 	}
 	return capabilities
 }
 
-// announced are the capabilities that a client gets, with the extensions of the gateway's in a member of the capabilities.
-func announced(o rpc.Object, member string, ours []string) rpc.Object {
-	if len(ours) == 0 {
-		return o
-	}
-	can := o.GetObject("capabilities")
-	all := can.GetObject(member)
-	for _, name := range ours {
-		all = all.With(name, jsontext.Value(`{}`))
-	}
-	return o.With("capabilities", can.With(member, all.Value()).Value())
-}
+func isOwn(name string) bool { return strings.HasPrefix(name, Own) }
 
 // ServerInfo is the name and version that a server gave in the handshake, or in server/discover; nil if it gave none.
 func ServerInfo(server jsontext.Value, e Era) jsontext.Value {
@@ -129,12 +126,8 @@ func Notification(m rpc.Message, from, to Era, id rpc.ID) rpc.Message {
 	if to == Modern && !id.IsZero() {
 		changed = changed.With("_meta", changed.GetObject("_meta").With(MetaSubscription, id.Text()).Value())
 	}
-	switch {
-	case same(changed, o):
-	case changed.Len() == 0:
-		m.Params = nil
-	default:
-		m.Params = changed.Value()
+	if !same(changed, o) {
+		m.Params = changed.Params()
 	}
 	return m
 }

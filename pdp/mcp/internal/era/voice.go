@@ -21,16 +21,10 @@ var ofResource = []string{"resources/read", "resources/subscribe", "resources/un
 func Relayed(method, server string, m rpc.Message, from, to Era) rpc.Message {
 	if m.Error != nil {
 		m.Error = errorFrom(method, server, m.Error)
-		return Response(method, m, from, to)
+	} else if o, err := m.ResultObject(); err == nil {
+		m.Result = rewritten(m.Result, o, withoutMeta(o, isOwn).Without(isFulfilment))
 	}
-	o, err := m.ResultObject()
-	if err != nil {
-		return unusable(m.ID)
-	}
-	if plain := withoutOwnMeta(o).Without(isFulfilment); !same(plain, o) {
-		m.Result, o = plain.Value(), plain
-	}
-	return result(method, m, o, from, to)
+	return Response(method, m, from, to)
 }
 
 // NotificationFrom is a notification of a server without the members that only the gateway uses. The name of one that a list
@@ -41,9 +35,7 @@ func NotificationFrom(m rpc.Message) rpc.Message {
 		return m
 	}
 	if o, err := m.ParamsObject(); err == nil {
-		if plain := withoutOwnMeta(o); !same(plain, o) {
-			m.Params = plain.Value()
-		}
+		m.Params = rewritten(m.Params, o, withoutMeta(o, isOwn))
 	}
 	return m
 }
@@ -60,15 +52,10 @@ func errorFrom(method, server string, v jsontext.Value) jsontext.Value {
 			With("message", rpc.String(fmt.Sprintf("the server %s answered with the code %d: %s", server, e.Code, e.Message)))
 	}
 	if data, err := rpc.ParseObject(e.Data); err == nil {
-		less := withoutOwnMeta(data).Without(func(name string) bool { return isRefusal(name) || isFulfilment(name) || strings.HasPrefix(name, Own) })
-		if !same(less, data) {
-			plain = plain.With("data", less.Value())
-		}
+		less := withoutMeta(data, isOwn).Without(func(name string) bool { return isRefusal(name) || isFulfilment(name) || isOwn(name) })
+		plain = plain.With("data", rewritten(e.Data, data, less))
 	}
-	if same(plain, o) {
-		return v
-	}
-	return plain.Value()
+	return rewritten(v, o, plain)
 }
 
 // isRefusal reports whether a member of an error's data is one of the gateway's refusals.
@@ -77,8 +64,3 @@ func isRefusal(name string) bool {
 }
 
 func isFulfilment(name string) bool { return name == "fulfilledBy" || name == "originalRequester" }
-
-// withoutOwnMeta is o without the gateway's members in its _meta, and without _meta if that leaves none.
-func withoutOwnMeta(o rpc.Object) rpc.Object {
-	return withoutMeta(o, func(name string) bool { return strings.HasPrefix(name, Own) })
-}
