@@ -25,7 +25,7 @@ func (p *Principal) OnBehalfOf() ([]Entity, error) {
 		subject = p.Agent
 	}
 	var chain []Entity
-	for _, e := range append(actors, p.User, p.names.person) {
+	for _, e := range append(actors, p.User, p.bySub) {
 		if e != subject && e != (Entity{}) && !slices.Contains(chain, e) {
 			chain = append(chain, e)
 		}
@@ -35,14 +35,14 @@ func (p *Principal) OnBehalfOf() ([]Entity, error) {
 
 // actors are the actors of the claim act, the last one first, as entities of the type that clients have.
 func (p *Principal) actors() (all []Entity, err error) {
-	typ := cmp.Or(p.names.agent, p.Agent.Type, "agent")
+	typ := cmp.Or(p.agentType, p.Agent.Type, "agent")
 	act, given := p.Claims.Get(actMember)
 	for given {
 		name, ok := p.actor(act)
 		if !ok {
 			return nil, errors.New("the token's claim act is no chain of actors that this gateway can read: each has sub, perhaps the token's own iss, perhaps act, and nothing else")
 		}
-		all = append(all, Entity{typ, p.names.prefix + name})
+		all = append(all, Entity{typ, p.idPrefix + name})
 		act, given = act.Object().Get(actMember)
 	}
 	return all, nil

@@ -38,8 +38,9 @@ type Principal struct {
 	Token   string
 	Expires time.Time
 
-	names names
-	now   func() time.Time
+	agentType, idPrefix string // of the issuer's clients, and of all its entities
+	bySub               Entity // the person by sub, if the claim that names the subject is one of the actor
+	now                 func() time.Time
 }
 
 // Entity is a type and an id.

@@ -1,6 +1,7 @@
 package identity_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -212,8 +213,8 @@ func TestNoTwoIssuersNameOneEntity(t *testing.T) {
 		by := map[name]string{}
 		for _, e := range issuers {
 			for _, sub := range []string{"p", "q", "qp", "pq", ":", "p:", "qp:", "pqp", "qqp:", "qp:p"} {
-				for _, typ := range []string{or(e.SubjectType, "user"), or(e.AgentType, "agent")} {
-					of := name{or(e.Tenant, "default"), identity.Entity{Type: typ, ID: e.IDPrefix + sub}}
+				for _, typ := range []string{cmp.Or(e.SubjectType, "user"), cmp.Or(e.AgentType, "agent")} {
+					of := name{cmp.Or(e.Tenant, "default"), identity.Entity{Type: typ, ID: e.IDPrefix + sub}}
 					if other, there := by[of]; there && other != e.Issuer {
 						t.Fatalf("%+v is of %s and of %s: %+v", of, other, e.Issuer, issuers)
 					}
@@ -225,13 +226,6 @@ func TestNoTwoIssuersNameOneEntity(t *testing.T) {
 	if taken < 50 {
 		t.Errorf("only %d were taken, so nothing is known", taken)
 	}
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
 
 func TestKeysAreOfOnePrincipalAlone(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 
@@ -16,8 +17,9 @@ import (
 // wellKnown is where RFC 9728 has the metadata of a resource.
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// resource is an identifier that is an address too.
-type resource struct{ id, origin, path string }
+// resource is an identifier that is an address too. Path is where its metadata is, on its own host, and metadata is the whole
+// address of that.
+type resource struct{ id, metadata, path string }
 
 // plainResource has no character that needs an escape anywhere: in the identifier, in a path, in a header.
 var plainResource = regexp.MustCompile(`^(https?://[A-Za-z0-9.:\[\]-]+)((?:/[A-Za-z0-9._~-]+)*/?)$`)
@@ -25,30 +27,17 @@ var plainResource = regexp.MustCompile(`^(https?://[A-Za-z0-9.:\[\]-]+)((?:/[A-Z
 func parseResource(text string) (resource, error) {
 	u, err := url.Parse(text)
 	parts := plainResource.FindStringSubmatch(text)
-	if err != nil || parts == nil || u.Hostname() == "" || parts[2] != "" && path.Clean(parts[2]) != trimSlash(parts[2]) {
+	if err != nil || parts == nil || u.Hostname() == "" || path.Clean("/"+parts[2]) != "/"+strings.Trim(parts[2], "/") {
 		return resource{}, errors.New("resource is missing or no plain address; write the one that clients use, such as https://mcp.example.com/mcp")
 	}
 	if u.Scheme != "https" && !auth.IsLoopbackName(u.Hostname()) {
 		return resource{}, errors.New("resource is http, so tokens could be read on the way; write the https address that clients use, or one on loopback")
 	}
-	return resource{id: text, origin: parts[1], path: parts[2]}, nil
-}
-
-func trimSlash(p string) string {
-	if len(p) > 1 && p[len(p)-1] == '/' {
-		return p[:len(p)-1]
+	at := wellKnown
+	if parts[2] != "/" {
+		at += parts[2]
 	}
-	return p
-}
-
-// metadata is the address of the document.
-func (r resource) metadata() string { return r.origin + r.metadataPath() }
-
-func (r resource) metadataPath() string {
-	if r.path == "/" {
-		return wellKnown
-	}
-	return wellKnown + r.path
+	return resource{id: text, metadata: parts[1] + at, path: at}, nil
 }
 
 // MetadataPaths are where the metadata is: the resource's path behind the well-known one, and the well-known one alone, at
@@ -57,7 +46,7 @@ func (i *Identity) MetadataPaths() []string {
 	if i.fixed != nil {
 		return nil
 	}
-	return slices.Compact([]string{i.resource.metadataPath(), wellKnown})
+	return slices.Compact([]string{i.resource.path, wellKnown})
 }
 
 // Metadata is the document of RFC 9728, as JSON. A fixed identity has none.

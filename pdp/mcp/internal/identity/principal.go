@@ -12,12 +12,6 @@ import (
 	"policy-service/pdp/server/auth"
 )
 
-// names are how the entities of an issuer are called.
-type names struct {
-	agent, prefix string
-	person        Entity // by sub, if the claim that names the subject is one of the actor
-}
-
 // principal is the principal that a verified token names.
 func (i *Identity) principal(t auth.Token) (*Principal, error) {
 	e, known := i.issuers[t.Issuer]
@@ -51,14 +45,14 @@ func (i *Identity) holder(claims evaluation.Object, e Issuer, sub string, expire
 
 // named reads the subject and the client from claims.
 func (i *Identity) named(claims evaluation.Object, e Issuer) (*Principal, error) {
-	p := &Principal{Tenant: e.Tenant, Claims: claims, names: names{agent: e.AgentType, prefix: e.IDPrefix}}
+	p := &Principal{Tenant: e.Tenant, Claims: claims, agentType: e.AgentType, idPrefix: e.IDPrefix}
 	var ok bool
 	if p.Subject, ok = textOf(i.subject, claims); !ok {
 		return nil, errors.New("the token does not say whose it is; have its issuer set the claim " + strings.Join(i.subject, "/") + " to a text")
 	}
 	p.User = Entity{e.SubjectType, e.IDPrefix + p.Subject}
 	if sub, ok := textOf(evaluation.ClaimPath{"sub"}, claims); ok && i.subject[0] == actMember {
-		p.names.person = Entity{e.SubjectType, e.IDPrefix + sub}
+		p.bySub = Entity{e.SubjectType, e.IDPrefix + sub}
 	}
 	for _, path := range i.agent {
 		if _, there := path.In(claims); !there {
