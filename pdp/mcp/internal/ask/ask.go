@@ -156,13 +156,12 @@ func (o *Options) check() error {
 		return errors.New("approval_required has no handler: the PDP files approvals, and the gateway has people asked")
 	}
 	for key := range o.Mappings {
-		if isTask(key) {
+		switch {
+		case isTask(key):
 			return fmt.Errorf("a mapping for %q: tasks are denied, whatever a mapping says", key)
-		}
-		if key == toolsRequest {
-			return fmt.Errorf("a mapping for %q: %w", key, errNobody)
-		}
-		if key == rpc.Respond {
+		case key == toolsRequest:
+			return fmt.Errorf("a mapping for %q: nobody is asked about such a mapping: a request for a tool is asked about by the action %s", key, toolRequest)
+		case key == rpc.Respond:
 			return fmt.Errorf("a mapping for %q: nobody is asked whether somebody may decide but the PDP that is told the decision", key)
 		}
 	}

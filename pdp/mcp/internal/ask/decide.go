@@ -118,7 +118,7 @@ func callable(w refuser, op *Operation, params *parameters) *Refusal {
 func (a *Asker) handlers(p *Permit) obligations.Handlers {
 	all := make(obligations.Handlers, len(a.o.Handlers)+1)
 	maps.Copy(all, a.o.Handlers)
-	if redactable(p.method) {
+	if parts[p.method] != nil {
 		all[redact] = p.promise
 	}
 	return all
@@ -136,11 +136,9 @@ func (a *Asker) refusalOf(ctx context.Context, w refuser, op *Operation, plan Pl
 	}
 	d := e.Decision()
 	switch {
-	case !trusted:
-		return w.denial(d.ReasonUser(), e.String())
-	case d.Reason() != string(evaluation.ApprovalRequired):
+	case trusted && d.Reason() != string(evaluation.ApprovalRequired):
 		return w.suggests(d.ReasonUser(), a.instead(ctx, *op, e), e.String())
-	case !last.whole:
+	case !trusted, !last.whole:
 		return w.denial(d.ReasonUser(), e.String())
 	}
 	wanted := a.wanted(w, plan.pdp, op, last)

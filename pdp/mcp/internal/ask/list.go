@@ -65,19 +65,11 @@ func (a *Asker) Filter(ctx context.Context, op Operation, items []Item) (keep []
 
 // filter filters by the question about a method.
 func (a *Asker) filter(ctx context.Context, op Operation, use string, items []Item) (keep []bool, refusal *Refusal) {
-	w := a.refuser(&op)
-	pdp, refusal := a.client(&op)
+	l, refusal := a.list(op, use, items)
+	if refusal == nil {
+		_, refusal = l.decide(ctx, false)
+	}
 	if refusal != nil {
-		return nil, refusal
-	}
-	if a.o.Strict && a.o.Ask == COAZ {
-		return slices.Repeat([]bool{true}, len(items)), nil
-	}
-	l := listing{asker: a, op: op, use: use, keep: make([]bool, len(items))}
-	if err := l.prepare(items); err != nil {
-		return nil, w.unmapped(err)
-	}
-	if _, refusal = l.decide(ctx, w, pdp, false); refusal != nil {
 		return nil, refusal
 	}
 	return l.keep, nil
@@ -87,12 +79,11 @@ func (a *Asker) filter(ctx context.Context, op Operation, use string, items []It
 // [Asker.Filter] does, about one tool of each server, with the name * and nothing else known. By the letter of the
 // binding the PDP is not asked, and the answer is yes.
 func (a *Asker) MayCall(ctx context.Context, who *identity.Principal, servers []string) (may bool, refusal *Refusal) {
-	items := make([]Item, len(servers))
+	tools := make([]*Tool, len(servers))
 	for n, server := range servers {
-		items[n].Tool = a.Named(server, "*", "*")
+		tools[n] = a.Named(server, "*", "*")
 	}
-	keep, refusal := a.Filter(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, items)
-	return slices.Contains(keep, true), refusal
+	return a.MayUse(ctx, Operation{Principal: who, Era: era.Modern, Method: toolsList}, tools, nil)
 }
 
 // Named is a tool of which nothing is known but its names.
@@ -104,14 +95,6 @@ func (a *Asker) Named(server, name, shown string) *Tool {
 // MayUse reports whether the client may be permitted the use of one of some tools, asked about as [Asker.Filter] does, or a
 // method that is about nothing in particular. It asks no longer than until something may be.
 func (a *Asker) MayUse(ctx context.Context, op Operation, tools []*Tool, methods []string) (may bool, refusal *Refusal) {
-	w := a.refuser(&op)
-	pdp, refusal := a.client(&op)
-	if refusal != nil {
-		return false, refusal
-	}
-	if a.o.Strict && a.o.Ask == COAZ {
-		return true, nil
-	}
 	items := make([]Item, len(tools), len(tools)+len(methods))
 	for n, t := range tools {
 		items[n].Tool = t
@@ -119,19 +102,20 @@ func (a *Asker) MayUse(ctx context.Context, op Operation, tools []*Tool, methods
 	for _, m := range methods {
 		items = append(items, Item{method: m})
 	}
-	l := listing{asker: a, op: op, use: toolsCall, keep: make([]bool, len(items))}
+	use := toolsCall
 	if op.Method == toolsRequest {
-		l.use = toolsRequest
+		use = toolsRequest
 	}
-	if err := l.prepare(items); err != nil {
-		return false, w.unmapped(err)
+	l, refusal := a.list(op, use, items)
+	if refusal != nil {
+		return false, refusal
 	}
 	for n := range items {
 		if !slices.Contains(l.of, n) { // nobody is asked
 			return true, nil
 		}
 	}
-	return l.decide(ctx, w, pdp, true)
+	return l.decide(ctx, true)
 }
 
 // firstAsked is how many questions are asked first where one that may be permitted is enough, and moreAsked how many times as
@@ -142,16 +126,16 @@ const (
 )
 
 // decide asks the questions. Enough is whether to ask no more once an item is kept, which is found then.
-func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Client, enough bool) (found bool, refusal *Refusal) {
+func (l *listing) decide(ctx context.Context, enough bool) (found bool, refusal *Refusal) {
 	most := len(l.requests)
 	if enough {
 		most = firstAsked
 	}
 	for from := 0; from < len(l.requests); most *= moreAsked {
 		n := fitting(l.requests[from:min(from+most, len(l.requests))])
-		for i, d := range pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
+		for i, d := range l.pdp.EvaluateBatch(ctx, evaluation.ExecuteAll, l.requests[from:from+n]...) {
 			if err := l.answered(ctx, from+i, d); err != nil {
-				return false, cmp.Or(w.failure(err), w.unavailable(0, err.Error()))
+				return false, l.asker.refuser(&l.op).failed(err)
 			}
 		}
 		for ; n > 0; n, from = n-1, from+1 {
@@ -168,6 +152,7 @@ func (l *listing) decide(ctx context.Context, w refuser, pdp *authzenclient.Clie
 // listing is one list, and the questions about its items.
 type listing struct {
 	asker    *Asker
+	pdp      *authzenclient.Client
 	op       Operation
 	use      string
 	keep     []bool
@@ -175,19 +160,35 @@ type listing struct {
 	of       []int // the item of each request
 }
 
+// list makes the questions about items, which are kept unless an answer says otherwise. By the letter of the binding there is no
+// question.
+func (a *Asker) list(op Operation, use string, items []Item) (*listing, *Refusal) {
+	pdp, refusal := a.client(&op)
+	if refusal != nil {
+		return nil, refusal
+	}
+	l := &listing{asker: a, pdp: pdp, op: op, use: use, keep: slices.Repeat([]bool{true}, len(items))}
+	if a.o.Strict && a.o.Ask == COAZ {
+		return l, nil
+	}
+	if err := l.prepare(items); err != nil {
+		return nil, a.refuser(&op).unmapped(err)
+	}
+	return l, nil
+}
+
 // prepare makes the questions about all items.
 func (l *listing) prepare(items []Item) error {
 	params := &parameters{members: l.op.Params}
 	var who *speaker
 	if l.asker.o.Ask != COAZ {
-		s, err := l.asker.speaker(l.op.Principal, params)
+		s, err := l.asker.speaker(l.op.Principal, params, nil)
 		if err != nil {
 			return err
 		}
 		who = &s
 	}
 	for n, item := range items {
-		l.keep[n] = true
 		template := l.op.Method == templatesList && strings.Contains(item.ID, "{")
 		alone := l.use == toolsCall && l.asker.o.Declared == Instead && item.Tool != nil && item.Tool.declared != nil
 		if template || alone {

@@ -39,38 +39,28 @@ var eras = map[string]era.Era{
 // isTask reports whether a method is of the tasks, which there are none of.
 func isTask(method string) bool { return strings.HasPrefix(method, "tasks/") }
 
-// standing is how a method is treated before the PDP is asked.
-type standing uint8
-
-const (
-	unknown standing = iota // no such method
-	passes                  // nobody is asked
-	denied                  // nobody is asked, and it does not go on
-	asked
-)
-
-func (a *Asker) standing(op *Operation) standing {
+// asks reports whether the PDP is asked about a method. If not, the request goes on without, or is refused.
+func (a *Asker) asks(w refuser, op *Operation) (bool, *Refusal) {
+	const unmapped = "the method has no mapping"
 	of, only := eras[op.Method]
 	_, verdict := a.binding.Default(op.Method)
 	switch {
 	case only && of != op.Era:
-		return unknown
+		return false, w.unknownMethod()
 	case isTask(op.Method):
-		return denied
-	case op.Method == toolsRequest && a.Requests():
-		return asked
-	case a.operator[op.Method] != nil:
-		return asked
+		return false, w.denial("", unmapped)
+	case op.Method == toolsRequest && a.Requests(), a.operator[op.Method] != nil:
+		return true, nil
 	case op.Method == "ping", op.Method == rpc.Respond: // the PDP decides about messages to people when it gets them
-		return passes
+		return false, nil
 	case verdict == coaz.Mapped:
-		return asked
+		return true, nil
 	case !slices.Contains(forgotten, op.Method):
-		return unknown
+		return false, w.unknownMethod()
 	case a.o.Strict:
-		return denied
+		return false, w.denial("", unmapped)
 	}
-	return asked
+	return true, nil
 }
 
 // defaults are the questions of the binding about a method. For one that it forgot they are those about a list, by another

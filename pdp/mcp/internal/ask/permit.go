@@ -17,14 +17,9 @@ type Permit struct {
 	refuse  refuser
 	method  string
 	decided authzenclient.Enforcements
-	owed    []redaction
+	owed    []evaluation.Obligation // to take fields out of the result
+	fields  []pointer
 	over    sync.Once
-}
-
-// redaction is a promise to take something out of the result.
-type redaction struct {
-	of     evaluation.Obligation
-	fields []pointer
 }
 
 // promise is the handler of the obligation redact. It reads the fields and notes them; [Permit.Result] takes them out
@@ -32,7 +27,7 @@ type redaction struct {
 func (p *Permit) promise(_ context.Context, o evaluation.Obligation) error {
 	fields, err := fieldsOf(o)
 	if err == nil {
-		p.owed = append(p.owed, redaction{o, fields})
+		p.owed, p.fields = append(p.owed, o), append(p.fields, fields...)
 	}
 	return err
 }
@@ -49,16 +44,12 @@ func (p *Permit) Result(m rpc.Message) (rpc.Message, *Refusal) {
 	if len(p.owed) == 0 {
 		return m, nil
 	}
-	var fields []pointer
-	for _, r := range p.owed {
-		fields = append(fields, r.fields...)
-	}
-	redacted, ok := redactResponse(p.method, m, fields)
+	redacted, ok := redactResponse(p.method, m, p.fields)
 	if ok {
 		return redacted, nil
 	}
-	for _, r := range p.owed {
-		p.decided.Break(r.of, errWithheld)
+	for _, o := range p.owed {
+		p.decided.Break(o, errWithheld)
 	}
 	return rpc.Message{}, p.refuse.withheld(errWithheld.Error())
 }

@@ -43,14 +43,8 @@ type Plan struct {
 // Plan makes the questions about a request, and asks none. There are none if the request goes on without.
 func (a *Asker) Plan(ctx context.Context, op Operation) (Plan, *Refusal) {
 	w := a.refuser(&op)
-	switch a.standing(&op) {
-	case asked:
-	case passes:
-		return Plan{}, nil
-	case denied:
-		return Plan{}, w.denial("", "the method has no mapping")
-	default:
-		return Plan{}, w.unknownMethod()
+	if asks, refusal := a.asks(w, &op); !asks {
+		return Plan{}, refusal
 	}
 	pdp, refusal := a.client(&op)
 	if refusal != nil {

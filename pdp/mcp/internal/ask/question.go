@@ -78,13 +78,9 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 		if a.o.Declared == Instead {
 			break
 		}
-		digest, err := evaluation.Text(op.Tool.Digest)
-		if err != nil {
-			return nil, err
-		}
 		all[n].requests = slices.Clone(all[n].requests)
 		for i, q := range all[n].requests {
-			all[n].requests[i].Context = q.Context.With(declaredMember, digest)
+			all[n].requests[i].Context = q.Context.With(declaredMember, digest(op.Tool.Digest))
 		}
 	}
 	return all, nil
@@ -132,7 +128,7 @@ func (a *Asker) trusted(op *Operation, params *parameters, who *speaker) ([]ques
 		r, err := a.aboutTool(op, params, a.action(op), who)
 		return []question{{source: Source{Author: BuiltIn}, whole: op.Method == toolsCall, requests: []evaluation.Request{r}}}, err
 	}
-	s, err := a.speakerOf(op, params, who)
+	s, err := a.speaker(op.Principal, params, who)
 	if err != nil {
 		return nil, err
 	}
@@ -207,11 +203,11 @@ func (a *Asker) operatorQuestions(op *Operation, params *parameters, m *coaz.Map
 // bindingQuestions are the binding's. By its letter nothing is added; otherwise the arguments of a call are, the digest of its
 // tool, and for which person it is, which only the PDP sees.
 func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question, error) {
+	all, err := params.whole()
+	if err != nil {
+		return nil, err
+	}
 	if m, verdict := a.binding.Default(op.Method); a.o.Strict && verdict == coaz.Mapped {
-		all, err := params.whole()
-		if err != nil {
-			return nil, err
-		}
 		asked, err := m.Questions(coaz.Operation{Method: op.Method, Params: all, Token: admitted(op.Principal.Claims)})
 		return asWritten(Source{BindingDefault, m}, asked), err
 	}
@@ -220,31 +216,20 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 		return nil, err
 	}
 	for n := range requests {
+		q := &requests[n]
 		if op.Method == toolsCall {
-			all, err := params.whole()
-			if err != nil {
-				return nil, err
-			}
 			arguments, given := all.Lookup("arguments")
 			if given && arguments.Kind() != evaluation.Map {
 				return nil, wrong("/params/arguments", "not an object")
 			}
 			if given {
-				requests[n].Context = requests[n].Context.With("arguments", arguments)
+				q.Context = q.Context.With("arguments", arguments)
 			}
 			// An approval does not cover a later definition of the tool.
-			digest, err := evaluation.Text(op.Tool.Digest)
-			if err != nil {
-				return nil, err
-			}
-			requests[n].Resource.Properties = requests[n].Resource.Properties.With("digest", digest)
+			q.Resource.Properties = q.Resource.Properties.With("digest", digest(op.Tool.Digest))
 		}
 		if op.Principal.Person != "" {
-			person, err := evaluation.Text(op.Principal.Person)
-			if err != nil {
-				return nil, err
-			}
-			requests[n].Context = requests[n].Context.With("person", person)
+			q.Context = q.Context.With(personMember, digest(op.Principal.Person))
 		}
 	}
 	return []question{{source: a.standard(op.Method), whole: op.Method == toolsCall, requests: requests}}, nil

@@ -15,9 +15,12 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-// redactable reports whether the results of a method have data of which parts can be taken out.
-func redactable(method string) bool {
-	return method == toolsCall || method == resourcesRead || method == promptsGet
+// parts are the members of results that have data, and by which they leave without the fields: by the method. Of results of
+// other methods nothing can be taken out.
+var parts = map[string]map[string]func(*redactor, jsontext.Value) (kept jsontext.Value, ok bool){
+	toolsCall:     {"structuredContent": (*redactor).structured, "content": each((*redactor).block)},
+	resourcesRead: {"contents": each((*redactor).contents)},
+	promptsGet:    {"messages": each((*redactor).message)},
 }
 
 // pointer is a JSON Pointer. The token * stands for each member or element.
@@ -97,37 +100,34 @@ type redactor struct {
 func (r *redactor) result(method string, result rpc.Object) (jsontext.Value, bool) {
 	var out rpc.Object
 	for name, v := range result.Members {
-		kept, keep, ok := r.member(method, name, v)
-		if !ok {
-			return nil, false
+		without, has := parts[method][name]
+		if !has && !harmless(name, v) {
+			continue
 		}
-		if keep {
-			out = out.With(name, kept)
+		if has {
+			var ok bool
+			if v, ok = without(r, v); !ok {
+				return nil, false
+			}
 		}
+		out = out.With(name, v)
 	}
 	return out.Value(), true
 }
 
-// member is a member of a result without the fields.
-func (r *redactor) member(method, name string, v jsontext.Value) (kept jsontext.Value, keep, ok bool) {
-	switch {
-	case name == "resultType", name == "isError" && (v.Kind() == 't' || v.Kind() == 'f'),
-		name == "ttlMs" && v.Kind() == '0', name == "cacheScope" && (string(v) == `"private"` || string(v) == `"public"`):
-		return v, true, true
-	case name == "structuredContent" && method == toolsCall:
-		kept, ok = r.structured(v)
-		return kept, ok, ok
-	case name == "content" && method == toolsCall:
-		kept, ok = each(v, r.block)
-		return kept, ok, ok
-	case name == "contents" && method == resourcesRead:
-		kept, ok = each(v, r.contents)
-		return kept, ok, ok
-	case name == "messages" && method == promptsGet:
-		kept, ok = each(v, r.message)
-		return kept, ok, ok
+// harmless reports whether a member of a result has no data in it.
+func harmless(name string, v jsontext.Value) bool {
+	switch name {
+	case "resultType": // which was read
+		return true
+	case "isError":
+		return v.Kind() == 't' || v.Kind() == 'f'
+	case "ttlMs":
+		return v.Kind() == '0'
+	case "cacheScope":
+		return string(v) == `"private"` || string(v) == `"public"`
 	}
-	return nil, false, true
+	return false
 }
 
 // The most that a result may nest, and hold, from which something is taken out: deeper or larger ones are withheld.
@@ -252,20 +252,14 @@ func (r *redactor) block(v jsontext.Value) jsontext.Value {
 
 // contents is a part of a resource that was read.
 func (r *redactor) contents(v jsontext.Value) jsontext.Value {
-	o, err := rpc.ParseObject(v)
-	if err != nil {
-		o = rpc.Object{}
-	}
+	o, _ := rpc.ParseObject(v) // the empty one of what is none
 	out := rpc.Object{}.With("uri", rpc.String(r.removed.in(o.GetString("uri"))))
 	return out.WithText("mimeType", r.removed.in(o.GetString("mimeType"))).With("text", r.text(o.Get("text"))).Value()
 }
 
 // message is a part of a prompt.
 func (r *redactor) message(v jsontext.Value) jsontext.Value {
-	o, err := rpc.ParseObject(v)
-	if err != nil {
-		o = rpc.Object{}
-	}
+	o, _ := rpc.ParseObject(v)
 	role := "user"
 	if o.GetString("role") == "assistant" {
 		role = "assistant"
@@ -274,10 +268,12 @@ func (r *redactor) message(v jsontext.Value) jsontext.Value {
 }
 
 // each changes each element of an array.
-func each(v jsontext.Value, change func(jsontext.Value) jsontext.Value) (jsontext.Value, bool) {
-	all, err := rpc.Elements(v)
-	for n := range all {
-		all[n] = change(all[n])
+func each(change func(*redactor, jsontext.Value) jsontext.Value) func(*redactor, jsontext.Value) (jsontext.Value, bool) {
+	return func(r *redactor, v jsontext.Value) (jsontext.Value, bool) {
+		all, err := rpc.Elements(v)
+		for n := range all {
+			all[n] = change(r, all[n])
+		}
+		return rpc.Array(all), err == nil
 	}
-	return rpc.Array(all), err == nil
 }

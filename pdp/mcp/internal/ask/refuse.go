@@ -150,9 +150,6 @@ func (w refuser) forGood() (int, string) {
 	return coaz.Denied.Code(w.dialect), "Access denied"
 }
 
-// required is the code of a denial that people can change.
-func (w refuser) required() int { return coaz.Denied.Code(w.dialect) }
-
 // approval is the PDP's no to a call that people could approve, the next step, and a suggestion to its client.
 func (w refuser) approval(wanted authorization, next, suggestion, why string) *Refusal {
 	wanted.Reason = cmp.Or(line(wanted.Reason, mostReason), "a person must approve this call")
@@ -170,7 +167,7 @@ func (w refuser) asks(d data, next, why string) *Refusal {
 	} else {
 		shown = words
 	}
-	r := w.refuse(Denied, w.required(), shown, d, why)
+	r := w.refuse(Denied, coaz.Denied.Code(w.dialect), shown, d, why)
 	r.Status, r.Words = w.status, words
 	return r
 }
@@ -202,6 +199,11 @@ func UnknownTool() *Refusal {
 // seconds are those after which one may ask again: whole ones, and at least one.
 func seconds(d time.Duration) int { return max(1, int((d+time.Second-1)/time.Second)) }
 
+// failed refuses since the PDP could not be asked, or its answer is not known.
+func (w refuser) failed(err error) *Refusal {
+	return cmp.Or(w.failure(err), w.unavailable(0, err.Error()))
+}
+
 // failure is why the PDP's answer is no permit, if it is not that the PDP denies.
 func (w refuser) failure(err error) *Refusal {
 	var e *authzenclient.Error
@@ -212,7 +214,7 @@ func (w refuser) failure(err error) *Refusal {
 		return w.denial("", e.Error())
 	case e.Op == "request" && e.Status == http.StatusTooManyRequests: // too many of a person's approval requests wait
 		d := data{Type: string(RateLimited), RetryAfter: seconds(cmp.Or(e.RetryAfter, again)), Suggestion: retryAfter}
-		return w.refuse(RateLimited, w.required(), "too many requests", d, e.Error())
+		return w.refuse(RateLimited, coaz.Denied.Code(w.dialect), "too many requests", d, e.Error())
 	case aboutQuestion(e):
 		return w.refuse(Unmapped, coaz.MappingError.Code(w.dialect), "COAZ mapping error: the authorization service does not take the question", data{}, e.Error())
 	}

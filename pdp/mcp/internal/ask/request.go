@@ -45,7 +45,7 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 	if arguments != nil && arguments.Kind() != '{' {
 		return r, wrong("/params/arguments", "not an object")
 	}
-	s, err := a.speakerOf(op, params, who)
+	s, err := a.speaker(op.Principal, params, who)
 	if err != nil {
 		return r, err
 	}
@@ -65,14 +65,6 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 	}
 	said, err := s.object(arguments)
 	return evaluation.Request{Subject: s.subject, Action: evaluation.Action{Name: action}, Resource: op.Tool.resource, Context: said}, err
-}
-
-// speakerOf is the speaker of an operation: who, if that is known already.
-func (a *Asker) speakerOf(op *Operation, params *parameters, who *speaker) (speaker, error) {
-	if who != nil {
-		return *who, nil
-	}
-	return a.speaker(op.Principal, params)
 }
 
 // reasons reads the reason of a request for a tool.
@@ -97,22 +89,17 @@ func (s *speaker) reasons(params *parameters) error {
 // other where the question is whether one may fulfil the other's request. So each of them is named once, and never behind
 // themselves.
 func (s speaker) fulfils(of speaker, withRequester bool) (speaker, error) {
-	chain := append([]identity.Entity{}, s.chain...)
-	more := of.chain
+	chain := slices.Clone(s.chain)
 	if withRequester {
-		more = append([]identity.Entity{entityOf(of.subject)}, more...)
+		chain = append(chain, entityOf(of.subject))
 	}
-	chain = append(chain, more...)
-	behind, err := chainOf(chain, entityOf(s.subject))
-	if err != nil {
-		return s, err
-	}
-	by, err := valueOf(entityOf(of.subject))
+	behind, err := chainOf(append(chain, of.chain...), entityOf(s.subject))
+	by, wrong := valueOf(entityOf(of.subject))
 	if person, both := persons(s, of); both { // neither of them decides about the call
 		s.context = s.context.With(personMember, person)
 	}
 	s.context = s.context.With("on_behalf_of", behind).With(requester, by)
-	return s, err
+	return s, errors.Join(err, wrong)
 }
 
 // persons are for whom a call is and for whom it was requested, if they are two. It is not ok if there is nothing to add.
@@ -206,5 +193,3 @@ func (a *Asker) FilterRequests(ctx context.Context, op Operation, items []Item) 
 func (a *Asker) Block(op Operation, reason string) *Refusal {
 	return a.refuser(&op).denial(reason, reason)
 }
-
-var errNobody = errors.New("nobody is asked about such a mapping: a request for a tool is asked about by the action " + toolRequest)

@@ -26,13 +26,15 @@ type speaker struct {
 	said    rpc.Object        // and those that the client says
 }
 
-// speaker reads the principal of a request, and the words of its client.
-func (a *Asker) speaker(p *identity.Principal, params *parameters) (speaker, error) {
-	s, err := a.speaks(p)
-	if err != nil {
-		return s, err
+// speaker reads the principal of a request, and the words of its client. It is known, if that is not nil.
+func (a *Asker) speaker(p *identity.Principal, params *parameters, known *speaker) (s speaker, err error) {
+	if known != nil {
+		return *known, nil
 	}
-	return s, s.reads(params)
+	if s, err = a.speaks(p); err == nil {
+		err = s.reads(params)
+	}
+	return s, err
 }
 
 // speaks makes a speaker of a principal.
@@ -61,13 +63,17 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 	}
 	s.chain = chain
 	behind, err := chainOf(chain, entityOf(s.subject))
-	if err != nil || p.Person == "" {
-		s.context = s.context.With("on_behalf_of", behind)
-		return s, err
+	s.context = s.context.With("on_behalf_of", behind)
+	if p.Person != "" {
+		s.context = s.context.With(personMember, digest(p.Person))
 	}
-	person, err := evaluation.Text(p.Person)
-	s.context = s.context.With("on_behalf_of", behind).With(personMember, person)
 	return s, err
+}
+
+// digest is a digest in Base64 as it stands in a question: the text is ASCII.
+func digest(text string) evaluation.Value {
+	v, _ := evaluation.Text(text)
+	return v
 }
 
 // The most that a client may say beside a call, in bytes of JSON. It is on record with each question.

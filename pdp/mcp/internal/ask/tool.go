@@ -65,16 +65,9 @@ func (a *Asker) Tool(server, shown string, definition jsontext.Value, labels map
 // Pinned is the tool, with whether it is as it is locked in questions about it.
 func (t *Tool) Pinned(pinned bool) *Tool {
 	as := *t
-	as.resource.Properties = t.resource.Properties.With("pinned", pins[pinned])
+	said, _ := evaluation.NewObject(map[string]any{"pinned": pinned}) // which cannot fail
+	as.resource.Properties = said.Beside(t.resource.Properties)
 	return &as
-}
-
-var pins = map[bool]evaluation.Value{true: boolean(true), false: boolean(false)}
-
-func boolean(b bool) evaluation.Value {
-	o, _ := evaluation.NewObject(map[string]any{"": b})
-	v, _ := o.Get("")
-	return v
 }
 
 // readable is a definition without the mappings of dialects that are not read.

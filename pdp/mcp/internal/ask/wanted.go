@@ -94,10 +94,7 @@ func (w *Wanted) Denied(s approvals.Standing) *Refusal {
 
 // Failed refuses the call since people could not be asked, or their answer is not known. Err is of [authzenclient.Client].
 func (w *Wanted) Failed(err error) *Refusal {
-	if r := w.refuse.failure(err); r != nil {
-		return r
-	}
-	return w.refuse.unavailable(0, err.Error())
+	return w.refuse.failed(err)
 }
 
 // idOf is the id by which people and clients know the request that is waited for.
@@ -131,26 +128,21 @@ type authorization struct {
 
 // unused refuses a call whose approval, or continuation of one, gave no permit.
 func (w refuser) unused(by Answered, e authzenclient.Enforcement) *Refusal {
-	switch {
-	case over(e.Err()) && by.Standing != nil: // an approval that was used up has ended, too
-		return w.spent(by.id(), noMore, e.String())
-	case over(e.Err()):
-		return w.over(by.id(), "the approval has ended", e.String())
-	}
-	if r := w.failure(e.Err()); r != nil {
+	d, ended := e.Decision(), over(e.Err())
+	if r := w.failure(e.Err()); r != nil && !ended {
 		return r
 	}
-	d := e.Decision()
 	next, after := approvals.Next(e)
-	switch reason := evaluation.Reason(d.Reason()); {
+	expired := !ended && d.Reason() == string(evaluation.ApprovalExpired)
+	switch {
+	case by.Standing != nil && (ended || expired && next == evaluation.NextRequest): // one that was used up has ended, too
+		return w.spent(by.id(), noMore, e.String())
+	case ended, expired && next != evaluation.NextRetry:
+		return w.over(by.id(), "the approval has ended", e.String())
 	case next == evaluation.NextRetry: // it is about to count
 		return w.unavailable(after, e.String())
-	case reason == evaluation.ApprovalRevoked:
+	case d.Reason() == string(evaluation.ApprovalRevoked):
 		return w.over(by.id(), "an approver took it back", e.String())
-	case reason == evaluation.ApprovalExpired && by.Standing != nil && next == evaluation.NextRequest:
-		return w.spent(by.id(), noMore, e.String())
-	case reason == evaluation.ApprovalExpired:
-		return w.over(by.id(), "the approval has ended", e.String())
 	}
 	return w.denial(d.ReasonUser(), e.String())
 }
