@@ -18,33 +18,7 @@ func declares(name, mapping string) string {
 const sepTool = `{"name":"get_customer","coaz":true,"description":"Get customer details","inputSchema":{"type":"object","properties":{"id":{"type":"string"},"case":{"type":"string"}},
 	"x-coaz-mapping":{"resource":{"id":"$.properties['id']","type":"customer"},"subject":{"type":"user","id":"$.token['sub']"},"context":{"agent":"$.token['aud']","case":"$.properties['case']"}}}}`
 
-// The example of 003 asks 003's question, and refuses with its code.
-func TestOlderDialect(t *testing.T) {
-	t.Parallel()
-	bundle := map[string]string{"a.cedar": `permit(principal == user::"alice", action == Action::"get_customer", resource == customer::"cust-12345") when { context.case == "case-67890" && context.agent == "` + resource + `" };
-		permit(principal == agent::"orchestrator", action == Action::"tool.invoke", resource);`}
-	for _, mode := range []ask.Declared{ask.Also, ask.Instead} {
-		s := open(t, bundle, func(o *ask.Options) { o.Declared = mode })
-		p := alice(t)
-		tool := s.tool(sepTool, nil)
-		if got, _ := s.outcome(s.call(p, tool, `{"id":"cust-12345","case":"case-67890"}`)); got != "permit" {
-			t.Errorf("%s: %s", mode, got)
-		}
-		bodies := s.taken()
-		want := map[ask.Declared]int{ask.Also: 2, ask.Instead: 1}[mode]
-		if len(bodies) != want || !strings.Contains(bodies[0], `"resource":{"type":"customer","id":"cust-12345"}`) && !strings.Contains(bodies[0], `"resource":{"id":"cust-12345","type":"customer"}`) {
-			t.Errorf("%s: %q", mode, bodies)
-		}
-		for arguments, code := range map[string]int{`{"id":"another","case":"case-67890"}`: -32401, `{"case":"case-67890"}`: -32602} {
-			got, refusal := s.outcome(s.call(p, tool, arguments))
-			if refusal == nil || refusal.Code != code {
-				t.Errorf("%s, %s: %s", mode, arguments, got)
-			}
-		}
-	}
-}
-
-// What a server declares never gets through what the trusted question denies, and it can deny by itself.
+// A declared question never permits a call that the trusted one denies, and it can deny by itself.
 func TestDeclaredNarrows(t *testing.T) {
 	t.Parallel()
 	// Whatever the server makes of its question is permitted, but one thing; of the trusted ones only look is.
@@ -58,8 +32,7 @@ func TestDeclaredNarrows(t *testing.T) {
 		return `{"evaluation":{"subject":{"type":"identity","id":"$token.sub"},"action":{"name":"` + action + `"},"resource":{"type":"public","id":"1"}}}`
 	}
 	s := open(t, bundle)
-	ignoring := &stage{t: t, pdp: s.pdp}
-	ignoring.before(s.pdp.URL, func(o *ask.Options) { o.Declared = ask.Ignore })
+	ignoring := s.beside(func(o *ask.Options) { o.Declared = ask.Ignore })
 	for name, test := range map[string]struct {
 		tool, mapping     string
 		code, asked       int // 0 is a permit
@@ -102,7 +75,7 @@ func TestDeclaredNarrows(t *testing.T) {
 			}
 		})
 	}
-	// A client cannot say that a server wrote our question, or set what only we say.
+	// A client cannot say that a server wrote our question, nor set members that only we set.
 	tool := s.tool(declares("look", mapping("read")), nil)
 	for _, name := range []string{"declared", "arguments", "agent", "on_behalf_of", "requester", "purpose", "person", "pdp", "action", "approval", "approval_id", "justification",
 		"supported_obligations", "capability", "approved", "access_request", "evaluation_id"} {
@@ -114,7 +87,7 @@ func TestDeclaredNarrows(t *testing.T) {
 	}
 }
 
-// What a server's mapping makes of one call is bounded, in number and in bytes.
+// The questions that a server's mapping makes of one call are bounded, in number and in bytes.
 func TestDeclaredQuestionsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := open(t, anything)
@@ -143,15 +116,10 @@ func TestDeclaredQuestionsAreBounded(t *testing.T) {
 	}
 }
 
-// What cannot be compiled is neither listed nor called, and says why; what is not read does no harm.
+// A definition that cannot be compiled is neither listed nor called, and the error says why; a mapping that is not read does no harm.
 func TestDefinitions(t *testing.T) {
 	t.Parallel()
 	s := open(t, anything)
-	with := func(set func(*ask.Options)) *stage {
-		more := &stage{t: t, pdp: s.pdp}
-		more.before(s.pdp.URL, set)
-		return more
-	}
 	damaged := map[string]string{
 		"no name": `{"inputSchema":{}}`, "an empty one": `{"name":""}`, "a number for one": `{"name":7}`, "twice": `{"name":"a","name":"b"}`, "no object": `[]`,
 		"a mapping of nothing": declares("a", `{}`), "null": declares("a", `null`), "both envelopes": declares("a", `{"evaluation":{},"evaluations":{}}`),
@@ -169,14 +137,14 @@ func TestDefinitions(t *testing.T) {
 		}
 	}
 	bad := declares("a", `{}`)
-	if _, err := with(func(o *ask.Options) { o.Declared = ask.Ignore }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
+	if _, err := s.beside(func(o *ask.Options) { o.Declared = ask.Ignore }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := with(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.SEP} }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
+	if _, err := s.beside(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.SEP} }).Tool("srv", "a", jsontext.Value(bad), nil); err != nil {
 		t.Error(err)
 	}
 	older := `{"name":"a","coaz":true,"inputSchema":{"x-coaz-mapping":{}}}`
-	if _, err := with(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.AuthZEN} }).Tool("srv", "a", jsontext.Value(older), nil); err != nil {
+	if _, err := s.beside(func(o *ask.Options) { o.Dialects = []coaz.Dialect{coaz.AuthZEN} }).Tool("srv", "a", jsontext.Value(older), nil); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Tool("srv", "a", jsontext.Value(older), nil); err == nil {

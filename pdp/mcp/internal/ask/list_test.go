@@ -8,7 +8,7 @@ import (
 	"policy-service/pdp/mcp/internal/ask"
 )
 
-// A list shows what some arguments permit, hides what none do, and asks, files and spends nothing besides.
+// A list shows the items that some arguments permit, hides the others, and asks, files and spends nothing besides.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `
@@ -27,10 +27,7 @@ func TestFilter(t *testing.T) {
 	}
 	items := []ask.Item{item("free", nil), item("small", nil), item("asks", nil), item("logs", nil), item("kept", nil), item("other", nil),
 		item("reads", map[string]string{"impact": "read"}), item("writes", map[string]string{"impact": "write"})}
-	keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
-	if got := fmt.Sprint(keep); refusal != nil || got != "[true true true true false false true false]" {
-		t.Errorf("%s, %+v", got, refusal)
-	}
+	s.lists("tools/list", "[true true true true false false true false]", items...)
 	bodies := s.taken()
 	if len(bodies) != 1 || strings.Count(bodies[0], `"unknown":["/context/arguments","/context/pdp/approved","/context/pdp/capability"]`) != 1 || strings.Count(bodies[0], `"subject":`) != 1 {
 		t.Errorf("asked %q", bodies)
@@ -44,27 +41,19 @@ func TestFilter(t *testing.T) {
 		for _, id := range strings.Fields(test.ids) {
 			items = append(items, ask.Item{ID: id})
 		}
-		keep, refusal := s.Filter(t.Context(), request(alice(t), test.method, ``), items)
-		if got := fmt.Sprint(keep); refusal != nil || got != test.want {
-			t.Errorf("%s: %s, %+v", test.method, got, refusal)
-		}
+		s.lists(test.method, test.want, items...)
 	}
 	s.taken()
 	if keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), nil); keep == nil || len(keep) != 0 || refusal != nil || len(s.taken()) > 0 {
 		t.Errorf("of nothing: %v, %+v", keep, refusal)
 	}
-	alone := &stage{t: t, pdp: s.pdp}
-	alone.before(s.pdp.URL, func(o *ask.Options) { o.Declared = ask.Instead })
+	alone := s.beside(func(o *ask.Options) { o.Declared = ask.Instead })
 	own := alone.tool(declares("other", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil)
-	keep, refusal = alone.Filter(t.Context(), request(alice(t), "tools/list", ``), []ask.Item{{Tool: own}, item("other", nil)})
-	if got := fmt.Sprint(keep); refusal != nil || got != "[true false]" {
-		t.Errorf("its own mapping instead: %s, %+v", got, refusal)
-	}
-	letter := &stage{t: t, pdp: s.pdp}
-	letter.before(s.pdp.URL, func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
-	keep, refusal = letter.Filter(t.Context(), request(alice(t), "tools/list", ``), []ask.Item{item("other", nil), item("kept", nil)})
-	if got := fmt.Sprint(keep); refusal != nil || got != "[true true]" || len(letter.taken()) > 0 {
-		t.Errorf("by the letter: %s, %+v", got, refusal)
+	alone.lists("tools/list", "[true false]", ask.Item{Tool: own}, item("other", nil))
+	letter := s.beside(func(o *ask.Options) { o.Ask, o.Strict = ask.COAZ, true })
+	letter.lists("tools/list", "[true true]", item("other", nil), item("kept", nil))
+	if bodies := letter.taken(); len(bodies) > 0 {
+		t.Errorf("by the letter: asked %q", bodies)
 	}
 	nobody := alice(t)
 	nobody.Claims = parsed(t, `{"client_id":"orchestrator"}`)
@@ -170,23 +159,13 @@ func TestOperatorMappings(t *testing.T) {
 	if bodies := s.taken(); len(bodies) != 1 || text(t, anyOf(t, bodies[0])) != `{"action":{"name":"pay"},"context":{"amount":99,"by":"orchestrator","server":"`+resource+`"},"resource":{"id":"bank/jira-server-1","type":"account"},"subject":{"id":"alice","type":"user"}}` {
 		t.Errorf("asked %q", bodies)
 	}
-	// What depends on arguments is shown, what does not is as it is.
-	keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), []ask.Item{{Tool: pay}, {Tool: opens}, {Tool: shown}, {Tool: other}})
-	if got := fmt.Sprint(keep); refusal != nil || got != "[true true false true]" {
-		t.Errorf("%s, %+v", got, refusal)
-	}
-	keep, refusal = s.Filter(t.Context(), request(alice(t), "prompts/list", ``), []ask.Item{{ID: "n1"}, {ID: "n2"}})
-	if got := fmt.Sprint(keep); refusal != nil || got != "[true false]" {
-		t.Errorf("%s, %+v", got, refusal)
-	}
-	both := &stage{t: t, pdp: s.pdp}
-	both.before(s.pdp.URL, func(o *ask.Options) {
+	// A tool whose permit depends on arguments is shown.
+	s.lists("tools/list", "[true true false true]", ask.Item{Tool: pay}, ask.Item{Tool: opens}, ask.Item{Tool: shown}, ask.Item{Tool: other})
+	s.lists("prompts/list", "[true false]", ask.Item{ID: "n1"}, ask.Item{ID: "n2"})
+	both := s.beside(func(o *ask.Options) {
 		o.Mappings = mapped(t, map[string]string{"prompts/get": `{"evaluations":{"subject":{"type":"user","id":"$token.sub"},"action":{"name":"open"},"evaluations":[{"resource":{"type":"note","id":"$params.name"}},{"resource":{"type":"note","id":"n1"}}]}}`})
 	})
-	keep, refusal = both.Filter(t.Context(), request(alice(t), "prompts/list", ``), []ask.Item{{ID: "n1"}, {ID: "n2"}, {ID: "n1"}})
-	if got := fmt.Sprint(keep); refusal != nil || got != "[true false true]" {
-		t.Errorf("each question of an item: %s, %+v", got, refusal)
-	}
+	both.lists("prompts/list", "[true false true]", ask.Item{ID: "n1"}, ask.Item{ID: "n2"}, ask.Item{ID: "n1"})
 	for key, mapping := range map[string]string{"tools/call": `{}`, "prompts/get": `{"evaluation":{"subject":{"type":"user","id":"$nobody.sub"},"action":{"name":"x"},"resource":{"type":"x","id":"x"}}}`, "tasks/get": mappings["prompts/get"]} {
 		if _, err := ask.New(ask.Options{PDP: s.clients(), Resource: resource, Mappings: mapped(t, map[string]string{key: mapping})}); err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", key, err)
@@ -202,10 +181,7 @@ func TestFilterByTool(t *testing.T) {
 		@id("two") permit(principal, action == Action::"tool.invoke", resource);`},
 		func(o *ask.Options) { o.Ask = ask.ByTool })
 	items := []ask.Item{{Tool: s.tool(`{"name":"one"}`, nil)}, {Tool: s.tool(`{"name":"two"}`, nil)}}
-	keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
-	if got := fmt.Sprint(keep); refusal != nil || got != "[true false]" {
-		t.Errorf("%s, %+v", got, refusal)
-	}
+	s.lists("tools/list", "[true false]", items...)
 	for arguments, want := range map[string]string{`{"amount":99}`: "permit", `{"amount":100}`: "-32001"} {
 		if got, _ := s.outcome(s.call(alice(t), items[0].Tool, arguments)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s", arguments, got)

@@ -56,12 +56,11 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// What becomes of each method before anybody is asked.
+// Each method goes on, is refused, or is asked about.
 func TestMethods(t *testing.T) {
 	t.Parallel()
 	s := open(t, anything)
-	strict := &stage{t: t, pdp: s.pdp}
-	strict.before(s.pdp.URL, func(o *ask.Options) { o.Strict = true })
+	strict := s.beside(func(o *ask.Options) { o.Strict = true })
 	for _, test := range []struct {
 		s      *stage
 		method string
@@ -163,7 +162,7 @@ func TestUnmapped(t *testing.T) {
 			t.Errorf("%s: asked %.500q", name, bodies)
 		}
 	}
-	// Just within the bounds the PDP takes what we ask.
+	// Just within the bounds the PDP takes our questions.
 	for name, arguments := range map[string]string{
 		"as deep as can be":  nested(14),
 		"as large as can be": of(most - 200),
@@ -204,7 +203,7 @@ func TestUnknownTool(t *testing.T) {
 	}
 }
 
-// A call that people would have to approve is refused, with what they would be asked.
+// A call that people would have to approve is refused, with the request that they would be shown.
 func TestApprovalRequired(t *testing.T) {
 	t.Parallel()
 	s := open(t, map[string]string{"a.cedar": `@id("ask") @obligation("approval_required") permit(principal, action, resource == tool::"jira-server-1:a");
@@ -240,35 +239,7 @@ func TestApprovalRequired(t *testing.T) {
 	}
 }
 
-// One forbid on a person stops every method, by whatever agent.
-func TestForbiddenPerson(t *testing.T) {
-	t.Parallel()
-	s := open(t, map[string]string{"bundle.yaml": "allow_trivial: true\n", "a.cedar": `permit(principal, action, resource);
-		@id("a") forbid(principal == user::"alice", action, resource);
-		@id("b") forbid(principal, action, resource) when { context has on_behalf_of && context.on_behalf_of.contains({"type": "user", "id": "alice"}) };`})
-	for _, test := range []struct {
-		p    *identity.Principal
-		want string
-	}{{alice(t), "-32001"}, {himself(t, "alice"), "-32001"}, {himself(t, "bob"), "permit"}} {
-		for _, q := range questions {
-			op := request(test.p, q.method, q.params)
-			if q.method == "tools/call" {
-				op = s.call(test.p, s.tool(plainTool, nil), `{}`)
-			}
-			if got, _ := s.outcome(op); !strings.Contains(got, test.want) {
-				t.Errorf("%s: %s", q.method, got)
-			}
-		}
-		for _, method := range []string{"tools/list", "prompts/list", "resources/list"} {
-			keep, refusal := s.Filter(t.Context(), request(test.p, method, ``), []ask.Item{{Tool: s.tool(plainTool, nil), ID: "x"}})
-			if refusal != nil || keep[0] != (test.want == "permit") {
-				t.Errorf("%s: %v, %v", method, keep, refusal)
-			}
-		}
-	}
-}
-
-// Nobody else's tenant answers, and without a principal nobody is asked.
+// No other tenant answers, and without a principal there is no question.
 func TestTenant(t *testing.T) {
 	t.Parallel()
 	s := open(t, anything)
@@ -288,77 +259,47 @@ func TestTenant(t *testing.T) {
 	}
 }
 
-// Whatever a PDP says but a clear yes permits nothing, and shows nothing.
+// The client learns by the code whether the PDP denies, finds fault with the question, or cannot be asked. TestApprovedLies has
+// the other lies.
 func TestLies(t *testing.T) {
 	t.Parallel()
-	says := func(status int, body string, headers ...string) http.HandlerFunc {
-		return func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			for n := 0; n+1 < len(headers); n += 2 {
-				w.Header().Set(headers[n], headers[n+1])
-			}
-			w.WriteHeader(status)
-			_, _ = io.WriteString(w, body)
-		}
+	const json, yes = "application/json", `{"decision":true}`
+	type lie struct {
+		status     int
+		kind, body string
+		code       int
 	}
-	const yes = `{"decision":true}`
-	lies := map[string]struct {
-		pdp  http.HandlerFunc
-		code int
-	}{
-		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, -32603},
-		"no":       {says(200, `{"decision":false,"context":{"reason":"hunter2","reason_admin":"hunter2","error_detail":"hunter2"}}`), -32001},
-		"obliges":  {says(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`), -32001},
-		"redact?":  {says(200, `{"decision":true,"context":{"obligations":[{"id":"a","type":"redact","properties":{"fields":["ssn"]}}]}}`), -32001},
-	}
-	for _, body := range []string{``, ` `, `null`, `true`, `"true"`, `1`, `[` + yes + `]`, `{}`, `{"decision":"true"}`, `{"decision":1}`, `{"decision":null}`, `{"Decision":true}`, `{"decision ":true}`,
-		`{"allow":true}`, `{"decision":false,"decision":true}`, `{"decision":true,"decision":false}`, yes + yes, yes + "x", `{"decision":true,}`, `{"decision":true`, "\xef\xbb\xbf" + yes, yes + "\x00",
-		`{"decision":true,"x":"\ud800"}`, "{\"decision\":true,\"x\":\"\xff\"}", `{"decision":true,"x":{"a":1,"a":2}}`, `{"decision":true,"context":[]}`, `{"decision":true,"context":{"error":{"status":500,"message":"hunter2"}}}`,
-		`{"decision":true,"context":{"obligations":7}}`, `{"decision":true,"context":{"obligations":[null]}}`, `{"decision":true,"error":"hunter2"}`, `{"data":` + yes + `}`, `{"evaluations":[` + yes + `]}`,
-		yes + strings.Repeat(" ", 4<<20)} {
-		lies["body "+body[:min(len(body), 60)]] = struct {
-			pdp  http.HandlerFunc
-			code int
-		}{says(200, body), -32603}
+	lies := []lie{
+		{200, json, `{"decision":false,"context":{"reason":"hunter2","reason_admin":"hunter2","error_detail":"hunter2"}}`, -32001},
+		{200, json, `{"decision":true,"context":{"obligations":[{"id":"a","type":"log"}]}}`, -32001},
+		{200, json, `{"decision":true,"context":{"obligations":[{"id":"a","type":"redact","properties":{"fields":["ssn"]}}]}}`, -32001},
+		{200, json, `{"decision":true,"context":{"error":{"status":500,"message":"hunter2"}}}`, -32603},
+		{200, json, ``, -32603}, {200, "text/html", yes, -32603}, {200, "application/problem+json", yes, -32603}, {200, "Application/jsonx", yes, -32603},
 	}
 	for status, code := range map[int]int{201: -32603, 204: -32603, 301: -32603, 307: -32603, 400: -32602, 401: -32603, 403: -32603, 404: -32603, 409: -32603, 413: -32602, 422: -32602, 429: -32603, 500: -32603, 503: -32603} {
-		lies[fmt.Sprint(status)] = struct {
-			pdp  http.HandlerFunc
-			code int
-		}{says(status, yes, "Location", "/", "Retry-After", "7"), code}
+		lies = append(lies, lie{status, json, yes, code})
 	}
-	for _, kind := range []string{"text/html", "text/plain", "application/problem+json", "Application/jsonx"} {
-		lies[kind] = struct {
-			pdp  http.HandlerFunc
-			code int
-		}{says(200, yes, "Content-Type", kind), -32603}
-	}
-	if len(lies) < 50 {
-		t.Fatalf("%d lies", len(lies))
-	}
-	for name, lie := range lies {
-		t.Run(name, func(t *testing.T) {
-			s := stub(t, lie.pdp)
-			got, refusal := s.outcome(s.call(alice(t), s.tool(plainTool, nil), `{}`))
-			if refusal == nil || !strings.HasPrefix(name, "body {\"evaluations") && refusal.Code != lie.code || strings.Contains(got, "hunter2") {
-				t.Errorf("got %s, want %d", got, lie.code)
-			}
-			if refusal != nil && refusal.Code == -32603 && (!strings.Contains(got, `"message":"authorization service unavailable"`) || !strings.Contains(got, `"retry_after":`)) {
-				t.Errorf("%s", got)
-			}
-			if name == "429" && !strings.Contains(got, `"retry_after":7`) {
-				t.Errorf("%s", got)
-			}
-			got, refusal = s.outcome(s.call(alice(t), s.tool(declares("a", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil), `{}`))
-			if refusal == nil || strings.Contains(got, "hunter2") {
-				t.Errorf("with a declared mapping: %s", got)
-			}
-			items := []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}
-			keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items)
-			if refusal == nil || keep != nil {
-				t.Errorf("a list is %v", keep)
-			}
+	for _, l := range lies {
+		s := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", l.kind)
+			w.Header().Set("Location", "/")
+			w.Header().Set("Retry-After", "7")
+			w.WriteHeader(l.status)
+			_, _ = io.WriteString(w, l.body)
 		})
+		got, refusal := s.outcome(s.call(alice(t), s.tool(plainTool, nil), `{}`))
+		if refusal == nil || refusal.Code != l.code || strings.Contains(got, "hunter2") || l.status == 429 && !strings.Contains(got, `"retry_after":7`) ||
+			l.code == -32603 && (!strings.Contains(got, `"message":"authorization service unavailable"`) || !strings.Contains(got, `"retry_after":`)) {
+			t.Errorf("%+v: %s", l, got)
+		}
+		got, refusal = s.outcome(s.call(alice(t), s.tool(declares("a", `{"evaluation":{"action":{"name":"x"},"resource":{"type":"x","id":"1"}}}`), nil), `{}`))
+		if refusal == nil || strings.Contains(got, "hunter2") {
+			t.Errorf("%+v, with a declared mapping: %s", l, got)
+		}
+		items := []ask.Item{{Tool: s.tool(plainTool, nil)}, {Tool: s.tool(sepTool, nil)}}
+		if keep, refusal := s.Filter(t.Context(), request(alice(t), "tools/list", ``), items); refusal == nil || keep != nil {
+			t.Errorf("%+v: a list is %v", l, keep)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package ask_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,7 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	jsonx "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"policy-service/evaluation"
@@ -27,7 +27,7 @@ import (
 
 const resource = "https://mcp.example.com/mcp"
 
-// stage is a PDP, what it was asked, and an Asker before it.
+// stage is a PDP, the questions it got, and an Asker before it.
 type stage struct {
 	*ask.Asker
 	t    testing.TB
@@ -38,14 +38,14 @@ type stage struct {
 	bodies []string // of each request to the PDP
 }
 
-// RoundTrip keeps what the PDP is asked to decide.
+// RoundTrip keeps the questions to the PDP.
 func (s *stage) RoundTrip(r *http.Request) (*http.Response, error) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	besides := bytes.Contains(text, []byte(`"unknown"`)) && bytes.Contains(text, []byte(`{"name":"tool.request"}`)) // what a refusal suggests
+	besides := bytes.Contains(text, []byte(`"unknown"`)) && bytes.Contains(text, []byte(`{"name":"tool.request"}`)) // a suggestion beside a refusal
 	if !strings.Contains(r.URL.Path, "/obligations") && !besides {
 		s.bodies = append(s.bodies, string(text))
 	}
@@ -93,6 +93,23 @@ func stub(t testing.TB, h http.HandlerFunc, set ...func(*ask.Options)) *stage {
 	s := &stage{t: t}
 	s.before(pdp.URL, set...)
 	return s
+}
+
+// beside puts another Asker before the same PDP.
+func (s *stage) beside(set func(*ask.Options)) *stage {
+	s.t.Helper()
+	more := &stage{t: s.t, pdp: s.pdp}
+	more.before(s.pdp.URL, set)
+	return more
+}
+
+// lists has a list filtered, and fails if other items are shown than want says.
+func (s *stage) lists(method, want string, items ...ask.Item) {
+	s.t.Helper()
+	keep, refusal := s.Filter(s.t.Context(), request(alice(s.t), method, ``), items)
+	if got := fmt.Sprint(keep); refusal != nil || got != want {
+		s.t.Errorf("%s: %s, %+v", method, got, refusal)
+	}
 }
 
 func (s *stage) must(err error) {
@@ -200,7 +217,7 @@ func (s *stage) records(kind string) (lines []map[string]any) {
 	return lines
 }
 
-// anyOf is JSON without what a PEP declares.
+// anyOf is JSON without the obligations that a PEP declares.
 func anyOf(t testing.TB, text string) map[string]any {
 	t.Helper()
 	var v map[string]any
@@ -231,13 +248,6 @@ func text(t testing.TB, v any) string {
 		t.Fatal(err)
 	}
 	return string(b)
-}
-
-func unmarshal(t testing.TB, text string, into any) {
-	t.Helper()
-	if err := jsonx.Unmarshal([]byte(text), into, jsonx.MatchCaseInsensitiveNames(true)); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func mapped(t testing.TB, mappings map[string]string) map[string]evaluation.Object {

@@ -183,7 +183,7 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// Clients are told what the gateway can as they know it in their era. No server says that of itself.
+// Clients learn the extensions of the gateway as their era has them. No server announces them for itself.
 func TestRespondAnnounced(t *testing.T) {
 	ours := []string{"io.policy-service/authorization", "io.policy-service/tool-requests"}
 	const told = `{"io.policy-service/authorization":{},"io.policy-service/tool-requests":{}}`

@@ -58,13 +58,13 @@ func TestFixedIdentitiesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Whoever is not on this machine is not the one person it is for.
+// A request from another machine is not the fixed person.
 func TestAFixedIdentityIsForThisMachine(t *testing.T) {
 	i, err := fixed(t, map[string]any{"sub": "alice"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := i.Fixed(); p.Person != "" || p.Agent != (identity.Entity{}) || p.User.ID != "alice" { // no issuer says who it is
+	if p := i.Fixed(); p.Person != "" || p.Agent != (identity.Entity{}) || p.User.ID != "alice" { // no issuer names it
 		t.Errorf("got %+v", p)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

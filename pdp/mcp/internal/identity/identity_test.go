@@ -51,7 +51,7 @@ func TestPrincipal(t *testing.T) {
 	}
 }
 
-// What the PDP makes of a person's token, and what a question says, are the same.
+// The PDP reads the same person from a token as questions name.
 func TestThePersonIsThePDPs(t *testing.T) {
 	p := newProvider(t, clock.New())
 	pdp, err := auth.NewJWT([]auth.JWTIssuer{{
@@ -151,7 +151,7 @@ func TestTheSameSubOfTwoIssuersSharesNothing(t *testing.T) {
 		if first.Tenant == second.Tenant && (first.User == second.User || first.Agent == second.Agent) {
 			t.Errorf("%s: both are %+v, %+v", name, first.User, first.Agent)
 		}
-		// A token of one, with the other's name, is signed by nobody.
+		// A token of one, with the other's name, has no valid signature.
 		if got, _ := g.bearer(one.sign(one.key, nil, two.claims(nil))); got != nil {
 			t.Errorf("%s: got %+v", name, got)
 		}
@@ -394,7 +394,7 @@ func TestOnBehalfOf(t *testing.T) {
 	}
 }
 
-// What does a request's token cost, if it is not the first with it?
+// The cost of a request's token, if it is not the first with it.
 func BenchmarkAuthenticate(b *testing.B) {
 	p := newProvider(b, clock.New())
 	i, err := identity.New(identity.Options{Resource: resource, Issuers: []identity.Issuer{p.issuer()}, Now: p.clock.Now})
