@@ -74,14 +74,7 @@ func (p *parameters) whole() (evaluation.Object, error) {
 // named are all parameters with another name in them.
 func (p *parameters) named(name string) (evaluation.Object, error) {
 	o, err := p.whole()
-	if err != nil {
-		return o, err
-	}
-	text, err := evaluation.Text(name)
-	if err != nil {
-		return o, wrong("/params/name", "not valid UTF-8")
-	}
-	return o.With("name", text), nil
+	return o.With("name", text(name)), err
 }
 
 // inputs are the values of [Inputs].

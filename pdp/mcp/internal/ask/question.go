@@ -80,7 +80,7 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 		}
 		all[n].requests = slices.Clone(all[n].requests)
 		for i, q := range all[n].requests {
-			all[n].requests[i].Context = q.Context.With(declaredMember, digest(op.Tool.Digest))
+			all[n].requests[i].Context = q.Context.With(declaredMember, text(op.Tool.Digest))
 		}
 	}
 	return all, nil
@@ -226,10 +226,10 @@ func (a *Asker) bindingQuestions(op *Operation, params *parameters) ([]question,
 				q.Context = q.Context.With("arguments", arguments)
 			}
 			// An approval does not cover a later definition of the tool.
-			q.Resource.Properties = q.Resource.Properties.With("digest", digest(op.Tool.Digest))
+			q.Resource.Properties = q.Resource.Properties.With("digest", text(op.Tool.Digest))
 		}
 		if op.Principal.Person != "" {
-			q.Context = q.Context.With(personMember, digest(op.Principal.Person))
+			q.Context = q.Context.With(personMember, text(op.Principal.Person))
 		}
 	}
 	return []question{{source: a.standard(op.Method), whole: op.Method == toolsCall, requests: requests}}, nil

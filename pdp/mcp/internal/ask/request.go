@@ -2,7 +2,6 @@ package ask
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"policy-service/evaluation"
@@ -54,9 +53,7 @@ func (a *Asker) aboutTool(op *Operation, params *parameters, action string, who 
 		if err != nil {
 			return r, err
 		}
-		if s, err = s.fulfils(of, action == toolFulfil); err != nil {
-			return r, err
-		}
+		s = s.fulfils(of, action == toolFulfil)
 	}
 	if action == toolRequest {
 		if err := s.reasons(params); err != nil {
@@ -88,18 +85,17 @@ func (s *speaker) reasons(params *parameters) error {
 // fulfils is a speaker that makes a call another has requested: those behind the other are behind the call, too, and so is the
 // other where the question is whether one may fulfil the other's request. So each of them is named once, and never behind
 // themselves.
-func (s speaker) fulfils(of speaker, withRequester bool) (speaker, error) {
+func (s speaker) fulfils(of speaker, withRequester bool) speaker {
 	chain := slices.Clone(s.chain)
 	if withRequester {
 		chain = append(chain, entityOf(of.subject))
 	}
-	behind, err := chainOf(append(chain, of.chain...), entityOf(s.subject))
-	by, wrong := valueOf(entityOf(of.subject))
+	behind := chainOf(append(chain, of.chain...), entityOf(s.subject))
 	if person, both := persons(s, of); both { // neither of them decides about the call
 		s.context = s.context.With(personMember, person)
 	}
-	s.context = s.context.With("on_behalf_of", behind).With(requester, by)
-	return s, errors.Join(err, wrong)
+	s.context = s.context.With("on_behalf_of", behind).With(requester, valueOf(entityOf(of.subject)))
+	return s
 }
 
 // persons are for whom a call is and for whom it was requested, if they are two. It is not ok if there is nothing to add.
@@ -118,30 +114,23 @@ func persons(by, of speaker) (both evaluation.Value, ok bool) {
 func entityOf(e evaluation.Entity) identity.Entity { return identity.Entity{Type: e.Type, ID: e.ID} }
 
 // chainOf is a chain as it stands in a question, with each once and without the subject. It is null if none is left.
-func chainOf(chain []identity.Entity, subject identity.Entity) (evaluation.Value, error) {
+func chainOf(chain []identity.Entity, subject identity.Entity) evaluation.Value {
 	seen := []identity.Entity{subject}
 	var all []evaluation.Value
 	for _, e := range chain {
-		if slices.Contains(seen, e) {
-			continue
+		if !slices.Contains(seen, e) {
+			seen, all = append(seen, e), append(all, valueOf(e))
 		}
-		v, err := valueOf(e)
-		if err != nil {
-			return evaluation.Value{}, err
-		}
-		seen, all = append(seen, e), append(all, v)
 	}
 	if len(all) == 0 {
-		return evaluation.Value{}, nil
+		return evaluation.Value{}
 	}
-	return evaluation.List(all...), nil
+	return evaluation.List(all...)
 }
 
 // valueOf is an entity as it stands in a context.
-func valueOf(e identity.Entity) (evaluation.Value, error) {
-	kind, wrong := evaluation.Text(e.Type)
-	id, err := evaluation.Text(e.ID)
-	return evaluation.Object{}.With("type", kind).With("id", id).Value(), errors.Join(wrong, err)
+func valueOf(e identity.Entity) evaluation.Value {
+	return evaluation.Object{}.With("type", text(e.Type)).With("id", text(e.ID)).Value()
 }
 
 // MayRequest reports whether the PDP may permit that the caller of a tool requests it with the same arguments. If it cannot be

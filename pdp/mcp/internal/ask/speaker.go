@@ -62,17 +62,17 @@ func (a *Asker) speaks(p *identity.Principal) (s speaker, err error) {
 		}
 	}
 	s.chain = chain
-	behind, err := chainOf(chain, entityOf(s.subject))
-	s.context = s.context.With("on_behalf_of", behind)
+	s.context = s.context.With("on_behalf_of", chainOf(chain, entityOf(s.subject)))
 	if p.Person != "" {
-		s.context = s.context.With(personMember, digest(p.Person))
+		s.context = s.context.With(personMember, text(p.Person))
 	}
-	return s, err
+	return s, nil
 }
 
-// digest is a digest in Base64 as it stands in a question: the text is ASCII.
-func digest(text string) evaluation.Value {
-	v, _ := evaluation.Text(text)
+// text is a text as it stands in a question: it was read strictly before, from a token or a definition, or is a digest in
+// Base64.
+func text(s string) evaluation.Value {
+	v, _ := evaluation.Text(s)
 	return v
 }
 
