@@ -243,7 +243,7 @@ func TestApprovedOther(t *testing.T) {
 		o := people(t, func(options *ask.Options) { options.Ask = form })
 		agent := alice(t)
 		agent.Client, agent.Agent.ID = "other", "other"
-		agent.Claims = agent.Claims.With("client_id", text1(t, "other"))
+		agent.Claims = parsed(t, `{"client_id":"other"}`).Beside(agent.Claims)
 		person := alice(t)
 		person.Person = evaluation.PersonOf("https://idp.example.com", "bob")
 		good := o.approved(o.call(alice(t), o.a, `{"to":"x"}`))
@@ -282,15 +282,6 @@ func TestApprovedOther(t *testing.T) {
 			t.Errorf("sent again: %v", s)
 		}
 	}
-}
-
-func text1(t *testing.T, s string) evaluation.Value {
-	t.Helper()
-	v, err := evaluation.Text(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
 }
 
 // What ends between a person's yes and the use is refused for what it is.

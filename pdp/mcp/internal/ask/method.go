@@ -88,11 +88,7 @@ func (a *Asker) defaults(op *Operation, params *parameters) ([]evaluation.Reques
 		return nil, err
 	}
 	for _, uri := range uris {
-		of, err := evaluation.NewObject(map[string]any{"uri": uri})
-		if err != nil {
-			return nil, err
-		}
-		more, err := a.defaultOf(subscribe, of, op.Principal.Claims)
+		more, err := a.defaultOf(subscribe, evaluation.Object{}.With("uri", uri), op.Principal.Claims)
 		if err != nil {
 			return nil, err
 		}
@@ -118,7 +114,7 @@ func admitted(token evaluation.Object) evaluation.Object {
 const mostSubscriptions = 64
 
 // subscriptions are the resources that a listener wants to hear of.
-func subscriptions(params evaluation.Object) (uris []string, err error) {
+func subscriptions(params evaluation.Object) (uris []evaluation.Value, err error) {
 	const at = "/params/notifications"
 	notifications, given := params.Get("notifications")
 	if given && notifications.Kind() != evaluation.Map {
@@ -135,7 +131,7 @@ func subscriptions(params evaluation.Object) (uris []string, err error) {
 		if n == mostSubscriptions {
 			return nil, wrong(at+"/resourceSubscriptions", fmt.Sprintf("more than %d; listen once more for the others", mostSubscriptions))
 		}
-		uris = append(uris, v.Text())
+		uris = append(uris, v)
 	}
 	return uris, nil
 }

@@ -71,13 +71,10 @@ func (a *Asker) declaredQuestions(ctx context.Context, op *Operation, params *pa
 		a.o.Logger.WarnContext(ctx, w.Detail, "server", op.Tool.Server, "tool", op.Tool.Name, "mapping", m.Digest(), "at", w.Pointer)
 	}
 	all := asWritten(Source{DeclaredMapping, m}, asked)
-	if err := bounded(all, len(op.Params.Value())); err != nil {
-		return nil, err
+	if err := bounded(all, len(op.Params.Value())); err != nil || a.o.Declared == Instead {
+		return all, err
 	}
 	for n := range all {
-		if a.o.Declared == Instead {
-			break
-		}
 		all[n].requests = slices.Clone(all[n].requests)
 		for i, q := range all[n].requests {
 			all[n].requests[i].Context = q.Context.With(declaredMember, text(op.Tool.Digest))

@@ -112,7 +112,11 @@ func (w refuser) refuse(kind Kind, code int, message string, d data, why string)
 	if err != nil {
 		text = nil // arguments that are no JSON: there are none such
 	}
-	return &Refusal{Kind: kind, Status: http.StatusOK, Code: code, Message: message, Data: text, Why: why}
+	status := http.StatusOK
+	if kind == Denied {
+		status = w.status
+	}
+	return &Refusal{Kind: kind, Status: status, Code: code, Message: message, Data: text, Why: why}
 }
 
 // unmapped refuses a request of which no question could be made. It names the fault, and no value.
@@ -137,9 +141,7 @@ func (w refuser) suggests(reason, suggestion, why string) *Refusal {
 	if reason != "" {
 		message += ": " + reason
 	}
-	r := w.refuse(Denied, code, message, data{Reason: reason, Suggestion: suggestion}, why)
-	r.Status = w.status
-	return r
+	return w.refuse(Denied, code, message, data{Reason: reason, Suggestion: suggestion}, why)
 }
 
 // forGood is the code of a denial, and its message.
@@ -168,7 +170,7 @@ func (w refuser) asks(d data, next, why string) *Refusal {
 		shown = words
 	}
 	r := w.refuse(Denied, coaz.Denied.Code(w.dialect), shown, d, why)
-	r.Status, r.Words = w.status, words
+	r.Words = words
 	return r
 }
 

@@ -164,9 +164,7 @@ func over(err error) bool {
 // over is that a call that people were asked about will not happen.
 func (w refuser) over(id, reason, why string) *Refusal {
 	code, _ := w.forGood()
-	r := w.refuse(Denied, code, "Authorization denied", data{Type: authorizationDenied, Authorization: id, Reason: reason}, why)
-	r.Status = w.status
-	return r
+	return w.refuse(Denied, code, "Authorization denied", data{Type: authorizationDenied, Authorization: id, Reason: reason}, why)
 }
 
 // noMore is why an approval that there was is of no use.

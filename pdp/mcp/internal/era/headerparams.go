@@ -3,6 +3,7 @@ package era
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -31,17 +32,14 @@ func HeaderParams(schema jsontext.Value) ([]HeaderParam, error) {
 	if !bytes.Contains(schema, []byte(annotation)) && !bytes.ContainsRune(schema, '\\') {
 		return nil, nil
 	}
-	w := schemaWalk{names: map[string]bool{}}
+	var w schemaWalk
 	if err := w.schema(schema, nil, true); err != nil {
 		return nil, err
 	}
 	return w.found, nil
 }
 
-type schemaWalk struct {
-	found []HeaderParam
-	names map[string]bool // of headers, in lower case
-}
+type schemaWalk struct{ found []HeaderParam }
 
 // Where schemas stand within a schema, beside properties: as a value, in an array, or as the values of a map. Anything
 // elsewhere is data.
@@ -113,19 +111,18 @@ func (w *schemaWalk) anySchema(v jsontext.Value) error {
 // take takes the annotation of a parameter.
 func (w *schemaWalk) take(s rpc.Object, path []string) error {
 	name := s.GetString(annotation)
-	lower := strings.ToLower(name)
+	header := http.CanonicalHeaderKey(ParamPrefix + name)
 	switch kind := s.GetString("type"); {
 	case name == "" || strings.ContainsFunc(name, func(r rune) bool { return !isTokenRune(r) }):
 		return fmt.Errorf("%s of the parameter %q is no name of a header", annotation, path)
 	case kind != "string" && kind != "integer" && kind != "boolean":
 		return fmt.Errorf("%s stands at the parameter %q, whose type is not string, integer or boolean", annotation, path)
-	case w.names[lower]:
+	case slices.ContainsFunc(w.found, func(p HeaderParam) bool { return p.header == header }):
 		return fmt.Errorf("%s of the parameter %q is that of another", annotation, path)
 	case len(w.found) >= mostHeaders:
 		return fmt.Errorf("more than %d parameters have %s", mostHeaders, annotation)
 	}
-	w.names[lower] = true
-	w.found = append(w.found, HeaderParam{path, canonical(name)})
+	w.found = append(w.found, HeaderParam{path, header})
 	return nil
 }
 

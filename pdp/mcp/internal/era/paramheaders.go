@@ -10,8 +10,6 @@ import (
 	"policy-service/pdp/mcp/internal/rpc"
 )
 
-func canonical(name string) string { return http.CanonicalHeaderKey(ParamPrefix + name) }
-
 // CheckParamHeaders holds the headers of a call against its arguments: each parameter of p that has a value is in its
 // header, and no other is. The status of the error is 400.
 func CheckParamHeaders(h http.Header, p []HeaderParam, arguments jsontext.Value) *rpc.Error {
