@@ -55,12 +55,11 @@ func (p Plan) answerable(w refuser, by Answered) *Refusal {
 // place of that question, and behind the last one if there is none.
 func (p Plan) ask(ctx context.Context, types []string, by Answered) (all []authzenclient.Undischarged, denied int) {
 	for n, q := range p.questions {
-		var answers []authzenclient.Undischarged
-		if by.given() && n == len(p.questions)-1 {
-			answers = append(answers, q.answered(ctx, p.pdp, types, by))
-		} else {
-			answers = q.ask(ctx, p.pdp, types)
+		said := Answered{}
+		if n == len(p.questions)-1 {
+			said = by
 		}
+		answers := q.ask(ctx, p.pdp, types, said)
 		all = append(all, answers...)
 		if slices.ContainsFunc(answers, authzenclient.Undischarged.Denied) {
 			return all, n // nothing more can come of it

@@ -78,5 +78,5 @@ func (p Plan) last() (q question, ok bool) {
 
 // Pose asks question n as [Asker.Ask] does, and does nothing about the answers.
 func (p Plan) Pose(ctx context.Context, n int) []authzenclient.Undischarged {
-	return p.questions[n].ask(ctx, p.pdp, p.of.handlers(&Permit{method: resultOf(p.method)}).Types())
+	return p.questions[n].ask(ctx, p.pdp, p.of.handlers(&Permit{method: resultOf(p.method)}).Types(), Answered{})
 }

@@ -25,20 +25,17 @@ type question struct {
 // person it is. A mapping need not write that, and then the PDP could not know the parties, and so must not decide.
 func (q question) approvable() bool { return q.whole && !q.mapped && len(q.requests) == 1 }
 
-// answered asks with people's word, which is about this question: see [Plan.answerable].
-func (q question) answered(ctx context.Context, pdp *authzenclient.Client, types []string, by Answered) authzenclient.Undischarged {
-	if by.Continues != nil {
-		return pdp.Continue(ctx, *by.Continues, q.requests[0], types)
-	}
-	return approvals.Use(ctx, pdp, *by.Standing, q.requests[0], types)
-}
-
-// ask asks, and declares the obligations that can be discharged.
-func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string) []authzenclient.Undischarged {
-	switch len(q.requests) {
-	case 0:
+// ask asks, with people's word if it is about this question: see [Plan.answerable]. It declares the obligations that can be
+// discharged.
+func (q question) ask(ctx context.Context, pdp *authzenclient.Client, types []string, by Answered) []authzenclient.Undischarged {
+	switch {
+	case len(q.requests) == 0:
 		return make([]authzenclient.Undischarged, 1) // no answer is a deny
-	case 1:
+	case by.Continues != nil:
+		return []authzenclient.Undischarged{pdp.Continue(ctx, *by.Continues, q.requests[0], types)}
+	case by.Standing != nil:
+		return []authzenclient.Undischarged{approvals.Use(ctx, pdp, *by.Standing, q.requests[0], types)}
+	case len(q.requests) == 1:
 		return []authzenclient.Undischarged{pdp.Decide(ctx, q.requests[0], types)}
 	}
 	return pdp.DecideBatch(ctx, evaluation.DenyOnFirstDeny, types, q.requests...)
